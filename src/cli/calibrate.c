@@ -53,8 +53,7 @@ static int write_machine(const char *path, const struct sp_machine *m)
     if (!err && !path) {
         fputs(text, stdout);
     } else if (!err) {
-        err = sp_dir_make_parent(path, NULL);
-        err = err ? err : sp_output_text_in(NULL, path, text, strlen(text));
+        err = sp_output_text_in(NULL, path, text, strlen(text));
     }
     free(text);
     return err;
@@ -79,7 +78,7 @@ int sp_cmd_calibrate(int argc, char **argv)
         sp_transport_leave();
         return err > 0 ? 0 : 2;
     }
-    err = a.output && world.rank == 0 ? sp_output_try_file(a.output) : 0;
+    err = a.output && world.rank == 0 ? sp_output_try_file(a.output, false) : 0;
     err = err ? err : sp_calibrate_prepare(&a.how, &world, &place, &disk);
     if (sp_train_disagree(world.rank, err)) {
         sp_transport_leave();

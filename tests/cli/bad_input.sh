@@ -233,7 +233,7 @@ refused "schedule" show --schedule nonsense
 refused "is none of" show --format png
 refused "cost" show --cost f=-1
 refused "cost" show --cost f=1,nonsense=2
-refused "cannot write" show --output "$work/text/deep"
+refused "cannot write" show --output "$work/none/deep"
 refused "recompute" show --recompute some
 refused "is for train" show --recompute auto
 refused "costs of the parts" show --recompute no-attention

@@ -149,6 +149,16 @@ static void assert_refused(int (*try)(const char *), const char *name, const cha
     assert_said(c.text, said, name);
 }
 
+static int try_file(const char *path)
+{
+    return sp_output_try_file(path, true);
+}
+
+static int try_old_dir(const char *path)
+{
+    return sp_output_try_file(path, false);
+}
+
 static void test_try(void **state)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
@@ -159,15 +169,15 @@ static void test_try(void **state)
     alarm(20);
     must(!mkfifo("fifo", 0600), "mkfifo");
     must(!bind(s, (struct sockaddr *)&address, sizeof address), "bind");
-    assert_refused(sp_output_try_file, "fifo", "cannot write fifo: it is a FIFO");
-    assert_refused(sp_output_try_file, "socket", "cannot write socket: it is a socket");
-    assert_refused(sp_output_try_file, "model", "cannot write model: Is a directory");
-    assert_refused(sp_output_try_file, "text/new", "cannot write text/new: Not a directory");
-    assert_refused(sp_output_try_file, "text/far/new",
-                   "cannot write text/far/new: Not a directory");
-    assert_refused(sp_output_try_file, "dangling/new", "cannot write dangling/new: ");
-    assert_refused(sp_output_try_file, "loop/new", "cannot write loop/new: Too many levels");
-    assert_refused(sp_output_try_file, "loop", "cannot write loop: Too many levels");
+    assert_refused(try_file, "fifo", "cannot write fifo: it is a FIFO");
+    assert_refused(try_file, "socket", "cannot write socket: it is a socket");
+    assert_refused(try_file, "model", "cannot write model: Is a directory");
+    assert_refused(try_file, "text/new", "cannot write text/new: Not a directory");
+    assert_refused(try_file, "text/far/new", "cannot write text/far/new: Not a directory");
+    assert_refused(try_old_dir, "nowhere/new", "cannot write nowhere/new: No such file");
+    assert_refused(try_file, "dangling/new", "cannot write dangling/new: ");
+    assert_refused(try_file, "loop/new", "cannot write loop/new: Too many levels");
+    assert_refused(try_file, "loop", "cannot write loop: Too many levels");
     assert_refused(sp_output_try_dir, "text", "cannot write text: Not a directory");
     assert_refused(sp_output_try_dir, "fifo", "cannot write fifo: Not a directory");
     assert_refused(sp_output_try_dir, "text/new", "cannot write text/new: Not a directory");
@@ -177,20 +187,20 @@ static void test_try(void **state)
     unlink("fifo");
 
     must(!stat("text", &before), "stat");
-    assert_int_equal(sp_output_try_file("text"), 0);
-    assert_int_equal(sp_output_try_file("soft"), 0);
+    assert_int_equal(sp_output_try_file("text", true), 0);
+    assert_int_equal(sp_output_try_file("soft", true), 0);
     must(!stat("text", &after), "stat");
     assert_true(before.st_size == after.st_size && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
-    assert_int_equal(sp_output_try_file("/dev/null"), 0);
-    assert_int_equal(sp_output_try_file("new"), 0);
+    assert_int_equal(sp_output_try_file("/dev/null", true), 0);
+    assert_int_equal(sp_output_try_file("new", true), 0);
     assert_int_equal(access("new", F_OK), -1);
-    assert_int_equal(sp_output_try_file("dangling"), 0);
+    assert_int_equal(sp_output_try_file("dangling", true), 0);
     assert_int_equal(access("other/new", F_OK), -1);
     must(!lstat("dangling", &after), "the link stays");
     assert_int_equal(sp_output_try_dir("other"), 0);
     assert_int_equal(sp_output_try_dir("fresh"), 0);
     assert_int_equal(sp_output_try_dir("far/fresh/"), 0);
-    assert_int_equal(sp_output_try_file("far/new"), 0);
+    assert_int_equal(sp_output_try_file("far/new", true), 0);
     assert_int_equal(access("fresh", F_OK), -1); /* nothing is made */
     assert_int_equal(access("far", F_OK), -1);
     alarm(0);

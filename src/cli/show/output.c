@@ -1,6 +1,5 @@
 /* Where what is shown goes: standard output, or --output. */
 #include "cli/show/show.h"
-#include "model/files/dir.h"
 #include "sp_error.h"
 #include "train/start/outputs.h"
 #include <stdlib.h>
@@ -37,18 +36,13 @@ int sp_show_check_output(const char *output, const struct sp_layout_args *layout
     err = err ? err : sp_files_add_layout(&files, layout);
     err = err ? err : sp_files_check(&files, "show");
     sp_files_free(&files);
-    return err ? err : sp_output_try_file(output);
+    return err ? err : sp_output_try_file(output, false);
 }
 
 static int write_file(const char *path, const char *text, size_t n)
 {
-    int err = sp_dir_make_parent(path, NULL);
-    FILE *out;
-
-    if (err)
-        return err;
-    out = fopen(path, "w");
-    err = !out || fwrite(text, 1, n, out) < n || fflush(out) ? errno : 0;
+    FILE *out = fopen(path, "w");
+    int err = !out || fwrite(text, 1, n, out) < n || fflush(out) ? errno : 0;
     if (out && fclose(out) && !err)
         err = errno;
     return err ? sp_error(err, "show: cannot write %s: %s (%zu bytes are wanted)", path,

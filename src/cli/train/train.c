@@ -105,10 +105,13 @@ int sp_cmd_train(int argc, char **argv)
 {
     struct sp_train_config cfg;
     struct sp_trainer *t;
+    bool quiet =
+        sp_error_quiet(true); /* what is wrong with the defaults is told when they are read */
     int status;
 
     sp_interrupt_install_early();
     sp_train_config_init(&cfg);
+    sp_error_quiet(quiet);
     sp_watchdog_start(early_timeout(argc, argv, cfg.stall_timeout));
     status = read_options(argc, argv, &cfg);
     if (status >= 0)

@@ -1,7 +1,6 @@
 /* The page: page.html, which the build turns into the string `page`, with the log's lines as a JSON list in it. */
 #include "src/cli/watch/page.inc"
 #include "cli/watch/watch.h"
-#include "model/files/dir.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +53,6 @@ int sp_watch_html(FILE *in, struct sp_watched *w, const char *output)
     bad = fclose(memory) != 0;
     if (!err && bad)
         err = sp_error(ENOMEM, "watch: no memory for %s", output);
-    err = err ? err : sp_dir_make_parent(output, NULL);
     out = err ? NULL : fopen(output, "w");
     if (!err && !out)
         err = sp_error(errno, "watch: cannot write %s: %s", output, strerror(errno));

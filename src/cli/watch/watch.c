@@ -25,7 +25,7 @@ static int check(const struct args *a)
     err = err ? err : sp_files_add(&files, SP_FILE_WRITTEN, "--html", a->html);
     err = err ? err : sp_files_check(&files, "watch");
     sp_files_free(&files);
-    return err ? err : sp_output_try_file(a->html);
+    return err ? err : sp_output_try_file(a->html, false);
 }
 
 int sp_cmd_watch(int argc, char **argv)

@@ -87,7 +87,7 @@ static int try_pictures(const char *dir)
 
     for (int i = 0; !err && sp_train_pictures[i]; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, sp_train_pictures[i]);
-        err = sp_output_try_file(path);
+        err = sp_output_try_file(path, true);
     }
     return err;
 }
@@ -100,9 +100,9 @@ int sp_train_check_output(const struct sp_trainer *t)
     if (t->world.rank || a->dry_run)
         return 0;
     if (a->log && !sp_log_is_stdout(a->log))
-        err = sp_output_try_file(a->log);
+        err = sp_output_try_file(a->log, true);
     if (!err && a->dump_grads)
-        err = sp_output_try_file(a->dump_grads);
+        err = sp_output_try_file(a->dump_grads, true);
     if (!err && a->save)
         err = sp_output_try_dir(a->save);
     if (!err && a->trace)

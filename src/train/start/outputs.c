@@ -90,14 +90,15 @@ static int try_to_make(const char *path, const char *shown)
     return 0;
 }
 
-int sp_output_try_file(const char *path)
+int sp_output_try_file(const char *path, bool makes)
 {
     char parent[PATH_MAX];
 
     if (snprintf(parent, sizeof parent, "%s", path) >= (int)sizeof parent)
         return sp_error(ENAMETOOLONG, "cannot write %s: %s", path, strerror(ENAMETOOLONG));
     cut_name(parent);
-    return is_absent(path) && is_absent(parent) ? try_to_make(parent, path) : try_file(path, path);
+    return makes && is_absent(path) && is_absent(parent) ? try_to_make(parent, path)
+                                                         : try_file(path, path);
 }
 
 int sp_output_try_dir(const char *path)

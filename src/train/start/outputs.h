@@ -6,11 +6,12 @@
 #define SP_OUTPUTS_H
 
 #include "starpipe/trainer.h"
+#include <stdbool.h>
 
-/* Can a file be made at `path`, once sp_dir_make_parent has made its directory? Nothing that exists is
+/* Can a file be made at `path`; if `makes`, once sp_dir_make_parent has made its directory? Nothing that exists is
  * touched, nothing is made. 0; or -errno after one line on stderr, also for FIFOs, sockets and block devices.
  * Never blocks. */
-int sp_output_try_file(const char *path);
+int sp_output_try_file(const char *path, bool makes);
 /* Can files be made in the directory, once sp_dir_make has made it? 0 or -errno, likewise. */
 int sp_output_try_dir(const char *path);
 
