@@ -112,7 +112,7 @@ uint64_t sp_data_place(const struct sp_data *data, uint64_t n, int seq)
     uint64_t number = data->origin + n, samples = sp_data_samples(data, seq);
 
     return data->shuffled
-               ? permute(number % samples, samples, mix(data->seed) ^ mix(number / samples))
+               ? permute(number % samples, samples, mix(mix(data->seed) + number / samples))
                : number;
 }
 

@@ -92,9 +92,9 @@ static void empty_stages(struct cases *c)
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         add_case(c, (struct parity_case){.processes = runs[i].processes, .flat_from = i ? 0 : 4},
                  "--seq 32 --steps %d %s", i ? 3 : 6, runs[i].options);
-    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(3), .undone = {1, 3}},
-             "--model gpt-tiny --schedule zb1p --stages 3 --seq 32 --partition 0,8,0 "
-             "--post-validation --clip 1");
+    add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(3), .undone = {5, 5}},
+             "--model gpt-tiny --schedule zb1p --stages 3 --seq 32 --partition 0,8,0 --steps 7 "
+             "--post-validation --clip 0.1");
 }
 
 void schedule_cases(struct cases *c)

@@ -46,8 +46,9 @@ static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_c
     }
     if (!given->dry_run && world_size() % sp_groups_pipelines(&wanted))
         cfg->groups = none->groups;
-    if (!cfg->save && !given->save) {
+    if (!cfg->save) { /* what it saves, if it does, it is told anew */
         cfg->save_every = none->save_every;
+        cfg->keep = none->keep;
         cfg->save_async = none->save_async;
         cfg->shard_size = none->shard_size;
         cfg->shard_size_set = false;

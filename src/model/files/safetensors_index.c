@@ -30,14 +30,9 @@ static int parse(struct index *x, const char *json, size_t len)
 {
     json_error_t err;
 
-    x->root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &err);
-    if (!x->root) {
-        for (char *c = err.text; *c; c++) {
-            if ((unsigned char)*c < 0x20)
-                *c = '?';
-        }
+    x->root = sp_foreign_json(json, len, &err);
+    if (!x->root)
         return sp_error(EINVAL, "%s: line %d: not valid JSON: %s", x->path, err.line, err.text);
-    }
     x->map = json_object_get(x->root, "weight_map");
     if (!json_is_object(x->map))
         return sp_error(EINVAL, "%s: no weight_map that says where each tensor is", x->path);

@@ -122,7 +122,11 @@ static int find_source(const char *resume, struct source *from)
     err = sp_run_state_read(&step, &kept);
     if (!err) {
         cwd = json_string_value(json_object_get(kept.json, "cwd"));
-        from->cwd = cwd && *cwd && getcwd(here, sizeof here) && strcmp(cwd, here) ? cwd : NULL;
+        /* a name that was no UTF-8 cannot be told from its replacement */
+        from->cwd = cwd && *cwd && !strstr(cwd, "\xef\xbf\xbd") && getcwd(here, sizeof here) &&
+                            strcmp(cwd, here)
+                        ? cwd
+                        : NULL;
         slash = strrchr(step.path, '/');
         name = slash ? slash + 1 : step.path;
         snprintf(from->dir, sizeof from->dir, "%.*s", slash ? (int)(slash - step.path) : 1,

@@ -33,10 +33,11 @@ int sp_run_state_write(const struct sp_dir *dir, const struct sp_run_config *now
     char cwd[SP_RUN_PATH];
     int err;
 
-    state = json_pack("{s:i,s:i,s:I,s:I,s:s,s:f,s:s,s:o?,s:o?}", "format", FORMAT, "step",
+    state = json_pack("{s:i,s:i,s:I,s:I,s:s,s:f,s:o,s:o?,s:o?}", "format", FORMAT, "step",
                       now->step, "samples", (json_int_t)now->samples, "seed", (json_int_t)now->seed,
                       "schedule", now->schedule, "loss", isfinite(now->loss) ? now->loss : 0, "cwd",
-                      getcwd(cwd, sizeof cwd) ? cwd : "", "data", data, "options", options);
+                      sp_utf8_json(getcwd(cwd, sizeof cwd) ? cwd : ""), "data", data, "options",
+                      options);
     err = state ? sp_output_json_in(dir, "state.json", state, SP_OUTPUT_JSON)
                 : sp_error(ENOMEM, "%s/state.json: no memory", dir->path);
     json_decref(state);

@@ -168,12 +168,15 @@ static int save_copies(struct sp_trainer *t, int steps_done)
 {
     struct sp_snapshot *other[N_FIELDS] = {NULL};
     bool writes = t->world.rank == 0;
-    struct sp_writing *w = writes ? malloc(sizeof *w) : NULL;
+    struct sp_writing *w;
     int err = join(&t->saver);
 
+    if (err)
+        return err;
+    w = writes ? malloc(sizeof *w) : NULL;
     if (writes && !w)
         return sp_error(ENOMEM, "no memory to save step %d", steps_done);
-    if (writes && !err) {
+    if (writes) {
         prune_proven(&t->saver);
         err = begin_writing(t, steps_done, w);
     }
@@ -181,8 +184,8 @@ static int save_copies(struct sp_trainer *t, int steps_done)
         err = sp_snapshot_take(&t->graph, FIELDS[i], writes ? &w->copies[i] : &other[i]);
     if (!writes)
         return err;
-    if (!err)
-        err = -pthread_create(&w->thread, NULL, write_copies, w);
+    if (!err && (err = -pthread_create(&w->thread, NULL, write_copies, w)))
+        sp_error(-err, "no thread to save step %d: %s", steps_done, strerror(-err));
     if (err) {
         end_writing(w, err);
         free(w);
