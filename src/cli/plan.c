@@ -16,6 +16,7 @@
 #include "plan/search/search.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "sp_text.h"
 #include "sp_utf8.h"
 #include <jansson.h>
 #include <stdio.h>
@@ -148,11 +149,12 @@ static void print_text(const struct args *a, const struct sp_search *want, const
                        int n)
 {
     const struct sp_found *best = recommended(f, n);
-    char command[COMMAND];
+    char command[COMMAND], model[SP_TEXT_SHOWN];
 
     printf("%s, %d sequences of %d tokens a step in %s, on %d x %d devices of %s\n",
-           a->layout.model, want->sequences, want->seq, sp_dtype_name(want->dtype), want->nodes,
-           want->machine->devices_per_node, want->machine->name);
+           sp_text_show(a->layout.model, model, sizeof model), want->sequences, want->seq,
+           sp_dtype_name(want->dtype), want->nodes, want->machine->devices_per_node,
+           want->machine->name);
     printf("schedule           stages  dev     m   b   v     n  recompute    offload     step ms  "
            "tok/s/dev bubble %%  GiB a device\n");
     for (int i = 0; i < n && i < a->top; i++)

@@ -151,30 +151,33 @@ enum sp_option_role sp_train_role(const char *name)
     return o->name ? o->role : SP_ROLE_NONE;
 }
 
-/* As it was given; "" where it was not, and no value stands for that, as 0 does for a seed. */
-static void value_text(const struct sp_option *o, char *text, size_t n)
+/* As it was given, of whatever length; "" where it was not, and no value stands for that, as 0 does for a seed. */
+static const char *value_text(const struct sp_option *o, char text[64])
 {
     if (o->given && !*o->given && strcmp(o->name, "seed"))
-        text[0] = '\0';
-    else
-        sp_option_text(o, text, n);
+        return "";
+    if (o->kind == SP_OPT_STRING || o->kind == SP_OPT_PLUGIN)
+        return *(const char **)o->value ? *(const char **)o->value : "";
+    sp_option_text(o, text, 64);
+    return text;
 }
 
 char *sp_train_settings(const struct sp_train_config *cfg, bool paths)
 {
     struct sp_train_config copy = *cfg;
     struct sp_option options[SP_TRAIN_OPTIONS];
-    char *settings = NULL, name[64], text[4400];
+    char *settings = NULL, name[64], text[64];
 
     sp_train_options(&copy, options);
     for (const struct sp_option *o = options; o->name; o++) {
+        const char *value = value_text(o, text);
+
         snprintf(name, sizeof name, "--%s", o->name);
-        value_text(o, text, sizeof text);
-        if (!paths && o->role == SP_ROLE_READ && *text)
-            strcpy(text, "given");
-        else if (!paths && !strncmp(text, "csv:", 4))
-            strcpy(text, "csv:FILE");
-        settings = sp_settings_add(settings, name, "%s", text);
+        if (!paths && o->role == SP_ROLE_READ && *value)
+            value = "given";
+        else if (!paths && !strncmp(value, "csv:", 4))
+            value = "csv:FILE";
+        settings = sp_settings_add(settings, name, "%s", value);
     }
     return settings;
 }

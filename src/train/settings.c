@@ -8,25 +8,55 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A line is one setting: an end of a line within it becomes "\\n", a backslash two. NULL without memory. */
+static char *escaped(const char *value)
+{
+    char *text = malloc(2 * strlen(value) + 1), *to = text;
+
+    for (; text && *value; value++) {
+        if (*value == '\n' || *value == '\\')
+            *to++ = '\\';
+        *to++ = *value == '\n' ? 'n' : *value;
+    }
+    if (text)
+        *to = '\0';
+    return text;
+}
+
+/* As it was given: the first n letters of a line's value. NULL without memory. */
+static char *unescaped(const char *value, int n)
+{
+    char *text = malloc((size_t)n + 1), *to = text;
+
+    for (int i = 0; text && i < n; i++) {
+        bool escape = value[i] == '\\' && i + 1 < n;
+
+        i += escape;
+        *to++ = escape && value[i] == 'n' ? '\n' : value[i];
+    }
+    if (text)
+        *to = '\0';
+    return text;
+}
+
 char *sp_settings_add(char *text, const char *name, const char *format, ...)
 {
-    char *value = NULL, *longer = NULL;
+    char *given = NULL, *value, *longer = NULL;
     va_list ap;
     int n;
 
     va_start(ap, format);
-    n = vasprintf(&value, format, ap);
+    n = vasprintf(&given, format, ap);
     va_end(ap);
     if (n < 0)
         return text;
-    for (char *c = value; *c; c++)
-        if (*c == '\n')
-            *c = ' '; /* a line is one setting */
-    if (asprintf(&longer, "%s%s=%s\n", text ? text : "", name, value) < 0)
+    value = escaped(given);
+    if (!value || asprintf(&longer, "%s%s=%s\n", text ? text : "", name, value) < 0)
         longer = text;
     else
         free(text);
     free(value);
+    free(given);
     return longer;
 }
 
@@ -89,11 +119,13 @@ json_t *sp_settings_json(const char *text)
 
     while (object && next(&text, &l)) {
         char *name = strndup(l.name, (size_t)l.name_length);
-        json_t *value = sp_utf8_jsonn(l.value, (size_t)l.value_length);
+        char *given = unescaped(l.value, l.value_length);
+        json_t *value = given ? sp_utf8_json(given) : NULL;
 
         if (name && value)
             json_object_set(object, name, value);
         json_decref(value);
+        free(given);
         free(name);
     }
     return object;
@@ -109,11 +141,17 @@ int sp_settings_changes(const char *text, const json_t *saved, sp_setting_counts
     out[0] = '\0';
     for (const char *at = text; next(&at, &l);) {
         const char *was;
-        char name[64];
+        char name[64], *is;
+        bool alike;
 
         snprintf(name, sizeof name, "%.*s", l.name_length, l.name);
         was = json_string_value(json_object_get(saved, name));
-        if (!was || !counts(name) || same(l.value, l.value_length, was, (int)strlen(was)))
+        if (!was || !counts(name))
+            continue;
+        is = unescaped(l.value, l.value_length);
+        alike = is && !strcmp(is, was);
+        free(is);
+        if (alike)
             continue;
         if (used < n)
             used +=

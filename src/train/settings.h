@@ -1,5 +1,5 @@
 /*
- * What a run was told, as lines "name=value" in the order of the options. Ranks compare theirs
+ * What a run was told, as lines "name=value" in the order of the options; "\n" in a value is an end of a line. Ranks compare theirs
  * before anything else, a checkpoint keeps them, and a resumed run says what it was told otherwise.
  */
 #ifndef SP_SETTINGS_H

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* vasprintf */
 #include "train/trainer.h"
 #include "sp_error.h"
+#include "sp_text.h"
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -16,14 +17,14 @@ int sp_trainer_rank(const struct sp_trainer *t)
 
 void sp_train_say(const struct sp_trainer *t, const char *format, ...)
 {
-    char *line = NULL;
+    char *line = NULL, shown[4096];
     va_list ap;
 
     if (!t->cfg.say || t->world.rank)
         return;
     va_start(ap, format);
     if (vasprintf(&line, format, ap) >= 0)
-        t->cfg.say(t->cfg.arg, line);
+        t->cfg.say(t->cfg.arg, sp_text_show(line, shown, sizeof shown));
     va_end(ap);
     free(line);
 }

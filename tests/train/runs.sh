@@ -116,6 +116,19 @@ grep -q 'told otherwise: now --lr 0.001 (was 0.002), steps of 1 samples (were 3)
     fail "given again: $(cat "$work/stderr")"
 grep -q 'at sample 15, with --steps 6 (was 5), --schedule 1f1b (was zb1p), --stages 3 (was 2), --micro-batches 1 (was 3)$' \
     "$work/stdout" || fail "given again: $(head -n 1 "$work/stdout")"
+# values that are easily lost: a token 0, an end of a line, commas that end no name, a machine named like a directory
+mkdir "$work/laptop"
+(cd "$work" && starpipe train --model gpt-tiny --data text --seq 8 --micro-batches 2 --steps 2 --save h --log h,1.jsonl \
+    --document-separator 0 --sample 2 --prompt $'a\nb' --hardware laptop) > "$work/output" 2>&1 ||
+    fail "easily lost: $(tail -n 1 "$work/output")"
+(cd "$work/there" && starpipe train --resume ../h --steps 3) > "$work/stdout" 2> "$work/stderr" ||
+    fail "easily lost: $(cat "$work/stderr")"
+[ ! -s "$work/stderr" ] || fail "easily lost: $(cat "$work/stderr")"
+tail -n 2 "$work/stdout" | head -n 1 | grep -q '^a$' || fail "easily lost: $(tail -n 3 "$work/stdout")"
+[ "$(steps_of "$work/h,1.jsonl" step | tr '\n' ' ')" = "0 1 2 " ] || fail "easily lost: $(ls "$work")"
+# the stored text is no file of tokens
+starpipe train --resume "$work/g" --tokens "$SP_TESTDATA/golden/tokens.bin" --steps 5 > "$work/stdout" 2> "$work/stderr"
+grep -q 'warning: --eval .*/short is left out: it has text' "$work/stderr" || fail "text as tokens: $(cat "$work/stderr")"
 # on data of its own, or from an older step, it is another run, which leaves this one as it is
 find "$work/g" | sort > "$work/before"
 lines=$(wc -l < "$work/g.jsonl")

@@ -19,7 +19,7 @@ static void test_same(void **state)
     struct capture cap;
 
     (void)state;
-    assert_string_equal(a, "--lr=0.1\n--log=\n--prompt=two lines=one\n");
+    assert_string_equal(a, "--lr=0.1\n--log=\n--prompt=two\\nlines=one\n");
     assert_int_equal(sp_settings_same(a, b), 0);
     capture_begin(&cap);
     assert_int_equal(sp_settings_same(c, a), -EINVAL);
@@ -63,7 +63,7 @@ static void test_changes(void **state)
     was = settings("0.25", "");
     assert_int_equal(sp_settings_changes(was, saved, log_only, text, sizeof text), 1);
     assert_string_equal(text, "--log not given (was a)");
-    assert_string_equal(json_string_value(json_object_get(saved, "--prompt")), "two lines=one");
+    assert_string_equal(json_string_value(json_object_get(saved, "--prompt")), "two\nlines=one");
     json_decref(saved);
     free(was), free(now);
 }
@@ -72,6 +72,7 @@ static void test_changes(void **state)
 static void test_roles(void **state)
 {
     static struct sp_train_config cfg;
+    static char longest[20000];
     struct sp_option options[SP_TRAIN_OPTIONS];
     int counts[SP_ROLE_START + 1] = {0};
     char *all;
@@ -97,6 +98,13 @@ static void test_roles(void **state)
     assert_non_null(strstr(all, "--schedule=csv:/a/order\n"));
     assert_non_null(strstr(all, "--document-separator=\n"));
     assert_non_null(strstr(all, "--seed=0\n"));
+    free(all);
+    /* of any length */
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    cfg.eval = longest;
+    all = sp_train_settings(&cfg, true);
+    assert_non_null(strstr(all, longest));
     free(all);
     all = sp_train_settings(&cfg, false);
     assert_non_null(strstr(all, "--data=given\n"));

@@ -1,6 +1,7 @@
 #include "cli/train/args.h"
 #include "cli/options.h"
 #include "train/checkpoint/restore.h"
+#include "sp_error.h"
 #include "train/config.h"
 #include "train/groups.h"
 #include "transport/transport.h"
@@ -40,6 +41,20 @@ static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_c
     bool schedule = given->layout.schedule != none->layout.schedule &&
                     strcmp(given->layout.schedule, l->schedule) != 0;
 
+    if (given->layout.model && cfg->layout.model &&
+        strcmp(given->layout.model, cfg->layout.model) != 0)
+        sp_warn("--model %s has no effect: --resume %s goes on with the model of its run",
+                given->layout.model, given->resume);
+    if (cfg->eval && !given->eval &&
+        (given->data     ? cfg->tokens
+         : given->tokens ? cfg->data
+                         : NULL)) {
+        sp_warn("--eval %s is left out: it has %s, and this run has not", cfg->eval,
+                given->data ? "tokens" : "text");
+        cfg->eval = none->eval;
+        cfg->eval_every = none->eval_every;
+        cfg->eval_tokens = none->eval_tokens;
+    }
     if (given->data || given->tokens) {
         cfg->data = cfg->tokens = NULL;
         cfg->token_width_set = false;
@@ -58,7 +73,8 @@ static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_c
         l->slices = none->layout.slices;
         l->partition_slices = none->layout.partition_slices;
     }
-    if (schedule || (given->layout.stages_set && given->layout.stages != l->stages))
+    if (schedule || (given->layout.stages_set && given->layout.stages != l->stages) ||
+        given->layout.chunks != none->layout.chunks)
         cfg->partition = none->partition;
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/backend.h"
 #include "plan/memory.h"
 #include "sp_error.h"
+#include "sp_text.h"
 #include "train/checkpoint/resume.h"
 #include "train/start/machine.h"
 #include "train/start/memory.h"
@@ -42,15 +43,18 @@ void sp_print_weights(const struct sp_trainer *t)
 {
     const struct sp_st_file *weights = &t->weights;
     const char *model = t->cfg.layout.model;
+    char shown[SP_TEXT_SHOWN];
 
     if (t->cfg.resume)
         return;
     if (weights->n_shards > 1)
-        printf("initial weights: %s, %d shards\n", weights->path, weights->n_shards);
+        printf("initial weights: %s, %d shards\n", sp_text_show(weights->path, shown, sizeof shown),
+               weights->n_shards);
     else if (weights->n_shards)
-        printf("initial weights: %s\n", weights->path);
+        printf("initial weights: %s\n", sp_text_show(weights->path, shown, sizeof shown));
     else
-        printf("initial weights: random, seed %llu (%s %s)\n", (unsigned long long)t->seed, model,
+        printf("initial weights: random, seed %llu (%s %s)\n", (unsigned long long)t->seed,
+               sp_text_show(model, shown, sizeof shown),
                sp_model_is_preset(model) ? "is a preset" : "has a config.json and no weights");
     fflush(stdout);
 }

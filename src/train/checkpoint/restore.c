@@ -4,11 +4,15 @@
 #include "train/checkpoint/run_state.h"
 #include "train/checkpoint/step_dirs.h"
 #include "train/config.h"
+#include "train/run/log_file.h"
+#include "model/model.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define REPLACED "\xef\xbf\xbd" /* bytes that were no UTF-8 (sp_utf8.h) */
 
 /* What points into it is in use until the program ends. */
 static struct sp_run_state kept;
@@ -22,32 +26,23 @@ struct source {
 
 /* ---- paths ------------------------------------------------------------------------------ */
 
-/* A name that may be no path: a preset, a machine, a pattern of files. */
-static bool is_there(const char *path)
-{
-    return strpbrk(path, "*?[") || !access(path, F_OK);
-}
-
-/* One of the names, from where the run was started; a copy. */
-static char *name_from(const char *cwd, const char *name, bool written)
+/* One of the names, from where the run was started; a copy, NULL without memory. */
+static char *name_from(const char *cwd, const char *name)
 {
     char *joined;
 
-    if (name[0] == '/' || asprintf(&joined, "%s/%s", cwd, name) < 0)
+    if (name[0] == '/')
         return strdup(name);
-    if (written || is_there(joined))
-        return joined;
-    free(joined);
-    return strdup(name);
+    return asprintf(&joined, "%s/%s", cwd, name) < 0 ? NULL : joined;
 }
 
 /* The names between commas; NULL without memory. */
-static char *names_from(const char *cwd, const char *text, bool written)
+static char *names_from(const char *cwd, const char *text)
 {
     char *parts = strdup(text), *rest = parts, *part, *all = strdup("");
 
     while (all && (part = strsep(&rest, ","))) {
-        char *name = name_from(cwd, part, written), *longer;
+        char *name = name_from(cwd, part), *longer;
 
         if (!name || asprintf(&longer, "%s%s%s", all, *all ? "," : "", name) < 0)
             longer = NULL;
@@ -59,19 +54,38 @@ static char *names_from(const char *cwd, const char *text, bool written)
     return all;
 }
 
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (*names && strcmp(name, *names))
+        names++;
+    return *names;
+}
+
+/* What a model or a machine may be named by instead of a path. */
+static bool is_preset(const char *option, const char *text)
+{
+    return (!strcmp(option, "model") && sp_model_is_preset(text)) ||
+           (!strcmp(option, "hardware") && !strchr(text, '/') && !strstr(text, ".json"));
+}
+
 static const char *resolve(const struct source *from, const struct sp_option *o, const char *text)
 {
+    static const char *const lists[] = {"data", "tokens", "eval", "plugin", NULL};
     bool csv = !strncmp(text, "csv:", 4);
-    char *names, *whole;
+    char *name, *whole;
 
-    if (!from->cwd || (o->role != SP_ROLE_READ && o->role != SP_ROLE_WRITTEN && !csv))
+    if (!from->cwd || is_preset(o->name, text) ||
+        (o->role != SP_ROLE_READ && o->role != SP_ROLE_WRITTEN && !csv) ||
+        (!strcmp(o->name, "log") && sp_log_is_stdout(text)))
         return text;
-    names = names_from(from->cwd, csv ? text + 4 : text, o->role == SP_ROLE_WRITTEN);
-    if (!csv || !names)
-        return names;
-    if (asprintf(&whole, "csv:%s", names) < 0)
+    if (is_one_of(o->name, lists))
+        return names_from(from->cwd, text);
+    name = name_from(from->cwd, csv ? text + 4 : text);
+    if (!csv || !name)
+        return name;
+    if (asprintf(&whole, "csv:%s", name) < 0)
         whole = NULL;
-    free(names);
+    free(name);
     return whole;
 }
 
@@ -103,7 +117,7 @@ static bool is_newest(const struct source *from, long n)
 
     if (!save || !*save || sp_dir_open(from->dir, &run))
         return false;
-    path = from->cwd ? name_from(from->cwd, save, true) : strdup(save);
+    path = from->cwd ? name_from(from->cwd, save) : strdup(save);
     newest = path && n == sp_step_highest(&run, "", SP_ANY_STEP) && same_directory(from->dir, path);
     free(path);
     sp_dir_close(&run);
@@ -123,10 +137,10 @@ static int find_source(const char *resume, struct source *from)
     if (!err) {
         cwd = json_string_value(json_object_get(kept.json, "cwd"));
         /* a name that was no UTF-8 cannot be told from its replacement */
-        from->cwd = cwd && *cwd && !strstr(cwd, "\xef\xbf\xbd") && getcwd(here, sizeof here) &&
-                            strcmp(cwd, here)
-                        ? cwd
-                        : NULL;
+        from->cwd =
+            cwd && *cwd && !strstr(cwd, REPLACED) && getcwd(here, sizeof here) && strcmp(cwd, here)
+                ? cwd
+                : NULL;
         slash = strrchr(step.path, '/');
         name = slash ? slash + 1 : step.path;
         snprintf(from->dir, sizeof from->dir, "%.*s", slash ? (int)(slash - step.path) : 1,
@@ -146,9 +160,16 @@ static bool is_taken(const struct source *from, const struct sp_option *o, const
         return false;
     if (!strcmp(o->name, "offload-dir")) /* of another machine, as a rule its TMPDIR */
         return !access(text, W_OK);
-    /* an older version wrote a value also where none was given */
-    if (o->given && !strcmp(text, "0"))
+    /* an older version, which counted no samples, wrote a value also where none was given */
+    if (o->given && !strcmp(text, "0") && !json_object_get(kept.json, "samples"))
         return false;
+    if ((o->role == SP_ROLE_READ || o->role == SP_ROLE_WRITTEN) && strstr(text, REPLACED)) {
+        sp_warn(
+            "--%s of the run that --resume goes on with was a name that is no UTF-8, and is not "
+            "known: give it again",
+            o->name);
+        return false;
+    }
     return o->role != SP_ROLE_WRITTEN || from->goes_on;
 }
 
