@@ -11,7 +11,7 @@ int sp_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3))
 /* Ends the process with status 1 after such a line, where no error can be returned: memory that is not there. */
 void sp_error_end(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* What memory was needed for, where `got` is NULL or 0. */
+/* The use that memory was needed for, where `got` is NULL or 0. */
 #define SP_NEED(got, ...)                                                                          \
     do {                                                                                           \
         if (!(got))                                                                                \

@@ -14,7 +14,7 @@
  */
 const char *sp_text_show(const char *text, char *out, size_t size);
 
-/* Whether sp_text_show would leave all of it as it is. */
+/* True if sp_text_show would leave all of it as it is. */
 bool sp_text_is_plain(const char *text);
 
 #endif

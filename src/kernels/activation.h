@@ -1,4 +1,4 @@
-/* What an MLP computes between its products. */
+/* The part of an MLP between its products. */
 #ifndef SP_ACTIVATION_H
 #define SP_ACTIVATION_H
 

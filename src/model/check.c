@@ -11,7 +11,7 @@
  * bytes too. */
 #define MAX_ACTIVATIONS 0x1p56
 
-/* Of rows that are rounded up, logits first of all: they stay in an int. */
+/* Rows that are rounded up, logits first of all, stay in an int. */
 #define MAX_WIDTH (1 << 30)
 
 static int check_sizes(const struct sp_model *m, const char *where)

@@ -184,7 +184,7 @@ static void pad(size_t first, int seq, int32_t *to[2])
     for (size_t i = first; i < (size_t)seq; i++) {
         if (to[0])
             to[0][i] = 0;
-        if (to[1] && i + 1 > first)
+        if (to[1])
             to[1][i] = SP_NO_TARGET;
     }
     if (to[1] && first > 0)

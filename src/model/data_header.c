@@ -1,4 +1,4 @@
-/* What files of tokens say of themselves: the headers of llm.c and NumPy; nanoGPT's have none. */
+/* Headers of files of tokens, those of llm.c and NumPy; nanoGPT's have none. */
 #include "model/data.h"
 #include "sp_error.h"
 #include <stdio.h>
@@ -176,7 +176,7 @@ static int read_npy(struct sp_data_file *f, int asked)
     return err;
 }
 
-/* What NumPy (.npz), PyTorch and others pack tokens in. */
+/* Archives that NumPy (.npz), PyTorch and others pack tokens in are refused. */
 static int refuse_packed(const struct sp_data_file *f)
 {
     static const struct {

@@ -41,7 +41,7 @@ static int add_pattern(struct names *to, const char *pattern)
     return err;
 }
 
-/* What is there under this very name is no pattern. */
+/* A file that is there under this very name is no pattern. */
 static int add_part(struct names *to, const char *part)
 {
     if (!*part)

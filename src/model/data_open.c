@@ -1,10 +1,9 @@
 /* What can be wrong with a file of tokens, before it is trained on. */
 #include "model/data.h"
+#include "model/files/dir.h"
 #include "sp_error.h"
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,7 +59,7 @@ static uint32_t largest(const unsigned char *bytes, int width, size_t n)
     return most;
 }
 
-/* Where is the first that is too large? */
+/* Names the first token that is too large. */
 static int too_large(const struct sp_data_file *f, const unsigned char *block, size_t at,
                      uint32_t vocab)
 {
@@ -95,29 +94,14 @@ static int check_tokens(const struct sp_data_file *f, uint32_t vocab)
     return err;
 }
 
-/* Data in many shards: as many files as the system allows this process, if those it has by default are used up. */
-static int open_one(const char *path)
-{
-    enum {
-        FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK
-    }; /* a pipe that nobody writes to would block */
-    int fd = open(path, FLAGS);
-    struct rlimit limit;
-
-    if (fd >= 0 || errno != EMFILE || getrlimit(RLIMIT_NOFILE, &limit))
-        return fd;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-    return open(path, FLAGS);
-}
-
 static int open_file(const char *path, struct sp_data_file *f)
 {
     struct stat st;
-    int fd = open_one(path), err;
+    int fd = sp_dir_file(NULL, path), err;
 
     if (fd < 0 || fstat(fd, &st)) {
-        err = sp_error(errno, "cannot read data %s: %s", path, strerror(errno));
+        err = fd < 0 ? -fd : errno;
+        err = sp_error(err, "cannot read data %s: %s", path, strerror(err));
     } else if (!S_ISREG(st.st_mode)) {
         err = sp_error(EINVAL, "data %s is not a regular file", path);
     } else {

@@ -1,5 +1,5 @@
 #include "offload/main_memory.h"
-#include "plan/machine/host_memory.h"
+#include "offload/host_memory.h"
 #include "sp_error.h"
 #include "transport/transport.h"
 #include <starpu.h>

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether this is a list of counts rather than a word. */
+/* True if this is a list of counts rather than a word. */
 bool sp_partition_is_list(const char *text);
 
 /* Parses "3,2,2,1": `globals` counts, each 0 or more, whose sum is `layers`. 0; or one line on stderr and -EINVAL,

@@ -3,7 +3,7 @@
 #ifdef HAVE_SIMGRID
 #include "graphs/create.h"
 #include "graphs/step.h"
-#include "plan/machine/host_memory.h"
+#include "offload/host_memory.h"
 #include "policies/simulation/costs.h"
 #include "simulate/actors.h"
 #include "simulate/network.h"

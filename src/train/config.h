@@ -12,7 +12,7 @@ enum { SP_TRAIN_OPTIONS = 70 }; /* entries, with the one that ends the table */
 /* The options of `starpipe train`; the value of each is in *cfg. */
 void sp_train_options(struct sp_train_config *cfg, struct sp_option options[SP_TRAIN_OPTIONS]);
 
-/* Of the option of this name, without dashes. */
+/* The role of the option of this name, without dashes. */
 enum sp_option_role sp_train_role(const char *name);
 
 /* All of them as lines, see settings.h; `paths`: or, where it is false, "given" in the place of each, since they

@@ -22,7 +22,7 @@ int sp_settings_same(const char *mine, const char *root);
 /* {"name": "value", ...}; NULL without memory. */
 json_t *sp_settings_json(const char *text);
 
-/* Whether a setting counts in a comparison; `name` with its dashes. */
+/* True if a setting counts in a comparison; `name` with its dashes. */
 typedef bool sp_setting_counts(const char *name);
 
 /*

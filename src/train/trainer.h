@@ -124,7 +124,7 @@ void sp_train_limit(struct sp_trainer *t, int which, const char *name, int64_t b
  * line. */
 int sp_train_refuse_call(const struct sp_trainer *t, const char *what, bool between);
 
-/* Whether the bytes of a prompt are tokens of the model: of what --data has been, not --tokens. 0, or -EINVAL after
+/* Sees that the bytes of a prompt are tokens of the model: of what --data has been, not --tokens. 0, or -EINVAL after
  * one line. */
 int sp_train_check_prompt(const struct sp_trainer *t, const char *prompt);
 

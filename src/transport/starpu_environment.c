@@ -100,7 +100,7 @@ static bool is_of_kind(const char *text, enum kind kind)
     return kind == TEXT || (strtol(text, &end, 10) >= 0 && end != text && !*end);
 }
 
-/* Whether a variable stays as it is; an unreadable one does not, after one line. */
+/* True if a variable stays as it is; an unreadable one does not, after one line. */
 static bool stays(const char *name, const char *value)
 {
     for (size_t i = 0; i < sizeof respected / sizeof *respected; i++) {
@@ -175,7 +175,7 @@ static bool make_path(const char *dir)
     return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* Whether StarPU can make its files below `dir`. */
+/* True if StarPU can make its files below `dir`. */
 static bool holds_models(const char *dir)
 {
     static const char *const parts[] = {"bus", "codelets"};

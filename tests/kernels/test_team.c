@@ -5,7 +5,7 @@
 
 enum { M = 130, N = 67, K = 257, THREADS = 3 };
 
-/* What the environment can ask for. */
+/* Ends that the environment can ask for. */
 struct asked {
     int dynamic, levels;
 };

@@ -84,7 +84,7 @@ static void presets_load_and_round_trip(void **state)
     printf("%d presets\n", n);
 }
 
-/* What Python writes and JSON has no word for, where nothing reads it. */
+/* Words of Python's that JSON lacks, where nothing reads them. */
 static void numbers_of_python(void **state)
 {
     static const char *const harmless[] = {"NaN",

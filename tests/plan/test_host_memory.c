@@ -1,7 +1,7 @@
 /* The memory that there is, from /proc and control groups that the test makes. */
 #include "policies/common.h"
 #include "model/support.h"
-#include "plan/machine/host_memory.h"
+#include "offload/host_memory.h"
 #include <sys/stat.h>
 
 static char *root;

@@ -182,7 +182,7 @@ static void placements(void **state)
     sp_plan_destroy(&plan);
 }
 
-/* What PyTorch writes beside the order and what follows from it changes nothing. */
+/* Actions that PyTorch writes beside the order, and that follow from it, change nothing. */
 static void skips(void **state)
 {
     static const char text[] =

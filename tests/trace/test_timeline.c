@@ -196,7 +196,7 @@ static void check_file(const struct sp_plan *plan, const struct sp_costs *costs,
     unlink(path);
 }
 
-/* Whether a record is refused, with one line. */
+/* True if a record is refused, with one line. */
 static bool is_refused(const struct sp_timeline *t)
 {
     char path[] = "/tmp/starpipe-test-record-XXXXXX";

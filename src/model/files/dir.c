@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct sp_held_file {
@@ -117,6 +118,34 @@ void sp_dir_sync(const struct sp_dir *d)
 
 /* ---- files ------------------------------------------------------------------------------ */
 
+/* Weights and data may be in many shards: if the files that the system allows at first are used up, as many as it
+ * allows at all. False: these are used up too. */
+static bool allow_more_files(void)
+{
+    struct rlimit limit;
+
+    if (errno != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+        return false;
+    limit.rlim_cur = limit.rlim_max;
+    return !setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* A descriptor, -1 and errno. */
+static int open_to_read(int dir, const char *name)
+{
+    enum { FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+    int fd = openat(dir, name, FLAGS);
+
+    return fd < 0 && allow_more_files() ? openat(dir, name, FLAGS) : fd;
+}
+
+static int open_again(int fd)
+{
+    int again = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    return again < 0 && allow_more_files() ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : again;
+}
+
 static int hold_file(struct sp_dir *d, const char *name)
 {
     struct sp_held_file *more = realloc(d->held, ((size_t)d->n_held + 1) * sizeof *more);
@@ -125,7 +154,7 @@ static int hold_file(struct sp_dir *d, const char *name)
     if (!more)
         return sp_error(ENOMEM, "%s: no memory for its files", d->path);
     d->held = more;
-    fd = openat(d->fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    fd = open_to_read(d->fd, name);
     if (fd < 0)
         return errno == ENOENT
                    ? 0 /* removed meanwhile: whoever wants it misses it */
@@ -163,8 +192,7 @@ int sp_dir_file(const struct sp_dir *d, const char *name)
 
     if (d && d->holds && !held)
         return -ENOENT;
-    fd = held ? fcntl(held->fd, F_DUPFD_CLOEXEC, 0)
-              : openat(sp_dir_fd(d), name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    fd = held ? open_again(held->fd) : open_to_read(sp_dir_fd(d), name);
     return fd < 0 ? -errno : fd;
 }
 

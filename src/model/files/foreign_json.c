@@ -30,7 +30,7 @@ static void copy_string(struct copy *c)
     put(c, from, (size_t)(c->at - from));
 }
 
-/* Whether a word of n bytes ends there, and is no key. */
+/* True if a word of n bytes ends there, and is no key. */
 static bool is_value(const struct copy *c, size_t n)
 {
     const char *next = c->at + n;

@@ -61,7 +61,7 @@ const struct sp_st_entry *sp_st_find(const struct sp_st_file *st, const char *na
 /* The path of the file that an entry is in. */
 const char *sp_st_path(const struct sp_st_file *st, const struct sp_st_entry *e);
 
-/* Whether tensors of that dtype can be read: they become floats, to the nearest. */
+/* True if tensors of that dtype can be read: they become floats, to the nearest. */
 #define SP_ST_REALS "F32, F16, BF16 or F64"
 bool sp_st_is_real(const char *dtype);
 

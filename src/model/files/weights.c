@@ -29,7 +29,7 @@ static const char *bare(const char *name)
 
 #define HEAD "lm_head.weight"
 
-/* Whether it is the table that is the head as well: files may have it under either name. */
+/* True if it is the table that is the head as well: files may have it under either name. */
 static bool is_tied_table(const struct sp_params *p, const struct sp_tensor *t)
 {
     return p->model.tied && t->block == SP_BLOCK_TOKENS;

@@ -16,7 +16,7 @@ enum sp_machine_kind {
     SP_FIELD_CURVE  /* struct sp_curve: a list of [size, rate] */
 };
 
-/* What a number may be: far beyond any machine, and so that no sum of times of any plan overflows. */
+/* Bounds of a number: far beyond any machine, and so that no sum of times of any plan overflows. */
 struct sp_machine_bounds {
     double min, max;
 };

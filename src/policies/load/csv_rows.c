@@ -64,7 +64,7 @@ static int parse_action(const char **text, struct sp_csv_action *a)
     return number(text, &a->mb);
 }
 
-/* What follows from the order: messages, and gradients and parameters that several processes share. */
+/* Actions that follow from the order: messages, and gradients and parameters that several processes share. */
 static const char *const derived[] = {"SEND_F",  "RECV_F",  "SEND_B",      "RECV_B",
                                       "UNSHARD", "RESHARD", "REDUCE_GRAD", NULL};
 

@@ -54,7 +54,7 @@ static bool is_count(const char *key)
     return false;
 }
 
-/* Whether all numbers are so small that no sum or product of those of a step overflows: the file may be of
+/* True if all numbers are so small that no sum or product of those of a step overflows: the file may be of
  * anybody. */
 static bool is_bounded(const json_t *v, const char *key)
 {

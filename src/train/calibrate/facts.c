@@ -3,7 +3,7 @@
 #include "codelets/task/cuda_memory.h"
 #include "config.h"
 #include "kernels/kernels.h"
-#include "plan/machine/host_memory.h"
+#include "offload/host_memory.h"
 #include "sp_error.h"
 #include <hwloc.h>
 #include <stdarg.h>

@@ -14,7 +14,7 @@
 
 #define REPLACED "\xef\xbf\xbd" /* bytes that were no UTF-8 (sp_utf8.h) */
 
-/* What points into it is in use until the program ends. */
+/* Options point into it until the program ends. */
 static struct sp_run_state kept;
 
 /* The run that is gone on with. */
@@ -61,7 +61,7 @@ static bool is_one_of(const char *name, const char *const *names)
     return *names;
 }
 
-/* What a model or a machine may be named by instead of a path. */
+/* A model or a machine may be named instead of a path. */
 static bool is_preset(const char *option, const char *text)
 {
     return (!strcmp(option, "model") && sp_model_is_preset(text)) ||
@@ -106,7 +106,7 @@ static const char *stored(const char *name)
     return json_string_value(json_object_get(json_object_get(kept.json, "options"), key));
 }
 
-/* Whether the run saved step N into `dir` last: the step may have been archived there, or be one that it has left
+/* True if the run saved step N into `dir` last: the step may have been archived there, or be one that it has left
  * behind. */
 static bool is_newest(const struct source *from, long n)
 {

@@ -178,7 +178,7 @@ static bool counts_for_nothing(const char *name)
     return role == SP_ROLE_WAY || (role == SP_ROLE_PLACE && is_told_apart(name));
 }
 
-/* Whether gradients of weights that are older than the step's are taken by one of the two and not the other. */
+/* True if gradients of weights that are older than the step's are taken by one of the two and not the other. */
 static bool other_updates(const struct sp_run_state *s, const struct sp_run_config *now)
 {
     const char *was = saved_option(s, "--schedule");

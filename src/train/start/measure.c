@@ -1,5 +1,5 @@
 #include "train/start/measure.h"
-#include "plan/machine/host_memory.h"
+#include "offload/host_memory.h"
 #include "plan/profile.h"
 #include "sp_error.h"
 

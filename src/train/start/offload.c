@@ -4,7 +4,7 @@
 #include "offload/host.h"
 #include "policies/families/slice_buffers.h"
 #include "plan/profile.h"
-#include "plan/machine/host_memory.h"
+#include "offload/host_memory.h"
 #include "plan/slices.h"
 #include "sp_error.h"
 #include "train/start/adapipe.h"

@@ -4,7 +4,7 @@
  */
 #include "train/start/prepare.h"
 #include "model/files/weights_dir.h"
-#include "plan/machine/host_memory.h"
+#include "offload/host_memory.h"
 #include "plan/memory.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
@@ -126,7 +126,7 @@ static int64_t runtime_bytes(const struct sp_trainer *t)
     return RUNTIME_BYTES + stack * (OTHER_THREADS + t->place.workers * t->place.threads);
 }
 
-/* What the stages of a process, or of all those of a node, hold: states and activations of each, workspace of those that
+/* The bytes that the stages of a process, or of all those of a node, hold: states and activations of each, workspace of those that
  * work at once. */
 static struct sp_memory sum_memory(const struct sp_trainer *t, int first, int count)
 {
@@ -142,7 +142,7 @@ static struct sp_memory sum_memory(const struct sp_trainer *t, int first, int co
     return sum;
 }
 
-/* What a size is told in, for several of a line. */
+/* The unit of a size, for several of a line. */
 struct unit {
     double bytes;
     const char *name;

@@ -25,7 +25,7 @@ struct sp_host_memory {
  * limit. */
 void sp_host_memory_read(const char *root, struct sp_host_memory *m);
 
-/* What one of so many processes of this machine may take, all alike: of nine tenths of all memory, the rest
+/* The share of one of so many processes of this machine may take, all alike: of nine tenths of all memory, the rest
  * being for the system and for what libraries take, and of what is free. */
 struct sp_memory_limit sp_host_memory_share(const struct sp_host_memory *m, int processes);
 struct sp_memory_limit sp_host_memory_free_share(const struct sp_host_memory *m, int processes);

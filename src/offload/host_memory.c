@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* getline */
-#include "plan/machine/host_memory.h"
+#include "offload/host_memory.h"
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -116,7 +116,7 @@ static void read_group(const char *root, const char *dir, const struct hierarchy
     }
 }
 
-/* Whether `word` is one of a list with commas. */
+/* True if `word` is one of a list with commas. */
 static bool has_word(const char *list, const char *word)
 {
     size_t n = strlen(word);
@@ -250,7 +250,7 @@ void sp_host_memory_read(const char *root, struct sp_host_memory *m)
 
 /* ---- shares ---------------------------------------------------------------------------------------- */
 
-/* Of what all have, or what each has. */
+/* Memory that all share, or that each has. */
 static struct sp_memory_limit least(const struct sp_memory_limit *node,
                                     const struct sp_memory_limit *process, int processes)
 {
