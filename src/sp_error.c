@@ -8,6 +8,8 @@
 static int held_rank; /* > 0: holding */
 static char held[1024];
 static _Thread_local bool silent; /* this thread only tries something */
+static _Thread_local bool alone;  /* this thread does not wait for standard output */
+static void (*end_by)(int status);
 
 /* One write, so that lines of several ranks do not interleave. What it quotes may be of any file. */
 static void say(const char *prefix, const char *fmt, va_list ap)
@@ -27,7 +29,8 @@ static void say(const char *prefix, const char *fmt, va_list ap)
         return;
     }
     line[n++] = '\n';
-    fflush(stdout);
+    if (!alone)
+        fflush(stdout);
     if (write(STDERR_FILENO, line, (size_t)n) < 0)
         return; /* stderr is gone: nowhere left to complain */
 }
@@ -50,7 +53,24 @@ void sp_error_end(const char *fmt, ...)
     va_start(ap, fmt);
     say("starpipe: ", fmt, ap);
     va_end(ap);
+    sp_error_said_end();
+}
+
+void sp_error_said_end(void)
+{
+    if (end_by)
+        end_by(1);
     _exit(1);
+}
+
+void sp_error_end_by(void (*end)(int status))
+{
+    end_by = end;
+}
+
+void sp_error_alone(void)
+{
+    alone = true;
 }
 
 void sp_warn(const char *fmt, ...)

@@ -11,6 +11,12 @@ int sp_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3))
 /* Ends the process with status 1 after such a line, where no error can be returned: memory that is not there. */
 void sp_error_end(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
+/* The same, where the line was said before. */
+void sp_error_said_end(void) __attribute__((noreturn));
+
+/* How such a process ends, which others may wait for: `end` does not return. NULL: it leaves at once. */
+void sp_error_end_by(void (*end)(int status));
+
 /* The use that memory was needed for, where `got` is NULL or 0. */
 #define SP_NEED(got, ...)                                                                          \
     do {                                                                                           \
@@ -20,6 +26,9 @@ void sp_error_end(const char *fmt, ...) __attribute__((noreturn, format(printf, 
 
 /* Like sp_error, for what does not stop the run: "starpipe: warning: ..." */
 void sp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Lines of this thread do not follow what standard output has yet to write: its reader may hold that up for ever. */
+void sp_error_alone(void);
 
 /* Whether this thread prints nothing, for what is only tried; returns what was before. */
 bool sp_error_quiet(bool quiet);

@@ -112,8 +112,9 @@ struct sp_train_config {
     int eval_tokens;        /* 0: all that the file has */
     const char *resume;     /* directory of a checkpoint to go on from; the model is its own then */
     const char *dump_grads; /* file for the gradients of the first step */
-    double
-        stall_timeout; /* seconds without progress inside a call that end the process; 0: never */
+    /* Seconds without progress inside a call that end the process; 0: never. A watchdog thread runs while a trainer is
+     * open, whatever it is. */
+    double stall_timeout;
     bool post_validation;
     const char
         *hardware; /* a machine by name or file, for what is predicted; NULL: the one at hand */

@@ -64,7 +64,7 @@ static void transfer(struct sp_transfers *q, char *memory, off_t at, size_t byte
         return;
     if (q->fail)
         q->fail(q->arg, NULL, at, EIO);
-    _exit(1); /* of a place in memory: nobody would know what to do */
+    sp_error_said_end(); /* of a place in memory: nobody would know what to do */
 }
 
 static void *run(void *arg)

@@ -5,6 +5,7 @@
 #include "transport/starpu_environment.h"
 #include "transport/trace_dir.h"
 #include "transport/transport.h"
+#include "transport/last_seconds.h"
 #include "transport/launcher.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
     struct sp_launcher launcher = sp_launcher_find();
 
     (void)argc, (void)argv;
+    sp_error_end_by(sp_transport_abort);
     if (launcher.size > 1)
         return sp_launcher_refuse(&launcher, NULL);
     *world = (struct sp_world){.size = 1, .node_size = 1};
@@ -62,6 +64,7 @@ void sp_transport_abort(int status)
 {
     sp_starpu_environment_remove();
     _exit(status);
+    sp_last_seconds(status);
 }
 
 static void no_peer(void)

@@ -5,6 +5,7 @@
 #include "config.h"
 #ifdef HAVE_MPI
 #include "transport/beats.h"
+#include "transport/last_seconds.h"
 #include "transport/launcher.h"
 #include "transport/message_log.h"
 #include "transport/messages.h"
@@ -15,7 +16,6 @@
 #include "sp_activity.h"
 #include "sp_error.h"
 #include <mpi.h>
-#include <pthread.h>
 #include <starpu_mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -198,21 +198,16 @@ void sp_transport_leave(void)
     joined = false; /* who gives up from here on leaves MPI as it is */
     if (ends)
         MPI_Finalize();
-}
-
-static void *leave_anyway(void *status)
-{
-    sleep(5);
-    _exit((int)(intptr_t)status);
+    sp_starpu_environment_restore(); /* where StarPU was not started */
 }
 
 /* MPI may be what hangs: then the process leaves without it, which its launcher sees. */
 void sp_transport_abort(int status)
 {
-    pthread_t thread;
+    bool leaves = sp_last_seconds(status);
 
     sp_starpu_environment_remove();
-    if (joined && !pthread_create(&thread, NULL, leave_anyway, (void *)(intptr_t)status))
+    if (joined && leaves)
         MPI_Abort(MPI_COMM_WORLD, status);
     _exit(status);
 }

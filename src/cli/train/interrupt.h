@@ -27,7 +27,7 @@ void sp_interrupt_install_early(void);
 /*
  * Takes the signals over; may be called again, where a library may have taken them since. A SIGHUP
  * that is ignored (nohup) stays so, and a terminal that is closed then ends nothing. SIGPIPE is
- * ignored: writes fail instead. A second SIGTERM or SIGINT, a second or more after the first, ends
+ * ignored: writes fail instead. A second SIGTERM or SIGINT, two seconds or more after the first, ends
  * the process at once; so does the first one, by the watchdog, where there is nothing to be lost or nothing
  * moves.
  */

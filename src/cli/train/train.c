@@ -121,3 +121,4 @@ int sp_cmd_train(int argc, char **argv)
     cfg.asks = sp_loop_asks;
     return sp_train_prepare(&cfg, &t) ? 2 : train(t);
 }
+    sp_watchdog_own_process();

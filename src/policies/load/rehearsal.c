@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "policies/load/rehearsal.h"
 #include "sp_activity.h"
+#include "sp_error.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -53,7 +54,8 @@ static void go(struct shared *shared, int said, void (*fn)(void *arg), void *arg
     rlim_t now = address_space();
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setpgid(0, 0); /* what it sends to its group stays here */
+    sp_error_end_by(NULL); /* the other processes are none of the copy's */
+    setpgid(0, 0);         /* what it sends to its group stays here */
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         signal(signals[i], SIG_DFL);
     limit(RLIMIT_CORE, 0);
@@ -87,6 +89,7 @@ static bool await(pid_t copy, int seconds, int *status)
         }
         clock_gettime(CLOCK_MONOTONIC, &now);
         if (now.tv_sec - start.tv_sec >= seconds + (now.tv_nsec < start.tv_nsec)) {
+            kill(-copy, SIGKILL); /* with what it started */
             kill(copy, SIGKILL);
             while (waitpid(copy, status, 0) < 0 && errno == EINTR)
                 continue;

@@ -4,6 +4,7 @@
 #include "starpipe/order.h"
 #include "train/run/stall.h"
 #include "transport/beats.h"
+#include "transport/last_seconds.h"
 #include "transport/parent.h"
 #include <math.h>
 #include <pthread.h>
@@ -45,6 +46,7 @@ static struct {
     double seconds;
     int rank; /* -1: not known */
     const struct sp_graph *graph;
+    bool program; /* the process is the command's */
     struct sp_parent launcher;
 
     int depth; /* of phases */
@@ -118,6 +120,7 @@ static void give_up(double seconds)
 {
     char rank[32], at[TEXT + 64];
 
+    sp_last_seconds(1); /* also if nobody reads the lines */
     name_rank(rank);
     describe(at, sizeof at);
     sp_error_hold(0); /* whatever is held: this is said now */
@@ -135,6 +138,7 @@ static void end_as_asked(const char *by, double still_s)
     char rank[32], at[TEXT + 64];
     bool launcher = dog.launcher.pid && sp_activity_end_asker() == dog.launcher.pid;
 
+    sp_last_seconds(1);
     if (launcher && (still_s <= 0 || dog.rank > 0))
         sp_transport_abort(1);
     if (dog.rank > 0)
@@ -249,7 +253,7 @@ static void look(void)
         end_as_asked(by, 0);
     if (sp_stall_tick(&dog.stall, now, moves, !dog.depth || PHASES[phase].stays))
         give_up(seconds);
-    if (sp_stall_tick(&dog.grace, now, moves, !by))
+    if (sp_stall_tick(&dog.grace, now, moves, !by || (!dog.depth && !dog.program)))
         end_as_asked(by, grace);
 }
 
@@ -258,6 +262,7 @@ static void *watch(void *arg)
     unsigned long moves = sp_activity_touches();
 
     (void)arg;
+    sp_error_alone();
     pthread_mutex_lock(&dog.mutex);
     sp_stall_start(&dog.stall, 1e6 * dog.seconds, now_us(), moves);
     sp_stall_start(&dog.grace, 1e6 * GRACE_S, now_us(), moves);
@@ -281,7 +286,6 @@ void sp_watchdog_start(double seconds)
     pthread_mutex_lock(&dog.mutex);
     dog.seconds = seconds;
     if (!dog.runs) {
-        sp_parent_find(&dog.launcher);
         dog.stopping = false;
         pthread_condattr_init(&attr);
         pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -291,6 +295,14 @@ void sp_watchdog_start(double seconds)
         if (!dog.runs)
             pthread_cond_destroy(&dog.stop);
     }
+    pthread_mutex_unlock(&dog.mutex);
+}
+
+void sp_watchdog_own_process(void)
+{
+    pthread_mutex_lock(&dog.mutex);
+    dog.program = true;
+    sp_parent_find(&dog.launcher);
     pthread_mutex_unlock(&dog.mutex);
 }
 

@@ -31,6 +31,9 @@ void sp_watchdog_start(double seconds);
 bool sp_watchdog_runs(void);
 void sp_watchdog_stop(void);
 
+/* The process is the command's alone: it ends with its launcher, and, when asked to, outside of all phases too. */
+void sp_watchdog_own_process(void);
+
 /* The rank that lines name; the graph whose ops they name: NULL before and after it. */
 void sp_watchdog_know_rank(int rank);
 void sp_watchdog_know_graph(const struct sp_graph *g);
