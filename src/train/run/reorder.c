@@ -102,27 +102,37 @@ out:
     return err;
 }
 
-int sp_train_reorder(struct sp_trainer *t)
+/* The order that rank 0 found, on all ranks in *row. An error ends all processes. */
+static int find_order(struct sp_trainer *t, int **row)
 {
     const struct sp_shape *sh = &t->graph.shape;
     size_t n = (size_t)sh->rows * (size_t)sh->model.hidden * sp_shape_elem(sh);
-    double comm_ms;
-    char why[256] = "";
-    int *row = NULL, err = 0;
+    double comm_ms = sp_profile_comm_us(&t->world, 1, n) / 1e3;
+    int err = 0;
 
-    sp_watchdog_begin(SP_PHASE_PREPARE, "searching for an order");
-    comm_ms = sp_profile_comm_us(&t->world, 1, n) / 1e3;
     if (t->world.rank == 0)
-        err = search(t, comm_ms, &row, &n);
+        err = search(t, comm_ms, row, &n);
     if (err)
-        return err; /* ends all processes */
+        return err;
     sp_transport_share(&n, sizeof n);
     if (t->world.rank != 0)
-        row = malloc(n * sizeof *row);
-    if (!row)
+        *row = malloc(n * sizeof **row);
+    if (!*row)
         return sp_error(ENOMEM, "no memory for an order of %zu integers", n);
-    sp_transport_share(row, n * sizeof *row);
+    sp_transport_share(*row, n * sizeof **row);
+    return 0;
+}
+
+int sp_train_reorder(struct sp_trainer *t)
+{
+    char why[256] = "";
+    int *row = NULL, err;
+
+    sp_watchdog_begin(SP_PHASE_PREPARE, "searching for an order");
+    err = find_order(t, &row);
     sp_watchdog_end();
+    if (err)
+        return err;
     unpack(row, &t->plan);
     free(row);
     err = sp_plan_index(&t->plan);
