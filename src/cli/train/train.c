@@ -6,12 +6,14 @@
 #include "cli/train/loop.h"
 #include "cli/train/progress.h"
 #include "cli/train/words.h"
+#include "plan/machine/host_memory.h"
 #include "sp_error.h"
 #include "train/run/log_file.h"
 #include "train/run/watchdog.h"
 #include "train/start/agree.h"
 #include "train/start/prepare.h"
 #include "train/start/start.h"
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +103,16 @@ static int read_options(int argc, char **argv, struct sp_train_config *cfg)
     return -1;
 }
 
+/* Where address space is limited: each thread would reserve 64 MiB of its own. */
+static void share_arena(void)
+{
+    struct sp_host_memory host;
+
+    sp_host_memory_read("", &host);
+    if (host.process.bytes < INT64_MAX)
+        mallopt(M_ARENA_MAX, 1);
+}
+
 int sp_cmd_train(int argc, char **argv)
 {
     struct sp_train_config cfg;
@@ -112,6 +124,7 @@ int sp_cmd_train(int argc, char **argv)
     sp_interrupt_install_early();
     sp_train_config_init(&cfg);
     sp_error_quiet(quiet);
+    sp_watchdog_own_process();
     sp_watchdog_start(early_timeout(argc, argv, cfg.stall_timeout));
     status = read_options(argc, argv, &cfg);
     if (status >= 0)
@@ -119,6 +132,6 @@ int sp_cmd_train(int argc, char **argv)
     cfg.arg = &cfg;
     cfg.say = say;
     cfg.asks = sp_loop_asks;
+    share_arena();
     return sp_train_prepare(&cfg, &t) ? 2 : train(t);
 }
-    sp_watchdog_own_process();

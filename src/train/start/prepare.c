@@ -21,7 +21,6 @@
 #include "train/start/plan.h"
 #include "train/start/recompute.h"
 #include <limits.h>
-#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -166,7 +165,6 @@ static int check_machine(const struct sp_trainer *t)
 
     sp_host_memory_read("", &host);
     if (host.process.bytes < INT64_MAX) {
-        mallopt(M_ARENA_MAX, 1); /* each thread would reserve 64 MiB of its own */
         host.process.bytes -= runtime_bytes(t);
         host.process.bytes = host.process.bytes > 0 ? host.process.bytes : 0;
     }
