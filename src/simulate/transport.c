@@ -18,7 +18,9 @@ int sp_transport_start(struct starpu_conf *conf)
 {
     int err = sp_trace_dir(0);
 
-    return err ? err : starpu_init(conf);
+    if (!err && starpu_init(conf))
+        err = sp_error(ENODEV, "StarPU found no worker to start");
+    return err;
 }
 
 void sp_transport_stop(void)

@@ -11,12 +11,15 @@ enum { TAG = 0 };
 
 static pthread_mutex_t mpi = PTHREAD_MUTEX_INITIALIZER;
 
+/* What a beat says, by its value: sends may be under way when all else is freed. */
+static const char SAID[] = {0, 1, 2, 3};
+
 static struct {
-    bool on, quiet; /* quiet: it listens only */
+    bool started;
+    bool on, quiet; /* read without the lock too; quiet: it listens only */
     MPI_Comm comm;
     int rank, size;
     MPI_Request *request; /* [size] of the last beat to each */
-    char *said;           /* [size] */
 } beats;
 
 void sp_mpi_lock(void)
@@ -60,13 +63,13 @@ int sp_beats_start(MPI_Comm comm)
     MPI_Comm_rank(comm, &beats.rank);
     MPI_Comm_size(comm, &beats.size);
     beats.request = malloc((size_t)beats.size * sizeof *beats.request);
-    beats.said = calloc((size_t)beats.size, 1);
-    if (!beats.request || !beats.said)
+    if (!beats.request)
         return sp_error(ENOMEM, "no memory for messages to %d processes", beats.size);
     for (int r = 0; r < beats.size; r++)
         beats.request[r] = MPI_REQUEST_NULL;
     MPI_Comm_dup(comm, &beats.comm);
-    beats.on = beats.size > 1;
+    beats.started = true;
+    __atomic_store_n(&beats.on, beats.size > 1, __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -94,8 +97,7 @@ static void tell(int say)
         MPI_Test(&beats.request[r], &gone, MPI_STATUS_IGNORE);
         if (!gone)
             continue;
-        beats.said[r] = (char)say;
-        MPI_Isend(&beats.said[r], 1, MPI_CHAR, r, TAG, beats.comm, &beats.request[r]);
+        MPI_Isend(&SAID[say], 1, MPI_CHAR, r, TAG, beats.comm, &beats.request[r]);
     }
 }
 
@@ -106,8 +108,8 @@ bool sp_transport_beat(int say, int *heard)
     *heard = 0;
     if (!__atomic_load_n(&beats.on, __ATOMIC_ACQUIRE) || !try_lock())
         return false;
-    on = beats.on;
-    if (on && say && !beats.quiet)
+    on = __atomic_load_n(&beats.on, __ATOMIC_ACQUIRE);
+    if (on && say && !__atomic_load_n(&beats.quiet, __ATOMIC_ACQUIRE))
         tell(say);
     if (on)
         *heard = hear();
@@ -127,17 +129,20 @@ void sp_mpi_meet(void)
 
 void sp_beats_stop(void)
 {
-    beats.quiet = true;
+    if (!beats.started)
+        return;
+    beats.started = false;
+    __atomic_store_n(&beats.quiet, true, __ATOMIC_RELEASE);
     sp_mpi_meet();
     sp_mpi_lock();
-    beats.on = beats.quiet = false;
+    __atomic_store_n(&beats.on, false, __ATOMIC_RELEASE);
+    __atomic_store_n(&beats.quiet, false, __ATOMIC_RELEASE);
     hear();
     for (int r = 0; r < beats.size; r++)
         if (beats.request[r] != MPI_REQUEST_NULL)
             MPI_Request_free(&beats.request[r]);
     free(beats.request);
     beats.request = NULL;
-    free(beats.said);
     MPI_Comm_free(&beats.comm);
     sp_mpi_unlock();
 }

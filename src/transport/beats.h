@@ -29,7 +29,7 @@ void sp_mpi_wait(MPI_Request *request);
 
 /* By all processes: beats go from the one to the other. 0 or -errno. */
 int sp_beats_start(MPI_Comm comm);
-void sp_beats_stop(void);
+void sp_beats_stop(void); /* nothing where they were not started */
 /* Between the two: none goes on before all are here. Before calls that wait with the lock. */
 void sp_mpi_meet(void);
 #endif

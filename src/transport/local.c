@@ -27,7 +27,8 @@ int sp_transport_start(struct starpu_conf *conf)
 {
     int err = sp_trace_dir(0);
 
-    err = err ? err : starpu_init(conf);
+    if (!err && starpu_init(conf))
+        err = sp_error(ENODEV, "StarPU found no worker to start");
     if (err)
         sp_starpu_environment_restore();
     else
@@ -58,13 +59,14 @@ void sp_transport_stop(void)
 
 void sp_transport_leave(void)
 {
+    sp_starpu_environment_restore(); /* where StarPU was not started */
 }
 
 void sp_transport_abort(int status)
 {
+    sp_last_seconds(status);
     sp_starpu_environment_remove();
     _exit(status);
-    sp_last_seconds(status);
 }
 
 static void no_peer(void)

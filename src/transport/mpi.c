@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool joined, ours; /* MPI: this process is part of it; it was initialised here */
@@ -53,25 +54,16 @@ int sp_transport_use_nccl(unsigned node, int device, bool wanted)
     return wanted ? err : 0;
 }
 
-/* Open MPI ends a process whose TMPDIR it cannot write. */
-static void leave_out_tmpdir(void)
+/* Open MPI ends a process whose TMPDIR it cannot write. 0 or -ENOMEM. */
+static int leave_out_tmpdir(void)
 {
     const char *dir = getenv("TMPDIR");
+    struct stat st;
 
-    if (!dir || !access(dir, W_OK | X_OK))
-        return;
-    sp_warn("TMPDIR=%s: %s; left out", dir, strerror(errno));
-    unsetenv("TMPDIR");
-}
-
-/* Open MPI ends a process that srun started without PMI, with a text of its own. Whether one line was printed. */
-static bool expect_no_pmi(const struct sp_launcher *launcher)
-{
-    if (launcher->size < 2 || strncmp(launcher->variable, "SLURM_", 6) || getenv("PMIX_RANK") ||
-        getenv("PMI_RANK") || getenv("PMI_FD"))
-        return false;
-    sp_launcher_refuse(launcher, sp_transport_version());
-    return true;
+    if (!dir || (!stat(dir, &st) && S_ISDIR(st.st_mode) && !access(dir, W_OK | X_OK)))
+        return 0;
+    sp_warn("TMPDIR=%s is no directory that can be written; left out", dir);
+    return sp_starpu_environment_change("TMPDIR", NULL);
 }
 
 /* As the program did, or by ourselves where a launcher started it; *there: there is MPI. 0 or -errno. */
@@ -93,8 +85,8 @@ static int find_mpi(const struct sp_launcher *launcher, int *argc, char ***argv,
                         "MPI has been finalised: to open another trainer, initialise MPI in "
                         "the program");
     ours = !*there;
-    if (ours)
-        leave_out_tmpdir();
+    if (ours && leave_out_tmpdir())
+        return -ENOMEM;
     err = ours ? MPI_Init_thread(argc, argv, wanted, &level) : MPI_Query_thread(&level);
     if (err != MPI_SUCCESS || level < MPI_THREAD_SERIALIZED)
         return sp_error(EIO, "MPI gives thread level %d, serialized (%d) is needed", level,
@@ -123,19 +115,18 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
 {
     struct sp_launcher launcher = sp_launcher_find();
     int there = 0, err = 0;
-    bool told = false;
 
-    if (!joined) {
-        MPI_Initialized(&there);
-        told = !there && expect_no_pmi(&launcher);
+    sp_error_end_by(sp_transport_abort);
+    if (!joined)
         err = find_mpi(&launcher, argc, argv, &there);
-    }
-    if (err)
+    if (err) {
+        sp_starpu_environment_restore();
         return err;
+    }
     if (there) {
         look_around();
         if (self.size == 1 && launcher.size > 1) {
-            err = told ? -EINVAL : sp_launcher_refuse(&launcher, sp_transport_version());
+            err = sp_launcher_refuse(&launcher, sp_transport_version());
             sp_transport_leave();
             return err;
         }
@@ -147,22 +138,38 @@ int sp_transport_join(int *argc, char ***argv, struct sp_world *world)
     return 0;
 }
 
+static int no_worker(void)
+{
+    return sp_error(ENODEV, "StarPU found no worker to start");
+}
+
+/* By all processes, which have met. */
+static int start_with_mpi(struct starpu_conf *conf)
+{
+    int err;
+
+    sp_mpi_lock();
+    if (starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf)) {
+        err = no_worker();
+    } else {
+        sp_message_log_start(MPI_COMM_WORLD);
+        err = sp_messages_start(MPI_COMM_WORLD);
+    }
+    sp_mpi_unlock();
+    return err;
+}
+
 int sp_transport_start(struct starpu_conf *conf)
 {
     int err = sp_trace_dir(self.rank);
 
     if (!err && !joined) {
-        err = starpu_init(conf);
+        err = starpu_init(conf) ? no_worker() : 0;
     } else if (!err) {
         /* it would run tasks between its polls, and never sleep where there is none for it */
-        setenv("STARPU_MPI_DRIVER_CALL_FREQUENCY", "0", 1);
+        err = sp_starpu_environment_change("STARPU_MPI_DRIVER_CALL_FREQUENCY", "0");
         sp_mpi_meet();
-        sp_mpi_lock();
-        err = starpu_mpi_init_conf(NULL, NULL, 0, MPI_COMM_WORLD, conf);
-        if (!err)
-            sp_message_log_start(MPI_COMM_WORLD);
-        err = err ? err : sp_messages_start(MPI_COMM_WORLD);
-        sp_mpi_unlock();
+        err = err ? err : start_with_mpi(conf);
     }
     if (err)
         sp_starpu_environment_restore();

@@ -72,7 +72,6 @@ static struct before *changed;
 static int n_changed;
 static char own[PATH_MAX]; /* the directory that StarPU got; "": none */
 
-/* Sets or, with NULL, unsets a variable until the environment is restored. 0 or -ENOMEM. */
 static int change(const char *name, const char *value)
 {
     struct before *more = realloc(changed, (size_t)(n_changed + 1) * sizeof *more), *b;
@@ -87,6 +86,18 @@ static int change(const char *name, const char *value)
     if (!b->name || (old && !b->value))
         return -ENOMEM;
     return (value ? setenv(name, value, 1) : unsetenv(name)) ? -ENOMEM : 0;
+}
+
+int sp_starpu_environment_change(const char *name, const char *value)
+{
+    int err = change(name, value);
+
+    return err ? sp_error(-err, "no memory for the environment") : 0;
+}
+
+int sp_starpu_environment_default(const char *name, const char *value)
+{
+    return getenv(name) ? 0 : sp_starpu_environment_change(name, value);
 }
 
 /* ---- the variables --------------------------------------------------------------------------------- */

@@ -16,6 +16,11 @@
  */
 int sp_starpu_environment_set(struct starpu_conf *conf, bool host_limit);
 
+/* Sets a variable, or with NULL unsets it, until the environment is put back; `default`: where it is not set. 0, or
+ * -ENOMEM after one line. */
+int sp_starpu_environment_change(const char *name, const char *value);
+int sp_starpu_environment_default(const char *name, const char *value);
+
 /* Once StarPU started: puts back what other libraries read too. */
 void sp_starpu_environment_started(void);
 

@@ -1,5 +1,6 @@
 #include "transport/trace_dir.h"
 #include "sp_error.h"
+#include "transport/starpu_environment.h"
 #include "transport/transport.h"
 #include <limits.h>
 #include <stdio.h>
@@ -60,9 +61,9 @@ int sp_trace_dir(int rank)
                        rank, root ? root : "");
     if (sp_transport_agree(err, &first))
         err = err ? err : -EACCES;
-    else if (setenv(VARIABLE, root, 1))
-        err = sp_error(ENOMEM, "no memory for " VARIABLE);
-    else if (rank == 0)
+    else
+        err = sp_starpu_environment_change(VARIABLE, root);
+    if (!err && rank == 0)
         sp_warn("StarPU's trace goes to %s, as " VARIABLE
                 " does not say where to: 'starpipe trace fxt %s' reads it",
                 root, root);

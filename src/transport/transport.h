@@ -21,7 +21,8 @@ struct sp_world {
  */
 int sp_transport_join(int *argc, char ***argv, struct sp_world *world);
 
-/* Starts StarPU with `conf`, after sp_starpu_environment_set, and the progress of messages; ends both. */
+/* Starts StarPU with `conf`, after sp_starpu_environment_set, and the progress of messages; ends both. 0 or -errno
+ * after one line, the environment as it was. */
 int sp_transport_start(struct starpu_conf *conf);
 void sp_transport_stop(void);
 /* Leaves the world; finalises MPI if it was initialised here. */

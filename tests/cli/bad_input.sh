@@ -27,6 +27,11 @@ refused()
 make_text 5003 > "$work/text"
 tiny="train --model gpt-tiny --data $work/text"
 
+# ---- launchers of which MPI knows nothing
+
+PMI_SIZE=2 refused "started as one of 2 tasks \(PMI_SIZE\)" $tiny
+SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 refused "started as one of 2 tasks \(SLURM_STEP_NUM_TASKS\)" $tiny
+
 # ---- commands and options
 
 refused "no command"

@@ -134,6 +134,29 @@ static void between_steps(void **state)
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
+/* What StarPU is told in the environment is there until the trainer is closed. */
+static void environment_put_back(void **state)
+{
+    static const char *const names[] = {"STARPU_PREFETCH", "STARPU_SCHED", "TMPDIR"};
+    struct sp_train_config cfg;
+    struct sp_trainer *t;
+
+    (void)state;
+    defaults(&cfg);
+    cfg.layout.offload = "full";
+    cfg.offload_dir = scratch;
+    for (int i = 0; i < 3; i++)
+        setenv(names[i], i ? scratch : "1", 1);
+    assert_int_equal(sp_trainer_open(&cfg, &t), 0);
+    assert_string_equal(getenv("STARPU_PREFETCH"), "0");
+    assert_int_equal(sp_trainer_step(t, false, NULL), 0);
+    assert_int_equal(sp_trainer_close(t), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(getenv(names[i]), i ? scratch : "1");
+        unsetenv(names[i]);
+    }
+}
+
 static int asks(void *arg)
 {
     return (*(int *)arg)++ ? 4 : 0;
@@ -264,6 +287,7 @@ TEST_GROUP(trainer)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_after_the_other),
         cmocka_unit_test(between_steps),
+        cmocka_unit_test(environment_put_back),
         cmocka_unit_test(asked),
         cmocka_unit_test(ahead),
         cmocka_unit_test(refused_calls),

@@ -61,8 +61,9 @@ static int start(const struct sp_placement *pl)
     sp_train_choose_workers(pl, &conf);
     conf.sched_policy = &sp_order_strict;
     conf.catch_signals = 0;
-    if (sp_transport_start(&conf))
-        return sp_error(ENODEV, "StarPU found no worker to start");
+    err = sp_transport_start(&conf);
+    if (err)
+        return err;
     err = sp_placement_bind(pl);
     if (err)
         return err;

@@ -6,6 +6,7 @@
 #include "policies/families/slice_buffers.h"
 #include "sp_error.h"
 #include "train/start/memory.h"
+#include "transport/starpu_environment.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,18 +212,25 @@ static int64_t limit_of(const struct sp_trainer *t)
     return sp_train_offloads(t) && limit < t->gpu_room ? limit : 0;
 }
 
-void sp_train_prepare_gpus(struct sp_trainer *t)
+int sp_train_prepare_gpus(struct sp_trainer *t)
 {
+    static const char *const defaults[][2] = {
+        {"STARPU_CUDA_PIPELINE", "4"}, /* tasks queued while one runs: as many as StarPU can */
+        {"STARPU_SUBALLOCATOR", "0"},  /* pieces of 32 MiB would not be what was planned */
+        {"STARPU_MINIMUM_CLEAN_BUFFERS", "0"}, /* no copies that nobody asked for */
+        {"STARPU_TARGET_CLEAN_BUFFERS", "0"},
+    };
     int64_t limit;
+    int err = 0;
 
     if (t->cfg.transport != SP_TRAIN_MPI)
         sp_transport_prepare_nccl();
-    setenv("STARPU_CUDA_PIPELINE", "4", 0); /* tasks queued while one runs: as many as StarPU can */
-    setenv("STARPU_SUBALLOCATOR", "0", 0);  /* pieces of 32 MiB would not be what was planned */
-    setenv("STARPU_MINIMUM_CLEAN_BUFFERS", "0", 0); /* no copies that nobody asked for */
-    setenv("STARPU_TARGET_CLEAN_BUFFERS", "0", 0);
-    if (sp_train_offloads(t))
-        setenv("STARPU_MPI_GPUDIRECT", "0", 0);
+    for (size_t i = 0; !err && i < sizeof defaults / sizeof *defaults; i++)
+        err = sp_starpu_environment_default(defaults[i][0], defaults[i][1]);
+    if (!err && sp_train_offloads(t))
+        err = sp_starpu_environment_default("STARPU_MPI_GPUDIRECT", "0");
+    if (err)
+        return err;
     /* Buffers that were freed wait for others of their size until so much is taken. What is in use keeps to
      * --memory-limit by the plan: where StarPU counts that alone, its limit is for what the plan does not know. */
     t->gpu_pools = has_pools(t);
@@ -230,6 +238,7 @@ void sp_train_prepare_gpus(struct sp_trainer *t)
     limit = limit ? limit : t->gpu_room;
     if (limit > 0)
         sp_train_limit(t, 0, "STARPU_LIMIT_CUDA_MEM", limit);
+    return 0;
 }
 
 static int start_pools(const struct sp_trainer *t)

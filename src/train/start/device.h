@@ -17,8 +17,8 @@ int sp_train_choose_device(struct sp_trainer *t);
 int sp_train_check_gpus(const struct sp_trainer *t);
 /* Workers of one kind only: their numbers are those of the placement. */
 void sp_train_choose_workers(const struct sp_placement *pl, struct starpu_conf *conf);
-/* Before StarPU starts: its ways with GPUs. */
-void sp_train_prepare_gpus(struct sp_trainer *t);
+/* Before StarPU starts: its ways with GPUs. 0 or -ENOMEM after one line. */
+int sp_train_prepare_gpus(struct sp_trainer *t);
 /* After it started: whether tasks may end for StarPU before their kernels (codelets/task/cuda.h): all that is planned leaves a
  * sixth of what StarPU's buffers may have. */
 bool sp_train_runs_ahead(const struct sp_trainer *t);

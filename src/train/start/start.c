@@ -21,9 +21,35 @@
 #include "graphs/create.h"
 #include <stdlib.h>
 
-static int start_starpu(struct sp_trainer *t)
+/* How StarPU gets main memory. */
+static int start_memory(const struct sp_trainer *t)
 {
     static const struct sp_host_pins pins = {sp_cuda_pin, sp_cuda_unpin};
+    int err;
+
+    if (sp_train_offloads(t)) {
+        /* would bring back what has just left: inputs of any task that is ready */
+        err = sp_starpu_environment_change("STARPU_PREFETCH", "0");
+        if (err)
+            return err;
+        sp_host_start(t->place.gpus ? SIZE_MAX : (size_t)sp_offload_idle_bytes(&t->plan, &t->shape),
+                      t->place.gpus ? &pins : NULL);
+    } else if (!t->place.gpus) {
+        sp_main_memory_start();
+    }
+    return 0;
+}
+
+static void stop_memory(const struct sp_trainer *t)
+{
+    if (sp_train_offloads(t))
+        sp_host_stop();
+    else if (!t->place.gpus)
+        sp_main_memory_stop();
+}
+
+static int start_starpu(struct sp_trainer *t)
+{
     struct starpu_conf conf;
     unsigned workers;
     int err;
@@ -32,24 +58,20 @@ static int start_starpu(struct sp_trainer *t)
     if (err)
         return err;
     sp_train_choose_workers(&t->place, &conf);
-    if (t->place.gpus)
-        sp_train_prepare_gpus(t);
-    if (sp_train_offloads(t)) {
-        /* would bring back what has just left: inputs of any task that is ready */
-        setenv("STARPU_PREFETCH", "0", 1);
-        sp_host_start(t->place.gpus ? SIZE_MAX : (size_t)sp_offload_idle_bytes(&t->plan, &t->shape),
-                      t->place.gpus ? &pins : NULL);
-    } else if (!t->place.gpus) {
-        sp_main_memory_start();
-    }
+    err = t->place.gpus ? sp_train_prepare_gpus(t) : 0;
+    err = err ? err : start_memory(t);
+    if (err)
+        return err;
     conf.sched_policy = t->cfg.scheduler == SP_TRAIN_READY ? &sp_order_ready : &sp_order_strict;
     conf.catch_signals = 0; /* they are the program's */
     /* GPUs take their time; without them it is as short as MPI's start, and waits for the others */
     sp_watchdog_begin(t->place.gpus ? SP_PHASE_SETUP : SP_PHASE_LAUNCH, "starting StarPU");
     err = sp_transport_start(&conf);
     sp_watchdog_end();
-    if (err)
-        return sp_error(ENODEV, "StarPU found no worker to start");
+    if (err) {
+        stop_memory(t);
+        return err;
+    }
     t->has_starpu = true;
     if (!t->place.gpus || !t->disk)
         sp_main_memory_uncount(t->place.gpus > 0);
@@ -183,12 +205,8 @@ int sp_train_stop(struct sp_trainer *t)
         sp_transport_stop();
     if (t->has_starpu && t->place.gpus)
         sp_train_end_gpus();
-    if (t->has_starpu && sp_train_offloads(t)) {
-        sp_host_stop();
-        unsetenv("STARPU_PREFETCH");
-    } else if (t->has_starpu && !t->place.gpus) {
-        sp_main_memory_stop();
-    }
+    if (t->has_starpu)
+        stop_memory(t);
     for (int i = 0; i < 2; i++)
         if (t->limited[i])
             unsetenv(t->limited[i]);
