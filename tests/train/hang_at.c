@@ -35,4 +35,6 @@ HANGS(int, MPI_Init_thread, (int *c, char ***v, int w, int *g), (c, v, w, g))
 HANGS(int, MPI_Finalize, (void), ())
 HANGS(int, starpu_init, (void *conf), (conf))
 HANGS(int, starpu_task_wait_for_all, (void), ())
-HANGS(int, rename, (const char *from, const char *to), (from, to))
+HANGS(int, renameat, (int at, const char *from, int there, const char *to), (at, from, there, to))
+HANGS(int, renameat2, (int at, const char *from, int there, const char *to, unsigned flags),
+      (at, from, there, to, flags))

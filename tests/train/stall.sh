@@ -78,7 +78,7 @@ stops()
 
 if have_mpi && $CC -shared -fPIC -o "$work/hang_at.so" "$here/hang_at.c" -ldl 2> /dev/null; then
     stops MPI_Init_thread 1 'nothing moved for 6 s while joining the other processes' &
-    stops rename 0 'rank 1: nothing moved for 2 s while saving step 3, waiting for rank 0' &
+    stops renameat 0 'rank 1: nothing moved for 2 s while saving step 3, waiting for rank 0' &
     stops MPI_Finalize 1 'rank 0: nothing moved for 6 s while leaving the other processes' &
     wait
     for failed in "$work"/*.failed; do
