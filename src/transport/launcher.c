@@ -5,16 +5,28 @@
 
 struct sp_launcher sp_launcher_find(void)
 {
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS",
-                                        "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE"};
+    /* An allocation may set a size for plain commands too: the second says that this is one of the tasks. */
+    static const struct {
+        const char *size, *with;
+    } known[] = {{"OMPI_COMM_WORLD_SIZE", NULL},
+                 {"PMI_SIZE", NULL},
+                 {"MPI_LOCALNRANKS", NULL},
+                 {"MPIRUN_NPROCS", NULL},
+                 {"MV2_COMM_WORLD_SIZE", NULL},
+                 {"JSM_NAMESPACE_SIZE", NULL},
+                 {"FLUX_JOB_SIZE", "FLUX_TASK_RANK"},
+                 {"PALS_SIZE", "PALS_RANKID"},
+                 {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+                 {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"}};
+    struct sp_launcher most = {0};
 
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (getenv(sizes[i]))
-            return (struct sp_launcher){atoi(getenv(sizes[i])), sizes[i]};
-    /* Inside an allocation SLURM_NTASKS is set for plain commands too; srun adds the step's. */
-    if (getenv("SLURM_STEP_NUM_TASKS") && getenv("SLURM_PROCID"))
-        return (struct sp_launcher){atoi(getenv("SLURM_STEP_NUM_TASKS")), "SLURM_STEP_NUM_TASKS"};
-    return (struct sp_launcher){0};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *size = getenv(known[i].size);
+
+        if (size && (!known[i].with || getenv(known[i].with)) && atoi(size) > most.size)
+            most = (struct sp_launcher){atoi(size), known[i].size};
+    }
+    return most;
 }
 
 /* Under srun also the variables of PMI are Slurm's. */

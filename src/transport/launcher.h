@@ -7,6 +7,7 @@ struct sp_launcher {
     const char *variable; /* that says so */
 };
 
+/* One may have started another, for example one task a node: the most that any of them says. */
 struct sp_launcher sp_launcher_find(void);
 
 /* The likely cause where a program that knows MPI, or was built without (`mpi` NULL), is alone among several that `l`

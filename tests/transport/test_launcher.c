@@ -3,10 +3,20 @@
 #include "transport/launcher.h"
 #include <stdlib.h>
 
-static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
-                                    "MPI_LOCALNRANKS",      "MV2_COMM_WORLD_SIZE",
-                                    "SLURM_NTASKS",         "SLURM_STEP_NUM_TASKS",
-                                    "SLURM_PROCID",         "JSM_NAMESPACE_SIZE"};
+static const char *const names[] = {"OMPI_COMM_WORLD_SIZE",
+                                    "PMI_SIZE",
+                                    "MPI_LOCALNRANKS",
+                                    "MPIRUN_NPROCS",
+                                    "MV2_COMM_WORLD_SIZE",
+                                    "SLURM_NTASKS",
+                                    "SLURM_PROCID",
+                                    "SLURM_STEP_NUM_TASKS",
+                                    "JSM_NAMESPACE_SIZE",
+                                    "SLURM_STEP_ID",
+                                    "FLUX_JOB_SIZE",
+                                    "FLUX_TASK_RANK",
+                                    "PALS_SIZE",
+                                    "PALS_RANKID"};
 
 static void clear(void)
 {
@@ -42,6 +52,32 @@ static void test_sizes(void **state)
     assert_string_equal(sp_launcher_find().variable, "PMI_SIZE");
     setenv("OMPI_COMM_WORLD_SIZE", "7", 1);
     assert_int_equal(sp_launcher_find().size, 7);
+    setenv("PMI_SIZE", "1", 1);
+    setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+    assert_int_equal(sp_launcher_find().size, 3);
+    assert_string_equal(sp_launcher_find().variable, "SLURM_STEP_NUM_TASKS");
+    clear();
+}
+
+/* A size counts where something says that this is one of the tasks. */
+static void test_tasks(void **state)
+{
+    static const char *const pairs[][2] = {{"FLUX_JOB_SIZE", "FLUX_TASK_RANK"},
+                                           {"PALS_SIZE", "PALS_RANKID"},
+                                           {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"},
+                                           {"MPIRUN_NPROCS", NULL}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        clear();
+        setenv(pairs[i][0], "6", 1);
+        if (pairs[i][1]) {
+            assert_int_equal(sp_launcher_find().size, 0);
+            setenv(pairs[i][1], "0", 1);
+        }
+        assert_int_equal(sp_launcher_find().size, 6);
+        assert_string_equal(sp_launcher_find().variable, pairs[i][0]);
+    }
     clear();
 }
 
@@ -61,7 +97,8 @@ static void test_causes(void **state)
 
 TEST_GROUP(launcher)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_causes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_tasks),
+                                       cmocka_unit_test(test_causes)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
