@@ -5,15 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Asked for, or given by what has no header: a width that the header contradicts is refused. */
-static int check_width(const struct sp_data_file *f, const char *of, int width, int asked)
-{
-    if (!asked || asked == width)
-        return 0;
-    return sp_error(EINVAL, "data %s: by its header (%s) a token has %d bytes, not %d", f->path, of,
-                    width, asked);
-}
-
 /* `tokens` are there, and nothing behind them. */
 static int check_size(const struct sp_data_file *f, const char *of, uint64_t tokens)
 {
@@ -44,13 +35,13 @@ static const struct {
 };
 enum { FORMATS = sizeof formats / sizeof *formats, HEADER_BYTES = 1024, HEADER_WORDS = 3 };
 
-/* 1: it has no such header. */
+/* 1: it has no such header. A width that was asked for and that the header contradicts is refused. */
 static int read_llmc(struct sp_data_file *f, int asked)
 {
     unsigned char bytes[4 * HEADER_WORDS];
     uint32_t word[HEADER_WORDS];
     const char *of;
-    int err, i = 0;
+    int err, width, i = 0;
 
     if (f->size < sizeof bytes)
         return 1;
@@ -67,10 +58,13 @@ static int read_llmc(struct sp_data_file *f, int asked)
     if (word[1] != formats[i].version)
         return sp_error(EINVAL, "data %s: its header is that of %s, of version %u; %u is known",
                         f->path, of, word[1], formats[i].version);
-    err = check_width(f, of, formats[i].width, asked);
+    width = formats[i].width;
+    if (asked && asked != width)
+        return sp_error(EINVAL, "data %s: by its header (%s) a token has %d bytes, not %d", f->path,
+                        of, width, asked);
     f->begin = HEADER_BYTES;
-    f->width = formats[i].width;
-    return err ? err : check_size(f, of, word[2]);
+    f->width = width;
+    return check_size(f, of, word[2]);
 }
 
 /* ---- NumPy ------------------------------------------------------------------------------ */
@@ -125,10 +119,11 @@ static int64_t npy_elements(const char *shape, int *dimensions)
     return *shape == ')' && *dimensions ? (int64_t)n : -1;
 }
 
-static int take_npy(struct sp_data_file *f, const char *text, int asked)
+/* Its header says how wide its tokens are, whatever was asked for: that is for the files beside it that have none. */
+static int take_npy(struct sp_data_file *f, const char *text)
 {
     const char *descr = npy_value(text, "descr"), *order = npy_value(text, "fortran_order");
-    int width = npy_width(descr), dimensions, err;
+    int width = npy_width(descr), dimensions;
     int64_t tokens = npy_elements(npy_value(text, "shape"), &dimensions);
 
     if (!width)
@@ -140,13 +135,12 @@ static int take_npy(struct sp_data_file *f, const char *text, int asked)
     if (tokens < 0 || !order || (dimensions > 1 && strncmp(order, "False", 5)))
         return sp_error(EINVAL, "data %s: a NumPy array of a shape or an order that is not read",
                         f->path);
-    err = check_width(f, "NumPy", width, asked);
     f->width = width;
-    return err ? err : check_size(f, "NumPy", (uint64_t)tokens);
+    return check_size(f, "NumPy", (uint64_t)tokens);
 }
 
 /* 1: it has no such header. */
-static int read_npy(struct sp_data_file *f, int asked)
+static int read_npy(struct sp_data_file *f)
 {
     unsigned char start[NPY_START];
     size_t length, at;
@@ -171,7 +165,7 @@ static int read_npy(struct sp_data_file *f, int asked)
     err = sp_data_read(f, at, length, text);
     text[length] = '\0';
     f->begin = at + length;
-    err = err ? err : take_npy(f, text, asked);
+    err = err ? err : take_npy(f, text);
     free(text);
     return err;
 }
@@ -194,7 +188,7 @@ static int refuse_packed(const struct sp_data_file *f)
 
 int sp_data_read_header(struct sp_data_file *f, int width)
 {
-    int err = read_npy(f, width == 1 ? 0 : width);
+    int err = read_npy(f);
 
     if (width == 1 && err <= 0)
         return err ? err
