@@ -106,6 +106,15 @@ if start "SIGINT, not saved" 4 $endless --post-validation; then
     grep -q '^starpipe: ended by SIGINT .*nothing was saved' "$work/stderr" || fail "$what: no reason"
 fi
 
+# A limit on processor time says so again each second.
+if start "SIGXCPU, saved" 4 $endless $save; then
+    kill -XCPU $run
+    ended 0
+    says 1 0
+    grep -q "ended by SIGXCPU " "$work/stdout" || fail "$what: no reason: $(last)"
+    saved
+fi
+
 if start "SIGUSR1, then SIGHUP" 4 $endless $save --post-validation; then
     kill -USR1 $run
     wait_for 10 asked_twice || fail "$what: not saved: $(last)"

@@ -10,11 +10,9 @@ static const struct {
     int signal, bit;
     const char *name;
 } TABLE[] = {
-    {SIGTERM, SP_ASK_TERM, "SIGTERM"},
-    {SIGINT, SP_ASK_INT, "SIGINT"},
-    {SIGHUP, SP_ASK_HUP, "SIGHUP"},
-    {SIGUSR1, SP_ASK_SAVE, "SIGUSR1"},
-    {0, SP_ASK_PIPE, "a closed standard output"},
+    {SIGTERM, SP_ASK_TERM, "SIGTERM"}, {SIGINT, SP_ASK_INT, "SIGINT"},
+    {SIGHUP, SP_ASK_HUP, "SIGHUP"},    {SIGXCPU, SP_ASK_CPU, "SIGXCPU"},
+    {SIGUSR1, SP_ASK_SAVE, "SIGUSR1"}, {0, SP_ASK_PIPE, "a closed standard output"},
 };
 enum { ENTRIES = sizeof TABLE / sizeof *TABLE };
 

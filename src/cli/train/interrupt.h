@@ -1,5 +1,5 @@
 /*
- * Signals that ask a run for something. SIGTERM, SIGINT and SIGHUP ask for an end after the step,
+ * Signals that ask a run for something. SIGTERM, SIGINT, SIGHUP and SIGXCPU ask for an end after the step,
  * SIGUSR1 for a checkpoint. The trainer brings what every process was asked to all of them with the
  * step's report, so that all stop after the same step.
  */
@@ -15,7 +15,8 @@ enum {
     SP_ASK_HUP = 4,  /* the terminal is gone */
     SP_ASK_PIPE = 8, /* who read standard output is gone */
     SP_ASK_SAVE = 16,
-    SP_ASK_END = SP_ASK_TERM | SP_ASK_INT | SP_ASK_HUP | SP_ASK_PIPE
+    SP_ASK_CPU = 32, /* the processor time of a limit is used up */
+    SP_ASK_END = SP_ASK_TERM | SP_ASK_INT | SP_ASK_HUP | SP_ASK_PIPE | SP_ASK_CPU
 };
 
 /*
