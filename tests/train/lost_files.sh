@@ -99,6 +99,13 @@ wait $children 2> /dev/null
 quiet "--save a/b/c" starpipe $base --steps 1 --save a/b/c --log a/b/c/log/l.jsonl --dump-grads g/h/grads --trace t/u
 [ -e a/b/c/step-000001 ] && [ -s a/b/c/log/l.jsonl ] && [ -s g/h/grads ] && [ -s t/u/trace.json ] ||
     fail "not made: $(find a g t | tr '\n' ' ')"
+refused "--log run2/step-000002/log is in a step of --save run2" \
+    $base --steps 1 --save run2 --log run2/step-000002/log
+refused "--dump-grads run/./step-000999.tmp/x is in a step of --save run" \
+    $base --steps 9 --save run --resume run --dump-grads run/./step-000999.tmp/x
+ln -s run/step-000008 into
+refused "--trace into is in a step of --save run" $base --steps 9 --save run --resume run --trace into
+[ ! -e run2 ] || fail "a refused run left $(find run2 | tr '\n' ' ')"
 refused "is also --dump-grads" $base --steps 1 --log x/y/z --dump-grads x/./y/z
 refused "text/l: Not a directory" $base --steps 1 --save x/y --log text/l
 [ ! -e x ] || fail "a refused run left $(find x | tr '\n' ' ')"

@@ -1,5 +1,7 @@
 /* The files of a run, before it starts: nothing that it reads is written to, nothing written twice. */
 #include "train/start/files.h"
+#include "sp_error.h"
+#include "train/checkpoint/step_dirs.h"
 #include "train/run/log_file.h"
 #include "train/start/outputs.h"
 
@@ -63,6 +65,34 @@ static int add_outputs(const struct sp_train_config *a, struct sp_files *files)
     return err ? err : add_names(files, SP_FILE_WRITTEN, "--trace", a->trace, sp_train_pictures);
 }
 
+static bool is_of_step(const char *name)
+{
+    static const char *const suffixes[] = {"", ".tmp", ".replaced", ".removed", ".diverged"};
+
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        if (sp_step_number(name, suffixes[i]) >= 0)
+            return true;
+    return false;
+}
+
+/* Steps are made, renamed and removed by the run alone. */
+static int check_steps(const struct sp_train_config *a)
+{
+    const struct {
+        const char *option, *path;
+    } outputs[] = {{"--log", sp_log_is_stdout(a->log) ? NULL : a->log},
+                   {"--dump-grads", a->dump_grads},
+                   {"--trace", a->trace}};
+
+    for (size_t i = 0; a->save && i < sizeof outputs / sizeof *outputs; i++)
+        if (outputs[i].path && sp_output_is_in(outputs[i].path, a->save, is_of_step))
+            return sp_error(EINVAL,
+                            "train: %s %s is in a step of --save %s, where only checkpoints are "
+                            "written; give it another place",
+                            outputs[i].option, outputs[i].path, a->save);
+    return 0;
+}
+
 int sp_train_check_files(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -74,6 +104,7 @@ int sp_train_check_files(const struct sp_trainer *t)
     err = add_inputs(a, t->resumed_dir.path, &files);
     err = err ? err : add_outputs(a, &files);
     err = err ? err : sp_files_check(&files, "train");
+    err = err ? err : check_steps(a);
     sp_files_free(&files);
     if (!err && a->log)
         err = sp_log_check(a->log, a->resume ? t->first_step : SP_LOG_NEW);

@@ -286,6 +286,37 @@ static bool destroys(const struct sp_file *out, const struct sp_file *other)
            same(&out->target, &other->itself);
 }
 
+bool sp_output_is_in(const char *path, const char *dir, bool (*takes)(const char *name))
+{
+    char at[PATH_MAX], real[PATH_MAX];
+    struct identity whole, on_way;
+    bool is_in = false;
+
+    identify(dir, true, &whole);
+    snprintf(at, sizeof at, "%s", path);
+    while (!is_in) {
+        const char *name;
+        bool taken;
+
+        if (realpath(at, real))
+            strcpy(at, real);
+        if (!strcmp(at, "/"))
+            break;
+        while (strlen(at) > 1 && at[strlen(at) - 1] == '/')
+            at[strlen(at) - 1] = '\0';
+        name = strrchr(at, '/');
+        taken = takes(name ? name + 1 : at);
+        cut_name(at);
+        if (!taken)
+            continue;
+        identify(at, true, &on_way);
+        is_in = same(&whole, &on_way);
+        free(on_way.rest);
+    }
+    free(whole.rest);
+    return is_in;
+}
+
 int sp_files_check(const struct sp_files *files, const char *command)
 {
     for (int i = 0; i < files->n; i++)
