@@ -138,6 +138,10 @@ within 5 "--log" "log full/l: File too large \(a line of" --log full/l --steps 3
 [ "$(tail -c 1 full/l | wc -l)" -eq 1 ] || fail "a torn line: $(tail -c 40 full/l)"
 within 5 "--offload" "offload file .*File too large" --offload full --offload-dir . --steps 3
 
+(ulimit -f 0 && starpipe $base --steps 1 --save no/room 2>&1 > /dev/null) | cat > stderr
+[ "${PIPESTATUS[0]}" -eq 2 ] && grep -q "cannot write no/room/.lock: File too large" stderr && [ ! -e no ] ||
+    fail "no room for a lock: $(head -n 2 stderr), $(find no 2> /dev/null | tr '\n' ' ')"
+
 # ---- poor file systems
 
 if $CC -shared -fPIC -o poor_files.so "$here/poor_files.c" -ldl 2> /dev/null; then

@@ -82,6 +82,8 @@ static int lock(struct sp_run_dir *d, bool create)
             close(fd);
     } while (err);
     err = sign_lock(d, fd);
+    if (err && d->made_lock)
+        unlinkat(d->dir.fd, LOCK, 0);
     if (err)
         goto err_close;
     d->lock = fd;
