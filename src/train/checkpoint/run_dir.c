@@ -309,13 +309,8 @@ static int link_step(struct sp_run_dir *d, long step)
     sp_step_name(step, "", name);
     err = sp_step_link(&d->dir, name);
     sp_dir_sync(&d->dir);
-    if (err != -EOPNOTSUPP)
-        return err;
-    d->no_links = true;
-    sp_warn("%s: its file system has no symbolic links: %s itself does not load as a model, %s/%s "
-            "does",
-            d->path, d->path, d->path, name);
-    return 0;
+    d->no_links = err > 0;
+    return err > 0 ? 0 : err;
 }
 
 /* Renames step N, which a run made, to step-N<suffix>. 0 or -errno after one line. */

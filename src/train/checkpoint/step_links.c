@@ -25,12 +25,8 @@ bool sp_step_link_is_ours(const struct sp_dir *run, const char *name)
 
 /* ---- making ----------------------------------------------------------------------------- */
 
-static bool has_no_links(int err)
-{
-    return err == EPERM || err == ENOTSUP || err == EOPNOTSUPP || err == ENOSYS;
-}
-
-/* Points `name` at step/name: a new link under another name, renamed over the old one. */
+/* Points `name` at step/name: a new link under another name, renamed over the old one. 0; or, without a word, the errno
+ * with which none can be made; or -errno after one line. */
 static int point(const struct sp_dir *run, const char *step, const char *name)
 {
     char target[SP_STEP_NAME + 256], from[300];
@@ -39,9 +35,7 @@ static int point(const struct sp_dir *run, const char *step, const char *name)
     snprintf(from, sizeof from, ".%s.new", name);
     unlinkat(run->fd, from, 0);
     if (symlinkat(target, run->fd, from))
-        return has_no_links(errno) ? -EOPNOTSUPP
-                                   : sp_error(errno, "cannot make a link %s/%s: %s", run->path,
-                                              from, strerror(errno));
+        return errno;
     if (!renameat(run->fd, from, run->fd, name))
         return 0;
     sp_error(errno, "cannot replace %s/%s: %s", run->path, name, strerror(errno));
@@ -97,7 +91,13 @@ int sp_step_link(const struct sp_dir *run, const char *step)
     if (!err)
         remove_stale(run, names, n);
     sp_weights_free_list(names, n);
-    return err;
+    if (err <= 0)
+        return err;
+    sp_step_unlink(run); /* some may lead to an older step */
+    sp_warn("%s: no symbolic links can be made there (%s): %s itself does not load as a model, "
+            "%s/%s does",
+            run->path, strerror(err), run->path, run->path, step);
+    return 1;
 }
 
 void sp_step_unlink(const struct sp_dir *run)
