@@ -81,6 +81,19 @@ refused "needs [0-9.]+ MiB" train $layout --recompute auto --memory-limit 1MiB
 refused "give --memory-limit" train $layout --recompute auto
 refused "parts of layers" train $layout --schedule helix --micro-batches 8 --recompute auto --memory-limit 1GiB
 
+# The copies of --save-async are counted, too; what is asked for twice is refused after the memory.
+mkdir "$work/wide"
+echo '{"model_type": "gpt2", "n_layer": 8, "n_embd": 768, "n_head": 12, "n_positions": 64, "vocab_size": 256}' \
+    > "$work/wide/config.json"
+wide="train --model $work/wide --data $work/text --stages 1 --micro-batches 1 --seq 16 --threads 1 --save $work/s \
+    --log $work/l --dump-grads $work/l"
+(
+    ulimit -v 1500000
+    refused "is also --dump-grads" $wide
+    refused "copies for --save-async [0-9.]+\), .* has room for .* try no --save-async" $wide --save-async
+    exit "$failures"
+) || fail "the memory of --save-async"
+
 # A ring of weights whose W come in the turn after their B holds what one chunk brings back; where all W come after all B,
 # nothing would be saved, and recomputing is refused.
 if have_mpi; then

@@ -154,12 +154,29 @@ static struct unit unit_for(int64_t bytes)
     return bytes < GiB ? (struct unit){1 << 20, "MiB"} : (struct unit){1 << 30, "GiB"};
 }
 
+/* Copies of parameters and moments of the whole model, on rank 0. */
+static int64_t copied_bytes(const struct sp_trainer *t)
+{
+    return t->cfg.save_async ? 12 * (int64_t)sp_model_parameters(&t->model) : 0;
+}
+
+/* The part of a line that names them; empty: there are none. */
+static const char *show_copies(int64_t copies, struct unit unit, char text[64])
+{
+    text[0] = '\0';
+    if (copies)
+        snprintf(text, 64, ", copies for --save-async %.1f", (double)copies / unit.bytes);
+    return text;
+}
+
 /* A process without a limit still cannot have more than there is. */
 static int check_machine(const struct sp_trainer *t)
 {
     struct sp_memory m = sum_memory(t, t->place.first_local, t->place.n_local);
-    int64_t needs = sp_memory_sum(&m);
+    int64_t copies = t->world.rank ? 0 : copied_bytes(t);
+    int64_t needs = sp_memory_sum(&m) + copies;
     struct unit unit = unit_for(needs);
+    char copied[64];
     struct sp_memory_limit has;
     struct sp_host_memory host;
 
@@ -173,21 +190,24 @@ static int check_machine(const struct sp_trainer *t)
         return 0;
     return sp_error(EINVAL,
                     "stages %d to %d need %.1f %s (parameters and optimizer %.1f, activations "
-                    "%.1f, workspace %.1f), %s has room for %.1f; try --recompute, shorter "
+                    "%.1f, workspace %.1f%s), %s has room for %.1f; try %s--recompute, shorter "
                     "sequences, fewer micro-batches, or more machines",
                     t->place.first_local, t->place.first_local + t->place.n_local - 1,
                     (double)needs / unit.bytes, unit.name, (double)m.states / unit.bytes,
                     (double)m.activations / unit.bytes, (double)m.workspace / unit.bytes,
-                    has.origin, (double)has.bytes / unit.bytes);
+                    show_copies(copies, unit, copied), has.origin, (double)has.bytes / unit.bytes,
+                    copies ? "no --save-async, " : "");
 }
 
 /* Nor have all processes of a machine, where they are all of the run's. */
 static int check_node(const struct sp_trainer *t)
 {
     struct sp_memory m = sum_memory(t, 0, t->plan.layout.stages);
-    int64_t needs = sp_memory_sum(&m); /* of a pipeline */
-    struct unit unit = unit_for(needs);
     double pipelines = sp_train_pipelines(t);
+    int64_t copies = copied_bytes(t);
+    double needs = pipelines * (double)sp_memory_sum(&m) + (double)copies;
+    struct unit unit = unit_for((int64_t)needs);
+    char copied[64];
     struct sp_memory_limit has;
     struct sp_host_memory host;
 
@@ -196,13 +216,13 @@ static int check_node(const struct sp_trainer *t)
     sp_host_memory_read("", &host);
     host.process.bytes = INT64_MAX;
     has = sp_host_memory_share(&host, 1);
-    if ((double)needs * pipelines <= (double)has.bytes)
+    if (needs <= (double)has.bytes)
         return 0;
     return sp_error(EINVAL,
-                    "the %d processes of this machine need %.1f %s, %s has room for %.1f; try "
-                    "--recompute, shorter sequences, fewer micro-batches, or more machines",
-                    t->world.size, pipelines * (double)needs / unit.bytes, unit.name, has.origin,
-                    (double)has.bytes / unit.bytes);
+                    "the %d processes of this machine need %.1f %s%s, %s has room for %.1f; try "
+                    "%s--recompute, shorter sequences, fewer micro-batches, or more machines",
+                    t->world.size, needs / unit.bytes, unit.name, show_copies(copies, unit, copied),
+                    has.origin, (double)has.bytes / unit.bytes, copies ? "no --save-async, " : "");
 }
 
 static int check_memory(struct sp_trainer *t)
