@@ -240,10 +240,37 @@ static void check_bounds(const struct sp_plan *plan, const struct sp_costs *cost
     t->layers = layers;
 }
 
+/* Numbers that no step has, or that are not there. */
+static void check_numbers(const struct sp_plan *plan, const struct sp_costs *costs,
+                          struct sp_timeline *t)
+{
+    double *const of_t[] = {&t->bubble, &t->span, &t->stage[0].busy, &t->stage[0].bubble};
+    int micro_batches = t->micro_batches;
+
+    (void)plan, (void)costs;
+    for (size_t i = 0; i < sizeof of_t / sizeof *of_t; i++) {
+        double kept = *of_t[i];
+
+        *of_t[i] = -0.5;
+        assert_true(is_refused(t));
+        *of_t[i] = NAN; /* left out of the file */
+        assert_true(is_refused(t));
+        *of_t[i] = kept;
+    }
+    t->bubble += 1.5;
+    assert_true(is_refused(t));
+    t->bubble -= 1.5;
+    t->micro_batches = -1;
+    assert_true(is_refused(t));
+    t->micro_batches = micro_batches;
+    assert_false(is_refused(t));
+}
+
 static void numbers_are_bounded(void **state)
 {
     (void)state;
     assert_true(each_record(0.25, 0.5, check_bounds) > 30);
+    assert_true(each_record(0.25, 0.5, check_numbers) > 30);
 }
 
 static void read_again(void **state)

@@ -83,6 +83,26 @@ static bool is_bounded(const json_t *v, const char *key)
     return true;
 }
 
+static bool is_ratio(double r)
+{
+    return r >= -1e-9 && r <= 1 + 1e-9;
+}
+
+/* Are the numbers there that every report is made from, and possible? */
+static bool has_numbers(const json_t *head)
+{
+    const json_t *list = json_object_get(head, "stage");
+
+    for (int s = 0; s < whole(head, "stages"); s++) {
+        const json_t *stage = json_array_get(list, (size_t)s);
+
+        if (!(number(stage, "busy_ms") >= 0) || !is_ratio(number(stage, "bubble_ratio")))
+            return false;
+    }
+    return number(head, "span_ms") >= 0 && is_ratio(number(head, "bubble_ratio")) &&
+           whole(head, "micro_batches") >= 0;
+}
+
 /* ---- otherData ---------------------------------------------------------------------------------------------- */
 
 static void read_stage(const json_t *o, struct sp_timeline_stage *s)
@@ -284,7 +304,7 @@ static int read_all(const json_t *root, struct sp_timeline *t)
     int *first;
 
     if (strcmp(text(head, "format"), "starpipe step 1") || stages < 1 || stages > SP_MAX_SIZE ||
-        !is_bounded(root, ""))
+        !is_bounded(root, "") || !has_numbers(head))
         return -EINVAL;
     first = calloc((size_t)stages + 1, sizeof *first);
     ops = first ? count(events, stages, first, &deps) : -1;
