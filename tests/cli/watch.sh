@@ -33,6 +33,22 @@ printf '{"plan":"1f1b\\u001b]0;title\\u0007","model":"m\\u001b[2J\\nx\\u009b","s
 LC_ALL=C grep -q "[$(printf '\001-\011\013-\037\177\233')]" "$work/watched" && fail "names reach the terminal as they are"
 grep -qF '1f1b\x1b]0;title\x07 of m\x1b[2J\x0ax\xc2\x9b, 1 stages' "$work/watched" || fail "names: $(cat -v "$work/watched")"
 
+# Numbers that no run has are not shown as such.
+cat > "$work/numbers.jsonl" << 'EOF'
+{"plan":"1f1b","model":"m","stages":1}
+{"step":0,"loss":1.5,"tokens_per_s":10,"stages":[{"bubble_ratio":0.25}]}
+{"step":1,"loss":"low","tokens_per_s":10,"stages":[]}
+{"step":2,"loss":1.0,"tokens_per_s":-7,"stages":[]}
+{"step":3,"loss":1.0,"stages":[{"bubble_ratio":9}]}
+{"plan":"1f1b","model":"m","stages":-4}
+EOF
+"$STARPIPE" watch --once "$work/numbers.jsonl" > "$work/watched" || fail "watch of numbers that no run has"
+grep -q '^step 0  loss 1.5000  10 tokens/s  bubble 25.0 %' "$work/watched" && grep -q ' 1 stages' "$work/watched" ||
+    fail "numbers that no run has: $(head -n 3 "$work/watched")"
+starpipe watch "$work/numbers.jsonl" --html "$work/numbers.html" || fail "a page of numbers that no run has"
+grep -q '"bubble_ratio":0.25' "$work/numbers.html" && ! grep -q '"stages":-4' "$work/numbers.html" ||
+    fail "the page has numbers that no run has"
+
 # ---- train --log -
 
 quiet "train --log FILE" starpipe $train --steps 5 --log "$work/file.jsonl"
@@ -70,6 +86,8 @@ refused "LOG is missing" watch
 refused "is empty" watch /dev/null
 refused "line 1: this is no log" watch "$work/text"
 { head -n 1 "$work/pipe.jsonl" && echo '{"step":' && tail -n 1 "$work/pipe.jsonl"; } > "$work/torn.jsonl"
+printf '{"plan":"1f1b","stages":-4}\n' > "$work/negative.jsonl"
+refused "line 1: numbers that no run has" watch "$work/negative.jsonl"
 refused "line 2: not a JSON object" watch "$work/torn.jsonl"
 refused "write to what is read|--html|read" watch "$work/pipe.jsonl" --html "$work/pipe.jsonl"
 finish

@@ -104,6 +104,7 @@ static int read_lines(FILE *in, struct sp_watched *w, struct screen *s, bool reg
         err = sp_watched_add(w, line, (size_t)n);
         if (!err && s)
             show_line(s, w, steps);
+        err = err > 0 ? 0 : err;
     }
     if (!err && ferror(in))
         err = sp_error(EIO, "watch: cannot read %s", w->name);

@@ -26,6 +26,10 @@ static int write_lines(FILE *in, struct sp_watched *w, FILE *out)
 
     while (!err && (n = getline(&line, &cap, in)) > 0 && line[n - 1] == '\n') {
         err = sp_watched_add(w, line, (size_t)n);
+        if (err > 0) {
+            err = 0;
+            continue;
+        }
         fputs(w->lines > 1 ? "," : "", out);
         put(line, n, out);
     }

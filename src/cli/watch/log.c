@@ -15,6 +15,38 @@ static double real(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
+/* A number that is there is none below `least` or above `most`. */
+static bool is_within(const json_t *object, const char *key, double least, double most)
+{
+    const json_t *v = json_object_get(object, key);
+    double n = json_number_value(v);
+
+    return !v || (json_is_number(v) && n >= least && n <= most);
+}
+
+/* Can a run have written it? The log may be of anybody. */
+static bool is_possible(const json_t *line)
+{
+    static const char *const sizes[] = {"step", "eval_step", "step_ms", "tokens_per_s",
+                                        "micro_batches"};
+    const json_t *stages = json_object_get(line, "stages"), *stage;
+    size_t i;
+
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (!is_within(line, sizes[i], 0, 1e18))
+            return false;
+    json_array_foreach(stages, i, stage)
+    {
+        if (!is_within(stage, "bubble_ratio", -1e-9, 1 + 1e-9) ||
+            !is_within(stage, "peak_activation_bytes", 0, 1e18) ||
+            !is_within(stage, "buffer_bytes", 0, 1e18))
+            return false;
+    }
+    return (json_is_array(stages) || is_within(line, "stages", 1, 1 << 24)) &&
+           is_within(line, "loss", -1e18, 1e18) && is_within(line, "eval_loss", -1e18, 1e18) &&
+           is_within(line, "grad_norm", 0, 1e18);
+}
+
 static int add_stages(struct sp_watched *w, const json_t *stages)
 {
     int n = (int)json_array_size(stages);
@@ -63,6 +95,10 @@ int sp_watched_add(struct sp_watched *w, const char *text, size_t n)
     if (!json_is_object(line) || (!w->plan && !json_object_get(line, "plan"))) {
         err = sp_error(EINVAL, "watch: %s, line %ld: %s", w->name, w->lines,
                        w->lines == 1 ? "this is no log of starpipe" : "not a JSON object");
+    } else if (!is_possible(line)) {
+        err = w->plan ? 1
+                      : sp_error(EINVAL, "watch: %s, line %ld: numbers that no run has", w->name,
+                                 w->lines);
     } else if (json_object_get(line, "plan")) {
         json_decref(w->plan);
         w->plan = json_incref(line);
