@@ -176,6 +176,14 @@ for schedule in reversed waiting whole; do
     travels $schedule 4 8
 done
 
+# ---- one that changes how numbers are rounded, as -ffast-math does, changes no loss
+
+build rounds bad -include fenv.h -DCONSTRUCTOR='fesetround(FE_UPWARD)'
+quiet "no plugin" starpipe $train --stages 2 --log "$work/plain.jsonl"
+quiet "a plugin that rounds" starpipe $train --stages 2 --plugin "$work/rounds.so" --log "$work/rounds.jsonl"
+[ "$(steps_of "$work/plain.jsonl" loss)" = "$(steps_of "$work/rounds.jsonl" loss)" ] ||
+    fail "a plugin that sets the rounding changes the losses"
+
 # ---- refusals
 
 refusals=0

@@ -9,6 +9,7 @@
 #include "sp_error.h"
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -161,8 +162,10 @@ static void restore(const struct saved *saved)
 
 /* ---- what a plugin may not change ------------------------------------------------------------ */
 
-/* How signals are handled; those that crashes are caught with are set anew before each call. */
+/* How signals are handled, those that crashes are caught with are set anew before each call; and how numbers are
+ * rounded, which a library linked with -ffast-math changes for its process. */
 struct handling {
+    fenv_t numbers;
     sigset_t mask;
     struct sigaction action[32];
 };
@@ -177,6 +180,7 @@ static bool is_caught(int sig)
 
 static void note_handling(struct handling *h)
 {
+    fegetenv(&h->numbers);
     pthread_sigmask(SIG_SETMASK, NULL, &h->mask);
     for (int sig = 1; sig < 32; sig++)
         sigaction(sig, NULL, &h->action[sig]);
@@ -188,6 +192,7 @@ static int restore_handling(const struct handling *before, bool says)
     struct handling now;
     int blocked = 0, changed = 0;
 
+    fesetenv(&before->numbers);
     note_handling(&now);
     for (int sig = 1; sig < 32; sig++) {
         if (sigismember(&now.mask, sig) && !sigismember(&before->mask, sig))
