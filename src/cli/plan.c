@@ -191,10 +191,6 @@ static int check(const struct args *a, const struct sp_model *model)
             l->schedule);
     if (l->slices > l->seq)
         return sp_error(EINVAL, "plan: %d slices of a sequence of %d tokens", l->slices, l->seq);
-    if (a->batch_set && (int64_t)l->micro_batch_size * l->seq > INT32_MAX)
-        return sp_error(EINVAL,
-                        "plan: %d sequences of %d tokens: a micro-batch has at most %d tokens",
-                        l->micro_batch_size, l->seq, INT32_MAX);
     if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2)
         return sp_error(EINVAL, "plan: a step of %d x %d sequences is too long", l->micro_batches,
                         l->micro_batch_size);

@@ -96,6 +96,9 @@ int sp_model_check_step(const struct sp_model *m, const struct sp_step_size *ste
     double tokens = (double)step->seq * step->batch, widest = m->vocab;
     int rc = check_seq(m, step->seq, where);
 
+    if (!rc && tokens > INT32_MAX)
+        rc = sp_error(EINVAL, "%s%d sequences of %d tokens: a micro-batch has at most %d tokens",
+                      where, step->batch, step->seq, INT32_MAX);
     for (int i = 0; i < 4; i++)
         widest = fmax(widest, widths[i]);
     if (!rc && tokens * widest * m->layers * fmax(1, step->micro_batches) > MAX_ACTIVATIONS)

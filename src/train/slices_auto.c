@@ -19,10 +19,6 @@ static int check(const char *command, const struct sp_layout_args *l, const stru
     if (sp_model_check_step(
             model, &(struct sp_step_size){l->seq, l->micro_batch_size, l->micro_batches}, where))
         return -EINVAL;
-    if ((int64_t)l->micro_batch_size * l->seq > INT32_MAX)
-        return sp_error(EINVAL,
-                        "%s: %d sequences of %d tokens: a micro-batch has at most %d tokens",
-                        command, l->micro_batch_size, l->seq, INT32_MAX);
     if ((int64_t)l->micro_batch_size * l->micro_batches > INT32_MAX)
         return sp_error(EINVAL,
                         "%s: %d micro-batches of %d sequences: a step has at most %d sequences",

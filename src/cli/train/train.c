@@ -6,7 +6,7 @@
 #include "cli/train/loop.h"
 #include "cli/train/progress.h"
 #include "cli/train/words.h"
-#include "plan/machine/host_memory.h"
+#include "offload/host_memory.h"
 #include "sp_error.h"
 #include "train/run/log_file.h"
 #include "train/run/watchdog.h"
