@@ -212,6 +212,30 @@ then
 fi
 exec 7>&-
 
+# held_up OUT ERR: OUT is a pipe that is full for ever, ERR may be.
+held_up()
+{
+    what="SIGTERM, nobody reads $1 and $2"
+    timeout 1 dd if=/dev/zero bs=4096 count=16 > "$1" 2> /dev/null
+    $train --steps 2 > "$1" 2> "$2" < /dev/null &
+    run=$!
+    children="$children $run"
+    sleep 2
+    gone $run && fail "$what: it ended before"
+    kill -TERM $run
+    wait_for 20 gone $run || { fail "$what: it goes on"; kill -9 $run; }
+    wait $run 2> /dev/null
+    status=$?
+    [ $status -eq 1 ] || fail "$what: status $status"
+}
+
+mkfifo "$work/full"
+exec 8<> "$work/full"
+held_up "$work/full" "$work/stderr"
+grep -q '^starpipe: ended by SIGTERM' "$work/stderr" || fail "$what: $(last)"
+held_up "$work/full" "$work/full"
+exec 8>&-
+
 # ---- a terminal that is closed: script is killed, which holds the other end of it
 
 terminal()
