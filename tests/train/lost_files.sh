@@ -160,7 +160,8 @@ if $CC -shared -fPIC -o poor_files.so "$here/poor_files.c" -ldl 2> /dev/null; th
 
     for errno in 1 13 22 30 38 71 95; do # EPERM, EACCES, EINVAL, EROFS, ENOSYS, EPROTO, EOPNOTSUPP
         rm -rf poor
-        POOR_ERRNO=$errno poor links "no symbolic links can be made there \(.*\): poor itself does not load as a model, poor/step-000001 does" \
+        POOR_ERRNO=$errno poor links \
+            "no symbolic links can be made there \(.*\): poor itself does not load as a model, poor/step-000001 does" \
             --steps 3 --save poor --save-every 1
         [ "$(holds poor)" = "step-000002 step-000003" ] || fail "without links: $(holds poor)"
         rm -rf poor

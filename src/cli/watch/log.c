@@ -43,6 +43,7 @@ static bool is_possible(const json_t *line)
             return false;
     }
     return (json_is_array(stages) || is_within(line, "stages", 1, 1 << 24)) &&
+           (!json_object_get(line, "step") || json_is_number(json_object_get(line, "loss"))) &&
            is_within(line, "loss", -1e18, 1e18) && is_within(line, "eval_loss", -1e18, 1e18) &&
            is_within(line, "grad_norm", 0, 1e18);
 }

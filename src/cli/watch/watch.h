@@ -32,7 +32,8 @@ struct sp_watched {
 /* An empty one: {.name = .., .eval_step = -1}. Frees what the lines left. */
 void sp_watched_destroy(struct sp_watched *w);
 
-/* Adds a line. 0; 1: it is left out, as its numbers are none of a run; or -EINVAL after one line on stderr: it is none of a log, or the first and no plan; -ENOMEM. */
+/* Adds a line. 0; 1: it is left out, as its numbers are none of a run; or -EINVAL after one line on stderr: it is none
+ * of a log, or the first and no plan; -ENOMEM. */
 int sp_watched_add(struct sp_watched *w, const char *line, size_t n);
 
 /* A picture of `columns` and at most `rows` lines: the loss, and the stages in the last step. Returns its lines. */

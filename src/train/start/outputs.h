@@ -15,7 +15,8 @@ int sp_output_try_file(const char *path, bool makes);
 /* Can files be made in the directory, once sp_dir_make has made it? 0 or -errno, likewise. */
 int sp_output_try_dir(const char *path);
 
-/* Is it, or a directory on the way to it, a name in directory `dir` that `takes` takes? None of them needs to be there. */
+/* Is it, or a directory on the way to it, a name in directory `dir` that `takes` takes? None of them needs to be
+ * there. */
 bool sp_output_is_in(const char *path, const char *dir, bool (*takes)(const char *name));
 
 enum sp_file_use {
