@@ -145,6 +145,7 @@ static const struct {
     {"SP_CHECK=1",
      "Ends the run at the first task that writes a NaN or an infinity, or reads an activation that "
      "was given back, or at an offloaded tensor that comes back as another, and names it."},
+    {"SP_SAMPLES=1", "Lists in the log the place in the data of each sequence of a step."},
     {"SP_SYNC=1", "Waits for every task after its submission: one at a time, for debugging."},
     {"SP_DEVICE", "What --device is where it is not given: auto, cpu or cuda."},
     {"SP_POLL_US=N",
