@@ -149,7 +149,7 @@ second=$(cd "$work/part" && echo model-00002-of-*)
 mkdir "$work/half/.$second.new"
 starpipe train $on --resume "$work/half" --steps 3 --save "$work/half" --shard-size 6KB \
     > "$work/output" 2>&1
-[ $? -eq 1 ] && grep -q "^starpipe: cannot make a link .*$second" "$work/output" ||
+[ $? -eq 1 ] && grep -q "^starpipe: cannot replace .*$second" "$work/output" ||
     fail "a link that cannot be replaced: $(tail -n 1 "$work/output")"
 refused "its index, .* is missing" train $on --steps 1 --model "$work/half"
 cp -a "$work/part" "$work/other"

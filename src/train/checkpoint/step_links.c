@@ -35,7 +35,10 @@ static int point(const struct sp_dir *run, const char *step, const char *name)
     snprintf(from, sizeof from, ".%s.new", name);
     unlinkat(run->fd, from, 0);
     if (symlinkat(target, run->fd, from))
-        return errno;
+        return errno == EEXIST
+                   ? sp_error(EEXIST, "cannot replace %s/%s: cannot make a link %s/%s: %s",
+                              run->path, name, run->path, from, strerror(EEXIST))
+                   : errno;
     if (!renameat(run->fd, from, run->fd, name))
         return 0;
     sp_error(errno, "cannot replace %s/%s: %s", run->path, name, strerror(errno));
