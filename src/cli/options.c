@@ -3,10 +3,7 @@
 #include "policies/suggest.h"
 #include "policies/load/plugin.h"
 #include "sp_error.h"
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int unknown(const struct sp_option *options, const char *command, const char *name, int len)

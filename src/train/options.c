@@ -140,7 +140,8 @@ int sp_parse_size(const char *text, uint64_t *bytes)
     return -EINVAL;
 }
 
-int sp_option_beyond(const struct sp_option *o, const char *command, const char *text)
+/* The line for a number beyond the range. -EINVAL. */
+static int beyond(const struct sp_option *o, const char *command, const char *text)
 {
     bool any = o->min == 0 && o->max == 0;
 
@@ -171,7 +172,7 @@ static int parse_int(const struct sp_option *o, const char *command, const char 
                         o->name, text, min, max, o->choices ? " or " : "",
                         o->choices ? strchr(o->choices, '|') + 1 : "");
     if (errno || (double)v < min || (double)v > max)
-        return sp_option_beyond(o, command, text);
+        return beyond(o, command, text);
     *(int *)o->value = (int)v;
     return 0;
 }
@@ -185,7 +186,7 @@ static int parse_double(const struct sp_option *o, const char *command, const ch
     if (end == text || *end || !isfinite(v))
         return sp_error(EINVAL, "%s: --%s: '%s' is not a number", command, o->name, text);
     if (bounded && (v < o->min || v > o->max))
-        return sp_option_beyond(o, command, text);
+        return beyond(o, command, text);
     *(double *)o->value = v;
     return 0;
 }
@@ -263,7 +264,7 @@ int sp_option_check(const struct sp_option *o, const char *command)
                             choice, o->choices);
     }
     sp_option_text(o, text, sizeof text);
-    return ok ? 0 : sp_option_beyond(o, command, text);
+    return ok ? 0 : beyond(o, command, text);
 }
 
 struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers)

@@ -64,8 +64,6 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n);
 /* Whether its value, however it was set, is one of its range: 0, or -EINVAL after one line that begins
  * with the command. */
 int sp_option_check(const struct sp_option *o, const char *command);
-/* The line for a number beyond the range. -EINVAL. */
-int sp_option_beyond(const struct sp_option *o, const char *command, const char *text);
 
 /* The i-th word of "a|b|c" and its length; NULL past the end. */
 const char *sp_choice(const char *choices, int i, int *length);

@@ -10,6 +10,7 @@
 #include "plan/offload/offload.h"
 #include "starpipe/trainer.h"
 #include "train/checkpoint/run_dir.h"
+#include "train/checkpoint/run_state.h"
 #include "train/run/log_file.h"
 #include <stdio.h>
 
@@ -44,14 +45,15 @@ struct sp_trainer {
     struct sp_stage_meters *meters; /* [stages] */
     struct sp_update *updates;      /* [micro_batches] where each has one; NULL: a step has */
     bool has_starpu, has_graph, started, diverged;
-    const char *limited[2];    /* in the environment, until it is stopped: sp_train_limit */
-    int64_t gpu_room;          /* bytes of a GPU for the tensors of its stages */
-    bool gpu_pools;            /* buffers on GPUs come from pools of ours */
-    struct sp_dir resumed_dir; /* the step that cfg.resume found, with its files */
-    int first_step;            /* 0, or where that step goes on */
-    int done;                  /* steps, those before first_step counted */
-    bool begun;                /* the one after them, ahead of the end of the last */
-    int rollbacks;             /* of post_validation */
+    const char *limited[2];      /* in the environment, until it is stopped: sp_train_limit */
+    int64_t gpu_room;            /* bytes of a GPU for the tensors of its stages */
+    bool gpu_pools;              /* buffers on GPUs come from pools of ours */
+    struct sp_dir resumed_dir;   /* the step that cfg.resume found, with its files */
+    struct sp_run_state resumed; /* what that step says of its run */
+    int first_step;              /* 0, or where that step goes on */
+    int done;                    /* steps, those before first_step counted */
+    bool begun;                  /* the one after them, ahead of the end of the last */
+    int rollbacks;               /* of post_validation */
     struct sp_saver saver;
     struct sp_offload offload; /* what leaves memory, and where it goes */
     struct sp_disk *disk;

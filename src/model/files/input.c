@@ -88,8 +88,3 @@ out:
     free(path);
     return rc;
 }
-
-int sp_input_read(const char *path, uint64_t max_bytes, const char *what, char **text, size_t *len)
-{
-    return sp_input_read_in(NULL, path, max_bytes, what, text, len);
-}

@@ -19,6 +19,5 @@ int sp_input_open(const struct sp_dir *dir, const char *name, FILE **f, uint64_t
  */
 int sp_input_read_in(const struct sp_dir *dir, const char *name, uint64_t max_bytes,
                      const char *what, char **text, size_t *len);
-int sp_input_read(const char *path, uint64_t max_bytes, const char *what, char **text, size_t *len);
 
 #endif

@@ -164,8 +164,3 @@ int sp_output_json_in(const struct sp_dir *dir, const char *name, const json_t *
     free(text);
     return rc;
 }
-
-int sp_output_json(const char *path, const json_t *value)
-{
-    return sp_output_json_in(NULL, path, value, SP_OUTPUT_JSON);
-}

@@ -40,8 +40,7 @@ int sp_output_text_in(const struct sp_dir *dir, const char *name, const char *te
 /* A JSON value, with a newline; `flags` of jansson. */
 int sp_output_json_in(const struct sp_dir *dir, const char *name, const json_t *value,
                       size_t flags);
-/* The same at a path, with 9 digits, which give every float back. */
-int sp_output_json(const char *path, const json_t *value);
+/* Nine digits give every float back. */
 #define SP_OUTPUT_JSON (JSON_INDENT(2) | JSON_REAL_PRECISION(9))
 
 #endif

@@ -26,16 +26,14 @@ struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done)
 
 int sp_train_find_resume(struct sp_trainer *t)
 {
-    struct sp_run_state state;
     int err = sp_step_open(t->cfg.resume, &t->resumed_dir);
 
-    err = err ? err : sp_run_state_read(&t->resumed_dir, &state);
+    err = err ? err : sp_run_state_read(&t->resumed_dir, &t->resumed);
     if (err)
         return err;
-    t->first_step = state.step;
+    t->first_step = t->resumed.step;
     if (!t->cfg.seed_set)
-        t->seed = state.seed;
-    sp_run_state_free(&state);
+        t->seed = t->resumed.seed;
     return 0;
 }
 
@@ -58,19 +56,14 @@ int sp_train_check_resume(struct sp_trainer *t)
 {
     static const char *const names[] = {"config.json", "state.json", "optimizer-m.safetensors",
                                         "optimizer-v.safetensors", NULL};
-    struct sp_run_state state;
-    int err = sp_run_state_read(&t->resumed_dir, &state);
+    int err = sp_checksums_verify(&t->resumed_dir, names, t->world.rank, t->world.size);
 
-    if (err)
-        return err;
-    err = sp_checksums_verify(&t->resumed_dir, names, t->world.rank, t->world.size);
-    if (err == -ENOENT && state.format > 1)
+    if (err == -ENOENT && t->resumed.format > 1)
         err = sp_error(EINVAL, "cannot resume: %s/" SP_CHECKSUMS_FILE " is missing",
                        t->resumed_dir.path);
     else if (err == -ENOENT && t->world.rank == 0)
         sp_warn("%s was saved without checksums, by an older version", t->resumed_dir.path);
     err = err == -ENOENT ? 0 : err;
-    sp_run_state_free(&state);
     err = err ? err : moment(t, SP_FIELD_M, false);
     return err ? err : moment(t, SP_FIELD_V, false);
 }
@@ -96,36 +89,24 @@ static uint64_t next_sample(const struct sp_run_state *s, int seq)
     return s->samples / is * was + (s->samples % is * was + is - 1) / is;
 }
 
-int sp_train_find_place(struct sp_trainer *t)
+void sp_train_find_place(struct sp_trainer *t)
 {
-    struct sp_run_state state;
-    int err;
-
-    if (!t->cfg.resume)
-        return 0;
-    err = sp_run_state_read(&t->resumed_dir, &state);
-    if (err)
-        return err;
-    t->data.origin = next_sample(&state, t->cfg.layout.seq) -
+    t->data.origin = next_sample(&t->resumed, t->cfg.layout.seq) -
                      (uint64_t)t->first_step * (uint64_t)sp_train_step_samples(t);
-    sp_run_state_free(&state);
-    return 0;
 }
 
 void sp_train_tell_changes(const struct sp_trainer *t)
 {
     struct sp_run_config now = sp_train_state(t, t->first_step);
-    struct sp_run_state state;
     char changes[4096];
 
-    if (!t->cfg.resume || sp_run_state_read(&t->resumed_dir, &state))
+    if (!t->cfg.resume)
         return;
-    if (sp_run_state_changes(&state, &now, changes, sizeof changes))
+    if (sp_run_state_changes(&t->resumed, &now, changes, sizeof changes))
         sp_warn("%s was saved by a run that was told otherwise: now %s", t->resumed_dir.path,
                 changes);
-    sp_run_state_other_changes(&state, &now, changes, sizeof changes);
+    sp_run_state_other_changes(&t->resumed, &now, changes, sizeof changes);
     if (!t->cfg.dry_run) /* which prints something else there */
         sp_train_say(t, "goes on from %s, at sample %llu%s%s", t->resumed_dir.path,
                      (unsigned long long)now.samples, *changes ? ", with " : "", changes);
-    sp_run_state_free(&state);
 }

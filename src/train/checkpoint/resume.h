@@ -17,8 +17,8 @@ int sp_train_check_resume(struct sp_trainer *t);
 /* Reads its moments, and closes its files. 0 or -errno. */
 int sp_train_load_resume(struct sp_trainer *t);
 /* The place in the data from which it goes on, once the sizes of a step are known: at the first sample that was not taken yet,
- * whatever the sizes were. 0 or -errno. */
-int sp_train_find_place(struct sp_trainer *t);
+ * whatever the sizes were. */
+void sp_train_find_place(struct sp_trainer *t);
 /* Says where it goes on, and what this run was told otherwise than the one that saved that: a warning where
  * numbers depend on it. */
 void sp_train_tell_changes(const struct sp_trainer *t);

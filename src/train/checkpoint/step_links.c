@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-bool sp_step_link_is_ours(const struct sp_dir *run, const char *name)
+/* Is `name` a link to the same name in a step-N beside it? */
+static bool is_ours(const struct sp_dir *run, const char *name)
 {
     char target[SP_STEP_NAME + 256];
     ssize_t n = readlinkat(run->fd, name, target, sizeof target - 1);
@@ -48,7 +49,7 @@ static int point(const struct sp_dir *run, const char *step, const char *name)
 
 static void remove_link(const struct sp_dir *run, const char *name)
 {
-    if (sp_step_link_is_ours(run, name))
+    if (is_ours(run, name))
         unlinkat(run->fd, name, 0);
 }
 
@@ -114,7 +115,7 @@ void sp_step_unlink(const struct sp_dir *run)
 
 static bool is_foreign(const struct sp_dir *run, const char *name, struct stat *st)
 {
-    return sp_dir_has(run, name, st) && !sp_step_link_is_ours(run, name);
+    return sp_dir_has(run, name, st) && !is_ours(run, name);
 }
 
 /* Calls `fn` with each of its names. False: the directory cannot be read. */

@@ -4,9 +4,6 @@
 
 #include "model/files/dir.h"
 
-/* Is `name` such a link: to the same name in a step-N beside it? */
-bool sp_step_link_is_ours(const struct sp_dir *run, const char *name);
-
 /* Points the links of `run` at the configuration and the weights of its directory `step`, whatever files
  * they are in, and removes those of an earlier form. At no moment do they make a model of two steps. 0; 1 after a
  * warning: no links can be made there, and none is left; or -errno after one line. */

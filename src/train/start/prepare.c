@@ -282,7 +282,8 @@ static int take_inputs(struct sp_trainer *t)
         err = sp_train_check_prompt(t, t->cfg.prompt);
     err = err ? err : open_data(t);
     err = err ? err : sp_train_plan(t);
-    err = err ? err : sp_train_find_place(t);
+    if (!err && a->resume)
+        sp_train_find_place(t);
     err = err ? err : open_eval(t);
     err = err ? err
               : sp_placement_init(&t->place, &t->world, sp_train_pipelines(t),
@@ -382,6 +383,7 @@ void sp_train_release(struct sp_trainer *t)
     if (t->weights.n_shards)
         sp_st_close(&t->weights);
     sp_dir_close(&t->resumed_dir);
+    sp_run_state_free(&t->resumed);
     sp_log_release(t->cfg.log, &t->log_file);
     sp_dir_made_end(&t->made, !t->started);
     sp_run_dir_release(&t->saver.dir);
