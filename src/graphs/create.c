@@ -312,6 +312,8 @@ void sp_graph_destroy(struct sp_graph *g)
         starpu_iteration_pop();
     if (g->stages && g->family)
         g->family->destroy(g);
+    if (g->stages) /* a task's callback, which counts in its stage, follows the release of its data */
+        starpu_task_wait_for_all();
     sp_message_logs_destroy(g);
     for (int k = 0; g->stages && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];

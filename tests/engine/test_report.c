@@ -9,6 +9,7 @@
 #include "graphs/create.h"
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 struct timed {
     struct sp_plan plan;
@@ -44,13 +45,23 @@ static void set_up(const char *schedule, int stages, int m, int workers, struct 
         sp_step_gradients(&t->g, &data, (uint64_t)k, &t->report);
 }
 
-static void tear_down(struct timed *t)
+static void tear_down_graph(struct timed *t)
 {
     sp_step_report_destroy(&t->g, &t->report);
     sp_graph_destroy(&t->g);
+}
+
+static void tear_down_rest(struct timed *t)
+{
     starpu_shutdown();
     sp_params_destroy(&t->params);
     sp_plan_destroy(&t->plan);
+}
+
+static void tear_down(struct timed *t)
+{
+    tear_down_graph(t);
+    tear_down_rest(t);
 }
 
 /* One worker runs all stages: what it waits is what it does not run. */
@@ -162,12 +173,42 @@ static void without_a_core(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
+static void do_nothing(void *buffers[], void *args)
+{
+    (void)buffers, (void)args;
+}
+
+static void count_late(void *counted)
+{
+    usleep(100000);
+    __atomic_store_n((bool *)counted, true, __ATOMIC_RELAXED);
+}
+
+/* A task's data can be had before its callback has run, which counts in its stage. */
+static void stages_outlast_callbacks(void **state)
+{
+    static struct starpu_codelet nothing = {
+        .cpu_funcs = {do_nothing}, .nbuffers = 1, .modes = {STARPU_RW}};
+    bool counted = false;
+    struct timed t;
+
+    (void)state;
+    set_up("1f1b", 2, 2, 1, &t);
+    assert_int_equal(starpu_task_insert(&nothing, STARPU_RW, t.g.stages[0].tally[0],
+                                        STARPU_CALLBACK_WITH_ARG_NFREE, count_late, &counted, 0),
+                     0);
+    tear_down_graph(&t);
+    assert_true(__atomic_load_n(&counted, __ATOMIC_RELAXED));
+    tear_down_rest(&t);
+}
+
 TEST_GROUP(report)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_worker),
         cmocka_unit_test(steps_that_overlap),
         cmocka_unit_test(without_a_core),
+        cmocka_unit_test(stages_outlast_callbacks),
     };
 
     return cmocka_run_group_tests(tests, make_data, close_data);
