@@ -40,8 +40,8 @@ static int train(struct sp_trainer *t, int steps)
             continue;
         err = sp_trainer_evaluate(t, &loss);
         if (!err && prints)
-            printf("step %d  loss %.4f  on all of the text %.4f  %.0f tokens/s\n", m.step + 1,
-                   m.loss, loss, (double)m.tokens / m.step_ms * 1e3);
+            printf("step %d  loss %.4f  on all of the text %.4f  %.0f tokens/s\n", m.step, m.loss,
+                   loss, (double)m.tokens / m.step_ms * 1e3);
         if (!err && prints && sp_trainer_done(t) == steps)
             print_stages(&m);
     }

@@ -145,7 +145,7 @@ struct sp_stage_meters {
 
 /* What a step did. */
 struct sp_meters {
-    int step;         /* its number, from 0; a run that is resumed counts on */
+    int step;         /* its number: 1 is the first; a run that is resumed counts on */
     double loss;      /* mean cross-entropy of its tokens, nats; as grad_norm, on every rank */
     double grad_norm; /* before clipping */
     double lr;

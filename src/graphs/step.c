@@ -219,12 +219,12 @@ static void submit_ops(struct sp_graph *g, int end)
         g->submitted += sp_lower_ops(&g->lowering, g->submitted);
 }
 
-/* In StarPU's traces the tasks of a step have its number. */
+/* In StarPU's traces the tasks of a step have its number, from 1. */
 static void number_tasks(struct sp_graph *g, uint64_t k)
 {
     if (g->numbered)
         starpu_iteration_pop();
-    starpu_iteration_push((unsigned long)k);
+    starpu_iteration_push((unsigned long)k + 1);
     g->numbered = true;
 }
 

@@ -145,7 +145,7 @@ log()
     valid "$what: log" "$work/log.jsonl"
     [ "$(wc -l < "$work/log.jsonl")" -eq 4 ] || fail "$what: the log has not 4 lines"
     head -n 1 "$work/log.jsonl" > "$work/first"
-    has "$what: first line" "$work/first" plan schedule model stages slices micro_batches seq recompute \
+    has "$what: first line" "$work/first" plan first_step schedule model stages slices micro_batches seq recompute \
         processes versions starpipe starpu
     grep -q '"step":' "$work/first" && fail "$what: the first line is a step"
     tail -n +2 "$work/log.jsonl" | while read -r line; do
@@ -158,7 +158,7 @@ log()
     done || fail "$what: fields are missing"
     fields=$(stages_of "$work/log.jsonl" bubble_ratio | tail -n 1 | wc -w)
     [ "$fields" -eq 4 ] || fail "$what: $fields stages in a step"
-    [ "$(steps_of "$work/log.jsonl" step | tr '\n' ' ')" = "0 1 2 " ] || fail "$what: steps"
+    [ "$(steps_of "$work/log.jsonl" step | tr '\n' ' ')" = "1 2 3 " ] || fail "$what: steps"
     [ "$(steps_of "$work/log.jsonl" tokens | sort -u)" = 192 ] || fail "$what: tokens are not 8 x 24"
     steps_of "$work/log.jsonl" lr | awk '{ want = NR == 1 ? 5e-4 : 1e-3 }
         $1 < 0.999999 * want || $1 > 1.000001 * want { exit 1 }' || fail "$what: lr"

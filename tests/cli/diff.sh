@@ -56,7 +56,7 @@ differs 1 '^first that differs: model\.embed_tokens\.weight, most at \[[0-9]+, [
 differs 1 '^last that differs: lm_head\.weight, most at ' other.safetensors one.safetensors
 differs 1 '^[0-9]+ of [0-9]+ tensors beyond 0.1; ' --tolerance 0.1 other one --worst 2
 [ "$(grep -c '^model\.layers.*\]' stdout)" -le 6 ] || fail "--worst 2 printed more than two of three files"
-differs 1 '^first that differs: step 0, loss ' other.jsonl one.jsonl --tolerance 1e-3
+differs 1 '^first that differs: step 1, loss ' other.jsonl one.jsonl --tolerance 1e-3
 
 # ---- one bit, the tensor and the step that have it
 
@@ -72,10 +72,30 @@ sed '/"step":2,/s/"loss":/"loss":1/' one.jsonl > changed.jsonl
 differs 1 '^first that differs: step 2, loss ' one.jsonl changed.jsonl
 differs 1 '^1 of 3 steps beyond 0.5; ' one.jsonl changed.jsonl --tolerance 0.5
 
+# ---- a log of a version that counted steps from 0, and one that a newer version went on with
+
+cat > old.jsonl << 'EOF'
+{"plan":"1f1b","schedule":"1f1b","stages":2}
+{"step":0,"loss":5.5,"grad_norm":7.25}
+{"step":1,"loss":4.5,"grad_norm":6.5}
+{"step":2,"loss":4.25,"grad_norm":6.25}
+{"eval_step":2,"eval_loss":4.5,"eval_tokens":10,"eval_ms":1.5}
+EOF
+cat > new.jsonl << 'EOF'
+{"plan":"1f1b","first_step":1,"schedule":"1f1b","stages":2}
+{"step":1,"loss":5.5,"grad_norm":7.25}
+{"step":2,"loss":4.5,"grad_norm":6.5}
+{"step":3,"loss":4.0,"grad_norm":6.25}
+EOF
+differs 1 '^first that differs: step 3, loss 4.25 and 4, ' old.jsonl new.jsonl
+differs 0 '^0 of 3 steps beyond 0.1; ' old.jsonl new.jsonl --tolerance 0.1
+{ head -n 3 old.jsonl && head -n 1 new.jsonl && tail -n 1 new.jsonl; } > both.jsonl
+differs 0 '^0 of 3 steps beyond 0; ' both.jsonl new.jsonl
+
 # ---- only in one
 
 head -n 3 one.jsonl > part.jsonl
-differs 1 '^1 of the steps 0 to 2 of one.jsonl are not in part.jsonl$' part.jsonl one.jsonl
+differs 1 '^1 of the steps 1 to 3 of one.jsonl are not in part.jsonl$' part.jsonl one.jsonl
 differs 0 '^0 of 2 steps beyond 0; ' --part part.jsonl one.jsonl
 differs 1 'are not in part.jsonl' --part one.jsonl part.jsonl
 quiet "gpt" starpipe train --model gpt-tiny --data text --steps 1 --dump-grads gpt.safetensors
@@ -94,7 +114,7 @@ refused 'diff: one is a directory and one.jsonl is a log: give two of one kind' 
 refused 'diff: .* holds no weights' diff one "$SP_TESTDATA"
 refused 'text: a header of' diff text text
 printf '{"step":0,"loss":1,"grad_norm":1}\n{"step":2,"loss":1,"grad_norm":1}\n' > gap.jsonl
-refused 'diff: gap.jsonl, line 2: step 2 follows step 0' diff gap.jsonl gap.jsonl
+refused 'diff: gap.jsonl, line 2: step 3 follows step 1' diff gap.jsonl gap.jsonl
 printf '{"step":0,"loss":null,"grad_norm":1}\n' > null.jsonl
 refused 'diff: null.jsonl, line 1: a step needs numbers' diff null.jsonl null.jsonl
 head -n 1 one.jsonl > plan.jsonl

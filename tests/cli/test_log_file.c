@@ -8,7 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PLAN "{\"plan\":\"1f1b\",\"stages\":2}\n"
+#define OLD "{\"plan\":\"1f1b\",\"stages\":2}\n" /* of a version whose steps count from 0 */
+#define PLAN "{\"plan\":\"1f1b\",\"first_step\":1,\"stages\":2}\n"
 #define STEP(k) "{\"step\":" #k ",\"loss\":5.5}\n"
 #define OTHER "{\"evaluation\":1,\"loss\":5.5}\n"
 
@@ -56,26 +57,26 @@ static char *take(void)
 }
 
 /* As a run does. */
-static int open_log(const char *name, int first_step, FILE **log)
+static int open_log(const char *name, int done, FILE **log)
 {
     struct sp_log_file file;
     int ret = sp_log_take(name, &file);
 
     if (!ret)
-        ret = sp_log_open(name, first_step, &file, log);
+        ret = sp_log_open(name, done, &file, log);
     sp_log_release(name, &file);
     return ret;
 }
 
 /* Opens the log that holds `before` and adds a line: then it holds `kept` and the line. */
-static void expect(const char *before, int first_step, const char *kept)
+static void expect(const char *before, int done, const char *kept)
 {
     char want[4096];
     FILE *log;
 
     write_file(path, before, strlen(before));
-    assert_int_equal(sp_log_check(path, first_step), 0);
-    assert_int_equal(open_log(path, first_step, &log), 0);
+    assert_int_equal(sp_log_check(path, done), 0);
+    assert_int_equal(open_log(path, done, &log), 0);
     must(fputs("more\n", log) >= 0 && !fclose(log), "writing a log");
     snprintf(want, sizeof want, "%smore\n", kept);
     assert_string_equal(take(), want);
@@ -84,24 +85,28 @@ static void expect(const char *before, int first_step, const char *kept)
 static void test_kept(void **state)
 {
     (void)state;
-    expect(PLAN STEP(0) STEP(1), SP_LOG_NEW, "");
+    expect(PLAN STEP(1) STEP(2), SP_LOG_NEW, "");
     expect("", SP_LOG_NEW, "");
     expect("", 3, "");
-    expect(PLAN STEP(0) STEP(1), 2, PLAN STEP(0) STEP(1));
-    expect(PLAN STEP(0) STEP(1) STEP(2) STEP(3), 2, PLAN STEP(0) STEP(1));
-    expect(PLAN STEP(0) STEP(1) "{\"step\":2,\"lo", 2, PLAN STEP(0) STEP(1));
-    expect(PLAN STEP(0) STEP(1) "{\"step\":2}", 3, PLAN STEP(0) STEP(1)); /* no end of line */
-    expect(PLAN STEP(0) STEP(1) "\n", 3, PLAN STEP(0) STEP(1));
-    expect(PLAN STEP(0) STEP(1) "[1]\n" STEP(3), 3, PLAN STEP(0) STEP(1));
+    expect(PLAN STEP(1) STEP(2), 2, PLAN STEP(1) STEP(2));
+    expect(PLAN STEP(1) STEP(2) STEP(3) STEP(4), 2, PLAN STEP(1) STEP(2));
+    expect(PLAN STEP(1) STEP(2) "{\"step\":3,\"lo", 2, PLAN STEP(1) STEP(2));
+    expect(PLAN STEP(1) STEP(2) "{\"step\":3}", 3, PLAN STEP(1) STEP(2)); /* no end of line */
+    expect(PLAN STEP(1) STEP(2) "\n", 3, PLAN STEP(1) STEP(2));
+    expect(PLAN STEP(1) STEP(2) "[1]\n" STEP(4), 3, PLAN STEP(1) STEP(2));
     /* a run that was resumed before, and killed again; a log that begins late */
-    expect(PLAN STEP(0) STEP(1) PLAN STEP(2) OTHER STEP(3) STEP(4), 4,
-           PLAN STEP(0) STEP(1) PLAN STEP(2) OTHER STEP(3));
-    expect(PLAN STEP(0) STEP(1) PLAN STEP(2), 1, PLAN STEP(0));
-    expect(PLAN STEP(0) STEP(1) PLAN STEP(2), 0, PLAN);
-    expect(PLAN STEP(7) STEP(8), 8, PLAN STEP(7));
-    expect(PLAN STEP(7) STEP(8), 100, PLAN STEP(7) STEP(8));
+    expect(PLAN STEP(1) STEP(2) PLAN STEP(3) OTHER STEP(4) STEP(5), 4,
+           PLAN STEP(1) STEP(2) PLAN STEP(3) OTHER STEP(4));
+    expect(PLAN STEP(1) STEP(2) PLAN STEP(3), 1, PLAN STEP(1));
+    expect(PLAN STEP(1) STEP(2) PLAN STEP(3), 0, PLAN);
+    expect(PLAN STEP(8) STEP(9), 8, PLAN STEP(8));
+    expect(PLAN STEP(8) STEP(9), 100, PLAN STEP(8) STEP(9));
     /* steps twice, all of them to be cut */
-    expect(PLAN STEP(0) STEP(1) STEP(2) STEP(3) PLAN STEP(2) STEP(3), 2, PLAN STEP(0) STEP(1));
+    expect(PLAN STEP(1) STEP(2) STEP(3) STEP(4) PLAN STEP(3) STEP(4), 2, PLAN STEP(1) STEP(2));
+    /* begun by a version that counted from 0, and gone on with */
+    expect(OLD STEP(0) STEP(1) STEP(2), 2, OLD STEP(0) STEP(1));
+    expect(OLD STEP(0) STEP(1) PLAN STEP(3) STEP(4), 3, OLD STEP(0) STEP(1) PLAN STEP(3));
+    expect(OLD STEP(0) STEP(1) PLAN STEP(3) STEP(4), 1, OLD STEP(0));
     /* killed in the first line */
     expect("{\"plan\":\"1f", 0, "");
     expect("{\"plan\":\"1f", SP_LOG_NEW, "");
@@ -111,22 +116,22 @@ static void test_refused(void **state)
 {
     static const struct {
         const char *text;
-        int first_step;
+        int done;
         const char *said;
     } table[] = {
         {"my notes\n", SP_LOG_NEW, "exists and is no log of starpipe; remove it first"},
         {"my notes\n", 4, "exists and is no log of starpipe; remove it first"},
         {"my notes", 4, "is no log of starpipe"},
         {"\n" PLAN, 4, "is no log of starpipe"},
-        {STEP(0), SP_LOG_NEW, "is no log of starpipe"},
-        {STEP(0) PLAN, 1, "is no log of starpipe"},
+        {STEP(1), SP_LOG_NEW, "is no log of starpipe"},
+        {STEP(1) PLAN, 1, "is no log of starpipe"},
         {"[1, 2]\n", SP_LOG_NEW, "is no log of starpipe"},
-        {PLAN STEP(0) STEP(1) STEP(2) PLAN STEP(1), 3,
-         "out of order: line 6, step 1, comes after line 4, step 2; to go on at step 3 give"},
-        {PLAN STEP(0) "{\"step\":1,\"lo" PLAN STEP(1) STEP(2), 3,
-         "line 4, step 1, comes after line 3, which is torn"},
-        {PLAN STEP(0) STEP(4) STEP(5) STEP(1) STEP(2), 3,
-         "line 5, step 1, comes after line 3, step 4"},
+        {PLAN STEP(1) STEP(2) STEP(3) PLAN STEP(2), 3,
+         "out of order: line 6, step 2, comes after line 4, step 3; to go on at step 4 give"},
+        {PLAN STEP(1) "{\"step\":2,\"lo" PLAN STEP(2) STEP(3), 3,
+         "line 4, step 2, comes after line 3, which is torn"},
+        {PLAN STEP(1) STEP(5) STEP(6) STEP(2) STEP(3), 3,
+         "line 5, step 2, comes after line 3, step 5"},
     };
     struct capture c;
     FILE *log;
@@ -138,8 +143,7 @@ static void test_refused(void **state)
             int ret;
 
             capture_begin(&c);
-            ret = opens ? open_log(path, table[i].first_step, &log)
-                        : sp_log_check(path, table[i].first_step);
+            ret = opens ? open_log(path, table[i].done, &log) : sp_log_check(path, table[i].done);
             capture_end(&c);
             assert_int_equal(ret, -EINVAL);
             assert_said(c.text, table[i].said, table[i].text);
@@ -181,7 +185,7 @@ static void test_locked(void **state)
 
     (void)state;
     alarm(20);
-    write_file(path, PLAN STEP(0), strlen(PLAN STEP(0)));
+    write_file(path, PLAN STEP(1), strlen(PLAN STEP(1)));
     assert_int_equal(sp_log_take(path, &file), 0);
     capture_begin(&c);
     assert_int_equal(sp_log_take(path, &other), -EBUSY);
@@ -198,7 +202,7 @@ static void test_locked(void **state)
     close(fd);
     assert_int_equal(sp_log_take(path, &file), 0);
     sp_log_release(path, &file);
-    assert_string_equal(take(), PLAN STEP(0));
+    assert_string_equal(take(), PLAN STEP(1));
     alarm(0);
 }
 

@@ -33,7 +33,7 @@ printf '{"plan":"1f1b\\u001b]0;title\\u0007","model":"m\\u001b[2J\\nx\\u009b","s
 LC_ALL=C grep -q "[$(printf '\001-\011\013-\037\177\233')]" "$work/watched" && fail "names reach the terminal as they are"
 grep -qF '1f1b\x1b]0;title\x07 of m\x1b[2J\x0ax\xc2\x9b, 1 stages' "$work/watched" || fail "names: $(cat -v "$work/watched")"
 
-# Numbers that no run has are not shown as such.
+# Numbers that no run has are not shown as such; the steps of this log count from 0, as in older versions.
 cat > "$work/numbers.jsonl" << 'EOF'
 {"plan":"1f1b","model":"m","stages":1}
 {"step":0,"loss":1.5,"tokens_per_s":10,"stages":[{"bubble_ratio":0.25}]}
@@ -44,7 +44,7 @@ cat > "$work/numbers.jsonl" << 'EOF'
 {"plan":"1f1b","model":"m","stages":-4}
 EOF
 "$STARPIPE" watch --once "$work/numbers.jsonl" > "$work/watched" || fail "watch of numbers that no run has"
-grep -q '^step 0  loss 1.5000  10 tokens/s  bubble 25.0 %' "$work/watched" && grep -q ' 1 stages' "$work/watched" ||
+grep -q '^step 1  loss 1.5000  10 tokens/s  bubble 25.0 %' "$work/watched" && grep -q ' 1 stages' "$work/watched" ||
     fail "numbers that no run has: $(head -n 3 "$work/watched")"
 starpipe watch "$work/numbers.jsonl" --html "$work/numbers.html" || fail "a page of numbers that no run has"
 grep -q '"bubble_ratio":0.25' "$work/numbers.html" && ! grep -q '"stages":-4' "$work/numbers.html" ||
@@ -60,7 +60,7 @@ agree "losses in a file and on standard output" near "$work/file.jsonl" "$work/p
 [ ! -e - ] || fail "train --log - makes a file of that name"
 "$STARPIPE" watch - < "$work/pipe.jsonl" > "$work/watched"
 "$STARPIPE" watch "$work/pipe.jsonl" | cmp -s - "$work/watched" || fail "a pipe and a file are shown differently"
-grep -q "^step 4  loss $(printf %.4f "$(steps_of "$work/pipe.jsonl" loss | tail -n 1)")  " "$work/watched" ||
+grep -q "^step 5  loss $(printf %.4f "$(steps_of "$work/pipe.jsonl" loss | tail -n 1)")  " "$work/watched" ||
     fail "another loss of the last step: $(tail -n 1 "$work/watched")"
 
 # ---- what there is, once; a page
@@ -74,10 +74,15 @@ sed -n '/id="log">/,/<\/script>/p' "$work/run.html" | tr -d '\n' |
     sed 's/^.*id="log">//; s/<\/script>.*$//' > "$work/list"
 if command -v node > /dev/null; then
     node -e 'const l = JSON.parse(require("fs").readFileSync(process.argv[1]));
-        if (l.length !== 6 || l[0].model !== "</script>" || l[5].step !== 4) throw l.length' "$work/list" ||
+        if (l.length !== 6 || l[0].model !== "</script>" || l[5].step !== 5) throw l.length' "$work/list" ||
         fail "page: not the six lines of the log"
     sed -n '/^"use strict";$/,/^<\/script>$/p' "$work/run.html" | sed '$d' > "$work/page.js"
     node --check "$work/page.js" || fail "page: its script"
+    { sed -n '/^function fromOne/,/^}/p' "$work/page.js" && cat << 'EOF'; } > "$work/from_one.js"
+const is = fromOne([{ plan: "1f1b" }, { step: 0 }, { eval_step: 0 }, { plan: "1f1b", first_step: 1 }, { step: 2 }]);
+if (JSON.stringify(is.map(l => l.step ?? l.eval_step)) !== "[null,1,1,null,2]") throw JSON.stringify(is);
+EOF
+    node "$work/from_one.js" || fail "page: the steps of an older log do not count from 1"
 fi
 
 # ---- what is refused

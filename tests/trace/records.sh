@@ -91,6 +91,12 @@ assert abs(sum(r["path"]["parts"].values()) - r["span_ms"]) < 0.01 * r["span_ms"
 gains = [w["gain_ms"] for w in r["without"]]
 assert gains == sorted(gains, reverse=True) and len(r["waits"]) == 3
 END
+said "step 1" ' in [0-9]* process.*, step [1-9][0-9]*: ' report alone
+step=$(sed -n 's/.*, step \([0-9]*\): .*/\1/p' "$work/stdout")
+# a version that counted steps from 0 did not say from where
+sed "s/\"step\":$step,\"first_step\":1,/\"step\":$((step - 1)),/" alone/trace.json > older.json
+grep -q first_step older.json && fail "the record does not say from where steps count"
+said "an older record" ", step $step: " report older.json
 starpipe report alone --format html > report.html && grep -q 'critical path' report.html || fail "report --format html"
 said "compare with itself" 'B takes \+0 ms' compare alone alone/trace.json
 said "compare with the prediction" '^  all  compute' compare alone alone/predicted.json

@@ -24,8 +24,8 @@ searches()
     shift
     rm -f "$work/auto.jsonl"
     train auto "$@" --stages 4
-    tr '\r' '\n' < "$work/output" | grep -a "step 2: zb.p:auto.* searched at the costs measured" ||
-        fail "$name: no order was searched after step 2"
+    tr '\r' '\n' < "$work/output" | grep -a "after step 3: zb.p:auto.* searched at the costs measured" ||
+        fail "$name: no order was searched after step 3"
     agree "$name" near "$work/auto.jsonl" "$work/one.jsonl" 1e-5
 }
 

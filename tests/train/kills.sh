@@ -75,9 +75,10 @@ for i in $(seq "$kills"); do
     quiet "resumed after kill $i" starpipe $small --resume "$saved" --steps $steps \
         --log "$work/more.jsonl" || break
     step=$(steps_of "$work/more.jsonl" step | head -n 1)
-    [ "${step:-0}" -ge "$before" ] || fail "kill $i: went on at step $step, $before was saved"
+    step=$((${step:-0} - 1)) # that it went on from
+    [ "$step" -ge "$before" ] || fail "kill $i: went on from step $step, $before was saved"
     steps_of "$work/more.jsonl" loss | cmp - <(tail -n "+$((step + 1))" "$work/whole") ||
-        fail "kill $i: other losses from step $step on"
+        fail "kill $i: other losses after step $step"
     # As the steps run out, the kills begin anew.
     if [ "$step" -gt $((steps * 2 / 3)) ]; then
         rm -rf "$saved"

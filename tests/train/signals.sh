@@ -65,10 +65,10 @@ saved()
     local last steps
 
     last=$(steps_of "$work/log" step | tail -n 1)
-    [ -d "$work/saved/step-$(printf %06d $((last + 1)))" ] ||
+    [ -d "$work/saved/step-$(printf %06d "$last")" ] ||
         fail "$what: step $last was the last, saved: $(ls "$work/saved")"
     [ -z "${1:-}" ] || quiet "$what: resume" starpipe train --resume "$work/saved" \
-        --data "$work/text" --seq 32 --micro-batches 4 --steps $((last + 2))
+        --data "$work/text" --seq 32 --micro-batches 4 --steps $((last + 1))
 }
 
 # The processes of the program, whatever has started them.

@@ -70,7 +70,7 @@ static void train(const struct sp_train_config *cfg, int save_after, double loss
         int step = sp_trainer_done(t);
 
         assert_int_equal(sp_trainer_step(t, true, &m), 0);
-        check_meters(&m, step);
+        check_meters(&m, step + 1);
         loss[step] = m.loss;
         if (step + 1 == save_after)
             assert_int_equal(sp_trainer_save(t), 0);

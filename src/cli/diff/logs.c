@@ -1,5 +1,6 @@
 #include "cli/diff/diff.h"
 #include "sp_error.h"
+#include "train/run/log_file.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@ struct step {
 /* The steps of a log, each the successor of the one before. */
 struct run {
     const char *path;
+    int shift; /* of the numbers in the lines to come: sp_log_shift */
     int n;
     struct step *steps;
 };
@@ -38,10 +40,11 @@ static int read_line(const char *text, long line, struct run *run)
     const json_t *norm = json_object_get(root, "grad_norm");
     int err = 0;
 
+    run->shift = sp_log_shift(root, run->shift);
     if (!json_is_object(root)) {
         err = sp_error(EINVAL, "diff: %s, line %ld: not a JSON object", run->path, line);
     } else if (json_is_integer(step) && json_is_number(loss) && json_is_number(norm)) {
-        struct step s = {json_integer_value(step), json_number_value(loss),
+        struct step s = {json_integer_value(step) + run->shift, json_number_value(loss),
                          json_number_value(norm)};
 
         if (run->n && s.number != run->steps[run->n - 1].number + 1)
@@ -63,7 +66,7 @@ static int read_run(const char *path, struct run *run)
     size_t size = 0;
     int err = 0;
 
-    *run = (struct run){.path = path};
+    *run = (struct run){.path = path, .shift = SP_LOG_SHIFT_OLD};
     if (!f)
         return sp_error(errno, "diff: cannot open %s: %s", path, strerror(errno));
     for (long line = 1; !err && getline(&text, &size, f) >= 0; line++)

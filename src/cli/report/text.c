@@ -20,7 +20,7 @@ void sp_report_headline(const struct sp_timeline *t, FILE *out)
     else if (*t->machine)
         fprintf(out, " on %s", sp_text_show(t->machine, machine, sizeof machine));
     if (t->step >= 0)
-        fprintf(out, ", step %d", t->step + 1);
+        fprintf(out, ", step %d", t->step);
     fprintf(out, ": %.4g%s, bubble %.1f %%", t->length, unit_of(t), 100 * t->bubble);
 }
 

@@ -55,18 +55,17 @@ static void show_progress(const struct run *r, const struct sp_meters *m)
     const struct sp_train_config *a = r->cfg;
     int first = r->t->first_step;
     struct sp_progress_step now = {
-        .done = m->step + 1,
+        .done = m->step,
         .steps = a->steps,
         .loss = m->loss,
         .eval_loss = r->t->eval_loss,
         .tokens_per_s = (double)m->tokens / m->step_ms * 1e3,
         .bubble = m->bubble,
-        .left_s =
-            (sp_now_us() - r->started_us) / 1e6 / (m->step + 1 - first) * (a->steps - m->step - 1),
+        .left_s = (sp_now_us() - r->started_us) / 1e6 / (m->step - first) * (a->steps - m->step),
     };
 
     if (r->t->world.rank == 0)
-        sp_progress_show((enum sp_progress)a->progress, &now, m->step == first);
+        sp_progress_show((enum sp_progress)a->progress, &now, m->step == first + 1);
 }
 
 static int evaluate(const struct run *r)

@@ -1,5 +1,6 @@
 #include "cli/watch/watch.h"
 #include "sp_error.h"
+#include "train/run/log_file.h"
 #include <stdlib.h>
 
 void sp_watched_destroy(struct sp_watched *w)
@@ -27,8 +28,7 @@ static bool is_within(const json_t *object, const char *key, double least, doubl
 /* Can a run have written it? The log may be of anybody. */
 static bool is_possible(const json_t *line)
 {
-    static const char *const sizes[] = {"step", "eval_step", "step_ms", "tokens_per_s",
-                                        "micro_batches"};
+    static const char *const sizes[] = {"step", "step_ms", "tokens_per_s", "micro_batches"};
     const json_t *stages = json_object_get(line, "stages"), *stage;
     size_t i;
 
@@ -42,7 +42,8 @@ static bool is_possible(const json_t *line)
             !is_within(stage, "buffer_bytes", 0, 1e18))
             return false;
     }
-    return (json_is_array(stages) || is_within(line, "stages", 1, 1 << 24)) &&
+    return is_within(line, "eval_step", -1, 1e18) &&
+           (json_is_array(stages) || is_within(line, "stages", 1, 1 << 24)) &&
            (!json_object_get(line, "step") || json_is_number(json_object_get(line, "loss"))) &&
            is_within(line, "loss", -1e18, 1e18) && is_within(line, "eval_loss", -1e18, 1e18) &&
            is_within(line, "grad_norm", 0, 1e18);
@@ -67,6 +68,12 @@ static int add_stages(struct sp_watched *w, const json_t *stages)
     return 0;
 }
 
+/* That of a step, from 1. */
+static int number(const struct sp_watched *w, const json_t *line, const char *key)
+{
+    return (int)json_integer_value(json_object_get(line, key)) + w->shift;
+}
+
 static int add_step(struct sp_watched *w, const json_t *line)
 {
     if (w->n == w->cap) {
@@ -78,12 +85,11 @@ static int add_step(struct sp_watched *w, const json_t *line)
         w->steps = more;
         w->cap = cap;
     }
-    w->steps[w->n++] =
-        (struct sp_watched_step){.number = (int)json_integer_value(json_object_get(line, "step")),
-                                 .loss = real(line, "loss"),
-                                 .grad_norm = real(line, "grad_norm"),
-                                 .tokens_per_s = real(line, "tokens_per_s"),
-                                 .step_ms = real(line, "step_ms")};
+    w->steps[w->n++] = (struct sp_watched_step){.number = number(w, line, "step"),
+                                                .loss = real(line, "loss"),
+                                                .grad_norm = real(line, "grad_norm"),
+                                                .tokens_per_s = real(line, "tokens_per_s"),
+                                                .step_ms = real(line, "step_ms")};
     return add_stages(w, json_object_get(line, "stages"));
 }
 
@@ -103,8 +109,9 @@ int sp_watched_add(struct sp_watched *w, const char *text, size_t n)
     } else if (json_object_get(line, "plan")) {
         json_decref(w->plan);
         w->plan = json_incref(line);
+        w->shift = sp_log_shift(line, w->shift);
     } else if (json_object_get(line, "eval_step")) {
-        w->eval_step = (int)json_integer_value(json_object_get(line, "eval_step"));
+        w->eval_step = number(w, line, "eval_step");
         w->eval_loss = real(line, "eval_loss");
     } else if (json_object_get(line, "step")) {
         err = add_step(w, line);

@@ -20,7 +20,8 @@ struct sp_watched_stage {
 struct sp_watched {
     const char *name; /* of the log, in messages */
     long lines;       /* that were read */
-    json_t *plan;     /* the first line; NULL: none yet */
+    json_t *plan;     /* the first line, or that of the run that went on; NULL: none yet */
+    int shift;        /* of its steps: sp_log_shift */
     int n, cap;
     struct sp_watched_step *steps;
     int stages;

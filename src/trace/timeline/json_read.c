@@ -151,6 +151,8 @@ static int read_head(const json_t *o, struct sp_timeline *t)
         if (!strcmp(text(o, "source"), sp_timeline_source_name((enum sp_timeline_source)i)))
             t->source = (enum sp_timeline_source)i;
     t->step = whole(o, "step");
+    if (t->step >= 0 && !json_object_get(o, "first_step"))
+        t->step++; /* of a version that counted from 0 */
     t->micro_batches = whole(o, "micro_batches");
     t->chunks = whole(o, "chunks");
     t->slices = whole(o, "slices");

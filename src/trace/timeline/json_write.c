@@ -363,7 +363,8 @@ static void write_head(const struct sp_timeline *t, FILE *out)
     text(out, "machine", t->machine);
     text(out, "options", t->options ? t->options : "");
     fprintf(out,
-            ",\"step\":%d,\"stages\":%d,\"micro_batches\":%d,\"chunks\":%d,\"slices\":%d,"
+            ",\"step\":%d,\"first_step\":1,\"stages\":%d,\"micro_batches\":%d,\"chunks\":%d,"
+            "\"slices\":%d,"
             "\"layers\":%d,\"processes\":%d,\"parts\":%d,\"overlaps\":%d",
             t->step, t->stages, t->micro_batches, t->chunks, t->slices, t->layers, t->processes,
             t->parts, t->overlaps);

@@ -78,7 +78,7 @@ struct sp_timeline {
     char unit[8]; /* "ms", or "" for that of the costs */
     char schedule[192], model[128], machine[192];
     char *options; /* as they were given, JSON or text; may be NULL */
-    int step;      /* number in its run, from 0; -1: none */
+    int step;      /* number in its run, from 1; -1: none */
     int stages, micro_batches, chunks, slices, layers, processes;
     bool parts;                      /* ops are parts of layers */
     bool overlaps;                   /* the step begins before the one before it has ended */

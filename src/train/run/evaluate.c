@@ -25,7 +25,7 @@ int sp_trainer_evaluate(struct sp_trainer *t, double *loss)
         return sp_train_fail(t, sp_train_log_eval(t));
     t->diverged = true;
     if (t->world.rank == 0)
-        sp_error(EDOM, "step %d: loss %g on %s: the run has diverged; try a lower --lr",
-                 t->done - 1, t->eval_loss, t->cfg.eval);
+        sp_error(EDOM, "step %d: loss %g on %s: the run has diverged; try a lower --lr", t->done,
+                 t->eval_loss, t->cfg.eval);
     return -EDOM;
 }

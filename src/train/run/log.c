@@ -64,12 +64,13 @@ int sp_train_log_open(struct sp_trainer *t)
         return err;
     starpu_version(starpu);
     line = json_pack(
-        "{s:s,s:o,s:s,s:o,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:I,"
+        "{s:s,s:i,s:o,s:s,s:o,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,"
+        "s:I,"
         "s:{s:"
         "s,s:"
         "s,s:"
         "s}}",
-        "plan", t->plan.def->name, "schedule", sp_utf8_json(l->schedule), "family",
+        "plan", t->plan.def->name, "first_step", 1, "schedule", sp_utf8_json(l->schedule), "family",
         t->plan.family->name, "model", sp_utf8_json(t->model.name), "device",
         t->place.gpus ? "cuda" : "cpu", "dtype", sp_dtype_name(t->cfg.dtype), "parameters",
         (json_int_t)sp_model_parameters(&t->model), "stages", l->stages, "chunks",
@@ -135,7 +136,7 @@ int sp_train_log_step(struct sp_trainer *t, int step, double lr)
     for (int s = 0; s < t->place.stages; s++)
         json_array_append_new(stages, stage_json(&r->stages[s]));
     places = getenv("SP_SAMPLES") ? samples_json(t, step) : NULL;
-    return write_line(t, json_pack("{s:i,s:f,s:f,s:f,s:I,s:f,s:f,s:f,s:o*,s:o}", "step", step,
+    return write_line(t, json_pack("{s:i,s:f,s:f,s:f,s:I,s:f,s:f,s:f,s:o*,s:o}", "step", step + 1,
                                    "loss", r->loss, "grad_norm", r->grad_norm, "lr", lr, "tokens",
                                    (json_int_t)tokens, "tokens_per_s", tokens / r->step_us * 1e6,
                                    "step_ms", r->step_us / 1e3, "span_ms", r->span_us / 1e3,
@@ -145,8 +146,8 @@ int sp_train_log_step(struct sp_trainer *t, int step, double lr)
 int sp_train_log_eval(struct sp_trainer *t)
 {
     return !t->log ? 0
-                   : write_line(t, json_pack("{s:i,s:f,s:I,s:f}", "eval_step", t->done - 1,
-                                             "eval_loss", t->eval_loss, "eval_tokens",
+                   : write_line(t, json_pack("{s:i,s:f,s:I,s:f}", "eval_step", t->done, "eval_loss",
+                                             t->eval_loss, "eval_tokens",
                                              (json_int_t)t->eval_data.tokens - 1, "eval_ms",
                                              t->eval_ms));
 }

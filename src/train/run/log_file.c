@@ -64,12 +64,19 @@ static bool begins_log(FILE *f)
     return ours;
 }
 
+int sp_log_shift(const json_t *line, int before)
+{
+    if (!json_object_get(line, "plan"))
+        return before;
+    return json_integer_value(json_object_get(line, "first_step")) == 1 ? 0 : SP_LOG_SHIFT_OLD;
+}
+
 /* The number of the step that a line is about, -1: of none. */
-static json_int_t step_of(const json_t *line)
+static json_int_t step_of(const json_t *line, int shift)
 {
     const json_t *step = json_object_get(line, "step");
 
-    return json_is_integer(step) ? json_integer_value(step) : -1;
+    return json_is_integer(step) ? json_integer_value(step) + shift : -1;
 }
 
 /* Where in the log a line is that ends what is kept, or the last step that is kept. */
@@ -78,8 +85,7 @@ struct mark {
     json_int_t step; /* -1: torn */
 };
 
-static int out_of_order(const char *path, int line, json_int_t step, const struct mark *m,
-                        int first_step)
+static int out_of_order(const char *path, int line, json_int_t step, const struct mark *m, int done)
 {
     char what[64] = "which is torn";
 
@@ -88,14 +94,14 @@ static int out_of_order(const char *path, int line, json_int_t step, const struc
     return sp_error(EINVAL,
                     "log %s is out of order: line %d, step %lld, comes after line %d, %s; to go on "
                     "at step %d give --log another file",
-                    path, line, (long long)step, m->line, what, first_step);
+                    path, line, (long long)step, m->line, what, done + 1);
 }
 
-/* Bytes that precede `first_step`. */
-static int scan(FILE *f, const char *path, int first_step, off_t *keep)
+/* Bytes of what is about the first `done` steps. */
+static int scan(FILE *f, const char *path, int done, off_t *keep)
 {
     struct mark last = {0}, cut = {0};
-    int number = 0, err = 0;
+    int number = 0, shift = SP_LOG_SHIFT_OLD, err = 0;
     char *line = NULL;
     size_t cap = 0;
     ssize_t len;
@@ -104,13 +110,15 @@ static int scan(FILE *f, const char *path, int first_step, off_t *keep)
     while (!err && (len = getline(&line, &cap, f)) >= 0) {
         json_t *json = json_loadb(line, (size_t)len, 0, NULL);
         bool torn = !json_is_object(json) || line[len - 1] != '\n';
-        json_int_t step = torn ? -1 : step_of(json);
+        json_int_t step;
 
+        shift = sp_log_shift(json, shift);
+        step = torn ? -1 : step_of(json, shift);
         json_decref(json);
         number++;
-        if (step >= 0 && step < first_step && (cut.line || step < last.step))
-            err = out_of_order(path, number, step, cut.line ? &cut : &last, first_step);
-        if (!cut.line && (torn || step >= first_step))
+        if (step >= 0 && step <= done && (cut.line || step < last.step))
+            err = out_of_order(path, number, step, cut.line ? &cut : &last, done);
+        if (!cut.line && (torn || step > done))
             cut = (struct mark){number, step};
         if (!cut.line)
             *keep += len;
@@ -124,7 +132,7 @@ static int scan(FILE *f, const char *path, int first_step, off_t *keep)
 }
 
 /* Of a regular file: may it be a log of this run, and how much of it stays? */
-static int examine(const char *path, int first_step, off_t *keep)
+static int examine(const char *path, int done, off_t *keep)
 {
     FILE *f = fopen(path, "r");
     int err = 0;
@@ -134,24 +142,24 @@ static int examine(const char *path, int first_step, off_t *keep)
         return sp_error(errno, "cannot read log %s: %s", path, strerror(errno));
     if (!begins_log(f))
         err = sp_error(EINVAL, "--log %s exists and is no log of starpipe; remove it first", path);
-    else if (first_step != SP_LOG_NEW)
-        err = scan(f, path, first_step, keep);
+    else if (done != SP_LOG_NEW)
+        err = scan(f, path, done, keep);
     fclose(f);
     return err;
 }
 
-int sp_log_check(const char *path, int first_step)
+int sp_log_check(const char *path, int done)
 {
     struct stat st;
     off_t keep;
 
     if (sp_log_is_stdout(path) || stat(path, &st) || !S_ISREG(st.st_mode) || st.st_size == 0)
         return 0;
-    return examine(path, first_step, &keep);
+    return examine(path, done, &keep);
 }
 
 /* Of a regular file that is open for writing. */
-static int cut(int fd, const char *path, int first_step)
+static int cut(int fd, const char *path, int done)
 {
     struct stat st;
     off_t keep;
@@ -163,7 +171,7 @@ static int cut(int fd, const char *path, int first_step)
         return sp_error(EINVAL, "cannot write log %s: it is a FIFO", path);
     if (!S_ISREG(st.st_mode) || st.st_size == 0)
         return 0;
-    err = examine(path, first_step, &keep);
+    err = examine(path, done, &keep);
     if (!err && ftruncate(fd, keep))
         err = sp_error(errno, "cannot cut log %s: %s", path, strerror(errno));
     return err;
@@ -285,13 +293,13 @@ int sp_log_write(FILE *log, const char *path, char *line)
                : 0;
 }
 
-int sp_log_open(const char *path, int first_step, struct sp_log_file *log, FILE **out)
+int sp_log_open(const char *path, int done, struct sp_log_file *log, FILE **out)
 {
     int err;
 
     if (sp_log_is_stdout(path))
         return open_stdout(out);
-    err = cut(log->fd, path, first_step);
+    err = cut(log->fd, path, done);
     if (err)
         return err;
     fcntl(log->fd, F_SETFL, O_APPEND);

@@ -50,7 +50,7 @@ int sp_train_record(const struct sp_trainer *t, int step, struct sp_timeline *re
     }
     free(place);
     if (!err) {
-        record->step = step;
+        record->step = step + 1;
         record->overlaps = t->cfg.post_validation;
     }
     return finish(t, record, err);

@@ -88,8 +88,9 @@ static int search(struct sp_trainer *t, double comm_ms, int **row, size_t *n)
     err = sp_listsim(&plan, &costs, SP_UNBOUNDED, &after, why, sizeof why);
     if (err)
         goto out_before;
-    sp_train_say(t, "step %d: %s searched at the costs measured: %.2f ms expected, %.2f before",
-                 t->done - 1, name, after.makespan, before.makespan);
+    sp_train_say(t,
+                 "after step %d: %s searched at the costs measured: %.2f ms expected, %.2f before",
+                 t->done, name, after.makespan, before.makespan);
     *row = pack(after.makespan < before.makespan && sp_train_fits(t, &plan) ? &plan : &t->plan, n);
     err = *row ? 0 : sp_error(ENOMEM, "no memory for an order of %d ops", sp_plan_ops(&plan));
     sp_times_destroy(&after);

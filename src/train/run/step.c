@@ -40,7 +40,7 @@ static int diverged(struct sp_trainer *t, int step)
         sp_error(EDOM,
                  "step %d: loss %g, gradient norm %g: the run has diverged; try a lower --lr, or "
                  "SP_CHECK=1 to find the first task that overflows",
-                 step, t->report.loss, t->report.grad_norm);
+                 step + 1, t->report.loss, t->report.grad_norm);
     t->diverged = true;
     sp_train_step_back(t);
     return -EDOM;
@@ -124,7 +124,7 @@ static void fill(struct sp_trainer *t, double lr, struct sp_meters *m)
                                                 .peak_bytes = from->peak_bytes,
                                                 .bytes_sent = from->bytes_sent};
     }
-    *m = (struct sp_meters){.step = t->done - 1,
+    *m = (struct sp_meters){.step = t->done,
                             .loss = r->loss,
                             .grad_norm = r->grad_norm,
                             .lr = lr,
