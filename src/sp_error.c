@@ -10,6 +10,7 @@ static char held[1024];
 static _Thread_local bool silent; /* this thread only tries something */
 static _Thread_local bool alone;  /* this thread does not wait for standard output */
 static void (*end_by)(int status);
+static void (*before)(void);
 
 /* One write, so that lines of several ranks do not interleave. What it quotes may be of any file. */
 static void say(const char *prefix, const char *fmt, va_list ap)
@@ -29,6 +30,8 @@ static void say(const char *prefix, const char *fmt, va_list ap)
         return;
     }
     line[n++] = '\n';
+    if (!alone && before)
+        before();
     if (!alone)
         fflush(stdout);
     if (write(STDERR_FILENO, line, (size_t)n) < 0)
@@ -68,6 +71,11 @@ void sp_error_end_by(void (*end)(int status))
     end_by = end;
 }
 
+void sp_error_before(void (*call)(void))
+{
+    before = call;
+}
+
 void sp_error_alone(void)
 {
     alone = true;
@@ -84,10 +92,10 @@ void sp_warn(const char *fmt, ...)
 
 bool sp_error_quiet(bool quiet)
 {
-    bool before = silent;
+    bool was = silent;
 
     silent = quiet;
-    return before;
+    return was;
 }
 
 void sp_error_hold(int rank)

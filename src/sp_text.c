@@ -53,3 +53,23 @@ bool sp_text_is_plain(const char *text)
     }
     return true;
 }
+
+const char *sp_text_count(long long n, const char *noun, char out[SP_TEXT_COUNT])
+{
+    size_t end = strlen(noun);
+    bool hisses = end > 1 && (noun[end - 1] == 's' || !strcmp(noun + end - 2, "ch"));
+
+    snprintf(out, SP_TEXT_COUNT, "%lld %s%s", n, noun, n == 1 ? "" : hisses ? "es" : "s");
+    return out;
+}
+
+const char *sp_text_duration(double seconds, char out[SP_TEXT_DURATION])
+{
+    long long s = seconds > 0 && seconds < 1e15 ? (long long)seconds : 0;
+
+    if (s < 3600)
+        snprintf(out, SP_TEXT_DURATION, "%lld:%02lld", s / 60, s % 60);
+    else
+        snprintf(out, SP_TEXT_DURATION, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    return out;
+}

@@ -2,6 +2,7 @@
 #ifndef SP_TEXT_H
 #define SP_TEXT_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -13,6 +14,21 @@
  * that turn the direction of writing, and bytes that are no UTF-8 become \xNN, byte by byte. Returns `out`.
  */
 const char *sp_text_show(const char *text, char *out, size_t size);
+
+/* "1 stage", "4 stages", "2 micro-batches", "3 processes". */
+enum { SP_TEXT_COUNT = 64 };
+const char *sp_text_count(long long n, const char *noun, char out[SP_TEXT_COUNT]);
+#define SP_COUNT(n, noun) sp_text_count(n, noun, (char[SP_TEXT_COUNT]){0})
+
+/* "0:07", "12:05", and from an hour on "1:00:15"; negative ones and those that are none as 0. */
+enum { SP_TEXT_DURATION = 32 };
+const char *sp_text_duration(double seconds, char out[SP_TEXT_DURATION]);
+
+/* x, or 0 where so many digits after the point show nothing of it: sums of what was measured leave "-0.00". */
+static inline double sp_text_zero(double x, int digits)
+{
+    return fabs(x) < 0.5 * pow(10, -digits) ? 0 : x;
+}
 
 /* True if sp_text_show would leave all of it as it is. */
 bool sp_text_is_plain(const char *text);

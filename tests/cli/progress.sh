@@ -38,6 +38,17 @@ if command -v script > /dev/null; then
         < /dev/null || fail "--progress plain"
     tr -d '\r' < "$work/terminal" > "$work/no-cr" # the terminal's own
     plain "--progress plain, on a terminal" "$work/no-cr"
+
+    # What ends the run is said on a line of its own, not behind the one that is rewritten.
+    TERM=xterm script -qefc "exec $STARPIPE ${train/--steps 8/--steps 1000000} --seed 77" "$work/terminal" \
+        < /dev/null > /dev/null &
+    run=$!
+    children=$run
+    wait_for 30 grep -aqs 'step [0-9]*/' "$work/terminal" || fail "interrupted: no step"
+    pkill -INT -f "^$STARPIPE train .* --seed 77$"
+    wait $run
+    tr -d '\r' < "$work/terminal" | grep -aq '^starpipe: ended by SIGINT after step' ||
+        fail "interrupted: $(tail -n 2 "$work/terminal" | cat -v)"
 fi
 
 if have_mpi; then

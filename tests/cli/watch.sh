@@ -31,7 +31,7 @@ printf '{"plan":"1f1b\\u001b]0;title\\u0007","model":"m\\u001b[2J\\nx\\u009b","s
     > "$work/names.jsonl"
 "$STARPIPE" watch --once "$work/names.jsonl" > "$work/watched" || fail "watch of names with control characters"
 LC_ALL=C grep -q "[$(printf '\001-\011\013-\037\177\233')]" "$work/watched" && fail "names reach the terminal as they are"
-grep -qF '1f1b\x1b]0;title\x07 of m\x1b[2J\x0ax\xc2\x9b, 1 stages' "$work/watched" || fail "names: $(cat -v "$work/watched")"
+grep -qF '1f1b\x1b]0;title\x07 of m\x1b[2J\x0ax\xc2\x9b, 1 stage, 0 micro-batches' "$work/watched" || fail "names: $(cat -v "$work/watched")"
 
 # Numbers that no run has are not shown as such; the steps of this log count from 0, as in older versions.
 cat > "$work/numbers.jsonl" << 'EOF'
@@ -44,7 +44,7 @@ cat > "$work/numbers.jsonl" << 'EOF'
 {"plan":"1f1b","model":"m","stages":-4}
 EOF
 "$STARPIPE" watch --once "$work/numbers.jsonl" > "$work/watched" || fail "watch of numbers that no run has"
-grep -q '^step 1  loss 1.5000  10 tokens/s  bubble 25.0 %' "$work/watched" && grep -q ' 1 stages' "$work/watched" ||
+grep -q '^step 1  loss 1.5000  10 tokens/s  bubble 25.0 %' "$work/watched" && grep -q ' 1 stage, ' "$work/watched" ||
     fail "numbers that no run has: $(head -n 3 "$work/watched")"
 starpipe watch "$work/numbers.jsonl" --html "$work/numbers.html" || fail "a page of numbers that no run has"
 grep -q '"bubble_ratio":0.25' "$work/numbers.html" && ! grep -q '"stages":-4' "$work/numbers.html" ||

@@ -202,6 +202,27 @@ static void shows(void **state)
     assert_string_equal(sp_text_show("ab\n", out, 6), "ab");
 }
 
+static void counts(void **state)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } durations[] = {{0, "0:00"},    {-3, "0:00"},    {NAN, "0:00"},          {59.9, "0:59"},
+                     {725, "12:05"}, {3599, "59:59"}, {3600 + 15, "1:00:15"}, {90061, "25:01:01"}};
+    char text[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof durations / sizeof *durations; i++)
+        assert_string_equal(sp_text_duration(durations[i].seconds, text), durations[i].text);
+    assert_string_equal(SP_COUNT(1, "stage"), "1 stage");
+    assert_string_equal(SP_COUNT(0, "stage"), "0 stages");
+    assert_string_equal(SP_COUNT(8, "micro-batch"), "8 micro-batches");
+    assert_string_equal(SP_COUNT(2, "process"), "2 processes");
+    snprintf(text, sizeof text, "%.3f %.2f %.2f %g", sp_text_zero(-4e-4, 3), sp_text_zero(-0.0, 2),
+             sp_text_zero(-0.006, 2), sp_text_zero(-9e-14, 9));
+    assert_string_equal(text, "0.000 0.00 -0.01 0");
+}
+
 /* Whatever a name holds, the data ends where it should, and says the same. */
 static void escapes(void **state)
 {
@@ -285,6 +306,7 @@ TEST_GROUP(page)
         cmocka_unit_test(pages_of_schedules),
         cmocka_unit_test(stands_alone),
         cmocka_unit_test(shows),
+        cmocka_unit_test(counts),
         cmocka_unit_test(escapes),
         cmocka_unit_test(lanes),
     };

@@ -9,6 +9,7 @@
  */
 #include "cli/compare/compare.h"
 #include "sp_error.h"
+#include "sp_text.h"
 #include <errno.h>
 #include <jansson.h>
 
@@ -24,7 +25,8 @@ static json_t *means_json(const struct sp_comparison *c)
 
     for (int i = 0; i < SP_STEP_PARTS; i++)
         json_object_set_new(o, sp_part_of_step_name(c->mean[i].part),
-                            json_pack("[f,f]", c->mean[i].time[0], c->mean[i].time[1]));
+                            json_pack("[f,f]", sp_text_zero(c->mean[i].time[0], 9),
+                                      sp_text_zero(c->mean[i].time[1], 9)));
     return o;
 }
 
@@ -35,7 +37,8 @@ static json_t *stages_json(const struct sp_comparison *c)
     for (int i = 0; i < c->n_parts; i++)
         json_array_append_new(list, json_pack("{s:i,s:s,s:[f,f]}", "stage", c->part[i].stage,
                                               "part", sp_part_of_step_name(c->part[i].part), "ms",
-                                              c->part[i].time[0], c->part[i].time[1]));
+                                              sp_text_zero(c->part[i].time[0], 9),
+                                              sp_text_zero(c->part[i].time[1], 9)));
     return list;
 }
 

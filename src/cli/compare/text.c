@@ -1,5 +1,6 @@
 #include "cli/compare/compare.h"
 #include "cli/report/report.h"
+#include "sp_text.h"
 #include <math.h>
 
 static void print_parts(const struct sp_compared_part *part, int n, double least, FILE *out)
@@ -12,8 +13,9 @@ static void print_parts(const struct sp_compared_part *part, int n, double least
         if (part[i].stage >= 0)
             snprintf(stage, sizeof stage, "%d", part[i].stage);
         fprintf(out, "%5s  %-12s %10.3f %10.3f %+11.3f\n", stage,
-                sp_part_of_step_name(part[i].part), part[i].time[0], part[i].time[1],
-                part[i].time[1] - part[i].time[0]);
+                sp_part_of_step_name(part[i].part), sp_text_zero(part[i].time[0], 3),
+                sp_text_zero(part[i].time[1], 3),
+                sp_text_zero(part[i].time[1] - part[i].time[0], 3));
     }
 }
 
@@ -27,7 +29,8 @@ static void print_ops(const struct sp_comparison *c, int rows, FILE *out)
 
         fprintf(out, "%5d  %-12s %10.3f %10.3f %+11.3f %+11.3f\n", c->t[0]->op[op->op[0]].stage,
                 sp_timeline_name(c->t[0], op->op[0], text), op->length[0], op->length[1],
-                op->length[1] - op->length[0], op->start[1] - op->start[0]);
+                sp_text_zero(op->length[1] - op->length[0], 3),
+                sp_text_zero(op->start[1] - op->start[0], 3));
     }
     if (c->alone[0] || c->alone[1])
         fprintf(out,

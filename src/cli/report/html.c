@@ -1,6 +1,7 @@
 /* A page: the picture of the step, above it what makes it long. */
 #include "cli/report/report.h"
 #include "sp_error.h"
+#include "sp_text.h"
 #include "trace/timeline/pictures.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -95,8 +96,9 @@ int sp_report_html(const struct sp_report *r, FILE *out)
 
     err = err ? err : sp_gantt_of_timeline(r->t, &g);
     if (!err) {
-        snprintf(g.title, sizeof g.title, "%.96s %s: %d stages, %d micro-batches", r->t->schedule,
-                 sp_timeline_source_name(r->t->source), r->t->stages, r->t->micro_batches);
+        snprintf(g.title, sizeof g.title, "%.96s %s: %s, %s", r->t->schedule,
+                 sp_timeline_source_name(r->t->source), SP_COUNT(r->t->stages, "stage"),
+                 SP_COUNT(r->t->micro_batches, "micro-batch"));
         sp_gantt_html(&g, 1, facts.fact, facts.n, out);
         sp_gantt_destroy(&g);
     }

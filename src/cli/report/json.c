@@ -9,6 +9,7 @@
  */
 #include "cli/report/report.h"
 #include "sp_error.h"
+#include "sp_text.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ static json_t *parts_json(const double parts[SP_STEP_PARTS])
     json_t *o = json_object();
 
     for (int i = 0; i < SP_STEP_PARTS; i++)
-        json_object_set_new(o, sp_part_of_step_name((enum sp_part_of_step)i), json_real(parts[i]));
+        json_object_set_new(o, sp_part_of_step_name((enum sp_part_of_step)i),
+                            json_real(sp_text_zero(parts[i], 9)));
     return o;
 }
 
@@ -42,7 +44,8 @@ static json_t *causes_json(const struct sp_causes *c)
 
     for (int k = 0; k < SP_CAUSES; k++)
         json_object_set_new(o, names[k],
-                            json_pack("{s:f,s:f}", "ms", c->ms[k], "bubble", c->bubble[k]));
+                            json_pack("{s:f,s:f}", "ms", sp_text_zero(c->ms[k], 9), "bubble",
+                                      sp_text_zero(c->bubble[k], 9)));
     return o;
 }
 

@@ -11,12 +11,12 @@ void sp_report_headline(const struct sp_timeline *t, FILE *out)
 {
     char schedule[SP_TEXT_SHOWN], model[SP_TEXT_SHOWN], machine[SP_TEXT_SHOWN];
 
-    fprintf(out, "%s%s%s, %d stages, %d micro-batches, %s",
-            sp_text_show(t->schedule, schedule, sizeof schedule), *t->model ? ", " : "",
-            sp_text_show(t->model, model, sizeof model), t->stages, t->micro_batches,
+    fprintf(out, "%s%s%s, %s, %s, %s", sp_text_show(t->schedule, schedule, sizeof schedule),
+            *t->model ? ", " : "", sp_text_show(t->model, model, sizeof model),
+            SP_COUNT(t->stages, "stage"), SP_COUNT(t->micro_batches, "micro-batch"),
             sp_timeline_source_name(t->source));
     if (t->source == SP_TIMELINE_MEASURED)
-        fprintf(out, " in %d process%s", t->processes, t->processes > 1 ? "es" : "");
+        fprintf(out, " in %s", SP_COUNT(t->processes, "process"));
     else if (*t->machine)
         fprintf(out, " on %s", sp_text_show(t->machine, machine, sizeof machine));
     if (t->step >= 0)

@@ -13,6 +13,7 @@
 #include "policies/families/ownership.h"
 #include "policies/lowering/traffic.h"
 #include "sp_error.h"
+#include "sp_text.h"
 #include "sp_utf8.h"
 #include "train/start/machine.h"
 #include "train/start/memory.h"
@@ -43,13 +44,14 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
     const struct sp_layout_args *l = &t->cfg.layout;
     char text[256];
 
-    printf("%s, %.1f M parameters; schedule %s, %d stages x %d chunks, %d micro-batches of %d x %d "
+    printf("%s, %.1f M parameters; schedule %s, %s x %s, %s of %d x %d "
            "tokens\n",
            t->model.name, (double)sp_model_parameters(&t->model) / 1e6, t->plan.def->name,
-           l->stages, t->plan.layout.chunks, l->micro_batches, l->micro_batch_size, l->seq);
+           SP_COUNT(l->stages, "stage"), SP_COUNT(t->plan.layout.chunks, "chunk"),
+           SP_COUNT(l->micro_batches, "micro-batch"), l->micro_batch_size, l->seq);
     if (t->cfg.groups.data_parallel > 1)
-        printf("%d pipelines side by side, each with %d micro-batches of its own%s\n",
-               t->cfg.groups.data_parallel, l->micro_batches,
+        printf("%d pipelines side by side, each with %s of its own%s\n",
+               t->cfg.groups.data_parallel, SP_COUNT(l->micro_batches, "micro-batch"),
                t->shape.zero ? ", that share out the update" : "");
     if (t->cfg.groups.context_parallel > 1)
         printf("%d processes a stage share the tokens of sequences%s\n",
@@ -59,8 +61,9 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
         printf("%d processes a stage share heads, MLP and vocabulary%s\n",
                t->cfg.groups.tensor_parallel,
                t->shape.sequence ? ", and the tokens of all else" : "");
-    printf("%d processes; this one: %d workers of %d threads, %s\n", t->world.size,
-           t->place.workers, t->place.threads, t->place.bound ? "bound to cores" : "not bound");
+    printf("%s; this one: %s of %s, %s\n", SP_COUNT(t->world.size, "process"),
+           SP_COUNT(t->place.workers, "worker"), SP_COUNT(t->place.threads, "thread"),
+           t->place.bound ? "bound to cores" : "not bound");
     if (t->plan.layout.slices > 1) {
         sp_slices_text(&t->plan, l->seq, text, sizeof text);
         printf("slices of %s tokens\n", text);
@@ -71,8 +74,8 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
     print_stages(t, bytes);
     if (sp_train_offloads(t))
         sp_print_offload(t);
-    printf("verified: %d ops, %d messages; nothing was submitted\n", sp_plan_ops(&t->plan),
-           p->times.messages);
+    printf("verified: %s, %s; nothing was submitted\n", SP_COUNT(sp_plan_ops(&t->plan), "op"),
+           SP_COUNT(p->times.messages, "message"));
 }
 
 static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,

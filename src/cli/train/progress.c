@@ -1,5 +1,8 @@
 #include "cli/train/progress.h"
+#include "cli/train/interrupt.h"
 #include "codelets/task/codelet.h"
+#include "sp_error.h"
+#include "sp_text.h"
 #include "transport/launcher.h"
 #include <math.h>
 #include <poll.h>
@@ -92,6 +95,14 @@ static bool rewrites(enum sp_progress how)
     return known;
 }
 
+/* What is printed next begins a line: on the terminal Ctrl-C has left "^C" in this one. */
+static void end_line(void)
+{
+    if (unfinished)
+        putchar('\n');
+    unfinished = false;
+}
+
 /* False where standard output is full: a launcher reads nothing more once it was told to end. */
 static bool stdout_takes_more(void)
 {
@@ -105,17 +116,20 @@ void sp_progress_show(enum sp_progress how, const struct sp_progress_step *s, bo
     static double last_us;
     bool line = rewrites(how), end = s->done == s->steps;
     double now = sp_now_us();
+    char left[SP_TEXT_DURATION];
 
     if (!end && !first && now - last_us < (line ? 1e5 : 5e6))
         return;
     if (!end && !stdout_takes_more())
         return; /* a step must not wait for a reader */
+    if (line)
+        sp_error_before(end_line);
     last_us = now;
     printf("%sstep %d/%d  loss %.4f", line ? "\r" : "", s->done, s->steps, s->loss);
     if (!isnan(s->eval_loss))
         printf("  eval %.4f", s->eval_loss);
-    printf("  %.0f tokens/s  bubble %.1f %%  %d:%02d left", s->tokens_per_s, 100 * s->bubble,
-           (int)(s->left_s / 60), (int)s->left_s % 60);
+    printf("  %.0f tokens/s  bubble %.1f %%  %s left", s->tokens_per_s,
+           sp_text_zero(100 * s->bubble, 1), sp_text_duration(s->left_s, left));
     unfinished = line && !end;
     printf("%s%s", line ? "\033[K" : "", unfinished ? "" : "\n");
     fflush(stdout);
@@ -125,6 +139,8 @@ void sp_progress_say(enum sp_progress how, const char *format, ...)
 {
     va_list ap;
 
+    if (sp_interrupt_asked() & SP_ASK_INT)
+        end_line();
     if (unfinished)
         fputs(rewrites(how) ? "\r\033[K" : "\n", stdout);
     unfinished = false;

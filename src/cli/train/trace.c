@@ -4,6 +4,7 @@
 #include "trace/timeline/pictures.h"
 #include "train/run/record.h"
 #include "sp_error.h"
+#include "sp_text.h"
 
 static int write_predicted(const struct sp_trainer *t, const char *dir)
 {
@@ -26,8 +27,9 @@ static int write_pictures(const struct sp_trainer *t, const struct sp_waits *ste
     err = err ? err : sp_gantt_of_timeline(expected, &g[1]);
     if (err)
         return sp_error(-err, "no memory for the pictures of a step");
-    snprintf(g[0].title, sizeof g[0].title, "%s measured: %s, %d stages, %d micro-batches",
-             t->plan.def->name, t->model.name, t->plan.layout.stages, t->plan.layout.micro_batches);
+    snprintf(g[0].title, sizeof g[0].title, "%s measured: %s, %s, %s", t->plan.def->name,
+             t->model.name, SP_COUNT(t->plan.layout.stages, "stage"),
+             SP_COUNT(t->plan.layout.micro_batches, "micro-batch"));
     snprintf(g[1].title, sizeof g[1].title,
              "%s expected: list simulation with the median time of each kind of op",
              t->plan.def->name);

@@ -106,9 +106,10 @@ int sp_watch_picture(const struct sp_watched *w, int columns, int rows, const ch
 
     if (!w->plan)
         return 0;
-    fprintf(out, "%s of %s, %d stages, %d micro-batches, %s on %s%s", text(w, "plan", plan),
-            text(w, "model", model), integer(w, "stages"), integer(w, "micro_batches"),
-            text(w, "dtype", dtype), text(w, "device", device), end);
+    fprintf(out, "%s of %s, %s, %s, %s on %s%s", text(w, "plan", plan), text(w, "model", model),
+            SP_COUNT(integer(w, "stages"), "stage"),
+            SP_COUNT(integer(w, "micro_batches"), "micro-batch"), text(w, "dtype", dtype),
+            text(w, "device", device), end);
     sp_watch_line(w, out);
     fputs(end, out);
     if (!w->n)
@@ -121,6 +122,6 @@ int sp_watch_picture(const struct sp_watched *w, int columns, int rows, const ch
         fputs(end, out);
     }
     if (shown < w->stages)
-        fprintf(out, "and %d stages more%s", w->stages - shown, end);
+        fprintf(out, "and %s more%s", SP_COUNT(w->stages - shown, "stage"), end);
     return 2 + CURVE + shown + (shown < w->stages);
 }
