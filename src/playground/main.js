@@ -12,7 +12,8 @@ async function compute(row) {
   if (json.status) return { ...json, name };
   const drawn = await ask([...words, "--format", "picture"], row.order);
   if (drawn.status) return { ...drawn, name };
-  const { facts, pictures } = JSON.parse(drawn.output);
+  const { facts, kinds, pictures } = JSON.parse(drawn.output);
+  setKinds(kinds);
   return { ...json, name, json: JSON.parse(json.output), facts, picture: pictures[0] };
 }
 

@@ -7,7 +7,7 @@
 
 int sp_gantt_create(int stages, struct sp_gantt *g)
 {
-    struct sp_gantt new = {.unit = "", .stages = stages, .chunks = 1, .share = 1};
+    struct sp_gantt new = {.unit = "", .notes = "", .stages = stages, .share = 1};
 
     new.idle_percent = malloc((size_t)stages * sizeof *new.idle_percent);
     new.note = calloc((size_t)stages, sizeof *new.note);
@@ -88,14 +88,13 @@ double sp_gantt_tick(double length, int most)
     return step;
 }
 
-void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan)
+/* Sets `live` and `after` of the bars, which are the ops of the plan in order. */
+static void set_live(struct sp_gantt *g, const struct sp_plan *plan)
 {
     const struct sp_layout *lay = &plan->layout;
     struct sp_bar *bar = g->bars;
 
-    g->chunks = plan->family->parts ? lay->layers : lay->chunks;
     g->parts = plan->family->parts;
-    g->share = sp_activation_share(plan->family, lay);
     for (int s = 0; s < lay->stages; s++) {
         int live = 0;
 
@@ -125,18 +124,65 @@ int sp_gantt_shade(const struct sp_op *op)
     return op->part == SP_CHUNK ? op->chunk : op->part == SP_ATTN;
 }
 
-void sp_gantt_label(const struct sp_op *op, int slices, int chunks, char text[SP_OP_TEXT])
+void sp_gantt_label(const struct sp_op *op, int slices, char text[SP_OP_TEXT])
 {
-    char full[SP_OP_TEXT];
-    const char *number;
+    int used = 0;
 
-    sp_op_print(op, slices > 1, full);
-    number = full + strcspn(full, "0123456789");
-    if (op->part != SP_CHUNK)
-        number = full;
-    snprintf(text, SP_OP_TEXT, "%s", number);
-    if (op->part == SP_CHUNK && chunks == 1)
-        text[strcspn(text, ".")] = 0;
+    *text = 0;
+    if (op->part == SP_UPDATE)
+        return;
+    used = snprintf(text, SP_OP_TEXT, "%d", op->mb);
+    if (op->part != SP_HEAD)
+        used += snprintf(text + used, SP_OP_TEXT - (size_t)used, ".%d", op->chunk);
+    if (slices > 1)
+        snprintf(text + used, SP_OP_TEXT - (size_t)used, "s%d", op->slice);
+}
+
+/* Takes `from` .. before `to` out of a text; to NULL: all the rest. */
+static void cut_out(char *from, const char *to)
+{
+    if (to)
+        memmove(from, to, strlen(to) + 1);
+    else
+        *from = 0;
+}
+
+void sp_gantt_shorten_labels(struct sp_gantt *g)
+{
+    bool chunks = false, micro_batches = false, slices = true;
+
+    for (int i = 0; i < g->n; i++) {
+        const char *chunk = strchr(g->bars[i].label, '.');
+
+        chunks |= chunk && atoi(chunk + 1) > 0;
+        micro_batches |= g->bars[i].mb > 0;
+        slices &= strchr(g->bars[i].label, 's') != NULL;
+    }
+    for (int i = 0; i < g->n; i++) {
+        char *label = g->bars[i].label, *chunk = strchr(label, '.');
+
+        if (chunk && !chunks)
+            cut_out(chunk, strchr(label, 's'));
+        if (slices && !chunks && !micro_batches)
+            cut_out(label, strchr(label, 's'));
+    }
+}
+
+bool sp_gantt_shorten(char label[SP_OP_TEXT])
+{
+    char *last = strrchr(label, 's');
+
+    last = last ? last : strrchr(label, '.');
+    if (!last || last == label)
+        return false;
+    *last = 0;
+    return true;
+}
+
+void sp_gantt_note_peak(struct sp_gantt *g, int stage, int activations)
+{
+    snprintf(g->note[stage], sizeof g->note[stage], "peak %.4g", activations * g->share);
+    g->notes = "peak: activations, in micro-batches on a whole stage";
 }
 
 int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
@@ -148,6 +194,7 @@ int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times
 
     if (ret)
         return ret;
+    new.share = sp_activation_share(plan->family, lay);
     used = snprintf(new.title, sizeof new.title, "%s%s%s · %d stage%s · %d micro-batch%s",
                     plan->def->name, *lay->options ? ":" : "", lay->options, lay->stages,
                     lay->stages > 1 ? "s" : "", lay->micro_batches,
@@ -157,8 +204,8 @@ int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times
                          lay->chunks);
     if (lay->slices > 1 && used < (int)sizeof new.title)
         snprintf(new.title + used, sizeof new.title - (size_t)used, " · %d slices", lay->slices);
-    snprintf(new.subtitle, sizeof new.subtitle, "expected: makespan %.6g, bubble %.1f %%",
-             times->makespan, 100 * times->bubble_ratio);
+    snprintf(new.subtitle, sizeof new.subtitle, "makespan %.6g, bubble %.1f %%", times->makespan,
+             100 * times->bubble_ratio);
     new.end = times->makespan;
     for (int s = 0; s < lay->stages; s++) {
         for (int k = 0; k < plan->programs[s].n; k++) {
@@ -171,7 +218,7 @@ int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times
                                  .chunk = sp_gantt_shade(op),
                                  .joined = op->overlap};
 
-            sp_gantt_label(op, lay->slices, lay->chunks, bar.label);
+            sp_gantt_label(op, lay->slices, bar.label);
             sp_op_print(op, lay->slices > 1, bar.name);
             ret = sp_gantt_add(&new, &bar);
             if (ret) {
@@ -180,9 +227,10 @@ int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times
             }
         }
         new.idle_percent[s] = times->makespan > 0 ? 100 * times->idle[s] / times->makespan : 0;
-        snprintf(new.note[s], sizeof new.note[s], "peak %d", times->peak_live[s]);
+        sp_gantt_note_peak(&new, s, times->peak_live[s]);
     }
-    sp_gantt_set_live(&new, plan);
+    sp_gantt_shorten_labels(&new);
+    set_live(&new, plan);
     *g = new;
     return 0;
 }

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What a bar is of; the letter is also its name in legends. */
+/* What a bar is of. */
 enum sp_bar_kind {
     SP_BAR_F, /* forward */
     SP_BAR_B, /* backward: full, or of the input where W bars exist */
@@ -43,17 +43,17 @@ struct sp_gantt_message {
 };
 
 struct sp_gantt {
-    char title[160], subtitle[160];
+    char title[160], subtitle[320];
     const char *unit; /* of time: "ms", or "" for the unit of the costs */
     double end;       /* of the time axis, which begins at 0 */
     int stages, n, cap;
-    int chunks;   /* of a stage; layers, where bars are parts of them */
     bool parts;   /* bars are parts of layers: odd ones are attention */
     bool uneven;  /* bars are of any length: text fills its width, each tells what fits in it */
     double share; /* of a micro-batch on a whole stage that one activation is */
     struct sp_bar *bars;  /* stage by stage, in order of start */
     double *idle_percent; /* [stages] negative: not shown; NULL: none */
     char (*note)[32];     /* [stages] "peak 4"; NULL: none */
+    const char *notes;    /* what they say, in words; "" if they do themselves */
     char (*row)[32];      /* [stages] what rows are called in an SVG; NULL: "stage 0", ... */
     int n_messages, cap_messages;
     struct sp_gantt_message *messages; /* drawn under the bars of the stage that receives; by it */
@@ -64,8 +64,48 @@ int sp_gantt_create(int stages, struct sp_gantt *g);
 void sp_gantt_destroy(struct sp_gantt *g);
 int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar); /* 0 or -ENOMEM */
 
-/* The label of an op: its micro-batch, and the chunk and slice where there are several. */
-void sp_gantt_label(const struct sp_op *op, int slices, int chunks, char text[SP_OP_TEXT]);
+/* What a legend shows before its words. */
+enum sp_mark {
+    SP_MARK_BAR,      /* the shades of a kind of bar */
+    SP_MARK_IDLE,     /* the ground of a row */
+    SP_MARK_HATCHED,  /* an odd chunk, or attention */
+    SP_MARK_FRAME,    /* two bars that are one unit */
+    SP_MARK_EXCHANGE, /* a line along the top of a bar */
+    SP_MARK_MESSAGE,  /* a line under the bars */
+    SP_MARK_NUMBER,   /* what stands in bars */
+    SP_MARKS
+};
+
+struct sp_gantt_key {
+    enum sp_mark mark;
+    enum sp_bar_kind kind; /* BAR */
+    const char *sample;    /* NUMBER: "3.1" */
+    const char *text;      /* "forward", "micro-batch 3, chunk 1" */
+};
+
+enum { SP_GANTT_KEYS = SP_BAR_KINDS + SP_MARKS, SP_GANTT_SHADES = 8 };
+
+/* What a picture needs explained, in the order of legends: how many. */
+int sp_gantt_legend(const struct sp_gantt *g, struct sp_gantt_key key[SP_GANTT_KEYS]);
+
+struct sp_color {
+    int r, g, b;
+};
+
+/* Of a bar; of the text on a bar of that colour; how well two are told apart, 1 to 21 (WCAG 2.1). */
+struct sp_color sp_gantt_color(enum sp_bar_kind kind, int mb);
+struct sp_color sp_gantt_ink(struct sp_color fill);
+double sp_color_contrast(struct sp_color a, struct sp_color b);
+const char *sp_gantt_kind_name(enum sp_bar_kind kind);
+
+/*
+ * The label of an op: micro-batch, chunk (or layer) and slice, "3.1s2". Once all bars are there, labels lose what
+ * is the same in all of them: chunks where there is one, the micro-batch where slices of one are the only ones. A
+ * label that does not fit loses its last part: false, it has only one.
+ */
+void sp_gantt_label(const struct sp_op *op, int slices, char text[SP_OP_TEXT]);
+void sp_gantt_shorten_labels(struct sp_gantt *g);
+bool sp_gantt_shorten(char label[SP_OP_TEXT]);
 enum sp_bar_kind sp_gantt_kind(const struct sp_op *op);
 
 /* The chunk of an op as pictures show it: odd ones are hatched, so is attention by itself. */
@@ -74,8 +114,8 @@ int sp_gantt_shade(const struct sp_op *op);
 /* 0 or -ENOMEM. One that arrived before it was sent by the clock takes no time. */
 int sp_gantt_add_message(struct sp_gantt *g, const struct sp_gantt_message *message);
 
-/* Sets `live` and `after` of the bars, which are the ops of the plan in order, and share. */
-void sp_gantt_set_live(struct sp_gantt *g, const struct sp_plan *plan);
+/* The note of a stage that holds so many activations at most, in micro-batches on a whole stage. */
+void sp_gantt_note_peak(struct sp_gantt *g, int stage, int activations);
 
 /* The picture of list-simulated times, with the bubble and peak of each stage. 0 or -ENOMEM. */
 int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
@@ -94,7 +134,7 @@ int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
  */
 void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out);
 
-/* A self-contained SVG document. */
+/* A self-contained SVG document, 880 pixels wide, light or dark as its reader wants. */
 void sp_gantt_svg(const struct sp_gantt *g, FILE *out);
 
 /* A line of figures under the title of a page. */
@@ -105,11 +145,14 @@ struct sp_gantt_fact {
 /*
  * Pictures as one JSON object, for pages that draw them (page/picture.js):
  *   facts        [name, value] lines
- *   pictures[]   title, subtitle, unit, end, stages, chunks, share, note[stage], idle[stage]
- *                (percent, negative: unknown), and rows[stage][k] = [start, end, name, kind (enum
- *                sp_bar_kind), micro-batch, chunk, live, after, lane, joined], with an eleventh where
- *                devices of the stage send each other something: the time that takes; and
- *                messages[stage][k] = [sent, arrived, name, from], of those that it receives
+ *   kinds[]      [name, [red, green, blue, "colour of text"] of micro-batches 0, 1, ...] of enum
+ *                sp_bar_kind
+ *   pictures[]   title, subtitle, unit, end, stages, share, note[stage], notes, idle[stage] (percent,
+ *                negative: unknown), legend[] ([mark, kind, sample, text], see sp_gantt_legend), and
+ *                rows[stage][k] = [start, end, name, kind (enum sp_bar_kind), micro-batch, chunk, live,
+ *                after, lane, joined], with an eleventh where devices of the stage send each other
+ *                something: the time that takes; and messages[stage][k] = [sent, arrived, name, from],
+ *                of those that it receives
  */
 void sp_gantt_json(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
                    int n_facts, FILE *out);

@@ -49,6 +49,44 @@ static void write_messages(const struct sp_gantt *g, FILE *out)
     putc(']', out);
 }
 
+static void write_legend(const struct sp_gantt *g, FILE *out)
+{
+    static const char *const marks[SP_MARKS] = {
+        [SP_MARK_BAR] = "bar",      [SP_MARK_IDLE] = "idle",         [SP_MARK_HATCHED] = "hatched",
+        [SP_MARK_FRAME] = "frame",  [SP_MARK_EXCHANGE] = "exchange", [SP_MARK_MESSAGE] = "message",
+        [SP_MARK_NUMBER] = "number"};
+    struct sp_gantt_key key[SP_GANTT_KEYS];
+    int n = sp_gantt_legend(g, key);
+
+    fputs("\"legend\":[", out);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "%s[\"%s\",%d,", i ? "," : "", marks[key[i].mark], key[i].kind);
+        sp_escape_json(key[i].sample ? key[i].sample : "", out);
+        putc(',', out);
+        sp_escape_json(key[i].text, out);
+        putc(']', out);
+    }
+    fputs("],\n", out);
+}
+
+static void write_kinds(FILE *out)
+{
+    fputs("\"kinds\":[", out);
+    for (int k = 0; k < SP_BAR_KINDS; k++) {
+        fputs(k ? ",\n[" : "\n[", out);
+        sp_escape_json(sp_gantt_kind_name((enum sp_bar_kind)k), out);
+        for (int mb = 0; mb < SP_GANTT_SHADES; mb++) {
+            struct sp_color fill = sp_gantt_color((enum sp_bar_kind)k, mb);
+            struct sp_color ink = sp_gantt_ink(fill);
+
+            fprintf(out, ",[%d,%d,%d,\"#%02x%02x%02x\"]", fill.r, fill.g, fill.b, ink.r, ink.g,
+                    ink.b);
+        }
+        putc(']', out);
+    }
+    fputs("],\n", out);
+}
+
 static void write_picture(const struct sp_gantt *g, FILE *out)
 {
     fputs("{\"title\":", out);
@@ -57,8 +95,10 @@ static void write_picture(const struct sp_gantt *g, FILE *out)
     sp_escape_json(g->subtitle, out);
     fputs(",\"unit\":", out);
     sp_escape_json(g->unit, out);
-    fprintf(out, ",\"end\":%.9g,\"stages\":%d,\"chunks\":%d,\"share\":%.9g,\n\"note\":[", g->end,
-            g->stages, g->chunks, g->share);
+    fprintf(out, ",\"end\":%.9g,\"stages\":%d,\"share\":%.9g,\n\"notes\":", g->end, g->stages,
+            g->share);
+    sp_escape_json(g->notes, out);
+    fputs(",\"note\":[", out);
     for (int s = 0; s < g->stages; s++) {
         fputs(s ? "," : "", out);
         sp_escape_json(g->note[s], out);
@@ -67,6 +107,7 @@ static void write_picture(const struct sp_gantt *g, FILE *out)
     for (int s = 0; s < g->stages; s++)
         fprintf(out, "%s%.4g", s ? "," : "", g->idle_percent[s]);
     fputs("],\n", out);
+    write_legend(g, out);
     write_rows(g, out);
     if (g->n_messages > 0)
         write_messages(g, out);
@@ -84,7 +125,9 @@ void sp_gantt_json(const struct sp_gantt *pictures, int n, const struct sp_gantt
         sp_escape_json(facts[i].value, out);
         putc(']', out);
     }
-    fputs("],\n\"pictures\":[", out);
+    fputs("],\n", out);
+    write_kinds(out);
+    fputs("\"pictures\":[", out);
     for (int i = 0; i < n; i++) {
         fputs(i ? ",\n" : "\n", out);
         write_picture(&pictures[i], out);

@@ -1,299 +1,305 @@
 /*
  * The Gantt picture as SVG: no scripts, no fonts or files from outside, so that it can be put in
- * a page or a paper as it is. Forward blue, backward orange, weight gradient green; micro-batches
- * cycle through eight shades, so that one can be followed down the stages and back.
+ * a page or a paper as it is. All of the time axis has one width, however long the schedule is.
  */
 #include "trace/escape.h"
 #include "trace/gantt.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#define WIDTH 880 /* of the picture */
 #define LEFT 84   /* of the time axis: stage names */
-#define RIGHT 158 /* of the time axis: bubble and peak */
-#define TOP 92    /* of the first row: title, legend */
-#define BOTTOM 56 /* under the last row: axis */
-#define ROW 34    /* row pitch */
-#define BAR 26    /* bar height */
-#define SHADES 8
-#define DIGIT 7    /* width of a figure in a bar, 11 px */
-#define LETTER 6.4 /* mean width of a letter, 12 px */
+#define RIGHT 146 /* of the time axis: bubble and peak */
+#define PLOT (WIDTH - LEFT - RIGHT)
+#define BOTTOM 56  /* under the last row: axis */
+#define ROW 34     /* row pitch */
+#define BAR 26     /* bar height */
+#define LINE 17    /* pitch of lines of text */
+#define LETTER 6.1 /* mean width of a letter, 11.5 px */
 
-static const struct {
-    const char *name;
-    double hue, saturation, dark, light; /* of micro-batches 0 and SHADES-1 */
-} style[SP_BAR_KINDS] = {
-    [SP_BAR_F] = {"forward", 212, .68, .43, .74},
-    [SP_BAR_B] = {"backward", 26, .86, .49, .75},
-    [SP_BAR_W] = {"weight gradient", 150, .42, .36, .66},
-    [SP_BAR_R] = {"recompute", 275, .38, .48, .74},
-    [SP_BAR_U] = {"update", 0, 0, .35, .35},
-    [SP_BAR_C] = {"communication", 340, .45, .66, .66},
+/* Where things are: lines of text above the rows, then time. */
+struct svg {
+    const struct sp_gantt *g;
+    FILE *out;
+    double top, scale; /* of the first row; pixels per unit of time */
 };
 
-struct color {
-    int r, g, b;
-};
-
-static struct color hsl(double h, double s, double l)
+static void text_at(const struct svg *d, double x, double y, const char *attributes,
+                    const char *text)
 {
-    double v[3], a = s * fmin(l, 1 - l);
-    static const int n[3] = {0, 8, 4};
+    fprintf(d->out, "<text x=\"%.1f\" y=\"%.1f\"%s%s>", x, y, *attributes ? " " : "", attributes);
+    sp_escape_xml(text, d->out);
+    fputs("</text>\n", d->out);
+}
 
-    for (int i = 0; i < 3; i++) {
-        double k = fmod(n[i] + h / 30, 12);
+/* Letters of UTF-8. */
+static size_t letters(const char *text, size_t n)
+{
+    size_t count = 0;
 
-        v[i] = l - a * fmax(-1, fmin(fmin(k - 3, 9 - k), 1));
+    for (size_t i = 0; i < n && text[i]; i++)
+        count += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return count;
+}
+
+/* Text in as many lines as it needs, broken at spaces, under d->top, which moves below them. */
+static void add_lines(struct svg *d, double letter, const char *attributes, const char *text)
+{
+    size_t most = (size_t)((WIDTH - LEFT - 10) / letter);
+    char line[512];
+
+    while (*text) {
+        size_t n = 0;
+
+        do {
+            size_t word = n + strspn(text + n, " ");
+
+            word += strcspn(text + word, " ");
+            if (n && letters(text, word) > most)
+                break;
+            n = word;
+        } while (text[n]);
+        snprintf(line, sizeof line, "%.*s", (int)n, text);
+        text_at(d, LEFT, d->top, attributes, line);
+        d->top += LINE;
+        text += n + strspn(text + n, " ");
     }
-    return (struct color){(int)lround(255 * v[0]), (int)lround(255 * v[1]),
-                          (int)lround(255 * v[2])};
 }
 
-/* Neighbouring micro-batches get shades some way apart: 0 3 6 1 4 7 2 5. */
-static struct color shade(enum sp_bar_kind kind, int mb)
+/* The sign of a key of the legend; its width. */
+static double draw_sign(const struct svg *d, const struct sp_gantt_key *key, double x)
 {
-    double at = mb < 0 ? 0 : (double)(mb % SHADES * 3 % SHADES) / (SHADES - 1);
+    static const struct {
+        const char *attributes;
+        double rise, height; /* above the base of the text */
+    } sign[SP_MARKS] = {[SP_MARK_IDLE] = {"class=\"key\" fill=\"url(#idle)\"", 10, 12},
+                        [SP_MARK_HATCHED] = {"class=\"key\" fill=\"url(#odd)\"", 10, 12},
+                        [SP_MARK_FRAME] = {"class=\"unit\"", 9.5, 11},
+                        [SP_MARK_EXCHANGE] = {"class=\"exchange\"", 10, 3},
+                        [SP_MARK_MESSAGE] = {"class=\"way\"", 5, 2.2}};
 
-    return hsl(style[kind].hue, style[kind].saturation,
-               style[kind].dark + at * (style[kind].light - style[kind].dark));
-}
-
-/* White on what is dark to the eye, near black on the rest. */
-static const char *ink(struct color c)
-{
-    return 0.299 * c.r + 0.587 * c.g + 0.114 * c.b < 145 ? "#fff" : "#1b2430";
-}
-
-static void text_at(double x, double y, const char *attributes, const char *text, FILE *out)
-{
-    fprintf(out, "<text x=\"%.1f\" y=\"%.1f\"%s%s>", x, y, *attributes ? " " : "", attributes);
-    sp_escape_xml(text, out);
-    fputs("</text>\n", out);
-}
-
-/* Wide enough for the shortest bars to be seen, within reason. */
-static double plot_width(const struct sp_gantt *g)
-{
-    double shortest = INFINITY, width;
-
-    for (int i = 0; i < g->n; i++) {
-        double length = g->bars[i].end - g->bars[i].start;
-
-        if (length > 0 && length < shortest)
-            shortest = length;
+    if (key->mark == SP_MARK_NUMBER) {
+        text_at(d, x, d->top, "class=\"s b\"", key->sample);
+        return (double)strlen(key->sample) * 6.8;
     }
-    width = g->end > 0 && shortest < INFINITY ? 22 * g->end / shortest : 760;
-    return fmin(fmax(width, 760), 1400);
+    if (key->mark == SP_MARK_HATCHED)
+        fprintf(d->out,
+                "<rect class=\"ground\" x=\"%.1f\" y=\"%.1f\" width=\"28\" height=\"12\"/>\n", x,
+                d->top - 10);
+    for (int i = 0; key->mark == SP_MARK_BAR && i < 4; i++) {
+        struct sp_color c = sp_gantt_color(key->kind, i);
+
+        fprintf(d->out,
+                "<rect class=\"key\" x=\"%.1f\" y=\"%.1f\" width=\"7\" height=\"12\" "
+                "fill=\"#%02x%02x%02x\"/>\n",
+                x + 7 * i, d->top - 10, c.r, c.g, c.b);
+    }
+    if (key->mark != SP_MARK_BAR)
+        fprintf(d->out, "<rect %s x=\"%.1f\" y=\"%.1f\" width=\"28\" height=\"%.1f\"/>\n",
+                sign[key->mark].attributes, x, d->top - sign[key->mark].rise,
+                sign[key->mark].height);
+    return 28;
 }
 
-static void draw_legend(const struct sp_gantt *g, FILE *out)
+static void add_legend(struct svg *d)
 {
-    bool used[SP_BAR_KINDS] = {false}, odd = false, joined = false, exchanges = false;
-    const char *number;
+    struct sp_gantt_key key[SP_GANTT_KEYS];
+    int n = sp_gantt_legend(d->g, key);
     double x = LEFT;
 
-    for (int i = 0; i < g->n; i++) {
-        used[g->bars[i].kind] = true;
-        odd |= g->bars[i].chunk % 2;
-        joined |= g->bars[i].joined;
-        exchanges |= g->bars[i].exchange > 0;
-    }
-    for (int k = 0; k < SP_BAR_KINDS; k++) {
-        if (!used[k])
-            continue;
-        for (int i = 0; i < 4; i++) {
-            struct color c = shade((enum sp_bar_kind)k, i);
+    d->top += 4;
+    for (int i = 0; i < n; i++) {
+        double width = 28 + 6 + LETTER * (double)strlen(key[i].text) + 16;
 
-            fprintf(out,
-                    "<rect class=\"key\" x=\"%.1f\" y=\"58\" width=\"9\" height=\"12\" "
-                    "fill=\"#%02x%02x%02x\"/>\n",
-                    x + 9 * i, c.r, c.g, c.b);
+        if (x > LEFT && x + width > WIDTH) {
+            x = LEFT;
+            d->top += LINE + 2;
         }
-        text_at(x + 42, 68, "class=\"s\"", style[k].name, out);
-        x += 42 + LETTER * (double)strlen(style[k].name) + 20;
+        x += draw_sign(d, &key[i], x) + 6;
+        text_at(d, x, d->top, "class=\"s\"", key[i].text);
+        x += LETTER * (double)strlen(key[i].text) + 16;
     }
-    fprintf(out,
-            "<rect class=\"key\" x=\"%.1f\" y=\"58\" width=\"36\" height=\"12\" "
-            "fill=\"url(#idle)\"/>\n",
-            x);
-    text_at(x + 42, 68, "class=\"s\"", "idle", out);
-    x += 42 + 4 * LETTER + 20;
-    number = g->parts ? "P block, A attention: micro-batch.layer"
-             : odd    ? "number: micro-batch.chunk"
-                      : "number: micro-batch";
-    text_at(x, 68, "class=\"s\"", number, out);
-    x += (double)strlen(number) * LETTER + 12;
-    if (odd) {
-        fprintf(out,
-                "<rect class=\"key\" x=\"%.1f\" y=\"58\" width=\"24\" height=\"12\" "
-                "fill=\"url(#odd)\"/>\n",
-                x);
-        text_at(x + 30, 68, "class=\"s\"", g->parts ? "attention" : "odd chunk", out);
-        x += 30 + 9 * LETTER + 20;
-    }
-    if (joined) {
-        fprintf(out, "<rect class=\"unit\" x=\"%.1f\" y=\"58.5\" width=\"24\" height=\"11\"/>\n",
-                x);
-        text_at(x + 30, 68, "class=\"s\"", "overlapped", out);
-        x += 30 + 10 * LETTER + 20;
-    }
-    if (exchanges) {
-        fprintf(out, "<rect class=\"exchange\" x=\"%.1f\" y=\"58\" width=\"24\" height=\"3\"/>\n",
-                x);
-        text_at(x + 30, 68, "class=\"s\"", "of it, for exchanges", out);
-        x += 30 + 20 * LETTER + 20;
-    }
-    if (g->n_messages > 0) {
-        fprintf(out, "<rect class=\"way\" x=\"%.1f\" y=\"63\" width=\"24\" height=\"2.2\"/>\n", x);
-        text_at(x + 30, 68, "class=\"s\"", "message on its way", out);
-    }
+    d->top += LINE;
 }
 
-/* The label, or its number alone, if it fits. */
-static void draw_label(const struct sp_bar *bar, double x, double y, double width, double height,
-                       struct color c, FILE *out)
+/* As much of the label as fits. */
+static void draw_label(const struct svg *d, const struct sp_bar *bar, double middle, double width,
+                       double height)
 {
+    struct sp_color ink = sp_gantt_ink(sp_gantt_color(bar->kind, bar->mb));
     char text[SP_OP_TEXT], attributes[80];
+    double y = d->top + bar->stage * ROW + (ROW - BAR) / 2.0;
     double length;
     int size;
 
     snprintf(text, sizeof text, "%s", bar->label);
-    if (width < 5.8 * (double)strlen(text) + 2)
-        text[strcspn(text, ".")] = 0;
+    while (5.8 * (double)strlen(text) + 2 > width && sp_gantt_shorten(text))
+        ;
     length = (double)strlen(text);
     if (!*text || width < 5.8 * length + 2)
         return;
-    size = width >= DIGIT * length + 5 && height > 14 ? 11 : 9;
-    snprintf(attributes, sizeof attributes, "class=\"n\" font-size=\"%d\" fill=\"%s\"", size,
-             ink(c));
-    text_at(x + width / 2, y + height / 2 + (size == 11 ? 4 : 3), attributes, text, out);
+    size = width >= 6.3 * length + 5 && height > 14 ? 11 : 10;
+    snprintf(attributes, sizeof attributes, "class=\"n\" font-size=\"%d\" fill=\"#%02x%02x%02x\"",
+             size, ink.r, ink.g, ink.b);
+    y += (bar->lane == 2 ? height : 0) + height / 2 + 3.8;
+    text_at(d, middle, y, attributes, text);
 }
 
-static void draw_bar(const struct sp_bar *bar, double scale, FILE *out)
+static void draw_bar(const struct svg *d, const struct sp_bar *bar)
 {
-    double x = LEFT + bar->start * scale, width = (bar->end - bar->start) * scale;
-    double y = TOP + bar->stage * ROW + (ROW - BAR) / 2.0, height = bar->lane ? BAR / 2.0 : BAR;
-    struct color c = shade(bar->kind, bar->mb);
+    double x = LEFT + bar->start * d->scale, width = (bar->end - bar->start) * d->scale;
+    double y = d->top + bar->stage * ROW + (ROW - BAR) / 2.0, height = bar->lane ? BAR / 2.0 : BAR;
+    struct sp_color c = sp_gantt_color(bar->kind, bar->mb);
     double gap = width > 4 ? 0.6 : 0; /* a thin line between neighbours, not in a crowd */
 
     y += bar->lane == 2 ? height : 0;
-    fprintf(out,
+    fprintf(d->out,
             "<rect class=\"bar\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" "
             "fill=\"#%02x%02x%02x\"><title>",
             x + gap / 2, y, fmax(width - gap, 0), height, c.r, c.g, c.b);
-    sp_escape_xml(bar->name, out);
-    fprintf(out, ": %.6g to %.6g", bar->start, bar->end);
+    sp_escape_xml(bar->name, d->out);
+    fprintf(d->out, ": %.6g to %.6g", bar->start, bar->end);
     if (bar->exchange > 0)
-        fprintf(out, ", %.3g of it for exchanges in the stage", bar->exchange);
-    fputs("</title></rect>\n", out);
+        fprintf(d->out, ", %.3g of it for exchanges in the stage", bar->exchange);
+    fputs("</title></rect>\n", d->out);
     if (bar->chunk % 2 && width >= 3)
-        fprintf(out,
+        fprintf(d->out,
                 "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" fill=\"url(#odd)\" "
                 "pointer-events=\"none\"/>\n",
                 x + gap / 2, y, width - gap, height);
-    if (bar->exchange * scale >= 0.4)
-        fprintf(out,
+    if (bar->exchange * d->scale >= 0.4)
+        fprintf(d->out,
                 "<rect class=\"exchange\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"3\"/>\n",
-                x + gap / 2, y, fmin(bar->exchange * scale, width - gap));
-    draw_label(bar, x, y, width, height, c, out);
+                x + gap / 2, y, fmin(bar->exchange * d->scale, width - gap));
+    draw_label(d, bar, x + width / 2, width, height);
 }
 
 /* A line under the bars of the stage that receives. */
-static void draw_message(const struct sp_gantt_message *m, double scale, FILE *out)
+static void draw_message(const struct svg *d, const struct sp_gantt_message *m)
 {
-    double y = TOP + m->to * ROW + (ROW + BAR) / 2.0 + 1;
+    double y = d->top + m->to * ROW + (ROW + BAR) / 2.0 + 1;
 
-    fprintf(out, "<rect class=\"way\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"2.2\"><title>",
-            LEFT + m->sent * scale, y, fmax((m->arrived - m->sent) * scale, 0.4));
-    sp_escape_xml(m->name, out);
-    fprintf(out, " on its way from stage %d: %.6g to %.6g</title></rect>\n", m->from, m->sent,
+    fprintf(d->out,
+            "<rect class=\"way\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"2.2\"><title>",
+            LEFT + m->sent * d->scale, y, fmax((m->arrived - m->sent) * d->scale, 0.4));
+    sp_escape_xml(m->name, d->out);
+    fprintf(d->out, " on its way from stage %d: %.6g to %.6g</title></rect>\n", m->from, m->sent,
             m->arrived);
 }
 
 /* A frame around two bars that are one unit. */
-static void draw_frame(const struct sp_bar *bar, double scale, FILE *out)
+static void draw_frame(const struct svg *d, const struct sp_bar *bar)
 {
-    double x = LEFT + bar->start * scale, width = (bar[1].end - bar->start) * scale;
+    double x = LEFT + bar->start * d->scale, width = (bar[1].end - bar->start) * d->scale;
 
     if (width >= 6)
-        fprintf(out, "<rect class=\"unit\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>\n",
-                x + 0.6, TOP + bar->stage * ROW + (ROW - BAR) / 2.0 + 0.5, width - 1.2, BAR - 1);
+        fprintf(d->out,
+                "<rect class=\"unit\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>\n",
+                x + 0.6, d->top + bar->stage * ROW + (ROW - BAR) / 2.0 + 0.5, width - 1.2, BAR - 1);
 }
 
-static void draw_axis(const struct sp_gantt *g, double width, double scale, FILE *out)
+static void draw_axis(const struct svg *d)
 {
-    double step = sp_gantt_tick(g->end, (int)(width / 70)), y = TOP + g->stages * ROW + 4;
+    const struct sp_gantt *g = d->g;
+    double step = sp_gantt_tick(g->end, PLOT / 70), y = d->top + g->stages * ROW + 4;
     char text[48];
 
-    fprintf(out, "<g stroke=\"#8792a2\"><path d=\"M%d %.1fh%.1f\"/>\n", LEFT, y, width);
+    fprintf(d->out, "<g class=\"axis\"><path d=\"M%d %.1fh%d\"/>\n", LEFT, y, PLOT);
     for (int i = 0; i * step <= g->end * (1 + 1e-9); i++)
-        fprintf(out, "<path d=\"M%.2f %.1fv5\"/>\n", LEFT + i * step * scale, y);
-    fputs("</g>\n", out);
+        fprintf(d->out, "<path d=\"M%.2f %.1fv5\"/>\n", LEFT + i * step * d->scale, y);
+    fputs("</g>\n", d->out);
     for (int i = 0; i * step <= g->end * (1 + 1e-9); i++) {
         snprintf(text, sizeof text, "%.6g", i * step);
-        text_at(LEFT + i * step * scale, y + 18, "class=\"s\" text-anchor=\"middle\"", text, out);
+        text_at(d, LEFT + i * step * d->scale, y + 18, "class=\"s\" text-anchor=\"middle\"", text);
     }
     snprintf(text, sizeof text, "time%s%s%s", *g->unit ? " (" : ", in units of the costs", g->unit,
              *g->unit ? ")" : "");
-    text_at(LEFT + width / 2, y + 38, "class=\"s\" text-anchor=\"middle\"", text, out);
+    text_at(d, LEFT, y + 38, "class=\"s\"", text);
+    text_at(d, WIDTH - 10, y + 38, "class=\"s\" text-anchor=\"end\"", g->notes);
 }
 
-static void draw_stage(const struct sp_gantt *g, int s, double width, FILE *out)
+static void draw_stage(const struct svg *d, int s)
 {
-    double y = TOP + s * ROW + (ROW - BAR) / 2.0, base = y + BAR / 2.0 + 4;
+    const struct sp_gantt *g = d->g;
+    double y = d->top + s * ROW + (ROW - BAR) / 2.0, base = y + BAR / 2.0 + 4;
     char text[48];
 
-    fprintf(out, "<rect x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"url(#idle)\"/>\n",
-            LEFT, y, width, BAR);
+    fprintf(d->out, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"url(#idle)\"/>\n",
+            LEFT, y, PLOT, BAR);
     if (g->row)
         snprintf(text, sizeof text, "%s", g->row[s]);
     else
         snprintf(text, sizeof text, "stage %d", s);
-    text_at(LEFT - 10, base, "text-anchor=\"end\"", text, out);
+    text_at(d, LEFT - 10, base, "text-anchor=\"end\"", text);
     if (g->idle_percent[s] >= 0) {
         snprintf(text, sizeof text, "%.1f %%", g->idle_percent[s]);
-        text_at(LEFT + width + 62, base, "text-anchor=\"end\"", text, out);
+        text_at(d, LEFT + PLOT + 58, base, "text-anchor=\"end\"", text);
     }
-    text_at(LEFT + width + 80, base, "", g->note[s], out);
+    text_at(d, LEFT + PLOT + 72, base, "", g->note[s]);
+}
+
+/* Bars keep their colours in the dark, and so does the text on them. */
+static const char styles[] =
+    "<style>.gantt{fill:#1b2430}.page{fill:#fff}.s{font-size:11.5px;fill:#4c5866}"
+    ".b{font-weight:bold}.n{text-anchor:middle}.axis{stroke:#8792a2}"
+    ".unit{fill:none;stroke:#1b2430;stroke-width:1.2;pointer-events:none}"
+    ".way{fill:#c2410c}.exchange{fill:#7c1d4f;pointer-events:none}"
+    ".ground{fill:#b9c2cd}.i0{fill:#f3f5f8}.i1{fill:#dde2e9}.hatch{fill:#000;fill-opacity:.28}\n"
+    "@media (prefers-color-scheme:dark){.gantt{fill:#e4e9f0}.page{fill:#14181e}.s{fill:#9aa6b5}"
+    ".axis{stroke:#6b7685}.unit{stroke:#fff}.way{fill:#ff9a5c}"
+    ".i0{fill:#1e242d}.i1{fill:#2a323d}}</style>\n"
+    "<defs><pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
+    "patternTransform=\"rotate(45)\"><rect class=\"i0\" width=\"6\" height=\"6\"/>"
+    "<rect class=\"i1\" width=\"1.2\" height=\"6\"/></pattern>"
+    "<pattern id=\"odd\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
+    "patternTransform=\"rotate(-45)\"><rect class=\"hatch\" width=\"1.3\" height=\"5\"/>"
+    "</pattern></defs>\n";
+
+/* What is above the rows: lines of text and legend; draws it if there is somewhere to. */
+static void draw_head(struct svg *d)
+{
+    d->top = 26;
+    add_lines(d, 8.6, "font-size=\"15\" font-weight=\"bold\"", d->g->title);
+    add_lines(d, LETTER, "class=\"s\"", d->g->subtitle);
+    add_legend(d);
+    text_at(d, LEFT + PLOT + 58, d->top, "class=\"s\" text-anchor=\"end\"", "bubble");
+    d->top += 6;
 }
 
 void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
 {
-    double width = plot_width(g), scale = g->end > 0 ? width / g->end : 0;
-    double w = LEFT + width + RIGHT, h = TOP + g->stages * ROW + BOTTOM;
+    char *head = NULL;
+    size_t n = 0;
+    struct svg d = {.g = g, .out = open_memstream(&head, &n)};
+    double h;
 
+    d.scale = g->end > 0 ? PLOT / g->end : 0;
+    if (d.out) { /* its height is known once it is written */
+        draw_head(&d);
+        fclose(d.out);
+    }
+    d.out = out;
+    h = d.top + g->stages * ROW + BOTTOM;
     fprintf(out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
-            "viewBox=\"0 0 %.0f %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "
-            "font-size=\"12\" fill=\"#1b2430\">\n",
-            w, h, w, h);
-    fputs("<style>.s{font-size:11.5px;fill:#4c5866}"
-          ".n{text-anchor:middle}"
-          ".unit{fill:none;stroke:#1b2430;stroke-width:1.2;pointer-events:none}"
-          ".way{fill:#c2410c;fill-opacity:.55}"
-          ".exchange{fill:#7c1d4f;pointer-events:none}</style>\n"
-          "<defs><pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
-          "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#f3f5f8\"/>"
-          "<rect width=\"1.2\" height=\"6\" fill=\"#dde2e9\"/></pattern>"
-          "<pattern id=\"odd\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
-          "patternTransform=\"rotate(-45)\"><rect width=\"1.3\" height=\"5\" fill=\"#000\" "
-          "fill-opacity=\".28\"/></pattern></defs>\n",
-          out);
-    fprintf(out, "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#fff\"/>\n", w, h);
-    text_at(LEFT, 26, "font-size=\"16\" font-weight=\"bold\"", g->title, out);
-    text_at(LEFT, 45, "class=\"s\"", g->subtitle, out);
-    draw_legend(g, out);
-    text_at(LEFT + width + 62, TOP - 8, "class=\"s\" text-anchor=\"end\"", "bubble", out);
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"gantt\" width=\"%d\" "
+            "height=\"%.0f\" viewBox=\"0 0 %d %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "
+            "font-size=\"12\">\n%s",
+            WIDTH, h, WIDTH, h, styles);
+    fprintf(out, "<rect class=\"page\" width=\"%d\" height=\"%.0f\"/>\n%s", WIDTH, h,
+            head ? head : "");
+    free(head);
     for (int s = 0; s < g->stages; s++)
-        draw_stage(g, s, width, out);
+        draw_stage(&d, s);
     for (int i = 0; i < g->n; i++)
-        draw_bar(&g->bars[i], scale, out);
+        draw_bar(&d, &g->bars[i]);
     for (int i = 0; i + 1 < g->n; i++) {
         if (g->bars[i].joined && g->bars[i + 1].stage == g->bars[i].stage)
-            draw_frame(&g->bars[i], scale, out);
+            draw_frame(&d, &g->bars[i]);
     }
     for (int i = 0; i < g->n_messages; i++)
-        draw_message(&g->messages[i], scale, out);
-    draw_axis(g, width, scale, out);
+        draw_message(&d, &g->messages[i]);
+    draw_axis(&d);
     fputs("</svg>\n", out);
 }

@@ -6,9 +6,6 @@
 /* of even and odd chunks */
 static const char fill[SP_BAR_KINDS][2] = {[SP_BAR_F] = "-_", [SP_BAR_B] = "=%", [SP_BAR_W] = "~^",
                                            [SP_BAR_R] = "+*", [SP_BAR_U] = "##", [SP_BAR_C] = "::"};
-static const char *const word[SP_BAR_KINDS] = {
-    [SP_BAR_F] = "forward",   [SP_BAR_B] = "backward", [SP_BAR_W] = "weight gradient",
-    [SP_BAR_R] = "recompute", [SP_BAR_U] = "update",   [SP_BAR_C] = "communication"};
 /* background colours of the 256-colour palette, under black text */
 static const int background[SP_BAR_KINDS] = {[SP_BAR_F] = 117, [SP_BAR_B] = 215, [SP_BAR_W] = 150,
                                              [SP_BAR_R] = 183, [SP_BAR_U] = 250, [SP_BAR_C] = 252};
@@ -67,7 +64,8 @@ static char sign(const struct sp_bar *bar)
 static void draw_bar(const struct canvas *c, const struct sp_bar *bar, bool uneven)
 {
     int from = (int)lround(bar->start * c->scale), to = (int)lround(bar->end * c->scale);
-    int length = (int)strlen(bar->label), digits = (int)strcspn(bar->label, ".");
+    char label[SP_OP_TEXT];
+    size_t room, digits = strcspn(bar->label, ".s");
 
     if (to > c->columns)
         to = c->columns;
@@ -76,18 +74,20 @@ static void draw_bar(const struct canvas *c, const struct sp_bar *bar, bool unev
         c->kind[x] = (char)bar->kind;
         c->odd[x] = (char)(bar->chunk % 2);
     }
-    if (c->detail != NUMBERS || bar->mb < 0)
+    if (c->detail != NUMBERS || bar->mb < 0 || to <= from)
         return;
-    /* "3.1", "3", or the last figure if not all fit: a wrong-looking number would mislead more than
-     * a short one. One column stays for the fill, which tells the pass;
-     * bars of any length need it always. */
-    if (uneven && digits >= to - from)
+    /* "3.1s2", "3.1", "3", or the last figure if not all fit: a wrong-looking number would mislead more
+     * than a short one. One column stays for the fill, which tells the pass; what is no longer the
+     * whole label may do without, but bars of any length need it always. */
+    room = (size_t)(to - from);
+    if (uneven && (digits ? digits : strlen(bar->label)) >= room)
         return;
-    if (length < to - from || (length == digits && length == to - from))
-        memcpy(c->text + from, bar->label, (size_t)length);
-    else if (digits < length && digits <= to - from)
-        memcpy(c->text + from, bar->label, (size_t)digits);
-    else if (to > from)
+    snprintf(label, sizeof label, "%s", bar->label);
+    while (strlen(label) + (strlen(label) > digits) > room && sp_gantt_shorten(label))
+        ;
+    if (*label && strlen(label) <= room)
+        memcpy(c->text + from, label, strlen(label));
+    else
         c->text[from] = sign(bar);
 }
 
@@ -128,44 +128,47 @@ static void print_axis(const struct sp_gantt *g, const struct canvas *c, int mar
     fprintf(out, "%s%s\n", *g->unit ? " " : "", g->unit);
 }
 
+/* Odd chunks, or attention, have a fill of their own. */
+static void print_hatched(const struct sp_gantt_key *key, const struct canvas *c, bool parts,
+                          bool color, FILE *out)
+{
+    if (c->detail == SIGNS && !color)
+        fprintf(out, "%s is not told apart at this width; try --width\n", key->text);
+    else if (c->detail == SIGNS)
+        fprintf(out, "%s: underlined\n", key->text);
+    else
+        fprintf(out, "%s: _, %%, ^%s; %s: -, =, ~\n", key->text, color ? ", underlined" : "",
+                parts ? "the rest of a layer" : "even");
+}
+
 static void print_legend(const struct sp_gantt *g, const struct canvas *c, bool color, FILE *out)
 {
-    bool used[SP_BAR_KINDS][2] = {{false}};
-    const char *comma = "", *number = c->detail == NUMBERS ? "3" : "";
-    bool odd = false, joined = false;
+    struct sp_gantt_key key[SP_GANTT_KEYS];
+    int n = sp_gantt_legend(g, key);
+    const char *comma = "";
 
-    for (int i = 0; i < g->n; i++) {
-        used[g->bars[i].kind][g->bars[i].chunk % 2] = true;
-        odd |= g->bars[i].chunk % 2;
-        joined |= g->bars[i].joined;
-    }
-    for (int k = 0; k < SP_BAR_KINDS; k++) {
-        if (!used[k][0] && !used[k][1])
-            continue;
-        if (c->detail == SIGNS && k == SP_BAR_F)
-            fprintf(out, "%s0-9 forward", comma);
-        else if (c->detail == SIGNS && k == SP_BAR_B)
-            fprintf(out, "%sa-z backward (a: micro-batch 0)", comma);
-        else if (used[k][1])
-            fprintf(out, "%s%s%c %s%c %s", comma, number, fill[k][0], number, fill[k][1], word[k]);
-        else
-            fprintf(out, "%s%s%c %s", comma, number, fill[k][0], word[k]);
+    for (int i = 0; i < n; i++) {
+        if (key[i].mark == SP_MARK_BAR && c->detail == SIGNS && key[i].kind == SP_BAR_F)
+            fprintf(out, "%s0-9 %s", comma, key[i].text);
+        else if (key[i].mark == SP_MARK_BAR && c->detail == SIGNS && key[i].kind == SP_BAR_B)
+            fprintf(out, "%sa-z %s (a: micro-batch 0)", comma, key[i].text);
+        else if (key[i].mark == SP_MARK_BAR)
+            fprintf(out, "%s%c %s", comma, fill[key[i].kind][0], key[i].text);
+        else if (key[i].mark == SP_MARK_IDLE)
+            fprintf(out, "%s. %s", comma, key[i].text);
+        else if (key[i].mark == SP_MARK_NUMBER && c->detail == NUMBERS)
+            fprintf(out, "; %s: %s", key[i].sample, key[i].text);
         comma = ", ";
     }
-    fprintf(out, "%s. idle%s\n", comma,
-            c->detail == NUMBERS ? "; the number is the micro-batch" : "");
-    if (g->parts && c->detail != SIGNS)
-        fprintf(out, "blocks -, =; attention _, %%%s\n", color ? ", underlined" : "");
-    else if (odd && c->detail != SIGNS)
-        fprintf(out, "%s%s: even chunks -, =, ~; odd chunks _, %%, ^%s\n",
-                c->detail == NUMBERS ? "3.1 is chunk 1" : "chunks",
-                c->detail == NUMBERS ? ", where it fits" : "", color ? ", underlined" : "");
-    else if (odd)
-        fprintf(out, "%s\n",
-                color ? "odd chunks are underlined"
-                      : "chunks are not told apart at this width; try --width");
-    if (joined)
-        fputs("some forwards and backwards overlap: they are drawn one after the other\n", out);
+    putc('\n', out);
+    for (int i = 0; i < n; i++) {
+        if (key[i].mark == SP_MARK_HATCHED)
+            print_hatched(&key[i], c, g->parts, color, out);
+        if (key[i].mark == SP_MARK_FRAME)
+            fprintf(out, "%s: forwards and backwards, drawn one after the other\n", key[i].text);
+    }
+    if (*g->notes)
+        fprintf(out, "%s\n", g->notes);
 }
 
 void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out)

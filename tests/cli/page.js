@@ -21,7 +21,7 @@ class Element {
   constructor() {
     this.style = {};
     this.handlers = {};
-    this.classList = { add() {}, remove() {} };
+    this.classList = { add() {}, remove() {}, toggle() {} };
     this.clientWidth = 1200;
     this.offsetWidth = this.offsetHeight = 100;
   }

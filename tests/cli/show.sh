@@ -74,7 +74,7 @@ one_line "$work/stdout" | grep -q '"overlap":\[\[\[17,18\],\[19,20\],' ||
 one_line "$work/stdout" | grep -q '"stage_map":\[\[0,7\],\[1,6\],\[2,5\],\[3,4\]\]' ||
     fail "pairs: no V placement"
 shown "pairs in text" 'overlap' --schedule "csv:$torch/torch_dualpipev_p4_m8_v2.csv" --width 200
-grep -q 'odd chunks' "$work/stdout" || fail "text: chunks are not explained"
+grep -q '^odd chunk: _, %, ^; even: ' "$work/stdout" || fail "text: chunks are not explained"
 shown "svg of chunks" 'odd chunk' --schedule "csv:$torch/torch_dualpipev_p4_m8_v2.csv" --format svg
 [ "$(grep -c 'class="unit"' "$work/stdout")" -gt 20 ] || fail "svg: pairs are not framed"
 

@@ -199,7 +199,7 @@ static void text_is_to_scale(void **state)
     again = drawn(&g, 80, false);
     assert_string_equal(text, again);
     assert_non_null(strstr(text, "\nstage 0  ------"));
-    assert_non_null(strstr(text, "- forward, = backward, . idle\n"));
+    assert_non_null(strstr(text, "\n- forward, = backward, . idle\n"));
     for (char *line = text; *line; line = strchr(line, '\n') + 1)
         assert_true(strcspn(line, "\n") <= 80);
     free(text);
@@ -228,8 +228,9 @@ static void chunks_and_pairs(void **state)
     assert_true(g.share == 0.5);
     text = drawn(&g, 9 + 24 + 24, false); /* four columns an op: the label and one for the pass */
     assert_non_null(strstr(text, "\nstage 0  0.0-0.1_0.1%0.1^0.0=0.0~"));
-    assert_non_null(strstr(text, "3- 3_ forward, 3= 3% backward, 3~ 3^ weight gradient"));
-    assert_non_null(strstr(text, "odd chunks _, %, ^\n"));
+    assert_non_null(strstr(
+        text, "- forward, = backward, ~ weight gradient, . idle; 3.1: micro-batch 3, chunk 1, "));
+    assert_non_null(strstr(text, "odd chunk: _, %, ^; even: -, =, ~\n"));
     assert_non_null(strstr(text, "overlap"));
     free(text);
     text = drawn(&g, 9 + 24 + 12, true);
@@ -244,6 +245,123 @@ static void chunks_and_pairs(void **state)
     sp_gantt_destroy(&g);
     sp_times_destroy(&t);
     sp_plan_destroy(&plan);
+}
+
+static char *as_json(const struct sp_gantt *g)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+
+    assert_non_null(out);
+    sp_gantt_json(g, 1, NULL, 0, out);
+    fclose(out);
+    return text;
+}
+
+/* The smallest text of an SVG, in pixels. */
+static double smallest_text(const char *svg)
+{
+    double least = 99;
+
+    for (const char *at = svg; (at = strstr(at, "font-size")); at++) {
+        double size = strtod(at + strcspn(at, "0123456789"), NULL);
+
+        least = size < least ? size : least;
+    }
+    return least;
+}
+
+/* Terminal, SVG and page explain the same signs in the same words, and peaks are whole stages' whatever the parts. */
+static void legends(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int m, chunks, slices, layers;
+        const char *number, *other, *peak;
+    } table[] = {
+        {"1f1b", 8, 1, 1, 0, "3: micro-batch 3", "backward", "peak 4"},
+        {"zbv", 8, 2, 1, 0, "3.1: micro-batch 3, chunk 1", "odd chunk", "peak 4"},
+        {"weipipe", 8, 1, 1, 0, "3.1: micro-batch 3, chunk 1", "odd chunk", "peak 4"},
+        {"seq1f1b", 8, 1, 2, 0, "3s2: micro-batch 3, slice 2", "idle", "peak 2.5"},
+        {"sppo", 1, 1, 8, 0, "s2: slice 2", "idle", "peak 1"},
+        {"helix", 8, 1, 1, 8, "3.1: micro-batch 3, layer 1", "attention", "peak 9.412"},
+        {"helix", 8, 1, 2, 8, "3.1s2: micro-batch 3, layer 1, slice 2", "attention", "peak 9.412"},
+        {"dualpipe", 8, 2, 1, 0, "3.1: micro-batch 3, chunk 1", "overlapped", "peak 5"},
+        {"1f1b", 200, 1, 1, 0, "3: micro-batch 3", "backward", "peak 4"},
+    };
+    static const struct sp_costs unit = {
+        .f = 1, .b = 1, .w = 1, .parts = {.pre = 1, .attn = 3, .post = 2, .backward = 2}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct sp_gantt_key key[SP_GANTT_KEYS];
+        struct sp_layout lay = layout(4, table[i].m);
+        struct sp_plan plan;
+        struct sp_times t;
+        struct sp_gantt g;
+        char *text, *svg, *json, why[256] = "";
+        bool number = false, other = false;
+        int n;
+
+        lay.chunks = table[i].chunks;
+        lay.slices = table[i].slices;
+        lay.layers = table[i].layers;
+        assert_int_equal(sp_plan_create(table[i].schedule, &lay, &plan), 0);
+        assert_int_equal(sp_listsim(&plan, &unit, SP_PAIRED, &t, why, sizeof why), 0);
+        assert_int_equal(sp_gantt_from_times(&plan, &t, &g), 0);
+        text = drawn(&g, 2000, false);
+        svg = drawn(&g, 0, false);
+        json = as_json(&g);
+        n = sp_gantt_legend(&g, key);
+        for (int k = 0; k < n; k++) {
+            char line[128], quoted[128];
+
+            snprintf(line, sizeof line, "%s: %s", key[k].sample ? key[k].sample : "", key[k].text);
+            number |= !strncmp(line, table[i].number, strlen(table[i].number));
+            other |= !strcmp(key[k].text, table[i].other);
+            snprintf(quoted, sizeof quoted, "\"%s\"]", key[k].text);
+            assert_non_null(strstr(json, quoted));
+            snprintf(quoted, sizeof quoted, ">%s<", key[k].text);
+            assert_non_null(strstr(svg, quoted));
+            assert_non_null(strstr(text, key[k].mark == SP_MARK_NUMBER ? line : key[k].text));
+        }
+        assert_true(number && other);
+        for (int k = 0; k < 3; k++) {
+            const char *picture = k == 0 ? text : k == 1 ? svg : json;
+
+            assert_non_null(strstr(picture, table[i].peak));
+            assert_non_null(strstr(picture, "micro-batches on a whole stage"));
+        }
+        check_xml(svg);
+        assert_non_null(strstr(svg, "viewBox=\"0 0 880 "));
+        assert_non_null(strstr(svg, "prefers-color-scheme:dark"));
+        assert_true(smallest_text(svg) >= 10);
+        print_message("%s, %d micro-batches: %d signs, text of %g px and more\n", table[i].schedule,
+                      table[i].m, n, smallest_text(svg));
+        free(text);
+        free(svg);
+        free(json);
+        sp_gantt_destroy(&g);
+        sp_times_destroy(&t);
+        sp_plan_destroy(&plan);
+    }
+}
+
+/* Text can be read on every bar: WCAG asks for 4.5. */
+static void contrasts(void **state)
+{
+    double least = 21;
+
+    (void)state;
+    for (int k = 0; k < SP_BAR_KINDS; k++)
+        for (int mb = 0; mb < SP_GANTT_SHADES; mb++) {
+            struct sp_color fill = sp_gantt_color((enum sp_bar_kind)k, mb);
+
+            least = fmin(least, sp_color_contrast(fill, sp_gantt_ink(fill)));
+        }
+    print_message("contrast of %.2f and more\n", least);
+    assert_true(least >= 4.5);
 }
 
 /* Measured bars: all of the width is used however short the shortest is, and a bar without room for a
@@ -304,6 +422,8 @@ TEST_GROUP(gantt)
         cmocka_unit_test(empty_pictures),
         cmocka_unit_test(text_is_to_scale),
         cmocka_unit_test(chunks_and_pairs),
+        cmocka_unit_test(legends),
+        cmocka_unit_test(contrasts),
         cmocka_unit_test(uneven_bars),
         cmocka_unit_test(ticks),
     };

@@ -104,6 +104,19 @@ static void check_rows(const json_t *picture, const struct sp_plan *plan, const 
     }
 }
 
+/* What its legend says stands in bars. */
+static const char *sample_of(const json_t *picture)
+{
+    json_t *legend = json_object_get(picture, "legend"), *key;
+    size_t i;
+
+    json_array_foreach(legend, i,
+                       key) if (!strcmp(json_string_value(json_array_get(key, 0)),
+                                        "number")) return json_string_value(json_array_get(key, 2));
+    fail_msg("the legend does not say what stands in bars");
+    return "";
+}
+
 static void pages_of_schedules(void **state)
 {
     static const struct sp_costs c = {.f = 6, .b = 9, .w = 3, .comm = 0.5};
@@ -135,7 +148,7 @@ static void pages_of_schedules(void **state)
         assert_int_equal(json_array_size(json_object_get(data, "pictures")), 1);
         picture = json_array_get(json_object_get(data, "pictures"), 0);
         assert_true(json_number_value(json_object_get(picture, "share")) == table[i].share);
-        assert_int_equal(json_integer_value(json_object_get(picture, "chunks")), table[i].chunks);
+        assert_string_equal(sample_of(picture), table[i].chunks > 1 ? "3.1" : "3");
         assert_true(fabs(json_number_value(json_object_get(picture, "end")) - t.makespan) <
                     1e-8 * t.makespan);
         assert_int_equal(json_array_size(json_object_get(picture, "idle")), table[i].p);

@@ -31,7 +31,7 @@ static int merge(const struct sp_gantt g[2], struct sp_gantt *both)
         return -ENOMEM;
     both->unit = g[0].unit;
     both->end = fmax(g[0].end, g[1].end);
-    both->chunks = g[0].chunks;
+    both->notes = g[0].notes;
     both->parts = g[0].parts;
     both->share = g[0].share;
     for (int row = 0; !err && row < both->stages; row++) {

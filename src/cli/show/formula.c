@@ -73,8 +73,9 @@ void sp_show_costs(const struct sp_show *show, char *text, size_t n)
 
     if (show->machine) {
         groups_text(show->shape, group, sizeof group);
-        snprintf(text, n, "milliseconds on %s, in %s%s", show->machine->name,
-                 sp_dtype_name(show->shape->dtype), group);
+        snprintf(text, n, "%.64s, %s, seq %d, micro-batches of %d, on %s, in milliseconds%s",
+                 show->model, sp_dtype_name(show->shape->dtype), show->shape->seq,
+                 show->shape->batch, show->machine->name, group);
     } else if (show->plan->family->parts) {
         snprintf(text, n,
                  "pre=%.6g attn=%.6g post=%.6g of a micro-batch in a layer, a backward %.6g times "

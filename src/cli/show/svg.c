@@ -1,13 +1,18 @@
 #include "cli/show/show.h"
 #include "sp_error.h"
 #include "trace/gantt.h"
+#include <string.h>
 
 int sp_show_gantt(const struct sp_show *show, struct sp_gantt *g)
 {
     int ret = sp_gantt_from_times(show->plan, &show->prediction->times, g);
+    size_t used;
 
     if (ret)
         return ret;
+    used = strlen(g->subtitle);
+    used += (size_t)snprintf(g->subtitle + used, sizeof g->subtitle - used, "; costs: ");
+    sp_show_costs(show, g->subtitle + used, sizeof g->subtitle - used);
     if (show->machine)
         g->unit = "ms";
     ret = sp_gantt_add_messages(g, show->plan, show->prediction);

@@ -83,18 +83,12 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     else
         fprintf(out, "sends      may block until the one before was received\n");
 
-    fprintf(out, "\nstage %10s %10s %10s %8s %6s%s\n", "busy", "span", "idle", "bubble", "peak",
-            share < 1 ? "  of micro-batches" : "");
-    for (int s = 0; s < plan->layout.stages; s++) {
-        fprintf(out, "%5d %10.6g %10.6g %10.6g %6.2f %% %6d", s, t->busy[s], t->span[s], t->idle[s],
-                t->makespan > 0 ? 100 * t->idle[s] / t->makespan : 0, t->peak_live[s]);
-        if (share < 1)
-            fprintf(out, " %17.6g", t->peak_live[s] * share);
-        putc('\n', out);
-    }
-    if (share < 1)
-        fprintf(out,
-                "peak: activations of a chunk and slice; of micro-batches: on a whole stage\n");
+    fprintf(out, "\nstage %10s %10s %10s %8s  peak, micro-batches on a whole stage\n", "busy",
+            "span", "idle", "bubble");
+    for (int s = 0; s < plan->layout.stages; s++)
+        fprintf(out, "%5d %10.6g %10.6g %10.6g %6.2f %% %5.4g\n", s, t->busy[s], t->span[s],
+                t->idle[s], t->makespan > 0 ? 100 * t->idle[s] / t->makespan : 0,
+                t->peak_live[s] * share);
     if (show->offload)
         sp_show_offload_text(show, out);
     if (sp_is_multiplexed(&plan->layout))

@@ -1,5 +1,6 @@
 /*
  * The pictures of a page, drawn and moved together:
+ *   setKinds(kinds)                 the names and colours of bars, before that
  *   showPictures(pictures, boxes)   draws each in its box; the axis is that of the longest
  *   zoom(factor, at), fit()         move the axis
  *   colours()                       takes the colours of the page (drawing.css) again
@@ -118,37 +119,42 @@ function listen(view, plot) {
   });
 }
 
+/* How the signs of a legend are painted, by their mark; [mark, kind, sample, text] is a key. */
+const ground = c => { c.fillStyle = "#b9c2cd"; c.fillRect(0, 0, 32, 13); };
+const SIGNS = {
+  bar: (c, kind) => kinds[kind].slice(1, 5).forEach((shade, i) => { c.fillStyle = shade.fill; c.fillRect(8 * i, 0, 8, 13); }),
+  idle: c => { c.fillStyle = theme.idle; c.fillRect(0, 0, 32, 13); },
+  hatched: c => { ground(c); c.fillStyle = hatch(c); c.fillRect(0, 0, 32, 13); },
+  frame: c => { c.strokeStyle = theme.ink; c.lineWidth = 2; c.strokeRect(1, 1, 30, 11); },
+  exchange: c => { ground(c); c.fillStyle = EXCHANGED; c.fillRect(0, 0, 32, 3); },
+  message: c => { c.fillStyle = theme.way; c.fillRect(0, 5, 32, 2); }
+};
+
+/* Every key of the pictures once. */
 function legend(pictures) {
-  const box = document.getElementById("legend");
-  const bars = pictures.flatMap(p => p.rows).flat();
+  const box = document.getElementById("legend"), said = new Set();
   box.replaceChildren();
-  const used = new Set(bars.map(b => b[KIND]));
-  const key = (text, paint) => {
-    const item = element("span", box), canvas = element("canvas", item);
-    canvas.width = 32;
-    canvas.height = 13;
-    paint(canvas.getContext("2d"));
+  for (const [mark, kind, sample, text] of pictures.flatMap(p => p.legend)) {
+    if (said.has(mark + sample + text)) continue;
+    said.add(mark + sample + text);
+    const item = element("span", box);
+    if (SIGNS[mark]) {
+      const canvas = element("canvas", item);
+      canvas.width = 32;
+      canvas.height = 13;
+      SIGNS[mark](canvas.getContext("2d"), kind);
+    } else {
+      element("b", item, sample + " ");
+    }
     item.append(text);
-  };
-  kinds.forEach(([name], k) => used.has(k) && key(name, c => {
-    for (let i = 0; i < 4; i++) { c.fillStyle = shades[k][i].fill; c.fillRect(8 * i, 0, 8, 13); }
-  }));
-  if (bars.some(b => b[CHUNK] % 2))
-    key("odd chunk", c => { c.fillStyle = "#b9c2cd"; c.fillRect(0, 0, 32, 13);
-      c.fillStyle = hatch(c); c.fillRect(0, 0, 32, 13); });
-  if (bars.some(b => b[JOINED]))
-    key("overlapped", c => { c.strokeStyle = "#808b99"; c.lineWidth = 2; c.strokeRect(1, 1, 30, 11); });
-  if (bars.some(b => b[EXCHANGE]))
-    key("of it, for exchanges", c => { c.fillStyle = "#b9c2cd"; c.fillRect(0, 0, 32, 13);
-      c.fillStyle = EXCHANGED; c.fillRect(0, 0, 14, 3); });
-  element("span", box, pictures.some(p => p.chunks > 1) ? "number: micro-batch.chunk"
-    : "number: micro-batch");
+  }
 }
 
 function colours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["ink", "soft", "line", "idle", "memory"])
+  for (const name of ["ink", "soft", "line", "idle", "memory", "way"])
     theme[name] = style.getPropertyValue("--" + name).trim();
+  legend(views.map(v => v.picture));
   draw();
 }
 
@@ -157,7 +163,6 @@ function showPictures(pictures, boxes) {
   [from, to, only] = [0, whole, -1];
   views = pictures.map((picture, i) => new View(picture, boxes[i]));
   most = Math.max(...views.flatMap(v => v.peaks)) || 1;
-  legend(pictures);
   colours();
 }
 

@@ -5,27 +5,21 @@
  */
 const START = 0, END = 1, NAME = 2, KIND = 3, MB = 4, CHUNK = 5, LIVE = 6, AFTER = 7, LANE = 8,
       JOINED = 9, EXCHANGE = 10;
-/* hue, saturation, lightness of the darkest and the lightest micro-batch: those of the SVG */
-const kinds = [["forward", 212, 68, 43, 74], ["backward", 26, 86, 49, 75],
-  ["weight gradient", 150, 42, 36, 66], ["recompute", 275, 38, 48, 74],
-  ["update", 0, 0, 45, 45], ["communication", 340, 45, 66, 66]];
 const EXCHANGED = "#7c1d4f"; /* along the top of a bar: what of it goes to exchanges in the stage */
-const SHADES = 8, LEFT = 74, RIGHT = 138, AXIS = 26;
-const shades = kinds.map(([, h, s, dark, light]) => Array.from({ length: SHADES }, (_, i) => {
-  const l = dark + (i * 3 % SHADES) / (SHADES - 1) * (light - dark);
-  return { fill: `hsl(${h} ${s}% ${l}%)`, rgb: rgb(h, s / 100, l / 100),
-    ink: l < 56 && h !== 26 ? "#fff" : "#10151c" };
-}));
-function rgb(h, s, l) {
-  return [0, 8, 4].map(n => {
-    const k = (n + h / 30) % 12;
-    return 255 * (l - s * Math.min(l, 1 - l) * Math.max(-1, Math.min(k - 3, 9 - k, 1)));
-  });
+const LEFT = 74, RIGHT = 138, AXIS = 26;
+/* [name, shades of micro-batches] by KIND, as the pictures' data have them (gantt.h) */
+let kinds = [];
+function setKinds(all) {
+  kinds = all.map(([name, ...shades]) => [name,
+    ...shades.map(([r, g, b, ink]) => ({ rgb: [r, g, b], fill: `rgb(${r} ${g} ${b})`, ink }))]);
 }
 let whole = 1, from = 0, to = 1, only = -1, most = 1, theme = {}, memoryRow = 54;
 
 const number = x => String(+x.toPrecision(6));
-const shadeOf = bar => shades[bar[KIND]][bar[MB] < 0 ? 0 : bar[MB] % SHADES];
+const shadeOf = bar => {
+  const [, ...shades] = kinds[bar[KIND]];
+  return shades[bar[MB] < 0 ? 0 : bar[MB] % shades.length];
+};
 
 /* First bar of a row that ends after t. Bars of a stage end in the order of their starts. */
 function firstAfter(row, t) {
@@ -96,6 +90,9 @@ function hatch(c) {
 class View {
   constructor(picture, parent) {
     this.picture = picture;
+    /* what stands in bars: "3.1s2", of which a picture may lack parts */
+    const [, , sample] = picture.legend.find(([mark]) => mark === "number");
+    this.shown = { mb: /^\d/.test(sample), chunk: sample.includes("."), slice: sample.includes("s") };
     if (picture.subtitle) element("p", parent, picture.subtitle);
     this.gantt = this.plot(parent, "gantt");
     element("h3", parent, "Activations alive, in micro-batches on a whole stage");
@@ -108,7 +105,8 @@ class View {
     listen(this, this.memory);
   }
   plot(parent, name) {
-    const box = element("div", parent), canvas = element("canvas", box);
+    const scroll = element("div", parent), box = element("div", scroll), canvas = element("canvas", box);
+    scroll.className = "scroll";
     box.className = "plot";
     canvas.className = name;
     canvas.tabIndex = 0;
@@ -146,7 +144,7 @@ class View {
 
   bars(c, s) {
     const row = this.picture.rows[s], high = this.row > 8 ? this.row - 3 : this.row * .85;
-    const scale = this.width() / (to - from), chunked = this.picture.chunks > 1;
+    const scale = this.width() / (to - from);
     const first = firstAfter(row, from), last = firstAfter(row, to);
     if (last - first > this.width() / 3) return this.dense(c, s, row, first, last, high);
     for (let k = first; k < row.length && row[k][START] < to; k++) {
@@ -165,7 +163,7 @@ class View {
         c.fillStyle = EXCHANGED;
         c.fillRect(x0, y, Math.max(Math.min(this.x(bar[START] + bar[EXCHANGE]), x1 - gap) - x0, 0), h > 12 ? 3 : h / 4);
       }
-      if (w >= 9 && h >= 9) this.label(c, bar, shade, (x0 + x1) / 2, y + h / 2 + 4, x1 - x0 - 3, chunked);
+      if (w >= 9 && h >= 9) this.label(c, bar, shade, (x0 + x1) / 2, y + h / 2 + 4, x1 - x0 - 3);
     }
     c.globalAlpha = 1;
     this.frames(c, s, row, high, scale);
@@ -174,7 +172,7 @@ class View {
   /* What is on its way to a stage, as lines under its bars. */
   messages(c, s, high) {
     const all = this.picture.messages ? this.picture.messages[s] : [];
-    c.fillStyle = "rgba(194, 65, 12, .55)";
+    c.fillStyle = theme.way;
     for (const [sent, arrived] of all) {
       if (arrived < from || sent > to) continue;
       const x0 = Math.max(this.x(sent), LEFT), x1 = Math.min(this.x(arrived), LEFT + this.width());
@@ -208,14 +206,17 @@ class View {
     c.imageSmoothingEnabled = false;
     c.drawImage(this.strip, 0, 0, n, 1, LEFT, s * this.row + 1, this.width(), high);
   }
-  label(c, bar, shade, x, y, room, chunked) {
-    let text = bar[NAME].replace(/^[A-Za-z]+/, "");
-    if (!chunked) text = text.replace(/\.\d+/, "");
-    if (c.measureText(text).width > room) text = text.replace(/\..*/, "");
-    if (c.measureText(text).width > room) return;
+  /* As much of the label as fits (sp_gantt_label). */
+  label(c, bar, shade, x, y, room) {
+    const [, letters, mb, chunk = "0", slice] = bar[NAME].match(/^([A-Z]*)(\d+)(?:\.(\d+))?(?:s(\d+))?/) || [];
+    if (mb === undefined || letters.includes("U")) return;
+    const parts = [this.shown.mb ? mb : "", this.shown.chunk && !letters.includes("L") ? "." + chunk : "",
+      this.shown.slice && slice !== undefined ? "s" + slice : ""].filter(Boolean);
+    while (parts.length && c.measureText(parts.join("")).width > room) parts.pop();
+    if (!parts.length) return;
     c.fillStyle = shade.ink;
     c.textAlign = "center";
-    c.fillText(text, x, y);
+    c.fillText(parts.join(""), x, y);
   }
   /* Around two bars that are one unit. */
   frames(c, s, row, high, scale) {
@@ -231,6 +232,8 @@ class View {
   }
 
   drawGantt() {
+    /* the whole step on the screen cannot be dragged: a finger scrolls the box, or the page */
+    for (const { box } of [this.gantt, this.memory]) box.classList.toggle("fits", to - from >= whole);
     const p = this.picture, c = surface(this.gantt.canvas, p.stages * this.row + AXIS);
     this.hatch = hatch(c);
     const every = this.names(c, this.row);

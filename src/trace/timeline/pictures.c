@@ -19,7 +19,7 @@ static int add_bars(const struct sp_timeline *t, struct sp_gantt *g)
                              .live = op->alive,
                              .after = op->after};
 
-        sp_gantt_label(&op->op, t->slices, t->chunks, bar.label);
+        sp_gantt_label(&op->op, t->slices, bar.label);
         sp_timeline_name(t, i, bar.name);
         err = sp_gantt_add(g, &bar);
     }
@@ -74,7 +74,6 @@ int sp_gantt_of_timeline(const struct sp_timeline *t, struct sp_gantt *g)
         return err;
     g->unit = *t->unit ? "ms" : "";
     g->end = t->span;
-    g->chunks = t->parts ? t->layers : t->chunks;
     g->parts = t->parts;
     g->share = t->share;
     g->uneven = t->source == SP_TIMELINE_MEASURED;
@@ -85,9 +84,11 @@ int sp_gantt_of_timeline(const struct sp_timeline *t, struct sp_gantt *g)
         if (st->peak_bytes)
             snprintf(g->note[s], sizeof g->note[s], "%.2f MiB", (double)st->peak_bytes / 1048576);
         else
-            snprintf(g->note[s], sizeof g->note[s], "peak %d", st->peak);
+            sp_gantt_note_peak(g, s, st->peak);
     }
     err = add_bars(t, g);
+    if (!err)
+        sp_gantt_shorten_labels(g);
     err = err ? err : add_messages(t, g);
     if (err)
         sp_gantt_destroy(g);
