@@ -2,7 +2,6 @@
 #ifndef SP_TEXT_H
 #define SP_TEXT_H
 
-#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -23,12 +22,6 @@ const char *sp_text_count(long long n, const char *noun, char out[SP_TEXT_COUNT]
 /* "0:07", "12:05", and from an hour on "1:00:15"; negative ones and those that are none as 0. */
 enum { SP_TEXT_DURATION = 32 };
 const char *sp_text_duration(double seconds, char out[SP_TEXT_DURATION]);
-
-/* x, or 0 where so many digits after the point show nothing of it: sums of what was measured leave "-0.00". */
-static inline double sp_text_zero(double x, int digits)
-{
-    return fabs(x) < 0.5 * pow(10, -digits) ? 0 : x;
-}
 
 /* True if sp_text_show would leave all of it as it is. */
 bool sp_text_is_plain(const char *text);

@@ -16,6 +16,7 @@
 #include "plan/search/search.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "sp_figure.h"
 #include "sp_text.h"
 #include "sp_utf8.h"
 #include <jansson.h>
@@ -102,11 +103,11 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
         json_object_update_new(one, json_pack("{s:i,s:i}", "tensor_parallel", f[i].devices,
                                               "context_parallel", f[i].context));
         json_object_set_new(one, "vocabulary_parallel", json_boolean(f[i].vocabulary));
-        json_object_update_new(one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms,
-                                              "tokens_per_s", f[i].tokens_per_s, "bubble_ratio",
-                                              f[i].bubble, "stall_ms", f[i].stall_ms,
-                                              "memory_bytes", (json_int_t)f[i].memory, "host_bytes",
-                                              (json_int_t)f[i].host));
+        json_object_update_new(
+            one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms, "tokens_per_s",
+                           f[i].tokens_per_s, "bubble_ratio", sp_figure(f[i].bubble, SP_FIGURE_ALL),
+                           "stall_ms", sp_figure(f[i].stall_ms, SP_FIGURE_ALL), "memory_bytes",
+                           (json_int_t)f[i].memory, "host_bytes", (json_int_t)f[i].host));
         json_array_append_new(list, one);
     }
     root = json_pack("{s:o,s:o,s:i,s:s,s:i,s:i,s:o}", "model", sp_utf8_json(a->layout.model),
@@ -138,7 +139,7 @@ static void print_row(const struct sp_found *f)
     printf("%-18s %6d %4s %5d %3d %3d %5d  %-12s %-8s %10.4g %9.4g %8.1f %10.2f%s%s\n", f->schedule,
            f->stages, devices, f->micro_batches, f->batch, f->chunks, f->slices,
            sp_recompute_name(f->recompute), sp_offload_name(f->offload), f->step_ms,
-           f->tokens_per_s, 100 * f->bubble, (double)f->memory / (1 << 30),
+           f->tokens_per_s, sp_figure(100 * f->bubble, 1), (double)f->memory / (1 << 30),
            f->vocabulary ? "  vocabulary-parallel" : "",
            !f->fits     ? "  does not fit"
            : !f->trains ? "  simulated only"

@@ -57,6 +57,29 @@ grep -q 'time (ms)' "$work/stdout" || fail "svg: times of a machine are in no ms
 starpipe show $shared --format picture | tr -d '\n' | grep -q '"F0.0",0,0,0,1,1,0,0,[0-9.]*]' ||
     fail "exchanges: none in a picture"
 
+# ---- figures: what is rounding is 0, without a minus
+
+# clean NAME: what was printed to stdout
+clean()
+{
+    ! sed 's/wire=[^ ,:]*//' "$work/stdout" | grep -v '^stage [0-9]  ' | grep -E '[ [:]-0(\.0*)?([^0-9.]|$)|[0-9]e-1[0-9]' ||
+        fail "$1: figures that are rounding"
+}
+
+uneven="$four --cost f=1.1,b=1.3,w=0.9,comm=0.37"
+for schedule in 1f1b zbv fsdp; do
+    starpipe show --schedule $schedule $uneven --format perfetto > "$work/$schedule.record" || fail "$schedule: no record"
+    starpipe show --schedule $schedule $uneven,wire=0.00000000000001 --format perfetto > "$work/$schedule.beside" ||
+        fail "$schedule: no second record"
+    for command in "show --schedule $schedule $uneven" "report $work/$schedule.record" \
+        "compare $work/$schedule.record $work/$schedule.beside"; do
+        for format in text json; do
+            starpipe $command --format $format > "$work/stdout" || fail "$command"
+            clean "$command --format $format"
+        done
+    done
+done
+
 # ---- orders from a file
 
 for name in torch_1f1b_p4_m8 torch_interleavedzb_p4_m8_v2 torch_zbv_p4_m8_v2 \

@@ -1,5 +1,6 @@
 /* The page: its data, read as JSON, says of every op what the plan and its times say. */
 #include "../policies/common.h"
+#include "sp_figure.h"
 #include "sp_text.h"
 #include "trace/escape.h"
 #include "trace/gantt.h"
@@ -231,8 +232,8 @@ static void counts(void **state)
     assert_string_equal(SP_COUNT(0, "stage"), "0 stages");
     assert_string_equal(SP_COUNT(8, "micro-batch"), "8 micro-batches");
     assert_string_equal(SP_COUNT(2, "process"), "2 processes");
-    snprintf(text, sizeof text, "%.3f %.2f %.2f %g", sp_text_zero(-4e-4, 3), sp_text_zero(-0.0, 2),
-             sp_text_zero(-0.006, 2), sp_text_zero(-9e-14, 9));
+    snprintf(text, sizeof text, "%.3f %.2f %.2f %g", sp_figure(-4e-4, 3), sp_figure(-0.0, 2),
+             sp_figure(-0.006, 2), sp_figure(-9e-14, 9));
     assert_string_equal(text, "0.000 0.00 -0.01 0");
 }
 

@@ -9,7 +9,7 @@
  */
 #include "cli/compare/compare.h"
 #include "sp_error.h"
-#include "sp_text.h"
+#include "sp_figure.h"
 #include <errno.h>
 #include <jansson.h>
 
@@ -25,8 +25,8 @@ static json_t *means_json(const struct sp_comparison *c)
 
     for (int i = 0; i < SP_STEP_PARTS; i++)
         json_object_set_new(o, sp_part_of_step_name(c->mean[i].part),
-                            json_pack("[f,f]", sp_text_zero(c->mean[i].time[0], 9),
-                                      sp_text_zero(c->mean[i].time[1], 9)));
+                            json_pack("[f,f]", sp_figure(c->mean[i].time[0], SP_FIGURE_ALL),
+                                      sp_figure(c->mean[i].time[1], SP_FIGURE_ALL)));
     return o;
 }
 
@@ -37,8 +37,8 @@ static json_t *stages_json(const struct sp_comparison *c)
     for (int i = 0; i < c->n_parts; i++)
         json_array_append_new(list, json_pack("{s:i,s:s,s:[f,f]}", "stage", c->part[i].stage,
                                               "part", sp_part_of_step_name(c->part[i].part), "ms",
-                                              sp_text_zero(c->part[i].time[0], 9),
-                                              sp_text_zero(c->part[i].time[1], 9)));
+                                              sp_figure(c->part[i].time[0], SP_FIGURE_ALL),
+                                              sp_figure(c->part[i].time[1], SP_FIGURE_ALL)));
     return list;
 }
 
@@ -53,7 +53,8 @@ static json_t *ops_json(const struct sp_comparison *c)
         json_array_append_new(
             list, json_pack("{s:i,s:s,s:[f,f],s:[f,f]}", "stage", c->t[0]->op[op->op[0]].stage,
                             "op", sp_timeline_name(c->t[0], op->op[0], text), "ms", op->length[0],
-                            op->length[1], "start_ms", op->start[0], op->start[1]));
+                            op->length[1], "start_ms", sp_figure(op->start[0], SP_FIGURE_ALL),
+                            sp_figure(op->start[1], SP_FIGURE_ALL)));
     }
     return list;
 }

@@ -1,6 +1,6 @@
 #include "cli/compare/compare.h"
 #include "cli/report/report.h"
-#include "sp_text.h"
+#include "sp_figure.h"
 #include <math.h>
 
 static void print_parts(const struct sp_compared_part *part, int n, double least, FILE *out)
@@ -13,9 +13,8 @@ static void print_parts(const struct sp_compared_part *part, int n, double least
         if (part[i].stage >= 0)
             snprintf(stage, sizeof stage, "%d", part[i].stage);
         fprintf(out, "%5s  %-12s %10.3f %10.3f %+11.3f\n", stage,
-                sp_part_of_step_name(part[i].part), sp_text_zero(part[i].time[0], 3),
-                sp_text_zero(part[i].time[1], 3),
-                sp_text_zero(part[i].time[1] - part[i].time[0], 3));
+                sp_part_of_step_name(part[i].part), sp_figure(part[i].time[0], 3),
+                sp_figure(part[i].time[1], 3), sp_figure(part[i].time[1] - part[i].time[0], 3));
     }
 }
 
@@ -29,8 +28,8 @@ static void print_ops(const struct sp_comparison *c, int rows, FILE *out)
 
         fprintf(out, "%5d  %-12s %10.3f %10.3f %+11.3f %+11.3f\n", c->t[0]->op[op->op[0]].stage,
                 sp_timeline_name(c->t[0], op->op[0], text), op->length[0], op->length[1],
-                sp_text_zero(op->length[1] - op->length[0], 3),
-                sp_text_zero(op->start[1] - op->start[0], 3));
+                sp_figure(op->length[1] - op->length[0], 3),
+                sp_figure(op->start[1] - op->start[0], 3));
     }
     if (c->alone[0] || c->alone[1])
         fprintf(out,
@@ -48,8 +47,9 @@ void sp_compare_text(const struct sp_comparison *c, int rows, FILE *out)
     sp_report_headline(a, out);
     fputs("\nB  ", out);
     sp_report_headline(b, out);
-    fprintf(out, "\nB takes %+.4g%s, %+.1f %%\n", b->length - a->length, *a->unit ? " ms" : "",
-            a->length > 0 ? 100 * (b->length / a->length - 1) : 0);
+    fprintf(out, "\nB takes %+.4g%s, %+.1f %%\n", sp_figure(b->length - a->length, SP_FIGURE_ALL),
+            *a->unit ? " ms" : "",
+            a->length > 0 ? sp_figure(100 * (b->length / a->length - 1), 1) : 0);
     fprintf(out, "\nstage  %-12s %10s %10s %11s   (mean of the stages, then the largest)\n",
             "cause", "A", "B", "B - A");
     print_parts(c->mean, SP_STEP_PARTS, least, out);

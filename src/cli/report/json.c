@@ -9,7 +9,7 @@
  */
 #include "cli/report/report.h"
 #include "sp_error.h"
-#include "sp_text.h"
+#include "sp_figure.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static json_t *parts_json(const double parts[SP_STEP_PARTS])
 
     for (int i = 0; i < SP_STEP_PARTS; i++)
         json_object_set_new(o, sp_part_of_step_name((enum sp_part_of_step)i),
-                            json_real(sp_text_zero(parts[i], 9)));
+                            json_real(sp_figure(parts[i], SP_FIGURE_ALL)));
     return o;
 }
 
@@ -44,8 +44,8 @@ static json_t *causes_json(const struct sp_causes *c)
 
     for (int k = 0; k < SP_CAUSES; k++)
         json_object_set_new(o, names[k],
-                            json_pack("{s:f,s:f}", "ms", sp_text_zero(c->ms[k], 9), "bubble",
-                                      sp_text_zero(c->bubble[k], 9)));
+                            json_pack("{s:f,s:f}", "ms", sp_figure(c->ms[k], SP_FIGURE_ALL),
+                                      "bubble", sp_figure(c->bubble[k], SP_FIGURE_ALL)));
     return o;
 }
 
@@ -94,10 +94,11 @@ static json_t *waits_json(const struct sp_report *r)
         char text[SP_OP_TEXT];
 
         json_array_append_new(
-            list, json_pack("{s:i,s:s,s:f,s:f,s:s,s:o}", "stage", r->t->op[wait->op].stage, "op",
-                            sp_timeline_name(r->t, wait->op, text), "ms", wait->time, "start_ms",
-                            wait->start, "part", sp_part_of_step_name(wait->part), "for",
-                            op_json(r->t, wait->producer)));
+            list,
+            json_pack("{s:i,s:s,s:f,s:f,s:s,s:o}", "stage", r->t->op[wait->op].stage, "op",
+                      sp_timeline_name(r->t, wait->op, text), "ms", wait->time, "start_ms",
+                      sp_figure(wait->start, SP_FIGURE_ALL), "part",
+                      sp_part_of_step_name(wait->part), "for", op_json(r->t, wait->producer)));
     }
     return list;
 }
@@ -110,12 +111,13 @@ int sp_report_json(const struct sp_report *r, FILE *out)
 
     for (int s = 0; s < t->stages; s++)
         json_array_append_new(parts, parts_json(r->waits.stage[s]));
-    root = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:f,s:o,s:o,s:o,s:o,s:o}", "schedule",
-                     t->schedule, "model", t->model, "machine", t->machine, "source",
-                     sp_timeline_source_name(t->source), "unit", t->unit, "step", t->step, "stages",
-                     t->stages, "step_ms", t->length, "span_ms", t->span, "bubble_ratio", t->bubble,
-                     "causes", causes_json(&r->causes), "parts", parts, "without", findings_json(r),
-                     "path", path_json(r), "waits", waits_json(r));
+    root =
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:f,s:o,s:o,s:o,s:o,s:o}", "schedule",
+                  t->schedule, "model", t->model, "machine", t->machine, "source",
+                  sp_timeline_source_name(t->source), "unit", t->unit, "step", t->step, "stages",
+                  t->stages, "step_ms", t->length, "span_ms", t->span, "bubble_ratio",
+                  sp_figure(t->bubble, SP_FIGURE_ALL), "causes", causes_json(&r->causes), "parts",
+                  parts, "without", findings_json(r), "path", path_json(r), "waits", waits_json(r));
     bad = !root || json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
     json_decref(root);
     if (bad)

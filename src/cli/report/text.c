@@ -1,4 +1,5 @@
 #include "cli/report/report.h"
+#include "sp_figure.h"
 #include "sp_text.h"
 #include "trace/analysis/print.h"
 
@@ -21,7 +22,7 @@ void sp_report_headline(const struct sp_timeline *t, FILE *out)
         fprintf(out, " on %s", sp_text_show(t->machine, machine, sizeof machine));
     if (t->step >= 0)
         fprintf(out, ", step %d", t->step);
-    fprintf(out, ": %.4g%s, bubble %.1f %%", t->length, unit_of(t), 100 * t->bubble);
+    fprintf(out, ": %.4g%s, bubble %.1f %%", t->length, unit_of(t), sp_figure(100 * t->bubble, 1));
 }
 
 bool sp_report_counts(const struct sp_report *r, const struct sp_finding *f)

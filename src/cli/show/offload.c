@@ -1,6 +1,7 @@
 /* --offload and --memory-limit of `show --model`: what leaves memory, in the plan, before it is simulated. */
 #include "cli/show/show.h"
 #include "plan/offload/offload.h"
+#include "sp_figure.h"
 #include "sp_error.h"
 #include "train/options.h"
 #include <string.h>
@@ -67,9 +68,10 @@ json_t *sp_show_offload_json(const struct sp_show *show)
 
     for (int s = 0; s < show->offload->stages; s++)
         json_array_append_new(
-            stages, json_pack("{s:I,s:f}", "evicted_bytes",
-                              (json_int_t)sp_eviction_plan_bytes(&show->offload->evictions[s]),
-                              "stalled_ms", show->prediction->when.stalled[s]));
+            stages,
+            json_pack("{s:I,s:f}", "evicted_bytes",
+                      (json_int_t)sp_eviction_plan_bytes(&show->offload->evictions[s]),
+                      "stalled_ms", sp_figure(show->prediction->when.stalled[s], SP_FIGURE_ALL)));
     return stages;
 }
 
@@ -79,6 +81,6 @@ void sp_show_offload_text(const struct sp_show *show, FILE *out)
     for (int s = 0; s < show->offload->stages; s++)
         fprintf(out, " %.4g (%.3g ms)",
                 (double)sp_eviction_plan_bytes(&show->offload->evictions[s]) / (1024 * 1024),
-                show->prediction->when.stalled[s]);
+                sp_figure(show->prediction->when.stalled[s], SP_FIGURE_ALL));
     putc('\n', out);
 }

@@ -2,6 +2,7 @@
 #include "cli/train/interrupt.h"
 #include "codelets/task/codelet.h"
 #include "sp_error.h"
+#include "sp_figure.h"
 #include "sp_text.h"
 #include "transport/launcher.h"
 #include <math.h>
@@ -129,7 +130,7 @@ void sp_progress_show(enum sp_progress how, const struct sp_progress_step *s, bo
     if (!isnan(s->eval_loss))
         printf("  eval %.4f", s->eval_loss);
     printf("  %.0f tokens/s  bubble %.1f %%  %s left", s->tokens_per_s,
-           sp_text_zero(100 * s->bubble, 1), sp_text_duration(s->left_s, left));
+           sp_figure(100 * s->bubble, 1), sp_text_duration(s->left_s, left));
     unfinished = line && !end;
     printf("%s%s", line ? "\033[K" : "", unfinished ? "" : "\n");
     fflush(stdout);

@@ -110,7 +110,9 @@ void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs
         t->peak_live[s] = peak_live(plan, s);
     }
     for (int s = 0; s < p; s++) {
-        t->idle[s] = t->makespan - t->busy[s];
+        double free = t->makespan - t->busy[s];
+
+        t->idle[s] = free > 1e-12 * t->makespan ? free : 0; /* less is rounding */
         idle += t->idle[s];
     }
     t->bubble_ratio = t->makespan > 0 ? idle / (t->makespan * p) : 0;

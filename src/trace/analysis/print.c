@@ -1,5 +1,5 @@
 #include "trace/analysis/print.h"
-#include "sp_text.h"
+#include "sp_figure.h"
 #include <math.h>
 
 /* Whether stages share workers. */
@@ -40,13 +40,13 @@ void sp_causes_print(const struct sp_waits *w, const struct sp_causes *c, FILE *
         if ((k == SP_CAUSE_MESSAGES && alone) || (k == SP_CAUSE_OFFLOAD && !moves(t)))
             continue;
         fprintf(out, k ? "+ %-46s %+10.2f %+13.1f\n" : "  %-46s %10.2f %13.1f\n", names[k],
-                sp_text_zero(c->ms[k], 2), sp_text_zero(100 * c->bubble[k], 1));
+                sp_figure(c->ms[k], 2), sp_figure(100 * c->bubble[k], 1));
     }
     fprintf(out, "= %-46s %10.2f %13.1f\n", "measured, from the first op to the last",
             c->measured_ms, 100 * c->measured_bubble);
     if (!t->overlaps && t->length > t->span)
         fprintf(out, "+ %-46s %+10.2f\n", "norm, update, tokens of the next step, report",
-                sp_text_zero(t->length - c->measured_ms, 2));
+                sp_figure(t->length - c->measured_ms, 2));
 }
 
 bool sp_waits_has(const struct sp_waits *w, enum sp_part_of_step part)
@@ -70,7 +70,7 @@ void sp_waits_print(const struct sp_waits *w, FILE *out)
         fprintf(out, "%5d %9.2f", s, t->length);
         for (int i = 0; i < SP_STEP_PARTS; i++)
             if (sp_waits_has(w, (enum sp_part_of_step)i))
-                fprintf(out, " %10.2f", sp_text_zero(w->stage[s][i], 2));
+                fprintf(out, " %10.2f", sp_figure(w->stage[s][i], 2));
         fputs("\n", out);
     }
 }
