@@ -35,6 +35,13 @@ starpipe show --schedule "csv:$torch/torch_zbv_p4_m8_v2.csv" --format json | gre
 
 # ---- --model
 
+shown "peaks in JSON" '"peak_micro_batches"' --schedule zbv $four --format json
+one_line "$work/stdout" | grep -q '"peak_live":\[8,8,8,8\],"peak_micro_batches":\[4.0,4.0,4.0,4.0\]' ||
+    fail "peaks in JSON: not 8 chunks, 4 micro-batches"
+shown "peaks in text" '^ +0 +24 +24 +1.5 +5.88 % +4$' --schedule zbv $four
+shown "caption" 'gpt3-1.3b, bf16, seq 2048, micro-batches of 1, on h200, in milliseconds' --model gpt3-1.3b --seq 2048 \
+    --dtype bf16 --hardware h200 $four --format svg
+shown "caption, costs" 'makespan 33, bubble 27.3 %; costs: f=1 b=1 w=1 ' $four --format svg
 shown "--model" '"layers": 24' --model gpt3-1.3b --format json $four
 shown "--model and --layers" '"layers": 24' --model gpt3-1.3b --layers 24 --format json $four
 refused "layers 12, but .* has 24" show --model gpt3-1.3b --layers 12

@@ -8,6 +8,7 @@
  *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
  *   span[rank], idle[rank]   last end - first start; makespan - busy
  *   peak_live[rank]          most (micro-batch, chunk) activations alive at once
+ *   peak_micro_batches[rank] the same in micro-batches on a whole stage, of which a chunk or slice is a part
  *   multiplex[stage]         {left, steady, right: slices; left_stages, ...: who computes them}; only
  *                            with the flag multiplex, where an op names the global stage as its chunk,
  *                            and a part of its slices, counted over all of them, as its slice
@@ -141,6 +142,17 @@ static json_t *integers(const int *v, int n)
     return list;
 }
 
+static json_t *peaks(const struct sp_show *show)
+{
+    const struct sp_plan *plan = show->plan;
+    double share = sp_activation_share(plan->family, &plan->layout);
+    json_t *list = json_array();
+
+    for (int s = 0; s < plan->layout.stages; s++)
+        json_array_append_new(list, json_real(show->prediction->times.peak_live[s] * share));
+    return list;
+}
+
 int sp_show_json(const struct sp_show *show, FILE *out)
 {
     const struct sp_layout *lay = &show->plan->layout;
@@ -160,6 +172,7 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     json_object_set_new(root, "idle", reals(t->idle, lay->stages));
     json_object_set_new(root, "bubble_ratio", json_real(t->bubble_ratio));
     json_object_set_new(root, "peak_live", integers(t->peak_live, lay->stages));
+    json_object_set_new(root, "peak_micro_batches", peaks(show));
     if (show->plan->first_token)
         json_object_set_new(root, "slice_tokens", tokens = json_array());
     for (int k = 0; tokens && k < lay->slices; k++) {
