@@ -1,37 +1,43 @@
 #!/usr/bin/env python3
 """Draws docs/offload.svg: what `--offload adaptive` leaves in memory, slice by slice.
 
-usage: offload.py --starpipe build/starpipe > docs/offload.svg
+usage: docs/figures/offload.py > docs/offload.svg      (`starpipe` is that of the PATH)
 
 The numbers are those of two `train --dry-run`, with and without offload: the tokens of each slice, the
 activations that all of them keep, and the part of each slice that leaves. Slice i leaves while slice i + 1
 computes, and comes back before its backward.
 """
 
-import argparse
 import re
 import subprocess
 
 OPTIONS = """--model llama-tiny --stages 1 --micro-batches 1 --seq 2048 --schedule sppo
-    --slices 8""".split()
+    --slices 8 --threads 1 --hardware laptop""".split()
 OFFLOAD = "--offload adaptive --memory-limit 48MiB".split()
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 860, 340, 60, 56, 56
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 880, 340, 60, 56, 56
+
+STYLE = (
+    "<style>.all{fill:#1b2430}.page{fill:#fff}.memory{fill:#3b7dd8}.disk{fill:#d5dbe3}"
+    ".limit{stroke:#c0392b;stroke-dasharray:5 4}"
+    "@media (prefers-color-scheme:dark){.all{fill:#e4e9f0}.page{fill:#14181e}.memory{fill:#5b97e6}"
+    ".disk{fill:#3a4552}.limit{stroke:#ff8f85}}</style>"
+)
 
 
-def dry_run(starpipe, options):
-    command = [starpipe, "train", "--dry-run", *OPTIONS, *options]
+def dry_run(options):
+    command = ["starpipe", "train", "--dry-run", *OPTIONS, *options]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def plan(starpipe):
+def plan():
     """Kept MiB and the part that leaves of each slice, and the MiB that the limit leaves for them."""
-    text = dry_run(starpipe, OFFLOAD)
+    text = dry_run(OFFLOAD)
     tokens = [int(t) for t in re.search(r"slices of ([\d ]+) tokens", text)[1].split()]
     row = re.search(r"^ +0 +\d+ +0 +([\d.]+) +([\d.]+) +([\d.]+)$", text, re.M)
     parts = re.search(r"by slice\n +0 +[\d.]+ +([\d.]+) +(.*)", text)
     leaves = [0.0 if p == "-" else float(p) for p in parts[2].split()]
-    whole = re.search(r"^ +0 +\d+ +0 +[\d.]+ +([\d.]+) +", dry_run(starpipe, []), re.M)
+    whole = re.search(r"^ +0 +\d+ +0 +[\d.]+ +([\d.]+) +", dry_run([]), re.M)
     kept = [float(whole[1]) * t / sum(tokens) for t in tokens]
     # What may leave is less than what is kept: keys and values stay.
     share = float(parts[1]) / sum(k * a for k, a in zip(kept, leaves))
@@ -47,8 +53,8 @@ def columns(kept, leaves):
         yield f"{name}{i}", sum(kept[: i + 1]) - disk, disk
 
 
-def box(x, y, width, height, fill):
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}"/>'
+def box(x, y, width, height, what):
+    return f'<rect class="{what}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
 
 
 def text(x, y, what, anchor="middle"):
@@ -63,22 +69,22 @@ def draw(kept, leaves, limit):
     step = (WIDTH - LEFT - 20) / len(bars)
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
-        f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="Helvetica, Arial, sans-serif" '
-        'font-size="12" fill="#1b2430">'
+        f'viewBox="0 0 {WIDTH} {HEIGHT}" class="all" font-family="Helvetica, Arial, sans-serif" '
+        'font-size="12">'
     )
-    yield box(0, 0, WIDTH, HEIGHT, "#ffffff")
-    yield text(LEFT, 20, "activations of one sequence of 2048 tokens in 8 slices, MiB", "start")
-    yield box(LEFT, 30, 12, 12, "#3b7dd8") + text(LEFT + 18, 40, "in memory", "start")
-    yield box(LEFT + 110, 30, 12, 12, "#d5dbe3") + text(LEFT + 128, 40, "on disk", "start")
+    yield STYLE
+    yield box(0, 0, WIDTH, HEIGHT, "page")
+    yield text(LEFT, 20, "activations of one sequence of 2048 tokens in 8 slices, MiB: llama-tiny, f32, one stage, --memory-limit 48MiB", "start")
+    yield box(LEFT, 30, 12, 12, "memory") + text(LEFT + 18, 40, "in memory", "start")
+    yield box(LEFT + 110, 30, 12, 12, "disk") + text(LEFT + 128, 40, "on disk", "start")
     for i, (label, memory, disk) in enumerate(bars):
         x = LEFT + i * step + 3
-        yield box(x, base - memory * scale, step - 6, memory * scale, "#3b7dd8")
-        yield box(x, base - (memory + disk) * scale, step - 6, disk * scale, "#d5dbe3")
+        yield box(x, base - memory * scale, step - 6, memory * scale, "memory")
+        yield box(x, base - (memory + disk) * scale, step - 6, disk * scale, "disk")
         yield text(x + step / 2 - 3, base + 18, label)
     y = base - limit * scale
     yield (
-        f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - 20}" y2="{y:.1f}" stroke="#c0392b" '
-        'stroke-dasharray="5 4"/>'
+        f'<line class="limit" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - 20}" y2="{y:.1f}"/>'
     )
     yield text(LEFT + 4, y - 5, "what --memory-limit leaves for them", "start")
     for mib in range(0, int(sum(kept)) + 1, 20):
@@ -88,9 +94,7 @@ def draw(kept, leaves, limit):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--starpipe", default="build/starpipe")
-    print("\n".join(draw(*plan(parser.parse_args().starpipe))))
+    print("\n".join(draw(*plan())))
 
 
 main()

@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""The tables of README.md and docs/ that commands can fill: prints one of them as Markdown.
+
+usage: docs/figures/tables.py NAME      (`starpipe` is that of the PATH)
+
+A table is a function below. Figures come from `starpipe show --format json` and `starpipe reproduce --format json`;
+everything else in a cell is written here. `docs/figures/make` puts the tables where they belong.
+"""
+
+import functools
+import json
+import subprocess
+import sys
+
+TABLES = {}
+
+
+def table(function):
+    TABLES[function.__name__.replace("_", "-")] = function
+    return function
+
+
+@functools.lru_cache(maxsize=None)
+def starpipe(command):
+    out = subprocess.run(["starpipe", *command.split()], check=True, stdout=subprocess.PIPE)
+    return json.loads(out.stdout)
+
+
+def show(options):
+    return starpipe(f"show --format json {options}")
+
+
+def number(value, decimals=None):
+    """A figure: with so many decimals, or with six digits at most."""
+    value += abs(value) * 1e-12  # what ends in 5 is rounded up, whatever the last bit is
+    return f"{value:.6g}" if decimals is None else f"{value:.{decimals}f}"
+
+
+def makespan(shown):
+    return number(shown["makespan"])
+
+
+def bubble(shown):
+    return number(100 * shown["bubble_ratio"], 1)
+
+
+def peak(shown):
+    return number(max(shown["peak_micro_batches"]))
+
+
+def gib(shown, stage=None, kind="total"):
+    """Of a stage, or of the fullest one."""
+    held = [stage[kind] / 2**30 for stage in shown["memory_bytes"]]
+    return max(held) if stage is None else held[stage]
+
+
+def markdown(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines).replace("|  |", "| |").replace("|  |", "| |")
+
+
+SLICED = {"seq1f1b", "slimpipe", "terapipe", "sppo"}
+
+
+def unit(schedule, stages, micro_batches):
+    """A schedule at f = b = w = 1, comm = 0; two slices where there are any."""
+    slices = " --slices 2" if schedule in SLICED else ""
+    return show(f"--schedule {schedule} --stages {stages} --micro-batches {micro_batches}{slices}")
+
+
+@table
+def readme():
+    rows = [
+        ("whole backwards", "`naive` · `gpipe` · `1f1b` · [`pipedream`](docs/schedules.md#pipedream), asynchronous · `adapipe` on equal stages: it deals out layers and recompute by memory"),
+        ("slices of sequences", "`seq1f1b` · [`slimpipe`](docs/schedules.md#slimpipe), whose stages share attention · `terapipe` · `sppo`, for one long sequence ((p-1)/n of bubble)"),
+        ("several chunks a stage", "`interleaved` · `bfs`"),
+        ("weight gradients apart", "`zb1p` · `zb2p` (24 from a stage's first op to its last) · `:auto` searches the order at your costs"),
+        ("in a V or in waves", "`zbv` · `v-half` · `v-min` · `1f1b-v` · `hanayo` · `dualpipev`"),
+        ("two copies of the model", "`dualpipe` · `chimera`"),
+        ("attention apart", "[`helix`](docs/schedules.md#helixpipe): attention, which has no parameters, on all stages in parallel; its bubble has no attention in it"),
+        ("weights travel", "[`weipipe`](docs/schedules.md#weipipe), `wzb1`, `wzb2`, [`tawpipe`](docs/schedules.md#weipipe): activations stay; [`fsdp`](docs/schedules.md#fsdp) (ZeRO-3), what they are measured against"),
+    ]
+    filled = []
+    for kind, text in rows:
+        entries = text.split(" · ")
+        if kind not in ("attention apart", "weights travel"):
+            entries = [with_figures(entry) for entry in entries]
+        filled.append((kind, " · ".join(entries)))
+    return markdown(("kind", "name: makespan, peak"), filled)
+
+
+def with_figures(entry):
+    """Makespan and peak behind the name that an entry begins with."""
+    name = entry[: entry.index(")") + 1] if entry.startswith("[") else entry[: entry.index("`", 1) + 1]
+    schedule = name.split("`")[1]
+    if schedule.startswith(":"):
+        return entry
+    shown = unit(schedule, 4, 8)
+    return f"{name} {makespan(shown)}, {peak(shown)}{entry[len(name):]}"
+
+
+@table
+def schedules():
+    rows = [
+        ("naive", "1", "m·p(f+b+w)", "exact"),
+        ("gpipe", "m", "(m+p-1)(f+b+w)", "exact"),
+        ("1f1b", "p-i on stage i", "(m+p-1)(f+b+w)", "exact"),
+        ("pipedream", "p-i on stage i", "(m+p-1)(f+b+w)", "exact"),
+        ("adapipe", "p-i on stage i", "as `1f1b` on equal stages; no closed form on others", "-"),
+        ("seq1f1b", "(p-i+n-1)/n on stage i", "(m + (p-1)/n)(f+b+w)", "exact"),
+        ("slimpipe", "(nv+2(p-1-i))/(nv) on stage i", "(m + (p-1)/(nv))(f+b+w)", "exact"),
+        ("terapipe", "m", "(m + (p-1)/n)(f+b+w)", "exact"),
+        ("sppo", "1", "m(1 + (p-1)/n)(f+b+w)", "exact"),
+        ("interleaved", "(2(p-1-i) + (v-1)N + 1)/v on stage i", "(m + (p-1)/v)(f+b+w), m ≥ p", "exact"),
+        ("bfs", "m", "(m + (p-1)/v)(f+b+w), m ≥ p", "exact"),
+        ("zb1p", "p; v > 1: (p + (v-1)N)/v", "m(f+b+w) + (p-1) max(f+b-w, f, b)/v, m ≥ p", "exact"),
+        ("zb2p", "2p-1", "m(f+b+w) + (p-1) max(f, f+b-2w), m ≥ 2p-1, w ≤ f and b; fewer m [below](#what-is-exact-and-what-is-not)", "exact"),
+        ("zbv", "p", "m(f+b+w) + (p-1)f/2", "lower bound"),
+        ("v-half", "(p+2)/2, rounded up", "m(f+b+w) + (p-1)f/2", "lower bound"),
+        ("v-min", "(p+4)/3, rounded up", "m(f+b+w) + (p-1)f/2", "lower bound"),
+        ("1f1b-v", "2p/3 + 1", "(m + (p-1)/2)(f+b+w)", "lower bound"),
+        ("hanayo", "p", "(m + (p-1)/v)(f+b+w)", "lower bound"),
+        ("dualpipev", "p + 1/2", "m(f+b+w) + (p-1)(f+2b-w)/2", "approximate"),
+        ("dualpipe", "p + 1, of either copy", "m(f+b+w) + (p/2-1)(f+2b-w)", "approximate"),
+        ("weipipe", "pv chunks: one", "(m + (p-1)/v)(f+b+w), m ≥ 2p", "upper bound"),
+        ("weipipe-naive", "p chunks: one", "m(f+B) + (p-1)(max(f,B) + (m/p-1)\\|f-B\\|), B = b+w", "upper bound"),
+        ("wzb1", "3pv/2 chunks: one and a half", "m(f+b+w) + (p-1) max(f+b, f+w, 2b, 2w)/v, m ≥ 2p", "upper bound"),
+        ("wzb2", "pv chunks: one", "m(f+b+w) + (p-1) max(f, b, w)/v", "upper bound"),
+        ("tawpipe", "pv chunks: one", "m(f+B) + (K-1) max(f, B)/v, B = b+w, K nodes, p divides m", "upper bound"),
+        ("fsdp", "v chunks: one", "m(f+b+w)", "exact"),
+        ("chimera", "p/2+1 to p, of either copy", "m/p · (2f + (2p-2)(b+w)) + (p-2)f, p divides m, b+w ≥ f", "exact"),
+    ]
+    filled = []
+    for name, held, formula, claim in rows:
+        small, large = unit(name, 4, 8), unit(name, 8, 32)
+        claimed = small.get("formula", {}).get("claim", "-")
+        if claimed != claim:
+            sys.exit(f"tables.py: {name}: its formula is said to be '{claim}', show says '{claimed}'")
+        filled.append((f"`{name}`", held, formula, claim, makespan(small), bubble(small), peak(small), bubble(large), peak(large)))
+    return markdown(("name", "peak activations (at most)", "makespan, comm = 0", "claim", "p=4, m=8: makespan",
+                     "bubble", "peak", "p=8, m=32: bubble", "peak"), filled)
+
+
+@table
+def slimpipe():
+    options = "--stages 8 --micro-batches 4 --model gpt3-7b --seq 131072 --hardware h100-ib"
+    rows = []
+    for name in ("1f1b", "seq1f1b", "seq1f1b --partition-slices flops", "slimpipe:exchange=off", "slimpipe"):
+        row, sent = [f"`{name}`" + (", whole sequences" if name == "1f1b" else "")], []
+        for slices in (1,) if name == "1f1b" else (16, 64):
+            shown = show(f"--schedule {name} --slices {slices} {options}")
+            row += [number(shown["step_ms"] / 1e3, 0), number(gib(shown), 0)]
+            sent.append(number(shown["bytes_sent"][0] / 1e9, 0))
+        row += [""] * (5 - len(row))
+        rows.append((*row, ", ".join(dict.fromkeys(sent))))
+    return markdown(("", "16 slices: step s", "GiB", "64 slices: step s", "GiB", "stage 0 sends GB"), rows)
+
+
+@table
+def helix_messages():
+    rows = []
+    for name in ("helix:fold=1", "helix", "helix --slices 2", "helix --slices 4"):
+        shown = [show(f"--schedule {name} --layers 8 --stages 4 --micro-batches 8 --cost pre=1,attn=3,post=2,comm={comm}")
+                 for comm in ("0", "0.4", "0.8")]
+        rows.append((f"`{name}`", *map(makespan, shown)))
+    return markdown(("makespan, p = 4, L = 8, m = 8, 1:3:2", "comm=0", "0.4", "0.8"), rows)
+
+
+@table
+def helix_bounded():
+    sizes = [(4, 1), (4, 2), (8, 1), (8, 2)]
+    names = {"helix": ("helix", 4), "helix:bounded": ("helix:bounded", 4), "loops one after the other": ("helix", 1),
+             "helix:ship=attention": ("helix:ship=attention", 4),
+             "helix:ship=attention,bounded": ("helix:ship=attention,bounded", 4)}
+    rows = []
+    for label, (name, loops) in names.items():
+        row = [label if " " in label else f"`{label}`"]
+        for stages, fold in sizes:
+            option = ("," if ":" in name else ":") + f"fold={fold}"
+            shown = show(f"--schedule {name}{option} --stages {stages} --micro-batches {loops * stages * fold} "
+                         f"--layers {4 * stages} --recompute no-attention")
+            held = max(shown["peak_micro_batches"]) / (stages * fold)
+            row.append(f"{bubble(shown)} ({held:.3g})")
+        rows.append(row)
+    return markdown(("bubble in per cent (loops held)", "p=4, fold 1", "p=4, fold 2", "p=8, fold 1", "p=8, fold 2"), rows)
+
+
+@table
+def helix_formulas():
+    rows = [
+        ("1f1b", "3(p-1)(pre+attn+post)L/p", "16(p-i)L/p", lambda p, layers: 18 * (p - 1) * layers // p),
+        ("zb1p", "(p-1)(pre+3attn+post)L/p", "16L", lambda p, layers: 12 * (p - 1) * layers // p),
+        ("helix:fold=1", "3(p-1)(pre+post)", "16mL/p", lambda p, layers: 9 * (p - 1)),
+        ("helix", "at most 6(p-1)(pre+post)", "16mL/p", lambda p, layers: 18 * (p - 1)),
+        ("helix --recompute no-attention", "at most 8(p-1)(pre+post)", "4mL/p", lambda p, layers: 24 * (p - 1)),
+    ]
+    filled = []
+    for name, formula, held, value in rows:
+        cells = []
+        for stages, layers in (4, 8), (8, 32):
+            tail = "--recompute none"
+            if name.startswith("helix"):
+                name_tail = name.replace("helix:", "helix:tail=published,").replace("helix ", "helix:tail=published ")
+                name_tail = "helix:tail=published" if name == "helix" else name_tail
+                tail = "" if "--recompute" in name else tail
+            else:
+                name_tail = name
+            shown = show(f"--schedule {name_tail} --stages {stages} --micro-batches {2 * stages} --layers {layers} "
+                         f"--cost pre=1,attn=3,post=2,backward=2 {tail}")
+            busy = max(shown["makespan"] - idle for idle in shown["idle"])
+            cells += [number(value(stages, layers)), number(shown["makespan"] - busy)]
+        filled.append((f"`{name}`", formula, *cells, held))
+    return markdown(("", "bubble", "p=4, L=8: formula", "simulated", "p=8, L=32: formula", "simulated",
+                     "activations / bsh"), filled)
+
+
+@table
+def chunks():
+    rows = []
+    for name in ("weipipe:flow=line", "tawpipe:node=1", "wzb1:flow=line", "wzb2"):
+        row = [f"`{name}`"]
+        for chunks in (1, 2, 4):
+            shown = show(f"--schedule {name} --stages 4 --micro-batches 8 --chunks {chunks}")
+            row += [makespan(shown), bubble(shown) + " %"]
+        rows.append(row)
+    return markdown(("", "v = 1", "", "v = 2", "", "v = 4", ""), rows)
+
+
+@table
+def chunks_of_a_model():
+    rows = []
+    for name in ("weipipe:flow=line", "tawpipe:node=4", "wzb1", "wzb2"):
+        row = [f"`{name}`"]
+        for chunks in (1, 2, 3):
+            shown = show(f"--schedule {name} --stages 8 --micro-batches 16 --chunks {chunks} --model gpt3-1.3b "
+                         "--seq 8192 --dtype bf16")
+            row += [number(shown["step_ms"], 0), bubble(shown) + " %", number(gib(shown, 0, "workspace"), 1)]
+        rows.append(row)
+    return markdown(("", "v = 1", "", "", "v = 2", "", "", "v = 3", "", ""), rows)
+
+
+def step_ms(options):
+    """Without and with the vocabulary shared out."""
+    return [number(show(options + cut)["step_ms"], 0) for cut in ("", " --vocabulary-parallel")]
+
+
+@table
+def vocabulary():
+    rows = []
+    for name in ("1f1b", "zb2p", "zbv"):
+        row = [f"`{name}`"]
+        for model in ("gpt3-1.3b", "gpt3-7b"):
+            row += step_ms(f"--schedule {name} --stages 8 --micro-batches 32 --model {model} --seq 4096 --dtype bf16")
+        rows.append(row)
+    return markdown(("schedule", "gpt3-1.3b", "cut", "gpt3-7b", "cut"), rows)
+
+
+@table
+def vocabulary_helix():
+    rows = []
+    for thousands in (8, 32, 128):
+        row = [f"{thousands}k"]
+        for model in ("gpt3-1.3b", "gpt3-3b"):
+            row += step_ms("--schedule helix --stages 8 --micro-batches 16 --recompute no-attention --dtype bf16 "
+                           f"--model {model} --seq {1024 * thousands}")
+        rows.append(row)
+    return markdown(("tokens of a sequence", "gpt3-1.3b", "cut", "gpt3-3b", "cut"), rows)
+
+
+@table
+def multiplex():
+    rows = []
+    for name in ("sppo", "sppo:multiplex"):
+        shown = show(f"--schedule {name} --stages 8 --slices 32 --micro-batches 1 --model gpt3-7b --seq 131072 --dtype bf16")
+        sent = [number(min(shown["bytes_sent"]) / 1e9, 0), number(max(shown["bytes_sent"]) / 1e9, 0)]
+        rows.append((f"`{name}`", number(shown["step_ms"] / 1e3, 2) + " s", number(gib(shown, 0), 1) + " GiB",
+                     number(gib(shown, -1), 1) + " GiB", " to ".join(dict.fromkeys(sent)) + " GB"))
+    return markdown(("", "step", "first stage", "last stage", "sent by a stage"), rows)
+
+
+def reproduced(paper):
+    return starpipe(f"reproduce {paper} --format json")
+
+
+@table
+def papers():
+    def of(right, all_of_them):
+        return f"{right} of {all_of_them}" if all_of_them else "-"
+
+    rows = []
+    for name, paper in ("HelixPipe", "helixpipe"), ("WeiPipe", "weipipe"), ("SPPO", "sppo"), ("survey", "survey"):
+        s = reproduced(paper)["summary"]
+        rows.append((name, str(s["cells"]), str(s["simulated"]), of(s["winners_right"], s["winners"]),
+                     of(s["verdicts_right"], s["verdicts"]), number(100 * s["mean_error"], 1) + " %"))
+    return markdown(("paper", "cells", "simulated", "ahead", "out of memory or not", "off by, mean"), rows)
+
+
+@table
+def helix_speedups():
+    cells = {(c["row"].split(",")[0], c["column"]): c for c in reproduced("helixpipe")["cells"]
+             if c["experiment"] == "figure8" and "128k, 8 stages" in c["row"]}
+    models = ("1.3B", "3B", "7B")
+    rows = []
+    for gpu in ("H20", "A800"):
+        rows.append((f"{gpu}, published", *(f"{cells[gpu, m]['published']:+.0f}" for m in models)))
+        rows.append((f"{gpu}, simulated", *(f"{cells[gpu, m]['simulated']:+.1f}" for m in models)))
+    return markdown(("", *models), rows)
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1] not in TABLES:
+        sys.exit(f"usage: tables.py NAME; there are {', '.join(TABLES)}")
+    print(TABLES[sys.argv[1]]())
+
+
+if __name__ == "__main__":
+    main()
