@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""The prose of the documentation: how sentences begin, private words, links, and how long all of it is.
+
+usage: check_prose.py TOP WORDS
+
+TOP is the source tree. WORDS has a line for each expression that the pages do not use, then a tab, then what to say
+instead. Prints a line for each fault; exit status 1 if there is one.
+"""
+
+import pathlib
+import re
+import sys
+
+LONGEST = 30000  # words of README.md and docs/, without what only draws tables and diagrams
+OPENINGS = ["Of", "Those", "That of", "What", "Where", "Whether", "Beside"]
+OPENING = re.compile(r"(?:^|[.!?:;]['\")*_]* +)[(*_\"']*(" + "|".join(OPENINGS) + r")\b")
+LINK = re.compile(r"\[[^][]*(?:\[[^][]*\][^][]*)*\]\(([^)\s]+)\)")
+
+
+def blank(match):
+    """Nothing in its place, on as many lines."""
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def slug(heading):
+    """The anchor that GitHub makes of a heading."""
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+
+
+class Page:
+    def __init__(self, path):
+        self.path = path
+        self.raw = path.read_text(encoding="utf-8")
+        text = re.sub(r"^( *)```.*?^\1``` *$", blank, self.raw, flags=re.M | re.S)
+        self.text = re.sub(r"<!--.*?-->", blank, text, flags=re.S)
+        self.prose = re.sub(r"`[^`]*`", lambda m: blank(m).replace(" ", "x"), self.text)
+
+    def anchors(self):
+        found = re.findall(r'<a (?:id|name)="([^"]+)"', self.raw)
+        seen = {}
+        for heading in re.findall(r"^#+ +(.+?) *#*$", self.text, re.M):
+            name = slug(heading)
+            found.append(f"{name}-{seen[name]}" if name in seen else name)
+            seen[name] = seen.get(name, 0) + 1
+        return found
+
+    def blocks(self):
+        """Paragraphs, items of lists and cells of tables, each on one line, with the number of its first."""
+        number, lines = 0, []
+        for n, line in enumerate(self.prose.split("\n") + [""], 1):
+            cell = re.match(r" *\|", line)
+            item = re.match(r" *(?:[-*+>]|\d+\.) +", line)
+            apart = not line.strip() or cell or item or line.startswith("#")
+            if lines and apart:
+                yield number, " ".join(lines)
+                lines = []
+            if cell:
+                yield from ((n, text.strip()) for text in line.split("|"))
+            elif line.strip() and not line.startswith("#"):
+                number = number if lines else n
+                lines.append(line[item.end():] if item else line.strip())
+
+
+def faults(page, top, words, pages):
+    for number, block in page.blocks():
+        for match in OPENING.finditer(block):
+            at = block[match.start(1):match.start(1) + 50]
+            yield number, f"a sentence begins with '{match[1]}': {at}"
+    for number, line in enumerate(page.prose.split("\n"), 1):
+        for word, say in words:
+            for match in re.finditer(rf"\b{word}\b", line, re.I):
+                yield number, f"'{match[0]}': say {say}"
+    for number, line in enumerate(page.text.split("\n"), 1):
+        for target in LINK.findall(line):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            path = (page.path.parent / name).resolve() if name else page.path
+            if not path.exists():
+                yield number, f"no such file: {target}"
+            elif anchor and path.suffix == ".md":
+                if path not in pages:
+                    pages[path] = Page(path)
+                if anchor not in pages[path].anchors():
+                    yield number, f"no such heading: {target}"
+
+
+def main():
+    top = pathlib.Path(sys.argv[1]).resolve()
+    words = [
+        line.rstrip("\n").split("\t")
+        for line in open(sys.argv[2], encoding="utf-8")
+        if line.strip() and not line.startswith("#")
+    ]
+    docs = [top / "README.md", *sorted((top / "docs").rglob("*.md"))]
+    others = [path for folder in ("examples", "bench") for path in sorted((top / folder).rglob("*.md"))]
+    pages = {path: Page(path) for path in docs + others}
+    count = 0
+    for path in docs + others:
+        for number, fault in sorted(faults(pages[path], top, words, pages)):
+            print(f"{path.relative_to(top)}:{number}: {fault}")
+            count += 1
+    length = sum(len(re.findall(r"\S*\w\S*", pages[path].raw)) for path in docs)
+    print(f"{length} words in {len(docs)} pages, {count} faults")
+    if length > LONGEST:
+        print(f"README.md and docs/ have more than {LONGEST} words")
+    sys.exit(count > 0 or length > LONGEST)
+
+
+main()

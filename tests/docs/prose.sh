@@ -1,0 +1,48 @@
+#!/bin/bash
+# The prose of the documentation: no sentence begins with a word that puts the object first, no private words (words), no
+# link to a file or heading that is not there, no more words than a reader has patience for (check_prose.py).
+. "$(dirname "$0")/../common.sh" || exit 1
+
+command -v python3 > /dev/null || { echo "skipped: no python3"; exit 77; }
+top=$(cd "$here/../.." && pwd)
+checked()
+{
+    python3 "$here/check_prose.py" "$1" "$here/words" > "$work/said"
+}
+
+checked "$top" || fail "the documentation"
+cat "$work/said"
+
+# What it must see: a page with each fault once.
+mkdir -p "$work/top/docs"
+echo "# starpipe" > "$work/top/README.md"
+cat > "$work/top/docs/page.md" <<'END'
+# A `page` of faults
+
+It runs. What it does is **bold**.
+
+| a cell | Those of a stage |
+|---|---|
+
+- Beside
+  this, (where no sentence begins)
+- A keeper, and a `keeper` in code. See [this](page.md#a-page-of-faults), [that](page.md#no-heading), [those](none.md).
+
+```sh
+# What is code is no prose: keeper, [a](b.md).
+```
+END
+cat > "$work/wanted" <<'END'
+docs/page.md:3: a sentence begins with 'What'
+docs/page.md:5: a sentence begins with 'Those'
+docs/page.md:8: a sentence begins with 'Beside'
+docs/page.md:10: 'keeper': say owner
+docs/page.md:10: no such file: none.md
+docs/page.md:10: no such heading: page.md#no-heading
+END
+checked "$work/top" && fail "a page of faults passes"
+sed '$d; s/\(begins with .[A-Za-z]*.\):.*/\1/' "$work/said" | diff - "$work/wanted" ||
+    fail "other faults than these in a page of faults"
+awk 'BEGIN { for (n = 0; n < 30001; n++) print "word" }' > "$work/top/docs/page.md"
+checked "$work/top" && fail "30001 words are not too many"
+finish
