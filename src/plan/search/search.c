@@ -224,15 +224,18 @@ static void try_variants(struct search *s, struct sp_found f, const struct sp_sc
 static void try_grid(struct search *s, int tensor, int context, int batch)
 {
     const struct sp_search *want = s->want;
-    int devices = tensor * context;
+    int devices = tensor * context * sp_search_pipelines(want);
+    int all = want->nodes * want->machine->devices_per_node;
     struct sp_found f = {.devices = tensor,
                          .context = context,
                          .batch = batch,
                          .micro_batches = want->sequences / batch,
-                         .stages = want->nodes * want->machine->devices_per_node / devices};
+                         .stages = all / devices};
 
     if (want->stages && want->devices)
         f.stages = want->stages;
+    else if (sp_search_pipelines(want) > 1 && all % devices)
+        return;
     if (f.stages < 1 || f.stages > want->model->layers ||
         (want->stages && f.stages != want->stages) || f.micro_batches > SP_MAX_SIZE ||
         (int64_t)batch * want->seq > INT32_MAX)
@@ -252,7 +255,7 @@ static void try_size(struct search *s, int devices, int batch)
     enum sp_search_group group = s->want->group;
 
     for (int tensor = 1; tensor <= devices; tensor++)
-        if (devices % tensor == 0 &&
+        if (devices % tensor == 0 && (!s->want->tensor || tensor == s->want->tensor) &&
             (group == SP_SEARCH_BOTH || tensor == (group == SP_SEARCH_TENSOR ? devices : 1)))
             try_grid(s, tensor, devices / tensor, batch);
 }
@@ -353,10 +356,12 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f, co
     add(text, n, "dtype", sp_dtype_name(want->dtype));
     if (f->devices > 1)
         add_number(text, n, "tensor-parallel", f->devices);
-    if (f->context == 1)
-        return;
-    add_number(text, n, "context-parallel", f->context);
-    if (sp_search_rings(want, f))
+    if (f->context > 1)
+        add_number(text, n, "context-parallel", f->context);
+    if (f->context > 1 && sp_search_rings(want, f))
         add(text, n, "context-method", "ring");
-    add_number(text, n, "zero", 1);
+    if (sp_search_pipelines(want) > 1)
+        add_number(text, n, "data-parallel", sp_search_pipelines(want));
+    if (sp_search_zero(want, f))
+        add_number(text, n, "zero", 1);
 }

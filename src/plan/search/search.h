@@ -31,11 +31,14 @@ struct sp_search {
     const struct sp_model *model;
     enum sp_dtype dtype;
     int seq;
-    int sequences;              /* of a step */
+    int sequences;              /* of a pipeline, in a step */
     int batch;                  /* of a micro-batch; 0: any */
     int stages;                 /* 0: any; with `devices`, as many as there are */
     int devices;                /* of a stage; 0: any */
     enum sp_search_group group; /* what they share */
+    int tensor;                 /* of `devices`, that share parameters; 0: as the group has it */
+    int data;                   /* pipelines side by side; 0: one */
+    bool no_zero;               /* each device has all of its optimizer's state */
     enum sp_search_vocabulary vocabulary;
     int chunks;                      /* 0: what the schedule wants, and more */
     int slices;                      /* 0: any */
@@ -72,6 +75,18 @@ struct sp_found {
  * after one line. A step of very many micro-batches is predicted from two of fewer.
  */
 int sp_search(const struct sp_search *want, struct sp_found *best, int most);
+
+/* Pipelines side by side. */
+static inline int sp_search_pipelines(const struct sp_search *want)
+{
+    return want->data > 1 ? want->data : 1;
+}
+
+/* Whether the pipelines, and the devices that share tokens, share out the optimizer's state. */
+static inline bool sp_search_zero(const struct sp_search *want, const struct sp_found *f)
+{
+    return !want->no_zero && f->context * sp_search_pipelines(want) > 1;
+}
 
 /* Whether keys and values go around the devices that share tokens, as these cannot share the heads out. */
 bool sp_search_rings(const struct sp_search *want, const struct sp_found *f);

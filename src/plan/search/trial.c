@@ -56,7 +56,7 @@ static struct sp_op_terms terms_of(const struct sp_search *want, const struct st
 static int choose_offload(const struct sp_search *want, struct step *step, struct sp_found *f)
 {
     const struct sp_machine *m = want->machine;
-    int each = f->devices * f->context;
+    int each = f->devices * f->context, stages = f->stages * sp_search_pipelines(want);
     int per_node = m->devices_per_node / each > 0 ? m->devices_per_node / each : 1;
     const struct sp_op_terms terms = terms_of(want, step, f);
     struct sp_offload_request request =
@@ -78,7 +78,7 @@ static int choose_offload(const struct sp_search *want, struct step *step, struc
         f->host = offload.evictions[s].most_evicted > f->host ? offload.evictions[s].most_evicted
                                                               : f->host;
     }
-    f->host *= each / step->apart * (f->stages < per_node ? f->stages : per_node);
+    f->host *= each / step->apart * (stages < per_node ? stages : per_node);
     f->fits = sp_machine_is_cpu(m) || f->host <= m->host_bytes;
     err = sp_offload_apply(&offload, &step->shape, &step->plan);
     sp_offload_destroy(&offload);
@@ -263,7 +263,7 @@ static void shape_of(const struct sp_search *want, const struct sp_found *f, boo
     step->apart = apart ? f->devices : 1;
     sp_shape_tensor(&step->shape, f->devices / step->apart, true);
     sp_shape_context(&step->shape, f->context, sp_search_rings(want, f));
-    sp_shape_share(&step->shape, f->context, true);
+    sp_shape_share(&step->shape, f->context * sp_search_pipelines(want), sp_search_zero(want, f));
 }
 
 static int check(const struct sp_search *want, const struct sp_found *f, const struct step *step)
