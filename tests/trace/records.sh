@@ -130,6 +130,14 @@ LC_ALL=C grep -q "$(printf '\033')" report.txt compare.txt && fail "a model's na
 grep -qF 'm\x1b[2J\x0ax, ' report.txt && grep -qF 'm\x1b[2J\x0ax, ' compare.txt || fail "names: $(head -n 1 report.txt)"
 refused "no record of a step in nothing" report "$(mkdir -p nothing && echo nothing)"
 refused "is no record of a step" report report.json
+head -n 1 alone.jsonl > short.jsonl
+for log in alone.jsonl short.jsonl; do
+    refused "report: $log is a log of train: try 'starpipe watch $log'$" report $log
+    refused "compare: $log is a log of train: try 'starpipe watch $log'$" compare alone $log
+done
+for record in alone/trace.json alone/predicted.json show.json; do
+    refused "watch: $record is the record of a step: try 'starpipe report $record'$" watch $record
+done
 refused "RECORD is missing" report
 refused "times of .* are in ms, of show.json in units of costs" compare alone show.json
 refused "has 2 stages and three.json 3" compare alone three.json

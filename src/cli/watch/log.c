@@ -2,6 +2,7 @@
 #include "sp_error.h"
 #include "train/run/log_file.h"
 #include <stdlib.h>
+#include <string.h>
 
 void sp_watched_destroy(struct sp_watched *w)
 {
@@ -93,6 +94,17 @@ static int add_step(struct sp_watched *w, const json_t *line)
     return add_stages(w, json_object_get(line, "stages"));
 }
 
+/* For a first line that is none of a log. -EINVAL. */
+static int refuse(const struct sp_watched *w, const char *text, size_t n)
+{
+    static const char record[] = "{\"displayTimeUnit\":"; /* trace/timeline/json_write.c */
+
+    if (n >= strlen(record) && !strncmp(text, record, strlen(record)))
+        return sp_error(EINVAL, "watch: %s is the record of a step: try 'starpipe report %s'",
+                        w->name, w->name);
+    return sp_error(EINVAL, "watch: %s, line 1: this is no log of starpipe", w->name);
+}
+
 int sp_watched_add(struct sp_watched *w, const char *text, size_t n)
 {
     json_t *line = json_loadb(text, n, 0, NULL);
@@ -100,8 +112,9 @@ int sp_watched_add(struct sp_watched *w, const char *text, size_t n)
 
     w->lines++;
     if (!json_is_object(line) || (!w->plan && !json_object_get(line, "plan"))) {
-        err = sp_error(EINVAL, "watch: %s, line %ld: %s", w->name, w->lines,
-                       w->lines == 1 ? "this is no log of starpipe" : "not a JSON object");
+        err = w->lines == 1
+                  ? refuse(w, text, n)
+                  : sp_error(EINVAL, "watch: %s, line %ld: not a JSON object", w->name, w->lines);
     } else if (!is_possible(line)) {
         err = w->plan ? 1
                       : sp_error(EINVAL, "watch: %s, line %ld: numbers that no run has", w->name,

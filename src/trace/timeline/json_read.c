@@ -324,6 +324,23 @@ static int read_all(const json_t *root, struct sp_timeline *t)
     return err;
 }
 
+/* Whether the first line is that of a log of train, which says what its plan is. */
+static bool is_log(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n = f ? getline(&line, &cap, f) : -1;
+    json_t *first = n > 0 ? json_loadb(line, (size_t)n, 0, NULL) : NULL;
+    bool log = json_object_get(first, "plan");
+
+    json_decref(first);
+    free(line);
+    if (f)
+        fclose(f);
+    return log;
+}
+
 int sp_timeline_load(const char *command, const char *path, struct sp_timeline *t)
 {
     char inside[4096];
@@ -342,6 +359,11 @@ int sp_timeline_load(const char *command, const char *path, struct sp_timeline *
                             strerror(errno));
     }
     root = json_load_file(path, 0, &why);
+    if ((!root || !json_object_get(root, "otherData")) && is_log(path)) {
+        json_decref(root);
+        return sp_error(EINVAL, "%s: %s is a log of train: try 'starpipe watch %s'", command, path,
+                        path);
+    }
     if (!root)
         return sp_error(EINVAL, "%s: %s, line %d: %s", command, path, why.line, why.text);
     err = read_all(root, t);
