@@ -101,7 +101,7 @@ done
 # ---- refusals, and a process that stops
 
 few="--model llama-tiny --data $work/text --seq 32 --stages 2 --micro-batches 4"
-refused "data-parallel 1 --context-parallel 2 wants 2 processes.*there is 1: mpirun -np 2" train $few $two
+refused "train: --context-parallel 2 wants 2 processes.*there is 1: mpirun -np 2" train $few $two
 refused "context-parallel 3: llama-tiny has 4 heads and 2 of keys and values" train $few --context-parallel 3 --dry-run
 refused "context-parallel 2: sequences of 31 tokens" train $few --seq 31 $two --dry-run
 refused "document-separator 256: llama-tiny has tokens 0 to 255" train $few --document-separator 256 --dry-run

@@ -244,23 +244,27 @@ static int check_memory(struct sp_trainer *t)
 /* A dry run may be of any number of processes: it is planned as if there were one a pipeline. */
 static int check_pipelines(struct sp_trainer *t)
 {
-    char context[80] = "";
+    const struct {
+        const char *name;
+        int size;
+    } given[] = {{"data-parallel", t->cfg.groups.data_parallel},
+                 {"context-parallel", t->cfg.groups.context_parallel},
+                 {"tensor-parallel", t->cfg.groups.tensor_parallel}};
+    char names[128] = "";
     int pipelines = sp_train_pipelines(t), size = t->world.size, used = 0;
 
     if (t->cfg.dry_run && size == 1)
         t->world.size = pipelines;
     if (t->world.size % pipelines == 0)
         return 0;
-    if (t->cfg.groups.context_parallel > 1)
-        used = snprintf(context, sizeof context, " --context-parallel %d",
-                        t->cfg.groups.context_parallel);
-    if (t->cfg.groups.tensor_parallel > 1)
-        snprintf(context + used, sizeof context - (size_t)used, " --tensor-parallel %d",
-                 t->cfg.groups.tensor_parallel);
+    for (int i = 0; i < 3; i++)
+        if (given[i].size > 1)
+            used += snprintf(names + used, sizeof names - (size_t)used, " --%s %d", given[i].name,
+                             given[i].size);
     return sp_error(EINVAL,
-                    "train: --data-parallel %d%s wants %d processes, or a multiple of that, and "
-                    "there %s %d: mpirun -np %d",
-                    t->cfg.groups.data_parallel, context, pipelines, size == 1 ? "is" : "are", size,
+                    "train:%s wants %d processes, or a multiple of that, and there %s %d: mpirun "
+                    "-np %d",
+                    names, pipelines, size == 1 ? "is" : "are", size,
                     (size / pipelines + 1) * pipelines);
 }
 
