@@ -31,6 +31,25 @@ if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
     lib=$(dirname "$(find "$root" -name libstarpipe.so)")
     quiet "make of the program" make -C "$work/embed" PKG_CONFIG_PATH="$(dirname "$pc")" \
         PKG_CONFIG="pkg-config --define-variable=includedir=$include --define-variable=libdir=$lib"
+    # The line of the guide as it stands there, and what it makes runs.
+    line=$(sed -n 's/^cc \$(pkg-config --cflags starpipe)/$CC $(pkg-config --cflags starpipe)/p' "$here/../../docs/embedding.md")
+    [ -n "$line" ] || fail "docs/embedding.md has no compiler line"
+    make_text 3000 > "$work/mine.txt"
+    (
+        pkg-config()
+        {
+            PKG_CONFIG_PATH=$(dirname "$pc") command pkg-config --define-variable=includedir="$include" \
+                --define-variable=libdir="$lib" "$@"
+        }
+        cd "$work" && cp embed/embed.c mine.c && eval "$line" &&
+            env -u LD_LIBRARY_PATH timeout -k 2 60 ./mine mine.txt mine 2
+    ) > "$work/output" 2>&1 || fail "the compiler line of docs/embedding.md: $(tail -n 2 "$work/output")"
+    # Debugging information stays in the build tree.
+    if command -v readelf > /dev/null; then
+        for file in "$installed" "$lib"/libstarpipe.so "$lib"/libstarpipe-sched.so; do
+            readelf -S --wide "$file" | grep -q '\.debug_info' && fail "$file has debugging information"
+        done
+    fi
     # The headers that it took are the installed ones.
     $CC -M -I"$include" "$work/example/eager_1f1b.c" | grep -q "$root.*/starpipe/schedule.h" ||
         fail "no installed schedule.h"
