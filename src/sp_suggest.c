@@ -1,4 +1,6 @@
-#include "policies/suggest.h"
+#include "sp_suggest.h"
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #define LONGEST 63
@@ -29,9 +31,36 @@ int sp_edit_distance(const char *a, const char *b)
     return d[na][nb];
 }
 
-int sp_is_near(const char *typed, int distance)
+void sp_suggest(struct sp_suggestion *s, const char *word, int length)
 {
-    int len = (int)strnlen(typed, LONGEST);
+    char whole[LONGEST + 1];
+    int distance;
 
-    return distance < len && distance <= (len < 5 ? 1 : len < 9 ? 2 : 3);
+    snprintf(whole, sizeof whole, "%.*s", length, word);
+    distance = sp_edit_distance(s->typed, whole);
+    if (s->nearest && distance >= s->distance)
+        return;
+    s->nearest = word;
+    s->length = length;
+    s->distance = distance;
+}
+
+/* Few edits, for a word as long as it is. */
+static bool is_near(const struct sp_suggestion *s)
+{
+    int length = (int)strnlen(s->typed, LONGEST);
+
+    return s->nearest && s->distance < length &&
+           s->distance <= (length < 5   ? 1
+                           : length < 9 ? 2
+                                        : 3);
+}
+
+const char *sp_suggest_text(const struct sp_suggestion *s, const char *before, char *text, int n)
+{
+    if (is_near(s))
+        snprintf(text, (size_t)n, ", did you mean %s%.*s?", before, s->length, s->nearest);
+    else
+        text[0] = '\0';
+    return text;
 }

@@ -29,7 +29,9 @@ BARS = {"none": ("recompute", 1.0), "adaptive": ("adaptive", 4.0)}
 
 
 def ours(args, way, seq, seconds):
-    options = ["--stages", 1, "--micro-batches", 1, "--offload-dir", args.dir, *OURS[way]]
+    options = ["--stages", 1, "--micro-batches", 1, *OURS[way]]
+    if "--offload" in options:
+        options += ["--offload-dir", args.dir]
     if args.limit:
         options += ["--memory-limit", args.limit]
     planned = common.starpipe(args, args.model, seq, *options, "--dry-run", steps=1, seconds=60)

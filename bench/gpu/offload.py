@@ -22,8 +22,10 @@ ROWS = {"gpt3-1.3b": ("gpt3-1.3b", 32768), "tiny": ("tiny-gpt2", 512)}
 
 
 def run(args, seq, options, seconds):
+    if "--offload" in options:
+        options = [*options, "--offload-dir", args.dir]
     return common.starpipe(args, ROWS[args.row][0], seq, "--schedule", "sppo", "--slices", args.slices,
-                           "--stages", 1, "--micro-batches", 1, "--offload-dir", args.dir, *options,
+                           "--stages", 1, "--micro-batches", 1, *options,
                            steps=1 + args.steps, last=args.steps, seconds=seconds)
 
 

@@ -44,7 +44,9 @@ def model_directory(path, hidden, layers, positions):
 
 def starpipe(args, model, *options, timeout=3600):
     command = [args.starpipe, "train", "--model", model, "--data", args.text, "--stages", "1",
-               "--micro-batches", "1", "--offload-dir", args.dir, *map(str, options)]
+               "--micro-batches", "1", *map(str, options)]
+    if "--offload" in options:
+        command += ["--offload-dir", args.dir]
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=timeout, env=dict(os.environ, STARPU_HOME=args.path))
 

@@ -41,6 +41,7 @@ enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };                 /* d
 enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL };              /* transport */
 enum { SP_TRAIN_STRICT, SP_TRAIN_READY };                                   /* scheduler */
 enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD }; /* lr_shape */
+enum { SP_TRAIN_TEXT, SP_TRAIN_JSON };                                      /* format */
 enum { SP_TRAIN_PROGRESS_AUTO, SP_TRAIN_PROGRESS_LINE, SP_TRAIN_PROGRESS_PLAIN }; /* progress */
 
 /* How the model and a step are laid out; the options that the commands of starpipe have in common. */
@@ -123,7 +124,8 @@ struct sp_train_config {
     /* What the command does with a trainer, and other programs by themselves: checked, not used. */
     int save_every, eval_every, progress, sample;
     const char *trace, *prompt;
-    bool json;
+    int format;         /* SP_TRAIN_TEXT, SP_TRAIN_JSON: what dry_run prints */
+    const char *output; /* file for that; NULL: standard output */
 
     /* What the trainer does besides if it is asked to; all get `arg`. NULL: it does not. */
     void *arg;

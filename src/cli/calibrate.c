@@ -1,13 +1,13 @@
 /* starpipe calibrate: measures this machine and writes a description of it. */
 #include "train/calibrate/calibrate.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/hardware.h"
+#include "cli/result.h"
 #include "graphs/placement.h"
 #include "model/files/output.h"
 #include "sp_error.h"
 #include "train/config.h"
 #include "train/start/agree.h"
-#include "train/start/outputs.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,7 @@
 
 struct args {
     struct sp_calibration how;
+    int format; /* 0: JSON */
     const char *output;
 };
 
@@ -23,16 +24,37 @@ static int parse(int argc, char **argv, struct args *a)
     struct sp_train_config like;
     int err = sp_train_config_init(&like);
     const struct sp_option options[] = {
-        {"output", SP_OPT_STRING, &a->output, "FILE.json",
-         "the file to write, which may be there (standard output)", 0, 0, 0, 0, 0},
-        {"quick", SP_OPT_FLAG, &a->how.quick, 0, "small sizes only, in a few seconds, less exact",
-         0, 0, 0, 0, 0},
-        {"device", SP_OPT_CHOICE, &a->how.device, 0, "what a device is", 0, 0, SP_TRAIN_DEVICES, 0,
-         0},
-        {"threads", SP_OPT_INT, &a->how.threads, "T",
-         "threads of a CPU device (0: the cores of its process)", 0, 4096, 0, 0, 0},
-        {"offload-dir", SP_OPT_STRING, &a->how.offload_dir, "DIR",
-         "where offloaded activations would go: a directory on a fast disk", 0, 0, 0, 0, 0},
+        {.name = "format",
+         .kind = SP_OPT_CHOICE,
+         .value = &a->format,
+         .help = "the description that other commands read, or the same in words",
+         .choices = "json|text",
+         .also = "json=json"},
+        {.name = "output",
+         .kind = SP_OPT_OUTPUT,
+         .value = &a->output,
+         .arg = "FILE.json",
+         .help = "the file to write, which may be there (default: standard output)"},
+        {.name = "quick",
+         .kind = SP_OPT_FLAG,
+         .value = &a->how.quick,
+         .help = "small sizes only, in a few seconds, less exact"},
+        {.name = "device",
+         .kind = SP_OPT_CHOICE,
+         .value = &a->how.device,
+         .help = "what a device is",
+         .choices = SP_TRAIN_DEVICES},
+        {.name = "threads",
+         .kind = SP_OPT_INT,
+         .value = &a->how.threads,
+         .arg = "T",
+         .help = "threads of a CPU device (0: the cores of its process)",
+         .max = 4096},
+        {.name = "offload-dir",
+         .kind = SP_OPT_STRING,
+         .value = &a->how.offload_dir,
+         .arg = "DIR",
+         .help = "where offloaded activations would go: a directory on a fast disk"},
         {0},
     };
 
@@ -44,7 +66,7 @@ static int parse(int argc, char **argv, struct args *a)
                             argv);
 }
 
-/* Whole, under its name, or not at all. */
+/* The description: whole, under its name, or not at all. */
 static int write_machine(const char *path, const struct sp_machine *m)
 {
     char *text = sp_machine_text(m);
@@ -56,6 +78,18 @@ static int write_machine(const char *path, const struct sp_machine *m)
         err = sp_output_text_in(NULL, path, text, strlen(text));
     }
     free(text);
+    return err;
+}
+
+static int write_result(const struct args *a, const struct sp_machine *m)
+{
+    int err;
+
+    if (!a->format)
+        return write_machine(a->output, m);
+    err = sp_result_begin("calibrate", a->output, 0);
+    if (!err)
+        sp_hardware_print(stdout, m);
     return err;
 }
 
@@ -78,8 +112,7 @@ int sp_cmd_calibrate(int argc, char **argv)
         sp_transport_leave();
         return err > 0 ? 0 : 2;
     }
-    err = a.output && world.rank == 0 ? sp_output_try_file(a.output, false) : 0;
-    err = err ? err : sp_calibrate_prepare(&a.how, &world, &place, &disk);
+    err = sp_calibrate_prepare(&a.how, &world, &place, &disk);
     if (sp_train_disagree(world.rank, err)) {
         sp_transport_leave();
         return 2;
@@ -89,7 +122,7 @@ int sp_cmd_calibrate(int argc, char **argv)
     if (err && world.size > 1)
         sp_transport_abort(1); /* others may wait for this one */
     if (!err && world.rank == 0)
-        err = write_machine(a.output, &machine);
+        err = write_result(&a, &machine);
     sp_transport_leave();
     return err ? 1 : 0;
 }

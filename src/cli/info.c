@@ -1,7 +1,7 @@
 /* starpipe info: what this build and this machine have; or a described machine. */
 #include "cli/commands.h"
 #include "cli/hardware.h"
-#include "cli/options.h"
+#include "cli/result.h"
 #include "codelets/task/cuda.h"
 #include "config.h"
 #include "kernels/backend.h"
@@ -100,24 +100,30 @@ static void features(void)
 int sp_cmd_info(int argc, char **argv)
 {
     const char *machine = NULL;
-    bool json = false;
+    struct sp_result result = {0};
     const struct sp_option options[] = {
-        {"hardware", SP_OPT_STRING, &machine, "NAME|FILE.json",
-         "a described machine in the place of this one", 0, 0, 0, 0, 0},
-        {"json", SP_OPT_FLAG, &json, 0, "that machine as a file", 0, 0, 0, 0, 0},
+        {.name = "hardware",
+         .kind = SP_OPT_STRING,
+         .value = &machine,
+         .arg = "NAME|FILE.json",
+         .help = "a described machine in the place of this one"},
+        SP_RESULT_OPTIONS(result, "text|json"),
         {0},
     };
     int ret = sp_options_parse(options, "The hardware, build features and versions.", argc, argv);
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (machine)
-        return described(machine, json);
-    if (json) {
-        sp_error(EINVAL, "info: --json writes a described machine: give --hardware NAME|FILE.json; "
-                         "'starpipe calibrate' describes this one");
+    if (!machine && result.format) {
+        sp_error(EINVAL,
+                 "info: --format json writes a described machine: give --hardware NAME|FILE.json; "
+                 "'starpipe calibrate' describes this one");
         return 2;
     }
+    if (sp_result_begin("info", result.output, 1))
+        return 1;
+    if (machine)
+        return described(machine, result.format);
     features();
     hardware();
     return workers();

@@ -2,7 +2,7 @@
  * starpipe list: the schedules there are.
  */
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/result.h"
 #include "policies/registry.h"
 #include "sp_error.h"
 #include "sp_utf8.h"
@@ -74,18 +74,24 @@ static int print_json(void)
 
 int sp_cmd_list(int argc, char **argv)
 {
-    bool json = false;
+    struct sp_result result = {0};
     const char *plugin = NULL;
     const struct sp_option options[] = {
-        {"json", SP_OPT_FLAG, &json, 0, "as a JSON list", 0, 0, 0, 0, 0},
-        {"plugin", SP_OPT_PLUGIN, &plugin, "FILE.so[,FILE.so...]", SP_PLUGIN_HELP, 0, 0, 0, 0, 0},
+        SP_RESULT_OPTIONS(result, "text|json"),
+        {.name = "plugin",
+         .kind = SP_OPT_PLUGIN,
+         .value = &plugin,
+         .arg = SP_PLUGIN_ARG,
+         .help = SP_PLUGIN_HELP},
         {0},
     };
     int ret = sp_options_parse(options, "Lists the schedules.", argc, argv);
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (!json)
+    if (sp_result_begin("list", result.output, 0))
+        return 1;
+    if (!result.format)
         print_text();
     else if (print_json())
         return 1;

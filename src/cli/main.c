@@ -1,8 +1,10 @@
 /* The starpipe command: picks the subcommand, and sees that what it printed got there. */
 #include "cli/commands.h"
 #include "cli/help/help.h"
+#include "cli/result.h"
 #include "config.h"
 #include "sp_error.h"
+#include "sp_suggest.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -51,13 +53,51 @@ static int check_output(int status)
     return 1;
 }
 
+static int unknown_command(const char *word)
+{
+    struct sp_suggestion suggestion = {.typed = word};
+    char meant[128];
+
+    if (!strncmp(word, "--", 2) && word[2])
+        return sp_error(EINVAL, "%s stands after a command: 'starpipe train %s ...'", word, word);
+    for (int i = 0; i < COMMANDS; i++)
+        sp_suggest(&suggestion, commands[i].name, (int)strlen(commands[i].name));
+    sp_suggest_text(&suggestion, "", meant, sizeof meant);
+    return sp_error(EINVAL, "unknown command '%s'%s", word,
+                    *meant ? meant : "; 'starpipe --help' lists them");
+}
+
+/* argv[0] is the command. */
+static int run_command(int argc, char **argv)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(argv[0], commands[i].name))
+            return commands[i].run(argc, argv);
+    unknown_command(argv[0]);
+    return 2;
+}
+
+/* "help train", "help reproduce sppo": as "train --help". */
+static int help_of(int argc, char **argv)
+{
+    char *words[] = {argv[0], argc > 1 ? argv[1] : "--help", "--help", NULL};
+
+    if (argc > 2) {
+        sp_error(EINVAL, "help: '%s' is one word too many", argv[2]);
+        return 2;
+    }
+    return run_command(argc + 1, words);
+}
+
 static int run(int argc, char **argv)
 {
     if (argc < 2) {
         sp_error(EINVAL, "no command; 'starpipe --help' lists them");
         return 2;
     }
-    switch (sp_help_form(strcmp(argv[1], "-h") && strcmp(argv[1], "help") ? argv[1] : "--help")) {
+    if (!strcmp(argv[1], "help") && argc > 2)
+        return help_of(argc - 2, argv + 2);
+    switch (sp_help_form(strcmp(argv[1], "help") ? argv[1] : "--help")) {
     case SP_HELP_TEXT:
         sp_help_program_text(commands, COMMANDS);
         return 0;
@@ -70,15 +110,11 @@ static int run(int argc, char **argv)
     case SP_HELP_NONE:
         break;
     }
-    if (!strcmp(argv[1], "--version")) {
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
         printf("%s\n", PACKAGE_STRING);
         return 0;
     }
-    for (int i = 0; i < COMMANDS; i++)
-        if (!strcmp(argv[1], commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
-    sp_error(EINVAL, "unknown command '%s'; 'starpipe --help' lists them", argv[1]);
-    return 2;
+    return run_command(argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)
@@ -86,5 +122,5 @@ int main(int argc, char **argv)
     if (hold_standard_streams())
         return 1;
     signal(SIGXFSZ, SIG_IGN); /* the write fails then, which is said */
-    return check_output(run(argc, argv));
+    return check_output(sp_result_end(run(argc, argv)));
 }

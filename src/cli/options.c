@@ -1,28 +1,24 @@
 #include "cli/options.h"
 #include "cli/help/help.h"
-#include "policies/suggest.h"
 #include "policies/load/plugin.h"
 #include "sp_error.h"
+#include "sp_suggest.h"
+#include "train/start/outputs.h"
 #include <stdio.h>
 #include <string.h>
 
 static int unknown(const struct sp_option *options, const char *command, const char *name, int len)
 {
-    char typed[64];
-    const char *nearest = NULL;
-    int best = INT_MAX;
+    char typed[64], meant[128];
+    struct sp_suggestion suggestion = {.typed = typed};
 
     snprintf(typed, sizeof typed, "%.*s", len, name);
-    for (const struct sp_option *o = options; o->name; o++) {
-        int d = sp_edit_distance(typed, o->name);
-
-        if (o->kind != SP_OPT_OPERAND && d < best) {
-            best = d;
-            nearest = o->name;
-        }
-    }
-    if (nearest && sp_is_near(typed, best))
-        return sp_error(EINVAL, "%s: no option --%s, did you mean --%s?", command, typed, nearest);
+    for (const struct sp_option *o = options; o->name; o++)
+        if (o->kind != SP_OPT_OPERAND)
+            sp_suggest(&suggestion, o->name, (int)strlen(o->name));
+    sp_suggest_text(&suggestion, "--", meant, sizeof meant);
+    if (*meant)
+        return sp_error(EINVAL, "%s: no option --%s%s", command, typed, meant);
     return sp_error(EINVAL, "%s: no option --%s; 'starpipe %s --help' lists them", command, typed,
                     command);
 }
@@ -39,32 +35,65 @@ static int load_plugins(const struct sp_option *options)
     return ret;
 }
 
-/* The option that argv[*i] names and the value that is given to it, NULL: none. */
+/* A word of the command line: an option of the table, by which of its names, and what is given to it. */
+struct word {
+    const struct sp_option *option;
+    const char *name, *value;
+    char also[32]; /* value, where another name stands for it */
+};
+
+/* Whether the name is that of the option, or one more of its names, which may stand for a value. */
+static bool is_named(const struct sp_option *o, const char *name, int length, struct word *word)
+{
+    const char *also;
+    int n;
+
+    if (o->kind == SP_OPT_OPERAND)
+        return false;
+    if ((int)strlen(o->name) == length && !strncmp(o->name, name, (size_t)length))
+        return true;
+    for (int i = 0; (also = sp_choice(o->also, i, &n)); i++) {
+        int end = (int)strcspn(also, "=|");
+
+        if (end != length || strncmp(also, name, (size_t)length))
+            continue;
+        snprintf(word->also, sizeof word->also, "%.*s", end < n ? n - end - 1 : 0, also + end + 1);
+        return true;
+    }
+    return false;
+}
+
+/* What argv[*i] names, and the value that is given to it. */
 static int find_option(const struct sp_option *options, const char *command, int argc, char **argv,
-                       int *i, const struct sp_option **found, const char **value)
+                       int *i, struct word *word)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
     int len = (int)(equals ? equals - name : (long)strlen(name));
     const struct sp_option *o = options;
 
-    while (o->name && (o->kind == SP_OPT_OPERAND || (int)strlen(o->name) != len ||
-                       strncmp(o->name, name, (size_t)len)))
+    while (o->name && !is_named(o, name, len, word))
         o++;
     if (!o->name)
         return unknown(options, command, name, len);
-    *value = equals ? equals + 1 : NULL;
-    if (o->kind == SP_OPT_FLAG && !*value)
-        *value = "on";
-    if (!*value) {
-        /* an option in the place of a value is a forgotten value; -3 may be a number */
-        if (*i + 1 >= argc || !strncmp(argv[*i + 1], "--", 2))
-            return sp_error(EINVAL, "%s: --%s needs a value: %s", command, o->name,
-                            o->choices ? o->choices
-                            : o->arg   ? o->arg
-                                       : "VALUE");
-        *value = argv[++*i];
-    }
-    *found = o;
+    word->option = o;
+    word->name = name;
+    word->value = word->also[0] ? word->also : NULL;
+    if (word->value && equals)
+        return sp_error(EINVAL, "%s: --%.*s takes no value; --%s does", command, len, name,
+                        o->name);
+    if (equals)
+        word->value = equals + 1;
+    else if (o->kind == SP_OPT_FLAG)
+        word->value = "on";
+    if (word->value)
+        return 0;
+    /* an option in the place of a value is a forgotten value; -3 may be a number */
+    if (*i + 1 >= argc || !strncmp(argv[*i + 1], "--", 2))
+        return sp_error(EINVAL, "%s: --%s needs a value: %s", command, name,
+                        o->choices ? o->choices
+                        : o->arg   ? o->arg
+                                   : "VALUE");
+    word->value = argv[++*i];
     return 0;
 }
 
@@ -78,33 +107,108 @@ static const struct sp_option *next_operand(const struct sp_option *options)
     return NULL;
 }
 
-int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv)
+/* One word: an option with its value, or the next operand. */
+static int read_word(const struct sp_option *options, const char *command, int argc, char **argv,
+                     int *i, struct word *word)
+{
+    const char *text = argv[*i];
+
+    *word = (struct word){.option = next_operand(options), .value = text};
+    if (!strncmp(text, "--", 2) && text[2])
+        return find_option(options, command, argc, argv, i, word);
+    if (!word->option || (text[0] == '-' && text[1]))
+        return sp_error(EINVAL, "%s: '%s' is not an option; 'starpipe %s --help' lists them",
+                        command, text, command);
+    return 0;
+}
+
+int sp_options_read(const struct sp_option *options, const char *summary, int argc, char **argv,
+                    const char **typed)
 {
     const char *command = argv[0];
-    const struct sp_option *missing;
 
     for (int i = 1; i < argc; i++) {
-        const struct sp_option *o = next_operand(options);
-        const char *value = argv[i];
-        int ret = 0;
+        struct word word;
+        int ret;
 
         if (sp_help_form(argv[i])) {
             sp_help_print(sp_help_form(argv[i]), options, command, summary);
             return 1;
         }
-        if (!strncmp(argv[i], "--", 2) && argv[i][2])
-            ret = find_option(options, command, argc, argv, &i, &o, &value);
-        else if (!o || (argv[i][0] == '-' && argv[i][1]))
-            ret = sp_error(EINVAL, "%s: '%s' is not an option; 'starpipe %s --help' lists them",
-                           command, argv[i], command);
-        ret = ret ? ret : sp_option_set(o, command, value);
+        ret = read_word(options, command, argc, argv, &i, &word);
+        ret = ret ? ret : sp_option_set(word.option, command, word.value);
         if (ret)
             return ret;
-        if (o->given)
-            *o->given = true;
+        if (word.option->given)
+            *word.option->given = true;
+        if (typed)
+            typed[word.option - options] = word.name;
     }
+    return 0;
+}
+
+/* A flag that is off; the first of several choices, which as a rule is that too. */
+static bool is_off(const struct sp_option *o)
+{
+    return (o->kind == SP_OPT_CHOICE && !*(int *)o->value) ||
+           (o->kind == SP_OPT_FLAG && !*(bool *)o->value);
+}
+
+/* Refuses what was typed without what it wants. */
+static int check_typed(const struct sp_option *options, const char *command, const char **typed)
+{
+    int ret = 0;
+
+    for (int i = 0; options[i].name && !ret; i++) {
+        const struct sp_option *o = &options[i];
+        char name[64];
+
+        if (!typed[i] || is_off(o))
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(typed[i], "="), typed[i]);
+        ret = sp_option_check_wants(options, o, command, name);
+    }
+    return ret;
+}
+
+/* Whether the file of --output can be written, and is none that the command reads. */
+static int check_output(const struct sp_option *options, const char *command)
+{
+    struct sp_files files = {0};
+    const char *output = NULL;
+    int err = 0;
+
+    for (const struct sp_option *o = options; o->name && !err; o++) {
+        const char *path;
+
+        if (o->kind != SP_OPT_OUTPUT && o->kind != SP_OPT_OPERAND)
+            continue;
+        path = *(const char **)o->value;
+        if (o->kind == SP_OPT_OPERAND && strcmp(path, "-"))
+            err = sp_files_add(&files, SP_FILE_READ, o->name, path);
+        else if (o->kind == SP_OPT_OUTPUT && path)
+            err = sp_files_add(&files, SP_FILE_WRITTEN, "--output", output = path);
+    }
+    if (output) {
+        err = err ? err : sp_files_check(&files, command);
+        err = err ? err : sp_output_try_file(output, false);
+    }
+    sp_files_free(&files);
+    return err;
+}
+
+int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv)
+{
+    const char *command = argv[0], *typed[SP_OPTIONS_MOST] = {NULL};
+    const struct sp_option *missing;
+    int ret = sp_options_read(options, summary, argc, argv, typed);
+
+    if (ret)
+        return ret;
     missing = next_operand(options);
     if (missing)
         return sp_error(EINVAL, "%s: %s is missing: %s", command, missing->name, missing->help);
-    return load_plugins(options);
+    ret = check_typed(options, command, typed);
+    ret = ret ? ret : check_output(options, command);
+    return ret ? ret : load_plugins(options);
 }

@@ -8,12 +8,19 @@
 
 #include "train/options.h"
 
+enum { SP_OPTIONS_MOST = 128 }; /* entries of a table */
+
 /*
  * Parses argv[1..]; argv[0] is the command, `summary` its line in the help. 0: go on; 1: the help
  * was printed on stdout, the command is done; -EINVAL: one line was printed on stderr.
- * Of an option given twice the last value counts.
+ * Of an option given twice the last value counts. Operands are all there then, what options want is
+ * given too, and plugins are loaded.
  */
 int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv);
+/* Takes over the values alone: what the options mean together is not looked at. typed[i], where typed is not NULL, is
+ * the name by which option i was given. */
+int sp_options_read(const struct sp_option *options, const char *summary, int argc, char **argv,
+                    const char **typed);
 
 /* Exit status of a command for a return code of sp_options_parse other than 0. */
 #define SP_OPTIONS_EXIT(ret) ((ret) > 0 ? 0 : 2)

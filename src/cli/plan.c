@@ -6,15 +6,17 @@
  *   trains               whether train runs it; otherwise it is simulated only
  *   fits                 into the memory of devices and nodes
  *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they are),
+ *   data_parallel (pipelines), zero, processes (of all)
  *   micro_batches, micro_batch_size, chunks, slices, recompute, offload
  *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
  *   host_bytes (of the fullest node, of what left)
  */
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/result.h"
 #include "model/model.h"
 #include "plan/search/search.h"
 #include "policies/registry.h"
+#include "train/groups.h"
 #include "sp_error.h"
 #include "sp_figure.h"
 #include "sp_text.h"
@@ -27,53 +29,183 @@ enum { MOST = 64, COMMAND = 512 };
 
 struct args {
     struct sp_layout_args layout;
-    int nodes, devices, top, dtype;
+    struct sp_group_args groups; /* 0: not given */
+    int nodes, devices, top, dtype, group;
     const char *hardware;
-    int group;
-    bool json, schedule_set, batch_set;
+    struct sp_result result;
+    bool schedule_set, batch_set, zero_set;
 };
 
 static int parse(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
-        {"model", SP_OPT_STRING, &a->layout.model, "PRESET|DIR", "the model", 0, 0, 0, 0, 0},
-        {"seq", SP_OPT_INT, &a->layout.seq, "S", "tokens of a sequence", 1, 1 << 30, 0, 0, 0},
-        {"micro-batches", SP_OPT_INT, &a->layout.micro_batches, "M",
-         "micro-batches of a step (with --micro-batch-size B: M x B sequences, however they are "
-         "cut)",
-         1, SP_MAX_SIZE, 0, 0, 0},
-        {"micro-batch-size", SP_OPT_INT, &a->layout.micro_batch_size, "B",
-         "sequences of a micro-batch (default: any up to 8)", 1, 1 << 20, 0, &a->batch_set, 0},
-        {"hardware", SP_OPT_STRING, &a->hardware, "NAME|FILE.json",
-         "the machine, named or described in a file", 0, 0, 0, 0, 0},
-        {"nodes", SP_OPT_INT, &a->nodes, "N", "its nodes", 1, 4096, 0, 0, 0},
-        {"stages", SP_OPT_INT, &a->layout.stages, "P", "pipeline stages (0: any)", 0, 1 << 16, 0, 0,
-         0},
-        {"devices", SP_OPT_INT, &a->devices, "T", "devices of a stage (0: any)", 0, 64, 0, 0, 0},
-        {"group", SP_OPT_CHOICE, &a->group, 0,
-         "what the devices of a stage share: parameters, the tokens of sequences, or any grid of "
-         "both",
-         0, 0, "tensor|context|both", 0, 0},
-        {"schedule", SP_OPT_STRING, &a->layout.schedule, "NAME[:key=value,...]",
-         "the schedule (default: all)", 0, 0, 0, &a->schedule_set, 0},
-        {"chunks", SP_OPT_INT, &a->layout.chunks, "V",
-         "chunks per stage (0: what the schedule wants)", 0, 1 << 16, 0, 0, 0},
-        {"slices", SP_OPT_INT, &a->layout.slices, "N", "slices of a sequence (0: any)", 0,
-         SP_MAX_SLICES, 0, 0, 0},
-        {"partition-slices", SP_OPT_STRING, &a->layout.partition_slices, "HOW",
-         "length, flops, dp, or the tokens of each", 0, 0, 0, 0, 0},
-        {"recompute", SP_OPT_STRING, &a->layout.recompute, "HOW",
-         "none, selective, no-attention, full, every=K (default: the least that fits)", 0, 0, 0, 0,
-         0},
-        {"offload", SP_OPT_STRING, &a->layout.offload, "HOW",
-         "none, full, adaptive (default: adaptive where nothing else fits)", 0, 0, 0, 0, 0},
-        {"memory-limit", SP_OPT_SIZE, &a->layout.memory_limit, "BYTES",
-         "memory of a device (default: the machine's)", 0, 0, 0, 0, 0},
-        {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "type of activations, and of weights in products", 0,
-         0, "f32|bf16", 0, 0},
-        {"plugin", SP_OPT_PLUGIN, &a->layout.plugin, "FILE.so,...", SP_PLUGIN_HELP, 0, 0, 0, 0, 0},
-        {"top", SP_OPT_INT, &a->top, "K", "layouts to print", 1, MOST, 0, 0, 0},
-        {"json", SP_OPT_FLAG, &a->json, 0, "one JSON object", 0, 0, 0, 0, 0},
+        {.name = "model",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_EVERYDAY,
+         .value = &a->layout.model,
+         .arg = "PRESET|DIR",
+         .help = "the model"},
+        {.name = "seq",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->layout.seq,
+         .arg = "S",
+         .help = SP_SEQ_HELP,
+         .min = 1,
+         .max = 1 << 30},
+        {.name = "micro-batches",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->layout.micro_batches,
+         .arg = "M",
+         .help = "micro-batches of a step (with --micro-batch-size B: M x B sequences, however "
+                 "they are "
+                 "cut)",
+         .min = 1,
+         .max = SP_MAX_SIZE},
+        {.name = "micro-batch-size",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->layout.micro_batch_size,
+         .arg = "B",
+         .help = "sequences of a micro-batch (default: any up to 8)",
+         .min = 1,
+         .max = 1 << 20,
+         .given = &a->batch_set},
+        {.name = "hardware",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_EVERYDAY,
+         .value = &a->hardware,
+         .arg = "NAME|FILE.json",
+         .help = "the machine, named or described in a file"},
+        {.name = "nodes",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_EVERYDAY,
+         .value = &a->nodes,
+         .arg = "N",
+         .help = "its nodes",
+         .min = 1,
+         .max = 4096},
+        {.name = "stages",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_EVERYDAY,
+         .value = &a->layout.stages,
+         .arg = "P",
+         .help = SP_STAGES_HELP " (0)",
+         .max = 1 << 16},
+        {.name = "tensor-parallel",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_DEVICES,
+         .value = &a->groups.tensor_parallel,
+         .arg = "T",
+         .help = "devices of each stage that share heads, MLP and vocabulary (0: as --devices has "
+                 "it)",
+         .max = SP_MAX_SLICES},
+        {.name = "context-parallel",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_DEVICES,
+         .value = &a->groups.context_parallel,
+         .arg = "C",
+         .help = "devices of each stage that share the tokens of every sequence (0: as --devices "
+                 "has it)",
+         .max = SP_MAX_SLICES},
+        {.name = "data-parallel",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_DEVICES,
+         .value = &a->groups.data_parallel,
+         .arg = "D",
+         .help = "pipelines side by side that share a step, each with --micro-batches of its own",
+         .min = 1,
+         .max = SP_MAX_PIPELINES},
+        {.name = "zero",
+         .kind = SP_OPT_CHOICE,
+         .topic = SP_TOPIC_DEVICES,
+         .value = &a->groups.zero,
+         .help = "whether pipelines, and devices that share tokens, share out the optimizer's "
+                 "state (default: 1 where there are several)",
+         .choices = "0|1",
+         .wants = "data-parallel|context-parallel|devices",
+         .given = &a->zero_set},
+        {.name = "devices",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_DEVICES,
+         .value = &a->devices,
+         .arg = "T",
+         .help = "devices of a stage, shared out as --group says (0: any)",
+         .max = 64},
+        {.name = "group",
+         .kind = SP_OPT_CHOICE,
+         .topic = SP_TOPIC_DEVICES,
+         .value = &a->group,
+         .help = "what the devices of a stage share: parameters, the tokens of sequences, or any "
+                 "grid of both",
+         .choices = "tensor|context|both"},
+        {.name = "schedule",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_EVERYDAY,
+         .value = &a->layout.schedule,
+         .arg = "NAME[:key=value,...]",
+         .help = "the schedule (default: all)",
+         .given = &a->schedule_set},
+        {.name = "chunks",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_SCHEDULE,
+         .value = &a->layout.chunks,
+         .arg = "V",
+         .help = "chunks per stage (0: what the schedule wants)",
+         .max = 1 << 16},
+        {.name = "slices",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_SCHEDULE,
+         .value = &a->layout.slices,
+         .arg = "N",
+         .help = "slices of a sequence (0: any)",
+         .max = SP_MAX_SLICES},
+        {.name = "partition-slices",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_SCHEDULE,
+         .value = &a->layout.partition_slices,
+         .arg = "HOW",
+         .help = "length, flops, dp, or the tokens of each"},
+        {.name = "recompute",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_MEMORY,
+         .value = &a->layout.recompute,
+         .arg = "HOW",
+         .help = "none, selective, no-attention, full, every=K (default: the least that fits)"},
+        {.name = "offload",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_MEMORY,
+         .value = &a->layout.offload,
+         .arg = "HOW",
+         .help = "none, full, adaptive (default: adaptive where nothing else fits)"},
+        {.name = "memory-limit",
+         .kind = SP_OPT_SIZE,
+         .topic = SP_TOPIC_MEMORY,
+         .value = &a->layout.memory_limit,
+         .arg = "SIZE",
+         .help = "memory of a device (default: the machine's)"},
+        {.name = "dtype",
+         .kind = SP_OPT_CHOICE,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->dtype,
+         .help = SP_DTYPE_HELP,
+         .choices = "f32|bf16"},
+        {.name = "plugin",
+         .kind = SP_OPT_PLUGIN,
+         .topic = SP_TOPIC_SCHEDULE,
+         .value = &a->layout.plugin,
+         .arg = SP_PLUGIN_ARG,
+         .help = SP_PLUGIN_HELP},
+        {.name = "top",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_OUTPUT,
+         .value = &a->top,
+         .arg = "K",
+         .help = "layouts to print",
+         .min = 1,
+         .max = MOST},
+        SP_RESULT_OPTIONS(a->result, "text|json"),
         {0},
     };
 
@@ -102,6 +234,10 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
                         sp_offload_name(f[i].offload));
         json_object_update_new(one, json_pack("{s:i,s:i}", "tensor_parallel", f[i].devices,
                                               "context_parallel", f[i].context));
+        json_object_update_new(
+            one, json_pack("{s:i,s:i,s:i}", "data_parallel", sp_search_pipelines(want), "zero",
+                           sp_search_zero(want, &f[i]), "processes",
+                           f[i].stages * f[i].devices * f[i].context * sp_search_pipelines(want)));
         json_object_set_new(one, "vocabulary_parallel", json_boolean(f[i].vocabulary));
         json_object_update_new(
             one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms, "tokens_per_s",
@@ -112,8 +248,8 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
     }
     root = json_pack("{s:o,s:o,s:i,s:s,s:i,s:i,s:o}", "model", sp_utf8_json(a->layout.model),
                      "hardware", sp_utf8_json(want->machine->name), "nodes", want->nodes, "dtype",
-                     sp_dtype_name(want->dtype), "seq", want->seq, "sequences", want->sequences,
-                     "layouts", list);
+                     sp_dtype_name(want->dtype), "seq", want->seq, "sequences",
+                     want->sequences * sp_search_pipelines(want), "layouts", list);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF)
         ret = 1;
     if (!root)
@@ -153,9 +289,9 @@ static void print_text(const struct args *a, const struct sp_search *want, const
     char command[COMMAND], model[SP_TEXT_SHOWN];
 
     printf("%s, %d sequences of %d tokens a step in %s, on %d x %d devices of %s\n",
-           sp_text_show(a->layout.model, model, sizeof model), want->sequences, want->seq,
-           sp_dtype_name(want->dtype), want->nodes, want->machine->devices_per_node,
-           want->machine->name);
+           sp_text_show(a->layout.model, model, sizeof model),
+           want->sequences * sp_search_pipelines(want), want->seq, sp_dtype_name(want->dtype),
+           want->nodes, want->machine->devices_per_node, want->machine->name);
     printf("schedule           stages  dev     m   b   v     n  recompute    offload     step ms  "
            "tok/s/dev bubble %%  GiB a device\n");
     for (int i = 0; i < n && i < a->top; i++)
@@ -190,6 +326,11 @@ static int check(const struct args *a, const struct sp_model *model)
             "plan: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe, terapipe and "
             "helix do",
             l->schedule);
+    if ((a->devices || a->group) && (a->groups.tensor_parallel || a->groups.context_parallel))
+        return sp_error(EINVAL,
+                        "plan: --%s chooses --tensor-parallel and --context-parallel; leave it or "
+                        "these out",
+                        a->devices ? "devices" : "group");
     if (l->slices > l->seq)
         return sp_error(EINVAL, "plan: %d slices of a sequence of %d tokens", l->slices, l->seq);
     if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2)
@@ -201,11 +342,14 @@ static int check(const struct args *a, const struct sp_model *model)
 /* Where no layout could be tried: says why. 2. */
 static int refuse_all(const struct args *a, const struct sp_search *want)
 {
-    int devices = want->nodes * want->machine->devices_per_node;
+    int devices = want->nodes * want->machine->devices_per_node / sp_search_pipelines(want);
 
     if (want->stages > want->model->layers)
         sp_error(EINVAL, "plan: %d stages are more than the %d layers of %s", want->stages,
                  want->model->layers, want->model->name);
+    else if (!devices)
+        sp_error(EINVAL, "plan: --data-parallel %d: there are %d devices", want->data,
+                 want->nodes * want->machine->devices_per_node);
     else if (want->stages && (devices % want->stages || want->stages > devices))
         sp_error(EINVAL,
                  "plan: %d nodes of %d devices do not make %d stages of equal size within nodes",
@@ -234,6 +378,8 @@ static int take(const struct args *a, const struct sp_model *model,
                                .stages = l->stages,
                                .devices = a->devices,
                                .group = (enum sp_search_group)a->group,
+                               .data = a->groups.data_parallel,
+                               .no_zero = a->zero_set && !a->groups.zero,
                                .chunks = l->chunks,
                                .slices = l->slices,
                                .cut = l->partition_slices,
@@ -245,6 +391,12 @@ static int take(const struct args *a, const struct sp_model *model,
     if ((l->recompute && sp_parse_recompute("plan", l->recompute, &recompute)) ||
         (l->offload && sp_parse_offload("plan", l, &want->offload)))
         return -EINVAL;
+    if (a->groups.tensor_parallel || a->groups.context_parallel) {
+        want->tensor = a->groups.tensor_parallel ? a->groups.tensor_parallel : 1;
+        want->devices =
+            want->tensor * (a->groups.context_parallel ? a->groups.context_parallel : 1);
+        want->group = SP_SEARCH_BOTH;
+    }
     want->recompute = recompute.mode;
     want->every = recompute.every;
     return 0;
@@ -253,6 +405,7 @@ static int take(const struct args *a, const struct sp_model *model,
 int sp_cmd_plan(int argc, char **argv)
 {
     struct args a = {.layout = {.micro_batches = 64, .micro_batch_size = 1, .seq = 65536},
+                     .groups = {.data_parallel = 1},
                      .nodes = 1,
                      .top = 12,
                      .dtype = SP_BF16,
@@ -277,7 +430,9 @@ int sp_cmd_plan(int argc, char **argv)
         return n == -EINVAL ? 2 : 1;
     if (n == 0)
         return refuse_all(&a, &want);
-    if (a.json)
+    if (sp_result_begin("plan", a.result.output, 0))
+        return 1;
+    if (a.result.format)
         ret = print_json(&a, &want, best, n < a.top ? n : a.top);
     else
         print_text(&a, &want, best, n);

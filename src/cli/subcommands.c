@@ -1,6 +1,7 @@
 #include "cli/subcommands.h"
 #include "cli/help/help.h"
 #include "sp_error.h"
+#include "sp_suggest.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -26,8 +27,12 @@ static void help(const struct sp_subcommands *c, enum sp_help_form form)
 {
     char names[256] = "", summaries[1024] = "", *argv[] = {NULL, "--help=bash", NULL};
     const char *value = NULL;
-    const struct sp_option options[] = {
-        {c->operand, SP_OPT_OPERAND, &value, names, summaries, 0, 0, 0, 0, 0}, {0}};
+    const struct sp_option options[] = {{.name = c->operand,
+                                         .kind = SP_OPT_OPERAND,
+                                         .value = &value,
+                                         .arg = names,
+                                         .help = summaries},
+                                        {0}};
     size_t n = 0, m = 0;
 
     for (int i = 0; i < c->n; i++) {
@@ -38,6 +43,22 @@ static void help(const struct sp_subcommands *c, enum sp_help_form form)
     sp_help_print(form, options, c->command, c->summary);
     for (int i = 0; i < c->n && form == SP_HELP_BASH; i++)
         run(c, i, 2, argv);
+}
+
+static int unknown(const struct sp_subcommands *c, const char *word)
+{
+    struct sp_suggestion suggestion = {.typed = word};
+    char meant[128];
+
+    for (int i = 0; i < c->n; i++)
+        sp_suggest(&suggestion, c->sub[i].name, (int)strlen(c->sub[i].name));
+    sp_suggest_text(&suggestion, "", meant, sizeof meant);
+    if (*meant)
+        sp_error(EINVAL, "%s: no %s '%s'%s", c->command, c->what, word, meant);
+    else
+        sp_error(EINVAL, "%s: no %s '%s'; 'starpipe %s --help' lists them", c->command, c->what,
+                 word, c->command);
+    return 2;
 }
 
 int sp_subcommands_run(const struct sp_subcommands *c, int argc, char **argv)
@@ -60,7 +81,5 @@ int sp_subcommands_run(const struct sp_subcommands *c, int argc, char **argv)
     for (int i = 0; i < c->n; i++)
         if (!strcmp(argv[1], c->sub[i].name))
             return run(c, i, argc - 1, argv + 1);
-    sp_error(EINVAL, "%s: no %s '%s'; 'starpipe %s --help' lists them", c->command, c->what,
-             argv[1], c->command);
-    return 2;
+    return unknown(c, argv[1]);
 }

@@ -10,6 +10,7 @@
 #include "model/files/input.h"
 #include "model/model.h"
 #include "sp_error.h"
+#include "sp_suggest.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -72,15 +73,18 @@ const char *const *sp_model_presets(void)
 
 static int no_such_model(const char *what)
 {
-    char list[512] = "";
+    struct sp_suggestion suggestion = {.typed = what};
+    char list[512] = "", meant[128];
     size_t used = 0;
 
-    for (size_t i = 0; i < PRESETS && used < sizeof list; i++)
+    for (size_t i = 0; i < PRESETS && used < sizeof list; i++) {
         used += (size_t)snprintf(list + used, sizeof list - used, " %s", presets[i].name);
+        sp_suggest(&suggestion, presets[i].name, (int)strlen(presets[i].name));
+    }
+    sp_suggest_text(&suggestion, "", meant, sizeof meant);
     return sp_error(ENOENT,
-                    "model '%.200s' is neither a preset nor a directory with a config.json; "
-                    "presets:%s",
-                    what, list);
+                    "model '%.200s' is neither a preset nor a directory with a config.json%s %s:%s",
+                    what, *meant ? meant : ";", *meant ? "Presets" : "presets", list);
 }
 
 /* The preset that `what` names, "preset:" before it or not; NULL: none. */

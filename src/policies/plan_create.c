@@ -4,7 +4,7 @@
 #include "policies/registry.h"
 #include "policies/lowering/traffic.h"
 #include "policies/simulation/verify.h"
-#include "policies/suggest.h"
+#include "sp_suggest.h"
 #include "sp_error.h"
 #include "policies/families/families.h"
 #include <limits.h>
@@ -14,25 +14,20 @@
 
 static int unknown_schedule(const char *name, int len)
 {
-    const struct sp_schedule_def *def, *nearest = NULL;
-    char typed[64], names[512] = "";
-    int best = INT_MAX;
+    const struct sp_schedule_def *def;
+    char typed[64], names[512] = "", meant[128];
+    struct sp_suggestion suggestion = {.typed = typed};
 
     snprintf(typed, sizeof typed, "%.*s", len, name);
     for (int i = 0; (def = sp_schedule_at(i)); i++) {
-        int d = sp_edit_distance(typed, def->name);
         size_t used = strlen(names);
 
         snprintf(names + used, sizeof names - used, " %s", def->name);
-        if (d < best) {
-            best = d;
-            nearest = def;
-        }
+        sp_suggest(&suggestion, def->name, (int)strlen(def->name));
     }
-    if (nearest && sp_is_near(typed, best))
-        return sp_error(EINVAL, "no schedule '%s', did you mean %s? There are:%s csv:FILE", typed,
-                        nearest->name, names);
-    return sp_error(EINVAL, "no schedule '%s'; there are:%s csv:FILE", typed, names);
+    sp_suggest_text(&suggestion, "", meant, sizeof meant);
+    return sp_error(EINVAL, "no schedule '%s'%s %shere are:%s csv:FILE", typed,
+                    *meant ? meant : ";", *meant ? "T" : "t", names);
 }
 
 /* Whether the comma-separated list holds the word. */

@@ -7,10 +7,13 @@
 
 #define SP_TRAIN_DEVICES "auto|cpu|cuda"
 
-enum { SP_TRAIN_OPTIONS = 70 }; /* entries, with the one that ends the table */
+enum { SP_TRAIN_OPTIONS = 71 }; /* entries, with the one that ends the table */
 
 /* The options of `starpipe train`; the value of each is in *cfg. */
 void sp_train_options(struct sp_train_config *cfg, struct sp_option options[SP_TRAIN_OPTIONS]);
+
+/* Takes back every setting that makes use of another one which is not set: a run that goes on was told it with that. */
+void sp_train_drop_unused(struct sp_train_config *cfg);
 
 /* The role of the option of this name, without dashes. */
 enum sp_option_role sp_train_role(const char *name);

@@ -1,5 +1,6 @@
 #include "train/options.h"
 #include "sp_error.h"
+#include "sp_suggest.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,15 +32,12 @@ int sp_choice_of(const char *choices, const char *text)
 int sp_parse_offload(const char *command, const struct sp_layout_args *a,
                      enum sp_offload_mode *mode)
 {
-    int choice = sp_choice_of("none|full|adaptive", a->offload); /* as in the enum */
+    int choice = sp_choice_of(SP_OFFLOAD_MODES, a->offload);
 
     if (choice < 0)
         return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command,
                         a->offload);
     *mode = (enum sp_offload_mode)choice;
-    if (*mode == SP_OFFLOAD_NONE && a->offload_keys != SP_TRAIN_KEYS_AUTO)
-        return sp_error(EINVAL, "%s: --offload-keys: nothing leaves memory; give --offload too",
-                        command);
     return 0;
 }
 
@@ -83,6 +81,7 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n)
     switch (o->kind) {
     case SP_OPT_STRING:
     case SP_OPT_PLUGIN:
+    case SP_OPT_OUTPUT:
     case SP_OPT_OPERAND:
         if (*(const char **)o->value)
             snprintf(text, n, "%s", *(const char **)o->value);
@@ -119,17 +118,31 @@ int sp_parse_size(const char *text, uint64_t *bytes)
     static const struct {
         const char *suffix;
         double factor;
-    } units[] = {{"", 1},     {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824},
-                 {"KB", 1e3}, {"MB", 1e6},   {"GB", 1e9}};
-    char *end;
+    } units[] = {{"", 1},
+                 {"K", 1024},
+                 {"KiB", 1024},
+                 {"M", 1048576},
+                 {"MiB", 1048576},
+                 {"G", 1073741824},
+                 {"GiB", 1073741824},
+                 {"T", 1099511627776},
+                 {"TiB", 1099511627776},
+                 {"KB", 1e3},
+                 {"MB", 1e6},
+                 {"GB", 1e9},
+                 {"TB", 1e12}}; /* as dd and sort of GNU read them */
+    char *end, suffix[5];       /* one more than any has */
     double v;
 
     /* no signs, blanks, hexadecimal or "inf" of strtod */
-    if (*text < '0' || *text > '9' || strspn(text, "0123456789.") != strcspn(text, "KMG"))
+    if (*text < '0' || *text > '9' || strspn(text, "0123456789.") != strcspn(text, "kKMGT"))
         return -EINVAL;
     v = strtod(text, &end);
+    snprintf(suffix, sizeof suffix, "%s", end);
+    if (suffix[0] == 'k')
+        suffix[0] = 'K';
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (strcmp(end, units[i].suffix))
+        if (strcmp(suffix, units[i].suffix))
             continue;
         v *= units[i].factor;
         if (!(v < 9e18) || (i == 0 && v != floor(v)))
@@ -193,12 +206,19 @@ static int parse_double(const struct sp_option *o, const char *command, const ch
 
 static int parse_choice(const struct sp_option *o, const char *command, const char *text)
 {
-    int choice = sp_choice_of(o->choices, text);
+    int choice = sp_choice_of(o->choices, text), length;
+    struct sp_suggestion suggestion = {.typed = text};
+    const char *word;
+    char meant[128];
 
-    if (choice < 0)
-        return sp_error(EINVAL, "%s: --%s: '%s' is none of %s", command, o->name, text, o->choices);
-    *(int *)o->value = choice;
-    return 0;
+    if (choice >= 0) {
+        *(int *)o->value = choice;
+        return 0;
+    }
+    for (int i = 0; (word = sp_choice(o->choices, i, &length)); i++)
+        sp_suggest(&suggestion, word, length);
+    return sp_error(EINVAL, "%s: --%s: '%s' is none of %s%s", command, o->name, text, o->choices,
+                    sp_suggest_text(&suggestion, "", meant, sizeof meant));
 }
 
 static int parse_flag(const struct sp_option *o, const char *command, const char *text)
@@ -219,6 +239,7 @@ int sp_option_set(const struct sp_option *o, const char *command, const char *te
     switch (o->kind) {
     case SP_OPT_STRING:
     case SP_OPT_PLUGIN:
+    case SP_OPT_OUTPUT:
     case SP_OPT_OPERAND:
         if (!*text)
             return sp_error(EINVAL, "%s: %s%s: the value is empty", command,
@@ -230,7 +251,7 @@ int sp_option_set(const struct sp_option *o, const char *command, const char *te
     case SP_OPT_SIZE:
         if (sp_parse_size(text, o->value))
             return sp_error(EINVAL,
-                            "%s: --%s: '%s' is not a size in bytes, KiB, MiB, GiB, KB, MB or GB",
+                            "%s: --%s: '%s' is not a size: want bytes, or 512MiB, 10M, 80G, 10MB",
                             command, o->name, text);
         return 0;
     case SP_OPT_DOUBLE:
@@ -241,6 +262,20 @@ int sp_option_set(const struct sp_option *o, const char *command, const char *te
         return parse_flag(o, command, text);
     }
     return 0;
+}
+
+void sp_option_copy(const struct sp_option *o, const struct sp_option *from)
+{
+    static const size_t sizes[] = {
+        [SP_OPT_STRING] = sizeof(char *), [SP_OPT_INT] = sizeof(int),
+        [SP_OPT_SIZE] = sizeof(uint64_t), [SP_OPT_DOUBLE] = sizeof(double),
+        [SP_OPT_CHOICE] = sizeof(int),    [SP_OPT_PLUGIN] = sizeof(char *),
+        [SP_OPT_FLAG] = sizeof(bool),     [SP_OPT_OUTPUT] = sizeof(char *),
+        [SP_OPT_OPERAND] = sizeof(char *)};
+
+    memcpy(o->value, from->value, sizes[o->kind]);
+    if (o->given)
+        *o->given = *from->given;
 }
 
 int sp_option_check(const struct sp_option *o, const char *command)
@@ -265,6 +300,58 @@ int sp_option_check(const struct sp_option *o, const char *command)
     }
     sp_option_text(o, text, sizeof text);
     return ok ? 0 : beyond(o, command, text);
+}
+
+/* Whether it does anything as it is set; of a count, more than the least. */
+static bool is_on(const struct sp_option *o)
+{
+    const char *text;
+
+    switch (o->kind) {
+    case SP_OPT_STRING:
+    case SP_OPT_PLUGIN:
+    case SP_OPT_OUTPUT:
+    case SP_OPT_OPERAND:
+        text = *(const char **)o->value;
+        return text && strcmp(text, "none");
+    case SP_OPT_INT:
+        return *(int *)o->value > o->min;
+    case SP_OPT_CHOICE:
+        return *(int *)o->value != 0;
+    case SP_OPT_SIZE:
+        return *(uint64_t *)o->value != 0;
+    case SP_OPT_DOUBLE:
+        return *(double *)o->value != 0;
+    case SP_OPT_FLAG:
+        return *(bool *)o->value;
+    }
+    return false;
+}
+
+int sp_option_check_wants(const struct sp_option *options, const struct sp_option *o,
+                          const char *command, const char *typed)
+{
+    char wanted[128] = "";
+    const char *word;
+    int length;
+
+    for (int i = 0; (word = sp_choice(o->wants, i, &length)); i++) {
+        const struct sp_option *w = options;
+        size_t used = strlen(wanted);
+
+        while (w->name &&
+               ((int)strlen(w->name) != length || strncmp(w->name, word, (size_t)length)))
+            w++;
+        if (!w->name)
+            continue;
+        if (is_on(w))
+            return 0;
+        snprintf(wanted + used, sizeof wanted - used, "%s--%s%s%s", i ? " or " : "", w->name,
+                 w->arg ? " " : "", w->arg ? w->arg : "");
+    }
+    if (!*wanted)
+        return 0;
+    return sp_error(EINVAL, "%s: --%s without %s has no effect", command, typed, wanted);
 }
 
 struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers)

@@ -18,11 +18,12 @@
 enum sp_option_kind {
     SP_OPT_STRING, /* const char ** */
     SP_OPT_INT,    /* int *, in min .. max */
-    SP_OPT_SIZE,   /* uint64_t *, bytes, or with a suffix: KiB, MB, ... */
+    SP_OPT_SIZE,   /* uint64_t *, bytes, or with a suffix: KiB, MB, M, ... */
     SP_OPT_DOUBLE, /* double *, in min .. max */
     SP_OPT_CHOICE, /* int *, index in `choices` */
     SP_OPT_PLUGIN, /* const char **; the plugins are loaded when all options are parsed */
     SP_OPT_FLAG,   /* bool *, set by the bare name */
+    SP_OPT_OUTPUT, /* const char **; a file that the command writes, and that is none of its operands */
     SP_OPT_OPERAND /* const char **, a word without dashes; all are needed, in the table's order */
 };
 
@@ -40,23 +41,44 @@ enum sp_option_role {
     SP_ROLE_START    /* of one start alone */
 };
 
+/* Under which heading --help lists an option; the headings are in cli/help/topics.c. */
+enum sp_option_topic {
+    SP_TOPIC_NONE, /* of a command with few options */
+    SP_TOPIC_EVERYDAY,
+    SP_TOPIC_MODEL,
+    SP_TOPIC_SCHEDULE,
+    SP_TOPIC_MEMORY,
+    SP_TOPIC_DEVICES,
+    SP_TOPIC_OPTIMIZER,
+    SP_TOPIC_EVALUATION,
+    SP_TOPIC_OUTPUT,
+    SP_TOPIC_ADVANCED,
+    SP_TOPICS
+};
+
 struct sp_option {
     const char *name; /* without the dashes; NULL ends the table */
     enum sp_option_kind kind;
-    void *value;              /* holds the default, shown by --help; set when the option is given */
-    const char *arg;          /* what the value is called in the help: "FILE" */
-    const char *help;         /* one line */
-    double min, max;          /* INT and DOUBLE; both 0: any */
-    const char *choices;      /* CHOICE: "text|json"; INT: "N|auto", where auto is 0 */
-    bool *given;              /* set when the option is given; may be NULL */
+    enum sp_option_topic topic;
+    void *value;         /* holds the default, shown by --help; set when the option is given */
+    const char *arg;     /* what the value is called in the help: "FILE" */
+    const char *help;    /* one line */
+    double min, max;     /* INT and DOUBLE; both 0: any */
+    const char *choices; /* CHOICE: "text|json"; INT: "N|auto", where auto is 0 */
+    const char *also;    /* other names, "a|b", or for a choice, "json=json"; NULL: none */
+    const char *wants;   /* has no effect unless one of these is on, "save", "a|b"; NULL: any */
+    bool *given;         /* set when the option is given; may be NULL */
     enum sp_option_role role; /* train's */
 };
 
 /* Its value from a text, as it is given: a flag's is "on" or "off". Strings are not copied. 0, or -EINVAL after
  * one line that begins with the command. */
 int sp_option_set(const struct sp_option *o, const char *command, const char *text);
-/* Bytes of "512", "64KiB", "1.5GiB", "5GB"; 0 or -EINVAL. */
+/* Bytes of "512", "64KiB" or "64K", "1.5GiB", and, in powers of 1000, "5GB"; 0 or -EINVAL. */
 int sp_parse_size(const char *text, uint64_t *bytes);
+
+/* Gives it the value of another one of its kind, and says as little of who gave it. */
+void sp_option_copy(const struct sp_option *o, const struct sp_option *from);
 
 /* The value of an option as it would be given: "0.001", "4096", "shuffled"; "" where there is none. */
 void sp_option_text(const struct sp_option *o, char *text, size_t n);
@@ -64,6 +86,11 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n);
 /* Whether its value, however it was set, is one of its range: 0, or -EINVAL after one line that begins
  * with the command. */
 int sp_option_check(const struct sp_option *o, const char *command);
+
+/* Whether one of the options that `o` wants is on, or it wants none: 0, or -EINVAL after one line that begins with
+ * the command and tells what was typed, a name of `o`. */
+int sp_option_check_wants(const struct sp_option *options, const struct sp_option *o,
+                          const char *command, const char *typed);
 
 /* The i-th word of "a|b|c" and its length; NULL past the end. */
 const char *sp_choice(const char *choices, int i, int *length);
@@ -95,53 +122,134 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
         .slices = 1, .offload = "none"                                                             \
     }
 
+#define SP_PLUGIN_ARG "FILE.so[,FILE.so...]"
 #define SP_PLUGIN_HELP "schedule plugins; and those of STARPIPE_PLUGIN_PATH"
-
-#define SP_OPTION(name, kind, value, arg, help, min, max, choices, given, role)                    \
-    {                                                                                              \
-        name, kind, value, arg, help, min, max, choices, given, role                               \
-    }
+#define SP_OFFLOAD_MODES "none|full|adaptive" /* as in enum sp_offload_mode */
+/* Defaults in which commands differ are said alike in all of them. */
+#define SP_STAGES_HELP                                                                             \
+    "pipeline stages: train begins with 1, show and simulate with 4, plan tries all"
+#define SP_SEQ_HELP "tokens of a sequence: 128 in all commands but plan, which is for 65536"
+#define SP_DTYPE_HELP                                                                              \
+    "activations, and weights in products: f32 in all commands but plan, which begins with bf16"
 
 /* Entries of an option table for the struct sp_layout_args `a`. */
 #define SP_LAYOUT_OPTIONS(a)                                                                       \
-    SP_OPTION("schedule", SP_OPT_STRING, &(a).schedule, "NAME[:key=value,...]",                    \
-              "schedule; 'starpipe list' names them; csv:FILE", 0, 0, 0, 0, SP_ROLE_WAY),          \
-        SP_OPTION("stages", SP_OPT_INT, &(a).stages, "P", "pipeline stages", 1, 65536, 0,          \
-                  &(a).stages_set, SP_ROLE_WAY),                                                   \
-        SP_OPTION("micro-batches", SP_OPT_INT, &(a).micro_batches, "M", "micro-batches of a step", \
-                  1, 65536, 0, &(a).micro_batches_set, SP_ROLE_PLACE),                             \
-        SP_OPTION("micro-batch-size", SP_OPT_INT, &(a).micro_batch_size, "B",                      \
-                  "sequences of a micro-batch", 1, 65536, 0, 0, SP_ROLE_PLACE),                    \
-        SP_OPTION("seq", SP_OPT_INT, &(a).seq, "S", "tokens of a sequence", 1, INT_MAX, 0, 0,      \
-                  SP_ROLE_PLACE),                                                                  \
-        SP_OPTION("chunks", SP_OPT_INT, &(a).chunks, "V",                                          \
-                  "chunks of layers per stage (0: what the schedule wants)", 0, 65536, 0, 0,       \
-                  SP_ROLE_WAY),                                                                    \
-        SP_OPTION("slices", SP_OPT_INT, &(a).slices, "N",                                          \
-                  "slices of a sequence; auto: as many as 'plan' would take", 1, 65536, "N|auto",  \
-                  0, SP_ROLE_WAY),                                                                 \
-        SP_OPTION(                                                                                 \
-            "partition-slices", SP_OPT_STRING, &(a).partition_slices, "length|flops|dp|LIST",      \
-            "tokens of each slice: equal, of equal times, by TeraPipe's program, or 96,64,48,48",  \
-            0, 0, 0, 0, SP_ROLE_WAY),                                                              \
-        SP_OPTION("model", SP_OPT_STRING, &(a).model, "PRESET|DIR", "model", 0, 0, 0, 0,           \
-                  SP_ROLE_READ),                                                                   \
-        SP_OPTION("recompute", SP_OPT_STRING, &(a).recompute,                                      \
-                  "none|full|selective|no-attention|every=K|auto",                                 \
-                  "activations computed again in the backward (default: none, or what train's "    \
-                  "schedule wants); auto: train chooses, for --memory-limit",                      \
-                  0, 0, 0, 0, SP_ROLE_WAY),                                                        \
-        SP_OPTION("offload", SP_OPT_STRING, &(a).offload, "none|full|adaptive",                    \
-                  "activations moved out of the device", 0, 0, 0, 0, SP_ROLE_WAY),                 \
-        SP_OPTION("offload-keys", SP_OPT_CHOICE, &(a).offload_keys, 0,                             \
-                  "keys and values of slices too; auto: with full, and where adaptive must", 0, 0, \
-                  "auto|stay|leave", 0, SP_ROLE_WAY),                                              \
-        SP_OPTION("vocabulary-parallel", SP_OPT_FLAG, &(a).vocabulary_parallel, 0,                 \
-                  "cut embedding and head over the vocabulary, a share on every stage", 0, 0, 0,   \
-                  0, SP_ROLE_WAY),                                                                 \
-        SP_OPTION("memory-limit", SP_OPT_SIZE, &(a).memory_limit, "BYTES",                         \
-                  "memory of a stage, KiB, MiB or GiB (0: no limit)", 0, 0, 0, 0, SP_ROLE_WAY),    \
-        SP_OPTION("plugin", SP_OPT_PLUGIN, &(a).plugin, "FILE.so[,FILE.so...]", SP_PLUGIN_HELP, 0, \
-                  0, 0, 0, SP_ROLE_READ)
+    {.name = "model",                                                                              \
+     .kind = SP_OPT_STRING,                                                                        \
+     .topic = SP_TOPIC_EVERYDAY,                                                                   \
+     .value = &(a).model,                                                                          \
+     .arg = "PRESET|DIR",                                                                          \
+     .help = "a model by its name, or a directory in Hugging Face form",                           \
+     .role = SP_ROLE_READ},                                                                        \
+        {.name = "schedule",                                                                       \
+         .kind = SP_OPT_STRING,                                                                    \
+         .topic = SP_TOPIC_EVERYDAY,                                                               \
+         .value = &(a).schedule,                                                                   \
+         .arg = "NAME[:key=value,...]",                                                            \
+         .help = "schedule; 'starpipe list' names them; csv:FILE",                                 \
+         .role = SP_ROLE_WAY},                                                                     \
+        {.name = "stages",                                                                         \
+         .kind = SP_OPT_INT,                                                                       \
+         .topic = SP_TOPIC_EVERYDAY,                                                               \
+         .value = &(a).stages,                                                                     \
+         .arg = "P",                                                                               \
+         .help = SP_STAGES_HELP,                                                                   \
+         .min = 1,                                                                                 \
+         .max = 65536,                                                                             \
+         .given = &(a).stages_set,                                                                 \
+         .role = SP_ROLE_WAY},                                                                     \
+        {.name = "micro-batches",                                                                  \
+         .kind = SP_OPT_INT,                                                                       \
+         .topic = SP_TOPIC_MODEL,                                                                  \
+         .value = &(a).micro_batches,                                                              \
+         .arg = "M",                                                                               \
+         .help = "micro-batches of a step",                                                        \
+         .min = 1,                                                                                 \
+         .max = 65536,                                                                             \
+         .given = &(a).micro_batches_set,                                                          \
+         .role = SP_ROLE_PLACE},                                                                   \
+        {.name = "micro-batch-size",                                                               \
+         .kind = SP_OPT_INT,                                                                       \
+         .topic = SP_TOPIC_MODEL,                                                                  \
+         .value = &(a).micro_batch_size,                                                           \
+         .arg = "B",                                                                               \
+         .help = "sequences of a micro-batch",                                                     \
+         .min = 1,                                                                                 \
+         .max = 65536,                                                                             \
+         .role = SP_ROLE_PLACE},                                                                   \
+        {.name = "seq",                                                                            \
+         .kind = SP_OPT_INT,                                                                       \
+         .topic = SP_TOPIC_MODEL,                                                                  \
+         .value = &(a).seq,                                                                        \
+         .arg = "S",                                                                               \
+         .help = SP_SEQ_HELP,                                                                      \
+         .min = 1,                                                                                 \
+         .max = INT_MAX,                                                                           \
+         .role = SP_ROLE_PLACE},                                                                   \
+        {.name = "chunks",                                                                         \
+         .kind = SP_OPT_INT,                                                                       \
+         .topic = SP_TOPIC_SCHEDULE,                                                               \
+         .value = &(a).chunks,                                                                     \
+         .arg = "V",                                                                               \
+         .help = "chunks of layers per stage (0: what the schedule wants)",                        \
+         .max = 65536,                                                                             \
+         .role = SP_ROLE_WAY},                                                                     \
+        {.name = "slices",                                                                         \
+         .kind = SP_OPT_INT,                                                                       \
+         .topic = SP_TOPIC_SCHEDULE,                                                               \
+         .value = &(a).slices,                                                                     \
+         .help = "slices of a sequence; auto: as many as 'plan' would take",                       \
+         .min = 1,                                                                                 \
+         .max = 65536,                                                                             \
+         .choices = "N|auto",                                                                      \
+         .role = SP_ROLE_WAY},                                                                     \
+        {.name = "partition-slices",                                                               \
+         .kind = SP_OPT_STRING,                                                                    \
+         .topic = SP_TOPIC_SCHEDULE,                                                               \
+         .value = &(a).partition_slices,                                                           \
+         .arg = "length|flops|dp|LIST",                                                            \
+         .help = "tokens of each slice: equal, of equal times, by TeraPipe's program, or "         \
+                 "96,64,48,48",                                                                    \
+         .role = SP_ROLE_WAY},                                                                     \
+        {.name = "recompute",                                                                      \
+         .kind = SP_OPT_STRING,                                                                    \
+         .topic = SP_TOPIC_MEMORY,                                                                 \
+         .value = &(a).recompute,                                                                  \
+         .arg = "none|full|selective|no-attention|every=K|auto",                                   \
+         .help = "activations computed again in the backward (default: none, or what train's "     \
+                 "schedule wants); auto: train chooses, for --memory-limit",                       \
+         .role = SP_ROLE_WAY},                                                                     \
+        {.name = "offload",                                                                        \
+         .kind = SP_OPT_STRING,                                                                    \
+         .topic = SP_TOPIC_MEMORY,                                                                 \
+         .value = &(a).offload,                                                                    \
+         .arg = SP_OFFLOAD_MODES,                                                                  \
+         .help = "activations moved out of the device",                                            \
+         .role = SP_ROLE_WAY},                                                                     \
+        {.name = "offload-keys",                                                                   \
+         .kind = SP_OPT_CHOICE,                                                                    \
+         .topic = SP_TOPIC_MEMORY,                                                                 \
+         .value = &(a).offload_keys,                                                               \
+         .help = "keys and values of slices too; auto: with full, and where adaptive must",        \
+         .choices = "auto|stay|leave",                                                             \
+         .wants = "offload",                                                                       \
+         .role = SP_ROLE_WAY},                                                                     \
+        {.name = "vocabulary-parallel",                                                            \
+         .kind = SP_OPT_FLAG,                                                                      \
+         .topic = SP_TOPIC_SCHEDULE,                                                               \
+         .value = &(a).vocabulary_parallel,                                                        \
+         .help = "cut embedding and head over the vocabulary, a share on every stage",             \
+         .role = SP_ROLE_WAY},                                                                     \
+        {.name = "memory-limit",                                                                   \
+         .kind = SP_OPT_SIZE,                                                                      \
+         .topic = SP_TOPIC_MEMORY,                                                                 \
+         .value = &(a).memory_limit,                                                               \
+         .arg = "SIZE",                                                                            \
+         .help = "memory of a stage (0: no limit)",                                                \
+         .role = SP_ROLE_WAY},                                                                     \
+    {                                                                                              \
+        .name = "plugin", .kind = SP_OPT_PLUGIN, .topic = SP_TOPIC_SCHEDULE, .value = &(a).plugin, \
+        .arg = SP_PLUGIN_ARG, .help = SP_PLUGIN_HELP, .role = SP_ROLE_READ                         \
+    }
 
 #endif

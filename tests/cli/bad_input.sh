@@ -35,7 +35,16 @@ SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 refused "started as one of 2 tasks \(SLURM
 # ---- commands and options
 
 refused "no command"
-refused "unknown command 'trian'" trian
+refused "unknown command 'trian', did you mean train\?$" trian
+refused "unknown command 'frobnicate'; 'starpipe --help' lists them" frobnicate
+refused "unknown command 'trian', did you mean train" help trian
+refused "help: 'sppo' is one word too many" help reproduce sppo sppo
+refused "--schedule stands after a command: 'starpipe train --schedule" --schedule 1f1b
+refused "no paper 'sppx', did you mean sppo" reproduce sppx
+refused "did you mean gpt-tiny\?" train --model gpt-tny --data "$work/text"
+refused "no schedule '1f1bb', did you mean 1f1b\?" $tiny --schedule 1f1bb
+refused "no machine 'h100-bi', did you mean h100-ib\?" plan --model gpt-tiny --seq 64 --hardware h100-bi
+refused "dtype: 'bf15' is none of f32\|bf16, did you mean bf16\?" $tiny --dtype bf15
 refused "did you mean --stages" $tiny --stage 2
 refused "no option --frobnicate" $tiny --frobnicate
 refused "'stages' is not an option" $tiny stages
@@ -78,6 +87,41 @@ refused "plugin" $tiny --plugin /none.so
 refused "is none of" $tiny --scheduler sometimes
 refused "is none of" $tiny --order backwards
 
+# ---- what would have no effect, as something else is not given
+
+# The option, and what it wants; nothing is begun.
+while read -r wants option; do
+    refused "train: --${option%% *} without --$wants.* has no effect$" $tiny --$option
+done << 'END'
+save keep 3
+save keep 0
+save save-every 5
+save save-async
+save shard-size 1GB
+save overwrite
+eval eval-every 5
+eval eval-tokens 100
+sample prompt x
+tokens token-bytes 4
+offload offload-keys leave
+offload offload-dir .
+lr-schedule lr-min 1e-5
+lr-schedule decay 5
+data-parallel zero 1
+context-parallel context-method ring
+tensor-parallel sequence-parallel off
+dry-run format json
+dry-run json
+dry-run output x
+END
+refused "offload-dir without --offload" $tiny --offload none --offload-dir .
+refused "zero without --data-parallel D or --context-parallel C has no effect" $tiny --zero 1 --tensor-parallel 2
+refused "context-method without --context-parallel" show --context-method ring
+refused "zero without --data-parallel D or --context-parallel C or --devices T" plan --model gpt-tiny --seq 64 --zero 1
+quiet "what says no" starpipe $tiny --steps 0 --seq 16 --zero 0 --context-method ulysses --save-async=off
+refused "offload-keys without --offload" show --model gpt-tiny --offload-keys leave
+[ ! -e x ] || fail "a refused --output made a file"
+
 # ---- sizes
 
 for size in 0 -1 99999999999999999999 4294967297 1.5 x 0x10 "" " " 2147483648; do
@@ -108,7 +152,7 @@ refused "longer ones can only be planned" train --model gpt-65b --data "$work/te
 
 # ---- memory limits: what the message asks for is enough, a little less is not
 
-for limit in -1 1kB 1.5 x 12Mb inf 1e99 MiB 1MiBs; do
+for limit in -1 1.5 x 12Mb 1mb inf 1e99 MiB 1MiBs; do
     refused "memory-limit" $tiny --memory-limit=$limit
 done
 limited="$tiny --stages 3 --seq 64 --steps 1"

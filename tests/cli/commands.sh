@@ -48,6 +48,9 @@ has()
 says "--version" '^starpipe [0-9]+\.[0-9]+' starpipe --version
 says "--help" '^ *train ' starpipe --help
 says "help" '^ *show ' starpipe help
+for size in 16M 16MiB 16777216 16384k 17MB; do
+    says "--memory-limit $size" '^verified' starpipe train --model gpt-tiny --dry-run --memory-limit $size
+done
 for command in train list show plan diff calibrate info; do
     says "$command --help" "^usage: starpipe $command" starpipe $command --help
     grep -q -- '^  --help' "$work/stdout" || fail "$command --help does not list --help"
@@ -74,6 +77,14 @@ for word in starpipe GEMM transport CUDA hwloc workers; do
     grep -q "^$word" "$work/stdout" || fail "info does not speak of $word"
 done
 
+# More threads than there are cores: one line, and it goes on.
+many=$(($(nproc) + 1))
+starpipe train --model gpt-tiny --dry-run --threads $many > "$work/stdout" 2> "$work/stderr" ||
+    fail "--threads $many is refused"
+[ "$(wc -l < "$work/stderr")" -eq 1 ] && grep -q "warning: --threads $many: this process has $(nproc) core" "$work/stderr" ||
+    fail "--threads $many: $(cat "$work/stderr")"
+says "--threads of all cores" '^verified' starpipe train --model gpt-tiny --dry-run --threads $(nproc)
+
 # ---- reproduce
 
 says "reproduce" '^  helixpipe' starpipe reproduce --help
@@ -81,6 +92,42 @@ says "reproduce helixpipe" '^  HelixPipe, naive FILO, 7B on 8 stages: p=8, m=16,
 says "reproduce helixpipe" '^  two-fold, p=4, m=8, L=8, comm 0.5 +329 ' starpipe reproduce helixpipe
 starpipe reproduce helixpipe > /dev/full 2> "$work/stderr"
 [ $? -eq 1 ] && grep -q "cannot write" "$work/stderr" || fail "reproduce does not say that it cannot write"
+
+# ---- --format and --output, alike in all commands; --json is --format json
+
+mkdir "$work/results"
+starpipe show --schedule 1f1b --stages 2 --micro-batches 2 --format perfetto --output "$work/record.json" ||
+    fail "show --output"
+# Each prints the same into a file, and JSON by either name.
+while read -r command; do
+    starpipe $command > "$work/stdout" 2> "$work/stderr" || fail "$command: $(cat "$work/stderr")"
+    starpipe $command --output "$work/results/file" > "$work/stdout" || fail "$command --output"
+    [ ! -s "$work/stdout" ] || fail "$command --output prints too"
+    starpipe $command > "$work/stdout"
+    cmp -s "$work/stdout" "$work/results/file" || fail "$command --output writes something else"
+    starpipe $command --format json > "$work/results/long.json" || fail "$command --format json"
+    starpipe $command --json > "$work/results/short.json" || fail "$command --json"
+    cmp "$work/results/long.json" "$work/results/short.json" || fail "$command --json is not --format json"
+    valid "$command --json" "$work/results/long.json"
+    starpipe $command --output /dev/full 2> "$work/stderr"
+    [ $? -eq 1 ] && grep -q 'cannot write /dev/full' "$work/stderr" || fail "$command --output /dev/full"
+    refused 'cannot .*No such file or directory' $command --output "$work/none/deep"
+done << END
+list
+plan --model gpt-tiny --seq 64 --micro-batches 4 --schedule 1f1b
+train --model gpt-tiny --dry-run
+show --schedule gpipe --stages 2 --micro-batches 2
+report $work/record.json
+compare $work/record.json $work/record.json
+info --hardware h200
+reproduce survey
+END
+echo kept > "$work/results/file"
+refused 'plugin /none.so' list --format json --output "$work/results/file" --plugin /none.so
+[ "$(cat "$work/results/file")" = kept ] || fail "a refused command wrote its --output"
+cp "$work/record.json" "$work/results/record.json"
+refused 'report: --output .* is also RECORD' report "$work/results/record.json" --output "$work/results/record.json"
+cmp "$work/record.json" "$work/results/record.json" || fail "report wrote over what it reads"
 
 # ---- list
 

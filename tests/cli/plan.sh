@@ -90,6 +90,36 @@ said "plan, groups that train" '^recommended: .* --context-parallel 2 --zero 1$'
     --schedule 1f1b
 said "plan, a ring" '--context-parallel 8 --context-method ring' plan --model llama-tiny --seq 96 --micro-batches 4 \
     --devices 8 --schedule 1f1b --group context
+# ---- named as train names them: exactly these groups, and what train --dry-run says of the command
+
+while read -r tensor context data zero options; do
+    starpipe plan --model llama-tiny --seq 256 --micro-batches 8 --schedule 1f1b --dtype f32 $options --json \
+        > "$work/grid.json" || fail "plan $options"
+    command=$(sed -n 's/.*"command": "starpipe \(.*\)",$/\1/p' "$work/grid.json" | head -n 1)
+    starpipe $command --dry-run --json --hardware h100-ib > "$work/grid.run" || fail "$command"
+    python3 - "$work" $tensor $context $data $zero << 'END' || fail "plan $options is not what trains"
+import json, sys
+found = json.load(open(sys.argv[1] + "/grid.json"))["layouts"][0]
+run = json.load(open(sys.argv[1] + "/grid.run"))
+want = [int(x) for x in sys.argv[2:]]
+assert [found[k] for k in ("tensor_parallel", "context_parallel", "data_parallel", "zero")] == want, found
+assert [run[k] for k in ("tensor_parallel", "context_parallel", "data_parallel", "zero")] == want, run
+assert found["processes"] == 8 and found["stages"] * want[0] * want[1] * want[2] == 8, found
+assert abs(found["step_ms"] / run["predicted_step_ms"] - 1) < 1e-9, (found, run)
+most = max(sum(v for k, v in s.items() if k.endswith("_bytes") and k != "buffer_bytes") for s in run["stages"])
+assert found["memory_bytes"] == most, (found["memory_bytes"], most)
+END
+done << 'END'
+1 1 2 1 --data-parallel 2
+2 1 1 0 --tensor-parallel 2
+1 2 1 1 --context-parallel 2
+2 2 2 1 --tensor-parallel 2 --context-parallel 2 --data-parallel 2
+1 1 4 0 --data-parallel 4 --zero 0
+END
+refused "data-parallel 16: there are 8 devices" plan --model gpt-tiny --seq 64 --data-parallel 16
+refused "devices chooses --tensor-parallel and --context-parallel" plan --model gpt-tiny --seq 64 --devices 2 \
+    --tensor-parallel 2
+
 refused "which model" plan
 refused "has 512 positions" plan --model gpt-tiny
 refused "there is no machine" plan --model gpt-tiny --seq 64 --hardware abacus

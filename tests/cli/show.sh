@@ -48,7 +48,7 @@ refused "layers 12, but .* has 24" show --model gpt3-1.3b --layers 12
 refused "neither a preset nor a directory" show --model gpt3-13b
 refused "layers" show --model gpt3-1.3b --stages 25
 refused "show: --context-parallel: an order does not depend on it.*give --model" show --context-parallel 2
-refused "show: --zero: an order does not depend on it" show --zero 1
+refused "show: --data-parallel: an order does not depend on it" show --zero 1 --data-parallel 2
 refused "show: --context-parallel 5: .* 16 heads" show --model gpt3-1.3b --seq 4100 --context-parallel 5
 refused "stage 0 needs" show --model gpt3-1.3b --memory-limit 1GiB
 refused "give --model" show --offload full

@@ -8,17 +8,61 @@ struct values {
     uint64_t limit;
     double rate;
     bool fast, given;
+    const char *mode;
+    int depth, style;
 };
 
 static int parse(int argc, char **argv, struct values *v)
 {
     const struct sp_option options[] = {
-        {"file", SP_OPT_STRING, &v->file, "FILE", "a file", 0, 0, 0, &v->given, 0},
-        {"count", SP_OPT_INT, &v->count, "N", "how many", -3, 99, 0, 0, 0},
-        {"limit", SP_OPT_SIZE, &v->limit, "BYTES", "at most", 0, 0, 0, 0, 0},
-        {"rate", SP_OPT_DOUBLE, &v->rate, "X", "how fast", 0, 1.5, 0, 0, 0},
-        {"format", SP_OPT_CHOICE, &v->format, 0, "how", 0, 0, "text|json|csv", 0, 0},
-        {"fast", SP_OPT_FLAG, &v->fast, 0, "hurry", 0, 0, 0, 0, 0},
+        {.name = "file",
+         .kind = SP_OPT_STRING,
+         .value = &v->file,
+         .arg = "FILE",
+         .help = "a file",
+         .given = &v->given},
+        {.name = "count",
+         .kind = SP_OPT_INT,
+         .value = &v->count,
+         .arg = "N",
+         .help = "how many",
+         .min = -3,
+         .max = 99},
+        {.name = "limit",
+         .kind = SP_OPT_SIZE,
+         .value = &v->limit,
+         .arg = "BYTES",
+         .help = "at most"},
+        {.name = "rate",
+         .kind = SP_OPT_DOUBLE,
+         .value = &v->rate,
+         .arg = "X",
+         .help = "how fast",
+         .max = 1.5},
+        {.name = "format",
+         .kind = SP_OPT_CHOICE,
+         .value = &v->format,
+         .help = "how",
+         .choices = "text|json|csv",
+         .also = "json=json|form"},
+        {.name = "fast", .kind = SP_OPT_FLAG, .value = &v->fast, .help = "hurry"},
+        {.name = "mode", .kind = SP_OPT_STRING, .value = &v->mode, .arg = "HOW", .help = "which"},
+        {.name = "depth",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_MEMORY,
+         .value = &v->depth,
+         .arg = "N",
+         .help = "how deep",
+         .max = 9,
+         .wants = "fast|mode"},
+        {.name = "style",
+         .kind = SP_OPT_CHOICE,
+         .topic = SP_TOPIC_OUTPUT,
+         .value = &v->style,
+         .help = "which",
+         .choices = "plain|fancy",
+         .also = "fancy=fancy",
+         .wants = "file"},
         {0},
     };
 
@@ -62,6 +106,18 @@ static void takes_every_kind(void **state)
     assert_int_equal(parse_line("--count -2 --count 7 --format=csv", &v), 0);
     assert_int_equal(v.count, 7);
     assert_int_equal(v.format, 2);
+    /* other names, of the option or of one of its values */
+    assert_int_equal(parse_line("--json", &v), 0);
+    assert_int_equal(v.format, 1);
+    assert_int_equal(parse_line("--form csv", &v), 0);
+    assert_int_equal(v.format, 2);
+    assert_int_equal(parse_line("--form=text", &v), 0);
+    assert_int_equal(v.format, 0);
+    /* what wants something else, and gets it, or is off */
+    assert_int_equal(parse_line("--depth 3", &(struct values){.fast = true}), 0);
+    assert_int_equal(parse_line("--mode some --depth 3", &v), 0);
+    assert_int_equal(parse_line("--fancy --file x", &v), 0);
+    assert_int_equal(parse_line("--style plain", &(struct values){0}), 0);
 }
 
 static void refuses(void **state)
@@ -89,11 +145,21 @@ static void refuses(void **state)
         {"--rate 1.6", "test: --rate: 1.6 is not in 0 .. 1.5"},
         {"--rate fast", "test: --rate: 'fast' is not a number"},
         {"--rate nan", "test: --rate: 'nan' is not a number"},
-        {"--limit 3TB", "test: --limit: '3TB' is not a size in bytes, KiB, MiB, GiB, KB, MB or GB"},
+        {"--limit 3PB",
+         "test: --limit: '3PB' is not a size: want bytes, or 512MiB, 10M, 80G, 10MB"},
         {"--limit -1", "'-1' is not a size"},
-        {"--format jso", "test: --format: 'jso' is none of text|json|csv"},
+        {"--format jso", "test: --format: 'jso' is none of text|json|csv, did you mean json?"},
         {"--format text|json", "'text|json' is none of"},
         {"--fast=yes", "test: --fast takes no value, not 'yes'"},
+        {"--json=yes", "test: --json takes no value; --format does"},
+        {"--form", "test: --form needs a value: text|json|csv"},
+        {"--jsno", "test: no option --jsno; 'starpipe test --help' lists them"},
+        {"--depth 3", "test: --depth without --fast or --mode HOW has no effect"},
+        {"--depth=0", "test: --depth without --fast or --mode HOW has no effect"},
+        {"--depth 3 --mode none", "test: --depth without --fast or --mode HOW has no effect"},
+        {"--depth 3 --fast=off", "test: --depth without --fast or --mode HOW has no effect"},
+        {"--style=fancy", "test: --style without --file FILE has no effect"},
+        {"--fancy", "test: --fancy without --file FILE has no effect"},
     };
 
     (void)state;
@@ -130,9 +196,13 @@ static void operands(void **state)
     const char *from = NULL, *to = NULL, *good[] = {"test", "a", "--fast", "b"};
     bool fast = false;
     const struct sp_option options[] = {
-        {"FROM", SP_OPT_OPERAND, &from, "FILE", "what to copy", 0, 0, 0, 0, 0},
-        {"fast", SP_OPT_FLAG, &fast, 0, "hurry", 0, 0, 0, 0, 0},
-        {"TO", SP_OPT_OPERAND, &to, "FILE", "where to", 0, 0, 0, 0, 0},
+        {.name = "FROM",
+         .kind = SP_OPT_OPERAND,
+         .value = &from,
+         .arg = "FILE",
+         .help = "what to copy"},
+        {.name = "fast", .kind = SP_OPT_FLAG, .value = &fast, .help = "hurry"},
+        {.name = "TO", .kind = SP_OPT_OPERAND, .value = &to, .arg = "FILE", .help = "where to"},
         {0},
     };
 
@@ -169,10 +239,21 @@ static void sizes(void **state)
                 {"0.5KiB", 512},
                 {"1KB", 1000},
                 {"0.5MB", 500000},
-                {"5GB", 5000000000}};
-    static const char *const bad[] = {
-        "",    "KiB", "1.5", "-1",   "+1",    "1 KiB", "1kib", "1mb",           "0x10",
-        "1e3", "inf", "nan", "1..5", "1KiBx", " 1",    "1K",   "99999999999GiB"};
+                {"5GB", 5000000000},
+                {"1kB", 1000},
+                {"64k", 65536},
+                {"64K", 65536},
+                {"10M", 10485760},
+                {"10MB", 10000000},
+                {"1.5G", 1610612736},
+                {"80G", 85899345920},
+                {"1T", 1099511627776},
+                {"2TiB", 2199023255552},
+                {"3TB", 3000000000000}};
+    static const char *const bad[] = {"",      "KiB",   "1.5",   "-1",       "+1",
+                                      "1 KiB", "1kib",  "1mb",   "0x10",     "1e3",
+                                      "inf",   "nan",   "1..5",  "1KiBx",    " 1",
+                                      "1m",    "1kibb", "1KiBB", "8388608T", "99999999999GiB"};
     uint64_t v = 7;
 
     (void)state;
@@ -218,8 +299,16 @@ static void helps(void **state)
     assert_non_null(strstr(text, "at most (default 2 MiB)"));
     assert_non_null(strstr(text, "how fast (0 .. 1.5; default 0.25)"));
     assert_non_null(strstr(text, "--format text|json|csv"));
-    assert_non_null(strstr(text, "how (default json)"));
+    assert_non_null(strstr(text, "how (default json); --json: --format json, --form: --format"));
     assert_non_null(strstr(text, "  --fast "));
+    assert_non_null(
+        strstr(text, "\nMemory: what is kept, computed again or moved out\n  --depth "));
+    assert_non_null(strstr(text, "  --mode HOW"));
+    assert_true(strstr(text, "  --mode HOW") < strstr(text, "\nMemory: "));
+    assert_non_null(strstr(text, "\n\nOutput: what is printed and written\n  --style plain|fancy"));
+    assert_null(strstr(text, "Optimizer"));
+    assert_non_null(
+        strstr(text, "\nSizes are in bytes; 10M is 10MiB, 10 x 1024^2 bytes; 10MB is "));
 }
 
 static void layout_table(void **state)

@@ -1,6 +1,6 @@
 /* Plans: defaults, and every refusal with its line. */
 #include "common.h"
-#include "policies/suggest.h"
+#include "sp_suggest.h"
 #include "policies/registry.h"
 #include "policies/plan_create.h"
 #include "policies/simulation/costs.h"

@@ -48,7 +48,7 @@ nodes()
     timeout -k 5 60 $MPIRUN -np 1 -wdir "$work/node0" $one "$@" : -np 1 -wdir "$work/node1" $one "$@" \
         > "$work/output" 2>&1
 }
-nodes --offload-dir "$work/node0" || fail "equal files: $(grep starpipe: "$work/output")"
+nodes --offload full --offload-dir "$work/node0" || fail "equal files: $(grep starpipe: "$work/output")"
 printf '\001' | dd of="$work/node1/model/model.safetensors" bs=1 seek=20000 conv=notrunc 2> /dev/null
 nodes && fail "one weight is another on rank 1, and nobody said so"
 grep -q "rank 1: model.safetensors is .* bytes (digest" "$work/output" ||

@@ -7,7 +7,8 @@ CC=${CC:-cc}
 make_text 30011 > "$work/text"
 dir=$work/disk
 mkdir "$dir"
-small="train --data $work/text --schedule sppo --offload-dir $dir"
+plain="train --data $work/text --schedule sppo"
+small="$plain --offload-dir $dir"
 
 losses()
 {
@@ -25,7 +26,8 @@ cat > "$work/model/config.json" << END
  "tie_word_embeddings": false}
 END
 limit=32
-long="$small --model $work/model --slices 16 --partition-slices length --micro-batches 1 --seq 4096"
+whole="--model $work/model --slices 16 --partition-slices length --micro-batches 1 --seq 4096"
+long="$small $whole"
 
 # number FILE KEY: its last value.
 number()
@@ -42,7 +44,7 @@ kept_to()
     [ "$(number "$work/log.jsonl" live_activation_bytes)" = 0 ] || fail "$1: alive after the step"
 }
 
-quiet "no limit" starpipe $long --steps 1 --log "$work/none.jsonl" --dump-grads "$work/none.safetensors"
+quiet "no limit" starpipe $plain $whole --steps 1 --log "$work/none.jsonl" --dump-grads "$work/none.safetensors"
 all=$(number "$work/none.jsonl" peak_activation_bytes)
 echo "activations: $((all >> 20)) MiB, limit $limit MiB"
 [ "$all" -ge $((4 * limit << 20)) ] || fail "the activations are not 4 times the limit"
@@ -95,7 +97,7 @@ leaves=$(sed 's/.*needs \([0-9]*\)[.0-9]* MiB.*/\1/' "$work/stderr")
 keys $(((stays + leaves + 1) / 2))MiB adaptive
 
 # where they cannot
-refused "nothing leaves memory" $long --steps 1 --offload-keys leave
+refused "offload-keys without --offload .* has no effect" $plain $whole --steps 1 --offload-keys leave
 refused "slice by slice" $small --model gpt-tiny --slices 2 --micro-batches 1 --seq 128 --steps 1 --offload full \
     --offload-keys leave
 refused "slice by slice" $small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --steps 1 --stages 2 \

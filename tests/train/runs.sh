@@ -109,6 +109,9 @@ grep -q '^goes on from ../g/step-000003, at sample 9, with --steps 5 (was 3)$' "
 near "$work/g.jsonl" "$work/whole.jsonl" 0 > "$work/output" || fail "--resume alone: $(tail -n 1 "$work/output")"
 [ "$(grep -c '"eval_step"' "$work/g.jsonl")" -eq 5 ] || fail "--resume alone: evaluated $(grep -c eval_step "$work/g.jsonl") times"
 [ -d "$work/g/step-000005" ] && [ -d "$work/g/step-000001" ] || fail "--resume alone: saved $(ls "$work/g")"
+# how it saves counts where it saves: not from an older step, of which nothing is saved unless that is asked for
+quiet "--keep of a run that saves" starpipe train --resume "$work/g" --steps 5 --keep 0
+refused "keep without --save DIR has no effect" train --resume "$work/g/step-000003" --steps 5 --keep 1
 # what is given again counts instead, and is named
 starpipe train --resume "$work/g" --steps 6 --stages 3 --lr 1e-3 --schedule 1f1b --micro-batches 1 > "$work/stdout" \
     2> "$work/stderr" || fail "given again: $(cat "$work/stderr")"

@@ -1,7 +1,7 @@
 /* starpipe compare: where two records of a step differ. */
 #include "cli/compare/compare.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/result.h"
 #include "sp_error.h"
 #include "trace/timeline/json.h"
 #include <errno.h>
@@ -53,17 +53,31 @@ static int print(const struct sp_timeline t[2], enum format format, int rows)
 int sp_cmd_compare(int argc, char **argv)
 {
     const char *path[2] = {NULL, NULL};
-    int format = TEXT, rows = 10, given;
+    struct sp_result result = {0};
+    int rows = 10, given;
     bool rows_set = false;
     const struct sp_option options[] = {
-        {"A", SP_OPT_OPERAND, &path[0], "DIR|FILE.json",
-         "a record of a step: the DIR of 'train --trace', a file of it, or of 'show --format "
-         "perfetto'",
-         0, 0, 0, 0, 0},
-        {"B", SP_OPT_OPERAND, &path[1], "DIR|FILE.json", "what A is compared with", 0, 0, 0, 0, 0},
-        {"rows", SP_OPT_INT, &rows, "N", "rows of each table of the text, the largest differences",
-         1, 1000000, 0, &rows_set, 0},
-        {"format", SP_OPT_CHOICE, &format, 0, "what to print", 0, 0, "text|json|svg|html", 0, 0},
+        {.name = "A",
+         .kind = SP_OPT_OPERAND,
+         .value = &path[0],
+         .arg = "DIR|FILE.json",
+         .help =
+             "a record of a step: the DIR of 'train --trace', a file of it, or of 'show --format "
+             "perfetto'"},
+        {.name = "B",
+         .kind = SP_OPT_OPERAND,
+         .value = &path[1],
+         .arg = "DIR|FILE.json",
+         .help = "what A is compared with"},
+        {.name = "rows",
+         .kind = SP_OPT_INT,
+         .value = &rows,
+         .arg = "N",
+         .help = "rows of each table of the text, the largest differences",
+         .min = 1,
+         .max = 1000000,
+         .given = &rows_set},
+        SP_RESULT_OPTIONS(result, "text|json|svg|html"),
         {0},
     };
     struct sp_timeline t[2] = {0};
@@ -72,7 +86,7 @@ int sp_cmd_compare(int argc, char **argv)
 
     if (err)
         return SP_OPTIONS_EXIT(err);
-    if (rows_set && format != TEXT)
+    if (rows_set && result.format != TEXT)
         err = sp_error(EINVAL, "compare: --rows is for --format text");
     for (given = 0; !err && given < 2; given++)
         err = sp_timeline_load("compare", path[given], &t[given]);
@@ -82,7 +96,8 @@ int sp_cmd_compare(int argc, char **argv)
         sp_timeline_destroy(&t[1]);
         return 2;
     }
-    err = print(t, (enum format)format, rows);
+    err = sp_result_begin("compare", result.output, 0);
+    err = err ? err : print(t, (enum format)result.format, rows);
     sp_timeline_destroy(&t[0]);
     sp_timeline_destroy(&t[1]);
     return err ? 1 : 0;

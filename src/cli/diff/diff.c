@@ -19,20 +19,36 @@ struct args {
 static int parse(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
-        {"A", SP_OPT_OPERAND, &a->a, "FILE|DIR",
-         "FILE.safetensors, the index of its shards, FILE.jsonl, or the DIR of --save or of a "
-         "model",
-         0, 0, 0, 0, 0},
-        {"B", SP_OPT_OPERAND, &a->b, "FILE|DIR", "what A is compared with, of the same kind", 0, 0,
-         0, 0, 0},
-        {"tolerance", SP_OPT_DOUBLE, &a->how.tolerance, "X",
-         "largest difference allowed, relative to the largest value of the tensor in B (0: the "
-         "same bits)",
-         0, 1e30, 0, 0, 0},
-        {"part", SP_OPT_FLAG, &a->how.part, 0, "A may lack tensors and steps that B has", 0, 0, 0,
-         0, 0},
-        {"worst", SP_OPT_INT, &a->how.worst, "N", "tensors to print, the worst first", 0, 1000000,
-         0, 0, 0},
+        {.name = "A",
+         .kind = SP_OPT_OPERAND,
+         .value = &a->a,
+         .arg = "FILE|DIR",
+         .help =
+             "FILE.safetensors, the index of its shards, FILE.jsonl, or the DIR of --save or of a "
+             "model"},
+        {.name = "B",
+         .kind = SP_OPT_OPERAND,
+         .value = &a->b,
+         .arg = "FILE|DIR",
+         .help = "what A is compared with, of the same kind"},
+        {.name = "tolerance",
+         .kind = SP_OPT_DOUBLE,
+         .value = &a->how.tolerance,
+         .arg = "X",
+         .help =
+             "largest difference allowed, relative to the largest value of the tensor in B (0: the "
+             "same bits)",
+         .max = 1e30},
+        {.name = "part",
+         .kind = SP_OPT_FLAG,
+         .value = &a->how.part,
+         .help = "A may lack tensors and steps that B has"},
+        {.name = "worst",
+         .kind = SP_OPT_INT,
+         .value = &a->how.worst,
+         .arg = "N",
+         .help = "tensors to print, the worst first",
+         .max = 1000000},
         {0},
     };
 

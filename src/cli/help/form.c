@@ -7,8 +7,10 @@ enum sp_help_form sp_help_form(const char *word)
     static const struct {
         const char *word;
         enum sp_help_form form;
-    } forms[] = {
-        {"--help", SP_HELP_TEXT}, {"--help=man", SP_HELP_MAN}, {"--help=bash", SP_HELP_BASH}};
+    } forms[] = {{"--help", SP_HELP_TEXT},
+                 {"-h", SP_HELP_TEXT},
+                 {"--help=man", SP_HELP_MAN},
+                 {"--help=bash", SP_HELP_BASH}};
 
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         if (!strcmp(word, forms[i].word))

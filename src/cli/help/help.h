@@ -24,6 +24,12 @@ void sp_help_bash(const struct sp_option *options, const char *command);
 
 /* "(1 .. 65536; default 4)", "" where there is nothing to say. */
 void sp_help_default(const struct sp_option *o, char *text, size_t n);
+/* "--json: --format json" of an option's other names, "" where it has none. */
+void sp_help_also(const struct sp_option *o, char *text, size_t n);
+/* The heading of a topic, "Memory: what is kept ..."; NULL where the table has no option of it. */
+const char *sp_help_heading(const struct sp_option *options, enum sp_option_topic topic);
+/* How sizes are written; NULL where the table has none. */
+const char *sp_help_sizes(const struct sp_option *options);
 /* What the value of an option is called, NULL: it takes none. */
 const char *sp_help_value(const struct sp_option *o);
 

@@ -59,7 +59,7 @@ static void put_head(const char *command, const char *summary)
 static void put_option(const struct sp_option *o)
 {
     const char *value = sp_help_value(o);
-    char text[4400];
+    char text[4400], also[256];
 
     printf(".TP\n");
     if (o->kind == SP_OPT_OPERAND) {
@@ -81,6 +81,40 @@ static void put_option(const struct sp_option *o)
         put(text);
         putchar('\n');
     }
+    sp_help_also(o, also, sizeof also);
+    if (also[0]) {
+        put(also);
+        putchar('\n');
+    }
+}
+
+/* Operands, then the options by their headings. */
+static void put_options(const struct sp_option *options)
+{
+    const char *sizes = sp_help_sizes(options);
+
+    printf(".SH OPTIONS\nA value follows its option, or an equals sign.\n"
+           "Of an option given twice the last value counts.\n");
+    if (sizes) {
+        put(sizes);
+        putchar('\n');
+    }
+    for (const struct sp_option *o = options; o->name; o++)
+        if (o->kind == SP_OPT_OPERAND)
+            put_option(o);
+    for (int topic = 0; topic < SP_TOPICS; topic++) {
+        const char *heading = sp_help_heading(options, (enum sp_option_topic)topic);
+
+        if (heading && topic != SP_TOPIC_NONE) {
+            printf(".SS ");
+            put(heading);
+            putchar('\n');
+        }
+        for (const struct sp_option *o = options; heading && o->name; o++)
+            if ((int)o->topic == topic && o->kind != SP_OPT_OPERAND)
+                put_option(o);
+    }
+    printf(".TP\n\\fB\\-\\-help\\fR, \\fB\\-h\\fR\nThe options with their defaults.\n");
 }
 
 static void put_examples(const struct sp_help_page *page)
@@ -128,11 +162,7 @@ void sp_help_man(const struct sp_option *options, const char *command, const cha
         put(page->paragraphs[i]);
         putchar('\n');
     }
-    printf(".SH OPTIONS\nA value follows its option, or an equals sign.\n"
-           "Of an option given twice the last value counts.\n");
-    for (const struct sp_option *o = options; o->name; o++)
-        put_option(o);
-    printf(".TP\n\\fB\\-\\-help\\fR\nThe options with their defaults.\n");
+    put_options(options);
     if (page)
         put_examples(page);
     put_exit_status(command);
@@ -162,7 +192,8 @@ void sp_help_program_man(const struct sp_command *commands, int n)
 {
     put_head("", "Pipelined training of GPTs as StarPU task graphs");
     printf("\\fBstarpipe\\fR \\fICOMMAND\\fR [\\fIoptions\\fR]\n.br\n"
-           "\\fBstarpipe\\fR \\fB\\-\\-help\\fR|\\fB\\-\\-version\\fR\n.SH DESCRIPTION\n");
+           "\\fBstarpipe\\fR \\fBhelp\\fR [\\fICOMMAND\\fR]\n.br\n"
+           "\\fBstarpipe\\fR \\fB\\-\\-version\\fR|\\fB\\-V\\fR\n.SH DESCRIPTION\n");
     put("starpipe trains GPT-2 and Llama-like models in pipeline stages. A schedule, chosen by its "
         "name, says "
         "what each stage computes when; StarPU runs it as a task graph, on the cores or GPUs of "

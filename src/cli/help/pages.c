@@ -31,7 +31,9 @@ static const struct sp_help_page pages[] = {
       "with its "
       "makespan, its bubble and the most activations that a stage holds. Where the schedule has a "
       "closed "
-      "form, that is printed beside the simulated makespan."},
+      "form, that is printed beside the simulated makespan.",
+      "--format csv is what torch.distributed.pipelining reads, perfetto a record for 'report', "
+      "'compare' and ui.perfetto.dev, picture what html draws, as JSON."},
      {{"starpipe show --schedule zbv --stages 4 --micro-batches 8", "One schedule:"},
       {"starpipe show --schedule zb1p:auto,limit=6 --cost f=1,b=1.2,w=0.9,comm=0.2",
        "An order that is searched for these costs:"},
@@ -80,7 +82,7 @@ static const struct sp_help_page pages[] = {
       "and times in one "
       "unit."},
      {{"starpipe compare pictures pictures/predicted.json", "A run with what was predicted of it:"},
-      {"starpipe compare --format svg a b > both.svg", "Both on one axis:"}}},
+      {"starpipe compare a b --format svg --output both.svg", "Both on one axis:"}}},
     {"diff",
      {"Compares tensors of the same name, in the order of the files, which is that of the model: "
       "names the "
@@ -143,7 +145,8 @@ static const struct sp_help_page pages[] = {
      {"Prints what this build was made with, and what hardware it finds; or a machine that is "
       "described in a file or known by its name."},
      {{"starpipe info --hardware h100-ib", "Nodes of eight H100:"},
-      {"starpipe info --hardware h100-ib --json > mine.json", "A file to start one's own from:"}}},
+      {"starpipe info --hardware h100-ib --format json --output mine.json",
+       "A file to start one's own from:"}}},
 };
 
 const struct sp_help_page *sp_help_find_page(const char *command)

@@ -35,6 +35,7 @@ void sp_help_default(const struct sp_option *o, char *text, size_t n)
     switch (o->kind) {
     case SP_OPT_STRING:
     case SP_OPT_PLUGIN:
+    case SP_OPT_OUTPUT:
     case SP_OPT_CHOICE:
         sp_option_text(o, value, sizeof value);
         if (*value)
@@ -65,32 +66,121 @@ const char *sp_help_value(const struct sp_option *o)
     return o->kind == SP_OPT_FLAG || !value || !*value ? NULL : value;
 }
 
+void sp_help_also(const struct sp_option *o, char *text, size_t n)
+{
+    const char *also;
+    size_t used = 0;
+    int length;
+
+    text[0] = '\0';
+    for (int i = 0; (also = sp_choice(o->also, i, &length)) && used < n; i++) {
+        int name = (int)strcspn(also, "=|");
+
+        used += (size_t)snprintf(text + used, n - used, "%s--%.*s: --%s%s%.*s", i ? ", " : "", name,
+                                 also, o->name, name < length ? " " : "",
+                                 name < length ? length - name - 1 : 0, also + name + 1);
+    }
+}
+
+const char *sp_help_heading(const struct sp_option *options, enum sp_option_topic topic)
+{
+    static const char *const headings[SP_TOPICS] = {
+        [SP_TOPIC_NONE] = "Options",
+        [SP_TOPIC_EVERYDAY] = "Everyday: what most command lines have",
+        [SP_TOPIC_MODEL] = "Model and data: what a step computes with",
+        [SP_TOPIC_SCHEDULE] = "Schedule: how work is cut, and which stage does it when",
+        [SP_TOPIC_MEMORY] = "Memory: what is kept, computed again or moved out",
+        [SP_TOPIC_DEVICES] = "Devices and groups: what computes, and what processes share",
+        [SP_TOPIC_OPTIMIZER] = "Optimizer: how a step changes the parameters",
+        [SP_TOPIC_EVALUATION] = "Evaluation: what the model has learnt",
+        [SP_TOPIC_OUTPUT] = "Output: what is printed and written",
+        [SP_TOPIC_ADVANCED] = "Advanced: for measurements and hard cases",
+    };
+
+    for (const struct sp_option *o = options; o->name; o++)
+        if (o->topic == topic && o->kind != SP_OPT_OPERAND)
+            return headings[topic];
+    return NULL;
+}
+
+const char *sp_help_sizes(const struct sp_option *options)
+{
+    for (const struct sp_option *o = options; o->name; o++)
+        if (o->kind == SP_OPT_SIZE)
+            return "Sizes are in bytes; 10M is 10MiB, 10 x 1024^2 bytes; 10MB is 10 x 1000^2.";
+    return NULL;
+}
+
+enum { COLUMN = 32, COLUMNS = 100 }; /* where help begins, and ends */
+
+/* From COLUMN on, in lines of at most COLUMNS. */
+static void print_wrapped(const char *text)
+{
+    int at = COLUMN;
+
+    while (*text) {
+        int word = (int)strcspn(text, " ");
+
+        if (at > COLUMN && at + 1 + word > COLUMNS) {
+            printf("\n%*s", COLUMN, "");
+            at = COLUMN;
+        } else if (at > COLUMN) {
+            putchar(' ');
+            at++;
+        }
+        printf("%.*s", word, text);
+        at += word;
+        text += word;
+        text += *text == ' ';
+    }
+    putchar('\n');
+}
+
 static void print_option(const struct sp_option *o)
 {
     bool operand = o->kind == SP_OPT_OPERAND;
     const char *value = operand ? NULL : sp_help_value(o);
-    char text[4400];
+    char text[4400], also[256], all[8192];
     int used =
         printf("  %s%s%s%s", operand ? "" : "--", o->name, value ? " " : "", value ? value : "");
 
-    if (used > 30)
-        printf("\n%32s", "");
+    if (used > COLUMN - 2)
+        printf("\n%*s", COLUMN, "");
     else
-        printf("%*s", 32 - used, "");
+        printf("%*s", COLUMN - used, "");
     sp_help_default(o, text, sizeof text);
-    printf("%s%s%s\n", o->help, text[0] ? " " : "", text);
+    sp_help_also(o, also, sizeof also);
+    snprintf(all, sizeof all, "%s%s%s%s%s", o->help, text[0] ? " " : "", text, also[0] ? "; " : "",
+             also);
+    print_wrapped(all);
 }
 
 void sp_help_text(const struct sp_option *options, const char *command, const char *summary)
 {
+    const char *sizes = sp_help_sizes(options);
+
     printf("usage: starpipe %s", command);
     for (const struct sp_option *o = options; o->name; o++)
         if (o->kind == SP_OPT_OPERAND)
             printf(" %s", o->name);
     printf(" [options]\n%s\n\n", summary);
     for (const struct sp_option *o = options; o->name; o++)
-        print_option(o);
-    printf("  --help%24s%s\n", "", "this text");
+        if (o->kind == SP_OPT_OPERAND)
+            print_option(o);
+    for (int topic = 0; topic < SP_TOPICS; topic++) {
+        const char *heading = sp_help_heading(options, (enum sp_option_topic)topic);
+
+        if (heading && topic != SP_TOPIC_NONE)
+            printf("%s\n", heading);
+        for (const struct sp_option *o = options; heading && o->name; o++)
+            if ((int)o->topic == topic && o->kind != SP_OPT_OPERAND)
+                print_option(o);
+        if (heading && topic != SP_TOPIC_NONE)
+            putchar('\n');
+    }
+    printf("  --help, -h%20s%s\n", "", "this text");
+    if (sizes)
+        printf("\n%s\n", sizes);
 }
 
 void sp_help_program_text(const struct sp_command *commands, int n)
@@ -98,5 +188,7 @@ void sp_help_program_text(const struct sp_command *commands, int n)
     printf("usage: starpipe COMMAND [options]\n\n");
     for (int i = 0; i < n; i++)
         printf("  %-9s %s\n", commands[i].name, commands[i].summary);
-    printf("\n'starpipe COMMAND --help' lists the options of a command.\n");
+    printf(
+        "\n'starpipe help COMMAND' lists the options of a command; 'starpipe --version' says which "
+        "this is.\n");
 }

@@ -1,7 +1,7 @@
 /* starpipe report: where the time of a step went, from its record. */
 #include "cli/report/report.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/result.h"
 #include "sp_error.h"
 #include "trace/timeline/json.h"
 #include <errno.h>
@@ -49,13 +49,16 @@ static int print(const struct sp_timeline *t, enum format format)
 int sp_cmd_report(int argc, char **argv)
 {
     const char *path = NULL;
-    int format = TEXT;
+    struct sp_result result = {0};
     const struct sp_option options[] = {
-        {"RECORD", SP_OPT_OPERAND, &path, "DIR|FILE.json",
-         "the DIR of 'train --trace' or 'simulate --trace', or a file of it, or of 'show --format "
-         "perfetto'",
-         0, 0, 0, 0, 0},
-        {"format", SP_OPT_CHOICE, &format, 0, "what to print", 0, 0, "text|json|html", 0, 0},
+        {.name = "RECORD",
+         .kind = SP_OPT_OPERAND,
+         .value = &path,
+         .arg = "DIR|FILE.json",
+         .help = "the DIR of 'train --trace' or 'simulate --trace', or a file of it, or of 'show "
+                 "--format "
+                 "perfetto'"},
+        SP_RESULT_OPTIONS(result, "text|json|html"),
         {0},
     };
     struct sp_timeline t;
@@ -66,7 +69,8 @@ int sp_cmd_report(int argc, char **argv)
         return SP_OPTIONS_EXIT(err);
     if (sp_timeline_load("report", path, &t))
         return 2;
-    err = print(&t, (enum format)format);
+    err = sp_result_begin("report", result.output, 0);
+    err = err ? err : print(&t, (enum format)result.format);
     sp_timeline_destroy(&t);
     return err ? 1 : 0;
 }

@@ -2,7 +2,7 @@
  * starpipe reproduce: the experiments of a paper once more, published beside simulated.
  */
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/result.h"
 #include "cli/reproduce/paper.h"
 #include "cli/subcommands.h"
 
@@ -25,17 +25,16 @@ static int (*const forms[])(const struct sp_paper *) = {sp_paper_text, sp_paper_
 static int run(int i, int argc, char **argv)
 {
     struct sp_paper paper = *papers[i].paper;
-    int format = 0, ret;
-    const struct sp_option options[] = {
-        {"format", SP_OPT_CHOICE, &format, FORMATS,
-         "tables for people, one object, a document, a page with plots", 0, 0, FORMATS, 0, 0},
-        {0}};
+    struct sp_result result = {0};
+    int ret;
+    const struct sp_option options[] = {SP_RESULT_OPTIONS(result, FORMATS), {0}};
 
     ret = sp_options_parse(options, papers[i].summary, argc, argv);
     if (ret)
         return SP_OPTIONS_EXIT(ret);
     ret = sp_paper_run(&paper);
-    ret = ret ? ret : forms[format](&paper);
+    ret = ret ? ret : sp_result_begin(argv[0], result.output, 0);
+    ret = ret ? ret : forms[result.format](&paper);
     sp_paper_destroy(&paper);
     return ret ? 1 : 0;
 }

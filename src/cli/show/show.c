@@ -2,7 +2,7 @@
  * starpipe show: the programs of one schedule with list-simulated times, without running it.
  */
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/result.h"
 #include "cli/show/show.h"
 #include "cli/step_options.h"
 #include "model/model.h"
@@ -25,9 +25,10 @@
 struct args {
     struct sp_layout_args layout;
     struct sp_group_args groups;
-    int layers, format, width, dtype;
+    int layers, width, dtype;
     bool color, actions, dtype_set;
-    const char *cost, *output, *hardware;
+    const char *cost, *hardware;
+    struct sp_result result;
     const struct sp_machine
         *machine; /* of --hardware, where it is its times that are shown; or NULL */
 };
@@ -37,29 +38,58 @@ static int parse(int argc, char **argv, struct args *a)
     const struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
         SP_GROUP_OPTIONS(a->groups),
-        {"layers", SP_OPT_INT, &a->layers, "L", "layers of the model (0: unknown)", 0, 1000000, 0,
-         0, 0},
-        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..,head=..",
-         "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 where "
-         "ops "
-         "are parts of layers); comm=: how long a message is on its way; wire=: how long it "
-         "occupies its sender and its receiver; head=: the head of one, beside its stage's (0)",
-         0, 0, 0, 0, 0},
-        {"hardware", SP_OPT_STRING, &a->hardware, "NAME|FILE.json",
-         "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT ")", 0,
-         0, 0, 0, 0},
-        {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "of activations and of weights in products", 0, 0,
-         "f32|bf16", &a->dtype_set, 0},
-        {"actions", SP_OPT_FLAG, &a->actions, 0,
-         "also the lowered program: what each stage runs, sends, receives and frees", 0, 0, 0, 0,
-         0},
-        {"format", SP_OPT_CHOICE, &a->format, 0, "what to print; picture: what html draws, as JSON",
-         0, 0, "text|json|csv|svg|html|picture|perfetto", 0, 0},
-        {"output", SP_OPT_STRING, &a->output, "FILE", "file to write (default: standard output)", 0,
-         0, 0, 0, 0},
-        {"width", SP_OPT_INT, &a->width, "N", "columns of the text (0: those of the terminal)", 0,
-         10000, 0, 0, 0},
-        {"color", SP_OPT_FLAG, &a->color, 0, "colours in the text", 0, 0, 0, 0, 0},
+        {.name = "layers",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->layers,
+         .arg = "L",
+         .help = "layers of the model (0: unknown)",
+         .max = 1000000},
+        {.name = "cost",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->cost,
+         .arg = "f=..,b=..,w=..,comm=..,wire=..,head=..",
+         .help =
+             "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 "
+             "where "
+             "ops "
+             "are parts of layers); comm=: how long a message is on its way; wire=: how long it "
+             "occupies its sender and its receiver; head=: the head of one, beside its stage's "
+             "(0)"},
+        {.name = "hardware",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_DEVICES,
+         .value = &a->hardware,
+         .arg = "NAME|FILE.json",
+         .help = "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT
+                 ")"},
+        {.name = "dtype",
+         .kind = SP_OPT_CHOICE,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->dtype,
+         .help = SP_DTYPE_HELP,
+         .choices = "f32|bf16",
+         .given = &a->dtype_set},
+        {.name = "actions",
+         .kind = SP_OPT_FLAG,
+         .topic = SP_TOPIC_OUTPUT,
+         .value = &a->actions,
+         .help = "also the lowered program: what each stage runs, sends, receives and frees"},
+        SP_RESULT_OPTIONS(a->result, "text|json|csv|svg|html|picture|perfetto"),
+
+        {.name = "width",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_OUTPUT,
+         .value = &a->width,
+         .arg = "N",
+         .help = "columns of the text (0: those of the terminal)",
+         .max = 10000},
+        {.name = "color",
+         .kind = SP_OPT_FLAG,
+         .topic = SP_TOPIC_OUTPUT,
+         .value = &a->color,
+         .help = "colours in the text"},
         {0},
     };
 
@@ -92,19 +122,16 @@ static int check(const struct args *a)
                         "show: --%s: an order does not depend on it, sizes of tensors do; give "
                         "--model too",
                         l->seq != like.seq ? "seq" : "micro-batch-size");
-    if (!l->model && (sp_groups_pipelines(&a->groups) > 1 || a->groups.zero))
+    if (!l->model && sp_groups_pipelines(&a->groups) > 1)
         return sp_error(EINVAL,
                         "show: --%s: an order does not depend on it, what a stage computes, sends "
                         "and holds does; give --model too",
                         a->groups.data_parallel > 1      ? "data-parallel"
                         : a->groups.context_parallel > 1 ? "context-parallel"
-                        : a->groups.tensor_parallel > 1  ? "tensor-parallel"
-                                                         : "zero");
-    if (sp_groups_check("show", &a->groups))
-        return -EINVAL;
-    if ((a->width || a->color) && a->format != SP_SHOW_TEXT)
+                                                         : "tensor-parallel");
+    if ((a->width || a->color) && a->result.format != SP_SHOW_TEXT)
         return sp_error(EINVAL, "show: --%s is for --format text", a->width ? "width" : "color");
-    if (a->actions && a->format != SP_SHOW_TEXT && a->format != SP_SHOW_JSON)
+    if (a->actions && a->result.format != SP_SHOW_TEXT && a->result.format != SP_SHOW_JSON)
         return sp_error(EINVAL, "show: --actions is for --format text and json");
     if (a->dtype_set && !l->model)
         return sp_error(EINVAL, "show: --dtype says how large tensors are; give --model too");
@@ -272,7 +299,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
                            .machine = a->machine,
                            .columns = a->width ? a->width : terminal_columns(),
                            .color = a->color,
-                           .plain = a->format == SP_SHOW_TEXT,
+                           .plain = a->result.format == SP_SHOW_TEXT,
                            .actions = a->actions};
     int ret = find_shape(a, model, plan, &shape, &show);
 
@@ -285,7 +312,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
         ret = sp_error(ENOMEM, "show: no memory to simulate %d ops", sp_plan_ops(plan));
     show.prediction = &prediction;
     ret = ret ? ret : sp_show_lower(&show, &lowering);
-    ret = ret ? ret : sp_show_write(&show, (enum sp_show_format)a->format, a->output);
+    ret = ret ? ret : sp_show_write(&show, (enum sp_show_format)a->result.format, a->result.output);
     if (lowering.order)
         sp_lowering_destroy(&lowering);
     sp_prediction_destroy(&prediction);
@@ -350,7 +377,7 @@ int sp_cmd_show(int argc, char **argv)
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (check(&a) || sp_show_check_output(a.output, &a.layout) ||
+    if (check(&a) || sp_show_check_output(a.result.output, &a.layout) ||
         find_layers(&a, &model, &layers) || find_machine(&a) || find_slices(&a, &model))
         return 2;
     layout = sp_layout_of_args(&a.layout, layers);

@@ -91,10 +91,9 @@ enum sp_show_format {
     SP_SHOW_PERFETTO
 };
 
-/* --output must be no input of the layout, and writable. */
+/* --output must be no input of the layout. */
 int sp_show_check_output(const char *output, const struct sp_layout_args *layout);
-/* Prints to a file, or to standard output where it is NULL. A file that is there already is not touched by
- * what cannot be printed. */
+/* Prints into the file of --output, or where it is NULL to standard output (cli/result.h). */
 int sp_show_write(const struct sp_show *show, enum sp_show_format format, const char *output);
 
 /* Each returns 0, or -errno after one line on stderr; write errors are left in ferror(out). */

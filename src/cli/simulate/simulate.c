@@ -3,7 +3,7 @@
  */
 #include "simulate/run.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/result.h"
 #include "cli/simulate/print.h"
 #include "cli/step_options.h"
 #include "config.h"
@@ -22,7 +22,7 @@ struct args {
     struct sp_layout_args layout;
     struct sp_group_args groups;
     int layers, dtype, share;
-    bool json;
+    struct sp_result result;
     const char *cost, *hardware, *link, *trace;
 };
 
@@ -31,34 +31,64 @@ static int parse(int argc, char **argv, struct args *a)
     const struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
         SP_GROUP_OPTIONS(a->groups),
-        {"layers", SP_OPT_INT, &a->layers, "L",
-         "layers of a small model, without --model (0: two a chunk)", 0, 1000000, 0, 0, 0},
-        {"cost", SP_OPT_STRING, &a->cost, "f=..,b=..,w=..,comm=..,wire=..,head=..",
-         "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 where "
-         "ops are parts of layers); comm=: latency of messages; wire=: how long a whole "
-         "micro-batch's boundary occupies its sender and its receiver; head=: the head of one (0)",
-         0, 0, 0, 0, 0},
-        {"hardware", SP_OPT_STRING, &a->hardware, "NAME|FILE.json",
-         "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT ")", 0, 0, 0, 0,
-         0},
-        {"share", SP_OPT_CHOICE, &a->share, 0,
-         "how the tasks of an op share its cost: as if it were one, as in the list simulation, or "
-         "by "
-         "their FLOPs",
-         0, 0, "whole|flops", 0, 0},
-        {"link", SP_OPT_STRING, &a->link, "latency=..,bandwidth=..",
-         "changes links, in the unit of the costs (ms on a machine) and in bytes: devices= of a "
-         "node, "
-         "latency=, bandwidth=, duplex=full|half, shared_by= (devices of an interface), each for "
-         "links inside a node with node_ before it; sharing=queued|fair|free",
-         0, 0, 0, 0, 0},
-        {"dtype", SP_OPT_CHOICE, &a->dtype, 0, "of activations and of weights in products", 0, 0,
-         "f32|bf16", 0, 0},
-        {"json", SP_OPT_FLAG, &a->json, 0, "one JSON object instead of text", 0, 0, 0, 0, 0},
-        {"trace", SP_OPT_STRING, &a->trace, "DIR",
-         "writes the record of the step there, trace.json, that of the prediction, predicted.json, "
-         "and pictures",
-         0, 0, 0, 0, 0},
+        {.name = "layers",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->layers,
+         .arg = "L",
+         .help = "layers of a small model, without --model (0: two a chunk)",
+         .max = 1000000},
+        {.name = "cost",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->cost,
+         .arg = "f=..,b=..,w=..,comm=..,wire=..,head=..",
+         .help = "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, "
+                 "2 where "
+                 "ops are parts of layers); comm=: latency of messages; wire=: how long a whole "
+                 "micro-batch's boundary occupies its sender and its receiver; head=: the head of "
+                 "one (0)"},
+        {.name = "hardware",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_DEVICES,
+         .value = &a->hardware,
+         .arg = "NAME|FILE.json",
+         .help = "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT ")"},
+        {.name = "share",
+         .kind = SP_OPT_CHOICE,
+         .topic = SP_TOPIC_ADVANCED,
+         .value = &a->share,
+         .help = "how the tasks of an op share its cost: as if it were one, as in the list "
+                 "simulation, or "
+                 "by "
+                 "their FLOPs",
+         .choices = "whole|flops"},
+        {.name = "link",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_ADVANCED,
+         .value = &a->link,
+         .arg = "latency=..,bandwidth=..",
+         .help = "changes links, in the unit of the costs (ms on a machine) and in bytes: devices= "
+                 "of a "
+                 "node, "
+                 "latency=, bandwidth=, duplex=full|half, shared_by= (devices of an interface), "
+                 "each for "
+                 "links inside a node with node_ before it; sharing=queued|fair|free"},
+        {.name = "dtype",
+         .kind = SP_OPT_CHOICE,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->dtype,
+         .help = SP_DTYPE_HELP,
+         .choices = "f32|bf16"},
+        SP_RESULT_OPTIONS(a->result, "text|json"),
+        {.name = "trace",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_OUTPUT,
+         .value = &a->trace,
+         .arg = "DIR",
+         .help = "writes the record of the step there, trace.json, that of the prediction, "
+                 "predicted.json, "
+                 "and pictures"},
         {0},
     };
 
@@ -85,8 +115,7 @@ static int check(const struct args *a)
                         l->partition_slices);
     if (l->model && a->layers)
         return sp_error(EINVAL, "simulate: --layers is for a small model; leave it or --model out");
-    if (sp_step_check_hardware("simulate", l, a->hardware, a->cost) ||
-        sp_groups_check("simulate", &a->groups))
+    if (sp_step_check_hardware("simulate", l, a->hardware, a->cost))
         return -EINVAL;
     return a->trace ? sp_output_try_dir(a->trace) : 0;
 }
@@ -236,12 +265,13 @@ static int find_subject(struct args *a, struct subject *s)
 
 static int print(const struct args *a, struct sp_simulate_print *p)
 {
-    int err = a->trace ? sp_dir_make(a->trace, NULL) : 0;
+    int err = sp_result_begin("simulate", a->result.output, 0);
 
+    err = err || !a->trace ? err : sp_dir_make(a->trace, NULL);
     if (!err && a->trace)
         err = sp_simulate_trace(p, a->trace);
     if (!err)
-        err = a->json ? sp_simulate_json(p) : sp_simulate_text(p);
+        err = a->result.format ? sp_simulate_json(p) : sp_simulate_text(p);
     return err;
 }
 

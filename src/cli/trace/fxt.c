@@ -129,11 +129,14 @@ static int convert(const char *dir, char **files, int n)
 int sp_cmd_trace_fxt(int argc, char **argv)
 {
     const char *dir = NULL;
-    const struct sp_option options[] = {{"DIR", SP_OPT_OPERAND, &dir, "DIR",
-                                         "what a run with STARPU_FXT_TRACE=1 and "
-                                         "STARPU_FXT_PREFIX=DIR/ has left; the results go there",
-                                         0, 0, 0, 0, 0},
-                                        {0}};
+    const struct sp_option options[] = {
+        {.name = "DIR",
+         .kind = SP_OPT_OPERAND,
+         .value = &dir,
+         .arg = "DIR",
+         .help = "what a run with STARPU_FXT_TRACE=1 and "
+                 "STARPU_FXT_PREFIX=DIR/ has left; the results go there"},
+        {0}};
     int ret = sp_options_parse(options, "Makes what StarVZ reads of StarPU's traces of a run.",
                                argc, argv);
     int most = sp_fxt_tool_most_files(), n;

@@ -7,12 +7,23 @@
 #include "transport/transport.h"
 #include <string.h>
 
+static const char summary[] = "Trains a model, pipelined over stages.";
+
+/* Takes over the words, which may make use of what a resumed run was told. */
+static int read_words(int argc, char **argv, struct sp_train_config *cfg)
+{
+    struct sp_option options[SP_TRAIN_OPTIONS];
+
+    sp_train_options(cfg, options);
+    return sp_options_read(options, summary, argc, argv, NULL);
+}
+
 static int parse(int argc, char **argv, struct sp_train_config *cfg)
 {
     struct sp_option options[SP_TRAIN_OPTIONS];
 
     sp_train_options(cfg, options);
-    return sp_options_parse(options, "Trains a model, pipelined over stages.", argc, argv);
+    return sp_options_parse(options, summary, argc, argv);
 }
 
 static int world_size(void)
@@ -52,22 +63,11 @@ static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_c
         sp_warn("--eval %s is left out: it has %s, and this run has not", cfg->eval,
                 given->data ? "tokens" : "text");
         cfg->eval = none->eval;
-        cfg->eval_every = none->eval_every;
-        cfg->eval_tokens = none->eval_tokens;
     }
-    if (given->data || given->tokens) {
+    if (given->data || given->tokens)
         cfg->data = cfg->tokens = NULL;
-        cfg->token_width_set = false;
-    }
     if (!given->dry_run && world_size() % sp_groups_pipelines(&wanted))
         cfg->groups = none->groups;
-    if (!cfg->save) { /* what it saves, if it does, it is told anew */
-        cfg->save_every = none->save_every;
-        cfg->keep = none->keep;
-        cfg->save_async = none->save_async;
-        cfg->shard_size = none->shard_size;
-        cfg->shard_size_set = false;
-    }
     if (schedule) {
         l->chunks = none->layout.chunks;
         l->slices = none->layout.slices;
@@ -76,10 +76,11 @@ static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_c
     if (schedule || (given->layout.stages_set && given->layout.stages != l->stages) ||
         given->layout.chunks != none->layout.chunks)
         cfg->partition = none->partition;
+    sp_train_drop_unused(cfg); /* as how it saved: what it saves now, if it does, it is told anew */
 }
 
-/* A run that goes on is told what it was told before, and then what it is told now. */
-static int continue_run(int argc, char **argv, struct sp_train_config *cfg)
+/* A run that goes on is told what it was told before; what it is told now, *cfg, is still to be told then. */
+static int continue_run(struct sp_train_config *cfg)
 {
     struct sp_train_config given = *cfg, none;
     int err = sp_train_config_init(&none);
@@ -91,13 +92,18 @@ static int continue_run(int argc, char **argv, struct sp_train_config *cfg)
     if (err)
         return err;
     forget_replaced(cfg, &given, &none);
-    return parse(argc, argv, cfg);
+    return 0;
 }
 
 int sp_train_parse(int argc, char **argv, struct sp_train_config *cfg)
 {
     int err = sp_train_config_init(cfg);
 
+    err = err ? err : read_words(argc, argv, cfg);
+    if (!err && cfg->resume)
+        err = continue_run(cfg);
     err = err ? err : parse(argc, argv, cfg);
-    return err || !cfg->resume ? err : continue_run(argc, argv, cfg);
+    if (!err && cfg->resume)
+        sp_train_drop_unused(cfg);
+    return err;
 }

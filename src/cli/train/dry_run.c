@@ -122,7 +122,7 @@ int sp_dry_run(const struct sp_trainer *t)
         free(bytes);
         return sp_error(ENOMEM, "train: no memory to simulate %d ops", sp_plan_ops(&t->plan));
     }
-    if (t->cfg.json)
+    if (t->cfg.format == SP_TRAIN_JSON)
         err = print_json(t, &prediction, bytes);
     else
         print_text(t, &prediction, bytes);

@@ -1,5 +1,6 @@
 /* starpipe train: options, a trainer, its loop, an exit status. */
 #include "cli/commands.h"
+#include "cli/result.h"
 #include "cli/train/args.h"
 #include "cli/train/dry_run.h"
 #include "cli/train/interrupt.h"
@@ -50,7 +51,7 @@ static int train(struct sp_trainer *t)
     if (!dry)
         status = run(t);
     else if (t->world.rank == 0)
-        status = sp_dry_run(t) ? 1 : 0;
+        status = sp_result_begin("train", t->cfg.output, 0) || sp_dry_run(t) ? 1 : 0;
     if (sp_trainer_close(t))
         status = 1;
     sp_watchdog_begin(SP_PHASE_WORDS, "printing");

@@ -32,12 +32,20 @@ int sp_cmd_watch(int argc, char **argv)
 {
     struct args a = {0};
     const struct sp_option options[] = {
-        {"LOG", SP_OPT_OPERAND, &a.log, 0, "a log that train --log writes; -: standard input", 0, 0,
-         0, 0, 0},
-        {"once", SP_OPT_FLAG, &a.once, 0, "shows what is there, and ends", 0, 0, 0, 0, 0},
-        {"html", SP_OPT_STRING, &a.html, "FILE",
-         "writes a page with what is there, which can read other logs too, and ends", 0, 0, 0, 0,
-         0},
+        {.name = "LOG",
+         .kind = SP_OPT_OPERAND,
+         .value = &a.log,
+         .arg = "FILE.jsonl",
+         .help = "a log that train --log writes; -: standard input"},
+        {.name = "once",
+         .kind = SP_OPT_FLAG,
+         .value = &a.once,
+         .help = "shows what is there, and ends"},
+        {.name = "html",
+         .kind = SP_OPT_STRING,
+         .value = &a.html,
+         .arg = "FILE",
+         .help = "writes a page with what is there, which can read other logs too, and ends"},
         {0},
     };
     int err = sp_options_parse(options, "Follows the log of a run.", argc, argv);

@@ -2,6 +2,7 @@
 #include "plan/machine/machine.h"
 #include "model/shape.h"
 #include "sp_error.h"
+#include "sp_suggest.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,14 +55,18 @@ double sp_link_s(const struct sp_link *l, double bytes)
 
 static int refuse_name(const char *name)
 {
-    char names[512];
+    struct sp_suggestion suggestion = {.typed = name};
+    char names[512], meant[128];
     int at = 0;
 
-    for (int i = 0; i < NAMED && at < (int)sizeof names; i++)
+    for (int i = 0; i < NAMED && at < (int)sizeof names; i++) {
         at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", i ? " " : "", named[i].name);
-    return sp_error(EINVAL,
-                    "there is no machine '%s'; give one of %s, or a file whose name ends in .json",
-                    name, names);
+        sp_suggest(&suggestion, named[i].name, (int)strlen(named[i].name));
+    }
+    sp_suggest_text(&suggestion, "", meant, sizeof meant);
+    return sp_error(
+        EINVAL, "there is no machine '%s'%s %sive one of %s, or a file whose name ends in .json",
+        name, *meant ? meant : ";", *meant ? "G" : "g", names);
 }
 
 static bool is_file(const char *name)

@@ -61,6 +61,7 @@ static int add_outputs(const struct sp_train_config *a, struct sp_files *files)
     int err = add(files, SP_FILE_WRITTEN, "--log", sp_log_is_stdout(a->log) ? NULL : a->log);
 
     err = err ? err : add(files, SP_FILE_WRITTEN, "--dump-grads", a->dump_grads);
+    err = err ? err : add(files, SP_FILE_WRITTEN, "--output", a->output);
     err = err ? err : add_names(files, SP_FILE_REPLACED, "--save", a->save, links);
     return err ? err : add_names(files, SP_FILE_WRITTEN, "--trace", a->trace, sp_train_pictures);
 }
