@@ -42,6 +42,33 @@ page train
 grep -q 'default 0.001' "$work/page" || fail "the page of train lacks the default of --lr"
 echo "$pages pages with $options options"
 
+# ---- groups: each heading has options, each option of a command with many stands under one, once
+
+for command in train show plan; do
+    starpipe $command --help > "$work/listed"
+    awk '/^[A-Z][a-z ]*: / { heading = $0; next }
+         heading && /^  --/ { n[heading]++; if (++seen[$1] > 1) print $1 " is there twice" }
+         !heading && /^  --/ { print $1 " stands under no heading" }
+         length($0) > 100 && !/^ *[^ ]*$/ { print "a long line: " $0 }
+         END { for (h in n) k++; if (k < 6) print k + 0 " headings"; print n["Everyday: what most command lines have"] > "/dev/stderr" }' \
+        "$work/listed" > "$work/wrong" 2> "$work/everyday"
+    [ ! -s "$work/wrong" ] || fail "$command --help: $(head -n 2 "$work/wrong")"
+    starpipe $command --help=man | grep -c '^\.SS ' > "$work/n"
+    [ "$(cat "$work/n")" -eq "$(grep -c '^[A-Z][a-z ]*: ' "$work/listed")" ] ||
+        fail "the page of $command has other headings than its help"
+done
+starpipe train --help | sed -n '/^Everyday/,/^$/s/^  --\([a-z]*\) .*/\1/p' | tr '\n' ' ' > "$work/everyday"
+[ "$(cat "$work/everyday")" = "model schedule stages data steps lr save log resume threads " ] ||
+    fail "other everyday options of train: $(cat "$work/everyday")"
+[ "$(starpipe train --help | grep -c '1024^2')" -eq 1 ] || fail "train --help does not say once how sizes are written"
+grep -q 'Sizes are in bytes' <(starpipe list --help) && fail "list takes no sizes"
+grep -q -- '--json: --format json' <(starpipe train --help) || fail "train --help does not name --json"
+[ "$(starpipe train -h)" = "$(starpipe train --help)" ] || fail "train -h is not train --help"
+[ "$(starpipe help train)" = "$(starpipe train --help)" ] || fail "help train is not train --help"
+[ "$(starpipe help reproduce sppo)" = "$(starpipe reproduce sppo --help)" ] || fail "help reproduce sppo"
+[ "$(starpipe -V)" = "$(starpipe --version)" ] || fail "-V is not --version"
+[ "$(starpipe -h)" = "$(starpipe help)" ] || fail "-h is not help"
+
 # ---- their examples: what shows and plans runs, plans with one schedule, what trains is planned
 
 # The lines of the examples of a page, as one types them.
@@ -106,7 +133,7 @@ offers "--micro-batch-size --micro-batches" train --seq 128 --micro
 offers "llama-tiny" train --model llama-t
 offers "v-half v-min" show --schedule v-
 offers "v-half v-min" show --schedule = v-
-[ "$(offered show --schedule '' | sort)" = "$(starpipe list | sed 's/ .*//' | sort)" ] ||
+[ "$(offered show --schedule '' | sort)" = "$({ echo csv:; starpipe list | sed 's/ .*//'; } | sort)" ] ||
     fail "not all schedules are offered"
 offers "group=" show --schedule zb1p : g
 offers "auto,limit=" show --schedule zb1p : auto,li
@@ -122,8 +149,21 @@ offers "sppo survey" reproduce s
 offers "--format" reproduce helixpipe --f
 offers "fxt" trace f
 offers "html json markdown text" reproduce weipipe --format ''
+offers "h100-ib h20-ib h200" plan --hardware h
+offers "h200" info --hardware = h200
+offers "trace train" help tr
+offers "" help train ''
+offers "help" he
 mkdir -p "$work/here/dir" && : > "$work/here/file" && cd "$work/here" || exit 1
 offers "dir file" diff ''
 offers "dir" train --save ''
 offers "" diff one --x
+offers "dir file" watch ''
+offers "dir file" info --hardware /dev/null --output ''
+offers "dir file" show --schedule csv :
+offers "file" train --data f
+: > mine.so && mkdir -p "$work/plugins" && : > "$work/plugins/other.so"
+offers "dir mine.so" train --plugin ''
+STARPIPE_PLUGIN_PATH="$work/none:$work/plugins" offers "$work/plugins/other.so dir mine.so" train --plugin ''
+STARPIPE_PLUGIN_PATH="$work/plugins" offers "$work/plugins $work/plugins/other.so" train --plugin "$work/pl"
 finish

@@ -4,6 +4,7 @@
  */
 #include "cli/help/help.h"
 #include "model/model.h"
+#include "plan/machine/machine.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,7 @@ static void print_values(const char *value)
                            : !strncmp(word, "DIR", 3)    ? "@directories"
                            : !strncmp(word, "PRESET", 6) ? "@presets"
                            : !strncmp(word, "NAME[", 5)  ? "@schedules"
+                           : !strncmp(word, "NAME", 4)   ? "@machines"
                                                          : NULL;
 
         if (kind)
@@ -53,7 +55,10 @@ void sp_help_bash(const struct sp_option *options, const char *command)
             printf("        operand) values='");
         else
             printf("        --%s) takes=1 values='", o->name);
-        print_values(value);
+        if (o->kind == SP_OPT_PLUGIN)
+            printf("@plugins");
+        else
+            print_values(value);
         printf("' ;;\n");
     }
     printf("        esac\n        ;;\n");
@@ -67,9 +72,12 @@ void sp_help_program_bash(const struct sp_command *commands, int n)
     printf("_starpipe_commands='");
     for (int i = 0; i < n; i++)
         printf("%s ", commands[i].name);
-    printf("--help --version'\n_starpipe_presets='");
+    printf("help --help --version'\n_starpipe_presets='");
     for (const char *const *name = sp_model_presets(); *name; name++)
         printf("%s%s", name == sp_model_presets() ? "" : " ", *name);
+    printf("'\n_starpipe_machines='");
+    for (int i = 0; sp_machine_name_at(i); i++)
+        printf("%s%s", i ? " " : "", sp_machine_name_at(i));
     printf("'\n\n# The options of a command, and the values of one of them, in the caller's "
            "variables.\n"
            "# _starpipe_table COMMAND OPTION\n_starpipe_table()\n{\n    case $1 in\n");

@@ -1,3 +1,35 @@
+# The schedules, with those of the plugins that the command line names.
+_starpipe_list()
+{
+    local i plugins=()
+
+    for ((i = 2; i < COMP_CWORD; i++)); do
+        [ "${COMP_WORDS[i - 1]}" = --plugin ] || continue
+        [ "${COMP_WORDS[i]}" != = ] || i=$((i + 1))
+        plugins+=(--plugin "${COMP_WORDS[i]}")
+    done
+    "$program" list "${plugins[@]}" 2> /dev/null || "$program" list 2> /dev/null
+}
+
+# Files of plugins: from here, and those of STARPIPE_PLUGIN_PATH.
+_starpipe_plugins()
+{
+    local place places
+
+    compgen -f -X '!*.so' -- "$word"
+    compgen -d -- "$word"
+    IFS=: read -r -a places <<< "${STARPIPE_PLUGIN_PATH:-}"
+    for place in "${places[@]}"; do
+        if [ -d "$place" ]; then
+            compgen -G "$place/*.so"
+        elif [ -f "$place" ]; then
+            printf '%s\n' "$place"
+        fi
+    done | while read -r place; do
+        case $place in "$word"*) printf '%s\n' "$place" ;; esac
+    done
+}
+
 # What the values of a table stand for: _starpipe_words VALUES.
 _starpipe_words()
 {
@@ -8,7 +40,9 @@ _starpipe_words()
         @files) compgen -f -- "$word" ;;
         @directories) compgen -d -- "$word" ;;
         @presets) compgen -W "$_starpipe_presets" -- "$word" ;;
-        @schedules) compgen -W "$("$program" list 2> /dev/null | sed 's/ .*//')" -- "$word" ;;
+        @machines) compgen -W "$_starpipe_machines" -- "$word" ;;
+        @plugins) _starpipe_plugins ;;
+        @schedules) compgen -W "$(_starpipe_list | sed 's/ .*//') csv:" -- "$word" ;;
         *) compgen -W "$value" -- "$word" ;;
         esac
     done
@@ -19,7 +53,11 @@ _starpipe_schedule_options()
 {
     local known done=${word%"${word##*,}"}
 
-    known=$("$program" list 2> /dev/null | sed -n "s/^$1 .*\[\(.*\)\]$/\1/p")
+    if [ "$1" = csv ]; then
+        compgen -f -- "$word"
+        return
+    fi
+    known=$(_starpipe_list | sed -n "s/^$1 .*\[\(.*\)\]$/\1/p")
     compgen -P "$done" -W "${known//../}" -- "${word##*,}"
 }
 
@@ -31,6 +69,10 @@ _starpipe()
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$_starpipe_commands" -- "$word")
+        return
+    fi
+    if [ "$command" = help ]; then
+        [ "$COMP_CWORD" -ne 2 ] || mapfile -t COMPREPLY < <(compgen -W "${_starpipe_commands%help *}" -- "$word")
         return
     fi
     if [ "$COMP_CWORD" -gt 2 ] && _starpipe_table "$command ${COMP_WORDS[2]}" ''; then
@@ -54,9 +96,9 @@ _starpipe()
             [ -n "$values" ] || values=$options
         fi
         # A directory gets its slash, and what is in it comes next.
-        case $values in *@files* | *@directories*) compopt -o filenames 2> /dev/null ;; esac
+        case $values in *@files* | *@directories* | *@plugins*) compopt -o filenames 2> /dev/null ;; esac
         mapfile -t COMPREPLY < <(_starpipe_words "$values")
     fi
-    [ "${COMPREPLY[*]: -1}" != = ] || compopt -o nospace 2> /dev/null
+    case ${COMPREPLY[*]: -1} in = | :) compopt -o nospace 2> /dev/null ;; esac
 }
 complete -F _starpipe starpipe
