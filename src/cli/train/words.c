@@ -71,9 +71,9 @@ static void print_ratios(const struct sp_trainer *t, int stage)
         double ratio = sp_offload_ratio(&t->plan, &t->offload.evictions[stage], stage, k);
 
         if (ratio >= 0)
-            printf(" %.2f", ratio);
+            printf(" %.0f %%", 100 * ratio);
         else
-            printf(" -");
+            printf(" stays"); /* its backward comes next */
     }
     printf("%s\n", shown < lay->slices ? " ..." : "");
 }
@@ -100,8 +100,8 @@ static void print_keys(const struct sp_trainer *t, int stage)
     const struct sp_eviction_plan *a = &t->offload.evictions[stage];
 
     if (a->visits_in)
-        printf("%5d keys and values of %d slices leave too, and visit later ones: %.2f MiB out, "
-               "%.2f MiB back\n",
+        printf("stage %d: keys and values of %d slices leave too, and are read by later slices: "
+               "%.2f MiB out, %.2f MiB back\n",
                stage, slices_away(t, stage), (double)a->visits_out / MiB,
                (double)a->visits_in / MiB);
 }
@@ -110,18 +110,20 @@ void sp_print_offload(const struct sp_trainer *t)
 {
     printf("offload %s", t->cfg.layout.offload);
     if (t->cfg.dry_run && t->offloads == SP_OFFLOAD_ADAPTIVE && !t->cfg.layout.memory_limit)
-        printf(", at most: what leaves is chosen when the disk is measured");
+        printf(" at most, as the disk is measured when a run starts");
     if (t->rates.write > 0)
         printf(" to %s, which writes %.2f and reads %.2f GB/s",
                t->place.gpus ? "main memory" : t->cfg.offload_dir, t->rates.write / 1e9,
                t->rates.read / 1e9);
-    printf("\nstage   in memory MiB   leaves a step MiB   of what %s keeps, by %s\n",
-           t->plan.layout.slices > 1 ? "each slice" : "a micro-batch",
-           t->plan.layout.slices > 1 ? "slice" : "tensor units");
+    else
+        printf(": activations leave %s after their forward and return for their backward",
+               t->place.gpus ? "the GPU" : "memory");
+    printf("\nstage   stays in memory MiB   leaves in a step MiB   of what %s keeps, leaves\n",
+           t->plan.layout.slices > 1 ? "each slice" : "a micro-batch");
     for (int s = 0; s < t->offload.stages; s++) {
         const struct sp_eviction_plan *a = &t->offload.evictions[s];
 
-        printf("%5d %15.2f %19.2f  ", s, (double)sp_memory_sum(&t->offload.memory[s]) / MiB,
+        printf("%5d %21.2f %22.2f  ", s, (double)sp_memory_sum(&t->offload.memory[s]) / MiB,
                (double)sp_eviction_plan_bytes(a) / MiB);
         print_ratios(t, s);
     }
