@@ -26,7 +26,7 @@ MODEL = {"model_type": "gpt2", "n_layer": 8, "n_embd": 256, "n_head": 4, "vocab_
 
 def run(starpipe, model, data, schedule, stages):
     name = schedule.split(":")[0]
-    command = [starpipe, "train", "--model", model, "--data", data, "--schedule", schedule,
+    command = [starpipe, "train", "--report", "--model", model, "--data", data, "--schedule", schedule,
                "--stages", str(stages), "--micro-batches", "8", "--seq", "512", "--steps", "6",
                "--slices", str(SLICED.get(name, 1)), "--log", os.path.join(model, "log.jsonl")]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -42,7 +42,7 @@ def model_directory(path, args):
 def run(args, path, schedule, recompute):
     log = os.path.join(path, "log.jsonl")
     out = subprocess.run(
-        [args.starpipe, "train", "--model", path, "--data", path + "/text", "--schedule", *schedule.split(),
+        [args.starpipe, "train", "--report", "--model", path, "--data", path + "/text", "--schedule", *schedule.split(),
          "--recompute", recompute, "--stages", str(args.stages), "--micro-batches",
          str(args.micro_batches), "--seq", str(args.seq), "--steps", str(STEPS), "--threads", "1",
          "--log", log], check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout

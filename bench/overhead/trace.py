@@ -26,7 +26,7 @@ with tempfile.TemporaryDirectory() as scratch:
 
     def step(number, *more):
         """The shortest of the steps that the median is of, and the median, in ms."""
-        command = [args.starpipe, "train", "--model", "gpt-tiny", "--data", text, "--stages", "2",
+        command = [args.starpipe, "train", "--report", "--model", "gpt-tiny", "--data", text, "--stages", "2",
                    "--micro-batches", "8", "--steps", str(args.steps), *options, *more]
         out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         found = re.search(r"typical of the last \d+ \(([0-9.]+) ms; ([0-9.]+) to", out)

@@ -44,7 +44,7 @@ def model_directory(path, args):
 def run(args, path, stages, partition):
     log = os.path.join(path, "log.jsonl")
     out = subprocess.run(
-        [args.starpipe, "train", "--model", path, "--tokens", path + "/tokens.bin", "--stages",
+        [args.starpipe, "train", "--report", "--model", path, "--tokens", path + "/tokens.bin", "--stages",
          str(stages), "--micro-batches", str(4 * stages), "--seq", str(args.seq), "--steps",
          str(STEPS), "--threads", "1", "--partition", partition, "--log", log],
         check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout

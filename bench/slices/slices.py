@@ -39,7 +39,7 @@ def model_directory(path, args):
 
 def starpipe(args, path, schedule, cut, *options):
     done = subprocess.run(
-        [args.starpipe, "train", "--model", path, "--data", path + "/text", "--schedule", schedule,
+        [args.starpipe, "train", "--report", "--model", path, "--data", path + "/text", "--schedule", schedule,
          "--stages", "2", "--threads", "1", "--micro-batches", str(args.micro_batches), "--slices",
          str(args.slices), "--partition-slices", cut, "--seq", str(args.seq), "--steps",
          str(STEPS), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -126,6 +126,7 @@ struct sp_train_config {
     const char *trace, *prompt;
     int format;         /* SP_TRAIN_TEXT, SP_TRAIN_JSON: what dry_run prints */
     const char *output; /* file for that; NULL: standard output */
+    bool report;        /* prints the tables of a recorded step at the end */
 
     /* What the trainer does besides if it is asked to; all get `arg`. NULL: it does not. */
     void *arg;

@@ -342,6 +342,12 @@ static const struct sp_option table[] = {
          "directory for the record of a typical step (trace.json, for 'report' and Perfetto), that "
          "of its prediction, and pictures",
      .role = SP_ROLE_WRITTEN},
+    {.name = "report",
+     .kind = SP_OPT_FLAG,
+     .topic = SP_TOPIC_OUTPUT,
+     .value = &like.report,
+     .help = "print the tables of a typical step at the end",
+     .role = SP_ROLE_START},
     {.name = "sample",
      .kind = SP_OPT_INT,
      .topic = SP_TOPIC_EVALUATION,

@@ -114,7 +114,7 @@ unset SP_FAKE_GPU_CHECK SP_FAKE_GPU_JITTER_US
 seq=512
 same starpipe train --model gpt-tiny --schedule sppo --slices 8 --stages 2 --micro-batches 2 \
     --micro-batch-size 4 --offload full --offload-dir "$work"
-STARPU_LIMIT_CPU_MEM=16 starpipe train --model gpt-tiny --data "$work/text" --schedule sppo --slices 8 \
+STARPU_LIMIT_CPU_MEM=16 starpipe train --report --model gpt-tiny --data "$work/text" --schedule sppo --slices 8 \
     --stages 2 --micro-batches 2 --seq 512 --micro-batch-size 4 --steps 2 --offload full \
     --offload-dir "$work" --device cuda --dump-grads "$work/disk.safetensors" > "$work/output" ||
     fail "on to disk: $(tail -n 1 "$work/output")"
@@ -130,7 +130,7 @@ taken()
 # offloads WHAT STEPS OPTIONS...: --offload with these
 offloads()
 {
-    SP_FAKE_GPU_COUNTS=1 starpipe train --model gpt-tiny --data "$work/text" --schedule sppo --slices 8 --stages 2 \
+    SP_FAKE_GPU_COUNTS=1 starpipe train --report --model gpt-tiny --data "$work/text" --schedule sppo --slices 8 --stages 2 \
         --micro-batches 2 --seq 512 --micro-batch-size 4 --steps "$2" --offload "${@:3}" --device cuda \
         > "$work/output" 2> "$work/counts" || fail "$1: $(tail -n 1 "$work/counts")"
 }
@@ -177,7 +177,7 @@ if have_mpi; then
 fi
 
 # planned and taken: within 10 %, and no more after three steps than after ten
-starpipe train --device cuda --model gpt-tiny --data "$work/text" --stages 2 --seq 256 \
+starpipe train --report --device cuda --model gpt-tiny --data "$work/text" --stages 2 --seq 256 \
     --micro-batches 4 --steps 10 --log "$work/memory.jsonl" > "$work/output" ||
     fail "ten steps: $(tail -n 1 "$work/output")"
 taken | awk '{ n++; print $1 " MiB taken, " $2 " planned"; r = $1 / $2 }
@@ -206,13 +206,13 @@ SP_FAKE_GPU_MEM=16M refused "need .* GiB of GPU 0" starpipe $tiny --stages 2 --s
 SP_FAKE_GPU_MEM=256M quiet "in 256 MiB" starpipe $tiny --stages 2 --seq 256 --steps 1
 SP_FAKE_GPU_MEM=256M SP_FAKE_KERNELS_MIB=250 refused "need .* GiB of GPU 0 .*workspace 0\.[23]" \
     starpipe $tiny --stages 2 --seq 256 --steps 1
-SP_FAKE_KERNELS_MIB=100 starpipe $tiny --stages 2 --seq 256 --steps 1 > "$work/output"
+SP_FAKE_KERNELS_MIB=100 starpipe $tiny --report --stages 2 --seq 256 --steps 1 > "$work/output"
 grep -q 'planned, of which 100.0 for the kernels' "$work/output" || fail "planned: $(cat "$work/output")"
 # 180 MiB, of which a tenth is left to libraries: the tensors of either stage have 16 MiB, then 11.
 sliced="$tiny --schedule sppo --slices 8 --stages 2 --micro-batches 2 --seq 512 --micro-batch-size 4
     --steps 2 --offload-dir $work --offload"
 adaptive="$sliced adaptive"
-SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=130 starpipe $adaptive > "$work/output" ||
+SP_FAKE_GPU_MEM=180M SP_FAKE_KERNELS_MIB=130 starpipe $adaptive --report > "$work/output" ||
     fail "adaptive beside the kernels: $(tail -n 1 "$work/output")"
 taken | awk '{ n++; print $1 " MiB taken of 32, " $2 " planned of 162" }
         END { exit !(n == 1 && $1 <= 32 && $2 <= 162) }' || fail "adaptive took what the kernels need"

@@ -11,7 +11,7 @@ train()
     local out=$work/$1
 
     shift
-    "$@" --model gpt-tiny --data "$work/text" --seq 32 --micro-batches 6 --steps 12 --lr 3e-3 \
+    "$@" --report --model gpt-tiny --data "$work/text" --seq 32 --micro-batches 6 --steps 12 --lr 3e-3 \
         --warmup 4 --save "$out" > "$out.out" 2> "$out.err" || fail "$*: $(tail -n 3 "$out.err")"
 }
 

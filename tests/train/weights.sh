@@ -6,7 +6,7 @@
 golden=$SP_TESTDATA/golden
 on="--tokens $golden/tokens.bin --seq 16 --micro-batches 4"
 dir=$work/model
-announced='^initial weights: '
+announced='^model: .*; initial weights: '
 
 # ---- announced
 

@@ -1,5 +1,6 @@
 /* The loop of `starpipe train`: steps, and what is due between them. */
 #include "cli/train/loop.h"
+#include "cli/train/closing.h"
 #include "cli/train/interrupt.h"
 #include "cli/train/progress.h"
 #include "cli/train/sample.h"
@@ -10,6 +11,7 @@
 #include "codelets/task/codelet.h"
 #include "sp_error.h"
 #include "train/checkpoint/save.h"
+#include "train/checkpoint/step_dirs.h"
 #include "train/run/record.h"
 #include "train/run/reorder.h"
 #include "train/run/watchdog.h"
@@ -20,8 +22,10 @@ struct run {
     struct sp_trainer *t;
     const struct sp_train_config *cfg;
     struct sp_typical_report kept;
-    int asked; /* by signals, of any process: bits of interrupt.h */
-    double started_us;
+    int asked;     /* by signals, of any process: bits of interrupt.h */
+    bool says_who; /* the next that is saved was asked for by a signal */
+    long told;     /* the newest step that was said to be saved, or found so; -1: none */
+    double started_us, loss;
 };
 
 static int asks; /* what this process asked for at the end of the step */
@@ -81,21 +85,37 @@ static int evaluate(const struct run *r)
     return err;
 }
 
+/* Once a checkpoint is whole, which with --save-async is some steps later. */
+static void tell_saved(struct run *r)
+{
+    const struct sp_train_config *a = &r->t->cfg;
+    const struct sp_saver *s = &r->t->saver;
+    char name[SP_STEP_NAME];
+    double bytes;
+
+    if (r->t->world.rank || s->saved == r->told)
+        return;
+    bytes = (double)sp_step_bytes(&s->dir.dir, s->saved);
+    sp_step_name(s->saved, "", name);
+    sp_progress_say((enum sp_progress)a->progress, "%ssaved step %ld in %s/%s, %.1f %s",
+                    r->says_who ? "SIGUSR1: " : "", s->saved, a->save, name,
+                    bytes / (bytes < 1e9 ? 1e6 : 1e9), bytes < 1e9 ? "MB" : "GB");
+    r->told = s->saved;
+    r->says_who = false;
+}
+
 /* --save-every, or a signal. */
 static int save_after(struct run *r, int step)
 {
     const struct sp_train_config *a = r->cfg;
     bool asked = r->asked & SP_ASK_SAVE;
-    int err = a->save && (asked || saves_after(a, step)) ? sp_trainer_save(r->t) : 0;
+    int err;
 
-    if (!err && asked && r->t->world.rank == 0) {
-        if (a->save)
-            sp_progress_say((enum sp_progress)a->progress, "%s: saved step %d to %s",
-                            sp_interrupt_name(SP_ASK_SAVE), step + 1, a->save);
-        else
-            sp_warn("%s after step %d: nothing to save to, --save DIR was not given",
-                    sp_interrupt_name(SP_ASK_SAVE), step + 1);
-    }
+    r->says_who = r->says_who || (asked && a->save);
+    err = a->save && (asked || saves_after(a, step)) ? sp_trainer_save(r->t) : 0;
+    if (!err && asked && !a->save && r->t->world.rank == 0)
+        sp_warn("%s after step %d: nothing to save to, --save DIR was not given",
+                sp_interrupt_name(SP_ASK_SAVE), step + 1);
     r->asked &= ~SP_ASK_SAVE;
     return err;
 }
@@ -117,12 +137,15 @@ static int run_steps(struct run *r)
             return err;
         r->asked |= m.asked;
         sp_interrupt_clear(asks & SP_ASK_SAVE);
+        r->loss = m.loss;
         show_progress(r, &m);
         err = sp_typical_note(&r->kept, t, step);
         if (!err && evaluates_after(r->cfg, step))
             err = evaluate(r);
         if (!err && !t->begun && t->done < r->cfg->steps)
             err = save_after(r, step);
+        if (!err)
+            tell_saved(r);
     }
     return err;
 }
@@ -146,34 +169,47 @@ static int say_end(const struct run *r)
 }
 
 /* What the run says of a typical step, and what it writes of it. */
-static int show_typical(const struct run *r)
+static int show_typical(struct run *r, const struct sp_timeline *record)
+{
+    const struct sp_typical *typical = &r->kept.typical;
+    struct sp_closing closing = {
+        .typical = typical, .loss = r->loss, .seconds = (sp_now_us() - r->started_us) / 1e6};
+    struct sp_report step;
+    int err = sp_report_make(record, &step);
+
+    if (err)
+        return sp_error(ENOMEM, "no memory for the report of a step of %d ops", record->n_ops);
+    closing.step = &step;
+    if (r->cfg->report)
+        sp_print_summary(r->t, typical, &step);
+    err = r->cfg->trace ? sp_trace_write(r->t, &step.waits) : 0;
+    if (!err)
+        sp_print_closing(r->t, &closing);
+    sp_report_destroy(&step);
+    return err;
+}
+
+static int close_run(struct run *r)
 {
     const struct sp_typical *typical = &r->kept.typical;
     struct sp_timeline record;
-    struct sp_waits waits;
     int err = sp_train_record(r->t, typical->kept[sp_typical_best(typical)].step, &record);
 
     if (err)
         return err;
-    if (sp_waits_create(&record, &waits)) {
-        err = sp_error(ENOMEM, "no memory for the waits of a step");
-    } else {
-        sp_print_summary(r->t, typical, &waits);
-        err = r->cfg->trace ? sp_trace_write(r->t, &waits) : 0;
-        sp_waits_destroy(&waits);
-    }
+    err = show_typical(r, &record);
     sp_timeline_destroy(&record);
     return err;
 }
 
 int sp_loop(struct sp_trainer *t)
 {
-    struct run r = {.t = t, .cfg = &t->cfg, .started_us = sp_now_us()};
+    struct run r = {.t = t, .cfg = &t->cfg, .told = t->saver.saved, .started_us = sp_now_us()};
     const struct sp_train_config *a = r.cfg;
     bool trained = a->steps > t->first_step;
     int err;
 
-    if (sp_train_offloads(t))
+    if (sp_train_offloads(t) && a->report)
         sp_print_offload(t);
     err = run_steps(&r);
     if (r.asked & SP_ASK_END)
@@ -186,14 +222,15 @@ int sp_loop(struct sp_trainer *t)
         err = sp_train_saved_all(t);
     if (err)
         return err;
+    tell_saved(&r);
     if ((r.asked & SP_ASK_END) && t->done < a->steps)
         return say_end(&r);
+    if (a->sample)
+        err = sp_print_sample(t, a->prompt, a->sample);
     sp_watchdog_begin(SP_PHASE_WORDS, "printing the summary");
     sp_typical_take(&r.kept, t);
-    if (t->world.rank == 0 && trained)
-        err = show_typical(&r);
+    if (!err && t->world.rank == 0 && trained)
+        err = close_run(&r);
     sp_watchdog_end();
-    if (!err && a->sample)
-        err = sp_print_sample(t, a->prompt, a->sample);
     return err;
 }

@@ -149,6 +149,11 @@ void sp_progress_say(enum sp_progress how, const char *format, ...)
     vprintf(format, ap);
     va_end(ap);
     putchar('\n');
-    if (stdout_takes_more()) /* else it stays in the buffer: no step waits for a reader */
+    sp_progress_flush();
+}
+
+void sp_progress_flush(void)
+{
+    if (stdout_takes_more())
         fflush(stdout);
 }

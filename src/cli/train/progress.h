@@ -29,4 +29,7 @@ void sp_progress_show(enum sp_progress how, const struct sp_progress_step *s, bo
 void sp_progress_say(enum sp_progress how, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* What was printed, unless its reader would hold that up: then it stays in the buffer, since no step waits for one. */
+void sp_progress_flush(void);
+
 #endif

@@ -1,10 +1,11 @@
-/* What a run says of itself at its end, all of one typical step: where its time went, and its memory. */
+/* The tables of one typical step: where its time went, and its memory. */
 #include "cli/train/summary.h"
 #include "cli/train/progress.h"
 #include "cli/train/words.h"
 #include "plan/memory.h"
 #include "trace/analysis/print.h"
 #include "trace/timeline/pictures.h"
+#include "sp_text.h"
 #include "train/run/step.h"
 #include "train/start/device.h"
 #include "train/start/machine.h"
@@ -23,31 +24,17 @@ static void print_headline(const struct sp_trainer *t, const struct sp_typical *
     double least, median, most;
 
     sp_typical_range(typical, &least, &median, &most);
-    printf("step %d, typical of the last %d (%.1f ms; %.1f to %.1f): bubble %.1f %% measured",
-           typical->kept[sp_typical_best(typical)].step + 1, typical->n, t->report.step_us / 1e3,
-           least / 1e3, most / 1e3, 100 * sp_train_bubble(t));
-    if (causes)
-        printf(", %.1f %% expected of %s", 100 * causes->bubble[SP_CAUSE_SCHEDULE],
-               t->plan.def->name);
-    printf("\n");
-    if (sp_train_predict(t, &predicted))
+    printf(
+        "step %d, typical of the last %d (%.1f ms; %.1f to %.1f): bubble %.1f %% measured, %.1f %% "
+        "expected of %s\n",
+        typical->kept[sp_typical_best(typical)].step + 1, typical->n, t->report.step_us / 1e3,
+        least / 1e3, most / 1e3, sp_text_zero(100 * sp_train_bubble(t), 1),
+        sp_text_zero(100 * causes->bubble[SP_CAUSE_SCHEDULE], 1), t->plan.def->name);
+    if (sp_train_machine_is_assumed(t) || sp_train_predict(t, &predicted))
         return;
-    printf("predicted on %s: %.1f ms, bubble %.1f %%%s\n", t->machine.name, predicted.step_ms,
-           100 * predicted.times.bubble_ratio,
-           sp_train_machine_is_assumed(t) ? "; starpipe calibrate describes this one" : "");
+    printf("predicted on %s: %.1f ms, bubble %.1f %%\n", t->machine.name, predicted.step_ms,
+           100 * predicted.times.bubble_ratio);
     sp_prediction_destroy(&predicted);
-}
-
-static void print_time(const struct sp_trainer *t, const struct sp_typical *typical,
-                       const struct sp_waits *step)
-{
-    struct sp_causes causes;
-    int err = sp_causes_find(step, &causes);
-
-    print_headline(t, typical, err ? NULL : &causes);
-    if (!err)
-        sp_causes_print(step, &causes, stdout);
-    sp_waits_print(step, stdout);
 }
 
 /* What the threads for messages took from the cores, which no stage's figures contain. */
@@ -93,14 +80,11 @@ static void print_stages(const struct sp_trainer *t)
     }
 }
 
-/* The picture, where somebody looks or has asked for pictures. */
-static void draw(const struct sp_trainer *t, const struct sp_timeline *step)
+static void draw(const struct sp_timeline *step)
 {
     bool terminal = sp_progress_on_terminal();
     struct sp_gantt g = {0};
 
-    if (!terminal && !t->cfg.trace)
-        return;
     if (!sp_gantt_of_timeline(step, &g)) {
         sp_gantt_text(&g, sp_progress_columns(COLUMNS), terminal && !getenv("NO_COLOR"), stdout);
     }
@@ -108,9 +92,11 @@ static void draw(const struct sp_trainer *t, const struct sp_timeline *step)
 }
 
 void sp_print_summary(const struct sp_trainer *t, const struct sp_typical *typical,
-                      const struct sp_waits *step)
+                      const struct sp_report *step)
 {
-    print_time(t, typical, step);
+    print_headline(t, typical, &step->causes);
+    sp_causes_print(&step->waits, &step->causes, stdout);
+    sp_waits_print(&step->waits, stdout);
     if (t->cfg.post_validation)
         printf("post-validation: %d of %d steps were undone to clip their gradients\n",
                t->rollbacks, t->cfg.steps - t->first_step);
@@ -124,5 +110,5 @@ void sp_print_summary(const struct sp_trainer *t, const struct sp_typical *typic
     print_stages(t);
     if (sp_train_offloads(t))
         sp_print_offloaded(t);
-    draw(t, step->t);
+    draw(step->t);
 }

@@ -38,18 +38,6 @@ static int write_pictures(const struct sp_trainer *t, const struct sp_waits *ste
     return err ? err : sp_record_page(t->plan.def, g, "measured", "expected", t->cfg.trace);
 }
 
-static void say_files(const char *dir)
-{
-    static const char *const files[][2] = {{"record", "trace.json"},
-                                           {"record", "predicted.json"},
-                                           {"picture", "measured.svg"},
-                                           {"picture", "expected.svg"},
-                                           {"page", "trace.html"}};
-
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        printf("%s: %s/%s\n", files[i][0], dir, files[i][1]);
-}
-
 int sp_trace_write(const struct sp_trainer *t, const struct sp_waits *step)
 {
     struct sp_timeline expected = {0};
@@ -60,8 +48,6 @@ int sp_trace_write(const struct sp_trainer *t, const struct sp_waits *step)
     if (!err && sp_causes_expected(step, &expected))
         err = sp_error(ENOMEM, "no memory for the pictures of a step");
     err = err ? err : write_pictures(t, step, &expected, g);
-    if (!err)
-        say_files(t->cfg.trace);
     sp_gantt_destroy(&g[0]);
     sp_gantt_destroy(&g[1]);
     sp_timeline_destroy(&expected);

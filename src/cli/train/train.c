@@ -32,7 +32,7 @@ static int run(struct sp_trainer *t)
     int err;
 
     sp_interrupt_install();
-    sp_print_weights(t);
+    sp_print_header(t);
     err = sp_train_start(t);
     err = err ? err : sp_loop(t);
     if (err && err != -EDOM && err != -EINTR)

@@ -1,4 +1,5 @@
 #include "cli/train/words.h"
+#include "cli/train/progress.h"
 #include "kernels/backend.h"
 #include "plan/memory.h"
 #include "sp_error.h"
@@ -42,24 +43,86 @@ void sp_print_warnings(const struct sp_trainer *t)
             "f32, products take about 1.1 times as long as f32's");
 }
 
-void sp_print_weights(const struct sp_trainer *t)
+static void print_weights(const struct sp_trainer *t)
 {
     const struct sp_st_file *weights = &t->weights;
     const char *model = t->cfg.layout.model;
     char shown[SP_TEXT_SHOWN];
 
     if (t->cfg.resume)
-        return;
-    if (weights->n_shards > 1)
-        printf("initial weights: %s, %d shards\n", sp_text_show(weights->path, shown, sizeof shown),
+        printf("weights of %s", sp_text_show(t->resumed_dir.path, shown, sizeof shown));
+    else if (weights->n_shards > 1)
+        printf("initial weights: %s, %d shards", sp_text_show(weights->path, shown, sizeof shown),
                weights->n_shards);
     else if (weights->n_shards)
-        printf("initial weights: %s\n", sp_text_show(weights->path, shown, sizeof shown));
+        printf("initial weights: %s", sp_text_show(weights->path, shown, sizeof shown));
     else
-        printf("initial weights: random, seed %llu (%s %s)\n", (unsigned long long)t->seed,
+        printf("initial weights: random, seed %llu (%s %s)", (unsigned long long)t->seed,
                sp_text_show(model, shown, sizeof shown),
                sp_model_is_preset(model) ? "is a preset" : "has a config.json and no weights");
-    fflush(stdout);
+    printf("\n");
+}
+
+/* On how many of what, for a reader who knows the machine. */
+static void print_devices(const struct sp_trainer *t)
+{
+    const struct sp_placement *p = &t->place;
+
+    if (p->gpus)
+        printf("%s", SP_COUNT(p->gpus, "GPU"));
+    else
+        printf("%s of %s", SP_COUNT(p->workers, "CPU worker"), SP_COUNT(p->threads, "thread"));
+    if (t->world.size > 1)
+        printf(" in each of %s", SP_COUNT(t->world.size, "process"));
+}
+
+static void print_groups(const struct sp_group_args *g)
+{
+    if (g->data_parallel > 1)
+        printf(", %s side by side", SP_COUNT(g->data_parallel, "pipeline"));
+    if (g->context_parallel > 1)
+        printf(", %d-fold context parallel", g->context_parallel);
+    if (g->tensor_parallel > 1)
+        printf(", %d-fold tensor parallel", g->tensor_parallel);
+}
+
+static void print_saves(const struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+    char shown[SP_TEXT_SHOWN];
+
+    if (!a->save) {
+        printf("saves: nothing; --save DIR keeps the model\n");
+        return;
+    }
+    printf("saves: %s, ", sp_text_show(a->save, shown, sizeof shown));
+    if (a->save_every == 1)
+        printf("after every step\n");
+    else if (a->save_every)
+        printf("every %d steps and at the end\n", a->save_every);
+    else
+        printf("at the end\n");
+}
+
+void sp_print_header(const struct sp_trainer *t)
+{
+    const struct sp_layout *lay = &t->plan.layout;
+    const struct sp_layout_args *l = &t->cfg.layout;
+    double parameters = (double)sp_model_parameters(&t->model);
+    char model[SP_TEXT_SHOWN];
+
+    printf("model: %s, %.3g %c parameters, %lld tokens a step; ",
+           sp_text_show(t->model.name, model, sizeof model),
+           parameters / (parameters < 1e9 ? 1e6 : 1e9), parameters < 1e9 ? 'M' : 'B',
+           (long long)sp_train_step_tokens(t));
+    print_weights(t);
+    printf("plan: %s, %s on ", t->plan.def->name, SP_COUNT(lay->stages, "stage"));
+    print_devices(t);
+    print_groups(&t->cfg.groups);
+    printf(", %s of %d x %d tokens, %s\n", SP_COUNT(l->micro_batches, "micro-batch"),
+           l->micro_batch_size, l->seq, sp_dtype_name(t->cfg.dtype));
+    print_saves(t);
+    sp_progress_flush();
 }
 
 static void print_ratios(const struct sp_trainer *t, int stage)

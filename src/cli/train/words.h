@@ -6,8 +6,9 @@
 
 /* What is odd but can be done, as warnings. */
 void sp_print_warnings(const struct sp_trainer *t);
-/* What its weights are, on stdout: nobody should train from random ones without knowing it. */
-void sp_print_weights(const struct sp_trainer *t);
+/* Three lines on stdout: the model, with what its weights are, since nobody should train from random ones without
+ * knowing it; the schedule and where it runs; where the run saves. */
+void sp_print_header(const struct sp_trainer *t);
 /* The plan of what leaves memory; and what t->report says was done of it. */
 void sp_print_offload(const struct sp_trainer *t);
 void sp_print_offloaded(const struct sp_trainer *t);

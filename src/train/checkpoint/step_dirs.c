@@ -261,3 +261,25 @@ void sp_step_remove_all(const struct sp_dir *run, const char *suffix)
         sp_step_remove_files(run, name);
     }
 }
+
+long long sp_step_bytes(const struct sp_dir *run, long step)
+{
+    char name[SP_STEP_NAME];
+    long long bytes = 0;
+    struct sp_dir dir;
+    struct dirent *e;
+    struct stat st;
+    DIR *list;
+
+    sp_step_name(step, "", name);
+    if (sp_dir_open_in(run, name, false, &dir))
+        return 0;
+    list = sp_dir_list(&dir);
+    while (list && (e = readdir(list)))
+        if (sp_step_file(e->d_name) && sp_dir_has(&dir, e->d_name, &st))
+            bytes += st.st_size;
+    if (list)
+        closedir(list);
+    sp_dir_close(&dir);
+    return bytes;
+}

@@ -32,6 +32,9 @@ void sp_step_name(long step, const char *suffix, char name[SP_STEP_NAME]);
 #define SP_ANY_STEP 0x7fffffffffffffffL
 long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit);
 
+/* Bytes of the files of step N. */
+long long sp_step_bytes(const struct sp_dir *run, long step);
+
 enum sp_step_kind {
     SP_STEP_NONE,
     SP_STEP_OURS,   /* a run made it */

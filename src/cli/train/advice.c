@@ -1,0 +1,228 @@
+/* Each piece of advice has a factor, how much faster a step would be; the largest is given. */
+#include "cli/train/advice.h"
+#include "plan/expected.h"
+#include "policies/plan_create.h"
+#include "policies/simulation/listsim.h"
+#include "sp_error.h"
+#include "sp_text.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SP_WHAT = 320,
+    MOST_OPS = 100000 /* that are worth playing once more */
+};
+
+static const double LEAST = 1.1;        /* factor that is worth a word */
+static const double NEAR_ENOUGH = 0.15; /* of a step: how well a play must meet what was measured */
+
+/* ---- other layouts -------------------------------------------------------------------------- */
+
+/* What ops usually took, a kind of them, and no core was wanting. 0 or -ENOMEM. */
+static int usual_costs(const struct sp_trainer *t, const struct sp_report *r,
+                       struct sp_costs *costs)
+{
+    struct sp_step_report usual;
+    struct sp_timeline order;
+    int err = sp_causes_expected(&r->waits, &order);
+
+    if (err)
+        return err;
+    err = sp_step_report_create(&t->graph, &usual);
+    for (int s = 0; !err && s < order.stages; s++)
+        for (int i = order.first_op[s]; i < order.first_op[s + 1]; i++)
+            usual.stages[s].ops[i - order.first_op[s]].busy_us =
+                1e3 * (order.op[i].end - order.op[i].start);
+    err = err ? err : sp_expected_costs(&t->plan, &usual, costs);
+    sp_step_report_destroy(&t->graph, &usual);
+    sp_timeline_destroy(&order);
+    return err;
+}
+
+/* The costs measured, of a pipeline with another number of stages: they share the layers alike. */
+static void spread(struct sp_costs *costs, int globals, double factor)
+{
+    double *const scale[] = {(double *)costs->scale_f, (double *)costs->scale_b,
+                             (double *)costs->scale_w};
+
+    for (int i = 0; i < 3; i++) {
+        double sum = 0;
+
+        for (int g = 0; g < globals; g++)
+            sum += scale[i][g];
+        for (int g = 0; g < globals; g++)
+            scale[i][g] = factor * sum / globals;
+    }
+}
+
+static double makespan_of(const struct sp_trainer *t, struct sp_layout *lay,
+                          const struct sp_costs *costs)
+{
+    char name[512], why[256];
+    struct sp_plan plan;
+    struct sp_times times;
+    double ms = -1;
+
+    snprintf(name, sizeof name, "%s%s%s", t->plan.def->name, t->plan.options[0] ? ":" : "",
+             t->plan.options);
+    lay->costs = costs;
+    if (sp_plan_create(name, lay, &plan))
+        return -1;
+    if (!sp_listsim(&plan, costs, SP_UNBOUNDED, &times, why, sizeof why)) {
+        ms = times.makespan;
+        sp_times_destroy(&times);
+    }
+    sp_plan_destroy(&plan);
+    return ms;
+}
+
+/* From the first op to the last in this layout, if nothing but its order took time; -1: not known. */
+static double play(const struct sp_trainer *t, const struct sp_report *r, int stages,
+                   int micro_batches)
+{
+    const struct sp_layout *now = &t->plan.layout;
+    struct sp_layout lay = *now;
+    struct sp_costs costs;
+    bool quiet = sp_error_quiet(true); /* it is only tried */
+    double ms = -1;
+
+    lay.stages = stages;
+    lay.micro_batches = micro_batches;
+    if (!usual_costs(t, r, &costs)) {
+        if (stages != now->stages)
+            spread(&costs, sp_globals(now), (double)now->stages / stages);
+        ms = makespan_of(t, &lay, &costs);
+        sp_expected_costs_free(&costs);
+    }
+    sp_error_quiet(quiet);
+    return ms;
+}
+
+/* Plays count where that of the run itself takes as long as what was measured of its order. */
+static bool plays_are_right(const struct sp_trainer *t, const struct sp_report *r)
+{
+    const struct sp_layout *lay = &t->plan.layout;
+    double order = r->causes.ms[SP_CAUSE_SCHEDULE], played;
+
+    if (r->t->overlaps || r->t->parts || sp_layout_flag(lay, "auto") || sp_train_offloads(t) ||
+        sp_plan_ops(&t->plan) > MOST_OPS)
+        return false;
+    played = play(t, r, lay->stages, lay->micro_batches);
+    return played > 0 && fabs(played - order) <= NEAR_ENOUGH * r->t->length;
+}
+
+static bool is_even(const struct sp_trainer *t)
+{
+    return !strcmp(t->cfg.partition, "even");
+}
+
+/* How much longer ops take as other programs have the cores: these would keep them. */
+static double crowding(const struct sp_waits *w)
+{
+    double compute = 0, core = 0;
+
+    for (int k = 0; k < w->n; k++) {
+        compute += w->unit[k].compute;
+        core += w->unit[k].core;
+    }
+    return compute > 0 ? 1 + core / compute : 1;
+}
+
+/* What the runtime takes does not get less, nor what comes after the last op. */
+static double advise_stages(const struct sp_trainer *t, const struct sp_report *r, char *text)
+{
+    const struct sp_placement *place = &t->place;
+    int stages = t->plan.layout.stages, workers = place->workers;
+    double ms, factor;
+
+    if (t->world.size > 1 || place->gpus || workers >= stages || !is_even(t))
+        return 0;
+    ms = play(t, r, workers, t->plan.layout.micro_batches);
+    ms = ms > 0 ? ms * crowding(&r->waits) + r->causes.ms[SP_CAUSE_RUNTIME] +
+                      fmax(0, r->t->length - r->causes.measured_ms)
+                : INFINITY;
+    factor = r->t->length / ms;
+    snprintf(text, SP_ADVICE, "%s share %s: %d would be %.1f times as fast (--stages %d)",
+             SP_COUNT(stages, "stage"), SP_COUNT((long)workers * place->threads, "core"), workers,
+             factor, workers);
+    return factor;
+}
+
+/* Twice as many: all but the order takes twice as long. */
+static double advise_micro_batches(const struct sp_trainer *t, const struct sp_report *r,
+                                   char *text)
+{
+    const struct sp_layout *lay = &t->plan.layout;
+    const struct sp_causes *c = &r->causes;
+    double order = c->ms[SP_CAUSE_SCHEDULE], end = fmax(0, r->t->length - c->measured_ms);
+    double ms = lay->stages > 1 ? play(t, r, lay->stages, 2 * lay->micro_batches) : 0;
+    double factor = ms > 0 ? 2 * r->t->length / (ms + 2 * (c->measured_ms - order) + end) : 0;
+
+    snprintf(text, SP_ADVICE,
+             "with %d micro-batches %s itself is idle %.0f %% of the time: twice as many "
+             "(--micro-batches %d) would train %.1f times as many tokens a second",
+             lay->micro_batches, t->plan.def->name, 100 * c->bubble[SP_CAUSE_SCHEDULE],
+             2 * lay->micro_batches, factor);
+    return factor;
+}
+
+/* ---- the step without a cause ------------------------------------------------------------------ */
+
+/* What it is, and what may be done about it. */
+static void tell(const struct sp_trainer *t, const struct sp_report *r, const struct sp_finding *f,
+                 char what[SP_WHAT], const char **remedy)
+{
+    const char *words = f->text;
+
+    *remedy = "";
+    if (f->kind == SP_FINDING_CORE && crowding(&r->waits) > LEAST) {
+        words = "other programs have the cores";
+    } else if (f->kind == SP_FINDING_STAGES && is_even(t)) {
+        *remedy = " (--partition balanced)";
+    } else if (f->kind == SP_FINDING_ENGINE || f->kind == SP_FINDING_SUBMISSION) {
+        words = "tasks this short wait for the runtime";
+        *remedy = " (larger micro-batches leave less of it)";
+    } else if (f->kind == SP_FINDING_UPDATE) {
+        words = "norm and optimizer come once a step";
+        *remedy = " (more micro-batches a step leave less of it)";
+    }
+    sp_text_show(words, what, SP_WHAT);
+}
+
+static double advise_finding(const struct sp_trainer *t, const struct sp_report *r, char *text)
+{
+    const struct sp_finding *f = r->finding;
+    const char *remedy;
+    char what[SP_WHAT];
+    double factor;
+
+    if (f->kind == SP_FINDING_OPS) /* a matter of chance */
+        f++;
+    tell(t, r, f, what, &remedy);
+    factor = f->gain < r->t->length ? r->t->length / (r->t->length - f->gain) : 0;
+    snprintf(text, SP_ADVICE, "%s; without that a step would be %.1f times as fast%s", what, factor,
+             remedy);
+    return factor;
+}
+
+void sp_advise(const struct sp_trainer *t, const struct sp_report *r, char text[SP_ADVICE])
+{
+    double (*const advise[])(const struct sp_trainer *, const struct sp_report *,
+                             char *) = {advise_stages, advise_micro_batches, advise_finding};
+    bool plays = plays_are_right(t, r);
+    double best = LEAST;
+    char other[SP_ADVICE];
+
+    text[0] = '\0';
+    for (int i = 0; i < 3; i++) {
+        double factor = i == 2 || plays ? advise[i](t, r, other) : 0;
+
+        if (factor < best)
+            continue;
+        best = factor;
+        snprintf(text, SP_ADVICE, "%s", other);
+        if (i == 0) /* whatever else is wrong, stages that take turns come first */
+            break;
+    }
+}
