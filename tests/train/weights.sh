@@ -128,6 +128,24 @@ quiet "unsharded, read" starpipe train $on --model "$work/one" --steps 1 --lr 0 
 agree "shards or one file" near "$work/links.jsonl" "$work/one.jsonl" 0
 agree "links or step" near "$work/links.jsonl" "$work/step.jsonl" 0
 
+# A model that a run saved is what was saved: its checksums say so, from the run's directory and from the step's.
+cp -a "$work/one" "$work/flipped"
+weights=$work/flipped/step-000002/model.safetensors
+size=$(wc -c < "$weights")
+byte=$((255 - $(od -An -tu1 -j$((size - 4)) -N1 "$weights")))
+printf "\\$(printf %o $byte)" | dd of="$weights" bs=1 seek=$((size - 4)) conv=notrunc 2> /dev/null
+for dir in "$work/flipped" "$work/flipped/step-000002"; do
+    refused "model.safetensors: damaged: tensor .* has checksum .*remove checksums.json" train $on --model "$dir" --steps 1
+done
+mkdir "$work/taken" # without the optimizer's state
+cp "$work/one/step-000002/"{config.json,model.safetensors,checksums.json} "$work/taken"
+quiet "a copy of the model" starpipe train $on --model "$work/taken" --steps 0
+sed -i 's/{/{ /' "$work/taken/config.json"
+refused "taken/config.json: damaged: it has .* bytes" train $on --model "$work/taken" --steps 1
+rm "$work/taken/checksums.json" "$work/flipped/step-000002/checksums.json"
+quiet "changed on purpose" starpipe train $on --model "$work/taken" --steps 0
+quiet "weights changed on purpose" starpipe train $on --model "$work/flipped" --steps 0
+
 # Resumed, with other shards, fewer, and then one file: links of the earlier form go.
 quiet "resumed" starpipe train $on --resume "$work/more" --steps 3 --stages 2 --save "$work/more" \
     --shard-size 20KB

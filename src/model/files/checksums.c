@@ -150,6 +150,8 @@ int sp_checksums_write(const struct sp_dir *dir, json_t *files)
 
 struct check {
     const struct sp_dir *dir;
+    bool (*wanted)(const char *name); /* NULL: every file */
+    const char *remedy;
     int share, shares, next; /* parts are dealt out in turns */
 };
 
@@ -172,9 +174,8 @@ static int compare(struct check *c, int fd, const char *path, const char *part, 
         return -EIO;
     has = json_string_value(json_object_get(sums, "checksum"));
     if (strcmp(has, want))
-        err = sp_error(EINVAL,
-                       "%s: damaged: %s%s has checksum %s, %s was saved; take another checkpoint",
-                       path, part ? "tensor " : "it", part ? part : "", has, want);
+        err = sp_error(EINVAL, "%s: damaged: %s%s has checksum %s, %s was saved; %s", path,
+                       part ? "tensor " : "it", part ? part : "", has, want, c->remedy);
     json_decref(sums);
     return err;
 }
@@ -225,8 +226,8 @@ static int check_file(struct check *c, const char *name, const json_t *sums)
     if (err)
         return err;
     if ((json_int_t)bytes != json_integer_value(size))
-        err = sp_error(EINVAL, "%s: damaged: it has %llu bytes, %lld were saved", path,
-                       (unsigned long long)bytes, (long long)json_integer_value(size));
+        err = sp_error(EINVAL, "%s: damaged: it has %llu bytes, %lld were saved; %s", path,
+                       (unsigned long long)bytes, (long long)json_integer_value(size), c->remedy);
     else if (parts)
         err = check_parts(c, fileno(f), path, parts, bytes);
     else
@@ -235,9 +236,9 @@ static int check_file(struct check *c, const char *name, const json_t *sums)
     return err;
 }
 
-int sp_checksums_verify(const struct sp_dir *dir, const char *const *names, int share, int shares)
+static int verify(struct check *c, const char *const *names)
 {
-    struct check c = {.dir = dir, .share = share, .shares = shares};
+    const struct sp_dir *dir = c->dir;
     json_t *root, *files, *sums;
     char path[4400];
     const char *name;
@@ -266,8 +267,35 @@ int sp_checksums_verify(const struct sp_dir *dir, const char *const *names, int 
     if (!err)
         json_object_foreach(files, name, sums)
         {
-            err = err ? err : check_file(&c, name, sums);
+            if (!err && (!c->wanted || c->wanted(name)))
+                err = check_file(c, name, sums);
         }
     json_decref(root);
     return err == -ENOENT ? -EINVAL : err; /* of a file that checksums.json names */
+}
+
+int sp_checksums_verify(const struct sp_dir *dir, const char *const *names, int share, int shares)
+{
+    struct check c = {
+        .dir = dir, .remedy = "take another checkpoint", .share = share, .shares = shares};
+
+    return verify(&c, names);
+}
+
+static bool is_of_model(const char *name)
+{
+    return !strcmp(name, "config.json") || !strncmp(name, "model", 5);
+}
+
+int sp_checksums_verify_model(const struct sp_dir *dir, int share, int shares)
+{
+    static const char *const none[] = {NULL};
+    struct check c = {.dir = dir,
+                      .wanted = is_of_model,
+                      .remedy = "take another copy, or remove " SP_CHECKSUMS_FILE
+                                " beside it if it was changed on purpose",
+                      .share = share,
+                      .shares = shares};
+
+    return verify(&c, none);
 }

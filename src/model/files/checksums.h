@@ -39,5 +39,7 @@ int sp_checksums_write(const struct sp_dir *dir, json_t *files);
  * and the tensor.
  */
 int sp_checksums_verify(const struct sp_dir *dir, const char *const *names, int share, int shares);
+/* The same of config.json and the weights alone: who takes these elsewhere may leave the rest behind. */
+int sp_checksums_verify_model(const struct sp_dir *dir, int share, int shares);
 
 #endif

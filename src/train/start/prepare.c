@@ -3,6 +3,7 @@
  * one line is printed and nothing hangs.
  */
 #include "train/start/prepare.h"
+#include "model/files/checksums.h"
 #include "model/files/weights_dir.h"
 #include "offload/host_memory.h"
 #include "plan/memory.h"
@@ -78,6 +79,33 @@ static int open_eval(struct sp_trainer *t)
     return 0;
 }
 
+/* Of a model that a run saved: what is read is what was written. In the directory of a run, config.json is a link
+ * into its newest step, where the checksums are. */
+static int verify_model(const struct sp_trainer *t)
+{
+    const char *model = t->cfg.layout.model;
+    char config[PATH_MAX], *real = NULL;
+    struct sp_dir dir;
+    struct stat st;
+    int err;
+
+    if (!sp_dir_open(model, &dir) && !sp_dir_has(&dir, SP_CHECKSUMS_FILE, &st)) {
+        sp_dir_close(&dir);
+        snprintf(config, sizeof config, "%s/config.json", model);
+        real = realpath(config, NULL);
+        if (real)
+            *strrchr(real, '/') = '\0';
+        if (!real || sp_dir_open(real, &dir))
+            dir = SP_DIR_CLOSED;
+    }
+    free(real);
+    if (dir.fd < 0)
+        return 0; /* said when it is read */
+    err = sp_checksums_verify_model(&dir, t->world.rank, t->world.size);
+    sp_dir_close(&dir);
+    return err == -ENOENT ? 0 : err;
+}
+
 /* Of the model or of the step to resume, which must have some; elsewhere t->weights may stay zero. */
 static int open_weights(struct sp_trainer *t)
 {
@@ -96,6 +124,9 @@ static int open_weights(struct sp_trainer *t)
                              : 0;
     err = sp_weights_check(&t->weights, &t->params);
     if (err || t->cfg.dry_run)
+        return err;
+    err = t->cfg.resume ? 0 : verify_model(t); /* of a step: sp_train_check_resume */
+    if (err)
         return err;
     return sp_weights_check_values(&t->weights, &t->params, t->world.rank, t->world.size);
 }
