@@ -108,10 +108,14 @@ grep -q '^time: the stage computes [0-9]* % of a step' "$work/out" || fail "one 
 
 # ---- --report: figures that add up, and a picture
 
+export XDG_CACHE_HOME="$work" # without a description of this machine
 starpipe $train --report > "$work/out" || fail "--report"
 plain "--report" "$work/out"
 grep -Eq '^step [1-8], typical of the last 5 \([0-9.]+ ms; [0-9.]+ to [0-9.]+\): bubble [0-9.]+ % measured, [0-9.]+ % expected of 1f1b$' \
     "$work/out" || fail "no typical step: $(grep typical "$work/out")"
+grep -q '^predicted' "$work/out" && fail "a prediction for a machine that nobody measured or named"
+starpipe $train --report --hardware laptop | grep -q '^predicted on laptop: [0-9.]* ms, bubble' ||
+    fail "no prediction for the machine that was named"
 awk '/^where it went/ { on = 1; next } on && /^=/ { ms = $(NF - 1); bubble = $NF; on = 0 }
     on { sum += $(NF - 1); points += $NF; rows++ }
     END { d = sum - ms; e = points - bubble; printf "%d rows: %.2f of %.2f ms, %.1f of %.1f points\n", \

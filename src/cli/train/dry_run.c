@@ -1,6 +1,7 @@
 /*
  * As JSON, one object:
  *   schedule, data_parallel, context_parallel, tensor_parallel, zero, hardware
+ *   hardware_assumed  nobody asked for that machine, and nothing of it was measured here
  *   predicted_step_ms, predicted_bubble
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
  *                     activations_bytes, workspace_bytes, bytes_sent: of a step, to other processes, of which
@@ -19,6 +20,7 @@
 #include "train/start/memory.h"
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const double MiB = 1024 * 1024;
 
@@ -36,6 +38,17 @@ static void print_stages(const struct sp_trainer *t, const int64_t *bytes)
     for (int s = 0; s < t->plan.layout.stages; s++)
         printf(" %.4g", (double)bytes[s] / MiB);
     printf("\n");
+}
+
+/* Where the machine is from, whose times are predicted: a file may be anybody's. */
+static const char *origin(const struct sp_trainer *t)
+{
+    if (sp_train_machine_is_assumed(t))
+        return " (described, not measured here: starpipe calibrate measures this machine)";
+    for (int i = 0; t->cfg.hardware && sp_machine_name_at(i); i++)
+        if (!strcmp(t->cfg.hardware, sp_machine_name_at(i)))
+            return " (described, not measured here)";
+    return "";
 }
 
 static void print_text(const struct sp_trainer *t, const struct sp_prediction *p,
@@ -68,8 +81,8 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
         sp_slices_text(&t->plan, l->seq, text, sizeof text);
         printf("slices of %s tokens\n", text);
     }
-    printf("predicted on %s: step %.4g ms, bubble %.1f %%, %.4g tokens/s\n", t->machine.name,
-           p->step_ms, 100 * p->times.bubble_ratio,
+    printf("predicted on %s%s: step %.4g ms, bubble %.1f %%, %.4g tokens/s\n", t->machine.name,
+           origin(t), p->step_ms, 100 * p->times.bubble_ratio,
            1e3 * (double)sp_train_step_tokens(t) / p->step_ms);
     print_stages(t, bytes);
     if (sp_train_offloads(t))
@@ -94,12 +107,13 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
                                                 "workspace_bytes", (json_int_t)m.workspace,
                                                 "bytes_sent", (json_int_t)bytes[s]));
     }
-    root = json_pack("{s:s,s:i,s:i,s:i,s:i,s:o,s:f,s:f,s:o}", "schedule", t->plan.def->name,
-                     "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
-                     t->cfg.groups.context_parallel, "tensor_parallel",
-                     t->cfg.groups.tensor_parallel, "zero", t->cfg.groups.zero, "hardware",
-                     sp_utf8_json(t->machine.name), "predicted_step_ms", p->step_ms,
-                     "predicted_bubble", p->times.bubble_ratio, "stages", stages);
+    root =
+        json_pack("{s:s,s:i,s:i,s:i,s:i,s:o,s:b,s:f,s:f,s:o}", "schedule", t->plan.def->name,
+                  "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
+                  t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel,
+                  "zero", t->cfg.groups.zero, "hardware", sp_utf8_json(t->machine.name),
+                  "hardware_assumed", sp_train_machine_is_assumed(t), "predicted_step_ms",
+                  p->step_ms, "predicted_bubble", p->times.bubble_ratio, "stages", stages);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF) {
         json_decref(root);
         return sp_error(EIO, "train: the prediction cannot be written");

@@ -84,10 +84,10 @@ int sp_train_log_open(struct sp_trainer *t)
     if (line && sp_train_offloads(t))
         json_object_set_new(line, "offload", offload_json(t));
     if (line && !sp_train_predict(t, &predicted)) {
-        json_object_update_new(line,
-                               json_pack("{s:o,s:f,s:f}", "hardware", sp_utf8_json(t->machine.name),
-                                         "predicted_step_ms", predicted.step_ms, "predicted_bubble",
-                                         predicted.times.bubble_ratio));
+        json_object_update_new(
+            line, json_pack("{s:o,s:b,s:f,s:f}", "hardware", sp_utf8_json(t->machine.name),
+                            "hardware_assumed", sp_train_machine_is_assumed(t), "predicted_step_ms",
+                            predicted.step_ms, "predicted_bubble", predicted.times.bubble_ratio));
         sp_prediction_destroy(&predicted);
     }
     return write_line(t, line);

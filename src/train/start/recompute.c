@@ -36,7 +36,7 @@ static int check(const struct sp_trainer *t)
 static void say(const struct sp_trainer *t, const struct sp_recompute_chosen *c)
 {
     int layers = t->model.layers;
-    char *text = malloc((size_t)layers + 1);
+    char *text = malloc((size_t)layers + 1), predicted[64] = "";
 
     if (!text)
         return;
@@ -44,11 +44,13 @@ static void say(const struct sp_trainer *t, const struct sp_recompute_chosen *c)
         text[l] =
             sp_recompute_letter(c->layer ? (enum sp_recompute)c->layer[l] : SP_RECOMPUTE_NONE);
     text[layers] = '\0';
+    if (t->cfg.dry_run || !sp_train_machine_is_assumed(t))
+        snprintf(predicted, sizeof predicted, "predicted step %.2f ms, ", c->step_ms);
     sp_train_say(
         t,
         "recompute auto: layers %s (- keeps all, s computes norms and activations again, a all but "
-        "attention, f everything)%s; predicted step %.2f ms, the shortest of %d ways that fit",
-        text, c->leaves ? ", and tensors leave memory" : "", c->step_ms, c->tried);
+        "attention, f everything)%s; %sthe shortest of %d ways that fit",
+        text, c->leaves ? ", and tensors leave memory" : "", predicted, c->tried);
     free(text);
 }
 
