@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* program_invocation_name */
 #include "cli/train/closing.h"
 #include "cli/train/advice.h"
+#include "sp_figure.h"
 #include "sp_text.h"
 #include "train/run/log_file.h"
 #include <errno.h>
@@ -34,11 +35,10 @@ static void print_result(const struct sp_trainer *t, const struct sp_closing *c)
     else
         printf("%s", SP_COUNT(n, "step"));
     printf(" in %s, %.1f ms each, %.0f tokens/s, bubble %.1f %%", took, step->length,
-           1e3 * (double)sp_train_step_tokens(t) / step->length,
-           sp_text_zero(100 * step->bubble, 1));
+           1e3 * (double)sp_train_step_tokens(t) / step->length, sp_figure(100 * step->bubble, 1));
     if (step->stages > 1)
         printf(" (of %s itself %.1f %%)", t->plan.def->name,
-               sp_text_zero(100 * c->step->causes.bubble[SP_CAUSE_SCHEDULE], 1));
+               sp_figure(100 * c->step->causes.bubble[SP_CAUSE_SCHEDULE], 1));
     printf("; loss %.4f", c->loss);
     if (!isnan(t->eval_loss))
         printf(", evaluation %.4f", t->eval_loss);

@@ -5,6 +5,7 @@
 #include "plan/memory.h"
 #include "trace/analysis/print.h"
 #include "trace/timeline/pictures.h"
+#include "sp_figure.h"
 #include "sp_text.h"
 #include "train/run/step.h"
 #include "train/start/device.h"
@@ -28,8 +29,8 @@ static void print_headline(const struct sp_trainer *t, const struct sp_typical *
         "step %d, typical of the last %d (%.1f ms; %.1f to %.1f): bubble %.1f %% measured, %.1f %% "
         "expected of %s\n",
         typical->kept[sp_typical_best(typical)].step + 1, typical->n, t->report.step_us / 1e3,
-        least / 1e3, most / 1e3, sp_text_zero(100 * sp_train_bubble(t), 1),
-        sp_text_zero(100 * causes->bubble[SP_CAUSE_SCHEDULE], 1), t->plan.def->name);
+        least / 1e3, most / 1e3, sp_figure(100 * sp_train_bubble(t), 1),
+        sp_figure(100 * causes->bubble[SP_CAUSE_SCHEDULE], 1), t->plan.def->name);
     if (sp_train_machine_is_assumed(t) || sp_train_predict(t, &predicted))
         return;
     printf("predicted on %s: %.1f ms, bubble %.1f %%\n", t->machine.name, predicted.step_ms,
