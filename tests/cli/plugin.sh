@@ -42,7 +42,7 @@ if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
                 --define-variable=libdir="$lib" "$@"
         }
         cd "$work" && cp embed/embed.c mine.c && eval "$line" &&
-            env -u LD_LIBRARY_PATH timeout -k 2 60 ./mine mine.txt mine 2
+            env -u LD_LIBRARY_PATH timeout -k 2 60 ./mine mine.txt saved 2
     ) > "$work/output" 2>&1 || fail "the compiler line of docs/embedding.md: $(tail -n 2 "$work/output")"
     # Debugging information stays in the build tree.
     if command -v readelf > /dev/null; then
