@@ -61,7 +61,7 @@ done
 # ---- a run that is told otherwise, or that diverges
 
 starpipe $base --steps 13 --resume "$work/d" --lr 0.5 --seq 16 --order shuffled > "$work/stdout" 2> "$work/stderr"
-grep -q "told otherwise: now --seq 16 (was 8), --order shuffled (was sequential), --lr 0.5 (was 0.001)$" \
+grep -q "told otherwise: now --seq 16 (was 8), --lr 0.5 (was 0.001), --order shuffled (was sequential)$" \
     "$work/stderr" || fail "told otherwise: $(cat "$work/stderr")"
 head -c 9000 "$work/text" > "$work/short"
 starpipe $base --steps 13 --resume "$work/d" --data "$work/short" > "$work/stdout" 2> "$work/stderr"
