@@ -9,28 +9,36 @@
 #include "transport/starpu_environment.h"
 #include "transport/transport.h"
 #include <hwloc.h>
+#include <jansson.h>
 #include <starpu.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static void hardware(void)
+/* What is here, found once and printed in either form. */
+struct facts {
+    int starpu[3];
+    int packages, cores, units, numa;
+    double memory_bytes;
+    int cpu_workers, cuda_workers; /* -1: StarPU found no worker */
+    int n;
+    char (*worker)[64]; /* [n] */
+};
+
+static void find_hardware(struct facts *f)
 {
     hwloc_topology_t topology;
-    hwloc_obj_t root;
 
     hwloc_topology_init(&topology);
     hwloc_topology_load(topology);
-    root = hwloc_get_root_obj(topology);
-    printf("hwloc:     %d packages, %d cores, %d processing units, %d NUMA nodes, %.1f GiB\n",
-           hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE),
-           hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE),
-           hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU),
-           hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE),
-           (double)root->total_memory / (1024.0 * 1024 * 1024));
+    f->packages = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE);
+    f->cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    f->units = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
+    f->numa = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
+    f->memory_bytes = (double)hwloc_get_root_obj(topology)->total_memory;
     hwloc_topology_destroy(topology);
 }
 
-static int workers(void)
+static int find_workers(struct facts *f)
 {
     struct starpu_conf conf;
     int err;
@@ -39,24 +47,89 @@ static int workers(void)
     err = sp_starpu_environment_set(&conf, false);
     if (err)
         return 1;
+    starpu_get_version(&f->starpu[0], &f->starpu[1], &f->starpu[2]);
     err = starpu_init(&conf);
     sp_starpu_environment_started();
-    if (err) {
-        sp_starpu_environment_restore();
-        printf("StarPU:    found no worker\n");
-        return 1;
+    f->cpu_workers = f->cuda_workers = -1;
+    if (!err) {
+        f->cpu_workers = (int)starpu_cpu_worker_get_count();
+        f->cuda_workers = (int)starpu_cuda_worker_get_count();
+        f->n = (int)starpu_worker_get_count();
+        f->worker = calloc((size_t)f->n, sizeof *f->worker);
+        for (int w = 0; f->worker && w < f->n; w++)
+            starpu_worker_get_name(w, f->worker[w], sizeof f->worker[w]);
+        starpu_shutdown();
     }
-    printf("workers:   %u CPU, %u CUDA\n", starpu_cpu_worker_get_count(),
-           starpu_cuda_worker_get_count());
-    for (unsigned w = 0; w < starpu_worker_get_count(); w++) {
-        char name[64];
-
-        starpu_worker_get_name((int)w, name, sizeof name);
-        printf("           %s\n", name);
-    }
-    starpu_shutdown();
     sp_starpu_environment_restore();
-    return 0;
+    return err || (f->n && !f->worker);
+}
+
+static bool has_cuda(void)
+{
+#ifdef HAVE_CUDA
+    return true;
+#else
+    return false;
+#endif
+}
+
+static void print_text(const struct facts *f)
+{
+    printf("%s\n", PACKAGE_STRING);
+    printf("StarPU:    %d.%d.%d\n", f->starpu[0], f->starpu[1], f->starpu[2]);
+    printf("GEMM:      %s\n", sp_gemm_backend());
+    printf("bf16:      %s\n", sp_bf16_unit_name(sp_cpu_bf16_unit()));
+    printf("transport: %s\n", sp_transport_version());
+    printf("CUDA:      %s\n", has_cuda() ? "yes" : "no");
+#ifdef HAVE_CUDA
+    printf("attention: cuDNN %s; FlashAttention-3: %s\n", sp_cuda_cudnn(), sp_cuda_flash3());
+#endif
+    printf("hwloc:     %d packages, %d cores, %d processing units, %d NUMA nodes, %.1f GiB\n",
+           f->packages, f->cores, f->units, f->numa, f->memory_bytes / (1024.0 * 1024 * 1024));
+    if (f->cpu_workers < 0) {
+        printf("StarPU:    found no worker\n");
+        return;
+    }
+    printf("workers:   %d CPU, %d CUDA\n", f->cpu_workers, f->cuda_workers);
+    for (int w = 0; w < f->n; w++)
+        printf("           %s\n", f->worker[w]);
+}
+
+/* One object, with the names of the text. 0 or 1. */
+static int print_json(const struct facts *f)
+{
+    json_t *workers = json_array(), *root;
+    char starpu[48];
+    int bad;
+
+    snprintf(starpu, sizeof starpu, "%d.%d.%d", f->starpu[0], f->starpu[1], f->starpu[2]);
+    for (int w = 0; w < f->n; w++)
+        json_array_append_new(workers, json_string(f->worker[w]));
+    root = json_pack("{s:s,s:s,s:s,s:s,s:s,s:b,s:{s:i,s:i,s:i,s:i,s:I},s:o}", "version",
+                     PACKAGE_VERSION, "starpu", starpu, "gemm", sp_gemm_backend(), "bf16",
+                     sp_bf16_unit_name(sp_cpu_bf16_unit()), "transport", sp_transport_version(),
+                     "cuda", has_cuda(), "hardware", "packages", f->packages, "cores", f->cores,
+                     "processing_units", f->units, "numa_nodes", f->numa, "memory_bytes",
+                     (json_int_t)f->memory_bytes, "workers", workers);
+    bad = !root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF;
+    json_decref(root);
+    return bad;
+}
+
+/* This machine and this build. The exit status. */
+static int found(bool json)
+{
+    struct facts f = {0};
+    int bad;
+
+    find_hardware(&f);
+    bad = find_workers(&f);
+    if (!json)
+        print_text(&f);
+    else
+        bad = print_json(&f) || bad;
+    free(f.worker);
+    return bad;
 }
 
 /* A machine in words, or as the file that describes it. */
@@ -79,24 +152,6 @@ static int described(const char *name, bool json)
     return 0;
 }
 
-static void features(void)
-{
-    int major, minor, release;
-
-    starpu_get_version(&major, &minor, &release);
-    printf("%s\n", PACKAGE_STRING);
-    printf("StarPU:    %d.%d.%d\n", major, minor, release);
-    printf("GEMM:      %s\n", sp_gemm_backend());
-    printf("bf16:      %s\n", sp_bf16_unit_name(sp_cpu_bf16_unit()));
-    printf("transport: %s\n", sp_transport_version());
-#ifdef HAVE_CUDA
-    printf("CUDA:      yes\n");
-    printf("attention: cuDNN %s; FlashAttention-3: %s\n", sp_cuda_cudnn(), sp_cuda_flash3());
-#else
-    printf("CUDA:      no\n");
-#endif
-}
-
 int sp_cmd_info(int argc, char **argv)
 {
     const char *machine = NULL;
@@ -114,17 +169,7 @@ int sp_cmd_info(int argc, char **argv)
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (!machine && result.format) {
-        sp_error(EINVAL,
-                 "info: --format json writes a described machine: give --hardware NAME|FILE.json; "
-                 "'starpipe calibrate' describes this one");
-        return 2;
-    }
     if (sp_result_begin("info", result.output, 1))
         return 1;
-    if (machine)
-        return described(machine, result.format);
-    features();
-    hardware();
-    return workers();
+    return machine ? described(machine, result.format) : found(result.format);
 }

@@ -16,9 +16,9 @@ said "info --hardware FILE" '^h20-ib: nodes of 8 x NVIDIA H20' info --hardware "
 said "info --hardware, no copies" '^copies +none' info --hardware laptop
 sed 's/"devices": 8/"devices": 0/' "$work/h200.json" > "$work/bad.json"
 refused "bad.json: node.devices: it is 0, it must be a whole number" info --hardware "$work/bad.json"
-refused "no machine 'h300'; give one of a100-sppo .* laptop, or a file" info --hardware h300
+refused "no machine 'h300', did you mean h200\? Give one of a100-sppo .* laptop, or a file" info --hardware h300
 refused "No such file" info --hardware "$work/none.json"
-refused "give --hardware" info --json
+said "info --json" '"gemm": "' info --json
 
 # ---- this one
 

@@ -119,6 +119,7 @@ train --model gpt-tiny --dry-run
 show --schedule gpipe --stages 2 --micro-batches 2
 report $work/record.json
 compare $work/record.json $work/record.json
+info
 info --hardware h200
 reproduce survey
 END
