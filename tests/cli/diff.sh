@@ -92,6 +92,38 @@ differs 0 '^0 of 3 steps beyond 0.1; ' old.jsonl new.jsonl --tolerance 0.1
 { head -n 3 old.jsonl && head -n 1 new.jsonl && tail -n 1 new.jsonl; } > both.jsonl
 differs 0 '^0 of 3 steps beyond 0; ' both.jsonl new.jsonl
 
+# ---- as JSON: the same of all kinds, and the same exit status
+
+# json STATUS CHECK ARGUMENTS...: what a check in Python says of the object d and its first part p.
+json()
+{
+    local want=$1 check=$2 status
+
+    shift 2
+    starpipe diff --json "$@" > stdout 2> stderr
+    status=$?
+    runs=$((runs + 1))
+    starpipe diff --format json --output written "$@" > printed 2>> stderr
+    [ $? -eq $status ] && cmp -s stdout written && [ ! -s printed ] || fail "diff $* --output"
+    [ $status -eq "$want" ] && [ ! -s stderr ] || fail "diff --json $*: status $status: $(head -n 2 stderr)"
+    python3 -c 'import json, sys
+d = json.load(open("stdout"))
+p = d["parts"][0]
+assert d["same"] == (sys.argv[1] == "0") and eval(sys.argv[2]), d' "$want" "$check" || fail "diff --json $*"
+}
+if command -v python3 > /dev/null; then
+    json 0 'p["compared"] > 10 and p["beyond"] == 0 and p["first"] is None and p["worst"] == []' \
+        one.safetensors again.safetensors
+    json 0 'len(d["parts"]) == 3' one again
+    json 1 'p["beyond"] == p["compared"] and p["last"] == "lm_head.weight" and len(p["worst"]) == 2 and d["tolerance"] == 0' \
+        other.safetensors one.safetensors --worst 2
+    json 1 'p["first"] == "lm_head.weight" and p["worst"][0]["relative"] is None' one.safetensors flipped.safetensors
+    json 0 'p["compared"] == 3 and p["first"] is None' one.jsonl again.jsonl
+    json 1 'p["beyond"] == 1 and p["first"] is not None and p["worst_loss"] > 0' one.jsonl changed.jsonl
+    head -n 3 one.jsonl > part.jsonl
+    json 1 'p["only_in_b"] == 1 and p["only_in_a"] == 0' part.jsonl one.jsonl
+fi
+
 # ---- only in one
 
 head -n 3 one.jsonl > part.jsonl
@@ -109,6 +141,10 @@ differs 0 'same bits' --part weights one
 refused 'diff: A is missing' diff
 refused 'diff: B is missing' diff one
 refused "diff: 'more' is not an option" diff one again more
+refused 'worst is for tensors' diff --worst 3 one.jsonl again.jsonl
+cp one.jsonl kept.jsonl
+refused 'diff: --output kept.jsonl is also A' diff kept.jsonl one.jsonl --output kept.jsonl
+cmp -s one.jsonl kept.jsonl || fail "diff wrote over what it reads"
 refused 'diff: nothing: no such file' diff one nothing
 refused 'diff: one is a directory and one.jsonl is a log: give two of one kind' diff one one.jsonl
 refused 'diff: .* holds no weights' diff one "$SP_TESTDATA"

@@ -4,9 +4,10 @@
  */
 #include "cli/diff/diff.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/result.h"
 #include "model/files/weights_dir.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include "train/checkpoint/step_dirs.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +15,8 @@
 struct args {
     const char *a, *b;
     struct sp_diff_options how;
+    struct sp_result result;
+    bool worst_set;
 };
 
 static int parse(int argc, char **argv, struct args *a)
@@ -48,7 +51,9 @@ static int parse(int argc, char **argv, struct args *a)
          .value = &a->how.worst,
          .arg = "N",
          .help = "tensors to print, the worst first",
-         .max = 1000000},
+         .max = 1000000,
+         .given = &a->worst_set},
+        SP_RESULT_OPTIONS(a->result, "text|json"),
         {0},
     };
 
@@ -150,10 +155,15 @@ static enum sp_diff compare_in(const char *a, const char *b, const char *name,
         goto out;
     result = SP_DIFF_SAME;
     if (x.path && y.path) {
-        printf("%s:\n", name);
+        if (!how->parts)
+            printf("%s:\n", name);
         result = sp_diff_tensors(&x, &y, how);
     } else if (x.path || (y.path && !how->part)) {
-        printf("only in %s: %s\n", x.path ? a : b, name);
+        if (how->parts)
+            json_array_append_new(how->parts, json_pack("{s:o}", x.path ? "a" : "b",
+                                                        sp_utf8_json(x.path ? x.path : y.path)));
+        else
+            printf("only in %s: %s\n", x.path ? a : b, name);
         result = SP_DIFF_DIFFERENT;
     }
 out:
@@ -215,6 +225,35 @@ static int find_kind(const char *path, enum kind *kind)
     return 0;
 }
 
+static enum sp_diff compare(const struct args *args, enum kind kind)
+{
+    if (kind == LOG)
+        return sp_diff_logs(args->a, args->b, &args->how);
+    return kind == DIRECTORY ? compare_directories(args->a, args->b, &args->how)
+                             : compare_files(args->a, args->b, &args->how);
+}
+
+/* {same, tolerance, parts[]}: a part for each pair of files, as tensors.c and logs.c have it; of one that the
+ * other side lacks, its name alone. */
+static enum sp_diff print(const struct args *args, enum kind kind)
+{
+    struct args with = *args;
+    enum sp_diff result;
+    json_t *root;
+
+    if (!args->result.format)
+        return compare(args, kind);
+    with.how.parts = json_array();
+    result = compare(&with, kind);
+    root = json_pack("{s:b,s:f,s:o}", "same", result == SP_DIFF_SAME, "tolerance",
+                     args->how.tolerance, "parts", with.how.parts);
+    if (result != SP_DIFF_UNREADABLE &&
+        (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF))
+        result = SP_DIFF_UNREADABLE;
+    json_decref(root);
+    return result;
+}
+
 int sp_cmd_diff(int argc, char **argv)
 {
     static const char *const kinds[] = {"a file of tensors", "a log", "a directory"};
@@ -231,8 +270,11 @@ int sp_cmd_diff(int argc, char **argv)
                  args.b, kinds[b]);
         return SP_DIFF_UNREADABLE;
     }
-    if (a == LOG)
-        return (int)sp_diff_logs(args.a, args.b, &args.how);
-    return (int)(a == DIRECTORY ? compare_directories(args.a, args.b, &args.how)
-                                : compare_files(args.a, args.b, &args.how));
+    if (a == LOG && args.worst_set) {
+        sp_error(EINVAL, "diff: --worst is for tensors, of which logs have none");
+        return SP_DIFF_UNREADABLE;
+    }
+    if (sp_result_begin("diff", args.result.output, SP_DIFF_DIFFERENT))
+        return SP_DIFF_UNREADABLE;
+    return (int)print(&args, a);
 }

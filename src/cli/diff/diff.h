@@ -3,6 +3,7 @@
 #define SP_DIFF_H
 
 #include "model/files/safetensors.h"
+#include <jansson.h>
 
 /* What a comparison comes to, as the command's exit status. */
 enum sp_diff { SP_DIFF_SAME, SP_DIFF_DIFFERENT, SP_DIFF_UNREADABLE };
@@ -11,6 +12,7 @@ struct sp_diff_options {
     double tolerance; /* relative; 0: the same bits */
     bool part;        /* A may lack tensors and steps of B */
     int worst;        /* tensors to print */
+    json_t *parts;    /* takes an object for each comparison, and nothing is printed; NULL: text */
 };
 
 /*

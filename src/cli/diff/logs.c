@@ -1,5 +1,6 @@
 #include "cli/diff/diff.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include "train/run/log_file.h"
 #include <errno.h>
 #include <math.h>
@@ -93,14 +94,14 @@ static const struct step *find_step(const struct run *run, long long number)
     return i >= 0 && i < run->n ? &run->steps[i] : NULL;
 }
 
-/* Steps of `in` that `other` lacks: how many. */
-static int print_only(const struct run *in, const struct run *other)
+/* Steps of `in` that `other` lacks, printed unless `quiet`: how many. */
+static int print_only(const struct run *in, const struct run *other, bool quiet)
 {
     int n = 0;
 
     for (int i = 0; i < in->n; i++)
         n += !find_step(other, in->steps[i].number);
-    if (n)
+    if (n && !quiet)
         printf("%d of the steps %lld to %lld of %s are not in %s\n", n, in->steps[0].number,
                in->steps[in->n - 1].number, in->path, other->path);
     return n;
@@ -109,7 +110,10 @@ static int print_only(const struct run *in, const struct run *other)
 static enum sp_diff compare(const struct run *a, const struct run *b,
                             const struct sp_diff_options *options)
 {
-    int only = print_only(a, b) + (options->part ? 0 : print_only(b, a)), common = 0, beyond = 0;
+    bool quiet = options->parts;
+    int only_a = print_only(a, b, quiet), only_b = options->part ? 0 : print_only(b, a, quiet);
+    int common = 0, beyond = 0;
+    const struct step *first = NULL;
     double worst_loss = 0, worst_norm = 0;
 
     for (int i = 0; i < a->n; i++) {
@@ -122,14 +126,24 @@ static enum sp_diff compare(const struct run *a, const struct run *b,
         worst_norm = fmax(worst_norm, norm);
         if (!y || (loss <= options->tolerance && norm <= options->tolerance))
             continue;
-        if (!beyond++)
+        first = beyond++ ? first : x;
+        if (beyond == 1 && !quiet)
             printf(
                 "first that differs: step %lld, loss %.12g and %.12g, grad_norm %.12g and %.12g\n",
                 x->number, x->loss, y->loss, x->grad_norm, y->grad_norm);
     }
-    printf("%d of %d steps beyond %g; worst relative difference: loss %.3g, grad_norm %.3g\n",
-           beyond, common, options->tolerance, worst_loss, worst_norm);
-    return beyond || only || !common ? SP_DIFF_DIFFERENT : SP_DIFF_SAME;
+    if (quiet)
+        json_array_append_new(options->parts,
+                              json_pack("{s:o,s:o,s:i,s:i,s:i,s:i,s:o,s:f,s:f}", "a",
+                                        sp_utf8_json(a->path), "b", sp_utf8_json(b->path),
+                                        "only_in_a", only_a, "only_in_b", only_b, "compared",
+                                        common, "beyond", beyond, "first",
+                                        first ? json_integer(first->number) : json_null(),
+                                        "worst_loss", worst_loss, "worst_grad_norm", worst_norm));
+    else
+        printf("%d of %d steps beyond %g; worst relative difference: loss %.3g, grad_norm %.3g\n",
+               beyond, common, options->tolerance, worst_loss, worst_norm);
+    return beyond || only_a + only_b || !common ? SP_DIFF_DIFFERENT : SP_DIFF_SAME;
 }
 
 enum sp_diff sp_diff_logs(const char *a, const char *b, const struct sp_diff_options *options)

@@ -1,5 +1,6 @@
 #include "cli/diff/diff.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,18 +132,62 @@ static void print_worst(struct pair *pairs, int n, const struct sp_diff_options 
                    pairs[i].max_abs, pairs[i].relative);
 }
 
-/* Tensors of `in` that `other` lacks: how many. */
-static int print_only(const struct sp_st_file *in, const struct sp_st_file *other)
+/* Tensors of `in` that `other` lacks, printed or, where it is not NULL, put into `list`: how many. */
+static int find_only(const struct sp_st_file *in, const struct sp_st_file *other, json_t *list)
 {
     int n = 0;
 
     for (int i = 0; i < in->n; i++) {
         if (sp_st_find(other, in->entries[i].name))
             continue;
-        printf("only in %s: %s\n", in->path, in->entries[i].name);
+        if (list)
+            json_array_append_new(list, sp_utf8_json(in->entries[i].name));
+        else
+            printf("only in %s: %s\n", in->path, in->entries[i].name);
         n++;
     }
     return n;
+}
+
+/* Infinite where one of the values is no number, of which JSON has none: null. */
+static json_t *finite_json(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+static json_t *pair_json(const struct pair *p)
+{
+    json_t *shape = json_array();
+
+    for (int i = 0; i < p->a->ndim; i++)
+        json_array_append_new(shape, json_integer((json_int_t)p->a->shape[i]));
+    return json_pack("{s:o,s:o,s:I,s:o,s:o}", "name", sp_utf8_json(p->a->name), "shape", shape,
+                     "differing", (json_int_t)p->differing, "max_abs", finite_json(p->max_abs),
+                     "relative", finite_json(p->relative));
+}
+
+/* {compared, beyond, first, last: names; worst[]: tensors}; null where none is beyond. */
+static enum sp_diff pairs_json(struct pair *pairs, int n, int only,
+                               const struct sp_diff_options *options, json_t *part)
+{
+    json_t *worst = json_array();
+    const char *first = NULL, *last = NULL;
+    int beyond = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (!is_beyond(&pairs[i], options))
+            continue;
+        last = pairs[i].a->name;
+        first = beyond++ ? first : last;
+    }
+    json_object_update_new(part, json_pack("{s:i,s:i,s:o,s:o,s:o}", "compared", n, "beyond", beyond,
+                                           "first", sp_utf8_json(first), "last", sp_utf8_json(last),
+                                           "worst", worst));
+    qsort(pairs, (size_t)n, sizeof *pairs, by_relative);
+    for (int i = 0; i < n && i < options->worst; i++)
+        if (is_beyond(&pairs[i], options))
+            json_array_append_new(worst, pair_json(&pairs[i]));
+    return beyond || only || !n ? SP_DIFF_DIFFERENT : SP_DIFF_SAME;
 }
 
 static enum sp_diff print_pairs(struct pair *pairs, int n, int only,
@@ -184,10 +229,19 @@ enum sp_diff sp_diff_tensors(const struct sp_st_file *a, const struct sp_st_file
 {
     struct pair *pairs = calloc((size_t)a->n + 1, sizeof *pairs);
     enum sp_diff result = SP_DIFF_UNREADABLE;
-    int n = 0, only = print_only(a, b);
+    json_t *only_in[2] = {NULL, NULL}, *part = NULL;
+    int n = 0, only;
 
+    if (options->parts) {
+        only_in[0] = json_array();
+        only_in[1] = json_array();
+        part = json_pack("{s:o,s:o,s:o,s:o}", "a", sp_utf8_json(a->path), "b",
+                         sp_utf8_json(b->path), "only_in_a", only_in[0], "only_in_b", only_in[1]);
+        json_array_append_new(options->parts, part);
+    }
+    only = find_only(a, b, only_in[0]);
     if (!options->part)
-        only += print_only(b, a);
+        only += find_only(b, a, only_in[1]);
     if (!pairs) {
         sp_error(ENOMEM, "diff: no memory for %d tensors", a->n);
         return SP_DIFF_UNREADABLE;
@@ -201,7 +255,8 @@ enum sp_diff sp_diff_tensors(const struct sp_st_file *a, const struct sp_st_file
             goto out;
         pairs[n++] = p;
     }
-    result = print_pairs(pairs, n, only, options);
+    result =
+        part ? pairs_json(pairs, n, only, options, part) : print_pairs(pairs, n, only, options);
 out:
     free(pairs);
     return result;
