@@ -30,20 +30,23 @@ static int teardown(void **state)
     return 0;
 }
 
+static const char *schedule = "1f1b", *model = "gpt-tiny";
+
 static struct sp_trainer *open_trainer(int stages, int micro_batches, const char *partition)
 {
     struct sp_train_config cfg;
     struct sp_trainer *t;
 
     assert_int_equal(sp_train_config_init(&cfg), 0);
-    cfg.layout.model = "gpt-tiny";
-    cfg.layout.schedule = "1f1b";
+    cfg.layout.model = model;
+    cfg.layout.schedule = schedule;
     cfg.layout.stages = stages;
     cfg.layout.micro_batches = micro_batches;
     cfg.layout.seq = 64;
     cfg.partition = partition;
     cfg.data = text;
     cfg.steps = 1;
+    cfg.clip = 0; /* which not all schedules have */
     cfg.threads = 1;
     cfg.device = SP_TRAIN_CPU;
     cfg.hardware = "a800-ib"; /* on which each stage has a device of its own */
@@ -123,13 +126,35 @@ static void uneven_stages(void **state)
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
+/* Whose ops are not those of chunks, too. */
+static void all_schedules(void **state)
+{
+    static const char *const names[] = {
+        "gpipe",   "interleaved", "zb1p", "zbv",   "dualpipe", "hanayo",  "seq1f1b",  "terapipe",
+        "weipipe", "wzb1",        "fsdp", "helix", "sppo",     "chimera", "pipedream"};
+    char advice[SP_ADVICE];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct sp_trainer *t;
+
+        schedule = names[i];
+        model = "llama-tiny"; /* whose tables are two */
+        t = open_trainer(4, 8, "even");
+        advise(t, 3, advice);
+        printf("%s: %s\n", schedule, advice);
+        assert_int_equal(sp_trainer_close(t), 0);
+    }
+    schedule = "1f1b";
+    model = "gpt-tiny";
+}
+
 TEST_GROUP(advice)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(more_micro_batches),
-        cmocka_unit_test(none),
-        cmocka_unit_test(fewer_stages),
-        cmocka_unit_test(uneven_stages),
+        cmocka_unit_test(more_micro_batches), cmocka_unit_test(none),
+        cmocka_unit_test(fewer_stages),       cmocka_unit_test(uneven_stages),
+        cmocka_unit_test(all_schedules),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

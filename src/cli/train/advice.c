@@ -1,6 +1,7 @@
 /* Each piece of advice has a factor, how much faster a step would be; the largest is given. */
 #include "cli/train/advice.h"
 #include "plan/expected.h"
+#include "policies/families/family.h"
 #include "policies/plan_create.h"
 #include "policies/simulation/listsim.h"
 #include "sp_error.h"
@@ -99,14 +100,20 @@ static double play(const struct sp_trainer *t, const struct sp_report *r, int st
     return ms;
 }
 
+/* Ops are of whole chunks, which lie where the plan says: what sp_expected_costs adds up. */
+static bool has_costs_by_chunk(const struct sp_family *f)
+{
+    return !f->names_global && !f->one_line && !f->parts && !f->sharded && !f->updates_each;
+}
+
 /* Plays count where that of the run itself takes as long as what was measured of its order. */
 static bool plays_are_right(const struct sp_trainer *t, const struct sp_report *r)
 {
     const struct sp_layout *lay = &t->plan.layout;
     double order = r->causes.ms[SP_CAUSE_SCHEDULE], played;
 
-    if (r->t->overlaps || r->t->parts || sp_layout_flag(lay, "auto") || sp_train_offloads(t) ||
-        sp_plan_ops(&t->plan) > MOST_OPS)
+    if (!has_costs_by_chunk(t->plan.family) || r->t->overlaps || sp_layout_flag(lay, "auto") ||
+        sp_train_offloads(t) || sp_plan_ops(&t->plan) > MOST_OPS)
         return false;
     played = play(t, r, lay->stages, lay->micro_batches);
     return played > 0 && fabs(played - order) <= NEAR_ENOUGH * r->t->length;
