@@ -49,7 +49,8 @@ static const struct sp_option table[] = {
      .topic = SP_TOPIC_EVERYDAY,
      .value = &like.log,
      .arg = "FILE.jsonl|-",
-     .help = "a JSON line a step; -: on standard output, what is else printed on standard error",
+     .help = "a JSON line a step, in a file that begins anew; -: on standard output, all else on "
+             "standard error",
      .role = SP_ROLE_WRITTEN},
     {.name = "resume",
      .kind = SP_OPT_STRING,

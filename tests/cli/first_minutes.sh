@@ -81,6 +81,8 @@ try 2 "-eval-every.*--eval" train --model gpt-tiny --data book.txt --eval-every 
 try 2 "-zero" train --model gpt-tiny --data book.txt --zero 1
 try 2 "tensor-parallel" train --model gpt-tiny --data book.txt --tensor-parallel 2
 try 0 "predicted" train --model gpt-tiny --data book.txt --stages 2 --dry-run
+try 0 "memory: all stages need 0.01 GiB, .* has .*: fits" train --model gpt-tiny --data book.txt --stages 2 --dry-run
+try 0 "memory: stage 0, the fullest, needs .* a device of it has .*: does not fit" train --model gpt3-7b --seq 16384 --dry-run --hardware h20-ib
 try 0 "predicted_step_ms" train --model gpt-tiny --data book.txt --stages 2 --dry-run --format json
 
 # ---- kept, stopped, looked at

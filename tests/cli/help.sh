@@ -42,6 +42,18 @@ page train
 grep -q 'default 0.001' "$work/page" || fail "the page of train lacks the default of --lr"
 echo "$pages pages with $options options"
 
+# ---- a default is said once, and stays on its line
+
+for command in train plan show simulate; do
+    starpipe $command --help | awk '/^  --/ { option = $1; n = 0 } { n += gsub(/default[: ]/, "") }
+        n > 1 { print "two defaults of " option }' > "$work/wrong"
+    [ ! -s "$work/wrong" ] || fail "$command --help: $(head -n 1 "$work/wrong")"
+done
+starpipe train --help > "$work/listed"
+grep -A 1 -- '--document-separator' "$work/listed" | grep -q 'default' && fail "--document-separator has a default"
+grep -A 1 -- '--prompt' "$work/listed" | tr -s ' \n' ' ' | grep -q '(default: a line break)' ||
+    fail "the default of --prompt breaks its line"
+
 # ---- groups: each heading has options, each option of a command with many stands under one, once
 
 for command in train show plan; do

@@ -26,19 +26,31 @@ static void default_size(uint64_t bytes, char *text, size_t n)
         snprintf(text, n, "(default %llu)", (unsigned long long)bytes);
 }
 
+/* Whether the help line says by itself what holds without the option, or 0 stands for none: a token is one only where
+ * it was given. */
+static bool has_no_default(const struct sp_option *o)
+{
+    return strstr(o->help, "(default") ||
+           (o->kind == SP_OPT_INT && o->given && !o->choices && !*(int *)o->value);
+}
+
 void sp_help_default(const struct sp_option *o, char *text, size_t n)
 {
     bool bounded = o->min != 0 || o->max != 0;
     char value[4096];
 
     text[0] = '\0';
+    if (has_no_default(o))
+        return;
     switch (o->kind) {
     case SP_OPT_STRING:
     case SP_OPT_PLUGIN:
     case SP_OPT_OUTPUT:
     case SP_OPT_CHOICE:
         sp_option_text(o, value, sizeof value);
-        if (*value)
+        if (*value == '\n')
+            snprintf(text, n, "(default: a line break)");
+        else if (*value)
             snprintf(text, n, "(default %s)", value);
         break;
     case SP_OPT_INT:

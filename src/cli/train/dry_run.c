@@ -9,6 +9,7 @@
  */
 #include "cli/train/dry_run.h"
 #include "cli/train/words.h"
+#include "offload/host_memory.h"
 #include "plan/memory.h"
 #include "plan/slices.h"
 #include "policies/families/ownership.h"
@@ -38,6 +39,38 @@ static void print_stages(const struct sp_trainer *t, const int64_t *bytes)
     for (int s = 0; s < t->plan.layout.stages; s++)
         printf(" %.4g", (double)bytes[s] / MiB);
     printf("\n");
+}
+
+/* Whether the stages fit where they are planned for: one on each device of a machine that was named, or all of them
+ * into the memory of this one, as train would run them. */
+static void print_room(const struct sp_trainer *t)
+{
+    const double GiB = 1024.0 * MiB;
+    bool here =
+        !t->place.gpus && (sp_train_machine_is_assumed(t) || sp_machine_is_cpu(&t->machine));
+    struct sp_memory_limit has = {t->machine.memory_bytes, "a device of it"};
+    int64_t needs = 0;
+    int fullest = 0;
+
+    if (here && t->world.size > t->world.node_size)
+        return;
+    for (int s = 0; s < t->plan.layout.stages; s++) {
+        struct sp_memory m = sp_train_memory(t, s);
+        int64_t stage = sp_memory_sum(&m);
+
+        if (stage > needs || here) {
+            needs = here ? needs + stage : stage;
+            fullest = s;
+        }
+    }
+    if (here)
+        has = sp_host_memory_has(1);
+    if (here)
+        printf("memory: all stages need %.2f GiB", (double)needs / GiB);
+    else
+        printf("memory: stage %d, the fullest, needs %.2f GiB", fullest, (double)needs / GiB);
+    printf(", %s has %.2f: %s\n", has.origin, (double)has.bytes / GiB,
+           needs <= has.bytes ? "fits" : "does not fit");
 }
 
 /* Where the machine is from, whose times are predicted: a file may be anybody's. */
@@ -85,6 +118,7 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
            origin(t), p->step_ms, 100 * p->times.bubble_ratio,
            1e3 * (double)sp_train_step_tokens(t) / p->step_ms);
     print_stages(t, bytes);
+    print_room(t);
     if (sp_train_offloads(t))
         sp_print_offload(t);
     printf("verified: %s, %s; nothing was submitted\n", SP_COUNT(sp_plan_ops(&t->plan), "op"),

@@ -92,7 +92,8 @@ static void print_saves(const struct sp_trainer *t)
     char shown[SP_TEXT_SHOWN];
 
     if (!a->save) {
-        printf("saves: nothing; --save DIR keeps the model\n");
+        printf("saves: nothing%s; --save DIR keeps the model\n",
+               a->resume ? ": --data or an older step makes this a run of its own" : "");
         return;
     }
     printf("saves: %s, ", sp_text_show(a->save, shown, sizeof shown));
