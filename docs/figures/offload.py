@@ -35,8 +35,8 @@ def plan():
     text = dry_run(OFFLOAD)
     tokens = [int(t) for t in re.search(r"slices of ([\d ]+) tokens", text)[1].split()]
     row = re.search(r"^ +0 +\d+ +0 +([\d.]+) +([\d.]+) +([\d.]+)$", text, re.M)
-    parts = re.search(r"by slice\n +0 +[\d.]+ +([\d.]+) +(.*)", text)
-    leaves = [0.0 if p == "-" else float(p) for p in parts[2].split()]
+    parts = re.search(r"keeps, leaves\n +0 +[\d.]+ +([\d.]+) +(.*)", text)
+    leaves = [float(part or 0) / 100 for part in re.findall(r"(\d+) %|stays", parts[2])]
     whole = re.search(r"^ +0 +\d+ +0 +[\d.]+ +([\d.]+) +", dry_run([]), re.M)
     kept = [float(whole[1]) * t / sum(tokens) for t in tokens]
     # What may leave is less than what is kept: keys and values stay.

@@ -9,6 +9,7 @@ everything else in a cell is written here. `docs/figures/make` puts the tables w
 
 import functools
 import json
+import re
 import subprocess
 import sys
 
@@ -55,8 +56,9 @@ def gib(shown, stage=None, kind="total"):
 
 
 def markdown(head, rows):
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines).replace("|  |", "| |").replace("|  |", "| |")
+    lines = ["| " + " | ".join(line) + " |" for line in (head, *rows)]
+    lines.insert(1, "|" + "---|" * len(head))
+    return "\n".join(re.sub(r"\|  (?=\|)", "| ", line) for line in lines)
 
 
 SLICED = {"seq1f1b", "slimpipe", "terapipe", "sppo"}
@@ -130,6 +132,9 @@ def schedules():
         ("fsdp", "v chunks: one", "m(f+b+w)", "exact"),
         ("chimera", "p/2+1 to p, of either copy", "m/p · (2f + (2p-2)(b+w)) + (p-2)f, p divides m, b+w ≥ f", "exact"),
     ]
+    missing = {s["name"] for s in starpipe("list --json")} - {"helix"} ^ {row[0] for row in rows}
+    if missing:
+        sys.exit(f"tables.py: in the table or in `starpipe list`, not in both: {', '.join(sorted(missing))}")
     filled = []
     for name, held, formula, claim in rows:
         small, large = unit(name, 4, 8), unit(name, 8, 32)
@@ -157,61 +162,21 @@ def slimpipe():
 
 
 @table
-def helix_messages():
-    rows = []
-    for name in ("helix:fold=1", "helix", "helix --slices 2", "helix --slices 4"):
-        shown = [show(f"--schedule {name} --layers 8 --stages 4 --micro-batches 8 --cost pre=1,attn=3,post=2,comm={comm}")
-                 for comm in ("0", "0.4", "0.8")]
-        rows.append((f"`{name}`", *map(makespan, shown)))
-    return markdown(("makespan, p = 4, L = 8, m = 8, 1:3:2", "comm=0", "0.4", "0.8"), rows)
-
-
-@table
-def helix_bounded():
-    sizes = [(4, 1), (4, 2), (8, 1), (8, 2)]
-    names = {"helix": ("helix", 4), "helix:bounded": ("helix:bounded", 4), "loops one after the other": ("helix", 1),
-             "helix:ship=attention": ("helix:ship=attention", 4),
-             "helix:ship=attention,bounded": ("helix:ship=attention,bounded", 4)}
-    rows = []
-    for label, (name, loops) in names.items():
-        row = [label if " " in label else f"`{label}`"]
-        for stages, fold in sizes:
-            option = ("," if ":" in name else ":") + f"fold={fold}"
-            shown = show(f"--schedule {name}{option} --stages {stages} --micro-batches {loops * stages * fold} "
-                         f"--layers {4 * stages} --recompute no-attention")
-            held = max(shown["peak_micro_batches"]) / (stages * fold)
-            row.append(f"{bubble(shown)} ({held:.3g})")
-        rows.append(row)
-    return markdown(("bubble in per cent (loops held)", "p=4, fold 1", "p=4, fold 2", "p=8, fold 1", "p=8, fold 2"), rows)
-
-
-@table
 def helix_formulas():
     rows = [
-        ("1f1b", "3(p-1)(pre+attn+post)L/p", "16(p-i)L/p", lambda p, layers: 18 * (p - 1) * layers // p),
-        ("zb1p", "(p-1)(pre+3attn+post)L/p", "16L", lambda p, layers: 12 * (p - 1) * layers // p),
-        ("helix:fold=1", "3(p-1)(pre+post)", "16mL/p", lambda p, layers: 9 * (p - 1)),
-        ("helix", "at most 6(p-1)(pre+post)", "16mL/p", lambda p, layers: 18 * (p - 1)),
-        ("helix --recompute no-attention", "at most 8(p-1)(pre+post)", "4mL/p", lambda p, layers: 24 * (p - 1)),
+        ("1f1b", "3(p-1)(pre+attn+post)L/p", "108", "16(p-i)L/p"),
+        ("zb1p", "(p-1)(pre+3attn+post)L/p", "72", "16L"),
+        ("helix:fold=1", "3(p-1)(pre+post)", "27", "16mL/p"),
+        ("helix", "at most 6(p-1)(pre+post)", "54", "16mL/p"),
+        ("helix --recompute no-attention", "at most 8(p-1)(pre+post)", "72", "4mL/p"),
     ]
     filled = []
-    for name, formula, held, value in rows:
-        cells = []
-        for stages, layers in (4, 8), (8, 32):
-            tail = "--recompute none"
-            if name.startswith("helix"):
-                name_tail = name.replace("helix:", "helix:tail=published,").replace("helix ", "helix:tail=published ")
-                name_tail = "helix:tail=published" if name == "helix" else name_tail
-                tail = "" if "--recompute" in name else tail
-            else:
-                name_tail = name
-            shown = show(f"--schedule {name_tail} --stages {stages} --micro-batches {2 * stages} --layers {layers} "
-                         f"--cost pre=1,attn=3,post=2,backward=2 {tail}")
-            busy = max(shown["makespan"] - idle for idle in shown["idle"])
-            cells += [number(value(stages, layers)), number(shown["makespan"] - busy)]
-        filled.append((f"`{name}`", formula, *cells, held))
-    return markdown(("", "bubble", "p=4, L=8: formula", "simulated", "p=8, L=32: formula", "simulated",
-                     "activations / bsh"), filled)
+    for name, formula, value, held in rows:
+        shown = show(f"--schedule {name}{'' if '--recompute' in name else ' --recompute none'} --stages 4 "
+                     "--micro-batches 8 --layers 8 --cost pre=1,attn=3,post=2,backward=2")
+        busy = max(shown["makespan"] - idle for idle in shown["idle"])
+        filled.append((f"`{name}`", formula, value, number(shown["makespan"] - busy), held))
+    return markdown(("m = 2p", "bubble", "p=4, L=8: formula", "simulated", "activations / bsh"), filled)
 
 
 @table
@@ -224,19 +189,6 @@ def chunks():
             row += [makespan(shown), bubble(shown) + " %"]
         rows.append(row)
     return markdown(("", "v = 1", "", "v = 2", "", "v = 4", ""), rows)
-
-
-@table
-def chunks_of_a_model():
-    rows = []
-    for name in ("weipipe:flow=line", "tawpipe:node=4", "wzb1", "wzb2"):
-        row = [f"`{name}`"]
-        for chunks in (1, 2, 3):
-            shown = show(f"--schedule {name} --stages 8 --micro-batches 16 --chunks {chunks} --model gpt3-1.3b "
-                         "--seq 8192 --dtype bf16")
-            row += [number(shown["step_ms"], 0), bubble(shown) + " %", number(gib(shown, 0, "workspace"), 1)]
-        rows.append(row)
-    return markdown(("", "v = 1", "", "", "v = 2", "", "", "v = 3", "", ""), rows)
 
 
 def step_ms(options):
@@ -252,19 +204,7 @@ def vocabulary():
         for model in ("gpt3-1.3b", "gpt3-7b"):
             row += step_ms(f"--schedule {name} --stages 8 --micro-batches 32 --model {model} --seq 4096 --dtype bf16")
         rows.append(row)
-    return markdown(("schedule", "gpt3-1.3b", "cut", "gpt3-7b", "cut"), rows)
-
-
-@table
-def vocabulary_helix():
-    rows = []
-    for thousands in (8, 32, 128):
-        row = [f"{thousands}k"]
-        for model in ("gpt3-1.3b", "gpt3-3b"):
-            row += step_ms("--schedule helix --stages 8 --micro-batches 16 --recompute no-attention --dtype bf16 "
-                           f"--model {model} --seq {1024 * thousands}")
-        rows.append(row)
-    return markdown(("tokens of a sequence", "gpt3-1.3b", "cut", "gpt3-3b", "cut"), rows)
+    return markdown(("schedule", "gpt3-1.3b", "shared", "gpt3-7b", "shared"), rows)
 
 
 @table
@@ -273,9 +213,9 @@ def multiplex():
     for name in ("sppo", "sppo:multiplex"):
         shown = show(f"--schedule {name} --stages 8 --slices 32 --micro-batches 1 --model gpt3-7b --seq 131072 --dtype bf16")
         sent = [number(min(shown["bytes_sent"]) / 1e9, 0), number(max(shown["bytes_sent"]) / 1e9, 0)]
-        rows.append((f"`{name}`", number(shown["step_ms"] / 1e3, 2) + " s", number(gib(shown, 0), 1) + " GiB",
+        rows.append((f"`{name}`", number(shown["step_ms"] / 1e3, 2) + " s",
                      number(gib(shown, -1), 1) + " GiB", " to ".join(dict.fromkeys(sent)) + " GB"))
-    return markdown(("", "step", "first stage", "last stage", "sent by a stage"), rows)
+    return markdown(("", "step", "last stage", "sent by a stage"), rows)
 
 
 def reproduced(paper):
@@ -288,11 +228,11 @@ def papers():
         return f"{right} of {all_of_them}" if all_of_them else "-"
 
     rows = []
-    for name, paper in ("HelixPipe", "helixpipe"), ("WeiPipe", "weipipe"), ("SPPO", "sppo"), ("survey", "survey"):
+    for paper in ("helixpipe", "weipipe", "sppo", "survey"):
         s = reproduced(paper)["summary"]
-        rows.append((name, str(s["cells"]), str(s["simulated"]), of(s["winners_right"], s["winners"]),
+        rows.append((f"`{paper}`", str(s["cells"]), str(s["simulated"]), of(s["winners_right"], s["winners"]),
                      of(s["verdicts_right"], s["verdicts"]), number(100 * s["mean_error"], 1) + " %"))
-    return markdown(("paper", "cells", "simulated", "ahead", "out of memory or not", "off by, mean"), rows)
+    return markdown(("paper", "cells", "simulated", "same system ahead", "out of memory or not", "mean error"), rows)
 
 
 @table
@@ -302,9 +242,50 @@ def helix_speedups():
     models = ("1.3B", "3B", "7B")
     rows = []
     for gpu in ("H20", "A800"):
-        rows.append((f"{gpu}, published", *(f"{cells[gpu, m]['published']:+.0f}" for m in models)))
-        rows.append((f"{gpu}, simulated", *(f"{cells[gpu, m]['simulated']:+.1f}" for m in models)))
+        rows.append((f"{gpu}, published", *(f"{cells[gpu, m]['published']:.0f}" for m in models)))
+        rows.append((f"{gpu}, simulated", *(f"{cells[gpu, m]['simulated']:.1f}" for m in models)))
     return markdown(("", *models), rows)
+
+
+@table
+def weipipe_winners():
+    """By experiment: rows in which the same system is the fastest, cells in which both fit or both do not."""
+    def fastest(row, value):
+        return max((c for c in row if not isinstance(c[value], str)), key=lambda c: c[value])["column"]
+
+    fast, fit = ["same system fastest"], ["out of memory or not"]
+    for experiment in ("table2", "table3", "table4"):
+        rows = {}
+        for c in reproduced("weipipe")["cells"]:
+            if c["experiment"] == experiment:
+                rows.setdefault(c["row"], []).append(c)
+        same = sum(fastest(row, "published") == fastest(row, "simulated") for row in rows.values())
+        cells = [c for row in rows.values() for c in row]
+        fits = sum((c["published"] == "OOM") == (c["simulated"] == "OOM") for c in cells)
+        fast.append(f"{same} of {len(rows)}" + (" rows" if len(fast) == 1 else ""))
+        fit.append(f"{fits} of {len(cells)}" + (" cells" if len(fit) == 1 else ""))
+    return markdown(("", "table 2 (NVLink, Ethernet)", "table 3 (PCIe, Ethernet)", "table 4 (NVLink)"), (fast, fit))
+
+
+@table
+def sppo_speedups():
+    cells = {(c["experiment"], c["row"], c["column"]): c for c in reproduced("sppo")["cells"]}
+
+    def row(name, *which, join=" to ", decimals=2):
+        values = [cells[one] for one in which]
+        return (name, join.join(number(c["published"], None if decimals == 1 else decimals) for c in values),
+                join.join(number(c["simulated"], decimals) for c in values))
+
+    half, speedup = "GPT-13B, 512K", "figure10-speedup"
+    return markdown(("", "published", "simulated"), (
+        row("7B, 512K to 896K, over Megatron-LM", (speedup, "GPT-7B, 512K to 896K", "least"),
+            (speedup, "GPT-7B, 512K to 896K", "most")),
+        row("13B, 512K, adaptive offloading", ("figure11", half, "adaptive offloading")),
+        row("13B, 512K, full offloading", ("figure11", half, "full offloading")),
+        row("13B, 512K, multiplexed", ("figure11", half, "multiplexed partitioning")),
+        row("65B, 600K and 640K", (speedup, "GPT-65B, 600K", "exact"), (speedup, "GPT-65B, 640K", "exact"), join=" and "),
+        row("hours for 10^9 tokens, 7B with 4M on 128 GPUs", ("figure1", "GPT-7B, 4M, 128 GPUs", "time for 10^9 tokens"),
+            decimals=1)))
 
 
 def main():
