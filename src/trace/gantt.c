@@ -25,6 +25,7 @@ void sp_gantt_destroy(struct sp_gantt *g)
 {
     free(g->bars);
     free(g->messages);
+    free(g->away);
     free(g->idle_percent);
     free(g->note);
     free(g->row);
@@ -71,6 +72,73 @@ int sp_gantt_add_message(struct sp_gantt *g, const struct sp_gantt_message *mess
     *last = *message;
     last->arrived = fmax(last->arrived, last->sent);
     return 0;
+}
+
+char *sp_gantt_bytes(int64_t bytes, char text[32])
+{
+    double mib = (double)bytes / (1 << 20);
+
+    if (mib < 9999)
+        snprintf(text, 32, "%.2f MiB", mib);
+    else
+        snprintf(text, 32, "%.1f GiB", mib / 1024);
+    return text;
+}
+
+int sp_gantt_add_away(struct sp_gantt *g, const struct sp_gantt_away *away)
+{
+    if (!(away->until > away->from) || away->bytes <= 0)
+        return 0;
+    if (g->n_away == g->cap_away) {
+        int cap = g->cap_away ? 2 * g->cap_away : 256;
+        struct sp_gantt_away *more = realloc(g->away, (size_t)cap * sizeof *more);
+
+        if (!more)
+            return -ENOMEM;
+        g->away = more;
+        g->cap_away = cap;
+    }
+    g->away[g->n_away++] = *away;
+    return 0;
+}
+
+static int by_time(const void *one, const void *other)
+{
+    double a = ((const struct sp_gantt_step *)one)->at,
+           b = ((const struct sp_gantt_step *)other)->at;
+
+    return (a > b) - (a < b);
+}
+
+struct sp_gantt_step *sp_gantt_away_of(const struct sp_gantt *g, int stage, int *n)
+{
+    struct sp_gantt_step *step = malloc((2 * (size_t)g->n_away + 1) * sizeof *step);
+    int64_t bytes = 0;
+    int changes = 0;
+
+    *n = 0;
+    for (int i = 0; step && i < g->n_away; i++) {
+        const struct sp_gantt_away *away = &g->away[i];
+
+        if (away->stage != stage)
+            continue;
+        step[changes++] = (struct sp_gantt_step){away->from, away->bytes};
+        step[changes++] = (struct sp_gantt_step){away->until, -away->bytes};
+    }
+    if (step)
+        qsort(step, (size_t)changes, sizeof *step, by_time);
+    /* what happens at once is one step */
+    for (int i = 0; i < changes; i++) {
+        bytes += step[i].bytes;
+        if (i + 1 < changes && step[i + 1].at <= step[i].at)
+            continue;
+        step[(*n)++] = (struct sp_gantt_step){step[i].at, bytes};
+    }
+    if (!*n) {
+        free(step);
+        return NULL;
+    }
+    return step;
 }
 
 double sp_gantt_tick(double length, int most)

@@ -42,6 +42,19 @@ struct sp_gantt_message {
     char name[SP_TENSOR_TEXT]; /* of the op that sends, or the tensor */
 };
 
+/* Activations that are not in memory: from when they have left until they are back. */
+struct sp_gantt_away {
+    int stage;
+    double from, until;
+    int64_t bytes;
+};
+
+/* So many bytes of a stage are away from `at` on. */
+struct sp_gantt_step {
+    double at;
+    int64_t bytes;
+};
+
 struct sp_gantt {
     char title[160], subtitle[320];
     const char *unit; /* of time: "ms", or "" for the unit of the costs */
@@ -57,6 +70,8 @@ struct sp_gantt {
     char (*row)[32];      /* [stages] what rows are called in an SVG; NULL: "stage 0", ... */
     int n_messages, cap_messages;
     struct sp_gantt_message *messages; /* drawn under the bars of the stage that receives; by it */
+    int n_away, cap_away;
+    struct sp_gantt_away *away; /* drawn under them, in a row of their own; in any order */
 };
 
 /* An empty picture; 0 or -ENOMEM. */
@@ -72,6 +87,7 @@ enum sp_mark {
     SP_MARK_FRAME,    /* two bars that are one unit */
     SP_MARK_EXCHANGE, /* a line along the top of a bar */
     SP_MARK_MESSAGE,  /* a line under the bars */
+    SP_MARK_AWAY,     /* a row under the bars, as high as much is away */
     SP_MARK_NUMBER,   /* what stands in bars */
     SP_MARKS
 };
@@ -117,11 +133,21 @@ int sp_gantt_add_message(struct sp_gantt *g, const struct sp_gantt_message *mess
 /* The note of a stage that holds so many activations at most, in micro-batches on a whole stage. */
 void sp_gantt_note_peak(struct sp_gantt *g, int stage, int activations);
 
+/* "12.25 MiB", "46.1 GiB": narrow enough for a note. */
+char *sp_gantt_bytes(int64_t bytes, char text[32]);
+
+/* 0 or -ENOMEM. Nothing is away for less than no time. */
+int sp_gantt_add_away(struct sp_gantt *g, const struct sp_gantt_away *away);
+
+/* What a stage has away over time: *n steps, the first at 0 or later, the last one of 0 bytes, to be freed; NULL: no
+ * memory, or *n is 0. */
+struct sp_gantt_step *sp_gantt_away_of(const struct sp_gantt *g, int stage, int *n);
+
 /* The picture of list-simulated times, with the bubble and peak of each stage. 0 or -ENOMEM. */
 int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
                         struct sp_gantt *g);
 
-/* Of a simulated step the messages that took time, and what of ops went to exchanges. 0 or -ENOMEM. */
+/* Of a simulated step the messages that took time, what of ops went to exchanges, and what was away. 0 or -ENOMEM. */
 struct sp_prediction;
 int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
                           const struct sp_prediction *prediction);
@@ -152,7 +178,7 @@ struct sp_gantt_fact {
  *                rows[stage][k] = [start, end, name, kind (enum sp_bar_kind), micro-batch, chunk, live,
  *                after, lane, joined], with an eleventh where devices of the stage send each other
  *                something: the time that takes; and messages[stage][k] = [sent, arrived, name, from],
- *                of those that it receives
+ *                of those that it receives, and away[stage][k] = [at, MiB]: so much is away from then on
  */
 void sp_gantt_json(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
                    int n_facts, FILE *out);

@@ -5,6 +5,7 @@
 #include "src/trace/page.inc"
 #include "trace/escape.h"
 #include "trace/gantt.h"
+#include <stdlib.h>
 #include <string.h>
 
 static void write_rows(const struct sp_gantt *g, FILE *out)
@@ -49,12 +50,29 @@ static void write_messages(const struct sp_gantt *g, FILE *out)
     putc(']', out);
 }
 
+static void write_away(const struct sp_gantt *g, FILE *out)
+{
+    fputs(",\n\"away\":[", out);
+    for (int s = 0; s < g->stages; s++) {
+        int n;
+        struct sp_gantt_step *step = sp_gantt_away_of(g, s, &n);
+
+        fputs(s ? ",\n[" : "\n[", out);
+        for (int i = 0; i < n; i++)
+            fprintf(out, "%s[%.9g,%.6g]", i ? "," : "", step[i].at,
+                    (double)step[i].bytes / (1 << 20));
+        putc(']', out);
+        free(step);
+    }
+    putc(']', out);
+}
+
 static void write_legend(const struct sp_gantt *g, FILE *out)
 {
     static const char *const marks[SP_MARKS] = {
-        [SP_MARK_BAR] = "bar",      [SP_MARK_IDLE] = "idle",         [SP_MARK_HATCHED] = "hatched",
-        [SP_MARK_FRAME] = "frame",  [SP_MARK_EXCHANGE] = "exchange", [SP_MARK_MESSAGE] = "message",
-        [SP_MARK_NUMBER] = "number"};
+        [SP_MARK_BAR] = "bar",     [SP_MARK_IDLE] = "idle",         [SP_MARK_HATCHED] = "hatched",
+        [SP_MARK_FRAME] = "frame", [SP_MARK_EXCHANGE] = "exchange", [SP_MARK_MESSAGE] = "message",
+        [SP_MARK_AWAY] = "away",   [SP_MARK_NUMBER] = "number"};
     struct sp_gantt_key key[SP_GANTT_KEYS];
     int n = sp_gantt_legend(g, key);
 
@@ -111,6 +129,8 @@ static void write_picture(const struct sp_gantt *g, FILE *out)
     write_rows(g, out);
     if (g->n_messages > 0)
         write_messages(g, out);
+    if (g->n_away > 0)
+        write_away(g, out);
     putc('}', out);
 }
 

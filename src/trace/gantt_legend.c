@@ -127,6 +127,9 @@ int sp_gantt_legend(const struct sp_gantt *g, struct sp_gantt_key key[SP_GANTT_K
         key[n++] = (struct sp_gantt_key){.mark = SP_MARK_EXCHANGE, .text = "of it, for exchanges"};
     if (g->n_messages > 0)
         key[n++] = (struct sp_gantt_key){.mark = SP_MARK_MESSAGE, .text = "message on its way"};
+    if (g->n_away > 0)
+        key[n++] =
+            (struct sp_gantt_key){.mark = SP_MARK_AWAY, .text = "away: left memory, not yet back"};
     key[n++] = number_of(g);
     return n;
 }

@@ -15,6 +15,24 @@ static void set_exchanges(struct sp_gantt *g, const struct sp_plan *plan,
             bar->exchange = sp_prediction_exchange(plan, p, s, &plan->programs[s].ops[k]);
 }
 
+/* Tensors that a stage evicts and fetches again; what only visits (keys of earlier slices) was not evicted. */
+static int add_away(struct sp_gantt *g, const struct sp_step_messages *messages,
+                    const struct sp_message_times *when)
+{
+    int ret = 0;
+
+    for (int i = 0; !ret && i < messages->n; i++) {
+        const struct sp_step_message *m = &messages->message[i];
+
+        if (m->kind == SP_ACTION_FETCH && m->before >= 0)
+            ret = sp_gantt_add_away(g, &(struct sp_gantt_away){.stage = m->to,
+                                                               .from = when->arrived[m->before],
+                                                               .until = when->arrived[i],
+                                                               .bytes = m->bytes});
+    }
+    return ret;
+}
+
 int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
                           const struct sp_prediction *prediction)
 {
@@ -35,5 +53,5 @@ int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
             ret = sp_gantt_add_message(g, &drawn);
     }
     free(order);
-    return ret;
+    return ret ? ret : add_away(g, messages, when);
 }

@@ -13,7 +13,8 @@
 #define RIGHT 146 /* of the time axis: bubble and peak */
 #define PLOT (WIDTH - LEFT - RIGHT)
 #define BOTTOM 56  /* under the last row: axis */
-#define ROW 34     /* row pitch */
+#define ROW 34     /* row pitch, without what is away */
+#define AWAY 14    /* height of what is away, under the bars */
 #define BAR 26     /* bar height */
 #define LINE 17    /* pitch of lines of text */
 #define LETTER 6.1 /* mean width of a letter, 11.5 px */
@@ -22,7 +23,9 @@
 struct svg {
     const struct sp_gantt *g;
     FILE *out;
-    double top, scale; /* of the first row; pixels per unit of time */
+    double top, row;   /* of the first row, and from one to the next */
+    double scale;      /* pixels per unit of time */
+    int64_t most_away; /* bytes, of all stages */
 };
 
 static void text_at(const struct svg *d, double x, double y, const char *attributes,
@@ -77,7 +80,8 @@ static double draw_sign(const struct svg *d, const struct sp_gantt_key *key, dou
                         [SP_MARK_HATCHED] = {"class=\"key\" fill=\"url(#odd)\"", 10, 12},
                         [SP_MARK_FRAME] = {"class=\"unit\"", 9.5, 11},
                         [SP_MARK_EXCHANGE] = {"class=\"exchange\"", 10, 3},
-                        [SP_MARK_MESSAGE] = {"class=\"way\"", 5, 2.2}};
+                        [SP_MARK_MESSAGE] = {"class=\"way\"", 5, 2.2},
+                        [SP_MARK_AWAY] = {"class=\"away\"", 8, 8}};
 
     if (key->mark == SP_MARK_NUMBER) {
         text_at(d, x, d->top, "class=\"s b\"", key->sample);
@@ -129,7 +133,7 @@ static void draw_label(const struct svg *d, const struct sp_bar *bar, double mid
 {
     struct sp_color ink = sp_gantt_ink(sp_gantt_color(bar->kind, bar->mb));
     char text[SP_OP_TEXT], attributes[80];
-    double y = d->top + bar->stage * ROW + (ROW - BAR) / 2.0;
+    double y = d->top + bar->stage * d->row + (ROW - BAR) / 2.0;
     double length;
     int size;
 
@@ -149,7 +153,8 @@ static void draw_label(const struct svg *d, const struct sp_bar *bar, double mid
 static void draw_bar(const struct svg *d, const struct sp_bar *bar)
 {
     double x = LEFT + bar->start * d->scale, width = (bar->end - bar->start) * d->scale;
-    double y = d->top + bar->stage * ROW + (ROW - BAR) / 2.0, height = bar->lane ? BAR / 2.0 : BAR;
+    double y = d->top + bar->stage * d->row + (ROW - BAR) / 2.0,
+           height = bar->lane ? BAR / 2.0 : BAR;
     struct sp_color c = sp_gantt_color(bar->kind, bar->mb);
     double gap = width > 4 ? 0.6 : 0; /* a thin line between neighbours, not in a crowd */
 
@@ -178,7 +183,7 @@ static void draw_bar(const struct svg *d, const struct sp_bar *bar)
 /* A line under the bars of the stage that receives. */
 static void draw_message(const struct svg *d, const struct sp_gantt_message *m)
 {
-    double y = d->top + m->to * ROW + (ROW + BAR) / 2.0 + 1;
+    double y = d->top + m->to * d->row + (ROW + BAR) / 2.0 + 1;
 
     fprintf(d->out,
             "<rect class=\"way\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"2.2\"><title>",
@@ -188,21 +193,71 @@ static void draw_message(const struct svg *d, const struct sp_gantt_message *m)
             m->arrived);
 }
 
+/* What a stage has away, as a curve under its bars; what is narrower than a hair is drawn as high as its highest. */
+static void draw_away(const struct svg *d, int s)
+{
+    double base = d->top + (s + 1) * d->row - 3;
+    int n, i = 0;
+    struct sp_gantt_step *step = sp_gantt_away_of(d->g, s, &n);
+    int64_t highest = 0;
+    char text[48], bytes[32];
+
+    while (i + 1 < n) {
+        int first = i;
+        int64_t most = 0;
+        double x, width, height;
+
+        do
+            most = step[i].bytes > most ? step[i].bytes : most;
+        while (++i + 1 < n && (step[i + 1].at - step[first].at) * d->scale < 0.3);
+        x = LEFT + step[first].at * d->scale;
+        width = (step[i].at - step[first].at) * d->scale;
+        height = AWAY * (double)most / (double)d->most_away;
+        highest = most > highest ? most : highest;
+        if (most > 0)
+            fprintf(d->out,
+                    "<rect class=\"away\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\">"
+                    "<title>%s away: %.6g to %.6g</title></rect>\n",
+                    x, base - height, width, height, sp_gantt_bytes(most, bytes), step[first].at,
+                    step[i].at);
+    }
+    fprintf(d->out, "<path class=\"axis\" d=\"M%d %.1fh%d\"/>\n", LEFT, base, PLOT);
+    snprintf(text, sizeof text, "%s away", sp_gantt_bytes(highest, bytes));
+    text_at(d, WIDTH - 10, base, "class=\"s\" text-anchor=\"end\"", text);
+    free(step);
+}
+
+/* Sets how much is away at most, and the pitch of rows. */
+static void make_room(struct svg *d)
+{
+    d->row = ROW;
+    for (int s = 0; s < d->g->stages && d->g->n_away; s++) {
+        int n;
+        struct sp_gantt_step *step = sp_gantt_away_of(d->g, s, &n);
+
+        for (int i = 0; i < n; i++)
+            d->most_away = step[i].bytes > d->most_away ? step[i].bytes : d->most_away;
+        free(step);
+    }
+    if (d->most_away > 0)
+        d->row = ROW + AWAY + 4;
+}
+
 /* A frame around two bars that are one unit. */
 static void draw_frame(const struct svg *d, const struct sp_bar *bar)
 {
     double x = LEFT + bar->start * d->scale, width = (bar[1].end - bar->start) * d->scale;
 
     if (width >= 6)
-        fprintf(d->out,
-                "<rect class=\"unit\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>\n",
-                x + 0.6, d->top + bar->stage * ROW + (ROW - BAR) / 2.0 + 0.5, width - 1.2, BAR - 1);
+        fprintf(
+            d->out, "<rect class=\"unit\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>\n",
+            x + 0.6, d->top + bar->stage * d->row + (ROW - BAR) / 2.0 + 0.5, width - 1.2, BAR - 1);
 }
 
 static void draw_axis(const struct svg *d)
 {
     const struct sp_gantt *g = d->g;
-    double step = sp_gantt_tick(g->end, PLOT / 70), y = d->top + g->stages * ROW + 4;
+    double step = sp_gantt_tick(g->end, PLOT / 70), y = d->top + g->stages * d->row + 4;
     char text[48];
 
     fprintf(d->out, "<g class=\"axis\"><path d=\"M%d %.1fh%d\"/>\n", LEFT, y, PLOT);
@@ -222,7 +277,7 @@ static void draw_axis(const struct svg *d)
 static void draw_stage(const struct svg *d, int s)
 {
     const struct sp_gantt *g = d->g;
-    double y = d->top + s * ROW + (ROW - BAR) / 2.0, base = y + BAR / 2.0 + 4;
+    double y = d->top + s * d->row + (ROW - BAR) / 2.0, base = y + BAR / 2.0 + 4;
     char text[48];
 
     fprintf(d->out, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"url(#idle)\"/>\n",
@@ -244,10 +299,11 @@ static const char styles[] =
     "<style>.gantt{fill:#1b2430}.page{fill:#fff}.s{font-size:11.5px;fill:#4c5866}"
     ".b{font-weight:bold}.n{text-anchor:middle}.axis{stroke:#8792a2}"
     ".unit{fill:none;stroke:#1b2430;stroke-width:1.2;pointer-events:none}"
-    ".way{fill:#c2410c}.exchange{fill:#7c1d4f;pointer-events:none}"
+    ".way{fill:#c2410c}.away{fill:#7a6fb8;shape-rendering:crispEdges}.exchange{fill:#7c1d4f;"
+    "pointer-events:none}"
     ".ground{fill:#b9c2cd}.i0{fill:#f3f5f8}.i1{fill:#dde2e9}.hatch{fill:#000;fill-opacity:.28}\n"
     "@media (prefers-color-scheme:dark){.gantt{fill:#e4e9f0}.page{fill:#14181e}.s{fill:#9aa6b5}"
-    ".axis{stroke:#6b7685}.unit{stroke:#fff}.way{fill:#ff9a5c}"
+    ".axis{stroke:#6b7685}.unit{stroke:#fff}.way{fill:#ff9a5c}.away{fill:#a79ee0}"
     ".i0{fill:#1e242d}.i1{fill:#2a323d}}</style>\n"
     "<defs><pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
     "patternTransform=\"rotate(45)\"><rect class=\"i0\" width=\"6\" height=\"6\"/>"
@@ -275,12 +331,13 @@ void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
     double h;
 
     d.scale = g->end > 0 ? PLOT / g->end : 0;
+    make_room(&d);
     if (d.out) { /* its height is known once it is written */
         draw_head(&d);
         fclose(d.out);
     }
     d.out = out;
-    h = d.top + g->stages * ROW + BOTTOM;
+    h = d.top + g->stages * d.row + BOTTOM;
     fprintf(out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"gantt\" width=\"%d\" "
@@ -300,6 +357,8 @@ void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
     }
     for (int i = 0; i < g->n_messages; i++)
         draw_message(&d, &g->messages[i]);
+    for (int s = 0; s < g->stages && d.most_away > 0; s++)
+        draw_away(&d, s);
     draw_axis(&d);
     fputs("</svg>\n", out);
 }

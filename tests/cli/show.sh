@@ -175,6 +175,19 @@ grep -q '"EVICT"' "$work/output" && grep -q '"FETCH"' "$work/output" || fail "no
     fail "not everything that is evicted is fetched"
 quiet "show --offload text" starpipe $offloaded --offload adaptive --memory-limit 20GiB
 grep -q "^evicted, MiB a stage" "$work/output" || fail "text: nothing about what leaves"
+# what is away is the same in a picture of a list simulation and in one of its record
+starpipe $offloaded --offload full --format svg > "$work/away.svg" || fail "offload: no picture"
+grep -q '<rect class="away" .*<title>[0-9.]* [MG]iB away: ' "$work/away.svg" || fail "offload: nothing is away in a picture"
+starpipe $offloaded --format svg | grep -q 'class="away"' && fail "something is away without --offload"
+starpipe $offloaded --offload full --format html > "$work/away.html" || fail "offload: no page"
+page "$work/away.html"
+starpipe $offloaded --offload full --format perfetto > "$work/away.record" || fail "offload: no record"
+starpipe report "$work/away.record" --format html > "$work/reported.html" || fail "offload: no report"
+for name in away reported; do
+    sed -n '/^"away":/,/<\/script>/p' "$work/$name.html" | grep -o '\[[0-9.]*,[0-9.]*\]' > "$work/$name.steps"
+done
+[ "$(wc -l < "$work/away.steps")" -gt 100 ] || fail "offload: $(wc -l < "$work/away.steps") steps of what is away"
+cmp -s "$work/away.steps" "$work/reported.steps" || fail "offload: other tensors are away in the record's picture"
 refused "stage [0-9] needs .* with all activations away" $offloaded --offload full --memory-limit 1GiB
 refused "leave out --cost" $offloaded --offload full --cost f=1
 quiet "show --offload of parts of layers" starpipe show --schedule helix --stages 4 --micro-batches 8 --model gpt3-1.3b \

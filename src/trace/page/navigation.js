@@ -44,6 +44,8 @@ function showTip(view, plot, e) {
       `${number(bar[END] - bar[START])}${unit} long\n` +
       (bar[EXCHANGE] ? `${number(bar[EXCHANGE])}${unit} of it for exchanges in the stage\n` : "") + held(bar[LIVE] * view.picture.share)
     : `stage ${at.s} at ${number(at.t)}${unit}\n` + held(liveAt(view.picture, at.s, at.t));
+  const away = awayAt(view.picture, at.s, at.t);
+  if (away) tip.textContent += `\n${bytes(away)} of the stage away`;
   tip.style.visibility = "visible";
   tip.style.left = Math.max(4, Math.min(e.clientX + 14, innerWidth - tip.offsetWidth - 6)) + "px";
   tip.style.top = Math.max(4, Math.min(e.clientY + 16, innerHeight - tip.offsetHeight - 6)) + "px";
@@ -127,6 +129,7 @@ const SIGNS = {
   hatched: c => { ground(c); c.fillStyle = hatch(c); c.fillRect(0, 0, 32, 13); },
   frame: c => { c.strokeStyle = theme.ink; c.lineWidth = 2; c.strokeRect(1, 1, 30, 11); },
   exchange: c => { ground(c); c.fillStyle = EXCHANGED; c.fillRect(0, 0, 32, 3); },
+  away: c => { c.fillStyle = theme.away; c.fillRect(0, 3, 32, 8); },
   message: c => { c.fillStyle = theme.way; c.fillRect(0, 5, 32, 2); }
 };
 
@@ -152,7 +155,7 @@ function legend(pictures) {
 
 function colours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["ink", "soft", "line", "idle", "memory", "way"])
+  for (const name of ["ink", "soft", "line", "idle", "memory", "way", "away"])
     theme[name] = style.getPropertyValue("--" + name).trim();
   legend(views.map(v => v.picture));
   draw();
@@ -162,6 +165,7 @@ function showPictures(pictures, boxes) {
   whole = Math.max(...pictures.map(p => p.end)) || 1;
   [from, to, only] = [0, whole, -1];
   views = pictures.map((picture, i) => new View(picture, boxes[i]));
+  mostAway = Math.max(1e-9, ...pictures.flatMap(p => (p.away || []).flat().map(step => step[1])));
   most = Math.max(...views.flatMap(v => v.peaks)) || 1;
   colours();
 }

@@ -13,9 +13,10 @@ function setKinds(all) {
   kinds = all.map(([name, ...shades]) => [name,
     ...shades.map(([r, g, b, ink]) => ({ rgb: [r, g, b], fill: `rgb(${r} ${g} ${b})`, ink }))]);
 }
-let whole = 1, from = 0, to = 1, only = -1, most = 1, theme = {}, memoryRow = 54;
+let whole = 1, from = 0, to = 1, only = -1, most = 1, mostAway = 1, theme = {}, memoryRow = 54;
 
 const number = x => String(+x.toPrecision(6));
+const bytes = mib => mib < 9999 ? mib.toFixed(2) + " MiB" : (mib / 1024).toFixed(1) + " GiB";
 const shadeOf = bar => {
   const [, ...shades] = kinds[bar[KIND]];
   return shades[bar[MB] < 0 ? 0 : bar[MB] % shades.length];
@@ -36,6 +37,13 @@ function liveAt(picture, stage, t) {
   const row = picture.rows[stage], k = firstAfter(row, t);
   if (k < row.length && row[k][START] <= t) return row[k][LIVE] * picture.share;
   return k > 0 ? row[k - 1][AFTER] * picture.share : 0;
+}
+
+/* MiB of a stage that are not in its memory at t. */
+function awayAt(picture, stage, t) {
+  let now = 0;
+  for (const [at, mib] of picture.away ? picture.away[stage] : []) if (at <= t) now = mib;
+  return now;
 }
 
 function peakOf(picture, stage) {
@@ -98,7 +106,11 @@ class View {
     element("h3", parent, "Activations alive, in micro-batches on a whole stage");
     this.memory = this.plot(parent, "memory");
     const n = picture.stages;
-    this.row = Math.min(30, Math.max(Math.min(15, 12000 / n), 900 / n));
+    /* of a row: its bars, under them what is away, and from one row to the next */
+    const bars = Math.min(30, Math.max(Math.min(15, 12000 / n), 900 / n));
+    this.high = bars > 8 ? bars - 3 : bars * .85;
+    this.below = picture.away ? Math.min(14, bars / 2) : 0;
+    this.row = bars + (this.below && this.below + 3);
     this.line = Math.min(memoryRow, Math.max(Math.min(18, 12000 / n), 700 / n));
     this.peaks = picture.rows.map((_, s) => peakOf(picture, s));
     listen(this, this.gantt);
@@ -133,17 +145,17 @@ class View {
   }
 
   /* Names at the left, as many as there is room for. */
-  names(c, pitch) {
+  names(c, pitch, high) {
     const every = Math.ceil(13 / pitch);
     c.fillStyle = theme.ink;
     c.textAlign = "right";
     for (let s = 0; s < this.picture.stages; s += every)
-      c.fillText("stage " + s, LEFT - 8, s * pitch + pitch / 2 + 4);
+      c.fillText("stage " + s, LEFT - 8, s * pitch + high / 2 + 4);
     return every;
   }
 
   bars(c, s) {
-    const row = this.picture.rows[s], high = this.row > 8 ? this.row - 3 : this.row * .85;
+    const row = this.picture.rows[s], high = this.high;
     const scale = this.width() / (to - from);
     const first = firstAfter(row, from), last = firstAfter(row, to);
     if (last - first > this.width() / 3) return this.dense(c, s, row, first, last, high);
@@ -178,6 +190,19 @@ class View {
       const x0 = Math.max(this.x(sent), LEFT), x1 = Math.min(this.x(arrived), LEFT + this.width());
       c.fillRect(x0, s * this.row + 1 + high, Math.max(x1 - x0, .6), 2);
     }
+  }
+  /* What has left the memory of a stage and is not back, as a curve under its bars. */
+  away(c, s) {
+    const steps = this.picture.away[s], base = (s + 1) * this.row - 3;
+    c.fillStyle = theme.away;
+    for (let k = 0; k + 1 < steps.length; k++) {
+      const x0 = Math.max(this.x(steps[k][0]), LEFT), x1 = Math.min(this.x(steps[k + 1][0]), LEFT + this.width());
+      if (x1 <= LEFT || x0 >= LEFT + this.width() || !steps[k][1]) continue;
+      const h = this.below * steps[k][1] / mostAway;
+      c.fillRect(Math.floor(x0), base - h, Math.ceil(x1) - Math.floor(x0), h);
+    }
+    c.fillStyle = theme.line;
+    c.fillRect(LEFT, base, this.width(), .7);
   }
   /* Bars of a pixel or so: every pixel is the mean of the colours in it. */
   dense(c, s, row, first, last, high) {
@@ -236,17 +261,21 @@ class View {
     for (const { box } of [this.gantt, this.memory]) box.classList.toggle("fits", to - from >= whole);
     const p = this.picture, c = surface(this.gantt.canvas, p.stages * this.row + AXIS);
     this.hatch = hatch(c);
-    const every = this.names(c, this.row);
+    const every = this.names(c, this.row, this.high);
     c.textAlign = "left";
     for (let s = 0; s < p.stages; s += every) {
       const idle = p.idle[s] >= 0 ? p.idle[s].toFixed(1) + " % idle  " : "";
-      c.fillText(idle + p.note[s], LEFT + this.width() + 10, s * this.row + this.row / 2 + 4, RIGHT - 12);
+      c.fillText(idle + p.note[s], LEFT + this.width() + 10, s * this.row + this.high / 2 + 4, RIGHT - 12);
+      if (this.below)
+        c.fillText(bytes(Math.max(0, ...p.away[s].map(step => step[1]))) + " away", LEFT + this.width() + 10,
+          (s + 1) * this.row - 4, RIGHT - 12);
     }
     c.fillStyle = theme.idle;
     for (let s = 0; s < p.stages; s++) {
       c.fillStyle = theme.idle;
-      c.fillRect(LEFT, s * this.row + 1, this.width(), this.row > 8 ? this.row - 3 : this.row * .85);
+      c.fillRect(LEFT, s * this.row + 1, this.width(), this.high);
       this.bars(c, s);
+      if (this.below) this.away(c, s);
     }
     this.axis(c, p.stages * this.row);
   }
@@ -293,7 +322,7 @@ class View {
   }
   drawMemory() {
     const p = this.picture, c = surface(this.memory.canvas, p.stages * this.line + AXIS);
-    const every = this.names(c, this.line);
+    const every = this.names(c, this.line, this.line);
     c.textAlign = "left";
     for (let s = 0; s < p.stages; s += every)
       c.fillText("peak " + number(this.peaks[s]), LEFT + this.width() + 10,
@@ -312,7 +341,7 @@ class View {
     if (x < LEFT || x > LEFT + this.width() || s < 0 || s >= this.picture.stages) return null;
     const t = this.time(x), row = this.picture.rows[s];
     let k = firstAfter(row, t), bar = k < row.length && row[k][START] <= t ? row[k] : null;
-    if (bar && bar[LANE] === 1 && (y - s * pitch > pitch / 2 || bar[END] <= t) && row[k + 1][START] <= t)
+    if (bar && bar[LANE] === 1 && (y - s * pitch > this.high / 2 || bar[END] <= t) && row[k + 1][START] <= t)
       bar = row[k + 1];
     return { s, t, bar: plot === this.gantt ? bar : null };
   }

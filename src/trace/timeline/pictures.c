@@ -1,6 +1,7 @@
 #include "trace/timeline/pictures.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int add_bars(const struct sp_timeline *t, struct sp_gantt *g)
 {
@@ -66,6 +67,44 @@ static int add_messages(const struct sp_timeline *t, struct sp_gantt *g)
     return err;
 }
 
+/* Moves of a stage's tensor one after the other. */
+static int by_tensor(const void *one, const void *other)
+{
+    const struct sp_timeline_message *a = *(const struct sp_timeline_message *const *)one;
+    const struct sp_timeline_message *b = *(const struct sp_timeline_message *const *)other;
+    int order = a->from - b->from;
+
+    order = order ? order : strcmp(a->tensor, b->tensor);
+    return order ? order : (a->arrived > b->arrived) - (a->arrived < b->arrived);
+}
+
+/* A tensor is away from the end of its EVICT to the end of its FETCH. What is fetched and was not evicted in this step
+ * only visits: keys of earlier slices. */
+static int add_away(const struct sp_timeline *t, struct sp_gantt *g)
+{
+    const struct sp_timeline_message **move = malloc(((size_t)t->n_messages + 1) * sizeof *move);
+    int n = 0, err = move ? 0 : -ENOMEM;
+
+    for (int i = 0; !err && i < t->n_messages; i++)
+        if (sp_timeline_is_move(&t->message[i]))
+            move[n++] = &t->message[i];
+    if (!err)
+        qsort(move, (size_t)n, sizeof *move, by_tensor);
+    for (int i = 0; !err && i + 1 < n; i++) {
+        const struct sp_timeline_message *left = move[i], *back = move[i + 1];
+
+        if (left->kind == SP_ACTION_EVICT && back->kind == SP_ACTION_FETCH &&
+            left->from == back->from && left->bytes == back->bytes &&
+            !strcmp(left->tensor, back->tensor))
+            err = sp_gantt_add_away(g, &(struct sp_gantt_away){.stage = left->from,
+                                                               .from = left->arrived,
+                                                               .until = back->arrived,
+                                                               .bytes = left->bytes});
+    }
+    free(move);
+    return err;
+}
+
 int sp_gantt_of_timeline(const struct sp_timeline *t, struct sp_gantt *g)
 {
     int err = sp_gantt_create(t->stages, g);
@@ -81,15 +120,18 @@ int sp_gantt_of_timeline(const struct sp_timeline *t, struct sp_gantt *g)
         const struct sp_timeline_stage *st = &t->stage[s];
 
         g->idle_percent[s] = 100 * st->bubble;
-        if (st->peak_bytes)
-            snprintf(g->note[s], sizeof g->note[s], "%.2f MiB", (double)st->peak_bytes / 1048576);
-        else
+        if (!st->peak_bytes) {
             sp_gantt_note_peak(g, s, st->peak);
+            continue;
+        }
+        sp_gantt_bytes(st->peak_bytes, g->note[s]);
+        g->notes = "MiB, GiB: activations at their highest";
     }
     err = add_bars(t, g);
     if (!err)
         sp_gantt_shorten_labels(g);
     err = err ? err : add_messages(t, g);
+    err = err ? err : add_away(t, g);
     if (err)
         sp_gantt_destroy(g);
     return err;
