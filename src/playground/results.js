@@ -15,7 +15,7 @@ const COLUMNS = [
   ["makespan", r => number(r.json.step_ms ?? r.json.makespan) + (r.json.step_ms === undefined ? "" : " ms"),
     "from the first op to the last; of a model the whole step, with what comes after the last op"],
   ["bubble", r => (100 * r.json.bubble_ratio).toFixed(2) + " %", "idle time of all stages, of all their time"],
-  ["peak", r => number(largest(r.json.peak_live) * r.picture.share),
+  ["peak, micro-batches", r => number(largest(r.json.peak_live) * r.picture.share),
     "most activations that a stage holds, in micro-batches on a whole stage"],
   ["memory", r => r.json.memory_bytes && inBytes(largest(r.json.memory_bytes.map(m => m.total))),
     "of the fullest stage: parameters, optimizer, activations, workspace"],
@@ -57,7 +57,7 @@ function compare(results) {
 function stageTable(result, parent) {
   const { json, picture } = result, table = element("table", parent), head = element("tr", table);
   const memory = json.memory_bytes ? Object.keys(json.memory_bytes[0]) : [];
-  for (const name of ["stage", "ops", "idle", "span", "peak", ...memory, ...(json.bytes_sent ? ["sent"] : [])])
+  for (const name of ["stage", "ops", "idle", "span", "peak, micro-batches", ...memory, ...(json.bytes_sent ? ["sent"] : [])])
     element("th", head, name);
   json.ranks.forEach((ops, s) => {
     const line = element("tr", table);

@@ -133,11 +133,12 @@ const SIGNS = {
   message: c => { c.fillStyle = theme.way; c.fillRect(0, 5, 32, 2); }
 };
 
-/* Every key of the pictures once. */
+/* Every key of the pictures once, signs before what stands in bars. */
 function legend(pictures) {
-  const box = document.getElementById("legend"), said = new Set();
+  const box = document.getElementById("legend"), said = new Set(), marks = [...Object.keys(SIGNS), "number"];
+  const keys = pictures.flatMap(p => p.legend).sort((a, b) => marks.indexOf(a[0]) - marks.indexOf(b[0]) || a[1] - b[1]);
   box.replaceChildren();
-  for (const [mark, kind, sample, text] of pictures.flatMap(p => p.legend)) {
+  for (const [mark, kind, sample, text] of keys) {
     if (said.has(mark + sample + text)) continue;
     said.add(mark + sample + text);
     const item = element("span", box);

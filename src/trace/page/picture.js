@@ -325,7 +325,7 @@ class View {
     const every = this.names(c, this.line, this.line);
     c.textAlign = "left";
     for (let s = 0; s < p.stages; s += every)
-      c.fillText("peak " + number(this.peaks[s]), LEFT + this.width() + 10,
+      c.fillText("peak " + Number(this.peaks[s].toPrecision(4)), LEFT + this.width() + 10,
         s * this.line + this.line / 2 + 4);
     for (let s = 0; s < p.stages; s++) {
       c.fillStyle = theme.line;
