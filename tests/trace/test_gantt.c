@@ -272,6 +272,27 @@ static double smallest_text(const char *svg)
     return least;
 }
 
+/* Text in bars is no wider than its bar, at 0.53 of its height a figure. How many there are. */
+static int check_labels(const char *svg)
+{
+    double width = 0;
+    int n = 0;
+
+    for (const char *at = svg; (at = strchr(at, '<')); at++) {
+        if (!strncmp(at, "<rect class=\"bar\"", 17))
+            width = strtod(strstr(at, " width=\"") + 8, NULL);
+        if (!strncmp(at, "<text ", 6) && strstr(at, "class=\"n\"") &&
+            strstr(at, "class=\"n\"") < strchr(at, '>')) {
+            double size = strtod(strstr(at, "font-size=\"") + 11, NULL);
+            size_t letters = strcspn(strchr(at, '>') + 1, "<");
+
+            assert_true(0.53 * size * (double)letters <= width);
+            n++;
+        }
+    }
+    return n;
+}
+
 /* Terminal, SVG and page explain the same signs in the same words, and peaks are whole stages' whatever the parts. */
 static void legends(void **state)
 {
@@ -337,8 +358,8 @@ static void legends(void **state)
         assert_non_null(strstr(svg, "viewBox=\"0 0 880 "));
         assert_non_null(strstr(svg, "prefers-color-scheme:dark"));
         assert_true(smallest_text(svg) >= 10);
-        print_message("%s, %d micro-batches: %d signs, text of %g px and more\n", table[i].schedule,
-                      table[i].m, n, smallest_text(svg));
+        print_message("%s, %d micro-batches: %d signs, text of %g px and more, in %d bars\n",
+                      table[i].schedule, table[i].m, n, smallest_text(svg), check_labels(svg));
         free(text);
         free(svg);
         free(json);
