@@ -231,8 +231,10 @@ void sp_gantt_shorten_labels(struct sp_gantt *g)
 
         if (chunk && !chunks)
             cut_out(chunk, strchr(label, 's'));
-        if (slices && !chunks && !micro_batches)
-            cut_out(label, strchr(label, 's'));
+        if (!slices || chunks || micro_batches)
+            continue;
+        cut_out(label, strchr(label, 's'));
+        g->bars[i].mb = atoi(label + 1);
     }
 }
 
@@ -241,9 +243,9 @@ bool sp_gantt_shorten(char label[SP_OP_TEXT])
     char *last = strrchr(label, 's');
 
     last = last ? last : strrchr(label, '.');
-    if (!last || last == label)
+    if (!last)
         return false;
-    *last = 0;
+    cut_out(last, last == label ? last + 1 : NULL); /* of "s10" the 10 says as much */
     return true;
 }
 

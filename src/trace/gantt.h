@@ -25,7 +25,7 @@ struct sp_bar {
     double start, end;
     int stage;
     enum sp_bar_kind kind;
-    int mb;                 /* shades the bar; -1: none */
+    int mb; /* shades the bar: its micro-batch, or its slice where there is one micro-batch; -1: none */
     int chunk;              /* odd ones are hatched */
     bool joined;            /* one unit with the bar after it */
     int lane;               /* 0 all the row; 1 upper, 2 lower half, of two bars at the same time */
@@ -116,8 +116,8 @@ const char *sp_gantt_kind_name(enum sp_bar_kind kind);
 
 /*
  * The label of an op: micro-batch, chunk (or layer) and slice, "3.1s2". Once all bars are there, labels lose what
- * is the same in all of them: chunks where there is one, the micro-batch where slices of one are the only ones. A
- * label that does not fit loses its last part: false, it has only one.
+ * is the same in all of them: chunks where there is one, the micro-batch where slices of one are the only ones, which
+ * then are what bars are shaded by. A label that does not fit loses its last part: false, it has only one.
  */
 void sp_gantt_label(const struct sp_op *op, int slices, char text[SP_OP_TEXT]);
 void sp_gantt_shorten_labels(struct sp_gantt *g);

@@ -88,7 +88,7 @@ static struct sp_gantt_key number_of(const struct sp_gantt *g)
         {"3.1s2", "micro-batch 3, chunk 1, slice 2, as far as it fits"},
         {"3.1", "micro-batch 3, layer 1, as far as it fits"},
         {"3.1s2", "micro-batch 3, layer 1, slice 2, as far as it fits"},
-        {"s2", "slice 2"},
+        {"s2", "slice 2, as far as it fits"},
     };
     bool chunks = false, slices = false, alone = g->n > 0;
     const char *const *pair;

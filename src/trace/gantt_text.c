@@ -151,7 +151,8 @@ static void print_legend(const struct sp_gantt *g, const struct canvas *c, bool 
         if (key[i].mark == SP_MARK_BAR && c->detail == SIGNS && key[i].kind == SP_BAR_F)
             fprintf(out, "%s0-9 %s", comma, key[i].text);
         else if (key[i].mark == SP_MARK_BAR && c->detail == SIGNS && key[i].kind == SP_BAR_B)
-            fprintf(out, "%sa-z %s (a: micro-batch 0)", comma, key[i].text);
+            fprintf(out, "%sa-z %s (a: %s 0)", comma, key[i].text,
+                    key[n - 1].sample[0] == 's' ? "slice" : "micro-batch");
         else if (key[i].mark == SP_MARK_BAR)
             fprintf(out, "%s%c %s", comma, fill[key[i].kind][0], key[i].text);
         else if (key[i].mark == SP_MARK_IDLE)

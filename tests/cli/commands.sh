@@ -236,6 +236,8 @@ sent "one process" 0 0 0 0
 quiet "--trace" starpipe $train --steps 2 --trace "$work/trace"
 for picture in measured expected; do
     grep -q '</svg>' "$work/trace/$picture.svg" || fail "--trace: no $picture.svg"
+    grep -q "> *[0-9.]* ms; gpt-tiny, f32, seq [0-9]*, micro-batches of [0-9]*, on CPUs, in 1 process<" "$work/trace/$picture.svg" ||
+        fail "--trace: the caption of $picture.svg"
 done
 
 if have_mpi; then

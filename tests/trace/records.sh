@@ -110,7 +110,8 @@ d = [abs(s["ms"][1] - s["ms"][0]) for s in c["stages"]]
 assert d == sorted(d, reverse=True) and len(c["ops"]) == 16 and c["alone"] == [0, 0]
 END
     fail "compare --format json"
-starpipe compare uneven alone --format svg > compare.svg && grep -q 'B stage 1' compare.svg || fail "compare --format svg"
+starpipe compare uneven alone --format svg > compare.svg && grep -q 'B stage 1' compare.svg &&
+    grep -q '>A: [0-9.]* ms, gpt-tiny; B: [0-9.]* ms, gpt-tiny<' compare.svg || fail "compare --format svg"
 starpipe compare uneven alone --format html > compare.html || fail "compare --format html"
 [ "$(grep -o '"title":' compare.html | wc -l)" -eq 2 ] || fail "compare --format html: not two pictures"
 

@@ -331,6 +331,9 @@ static void legends(void **state)
         assert_int_equal(sp_plan_create(table[i].schedule, &lay, &plan), 0);
         assert_int_equal(sp_listsim(&plan, &unit, SP_PAIRED, &t, why, sizeof why), 0);
         assert_int_equal(sp_gantt_from_times(&plan, &t, &g), 0);
+        text = drawn(&g, 80, false);
+        assert_true(*table[i].number != 's' || strstr(text, "(a: slice 0)"));
+        free(text);
         text = drawn(&g, 2000, false);
         svg = drawn(&g, 0, false);
         json = as_json(&g);

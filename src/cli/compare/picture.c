@@ -73,6 +73,16 @@ int sp_compare_svg(const struct sp_comparison *c, FILE *out)
     err = err ? err : merge(g, &both);
     if (!err) {
         snprintf(both.title, sizeof both.title, "%.79s; %.78s", g[0].title, g[1].title);
+        for (int k = 0; k < 2; k++) {
+            const struct sp_timeline *t = c->t[k];
+            bool known = t->source != SP_TIMELINE_MEASURED && *t->machine;
+            size_t used = strlen(both.subtitle);
+
+            snprintf(both.subtitle + used, sizeof both.subtitle - used,
+                     "%s%c: %.4g%s%s%.64s%s%.64s", k ? "; " : "", "AB"[k], t -> length,
+                     *t -> unit ? " ms" : "", *t->model ? ", " : "", t->model, known ? ", on " : "",
+                     known ? t->machine : "");
+        }
         sp_gantt_svg(&both, out);
     }
     for (int k = 0; k < 2; k++)

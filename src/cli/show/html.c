@@ -50,8 +50,8 @@ static void add_figures(const struct sp_show *show, const struct sp_gantt *g, st
         add(facts, "published makespan", "none for this layout");
     add(facts, "bubble", "%.2f %%", 100 * t->bubble_ratio);
     add(facts, "messages", "%d", t->messages);
-    add(facts, "peak memory", "%.6g micro-batches on a whole stage, on stage %d", most * g->share,
-        at);
+    add(facts, "peak memory", "%.6g micro-batch%s on a whole stage, on stage %d", most * g->share,
+        most * g->share > 1 ? "es" : "", at);
 }
 
 static int draw(const struct sp_show *show, FILE *out,

@@ -193,6 +193,8 @@ int sp_simulate_trace(const struct sp_simulate_print *p, const char *dir)
         snprintf(g[i].title, sizeof g[i].title, "%s %s: %d stages, %d micro-batches",
                  p->plan->def->name, what[i], p->plan->layout.stages,
                  p->plan->layout.micro_batches);
+        snprintf(g[i].subtitle, sizeof g[i].subtitle, "%.6g%s; costs: %.128s", t[i].length,
+                 *t[i].unit ? " ms" : "", p->machine);
         err = err ? err : sp_record_svg(&g[i], dir, name);
     }
     err = err ? err : sp_record_page(p->plan->def, g, what[0], what[1], dir);

@@ -237,7 +237,10 @@ class View {
     if (mb === undefined || letters.includes("U")) return;
     const parts = [this.shown.mb ? mb : "", this.shown.chunk && !letters.includes("L") ? "." + chunk : "",
       this.shown.slice && slice !== undefined ? "s" + slice : ""].filter(Boolean);
-    while (parts.length && c.measureText(parts.join("")).width > room) parts.pop();
+    while (parts.length && c.measureText(parts.join("")).width > room) {
+      const last = parts.pop();
+      if (!parts.length && last[0] === "s") parts.push(last.slice(1)); /* of "s10" the 10 says as much */
+    }
     if (!parts.length) return;
     c.fillStyle = shade.ink;
     c.textAlign = "center";
