@@ -171,29 +171,34 @@ static int check_typed(const struct sp_option *options, const char *command, con
     return ret;
 }
 
-/* Whether the file of --output can be written, and is none that the command reads. */
-static int check_output(const struct sp_option *options, const char *command)
+/* Adds the file of an option to those of the command, where it has one. */
+static int add_file(struct sp_files *files, const struct sp_option *o, char name[64])
 {
+    const char *path;
+
+    if (o->kind != SP_OPT_OUTPUT && o->kind != SP_OPT_OPERAND)
+        return 0;
+    path = *(const char **)o->value;
+    snprintf(name, 64, "%s%s", o->kind == SP_OPT_OUTPUT ? "--" : "", o->name);
+    if (o->kind == SP_OPT_OUTPUT)
+        return path ? sp_files_add(files, SP_FILE_WRITTEN, name, path) : 0;
+    return strcmp(path, "-") ? sp_files_add(files, SP_FILE_READ, name, path) : 0;
+}
+
+/* Whether files of SP_OPT_OUTPUT can be written, and are none that the command reads. */
+static int check_outputs(const struct sp_option *options, const char *command)
+{
+    char names[SP_OPTIONS_MOST][64];
     struct sp_files files = {0};
-    const char *output = NULL;
     int err = 0;
 
-    for (const struct sp_option *o = options; o->name && !err; o++) {
-        const char *path;
-
-        if (o->kind != SP_OPT_OUTPUT && o->kind != SP_OPT_OPERAND)
-            continue;
-        path = *(const char **)o->value;
-        if (o->kind == SP_OPT_OPERAND && strcmp(path, "-"))
-            err = sp_files_add(&files, SP_FILE_READ, o->name, path);
-        else if (o->kind == SP_OPT_OUTPUT && path)
-            err = sp_files_add(&files, SP_FILE_WRITTEN, "--output", output = path);
-    }
-    if (output) {
-        err = err ? err : sp_files_check(&files, command);
-        err = err ? err : sp_output_try_file(output, false);
-    }
+    for (int i = 0; options[i].name && !err; i++)
+        err = add_file(&files, &options[i], names[i]);
+    err = err ? err : sp_files_check(&files, command);
     sp_files_free(&files);
+    for (const struct sp_option *o = options; o->name && !err; o++)
+        if (o->kind == SP_OPT_OUTPUT && *(const char **)o->value)
+            err = sp_output_try_file(*(const char **)o->value, false);
     return err;
 }
 
@@ -209,6 +214,6 @@ int sp_options_parse(const struct sp_option *options, const char *summary, int a
     if (missing)
         return sp_error(EINVAL, "%s: %s is missing: %s", command, missing->name, missing->help);
     ret = check_typed(options, command, typed);
-    ret = ret ? ret : check_output(options, command);
+    ret = ret ? ret : check_outputs(options, command);
     return ret ? ret : load_plugins(options);
 }

@@ -70,6 +70,13 @@ said "--once" '^stage 1 +bubble +[0-9.]+ % [#.]+ +[0-9.]+ MiB stashed' watch --o
 sed 's/"model":"gpt-tiny"/"model":"<\/script>"/' "$work/pipe.jsonl" > "$work/odd.jsonl"
 printf '{"step":5,"lo' >> "$work/odd.jsonl" # a run that goes on is about to write the rest
 starpipe watch "$work/odd.jsonl" --html "$work/run.html" || fail "watch --html"
+starpipe watch "$work/odd.jsonl" --format html > "$work/printed.html" && cmp "$work/printed.html" "$work/run.html" &&
+    starpipe watch "$work/odd.jsonl" --format html --output "$work/named.html" &&
+    cmp "$work/named.html" "$work/run.html" || fail "--format html is not --html"
+starpipe watch "$work/odd.jsonl" --once > "$work/once" && starpipe watch "$work/odd.jsonl" --once \
+    --output "$work/once.file" && cmp "$work/once" "$work/once.file" || fail "watch --once --output"
+refused "give one" watch "$work/odd.jsonl" --html "$work/x" --output "$work/y"
+refused "once has no effect" watch "$work/odd.jsonl" --once --format html
 sed -n '/id="log">/,/<\/script>/p' "$work/run.html" | tr -d '\n' |
     sed 's/^.*id="log">//; s/<\/script>.*$//' > "$work/list"
 if command -v node > /dev/null; then

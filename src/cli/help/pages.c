@@ -59,7 +59,8 @@ static const struct sp_help_page pages[] = {
      {{"starpipe watch run.jsonl", "A run that goes on in another terminal:"},
       {"starpipe train --model llama-tiny --data book.txt --log - | starpipe watch -",
        "A run that leaves no log:"},
-      {"starpipe watch run.jsonl --html run.html", "A page with the curves of all steps:"}}},
+      {"starpipe watch run.jsonl --format html --output run.html",
+       "A page with the curves of all steps:"}}},
     {"report",
      {"Reads the record of one step and divides the step of every stage: computing, waiting for "
       "ops of other "

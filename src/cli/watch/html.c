@@ -41,30 +41,26 @@ static int write_lines(FILE *in, struct sp_watched *w, FILE *out)
     return err;
 }
 
-int sp_watch_html(FILE *in, struct sp_watched *w, const char *output)
+int sp_watch_html(FILE *in, struct sp_watched *w)
 {
     static const char mark[] = "@LOG@";
     const char *at = strstr(page, mark);
     char *text = NULL;
     size_t n = 0;
-    FILE *memory = open_memstream(&text, &n), *out;
-    int err = memory ? 0 : sp_error(ENOMEM, "watch: no memory for %s", output);
+    FILE *memory = open_memstream(&text, &n);
     bool bad;
+    int err;
 
-    if (err)
-        return err;
+    if (!memory)
+        return sp_error(ENOMEM, "watch: no memory for a page of %s", w->name);
     err = write_lines(in, w, memory);
     bad = fclose(memory) != 0;
     if (!err && bad)
-        err = sp_error(ENOMEM, "watch: no memory for %s", output);
-    out = err ? NULL : fopen(output, "w");
-    if (!err && !out)
-        err = sp_error(errno, "watch: cannot write %s: %s", output, strerror(errno));
-    if (out) {
-        bad = fwrite(page, 1, (size_t)(at - page), out) < (size_t)(at - page) ||
-              fwrite(text, 1, n, out) < n || fputs(at + strlen(mark), out) == EOF || fflush(out);
-        err = bad ? sp_error(errno, "watch: cannot write %s: %s", output, strerror(errno)) : 0;
-        fclose(out);
+        err = sp_error(ENOMEM, "watch: no memory for a page of %s", w->name);
+    if (!err) {
+        fwrite(page, 1, (size_t)(at - page), stdout);
+        fwrite(text, 1, n, stdout);
+        fputs(at + strlen(mark), stdout);
     }
     free(text);
     return err;

@@ -3,29 +3,28 @@
  */
 #include "cli/watch/watch.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/result.h"
 #include "sp_error.h"
-#include "train/start/outputs.h"
 #include <string.h>
+
+enum format { TEXT, HTML };
 
 struct args {
     const char *log, *html;
+    struct sp_result result;
     bool once;
 };
 
-static int check(const struct args *a)
+/* --html FILE is --format html --output FILE. */
+static int check(struct args *a)
 {
-    struct sp_files files = {0};
-    int err = 0;
-
-    if (!a->html)
-        return 0;
-    if (strcmp(a->log, "-"))
-        err = sp_files_add(&files, SP_FILE_READ, "LOG", a->log);
-    err = err ? err : sp_files_add(&files, SP_FILE_WRITTEN, "--html", a->html);
-    err = err ? err : sp_files_check(&files, "watch");
-    sp_files_free(&files);
-    return err ? err : sp_output_try_file(a->html, false);
+    if (a->html && a->result.output)
+        return sp_error(EINVAL, "watch: --html names the file, and --output another; give one");
+    if (a->html)
+        a->result = (struct sp_result){.format = HTML, .output = a->html};
+    if (a->once && a->result.format == HTML)
+        return sp_error(EINVAL, "watch: --once has no effect: a page is of what is there");
+    return 0;
 }
 
 int sp_cmd_watch(int argc, char **argv)
@@ -41,11 +40,18 @@ int sp_cmd_watch(int argc, char **argv)
          .kind = SP_OPT_FLAG,
          .value = &a.once,
          .help = "shows what is there, and ends"},
+        {.name = "format",
+         .kind = SP_OPT_CHOICE,
+         .value = &a.result.format,
+         .help = "what to print; html: a page with what is there, which can read other logs too (a "
+                 "log itself is JSON)",
+         .choices = "text|html"},
+        SP_OUTPUT_OPTION(a.result.output),
         {.name = "html",
-         .kind = SP_OPT_STRING,
+         .kind = SP_OPT_OUTPUT,
          .value = &a.html,
          .arg = "FILE",
-         .help = "writes a page with what is there, which can read other logs too, and ends"},
+         .help = "the same as --format html --output FILE"},
         {0},
     };
     int err = sp_options_parse(options, "Follows the log of a run.", argc, argv);
@@ -62,7 +68,9 @@ int sp_cmd_watch(int argc, char **argv)
         sp_error(errno, "watch: cannot open %s: %s", a.log, strerror(errno));
         return 2;
     }
-    err = a.html ? sp_watch_html(in, &w, a.html) : sp_watch_follow(in, &w, a.once);
+    err = sp_result_begin("watch", a.result.output, 0);
+    if (!err)
+        err = a.result.format == HTML ? sp_watch_html(in, &w) : sp_watch_follow(in, &w, a.once);
     if (in != stdin)
         fclose(in);
     sp_watched_destroy(&w);

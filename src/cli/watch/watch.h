@@ -47,7 +47,7 @@ void sp_watch_line(const struct sp_watched *w, FILE *out);
  * on a terminal, a line a step elsewhere. 0 or -errno after one line on stderr. */
 int sp_watch_follow(FILE *in, struct sp_watched *w, bool once);
 
-/* A page with the log in it. 0 or -errno after one line on stderr. */
-int sp_watch_html(FILE *in, struct sp_watched *w, const char *output);
+/* A page with the log in it, on standard output. 0 or -errno after one line on stderr. */
+int sp_watch_html(FILE *in, struct sp_watched *w);
 
 #endif
