@@ -15,6 +15,7 @@
 #include "cli/result.h"
 #include "model/model.h"
 #include "plan/search/search.h"
+#include "policies/plan_create.h"
 #include "policies/registry.h"
 #include "train/groups.h"
 #include "sp_error.h"
@@ -318,8 +319,7 @@ static int check(const struct args *a, const struct sp_model *model)
             model, &(struct sp_step_size){l->seq, l->micro_batch_size, l->micro_batches}, "plan: "))
         return -EINVAL;
     if (l->schedule && !def)
-        return sp_error(EINVAL, "plan: there is no schedule '%s'; starpipe list has them",
-                        l->schedule);
+        return sp_schedule_refuse(l->schedule, (int)strcspn(l->schedule, ":"));
     if (def && l->slices > 1 && !sp_schedule_takes_slices(l->schedule))
         return sp_error(
             EINVAL,

@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int unknown_schedule(const char *name, int len)
+int sp_schedule_refuse(const char *name, int length)
 {
     const struct sp_schedule_def *def;
     char typed[64], names[512] = "", meant[128];
     struct sp_suggestion suggestion = {.typed = typed};
 
-    snprintf(typed, sizeof typed, "%.*s", len, name);
+    snprintf(typed, sizeof typed, "%.*s", length, name);
     for (int i = 0; (def = sp_schedule_at(i)); i++) {
         size_t used = strlen(names);
 
@@ -222,7 +222,7 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
     if (!strncmp(schedule, "csv:", 4))
         return create_from_csv(schedule + 4, lay, plan);
     if (!p.def)
-        return unknown_schedule(schedule, (int)(name < 60 ? name : 60));
+        return sp_schedule_refuse(schedule, (int)(name < 60 ? name : 60));
     if (strlen(options) >= sizeof p.options)
         return sp_error(EINVAL, "schedule %s: options of %zu characters, at most %zu", p.def->name,
                         strlen(options), sizeof p.options - 1);

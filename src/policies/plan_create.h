@@ -13,4 +13,7 @@
  */
 int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan);
 
+/* The line for a name, of so many letters, that no schedule has: with the nearest, and all there are. -EINVAL. */
+int sp_schedule_refuse(const char *name, int length);
+
 #endif

@@ -29,14 +29,27 @@ int sp_choice_of(const char *choices, const char *text)
     return -1;
 }
 
+/* ", did you mean full?" of a word that is none of the choices, "" where none is near, in text[n]. */
+static const char *nearest(const char *choices, const char *typed, char *text, int n)
+{
+    struct sp_suggestion suggestion = {.typed = typed};
+    const char *word;
+    int length;
+
+    for (int i = 0; (word = sp_choice(choices, i, &length)); i++)
+        sp_suggest(&suggestion, word, length);
+    return sp_suggest_text(&suggestion, "", text, n);
+}
+
 int sp_parse_offload(const char *command, const struct sp_layout_args *a,
                      enum sp_offload_mode *mode)
 {
     int choice = sp_choice_of(SP_OFFLOAD_MODES, a->offload);
+    char meant[128];
 
     if (choice < 0)
-        return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive", command,
-                        a->offload);
+        return sp_error(EINVAL, "%s: --offload %s: want none, full or adaptive%s", command,
+                        a->offload, nearest(SP_OFFLOAD_MODES, a->offload, meant, sizeof meant));
     *mode = (enum sp_offload_mode)choice;
     return 0;
 }
@@ -48,6 +61,8 @@ bool sp_recompute_is_auto(const char *text)
 
 int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option)
 {
+    char meant[128];
+
     for (int i = SP_RECOMPUTE_NONE; i <= SP_RECOMPUTE_FULL; i++)
         if (strcmp(text, sp_recompute_name((enum sp_recompute)i)) == 0) {
             *option = (struct sp_recompute_option){(enum sp_recompute)i, 1};
@@ -68,8 +83,9 @@ int sp_parse_recompute(const char *command, const char *text, struct sp_recomput
                         command);
     return sp_error(EINVAL,
                     "%s: --recompute %s: want none, full, selective, no-attention or every=K "
-                    "with K >= 1",
-                    command, text);
+                    "with K >= 1%s",
+                    command, text,
+                    nearest("none|full|selective|no-attention", text, meant, sizeof meant));
 }
 
 void sp_option_text(const struct sp_option *o, char *text, size_t n)
@@ -206,19 +222,14 @@ static int parse_double(const struct sp_option *o, const char *command, const ch
 
 static int parse_choice(const struct sp_option *o, const char *command, const char *text)
 {
-    int choice = sp_choice_of(o->choices, text), length;
-    struct sp_suggestion suggestion = {.typed = text};
-    const char *word;
+    int choice = sp_choice_of(o->choices, text);
     char meant[128];
 
-    if (choice >= 0) {
-        *(int *)o->value = choice;
-        return 0;
-    }
-    for (int i = 0; (word = sp_choice(o->choices, i, &length)); i++)
-        sp_suggest(&suggestion, word, length);
-    return sp_error(EINVAL, "%s: --%s: '%s' is none of %s%s", command, o->name, text, o->choices,
-                    sp_suggest_text(&suggestion, "", meant, sizeof meant));
+    if (choice < 0)
+        return sp_error(EINVAL, "%s: --%s: '%s' is none of %s%s", command, o->name, text,
+                        o->choices, nearest(o->choices, text, meant, sizeof meant));
+    *(int *)o->value = choice;
+    return 0;
 }
 
 static int parse_flag(const struct sp_option *o, const char *command, const char *text)

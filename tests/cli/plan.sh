@@ -130,7 +130,8 @@ refused "65 slices of a sequence of 64 tokens" plan --model gpt-tiny --seq 64 --
 refused "want none, full or adaptive" plan --model gpt-tiny --seq 64 --offload some
 refused "no schedule takes" plan --model gpt-tiny --seq 64 --schedule dualpipe --micro-batches 3 --devices 1 \
     --micro-batch-size 1
-refused "there is no schedule" plan --model gpt-tiny --seq 64 --schedule dragonpipe
+refused "no schedule 'dragonpipe'; there are: naive gpipe" plan --model gpt-tiny --seq 64 --schedule dragonpipe
+refused "no schedule 'zbb', did you mean zbv\?" plan --model gpt-tiny --seq 64 --schedule zbb
 refused "nodes" plan --model gpt-tiny --seq 64 --nodes 0
 
 # ---- multiplexed slices: what cannot be shared out is left out, or refused with the reason
