@@ -211,14 +211,27 @@ static void registry_is_sound(void **state)
 
 static void distances(void **state)
 {
+    static const struct {
+        const char *word, *text;
+    } typed[] = {{"stagse", ", did you mean --stages?"},
+                 {"stb", ", did you mean --sta?"},
+                 {"xyz", ""},
+                 {"s", ""},
+                 {"frobnicate", ""}};
+
     (void)state;
     assert_int_equal(sp_edit_distance("", "abc"), 3);
     assert_int_equal(sp_edit_distance("kitten", "sitting"), 3);
     assert_int_equal(sp_edit_distance("gppie", "gpipe"), 1);
     assert_int_equal(sp_edit_distance("ab", "ba"), 1);
-    assert_true(sp_is_near("stagse", 1));
-    assert_false(sp_is_near("abc", 2));
-    assert_false(sp_is_near("a", 1));
+    for (size_t i = 0; i < sizeof typed / sizeof *typed; i++) {
+        struct sp_suggestion suggestion = {.typed = typed[i].word};
+        char text[64];
+
+        sp_suggest(&suggestion, "stages", 6);
+        sp_suggest(&suggestion, "sta|ab", 3); /* as words of a list end */
+        assert_string_equal(sp_suggest_text(&suggestion, "--", text, sizeof text), typed[i].text);
+    }
 }
 
 TEST_GROUP(plan)

@@ -103,6 +103,14 @@ refused "slice by slice" $small --model gpt-tiny --slices 2 --micro-batches 1 --
 refused "slice by slice" $small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --steps 1 --stages 2 \
     --schedule sppo:multiplex --offload full --offload-keys leave
 
+# What is printed of it.
+said "rows of --offload" '^ +0 +[0-9.]+ +[0-9.]+ +(100 % ){3}stays$' $small --model gpt-tiny --slices 4 --stages 2 \
+    --offload full --dry-run
+grep -q '^offload full: activations leave memory after their forward and return for their backward$' "$work/stdout" ||
+    fail "--offload does not say what happens"
+grep -Eq '^stage 1: keys and values of 3 slices leave too, .* MiB out, .* MiB back$' "$work/stdout" ||
+    fail "--offload does not say how much of keys and values leaves"
+
 # The smallest limit that is named works, a little less does not.
 refused "needs [0-9.]+ MiB with all activations away" $long --steps 1 --offload full --memory-limit 12MiB
 least=$(sed 's/.*needs \([0-9.]*\) MiB.*/\1/' "$work/stderr")

@@ -118,8 +118,8 @@ refused "tensor-parallel 2: sequences of 31 tokens are no multiple of 2" train $
 refused "context-parallel 4: llama-tiny has 2 heads and 1 of keys and values in each part" train $few $two \
     --context-parallel 4 --dry-run
 refused "tensor-parallel 2 is not available for sppo:multiplex" train $few $two --schedule sppo:multiplex --slices 2 --dry-run
-refused "sequence-parallel off without --tensor-parallel" train $few $whole --dry-run
-refused "context-method ring without --context-parallel" train $few --context-method ring --dry-run
+refused "sequence-parallel without --tensor-parallel T has no effect" train $few $whole --dry-run
+refused "context-method without --context-parallel C has no effect" train $few --context-method ring --dry-run
 refused "mlp-chunk: with --tensor-parallel" train $few $two --mlp-chunk 8 --dry-run
 refused "tensor-parallel: an order does not depend on it" show --schedule 1f1b --stages 2 --micro-batches 4 $two
 timeout 60 $MPIRUN -np 1 "$STARPIPE" train $few $two : -np 1 "$STARPIPE" train $few $two $whole > "$work/output" 2>&1
