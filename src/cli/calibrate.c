@@ -3,7 +3,6 @@
 #include "cli/commands.h"
 #include "cli/hardware.h"
 #include "cli/result.h"
-#include "graphs/placement.h"
 #include "model/files/output.h"
 #include "sp_error.h"
 #include "train/config.h"
@@ -48,7 +47,7 @@ static int parse(int argc, char **argv, struct args *a)
          .kind = SP_OPT_INT,
          .value = &a->how.threads,
          .arg = "T",
-         .help = "threads of a CPU device (0: the cores of its process)",
+         .help = "threads of a CPU device (0: the cores of its process; and 1, 2, 4 ...)",
          .max = 4096},
         {.name = "offload-dir",
          .kind = SP_OPT_STRING,
@@ -96,8 +95,8 @@ static int write_result(const struct args *a, const struct sp_machine *m)
 int sp_cmd_calibrate(int argc, char **argv)
 {
     struct args a = {.output = NULL};
-    struct sp_placement place;
-    struct sp_machine machine;
+    static struct sp_calibrated devices;
+    static struct sp_machine machine;
     struct sp_disk *disk;
     struct sp_world world;
     int err;
@@ -112,14 +111,14 @@ int sp_cmd_calibrate(int argc, char **argv)
         sp_transport_leave();
         return err > 0 ? 0 : 2;
     }
-    err = sp_calibrate_prepare(&a.how, &world, &place, &disk);
+    err = sp_calibrate_prepare(&a.how, &world, &devices, &disk);
     if (sp_train_disagree(world.rank, err)) {
         sp_transport_leave();
         return 2;
     }
     a.how.shows = isatty(STDERR_FILENO);
-    err = sp_calibrate(&a.how, &place, disk, &machine);
-    if (err && world.size > 1)
+    err = sp_calibrate(&a.how, &devices, disk, &machine);
+    if (err && err != -EBUSY && err != -ERANGE && world.size > 1)
         sp_transport_abort(1); /* others may wait for this one */
     if (!err && world.rank == 0)
         err = write_result(&a, &machine);

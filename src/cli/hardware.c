@@ -14,6 +14,17 @@ static void print_rates(FILE *f, const char *what, const char *of, const struct 
     fputc('\n', f);
 }
 
+/* What attention takes for a pair beside its operations, at a few thousand tokens. */
+static void print_pairs(FILE *f, const struct sp_rates *r)
+{
+    for (int t = 0; t < SP_DTYPES; t++)
+        if (r->pairs[t][SP_ATTENTION_FORWARD].n && r->pairs[t][SP_ATTENTION_BACKWARD].n)
+            fprintf(f, "pairs      %s: %.4g G/s forward, %.4g backward, beside operations\n",
+                    sp_dtype_name((enum sp_dtype)t),
+                    sp_curve_rate(&r->pairs[t][SP_ATTENTION_FORWARD], 1e6) / giga,
+                    sp_curve_rate(&r->pairs[t][SP_ATTENTION_BACKWARD], 1e6) / giga);
+}
+
 static void print_device(FILE *f, const struct sp_machine *m)
 {
     static const char *const passes[] = {
@@ -22,18 +33,20 @@ static void print_device(FILE *f, const struct sp_machine *m)
     fprintf(f, "\n%-26s%11s%11s%11s%11s\n", "TFLOP/s of calls of", "10^6", "10^8", "10^10",
             "10^12 FLOP");
     for (int t = 0; t < SP_DTYPES; t++)
-        print_rates(f, t ? "" : "products", sp_dtype_name((enum sp_dtype)t), &m->matmul[t]);
+        print_rates(f, t ? "" : "products", sp_dtype_name((enum sp_dtype)t), &m->rates.matmul[t]);
     for (int i = 0; i < SP_DTYPES * SP_ATTENTION_PASSES; i++) {
         int t = i / SP_ATTENTION_PASSES, pass = i % SP_ATTENTION_PASSES;
         char of[32];
 
         snprintf(of, sizeof of, "%s %s", sp_dtype_name((enum sp_dtype)t), passes[pass]);
-        print_rates(f, i ? "" : "attention", of, &m->attention[t][pass]);
+        print_rates(f, i ? "" : "attention", of, &m->rates.attention[t][pass]);
     }
+    print_pairs(f, &m->rates);
     fprintf(f, "\nmemory     %.4g GB; calls of 100 KB get %.4g GB/s, of 10 MB %.4g, of 1 GB %.4g\n",
-            (double)m->memory_bytes / giga, sp_curve_rate(&m->memory, 1e5) / giga,
-            sp_curve_rate(&m->memory, 1e7) / giga, sp_curve_rate(&m->memory, 1e9) / giga);
-    fprintf(f, "task       %.3g us of the runtime\n", m->launch_s / micro);
+            (double)m->memory_bytes / giga, sp_curve_rate(&m->rates.memory[SP_F32], 1e5) / giga,
+            sp_curve_rate(&m->rates.memory[SP_F32], 1e7) / giga,
+            sp_curve_rate(&m->rates.memory[SP_F32], 1e9) / giga);
+    fprintf(f, "task       %.3g us of the runtime\n", m->rates.launch_s / micro);
 }
 
 static void print_shared(FILE *f, int by)

@@ -13,6 +13,7 @@
  */
 #include "cli/commands.h"
 #include "cli/result.h"
+#include "cli/step_options.h"
 #include "model/model.h"
 #include "plan/search/search.h"
 #include "policies/plan_create.h"
@@ -32,7 +33,7 @@ struct args {
     struct sp_layout_args layout;
     struct sp_group_args groups; /* 0: not given */
     int nodes, devices, top, dtype, group;
-    const char *hardware;
+    struct sp_hardware_args hardware;
     struct sp_result result;
     bool schedule_set, batch_set, zero_set;
 };
@@ -73,12 +74,8 @@ static int parse(int argc, char **argv, struct args *a)
          .min = 1,
          .max = 1 << 20,
          .given = &a->batch_set},
-        {.name = "hardware",
-         .kind = SP_OPT_STRING,
-         .topic = SP_TOPIC_EVERYDAY,
-         .value = &a->hardware,
-         .arg = "NAME|FILE.json",
-         .help = "the machine, named or described in a file"},
+        SP_HARDWARE_OPTIONS(a->hardware, SP_TOPIC_EVERYDAY,
+                            "the machine, named or described in a file"),
         {.name = "nodes",
          .kind = SP_OPT_INT,
          .topic = SP_TOPIC_EVERYDAY,
@@ -409,7 +406,7 @@ int sp_cmd_plan(int argc, char **argv)
                      .nodes = 1,
                      .top = 12,
                      .dtype = SP_BF16,
-                     .hardware = SP_MACHINE_DEFAULT};
+                     .hardware = {SP_MACHINE_DEFAULT, 0}};
     static struct sp_found best[MOST];
     static struct sp_machine machine;
     struct sp_search want;
@@ -423,7 +420,7 @@ int sp_cmd_plan(int argc, char **argv)
         return 2;
     }
     if (sp_model_load(a.layout.model, &model) || check(&a, &model) ||
-        sp_machine_load(a.hardware, &machine) || take(&a, &model, &machine, &want))
+        sp_step_machine(&a.hardware, &machine) || take(&a, &model, &machine, &want))
         return 2;
     n = sp_search(&want, best, MOST);
     if (n < 0)

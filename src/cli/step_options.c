@@ -29,10 +29,23 @@ int sp_step_costs(const char *command, const struct sp_layout_args *l, const cha
     return 0;
 }
 
-int sp_step_slices(const char *command, struct sp_layout_args *l, const char *hardware,
+int sp_step_machine(const struct sp_hardware_args *hardware, struct sp_machine *machine)
+{
+    char why[SP_THREADS_WHY];
+    int err = sp_machine_load(hardware->name ? hardware->name : SP_MACHINE_DEFAULT, machine);
+
+    if (err)
+        return err;
+    sp_machine_take_threads(machine, hardware->threads, why);
+    if (*why)
+        sp_warn("%s", why);
+    return 0;
+}
+
+int sp_step_slices(const char *command, struct sp_layout_args *l, const struct sp_machine *machine,
                    const struct sp_model *model, enum sp_dtype dtype)
 {
-    static struct sp_machine machine;
+    static struct sp_machine standard;
 
     if (!sp_slices_are_auto(l))
         return 0;
@@ -40,17 +53,22 @@ int sp_step_slices(const char *command, struct sp_layout_args *l, const char *ha
         return sp_error(EINVAL,
                         "%s: --schedule %s: which is faster depends on the model; give --model",
                         command, l->schedule);
-    if (sp_machine_load(hardware ? hardware : SP_MACHINE_DEFAULT, &machine))
+    if (!machine && sp_machine_load(SP_MACHINE_DEFAULT, &standard))
         return -EINVAL;
-    return sp_slices_auto(command, l, model, dtype, &machine, 0);
+    return sp_slices_auto(command, l, model, dtype, machine ? machine : &standard, 0);
 }
 
 int sp_step_check_hardware(const char *command, const struct sp_layout_args *l,
-                           const char *hardware, const char *cost)
+                           const struct sp_hardware_args *hardware, const char *cost)
 {
-    if (!hardware || (l->model && !cost))
+    const char *why = cost ? "--cost says what ops take; give one of the two"
+                           : "what ops take there depends on the model; give --model too";
+
+    if (l->model && !cost)
         return 0;
-    return sp_error(EINVAL, "%s: --hardware %s: %s", command, hardware,
-                    cost ? "--cost says what ops take; give one of the two"
-                         : "what ops take there depends on the model; give --model too");
+    if (hardware->name)
+        return sp_error(EINVAL, "%s: --hardware %s: %s", command, hardware->name, why);
+    if (hardware->threads)
+        return sp_error(EINVAL, "%s: --threads %d: %s", command, hardware->threads, why);
+    return 0;
 }

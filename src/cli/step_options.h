@@ -3,6 +3,7 @@
 #define SP_CLI_STEP_OPTIONS_H
 
 #include "model/shape.h"
+#include "plan/machine/machine.h"
 #include "policies/plan.h"
 #include "train/options.h"
 
@@ -11,12 +12,36 @@
 int sp_step_costs(const char *command, const struct sp_layout_args *l, const char *cost,
                   const struct sp_plan *plan, struct sp_costs *costs);
 
-/* --slices auto, on --hardware (NULL: the default machine). 0; or -EINVAL after one line. */
-int sp_step_slices(const char *command, struct sp_layout_args *l, const char *hardware,
+/* Whose times are simulated. */
+struct sp_hardware_args {
+    const char *name; /* or a file; NULL: the default machine */
+    int threads;      /* of a device; 0: as the machine has them */
+};
+
+/* Entries of an option table: .topic and .help of the first. */
+#define SP_HARDWARE_OPTIONS(h, its_topic, its_help)                                                \
+    {.name = "hardware",                                                                           \
+     .kind = SP_OPT_STRING,                                                                        \
+     .topic = its_topic,                                                                           \
+     .value = &(h).name,                                                                           \
+     .arg = "NAME|FILE.json",                                                                      \
+     .help = its_help},                                                                            \
+    {                                                                                              \
+        .name = "threads", .kind = SP_OPT_INT, .topic = SP_TOPIC_DEVICES, .value = &(h).threads,   \
+        .arg = "T", .help = "threads of a device, on a machine of cores (0: as the machine says)", \
+        .max = 4096                                                                                \
+    }
+
+/* The machine, with devices of so many threads. 0, or -errno after one line; a warning where it has no figures of so
+ * many. */
+int sp_step_machine(const struct sp_hardware_args *hardware, struct sp_machine *machine);
+
+/* --slices auto, on that machine (NULL: the default one). 0; or -EINVAL after one line. */
+int sp_step_slices(const char *command, struct sp_layout_args *l, const struct sp_machine *machine,
                    const struct sp_model *model, enum sp_dtype dtype);
 
-/* --hardware beside --cost, or without --model: -EINVAL after one line. */
+/* --hardware, or --threads of its devices, beside --cost or without --model: -EINVAL after one line. */
 int sp_step_check_hardware(const char *command, const struct sp_layout_args *l,
-                           const char *hardware, const char *cost);
+                           const struct sp_hardware_args *hardware, const char *cost);
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/bash
 # calibrate: a description that reads back, of one process, of threads, of two; files that appear whole or not
-# at all; its refusals. info --hardware: machines in words and as files.
+# at all; its refusals, of a busy machine too. info --hardware: machines in words and as files.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 # ---- described machines
@@ -22,6 +22,28 @@ said "info --json" '"gemm": "' info --json
 
 # ---- this one
 
+busy=0
+
+# calibrated WHAT COMMAND...: where other programs disturb it, again. They may do so each time: then it is refused, which
+# is noted.
+calibrated()
+{
+    local what=$1
+
+    shift
+    for _ in 1 2; do
+        "$@" > "$work/stdout" 2> "$work/stderr" && return
+        [ ! -s "$work/stdout" ] || fail "$what: refused, it prints $(head -n 1 "$work/stdout")"
+        if ! grep -q 'calibrate: .* other programs seem to use this machine' "$work/stderr"; then
+            fail "$what: $(head -n 2 "$work/stderr")"
+            return 1
+        fi
+    done
+    echo "$what: not checked, as this machine is busy"
+    busy=1
+    return 1
+}
+
 # checked WHAT FILE: a machine, with every figure above 0.
 checked()
 {
@@ -30,7 +52,11 @@ checked()
 import json, sys
 m = json.load(open(sys.argv[1]))
 d = m["device"]
-curves = list(d["matmul"].values()) + [c for t in d["attention"].values() for c in t.values()] + [d["memory"]]
+threads = [t["threads"] for t in d.get("teams", [])]
+assert threads == [2 ** i for i in range(len(threads))], threads
+assert not threads or threads[-1] < d["threads"] <= 2 * threads[-1], (threads, d["threads"])
+curves = [c for x in [d] + d.get("teams", []) for k in ("attention", "pairs") for t in x[k].values() for c in t.values()]
+curves += [c for x in [d] + d.get("teams", []) for c in [*x["matmul"].values(), x["memory"], x["memory_bf16"]]]
 for curve in curves:
     assert curve and all(1e5 < rate < 1e16 for _, rate in curve), curve
 assert sum(map(len, curves)) > len(curves)  # on a busy machine some ops take all the time there is at one size
@@ -44,18 +70,39 @@ print("%s: products %.3g, %.3g GFLOP/s, task %.1f us, link %.2g GB/s" % (
 END
 }
 
-said "calibrate" '"name": "' calibrate --quick
-cp "$work/stdout" "$work/here.json"
-checked "calibrate" "$work/here.json"
-grep -q 'node.link: not measured, there was one process' "$work/here.json" || fail "where is the link from?"
+if calibrated "calibrate" starpipe calibrate --quick --device cpu; then
+    cp "$work/stdout" "$work/here.json"
+    checked "calibrate" "$work/here.json"
+    grep -q 'node.link: not measured, there was one process' "$work/here.json" || fail "where is the link from?"
+    grep -q 'of [0-9]* figures did not get steady' "$work/here.json" || fail "how steady are the figures?"
+    # of all numbers of threads that it has, stages take those of theirs
+    starpipe train --dry-run --model gpt-tiny --stages 2 --threads 1 --hardware "$work/here.json" \
+        > /dev/null 2> "$work/stderr" || fail "no dry run with a calibrated machine"
+    [ ! -s "$work/stderr" ] || fail "threads of a calibrated machine: $(cat "$work/stderr")"
+fi
 
 echo old > "$work/out.json"
 ln "$work/out.json" "$work/other.json"
-quiet "calibrate --output" starpipe calibrate --quick --threads 1 --device cpu --output "$work/out.json"
-[ ! -s "$work/output" ] || fail "calibrate --output prints: $(head -n 2 "$work/output")"
-checked "calibrate --output" "$work/out.json"
-[ "$(cat "$work/other.json")" = old ] || fail "--output writes into the old file, does not replace it"
-grep -q '"name": "1 core of ' "$work/out.json" || fail "--threads 1 is no device of 1 core"
+if calibrated "calibrate --output" starpipe calibrate --quick --threads 1 --device cpu --output "$work/out.json"; then
+    [ ! -s "$work/stdout" ] || fail "calibrate --output prints: $(head -n 2 "$work/stdout")"
+    checked "calibrate --output" "$work/out.json"
+    [ "$(cat "$work/other.json")" = old ] || fail "--output writes into the old file, does not replace it"
+    grep -q '"name": "1 core of ' "$work/out.json" || fail "--threads 1 is no device of 1 core"
+    grep -q '"teams"' "$work/out.json" && fail "--threads 1 measures other numbers of threads"
+    starpipe show --model gpt-tiny --hardware "$work/out.json" --threads 2 > /dev/null 2> "$work/stderr"
+    grep -q 'no figures of devices of 2 threads, those of 1 are taken' "$work/stderr" ||
+        fail "a machine without figures of 2 threads: $(cat "$work/stderr")"
+fi
+
+# Two threads on one core are in each other's way whenever they are timed: no figure, no file.
+if command -v taskset > /dev/null; then
+    echo old > "$work/kept.json"
+    timeout 120 taskset -c 0 "$STARPIPE" calibrate --quick --device cpu --threads 2 --output "$work/kept.json" \
+        > "$work/stdout" 2> "$work/stderr"
+    [ $? -eq 1 ] && grep -q 'calibrate: .* other programs seem to use this machine' "$work/stderr" ||
+        fail "disturbed all the time, calibrate says: $(cat "$work/stderr")"
+    [ "$(cat "$work/kept.json")" = old ] || fail "refused, calibrate wrote: $(head "$work/kept.json")"
+fi
 
 # Stopped, it leaves the old file and nothing beside it.
 mkdir "$work/stopped"
@@ -71,13 +118,15 @@ refused "none of auto" calibrate --device gpu
 refused "threads" calibrate --threads -1
 refused "no option --quik, did you mean --quick" calibrate --quik
 starpipe calibrate --quick > /dev/full 2> "$work/stderr"
-[ $? -eq 1 ] && grep -q "cannot write" "$work/stderr" || fail "calibrate does not say that it cannot write"
+[ $? -eq 1 ] && grep -q "cannot write\|other programs seem to" "$work/stderr" || fail "calibrate does not say that it cannot write"
 
 if have_mpi; then
-    quiet "2 processes" mpi 2 calibrate --quick --output "$work/two.json"
-    checked "2 processes" "$work/two.json"
-    grep -q 'node.link: messages between ranks 0 and 1' "$work/two.json" || fail "2 processes: no message was timed"
+    if calibrated "2 processes" mpi 2 calibrate --quick --output "$work/two.json"; then
+        checked "2 processes" "$work/two.json"
+        grep -q 'node.link: messages between ranks 0 and 1' "$work/two.json" || fail "2 processes: no message was timed"
+    fi
     refused_by_all=$(mpi 2 calibrate --quick --offload-dir /nowhere 2>&1 | grep -c '^starpipe: .*nowhere')
     [ "$refused_by_all" -eq 1 ] || fail "2 processes: $refused_by_all lines of one refusal"
 fi
+[ "$failures" -gt 0 ] || [ "$busy" -eq 0 ] || exit 77
 finish

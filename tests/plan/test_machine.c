@@ -61,11 +61,11 @@ static void check_rates(const struct sp_machine *m)
     const double large = 1e15;
 
     for (int t = 0; t < SP_DTYPES; t++) {
-        double matmul = sp_curve_rate(&m->matmul[t], large);
+        double matmul = sp_curve_rate(&m->rates.matmul[t], large);
 
         for (int pass = 0; pass < SP_ATTENTION_PASSES; pass++)
-            assert_true(sp_curve_rate(&m->attention[t][pass], large) <= matmul);
-        assert_true(sp_curve_rate(&m->matmul[t], 1e6) < matmul);
+            assert_true(sp_curve_rate(&m->rates.attention[t][pass], large) <= matmul);
+        assert_true(sp_curve_rate(&m->rates.matmul[t], 1e6) < matmul);
     }
     assert_true(m->network.bandwidth <= m->node.bandwidth);
     assert_true(m->copy.both <= m->copy.to_host && m->copy.both <= m->copy.from_host);
@@ -93,8 +93,8 @@ static void named(void **state)
         free(text);
         print_message("%-16s %-24s products %.3g TFLOP/s in bf16, attention %.3g, %.3g GB/s "
                       "in a node, %.3g between nodes\n",
-                      name, m.device, 1e-12 * sp_curve_rate(&m.matmul[SP_BF16], 1e15),
-                      1e-12 * sp_curve_rate(&m.attention[SP_BF16][0], 1e15),
+                      name, m.device, 1e-12 * sp_curve_rate(&m.rates.matmul[SP_BF16], 1e15),
+                      1e-12 * sp_curve_rate(&m.rates.attention[SP_BF16][0], 1e15),
                       1e-9 * m.node.bandwidth, 1e-9 * m.network.bandwidth);
         last = name;
     }
@@ -113,14 +113,14 @@ static void written(void **state)
     assert_int_equal(sp_machine_load("laptop", &m), 0);
     m.copy = (struct sp_copy_rates){.to_host = 0};
     m.disk = (struct sp_disk_rates){.write = 0};
-    m.launch_s = x * 1e-5;
+    m.rates.launch_s = x * 1e-5;
     m.host_bytes = 98765432109877;
     m.network.half_duplex = true;
     strcpy(m.source, "one \"quoted\" line\n\n\xc3\xa9 on the third");
-    m.memory.n = SP_CURVE_POINTS;
+    m.rates.memory[SP_F32].n = SP_CURVE_POINTS;
     for (int i = 0; i < SP_CURVE_POINTS; i++) {
-        m.memory.at[i].size = 100 * (i + x);
-        m.memory.at[i].rate = 1e9 / (i + 3);
+        m.rates.memory[SP_F32].at[i].size = 100 * (i + x);
+        m.rates.memory[SP_F32].at[i].rate = 1e9 / (i + 3);
     }
     text = sp_machine_text(&m);
     assert_non_null(text);
@@ -198,6 +198,8 @@ static char *with(const char *path, const char *value)
 
     for (; (dot = strchr(path, '.')); path = dot + 1) {
         snprintf(key, sizeof key, "%.*s", (int)(dot - path), path);
+        if (!json_object_get(at, key)) /* of a key that may be left out */
+            json_object_set_new(at, key, json_object());
         at = json_object_get(at, key);
     }
     if (value)
@@ -222,18 +224,19 @@ static void refused_with(const char *path, const char *value, const char *why)
 static void every_key(void **state)
 {
     static const char *const wrong[] = {
-        [SP_FIELD_TEXT] = "7",   [SP_FIELD_LINES] = "\"text\"", [SP_FIELD_REAL] = "\"1\"",
-        [SP_FIELD_COUNT] = "[]", [SP_FIELD_BYTES] = "\"1GiB\"", [SP_FIELD_FLAG] = "1",
-        [SP_FIELD_CURVE] = "1e9"};
+        [SP_FIELD_TEXT] = "7",    [SP_FIELD_LINES] = "\"text\"", [SP_FIELD_REAL] = "\"1\"",
+        [SP_FIELD_COUNT] = "[]",  [SP_FIELD_BYTES] = "\"1GiB\"", [SP_FIELD_FLAG] = "1",
+        [SP_FIELD_CURVE] = "1e9", [SP_FIELD_TEAMS] = "{}"};
     static const char *const zero[] = {
         [SP_FIELD_TEXT] = "\"\"", [SP_FIELD_LINES] = "[]",  [SP_FIELD_REAL] = "0",
         [SP_FIELD_COUNT] = "0",   [SP_FIELD_BYTES] = "0.5", [SP_FIELD_FLAG] = "null",
-        [SP_FIELD_CURVE] = "[]"};
+        [SP_FIELD_CURVE] = "[]",  [SP_FIELD_TEAMS] = "[]"};
     int keys = 0;
 
     (void)state;
     for (const struct sp_machine_field *f = sp_machine_fields; f->path; f++, keys++) {
-        refused_with(f->path, NULL, "it is missing");
+        if (!f->optional)
+            refused_with(f->path, NULL, "it is missing");
         refused_with(f->path, wrong[f->kind], "it is");
         refused_with(f->path, zero[f->kind], "it ");
         if (f->kind == SP_FIELD_REAL)
@@ -265,6 +268,144 @@ static void bounds(void **state)
     }
     print_message("%d keys with a number, each too large and too small\n", keys);
     assert_true(keys > 20);
+}
+
+/* ---- devices of other numbers of threads -------------------------------------------------- */
+
+/* The laptop, whose devices have so many threads, and `teams` of others as JSON. */
+static char *with_teams(const char *threads, const char *teams)
+{
+    json_t *root = laptop(), *device = json_object_get(root, "device");
+    char *text;
+
+    json_object_set_new(json_object_get(root, "node"), "copy", json_null());
+    if (threads)
+        json_object_set_new(device, "threads", json_loads(threads, JSON_DECODE_ANY, NULL));
+    else
+        json_object_del(device, "threads");
+    json_object_set_new(device, "teams", json_loads(teams, JSON_DECODE_ANY, NULL));
+    text = json_dumps(root, 0);
+    json_decref(root);
+    return text;
+}
+
+#define TEAM(threads, rate, rest)                                                                  \
+    "{\"threads\":" threads ",\"matmul\":{\"f32\":[[10," rate                                      \
+    "],[1000,4e3]],\"bf16\":[[10,2e3]]},"                                                          \
+    "\"attention\":{\"f32\":{\"forward\":[[10,1e3]],\"backward\":[[10,1e3]]},"                     \
+    "\"bf16\":{\"forward\":[[10,1e3]],\"backward\":[[10,1e3]]}},\"memory\":[[10,1e3]]" rest "}"
+#define LAUNCH ",\"launch_s\":1e-6"
+
+static void refused_teams(const char *threads, const char *teams, const char *why)
+{
+    char *json = with_teams(threads, teams), text[256];
+
+    snprintf(text, sizeof text, "machine x.json: device.teams%s", why);
+    refused(json, text);
+    free(json);
+}
+
+static void teams_refused(void **state)
+{
+    (void)state;
+    refused_teams("8", "[7]", "[0]: it must be an object");
+    refused_teams("8", "[" TEAM("1", "1e3", "") "]", "[0]: launch_s: it is missing");
+    refused_teams("8", "[" TEAM("0", "1e3", LAUNCH) "]", "[0]: threads: it is 0, it must be");
+    refused_teams("8", "[" TEAM("1", "0", LAUNCH) "]", "[0]: matmul.f32[0]: it is 0, it must be");
+    refused_teams("8", "[" TEAM("1", "1e22", LAUNCH) "]", "[0]: matmul.f32[0]: it is 1e+22");
+    refused_teams("8", "[" TEAM("1", "1e3", LAUNCH ",\"name\":\"x\"") "]",
+                  "[0]: name: there is no such key");
+    refused_teams("8", "[" TEAM("2", "1e3", LAUNCH) "," TEAM("2", "1e3", LAUNCH) "]",
+                  "[1]: threads: they must ascend, 2 is not above 2");
+    refused_teams("8", "[" TEAM("8", "1e3", LAUNCH) "]",
+                  "[0]: threads: the figures of 8 are the device's own");
+    refused_teams("8", "[" TEAM("9", "1e3", LAUNCH) "]",
+                  ": a device of 9 threads, a node has 8 cores");
+    refused_teams(NULL, "[" TEAM("1", "1e3", LAUNCH) "]", ": device.threads is missing");
+}
+
+/* A machine of 16 cores as devices of 8 threads, with figures of 1 and 4 too. */
+static void parse_teams(struct sp_machine *m)
+{
+    char *json = with_teams("8", "[" TEAM("1", "1e3", LAUNCH) "," TEAM("4", "2e3", LAUNCH) "]");
+
+    assert_int_equal(parse(json, m), 0);
+    free(json);
+    m->devices_per_node = 2;
+    m->network.shared_by = 2;
+}
+
+static void teams_written(void **state)
+{
+    struct sp_machine m, again;
+    char *text;
+
+    (void)state;
+    parse_teams(&m);
+    m.team[0].pairs[SP_BF16][SP_ATTENTION_BACKWARD] = (struct sp_curve){1, {{1, 2}}};
+    m.rates.memory[SP_BF16] = (struct sp_curve){2, {{1, 2}, {2, 3}}};
+    assert_int_equal(m.teams, 2);
+    assert_int_equal(m.team[1].threads, 4);
+    text = sp_machine_text(&m);
+    assert_int_equal(sp_machine_parse("it", text, &again), 0);
+    assert_same(&m, &again);
+    assert_int_equal(again.teams, 2);
+    free(text);
+}
+
+/* As measured, between two, and beyond, which it says. */
+static void threads_taken(void **state)
+{
+    static const struct {
+        int threads, devices;
+        double rate; /* of the smallest product; 0: that of the device */
+        bool says;
+    } cases[] = {{1, 16, 1e3, false}, {4, 4, 2e3, false}, {2, 8, 0, false},
+                 {8, 2, 0, false},    {16, 1, 0, true},   {0, 2, 0, false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char why[SP_THREADS_WHY];
+        struct sp_machine m, before;
+        double rate;
+
+        parse_teams(&m);
+        before = m;
+        sp_machine_take_threads(&m, cases[i].threads, why);
+        rate = m.rates.matmul[SP_F32].at[0].rate;
+        assert_int_equal(*why != 0, cases[i].says);
+        assert_int_equal(m.devices_per_node, cases[i].devices);
+        assert_int_equal(m.network.shared_by, cases[i].devices);
+        assert_int_equal(m.memory_bytes, cases[i].devices == 2 ? before.memory_bytes
+                                                               : m.host_bytes / cases[i].devices);
+        if (cases[i].threads == 2) /* half way between 1 and 4, in logarithms */
+            assert_true(near(rate, 1e3 * sqrt(2)));
+        else
+            assert_true(near(rate, cases[i].rate > 0 ? cases[i].rate
+                                                     : before.rates.matmul[SP_F32].at[0].rate));
+        if (cases[i].says)
+            assert_non_null(strstr(why, "no figures of devices of 16 threads, those of 8"));
+    }
+}
+
+/* A file that says nothing of threads is taken as it is, and that is said; GPUs have none. */
+static void threads_unknown(void **state)
+{
+    char why[SP_THREADS_WHY];
+    struct sp_machine m, before;
+
+    (void)state;
+    assert_int_equal(sp_machine_load("laptop", &m), 0);
+    m.rates.threads = 0;
+    before = m;
+    sp_machine_take_threads(&m, 3, why);
+    assert_same(&m, &before);
+    assert_non_null(strstr(why, "does not say how many threads"));
+    assert_int_equal(sp_machine_load("h200", &m), 0);
+    before = m;
+    sp_machine_take_threads(&m, 3, why);
+    assert_same(&m, &before);
+    assert_string_equal(why, "");
 }
 
 static void unknown_keys(void **state)
@@ -372,10 +513,14 @@ static void untouched(void **state)
 TEST_GROUP(machine)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(curves),        cmocka_unit_test(links),     cmocka_unit_test(named),
-        cmocka_unit_test(written),       cmocka_unit_test(every_key), cmocka_unit_test(bounds),
-        cmocka_unit_test(unknown_keys),  cmocka_unit_test(values),    cmocka_unit_test(documents),
-        cmocka_unit_test(whole_numbers), cmocka_unit_test(head_rows), cmocka_unit_test(untouched),
+        cmocka_unit_test(curves),        cmocka_unit_test(links),
+        cmocka_unit_test(named),         cmocka_unit_test(written),
+        cmocka_unit_test(every_key),     cmocka_unit_test(bounds),
+        cmocka_unit_test(unknown_keys),  cmocka_unit_test(values),
+        cmocka_unit_test(documents),     cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(head_rows),     cmocka_unit_test(untouched),
+        cmocka_unit_test(teams_refused), cmocka_unit_test(teams_written),
+        cmocka_unit_test(threads_taken), cmocka_unit_test(threads_unknown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,7 +97,7 @@ static void blocks_make_their_output_again(void **state)
                 double want;
 
                 if (op->pass == SP_F) /* what the head alone reads is made in its backward */
-                    want = last ? machine.launch_s - t.post + (module ? t.out : 0) : 0;
+                    want = last ? machine.rates.launch_s - t.post + (module ? t.out : 0) : 0;
                 else
                     want = op->part == SP_ATTN ? attention : norm + (op->chunk > 0 ? mlp : 0);
                 id = plan.family->id(&plan.layout, s, op);
@@ -149,8 +149,61 @@ static void members_exchange(void **state)
     for (int pass = 0; pass < 2; pass++) {
         double turn = 2 * T / 8 * h / r * e / machine.node.bandwidth + machine.node.latency_s;
 
-        assert_true(fabs((ring[pass] - machine.launch_s) / ((pass ? 15 : 7) * turn) - 1) < 1e-6);
+        assert_true(fabs((ring[pass] - machine.rates.launch_s) / ((pass ? 15 : 7) * turn) - 1) <
+                    1e-6);
     }
+}
+
+/* Attention with pairs apart: the time of a call is that of its heads, each of its operations and of its pairs; heads half as
+ * wide take less, and as many pairs. */
+static void pairs_count_beside_operations(void **state)
+{
+    static struct sp_machine machine;
+    const double flops = 4.0 * 64 * 1000;
+    struct sp_model model;
+    struct sp_shape sh;
+
+    (void)state;
+    assert_int_equal(sp_machine_load("laptop", &machine), 0);
+    assert_int_equal(sp_model_load("gpt-tiny", &model), 0);
+    sp_shape_init(&sh, &model, 1, 128, 1, 0, 0);
+    sh.model.head_dim = 64;
+    for (int pass = 0; pass < SP_ATTENTION_PASSES; pass++) {
+        struct sp_attention_call call = {
+            .pass = (enum sp_attention_pass)pass, .flops = 6 * flops, .heads = 6, .parts = 2};
+        double times = pass == SP_ATTENTION_FORWARD ? 1 : 2.5, wide, narrow;
+
+        /* rates that differ by size: the size is that of one head */
+        machine.rates.attention[SP_F32][pass] =
+            (struct sp_curve){2, {{times * flops, 1e9}, {6 * times * flops, 1e12}}};
+        machine.rates.pairs[SP_F32][pass] = (struct sp_curve){2, {{1000, 1e7}, {6000, 1e10}}};
+        wide = sp_attention_s(&machine, &sh, &call);
+        assert_true(fabs(wide / (3 * (times * flops / 1e9 + 1000 / 1e7)) - 1) < 1e-9);
+        sh.model.head_dim = 32;
+        call.flops /= 2;
+        narrow = sp_attention_s(&machine, &sh, &call);
+        assert_true(fabs(narrow / (3 * (times * flops / 2 / 1e9 + 1000 / 1e7)) - 1) < 1e-9);
+        sh.model.head_dim = 64;
+        machine.rates.pairs[SP_F32][pass].n = 0;
+        machine.rates.attention[SP_F32][pass] = (struct sp_curve){1, {{1, 1e9}}};
+        assert_true(
+            fabs(sp_attention_s(&machine, &sh, &call) / (times * call.flops / 2 / 1e9) - 1) < 1e-9);
+    }
+}
+
+/* Passes in bf16 have their own rate where the machine says so, and that of f32 where not; the update is in f32. */
+static void passes_in_bf16_have_a_rate(void **state)
+{
+    static struct sp_machine machine;
+
+    (void)state;
+    assert_int_equal(sp_machine_load("laptop", &machine), 0);
+    machine.rates.memory[SP_F32] = (struct sp_curve){1, {{1, 1e9}}};
+    assert_true(fabs(sp_memory_s(&machine, SP_BF16, 1e6) / 1e-3 - 1) < 1e-9);
+    machine.rates.memory[SP_BF16] = (struct sp_curve){1, {{1, 5e8}}};
+    assert_true(fabs(sp_memory_s(&machine, SP_BF16, 1e6) / 2e-3 - 1) < 1e-9);
+    assert_true(fabs(sp_memory_s(&machine, SP_F32, 1e6) / 1e-3 - 1) < 1e-9);
+    assert_true(sp_update_time(&machine, 1e6) < 33e-3);
 }
 
 TEST_GROUP(part_times)
@@ -159,6 +212,8 @@ TEST_GROUP(part_times)
         cmocka_unit_test(gathers_beyond_a_node_take_the_network),
         cmocka_unit_test(members_exchange),
         cmocka_unit_test(blocks_make_their_output_again),
+        cmocka_unit_test(pairs_count_beside_operations),
+        cmocka_unit_test(passes_in_bf16_have_a_rate),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,11 +97,11 @@ static void slices(void **state)
 
     (void)state;
     want.stages = 4;
-    machine.launch_s = 0;
+    machine.rates.launch_s = 0;
     machine.node.bandwidth = 1e18;
     assert_int_equal(sp_search(&want, &best, 1), 1);
     assert_true(best.slices > 16);
-    machine.launch_s = 10;
+    machine.rates.launch_s = 10;
     assert_int_equal(sp_search(&want, &best, 1), 1);
     assert_int_equal(best.slices, 131072 / SP_TOKENS_MOST);
     machine = kept;

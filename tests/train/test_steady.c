@@ -1,5 +1,5 @@
 /*
- * Medians of repetitions: of few and of many, and when they are known well enough, against the medians of
+ * Lower quartiles of repetitions: of few and of many, and when they are known well enough, against the quartiles of
  * many draws of noisy samples.
  */
 #include <setjmp.h>
@@ -22,28 +22,32 @@ static double draw(void)
     return (double)(state >> 40) / (1 << 24);
 }
 
-static void medians(void **unused)
+static void quartiles(void **unused)
 {
     struct sp_steady s = {0};
-    const double samples[] = {5, 1, 4, 2, 3}, want[] = {5, 3, 4, 3, 3};
+    const double samples[] = {5, 1, 4, 2, 3, 6, 0.5, 7}, want[] = {5, 1, 1, 2, 2, 2, 1, 2};
 
     (void)unused;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 8; i++) {
         sp_steady_add(&s, samples[i]);
-        assert_true(fabs(sp_steady_median(&s) - want[i]) < 1e-12);
+        assert_true(fabs(sp_steady_value(&s) - want[i]) < 1e-12);
         for (int j = 1; j < s.n; j++)
             assert_true(s.sorted[j - 1] <= s.sorted[j]);
     }
+    assert_true(fabs(s.fastest - 0.5) < 1e-12);
+    for (int i = 0; i < SP_STEADY_MOST; i++) /* more than there is room for */
+        sp_steady_add(&s, 2);
+    assert_true(s.n == SP_STEADY_MOST && fabs(sp_steady_value(&s) - 2) < 1e-12);
 }
 
 /* How many samples of 1, give or take `noise`, it takes; 0: the most are not enough. */
-static int needed(double noise, double *median)
+static int needed(double noise, double *value)
 {
     struct sp_steady s = {0};
 
     while (s.n < SP_STEADY_MOST && !sp_steady_reached(&s))
         sp_steady_add(&s, 1 + noise * (2 * draw() - 1));
-    *median = sp_steady_median(&s);
+    *value = sp_steady_value(&s);
     return sp_steady_reached(&s) ? s.n : 0;
 }
 
@@ -58,40 +62,68 @@ static void samples_needed(void **unused)
     (void)unused;
     for (int k = 0; k < KINDS; k++)
         for (int i = 0; i < RUNS; i++) {
-            double median;
-            int n = needed(noise[k], &median);
+            double value, off;
+            int n = needed(noise[k], &value);
 
             never[k] += !n;
             mean[k] += (n ? n : SP_STEADY_MOST) / (double)RUNS;
             if (!n)
                 continue;
-            wrong += fabs(median - 1) > 0.05;
-            most = fmax(most, fabs(median - 1));
+            off = fabs(value / (1 - noise[k] / 2) - 1);
+            wrong += off > 0.05;
+            most = fmax(most, off);
         }
-    print_message(
-        "noise of 0, 4, 10, 90 %%: %.1f, %.1f, %.1f, %.1f samples; %d of %d medians more than "
-        "5 %% off, the worst %.1f %%\n",
-        mean[0], mean[1], mean[2], mean[3], wrong, KINDS * RUNS, 100 * most);
+    print_message("noise of 0, 4, 10, 90 %%: %.1f, %.1f, %.1f, %.1f samples; %d of %d quartiles "
+                  "more than 5 %% off, the worst %.1f %%\n",
+                  mean[0], mean[1], mean[2], mean[3], wrong, KINDS * RUNS, 100 * most);
     assert_true(mean[0] < mean[2] && mean[1] < mean[2] && mean[2] < mean[3]);
     assert_true(never[0] + never[1] + never[2] == 0 && never[3] > RUNS / 2);
     assert_true(wrong <= KINDS * RUNS / 20);
 }
 
-/* One disturbed sample in ten moves nothing. */
+/* Samples that something made longer move nothing while half of all are right, wherever they fall. */
 static void outliers(void **unused)
 {
     struct sp_steady s = {0};
 
     (void)unused;
     for (int i = 0; i < 40; i++)
-        sp_steady_add(&s, i % 10 == 3 ? 50 : 1 + 0.01 * draw());
-    assert_true(sp_steady_reached(&s) && sp_steady_median(&s) < 1.01);
+        sp_steady_add(&s, i % 2 ? 50 : 1 + 0.01 * draw());
+    assert_true(sp_steady_reached(&s) && sp_steady_value(&s) < 1.01);
+}
+
+/* Disturbed ones are no samples. */
+static void disturbed(void **unused)
+{
+    struct sp_steady s = {0};
+
+    (void)unused;
+    for (int i = 0; i < 1000; i++)
+        sp_steady_disturbed(&s, i % 3 ? 9 : 2);
+    assert_true(s.n == 0 && s.disturbed == 1000 && fabs(s.fastest - 2) < 1e-12);
+    assert_true(!sp_steady_reached(&s) && sp_steady_spoilt(&s));
+    for (int i = 0; i < SP_STEADY_LEAST; i++)
+        sp_steady_add(&s, 3);
+    assert_true(sp_steady_reached(&s) && !sp_steady_spoilt(&s));
+    assert_true(fabs(sp_steady_value(&s) - 3) < 1e-12);
+}
+
+/* Samples that differ by more than half make no figure, however many. */
+static void spoilt(void **unused)
+{
+    struct sp_steady s = {0};
+
+    (void)unused;
+    for (int i = 0; i < 5; i++)
+        sp_steady_add(&s, i + 1);
+    assert_true(sp_steady_spoilt(&s) && sp_steady_doubt(&s) > 0.5);
 }
 
 TEST_GROUP(steady)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(medians), cmocka_unit_test(samples_needed),
-                                       cmocka_unit_test(outliers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(quartiles),
+                                       cmocka_unit_test(samples_needed), cmocka_unit_test(outliers),
+                                       cmocka_unit_test(disturbed), cmocka_unit_test(spoilt)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

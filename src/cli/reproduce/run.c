@@ -37,8 +37,8 @@ const struct sp_machine *sp_run_machine(const struct sp_run *run)
     if (!named || !(run->unfused > 0))
         return named;
     machine = *named;
-    for (int i = 0; i < machine.memory.n; i++)
-        machine.memory.at[i].rate /= run->unfused;
+    for (int i = 0; i < machine.rates.memory[SP_F32].n; i++)
+        machine.rates.memory[SP_F32].at[i].rate /= run->unfused;
     return &machine;
 }
 

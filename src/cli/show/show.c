@@ -27,7 +27,8 @@ struct args {
     struct sp_group_args groups;
     int layers, width, dtype;
     bool color, actions, dtype_set;
-    const char *cost, *hardware;
+    const char *cost;
+    struct sp_hardware_args hardware;
     struct sp_result result;
     const struct sp_machine
         *machine; /* of --hardware, where it is its times that are shown; or NULL */
@@ -57,13 +58,9 @@ static int parse(int argc, char **argv, struct args *a)
              "are parts of layers); comm=: how long a message is on its way; wire=: how long it "
              "occupies its sender and its receiver; head=: the head of one, beside its stage's "
              "(0)"},
-        {.name = "hardware",
-         .kind = SP_OPT_STRING,
-         .topic = SP_TOPIC_DEVICES,
-         .value = &a->hardware,
-         .arg = "NAME|FILE.json",
-         .help = "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT
-                 ")"},
+        SP_HARDWARE_OPTIONS(
+            a->hardware, SP_TOPIC_DEVICES,
+            "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT ")"),
         {.name = "dtype",
          .kind = SP_OPT_CHOICE,
          .topic = SP_TOPIC_MODEL,
@@ -115,7 +112,7 @@ static int check(const struct args *a)
     if (l->memory_limit && !l->model)
         return sp_error(EINVAL, "show: --memory-limit: an order has micro-batches, not bytes; give "
                                 "--model too");
-    if (sp_step_check_hardware("show", l, a->hardware, a->cost))
+    if (sp_step_check_hardware("show", l, &a->hardware, a->cost))
         return -EINVAL;
     if (!l->model && (l->seq != like.seq || l->micro_batch_size != like.micro_batch_size))
         return sp_error(EINVAL,
@@ -161,7 +158,7 @@ static int find_machine(struct args *a)
     if (!a->layout.model || a->cost)
         return 0;
     a->machine = &machine;
-    return sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine);
+    return sp_step_machine(&a->hardware, &machine);
 }
 
 /* --slices auto. */
@@ -170,7 +167,7 @@ static int find_slices(struct args *a, const struct sp_model *model)
     if (!a->layout.slices && !a->layout.model)
         return sp_error(EINVAL, "show: --slices auto: how many depends on the model; give --model "
                                 "and --seq");
-    return sp_step_slices("show", &a->layout, a->hardware, model, (enum sp_dtype)a->dtype);
+    return sp_step_slices("show", &a->layout, a->machine, model, (enum sp_dtype)a->dtype);
 }
 
 static struct sp_shape shape_of(const struct args *a, const struct sp_model *model)

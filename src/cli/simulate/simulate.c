@@ -23,7 +23,8 @@ struct args {
     struct sp_group_args groups;
     int layers, dtype, share;
     struct sp_result result;
-    const char *cost, *hardware, *link, *trace;
+    const char *cost, *link, *trace;
+    struct sp_hardware_args hardware;
 };
 
 static int parse(int argc, char **argv, struct args *a)
@@ -48,12 +49,9 @@ static int parse(int argc, char **argv, struct args *a)
                  "ops are parts of layers); comm=: latency of messages; wire=: how long a whole "
                  "micro-batch's boundary occupies its sender and its receiver; head=: the head of "
                  "one (0)"},
-        {.name = "hardware",
-         .kind = SP_OPT_STRING,
-         .topic = SP_TOPIC_DEVICES,
-         .value = &a->hardware,
-         .arg = "NAME|FILE.json",
-         .help = "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT ")"},
+        SP_HARDWARE_OPTIONS(a->hardware, SP_TOPIC_DEVICES,
+                            "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT
+                            ")"),
         {.name = "share",
          .kind = SP_OPT_CHOICE,
          .topic = SP_TOPIC_ADVANCED,
@@ -115,7 +113,7 @@ static int check(const struct args *a)
                         l->partition_slices);
     if (l->model && a->layers)
         return sp_error(EINVAL, "simulate: --layers is for a small model; leave it or --model out");
-    if (sp_step_check_hardware("simulate", l, a->hardware, a->cost))
+    if (sp_step_check_hardware("simulate", l, &a->hardware, a->cost))
         return -EINVAL;
     return a->trace ? sp_output_try_dir(a->trace) : 0;
 }
@@ -217,8 +215,7 @@ static int find_machine(const struct args *a, struct subject *s)
     static struct sp_machine machine;
 
     s->machine = a->layout.model && !a->cost ? &machine : NULL;
-    return s->machine ? sp_machine_load(a->hardware ? a->hardware : SP_MACHINE_DEFAULT, &machine)
-                      : 0;
+    return s->machine ? sp_step_machine(&a->hardware, &machine) : 0;
 }
 
 /* As a run cuts them, where times are a machine's. */
@@ -238,7 +235,7 @@ static int find_subject(struct args *a, struct subject *s)
 
     lay.layers = s->model.layers;
     err = err ? err
-              : sp_step_slices("simulate", &a->layout, a->hardware, &s->model,
+              : sp_step_slices("simulate", &a->layout, s->machine, &s->model,
                                (enum sp_dtype)a->dtype);
     lay.slices = err ? 1 : a->layout.slices;
     err =

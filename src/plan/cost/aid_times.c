@@ -76,7 +76,7 @@ static double help_s(const struct slot *s, const struct sp_aid *aid)
 
     tokens_of(s, aid->owner, &slice);
     return attention_s(s, sp_queries_flops(&slice, tokens) - sp_queries_flops(&slice, 0)) +
-           s->terms->machine->launch_s;
+           s->terms->machine->rates.launch_s;
 }
 
 /* What came is read, and what it becomes part of read and written. */

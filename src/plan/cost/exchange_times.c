@@ -17,15 +17,19 @@ double sp_queries_flops(const struct sp_shape *slice, int before)
 double sp_shared_attention_s(const struct sp_op_terms *terms, const struct sp_shape *sh,
                              enum sp_attention_pass pass, double flops)
 {
-    return sp_attention_s(terms->machine, sh->dtype, pass,
-                          flops / terms->devices / sp_shape_spread(sh));
+    const struct sp_attention_call call = {.pass = pass,
+                                           .flops = flops,
+                                           .heads = (double)sh->batch * sh->model.heads,
+                                           .parts = terms->devices * sp_shape_spread(sh)};
+
+    return sp_attention_s(terms->machine, sh, &call);
 }
 
 double sp_merge_s(const struct sp_op_terms *terms, const struct sp_shape *sh, double elements)
 {
-    return sp_curve_s(&terms->machine->memory,
-                      (double)sp_shape_elem(sh) * elements / terms->devices) +
-           terms->machine->launch_s;
+    return sp_memory_s(terms->machine, sh->dtype,
+                       (double)sp_shape_elem(sh) * elements / terms->devices) +
+           terms->machine->rates.launch_s;
 }
 
 double sp_exchange_s(const struct sp_op_terms *terms, const struct sp_shape *sh, int from, int to,

@@ -173,7 +173,7 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
         const struct sp_part_times *t = times_of(p, &work[i]);
 
         if (waits_for_head(p, &work[i]))
-            sum += p->terms->machine->launch_s;
+            sum += p->terms->machine->rates.launch_s;
         else
             sum += work[i].forward ? forward(t, &work[i]) : backward(p, t, &work[i]);
         sum += work[i].head ? t->head : 0;

@@ -12,7 +12,7 @@ struct cost {
 /* A product by the operations of all devices. */
 static double product_of(const struct cost *c, double flops)
 {
-    return sp_curve_s(&c->machine->matmul[c->sh->dtype], flops / c->devices);
+    return sp_curve_s(&c->machine->rates.matmul[c->sh->dtype], flops / c->devices);
 }
 
 static double product(const struct cost *c, enum sp_role role)
@@ -23,8 +23,8 @@ static double product(const struct cost *c, enum sp_role role)
 /* A pass over `width` elements of every row, read or written. */
 static double moved(const struct cost *c, double width)
 {
-    return sp_curve_s(&c->machine->memory,
-                      (double)sp_shape_elem(c->sh) * c->sh->rows * width / c->devices);
+    return sp_memory_s(c->machine, c->sh->dtype,
+                       (double)sp_shape_elem(c->sh) * c->sh->rows * width / c->devices);
 }
 
 /* Devices that have a part of a layer's parameters each. */
@@ -85,14 +85,26 @@ static double exchanged(const struct cost *c)
     return beyond > within ? beyond : within;
 }
 
-double sp_attention_s(const struct sp_machine *machine, enum sp_dtype dtype,
-                      enum sp_attention_pass pass, double flops)
+double sp_memory_s(const struct sp_machine *machine, enum sp_dtype dtype, double bytes)
 {
-    const struct sp_curve *curve = &machine->attention[dtype][pass];
+    const struct sp_curve *curve = machine->rates.memory;
 
-    if (pass == SP_ATTENTION_FORWARD)
-        return sp_curve_s(curve, flops);
-    return flops > 0 ? 2.5 * flops / sp_curve_rate(curve, flops) : 0;
+    return sp_curve_s(&curve[curve[dtype].n ? dtype : SP_F32], bytes);
+}
+
+double sp_attention_s(const struct sp_machine *machine, const struct sp_shape *sh,
+                      const struct sp_attention_call *call)
+{
+    const struct sp_curve *curve = &machine->rates.attention[sh->dtype][call->pass];
+    const struct sp_curve *pairs = &machine->rates.pairs[sh->dtype][call->pass];
+    double times = call->pass == SP_ATTENTION_FORWARD ? 1 : 2.5, one = call->flops / call->heads;
+
+    if (call->flops <= 0)
+        return 0;
+    if (!pairs->n)
+        return times * call->flops / call->parts / sp_curve_rate(curve, call->flops / call->parts);
+    return call->heads / call->parts *
+           (sp_curve_s(curve, times * one) + sp_curve_s(pairs, one / 4 / sh->model.head_dim));
 }
 
 static double attention(const struct cost *c, enum sp_attention_pass pass)
@@ -104,8 +116,11 @@ static double attention(const struct cost *c, enum sp_attention_pass pass)
                               .head_dim = m->head_dim,
                               .q_len = c->sh->seq,
                               .q_pos = c->sh->first};
-    double flops = sp_flops_attention(&at) / c->devices / sp_shape_spread(c->sh);
-    double s = sp_attention_s(c->machine, c->sh->dtype, pass, flops);
+    const struct sp_attention_call call = {.pass = pass,
+                                           .flops = sp_flops_attention(&at),
+                                           .heads = (double)at.batch * at.heads,
+                                           .parts = c->devices * sp_shape_spread(c->sh)};
+    double s = sp_attention_s(c->machine, c->sh, &call);
 
     if (c->sh->context == 1)
         return s;
@@ -133,7 +148,7 @@ static double head(const struct cost *c)
      * vocabulary is shared out */
     return (3 + again) * product_of(c, sp_flops_linear(c->sh->rows, h, vocab)) + moved(c, 6 * h) +
            moved(c, (4 + 2 * again) * vocab) + (shared ? 2 * gathered(c) : 0) +
-           (1 + shared) * c->machine->launch_s;
+           (1 + shared) * c->machine->rates.launch_s;
 }
 
 void sp_head_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
@@ -147,11 +162,11 @@ void sp_head_times(const struct sp_machine *machine, int devices, const struct s
 
     /* logits are written and read; then read, and overwritten by their gradient, which both products read */
     *t = (struct sp_head_times){
-        .norm = moved(&c, 2 * h) + machine->launch_s,
-        .forward = product + moved(&c, h + 2 * vocab) + input + machine->launch_s,
+        .norm = moved(&c, 2 * h) + machine->rates.launch_s,
+        .forward = product + moved(&c, h + 2 * vocab) + input + machine->rates.launch_s,
         .backward = (2 + again) * product + moved(&c, 2 * h + (3 + again) * vocab) + gathered(&c) +
-                    machine->launch_s,
-        .norm_input = moved(&c, (3 + stages) * h) + machine->launch_s,
+                    machine->rates.launch_s,
+        .norm_input = moved(&c, (3 + stages) * h) + machine->rates.launch_s,
     };
 }
 
@@ -160,7 +175,7 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
 {
     const struct cost c = {.machine = machine, .sh = sh, .devices = devices};
     const double h = sh->model.hidden, f = sh->model.mlp, up = sh->up_width;
-    const double task = machine->launch_s, ring = gathered(&c);
+    const double task = machine->rates.launch_s, ring = gathered(&c);
     const double ring_w = sh->tensor > 1 && !sh->sequence ? 0 : ring; /* inputs are there */
     const double ends = sh->tensor > 1 ? ring : 0;
     double norm = moved(&c, 2 * h), norm_input = moved(&c, 4 * h), activation = moved(&c, up + f);
@@ -198,6 +213,6 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
 double sp_update_time(const struct sp_machine *machine, double elements)
 {
     /* the gradient is read for its norm; then it, the weight and two moments are read, three written */
-    return sp_curve_s(&machine->memory, sizeof(float) * elements) +
-           sp_curve_s(&machine->memory, 7 * sizeof(float) * elements) + 2 * machine->launch_s;
+    return sp_memory_s(machine, SP_F32, sizeof(float) * elements) +
+           sp_memory_s(machine, SP_F32, 7 * sizeof(float) * elements) + 2 * machine->rates.launch_s;
 }

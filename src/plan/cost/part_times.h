@@ -38,9 +38,19 @@ struct sp_head_times {
 void sp_head_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
                    int stages, struct sp_head_times *t);
 
-/* A call of attention, by the FLOPs of its forward (sp_flops_attention). */
-double sp_attention_s(const struct sp_machine *machine, enum sp_dtype dtype,
-                      enum sp_attention_pass pass, double flops);
+/* A call of attention of a device with the shape. */
+struct sp_attention_call {
+    enum sp_attention_pass pass;
+    double flops; /* of its forward, of all devices: sp_flops_attention */
+    double heads; /* of all sequences, of all devices */
+    double parts; /* devices that share them */
+};
+
+double sp_attention_s(const struct sp_machine *machine, const struct sp_shape *sh,
+                      const struct sp_attention_call *call);
+
+/* A pass over so many bytes, in seconds. */
+double sp_memory_s(const struct sp_machine *machine, enum sp_dtype dtype, double bytes);
 
 /* AdamW on `elements` parameters of each device, with the norm of their gradients. */
 double sp_update_time(const struct sp_machine *machine, double elements);

@@ -84,7 +84,7 @@ static void share_out(struct slice *s, int part)
         sent += way_s(s, part, j, false);
         help = attention_s(s, sp_queries_flops(&s->part[part], keys) -
                                   sp_queries_flops(&s->part[part], 0));
-        s->at[j] = fmax(s->at[j], sent) + help + s->terms->machine->launch_s;
+        s->at[j] = fmax(s->at[j], sent) + help + s->terms->machine->rates.launch_s;
         s->done[part] =
             fmax(s->done[part], s->at[j] + way_s(s, part, j, true)) +
             sp_merge_s(s->terms, s->sh, 3.0 * s->part[part].rows * s->part[part].q_width);

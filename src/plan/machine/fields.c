@@ -4,7 +4,13 @@
 #define FIELD(path, kind, member, bounds)                                                          \
     {                                                                                              \
         path, kind, offsetof(struct sp_machine, member), sizeof(((struct sp_machine *)0)->member), \
-            bounds                                                                                 \
+            bounds, false                                                                          \
+    }
+
+#define OPTIONAL(path, kind, member, bounds)                                                       \
+    {                                                                                              \
+        path, kind, offsetof(struct sp_machine, member), sizeof(((struct sp_machine *)0)->member), \
+            bounds, true                                                                           \
     }
 
 #define NONE                                                                                       \
@@ -36,19 +42,30 @@ const struct sp_machine_field sp_machine_fields[] = {
     FIELD("name", SP_FIELD_TEXT, name, NONE),
     FIELD("source", SP_FIELD_LINES, source, NONE),
     FIELD("device.name", SP_FIELD_TEXT, device, NONE),
-    FIELD("device.matmul.f32", SP_FIELD_CURVE, matmul[SP_F32], FLOPS),
-    FIELD("device.matmul.bf16", SP_FIELD_CURVE, matmul[SP_BF16], FLOPS),
-    FIELD("device.attention.f32.forward", SP_FIELD_CURVE, attention[SP_F32][SP_ATTENTION_FORWARD],
-          FLOPS),
-    FIELD("device.attention.f32.backward", SP_FIELD_CURVE, attention[SP_F32][SP_ATTENTION_BACKWARD],
-          FLOPS),
-    FIELD("device.attention.bf16.forward", SP_FIELD_CURVE, attention[SP_BF16][SP_ATTENTION_FORWARD],
-          FLOPS),
+    OPTIONAL("device.threads", SP_FIELD_COUNT, rates.threads, COUNT),
+    FIELD("device.matmul.f32", SP_FIELD_CURVE, rates.matmul[SP_F32], FLOPS),
+    FIELD("device.matmul.bf16", SP_FIELD_CURVE, rates.matmul[SP_BF16], FLOPS),
+    FIELD("device.attention.f32.forward", SP_FIELD_CURVE,
+          rates.attention[SP_F32][SP_ATTENTION_FORWARD], FLOPS),
+    FIELD("device.attention.f32.backward", SP_FIELD_CURVE,
+          rates.attention[SP_F32][SP_ATTENTION_BACKWARD], FLOPS),
+    FIELD("device.attention.bf16.forward", SP_FIELD_CURVE,
+          rates.attention[SP_BF16][SP_ATTENTION_FORWARD], FLOPS),
     FIELD("device.attention.bf16.backward", SP_FIELD_CURVE,
-          attention[SP_BF16][SP_ATTENTION_BACKWARD], FLOPS),
-    FIELD("device.memory", SP_FIELD_CURVE, memory, RATE),
-    FIELD("device.launch_s", SP_FIELD_REAL, launch_s, SECONDS),
+          rates.attention[SP_BF16][SP_ATTENTION_BACKWARD], FLOPS),
+    OPTIONAL("device.pairs.f32.forward", SP_FIELD_CURVE, rates.pairs[SP_F32][SP_ATTENTION_FORWARD],
+             FLOPS),
+    OPTIONAL("device.pairs.f32.backward", SP_FIELD_CURVE,
+             rates.pairs[SP_F32][SP_ATTENTION_BACKWARD], FLOPS),
+    OPTIONAL("device.pairs.bf16.forward", SP_FIELD_CURVE,
+             rates.pairs[SP_BF16][SP_ATTENTION_FORWARD], FLOPS),
+    OPTIONAL("device.pairs.bf16.backward", SP_FIELD_CURVE,
+             rates.pairs[SP_BF16][SP_ATTENTION_BACKWARD], FLOPS),
+    FIELD("device.memory", SP_FIELD_CURVE, rates.memory[SP_F32], RATE),
+    OPTIONAL("device.memory_bf16", SP_FIELD_CURVE, rates.memory[SP_BF16], RATE),
+    FIELD("device.launch_s", SP_FIELD_REAL, rates.launch_s, SECONDS),
     FIELD("device.memory_bytes", SP_FIELD_BYTES, memory_bytes, BYTES),
+    OPTIONAL("device.teams", SP_FIELD_TEAMS, team, NONE),
     FIELD("node.devices", SP_FIELD_COUNT, devices_per_node, COUNT),
     FIELD("node.host_bytes", SP_FIELD_BYTES, host_bytes, BYTES),
     FIELD("node.copy.to_host", SP_FIELD_REAL, copy.to_host, RATE),
@@ -66,10 +83,17 @@ const struct sp_machine_field sp_machine_fields[] = {
     FIELD("network.bandwidth", SP_FIELD_REAL, network.bandwidth, RATE),
     FIELD("network.half_duplex", SP_FIELD_FLAG, network.half_duplex, NONE),
     FIELD("network.shared_by", SP_FIELD_COUNT, network.shared_by, COUNT),
-    {NULL, SP_FIELD_TEXT, 0, 0, NONE},
+    {NULL, SP_FIELD_TEXT, 0, 0, NONE, false},
 };
 
 const char *const sp_machine_optional[] = {"node.copy", "node.disk", NULL};
+
+bool sp_machine_is_rate(const struct sp_machine_field *f)
+{
+    size_t first = offsetof(struct sp_machine, rates);
+
+    return f->at >= first && f->at < first + sizeof(struct sp_rates);
+}
 
 bool sp_machine_within(const char *object, const char *path)
 {

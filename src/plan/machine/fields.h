@@ -13,7 +13,8 @@ enum sp_machine_kind {
     SP_FIELD_COUNT, /* int */
     SP_FIELD_BYTES, /* int64_t */
     SP_FIELD_FLAG,  /* bool */
-    SP_FIELD_CURVE  /* struct sp_curve: a list of [size, rate] */
+    SP_FIELD_CURVE, /* struct sp_curve: a list of [size, rate] */
+    SP_FIELD_TEAMS  /* struct sp_rates[]: a list of objects with the keys of device's figures */
 };
 
 /* Bounds of a number: far beyond any machine, and so that no sum of times of any plan overflows. */
@@ -26,6 +27,7 @@ struct sp_machine_field {
     enum sp_machine_kind kind;
     size_t at, size;
     struct sp_machine_bounds bounds; /* of the number; of a curve: of its rates */
+    bool optional;                   /* files without it are read; it is 0 then */
 };
 
 /* Sizes of calls in curves, FLOPs or bytes. */
@@ -33,6 +35,9 @@ struct sp_machine_field {
 
 /* Ends with a field without a path. */
 extern const struct sp_machine_field sp_machine_fields[];
+
+/* Whether it is one of struct sp_rates: its path is "device." and its key in an object of device.teams. */
+bool sp_machine_is_rate(const struct sp_machine_field *f);
 
 /* Objects that may be null in the file: what they have is 0 then. Ends with NULL. */
 extern const char *const sp_machine_optional[];

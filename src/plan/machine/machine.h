@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SP_CURVE_POINTS = 24, SP_MACHINE_TEXT = 4096 };
+enum { SP_CURVE_POINTS = 24, SP_MACHINE_TEXT = 4096, SP_MACHINE_TEAMS = 16 };
 
 /* A rate over the size of one call: between its points on the line through them in logarithms, beyond them
  * that of the nearest. Sizes ascend; there is at least one point. */
@@ -55,19 +55,32 @@ struct sp_disk_rates {
 
 enum sp_attention_pass { SP_ATTENTION_FORWARD, SP_ATTENTION_BACKWARD, SP_ATTENTION_PASSES };
 
+/* What one device does, while all devices of its node are at work. */
+struct sp_rates {
+    int threads;                       /* of the device; 0: it is a GPU, or the file does not say */
+    struct sp_curve matmul[SP_DTYPES]; /* FLOP/s of a product, by its FLOPs */
+    /* FLOP/s of attention by the FLOPs of the call: sp_flops_attention, which counts visible pairs only;
+     * 2.5 times that in the backward */
+    struct sp_curve attention[SP_DTYPES][SP_ATTENTION_PASSES];
+    /* Pairs of a query and a key a second, of what attention does for each beside operations, however wide heads are, by
+     * the pairs of a head of a sequence; and attention[] is by the FLOPs of one then. No points: it is part of attention[]. */
+    struct sp_curve pairs[SP_DTYPES][SP_ATTENTION_PASSES];
+    /* bytes/s of kernels that memory bounds, by the bytes that a call reads and writes. In bf16 no points: as in f32. */
+    struct sp_curve memory[SP_DTYPES];
+    double launch_s; /* what the runtime takes for a task */
+};
+
 struct sp_machine {
     char name[64];
     char source[SP_MACHINE_TEXT]; /* where its numbers are from, in lines */
     char device[128];             /* what a device is called */
 
-    struct sp_curve matmul[SP_DTYPES]; /* FLOP/s of a product, by its FLOPs */
-    /* FLOP/s of attention by the FLOPs of the call: sp_flops_attention, which counts visible pairs only;
-     * 2.5 times that in the backward */
-    struct sp_curve attention[SP_DTYPES][SP_ATTENTION_PASSES];
-    /* bytes/s of kernels that memory bounds, by the bytes that a call reads and writes */
-    struct sp_curve memory;
-    double launch_s;      /* what the runtime takes for a task */
+    struct sp_rates rates;
     int64_t memory_bytes; /* of a device */
+
+    /* The same cores as devices of other numbers of threads, which ascend. */
+    int teams;
+    struct sp_rates team[SP_MACHINE_TEAMS];
 
     int devices_per_node;
     int64_t host_bytes; /* of a node; a CPU's memory is this */
@@ -82,6 +95,16 @@ static inline bool sp_machine_is_cpu(const struct sp_machine *m)
 {
     return m->copy.to_host <= 0;
 }
+
+/*
+ * Makes the devices of a machine of cores such of `threads` threads each, as many as its cores allow: with the figures
+ * of so many threads, or between those of the two numbers of threads next to it. Beyond all of them it takes the
+ * nearest ones, and says so in `why`, as it does where the file does not say how many threads its figures are of;
+ * else `why` is empty. GPUs stay as they are.
+ */
+enum { SP_THREADS_WHY = 256 };
+
+void sp_machine_take_threads(struct sp_machine *m, int threads, char why[SP_THREADS_WHY]);
 
 /* Rows of logits at a time, as sp_shape_init takes them: as `train` has them there. NULL: no machine is known. */
 int sp_machine_head_rows(const struct sp_machine *m, const struct sp_model *model);

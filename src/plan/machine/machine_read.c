@@ -3,6 +3,7 @@
 #include "plan/machine/fields.h"
 #include "sp_error.h"
 #include "sp_text.h"
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -137,29 +138,30 @@ static int read_curve(const struct reading *r, const json_t *v, struct sp_machin
     return err;
 }
 
-static int read_value(const char *where, const struct sp_machine_field *f, const json_t *v,
-                      struct sp_machine *m)
-{
-    struct reading r = {where, f->path};
-    void *at = (char *)m + f->at;
+static int read_teams(const struct reading *r, const json_t *v, struct sp_machine *m);
 
+static int read_value(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
+                      void *at)
+{
     switch (f->kind) {
     case SP_FIELD_TEXT:
-        return read_text(&r, v, at, f->size);
+        return read_text(r, v, at, f->size);
     case SP_FIELD_LINES:
-        return read_lines(&r, v, at, f->size);
+        return read_lines(r, v, at, f->size);
     case SP_FIELD_REAL:
-        return read_real(&r, v, f->bounds, at);
+        return read_real(r, v, f->bounds, at);
     case SP_FIELD_COUNT:
-        return read_count(&r, v, f->bounds, at);
+        return read_count(r, v, f->bounds, at);
     case SP_FIELD_BYTES:
-        return read_whole(&r, v, f->bounds, at);
+        return read_whole(r, v, f->bounds, at);
     case SP_FIELD_FLAG:
-        return read_flag(&r, v, at);
+        return read_flag(r, v, at);
+    case SP_FIELD_TEAMS:
+        return read_teams(r, v, (struct sp_machine *)((char *)at - f->at));
     case SP_FIELD_CURVE:
         break;
     }
-    return read_curve(&r, v, f->bounds, at);
+    return read_curve(r, v, f->bounds, at);
 }
 
 /* ---- keys --------------------------------------------------------------------------------- */
@@ -172,19 +174,31 @@ static bool is_optional(const char *object)
     return false;
 }
 
+/* An object whose keys are read: the file, or one of device.teams, which has the keys of the device's figures. */
+struct part {
+    const char *where;
+    const json_t *object;
+    size_t skip; /* of the paths of fields: "device." for one of device.teams */
+};
+
+static bool is_of(const struct part *p, const struct sp_machine_field *f)
+{
+    return !p->skip || sp_machine_is_rate(f);
+}
+
 /* Whether it is the path of a field, or of an object that has some. */
-static bool is_known(const char *path, bool *is_object)
+static bool is_known(const struct part *p, const char *path, bool *is_object)
 {
     for (const struct sp_machine_field *f = sp_machine_fields; f->path; f++) {
-        if (!sp_machine_within(path, f->path))
+        if (!is_of(p, f) || !sp_machine_within(path, f->path + p->skip))
             continue;
-        *is_object = strcmp(path, f->path) != 0;
+        *is_object = strcmp(path, f->path + p->skip) != 0;
         return true;
     }
     return false;
 }
 
-static int check_keys(const char *where, const char *prefix, const json_t *object)
+static int check_keys(const struct part *p, const char *prefix, const json_t *object)
 {
     const char *key;
     json_t *v;
@@ -193,14 +207,14 @@ static int check_keys(const char *where, const char *prefix, const json_t *objec
     json_object_foreach((json_t *)object, key, v)
     {
         char path[128];
-        struct reading r = {where, path};
+        struct reading r = {p->where, path};
         bool is_object;
 
         snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", key);
-        if (strchr(key, '.') || !is_known(path, &is_object))
-            err = sp_error(EINVAL, "%s: %.60s: there is no such key", where, path);
+        if (strchr(key, '.') || !is_known(p, path, &is_object))
+            err = sp_error(EINVAL, "%s: %.60s: there is no such key", p->where, path);
         else if (is_object && json_is_object(v))
-            err = check_keys(where, path, v);
+            err = check_keys(p, path, v);
         else if (is_object && !(json_is_null(v) && is_optional(path)))
             err = refuse(&r, v, is_optional(path) ? "an object or null" : "an object");
         if (err)
@@ -231,6 +245,78 @@ static bool is_left_out(const json_t *root, const char *path)
     return false;
 }
 
+/* All fields of the part: `to` is the structure, or of one of device.teams its figures. */
+static int read_part(const struct part *p, char *to)
+{
+    const size_t first = p->skip ? offsetof(struct sp_machine, rates) : 0;
+    int err = check_keys(p, "", p->object);
+
+    for (const struct sp_machine_field *f = sp_machine_fields; f->path && !err; f++) {
+        const struct reading r = {p->where, f->path + p->skip};
+        const json_t *v = is_of(p, f) ? find(p->object, r.path) : NULL;
+
+        if (v && !is_left_out(p->object, r.path))
+            err = read_value(&r, f, v, to + f->at - first);
+        else if (!v && is_of(p, f) && (!f->optional || (p->skip && f->kind == SP_FIELD_COUNT)))
+            err = sp_error(EINVAL, "%s: %s: it is missing", p->where, r.path);
+    }
+    return err;
+}
+
+/* ---- devices of other numbers of threads ---------------------------------------------------- */
+
+static int check_team(const char *where, const struct sp_machine *m, int i)
+{
+    int threads = m->team[i].threads;
+
+    if (i > 0 && threads <= m->team[i - 1].threads)
+        return sp_error(EINVAL, "%s: threads: they must ascend, %d is not above %d", where, threads,
+                        m->team[i - 1].threads);
+    if (threads == m->rates.threads)
+        return sp_error(EINVAL, "%s: threads: the figures of %d are the device's own", where,
+                        threads);
+    return 0;
+}
+
+static int read_teams(const struct reading *r, const json_t *v, struct sp_machine *m)
+{
+    int err = 0;
+
+    if (!json_is_array(v))
+        return refuse(r, v, "a list of objects");
+    if (json_array_size(v) < 1 || json_array_size(v) > SP_MACHINE_TEAMS)
+        return sp_error(EINVAL, "%s: %s: it has %zu objects, it must have 1 to %d", r->where,
+                        r->path, json_array_size(v), SP_MACHINE_TEAMS);
+    if (!m->rates.threads)
+        return sp_error(EINVAL, "%s: %s: device.threads is missing", r->where, r->path);
+    for (size_t i = 0; i < json_array_size(v) && !err; i++) {
+        char where[256];
+        const struct part team = {where, json_array_get(v, i), strlen("device.")};
+
+        snprintf(where, sizeof where, "%.128s: %s[%zu]", r->where, r->path, i);
+        err = json_is_object(team.object) ? read_part(&team, (char *)&m->team[i])
+                                          : sp_error(EINVAL, "%s: it must be an object", where);
+        err = err ? err : check_team(where, m, (int)i);
+        m->teams++;
+    }
+    return err;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* A team has cores of its own. */
+static int check_cores(const char *where, const struct sp_machine *m)
+{
+    int most = m->teams ? m->team[m->teams - 1].threads : 0;
+    int64_t cores = (int64_t)m->devices_per_node * m->rates.threads;
+
+    if (most > cores)
+        return sp_error(EINVAL,
+                        "%s: device.teams: a device of %d threads, a node has %" PRId64 " cores",
+                        where, most, cores);
+    return 0;
+}
+
 static int check_sharing(const char *where, const struct sp_machine *m)
 {
     const struct {
@@ -250,6 +336,7 @@ static int check_sharing(const char *where, const struct sp_machine *m)
 int sp_machine_parse(const char *where, const char *json, struct sp_machine *m)
 {
     struct sp_machine read = {.copy.shared_by = 0};
+    struct part file = {.where = where};
     json_error_t error;
     json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &error);
     int err = 0;
@@ -258,17 +345,11 @@ int sp_machine_parse(const char *where, const char *json, struct sp_machine *m)
         return sp_error(EINVAL, "%s: line %d: %s", where, error.line, error.text);
     if (!json_is_object(root))
         err = sp_error(EINVAL, "%s: it is no JSON object", where);
-    err = err ? err : check_keys(where, "", root);
-    for (const struct sp_machine_field *f = sp_machine_fields; f->path && !err; f++) {
-        const json_t *v = find(root, f->path);
-
-        if (is_left_out(root, f->path))
-            continue;
-        err = v ? read_value(where, f, v, &read)
-                : sp_error(EINVAL, "%s: %s: it is missing", where, f->path);
-    }
+    file.object = root;
+    err = err ? err : read_part(&file, (char *)&read);
     json_decref(root);
     err = err ? err : check_sharing(where, &read);
+    err = err ? err : check_cores(where, &read);
     if (!err)
         *m = read;
     return err;

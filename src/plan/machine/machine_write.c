@@ -37,10 +37,10 @@ static json_t *curve(const struct sp_curve *c)
     return list;
 }
 
-static json_t *value(const struct sp_machine *m, const struct sp_machine_field *f)
-{
-    const void *at = (const char *)m + f->at;
+static json_t *teams(const struct sp_machine *m);
 
+static json_t *value(const struct sp_machine_field *f, const void *at)
+{
     switch (f->kind) {
     case SP_FIELD_TEXT:
         return sp_utf8_json(at);
@@ -54,6 +54,8 @@ static json_t *value(const struct sp_machine *m, const struct sp_machine_field *
         return json_integer(*(const int64_t *)at);
     case SP_FIELD_FLAG:
         return json_boolean(*(const bool *)at);
+    case SP_FIELD_TEAMS:
+        return teams((const struct sp_machine *)((const char *)at - f->at));
     case SP_FIELD_CURVE:
         break;
     }
@@ -79,6 +81,31 @@ static int put(json_t *root, const char *path, json_t *v)
     return json_object_set_new(root, path, v);
 }
 
+/* Whether it is one of which nothing is known: what begins with a count of points, or is one. */
+static bool is_unknown(const struct sp_machine_field *f, const void *at)
+{
+    return f->optional && *(const int *)at == 0;
+}
+
+/* What a device does with other numbers of threads, by the keys of the device. */
+static json_t *teams(const struct sp_machine *m)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < m->teams; i++) {
+        json_t *team = json_object();
+
+        for (const struct sp_machine_field *f = sp_machine_fields; f->path; f++) {
+            const char *at = (const char *)&m->team[i] + f->at - offsetof(struct sp_machine, rates);
+
+            if (sp_machine_is_rate(f) && !is_unknown(f, at))
+                put(team, f->path + strlen("device."), value(f, at));
+        }
+        json_array_append_new(list, team);
+    }
+    return list;
+}
+
 static json_t *tree(const struct sp_machine *m)
 {
     json_t *root = json_object();
@@ -89,7 +116,10 @@ static json_t *tree(const struct sp_machine *m)
 
         while (*object && !(sp_machine_within(*object, f->path) && is_left_out(m, *object)))
             object++;
-        err = *object ? put(root, *object, json_null()) : put(root, f->path, value(m, f));
+        if (*object)
+            err = put(root, *object, json_null());
+        else if (!is_unknown(f, (const char *)m + f->at))
+            err = put(root, f->path, value(f, (const char *)m + f->at));
     }
     if (!err)
         return root;
@@ -128,10 +158,10 @@ static void print_members(FILE *f, const json_t *v, int indent)
     fprintf(f, "\n%*s}", indent, "");
 }
 
-/* Points in one line; texts one a line. */
+/* Points in one line; texts and objects one a line. */
 static void print_list(FILE *f, const json_t *v, int indent)
 {
-    bool text = json_is_string(json_array_get(v, 0));
+    bool text = !json_is_array(json_array_get(v, 0)) && !json_is_number(json_array_get(v, 0));
 
     fputc('[', f);
     for (size_t i = 0; i < json_array_size(v); i++) {

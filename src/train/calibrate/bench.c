@@ -10,12 +10,12 @@
 
 enum { NOISE_BYTES = 1 << 20 };
 
-/* Of the calls of a sample, at a time: of one call that was interrupted, little is known. */
-enum { GROWTH = 4 };
+/* Shorter samples are of several calls: clocks, and waiting for a GPU, take some time themselves. Longer ones are
+ * disturbed more often: what other programs have of a core, they have for milliseconds at a time. */
+static const double sample_s = 0.5e-3;
 
-/* Shorter samples are of several calls: clocks, and waiting for a GPU, take some time themselves; and what takes
- * a core away by turns, a quota or another program, does so for milliseconds. */
-static const double sample_cpu_s = 8e-3, sample_gpu_s = 1e-3;
+/* A sample during which threads waited longer for their cores is no sample. */
+static const double most_waited = 0.05;
 
 double sp_bench_now_s(void)
 {
@@ -25,18 +25,31 @@ double sp_bench_now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The second number: nanoseconds on the queue of a processor. */
+double sp_bench_waited_s(void)
+{
+    unsigned long long ran, waited = 0;
+    FILE *f = fopen("/proc/thread-self/schedstat", "r");
+
+    if (f && fscanf(f, "%llu %llu", &ran, &waited) != 2)
+        waited = 0;
+    if (f)
+        fclose(f);
+    return 1e-9 * (double)waited;
+}
+
 /* ---- the task ----------------------------------------------------------------------------- */
 
 struct timing_args {
     struct sp_task_args task;
     const struct sp_timed_call *call;
-    double figure_s;
+    double visit_s;
     int places;
-    double *seconds;
-    bool *steady;
+    struct sp_steady *samples;
 };
 
-/* Values of 1/4 to 1/2 of either sign, in f32 as in bf16: nothing is denormal, or soon infinite. */
+/* Values of 1/4 to 1/2 of either sign, in f32 as in bf16: nothing is denormal, or soon infinite. All of an arena has
+ * them whenever nothing is timed in it. */
 static void fill(const struct sp_backend *k, const char *noise, char *arrays, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += NOISE_BYTES)
@@ -46,7 +59,8 @@ static void fill(const struct sp_backend *k, const char *noise, char *arrays, si
 struct turns {
     char *arrays;
     size_t bytes; /* of a place */
-    int places, next;
+    int places, first;
+    int taken; /* calls so far, from the first place on, and around */
 };
 
 static double calls_s(const struct sp_backend *k, const struct sp_timed_call *call,
@@ -55,37 +69,80 @@ static double calls_s(const struct sp_backend *k, const struct sp_timed_call *ca
     double start = sp_bench_now_s();
 
     for (int i = 0; i < n; i++) {
-        sp_timed_run(k, call, turns->arrays + (size_t)turns->next * turns->bytes);
-        turns->next = (turns->next + 1) % turns->places;
+        int place = (turns->first + turns->taken++) % turns->places;
+
+        sp_timed_run(k, call, turns->arrays + (size_t)place * turns->bytes);
     }
     sp_cuda_wait(k);
     return sp_bench_now_s() - start;
 }
 
+/* The places that calls wrote to have their values again. */
+static void restore(const struct sp_backend *k, const char *noise, const struct turns *turns)
+{
+    int n = turns->taken < turns->places ? turns->taken : turns->places;
+    int end = turns->first + n < turns->places ? turns->first + n : turns->places;
+
+    fill(k, noise, turns->arrays + (size_t)turns->first * turns->bytes,
+         turns->bytes * (size_t)(end - turns->first));
+    fill(k, noise, turns->arrays, turns->bytes * (size_t)(turns->first + n - end));
+    sp_cuda_wait(k);
+}
+
+/* What all threads of a worker's team have waited for cores. */
+static double team_waited_s(const struct sp_backend *k)
+{
+    double sum = 0;
+
+    if (k->cuda)
+        return 0;
+#pragma omp parallel reduction(+ : sum)
+    sum += sp_bench_waited_s();
+    return sum;
+}
+
+static void sample(const struct sp_backend *k, const struct timing_args *a, struct turns *turns)
+{
+    struct sp_steady *s = a->samples;
+    int calls = s->n + s->disturbed > 0 ? (int)fmin(1e6, sample_s / s->fastest) : 1;
+    double waited = team_waited_s(k), took;
+
+    calls = calls > 1 ? calls : 1;
+    took = calls_s(k, a->call, turns, calls);
+    waited = team_waited_s(k) - waited;
+    if (waited <= most_waited * took)
+        sp_steady_add(s, took / calls);
+    else
+        sp_steady_disturbed(s, took / calls);
+}
+
+/* Where it is disturbed, it takes some of the time of undisturbed visits more. */
+enum { UNDISTURBED = 2, PATIENCE = 10 };
+
 static void timing(const struct sp_backend *k, void *buffers[], void *arg)
 {
     const struct timing_args *a = arg;
-    const double sample_s = k->cuda ? sample_gpu_s : sample_cpu_s, start = sp_bench_now_s();
-    size_t bytes[SP_TIMED_ARRAYS];
+    const char *noise = (const char *)STARPU_VECTOR_GET_PTR(buffers[0]);
     struct turns turns = {.arrays = (char *)STARPU_VECTOR_GET_PTR(buffers[1]), .places = a->places};
-    struct sp_steady s = {0};
-    double took;
-    int calls = 1;
+    struct sp_steady *s = a->samples;
+    size_t bytes[SP_TIMED_ARRAYS];
+    double start, spent;
+    int before = s->n;
 
     turns.bytes = sp_timed_bytes(a->call, bytes);
-    fill(k, (const char *)STARPU_VECTOR_GET_PTR(buffers[0]), turns.arrays,
-         turns.bytes * (size_t)turns.places);
-    calls_s(k, a->call, &turns, 1); /* libraries choose what they do when they meet a shape */
-    while ((took = calls_s(k, a->call, &turns, calls)) < sample_s)
-        calls = (int)(calls * fmin(sample_s / (took + 1e-9), GROWTH)) + 1;
-    sp_steady_add(&s, took / calls);
-    do
-        sp_steady_add(&s, calls_s(k, a->call, &turns, calls) / calls);
-    while (s.n < SP_STEADY_MOST &&
-           (s.n < SP_STEADY_LEAST ||
-            (!sp_steady_reached(&s) && sp_bench_now_s() - start < a->figure_s)));
-    *a->seconds = sp_steady_median(&s);
-    *a->steady = sp_steady_reached(&s);
+    turns.first = (int)((unsigned)s->n * 7919u % (unsigned)turns.places);
+    if (s->n + s->disturbed == 0) {
+        calls_s(k, a->call, &turns, 1); /* libraries choose what they do when they meet a shape */
+        sp_steady_disturbed(s, calls_s(k, a->call, &turns, 1));
+    }
+    start = sp_bench_now_s();
+    do {
+        sample(k, a, &turns);
+        spent = sp_bench_now_s() - start;
+    } while (s->n < SP_STEADY_MOST &&
+             (spent < a->visit_s ||
+              (s->n - before < UNDISTURBED && s->disturbed && spent < PATIENCE * a->visit_s)));
+    restore(k, noise, &turns);
 }
 
 SP_BODY(timing)
@@ -93,8 +150,24 @@ SP_BODY(timing)
 static struct starpu_codelet timing_cl = {
     SP_DEVICES(timing),
     .nbuffers = 2,
-    .modes = {STARPU_R, STARPU_W},
+    .modes = {STARPU_R, STARPU_RW},
     .name = "timing",
+};
+
+static void fill_arena(const struct sp_backend *k, void *buffers[], void *arg)
+{
+    (void)arg;
+    fill(k, (const char *)STARPU_VECTOR_GET_PTR(buffers[0]),
+         (char *)STARPU_VECTOR_GET_PTR(buffers[1]), (size_t)STARPU_VECTOR_GET_NX(buffers[1]) * 4);
+}
+
+SP_BODY(fill_arena)
+
+static struct starpu_codelet fill_arena_cl = {
+    SP_DEVICES(fill_arena),
+    .nbuffers = 2,
+    .modes = {STARPU_R, STARPU_W},
+    .name = "fill arena",
 };
 
 /* ---- figures ------------------------------------------------------------------------------ */
@@ -111,60 +184,91 @@ struct sp_task_context sp_bench_context(struct sp_bench *b, int worker)
                                     .slice = -1};
 }
 
-static starpu_data_handle_t submit(struct sp_bench *b, int worker, const struct timing_args *how)
+static int places_of(const struct sp_figure *f)
 {
-    struct sp_task_context ctx = sp_bench_context(b, worker);
-    struct starpu_task *task = sp_task_new(&ctx, &timing_cl, "timing", NULL, sizeof *how);
-    struct timing_args *a = task->cl_arg;
-    size_t bytes[SP_TIMED_ARRAYS], words;
-    starpu_data_handle_t arrays;
+    size_t bytes[SP_TIMED_ARRAYS];
+    int places = (int)(f->spread / sp_timed_bytes(&f->call, bytes));
 
-    words = sp_timed_bytes(how->call, bytes) * (size_t)how->places / 4;
-    starpu_vector_data_register(&arrays, -1, 0, (uint32_t)words, 4);
-    starpu_data_set_name(arrays, "arrays");
-    a->call = how->call;
-    a->figure_s = how->figure_s;
-    a->places = how->places;
-    a->seconds = how->seconds;
-    a->steady = how->steady;
-    a->task.dtype = how->call->dtype;
-    task->handles[0] = b->noise_handle;
-    task->handles[1] = arrays;
-    sp_task_submit(&ctx, task, sp_timed_work(how->call));
-    return arrays;
+    return places > 0 ? places : 1;
 }
 
-double sp_bench_time(struct sp_bench *b, const struct sp_timed_call *call, size_t spread)
+static void submit(struct sp_bench *b, int worker, const struct sp_figure *f)
 {
-    starpu_data_handle_t arrays[STARPU_NMAXWORKERS];
-    double seconds[STARPU_NMAXWORKERS], sum = 0;
+    struct sp_task_context ctx = sp_bench_context(b, worker);
+    struct starpu_task *task =
+        sp_task_new(&ctx, &timing_cl, "timing", NULL, sizeof(struct timing_args));
+    struct timing_args *a = task->cl_arg;
+
+    a->call = &f->call;
+    a->visit_s = b->visit_s;
+    a->places = places_of(f);
+    a->samples = &f->worker[worker];
+    a->task.dtype = f->call.dtype;
+    task->handles[0] = b->noise_handle;
+    task->handles[1] = b->arena[worker];
+    sp_task_submit(&ctx, task, sp_timed_work(&f->call));
+}
+
+static void leave_arena(struct sp_bench *b)
+{
+    for (int w = 0; b->arena_bytes && w < b->place.workers; w++)
+        starpu_data_unregister_no_coherency(b->arena[w]);
+    b->arena_bytes = 0;
+}
+
+/* Kept from figure to figure: fresh memory costs more than what is measured in it. */
+static void enlarge_arena(struct sp_bench *b, size_t bytes)
+{
+    if (bytes <= b->arena_bytes)
+        return;
+    leave_arena(b);
+    for (int w = 0; w < b->place.workers; w++) {
+        struct sp_task_context ctx = sp_bench_context(b, w);
+        struct starpu_task *task =
+            sp_task_new(&ctx, &fill_arena_cl, "fill arena", NULL, sizeof(struct sp_task_args));
+
+        starpu_vector_data_register(&b->arena[w], -1, 0, (uint32_t)((bytes + 3) / 4), 4);
+        starpu_data_set_name(b->arena[w], "arrays");
+        task->handles[0] = b->noise_handle;
+        task->handles[1] = b->arena[w];
+        sp_task_submit(&ctx, task, 0);
+    }
+    b->arena_bytes = bytes;
+}
+
+void sp_bench_visit(struct sp_bench *b, struct sp_figure *f)
+{
     size_t bytes[SP_TIMED_ARRAYS];
-    bool steady[STARPU_NMAXWORKERS], all = true;
-    int places = (int)(spread / sp_timed_bytes(call, bytes));
 
-    for (int w = 0; w < b->place.workers; w++) {
-        const struct timing_args how = {.call = call,
-                                        .figure_s = b->figure_s,
-                                        .places = places > 0 ? places : 1,
-                                        .seconds = &seconds[w],
-                                        .steady = &steady[w]};
-
-        arrays[w] = submit(b, w, &how);
-    }
+    enlarge_arena(b, sp_timed_bytes(&f->call, bytes) * (size_t)places_of(f));
+    for (int w = 0; w < b->place.workers; w++)
+        submit(b, w, f);
     starpu_task_wait_for_all();
-    for (int w = 0; w < b->place.workers; w++) {
-        starpu_data_unregister_no_coherency(arrays[w]);
-        sum += seconds[w];
-        all = all && steady[w];
-    }
-    sp_bench_count(b, all);
+}
+
+double sp_figure_s(const struct sp_bench *b, const struct sp_figure *f)
+{
+    double sum = 0;
+
+    for (int w = 0; w < b->place.workers; w++)
+        sum += f->worker[w].n ? sp_steady_value(&f->worker[w]) : f->worker[w].fastest;
     return sum / b->place.workers;
 }
 
-void sp_bench_count(struct sp_bench *b, bool steady)
+bool sp_figure_known(const struct sp_bench *b, const struct sp_figure *f)
 {
-    b->figures++;
-    b->unsteady += !steady;
+    for (int w = 0; w < b->place.workers; w++)
+        if (sp_steady_spoilt(&f->worker[w]))
+            return false;
+    return true;
+}
+
+bool sp_figure_reached(const struct sp_bench *b, const struct sp_figure *f)
+{
+    for (int w = 0; w < b->place.workers; w++)
+        if (!sp_steady_reached(&f->worker[w]) && f->worker[w].n < SP_STEADY_MOST)
+            return false;
+    return true;
 }
 
 void sp_bench_show(const struct sp_bench *b, const char *format, ...)
@@ -207,6 +311,7 @@ int sp_bench_create(struct sp_bench *b)
 
 void sp_bench_destroy(struct sp_bench *b)
 {
+    leave_arena(b);
     starpu_data_unregister(b->noise_handle);
     sp_window_destroy(b->window);
     free(b->noise);

@@ -1,6 +1,9 @@
 /*
  * What measures: a started StarPU with the workers of a run, on each of which a task times a kernel, all of
  * them at once, as they would be in a pipeline.
+ *
+ * A figure is visited several times, with all others between: a moment in which other programs are busy spoils some
+ * samples of many figures, and not all of one.
  */
 #ifndef SP_CALIBRATE_BENCH_H
 #define SP_CALIBRATE_BENCH_H
@@ -9,41 +12,59 @@
 #include "codelets/task/codelet.h"
 #include "graphs/placement.h"
 #include "train/calibrate/kernels.h"
+#include "train/calibrate/quality.h"
 
 struct sp_bench {
     /* given */
     struct sp_placement place;
-    double figure_s;  /* time for a figure, if it is not steady before */
-    double longest_s; /* no calls that would take longer */
-    bool shows;       /* progress on stderr */
+    double visit_s;             /* time for samples of a figure at each visit */
+    double longest_s;           /* no calls that would take longer */
+    bool shows;                 /* progress on stderr */
+    struct sp_quality *quality; /* of the figures so far */
 
     unsigned order[STARPU_NMAXWORKERS]; /* last position of each worker */
     struct sp_meter meter;
     struct sp_window *window;
     void *noise; /* what arrays are filled with */
     starpu_data_handle_t noise_handle;
-    int figures, unsteady; /* so far: medians, and those that time was up for */
+    starpu_data_handle_t arena[STARPU_NMAXWORKERS]; /* the arrays of all figures in turn */
+    size_t arena_bytes;                             /* of each; 0: there is none yet */
+};
+
+/* Seconds of a call. */
+struct sp_figure {
+    char what[SP_QUALITY_TEXT];
+    struct sp_timed_call call;
+    size_t
+        spread; /* bytes of memory that calls take turns in, so that one does not find in a cache what the
+                    * last one left there; 0: all take the same arrays */
+    struct sp_steady *worker; /* [workers] */
 };
 
 /* In a started StarPU, under a policy of starpipe/order.h. 0, or -errno after one line. */
 int sp_bench_create(struct sp_bench *b);
 void sp_bench_destroy(struct sp_bench *b);
 
-/* Seconds of a call, the median of repetitions and the mean of the workers. `spread`: bytes of memory that
- * calls take turns in, so that one does not find in a cache what the last one left there; 0: all take the
- * same arrays. */
-double sp_bench_time(struct sp_bench *b, const struct sp_timed_call *call, size_t spread);
+/* More samples of it on all workers. */
+void sp_bench_visit(struct sp_bench *b, struct sp_figure *f);
 
-/* A median of others' repetitions is one more figure. */
-void sp_bench_count(struct sp_bench *b, bool steady);
+/* The mean of the workers; of one that was visited. Without undisturbed samples: what it takes at most. */
+double sp_figure_s(const struct sp_bench *b, const struct sp_figure *f);
+
+/* Whether the samples of all workers make a figure; whether they are steady, or as many as there may be. */
+bool sp_figure_known(const struct sp_bench *b, const struct sp_figure *f);
+bool sp_figure_reached(const struct sp_bench *b, const struct sp_figure *f);
 
 /* A task's place on a worker: for sp_task_new and sp_task_submit. */
 struct sp_task_context sp_bench_context(struct sp_bench *b, int worker);
 
-/* What is measured now, on a terminal; NULL: nothing more. */
+/* What is measured now, on a terminal; an empty text: nothing more. */
 void sp_bench_show(const struct sp_bench *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 double sp_bench_now_s(void);
+
+/* How long the calling thread has waited for a core so far, which other threads had. 0 where the system does not tell. */
+double sp_bench_waited_s(void);
 
 #endif

@@ -5,8 +5,8 @@
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "starpipe/trainer.h"
-#include "train/calibrate/curves.h"
 #include "train/calibrate/facts.h"
+#include "train/calibrate/quality.h"
 #include "train/calibrate/rates.h"
 #include "train/start/device.h"
 #include "transport/starpu_environment.h"
@@ -15,7 +15,7 @@
 enum { DISK_BYTES = 64 << 20 };
 
 /* As many devices as a process has: GPUs, or its cores in teams of so many threads. */
-static int place_devices(const struct sp_calibration *c, const struct sp_world *world,
+static int place_devices(const struct sp_calibration *c, const struct sp_world *world, int threads,
                          struct sp_placement *pl)
 {
     int gpus = c->device == SP_TRAIN_CPU ? 0 : sp_cuda_devices(c->device == SP_TRAIN_CUDA);
@@ -23,12 +23,12 @@ static int place_devices(const struct sp_calibration *c, const struct sp_world *
 
     if (!gpus && c->device == SP_TRAIN_CUDA)
         return -ENODEV;
-    err = sp_placement_init(pl, world, 1, world->size, c->threads);
+    err = sp_placement_init(pl, world, 1, world->size, threads);
     if (err)
         return err;
     each = gpus ? gpus / world->node_size : pl->cores / pl->threads;
     if (each > 1)
-        err = sp_placement_init(pl, world, 1, each * world->size, c->threads);
+        err = sp_placement_init(pl, world, 1, each * world->size, threads);
     if (!err && gpus)
         sp_placement_use_gpus(pl, gpus);
     err = err ? err : sp_placement_check_threads(pl);
@@ -37,10 +37,24 @@ static int place_devices(const struct sp_calibration *c, const struct sp_world *
     return err;
 }
 
-int sp_calibrate_prepare(const struct sp_calibration *c, const struct sp_world *world,
-                         struct sp_placement *pl, struct sp_disk **disk)
+/* Those that are described, and where nobody says how many threads they have, such of 1, 2, 4 ... threads before. */
+static int place_all(const struct sp_calibration *c, const struct sp_world *world,
+                     struct sp_calibrated *devices)
 {
-    int err = place_devices(c, world, pl);
+    struct sp_placement last;
+    int err = place_devices(c, world, c->threads, &last);
+
+    devices->n = 0;
+    for (int threads = 1; !err && !c->threads && !last.gpus && threads < last.threads; threads *= 2)
+        err = place_devices(c, world, threads, &devices->place[devices->n++]);
+    devices->place[devices->n++] = last;
+    return err;
+}
+
+int sp_calibrate_prepare(const struct sp_calibration *c, const struct sp_world *world,
+                         struct sp_calibrated *devices, struct sp_disk **disk)
+{
+    int err = place_all(c, world, devices);
 
     *disk = NULL;
     if (!err && world->rank == 0)
@@ -79,25 +93,6 @@ static void stop(const struct sp_placement *pl)
 
 /* ---- measuring ----------------------------------------------------------------------------- */
 
-/* All processes begin each curve together: their devices are at work at once. */
-static void measure_curves(struct sp_bench *b, bool quick, struct sp_machine *m)
-{
-    for (int t = 0; t < SP_DTYPES; t++) {
-        sp_transport_barrier();
-        sp_measure_products(b, (enum sp_dtype)t, quick ? 1e8 : 1e12, &m->matmul[t]);
-    }
-    for (int i = 0; i < SP_DTYPES * SP_ATTENTION_PASSES; i++) {
-        int t = i / SP_ATTENTION_PASSES, pass = i % SP_ATTENTION_PASSES;
-
-        sp_transport_barrier();
-        sp_measure_attention(b, (enum sp_dtype)t, (enum sp_attention_pass)pass, quick ? 2e9 : 1e13,
-                             &m->attention[t][pass]);
-    }
-    sp_transport_barrier();
-    sp_measure_memory(b, quick ? 1e7 : b->place.gpus ? 1e9 : 1e8, &m->memory);
-    sp_transport_barrier();
-}
-
 /* Alone, devices of a node hand over through memory, those of GPUs through the host's. */
 static void node_link(struct sp_bench *b, int peer, struct sp_machine *m)
 {
@@ -112,7 +107,7 @@ static void node_link(struct sp_bench *b, int peer, struct sp_machine *m)
         m->node = (struct sp_link){.bandwidth = m->copy.both, .shared_by = 1};
     else
         sp_measure_memory_link(b, &m->node);
-    m->node.latency_s = m->launch_s;
+    m->node.latency_s = m->rates.launch_s;
     sp_machine_note(m,
                     "node.link: not measured, there was one process: bandwidth of a copy through "
                     "memory, latency of a task");
@@ -134,29 +129,36 @@ static void network_link(struct sp_bench *b, int peer, struct sp_machine *m)
     sp_machine_note(m, "network: not measured, there was one node: as node.link");
 }
 
-/* How far the figures are to be trusted. */
-static void judge(const struct sp_bench *b, bool quick, struct sp_machine *m)
+/* How far the figures are to be trusted. On rank 0. */
+static int judge(const struct sp_quality *q, const struct sp_machine *m)
 {
-    sp_machine_note(m, "%d figures, medians; %d did not get steady within 5 %% in their time%s",
-                    b->figures, b->unsteady, quick ? ", which --quick made short" : "");
-    if (!quick && 4 * b->unsteady > b->figures)
-        sp_warn("%d of %d figures did not get steady within 5 %%: other programs seem to use this "
-                "machine; calibrate again when they do not",
-                b->unsteady, b->figures);
+    char text[1024];
+    int err = sp_quality_check_rates(&m->rates);
+
+    for (int i = 0; i < m->teams && !err; i++)
+        err = sp_quality_check_rates(&m->team[i]);
+    if (err || !q->unsteady)
+        return err;
+    sp_quality_text(q, text, sizeof text);
+    sp_warn("calibrate: %s", text);
+    return 0;
 }
 
-static int measure(struct sp_bench *b, const struct sp_calibration *c, struct sp_disk *disk,
-                   struct sp_peers peers, struct sp_machine *m)
+static void note_quality(const struct sp_quality *q, bool quick, struct sp_machine *m)
 {
-    int err = sp_machine_facts(&b->place, m);
+    char text[1024];
 
-    if (err)
-        return err;
-    sp_machine_note_origin(&b->place, m);
-    measure_curves(b, c->quick, m);
-    m->launch_s = sp_measure_task(b);
-    sp_transport_barrier();
-    err = sp_measure_copies(b, &m->copy);
+    sp_quality_text(q, text, sizeof text);
+    sp_machine_note(m, "lower quartiles of samples%s: %s",
+                    quick ? ", in the short time that --quick gives them" : "", text);
+}
+
+/* What is not of devices of one number of threads alone, by those that are described. */
+static int measure_links(struct sp_bench *b, const struct sp_calibration *c, struct sp_disk *disk,
+                         struct sp_peers peers, struct sp_machine *m)
+{
+    int err = sp_measure_copies(b, &m->copy);
+
     if (err)
         return err;
     node_link(b, peers.node, m);
@@ -167,33 +169,62 @@ static int measure(struct sp_bench *b, const struct sp_calibration *c, struct sp
         sp_machine_note(m, "node.disk: a file in %s", c->offload_dir);
     }
     sp_transport_barrier();
-    sp_bench_show(b, "%s", "");
-    if (!err && b->place.world.rank == 0)
-        judge(b, c->quick, m);
     return err;
 }
 
-int sp_calibrate(const struct sp_calibration *c, const struct sp_placement *pl,
-                 struct sp_disk *disk, struct sp_machine *m)
+static struct sp_effort effort(bool quick, bool gpus)
 {
-    struct sp_peers peers = sp_find_peers(&pl->world);
-    static struct sp_bench b;
+    return quick ? (struct sp_effort){1e8, 2e9, 1e7, 1}
+                 : (struct sp_effort){1e12, 1e13, gpus ? 1e9 : 1e8, 8};
+}
+
+/* The devices of a number of threads; with the last of them, all else. */
+static int measure(struct sp_bench *b, const struct sp_calibration *c, struct sp_disk *disk,
+                   const struct sp_peers *peers, struct sp_machine *m)
+{
+    const struct sp_effort e = effort(c->quick, b->place.gpus);
     int err;
 
-    b = (struct sp_bench){.place = *pl,
-                          .figure_s = c->quick ? 0.02 : 0.4,
-                          .longest_s = c->quick ? 0.05 : 0.6,
-                          .shows = c->shows && pl->world.rank == 0};
-    *m = (struct sp_machine){.launch_s = 0};
-    err = start(pl);
+    if (!peers)
+        return sp_measure_rates(b, &e, &m->team[m->teams++]);
+    err = sp_machine_facts(&b->place, m);
     if (err)
         return err;
-    err = sp_bench_create(&b);
-    if (!err) {
-        err = measure(&b, c, disk, peers, m);
-        sp_bench_destroy(&b);
+    sp_machine_note_origin(&b->place, m);
+    err = sp_measure_rates(b, &e, &m->rates);
+    return err ? err : measure_links(b, c, disk, *peers, m);
+}
+
+int sp_calibrate(const struct sp_calibration *c, const struct sp_calibrated *devices,
+                 struct sp_disk *disk, struct sp_machine *m)
+{
+    const struct sp_world *world = &devices->place[0].world;
+    struct sp_peers peers = sp_find_peers(world);
+    struct sp_quality quality = {0};
+    static struct sp_bench b;
+    int err = 0;
+
+    *m = (struct sp_machine){.teams = 0};
+    for (int i = 0; i < devices->n && !err; i++) {
+        b = (struct sp_bench){.place = devices->place[i],
+                              .visit_s = c->quick ? 4e-3 : 10e-3,
+                              .longest_s = c->quick ? 3e-3 : 0.08,
+                              .shows = c->shows && world->rank == 0,
+                              .quality = &quality};
+        err = start(&b.place);
+        if (err)
+            break;
+        err = sp_bench_create(&b);
+        if (!err) {
+            err = measure(&b, c, disk, i + 1 < devices->n ? NULL : &peers, m);
+            sp_bench_show(&b, "%s", "");
+            sp_bench_destroy(&b);
+        }
+        stop(&b.place);
     }
-    stop(pl);
     sp_disk_destroy(disk);
-    return err;
+    if (err || world->rank > 0)
+        return err;
+    note_quality(&quality, c->quick, m);
+    return judge(&quality, m);
 }

@@ -2,27 +2,36 @@
 #ifndef SP_CALIBRATE_H
 #define SP_CALIBRATE_H
 
+#include "graphs/placement.h"
 #include "plan/machine/machine.h"
-#include "transport/transport.h"
 
-struct sp_placement;
 struct sp_disk;
 
+enum { SP_TEAMS = SP_MACHINE_TEAMS + 1 };
+
 struct sp_calibration {
-    int device;  /* SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA */
-    int threads; /* of a device made of cores; 0: one device has all cores of its process */
+    int device; /* SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA */
+    int threads; /* of a device made of cores; 0: one device has all cores of its process, and devices of 1, 2, 4 ...
+                  * threads are measured too */
     const char *offload_dir;
     bool quick; /* small sizes, less exact */
     bool shows; /* progress on stderr */
 };
 
-/* Finds the devices of this process, and on rank 0 makes the file that the disk is measured with: all that can
- * be refused. 0, or -errno after one line. */
-int sp_calibrate_prepare(const struct sp_calibration *c, const struct sp_world *world,
-                         struct sp_placement *place, struct sp_disk **disk);
+/* Where it measures: the devices that are described last, before them those of other numbers of threads, which ascend. */
+struct sp_calibrated {
+    int n;
+    struct sp_placement place[SP_TEAMS];
+};
 
-/* Measures, on all processes together; *m is set on rank 0. Ends the disk. 0, or -errno after one line. */
-int sp_calibrate(const struct sp_calibration *c, const struct sp_placement *place,
+/* Finds the devices of this process, and on rank 0 makes the file that the disk is measured with: all that can
+ * be refused before anything is measured. 0, or -errno after one line. */
+int sp_calibrate_prepare(const struct sp_calibration *c, const struct sp_world *world,
+                         struct sp_calibrated *devices, struct sp_disk **disk);
+
+/* Measures, on all processes together; *m is set on rank 0. Ends the disk. 0, or -errno after one line; -EBUSY on all
+ * where other programs disturbed it, -ERANGE on rank 0 alone, when all are done, where a figure is one of no device. */
+int sp_calibrate(const struct sp_calibration *c, const struct sp_calibrated *devices,
                  struct sp_disk *disk, struct sp_machine *m);
 
 #endif

@@ -1,8 +1,10 @@
-#include "train/calibrate/curves.h"
+/* The rates of devices: which calls a curve is measured with, and the rounds over all of them. */
+#include "sp_error.h"
 #include "train/calibrate/rates.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 double sp_measured(double x)
 {
@@ -12,117 +14,353 @@ double sp_measured(double x)
     return strtod(text, NULL);
 }
 
-/* What calls of one size take together is a point. */
+/* ---- figures ------------------------------------------------------------------------------ */
+
+enum { CALLS = 7, POINTS = SP_DTYPES * (2 + SP_ATTENTION_PASSES) * SP_CURVE_POINTS };
+
+/* What calls of about one size take together is a point. */
 struct point {
+    struct sp_curve *curve;
+    struct sp_curve *pairs; /* of attention with heads of two widths; NULL: it is none */
+    struct sp_figure call[CALLS];
     int calls;
-    double work, seconds;
 };
 
-static void time_call(struct sp_bench *b, const struct sp_timed_call *call, size_t spread,
-                      struct point *p)
+struct figures {
+    struct sp_bench *bench;
+    int points;
+    struct point point[POINTS];
+    struct sp_steady task;
+};
+
+static int add_call(struct figures *f, const struct sp_timed_call *call, size_t spread,
+                    const char *what)
 {
-    p->calls++;
-    p->work += sp_timed_work(call);
-    p->seconds += sp_bench_time(b, call, spread);
+    struct point *p = &f->point[f->points - 1];
+    struct sp_figure *figure = &p->call[p->calls++];
+    int threads = f->bench->place.gpus ? 0 : f->bench->place.threads;
+
+    figure->call = *call;
+    figure->spread = spread;
+    if (threads)
+        snprintf(figure->what, sizeof figure->what, "%s in %s with %d thread%s", what,
+                 sp_dtype_name(call->dtype), threads, threads > 1 ? "s" : "");
+    else
+        snprintf(figure->what, sizeof figure->what, "%s in %s", what, sp_dtype_name(call->dtype));
+    figure->worker = calloc((size_t)f->bench->place.workers, sizeof *figure->worker);
+    if (!figure->worker)
+        return sp_error(ENOMEM, "calibrate: no memory for samples");
+    sp_bench_show(f->bench, "%s", figure->what);
+    sp_bench_visit(f->bench, figure);
+    return 0;
 }
 
-static void add_point(struct sp_curve *c, const struct point *p)
+static void begin_point(struct figures *f, struct sp_curve *c, struct sp_curve *pairs)
 {
-    c->at[c->n].size = sp_measured(p->work / p->calls);
-    c->at[c->n++].rate = sp_measured(p->work / p->seconds);
+    f->point[f->points++] = (struct point){.curve = c, .pairs = pairs};
 }
 
-/* Whether a call of that size may be timed: the first always, others as long as they are short enough. */
-static bool goes_on(const struct sp_bench *b, const struct sp_curve *c, double size, double most)
+/* Of the last point. */
+static double longest_call_s(const struct figures *f)
 {
-    return !c->n || (c->n < SP_CURVE_POINTS && size <= most * 1.01 &&
-                     size / c->at[c->n - 1].rate <= b->longest_s);
+    const struct point *p = &f->point[f->points - 1];
+    double s = 0;
+
+    for (int i = 0; i < p->calls; i++)
+        s = fmax(s, sp_figure_s(f->bench, &p->call[i]));
+    return s;
 }
 
-/* Between two uses of a weight or an activation a step touches much else: calls take turns in so much memory,
- * of which caches keep no more than they do of a step's. */
-enum { COLD_BYTES = 64 << 20 };
+/* Whether calls that are so many times larger may be timed: the first always, others as long as they are short enough. */
+static bool goes_on(const struct figures *f, const struct sp_curve *c, double times)
+{
+    int n = 0;
+
+    for (int i = 0; i < f->points; i++)
+        n += f->point[i].curve == c;
+    return !n || (n < SP_CURVE_POINTS && times * longest_call_s(f) <= f->bench->longest_s);
+}
+
+/* A step comes back to a tensor when it has been to some tens of its size, which a small model's caches keep: calls take
+ * turns in so many times what one of them takes, or in so much memory, of which caches keep no more than of a large
+ * model's step. */
+enum { PRODUCTS = 16, PASSES = 64, SPREAD_BYTES = 256 << 20 };
+
+static size_t spread(double bytes, int times)
+{
+    return (size_t)fmin(times * bytes, SPREAD_BYTES);
+}
+
+static size_t spread_of(const struct sp_timed_call *call)
+{
+    size_t bytes[SP_TIMED_ARRAYS];
+
+    return spread((double)sp_timed_bytes(call, bytes), PRODUCTS);
+}
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* Sides of products, of which kernels like whole tiles. */
-static int side(double x)
+/* The nearest multiple of what kernels compute at a time. */
+static int in_tiles(double x, int tile)
 {
-    int n = (int)round(x / 16) * 16;
+    int n = (int)round(x / tile) * tile;
 
-    return n > 16 ? n : 16;
+    return n > tile ? n : tile;
 }
 
-/* A square one, and those of a layer that widens fourfold: forward, input gradient, weight gradient. */
-void sp_measure_products(struct sp_bench *b, enum sp_dtype dtype, double most, struct sp_curve *c)
+/* Of a layer, with four times as many tokens as it is wide: a square one, and forward, input gradient and weight gradient
+ * of those that widen fourfold and back. */
+static int add_products(struct figures *f, enum sp_dtype dtype, double most, struct sp_curve *c)
 {
-    c->n = 0;
-    for (double flops = 1e6; goes_on(b, c, flops, most); flops *= 10) {
-        int square = side(cbrt(flops / 2)), narrow = side(cbrt(flops / 8));
-        const struct sp_timed_call calls[] = {
-            {SP_TIME_LINEAR, dtype, .rows = square, .in = square, .out = square},
-            {SP_TIME_LINEAR, dtype, .rows = narrow, .in = narrow, .out = 4 * narrow},
-            {SP_TIME_LINEAR_DX, dtype, .rows = narrow, .in = narrow, .out = 4 * narrow},
-            {SP_TIME_LINEAR_DW, dtype, .rows = narrow, .in = narrow, .out = 4 * narrow},
-        };
-        struct point p = {0};
+    static const struct {
+        enum sp_timed_kernel kernel;
+        int in, out;
+        const char *what;
+    } kinds[CALLS] = {
+        {SP_TIME_LINEAR, 2, 2, "square product"},
+        {SP_TIME_LINEAR, 1, 4, "widening product"},
+        {SP_TIME_LINEAR_DX, 1, 4, "input gradient of a widening product"},
+        {SP_TIME_LINEAR_DW, 1, 4, "weight gradient of a widening product"},
+        {SP_TIME_LINEAR, 4, 1, "narrowing product"},
+        {SP_TIME_LINEAR_DX, 4, 1, "input gradient of a narrowing product"},
+        {SP_TIME_LINEAR_DW, 4, 1, "weight gradient of a narrowing product"},
+    };
+    int err = 0;
 
-        sp_bench_show(b, "products in %s, %.0e operations", sp_dtype_name(dtype), flops);
-        for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-            time_call(b, &calls[i], COLD_BYTES, &p);
-        add_point(c, &p);
+    for (double flops = 1e6; !err && flops <= 1.01 * most && goes_on(f, c, 10); flops *= 10) {
+        int wide = in_tiles(cbrt(flops / 32), flops < 5e6 ? 32 : 64); /* as models are */
+
+        begin_point(f, c, NULL);
+        for (int i = 0; i < CALLS && !err; i++) {
+            const struct sp_timed_call call = {
+                kinds[i].kernel, dtype, .rows = in_tiles(flops / 8 / wide / wide, 16),
+                .in = kinds[i].in * wide, .out = kinds[i].out * wide};
+            char text[80];
+
+            snprintf(text, sizeof text, "%s of %.0e operations", kinds[i].what, flops);
+            err = add_call(f, &call, spread_of(&call), text);
+        }
     }
+    return err;
 }
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
-void sp_measure_attention(struct sp_bench *b, enum sp_dtype dtype, enum sp_attention_pass pass,
-                          double most, struct sp_curve *c)
+/* On cores with heads of two widths: what a pair costs beside operations is most of narrow ones. */
+static int add_attention(struct figures *f, enum sp_dtype dtype, enum sp_attention_pass pass,
+                         double most, struct sp_rates *r)
 {
+    const char *what = pass == SP_ATTENTION_FORWARD ? "attention" : "backward of attention";
+    const bool gpu = f->bench->place.gpus;
+    struct sp_curve *c = &r->attention[dtype][pass];
     struct sp_timed_call call = {
         .kernel = pass == SP_ATTENTION_FORWARD ? SP_TIME_ATTENTION : SP_TIME_ATTENTION_BWD,
         .dtype = dtype,
-        .rows = b->place.gpus ? 128 : 64,
-        .heads = b->place.gpus ? 16 : 6, /* rows of no power of two: these collide in caches */
-        .head_dim = b->place.gpus ? 128 : 64};
+        .rows = gpu ? 128 : 64,
+        .heads = gpu ? 16 : 6, /* rows of no power of two: these collide in caches */
+        .head_dim = gpu ? 128 : 64};
+    int err = 0;
 
-    c->n = 0;
-    for (; goes_on(b, c, sp_timed_work(&call), most); call.rows *= 4) {
-        struct point p = {0};
+    for (; !err && sp_timed_work(&call) <= most && goes_on(f, c, 4); call.rows *= 2) {
+        struct sp_timed_call narrow = call;
+        char text[80];
 
-        sp_bench_show(b, "attention in %s, %s, %d tokens", sp_dtype_name(dtype),
-                      pass == SP_ATTENTION_FORWARD ? "forward" : "backward", call.rows);
-        time_call(b, &call, COLD_BYTES, &p);
-        add_point(c, &p);
+        narrow.head_dim = 16;
+        begin_point(f, c, gpu ? NULL : &r->pairs[dtype][pass]);
+        snprintf(text, sizeof text, "%s of %d tokens", what, call.rows);
+        err = add_call(f, &call, spread_of(&call), text);
+        if (err || gpu)
+            continue;
+        snprintf(text, sizeof text, "%s of %d tokens, narrow heads", what, call.rows);
+        err = add_call(f, &narrow, spread_of(&narrow), text);
     }
+    return err;
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-/* A step comes back to a tensor when it has been to some tens of its size: calls take turns in as many, of
- * at most so much memory. */
-enum { TENSORS = 64, SPREAD_BYTES = 256 << 20 };
-
-void sp_measure_memory(struct sp_bench *b, double most, struct sp_curve *c)
+static int add_memory(struct figures *f, enum sp_dtype dtype, double most, struct sp_curve *c)
 {
-    static const enum sp_timed_kernel kernels[] = {SP_TIME_NORM, SP_TIME_ADD, SP_TIME_GELU,
-                                                   SP_TIME_ADAMW};
+    enum { KERNELS = 4 };
+    const int kinds = dtype == SP_F32 ? KERNELS : KERNELS - 1; /* the optimizer's numbers are f32 */
+    static const struct {
+        enum sp_timed_kernel kernel;
+        const char *what;
+    } kernels[KERNELS] = {{SP_TIME_NORM, "norm"},
+                          {SP_TIME_ADD, "addition"},
+                          {SP_TIME_GELU, "GELU"},
+                          {SP_TIME_ADAMW, "AdamW"}};
+    int err = 0;
 
-    c->n = 0;
-    for (double bytes = 1e5; goes_on(b, c, bytes, most); bytes *= 10) {
-        size_t spread = (size_t)fmin(TENSORS * bytes, SPREAD_BYTES);
-        struct point p = {0};
-
-        sp_bench_show(b, "memory, calls of %.0e bytes", bytes);
-        for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
-            struct sp_timed_call call = {.kernel = kernels[i],
-                                         .dtype = b->place.gpus ? SP_BF16 : SP_F32,
+    for (double bytes = 1e5; !err && bytes <= 1.01 * most && goes_on(f, c, 10); bytes *= 10) {
+        begin_point(f, c, NULL);
+        for (int i = 0; i < kinds && !err; i++) {
+            struct sp_timed_call call = {.kernel = kernels[i].kernel,
+                                         .dtype = dtype,
                                          .rows = 1,
                                          .in = bytes < 1e6 ? 256 : 1024};
+            char text[64];
 
             call.rows = (int)fmax(1, round(bytes / sp_timed_work(&call)));
-            time_call(b, &call, spread, &p);
+            snprintf(text, sizeof text, "%s of %.0e bytes", kernels[i].what, bytes);
+            err = add_call(f, &call, spread(bytes, PASSES), text);
         }
-        add_point(c, &p);
     }
+    return err;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------- */
+
+/* The first visit of all, which finds the sizes that there is time for. */
+static int find_sizes(struct figures *f, const struct sp_effort *e, struct sp_rates *r)
+{
+    int err = 0;
+
+    for (int t = 0; t < SP_DTYPES && !err; t++)
+        err = add_products(f, (enum sp_dtype)t, e->product_flops, &r->matmul[t]);
+    for (int i = 0; i < SP_DTYPES * SP_ATTENTION_PASSES && !err; i++)
+        err =
+            add_attention(f, (enum sp_dtype)(i / SP_ATTENTION_PASSES),
+                          (enum sp_attention_pass)(i % SP_ATTENTION_PASSES), e->attention_flops, r);
+    for (int t = 0; t < SP_DTYPES && !err; t++)
+        err = add_memory(f, (enum sp_dtype)t, e->memory_bytes, &r->memory[t]);
+    if (!err)
+        sp_measure_task(f->bench, &f->task);
+    return err;
+}
+
+struct round {
+    bool each;   /* all figures, not only those that are not steady */
+    double ends; /* no visits after that time */
+    bool steady; /* all were before; all were figures at all */
+    bool known;
+};
+
+static void visit_all(struct figures *f, struct round *r)
+{
+    bool task = sp_steady_reached(&f->task) || f->task.n == SP_STEADY_MOST;
+
+    r->steady = task;
+    r->known = !sp_steady_spoilt(&f->task);
+    for (int i = 0; i < f->points; i++)
+        for (int k = 0; k < f->point[i].calls; k++) {
+            struct sp_figure *figure = &f->point[i].call[k];
+            bool reached = sp_figure_reached(f->bench, figure);
+
+            if ((r->each || !reached) && sp_bench_now_s() < r->ends)
+                sp_bench_visit(f->bench, figure);
+            r->steady = r->steady && reached;
+            r->known = r->known && sp_figure_known(f->bench, figure);
+        }
+    if (r->each || !task)
+        sp_measure_task(f->bench, &f->task);
+}
+
+/* While figures are spoilt, rounds go on for so many times the time of others. */
+enum { PERSISTENCE = 4 };
+
+/* All processes make as many rounds, each at the same time: rank 0 says when it is enough. */
+static void make_rounds(struct figures *f, const struct sp_effort *e)
+{
+    const double start = sp_bench_now_s();
+    int more = 1;
+
+    for (int round = 1; more; round++) {
+        struct round r = {.each = round < SP_STEADY_LEAST,
+                          .ends = start + PERSISTENCE * e->seconds};
+        double spent;
+
+        sp_bench_show(f->bench, "round %d over %d sizes", round + 1, f->points);
+        sp_transport_barrier();
+        visit_all(f, &r);
+        spent = sp_bench_now_s() - start;
+        more = (r.each || (!r.steady && spent < e->seconds) || !r.known) &&
+               spent < PERSISTENCE * e->seconds;
+        sp_transport_share(&more, sizeof more);
+    }
+}
+
+/* ---- what comes of them -------------------------------------------------------------------- */
+
+/* Of the worker that it is known least of. */
+static void judge(struct sp_bench *b, const struct sp_figure *f)
+{
+    const struct sp_steady *least = &f->worker[0];
+
+    for (int w = 1; w < b->place.workers; w++) {
+        const struct sp_steady *s = &f->worker[w];
+        bool few = s->n < SP_STEADY_LEAST;
+
+        if (few || (least->n >= SP_STEADY_LEAST && sp_steady_doubt(s) > sp_steady_doubt(least)))
+            least = s;
+    }
+    sp_quality_add(b->quality, f->what, least);
+}
+
+static void add_point(struct sp_curve *c, double size, double rate)
+{
+    c->at[c->n].size = sp_measured(size);
+    c->at[c->n++].rate = sp_measured(rate);
+}
+
+/* Of heads of two widths: what grows with the width is operations, what does not is a pair's. At least a hundredth is
+ * either. */
+static void take_pairs(struct sp_bench *b, const struct point *p)
+{
+    const struct sp_timed_call *wide = &p->call[0].call, *narrow = &p->call[1].call;
+    double heads = wide->heads, work = sp_timed_work(wide) / heads;
+    double pairs = 0.5 * wide->rows * (wide->rows + 1.0);
+    double s = sp_figure_s(b, &p->call[0]) / heads, less = sp_figure_s(b, &p->call[1]) / heads;
+    double part = (s - less) / (wide->head_dim - narrow->head_dim) * wide->head_dim;
+
+    part = fmin(0.99 * s, fmax(0.01 * s, part));
+    add_point(p->curve, work, work / part);
+    add_point(p->pairs, pairs, pairs / (s - part));
+}
+
+static void take_point(struct sp_bench *b, const struct point *p)
+{
+    double work = 0, seconds = 0;
+
+    for (int i = 0; i < p->calls; i++) {
+        work += sp_timed_work(&p->call[i].call);
+        seconds += sp_figure_s(b, &p->call[i]);
+        judge(b, &p->call[i]);
+    }
+    if (p->pairs)
+        take_pairs(b, p);
+    else
+        add_point(p->curve, work / p->calls, work / seconds);
+}
+
+static void forget(struct figures *f)
+{
+    for (int i = 0; i < f->points; i++)
+        for (int k = 0; k < f->point[i].calls; k++)
+            free(f->point[i].call[k].worker);
+    free(f);
+}
+
+int sp_measure_rates(struct sp_bench *b, const struct sp_effort *effort, struct sp_rates *r)
+{
+    struct figures *f = calloc(1, sizeof *f);
+    int err;
+
+    if (!f)
+        return sp_error(ENOMEM, "calibrate: no memory for figures");
+    *r = (struct sp_rates){.threads = b->place.gpus ? 0 : b->place.threads};
+    f->bench = b;
+    sp_transport_barrier();
+    err = find_sizes(f, effort, r);
+    if (!err) {
+        make_rounds(f, effort);
+        for (int i = 0; i < f->points; i++)
+            take_point(b, &f->point[i]);
+        r->launch_s = sp_measured(sp_steady_value(&f->task));
+        sp_quality_add(b->quality, "cost of a task", &f->task);
+        err = b->place.world.rank == 0 ? sp_quality_check(b->quality) : 0;
+        sp_transport_share(&err, sizeof err);
+    }
+    forget(f);
+    return err;
 }

@@ -2,7 +2,7 @@
 #include "plan/profile.h"
 #include "sp_error.h"
 #include "train/calibrate/rates.h"
-#include "train/calibrate/steady.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,11 +32,13 @@ enum { SHORT_BYTES = 64, LONG_BYTES = 8 << 20, TIMES = 5 };
 static double message_s(struct sp_bench *b, int peer, size_t bytes)
 {
     struct sp_steady s = {0};
+    char what[SP_QUALITY_TEXT];
 
     for (int i = 0; i < TIMES; i++)
         sp_steady_add(&s, 1e-6 * sp_profile_comm_us(&b->place.world, peer, bytes));
-    sp_bench_count(b, sp_steady_reached(&s));
-    return sp_steady_median(&s);
+    snprintf(what, sizeof what, "messages of %zu bytes", bytes);
+    sp_quality_add_shared(b->quality, what, &s);
+    return sp_steady_value(&s);
 }
 
 void sp_measure_link(struct sp_bench *b, int peer, struct sp_link *link)
@@ -63,16 +65,18 @@ void sp_measure_memory_link(struct sp_bench *b, struct sp_link *link)
     memset(from, 1, LONG_BYTES);
     memset(to, 2, LONG_BYTES);
     do {
-        double begin = sp_bench_now_s();
+        double waited = sp_bench_waited_s(), begin = sp_bench_now_s(), took;
 
         memcpy(s.n % 2 ? from : to, s.n % 2 ? to : from, LONG_BYTES);
-        sp_steady_add(&s, sp_bench_now_s() - begin);
-    } while (s.n < SP_STEADY_MOST &&
-             (s.n < SP_STEADY_LEAST ||
-              (!sp_steady_reached(&s) && sp_bench_now_s() - start < b->figure_s)));
-    sp_bench_count(b, sp_steady_reached(&s));
-    *link = (struct sp_link){.bandwidth = sp_measured(LONG_BYTES / sp_steady_median(&s)),
-                             .shared_by = 1};
+        took = sp_bench_now_s() - begin;
+        if (sp_bench_waited_s() - waited <= 0.05 * took)
+            sp_steady_add(&s, took);
+        else
+            sp_steady_disturbed(&s, took);
+    } while (s.n < SP_STEADY_MOST && !sp_steady_reached(&s) &&
+             sp_bench_now_s() - start < 40 * b->visit_s);
+    sp_quality_add_shared(b->quality, "copy through memory", &s);
+    *link = (struct sp_link){.bandwidth = sp_measured(LONG_BYTES / s.fastest), .shared_by = 1};
     free(from);
     free(to);
 }

@@ -1,15 +1,26 @@
-/* What a machine's description has beside curves: the cost of a task, links, copies and disks, sizes. */
+/* What a machine's description has: rates of devices, links, copies and disks, sizes. */
 #ifndef SP_CALIBRATE_RATES_H
 #define SP_CALIBRATE_RATES_H
 
-#include "plan/machine/machine.h"
 #include "train/calibrate/bench.h"
 
 /* Four digits of a figure: what a measurement is worth. */
 double sp_measured(double x);
 
-/* Seconds of a task that does nothing. */
-double sp_measure_task(struct sp_bench *b);
+/* How large calls get, and how long it may take. */
+struct sp_effort {
+    double product_flops, attention_flops,
+        memory_bytes; /* the largest calls, unless they would take too long */
+    double
+        seconds; /* of rounds, while figures are not steady; four times that while some are not known */
+};
+
+/* Of the devices of the bench, in rounds over all figures: curves, and the cost of a task. All processes call it, so
+ * that their devices are at work at once. 0; or -EBUSY on all where rank 0's are spoilt, or -ENOMEM, after one line. */
+int sp_measure_rates(struct sp_bench *b, const struct sp_effort *effort, struct sp_rates *r);
+
+/* Seconds of a task that does nothing, some samples more. */
+void sp_measure_task(struct sp_bench *b, struct sp_steady *s);
 
 /* Ranks that rank 0 can measure messages with; -1: there is none. */
 struct sp_peers {

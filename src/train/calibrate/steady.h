@@ -1,4 +1,4 @@
-/* Repetitions until their median is known well enough. Pure. */
+/* Repetitions until what they take is known well enough. Pure. */
 #ifndef SP_STEADY_H
 #define SP_STEADY_H
 
@@ -10,16 +10,27 @@ enum { SP_STEADY_LEAST = 3, SP_STEADY_MOST = 101 };
 struct sp_steady {
     int n;
     double sorted[SP_STEADY_MOST];
+    int disturbed;  /* samples that do not count */
+    double fastest; /* of all, these too; 0: there are none */
 };
 
-/* Not after the SP_STEADY_MOST-th. */
+/* After the SP_STEADY_MOST-th it does nothing. */
 void sp_steady_add(struct sp_steady *s, double sample);
 
-/* Of at least one sample. */
-double sp_steady_median(const struct sp_steady *s);
+/* One during which other programs had the processor: it only tells how long a call takes at most. */
+void sp_steady_disturbed(struct sp_steady *s, double sample);
 
-/* Whether the median of many more would lie within 5 % of this one: the samples that bound it with 95 %
- * confidence do, those sqrt(n) places before and after it. Never of fewer than SP_STEADY_LEAST. */
+/* The lower quartile, of at least one sample: most of what disturbs a sample makes it longer. */
+double sp_steady_value(const struct sp_steady *s);
+
+/* By what part of itself the quartile of many more samples may differ from this one: the samples that bound it with
+ * 95 % confidence do, those sqrt(3n)/2 places before and after it. */
+double sp_steady_doubt(const struct sp_steady *s);
+
+/* Whether they make no figure at all: there are fewer than SP_STEADY_LEAST, or the doubt is more than 50 %. */
+bool sp_steady_spoilt(const struct sp_steady *s);
+
+/* Whether there are SP_STEADY_LEAST samples and the doubt is at most 5 %. */
 bool sp_steady_reached(const struct sp_steady *s);
 
 #endif

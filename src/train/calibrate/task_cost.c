@@ -1,7 +1,6 @@
 /* What the runtime takes for a task: tasks with buffers as those of a layer, that do nothing. */
 #include "train/calibrate/rates.h"
 #include "sp_error.h"
-#include "train/calibrate/steady.h"
 #include <stdlib.h>
 
 static void nothing(const struct sp_backend *k, void *buffers[], void *arg)
@@ -34,16 +33,14 @@ static void submit(struct sp_bench *b, int worker, starpu_data_handle_t handles[
     sp_task_submit(&ctx, task, 0);
 }
 
-double sp_measure_task(struct sp_bench *b)
+void sp_measure_task(struct sp_bench *b, struct sp_steady *s)
 {
-    enum { TASKS = 500, BYTES = 4096 };
+    enum { TASKS = 200, BYTES = 4096 };
     starpu_data_handle_t handles[STARPU_NMAXWORKERS][BUFFERS];
     char *memory = calloc((size_t)b->place.workers * BUFFERS, BYTES);
     const double start = sp_bench_now_s();
-    struct sp_steady s = {0};
 
     SP_NEED(memory, "out of memory for tasks");
-    sp_bench_show(b, "cost of a task");
     for (int w = 0; w < b->place.workers; w++)
         for (int i = 0; i < BUFFERS; i++) {
             starpu_vector_data_register(&handles[w][i], STARPU_MAIN_RAM,
@@ -57,14 +54,10 @@ double sp_measure_task(struct sp_bench *b)
             for (int w = 0; w < b->place.workers; w++)
                 submit(b, w, handles[w], i);
         starpu_task_wait_for_all();
-        sp_steady_add(&s, (sp_bench_now_s() - begin) / TASKS);
-    } while (s.n < SP_STEADY_MOST &&
-             (s.n < SP_STEADY_LEAST ||
-              (!sp_steady_reached(&s) && sp_bench_now_s() - start < 2 * b->figure_s)));
+        sp_steady_add(s, (sp_bench_now_s() - begin) / TASKS);
+    } while (s->n < SP_STEADY_MOST && sp_bench_now_s() - start < 2 * b->visit_s);
     for (int w = 0; w < b->place.workers; w++)
         for (int i = 0; i < BUFFERS; i++)
             starpu_data_unregister(handles[w][i]);
     free(memory);
-    sp_bench_count(b, sp_steady_reached(&s));
-    return sp_measured(sp_steady_median(&s));
 }

@@ -2,11 +2,12 @@
 #include "codelets/task/cuda_memory.h"
 #include "offload/disk.h"
 #include "train/calibrate/rates.h"
-#include "train/calibrate/steady.h"
 #include <math.h>
+#include <stdio.h>
 
-/* Medians of rates to, from, and with both ways busy, of which no way is faster than alone. */
+/* Times of a byte to, from, and with both ways busy, of which no way is faster than alone. */
 struct tier {
+    const char *what;
     struct sp_steady write, read, both;
 };
 
@@ -16,32 +17,39 @@ static bool goes_on(const struct sp_bench *b, const struct tier *t, double start
         sp_steady_reached(&t->write) && sp_steady_reached(&t->read) && sp_steady_reached(&t->both);
 
     return t->write.n < SP_STEADY_LEAST ||
-           (t->write.n < SP_STEADY_MOST && !steady && sp_bench_now_s() - start < 4 * b->figure_s);
+           (t->write.n < SP_STEADY_MOST && !steady && sp_bench_now_s() - start < 100 * b->visit_s);
 }
 
 static void add(struct tier *t, double write, double read, double both)
 {
-    sp_steady_add(&t->write, write);
-    sp_steady_add(&t->read, read);
-    sp_steady_add(&t->both, both);
+    sp_steady_add(&t->write, 1 / write);
+    sp_steady_add(&t->read, 1 / read);
+    sp_steady_add(&t->both, 1 / both);
 }
 
 static void take(struct sp_bench *b, const struct tier *t, double *write, double *read,
                  double *both)
 {
-    const struct sp_steady *all[] = {&t->write, &t->read, &t->both};
+    const struct {
+        const char *way;
+        const struct sp_steady *s;
+    } all[] = {{"to", &t->write}, {"from", &t->read}, {"both to and from", &t->both}};
 
-    for (int i = 0; i < 3; i++)
-        sp_bench_count(b, sp_steady_reached(all[i]));
-    *write = sp_measured(sp_steady_median(&t->write));
-    *read = sp_measured(sp_steady_median(&t->read));
-    *both = fmin(fmin(*write, *read), sp_measured(sp_steady_median(&t->both)));
+    for (int i = 0; i < 3; i++) {
+        char what[SP_QUALITY_TEXT];
+
+        snprintf(what, sizeof what, "copies %s %s", all[i].way, t->what);
+        sp_quality_add_shared(b->quality, what, all[i].s);
+    }
+    *write = sp_measured(1 / sp_steady_value(&t->write));
+    *read = sp_measured(1 / sp_steady_value(&t->read));
+    *both = fmin(fmin(*write, *read), sp_measured(1 / sp_steady_value(&t->both)));
 }
 
 int sp_measure_copies(struct sp_bench *b, struct sp_copy_rates *copy)
 {
     const double start = sp_bench_now_s();
-    struct tier t = {0};
+    struct tier t = {.what = "the host"};
     double write, read, both;
 
     *copy = (struct sp_copy_rates){.to_host = 0};
@@ -64,7 +72,7 @@ int sp_measure_disk(struct sp_bench *b, struct sp_disk *file, struct sp_disk_rat
 {
     const double start = sp_bench_now_s();
     struct sp_tier_rates rates;
-    struct tier t = {0};
+    struct tier t = {.what = "the disk"};
     double both;
     int err;
 

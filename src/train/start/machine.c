@@ -19,16 +19,34 @@ static bool calibrated(char path[PATH_MAX])
     return n > 0 && n < PATH_MAX && !access(path, R_OK);
 }
 
+/* Threads that a stage will have, before there is a plan; 0: not known, as it will be refused. */
+static int threads_of_stages(const struct sp_trainer *t)
+{
+    int stages = t->cfg.layout.stages;
+    struct sp_placement pl;
+
+    if (sp_train_pipeline_size(t) > stages ||
+        sp_placement_init(&pl, &t->world, sp_train_pipelines(t), stages, t->cfg.threads))
+        return 0;
+    return pl.threads;
+}
+
 /* That of rank 0, which prints what is wrong with it. */
 static int load(struct sp_trainer *t)
 {
     bool gpus = sp_train_find_gpus(t) > 0;
-    char path[PATH_MAX];
+    char path[PATH_MAX], why[SP_THREADS_WHY] = "";
     const char *name = t->cfg.hardware;
+    int err;
 
     if (!name)
         name = calibrated(path) ? path : gpus ? SP_MACHINE_DEFAULT : "laptop";
-    return sp_machine_load(name, &t->machine);
+    err = sp_machine_load(name, &t->machine);
+    if (!err && !gpus)
+        sp_machine_take_threads(&t->machine, threads_of_stages(t), why);
+    if (*why && !sp_train_machine_is_assumed(t))
+        sp_warn("%s", why);
+    return err;
 }
 
 int sp_train_find_machine(struct sp_trainer *t)

@@ -1,0 +1,101 @@
+/* The figures of a machine for devices of so many threads, of those that were measured. */
+#include "plan/machine/machine.h"
+#include <math.h>
+#include <stdio.h>
+
+/* At a part of the way from one rate to the other, in logarithms. */
+static double between(double a, double b, double part)
+{
+    return a * pow(b / a, part);
+}
+
+/* At the sizes of the curve that has more. */
+static void mix_curves(const struct sp_curve *a, const struct sp_curve *b, double part,
+                       struct sp_curve *c)
+{
+    const struct sp_curve *sizes = a->n >= b->n ? a : b;
+
+    c->n = a->n && b->n ? sizes->n : 0;
+    for (int i = 0; i < c->n; i++) {
+        double size = sizes->at[i].size;
+
+        c->at[i].size = size;
+        c->at[i].rate = between(sp_curve_rate(a, size), sp_curve_rate(b, size), part);
+    }
+}
+
+static void mix(const struct sp_rates *a, const struct sp_rates *b, int threads, struct sp_rates *r)
+{
+    double part = log((double)threads / a->threads) / log((double)b->threads / a->threads);
+
+    *r = (struct sp_rates){.threads = threads, .launch_s = between(a->launch_s, b->launch_s, part)};
+    for (int t = 0; t < SP_DTYPES; t++) {
+        mix_curves(&a->matmul[t], &b->matmul[t], part, &r->matmul[t]);
+        mix_curves(&a->memory[t], &b->memory[t], part, &r->memory[t]);
+        for (int pass = 0; pass < SP_ATTENTION_PASSES; pass++) {
+            mix_curves(&a->attention[t][pass], &b->attention[t][pass], part,
+                       &r->attention[t][pass]);
+            mix_curves(&a->pairs[t][pass], &b->pairs[t][pass], part, &r->pairs[t][pass]);
+        }
+    }
+}
+
+/* Those with the most threads up to so many, and with the least from so many on; NULL: there are none. */
+static void find(const struct sp_machine *m, int threads, const struct sp_rates **below,
+                 const struct sp_rates **above)
+{
+    *below = *above = NULL;
+    for (int i = -1; i < m->teams; i++) {
+        const struct sp_rates *r = i < 0 ? &m->rates : &m->team[i];
+
+        if (r->threads <= threads && (!*below || r->threads > (*below)->threads))
+            *below = r;
+        if (r->threads >= threads && (!*above || r->threads < (*above)->threads))
+            *above = r;
+    }
+}
+
+static void share_node(struct sp_machine *m, int devices)
+{
+    struct sp_link *links[] = {&m->node, &m->network};
+
+    devices = devices > 0 ? devices : 1;
+    for (int i = 0; i < 2; i++) /* an interface of all devices is one of all of them still */
+        if (links[i]->shared_by == m->devices_per_node || links[i]->shared_by > devices)
+            links[i]->shared_by = devices;
+    m->memory_bytes = m->host_bytes / devices;
+    m->devices_per_node = devices;
+}
+
+void sp_machine_take_threads(struct sp_machine *m, int threads, char why[SP_THREADS_WHY])
+{
+    const struct sp_rates *below, *above;
+    struct sp_rates rates;
+    int cores = m->rates.threads * m->devices_per_node;
+
+    *why = 0;
+    if (!sp_machine_is_cpu(m) || threads == m->rates.threads || threads <= 0)
+        return;
+    if (!m->rates.threads) {
+        snprintf(why, SP_THREADS_WHY,
+                 "machine %s: it does not say how many threads its figures are of; they are taken "
+                 "for those of %d; 'starpipe calibrate' writes a file that does",
+                 m->name, threads);
+        return;
+    }
+    find(m, threads, &below, &above);
+    if (!below || !above) {
+        rates = below ? *below : *above;
+        snprintf(why, SP_THREADS_WHY,
+                 "machine %s: it has no figures of devices of %d threads, those of %d are taken",
+                 m->name, threads, rates.threads);
+    } else if (below == above) {
+        rates = *below;
+    } else {
+        mix(below, above, threads, &rates);
+    }
+    rates.threads = threads;
+    m->rates = rates;
+    m->teams = 0;
+    share_node(m, cores / threads);
+}
