@@ -11,6 +11,11 @@ calibrated at their real rate, of which the description has --slow times less.
     bench/predict/predict.py [--starpipe build/starpipe]
     bench/predict/predict.py --workers 4 --slow 4 --rate 100
     bench/predict/predict.py --workers 4 --slow 4 --rate 100 --papers
+
+With --kinds every row has a model, a type and a schedule of its own, and the machine is calibrated once as a user
+does it: for all numbers of threads.
+
+    bench/predict/predict.py --kinds
 """
 import argparse
 import json
@@ -89,9 +94,28 @@ PAPERS.append(
      [f"{schedule} --chunks {chunks}" for schedule in ("weipipe:flow=line", "tawpipe:node=2", "wzb1:flow=line", "wzb2")
       for chunks in (1, 2)]))
 
+# Every kind of work once or more: models, types, schedules, recomputation; steps of 20 ms to a second.
+LARGE = dict(layers=8, hidden=512, heads=8, vocab=4096)
+KINDS = [
+    ("gpt-tiny", "--seq 256 --micro-batches 8 --schedule 1f1b"),
+    ("gpt-tiny", "--seq 128 --micro-batches 8 --micro-batch-size 4 --schedule interleaved --dtype bf16"),
+    ("gpt-tiny", "--seq 512 --micro-batches 8 --micro-batch-size 2 --schedule zb1p"),
+    ("llama-tiny", "--seq 512 --micro-batches 8 --micro-batch-size 2 --schedule gpipe"),
+    ("llama-tiny", "--seq 1024 --micro-batches 4 --micro-batch-size 2 --schedule helix"),
+    (dict(TINY, llama=True), "--seq 512 --micro-batches 8 --schedule 1f1b --recompute full --dtype bf16"),
+    (TINY, "--seq 2048 --micro-batches 4 --schedule seq1f1b --slices 4"),
+    (WIDE, "--seq 256 --micro-batches 8 --micro-batch-size 2 --schedule zb1p --dtype bf16"),
+    (dict(WIDE, llama=True), "--seq 512 --micro-batches 8 --schedule interleaved --recompute selective"),
+    (LARGE, "--seq 256 --micro-batches 4 --schedule 1f1b"),
+    (LARGE, "--seq 256 --micro-batches 4 --micro-batch-size 2 --schedule zbv --dtype bf16"),
+    (LARGE, "--seq 512 --micro-batches 4 --schedule gpipe --recompute full --dtype bf16"),
+]
+
 
 def model_dir(where, m):
-    """A directory with the config.json of a model."""
+    """A preset, or a directory with the config.json of a model."""
+    if isinstance(m, str):
+        return m
     path = os.path.join(where, "-".join(f"{k}{v}" for k, v in m.items()))
     os.makedirs(path, exist_ok=True)
     if m.get("llama"):
@@ -139,11 +163,42 @@ def slower(path, factor):
         json.dump(m, f)
 
 
-def compare(a, where, groups, launch, calibrate):
-    """Predicts and measures all of them; prints every row."""
-    text, log = os.path.join(where, "text"), os.path.join(where, "log")
+def data(where):
+    """A text to train on."""
+    text = os.path.join(where, "text")
     with open(text, "wb") as f:
         f.write(bytes((i * 2654435761 >> 13) % 256 for i in range(100000)))
+    return text
+
+
+def one(a, where, hardware, launch, options):
+    """What was predicted of a step, and what it took."""
+    options = ["--stages", str(a.stages), "--threads", "1", *options]
+    said = json.loads(launch([a.starpipe, "train", "--dry-run", "--json", "--hardware", hardware,
+                              *options]))["predicted_step_ms"]
+    took = min(measure(launch, a.starpipe, options, os.path.join(where, "log"), os.path.join(where, "text"), a.steps)
+               for _ in range(a.rounds))
+    return said, took
+
+
+def kinds(a, where, launch):
+    """Rows of their own, on one description of this machine."""
+    data(where)
+    hardware = a.hardware or os.path.join(where, "machine.json")
+    if not a.hardware:
+        launch([a.starpipe, "calibrate", "--output", hardware])
+    rows = []
+    for m, options in KINDS:
+        said, took = one(a, where, hardware, launch, ["--model", model_dir(where, m), *options.split()])
+        rows.append(abs(said / took - 1))
+        name = m if isinstance(m, str) else os.path.basename(model_dir(where, m))
+        print(f"{name:40} {options:84} measured {took:7.1f} ms  predicted {said:7.1f}  {said / took:5.2f}", flush=True)
+    print(f"{len(rows)} configurations: mean error {100 * statistics.mean(rows):.1f} %, worst {100 * max(rows):.1f} %")
+
+
+def compare(a, where, groups, launch, calibrate):
+    """Predicts and measures all of them; prints every row."""
+    data(where)
     hardware = a.hardware or os.path.join(where, "machine.json")
     print(f"{a.stages} stages, "
           + (f"{a.slow:g} times slower each, {a.rate} Mbit/s" if a.workers else a.launcher or "one process"))
@@ -159,11 +214,8 @@ def compare(a, where, groups, launch, calibrate):
             print(f"{group:6} on {json.load(f)['device']['name']}", flush=True)
         best = {}
         for schedule in schedules:
-            options = ["--model", model_dir(where, m), "--stages", str(a.stages), "--threads", "1",
-                       *common.split(), "--schedule", *schedule.split()]
-            said = json.loads(launch([a.starpipe, "train", "--dry-run", "--json", "--hardware", hardware,
-                                      *options]))["predicted_step_ms"]
-            took = min(measure(launch, a.starpipe, options, log, text, a.steps) for _ in range(a.rounds))
+            said, took = one(a, where, hardware, launch, ["--model", model_dir(where, m), *common.split(),
+                                                          "--schedule", *schedule.split()])
             error = 100 * (said / took - 1)
             rows.append(abs(error))
             best[schedule] = (said, took)
@@ -191,6 +243,7 @@ def main():
     p.add_argument("--slow", type=float, default=1, help="how many times slower the cores of workers are")
     p.add_argument("--rate", type=int, default=100, help="of each worker's network, Mbit/s; 0: no limit")
     p.add_argument("--papers", action="store_true", help="HelixPipe and WeiPipe in their variants instead")
+    p.add_argument("--kinds", action="store_true", help="rows of every kind of work, one calibration for all")
     p.add_argument("--only", help="one group")
     a = p.parse_args()
     a.starpipe = os.path.abspath(a.starpipe)
@@ -198,6 +251,9 @@ def main():
         if not a.workers:
             def launch(command):
                 return run(a.launcher.split() + command)
+            if a.kinds:
+                kinds(a, where, launch)
+                return
             compare(a, where, GROUPS, launch, launch)
             return
         a.stages = a.workers
