@@ -10,19 +10,19 @@ static char held[1024];
 static _Thread_local bool silent; /* this thread only tries something */
 static _Thread_local bool alone;  /* this thread does not wait for standard output */
 static void (*end_by)(int status);
-static void (*before)(void);
+static bool (*follows)(void);
 
 /* One write, so that lines of several ranks do not interleave. What it quotes may be of any file. */
 static void say(const char *prefix, const char *fmt, va_list ap)
 {
-    char text[1024], line[1024];
-    size_t n = strlen(prefix);
+    char text[1024], all[1025] = "\n", *line = all + 1;
+    size_t n = strlen(prefix), size = sizeof all - 1;
 
     if (silent)
         return;
     vsnprintf(text, sizeof text, fmt, ap);
     memcpy(line, prefix, n);
-    sp_text_show(text, line + n, sizeof line - n - 1);
+    sp_text_show(text, line + n, size - n - 1);
     n += strlen(line + n);
     if (held_rank > 0) {
         if (!held[0])
@@ -30,11 +30,13 @@ static void say(const char *prefix, const char *fmt, va_list ap)
         return;
     }
     line[n++] = '\n';
-    if (!alone && before)
-        before();
     if (!alone)
         fflush(stdout);
-    if (write(STDERR_FILENO, line, (size_t)n) < 0)
+    if (follows && isatty(STDERR_FILENO) && follows()) {
+        line = all;
+        n++;
+    }
+    if (write(STDERR_FILENO, line, n) < 0)
         return; /* stderr is gone: nowhere left to complain */
 }
 
@@ -71,9 +73,9 @@ void sp_error_end_by(void (*end)(int status))
     end_by = end;
 }
 
-void sp_error_before(void (*call)(void))
+void sp_error_follows(bool (*line)(void))
 {
-    before = call;
+    follows = line;
 }
 
 void sp_error_alone(void)

@@ -27,8 +27,9 @@ void sp_error_end_by(void (*end)(int status));
 /* Like sp_error, for what does not stop the run: "starpipe: warning: ..." */
 void sp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Called before such a line is written, for who has begun a line of a terminal; not with sp_error_alone. */
-void sp_error_before(void (*call)(void));
+/* Whether a line of the terminal is begun, which ends where a line on stderr follows on the same terminal. Any thread
+ * asks; true is told once. */
+void sp_error_follows(bool (*line)(void));
 
 /* Lines of this thread do not follow what standard output has yet to write: its reader may hold that up for ever. */
 void sp_error_alone(void);

@@ -13,8 +13,8 @@ static const struct sp_help_page pages[] = {
       "launcher, stage s of p runs on process floor(s R / p) of R.",
       "Data, sizes, memory, the schedule and the outputs are checked before the first task. At the "
       "end the "
-      "run prints where the time of a typical step went, from the schedule's own bubble to the one "
-      "measured.",
+      "run says where the time of a typical step went; with --report it prints tables, from the "
+      "schedule's own bubble to the one measured.",
       "SIGTERM and SIGINT end the run after the step and save if there is --save; SIGUSR1 saves "
       "and goes "
       "on. --resume goes on from the newest checkpoint, with any number of stages and processes."},

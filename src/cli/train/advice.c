@@ -16,6 +16,7 @@ enum {
 };
 
 static const double LEAST = 1.1;        /* factor that is worth a word */
+static const double CROWDED = 0.2;      /* of what ops compute */
 static const double NEAR_ENOUGH = 0.15; /* of a step: how well a play must meet what was measured */
 
 /* ---- other layouts -------------------------------------------------------------------------- */
@@ -100,6 +101,23 @@ static double play(const struct sp_trainer *t, const struct sp_report *r, int st
     return ms;
 }
 
+/* Ops take much longer as other programs have the cores, as these would in another layout. */
+static bool is_crowded(const struct sp_waits *w)
+{
+    double compute = 0, core = 0;
+
+    for (int k = 0; k < w->n; k++) {
+        compute += w->unit[k].compute;
+        core += w->unit[k].core;
+    }
+    return core > CROWDED * compute;
+}
+
+static bool is_even(const struct sp_trainer *t)
+{
+    return !strcmp(t->cfg.partition, "even");
+}
+
 /* Ops are of whole chunks, which lie where the plan says: what sp_expected_costs adds up. */
 static bool has_costs_by_chunk(const struct sp_family *f)
 {
@@ -112,28 +130,11 @@ static bool plays_are_right(const struct sp_trainer *t, const struct sp_report *
     const struct sp_layout *lay = &t->plan.layout;
     double order = r->causes.ms[SP_CAUSE_SCHEDULE], played;
 
-    if (!has_costs_by_chunk(t->plan.family) || r->t->overlaps || sp_layout_flag(lay, "auto") ||
-        sp_train_offloads(t) || sp_plan_ops(&t->plan) > MOST_OPS)
+    if (!has_costs_by_chunk(t->plan.family) || is_crowded(&r->waits) || r->t->overlaps ||
+        sp_layout_flag(lay, "auto") || sp_train_offloads(t) || sp_plan_ops(&t->plan) > MOST_OPS)
         return false;
     played = play(t, r, lay->stages, lay->micro_batches);
     return played > 0 && fabs(played - order) <= NEAR_ENOUGH * r->t->length;
-}
-
-static bool is_even(const struct sp_trainer *t)
-{
-    return !strcmp(t->cfg.partition, "even");
-}
-
-/* How much longer ops take as other programs have the cores: these would keep them. */
-static double crowding(const struct sp_waits *w)
-{
-    double compute = 0, core = 0;
-
-    for (int k = 0; k < w->n; k++) {
-        compute += w->unit[k].compute;
-        core += w->unit[k].core;
-    }
-    return compute > 0 ? 1 + core / compute : 1;
 }
 
 /* What the runtime takes does not get less, nor what comes after the last op. */
@@ -146,9 +147,9 @@ static double advise_stages(const struct sp_trainer *t, const struct sp_report *
     if (t->world.size > 1 || place->gpus || workers >= stages || !is_even(t))
         return 0;
     ms = play(t, r, workers, t->plan.layout.micro_batches);
-    ms = ms > 0 ? ms * crowding(&r->waits) + r->causes.ms[SP_CAUSE_RUNTIME] +
-                      fmax(0, r->t->length - r->causes.measured_ms)
-                : INFINITY;
+    ms = ms > 0
+             ? ms + r->causes.ms[SP_CAUSE_RUNTIME] + fmax(0, r->t->length - r->causes.measured_ms)
+             : INFINITY;
     factor = r->t->length / ms;
     snprintf(text, SP_ADVICE, "%s share %s: %d would be %.1f times as fast (--stages %d)",
              SP_COUNT(stages, "stage"), SP_COUNT((long)workers * place->threads, "core"), workers,
@@ -183,7 +184,7 @@ static void tell(const struct sp_trainer *t, const struct sp_report *r, const st
     const char *words = f->text;
 
     *remedy = "";
-    if (f->kind == SP_FINDING_CORE && crowding(&r->waits) > LEAST) {
+    if (f->kind == SP_FINDING_CORE && is_crowded(&r->waits)) {
         words = "other programs have the cores";
     } else if (f->kind == SP_FINDING_STAGES && is_even(t)) {
         *remedy = " (--partition balanced)";

@@ -96,12 +96,10 @@ static bool rewrites(enum sp_progress how)
     return known;
 }
 
-/* What is printed next begins a line: on the terminal Ctrl-C has left "^C" in this one. */
-static void end_line(void)
+/* Whether it has to end now. */
+static bool take_unfinished(void)
 {
-    if (unfinished)
-        putchar('\n');
-    unfinished = false;
+    return __atomic_exchange_n(&unfinished, false, __ATOMIC_RELAXED);
 }
 
 /* False where standard output is full: a launcher reads nothing more once it was told to end. */
@@ -124,7 +122,7 @@ void sp_progress_show(enum sp_progress how, const struct sp_progress_step *s, bo
     if (!end && !stdout_takes_more())
         return; /* a step must not wait for a reader */
     if (line)
-        sp_error_before(end_line);
+        sp_error_follows(take_unfinished);
     last_us = now;
     printf("%sstep %d/%d  loss %.4f", line ? "\r" : "", s->done, s->steps, s->loss);
     if (!isnan(s->eval_loss))
@@ -138,13 +136,11 @@ void sp_progress_show(enum sp_progress how, const struct sp_progress_step *s, bo
 
 void sp_progress_say(enum sp_progress how, const char *format, ...)
 {
+    bool over = rewrites(how) && !(sp_interrupt_asked() & SP_ASK_INT); /* Ctrl-C left "^C" */
     va_list ap;
 
-    if (sp_interrupt_asked() & SP_ASK_INT)
-        end_line();
-    if (unfinished)
-        fputs(rewrites(how) ? "\r\033[K" : "\n", stdout);
-    unfinished = false;
+    if (take_unfinished())
+        fputs(over ? "\r\033[K" : "\n", stdout);
     va_start(ap, format);
     vprintf(format, ap);
     va_end(ap);

@@ -32,7 +32,8 @@ void sp_print_warnings(const struct sp_trainer *t)
             "N takes its first ones",
             a->eval, t->eval_steps);
     if (a->resume && t->first_step >= a->steps)
-        sp_warn("%s has run %d steps already, --steps is %d", a->resume, t->first_step, a->steps);
+        sp_warn("%s has run %s already, --steps is %d", a->resume, SP_COUNT(t->first_step, "step"),
+                a->steps);
     if (a->threads > t->place.cores && !t->place.gpus)
         sp_warn("--threads %d: this process has %d core%s, which its threads take turns on",
                 a->threads, t->place.cores, t->place.cores > 1 ? "s" : "");
