@@ -14,7 +14,7 @@ static void print_rates(FILE *f, const char *what, const char *of, const struct 
     fputc('\n', f);
 }
 
-/* What attention takes for a pair beside its operations, at a few thousand tokens. */
+/* The time that attention takes for a pair beside its operations, at a few thousand tokens. */
 static void print_pairs(FILE *f, const struct sp_rates *r)
 {
     for (int t = 0; t < SP_DTYPES; t++)

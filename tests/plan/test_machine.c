@@ -366,8 +366,9 @@ static void threads_taken(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char why[SP_THREADS_WHY];
-        struct sp_machine m, before;
+        struct sp_machine m, before, again;
         double rate;
+        char *text;
 
         parse_teams(&m);
         before = m;
@@ -378,6 +379,9 @@ static void threads_taken(void **state)
         assert_int_equal(m.network.shared_by, cases[i].devices);
         assert_int_equal(m.memory_bytes, cases[i].devices == 2 ? before.memory_bytes
                                                                : m.host_bytes / cases[i].devices);
+        text = sp_machine_text(&m);
+        assert_int_equal(sp_machine_parse("it", text, &again), 0); /* as other processes read it */
+        free(text);
         if (cases[i].threads == 2) /* half way between 1 and 4, in logarithms */
             assert_true(near(rate, 1e3 * sqrt(2)));
         else

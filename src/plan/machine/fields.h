@@ -36,7 +36,7 @@ struct sp_machine_field {
 /* Ends with a field without a path. */
 extern const struct sp_machine_field sp_machine_fields[];
 
-/* Whether it is one of struct sp_rates: its path is "device." and its key in an object of device.teams. */
+/* Tells whether it is one of struct sp_rates: its path is "device." and its key in an object of device.teams. */
 bool sp_machine_is_rate(const struct sp_machine_field *f);
 
 /* Objects that may be null in the file: what they have is 0 then. Ends with NULL. */

@@ -55,7 +55,7 @@ struct sp_disk_rates {
 
 enum sp_attention_pass { SP_ATTENTION_FORWARD, SP_ATTENTION_BACKWARD, SP_ATTENTION_PASSES };
 
-/* What one device does, while all devices of its node are at work. */
+/* The figures of one device, while all devices of its node are at work. */
 struct sp_rates {
     int threads;                       /* of the device; 0: it is a GPU, or the file does not say */
     struct sp_curve matmul[SP_DTYPES]; /* FLOP/s of a product, by its FLOPs */

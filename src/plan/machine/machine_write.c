@@ -81,13 +81,15 @@ static int put(json_t *root, const char *path, json_t *v)
     return json_object_set_new(root, path, v);
 }
 
-/* Whether it is one of which nothing is known: what begins with a count of points, or is one. */
+/* Nothing is known of it: the field is a count, or a curve, which begins with the count of its points, or teams. */
 static bool is_unknown(const struct sp_machine_field *f, const void *at)
 {
+    if (f->kind == SP_FIELD_TEAMS)
+        at = &((const struct sp_machine *)((const char *)at - f->at))->teams;
     return f->optional && *(const int *)at == 0;
 }
 
-/* What a device does with other numbers of threads, by the keys of the device. */
+/* The figures of other numbers of threads, by the keys of the device. */
 static json_t *teams(const struct sp_machine *m)
 {
     json_t *list = json_array();

@@ -40,7 +40,7 @@ static void mix(const struct sp_rates *a, const struct sp_rates *b, int threads,
     }
 }
 
-/* Those with the most threads up to so many, and with the least from so many on; NULL: there are none. */
+/* The figures with the most threads up to so many, and with the least from so many on; NULL: there are none. */
 static void find(const struct sp_machine *m, int threads, const struct sp_rates **below,
                  const struct sp_rates **above)
 {

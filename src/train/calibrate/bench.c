@@ -89,7 +89,7 @@ static void restore(const struct sp_backend *k, const char *noise, const struct 
     sp_cuda_wait(k);
 }
 
-/* What all threads of a worker's team have waited for cores. */
+/* The time that all threads of a worker's team have waited for cores. */
 static double team_waited_s(const struct sp_backend *k)
 {
     double sum = 0;
@@ -116,7 +116,7 @@ static void sample(const struct sp_backend *k, const struct timing_args *a, stru
         sp_steady_disturbed(s, took / calls);
 }
 
-/* Where it is disturbed, it takes some of the time of undisturbed visits more. */
+/* A disturbed visit goes on for some times as long, until it has undisturbed samples. */
 enum { UNDISTURBED = 2, PATIENCE = 10 };
 
 static void timing(const struct sp_backend *k, void *buffers[], void *arg)

@@ -51,7 +51,7 @@ void sp_bench_visit(struct sp_bench *b, struct sp_figure *f);
 /* The mean of the workers; of one that was visited. Without undisturbed samples: what it takes at most. */
 double sp_figure_s(const struct sp_bench *b, const struct sp_figure *f);
 
-/* Whether the samples of all workers make a figure; whether they are steady, or as many as there may be. */
+/* Tell whether the samples of all workers make a figure; whether they are steady, or as many as there may be. */
 bool sp_figure_known(const struct sp_bench *b, const struct sp_figure *f);
 bool sp_figure_reached(const struct sp_bench *b, const struct sp_figure *f);
 

@@ -37,7 +37,7 @@ static int place_devices(const struct sp_calibration *c, const struct sp_world *
     return err;
 }
 
-/* Those that are described, and where nobody says how many threads they have, such of 1, 2, 4 ... threads before. */
+/* The described devices, and where nobody says how many threads they have, such of 1, 2, 4 ... threads before them. */
 static int place_all(const struct sp_calibration *c, const struct sp_world *world,
                      struct sp_calibrated *devices)
 {
@@ -153,7 +153,7 @@ static void note_quality(const struct sp_quality *q, bool quick, struct sp_machi
                     quick ? ", in the short time that --quick gives them" : "", text);
 }
 
-/* What is not of devices of one number of threads alone, by those that are described. */
+/* The described devices measure all that has nothing to do with their number of threads. */
 static int measure_links(struct sp_bench *b, const struct sp_calibration *c, struct sp_disk *disk,
                          struct sp_peers peers, struct sp_machine *m)
 {

@@ -18,7 +18,7 @@ struct sp_calibration {
     bool shows; /* progress on stderr */
 };
 
-/* Where it measures: the devices that are described last, before them those of other numbers of threads, which ascend. */
+/* The devices that it measures: the described ones last, before them those of other numbers of threads, which ascend. */
 struct sp_calibrated {
     int n;
     struct sp_placement place[SP_TEAMS];

@@ -18,7 +18,7 @@ double sp_measured(double x)
 
 enum { CALLS = 7, POINTS = SP_DTYPES * (2 + SP_ATTENTION_PASSES) * SP_CURVE_POINTS };
 
-/* What calls of about one size take together is a point. */
+/* A point is the time that calls of about one size take together. */
 struct point {
     struct sp_curve *curve;
     struct sp_curve *pairs; /* of attention with heads of two widths; NULL: it is none */
@@ -60,7 +60,7 @@ static void begin_point(struct figures *f, struct sp_curve *c, struct sp_curve *
     f->point[f->points++] = (struct point){.curve = c, .pairs = pairs};
 }
 
-/* Of the last point. */
+/* The longest call of the last point. */
 static double longest_call_s(const struct figures *f)
 {
     const struct point *p = &f->point[f->points - 1];
@@ -71,7 +71,7 @@ static double longest_call_s(const struct figures *f)
     return s;
 }
 
-/* Whether calls that are so many times larger may be timed: the first always, others as long as they are short enough. */
+/* Tells whether calls that are so many times larger may be timed: the first always, others as long as they are short enough. */
 static bool goes_on(const struct figures *f, const struct sp_curve *c, double times)
 {
     int n = 0;
@@ -108,7 +108,7 @@ static int in_tiles(double x, int tile)
     return n > tile ? n : tile;
 }
 
-/* Of a layer, with four times as many tokens as it is wide: a square one, and forward, input gradient and weight gradient
+/* The products of a layer, with four times as many tokens as it is wide: a square one, and forward, input gradient and weight gradient
  * of those that widen fourfold and back. */
 static int add_products(struct figures *f, enum sp_dtype dtype, double most, struct sp_curve *c)
 {
@@ -179,16 +179,17 @@ static int add_attention(struct figures *f, enum sp_dtype dtype, enum sp_attenti
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
+/* In bf16 norms and activations, which layers have most of; the optimizer's numbers are f32. */
 static int add_memory(struct figures *f, enum sp_dtype dtype, double most, struct sp_curve *c)
 {
-    enum { KERNELS = 4 };
-    const int kinds = dtype == SP_F32 ? KERNELS : KERNELS - 1; /* the optimizer's numbers are f32 */
+    enum { KERNELS = 4, IN_BF16 = 2 };
+    const int kinds = dtype == SP_F32 ? KERNELS : IN_BF16;
     static const struct {
         enum sp_timed_kernel kernel;
         const char *what;
     } kernels[KERNELS] = {{SP_TIME_NORM, "norm"},
-                          {SP_TIME_ADD, "addition"},
                           {SP_TIME_GELU, "GELU"},
+                          {SP_TIME_ADD, "addition"},
                           {SP_TIME_ADAMW, "AdamW"}};
     int err = 0;
 
@@ -282,7 +283,7 @@ static void make_rounds(struct figures *f, const struct sp_effort *e)
 
 /* ---- what comes of them -------------------------------------------------------------------- */
 
-/* Of the worker that it is known least of. */
+/* The worker that knows least of a figure stands for all. */
 static void judge(struct sp_bench *b, const struct sp_figure *f)
 {
     const struct sp_steady *least = &f->worker[0];
@@ -303,7 +304,7 @@ static void add_point(struct sp_curve *c, double size, double rate)
     c->at[c->n++].rate = sp_measured(rate);
 }
 
-/* Of heads of two widths: what grows with the width is operations, what does not is a pair's. At least a hundredth is
+/* There are heads of two widths: what grows with the width is operations, what does not is a pair's. At least a hundredth is
  * either. */
 static void take_pairs(struct sp_bench *b, const struct point *p)
 {

@@ -54,8 +54,8 @@ int sp_quality_check(const struct sp_quality *q)
                                  "they do not";
 
     if (*q->spoilt && q->spoilt_doubt > 0)
-        return sp_error(EBUSY, "calibrate: %s: its times differ by %.0f %%: %s", q->spoilt,
-                        100 * q->spoilt_doubt, advice);
+        return sp_error(EBUSY, "calibrate: %s: its shortest time and others differ by %.0f %%: %s",
+                        q->spoilt, 100 * q->spoilt_doubt, advice);
     if (*q->spoilt)
         return sp_error(EBUSY, "calibrate: %s: it was disturbed whenever it was timed: %s",
                         q->spoilt, advice);
@@ -102,7 +102,7 @@ static int check_gpu(const char *what, const struct sp_curve *c, double best)
     return check_curve(what, &top, (struct bounds){part * best, 1e18});
 }
 
-/* Of a type: products, attention in both directions with its pairs, memory. */
+/* All figures of a type: products, attention in both directions with its pairs, memory. */
 static int check_type(const struct sp_rates *r, enum sp_dtype t, double best)
 {
     const double flops = t == SP_BF16 ? tile_flops : vector_flops;

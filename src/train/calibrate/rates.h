@@ -1,4 +1,4 @@
-/* What a machine's description has: rates of devices, links, copies and disks, sizes. */
+/* The numbers of a machine's description: rates of devices, links, copies and disks, sizes. */
 #ifndef SP_CALIBRATE_RATES_H
 #define SP_CALIBRATE_RATES_H
 
@@ -15,7 +15,7 @@ struct sp_effort {
         seconds; /* of rounds, while figures are not steady; four times that while some are not known */
 };
 
-/* Of the devices of the bench, in rounds over all figures: curves, and the cost of a task. All processes call it, so
+/* Measures the devices of the bench, in rounds over all figures: curves, and the cost of a task. All processes call it, so
  * that their devices are at work at once. 0; or -EBUSY on all where rank 0's are spoilt, or -ENOMEM, after one line. */
 int sp_measure_rates(struct sp_bench *b, const struct sp_effort *effort, struct sp_rates *r);
 

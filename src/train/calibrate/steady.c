@@ -1,8 +1,6 @@
 #include "train/calibrate/steady.h"
-#include <math.h>
-#include <string.h>
 
-static const double tolerance = 0.05, most_doubt = 0.5;
+static const double tolerance = 0.05, most_doubt = 0.25;
 
 static void note_fastest(struct sp_steady *s, double sample)
 {
@@ -28,19 +26,20 @@ void sp_steady_disturbed(struct sp_steady *s, double sample)
     s->disturbed++;
 }
 
-double sp_steady_value(const struct sp_steady *s)
+/* The quartile, but no single sample. */
+static int place(const struct sp_steady *s)
 {
-    return s->sorted[s->n / 4];
+    return s->n < 8 && s->n > 1 ? 1 : s->n / 4;
 }
 
-/* The quartile of n samples is the x-th of many, where a quarter of them lies below: x is n/4 give or take
- * sqrt(3n)/4, and twice that for 95 %. */
+double sp_steady_value(const struct sp_steady *s)
+{
+    return s->sorted[place(s)];
+}
+
 double sp_steady_doubt(const struct sp_steady *s)
 {
-    int at = s->n / 4, reach = (int)ceil(sqrt(3.0 * s->n) / 2);
-    int low = at > reach ? at - reach : 0, high = at + reach < s->n ? at + reach : s->n - 1;
-
-    return fmax(s->sorted[high] - s->sorted[at], s->sorted[at] - s->sorted[low]) / s->sorted[at];
+    return 1 - s->sorted[0] / sp_steady_value(s);
 }
 
 bool sp_steady_spoilt(const struct sp_steady *s)

@@ -20,17 +20,18 @@ void sp_steady_add(struct sp_steady *s, double sample);
 /* One during which other programs had the processor: it only tells how long a call takes at most. */
 void sp_steady_disturbed(struct sp_steady *s, double sample);
 
-/* The lower quartile, of at least one sample: most of what disturbs a sample makes it longer. */
+/* The lower quartile, of at least one sample, and no less than the second of several: all that disturbs a sample makes it
+ * longer, so that a quarter of them may be right where others are not. */
 double sp_steady_value(const struct sp_steady *s);
 
-/* By what part of itself the quartile of many more samples may differ from this one: the samples that bound it with
- * 95 % confidence do, those sqrt(3n)/2 places before and after it. */
+/* By what part of itself it is longer than the shortest sample: where nothing disturbs them, many take about as long as
+ * that one. */
 double sp_steady_doubt(const struct sp_steady *s);
 
-/* Whether they make no figure at all: there are fewer than SP_STEADY_LEAST, or the doubt is more than 50 %. */
+/* Tells whether they make no figure at all: there are fewer than SP_STEADY_LEAST, or the doubt is more than 25 %. */
 bool sp_steady_spoilt(const struct sp_steady *s);
 
-/* Whether there are SP_STEADY_LEAST samples and the doubt is at most 5 %. */
+/* Tells whether there are SP_STEADY_LEAST samples and the doubt is at most 5 %. */
 bool sp_steady_reached(const struct sp_steady *s);
 
 #endif
