@@ -62,6 +62,7 @@ def markdown(head, rows):
 
 
 SLICED = {"seq1f1b", "slimpipe", "terapipe", "sppo"}
+SIGN = {"exact": "", "-": "", "lower bound": "≥ ", "upper bound": "≤ ", "approximate": "≈ "}  # of a claim
 
 
 def unit(schedule, stages, micro_batches):
@@ -141,9 +142,9 @@ def schedules():
         claimed = small.get("formula", {}).get("claim", "-")
         if claimed != claim:
             sys.exit(f"tables.py: {name}: its formula is said to be '{claim}', show says '{claimed}'")
-        filled.append((f"`{name}`", held, formula, claim, makespan(small), bubble(small), peak(small), bubble(large), peak(large)))
-    return markdown(("name", "peak activations (at most)", "makespan, comm = 0", "claim", "p=4, m=8: makespan",
-                     "bubble", "peak", "p=8, m=32: bubble", "peak"), filled)
+        filled.append((f"`{name}`", held, SIGN[claim] + formula, makespan(small), bubble(small), peak(small), bubble(large), peak(large)))
+    return markdown(("name", "peak activations (at most)", "makespan, comm = 0", "p=4, m=8: makespan", "bubble", "peak",
+                     "p=8, m=32: bubble", "peak"), filled)
 
 
 @table
