@@ -89,16 +89,20 @@ static void restore(const struct sp_backend *k, const char *noise, const struct 
     sp_cuda_wait(k);
 }
 
-/* The time that all threads of a worker's team have waited for cores. */
+/* The time that the threads of a worker's team have waited for cores, their mean. */
 static double team_waited_s(const struct sp_backend *k)
 {
     double sum = 0;
+    int threads = 0;
 
     if (k->cuda)
         return 0;
-#pragma omp parallel reduction(+ : sum)
-    sum += sp_bench_waited_s();
-    return sum;
+#pragma omp parallel reduction(+ : sum, threads)
+    {
+        sum += sp_bench_waited_s();
+        threads++;
+    }
+    return sum / threads;
 }
 
 static void sample(const struct sp_backend *k, const struct timing_args *a, struct turns *turns)

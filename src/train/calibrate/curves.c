@@ -60,14 +60,15 @@ static void begin_point(struct figures *f, struct sp_curve *c, struct sp_curve *
     f->point[f->points++] = (struct point){.curve = c, .pairs = pairs};
 }
 
-/* The longest call of the last point. */
+/* The longest call of the last point, by its fastest samples: a disturbed moment must not end a curve. */
 static double longest_call_s(const struct figures *f)
 {
     const struct point *p = &f->point[f->points - 1];
     double s = 0;
 
     for (int i = 0; i < p->calls; i++)
-        s = fmax(s, sp_figure_s(f->bench, &p->call[i]));
+        for (int w = 0; w < f->bench->place.workers; w++)
+            s = fmax(s, p->call[i].worker[w].fastest);
     return s;
 }
 

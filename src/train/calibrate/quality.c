@@ -54,8 +54,8 @@ int sp_quality_check(const struct sp_quality *q)
                                  "they do not";
 
     if (*q->spoilt && q->spoilt_doubt > 0)
-        return sp_error(EBUSY, "calibrate: %s: its shortest time and others differ by %.0f %%: %s",
-                        q->spoilt, 100 * q->spoilt_doubt, advice);
+        return sp_error(EBUSY, "calibrate: %s: its times differ by %.0f %%: %s", q->spoilt,
+                        100 * q->spoilt_doubt, advice);
     if (*q->spoilt)
         return sp_error(EBUSY, "calibrate: %s: it was disturbed whenever it was timed: %s",
                         q->spoilt, advice);

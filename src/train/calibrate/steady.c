@@ -1,6 +1,6 @@
 #include "train/calibrate/steady.h"
 
-static const double tolerance = 0.05, most_doubt = 0.25;
+static const double tolerance = 0.05, most_doubt = 0.35;
 
 static void note_fastest(struct sp_steady *s, double sample)
 {
@@ -39,7 +39,7 @@ double sp_steady_value(const struct sp_steady *s)
 
 double sp_steady_doubt(const struct sp_steady *s)
 {
-    return 1 - s->sorted[0] / sp_steady_value(s);
+    return 1 - s->sorted[s->n / 8] / sp_steady_value(s);
 }
 
 bool sp_steady_spoilt(const struct sp_steady *s)

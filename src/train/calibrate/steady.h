@@ -24,11 +24,11 @@ void sp_steady_disturbed(struct sp_steady *s, double sample);
  * longer, so that a quarter of them may be right where others are not. */
 double sp_steady_value(const struct sp_steady *s);
 
-/* By what part of itself it is longer than the shortest sample: where nothing disturbs them, many take about as long as
- * that one. */
+/* The part of itself by which it is longer than the lower octile: where nothing disturbs them, many take about as long.
+ * Shorter ones are few, of moments in which another worker had nothing to do. */
 double sp_steady_doubt(const struct sp_steady *s);
 
-/* Tells whether they make no figure at all: there are fewer than SP_STEADY_LEAST, or the doubt is more than 25 %. */
+/* Tells whether they make no figure at all: there are fewer than SP_STEADY_LEAST, or the doubt is more than 35 %. */
 bool sp_steady_spoilt(const struct sp_steady *s);
 
 /* Tells whether there are SP_STEADY_LEAST samples and the doubt is at most 5 %. */
