@@ -114,6 +114,8 @@ static void sample(const struct sp_backend *k, const struct timing_args *a, stru
     calls = calls > 1 ? calls : 1;
     took = calls_s(k, a->call, turns, calls);
     waited = team_waited_s(k) - waited;
+    s->took_s += took;
+    s->waited_s += waited;
     if (waited <= most_waited * took)
         sp_steady_add(s, took / calls);
     else

@@ -149,7 +149,7 @@ static void note_quality(const struct sp_quality *q, bool quick, struct sp_machi
     char text[1024];
 
     sp_quality_text(q, text, sizeof text);
-    sp_machine_note(m, "lower quartiles of samples%s: %s",
+    sp_machine_note(m, "medians of samples%s: %s",
                     quick ? ", in the short time that --quick gives them" : "", text);
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const double most_waited = 0.1; /* of the time */
+
 /* ---- samples ------------------------------------------------------------------------------ */
 
 static void insert_worst(struct sp_quality *q, const char *what, double doubt)
@@ -32,10 +34,10 @@ void sp_quality_add_shared(struct sp_quality *q, const char *what, const struct 
 void sp_quality_add(struct sp_quality *q, const char *what, const struct sp_steady *s)
 {
     sp_quality_add_shared(q, what, s);
-    if (*q->spoilt || !sp_steady_spoilt(s))
-        return;
-    snprintf(q->spoilt, SP_QUALITY_TEXT, "%s", what);
-    q->spoilt_doubt = s->n < SP_STEADY_LEAST ? 0 : sp_steady_doubt(s);
+    q->took_s += s->took_s;
+    q->waited_s += s->waited_s;
+    if (!*q->spoilt && sp_steady_spoilt(s))
+        snprintf(q->spoilt, SP_QUALITY_TEXT, "%s", what);
 }
 
 void sp_quality_text(const struct sp_quality *q, char *text, size_t n)
@@ -53,9 +55,9 @@ int sp_quality_check(const struct sp_quality *q)
     static const char advice[] = "other programs seem to use this machine; calibrate again when "
                                  "they do not";
 
-    if (*q->spoilt && q->spoilt_doubt > 0)
-        return sp_error(EBUSY, "calibrate: %s: its times differ by %.0f %%: %s", q->spoilt,
-                        100 * q->spoilt_doubt, advice);
+    if (q->waited_s > most_waited * q->took_s)
+        return sp_error(EBUSY, "calibrate: threads waited for a core %.0f %% of the time: %s",
+                        100 * q->waited_s / q->took_s, advice);
     if (*q->spoilt)
         return sp_error(EBUSY, "calibrate: %s: it was disturbed whenever it was timed: %s",
                         q->spoilt, advice);

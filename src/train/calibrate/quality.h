@@ -15,9 +15,9 @@ struct sp_quality {
         double doubt;
     } worst[SP_QUALITY_WORST]; /* of the unsteady ones, the worst first */
 
-    /* The first of the devices' figures that is no figure; empty: there is none. */
-    char spoilt[SP_QUALITY_TEXT];
-    double spoilt_doubt; /* 0: it has not enough undisturbed samples */
+    char spoilt
+        [SP_QUALITY_TEXT]; /* the first of the devices' figures without samples that count; empty: there is none */
+    double took_s, waited_s; /* of the samples of all: see sp_steady.h */
 };
 
 /* One more figure: of a device, or of what cannot be told from other programs' use of it, as a disk. */
@@ -27,7 +27,8 @@ void sp_quality_add_shared(struct sp_quality *q, const char *what, const struct 
 /* "3 of 120 figures did not get steady within 5 %: norm of 1e+06 bytes by 12 %, ..." */
 void sp_quality_text(const struct sp_quality *q, char *text, size_t n);
 
-/* Refuses what other programs have spoilt: 0, or -EBUSY after one line. */
+/* Refuses what other programs have spoilt, which had a core for a tenth of the time or whenever a figure was timed: 0, or
+ * -EBUSY after one line. */
 int sp_quality_check(const struct sp_quality *q);
 
 /*

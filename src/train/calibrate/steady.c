@@ -1,6 +1,6 @@
 #include "train/calibrate/steady.h"
 
-static const double tolerance = 0.05, most_doubt = 0.35;
+static const double tolerance = 0.05;
 
 static void note_fastest(struct sp_steady *s, double sample)
 {
@@ -26,10 +26,9 @@ void sp_steady_disturbed(struct sp_steady *s, double sample)
     s->disturbed++;
 }
 
-/* The quartile, but no single sample. */
 static int place(const struct sp_steady *s)
 {
-    return s->n < 8 && s->n > 1 ? 1 : s->n / 4;
+    return (s->n - 1) / 2;
 }
 
 double sp_steady_value(const struct sp_steady *s)
@@ -39,12 +38,12 @@ double sp_steady_value(const struct sp_steady *s)
 
 double sp_steady_doubt(const struct sp_steady *s)
 {
-    return 1 - s->sorted[s->n / 8] / sp_steady_value(s);
+    return 1 - s->sorted[(s->n - 1) / 4] / sp_steady_value(s);
 }
 
 bool sp_steady_spoilt(const struct sp_steady *s)
 {
-    return s->n < SP_STEADY_LEAST || sp_steady_doubt(s) > most_doubt;
+    return s->n < SP_STEADY_LEAST;
 }
 
 bool sp_steady_reached(const struct sp_steady *s)

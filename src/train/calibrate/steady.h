@@ -12,6 +12,8 @@ struct sp_steady {
     double sorted[SP_STEADY_MOST];
     int disturbed;  /* samples that do not count */
     double fastest; /* of all, these too; 0: there are none */
+    double took_s,
+        waited_s; /* what they took in all, and of that, how long threads waited for cores */
 };
 
 /* After the SP_STEADY_MOST-th it does nothing. */
@@ -20,15 +22,15 @@ void sp_steady_add(struct sp_steady *s, double sample);
 /* One during which other programs had the processor: it only tells how long a call takes at most. */
 void sp_steady_disturbed(struct sp_steady *s, double sample);
 
-/* The lower quartile, of at least one sample, and no less than the second of several: all that disturbs a sample makes it
- * longer, so that a quarter of them may be right where others are not. */
+/* The median, of at least one sample, the shorter of two in the middle: a step has calls like the others, and not the
+ * shortest ones of each alone. */
 double sp_steady_value(const struct sp_steady *s);
 
-/* The part of itself by which it is longer than the lower octile: where nothing disturbs them, many take about as long.
- * Shorter ones are few, of moments in which another worker had nothing to do. */
+/* The part of itself by which it is longer than the lower quartile: what disturbs a sample makes it longer, so that the
+ * quartile tells how long others may be too. */
 double sp_steady_doubt(const struct sp_steady *s);
 
-/* Tells whether they make no figure at all: there are fewer than SP_STEADY_LEAST, or the doubt is more than 35 %. */
+/* Tells whether they make no figure at all: fewer than SP_STEADY_LEAST of them count. */
 bool sp_steady_spoilt(const struct sp_steady *s);
 
 /* Tells whether there are SP_STEADY_LEAST samples and the doubt is at most 5 %. */
