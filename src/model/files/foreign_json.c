@@ -88,6 +88,11 @@ static void copy_number(struct copy *c)
 
 json_t *sp_foreign_json(const char *text, size_t len, json_error_t *err)
 {
+    return sp_foreign_json_with(text, len, 0, err);
+}
+
+json_t *sp_foreign_json_with(const char *text, size_t len, size_t flags, json_error_t *err)
+{
     struct copy c = {text, text + len, NULL};
     char *copy = malloc(GROWTH * len + 16);
     json_t *root;
@@ -107,7 +112,7 @@ json_t *sp_foreign_json(const char *text, size_t len, json_error_t *err)
         else
             *c.out++ = *c.at++;
     }
-    root = json_loadb(copy, (size_t)(c.out - copy), JSON_REJECT_DUPLICATES, err);
+    root = json_loadb(copy, (size_t)(c.out - copy), JSON_REJECT_DUPLICATES | flags, err);
     free(copy);
     return root;
 }

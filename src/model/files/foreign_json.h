@@ -11,5 +11,7 @@
  * 64 bits comes as a real. A key twice is refused. NULL, with *err set: not JSON, or no memory.
  */
 json_t *sp_foreign_json(const char *text, size_t len, json_error_t *err);
+/* The same with more flags of jansson: JSON_ALLOW_NUL for a reader of texts that may hold zeros. */
+json_t *sp_foreign_json_with(const char *text, size_t len, size_t flags, json_error_t *err);
 
 #endif

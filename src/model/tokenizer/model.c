@@ -1,0 +1,241 @@
+/* "model" of tokenizer.json: the vocabulary, and what was learnt. */
+#include "model/tokenizer/json.h"
+#include "model/tokenizer/parts.h"
+#include "sp_error.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(const struct sp_part *p)
+{
+    return sp_error(ENOMEM, "%s: no memory for the vocabulary", p->where);
+}
+
+static int add_entry(const struct sp_part *p, struct sp_vocabulary *v, uint32_t id,
+                     const char *text, size_t n)
+{
+    int err = sp_vocabulary_add(v, id, text, n);
+
+    if (err == -EEXIST)
+        return sp_part_refuse(p, "two tokens have id %u", (unsigned)id);
+    return err ? no_memory(p) : 0;
+}
+
+/* ---- BPE --------------------------------------------------------------------------------------- */
+
+/* {"token": id}; ids may have gaps. */
+static int read_vocabulary(const struct sp_part *p, struct sp_vocabulary *v)
+{
+    json_t *vocab = json_object_get(p->json, "vocab");
+    uint32_t ids = 0;
+    int err = 0;
+
+    if (!json_is_object(vocab) || !json_object_size(vocab))
+        return sp_part_refuse(p, "\"vocab\" is no object with tokens");
+    for (void *at = json_object_iter(vocab); at; at = json_object_iter_next(vocab, at)) {
+        const json_t *id = json_object_iter_value(at);
+        json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+
+        if (value < 0 || value >= SP_TOKENIZER_MAX_IDS)
+            return sp_part_refuse(p, "the token '%s' has an id that is not one of 0 to %d",
+                                  json_object_iter_key(at), SP_TOKENIZER_MAX_IDS - 1);
+        ids = (uint32_t)value >= ids ? (uint32_t)value + 1 : ids;
+    }
+    if (sp_vocabulary_create(v, ids, json_object_size(vocab)))
+        return no_memory(p);
+    for (void *at = json_object_iter(vocab); !err && at; at = json_object_iter_next(vocab, at)) {
+        const char *key = json_object_iter_key(at);
+
+        err = add_entry(p, v, (uint32_t)json_integer_value(json_object_iter_value(at)), key,
+                        strlen(key));
+    }
+    return err;
+}
+
+/* The two texts of a merge: "a b", or ["a", "b"]. */
+static bool texts_of_merge(const json_t *merge, const char *text[2], size_t n[2])
+{
+    const char *space;
+
+    if (json_array_size(merge) == 2) {
+        for (size_t i = 0; i < 2; i++) {
+            const json_t *part = json_array_get(merge, i);
+
+            text[i] = json_string_value(part);
+            n[i] = json_string_length(part);
+        }
+        return text[0] && text[1] && n[0] && n[1];
+    }
+    text[0] = json_string_value(merge);
+    space = text[0] ? strchr(text[0], ' ') : NULL;
+    if (!space)
+        return false;
+    text[1] = space + 1;
+    n[0] = (size_t)(space - text[0]);
+    n[1] = strlen(text[1]);
+    return n[0] && n[1] && !strchr(text[1], ' ') && n[0] + n[1] + 1 == json_string_length(merge);
+}
+
+static int read_merges(const struct sp_part *p, const struct sp_vocabulary *v,
+                       struct sp_bpe_merges *m)
+{
+    const json_t *list = json_object_get(p->json, "merges");
+    size_t n = json_array_size(list);
+
+    if (!json_is_array(list))
+        return sp_part_refuse(p, "\"merges\" is no list");
+    m->pair = malloc((n + 1) * sizeof *m->pair);
+    if (!m->pair)
+        return no_memory(p);
+    for (; m->n < n; m->n++) {
+        const char *text[2] = {NULL, NULL};
+        size_t length[2];
+
+        if (!texts_of_merge(json_array_get(list, m->n), text, length))
+            return sp_part_refuse(p, "merge %zu is neither \"a b\" nor [\"a\", \"b\"]", m->n);
+        for (int i = 0; i < 2; i++) {
+            int64_t id = sp_vocabulary_find(v, text[i], length[i]);
+
+            if (id < 0)
+                return sp_part_refuse(p, "merge %zu: '%.*s' is not in the vocabulary", m->n,
+                                      (int)(length[i] < 64 ? length[i] : 64), text[i]);
+            m->pair[m->n][i] = (uint32_t)id;
+        }
+    }
+    return 0;
+}
+
+/* What is read but not done. */
+static int refuse_settings(const struct sp_part *p)
+{
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    const json_t *dropout = json_object_get(p->json, "dropout");
+
+    for (size_t i = 0; i < sizeof affixes / sizeof *affixes; i++) {
+        const char *text = "";
+        size_t n = 0;
+        int err = sp_part_text(p, affixes[i], &text, &n);
+
+        if (err || n)
+            return err ? err : sp_part_refuse(p, "\"%s\" is not supported", affixes[i]);
+    }
+    if (dropout && !json_is_null(dropout) && json_number_value(dropout) != 0)
+        return sp_part_refuse(p, "\"dropout\" is not supported");
+    return 0;
+}
+
+static int read_unk(const struct sp_part *p, struct sp_bpe *b)
+{
+    const char *unk = NULL;
+    size_t n;
+    int err = sp_part_text(p, "unk_token", &unk, &n);
+
+    b->unk = unk ? sp_vocabulary_find(b->vocabulary, unk, n) : -1;
+    if (!err && unk && b->unk < 0)
+        err = sp_part_refuse(p, "the unk_token '%s' is not in the vocabulary", unk);
+    return err;
+}
+
+static int read_bpe(const struct sp_part *p, struct sp_tokenizer *t)
+{
+    static const char *const keys[] = {"dropout",
+                                       "unk_token",
+                                       "continuing_subword_prefix",
+                                       "end_of_word_suffix",
+                                       "fuse_unk",
+                                       "byte_fallback",
+                                       "ignore_merges",
+                                       "vocab",
+                                       "merges",
+                                       NULL};
+    struct sp_bpe *b = &t->bpe;
+    struct sp_bpe_merges merges = {0};
+    size_t bad = 0;
+    int err = sp_part_keys(p, keys);
+
+    b->vocabulary = &t->vocabulary;
+    b->byte_level = t->pretokenizer.byte_level;
+    err = err ? err : refuse_settings(p);
+    err = err ? err : sp_part_bool(p, "fuse_unk", &b->fuse_unk);
+    err = err ? err : sp_part_bool(p, "byte_fallback", &b->byte_fallback);
+    err = err ? err : sp_part_bool(p, "ignore_merges", &b->ignore_merges);
+    if (!err && b->byte_level && b->byte_fallback)
+        err = sp_part_refuse(p, "byte_fallback of a byte-level vocabulary is not supported");
+    err = err ? err : read_vocabulary(p, &t->vocabulary);
+    err = err ? err : read_unk(p, b);
+    err = err ? err : read_merges(p, &t->vocabulary, &merges);
+    if (!err) {
+        err = sp_bpe_create(b, &merges, &bad);
+        if (err == -EINVAL)
+            sp_part_refuse(p, "merge %zu makes a token that is not in the vocabulary", bad);
+        else if (err)
+            no_memory(p);
+    }
+    free(merges.pair);
+    return err;
+}
+
+/* ---- Unigram ----------------------------------------------------------------------------------- */
+
+/* [["token", score]]: the place in the list is the id. */
+static int read_scores(const struct sp_part *p, struct sp_tokenizer *t)
+{
+    const json_t *list = json_object_get(p->json, "vocab");
+    size_t n = json_array_size(list);
+    int err = 0;
+
+    if (!n || n > SP_TOKENIZER_MAX_IDS)
+        return sp_part_refuse(p, "\"vocab\" is no list of 1 to %d tokens", SP_TOKENIZER_MAX_IDS);
+    t->unigram.score = malloc(n * sizeof *t->unigram.score);
+    if (!t->unigram.score || sp_vocabulary_create(&t->vocabulary, (uint32_t)n, n))
+        return no_memory(p);
+    for (size_t i = 0; !err && i < n; i++) {
+        const json_t *entry = json_array_get(list, i);
+        const json_t *text = json_array_get(entry, 0), *score = json_array_get(entry, 1);
+
+        if (json_array_size(entry) != 2 || !json_is_string(text) || !json_is_number(score))
+            return sp_part_refuse(p, "token %zu is no [\"text\", score]", i);
+        t->unigram.score[i] = json_number_value(score);
+        err = add_entry(p, &t->vocabulary, (uint32_t)i, json_string_value(text),
+                        json_string_length(text));
+    }
+    return err;
+}
+
+static int read_unigram(const struct sp_part *p, struct sp_tokenizer *t)
+{
+    static const char *const keys[] = {"unk_id", "vocab", "byte_fallback", NULL};
+    struct sp_unigram *u = &t->unigram;
+    int err = sp_part_keys(p, keys);
+
+    t->is_unigram = true;
+    u->vocabulary = &t->vocabulary;
+    u->unk = -1;
+    if (!err && t->pretokenizer.byte_level)
+        err = sp_part_refuse(p, "with the pre-tokenizer ByteLevel is not supported");
+    err = err ? err : sp_part_int(p, "unk_id", &u->unk);
+    err = err ? err : sp_part_bool(p, "byte_fallback", &u->byte_fallback);
+    err = err ? err : read_scores(p, t);
+    if (!err && (u->unk < -1 || u->unk >= (int64_t)t->vocabulary.ids))
+        err = sp_part_refuse(p, "\"unk_id\" is %lld, of %u tokens", (long long)u->unk,
+                             (unsigned)t->vocabulary.ids);
+    if (!err && sp_unigram_create(u))
+        err = no_memory(p);
+    return err;
+}
+
+int sp_model_read(struct sp_tokenizer *t, const json_t *json, const char *where)
+{
+    const char *type = json_string_value(json_object_get(json, "type"));
+    struct sp_part p = {json, where, "model", type ? type : ""};
+
+    if (!json_is_object(json))
+        return sp_part_refuse(&p, "no object");
+    if (!type) /* old files name none */
+        type = json_object_get(json, "merges") ? "BPE" : "";
+    if (!strcmp(type, "BPE"))
+        return read_bpe(&p, t);
+    if (!strcmp(type, "Unigram"))
+        return read_unigram(&p, t);
+    return sp_part_refuse(&p, "BPE and Unigram are supported");
+}
