@@ -97,11 +97,11 @@ static int find_option(const struct sp_option *options, const char *command, int
     return 0;
 }
 
-/* The first operand that has no value yet, NULL: none. */
+/* The first operand that has no value yet, or takes one more, NULL: none. */
 static const struct sp_option *next_operand(const struct sp_option *options)
 {
     for (const struct sp_option *o = options; o->name; o++) {
-        if (o->kind == SP_OPT_OPERAND && !*(const char **)o->value)
+        if (o->kind == SP_OPT_OPERAND && (!*(const char **)o->value || o->max > 1))
             return o;
     }
     return NULL;
@@ -211,7 +211,7 @@ int sp_options_parse(const struct sp_option *options, const char *summary, int a
     if (ret)
         return ret;
     missing = next_operand(options);
-    if (missing)
+    if (missing && !*(const char **)missing->value)
         return sp_error(EINVAL, "%s: %s is missing: %s", command, missing->name, missing->help);
     ret = check_typed(options, command, typed);
     ret = ret ? ret : check_outputs(options, command);

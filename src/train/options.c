@@ -245,6 +245,20 @@ static int parse_flag(const struct sp_option *o, const char *command, const char
     return 0;
 }
 
+/* The value of a text, or one more word of an operand that takes several. */
+static int add_word(const struct sp_option *o, const char *command, const char *text)
+{
+    const char **word = o->value;
+    int n = 0;
+
+    while (o->kind == SP_OPT_OPERAND && o->max > 1 && word[n])
+        n++;
+    if (n && n >= (int)o->max)
+        return sp_error(EINVAL, "%s: more than %d of %s", command, (int)o->max, o->name);
+    word[n] = text;
+    return 0;
+}
+
 int sp_option_set(const struct sp_option *o, const char *command, const char *text)
 {
     switch (o->kind) {
@@ -255,8 +269,7 @@ int sp_option_set(const struct sp_option *o, const char *command, const char *te
         if (!*text)
             return sp_error(EINVAL, "%s: %s%s: the value is empty", command,
                             o->kind == SP_OPT_OPERAND ? "" : "--", o->name);
-        *(const char **)o->value = text;
-        return 0;
+        return add_word(o, command, text);
     case SP_OPT_INT:
         return parse_int(o, command, text);
     case SP_OPT_SIZE:

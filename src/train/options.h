@@ -24,7 +24,9 @@ enum sp_option_kind {
     SP_OPT_PLUGIN, /* const char **; the plugins are loaded when all options are parsed */
     SP_OPT_FLAG,   /* bool *, set by the bare name */
     SP_OPT_OUTPUT, /* const char **; a file that the command writes, and that is none of its operands */
-    SP_OPT_OPERAND /* const char **, a word without dashes; all are needed, in the table's order */
+    /* const char **, a word without dashes; all are needed, in the table's order. With a max, the last of them may
+     * be so many words: value is an array of them, which NULL ends. */
+    SP_OPT_OPERAND
 };
 
 /*
