@@ -45,6 +45,14 @@ static const struct sp_help_page pages[] = {
       "with the first one that train runs."},
      {{"starpipe plan --model gpt3-7b --seq 16384 --hardware a800-ib --nodes 2 --devices 1",
        "A stage on each of 16 A800:"}}},
+    {"tokenize",
+     {"Text becomes the tokens of a model in Hugging Face form, the same as those of its own "
+      "tokenizer: byte-level BPE (GPT-2, Llama 3, Qwen), BPE with byte fallback (Llama 2, Mistral) "
+      "and Unigram. A tokenizer.json that asks for something else is refused with its name.",
+      "The last line that is printed begins the training on these tokens."},
+     {{"starpipe tokenize book.txt --model gpt2 --output book.bin", "A book:"},
+      {"starpipe tokenize web.txt --model gpt2 --documents blank-line --output web.npy",
+       "Documents between blank lines, in a file of NumPy:"}}},
     {"list",
      {"A line for each schedule: its name, what it is and, in brackets, the options that may "
       "follow the name "
