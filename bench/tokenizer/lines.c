@@ -1,5 +1,5 @@
 /*
- * What compare.py asks of the tokenizer of a directory:
+ * Answers the questions of compare.py about the tokenizer of a directory:
  *
  *     lines DIR FILE FLAGS SKIP   lines of FILE, each behind its length in four bytes: ids and their text, likewise
  *     lines DIR FILE              encodes FILE, and decodes its ids, and prints MB/s of processor time

@@ -1,5 +1,5 @@
 /*
- * Fuzz target: tokenizer.json. What is accepted encodes any bytes, cut or whole, and decodes the ids that it gave.
+ * Fuzz target: tokenizer.json. A file that is accepted encodes any bytes, cut or whole, and decodes the ids that it gave.
  */
 #include "fuzz.h"
 #include "model/tokenizer/tokenizer.h"

@@ -489,7 +489,7 @@ static void test_words(void **state)
     print_message("%zu words\n", words);
 }
 
-/* Of a pattern, what it finds first. */
+/* Checks the first match of a pattern. */
 static void find_one(const char *pattern, const char *text, size_t from, size_t to)
 {
     struct sp_matcher *m = sp_matcher_create();
@@ -504,7 +504,7 @@ static void find_one(const char *pattern, const char *text, size_t from, size_t 
     sp_matcher_destroy(m);
 }
 
-/* What Oniguruma writes in another way, or means something else by. */
+/* Patterns that Oniguruma writes in another way, or means something else by. */
 static void test_regex(void **state)
 {
     static const char *const refused[] = {

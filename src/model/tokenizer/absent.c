@@ -39,7 +39,7 @@ ABSENT(int, sp_decode,
        (T, struct sp_decoding *d, uint32_t id, struct sp_decode_room *room, size_t *len), 0)
 ABSENT(int, sp_tokenize_file, (struct sp_tokenizing * z, FILE *f, const char *path), 0)
 
-/* Of nothing. */
+/* There is nothing to free. */
 void sp_tokenizer_close(struct sp_tokenizer *t)
 {
 }

@@ -124,7 +124,7 @@ static const struct sp_added_token *longest_at(const struct sp_added *a,
     return found;
 }
 
-/* Where the character before `at` > 0 begins. */
+/* The place at which the character before `at` > 0 begins. */
 static size_t before(const char *text, size_t at)
 {
     do

@@ -34,7 +34,7 @@ void sp_added_destroy(struct sp_added *a);
 /* The token of that id or content; NULL: none. */
 const struct sp_added_token *sp_added_of(const struct sp_added *a, uint32_t id);
 
-/* Where the next one is in a text. */
+/* A search for the next one in a text. */
 struct sp_added_search {
     const char *text;
     size_t n;

@@ -45,7 +45,7 @@ struct sp_bpe_room {
 };
 void sp_bpe_room_free(struct sp_bpe_room *r);
 
-/* What it has of the file: the pairs of ids in the order in which they were learnt. 0 or -errno: -EINVAL without a
+/* Its part of the file: the pairs of ids in the order in which they were learnt. 0 or -errno: -EINVAL without a
  * word, *bad being the number of the merge whose result is not in the vocabulary. */
 struct sp_bpe_merges {
     uint32_t (*pair)[2];
@@ -58,7 +58,7 @@ void sp_bpe_destroy(struct sp_bpe *b);
 int sp_bpe_encode(const struct sp_bpe *b, struct sp_bpe_room *r, const char *word, size_t n,
                   struct sp_ids *ids);
 
-/* Whether the merges of what ends in `left` and of what begins with `right` never meet. */
+/* True if no merge joins a word that ends in `left` with one that begins with `right`. */
 bool sp_bpe_apart(const struct sp_bpe *b, uint32_t left, uint32_t right);
 
 /* Byte b as byte-level vocabularies write it, and back; -1: no byte is written so. */

@@ -92,13 +92,13 @@ void sp_charsmap_destroy(struct sp_charsmap *m)
     free(m);
 }
 
-/* Where the children of a unit are, from its own place. */
+/* The place of the children of a unit, from its own. */
 static size_t offset_of(uint32_t unit)
 {
     return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
 }
 
-/* What the shortest key that text[n] begins with becomes; NULL: no key does. */
+/* The text that replaces the shortest key with which text[n] begins; NULL: it begins with none. */
 static const char *find_key(const struct sp_charsmap *m, const char *text, size_t n)
 {
     size_t at = offset_of(m->unit[0]);

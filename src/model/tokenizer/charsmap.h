@@ -6,7 +6,7 @@
 
 struct sp_charsmap;
 
-/* Of the table in base64. *out NULL without an error: an empty one. 0, -EINVAL without a word, or -ENOMEM likewise. */
+/* Reads the table from base64. *out NULL without an error: an empty one. 0, -EINVAL without a word, or -ENOMEM likewise. */
 int sp_charsmap_create(const char *base64, size_t n, struct sp_charsmap **out);
 void sp_charsmap_destroy(struct sp_charsmap *m);
 

@@ -1,5 +1,5 @@
 /*
- * Where text may be cut so that threads encode the parts. A place counts if nothing that a tokenizer does depends on
+ * Finds places at which text may be cut so that threads encode the parts. A place counts if nothing that a tokenizer does depends on
  * both sides of it:
  *
  *     a space behind a printable character of ASCII:   the cat| sat
@@ -27,7 +27,7 @@ static bool is_local(const struct sp_normalizer_step *s)
     }
 }
 
-/* Whether a token reaches across such a place, or looks across it. */
+/* True if a token reaches across such a place, or looks across it. */
 static bool holds_place(const struct sp_added_token *t, bool newline)
 {
     for (size_t i = 1; i < t->n; i++) {
@@ -85,7 +85,7 @@ static bool normal_pair(const struct sp_tokenizer *t, struct sp_normalizer_room 
     return at < r->out.n && at + (size_t)sp_unicode_next(r->out.at + at, &c[1]) == r->out.n;
 }
 
-/* Whether the model has no token across the two, where no pre-tokenizer cuts between them. */
+/* True if the model has no token across the two, where no pre-tokenizer cuts between them. */
 static bool model_parts(const struct sp_tokenizer *t, const uint32_t c[2])
 {
     const struct sp_pretokenizer *z = &t->pretokenizer;
@@ -125,7 +125,7 @@ int sp_cut_prepare(struct sp_tokenizer *t)
     return room.out.failed || room.spare.failed ? sp_error(ENOMEM, "no memory for a tokenizer") : 0;
 }
 
-/* Whether the character that ends before `at`, or begins there, is one, and no white space. */
+/* True if a character that is no white space ends before `at`, or begins there. */
 static bool is_ink_before(const char *text, size_t at)
 {
     for (size_t length = 1; length <= 4 && length <= at; length++) {

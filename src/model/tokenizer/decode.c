@@ -59,7 +59,7 @@ static size_t incomplete(const char *text, size_t n)
     return 0;
 }
 
-/* What waits comes first, and what is not complete waits. */
+/* Bytes that wait come first; a character that is not complete waits. */
 static void hold_back(struct sp_decoding *d, struct sp_bytes *text, struct sp_bytes *spare)
 {
     struct sp_bytes from = *text;

@@ -8,7 +8,7 @@
 enum { SP_DECODER_STEPS = 16 };
 
 struct sp_decoder {
-    /* What is done to the text of every token, in order. */
+    /* Steps that change the text of every token, in order. */
     struct sp_decoder_step {
         enum sp_decoder_kind {
             SP_DECODE_BYTE_LEVEL,

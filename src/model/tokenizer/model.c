@@ -105,7 +105,7 @@ static int read_merges(const struct sp_part *p, const struct sp_vocabulary *v,
     return 0;
 }
 
-/* What is read but not done. */
+/* Refuses settings that change ids and are not done. */
 static int refuse_settings(const struct sp_part *p)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};

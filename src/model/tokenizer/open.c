@@ -1,4 +1,4 @@
-/* What is the same in a build that reads no tokenizers. */
+/* Functions that a build which reads no tokenizers has as well. */
 #include "model/tokenizer/tokenizer.h"
 #include "sp_error.h"
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What a tokenizer consists of, for the files of this folder. */
+/* The parts of a tokenizer, for the files of this folder. */
 #ifndef SP_TOKENIZER_PARTS_H
 #define SP_TOKENIZER_PARTS_H
 

@@ -279,7 +279,7 @@ static void add_part(struct sp_pieces *p, const struct sp_piece *of, size_t at, 
         add_piece(p, (struct sp_piece){at, end - at, of->first && begins, of->continues && begins});
 }
 
-/* What is found next in a piece from `at` on. 1: match[0] .. match[1] - 1; 0: nothing; or -errno. */
+/* Finds the next match in a piece from `at` on. 1: match[0] .. match[1] - 1; 0: nothing; or -errno. */
 static int find_next(const struct sp_pretokenizer_step *s, struct sp_matcher *m, const char *text,
                      size_t n, size_t at, size_t match[2])
 {
@@ -336,7 +336,7 @@ static int find_all(const struct sp_pretokenizer_step *s, struct sp_pretokenizer
     return found < 0 ? found : 0;
 }
 
-/* Whether part i of what was found belongs to the part before it. */
+/* True if part i belongs to the part before it. */
 static bool is_merged(enum sp_split_behavior behavior, const struct sp_piece *found, size_t i)
 {
     if (behavior == SP_SPLIT_MERGED_WITH_PREVIOUS)

@@ -98,7 +98,7 @@ static int translate_hexadecimal(struct translation *t)
     return 0;
 }
 
-/* What follows a backslash. */
+/* Translates the character behind a backslash. */
 static int translate_escape(struct translation *t, bool in_class)
 {
     static const struct {

@@ -8,7 +8,7 @@ struct sp_regex;
 struct sp_matcher; /* the memory of a thread that matches */
 
 /*
- * Compiles pattern[n]. What the two write differently is translated; what cannot be is refused by name. 0, or -errno
+ * Compiles pattern[n]. It translates constructs that the two write differently, and refuses others by name. 0, or -errno
  * after one line that begins with `where`.
  */
 int sp_regex_create(const char *pattern, size_t n, const char *where, struct sp_regex **re);

@@ -7,7 +7,7 @@
 
 enum { CHUNK_BYTES = 256 << 10, WINDOW_BYTES = 16 << 20 };
 
-/* What a thread encodes at once: a document, or a part of it. */
+/* A thread encodes this at once: a document, or a part of it. */
 struct chunk {
     size_t at, n;
     bool begins, ends; /* a document */
@@ -102,7 +102,7 @@ static bool cut_document(const struct sp_tokenizing *z, struct window *w, size_t
     bool begins = !w->open;
 
     while (at < end) {
-        /* What follows the document is looked at in no case. */
+        /* Text behind the document has no part in where it is cut. */
         size_t stop = end - at <= w->chunk_bytes
                           ? end
                           : at + sp_tokenizer_cut(z->t, w->text + at, end - at, w->chunk_bytes);

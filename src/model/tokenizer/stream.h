@@ -5,7 +5,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include <stdio.h>
 
-/* What a document is. */
+/* The extent of a document. */
 enum sp_documents_by {
     SP_DOCUMENTS_FILE,       /* a file */
     SP_DOCUMENTS_BLANK_LINE, /* what is between lines without text */

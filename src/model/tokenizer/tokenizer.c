@@ -38,7 +38,7 @@ static int check_added(const struct sp_tokenizer *t, const char *where)
     return 0;
 }
 
-/* What is looked for in normal text is in its normal form itself. */
+/* Added tokens that are looked for in normal text take their normal form. */
 static int normalize_added(struct sp_tokenizer *t)
 {
     struct sp_normalizer_room room = {.matcher = sp_matcher_create()};

@@ -81,7 +81,7 @@ void sp_encoder_destroy(struct sp_encoder *e);
 int sp_encode(struct sp_encoder *e, const void *text, size_t n, unsigned flags, struct sp_ids *ids);
 
 /*
- * Where text[n] may be cut: the first place at or behind `from` such that both parts encoded by themselves, the second
+ * A place at which text[n] may be cut: the first at or behind `from` such that both parts encoded by themselves, the second
  * with SP_ENCODE_CONTINUED, give the ids of the whole. n: no such place is known. Independent of other cuts.
  */
 size_t sp_tokenizer_cut(const struct sp_tokenizer *t, const void *text, size_t n, size_t from);
@@ -95,7 +95,7 @@ enum {
     SP_DECODE_CHARACTERS = 2
 };
 
-/* What was decoded of a stream of ids so far. Zero with `flags`: nothing. */
+/* The state of decoding a stream of ids. Zero with `flags`: nothing was decoded yet. */
 struct sp_decoding {
     unsigned flags;
     bool begun;

@@ -22,7 +22,7 @@ int sp_unicode_encode(uint32_t c, char out[4]);
 /* How many bytes of text[n] come before the first that belongs to no character. */
 size_t sp_unicode_valid(const char *text, size_t n);
 
-/* Where text is known to be valid: bytes of the character that begins with this byte. */
+/* In text that is known to be valid: bytes of the character that begins with this byte. */
 static inline int sp_unicode_length(char first)
 {
     unsigned char b = (unsigned char)first;
@@ -30,7 +30,7 @@ static inline int sp_unicode_length(char first)
     return b < 0x80 ? 1 : b < 0xe0 ? 2 : b < 0xf0 ? 3 : 4;
 }
 
-/* Where text is known to be valid: the character, and its bytes. */
+/* In text that is known to be valid: the character, and its bytes. */
 static inline int sp_unicode_next(const char *text, uint32_t *c)
 {
     const unsigned char *b = (const unsigned char *)text;

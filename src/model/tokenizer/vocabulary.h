@@ -39,7 +39,7 @@ struct sp_trie_text {
     uint32_t value;
 };
 
-/* Of n texts, none empty, which are sorted here; of equal ones the last counts. 0 or -ENOMEM. */
+/* Takes n texts, none empty, which are sorted here; of equal ones the last counts. 0 or -ENOMEM. */
 int sp_trie_create(struct sp_trie *t, struct sp_trie_text *texts, size_t n);
 void sp_trie_destroy(struct sp_trie *t);
 /* The child of a node, which is 0 at first, by a byte; 0: none. */

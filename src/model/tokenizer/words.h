@@ -16,7 +16,7 @@ extern const struct sp_words sp_words_gpt2;
 /* The words of a pattern; NULL: it is none of those known. */
 const struct sp_words *sp_words_of(const char *pattern);
 
-/* Where the word ends that begins at `at` < n in text[n], valid UTF-8. */
+/* The end of the word that begins at `at` < n in text[n], valid UTF-8. */
 static inline size_t sp_word_end(const struct sp_words *w, const char *text, size_t n, size_t at)
 {
     return w->end(w, text, n, at);
