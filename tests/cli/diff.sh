@@ -120,6 +120,8 @@ if command -v python3 > /dev/null; then
     json 1 'p["first"] == "lm_head.weight" and p["worst"][0]["relative"] is None' one.safetensors flipped.safetensors
     json 0 'p["compared"] == 3 and p["first"] is None' one.jsonl again.jsonl
     json 1 'p["beyond"] == 1 and p["first"] is not None and p["worst_loss"] > 0' one.jsonl changed.jsonl
+    sed '/"step":2,/s/"grad_norm":[^,]*/"grad_norm":0/' one.jsonl > zero.jsonl
+    json 1 'p["beyond"] == 1 and p["first"] == 2 and p["worst_loss"] == 0 and p["worst_grad_norm"] is None' one.jsonl zero.jsonl
     head -n 3 one.jsonl > part.jsonl
     json 1 'p["only_in_b"] == 1 and p["only_in_a"] == 0' part.jsonl one.jsonl
 fi

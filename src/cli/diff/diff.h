@@ -29,4 +29,7 @@ enum sp_diff sp_diff_tensors(const struct sp_st_file *a, const struct sp_st_file
  */
 enum sp_diff sp_diff_logs(const char *a, const char *b, const struct sp_diff_options *options);
 
+/* null of an infinite difference, as JSON has none: a value is no number, or all of B's are 0. */
+json_t *sp_diff_json(double v);
+
 #endif

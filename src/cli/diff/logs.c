@@ -133,13 +133,13 @@ static enum sp_diff compare(const struct run *a, const struct run *b,
                 x->number, x->loss, y->loss, x->grad_norm, y->grad_norm);
     }
     if (quiet)
-        json_array_append_new(options->parts,
-                              json_pack("{s:o,s:o,s:i,s:i,s:i,s:i,s:o,s:f,s:f}", "a",
-                                        sp_utf8_json(a->path), "b", sp_utf8_json(b->path),
-                                        "only_in_a", only_a, "only_in_b", only_b, "compared",
-                                        common, "beyond", beyond, "first",
-                                        first ? json_integer(first->number) : json_null(),
-                                        "worst_loss", worst_loss, "worst_grad_norm", worst_norm));
+        json_array_append_new(
+            options->parts,
+            json_pack("{s:o,s:o,s:i,s:i,s:i,s:i,s:o,s:o,s:o}", "a", sp_utf8_json(a->path), "b",
+                      sp_utf8_json(b->path), "only_in_a", only_a, "only_in_b", only_b, "compared",
+                      common, "beyond", beyond, "first",
+                      first ? json_integer(first->number) : json_null(), "worst_loss",
+                      sp_diff_json(worst_loss), "worst_grad_norm", sp_diff_json(worst_norm)));
     else
         printf("%d of %d steps beyond %g; worst relative difference: loss %.3g, grad_norm %.3g\n",
                beyond, common, options->tolerance, worst_loss, worst_norm);

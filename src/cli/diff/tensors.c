@@ -149,8 +149,7 @@ static int find_only(const struct sp_st_file *in, const struct sp_st_file *other
     return n;
 }
 
-/* Infinite where one of the values is no number, of which JSON has none: null. */
-static json_t *finite_json(double v)
+json_t *sp_diff_json(double v)
 {
     return isfinite(v) ? json_real(v) : json_null();
 }
@@ -162,8 +161,8 @@ static json_t *pair_json(const struct pair *p)
     for (int i = 0; i < p->a->ndim; i++)
         json_array_append_new(shape, json_integer((json_int_t)p->a->shape[i]));
     return json_pack("{s:o,s:o,s:I,s:o,s:o}", "name", sp_utf8_json(p->a->name), "shape", shape,
-                     "differing", (json_int_t)p->differing, "max_abs", finite_json(p->max_abs),
-                     "relative", finite_json(p->relative));
+                     "differing", (json_int_t)p->differing, "max_abs", sp_diff_json(p->max_abs),
+                     "relative", sp_diff_json(p->relative));
 }
 
 /* {compared, beyond, first, last: names; worst[]: tensors}; null where none is beyond. */
