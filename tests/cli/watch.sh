@@ -41,6 +41,7 @@ cat > "$work/numbers.jsonl" << 'EOF'
 {"step":2,"loss":1.0,"tokens_per_s":-7,"stages":[]}
 {"step":3,"loss":1.0,"stages":[{"bubble_ratio":9}]}
 {"step":4,"tokens_per_s":10,"stages":[]}
+{"step":2147483647,"loss":1.0,"tokens_per_s":10,"stages":[]}
 {"plan":"1f1b","model":"m","stages":-4}
 EOF
 "$STARPIPE" watch --once "$work/numbers.jsonl" > "$work/watched" || fail "watch of numbers that no run has"

@@ -1,6 +1,7 @@
 #include "cli/watch/watch.h"
 #include "sp_error.h"
 #include "train/run/log_file.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ static bool is_within(const json_t *object, const char *key, double least, doubl
 /* Can a run have written it? The log may be of anybody. */
 static bool is_possible(const json_t *line)
 {
-    static const char *const sizes[] = {"step", "step_ms", "tokens_per_s", "micro_batches"};
+    static const char *const sizes[] = {"step_ms", "tokens_per_s", "micro_batches"};
     const json_t *stages = json_object_get(line, "stages"), *stage;
     size_t i;
 
@@ -43,7 +44,8 @@ static bool is_possible(const json_t *line)
             !is_within(stage, "buffer_bytes", 0, 1e18))
             return false;
     }
-    return is_within(line, "eval_step", -1, 1e18) &&
+    return is_within(line, "step", 0, INT_MAX - 1) &&
+           is_within(line, "eval_step", -1, INT_MAX - 1) &&
            (json_is_array(stages) || is_within(line, "stages", 1, 1 << 24)) &&
            (!json_object_get(line, "step") || json_is_number(json_object_get(line, "loss"))) &&
            is_within(line, "loss", -1e18, 1e18) && is_within(line, "eval_loss", -1e18, 1e18) &&

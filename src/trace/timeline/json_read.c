@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -151,7 +152,7 @@ static int read_head(const json_t *o, struct sp_timeline *t)
         if (!strcmp(text(o, "source"), sp_timeline_source_name((enum sp_timeline_source)i)))
             t->source = (enum sp_timeline_source)i;
     t->step = whole(o, "step");
-    if (t->step >= 0 && !json_object_get(o, "first_step"))
+    if (t->step >= 0 && t->step < INT_MAX && !json_object_get(o, "first_step"))
         t->step++; /* of a version that counted from 0 */
     t->micro_batches = whole(o, "micro_batches");
     t->chunks = whole(o, "chunks");
