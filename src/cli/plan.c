@@ -330,23 +330,26 @@ static int check(const struct args *a, const struct sp_model *model)
                         a->devices ? "devices" : "group");
     if (l->slices > l->seq)
         return sp_error(EINVAL, "plan: %d slices of a sequence of %d tokens", l->slices, l->seq);
-    if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2)
-        return sp_error(EINVAL, "plan: a step of %d x %d sequences is too long", l->micro_batches,
-                        l->micro_batch_size);
+    if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2 / a->groups.data_parallel)
+        return sp_error(EINVAL, "plan: a step of %d x %d x %d sequences is too long",
+                        a->groups.data_parallel, l->micro_batches, l->micro_batch_size);
     return 0;
 }
 
 /* Where no layout could be tried: says why. 2. */
 static int refuse_all(const struct args *a, const struct sp_search *want)
 {
-    int devices = want->nodes * want->machine->devices_per_node / sp_search_pipelines(want);
+    int all = want->nodes * want->machine->devices_per_node;
+    int devices = all / sp_search_pipelines(want);
 
     if (want->stages > want->model->layers)
         sp_error(EINVAL, "plan: %d stages are more than the %d layers of %s", want->stages,
                  want->model->layers, want->model->name);
-    else if (!devices)
-        sp_error(EINVAL, "plan: --data-parallel %d: there are %d devices", want->data,
-                 want->nodes * want->machine->devices_per_node);
+    else if (!devices || (all % sp_search_pipelines(want) && !(want->stages && want->devices)))
+        sp_error(EINVAL,
+                 "plan: --data-parallel %d: there are %d devices, which so many pipelines cannot "
+                 "share evenly",
+                 want->data, all);
     else if (want->stages && (devices % want->stages || want->stages > devices))
         sp_error(EINVAL,
                  "plan: %d nodes of %d devices do not make %d stages of equal size within nodes",

@@ -117,6 +117,9 @@ done << 'END'
 1 1 4 0 --data-parallel 4 --zero 0
 END
 refused "data-parallel 16: there are 8 devices" plan --model gpt-tiny --seq 64 --data-parallel 16
+refused "data-parallel 3: there are 8 devices, which so many pipelines cannot share" plan --model gpt-tiny --seq 64 --data-parallel 3
+refused "a step of 4096 x 65536 x 8 sequences is too long" plan --model gpt-tiny --seq 64 --data-parallel 4096 \
+    --micro-batches 65536 --micro-batch-size 8
 refused "devices chooses --tensor-parallel and --context-parallel" plan --model gpt-tiny --seq 64 --devices 2 \
     --tensor-parallel 2
 
