@@ -178,6 +178,13 @@ grep -Eq 'predicted on laptop \(described, not measured here: starpipe calibrate
 says "--dry-run on three stages" 'nothing was submitted' starpipe $train --stages 3 --dry-run
 [ "$(awk 'NF == 6 && $1 ~ /^[0-9]+$/ { printf "%s,", $2 }' "$work/stdout")" = 3,3,2, ] ||
     fail "--dry-run: eight layers are not dealt 3 3 2"
+# A file of orders says how many stages there are: each has as many threads as those of 1f1b.
+starpipe show --schedule 1f1b --stages 2 --micro-batches 4 --format csv > "$work/order.csv" || fail "show --format csv"
+for order in "csv:$work/order.csv" "1f1b --stages 2 --micro-batches 4"; do
+    starpipe train --model gpt-tiny --seq 24 --hardware laptop --dry-run --schedule $order | grep '^predicted'
+done > "$work/stdout"
+[ "$(wc -l < "$work/stdout")" -eq 2 ] && [ "$(sort -u "$work/stdout" | wc -l)" -eq 1 ] ||
+    fail "another prediction for the order from a file: $(cat "$work/stdout")"
 says "--dry-run without data" 'nothing was submitted' starpipe train --model gpt3-7b --stages 8 \
     --seq 131072 --recompute full --dry-run
 

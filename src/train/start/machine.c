@@ -1,9 +1,12 @@
 #include "train/start/machine.h"
+#include "policies/plan_create.h"
 #include "sp_error.h"
 #include "train/start/device.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What calibrate is told to write where runs look for it. */
@@ -19,13 +22,35 @@ static bool calibrated(char path[PATH_MAX])
     return n > 0 && n < PATH_MAX && !access(path, R_OK);
 }
 
-/* Threads that a stage will have, before there is a plan; 0: not known, as it will be refused. */
+/* The stages of --schedule csv:FILE are as many as the file has, unless --stages says how many; 0: not known. */
+static int count_stages(const struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->cfg.layout;
+    struct sp_layout layout = sp_layout_of_args(l, 0);
+    struct sp_plan plan;
+    struct stat st;
+    bool quiet;
+
+    if (layout.stages)
+        return layout.stages;
+    if (stat(l->schedule + strlen("csv:"), &st) || !S_ISREG(st.st_mode))
+        return 0; /* what is no file can be read once */
+    quiet = sp_error_quiet(true);
+    if (!sp_plan_create(l->schedule, &layout, &plan)) {
+        layout.stages = plan.layout.stages;
+        sp_plan_destroy(&plan);
+    }
+    sp_error_quiet(quiet);
+    return layout.stages;
+}
+
+/* Threads that a stage will have, before there is a plan; 0: not known, as it is refused later. */
 static int threads_of_stages(const struct sp_trainer *t)
 {
-    int stages = t->cfg.layout.stages;
+    int stages = count_stages(t);
     struct sp_placement pl;
 
-    if (sp_train_pipeline_size(t) > stages ||
+    if (!stages || sp_train_pipeline_size(t) > stages ||
         sp_placement_init(&pl, &t->world, sp_train_pipelines(t), stages, t->cfg.threads))
         return 0;
     return pl.threads;
