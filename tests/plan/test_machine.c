@@ -324,6 +324,20 @@ static void teams_refused(void **state)
     refused_teams(NULL, "[" TEAM("1", "1e3", LAUNCH) "]", ": device.threads is missing");
 }
 
+static void cores_bounded(void **state)
+{
+    json_t *root = laptop();
+    char *text;
+
+    (void)state;
+    json_object_set_new(json_object_get(root, "device"), "threads", json_integer(40000));
+    json_object_set_new(json_object_get(root, "node"), "devices", json_integer(2));
+    text = json_dumps(root, 0);
+    refused(text, "device.threads: a node of 2 devices of 40000 threads has more than 65536 cores");
+    free(text);
+    json_decref(root);
+}
+
 /* A machine of 16 cores as devices of 8 threads, with figures of 1 and 4 too. */
 static void parse_teams(struct sp_machine *m)
 {
@@ -525,6 +539,7 @@ TEST_GROUP(machine)
         cmocka_unit_test(head_rows),     cmocka_unit_test(untouched),
         cmocka_unit_test(teams_refused), cmocka_unit_test(teams_written),
         cmocka_unit_test(threads_taken), cmocka_unit_test(threads_unknown),
+        cmocka_unit_test(cores_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -304,9 +304,10 @@ static int read_teams(const struct reading *r, const json_t *v, struct sp_machin
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* A team has cores of its own. */
+/* A team has cores of its own, and devices of one thread are no more than a machine may have (fields.c). */
 static int check_cores(const char *where, const struct sp_machine *m)
 {
+    const int64_t most_cores = 65536;
     int most = m->teams ? m->team[m->teams - 1].threads : 0;
     int64_t cores = (int64_t)m->devices_per_node * m->rates.threads;
 
@@ -314,6 +315,11 @@ static int check_cores(const char *where, const struct sp_machine *m)
         return sp_error(EINVAL,
                         "%s: device.teams: a device of %d threads, a node has %" PRId64 " cores",
                         where, most, cores);
+    if (cores > most_cores)
+        return sp_error(EINVAL,
+                        "%s: device.threads: a node of %d devices of %d threads has more than "
+                        "%" PRId64 " cores",
+                        where, m->devices_per_node, m->rates.threads, most_cores);
     return 0;
 }
 
