@@ -125,6 +125,10 @@ if have_mpi; then
         checked "2 processes" "$work/two.json"
         grep -q 'node.link: messages between ranks 0 and 1' "$work/two.json" || fail "2 processes: no message was timed"
     fi
+    timeout -k 5 60 $MPIRUN -np 1 env HWLOC_SYNTHETIC="core:8 pu:1" "$STARPIPE" calibrate --quick --device cpu : \
+        -np 1 env HWLOC_SYNTHETIC="core:2 pu:1" "$STARPIPE" calibrate --quick --device cpu > "$work/output" 2>&1
+    [ $? -eq 2 ] && grep -q 'calibrate: the processes have different numbers of cores; give all' "$work/output" ||
+        fail "processes with different numbers of cores: $(head -n 2 "$work/output")"
     refused_by_all=$(mpi 2 calibrate --quick --offload-dir /nowhere 2>&1 | grep -c '^starpipe: .*nowhere')
     [ "$refused_by_all" -eq 1 ] || fail "2 processes: $refused_by_all lines of one refusal"
 fi

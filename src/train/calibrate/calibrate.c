@@ -55,8 +55,12 @@ int sp_calibrate_prepare(const struct sp_calibration *c, const struct sp_world *
                          struct sp_calibrated *devices, struct sp_disk **disk)
 {
     int err = place_all(c, world, devices);
+    bool alike = sp_transport_same((uint64_t)devices->n); /* they measure each together */
 
     *disk = NULL;
+    if (!err && !alike)
+        err = sp_error(EINVAL, "calibrate: the processes have different numbers of cores; give all "
+                               "of them --threads T");
     if (!err && world->rank == 0)
         err = sp_disk_create(c->offload_dir, DISK_BYTES, sp_transport_abort, disk);
     return err;
