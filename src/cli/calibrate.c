@@ -104,6 +104,8 @@ int sp_cmd_calibrate(int argc, char **argv)
     if (sp_transport_join(&argc, &argv, &world))
         return 2;
     sp_error_hold(world.rank);
+    if (world.rank > 0)
+        sp_options_write_none();
     if (world.rank > 0 && !freopen("/dev/null", "w", stdout))
         sp_error(errno, "cannot silence standard output: %s", strerror(errno));
     err = parse(argc, argv, &a);

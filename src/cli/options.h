@@ -17,6 +17,8 @@ enum { SP_OPTIONS_MOST = 128 }; /* entries of a table */
  * given too, and plugins are loaded.
  */
 int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv);
+/* From here on it does not look at files of SP_OPT_OUTPUT: another process writes them, on its own node. */
+void sp_options_write_none(void);
 /* Takes over the values alone: what the options mean together is not looked at. typed[i], where typed is not NULL, is
  * the name by which option i was given. */
 int sp_options_read(const struct sp_option *options, const char *summary, int argc, char **argv,

@@ -49,6 +49,9 @@ nodes()
         > "$work/output" 2>&1
 }
 nodes --offload full --offload-dir "$work/node0" || fail "equal files: $(grep starpipe: "$work/output")"
+mkdir "$work/node0/results"
+nodes --dry-run --output results/plan && grep -q verified "$work/node0/results/plan" ||
+    fail "a result on the machine of rank 0: $(grep starpipe: "$work/output")"
 printf '\001' | dd of="$work/node1/model/model.safetensors" bs=1 seek=20000 conv=notrunc 2> /dev/null
 nodes && fail "one weight is another on rank 1, and nobody said so"
 grep -q "rank 1: model.safetensors is .* bytes (digest" "$work/output" ||
