@@ -22,9 +22,9 @@ struct run {
     struct sp_trainer *t;
     const struct sp_train_config *cfg;
     struct sp_typical_report kept;
-    int asked;     /* by signals, of any process: bits of interrupt.h */
-    bool says_who; /* the next that is saved was asked for by a signal */
-    long told;     /* the newest step that was said to be saved, or found so; -1: none */
+    int asked;      /* by signals, of any process: bits of interrupt.h */
+    long by_signal; /* the step that a signal asked to be saved; -1: none */
+    long told;      /* the newest step that was said to be saved, or found so; -1: none */
     double started_us, loss;
 };
 
@@ -98,10 +98,9 @@ static void tell_saved(struct run *r)
     bytes = (double)sp_step_bytes(&s->dir.dir, s->saved);
     sp_step_name(s->saved, "", name);
     sp_progress_say((enum sp_progress)a->progress, "%ssaved step %ld in %s/%s, %.1f %s",
-                    r->says_who ? "SIGUSR1: " : "", s->saved, a->save, name,
+                    s->saved == r->by_signal ? "SIGUSR1: " : "", s->saved, a->save, name,
                     bytes / (bytes < 1e9 ? 1e6 : 1e9), bytes < 1e9 ? "MB" : "GB");
     r->told = s->saved;
-    r->says_who = false;
 }
 
 /* --save-every, or a signal. */
@@ -111,7 +110,8 @@ static int save_after(struct run *r, int step)
     bool asked = r->asked & SP_ASK_SAVE;
     int err;
 
-    r->says_who = r->says_who || (asked && a->save);
+    if (asked)
+        r->by_signal = r->t->done;
     err = a->save && (asked || saves_after(a, step)) ? sp_trainer_save(r->t) : 0;
     if (!err && asked && !a->save && r->t->world.rank == 0)
         sp_warn("%s after step %d: nothing to save to, --save DIR was not given",
@@ -204,7 +204,8 @@ static int close_run(struct run *r)
 
 int sp_loop(struct sp_trainer *t)
 {
-    struct run r = {.t = t, .cfg = &t->cfg, .told = t->saver.saved, .started_us = sp_now_us()};
+    struct run r = {
+        .t = t, .cfg = &t->cfg, .by_signal = -1, .told = t->saver.saved, .started_us = sp_now_us()};
     const struct sp_train_config *a = r.cfg;
     bool trained = a->steps > t->first_step;
     int err;
@@ -218,6 +219,8 @@ int sp_loop(struct sp_trainer *t)
         err = evaluate(&r);
     if (!err && a->save)
         err = sp_trainer_save(t);
+    if (!err)
+        tell_saved(&r); /* the one that was still written, before it is not the newest */
     if (!err && a->save)
         err = sp_train_saved_all(t);
     if (err)
