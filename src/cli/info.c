@@ -43,14 +43,14 @@ static int find_workers(struct facts *f)
     struct starpu_conf conf;
     int err;
 
+    starpu_get_version(&f->starpu[0], &f->starpu[1], &f->starpu[2]);
+    f->cpu_workers = f->cuda_workers = -1;
     setenv("STARPU_FXT_TRACE", "0", 1); /* of nothing */
     err = sp_starpu_environment_set(&conf, false);
     if (err)
         return 1;
-    starpu_get_version(&f->starpu[0], &f->starpu[1], &f->starpu[2]);
     err = starpu_init(&conf);
     sp_starpu_environment_started();
-    f->cpu_workers = f->cuda_workers = -1;
     if (!err) {
         f->cpu_workers = (int)starpu_cpu_worker_get_count();
         f->cuda_workers = (int)starpu_cuda_worker_get_count();
