@@ -370,7 +370,7 @@ int sp_option_check_wants(const struct sp_option *options, const struct sp_optio
             continue;
         if (is_on(w))
             return 0;
-        snprintf(wanted + used, sizeof wanted - used, "%s--%s%s%s", i ? " or " : "", w->name,
+        snprintf(wanted + used, sizeof wanted - used, "%s--%s%s%s", used ? " or " : "", w->name,
                  w->arg ? " " : "", w->arg ? w->arg : "");
     }
     if (!*wanted)

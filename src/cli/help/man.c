@@ -94,7 +94,7 @@ static void put_options(const struct sp_option *options)
     const char *sizes = sp_help_sizes(options);
 
     printf(".SH OPTIONS\nA value follows its option, or an equals sign.\n"
-           "Of an option given twice the last value counts.\n");
+           "If an option is given twice, the last value counts.\n");
     if (sizes) {
         put(sizes);
         putchar('\n');

@@ -35,10 +35,10 @@ static int write_pictures(const struct sp_trainer *t, const struct sp_waits *ste
              t->plan.def->name);
     for (int k = 0; k < 2; k++)
         snprintf(g[k].subtitle, sizeof g[k].subtitle,
-                 "%.4g ms; %.64s, %s, seq %d, micro-batches of %d, on %s, in %d process%s",
-                 g[k].end, t->model.name, sp_dtype_name(t->graph.shape.dtype), t->cfg.layout.seq,
+                 "%.4g ms; %.64s, %s, seq %d, micro-batches of %d, on %s, in %s", g[k].end,
+                 t->model.name, sp_dtype_name(t->graph.shape.dtype), t->cfg.layout.seq,
                  t->cfg.layout.micro_batch_size, t->place.gpus ? "GPUs" : "CPUs",
-                 t->place.world.size, t->place.world.size > 1 ? "es" : "");
+                 SP_COUNT(t->place.world.size, "process"));
     err = sp_record_svg(&g[0], t->cfg.trace, "measured.svg");
     err = err ? err : sp_record_svg(&g[1], t->cfg.trace, "expected.svg");
     return err ? err : sp_record_page(t->plan.def, g, "measured", "expected", t->cfg.trace);

@@ -35,8 +35,8 @@ void sp_print_warnings(const struct sp_trainer *t)
         sp_warn("%s has run %s already, --steps is %d", a->resume, SP_COUNT(t->first_step, "step"),
                 a->steps);
     if (a->threads > t->place.cores && !t->place.gpus)
-        sp_warn("--threads %d: this process has %d core%s, which its threads take turns on",
-                a->threads, t->place.cores, t->place.cores > 1 ? "s" : "");
+        sp_warn("--threads %d: this process has %s, which its threads take turns on", a->threads,
+                SP_COUNT(t->place.cores, "core"));
     sp_train_tell_changes(t);
     if (a->dtype == SP_BF16 && !t->place.gpus && sp_cpu_bf16_unit() == SP_BF16_THROUGH_F32)
         sp_warn(
