@@ -96,6 +96,7 @@ while read -r command; do
 done < "$work/next"
 grep -q '^model: .*; weights of .*/saved/step-000008$' "$work/then" && grep -q '^done: steps 9 to 16 in ' "$work/then" ||
     fail "resumed: $(cat "$work/then")"
+starpipe train --resume "$work/saved" --steps 17 | grep -q '^done: step 17 in ' || fail "resumed for one step"
 starpipe $train --stages 1 --save-async --save "$work/async" --save-every 2 --keep 0 > "$work/out" || fail "--save-async"
 [ "$(sed -n 's/^saved step \([0-9]*\) in .*/\1/p' "$work/out" | tr '\n' ' ')" = "2 4 6 8 " ] ||
     fail "--save-async: $(grep saved "$work/out")"

@@ -30,7 +30,9 @@ static void print_result(const struct sp_trainer *t, const struct sp_closing *c)
     else
         sp_text_duration(c->seconds, took);
     printf("done: ");
-    if (t->first_step)
+    if (t->first_step && n == 1)
+        printf("step %d", t->done);
+    else if (t->first_step)
         printf("steps %d to %d", t->first_step + 1, t->done);
     else
         printf("%s", SP_COUNT(n, "step"));
