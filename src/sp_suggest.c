@@ -38,6 +38,8 @@ void sp_suggest(struct sp_suggestion *s, const char *word, int length)
 
     snprintf(whole, sizeof whole, "%.*s", length, word);
     distance = sp_edit_distance(s->typed, whole);
+    if (distance > 0 && s->typed[0] && s->typed[1] && !strncmp(whole, s->typed, strlen(s->typed)))
+        distance = 0; /* its beginning was typed */
     if (s->nearest && distance >= s->distance)
         return;
     s->nearest = word;

@@ -65,30 +65,25 @@ static int parse(int argc, char **argv, struct args *a)
                             argv);
 }
 
-/* The description: whole, under its name, or not at all. */
-static int write_machine(const char *path, const struct sp_machine *m)
+static int print_machine(const struct sp_machine *m)
 {
     char *text = sp_machine_text(m);
-    int err = text ? 0 : -ENOMEM;
 
-    if (!err && !path) {
-        fputs(text, stdout);
-    } else if (!err) {
-        err = sp_output_text_in(NULL, path, text, strlen(text));
-    }
+    if (!text)
+        return -ENOMEM;
+    fputs(text, stdout);
     free(text);
-    return err;
+    return 0;
 }
 
 static int write_result(const struct args *a, const struct sp_machine *m)
 {
-    int err;
+    int err = sp_result_begin("calibrate", a->output, 0);
 
-    if (!a->format)
-        return write_machine(a->output, m);
-    err = sp_result_begin("calibrate", a->output, 0);
-    if (!err)
+    if (!err && a->format)
         sp_hardware_print(stdout, m);
+    else if (!err)
+        err = print_machine(m);
     return err;
 }
 

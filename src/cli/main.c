@@ -111,7 +111,7 @@ static int run(int argc, char **argv)
     case SP_HELP_NONE:
         break;
     }
-    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version") || !strcmp(argv[1], "-V")) {
         printf("%s\n", PACKAGE_STRING);
         return 0;
     }

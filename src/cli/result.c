@@ -1,7 +1,10 @@
 #include "cli/result.h"
+#include "model/files/output.h"
 #include "sp_error.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The result that is being made: at most one. */
@@ -52,6 +55,31 @@ static int copy(FILE *from, FILE *to)
     return fflush(to) ? errno : 0;
 }
 
+/* What is there is replaced by the whole result, or stays. */
+static int replace_file(long bytes)
+{
+    struct sp_output out;
+    int err = sp_output_open(result.path, &out);
+
+    if (err)
+        return err;
+    out.bytes = (uint64_t)bytes;
+    err = copy(result.kept, out.f);
+    if (!err)
+        return sp_output_commit(&out);
+    err = sp_output_fail(&out, err);
+    sp_output_discard(&out);
+    return err;
+}
+
+/* Devices, FIFOs and links stay what they are. */
+static bool is_replaced(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) ? errno == ENOENT : S_ISREG(st.st_mode);
+}
+
 static int write_file(void)
 {
     FILE *to;
@@ -61,6 +89,8 @@ static int write_file(void)
     fseek(result.kept, 0, SEEK_END);
     bytes = ftell(result.kept);
     rewind(result.kept);
+    if (is_replaced(result.path))
+        return replace_file(bytes);
     to = fopen(result.path, "w");
     err = to ? copy(result.kept, to) : errno;
     if (to && fclose(to) && !err)

@@ -34,6 +34,7 @@ try 0 "^ +train " -h
 try 0 "^ +train " help
 try 0 "^starpipe [0-9]+\.[0-9]+" --version
 try 0 "^starpipe [0-9]+\.[0-9]+" -V
+try 0 "^starpipe [0-9]+\.[0-9]+" version
 try 2 "did you mean train" trian
 try 2 "did you mean show" shwo --stages 4
 try 2 "unknown command 'frobnicate'" frobnicate
@@ -91,6 +92,11 @@ try 0 "predicted_step_ms" train --model gpt-tiny --data book.txt --stages 2 --dr
 try 0 "saved step 4" train --model gpt-tiny --data book.txt --steps 4 --save run --save-every 2 --log run.jsonl --trace pictures --threads 1
 try 2 "another run|--overwrite" train --model gpt-tiny --data book.txt --steps 4 --save run
 try 0 "step 6/6" train --resume run --steps 6
+cp run/step-000006/state.json before.json
+try 0 "" train --resume run # which has nothing to do
+cmp -s run/step-000006/state.json before.json || fail "a run that had nothing to do writes another state.json"
+try 0 "saved step 6 in copy/step-000006" train --resume run --save copy
+grep -q "$(grep -o '"loss": *[0-9.]*' before.json)" copy/step-000006/state.json || fail "a copy of a run has another loss"
 try 2 "nowhere" train --resume nowhere
 try 0 "step" watch --once run.jsonl
 try 0 "bubble" report pictures
@@ -101,7 +107,7 @@ try 2 "nothing.safetensors" diff nothing.safetensors run.jsonl
 
 # ---- for a cluster
 try 0 "helix|1f1b" plan --model gpt3-1.3b --seq 4096 --stages 4 --micro-batches 8 --hardware a800-ib
-try 2 "did you mean" plan --model gpt3-1.3b --stages 4 --hardware h10-ib
+try 2 "did you mean h100-ib" plan --model gpt3-1.3b --stages 4 --hardware h100
 try 2 "seq" plan --model gpt3-1.3b --seq 10Q
 
 echo "$typed commands"

@@ -202,6 +202,15 @@ static int close_run(struct run *r)
     return err;
 }
 
+/* Whether --save has this step already, as the one that the run went on from. */
+static bool is_saved(struct sp_trainer *t)
+{
+    int saved = t->saver.saved == t->done;
+
+    sp_transport_share(&saved, sizeof saved);
+    return saved;
+}
+
 int sp_loop(struct sp_trainer *t)
 {
     struct run r = {
@@ -217,7 +226,7 @@ int sp_loop(struct sp_trainer *t)
         sp_watchdog_end_begun();
     if (!err && a->eval && !trained) /* as the weights are */
         err = evaluate(&r);
-    if (!err && a->save)
+    if (!err && a->save && (trained || !is_saved(t)))
         err = sp_trainer_save(t);
     if (!err)
         tell_saved(&r); /* the one that was still written, before it is not the newest */

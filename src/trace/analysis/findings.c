@@ -128,11 +128,13 @@ static void tell_messages(struct search *f, struct sp_finding *out)
         time += m->arrived - m->sent;
     }
     out->stage = from;
-    snprintf(out->text, sizeof out->text,
-             "messages are on their way for long: most from rank %d to rank %d, %d messages of "
-             "%.4g KiB, %.4g%s each",
-             t->stage[from].rank, t->stage[to].rank, n, n ? bytes / n / 1024 : 0, n ? time / n : 0,
-             f->unit);
+    if (!n)
+        snprintf(out->text, sizeof out->text, "messages are on their way for long");
+    else
+        snprintf(out->text, sizeof out->text,
+                 "messages are on their way for long: most from rank %d to rank %d, %d messages of "
+                 "%.4g KiB, %.4g%s each",
+                 t->stage[from].rank, t->stage[to].rank, n, bytes / n / 1024, time / n, f->unit);
 }
 
 /* The message that another one held up, the one that arrived when its interface was free. */

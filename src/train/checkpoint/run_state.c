@@ -105,6 +105,7 @@ int sp_run_state_read(const struct sp_dir *dir, struct sp_run_state *s)
                         path, s->format, FORMAT);
     }
     s->seed = (uint64_t)seed;
+    s->loss = json_number_value(json_object_get(json, "loss"));
     s->json = json;
     read_place(s);
     return 0;

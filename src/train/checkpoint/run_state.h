@@ -14,6 +14,7 @@ struct sp_run_state {
     uint64_t samples; /* taken by them */
     int seq;          /* tokens of each; 0: unknown */
     int step_samples; /* of the last step; 0: unknown */
+    double loss;      /* likewise */
     void *json;       /* all of it */
 };
 
