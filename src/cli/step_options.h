@@ -32,6 +32,23 @@ struct sp_hardware_args {
         .max = 4096                                                                                \
     }
 
+/* More such entries, whose help differs from command to command. */
+#define SP_LAYERS_OPTION(layers, its_help)                                                         \
+    {                                                                                              \
+        .name = "layers", .kind = SP_OPT_INT, .topic = SP_TOPIC_MODEL, .value = &(layers),         \
+        .arg = "L", .help = its_help, .max = 1000000                                               \
+    }
+#define SP_COST_OPTION(cost, its_help)                                                             \
+    {                                                                                              \
+        .name = "cost", .kind = SP_OPT_STRING, .topic = SP_TOPIC_MODEL, .value = &(cost),          \
+        .arg = "f=..,b=..,w=..,comm=..,wire=..,head=..", .help = its_help                          \
+    }
+#define SP_DTYPE_OPTION(dtype, is_given)                                                           \
+    {                                                                                              \
+        .name = "dtype", .kind = SP_OPT_CHOICE, .topic = SP_TOPIC_MODEL, .value = &(dtype),        \
+        .help = SP_DTYPE_HELP, .choices = "f32|bf16", .given = is_given                            \
+    }
+
 /* The machine, with devices of so many threads. 0, or -errno after one line; a warning where it has no figures of so
  * many. */
 int sp_step_machine(const struct sp_hardware_args *hardware, struct sp_machine *machine);

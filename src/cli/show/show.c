@@ -39,35 +39,18 @@ static int parse(int argc, char **argv, struct args *a)
     const struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
         SP_GROUP_OPTIONS(a->groups),
-        {.name = "layers",
-         .kind = SP_OPT_INT,
-         .topic = SP_TOPIC_MODEL,
-         .value = &a->layers,
-         .arg = "L",
-         .help = "layers of the model (0: unknown)",
-         .max = 1000000},
-        {.name = "cost",
-         .kind = SP_OPT_STRING,
-         .topic = SP_TOPIC_MODEL,
-         .value = &a->cost,
-         .arg = "f=..,b=..,w=..,comm=..,wire=..,head=..",
-         .help =
-             "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 "
-             "where "
-             "ops "
-             "are parts of layers); comm=: how long a message is on its way; wire=: how long it "
-             "occupies its sender and its receiver; head=: the head of one, beside its stage's "
-             "(0)"},
+        SP_LAYERS_OPTION(a->layers, "layers of the model (0: unknown)"),
+        SP_COST_OPTION(
+            a->cost,
+            "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 "
+            "where ops are parts of layers); comm=: how long a message is on its way; wire=: how "
+            "long it "
+            "occupies its sender and its receiver; head=: the head of one, beside its stage's "
+            "(0)"),
         SP_HARDWARE_OPTIONS(
             a->hardware, SP_TOPIC_DEVICES,
             "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT ")"),
-        {.name = "dtype",
-         .kind = SP_OPT_CHOICE,
-         .topic = SP_TOPIC_MODEL,
-         .value = &a->dtype,
-         .help = SP_DTYPE_HELP,
-         .choices = "f32|bf16",
-         .given = &a->dtype_set},
+        SP_DTYPE_OPTION(a->dtype, &a->dtype_set),
         {.name = "actions",
          .kind = SP_OPT_FLAG,
          .topic = SP_TOPIC_OUTPUT,

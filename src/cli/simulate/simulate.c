@@ -32,23 +32,14 @@ static int parse(int argc, char **argv, struct args *a)
     const struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
         SP_GROUP_OPTIONS(a->groups),
-        {.name = "layers",
-         .kind = SP_OPT_INT,
-         .topic = SP_TOPIC_MODEL,
-         .value = &a->layers,
-         .arg = "L",
-         .help = "layers of a small model, without --model (0: two a chunk)",
-         .max = 1000000},
-        {.name = "cost",
-         .kind = SP_OPT_STRING,
-         .topic = SP_TOPIC_MODEL,
-         .value = &a->cost,
-         .arg = "f=..,b=..,w=..,comm=..,wire=..,head=..",
-         .help = "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, "
-                 "2 where "
-                 "ops are parts of layers); comm=: latency of messages; wire=: how long a whole "
-                 "micro-batch's boundary occupies its sender and its receiver; head=: the head of "
-                 "one (0)"},
+        SP_LAYERS_OPTION(a->layers, "layers of a small model, without --model (0: two a chunk)"),
+        SP_COST_OPTION(
+            a->cost,
+            "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, "
+            "2 where "
+            "ops are parts of layers); comm=: latency of messages; wire=: how long a whole "
+            "micro-batch's boundary occupies its sender and its receiver; head=: the head of "
+            "one (0)"),
         SP_HARDWARE_OPTIONS(a->hardware, SP_TOPIC_DEVICES,
                             "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT
                             ")"),
@@ -72,12 +63,7 @@ static int parse(int argc, char **argv, struct args *a)
                  "latency=, bandwidth=, duplex=full|half, shared_by= (devices of an interface), "
                  "each for "
                  "links inside a node with node_ before it; sharing=queued|fair|free"},
-        {.name = "dtype",
-         .kind = SP_OPT_CHOICE,
-         .topic = SP_TOPIC_MODEL,
-         .value = &a->dtype,
-         .help = SP_DTYPE_HELP,
-         .choices = "f32|bf16"},
+        SP_DTYPE_OPTION(a->dtype, NULL),
         SP_RESULT_OPTIONS(a->result, "text|json"),
         {.name = "trace",
          .kind = SP_OPT_STRING,
