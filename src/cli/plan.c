@@ -61,8 +61,7 @@ static int parse(int argc, char **argv, struct args *a)
          .value = &a->layout.micro_batches,
          .arg = "M",
          .help = "micro-batches of a step (with --micro-batch-size B: M x B sequences, however "
-                 "they are "
-                 "cut)",
+                 "they are cut)",
          .min = 1,
          .max = SP_MAX_SIZE},
         {.name = "micro-batch-size",
@@ -96,8 +95,8 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_DEVICES,
          .value = &a->groups.tensor_parallel,
          .arg = "T",
-         .help = "devices of each stage that share heads, MLP and vocabulary (0: as --devices has "
-                 "it)",
+         .help =
+             "devices of each stage that share heads, MLP and vocabulary (0: as --devices has it)",
          .max = SP_MAX_SLICES},
         {.name = "context-parallel",
          .kind = SP_OPT_INT,
@@ -313,16 +312,15 @@ static int check(const struct args *a, const struct sp_model *model)
     if (l->schedule && !def)
         return sp_schedule_refuse(l->schedule, (int)strcspn(l->schedule, ":"));
     if (def && l->slices > 1 && !sp_schedule_takes_slices(l->schedule))
+        return sp_error(EINVAL,
+                        "plan: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe, "
+                        "terapipe and helix do",
+                        l->schedule);
+    if ((a->devices || a->group) && (a->groups.tensor_parallel || a->groups.context_parallel))
         return sp_error(
             EINVAL,
-            "plan: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe, terapipe and "
-            "helix do",
-            l->schedule);
-    if ((a->devices || a->group) && (a->groups.tensor_parallel || a->groups.context_parallel))
-        return sp_error(EINVAL,
-                        "plan: --%s chooses --tensor-parallel and --context-parallel; leave it or "
-                        "these out",
-                        a->devices ? "devices" : "group");
+            "plan: --%s chooses --tensor-parallel and --context-parallel; leave it or these out",
+            a->devices ? "devices" : "group");
     if (l->slices > l->seq)
         return sp_error(EINVAL, "plan: %d slices of a sequence of %d tokens", l->slices, l->seq);
     if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2 / a->groups.data_parallel)

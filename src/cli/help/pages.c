@@ -5,19 +5,17 @@
 static const struct sp_help_page pages[] = {
     {"train",
      {"The model is a preset, with random weights, or a directory as transformers writes it: "
-      "config.json "
-      "with model.safetensors or its shards. The layers are dealt out to the stages, and the "
-      "schedule says "
-      "in which order each stage runs the forwards and backwards of its micro-batches. Under an "
+      "config.json with model.safetensors or its shards. The layers are dealt out to the stages, "
+      "and the schedule says in which order each stage runs the forwards and backwards of its "
+      "micro-batches. Under an "
       "MPI "
       "launcher, stage s of p runs on process floor(s R / p) of R.",
       "Data, sizes, memory, the schedule and the outputs are checked before the first task. At the "
-      "end the "
-      "run says where the time of a typical step went; with --report it prints tables, from the "
-      "schedule's own bubble to the one measured.",
+      "end the run says where the time of a typical step went; with --report it prints tables, "
+      "from the schedule's own bubble to the one measured.",
       "SIGTERM and SIGINT end the run after the step and save if there is --save; SIGUSR1 saves "
-      "and goes "
-      "on. --resume goes on from the newest checkpoint, with any number of stages and processes."},
+      "and goes on. --resume goes on from the newest checkpoint, with any number of stages and "
+      "processes."},
      {{"starpipe train --model llama-tiny --data book.txt --stages 4 --steps 500 --lr 2e-3 "
        "--sample 200",
        "Trains a small model on the bytes of a text, and prints what it writes:"},
@@ -28,10 +26,8 @@ static const struct sp_help_page pages[] = {
        "Two processes with two stages each:"}}},
     {"show",
      {"Draws the order of every stage as it would run if every op took the time that --cost says, "
-      "with its "
-      "makespan, its bubble and the most activations that a stage holds. Where the schedule has a "
-      "closed "
-      "form, that is printed beside the simulated makespan.",
+      "with its makespan, its bubble and the most activations that a stage holds. Where the "
+      "schedule has a closed form, that is printed beside the simulated makespan.",
       "--format csv is what torch.distributed.pipelining reads, perfetto a record for 'report', "
       "'compare' and ui.perfetto.dev, picture what html draws, as JSON."},
      {{"starpipe show --schedule zbv --stages 4 --micro-batches 8", "One schedule:"},
@@ -55,14 +51,12 @@ static const struct sp_help_page pages[] = {
        "Documents between blank lines, in a file of NumPy:"}}},
     {"list",
      {"A line for each schedule: its name, what it is and, in brackets, the options that may "
-      "follow the name "
-      "after a colon."},
+      "follow the name after a colon."},
      {{"starpipe list --plugin ./mine.so", "With the schedules of a plugin:"}}},
     {"watch",
      {"Reads what train --log writes. On a terminal it draws the loss, and bubble and memory of "
-      "each "
-      "stage in the last step, in place; elsewhere it prints a line a step. It ends when the run "
-      "ended, however that was.",
+      "each stage in the last step, in place; elsewhere it prints a line a step. It ends when the "
+      "run ended, however that was.",
       "Of a log that comes through a pipe, it shows what comes until the pipe's end."},
      {{"starpipe watch run.jsonl", "A run that goes on in another terminal:"},
       {"starpipe train --model llama-tiny --data book.txt --log - | starpipe watch -",
@@ -71,37 +65,29 @@ static const struct sp_help_page pages[] = {
        "A page with the curves of all steps:"}}},
     {"report",
      {"Reads the record of one step and divides the step of every stage: computing, waiting for "
-      "ops of other "
-      "stages, for messages, for interfaces that other messages have, for tensors that leave "
-      "memory, for the "
-      "submission, for cores, for the runtime and for the end of the step. The parts of a stage "
-      "add up to the "
-      "step.",
+      "ops of other stages, for messages, for interfaces that other messages have, for tensors "
+      "that leave memory, for the submission, for cores, for the runtime and for the end of the "
+      "step. The parts of a stage add up to the step.",
       "Then it plays the step again without each cause, and says what the step would take and "
-      "where the cause is "
-      "most; the critical path; and the three longest waits."},
+      "where the cause is most; the critical path; and the three longest waits."},
      {{"starpipe report pictures", "The typical step of a run with --trace pictures:"},
       {"starpipe show --schedule zbv --format perfetto --output zbv.json && starpipe report "
        "zbv.json",
        "A list simulation:"}}},
     {"compare",
      {"Compares two records of a step: two runs, two schedules, or a prediction and a measurement. "
-      "The tables have "
-      "the largest differences first. Both must have as many stages and micro-batches, one model, "
-      "and times in one "
-      "unit."},
+      "The tables have the largest differences first. Both must have as many stages and "
+      "micro-batches, one model, and times in one unit."},
      {{"starpipe compare pictures pictures/predicted.json", "A run with what was predicted of it:"},
       {"starpipe compare a b --format svg --output both.svg", "Both on one axis:"}}},
     {"diff",
      {"Compares tensors of the same name, in the order of the files, which is that of the model: "
-      "names the "
-      "first one and the last one beyond the tolerance, prints the worst ones, and in the last "
-      "line how many there "
-      "are. "
+      "names the first one and the last one beyond the tolerance, prints the worst ones, and in "
+      "the last line how many there are. "
       "Tensors in half precision are compared as floats.",
       "Of a directory that a run saved into, the newest step is compared: the weights and the "
-      "moments of "
-      "the optimizer. Of two logs, the loss and the gradient norm of every step are compared."},
+      "moments of the optimizer. Of two logs, the loss and the gradient norm of every step are "
+      "compared."},
      {{"starpipe diff one.safetensors four.safetensors --tolerance 1e-5",
        "The gradients that two runs wrote with --dump-grads:"},
       {"starpipe diff run.jsonl other.jsonl", "The first step at which two logs differ:"},
@@ -116,21 +102,19 @@ static const struct sp_help_page pages[] = {
       {"starpipe reproduce survey --format markdown", "The tables of the survey as a document:"}}},
     {"trace",
      {"A traced run leaves files that only the program that traces understands. This makes of them "
-      "what "
-      "other tools read."},
+      "what other tools read."},
      {{"starpipe trace fxt fxt", "Of the traces that StarPU has left in the directory fxt:"}}},
     {"trace fxt",
      {"Reads the prof_file_* of StarPU and the messages_*.jsonl beside them, which a run with "
       "STARPU_FXT_TRACE=1 and STARPU_FXT_PREFIX=DIR/ leaves at its end; StarPU must have been "
       "built with "
       "FxT. Brings all processes to one clock, by the offsets that the run has measured at its "
-      "start and "
-      "its end, adds the messages between processes, and sorts what happened by time.",
+      "start and its end, adds the messages between processes, and sorts what happened by time.",
       "paje.trace, tasks.rec, data.rec, dag.dot and entities.csv are what StarVZ reads (starvz "
       "--use-paje-trace). In its columns Value is the kind of a task, Iteration the step, "
-      "Subiteration the "
-      "micro-batch, X the layer, Y the slice, Tag the stage and Params the whole name. tasks.csv, "
-      "messages.csv, memory.csv and dependencies.csv are the same as plain tables in ms."},
+      "Subiteration the micro-batch, X the layer, Y the slice, Tag the stage and Params the whole "
+      "name. tasks.csv, messages.csv, memory.csv and dependencies.csv are the same as plain tables "
+      "in ms."},
      {{"STARPU_FXT_TRACE=1 STARPU_FXT_PREFIX=$PWD/fxt/ mpirun -np 4 starpipe train --model "
        "llama-tiny "
        "--data book.txt --stages 4 --steps 5",
@@ -138,15 +122,12 @@ static const struct sp_help_page pages[] = {
       {"starpipe trace fxt fxt", "What StarVZ reads, in the same directory:"}}},
     {"calibrate",
      {"Measures the kernels that training runs, the cost of a task, messages, copies and the disk, "
-      "in "
-      "under a minute, and writes a description of this machine that other commands plan and "
-      "predict "
-      "with. Its keys are those of the files in the machines directory of the installation.",
+      "in under a minute, and writes a description of this machine that other commands plan and "
+      "predict with. Its keys are those of the files in the machines directory of the "
+      "installation.",
       "Under mpirun, messages between two processes of a node and of two nodes are measured too. "
-      "Other "
-      "programs should not run meanwhile: how many figures did not get steady is said at the end "
-      "of "
-      "the file's source."},
+      "Other programs should not run meanwhile: how many figures did not get steady is said at the "
+      "end of the file's source."},
      {{"starpipe calibrate --output here.json", "This machine, all cores as one device:"},
       {"mpirun -np 2 --bind-to none starpipe calibrate --output here.json",
        "Two devices, and the messages between them:"}}},

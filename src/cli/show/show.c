@@ -40,13 +40,10 @@ static int parse(int argc, char **argv, struct args *a)
         SP_LAYOUT_OPTIONS(a->layout),
         SP_GROUP_OPTIONS(a->groups),
         SP_LAYERS_OPTION(a->layers, "layers of the model (0: unknown)"),
-        SP_COST_OPTION(
-            a->cost,
-            "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, 2 "
-            "where ops are parts of layers); comm=: how long a message is on its way; wire=: how "
-            "long it "
-            "occupies its sender and its receiver; head=: the head of one, beside its stage's "
-            "(0)"),
+        SP_COST_OPTION(a->cost, "costs of a stage (default 1), or pre=,attn=,post=,backward= of a "
+                                "layer (1, 3, 2, 2 where ops are parts of layers); comm=: how long "
+                                "a message is on its way; wire=: how long it occupies its sender "
+                                "and its receiver; head=: the head of one, beside its stage's (0)"),
         SP_HARDWARE_OPTIONS(
             a->hardware, SP_TOPIC_DEVICES,
             "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT ")"),
@@ -85,11 +82,10 @@ static int check(const struct args *a)
     enum sp_offload_mode offload;
 
     if (strcmp(l->offload, "none") && (!l->model || a->cost))
-        return sp_error(
-            EINVAL,
-            "show: --offload %s: what may leave memory, and how long that takes, is the "
-            "model's and the machine's; give --model and leave out --cost",
-            l->offload);
+        return sp_error(EINVAL,
+                        "show: --offload %s: what may leave memory, and how long that takes, is "
+                        "the model's and the machine's; give --model and leave out --cost",
+                        l->offload);
     if (sp_parse_offload("show", l, &offload))
         return -EINVAL;
     if (l->memory_limit && !l->model)
@@ -148,8 +144,8 @@ static int find_machine(struct args *a)
 static int find_slices(struct args *a, const struct sp_model *model)
 {
     if (!a->layout.slices && !a->layout.model)
-        return sp_error(EINVAL, "show: --slices auto: how many depends on the model; give --model "
-                                "and --seq");
+        return sp_error(
+            EINVAL, "show: --slices auto: how many depends on the model; give --model and --seq");
     return sp_step_slices("show", &a->layout, a->machine, model, (enum sp_dtype)a->dtype);
 }
 

@@ -33,13 +33,10 @@ static int parse(int argc, char **argv, struct args *a)
         SP_LAYOUT_OPTIONS(a->layout),
         SP_GROUP_OPTIONS(a->groups),
         SP_LAYERS_OPTION(a->layers, "layers of a small model, without --model (0: two a chunk)"),
-        SP_COST_OPTION(
-            a->cost,
-            "costs of a stage (default 1), or pre=,attn=,post=,backward= of a layer (1, 3, 2, "
-            "2 where "
-            "ops are parts of layers); comm=: latency of messages; wire=: how long a whole "
-            "micro-batch's boundary occupies its sender and its receiver; head=: the head of "
-            "one (0)"),
+        SP_COST_OPTION(a->cost, "costs of a stage (default 1), or pre=,attn=,post=,backward= of a "
+                                "layer (1, 3, 2, 2 where ops are parts of layers); comm=: latency "
+                                "of messages; wire=: how long a whole micro-batch's boundary "
+                                "occupies its sender and its receiver; head=: the head of one (0)"),
         SP_HARDWARE_OPTIONS(a->hardware, SP_TOPIC_DEVICES,
                             "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT
                             ")"),
@@ -48,9 +45,7 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_ADVANCED,
          .value = &a->share,
          .help = "how the tasks of an op share its cost: as if it were one, as in the list "
-                 "simulation, or "
-                 "by "
-                 "their FLOPs",
+                 "simulation, or by their FLOPs",
          .choices = "whole|flops"},
         {.name = "link",
          .kind = SP_OPT_STRING,
@@ -58,11 +53,9 @@ static int parse(int argc, char **argv, struct args *a)
          .value = &a->link,
          .arg = "latency=..,bandwidth=..",
          .help = "changes links, in the unit of the costs (ms on a machine) and in bytes: devices= "
-                 "of a "
-                 "node, "
-                 "latency=, bandwidth=, duplex=full|half, shared_by= (devices of an interface), "
-                 "each for "
-                 "links inside a node with node_ before it; sharing=queued|fair|free"},
+                 "of a node, latency=, bandwidth=, duplex=full|half, shared_by= (devices of an "
+                 "interface), each for links inside a node with node_ before it; "
+                 "sharing=queued|fair|free"},
         SP_DTYPE_OPTION(a->dtype, NULL),
         SP_RESULT_OPTIONS(a->result, "text|json"),
         {.name = "trace",
@@ -71,8 +64,7 @@ static int parse(int argc, char **argv, struct args *a)
          .value = &a->trace,
          .arg = "DIR",
          .help = "writes the record of the step there, trace.json, that of the prediction, "
-                 "predicted.json, "
-                 "and pictures"},
+                 "predicted.json, and pictures"},
         {0},
     };
 
