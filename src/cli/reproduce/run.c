@@ -37,8 +37,9 @@ const struct sp_machine *sp_run_machine(const struct sp_run *run)
     if (!named || !(run->unfused > 0))
         return named;
     machine = *named;
-    for (int i = 0; i < machine.rates.memory[SP_F32].n; i++)
-        machine.rates.memory[SP_F32].at[i].rate /= run->unfused;
+    for (int t = 0; t < SP_DTYPES; t++)
+        for (int i = 0; i < machine.rates.memory[t].n; i++)
+            machine.rates.memory[t].at[i].rate /= run->unfused;
     return &machine;
 }
 
