@@ -21,6 +21,29 @@ int sp_utf8_length(const char *text)
     return n;
 }
 
+int sp_utf8_next(const char *text, size_t n, bool *valid)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    /* the second byte, which tells overlong forms, surrogates and numbers that are too large */
+    unsigned char low = t[0] == 0xe0 ? 0xa0 : t[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = t[0] == 0xed ? 0x9f : t[0] == 0xf4 ? 0x8f : 0xbf;
+    int length = t[0] < 0x80   ? 1
+                 : t[0] < 0xc2 ? 0
+                 : t[0] < 0xe0 ? 2
+                 : t[0] < 0xf0 ? 3
+                 : t[0] < 0xf5 ? 4
+                               : 0,
+        i = 1;
+
+    while (i < length && (size_t)i < n && t[i] >= low && t[i] <= high) {
+        low = 0x80;
+        high = 0xbf;
+        i++;
+    }
+    *valid = i == length;
+    return i < length && (size_t)i == n ? 0 : i;
+}
+
 json_t *sp_utf8_jsonn(const char *text, size_t n)
 {
     char *in = text ? strndup(text, n) : NULL, *out = in ? malloc(3 * strlen(in) + 1) : NULL;

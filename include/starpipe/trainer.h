@@ -26,6 +26,7 @@
 #define STARPIPE_TRAINER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #pragma GCC visibility push(default)
@@ -43,6 +44,8 @@ enum { SP_TRAIN_STRICT, SP_TRAIN_READY };                                   /* s
 enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD }; /* lr_shape */
 enum { SP_TRAIN_TEXT, SP_TRAIN_JSON };                                      /* format */
 enum { SP_TRAIN_PROGRESS_AUTO, SP_TRAIN_PROGRESS_LINE, SP_TRAIN_PROGRESS_PLAIN }; /* progress */
+
+enum { SP_TRAIN_EOS = -1 }; /* separator */
 
 /* How the model and a step are laid out; the options that the commands of starpipe have in common. */
 struct sp_layout_args {
@@ -83,11 +86,14 @@ struct sp_train_config {
     struct sp_layout_args layout;
 
     struct sp_group_args groups;
-    const char *data;   /* file, whose bytes are the tokens, or several: "a,b", "part_*"; or */
+    const char *
+        data; /* file of text, or several: "a,b", "part_*"; its tokens are those of the tokenizer.json
+                       * of layout.model, bytes where it has none; or */
     const char *tokens; /* files of little-endian tokens */
     int token_width;    /* of `tokens`, if there is no header to tell it */
     bool token_width_set;
-    int separator; /* token that ends a document: attention stops there, positions begin anew */
+    /* Token that ends a document: attention stops there, positions begin anew. SP_TRAIN_EOS: the model's. */
+    int separator;
     bool separator_set;
     int order;
     int steps; /* of the whole run: what the learning rate falls over */
@@ -120,6 +126,9 @@ struct sp_train_config {
     const char
         *hardware; /* a machine by name or file, for what is predicted; NULL: the one at hand */
     bool dry_run;  /* open checks everything, and starts nothing: there are no steps */
+    /* Neither data nor gradients nor moments: all that can be done is to sample, in one process, from the weights of a
+     * directory. */
+    bool inference;
 
     /* What the command does with a trainer, and other programs by themselves: checked, not used. */
     int save_every, eval_every, progress, sample;
@@ -196,13 +205,26 @@ int sp_trainer_evaluate(struct sp_trainer *t, double *loss);
  * `save`, or -errno; with save_async of an earlier one. */
 int sp_trainer_save(struct sp_trainer *t);
 
+/* How text is drawn: from softmax(logits / temperature). */
+struct sp_sampling {
+    int tokens;          /* most that follow the prompt */
+    double temperature;  /* 0: always the likeliest token */
+    int top_k;           /* over so many likeliest tokens; 0: over all */
+    double top_p;        /* over the fewest that have this share of the whole; 1: over all */
+    int seed;            /* the same draws the same */
+    bool special_tokens; /* "<|endoftext|>" in the prompt is that token, and not text */
+};
+
+#define SP_SAMPLING_DEFAULT ((struct sp_sampling){.tokens = 256, .temperature = 0.8, .top_p = 1})
+
 /*
- * Draws n tokens, at temperature 0.8, to follow the bytes of `prompt` ("": a line's end), of which the
- * last `seq` count. On rank 0 `token` gets each as it comes, and ends it with a result other than 0.
- * The same seed draws the same. 0, -EINVAL where a byte is no token, or -ENOMEM.
+ * Draws text to follow `prompt`, of which the last `seq` tokens count ("": bos, or a line's end where the model has
+ * none), until the model's eos or how->tokens. The tokens are those of the model's tokenizer, or bytes. On rank 0
+ * `text` gets what each adds, bytes that need be no whole character, and ends it with a result other than 0. 0, -EINVAL
+ * for what cannot be drawn, or -ENOMEM.
  */
-int sp_trainer_generate(struct sp_trainer *t, const char *prompt, int n,
-                        int (*token)(void *arg, int32_t token), void *arg);
+int sp_trainer_sample(struct sp_trainer *t, const char *prompt, const struct sp_sampling *how,
+                      int (*text)(void *arg, const char *text, size_t n), void *arg);
 
 /* Waits for what save_async is writing, stops StarPU and frees everything. NULL is none. 0, or -errno of
  * that last checkpoint. Another trainer may be opened then; under MPI only in a program that

@@ -12,6 +12,7 @@ int sp_cmd_plan(int argc, char **argv);
 int sp_cmd_report(int argc, char **argv);
 int sp_cmd_reproduce(int argc, char **argv);
 int sp_cmd_simulate(int argc, char **argv);
+int sp_cmd_sample(int argc, char **argv);
 int sp_cmd_show(int argc, char **argv);
 int sp_cmd_tokenize(int argc, char **argv);
 int sp_cmd_trace(int argc, char **argv);

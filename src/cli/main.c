@@ -22,6 +22,7 @@ static const struct sp_command commands[] = {
     {"compare", sp_cmd_compare, "where two recorded steps differ, by op, stage and cause"},
     {"diff", sp_cmd_diff, "the first tensor or loss in which two runs differ"},
     {"reproduce", sp_cmd_reproduce, "the experiments of a paper, published beside simulated"},
+    {"sample", sp_cmd_sample, "text from a saved model"},
     {"tokenize", sp_cmd_tokenize, "text to tokens, by the tokenizer of a model"},
     {"trace", sp_cmd_trace, "StarPU's traces of a run, for StarVZ"},
     {"calibrate", sp_cmd_calibrate, "measures this machine and writes a description of it"},

@@ -3,11 +3,14 @@
  * implemented is refused, never skipped.
  */
 #include "model/config_keys.h"
+#include "model/files/dir.h"
 #include "model/files/foreign_json.h"
+#include "model/files/input.h"
 #include "model/model_types.h"
 #include "sp_error.h"
 #include <jansson.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Refuses a switch that is set to something else than `only`. */
@@ -182,6 +185,37 @@ static int find_type(const struct sp_config *c, const struct sp_model_type **typ
         return sp_error(EINVAL, "%s: model_type is missing, %s would do", c->where, known);
     return sp_error(EINVAL, "%s: model_type is %s, %s would do", c->where,
                     sp_config_show(name, text), known);
+}
+
+int sp_model_load_eos_in(const struct sp_dir *dir, const struct sp_model *m,
+                         struct sp_token_ids *eos)
+{
+    struct sp_config c = {.where = "generation_config.json"};
+    struct sp_token_ids own = {0};
+    json_error_t why;
+    json_t *root;
+    struct stat st;
+    char *text;
+    size_t n;
+    int err;
+
+    *eos = m->eos;
+    if (!sp_dir_has(dir, c.where, &st))
+        return 0;
+    err = sp_input_read_in(dir, c.where, SP_CONFIG_MAX_BYTES, "a config", &text, &n);
+    if (err)
+        return err;
+    root = sp_foreign_json(text, n, &why);
+    free(text);
+    if (!root)
+        return sp_error(EINVAL, "%s/%s: line %d: not valid JSON: %s", dir->path, c.where, why.line,
+                        why.text);
+    c.root = root;
+    parse_tokens(&c, "eos_token_id", m->vocab, &own);
+    if (own.n)
+        *eos = own;
+    json_decref(root);
+    return 0;
 }
 
 int sp_model_parse_config(const char *json, size_t len, const char *where, struct sp_model *m)

@@ -26,6 +26,7 @@ struct sp_data {
     struct sp_data_file *file; /* [files], in order */
     int files;                 /* 0: none is open */
     size_t tokens;             /* of all files */
+    uint64_t text_bytes;       /* of the text that was tokenized for it; 0: none was */
     uint32_t vocab;            /* tokens are below it; 0: not checked */
     bool shuffled;
     bool

@@ -15,6 +15,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* A larger config.json is refused unread: a wrong path must not fill the memory. */
+#define SP_CONFIG_MAX_BYTES (16 << 20)
+
 enum sp_arch { SP_ARCH_GPT2, SP_ARCH_LLAMA };
 
 /* Relatives of Llama style: what their config.json says and what it leaves out differs. */
@@ -93,6 +96,11 @@ int sp_model_load(const char *what, struct sp_model *m);
 /* From the config.json of a directory that is open. */
 struct sp_dir;
 int sp_model_load_in(const struct sp_dir *dir, struct sp_model *m);
+
+/* The tokens that end a text drawn from the model of a directory: those of its generation_config.json, where that has
+ * some, otherwise those of config.json. 0, or -errno after one line: the file cannot be read. */
+int sp_model_load_eos_in(const struct sp_dir *dir, const struct sp_model *m,
+                         struct sp_token_ids *eos);
 
 /* Whether `what` names a preset, "preset:" before it or not. */
 bool sp_model_is_preset(const char *what);

@@ -51,9 +51,6 @@ static const struct sp_model presets[] = {
 
 #define PRESETS (sizeof presets / sizeof presets[0])
 
-/* More than any real config.json; keeps a wrong path from filling the memory. */
-#define CONFIG_MAX_BYTES (16 << 20)
-
 /* Before the name of a preset where a directory has the same name. */
 #define PREFIX "preset:"
 
@@ -129,7 +126,7 @@ int sp_model_load_in(const struct sp_dir *dir, struct sp_model *m)
 
     if (!path)
         return sp_error(ENOMEM, "model: no memory for a path of %zu bytes", n);
-    rc = sp_input_read_in(dir, "config.json", CONFIG_MAX_BYTES, "a config", &text, &len);
+    rc = sp_input_read_in(dir, "config.json", SP_CONFIG_MAX_BYTES, "a config", &text, &len);
     if (!rc) {
         rc = sp_model_parse_config(text, len, path, &loaded);
         free(text);

@@ -19,7 +19,9 @@ static const struct sp_option table[] = {
      .topic = SP_TOPIC_EVERYDAY,
      .value = &like.data,
      .arg = "FILE[,FILE...]",
-     .help = "text: tokens are its bytes; several files, and patterns ('part_*.txt'), in order",
+     .help = "text: tokens are those of --model DIR with a tokenizer.json, otherwise its bytes; "
+             "several files, "
+             "and patterns ('part_*.txt'), in order",
      .role = SP_ROLE_READ},
     {.name = "steps",
      .kind = SP_OPT_INT,
@@ -88,8 +90,11 @@ static const struct sp_option table[] = {
      .kind = SP_OPT_INT,
      .topic = SP_TOPIC_MODEL,
      .value = &like.separator,
-     .arg = "TOKEN",
-     .help = "ends a document: attention stops there, and positions begin anew",
+     .choices = "TOKEN|eos",
+     .help =
+         "ends a document: attention stops there, and positions begin anew; eos: the model's, and "
+         "documents of text end where it has eos as text",
+     .min = SP_TRAIN_EOS,
      .max = INT_MAX,
      .given = &like.separator_set,
      .role = SP_ROLE_NUMBERS},
@@ -549,8 +554,8 @@ static int check(const struct sp_train_config *a)
 {
     if (a->data && a->tokens)
         return sp_error(EINVAL, "train: give --data or --tokens, not both");
-    if (!a->data && !a->tokens && !a->dry_run)
-        return sp_error(EINVAL, "train: what to train on? give --data FILE (bytes) or "
+    if (!a->data && !a->tokens && !a->dry_run && !a->inference)
+        return sp_error(EINVAL, "train: what to train on? give --data FILE (text) or "
                                 "--tokens FILE.bin (uint16 or uint32)");
     if (!a->layout.model && !a->resume)
         return sp_error(EINVAL, "train: which model? give --model PRESET or --model DIR "

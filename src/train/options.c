@@ -88,6 +88,17 @@ int sp_parse_recompute(const char *command, const char *text, struct sp_recomput
                     nearest("none|full|selective|no-attention", text, meant, sizeof meant));
 }
 
+/* The number that stands for the word of an INT. */
+static int word_value(const struct sp_option *o)
+{
+    return o->min < 0 ? (int)o->min : 0;
+}
+
+const char *sp_option_word(const struct sp_option *o)
+{
+    return o->choices && *(int *)o->value == word_value(o) ? strchr(o->choices, '|') + 1 : NULL;
+}
+
 void sp_option_text(const struct sp_option *o, char *text, size_t n)
 {
     const char *word;
@@ -103,8 +114,9 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n)
             snprintf(text, n, "%s", *(const char **)o->value);
         break;
     case SP_OPT_INT:
-        if (o->choices && !*(int *)o->value)
-            snprintf(text, n, "%s", strchr(o->choices, '|') + 1);
+        word = sp_option_word(o);
+        if (word)
+            snprintf(text, n, "%s", word);
         else
             snprintf(text, n, "%d", *(int *)o->value);
         break;
@@ -169,6 +181,12 @@ int sp_parse_size(const char *text, uint64_t *bytes)
     return -EINVAL;
 }
 
+/* The least that may be given as a number. */
+static double least_number(const struct sp_option *o)
+{
+    return o->choices && o->min < 0 ? 0 : o->min;
+}
+
 /* The line for a number beyond the range. -EINVAL. */
 static int beyond(const struct sp_option *o, const char *command, const char *text)
 {
@@ -177,12 +195,13 @@ static int beyond(const struct sp_option *o, const char *command, const char *te
     return sp_error(EINVAL,
                     o->kind == SP_OPT_INT ? "%s: --%s: %s is not in %.0f .. %.0f"
                                           : "%s: --%s: %s is not in %g .. %g",
-                    command, o->name, text, any ? INT_MIN : o->min, any ? INT_MAX : o->max);
+                    command, o->name, text, any ? INT_MIN : least_number(o),
+                    any ? INT_MAX : o->max);
 }
 
 static int parse_int(const struct sp_option *o, const char *command, const char *text)
 {
-    double min = o->min, max = o->max;
+    double min = least_number(o), max = o->max;
     char *end;
     long v;
 
@@ -191,7 +210,7 @@ static int parse_int(const struct sp_option *o, const char *command, const char 
         max = INT_MAX;
     }
     if (o->choices && !strcmp(text, strchr(o->choices, '|') + 1)) {
-        *(int *)o->value = 0;
+        *(int *)o->value = word_value(o);
         return 0;
     }
     errno = 0;
@@ -311,7 +330,7 @@ int sp_option_check(const struct sp_option *o, const char *command)
 
     if (o->kind == SP_OPT_INT) {
         v = *(int *)o->value;
-        ok = any || (v >= o->min && v <= o->max) || (o->choices && v == 0);
+        ok = any || (v >= o->min && v <= o->max) || sp_option_word(o);
     } else if (o->kind == SP_OPT_DOUBLE) {
         v = *(double *)o->value;
         ok = isfinite(v) && (any || (v >= o->min && v <= o->max));

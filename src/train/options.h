@@ -66,7 +66,7 @@ struct sp_option {
     const char *arg;     /* what the value is called in the help: "FILE" */
     const char *help;    /* one line */
     double min, max;     /* INT and DOUBLE; both 0: any */
-    const char *choices; /* CHOICE: "text|json"; INT: "N|auto", where auto is 0 */
+    const char *choices; /* CHOICE: "text|json"; INT: "N|auto", auto being 0 or min < 0 */
     const char *also;    /* other names, "a|b", or for a choice, "json=json"; NULL: none */
     const char *wants;   /* has no effect unless one of these is on, "save", "a|b"; NULL: any */
     bool *given;         /* set when the option is given; may be NULL */
@@ -81,6 +81,9 @@ int sp_parse_size(const char *text, uint64_t *bytes);
 
 /* Gives it the value of another one of its kind, and says as little of who gave it. */
 void sp_option_copy(const struct sp_option *o, const struct sp_option *from);
+
+/* The word that an INT may be given as, "auto" of "N|auto"; NULL: its value is none, or is a number. */
+const char *sp_option_word(const struct sp_option *o);
 
 /* The value of an option as it would be given: "0.001", "4096", "shuffled"; "" where there is none. */
 void sp_option_text(const struct sp_option *o, char *text, size_t n);

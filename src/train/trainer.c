@@ -4,6 +4,7 @@
 #include "sp_text.h"
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 int sp_trainer_done(const struct sp_trainer *t)
 {
@@ -47,6 +48,8 @@ int sp_train_fail(const struct sp_trainer *t, int err)
 
 int sp_train_refuse_call(const struct sp_trainer *t, const char *what, bool between)
 {
+    if (t->cfg.inference && strcmp(what, "sample"))
+        return sp_error(EINVAL, "%s: the trainer was opened to sample", what);
     if (!t->started || t->diverged)
         return sp_error(EINVAL, "%s: the trainer %s", what,
                         t->started ? "has diverged" : "was opened for a dry run");

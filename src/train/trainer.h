@@ -5,6 +5,7 @@
 #include "train/groups.h"
 #include "graphs/step.h"
 #include "model/files/weights.h"
+#include "model/tokenizer/tokenizer.h"
 #include "offload/disk.h"
 #include "plan/machine/machine.h"
 #include "plan/offload/offload.h"
@@ -32,6 +33,9 @@ struct sp_trainer {
     enum sp_offload_mode offloads;
     uint64_t seed;
     struct sp_model model;
+    struct sp_tokenizer
+        *tokenizer; /* of the model, where text is read or written; NULL: tokens are bytes */
+    struct sp_token_ids eos; /* those that end a text */
     struct sp_params params;
     struct sp_data data;
     struct sp_st_file weights; /* to begin with; no shards: random ones */
@@ -125,10 +129,6 @@ void sp_train_limit(struct sp_trainer *t, int which, const char *name, int64_t b
 /* Whether a public function may do its work now, `between` steps only: 0, -EINVAL or -EBUSY after one
  * line. */
 int sp_train_refuse_call(const struct sp_trainer *t, const char *what, bool between);
-
-/* Sees that the bytes of a prompt are tokens of the model: of what --data has been, not --tokens. 0, or -EINVAL after
- * one line. */
-int sp_train_check_prompt(const struct sp_trainer *t, const char *prompt);
 
 /* What the public function returns where one process met an error and the others wait for it. */
 int sp_train_fail(const struct sp_trainer *t, int err);

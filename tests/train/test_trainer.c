@@ -104,20 +104,28 @@ static void one_after_the_other(void **state)
            part[STEPS - 1]);
 }
 
-static int collect(void *arg, int32_t token)
-{
-    int32_t *at = arg;
+/* What a sample says, [n] bytes of it. */
+struct said {
+    int pieces, n;
+    char text[64];
+};
 
-    at[++at[0]] = token;
-    return at[0] == 5; /* enough */
+static int collect(void *arg, const char *piece, size_t n)
+{
+    struct said *said = arg;
+
+    for (size_t i = 0; i < n; i++)
+        said->text[said->n++] = piece[i];
+    return ++said->pieces == 5; /* enough */
 }
 
 static void between_steps(void **state)
 {
     struct sp_train_config cfg;
     struct sp_trainer *t;
-    double loss[2];
-    int32_t drawn[2][9] = {{0}};
+    struct sp_sampling how = SP_SAMPLING_DEFAULT;
+    struct said said[3] = {{0}};
+    double loss[3];
 
     (void)state;
     defaults(&cfg);
@@ -125,12 +133,17 @@ static void between_steps(void **state)
     cfg.eval_tokens = 64;
     assert_int_equal(sp_trainer_open(&cfg, &t), 0);
     assert_int_equal(sp_trainer_step(t, false, NULL), 0);
-    for (int i = 0; i < 2; i++) {
+    how.tokens = 8;
+    for (int i = 0; i < 3; i++) {
         assert_int_equal(sp_trainer_evaluate(t, &loss[i]), 0);
-        assert_int_equal(sp_trainer_generate(t, i ? "abc" : "", 8, collect, drawn[i]), 0);
-        assert_int_equal(drawn[i][0], 5);
+        how.seed = i == 2;
+        assert_int_equal(sp_trainer_sample(t, i ? "abc" : "", &how, collect, &said[i]), 0);
+        assert_int_equal(said[i].pieces, 5);
     }
-    assert_true(loss[0] > 0 && loss[0] == loss[1]);
+    assert_true(loss[0] > 0 && loss[0] == loss[1] && loss[1] == loss[2]);
+    assert_string_not_equal(said[1].text, said[2].text); /* another seed */
+    how.top_p = 0;
+    assert_int_equal(sp_trainer_sample(t, "abc", &how, collect, &said[0]), -EINVAL);
     assert_int_equal(sp_trainer_close(t), 0);
 }
 

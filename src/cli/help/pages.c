@@ -41,6 +41,14 @@ static const struct sp_help_page pages[] = {
       "with the first one that train runs."},
      {{"starpipe plan --model gpt3-7b --seq 16384 --hardware a800-ib --nodes 2 --devices 1",
        "A stage on each of 16 A800:"}}},
+    {"sample",
+     {"Prints the prompt and what the model makes of it, token by token, until the model's eos or "
+      "as many tokens as were asked for. Text is tokens of the directory's tokenizer.json; a model "
+      "without one reads and writes bytes.",
+      "Only the weights are read, with none of what training keeps beside them."},
+     {{"starpipe sample run --prompt \"Once upon a time\" --tokens 200", "From what a run saved:"},
+      {"starpipe sample gpt2 --prompt \"The\" --temperature 0 --format json",
+       "The likeliest tokens, with their numbers:"}}},
     {"tokenize",
      {"Text becomes the tokens of a model in Hugging Face form, the same as those of its own "
       "tokenizer: byte-level BPE (GPT-2, Llama 3, Qwen), BPE with byte fallback (Llama 2, Mistral) "

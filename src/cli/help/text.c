@@ -7,9 +7,8 @@ static void default_int(const struct sp_option *o, char *text, size_t n)
 {
     bool bounded = o->min != 0 || o->max != 0;
 
-    if (o->choices && *(int *)o->value == 0)
-        snprintf(text, n, "(%.0f .. %.0f; default %s)", o->min, o->max,
-                 strchr(o->choices, '|') + 1);
+    if (sp_option_word(o))
+        snprintf(text, n, "(%.0f .. %.0f; default %s)", o->min, o->max, sp_option_word(o));
     else if (bounded && o->max < INT_MAX)
         snprintf(text, n, "(%.0f .. %.0f; default %d)", o->min, o->max, *(int *)o->value);
     else
@@ -31,7 +30,7 @@ static void default_size(uint64_t bytes, char *text, size_t n)
 static bool has_no_default(const struct sp_option *o)
 {
     return strstr(o->help, "(default") ||
-           (o->kind == SP_OPT_INT && o->given && !o->choices && !*(int *)o->value);
+           (o->kind == SP_OPT_INT && o->given && !sp_option_word(o) && !*(int *)o->value);
 }
 
 void sp_help_default(const struct sp_option *o, char *text, size_t n)

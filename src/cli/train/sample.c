@@ -1,41 +1,42 @@
 #include "cli/train/sample.h"
 #include "cli/train/interrupt.h"
-#include <stdio.h>
-
-/* Bytes as text; what no terminal should see as '?', tokens of larger vocabularies by number. */
-static void print_token(int32_t token)
-{
-    if (token >= 256)
-        printf("<%d>", token);
-    else
-        putchar(token == '\n' || (token >= 32 && token < 127) ? token : token == '\t' ? ' ' : '?');
-}
+#include "cli/utf8_printer.h"
+#include <string.h>
 
 /* Begins with the prompt. */
 struct sample {
     const char *prompt;
     bool begun;
+    struct sp_utf8_printer printer;
 };
 
-static int print(void *arg, int32_t token)
+static int print(void *arg, const char *text, size_t n)
 {
     struct sample *s = arg;
 
-    if (!s->begun)
-        printf("sample:\n%s", s->prompt);
+    if (!s->begun) {
+        printf("sample:\n");
+        sp_utf8_print(&s->printer, s->prompt, strlen(s->prompt));
+    }
     s->begun = true;
     if (sp_interrupt_asked() & SP_ASK_END)
         return 1;
-    print_token(token);
+    sp_utf8_print(&s->printer, text, n);
     return 0;
 }
 
 int sp_print_sample(struct sp_trainer *t, const char *prompt, int n)
 {
-    struct sample s = {.prompt = prompt[0] ? prompt : "\n"};
-    int err = sp_trainer_generate(t, prompt, n, print, &s);
+    struct sp_sampling how = SP_SAMPLING_DEFAULT;
+    struct sample s = {.prompt = prompt, .printer = {.to = stdout, .plain = true}};
+    int err;
 
-    if (s.begun)
+    how.tokens = n;
+    how.seed = (int)t->seed;
+    err = sp_trainer_sample(t, prompt, &how, print, &s);
+    if (s.begun) {
+        sp_utf8_print_end(&s.printer);
         printf("\n");
+    }
     return err;
 }

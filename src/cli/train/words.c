@@ -21,10 +21,10 @@ void sp_print_warnings(const struct sp_trainer *t)
     if (t->data.files && t->data.tokens <= (size_t)a->layout.seq)
         sp_warn("%s has %zu tokens, a sequence %d: it wraps around",
                 a->tokens ? a->tokens : a->data, t->data.tokens, a->layout.seq);
-    if (a->data && t->model.vocab > 256)
+    if (a->data && !t->tokenizer && t->model.vocab > 256)
         sp_warn(
             "--data gives byte tokens 0..255, the vocabulary of %s is %d: most of it will never "
-            "be seen; --tokens takes a tokenized file",
+            "be seen; a --model DIR with a tokenizer.json has tokens for it",
             t->model.name, t->model.vocab);
     if (a->eval && !a->eval_tokens && t->eval_steps > LONG_EVALUATION)
         sp_warn(
@@ -87,6 +87,18 @@ static void print_groups(const struct sp_group_args *g)
         printf(", %d-fold tensor parallel", g->tensor_parallel);
 }
 
+/* Of text that was tokenized. */
+static void print_tokens(const struct sp_trainer *t)
+{
+    const struct sp_data *d = &t->data;
+    char shown[SP_TEXT_SHOWN];
+
+    if (d->text_bytes)
+        printf("data: %s, %zu tokens of %.2f bytes of text each\n",
+               sp_text_show(t->cfg.data, shown, sizeof shown), d->tokens,
+               (double)d->text_bytes / (double)d->tokens);
+}
+
 static void print_saves(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -123,6 +135,7 @@ void sp_print_header(const struct sp_trainer *t)
     print_groups(&t->cfg.groups);
     printf(", %s of %d x %d tokens, %s\n", SP_COUNT(l->micro_batches, "micro-batch"),
            l->micro_batch_size, l->seq, sp_dtype_name(t->cfg.dtype));
+    print_tokens(t);
     print_saves(t);
     sp_progress_flush();
 }

@@ -192,14 +192,38 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
     return gen;
 }
 
-int sp_generator_create(struct sp_graph *g, int window, struct sp_generator **gen)
+/* Every block from the file, in the order of the model. */
+static int read_blocks(struct sp_generator *gen, const struct sp_st_file *weights)
+{
+    const struct sp_params *p = gen->g->cfg.params;
+    const struct sp_tensor *before = NULL;
+    int err = 0;
+
+    for (const struct sp_tensor *t = p->tensors; !err && t < p->tensors + p->n; before = t++) {
+        size_t n = sp_block_elements(&p->model, t->block);
+        float *w;
+
+        if (before && before->block == t->block && before->layer == t->layer)
+            continue;
+        w = malloc(n * sizeof *w);
+        if (!w)
+            return sp_error(ENOMEM, "no memory for a block of %zu parameters", n);
+        err = sp_weights_read_block(weights, p, t->block, t->layer, w);
+        err = err ? err : keep_block(gen, t->block, t->layer, w, n);
+        free(w);
+    }
+    return err;
+}
+
+int sp_generator_create(struct sp_graph *g, const struct sp_st_file *weights, int window,
+                        struct sp_generator **gen)
 {
     struct sp_generator *new = NULL;
     int err;
 
     if (g->place.world.rank == 0 && !(new = allocate(g, window)))
         return sp_error(ENOMEM, "out of memory for a sample");
-    err = sp_checkpoint_each(g, SP_FIELD_W, keep_block, new);
+    err = weights ? read_blocks(new, weights) : sp_checkpoint_each(g, SP_FIELD_W, keep_block, new);
     if (err)
         sp_generator_destroy(new);
     else

@@ -1,8 +1,28 @@
 #include "train/start/memory.h"
 #include "plan/memory.h"
 
+/* To sample: weights as products read them, the largest block once more on its way in, the keys and values of all
+ * positions, and a forward. */
+static struct sp_memory memory_of_inference(const struct sp_trainer *t)
+{
+    struct sp_memory m = sp_memory_of_stage(&t->plan, &t->shape, t->recompute, t->every, 0);
+    int64_t elem = (int64_t)sp_shape_elem(&t->shape);
+    uint64_t largest = 0;
+
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        uint64_t n = sp_block_elements(&t->model, (enum sp_block_kind)kind);
+
+        largest = n > largest ? n : largest;
+    }
+    m.states = (int64_t)sp_model_parameters(&t->model) * elem + 4 * (int64_t)largest;
+    m.activations = (int64_t)t->model.layers * t->cfg.layout.seq * t->shape.kv_width * elem;
+    return m;
+}
+
 struct sp_memory sp_train_memory(const struct sp_trainer *t, int stage)
 {
+    if (t->cfg.inference)
+        return memory_of_inference(t);
     if (sp_train_offloads(t))
         return t->offload.memory[stage];
     return sp_memory_of_stage(&t->plan, &t->shape, t->recompute, t->every, stage);

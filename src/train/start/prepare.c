@@ -11,6 +11,7 @@
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/save.h"
 #include "train/config.h"
+#include "train/run/sample.h"
 #include "train/run/watchdog.h"
 #include "train/start/agree.h"
 #include "train/start/device.h"
@@ -21,6 +22,7 @@
 #include "train/start/partition.h"
 #include "train/start/plan.h"
 #include "train/start/recompute.h"
+#include "train/start/text.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,6 +38,17 @@ static int take_settings(struct sp_trainer *t)
     return sp_parse_offload("train", &t->cfg.layout, &t->offloads);
 }
 
+/* Where text is read or written. */
+static int open_tokenizer(struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+    bool reads = a->data || (a->eval && !a->tokens), writes = a->sample || a->inference;
+    bool eos = a->separator_set && a->separator == SP_TRAIN_EOS;
+    int err = reads || writes || eos ? sp_train_open_tokenizer(t) : 0;
+
+    return err ? err : sp_train_find_separator(t);
+}
+
 static int open_data(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -44,7 +57,7 @@ static int open_data(struct sp_trainer *t)
 
     if (!path)
         return 0; /* dry run */
-    err = sp_data_open(path, sp_train_token_bytes(a), t->model.vocab, &t->data);
+    err = sp_train_open_text(t, path, &t->data);
     if (err)
         return err;
     t->data.shuffled = a->order == SP_TRAIN_SHUFFLED;
@@ -62,7 +75,7 @@ static int open_eval(struct sp_trainer *t)
 
     if (!a->eval)
         return 0;
-    err = sp_data_open(a->eval, sp_train_token_bytes(a), t->model.vocab, &t->eval_data);
+    err = sp_train_open_text(t, a->eval, &t->eval_data);
     if (err)
         return err;
     if (t->eval_data.tokens < 2)
@@ -106,6 +119,16 @@ static int verify_model(const struct sp_trainer *t)
     return err == -ENOENT ? 0 : err;
 }
 
+/* A model begins with random weights; but nothing is to be read of them. */
+static int refuse_no_weights(const struct sp_trainer *t)
+{
+    return t->cfg.inference ? sp_error(ENOENT,
+                                       "%s has no weights: text can be drawn from a directory with "
+                                       "config.json and " SP_WEIGHTS_FILE,
+                                       t->cfg.layout.model)
+                            : 0;
+}
+
 /* Of the model or of the step to resume, which must have some; elsewhere t->weights may stay zero. */
 static int open_weights(struct sp_trainer *t)
 {
@@ -113,7 +136,7 @@ static int open_weights(struct sp_trainer *t)
     int err;
 
     if (!t->cfg.resume && sp_model_is_preset(model))
-        return 0;
+        return refuse_no_weights(t);
     err = t->cfg.resume ? sp_weights_open_in(&t->resumed_dir, &t->weights)
                         : sp_weights_open(model, &t->weights);
     if (err)
@@ -121,7 +144,7 @@ static int open_weights(struct sp_trainer *t)
     if (!t->weights.n_shards)
         return t->cfg.resume ? sp_error(ENOENT, "cannot resume: %s has no " SP_WEIGHTS_FILE,
                                         t->resumed_dir.path)
-                             : 0;
+                             : refuse_no_weights(t);
     err = sp_weights_check(&t->weights, &t->params);
     if (err || t->cfg.dry_run)
         return err;
@@ -305,6 +328,8 @@ static int take_inputs(struct sp_trainer *t)
     const struct sp_train_config *a = &t->cfg;
     int err = check_pipelines(t);
 
+    if (!err && a->inference && t->world.size > 1)
+        err = sp_error(EINVAL, "text is drawn by one process, and there are %d", t->world.size);
     err = err ? err : sp_train_lock(t);
     if (!err && a->resume)
         err = sp_train_find_resume(t);
@@ -313,6 +338,7 @@ static int take_inputs(struct sp_trainer *t)
                         : sp_model_load(a->layout.model, &t->model);
     err = err ? err : sp_params_create(&t->model, &t->params);
     err = err ? err : check_shards(t);
+    err = err ? err : open_tokenizer(t);
     if (!err && t->cfg.sample)
         err = sp_train_check_prompt(t, t->cfg.prompt);
     err = err ? err : open_data(t);
@@ -424,6 +450,7 @@ void sp_train_release(struct sp_trainer *t)
     sp_run_dir_release(&t->saver.dir);
     sp_data_close(&t->data);
     sp_data_close(&t->eval_data);
+    sp_tokenizer_close(t->tokenizer);
     sp_disk_destroy(t->disk);
     sp_offload_destroy(&t->offload);
     if (t->plan.def)

@@ -119,7 +119,8 @@ static int make_graph(struct sp_trainer *t)
     if (err)
         return err;
     t->has_graph = true;
-    err = sp_checkpoint_init(&t->graph, t->weights.n_shards ? &t->weights : NULL);
+    if (!a->inference)
+        err = sp_checkpoint_init(&t->graph, t->weights.n_shards ? &t->weights : NULL);
     if (!err && a->resume)
         err = sp_train_load_resume(t);
     err = err ? err : sp_step_report_create(&t->graph, &t->report);

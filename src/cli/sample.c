@@ -1,0 +1,227 @@
+/* starpipe sample: text that a saved model draws. */
+#include "cli/commands.h"
+#include "cli/result.h"
+#include "cli/utf8_printer.h"
+#include "sp_error.h"
+#include "sp_utf8.h"
+#include "train/config.h"
+#include "train/run/draw.h"
+#include "train/run/sample.h"
+#include "train/start/prepare.h"
+#include "train/start/start.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct args {
+    const char *dir[2], *prompt;
+    struct sp_sampling how;
+    int threads, device, dtype;
+    struct sp_result result;
+};
+
+enum { TEXT, JSON };
+
+static int parse(int argc, char **argv, struct args *a)
+{
+    const struct sp_option options[] = {
+        {.name = "DIR",
+         .kind = SP_OPT_OPERAND,
+         .value = a->dir,
+         .arg = "DIR",
+         .help = "a model in Hugging Face form, a directory of train --save, or a step in it"},
+        {.name = "prompt",
+         .kind = SP_OPT_STRING,
+         .value = &a->prompt,
+         .arg = "TEXT",
+         .help = "what the text begins with (default: bos, or a line break)"},
+        {.name = "tokens",
+         .kind = SP_OPT_INT,
+         .value = &a->how.tokens,
+         .arg = "N",
+         .help = "most tokens to follow, if eos does not come before",
+         .min = 1,
+         .max = 1000000},
+        {.name = "temperature",
+         .kind = SP_OPT_DOUBLE,
+         .value = &a->how.temperature,
+         .arg = "T",
+         .help = "divides the logits; 0: always the likeliest token",
+         .max = 1e6},
+        {.name = "top-k",
+         .kind = SP_OPT_INT,
+         .value = &a->how.top_k,
+         .choices = "K|all",
+         .help = "draw from so many likeliest tokens",
+         .max = INT_MAX},
+        {.name = "top-p",
+         .kind = SP_OPT_DOUBLE,
+         .value = &a->how.top_p,
+         .arg = "P",
+         .help = "and of these from the fewest that have this share of the whole",
+         .min = 1e-9,
+         .max = 1},
+        {.name = "seed",
+         .kind = SP_OPT_INT,
+         .value = &a->how.seed,
+         .arg = "N",
+         .help = "the same draws the same text",
+         .max = INT_MAX},
+        {.name = "special-tokens",
+         .kind = SP_OPT_FLAG,
+         .value = &a->how.special_tokens,
+         .help = "special tokens in the prompt, '<|endoftext|>', are tokens, where they are text "
+                 "otherwise"},
+        {.name = "dtype",
+         .kind = SP_OPT_CHOICE,
+         .value = &a->dtype,
+         .help = "weights and activations in products",
+         .choices = "f32|bf16"},
+        {.name = "device",
+         .kind = SP_OPT_CHOICE,
+         .value = &a->device,
+         .help = "where to compute",
+         .choices = SP_TRAIN_DEVICES},
+        {.name = "threads",
+         .kind = SP_OPT_INT,
+         .value = &a->threads,
+         .help = "threads to compute with",
+         .max = 4096,
+         .choices = "N|all"},
+        SP_RESULT_OPTIONS(a->result, "text|json"),
+        {0},
+    };
+
+    return sp_options_parse(options, "Draws text from a saved model.", argc, argv);
+}
+
+/* ---- what is printed ------------------------------------------------------------------------------ */
+
+/* The text as it comes, or all of it at once. */
+struct output {
+    struct sp_utf8_printer printer;
+    json_t *tokens; /* that followed; NULL: text is printed */
+    int32_t last;
+};
+
+static int take_token(void *arg, int32_t id, const char *text, size_t n)
+{
+    struct output *o = arg;
+
+    sp_utf8_print(&o->printer, text, n);
+    if (id >= 0)
+        o->last = id;
+    if (o->tokens)
+        return id >= 0 && json_array_append_new(o->tokens, json_integer(id));
+    return fflush(o->printer.to) || ferror(o->printer.to);
+}
+
+static json_t *ids_json(const struct sp_ids *ids)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < ids->n; i++)
+        json_array_append_new(list, json_integer(ids->id[i]));
+    return list;
+}
+
+static int print_text(struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt)
+{
+    struct output o = {.printer = {.to = stdout, .plain = isatty(STDOUT_FILENO) == 1}};
+    const struct sp_sample_sink to = {take_token, &o};
+    int err;
+
+    sp_utf8_print(&o.printer, a->prompt, strlen(a->prompt));
+    err = sp_train_sample(t, prompt, &a->how, &to);
+    sp_utf8_print_end(&o.printer);
+    printf("\n");
+    return err;
+}
+
+static int print_json(struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt)
+{
+    char *text = NULL;
+    size_t n = 0;
+    struct output o = {.printer = {.to = open_memstream(&text, &n)}, .tokens = json_array()};
+    const struct sp_sample_sink to = {take_token, &o};
+    json_t *root;
+    int err = o.printer.to && o.tokens ? sp_train_sample(t, prompt, &a->how, &to)
+                                       : sp_error(ENOMEM, "no memory for a sample");
+
+    if (o.printer.to) {
+        sp_utf8_print_end(&o.printer);
+        fclose(o.printer.to);
+    }
+    if (!err) {
+        root = json_pack("{s:o,s:o,s:o,s:o,s:o,s:s}", "model", sp_utf8_json(a->dir[0]), "prompt",
+                         sp_utf8_json(a->prompt), "prompt_tokens", ids_json(prompt), "tokens",
+                         json_incref(o.tokens), "text", json_stringn(text, n), "ended_by",
+                         sp_train_is_eos(t, o.last) ? "eos" : "tokens");
+        if (!root || json_dumpf(root, stdout, JSON_COMPACT))
+            err = sp_error(ENOMEM, "no memory for a sample");
+        printf("\n");
+        json_decref(root);
+    }
+    json_decref(o.tokens);
+    free(text);
+    return err;
+}
+
+/* ---- the model ------------------------------------------------------------------------------------ */
+
+/* No sequence is longer: a token has at least a byte of the prompt, but for those that a tokenizer puts around. */
+static int longest(const struct args *a, const struct sp_model *m)
+{
+    enum { AROUND = 16 };
+    uint64_t most = strlen(a->prompt) + AROUND + (uint64_t)a->how.tokens;
+
+    return most < (uint64_t)m->positions ? (int)most : m->positions;
+}
+
+/* 0, or -errno after one line. */
+static int open_model(const struct args *a, struct sp_trainer **t)
+{
+    struct sp_train_config cfg;
+    struct sp_model m;
+    int err = sp_train_config_init(&cfg);
+
+    err = err ? err : sp_model_load(a->dir[0], &m);
+    if (err)
+        return err;
+    cfg.inference = true;
+    cfg.layout.model = a->dir[0];
+    cfg.layout.micro_batches = 1;
+    cfg.layout.seq = longest(a, &m);
+    cfg.dtype = a->dtype;
+    cfg.device = a->device;
+    cfg.threads = a->threads;
+    return sp_train_prepare(&cfg, t);
+}
+
+static int sample(struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt)
+{
+    if (prompt->n > (size_t)t->cfg.layout.seq)
+        sp_warn("the prompt has %zu tokens, and %s knows %d positions: its last tokens count",
+                prompt->n, a->dir[0], t->cfg.layout.seq);
+    if (sp_result_begin("sample", a->result.output, 0) || sp_train_start(t))
+        return 1;
+    return (a->result.format == JSON ? print_json : print_text)(t, a, prompt) ? 1 : 0;
+}
+
+int sp_cmd_sample(int argc, char **argv)
+{
+    struct args a = {.prompt = "", .how = SP_SAMPLING_DEFAULT};
+    struct sp_trainer *t = NULL;
+    struct sp_ids prompt = {0};
+    int ret = parse(argc, argv, &a), status = 2;
+
+    if (ret)
+        return SP_OPTIONS_EXIT(ret);
+    if (!sp_sampling_check(&a.how, "sample") && !open_model(&a, &t) &&
+        !sp_train_encode_prompt(t, a.prompt, a.how.special_tokens, &prompt))
+        status = sample(t, &a, &prompt);
+    sp_ids_free(&prompt);
+    if (sp_trainer_close(t) && !status)
+        status = 1;
+    return status;
+}

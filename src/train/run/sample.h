@@ -1,0 +1,30 @@
+/* Text that follows a prompt, token by token. */
+#ifndef SP_TRAIN_SAMPLE_H
+#define SP_TRAIN_SAMPLE_H
+
+#include "model/tokenizer/tokenizer.h"
+#include "train/trainer.h"
+
+/* Sees that the prompt can be tokens of the model. 0, or -EINVAL after one line. */
+int sp_train_check_prompt(const struct sp_trainer *t, const char *prompt);
+
+/* Appends the tokens that a text begins with whose beginning is the prompt: bos, where the tokenizer puts it there, and
+ * the prompt's. At least one. 0, or -errno after one line. */
+int sp_train_encode_prompt(const struct sp_trainer *t, const char *prompt, bool special_tokens,
+                           struct sp_ids *ids);
+
+/* Whether text ends with this token. */
+bool sp_train_is_eos(const struct sp_trainer *t, int32_t id);
+
+/* Gets every token on rank 0, the last eos too, and the bytes that it adds to the text; a result other than 0 ends
+ * it. `id` is -1 at the end, for bytes of a character that never became whole. */
+struct sp_sample_sink {
+    int (*token)(void *arg, int32_t id, const char *text, size_t n);
+    void *arg;
+};
+
+/* All processes call it. 0 or -errno after one line. */
+int sp_train_sample(struct sp_trainer *t, const struct sp_ids *prompt,
+                    const struct sp_sampling *how, const struct sp_sample_sink *to);
+
+#endif
