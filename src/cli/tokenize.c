@@ -18,7 +18,7 @@ struct args {
     const char *file[FILES + 1];
     const char *model, *output, *separator;
     int by, threads;
-    bool special, around;
+    bool by_set, special, around;
 };
 
 /* The file that is written. */
@@ -54,7 +54,8 @@ static int parse(int argc, char **argv, struct args *a)
          .value = &a->by,
          .help =
              "what a document is: a file; what is between blank lines; what is between texts of "
-             "eos",
+             "eos (default with --document-separator eos)",
+         .given = &a->by_set,
          .choices = "file|blank-line|eos"},
         {.name = "document-separator",
          .kind = SP_OPT_STRING,
@@ -111,6 +112,14 @@ static int find_separator(const struct args *a, const struct sp_tokenizer *t, in
                         "%u",
                         a->separator, a->model, (unsigned)sp_tokenizer_vocab(t) - 1);
     return 0;
+}
+
+/* --documents; who names eos as the separator has it in the text, where there are several documents. */
+static enum sp_documents_by documents_by(const struct args *a)
+{
+    bool eos = a->separator && !strcmp(a->separator, "eos");
+
+    return a->by_set || !eos ? (enum sp_documents_by)a->by : SP_DOCUMENTS_EOS;
 }
 
 /* Are the files there, and is none of them written? */
@@ -230,7 +239,7 @@ static int run(const struct args *a, const struct sp_tokenizer *t)
                               .flags = (a->special ? SP_ENCODE_SPECIAL : 0) |
                                        (a->around ? SP_ENCODE_AROUND : 0),
                               .threads = a->threads ? a->threads : omp_get_num_procs(),
-                              .by = (enum sp_documents_by)a->by};
+                              .by = documents_by(a)};
     struct tokens f = {0};
     double begun = now(), s;
     int err = find_separator(a, t, &z.separator);

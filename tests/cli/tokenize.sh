@@ -73,6 +73,9 @@ printf 'a<|endoftext|>a<|endoftext|>' > marked
 options="--model gpt2 --documents eos"
 tokens marked
 is "$a $eos $a $eos" "documents between texts of eos"
+options="--model gpt2 --document-separator eos"
+tokens marked two
+is "$a $eos $a $eos $a $eos" "documents that are found by the eos asked for"
 options="--model gpt2 --document-separator none --special-tokens"
 tokens marked
 is "$a $eos $a $eos" "special tokens"
