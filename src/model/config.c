@@ -70,14 +70,14 @@ static void parse_tokens(const struct sp_config *c, const char *key, int vocab,
         *ids = read;
 }
 
-/* There is no dropout here: said, because training with it gives other numbers. */
-static int ignore_dropout(const struct sp_config *c, const char *key)
+/* There is none here: what trains says so, because with it the numbers are others. */
+static int note_dropout(const struct sp_config *c, const char *key, struct sp_model *m)
 {
     float p;
     int rc = sp_config_real(c, c->root, key, 0, &p);
 
-    if (!rc && p != 0)
-        sp_warn("%s: %s is %g, trained without dropout", c->where, key, p);
+    if (!rc && p > m->dropout)
+        m->dropout = p;
     return rc;
 }
 
@@ -111,9 +111,9 @@ static int parse_gpt2(const struct sp_config *c, struct sp_model *m)
     SP_TRY(require_bool(c, "scale_attn_by_inverse_layer_idx", false));
     SP_TRY(require_bool(c, "reorder_and_upcast_attn", false));
     SP_TRY(require_bool(c, "add_cross_attention", false));
-    SP_TRY(ignore_dropout(c, "resid_pdrop"));
-    SP_TRY(ignore_dropout(c, "embd_pdrop"));
-    return ignore_dropout(c, "attn_pdrop");
+    SP_TRY(note_dropout(c, "resid_pdrop", m));
+    SP_TRY(note_dropout(c, "embd_pdrop", m));
+    return note_dropout(c, "attn_pdrop", m);
 }
 
 /* Biases: where the configuration says so, always, or refused. */
@@ -162,7 +162,7 @@ static int parse_llama(const struct sp_config *c, const struct sp_model_type *ty
     /* absent is another thing than null, which says that there is none */
     if (type->window && !json_is_null(json_object_get(c->root, "sliding_window")))
         SP_TRY(sp_config_size(c, c->root, "sliding_window", type->window, &m->window));
-    return ignore_dropout(c, "attention_dropout");
+    return note_dropout(c, "attention_dropout", m);
 }
 
 static int find_type(const struct sp_config *c, const struct sp_model_type **type)

@@ -52,6 +52,7 @@ struct sp_model {
     int planned; /* longest that may be planned, of presets whose table ends before; 0: positions */
     bool tied;   /* the head shares the token embedding */
     float norm_eps;
+    float dropout; /* the largest that config.json asks for: nothing is dropped here */
     int act; /* of the MLP, Llama style: of its gate; a row of sp_activation_names, 0: the usual one */
     struct sp_token_ids bos, eos, pad; /* of its tokenizer, kept with it */
 

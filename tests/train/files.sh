@@ -67,6 +67,11 @@ quiet "a text for many tokens" starpipe train --dry-run --model gpt2-124m --data
 grep -q "^starpipe: warning: --data gives byte tokens 0..255, the vocabulary of gpt2-124m is 50257" \
     "$work/output" || fail "no warning that most tokens are not in a text"
 
+mkdir "$work/drops"
+sed 's/"model_type"/"resid_pdrop": 0.25, &/; s/"resid_pdrop": 0.0,//' "$golden/gpt2/config.json" > "$work/drops/config.json"
+quiet "dropout" starpipe train --dry-run --model "$work/drops" --seq 16
+[ "$(grep -c "asks for dropout of 0.25; it is trained without" "$work/output")" = 1 ] || fail "no warning of dropout: $(cat "$work/output")"
+
 # ---- a log that is gone on with
 
 log=$work/run.jsonl

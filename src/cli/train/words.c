@@ -26,6 +26,9 @@ void sp_print_warnings(const struct sp_trainer *t)
             "--data gives byte tokens 0..255, the vocabulary of %s is %d: most of it will never "
             "be seen; a --model DIR with a tokenizer.json has tokens for it",
             t->model.name, t->model.vocab);
+    if (t->model.dropout > 0)
+        sp_warn("%s: its config.json asks for dropout of %g; it is trained without", t->model.name,
+                t->model.dropout);
     if (a->eval && !a->eval_tokens && t->eval_steps > LONG_EVALUATION)
         sp_warn(
             "--eval %s: an evaluation of all its tokens takes as long as %d steps; --eval-tokens "
