@@ -11,7 +11,7 @@
  *                   program instead, if the memory bound allows (sp_order_bound)
  *
  * Any StarPU program can use them with STARPU_SCHED_LIB=libstarpipe-sched.so STARPU_SCHED=starpipe;
- * starpipe itself passes them in starpu_conf::sched_policy. See examples/scheduler.
+ * starpipe itself passes them in starpu_conf::sched_policy. See examples/scheduler and examples/gpt.
  */
 #ifndef STARPIPE_ORDER_H
 #define STARPIPE_ORDER_H

@@ -102,9 +102,9 @@ struct sp_move; /* offload/mover.h */
 
 /* Where tasks go: a worker and its next position, the stage's accounting, the window. */
 struct sp_task_context {
-    int worker;      /* -1: no program position (set-up tasks) */
-    unsigned *order; /* last position given out on that worker */
-    struct sp_meter *meter;
+    int worker;             /* -1: no program position (set-up tasks) */
+    unsigned *order;        /* last position given out on that worker */
+    struct sp_meter *meter; /* NULL: tasks of a program without a trainer, which nobody counts */
     struct sp_window *window;
     struct sp_window_op *op;    /* the op that tasks are being added to, NULL outside ops */
     struct sp_move **returning; /* what the next task brings back when it starts; NULL: nothing */

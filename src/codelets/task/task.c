@@ -227,6 +227,10 @@ struct starpu_task *sp_task_new(const struct sp_task_context *ctx, struct starpu
     task->cl_arg_free = 1;
     task->name = a->name;
     task->nbuffers = 0;
+    if (!ctx->meter) {
+        task->where = STARPU_CPU; /* GPUs have kernels while a trainer is open */
+        return task;
+    }
     task->callback_func = ends;
     task->callback_arg = a;
     task->prologue_callback_pop_func = starts;
