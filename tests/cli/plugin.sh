@@ -1,7 +1,8 @@
 #!/bin/bash
 # Plugins: the example, built against an installed tree, is listed, shown and trained with, and gives
-# the gradients of one stage; a program built against that tree trains, and loads it too; every way in
-# which a plugin can be wrong is refused with its line, exit status 2, in seconds.
+# the gradients of one stage; a program built against that tree trains, and loads it too, and one with tasks
+# of a layer runs them under several schedulers; every way in which a plugin can be wrong is refused with its line,
+# exit status 2, in seconds.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 CC=${CC:-cc}
@@ -129,6 +130,38 @@ fi
 timeout -k 2 10 "$embed" "$work/none" "$work/embed3" > "$work/stdout" 2> "$work/stderr"
 [ $? -eq 2 ] && [ "$(wc -l < "$work/stderr")" -eq 1 ] && [ ! -e "$work/embed3" ] ||
     fail "the program without a text: $(cat "$work/stderr")"
+
+# ---- a StarPU program with the tasks of a layer, built by its Makefile and by the line in it
+
+gpt=$work/gpt
+cp -R "$here/../../examples/gpt" "$gpt"
+chmod -R u+w "$gpt"
+sed "s|^includedir=.*|includedir=$include|; s|^libdir=.*|libdir=$lib|" "$pc" > "$gpt/starpipe.pc"
+starpu=$(sed -n 's/^PKG_CONFIG_PATH = //p' "$builddir/Makefile")
+quiet "make of the layer" make -C "$gpt" layer PKG_CONFIG_PATH="$gpt:$starpu"
+line=$(sed -n 's/^ \*   cc /$CC /p' "$gpt/layer.c")
+(
+    export PKG_CONFIG_PATH=$gpt:$starpu
+    cd "$gpt" && eval "$line -Wall -Wextra -Werror"
+) > "$work/output" 2>&1 || fail "the compiler line of layer.c: '$line': $(tail -n 2 "$work/output")"
+# layer SCHEDULER ARGUMENTS: it ends with 0, under that scheduler, and says that all is right.
+layer()
+{
+    local scheduler=$1
+
+    shift
+    timeout -k 2 60 "$gpt/layer" "$@" > "$work/output" 2>&1
+    [ $? -eq 0 ] && grep -qx "scheduler $scheduler" "$work/output" && [ "$(grep -c ': right$' "$work/output")" -eq 5 ] ||
+        fail "layer $* under $scheduler: $(cat "$work/output")"
+}
+quiet "make of the layer" make -C "$gpt" -B layer PKG_CONFIG_PATH="$gpt:$starpu"
+layer starpipe
+layer starpipe llama
+STARPU_SCHED=lws layer lws
+STARPU_SCHED=starpipe STARPU_SCHED_LIB=$lib/libstarpipe-sched.so layer starpipe
+echo "layer: right under starpipe, linked and loaded, and lws"
+STARPU_NCPU=0 timeout -k 2 60 "$gpt/layer" > "$work/output" 2>&1
+[ $? -eq 77 ] || fail "layer without a CPU worker: $(cat "$work/output")"
 
 # ---- several, lists, directories, every public function
 
