@@ -20,6 +20,9 @@ printf '{"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 7, "num_a
     "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu"}' > thin/config.json
 printf '{"model_type": "llama", "num_hidden_layers": 1e18, "hidden_size": 64, "vocab_size": 2147483647}' > hostile/config.json
 
+cp -r "$SP_TESTDATA/tokenizers/gpt2" words
+sed 's/257/706/; s/{/{"eos_token_id": 700, /' odd.json > words/config.json
+
 # ---- the runs: what each is, the exit status that it must have, and its words after `starpipe`; those that begin with
 # a number of processes run under MPI. Later ones take what earlier ones leave behind.
 
@@ -45,6 +48,10 @@ documents 0 $few --model gpt-tiny --stages 2 --document-separator 32
 saved 0 $few --model odd --stages 2 --save run --save-every 1 --save-async --eval text --eval-every 1 --sample 5 --prompt a
 resumed 0 $few --model odd --stages 1 --resume run --steps 3 --order shuffled
 from the model saved 0 $few --model run --stages 2 --dtype bf16
+text, by a tokenizer 0 $few --model words --stages 2 --document-separator eos --save said --eval text --sample 5
+text from a model 0 sample said --prompt a --tokens 9 --top-k 5 --top-p 0.9
+text, greedy 0 sample said --prompt <|endoftext|> --special-tokens --tokens 40 --temperature 0 --dtype bf16 --format json
+bytes from a model 0 sample run --tokens 60
 processes 0 2 $few --model gpt-tiny --stages 2 --trace ranks --log ranks.jsonl
 data-parallel 0 2 $few --model odd --stages 1 --data-parallel 2 --micro-batches 1 --zero 1
 tensor-parallel 0 2 $few --model gpt-tiny --stages 1 --tensor-parallel 2
@@ -71,6 +78,7 @@ edited: many layers 2 report layers.json
 edited: no stages 2 report empty.json
 edited: a cut log 0 watch --once cut.jsonl
 hostile model 2 $few --model hostile --stages 1
+no weights 2 sample words --prompt a
 hostile machine 2 plan --model gpt-tiny --stages 2 --hardware cut.json
 hostile order 2 show --schedule csv:cut.json
 hostile options 2 show --schedule 1f1b --stages 65536 --micro-batches 65536 --chunks 65536
