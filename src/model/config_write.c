@@ -1,9 +1,14 @@
 /* config.json of Hugging Face, written. */
+#include "model/config_edit.h"
+#include "model/config_keys.h"
 #include "model/model_types.h"
+#include "model/files/foreign_json.h"
+#include "model/files/input.h"
 #include "model/files/output.h"
 #include "sp_error.h"
 #include <jansson.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 /* The number of fewest digits that is the same float: 1e-05, not 9.99999975e-06. */
 static double shortest(float x)
@@ -112,6 +117,17 @@ static json_t *pack_llama(const struct sp_model *m)
     return root;
 }
 
+/* All that the program knows of a model. NULL without memory. */
+static json_t *pack(const struct sp_model *m)
+{
+    json_t *root = m->arch == SP_ARCH_GPT2 ? pack_gpt2(m) : pack_llama(m);
+
+    if (!root || !add_tokens(root, m))
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
 int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir, const char *name)
 {
     json_t *root;
@@ -120,11 +136,9 @@ int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir,
     rc = sp_model_check(m, name);
     if (rc)
         return rc;
-    root = m->arch == SP_ARCH_GPT2 ? pack_gpt2(m) : pack_llama(m);
-    if (!root || add_tokens(root, m)) {
-        json_decref(root);
+    root = pack(m);
+    if (!root)
         return sp_error(ENOMEM, "%s: no memory for the config", name);
-    }
     rc = sp_output_json_in(dir, name, root, SP_OUTPUT_JSON);
     json_decref(root);
     return rc;
@@ -133,4 +147,69 @@ int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir,
 int sp_model_write_config(const struct sp_model *m, const char *path)
 {
     return sp_model_write_config_in(m, NULL, path);
+}
+
+/* ---- as it was read ----------------------------------------------------------------------- */
+
+/* True if the text is the configuration of `m`. */
+static bool says_model(const char *text, size_t len, const struct sp_model *m)
+{
+    bool quiet = sp_error_quiet(true), same = false;
+    struct sp_model read;
+    json_t *a, *b;
+
+    if (!sp_model_parse_config(text, len, "config.json", &read)) {
+        a = pack(&read);
+        b = pack(m);
+        same = a && b && json_equal(a, b);
+        json_decref(a);
+        json_decref(b);
+    }
+    sp_error_quiet(quiet);
+    return same;
+}
+
+/* The text with the type of the weights that a run saves, and the class that they are of. */
+static int edit(const struct sp_model *m, const char *text, size_t len, char **out, size_t *out_len)
+{
+    static const char type[] = "\"float32\"";
+    char class[96];
+    json_error_t err;
+    json_t *read = sp_foreign_json(text, len, &err);
+    struct sp_config_edit edits[] = {
+        {"architectures", class, true},
+        {"dtype", type, false}, /* since transformers 5 */
+        {"torch_dtype", type, !json_object_get(read, "dtype")},
+        {0},
+    };
+
+    json_decref(read);
+    if (!read)
+        return -EINVAL;
+    snprintf(class, sizeof class, "[\"%s\"]", sp_model_type_of(m)->architecture);
+    return sp_config_edit(text, len, edits, out, out_len);
+}
+
+int sp_model_write_config_as_read(const struct sp_model *m, const struct sp_dir *held,
+                                  const struct sp_dir *dir)
+{
+    char *text = NULL, *edited = NULL;
+    size_t len = 0, n = 0;
+    struct stat st;
+    int err;
+
+    if (!held->holds || !sp_dir_has(held, "config.json", &st))
+        return sp_model_write_config_in(m, dir, "config.json");
+    err = sp_input_read_in(held, "config.json", SP_CONFIG_MAX_BYTES, "a config", &text, &len);
+    if (!err && !edit(m, text, len, &edited, &n) && says_model(edited, n, m)) {
+        err = sp_output_text_in(dir, "config.json", edited, n);
+    } else {
+        sp_warn("%s/config.json has changed since the run began: only what starpipe knows of the "
+                "model is saved",
+                held->path);
+        err = sp_model_write_config_in(m, dir, "config.json");
+    }
+    free(edited);
+    free(text);
+    return err;
 }

@@ -112,6 +112,13 @@ int sp_model_parse_config(const char *json, size_t len, const char *where, struc
 /* Writes the config.json that transformers reads back. */
 int sp_model_write_config(const struct sp_model *m, const char *path);
 int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir, const char *name);
+/*
+ * Writes the config.json of `dir` as the one that `held` holds, from which `m` was read (sp_dir_hold): with all its
+ * keys, their order and their values, but for the type of the weights, which is float32, and `architectures`, the
+ * class that they are of. Where it holds none, or one that says another model by now (a warning), as above.
+ */
+int sp_model_write_config_as_read(const struct sp_model *m, const struct sp_dir *held,
+                                  const struct sp_dir *dir);
 
 /* Checks that the sizes fit together; prints what does not. -EINVAL. */
 int sp_model_check(const struct sp_model *m, const char *where);

@@ -1,8 +1,10 @@
 /*
  * Fuzz target: config.json. What is accepted passes sp_model_check, has sizes that overflow
- * nowhere, and is the same after being written and read again.
+ * nowhere, is the same after being written and read again, and can be edited.
  */
 #include "fuzz.h"
+#include "model/config_edit.h"
+#include "model/files/foreign_json.h"
 #include "model/params.h"
 
 /* Sizes are counted in products of ints: the sanitizers watch while every block is measured. */
@@ -53,6 +55,25 @@ static void round_trip(const struct sp_model *m)
     made = 0;
 }
 
+/* A member that is added is there, and all others are what they were. */
+static void edit(const char *text, size_t size)
+{
+    const struct sp_config_edit edits[] = {{"torch_dtype", "\"float32\"", true}, {0}};
+    json_error_t err;
+    json_t *a = sp_foreign_json(text, size, &err), *b;
+    char *edited;
+    size_t n;
+
+    if (!a || sp_config_edit(text, size, edits, &edited, &n))
+        abort();
+    b = sp_foreign_json(edited, n, &err);
+    if (json_object_set_new(a, "torch_dtype", json_string("float32")) || !json_equal(a, b))
+        abort();
+    json_decref(a);
+    json_decref(b);
+    free(edited);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sp_model m;
@@ -64,6 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sp_model_check(&m, "fuzz"))
         abort();
     measure(&m);
+    edit((const char *)data, size);
     round_trip(&m);
     return 0;
 }

@@ -1,5 +1,8 @@
 /* Presets, config.json in and out, and every refusal with its reason. */
 #include "support.h"
+#include "model/config_edit.h"
+#include "model/files/dir.h"
+#include "model/files/input.h"
 #include "model/model.h"
 #include <errno.h>
 #include <sys/stat.h>
@@ -172,6 +175,133 @@ static void tokens_are_kept(void **state)
     assert_true(!back.bos.n && !back.eos.n && !back.pad.n);
     rmdir(dir);
     free(dir);
+}
+
+/* Everything but the members that are set keeps its bytes. */
+static void edits_keep_the_rest(void **state)
+{
+    static const struct sp_config_edit edits[] = {
+        {"a", "\"new\"", true}, {"b", "[1]", false}, {"c", "3", true}, {0}};
+    static const struct {
+        const char *text, *edited; /* NULL: refused */
+    } cases[] = {
+        {"{\"a\": 0, \"c\": 3}", "{\"a\": \"new\", \"c\": 3}"},
+        {"{\"c\":3.0 ,\"a\":\"new\"}", "{\"c\":3 ,\"a\":\"new\"}"},
+        {"{\"b\": [1 ], \"c\": 3, \"a\": \"\\u006eew\"}", /* the same values */
+         "{\"b\": [1 ], \"c\": 3, \"a\": \"\\u006eew\"}"},
+        {" {\n  \"x\": NaN,\n  \"b\": {\"a\": [\"}\", \"\\\"]\"]}\n}\n",
+         " {\n  \"x\": NaN,\n  \"b\": [1],\n  \"a\": \"new\",\n  \"c\": 3\n}\n"},
+        {"{\"x\": 1e-05, \"\\u0061\": null, \"C\": -Infinity, \"y\": 18446744073709551616}",
+         "{\"x\": 1e-05, \"\\u0061\": \"new\", \"C\": -Infinity, \"y\": 18446744073709551616, "
+         "\"c\": 3}"},
+        {"{\"x\": {\"a\": 1, \"c\": [{}, []]}}",
+         "{\"x\": {\"a\": 1, \"c\": [{}, []]},\"a\": \"new\",\"c\": 3}"},
+        {"{}", NULL},
+        {"", NULL},
+        {"{\"a\": 1", NULL},
+        {"{\"a\": }", NULL},
+        {"{\"a\"", NULL},
+        {"{\"a", NULL},
+        {"{\"a\\", NULL},
+        {"[1]", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *out = NULL;
+        size_t n = 0;
+        int err = sp_config_edit(cases[i].text, strlen(cases[i].text), edits, &out, &n);
+
+        assert_int_equal(err, cases[i].edited ? 0 : -EINVAL);
+        if (!err && (n != strlen(cases[i].edited) || memcmp(out, cases[i].edited, n)))
+            fail_msg("%s: %.*s", cases[i].text, (int)n, out);
+        free(out);
+    }
+}
+
+static bool is_config(const char *name, const void *arg)
+{
+    (void)arg;
+    return !strcmp(name, "config.json");
+}
+
+/* What is written of a model that was read from `json`, which becomes `changed` meanwhile; to be freed. */
+static char *written_as_read(const char *json, const char *changed, const char **said)
+{
+    static struct capture c;
+    char *dir = scratch_make(), *to = scratch_make(), path[4200], *text;
+    struct sp_dir held, out;
+    struct sp_model m;
+    size_t n = 0;
+
+    write_file(scratch_path(dir, "config.json", path), json, strlen(json));
+    must(!sp_dir_open(dir, &held) && !sp_dir_open(to, &out), "directories");
+    assert_int_equal(sp_dir_hold(&held, is_config, NULL), 0);
+    assert_int_equal(sp_model_load_in(&held, &m), 0);
+    if (changed)
+        write_file(path, changed, strlen(changed));
+    else
+        unlink(path); /* and is held */
+    capture_begin(&c);
+    assert_int_equal(sp_model_write_config_as_read(&m, &held, &out), 0);
+    *said = capture_end(&c);
+    assert_int_equal(sp_input_read_in(&out, "config.json", 1 << 20, "a config", &text, &n), 0);
+    text[n] = '\0';
+    sp_dir_close(&held);
+    sp_dir_close(&out);
+    scratch_remove(dir);
+    scratch_remove(to);
+    return text;
+}
+
+/* The type of the weights and the class of the model are set; the rest, known or not, is as it was read. */
+static void config_is_kept(void **state)
+{
+    static const struct {
+        const char *json, *written;
+    } cases[] = {
+        {GPT2(", \"bos_token_id\": 50256, \"_name_or_path\": \"x\", \"initializer_range\": "
+              "0.020000000000000001, \"resid_pdrop\": 0.0, \"big\": 123456789012345678901, "
+              "\"nan\": [NaN, -Infinity], \"task_specific_params\": {\"dtype\": 1}, "
+              "\"architectures\": [\"GPT2Model\"], \"torch_dtype\": \"bfloat16\""),
+         GPT2(", \"bos_token_id\": 50256, \"_name_or_path\": \"x\", \"initializer_range\": "
+              "0.020000000000000001, \"resid_pdrop\": 0.0, \"big\": 123456789012345678901, "
+              "\"nan\": [NaN, -Infinity], \"task_specific_params\": {\"dtype\": 1}, "
+              "\"architectures\": [\"GPT2LMHeadModel\"], \"torch_dtype\": \"float32\"")},
+        {LLAMA(", \"architectures\": [\"LlamaForCausalLM\"], \"dtype\": \"float16\", "
+               "\"eos_token_id\": [2, 128009]"),
+         LLAMA(", \"architectures\": [\"LlamaForCausalLM\"], \"dtype\": \"float32\", "
+               "\"eos_token_id\": [2, 128009]")},
+        {LLAMA(", \"torch_dtype\": null, \"dtype\": \"float32\""),
+         LLAMA(", \"torch_dtype\": \"float32\", \"dtype\": \"float32\", "
+               "\"architectures\": [\"LlamaForCausalLM\"]")},
+        {RELATIVE("qwen3", ""), RELATIVE("qwen3", ", \"architectures\": [\"Qwen3ForCausalLM\"], "
+                                                  "\"torch_dtype\": \"float32\"")},
+    };
+    static const char gpt2[] = GPT2(", \"kept\": 1"), *said;
+    char *text, *as_ever;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        text = written_as_read(cases[i].json, NULL, &said);
+        assert_string_equal(said, "");
+        assert_string_equal(text, cases[i].written);
+        free(text);
+    }
+    /* rewritten in place: what is not this model is not saved with its weights */
+    text = written_as_read(gpt2, GPT2(", \"kept\": 2"), &said);
+    assert_string_equal(said, "");
+    assert_non_null(strstr(text, "\"kept\": 2"));
+    free(text);
+    text = written_as_read(gpt2, LLAMA(""), &said);
+    assert_said(said, "config.json has changed since the run began", "another model");
+    assert_non_null(strstr(text, "GPT2LMHeadModel"));
+    assert_null(strstr(text, "kept"));
+    as_ever = written_as_read(gpt2, "{\"model_type\": \"gpt", &said);
+    assert_said(said, "config.json has changed since the run began", "torn");
+    assert_string_equal(as_ever, text);
+    free(text);
+    free(as_ever);
 }
 
 static void every_field_is_read(void **state)
@@ -720,6 +850,8 @@ TEST_GROUP(config)
         cmocka_unit_test(numbers_of_python),
         cmocka_unit_test(activations_by_name),
         cmocka_unit_test(tokens_are_kept),
+        cmocka_unit_test(edits_keep_the_rest),
+        cmocka_unit_test(config_is_kept),
         cmocka_unit_test(every_field_is_read),
         cmocka_unit_test(relatives_are_read),
         cmocka_unit_test(windows_limit_sequences),

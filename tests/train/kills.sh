@@ -5,7 +5,11 @@
 
 make_text 20011 > "$work/text"
 # Steps are short and saves are not, so that most kills fall into a save.
-small="train --model gpt-tiny --data $work/text --seq 8 --micro-batches 2 --stages 2"
+mkdir "$work/model"
+echo '{"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "n_positions": 64, "vocab_size": 256}' \
+    > "$work/model/config.json"
+head -c 20000 "$work/text" > "$work/model/tokenizer.json"
+small="train --model $work/model --data $work/text --seq 8 --micro-batches 2 --stages 2"
 kills=${SP_LONG:+200}
 kills=${kills:-10}
 steps=60
@@ -85,6 +89,12 @@ for i in $(seq "$kills"); do
         quiet "start" starpipe $small --steps 1 --save "$saved"
         step=1
     fi
+done
+for dir in "$saved" "$saved"/step-*; do
+    case $dir in
+    *.tmp) continue ;;
+    esac
+    cmp "$work/model/tokenizer.json" "$dir/tokenizer.json" || fail "$dir has another tokenizer"
 done
 echo "$kills kills, $one_rank of one rank, $in_save in a save: resumed with the same losses"
 [ $in_save -gt 0 ] || fail "no kill fell into a save"

@@ -39,19 +39,42 @@ static void put(const struct sp_dir *dir, const char *name, const char *text)
     assert_int_equal(sp_output_text_in(dir, name, text, strlen(text)), 0);
 }
 
-/* A step as a run makes it, in two files of weights if `shards`. */
-static void save_as(struct sp_run_dir *d, long step, bool shards)
+/* A step as a run makes it, up to its renaming. */
+static void begin(struct sp_run_dir *d, long step, struct sp_dir *tmp,
+                  const char *const *companions)
+{
+    json_t *names = json_array();
+    char *state;
+
+    for (int i = 0; companions[i]; i++)
+        json_array_append_new(names, json_string(companions[i]));
+    names = json_pack("{s:I,s:i,s:o}", "step", (json_int_t)step, "seed", 1, "files", names);
+    state = json_dumps(names, 0);
+    json_decref(names);
+    assert_int_equal(sp_run_dir_begin(d, step, tmp), 0);
+    put(tmp, "state.json", state);
+    free(state);
+    for (int i = 0; companions[i]; i++)
+        put(tmp, companions[i], companions[i]);
+}
+
+#define COMPANIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* With these companions, and in two files of weights if `shards`. */
+static void save_with(struct sp_run_dir *d, long step, bool shards, const char *const *companions)
 {
     struct sp_dir tmp;
-    char state[64];
 
-    assert_int_equal(sp_run_dir_begin(d, step, &tmp), 0);
-    snprintf(state, sizeof state, "{\"step\": %ld, \"seed\": 1}", step);
-    put(&tmp, "state.json", state);
+    begin(d, step, &tmp, companions);
     put(&tmp, "config.json", "x");
     put(&tmp, shards ? "model-00001-of-00002.safetensors" : "model.safetensors", "x");
     sp_dir_close(&tmp);
     assert_int_equal(sp_run_dir_commit(d, step), 0);
+}
+
+static void save_as(struct sp_run_dir *d, long step, bool shards)
+{
+    save_with(d, step, shards, COMPANIONS(NULL));
 }
 
 static void save(struct sp_run_dir *d, long step)
@@ -322,6 +345,104 @@ static void assert_whole(const char *name)
     assert_int_equal(access(at(path), F_OK), 0);
 }
 
+/* Files that a step's state.json lists are the step's: they have links, and go with it. */
+static void test_companions(void **state)
+{
+    struct sp_run_dir d;
+    struct sp_dir step;
+    struct stat st;
+
+    (void)state;
+    claim(&d, at("with"), NULL, 1, false);
+    save_with(&d, 1, false, COMPANIONS("tokenizer.json", "README.md", "old"));
+    assert_link(at("with/tokenizer.json"), "step-000001/tokenizer.json");
+    assert_link(at("with/old"), "step-000001/old");
+    assert_int_equal(sp_step_bytes(&d.dir, 1),
+                     2 + 14 + 9 + 3 +
+                         (long)strlen("{\"step\": 1, \"seed\": 1, \"files\": ["
+                                      "\"tokenizer.json\", \"README.md\", \"old\"]}"));
+    assert_int_equal(sp_step_open(at("with"), &step), 0);
+    /* the user's own: at the top of the run, a link into a step, and in that */
+    unlink(at("with/README.md"));
+    write_file(at("with/README.md"), "mine", 4);
+    write_file(at("with/step-000001/notes"), "mine", 4);
+    must(!symlink("step-000001/notes", at("with/notes")), "symlink");
+    save_with(&d, 2, false, COMPANIONS("tokenizer.json", "README.md"));
+    assert_link(at("with/tokenizer.json"), "step-000002/tokenizer.json");
+    assert_link(at("with/notes"), "step-000001/notes");
+    must(!lstat(at("with/README.md"), &st) && S_ISREG(st.st_mode) && st.st_size == 4, "mine");
+    assert_int_not_equal(lstat(at("with/old"), &st), 0);
+    sp_run_dir_prune(&d, 2);
+    assert_string_equal(holds(at("with")), "000001.removed 000002");
+    assert_int_equal(access(at("with/step-000001.removed/notes"), F_OK), 0);
+    assert_int_equal(access(at("with/step-000001.removed/old"), F_OK), -1);
+    /* what was opened is whole, and its companions with it */
+    assert_int_equal(sp_dir_file(&step, "notes"), -ENOENT);
+    assert_true(sp_dir_has(&step, "old", &st) && st.st_size == 3);
+    sp_dir_close(&step);
+    /* none: the links go, and without leave for the user's file too */
+    save(&d, 3);
+    assert_int_not_equal(lstat(at("with/tokenizer.json"), &st), 0);
+    assert_int_equal(access(at("with/README.md"), F_OK), 0);
+    sp_run_dir_prune(&d, 3);
+    assert_string_equal(holds(at("with")), "000001.removed 000003");
+    sp_run_dir_release(&d);
+}
+
+/* A step that was being written goes with its companions, and with what was being written of them. */
+static void test_companions_of_a_killed_run(void **state)
+{
+    struct sp_run_dir d;
+    struct sp_dir tmp;
+
+    (void)state;
+    claim(&d, at("torn"), NULL, 1, false);
+    begin(&d, 1, &tmp, COMPANIONS("a", "b", "c"));
+    put(&tmp, "b.tmp-77-0", "x");
+    sp_dir_close(&tmp);
+    assert_string_equal(holds(at("torn")), "000001.tmp");
+    save_with(&d, 1, false, COMPANIONS("a", "b"));
+    assert_string_equal(holds(at("torn")), "000001");
+    begin(&d, 2, &tmp, COMPANIONS("a"));
+    sp_dir_close(&tmp);
+    sp_run_dir_release(&d);
+    claim(&d, at("torn"), at("torn/step-000001"), 1, false);
+    assert_string_equal(holds(at("torn")), "000001");
+    /* one that could not be copied has no link */
+    begin(&d, 2, &tmp, COMPANIONS("a", "b"));
+    must(!unlink(at("torn/step-000002.tmp/b")), "unlink");
+    put(&tmp, "config.json", "x");
+    sp_dir_close(&tmp);
+    assert_int_equal(sp_run_dir_commit(&d, 2), 0);
+    assert_link(at("torn/a"), "step-000002/a");
+    assert_int_equal(access(at("torn/b"), F_OK), -1);
+    assert_int_equal(readlink(at("torn/b"), (char[8]){0}, 8), -1);
+    sp_run_dir_release(&d);
+}
+
+/* A list that somebody wrote names nothing outside the step, and nothing that is no file. */
+static void test_hostile_companions(void **state)
+{
+    static const char listed[] = "{\"step\": 1, \"files\": [\"../../outside/config.json\", \"..\", "
+                                 "\".lock\", [], 7, \"sub\", \"state.json\"]}";
+    struct sp_run_dir d;
+    struct stat st;
+
+    (void)state;
+    make_victim("outside");
+    claim(&d, at("hostile"), NULL, 1, false);
+    save(&d, 1);
+    write_file(at("hostile/step-000001/state.json"), listed, strlen(listed));
+    must(!mkdir(at("hostile/step-000001/sub"), 0777), "mkdir");
+    write_file(at("hostile/step-000001/sub/config.json"), "x", 1);
+    save(&d, 2);
+    sp_run_dir_prune(&d, 2);
+    assert_string_equal(holds(at("hostile")), "000001.removed 000002");
+    must(!stat(at("hostile/step-000001.removed/sub/config.json"), &st), "left");
+    assert_whole("outside");
+    sp_run_dir_release(&d);
+}
+
 /* A thing that no run made is refused if it stands in the way, else left alone, and never entered. */
 static void test_follows_no_link(void **state)
 {
@@ -548,6 +669,9 @@ TEST_GROUP(run_dir)
         cmocka_unit_test(test_finds_what_was_to_be_replaced),
         cmocka_unit_test(test_steps_back),
         cmocka_unit_test(test_links),
+        cmocka_unit_test(test_companions),
+        cmocka_unit_test(test_companions_of_a_killed_run),
+        cmocka_unit_test(test_hostile_companions),
         cmocka_unit_test(test_follows_no_link),
         cmocka_unit_test(test_archived_step),
         cmocka_unit_test(test_links_in_a_step),

@@ -1,6 +1,7 @@
 #include "model/files/checksums.h"
 #include "model/files/input.h"
 #include "model/files/output.h"
+#include "model/files/weights_dir.h"
 #include "sp_activity.h"
 #include "sp_error.h"
 #define XXH_INLINE_ALL
@@ -284,7 +285,7 @@ int sp_checksums_verify(const struct sp_dir *dir, const char *const *names, int 
 
 static bool is_of_model(const char *name)
 {
-    return !strcmp(name, "config.json") || !strncmp(name, "model", 5);
+    return !strcmp(name, "config.json") || sp_weights_is_file(name);
 }
 
 int sp_checksums_verify_model(const struct sp_dir *dir, int share, int shares)

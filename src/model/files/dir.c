@@ -146,30 +146,35 @@ static int open_again(int fd)
     return again < 0 && allow_more_files() ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : again;
 }
 
-static int hold_file(struct sp_dir *d, const char *name)
+int sp_dir_hold_file(struct sp_dir *d, const char *name, int fd)
 {
     struct sp_held_file *more = realloc(d->held, ((size_t)d->n_held + 1) * sizeof *more);
-    int fd;
+    char *copy = strdup(name);
 
-    if (!more)
-        return sp_error(ENOMEM, "%s: no memory for its files", d->path);
-    d->held = more;
-    fd = open_to_read(d->fd, name);
-    if (fd < 0)
-        return errno == ENOENT
-                   ? 0 /* removed meanwhile: whoever wants it misses it */
-                   : sp_error(errno, "%s/%s: cannot be opened: %s", d->path, name, strerror(errno));
-    more[d->n_held].fd = fd;
-    more[d->n_held].name = strdup(name);
-    if (!more[d->n_held].name) {
+    d->held = more ? more : d->held;
+    d->holds = true;
+    if (!more || !copy) {
+        free(copy);
         close(fd);
         return sp_error(ENOMEM, "%s: no memory for its files", d->path);
     }
-    d->n_held++;
+    d->held[d->n_held++] = (struct sp_held_file){.name = copy, .fd = fd};
     return 0;
 }
 
-int sp_dir_hold(struct sp_dir *d, bool (*wanted)(const char *name))
+static int open_and_hold(struct sp_dir *d, const char *name)
+{
+    int fd = open_to_read(d->fd, name);
+
+    if (fd >= 0)
+        return sp_dir_hold_file(d, name, fd);
+    return errno == ENOENT
+               ? 0 /* removed meanwhile: whoever wants it misses it */
+               : sp_error(errno, "%s/%s: cannot be opened: %s", d->path, name, strerror(errno));
+}
+
+int sp_dir_hold(struct sp_dir *d, bool (*wanted)(const char *name, const void *arg),
+                const void *arg)
 {
     DIR *list = sp_dir_list(d);
     struct dirent *e;
@@ -178,11 +183,16 @@ int sp_dir_hold(struct sp_dir *d, bool (*wanted)(const char *name))
     if (!list)
         return sp_error(errno, "%s: cannot be read: %s", d->path, strerror(errno));
     while (!err && (e = readdir(list)))
-        if (wanted(e->d_name))
-            err = hold_file(d, e->d_name);
+        if (wanted(e->d_name, arg))
+            err = open_and_hold(d, e->d_name);
     closedir(list);
     d->holds = true;
     return err;
+}
+
+const char *sp_dir_held(const struct sp_dir *d, int i)
+{
+    return i < d->n_held ? d->held[i].name : NULL;
 }
 
 int sp_dir_file(const struct sp_dir *d, const char *name)

@@ -16,7 +16,7 @@ struct sp_dir {
     char *path; /* for messages */
     struct sp_held_file *held;
     int n_held;
-    bool holds; /* sp_dir_hold was called: there are no other files */
+    bool holds; /* files were: there are no others */
 };
 
 #define SP_DIR_CLOSED ((struct sp_dir){.fd = -1})
@@ -44,7 +44,13 @@ void sp_dir_sync(const struct sp_dir *d);
  * Opens all files whose names are `wanted`, and keeps them open until sp_dir_close: what sp_dir_file gives
  * from then on are these files, whoever removes or replaces their names. 0, or -errno after one line.
  */
-int sp_dir_hold(struct sp_dir *d, bool (*wanted)(const char *name));
+int sp_dir_hold(struct sp_dir *d, bool (*wanted)(const char *name, const void *arg),
+                const void *arg);
+/* Adds a file that is open, and is *d's from here on, to those that it holds; *d itself need not be open. 0 or
+ * -ENOMEM after one line. */
+int sp_dir_hold_file(struct sp_dir *d, const char *name, int fd);
+/* The name of the i-th file that is held, NULL after the last. */
+const char *sp_dir_held(const struct sp_dir *d, int i);
 /* A file to read, of any kind; never waits for a FIFO. Of a file that is held all descriptors share one
  * offset: pread. A descriptor, or -errno without a word. */
 int sp_dir_file(const struct sp_dir *d, const char *name);

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* FNM_CASEFOLD */
 #include "model/files/weights_dir.h"
 #include "sp_error.h"
 #include <fnmatch.h>
@@ -123,6 +124,40 @@ static int refuse_other(const struct sp_dir *dir)
                     "%s holds no %s, but %.100s, which is not read; %s (without weights it would "
                     "train from random ones)",
                     dir->path, SP_WEIGHTS_FILE, found, others[which].advice);
+}
+
+/* What is no `*model*`, or lies beside weights that are read, is as stale once they were trained. */
+bool sp_weights_is_any_form(const char *name)
+{
+    static const char *const patterns[] = {
+        "*.safetensors",
+        "*.safetensors.index.json",
+        "*.bin",
+        "*.bin.index.json",
+        "*.pt",
+        "*.pth",
+        "*.ckpt",
+        "*.ckpt.*",
+        "*.gguf",
+        "*.ggml",
+        "*.h5",
+        "*.h5.index.json",
+        "*.msgpack",
+        "*.onnx",
+        "*.onnx_data",
+        "*.ot",
+        "*.npz",
+        "*.nemo",
+        "*.distcp",
+        "*.tflite",
+        "*.msgpack.index.json",
+        "pytorch_model*",
+    };
+
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+        if (!fnmatch(patterns[i], name, FNM_CASEFOLD))
+            return true;
+    return false;
 }
 
 /* ---- a directory -------------------------------------------------------------------------- */

@@ -19,6 +19,8 @@ int sp_weights_open(const char *dir, struct sp_st_file *st);
 /* Is it the name of a file that holds weights which are written here: model.safetensors, its
  * index, or model-NNNNN-of-NNNNN.safetensors? */
 bool sp_weights_is_file(const char *name);
+/* Is it one that some program gives to weights, or to their index, in this form or another? */
+bool sp_weights_is_any_form(const char *name);
 
 /*
  * The files of that kind in `dir`, sorted so that an index comes last. 0 or -errno with one line on

@@ -21,8 +21,9 @@ struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done)
                                   .samples = sp_train_samples(t, steps_done),
                                   .step_samples = (int)sp_train_step_samples(t),
                                   .seed = t->seed,
-                                  .loss = steps_done > t->first_step ? t->report.loss
-                                                                     : t->resumed.loss};
+                                  .loss =
+                                      steps_done > t->first_step ? t->report.loss : t->resumed.loss,
+                                  .companions = &t->companions};
 }
 
 int sp_train_find_resume(struct sp_trainer *t)

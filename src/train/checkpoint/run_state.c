@@ -1,4 +1,5 @@
 #include "train/checkpoint/run_state.h"
+#include "model/files/companions.h"
 #include "model/files/input.h"
 #include "model/files/output.h"
 #include "sp_error.h"
@@ -30,14 +31,15 @@ static json_t *data_json(const struct sp_run_config *now)
 int sp_run_state_write(const struct sp_dir *dir, const struct sp_run_config *now)
 {
     json_t *data = data_json(now), *options = sp_settings_json(now->settings), *state;
+    json_t *companions = now->companions ? sp_companions_names(now->companions) : NULL;
     char cwd[SP_RUN_PATH];
     int err;
 
-    state = json_pack("{s:i,s:i,s:I,s:I,s:s,s:f,s:o,s:o?,s:o?}", "format", FORMAT, "step",
+    state = json_pack("{s:i,s:i,s:I,s:I,s:s,s:f,s:o,s:o?,s:o?,s:o?}", "format", FORMAT, "step",
                       now->step, "samples", (json_int_t)now->samples, "seed", (json_int_t)now->seed,
                       "schedule", now->schedule, "loss", isfinite(now->loss) ? now->loss : 0, "cwd",
                       sp_utf8_json(getcwd(cwd, sizeof cwd) ? cwd : ""), "data", data, "options",
-                      options);
+                      options, SP_STEP_COMPANIONS, companions);
     err = state ? sp_output_json_in(dir, "state.json", state, SP_OUTPUT_JSON)
                 : sp_error(ENOMEM, "%s/state.json: no memory", dir->path);
     json_decref(state);

@@ -26,7 +26,8 @@ struct sp_run_config {
     uint64_t samples;                /* taken by them */
     int step_samples;                /* of one */
     uint64_t seed;
-    double loss; /* of the last step */
+    double loss;                     /* of the last step */
+    const struct sp_dir *companions; /* that the step has, NULL: none */
 };
 
 /* Writes state.json in `dir`. 0 or -errno after one line. */

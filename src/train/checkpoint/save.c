@@ -2,6 +2,7 @@
 #include "train/checkpoint/save.h"
 #include "graphs/weights/checkpoint.h"
 #include "model/files/checksums.h"
+#include "model/files/companions.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
 #include "train/run/watchdog.h"
@@ -13,10 +14,10 @@ enum { N_FIELDS = 3 };
 
 /* ---- the directory ---------------------------------------------------------------------- */
 
-/* Parameters and moments, and what the files have besides. */
+/* Parameters and moments, what their files have besides, and the model's companions. */
 static uint64_t checkpoint_bytes(const struct sp_trainer *t)
 {
-    return 12 * sp_model_parameters(&t->model) + (1 << 20);
+    return 12 * sp_model_parameters(&t->model) + (1 << 20) + sp_companions_bytes(&t->companions);
 }
 
 int sp_train_lock(struct sp_trainer *t)
@@ -47,6 +48,7 @@ int sp_train_claim(struct sp_trainer *t)
 struct sp_writing {
     struct sp_run_dir *dir;
     const struct sp_model *model;
+    const struct sp_dir *companions;
     struct sp_run_config now;
     struct sp_dir tmp; /* step-N.tmp */
     uint64_t shard_bytes;
@@ -63,6 +65,7 @@ static int begin_writing(struct sp_trainer *t, int steps_done, struct sp_writing
 
     *w = (struct sp_writing){.dir = &t->saver.dir,
                              .model = &t->model,
+                             .companions = &t->companions,
                              .now = sp_train_state(t, steps_done),
                              .tmp = SP_DIR_CLOSED,
                              .shard_bytes = t->cfg.shard_size,
@@ -76,8 +79,9 @@ static int begin_writing(struct sp_trainer *t, int steps_done, struct sp_writing
 static int complete(struct sp_writing *w)
 {
     static const char *const names[] = {"config.json", "state.json"};
-    int err = sp_model_write_config_in(w->model, &w->tmp, "config.json");
+    int err = sp_model_write_config_as_read(w->model, w->companions, &w->tmp);
 
+    err = err ? err : sp_companions_copy(w->companions, &w->tmp, w->sums);
     for (int i = 0; !err && i < 2; i++) {
         json_t *sums = sp_file_sum_in(&w->tmp, names[i]);
 

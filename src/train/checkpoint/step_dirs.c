@@ -1,9 +1,9 @@
 #include "train/checkpoint/step_dirs.h"
+#include "model/files/companions.h"
 #include "model/files/input.h"
 #include "model/files/weights_dir.h"
 #include "sp_error.h"
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,54 @@ long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit)
     return most;
 }
 
-bool sp_step_file(const char *name)
+/* ---- files ------------------------------------------------------------------------------ */
+
+/* What state.json of a directory says; NULL: nothing. */
+static json_t *load_state(const struct sp_dir *dir)
+{
+    enum { MOST = 64 << 20 };
+    json_t *state = NULL;
+    struct stat st;
+    size_t n = 0;
+    char *text;
+    bool quiet;
+
+    if (!sp_dir_has(dir, STATE, &st) || !S_ISREG(st.st_mode))
+        return NULL;
+    quiet = sp_error_quiet(true);
+    if (!sp_input_read_in(dir, STATE, MOST, "a state", &text, &n)) {
+        state = json_loadb(text, n, 0, NULL);
+        free(text);
+    }
+    sp_error_quiet(quiet);
+    return state;
+}
+
+json_t *sp_step_companions(const struct sp_dir *step)
+{
+    json_t *state = load_state(step);
+    json_t *names = sp_companions_check_names(json_object_get(state, SP_STEP_COMPANIONS));
+
+    json_decref(state);
+    return names;
+}
+
+bool sp_step_has_companion(const json_t *companions, const char *name)
+{
+    json_t *other;
+    size_t i;
+
+    json_array_foreach(companions, i, other)
+    {
+        if (!strcmp(json_string_value(other), name))
+            return true;
+    }
+    return false;
+}
+
+/* Is it the name of a file of a step with these companions, or of what a killed process left of one
+ * ("NAME.tmp-...")? */
+static bool is_file(const char *name, const void *companions)
 {
     static const char *const names[] = {"config.json", STATE, "checksums.json",
                                         "optimizer-m.safetensors", "optimizer-v.safetensors"};
@@ -57,7 +104,17 @@ bool sp_step_file(const char *name)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(whole, names[i]))
             return true;
-    return sp_weights_is_file(whole);
+    return sp_weights_is_file(whole) || sp_step_has_companion(companions, whole);
+}
+
+/* Keeps all of them open. */
+static int hold(struct sp_dir *step)
+{
+    json_t *companions = sp_step_companions(step);
+    int err = sp_dir_hold(step, is_file, companions);
+
+    json_decref(companions);
+    return err;
 }
 
 /* ---- finding ---------------------------------------------------------------------------- */
@@ -83,7 +140,7 @@ static int open_step(const struct sp_dir *run, const char *name, struct sp_dir *
         free(path);
         return err;
     }
-    err = sp_dir_hold(step, sp_step_file);
+    err = hold(step);
     /* a step loses its name before its files */
     if (!err && (fstatat(run->fd, name, &st, 0) || !sp_dir_is(step, &st)))
         err = -EAGAIN;
@@ -141,7 +198,7 @@ int sp_step_open(const char *dir, struct sp_dir *step)
         sp_dir_close(&run);
         return err;
     }
-    err = sp_dir_hold(&run, sp_step_file);
+    err = hold(&run);
     if (err)
         sp_dir_close(&run);
     else
@@ -153,23 +210,9 @@ int sp_step_open(const char *dir, struct sp_dir *step)
 
 static bool says_a_step(const struct sp_dir *dir)
 {
-    enum { MOST = 64 << 20 };
-    json_t *state = NULL, *step;
-    struct stat st;
-    size_t n = 0;
-    char *text;
-    bool says, quiet;
+    json_t *state = load_state(dir), *step = json_object_get(state, "step");
+    bool says = json_is_integer(step) && json_integer_value(step) >= 0;
 
-    if (!sp_dir_has(dir, STATE, &st) || !S_ISREG(st.st_mode))
-        return false;
-    quiet = sp_error_quiet(true);
-    if (!sp_input_read_in(dir, STATE, MOST, "a state", &text, &n)) {
-        state = json_loadb(text, n, 0, NULL);
-        free(text);
-    }
-    sp_error_quiet(quiet);
-    step = json_object_get(state, "step");
-    says = json_is_integer(step) && json_integer_value(step) >= 0;
     json_decref(state);
     return says;
 }
@@ -217,18 +260,21 @@ enum sp_step_kind sp_step_look(const struct sp_dir *run, const char *name)
 
 void sp_step_remove_files(const struct sp_dir *run, const char *name)
 {
+    json_t *companions;
     struct sp_dir dir;
     struct dirent *e;
     DIR *d;
 
     if (open_ours(run, name, &dir))
         return;
+    companions = sp_step_companions(&dir);
     d = sp_dir_list(&dir);
     while (d && (e = readdir(d)))
-        if (sp_step_file(e->d_name) && strcmp(e->d_name, STATE))
+        if (is_file(e->d_name, companions) && strcmp(e->d_name, STATE))
             unlinkat(dir.fd, e->d_name, 0);
     if (d)
         closedir(d);
+    json_decref(companions);
     sp_dir_sync(&dir); /* as long as others may be there, whose they are is known */
     unlinkat(dir.fd, STATE, 0);
     sp_dir_close(&dir);
@@ -266,6 +312,7 @@ long long sp_step_bytes(const struct sp_dir *run, long step)
 {
     char name[SP_STEP_NAME];
     long long bytes = 0;
+    json_t *companions;
     struct sp_dir dir;
     struct dirent *e;
     struct stat st;
@@ -274,12 +321,14 @@ long long sp_step_bytes(const struct sp_dir *run, long step)
     sp_step_name(step, "", name);
     if (sp_dir_open_in(run, name, false, &dir))
         return 0;
+    companions = sp_step_companions(&dir);
     list = sp_dir_list(&dir);
     while (list && (e = readdir(list)))
-        if (sp_step_file(e->d_name) && sp_dir_has(&dir, e->d_name, &st))
+        if (is_file(e->d_name, companions) && sp_dir_has(&dir, e->d_name, &st))
             bytes += st.st_size;
     if (list)
         closedir(list);
+    json_decref(companions);
     sp_dir_close(&dir);
     return bytes;
 }

@@ -14,6 +14,7 @@
 #define SP_STEP_DIRS_H
 
 #include "model/files/dir.h"
+#include <jansson.h>
 #include <stdbool.h>
 
 enum { SP_RUN_PATH = 4400, SP_STEP_NAME = 48 };
@@ -42,9 +43,13 @@ enum sp_step_kind {
 };
 enum sp_step_kind sp_step_look(const struct sp_dir *run, const char *name);
 
-/* Is it the name of a file of a checkpoint, or of what a killed process left of one
- * ("NAME.tmp-...")? */
-bool sp_step_file(const char *name);
+/*
+ * The names of the model's companions (companions.h) that are files of the step: as state.json lists them, which is
+ * there before them and longer than they are. Other files are whose they are. NULL: none.
+ */
+json_t *sp_step_companions(const struct sp_dir *step);
+bool sp_step_has_companion(const json_t *companions, const char *name);
+#define SP_STEP_COMPANIONS "files" /* the key of that list */
 
 /* Removes the files of a checkpoint from a directory that a run made, and it if there were no others. */
 void sp_step_remove_files(const struct sp_dir *run, const char *name);

@@ -1,4 +1,5 @@
 #include "train/checkpoint/step_links.h"
+#include "model/files/companions.h"
 #include "model/files/weights_dir.h"
 #include "sp_error.h"
 #include "train/checkpoint/step_dirs.h"
@@ -7,21 +8,47 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Is `name` a link to the same name in a step-N beside it? */
-static bool is_ours(const struct sp_dir *run, const char *name)
+/* Is `name` a link to the same name in a step-N beside it? The name of that in step[], then. */
+static bool find_step(const struct sp_dir *run, const char *name, char step[SP_STEP_NAME + 256])
 {
-    char target[SP_STEP_NAME + 256];
-    ssize_t n = readlinkat(run->fd, name, target, sizeof target - 1);
+    ssize_t n = readlinkat(run->fd, name, step, SP_STEP_NAME + 255);
     char *slash;
 
     if (n <= 0)
         return false;
-    target[n] = '\0';
-    slash = strchr(target, '/');
+    step[n] = '\0';
+    slash = strchr(step, '/');
     if (!slash)
         return false;
     *slash = '\0';
-    return sp_step_number(target, "") >= 0 && !strcmp(slash + 1, name);
+    return sp_step_number(step, "") >= 0 && !strcmp(slash + 1, name);
+}
+
+static bool is_ours(const struct sp_dir *run, const char *name)
+{
+    char step[SP_STEP_NAME + 256];
+
+    return find_step(run, name, step);
+}
+
+/* True if it is one to a companion of that step, or to nothing: not to what a user has put into the step. */
+static bool is_to_companion(const struct sp_dir *run, const char *name)
+{
+    char step[SP_STEP_NAME + 256];
+    json_t *companions;
+    struct sp_dir dir;
+    struct stat st;
+    bool is;
+
+    if (!sp_companions_is_name(name) || !find_step(run, name, step))
+        return false;
+    if (sp_dir_open_in(run, step, true, &dir))
+        return true;
+    companions = sp_step_companions(&dir);
+    is = sp_step_has_companion(companions, name) || !sp_dir_has(&dir, name, &st);
+    json_decref(companions);
+    sp_dir_close(&dir);
+    return is;
 }
 
 /* ---- making ----------------------------------------------------------------------------- */
@@ -53,35 +80,87 @@ static void remove_link(const struct sp_dir *run, const char *name)
         unlinkat(run->fd, name, 0);
 }
 
-/* Those to files that the step does not have. */
-static void remove_stale(const struct sp_dir *run, char *const *kept, int n_kept)
-{
-    char **names;
+/* What links are made to, in their order. */
+struct linked {
+    char **weights;
     int n;
+    json_t *companions;
+};
 
-    if (sp_weights_list(run, &names, &n))
-        return;
-    for (int i = 0; i < n; i++) {
-        bool keep = false;
+static void free_linked(struct linked *l)
+{
+    sp_weights_free_list(l->weights, l->n);
+    json_decref(l->companions);
+}
 
-        for (int k = 0; k < n_kept; k++)
-            keep = keep || !strcmp(names[i], kept[k]);
-        if (!keep)
-            remove_link(run, names[i]);
+static bool is_linked(const struct linked *l, const char *name)
+{
+    for (int i = 0; i < l->n; i++)
+        if (!strcmp(name, l->weights[i]))
+            return true;
+    return sp_step_has_companion(l->companions, name);
+}
+
+/* Removes the links to weights and companions that the step does not have; NULL: to all. */
+static void remove_stale(const struct sp_dir *run, const struct linked *kept)
+{
+    DIR *d = sp_dir_list(run);
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        const char *name = e->d_name;
+
+        if (kept && is_linked(kept, name))
+            continue;
+        if (sp_weights_is_file(name) ? is_ours(run, name) : is_to_companion(run, name))
+            unlinkat(run->fd, name, 0);
     }
-    sp_weights_free_list(names, n);
+    if (d)
+        closedir(d);
+}
+
+static int list_linked(const struct sp_dir *run, const char *step, struct linked *l)
+{
+    struct sp_dir dir;
+    struct stat st;
+    int err = sp_dir_open_in(run, step, true, &dir);
+
+    *l = (struct linked){0};
+    if (err)
+        return sp_error(-err, "%s/%s: cannot be read: %s", run->path, step, strerror(-err));
+    err = sp_weights_list(&dir, &l->weights, &l->n);
+    if (!err)
+        l->companions = sp_step_companions(&dir);
+    for (size_t i = json_array_size(l->companions); i-- > 0;) /* what could not be copied */
+        if (!sp_dir_has(&dir, json_string_value(json_array_get(l->companions, i)), &st))
+            json_array_remove(l->companions, i);
+    sp_dir_close(&dir);
+    return err;
+}
+
+/* A file of the user's that has the name of one stays, and there is no link. */
+static int point_companions(const struct sp_dir *run, const char *step, const json_t *companions)
+{
+    json_t *companion;
+    struct stat st;
+    int err = 0;
+    size_t i;
+
+    json_array_foreach(companions, i, companion)
+    {
+        const char *name = json_string_value(companion);
+
+        if (!err && (is_ours(run, name) || !sp_dir_has(run, name, &st)))
+            err = point(run, step, name);
+    }
+    return err;
 }
 
 int sp_step_link(const struct sp_dir *run, const char *step)
 {
-    struct sp_dir dir;
-    char **names;
-    int n, err = sp_dir_open_in(run, step, true, &dir);
+    struct linked l;
+    int err = list_linked(run, step, &l);
 
-    if (err)
-        return sp_error(-err, "%s/%s: cannot be read: %s", run->path, step, strerror(-err));
-    err = sp_weights_list(&dir, &names, &n);
-    sp_dir_close(&dir);
     if (err)
         return err;
     /*
@@ -90,11 +169,12 @@ int sp_step_link(const struct sp_dir *run, const char *step)
      */
     remove_link(run, SP_WEIGHTS_INDEX);
     err = point(run, step, "config.json");
-    for (int i = 0; i < n && !err; i++)
-        err = point(run, step, names[i]);
+    err = err ? err : point_companions(run, step, l.companions);
+    for (int i = 0; i < l.n && !err; i++)
+        err = point(run, step, l.weights[i]);
     if (!err)
-        remove_stale(run, names, n);
-    sp_weights_free_list(names, n);
+        remove_stale(run, &l);
+    free_linked(&l);
     if (err <= 0)
         return err;
     sp_step_unlink(run); /* some may lead to an older step */
@@ -108,7 +188,7 @@ void sp_step_unlink(const struct sp_dir *run)
 {
     remove_link(run, SP_WEIGHTS_INDEX);
     remove_link(run, "config.json");
-    remove_stale(run, NULL, 0);
+    remove_stale(run, NULL);
 }
 
 /* ---- a model that is not the run's ------------------------------------------------------ */

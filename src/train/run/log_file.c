@@ -64,6 +64,19 @@ static bool begins_log(FILE *f)
     return ours;
 }
 
+bool sp_log_is_log(int fd)
+{
+    int again = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    FILE *f = again < 0 ? NULL : fdopen(again, "r");
+    bool is = f && begins_log(f);
+
+    if (f)
+        fclose(f);
+    else if (again >= 0)
+        close(again);
+    return is;
+}
+
 int sp_log_shift(const json_t *line, int before)
 {
     if (!json_object_get(line, "plan"))

@@ -29,6 +29,9 @@ int sp_log_take_stdout(void);
  */
 int sp_log_check(const char *path, int done);
 
+/* Does an open file begin so? */
+bool sp_log_is_log(int fd);
+
 /* The file of a log, taken for a run; fd -1: none. */
 struct sp_log_file {
     int fd;

@@ -1,5 +1,6 @@
 /* The files of a run, before it starts: nothing that it reads is written to, nothing written twice. */
 #include "train/start/files.h"
+#include "model/files/companions.h"
 #include "sp_error.h"
 #include "train/checkpoint/step_dirs.h"
 #include "train/run/log_file.h"
@@ -109,6 +110,34 @@ int sp_train_check_files(const struct sp_trainer *t)
     sp_files_free(&files);
     if (!err && a->log)
         err = sp_log_check(a->log, a->resume ? t->first_step : SP_LOG_NEW);
+    return err;
+}
+
+/* Is it a file of the run, or the log of this one or another? */
+static bool is_of_run(int fd, const struct stat *st, const void *files)
+{
+    return sp_files_have(files, st) || sp_log_is_log(fd);
+}
+
+int sp_train_open_companions(struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+    struct sp_files files = {0};
+    const struct sp_companions_other other = {is_of_run, &files};
+    int err;
+
+    if (t->world.rank || a->dry_run || !a->save)
+        return 0;
+    if (a->resume)
+        return sp_companions_take(
+            &t->resumed_dir, json_object_get(t->resumed.json, SP_STEP_COMPANIONS), &t->companions);
+    if (sp_model_is_preset(a->layout.model))
+        return 0;
+    err = add_inputs(a, NULL, &files);
+    err = err ? err : add(&files, SP_FILE_READ, "--hardware", a->hardware);
+    err = err ? err : add_outputs(a, &files);
+    err = err ? err : sp_companions_open(a->layout.model, &other, &t->companions);
+    sp_files_free(&files);
     return err;
 }
 

@@ -334,6 +334,17 @@ int sp_files_check(const struct sp_files *files, const char *command)
     return 0;
 }
 
+bool sp_files_have(const struct sp_files *files, const struct stat *st)
+{
+    for (int i = 0; i < files->n; i++) {
+        const struct identity *id = &files->file[i].target;
+
+        if (id->ino && !id->rest && id->dev == st->st_dev && id->ino == st->st_ino)
+            return true;
+    }
+    return false;
+}
+
 void sp_files_free(struct sp_files *files)
 {
     for (int i = 0; i < files->n; i++) {

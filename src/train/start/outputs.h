@@ -7,6 +7,7 @@
 
 #include "starpipe/trainer.h"
 #include <stdbool.h>
+#include <sys/stat.h>
 
 /* Can a file be made at `path`; if `makes`, once sp_dir_make_parent has made its directory? Nothing that exists is
  * touched, nothing is made. 0; or -errno after one line on stderr, also for FIFOs, sockets and block devices.
@@ -45,6 +46,8 @@ int sp_files_add_layout(struct sp_files *files, const struct sp_layout_args *lay
  * line on stderr that begins with the command.
  */
 int sp_files_check(const struct sp_files *files, const char *command);
+/* Is the file of `st` one of them? */
+bool sp_files_have(const struct sp_files *files, const struct stat *st);
 void sp_files_free(struct sp_files *files);
 
 #endif

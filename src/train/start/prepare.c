@@ -359,6 +359,7 @@ static int take_inputs(struct sp_trainer *t)
     if (!err && a->resume)
         err = sp_train_check_resume(t);
     err = err ? err : sp_train_check_files(t);
+    err = err ? err : sp_train_open_companions(t);
     err = err ? err : sp_train_check_output(t);
     err = err ? err : sp_train_claim(t);
     err = err ? err : sp_train_make_dirs(t);
@@ -397,7 +398,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
     t->own_watchdog = own;
     t->cfg = *cfg;
     t->saver.dir = SP_RUN_DIR_NONE;
-    t->resumed_dir = SP_DIR_CLOSED;
+    t->resumed_dir = t->companions = SP_DIR_CLOSED;
     t->log_file.fd = -1;
     t->saver.saved = t->saver.begun = -1;
     t->eval_loss = NAN;
@@ -444,6 +445,7 @@ void sp_train_release(struct sp_trainer *t)
     if (t->weights.n_shards)
         sp_st_close(&t->weights);
     sp_dir_close(&t->resumed_dir);
+    sp_dir_close(&t->companions);
     sp_run_state_free(&t->resumed);
     sp_log_release(t->cfg.log, &t->log_file);
     sp_dir_made_end(&t->made, !t->started);
