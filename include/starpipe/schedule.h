@@ -190,6 +190,15 @@ struct sp_schedule_def {
     __attribute__((visibility("default")))                                                         \
     const struct sp_schedule_def *const sp_plugin_schedules[] = {__VA_ARGS__, 0}
 
+/*
+ * Adds a schedule of the program itself: cfg.layout.schedule = "mine", with options if it has any, picks it then.
+ * It is checked and called as one of a plugin is: in a copy of the process first, so that what crashes there is
+ * refused. `def` stays the caller's, and as it is while the process lives. Every process of a run registers the
+ * same, before it opens a trainer; to register a schedule once more changes nothing. 0; or -EINVAL, -ENOMEM after
+ * one line on stderr, "program NAME: ...".
+ */
+int sp_schedule_register(const struct sp_schedule_def *def);
+
 #pragma GCC visibility pop
 
 #endif

@@ -9,9 +9,10 @@ int sp_plugins_load(const char *files)
     return files ? sp_error(EINVAL, "plugin %s: a page loads none", files) : 0;
 }
 
-int sp_guard_call(const char *plugin, const char *what, void (*fn)(void *arg), void *arg)
+int sp_guard_call(const struct sp_schedule_owner *owner, const char *what, void (*fn)(void *arg),
+                  void *arg)
 {
-    (void)plugin, (void)what;
+    (void)owner, (void)what;
     fn(arg);
     return 0;
 }

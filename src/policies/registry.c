@@ -19,7 +19,7 @@ static const struct sp_schedule_def *const builtin[] = {
 
 static struct added {
     const struct sp_schedule_def *def;
-    const char *plugin;
+    const struct sp_schedule_owner *owner;
 } * added;
 static int n_added;
 
@@ -109,22 +109,29 @@ const char *sp_schedule_recompute(const char *name, const char *given)
     return def && def->recompute ? def->recompute : "none";
 }
 
-int sp_schedule_add(const struct sp_schedule_def *def, const char *plugin)
+int sp_schedule_add(const struct sp_schedule_def *def, const struct sp_schedule_owner *owner)
 {
     struct added *more = realloc(added, ((size_t)n_added + 1) * sizeof *added);
 
     if (!more)
         return sp_error(ENOMEM, "no memory for schedule %s", def->name);
     added = more;
-    added[n_added++] = (struct added){def, plugin};
+    added[n_added++] = (struct added){def, owner};
     return 0;
+}
+
+const struct sp_schedule_owner *sp_schedule_owner(const struct sp_schedule_def *def)
+{
+    for (int i = 0; i < n_added; i++) {
+        if (added[i].def == def)
+            return added[i].owner;
+    }
+    return NULL;
 }
 
 const char *sp_schedule_plugin(const struct sp_schedule_def *def)
 {
-    for (int i = 0; i < n_added; i++) {
-        if (added[i].def == def)
-            return added[i].plugin;
-    }
-    return NULL;
+    const struct sp_schedule_owner *owner = sp_schedule_owner(def);
+
+    return owner ? owner->file : NULL;
 }

@@ -25,10 +25,17 @@ const char *sp_schedule_recompute(const char *name, const char *given);
 /* The i-th schedule, NULL past the end. */
 const struct sp_schedule_def *sp_schedule_at(int i);
 
-/* Adds a schedule of a plugin, whose name must be new; both stay the caller's and alive. 0 or
- * -ENOMEM. */
-int sp_schedule_add(const struct sp_schedule_def *def, const char *plugin);
-/* The file of the plugin that a schedule comes from, NULL: built in. */
+/* Who has a schedule that is not built in. */
+struct sp_schedule_owner {
+    const char *label; /* "plugin FILE", "program NAME": lines about it begin so */
+    const char *file;  /* of the plugin; NULL: the program has it */
+};
+
+/* Adds a schedule, whose name must be new; both stay the caller's and alive. 0 or -ENOMEM. */
+int sp_schedule_add(const struct sp_schedule_def *def, const struct sp_schedule_owner *owner);
+/* NULL: built in. */
+const struct sp_schedule_owner *sp_schedule_owner(const struct sp_schedule_def *def);
+/* The file of the plugin that a schedule comes from, NULL: from none. */
 const char *sp_schedule_plugin(const struct sp_schedule_def *def);
 
 #endif

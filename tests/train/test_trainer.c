@@ -1,11 +1,13 @@
 /*
  * The trainer as programs call it: trainers one after the other in one process, meters, a run that is
- * saved and gone on with, text, and every refusal of a call or a configuration, in one line.
+ * saved and gone on with, text, schedules of the program's own, and every refusal of a call or a configuration, in one line.
  */
 #include "model/support.h"
+#include "starpipe/schedule.h"
 #include "starpipe/trainer.h"
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 enum { STEPS = 5, SEQ = 16, MICRO_BATCHES = 4 };
@@ -225,6 +227,60 @@ static void ahead(void **state)
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
+static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    (void)stage;
+    for (int i = 0; i < lay->micro_batches; i++)
+        sp_program_add(prog, SP_F, i, 0);
+    for (int i = 0; i < lay->micro_batches; i++)
+        sp_program_add(prog, SP_B, i, 0);
+}
+
+static void crashes(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    emit(lay, stage, prog);
+    raise(SIGSEGV);
+}
+
+static void never_ends(const struct sp_layout *lay, int stage, struct sp_program *prog)
+{
+    for (;;)
+        emit(lay, stage, prog);
+}
+
+/* Two that go wrong while the trainer opens, which leaves the process as it was; then one that trains. */
+static void registered(void **state)
+{
+    static struct sp_schedule_def def[] = {{.name = "crashes", .emit = crashes},
+                                           {.name = "endless", .emit = never_ends},
+                                           {.name = "mine", .emit = emit}};
+    static const char *const said[] = {"trainer_unit: emit of crashes crashed: Segmentation fault",
+                                       "trainer_unit: emit of endless appends more than"};
+    struct sp_train_config cfg;
+    double mine[STEPS], built_in[STEPS];
+    struct sp_trainer *t;
+    struct capture c;
+
+    (void)state;
+    defaults(&cfg);
+    for (int i = 0; i < 3; i++) {
+        def[i].abi = SP_SCHEDULE_ABI;
+        def[i].family = "layerwise";
+        def[i].summary = def[i].source = "this test";
+        def[i].default_chunks = 1;
+        assert_int_equal(sp_schedule_register(&def[i]), 0);
+        cfg.layout.schedule = def[i].name;
+        if (i == 2)
+            break;
+        capture_begin(&c);
+        assert_call(sp_trainer_open(&cfg, &t), -EINVAL, &c, said[i]);
+    }
+    train(&cfg, 0, mine);
+    cfg.layout.schedule = "gpipe:backward=fifo";
+    train(&cfg, 0, built_in);
+    assert_memory_equal(mine, built_in, sizeof mine);
+}
+
 static void refused_calls(void **state)
 {
     struct sp_train_config cfg;
@@ -303,6 +359,7 @@ TEST_GROUP(trainer)
         cmocka_unit_test(environment_put_back),
         cmocka_unit_test(asked),
         cmocka_unit_test(ahead),
+        cmocka_unit_test(registered),
         cmocka_unit_test(refused_calls),
         cmocka_unit_test(refused_configurations),
     };

@@ -40,13 +40,13 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* What guards a call of a plugin knows of one call at a time. */
-static bool has_plugins(void)
+/* What guards a call of a schedule that is not built in knows of one call at a time. */
+static bool has_guarded(void)
 {
     const struct sp_schedule_def *def;
 
     for (int i = 0; (def = sp_schedule_at(i)); i++)
-        if (sp_schedule_plugin(def))
+        if (sp_schedule_owner(def))
             return true;
     return false;
 }
@@ -62,7 +62,7 @@ void sp_trials_run(const struct sp_search *want, struct sp_trials *t)
     t->lost |= !t->err;
     if (t->lost)
         return;
-    most = has_plugins() ? 1 : most < t->n ? most : t->n;
+    most = has_guarded() ? 1 : most < t->n ? most : t->n;
     while (threads < most - 1 && !pthread_create(&thread[threads], NULL, work, &crew))
         threads++;
     work(&crew);

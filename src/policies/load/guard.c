@@ -32,7 +32,8 @@ static struct {
     pthread_t thread;
     sigjmp_buf out;
     int ops; /* of the program that is full */
-    const char *plugin, *what;
+    const struct sp_schedule_owner *owner;
+    const char *what;
     const char *plugins[MOST_PLUGINS];
     int n_plugins;
     bool works; /* work has begun */
@@ -103,7 +104,7 @@ static void on_exit_called(void)
     if (!guard.active)
         return;
     guard.active = 0;
-    sp_error(EINVAL, "plugin %s: %s called exit", guard.plugin, guard.what);
+    sp_error(EINVAL, "%s: %s called exit", guard.owner->label, guard.what);
     _exit(2);
 }
 
@@ -152,11 +153,12 @@ static void install(struct saved *saved)
         sigaction(signals[i], &action, &saved->actions[i]);
 }
 
-/* Crashes stay caught: a plugin may have threads. */
+/* Crashes stay caught once there is a plugin, which may have threads. */
 static void restore(const struct saved *saved)
 {
     alarm(0);
-    sigaction(SIGALRM, &saved->actions[CRASHES], NULL);
+    for (int i = guard.n_plugins ? CRASHES : 0; i < SIGNALS; i++)
+        sigaction(signals[i], &saved->actions[i], NULL);
     sigaltstack(&saved->stack, NULL);
 }
 
@@ -204,10 +206,10 @@ static int restore_handling(const struct handling *before, bool says)
     }
     pthread_sigmask(SIG_SETMASK, &before->mask, NULL);
     if (blocked && says)
-        return sp_error(EINVAL, "plugin %s: %s blocks signals (%s)", guard.plugin, guard.what,
+        return sp_error(EINVAL, "%s: %s blocks signals (%s)", guard.owner->label, guard.what,
                         strsignal(blocked));
     if (changed && says)
-        return sp_error(EINVAL, "plugin %s: %s changes what signals do (%s)", guard.plugin,
+        return sp_error(EINVAL, "%s: %s changes what signals do (%s)", guard.owner->label,
                         guard.what, strsignal(changed));
     return 0;
 }
@@ -216,17 +218,17 @@ static int restore_handling(const struct handling *before, bool says)
 
 static int failed(int cause, int seconds)
 {
-    const char *plugin = guard.plugin, *what = guard.what;
+    const char *label = guard.owner->label, *what = guard.what;
 
     if (cause == FULL)
-        return sp_error(EINVAL, "plugin %s: %s appends more than %d ops to a program", plugin, what,
+        return sp_error(EINVAL, "%s: %s appends more than %d ops to a program", label, what,
                         guard.ops);
     if (cause == SIGALRM)
         return sp_error(EINVAL,
-                        "plugin %s: %s did not end within %d s (STARPIPE_PLUGIN_SECONDS sets "
+                        "%s: %s did not end within %d s (STARPIPE_PLUGIN_SECONDS sets "
                         "another limit)",
-                        plugin, what, seconds);
-    return sp_error(EINVAL, "plugin %s: %s %s: %s", plugin, what,
+                        label, what, seconds);
+    return sp_error(EINVAL, "%s: %s %s: %s", label, what,
                     is_caught(cause) ? "crashed" : "raised a signal", strsignal(cause));
 }
 
@@ -252,10 +254,10 @@ static int rehearse(void (*fn)(void *arg), void *arg, int seconds)
     case SP_REHEARSAL_EXIT:
         break;
     }
-    return sp_error(EINVAL, "plugin %s: %s called exit", guard.plugin, guard.what);
+    return sp_error(EINVAL, "%s: %s called exit", guard.owner->label, guard.what);
 }
 
-/* Things done once: at the first call of all, and at the first of each plugin. */
+/* Things done once: at the first call of all, and at the first of each plugin; NULL: the code is the program's. */
 static void know(const char *plugin)
 {
     static bool registered;
@@ -264,9 +266,11 @@ static void know(const char *plugin)
     if (!registered) {
         registered = atexit(on_exit_called) == 0;
         backtrace(frame, 1); /* loads what it needs: in a handler that is too late */
-        for (int i = 0; i < SIGNALS; i++)
-            sigaction(signals[i], NULL, &others[i]);
     }
+    for (int i = 0; i < SIGNALS && !guard.n_plugins; i++)
+        sigaction(signals[i], NULL, &others[i]);
+    if (!plugin)
+        return;
     for (int i = 0; i < guard.n_plugins; i++)
         if (!strcmp(guard.plugins[i], plugin))
             return;
@@ -274,24 +278,25 @@ static void know(const char *plugin)
         guard.plugins[guard.n_plugins++] = plugin;
 }
 
-int sp_guard_call(const char *plugin, const char *what, void (*fn)(void *arg), void *arg)
+int sp_guard_call(const struct sp_schedule_owner *owner, const char *what, void (*fn)(void *arg),
+                  void *arg)
 {
     static struct saved saved;
     static struct handling before;
     static int seconds;
     int cause;
 
-    if (!plugin) {
+    if (!owner) {
         fn(arg);
         return 0;
     }
     seconds = limit();
     if (seconds < 0)
         return seconds;
-    guard.plugin = plugin;
+    guard.owner = owner;
     guard.what = what;
     guard.thread = pthread_self();
-    know(plugin);
+    know(owner->file);
     if (rehearse(fn, arg, seconds))
         return -EINVAL;
     note_handling(&before);

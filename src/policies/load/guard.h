@@ -1,15 +1,17 @@
 /*
- * Calls into code that may be wrong, that of plugins: what crashes, exits or does not end is ended
- * there, and the caller goes on with the reason said.
+ * Calls into code that may be wrong, that of plugins and of the program itself: what crashes, exits or does not
+ * end is ended there, and the caller goes on with the reason said.
  */
 #ifndef SP_GUARD_H
 #define SP_GUARD_H
 
+#include "policies/registry.h"
+
 /*
- * Runs fn(arg) once. `plugin`: the file that the code comes from; NULL: it is starpipe's own and is
- * called without any guard. Otherwise it is run in a copy of the process before, so fn must do nothing
- * that is seen outside. `plugin` must live as long as the process. 0; or -EINVAL after the line
- * "plugin FILE: WHAT ..." on stderr when it
+ * Runs fn(arg) once. `owner`: who has the code; NULL: it is starpipe's own and is called without any
+ * guard. Otherwise it is run in a copy of the process before, so fn must do nothing that is seen
+ * outside. `owner` must live as long as the process. 0; or -EINVAL after the line "LABEL: WHAT ..." on
+ * stderr when it
  *   does not end within 30 s (STARPIPE_PLUGIN_SECONDS sets another limit),
  *   ends the process, or is ended by a signal,
  *   appends to a program without end (sp_guard_full), or
@@ -18,7 +20,8 @@
  * status 2. One call at a time. A crash later on, in a thread that a plugin has started, ends the
  * process with a line that names the plugin and status 2, or 1 from sp_guard_work_begins on.
  */
-int sp_guard_call(const char *plugin, const char *what, void (*fn)(void *arg), void *arg);
+int sp_guard_call(const struct sp_schedule_owner *owner, const char *what, void (*fn)(void *arg),
+                  void *arg);
 
 void sp_guard_work_begins(void);
 

@@ -32,7 +32,7 @@ static int guarded(struct call *c, const char *function, void (*fn)(void *arg))
     char what[128];
 
     snprintf(what, sizeof what, "%s of %s", function, c->def->name);
-    return sp_guard_call(sp_schedule_plugin(c->def), what, fn, c);
+    return sp_guard_call(sp_schedule_owner(c->def), what, fn, c);
 }
 
 static int refused(struct call *c)

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* program_invocation_short_name */
 #include "policies/load/plugin.h"
 #include "policies/families/family.h"
 #include "policies/load/guard.h"
@@ -19,7 +20,7 @@ enum { MAX_SCHEDULES = 64, MAX_NAME = 40, MAX_LINE = 200 };
 
 /* Reading a plugin runs its code, and follows its pointers: this is what the guarded part sets. */
 struct reading {
-    const char *file;
+    const struct sp_schedule_owner *owner;
     const struct sp_schedule_def *const *defs;
     int n;
     char why[512]; /* empty: in order */
@@ -104,16 +105,31 @@ static void check_def(const struct sp_schedule_def *def, char *why, size_t n)
     check_family(def, why, n);
 }
 
+/* A definition of other headers, or one that is wrong. */
+static void read_def(const struct sp_schedule_def *def, struct reading *r)
+{
+    if (!def)
+        snprintf(r->why, sizeof r->why, "a schedule is NULL");
+    else if (def->abi != SP_SCHEDULE_ABI)
+        snprintf(r->why, sizeof r->why,
+                 "it has schedule ABI %d, this starpipe has %d: build it against the headers "
+                 "installed with it",
+                 def->abi, SP_SCHEDULE_ABI);
+    else
+        check_def(def, r->why, sizeof r->why);
+}
+
 static void read_plugin(void *arg)
 {
     struct reading *r = arg;
-    void *library = dlopen(r->file, RTLD_NOW | RTLD_LOCAL);
+    const char *file = r->owner->file;
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 
     if (!library) {
         const char *error = dlerror();
-        size_t len = strlen(r->file);
+        size_t len = strlen(file);
 
-        if (!strncmp(error, r->file, len) && !strncmp(error + len, ": ", 2))
+        if (!strncmp(error, file, len) && !strncmp(error + len, ": ", 2))
             error += len + 2;
         snprintf(r->why, sizeof r->why, "cannot be loaded: %s", error);
         return;
@@ -124,15 +140,8 @@ static void read_plugin(void *arg)
                  "it has no " ENTRY ": end the C file with SP_PLUGIN(&your_schedule);");
         return;
     }
-    for (; r->n < MAX_SCHEDULES && r->defs[r->n] && !*r->why; r->n++) {
-        if (r->defs[r->n]->abi != SP_SCHEDULE_ABI)
-            snprintf(r->why, sizeof r->why,
-                     "it has schedule ABI %d, this starpipe has %d: build it against the headers "
-                     "installed with it",
-                     r->defs[r->n]->abi, SP_SCHEDULE_ABI);
-        else
-            check_def(r->defs[r->n], r->why, sizeof r->why);
-    }
+    for (; r->n < MAX_SCHEDULES && r->defs[r->n] && !*r->why; r->n++)
+        read_def(r->defs[r->n], r);
     if (r->n == 0)
         snprintf(r->why, sizeof r->why, "it has no schedule");
     else if (r->n == MAX_SCHEDULES)
@@ -140,19 +149,39 @@ static void read_plugin(void *arg)
                  MAX_SCHEDULES);
 }
 
-static int add(const struct sp_schedule_def *def, const char *file)
+static void read_program(void *arg)
+{
+    struct reading *r = arg;
+
+    read_def(r->defs[r->n++], r);
+}
+
+static int add(const struct sp_schedule_def *def, const struct sp_schedule_owner *owner)
 {
     const struct sp_schedule_def *other = sp_schedule_find(def->name);
-    const char *from;
+    const struct sp_schedule_owner *others;
 
     if (!strcmp(def->name, "csv"))
-        return sp_error(EINVAL, "plugin %s: the name csv stands for files (csv:FILE); rename it",
-                        file);
+        return sp_error(EINVAL, "%s: the name csv stands for files (csv:FILE); rename it",
+                        owner->label);
     if (!other)
-        return sp_schedule_add(def, file);
-    from = sp_schedule_plugin(other);
-    return sp_error(EINVAL, "plugin %s: there is a schedule %s already, %s%s; rename this one",
-                    file, def->name, from ? "of plugin " : "built in", from ? from : "");
+        return sp_schedule_add(def, owner);
+    others = sp_schedule_owner(other);
+    return sp_error(EINVAL, "%s: there is a schedule %s already, %s%s; rename this one",
+                    owner->label, def->name, others ? "of " : "built in",
+                    others ? others->label : "");
+}
+
+/* What the guarded `read` finds is added, or refused. */
+static int read_and_add(struct reading *r, const char *what, void (*read)(void *arg))
+{
+    int ret = sp_guard_call(r->owner, what, read, r);
+
+    if (!ret && *r->why)
+        ret = sp_error(EINVAL, "%s: %s", r->owner->label, r->why);
+    for (int i = 0; i < r->n && !ret; i++)
+        ret = add(r->defs[i], r->owner);
+    return ret;
 }
 
 static bool is_loaded(const char *file)
@@ -166,23 +195,43 @@ static bool is_loaded(const char *file)
     return false;
 }
 
+/* For the registry, as long as the process lives. NULL: no memory. */
+static struct sp_schedule_owner *make_owner(const char *file)
+{
+    static const char kind[] = "plugin ";
+    struct sp_schedule_owner *owner = malloc(sizeof *owner + sizeof kind + strlen(file));
+    char *label = (char *)(owner + 1);
+
+    if (!owner)
+        return NULL;
+    strcat(strcpy(label, kind), file);
+    *owner = (struct sp_schedule_owner){.label = label, .file = label + strlen(kind)};
+    return owner;
+}
+
 /* `file` is a whole path, so that dlopen searches nowhere else. */
 static int load_file(const char *file)
 {
     struct reading r = {0};
-    int ret;
 
     if (is_loaded(file))
         return 0;
-    r.file = strdup(file); /* for the registry, as long as the process lives */
-    if (!r.file)
+    r.owner = make_owner(file);
+    if (!r.owner)
         return sp_error(ENOMEM, "no memory for the name of plugin %s", file);
-    ret = sp_guard_call(r.file, "loading it", read_plugin, &r);
-    if (!ret && *r.why)
-        ret = sp_error(EINVAL, "plugin %s: %s", r.file, r.why);
-    for (int i = 0; i < r.n && !ret; i++)
-        ret = add(r.defs[i], r.file);
-    return ret;
+    return read_and_add(&r, "loading it", read_plugin);
+}
+
+int sp_schedule_register(const struct sp_schedule_def *def)
+{
+    static char label[64];
+    static const struct sp_schedule_owner program = {.label = label};
+    struct reading r = {.owner = &program, .defs = &def};
+
+    if (def && sp_schedule_owner(def))
+        return 0;
+    snprintf(label, sizeof label, "program %s", program_invocation_short_name);
+    return read_and_add(&r, "reading its schedule", read_program);
 }
 
 static int is_library(const struct dirent *entry)

@@ -1,6 +1,6 @@
 /*
- * Schedules from shared libraries. A plugin is a C file built against the installed headers that
- * ends in SP_PLUGIN(&def); see docs/writing-a-schedule.md.
+ * Schedules from shared libraries, and those that programs register (starpipe/schedule.h). A plugin is a C
+ * file built against the installed headers that ends in SP_PLUGIN(&def); see docs/writing-a-schedule.md.
  */
 #ifndef SP_PLUGIN_H
 #define SP_PLUGIN_H
