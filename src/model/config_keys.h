@@ -5,9 +5,6 @@
 #include "model/model.h"
 #include <jansson.h>
 
-/* More than any real config.json; keeps a wrong path from filling the memory. */
-enum { SP_CONFIG_MAX_BYTES = 16 << 20 };
-
 /* A value of the file as it may stand in a message: short, one line. Returns `out`. */
 const char *sp_config_show(const json_t *v, char out[64]);
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Plugins: the example, built against an installed tree, is listed, shown and trained with, and gives
-# the gradients of one stage; a program built against that tree trains, and loads it too, and one with tasks
-# of a layer runs them under several schedulers; every way in which a plugin can be wrong is refused with its line,
-# exit status 2, in seconds.
+# the gradients of one stage; of examples/gpt, programs built against that tree, one has the losses of the
+# command, and loads plugins too, one runs tasks of a layer under several schedulers; every way in which a plugin can
+# be wrong is refused with its line, exit status 2, in seconds.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 CC=${CC:-cc}
@@ -18,8 +18,8 @@ unset STARPIPE_PLUGIN_PATH STARPIPE_PLUGIN_SECONDS
 
 root=$work/root
 cp -R "$here/../../examples/plugin" "$work/example"
-cp -R "$here/../../examples/embed" "$work/embed"
-chmod -R u+w "$work/example" "$work/embed"
+cp -R "$here/../../examples/gpt" "$work/gpt"
+chmod -R u+w "$work/example" "$work/gpt"
 if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
     > "$work/output" 2>&1; then
     pc=$(find "$root" -name starpipe.pc)
@@ -30,7 +30,7 @@ if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
     quiet "make of the example" make -C "$work/example" PKG_CONFIG_PATH="$(dirname "$pc")" \
         PKG_CONFIG="pkg-config --define-variable=includedir=$include"
     lib=$(dirname "$(find "$root" -name libstarpipe.so)")
-    quiet "make of the program" make -C "$work/embed" PKG_CONFIG_PATH="$(dirname "$pc")" \
+    quiet "make of the program" make -C "$work/gpt" gpt PKG_CONFIG_PATH="$(dirname "$pc")" \
         PKG_CONFIG="pkg-config --define-variable=includedir=$include --define-variable=libdir=$lib"
     # The line of the guide as it stands there, and what it makes runs.
     line=$(sed -n 's/^cc \$(pkg-config --cflags starpipe)/$CC $(pkg-config --cflags starpipe)/p' "$here/../../docs/embedding.md")
@@ -42,7 +42,7 @@ if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
             PKG_CONFIG_PATH=$(dirname "$pc") command pkg-config --define-variable=includedir="$include" \
                 --define-variable=libdir="$lib" "$@"
         }
-        cd "$work" && cp embed/embed.c mine.c && eval "$line" &&
+        cd "$work" && cp gpt/gpt.c mine.c && eval "$line" &&
             env -u LD_LIBRARY_PATH timeout -k 2 60 ./mine mine.txt saved 2
     ) > "$work/output" 2>&1 || fail "the compiler line of docs/embedding.md: $(tail -n 2 "$work/output")"
     # Debugging information stays in the build tree.
@@ -112,37 +112,70 @@ fi
 
 # ---- a program on the installed library, which plugins take their functions from
 
-embed=$work/embed/embed
+gpt=$work/gpt/gpt
+# The settings of gpt.c, with an order that is built in.
+settings="--model gpt-tiny --schedule 1f1b --stages 2 --micro-batches 8 --micro-batch-size 1 --seq 64
+    --steps 20 --warmup 2 --lr 3e-3 --lr-schedule cosine --lr-min 3e-4"
+
+# as_command WHAT LOG: the losses of 20 steps, those of the command.
+as_command()
+{
+    agree "$1, losses of 20 steps" near "$2" "$work/command.jsonl" 1e-5
+    [ "$(steps_of "$2" loss | wc -l)" -eq 20 ] || fail "$1: the log has not 20 steps"
+    sed -n 's/.*"eval_loss":\([^,}]*\).*/\1/p' "$2" > "$work/eval"
+    [ "$(wc -l < "$work/eval")" -eq 3 ] && sort -rgu "$work/eval" | cmp -s - "$work/eval" ||
+        fail "$1: the loss of evaluations does not fall: $(tr '\n' ' ' < "$work/eval")"
+}
+
+quiet "the command" starpipe train --data "$work/text" $settings --log "$work/command.jsonl"
 export STARPIPE_PLUGIN_PATH=$eager
-quiet "the program" timeout -k 2 60 "$embed" "$work/text" "$work/embed1" 20
-grep -q '^step 20  loss [2-5]\.' "$work/output" && grep -q '^  stage 1: busy' "$work/output" &&
-    grep -q '^saved to .*; it goes on:$' "$work/output" && [ "$(grep -c '^The .' "$work/output")" -eq 1 ] ||
-    fail "the program says $(cat "$work/output")"
+GPT_LOG=$work/gpt1.jsonl quiet "the program" timeout -k 2 60 "$gpt" "$work/text" "$work/gpt1" 20
+grep -Eq '^step +20  loss [2-5]\..*bubble +[0-9]+ % +[0-9]+ %$' "$work/output" &&
+    grep -q '^eval .* at step 20, which is in .*; it writes:$' "$work/output" &&
+    [ "$(grep -c '^The .' "$work/output")" -eq 1 ] || fail "the program says $(cat "$work/output")"
 unset STARPIPE_PLUGIN_PATH
-echo "embed: $(grep '^step 20' "$work/output")"
-quiet "what it saved" starpipe $train --steps 21 --resume "$work/embed1" --stages 3
+grep '^step *20' "$work/output"
+as_command "the program" "$work/gpt1.jsonl"
+said "what it saved" 'nothing was submitted' train --model "$work/gpt1" --data "$work/text" --dry-run
+quiet "its run goes on" starpipe $train --steps 21 --resume "$work/gpt1" --schedule zb1p --stages 3
 if have_mpi; then
-    quiet "the program in 2 processes" timeout -k 5 120 $MPIRUN -np 2 "$embed" "$work/text" "$work/embed2" 20
+    GPT_LOG=$work/gpt2.jsonl quiet "the program in 2 processes" timeout -k 5 120 $MPIRUN -np 2 "$gpt" \
+        "$work/text" "$work/gpt2" 20
     [ "$(grep -c '^step' "$work/output")" -eq 2 ] || fail "two processes print: $(cat "$work/output")"
-    cmp "$work/embed1/model.safetensors" "$work/embed2/model.safetensors" ||
+    as_command "the program in 2 processes" "$work/gpt2.jsonl"
+    cmp "$work/gpt1/model.safetensors" "$work/gpt2/model.safetensors" ||
         fail "the program has other weights in 2 processes"
 fi
-timeout -k 2 10 "$embed" "$work/none" "$work/embed3" > "$work/stdout" 2> "$work/stderr"
-[ $? -eq 2 ] && [ "$(wc -l < "$work/stderr")" -eq 1 ] && [ ! -e "$work/embed3" ] ||
+# It stops early on a text that it gets worse on, and keeps the best model: that of step 10.
+tr a-z A-Z < "$work/text" > "$work/capitals"
+GPT_EVAL=$work/capitals quiet "the program on capitals" timeout -k 2 60 "$gpt" "$work/text" "$work/gpt3" 200
+grep '^eval' "$work/output"
+[ "$(grep -c '^step' "$work/output")" -eq 4 ] && [ -d "$work/gpt3/step-000010" ] ||
+    fail "the program does not stop early: $(cat "$work/output")"
+timeout -k 2 10 "$gpt" "$work/none" "$work/gpt4" > "$work/stdout" 2> "$work/stderr"
+[ $? -eq 2 ] && [ "$(wc -l < "$work/stderr")" -eq 1 ] && [ ! -e "$work/gpt4" ] ||
     fail "the program without a text: $(cat "$work/stderr")"
+# An order that is wrong is refused before the first step.
+sed '/if (f < m)/,+1d' "$work/gpt/gpt.c" > "$work/gpt/wrong.c"
+quiet "make of a wrong order" make -C "$work/gpt" wrong CC="$CC" PKG_CONFIG=false \
+    CPPFLAGS="-I$include" LDLIBS="-L$lib -lstarpipe -Wl,-rpath,$lib"
+timeout -k 2 10 "$work/gpt/wrong" "$work/text" "$work/gpt4" > "$work/stdout" 2> "$work/stderr"
+[ $? -eq 2 ] && [ "$(cat "$work/stderr")" = \
+    "starpipe: schedule late-weights: order: stage 1: F0.0 is missing" ] && [ ! -e "$work/gpt4" ] ||
+    fail "the program with a wrong order: $(cat "$work/stderr")"
 
 # ---- a StarPU program with the tasks of a layer, built by its Makefile and by the line in it
 
-gpt=$work/gpt
-cp -R "$here/../../examples/gpt" "$gpt"
-chmod -R u+w "$gpt"
-sed "s|^includedir=.*|includedir=$include|; s|^libdir=.*|libdir=$lib|" "$pc" > "$gpt/starpipe.pc"
+layers=$work/layers
+cp -R "$here/../../examples/gpt" "$layers"
+chmod -R u+w "$layers"
+sed "s|^includedir=.*|includedir=$include|; s|^libdir=.*|libdir=$lib|" "$pc" > "$layers/starpipe.pc"
 starpu=$(sed -n 's/^PKG_CONFIG_PATH = //p' "$builddir/Makefile")
-quiet "make of the layer" make -C "$gpt" layer PKG_CONFIG_PATH="$gpt:$starpu"
-line=$(sed -n 's/^ \*   cc /$CC /p' "$gpt/layer.c")
+quiet "make of the layer" make -C "$layers" layer PKG_CONFIG_PATH="$layers:$starpu"
+line=$(sed -n 's/^ \*   cc /$CC /p' "$layers/layer.c")
 (
-    export PKG_CONFIG_PATH=$gpt:$starpu
-    cd "$gpt" && eval "$line -Wall -Wextra -Werror"
+    export PKG_CONFIG_PATH=$layers:$starpu
+    cd "$layers" && eval "$line -Wall -Wextra -Werror"
 ) > "$work/output" 2>&1 || fail "the compiler line of layer.c: '$line': $(tail -n 2 "$work/output")"
 # layer SCHEDULER ARGUMENTS: it ends with 0, under that scheduler, and says that all is right.
 layer()
@@ -150,17 +183,17 @@ layer()
     local scheduler=$1
 
     shift
-    timeout -k 2 60 "$gpt/layer" "$@" > "$work/output" 2>&1
+    timeout -k 2 60 "$layers/layer" "$@" > "$work/output" 2>&1
     [ $? -eq 0 ] && grep -qx "scheduler $scheduler" "$work/output" && [ "$(grep -c ': right$' "$work/output")" -eq 5 ] ||
         fail "layer $* under $scheduler: $(cat "$work/output")"
 }
-quiet "make of the layer" make -C "$gpt" -B layer PKG_CONFIG_PATH="$gpt:$starpu"
+quiet "make of the layer" make -C "$layers" -B layer PKG_CONFIG_PATH="$layers:$starpu"
 layer starpipe
 layer starpipe llama
 STARPU_SCHED=lws layer lws
 STARPU_SCHED=starpipe STARPU_SCHED_LIB=$lib/libstarpipe-sched.so layer starpipe
 echo "layer: right under starpipe, linked and loaded, and lws"
-STARPU_NCPU=0 timeout -k 2 60 "$gpt/layer" > "$work/output" 2>&1
+STARPU_NCPU=0 timeout -k 2 60 "$layers/layer" > "$work/output" 2>&1
 [ $? -eq 77 ] || fail "layer without a CPU worker: $(cat "$work/output")"
 
 # ---- several, lists, directories, every public function
