@@ -212,7 +212,7 @@ static struct sp_generator *generator(struct trained *t, int window)
 {
     struct sp_generator *gen = NULL;
 
-    assert_int_equal(sp_generator_create(&t->g, window, &gen), 0);
+    assert_int_equal(sp_generator_create(&t->g, NULL, window, &gen), 0);
     assert_non_null(gen);
     return gen;
 }
