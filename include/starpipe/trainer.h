@@ -127,7 +127,7 @@ struct sp_train_config {
         *hardware; /* a machine by name or file, for what is predicted; NULL: the one at hand */
     bool dry_run;  /* open checks everything, and starts nothing: there are no steps */
     /* Neither data nor gradients nor moments: all that can be done is to sample, in one process, from the weights of a
-     * directory. */
+     * directory, `sample` tokens to follow `prompt`, or as many altogether. */
     bool inference;
 
     /* What the command does with a trainer, and other programs by themselves: checked, not used. */

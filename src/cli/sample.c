@@ -7,6 +7,7 @@
 #include "train/config.h"
 #include "train/run/draw.h"
 #include "train/run/sample.h"
+#include "train/start/outputs.h"
 #include "train/start/prepare.h"
 #include "train/start/start.h"
 #include <stdlib.h>
@@ -31,7 +32,7 @@ static int parse(int argc, char **argv, struct args *a)
          .arg = "DIR",
          .help = "a model in Hugging Face form, a directory of train --save, or a step in it"},
         {.name = "prompt",
-         .kind = SP_OPT_STRING,
+         .kind = SP_OPT_TEXT,
          .value = &a->prompt,
          .arg = "TEXT",
          .help = "what the text begins with (default: bos, or a line break)"},
@@ -169,37 +170,45 @@ static int print_json(struct sp_trainer *t, const struct args *a, const struct s
 
 /* ---- the model ------------------------------------------------------------------------------------ */
 
-/* No sequence is longer: a token has at least a byte of the prompt, but for those that a tokenizer puts around. */
-static int longest(const struct args *a, const struct sp_model *m)
-{
-    enum { AROUND = 16 };
-    uint64_t most = strlen(a->prompt) + AROUND + (uint64_t)a->how.tokens;
-
-    return most < (uint64_t)m->positions ? (int)most : m->positions;
-}
-
 /* 0, or -errno after one line. */
 static int open_model(const struct args *a, struct sp_trainer **t)
 {
     struct sp_train_config cfg;
-    struct sp_model m;
     int err = sp_train_config_init(&cfg);
 
-    err = err ? err : sp_model_load(a->dir[0], &m);
     if (err)
         return err;
     cfg.inference = true;
     cfg.layout.model = a->dir[0];
     cfg.layout.micro_batches = 1;
-    cfg.layout.seq = longest(a, &m);
+    cfg.prompt = a->prompt;
+    cfg.sample = a->how.tokens;
     cfg.dtype = a->dtype;
     cfg.device = a->device;
     cfg.threads = a->threads;
     return sp_train_prepare(&cfg, t);
 }
 
+/* Is the file that is written none of the model's? */
+static int check_files(const struct args *a)
+{
+    struct sp_files files = {0};
+    int err = sp_files_add_model(&files, "DIR", a->dir[0]);
+
+    if (!err && a->result.output)
+        err = sp_files_add(&files, SP_FILE_REPLACED, "--output", a->result.output);
+    err = err ? err : sp_files_check(&files, "sample");
+    sp_files_free(&files);
+    return err;
+}
+
 static int sample(struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt)
 {
+    if (!t->tokenizer && t->model.vocab != 256)
+        sp_warn(
+            "%s has no tokenizer.json: of its vocabulary of %d, the text is the tokens below 256, "
+            "as bytes",
+            a->dir[0], t->model.vocab);
     if (prompt->n > (size_t)t->cfg.layout.seq)
         sp_warn("the prompt has %zu tokens, and %s knows %d positions: its last tokens count",
                 prompt->n, a->dir[0], t->cfg.layout.seq);
@@ -217,7 +226,7 @@ int sp_cmd_sample(int argc, char **argv)
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (!sp_sampling_check(&a.how, "sample") && !open_model(&a, &t) &&
+    if (!sp_sampling_check(&a.how, "sample") && !check_files(&a) && !open_model(&a, &t) &&
         !sp_train_encode_prompt(t, a.prompt, a.how.special_tokens, &prompt))
         status = sample(t, &a, &prompt);
     sp_ids_free(&prompt);

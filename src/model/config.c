@@ -187,6 +187,25 @@ static int find_type(const struct sp_config *c, const struct sp_model_type **typ
                     sp_config_show(name, text), known);
 }
 
+/* Keys of generation_config.json that change what transformers generates, and are not followed. */
+static void warn_ignored(const json_t *root)
+{
+    static const struct {
+        const char *key;
+        double none; /* changes nothing; null does neither */
+    } keys[] = {
+        {"repetition_penalty", 1}, {"no_repeat_ngram_size", 0}, {"min_length", 0},
+        {"min_new_tokens", 0},     {"suppress_tokens", 0},      {"begin_suppress_tokens", 0},
+        {"bad_words_ids", 0},      {"forced_bos_token_id", -1}, {"forced_eos_token_id", -1}};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *v = json_object_get(root, keys[i].key);
+
+        if (v && !json_is_null(v) && (!json_is_number(v) || json_number_value(v) != keys[i].none))
+            sp_warn("generation_config.json: %s is not followed", keys[i].key);
+    }
+}
+
 int sp_model_load_eos_in(const struct sp_dir *dir, const struct sp_model *m,
                          struct sp_token_ids *eos)
 {
@@ -212,8 +231,8 @@ int sp_model_load_eos_in(const struct sp_dir *dir, const struct sp_model *m,
                         why.text);
     c.root = root;
     parse_tokens(&c, "eos_token_id", m->vocab, &own);
-    if (own.n)
-        *eos = own;
+    warn_ignored(root);
+    *eos = own;
     json_decref(root);
     return 0;
 }

@@ -98,8 +98,9 @@ int sp_model_load(const char *what, struct sp_model *m);
 struct sp_dir;
 int sp_model_load_in(const struct sp_dir *dir, struct sp_model *m);
 
-/* The tokens that end a text drawn from the model of a directory: those of its generation_config.json, where that has
- * some, otherwise those of config.json. 0, or -errno after one line: the file cannot be read. */
+/* The tokens that end a text drawn from the model of a directory, as transformers has it: those of its
+ * generation_config.json, where there is one, otherwise those of config.json. A warning for what that file asks for
+ * besides and is not done. 0, or -errno after one line: the file cannot be read. */
 int sp_model_load_eos_in(const struct sp_dir *dir, const struct sp_model *m,
                          struct sp_token_ids *eos);
 

@@ -363,7 +363,7 @@ static const struct sp_option table[] = {
      .max = 1000000,
      .role = SP_ROLE_WAY},
     {.name = "prompt",
-     .kind = SP_OPT_STRING,
+     .kind = SP_OPT_TEXT,
      .topic = SP_TOPIC_EVALUATION,
      .value = &like.prompt,
      .arg = "TEXT",
@@ -468,7 +468,8 @@ static const char *value_text(const struct sp_option *o, char text[64])
 {
     if (o->given && !*o->given && strcmp(o->name, "seed"))
         return "";
-    if (o->kind == SP_OPT_STRING || o->kind == SP_OPT_PLUGIN || o->kind == SP_OPT_OUTPUT)
+    if (o->kind == SP_OPT_STRING || o->kind == SP_OPT_TEXT || o->kind == SP_OPT_PLUGIN ||
+        o->kind == SP_OPT_OUTPUT)
         return *(const char **)o->value ? *(const char **)o->value : "";
     sp_option_text(o, text, 64);
     return text;

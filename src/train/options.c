@@ -107,6 +107,7 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n)
     text[0] = '\0';
     switch (o->kind) {
     case SP_OPT_STRING:
+    case SP_OPT_TEXT:
     case SP_OPT_PLUGIN:
     case SP_OPT_OUTPUT:
     case SP_OPT_OPERAND:
@@ -281,6 +282,9 @@ static int add_word(const struct sp_option *o, const char *command, const char *
 int sp_option_set(const struct sp_option *o, const char *command, const char *text)
 {
     switch (o->kind) {
+    case SP_OPT_TEXT:
+        *(const char **)o->value = text;
+        return 0;
     case SP_OPT_STRING:
     case SP_OPT_PLUGIN:
     case SP_OPT_OUTPUT:
@@ -310,11 +314,11 @@ int sp_option_set(const struct sp_option *o, const char *command, const char *te
 void sp_option_copy(const struct sp_option *o, const struct sp_option *from)
 {
     static const size_t sizes[] = {
-        [SP_OPT_STRING] = sizeof(char *), [SP_OPT_INT] = sizeof(int),
-        [SP_OPT_SIZE] = sizeof(uint64_t), [SP_OPT_DOUBLE] = sizeof(double),
-        [SP_OPT_CHOICE] = sizeof(int),    [SP_OPT_PLUGIN] = sizeof(char *),
-        [SP_OPT_FLAG] = sizeof(bool),     [SP_OPT_OUTPUT] = sizeof(char *),
-        [SP_OPT_OPERAND] = sizeof(char *)};
+        [SP_OPT_STRING] = sizeof(char *), [SP_OPT_TEXT] = sizeof(char *),
+        [SP_OPT_INT] = sizeof(int),       [SP_OPT_SIZE] = sizeof(uint64_t),
+        [SP_OPT_DOUBLE] = sizeof(double), [SP_OPT_CHOICE] = sizeof(int),
+        [SP_OPT_PLUGIN] = sizeof(char *), [SP_OPT_FLAG] = sizeof(bool),
+        [SP_OPT_OUTPUT] = sizeof(char *), [SP_OPT_OPERAND] = sizeof(char *)};
 
     memcpy(o->value, from->value, sizes[o->kind]);
     if (o->given)
@@ -352,6 +356,7 @@ static bool is_on(const struct sp_option *o)
 
     switch (o->kind) {
     case SP_OPT_STRING:
+    case SP_OPT_TEXT:
     case SP_OPT_PLUGIN:
     case SP_OPT_OUTPUT:
     case SP_OPT_OPERAND:

@@ -16,7 +16,8 @@
 #include <stdint.h>
 
 enum sp_option_kind {
-    SP_OPT_STRING, /* const char ** */
+    SP_OPT_STRING, /* const char **, not empty */
+    SP_OPT_TEXT,   /* const char **, of any length */
     SP_OPT_INT,    /* int *, in min .. max */
     SP_OPT_SIZE,   /* uint64_t *, bytes, or with a suffix: KiB, MB, M, ... */
     SP_OPT_DOUBLE, /* double *, in min .. max */

@@ -8,7 +8,7 @@ make_text 20011 > "$work/text"
 mkdir "$work/model"
 echo '{"model_type": "gpt2", "n_layer": 4, "n_embd": 64, "n_head": 4, "n_positions": 64, "vocab_size": 256}' \
     > "$work/model/config.json"
-head -c 20000 "$work/text" > "$work/model/tokenizer.json"
+head -c 20000 "$work/text" > "$work/model/tokenizer.model"
 small="train --model $work/model --data $work/text --seq 8 --micro-batches 2 --stages 2"
 kills=${SP_LONG:+200}
 kills=${kills:-10}
@@ -94,7 +94,7 @@ for dir in "$saved" "$saved"/step-*; do
     case $dir in
     *.tmp) continue ;;
     esac
-    cmp "$work/model/tokenizer.json" "$dir/tokenizer.json" || fail "$dir has another tokenizer"
+    cmp "$work/model/tokenizer.model" "$dir/tokenizer.model" || fail "$dir has another tokenizer"
 done
 echo "$kills kills, $one_rank of one rank, $in_save in a save: resumed with the same losses"
 [ $in_save -gt 0 ] || fail "no kill fell into a save"

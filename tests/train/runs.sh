@@ -8,7 +8,7 @@ make_text 20011 > "$work/text"
 mkdir "$work/model"
 echo '{"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 1, "n_positions": 16, "vocab_size": 256}' \
     > "$work/model/config.json"
-echo '{"version": "1.0"}' > "$work/model/tokenizer.json"
+echo '{"version": "1.0"}' > "$work/model/tokenizer.model"
 base="train --model $work/model --data $work/text --seq 8 --micro-batches 2 --stages 2 --eps 1e-3"
 
 holds()

@@ -76,7 +76,7 @@ quiet "reused directory, resumed" starpipe train $base --stages 2 --steps 5 \
 # ---- what lies beside a model goes with it
 
 beside=$work/beside was=$work/as-it-was
-companions="README.md generation_config.json tokenizer.json vocab.json"
+companions="README.md generation_config.json tokenizer.model vocab.json"
 mkdir -p "$beside/folder" "$work/blobs" "$was"
 cat > "$beside/config.json" << 'EOF'
 {
@@ -91,7 +91,7 @@ EOF
 sed 's/GPT2Model/GPT2LMHeadModel/; s/^  "dtype": "bfloat16", "torch_dtype": null/  "dtype": "float32", "torch_dtype": "float32"/' \
     "$beside/config.json" > "$work/config.want"
 echo '{"bos_token_id": 50256, "temperature": 0.6}' > "$beside/generation_config.json"
-echo '{"version": "1.0"}' > "$beside/tokenizer.json"
+echo '{"version": "1.0"}' > "$beside/tokenizer.model"
 echo '# A model' > "$beside/README.md"
 echo '{"a": 0}' > "$work/blobs/9f3b"
 ln -s ../blobs/9f3b "$beside/vocab.json"
@@ -103,7 +103,7 @@ cp "$work/weights/model.safetensors" "$beside"
 # none of them: data, what cannot be copied, weights in other forms, and what is hidden or half written
 mkfifo "$beside/fifo"
 truncate -s 67108865 "$beside/large"
-for file in pytorch_model.bin last.ckpt .hidden tokenizer.json.tmp-1-0; do echo x > "$beside/$file"; done
+for file in pytorch_model.bin last.ckpt .hidden tokenizer.model.tmp-1-0; do echo x > "$beside/$file"; done
 
 # has_companions DIR...: a step or a run has them, as they were, and nothing else.
 has_companions()
@@ -139,18 +139,18 @@ rm "$work/with/README.md" "$work/with/vocab.json"
 echo mine > "$work/with/README.md"
 mkdir "$work/with/vocab.json"
 echo mine > "$work/with/step-000003/notes"
-mv "$beside/tokenizer.json" "$work"
+mv "$beside/tokenizer.model" "$work"
 quiet "resumed" starpipe train --resume "$work/with" --steps 6
 quiet "resumed elsewhere" starpipe train --resume "$work/with--save-async" --steps 4 --save "$work/other"
 has_companions "$work/with/step-000006" "$work/other" "$work/other/step-000004"
 [ "$(holds "$work/with")" = "step-000003.removed step-000005 step-000006" ] || fail "resumed: $(holds "$work/with")"
 [ "$(ls "$work/with/step-000003.removed")" = notes ] || fail "removed: $(ls "$work/with/step-000003.removed")"
 [ "$(cat "$work/with/README.md")" = mine ] && [ -d "$work/with/vocab.json" ] || fail "the user's own is gone"
-[ "$(readlink "$work/with/tokenizer.json")" = step-000006/tokenizer.json ] || fail "no link: $(ls -l "$work/with")"
-echo '{"version": "2.0"}' > "$work/with/step-000006/tokenizer.json"
-refused "step-000006/tokenizer.json: damaged: it has checksum" train --resume "$work/with" --steps 7
-rm "$work/with/step-000006/tokenizer.json"
-refused "step-000006/tokenizer.json: cannot be opened" train --resume "$work/with" --steps 7
+[ "$(readlink "$work/with/tokenizer.model")" = step-000006/tokenizer.model ] || fail "no link: $(ls -l "$work/with")"
+echo '{"version": "2.0"}' > "$work/with/step-000006/tokenizer.model"
+refused "step-000006/tokenizer.model: damaged: it has checksum" train --resume "$work/with" --steps 7
+rm "$work/with/step-000006/tokenizer.model"
+refused "step-000006/tokenizer.model: cannot be opened" train --resume "$work/with" --steps 7
 
 # A step of a version that knew of none.
 cp -r "$work/other" "$work/older"
@@ -170,7 +170,7 @@ quiet "over itself again" starpipe $tiny --model "$work/other" --steps 1 --save 
 has_companions "$work/other/step-000001"
 
 # The directory goes while the run does.
-mv "$work/tokenizer.json" "$beside"
+mv "$work/tokenizer.model" "$beside"
 cp -a "$beside" "$work/going"
 "$STARPIPE" $tiny --model "$work/going" --steps 1000000 --save "$work/gone" --save-every 1 > "$work/output" 2>&1 &
 children=$!

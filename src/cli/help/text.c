@@ -43,6 +43,7 @@ void sp_help_default(const struct sp_option *o, char *text, size_t n)
         return;
     switch (o->kind) {
     case SP_OPT_STRING:
+    case SP_OPT_TEXT:
     case SP_OPT_PLUGIN:
     case SP_OPT_OUTPUT:
     case SP_OPT_CHOICE:

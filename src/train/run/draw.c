@@ -96,10 +96,15 @@ static double sum_weights(const struct candidates *c)
     return sum;
 }
 
+static bool is_cut(const struct sp_sampling *how, int all)
+{
+    return how->top_k && how->top_k < all;
+}
+
 /* The `most` likeliest, or fewer that have `share` of the sum of their weights. */
 static void take_candidates(struct candidates *c, const struct sp_sampling *how, int32_t *room)
 {
-    int most = how->top_k && how->top_k < c->all ? how->top_k : c->all;
+    int most = is_cut(how, c->all) ? how->top_k : c->all;
     double sum = 0, wanted = HUGE_VAL;
 
     if (most == c->all && how->top_p < 1)
@@ -132,7 +137,7 @@ int32_t sp_draw(const float *logits, int n, const struct sp_sampling *how, uint6
     if (how->temperature == 0)
         return best;
     c.top = logits[best];
-    if (how->top_k || how->top_p < 1)
+    if (is_cut(how, n) || how->top_p < 1)
         take_candidates(&c, how, room);
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     at = sum_weights(&c) * (double)(*state >> 11) / 9007199254740992.0;

@@ -78,20 +78,24 @@ static void speech_end(struct speech *s)
     sp_decode_room_free(&s->room);
 }
 
-/* The bytes that a token adds, *n of them, until the next call; tokens of no text by their number. */
+/* The bytes that a token adds, *n of them, until the next call. A model may have more tokens than its tokenizer, which say
+ * nothing; without one, tokens that are no bytes are said by their number. */
 static int say(struct speech *s, int32_t id, const char **text, size_t *n)
 {
     int err;
 
-    if (s->tokenizer && (uint32_t)id < sp_tokenizer_vocab(s->tokenizer)) {
+    *text = s->number;
+    if (s->tokenizer) {
+        if (!sp_tokenizer_text(s->tokenizer, (uint32_t)id, n)) {
+            *n = 0;
+            return 0;
+        }
         err = sp_decode(s->tokenizer, &s->state, (uint32_t)id, &s->room, n);
         *text = s->room.at;
         return err;
     }
-    if (id < 256 && !s->tokenizer)
-        s->number[0] = (char)id;
-    *n = id < 256 && !s->tokenizer ? 1 : (size_t)snprintf(s->number, sizeof s->number, "<%d>", id);
-    *text = s->number;
+    s->number[0] = (char)id;
+    *n = id < 256 ? 1 : (size_t)snprintf(s->number, sizeof s->number, "<%d>", id);
     return 0;
 }
 

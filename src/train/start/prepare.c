@@ -49,6 +49,24 @@ static int open_tokenizer(struct sp_trainer *t)
     return err ? err : sp_train_find_separator(t);
 }
 
+/* To sample: one sequence, of the prompt and what may follow it, as far as there are positions. */
+static int size_inference(struct sp_trainer *t)
+{
+    struct sp_train_config *a = &t->cfg;
+    struct sp_ids prompt = {0};
+    int err;
+
+    if (!a->inference)
+        return 0;
+    err = sp_train_encode_prompt(t, a->prompt, false, &prompt);
+    if (!err)
+        a->layout.seq = prompt.n + (size_t)a->sample < (size_t)t->model.positions
+                            ? (int)prompt.n + a->sample
+                            : t->model.positions;
+    sp_ids_free(&prompt);
+    return err;
+}
+
 static int open_data(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -341,6 +359,7 @@ static int take_inputs(struct sp_trainer *t)
     err = err ? err : open_tokenizer(t);
     if (!err && t->cfg.sample)
         err = sp_train_check_prompt(t, t->cfg.prompt);
+    err = err ? err : size_inference(t);
     err = err ? err : open_data(t);
     err = err ? err : sp_train_plan(t);
     if (!err && a->resume)
