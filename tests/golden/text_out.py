@@ -60,8 +60,13 @@ def check_model(program, name, folder):
             print(f"{name}: without {prompt!r}: {why}")
             continue
         got = sample(program, saved, prompt)
-        wrong += [f"{name} {prompt!r}: {k} is {got[k]!r}, wanted {want[k]!r}" for k in want
-                  if got[k] != want[k] and (k != "text" or want[k] is not None)]
+        # A run of bytes that is no UTF-8: its whole characters may be said, or not.
+        if want["text"] is None:
+            got["text"] = None
+        elif want["text"].endswith("\ufffd") and got["text"].endswith("\ufffd"):
+            want["text"] = want["text"].rstrip("\ufffd")
+            got["text"] = got["text"][:len(want["text"])]
+        wrong += [f"{name} {prompt!r}: {k} is {got[k]!r}, wanted {want[k]!r}" for k in want if got[k] != want[k]]
         compared += 1
         # A token that comes up late becomes the end.
         late = [t for t in want["tokens"][5:] if t not in want["tokens"][:5]]
