@@ -44,7 +44,7 @@ static void skip_value(struct cursor *c)
     }
 }
 
-/* Where a member stands: the blanks before its key, the key, the value. */
+/* The place of a member: the blanks before its key, the key, the value. */
 struct member {
     const char *blanks, *key, *key_end, *value, *value_end;
 };

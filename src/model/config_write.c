@@ -1,6 +1,5 @@
 /* config.json of Hugging Face, written. */
 #include "model/config_edit.h"
-#include "model/config_keys.h"
 #include "model/model_types.h"
 #include "model/files/foreign_json.h"
 #include "model/files/input.h"

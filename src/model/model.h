@@ -116,7 +116,7 @@ int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir,
 /*
  * Writes the config.json of `dir` as the one that `held` holds, from which `m` was read (sp_dir_hold): with all its
  * keys, their order and their values, but for the type of the weights, which is float32, and `architectures`, the
- * class that they are of. Where it holds none, or one that says another model by now (a warning), as above.
+ * class that they are of. If it holds none, or one that says another model by now (a warning), as above.
  */
 int sp_model_write_config_as_read(const struct sp_model *m, const struct sp_dir *held,
                                   const struct sp_dir *dir);

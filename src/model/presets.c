@@ -7,8 +7,8 @@
  * tables reach the longest sequence of HelixPipe, which counts them as parameters; the 4 M tokens of
  * SPPO, which counts none, can be planned.
  */
-#include "model/config_keys.h"
 #include "model/files/input.h"
+#include "model/model.h"
 #include "sp_error.h"
 #include "sp_suggest.h"
 #include <stdlib.h>

@@ -54,11 +54,11 @@ struct sp_trainer {
     bool gpu_pools;              /* buffers on GPUs come from pools of ours */
     struct sp_dir resumed_dir;   /* the step that cfg.resume found, with its files */
     struct sp_run_state resumed; /* what that step says of its run */
-    struct sp_dir companions; /* rank 0's, if it saves: what goes with the model, and config.json */
-    int first_step;           /* 0, or where that step goes on */
-    int done;                 /* steps, those before first_step counted */
-    bool begun;               /* the one after them, ahead of the end of the last */
-    int rollbacks;            /* of post_validation */
+    struct sp_dir companions;    /* goes with the model where rank 0 saves, with config.json */
+    int first_step;              /* 0, or where that step goes on */
+    int done;                    /* steps, those before first_step counted */
+    bool begun;                  /* the one after them, ahead of the end of the last */
+    int rollbacks;               /* of post_validation */
     struct sp_saver saver;
     struct sp_offload offload; /* what leaves memory, and where it goes */
     struct sp_disk *disk;

@@ -205,7 +205,7 @@ static void test_left_out(void **state)
     sp_dir_close(&held);
 }
 
-/* What is copied is what had the names when it was opened. */
+/* The files that had the names when they were opened are copied. */
 static void test_copied(void **state)
 {
     struct sp_dir held, to, taken = SP_DIR_CLOSED, again = SP_DIR_CLOSED;
@@ -237,7 +237,7 @@ static void test_copied(void **state)
     assert_said(capture_end(&c), "a: damaged", "a flipped bit");
     put("to/a", "one");
 
-    /* of a directory that holds its files, by a list that may say anything */
+    /* from a directory that holds its files, by a list that may say anything */
     names = json_pack("[s, i, s, s, s, s, n]", "../config.json", 3, "checksums.json", "a", "gone",
                       "config.json");
     assert_int_equal(sp_companions_take(&held, names, &taken), 0);

@@ -225,7 +225,7 @@ static bool is_config(const char *name, const void *arg)
     return !strcmp(name, "config.json");
 }
 
-/* What is written of a model that was read from `json`, which becomes `changed` meanwhile; to be freed. */
+/* The config.json that is written of a model that was read from `json`, which becomes `changed` meanwhile; to be freed. */
 static char *written_as_read(const char *json, const char *changed, const char **said)
 {
     static struct capture c;

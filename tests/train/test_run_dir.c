@@ -376,7 +376,7 @@ static void test_companions(void **state)
     assert_string_equal(holds(at("with")), "000001.removed 000002");
     assert_int_equal(access(at("with/step-000001.removed/notes"), F_OK), 0);
     assert_int_equal(access(at("with/step-000001.removed/old"), F_OK), -1);
-    /* what was opened is whole, and its companions with it */
+    /* a step that was opened is whole, and its companions with it */
     assert_int_equal(sp_dir_file(&step, "notes"), -ENOENT);
     assert_true(sp_dir_has(&step, "old", &st) && st.st_size == 3);
     sp_dir_close(&step);

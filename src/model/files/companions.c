@@ -64,7 +64,7 @@ json_t *sp_companions_check_names(const json_t *names)
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-/* What is left out. */
+/* Files that are left out. */
 struct left_out {
     int n;
     char name[256], why[96]; /* of the first */

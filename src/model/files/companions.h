@@ -23,8 +23,8 @@ struct sp_companions_other {
 
 /*
  * Opens the companions of the model in the directory at `path`, and its config.json, for *held, which is
- * closed: regular files, also through links. What is saved later is what has these names now, whoever removes
- * or replaces them; a file that is rewritten in place is saved as it is then. One warning names the first of
+ * closed: regular files, also through links. The files that have these names now are saved later, whoever removes
+ * or replaces the names; a file that is rewritten in place is saved as it is then. One warning names the first of
  * those left out: beyond SP_COMPANIONS_MOST, larger than a tokenizer may be, or not to be read. 0 or -ENOMEM
  * after one line. To be closed.
  */

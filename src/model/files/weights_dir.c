@@ -126,7 +126,7 @@ static int refuse_other(const struct sp_dir *dir)
                     dir->path, SP_WEIGHTS_FILE, found, others[which].advice);
 }
 
-/* What is no `*model*`, or lies beside weights that are read, is as stale once they were trained. */
+/* More than the table has, which takes care to refuse no directory for a file that is no model. */
 bool sp_weights_is_any_form(const char *name)
 {
     static const char *const patterns[] = {

@@ -48,7 +48,7 @@ long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit)
 
 /* ---- files ------------------------------------------------------------------------------ */
 
-/* What state.json of a directory says; NULL: nothing. */
+/* The state.json of a directory; NULL: it has none that can be read. */
 static json_t *load_state(const struct sp_dir *dir)
 {
     enum { MOST = 64 << 20 };

@@ -80,7 +80,7 @@ static void remove_link(const struct sp_dir *run, const char *name)
         unlinkat(run->fd, name, 0);
 }
 
-/* What links are made to, in their order. */
+/* The files of a step that get links. */
 struct linked {
     char **weights;
     int n;
@@ -131,7 +131,7 @@ static int list_linked(const struct sp_dir *run, const char *step, struct linked
     err = sp_weights_list(&dir, &l->weights, &l->n);
     if (!err)
         l->companions = sp_step_companions(&dir);
-    for (size_t i = json_array_size(l->companions); i-- > 0;) /* what could not be copied */
+    for (size_t i = json_array_size(l->companions); i-- > 0;) /* some could not be copied */
         if (!sp_dir_has(&dir, json_string_value(json_array_get(l->companions, i)), &st))
             json_array_remove(l->companions, i);
     sp_dir_close(&dir);

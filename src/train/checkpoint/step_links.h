@@ -4,10 +4,12 @@
 
 #include "model/files/dir.h"
 
-/* Points the links of `run` at the configuration, the weights and their companions of its directory `step`, whatever
- * files they are in, and removes those of an earlier form. What is no link of a run's has a companion's name: it
- * stays. At no moment do they make a model of two steps. 0; 1 after a
- * warning: no links can be made there, and none is left; or -errno after one line. */
+/*
+ * Points the links of `run` at the configuration, the weights and their companions of its directory `step`,
+ * whatever files they are in, and removes those of an earlier form. A file that has a companion's name and is no
+ * link of a run's stays. At no moment do they make a model of two steps. 0; 1 after a warning: no links can be
+ * made there, and none is left; or -errno after one line.
+ */
 int sp_step_link(const struct sp_dir *run, const char *step);
 
 /* Removes them, before what they lead to goes. */
