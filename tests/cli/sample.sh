@@ -234,9 +234,10 @@ refused 'configless.*config.json' sample configless --prompt x
 refused 'gpt-tiny has no weights' sample gpt-tiny --prompt x
 refused 'weightless.*(weights|model.safetensors)' sample weightless --prompt x
 refused 'cut/model.safetensors' sample cut --prompt x
-refused 'wordless.*tokenizer.json' sample wordless --prompt x
 refused 'garbled.*tokenizer.json' sample garbled --prompt x
 refused 'narrow' sample narrow --prompt x
+starpipe sample wordless --prompt x --tokens 2 > stdout 2> stderr && grep -q 'wordless has no tokenizer.json: .* as bytes$' stderr ||
+    fail "a model without a tokenizer: $(cat stderr)"
 for value in -1 nan inf x '' 1e400; do
     refused 'temperature' sample gpt2 --prompt x --temperature "$value"
 done
