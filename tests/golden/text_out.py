@@ -60,10 +60,10 @@ def check_model(program, name, folder):
             print(f"{name}: without {prompt!r}: {why}")
             continue
         got = sample(program, saved, prompt)
-        # A run of bytes that is no UTF-8: its whole characters may be said, or not.
+        # A run of bytes that is no UTF-8 at the end: transformers says none of its characters, starpipe the whole ones.
         if want["text"] is None:
             got["text"] = None
-        elif want["text"].endswith("\ufffd") and got["text"].endswith("\ufffd"):
+        elif want["text"].endswith("\ufffd"):
             want["text"] = want["text"].rstrip("\ufffd")
             got["text"] = got["text"][:len(want["text"])]
         wrong += [f"{name} {prompt!r}: {k} is {got[k]!r}, wanted {want[k]!r}" for k in want if got[k] != want[k]]
