@@ -14,6 +14,7 @@
 #include <starpipe/schedule.h>
 #include <starpipe/trainer.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -144,8 +145,12 @@ static int train(struct sp_trainer *t, int steps, struct progress *p)
     int err = sp_trainer_evaluate(t, &p->first);
 
     while (!err && sp_trainer_done(t) < steps) {
-        err = sp_trainer_step(t, true, &m);
-        if (!err && (m.step % EVERY == 0 || m.step == steps))
+        int next = sp_trainer_done(t) + 1;
+        bool pauses = next % EVERY == 0 || next == steps;
+
+        err =
+            sp_trainer_step(t, !pauses, &m); /* false: something else comes before the next step */
+        if (!err && pauses)
             err = evaluate(t, &m, p);
         if (!err && p->best_step && m.step - p->best_step >= PATIENCE * EVERY)
             break; /* it learns the text by heart, or nothing any more */
@@ -195,8 +200,9 @@ int main(int argc, char **argv)
         return 2;
     err = train(t, cfg.steps, &p);
     if (!err && sp_trainer_rank(t) == 0)
-        printf("eval %.4f at first, %.4f at step %d, which is in %s; it writes:\n", p.first, p.best,
-               p.best_step, cfg.save);
+        printf(
+            "eval %.4f at first, %.4f at step %d, which is in %s; after the last step it writes:\n",
+            p.first, p.best, p.best_step, cfg.save);
     err = err ? err : sample(t);
     closed = sp_trainer_close(t);
     return err || closed;

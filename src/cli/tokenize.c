@@ -126,6 +126,7 @@ static enum sp_documents_by documents_by(const struct args *a)
 static int check_files(const struct args *a)
 {
     struct sp_files files = {0};
+    struct stat st;
     int err = 0;
 
     for (int i = 0; !err && a->file[i]; i++)
@@ -134,9 +135,9 @@ static int check_files(const struct args *a)
     err = err ? err : sp_files_add(&files, SP_FILE_REPLACED, "--output", a->output);
     err = err ? err : sp_files_check(&files, "tokenize");
     sp_files_free(&files);
+    if (!err && !stat(a->output, &st) && !S_ISREG(st.st_mode))
+        err = sp_error(EINVAL, "tokenize: --output %s: not a regular file", a->output);
     for (int i = 0; !err && a->file[i]; i++) {
-        struct stat st;
-
         if (stat(a->file[i], &st))
             err = sp_error(errno, "tokenize: %s: %s", a->file[i], strerror(errno));
         else if (S_ISDIR(st.st_mode))
@@ -203,12 +204,14 @@ static int tokenize_files(const struct args *a, struct sp_tokenizing *z)
 
 static int write_output(const struct args *a, struct sp_tokenizing *z, struct tokens *f)
 {
+    char *target = realpath(a->output, NULL);
     size_t n = strlen(a->output);
     int err;
 
     f->npy = n > 4 && !strcmp(a->output + n - 4, ".npy");
     f->width = sp_tokenizer_vocab(z->t) <= 65536 ? 2 : 4;
-    err = sp_output_open(a->output, &f->out);
+    err = sp_output_open(target ? target : a->output, &f->out); /* a link stays one */
+    free(target);
     if (err)
         return err;
     z->write = write_tokens;

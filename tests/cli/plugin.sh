@@ -131,7 +131,7 @@ quiet "the command" starpipe train --data "$work/text" $settings --log "$work/co
 export STARPIPE_PLUGIN_PATH=$eager
 GPT_LOG=$work/gpt1.jsonl quiet "the program" timeout -k 2 60 "$gpt" "$work/text" "$work/gpt1" 20
 grep -Eq '^step +20  loss [2-5]\..*bubble +[0-9]+ % +[0-9]+ %$' "$work/output" &&
-    grep -q '^eval .* at step 20, which is in .*; it writes:$' "$work/output" &&
+    grep -q '^eval .* at step 20, which is in .*; after the last step it writes:$' "$work/output" &&
     [ "$(grep -c '^The .' "$work/output")" -eq 1 ] || fail "the program says $(cat "$work/output")"
 unset STARPIPE_PLUGIN_PATH
 grep '^step *20' "$work/output"

@@ -165,6 +165,38 @@ refused 1 'no eos' one --model endless --documents eos
 refused 1 '--document-separator 100000: want' one --model gpt2 --document-separator 100000
 refused 1 '--document-separator x: want' one --model gpt2 --document-separator x
 [ "$(ls -A | grep -c 'there')" -eq 1 ] || fail "temporary files are left: $(ls -A)"
+# refuses PATTERN COMMAND...: one line, exit status 2.
+refuses()
+{
+    local pattern=$1
+
+    "${@:2}" > stdout 2> stderr
+    [ $? -eq 2 ] && [ "$(wc -l < stderr)" -eq 1 ] && grep -Eq -- "$pattern" stderr ||
+        fail "${*:2}: wanted '$pattern': $(cat stderr)"
+}
+cp gpt2/tokenizer.json was
+refuses 'tokenizer.json' starpipe tokenize one --model gpt2 --output gpt2/tokenizer.json
+refuses 'not a regular file' starpipe tokenize one --model gpt2 --output /dev/full
+refuses 'some' starpipe train --model gpt2 --data some --seq 16 --dry-run --json --output some
+refuses 'tokenizer.json' starpipe train --model gpt2 --data some --seq 16 --dry-run --output gpt2/tokenizer.json
+printf '<|endoftext|>' > nothing-but-eos
+refuses 'there is no text in it' starpipe train --model gpt2 --data nothing-but-eos --seq 16 --document-separator eos
+cmp was gpt2/tokenizer.json || fail "a refused command has written tokenizer.json"
+ln -s target link
+touch target
+quiet "a link" starpipe tokenize one --model gpt2 --output link
+[ -L link ] && [ -s target ] || fail "a link to the output is replaced: $(ls -l link target)"
+cp -r gpt2 dangling
+ln -sf nothing dangling/special_tokens_map.json
+refuses 'special_tokens_map.json' starpipe train --model dangling --data some --seq 16 --dry-run
+cp -r gpt2 growing
+python3 - << 'END' || fail "a tokenizer that makes much of little"
+import json
+t = json.load(open("growing/tokenizer.json"))
+t["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000}] * 5}
+json.dump(t, open("growing/tokenizer.json", "w"))
+END
+refused 1 'normalizer makes more than' one --model growing
 if starpipe tokenize one --model gpt2 > stdout 2> stderr || ! grep -q -- '--output FILE is missing' stderr; then
     fail "no --output: $(cat stdout stderr)"
 fi

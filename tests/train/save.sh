@@ -103,7 +103,7 @@ cp "$work/weights/model.safetensors" "$beside"
 # none of them: data, what cannot be copied, weights in other forms, and what is hidden or half written
 mkfifo "$beside/fifo"
 truncate -s 67108865 "$beside/large"
-for file in pytorch_model.bin last.ckpt .hidden tokenizer.model.tmp-1-0; do echo x > "$beside/$file"; done
+for file in pytorch_model.bin last.ckpt .hidden tokenizer.model.tmp-1-0 step-000099 step-000009.tmp; do echo x > "$beside/$file"; done
 
 # has_companions DIR...: a step or a run has them, as they were, and nothing else.
 has_companions()

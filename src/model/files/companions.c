@@ -27,7 +27,7 @@ bool sp_companions_is_name(const char *name)
         if (!strcmp(name, own[i]))
             return false;
     return *name && *name != '.' && !strchr(name, '/') && strlen(name) <= MOST &&
-           strncmp(name, "optimizer-", 10) && !strstr(name, ".tmp-") &&
+           strncmp(name, "optimizer-", 10) && strncmp(name, "step-", 5) && !strstr(name, ".tmp-") &&
            !sp_weights_is_any_form(name);
 }
 
@@ -149,9 +149,26 @@ static int hold(const struct sp_dir *dir, const char *name, const struct sp_comp
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
+bool sp_companions_is_known(const char *name)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    static const char *const begin[] = {"tokenizer",     "special_tokens_map",
+                                        "added_tokens",  "generation_config.",
+                                        "chat_template", "vocab.",
+                                        "merges."};
+
+    for (size_t i = 0; i < sizeof begin / sizeof *begin; i++)
+        if (!strncmp(name, begin[i], strlen(begin[i])))
+            return true;
+    return false;
+}
+
+/* Those that a reader of the model looks for come first: of too many files, these go along. */
+static int by_use(const void *a, const void *b)
+{
+    const char *one = *(const char *const *)a, *other = *(const char *const *)b;
+    int known = sp_companions_is_known(other) - sp_companions_is_known(one);
+
+    return known ? known : strcmp(one, other);
 }
 
 /* The names in a directory of what may be a companion, in order: the same ones on every file system. */
@@ -182,7 +199,7 @@ static int list(const struct sp_dir *dir, char ***names, int *n)
     if (d)
         closedir(d);
     if (count)
-        qsort(all, (size_t)count, sizeof *all, by_name);
+        qsort(all, (size_t)count, sizeof *all, by_use);
     *names = all;
     *n = count;
     return 0;

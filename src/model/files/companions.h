@@ -12,8 +12,11 @@
 enum { SP_COMPANIONS_MOST = 256 };
 
 /* May a file of this name be one? No weights in any form, nothing that this program writes itself into a
- * checkpoint, no hidden file, and nothing that a killed process left of one ("NAME.tmp-..."). */
+ * checkpoint, no step, no hidden file, and nothing that a killed process left of one ("NAME.tmp-..."). */
 bool sp_companions_is_name(const char *name);
+
+/* Is it of those that say how the model reads and writes text: tokenizer*, generation_config.json, ...? */
+bool sp_companions_is_known(const char *name);
 
 /* Files that are no companions, although their names may be: those that `takes` is true for. NULL: there are none. */
 struct sp_companions_other {

@@ -197,11 +197,16 @@ static void strip(const struct sp_normalizer_step *s, const char *text, size_t n
 }
 
 static int replace(const struct sp_normalizer_step *s, const char *text, size_t n,
-                   struct sp_matcher *m, struct sp_bytes *out)
+                   struct sp_normalizer_room *r)
 {
+    struct sp_matcher *m = r->matcher;
+    struct sp_bytes *out = &r->out;
     size_t copied = 0, at = 0, match[2];
 
     while (at <= n) {
+        if (out->n > r->most)
+            return sp_error(EFBIG, "the tokenizer's normalizer makes more than %zu bytes of a text",
+                            r->most);
         if (s->regex) {
             int found = sp_regex_find(s->regex, m, text, n, at, match);
 
@@ -255,16 +260,18 @@ static int take_step(const struct sp_normalizer_step *s, struct sp_normalizer_ro
         sp_bytes_add(&r->out, text, n);
         return 0;
     default:
-        return replace(s, text, n, r->matcher, &r->out);
+        return replace(s, text, n, r);
     }
 }
 
 int sp_normalizer_run(const struct sp_normalizer *z, struct sp_normalizer_room *r, const char *text,
                       size_t n, bool continues)
 {
+    enum { GROWTH = 64, LEAST = 1 << 16 }; /* NFKC makes 11 bytes of one, a blank becomes 3 */
     int err = 0;
     bool begun = false;
 
+    r->most = GROWTH * n + LEAST;
     for (int i = 0; !err && i < z->steps; i++) {
         struct sp_bytes other = r->spare;
 

@@ -39,6 +39,7 @@ void sp_normalizer_destroy(struct sp_normalizer *z);
  * have memory that is used again; *out and *spare change places. 0 or -errno after one line.
  */
 struct sp_normalizer_room {
+    size_t most; /* bytes that the text under way may become */
     struct sp_bytes out, spare;
     struct sp_matcher *matcher;
 };

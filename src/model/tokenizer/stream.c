@@ -167,10 +167,16 @@ static int encode_window(struct sp_tokenizing *z, struct window *w)
 
 #pragma omp parallel for num_threads(z->threads) schedule(dynamic, 1)
     for (size_t i = 0; i < w->chunks; i++) {
-        int failed = encode_chunk(z, w, &w->chunk[i], w->encoder[omp_get_thread_num()]);
+        int before, failed;
+
+#pragma omp atomic read
+        before = err;
+        if (before)
+            continue;
+        failed = encode_chunk(z, w, &w->chunk[i], w->encoder[omp_get_thread_num()]);
 
         if (failed) {
-#pragma omp critical(sp_tokenize)
+#pragma omp atomic write
             err = failed;
         }
     }

@@ -248,6 +248,7 @@ int sp_tokenizer_open_in(const struct sp_dir *dir, struct sp_tokenizer **t)
     if (err)
         return err;
     err = read_specials(dir, *t);
+    err = err == -ENOENT ? -EIO : err; /* a link to nothing */
     if (err) {
         sp_tokenizer_close(*t);
         *t = NULL;

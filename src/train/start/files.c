@@ -53,16 +53,19 @@ static int add_inputs(const struct sp_train_config *a, const char *resume, struc
     err = err ? err : add_data(files, "--eval", a->eval);
     if (!err && a->resume)
         err = sp_files_add_model(files, "--resume", resume);
-    return err ? err : sp_files_add_layout(files, &a->layout);
+    return err;
 }
 
 static int add_outputs(const struct sp_train_config *a, struct sp_files *files)
 {
     static const char *const links[] = {"config.json", "model.safetensors", NULL}; /* of DIR */
-    int err = add(files, SP_FILE_WRITTEN, "--log", sp_log_is_stdout(a->log) ? NULL : a->log);
+    int err = add(files, SP_FILE_WRITTEN, "--output", a->output);
 
+    if (a->dry_run) /* it writes nothing else */
+        return err;
+    err =
+        err ? err : add(files, SP_FILE_WRITTEN, "--log", sp_log_is_stdout(a->log) ? NULL : a->log);
     err = err ? err : add(files, SP_FILE_WRITTEN, "--dump-grads", a->dump_grads);
-    err = err ? err : add(files, SP_FILE_WRITTEN, "--output", a->output);
     err = err ? err : add_names(files, SP_FILE_REPLACED, "--save", a->save, links);
     return err ? err : add_names(files, SP_FILE_WRITTEN, "--trace", a->trace, sp_train_pictures);
 }
@@ -101,14 +104,15 @@ int sp_train_check_files(const struct sp_trainer *t)
     struct sp_files files = {0};
     int err;
 
-    if (t->world.rank || a->dry_run)
+    if (t->world.rank)
         return 0;
     err = add_inputs(a, t->resumed_dir.path, &files);
+    err = err ? err : sp_files_add_layout(&files, &a->layout);
     err = err ? err : add_outputs(a, &files);
     err = err ? err : sp_files_check(&files, "train");
-    err = err ? err : check_steps(a);
+    err = err || a->dry_run ? err : check_steps(a);
     sp_files_free(&files);
-    if (!err && a->log)
+    if (!err && a->log && !a->dry_run)
         err = sp_log_check(a->log, a->resume ? t->first_step : SP_LOG_NEW);
     return err;
 }

@@ -1,4 +1,5 @@
 #include "train/start/outputs.h"
+#include "model/files/companions.h"
 #include "model/model.h"
 #include "policies/registry.h"
 #include "sp_error.h"
@@ -231,10 +232,10 @@ static bool ends_in(const char *name, const char *end)
     return len >= n && !strcmp(name + len - n, end);
 }
 
-/* Shards of weights and their index too. */
+/* Shards of weights and their index too, and what says how it reads and writes text. */
 static bool is_of_model(const char *name)
 {
-    if (!strcmp(name, "config.json") || !strcmp(name, "state.json"))
+    if (!strcmp(name, "config.json") || !strcmp(name, "state.json") || sp_companions_is_known(name))
         return true;
     return (!strncmp(name, "model", 5) || !strncmp(name, "optimizer-", 10)) &&
            (ends_in(name, ".safetensors") || ends_in(name, ".safetensors.index.json"));

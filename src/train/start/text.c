@@ -201,6 +201,8 @@ static int open_as_tokens(const struct sp_trainer *t, const char *names, struct 
         return err;
     }
     err = tokenize_files(&to, names, &z);
+    if (!err && !z.tokens)
+        err = sp_error(EINVAL, "data %s: there is no text in it", names);
     err = err ? err : take_tokens(&to, names, &z, data);
     fclose(to.f);
     return err;
