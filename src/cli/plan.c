@@ -27,7 +27,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST = 64, COMMAND = 512 };
+enum { MOST = 64, COMMAND = 4400 };
 
 struct args {
     struct sp_layout_args layout;
@@ -35,7 +35,7 @@ struct args {
     int nodes, devices, top, dtype, group;
     struct sp_hardware_args hardware;
     struct sp_result result;
-    bool schedule_set, batch_set, zero_set;
+    bool schedule_set, batch_set, zero_set, simulated;
 };
 
 static int parse(int argc, char **argv, struct args *a)
@@ -197,6 +197,11 @@ static int parse(int argc, char **argv, struct args *a)
          .help = "layouts to print",
          .min = 1,
          .max = MOST},
+        {.name = "simulated",
+         .kind = SP_OPT_FLAG,
+         .topic = SP_TOPIC_SCHEDULE,
+         .value = &a->simulated,
+         .help = "layouts that train does not run, as well"},
         SP_RESULT_OPTIONS(a->result, "text|json"),
         {0},
     };
@@ -206,9 +211,16 @@ static int parse(int argc, char **argv, struct args *a)
                             argc, argv);
 }
 
+static struct sp_found_names names_of(const struct args *a)
+{
+    return (struct sp_found_names){
+        .model = a->layout.model, .hardware = a->hardware.name, .plugin = a->layout.plugin};
+}
+
 static int print_json(const struct args *a, const struct sp_search *want, const struct sp_found *f,
                       int n)
 {
+    const struct sp_found_names names = names_of(a);
     json_t *list = json_array(), *root;
     int ret = 0;
 
@@ -216,7 +228,7 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
         char command[COMMAND];
         json_t *one;
 
-        sp_found_command(want, &f[i], a->layout.model, command, sizeof command);
+        sp_found_command(want, &f[i], &names, command, sizeof command);
         one = json_pack("{s:o,s:b,s:b,s:o,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:s}", "command",
                         sp_utf8_json(command), "trains", f[i].trains, "fits", f[i].fits, "schedule",
                         sp_utf8_json(f[i].schedule), "stages", f[i].stages, "devices",
@@ -226,10 +238,10 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
                         sp_offload_name(f[i].offload));
         json_object_update_new(one, json_pack("{s:i,s:i}", "tensor_parallel", f[i].devices,
                                               "context_parallel", f[i].context));
-        json_object_update_new(
-            one, json_pack("{s:i,s:i,s:i}", "data_parallel", sp_search_pipelines(want), "zero",
-                           sp_search_zero(want, &f[i]), "processes",
-                           f[i].stages * f[i].devices * f[i].context * sp_search_pipelines(want)));
+        json_object_update_new(one, json_pack("{s:i,s:i,s:i}", "data_parallel",
+                                              sp_search_pipelines(want), "zero",
+                                              sp_search_zero(want, &f[i]), "processes",
+                                              sp_found_processes(want, &f[i])));
         json_object_set_new(one, "vocabulary_parallel", json_boolean(f[i].vocabulary));
         json_object_update_new(
             one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms, "tokens_per_s",
@@ -250,15 +262,6 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
     return ret;
 }
 
-/* The first that train runs; NULL: none. */
-static const struct sp_found *recommended(const struct sp_found *f, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (f[i].fits && f[i].trains)
-            return &f[i];
-    return NULL;
-}
-
 static void print_row(const struct sp_found *f)
 {
     char devices[24];
@@ -277,7 +280,8 @@ static void print_row(const struct sp_found *f)
 static void print_text(const struct args *a, const struct sp_search *want, const struct sp_found *f,
                        int n)
 {
-    const struct sp_found *best = recommended(f, n);
+    const struct sp_found *best = sp_search_recommended(f, n);
+    const struct sp_found_names names = names_of(a);
     char command[COMMAND], model[SP_TEXT_SHOWN];
 
     printf("%s, %d sequences of %d tokens a step in %s, on %d x %d devices of %s\n",
@@ -289,8 +293,8 @@ static void print_text(const struct args *a, const struct sp_search *want, const
     for (int i = 0; i < n && i < a->top; i++)
         print_row(&f[i]);
     if (best) {
-        sp_found_command(want, best, a->layout.model, command, sizeof command);
-        printf("recommended: %s\n", command);
+        sp_found_command(want, best, &names, command, sizeof command);
+        printf("recommended: %s --tokens FILE.bin\n", command);
     } else if (f[0].fits) {
         printf("train runs none of these: it cannot share heads, MLP or tokens among so many "
                "devices, or not with this schedule%s\n",
@@ -349,8 +353,8 @@ static int refuse_all(const struct args *a, const struct sp_search *want)
                  want->nodes, want->machine->devices_per_node, want->stages);
     else
         sp_error(EINVAL,
-                 "plan: no schedule takes %d micro-batches of %s on %d devices; other "
-                 "--micro-batches or --stages may do",
+                 "plan: no schedule that train runs takes %d micro-batches of %s on %d devices; "
+                 "other --micro-batches or --stages, or --simulated, may do",
                  a->layout.micro_batches, want->model->name, devices);
     return 2;
 }
@@ -380,7 +384,8 @@ static int take(const struct args *a, const struct sp_model *model,
                                .any_offload = !l->offload,
                                .machine = machine,
                                .nodes = a->nodes,
-                               .memory = (int64_t)l->memory_limit};
+                               .memory = (int64_t)l->memory_limit,
+                               .simulated = a->simulated};
     if ((l->recompute && sp_parse_recompute("plan", l->recompute, &recompute)) ||
         (l->offload && sp_parse_offload("plan", l, &want->offload)))
         return -EINVAL;
@@ -418,7 +423,7 @@ int sp_cmd_plan(int argc, char **argv)
     if (sp_model_load(a.layout.model, &model) || check(&a, &model) ||
         sp_step_machine(&a.hardware, &machine) || take(&a, &model, &machine, &want))
         return 2;
-    n = sp_search(&want, best, MOST);
+    n = sp_search(&want, best, MOST, a.top);
     if (n < 0)
         return n == -EINVAL ? 2 : 1;
     if (n == 0)

@@ -50,7 +50,7 @@ static int search(struct sp_search *want, const char *const *schedule, struct sp
         int n;
 
         want->schedule = *schedule;
-        n = sp_search(want, &f, 1);
+        n = sp_search(want, &f, 1, 1);
         if (n < 0)
             return n;
         if (n && (!found || (f.fits && (!best->fits || f.step_ms < best->step_ms))))
@@ -68,7 +68,8 @@ int sp_slices_auto(const char *command, struct sp_layout_args *l, const struct s
     const char *const *schedules = chooses_multiplex(l) ? either : given;
     const char *mode;
     struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
-    struct sp_search want = {.model = model,
+    struct sp_search want = {.simulated = true,
+                             .model = model,
                              .dtype = dtype,
                              .seq = l->seq,
                              .sequences = (int)((int64_t)l->micro_batches * l->micro_batch_size),

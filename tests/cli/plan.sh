@@ -6,12 +6,14 @@
 # ---- layouts
 
 long="plan --model gpt3-1.3b --seq 32768 --micro-batches 16"
-said "plan" '^recommended: starpipe train --model gpt3-1.3b --seq 32768 --schedule [a-z0-9:=-]+ --stages 8 ' \
+said "plan" \
+    '^recommended: mpirun -np 8 starpipe train --model gpt3-1.3b .* --stages 8 .* --hardware h100-ib --tokens FILE.bin$' \
     $long --devices 1
 said "plan --top" '^schedule' $long --top 3 --schedule 1f1b
 said "plan, too low a limit" '^nothing fits' $long --memory-limit 1GiB --schedule 1f1b --devices 1
-said "plan, groups that share parameters" '^recommended: .* --tensor-parallel 2$' $long --devices 2 --schedule 1f1b
-said "plan, no group trains" 'simulated only' $long --devices 2 --schedule sppo:multiplex --slices 4
+said "plan, groups that share parameters" '^recommended: .* --tensor-parallel 2 ' $long --devices 2 --schedule 1f1b
+said "plan, no group trains" 'simulated only' $long --devices 2 --schedule sppo:multiplex --slices 4 --simulated
+refused "no schedule that train runs takes .* --simulated, may do" $long --devices 2 --schedule sppo:multiplex --slices 4
 refused "none of f32|bf16" plan --model gpt-tiny --seq 64 --dtype f16
 
 # layouts NAME OPTION...: the JSON of plan in $work/NAME.json
@@ -19,7 +21,8 @@ layouts()
 {
     starpipe plan --json "${@:2}" > "$work/$1.json" || fail "plan --json ${*:2}"
 }
-layouts all --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 64
+layouts all --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 64 --simulated
+layouts trained --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 64
 layouts one $(sed 's/^plan //' <<< "$long") --stages 4 --schedule sppo --slices 4 --devices 2
 layouts small $(sed 's/^plan //' <<< "$long") --devices 1 --micro-batches 8 --memory-limit 24GiB --top 64
 layouts f32 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \
@@ -27,8 +30,8 @@ layouts f32 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recom
 layouts bf16 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \
     --micro-batch-size 1
 layouts context --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group context --top 64
-layouts tensor --model llama-tiny --seq 256 --micro-batches 8 --devices 2 --top 64
-layouts both --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group both --top 64
+layouts tensor --model llama-tiny --seq 256 --micro-batches 8 --devices 2 --top 64 --simulated
+layouts both --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group both --top 64 --simulated
 layouts adapipe $(sed 's/^plan //' <<< "$long") --schedule adapipe
 layouts tiny --model gpt-tiny --seq 64 --micro-batches 8 --devices 1 --dtype f32 --top 64
 python3 - "$work" << 'END' || fail "plan --json"
@@ -56,6 +59,10 @@ for r in rows:
         assert not r["fits"] or last["tokens_per_s"] >= 0.998 * r["tokens_per_s"]
     last = r
 assert len({(r["schedule"], r["stages"]) for r in rows}) == len(rows)
+trained = read("trained")
+assert trained and all(r["trains"] for r in trained)
+assert all(r["processes"] == 8 and r["command"].startswith("mpirun -np 8 starpipe train ") for r in trained)
+assert all(("--memory-limit" in r["command"]) == (r["offload"] != "none" or r["schedule"] == "adapipe") for r in trained)
 one = read("one")
 assert len(one) == 1 and one[0]["slices"] == 4 and one[0]["stages"] == 4
 small = [r for r in read("small") if r["fits"]]
@@ -82,11 +89,11 @@ END
 
 # What is recommended runs: every command for a tiny model, of two stages.
 while read -r command; do
-    said "of plan: $command" 'nothing was submitted' ${command#starpipe } --dry-run
+    said "of plan: $command" 'nothing was submitted' ${command#*starpipe } --dry-run
 done < <(python3 -c 'import json, sys
 for c in json.load(open(sys.argv[1])): print(c)' "$work/commands")
 
-said "plan, groups that train" '^recommended: .* --context-parallel 2 --zero 1$' $long --devices 2 --group context \
+said "plan, groups that train" '^recommended: .* --context-parallel 2 --zero 1 ' $long --devices 2 --group context \
     --schedule 1f1b
 said "plan, a ring" '--context-parallel 8 --context-method ring' plan --model llama-tiny --seq 96 --micro-batches 4 \
     --devices 8 --schedule 1f1b --group context
@@ -95,8 +102,8 @@ said "plan, a ring" '--context-parallel 8 --context-method ring' plan --model ll
 while read -r tensor context data zero options; do
     starpipe plan --model llama-tiny --seq 256 --micro-batches 8 --schedule 1f1b --dtype f32 $options --json \
         > "$work/grid.json" || fail "plan $options"
-    command=$(sed -n 's/.*"command": "starpipe \(.*\)",$/\1/p' "$work/grid.json" | head -n 1)
-    starpipe $command --dry-run --json --hardware h100-ib > "$work/grid.run" || fail "$command"
+    command=$(sed -n 's/.*"command": ".*starpipe \(.*\)",$/\1/p' "$work/grid.json" | head -n 1)
+    starpipe $command --dry-run --json > "$work/grid.run" || fail "$command"
     python3 - "$work" $tensor $context $data $zero << 'END' || fail "plan $options is not what trains"
 import json, sys
 found = json.load(open(sys.argv[1] + "/grid.json"))["layouts"][0]
@@ -116,6 +123,31 @@ done << 'END'
 2 2 2 1 --tensor-parallel 2 --context-parallel 2 --data-parallel 2
 1 1 4 0 --data-parallel 4 --zero 0
 END
+
+# ---- rows of steps so long that the search predicts them from shorter ones: they are what train says of them
+
+while read -r options; do
+    starpipe plan $options --top 3 --json > "$work/rows.json" || fail "plan $options"
+    python3 - "$STARPIPE" "$work/rows.json" << 'END' || fail "plan $options is not what trains"
+import json, shlex, subprocess, sys
+rows = [r for r in json.load(open(sys.argv[2]))["layouts"] if r["fits"]]
+assert rows
+for row in rows:
+    words = shlex.split(row["command"])
+    run = subprocess.run([sys.argv[1], *words[words.index("starpipe") + 1:], "--dry-run", "--json"], capture_output=True, text=True)
+    assert not run.returncode, (row["command"], run.stderr)
+    said = json.loads(run.stdout)
+    most = max(sum(v for k, v in s.items() if k.endswith("_bytes") and k != "buffer_bytes") for s in said["stages"])
+    assert abs(row["step_ms"] / said["predicted_step_ms"] - 1) < 1e-6, (row["command"], row["step_ms"], said["predicted_step_ms"])
+    assert row["memory_bytes"] == most, (row["command"], row["memory_bytes"], most)
+    assert row["stall_ms"] >= 0 and row["bubble_ratio"] >= 0, row
+END
+done << 'END'
+--model gpt3-1.3b --seq 4096 --micro-batches 64 --devices 1 --schedule 1f1b --memory-limit 14GiB --offload adaptive
+--model gpt3-1.3b --seq 16384 --micro-batches 48 --devices 4 --schedule helix:bounded --memory-limit 16GiB --recompute none --offload adaptive
+--model llama-h1024 --seq 2048 --micro-batches 48 --devices 2 --group both --schedule zb1p --micro-batch-size 1
+--model gpt-tiny --seq 64 --micro-batches 64 --micro-batch-size 1 --devices 2 --schedule zbv
+END
 refused "data-parallel 16: there are 8 devices" plan --model gpt-tiny --seq 64 --data-parallel 16
 refused "data-parallel 3: there are 8 devices, which so many pipelines cannot share" plan --model gpt-tiny --seq 64 --data-parallel 3
 refused "a step of 4096 x 65536 x 8 sequences is too long" plan --model gpt-tiny --seq 64 --data-parallel 4096 \
@@ -131,7 +163,7 @@ refused "do not make 3 stages" plan --model gpt-tiny --seq 256 --stages 3
 refused "are more than the 8 layers" plan --model gpt-tiny --seq 256 --stages 16
 refused "65 slices of a sequence of 64 tokens" plan --model gpt-tiny --seq 64 --slices 65 --schedule sppo
 refused "want none, full or adaptive" plan --model gpt-tiny --seq 64 --offload some
-refused "no schedule takes" plan --model gpt-tiny --seq 64 --schedule dualpipe --micro-batches 3 --devices 1 \
+refused "no schedule that train runs takes" plan --model gpt-tiny --seq 64 --schedule dualpipe --micro-batches 3 --devices 1 \
     --micro-batch-size 1
 refused "no schedule 'dragonpipe'; there are: naive gpipe" plan --model gpt-tiny --seq 64 --schedule dragonpipe
 refused "no schedule 'zbb', did you mean zbv\?" plan --model gpt-tiny --seq 64 --schedule zbb

@@ -45,7 +45,7 @@ static void heuristics(void **state)
         for (size_t q = 0; q < sizeof seqs / sizeof *seqs; q += (size_t)test_every(2)) {
             struct sp_search want = request("sppo", seqs[q], per_node);
             struct sp_found best[64];
-            int n = sp_search(&want, best, 64);
+            int n = sp_search(&want, best, 64, 64);
 
             assert_true(n > 0);
             layouts += n;
@@ -72,7 +72,7 @@ static void best_of_all(void **state)
     int tried = 0;
 
     (void)state;
-    assert_int_equal(sp_search(&want, &best, 1), 1);
+    assert_int_equal(sp_search(&want, &best, 1, 1), 1);
     for (int p = 1; p <= 8; p *= 2)
         for (int n = 4; n <= 10; n++) {
             if (65536.0 / n < SP_TOKENS_LEAST && n > p)
@@ -80,7 +80,7 @@ static void best_of_all(void **state)
             one = want;
             one.stages = p;
             one.slices = n;
-            assert_int_equal(sp_search(&one, &other, 1), 1);
+            assert_int_equal(sp_search(&one, &other, 1, 1), 1);
             assert_true(other.stages == p && other.slices == n);
             assert_true(best.tokens_per_s >= other.tokens_per_s * (1 - 1e-2));
             tried++;
@@ -99,10 +99,10 @@ static void slices(void **state)
     want.stages = 4;
     machine.rates.launch_s = 0;
     machine.node.bandwidth = 1e18;
-    assert_int_equal(sp_search(&want, &best, 1), 1);
+    assert_int_equal(sp_search(&want, &best, 1, 1), 1);
     assert_true(best.slices > 16);
     machine.rates.launch_s = 10;
-    assert_int_equal(sp_search(&want, &best, 1), 1);
+    assert_int_equal(sp_search(&want, &best, 1, 1), 1);
     assert_int_equal(best.slices, 131072 / SP_TOKENS_MOST);
     machine = kept;
 }
@@ -124,7 +124,7 @@ static void bubbles(void **state)
             want.devices = 8 / stages;
             want.memory = 1 << 30;
             want.any_recompute = want.any_offload = true;
-            n = sp_search(&want, best, 64);
+            n = sp_search(&want, best, 64, 64);
             for (int i = 0; i < n; i++)
                 if (!(best[i].bubble >= 0 && best[i].bubble <= 1) || !isfinite(best[i].step_ms))
                     fail_msg("%s on %d stages: bubble %g of %g ms", best[i].schedule, stages,
@@ -157,7 +157,7 @@ static void extremes(void **state)
             want.sequences = 4;
             want.stages = 2;
             want.devices = 1;
-            n = sp_search(&want, best, 64);
+            n = sp_search(&want, best, 64, 64);
             assert_true(n > 0);
             for (int i = 0; i < n; i++)
                 if (!isfinite(best[i].step_ms) || !(best[i].bubble >= 0 && best[i].bubble <= 1))
@@ -177,22 +177,22 @@ static void memory(void **state)
 
     (void)state;
     want.stages = 4;
-    assert_int_equal(sp_search(&want, &none, 1), 1);
+    assert_int_equal(sp_search(&want, &none, 1, 1), 1);
     want.offload = SP_OFFLOAD_FULL;
-    assert_int_equal(sp_search(&want, &full, 1), 1);
+    assert_int_equal(sp_search(&want, &full, 1, 1), 1);
     assert_true(full.memory < none.memory);
     want.memory = (none.memory + full.memory) / 2;
     want.offload = SP_OFFLOAD_NONE;
-    assert_int_equal(sp_search(&want, best, 1), 1);
+    assert_int_equal(sp_search(&want, best, 1, 1), 1);
     assert_true(!best[0].fits || best[0].slices > none.slices);
     want.offload = SP_OFFLOAD_ADAPTIVE;
-    n = sp_search(&want, best, 64);
+    n = sp_search(&want, best, 64, 64);
     assert_true(n >= 1 && best[0].fits);
     want.any_recompute = want.any_offload = true;
-    n = sp_search(&want, best, 64);
+    n = sp_search(&want, best, 64, 64);
     assert_true(n >= 1 && best[0].fits && best[0].memory <= want.memory);
     want.memory = 1 << 20;
-    assert_int_equal(sp_search(&want, best, 1), 1);
+    assert_int_equal(sp_search(&want, best, 1, 1), 1);
     assert_true(!best[0].fits && best[0].memory > 1 << 20);
 }
 
@@ -209,7 +209,7 @@ static void recompute(void **state)
     want.any_recompute = true;
     want.memory = INT64_MAX / 64;
     for (int i = 0; i < 8 && last.memory > 1; i++) {
-        assert_int_equal(sp_search(&want, &f, 1), 1);
+        assert_int_equal(sp_search(&want, &f, 1, 1), 1);
         if (!f.fits)
             break;
         assert_true(f.memory <= want.memory && f.memory < last.memory);
@@ -269,7 +269,7 @@ static void many_micro_batches(void **state)
         want.stages = 4;
         want.slices = cases[i].slices;
         want.sequences = 64;
-        assert_int_equal(sp_search(&want, &f, 1), 1);
+        assert_int_equal(sp_search(&want, &f, 1, 1), 1);
         lay.vocabulary_parallel = f.vocabulary;
         whole = simulated_whole(&want, &lay);
         if (fabs(f.step_ms / whole - 1) > 2e-3)

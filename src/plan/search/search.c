@@ -5,6 +5,7 @@
 #include "sp_error.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Numbers of slices that are tried of a range. */
@@ -89,23 +90,78 @@ static void try(struct search *s, struct sp_found f)
         sp_trials_add(&s->trials, &f);
 }
 
-/* All of them at once, then the best. */
-static int run(struct search *s)
+/* The best of what was tried. */
+static int rank(struct search *s)
 {
-    struct sp_trials *t = &s->trials;
-    int err = 0;
+    const struct sp_trials *t = &s->trials;
 
-    sp_trials_run(s->want, t);
+    s->n = 0;
     if (t->lost)
-        err = sp_error(ENOMEM, "no memory to try %d layouts", t->n);
-    for (int i = 0; !err && i < t->n; i++) {
+        return sp_error(ENOMEM, "no memory to try %d layouts", t->n);
+    for (int i = 0; i < t->n; i++) {
         if (t->err[i] == -ENOMEM)
-            err = sp_error(ENOMEM, "no memory to try %s on %d stages", t->layout[i].schedule,
-                           t->layout[i].stages);
-        else if (!t->err[i])
+            return sp_error(ENOMEM, "no memory to try %s on %d stages", t->layout[i].schedule,
+                            t->layout[i].stages);
+        if (!t->err[i] && (t->layout[i].trains || s->want->simulated))
             insert(s, &t->layout[i]);
     }
-    sp_trials_destroy(t);
+    return 0;
+}
+
+const struct sp_found *sp_search_recommended(const struct sp_found *best, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (best[i].fits && best[i].trains)
+            return &best[i];
+    return NULL;
+}
+
+static bool is_same(const struct sp_found *a, const struct sp_found *b)
+{
+    return is_alike(a, b) && a->batch == b->batch && a->micro_batches == b->micro_batches &&
+           a->chunks == b->chunks && a->slices == b->slices && a->vocabulary == b->vocabulary;
+}
+
+/* Whether a layout is one of those that are told, and not predicted whole yet. */
+static bool is_guessed(const struct search *s, const struct sp_found *f, int shown)
+{
+    const struct sp_found *told = sp_search_recommended(s->best, s->n);
+
+    for (int i = 0; i < s->n && !f->whole; i++)
+        if ((i < shown || &s->best[i] == told) && is_same(&s->best[i], f))
+            return true;
+    return false;
+}
+
+/* Predicts those that are told whole; others may be better then, and are told in their place. */
+static int settle(struct search *s, int shown)
+{
+    struct sp_trials *all = &s->trials, again = {0};
+    int err = 0, *from = calloc((size_t)all->n + 1, sizeof *from);
+
+    if (!from)
+        return sp_error(ENOMEM, "no memory to try %d layouts", all->n);
+    do {
+        again.n = again.done = 0;
+        for (int i = 0; i < all->n; i++) {
+            struct sp_found whole = all->layout[i];
+
+            if (all->err[i] || !is_guessed(s, &whole, shown))
+                continue;
+            whole.whole = true;
+            from[again.n] = i;
+            sp_trials_add(&again, &whole);
+        }
+        sp_trials_run(s->want, &again);
+        for (int i = 0; i < again.n && !again.lost; i++) {
+            all->layout[from[i]] = again.layout[i];
+            all->err[from[i]] = again.err[i];
+        }
+        all->lost |= again.lost;
+        err = rank(s);
+    } while (!err && again.n);
+    sp_trials_destroy(&again);
+    free(from);
     return err;
 }
 
@@ -276,18 +332,20 @@ static int try_all(struct search *s)
     }
     if (want->devices > all)
         try_size(s, want->devices, want->batch ? want->batch : 1);
-    return run(s);
+    sp_trials_run(want, &s->trials);
+    return rank(s);
 }
 
-int sp_search(const struct sp_search *want, struct sp_found *best, int most)
+int sp_search(const struct sp_search *want, struct sp_found *best, int most, int shown)
 {
     struct search s = {.want = want, .best = best, .most = most};
-
     int err = try_all(&s);
 
     s.small = true;
     if (!err && s.n > 0 && !best[0].fits && !want->slices && want->schedule)
         err = try_all(&s);
+    err = err ? err : settle(&s, shown);
+    sp_trials_destroy(&s.trials);
     return err ? err : s.n;
 }
 
@@ -326,13 +384,22 @@ static void add_limit(const struct sp_search *want, char *text, size_t n)
     add(text, n, "memory-limit", bytes);
 }
 
-void sp_found_command(const struct sp_search *want, const struct sp_found *f, const char *model,
-                      char *text, size_t n)
+int sp_found_processes(const struct sp_search *want, const struct sp_found *f)
+{
+    return f->stages * f->devices * f->context * sp_search_pipelines(want);
+}
+
+void sp_found_command(const struct sp_search *want, const struct sp_found *f,
+                      const struct sp_found_names *names, char *text, size_t n)
 {
     const struct sp_schedule_def *def = sp_schedule_find(f->schedule);
-    char every[24];
+    int processes = sp_found_processes(want, f);
+    bool limited = f->offload != SP_OFFLOAD_NONE || (def && !strcmp(def->name, "adapipe"));
+    char every[24], launcher[32] = "";
 
-    snprintf(text, n, "starpipe train --model %s", model);
+    if (processes > 1)
+        snprintf(launcher, sizeof launcher, "mpirun -np %d ", processes);
+    snprintf(text, n, "%sstarpipe train --model %s", launcher, names->model);
     add_number(text, n, "seq", want->seq);
     add(text, n, "schedule", f->schedule);
     add_number(text, n, "stages", f->stages);
@@ -343,10 +410,10 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f, co
     if (f->slices > 1)
         add_number(text, n, "slices", f->slices);
     snprintf(every, sizeof every, "every=%d", f->every);
-    if (def && strcmp(def->name, "adapipe"))
+    if (!def || strcmp(def->name, "adapipe"))
         add(text, n, "recompute", f->every > 1 ? every : sp_recompute_name(f->recompute));
-    else
-        add_limit(want, text, n); /* what adapipe plans within */
+    if (limited || want->memory)
+        add_limit(want, text, n); /* what it is planned within */
     if (f->offload != SP_OFFLOAD_NONE)
         add(text, n, "offload", sp_offload_name(f->offload));
     if (f->vocabulary)
@@ -366,4 +433,8 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f, co
         add_number(text, n, "data-parallel", sp_search_pipelines(want));
     if (sp_search_zero(want, f))
         add_number(text, n, "zero", 1);
+    if (names->plugin)
+        add(text, n, "plugin", names->plugin);
+    if (names->hardware)
+        add(text, n, "hardware", names->hardware);
 }

@@ -50,6 +50,7 @@ struct sp_search {
     const struct sp_machine *machine;
     int nodes;
     int64_t memory; /* bytes of a device; 0: what the machine has */
+    bool simulated; /* layouts that train does not run count too */
 };
 
 struct sp_found {
@@ -67,14 +68,19 @@ struct sp_found {
     int64_t memory;      /* of the fullest device, bytes */
     int64_t host;        /* of the fullest node, of what left */
     bool fits, trains;   /* trains: `starpipe train` can run it */
+    bool whole;          /* predicted from all its micro-batches, as `show` does it */
 };
 
 /*
  * The best, at most `most`: those that fit before those that do not, the most tokens a second and device
  * first, of equal ones those that train runs, with the fewest slices. Returns how many; -ENOMEM, -EINVAL
- * after one line. A step of very many micro-batches is predicted from two of fewer.
+ * after one line. Layouts of very many micro-batches are chosen by what two steps of fewer come to; the first `shown`
+ * of the best, and the first that train runs, are then predicted whole, until they are.
  */
-int sp_search(const struct sp_search *want, struct sp_found *best, int most);
+int sp_search(const struct sp_search *want, struct sp_found *best, int most, int shown);
+
+/* The first of n that fits and that train runs; NULL: none. */
+const struct sp_found *sp_search_recommended(const struct sp_found *best, int n);
 
 /* Pipelines side by side. */
 static inline int sp_search_pipelines(const struct sp_search *want)
@@ -91,8 +97,16 @@ static inline bool sp_search_zero(const struct sp_search *want, const struct sp_
 /* Whether keys and values go around the devices that share tokens, as these cannot share the heads out. */
 bool sp_search_rings(const struct sp_search *want, const struct sp_found *f);
 
-/* The command that trains with it, into text[n]; `model` as the user names it. */
-void sp_found_command(const struct sp_search *want, const struct sp_found *f, const char *model,
-                      char *text, size_t n);
+/* Processes that train it, a device each. */
+int sp_found_processes(const struct sp_search *want, const struct sp_found *f);
+
+/* Names as the user gives them; NULL: he did not. */
+struct sp_found_names {
+    const char *model, *hardware, *plugin;
+};
+
+/* The whole command that trains with it, but for the data, into text[n]: `train --dry-run` of it predicts the same step. */
+void sp_found_command(const struct sp_search *want, const struct sp_found *f,
+                      const struct sp_found_names *names, char *text, size_t n);
 
 #endif

@@ -324,7 +324,7 @@ static void choose_steps(struct trial *t, const struct sp_found *f)
         period = 1;
     }
 
-    t->steps = f->micro_batches > few + 2 * period ? 2 : 1;
+    t->steps = !f->whole && f->micro_batches > few + 2 * period ? 2 : 1;
     t->step[0].micro_batches = f->micro_batches;
     if (t->steps == 1)
         return;
@@ -340,6 +340,7 @@ int sp_trial(const struct sp_search *want, struct sp_found *f)
     int err = 0, made = 0;
 
     choose_steps(&t, f);
+    f->whole = t.steps == 1;
     while (!err && made < t.steps)
         err = create(want, f, &t.step[made++]);
     if (err)

@@ -53,21 +53,23 @@ static bool has_guarded(void)
 
 void sp_trials_run(const struct sp_search *want, struct sp_trials *t)
 {
-    struct crew crew = {.want = want, .trials = t};
+    struct crew crew = {.want = want, .trials = t, .next = t->done};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int most = cores < MOST_THREADS ? (int)cores : MOST_THREADS, threads = 0;
     pthread_t thread[MOST_THREADS];
+    int *err = realloc(t->err, ((size_t)t->n + 1) * sizeof *err);
 
-    t->err = calloc((size_t)t->n + 1, sizeof *t->err);
-    t->lost |= !t->err;
+    t->lost |= !err;
     if (t->lost)
         return;
-    most = has_guarded() ? 1 : most < t->n ? most : t->n;
+    t->err = err;
+    most = has_guarded() ? 1 : most < t->n - t->done ? most : t->n - t->done;
     while (threads < most - 1 && !pthread_create(&thread[threads], NULL, work, &crew))
         threads++;
     work(&crew);
     while (threads > 0)
         pthread_join(thread[--threads], NULL);
+    t->done = t->n;
 }
 
 void sp_trials_destroy(struct sp_trials *t)

@@ -20,8 +20,11 @@ int sp_train_find_gpus(const struct sp_trainer *t)
 
 int sp_train_head_rows(const struct sp_trainer *t)
 {
-    return !t->cfg.logit_rows && sp_train_find_gpus(t) ? sp_head_rows_of_gpu(&t->model)
-                                                       : t->cfg.logit_rows;
+    if (t->cfg.logit_rows)
+        return t->cfg.logit_rows;
+    if (t->cfg.dry_run && t->cfg.hardware) /* that machine would run it */
+        return sp_machine_head_rows(&t->machine, &t->model);
+    return sp_train_find_gpus(t) ? sp_head_rows_of_gpu(&t->model) : 0;
 }
 
 /* NCCL moves from GPU to GPU, one a process; why it cannot here, or NULL. */
