@@ -151,7 +151,8 @@ int sp_dir_hold_file(struct sp_dir *d, const char *name, int fd)
     struct sp_held_file *more = realloc(d->held, ((size_t)d->n_held + 1) * sizeof *more);
     char *copy = strdup(name);
 
-    d->held = more ? more : d->held;
+    if (more)
+        d->held = more;
     d->holds = true;
     if (!more || !copy) {
         free(copy);

@@ -59,10 +59,12 @@ void sp_trials_run(const struct sp_search *want, struct sp_trials *t)
     pthread_t thread[MOST_THREADS];
     int *err = realloc(t->err, ((size_t)t->n + 1) * sizeof *err);
 
-    t->lost |= !err;
-    if (t->lost)
+    if (err)
+        t->err = err;
+    if (!err || t->lost) {
+        t->lost = true;
         return;
-    t->err = err;
+    }
     most = has_guarded() ? 1 : most < t->n - t->done ? most : t->n - t->done;
     while (threads < most - 1 && !pthread_create(&thread[threads], NULL, work, &crew))
         threads++;

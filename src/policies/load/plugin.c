@@ -200,10 +200,11 @@ static struct sp_schedule_owner *make_owner(const char *file)
 {
     static const char kind[] = "plugin ";
     struct sp_schedule_owner *owner = malloc(sizeof *owner + sizeof kind + strlen(file));
-    char *label = (char *)(owner + 1);
+    char *label;
 
     if (!owner)
         return NULL;
+    label = (char *)(owner + 1);
     strcat(strcpy(label, kind), file);
     *owner = (struct sp_schedule_owner){.label = label, .file = label + strlen(kind)};
     return owner;

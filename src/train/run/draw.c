@@ -21,7 +21,9 @@ int sp_sampling_check(const struct sp_sampling *how, const char *where)
 
 static bool is_likelier(const float *logits, int32_t a, int32_t b)
 {
-    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+    float one = logits[a], other = logits[b];
+
+    return one > other || (one == other && a < b);
 }
 
 static void sink(const float *logits, int32_t *heap, int n, int at)
