@@ -90,10 +90,7 @@ for i in $(seq "$kills"); do
         step=1
     fi
 done
-for dir in "$saved" "$saved"/step-*; do
-    case $dir in
-    *.tmp) continue ;;
-    esac
+for dir in "$saved" "$saved"/step-??????; do # whole: what a kill left of others may have lost it
     cmp "$work/model/tokenizer.model" "$dir/tokenizer.model" || fail "$dir has another tokenizer"
 done
 echo "$kills kills, $one_rank of one rank, $in_save in a save: resumed with the same losses"
