@@ -138,7 +138,7 @@ quiet "names that are no UTF-8" starpipe train --model "$odd" $on_odd --steps 2 
     --save "$odd.saved" --trace "$odd.trace"
 [ "$(steps_of "$work/odd.jsonl" step | wc -l)" -eq 2 ] || fail "names that are no UTF-8: the log"
 quiet "names that are no UTF-8, resumed" starpipe train --resume "$odd.saved" $on_odd --steps 4
-for command in "train --dry-run --json $on_odd" "plan --json --seq 16" "show --format json --seq 16"; do
+for command in "train --dry-run --json $on_odd" "plan --json --seq 16 --simulated" "show --format json --seq 16"; do
     quiet "names that are no UTF-8: ${command%% *}" starpipe $command --model "$odd" --stages 1
 done
 quiet "names that are no UTF-8: report" starpipe report "$odd.trace" --format json

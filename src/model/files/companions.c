@@ -149,19 +149,6 @@ static int hold(const struct sp_dir *dir, const char *name, const struct sp_comp
     return 0;
 }
 
-bool sp_companions_is_known(const char *name)
-{
-    static const char *const begin[] = {"tokenizer",     "special_tokens_map",
-                                        "added_tokens",  "generation_config.",
-                                        "chat_template", "vocab.",
-                                        "merges."};
-
-    for (size_t i = 0; i < sizeof begin / sizeof *begin; i++)
-        if (!strncmp(name, begin[i], strlen(begin[i])))
-            return true;
-    return false;
-}
-
 /* Those that a reader of the model looks for come first: of too many files, these go along. */
 static int by_use(const void *a, const void *b)
 {
