@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 struct args {
-    const char *dir[2], *prompt;
+    const char *dir, *prompt;
     struct sp_sampling how;
     int threads, device, dtype;
     struct sp_result result;
@@ -28,7 +28,7 @@ static int parse(int argc, char **argv, struct args *a)
     const struct sp_option options[] = {
         {.name = "DIR",
          .kind = SP_OPT_OPERAND,
-         .value = a->dir,
+         .value = &a->dir,
          .arg = "DIR",
          .help = "a model in Hugging Face form, a directory of train --save, or a step in it"},
         {.name = "prompt",
@@ -154,7 +154,7 @@ static int print_json(struct sp_trainer *t, const struct args *a, const struct s
         fclose(o.printer.to);
     }
     if (!err) {
-        root = json_pack("{s:o,s:o,s:o,s:o,s:o,s:s}", "model", sp_utf8_json(a->dir[0]), "prompt",
+        root = json_pack("{s:o,s:o,s:o,s:o,s:o,s:s}", "model", sp_utf8_json(a->dir), "prompt",
                          sp_utf8_json(a->prompt), "prompt_tokens", ids_json(prompt), "tokens",
                          json_incref(o.tokens), "text", json_stringn(text, n), "ended_by",
                          sp_train_is_eos(t, o.last) ? "eos" : "tokens");
@@ -179,7 +179,7 @@ static int open_model(const struct args *a, struct sp_trainer **t)
     if (err)
         return err;
     cfg.inference = true;
-    cfg.layout.model = a->dir[0];
+    cfg.layout.model = a->dir;
     cfg.layout.micro_batches = 1;
     cfg.prompt = a->prompt;
     cfg.sample = a->how.tokens;
@@ -193,7 +193,7 @@ static int open_model(const struct args *a, struct sp_trainer **t)
 static int check_files(const struct args *a)
 {
     struct sp_files files = {0};
-    int err = sp_files_add_model(&files, "DIR", a->dir[0]);
+    int err = sp_files_add_model(&files, "DIR", a->dir);
 
     if (!err && a->result.output)
         err = sp_files_add(&files, SP_FILE_REPLACED, "--output", a->result.output);
@@ -208,10 +208,10 @@ static int sample(struct sp_trainer *t, const struct args *a, const struct sp_id
         sp_warn(
             "%s has no tokenizer.json: of its vocabulary of %d, the text is the tokens below 256, "
             "as bytes",
-            a->dir[0], t->model.vocab);
+            a->dir, t->model.vocab);
     if (prompt->n > (size_t)t->cfg.layout.seq)
         sp_warn("the prompt has %zu tokens, and %s knows %d positions: its last tokens count",
-                prompt->n, a->dir[0], t->cfg.layout.seq);
+                prompt->n, a->dir, t->cfg.layout.seq);
     if (sp_result_begin("sample", a->result.output, 0) || sp_train_start(t))
         return 1;
     return (a->result.format == JSON ? print_json : print_text)(t, a, prompt) ? 1 : 0;

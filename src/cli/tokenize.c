@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { FILES = 65536, NPY_HEADER = 128, BUFFER = 4096 };
+enum { FILES = 65536, NPY_HEADER = 128 };
 
 struct args {
     const char *file[FILES + 1];
@@ -148,24 +148,13 @@ static int check_files(const struct args *a)
 
 /* ---- the file ---------------------------------------------------------------------------------- */
 
-/* Little-endian, whatever the machine. */
 static int write_tokens(void *to, const uint32_t *ids, size_t n)
 {
     struct tokens *f = to;
-    unsigned char bytes[4 * BUFFER] = {0};
+    int err = sp_tokens_write(f->out.f, ids, n, f->width);
 
-    for (size_t i = 0; i < n;) {
-        size_t k = n - i < BUFFER ? n - i : BUFFER;
-
-        for (size_t j = 0; j < k; j++)
-            for (int b = 0; b < f->width; b++)
-                bytes[j * (size_t)f->width + (size_t)b] = (unsigned char)(ids[i + j] >> 8 * b);
-        if (fwrite(bytes, (size_t)f->width, k, f->out.f) != k)
-            return sp_output_fail(&f->out, errno);
-        i += k;
-    }
     f->tokens += n;
-    return 0;
+    return err ? sp_output_fail(&f->out, -err) : 0;
 }
 
 /* The header of numpy.save, version 1, for the tokens that are in the file. */

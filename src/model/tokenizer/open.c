@@ -1,5 +1,5 @@
 /* Functions that a build which reads no tokenizers has as well. */
-#include "model/tokenizer/tokenizer.h"
+#include "model/tokenizer/stream.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -39,4 +39,20 @@ void sp_ids_free(struct sp_ids *ids)
 {
     free(ids->id);
     *ids = (struct sp_ids){0};
+}
+
+int sp_tokens_write(FILE *f, const uint32_t *ids, size_t n, int width)
+{
+    enum { BUFFER = 4096 };
+    unsigned char bytes[4 * BUFFER];
+
+    for (size_t i = 0, k; i < n; i += k) {
+        k = n - i < BUFFER ? n - i : BUFFER;
+        for (size_t j = 0; j < k; j++)
+            for (int b = 0; b < width; b++)
+                bytes[j * (size_t)width + (size_t)b] = (unsigned char)(ids[i + j] >> 8 * b);
+        if (fwrite(bytes, (size_t)width, k, f) != k)
+            return -errno;
+    }
+    return 0;
 }

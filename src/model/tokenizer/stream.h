@@ -26,6 +26,9 @@ struct sp_tokenizing {
     uint64_t bytes, documents, tokens; /* so far */
 };
 
+/* Writes ids as tokens of `width` bytes, 2 or 4, little-endian whatever the machine. 0, or -errno without a word. */
+int sp_tokens_write(FILE *f, const uint32_t *ids, size_t n, int width);
+
 /* Reads a file to its end; `path` is for messages. 0 or -errno after one line. */
 int sp_tokenize_file(struct sp_tokenizing *z, FILE *f, const char *path);
 

@@ -87,18 +87,15 @@ static int refuse_token(const struct tokens *to, uint32_t id)
 static int write_tokens(void *arg, const uint32_t *ids, size_t n)
 {
     const struct tokens *to = arg;
-    unsigned char bytes[4];
+    int err;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (ids[i] >= (uint32_t)to->t->model.vocab)
             return refuse_token(to, ids[i]);
-        for (int b = 0; b < to->width; b++)
-            bytes[b] = (unsigned char)(ids[i] >> 8 * b);
-        if (fwrite(bytes, (size_t)to->width, 1, to->f) != 1)
-            return sp_error(errno, "data %s: its tokens cannot be kept in a temporary file: %s",
-                            to->path, strerror(errno));
-    }
-    return 0;
+    err = sp_tokens_write(to->f, ids, n, to->width);
+    return err ? sp_error(-err, "data %s: its tokens cannot be kept in a temporary file: %s",
+                          to->path, strerror(-err))
+               : 0;
 }
 
 static int tokenize_file(struct sp_tokenizing *z, struct tokens *to, const char *path)
