@@ -194,12 +194,12 @@ static void lists_what_is_written(void **state)
     assert_int_equal(n, 4);
     for (int i = 0; i < 4; i++)
         assert_string_equal(names[i], expected[i]);
-    sp_weights_free_list(names, n);
+    sp_dir_free_names(names, n);
     for (int i = 0; i < 8; i++)
         remove_file(dir, there[i]);
     assert_int_equal(sp_weights_list(&opened, &names, &n), 0);
     assert_int_equal(n, 0);
-    sp_weights_free_list(names, n);
+    sp_dir_free_names(names, n);
     fd = opened.fd;
     opened.fd = -1;
     capture_begin(&c);

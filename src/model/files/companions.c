@@ -158,40 +158,6 @@ static int by_use(const void *a, const void *b)
     return known ? known : strcmp(one, other);
 }
 
-/* The names in a directory of what may be a companion, in order: the same ones on every file system. */
-static int list(const struct sp_dir *dir, char ***names, int *n)
-{
-    DIR *d = sp_dir_list(dir);
-    char **all = NULL;
-    struct dirent *e;
-    int count = 0;
-
-    if (!d)
-        sp_warn("%s cannot be listed (%s): its configuration and weights alone are saved",
-                dir->path, strerror(errno));
-    while (d && (e = readdir(d))) {
-        char **more;
-
-        if (!sp_companions_is_name(e->d_name))
-            continue;
-        more = realloc(all, ((size_t)count + 1) * sizeof *more);
-        all = more ? more : all;
-        if (!more || !(all[count] = strdup(e->d_name))) {
-            sp_weights_free_list(all, count);
-            closedir(d);
-            return sp_error(ENOMEM, "%s: no memory for the names of its files", dir->path);
-        }
-        count++;
-    }
-    if (d)
-        closedir(d);
-    if (count)
-        qsort(all, (size_t)count, sizeof *all, by_use);
-    *names = all;
-    *n = count;
-    return 0;
-}
-
 int sp_companions_open(const char *path, const struct sp_companions_other *other,
                        struct sp_dir *held)
 {
@@ -202,15 +168,18 @@ int sp_companions_open(const char *path, const struct sp_companions_other *other
 
     if (err)
         return sp_error(-err, "%s: cannot be read: %s", path, strerror(-err));
-    err = list(&dir, &names, &n);
-    if (err)
+    err = sp_dir_names(&dir, sp_companions_is_name, by_use, &names, &n);
+    if (err > 0)
+        sp_warn("%s cannot be listed (%s): its configuration and weights alone are saved", path,
+                strerror(err));
+    if (err < 0)
         goto out;
     held->path = strdup(path);
     err = held->path ? 0 : sp_error(ENOMEM, "%s: no memory for its path", path);
     err = err ? err : hold(&dir, CONFIG, other, held, &left);
     for (int i = 0; !err && i < n; i++)
         err = hold(&dir, names[i], other, held, &left);
-    sp_weights_free_list(names, n);
+    sp_dir_free_names(names, n);
     tell_left_out(&left, path);
 out:
     sp_dir_close(&dir);

@@ -92,6 +92,45 @@ static const struct sp_held_file *find_held(const struct sp_dir *d, const char *
     return NULL;
 }
 
+void sp_dir_free_names(char **names, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+int sp_dir_names(const struct sp_dir *d, bool (*takes)(const char *name),
+                 int (*compare)(const void *a, const void *b), char ***names, int *n)
+{
+    DIR *entries = sp_dir_list(d);
+    char **list = NULL;
+    struct dirent *e;
+    int count = 0;
+
+    if (!entries)
+        return errno;
+    while ((e = readdir(entries))) {
+        char **more;
+
+        if (!takes(e->d_name))
+            continue;
+        more = realloc(list, ((size_t)count + 1) * sizeof *more);
+        list = more ? more : list;
+        if (!more || !(list[count] = strdup(e->d_name))) {
+            sp_dir_free_names(list, count);
+            closedir(entries);
+            return sp_error(ENOMEM, "%s: no memory for the names of its files", d->path);
+        }
+        count++;
+    }
+    closedir(entries);
+    if (count)
+        qsort(list, (size_t)count, sizeof *list, compare);
+    *names = list;
+    *n = count;
+    return 0;
+}
+
 bool sp_dir_has(const struct sp_dir *d, const char *name, struct stat *st)
 {
     if (d && d->holds) {

@@ -34,6 +34,11 @@ int sp_dir_fd(const struct sp_dir *d);
 char *sp_dir_join(const struct sp_dir *d, const char *name);
 /* Its entries, from the first on, for readdir and closedir. NULL and errno. */
 DIR *sp_dir_list(const struct sp_dir *d);
+/* The names in it that `takes` is true for, in the order of `compare` (as qsort has it), to be freed. 0; an errno, without
+ * a word: it cannot be listed; or -ENOMEM after one line. */
+int sp_dir_names(const struct sp_dir *d, bool (*takes)(const char *name),
+                 int (*compare)(const void *a, const void *b), char ***names, int *n);
+void sp_dir_free_names(char **names, int n);
 /* Is `name` there, a link to nothing too? What it is itself in *st. */
 bool sp_dir_has(const struct sp_dir *d, const char *name, struct stat *st);
 bool sp_dir_is(const struct sp_dir *d, const struct stat *st);

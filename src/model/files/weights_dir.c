@@ -19,42 +19,11 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-void sp_weights_free_list(char **names, int n)
-{
-    for (int i = 0; i < n; i++)
-        free(names[i]);
-    free(names);
-}
-
 int sp_weights_list(const struct sp_dir *dir, char ***names, int *n)
 {
-    DIR *d = sp_dir_list(dir);
-    char **list = NULL;
-    struct dirent *e;
-    int count = 0;
+    int err = sp_dir_names(dir, sp_weights_is_file, by_name, names, n); /* "-" < "." < ".index" */
 
-    if (!d)
-        return sp_error(errno, "%s: cannot be read: %s", dir->path, strerror(errno));
-    while ((e = readdir(d))) {
-        char **more;
-
-        if (!sp_weights_is_file(e->d_name))
-            continue;
-        more = realloc(list, ((size_t)count + 1) * sizeof *more);
-        list = more ? more : list;
-        if (!more || !(list[count] = strdup(e->d_name))) {
-            sp_weights_free_list(list, count);
-            closedir(d);
-            return sp_error(ENOMEM, "%s: no memory for the names of its files", dir->path);
-        }
-        count++;
-    }
-    closedir(d);
-    if (count)
-        qsort(list, (size_t)count, sizeof *list, by_name); /* "-" < "." < ".index" */
-    *names = list;
-    *n = count;
-    return 0;
+    return err > 0 ? sp_error(err, "%s: cannot be read: %s", dir->path, strerror(err)) : err;
 }
 
 /* ---- files that are refused --------------------------------------------------------------- */

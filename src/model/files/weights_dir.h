@@ -24,9 +24,8 @@ bool sp_weights_is_any_form(const char *name);
 
 /*
  * The files of that kind in `dir`, sorted so that an index comes last. 0 or -errno with one line on
- * stderr; sp_weights_free_list frees them.
+ * stderr; sp_dir_free_names frees them.
  */
 int sp_weights_list(const struct sp_dir *dir, char ***names, int *n);
-void sp_weights_free_list(char **names, int n);
 
 #endif

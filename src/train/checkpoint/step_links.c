@@ -89,7 +89,7 @@ struct linked {
 
 static void free_linked(struct linked *l)
 {
-    sp_weights_free_list(l->weights, l->n);
+    sp_dir_free_names(l->weights, l->n);
     json_decref(l->companions);
 }
 
@@ -215,7 +215,7 @@ static bool each_foreign(const struct sp_dir *run,
     for (int i = 0; i < n; i++)
         if (is_foreign(run, names[i], &st))
             fn(run, names[i], &st, arg);
-    sp_weights_free_list(names, n);
+    sp_dir_free_names(names, n);
     return true;
 }
 
