@@ -59,6 +59,9 @@ int sp_data_read(const struct sp_data_file *f, size_t at, size_t n, void *to);
 /* A word for the contents of all files, and their bytes: see file_digest.h. 0, or -errno after one line. */
 int sp_data_digest(const struct sp_data *data, uint64_t *bytes, uint64_t *digest);
 
+/* Opens a regular file for *f: its path, descriptor and size. 0, or -errno after one line. */
+int sp_data_open_file(const char *path, struct sp_data_file *f);
+
 /* For the files of this folder that open data: where the tokens of an open file begin, and their width, by its
  * header, or `width` as it was asked for, 2 where it is 0. 0, or -errno after one line. */
 int sp_data_read_header(struct sp_data_file *f, int width);

@@ -94,7 +94,7 @@ static int check_tokens(const struct sp_data_file *f, uint32_t vocab)
     return err;
 }
 
-static int open_file(const char *path, struct sp_data_file *f)
+int sp_data_open_file(const char *path, struct sp_data_file *f)
 {
     struct stat st;
     int fd = sp_dir_file(NULL, path), err;
@@ -134,7 +134,7 @@ static int check_width(const struct sp_data_file *f, int width, uint32_t vocab)
 static int add_file(const char *path, int width, struct sp_data *d)
 {
     struct sp_data_file *f = &d->file[d->files];
-    int err = open_file(path, f);
+    int err = sp_data_open_file(path, f);
 
     if (err)
         return err;

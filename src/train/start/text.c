@@ -100,30 +100,28 @@ static int write_tokens(void *arg, const uint32_t *ids, size_t n)
 
 static int tokenize_file(struct sp_tokenizing *z, struct tokens *to, const char *path)
 {
-    struct stat st;
+    struct sp_data_file file;
     FILE *f = NULL;
-    int fd = sp_dir_file(NULL, path), err = 0;
+    int err = sp_data_open_file(path, &file);
 
-    if (fd < 0 || fstat(fd, &st))
-        err = sp_error(fd < 0 ? -fd : errno, "cannot read data %s: %s", path,
-                       strerror(fd < 0 ? -fd : errno));
-    else if (!S_ISREG(st.st_mode))
-        err = sp_error(EINVAL, "data %s is not a regular file", path);
-    else if (!st.st_size)
+    if (err)
+        return err;
+    if (!file.size)
         err = sp_error(EINVAL, "data %s is empty", path);
-    else if (z->bytes + (uint64_t)st.st_size > MOST_TEXT_BYTES)
+    else if (z->bytes + file.size > MOST_TEXT_BYTES)
         err = sp_error(EFBIG,
                        "data %s: more than %" PRIu64 " MiB of text, which each process would "
                        "tokenize: run starpipe tokenize once, and give --tokens",
                        path, MOST_TEXT_BYTES >> 20);
-    else if (!(f = fdopen(fd, "rb")))
+    else if (!(f = fdopen(file.fd, "rb")))
         err = sp_error(errno, "cannot read data %s: %s", path, strerror(errno));
     to->path = path;
     err = err ? err : sp_tokenize_file(z, f, path);
     if (f)
         fclose(f);
-    else if (fd >= 0)
-        close(fd);
+    else
+        close(file.fd);
+    free(file.path);
     return err;
 }
 
