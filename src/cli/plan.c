@@ -32,10 +32,10 @@ enum { MOST = 64, COMMAND = 4400 };
 struct args {
     struct sp_layout_args layout;
     struct sp_group_args groups; /* 0: not given */
-    int nodes, devices, top, dtype, group;
+    int nodes, devices, top, dtype, group, reserve;
     struct sp_hardware_args hardware;
     struct sp_result result;
-    bool schedule_set, batch_set, zero_set, simulated;
+    bool schedule_set, batch_set, zero_set, group_set, reserve_set, simulated;
 };
 
 static int parse(int argc, char **argv, struct args *a)
@@ -111,8 +111,9 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_DEVICES,
          .value = &a->groups.data_parallel,
          .arg = "D",
-         .help = "pipelines side by side that share a step, each with --micro-batches of its own",
-         .min = 1,
+         .help =
+             "pipelines side by side that share a step, each with --micro-batches of its own (0: "
+             "any, which share --micro-batches)",
          .max = SP_MAX_PIPELINES},
         {.name = "zero",
          .kind = SP_OPT_CHOICE,
@@ -136,7 +137,8 @@ static int parse(int argc, char **argv, struct args *a)
          .value = &a->group,
          .help = "what the devices of a stage share: parameters, the tokens of sequences, or any "
                  "grid of both",
-         .choices = "tensor|context|both"},
+         .choices = "tensor|context|both",
+         .given = &a->group_set},
         {.name = "schedule",
          .kind = SP_OPT_STRING,
          .topic = SP_TOPIC_EVERYDAY,
@@ -181,7 +183,15 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_MEMORY,
          .value = &a->layout.memory_limit,
          .arg = "SIZE",
-         .help = "memory of a device (default: the machine's)"},
+         .help = "memory of a device (default: the machine's, less --reserve)"},
+        {.name = "reserve",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_MEMORY,
+         .value = &a->reserve,
+         .arg = "PERCENT",
+         .help = "of a device's memory, for the runtime and the system",
+         .max = 90,
+         .given = &a->reserve_set},
         SP_DTYPE_OPTION(a->dtype, NULL),
         {.name = "plugin",
          .kind = SP_OPT_PLUGIN,
@@ -238,10 +248,8 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
                         sp_offload_name(f[i].offload));
         json_object_update_new(one, json_pack("{s:i,s:i}", "tensor_parallel", f[i].devices,
                                               "context_parallel", f[i].context));
-        json_object_update_new(one, json_pack("{s:i,s:i,s:i}", "data_parallel",
-                                              sp_search_pipelines(want), "zero",
-                                              sp_search_zero(want, &f[i]), "processes",
-                                              sp_found_processes(want, &f[i])));
+        json_object_update_new(one, json_pack("{s:i,s:i,s:i}", "data_parallel", f[i].data, "zero",
+                                              f[i].zero, "processes", sp_found_processes(&f[i])));
         json_object_set_new(one, "vocabulary_parallel", json_boolean(f[i].vocabulary));
         json_object_update_new(
             one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms, "tokens_per_s",
@@ -252,8 +260,8 @@ static int print_json(const struct args *a, const struct sp_search *want, const 
     }
     root = json_pack("{s:o,s:o,s:i,s:s,s:i,s:i,s:o}", "model", sp_utf8_json(a->layout.model),
                      "hardware", sp_utf8_json(want->machine->name), "nodes", want->nodes, "dtype",
-                     sp_dtype_name(want->dtype), "seq", want->seq, "sequences",
-                     want->sequences * sp_search_pipelines(want), "layouts", list);
+                     sp_dtype_name(want->dtype), "seq", want->seq, "sequences", want->sequences,
+                     "layouts", list);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF)
         ret = 1;
     if (!root)
@@ -285,9 +293,9 @@ static void print_text(const struct args *a, const struct sp_search *want, const
     char command[COMMAND], model[SP_TEXT_SHOWN];
 
     printf("%s, %d sequences of %d tokens a step in %s, on %d x %d devices of %s\n",
-           sp_text_show(a->layout.model, model, sizeof model),
-           want->sequences * sp_search_pipelines(want), want->seq, sp_dtype_name(want->dtype),
-           want->nodes, want->machine->devices_per_node, want->machine->name);
+           sp_text_show(a->layout.model, model, sizeof model), want->sequences, want->seq,
+           sp_dtype_name(want->dtype), want->nodes, want->machine->devices_per_node,
+           want->machine->name);
     printf("schedule           stages  dev     m   b   v     n  recompute    offload     step ms  "
            "tok/s/dev bubble %%  GiB a device\n");
     for (int i = 0; i < n && i < a->top; i++)
@@ -309,6 +317,7 @@ static int check(const struct args *a, const struct sp_model *model)
 {
     const struct sp_layout_args *l = &a->layout;
     const struct sp_schedule_def *def = l->schedule ? sp_schedule_find(l->schedule) : NULL;
+    int pipelines = a->groups.data_parallel ? a->groups.data_parallel : 1;
 
     if (sp_model_check_step(
             model, &(struct sp_step_size){l->seq, l->micro_batch_size, l->micro_batches}, "plan: "))
@@ -320,16 +329,20 @@ static int check(const struct args *a, const struct sp_model *model)
                         "plan: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe, "
                         "terapipe and helix do",
                         l->schedule);
-    if ((a->devices || a->group) && (a->groups.tensor_parallel || a->groups.context_parallel))
+    if (a->reserve_set && l->memory_limit)
+        return sp_error(EINVAL,
+                        "plan: --memory-limit is all that a layout may take of a device; leave "
+                        "--reserve out");
+    if ((a->devices || a->group_set) && (a->groups.tensor_parallel || a->groups.context_parallel))
         return sp_error(
             EINVAL,
             "plan: --%s chooses --tensor-parallel and --context-parallel; leave it or these out",
             a->devices ? "devices" : "group");
     if (l->slices > l->seq)
         return sp_error(EINVAL, "plan: %d slices of a sequence of %d tokens", l->slices, l->seq);
-    if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2 / a->groups.data_parallel)
-        return sp_error(EINVAL, "plan: a step of %d x %d x %d sequences is too long",
-                        a->groups.data_parallel, l->micro_batches, l->micro_batch_size);
+    if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2 / pipelines)
+        return sp_error(EINVAL, "plan: a step of %d x %d x %d sequences is too long", pipelines,
+                        l->micro_batches, l->micro_batch_size);
     return 0;
 }
 
@@ -337,12 +350,12 @@ static int check(const struct args *a, const struct sp_model *model)
 static int refuse_all(const struct args *a, const struct sp_search *want)
 {
     int all = want->nodes * want->machine->devices_per_node;
-    int devices = all / sp_search_pipelines(want);
+    int pipelines = want->data ? want->data : 1, devices = all / pipelines;
 
     if (want->stages > want->model->layers)
         sp_error(EINVAL, "plan: %d stages are more than the %d layers of %s", want->stages,
                  want->model->layers, want->model->name);
-    else if (!devices || (all % sp_search_pipelines(want) && !(want->stages && want->devices)))
+    else if (!devices || (all % pipelines && !(want->stages && want->devices)))
         sp_error(EINVAL,
                  "plan: --data-parallel %d: there are %d devices, which so many pipelines cannot "
                  "share evenly",
@@ -370,7 +383,8 @@ static int take(const struct args *a, const struct sp_model *model,
                                .model = model,
                                .dtype = (enum sp_dtype)a->dtype,
                                .seq = l->seq,
-                               .sequences = l->micro_batches * l->micro_batch_size,
+                               .sequences = l->micro_batches * l->micro_batch_size *
+                                            (a->groups.data_parallel ? a->groups.data_parallel : 1),
                                .batch = a->batch_set ? l->micro_batch_size : 0,
                                .stages = l->stages,
                                .devices = a->devices,
@@ -385,6 +399,7 @@ static int take(const struct args *a, const struct sp_model *model,
                                .machine = machine,
                                .nodes = a->nodes,
                                .memory = (int64_t)l->memory_limit,
+                               .reserve = a->reserve / 100.0,
                                .simulated = a->simulated};
     if ((l->recompute && sp_parse_recompute("plan", l->recompute, &recompute)) ||
         (l->offload && sp_parse_offload("plan", l, &want->offload)))
@@ -403,9 +418,10 @@ static int take(const struct args *a, const struct sp_model *model,
 int sp_cmd_plan(int argc, char **argv)
 {
     struct args a = {.layout = {.micro_batches = 64, .micro_batch_size = 1, .seq = 65536},
-                     .groups = {.data_parallel = 1},
                      .nodes = 1,
                      .top = 12,
+                     .group = SP_SEARCH_BOTH,
+                     .reserve = 8,
                      .dtype = SP_BF16,
                      .hardware = {SP_MACHINE_DEFAULT, 0}};
     static struct sp_found best[MOST];
