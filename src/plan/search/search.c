@@ -1,5 +1,6 @@
 #include "plan/search/search.h"
 #include "model/stash.h"
+#include "plan/search/distinct.h"
 #include "plan/search/trials.h"
 #include "policies/registry.h"
 #include "sp_error.h"
@@ -123,14 +124,14 @@ static bool is_same(const struct sp_found *a, const struct sp_found *b)
 }
 
 /* Whether a layout is one of those that are told, and not predicted whole yet. */
-static bool is_guessed(const struct search *s, const struct sp_found *f, int shown)
+static bool is_guessed(const struct search *s, const struct sp_found *f, const int *told, int n)
 {
-    const struct sp_found *told = sp_search_recommended(s->best, s->n);
+    const struct sp_found *recommended = sp_search_recommended(s->best, s->n);
 
-    for (int i = 0; i < s->n && !f->whole; i++)
-        if ((i < shown || &s->best[i] == told) && is_same(&s->best[i], f))
+    for (int i = 0; i < n && !f->whole; i++)
+        if (is_same(&s->best[told[i]], f))
             return true;
-    return false;
+    return recommended && !f->whole && is_same(recommended, f);
 }
 
 /* Predicts those that are told whole; others may be better then, and are told in their place. */
@@ -138,15 +139,21 @@ static int settle(struct search *s, int shown)
 {
     struct sp_trials *all = &s->trials, again = {0};
     int err = 0, *from = calloc((size_t)all->n + 1, sizeof *from);
+    int *told = calloc((size_t)shown + 1, sizeof *told);
 
-    if (!from)
+    if (!from || !told) {
+        free(from);
+        free(told);
         return sp_error(ENOMEM, "no memory to try %d layouts", all->n);
+    }
     do {
+        int n = sp_found_distinct(s->best, s->n, told, shown);
+
         again.n = again.done = 0;
         for (int i = 0; i < all->n; i++) {
             struct sp_found whole = all->layout[i];
 
-            if (all->err[i] || !is_guessed(s, &whole, shown))
+            if (all->err[i] || !is_guessed(s, &whole, told, n))
                 continue;
             whole.whole = true;
             from[again.n] = i;
@@ -161,6 +168,7 @@ static int settle(struct search *s, int shown)
         err = rank(s);
     } while (!err && again.n);
     sp_trials_destroy(&again);
+    free(told);
     free(from);
     return err;
 }
