@@ -255,6 +255,73 @@ import sys
 words = open(sys.argv[1]).read().split("\0")
 assert words[words.index("--model") + 1] == sys.argv[2], words
 END
+
+# ---- the page: all layouts as points, those of the table and of the frontier with their picture
+
+# page NAME OPTION...: the page beside the JSON of all layouts, of the table and of the others.
+page()
+{
+    starpipe plan --format html --output "$work/$1.html" "${@:2}" > "$work/stdout" || fail "plan --format html ${*:2}"
+    [ -s "$work/stdout" ] && fail "plan --output prints: $(head -n 2 "$work/stdout")"
+    layouts "$1.every" "${@:2}" --top 512
+    layouts "$1" "${@:2}"
+    python3 - "$work/$1" << 'END' || fail "the page of plan ${*:2}"
+import json, re, sys
+import xml.etree.ElementTree as tree
+text = open(sys.argv[1] + ".html").read()
+assert not re.search(r"<script|<link|<img|src=|@import|url\((?!#)|https?:(?!//www.w3.org/2000/svg)", text)
+page = tree.fromstring(text.replace("http://www.w3.org/2000/svg", ""))
+every = json.load(open(sys.argv[1] + ".every.json"))["layouts"]
+rows = json.load(open(sys.argv[1] + ".json"))["layouts"]
+ids = [e.get("id") for e in page.iter() if e.get("id") not in (None, "idle", "odd")]
+links = [e.get("href") for e in page.iter("a")]
+assert len(set(ids)) == len(ids) and all(link[1:] in ids for link in links), set(links) - {"#" + i for i in ids}
+assert text.count('id="idle"') == text.count('id="odd"') == 1
+# the points: a link for each layout, and where they are tells which are on the frontier
+chart = page.find(".//svg[@class='chart']")
+points = chart.findall("a")
+assert len(points) == len(every), (len(points), len(every))
+fit = [r for r in every if r["fits"]] or every
+ahead = lambda a, b: a["step_ms"] <= b["step_ms"] and a["memory_bytes"] <= b["memory_bytes"] and \
+    (a["step_ms"], a["memory_bytes"]) != (b["step_ms"], b["memory_bytes"])
+front = {(r["step_ms"], r["memory_bytes"]) for r in fit if not any(ahead(o, r) for o in fit)}
+best = [p for p in points if "best" in p.get("class").split()]
+assert len(best) == len(front), (len(best), front)
+assert len([p for p in points if "full" in p.get("class").split()]) == sum(not r["fits"] for r in every)
+# the sections: rows and frontier, in the order of all, each with its command and one picture
+key = lambda r: r["command"]
+told = [r for r in every if key(r) in {key(r) for r in rows} or (r["step_ms"], r["memory_bytes"]) in front]
+sections = page.findall(".//section")
+assert len(rows) <= len(sections) <= len(told) and len(sections) - len(rows) <= len(front), (len(sections), len(rows))
+commands = ["".join(s.find("pre").itertext()).replace(" \\\n   ", "").strip() for s in sections]
+assert {key(r) + " --tokens FILE.bin" for r in rows} <= set(commands) <= {key(r) + " --tokens FILE.bin" for r in told}, commands
+for number, section in enumerate(sections, 1):
+    assert section.get("id") == f"layout-{number}" and len(section.findall("figure/svg")) == 1
+    assert section.find("figure/svg").findall(".//rect[@class='bar']"), number
+assert [float(c.findtext("text")) for c in points if "told" in c.get("class").split()] == list(range(len(sections), 0, -1))
+details = page.findall(".//td/details/pre")
+assert len(details) + len(sections) == len(every), (len(details), len(sections), len(every))
+END
+}
+page many --model gpt-tiny --seq 64 --micro-batches 8 --stages 4 --memory-limit 3MiB --offload none
+grep -q 'class="told' "$work/many.html" && grep -q 'class="other g0 full"' "$work/many.html" ||
+    fail "a page of what fits and what does not"
+page lone --model gpt-tiny --seq 64 --micro-batches 8 --stages 4 --devices 2 --schedule 1f1b --micro-batch-size 1
+page full --model gpt3-1.3b --seq 8192 --micro-batches 8 --memory-limit 1GiB --devices 2 --schedule 1f1b
+grep -q '<p>nothing fits' "$work/full.html" || fail "a page where nothing fits: $(head -c 300 "$work/full.html")"
+# The picture is what show draws of it.
+command=$(sed -n 's/.*"command": ".*starpipe train \(.*\)",$/\1/p' "$work/lone.json")
+starpipe show $command --format svg > "$work/lone.svg" || fail "show $command"
+for file in lone.svg lone.html; do
+    sed -n 's/ y="[^"]*"//; s/^.*\(<rect class="bar".*\)$/\1/p' "$work/$file" > "$work/$file.bars"
+done
+[ -s "$work/lone.svg.bars" ] && cmp -s "$work/lone.svg.bars" "$work/lone.html.bars" || fail "another picture than show's"
+page hostile --model "$hostile" $one
+# Steps too long for a picture are drawn with fewer micro-batches, as few as the schedule takes.
+starpipe plan --model gpt-tiny --seq 64 --micro-batches 512 --micro-batch-size 1 --devices 2 --schedule 1f1b \
+    --format html > "$work/long.html" || fail "a page of a long step"
+grep -q 'A step of 64 micro-batches instead of 512' "$work/long.html" || fail "a picture of 512 micro-batches"
+
 refused "--schedule: 76 bytes of a name and its options, at most 63" plan --model gpt-tiny $one \
     --schedule "interleaved:group=$(printf '0%.0s' {1..57})2"
 refused "cannot write /nonexistent/x" plan --model gpt-tiny $one --output /nonexistent/x

@@ -13,6 +13,8 @@
 #include "sp_error.h"
 #include <string.h>
 
+enum { TEXT, JSON, HTML }; /* of --format */
+
 struct args {
     struct sp_layout_args layout;
     struct sp_group_args groups; /* 0: not given */
@@ -186,7 +188,7 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_SCHEDULE,
          .value = &a->simulated,
          .help = "layouts that train does not run, as well"},
-        SP_RESULT_OPTIONS(a->result, "text|json"),
+        SP_RESULT_OPTIONS(a->result, "text|json|html"),
         {0},
     };
 
@@ -303,8 +305,8 @@ int sp_cmd_plan(int argc, char **argv)
                      .top = 12,
                      .dtype = SP_BF16,
                      .hardware = {SP_MACHINE_DEFAULT, 0}};
-    static int (*const print[])(const struct sp_ranking *, FILE *) = {sp_ranking_text,
-                                                                      sp_ranking_json};
+    static int (*const print[])(const struct sp_ranking *, FILE *) = {
+        [TEXT] = sp_ranking_text, [JSON] = sp_ranking_json, [HTML] = sp_ranking_html};
     static struct sp_found found[SP_RANKING_MOST];
     static struct sp_machine machine;
     struct sp_search want;
@@ -323,7 +325,8 @@ int sp_cmd_plan(int argc, char **argv)
         return 2;
     r.names = (struct sp_found_names){
         .model = a.layout.model, .hardware = a.hardware.name, .plugin = a.layout.plugin};
-    n = sp_search(&want, found, SP_RANKING_MOST, a.top);
+    n = sp_search(&want, found, SP_RANKING_MOST,
+                  a.result.format == HTML ? SP_RANKING_MOST : a.top); /* a page tells all */
     if (n < 0)
         return n == -EINVAL ? 2 : 1;
     if (n == 0)

@@ -19,6 +19,7 @@ struct sp_ranking {
 /* Each returns 0, or -ENOMEM after one line; write errors are left in ferror(out). */
 int sp_ranking_text(const struct sp_ranking *r, FILE *out);
 int sp_ranking_json(const struct sp_ranking *r, FILE *out);
+int sp_ranking_html(const struct sp_ranking *r, FILE *out);
 
 /* "gpt3-1.3b on 1 node of 8 devices (h100-ib): a step of 16 sequences of 32768 tokens, in bf16" */
 void sp_ranking_title(const struct sp_ranking *r, FILE *out);
