@@ -240,21 +240,25 @@ assert all(r["data_parallel"] == 2 for r in read("pipelines"))
 END
 
 # Names of directories are whatever they are: the command goes back through a shell, the table stays on its lines.
-hostile="$work/it's <b>&amp; \"\$(touch oops)\" "$'\e[31m, \n'"$(printf 'long%.0s' {1..40})"
-cp -r "$SP_TESTDATA/golden/llama" "$hostile" || fail "a directory"
+plain="$work/it's <b>&amp; \"\$(touch oops)\" \\ $(printf 'long%.0s' {1..40})"
+hostile="$plain"$'\e[31m, \n'"\\"
 one="--seq 32 --micro-batches 4 --stages 2 --devices 1 --schedule 1f1b"
-starpipe plan --model "$hostile" $one > "$work/stdout" || fail "plan of a directory"
-sed '1,/^recommended/d' "$work/stdout" > "$work/lines"
-grep -q $'\e' "$work/stdout" && fail "a name colours the terminal: $(cat -A "$work/stdout")"
-(
-    mpirun() { printf '%s\0' "$@"; }
-    . "$work/lines"
-) > "$work/command"
-python3 - "$work/command" "$hostile" << 'END' || fail "the command of a directory: $(cat "$work/lines")"
+for name in "$plain" "$hostile"; do
+    cp -r "$SP_TESTDATA/golden/llama" "$name" || fail "a directory"
+    starpipe plan --model "$name" $one > "$work/stdout" || fail "plan of a directory"
+    sed '1,/^recommended/d' "$work/stdout" > "$work/lines"
+    grep -q $'\e' "$work/stdout" && fail "a name colours the terminal: $(cat -A "$work/stdout")"
+    (
+        mpirun() { printf '%s\0' "$@"; }
+        . "$work/lines"
+    ) > "$work/command"
+    python3 - "$work/command" "$name" << 'END' || fail "the command of a directory: $(cat "$work/lines")"
 import sys
 words = open(sys.argv[1]).read().split("\0")
 assert words[words.index("--model") + 1] == sys.argv[2], words
+assert words[-3:] == ["--tokens", "FILE.bin", ""], words
 END
+done
 
 # ---- the page: all layouts as points, those of the table and of the frontier with their picture
 
