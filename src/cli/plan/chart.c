@@ -153,7 +153,8 @@ static void draw_axes(const struct chart *c)
 {
     double low = exp(c->least), high = exp(c->most), last = HEIGHT;
     double step = sp_gantt_tick(high - low, 8);
-    double tick = sp_gantt_tick((c->full - c->empty) / (1 << 30), 9);
+    double unit = c->full < 1 << 28 ? 1 << 20 : 1 << 30; /* bytes */
+    double tick = unit * sp_gantt_tick((c->full - c->empty) / unit, 9);
     char text[48];
 
     for (double ms = ceil(low / step) * step; ms <= high * (1 + 1e-9) && high < 6 * low; ms += step)
@@ -162,18 +163,17 @@ static void draw_axes(const struct chart *c)
         for (int k = 1; k < 10; k += k < 3 ? 1 : k == 3 ? 2 : 5)
             if (k * tens >= low && k * tens <= high && k != 3)
                 draw_time(c, k * tens, &last);
-    for (double gib = ceil(c->empty / tick / (1 << 30)) * tick; gib * (1 << 30) <= c->full;
-         gib += tick) {
-        double x = x_of(c, gib * (1 << 30));
+    for (double at = ceil(c->empty / tick) * tick; at <= c->full; at += tick) {
+        double x = x_of(c, at);
 
         draw_line(c, "tick", x, HEIGHT - BOTTOM, "v5");
-        snprintf(text, sizeof text, "%.4g", gib);
+        snprintf(text, sizeof text, "%.4g", at / unit);
         draw_label(c, "middle", x, HEIGHT - BOTTOM + 19, text);
     }
     snprintf(text, sizeof text, "h%d", WIDTH - LEFT - RIGHT);
     draw_line(c, "tick", LEFT, HEIGHT - BOTTOM, text);
-    draw_label(c, "middle", (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8,
-               "memory of the fullest device, GiB");
+    snprintf(text, sizeof text, "memory of the fullest device, %s", unit < 1 << 30 ? "MiB" : "GiB");
+    draw_label(c, "middle", (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8, text);
     draw_label(c, "start", 4, 13, "time of a step");
 }
 
@@ -187,7 +187,7 @@ static void draw_limit(const struct chart *c)
     snprintf(down, sizeof down, "V%d", HEIGHT - BOTTOM);
     draw_line(c, "limit", x, TOP - 8, down);
     sp_cell_bytes(limit_of(c->r), cell);
-    snprintf(text, sizeof text, "%s: a device has", cell);
+    snprintf(text, sizeof text, "a device has %s", cell);
     draw_label(c, "end", x - 6, TOP - 12, text);
 }
 
