@@ -1,5 +1,6 @@
 #include "plan/search/search.h"
 #include "plan/search/bounds.h"
+#include "plan/search/distinct.h"
 #include "plan/search/moves.h"
 #include "plan/search/trials.h"
 #include "policies/registry.h"
@@ -384,14 +385,14 @@ static int follow_all(struct search *s)
 /* ---- whole steps -------------------------------------------------------------------------------- */
 
 /* Whether a layout is one of those that are told, and not predicted whole yet. */
-static bool is_guessed(const struct search *s, const struct sp_found *f)
+static bool is_guessed(const struct search *s, const struct sp_found *f, const int *told, int n)
 {
-    const struct sp_found *told = sp_search_recommended(s->best, s->n);
+    const struct sp_found *recommended = sp_search_recommended(s->best, s->n);
 
-    for (int i = 0; i < s->n && !f->whole; i++)
-        if ((i < s->shown || &s->best[i] == told) && is_same(&s->best[i], f))
+    for (int i = 0; i < n && !f->whole; i++)
+        if (is_same(&s->best[told[i]], f))
             return true;
-    return false;
+    return recommended && !f->whole && is_same(recommended, f);
 }
 
 /* Drops what was not predicted whole, from a search that was stopped. */
@@ -412,17 +413,23 @@ static int settle(struct search *s)
     struct sp_trials *all = &s->trials, again = {0};
     bool stopped = all->stopped;
     int err = 0, *from = calloc((size_t)all->n + 1, sizeof *from);
+    int *told = calloc((size_t)s->shown + 1, sizeof *told);
 
-    if (!from)
+    if (!from || !told) {
+        free(from);
+        free(told);
         return sp_error(ENOMEM, "no memory to try %d layouts", all->n);
+    }
     if (stopped)
         s->shown = 1;
     do {
+        int n = sp_found_distinct(s->best, s->n, told, s->shown);
+
         again.n = again.done = 0;
         for (int i = 0; i < all->n; i++) {
             struct sp_candidate whole = all->candidate[i];
 
-            if (whole.err || !is_guessed(s, &whole.f))
+            if (whole.err || !is_guessed(s, &whole.f, told, n))
                 continue;
             whole.f.whole = true;
             whole.beat_ms = INFINITY;
@@ -441,6 +448,7 @@ static int settle(struct search *s)
     if (stopped && !err)
         keep_whole(s);
     sp_trials_destroy(&again);
+    free(told);
     free(from);
     return err;
 }

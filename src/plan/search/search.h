@@ -86,8 +86,8 @@ struct sp_found {
 /*
  * The best, at most `most`: those that fit before those that do not, the most tokens a second and device
  * first, of equal ones those that train runs, with the fewest slices. Returns how many; -ENOMEM, -EINVAL
- * after one line. Layouts of very many micro-batches are chosen by what two steps of fewer come to; the first `shown`
- * of the best, and the first that train runs, are then predicted whole, until they are.
+ * after one line. Layouts of very many micro-batches are chosen by what two steps of fewer come to; the `shown`
+ * that sp_found_distinct chooses, and the first that train runs, are then predicted whole, until they are.
  */
 int sp_search(const struct sp_search *want, struct sp_found *best, int most, int shown);
 

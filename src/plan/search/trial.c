@@ -130,12 +130,18 @@ static int weigh_all(struct trial *t, struct sp_found *f)
 
 /* ---- time --------------------------------------------------------------------------------------- */
 
+static struct sp_predict_request request_of(const struct sp_search *want, const struct step *step,
+                                            const struct sp_found *f)
+{
+    return (struct sp_predict_request){.plan = &step->plan,
+                                       .shape = &step->shape,
+                                       .terms = terms_of(want, step, f),
+                                       .tier = sp_offload_tier(want->machine, step->apart)};
+}
+
 static int predict(const struct sp_search *want, const struct step *step, struct sp_found *f)
 {
-    struct sp_predict_request request = {.plan = &step->plan,
-                                         .shape = &step->shape,
-                                         .terms = terms_of(want, step, f),
-                                         .tier = sp_offload_tier(want->machine, step->apart)};
+    struct sp_predict_request request = request_of(want, step, f);
     struct sp_prediction p;
     int err = sp_predict(&request, &p);
 
@@ -391,5 +397,30 @@ int sp_trial(const struct sp_search *want, double beat_ms, struct sp_found *f)
     if (!err)
         f->tokens_per_s = 1e3 * (double)want->seq * f->batch * f->micro_batches / f->step_ms /
                           (f->stages * f->devices * f->context);
+    return err;
+}
+
+int sp_trial_show(const struct sp_search *want, const struct sp_found *f, sp_trial_look *look,
+                  void *data)
+{
+    bool quiet = sp_error_quiet(true);
+    struct step step = {.micro_batches = f->micro_batches};
+    struct sp_predict_request request;
+    struct sp_found again = *f;
+    struct sp_prediction p;
+    int err = create(want, f, &step);
+
+    if (!err) {
+        err = weigh(want, &step, &again);
+        request = request_of(want, &step, &again);
+        request.exchanges = true;
+        err = err ? err : sp_predict(&request, &p);
+        if (!err) {
+            err = look(&step.plan, &p, data);
+            sp_prediction_destroy(&p);
+        }
+        sp_plan_destroy(&step.plan);
+    }
+    sp_error_quiet(quiet);
     return err;
 }

@@ -15,4 +15,13 @@ int sp_trial(const struct sp_search *want, double beat_ms, struct sp_found *f);
 void sp_trial_shape(const struct sp_search *want, const struct sp_found *f, bool apart,
                     struct sp_shape *shape);
 
+/*
+ * Plans *f again, which has its modes, and simulates all its micro-batches, of which there may be fewer now; `look`
+ * sees what comes out. 0, -ENOMEM, -EINVAL as above, or what `look` returns.
+ */
+struct sp_prediction;
+typedef int sp_trial_look(const struct sp_plan *plan, const struct sp_prediction *p, void *data);
+int sp_trial_show(const struct sp_search *want, const struct sp_found *f, sp_trial_look *look,
+                  void *data);
+
 #endif
