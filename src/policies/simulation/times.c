@@ -59,32 +59,32 @@ double sp_times_of_unit(const struct sp_plan *plan, const struct sp_costs *costs
     return end;
 }
 
+double sp_activation_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op)
+{
+    double size = plan->family->size ? plan->family->size(&plan->layout, op) : 1;
+
+    if (op->part == SP_HEAD)
+        return 0;
+    switch (op->pass) {
+    case SP_F:
+        return size;
+    case SP_B:
+        return plan->deferred && plan->deferred[plan->family->id(&plan->layout, stage, op)] ? 0
+                                                                                            : -size;
+    case SP_W:
+        return -size;
+    }
+    return 0;
+}
+
 /* The largest number of activations alive at once on a stage. */
 static int peak_live(const struct sp_plan *plan, int stage)
 {
     const struct sp_program *prog = &plan->programs[stage];
-    double live = 0, peak = 0, size = 1;
+    double live = 0, peak = 0;
 
     for (int k = 0; k < prog->n; k++) {
-        int id;
-
-        if (prog->ops[k].part == SP_HEAD)
-            continue;
-        id = plan->deferred ? plan->family->id(&plan->layout, stage, &prog->ops[k]) : -1;
-
-        if (plan->family->size)
-            size = plan->family->size(&plan->layout, &prog->ops[k]);
-        switch (prog->ops[k].pass) {
-        case SP_F:
-            live += size;
-            break;
-        case SP_B:
-            live -= id >= 0 && plan->deferred[id] ? 0 : size;
-            break;
-        case SP_W:
-            live -= size;
-            break;
-        }
+        live += sp_activation_of_op(plan, stage, &prog->ops[k]);
         peak = fmax(peak, live);
     }
     return (int)ceil(peak - 1e-6);

@@ -1,0 +1,71 @@
+/*
+ * What `--scheduler ready` makes of an order: the simulation of a step (simulate.h) with stages that overtake. A stage
+ * that is free runs the earliest op of its program for which everything is there, within the memory of the strict
+ * order (policies/simulation/overtaking.h). Pure.
+ *
+ * Ops are whole here: in a run a stage chooses again after each task of one. Beside what arrives an op waits for what
+ * its own stage makes, and for the ops that add to the same gradients before it: a run adds in program order.
+ */
+#ifndef SP_READY_H
+#define SP_READY_H
+
+#include "model/stash.h"
+#include "plan/simulation/step_messages.h"
+#include "policies/simulation/heap.h"
+#include "policies/simulation/player.h"
+
+enum { SP_READY_WINDOW = 6 }; /* unfinished ops of a stage in a run, by default (`--window`) */
+
+struct sp_ready_rule {
+    const struct sp_shape *shape; /* whose bytes ops acquire; NULL: parts of micro-batches */
+    enum sp_recompute recompute;
+    int every;
+    int window; /* ops that a stage looks at, from the first that it has not run; 0: all */
+};
+
+/* 0; or -EINVAL with the reason in why[n]: `ready` is not simulated for the plan. */
+int sp_ready_check(const struct sp_plan *plan, char *why, size_t n);
+
+struct sp_ready {
+    const struct sp_plan *plan;
+    const struct sp_step_messages *messages;
+    int window;
+    int64_t *acquire, *release; /* [ops] by the numbers of `messages` */
+    int64_t *live, *bound;      /* [stages] */
+    int *first;                 /* [stages] the first op that has not run */
+    bool *taken;                /* [ops] */
+    int *order;                 /* [ops] what each stage ran: indices in its program */
+    int *follower;              /* [ops + messages] the first edge of each; -1: none */
+    struct sp_ready_edge *edge; /* [n] */
+    int n, room;
+    double *look_at; /* [stages + ops] when a stage is free, when everything is there for an op */
+    struct sp_heap look; /* of these numbers, the earliest first */
+};
+
+/* An op of a stage that waits, beside the messages that it reads first, for an op or a message. */
+struct sp_ready_edge {
+    int op;   /* its number */
+    int next; /* edge of the same op or message; -1: none */
+};
+
+/* 0 or -ENOMEM. missing[ops] grows by what ops wait for beside messages that they read first. */
+int sp_ready_create(const struct sp_plan *plan, const struct sp_step_messages *messages,
+                    const struct sp_ready_rule *rule, unsigned short *missing, struct sp_ready *r);
+void sp_ready_destroy(struct sp_ready *r);
+
+/* Every stage looks at time 0. */
+void sp_ready_begin(struct sp_ready *r);
+/* Everything is there for an op of a stage from `time` on. */
+void sp_ready_there(struct sp_ready *r, int op, double time);
+/* When a stage looks next for an op to run; INFINITY: none does. */
+double sp_ready_next(const struct sp_ready *r);
+/* It does, and runs what it finds. */
+void sp_ready_look(struct sp_ready *r, struct sp_player *player);
+
+/* The stage that a number is of. */
+int sp_ready_stage(const struct sp_ready *r, int op);
+
+/* The programs become what stages ran. 0 or -ENOMEM. */
+int sp_ready_reorder(struct sp_plan *plan, const int *order);
+
+#endif

@@ -1,0 +1,173 @@
+#include "plan/simulation/variation.h"
+#include "policies/plan.h"
+#include "sp_error.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- drawing ---------------------------------------------------------------------------------- */
+
+/* Number `at` of a stream of uniform ones in (0, 1): splitmix64. */
+static double draw(uint64_t seed, uint64_t at)
+{
+    uint64_t z = (seed + 1) * 0xd1342543de82ef95u + (at + 1) * 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return ((double)((z ^ z >> 31) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+/* Both kinds of factors have mean 1. */
+static double factor_of(const struct sp_variation *v, uint64_t op)
+{
+    double a = draw(v->seed, 2 * op), b = draw(v->seed, 2 * op + 1), factor = 1;
+
+    if (v->uniform > 0)
+        factor *= 1 + v->uniform * (2 * a - 1);
+    if (v->lognormal > 0) {
+        double variance = log(1 + v->lognormal * v->lognormal);
+        double normal = sqrt(-2 * log(a)) * cos(2 * acos(-1) * b);
+
+        factor *= exp(sqrt(variance) * normal - variance / 2);
+    }
+    return factor;
+}
+
+void sp_variation_apply(const struct sp_variation *v, const struct sp_plan *plan,
+                        double *const *by_op, int arrays)
+{
+    for (int s = 0; s < plan->layout.stages; s++)
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            int id = plan->family->id(&plan->layout, s, &plan->programs[s].ops[k]);
+            double factor = factor_of(v, (uint64_t)id);
+
+            if (v->stage_by > 0 && s == v->slow_stage)
+                factor *= v->stage_by;
+            for (int i = 0; i < arrays; i++)
+                if (by_op[i])
+                    by_op[i][id] *= factor;
+        }
+}
+
+/* ---- the slow link ---------------------------------------------------------------------------- */
+
+static struct sp_route route_varied(const void *arg, const struct sp_step_message *m)
+{
+    const struct sp_varied_network *varied = arg;
+    const struct sp_variation *v = varied->variation;
+    struct sp_route r = varied->network->route(varied->network->arg, m);
+    int low = m->from < m->to ? m->from : m->to, high = m->from + m->to - low;
+
+    if (sp_step_message_is_sent(m) && low == v->slow_link && high == low + 1) {
+        r.busy *= v->link_by;
+        r.delay *= v->link_by;
+    }
+    return r;
+}
+
+static bool is_shared_varied(const void *arg, const struct sp_step_message *m)
+{
+    const struct sp_varied_network *varied = arg;
+
+    return varied->network->is_shared && varied->network->is_shared(varied->network->arg, m);
+}
+
+struct sp_network sp_network_varied(const struct sp_varied_network *varied)
+{
+    struct sp_network network = *varied->network;
+
+    if (varied->variation->link_by <= 0)
+        return network;
+    network.route = route_varied;
+    network.is_shared = is_shared_varied;
+    network.arg = varied;
+    return network;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+enum { UNIFORM, LOGNORMAL, SEED, STAGE, LINK, KEYS };
+static const char *const key_name[KEYS] = {"uniform", "lognormal", "seed", "stage", "link"};
+
+static bool read_number(const char *text, double most, double *value)
+{
+    char *end;
+
+    *value = strtod(text, &end);
+    return end != text && !*end && isfinite(*value) && *value >= 0 && *value <= most;
+}
+
+/* "2x1.5" */
+static bool read_place(const char *text, int places, int *place, double *by)
+{
+    char *end;
+    long at = strtol(text, &end, 10);
+
+    if (end == text || *end != 'x' || at < 0 || at >= places || text[0] == '-' || text[0] == '+')
+        return false;
+    *place = (int)at;
+    return read_number(end + 1, 1e6, by) && *by > 0;
+}
+
+static bool read_value(int key, const char *text, int stages, struct sp_variation *v)
+{
+    double seed;
+
+    switch (key) {
+    case UNIFORM:
+        return read_number(text, 1, &v->uniform);
+    case LOGNORMAL:
+        return read_number(text, 10, &v->lognormal);
+    case SEED:
+        if (!read_number(text, 1e15, &seed) || seed != floor(seed))
+            return false;
+        v->seed = (uint64_t)seed;
+        return true;
+    case STAGE:
+        return read_place(text, stages, &v->slow_stage, &v->stage_by);
+    default:
+        return read_place(text, stages - 1, &v->slow_link, &v->link_by);
+    }
+}
+
+int sp_variation_parse(const char *command, const char *text, int stages, struct sp_variation *v)
+{
+    bool given[KEYS] = {false};
+
+    *v = (struct sp_variation){.seed = 1};
+    for (const char *at = text; *at;) {
+        int item = (int)strcspn(at, ","), len = (int)strcspn(at, "=,"), key = 0;
+        char value[64];
+
+        while (key < KEYS &&
+               ((int)strlen(key_name[key]) != len || strncmp(key_name[key], at, (size_t)len)))
+            key++;
+        if (len == item || key == KEYS)
+            return sp_error(EINVAL,
+                            "%s: --vary: '%.*s' is not one of uniform=, lognormal=, seed=, stage=, "
+                            "link=",
+                            command, item, at);
+        if (given[key])
+            return sp_error(EINVAL, "%s: --vary: %s is given twice", command, key_name[key]);
+        given[key] = true;
+        snprintf(value, sizeof value, "%.*s", item - len - 1, at + len + 1);
+        if (!read_value(key, value, stages, v))
+            return sp_error(EINVAL, "%s: --vary: %s=%s is not %s", command, key_name[key], value,
+                            key == UNIFORM     ? "a number in 0 .. 1"
+                            : key == LOGNORMAL ? "a number in 0 .. 10"
+                            : key == SEED      ? "a whole number in 0 .. 1e15"
+                            : key == STAGE     ? "a stage and how many times as long, as 2x1.5"
+                                               : "a stage before the last and how many times as "
+                                                 "long, as 0x4");
+        at += item;
+        if (*at == ',')
+            at++;
+    }
+    if (given[SEED] && !given[UNIFORM] && !given[LOGNORMAL])
+        return sp_error(EINVAL,
+                        "%s: --vary: seed= draws nothing without uniform= or lognormal=", command);
+    if (!given[UNIFORM] && !given[LOGNORMAL] && !given[STAGE] && !given[LINK])
+        return sp_error(EINVAL, "%s: --vary '%s' varies nothing", command, text);
+    return 0;
+}
