@@ -12,21 +12,6 @@ static bool is_shared_out(const struct sp_predict_request *r)
            r->shape->context * r->shape->tensor * r->terms.devices > 1;
 }
 
-/* The programs become what stages run that overtake; messages change their order with them. */
-static int overtake(const struct sp_predict_request *r, const struct sp_network *network,
-                    struct sp_prediction *p)
-{
-    int *order, err = sp_simulate_ready(r->plan, &p->costs, &p->messages, network,
-                                        r->execution->ready, &order);
-
-    if (err)
-        return err;
-    err = sp_ready_reorder(r->execution->ran, order);
-    free(order);
-    sp_step_messages_destroy(&p->messages);
-    return err ? err : sp_step_messages_create(r->plan, r->shape, &p->messages);
-}
-
 /* Simulates the step with the costs that are there. */
 static int simulate(const struct sp_predict_request *r, const struct sp_network *network,
                     struct sp_prediction *p)
@@ -43,7 +28,12 @@ static int simulate(const struct sp_predict_request *r, const struct sp_network 
                            (double *const[]){p->by_op, p->again_by_op, p->alone}, 3);
     }
     if (!err && e && e->ready)
-        err = overtake(r, &slow, p);
+        return sp_simulate_ready(&(struct sp_ready_request){.plan = e->ran,
+                                                            .costs = &p->costs,
+                                                            .messages = &p->messages,
+                                                            .network = &slow,
+                                                            .rule = e->ready},
+                                 &p->times, &p->when);
     return err ? err
                : sp_simulate(r->plan, &p->costs, &p->messages, &slow, r->worker, &p->times,
                              &p->when);

@@ -13,7 +13,8 @@ struct sp_execution {
     const struct sp_variation
         *variation;                    /* NULL: ops and messages take the times that they should */
     const struct sp_ready_rule *ready; /* NULL: stages keep to their programs */
-    struct sp_plan *ran; /* with `ready`: the plan itself, whose programs become what was run */
+    struct sp_plan
+        *ran; /* with `ready`: the plan itself, whose programs become what its stages ran */
 };
 
 struct sp_predict_request {

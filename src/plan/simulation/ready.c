@@ -1,9 +1,9 @@
 #include "plan/simulation/ready.h"
 #include "policies/families/activations.h"
-#include "policies/plan.h"
+#include "policies/families/ownership.h"
+#include "policies/simulation/costs.h"
 #include "policies/simulation/index.h"
 #include "policies/simulation/overtaking.h"
-#include "policies/simulation/times.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -170,30 +170,82 @@ static int build(struct builder *b)
     return b->lost ? -ENOMEM : 0;
 }
 
-int sp_ready_create(const struct sp_plan *plan, const struct sp_step_messages *messages,
-                    const struct sp_ready_rule *rule, unsigned short *missing, struct sp_ready *r)
-{
-    int stages = plan->layout.stages, ops = messages->first_op[stages], err;
-    struct builder b = {.r = r, .missing = missing};
+/* ---- tasks ------------------------------------------------------------------------------------ */
 
-    *r = (struct sp_ready){.plan = plan, .messages = messages, .window = rule->window};
-    r->acquire = calloc((size_t)(2 * (ops + stages)) + 1, sizeof *r->acquire);
-    r->order = calloc((size_t)(2 * (ops + stages) + messages->n) + 1, sizeof *r->order);
-    r->taken = calloc((size_t)ops + 1, sizeof *r->taken);
-    r->look_at = calloc((size_t)(stages + ops), sizeof *r->look_at);
-    r->look.item = calloc((size_t)(stages + ops), sizeof *r->look.item);
-    if (!r->acquire || !r->order || !r->taken || !r->look_at || !r->look.item) {
-        sp_ready_destroy(r);
-        return -ENOMEM;
+enum { TASKS_OF_LAYER = 3, TASKS_OF_BLOCK = 2 }; /* pre, attn, post; post, pre of the next layer */
+
+static int tasks_of(const struct sp_plan *plan, int stage, const struct sp_op *op)
+{
+    int first, layers = 0;
+
+    if (op->part == SP_BLOCK)
+        return TASKS_OF_BLOCK;
+    if (op->part != SP_CHUNK)
+        return 1;
+    if (plan->layout.layers > 0)
+        sp_chunk_layers(plan, plan->layout.layers, stage, op->chunk, &first, &layers);
+    return TASKS_OF_LAYER * (layers < 1 ? 1 : layers);
+}
+
+static void set_tasks(struct sp_ready *r, const struct sp_costs *costs)
+{
+    for (int s = 0; s < r->plan->layout.stages; s++) {
+        const struct sp_program *prog = &r->plan->programs[s];
+
+        for (int k = 0; k < prog->n; k++) {
+            int at = r->messages->first_op[s] + k,
+                leader = at - (k > 0 && prog->ops[k - 1].overlap);
+
+            r->began[at] = -1;
+            r->tasks[leader] += tasks_of(r->plan, s, &prog->ops[k]);
+            r->all_tasks[leader] = r->tasks[leader];
+            r->cost[leader] += sp_op_cost(r->plan, costs, s, &prog->ops[k]);
+        }
+        r->running[s] = -1;
     }
+}
+
+/* ---- all of it -------------------------------------------------------------------------------- */
+
+static int allocate(struct sp_ready *r, size_t stages, size_t ops, size_t messages)
+{
+    r->acquire = calloc(2 * (ops + stages) + 1, sizeof *r->acquire);
+    r->first = calloc(3 * (ops + stages) + messages + 1, sizeof *r->first);
+    r->began = calloc(3 * ops + 2 * stages + 1, sizeof *r->began);
+    r->look.item = calloc(stages + ops + 1, sizeof *r->look.item);
+    if (!r->acquire || !r->first || !r->began || !r->look.item)
+        return -ENOMEM;
     r->release = r->acquire + ops;
     r->live = r->release + ops;
     r->bound = r->live + stages;
-    r->first = r->order + ops;
-    r->follower = r->first + stages;
-    memset(r->follower, -1, (size_t)(ops + messages->n) * sizeof *r->follower);
-    bound_memory(r, rule);
-    err = build(&b);
+    r->running = r->first + stages;
+    r->resumed_with = r->running + stages;
+    r->tasks = r->resumed_with + stages;
+    r->all_tasks = r->tasks + ops;
+    r->follower = r->all_tasks + ops;
+    memset(r->follower, -1, (ops + messages) * sizeof *r->follower);
+    r->cost = r->began + ops;
+    r->resumed = r->cost + ops;
+    r->look_at = r->resumed + stages;
+    return 0;
+}
+
+int sp_ready_create(const struct sp_ready_request *request, unsigned short *missing,
+                    struct sp_ready *r)
+{
+    const struct sp_plan *plan = request->plan;
+    int stages = plan->layout.stages, err;
+    struct builder b = {.r = r, .missing = missing};
+
+    *r = (struct sp_ready){
+        .plan = plan, .messages = request->messages, .window = request->rule->window};
+    err =
+        allocate(r, (size_t)stages, (size_t)r->messages->first_op[stages], (size_t)r->messages->n);
+    if (!err) {
+        bound_memory(r, request->rule);
+        set_tasks(r, request->costs);
+        err = build(&b);
+    }
     sp_index_destroy(&b.ix);
     free(b.adder);
     if (err)
@@ -204,9 +256,8 @@ int sp_ready_create(const struct sp_plan *plan, const struct sp_step_messages *m
 void sp_ready_destroy(struct sp_ready *r)
 {
     free(r->acquire);
-    free(r->order);
-    free(r->taken);
-    free(r->look_at);
+    free(r->first);
+    free(r->began);
     free(r->look.item);
     free(r->edge);
     *r = (struct sp_ready){0};
@@ -258,52 +309,78 @@ int sp_ready_stage(const struct sp_ready *r, int op)
     return low;
 }
 
-/* The op of a stage to run at `time`, the first of two that overlap; -1: none. */
+/* Whether everything is there at `time` for an op of a stage, or two that overlap. */
+static bool is_there(struct sp_player *player, int stage, int k, double time)
+{
+    double start = time;
+
+    return player->rules->wait(player, stage, k, &start) == SP_PLAYER_READY && start <= time;
+}
+
+/* The op of a stage whose next task runs at `time`, the first of two that overlap; -1: none. What has begun has its
+ * memory. */
 static int choose(const struct sp_ready *r, struct sp_player *player, int stage, double time)
 {
     const struct sp_program *prog = &r->plan->programs[stage];
-    const int64_t *acquire = r->acquire + r->messages->first_op[stage];
-    const int64_t *release = r->release + r->messages->first_op[stage];
-    const bool *taken = r->taken + r->messages->first_op[stage];
+    int first = r->messages->first_op[stage], looked = 0;
     struct sp_overtaking o = sp_overtaking_begin(r->live[stage], r->bound[stage]);
-    int looked = 0;
 
     for (int k = r->first[stage], ops; k < prog->n; k += ops) {
-        double start = time;
         int64_t more = 0;
 
         ops = prog->ops[k].overlap ? 2 : 1;
-        if (taken[k])
+        if (!r->tasks[first + k])
             continue;
         if (r->window && looked >= r->window)
             return -1;
         looked += ops;
-        for (int i = k; i < k + ops; i++)
-            more += acquire[i];
+        for (int i = k; i < k + ops && r->began[first + k] < 0; i++)
+            more += r->acquire[first + i];
         if ((k == r->first[stage] || sp_overtaking_fits(&o, more)) &&
-            player->rules->wait(player, stage, k, &start) == SP_PLAYER_READY && start <= time)
+            is_there(player, stage, k, time))
             return k;
-        for (int i = k; i < k + ops; i++)
-            sp_overtaking_pass(&o, acquire[i], release[i]);
+        sp_overtaking_pass(&o, more,
+                           r->release[first + k] + (ops > 1 ? r->release[first + k + 1] : 0));
     }
     return -1;
 }
 
-/* The stage runs an op from `time` on, or two that overlap. */
-static void take(struct sp_ready *r, struct sp_player *player, int stage, int k, double time)
+/* When the next task of an op ends that runs from `time` on: what was not overtaken ends to the bit as without tasks. */
+static double end_of_task(struct sp_ready *r, int stage, int at, double time)
 {
-    int first = r->messages->first_op[stage], *at = &r->first[stage], ran = player->next[stage];
-    double end;
-    int ops = player->rules->run(player, stage, k, time, &end);
-
-    for (int i = k; i < k + ops; i++) {
-        r->order[first + ran++] = i;
-        r->taken[first + i] = true;
-        r->live[stage] += r->acquire[first + i] - r->release[first + i];
+    if (r->running[stage] != at) {
+        r->running[stage] = at;
+        r->resumed[stage] = time;
+        r->resumed_with[stage] = r->tasks[at];
     }
-    while (*at < r->plan->programs[stage].n && r->taken[first + *at])
-        ++*at;
-    player->next[stage] = ran;
+    if (r->tasks[at] == 1 && r->resumed_with[stage] == r->all_tasks[at])
+        return r->began[at] + r->cost[at];
+    return r->resumed[stage] +
+           r->cost[at] * (r->resumed_with[stage] - r->tasks[at] + 1) / r->all_tasks[at];
+}
+
+/* The stage runs the next task of an op from `time` on. The player hears of the last one. */
+static void run_task(struct sp_ready *r, struct sp_player *player, int stage, int k, double time)
+{
+    int first = r->messages->first_op[stage], at = first + k, *next = &r->first[stage];
+    int ops = r->plan->programs[stage].ops[k].overlap ? 2 : 1;
+    double end;
+
+    for (int i = at; i < at + ops && r->began[i] < 0; i++) {
+        r->began[i] = time;
+        r->live[stage] += r->acquire[i];
+    }
+    end = end_of_task(r, stage, at, time);
+    if (--r->tasks[at] == 0) {
+        bool whole = r->resumed_with[stage] == r->all_tasks[at];
+
+        for (int i = at; i < at + ops; i++)
+            r->live[stage] -= r->release[i];
+        player->next[stage] +=
+            player->rules->run(player, stage, k, whole ? r->began[at] : end - r->cost[at], &end);
+        while (*next < r->plan->programs[stage].n && !r->tasks[first + *next])
+            ++*next;
+    }
     player->free_at[stage] = end;
     look_at(r, stage, end);
 }
@@ -318,20 +395,76 @@ void sp_ready_look(struct sp_ready *r, struct sp_player *player)
         return; /* it looks when it is free */
     k = choose(r, player, stage, time);
     if (k >= 0)
-        take(r, player, stage, k, time);
+        run_task(r, player, stage, k, time);
 }
 
 /* ---- the order -------------------------------------------------------------------------------- */
 
-int sp_ready_reorder(struct sp_plan *plan, const int *order)
-{
-    for (int s = 0; s < plan->layout.stages; s++) {
-        struct sp_program *prog = &plan->programs[s], ran = {0};
+struct place {
+    double start, end;
+    int index;
+    struct sp_op op;
+};
 
-        for (int k = 0; k < prog->n; k++)
-            sp_program_add_op(&ran, prog->ops[*order++]);
-        sp_program_clear(prog);
-        *prog = ran;
+static int by_start(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+
+    return x->start != y->start ? (x->start < y->start ? -1 : 1) : x->index - y->index;
+}
+
+/* now_at[k]: where the op goes that was at k. */
+static void reorder_stage(struct sp_program *prog, double *start, double *end, struct place *place,
+                          int *now_at)
+{
+    for (int k = 0; k < prog->n; k++)
+        place[k] = (struct place){start[k], end[k], k, prog->ops[k]};
+    qsort(place, (size_t)prog->n, sizeof *place, by_start);
+    for (int k = 0; k < prog->n; k++) {
+        now_at[place[k].index] = k;
+        prog->ops[k] = place[k].op;
+        start[k] = place[k].start;
+        end[k] = place[k].end;
     }
-    return sp_plan_index(plan);
+}
+
+static void renumber(struct sp_step_messages *all, const int *now_at, int ops)
+{
+    for (int i = 0; i < ops; i++)
+        all->first_of_writer[i] = -1;
+    for (int i = all->n - 1; i >= 0; i--) {
+        struct sp_step_message *m = &all->message[i];
+
+        if (m->reader >= 0)
+            m->reader = now_at[all->first_op[m->to] + m->reader];
+        if (m->writer >= 0) {
+            int *first;
+
+            m->writer = now_at[all->first_op[m->writer_stage] + m->writer];
+            first = &all->first_of_writer[all->first_op[m->writer_stage] + m->writer];
+            m->next_of_writer = *first;
+            *first = i;
+        }
+    }
+}
+
+int sp_ready_reorder(const struct sp_ready_request *request, struct sp_times *times)
+{
+    struct sp_plan *plan = request->plan;
+    const int *first_op = request->messages->first_op;
+    int ops = first_op[plan->layout.stages];
+    struct place *place = malloc(((size_t)ops + 1) * sizeof *place);
+    int *now_at = malloc(((size_t)ops + 1) * sizeof *now_at);
+    int err = place && now_at ? 0 : -ENOMEM;
+
+    for (int s = 0; !err && s < plan->layout.stages; s++)
+        reorder_stage(&plan->programs[s], times->start[s], times->end[s], place,
+                      now_at + first_op[s]);
+    if (!err) {
+        renumber(request->messages, now_at, ops);
+        err = sp_plan_index(plan);
+    }
+    free(place);
+    free(now_at);
+    return err;
 }

@@ -261,8 +261,10 @@ static int run(struct sp_player *player, int lane, int k, double start, double *
         for (int m = all->first_of_writer[all->first_op[stage] + i]; m >= 0;
              m = all->message[m].next_of_writer)
             follow(sim, m, left_at(sim, &all->message[m], start, sim->t.end[stage][i]));
-    for (int i = k; sim->overtaking && i < k + ops; i++)
+    for (int i = k; sim->overtaking && i < k + ops; i++) {
+        sim->t.start[stage][i] = sim->overtaking->began[all->first_op[stage] + i];
         let_followers_start(sim, all->first_op[stage] + i, *end);
+    }
     return ops;
 }
 
@@ -455,21 +457,26 @@ static bool play_ready(struct sim *sim)
     return to_go == 0;
 }
 
-int sp_simulate_ready(const struct sp_plan *plan, const struct sp_costs *costs,
-                      const struct sp_step_messages *messages, const struct sp_network *network,
-                      const struct sp_ready_rule *rule, int **order)
+int sp_simulate_ready(const struct sp_ready_request *request, struct sp_times *times,
+                      struct sp_message_times *when)
 {
-    struct sim sim = {.plan = plan, .costs = costs, .messages = messages, .network = network};
+    struct sim sim = {.plan = request->plan,
+                      .costs = request->costs,
+                      .messages = request->messages,
+                      .network = request->network};
     struct sp_ready ready = {0};
     int err = create(&sim);
 
-    err = err ? err : sp_ready_create(plan, messages, rule, sim.missing, &ready);
+    err = err ? err : sp_ready_create(request, sim.missing, &ready);
     sim.overtaking = &ready;
     if (!err && !play_ready(&sim))
         err = -EDEADLK;
+    err = err ? err : sp_ready_reorder(request, &sim.t);
+    err = err || !when ? err : keep(&sim, when);
     if (!err) {
-        *order = ready.order;
-        ready.order = NULL;
+        sp_times_summarize(request->plan, request->costs, &sim.t);
+        *times = sim.t;
+        sim.t = (struct sp_times){0};
     }
     sp_ready_destroy(&ready);
     destroy(&sim);

@@ -47,17 +47,6 @@ struct sp_message_times {
 int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
                 const struct sp_step_messages *messages, const struct sp_network *network,
                 const int *worker, struct sp_times *times, struct sp_message_times *when);
-
-struct sp_ready_rule;
-
-/*
- * The same of stages that overtake (ready.h). *order, to be freed: what each stage runs, indices in its program, by
- * the numbers of `messages`; what the programs take that have this order (sp_ready_reorder), sp_simulate says. 0,
- * -ENOMEM, or -EDEADLK.
- */
-int sp_simulate_ready(const struct sp_plan *plan, const struct sp_costs *costs,
-                      const struct sp_step_messages *messages, const struct sp_network *network,
-                      const struct sp_ready_rule *rule, int **order);
 void sp_message_times_destroy(struct sp_message_times *when);
 
 /*

@@ -97,16 +97,15 @@ void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs
     double idle = 0;
 
     for (int s = 0; s < p; s++) {
+        double end = 0;
         int n = plan->programs[s].n;
 
-        for (int k = 0; k < n; k++)
+        for (int k = 0; k < n; k++) {
             t->busy[s] += sp_op_cost(plan, costs, s, &plan->programs[s].ops[k]);
-        if (n > 0) {
-            double end = n > 1 ? fmax(t->end[s][n - 1], t->end[s][n - 2]) : t->end[s][0];
-
-            t->span[s] = end - t->start[s][0];
-            t->makespan = fmax(t->makespan, end);
+            end = fmax(end, t->end[s][k]);
         }
+        t->span[s] = n > 0 ? end - t->start[s][0] : 0;
+        t->makespan = fmax(t->makespan, end);
         t->peak_live[s] = peak_live(plan, s);
     }
     for (int s = 0; s < p; s++) {
