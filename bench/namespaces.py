@@ -91,14 +91,16 @@ class Cluster:
                     subprocess.run([*tc, "add", "dev", device, "root", "tbf", "rate", f"{mbit}mbit", "burst", burst,
                                     "latency", "200ms"], check=True)
 
-    def mpirun(self, command, processes=0, slow=True, timeout=600):
-        """Runs a command as one process a worker, or on the first few; what it printed."""
+    def mpirun(self, command, processes=0, slow=True, timeout=600, variables=()):
+        """Runs a command as one process a worker, or on the first few; what it printed. variables: "NAME=value" of
+        slow_cores.c, beside `slow`."""
         mpi = ["mpirun", "--allow-run-as-root", "--hostfile", self.path + "/hosts", "-np",
                str(processes or self.workers), "--mca", "plm_rsh_agent", self.path + "/agent", "--mca", "btl", "tcp,self",
                "--mca", "btl_tcp_if_include", NET + ".0/24", "--mca", "oob_tcp_if_include", NET + ".0/24",
                "--bind-to", "none", "-x", "STARPU_HOME"]
-        if slow and self.slow > 1:
-            mpi += ["-x", f"SLOW_CORES={self.slow:g}", "-x", f"LD_PRELOAD={self.preload}", "-x", f"SP_POLL_US={POLL_US}"]
+        if slow and (self.slow > 1 or variables):
+            for variable in (f"SLOW_CORES={self.slow:g}", f"LD_PRELOAD={self.preload}", f"SP_POLL_US={POLL_US}", *variables):
+                mpi += ["-x", variable]
         first = f'hostname {NAME}1; exec "$@"'
         done = subprocess.run(["ip", "netns", "exec", NAME + "1", "unshare", "--uts", "taskset", "-c", "0", "bash", "-c",
                                first, "sh", *mpi, *command],

@@ -6,33 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- drawing ---------------------------------------------------------------------------------- */
-
-/* Number `at` of a stream of uniform ones in (0, 1): splitmix64. */
-static double draw(uint64_t seed, uint64_t at)
-{
-    uint64_t z = (seed + 1) * 0xd1342543de82ef95u + (at + 1) * 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return ((double)((z ^ z >> 31) >> 11) + 0.5) / 9007199254740992.0;
-}
-
-/* Both kinds of factors have mean 1. */
-static double factor_of(const struct sp_variation *v, uint64_t op)
-{
-    double a = draw(v->seed, 2 * op), b = draw(v->seed, 2 * op + 1), factor = 1;
-
-    if (v->uniform > 0)
-        factor *= 1 + v->uniform * (2 * a - 1);
-    if (v->lognormal > 0) {
-        double variance = log(1 + v->lognormal * v->lognormal);
-        double normal = sqrt(-2 * log(a)) * cos(2 * acos(-1) * b);
-
-        factor *= exp(sqrt(variance) * normal - variance / 2);
-    }
-    return factor;
-}
+/* ---- factors ---------------------------------------------------------------------------------- */
 
 void sp_variation_apply(const struct sp_variation *v, const struct sp_plan *plan,
                         double *const *by_op, int arrays)
@@ -40,10 +14,8 @@ void sp_variation_apply(const struct sp_variation *v, const struct sp_plan *plan
     for (int s = 0; s < plan->layout.stages; s++)
         for (int k = 0; k < plan->programs[s].n; k++) {
             int id = plan->family->id(&plan->layout, s, &plan->programs[s].ops[k]);
-            double factor = factor_of(v, (uint64_t)id);
+            double factor = sp_variation_factor(v, s, k);
 
-            if (v->stage_by > 0 && s == v->slow_stage)
-                factor *= v->stage_by;
             for (int i = 0; i < arrays; i++)
                 if (by_op[i])
                     by_op[i][id] *= factor;
