@@ -346,6 +346,7 @@ static void variations_are_read(void **state)
         const char *text, *message;
     } wrong[] = {
         {"", "varies nothing"},
+        {"uniform=0", "varies nothing"},
         {"seed=3", "seed= draws nothing"},
         {"uniform=1.5", "uniform=1.5 is not a number in 0 .. 1"},
         {"uniform=0.1,uniform=0.2", "uniform is given twice"},

@@ -307,6 +307,10 @@ static int find_conduct(const struct args *a, struct sp_plan *plan, struct sp_sh
     if (a->vary) {
         if (sp_variation_parse("show", a->vary, plan->layout.stages, &c->variation))
             return -EINVAL;
+        if (c->variation.link_by > 0 && !show->machine && show->costs.comm <= 0 &&
+            show->costs.wire <= 0)
+            return sp_error(EINVAL, "show: --vary: messages take no time on any link; give --cost "
+                                    "comm= or --model");
         c->execution.variation = &c->variation;
     }
     if (a->scheduler) {

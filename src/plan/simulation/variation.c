@@ -136,10 +136,10 @@ int sp_variation_parse(const char *command, const char *text, int stages, struct
         if (*at == ',')
             at++;
     }
-    if (given[SEED] && !given[UNIFORM] && !given[LOGNORMAL])
+    if (given[SEED] && v->uniform <= 0 && v->lognormal <= 0)
         return sp_error(EINVAL,
                         "%s: --vary: seed= draws nothing without uniform= or lognormal=", command);
-    if (!given[UNIFORM] && !given[LOGNORMAL] && !given[STAGE] && !given[LINK])
-        return sp_error(EINVAL, "%s: --vary '%s' varies nothing", command, text);
+    if (v->uniform <= 0 && v->lognormal <= 0 && v->stage_by <= 0 && v->link_by <= 0)
+        return sp_error(EINVAL, "%s: --vary %s varies nothing", command, text);
     return 0;
 }
