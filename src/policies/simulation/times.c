@@ -62,6 +62,7 @@ double sp_times_of_unit(const struct sp_plan *plan, const struct sp_costs *costs
 double sp_activation_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op)
 {
     double size = plan->family->size ? plan->family->size(&plan->layout, op) : 1;
+    int id = plan->deferred ? plan->family->id(&plan->layout, stage, op) : -1;
 
     if (op->part == SP_HEAD)
         return 0;
@@ -69,8 +70,7 @@ double sp_activation_of_op(const struct sp_plan *plan, int stage, const struct s
     case SP_F:
         return size;
     case SP_B:
-        return plan->deferred && plan->deferred[plan->family->id(&plan->layout, stage, op)] ? 0
-                                                                                            : -size;
+        return id >= 0 && plan->deferred[id] ? 0 : -size;
     case SP_W:
         return -size;
     }
