@@ -80,10 +80,10 @@ class Cluster:
             f.write(AGENT.replace("NAME", NAME).replace("CORES", str(os.cpu_count())))
         os.chmod(self.path + "/agent", 0o755)
 
-    def throttle(self, mbit):
-        """What each worker sends, and receives, at most; 0: no limit."""
+    def throttle(self, mbit, workers=None):
+        """What each worker sends, and receives, at most; 0: no limit. workers: which, 0 the first; None: all."""
         burst = f"{max(16, mbit // 6)}kb"  # little, or short messages would not be held up at all
-        for i in range(1, self.workers + 1):
+        for i in range(1, self.workers + 1) if workers is None else [w + 1 for w in workers]:
             for ns, device in ((NAME + str(i), "eth0"), (NAME + "0", f"port{i}")):
                 tc = ["ip", "netns", "exec", ns, "tc", "qdisc"]
                 subprocess.run([*tc, "del", "dev", device, "root"], stderr=subprocess.DEVNULL)
