@@ -12,13 +12,33 @@
 static const struct {
     const char *name;
     int slices, chunks;
+    int vocabulary; /* the head is shared by all stages */
 } cases[] = {
-    {"naive", 1, 0},    {"gpipe", 1, 0},        {"1f1b", 1, 0},    {"pipedream", 1, 0},
-    {"bfs", 1, 2},      {"zb1p", 1, 0},         {"zb2p", 1, 0},    {"interleaved", 1, 2},
-    {"zbv", 1, 0},      {"v-half", 1, 0},       {"v-min", 1, 0},   {"1f1b-v", 1, 0},
-    {"dualpipe", 1, 0}, {"dualpipev", 1, 0},    {"chimera", 1, 0}, {"hanayo", 1, 2},
-    {"adapipe", 1, 0},  {"seq1f1b", 4, 0},      {"sppo", 4, 0},    {"terapipe", 4, 0},
-    {"helix", 1, 0},    {"helix:fold=1", 1, 0},
+    {.name = "naive"},
+    {.name = "gpipe"},
+    {.name = "1f1b"},
+    {.name = "1f1b", .vocabulary = 1},
+    {.name = "pipedream"},
+    {.name = "bfs", .chunks = 2},
+    {.name = "interleaved", .chunks = 2},
+    {.name = "zb1p"},
+    {.name = "zb1p", .vocabulary = 1},
+    {.name = "zb2p"},
+    {.name = "zbv"},
+    {.name = "v-half"},
+    {.name = "v-min"},
+    {.name = "1f1b-v"},
+    {.name = "dualpipe"},
+    {.name = "dualpipev"},
+    {.name = "chimera"},
+    {.name = "hanayo", .chunks = 2},
+    {.name = "adapipe"},
+    {.name = "seq1f1b", .slices = 4},
+    {.name = "seq1f1b", .slices = 4, .vocabulary = 1},
+    {.name = "terapipe", .slices = 4},
+    {.name = "sppo", .slices = 4},
+    {.name = "helix"},
+    {.name = "helix:fold=1"},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -27,7 +47,8 @@ static void create(int i, int p, int m, int layers, struct sp_plan *plan)
     struct sp_layout lay = {.stages = p,
                             .micro_batches = m,
                             .chunks = cases[i].chunks,
-                            .slices = cases[i].slices,
+                            .slices = cases[i].slices ? cases[i].slices : 1,
+                            .vocabulary_parallel = cases[i].vocabulary,
                             .layers = layers,
                             .options = ""};
 

@@ -11,7 +11,7 @@
 
 int sp_ready_check(const struct sp_plan *plan, char *why, size_t n)
 {
-    if (plan->family->run_deps)
+    if (plan->family->run_deps || plan->family->sharded)
         snprintf(why, n, "stages of %s keep in step with each other", plan->def->name);
     else if (plan->evictions)
         snprintf(why, n, "what leaves memory is planned for the strict order");
@@ -71,7 +71,7 @@ struct builder {
     bool lost;  /* there was no memory */
 };
 
-/* `op` waits for `other`: an op, or a message by its number after those of ops. */
+/* `op` waits for `other`, an op of the same stage. */
 static void wait_for(struct builder *b, int op, int other)
 {
     struct sp_ready *r = b->r;
@@ -95,21 +95,7 @@ static bool is_one_unit(const struct sp_program *prog, int j, int k)
     return j == k || (k == j + 1 && prog->ops[j].overlap) || (j == k + 1 && prog->ops[k].overlap);
 }
 
-/* A message is known to its first reader alone: others wait for it here. */
-static void wait_for_message(struct builder *b, int stage, int k, const struct sp_dep *dep, int j)
-{
-    const struct sp_step_messages *all = b->r->messages;
-    int ops = all->first_op[b->r->plan->layout.stages];
-
-    for (int m = all->first_of_writer[all->first_op[dep->stage] + j]; m >= 0;
-         m = all->message[m].next_of_writer)
-        if (all->message[m].to == stage && sp_step_message_is_sent(&all->message[m])) {
-            if (all->message[m].reader >= 0 && all->message[m].reader != k)
-                wait_for(b, all->first_op[stage] + k, ops + m);
-            return;
-        }
-}
-
+/* For all else it waits with its messages. */
 static void wait_for_deps(struct builder *b, int stage, int k)
 {
     const struct sp_plan *plan = b->r->plan;
@@ -120,11 +106,7 @@ static void wait_for_deps(struct builder *b, int stage, int k)
     for (int i = 0; i < n; i++) {
         int j = sp_index_place(&b->ix, plan, &deps[i]);
 
-        if (j < 0)
-            continue;
-        if (deps[i].stage != stage)
-            wait_for_message(b, stage, k, &deps[i], j);
-        else if (!is_one_unit(prog, j, k))
+        if (j >= 0 && deps[i].stage == stage && !is_one_unit(prog, j, k))
             wait_for(b, b->r->messages->first_op[stage] + k, b->r->messages->first_op[stage] + j);
     }
 }
@@ -207,10 +189,10 @@ static void set_tasks(struct sp_ready *r, const struct sp_costs *costs)
 
 /* ---- all of it -------------------------------------------------------------------------------- */
 
-static int allocate(struct sp_ready *r, size_t stages, size_t ops, size_t messages)
+static int allocate(struct sp_ready *r, size_t stages, size_t ops)
 {
     r->acquire = calloc(2 * (ops + stages) + 1, sizeof *r->acquire);
-    r->first = calloc(3 * (ops + stages) + messages + 1, sizeof *r->first);
+    r->first = calloc(3 * (ops + stages) + 1, sizeof *r->first);
     r->began = calloc(3 * ops + 2 * stages + 1, sizeof *r->began);
     r->look.item = calloc(stages + ops + 1, sizeof *r->look.item);
     if (!r->acquire || !r->first || !r->began || !r->look.item)
@@ -223,7 +205,7 @@ static int allocate(struct sp_ready *r, size_t stages, size_t ops, size_t messag
     r->tasks = r->resumed_with + stages;
     r->all_tasks = r->tasks + ops;
     r->follower = r->all_tasks + ops;
-    memset(r->follower, -1, (ops + messages) * sizeof *r->follower);
+    memset(r->follower, -1, ops * sizeof *r->follower);
     r->cost = r->began + ops;
     r->resumed = r->cost + ops;
     r->look_at = r->resumed + stages;
@@ -239,8 +221,7 @@ int sp_ready_create(const struct sp_ready_request *request, unsigned short *miss
 
     *r = (struct sp_ready){
         .plan = plan, .messages = request->messages, .window = request->rule->window};
-    err =
-        allocate(r, (size_t)stages, (size_t)r->messages->first_op[stages], (size_t)r->messages->n);
+    err = allocate(r, (size_t)stages, (size_t)r->messages->first_op[stages]);
     if (!err) {
         bound_memory(r, request->rule);
         set_tasks(r, request->costs);
@@ -294,7 +275,8 @@ double sp_ready_next(const struct sp_ready *r)
     return r->look.n > 0 ? r->look_at[r->look.item[0]] : INFINITY;
 }
 
-int sp_ready_stage(const struct sp_ready *r, int op)
+/* The stage that an op is of. */
+static int stage_of(const struct sp_ready *r, int op)
 {
     int low = 0, high = r->plan->layout.stages;
 
@@ -390,7 +372,7 @@ void sp_ready_look(struct sp_ready *r, struct sp_player *player)
     int stages = r->plan->layout.stages, number = sp_heap_pop(&r->look, earlier, r), stage, k;
     double time = r->look_at[number];
 
-    stage = number < stages ? number : sp_ready_stage(r, number - stages);
+    stage = number < stages ? number : stage_of(r, number - stages);
     if (player->free_at[stage] > time)
         return; /* it looks when it is free */
     k = choose(r, player, stage, time);

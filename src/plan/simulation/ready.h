@@ -56,22 +56,22 @@ struct sp_ready {
     /* [stages] the op that ran last, since when without another one in between, and its tasks then */
     int *running, *resumed_with;
     double *resumed;
-    int *follower;              /* [ops + messages] the first edge of each; -1: none */
+    int *follower;              /* [ops] the first edge of each; -1: none */
     struct sp_ready_edge *edge; /* [n] */
     int n, room;
     double *look_at; /* [stages + ops] when a stage is free, when everything is there for an op */
     struct sp_heap look; /* of these numbers, the earliest first */
 };
 
-/* An op of a stage that waits, beside the messages that it reads first, for an op or a message. */
+/* An op that waits for another one of its stage. */
 struct sp_ready_edge {
     int op;   /* its number */
-    int next; /* edge of the same op or message; -1: none */
+    int next; /* edge of the same other op; -1: none */
 };
 
 /* ---- for sp_simulate_ready -------------------------------------------------------------------- */
 
-/* 0 or -ENOMEM. missing[ops] grows by what ops wait for beside messages that they read first. */
+/* 0 or -ENOMEM. missing[ops] grows by the ops of the same stage that one waits for. */
 int sp_ready_create(const struct sp_ready_request *request, unsigned short *missing,
                     struct sp_ready *r);
 void sp_ready_destroy(struct sp_ready *r);
@@ -84,9 +84,6 @@ void sp_ready_there(struct sp_ready *r, int op, double time);
 double sp_ready_next(const struct sp_ready *r);
 /* It does, and runs what it finds. */
 void sp_ready_look(struct sp_ready *r, struct sp_player *player);
-
-/* The stage that a number is of. */
-int sp_ready_stage(const struct sp_ready *r, int op);
 
 /* Sorts programs, messages and times by the starts of ops. 0 or -ENOMEM. */
 int sp_ready_reorder(const struct sp_ready_request *request, struct sp_times *times);

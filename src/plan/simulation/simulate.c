@@ -133,18 +133,17 @@ static void there(struct sim *sim, int stage, int k)
         sp_player_try(&sim->player, lane_of(sim, stage));
 }
 
-/* Where ops overtake each other: an op, or a message by its number after those of ops, is there at `time` for all
- * that wait for it. */
-static void let_followers_start(struct sim *sim, int number, double time)
+/* Where ops overtake each other: one has ended at `time`, and ops of its stage wait for it. */
+static void let_followers_start(struct sim *sim, int stage, int k, double time)
 {
     const struct sp_ready *r = sim->overtaking;
+    int first = sim->messages->first_op[stage];
 
-    for (int e = r ? r->follower[number] : -1; e >= 0; e = r->edge[e].next) {
-        int stage = sp_ready_stage(r, r->edge[e].op);
-        int k = r->edge[e].op - sim->messages->first_op[stage];
+    for (int e = r->follower[first + k]; e >= 0; e = r->edge[e].next) {
+        double *start = &sim->t.start[stage][r->edge[e].op - first];
 
-        sim->t.start[stage][k] = fmax(sim->t.start[stage][k], time);
-        there(sim, stage, k);
+        *start = fmax(*start, time);
+        there(sim, stage, r->edge[e].op - first);
     }
 }
 
@@ -159,9 +158,6 @@ static void arrive(struct sim *sim, int message)
         return;
     let_start(sim, m, sim->arrived[message]);
     there(sim, m->to, m->reader);
-    if (sim->overtaking)
-        let_followers_start(sim, all->first_op[sim->plan->layout.stages] + message,
-                            sim->arrived[message]);
 }
 
 static void send(struct sim *sim, int message)
@@ -263,7 +259,7 @@ static int run(struct sp_player *player, int lane, int k, double start, double *
             follow(sim, m, left_at(sim, &all->message[m], start, sim->t.end[stage][i]));
     for (int i = k; sim->overtaking && i < k + ops; i++) {
         sim->t.start[stage][i] = sim->overtaking->began[all->first_op[stage] + i];
-        let_followers_start(sim, all->first_op[stage] + i, *end);
+        let_followers_start(sim, stage, i, *end);
     }
     return ops;
 }
