@@ -5,7 +5,7 @@ Prints Markdown tables, one for each number of stages: makespan of strict over m
 ops, the mean over seeds, and the smallest in brackets. A backward takes two forwards, a message 5 % of one; 4 layers a
 stage, 4 micro-batches a stage.
 
-    bench/ready/simulated.py [--starpipe build/starpipe] [--stages 8 64] [--seeds 1 2 3 4] [--vary ...] [SCHEDULE ...]
+    bench/ready/simulated.py [SCHEDULE ...] [--starpipe build/starpipe] [--stages 8 64] [--seeds 1 2 3 4] [--vary ...]
 """
 import argparse
 import concurrent.futures
