@@ -24,7 +24,7 @@ prints 'us' overhead/overhead 2 10
 prints 'traced|built without' overhead/fxt 32 2 2
 "$builddir/bench/kernels/kernels" none > /dev/null 2>&1 && fail "kernels: 'none' is taken for a number of threads"
 
-python3 "$here/../../bench/ready/simulated.py" zb1p --starpipe "$STARPIPE" --stages 2 --seeds 1 > "$work/output" 2>&1
+python3 "$here/../../bench/ready/simulated.py" zb1p --starpipe "$STARPIPE" --stages 4 --seeds 1 > "$work/output" 2>&1
 grep -Eq '^\| zb1p( \| [0-9.]+( \([0-9.]+\))?){9} \|$' "$work/output" || fail "ready/simulated.py: $(tail -n 2 "$work/output")"
 
 find "$here/../../bench" -name '*.py' | while read -r file; do
