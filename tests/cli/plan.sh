@@ -22,12 +22,12 @@ pasted()
 
 # ---- layouts
 
-long="plan --model gpt3-1.3b --seq 32768 --micro-batches 16"
+long="plan --model gpt3-1.3b --seq 32768 --micro-batches 16 --data-parallel 1"
 pasted '^mpirun\|-np\|8\|starpipe\|train\|--model\|gpt3-1.3b\|.*--stages\|8\|.*--hardware\|h100-ib\|--tokens\|FILE.bin\|$' \
     $long --devices 1
 said "plan --top" '^schedule' $long --top 3 --schedule 1f1b
 said "plan, too low a limit" '^nothing fits' $long --memory-limit 1GiB --schedule 1f1b --devices 1
-pasted '\|--tensor-parallel\|2\|' $long --devices 2 --schedule 1f1b
+pasted '\|--tensor-parallel\|2\|' $long --devices 2 --group tensor --schedule 1f1b
 said "plan, no group trains" 'simulated only' $long --devices 2 --schedule sppo:multiplex --slices 4 --simulated
 refused "no schedule that train runs takes .* --simulated, may do" $long --devices 2 --schedule sppo:multiplex --slices 4
 refused "none of f32|bf16" plan --model gpt-tiny --seq 64 --dtype f16
@@ -37,17 +37,17 @@ layouts()
 {
     starpipe plan --json "${@:2}" > "$work/$1.json" || fail "plan --json ${*:2}"
 }
-layouts all --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 512 --simulated
-layouts trained --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 512
-layouts one $(sed 's/^plan //' <<< "$long") --stages 4 --schedule sppo --slices 4 --devices 2
+layouts all --model gpt3-1.3b --seq 32768 --micro-batches 16 --data-parallel 1 --group tensor --top 512 --simulated
+layouts trained --model gpt3-1.3b --seq 32768 --micro-batches 16 --data-parallel 1 --group tensor --top 512
+layouts one $(sed 's/^plan //' <<< "$long") --stages 4 --schedule sppo --slices 4 --devices 2 --group tensor
 layouts small $(sed 's/^plan //' <<< "$long") --devices 1 --micro-batches 8 --memory-limit 24GiB --top 64
 layouts f32 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \
     --micro-batch-size 1 --dtype f32
 layouts bf16 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \
     --micro-batch-size 1
-layouts context --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group context --top 64
-layouts tensor --model llama-tiny --seq 256 --micro-batches 8 --devices 2 --top 64 --simulated
-layouts both --model llama-tiny --seq 256 --micro-batches 8 --devices 4 --group both --top 64 --simulated
+layouts context --model llama-tiny --seq 256 --micro-batches 8 --data-parallel 1 --zero 1 --devices 4 --group context --top 64
+layouts tensor --model llama-tiny --seq 256 --micro-batches 8 --data-parallel 1 --devices 2 --group tensor --top 64 --simulated
+layouts both --model llama-tiny --seq 256 --micro-batches 8 --data-parallel 1 --zero 1 --devices 4 --group both --top 64 --simulated
 layouts adapipe $(sed 's/^plan //' <<< "$long") --schedule adapipe
 layouts tiny --model gpt-tiny --seq 64 --micro-batches 8 --devices 1 --dtype f32 --top 64
 python3 - "$work" << 'END' || fail "plan --json"
@@ -56,11 +56,11 @@ read = lambda name: json.load(open(f"{sys.argv[1]}/{name}.json"))["layouts"]
 rows = read("all")
 assert len(rows) > 30, len(rows)
 names = {r["schedule"] for r in rows}
-assert {"1f1b", "helix", "helix:bounded", "weipipe", "tawpipe", "fsdp", "sppo:multiplex", "zbv"} <= names, names
+assert {"1f1b", "helix", "weipipe", "tawpipe", "fsdp", "sppo", "zbv"} <= names, names
 assert any(r["vocabulary_parallel"] for r in rows)
 assert all(r["vocabulary_parallel"] == ("--vocabulary-parallel" in r["command"]) for r in rows)
-line = [r for r in rows if r["schedule"] == "weipipe:flow=line"]
-assert any(r["chunks"] > 1 and f"--chunks {r['chunks']} " in r["command"] for r in line), line
+assert any(r["chunks"] > 1 and f"--chunks {r['chunks']} " in r["command"] for r in rows)
+assert any(":" in r["schedule"] for r in rows), names
 assert read("adapipe") and not any(r["vocabulary_parallel"] for r in read("adapipe"))
 last = None
 for r in rows:
@@ -69,7 +69,7 @@ for r in rows:
     assert r["micro_batches"] * r["micro_batch_size"] == 16
     tokens = 32768 * 16 / (r["step_ms"] / 1e3) / 8
     assert abs(tokens / r["tokens_per_s"] - 1) < 1e-9
-    assert r["fits"] == (r["memory_bytes"] <= 80e9) or r["offload"] != "none" or r["schedule"] == "adapipe", r
+    assert r["fits"] == (r["memory_bytes"] <= 0.92 * 80e9) or r["offload"] != "none" or r["schedule"] == "adapipe", r
     if last:
         assert last["fits"] >= r["fits"]
         assert not r["fits"] or last["tokens_per_s"] >= 0.998 * r["tokens_per_s"]
@@ -98,8 +98,7 @@ assert grids == {(4, 1), (2, 2), (1, 4)} and all(r["devices"] == 4 for r in both
 grid = [r for r in both if r["tensor_parallel"] == 2]
 assert {"zb1p", "zbv", "wzb1"} <= {r["schedule"] for r in grid if r["trains"]}
 assert all("--context-parallel 2" in r["command"] and "--tensor-parallel 2" in r["command"] for r in grid if r["trains"])
-best = {r["schedule"]: r["step_ms"] for r in both if r["tensor_parallel"] == 1}
-assert all(r["step_ms"] == best[r["schedule"]] for r in context if r["schedule"] in best)
+assert min(r["step_ms"] for r in both if r["tensor_parallel"] == 1) == context[0]["step_ms"]
 json.dump([r["command"] for r in read("tiny") + context + tensor + grid[:6] if r["trains"] and r["fits"]], open(sys.argv[1] + "/commands", "w"))
 END
 
@@ -132,11 +131,11 @@ most = max(sum(v for k, v in s.items() if k.endswith("_bytes") and k != "buffer_
 assert found["memory_bytes"] == most, (found["memory_bytes"], most)
 END
 done << 'END'
-1 1 2 1 --data-parallel 2
-2 1 1 0 --tensor-parallel 2
-1 2 1 1 --context-parallel 2
-2 2 2 1 --tensor-parallel 2 --context-parallel 2 --data-parallel 2
-1 1 4 0 --data-parallel 4 --zero 0
+1 1 2 1 --devices 1 --data-parallel 2 --zero 1
+2 1 1 0 --tensor-parallel 2 --context-parallel 1 --data-parallel 1
+1 2 1 1 --tensor-parallel 1 --context-parallel 2 --data-parallel 1 --zero 1
+2 2 2 1 --tensor-parallel 2 --context-parallel 2 --data-parallel 2 --zero 1
+1 1 4 0 --devices 1 --data-parallel 4 --zero 0
 END
 
 # ---- rows of steps so long that the search predicts them from shorter ones: they are what train says of them
@@ -222,16 +221,17 @@ table twelve --model gpt-tiny --seq 64 --micro-batches 8
 table single $(sed 's/^plan //' <<< "$long") --schedule helix:ship=attention,bounded --devices 1
 table first --model gpt-tiny --seq 64 --micro-batches 8 --top 1
 table none --model gpt3-1.3b --seq 8192 --micro-batches 8 --memory-limit 1GiB --devices 2
-table some --model gpt3-1.3b --seq 8192 --micro-batches 8 --memory-limit 16GiB --devices 1 --offload none --top 64
+table some --model gpt3-1.3b --seq 8192 --micro-batches 8 --memory-limit 16GiB --devices 1 --data-parallel 1 \
+    --offload none --recompute none --top 64
 table pipelines --model gpt-tiny --seq 64 --micro-batches 8 --data-parallel 2 --group both
 python3 - "$work" << 'END' || fail "rows of one idea"
 import json, sys
 read = lambda name: json.load(open(f"{sys.argv[1]}/{name}.json"))["layouts"]
 family = lambda r: r["schedule"].split(":")[0]
-grid = lambda r: (r["stages"], r["tensor_parallel"], r["context_parallel"])
+grid = lambda r: (r["stages"], r["tensor_parallel"], r["context_parallel"], r["data_parallel"])
 rows = read("twelve")
 assert len(rows) == 12 and len({(family(r), grid(r)) for r in rows}) == 12
-assert rows[0] == read("first")[0] and len({family(r) for r in rows}) >= 6 and len({grid(r) for r in rows}) == 3, rows
+assert rows[0] == read("first")[0] and len({family(r) for r in rows}) >= 6 and len({grid(r) for r in rows}) >= 6, rows
 assert len(read("single")) == len(read("first")) == 1
 fits = [r["fits"] for r in read("some")]
 assert True in fits and False in fits and fits == sorted(fits, reverse=True), fits
@@ -310,7 +310,7 @@ END
 page many --model gpt-tiny --seq 64 --micro-batches 8 --stages 4 --memory-limit 3MiB --offload none
 grep -q 'class="told' "$work/many.html" && grep -q 'class="other g0 full"' "$work/many.html" ||
     fail "a page of what fits and what does not"
-page lone --model gpt-tiny --seq 64 --micro-batches 8 --stages 4 --devices 2 --schedule 1f1b --micro-batch-size 1
+page lone --model gpt-tiny --seq 64 --micro-batches 8 --stages 4 --devices 2 --group tensor --schedule 1f1b --micro-batch-size 1
 page full --model gpt3-1.3b --seq 8192 --micro-batches 8 --memory-limit 1GiB --devices 2 --schedule 1f1b
 grep -q '<p>nothing fits' "$work/full.html" || fail "a page where nothing fits: $(head -c 300 "$work/full.html")"
 # The picture is what show draws of it.

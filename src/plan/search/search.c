@@ -12,6 +12,8 @@
 
 /* The schedule that grids are compared with. */
 static const char PROBE[] = "1f1b";
+/* What is sure to be slower than so many of the best rows is not looked into. */
+enum { ROWS = 12 };
 /* A line goes on from so many of its layouts at a time. */
 enum { BEAM = 2 };
 /* Layouts of the probe from which every schedule begins. */
@@ -172,8 +174,8 @@ static double beat_ms(const struct search *s, int line)
 
     if (best >= 0 && s->trials.candidate[best].f.fits)
         ms = LINE * s->trials.candidate[best].f.step_ms;
-    if (s->n >= s->shown && s->best[s->shown - 1].fits && line > 0)
-        ms = fmin(ms, s->best[s->shown - 1].step_ms);
+    if (s->n >= ROWS && s->best[ROWS - 1].fits && line > 0)
+        ms = fmin(ms, s->best[ROWS - 1].step_ms);
     return ms;
 }
 
