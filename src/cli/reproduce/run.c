@@ -166,8 +166,9 @@ static void note_memory(const struct trial *t, int stage, const struct sp_memory
 static int offload(struct trial *t, struct sp_run_result *result)
 {
     const double devices = t->run->devices;
-    struct sp_offload_request want = sp_offload_request(
-        &t->terms, &t->shape, t->run->offload, (int64_t)(t->machine->memory_bytes * devices));
+    struct sp_offload_request want =
+        sp_offload_request(&t->terms, &t->shape, t->run->offload,
+                           t->run->hides_all ? 0 : (int64_t)(t->machine->memory_bytes * devices));
     struct sp_offload out = {0};
     struct sp_offload_lack lack;
     int err;
@@ -181,6 +182,7 @@ static int offload(struct trial *t, struct sp_run_result *result)
     }
     for (int s = 0; !err && s < out.stages; s++) {
         note_memory(t, s, &out.memory[s], result);
+        result->kept_bytes = fmax(result->kept_bytes, (double)out.evictions[s].peak_kept / devices);
         result->host_bytes = fmax(result->host_bytes, (double)out.evictions[s].most_evicted *
                                                           t->machine->devices_per_node / devices);
     }

@@ -16,9 +16,12 @@ struct sp_run {
     const struct sp_model *model;
     int batch, seq;                    /* of a micro-batch */
     int stages, devices;               /* devices: of a stage */
+    int context;                       /* of sp_zero3: devices that share a sequence; 0: one */
     int micro_batches, slices, chunks; /* chunks 0: the schedule's */
     enum sp_recompute recompute;
     enum sp_offload_mode offload;
+    bool
+        hides_all; /* adaptive offloading takes as much as hides, not as little as makes the run fit */
     const char *cut; /* of the slices; NULL: what the schedule is known for */
     bool blocking; /* a stage does not compute while its messages to and from other nodes travel */
     bool ring_as_published; /* ring.h; of weight rings */
@@ -34,7 +37,9 @@ struct sp_run_result {
     double bubble;       /* of the time of all stages */
     double memory_bytes; /* of a device of the fullest stage */
     double stall_s;      /* of step_s: what offloading adds */
-    double host_bytes;   /* that offloading keeps in the memory of a node */
+    double
+        kept_bytes; /* of memory_bytes, what forwards keep for backwards; where activations are offloaded */
+    double host_bytes; /* that offloading keeps in the memory of a node */
     bool fits;
 };
 
