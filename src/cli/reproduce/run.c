@@ -137,7 +137,8 @@ static int simulate(const struct trial *t, struct sp_run_result *result)
             ms = fmax(ms, when.arrived[i]);
         for (int s = 0; s < t->run->stages; s++)
             result->stall_s = fmax(result->stall_s, 1e-3 * when.stalled[s]);
-        result->step_s = 1e-3 * (ms + sp_update_times(plan, &t->shape, &t->terms));
+        result->step_s = 1e-3 * (ms + sp_update_times(plan, &t->shape, &t->terms) +
+                                 sp_share_times(plan, &t->shape, &t->terms));
         result->bubble = times.bubble_ratio;
         sp_times_destroy(&times);
     }
@@ -226,6 +227,8 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
     *result = (struct sp_run_result){0};
     sp_shape_init(&t.shape, run->model, run->batch, run->seq, run->micro_batches, 0, 0);
     t.shape.dtype = SP_BF16;
+    if (run->pipelines > 1)
+        sp_shape_share(&t.shape, run->pipelines, true);
     t.terms = (struct sp_op_terms){
         .machine = t.machine, .devices = run->devices, .recompute = run->recompute, .every = 1};
     err = lay.slices > 1 ? sp_plan_cut(&t.plan, &t.shape, run->cut, t.machine) : 0;

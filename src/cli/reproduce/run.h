@@ -16,8 +16,9 @@ struct sp_run {
     const struct sp_model *model;
     int batch, seq;                    /* of a micro-batch */
     int stages, devices;               /* devices: of a stage */
+    int pipelines;                     /* that share a step and ZeRO-1's update; 0: one */
     int context;                       /* of sp_zero3: devices that share a sequence; 0: one */
-    int micro_batches, slices, chunks; /* chunks 0: the schedule's */
+    int micro_batches, slices, chunks; /* of a pipeline; chunks 0: the schedule's */
     enum sp_recompute recompute;
     enum sp_offload_mode offload;
     bool

@@ -113,10 +113,19 @@ static int figure_1(struct sp_cell *c)
     return err;
 }
 
+static int figure_2(struct sp_cell *c)
+{
+    sp_cell_note(c, "a history of hardware: there is nothing to simulate");
+    return 0;
+}
+
 static const struct sp_experiment experiments[] = {
     {"figure1", figure_1},
     {"table2", sp_sppo_table_2},
     {"section2", sp_sppo_section_2},
+    {"section2-recomputation", sp_sppo_recomputation},
+    {"section5", sp_sppo_section_5},
+    {"figure2", figure_2},
     {"table3", sp_sppo_table_3},
     {"table4", table_4},
     {"figure5", sp_sppo_figure_5},
@@ -131,4 +140,5 @@ static const struct sp_experiment experiments[] = {
     {0},
 };
 
-const struct sp_paper sp_paper_sppo = {.name = "sppo", .experiments = experiments};
+const struct sp_paper sp_paper_sppo = {
+    .name = "sppo", .experiments = experiments, .claims = sp_sppo_claims};

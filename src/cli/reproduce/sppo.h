@@ -1,12 +1,13 @@
 /*
  * SPPO: its systems as runs, and its tables and figures. In sppo_tables.c is what needs no run of the whole system, in
- * sppo_speedups.c SPPO over Megatron-LM, in sppo_limits.c what fits.
+ * sppo_speedups.c SPPO over Megatron-LM, in sppo_limits.c what fits, in sppo_claims.c what the text says.
  */
 #ifndef SP_REPRODUCE_SPPO_H
 #define SP_REPRODUCE_SPPO_H
 
 #include "cli/reproduce/paper.h"
 #include "cli/reproduce/run.h"
+#include "cli/reproduce/theory.h"
 
 /* The model without a table of positions: four million rows of it would be a model of their own. */
 int sp_sppo_model(const struct sp_cell *cell, struct sp_model *model);
@@ -33,5 +34,15 @@ int sp_sppo_speedup(struct sp_cell *cell); /* figure 10 in the text, and figure 
 int sp_sppo_figure_10(struct sp_cell *cell);
 int sp_sppo_figure_10_longest(struct sp_cell *cell);
 int sp_sppo_figure_12(struct sp_cell *cell);
+int sp_sppo_recomputation(struct sp_cell *cell);
+int sp_sppo_section_5(struct sp_cell *cell);
+
+/* Tokens a second of a cell's run over those of Megatron-LM. */
+int sp_sppo_ratio(const struct sp_cell *cell, double *ratio);
+
+/* The longest sequence of SPPO on so many GPUs, in tokens. */
+int sp_sppo_longest(const struct sp_cell *cell, int devices, int *tokens);
+
+extern const struct sp_experiment sp_sppo_claims[];
 
 #endif

@@ -125,6 +125,27 @@ static int tuned(const struct sp_cell *c, int devices, struct sp_run *run, struc
     return longest(run, limit);
 }
 
+static int longest_of_sppo(const struct sp_cell *c, int devices, struct sp_run *run,
+                           struct limit *limit)
+{
+    static struct sp_model model;
+    int err = sp_sppo_run(c, "sppo", SP_OFFLOAD_FULL, &model, run);
+
+    run->stages = devices / run->devices;
+    return err ? err : longest(run, limit);
+}
+
+int sp_sppo_longest(const struct sp_cell *c, int devices, int *tokens)
+{
+    struct limit limit;
+    struct sp_run run;
+    int err = longest_of_sppo(c, devices, &run, &limit);
+
+    if (!err)
+        *tokens = limit.tokens;
+    return err;
+}
+
 /* In the longest of Megatron-LM on 32 GPUs. */
 int sp_sppo_figure_12(struct sp_cell *c)
 {
@@ -148,9 +169,7 @@ int sp_sppo_figure_12(struct sp_cell *c)
         err = tuned(c, devices, &run, &limit);
     else if (!err) {
         err = tuned(c, devices, &run, &other);
-        err = err ? err : sp_sppo_run(c, "sppo", SP_OFFLOAD_FULL, &model, &run);
-        run.stages = devices / run.devices;
-        err = err ? err : longest(&run, &limit);
+        err = err ? err : longest_of_sppo(c, devices, &run, &limit);
     }
     if (err)
         return err;

@@ -52,6 +52,16 @@ static int compare(const struct sp_cell *c, int sequences, struct comparison *r)
     return err;
 }
 
+int sp_sppo_ratio(const struct sp_cell *c, double *ratio)
+{
+    struct comparison r;
+    int err = compare(c, 0, &r);
+
+    if (!err)
+        *ratio = r.ratio;
+    return err;
+}
+
 /* Notes what does not fit. Whether all does. */
 static bool fit(struct sp_cell *c, const struct comparison *r)
 {

@@ -23,7 +23,7 @@ double sp_cell_error(const struct sp_cell *c)
 {
     double p = c->published.number, s = c->simulated.number, of = fabs(p);
 
-    if (!is_number(c->published) || !is_number(c->simulated))
+    if (sp_cell_is_claim(c) || !is_number(c->published) || !is_number(c->simulated))
         return -1;
     if (c->relation &&
         ((strstr(c->relation, "least") && s >= p) || (strstr(c->relation, "more") && s > p) ||
@@ -105,6 +105,10 @@ void sp_paper_summarize(struct sp_paper *paper)
 
         s->simulated += c->simulated.kind != SP_VALUE_NONE;
         add_error(paper, i, s);
+        if (sp_cell_is_claim(c) && is_number(c->simulated)) {
+            s->claims++;
+            s->claims_right += c->simulated.number > 0;
+        }
         if (is_speedup(c))
             compare_speedup(c, s);
         if (!strcmp(c->what, "throughput") && c->simulated.kind != SP_VALUE_NONE) {
