@@ -339,7 +339,7 @@ static double least(const double *bytes)
 
 static int lowest_and_even(struct sp_cell *c)
 {
-    struct peaks peaks;
+    struct peaks peaks = {0};
     int err = peaks_on("h20-ib", &peaks);
     bool holds = true;
 
@@ -358,7 +358,7 @@ static int lowest_and_even(struct sp_cell *c)
 /* "The same": within a tenth, but for the last stage, of which the next claim is. */
 static int skewed_and_flat(struct sp_cell *c)
 {
-    struct peaks peaks;
+    struct peaks peaks = {0};
     int err = peaks_on("h20-ib", &peaks);
     const double *one = peaks.of[0], *zb = peaks.of[1];
     double low = INFINITY, high = 0;
@@ -377,7 +377,7 @@ static int skewed_and_flat(struct sp_cell *c)
 
 static int zb1p_fills_the_last(struct sp_cell *c)
 {
-    struct peaks peaks;
+    struct peaks peaks = {0};
     int err = peaks_on("h20-ib", &peaks);
     const double *zb = peaks.of[1];
 
@@ -392,7 +392,7 @@ static int zb1p_fills_the_last(struct sp_cell *c)
 /* Full: nine tenths of a GPU of the smaller cluster. */
 static int adapipe_fills_three(struct sp_cell *c)
 {
-    struct peaks peaks;
+    struct peaks peaks = {0};
     int err = peaks_on("a800-ib", &peaks), full = 0;
     bool first = true;
 
@@ -412,7 +412,7 @@ static int adapipe_fills_three(struct sp_cell *c)
 
 static int alike_on_clusters(struct sp_cell *c)
 {
-    struct peaks h20, a800;
+    struct peaks h20 = {0}, a800 = {0};
     int err = peaks_on("h20-ib", &h20);
     double off = 0;
 

@@ -31,7 +31,7 @@ bool sp_cell_is_claim(const struct sp_cell *cell);
 struct sp_summary {
     int cells, simulated;
     int claims, claims_right;     /* those that are simulated, and hold */
-    int winners, winners_right;   /* which of several systems is ahead */
+    int winners, winners_right;   /* which of several systems is ahead, which layout is chosen */
     int verdicts, verdicts_right; /* whether a run goes out of memory */
     int compared;                 /* cells with an error */
     double mean_error, worst_error;
@@ -77,7 +77,7 @@ void sp_paper_destroy(struct sp_paper *paper);
 void sp_paper_summarize(struct sp_paper *paper);
 
 /* The part by which a simulated value misses what was published: of a speedup in per cent, of its ratio; of a
- * bound, what is beyond it. Negative: there is none, as of a claim. */
+ * bound, what is beyond it. Negative: there is none, as of a claim or a choice. */
 double sp_cell_error(const struct sp_cell *cell);
 
 /* Of a cell's configuration. */
