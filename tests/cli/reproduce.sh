@@ -21,6 +21,14 @@ for paper in helixpipe survey; do
 done
 starpipe reproduce survey --format json | cmp -s - "$work/survey.json" || fail "two runs of survey differ"
 
+# ---- other assumptions: of those papers that have any
+
+[ "$(starpipe reproduce helixpipe --assumptions | grep -c '^  attention at 0\.[0-9]* of the peak, .*B  *[0-9]')" -eq 9 ] ||
+    fail "no speedups at other rates of attention"
+[ "$(grep -c 'attention at' "$work/helixpipe.text")" -eq 0 ] || fail "other assumptions, not asked for"
+starpipe reproduce survey --assumptions > "$work/stdout" 2> "$work/stderr"
+[ $? -eq 2 ] && [ "$(wc -l < "$work/stderr")" -eq 1 ] || fail "survey has no other assumptions"
+
 command -v python3 > /dev/null || finish
 python3 - "$work" << 'END' || fail "the objects are not what they should be"
 import html.parser, json, sys

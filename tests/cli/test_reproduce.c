@@ -14,7 +14,7 @@
 static void run(const struct sp_paper *which, struct sp_paper *paper)
 {
     *paper = *which;
-    assert_int_equal(sp_paper_run(paper), 0);
+    assert_int_equal(sp_paper_run(paper, false), 0);
     printf("%s: %d cells, %d simulated, ahead %d of %d, verdicts %d of %d, off by %.1f %%\n",
            paper->name, paper->n, paper->summary.simulated, paper->summary.winners_right,
            paper->summary.winners, paper->summary.verdicts_right, paper->summary.verdicts,
@@ -232,7 +232,7 @@ static void blocking_messages_are_exposed_twice(void **state)
                          .blocking = true};
     struct sp_run_result few, many;
     struct sp_model model;
-    double message, compute, apart;
+    double message, compute, apart, twice;
 
     (void)state;
     assert_int_equal(sp_model_load("llama-h1024", &model), 0);
@@ -244,6 +244,12 @@ static void blocking_messages_are_exposed_twice(void **state)
     run.micro_batches = 48;
     assert_int_equal(sp_run(&run, &many), 0);
     apart = (many.step_s - few.step_s) / 32; /* of a micro-batch in the steady phase */
+    run.waits = 2; /* each end waits twice as long: two exposures more a micro-batch */
+    assert_int_equal(sp_run(&run, &many), 0);
+    run.micro_batches = 16;
+    assert_int_equal(sp_run(&run, &few), 0);
+    twice = (many.step_s - few.step_s) / 32;
+    run.micro_batches = 48;
     run.blocking = false;
     run.stages = 1;
     assert_int_equal(sp_run(&run, &many), 0);
@@ -251,6 +257,7 @@ static void blocking_messages_are_exposed_twice(void **state)
     printf("  a micro-batch %.1f ms: computation %.1f, message %.1f\n", 1e3 * apart, 1e3 * compute,
            1e3 * message);
     assert_true(apart > 0.95 * (compute + 2 * message));
+    assert_true(fabs(twice - apart - 2 * message) < 0.02 * message);
     assert_true(apart < 1.15 * (compute + 2 * message)); /* the head is on one of the stages */
 }
 

@@ -30,7 +30,8 @@ int sp_helixpipe_run(const struct sp_helixpipe_setting *setting, const char *sch
                            .devices = NODE,
                            .micro_batches = 2 * setting->stages,
                            .recompute = helix ? SP_RECOMPUTE_NO_ATTENTION : SP_RECOMPUTE_NONE,
-                           .blocking = !helix};
+                           .blocking = !helix,
+                           .attention = setting->attention};
     return sp_model_load(setting->model, model);
 }
 
@@ -315,7 +316,7 @@ static int figure_10(struct sp_unpublished *out)
     int n = 0;
 
     for (int i = 0; i < 4; i++) {
-        const struct sp_helixpipe_setting setting = {"h20-ib", "gpt3-3b", 131072, STAGES};
+        const struct sp_helixpipe_setting setting = {"h20-ib", "gpt3-3b", 131072, STAGES, 0};
         double bytes[STAGES];
         int err = sp_helixpipe_memory(&setting, schedules[i], bytes);
 
@@ -360,4 +361,5 @@ static const struct sp_experiment experiments[] = {
 const struct sp_paper sp_paper_helixpipe = {.name = "helixpipe",
                                             .experiments = experiments,
                                             .claims = sp_helixpipe_claims,
-                                            .unpublished = unpublished};
+                                            .unpublished = unpublished,
+                                            .assumptions = sp_helixpipe_vary};

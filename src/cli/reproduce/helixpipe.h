@@ -21,6 +21,7 @@ enum { SP_HELIXPIPE_N_BASELINES = 3, SP_HELIXPIPE_PARTS = 6 };
 struct sp_helixpipe_setting {
     const char *machine, *model;
     int seq, stages;
+    double attention; /* see struct sp_run */
 };
 
 struct sp_helixpipe_setting sp_helixpipe_setting_of(const struct sp_cell *cell);
@@ -48,6 +49,7 @@ int sp_helixpipe_activations(const struct sp_cell *cell, struct sp_model *model,
                              const char *schedule, double *bytes, double *bsh);
 
 int sp_helixpipe_figure_8(struct sp_unpublished *out);
+int sp_helixpipe_vary(const struct sp_paper *paper, struct sp_unpublished *out);
 int sp_helixpipe_table_1(struct sp_cell *cell);
 int sp_helixpipe_table_1_memory(struct sp_cell *cell);
 int sp_helixpipe_table_2(struct sp_cell *cell);

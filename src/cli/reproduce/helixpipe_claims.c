@@ -3,6 +3,7 @@
  * lengths and four systems, each played once.
  */
 #include "cli/reproduce/helixpipe.h"
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static bool played;
 static int play(int machine, int model, int size, int length)
 {
     const struct sp_helixpipe_setting setting = {machines[machine], models[model], lengths[length],
-                                                 sizes[size]};
+                                                 sizes[size], 0};
 
     for (int i = 0; i < SYSTEMS; i++) {
         struct sp_run_result r;
@@ -93,6 +94,43 @@ int sp_helixpipe_figure_8(struct sp_unpublished *out)
             out[n++] = (struct sp_unpublished){"figure8", rows[a][m][p], columns[s],
                                                "% over the best baseline", speedup(a, m, p, s)};
     }
+    return n;
+}
+
+/* Figure 8 on A800 with attention at other parts of the peak, which is 312 TFLOP/s. */
+int sp_helixpipe_vary(const struct sp_paper *paper, struct sp_unpublished *out)
+{
+    static const struct {
+        const char *row;
+        double part;
+    } rows[] = {{"attention at 0.36 of the peak", 0.36},
+                {"attention at 0.62 of the peak", 0.62},
+                {"attention at 0.72 of the peak", 0.72}};
+    static const char *const columns[] = {"1.3B", "3B", "7B"};
+    const struct sp_machine *machine = sp_machine_named(machines[A800]);
+    const struct sp_curve *curve;
+    double most = 0;
+    int n = 0;
+
+    (void)paper;
+    if (!machine)
+        return -EINVAL;
+    curve = &machine->rates.attention[SP_BF16][SP_ATTENTION_FORWARD];
+    for (int i = 0; i < curve->n; i++)
+        most = fmax(most, curve->at[i].rate);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int m = 0; m < MODELS; m++) {
+            const struct sp_helixpipe_setting setting = {machines[A800], models[m], 131072, 8,
+                                                         rows[i].part * 312e12 / most};
+            const char *best;
+            double percent = NAN;
+            int err = sp_helixpipe_speedup(&setting, &percent, &best);
+
+            if (err)
+                return err;
+            out[n++] = (struct sp_unpublished){"assumptions", rows[i].row, columns[m],
+                                               "% over the best baseline, A800", percent};
+        }
     return n;
 }
 
@@ -311,7 +349,7 @@ struct peaks {
 
 static int peaks_on(const char *machine, struct peaks *peaks)
 {
-    const struct sp_helixpipe_setting setting = {machine, "gpt3-3b", 131072, STAGES};
+    const struct sp_helixpipe_setting setting = {machine, "gpt3-3b", 131072, STAGES, 0};
     int err = 0;
 
     for (int i = 0; !err && i < SYSTEMS; i++)
@@ -437,7 +475,7 @@ static int gap_shrinks(struct sp_cell *c)
         double last = INFINITY;
 
         for (int s = 0; s < LENGTHS; s++) {
-            const struct sp_helixpipe_setting setting = {machines[a], "gpt3-3b", lengths[s], 4};
+            const struct sp_helixpipe_setting setting = {machines[a], "gpt3-3b", lengths[s], 4, 0};
             double percent;
             bool fits[2];
             int err = sp_helixpipe_lost(&setting, &percent, fits);
@@ -458,7 +496,7 @@ static int ends_at_128k(struct sp_cell *c)
     int longest[2] = {0, 0};
 
     for (int seq = 32768; seq <= 524288; seq += 32768) {
-        const struct sp_helixpipe_setting setting = {"a800-ib", "gpt3-3b", seq, 4};
+        const struct sp_helixpipe_setting setting = {"a800-ib", "gpt3-3b", seq, 4, 0};
         double percent;
         bool fits[2];
         int err = sp_helixpipe_lost(&setting, &percent, fits);

@@ -192,24 +192,30 @@ static int simulate(const struct sp_paper *paper, struct sp_cell *cell)
     return 0;
 }
 
-static int add_unpublished(struct sp_paper *paper)
+static int add_unpublished(struct sp_paper *paper, bool vary)
 {
-    if (!paper->unpublished)
+    int more;
+
+    if (!paper->unpublished && !vary)
         return 0;
     paper->more = calloc(SP_MOST_UNPUBLISHED, sizeof *paper->more);
     if (!paper->more)
         return sp_error(ENOMEM, "reproduce: no memory for %d values", SP_MOST_UNPUBLISHED);
-    paper->n_more = paper->unpublished(paper->more);
-    return paper->n_more < 0 ? paper->n_more : 0;
+    paper->n_more = paper->unpublished ? paper->unpublished(paper->more) : 0;
+    if (paper->n_more < 0 || !vary)
+        return paper->n_more < 0 ? paper->n_more : 0;
+    more = paper->assumptions(paper, paper->more + paper->n_more);
+    paper->n_more += more > 0 ? more : 0;
+    return more < 0 ? more : 0;
 }
 
-int sp_paper_run(struct sp_paper *paper)
+int sp_paper_run(struct sp_paper *paper, bool vary)
 {
     int err = read_published(paper);
 
     for (int i = 0; !err && i < paper->n; i++)
         err = simulate(paper, &paper->cells[i]);
-    err = err ? err : add_unpublished(paper);
+    err = err ? err : add_unpublished(paper, vary);
     if (!err)
         sp_paper_summarize(paper);
     return err;

@@ -59,6 +59,8 @@ struct sp_paper {
     const struct sp_experiment *claims;
     /* Fills out[SP_MOST_UNPUBLISHED]; returns how many, or -errno after one line. NULL: none. */
     int (*unpublished)(struct sp_unpublished *out);
+    /* The same, of what changes where one assumption is another. */
+    int (*assumptions)(const struct sp_paper *paper, struct sp_unpublished *out);
 
     json_t *root;
     struct sp_cell *cells;
@@ -68,11 +70,12 @@ struct sp_paper {
     struct sp_summary summary;
 };
 
-/* What is set by the papers' own files: name, experiments, claims, unpublished. */
+/* What is set by the papers' own files: name, experiments, claims, unpublished, assumptions. */
 extern const struct sp_paper sp_paper_helixpipe, sp_paper_weipipe, sp_paper_sppo, sp_paper_survey;
 
-/* Reads what is published, and simulates all of it. 0, or -errno after one line on stderr. */
-int sp_paper_run(struct sp_paper *paper);
+/* Reads what is published, and simulates all of it, with `vary` also under other assumptions. 0, or -errno after one
+ * line on stderr. */
+int sp_paper_run(struct sp_paper *paper, bool vary);
 void sp_paper_destroy(struct sp_paper *paper);
 void sp_paper_summarize(struct sp_paper *paper);
 

@@ -25,8 +25,10 @@ struct sp_run {
         hides_all; /* adaptive offloading takes as much as hides, not as little as makes the run fit */
     const char *cut; /* of the slices; NULL: what the schedule is known for */
     bool blocking; /* a stage does not compute while its messages to and from other nodes travel */
+    double waits;  /* for blocking messages: how often each end waits the time of one; 0: once */
     bool ring_as_published; /* ring.h; of weight rings */
-    double unfused; /* bytes that element-wise kernels move, of those that ours do; 0: the same */
+    double unfused;   /* bytes that element-wise kernels move, of those that ours do; 0: the same */
+    double attention; /* rate of attention, of that of the machine; 0: the same */
     double
         logit_bytes; /* kept of every logit of a micro-batch, where the head is not cut into rows */
     bool memory_only;    /* nothing is simulated */

@@ -260,7 +260,7 @@ static const char *const systems[SYSTEMS] = {"1f1b", "zb1p", "zb2p", "fsdp", "we
 
 /* Tokens a second and GPU by the arrays above, with `all` sequences a step, 0: 16 a GPU; 0 where it does not fit. The
  * paper does not say the hidden size: 2048 is the middle one of its tables. */
-static int play_scale(int all, double rates[SIZES][SYSTEMS])
+static int scale(int all, double rates[SIZES][SYSTEMS])
 {
     for (int i = 0; i < SIZES; i++)
         for (int k = 0; k < SYSTEMS; k++) {
@@ -272,27 +272,14 @@ static int play_scale(int all, double rates[SIZES][SYSTEMS])
                 .seq = 16384,
                 .devices = sizes[i],
                 .sequences = all ? all / sizes[i] : 16,
+                .assumed = sp_weipipe_assumed,
             };
-            struct sp_run_result r;
-            struct sp_run run;
-            int err = sp_weipipe_run(&setting, systems[k], &run, &r);
+            int err = sp_weipipe_rate(&setting, systems[k], &rates[i][k]);
 
             if (err)
                 return err;
-            rates[i][k] = r.fits ? sp_run_rate(&run, &r) : 0;
         }
     return 0;
-}
-
-/* The same, each played once. */
-static int scale(int all, double rates[SIZES][SYSTEMS])
-{
-    static double played[2][SIZES][SYSTEMS];
-    double(*of)[SYSTEMS] = played[all > 0];
-    int err = of[0][WEIPIPE] > 0 ? 0 : play_scale(all, of);
-
-    memcpy(rates, of, sizeof played[0]);
-    return err;
 }
 
 int sp_weipipe_figures_6_7(struct sp_unpublished *out)
