@@ -103,9 +103,7 @@ int sp_helixpipe_vary(const struct sp_paper *paper, struct sp_unpublished *out)
     static const struct {
         const char *row;
         double part;
-    } rows[] = {{"attention at 0.36 of the peak", 0.36},
-                {"attention at 0.62 of the peak", 0.62},
-                {"attention at 0.72 of the peak", 0.72}};
+    } rows[] = {{"attention at 0.36 of the peak", 0.36}, {"attention at 0.72 of the peak", 0.72}};
     static const char *const columns[] = {"1.3B", "3B", "7B"};
     const struct sp_machine *machine = sp_machine_named(machines[A800]);
     const struct sp_curve *curve;
