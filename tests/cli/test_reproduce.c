@@ -83,6 +83,7 @@ static void helixpipe_is_ahead_by_what_it_says(void **state)
     all_within(&paper, "table2-memory", 0.07);
     all_within(&paper, "table1-memory", 0.01);
     all_within(&paper, "figure11", 0.1);
+    all_within(&paper, "section4.5", 0.12);
     sp_paper_destroy(&paper);
 }
 
@@ -142,6 +143,7 @@ static void weipipe_wins_where_it_did(void **state)
     assert_true(right >= 0.85 * cells);
     assert_int_equal(first, winners);
     all_within(&paper, "figure5", 0.01);
+    all_within(&paper, "section2", 0);
     assert_int_equal(paper.summary.claims_right, 7);
     assert_true(sp_cell_error(cell_of(&paper, "figure5-communication", "sent in the steady phase",
                                       "WeiPipe-Interleave")) < 0.01);

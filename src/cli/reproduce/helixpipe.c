@@ -354,6 +354,7 @@ static const struct sp_experiment experiments[] = {
     {"table1-memory", sp_helixpipe_table_1_memory},
     {"table2", sp_helixpipe_table_2},
     {"table2-memory", table_2_memory},
+    {"section4.5", sp_helixpipe_section_4},
     {"table3", table_3},
     {0},
 };

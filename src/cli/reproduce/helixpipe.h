@@ -53,6 +53,7 @@ int sp_helixpipe_vary(const struct sp_paper *paper, struct sp_unpublished *out);
 int sp_helixpipe_table_1(struct sp_cell *cell);
 int sp_helixpipe_table_1_memory(struct sp_cell *cell);
 int sp_helixpipe_table_2(struct sp_cell *cell);
+int sp_helixpipe_section_4(struct sp_cell *cell);
 
 extern const struct sp_experiment sp_helixpipe_claims[];
 

@@ -253,7 +253,20 @@ static int figure_5(struct sp_cell *c)
     return err;
 }
 
+/* Weights and gradients in two bytes, master weights and two moments in four each. */
+static int section_2(struct sp_cell *c)
+{
+    struct sp_model model;
+    int err = sp_model_load(sp_cell_text(c, "model", "llama3-405b"), &model);
+
+    if (!err)
+        sp_cell_set(c, 16.0 * (double)sp_model_parameters(&model) / 1e9);
+    sp_cell_note(c, "16 bytes a parameter");
+    return err;
+}
+
 static const struct sp_experiment experiments[] = {
+    {"section2", section_2},
     {"table2", throughput},
     {"table2-memory", memory},
     {"table2-speedup", speedup},
