@@ -150,7 +150,7 @@ static int figure_8(struct sp_cell *c)
     return 0;
 }
 
-/* What recomputation costs HelixPipe. */
+/* The cost of recomputation to HelixPipe. */
 static int figure_11(struct sp_cell *c)
 {
     const struct sp_helixpipe_setting setting = sp_helixpipe_setting_of(c);

@@ -44,7 +44,7 @@ int sp_helixpipe_memory(const struct sp_helixpipe_setting *setting, const char *
 /* Shares of pre-attention, attention and post-attention in a layer's forward, and in its backward. */
 int sp_helixpipe_shares(int seq, double share[SP_HELIXPIPE_PARTS]);
 
-/* What a stage keeps, in bytes and in bsh numbers. */
+/* The activations of a stage, in bytes and in bsh numbers. */
 int sp_helixpipe_activations(const struct sp_cell *cell, struct sp_model *model,
                              const char *schedule, double *bytes, double *bsh);
 

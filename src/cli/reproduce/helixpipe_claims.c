@@ -1,5 +1,5 @@
 /*
- * What the text of HelixPipe says of its figures, and figure 8's grid: two clusters, three models, three pipelines, four
+ * The claims of HelixPipe's text about its figures, and figure 8's grid: two clusters, three models, three pipelines, four
  * lengths and four systems, each played once.
  */
 #include "cli/reproduce/helixpipe.h"
@@ -240,7 +240,7 @@ static int best_is_1f1b(struct sp_cell *c)
     return set(c, &n, "settings");
 }
 
-/* Where both fit. */
+/* In settings in which both fit. */
 static int adapipe_is_no_faster(struct sp_cell *c)
 {
     struct count n = {0};
@@ -298,7 +298,7 @@ static int memory_is_spare(struct sp_cell *c)
     return err;
 }
 
-/* What messages as long as a pre-attention add to the makespan, in parts of it. */
+/* Messages as long as a pre-attention add this part to the makespan. */
 static int added(int fold, double *part)
 {
     struct sp_theory t = {.schedule = fold == 1 ? "helix:fold=1,tail=published"

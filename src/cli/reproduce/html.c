@@ -83,7 +83,7 @@ static void put_bar(const char *class, struct sp_value v, double scale, int x, i
            sp_value_print(v, text));
 }
 
-/* Of the cells of an experiment, in which claims come last. */
+/* The cells before an experiment's claims, which come last. */
 static int numbers_of(const struct sp_cell *cells, int n)
 {
     while (n > 0 && sp_cell_is_claim(&cells[n - 1]))

@@ -91,7 +91,7 @@ static const char *text_of(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
-/* What all cells of an experiment have in common, and what this one has besides. */
+/* The settings that all cells of an experiment have in common, and those of this one. */
 static json_t *config_of(json_t *experiment, json_t *from)
 {
     json_t *machine = json_object_get(experiment, "machine"), *config = json_object();

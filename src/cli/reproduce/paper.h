@@ -55,7 +55,7 @@ enum { SP_MOST_UNPUBLISHED = 256 };
 struct sp_paper {
     const char *name;
     const struct sp_experiment *experiments; /* ends with id NULL */
-    /* Those of claims, by their "test", likewise; a claim without one has its "reason". NULL: none has. */
+    /* Likewise of claims, by their "test"; a claim without one has its "reason". NULL: none has. */
     const struct sp_experiment *claims;
     /* Fills out[SP_MOST_UNPUBLISHED]; returns how many, or -errno after one line. NULL: none. */
     int (*unpublished)(struct sp_unpublished *out);
@@ -70,7 +70,7 @@ struct sp_paper {
     struct sp_summary summary;
 };
 
-/* What is set by the papers' own files: name, experiments, claims, unpublished, assumptions. */
+/* The papers' own files set: name, experiments, claims, unpublished, assumptions. */
 extern const struct sp_paper sp_paper_helixpipe, sp_paper_weipipe, sp_paper_sppo, sp_paper_survey;
 
 /* Reads what is published, and simulates all of it, with `vary` also under other assumptions. 0, or -errno after one

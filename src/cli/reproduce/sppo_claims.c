@@ -1,4 +1,4 @@
-/* What the text of SPPO says without a number, and two numbers of its sections 2 and 5. */
+/* Claims of SPPO's text without a number, and the numbers of its sections 2 and 5. */
 #include "cli/reproduce/sppo.h"
 #include "plan/cost/part_times.h"
 #include <errno.h>

@@ -30,7 +30,7 @@ static bool is_over_sppo(const struct sp_cell *c)
     return !strcmp(sp_cell_text(c, "over", ""), "sppo");
 }
 
-/* Of a cell's run and what it is over, with so many sequences a step, 0: those of the cell. */
+/* Plays a cell's run and what it is over, with so many sequences a step, 0: those of the cell. */
 static int compare(const struct sp_cell *c, int sequences, struct comparison *r)
 {
     static struct sp_model ours, theirs;
@@ -62,7 +62,7 @@ int sp_sppo_ratio(const struct sp_cell *c, double *ratio)
     return err;
 }
 
-/* Notes what does not fit. Whether all does. */
+/* Notes what does not fit; tells whether all does. */
 static bool fit(struct sp_cell *c, const struct comparison *r)
 {
     const double GB = 1e9, holds = (double)sp_run_machine(&r->ours)->memory_bytes;

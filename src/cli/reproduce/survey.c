@@ -253,7 +253,7 @@ static int facts(struct sp_cell *c)
     return err;
 }
 
-/* Of a GPU of a stage of the 405B model. */
+/* A GPU of a stage of the 405B model. */
 static int memory_budget(struct sp_cell *c)
 {
     const double devices = sp_cell_int(c, "tensor_parallel", 8);

@@ -36,7 +36,7 @@ struct sp_weipipe_setting sp_weipipe_setting_of(const struct sp_cell *c)
     };
 }
 
-/* What has been played, by all of a run that makes a difference. */
+/* Results of runs, by all of a run that makes a difference. */
 static struct played {
     struct sp_run run;
     char machine[32], schedule[32];

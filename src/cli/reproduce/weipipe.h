@@ -6,7 +6,7 @@
 #include "cli/reproduce/paper.h"
 #include "cli/reproduce/run.h"
 
-/* What the paper does not say, inferred from its cells. */
+/* Constants that the paper does not state, inferred from its cells. */
 struct sp_weipipe_assumptions {
     int vocabulary;
     double unfused; /* see struct sp_run */
@@ -31,7 +31,7 @@ struct sp_weipipe_setting sp_weipipe_setting_of(const struct sp_cell *cell);
 int sp_weipipe_run(const struct sp_weipipe_setting *setting, const char *schedule,
                    struct sp_run *run, struct sp_run_result *result);
 
-/* Of a cell of tables 2 to 4: tokens a second and GPU, 0 where it does not fit. */
+/* Tokens a second and GPU of a setting, 0 where it does not fit. */
 int sp_weipipe_rate(const struct sp_weipipe_setting *setting, const char *schedule, double *rate);
 
 int sp_weipipe_figures_6_7(struct sp_unpublished *out);

@@ -43,7 +43,7 @@ static int sent_in_a_turn(struct sp_cell *c)
     return err;
 }
 
-/* Whether a message has weights of a chunk, or gradients of them. */
+/* Tells whether a message has weights of a chunk, or gradients of them. */
 static bool is_chunk(const struct sp_step_message *m)
 {
     return m->tensor.kind == SP_TENSOR_W || m->tensor.kind == SP_TENSOR_WB ||
