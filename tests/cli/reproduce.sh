@@ -16,9 +16,18 @@ for paper in helixpipe survey; do
     grep -q '<rect class="s"' "$work/$paper.html" || fail "the page of $paper has no bars"
     grep -q '^| --- | --- | ---: | ---: | ---: | --- | --- |$' "$work/$paper.markdown" ||
         fail "the document of $paper has no table"
+    grep -Eq '^  ".*" \(.*\): (holds|does not hold|not simulated: .)' "$work/$paper.text" || fail "no claim of $paper"
     grep -q ' simulated' "$work/$paper.text" || fail "nothing simulated of $paper"
 done
 starpipe reproduce survey --format json | cmp -s - "$work/survey.json" || fail "two runs of survey differ"
+
+# ---- other assumptions: of those papers that have any
+
+[ "$(starpipe reproduce helixpipe --assumptions | grep -c '^  attention at 0\.[0-9]* of the peak, .*B  *[0-9]')" -eq 6 ] ||
+    fail "no speedups at other rates of attention"
+[ "$(grep -c 'attention at' "$work/helixpipe.text")" -eq 0 ] || fail "other assumptions, not asked for"
+starpipe reproduce survey --assumptions > "$work/stdout" 2> "$work/stderr"
+[ $? -eq 2 ] && [ "$(wc -l < "$work/stderr")" -eq 1 ] || fail "survey has no other assumptions"
 
 command -v python3 > /dev/null || finish
 python3 - "$work" << 'END' || fail "the objects are not what they should be"
@@ -36,6 +45,8 @@ for paper in "helixpipe", "weipipe", "sppo", "survey":
     assert data["paper"] == paper
     summary, cells = data["summary"], data["cells"]
     assert summary["cells"] == len(cells) > 90
+    claims = [c["simulated"] for c in cells if c.get("claim")]
+    assert summary["claims"] == len(claims) - claims.count(None) and summary["claims_right"] == claims.count(1)
     assert 0 <= summary["winners_right"] <= summary["winners"]
     assert 0 <= summary["mean_error"] <= summary["worst_error"]
     for cell in cells:
@@ -49,7 +60,7 @@ for paper in "helixpipe", "weipipe", "sppo", "survey":
     page = Page()
     with open(f"{sys.argv[1]}/{paper}.html", encoding="utf-8") as file:
         page.feed(file.read())
-    numbers = sum(isinstance(c[k], (int, float)) for c in cells for k in ("published", "simulated"))
+    numbers = sum(isinstance(c[k], (int, float)) for c in cells if not c.get("claim") for k in ("published", "simulated"))
     assert page.bars == numbers + 2, (paper, page.bars, numbers)
     print(f"{paper}: {len(cells)} cells, {numbers} bars")
 END

@@ -14,25 +14,120 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const baselines[] = {"1f1b", "zb1p", "adapipe"};
-enum { BASELINES = sizeof baselines / sizeof *baselines };
+enum { NODE = 8 }; /* GPUs of a stage */
 
-static int run_of(const struct sp_cell *c, const char *schedule, struct sp_model *model,
-                  struct sp_run *run)
+int sp_helixpipe_run(const struct sp_helixpipe_setting *setting, const char *schedule,
+                     struct sp_model *model, struct sp_run *run)
 {
     bool helix = !strncmp(schedule, "helix", 5);
 
-    *run = (struct sp_run){.machine = sp_cell_text(c, "machine", "h20-ib"),
+    *run = (struct sp_run){.machine = setting->machine,
                            .schedule = schedule,
                            .model = model,
-                           .batch = sp_cell_int(c, "micro_batch_size", 1),
-                           .seq = sp_cell_int(c, "seq", 0),
-                           .stages = sp_cell_int(c, "stages", 8),
-                           .devices = sp_cell_int(c, "devices_per_stage", 8),
-                           .micro_batches = sp_cell_int(c, "micro_batches", 16),
+                           .batch = 1,
+                           .seq = setting->seq,
+                           .stages = setting->stages,
+                           .devices = NODE,
+                           .micro_batches = 2 * setting->stages,
                            .recompute = helix ? SP_RECOMPUTE_NO_ATTENTION : SP_RECOMPUTE_NONE,
-                           .blocking = !helix};
-    return sp_model_load(sp_cell_text(c, "model", "gpt3-3b"), model);
+                           .blocking = !helix,
+                           .attention = setting->attention};
+    return sp_model_load(setting->model, model);
+}
+
+struct sp_helixpipe_setting sp_helixpipe_setting_of(const struct sp_cell *c)
+{
+    return (struct sp_helixpipe_setting){.machine = sp_cell_text(c, "machine", "h20-ib"),
+                                         .model = sp_cell_text(c, "model", "gpt3-3b"),
+                                         .seq = sp_cell_int(c, "seq", 131072),
+                                         .stages = sp_cell_int(c, "stages", 8)};
+}
+
+int sp_helixpipe_speedup(const struct sp_helixpipe_setting *setting, double *percent,
+                         const char **best)
+{
+    static const char *const baselines[] = SP_HELIXPIPE_BASELINES;
+    struct sp_run_result r;
+    struct sp_model model;
+    struct sp_run run;
+    double rate = 0;
+    int err = 0;
+
+    *best = NULL;
+    for (int i = 0; !err && i < SP_HELIXPIPE_N_BASELINES; i++) {
+        err = sp_helixpipe_run(setting, baselines[i], &model, &run);
+        err = err ? err : sp_run(&run, &r);
+        if (!err && r.fits && sp_run_rate(&run, &r) > rate) {
+            *best = baselines[i];
+            rate = sp_run_rate(&run, &r);
+        }
+    }
+    err = err ? err : sp_helixpipe_run(setting, "helix", &model, &run);
+    err = err ? err : sp_run(&run, &r);
+    if (!err && !r.fits)
+        *best = NULL;
+    if (!err && *best)
+        *percent = 100 * (sp_run_rate(&run, &r) / rate - 1);
+    return err;
+}
+
+int sp_helixpipe_memory(const struct sp_helixpipe_setting *setting, const char *schedule,
+                        double *bytes)
+{
+    struct sp_run_result r;
+    struct sp_model model;
+    struct sp_run run;
+    int err = sp_helixpipe_run(setting, schedule, &model, &run);
+
+    memset(bytes, 0, (size_t)setting->stages * sizeof *bytes);
+    run.memory_only = true;
+    run.stage_bytes = bytes;
+    return err ? err : sp_run(&run, &r);
+}
+
+/* Megatron's heads of 128 elements; a GPU alone, as the figure has it. */
+int sp_helixpipe_shares(int seq, double share[SP_HELIXPIPE_PARTS])
+{
+    const struct sp_machine *machine = sp_machine_named("a800-ib");
+    struct sp_part_times t;
+    struct sp_model model;
+    struct sp_shape sh;
+    double forward, backward;
+
+    if (!machine || sp_model_load("gpt3-7b", &model))
+        return -EINVAL;
+    sp_shape_init(&sh, &model, 1, seq, 1, 0, 0);
+    sh.dtype = SP_BF16;
+    sp_part_times(machine, 1, &sh, &t);
+    share[0] = t.pre;
+    share[1] = t.attention;
+    share[2] = t.post;
+    share[3] = t.pre_input + t.qkv_weight;
+    share[4] = t.attention_input;
+    share[5] = t.post_input + t.post_weight;
+    forward = share[0] + share[1] + share[2];
+    backward = share[3] + share[4] + share[5];
+    for (int i = 0; i < SP_HELIXPIPE_PARTS; i++)
+        share[i] /= i < SP_HELIXPIPE_PARTS / 2 ? forward : backward;
+    return 0;
+}
+
+int sp_helixpipe_lost(const struct sp_helixpipe_setting *setting, double *percent, bool fits[2])
+{
+    struct sp_run_result with, without;
+    struct sp_model model;
+    struct sp_run run;
+    int err = sp_helixpipe_run(setting, "helix", &model, &run);
+
+    err = err ? err : sp_run(&run, &with);
+    run.recompute = SP_RECOMPUTE_NONE;
+    err = err ? err : sp_run(&run, &without);
+    if (err)
+        return err;
+    *percent = 100 * (1 - without.step_s / with.step_s);
+    fits[0] = without.fits;
+    fits[1] = with.fits;
+    return 0;
 }
 
 /* ---- figures 8 and 11: throughput ------------------------------------------------------------- */
@@ -40,47 +135,31 @@ static int run_of(const struct sp_cell *c, const char *schedule, struct sp_model
 /* HelixPipe over the best of its baselines that fits. */
 static int figure_8(struct sp_cell *c)
 {
-    struct sp_run_result r;
-    struct sp_model model;
-    struct sp_run run;
-    const char *best = NULL;
-    double rate = 0;
-    int err = 0;
+    const struct sp_helixpipe_setting setting = sp_helixpipe_setting_of(c);
+    const char *best;
+    double percent = 0;
+    int err = sp_helixpipe_speedup(&setting, &percent, &best);
 
-    for (int i = 0; !err && i < BASELINES; i++) {
-        err = run_of(c, baselines[i], &model, &run);
-        err = err ? err : sp_run(&run, &r);
-        if (!err && r.fits && sp_run_rate(&run, &r) > rate) {
-            best = baselines[i];
-            rate = sp_run_rate(&run, &r);
-        }
-    }
-    err = err ? err : run_of(c, "helix", &model, &run);
-    err = err ? err : sp_run(&run, &r);
     if (err)
         return err;
-    if (!best) {
-        sp_cell_note(c, "no baseline fits");
-        return 0;
-    }
-    sp_cell_set(c, 100 * (sp_run_rate(&run, &r) / rate - 1));
-    sp_cell_note(c, "over %s", best);
+    if (best) {
+        sp_cell_set(c, percent);
+        sp_cell_note(c, "over %s", best);
+    } else
+        sp_cell_note(c, "HelixPipe or all baselines do not fit");
     return 0;
 }
 
-/* What recomputation costs HelixPipe. */
+/* The cost of recomputation to HelixPipe. */
 static int figure_11(struct sp_cell *c)
 {
-    struct sp_run_result with, without;
-    struct sp_model model;
-    struct sp_run run;
-    int err = run_of(c, "helix", &model, &run);
+    const struct sp_helixpipe_setting setting = sp_helixpipe_setting_of(c);
+    bool fits[2];
+    double percent;
+    int err = sp_helixpipe_lost(&setting, &percent, fits);
 
-    err = err ? err : sp_run(&run, &with);
-    run.recompute = SP_RECOMPUTE_NONE;
-    err = err ? err : sp_run(&run, &without);
     if (!err)
-        sp_cell_set(c, 100 * (1 - without.step_s / with.step_s));
+        sp_cell_set(c, percent);
     return err;
 }
 
@@ -88,14 +167,15 @@ static int figure_11(struct sp_cell *c)
 
 static int figure_9(struct sp_cell *c)
 {
-    const struct sp_machine *machine = sp_machine_named(sp_cell_text(c, "machine", "h20-ib"));
+    const struct sp_helixpipe_setting setting = sp_helixpipe_setting_of(c);
+    const struct sp_machine *machine = sp_machine_named(setting.machine);
     struct sp_part_times t;
     struct sp_model model;
     struct sp_shape sh;
     struct sp_run run;
     double interfaces, bytes;
 
-    if (!machine || run_of(c, "helix", &model, &run))
+    if (!machine || sp_helixpipe_run(&setting, "helix", &model, &run))
         return -EINVAL;
     sp_shape_init(&sh, &model, run.batch, run.seq, 1, 0, 0);
     sh.dtype = SP_BF16;
@@ -108,8 +188,8 @@ static int figure_9(struct sp_cell *c)
 
 /* ---- figures 4 and 10, table 2: activations ----------------------------------------------------- */
 
-static int activations(const struct sp_cell *c, struct sp_model *model, const char *schedule,
-                       double *bytes, double *bsh)
+int sp_helixpipe_activations(const struct sp_cell *c, struct sp_model *model, const char *schedule,
+                             double *bytes, double *bsh)
 {
     bool helix = !strncmp(schedule, "helix", 5);
     struct sp_theory t = {.schedule = schedule,
@@ -137,7 +217,9 @@ static int table_2_memory(struct sp_cell *c)
     double bytes = 0, bsh = 0;
     int err = sp_model_load(sp_cell_text(c, "model", "gpt3-7b"), &model);
 
-    err = err ? err : activations(c, &model, sp_cell_text(c, "schedule", "1f1b"), &bytes, &bsh);
+    err = err ? err
+              : sp_helixpipe_activations(c, &model, sp_cell_text(c, "schedule", "1f1b"), &bytes,
+                                         &bsh);
     sp_cell_set(c, sp_cell_text(c, "model", NULL)
                        ? bytes / sp_cell_int(c, "devices_per_stage", 8) / (1 << 30)
                        : bsh);
@@ -166,7 +248,31 @@ static int table_3(struct sp_cell *c)
     return err;
 }
 
-/* ---- figures 6 and 10, which have no numbers ------------------------------------------------------ */
+/* ---- figures 3, 6, 8 and 10, which have no numbers ------------------------------------------------- */
+
+static int figure_3(struct sp_unpublished *out)
+{
+    static const char *const columns[] = {"pre-attention F", "attention F", "post-attention F",
+                                          "pre-attention B", "attention B", "post-attention B"};
+    static const struct {
+        const char *row;
+        int seq;
+    } rows[] = {{"4k", 4096},   {"8k", 8192},   {"16k", 16384},
+                {"32k", 32768}, {"64k", 65536}, {"128k", 131072}};
+    int n = 0;
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double share[SP_HELIXPIPE_PARTS];
+        int err = sp_helixpipe_shares(rows[i].seq, share);
+
+        if (err)
+            return err;
+        for (int k = 0; k < SP_HELIXPIPE_PARTS; k++)
+            out[n++] = (struct sp_unpublished){"figure3", rows[i].row, columns[k],
+                                               "share of the layer's time", share[k]};
+    }
+    return n;
+}
 
 /* The makespan with messages that take so long, of the naive and of the two-fold schedule. */
 static int figure_6(struct sp_unpublished *out)
@@ -210,22 +316,10 @@ static int figure_10(struct sp_unpublished *out)
     int n = 0;
 
     for (int i = 0; i < 4; i++) {
-        double bytes[STAGES] = {0};
-        struct sp_model model;
-        struct sp_run run = {.machine = "h20-ib",
-                             .schedule = schedules[i],
-                             .model = &model,
-                             .batch = 1,
-                             .seq = 131072,
-                             .stages = STAGES,
-                             .devices = 8,
-                             .micro_batches = 16,
-                             .recompute = i == 3 ? SP_RECOMPUTE_NO_ATTENTION : SP_RECOMPUTE_NONE,
-                             .stage_bytes = bytes};
-        struct sp_run_result r;
-        int err = sp_model_load("gpt3-3b", &model);
+        const struct sp_helixpipe_setting setting = {"h20-ib", "gpt3-3b", 131072, STAGES, 0};
+        double bytes[STAGES];
+        int err = sp_helixpipe_memory(&setting, schedules[i], bytes);
 
-        err = err ? err : sp_run(&run, &r);
         if (err)
             return err;
         for (int s = 0; s < STAGES; s++)
@@ -237,12 +331,18 @@ static int figure_10(struct sp_unpublished *out)
 
 static int unpublished(struct sp_unpublished *out)
 {
-    int n = figure_6(out), more;
+    static int (*const figures[])(struct sp_unpublished *) = {figure_3, figure_6,
+                                                              sp_helixpipe_figure_8, figure_10};
+    int n = 0;
 
-    if (n < 0)
-        return n;
-    more = figure_10(out + n);
-    return more < 0 ? more : n + more;
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        int more = figures[i](out + n);
+
+        if (more < 0)
+            return more;
+        n += more;
+    }
+    return n;
 }
 
 static const struct sp_experiment experiments[] = {
@@ -254,9 +354,13 @@ static const struct sp_experiment experiments[] = {
     {"table1-memory", sp_helixpipe_table_1_memory},
     {"table2", sp_helixpipe_table_2},
     {"table2-memory", table_2_memory},
+    {"section4.5", sp_helixpipe_section_4},
     {"table3", table_3},
     {0},
 };
 
-const struct sp_paper sp_paper_helixpipe = {
-    .name = "helixpipe", .experiments = experiments, .unpublished = unpublished};
+const struct sp_paper sp_paper_helixpipe = {.name = "helixpipe",
+                                            .experiments = experiments,
+                                            .claims = sp_helixpipe_claims,
+                                            .unpublished = unpublished,
+                                            .assumptions = sp_helixpipe_vary};

@@ -1,15 +1,60 @@
-/* Tables 1 and 2 of HelixPipe: operations, sizes and bubbles without a machine. */
+/*
+ * HelixPipe: its systems as runs, and its tables and figures. In helixpipe_tables.c are tables 1 and 2, in
+ * helixpipe_claims.c the grid of figure 8 and what the text says of figures.
+ */
 #ifndef SP_REPRODUCE_HELIXPIPE_H
 #define SP_REPRODUCE_HELIXPIPE_H
 
 #include "cli/reproduce/paper.h"
+#include "cli/reproduce/run.h"
 #include "cli/reproduce/theory.h"
 
 /* Of a layer's parts, in forwards of pre-attention: the figures of the paper. */
 #define SP_HELIXPIPE_COSTS "pre=1,attn=3,post=2"
+#define SP_HELIXPIPE_BASELINES                                                                     \
+    {                                                                                              \
+        "1f1b", "zb1p", "adapipe"                                                                  \
+    }
+enum { SP_HELIXPIPE_N_BASELINES = 3, SP_HELIXPIPE_PARTS = 6 };
 
+/* A run of its grid, with 2p micro-batches of one sequence. */
+struct sp_helixpipe_setting {
+    const char *machine, *model;
+    int seq, stages;
+    double attention; /* see struct sp_run */
+};
+
+struct sp_helixpipe_setting sp_helixpipe_setting_of(const struct sp_cell *cell);
+
+/* All return 0; or one line on stderr and -errno. */
+int sp_helixpipe_run(const struct sp_helixpipe_setting *setting, const char *schedule,
+                     struct sp_model *model, struct sp_run *run);
+
+/* HelixPipe over the best baseline that fits; *best NULL: none does, or HelixPipe does not. */
+int sp_helixpipe_speedup(const struct sp_helixpipe_setting *setting, double *percent,
+                         const char **best);
+
+/* Throughput that recomputation costs; fits: without it, with it. */
+int sp_helixpipe_lost(const struct sp_helixpipe_setting *setting, double *percent, bool fits[2]);
+
+/* bytes[stages] of a GPU of each. */
+int sp_helixpipe_memory(const struct sp_helixpipe_setting *setting, const char *schedule,
+                        double *bytes);
+
+/* Shares of pre-attention, attention and post-attention in a layer's forward, and in its backward. */
+int sp_helixpipe_shares(int seq, double share[SP_HELIXPIPE_PARTS]);
+
+/* The activations of a stage, in bytes and in bsh numbers. */
+int sp_helixpipe_activations(const struct sp_cell *cell, struct sp_model *model,
+                             const char *schedule, double *bytes, double *bsh);
+
+int sp_helixpipe_figure_8(struct sp_unpublished *out);
+int sp_helixpipe_vary(const struct sp_paper *paper, struct sp_unpublished *out);
 int sp_helixpipe_table_1(struct sp_cell *cell);
 int sp_helixpipe_table_1_memory(struct sp_cell *cell);
 int sp_helixpipe_table_2(struct sp_cell *cell);
+int sp_helixpipe_section_4(struct sp_cell *cell);
+
+extern const struct sp_experiment sp_helixpipe_claims[];
 
 #endif

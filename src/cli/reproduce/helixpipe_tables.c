@@ -146,3 +146,31 @@ int sp_helixpipe_table_2(struct sp_cell *c)
         sp_cell_set(c, r.makespan - r.busy);
     return err;
 }
+
+/* ---- section 4.5: recomputation without attention --------------------------------------------------- */
+
+/* The two-fold schedule's bubble with it over that without, and what its first stage keeps without it over with. */
+int sp_helixpipe_section_4(struct sp_cell *c)
+{
+    struct sp_theory t = {.schedule = "helix:fold=2,tail=published",
+                          .stages = sp_cell_int(c, "stages", 8),
+                          .micro_batches = sp_cell_int(c, "micro_batches", 16),
+                          .layers = sp_cell_int(c, "layers", 32),
+                          .costs = SP_HELIXPIPE_COSTS};
+    struct sp_theory_result without, with;
+    double bytes[2];
+    struct sp_model m;
+    struct sp_shape sh;
+    int err = shape_of(&m, &sh);
+
+    err = err ? err : sp_theory_activations(&t, &sh, 0, &bytes[0]);
+    err = err ? err : sp_theory_run(&t, &without);
+    t.recompute = SP_RECOMPUTE_NO_ATTENTION;
+    err = err ? err : sp_theory_activations(&t, &sh, 0, &bytes[1]);
+    err = err ? err : sp_theory_run(&t, &with);
+    if (!err)
+        sp_cell_set(c, strcmp(c->column, "bubble")
+                           ? bytes[0] / bytes[1]
+                           : (with.makespan - with.busy) / (without.makespan - without.busy));
+    return err;
+}

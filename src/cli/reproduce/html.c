@@ -83,10 +83,20 @@ static void put_bar(const char *class, struct sp_value v, double scale, int x, i
            sp_value_print(v, text));
 }
 
+/* The cells before an experiment's claims, which come last. */
+static int numbers_of(const struct sp_cell *cells, int n)
+{
+    while (n > 0 && sp_cell_is_claim(&cells[n - 1]))
+        n--;
+    return n;
+}
+
 static void put_bars(const struct sp_cell *cells, int n)
 {
     const int labels = labels_of(cells, n);
 
+    if (!n)
+        return;
     printf(
         "<svg width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"published beside simulated\">\n",
         labels + BARS + VALUE, n * LINE + 6);
@@ -157,6 +167,8 @@ static void put_summary(const struct sp_paper *paper)
     if (s->verdicts)
         printf("; a run goes out of memory or not as published in %d of %d", s->verdicts_right,
                s->verdicts);
+    if (s->claims)
+        printf("; %d of %d claims hold", s->claims_right, s->claims);
     printf(". Off by %.1f %% in the mean.</p>\n", 100 * s->mean_error);
     puts("<p><svg width=\"230\" height=\"14\"><rect class=\"p\" width=\"11\" height=\"11\"/><text "
          "x=\"16\" "
@@ -183,7 +195,7 @@ int sp_paper_html(const struct sp_paper *paper)
         printf("<h2>%s: ", paper->cells[i].id);
         put(title_of(&paper->cells[i]));
         puts("</h2>");
-        put_bars(&paper->cells[i], n);
+        put_bars(&paper->cells[i], numbers_of(&paper->cells[i], n));
         put_table(&paper->cells[i], n);
     }
     put_unpublished(paper);

@@ -16,6 +16,8 @@ static json_t *cell(const struct sp_cell *c)
                           "column", c->column, "published", value(c->published), "simulated",
                           value(c->simulated), "unit", c->unit, "note", c->note);
 
+    if (sp_cell_is_claim(c))
+        json_object_set_new(o, "claim", json_true());
     if (c->relation) /* of the published value */
         json_object_set_new(o, "relation", json_string(c->relation));
     return o;
@@ -26,10 +28,11 @@ int sp_paper_json(const struct sp_paper *paper)
     const struct sp_summary *s = &paper->summary;
     json_t *cells = json_array(), *more = json_array();
     json_t *root = json_pack(
-        "{s:s,s:o,s:o,s:{s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f}}", "paper", paper->name, "cells", cells,
-        "unpublished", more, "summary", "cells", s->cells, "simulated", s->simulated, "winners",
-        s->winners, "winners_right", s->winners_right, "verdicts", s->verdicts, "verdicts_right",
-        s->verdicts_right, "mean_error", s->mean_error, "worst_error", s->worst_error);
+        "{s:s,s:o,s:o,s:{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f}}", "paper", paper->name, "cells",
+        cells, "unpublished", more, "summary", "cells", s->cells, "simulated", s->simulated,
+        "winners", s->winners, "winners_right", s->winners_right, "verdicts", s->verdicts,
+        "verdicts_right", s->verdicts_right, "claims", s->claims, "claims_right", s->claims_right,
+        "mean_error", s->mean_error, "worst_error", s->worst_error);
     int err = root ? 0 : -ENOMEM;
 
     for (int i = 0; !err && i < paper->n; i++)

@@ -57,6 +57,8 @@ int sp_paper_markdown(const struct sp_paper *paper)
     if (s->verdicts)
         printf(", a run goes out of memory or not as published in %d of %d", s->verdicts_right,
                s->verdicts);
+    if (s->claims)
+        printf(", %d of %d claims hold", s->claims_right, s->claims);
     printf(". Off by %.1f %% in the mean.\n", 100 * s->mean_error);
     for (int i = 0; i < paper->n; i++) {
         const struct sp_cell *c = &paper->cells[i];

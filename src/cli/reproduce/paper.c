@@ -35,6 +35,16 @@ void sp_cell_set(struct sp_cell *cell, double simulated)
     cell->simulated = (struct sp_value){SP_VALUE_NUMBER, simulated};
 }
 
+void sp_cell_holds(struct sp_cell *claim, bool holds)
+{
+    sp_cell_set(claim, holds);
+}
+
+bool sp_cell_is_claim(const struct sp_cell *cell)
+{
+    return !strcmp(cell->what, "claim");
+}
+
 void sp_cell_note(struct sp_cell *cell, const char *fmt, ...)
 {
     va_list ap;
@@ -81,12 +91,42 @@ static const char *text_of(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
+/* The settings that all cells of an experiment have in common, and those of this one. */
+static json_t *config_of(json_t *experiment, json_t *from)
+{
+    json_t *machine = json_object_get(experiment, "machine"), *config = json_object();
+
+    put(config, json_object_get(experiment, "setup"));
+    put(config, json_object_get(experiment, "inferred"));
+    if (text_of(machine, "name"))
+        json_object_set(config, "machine", json_object_get(machine, "name"));
+    put(config, json_object_get(from, "config"));
+    return config;
+}
+
+static void read_claim(json_t *experiment, json_t *from, struct sp_cell *cell)
+{
+    const char *reason = text_of(from, "reason");
+
+    *cell = (struct sp_cell){.experiment = experiment,
+                             .config = config_of(experiment, from),
+                             .id = text_of(experiment, "id"),
+                             .what = "claim",
+                             .row = text_of(from, "claim"),
+                             .column = text_of(from, "from"),
+                             .unit = "1: it holds",
+                             .test = text_of(from, "test"),
+                             .published = {SP_VALUE_NUMBER, 1}};
+    if (reason)
+        sp_cell_note(cell, "%s", reason);
+}
+
 static void read_cell(json_t *experiment, json_t *from, struct sp_cell *cell)
 {
     const char *unit = text_of(from, "unit");
 
     *cell = (struct sp_cell){.experiment = experiment,
-                             .config = json_object(),
+                             .config = config_of(experiment, from),
                              .id = text_of(experiment, "id"),
                              .what = text_of(experiment, "what"),
                              .row = text_of(from, "row"),
@@ -96,12 +136,6 @@ static void read_cell(json_t *experiment, json_t *from, struct sp_cell *cell)
                              .published = value_of(json_object_get(from, "published"))};
     if (!cell->unit)
         cell->unit = "";
-    put(cell->config, json_object_get(experiment, "setup"));
-    put(cell->config, json_object_get(experiment, "inferred"));
-    if (text_of(json_object_get(experiment, "machine"), "name"))
-        json_object_set(cell->config, "machine",
-                        json_object_get(json_object_get(experiment, "machine"), "name"));
-    put(cell->config, json_object_get(from, "config"));
 }
 
 static int read_cells(struct sp_paper *paper)
@@ -110,15 +144,20 @@ static int read_cells(struct sp_paper *paper)
     size_t n = 0;
 
     for (size_t i = 0; i < json_array_size(list); i++)
-        n += json_array_size(json_object_get(json_array_get(list, i), "cells"));
+        n += json_array_size(json_object_get(json_array_get(list, i), "cells")) +
+             json_array_size(json_object_get(json_array_get(list, i), "claims"));
     paper->cells = calloc(n, sizeof *paper->cells);
     if (!paper->cells)
         return sp_error(ENOMEM, "reproduce: no memory for %zu cells", n);
     for (size_t i = 0; i < json_array_size(list); i++) {
-        json_t *experiment = json_array_get(list, i), *cells = json_object_get(experiment, "cells");
+        json_t *experiment = json_array_get(list, i);
+        json_t *cells = json_object_get(experiment, "cells");
+        json_t *claims = json_object_get(experiment, "claims");
 
         for (size_t k = 0; k < json_array_size(cells); k++)
             read_cell(experiment, json_array_get(cells, k), &paper->cells[paper->n++]);
+        for (size_t k = 0; k < json_array_size(claims); k++)
+            read_claim(experiment, json_array_get(claims, k), &paper->cells[paper->n++]);
     }
     return 0;
 }
@@ -141,31 +180,42 @@ static int read_published(struct sp_paper *paper)
 
 static int simulate(const struct sp_paper *paper, struct sp_cell *cell)
 {
-    for (const struct sp_experiment *e = paper->experiments; e->id; e++)
-        if (!strcmp(e->id, cell->id))
+    bool claim = sp_cell_is_claim(cell);
+    const struct sp_experiment *e = claim ? paper->claims : paper->experiments;
+    const char *id = claim ? cell->test : cell->id;
+
+    for (; e && id && e->id; e++)
+        if (!strcmp(e->id, id))
             return e->simulate(cell);
-    sp_cell_note(cell, "no simulation of this experiment");
+    if (!cell->note[0])
+        sp_cell_note(cell, "no simulation of this %s", claim ? "claim" : "experiment");
     return 0;
 }
 
-static int add_unpublished(struct sp_paper *paper)
+static int add_unpublished(struct sp_paper *paper, bool vary)
 {
-    if (!paper->unpublished)
+    int more;
+
+    if (!paper->unpublished && !vary)
         return 0;
     paper->more = calloc(SP_MOST_UNPUBLISHED, sizeof *paper->more);
     if (!paper->more)
         return sp_error(ENOMEM, "reproduce: no memory for %d values", SP_MOST_UNPUBLISHED);
-    paper->n_more = paper->unpublished(paper->more);
-    return paper->n_more < 0 ? paper->n_more : 0;
+    paper->n_more = paper->unpublished ? paper->unpublished(paper->more) : 0;
+    if (paper->n_more < 0 || !vary)
+        return paper->n_more < 0 ? paper->n_more : 0;
+    more = paper->assumptions(paper, paper->more + paper->n_more);
+    paper->n_more += more > 0 ? more : 0;
+    return more < 0 ? more : 0;
 }
 
-int sp_paper_run(struct sp_paper *paper)
+int sp_paper_run(struct sp_paper *paper, bool vary)
 {
     int err = read_published(paper);
 
     for (int i = 0; !err && i < paper->n; i++)
         err = simulate(paper, &paper->cells[i]);
-    err = err ? err : add_unpublished(paper);
+    err = err ? err : add_unpublished(paper, vary);
     if (!err)
         sp_paper_summarize(paper);
     return err;

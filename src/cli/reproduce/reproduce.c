@@ -27,12 +27,22 @@ static int run(int i, int argc, char **argv)
     struct sp_paper paper = *papers[i].paper;
     struct sp_result result = {0};
     int ret;
-    const struct sp_option options[] = {SP_RESULT_OPTIONS(result, FORMATS), {0}};
+    bool vary = false;
+    const struct sp_option varied = {.name = "assumptions",
+                                     .kind = SP_OPT_FLAG,
+                                     .topic = SP_TOPIC_OUTPUT,
+                                     .value = &vary,
+                                     .help =
+                                         "also what becomes of the tables under other assumptions"};
+    struct sp_option options[] = {SP_RESULT_OPTIONS(result, FORMATS), {0}, {0}};
+
+    if (paper.assumptions)
+        options[sizeof options / sizeof *options - 2] = varied;
 
     ret = sp_options_parse(options, papers[i].summary, argc, argv);
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    ret = sp_paper_run(&paper);
+    ret = sp_paper_run(&paper, vary);
     ret = ret ? ret : sp_result_begin(argv[0], result.output, 0);
     ret = ret ? ret : forms[result.format](&paper);
     sp_paper_destroy(&paper);

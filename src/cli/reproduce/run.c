@@ -29,17 +29,26 @@ const struct sp_machine *sp_machine_named(const char *name)
     return &kept;
 }
 
+static void scale(struct sp_curve *curve, double by)
+{
+    for (int i = 0; i < curve->n; i++)
+        curve->at[i].rate *= by;
+}
+
 const struct sp_machine *sp_run_machine(const struct sp_run *run)
 {
     static struct sp_machine machine;
     const struct sp_machine *named = sp_machine_named(run->machine);
 
-    if (!named || !(run->unfused > 0))
+    if (!named || !(run->unfused > 0 || run->attention > 0))
         return named;
     machine = *named;
-    for (int t = 0; t < SP_DTYPES; t++)
-        for (int i = 0; i < machine.rates.memory[t].n; i++)
-            machine.rates.memory[t].at[i].rate /= run->unfused;
+    for (int t = 0; t < SP_DTYPES; t++) {
+        if (run->unfused > 0)
+            scale(&machine.rates.memory[t], 1 / run->unfused);
+        for (int p = 0; run->attention > 0 && p < SP_ATTENTION_PASSES; p++)
+            scale(&machine.rates.attention[t][p], run->attention);
+    }
     return &machine;
 }
 
@@ -77,17 +86,22 @@ static int adapt(struct trial *t)
  */
 struct blocking {
     struct sp_network network; /* of the machine */
+    double waits;
 };
+
+static double wait_of(const struct blocking *b, const struct sp_step_message *m)
+{
+    return b->waits * b->network.route(b->network.arg, m).busy;
+}
 
 static struct sp_route blocking_route(const void *arg, const struct sp_step_message *m)
 {
     const struct blocking *b = arg;
-    struct sp_route r = b->network.route(b->network.arg, m);
 
     if (!sp_step_message_is_sent(m))
-        return r;
+        return b->network.route(b->network.arg, m);
     /* the reader's own time has the way of the message in it, from when the writer's way begins */
-    return (struct sp_route){.out = -1, .in = -1, .delay = -r.busy};
+    return (struct sp_route){.out = -1, .in = -1, .delay = -wait_of(b, m)};
 }
 
 static void prolong(const struct blocking *b, const struct sp_plan *plan,
@@ -95,7 +109,7 @@ static void prolong(const struct blocking *b, const struct sp_plan *plan,
 {
     for (int i = 0; i < messages->n; i++) {
         const struct sp_step_message *m = &messages->message[i];
-        double busy = b->network.route(b->network.arg, m).busy;
+        double busy = wait_of(b, m);
 
         if (!sp_step_message_is_sent(m) || m->writer < 0 || m->reader < 0)
             continue;
@@ -113,7 +127,8 @@ static int simulate(const struct trial *t, struct sp_run_result *result)
                                              .stages = t->run->stages,
                                              .devices = t->run->devices,
                                              .tier = sp_offload_tier(t->machine, t->run->devices)};
-    struct blocking block = {.network = sp_network_of_machine(&links)};
+    struct blocking block = {.network = sp_network_of_machine(&links),
+                             .waits = t->run->waits > 0 ? t->run->waits : 1};
     struct sp_network network = block.network;
     struct sp_step_messages messages = {0};
     struct sp_message_times when = {0};
@@ -137,7 +152,8 @@ static int simulate(const struct trial *t, struct sp_run_result *result)
             ms = fmax(ms, when.arrived[i]);
         for (int s = 0; s < t->run->stages; s++)
             result->stall_s = fmax(result->stall_s, 1e-3 * when.stalled[s]);
-        result->step_s = 1e-3 * (ms + sp_update_times(plan, &t->shape, &t->terms));
+        result->step_s = 1e-3 * (ms + sp_update_times(plan, &t->shape, &t->terms) +
+                                 sp_share_times(plan, &t->shape, &t->terms));
         result->bubble = times.bubble_ratio;
         sp_times_destroy(&times);
     }
@@ -166,8 +182,9 @@ static void note_memory(const struct trial *t, int stage, const struct sp_memory
 static int offload(struct trial *t, struct sp_run_result *result)
 {
     const double devices = t->run->devices;
-    struct sp_offload_request want = sp_offload_request(
-        &t->terms, &t->shape, t->run->offload, (int64_t)(t->machine->memory_bytes * devices));
+    struct sp_offload_request want =
+        sp_offload_request(&t->terms, &t->shape, t->run->offload,
+                           t->run->hides_all ? 0 : (int64_t)(t->machine->memory_bytes * devices));
     struct sp_offload out = {0};
     struct sp_offload_lack lack;
     int err;
@@ -181,6 +198,7 @@ static int offload(struct trial *t, struct sp_run_result *result)
     }
     for (int s = 0; !err && s < out.stages; s++) {
         note_memory(t, s, &out.memory[s], result);
+        result->kept_bytes = fmax(result->kept_bytes, (double)out.evictions[s].peak_kept / devices);
         result->host_bytes = fmax(result->host_bytes, (double)out.evictions[s].most_evicted *
                                                           t->machine->devices_per_node / devices);
     }
@@ -224,6 +242,8 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
     *result = (struct sp_run_result){0};
     sp_shape_init(&t.shape, run->model, run->batch, run->seq, run->micro_batches, 0, 0);
     t.shape.dtype = SP_BF16;
+    if (run->pipelines > 1)
+        sp_shape_share(&t.shape, run->pipelines, true);
     t.terms = (struct sp_op_terms){
         .machine = t.machine, .devices = run->devices, .recompute = run->recompute, .every = 1};
     err = lay.slices > 1 ? sp_plan_cut(&t.plan, &t.shape, run->cut, t.machine) : 0;

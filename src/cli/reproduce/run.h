@@ -16,13 +16,19 @@ struct sp_run {
     const struct sp_model *model;
     int batch, seq;                    /* of a micro-batch */
     int stages, devices;               /* devices: of a stage */
-    int micro_batches, slices, chunks; /* chunks 0: the schedule's */
+    int pipelines;                     /* that share a step and ZeRO-1's update; 0: one */
+    int context;                       /* of sp_zero3: devices that share a sequence; 0: one */
+    int micro_batches, slices, chunks; /* of a pipeline; chunks 0: the schedule's */
     enum sp_recompute recompute;
     enum sp_offload_mode offload;
+    bool
+        hides_all; /* adaptive offloading takes as much as hides, not as little as makes the run fit */
     const char *cut; /* of the slices; NULL: what the schedule is known for */
     bool blocking; /* a stage does not compute while its messages to and from other nodes travel */
+    double waits;  /* for blocking messages: how often each end waits the time of one; 0: once */
     bool ring_as_published; /* ring.h; of weight rings */
-    double unfused; /* bytes that element-wise kernels move, of those that ours do; 0: the same */
+    double unfused;   /* bytes that element-wise kernels move, of those that ours do; 0: the same */
+    double attention; /* rate of attention, of that of the machine; 0: the same */
     double
         logit_bytes; /* kept of every logit of a micro-batch, where the head is not cut into rows */
     bool memory_only;    /* nothing is simulated */
@@ -34,7 +40,9 @@ struct sp_run_result {
     double bubble;       /* of the time of all stages */
     double memory_bytes; /* of a device of the fullest stage */
     double stall_s;      /* of step_s: what offloading adds */
-    double host_bytes;   /* that offloading keeps in the memory of a node */
+    double
+        kept_bytes; /* of memory_bytes, what forwards keep for backwards; where activations are offloaded */
+    double host_bytes; /* that offloading keeps in the memory of a node */
     bool fits;
 };
 

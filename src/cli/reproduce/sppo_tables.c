@@ -52,9 +52,10 @@ int sp_sppo_table_2(struct sp_cell *c)
     if (!strncmp(c->column, "model", 5)) {
         sp_cell_set(c, states / 1e9);
         sp_cell_note(c, "18 bytes a parameter");
-    } else if (!strncmp(c->column, "activation", 10))
+    } else if (!strncmp(c->column, "activation", 10)) {
         sp_cell_set(c, activations / GiB);
-    else {
+        sp_cell_note(c, "16bsh numbers a layer, as the rows of 7B and 65B have them");
+    } else {
         sp_cell_set(c, ceil((activations + states) / (80 * GiB)));
         sp_cell_note(c, "that hold both, in GPUs of 80 GiB");
     }
@@ -189,11 +190,32 @@ int sp_sppo_figure_7(struct sp_cell *c)
     return 0;
 }
 
-/* ---- what has no unit, and unit costs ----------------------------------------------------------------- */
+/* ---- figure 8, at the rates of the machine, and unit costs -------------------------------------------- */
 
+/* The most that forwards keep on a device, in what a stage keeps of the shortest slice. */
 int sp_sppo_figure_8(struct sp_cell *c)
 {
-    sp_cell_note(c, "the size of a unit is not said, nor what a transfer takes of a slice's time");
+    enum { MOST = 64 };
+    bool full = !strcmp(sp_cell_text(c, "offload", "full"), "full");
+    double activations, states, unit;
+    struct sp_run_result r;
+    struct sp_model model;
+    struct sp_run run;
+    int len[MOST];
+    int err = sp_sppo_run(c, "sppo", full ? SP_OFFLOAD_FULL : SP_OFFLOAD_ADAPTIVE, &model, &run);
+
+    run.hides_all = true;
+    err = err ? err : sizes(c, &activations, &states);
+    err = err ? err : sp_sppo_play(&run, &r);
+    if (err)
+        return err;
+    sp_sppo_slices(&model, run.seq, run.slices, len);
+    unit = activations / run.stages / run.devices * len[run.slices - 1] / run.seq;
+    sp_cell_set(c, r.kept_bytes / unit);
+    sp_cell_note(c,
+                 "unit: the shortest slice, assumed, %.1f of which are the longest; here a layer's "
+                 "tensors have left when the next slice comes to the layer",
+                 (double)len[0] / len[run.slices - 1]);
     return 0;
 }
 

@@ -14,6 +14,12 @@ static bool is_speedup(const struct sp_cell *c)
     return !strcmp(c->what, "speedup");
 }
 
+/* A layout among others: it is the same or another. */
+static bool is_choice(const struct sp_cell *c)
+{
+    return !strcmp(c->what, "choice");
+}
+
 static bool in_percent(const struct sp_cell *c)
 {
     return c->unit[0] == '%';
@@ -23,7 +29,7 @@ double sp_cell_error(const struct sp_cell *c)
 {
     double p = c->published.number, s = c->simulated.number, of = fabs(p);
 
-    if (!is_number(c->published) || !is_number(c->simulated))
+    if (sp_cell_is_claim(c) || is_choice(c) || !is_number(c->published) || !is_number(c->simulated))
         return -1;
     if (c->relation &&
         ((strstr(c->relation, "least") && s >= p) || (strstr(c->relation, "more") && s > p) ||
@@ -57,6 +63,18 @@ static void compare_row(const struct sp_cell *cells, int n, struct sp_summary *s
         return;
     s->winners++;
     s->winners_right += published == simulated;
+}
+
+/* Rows of a layout: whether all of it is the same. */
+static void compare_choice(const struct sp_cell *cells, int n, struct sp_summary *s)
+{
+    bool same = true;
+
+    for (int i = 0; i < n; i++)
+        same &=
+            is_number(cells[i].simulated) && cells[i].simulated.number == cells[i].published.number;
+    s->winners++;
+    s->winners_right += same;
 }
 
 /* A speedup: whether there is one. */
@@ -105,6 +123,10 @@ void sp_paper_summarize(struct sp_paper *paper)
 
         s->simulated += c->simulated.kind != SP_VALUE_NONE;
         add_error(paper, i, s);
+        if (sp_cell_is_claim(c) && is_number(c->simulated)) {
+            s->claims++;
+            s->claims_right += c->simulated.number > 0;
+        }
         if (is_speedup(c))
             compare_speedup(c, s);
         if (!strcmp(c->what, "throughput") && c->simulated.kind != SP_VALUE_NONE) {
@@ -113,9 +135,12 @@ void sp_paper_summarize(struct sp_paper *paper)
                 (c->published.kind == SP_VALUE_OOM) == (c->simulated.kind == SP_VALUE_OOM);
         }
     }
-    for (int i = 0; i < paper->n; i += row_of(paper, i))
+    for (int i = 0; i < paper->n; i += row_of(paper, i)) {
         if (!strcmp(paper->cells[i].what, "throughput"))
             compare_row(&paper->cells[i], row_of(paper, i), s);
+        if (is_choice(&paper->cells[i]))
+            compare_choice(&paper->cells[i], row_of(paper, i), s);
+    }
     if (s->compared)
         s->mean_error /= s->compared;
 }

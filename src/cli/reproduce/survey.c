@@ -2,7 +2,7 @@
  * The survey: bubbles and activations at unit costs, sizes of messages, what recomputation saves. All of it
  * is theory there, without a machine; only the cost of recomputation is of an H100 here.
  */
-#include "cli/reproduce/paper.h"
+#include "cli/reproduce/survey.h"
 #include "cli/reproduce/run.h"
 #include "cli/reproduce/systems.h"
 #include "cli/reproduce/theory.h"
@@ -141,6 +141,15 @@ static int activation_memory(struct sp_cell *c)
     t.layers = sp_cell_int(c, "layers_per_stage", 10) * t.stages;
     err = shape_of(t.layers, t.micro_batches, &m, &sh);
     err = err ? err : sp_theory_activations(&t, &sh, 0, &bytes);
+    if (is_column(c, "Activation Memory of one")) {
+        struct sp_theory_result r;
+
+        err = err ? err : play(&t, &r);
+        if (!err)
+            sp_cell_set(c, bytes / 1e9 / r.peak);
+        sp_cell_note(c, "16bsh numbers a layer");
+        return err;
+    }
     sp_cell_set(c, bytes / 1e9);
     sp_cell_note(c, "16bsh numbers a layer; the table has a quarter of that");
     return err;
@@ -244,6 +253,64 @@ static int facts(struct sp_cell *c)
     return err;
 }
 
+/* A GPU of a stage of the 405B model. */
+static int memory_budget(struct sp_cell *c)
+{
+    const double devices = sp_cell_int(c, "tensor_parallel", 8);
+    struct sp_theory t = {.schedule = "1f1b",
+                          .stages = sp_cell_int(c, "stages", 8),
+                          .micro_batches = sp_cell_int(c, "micro_batches", 32)};
+    struct sp_model m;
+    struct sp_shape sh;
+    double bytes = 0;
+    int err = sp_model_load("preset:llama3-405b", &m);
+
+    if (err)
+        return err;
+    if (is_column(c, "activations")) {
+        t.layers = m.layers;
+        sp_shape_init(&sh, &m, 1, 4096, t.micro_batches, 0, 0);
+        sh.dtype = SP_BF16;
+        err = sp_theory_activations(&t, &sh, 0, &bytes);
+        sp_cell_set(c, bytes / devices / 1e9);
+        sp_cell_note(c, "of the first stage");
+    } else if (is_column(c, "other"))
+        sp_cell_note(c, "the chart's labels are lost: what it is for is not said");
+    else {
+        bool two = is_column(c, "optimizer");
+
+        sp_cell_set(c, (two ? 4 : 2) * (double)sp_model_parameters(&m) / t.stages / devices / 1e9);
+        sp_cell_note(c, "BF16%s; the chart's labels are lost", two ? ", two moments" : "");
+    }
+    return err;
+}
+
+/* The smallest bubble of the table's schedules, of the whole time. */
+static int best_bubble(struct sp_cell *c)
+{
+    static const char *const schedules[] = {"naive", "gpipe", "1f1b", "interleaved", "dualpipe"};
+    const char *best = "";
+    double least = 1;
+
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        struct sp_theory t = theory_of(c);
+        struct sp_theory_result r;
+        int err;
+
+        t.schedule = schedules[i];
+        err = play(&t, &r);
+        if (err)
+            return err;
+        if (r.bubble < least) {
+            least = r.bubble;
+            best = schedules[i];
+        }
+    }
+    sp_cell_set(c, 100 * least);
+    sp_cell_note(c, "%s", best);
+    return 0;
+}
+
 static const struct sp_experiment experiments[] = {
     {"communication-volume", communication_volume},
     {"naive-bubble", bubble},
@@ -251,10 +318,13 @@ static const struct sp_experiment experiments[] = {
     {"activations", peak},
     {"interleaved", interleaved},
     {"activation-memory", activation_memory},
+    {"memory-budget", memory_budget},
     {"checkpointing", checkpointing},
     {"layout-405b", layout_405b},
     {"communication-405b", communication_405b},
+    {"choice", sp_survey_choice},
     {"summary", interleaved},
+    {"best", best_bubble},
     {"facts", facts},
     {0},
 };

@@ -2,6 +2,7 @@
 #include "plan/cost/part_times.h"
 #include "sp_error.h"
 #include <errno.h>
+#include <math.h>
 
 /* A micro-batch forwards and backwards through all layers on one device, embedding and head included. */
 static double compute(const struct sp_machine *machine, const struct sp_run *run,
@@ -30,9 +31,11 @@ int sp_zero3(const struct sp_run *run, struct sp_run_result *result)
     link = run->stages > machine->devices_per_node ? &machine->network : &machine->node;
     sp_shape_init(&sh, run->model, run->batch, run->seq, run->micro_batches, 0, 0);
     sh.dtype = SP_BF16;
+    if (run->context > 1)
+        sp_shape_context(&sh, run->context, false);
     *result = (struct sp_run_result){0};
     result->step_s =
-        run->micro_batches / n *
+        run->micro_batches * fmax(run->context, 1) / n *
             (compute(machine, run, &sh) + 3 * (n - 1) / n * 2 * parameters / link->bandwidth) +
         sp_update_time(machine, parameters / n);
     sp_stash_of_layer(&sh, run->recompute, true, false, kept);
@@ -40,7 +43,8 @@ int sp_zero3(const struct sp_run *run, struct sp_run_result *result)
         stash += kept[i];
     /* its shard with gradient, moments and the type of the run; two gathered layers; one layer at work */
     result->memory_bytes = 18 * parameters / n + (double)run->model->layers * (double)stash +
-                           4 * parameters / run->model->layers;
+                           4 * parameters / run->model->layers +
+                           run->logit_bytes * sh.rows * run->model->vocab;
     sp_stash_of_layer(&sh, SP_RECOMPUTE_NONE, true, false, kept);
     for (int i = 0; i < SP_STASH_TENSORS; i++)
         result->memory_bytes += (double)kept[i];

@@ -19,7 +19,8 @@ enum { SP_TENSOR_PARALLEL_SUMS = 2 };
  *
  *   T = m (t_F + t_R + t_B + 3 (n-1)/n 2P / B) + t_update
  *
- * Nothing of it is hidden behind computation: with `stages` = n of the run, m = micro_batches / n each.
+ * Nothing of it is hidden behind computation: with `stages` = n of the run, m = micro_batches / n each. If `context`
+ * devices share each sequence (DeepSpeed-Ulysses), so many have a micro-batch together.
  */
 int sp_zero3(const struct sp_run *run, struct sp_run_result *result);
 

@@ -11,7 +11,7 @@ static int width_of(const struct sp_paper *paper, const struct sp_cell *first)
         const struct sp_cell *c = &paper->cells[i];
         int n = (int)(strlen(c->row) + strlen(c->column)) + 2;
 
-        if (c->experiment == first->experiment && n > most)
+        if (c->experiment == first->experiment && !sp_cell_is_claim(c) && n > most)
             most = n;
     }
     return most;
@@ -28,6 +28,15 @@ static void print_cell(const struct sp_cell *c, int width)
     printf("  %-*s  %9s %10s %10s %9s  %s%s%s\n", width, name, c->relation ? c->relation : "",
            sp_value_print(c->published, published), sp_value_print(c->simulated, simulated), error,
            c->unit, c->note[0] ? ": " : "", c->note);
+}
+
+static void print_claim(const struct sp_cell *c)
+{
+    printf("  \"%s\" (%s): %s%s%s\n", c->row, c->column,
+           c->simulated.kind == SP_VALUE_NONE ? "not simulated"
+           : c->simulated.number > 0          ? "holds"
+                                              : "does not hold",
+           c->note[0] ? ": " : "", c->note);
 }
 
 static void print_unpublished(const struct sp_paper *paper)
@@ -58,12 +67,16 @@ int sp_paper_text(const struct sp_paper *paper)
 
         if (c->experiment != last) {
             width = width_of(paper, c);
-            printf("\n%s: %s\n  %-*s  %9s %10s %10s %9s\n", c->id,
-                   json_string_value(json_object_get(c->experiment, "title")), width, "", "",
-                   "published", "simulated", "off by");
+            printf("\n%s: %s\n", c->id, json_string_value(json_object_get(c->experiment, "title")));
+            if (!sp_cell_is_claim(c))
+                printf("  %-*s  %9s %10s %10s %9s\n", width, "", "", "published", "simulated",
+                       "off by");
         }
         last = c->experiment;
-        print_cell(c, width);
+        if (sp_cell_is_claim(c))
+            print_claim(c);
+        else
+            print_cell(c, width);
     }
     print_unpublished(paper);
     printf("\n%d cells, %d simulated; ahead the same system in %d of %d comparisons; ", s->cells,
@@ -71,6 +84,8 @@ int sp_paper_text(const struct sp_paper *paper)
     if (s->verdicts)
         printf("out of memory or not as published in %d of %d runs; ", s->verdicts_right,
                s->verdicts);
+    if (s->claims)
+        printf("%d of %d claims hold; ", s->claims_right, s->claims);
     printf("off by %.1f %% in the mean, %.0f %% at worst", 100 * s->mean_error,
            100 * s->worst_error);
     if (s->worst_error > 0)

@@ -1,0 +1,534 @@
+/*
+ * The claims of HelixPipe's text about its figures, and figure 8's grid: two clusters, three models, three pipelines, four
+ * lengths and four systems, each played once.
+ */
+#include "cli/reproduce/helixpipe.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MACHINES = 2,
+    MODELS = 3,
+    SIZES = 3,
+    LENGTHS = 4,
+    SYSTEMS = 4,
+    H20 = 0,
+    A800 = 1,
+    HELIX = 3
+};
+
+static const char *const machines[] = {"h20-ib", "a800-ib"};
+static const char *const models[] = {"gpt3-1.3b", "gpt3-3b", "gpt3-7b"};
+static const int sizes[] = {2, 4, 8};
+static const int lengths[] = {32768, 65536, 98304, 131072};
+static const char *const systems[] = {"1f1b", "zb1p", "adapipe", "helix"};
+
+/* Throughput by the arrays above; 0: it does not fit. */
+static double rates[MACHINES][MODELS][SIZES][LENGTHS][SYSTEMS];
+static bool played;
+
+static int play(int machine, int model, int size, int length)
+{
+    const struct sp_helixpipe_setting setting = {machines[machine], models[model], lengths[length],
+                                                 sizes[size], 0};
+
+    for (int i = 0; i < SYSTEMS; i++) {
+        struct sp_run_result r;
+        struct sp_model m;
+        struct sp_run run;
+        int err = sp_helixpipe_run(&setting, systems[i], &m, &run);
+
+        err = err ? err : sp_run(&run, &r);
+        if (err)
+            return err;
+        rates[machine][model][size][length][i] = r.fits ? sp_run_rate(&run, &r) : 0;
+    }
+    return 0;
+}
+
+#define EACH_SETTING                                                                               \
+    for (int a = 0; a < MACHINES; a++)                                                             \
+        for (int m = 0; m < MODELS; m++)                                                           \
+            for (int p = 0; p < SIZES; p++)                                                        \
+                for (int s = 0; s < LENGTHS; s++)
+
+static int play_grid(void)
+{
+    if (played)
+        return 0;
+    EACH_SETTING
+    {
+        int err = play(a, m, p, s);
+
+        if (err)
+            return err;
+    }
+    played = true;
+    return 0;
+}
+
+/* In per cent over the best baseline; NAN: HelixPipe or all of them do not fit. */
+static double speedup(int a, int m, int p, int s)
+{
+    const double *rate = rates[a][m][p][s];
+    double best = fmax(rate[0], fmax(rate[1], rate[2]));
+
+    return best > 0 && rate[HELIX] > 0 ? 100 * (rate[HELIX] / best - 1) : NAN;
+}
+
+int sp_helixpipe_figure_8(struct sp_unpublished *out)
+{
+    static const char *const columns[] = {"32k", "64k", "96k", "128k"};
+    static char rows[MACHINES][MODELS][SIZES][40];
+    int n = 0, err = play_grid();
+
+    if (err)
+        return err;
+    EACH_SETTING
+    {
+        snprintf(rows[a][m][p], sizeof rows[a][m][p], "%s, %s, %d stages", machines[a], models[m],
+                 sizes[p]);
+        if (!isnan(speedup(a, m, p, s)))
+            out[n++] = (struct sp_unpublished){"figure8", rows[a][m][p], columns[s],
+                                               "% over the best baseline", speedup(a, m, p, s)};
+    }
+    return n;
+}
+
+/* Figure 8 on A800 with attention at other parts of the peak, which is 312 TFLOP/s. */
+int sp_helixpipe_vary(const struct sp_paper *paper, struct sp_unpublished *out)
+{
+    static const struct {
+        const char *row;
+        double part;
+    } rows[] = {{"attention at 0.36 of the peak", 0.36}, {"attention at 0.72 of the peak", 0.72}};
+    static const char *const columns[] = {"1.3B", "3B", "7B"};
+    const struct sp_machine *machine = sp_machine_named(machines[A800]);
+    const struct sp_curve *curve;
+    double most = 0;
+    int n = 0;
+
+    (void)paper;
+    if (!machine)
+        return -EINVAL;
+    curve = &machine->rates.attention[SP_BF16][SP_ATTENTION_FORWARD];
+    for (int i = 0; i < curve->n; i++)
+        most = fmax(most, curve->at[i].rate);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int m = 0; m < MODELS; m++) {
+            const struct sp_helixpipe_setting setting = {machines[A800], models[m], 131072, 8,
+                                                         rows[i].part * 312e12 / most};
+            const char *best;
+            double percent = NAN;
+            int err = sp_helixpipe_speedup(&setting, &percent, &best);
+
+            if (err)
+                return err;
+            out[n++] = (struct sp_unpublished){"assumptions", rows[i].row, columns[m],
+                                               "% over the best baseline, A800", percent};
+        }
+    return n;
+}
+
+/* A claim about so many settings: it holds where all are so. */
+struct count {
+    int right, all;
+};
+
+static void count(struct count *n, bool right)
+{
+    n->right += right;
+    n->all++;
+}
+
+static int set(struct sp_cell *c, const struct count *n, const char *of)
+{
+    sp_cell_holds(c, n->all > 0 && n->right == n->all);
+    sp_cell_note(c, "in %d of %d %s", n->right, n->all, of);
+    return 0;
+}
+
+/* ---- figure 8 ------------------------------------------------------------------------------------- */
+
+/* "Comparable": no more than 5 % behind. */
+static int comparable(struct sp_cell *c)
+{
+    struct count n = {0};
+    int err = play_grid();
+
+    if (err)
+        return err;
+    EACH_SETTING
+    if ((p < SIZES - 1 || s < LENGTHS - 1) && !isnan(speedup(a, m, p, s)))
+        count(&n, speedup(a, m, p, s) >= -5);
+    return set(c, &n, "settings with fewer stages or tokens, at most 5 % behind");
+}
+
+static int gains_with_length(struct sp_cell *c)
+{
+    struct count n = {0};
+    int err = play_grid();
+
+    if (err)
+        return err;
+    EACH_SETTING
+    if (s > 0 && !isnan(speedup(a, m, p, s)) && !isnan(speedup(a, m, p, s - 1)))
+        count(&n, speedup(a, m, p, s) > speedup(a, m, p, s - 1));
+    return set(c, &n, "steps to the next length");
+}
+
+/* From the shortest to the longest, all three models go the same way. */
+static int alike_for_models(struct sp_cell *c)
+{
+    struct count n = {0};
+    int err = play_grid();
+
+    if (err)
+        return err;
+    for (int a = 0; a < MACHINES; a++)
+        for (int p = 0; p < SIZES; p++) {
+            int up = 0;
+
+            for (int m = 0; m < MODELS; m++)
+                up += speedup(a, m, p, LENGTHS - 1) > speedup(a, m, p, 0);
+            count(&n, up == 0 || up == MODELS);
+        }
+    return set(c, &n, "clusters and pipelines");
+}
+
+static int gains_but_for_short_a800(struct sp_cell *c)
+{
+    struct count n = {0};
+    int err = play_grid();
+
+    if (err)
+        return err;
+    EACH_SETTING
+    if (!isnan(speedup(a, m, p, s)))
+        count(&n, a == A800 && s == 0 ? speedup(a, m, p, s) <= 0 : speedup(a, m, p, s) > 0);
+    return set(c, &n, "settings");
+}
+
+static int less_on_a800(struct sp_cell *c)
+{
+    struct count n = {0};
+    int err = play_grid();
+
+    if (err)
+        return err;
+    EACH_SETTING
+    if (a == A800 && !isnan(speedup(a, m, p, s)) && !isnan(speedup(H20, m, p, s)))
+        count(&n, speedup(a, m, p, s) < speedup(H20, m, p, s));
+    return set(c, &n, "settings");
+}
+
+static int best_is_1f1b(struct sp_cell *c)
+{
+    struct count n = {0};
+    int err = play_grid();
+
+    if (err)
+        return err;
+    for (int m = 0; m < MODELS; m++)
+        for (int p = 0; p < SIZES; p++) {
+            const double *rate = rates[A800][m][p][0];
+
+            count(&n, rate[0] >= fmax(rate[1], fmax(rate[2], rate[HELIX])));
+        }
+    return set(c, &n, "settings");
+}
+
+/* In settings in which both fit. */
+static int adapipe_is_no_faster(struct sp_cell *c)
+{
+    struct count n = {0};
+    int err = play_grid();
+
+    if (err)
+        return err;
+    EACH_SETTING
+    if (rates[a][m][p][s][0] > 0 && rates[a][m][p][s][2] > 0)
+        count(&n, rates[a][m][p][s][2] <= rates[a][m][p][s][0] * (1 + 1e-9));
+    return set(c, &n, "settings in which both fit");
+}
+
+/* ---- figures 3, 4 and 6 ---------------------------------------------------------------------------- */
+
+static int attention_dominates(struct sp_cell *c)
+{
+    double share[SP_HELIXPIPE_PARTS];
+    int err = sp_helixpipe_shares(sp_cell_int(c, "seq", 131072), share);
+
+    if (err)
+        return err;
+    sp_cell_holds(c, share[1] > 0.5 && share[4] > 0.5);
+    sp_cell_note(c, "%.0f %% of the forward and %.0f %% of the backward with 128k", 100 * share[1],
+                 100 * share[4]);
+    return 0;
+}
+
+/* "Marginal": less than a quarter. */
+static int others_are_marginal(struct sp_cell *c)
+{
+    double share[SP_HELIXPIPE_PARTS], forward, backward;
+    int err = sp_helixpipe_shares(sp_cell_int(c, "seq", 131072), share);
+
+    if (err)
+        return err;
+    forward = share[0] + share[2];
+    backward = share[3] + share[5];
+    sp_cell_holds(c, forward < 0.25 && backward < 0.25);
+    sp_cell_note(c, "%.0f %% of the forward and %.0f %% of the backward with 128k", 100 * forward,
+                 100 * backward);
+    return 0;
+}
+
+static int memory_is_spare(struct sp_cell *c)
+{
+    struct sp_model model;
+    double bytes = 0, bsh = 0;
+    int err = sp_model_load(sp_cell_text(c, "model", "gpt-13b"), &model);
+
+    err = err ? err : sp_helixpipe_activations(c, &model, "1f1b", &bytes, &bsh);
+    bytes /= sp_cell_int(c, "devices_per_stage", 8);
+    sp_cell_holds(c, bytes < 40e9);
+    sp_cell_note(c, "the last stage keeps %.1f GB of 80", bytes / 1e9);
+    return err;
+}
+
+/* Messages as long as a pre-attention add this part to the makespan. */
+static int added(int fold, double *part)
+{
+    struct sp_theory t = {.schedule = fold == 1 ? "helix:fold=1,tail=published"
+                                                : "helix:fold=2,tail=published",
+                          .stages = 8,
+                          .micro_batches = 16,
+                          .layers = 32,
+                          .costs = SP_HELIXPIPE_COSTS};
+    struct sp_theory_result none, some;
+    int err = sp_theory_run(&t, &none);
+
+    t.comm = 1;
+    err = err ? err : sp_theory_run(&t, &some);
+    if (!err)
+        *part = some.makespan / none.makespan - 1;
+    return err;
+}
+
+static int naive_waits(struct sp_cell *c)
+{
+    double part = 0;
+    int err = added(1, &part);
+
+    sp_cell_holds(c, part > 0.1);
+    sp_cell_note(c, "p=8, m=16, L=32: messages of one unit add %.1f %%", 100 * part);
+    return err;
+}
+
+static int two_fold_hides(struct sp_cell *c)
+{
+    double part = 1;
+    int err = added(2, &part);
+
+    sp_cell_holds(c, part < 0.01);
+    sp_cell_note(c, "p=8, m=16, L=32: messages of one unit add %.1f %%", 100 * part);
+    return err;
+}
+
+/* ---- figure 10 ------------------------------------------------------------------------------------- */
+
+enum { STAGES = 8 };
+
+struct peaks {
+    double of[SYSTEMS][STAGES];
+};
+
+static int peaks_on(const char *machine, struct peaks *peaks)
+{
+    const struct sp_helixpipe_setting setting = {machine, "gpt3-3b", 131072, STAGES, 0};
+    int err = 0;
+
+    for (int i = 0; !err && i < SYSTEMS; i++)
+        err = sp_helixpipe_memory(&setting, systems[i], peaks->of[i]);
+    return err;
+}
+
+static double most(const double *bytes)
+{
+    double m = 0;
+
+    for (int s = 0; s < STAGES; s++)
+        m = fmax(m, bytes[s]);
+    return m;
+}
+
+static double least(const double *bytes)
+{
+    double m = INFINITY;
+
+    for (int s = 0; s < STAGES; s++)
+        m = fmin(m, bytes[s]);
+    return m;
+}
+
+static int lowest_and_even(struct sp_cell *c)
+{
+    struct peaks peaks = {0};
+    int err = peaks_on("h20-ib", &peaks);
+    bool holds = true;
+
+    if (err)
+        return err;
+    for (int i = 0; i < HELIX; i++)
+        holds &=
+            most(peaks.of[HELIX]) < most(peaks.of[i]) &&
+            most(peaks.of[HELIX]) / least(peaks.of[HELIX]) < most(peaks.of[i]) / least(peaks.of[i]);
+    sp_cell_holds(c, holds);
+    sp_cell_note(c, "HelixPipe %.1f to %.1f GB, 1F1B %.1f to %.1f", least(peaks.of[HELIX]) / 1e9,
+                 most(peaks.of[HELIX]) / 1e9, least(peaks.of[0]) / 1e9, most(peaks.of[0]) / 1e9);
+    return 0;
+}
+
+/* "The same": within a tenth, but for the last stage, of which the next claim is. */
+static int skewed_and_flat(struct sp_cell *c)
+{
+    struct peaks peaks = {0};
+    int err = peaks_on("h20-ib", &peaks);
+    const double *one = peaks.of[0], *zb = peaks.of[1];
+    double low = INFINITY, high = 0;
+
+    if (err)
+        return err;
+    for (int s = 0; s < STAGES - 1; s++) {
+        low = fmin(low, zb[s]);
+        high = fmax(high, zb[s]);
+    }
+    sp_cell_holds(c, one[0] > 2 * one[STAGES - 1] && high < 1.1 * low);
+    sp_cell_note(c, "1F1B %.1f to %.1f GB, ZB1P %.1f to %.1f but for the last stage", one[0] / 1e9,
+                 one[STAGES - 1] / 1e9, low / 1e9, high / 1e9);
+    return 0;
+}
+
+static int zb1p_fills_the_last(struct sp_cell *c)
+{
+    struct peaks peaks = {0};
+    int err = peaks_on("h20-ib", &peaks);
+    const double *zb = peaks.of[1];
+
+    if (err)
+        return err;
+    sp_cell_holds(c, zb[STAGES - 1] >= most(zb));
+    sp_cell_note(c, "%.1f GB on the last stage, %.1f on the first", zb[STAGES - 1] / 1e9,
+                 zb[0] / 1e9);
+    return 0;
+}
+
+/* Full: nine tenths of a GPU of the smaller cluster. */
+static int adapipe_fills_three(struct sp_cell *c)
+{
+    struct peaks peaks = {0};
+    int err = peaks_on("a800-ib", &peaks), full = 0;
+    bool first = true;
+
+    if (err)
+        return err;
+    for (int s = 0; s < STAGES; s++) {
+        bool is = peaks.of[2][s] > 0.9 * 80e9;
+
+        full += is;
+        first &= is == (s < 3);
+    }
+    sp_cell_holds(c, first);
+    sp_cell_note(c, "%d stages are full; %.1f GB at most, so nothing is recomputed", full,
+                 most(peaks.of[2]) / 1e9);
+    return 0;
+}
+
+static int alike_on_clusters(struct sp_cell *c)
+{
+    struct peaks h20 = {0}, a800 = {0};
+    int err = peaks_on("h20-ib", &h20);
+    double off = 0;
+
+    err = err ? err : peaks_on("a800-ib", &a800);
+    if (err)
+        return err;
+    for (int i = 0; i < SYSTEMS; i++)
+        for (int s = 0; s < STAGES; s++)
+            off = fmax(off, fabs(a800.of[i][s] / h20.of[i][s] - 1));
+    sp_cell_holds(c, off < 0.05);
+    sp_cell_note(c, "apart by %.1f %% at most", 100 * off);
+    return 0;
+}
+
+/* ---- figure 11 ------------------------------------------------------------------------------------- */
+
+static int gap_shrinks(struct sp_cell *c)
+{
+    struct count n = {0};
+
+    for (int a = 0; a < MACHINES; a++) {
+        double last = INFINITY;
+
+        for (int s = 0; s < LENGTHS; s++) {
+            const struct sp_helixpipe_setting setting = {machines[a], "gpt3-3b", lengths[s], 4, 0};
+            double percent;
+            bool fits[2];
+            int err = sp_helixpipe_lost(&setting, &percent, fits);
+
+            if (err)
+                return err;
+            if (s > 0)
+                count(&n, percent < last);
+            last = percent;
+        }
+    }
+    return set(c, &n, "steps to the next length");
+}
+
+/* The longest sequence in steps of 32k, without recomputation and with it. */
+static int ends_at_128k(struct sp_cell *c)
+{
+    int longest[2] = {0, 0};
+
+    for (int seq = 32768; seq <= 524288; seq += 32768) {
+        const struct sp_helixpipe_setting setting = {"a800-ib", "gpt3-3b", seq, 4, 0};
+        double percent;
+        bool fits[2];
+        int err = sp_helixpipe_lost(&setting, &percent, fits);
+
+        if (err)
+            return err;
+        for (int i = 0; i < 2; i++)
+            if (fits[i])
+                longest[i] = seq;
+    }
+    sp_cell_holds(c, longest[0] <= 131072 && longest[1] > 131072);
+    sp_cell_note(c, "on A800 %dk without, %dk with it", longest[0] / 1024, longest[1] / 1024);
+    return 0;
+}
+
+const struct sp_experiment sp_helixpipe_claims[] = {
+    {"attention-dominates", attention_dominates},
+    {"others-are-marginal", others_are_marginal},
+    {"memory-is-spare", memory_is_spare},
+    {"naive-waits", naive_waits},
+    {"two-fold-hides", two_fold_hides},
+    {"comparable", comparable},
+    {"gains-with-length", gains_with_length},
+    {"alike-for-models", alike_for_models},
+    {"gains-but-for-short-a800", gains_but_for_short_a800},
+    {"less-on-a800", less_on_a800},
+    {"best-is-1f1b", best_is_1f1b},
+    {"adapipe-is-no-faster", adapipe_is_no_faster},
+    {"lowest-and-even", lowest_and_even},
+    {"skewed-and-flat", skewed_and_flat},
+    {"zb1p-fills-the-last", zb1p_fills_the_last},
+    {"adapipe-fills-three", adapipe_fills_three},
+    {"alike-on-clusters", alike_on_clusters},
+    {"gap-shrinks", gap_shrinks},
+    {"ends-at-128k", ends_at_128k},
+    {0},
+};
