@@ -48,6 +48,7 @@ layouts bf16 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --reco
 layouts context --model llama-tiny --seq 256 --micro-batches 8 --data-parallel 1 --zero 1 --devices 4 --group context --top 64
 layouts tensor --model llama-tiny --seq 256 --micro-batches 8 --data-parallel 1 --devices 2 --group tensor --top 64 --simulated
 layouts both --model llama-tiny --seq 256 --micro-batches 8 --data-parallel 1 --zero 1 --devices 4 --group both --top 64 --simulated
+layouts chunked $(sed 's/^plan //' <<< "$long") --schedule interleaved --chunks 4
 layouts adapipe $(sed 's/^plan //' <<< "$long") --schedule adapipe
 layouts tiny --model gpt-tiny --seq 64 --micro-batches 8 --devices 1 --dtype f32 --top 64
 python3 - "$work" << 'END' || fail "plan --json"
@@ -59,8 +60,7 @@ names = {r["schedule"] for r in rows}
 assert {"1f1b", "helix", "weipipe", "tawpipe", "fsdp", "sppo", "zbv"} <= names, names
 assert any(r["vocabulary_parallel"] for r in rows)
 assert all(r["vocabulary_parallel"] == ("--vocabulary-parallel" in r["command"]) for r in rows)
-assert any(r["chunks"] > 1 and f"--chunks {r['chunks']} " in r["command"] for r in rows)
-assert any(":" in r["schedule"] for r in rows), names
+assert all(r["chunks"] == 4 and "--chunks 4 " in r["command"] for r in read("chunked"))
 assert read("adapipe") and not any(r["vocabulary_parallel"] for r in read("adapipe"))
 last = None
 for r in rows:
