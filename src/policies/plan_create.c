@@ -1,6 +1,7 @@
 #include "policies/plan_create.h"
 #include "policies/load/csv.h"
 #include "policies/load/guarded_call.h"
+#include "policies/order_book.h"
 #include "policies/registry.h"
 #include "policies/lowering/traffic.h"
 #include "policies/simulation/verify.h"
@@ -212,7 +213,24 @@ static int default_chunks(const struct sp_plan *p)
     return p->layout.layers > 0 ? p->layout.layers : p->layout.stages;
 }
 
-int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan)
+/* The programs, from the book where they are in there. */
+static int emit(struct sp_plan *p, struct sp_order_book *book)
+{
+    bool takes = book && sp_order_book_takes(p);
+    int ret = takes ? sp_order_book_find(book, p) : 0;
+
+    if (ret == -ENOMEM)
+        return sp_error(ENOMEM, "no memory for the programs of %d stages", p->layout.stages);
+    if (ret)
+        return 0;
+    ret = sp_call_emit(p);
+    if (!ret && takes)
+        sp_order_book_add(book, p);
+    return ret;
+}
+
+int sp_plan_create_by(struct sp_order_book *book, const char *schedule, const struct sp_layout *lay,
+                      struct sp_plan *plan)
 {
     struct sp_plan p = {.layout = *lay, .def = sp_schedule_find(schedule)};
     size_t name = strcspn(schedule, ":");
@@ -245,7 +263,12 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
         return ret;
     p.layout.map = p.map;
     ret = check_layers(&p.layout, p.family);
-    ret = ret ? ret : sp_call_emit(&p);
+    ret = ret ? ret : emit(&p, book);
     ret = ret ? ret : weave(&p);
     return hand_over(&p, ret ? ret : finish(&p), plan);
+}
+
+int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan)
+{
+    return sp_plan_create_by(NULL, schedule, lay, plan);
 }

@@ -4,6 +4,8 @@
 
 #include "policies/plan.h"
 
+struct sp_order_book;
+
 /*
  * Builds the plan of "NAME", "NAME:key=value,..." or "csv:FILE" (see policies/load/csv.h; sizes of `lay`
  * that are 0 are then the file's): finds the schedule, fills in defaults
@@ -12,6 +14,10 @@
  * the structure. layout.costs is used during the call only.
  */
 int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan);
+
+/* The same with orders that are in a book (order_book.h), or come into it. NULL: none. */
+int sp_plan_create_by(struct sp_order_book *book, const char *schedule, const struct sp_layout *lay,
+                      struct sp_plan *plan);
 
 /* The line for a name, of so many letters, that no schedule has: with the nearest, and all there are. -EINVAL. */
 int sp_schedule_refuse(const char *name, int length);

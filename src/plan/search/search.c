@@ -3,6 +3,7 @@
 #include "plan/search/distinct.h"
 #include "plan/search/moves.h"
 #include "plan/search/trials.h"
+#include "policies/order_book.h"
 #include "policies/registry.h"
 #include "sp_error.h"
 #include <math.h>
@@ -448,7 +449,7 @@ static void keep_whole(struct search *s)
  * stopped, the best alone. */
 static int settle(struct search *s)
 {
-    struct sp_trials *all = &s->trials, again = {0};
+    struct sp_trials *all = &s->trials, again = {.book = all->book};
     bool stopped = all->stopped;
     int err = 0, *from = calloc((size_t)all->n + 1, sizeof *from);
     int *told = calloc((size_t)s->shown + 1, sizeof *told);
@@ -518,6 +519,7 @@ int sp_search(const struct sp_search *want, struct sp_found *best, int most, int
     struct search s = {.want = want, .best = best, .most = most, .shown = shown};
     int err = 0;
 
+    s.trials.book = sp_order_book_create();
     s.grid = sp_grids(want, &s.grids);
     if (!s.grid)
         err = sp_error(ENOMEM, "no memory for the grids of %d devices",
@@ -526,6 +528,7 @@ int sp_search(const struct sp_search *want, struct sp_found *best, int most, int
     list_lines(&s);
     err = err ? err : follow_all(&s);
     err = err ? err : settle(&s);
+    sp_order_book_destroy(s.trials.book);
     sp_trials_destroy(&s.trials);
     free(s.grid);
     free(s.line);

@@ -1,4 +1,5 @@
 #include "plan/search/trial.h"
+#include "plan/search/bounds.h"
 #include "plan/adapipe.h"
 #include "plan/cost/layer_costs.h"
 #include "plan/offload/offload.h"
@@ -22,12 +23,13 @@ struct step {
 
 struct trial {
     const struct sp_search *want;
+    struct sp_order_book *book;
     int micro_batches;
     double beat_ms; /* a step that is sure to take longer is not looked into */
     struct sp_found
         ideal; /* predicted with the least that is computed again, whatever memory that takes */
     struct step step[2]; /* that is simulated; or two, from which a step of very many follows */
-    int steps;
+    int steps, made;     /* plans */
 };
 
 /* ---- memory ------------------------------------------------------------------------------------- */
@@ -156,25 +158,30 @@ static int predict(const struct sp_search *want, const struct step *step, struct
     return 0;
 }
 
+/* From the figures of the shorter and of the longer step, which is *f, those of all micro-batches. */
+static void extend(const struct trial *t, const struct sp_found *few, struct sp_found *f)
+{
+    /* not in proportion to micro-batches: the update of a step is one, however many there are */
+    double idle_ms = f->bubble * f->step_ms, step_ms;
+
+    idle_ms += beyond(t) * (idle_ms - few->bubble * few->step_ms);
+    step_ms = f->step_ms + beyond(t) * fmax(0, f->step_ms - few->step_ms);
+    f->bubble = step_ms > 0 ? fmin(1, fmax(0, idle_ms) / step_ms) : 0;
+    f->step_ms = step_ms;
+    f->stall_ms += beyond(t) * (f->stall_ms - few->stall_ms);
+}
+
 static int predict_all(const struct trial *t, struct sp_found *f)
 {
     struct sp_found few = *f;
     int err = predict(t->want, &t->step[t->steps - 1], f);
-    double step_ms, idle_ms;
 
     if (err || t->steps == 1)
         return err;
     err = predict(t->want, &t->step[0], &few);
-    if (err)
-        return err;
-    /* not in proportion to micro-batches: the update of a step is one, however many there are */
-    idle_ms = f->bubble * f->step_ms;
-    idle_ms += beyond(t) * (idle_ms - few.bubble * few.step_ms);
-    step_ms = f->step_ms + beyond(t) * fmax(0, f->step_ms - few.step_ms);
-    f->bubble = step_ms > 0 ? fmin(1, fmax(0, idle_ms) / step_ms) : 0;
-    f->step_ms = step_ms;
-    f->stall_ms += beyond(t) * (f->stall_ms - few.stall_ms);
-    return 0;
+    if (!err)
+        extend(t, &few, f);
+    return err;
 }
 
 /* What computes some again and takes at most so many times the step that does not is good enough to compare layouts by. */
@@ -189,19 +196,11 @@ static bool is_better(const struct sp_found *a, const struct sp_found *b)
     return a->fits ? a->step_ms < b->step_ms : a->memory < b->memory;
 }
 
-/* The step if memory had no end. */
-static int predict_ideal(const struct trial *t, struct sp_found f, struct sp_found *ideal)
+/* Whether the ideal step is that of f in its mode. */
+static bool is_ideal(const struct trial *t, const struct sp_found *f)
 {
-    int err = predict_all(t, &f);
-
-    *ideal = f;
-    return err;
-}
-
-static bool is_mode_of(const struct sp_found *f, const struct sp_found *ideal)
-{
-    return f->offload == SP_OFFLOAD_NONE && f->recompute == ideal->recompute &&
-           f->every == ideal->every;
+    return t->ideal.step_ms > 0 && f->offload == SP_OFFLOAD_NONE &&
+           f->recompute == t->ideal.recompute && f->every == t->ideal.every;
 }
 
 /* Tries f in one mode; *best, where *found, is the best so far. What does not fit is not simulated, and what was already is
@@ -210,7 +209,7 @@ static int take(struct trial *t, struct sp_found f, struct sp_found *best, bool 
 {
     int err = weigh_all(t, &f);
 
-    if (!err && f.fits && is_mode_of(&f, &t->ideal)) {
+    if (!err && f.fits && is_ideal(t, &f)) {
         f.step_ms = t->ideal.step_ms;
         f.bubble = t->ideal.bubble;
         f.stall_ms = 0;
@@ -233,11 +232,6 @@ static int try_modes(struct trial *t, struct sp_found *best)
     int err = 0;
 
     f.every = want->any_recompute ? 1 : want->every;
-    f.offload = SP_OFFLOAD_NONE;
-    f.recompute = want->any_recompute ? SP_RECOMPUTE_NONE : want->recompute;
-    err = predict_ideal(t, f, &t->ideal);
-    if (!err && t->ideal.step_ms > t->beat_ms)
-        return -EINVAL;
     f.offload = want->any_offload ? SP_OFFLOAD_NONE : want->offload;
     for (int mode = 0; mode < SP_RECOMPUTE_MODES && err != -ENOMEM && !(found && best->fits);
          mode++) {
@@ -247,7 +241,8 @@ static int try_modes(struct trial *t, struct sp_found *best)
             break;
     }
     if (err != -ENOMEM && found && want->any_offload &&
-        !(best->fits && best->step_ms <= (best->whole ? 1 : ENOUGH) * t->ideal.step_ms)) {
+        !(best->fits &&
+          (best->recompute == SP_RECOMPUTE_NONE || best->step_ms <= ENOUGH * t->ideal.step_ms))) {
         f.recompute = want->any_recompute ? SP_RECOMPUTE_NONE : want->recompute;
         f.offload = SP_OFFLOAD_ADAPTIVE;
         err = take(t, f, best, &found);
@@ -313,7 +308,8 @@ static int check(const struct sp_search *want, const struct sp_found *f, const s
 }
 
 /* On failure nothing is left to destroy. */
-static int create(const struct sp_search *want, const struct sp_found *f, struct step *step)
+static int create(const struct sp_search *want, struct sp_order_book *book,
+                  const struct sp_found *f, struct step *step)
 {
     struct sp_layout lay = {.stages = f->stages,
                             .micro_batches = step->micro_batches,
@@ -331,7 +327,7 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
                                 sp_schedule_tensors(f->schedule));
         lay.costs = &costs;
     }
-    err = sp_plan_create(f->schedule, &lay, &step->plan);
+    err = sp_plan_create_by(book, f->schedule, &lay, &step->plan);
     if (err)
         return err;
     err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage without a layer */
@@ -374,24 +370,65 @@ static void choose_steps(struct trial *t, const struct sp_found *f)
     t->step[1].micro_batches = few + period;
 }
 
-int sp_trial(const struct sp_search *want, double beat_ms, struct sp_found *f)
+/* Whether a step of all micro-batches is sure to take too long: where the ramps are those of the shorter step, and all
+ * else takes no more than the bound. */
+static bool is_beaten(const struct trial *t, const struct sp_found *f, double few_ms)
+{
+    struct sp_found few = *f;
+
+    few.micro_batches = t->step[0].micro_batches;
+    return few_ms + sp_bound_step(t->want, f) - sp_bound_step(t->want, &few) > t->beat_ms;
+}
+
+/* The step if memory had no end: what no mode is faster than. -EINVAL: it takes too long. */
+static int predict_ideal(struct trial *t, const struct sp_found *f)
+{
+    struct sp_found few = *f, more = *f;
+    bool own = t->step[0].plan.recompute; /* adapipe chose its own */
+    int err;
+
+    few.every = more.every = t->want->any_recompute ? 1 : t->want->every;
+    few.offload = more.offload = SP_OFFLOAD_NONE;
+    few.recompute = more.recompute =
+        t->want->any_recompute || own ? SP_RECOMPUTE_NONE : t->want->recompute;
+    err = predict(t->want, &t->step[0], &few);
+    if (!err && t->steps > 1 && is_beaten(t, f, few.step_ms))
+        return -EINVAL;
+    if (!err && t->steps > 1)
+        err = create(t->want, t->book, f, &t->step[1]);
+    t->made += !err && t->steps > 1;
+    if (!err && t->steps > 1)
+        err = predict(t->want, &t->step[1], &more);
+    t->ideal = t->steps > 1 ? more : few;
+    if (!err && t->steps > 1)
+        extend(t, &few, &t->ideal);
+    return err ? err : t->ideal.step_ms > t->beat_ms ? -EINVAL : 0;
+}
+
+int sp_trial(const struct sp_search *want, struct sp_order_book *book, double beat_ms,
+             struct sp_found *f)
 {
     bool quiet = sp_error_quiet(true);
-    struct trial t = {.want = want, .micro_batches = f->micro_batches, .beat_ms = beat_ms};
-    int err = 0, made = 0;
+    struct trial t = {
+        .want = want, .book = book, .micro_batches = f->micro_batches, .beat_ms = beat_ms};
+    int err;
 
     choose_steps(&t, f);
     f->whole = t.steps == 1;
-    while (!err && made < t.steps)
-        err = create(want, f, &t.step[made++]);
-    if (err)
-        made--;
+    err = create(want, book, f, &t.step[0]);
+    t.made = !err;
+    if (!err && isfinite(beat_ms))
+        err = predict_ideal(&t, f);
+    if (!err && t.made < t.steps) {
+        err = create(want, book, f, &t.step[1]);
+        t.made += !err;
+    }
     if (!err) {
         f->chunks = t.step[0].plan.layout.chunks;
         f->trains = t.step[0].apart == 1;
         err = try_modes(&t, f);
     }
-    for (int i = 0; i < made; i++)
+    for (int i = 0; i < t.made; i++)
         sp_plan_destroy(&t.step[i].plan);
     sp_error_quiet(quiet);
     if (!err)
@@ -408,7 +445,7 @@ int sp_trial_show(const struct sp_search *want, const struct sp_found *f, sp_tri
     struct sp_predict_request request;
     struct sp_found again = *f;
     struct sp_prediction p;
-    int err = create(want, f, &step);
+    int err = create(want, NULL, f, &step);
 
     if (!err) {
         err = weigh(want, &step, &again);

@@ -3,13 +3,15 @@
 #define SP_TRIAL_H
 
 #include "plan/search/search.h"
+#include "policies/order_book.h"
 
 /*
  * Predicts *f, whose schedule and sizes are given; recompute, offload and all figures are set. 0, -ENOMEM, or
  * -EINVAL if there is no such plan, or if its step is sure to take longer than `beat_ms` (INFINITY: never), without a word.
- * With f->whole, which is set where it is so anyway, from all of its micro-batches.
+ * `book`: of orders found before, which it adds to; NULL: none. With f->whole, which is set where it is so anyway, from all of its micro-batches.
  */
-int sp_trial(const struct sp_search *want, double beat_ms, struct sp_found *f);
+int sp_trial(const struct sp_search *want, struct sp_order_book *book, double beat_ms,
+             struct sp_found *f);
 
 /* What one device of a layout has; `apart`: what all devices of a stage have that share parameters, in a model as it is. */
 void sp_trial_shape(const struct sp_search *want, const struct sp_found *f, bool apart,

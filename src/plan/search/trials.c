@@ -43,7 +43,7 @@ static void try_one(struct crew *crew, int i)
 {
     struct sp_candidate *c = &crew->trials->candidate[i];
 
-    c->err = sp_trial(crew->want, c->beat_ms, &c->f);
+    c->err = sp_trial(crew->want, crew->trials->book, c->beat_ms, &c->f);
 }
 
 static void *work(void *arg)

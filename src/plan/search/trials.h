@@ -4,6 +4,8 @@
 
 #include "plan/search/search.h"
 
+struct sp_order_book;
+
 struct sp_candidate {
     struct sp_found f;
     double beat_ms; /* a step that is sure to take longer is not worth the rest of the trial */
@@ -15,9 +17,10 @@ struct sp_candidate {
 struct sp_trials {
     struct sp_candidate *candidate; /* [n] in the order in which they were added */
     int n, room;
-    int done;     /* the first ones, tried already */
-    bool lost;    /* there was no memory for one */
-    bool stopped; /* want->go_on said so: nothing is tried any more */
+    int done;                   /* the first ones, tried already */
+    struct sp_order_book *book; /* of orders found so far; NULL: none is kept */
+    bool lost;                  /* there was no memory for one */
+    bool stopped;               /* want->go_on said so: nothing is tried any more */
 };
 
 void sp_trials_add(struct sp_trials *t, const struct sp_candidate *candidate);

@@ -1,0 +1,25 @@
+/*
+ * Orders that were found, by schedule and sizes. An order that is found as a whole (struct sp_schedule_def: emit_all) takes long
+ * to find with many stages, and is the same whatever devices share a stage; so whoever makes many plans keeps a book.
+ * Threads may share one. Pure.
+ */
+#ifndef SP_ORDER_BOOK_H
+#define SP_ORDER_BOOK_H
+
+#include "policies/plan.h"
+
+struct sp_order_book;
+
+struct sp_order_book *sp_order_book_create(void); /* NULL: no memory */
+void sp_order_book_destroy(struct sp_order_book *book);
+
+/* Whether the order of a plan that has no programs yet is worth writing down: it costs nothing else to find it. */
+bool sp_order_book_takes(const struct sp_plan *plan);
+
+/* Gives a plan a copy of the programs that one of the same schedule and sizes has; 0: there are none, 1, or -ENOMEM. */
+int sp_order_book_find(struct sp_order_book *book, struct sp_plan *plan);
+
+/* Keeps a copy of the programs of a plan as they were emitted, unless there is no memory for it. */
+void sp_order_book_add(struct sp_order_book *book, const struct sp_plan *plan);
+
+#endif
