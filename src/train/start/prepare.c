@@ -14,6 +14,7 @@
 #include "train/run/sample.h"
 #include "train/run/watchdog.h"
 #include "train/start/agree.h"
+#include "train/start/auto.h"
 #include "train/start/device.h"
 #include "train/start/files.h"
 #include "train/start/machine.h"
@@ -425,6 +426,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
     sp_error_hold(rank);
     failed = sp_train_disagree(rank, take_settings(t)) ||
              sp_train_disagree(rank, sp_train_agree_settings(t)) ||
+             sp_train_disagree(rank, sp_train_choose_layout(t)) ||
              sp_train_disagree(rank, sp_train_find_machine(t)) ||
              sp_train_disagree(rank, take_inputs(t)) ||
              sp_train_disagree(rank, sp_train_agree_inputs(t));
@@ -435,6 +437,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
         sp_train_release(t);
         return -EINVAL;
     }
+    sp_train_tell_choice(t);
     t->done = t->first_step;
     *out = t;
     return 0;
@@ -479,6 +482,7 @@ void sp_train_release(struct sp_trainer *t)
     if (t->params.tensors)
         sp_params_destroy(&t->params);
     free(t->settings);
+    sp_train_forget_choice(t);
     sp_train_leave();
     if (t->own_watchdog)
         sp_watchdog_stop();

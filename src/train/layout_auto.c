@@ -1,0 +1,469 @@
+#include "train/layout_auto.h"
+#include "policies/registry.h"
+#include "sp_error.h"
+#include "sp_text.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* Layouts of a search, and how many of them are predicted from all their micro-batches: the first, and the next best. */
+enum { MOST = 64, TOLD = 2 };
+
+/* The search of all numbers of workers and pipelines. */
+struct choosing {
+    const struct sp_auto_request *r;
+    struct sp_search want;
+    struct sp_machine machine; /* with as many devices a node as there are workers */
+    int workers, most;         /* of a process: now, and at most */
+    int64_t sequences;         /* of a step, of all pipelines */
+    double started_s;
+    struct sp_auto_choice *best;
+    struct sp_found least; /* of those that do not fit, the one that needs least */
+    bool any, fits;
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void sp_layout_auto_watch(struct sp_option *options, struct sp_layout_kept *kept)
+{
+    const struct {
+        const char *name;
+        bool *given;
+    } watched[] = {
+        {"micro-batch-size", &kept->micro_batch_size},
+        {"slices", &kept->slices},
+        {"offload", &kept->offload},
+        {"data-parallel", &kept->data_parallel},
+        {"context-parallel", &kept->context_parallel},
+        {"tensor-parallel", &kept->tensor_parallel},
+        {"zero", &kept->zero},
+    };
+
+    for (struct sp_option *o = options; o->name; o++)
+        for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+            if (!o->given && !strcmp(o->name, watched[i].name))
+                o->given = watched[i].given;
+}
+
+/* ---- what is left open ---------------------------------------------------------------------------- */
+
+/* Whether an option is as it was given, or has a value that nobody gave by default. */
+static bool is_kept(bool kept, int value, int usual)
+{
+    return kept || value != usual;
+}
+
+struct sp_auto_devices sp_auto_devices_of(const struct sp_machine *machine,
+                                          const struct sp_layout_args *l,
+                                          const struct sp_group_args *groups)
+{
+    int groups_of = sp_groups_pipelines(groups), here = machine->devices_per_node;
+    int all = l->stages_set ? l->stages * groups_of : here;
+    struct sp_auto_devices d = {.processes = all, .node_processes = here, .workers = 1};
+
+    if (all < here || all % here)
+        d.node_processes = all < here ? all : 1;
+    return d;
+}
+
+int sp_layout_auto_check(const char *command, const struct sp_layout_args *l,
+                         const struct sp_group_args *groups, const struct sp_model *model)
+{
+    char where[32];
+
+    snprintf(where, sizeof where, "%s: ", command);
+    if (sp_model_check_step(
+            model, &(struct sp_step_size){l->seq, l->micro_batch_size, l->micro_batches}, where))
+        return -EINVAL;
+    if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2 / groups->data_parallel)
+        return sp_error(EINVAL, "%s: a step of %d x %d x %d sequences is too long", command,
+                        groups->data_parallel, l->micro_batches, l->micro_batch_size);
+    if (l->partition_slices && l->slices <= 1)
+        return sp_error(EINVAL,
+                        "%s: --partition-slices %s: --schedule auto may choose whole sequences; "
+                        "give --slices N too",
+                        command, l->partition_slices);
+    if (l->stages_set && l->stages > model->layers)
+        return sp_error(EINVAL, "%s: %d stages are more than the %d layers of %s", command,
+                        l->stages, model->layers, model->name);
+    return 0;
+}
+
+/* Tensor and context parallelism, as the options have them. */
+static void take_groups(const struct sp_auto_request *r, struct sp_search *want)
+{
+    const struct sp_group_args *g = r->groups;
+    const struct sp_layout_kept *k = &r->layout->kept;
+    bool tensor = is_kept(k->tensor_parallel, g->tensor_parallel, 1) || r->no_tensor;
+    bool context = is_kept(k->context_parallel, g->context_parallel, 1);
+
+    want->group = SP_SEARCH_BOTH;
+    want->tensor = tensor ? g->tensor_parallel : 0;
+    if (tensor && context)
+        want->devices = g->tensor_parallel * g->context_parallel;
+    else if (context && g->context_parallel == 1)
+        want->group = SP_SEARCH_TENSOR;
+    else if (context) /* as plan has it */
+        want->devices = (want->tensor = 1) * g->context_parallel;
+}
+
+/* All but the number of workers and of pipelines. 0 or -EINVAL after one line. */
+static int take_options(struct choosing *c)
+{
+    const struct sp_auto_request *r = c->r;
+    const struct sp_layout_args *l = r->layout;
+    const struct sp_layout_kept *k = &l->kept;
+    bool mode = l->recompute && !sp_recompute_is_auto(l->recompute);
+    struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
+
+    c->sequences = (int64_t)r->groups->data_parallel * l->micro_batches * l->micro_batch_size;
+    c->want = (struct sp_search){
+        .schedule = sp_layout_is_auto(l) ? NULL : l->schedule,
+        .model = r->model,
+        .dtype = r->dtype,
+        .seq = l->seq,
+        .batch = is_kept(k->micro_batch_size, l->micro_batch_size, 1) ? l->micro_batch_size : 0,
+        .stages = l->stages_set ? l->stages : 0,
+        .vocabulary = l->vocabulary_parallel ? SP_SEARCH_WITH : SP_SEARCH_EITHER,
+        .chunks = l->chunks,
+        .slices = is_kept(k->slices, l->slices, 1) ? l->slices : 0,
+        .cut = l->partition_slices,
+        .no_zero = k->zero && !r->groups->zero,
+        .any_recompute = !mode,
+        .any_offload = !is_kept(k->offload, strcmp(l->offload, "none") != 0, 0),
+        .machine = &c->machine,
+    };
+    if ((mode && sp_parse_recompute(r->command, l->recompute, &recompute)) ||
+        sp_parse_offload(r->command, l, &c->want.offload))
+        return -EINVAL;
+    c->want.recompute = recompute.mode;
+    c->want.every = recompute.every;
+    take_groups(r, &c->want);
+    return 0;
+}
+
+/* ---- searches ------------------------------------------------------------------------------------- */
+
+/* Nodes of so many workers a process, with the figures of as many threads as each has then. */
+static void place(struct choosing *c, int workers)
+{
+    const struct sp_auto_devices *d = &c->r->devices;
+    int threads = d->threads ? d->threads : d->cores / workers, here = d->node_processes * workers;
+    struct sp_machine *m = &c->machine;
+    char why[SP_THREADS_WHY];
+
+    c->workers = workers;
+    *m = *c->r->machine;
+    if (d->cores > 0) /* what has no figures of so many threads is said once there is a layout */
+        sp_machine_take_threads(m, threads > 0 ? threads : 1, why);
+    m->node.shared_by = m->node.shared_by < here ? m->node.shared_by : here;
+    m->network.shared_by = m->network.shared_by < here ? m->network.shared_by : here;
+    m->devices_per_node = here;
+    if (d->processes == 1) /* its stages hand tensors over where they are */
+        m->node = (struct sp_link){.bandwidth = INFINITY, .shared_by = 1};
+    if (c->r->node_bytes && sp_machine_is_cpu(m))
+        m->memory_bytes = c->r->node_bytes / here;
+    else if (c->r->node_bytes)
+        m->memory_bytes = c->r->node_bytes;
+    c->want.nodes = d->processes / d->node_processes;
+    c->want.memory = (int64_t)c->r->layout->memory_limit;
+}
+
+static bool is_better(const struct sp_found *a, const struct sp_found *b)
+{
+    return b->step_ms <= 0 || a->step_ms < b->step_ms;
+}
+
+/* One that fits and that train runs. */
+static void compare(struct choosing *c, const struct sp_search *want, const struct sp_found *f)
+{
+    struct sp_auto_choice *best = c->best;
+
+    if (!c->fits || is_better(f, &best->found)) {
+        if (c->fits)
+            best->next = best->found;
+        best->found = *f;
+        best->data = sp_search_pipelines(want);
+        best->zero = sp_search_zero(want, f);
+        best->ring = f->context > 1 && sp_search_rings(want, f);
+        best->memory = want->memory ? want->memory : c->machine.memory_bytes;
+        c->fits = true;
+    } else if (is_better(f, &best->next)) {
+        best->next = *f;
+    }
+}
+
+/*
+ * Whether so many pipelines, with the stages that were given, take all devices. More stages than that share workers: they
+ * are searched as if each had its own, with the most workers, and a whole process for each.
+ */
+static bool takes_devices(const struct choosing *c, struct sp_search *want)
+{
+    int all = c->r->devices.processes * c->workers / sp_search_pipelines(want);
+
+    if (!want->stages)
+        return true;
+    if (want->stages > all && c->workers == c->most) {
+        want->devices = want->devices ? want->devices : 1;
+        return want->devices == 1;
+    }
+    return !want->devices || want->stages * want->devices == all;
+}
+
+/* On the devices of c->machine, by so many pipelines. */
+static int search(struct choosing *c, int pipelines)
+{
+    static struct sp_found found[MOST];
+    struct sp_search want = c->want;
+    int n;
+
+    want.data = pipelines;
+    want.sequences = (int)(c->sequences / pipelines);
+    if (!takes_devices(c, &want))
+        return 0;
+    n = sp_search(&want, found, MOST, TOLD);
+    for (int i = 0; i < n; i++) {
+        if (!found[i].trains)
+            continue;
+        c->best->layouts++;
+        if (found[i].fits)
+            compare(c, &want, &found[i]);
+        else if (!c->any || found[i].memory < c->least.memory)
+            c->least = found[i];
+        c->any = c->any || !found[i].fits;
+    }
+    return n < 0 ? n : 0;
+}
+
+static bool has_time(struct choosing *c)
+{
+    const struct sp_auto_request *r = c->r;
+    bool has = r->within_s <= 0 || now_s() - c->started_s < r->within_s;
+
+    c->best->cut_short = c->best->cut_short || !has;
+    return has;
+}
+
+/* With every number of pipelines that divides the processes and the sequences, or the one that was given. */
+static int search_pipelines(struct choosing *c)
+{
+    const struct sp_auto_request *r = c->r;
+    int given = r->groups->data_parallel, err = 0;
+
+    if (is_kept(r->layout->kept.data_parallel, given, 1))
+        return search(c, given);
+    for (int d = 1; d <= r->devices.processes && !err; d++)
+        if (r->devices.processes % d == 0 && c->sequences % d == 0 && (d == 1 || has_time(c)))
+            err = search(c, d);
+    return err;
+}
+
+/* With one worker a process, with as many as there may be, then with the powers of 2 between. */
+static int search_workers(struct choosing *c)
+{
+    bool groups = c->want.devices > 1 || c->want.tensor > 1;
+    int err;
+
+    c->most = groups ? 1 : c->r->devices.workers; /* workers take stages; a group is of processes */
+    place(c, 1);
+    err = search_pipelines(c);
+    c->want.devices = c->want.tensor = 1;
+    for (int k = c->most; k > 1 && !err && has_time(c);
+         k = k == c->most ? 1 << (int)log2(k - 1) : k / 2) {
+        place(c, k);
+        err = search_pipelines(c);
+    }
+    return err;
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------- */
+
+static int refuse(const struct choosing *c)
+{
+    const struct sp_auto_request *r = c->r;
+    const struct sp_found *f = &c->least;
+    double has = (double)(c->want.memory ? c->want.memory : c->machine.memory_bytes);
+    bool large = f->memory >= 1 << 30;
+    double unit = large ? 1 << 30 : 1 << 20;
+
+    if (!c->any)
+        return sp_error(EINVAL,
+                        "%s: --schedule auto: no schedule takes %lld sequences of a step on %s of "
+                        "%s within the options given; other --micro-batches, or fewer options, "
+                        "may do",
+                        r->command, (long long)c->sequences,
+                        SP_COUNT(r->devices.processes, "process"),
+                        SP_COUNT(r->devices.workers, "worker"));
+    return sp_error(EINVAL,
+                    "%s: --schedule auto: nothing fits: %s on %s, which needs least, holds %.2f "
+                    "%s on a device that has %.2f; try --recompute full, shorter sequences, or "
+                    "more devices",
+                    r->command, f->schedule, SP_COUNT(f->stages, "stage"), (double)f->memory / unit,
+                    large ? "GiB" : "MiB", has / unit);
+}
+
+int sp_layout_auto(const struct sp_auto_request *r, struct sp_auto_choice *choice)
+{
+    static struct choosing c; /* a machine is large */
+    int err = sp_layout_auto_check(r->command, r->layout, r->groups, r->model);
+
+    *choice = (struct sp_auto_choice){.data = 1};
+    c = (struct choosing){.r = r, .best = choice, .started_s = now_s()};
+    err = err ? err : take_options(&c);
+    err = err ? err : search_workers(&c);
+    choice->took_s = now_s() - c.started_s;
+    return err ? err : c.fits ? 0 : refuse(&c);
+}
+
+/* ---- what becomes of it --------------------------------------------------------------------------- */
+
+void sp_layout_auto_take(const struct sp_auto_choice *choice, struct sp_layout_args *l,
+                         struct sp_group_args *groups, struct sp_auto_texts *texts)
+{
+    const struct sp_found *f = &choice->found;
+    const struct sp_schedule_def *def = sp_schedule_find(f->schedule);
+    bool adapipe = def && !strcmp(def->name, "adapipe");
+
+    snprintf(texts->schedule, sizeof texts->schedule, "%s", f->schedule);
+    if (f->every > 1)
+        snprintf(texts->recompute, sizeof texts->recompute, "every=%d", f->every);
+    else
+        snprintf(texts->recompute, sizeof texts->recompute, "%s", sp_recompute_name(f->recompute));
+    l->schedule = texts->schedule;
+    l->stages = f->stages;
+    l->micro_batches = f->micro_batches;
+    l->stages_set = l->micro_batches_set = true;
+    l->micro_batch_size = f->batch;
+    l->chunks = def && def->default_chunks > 0 ? f->chunks : l->chunks;
+    l->slices = f->slices;
+    l->recompute = adapipe ? NULL : texts->recompute;
+    l->offload = sp_offload_name(f->offload);
+    l->vocabulary_parallel = f->vocabulary;
+    if (adapipe || f->offload != SP_OFFLOAD_NONE)
+        l->memory_limit = (uint64_t)choice->memory; /* what it is planned within */
+    if (f->context > 1 && groups->context_parallel != f->context)
+        groups->context_method = choice->ring ? SP_TRAIN_RING : SP_TRAIN_ULYSSES;
+    groups->data_parallel = choice->data;
+    groups->context_parallel = f->context;
+    groups->tensor_parallel = f->devices;
+    groups->zero = choice->zero;
+}
+
+void sp_auto_choice_pack(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT])
+{
+    const struct sp_found *f = &c->found;
+
+    snprintf(text, SP_AUTO_TEXT, "%s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld",
+             f->schedule, f->stages, f->devices, f->context, f->micro_batches, f->batch, f->chunks,
+             f->slices, f->vocabulary, (int)f->recompute, f->every, (int)f->offload, c->data,
+             c->zero, c->ring, c->layouts, (long long)c->memory);
+}
+
+int sp_auto_choice_unpack(const char *text, struct sp_auto_choice *c)
+{
+    int vocabulary, recompute, offload, ring;
+    struct sp_found f = {.fits = true, .trains = true};
+    long long memory;
+
+    *c = (struct sp_auto_choice){.data = 1};
+    if (sscanf(text, "%63s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld", f.schedule,
+               &f.stages, &f.devices, &f.context, &f.micro_batches, &f.batch, &f.chunks, &f.slices,
+               &vocabulary, &recompute, &f.every, &offload, &c->data, &c->zero, &ring, &c->layouts,
+               &memory) != 17)
+        return -EINVAL;
+    f.vocabulary = vocabulary;
+    f.recompute = (enum sp_recompute)recompute;
+    f.offload = (enum sp_offload_mode)offload;
+    c->found = f;
+    c->ring = ring;
+    c->memory = memory;
+    return 0;
+}
+
+bool sp_auto_same(const struct sp_auto_choice *a, const struct sp_auto_choice *b)
+{
+    char of_a[SP_AUTO_TEXT], of_b[SP_AUTO_TEXT];
+    struct sp_auto_choice x = *a, y = *b;
+
+    x.layouts = y.layouts = 0;
+    x.memory = y.memory = 0; /* of the machine, where nobody gave it */
+    sp_auto_choice_pack(&x, of_a);
+    sp_auto_choice_pack(&y, of_b);
+    return !strcmp(of_a, of_b);
+}
+
+/* Adds to a text, as far as there is room. */
+static void add(char text[SP_AUTO_TEXT], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void add(char text[SP_AUTO_TEXT], const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(text + used, SP_AUTO_TEXT - used, format, ap);
+    va_end(ap);
+}
+
+void sp_auto_choice_name(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT])
+{
+    const struct sp_found *f = &c->found;
+    const struct sp_schedule_def *def = sp_schedule_find(f->schedule);
+
+    *text = '\0';
+    add(text, "%s on %s", f->schedule, SP_COUNT(f->stages, "stage"));
+    if (def && def->default_chunks > 0 && f->chunks != def->default_chunks)
+        add(text, " of %s", SP_COUNT(f->chunks, "chunk"));
+    if (c->data > 1)
+        add(text, " in each of %d pipelines", c->data);
+    if (f->devices > 1)
+        add(text, ", %d-fold tensor parallel", f->devices);
+    if (f->context > 1)
+        add(text, ", %d-fold context parallel", f->context);
+    if (c->zero)
+        add(text, ", zero 1");
+    add(text, ", %s of %d", SP_COUNT(f->micro_batches, "micro-batch"), f->batch);
+    if (f->slices > 1)
+        add(text, ", %d slices", f->slices);
+    if (f->vocabulary)
+        add(text, ", vocabulary parallel");
+    if (f->every > 1)
+        add(text, ", recompute every=%d", f->every);
+    else
+        add(text, ", recompute %s", sp_recompute_name(f->recompute));
+    if (f->offload != SP_OFFLOAD_NONE)
+        add(text, ", offload %s", sp_offload_name(f->offload));
+}
+
+/* The next best by what tells it from the chosen one. */
+static void add_next(const struct sp_auto_choice *c, double step_ms, char text[SP_AUTO_TEXT])
+{
+    const struct sp_found *f = &c->found, *n = &c->next;
+
+    add(text, "next best %s", n->schedule);
+    if (n->stages != f->stages || !strcmp(n->schedule, f->schedule))
+        add(text, " on %s", SP_COUNT(n->stages, "stage"));
+    add(text, " %.4g ms, %+.0f %%", n->step_ms / f->step_ms * step_ms,
+        100 * (n->step_ms / f->step_ms - 1));
+}
+
+void sp_auto_choice_reason(const struct sp_auto_choice *c, double step_ms, char text[SP_AUTO_TEXT])
+{
+    *text = '\0';
+    if (c->next.step_ms > 0)
+        add_next(c, step_ms, text);
+    else
+        add(text, "no other layout fits");
+    add(text, "; chosen among %s in %.1f s", SP_COUNT(c->layouts, "layout"), c->took_s);
+    if (c->cut_short)
+        add(text, ", which was all the time");
+}
