@@ -211,7 +211,8 @@ static bool takes_devices(const struct choosing *c, struct sp_search *want)
 
     if (!want->stages)
         return true;
-    if (want->stages > all && c->workers == c->most) {
+    if (want->stages > all && c->workers == c->most &&
+        want->data == c->r->groups->data_parallel) {
         want->devices = want->devices ? want->devices : 1;
         return want->devices == 1;
     }
