@@ -4,6 +4,7 @@
 
 #include "train/layout_auto.h"
 #include "train/trainer.h"
+#include <limits.h>
 
 struct sp_auto_look; /* train/run/replan.h */
 
@@ -17,7 +18,10 @@ struct sp_auto {
     struct sp_auto_choice chosen;
     struct sp_auto_texts texts; /* that the configuration points into */
     double step_ms;             /* predicted, of the run's own devices */
-    struct sp_auto_look *look;  /* at the first steps; NULL: it was made, or is not due */
+    struct sp_auto_look *look;  /* what steps take, until the second look; NULL: nothing yet */
+    bool looked;                /* it was made */
+    char carried
+        [PATH_MAX]; /* where weights and moments are while the layout changes; empty: in the graph */
 };
 
 /* Before the machine is found: measures it where nothing describes it, chooses a layout on rank 0, and has all ranks take
