@@ -29,8 +29,7 @@ struct sp_fit_measured {
     const double *busy;   /* tasks of an op */
     const double *gaps;   /* between them */
     const double *update; /* [stages] norm and optimizer */
-    bool
-        counts_gaps; /* a stage has a worker, and nothing of other devices comes between its tasks */
+    bool counts_gaps;     /* each stage has a worker of its own: nothing else runs in them */
 };
 
 struct sp_fit {

@@ -11,6 +11,9 @@
 /* Layouts of a search, and how many of them are predicted from all their micro-batches: the first, and the next best. */
 enum { MOST = 64, TOLD = 2 };
 
+static const struct sp_layout_args standard = SP_LAYOUT_ARGS_DEFAULT;
+static const double EXACT = 0.01; /* no prediction is more than that */
+
 /* The search of all numbers of workers and pipelines. */
 struct choosing {
     const struct sp_auto_request *r;
@@ -20,6 +23,8 @@ struct choosing {
     int64_t sequences;         /* of a step, of all pipelines */
     double started_s;
     struct sp_auto_choice *best;
+    struct sp_auto_choice first, second,
+        plain;             /* the fastest two, and of the usual schedule the fastest */
     struct sp_found least; /* of those that do not fit, the one that needs least */
     bool any, fits;
 };
@@ -185,20 +190,38 @@ static bool is_better(const struct sp_found *a, const struct sp_found *b)
 /* One that fits and that train runs. */
 static void compare(struct choosing *c, const struct sp_search *want, const struct sp_found *f)
 {
-    struct sp_auto_choice *best = c->best;
+    const struct sp_auto_choice one = {
+        .found = *f,
+        .data = sp_search_pipelines(want),
+        .zero = sp_search_zero(want, f),
+        .ring = f->context > 1 && sp_search_rings(want, f),
+        .memory = want->memory ? want->memory : c->machine.memory_bytes,
+    };
+    bool plain = !strcmp(f->schedule, standard.schedule);
 
-    if (!c->fits || is_better(f, &best->found)) {
-        if (c->fits)
-            best->next = best->found;
-        best->found = *f;
-        best->data = sp_search_pipelines(want);
-        best->zero = sp_search_zero(want, f);
-        best->ring = f->context > 1 && sp_search_rings(want, f);
-        best->memory = want->memory ? want->memory : c->machine.memory_bytes;
-        c->fits = true;
-    } else if (is_better(f, &best->next)) {
-        best->next = *f;
+    if (is_better(f, &c->first.found)) {
+        c->second = c->first;
+        c->first = one;
+    } else if (is_better(f, &c->second.found)) {
+        c->second = one;
     }
+    if (plain && is_better(f, &c->plain.found))
+        c->plain = one;
+    c->fits = true;
+}
+
+/* The fastest; or the schedule that runs where none is named, where no prediction is exact enough to tell it from that. */
+static void conclude(struct choosing *c)
+{
+    struct sp_auto_choice *best = c->best;
+    bool plain =
+        c->plain.found.step_ms > 0 && c->plain.found.step_ms < (1 + EXACT) * c->first.found.step_ms;
+    struct sp_auto_choice taken = plain ? c->plain : c->first;
+
+    taken.next = sp_auto_same(&taken, &c->first) ? c->second.found : c->first.found;
+    taken.layouts = best->layouts;
+    taken.cut_short = best->cut_short;
+    *best = taken;
 }
 
 /*
@@ -211,8 +234,7 @@ static bool takes_devices(const struct choosing *c, struct sp_search *want)
 
     if (!want->stages)
         return true;
-    if (want->stages > all && c->workers == c->most &&
-        want->data == c->r->groups->data_parallel) {
+    if (want->stages > all && c->workers == c->most && want->data == c->r->groups->data_parallel) {
         want->devices = want->devices ? want->devices : 1;
         return want->devices == 1;
     }
@@ -320,6 +342,8 @@ int sp_layout_auto(const struct sp_auto_request *r, struct sp_auto_choice *choic
     c = (struct choosing){.r = r, .best = choice, .started_s = now_s()};
     err = err ? err : take_options(&c);
     err = err ? err : search_workers(&c);
+    if (!err && c.fits)
+        conclude(&c);
     choice->took_s = now_s() - c.started_s;
     return err ? err : c.fits ? 0 : refuse(&c);
 }
