@@ -478,7 +478,7 @@ static void add_next(const struct sp_auto_choice *c, double step_ms, char text[S
     if (n->stages != f->stages || !strcmp(n->schedule, f->schedule))
         add(text, " on %s", SP_COUNT(n->stages, "stage"));
     add(text, " %.4g ms, %+.0f %%", n->step_ms / f->step_ms * step_ms,
-        100 * (n->step_ms / f->step_ms - 1));
+        round(100 * (n->step_ms / f->step_ms - 1)) + 0.0); /* not -0 */
 }
 
 void sp_auto_choice_reason(const struct sp_auto_choice *c, double step_ms, char text[SP_AUTO_TEXT])

@@ -20,13 +20,24 @@ enum { ROUNDS = 4 };
 /* Less than this for a round over all figures of a device measures nothing. */
 static const double least_round_s = 0.1;
 
+/* Threads of each stage, where the options say how many: no others are measured. 0: several numbers are tried. */
+static int threads_of_stages(const struct sp_trainer *t)
+{
+    struct sp_placement pl;
+
+    if (t->cfg.threads || !t->cfg.layout.stages_set || t->world.size > 1 ||
+        sp_placement_init(&pl, &t->world, 1, t->cfg.layout.stages, 0))
+        return t->cfg.threads;
+    return pl.threads;
+}
+
 /* All processes together, as all their devices are at work in a step. The line of an error is not printed: without figures
  * of its own the run is predicted as on a machine that has a name. 0 or -errno on all. */
 static int measure(struct sp_trainer *t)
 {
     static struct sp_calibrated devices;
     struct sp_calibration how = {
-        .device = t->cfg.device, .threads = t->cfg.threads, .quick = true, .rough = true};
+        .device = t->cfg.device, .threads = threads_of_stages(t), .quick = true, .rough = true};
     struct sp_disk *disk;
     bool quiet = sp_error_quiet(true);
     int err = sp_calibrate_prepare(&how, &t->world, &devices, &disk), first;
