@@ -95,17 +95,16 @@ static int64_t highest(const struct sp_eviction_plan *a, const int64_t *most)
 /* The tensors of a unit, out of `all`, that come closest to `want` bytes without exceeding it. */
 static unsigned closest(const struct sp_unit *u, unsigned all, double want)
 {
-    unsigned best = 0;
-    int64_t most = 0, sum[1 << SP_UNIT_TENSORS] = {0};
+    unsigned best = 0, set = 0;
+    int64_t most = 0, sum[1 << SP_UNIT_TENSORS];
 
-    for (unsigned set = 1; set <= all; set++) /* of one tensor, and of the others in it */
+    sum[0] = 0;
+    while (set != all) {
+        set = (set - all) & all; /* the next larger one of `all` */
         sum[set] = sum[set & (set - 1)] + u->bytes[__builtin_ctz(set)];
-    for (unsigned set = all; set; set = (set - 1) & all) {
-        int64_t bytes = sum[set];
-
-        if (bytes > most && (double)bytes <= want) {
+        if (sum[set] >= most && (double)sum[set] <= want) {
             best = set;
-            most = bytes;
+            most = sum[set];
         }
     }
     return best;

@@ -39,6 +39,9 @@ int sp_plan_index(struct sp_plan *plan)
     free(plan->deferred);
     plan->deferred = deferred;
     plan->split = deferred != NULL;
+    sp_op_classes_destroy(&plan->classes);
+    if (sp_op_classes_create(plan, &plan->classes))
+        return sp_error(ENOMEM, "no memory for %d ops", sp_plan_ops(plan));
     return 0;
 }
 
@@ -157,6 +160,7 @@ void sp_plan_destroy(struct sp_plan *plan)
         sp_program_clear(&plan->programs[s]);
     free(plan->programs);
     forget_order(plan);
+    sp_op_classes_destroy(&plan->classes);
     free(plan->deferred);
     free(plan->first_layer);
     free(plan->first_token);

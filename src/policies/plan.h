@@ -5,6 +5,7 @@
 #define SP_PLAN_H
 
 #include "policies/families/family.h"
+#include "policies/families/op_classes.h"
 #include <stdint.h>
 
 struct sp_placed;    /* policies/simulation/merge.h */
@@ -18,6 +19,7 @@ struct sp_plan {
     struct sp_program *programs; /* [stages] */
     bool split;                  /* the programs hold W ops */
     unsigned char *deferred;     /* [ids]: a W op completes this B; NULL unless split */
+    struct sp_op_classes classes; /* of the ops of all programs */
     struct sp_map *map;          /* placement; layout.map points to it */
     int *first_layer;            /* [globals+1] of each global stage; NULL: split evenly */
     unsigned char *recompute;    /* [layers] enum sp_recompute of each; NULL: the same for all */
@@ -37,7 +39,7 @@ struct sp_plan {
 
 void sp_plan_destroy(struct sp_plan *plan);
 
-/* Sets `split` and `deferred` again after the programs were changed, and forgets their order. 0 or -ENOMEM. */
+/* Sets `split`, `deferred` and `classes` again after the programs were changed, and forgets their order. 0 or -ENOMEM. */
 int sp_plan_index(struct sp_plan *plan);
 
 /* Layers of each global stage, counts[globals], instead of an even split. 0; -ENOMEM; or one line on stderr and

@@ -217,22 +217,27 @@ price_all(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp
           double (*price_of)(const struct pricing *p, int stage, const struct sp_op *op))
 {
     const struct sp_layout *lay = &plan->layout;
+    const struct sp_op_classes *classes = &plan->classes;
     double *ms = calloc((size_t)plan->family->ids(lay), sizeof *ms);
+    double *price = malloc(((size_t)classes->first[lay->stages] + 1) * sizeof *price);
     struct pricing p = {
         .plan = plan, .sh = sh, .terms = terms, .slice = calloc(SLICES, sizeof *p.slice)};
+    bool made = ms && price && p.slice;
 
-    for (int s = 0; ms && p.slice && s < lay->stages; s++)
-        for (int k = 0; k < plan->programs[s].n; k++) {
-            const struct sp_op *op = &plan->programs[s].ops[k];
+    for (int s = 0; made && s < lay->stages; s++) {
+        const struct sp_op *ops = plan->programs[s].ops;
+        const int *of = classes->of + classes->first_op[s];
 
-            ms[plan->family->id(lay, s, op)] = price_of(&p, s, op);
-        }
-    if (!p.slice) {
-        free(ms);
-        ms = NULL;
+        for (int c = classes->first[s]; c < classes->first[s + 1]; c++)
+            price[c] = price_of(&p, s, &ops[classes->example[c]]);
+        for (int k = 0; k < plan->programs[s].n; k++)
+            ms[plan->family->id(lay, s, &ops[k])] = price[of[k]];
     }
+    free(price);
     free(p.slice);
-    return ms;
+    if (!made)
+        free(ms);
+    return made ? ms : NULL;
 }
 
 double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -16,6 +16,7 @@ struct sp_units_builder {
     int stage;
     struct sp_eviction_plan *a;
     int *use, *release, *forward; /* [flights] ops */
+    struct sp_shape part;         /* that was asked for last; rows 0: none was */
 };
 
 /* Slots of the backward of a layer: when it is recomputed, if it is, its own, the one that ends it. */
@@ -32,9 +33,8 @@ int sp_units_next_forward(const struct sp_units_builder *b, int op);
 /* The slot of layer i in an op: of a forward of layers the first of two. */
 int sp_units_slot(const struct sp_units_builder *b, int op, int i);
 
-/* The tokens of an op. */
-void sp_units_shape(const struct sp_units_builder *b, const struct sp_op *op,
-                    struct sp_shape *part);
+/* The shape of an op's tokens, until the next one is asked for. */
+const struct sp_shape *sp_units_shape(struct sp_units_builder *b, const struct sp_op *op);
 
 /* How layer i of an op is recomputed. */
 enum sp_recompute sp_units_recompute(const struct sp_units_builder *b, const struct sp_op *op,

@@ -37,17 +37,17 @@ void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, i
 }
 
 /* Pages of the keys and values of a slice of an op's sequence, in a layer. */
-static int64_t keys_of(const struct sp_units_builder *b, const struct sp_op *op, int slice)
+static int64_t keys_of(struct sp_units_builder *b, const struct sp_op *op, int slice)
 {
     struct sp_op other = *op;
-    struct sp_shape part;
+    const struct sp_shape *part;
     int parts = sp_shape_parts(b->sh);
     int64_t bytes;
 
     other.slice = (unsigned short)slice;
-    sp_units_shape(b, &other, &part);
+    part = sp_units_shape(b, &other);
     bytes =
-        (int64_t)(sp_shape_elem(&part) * sp_stash_elements(&part, SP_RECOMPUTE_NONE, SP_STASH_KV));
+        (int64_t)(sp_shape_elem(part) * sp_stash_elements(part, SP_RECOMPUTE_NONE, SP_STASH_KV));
     return parts * sp_pages(bytes / parts);
 }
 
@@ -56,7 +56,7 @@ struct visits {
     int64_t bytes, largest;
 };
 
-static struct visits visits_of(const struct sp_units_builder *b, const struct sp_op *op)
+static struct visits visits_of(struct sp_units_builder *b, const struct sp_op *op)
 {
     int end = op->pass == SP_F ? op->slice - 1 : op->slice;
     struct visits v = {0};
@@ -75,7 +75,7 @@ static struct visits visits_of(const struct sp_units_builder *b, const struct sp
 }
 
 /* So that a visit takes little beside the rest: a part of what a layer of the longest slice keeps. */
-static int64_t most_of_visit(const struct sp_units_builder *b)
+static int64_t most_of_visit(struct sp_units_builder *b)
 {
     enum { PART = 8 };
     int64_t bytes[SP_STASH_TENSORS], sum = 0;
@@ -109,18 +109,15 @@ static void count(struct sp_units_builder *b, int slot, int64_t in, int64_t out)
 }
 
 /* The visits of layer i of an op. */
-static void add_visits(struct sp_units_builder *b, int index, int i)
+static void add_visits(struct sp_units_builder *b, int index, int i, struct visits v)
 {
     const struct sp_op *op = &b->prog->ops[index];
     bool last = op->slice == b->plan->layout.slices - 1;
-    struct visits v = visits_of(b, op);
     int slot = sp_units_slot(b, index, i);
-    struct sp_shape part;
 
     if (!v.bytes)
         return;
-    sp_units_shape(b, op, &part);
-    sp_units_also(b, slot, slot, sum_of(&part));
+    sp_units_also(b, slot, slot, sum_of(sp_units_shape(b, op)));
     if (v.largest > b->a->visit_largest)
         b->a->visit_largest = v.largest;
     if (op->pass == SP_F) {
@@ -154,11 +151,13 @@ void sp_keys_visits(struct sp_units_builder *b)
     for (int i = 0; i < b->prog->n; i++) {
         const struct sp_op *op = &b->prog->ops[i];
         bool leave = op->pass == SP_F && sp_keys_leave(b, op);
+        struct visits visits;
 
         if (op->part != SP_CHUNK || (op->pass != SP_F && op->pass != SP_B))
             continue;
+        visits = visits_of(b, op);
         for (int k = 0; k < sp_units_layers(b, op); k++) {
-            add_visits(b, i, k);
+            add_visits(b, i, k, visits);
             if (leave)
                 add_own(b, op, k);
         }

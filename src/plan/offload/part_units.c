@@ -2,16 +2,15 @@
 #include "plan/offload/pages.h"
 #include "policies/families/attention_parallel/attention_parallel.h"
 
-double sp_part_unit_seconds(const struct sp_units_builder *b, const struct sp_op *op)
+double sp_part_unit_seconds(struct sp_units_builder *b, const struct sp_op *op)
 {
     bool again = op->part == SP_ATTN ? !sp_stash_keeps(b->want->recompute, SP_STASH_O)
                                      : !sp_stash_keeps(b->want->recompute, SP_STASH_PRE);
     double whole, layer, flops;
-    struct sp_shape part;
+    const struct sp_shape *part = sp_units_shape(b, op);
 
-    sp_units_shape(b, op, &part);
-    layer = b->sh->batch * b->flops.token * part.seq;
-    whole = b->sh->batch * sp_slice_cost(&b->flops, part.first, part.seq);
+    layer = b->sh->batch * b->flops.token * part->seq;
+    whole = b->sh->batch * sp_slice_cost(&b->flops, part->first, part->seq);
     flops = op->part == SP_ATTN ? whole - layer : layer;
     return op->pass == SP_F ? flops * b->speed.fwd_s
                             : flops * (b->speed.bwd_s + (again ? b->speed.fwd_s : 0));
@@ -45,9 +44,8 @@ void sp_part_unit(struct sp_units_builder *b, int op, int next, struct sp_unit *
     const struct sp_op *o = &b->prog->ops[op];
     int64_t elements[SP_STASH_TENSORS];
     int then = next < 0 ? -1 : sp_units_next_forward(b, next);
-    struct sp_shape part;
+    const struct sp_shape *part = sp_units_shape(b, o);
 
-    sp_units_shape(b, o, &part);
     sp_parts_stash_tensors(b->plan, b->sh, b->want->recompute, b->stage, o, elements);
     *u = (struct sp_unit){.made = sp_units_slot(b, op, 0),
                           .gone = then >= 0 ? sp_units_slot(b, then, 0) : -1,
@@ -55,7 +53,7 @@ void sp_part_unit(struct sp_units_builder *b, int op, int next, struct sp_unit *
                           .freed = slot_of(b, b->release, o)};
     u->ahead = u->used > AHEAD ? u->used - AHEAD : 0;
     for (int t = 0; t < SP_STASH_TENSORS; t++)
-        u->bytes[t] = sp_pages((int64_t)sp_shape_elem(&part) * elements[t]);
+        u->bytes[t] = sp_pages((int64_t)sp_shape_elem(part) * elements[t]);
     if (b->plan->layout.slices > 1) { /* later slices read them */
         u->stays = u->bytes[SP_STASH_KV];
         u->bytes[SP_STASH_KV] = 0;
@@ -64,5 +62,5 @@ void sp_part_unit(struct sp_units_builder *b, int op, int next, struct sp_unit *
         return;
     u->bytes[SP_STASH_O] = 0;
     if (o->part == SP_BLOCK)
-        u->bytes[SP_STASH_O] = shared(b, o, &part);
+        u->bytes[SP_STASH_O] = shared(b, o, part);
 }

@@ -5,7 +5,7 @@
 #include "plan/offload/builder.h"
 
 /* What an op takes. */
-double sp_part_unit_seconds(const struct sp_units_builder *b, const struct sp_op *op);
+double sp_part_unit_seconds(struct sp_units_builder *b, const struct sp_op *op);
 
 /* The unit of op `op`, a forward, after which `next` is the stage's next forward, -1: none. */
 void sp_part_unit(struct sp_units_builder *b, int op, int next, struct sp_unit *u);

@@ -43,12 +43,14 @@ int sp_units_slot(const struct sp_units_builder *b, int op, int i)
 
 /* ---- slots ---------------------------------------------------------------------------- */
 
-void sp_units_shape(const struct sp_units_builder *b, const struct sp_op *op, struct sp_shape *part)
+const struct sp_shape *sp_units_shape(struct sp_units_builder *b, const struct sp_op *op)
 {
     int first, len;
 
     sp_plan_op_tokens(b->plan, b->sh->seq, op, &first, &len);
-    sp_shape_slice(b->sh, first, len, part);
+    if (!b->part.rows || b->part.first != first || b->part.seq != len)
+        sp_shape_slice(b->sh, first, len, &b->part);
+    return &b->part;
 }
 
 enum sp_recompute sp_units_recompute(const struct sp_units_builder *b, const struct sp_op *op,
@@ -66,16 +68,15 @@ static bool is_recomputed(enum sp_recompute mode)
 }
 
 /* Seconds of a layer of an op: up to attention, and the rest. */
-static void time_of_layer(const struct sp_units_builder *b, const struct sp_op *op, int i,
+static void time_of_layer(struct sp_units_builder *b, const struct sp_op *op, int i,
                           double *first, double *second)
 {
     const struct sp_shape *sh = b->sh;
     double pre = 2.0 * sh->model.hidden * (sh->q_width + sh->kv_width), whole, attn, f;
-    struct sp_shape part;
+    const struct sp_shape *part = sp_units_shape(b, op);
 
-    sp_units_shape(b, op, &part);
-    whole = sh->batch * sp_slice_cost(&b->flops, part.first, part.seq);
-    attn = whole - sh->batch * b->flops.token * part.seq + pre * part.rows * sp_shape_spread(sh);
+    whole = sh->batch * sp_slice_cost(&b->flops, part->first, part->seq);
+    attn = whole - sh->batch * b->flops.token * part->seq + pre * part->rows * sp_shape_spread(sh);
     f = b->speed.fwd_s;
     *second = 0;
     switch (op->pass) {
@@ -185,18 +186,17 @@ static int first_backward(const struct sp_units_builder *b, const struct sp_op *
 /* Gradients and recomputed tensors of a layer, in the slots where they are there. */
 static void add_gradients(struct sp_units_builder *b, const struct sp_op *op, int i)
 {
+    const struct sp_shape *part = sp_units_shape(b, op);
     struct sp_units_backward back = sp_units_backward_of(b, op, i);
     enum sp_recompute mode = sp_units_recompute(b, op, i);
     bool sliced = b->plan->layout.slices > 1;
     int64_t all[SP_STASH_TENSORS], kept[SP_STASH_TENSORS], x, q, kv, again = 0;
-    struct sp_shape part;
 
-    sp_units_shape(b, op, &part);
-    x = sp_pages_of(&part, part.model.hidden);
-    q = sp_pages_of(&part, part.q_width);
-    kv = sp_pages_of(&part, part.kv_width);
+    x = sp_pages_of(part, part->model.hidden);
+    q = sp_pages_of(part, part->q_width);
+    kv = sp_pages_of(part, part->kv_width);
     /* dy, dr, du, dq wait for the weight gradients; dx, do do not */
-    sp_units_also(b, back.own, back.ends, 2 * x + q + sp_pages_of(&part, part.up_width));
+    sp_units_also(b, back.own, back.ends, 2 * x + q + sp_pages_of(part, part->up_width));
     sp_units_also(b, back.own, back.own, x + q);
     if (sp_keys_leave(b, op)) { /* they visit the slices after it, and stay from here on */
         sp_units_also(b, back.begins, back.ends, kv);
@@ -207,8 +207,8 @@ static void add_gradients(struct sp_units_builder *b, const struct sp_op *op, in
     }
     if (!is_recomputed(mode))
         return;
-    sp_pages_of_layer(&part, SP_RECOMPUTE_NONE, true, sliced, all);
-    sp_pages_of_layer(&part, mode, i % b->want->every == 0, sliced, kept);
+    sp_pages_of_layer(part, SP_RECOMPUTE_NONE, true, sliced, all);
+    sp_pages_of_layer(part, mode, i % b->want->every == 0, sliced, kept);
     for (int k = 0; k < SP_STASH_TENSORS; k++)
         again += all[k] - kept[k];
     sp_units_also(b, back.begins, back.ends, again);
@@ -239,9 +239,8 @@ static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct
     struct sp_units_backward back = sp_units_backward_of(b, o, i);
     int count = sp_units_layers(b, o);
     bool sliced = b->plan->layout.slices > 1;
-    struct sp_shape part;
+    const struct sp_shape *part = sp_units_shape(b, o);
 
-    sp_units_shape(b, o, &part);
     *u = (struct sp_unit){
         .made = sp_units_slot(b, op, i),
         .gone = next >= 0 ? sp_units_slot(b, next, i) + 1 : -1,
@@ -250,16 +249,16 @@ static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct
         .late = 1u << SP_STASH_POST | 1u << SP_UNIT_HEAD,
     };
     u->ahead = u->used > count ? u->used - count : 0;
-    sp_pages_of_layer(&part, sp_units_recompute(b, o, i), i % b->want->every == 0, sliced,
+    sp_pages_of_layer(part, sp_units_recompute(b, o, i), i % b->want->every == 0, sliced,
                       u->bytes);
-    add_transients(b, &part, u->made, u->bytes);
+    add_transients(b, part, u->made, u->bytes);
     if (sliced) { /* type 0: later slices read them */
         sp_keys_of_unit(b, o, i, u);
         u->bytes[SP_STASH_KV] = 0;
     }
     if (i == count - 1) /* of a slice it waits long, and its head has no op of its own */
         *(sliced && !b->plan->family->parts_of ? &u->bytes[SP_UNIT_HEAD] : &u->head) =
-            sp_pages(sp_stash_head_input(b->plan, &part, b->stage, o));
+            sp_pages(sp_stash_head_input(b->plan, part, b->stage, o));
     add_gradients(b, o, i);
 }
 

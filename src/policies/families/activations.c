@@ -1,4 +1,5 @@
 #include "policies/families/activations.h"
+#include <stdlib.h>
 
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op)
 {
@@ -97,20 +98,47 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
     return freed;
 }
 
-int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
-                      enum sp_recompute recompute, int every, int stage)
+struct sp_class_stash *sp_stash_by_class(const struct sp_plan *plan, const struct sp_shape *sh,
+                                         enum sp_recompute recompute, int every, int stage)
 {
+    const struct sp_op_classes *classes = &plan->classes;
+    int first = classes->first[stage], n = classes->first[stage + 1] - first;
+    struct sp_class_stash *stash = calloc((size_t)n + 1, sizeof *stash);
+
+    if (!stash)
+        abort(); /* as programs do */
+    for (int c = 0; c < n; c++) {
+        const struct sp_op *op = &plan->programs[stage].ops[classes->example[first + c]];
+
+        if (op->pass == SP_F)
+            stash[c].taken = sp_stash_of_op(plan, sh, recompute, every, stage, op);
+        stash[c].freed = sp_stash_freed_by_op(plan, sh, recompute, every, stage, op);
+    }
+    return stash;
+}
+
+int64_t sp_class_stash_peak(const struct sp_plan *plan, const struct sp_class_stash *stash,
+                            int stage)
+{
+    const int *of = plan->classes.of + plan->classes.first_op[stage];
+    int first = plan->classes.first[stage];
     int64_t live = 0, peak = 0;
 
     for (int i = 0; i < plan->programs[stage].n; i++) {
-        const struct sp_op *op = &plan->programs[stage].ops[i];
-        int64_t bytes = sp_stash_of_op(plan, sh, recompute, every, stage, op);
-
-        if (op->pass == SP_F)
-            live += bytes;
+        live += stash[of[i] - first].taken;
         peak = live > peak ? live : peak;
-        live -= sp_stash_freed_by_op(plan, sh, recompute, every, stage, op);
+        live -= stash[of[i] - first].freed;
     }
+    return peak;
+}
+
+int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
+                      enum sp_recompute recompute, int every, int stage)
+{
+    struct sp_class_stash *stash = sp_stash_by_class(plan, sh, recompute, every, stage);
+    int64_t peak = sp_class_stash_peak(plan, stash, stage);
+
+    free(stash);
     return peak;
 }
 

@@ -75,6 +75,17 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
  * way and the slack of the pool, in both directions. */
 int sp_boundary_buffers(const struct sp_plan *plan, int stage);
 
+/* What an op of a class keeps from its start, 0 unless it is a forward, and lets go at its end: of the classes of a stage,
+ * from classes.first[stage] on. To be freed. */
+struct sp_class_stash {
+    int64_t taken, freed;
+};
+struct sp_class_stash *sp_stash_by_class(const struct sp_plan *plan, const struct sp_shape *sh,
+                                         enum sp_recompute recompute, int every, int stage);
+/* Their highest sum while the stage runs its program. */
+int64_t sp_class_stash_peak(const struct sp_plan *plan, const struct sp_class_stash *stash,
+                            int stage);
+
 /* Highest sum of stashed bytes while a stage runs its program. */
 int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
                       enum sp_recompute recompute, int every, int stage);

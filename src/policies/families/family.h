@@ -122,6 +122,10 @@ struct sp_family {
     void (*required)(const struct sp_layout *lay,
                      void (*need)(void *arg, int stage, const struct sp_op *op), void *arg);
 
+    /* What tells ops of a stage apart that differ in their micro-batch alone (op_classes.h), by what they compute or
+     * keep; NULL: nothing does. */
+    int (*kind)(const struct sp_layout *lay, int stage, const struct sp_op *op);
+
     /* What an op costs, if it was not measured (sp_op_cost asks that first). */
     double (*cost)(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op);

@@ -101,36 +101,48 @@ void sp_memory_longest_slice(const struct sp_plan *plan, const struct sp_shape *
 
 /* ---- the stash ---------------------------------------------------------------------------- */
 
-/* Of the slices of a length, at the highest. */
-static int64_t stash_of_length(const struct sp_plan *plan, const struct sp_shape *sh,
-                               enum sp_recompute recompute, int every, int stage, int len)
+
+/* The sum, over the lengths len[n], of what the slices of each hold at the highest. */
+static int64_t sum_of_lengths(const struct sp_plan *plan, const struct sp_shape *sh,
+                              const struct sp_class_stash *stash, int stage, const int *len, int n)
 {
-    int64_t live = 0, peak = 0;
+    const struct sp_program *prog = &plan->programs[stage];
+    const int *of = plan->classes.of + plan->classes.first_op[stage];
+    int64_t sum = 0;
 
-    for (int i = 0; i < plan->programs[stage].n; i++) {
-        const struct sp_op *op = &plan->programs[stage].ops[i];
+    for (int i = 0; i < n; i++) {
+        int64_t live = 0, peak = 0;
 
-        if (length_of(plan, sh, op) != len)
-            continue;
-        if (op->pass == SP_F)
-            live += sp_stash_of_op(plan, sh, recompute, every, stage, op);
-        peak = live > peak ? live : peak;
-        live -= sp_stash_freed_by_op(plan, sh, recompute, every, stage, op);
+        for (int k = 0; k < prog->n; k++) {
+            const struct sp_class_stash *one = &stash[of[k] - plan->classes.first[stage]];
+
+            if ((!one->taken && !one->freed) || length_of(plan, sh, &prog->ops[k]) != len[i])
+                continue;
+            live += one->taken;
+            peak = live > peak ? live : peak;
+            live -= one->freed;
+        }
+        sum += peak;
     }
-    return peak;
+    return sum;
 }
 
 int64_t sp_memory_unequal(const struct sp_plan *plan, const struct sp_shape *sh,
                           enum sp_recompute recompute, int every, int stage)
 {
-    int64_t sum = 0;
+    struct sp_class_stash *stash;
+    int64_t more = 0;
     int *len, n;
 
     if (is_equal(plan, sh))
         return 0;
     n = lengths_of(plan, sh, stage, false, &len);
-    for (int i = 0; i < n; i++)
-        sum += stash_of_length(plan, sh, recompute, every, stage, len[i]);
+    if (n) {
+        stash = sp_stash_by_class(plan, sh, recompute, every, stage);
+        more = sum_of_lengths(plan, sh, stash, stage, len, n) -
+               sp_class_stash_peak(plan, stash, stage);
+        free(stash);
+    }
     free(len);
-    return n ? sum - sp_stash_peak(plan, sh, recompute, every, stage) : 0;
+    return more;
 }

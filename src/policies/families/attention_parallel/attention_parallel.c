@@ -19,6 +19,7 @@
 #include "policies/families/families.h"
 #include "policies/families/vocabulary/vocabulary.h"
 #include "policies/families/work.h"
+#include "policies/refuse.h"
 #include "sp_error.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 /* What the layout tabulates. */
 struct slots {
     int fold; /* micro-batches of one */
+    enum sp_ship_wish wish;
 };
 
 int sp_attention_fold(const struct sp_layout *lay)
@@ -34,6 +36,25 @@ int sp_attention_fold(const struct sp_layout *lay)
     const struct slots *slots = lay->map ? lay->map->state : NULL;
 
     return slots ? slots->fold : 1;
+}
+
+/* What the options of the layout say. */
+static enum sp_ship_wish read_wish(const struct sp_layout *lay)
+{
+    if (sp_option_is(lay, "ship", "attention"))
+        return SP_WISH_ATTENTION;
+    if (sp_option_is(lay, "qkv", "activations"))
+        return SP_WISH_ACTIVATIONS;
+    if (sp_option_is(lay, "qkv", "published"))
+        return SP_WISH_PUBLISHED;
+    return sp_option_is(lay, "qkv", "weights") ? SP_WISH_WEIGHTS : SP_WISH_SMALLER;
+}
+
+enum sp_ship_wish sp_ship_wish(const struct sp_layout *lay)
+{
+    const struct slots *slots = lay->map ? lay->map->state : NULL;
+
+    return slots ? slots->wish : read_wish(lay);
 }
 
 int sp_block_stage(const struct sp_layout *lay, int j)
@@ -97,7 +118,7 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
         free(slots);
         return err;
     }
-    slots->fold = fold;
+    *slots = (struct slots){.fold = fold, .wish = read_wish(lay)};
     (*map)->state = slots;
     return 0;
 }
@@ -338,6 +359,7 @@ const struct sp_family sp_family_attention_parallel = {
     .variant = variant,
     .post_validates = post_validates,
     .parts = true,
+    .kind = sp_parts_kind,
     .recomputes_first = true,
     .shares_tokens = true,
     .shares_parameters = true,

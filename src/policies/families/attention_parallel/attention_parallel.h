@@ -33,6 +33,16 @@ enum sp_shipment {
     SP_SHIP_ATTENTION /* bsh; and once a step all weights of the attention module, norm and both products: 4h^2 */
 };
 
+/* What ship= and qkv= ask for. */
+enum sp_ship_wish {
+    SP_WISH_SMALLER,     /* nothing: whatever is less */
+    SP_WISH_ATTENTION,   /* ship=attention */
+    SP_WISH_ACTIVATIONS, /* qkv=activations */
+    SP_WISH_WEIGHTS,     /* qkv=weights */
+    SP_WISH_PUBLISHED    /* qkv=published: weights and their gradients go with every micro-batch */
+};
+enum sp_ship_wish sp_ship_wish(const struct sp_layout *lay);
+
 /* Micro-batches that share a slot. */
 int sp_attention_fold(const struct sp_layout *lay);
 
@@ -53,6 +63,9 @@ bool sp_ships_each_time(const struct sp_plan *plan);
  * tokens. `op`: either of them. */
 bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh,
                       enum sp_recompute recompute, int stage, const struct sp_op *op);
+
+/* Which of these it is: a block has the attention before it on its own stage for some micro-batches alone. */
+int sp_parts_kind(const struct sp_layout *lay, int stage, const struct sp_op *op);
 
 /* Elements of each tensor that the part of an op keeps; where the product's input is kept, it is that of pre. */
 void sp_parts_stash_tensors(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -1,15 +1,14 @@
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/slice_buffers.h"
-#include "policies/refuse.h"
 
 bool sp_ships_attention(const struct sp_plan *plan)
 {
-    return sp_option_is(&plan->layout, "ship", "attention");
+    return sp_ship_wish(&plan->layout) == SP_WISH_ATTENTION;
 }
 
 bool sp_ships_each_time(const struct sp_plan *plan)
 {
-    return sp_option_is(&plan->layout, "qkv", "published");
+    return sp_ship_wish(&plan->layout) == SP_WISH_PUBLISHED;
 }
 
 enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *sh)
@@ -20,14 +19,17 @@ enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *
     uint64_t sharing = (uint64_t)(plan->layout.micro_batches / plan->layout.stages);
     uint64_t weights = sp_block_elements(&sh->held, SP_BLOCK_QKV) / (sharing ? sharing : 1);
 
-    if (sp_ships_attention(plan))
+    switch (sp_ship_wish(&plan->layout)) {
+    case SP_WISH_ATTENTION:
         return SP_SHIP_ATTENTION;
-    if (sp_option_is(&plan->layout, "qkv", "activations"))
+    case SP_WISH_ACTIVATIONS:
         return SP_SHIP_ACTIVATIONS;
-    if (sp_option_is(&plan->layout, "qkv", "weights") ||
-        sp_option_is(&plan->layout, "qkv", "published"))
+    case SP_WISH_WEIGHTS:
+    case SP_WISH_PUBLISHED:
         return SP_SHIP_QKV;
-    return T * h + weights < T * width ? SP_SHIP_QKV : SP_SHIP_ACTIVATIONS;
+    default:
+        return T * h + weights < T * width ? SP_SHIP_QKV : SP_SHIP_ACTIVATIONS;
+    }
 }
 
 /* Of a stage whose attention has x and all weights, or n1 and the product's, or q, k and v. */
@@ -76,6 +78,12 @@ static void block_elements(const struct sp_plan *plan, const struct sp_shape *sh
     if (kept && pre)
         elements[SP_STASH_PRE] =
             (int64_t)sp_shape_pre_saved(sh, keep_outputs && ships != SP_SHIP_QKV);
+}
+
+int sp_parts_kind(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    return op->part == SP_BLOCK && op->chunk > 0 &&
+           sp_attention_stage(lay, op->mb, op->chunk - 1) == stage;
 }
 
 bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh,

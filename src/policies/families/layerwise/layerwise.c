@@ -277,6 +277,14 @@ static const struct sp_family *exchanging(const struct sp_layout *lay)
     return sp_option_is(lay, "exchange", "off") ? &sp_family_subsequence : &sp_family_aligned;
 }
 
+/* What assists an op, and what it assists, depends on the slot that it is in. */
+static int kind_of_slot(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    (void)lay;
+    (void)stage;
+    return op->mb;
+}
+
 const struct sp_family sp_family_aligned = {.name = "aligned",
                                             .slices = true,
                                             .variant = exchanging,
@@ -288,6 +296,7 @@ const struct sp_family sp_family_aligned = {.name = "aligned",
                                             .unit = sp_aligned_unit,
                                             .travelling = sp_aligned_travelling,
                                             .shares_attention = true,
+                                            .kind = kind_of_slot,
                                             .shares_parameters = true,
                                             .lower = sp_aligned_lower,
                                             OPS};

@@ -288,6 +288,7 @@ static const struct sp_family whole = {CHUNKS};
 static const struct sp_family slices = {.slices = true, CHUNKS};
 static const struct sp_family parts = {.slices = true,
                                        .parts = true,
+                                       .kind = sp_parts_kind,
                                        .keeps_parameters_whole = sp_ships_attention,
                                        .check = check_parts,
                                        .place = place_parts,
