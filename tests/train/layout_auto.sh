@@ -67,7 +67,7 @@ have_mpi && chooses "2 processes" mpi 2 train
 # A machine whose tasks take 9 ms of the runtime: it wants one large micro-batch, which leaves half of a pipeline idle.
 sed 's/"launch_s": [^,]*/"launch_s": 9e-3/; s/"name": "laptop"/"name": "liar"/' "$laptop" > "$work/liar.json"
 looks="--model gpt-tiny --seq 128 --micro-batches 8 --eps 1e-3 --steps 24"
-train one starpipe train $looks --stages 1
+train one starpipe train $looks --stages 1 --threads 1
 # moves NAME COMMAND...
 moves()
 {
