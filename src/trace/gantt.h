@@ -163,6 +163,10 @@ void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out)
 /* A self-contained SVG document, 880 pixels wide, light or dark as its reader wants. */
 void sp_gantt_svg(const struct sp_gantt *g, FILE *out);
 
+/* Several of them in one page: once the styles and patterns that they share, then each as an element. */
+void sp_gantt_svg_shared(FILE *out);
+void sp_gantt_svg_element(const struct sp_gantt *g, FILE *out);
+
 /* A line of figures under the title of a page. */
 struct sp_gantt_fact {
     char name[32], value[768];

@@ -323,7 +323,8 @@ static void draw_head(struct svg *d)
     d->top += 6;
 }
 
-void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
+/* All but what each picture of a page shares; `shared` NULL: nothing. */
+static void draw(const struct sp_gantt *g, const char *shared, FILE *out)
 {
     char *head = NULL;
     size_t n = 0;
@@ -339,11 +340,10 @@ void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
     d.out = out;
     h = d.top + g->stages * d.row + BOTTOM;
     fprintf(out,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"gantt\" width=\"%d\" "
             "height=\"%.0f\" viewBox=\"0 0 %d %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "
             "font-size=\"12\">\n%s",
-            WIDTH, h, WIDTH, h, styles);
+            WIDTH, h, WIDTH, h, shared ? shared : "");
     fprintf(out, "<rect class=\"page\" width=\"%d\" height=\"%.0f\"/>\n%s", WIDTH, h,
             head ? head : "");
     free(head);
@@ -361,4 +361,23 @@ void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
         draw_away(&d, s);
     draw_axis(&d);
     fputs("</svg>\n", out);
+}
+
+void sp_gantt_svg(const struct sp_gantt *g, FILE *out)
+{
+    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", out);
+    draw(g, styles, out);
+}
+
+void sp_gantt_svg_shared(FILE *out)
+{
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"0\" height=\"0\" "
+            "style=\"position:absolute\" aria-hidden=\"true\">%s</svg>\n",
+            styles);
+}
+
+void sp_gantt_svg_element(const struct sp_gantt *g, FILE *out)
+{
+    draw(g, NULL, out);
 }

@@ -12,6 +12,8 @@
 enum { MOST = 64, TOLD = 2 };
 
 static const struct sp_layout_args standard = SP_LAYOUT_ARGS_DEFAULT;
+static const double RESERVE =
+    0.08; /* of a device's memory, where nobody looks what it has: as plan leaves */
 static const double EXACT = 0.01; /* no prediction is more than that */
 
 /* The search of all numbers of workers and pipelines. */
@@ -20,7 +22,6 @@ struct choosing {
     struct sp_search want;
     struct sp_machine machine; /* with as many devices a node as there are workers */
     int workers, most;         /* of a process: now, and at most */
-    int64_t sequences;         /* of a step, of all pipelines */
     double started_s;
     struct sp_auto_choice *best;
     struct sp_auto_choice first, second,
@@ -56,6 +57,22 @@ void sp_layout_auto_watch(struct sp_option *options, struct sp_layout_kept *kept
         for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
             if (!o->given && !strcmp(o->name, watched[i].name))
                 o->given = watched[i].given;
+}
+
+static bool has_time(struct choosing *c)
+{
+    const struct sp_auto_request *r = c->r;
+    bool has = r->within_s <= 0 || now_s() - c->started_s < r->within_s;
+
+    c->best->cut_short = c->best->cut_short || !has;
+    return has;
+}
+
+/* As sp_search asks: until there is a layout, however long that takes. */
+static bool goes_on(void *arg, int tried, const struct sp_found *best)
+{
+    (void)tried;
+    return !best || has_time(arg);
 }
 
 /* ---- what is left open ---------------------------------------------------------------------------- */
@@ -129,12 +146,12 @@ static int take_options(struct choosing *c)
     bool mode = l->recompute && !sp_recompute_is_auto(l->recompute);
     struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
 
-    c->sequences = (int64_t)r->groups->data_parallel * l->micro_batches * l->micro_batch_size;
     c->want = (struct sp_search){
         .schedule = sp_layout_is_auto(l) ? NULL : l->schedule,
         .model = r->model,
         .dtype = r->dtype,
         .seq = l->seq,
+        .sequences = r->groups->data_parallel * l->micro_batches * l->micro_batch_size,
         .batch = is_kept(k->micro_batch_size, l->micro_batch_size, 1) ? l->micro_batch_size : 0,
         .stages = l->stages_set ? l->stages : 0,
         .vocabulary = l->vocabulary_parallel ? SP_SEARCH_WITH : SP_SEARCH_EITHER,
@@ -144,7 +161,12 @@ static int take_options(struct choosing *c)
         .no_zero = k->zero && !r->groups->zero,
         .any_recompute = !mode,
         .any_offload = !is_kept(k->offload, strcmp(l->offload, "none") != 0, 0),
+        .data =
+            is_kept(k->data_parallel, r->groups->data_parallel, 1) ? r->groups->data_parallel : 0,
         .machine = &c->machine,
+        .reserve = r->node_bytes ? 0 : RESERVE,
+        .go_on = goes_on,
+        .go_on_arg = c,
     };
     if ((mode && sp_parse_recompute(r->command, l->recompute, &recompute)) ||
         sp_parse_offload(r->command, l, &c->want.offload))
@@ -192,10 +214,8 @@ static void compare(struct choosing *c, const struct sp_search *want, const stru
 {
     const struct sp_auto_choice one = {
         .found = *f,
-        .data = sp_search_pipelines(want),
-        .zero = sp_search_zero(want, f),
         .ring = f->context > 1 && sp_search_rings(want, f),
-        .memory = want->memory ? want->memory : c->machine.memory_bytes,
+        .memory = sp_search_limit(want),
     };
     bool plain = !strcmp(f->schedule, standard.schedule);
 
@@ -225,31 +245,36 @@ static void conclude(struct choosing *c)
 }
 
 /*
- * Whether so many pipelines, with the stages that were given, take all devices. More stages than that share workers: they
- * are searched as if each had its own, with the most workers, and a whole process for each.
+ * Whether the stages that were given, with so many workers, take all devices; as many pipelines as do, then. More stages
+ * than that share workers: they are searched as if each had its own, with the most workers, and a process for each.
  */
 static bool takes_devices(const struct choosing *c, struct sp_search *want)
 {
-    int all = c->r->devices.processes * c->workers / sp_search_pipelines(want);
+    int all = c->r->devices.processes * c->workers, data = want->data ? want->data : 1;
+    int stage = want->devices ? want->devices : 1, least = want->stages * stage * data;
 
     if (!want->stages)
         return true;
-    if (want->stages > all && c->workers == c->most && want->data == c->r->groups->data_parallel) {
-        want->devices = want->devices ? want->devices : 1;
-        return want->devices == 1;
+    if (least > all) {
+        want->devices = stage;
+        want->data = data;
+        return stage == 1 && c->workers == c->most;
     }
-    return !want->devices || want->stages * want->devices == all;
+    if (!want->devices)
+        return true;
+    if (want->data)
+        return least == all;
+    want->data = all / least;
+    return all % least == 0 && want->sequences % want->data == 0;
 }
 
-/* On the devices of c->machine, by so many pipelines. */
-static int search(struct choosing *c, int pipelines)
+/* On the devices of c->machine. */
+static int search(struct choosing *c)
 {
     static struct sp_found found[MOST];
     struct sp_search want = c->want;
     int n;
 
-    want.data = pipelines;
-    want.sequences = (int)(c->sequences / pipelines);
     if (!takes_devices(c, &want))
         return 0;
     n = sp_search(&want, found, MOST, TOLD);
@@ -266,26 +291,19 @@ static int search(struct choosing *c, int pipelines)
     return n < 0 ? n : 0;
 }
 
-static bool has_time(struct choosing *c)
-{
-    const struct sp_auto_request *r = c->r;
-    bool has = r->within_s <= 0 || now_s() - c->started_s < r->within_s;
-
-    c->best->cut_short = c->best->cut_short || !has;
-    return has;
-}
-
-/* With every number of pipelines that divides the processes and the sequences, or the one that was given. */
+/* Workers of a process take stages: pipelines, and devices that share a stage, are processes. */
 static int search_pipelines(struct choosing *c)
 {
-    const struct sp_auto_request *r = c->r;
-    int given = r->groups->data_parallel, err = 0;
+    int processes = c->r->devices.processes, err = 0;
 
-    if (is_kept(r->layout->kept.data_parallel, given, 1))
-        return search(c, given);
-    for (int d = 1; d <= r->devices.processes && !err; d++)
-        if (r->devices.processes % d == 0 && c->sequences % d == 0 && (d == 1 || has_time(c)))
-            err = search(c, d);
+    if (c->want.data)
+        return search(c);
+    for (int d = 1; d <= processes && !err; d++)
+        if (processes % d == 0 && c->want.sequences % d == 0 && (d == 1 || has_time(c))) {
+            c->want.data = d;
+            err = search(c);
+            c->want.data = 0;
+        }
     return err;
 }
 
@@ -295,9 +313,9 @@ static int search_workers(struct choosing *c)
     bool groups = c->want.devices > 1 || c->want.tensor > 1;
     int err;
 
-    c->most = groups ? 1 : c->r->devices.workers; /* workers take stages; a group is of processes */
+    c->most = groups ? 1 : c->r->devices.workers;
     place(c, 1);
-    err = search_pipelines(c);
+    err = search(c);
     c->want.devices = c->want.tensor = 1;
     for (int k = c->most; k > 1 && !err && has_time(c);
          k = k == c->most ? 1 << (int)log2(k - 1) : k / 2) {
@@ -313,17 +331,16 @@ static int refuse(const struct choosing *c)
 {
     const struct sp_auto_request *r = c->r;
     const struct sp_found *f = &c->least;
-    double has = (double)(c->want.memory ? c->want.memory : c->machine.memory_bytes);
+    double has = (double)sp_search_limit(&c->want);
     bool large = f->memory >= 1 << 30;
     double unit = large ? 1 << 30 : 1 << 20;
 
     if (!c->any)
         return sp_error(EINVAL,
-                        "%s: --schedule auto: no schedule takes %lld sequences of a step on %s of "
+                        "%s: --schedule auto: no schedule takes %d sequences of a step on %s of "
                         "%s within the options given; other --micro-batches, or fewer options, "
                         "may do",
-                        r->command, (long long)c->sequences,
-                        SP_COUNT(r->devices.processes, "process"),
+                        r->command, c->want.sequences, SP_COUNT(r->devices.processes, "process"),
                         SP_COUNT(r->devices.workers, "worker"));
     return sp_error(EINVAL,
                     "%s: --schedule auto: nothing fits: %s on %s, which needs least, holds %.2f "
@@ -338,7 +355,7 @@ int sp_layout_auto(const struct sp_auto_request *r, struct sp_auto_choice *choic
     static struct choosing c; /* a machine is large */
     int err = sp_layout_auto_check(r->command, r->layout, r->groups, r->model);
 
-    *choice = (struct sp_auto_choice){.data = 1};
+    *choice = (struct sp_auto_choice){.layouts = 0};
     c = (struct choosing){.r = r, .best = choice, .started_s = now_s()};
     err = err ? err : take_options(&c);
     err = err ? err : search_workers(&c);
@@ -376,10 +393,10 @@ void sp_layout_auto_take(const struct sp_auto_choice *choice, struct sp_layout_a
         l->memory_limit = (uint64_t)choice->memory; /* what it is planned within */
     if (f->context > 1 && groups->context_parallel != f->context)
         groups->context_method = choice->ring ? SP_TRAIN_RING : SP_TRAIN_ULYSSES;
-    groups->data_parallel = choice->data;
+    groups->data_parallel = f->data;
     groups->context_parallel = f->context;
     groups->tensor_parallel = f->devices;
-    groups->zero = choice->zero;
+    groups->zero = f->zero;
 }
 
 void sp_auto_choice_pack(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT])
@@ -388,23 +405,24 @@ void sp_auto_choice_pack(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT]
 
     snprintf(text, SP_AUTO_TEXT, "%s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld",
              f->schedule, f->stages, f->devices, f->context, f->micro_batches, f->batch, f->chunks,
-             f->slices, f->vocabulary, (int)f->recompute, f->every, (int)f->offload, c->data,
-             c->zero, c->ring, c->layouts, (long long)c->memory);
+             f->slices, f->vocabulary, (int)f->recompute, f->every, (int)f->offload, f->data,
+             f->zero, c->ring, c->layouts, (long long)c->memory);
 }
 
 int sp_auto_choice_unpack(const char *text, struct sp_auto_choice *c)
 {
-    int vocabulary, recompute, offload, ring;
+    int vocabulary, recompute, offload, zero, ring;
     struct sp_found f = {.fits = true, .trains = true};
     long long memory;
 
-    *c = (struct sp_auto_choice){.data = 1};
+    *c = (struct sp_auto_choice){.layouts = 0};
     if (sscanf(text, "%63s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld", f.schedule,
                &f.stages, &f.devices, &f.context, &f.micro_batches, &f.batch, &f.chunks, &f.slices,
-               &vocabulary, &recompute, &f.every, &offload, &c->data, &c->zero, &ring, &c->layouts,
+               &vocabulary, &recompute, &f.every, &offload, &f.data, &zero, &ring, &c->layouts,
                &memory) != 17)
         return -EINVAL;
     f.vocabulary = vocabulary;
+    f.zero = zero;
     f.recompute = (enum sp_recompute)recompute;
     f.offload = (enum sp_offload_mode)offload;
     c->found = f;
@@ -448,13 +466,13 @@ void sp_auto_choice_name(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT]
     add(text, "%s on %s", f->schedule, SP_COUNT(f->stages, "stage"));
     if (def && def->default_chunks > 0 && f->chunks != def->default_chunks)
         add(text, " of %s", SP_COUNT(f->chunks, "chunk"));
-    if (c->data > 1)
-        add(text, " in each of %d pipelines", c->data);
+    if (f->data > 1)
+        add(text, " in each of %d pipelines", f->data);
     if (f->devices > 1)
         add(text, ", %d-fold tensor parallel", f->devices);
     if (f->context > 1)
         add(text, ", %d-fold context parallel", f->context);
-    if (c->zero)
+    if (f->zero)
         add(text, ", zero 1");
     add(text, ", %s of %d", SP_COUNT(f->micro_batches, "micro-batch"), f->batch);
     if (f->slices > 1)
@@ -487,7 +505,7 @@ void sp_auto_choice_reason(const struct sp_auto_choice *c, double step_ms, char 
     if (c->next.step_ms > 0)
         add_next(c, step_ms, text);
     else
-        add(text, "no other layout fits");
+        add(text, "no other layout is faster");
     add(text, "; chosen among %s in %.1f s", SP_COUNT(c->layouts, "layout"), c->took_s);
     if (c->cut_short)
         add(text, ", which was all the time");

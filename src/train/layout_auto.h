@@ -48,7 +48,6 @@ struct sp_auto_request {
 /* A layout, with what it was preferred to. */
 struct sp_auto_choice {
     struct sp_found found;
-    int data, zero;       /* pipelines side by side; --zero */
     bool ring;            /* --context-method */
     int64_t memory;       /* bytes of a device that it was planned within */
     struct sp_found next; /* the next best; step_ms 0: there is none */

@@ -17,7 +17,8 @@ starpipe compare one.json other.json --format html > compare.html || fail "compa
 starpipe train --model gpt-tiny --seq 32 --stages 2 --micro-batches 2 --steps 3 --data "$here/narrow.sh" --log log \
     > train 2>&1 || fail "train: $(cat train)"
 starpipe watch log --html watch.html || fail "watch"
-pages="show.html offload.html report.html compare.html watch.html"
+starpipe plan --model gpt-tiny --seq 64 $four --schedule 1f1b --format html > plan.html || fail "plan"
+pages="show.html offload.html report.html compare.html watch.html plan.html"
 # A frame for each page says how wide what is in it wants to be, and how wide its boxes that scroll are inside.
 cat > frames.html << END
 <html><body><script>
@@ -46,6 +47,6 @@ timeout 100 "$browser" --headless --no-sandbox --disable-gpu --allow-file-access
 grep -o 'data-said="[^"]*"' dom | tr ';"' '\n\n' | grep ' wants ' > said
 cat said
 for name in $pages; do
-    grep -q "^$name wants 0 more, boxes have [56]..\$" said || fail "$name: $(grep "^$name" said)"
+    grep -q "^$name wants 0 more, boxes have [568]..\$" said || fail "$name: $(grep "^$name" said)"
 done
 finish

@@ -1,17 +1,33 @@
 #!/bin/bash
 # plan: layouts that fit before those that do not and the fastest first, what is given kept, commands that
-# train takes, its refusals; --slices auto; SPPO's table 3 as show prints it.
+# train takes, its tables, its refusals; --slices auto; SPPO's table 3 as show prints it.
 . "$(dirname "$0")/../common.sh" || exit 1
+
+# pasted PATTERN ARGUMENTS...: the recommended command, as a shell reads its lines, matches.
+pasted()
+{
+    local pattern=$1
+
+    shift
+    starpipe "$@" > "$work/stdout" || fail "$*"
+    sed '1,/^recommended/d' "$work/stdout" > "$work/lines"
+    [ "$(awk 'length > 80' "$work/lines")" = "" ] || fail "$*: long lines: $(cat "$work/lines")"
+    (
+        mpirun() { printf '%s|' mpirun "$@"; }
+        starpipe() { printf '%s|' starpipe "$@"; }
+        . "$work/lines"
+    ) > "$work/command"
+    grep -Eq -- "$pattern" "$work/command" || fail "$*: nothing like '$pattern': $(cat "$work/command" "$work/stdout")"
+}
 
 # ---- layouts
 
 long="plan --model gpt3-1.3b --seq 32768 --micro-batches 16"
-said "plan" \
-    '^recommended: mpirun -np 8 starpipe train --model gpt3-1.3b .* --stages 8 .* --hardware h100-ib --tokens FILE.bin$' \
+pasted '^mpirun\|-np\|8\|starpipe\|train\|--model\|gpt3-1.3b\|.*--stages\|8\|.*--hardware\|h100-ib\|--tokens\|FILE.bin\|$' \
     $long --devices 1
 said "plan --top" '^schedule' $long --top 3 --schedule 1f1b
 said "plan, too low a limit" '^nothing fits' $long --memory-limit 1GiB --schedule 1f1b --devices 1
-said "plan, groups that share parameters" '^recommended: .* --tensor-parallel 2 ' $long --devices 2 --schedule 1f1b
+pasted '\|--tensor-parallel\|2\|' $long --devices 2 --schedule 1f1b
 said "plan, no group trains" 'simulated only' $long --devices 2 --schedule sppo:multiplex --slices 4 --simulated
 refused "no schedule that train runs takes .* --simulated, may do" $long --devices 2 --schedule sppo:multiplex --slices 4
 refused "none of f32|bf16" plan --model gpt-tiny --seq 64 --dtype f16
@@ -21,8 +37,8 @@ layouts()
 {
     starpipe plan --json "${@:2}" > "$work/$1.json" || fail "plan --json ${*:2}"
 }
-layouts all --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 64 --simulated
-layouts trained --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 64
+layouts all --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 512 --simulated
+layouts trained --model gpt3-1.3b --seq 32768 --micro-batches 16 --top 512
 layouts one $(sed 's/^plan //' <<< "$long") --stages 4 --schedule sppo --slices 4 --devices 2
 layouts small $(sed 's/^plan //' <<< "$long") --devices 1 --micro-batches 8 --memory-limit 24GiB --top 64
 layouts f32 $(sed 's/^plan //' <<< "$long") --devices 1 --schedule gpipe --recompute none --offload none \
@@ -93,9 +109,8 @@ while read -r command; do
 done < <(python3 -c 'import json, sys
 for c in json.load(open(sys.argv[1])): print(c)' "$work/commands")
 
-said "plan, groups that train" '^recommended: .* --context-parallel 2 --zero 1 ' $long --devices 2 --group context \
-    --schedule 1f1b
-said "plan, a ring" '--context-parallel 8 --context-method ring' plan --model llama-tiny --seq 96 --micro-batches 4 \
+pasted '\|--context-parallel\|2\|--zero\|1\|' $long --devices 2 --group context --schedule 1f1b
+pasted '\|--context-parallel\|8\|--context-method\|ring\|' plan --model llama-tiny --seq 96 --micro-batches 4 \
     --devices 8 --schedule 1f1b --group context
 # ---- named as train names them: exactly these groups, and what train --dry-run says of the command
 
@@ -155,6 +170,166 @@ refused "a step of 4096 x 65536 x 8 sequences is too long" plan --model gpt-tiny
 refused "devices chooses --tensor-parallel and --context-parallel" plan --model gpt-tiny --seq 64 --devices 2 \
     --tensor-parallel 2
 
+# ---- the table: the rows of the JSON, which are of different ideas, in columns that hold them
+
+# table NAME OPTION...: both forms of one plan, in $work/NAME.text and .json, compared.
+table()
+{
+    starpipe plan "${@:2}" > "$work/$1.text" || fail "plan ${*:2}"
+    layouts "$@"
+    python3 - "$work/$1" << 'END' || fail "the table of plan ${*:2}"
+import json, re, sys
+rows = json.load(open(sys.argv[1] + ".json"))["layouts"]
+head, order, *lines = open(sys.argv[1] + ".text").read().split("\n")
+common = lines.pop(0)[len("all with "):].split(", ") if lines[0].startswith("all with ") else []
+assert lines[0] == "" and not any(line.endswith(" ") for line in lines)
+names, lines = lines[1], lines[2:lines.index("", 1)]
+assert len(lines) == len(rows), (lines, len(rows))
+# a column ends where its name does, or begins there: "schedule", "recompute", "offload" and "vocabulary"
+left = ["schedule", "recompute", "offload", "vocabulary"]
+table = {}
+for found in re.finditer(r"\S+", names):
+    name = found[0]
+    ends = [re.compile(r"\S.*?(?=  |$)").match(line, found.start()) if name in left else
+            re.compile(r"(?<=  )(\S+ )*\S+$").search(line[:found.end()]) for line in lines]
+    table[name] = [end[0] if end else line for end, line in zip(ends, lines)]
+kind = {"stages": lambda r: str(r["stages"]), "tensor": lambda r: str(r["tensor_parallel"]),
+    "context": lambda r: str(r["context_parallel"]), "data": lambda r: str(r["data_parallel"]),
+    "micro-batches": lambda r: f"{r['micro_batches']} x {r['micro_batch_size']}", "chunks": lambda r: str(r["chunks"]),
+    "slices": lambda r: str(r["slices"]), "recompute": lambda r: r["recompute"], "offload": lambda r: r["offload"],
+    "vocabulary": lambda r: "split" if r["vocabulary_parallel"] else "-"}
+for name, of in kind.items():
+    cells = [of(r) for r in rows]
+    if name in table:
+        assert table[name] == cells and (len(set(cells)) > 1 or len(rows) == 1), (name, table[name], cells)
+    elif set(cells) - {"1", "-"} or name in ("stages", "recompute", "offload", "micro-batches"):
+        assert f"{name} {cells[0]}" in common and len(set(cells)) == 1, (name, cells, common)
+unit = {"ms": 1, "s": 1e3, "MiB": 2**20, "GiB": 2**30}
+def near(cell, value):
+    figure, what = cell.split()
+    return abs(float(figure) * unit[what] - value) <= 0.0051 * value
+assert all(near(c, r["step_ms"]) for c, r in zip(table["step"], rows)), table["step"]
+assert all(near(c, r["memory_bytes"]) for c, r in zip(table["memory"], rows)), table["memory"]
+assert all(abs(float(c) - r["tokens_per_s"]) <= 0.0051 * r["tokens_per_s"] for c, r in zip(table["tokens/s"], rows))
+assert all(c == f"{100 * r['bubble_ratio']:.1f} %" for c, r in zip(table["bubble"], rows)), table["bubble"]
+assert table["schedule"] == [r["schedule"] for r in rows], table["schedule"]
+for line, row in zip(lines, rows):
+    assert line.endswith("does not fit") == (not row["fits"] and rows[0]["fits"])
+assert ("none fits" in order) == (not rows[0]["fits"]), order
+END
+}
+table twelve --model gpt-tiny --seq 64 --micro-batches 8
+table single $(sed 's/^plan //' <<< "$long") --schedule helix:ship=attention,bounded --devices 1
+table first --model gpt-tiny --seq 64 --micro-batches 8 --top 1
+table none --model gpt3-1.3b --seq 8192 --micro-batches 8 --memory-limit 1GiB --devices 2
+table some --model gpt3-1.3b --seq 8192 --micro-batches 8 --memory-limit 16GiB --devices 1 --offload none --top 64
+table pipelines --model gpt-tiny --seq 64 --micro-batches 8 --data-parallel 2 --group both
+python3 - "$work" << 'END' || fail "rows of one idea"
+import json, sys
+read = lambda name: json.load(open(f"{sys.argv[1]}/{name}.json"))["layouts"]
+family = lambda r: r["schedule"].split(":")[0]
+grid = lambda r: (r["stages"], r["tensor_parallel"], r["context_parallel"])
+rows = read("twelve")
+assert len(rows) == 12 and len({(family(r), grid(r)) for r in rows}) == 12
+assert rows[0] == read("first")[0] and len({family(r) for r in rows}) >= 6 and len({grid(r) for r in rows}) == 3, rows
+assert len(read("single")) == len(read("first")) == 1
+fits = [r["fits"] for r in read("some")]
+assert True in fits and False in fits and fits == sorted(fits, reverse=True), fits
+assert not any(r["fits"] for r in read("none"))
+assert all(r["data_parallel"] == 2 for r in read("pipelines"))
+END
+
+# Names of directories are whatever they are: the command goes back through a shell, the table stays on its lines.
+plain="$work/it's <b>&amp; \"\$(touch oops)\" \\ $(printf 'long%.0s' {1..40})"
+hostile="$plain"$'\e[31m, \n'"\\"
+one="--seq 32 --micro-batches 4 --stages 2 --devices 1 --schedule 1f1b"
+for name in "$plain" "$hostile"; do
+    cp -r "$SP_TESTDATA/golden/llama" "$name" || fail "a directory"
+    starpipe plan --model "$name" $one > "$work/stdout" || fail "plan of a directory"
+    sed '1,/^recommended/d' "$work/stdout" > "$work/lines"
+    grep -q $'\e' "$work/stdout" && fail "a name colours the terminal: $(cat -A "$work/stdout")"
+    (
+        mpirun() { printf '%s\0' "$@"; }
+        . "$work/lines"
+    ) > "$work/command"
+    python3 - "$work/command" "$name" << 'END' || fail "the command of a directory: $(cat "$work/lines")"
+import sys
+words = open(sys.argv[1]).read().split("\0")
+assert words[words.index("--model") + 1] == sys.argv[2], words
+assert words[-3:] == ["--tokens", "FILE.bin", ""], words
+END
+done
+
+# ---- the page: all layouts as points, those of the table and of the frontier with their picture
+
+# page NAME OPTION...: the page beside the JSON of all layouts, of the table and of the others.
+page()
+{
+    starpipe plan --format html --output "$work/$1.html" "${@:2}" > "$work/stdout" || fail "plan --format html ${*:2}"
+    [ -s "$work/stdout" ] && fail "plan --output prints: $(head -n 2 "$work/stdout")"
+    layouts "$1.every" "${@:2}" --top 512
+    layouts "$1" "${@:2}"
+    python3 - "$work/$1" << 'END' || fail "the page of plan ${*:2}"
+import json, re, sys
+import xml.etree.ElementTree as tree
+text = open(sys.argv[1] + ".html").read()
+assert not re.search(r"<script|<link|<img|src=|@import|url\((?!#)|https?:(?!//www.w3.org/2000/svg)", text)
+page = tree.fromstring(text.replace("http://www.w3.org/2000/svg", ""))
+every = json.load(open(sys.argv[1] + ".every.json"))["layouts"]
+rows = json.load(open(sys.argv[1] + ".json"))["layouts"]
+ids = [e.get("id") for e in page.iter() if e.get("id") not in (None, "idle", "odd")]
+links = [e.get("href") for e in page.iter("a")]
+assert len(set(ids)) == len(ids) and all(link[1:] in ids for link in links), set(links) - {"#" + i for i in ids}
+assert text.count('id="idle"') == text.count('id="odd"') == 1
+# the points: a link for each layout, and where they are tells which are on the frontier
+chart = page.find(".//svg[@class='chart']")
+points = chart.findall("a")
+assert len(points) == len(every), (len(points), len(every))
+fit = [r for r in every if r["fits"]] or every
+ahead = lambda a, b: a["step_ms"] <= b["step_ms"] and a["memory_bytes"] <= b["memory_bytes"] and \
+    (a["step_ms"], a["memory_bytes"]) != (b["step_ms"], b["memory_bytes"])
+front = {(r["step_ms"], r["memory_bytes"]) for r in fit if not any(ahead(o, r) for o in fit)}
+best = [p for p in points if "best" in p.get("class").split()]
+assert len(best) == len(front), (len(best), front)
+assert len([p for p in points if "full" in p.get("class").split()]) == sum(not r["fits"] for r in every)
+# the sections: rows and frontier, in the order of all, each with its command and one picture
+key = lambda r: r["command"]
+told = [r for r in every if key(r) in {key(r) for r in rows} or (r["step_ms"], r["memory_bytes"]) in front]
+sections = page.findall(".//section")
+assert len(rows) <= len(sections) <= len(told) and len(sections) - len(rows) <= len(front), (len(sections), len(rows))
+commands = ["".join(s.find("pre").itertext()).replace(" \\\n   ", "").strip() for s in sections]
+assert {key(r) + " --tokens FILE.bin" for r in rows} <= set(commands) <= {key(r) + " --tokens FILE.bin" for r in told}, commands
+for number, section in enumerate(sections, 1):
+    assert section.get("id") == f"layout-{number}" and len(section.findall("figure/svg")) == 1
+    assert section.find("figure/svg").findall(".//rect[@class='bar']"), number
+assert [float(c.findtext("text")) for c in points if "told" in c.get("class").split()] == list(range(len(sections), 0, -1))
+details = page.findall(".//td/details/pre")
+assert len(details) + len(sections) == len(every), (len(details), len(sections), len(every))
+END
+}
+page many --model gpt-tiny --seq 64 --micro-batches 8 --stages 4 --memory-limit 3MiB --offload none
+grep -q 'class="told' "$work/many.html" && grep -q 'class="other g0 full"' "$work/many.html" ||
+    fail "a page of what fits and what does not"
+page lone --model gpt-tiny --seq 64 --micro-batches 8 --stages 4 --devices 2 --schedule 1f1b --micro-batch-size 1
+page full --model gpt3-1.3b --seq 8192 --micro-batches 8 --memory-limit 1GiB --devices 2 --schedule 1f1b
+grep -q '<p>nothing fits' "$work/full.html" || fail "a page where nothing fits: $(head -c 300 "$work/full.html")"
+# The picture is what show draws of it.
+command=$(sed -n 's/.*"command": ".*starpipe train \(.*\)",$/\1/p' "$work/lone.json")
+starpipe show $command --format svg > "$work/lone.svg" || fail "show $command"
+for file in lone.svg lone.html; do
+    sed -n 's/ y="[^"]*"//; s/^.*\(<rect class="bar".*\)$/\1/p' "$work/$file" > "$work/$file.bars"
+done
+[ -s "$work/lone.svg.bars" ] && cmp -s "$work/lone.svg.bars" "$work/lone.html.bars" || fail "another picture than show's"
+page hostile --model "$hostile" $one
+# Steps too long for a picture are drawn with fewer micro-batches, as few as the schedule takes.
+starpipe plan --model gpt-tiny --seq 64 --micro-batches 512 --micro-batch-size 1 --devices 2 --schedule 1f1b \
+    --format html > "$work/long.html" || fail "a page of a long step"
+grep -q 'A step of 64 micro-batches instead of 512' "$work/long.html" || fail "a picture of 512 micro-batches"
+
+refused "--schedule: 76 bytes of a name and its options, at most 63" plan --model gpt-tiny $one \
+    --schedule "interleaved:group=$(printf '0%.0s' {1..57})2"
+refused "cannot write /nonexistent/x" plan --model gpt-tiny $one --output /nonexistent/x
+
 refused "which model" plan
 refused "has 512 positions" plan --model gpt-tiny
 refused "there is no machine" plan --model gpt-tiny --seq 64 --hardware abacus
@@ -171,7 +346,7 @@ refused "nodes" plan --model gpt-tiny --seq 64 --nodes 0
 
 # ---- multiplexed slices: what cannot be shared out is left out, or refused with the reason
 
-said "multiplex" '^recommended: .*--schedule sppo:multiplex --stages 8 .*--slices 8' plan \
+pasted '\|--schedule\|sppo:multiplex\|--stages\|8\|.*--slices\|8\|' plan \
     --schedule sppo:multiplex --model gpt3-1.3b --seq 32768 --micro-batches 1 --devices 1 --slices 8
 share="--micro-batches 1 --schedule sppo:multiplex=auto"
 said "multiplex where it pays" '^sppo:multiplex .* 8 stages .* 32 slices' show $share --stages 8 --slices 32 \

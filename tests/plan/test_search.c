@@ -53,7 +53,7 @@ static void heuristics(void **state)
                 const struct sp_found *f = &best[i];
                 double tokens = (double)seqs[q] / f->slices;
 
-                assert_int_equal(f->devices * f->stages, per_node);
+                assert_int_equal(f->devices * f->context * f->data * f->stages, per_node);
                 assert_true(tokens <= SP_TOKENS_MOST || f->slices == 256);
                 assert_true(tokens >= SP_TOKENS_LEAST - 1 || f->slices <= f->stages);
                 assert_true(f->fits && f->step_ms > 0 && f->memory > 0);

@@ -23,7 +23,7 @@ chosen()
 {
     grep -Eq '^auto: [a-z0-9:=,-]+ on [0-9]+ stages?( of [0-9]+ chunks?)?( in each of [0-9]+ pipelines)?,.* [0-9]+ micro-batch(es)? of [0-9]+, .*recompute [a-z-]+.*: [0-9.]+ ms a step predicted$' "$work/output" ||
         fail "$1: no choice: $(grep -a auto "$work/output")"
-    grep -Eq '^auto: (next best .* [0-9.]+ ms, [+-][0-9]+ %|no other layout fits); chosen among [0-9]+ layouts? in [0-9.]+ s$' "$work/output" ||
+    grep -Eq '^auto: (next best .* [0-9.]+ ms, [+-][0-9]+ %|no other layout is faster); chosen among [0-9]+ layouts? in [0-9.]+ s$' "$work/output" ||
         fail "$1: no reason: $(grep -a auto "$work/output")"
     grep '^auto:' "$work/output"
 }

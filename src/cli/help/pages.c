@@ -38,9 +38,14 @@ static const struct sp_help_page pages[] = {
      {"Predicts a step of every schedule on a described machine, with what else may be chosen: "
       "devices of a stage, sequences of a micro-batch, chunks, slices, what is computed again, "
       "what leaves memory. Prints those that fit, the fastest first, and the command that trains "
-      "with the first one that train runs."},
+      "with the first one that train runs. The rows are of different ideas: the best of each grid "
+      "of devices and of each schedule before their variants.",
+      "The page of --format html has a point for each layout, its step time against its memory, "
+      "and the timelines of those that are printed and of the fastest ones in every memory."},
      {{"starpipe plan --model gpt3-7b --seq 16384 --hardware a800-ib --nodes 2 --devices 1",
-       "A stage on each of 16 A800:"}}},
+       "A stage on each of 16 A800:"},
+      {"starpipe plan --model gpt3-1.3b --seq 8192 --format html --output plan.html",
+       "A page with pictures:"}}},
     {"sample",
      {"Prints the prompt and what the model makes of it, token by token, until the model's eos or "
       "as many tokens as were asked for. Text is tokens of the directory's tokenizer.json; a model "

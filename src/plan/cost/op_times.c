@@ -273,8 +273,7 @@ double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
     return 1e3 * most;
 }
 
-double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
-                      const struct sp_op_terms *terms)
+double sp_share_time(const struct sp_shape *sh, const struct sp_op_terms *terms, double elements)
 {
     struct sp_exchange e[SP_MAX_EXCHANGES];
     int rounds = sp_pipelines_exchanges(0, sh->pipelines, e), others = sh->pipelines - 1;
@@ -282,15 +281,21 @@ double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
     /* the same stages of all pipelines are next to each other */
     bool inside = sh->pipelines * sh->tensor * terms->devices <= m->devices_per_node;
     const struct sp_link *net = inside ? &m->node : &m->network;
+    double part = elements / sh->pipelines;
+
+    if (!rounds)
+        return 0;
+    return 1e3 * (sh->zero ? others * (sp_link_s(net, sizeof(float) * part) +
+                                       sp_link_s(net, (double)sp_shape_elem(sh) * part))
+                           : rounds * sp_link_s(net, sizeof(float) * elements));
+}
+
+double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
+                      const struct sp_op_terms *terms)
+{
     double most = 0;
 
-    for (int s = 0; rounds && s < plan->layout.stages; s++) {
-        double n = (double)sp_memory_parameters(plan, sh, s) / terms->devices;
-        double part = n / sh->pipelines;
-
-        most = fmax(most, sh->zero ? others * (sp_link_s(net, sizeof(float) * part) +
-                                               sp_link_s(net, (double)sp_shape_elem(sh) * part))
-                                   : rounds * sp_link_s(net, sizeof(float) * n));
-    }
-    return 1e3 * most;
+    for (int s = 0; sh->pipelines > 1 && s < plan->layout.stages; s++)
+        most = fmax(most, (double)sp_memory_parameters(plan, sh, s));
+    return sp_share_time(sh, terms, most / terms->devices);
 }

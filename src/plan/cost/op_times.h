@@ -35,7 +35,8 @@ double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
 
 /* Until the gradients of all pipelines are summed, and updated weights gathered where they share the update
  * out, on the stage that takes longest, in milliseconds: with nothing hidden behind the last backwards or first
- * forwards. 0 of one pipeline. */
+ * forwards. 0 of one pipeline. sp_share_time: of a device with so many parameters. */
+double sp_share_time(const struct sp_shape *sh, const struct sp_op_terms *terms, double elements);
 double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
                       const struct sp_op_terms *terms);
 

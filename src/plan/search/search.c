@@ -1,5 +1,7 @@
 #include "plan/search/search.h"
-#include "model/stash.h"
+#include "plan/search/bounds.h"
+#include "plan/search/distinct.h"
+#include "plan/search/moves.h"
 #include "plan/search/trials.h"
 #include "policies/registry.h"
 #include "sp_error.h"
@@ -8,23 +10,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of slices that are tried of a range. */
-enum { FEW_TRIES = 3, TRIES = 8, MANY_TRIES = 24 };
+/* The schedule that grids are compared with. */
+static const char PROBE[] = "1f1b";
+/* A line goes on from so many of its layouts at a time. */
+enum { BEAM = 2 };
+/* Layouts of the probe from which every schedule begins. */
+enum { STARTS = 3 };
+/* A variant is tried where its schedule takes at most so many times the best step. */
+static const double VARIANTS = 1.15;
+/* A layout of a line that takes so many times its best is not looked into. */
+static const double LINE = 1.15;
 
-/* Chunks of a stage that are tried at most: more would halve again what is left of a bubble. */
-enum { MOST_CHUNKS = 4 };
-/* Slices that take turns only for messages to travel beside them: more gain nothing. */
-enum { MOST_TURNS = 4 };
-/* The least of a slice where only more slices could fit into memory. */
-enum { SMALL_TOKENS = 32 };
+/* A schedule, with its options, on its way to its best layouts. */
+struct line {
+    char schedule[64];
+    int of;       /* the line of the schedule whose variant it is; -1: none */
+    int best;     /* candidate; -1: none that there is a plan of */
+    bool started; /* its first layouts were added */
+};
 
 struct search {
     const struct sp_search *want;
     struct sp_found *best;
-    int n, most;
-    bool small; /* slices that only memory can ask for */
+    int n, most, shown;
+    struct line *line;
+    int lines;
+    struct sp_grid *grid;
+    int grids;
+    bool any_fits; /* a grid on which the parameters fit */
     struct sp_trials trials;
 };
+
+int64_t sp_search_limit(const struct sp_search *want)
+{
+    return want->memory ? want->memory
+                        : (int64_t)((1 - want->reserve) * (double)want->machine->memory_bytes);
+}
+
+bool sp_search_rings(const struct sp_search *want, const struct sp_found *f)
+{
+    int keys = want->model->kv_heads;
+
+    return want->model->heads % f->context || (keys % f->context && f->context % keys);
+}
 
 /* ---- the best ----------------------------------------------------------------------------------- */
 
@@ -49,11 +77,16 @@ static bool better(const struct sp_found *a, const struct sp_found *b)
     return a->slices < b->slices;
 }
 
-/* One row for each schedule on stages of a size: the best of its micro-batches, chunks and slices. */
+static bool is_same_grid(const struct sp_found *a, const struct sp_found *b)
+{
+    return a->stages == b->stages && a->devices == b->devices && a->context == b->context &&
+           a->data == b->data;
+}
+
+/* One row for each schedule on a grid: the best of its micro-batches, chunks and slices. */
 static bool is_alike(const struct sp_found *a, const struct sp_found *b)
 {
-    return !strcmp(a->schedule, b->schedule) && a->stages == b->stages &&
-           a->devices == b->devices && a->context == b->context;
+    return !strcmp(a->schedule, b->schedule) && is_same_grid(a, b);
 }
 
 static void insert(struct search *s, const struct sp_found *f)
@@ -78,32 +111,33 @@ static void insert(struct search *s, const struct sp_found *f)
     s->best[at] = *f;
 }
 
-/* And with the vocabulary cut over all stages, where the schedule may be run so. */
-static void try(struct search *s, struct sp_found f)
+/* Whether a candidate is one that counts. */
+static bool is_found(const struct search *s, const struct sp_candidate *c)
 {
-    enum sp_search_vocabulary want = s->want->vocabulary;
-
-    if (want != SP_SEARCH_WITH)
-        sp_trials_add(&s->trials, &f);
-    f.vocabulary = f.stages > 1 && sp_schedule_shares_vocabulary(f.schedule);
-    if (f.vocabulary && want != SP_SEARCH_WITHOUT)
-        sp_trials_add(&s->trials, &f);
+    return !c->err && (c->f.trains || s->want->simulated);
 }
 
 /* The best of what was tried. */
 static int rank(struct search *s)
 {
-    const struct sp_trials *t = &s->trials;
+    struct sp_trials *t = &s->trials;
 
     s->n = 0;
     if (t->lost)
         return sp_error(ENOMEM, "no memory to try %d layouts", t->n);
+    for (int i = 0; i < s->lines; i++)
+        s->line[i].best = -1;
     for (int i = 0; i < t->n; i++) {
-        if (t->err[i] == -ENOMEM)
-            return sp_error(ENOMEM, "no memory to try %s on %d stages", t->layout[i].schedule,
-                            t->layout[i].stages);
-        if (!t->err[i] && (t->layout[i].trains || s->want->simulated))
-            insert(s, &t->layout[i]);
+        const struct sp_candidate *c = &t->candidate[i];
+        struct line *line = &s->line[c->line];
+
+        if (c->err == -ENOMEM)
+            return sp_error(ENOMEM, "no memory to try %s on %d stages", c->f.schedule, c->f.stages);
+        if (!is_found(s, c))
+            continue;
+        insert(s, &c->f);
+        if (line->best < 0 || better(&c->f, &t->candidate[line->best].f))
+            line->best = i;
     }
     return 0;
 }
@@ -116,325 +150,345 @@ const struct sp_found *sp_search_recommended(const struct sp_found *best, int n)
     return NULL;
 }
 
+/* ---- what is worth a trial ---------------------------------------------------------------------- */
+
 static bool is_same(const struct sp_found *a, const struct sp_found *b)
 {
-    return is_alike(a, b) && a->batch == b->batch && a->micro_batches == b->micro_batches &&
-           a->chunks == b->chunks && a->slices == b->slices && a->vocabulary == b->vocabulary;
+    return is_alike(a, b) && a->zero == b->zero && a->batch == b->batch &&
+           a->micro_batches == b->micro_batches && a->chunks == b->chunks &&
+           a->slices == b->slices && a->vocabulary == b->vocabulary;
 }
+
+/* The longest step that is still of interest to a line. */
+static double beat_ms(const struct search *s, int line)
+{
+    int best = s->line[line].best;
+    double ms = INFINITY;
+
+    if (best >= 0 && s->trials.candidate[best].f.fits)
+        ms = LINE * s->trials.candidate[best].f.step_ms;
+    if (s->n >= s->shown && s->best[s->shown - 1].fits && line > 0)
+        ms = fmin(ms, s->best[s->shown - 1].step_ms);
+    return ms;
+}
+
+struct proposal {
+    struct search *s;
+    int line;
+};
+
+/* Adds a layout to what is to be tried, unless it is known, or is sure to be no good. */
+static void propose(void *arg, const struct sp_found *f)
+{
+    struct proposal *p = arg;
+    struct search *s = p->s;
+    struct sp_candidate c = {.f = *f, .line = p->line, .beat_ms = beat_ms(s, p->line)};
+
+    if (f->stages == 1 && p->line > 0) /* nothing to schedule */
+        return;
+    if (f->micro_batches < 1 || f->micro_batches > SP_MAX_SIZE ||
+        (int64_t)f->batch * s->want->seq > INT32_MAX)
+        return;
+    for (int i = 0; i < s->trials.n; i++)
+        if (is_same(&s->trials.candidate[i].f, f))
+            return;
+    if (s->any_fits && sp_bound_memory(s->want, f) > sp_search_limit(s->want))
+        return;
+    if (isfinite(c.beat_ms) && sp_bound_step(s->want, f) > c.beat_ms)
+        return;
+    c.f.whole = false;
+    sp_trials_add(&s->trials, &c);
+}
+
+/* ---- lines -------------------------------------------------------------------------------------- */
+
+static struct line *add_line(struct search *s, const char *schedule, int of)
+{
+    struct line *more = realloc(s->line, (size_t)(s->lines + 1) * sizeof *more);
+
+    if (!more) {
+        s->trials.lost = true;
+        return NULL;
+    }
+    s->line = more;
+    s->line[s->lines] = (struct line){.of = of, .best = -1};
+    snprintf(s->line[s->lines].schedule, sizeof s->line->schedule, "%s", schedule);
+    return &s->line[s->lines++];
+}
+
+/* Every schedule, then what its options make of it. */
+static void list_lines(struct search *s)
+{
+    const struct sp_schedule_def *def;
+    char name[256];
+
+    if (s->want->schedule) {
+        add_line(s, s->want->schedule, -1);
+        return;
+    }
+    add_line(s, PROBE, -1);
+    for (int i = 0; (def = sp_schedule_at(i)); i++)
+        if (sp_schedule_is_synchronous(def->name) && strcmp(def->name, PROBE))
+            add_line(s, def->name, -1);
+    for (int of = 0, bases = s->lines; of < bases; of++) {
+        const char *at = sp_schedule_find(s->line[of].schedule)->variants;
+
+        for (size_t n; at && *at; at += n + (at[n] == ' ')) {
+            n = strcspn(at, " ");
+            snprintf(name, sizeof name, "%s:%.*s", s->line[of].schedule, (int)(n < 128 ? n : 128),
+                     at);
+            add_line(s, name, of);
+        }
+    }
+}
+
+/* From all grids, with the smallest micro-batches that may be. */
+static void start_anywhere(struct search *s, int line)
+{
+    struct proposal p = {s, line};
+
+    for (int i = 0; i < s->grids; i++)
+        for (int batch = 1; batch <= s->want->sequences; batch++) {
+            int before = s->trials.n;
+
+            if (s->want->batch)
+                batch = s->want->batch;
+            sp_moves_begin(s->want, s->line[line].schedule, &s->grid[i], batch, propose, &p);
+            if (s->want->batch || s->trials.n > before || batch >= 8)
+                break;
+        }
+    s->line[line].started = true;
+}
+
+static struct sp_grid grid_of(const struct sp_found *f)
+{
+    return (struct sp_grid){f->stages, f->devices, f->context, f->data};
+}
+
+/* From the best layouts of another line, each with a number of stages of its own, and on the most stages there can be. */
+static void start_like(struct search *s, int line, int other)
+{
+    const struct sp_trials *t = &s->trials;
+    struct proposal p = {s, line};
+    const struct sp_found *from[STARTS];
+    struct sp_found copy[STARTS];
+    int n = 0, longest = 0;
+
+    for (; n < STARTS; n++) {
+        from[n] = NULL;
+        for (int i = 0; i < t->n; i++) {
+            const struct sp_candidate *c = &t->candidate[i];
+            bool known = c->line != other || !is_found(s, c) || c->f.stages == 1;
+
+            for (int k = 0; k < n && !known; k++)
+                known = c->f.stages == from[k]->stages;
+            if (!known && (!from[n] || better(&c->f, from[n])))
+                from[n] = &c->f;
+        }
+        if (!from[n])
+            break;
+        copy[n] = *from[n];
+    }
+    for (int k = 0; k < n; k++) {
+        const struct sp_grid grid = grid_of(&copy[k]);
+
+        sp_moves_begin(s->want, s->line[line].schedule, &grid, copy[k].batch, propose, &p);
+    }
+    for (int i = 1; i < s->grids; i++)
+        if (s->grid[i].stages > s->grid[longest].stages)
+            longest = i;
+    if (s->grids)
+        sp_moves_begin(s->want, s->line[line].schedule, &s->grid[longest],
+                       s->want->batch ? s->want->batch : 1, propose, &p);
+    s->line[line].started = true;
+}
+
+/* The best of a line that was not gone on from; -1: none. */
+static int next_of(const struct search *s, int line)
+{
+    const struct sp_trials *t = &s->trials;
+    int best[BEAM], n = 0;
+
+    while (n < BEAM) {
+        int found = -1;
+
+        for (int i = 0; i < t->n; i++) {
+            const struct sp_candidate *c = &t->candidate[i];
+            bool taken = c->line != line || !is_found(s, c);
+
+            for (int k = 0; k < n; k++)
+                taken |= is_same_grid(&t->candidate[best[k]].f, &c->f);
+            if (!taken && (found < 0 || better(&c->f, &t->candidate[found].f)))
+                found = i;
+        }
+        if (found < 0)
+            return -1;
+        if (!t->candidate[found].expanded)
+            return found;
+        best[n++] = found;
+    }
+    return -1;
+}
+
+/* Tries what was added, then what is next to the best of each line, until no line has anything new. 0 or -errno. */
+static int follow_lines(struct search *s)
+{
+    int err;
+
+    do {
+        sp_trials_run(s->want, &s->trials, s->n ? s->best : NULL);
+        err = rank(s);
+        for (int line = 0; !err && line < s->lines; line++) {
+            struct proposal p = {s, line};
+
+            for (int k = 0; k < BEAM && s->line[line].started; k++) {
+                int i = next_of(s, line);
+                struct sp_found f;
+
+                if (i < 0)
+                    break;
+                s->trials.candidate[i].expanded = true;
+                f = s->trials.candidate[i].f;
+                sp_moves_from(s->want, &f, !s->best[0].fits, propose, &p);
+            }
+        }
+    } while (!err && !s->trials.stopped && s->trials.done < s->trials.n);
+    return err;
+}
+
+/* Whether a variant may come to something. */
+static bool is_worth_it(const struct search *s, const struct line *line)
+{
+    int base = s->line[line->of].best;
+    const struct sp_found *f = base < 0 ? NULL : &s->trials.candidate[base].f;
+
+    return !s->n || !s->best[0].fits ||
+           (f && f->fits && f->step_ms < VARIANTS * s->best[0].step_ms);
+}
+
+static int follow_all(struct search *s)
+{
+    int err;
+
+    start_anywhere(s, 0);
+    err = follow_lines(s);
+    for (int i = 1; !err && i < s->lines; i++)
+        if (s->line[i].of < 0)
+            start_like(s, i, 0);
+    err = err ? err : follow_lines(s);
+    for (int i = 1; !err && i < s->lines; i++)
+        if (s->line[i].of >= 0 && is_worth_it(s, &s->line[i]))
+            start_like(s, i, s->line[s->line[i].of].best >= 0 ? s->line[i].of : 0);
+    return err ? err : follow_lines(s);
+}
+
+/* ---- whole steps -------------------------------------------------------------------------------- */
 
 /* Whether a layout is one of those that are told, and not predicted whole yet. */
-static bool is_guessed(const struct search *s, const struct sp_found *f, int shown)
+static bool is_guessed(const struct search *s, const struct sp_found *f, const int *told, int n)
 {
-    const struct sp_found *told = sp_search_recommended(s->best, s->n);
+    const struct sp_found *recommended = sp_search_recommended(s->best, s->n);
 
-    for (int i = 0; i < s->n && !f->whole; i++)
-        if ((i < shown || &s->best[i] == told) && is_same(&s->best[i], f))
+    for (int i = 0; i < n && !f->whole; i++)
+        if (is_same(&s->best[told[i]], f))
             return true;
-    return false;
+    return recommended && !f->whole && is_same(recommended, f);
 }
 
-/* Predicts those that are told whole; others may be better then, and are told in their place. */
-static int settle(struct search *s, int shown)
+/* Drops what was not predicted whole, from a search that was stopped. */
+static void keep_whole(struct search *s)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n; i++)
+        if (s->best[i].whole)
+            s->best[n++] = s->best[i];
+    s->n = n;
+}
+
+/* Predicts those that are told whole; others may be better then, and are told in their place. Of a search that was
+ * stopped, the best alone. */
+static int settle(struct search *s)
 {
     struct sp_trials *all = &s->trials, again = {0};
+    bool stopped = all->stopped;
     int err = 0, *from = calloc((size_t)all->n + 1, sizeof *from);
+    int *told = calloc((size_t)s->shown + 1, sizeof *told);
 
-    if (!from)
+    if (!from || !told) {
+        free(from);
+        free(told);
         return sp_error(ENOMEM, "no memory to try %d layouts", all->n);
+    }
+    if (stopped)
+        s->shown = 1;
     do {
+        int n = sp_found_distinct(s->best, s->n, told, s->shown);
+
         again.n = again.done = 0;
         for (int i = 0; i < all->n; i++) {
-            struct sp_found whole = all->layout[i];
+            struct sp_candidate whole = all->candidate[i];
 
-            if (all->err[i] || !is_guessed(s, &whole, shown))
+            if (whole.err || !is_guessed(s, &whole.f, told, n))
                 continue;
-            whole.whole = true;
+            whole.f.whole = true;
+            whole.beat_ms = INFINITY;
             from[again.n] = i;
             sp_trials_add(&again, &whole);
         }
-        sp_trials_run(s->want, &again);
-        for (int i = 0; i < again.n && !again.lost; i++) {
-            all->layout[from[i]] = again.layout[i];
-            all->err[from[i]] = again.err[i];
-        }
+        again.stopped = false;
+        sp_trials_run(s->want, &again, s->n ? s->best : NULL);
+        for (int i = 0; i < again.n && !again.lost; i++)
+            if (again.candidate[i].err != -EINTR)
+                all->candidate[from[i]] = again.candidate[i];
         all->lost |= again.lost;
+        stopped |= again.stopped;
         err = rank(s);
-    } while (!err && again.n);
+    } while (!err && again.n && !again.stopped);
+    if (stopped && !err)
+        keep_whole(s);
     sp_trials_destroy(&again);
+    free(told);
     free(from);
     return err;
 }
 
-/* ---- slices ------------------------------------------------------------------------------------- */
+/* ---- the search --------------------------------------------------------------------------------- */
 
-static bool shares(const char *schedule)
+/* Whether parameters fit on any grid; else the one that needs least is what is looked for. */
+static bool any_fits(const struct search *s)
 {
-    return sp_schedule_takes_slices(schedule) && sp_schedule_flag(schedule, "multiplex");
-}
+    for (int i = 0; i < s->grids; i++) {
+        const struct sp_grid *g = &s->grid[i];
+        const struct sp_found f = {.stages = g->stages,
+                                   .devices = g->tensor,
+                                   .context = g->context,
+                                   .data = g->data,
+                                   .zero = !s->want->no_zero && g->context * g->data > 1,
+                                   .batch = 1,
+                                   .micro_batches = 1};
 
-/* Numbers of slices that are tried: least .. most. */
-static void range_of(const struct search *s, const struct sp_found *f, int *least, int *most)
-{
-    const struct sp_search *want = s->want;
-    bool shared = shares(f->schedule);
-    int p = f->stages, room = shared ? SP_MAX_SLICES - (p - 1) * (p - 1) : SP_MAX_SLICES;
-
-    *least = (int)ceil((double)want->seq / SP_TOKENS_MOST);
-    *most = want->seq / SP_TOKENS_LEAST;
-    *most = *most > p ? *most : p;
-    if (s->small) {
-        *least = *most + 1;
-        *most = want->seq / SMALL_TOKENS;
-    } else {
-        *most = *most > *least ? *most : *least;
+        if (sp_bound_memory(s->want, &f) <= sp_search_limit(s->want))
+            return true;
     }
-    *most = *most < want->seq ? *most : want->seq;
-    *most = *most < room ? *most : room;
-    if (!s->small)
-        *least = *least < *most ? *least : *most;
-    if (shared) { /* as policies/families/multiplexed has it */
-        *least = *least > p - 1 ? *least : p - 1;
-        *least = *least > 2 ? *least : 2;
-    }
-    if (!sp_schedule_wants_slices(f->schedule)) {
-        *least = 2;
-        *most = *most < MOST_TURNS ? *most : MOST_TURNS;
-    }
-    if (want->slices)
-        *least = *most = want->slices;
-}
-
-/* Whether slices can be shared out at all. */
-static bool can_be(const struct search *s, const struct sp_found *f, int slices)
-{
-    int p = f->stages;
-
-    return !shares(f->schedule) ||
-           (slices >= 2 && slices >= p - 1 && slices + (p - 1) * (p - 1) <= SP_MAX_SLICES &&
-            s->want->seq / slices >= SP_TOKENS_OF_PART * p);
-}
-
-/* All of them, or some in equal ratios. */
-static void try_slices(struct search *s, struct sp_found f)
-{
-    int tries = s->want->schedule    ? MANY_TRIES
-                : shares(f.schedule) ? FEW_TRIES /* its plans are large */
-                                     : TRIES;
-    int low, high, last = 0;
-
-    range_of(s, &f, &low, &high);
-    for (int i = 0; i < tries; i++) {
-        f.slices = high - low < tries
-                       ? low + i
-                       : (int)lround(low * pow((double)high / low, (double)i / (tries - 1)));
-        if (f.slices > high || f.slices == last || !can_be(s, &f, f.slices))
-            continue;
-        last = f.slices;
-        try(s, f);
-    }
-}
-
-/* ---- schedules ---------------------------------------------------------------------------------- */
-
-static void try_schedule(struct search *s, struct sp_found f, const char *schedule)
-{
-    const struct sp_schedule_def *def = sp_schedule_find(schedule);
-
-    snprintf(f.schedule, sizeof f.schedule, "%s", schedule);
-    f.slices = 1;
-    f.chunks = s->want->chunks;
-    if (sp_schedule_wants_slices(schedule)) {
-        try_slices(s, f);
-        return;
-    }
-    if (s->small)
-        return;
-    if (sp_schedule_takes_slices(schedule) && !strstr(schedule, "fold="))
-        try_slices(s, f);
-    if (s->want->slices > 1)
-        return;
-    try(s, f);
-    if (!def || def->default_chunks < 1 || f.chunks || s->want->schedule)
-        return;
-    /* where the schedule takes any number; it refuses otherwise */
-    for (f.chunks = 2 * def->default_chunks; f.chunks <= MOST_CHUNKS;
-         f.chunks += def->default_chunks)
-        try(s, f);
-}
-
-/* A schedule and what its options make of it. */
-static void try_variants(struct search *s, struct sp_found f, const struct sp_schedule_def *def)
-{
-    const char *at = def->variants ? def->variants : "";
-    char name[64];
-
-    try_schedule(s, f, def->name);
-    for (size_t n; *at; at += n + (at[n] == ' ')) {
-        n = strcspn(at, " ");
-        snprintf(name, sizeof name, "%s:%.*s", def->name, (int)n, at);
-        try_schedule(s, f, name);
-    }
-}
-
-/* On stages of `tensor` devices that share parameters, `context` times, with micro-batches of `batch` sequences. */
-static void try_grid(struct search *s, int tensor, int context, int batch)
-{
-    const struct sp_search *want = s->want;
-    int devices = tensor * context * sp_search_pipelines(want);
-    int all = want->nodes * want->machine->devices_per_node;
-    struct sp_found f = {.devices = tensor,
-                         .context = context,
-                         .batch = batch,
-                         .micro_batches = want->sequences / batch,
-                         .stages = all / devices};
-
-    if (want->stages && want->devices)
-        f.stages = want->stages;
-    else if (sp_search_pipelines(want) > 1 && all % devices)
-        return;
-    if (f.stages < 1 || f.stages > want->model->layers ||
-        (want->stages && f.stages != want->stages) || f.micro_batches > SP_MAX_SIZE ||
-        (int64_t)batch * want->seq > INT32_MAX)
-        return;
-    if (want->schedule) {
-        try_schedule(s, f, want->schedule);
-        return;
-    }
-    for (int i = 0; sp_schedule_at(i); i++)
-        if (sp_schedule_is_synchronous(sp_schedule_at(i)->name))
-            try_variants(s, f, sp_schedule_at(i));
-}
-
-/* On stages of `devices` devices. */
-static void try_size(struct search *s, int devices, int batch)
-{
-    enum sp_search_group group = s->want->group;
-
-    for (int tensor = 1; tensor <= devices; tensor++)
-        if (devices % tensor == 0 && (!s->want->tensor || tensor == s->want->tensor) &&
-            (group == SP_SEARCH_BOTH || tensor == (group == SP_SEARCH_TENSOR ? devices : 1)))
-            try_grid(s, tensor, devices / tensor, batch);
-}
-
-static int try_all(struct search *s)
-{
-    const struct sp_search *want = s->want;
-    int all = want->machine->devices_per_node;
-
-    for (int devices = 1; devices <= all; devices++) {
-        if (all % devices || (want->devices && devices != want->devices))
-            continue;
-        for (int batch = 1; batch <= want->sequences && batch <= 8; batch *= 2)
-            if (!want->batch && want->sequences % batch == 0)
-                try_size(s, devices, batch);
-        if (want->batch)
-            try_size(s, devices, want->batch);
-    }
-    if (want->devices > all)
-        try_size(s, want->devices, want->batch ? want->batch : 1);
-    sp_trials_run(want, &s->trials);
-    return rank(s);
+    return false;
 }
 
 int sp_search(const struct sp_search *want, struct sp_found *best, int most, int shown)
 {
-    struct search s = {.want = want, .best = best, .most = most};
-    int err = try_all(&s);
+    struct search s = {.want = want, .best = best, .most = most, .shown = shown};
+    int err = 0;
 
-    s.small = true;
-    if (!err && s.n > 0 && !best[0].fits && !want->slices && want->schedule)
-        err = try_all(&s);
-    err = err ? err : settle(&s, shown);
+    s.grid = sp_grids(want, &s.grids);
+    if (!s.grid)
+        err = sp_error(ENOMEM, "no memory for the grids of %d devices",
+                       want->nodes * want->machine->devices_per_node);
+    s.any_fits = !err && any_fits(&s);
+    list_lines(&s);
+    err = err ? err : follow_all(&s);
+    err = err ? err : settle(&s);
     sp_trials_destroy(&s.trials);
+    free(s.grid);
+    free(s.line);
     return err ? err : s.n;
-}
-
-bool sp_search_rings(const struct sp_search *want, const struct sp_found *f)
-{
-    int keys = want->model->kv_heads;
-
-    return want->model->heads % f->context || (keys % f->context && f->context % keys);
-}
-
-/* ---- commands ----------------------------------------------------------------------------------- */
-
-/* value NULL: the option has none. */
-static void add(char *text, size_t n, const char *option, const char *value)
-{
-    size_t used = strlen(text);
-
-    if (used < n)
-        snprintf(text + used, n - used, value ? " --%s %s" : " --%s", option, value);
-}
-
-static void add_number(char *text, size_t n, const char *option, int value)
-{
-    char number[16];
-
-    snprintf(number, sizeof number, "%d", value);
-    add(text, n, option, number);
-}
-
-static void add_limit(const struct sp_search *want, char *text, size_t n)
-{
-    char bytes[32];
-
-    snprintf(bytes, sizeof bytes, "%lld",
-             (long long)(want->memory ? want->memory : want->machine->memory_bytes));
-    add(text, n, "memory-limit", bytes);
-}
-
-int sp_found_processes(const struct sp_search *want, const struct sp_found *f)
-{
-    return f->stages * f->devices * f->context * sp_search_pipelines(want);
-}
-
-void sp_found_command(const struct sp_search *want, const struct sp_found *f,
-                      const struct sp_found_names *names, char *text, size_t n)
-{
-    const struct sp_schedule_def *def = sp_schedule_find(f->schedule);
-    int processes = sp_found_processes(want, f);
-    bool limited = f->offload != SP_OFFLOAD_NONE || (def && !strcmp(def->name, "adapipe"));
-    char every[24], launcher[32] = "";
-
-    if (processes > 1)
-        snprintf(launcher, sizeof launcher, "mpirun -np %d ", processes);
-    snprintf(text, n, "%sstarpipe train --model %s", launcher, names->model);
-    add_number(text, n, "seq", want->seq);
-    add(text, n, "schedule", f->schedule);
-    add_number(text, n, "stages", f->stages);
-    add_number(text, n, "micro-batches", f->micro_batches);
-    add_number(text, n, "micro-batch-size", f->batch);
-    if (def && def->default_chunks > 0 && f->chunks != def->default_chunks)
-        add_number(text, n, "chunks", f->chunks);
-    if (f->slices > 1)
-        add_number(text, n, "slices", f->slices);
-    snprintf(every, sizeof every, "every=%d", f->every);
-    if (!def || strcmp(def->name, "adapipe"))
-        add(text, n, "recompute", f->every > 1 ? every : sp_recompute_name(f->recompute));
-    if (limited || want->memory)
-        add_limit(want, text, n); /* what it is planned within */
-    if (f->offload != SP_OFFLOAD_NONE)
-        add(text, n, "offload", sp_offload_name(f->offload));
-    if (f->vocabulary)
-        add(text, n, "vocabulary-parallel", NULL);
-    if (!sp_schedule_is_synchronous(f->schedule))
-        add(text, n, "clip", "0"); /* there is no gradient of all to clip */
-    add(text, n, "dtype", sp_dtype_name(want->dtype));
-    if (want->machine->rates.threads > 0)
-        add_number(text, n, "threads", want->machine->rates.threads);
-    if (f->devices > 1)
-        add_number(text, n, "tensor-parallel", f->devices);
-    if (f->context > 1)
-        add_number(text, n, "context-parallel", f->context);
-    if (f->context > 1 && sp_search_rings(want, f))
-        add(text, n, "context-method", "ring");
-    if (sp_search_pipelines(want) > 1)
-        add_number(text, n, "data-parallel", sp_search_pipelines(want));
-    if (sp_search_zero(want, f))
-        add_number(text, n, "zero", 1);
-    if (names->plugin)
-        add(text, n, "plugin", names->plugin);
-    if (names->hardware)
-        add(text, n, "hardware", names->hardware);
 }

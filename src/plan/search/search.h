@@ -1,10 +1,13 @@
 /*
- * Which layout of a model on a machine is fastest, by predicting all that could be: schedules with their
- * variants, devices of a stage, sequences of a micro-batch, slices, what is computed again, what leaves
- * memory. Pure.
+ * Which layout of a model on a machine is fastest, by predicting those that could be: schedules with their variants,
+ * pipelines side by side, devices that share parameters or tokens, sequences of a micro-batch, slices, what is computed
+ * again, what leaves memory. Pure.
  *
- * A sequence is cut into slices of 6.4 to 16 Ki tokens (SPPO section 6.1), or into as many as there are stages
- * if that is more: fewer would leave stages idle; into smaller ones where nothing else fits into memory.
+ * Grids of devices are compared with one simple schedule first. Every schedule then starts from the best of them and goes
+ * from layout to layout that differs in one size, as long as one is faster; no layout is tried whose compute alone, or
+ * whose parameters alone, rule it out (bounds.h). A sequence is cut into slices of 6.4 to 16 Ki tokens (SPPO section
+ * 6.1), or into as many as there are stages if that is more: fewer would leave stages idle; into smaller ones where
+ * nothing else fits into memory.
  */
 #ifndef SP_SEARCH_H
 #define SP_SEARCH_H
@@ -26,18 +29,20 @@ enum sp_search_group { SP_SEARCH_TENSOR, SP_SEARCH_CONTEXT, SP_SEARCH_BOTH };
 /* Whether layouts are tried with the vocabulary cut over all stages, too; with it alone; without. */
 enum sp_search_vocabulary { SP_SEARCH_EITHER, SP_SEARCH_WITH, SP_SEARCH_WITHOUT };
 
+struct sp_found;
+
 struct sp_search {
     const char *schedule; /* "NAME[:options]"; NULL: all */
     const struct sp_model *model;
     enum sp_dtype dtype;
     int seq;
-    int sequences;              /* of a pipeline, in a step */
+    int sequences;              /* of a step, of all pipelines */
     int batch;                  /* of a micro-batch; 0: any */
     int stages;                 /* 0: any; with `devices`, as many as there are */
     int devices;                /* of a stage; 0: any */
     enum sp_search_group group; /* what they share */
     int tensor;                 /* of `devices`, that share parameters; 0: as the group has it */
-    int data;                   /* pipelines side by side; 0: one */
+    int data;                   /* pipelines side by side; 0: any */
     bool no_zero;               /* each device has all of its optimizer's state */
     enum sp_search_vocabulary vocabulary;
     int chunks;                      /* 0: what the schedule wants, and more */
@@ -49,14 +54,21 @@ struct sp_search {
     enum sp_offload_mode offload;
     const struct sp_machine *machine;
     int nodes;
-    int64_t memory; /* bytes of a device; 0: what the machine has */
+    int64_t memory; /* bytes of a device; 0: what the machine has, less `reserve` */
+    double reserve; /* the part of a device's memory that the runtime and the system keep */
     bool simulated; /* layouts that train does not run count too */
+    /* Asked now and then, with how many layouts were tried and the best of them (NULL: none yet), whether to go on; if
+     * not, the best so far is what there is. NULL: to the end. */
+    bool (*go_on)(void *arg, int tried, const struct sp_found *best);
+    void *go_on_arg;
 };
 
 struct sp_found {
     char schedule[64];
     int stages, devices; /* of each, that share parameters, and tokens of the rest */
     int context;         /* that share the tokens of sequences: by heads where these suffice */
+    int data;            /* pipelines side by side */
+    bool zero; /* which share the optimizer's state out, as devices do that share tokens */
     int micro_batches, batch, chunks, slices;
     bool vocabulary; /* --vocabulary-parallel */
     enum sp_recompute recompute;
@@ -74,31 +86,22 @@ struct sp_found {
 /*
  * The best, at most `most`: those that fit before those that do not, the most tokens a second and device
  * first, of equal ones those that train runs, with the fewest slices. Returns how many; -ENOMEM, -EINVAL
- * after one line. Layouts of very many micro-batches are chosen by what two steps of fewer come to; the first `shown`
- * of the best, and the first that train runs, are then predicted whole, until they are.
+ * after one line. Layouts of very many micro-batches are chosen by what two steps of fewer come to; the `shown`
+ * that sp_found_distinct chooses, and the first that train runs, are then predicted whole, until they are.
  */
 int sp_search(const struct sp_search *want, struct sp_found *best, int most, int shown);
 
 /* The first of n that fits and that train runs; NULL: none. */
 const struct sp_found *sp_search_recommended(const struct sp_found *best, int n);
 
-/* Pipelines side by side. */
-static inline int sp_search_pipelines(const struct sp_search *want)
-{
-    return want->data > 1 ? want->data : 1;
-}
-
-/* Whether the pipelines, and the devices that share tokens, share out the optimizer's state. */
-static inline bool sp_search_zero(const struct sp_search *want, const struct sp_found *f)
-{
-    return !want->no_zero && f->context * sp_search_pipelines(want) > 1;
-}
+/* Bytes that a layout may take of a device. */
+int64_t sp_search_limit(const struct sp_search *want);
 
 /* Whether keys and values go around the devices that share tokens, as these cannot share the heads out. */
 bool sp_search_rings(const struct sp_search *want, const struct sp_found *f);
 
 /* Processes that train it, a device each. */
-int sp_found_processes(const struct sp_search *want, const struct sp_found *f);
+int sp_found_processes(const struct sp_found *f);
 
 /* Names as the user gives them; NULL: he did not. */
 struct sp_found_names {

@@ -23,14 +23,12 @@ struct step {
 struct trial {
     const struct sp_search *want;
     int micro_batches;
+    double beat_ms; /* a step that is sure to take longer is not looked into */
+    struct sp_found
+        ideal; /* predicted with the least that is computed again, whatever memory that takes */
     struct step step[2]; /* that is simulated; or two, from which a step of very many follows */
     int steps;
 };
-
-static int64_t limit_of(const struct sp_search *want)
-{
-    return want->memory ? want->memory : want->machine->memory_bytes;
-}
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 
@@ -56,11 +54,11 @@ static struct sp_op_terms terms_of(const struct sp_search *want, const struct st
 static int choose_offload(const struct sp_search *want, struct step *step, struct sp_found *f)
 {
     const struct sp_machine *m = want->machine;
-    int each = f->devices * f->context, stages = f->stages * sp_search_pipelines(want);
+    int each = f->devices * f->context, stages = f->stages * f->data;
     int per_node = m->devices_per_node / each > 0 ? m->devices_per_node / each : 1;
     const struct sp_op_terms terms = terms_of(want, step, f);
     struct sp_offload_request request =
-        sp_offload_request(&terms, &step->shape, f->offload, limit_of(want) * step->apart);
+        sp_offload_request(&terms, &step->shape, f->offload, sp_search_limit(want) * step->apart);
     struct sp_offload offload = {0};
     struct sp_offload_lack lack;
     int err = sp_offload_try(&step->plan, &step->shape, &request, &offload, &lack);
@@ -104,7 +102,7 @@ static int weigh(const struct sp_search *want, struct step *step, struct sp_foun
     if (f->offload != SP_OFFLOAD_NONE)
         return !step->plan.recompute ? choose_offload(want, step, f) : -EINVAL;
     f->memory = fullest(step, f);
-    f->fits = f->memory <= limit_of(want);
+    f->fits = f->memory <= sp_search_limit(want);
     return 0;
 }
 
@@ -126,18 +124,24 @@ static int weigh_all(struct trial *t, struct sp_found *f)
     err = weigh(t->want, &t->step[0], &few);
     f->memory += (int64_t)(beyond(t) * (double)(f->memory - few.memory));
     f->host += (int64_t)(beyond(t) * (double)(f->host - few.host));
-    f->fits = f->fits && f->memory <= limit_of(t->want);
+    f->fits = f->fits && f->memory <= sp_search_limit(t->want);
     return err;
 }
 
 /* ---- time --------------------------------------------------------------------------------------- */
 
+static struct sp_predict_request request_of(const struct sp_search *want, const struct step *step,
+                                            const struct sp_found *f)
+{
+    return (struct sp_predict_request){.plan = &step->plan,
+                                       .shape = &step->shape,
+                                       .terms = terms_of(want, step, f),
+                                       .tier = sp_offload_tier(want->machine, step->apart)};
+}
+
 static int predict(const struct sp_search *want, const struct step *step, struct sp_found *f)
 {
-    struct sp_predict_request request = {.plan = &step->plan,
-                                         .shape = &step->shape,
-                                         .terms = terms_of(want, step, f),
-                                         .tier = sp_offload_tier(want->machine, step->apart)};
+    struct sp_predict_request request = request_of(want, step, f);
     struct sp_prediction p;
     int err = sp_predict(&request, &p);
 
@@ -173,6 +177,9 @@ static int predict_all(const struct trial *t, struct sp_found *f)
     return 0;
 }
 
+/* What computes some again and takes at most so many times the step that does not is good enough to compare layouts by. */
+static const double ENOUGH = 1.03;
+
 /* ---- modes -------------------------------------------------------------------------------------- */
 
 static bool is_better(const struct sp_found *a, const struct sp_found *b)
@@ -182,14 +189,34 @@ static bool is_better(const struct sp_found *a, const struct sp_found *b)
     return a->fits ? a->step_ms < b->step_ms : a->memory < b->memory;
 }
 
-/* Tries f in one mode; *best, where *found, is the best so far. What does not fit is not simulated. 0,
- * -ENOMEM, or -EINVAL. */
+/* The step if memory had no end. */
+static int predict_ideal(const struct trial *t, struct sp_found f, struct sp_found *ideal)
+{
+    int err = predict_all(t, &f);
+
+    *ideal = f;
+    return err;
+}
+
+static bool is_mode_of(const struct sp_found *f, const struct sp_found *ideal)
+{
+    return f->offload == SP_OFFLOAD_NONE && f->recompute == ideal->recompute &&
+           f->every == ideal->every;
+}
+
+/* Tries f in one mode; *best, where *found, is the best so far. What does not fit is not simulated, and what was already is
+ * not once more. 0, -ENOMEM, or -EINVAL. */
 static int take(struct trial *t, struct sp_found f, struct sp_found *best, bool *found)
 {
     int err = weigh_all(t, &f);
 
-    if (!err && f.fits)
+    if (!err && f.fits && is_mode_of(&f, &t->ideal)) {
+        f.step_ms = t->ideal.step_ms;
+        f.bubble = t->ideal.bubble;
+        f.stall_ms = 0;
+    } else if (!err && f.fits) {
         err = predict_all(t, &f);
+    }
     if (!err && (!*found || is_better(&f, best))) {
         *best = f;
         *found = true;
@@ -206,6 +233,11 @@ static int try_modes(struct trial *t, struct sp_found *best)
     int err = 0;
 
     f.every = want->any_recompute ? 1 : want->every;
+    f.offload = SP_OFFLOAD_NONE;
+    f.recompute = want->any_recompute ? SP_RECOMPUTE_NONE : want->recompute;
+    err = predict_ideal(t, f, &t->ideal);
+    if (!err && t->ideal.step_ms > t->beat_ms)
+        return -EINVAL;
     f.offload = want->any_offload ? SP_OFFLOAD_NONE : want->offload;
     for (int mode = 0; mode < SP_RECOMPUTE_MODES && err != -ENOMEM && !(found && best->fits);
          mode++) {
@@ -215,7 +247,7 @@ static int try_modes(struct trial *t, struct sp_found *best)
             break;
     }
     if (err != -ENOMEM && found && want->any_offload &&
-        !(best->fits && best->recompute == SP_RECOMPUTE_NONE)) {
+        !(best->fits && best->step_ms <= (best->whole ? 1 : ENOUGH) * t->ideal.step_ms)) {
         f.recompute = want->any_recompute ? SP_RECOMPUTE_NONE : want->recompute;
         f.offload = SP_OFFLOAD_ADAPTIVE;
         err = take(t, f, best, &found);
@@ -241,7 +273,7 @@ static int partition(const struct sp_search *want, const struct sp_found *f, str
     err = mode ? err : -ENOMEM;
     sp_layer_costs_estimate(want->machine, &step->shape, &in.costs);
     err = err ? err
-              : sp_adapipe_memory_of(&step->shape, in.stages, limit_of(want) * step->apart,
+              : sp_adapipe_memory_of(&step->shape, in.stages, sp_search_limit(want) * step->apart,
                                      &in.memory);
     err = err ? err : sp_adapipe_choose(&in, counts, mode, NULL);
     err = err ? err : sp_plan_partition(&step->plan, counts);
@@ -253,17 +285,26 @@ static int partition(const struct sp_search *want, const struct sp_found *f, str
     return err;
 }
 
+void sp_trial_shape(const struct sp_search *want, const struct sp_found *f, bool apart,
+                    struct sp_shape *shape)
+{
+    sp_shape_init(shape, want->model, f->batch, want->seq, f->micro_batches, 0,
+                  sp_machine_head_rows(want->machine, want->model));
+    shape->dtype = want->dtype;
+    sp_shape_tensor(shape, apart ? 1 : f->devices, true);
+    sp_shape_context(shape, f->context, sp_search_rings(want, f));
+    sp_shape_share(shape, f->context * f->data, f->zero);
+}
+
 /* The sizes of one device, where train has such groups; or of all devices of a stage together. */
 static void shape_of(const struct sp_search *want, const struct sp_found *f, bool apart,
                      struct step *step)
 {
-    sp_shape_init(&step->shape, want->model, f->batch, want->seq, step->micro_batches, 0,
-                  sp_machine_head_rows(want->machine, want->model));
-    step->shape.dtype = want->dtype;
+    struct sp_found few = *f;
+
+    few.micro_batches = step->micro_batches;
     step->apart = apart ? f->devices : 1;
-    sp_shape_tensor(&step->shape, f->devices / step->apart, true);
-    sp_shape_context(&step->shape, f->context, sp_search_rings(want, f));
-    sp_shape_share(&step->shape, f->context * sp_search_pipelines(want), sp_search_zero(want, f));
+    sp_trial_shape(want, &few, apart, &step->shape);
 }
 
 static int check(const struct sp_search *want, const struct sp_found *f, const struct step *step)
@@ -294,7 +335,7 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
     if (err)
         return err;
     err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage without a layer */
-    if (!err && f->devices > 1 && check(want, f, step))
+    if (!err && f->devices > 1 && want->simulated && check(want, f, step))
         shape_of(want, f, true, step);
     err = err ? err : check(want, f, step);
     if (!err && f->slices > 1)
@@ -307,9 +348,9 @@ static int create(const struct sp_search *want, const struct sp_found *f, struct
     return err;
 }
 
-/* Micro-batches, of a stage, or slices of them, until the steady state is sure to have begun; and so many
- * that a schedule may repeat itself in. */
-enum { UNTIL_STEADY = 6, PERIOD = 2 };
+/* Micro-batches, of a stage, or slices of them, until the steady state has begun as a rule; and so many that a schedule
+ * may repeat itself in. What is told is predicted whole. */
+enum { UNTIL_STEADY = 2, PERIOD = 2 };
 
 /* How many micro-batches are simulated. One of multiplexed slices fills all stages by itself. */
 static void choose_steps(struct trial *t, const struct sp_found *f)
@@ -317,14 +358,14 @@ static void choose_steps(struct trial *t, const struct sp_found *f)
     bool slices =
         f->slices > 1 && sp_schedule_wants_slices(f->schedule); /* fill stages by themselves */
     int p = f->stages, period = slices ? 1 + PERIOD * p / f->slices : PERIOD * p;
-    int few = slices ? 2 + UNTIL_STEADY * p / (2 * f->slices) : UNTIL_STEADY * p;
+    int few = slices ? 2 + UNTIL_STEADY * p / f->slices : UNTIL_STEADY * p;
 
     if (sp_schedule_flag(f->schedule, "multiplex")) {
         few = 2;
         period = 1;
     }
 
-    t->steps = !f->whole && f->micro_batches > few + 2 * period ? 2 : 1;
+    t->steps = !f->whole && f->micro_batches > 2 * few + period ? 2 : 1;
     t->step[0].micro_batches = f->micro_batches;
     if (t->steps == 1)
         return;
@@ -333,10 +374,10 @@ static void choose_steps(struct trial *t, const struct sp_found *f)
     t->step[1].micro_batches = few + period;
 }
 
-int sp_trial(const struct sp_search *want, struct sp_found *f)
+int sp_trial(const struct sp_search *want, double beat_ms, struct sp_found *f)
 {
     bool quiet = sp_error_quiet(true);
-    struct trial t = {.want = want, .micro_batches = f->micro_batches};
+    struct trial t = {.want = want, .micro_batches = f->micro_batches, .beat_ms = beat_ms};
     int err = 0, made = 0;
 
     choose_steps(&t, f);
@@ -356,5 +397,30 @@ int sp_trial(const struct sp_search *want, struct sp_found *f)
     if (!err)
         f->tokens_per_s = 1e3 * (double)want->seq * f->batch * f->micro_batches / f->step_ms /
                           (f->stages * f->devices * f->context);
+    return err;
+}
+
+int sp_trial_show(const struct sp_search *want, const struct sp_found *f, sp_trial_look *look,
+                  void *data)
+{
+    bool quiet = sp_error_quiet(true);
+    struct step step = {.micro_batches = f->micro_batches};
+    struct sp_predict_request request;
+    struct sp_found again = *f;
+    struct sp_prediction p;
+    int err = create(want, f, &step);
+
+    if (!err) {
+        err = weigh(want, &step, &again);
+        request = request_of(want, &step, &again);
+        request.exchanges = true;
+        err = err ? err : sp_predict(&request, &p);
+        if (!err) {
+            err = look(&step.plan, &p, data);
+            sp_prediction_destroy(&p);
+        }
+        sp_plan_destroy(&step.plan);
+    }
+    sp_error_quiet(quiet);
     return err;
 }

@@ -6,9 +6,22 @@
 
 /*
  * Predicts *f, whose schedule and sizes are given; recompute, offload and all figures are set. 0, -ENOMEM, or
- * -EINVAL if there is no such plan, without a word. With f->whole, which is set where it is so anyway, from all of its
- * micro-batches.
+ * -EINVAL if there is no such plan, or if its step is sure to take longer than `beat_ms` (INFINITY: never), without a word.
+ * With f->whole, which is set where it is so anyway, from all of its micro-batches.
  */
-int sp_trial(const struct sp_search *want, struct sp_found *f);
+int sp_trial(const struct sp_search *want, double beat_ms, struct sp_found *f);
+
+/* What one device of a layout has; `apart`: what all devices of a stage have that share parameters, in a model as it is. */
+void sp_trial_shape(const struct sp_search *want, const struct sp_found *f, bool apart,
+                    struct sp_shape *shape);
+
+/*
+ * Plans *f again, which has its modes, and simulates all its micro-batches, of which there may be fewer now; `look`
+ * sees what comes out. 0, -ENOMEM, -EINVAL as above, or what `look` returns.
+ */
+struct sp_prediction;
+typedef int sp_trial_look(const struct sp_plan *plan, const struct sp_prediction *p, void *data);
+int sp_trial_show(const struct sp_search *want, const struct sp_found *f, sp_trial_look *look,
+                  void *data);
 
 #endif

@@ -13,31 +13,58 @@ struct crew {
     const struct sp_search *want;
     struct sp_trials *trials;
     atomic_int next;
+    atomic_bool stop;
 };
 
-void sp_trials_add(struct sp_trials *t, const struct sp_found *layout)
+void sp_trials_add(struct sp_trials *t, const struct sp_candidate *candidate)
 {
     if (t->n == t->room) {
         int room = 2 * t->room + 64;
-        struct sp_found *more = realloc(t->layout, (size_t)room * sizeof *more);
+        struct sp_candidate *more = realloc(t->candidate, (size_t)room * sizeof *more);
 
         t->lost |= !more;
         if (!more)
             return;
-        t->layout = more;
+        t->candidate = more;
         t->room = room;
     }
-    t->layout[t->n++] = *layout;
+    t->candidate[t->n++] = *candidate;
+}
+
+/* The number of the next one; n: none is left. */
+static int take_next(struct crew *crew)
+{
+    int i = atomic_load(&crew->stop) ? crew->trials->n : atomic_fetch_add(&crew->next, 1);
+
+    return i < crew->trials->n ? i : crew->trials->n;
+}
+
+static void try_one(struct crew *crew, int i)
+{
+    struct sp_candidate *c = &crew->trials->candidate[i];
+
+    c->err = sp_trial(crew->want, c->beat_ms, &c->f);
 }
 
 static void *work(void *arg)
 {
     struct crew *crew = arg;
-    struct sp_trials *t = crew->trials;
 
-    for (int i; (i = atomic_fetch_add(&crew->next, 1)) < t->n;)
-        t->err[i] = sp_trial(crew->want, &t->layout[i]);
+    for (int i; (i = take_next(crew)) < crew->trials->n;)
+        try_one(crew, i);
     return NULL;
+}
+
+/* The same, by the caller's thread, which asks whether to go on. */
+static void lead(struct crew *crew, const struct sp_found *best)
+{
+    const struct sp_search *want = crew->want;
+
+    for (int i; (i = take_next(crew)) < crew->trials->n;) {
+        try_one(crew, i);
+        if (want->go_on && !want->go_on(want->go_on_arg, i, best))
+            atomic_store(&crew->stop, true);
+    }
 }
 
 /* What guards a call of a schedule that is not built in knows of one call at a time. */
@@ -51,32 +78,30 @@ static bool has_guarded(void)
     return false;
 }
 
-void sp_trials_run(const struct sp_search *want, struct sp_trials *t)
+void sp_trials_run(const struct sp_search *want, struct sp_trials *t, const struct sp_found *best)
 {
     struct crew crew = {.want = want, .trials = t, .next = t->done};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int most = cores < MOST_THREADS ? (int)cores : MOST_THREADS, threads = 0;
     pthread_t thread[MOST_THREADS];
-    int *err = realloc(t->err, ((size_t)t->n + 1) * sizeof *err);
 
-    if (err)
-        t->err = err;
-    if (!err || t->lost) {
-        t->lost = true;
+    if (t->lost)
         return;
-    }
+    for (int i = t->done; i < t->n; i++)
+        t->candidate[i].err = -EINTR;
+    atomic_init(&crew.stop, t->stopped);
     most = has_guarded() ? 1 : most < t->n - t->done ? most : t->n - t->done;
     while (threads < most - 1 && !pthread_create(&thread[threads], NULL, work, &crew))
         threads++;
-    work(&crew);
+    lead(&crew, best);
     while (threads > 0)
         pthread_join(thread[--threads], NULL);
     t->done = t->n;
+    t->stopped = atomic_load(&crew.stop);
 }
 
 void sp_trials_destroy(struct sp_trials *t)
 {
-    free(t->layout);
-    free(t->err);
+    free(t->candidate);
     *t = (struct sp_trials){0};
 }

@@ -4,18 +4,27 @@
 
 #include "plan/search/search.h"
 
-struct sp_trials {
-    struct sp_found *layout; /* [n] in the order in which they were added */
-    int *err;                /* [done] of each: 0, or what sp_trial says */
-    int n, room;
-    int done;  /* the first ones, tried already */
-    bool lost; /* there was no memory for one */
+struct sp_candidate {
+    struct sp_found f;
+    double beat_ms; /* a step that is sure to take longer is not worth the rest of the trial */
+    int line;       /* what it was tried for (search.c) */
+    int err;        /* 0; what sp_trial says; or -EINTR: the search was stopped before */
+    bool expanded;  /* its neighbours were added */
 };
 
-void sp_trials_add(struct sp_trials *t, const struct sp_found *layout);
+struct sp_trials {
+    struct sp_candidate *candidate; /* [n] in the order in which they were added */
+    int n, room;
+    int done;     /* the first ones, tried already */
+    bool lost;    /* there was no memory for one */
+    bool stopped; /* want->go_on said so: nothing is tried any more */
+};
 
-/* Tries those that were not yet. What comes out does not depend on how many threads do it. */
-void sp_trials_run(const struct sp_search *want, struct sp_trials *t);
+void sp_trials_add(struct sp_trials *t, const struct sp_candidate *candidate);
+
+/* Tries those that were not yet. What comes out does not depend on how many threads do it. `best`: of all so far, for
+ * want->go_on; NULL: none. */
+void sp_trials_run(const struct sp_search *want, struct sp_trials *t, const struct sp_found *best);
 
 void sp_trials_destroy(struct sp_trials *t);
 

@@ -23,7 +23,8 @@ static struct key key_of(const struct sp_plan *plan, int stage, const struct sp_
 
     return (struct key){.op = (uint64_t)(uint32_t)op->chunk << 32 | (uint64_t)op->slice << 16 |
                               (uint64_t)op->pass << 8 | (uint64_t)(op->part & 127) << 1 | deferred,
-                        .kind = plan->family->kind ? plan->family->kind(&plan->layout, stage, op) : 0};
+                        .kind =
+                            plan->family->kind ? plan->family->kind(&plan->layout, stage, op) : 0};
 }
 
 /* Of the key, where it is or would be. */

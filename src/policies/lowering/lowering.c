@@ -124,6 +124,7 @@ void sp_lowering_destroy(struct sp_lowering *l)
     free(l->made);
     free(l->position);
     free(l->all);
+    free(l->exchanged);
     free(l->state);
     destroy_messages(l->messages);
     *l = (struct sp_lowering){0};
@@ -137,9 +138,18 @@ int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp
 int sp_lower_begin(struct sp_lowering *l, void (*emit)(void *arg, const struct sp_action *action),
                    void *arg)
 {
+    const struct sp_plan *plan = l->plan;
+    int classes = plan->classes.first[plan->layout.stages];
+
     l->emit = emit;
     l->arg = arg;
     clear(l->messages);
+    free(l->exchanged);
+    l->exchanged = malloc(((size_t)classes + 1) * sizeof *l->exchanged);
+    if (!l->exchanged)
+        return -ENOMEM;
+    for (int c = 0; c < classes; c++)
+        l->exchanged[c] = -1;
     return l->plan->family->lower_begin ? l->plan->family->lower_begin(l) : 0;
 }
 
@@ -212,6 +222,17 @@ static void visits(struct sp_lowering *l, enum sp_action_kind kind, int stage, i
             move(l, kind, stage, index, &e->visits[i]);
 }
 
+static int64_t exchange_bytes(struct sp_lowering *l, int stage, int index)
+{
+    const struct sp_plan *plan = l->plan;
+    int64_t *bytes = &l->exchanged[plan->classes.of[plan->classes.first_op[stage] + index]];
+
+    if (*bytes < 0)
+        *bytes = sp_exchange_bytes(plan, l->shape, l->recompute, l->every, stage,
+                                   &plan->programs[stage].ops[index]);
+    return *bytes;
+}
+
 /* Of an op, and of the one that overlaps with it. */
 static void exchange(struct sp_lowering *l, int stage, int index)
 {
@@ -223,7 +244,7 @@ static void exchange(struct sp_lowering *l, int stage, int index)
         return;
     a.devices = l->shape->context * l->shape->tensor;
     for (int i = 0; a.devices > 1 && i <= op->overlap; i++)
-        a.bytes += sp_exchange_bytes(l->plan, l->shape, l->recompute, l->every, stage, &op[i]);
+        a.bytes += exchange_bytes(l, stage, index + i);
     if (a.bytes)
         l->emit(l->arg, &a);
 }

@@ -24,9 +24,10 @@ struct sp_lowering {
     int every;
     const struct sp_placed *order; /* [n] all ops in the order of submission */
     int n;
-    int *position; /* by the number that the family gives an op: in `order` */
-    int *all;      /* [stages] 0, 1, ...: the group of all stages */
-    void *state;   /* the family's, of one step */
+    int *position;      /* by the number that the family gives an op: in `order` */
+    int *all;           /* [stages] 0, 1, ...: the group of all stages */
+    int64_t *exchanged; /* [classes] bytes of EXCHANGE of an op; -1: not asked for yet */
+    void *state;        /* the family's, of one step */
     struct sp_messages *messages;
     struct sp_placed *made; /* `order`, where the plan has not kept it */
     void (*emit)(void *arg, const struct sp_action *action);

@@ -1,41 +1,27 @@
 /*
  * starpipe plan: which schedule, and which layout, for a model on a machine; without running.
- *
- * As JSON, one object: model, hardware, nodes, dtype, seq, sequences (of a step), and layouts[], the best first:
- *   command              that trains with it
- *   trains               whether train runs it; otherwise it is simulated only
- *   fits                 into the memory of devices and nodes
- *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they are),
- *   data_parallel (pipelines), zero, processes (of all)
- *   micro_batches, micro_batch_size, chunks, slices, recompute, offload
- *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
- *   host_bytes (of the fullest node, of what left)
  */
 #include "cli/commands.h"
+#include "cli/plan/ranking.h"
 #include "cli/result.h"
 #include "cli/step_options.h"
 #include "model/model.h"
-#include "plan/search/search.h"
+#include "plan/search/distinct.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"
 #include "train/groups.h"
 #include "sp_error.h"
-#include "sp_figure.h"
-#include "sp_text.h"
-#include "sp_utf8.h"
-#include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 
-enum { MOST = 64, COMMAND = 4400 };
+enum { TEXT, JSON, HTML }; /* of --format */
 
 struct args {
     struct sp_layout_args layout;
     struct sp_group_args groups; /* 0: not given */
-    int nodes, devices, top, dtype, group;
+    int nodes, devices, top, dtype, group, reserve;
     struct sp_hardware_args hardware;
     struct sp_result result;
-    bool schedule_set, batch_set, zero_set, simulated;
+    bool schedule_set, batch_set, zero_set, group_set, reserve_set, simulated;
 };
 
 static int parse(int argc, char **argv, struct args *a)
@@ -111,8 +97,9 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_DEVICES,
          .value = &a->groups.data_parallel,
          .arg = "D",
-         .help = "pipelines side by side that share a step, each with --micro-batches of its own",
-         .min = 1,
+         .help =
+             "pipelines side by side that share a step, each with --micro-batches of its own (0: "
+             "any, which share --micro-batches)",
          .max = SP_MAX_PIPELINES},
         {.name = "zero",
          .kind = SP_OPT_CHOICE,
@@ -136,7 +123,8 @@ static int parse(int argc, char **argv, struct args *a)
          .value = &a->group,
          .help = "what the devices of a stage share: parameters, the tokens of sequences, or any "
                  "grid of both",
-         .choices = "tensor|context|both"},
+         .choices = "tensor|context|both",
+         .given = &a->group_set},
         {.name = "schedule",
          .kind = SP_OPT_STRING,
          .topic = SP_TOPIC_EVERYDAY,
@@ -181,7 +169,15 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_MEMORY,
          .value = &a->layout.memory_limit,
          .arg = "SIZE",
-         .help = "memory of a device (default: the machine's)"},
+         .help = "memory of a device (default: the machine's, less --reserve)"},
+        {.name = "reserve",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_MEMORY,
+         .value = &a->reserve,
+         .arg = "PERCENT",
+         .help = "of a device's memory, for the runtime and the system",
+         .max = 90,
+         .given = &a->reserve_set},
         SP_DTYPE_OPTION(a->dtype, NULL),
         {.name = "plugin",
          .kind = SP_OPT_PLUGIN,
@@ -194,15 +190,15 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_OUTPUT,
          .value = &a->top,
          .arg = "K",
-         .help = "layouts to print",
+         .help = "layouts to print: the best of each grid and each schedule, then others",
          .min = 1,
-         .max = MOST},
+         .max = SP_RANKING_MOST},
         {.name = "simulated",
          .kind = SP_OPT_FLAG,
          .topic = SP_TOPIC_SCHEDULE,
          .value = &a->simulated,
          .help = "layouts that train does not run, as well"},
-        SP_RESULT_OPTIONS(a->result, "text|json"),
+        SP_RESULT_OPTIONS(a->result, "text|json|html"),
         {0},
     };
 
@@ -211,125 +207,41 @@ static int parse(int argc, char **argv, struct args *a)
                             argc, argv);
 }
 
-static struct sp_found_names names_of(const struct args *a)
-{
-    return (struct sp_found_names){
-        .model = a->layout.model, .hardware = a->hardware.name, .plugin = a->layout.plugin};
-}
-
-static int print_json(const struct args *a, const struct sp_search *want, const struct sp_found *f,
-                      int n)
-{
-    const struct sp_found_names names = names_of(a);
-    json_t *list = json_array(), *root;
-    int ret = 0;
-
-    for (int i = 0; i < n; i++) {
-        char command[COMMAND];
-        json_t *one;
-
-        sp_found_command(want, &f[i], &names, command, sizeof command);
-        one = json_pack("{s:o,s:b,s:b,s:o,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:s}", "command",
-                        sp_utf8_json(command), "trains", f[i].trains, "fits", f[i].fits, "schedule",
-                        sp_utf8_json(f[i].schedule), "stages", f[i].stages, "devices",
-                        f[i].devices * f[i].context, "micro_batches", f[i].micro_batches,
-                        "micro_batch_size", f[i].batch, "chunks", f[i].chunks, "slices",
-                        f[i].slices, "recompute", sp_recompute_name(f[i].recompute), "offload",
-                        sp_offload_name(f[i].offload));
-        json_object_update_new(one, json_pack("{s:i,s:i}", "tensor_parallel", f[i].devices,
-                                              "context_parallel", f[i].context));
-        json_object_update_new(one, json_pack("{s:i,s:i,s:i}", "data_parallel",
-                                              sp_search_pipelines(want), "zero",
-                                              sp_search_zero(want, &f[i]), "processes",
-                                              sp_found_processes(want, &f[i])));
-        json_object_set_new(one, "vocabulary_parallel", json_boolean(f[i].vocabulary));
-        json_object_update_new(
-            one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f[i].step_ms, "tokens_per_s",
-                           f[i].tokens_per_s, "bubble_ratio", sp_figure(f[i].bubble, SP_FIGURE_ALL),
-                           "stall_ms", sp_figure(f[i].stall_ms, SP_FIGURE_ALL), "memory_bytes",
-                           (json_int_t)f[i].memory, "host_bytes", (json_int_t)f[i].host));
-        json_array_append_new(list, one);
-    }
-    root = json_pack("{s:o,s:o,s:i,s:s,s:i,s:i,s:o}", "model", sp_utf8_json(a->layout.model),
-                     "hardware", sp_utf8_json(want->machine->name), "nodes", want->nodes, "dtype",
-                     sp_dtype_name(want->dtype), "seq", want->seq, "sequences",
-                     want->sequences * sp_search_pipelines(want), "layouts", list);
-    if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF)
-        ret = 1;
-    if (!root)
-        sp_error(ENOMEM, "plan: no memory for the layouts of %s", a->layout.model);
-    json_decref(root);
-    return ret;
-}
-
-static void print_row(const struct sp_found *f)
-{
-    char devices[24];
-
-    snprintf(devices, sizeof devices, f->context > 1 ? "%dx%d" : "%d", f->devices, f->context);
-    printf("%-18s %6d %4s %5d %3d %3d %5d  %-12s %-8s %10.4g %9.4g %8.1f %10.2f%s%s\n", f->schedule,
-           f->stages, devices, f->micro_batches, f->batch, f->chunks, f->slices,
-           sp_recompute_name(f->recompute), sp_offload_name(f->offload), f->step_ms,
-           f->tokens_per_s, sp_figure(100 * f->bubble, 1), (double)f->memory / (1 << 30),
-           f->vocabulary ? "  vocabulary-parallel" : "",
-           !f->fits     ? "  does not fit"
-           : !f->trains ? "  simulated only"
-                        : "");
-}
-
-static void print_text(const struct args *a, const struct sp_search *want, const struct sp_found *f,
-                       int n)
-{
-    const struct sp_found *best = sp_search_recommended(f, n);
-    const struct sp_found_names names = names_of(a);
-    char command[COMMAND], model[SP_TEXT_SHOWN];
-
-    printf("%s, %d sequences of %d tokens a step in %s, on %d x %d devices of %s\n",
-           sp_text_show(a->layout.model, model, sizeof model),
-           want->sequences * sp_search_pipelines(want), want->seq, sp_dtype_name(want->dtype),
-           want->nodes, want->machine->devices_per_node, want->machine->name);
-    printf("schedule           stages  dev     m   b   v     n  recompute    offload     step ms  "
-           "tok/s/dev bubble %%  GiB a device\n");
-    for (int i = 0; i < n && i < a->top; i++)
-        print_row(&f[i]);
-    if (best) {
-        sp_found_command(want, best, &names, command, sizeof command);
-        printf("recommended: %s --tokens FILE.bin\n", command);
-    } else if (f[0].fits) {
-        printf("train runs none of these: it cannot share heads, MLP or tokens among so many "
-               "devices, or not with this schedule%s\n",
-               want->group == SP_SEARCH_TENSOR ? "; --group both shares tokens, too" : "");
-    } else {
-        printf("nothing fits: the first one needs least; try --nodes, shorter sequences, or "
-               "--recompute full\n");
-    }
-}
-
 static int check(const struct args *a, const struct sp_model *model)
 {
+    const struct sp_found *found = NULL;
     const struct sp_layout_args *l = &a->layout;
     const struct sp_schedule_def *def = l->schedule ? sp_schedule_find(l->schedule) : NULL;
+    int pipelines = a->groups.data_parallel ? a->groups.data_parallel : 1;
 
     if (sp_model_check_step(
             model, &(struct sp_step_size){l->seq, l->micro_batch_size, l->micro_batches}, "plan: "))
         return -EINVAL;
     if (l->schedule && !def)
         return sp_schedule_refuse(l->schedule, (int)strcspn(l->schedule, ":"));
+    if (def && strlen(l->schedule) >= sizeof found->schedule)
+        return sp_error(EINVAL,
+                        "plan: --schedule: %zu bytes of a name and its options, at most %zu",
+                        strlen(l->schedule), sizeof found->schedule - 1);
     if (def && l->slices > 1 && !sp_schedule_takes_slices(l->schedule))
         return sp_error(EINVAL,
                         "plan: %s does not cut sequences into slices; sppo, seq1f1b, slimpipe, "
                         "terapipe and helix do",
                         l->schedule);
-    if ((a->devices || a->group) && (a->groups.tensor_parallel || a->groups.context_parallel))
+    if (a->reserve_set && l->memory_limit)
+        return sp_error(EINVAL,
+                        "plan: --memory-limit is all that a layout may take of a device; leave "
+                        "--reserve out");
+    if ((a->devices || a->group_set) && (a->groups.tensor_parallel || a->groups.context_parallel))
         return sp_error(
             EINVAL,
             "plan: --%s chooses --tensor-parallel and --context-parallel; leave it or these out",
             a->devices ? "devices" : "group");
     if (l->slices > l->seq)
         return sp_error(EINVAL, "plan: %d slices of a sequence of %d tokens", l->slices, l->seq);
-    if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2 / a->groups.data_parallel)
-        return sp_error(EINVAL, "plan: a step of %d x %d x %d sequences is too long",
-                        a->groups.data_parallel, l->micro_batches, l->micro_batch_size);
+    if ((int64_t)l->micro_batches * l->micro_batch_size > INT32_MAX / 2 / pipelines)
+        return sp_error(EINVAL, "plan: a step of %d x %d x %d sequences is too long", pipelines,
+                        l->micro_batches, l->micro_batch_size);
     return 0;
 }
 
@@ -337,12 +249,12 @@ static int check(const struct args *a, const struct sp_model *model)
 static int refuse_all(const struct args *a, const struct sp_search *want)
 {
     int all = want->nodes * want->machine->devices_per_node;
-    int devices = all / sp_search_pipelines(want);
+    int pipelines = want->data ? want->data : 1, devices = all / pipelines;
 
     if (want->stages > want->model->layers)
         sp_error(EINVAL, "plan: %d stages are more than the %d layers of %s", want->stages,
                  want->model->layers, want->model->name);
-    else if (!devices || (all % sp_search_pipelines(want) && !(want->stages && want->devices)))
+    else if (!devices || (all % pipelines && !(want->stages && want->devices)))
         sp_error(EINVAL,
                  "plan: --data-parallel %d: there are %d devices, which so many pipelines cannot "
                  "share evenly",
@@ -370,7 +282,8 @@ static int take(const struct args *a, const struct sp_model *model,
                                .model = model,
                                .dtype = (enum sp_dtype)a->dtype,
                                .seq = l->seq,
-                               .sequences = l->micro_batches * l->micro_batch_size,
+                               .sequences = l->micro_batches * l->micro_batch_size *
+                                            (a->groups.data_parallel ? a->groups.data_parallel : 1),
                                .batch = a->batch_set ? l->micro_batch_size : 0,
                                .stages = l->stages,
                                .devices = a->devices,
@@ -385,6 +298,7 @@ static int take(const struct args *a, const struct sp_model *model,
                                .machine = machine,
                                .nodes = a->nodes,
                                .memory = (int64_t)l->memory_limit,
+                               .reserve = a->reserve / 100.0,
                                .simulated = a->simulated};
     if ((l->recompute && sp_parse_recompute("plan", l->recompute, &recompute)) ||
         (l->offload && sp_parse_offload("plan", l, &want->offload)))
@@ -403,14 +317,18 @@ static int take(const struct args *a, const struct sp_model *model,
 int sp_cmd_plan(int argc, char **argv)
 {
     struct args a = {.layout = {.micro_batches = 64, .micro_batch_size = 1, .seq = 65536},
-                     .groups = {.data_parallel = 1},
                      .nodes = 1,
                      .top = 12,
+                     .group = SP_SEARCH_BOTH,
+                     .reserve = 8,
                      .dtype = SP_BF16,
                      .hardware = {SP_MACHINE_DEFAULT, 0}};
-    static struct sp_found best[MOST];
+    static int (*const print[])(const struct sp_ranking *, FILE *) = {
+        [TEXT] = sp_ranking_text, [JSON] = sp_ranking_json, [HTML] = sp_ranking_html};
+    static struct sp_found found[SP_RANKING_MOST];
     static struct sp_machine machine;
     struct sp_search want;
+    struct sp_ranking r = {.want = &want};
     struct sp_model model;
     int ret = parse(argc, argv, &a), n;
 
@@ -423,16 +341,19 @@ int sp_cmd_plan(int argc, char **argv)
     if (sp_model_load(a.layout.model, &model) || check(&a, &model) ||
         sp_step_machine(&a.hardware, &machine) || take(&a, &model, &machine, &want))
         return 2;
-    n = sp_search(&want, best, MOST, a.top);
+    r.names = (struct sp_found_names){
+        .model = a.layout.model, .hardware = a.hardware.name, .plugin = a.layout.plugin};
+    n = sp_search(&want, found, SP_RANKING_MOST,
+                  a.result.format == HTML ? SP_RANKING_MOST : a.top); /* a page tells all */
     if (n < 0)
         return n == -EINVAL ? 2 : 1;
     if (n == 0)
         return refuse_all(&a, &want);
     if (sp_result_begin("plan", a.result.output, 0))
         return 1;
-    if (a.result.format)
-        ret = print_json(&a, &want, best, n < a.top ? n : a.top);
-    else
-        print_text(&a, &want, best, n);
-    return ret;
+    r.all = found;
+    r.n = n;
+    r.rows = sp_found_distinct(found, n, r.row, a.top);
+    r.recommended = sp_search_recommended(found, n);
+    return print[a.result.format](&r, stdout) ? 1 : 0;
 }

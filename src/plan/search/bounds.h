@@ -1,0 +1,17 @@
+/* What a layout takes at least, whatever its schedule: computed before there is a plan of it. Pure. */
+#ifndef SP_BOUNDS_H
+#define SP_BOUNDS_H
+
+#include "plan/search/search.h"
+
+/*
+ * Milliseconds of a step of a layout whose sizes and `zero` are given: each device computes its part of all layers and
+ * of the head without waiting once and without computing anything again, then the update and the sums of gradients are
+ * those of a device that has its part of all parameters.
+ */
+double sp_bound_step(const struct sp_search *want, const struct sp_found *f);
+
+/* Bytes of the parameters, gradients and optimizer of the fullest device. */
+int64_t sp_bound_memory(const struct sp_search *want, const struct sp_found *f);
+
+#endif

@@ -1,0 +1,86 @@
+#include "plan/search/grids.h"
+#include "model/tensor_parts.h"
+#include "policies/lowering/pipelines.h"
+#include <stdlib.h>
+
+static int devices_of(const struct sp_search *want)
+{
+    return want->nodes * want->machine->devices_per_node;
+}
+
+/* Whether the devices of a stage may be so many, and share what they do. */
+static bool is_group(const struct sp_search *want, int tensor, int context)
+{
+    int node = want->machine->devices_per_node, devices = tensor * context;
+    bool given = want->devices > 0;
+    char why[128];
+
+    if ((want->devices && devices != want->devices) || (want->tensor && tensor != want->tensor))
+        return false;
+    if ((want->group == SP_SEARCH_TENSOR && context > 1) ||
+        (want->group == SP_SEARCH_CONTEXT && tensor > 1))
+        return false;
+    if (!want->simulated && tensor > 1 &&
+        !sp_model_is_divisible(want->model, tensor, why, sizeof why))
+        return false;
+    return given || node % devices == 0 || (node % tensor == 0 && devices % node == 0);
+}
+
+bool sp_grid_is_one(const struct sp_search *want, const struct sp_grid *g)
+{
+    bool given = want->stages && want->devices; /* on as many devices as that takes */
+    int data = want->data ? want->data : given ? 1 : g->data;
+
+    return g->stages >= 1 && g->tensor >= 1 && g->context >= 1 && g->data >= 1 && g->data == data &&
+           g->data <= SP_MAX_PIPELINES && want->sequences % g->data == 0 &&
+           (!want->stages || g->stages == want->stages) && g->stages <= want->model->layers &&
+           (given || (int64_t)g->stages * g->tensor * g->context * g->data == devices_of(want)) &&
+           is_group(want, g->tensor, g->context);
+}
+
+/* The grids of a group, with any number of pipelines. */
+static int add(const struct sp_search *want, int tensor, int context, struct sp_grid *grid)
+{
+    int all = devices_of(want) / tensor / context, n = 0;
+
+    for (int data = 1; data <= (want->stages && want->devices ? 1 : all); data++) {
+        struct sp_grid g = {.tensor = tensor, .context = context, .data = data};
+
+        if (want->data)
+            g.data = want->data;
+        if (g.data > all && !(want->stages && want->devices))
+            break;
+        g.stages = want->stages ? want->stages : all / g.data;
+        if (sp_grid_is_one(want, &g)) {
+            if (grid)
+                grid[n] = g;
+            n++;
+        }
+        if (want->data)
+            break;
+    }
+    return n;
+}
+
+/* Counts them, or writes them into grid. */
+static int list(const struct sp_search *want, struct sp_grid *grid)
+{
+    int most = want->stages && want->devices ? want->devices : devices_of(want), n = 0;
+
+    for (int tensor = 1; tensor <= most; tensor++)
+        for (int context = 1; most % tensor == 0 && context <= most / tensor; context++)
+            if (most / tensor % context == 0)
+                n += add(want, tensor, context, grid ? grid + n : NULL);
+    return n;
+}
+
+struct sp_grid *sp_grids(const struct sp_search *want, int *n)
+{
+    struct sp_grid *grid;
+
+    *n = list(want, NULL);
+    grid = calloc((size_t)*n + 1, sizeof *grid);
+    if (grid)
+        list(want, grid);
+    return grid;
+}
