@@ -48,6 +48,8 @@ static int measure(struct sp_trainer *t)
         return -EINVAL;
     }
     err = sp_calibrate(&how, &devices, disk, &t->choice->machine);
+    if (err && err != -EBUSY && err != -ERANGE && t->world.size > 1)
+        sp_transport_abort(1); /* others may wait for this one */
     err = sp_transport_agree(err, &first) ? -EBUSY : 0;
     sp_error_quiet(quiet);
     return err;
