@@ -80,10 +80,10 @@ class Cluster:
             f.write(AGENT.replace("NAME", NAME).replace("CORES", str(os.cpu_count())))
         os.chmod(self.path + "/agent", 0o755)
 
-    def throttle(self, mbit):
-        """What each worker sends, and receives, at most; 0: no limit."""
+    def throttle(self, mbit, workers=None):
+        """What each worker sends, and receives, at most; 0: no limit. workers: which, 0 the first; None: all."""
         burst = f"{max(16, mbit // 6)}kb"  # little, or short messages would not be held up at all
-        for i in range(1, self.workers + 1):
+        for i in range(1, self.workers + 1) if workers is None else [w + 1 for w in workers]:
             for ns, device in ((NAME + str(i), "eth0"), (NAME + "0", f"port{i}")):
                 tc = ["ip", "netns", "exec", ns, "tc", "qdisc"]
                 subprocess.run([*tc, "del", "dev", device, "root"], stderr=subprocess.DEVNULL)
@@ -91,14 +91,16 @@ class Cluster:
                     subprocess.run([*tc, "add", "dev", device, "root", "tbf", "rate", f"{mbit}mbit", "burst", burst,
                                     "latency", "200ms"], check=True)
 
-    def mpirun(self, command, processes=0, slow=True, timeout=600):
-        """Runs a command as one process a worker, or on the first few; what it printed."""
+    def mpirun(self, command, processes=0, slow=True, timeout=600, variables=()):
+        """Runs a command as one process a worker, or on the first few; what it printed. variables: "NAME=value" of
+        slow_cores.c, beside `slow`."""
         mpi = ["mpirun", "--allow-run-as-root", "--hostfile", self.path + "/hosts", "-np",
                str(processes or self.workers), "--mca", "plm_rsh_agent", self.path + "/agent", "--mca", "btl", "tcp,self",
                "--mca", "btl_tcp_if_include", NET + ".0/24", "--mca", "oob_tcp_if_include", NET + ".0/24",
                "--bind-to", "none", "-x", "STARPU_HOME"]
-        if slow and self.slow > 1:
-            mpi += ["-x", f"SLOW_CORES={self.slow:g}", "-x", f"LD_PRELOAD={self.preload}", "-x", f"SP_POLL_US={POLL_US}"]
+        if slow and (self.slow > 1 or variables):
+            for variable in (f"SLOW_CORES={self.slow:g}", f"LD_PRELOAD={self.preload}", f"SP_POLL_US={POLL_US}", *variables):
+                mpi += ["-x", variable]
         first = f'hostname {NAME}1; exec "$@"'
         done = subprocess.run(["ip", "netns", "exec", NAME + "1", "unshare", "--uts", "taskset", "-c", "0", "bash", "-c",
                                first, "sh", *mpi, *command],

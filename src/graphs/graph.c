@@ -77,6 +77,10 @@ int sp_block_same(const struct sp_graph *g, const struct sp_block *b, enum sp_ra
 
 struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st, char pass)
 {
+    /* A forward that may overtake backwards must not wait for them: it takes what has long been free, and they what
+     * they have just given back themselves. */
+    if (g->cfg.ready)
+        sp_pool_take_oldest(st->local, pass == 'F');
     return (struct sp_task_context){
         .worker = st->worker,
         .order = &g->worker_order[st->worker],

@@ -17,6 +17,7 @@ struct holders {
 
 struct sp_pool {
     enum sp_pool_dead dead;
+    bool oldest; /* is taken, not the latest */
     int slack, n;
     struct shelf *shelves;
 };
@@ -27,9 +28,15 @@ struct sp_pool *sp_pool_create(int slack, enum sp_pool_dead dead)
 
     if (p) {
         p->slack = slack;
+        p->oldest = slack > 0;
         p->dead = dead;
     }
     return p;
+}
+
+void sp_pool_take_oldest(struct sp_pool *p, bool oldest)
+{
+    p->oldest = oldest || p->slack > 0;
 }
 
 static struct shelf *shelf_of(struct sp_pool *p, size_t bytes, size_t elem)
@@ -54,10 +61,10 @@ starpu_data_handle_t sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes,
     starpu_data_handle_t handle;
 
     if (s->idle > p->slack) {
-        int at = p->slack ? s->first : (s->first + s->idle - 1) % s->cap;
+        int at = p->oldest ? s->first : (s->first + s->idle - 1) % s->cap;
 
         handle = s->ring[at];
-        if (p->slack)
+        if (p->oldest)
             s->first = (s->first + 1) % s->cap;
         s->idle--;
         sp_pool_hold(handle);

@@ -8,6 +8,7 @@
 #define SP_POOL_H
 
 #include "offload/vector.h"
+#include <stdbool.h>
 
 struct sp_pool;
 
@@ -26,6 +27,9 @@ enum sp_pool_dead {
  * of the tensor that had the buffer before.
  */
 struct sp_pool *sp_pool_create(int slack, enum sp_pool_dead dead);
+
+/* From now on, of a pool without slack, the oldest idle handle is taken, or the latest. */
+void sp_pool_take_oldest(struct sp_pool *p, bool oldest);
 
 /* Unregisters every handle, waiting for tasks that use them. */
 void sp_pool_destroy(struct sp_pool *p);

@@ -1,5 +1,6 @@
 #include "plan/predict.h"
 #include "plan/simulation/machine_network.h"
+#include "policies/simulation/costs.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,6 +10,33 @@ static bool is_shared_out(const struct sp_predict_request *r)
 {
     return r->plan->family->shares_attention ||
            r->shape->context * r->shape->tensor * r->terms.devices > 1;
+}
+
+/* Simulates the step with the costs that are there. */
+static int simulate(const struct sp_predict_request *r, const struct sp_network *network,
+                    struct sp_prediction *p)
+{
+    const struct sp_execution *e = r->execution;
+    struct sp_varied_network varied;
+    struct sp_network slow = *network;
+    int err = sp_step_messages_create(r->plan, r->shape, &p->messages);
+
+    if (e && e->variation) {
+        varied = (struct sp_varied_network){.network = network, .variation = e->variation};
+        slow = sp_network_varied(&varied);
+        sp_variation_apply(e->variation, r->plan,
+                           (double *const[]){p->by_op, p->again_by_op, p->alone}, 3);
+    }
+    if (!err && e && e->ready)
+        return sp_simulate_ready(&(struct sp_ready_request){.plan = e->ran,
+                                                            .costs = &p->costs,
+                                                            .messages = &p->messages,
+                                                            .network = &slow,
+                                                            .rule = e->ready},
+                                 &p->times, &p->when);
+    return err ? err
+               : sp_simulate(r->plan, &p->costs, &p->messages, &slow, r->worker, &p->times,
+                             &p->when);
 }
 
 int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p)
@@ -31,12 +59,8 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
     p->costs = (struct sp_costs){.by_op = p->by_op, .again_by_op = p->again_by_op};
     if (apart)
         p->alone = sp_op_times_alone(plan, request->shape, &request->terms);
-    err = p->by_op && p->again_by_op && (p->alone || !apart)
-              ? sp_step_messages_create(plan, request->shape, &p->messages)
-              : -ENOMEM;
-    err = err ? err
-              : sp_simulate(plan, &p->costs, &p->messages, &network, request->worker, &p->times,
-                            &p->when);
+    err = p->by_op && p->again_by_op && (p->alone || !apart) ? simulate(request, &network, p)
+                                                             : -ENOMEM;
     if (err) {
         sp_prediction_destroy(p);
         return err;
@@ -53,14 +77,42 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
 int sp_predict_costs(const struct sp_plan *plan, const struct sp_costs *costs,
                      struct sp_prediction *p)
 {
+    return sp_predict_costs_of(plan, costs, NULL, p);
+}
+
+/* Costs that vary are those of single ops. */
+static int list_costs(const struct sp_plan *plan, struct sp_prediction *p)
+{
+    size_t ids = (size_t)plan->family->ids(&plan->layout) + 1;
+    double *by_op = calloc(ids, sizeof *by_op), *again = calloc(ids, sizeof *again);
+
+    for (int s = 0; by_op && again && s < plan->layout.stages; s++)
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            const struct sp_op *op = &plan->programs[s].ops[k];
+            int id = plan->family->id(&plan->layout, s, op);
+
+            by_op[id] = sp_op_cost(plan, &p->costs, s, op);
+            again[id] = sp_op_again(plan, &p->costs, s, op);
+        }
+    p->by_op = by_op;
+    p->again_by_op = again;
+    p->costs.by_op = by_op;
+    p->costs.again_by_op = again;
+    return by_op && again ? 0 : -ENOMEM;
+}
+
+int sp_predict_costs_of(const struct sp_plan *plan, const struct sp_costs *costs,
+                        const struct sp_execution *execution, struct sp_prediction *p)
+{
     const struct sp_unit_network unit = {.plan = plan, .costs = costs};
     const struct sp_network network = sp_network_of_costs(&unit);
-    int err;
+    const struct sp_predict_request request = {.plan = plan, .execution = execution};
+    int err = 0;
 
     *p = (struct sp_prediction){.costs = *costs};
-    err = sp_step_messages_create(plan, NULL, &p->messages);
-    err =
-        err ? err : sp_simulate(plan, &p->costs, &p->messages, &network, NULL, &p->times, &p->when);
+    if (execution && execution->variation)
+        err = list_costs(plan, p);
+    err = err ? err : simulate(&request, &network, p);
     if (err)
         sp_prediction_destroy(p);
     return err;

@@ -4,7 +4,18 @@
 
 #include "offload/eviction.h"
 #include "plan/cost/op_times.h"
+#include "plan/simulation/ready.h"
 #include "plan/simulation/simulate.h"
+#include "plan/simulation/variation.h"
+
+/* How a step goes other than planned. */
+struct sp_execution {
+    const struct sp_variation
+        *variation;                    /* NULL: ops and messages take the times that they should */
+    const struct sp_ready_rule *ready; /* NULL: stages keep to their programs */
+    struct sp_plan
+        *ran; /* with `ready`: the plan itself, whose programs become what its stages ran */
+};
 
 struct sp_predict_request {
     const struct sp_plan *plan;
@@ -14,6 +25,7 @@ struct sp_predict_request {
     struct sp_tier_rates tier; /* of a stage: where plan->evictions go */
     bool
         exchanges; /* tells apart what of ops goes to those between devices of a stage, or stages of a slot */
+    const struct sp_execution *execution; /* NULL: as planned */
 };
 
 /* Times in milliseconds. */
@@ -35,6 +47,8 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
 /* The same at costs that are given, as sp_network_of_costs has messages: no bytes, no update. 0 or -ENOMEM. */
 int sp_predict_costs(const struct sp_plan *plan, const struct sp_costs *costs,
                      struct sp_prediction *prediction);
+int sp_predict_costs_of(const struct sp_plan *plan, const struct sp_costs *costs,
+                        const struct sp_execution *execution, struct sp_prediction *prediction);
 /* What of an op goes to exchanges between devices of its stage, or to waiting for other stages of its slot. */
 double sp_prediction_exchange(const struct sp_plan *plan, const struct sp_prediction *prediction,
                               int stage, const struct sp_op *op);

@@ -127,12 +127,14 @@ static void take_groups(const struct sp_auto_request *r, struct sp_search *want)
 
     want->group = SP_SEARCH_BOTH;
     want->tensor = tensor ? g->tensor_parallel : 0;
-    if (tensor && context)
-        want->devices = g->tensor_parallel * g->context_parallel;
-    else if (context && g->context_parallel == 1)
-        want->group = SP_SEARCH_TENSOR;
-    else if (context) /* as plan has it */
-        want->devices = (want->tensor = 1) * g->context_parallel;
+    want->context = context ? g->context_parallel : 0;
+    want->devices = want->tensor * want->context;
+}
+
+/* What an option of two values leaves open. */
+static enum sp_search_choice choice_of(bool kept, bool on)
+{
+    return on ? SP_SEARCH_WITH : kept ? SP_SEARCH_WITHOUT : SP_SEARCH_EITHER;
 }
 
 /* All but the number of workers and of pipelines. 0 or -EINVAL after one line. */
@@ -152,11 +154,11 @@ static int take_options(struct choosing *c)
         .sequences = r->groups->data_parallel * l->micro_batches * l->micro_batch_size,
         .batch = is_kept(k->micro_batch_size, l->micro_batch_size, 1) ? l->micro_batch_size : 0,
         .stages = l->stages_set ? l->stages : 0,
-        .vocabulary = l->vocabulary_parallel ? SP_SEARCH_WITH : SP_SEARCH_EITHER,
+        .vocabulary = choice_of(!sp_layout_is_auto(l), l->vocabulary_parallel),
         .chunks = l->chunks,
         .slices = is_kept(k->slices, l->slices, 1) ? l->slices : 0,
         .cut = l->partition_slices,
-        .no_zero = k->zero && !r->groups->zero,
+        .zero = choice_of(k->zero, r->groups->zero > 0),
         .any_recompute = !mode,
         .any_offload = !is_kept(k->offload, strcmp(l->offload, "none") != 0, 0),
         .data =
@@ -249,7 +251,8 @@ static void conclude(struct choosing *c)
 static bool takes_devices(const struct choosing *c, struct sp_search *want)
 {
     int all = c->r->devices.processes * c->workers, data = want->data ? want->data : 1;
-    int stage = want->devices ? want->devices : 1, least = want->stages * stage * data;
+    int stage = (want->tensor ? want->tensor : 1) * (want->context ? want->context : 1);
+    int least = want->stages * stage * data;
 
     if (!want->stages)
         return true;
@@ -308,13 +311,13 @@ static int search_pipelines(struct choosing *c)
 /* With one worker a process, with as many as there may be, then with the powers of 2 between. */
 static int search_workers(struct choosing *c)
 {
-    bool groups = c->want.devices > 1 || c->want.tensor > 1;
+    bool groups = c->want.tensor > 1 || c->want.context > 1;
     int err;
 
     c->most = groups ? 1 : c->r->devices.workers;
     place(c, 1);
     err = search(c);
-    c->want.devices = c->want.tensor = 1;
+    c->want.devices = c->want.tensor = c->want.context = 1;
     for (int k = c->most; k > 1 && !err && has_time(c);
          k = k == c->most ? 1 << (int)log2(k - 1) : k / 2) {
         place(c, k);

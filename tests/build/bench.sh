@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every benchmark is built, starts and prints figures; those in Python are no more than read.
+# Every benchmark is built, starts and prints figures; those in Python that train are no more than read.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 quiet "make bench" env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" bench || finish
@@ -23,6 +23,9 @@ prints 'adamw .* GB/s' kernels/streams --quick 1
 prints 'us' overhead/overhead 2 10
 prints 'traced|built without' overhead/fxt 32 2 2
 "$builddir/bench/kernels/kernels" none > /dev/null 2>&1 && fail "kernels: 'none' is taken for a number of threads"
+
+python3 "$here/../../bench/ready/simulated.py" zb1p --starpipe "$STARPIPE" --stages 4 --seeds 1 > "$work/output" 2>&1
+grep -Eq '^\| zb1p( \| [0-9.]+( \([0-9.]+\))?){9} \|$' "$work/output" || fail "ready/simulated.py: $(tail -n 2 "$work/output")"
 
 find "$here/../../bench" -name '*.py' | while read -r file; do
     python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$file" 2> "$work/errors" ||

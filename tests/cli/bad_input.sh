@@ -304,6 +304,14 @@ refused "format" reproduce helixpipe --format pdf
 refused "no paper" reproduce HelixPipe
 refused "starpipe reproduce helixpipe --help" reproduce helixpipe --bogus
 refused "give --model" show --memory-limit 1GiB
+refused "'jitter=0.1' is not one of" show --vary jitter=0.1
+refused "stage=4x2 is not a stage" show --stages 4 --vary stage=4x2
+refused "varies nothing" show --vary uniform=0
+refused "messages take no time on any link" show --stages 4 --vary link=0x2
+refused "seed= draws nothing" show --vary seed=3
+refused "give --scheduler ready too" show --window 3
+refused "stages of weipipe keep in step" show --schedule weipipe --scheduler ready
+refused "planned for the strict order" show --model gpt-tiny --offload full --scheduler ready
 refused "csv:FILE" show --schedule csv
 refused "'starpipe show --help'" show 4
 refused "at most budget=" show --schedule zb1p:auto,budget=2147483647

@@ -53,6 +53,24 @@ refused "show: --context-parallel 5: .* 16 heads" show --model gpt3-1.3b --seq 4
 refused "stage 0 needs" show --model gpt3-1.3b --memory-limit 1GiB
 refused "give --model" show --offload full
 
+# ---- stages that overtake, times that vary
+
+varied="$four --schedule zb1p --layers 16 --vary uniform=0.5,seed=3"
+shown "--scheduler ready" '^scheduler +ready; strict takes [0-9.]+, 1\.[0-9]+ times as long' $varied --scheduler ready
+shown "--window 1 is strict" '^scheduler +ready; strict takes [0-9.]+, 1\.000 times as long' $varied --scheduler ready \
+    --window 1
+shown "--vary" '^varied +uniform=0.5,seed=3' $varied
+strict=$(starpipe show $varied --format json | grep '"makespan"')
+starpipe show $varied --format json --scheduler ready > "$work/ready.json"
+grep -qF "\"strict_${strict#*\"}" "$work/ready.json" || fail "ready: the strict makespan is another than without it"
+[ "$strict" != "$(starpipe show ${varied%3}4 --format json | grep '"makespan"')" ] || fail "--vary: seeds change nothing"
+shown "a slow stage" '^ +2 +48 ' $four --vary stage=2x2
+for format in text csv svg html picture perfetto; do
+    starpipe show $varied --scheduler ready --format $format > /dev/null || fail "ready: $format"
+done
+quiet "ready, --actions" starpipe show $varied --scheduler ready --actions
+shown "ready, --model" '^scheduler +ready' $four --model gpt3-1.3b --scheduler ready --vary lognormal=0.3,link=0x5
+
 # ---- stages of several devices: what of an op goes to exchanges
 
 shared="--model gpt2-124m --seq 1024 $four --hardware a800-nvlink-eth --tensor-parallel 2"

@@ -66,18 +66,20 @@ static void test_holders(void **state)
     sp_pool_destroy(p);
 }
 
-/* Slack s: the oldest, and only when more than s lie idle. Against a plain list, at random. */
+/* Slack s: the oldest, and only when more than s lie idle; without slack where the oldest are wanted. Against a plain
+ * list, at random. */
 static void test_slack(void **state)
 {
     enum { MOST = 64 };
     uint64_t seed = 11;
 
     (void)state;
-    for (int slack = 1; slack <= 3; slack++) {
+    for (int slack = 0; slack <= 3; slack++) {
         struct sp_pool *p = sp_pool_create(slack, SP_POOL_FORGETS);
         starpu_data_handle_t idle[MOST], flying[MOST];
         int n_idle = 0, n_flying = 0, made = 0, reused = 0;
 
+        sp_pool_take_oldest(p, slack == 0);
         for (int i = 0; i < 500; i++) {
             if (n_flying < 20 && draw_below(&seed, 2)) {
                 starpu_data_handle_t h = sp_pool_get(p, 5, 4, "h");
@@ -103,7 +105,11 @@ static void test_slack(void **state)
         }
         assert_true(reused > 150 && made >= slack + 1);
         while (n_flying)
-            sp_pool_put(flying[--n_flying]);
+            sp_pool_put(idle[n_idle++] = flying[--n_flying]);
+        sp_pool_take_oldest(p, false);
+        flying[0] = sp_pool_get(p, 5, 4, "h");
+        assert_ptr_equal(flying[0], slack ? idle[0] : idle[n_idle - 1]);
+        sp_pool_put(flying[0]);
         sp_pool_destroy(p);
     }
 }

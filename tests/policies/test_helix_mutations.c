@@ -141,6 +141,7 @@ static void mutant(const struct sp_plan *whole, int fold, int kind)
     int wrong, ret;
 
     plan.deferred = NULL;
+    plan.classes = (struct sp_op_classes){0};
     plan.order = NULL;
     plan.first_layer = NULL;
     plan.recompute = NULL;

@@ -2,6 +2,7 @@
  * starpipe plan: which schedule, and which layout, for a model on a machine; without running.
  */
 #include "cli/commands.h"
+#include "cli/plan/progress.h"
 #include "cli/plan/ranking.h"
 #include "cli/result.h"
 #include "cli/step_options.h"
@@ -81,16 +82,14 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_DEVICES,
          .value = &a->groups.tensor_parallel,
          .arg = "T",
-         .help =
-             "devices of each stage that share heads, MLP and vocabulary (0: as --devices has it)",
+         .help = "devices of each stage that share heads, MLP and vocabulary (0: any)",
          .max = SP_MAX_SLICES},
         {.name = "context-parallel",
          .kind = SP_OPT_INT,
          .topic = SP_TOPIC_DEVICES,
          .value = &a->groups.context_parallel,
          .arg = "C",
-         .help = "devices of each stage that share the tokens of every sequence (0: as --devices "
-                 "has it)",
+         .help = "devices of each stage that share the tokens of every sequence (0: any)",
          .max = SP_MAX_SLICES},
         {.name = "data-parallel",
          .kind = SP_OPT_INT,
@@ -106,7 +105,7 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_DEVICES,
          .value = &a->groups.zero,
          .help = "whether pipelines, and devices that share tokens, share out the optimizer's "
-                 "state (default: 1 where there are several)",
+                 "state (default: either)",
          .choices = "0|1",
          .wants = "data-parallel|context-parallel|devices",
          .given = &a->zero_set},
@@ -254,7 +253,7 @@ static int refuse_all(const struct args *a, const struct sp_search *want)
     if (want->stages > want->model->layers)
         sp_error(EINVAL, "plan: %d stages are more than the %d layers of %s", want->stages,
                  want->model->layers, want->model->name);
-    else if (!devices || (all % pipelines && !(want->stages && want->devices)))
+    else if (!devices || all % pipelines)
         sp_error(EINVAL,
                  "plan: --data-parallel %d: there are %d devices, which so many pipelines cannot "
                  "share evenly",
@@ -289,7 +288,11 @@ static int take(const struct args *a, const struct sp_model *model,
                                .devices = a->devices,
                                .group = (enum sp_search_group)a->group,
                                .data = a->groups.data_parallel,
-                               .no_zero = a->zero_set && !a->groups.zero,
+                               .tensor = a->groups.tensor_parallel,
+                               .context = a->groups.context_parallel,
+                               .zero = !a->zero_set     ? SP_SEARCH_EITHER
+                                       : a->groups.zero ? SP_SEARCH_WITH
+                                                        : SP_SEARCH_WITHOUT,
                                .chunks = l->chunks,
                                .slices = l->slices,
                                .cut = l->partition_slices,
@@ -303,12 +306,6 @@ static int take(const struct args *a, const struct sp_model *model,
     if ((l->recompute && sp_parse_recompute("plan", l->recompute, &recompute)) ||
         (l->offload && sp_parse_offload("plan", l, &want->offload)))
         return -EINVAL;
-    if (a->groups.tensor_parallel || a->groups.context_parallel) {
-        want->tensor = a->groups.tensor_parallel ? a->groups.tensor_parallel : 1;
-        want->devices =
-            want->tensor * (a->groups.context_parallel ? a->groups.context_parallel : 1);
-        want->group = SP_SEARCH_BOTH;
-    }
     want->recompute = recompute.mode;
     want->every = recompute.every;
     return 0;
@@ -343,12 +340,14 @@ int sp_cmd_plan(int argc, char **argv)
         return 2;
     r.names = (struct sp_found_names){
         .model = a.layout.model, .hardware = a.hardware.name, .plugin = a.layout.plugin};
+    sp_plan_progress_begin(&want);
     n = sp_search(&want, found, SP_RANKING_MOST,
                   a.result.format == HTML ? SP_RANKING_MOST : a.top); /* a page tells all */
+    r.stopped = sp_plan_progress_end();
     if (n < 0)
         return n == -EINVAL ? 2 : 1;
     if (n == 0)
-        return refuse_all(&a, &want);
+        return r.stopped ? 1 : refuse_all(&a, &want);
     if (sp_result_begin("plan", a.result.output, 0))
         return 1;
     r.all = found;

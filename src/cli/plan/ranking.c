@@ -11,8 +11,8 @@ void sp_ranking_title(const struct sp_ranking *r, FILE *out)
             sp_text_show(r->names.model, model, sizeof model), SP_COUNT(want->nodes, "node"),
             SP_COUNT(want->machine->devices_per_node, "device"),
             sp_text_show(want->machine->name, machine, sizeof machine),
-            SP_COUNT(want->sequences, "sequence"),
-            SP_COUNT(want->seq, "token"), sp_dtype_name(want->dtype));
+            SP_COUNT(want->sequences, "sequence"), SP_COUNT(want->seq, "token"),
+            sp_dtype_name(want->dtype));
 }
 
 void sp_ranking_order(const struct sp_ranking *r, FILE *out)

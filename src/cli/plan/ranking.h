@@ -13,6 +13,7 @@ struct sp_ranking {
     struct sp_found_names names;        /* as given */
     const struct sp_found *all;         /* [n] the best first */
     const struct sp_found *recommended; /* one of them; NULL: train runs none that fits */
+    bool stopped;                       /* before the search was through */
     int row[SP_RANKING_MOST], n, rows;  /* numbers of those that are told, of different ideas */
 };
 

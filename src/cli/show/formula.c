@@ -36,7 +36,9 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
     if (show->plan->family->run_deps && !show->plan->family->shares_attention)
         /* published in lockstep, which not all workers have to keep */
         f->claim = claims[SP_UPPER_BOUND];
-    if (c->head > 0 || show->plan->family->shares_vocabulary)
+    if (show->execution)
+        snprintf(f->verdict, sizeof f->verdict, "in order, at times as planned");
+    else if (c->head > 0 || show->plan->family->shares_vocabulary)
         snprintf(f->verdict, sizeof f->verdict, "without a head of its own");
     else if (c->comm > 0 || c->wire > 0)
         snprintf(f->verdict, sizeof f->verdict, "without communication");

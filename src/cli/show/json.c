@@ -15,6 +15,8 @@
  *   slice_tokens[slice]      tokens of each; only with --partition-slices
  *   overlap[rank]            [k, k+1] of ops that are one unit; only where there are any
  *   buffers                  messages that may wait on a channel at once; 0: sends may block
+ *   strict_makespan          of the order in which no op overtakes another; only with --scheduler ready,
+ *                            of which all else is
  *   formula                  makespan, source, claim ("exact", "lower bound", "upper bound",
  *                            "approximate"): the published one, without communication; only where
  *                            there is one for the layout
@@ -187,6 +189,8 @@ int sp_show_json(const struct sp_show *show, FILE *out)
         json_object_set_new(root, "overlap", overlap(show->plan));
     json_object_set_new(root, "buffers", json_integer(show->buffers));
     add_formula(show, root);
+    if (show->execution && show->execution->ready)
+        json_object_set_new(root, "strict_makespan", json_real(show->strict_makespan));
     if (show->machine)
         json_object_set_new(root, "step_ms", json_real(show->prediction->step_ms));
     if (show->offload)

@@ -28,7 +28,9 @@ struct args {
     struct sp_group_args groups;
     int layers, width, dtype;
     bool color, actions, dtype_set;
-    const char *cost;
+    const char *cost, *vary;
+    int scheduler, window;
+    bool window_set;
     struct sp_hardware_args hardware;
     struct sp_result result;
     const struct sp_machine
@@ -49,6 +51,27 @@ static int parse(int argc, char **argv, struct args *a)
             a->hardware, SP_TOPIC_DEVICES,
             "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT ")"),
         SP_DTYPE_OPTION(a->dtype, &a->dtype_set),
+        {.name = "scheduler",
+         .kind = SP_OPT_CHOICE,
+         .topic = SP_TOPIC_SCHEDULE,
+         .value = &a->scheduler,
+         .help = "how stages follow their programs: ready shows what they run if they overtake",
+         .choices = "strict|ready"},
+        {.name = "window",
+         .kind = SP_OPT_INT,
+         .topic = SP_TOPIC_ADVANCED,
+         .value = &a->window,
+         .given = &a->window_set,
+         .arg = "N",
+         .help = "with --scheduler ready: unfinished ops that a stage chooses from (0: default, 6)",
+         .max = 1000000},
+        {.name = "vary",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_SCHEDULE,
+         .value = &a->vary,
+         .arg = "uniform=..,lognormal=..,seed=N,stage=KxT,link=KxT",
+         .help = "ops that take other times than planned: at random, within so much of them or of "
+                 "such a deviation; a stage T times slower, or the link from stage K to the next"},
         {.name = "actions",
          .kind = SP_OPT_FLAG,
          .topic = SP_TOPIC_OUTPUT,
@@ -111,6 +134,9 @@ static int check(const struct args *a)
         return sp_error(EINVAL, "show: --%s is for --format text", a->width ? "width" : "color");
     if (a->actions && a->result.format != SP_SHOW_TEXT && a->result.format != SP_SHOW_JSON)
         return sp_error(EINVAL, "show: --actions is for --format text and json");
+    if (a->window_set && !a->scheduler)
+        return sp_error(EINVAL, "show: --window says how far stages look ahead; give --scheduler "
+                                "ready too");
     if (a->dtype_set && !l->model)
         return sp_error(EINVAL, "show: --dtype says how large tensors are; give --model too");
     return 0;
@@ -250,11 +276,12 @@ enum { MANY_OPS = 2 * 1000000 };
 static int simulate_costs(const struct sp_show *show, const struct sp_plan *plan,
                           struct sp_prediction *p)
 {
-    bool plain = show->plain && show->costs.wire <= 0 && !plan->family->run_deps;
+    const struct sp_execution *execution = plan == show->plan ? show->execution : NULL;
+    bool plain = show->plain && show->costs.wire <= 0 && !plan->family->run_deps && !execution;
     char why[256];
 
     if (!plain || sp_plan_ops(plan) <= MANY_OPS)
-        return sp_predict_costs(plan, &show->costs, p);
+        return sp_predict_costs_of(plan, &show->costs, execution, p);
     p->costs = show->costs;
     return sp_listsim(plan, &p->costs, SP_PAIRED, &p->times, why, sizeof why);
 }
@@ -270,10 +297,69 @@ int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
                                                    .every = show->recompute.every},
                                          .exchanges = true};
 
+    if (plan == show->plan)
+        request.execution = show->execution;
     if (show->machine)
         request.tier = sp_offload_tier(show->machine, 1);
     *p = (struct sp_prediction){0};
     return show->machine ? sp_predict(&request, p) : simulate_costs(show, plan, p);
+}
+
+/* What --vary and --scheduler make of the step; the order of `plan` becomes what its stages run. */
+struct conduct {
+    struct sp_variation variation;
+    struct sp_ready_rule rule;
+    struct sp_execution execution;
+};
+
+static int find_conduct(const struct args *a, struct sp_plan *plan, struct sp_show *show,
+                        struct conduct *c)
+{
+    char why[160];
+
+    *c = (struct conduct){0};
+    if (a->vary) {
+        if (sp_variation_parse("show", a->vary, plan->layout.stages, &c->variation))
+            return -EINVAL;
+        if (c->variation.link_by > 0 && !show->machine && show->costs.comm <= 0 &&
+            show->costs.wire <= 0)
+            return sp_error(EINVAL, "show: --vary: messages take no time on any link; give --cost "
+                                    "comm= or --model");
+        c->execution.variation = &c->variation;
+    }
+    if (a->scheduler) {
+        if (sp_ready_check(plan, why, sizeof why))
+            return sp_error(EINVAL, "show: --scheduler ready: %s; leave it out", why);
+        c->rule = (struct sp_ready_rule){.shape = show->shape,
+                                         .recompute = show->recompute.mode,
+                                         .every = show->recompute.every,
+                                         .window = a->window ? a->window : SP_READY_WINDOW};
+        c->execution.ready = &c->rule;
+        c->execution.ran = plan;
+    }
+    if (a->vary || a->scheduler)
+        show->execution = &c->execution;
+    show->vary = a->vary;
+    return 0;
+}
+
+/* With the time of the strict order beside it, where stages overtake. 0 or -ENOMEM. */
+static int simulate(struct sp_show *show, struct conduct *c, const struct sp_plan *plan,
+                    struct sp_prediction *p)
+{
+    const struct sp_ready_rule *ready = c->execution.ready;
+    int err;
+
+    if (ready) {
+        c->execution.ready = NULL;
+        err = sp_show_simulate(show, plan, p);
+        c->execution.ready = ready;
+        if (err)
+            return err;
+        show->strict_makespan = p->times.makespan;
+        sp_prediction_destroy(p);
+    }
+    return sp_show_simulate(show, plan, p);
 }
 
 static int simulate_and_print(const struct args *a, const struct sp_model *model,
@@ -282,6 +368,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
     struct sp_lowering lowering = {0};
     struct sp_prediction prediction = {0};
     struct sp_offload offload = {0};
+    struct conduct conduct;
     struct sp_shape shape;
     struct sp_show show = {.schedule = a->layout.schedule,
                            .model = a->layout.model ? model->name : "",
@@ -297,8 +384,9 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
         ret = sp_step_costs("show", &a->layout, a->cost, plan, &show.costs);
     if (!ret && show.shape)
         ret = sp_show_plan_memory(&show, &a->layout, plan, &offload);
+    ret = ret ? ret : find_conduct(a, plan, &show, &conduct);
     if (!ret &&
-        (sp_listsim_buffers(plan, &show.buffers) || sp_show_simulate(&show, plan, &prediction)))
+        (sp_listsim_buffers(plan, &show.buffers) || simulate(&show, &conduct, plan, &prediction)))
         ret = sp_error(ENOMEM, "show: no memory to simulate %d ops", sp_plan_ops(plan));
     show.prediction = &prediction;
     ret = ret ? ret : sp_show_lower(&show, &lowering);

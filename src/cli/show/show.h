@@ -18,8 +18,12 @@ struct sp_show {
     const struct sp_plan *plan;
     const struct sp_machine *machine; /* whose times are shown; NULL: those of costs */
     struct sp_costs costs;
-    bool plain;  /* messages are not printed */
-    int buffers; /* sp_listsim_buffers */
+    bool plain;       /* messages are not printed */
+    int buffers;      /* sp_listsim_buffers */
+    const char *vary; /* as typed; NULL: times are as planned */
+    const struct sp_execution
+        *execution;         /* NULL: stages keep to their programs, at times as planned */
+    double strict_makespan; /* where ops overtake: what the order takes in which none does */
     const struct sp_prediction *prediction;
     const struct sp_shape *shape; /* of --model; NULL: sizes are unknown */
     struct sp_recompute_option recompute;

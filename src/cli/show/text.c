@@ -73,6 +73,11 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     }
     fprintf(out, "makespan   %.6g, bubble %.2f %%, %d messages\n", t->makespan,
             100 * t->bubble_ratio, t->messages);
+    if (show->vary)
+        fprintf(out, "varied     %s\n", show->vary);
+    if (show->execution && show->execution->ready)
+        fprintf(out, "scheduler  ready; strict takes %.6g, %.3f times as long\n",
+                show->strict_makespan, t->makespan > 0 ? show->strict_makespan / t->makespan : 1);
     print_exchanges(show, out);
     print_published(show, out);
     if (show->buffers)

@@ -8,14 +8,21 @@ static int devices_of(const struct sp_search *want)
     return want->nodes * want->machine->devices_per_node;
 }
 
+/* Whether all is said but the pipelines: then there is one, on as many devices as that takes. */
+static bool is_given(const struct sp_search *want)
+{
+    return want->stages && (want->devices || (want->tensor && want->context));
+}
+
 /* Whether the devices of a stage may be so many, and share what they do. */
 static bool is_group(const struct sp_search *want, int tensor, int context)
 {
     int node = want->machine->devices_per_node, devices = tensor * context;
-    bool given = want->devices > 0;
+    bool given = want->devices > 0 || (want->tensor && want->context);
     char why[128];
 
-    if ((want->devices && devices != want->devices) || (want->tensor && tensor != want->tensor))
+    if ((want->devices && devices != want->devices) || (want->tensor && tensor != want->tensor) ||
+        (want->context && context != want->context))
         return false;
     if ((want->group == SP_SEARCH_TENSOR && context > 1) ||
         (want->group == SP_SEARCH_CONTEXT && tensor > 1))
@@ -28,7 +35,7 @@ static bool is_group(const struct sp_search *want, int tensor, int context)
 
 bool sp_grid_is_one(const struct sp_search *want, const struct sp_grid *g)
 {
-    bool given = want->stages && want->devices; /* on as many devices as that takes */
+    bool given = is_given(want);
     int data = want->data ? want->data : given ? 1 : g->data;
 
     return g->stages >= 1 && g->tensor >= 1 && g->context >= 1 && g->data >= 1 && g->data == data &&
@@ -43,12 +50,12 @@ static int add(const struct sp_search *want, int tensor, int context, struct sp_
 {
     int all = devices_of(want) / tensor / context, n = 0;
 
-    for (int data = 1; data <= (want->stages && want->devices ? 1 : all); data++) {
+    for (int data = 1; data <= (is_given(want) ? 1 : all); data++) {
         struct sp_grid g = {.tensor = tensor, .context = context, .data = data};
 
         if (want->data)
             g.data = want->data;
-        if (g.data > all && !(want->stages && want->devices))
+        if (g.data > all && !is_given(want))
             break;
         g.stages = want->stages ? want->stages : all / g.data;
         if (sp_grid_is_one(want, &g)) {
@@ -62,10 +69,18 @@ static int add(const struct sp_search *want, int tensor, int context, struct sp_
     return n;
 }
 
+/* What tensor times context divides. */
+static int most_of_stage(const struct sp_search *want)
+{
+    if (want->devices)
+        return want->devices;
+    return want->tensor && want->context ? want->tensor * want->context : devices_of(want);
+}
+
 /* Counts them, or writes them into grid. */
 static int list(const struct sp_search *want, struct sp_grid *grid)
 {
-    int most = want->stages && want->devices ? want->devices : devices_of(want), n = 0;
+    int most = most_of_stage(want), n = 0;
 
     for (int tensor = 1; tensor <= most; tensor++)
         for (int context = 1; most % tensor == 0 && context <= most / tensor; context++)

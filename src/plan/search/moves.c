@@ -140,7 +140,7 @@ void sp_moves_begin(const struct sp_search *want, const char *schedule, const st
                          .devices = grid->tensor,
                          .context = grid->context,
                          .data = grid->data,
-                         .zero = !want->no_zero && grid->context * grid->data > 1,
+                         .zero = want->zero != SP_SEARCH_WITHOUT && grid->context * grid->data > 1,
                          .batch = batch,
                          .chunks = want->chunks ? want->chunks
                                    : def        ? def->default_chunks
@@ -215,7 +215,7 @@ static void move_vocabulary(const struct moves *m, struct sp_found f)
 static void move_zero(const struct moves *m, struct sp_found f)
 {
     f.zero = !f.zero;
-    if (!m->want->no_zero && f.context * f.data > 1)
+    if (m->want->zero == SP_SEARCH_EITHER && f.context * f.data > 1)
         tell(m, f);
 }
 
@@ -230,7 +230,7 @@ static void move_to(const struct moves *m, struct sp_found f, const struct sp_gr
     f.devices = grid->tensor;
     f.context = grid->context;
     f.data = grid->data;
-    f.zero = !m->want->no_zero && f.context * f.data > 1;
+    f.zero = m->want->zero != SP_SEARCH_WITHOUT && f.context * f.data > 1;
     f.vocabulary = f.vocabulary && may_share_vocabulary(&f);
     if (m->want->vocabulary == SP_SEARCH_WITH && !f.vocabulary)
         return;

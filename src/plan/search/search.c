@@ -20,6 +20,10 @@ enum { STARTS = 3 };
 static const double VARIANTS = 1.15;
 /* A layout of a line that takes so many times its best is not looked into. */
 static const double LINE = 1.15;
+/* A line goes on while it takes at most so many times the best step. */
+static const double NEAR = 1.08;
+/* What a layout takes beyond the bound shrinks at most so far from one grid to the next. */
+static const double SHRINKS = 0.4;
 
 /* A schedule, with its options, on its way to its best layouts. */
 struct line {
@@ -27,6 +31,7 @@ struct line {
     int of;       /* the line of the schedule whose variant it is; -1: none */
     int best;     /* candidate; -1: none that there is a plan of */
     bool started; /* its first layouts were added */
+    int in_vain;  /* layouts it went on from that do not fit although others do */
 };
 
 struct search {
@@ -175,7 +180,26 @@ static double beat_ms(const struct search *s, int line)
 struct proposal {
     struct search *s;
     int line;
+    const struct sp_found *from; /* whose neighbours they are; NULL: the first of the line */
+    double from_bound_ms;
 };
+
+/* Whether a layout is sure to take longer than it may, or, on another grid than `from`, most likely longer than that. */
+static bool is_too_long(const struct proposal *p, const struct sp_found *f, double beat_ms)
+{
+    const struct sp_found *from = p->from;
+    double bound_ms, beyond;
+
+    if (!isfinite(beat_ms))
+        return false;
+    bound_ms = sp_bound_step(p->s->want, f);
+    if (bound_ms > beat_ms)
+        return true;
+    if (p->line == 0 || !from || !from->fits || is_same_grid(from, f))
+        return false;
+    beyond = fmax(0, from->step_ms / p->from_bound_ms - 1);
+    return bound_ms * (1 + SHRINKS * beyond) > from->step_ms;
+}
 
 /* Adds a layout to what is to be tried, unless it is known, or is sure to be no good. */
 static void propose(void *arg, const struct sp_found *f)
@@ -194,7 +218,7 @@ static void propose(void *arg, const struct sp_found *f)
             return;
     if (s->any_fits && sp_bound_memory(s->want, f) > sp_search_limit(s->want))
         return;
-    if (isfinite(c.beat_ms) && sp_bound_step(s->want, f) > c.beat_ms)
+    if (is_too_long(p, f, c.beat_ms))
         return;
     c.f.whole = false;
     sp_trials_add(&s->trials, &c);
@@ -245,7 +269,7 @@ static void list_lines(struct search *s)
 /* From all grids, with the smallest micro-batches that may be. */
 static void start_anywhere(struct search *s, int line)
 {
-    struct proposal p = {s, line};
+    struct proposal p = {.s = s, .line = line};
 
     for (int i = 0; i < s->grids; i++)
         for (int batch = 1; batch <= s->want->sequences; batch++) {
@@ -269,7 +293,7 @@ static struct sp_grid grid_of(const struct sp_found *f)
 static void start_like(struct search *s, int line, int other)
 {
     const struct sp_trials *t = &s->trials;
-    struct proposal p = {s, line};
+    struct proposal p = {.s = s, .line = line};
     const struct sp_found *from[STARTS];
     struct sp_found copy[STARTS];
     int n = 0, longest = 0;
@@ -330,6 +354,14 @@ static int next_of(const struct search *s, int line)
     return -1;
 }
 
+/* Whether the neighbours of a layout of a line may come to something. */
+static bool goes_on_from(struct search *s, int line, const struct sp_found *f)
+{
+    if (!s->best[0].fits)
+        return true;
+    return f->fits ? f->step_ms <= NEAR * s->best[0].step_ms : s->line[line].in_vain++ < BEAM;
+}
+
 /* Tries what was added, then what is next to the best of each line, until no line has anything new. 0 or -errno. */
 static int follow_lines(struct search *s)
 {
@@ -339,7 +371,7 @@ static int follow_lines(struct search *s)
         sp_trials_run(s->want, &s->trials, s->n ? s->best : NULL);
         err = rank(s);
         for (int line = 0; !err && line < s->lines; line++) {
-            struct proposal p = {s, line};
+            struct proposal p = {.s = s, .line = line};
 
             for (int k = 0; k < BEAM && s->line[line].started; k++) {
                 int i = next_of(s, line);
@@ -349,6 +381,10 @@ static int follow_lines(struct search *s)
                     break;
                 s->trials.candidate[i].expanded = true;
                 f = s->trials.candidate[i].f;
+                if (!goes_on_from(s, line, &f))
+                    continue;
+                p.from = &f;
+                p.from_bound_ms = sp_bound_step(s->want, &f);
                 sp_moves_from(s->want, &f, !s->best[0].fits, propose, &p);
             }
         }
@@ -464,7 +500,8 @@ static bool any_fits(const struct search *s)
                                    .devices = g->tensor,
                                    .context = g->context,
                                    .data = g->data,
-                                   .zero = !s->want->no_zero && g->context * g->data > 1,
+                                   .zero = s->want->zero != SP_SEARCH_WITHOUT &&
+                                           g->context * g->data > 1,
                                    .batch = 1,
                                    .micro_batches = 1};
 

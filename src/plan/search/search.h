@@ -26,8 +26,8 @@ enum { SP_TOKENS_OF_PART = 4 };
  * them the one, and such groups the other. */
 enum sp_search_group { SP_SEARCH_TENSOR, SP_SEARCH_CONTEXT, SP_SEARCH_BOTH };
 
-/* Whether layouts are tried with the vocabulary cut over all stages, too; with it alone; without. */
-enum sp_search_vocabulary { SP_SEARCH_EITHER, SP_SEARCH_WITH, SP_SEARCH_WITHOUT };
+/* Whether layouts are tried with something, too; with it alone; without. */
+enum sp_search_choice { SP_SEARCH_EITHER, SP_SEARCH_WITH, SP_SEARCH_WITHOUT };
 
 struct sp_found;
 
@@ -36,19 +36,19 @@ struct sp_search {
     const struct sp_model *model;
     enum sp_dtype dtype;
     int seq;
-    int sequences;              /* of a step, of all pipelines */
-    int batch;                  /* of a micro-batch; 0: any */
-    int stages;                 /* 0: any; with `devices`, as many as there are */
-    int devices;                /* of a stage; 0: any */
-    enum sp_search_group group; /* what they share */
-    int tensor;                 /* of `devices`, that share parameters; 0: as the group has it */
-    int data;                   /* pipelines side by side; 0: any */
-    bool no_zero;               /* each device has all of its optimizer's state */
-    enum sp_search_vocabulary vocabulary;
-    int chunks;                      /* 0: what the schedule wants, and more */
-    int slices;                      /* 0: any */
-    const char *cut;                 /* --partition-slices; NULL: the schedule's */
-    bool any_recompute, any_offload; /* otherwise these: */
+    int sequences;                    /* of a step, of all pipelines */
+    int batch;                        /* of a micro-batch; 0: any */
+    int stages;                       /* 0: any; with `devices`, as many as there are */
+    int devices;                      /* of a stage; 0: any */
+    enum sp_search_group group;       /* what they share */
+    int tensor, context;              /* of these, that share parameters, and tokens; 0: any */
+    int data;                         /* pipelines side by side; 0: any */
+    enum sp_search_choice zero;       /* the optimizer's state is shared out */
+    enum sp_search_choice vocabulary; /* is cut over all stages */
+    int chunks;                       /* 0: what the schedule wants, and more */
+    int slices;                       /* 0: any */
+    const char *cut;                  /* --partition-slices; NULL: the schedule's */
+    bool any_recompute, any_offload;  /* otherwise these: */
     enum sp_recompute recompute;
     int every;
     enum sp_offload_mode offload;

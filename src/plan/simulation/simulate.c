@@ -5,6 +5,7 @@
  */
 #include "plan/simulation/simulate.h"
 #include "plan/simulation/flows.h"
+#include "plan/simulation/ready.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/heap.h"
 #include "policies/simulation/merge.h"
@@ -38,6 +39,7 @@ struct sim {
         next_move; /* [messages] the next EVICT of the same stage, or FETCH; NULL: there are none */
     int *first_move; /* [2 * stages] the first that has not begun: EVICT, FETCH */
     struct sp_player player;
+    struct sp_ready *overtaking; /* NULL: no op overtakes another */
 };
 
 /* ---- messages --------------------------------------------------------------------------------- */
@@ -118,6 +120,33 @@ static void let_start(struct sim *sim, const struct sp_step_message *m, double t
     }
 }
 
+/* One of the messages and others that an op of a stage waits for is there. */
+static void there(struct sim *sim, int stage, int k)
+{
+    int op = sim->messages->first_op[stage] + k;
+
+    if (--sim->missing[op] > 0)
+        return;
+    if (sim->overtaking)
+        sp_ready_there(sim->overtaking, op, sim->t.start[stage][k]);
+    else
+        sp_player_try(&sim->player, lane_of(sim, stage));
+}
+
+/* Where ops overtake each other: one has ended at `time`, and ops of its stage wait for it. */
+static void let_followers_start(struct sim *sim, int stage, int k, double time)
+{
+    const struct sp_ready *r = sim->overtaking;
+    int first = sim->messages->first_op[stage];
+
+    for (int e = r->follower[first + k]; e >= 0; e = r->edge[e].next) {
+        double *start = &sim->t.start[stage][r->edge[e].op - first];
+
+        *start = fmax(*start, time);
+        there(sim, stage, r->edge[e].op - first);
+    }
+}
+
 static void arrive(struct sim *sim, int message)
 {
     const struct sp_step_messages *all = sim->messages;
@@ -128,8 +157,7 @@ static void arrive(struct sim *sim, int message)
     if (m->reader < 0)
         return;
     let_start(sim, m, sim->arrived[message]);
-    if (--sim->missing[all->first_op[m->to] + m->reader] == 0)
-        sp_player_try(&sim->player, lane_of(sim, m->to));
+    there(sim, m->to, m->reader);
 }
 
 static void send(struct sim *sim, int message)
@@ -229,6 +257,10 @@ static int run(struct sp_player *player, int lane, int k, double start, double *
         for (int m = all->first_of_writer[all->first_op[stage] + i]; m >= 0;
              m = all->message[m].next_of_writer)
             follow(sim, m, left_at(sim, &all->message[m], start, sim->t.end[stage][i]));
+    for (int i = k; sim->overtaking && i < k + ops; i++) {
+        sim->t.start[stage][i] = sim->overtaking->began[all->first_op[stage] + i];
+        let_followers_start(sim, stage, i, *end);
+    }
     return ops;
 }
 
@@ -387,6 +419,62 @@ int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
         *times = sim.t;
         sim.t = (struct sp_times){0};
     }
+    destroy(&sim);
+    return err;
+}
+
+/* When the next message is sent, or arrives where messages share ports. */
+static double next_message(const struct sim *sim)
+{
+    int flow = sp_flows_first(&sim->flows);
+    double ends = flow < 0 ? INFINITY : sim->flows.flow[flow].ends;
+
+    return sim->heap.n > 0 ? fmin(sim->ready[sim->heap.item[0]], ends) : ends;
+}
+
+/* Goes through time: messages first, then the stages that look for an op. True: all ran. */
+static bool play_ready(struct sim *sim)
+{
+    int to_go = sp_plan_ops(sim->plan);
+
+    sp_ready_begin(sim->overtaking);
+    for (;;) {
+        double message = next_message(sim), stage = sp_ready_next(sim->overtaking);
+
+        if (isinf(message) && isinf(stage))
+            break;
+        if (message <= stage)
+            pass(sim);
+        else
+            sp_ready_look(sim->overtaking, &sim->player);
+    }
+    for (int s = 0; s < sim->plan->layout.stages; s++)
+        to_go -= sim->player.next[s];
+    return to_go == 0;
+}
+
+int sp_simulate_ready(const struct sp_ready_request *request, struct sp_times *times,
+                      struct sp_message_times *when)
+{
+    struct sim sim = {.plan = request->plan,
+                      .costs = request->costs,
+                      .messages = request->messages,
+                      .network = request->network};
+    struct sp_ready ready = {0};
+    int err = create(&sim);
+
+    err = err ? err : sp_ready_create(request, sim.missing, &ready);
+    sim.overtaking = &ready;
+    if (!err && !play_ready(&sim))
+        err = -EDEADLK;
+    err = err ? err : sp_ready_reorder(request, &sim.t);
+    err = err || !when ? err : keep(&sim, when);
+    if (!err) {
+        sp_times_summarize(request->plan, request->costs, &sim.t);
+        *times = sim.t;
+        sim.t = (struct sp_times){0};
+    }
+    sp_ready_destroy(&ready);
     destroy(&sim);
     return err;
 }

@@ -4,6 +4,7 @@
  * position, or nothing. Whatever StarPU's own order of readiness, the program order rules.
  */
 #include "starpipe/order.h"
+#include "policies/simulation/overtaking.h"
 #include "policies/simulation/starpu_idle.h"
 #include <stdbool.h>
 #include <stdlib.h>
@@ -241,14 +242,10 @@ static void advance(struct queue *q)
     }
 }
 
-/*
- * The position to run now, or 0. Strict: next, when ready. Ready: the earliest ready position
- * that, run first, leaves room for everything it overtakes: with the acquisitions and releases of
- * the positions before it played in program order afterwards, the bytes alive stay within bound.
- */
+/* The position to run now, or 0. Strict: next, when ready. Ready: what the rule of overtaking finds. */
 static unsigned choose(struct queue *q, bool ready)
 {
-    int64_t live = q->live, highest = q->live;
+    struct sp_overtaking o = sp_overtaking_begin(q->live, q->bound);
     const struct slot *next;
 
     if (!q->cap || !q->filed)
@@ -263,12 +260,9 @@ static unsigned choose(struct queue *q, bool ready)
 
         if (s->taken)
             continue;
-        if (s->task && !s->holds && (s->acquire <= 0 || highest + s->acquire <= q->bound))
+        if (s->task && !s->holds && sp_overtaking_fits(&o, s->acquire))
             return q->next + k;
-        live += s->acquire;
-        if (live > highest)
-            highest = live;
-        live -= s->release;
+        sp_overtaking_pass(&o, s->acquire, s->release);
     }
     return 0;
 }

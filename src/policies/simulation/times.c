@@ -59,32 +59,32 @@ double sp_times_of_unit(const struct sp_plan *plan, const struct sp_costs *costs
     return end;
 }
 
+double sp_activation_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op)
+{
+    double size = plan->family->size ? plan->family->size(&plan->layout, op) : 1;
+    int id = plan->deferred ? plan->family->id(&plan->layout, stage, op) : -1;
+
+    if (op->part == SP_HEAD)
+        return 0;
+    switch (op->pass) {
+    case SP_F:
+        return size;
+    case SP_B:
+        return id >= 0 && plan->deferred[id] ? 0 : -size;
+    case SP_W:
+        return -size;
+    }
+    return 0;
+}
+
 /* The largest number of activations alive at once on a stage. */
 static int peak_live(const struct sp_plan *plan, int stage)
 {
     const struct sp_program *prog = &plan->programs[stage];
-    double live = 0, peak = 0, size = 1;
+    double live = 0, peak = 0;
 
     for (int k = 0; k < prog->n; k++) {
-        int id;
-
-        if (prog->ops[k].part == SP_HEAD)
-            continue;
-        id = plan->deferred ? plan->family->id(&plan->layout, stage, &prog->ops[k]) : -1;
-
-        if (plan->family->size)
-            size = plan->family->size(&plan->layout, &prog->ops[k]);
-        switch (prog->ops[k].pass) {
-        case SP_F:
-            live += size;
-            break;
-        case SP_B:
-            live -= id >= 0 && plan->deferred[id] ? 0 : size;
-            break;
-        case SP_W:
-            live -= size;
-            break;
-        }
+        live += sp_activation_of_op(plan, stage, &prog->ops[k]);
         peak = fmax(peak, live);
     }
     return (int)ceil(peak - 1e-6);
@@ -97,16 +97,15 @@ void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs
     double idle = 0;
 
     for (int s = 0; s < p; s++) {
+        double end = 0;
         int n = plan->programs[s].n;
 
-        for (int k = 0; k < n; k++)
+        for (int k = 0; k < n; k++) {
             t->busy[s] += sp_op_cost(plan, costs, s, &plan->programs[s].ops[k]);
-        if (n > 0) {
-            double end = n > 1 ? fmax(t->end[s][n - 1], t->end[s][n - 2]) : t->end[s][0];
-
-            t->span[s] = end - t->start[s][0];
-            t->makespan = fmax(t->makespan, end);
+            end = fmax(end, t->end[s][k]);
         }
+        t->span[s] = n > 0 ? end - t->start[s][0] : 0;
+        t->makespan = fmax(t->makespan, end);
         t->peak_live[s] = peak_live(plan, s);
     }
     for (int s = 0; s < p; s++) {

@@ -23,6 +23,9 @@ int sp_times_create(const struct sp_plan *plan, struct sp_times *t);
 double sp_times_of_unit(const struct sp_plan *plan, const struct sp_costs *costs,
                         struct sp_times *t, int stage, int k, int ops, double start);
 
+/* What an op takes of its stage's memory, negative: gives back, in parts as peak_live counts activations. */
+double sp_activation_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op);
+
 /* Makespan, span, idle, busy, peak_live and bubble_ratio, from `start` and `end`. */
 void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs,
                         struct sp_times *t);
