@@ -47,9 +47,18 @@ enum { SP_TRAIN_PROGRESS_AUTO, SP_TRAIN_PROGRESS_LINE, SP_TRAIN_PROGRESS_PLAIN }
 
 enum { SP_TRAIN_EOS = -1 }; /* separator */
 
+/*
+ * With schedule "auto": what is not chosen though it has the value that it has by default. What has another value is not
+ * chosen either.
+ */
+struct sp_layout_kept {
+    bool micro_batch_size, slices, offload;
+    bool data_parallel, context_parallel, tensor_parallel, zero;
+};
+
 /* How the model and a step are laid out; the options that the commands of starpipe have in common. */
 struct sp_layout_args {
-    const char *schedule; /* "NAME[:key=value,...]" or "csv:FILE" */
+    const char *schedule; /* "NAME[:key=value,...]", "csv:FILE", or "auto": the fastest predicted */
     int stages;           /* p */
     int micro_batches;    /* m, of a step */
     int micro_batch_size; /* b, sequences */
@@ -64,7 +73,10 @@ struct sp_layout_args {
     const char *partition_slices; /* "length|flops|dp" or a list of tokens; NULL: the schedule's */
     bool vocabulary_parallel;     /* embedding and head are cut over all stages */
     uint64_t memory_limit;        /* bytes of a stage; 0: none */
-    bool stages_set, micro_batches_set; /* with csv:FILE: false, and the file says how many */
+    /* With csv:FILE: false, and the file says how many. With auto, stages are chosen unless they are set, and
+     * micro-batches as the sequences of a step are cut: there are as many as all options come to. */
+    bool stages_set, micro_batches_set;
+    struct sp_layout_kept kept;
 };
 
 /* How many processes each stage has. */
@@ -123,6 +135,8 @@ struct sp_train_config {
      * open, whatever it is. */
     double stall_timeout;
     bool post_validation;
+    double auto_within; /* seconds that schedule "auto" may take to measure and to choose */
+    bool auto_within_set;
     const char
         *hardware; /* a machine by name or file, for what is predicted; NULL: the one at hand */
     bool dry_run;  /* open checks everything, and starts nothing: there are no steps */

@@ -2,7 +2,9 @@
 #include "plan/machine/machine.h"
 #include "policies/simulation/costs.h"
 #include "sp_error.h"
+#include "train/layout_auto.h"
 #include "train/slices_auto.h"
+#include <stdio.h>
 
 int sp_step_costs(const char *command, const struct sp_layout_args *l, const char *cost,
                   const struct sp_plan *plan, struct sp_costs *costs)
@@ -39,6 +41,41 @@ int sp_step_machine(const struct sp_hardware_args *hardware, struct sp_machine *
     sp_machine_take_threads(machine, hardware->threads, why);
     if (*why)
         sp_warn("%s", why);
+    return 0;
+}
+
+int sp_step_choose(const struct sp_step_auto *how, struct sp_layout_args *l,
+                   struct sp_group_args *groups)
+{
+    static struct sp_auto_texts texts; /* the options point into it */
+    struct sp_auto_request request = {.command = how->command,
+                                      .layout = l,
+                                      .groups = groups,
+                                      .model = how->model,
+                                      .dtype = how->dtype,
+                                      .machine = how->machine};
+    struct sp_auto_choice choice;
+    char text[SP_AUTO_TEXT];
+    int err;
+
+    if (!sp_layout_is_auto(l))
+        return 0;
+    if (!how->model || !how->machine)
+        return sp_error(EINVAL,
+                        "%s: --schedule auto: which layout is fastest depends on the model and its "
+                        "machine; give --model and leave out --cost",
+                        how->command);
+    request.devices = sp_auto_devices_of(how->machine, l, groups);
+    err = sp_layout_auto(&request, &choice);
+    if (err)
+        return err;
+    sp_layout_auto_take(&choice, l, groups, &texts);
+    if (!how->says)
+        return 0;
+    sp_auto_choice_name(&choice, text);
+    printf("auto: %s: %.4g ms a step predicted\n", text, choice.found.step_ms);
+    sp_auto_choice_reason(&choice, choice.found.step_ms, text);
+    printf("auto: %s\n", text);
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "model/shape.h"
 #include "plan/machine/machine.h"
 #include "policies/plan.h"
+#include "train/groups.h"
 #include "train/options.h"
 
 /* --cost (NULL: none), with what --recompute adds to backwards: selective recomputation costs next to nothing.
@@ -52,6 +53,19 @@ struct sp_hardware_args {
 /* The machine, with devices of so many threads. 0, or -errno after one line; a warning where it has no figures of so
  * many. */
 int sp_step_machine(const struct sp_hardware_args *hardware, struct sp_machine *machine);
+
+/* --schedule auto, on as many devices of that machine as --stages and groups say, or on those of a node: takes the choice
+ * over in *l and *groups, and says it and its reason on standard output where `says`. 0; or -errno after one line. */
+struct sp_step_auto {
+    const char *command;
+    const struct sp_machine *machine; /* NULL: --cost says what ops take */
+    const struct sp_model *model;     /* NULL: none was given */
+    enum sp_dtype dtype;
+    bool says;
+};
+
+int sp_step_choose(const struct sp_step_auto *how, struct sp_layout_args *l,
+                   struct sp_group_args *groups);
 
 /* --slices auto, on that machine (NULL: the default one). 0; or -EINVAL after one line. */
 int sp_step_slices(const char *command, struct sp_layout_args *l, const struct sp_machine *machine,

@@ -3,6 +3,7 @@
 #include "policies/load/plugin.h"
 #include "sp_error.h"
 #include "train/groups.h"
+#include "train/layout_auto.h"
 #include "train/settings.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,6 +219,17 @@ static const struct sp_option table[] = {
          "layers of each stage and chunk: even, by measured times, or 3,2,2,1; 0 for an end of the "
          "model alone",
      .role = SP_ROLE_WAY},
+    {.name = "auto-within",
+     .kind = SP_OPT_DOUBLE,
+     .topic = SP_TOPIC_SCHEDULE,
+     .value = &like.auto_within,
+     .arg = "SECONDS",
+     .help = "with --schedule auto: time to measure this machine, if nothing describes it, and to "
+             "choose",
+     .min = 0.1,
+     .max = 1e6,
+     .given = &like.auto_within_set,
+     .role = SP_ROLE_START},
     {.name = "scheduler",
      .kind = SP_OPT_CHOICE,
      .topic = SP_TOPIC_SCHEDULE,
@@ -535,6 +547,7 @@ int sp_train_config_init(struct sp_train_config *cfg)
         .prompt = "\n",
         .partition = "even",
         .offload_dir = default_offload_dir(),
+        .auto_within = SP_AUTO_WITHIN,
     };
     cfg->layout.stages = 1;
     return default_device(&cfg->device);
@@ -548,6 +561,27 @@ struct sp_lr_schedule sp_train_lr(const struct sp_train_config *cfg)
                                    .warmup = cfg->warmup,
                                    .decay = cfg->decay,
                                    .steps = cfg->steps};
+}
+
+/* With --schedule auto: settings that go with some schedules or numbers of stages only. */
+static int check_auto(const struct sp_train_config *a)
+{
+    if (!sp_layout_is_auto(&a->layout))
+        return a->auto_within_set
+                   ? sp_error(EINVAL,
+                              "train: --auto-within %g has no effect without --schedule "
+                              "auto",
+                              a->auto_within)
+                   : 0;
+    if (strcmp(a->partition, "even"))
+        return sp_error(EINVAL,
+                        "train: --partition %s: --schedule auto chooses among even layers; give "
+                        "--schedule NAME, or leave --partition out",
+                        a->partition);
+    if (a->post_validation)
+        return sp_error(EINVAL, "train: --post-validation goes with some schedules only: give "
+                                "--schedule NAME instead of auto");
+    return 0;
 }
 
 /* Settings that do not go together, or of which one has to be given. */
@@ -604,6 +638,7 @@ int sp_train_config_check(const struct sp_train_config *cfg)
                                "call sp_train_config_init first");
     err = err ? err : check_wants(options);
     err = err ? err : check(cfg);
+    err = err ? err : check_auto(cfg);
     if (!err && cfg->layout.recompute && !sp_recompute_is_auto(cfg->layout.recompute))
         err = sp_parse_recompute("train", cfg->layout.recompute, &recompute);
     err = err ? err : sp_parse_offload("train", &cfg->layout, &offload);

@@ -25,6 +25,8 @@ struct sp_saver {
     int finite;             /* steps so far, the last of them with a finite loss */
 };
 
+struct sp_auto; /* train/start/auto.h */
+
 struct sp_trainer {
     struct sp_train_config cfg; /* the plan completes its layout: stages, slices, recompute */
     char *settings;             /* as they were given: sp_train_settings */
@@ -66,6 +68,7 @@ struct sp_trainer {
     struct sp_tier_rates rates;
     int64_t resident_before;     /* bytes, before the model was there */
     struct sp_made_dirs made;    /* for what it writes */
+    struct sp_auto *choice;      /* of the layout; NULL: it was given */
     bool own_watchdog;           /* started for this trainer, not by the program */
     struct sp_log_file log_file; /* until it is opened */
     FILE *log;

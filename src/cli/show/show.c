@@ -17,6 +17,7 @@
 #include "policies/registry.h"
 #include "policies/simulation/listsim.h"
 #include "train/groups.h"
+#include "train/layout_auto.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -38,7 +39,7 @@ struct args {
 
 static int parse(int argc, char **argv, struct args *a)
 {
-    const struct sp_option options[] = {
+    struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
         SP_GROUP_OPTIONS(a->groups),
         SP_LAYERS_OPTION(a->layers, "layers of the model (0: unknown)"),
@@ -93,6 +94,7 @@ static int parse(int argc, char **argv, struct args *a)
         {0},
     };
 
+    sp_layout_auto_watch(options, &a->layout.kept);
     return sp_options_parse(options, "Shows the order of a schedule, its bubble and its memory.",
                             argc, argv);
 }
@@ -164,6 +166,18 @@ static int find_machine(struct args *a)
         return 0;
     a->machine = &machine;
     return sp_step_machine(&a->hardware, &machine);
+}
+
+/* --schedule auto. */
+static int find_layout(struct args *a, const struct sp_model *model)
+{
+    const struct sp_step_auto how = {.command = "show",
+                                     .machine = a->machine,
+                                     .model = a->layout.model ? model : NULL,
+                                     .dtype = (enum sp_dtype)a->dtype,
+                                     .says = a->result.format == SP_SHOW_TEXT && !a->result.output};
+
+    return sp_step_choose(&how, &a->layout, &a->groups);
 }
 
 /* --slices auto. */
@@ -442,7 +456,8 @@ int sp_cmd_show(int argc, char **argv)
     if (ret)
         return SP_OPTIONS_EXIT(ret);
     if (check(&a) || sp_show_check_output(a.result.output, &a.layout) ||
-        find_layers(&a, &model, &layers) || find_machine(&a) || find_slices(&a, &model))
+        find_layers(&a, &model, &layers) || find_machine(&a) || find_layout(&a, &model) ||
+        find_slices(&a, &model))
         return 2;
     layout = sp_layout_of_args(&a.layout, layers);
     ret = create(&a, &model, &layout, &plan);

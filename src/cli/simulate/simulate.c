@@ -15,6 +15,7 @@
 #include "policies/registry.h"
 #include "sp_error.h"
 #include "train/groups.h"
+#include "train/layout_auto.h"
 #include "train/start/outputs.h"
 #include <string.h>
 
@@ -29,7 +30,7 @@ struct args {
 
 static int parse(int argc, char **argv, struct args *a)
 {
-    const struct sp_option options[] = {
+    struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
         SP_GROUP_OPTIONS(a->groups),
         SP_LAYERS_OPTION(a->layers, "layers of a small model, without --model (0: two a chunk)"),
@@ -68,6 +69,7 @@ static int parse(int argc, char **argv, struct args *a)
         {0},
     };
 
+    sp_layout_auto_watch(options, &a->layout.kept);
     return sp_options_parse(
         options, "Simulates a step: the graph of train, in virtual time on described links.", argc,
         argv);
@@ -196,6 +198,26 @@ static int find_machine(const struct args *a, struct subject *s)
     return s->machine ? sp_step_machine(&a->hardware, &machine) : 0;
 }
 
+/* --schedule auto. Nothing may leave memory, which is not simulated. */
+static int choose_layout(struct args *a, struct subject *s)
+{
+    struct sp_step_auto how = {.command = "simulate",
+                               .dtype = (enum sp_dtype)a->dtype,
+                               .says = !a->result.format && !a->result.output};
+    int err = 0;
+
+    if (!sp_layout_is_auto(&a->layout))
+        return 0;
+    a->layout.kept.offload = true;
+    if (a->layout.model && !a->cost) {
+        err = sp_model_load(a->layout.model, &s->model);
+        err = err ? err : find_machine(a, s);
+        how.model = &s->model;
+        how.machine = s->machine;
+    }
+    return err ? err : sp_step_choose(&how, &a->layout, &a->groups);
+}
+
 /* As a run cuts them, where times are a machine's. */
 static int cut_sequences(const struct args *a, struct subject *s)
 {
@@ -206,11 +228,14 @@ static int cut_sequences(const struct args *a, struct subject *s)
 
 static int find_subject(struct args *a, struct subject *s)
 {
-    struct sp_layout lay = sp_layout_of_args(&a->layout, 0);
-    int err = find_model(a, &lay, &s->model);
+    struct sp_layout lay;
+    int err = choose_layout(a, s);
 
+    if (err)
+        return err;
+    lay = sp_layout_of_args(&a->layout, 0);
+    err = find_model(a, &lay, &s->model);
     err = err ? err : find_machine(a, s);
-
     lay.layers = s->model.layers;
     err = err ? err
               : sp_step_slices("simulate", &a->layout, s->machine, &s->model,

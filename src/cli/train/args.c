@@ -4,6 +4,7 @@
 #include "sp_error.h"
 #include "train/config.h"
 #include "train/groups.h"
+#include "train/layout_auto.h"
 #include "transport/transport.h"
 #include <string.h>
 
@@ -23,6 +24,7 @@ static int parse(int argc, char **argv, struct sp_train_config *cfg)
     struct sp_option options[SP_TRAIN_OPTIONS];
 
     sp_train_options(cfg, options);
+    sp_layout_auto_watch(options, &cfg->layout.kept);
     return sp_options_parse(options, summary, argc, argv);
 }
 
@@ -39,6 +41,23 @@ static int given_or(int given, int stored)
     return given > 1 ? given : stored;
 }
 
+/* A step of as many sequences, of which a layout is chosen anew. */
+static void forget_layout(struct sp_train_config *cfg, const struct sp_train_config *none)
+{
+    struct sp_layout_args *l = &cfg->layout;
+    const struct sp_layout_args *n = &none->layout;
+
+    l->micro_batches *= l->micro_batch_size * cfg->groups.data_parallel;
+    l->micro_batch_size = n->micro_batch_size;
+    l->stages = n->stages;
+    l->stages_set = false;
+    l->recompute = n->recompute;
+    l->offload = n->offload;
+    l->offload_keys = n->offload_keys;
+    l->vocabulary_parallel = n->vocabulary_parallel;
+    cfg->groups = none->groups;
+}
+
 /* Drops from what a run was told that which says how to do something that is told otherwise now: by other
  * data, another schedule, or as many processes as were started. */
 static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_config *given,
@@ -52,6 +71,8 @@ static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_c
     bool schedule = given->layout.schedule != none->layout.schedule &&
                     strcmp(given->layout.schedule, l->schedule) != 0;
 
+    if (schedule && sp_layout_is_auto(&given->layout))
+        forget_layout(cfg, none);
     if (given->layout.model && cfg->layout.model &&
         strcmp(given->layout.model, cfg->layout.model) != 0)
         sp_warn("--model %s has no effect: --resume %s goes on with the model of its run",

@@ -1,6 +1,7 @@
 /*
  * As JSON, one object:
  *   schedule, data_parallel, context_parallel, tensor_parallel, zero, hardware
+ *   auto              with --schedule auto: "layout", what was chosen, and "reason", why; in words
  *   hardware_assumed  nobody asked for that machine, and nothing of it was measured here
  *   predicted_step_ms, predicted_bubble
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
@@ -17,6 +18,7 @@
 #include "sp_error.h"
 #include "sp_text.h"
 #include "sp_utf8.h"
+#include "train/start/auto.h"
 #include "train/start/machine.h"
 #include "train/start/memory.h"
 #include <jansson.h>
@@ -125,6 +127,18 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
            SP_COUNT(p->times.messages, "message"));
 }
 
+/* Its choice in words; NULL: the layout was given. */
+static json_t *choice_json(const struct sp_trainer *t)
+{
+    char name[SP_AUTO_TEXT], reason[SP_AUTO_TEXT];
+
+    if (!t->choice)
+        return NULL;
+    sp_auto_choice_name(&t->choice->chosen, name);
+    sp_auto_choice_reason(&t->choice->chosen, t->choice->step_ms, reason);
+    return json_pack("{s:o,s:o}", "layout", sp_utf8_json(name), "reason", sp_utf8_json(reason));
+}
+
 static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
                       const int64_t *bytes)
 {
@@ -141,13 +155,13 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
                                                 "workspace_bytes", (json_int_t)m.workspace,
                                                 "bytes_sent", (json_int_t)bytes[s]));
     }
-    root =
-        json_pack("{s:s,s:i,s:i,s:i,s:i,s:o,s:b,s:f,s:f,s:o}", "schedule", t->plan.def->name,
-                  "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
-                  t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel,
-                  "zero", t->cfg.groups.zero, "hardware", sp_utf8_json(t->machine.name),
-                  "hardware_assumed", sp_train_machine_is_assumed(t), "predicted_step_ms",
-                  p->step_ms, "predicted_bubble", p->times.bubble_ratio, "stages", stages);
+    root = json_pack(
+        "{s:s,s:o*,s:i,s:i,s:i,s:i,s:o,s:b,s:f,s:f,s:o}", "schedule", t->plan.def->name, "auto",
+        choice_json(t), "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
+        t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel, "zero",
+        t->cfg.groups.zero, "hardware", sp_utf8_json(t->machine.name), "hardware_assumed",
+        sp_train_machine_is_assumed(t), "predicted_step_ms", p->step_ms, "predicted_bubble",
+        p->times.bubble_ratio, "stages", stages);
     if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF) {
         json_decref(root);
         return sp_error(EIO, "train: the prediction cannot be written");

@@ -14,6 +14,7 @@
 #include "train/checkpoint/step_dirs.h"
 #include "train/run/record.h"
 #include "train/run/reorder.h"
+#include "train/run/replan.h"
 #include "train/run/watchdog.h"
 #include <stdio.h>
 
@@ -132,6 +133,8 @@ static int run_steps(struct run *r)
 
         if (sp_train_reorders(t)) /* its steps are different from here on */
             r->kept.typical = (struct sp_typical){0};
+        if (sp_train_replans(t))
+            sp_typical_forget(&r->kept, t);
         err = sp_trainer_step(t, !pauses_after(r, step), &m);
         if (err)
             return err;

@@ -17,6 +17,13 @@ int sp_typical_note(struct sp_typical_report *k, const struct sp_trainer *t, int
     return err;
 }
 
+void sp_typical_forget(struct sp_typical_report *k, const struct sp_trainer *t)
+{
+    for (int i = 0; i < SP_TYPICAL_KEPT; i++)
+        sp_step_reports_free(&k->report[i], t->place.stages);
+    *k = (struct sp_typical_report){0};
+}
+
 void sp_typical_take(struct sp_typical_report *k, struct sp_trainer *t)
 {
     int at = sp_typical_best(&k->typical);

@@ -13,6 +13,8 @@ struct sp_typical_report {
 
 /* Remembers that of the step just made, if it may prove to be one. 0 or -ENOMEM. */
 int sp_typical_note(struct sp_typical_report *k, const struct sp_trainer *t, int step);
+/* The steps to come are of another layout: none of those so far is typical. */
+void sp_typical_forget(struct sp_typical_report *k, const struct sp_trainer *t);
 /* After the last step: t->report is that of the typical one, and the others are freed. */
 void sp_typical_take(struct sp_typical_report *k, struct sp_trainer *t);
 

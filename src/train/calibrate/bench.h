@@ -20,6 +20,7 @@ struct sp_bench {
     double visit_s;             /* time for samples of a figure at each visit */
     double longest_s;           /* no calls that would take longer */
     bool shows;                 /* progress on stderr */
+    bool rough;                 /* figures that other programs disturbed count as well */
     struct sp_quality *quality; /* of the figures so far */
 
     unsigned order[STARPU_NMAXWORKERS]; /* last position of each worker */

@@ -61,7 +61,7 @@ int sp_calibrate_prepare(const struct sp_calibration *c, const struct sp_world *
     if (!err && !alike)
         err = sp_error(EINVAL, "calibrate: the processes have different numbers of cores; give all "
                                "of them --threads T");
-    if (!err && world->rank == 0)
+    if (!err && world->rank == 0 && c->offload_dir)
         err = sp_disk_create(c->offload_dir, DISK_BYTES, sp_transport_abort, disk);
     return err;
 }
@@ -133,15 +133,15 @@ static void network_link(struct sp_bench *b, int peer, struct sp_machine *m)
     sp_machine_note(m, "network: not measured, there was one node: as node.link");
 }
 
-/* How far the figures are to be trusted. On rank 0. */
-static int judge(const struct sp_quality *q, const struct sp_machine *m)
+/* How far the figures are to be trusted: told unless they are known to be rough. On rank 0. */
+static int judge(const struct sp_quality *q, bool rough, const struct sp_machine *m)
 {
     char text[1024];
     int err = sp_quality_check_rates(&m->rates);
 
     for (int i = 0; i < m->teams && !err; i++)
         err = sp_quality_check_rates(&m->team[i]);
-    if (err || !q->unsteady)
+    if (err || !q->unsteady || rough)
         return err;
     sp_quality_text(q, text, sizeof text);
     sp_warn("calibrate: %s", text);
@@ -176,17 +176,20 @@ static int measure_links(struct sp_bench *b, const struct sp_calibration *c, str
     return err;
 }
 
-static struct sp_effort effort(bool quick, bool gpus)
+static struct sp_effort effort(const struct sp_calibration *c, bool gpus)
 {
-    return quick ? (struct sp_effort){1e8, 2e9, 1e7, 1}
-                 : (struct sp_effort){1e12, 1e13, gpus ? 1e9 : 1e8, 8};
+    struct sp_effort e = c->quick ? (struct sp_effort){1e8, 2e9, 1e7, 1}
+                                  : (struct sp_effort){1e12, 1e13, gpus ? 1e9 : 1e8, 8};
+
+    e.seconds = c->seconds > 0 ? c->seconds : e.seconds;
+    return e;
 }
 
 /* The devices of a number of threads; with the last of them, all else. */
 static int measure(struct sp_bench *b, const struct sp_calibration *c, struct sp_disk *disk,
                    const struct sp_peers *peers, struct sp_machine *m)
 {
-    const struct sp_effort e = effort(c->quick, b->place.gpus);
+    const struct sp_effort e = effort(c, b->place.gpus);
     int err;
 
     if (!peers)
@@ -214,6 +217,7 @@ int sp_calibrate(const struct sp_calibration *c, const struct sp_calibrated *dev
                               .visit_s = c->quick ? 4e-3 : 10e-3,
                               .longest_s = c->quick ? 3e-3 : 0.08,
                               .shows = c->shows && world->rank == 0,
+                              .rough = c->rough,
                               .quality = &quality};
         err = start(&b.place);
         if (err)
@@ -230,5 +234,5 @@ int sp_calibrate(const struct sp_calibration *c, const struct sp_calibrated *dev
     if (err || world->rank > 0)
         return err;
     note_quality(&quality, c->quick, m);
-    return judge(&quality, m);
+    return judge(&quality, c->rough, m);
 }

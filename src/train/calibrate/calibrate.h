@@ -13,9 +13,12 @@ struct sp_calibration {
     int device; /* SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA */
     int threads; /* of a device made of cores; 0: one device has all cores of its process, and devices of 1, 2, 4 ...
                   * threads are measured too */
-    const char *offload_dir;
-    bool quick; /* small sizes, less exact */
-    bool shows; /* progress on stderr */
+    const char *offload_dir; /* NULL: no disk is measured */
+    bool quick;              /* small sizes, less exact */
+    bool rough;              /* figures that other programs disturbed count as well */
+    double
+        seconds; /* of rounds over all figures, for each number of threads; 0: as `quick` has it */
+    bool shows;  /* progress on stderr */
 };
 
 /* The devices that it measures: the described ones last, before them those of other numbers of threads, which ascend. */

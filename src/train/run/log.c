@@ -50,18 +50,24 @@ static json_t *offload_json(const struct sp_trainer *t)
 
 int sp_train_log_open(struct sp_trainer *t)
 {
-    const struct sp_layout_args *l = &t->cfg.layout;
-    struct sp_prediction predicted;
-    char starpu[32];
-    json_t *line;
     int err;
 
     if (!t->cfg.log || t->world.rank)
         return 0;
     err =
         sp_log_open(t->cfg.log, t->cfg.resume ? t->first_step : SP_LOG_NEW, &t->log_file, &t->log);
-    if (err)
-        return err;
+    return err ? err : sp_train_log_layout(t);
+}
+
+int sp_train_log_layout(struct sp_trainer *t)
+{
+    const struct sp_layout_args *l = &t->cfg.layout;
+    struct sp_prediction predicted;
+    char starpu[32];
+    json_t *line;
+
+    if (!t->log)
+        return 0;
     starpu_version(starpu);
     line = json_pack(
         "{s:s,s:i,s:o,s:s,s:o,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,"

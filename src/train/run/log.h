@@ -6,6 +6,8 @@
 
 /* Opens it, and writes the first line: plan and versions. */
 int sp_train_log_open(struct sp_trainer *t);
+/* Such a line once more, where the run goes on in another layout. */
+int sp_train_log_layout(struct sp_trainer *t);
 /* A step's line, of t->report. */
 int sp_train_log_step(struct sp_trainer *t, int step, double lr);
 /* The line of an evaluation after the steps done; no "step" in it, which would make it one. */

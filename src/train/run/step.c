@@ -8,6 +8,7 @@
 #include "train/checkpoint/save.h"
 #include "train/config.h"
 #include "train/run/log.h"
+#include "train/run/replan.h"
 #include "train/run/reorder.h"
 #include "train/run/watchdog.h"
 #include <math.h>
@@ -147,9 +148,13 @@ double sp_train_bubble(const struct sp_trainer *t)
 
 static int run_step(struct sp_trainer *t, bool more, struct sp_update *hp)
 {
-    int step = t->done, err = t->begun || !sp_train_reorders(t) ? 0 : sp_train_reorder(t);
+    int step = t->done, err = 0;
     bool ahead;
 
+    if (!t->begun && sp_train_reorders(t))
+        err = sp_train_reorder(t);
+    else if (!t->begun && sp_train_replans(t))
+        err = sp_train_replan(t);
     if (err)
         return err;
     if (!t->begun)
@@ -162,7 +167,8 @@ static int run_step(struct sp_trainer *t, bool more, struct sp_update *hp)
     if (err)
         return err;
     t->begun = ahead;
-    err = sp_train_proven(t, step);
+    err = sp_train_look(t);
+    err = err ? err : sp_train_proven(t, step);
     return err ? err : sp_train_log_step(t, step, hp->lr);
 }
 

@@ -89,6 +89,19 @@ int64_t sp_train_expect_gpus(const struct sp_trainer *t)
     return memory > 0 ? memory : 1;
 }
 
+int64_t sp_train_gpu_has(const struct sp_trainer *t)
+{
+    int devices = sp_train_find_gpus(t);
+    struct sp_placement pl = {.world = t->world, .n_local = 1};
+    int64_t total, unused;
+
+    if (!devices)
+        return 0;
+    sp_placement_use_gpus(&pl, devices);
+    return sp_cuda_memory(pl.gpu[0], &total, &unused) ? 0
+                                                      : budget(t->world.size > 1 ? total : unused);
+}
+
 int sp_train_choose_device(struct sp_trainer *t)
 {
     struct sp_placement *pl = &t->place;

@@ -9,6 +9,8 @@ int sp_train_find_gpus(const struct sp_trainer *t);
 /* Before stages are placed: the bytes that a GPU has for a stage; 0: they will be on cores, or it is not
  * known. */
 int64_t sp_train_expect_gpus(const struct sp_trainer *t);
+/* Bytes of a GPU of this process for tensors and workspaces, whatever the plan; 0: it is not known. */
+int64_t sp_train_gpu_has(const struct sp_trainer *t);
 /* --logit-rows, or as many as suit a GPU where the stages will be on one; 0: as many as suit cores. */
 int sp_train_head_rows(const struct sp_trainer *t);
 /* --device: the placement on GPUs, where they are wanted and there. 0, or -errno after one line. */

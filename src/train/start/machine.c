@@ -1,6 +1,7 @@
 #include "train/start/machine.h"
 #include "policies/plan_create.h"
 #include "sp_error.h"
+#include "train/start/auto.h"
 #include "train/start/device.h"
 #include <limits.h>
 #include <stdio.h>
@@ -56,18 +57,27 @@ static int threads_of_stages(const struct sp_trainer *t)
     return pl.threads;
 }
 
+int sp_train_load_machine(const struct sp_trainer *t, struct sp_machine *machine)
+{
+    const char *name = t->cfg.hardware;
+    char path[PATH_MAX];
+
+    if (t->choice && t->choice->measured) {
+        *machine = t->choice->machine;
+        return 0;
+    }
+    if (!name)
+        name = calibrated(path) ? path : sp_train_find_gpus(t) > 0 ? SP_MACHINE_DEFAULT : "laptop";
+    return sp_machine_load(name, machine);
+}
+
 /* That of rank 0, which prints what is wrong with it. */
 static int load(struct sp_trainer *t)
 {
-    bool gpus = sp_train_find_gpus(t) > 0;
-    char path[PATH_MAX], why[SP_THREADS_WHY] = "";
-    const char *name = t->cfg.hardware;
-    int err;
+    char why[SP_THREADS_WHY] = "";
+    int err = sp_train_load_machine(t, &t->machine);
 
-    if (!name)
-        name = calibrated(path) ? path : gpus ? SP_MACHINE_DEFAULT : "laptop";
-    err = sp_machine_load(name, &t->machine);
-    if (!err && !gpus)
+    if (!err && sp_train_find_gpus(t) <= 0)
         sp_machine_take_threads(&t->machine, threads_of_stages(t), why);
     if (*why && !sp_train_machine_is_assumed(t))
         sp_warn("%s", why);
@@ -87,11 +97,16 @@ int sp_train_find_machine(struct sp_trainer *t)
     return err;
 }
 
-bool sp_train_machine_is_assumed(const struct sp_trainer *t)
+bool sp_train_machine_is_unknown(const struct sp_trainer *t)
 {
     char path[PATH_MAX];
 
     return !t->cfg.hardware && !calibrated(path);
+}
+
+bool sp_train_machine_is_assumed(const struct sp_trainer *t)
+{
+    return sp_train_machine_is_unknown(t) && !(t->choice && t->choice->measured);
 }
 
 bool sp_train_predicts_workers(const struct sp_trainer *t)

@@ -11,6 +11,12 @@
  */
 int sp_train_find_machine(struct sp_trainer *t);
 
+/* The machine of rank 0, with its figures of all numbers of threads: described, or what the run measured. 0, or -errno
+ * after one line. */
+int sp_train_load_machine(const struct sp_trainer *t, struct sp_machine *machine);
+/* Whether nothing describes what the run computes on, neither --hardware nor what calibrate left in the cache. */
+bool sp_train_machine_is_unknown(const struct sp_trainer *t);
+
 /* Whether it is a named one that nobody asked for. */
 bool sp_train_machine_is_assumed(const struct sp_trainer *t);
 

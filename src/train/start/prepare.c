@@ -14,6 +14,7 @@
 #include "train/run/sample.h"
 #include "train/run/watchdog.h"
 #include "train/start/agree.h"
+#include "train/start/auto.h"
 #include "train/start/device.h"
 #include "train/start/files.h"
 #include "train/start/machine.h"
@@ -340,6 +341,19 @@ static int check_pipelines(struct sp_trainer *t)
                     (size / pipelines + 1) * pipelines);
 }
 
+/* Where the stages of the plan live, and what of them: all but the plan that a change of layout changes. */
+static int place_stages(struct sp_trainer *t)
+{
+    int err = sp_placement_init(&t->place, &t->world, sp_train_pipelines(t), t->plan.layout.stages,
+                                t->cfg.threads);
+
+    err = err ? err : sp_train_choose_device(t);
+    err = err || t->cfg.dry_run ? err : sp_placement_check_threads(&t->place);
+    err = err ? err : sp_train_partition_early(t);
+    err = err ? err : sp_train_choose_recompute(t);
+    return err ? err : sp_train_offload_early(t);
+}
+
 /* What does, and the plan. */
 static int take_inputs(struct sp_trainer *t)
 {
@@ -365,14 +379,7 @@ static int take_inputs(struct sp_trainer *t)
     if (!err && a->resume)
         sp_train_find_place(t);
     err = err ? err : open_eval(t);
-    err = err ? err
-              : sp_placement_init(&t->place, &t->world, sp_train_pipelines(t),
-                                  t->plan.layout.stages, a->threads);
-    err = err ? err : sp_train_choose_device(t);
-    err = err || a->dry_run ? err : sp_placement_check_threads(&t->place);
-    err = err ? err : sp_train_partition_early(t);
-    err = err ? err : sp_train_choose_recompute(t);
-    err = err ? err : sp_train_offload_early(t);
+    err = err ? err : place_stages(t);
     err = err ? err : open_weights(t); /* they are mapped, which a limit counts */
     err = err ? err : check_memory(t);
     if (!err && a->resume)
@@ -395,6 +402,33 @@ static bool same_orders(const struct sp_trainer *t)
                  "options and, on every node, the same plugins",
                  t->plan.def->name);
     return false;
+}
+
+/* All but what is read and written. */
+static int lay_out(struct sp_trainer *t)
+{
+    int err = sp_train_plan(t);
+
+    err = err ? err : place_stages(t);
+    return err ? err : check_memory(t);
+}
+
+int sp_train_lay_out_again(struct sp_trainer *t)
+{
+    int rank = t->world.rank;
+
+    sp_disk_destroy(t->disk);
+    sp_offload_destroy(&t->offload);
+    if (t->plan.def)
+        sp_plan_destroy(&t->plan);
+    t->disk = NULL;
+    t->offload = (struct sp_offload){0};
+    t->plan = (struct sp_plan){0};
+    t->rates = (struct sp_tier_rates){0};
+    return sp_train_disagree(rank, sp_train_find_machine(t)) ||
+                   sp_train_disagree(rank, lay_out(t)) || !same_orders(t)
+               ? -EINVAL
+               : 0;
 }
 
 int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
@@ -425,6 +459,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
     sp_error_hold(rank);
     failed = sp_train_disagree(rank, take_settings(t)) ||
              sp_train_disagree(rank, sp_train_agree_settings(t)) ||
+             sp_train_disagree(rank, sp_train_choose_layout(t)) ||
              sp_train_disagree(rank, sp_train_find_machine(t)) ||
              sp_train_disagree(rank, take_inputs(t)) ||
              sp_train_disagree(rank, sp_train_agree_inputs(t));
@@ -435,6 +470,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
         sp_train_release(t);
         return -EINVAL;
     }
+    sp_train_tell_choice(t);
     t->done = t->first_step;
     *out = t;
     return 0;
@@ -479,6 +515,7 @@ void sp_train_release(struct sp_trainer *t)
     if (t->params.tensors)
         sp_params_destroy(&t->params);
     free(t->settings);
+    sp_train_forget_choice(t);
     sp_train_leave();
     if (t->own_watchdog)
         sp_watchdog_stop();

@@ -6,6 +6,9 @@
 
 /* All ranks call it. 0, or -errno on all of them after one line: nothing is left. */
 int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **t);
+/* Once the graph has ended: plan, placement and memory anew, as cfg.layout and cfg.groups have become. All ranks call it.
+ * 0, or -EINVAL on all after one line. */
+int sp_train_lay_out_again(struct sp_trainer *t);
 /* sp_transport_join and sp_transport_leave, watched. */
 int sp_train_join(int *argc, char ***argv, struct sp_world *world);
 void sp_train_leave(void);

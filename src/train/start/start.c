@@ -10,6 +10,7 @@
 #include "starpipe/order.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/save.h"
+#include "train/run/replan.h"
 #include "train/run/log.h"
 #include "train/run/watchdog.h"
 #include "train/start/device.h"
@@ -86,6 +87,20 @@ static int start_starpu(struct sp_trainer *t)
     return t->place.gpus ? sp_train_start_gpus(t) : 0;
 }
 
+/* Weights and moments: those of the layout before this one, of the step that the run goes on from, or to begin with. */
+static int fill_graph(struct sp_trainer *t)
+{
+    int err = 0;
+
+    if (sp_train_carries(t))
+        return sp_train_take_carried(t);
+    if (!t->cfg.inference)
+        err = sp_checkpoint_init(&t->graph, t->weights.n_shards ? &t->weights : NULL);
+    if (!err && t->cfg.resume)
+        err = sp_train_load_resume(t);
+    return err;
+}
+
 static int make_graph(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -119,10 +134,7 @@ static int make_graph(struct sp_trainer *t)
     if (err)
         return err;
     t->has_graph = true;
-    if (!a->inference)
-        err = sp_checkpoint_init(&t->graph, t->weights.n_shards ? &t->weights : NULL);
-    if (!err && a->resume)
-        err = sp_train_load_resume(t);
+    err = fill_graph(t);
     err = err ? err : sp_step_report_create(&t->graph, &t->report);
     if (err)
         return err;
@@ -151,24 +163,35 @@ static int open_log(struct sp_trainer *t)
     return err;
 }
 
-int sp_train_start(struct sp_trainer *t)
+int sp_train_start_graph(struct sp_trainer *t)
 {
     static const struct {
         int (*go)(struct sp_trainer *t);
-        enum sp_phase phase;
         const char *what;
     } parts[] = {
-        {start_starpu, SP_PHASE_SETUP, "preparing StarPU"},
-        {measure, SP_PHASE_SETUP, "measuring"},
-        {make_graph, SP_PHASE_SETUP, "making the model"},
-        {open_log, SP_PHASE_EVALUATE, "beginning"},
+        {start_starpu, "preparing StarPU"},
+        {measure, "measuring"},
+        {make_graph, "making the model"},
     };
     int err = 0;
 
-    sp_guard_work_begins();
     for (size_t i = 0; !err && i < sizeof parts / sizeof *parts; i++) {
-        sp_watchdog_begin(parts[i].phase, "%s", parts[i].what);
+        sp_watchdog_begin(SP_PHASE_SETUP, "%s", parts[i].what);
         err = parts[i].go(t);
+        sp_watchdog_end();
+    }
+    return err;
+}
+
+int sp_train_start(struct sp_trainer *t)
+{
+    int err;
+
+    sp_guard_work_begins();
+    err = sp_train_start_graph(t);
+    if (!err) {
+        sp_watchdog_begin(SP_PHASE_EVALUATE, "beginning");
+        err = open_log(t);
         sp_watchdog_end();
     }
     if (err)
@@ -176,6 +199,33 @@ int sp_train_start(struct sp_trainer *t)
     sp_watchdog_know_graph(&t->graph);
     t->started = true;
     return 0;
+}
+
+void sp_train_stop_graph(struct sp_trainer *t)
+{
+    sp_watchdog_know_graph(NULL);
+    free(t->meters);
+    free(t->updates);
+    if (t->report.stages)
+        sp_step_report_destroy(&t->graph, &t->report);
+    if (t->has_graph)
+        sp_graph_destroy(&t->graph);
+    if (t->has_starpu && t->place.gpus)
+        sp_cuda_stop();
+    if (t->has_starpu)
+        sp_transport_stop();
+    if (t->has_starpu && t->place.gpus)
+        sp_train_end_gpus();
+    if (t->has_starpu)
+        stop_memory(t);
+    for (int i = 0; i < 2; i++)
+        if (t->limited[i])
+            unsetenv(t->limited[i]);
+    t->meters = NULL;
+    t->updates = NULL;
+    t->report = (struct sp_step_report){0};
+    t->has_graph = t->has_starpu = false;
+    t->limited[0] = t->limited[1] = NULL;
 }
 
 int sp_train_stop(struct sp_trainer *t)
@@ -194,23 +244,7 @@ int sp_train_stop(struct sp_trainer *t)
     sp_watchdog_begin(SP_PHASE_SETUP, "ending the run");
     if (t->log)
         fclose(t->log);
-    free(t->meters);
-    free(t->updates);
-    if (t->report.stages)
-        sp_step_report_destroy(&t->graph, &t->report);
-    if (t->has_graph)
-        sp_graph_destroy(&t->graph);
-    if (t->has_starpu && t->place.gpus)
-        sp_cuda_stop();
-    if (t->has_starpu)
-        sp_transport_stop();
-    if (t->has_starpu && t->place.gpus)
-        sp_train_end_gpus();
-    if (t->has_starpu)
-        stop_memory(t);
-    for (int i = 0; i < 2; i++)
-        if (t->limited[i])
-            unsetenv(t->limited[i]);
+    sp_train_stop_graph(t);
     sp_watchdog_end();
     return err;
 }

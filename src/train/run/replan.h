@@ -1,0 +1,30 @@
+/*
+ * The second look of --schedule auto: after so many steps the run says how far its prediction was, and goes on in another
+ * layout, once, if at the rates that it measured (plan/rates_fit.h) another one is predicted to be faster by more than
+ * SP_AUTO_GAIN. Weights and moments go over in files, as f32; the samples of a step stay the same.
+ */
+#ifndef SP_TRAIN_REPLAN_H
+#define SP_TRAIN_REPLAN_H
+
+#include "train/trainer.h"
+
+struct sp_auto_look;
+
+enum { SP_AUTO_STEPS = 20 };
+#define SP_AUTO_GAIN 0.05
+
+/* Remembers what the step just made took. On rank 0, with --schedule auto; elsewhere it does nothing. 0 or -ENOMEM. */
+int sp_train_look(struct sp_trainer *t);
+
+/* Whether the next step begins with it. */
+bool sp_train_replans(const struct sp_trainer *t);
+/* All ranks call it, between steps. 0 or -errno after one line. */
+int sp_train_replan(struct sp_trainer *t);
+
+/* While the graph is made anew: whether it is filled with what the one before it had, and that. 0 or -errno. */
+bool sp_train_carries(const struct sp_trainer *t);
+int sp_train_take_carried(struct sp_trainer *t);
+
+void sp_train_look_free(struct sp_auto_look *look);
+
+#endif

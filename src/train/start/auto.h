@@ -1,0 +1,43 @@
+/* --schedule auto in a run: what it measures first, its choice, and what it says of that. */
+#ifndef SP_TRAIN_AUTO_H
+#define SP_TRAIN_AUTO_H
+
+#include "train/layout_auto.h"
+#include "train/trainer.h"
+#include <limits.h>
+
+struct sp_auto_look; /* train/run/replan.h */
+
+/* What a run that chose its layout remembers of that. */
+struct sp_auto {
+    struct sp_layout_args layout; /* as they were given */
+    struct sp_group_args groups;
+    double within_s;
+    bool measured;             /* the machine, by this run */
+    struct sp_machine machine; /* of rank 0, where it was measured */
+    struct sp_auto_choice chosen;
+    struct sp_auto_texts texts; /* that the configuration points into */
+    double step_ms;             /* predicted, of the run's own devices */
+    struct sp_auto_look *look;  /* what steps take, until the second look; NULL: nothing yet */
+    bool looked;                /* it was made */
+    char carried
+        [PATH_MAX]; /* where weights and moments are while the layout changes; empty: in the graph */
+};
+
+/* Before the machine is found: measures it where nothing describes it, chooses a layout on rank 0, and has all ranks take
+ * it over as if it had been given. All ranks call it. 0, or -EINVAL or -ENOMEM on all after one line. */
+int sp_train_choose_layout(struct sp_trainer *t);
+
+/* What the devices of the run are, and what is open, for a choice on such a machine. */
+int sp_train_choose_on(const struct sp_trainer *t, const struct sp_machine *machine,
+                       double within_s, struct sp_auto_choice *choice);
+
+/* Takes a choice over in t->cfg. 0 or -EINVAL after one line. */
+int sp_train_take_choice(struct sp_trainer *t, const struct sp_auto_choice *choice);
+
+/* Once nothing is refused: says the choice and its reason in two lines. */
+void sp_train_tell_choice(struct sp_trainer *t);
+
+void sp_train_forget_choice(struct sp_trainer *t);
+
+#endif
