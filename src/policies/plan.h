@@ -16,16 +16,16 @@ struct sp_plan {
     char options[128];
     const struct sp_schedule_def *def;
     const struct sp_family *family;
-    struct sp_program *programs; /* [stages] */
-    bool split;                  /* the programs hold W ops */
-    unsigned char *deferred;     /* [ids]: a W op completes this B; NULL unless split */
+    struct sp_program *programs;  /* [stages] */
+    bool split;                   /* the programs hold W ops */
+    unsigned char *deferred;      /* [ids]: a W op completes this B; NULL unless split */
     struct sp_op_classes classes; /* of the ops of all programs */
-    struct sp_map *map;          /* placement; layout.map points to it */
-    int *first_layer;            /* [globals+1] of each global stage; NULL: split evenly */
-    unsigned char *recompute;    /* [layers] enum sp_recompute of each; NULL: the same for all */
-    int *first_token;            /* [slices+1] of each slice; NULL: equal lengths */
-    double *slice_share;         /* [slices] part of a micro-batch's time; NULL: equal */
-    bool paired;                 /* some ops overlap with their next one */
+    struct sp_map *map;           /* placement; layout.map points to it */
+    int *first_layer;             /* [globals+1] of each global stage; NULL: split evenly */
+    unsigned char *recompute;     /* [layers] enum sp_recompute of each; NULL: the same for all */
+    int *first_token;             /* [slices+1] of each slice; NULL: equal lengths */
+    double *slice_share;          /* [slices] part of a micro-batch's time; NULL: equal */
+    bool paired;                  /* some ops overlap with their next one */
     int *transit; /* [stages] most tensors on their way to or from a stage at once, in the order of
                    * submission; NULL: not counted */
     bool apart;   /* what a stage has is counted for a process of its own */

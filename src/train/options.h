@@ -152,7 +152,8 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
          .topic = SP_TOPIC_EVERYDAY,                                                               \
          .value = &(a).schedule,                                                                   \
          .arg = "NAME[:key=value,...]",                                                            \
-         .help = "schedule; 'starpipe list' names them; csv:FILE; auto: the fastest that is predicted",                                 \
+         .help = "schedule; 'starpipe list' names them; csv:FILE; auto: the fastest that is "      \
+                 "predicted",                                                                      \
          .role = SP_ROLE_WAY},                                                                     \
         {.name = "stages",                                                                         \
          .kind = SP_OPT_INT,                                                                       \

@@ -68,8 +68,8 @@ static bool is_recomputed(enum sp_recompute mode)
 }
 
 /* Seconds of a layer of an op: up to attention, and the rest. */
-static void time_of_layer(struct sp_units_builder *b, const struct sp_op *op, int i,
-                          double *first, double *second)
+static void time_of_layer(struct sp_units_builder *b, const struct sp_op *op, int i, double *first,
+                          double *second)
 {
     const struct sp_shape *sh = b->sh;
     double pre = 2.0 * sh->model.hidden * (sh->q_width + sh->kv_width), whole, attn, f;
@@ -249,8 +249,7 @@ static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct
         .late = 1u << SP_STASH_POST | 1u << SP_UNIT_HEAD,
     };
     u->ahead = u->used > count ? u->used - count : 0;
-    sp_pages_of_layer(part, sp_units_recompute(b, o, i), i % b->want->every == 0, sliced,
-                      u->bytes);
+    sp_pages_of_layer(part, sp_units_recompute(b, o, i), i % b->want->every == 0, sliced, u->bytes);
     add_transients(b, part, u->made, u->bytes);
     if (sliced) { /* type 0: later slices read them */
         sp_keys_of_unit(b, o, i, u);

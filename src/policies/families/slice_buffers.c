@@ -101,7 +101,6 @@ void sp_memory_longest_slice(const struct sp_plan *plan, const struct sp_shape *
 
 /* ---- the stash ---------------------------------------------------------------------------- */
 
-
 /* The sum, over the lengths len[n], of what the slices of each hold at the highest. */
 static int64_t sum_of_lengths(const struct sp_plan *plan, const struct sp_shape *sh,
                               const struct sp_class_stash *stash, int stage, const int *len, int n)
