@@ -27,6 +27,10 @@ prints 'traced|built without' overhead/fxt 32 2 2
 python3 "$here/../../bench/ready/simulated.py" zb1p --starpipe "$STARPIPE" --stages 4 --seeds 1 > "$work/output" 2>&1
 grep -Eq '^\| zb1p( \| [0-9.]+( \([0-9.]+\))?){9} \|$' "$work/output" || fail "ready/simulated.py: $(tail -n 2 "$work/output")"
 
+python3 "$here/../../bench/plan/rows.py" --starpipe "$STARPIPE" --layouts 12 --seed 3 > "$work/output" 2>&1 ||
+    fail "plan/rows.py: $(tail -n 3 "$work/output")"
+grep -Eq '^1[2-9] rows of .*: (1[2-9]) as train says, [1-9]' "$work/output" || fail "plan/rows.py: $(tail -n 2 "$work/output")"
+
 find "$here/../../bench" -name '*.py' | while read -r file; do
     python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$file" 2> "$work/errors" ||
         echo "$file: $(tail -n 1 "$work/errors")"
