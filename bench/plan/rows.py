@@ -62,7 +62,8 @@ def main():
             command = command[command.index("starpipe") + 1:]
             run, why = ask(args.starpipe, [*command, "--dry-run", "--json"])
             said = {"train": (run["predicted_step_ms"], fullest(run["stages"]))} if run else {}
-            show, _ = ask(args.starpipe, ["show", *command[1:], "--format", "json"])
+            alike = row["schedule"] != "adapipe"  # whose layers show deals out evenly
+            show, _ = ask(args.starpipe, ["show", *command[1:], "--format", "json"]) if alike else (None, "")
             if show and "memory_bytes" in show:
                 said["show"] = (show["step_ms"], max(m["total"] for m in show["memory_bytes"]))
                 shown += 1

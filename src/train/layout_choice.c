@@ -14,12 +14,10 @@ void sp_layout_auto_take(const struct sp_auto_choice *choice, struct sp_layout_a
     const struct sp_found *f = &choice->found;
     const struct sp_schedule_def *def = sp_schedule_find(f->schedule);
     bool adapipe = def && !strcmp(def->name, "adapipe");
+    char recompute[SP_RECOMPUTE_TEXT];
 
     snprintf(texts->schedule, sizeof texts->schedule, "%s", f->schedule);
-    if (f->every > 1)
-        snprintf(texts->recompute, sizeof texts->recompute, "every=%d", f->every);
-    else
-        snprintf(texts->recompute, sizeof texts->recompute, "%s", sp_recompute_name(f->recompute));
+    snprintf(texts->recompute, sizeof texts->recompute, "%s", sp_found_recompute(f, recompute));
     l->schedule = texts->schedule;
     l->stages = f->stages;
     l->micro_batches = f->micro_batches;
@@ -30,7 +28,7 @@ void sp_layout_auto_take(const struct sp_auto_choice *choice, struct sp_layout_a
     l->recompute = adapipe ? NULL : texts->recompute;
     l->offload = sp_offload_name(f->offload);
     l->vocabulary_parallel = f->vocabulary;
-    if (adapipe || f->offload != SP_OFFLOAD_NONE)
+    if (adapipe || f->by_layer || f->offload != SP_OFFLOAD_NONE)
         l->memory_limit = (uint64_t)choice->memory; /* what it is planned within */
     if (f->context > 1 && groups->context_parallel != f->context)
         groups->context_method = choice->ring ? SP_TRAIN_RING : SP_TRAIN_ULYSSES;
@@ -44,26 +42,27 @@ void sp_auto_choice_pack(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT]
 {
     const struct sp_found *f = &c->found;
 
-    snprintf(text, SP_AUTO_TEXT, "%s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld",
+    snprintf(text, SP_AUTO_TEXT, "%s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld",
              f->schedule, f->stages, f->devices, f->context, f->micro_batches, f->batch, f->chunks,
-             f->slices, f->vocabulary, (int)f->recompute, f->every, (int)f->offload, f->data,
-             f->zero, c->ring, c->layouts, (long long)c->memory);
+             f->slices, f->vocabulary, (int)f->recompute, f->every, f->by_layer, (int)f->offload,
+             f->data, f->zero, c->ring, c->layouts, (long long)c->memory);
 }
 
 int sp_auto_choice_unpack(const char *text, struct sp_auto_choice *c)
 {
-    int vocabulary, recompute, offload, zero, ring;
+    int vocabulary, recompute, by_layer, offload, zero, ring;
     struct sp_found f = {.fits = true, .trains = true};
     long long memory;
 
     *c = (struct sp_auto_choice){.layouts = 0};
-    if (sscanf(text, "%63s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld", f.schedule,
+    if (sscanf(text, "%63s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld", f.schedule,
                &f.stages, &f.devices, &f.context, &f.micro_batches, &f.batch, &f.chunks, &f.slices,
-               &vocabulary, &recompute, &f.every, &offload, &f.data, &zero, &ring, &c->layouts,
-               &memory) != 17)
+               &vocabulary, &recompute, &f.every, &by_layer, &offload, &f.data, &zero, &ring,
+               &c->layouts, &memory) != 18)
         return -EINVAL;
     f.vocabulary = vocabulary;
     f.zero = zero;
+    f.by_layer = by_layer;
     f.recompute = (enum sp_recompute)recompute;
     f.offload = (enum sp_offload_mode)offload;
     c->found = f;
@@ -102,6 +101,7 @@ void sp_auto_choice_name(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT]
 {
     const struct sp_found *f = &c->found;
     const struct sp_schedule_def *def = sp_schedule_find(f->schedule);
+    char recompute[SP_RECOMPUTE_TEXT];
 
     *text = '\0';
     add(text, "%s on %s", f->schedule, SP_COUNT(f->stages, "stage"));
@@ -120,10 +120,7 @@ void sp_auto_choice_name(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT]
         add(text, ", %d slices", f->slices);
     if (f->vocabulary)
         add(text, ", vocabulary parallel");
-    if (f->every > 1)
-        add(text, ", recompute every=%d", f->every);
-    else
-        add(text, ", recompute %s", sp_recompute_name(f->recompute));
+    add(text, ", recompute %s", sp_found_recompute(f, recompute));
     if (f->offload != SP_OFFLOAD_NONE)
         add(text, ", offload %s", sp_offload_name(f->offload));
 }

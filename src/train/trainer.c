@@ -16,12 +16,18 @@ int sp_trainer_rank(const struct sp_trainer *t)
     return t->world.rank;
 }
 
+/* Whether what a dry run prints is read by a program, or goes to a file: it is the whole of that. */
+static bool is_asked_for_data(const struct sp_trainer *t)
+{
+    return t->cfg.dry_run && (t->cfg.format != SP_TRAIN_TEXT || t->cfg.output);
+}
+
 void sp_train_say(const struct sp_trainer *t, const char *format, ...)
 {
     char *line = NULL, shown[4096];
     va_list ap;
 
-    if (!t->cfg.say || t->world.rank)
+    if (!t->cfg.say || t->world.rank || is_asked_for_data(t))
         return;
     va_start(ap, format);
     if (vasprintf(&line, format, ap) >= 0)

@@ -82,11 +82,10 @@ PRINT(slices)
 
 PRINT(recompute)
 {
+    char text[SP_RECOMPUTE_TEXT];
+
     (void)r;
-    if (f->every > 1)
-        snprintf(cell, SP_CELL, "every=%d", f->every);
-    else
-        snprintf(cell, SP_CELL, "%s", sp_recompute_name(f->recompute));
+    snprintf(cell, SP_CELL, "%s", sp_found_recompute(f, text));
 }
 
 PRINT(offload)

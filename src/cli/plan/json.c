@@ -20,7 +20,7 @@
 
 static json_t *json_of(const struct sp_ranking *r, const struct sp_found *f)
 {
-    char *command = sp_ranking_command(r, f);
+    char *command = sp_ranking_command(r, f), recompute[SP_RECOMPUTE_TEXT];
     json_t *one;
 
     if (!command)
@@ -30,7 +30,7 @@ static json_t *json_of(const struct sp_ranking *r, const struct sp_found *f)
                     sp_utf8_json(f->schedule), "stages", f->stages, "devices",
                     f->devices * f->context, "micro_batches", f->micro_batches, "micro_batch_size",
                     f->batch, "chunks", f->chunks, "slices", f->slices, "recompute",
-                    sp_recompute_name(f->recompute), "offload", sp_offload_name(f->offload));
+                    sp_found_recompute(f, recompute), "offload", sp_offload_name(f->offload));
     free(command);
     json_object_update_new(
         one, json_pack("{s:i,s:i,s:i,s:i,s:i,s:b}", "tensor_parallel", f->devices,

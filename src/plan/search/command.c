@@ -28,6 +28,16 @@ static void add_limit(const struct sp_search *want, char *text, size_t n)
     add(text, n, "memory-limit", bytes);
 }
 
+const char *sp_found_recompute(const struct sp_found *f, char text[SP_RECOMPUTE_TEXT])
+{
+    if (f->by_layer)
+        return "auto";
+    if (f->every <= 1)
+        return sp_recompute_name(f->recompute);
+    snprintf(text, SP_RECOMPUTE_TEXT, "every=%d", f->every);
+    return text;
+}
+
 int sp_found_processes(const struct sp_found *f)
 {
     return f->stages * f->devices * f->context * f->data;
@@ -38,8 +48,9 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
 {
     const struct sp_schedule_def *def = sp_schedule_find(f->schedule);
     int processes = sp_found_processes(f);
-    bool limited = f->offload != SP_OFFLOAD_NONE || (def && !strcmp(def->name, "adapipe"));
-    char every[24], launcher[32] = "";
+    bool limited =
+        f->offload != SP_OFFLOAD_NONE || f->by_layer || (def && !strcmp(def->name, "adapipe"));
+    char recompute[SP_RECOMPUTE_TEXT], launcher[32] = "";
 
     if (processes > 1)
         snprintf(launcher, sizeof launcher, "mpirun -np %d ", processes);
@@ -53,9 +64,8 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
         add_number(text, n, "chunks", f->chunks);
     if (f->slices > 1)
         add_number(text, n, "slices", f->slices);
-    snprintf(every, sizeof every, "every=%d", f->every);
     if (!def || strcmp(def->name, "adapipe"))
-        add(text, n, "recompute", f->every > 1 ? every : sp_recompute_name(f->recompute));
+        add(text, n, "recompute", sp_found_recompute(f, recompute));
     if (limited || want->memory)
         add_limit(want, text, n); /* what it is planned within */
     if (f->offload != SP_OFFLOAD_NONE)

@@ -73,6 +73,8 @@ struct sp_found {
     bool vocabulary; /* --vocabulary-parallel */
     enum sp_recompute recompute;
     int every;
+    bool
+        by_layer; /* --recompute auto: layers chose one by one; those that do compute again do it in this mode */
     enum sp_offload_mode offload;
     double step_ms, bubble;
     double stall_ms;     /* of step_ms, waiting for what left memory */
@@ -102,6 +104,10 @@ bool sp_search_rings(const struct sp_search *want, const struct sp_found *f);
 
 /* Processes that train it, a device each. */
 int sp_found_processes(const struct sp_found *f);
+
+/* What is computed again, as --recompute has it. */
+enum { SP_RECOMPUTE_TEXT = 24 };
+const char *sp_found_recompute(const struct sp_found *f, char text[SP_RECOMPUTE_TEXT]);
 
 /* Names as the user gives them; NULL: he did not. */
 struct sp_found_names {

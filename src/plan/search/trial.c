@@ -4,6 +4,7 @@
 #include "plan/cost/layer_costs.h"
 #include "plan/offload/offload.h"
 #include "plan/predict.h"
+#include "plan/recompute.h"
 #include "plan/slices.h"
 #include "policies/lowering/evictions.h"
 #include "policies/plan_create.h"
@@ -254,6 +255,53 @@ static int try_modes(struct trial *t, struct sp_found *best)
     return err == -ENOMEM ? err : found ? 0 : -EINVAL;
 }
 
+/* What the layers of each stage compute again, chosen one by one for the limit: in the plan from then on. 0, -ENOMEM, or
+ * -EINVAL: they cannot choose, or none fits. */
+static int choose_layers(const struct sp_search *want, struct step *step, struct sp_found *f)
+{
+    const struct sp_recompute_wish wish = {.plan = &step->plan,
+                                           .shape = &step->shape,
+                                           .limit = sp_search_limit(want),
+                                           .machine = want->machine,
+                                           .devices = step->apart};
+    struct sp_recompute_chosen chosen;
+    int err;
+
+    if (step->plan.family->parts || step->plan.recompute || step->apart > 1)
+        return -EINVAL;
+    sp_evictions_destroy(step->plan.evictions, f->stages);
+    step->plan.evictions = NULL;
+    err = sp_recompute_choose(&wish, &chosen);
+    if (err)
+        return err;
+    step->plan.recompute = chosen.layer;
+    f->recompute = chosen.mode;
+    f->every = 1;
+    f->offload = SP_OFFLOAD_NONE;
+    f->by_layer = true;
+    return 0;
+}
+
+/* The same, where that may be faster than one mode for all layers. */
+static int try_layers(struct trial *t, struct sp_found *best)
+{
+    struct sp_found f = *best;
+    bool found = true;
+    int err;
+
+    if (!t->want->any_recompute || !f.whole ||
+        (f.fits && f.recompute == SP_RECOMPUTE_NONE && f.offload == SP_OFFLOAD_NONE))
+        return 0;
+    err = choose_layers(t->want, &t->step[0], &f);
+    if (!err) {
+        t->ideal.step_ms = 0; /* is of one mode */
+        err = take(t, f, best, &found);
+        free(t->step[0].plan.recompute);
+        t->step[0].plan.recompute = NULL;
+    }
+    return err == -EINVAL ? 0 : err;
+}
+
 /* ---- plans -------------------------------------------------------------------------------------- */
 
 /* AdaPipe's layers and modes within the memory that there is. */
@@ -414,7 +462,6 @@ int sp_trial(const struct sp_search *want, struct sp_order_book *book, double be
     int err;
 
     choose_steps(&t, f);
-    f->whole = t.steps == 1;
     err = create(want, book, f, &t.step[0]);
     t.made = !err;
     if (!err && isfinite(beat_ms))
@@ -427,6 +474,7 @@ int sp_trial(const struct sp_search *want, struct sp_order_book *book, double be
         f->chunks = t.step[0].plan.layout.chunks;
         f->trains = t.step[0].apart == 1;
         err = try_modes(&t, f);
+        err = err ? err : try_layers(&t, f);
     }
     for (int i = 0; i < t.made; i++)
         sp_plan_destroy(&t.step[i].plan);
@@ -447,6 +495,8 @@ int sp_trial_show(const struct sp_search *want, const struct sp_found *f, sp_tri
     struct sp_prediction p;
     int err = create(want, NULL, f, &step);
 
+    if (!err && f->by_layer)
+        err = choose_layers(want, &step, &again);
     if (!err) {
         err = weigh(want, &step, &again);
         request = request_of(want, &step, &again);

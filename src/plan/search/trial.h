@@ -8,7 +8,8 @@
 /*
  * Predicts *f, whose schedule and sizes are given; recompute, offload and all figures are set. 0, -ENOMEM, or
  * -EINVAL if there is no such plan, or if its step is sure to take longer than `beat_ms` (INFINITY: never), without a word.
- * `book`: of orders found before, which it adds to; NULL: none. With f->whole, which is set where it is so anyway, from all of its micro-batches.
+ * `book`: of orders found before, which it adds to; NULL: none. With f->whole, from all of its micro-batches, and with
+ * what layers compute again chosen one by one where that is faster.
  */
 int sp_trial(const struct sp_search *want, struct sp_order_book *book, double beat_ms,
              struct sp_found *f);

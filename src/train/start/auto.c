@@ -55,12 +55,6 @@ static int measure(struct sp_trainer *t)
     return err;
 }
 
-/* What a dry run prints where it is asked for it alone is the whole of that. */
-static bool may_tell(const struct sp_trainer *t)
-{
-    return !t->cfg.dry_run || (t->cfg.format == SP_TRAIN_TEXT && !t->cfg.output);
-}
-
 static void measure_machine(struct sp_trainer *t)
 {
     double begun_us = sp_now_us();
@@ -72,8 +66,6 @@ static void measure_machine(struct sp_trainer *t)
     t->choice->measured = !err;
     if (t->world.rank == 0 && !err)
         snprintf(t->choice->machine.name, sizeof t->choice->machine.name, "this machine");
-    if (!may_tell(t))
-        return;
     if (!err)
         sp_train_say(t,
                      "auto: this machine was measured in %.1f s; 'starpipe calibrate --output "
@@ -283,8 +275,6 @@ void sp_train_tell_choice(struct sp_trainer *t)
         return;
     t->choice->step_ms = p.step_ms;
     sp_prediction_destroy(&p);
-    if (!may_tell(t))
-        return;
     sp_auto_choice_name(&t->choice->chosen, name);
     sp_auto_choice_reason(&t->choice->chosen, t->choice->step_ms, reason);
     sp_train_say(t, "auto: %s: %.4g ms a step predicted", name, t->choice->step_ms);
