@@ -78,7 +78,7 @@ assert len({(r["schedule"], r["stages"]) for r in rows}) == len(rows)
 trained = read("trained")
 assert trained and all(r["trains"] for r in trained)
 assert all(r["processes"] == 8 and r["command"].startswith("mpirun -np 8 starpipe train ") for r in trained)
-assert all(("--memory-limit" in r["command"]) == (r["offload"] != "none" or r["schedule"] == "adapipe") for r in trained)
+assert all(("--memory-limit" in r["command"]) == (r["offload"] != "none" or r["schedule"] == "adapipe" or r["recompute"] == "auto") for r in trained)
 one = read("one")
 assert len(one) == 1 and one[0]["slices"] == 4 and one[0]["stages"] == 4
 small = [r for r in read("small") if r["fits"]]
@@ -166,6 +166,54 @@ done << 'END'
 --model gpt3-1.3b --seq 16384 --micro-batches 48 --devices 4 --schedule helix:bounded --memory-limit 16GiB --recompute none --offload adaptive
 --model llama-h1024 --seq 2048 --micro-batches 48 --devices 2 --group both --schedule zb1p --micro-batch-size 1
 --model gpt-tiny --seq 64 --micro-batches 64 --micro-batch-size 1 --devices 2 --schedule zbv
+END
+# ---- what is searched beside: types, layers that compute again one by one, memory that stays free
+
+python3 - "$STARPIPE" << 'END' || fail "types, layers and memory"
+import json, shlex, subprocess, sys
+def ask(*words):
+    run = subprocess.run([sys.argv[1], *words], capture_output=True, text=True)
+    assert not run.returncode, (words, run.stderr)
+    return json.loads(run.stdout)
+def rows(*words): return ask("plan", "--json", *words)["layouts"]
+def check(row):
+    words = shlex.split(row["command"])
+    said = ask(*words[words.index("starpipe") + 1:], "--dry-run", "--json")
+    most = max(sum(v for k, v in s.items() if k.endswith("_bytes") and k != "buffer_bytes") for s in said["stages"])
+    assert abs(row["step_ms"] / said["predicted_step_ms"] - 1) < 1e-6 and row["memory_bytes"] == most, (row, said)
+both = rows("--model", "gpt2-124m", "--seq", "1024", "--micro-batches", "16", "--hardware", "laptop", "--dtype", "both")
+assert [r["dtype"] for r in both] == ["f32", "bf16"] and both[0]["step_ms"] < both[1]["step_ms"], both
+alone = rows("--model", "gpt2-124m", "--seq", "1024", "--micro-batches", "16", "--hardware", "laptop", "--dtype", "bf16")
+assert alone[0]["dtype"] == "bf16" and abs(alone[0]["step_ms"] / both[1]["step_ms"] - 1) < 0.01, (alone, both)
+tight = ["--model", "gpt3-1.3b", "--seq", "4096", "--stages", "4", "--micro-batches", "16", "--memory-limit", "12GiB", "--offload", "none"]
+auto = [r for r in rows(*tight) if r["recompute"] == "auto"]
+assert auto and all("--recompute auto --memory-limit 12884901888" in r["command"] and r["memory_bytes"] <= 12 << 30 for r in auto), auto
+check(auto[0])
+same = ["--schedule", auto[0]["schedule"], "--data-parallel", str(auto[0]["data_parallel"]), "--devices", str(auto[0]["devices"])]
+assert all(auto[0]["step_ms"] < min(r["step_ms"] for r in rows(*tight, *same, "--recompute", mode) if r["fits"])
+           for mode in ("no-attention", "full")), auto[0]
+most = lambda *words: max(r["memory_bytes"] for r in rows("--model", "gpt3-7b", "--seq", "16384", "--micro-batches", "16", *words) if r["fits"])
+assert most() <= 0.92 * 80e9 and most("--reserve", "40") <= 0.6 * 80e9
+# every size that is not given is searched, and what is printed is what trains
+wide = rows("--model", "gpt3-1.3b", "--seq", "2048", "--micro-batches", "64", "--nodes", "2")
+assert len({r["data_parallel"] for r in wide}) > 1 and all(r["processes"] == 16 for r in wide), wide
+assert all(r["micro_batches"] * r["micro_batch_size"] * r["data_parallel"] == 64 for r in wide)
+for row in wide[:4]:
+    check(row)
+END
+refused "leave --reserve out" plan --model gpt-tiny --seq 64 --reserve 10 --memory-limit 1GiB
+
+# Ctrl-C ends the search with what it has.
+python3 - "$STARPIPE" << 'END' || fail "plan does not end on SIGINT"
+import json, signal, subprocess, sys, time
+run = subprocess.Popen([sys.argv[1], "plan", "--model", "llama3-405b", "--seq", "4096", "--micro-batches", "2048", "--nodes", "128", "--json"],
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+time.sleep(3)
+run.send_signal(signal.SIGINT)
+out, err = run.communicate(timeout=60)
+assert run.returncode == 0 and err.startswith("plan: stopped after "), (run.returncode, err)
+said = json.loads(out)
+assert said["complete"] is False and len(said["layouts"]) >= 1 and "mpirun -np 1024" in said["layouts"][0]["command"], said
 END
 refused "data-parallel 16: there are 8 devices" plan --model gpt-tiny --seq 64 --data-parallel 16
 refused "data-parallel 3: there are 8 devices, which so many pipelines cannot share" plan --model gpt-tiny --seq 64 --data-parallel 3
@@ -312,7 +360,7 @@ details = page.findall(".//td/details/pre")
 assert len(details) + len(sections) == len(every), (len(details), len(sections), len(every))
 END
 }
-page many --model gpt-tiny --seq 64 --micro-batches 8 --stages 4 --memory-limit 3MiB --offload none
+page many --model gpt-tiny --seq 64 --micro-batches 8 --stages 4 --memory-limit 3MiB --offload none --recompute none
 grep -q 'class="told' "$work/many.html" && grep -q 'class="other g0 full"' "$work/many.html" ||
     fail "a page of what fits and what does not"
 page lone --model gpt-tiny --seq 64 --micro-batches 8 --stages 4 --devices 2 --group tensor --schedule 1f1b --micro-batch-size 1

@@ -124,6 +124,11 @@ PRINT(vocabulary)
     snprintf(cell, SP_CELL, "%s", f->vocabulary ? "split" : "-");
 }
 
+PRINT(dtype)
+{
+    snprintf(cell, SP_CELL, "%s", r->want->any_dtype ? sp_dtype_name(f->dtype) : "-");
+}
+
 PRINT(remark)
 {
     const char *text = f->fits ? "" : "does not fit";
@@ -157,6 +162,7 @@ static const struct sp_column columns[] = {
      .neutral = "-",
      .left = true,
      .legend = "vocabulary: split over all stages"},
+    {.name = "dtype", .print = print_dtype, .neutral = "-", .left = true},
     {.name = "step", .print = print_step, .kept = true},
     {.name = "tokens/s", .print = print_tokens, .kept = true, .legend = "tokens/s: of a device"},
     {.name = "bubble", .print = print_bubble, .kept = true},

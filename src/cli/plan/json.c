@@ -1,12 +1,12 @@
 /*
- * As JSON, one object: model, hardware, nodes, dtype, seq, sequences (of a step), complete (false: the search was ended
+ * As JSON, one object: model, hardware, nodes, dtype (or both), seq, sequences (of a step), complete (false: the search was ended
  * early), and layouts[], in the order of the table:
  *   command              that trains with it
  *   trains               whether train runs it; otherwise it is simulated only
  *   fits                 into the memory of devices and nodes
  *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they are),
  *   data_parallel (pipelines), zero, processes (of all)
- *   micro_batches, micro_batch_size, chunks, slices, recompute, offload, vocabulary_parallel
+ *   micro_batches, micro_batch_size, chunks, slices, recompute, offload, vocabulary_parallel, dtype
  *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
  *   host_bytes (of the fullest node, of what left)
  */
@@ -32,10 +32,11 @@ static json_t *json_of(const struct sp_ranking *r, const struct sp_found *f)
                     f->batch, "chunks", f->chunks, "slices", f->slices, "recompute",
                     sp_found_recompute(f, recompute), "offload", sp_offload_name(f->offload));
     free(command);
-    json_object_update_new(
-        one, json_pack("{s:i,s:i,s:i,s:i,s:i,s:b}", "tensor_parallel", f->devices,
-                       "context_parallel", f->context, "data_parallel", f->data, "zero", f->zero,
-                       "processes", sp_found_processes(f), "vocabulary_parallel", f->vocabulary));
+    json_object_update_new(one, json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:b}", "dtype",
+                                          sp_dtype_name(f->dtype), "tensor_parallel", f->devices,
+                                          "context_parallel", f->context, "data_parallel", f->data,
+                                          "zero", f->zero, "processes", sp_found_processes(f),
+                                          "vocabulary_parallel", f->vocabulary));
     json_object_update_new(
         one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f->step_ms, "tokens_per_s",
                        f->tokens_per_s, "bubble_ratio", sp_figure(f->bubble, SP_FIGURE_ALL),
@@ -54,8 +55,8 @@ int sp_ranking_json(const struct sp_ranking *r, FILE *out)
         lost = json_array_append_new(list, json_of(r, &r->all[r->row[i]])) != 0;
     root = json_pack("{s:o,s:o,s:i,s:s,s:i,s:i,s:b,s:o}", "model", sp_utf8_json(r->names.model),
                      "hardware", sp_utf8_json(want->machine->name), "nodes", want->nodes, "dtype",
-                     sp_dtype_name(want->dtype), "seq", want->seq, "sequences", want->sequences,
-                     "complete", !r->stopped, "layouts", list);
+                     want->any_dtype ? "both" : sp_dtype_name(want->dtype), "seq", want->seq,
+                     "sequences", want->sequences, "complete", !r->stopped, "layouts", list);
     if (lost || !root) {
         json_decref(root);
         return sp_error(ENOMEM, "plan: no memory for the layouts of %s", r->names.model);

@@ -14,7 +14,8 @@
 #include "sp_error.h"
 #include <string.h>
 
-enum { TEXT, JSON, HTML }; /* of --format */
+enum { TEXT, JSON, HTML };          /* of --format */
+enum { BOTH_DTYPES = SP_BF16 + 1 }; /* of --dtype, after those that there are */
 
 struct args {
     struct sp_layout_args layout;
@@ -177,7 +178,12 @@ static int parse(int argc, char **argv, struct args *a)
          .help = "of a device's memory, for the runtime and the system",
          .max = 90,
          .given = &a->reserve_set},
-        SP_DTYPE_OPTION(a->dtype, NULL),
+        {.name = "dtype",
+         .kind = SP_OPT_CHOICE,
+         .topic = SP_TOPIC_MODEL,
+         .value = &a->dtype,
+         .help = SP_DTYPE_HELP "; or whichever is faster",
+         .choices = "f32|bf16|both"},
         {.name = "plugin",
          .kind = SP_OPT_PLUGIN,
          .topic = SP_TOPIC_SCHEDULE,
@@ -279,7 +285,8 @@ static int take(const struct args *a, const struct sp_model *model,
 
     *want = (struct sp_search){.schedule = l->schedule,
                                .model = model,
-                               .dtype = (enum sp_dtype)a->dtype,
+                               .dtype = a->dtype == BOTH_DTYPES ? SP_BF16 : (enum sp_dtype)a->dtype,
+                               .any_dtype = a->dtype == BOTH_DTYPES,
                                .seq = l->seq,
                                .sequences = l->micro_batches * l->micro_batch_size *
                                             (a->groups.data_parallel ? a->groups.data_parallel : 1),

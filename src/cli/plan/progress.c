@@ -70,7 +70,9 @@ void sp_plan_progress_begin(struct sp_search *want)
     progress.shows = isatty(STDERR_FILENO) && (!term || strcmp(term, "dumb"));
     progress.last_s = now_s();
     sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, &act, &progress.before);
+    sigaction(SIGINT, NULL, &progress.before);
+    if (progress.before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &act, NULL);
     want->go_on = go_on;
 }
 

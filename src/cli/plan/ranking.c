@@ -12,7 +12,7 @@ void sp_ranking_title(const struct sp_ranking *r, FILE *out)
             SP_COUNT(want->machine->devices_per_node, "device"),
             sp_text_show(want->machine->name, machine, sizeof machine),
             SP_COUNT(want->sequences, "sequence"), SP_COUNT(want->seq, "token"),
-            sp_dtype_name(want->dtype));
+            want->any_dtype ? "bf16 or f32" : sp_dtype_name(want->dtype));
 }
 
 void sp_ranking_order(const struct sp_ranking *r, FILE *out)

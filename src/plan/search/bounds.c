@@ -48,7 +48,7 @@ int64_t sp_bound_memory(const struct sp_search *want, const struct sp_found *f)
 {
     const struct device d = device_of(want, f);
     double elem = (double)sp_shape_elem(&d.shape), f32 = sizeof(float);
-    double optimizer = 2 * f32 + (want->dtype == SP_F32 ? 0 : f32);
+    double optimizer = 2 * f32 + (f->dtype == SP_F32 ? 0 : f32);
 
     return (int64_t)(CERTAIN * ((elem + f32) * d.elements + optimizer * d.updated));
 }

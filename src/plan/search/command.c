@@ -74,7 +74,7 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
         add(text, n, "vocabulary-parallel", NULL);
     if (!sp_schedule_is_synchronous(f->schedule))
         add(text, n, "clip", "0"); /* there is no gradient of all to clip */
-    add(text, n, "dtype", sp_dtype_name(want->dtype));
+    add(text, n, "dtype", sp_dtype_name(f->dtype));
     if (want->machine->rates.threads > 0)
         add_number(text, n, "threads", want->machine->rates.threads);
     if (f->devices > 1)

@@ -142,6 +142,7 @@ void sp_moves_begin(const struct sp_search *want, const char *schedule, const st
                          .data = grid->data,
                          .zero = want->zero != SP_SEARCH_WITHOUT && grid->context * grid->data > 1,
                          .batch = batch,
+                         .dtype = want->dtype,
                          .chunks = want->chunks ? want->chunks
                                    : def        ? def->default_chunks
                                                 : 0};
@@ -212,6 +213,13 @@ static void move_vocabulary(const struct moves *m, struct sp_found f)
         tell(m, f);
 }
 
+static void move_dtype(const struct moves *m, struct sp_found f)
+{
+    f.dtype = f.dtype == SP_F32 ? SP_BF16 : SP_F32;
+    if (m->want->any_dtype)
+        tell(m, f);
+}
+
 static void move_zero(const struct moves *m, struct sp_found f)
 {
     f.zero = !f.zero;
@@ -270,5 +278,6 @@ void sp_moves_from(const struct sp_search *want, const struct sp_found *f, bool 
     move_chunks(&m, *f);
     move_vocabulary(&m, *f);
     move_zero(&m, *f);
+    move_dtype(&m, *f);
     move_grid(&m, f);
 }

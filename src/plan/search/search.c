@@ -91,10 +91,10 @@ static bool is_same_grid(const struct sp_found *a, const struct sp_found *b)
            a->data == b->data;
 }
 
-/* One row for each schedule on a grid: the best of its micro-batches, chunks and slices. */
+/* One row for each schedule on a grid in a type: the best of its micro-batches, chunks and slices. */
 static bool is_alike(const struct sp_found *a, const struct sp_found *b)
 {
-    return !strcmp(a->schedule, b->schedule) && is_same_grid(a, b);
+    return !strcmp(a->schedule, b->schedule) && is_same_grid(a, b) && a->dtype == b->dtype;
 }
 
 static void insert(struct search *s, const struct sp_found *f)
@@ -506,6 +506,7 @@ static bool any_fits(const struct search *s)
                                    .zero = s->want->zero != SP_SEARCH_WITHOUT &&
                                            g->context * g->data > 1,
                                    .batch = 1,
+                                   .dtype = s->want->dtype,
                                    .micro_batches = 1};
 
         if (sp_bound_memory(s->want, &f) <= sp_search_limit(s->want))

@@ -35,6 +35,7 @@ struct sp_search {
     const char *schedule; /* "NAME[:options]"; NULL: all */
     const struct sp_model *model;
     enum sp_dtype dtype;
+    bool any_dtype; /* or the other one */
     int seq;
     int sequences;                    /* of a step, of all pipelines */
     int batch;                        /* of a micro-batch; 0: any */
@@ -70,6 +71,7 @@ struct sp_found {
     int data;            /* pipelines side by side */
     bool zero; /* which share the optimizer's state out, as devices do that share tokens */
     int micro_batches, batch, chunks, slices;
+    enum sp_dtype dtype;
     bool vocabulary; /* --vocabulary-parallel */
     enum sp_recompute recompute;
     int every;

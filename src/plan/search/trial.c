@@ -333,7 +333,7 @@ void sp_trial_shape(const struct sp_search *want, const struct sp_found *f, bool
 {
     sp_shape_init(shape, want->model, f->batch, want->seq, f->micro_batches, 0,
                   sp_machine_head_rows(want->machine, want->model));
-    shape->dtype = want->dtype;
+    shape->dtype = f->dtype;
     sp_shape_tensor(shape, apart ? 1 : f->devices, true);
     sp_shape_context(shape, f->context, sp_search_rings(want, f));
     sp_shape_share(shape, f->context * f->data, f->zero);
