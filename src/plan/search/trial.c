@@ -461,6 +461,7 @@ int sp_trial(const struct sp_search *want, struct sp_order_book *book, double be
         .want = want, .book = book, .micro_batches = f->micro_batches, .beat_ms = beat_ms};
     int err;
 
+    f->by_layer = false;
     choose_steps(&t, f);
     err = create(want, book, f, &t.step[0]);
     t.made = !err;
