@@ -6,6 +6,7 @@
 #include "plan/memory.h"
 #include "plan/predict.h"
 #include "plan/search/search.h"
+#include "plan/search/trial.h"
 #include "plan/slices.h"
 #include "policies/common.h"
 #include <math.h>
@@ -196,29 +197,31 @@ static void memory(void **state)
     assert_true(!best[0].fits && best[0].memory > 1 << 20);
 }
 
-/* What fits computes again as little as it must. */
+/* Less memory makes more layers compute again, one by one, and the step longer; in the end all do. */
 static void recompute(void **state)
 {
     struct sp_search want = request("1f1b", 8192, 8);
     struct sp_found f, last = {.memory = INT64_MAX};
-    int modes = 0;
+    int by_layer = 0, fit = 0;
 
     (void)state;
     want.stages = 8;
     want.sequences = 16;
     want.any_recompute = true;
     want.memory = INT64_MAX / 64;
-    for (int i = 0; i < 8 && last.memory > 1; i++) {
+    for (; fit < 400; fit++) {
         assert_int_equal(sp_search(&want, &f, 1, 1), 1);
         if (!f.fits)
             break;
         assert_true(f.memory <= want.memory && f.memory < last.memory);
-        assert_true(i == 0 || (f.recompute > last.recompute && f.step_ms > last.step_ms));
-        modes++;
+        assert_true(fit == 0 ? f.recompute == SP_RECOMPUTE_NONE && !f.by_layer
+                             : f.recompute != SP_RECOMPUTE_NONE && f.step_ms > last.step_ms);
+        by_layer += f.by_layer;
         last = f;
         want.memory = f.memory - 1;
     }
-    assert_int_equal(modes, 4);
+    assert_true(by_layer > 4 && fit > by_layer && fit < 400);
+    assert_int_equal(last.recompute, SP_RECOMPUTE_FULL);
 }
 
 static double simulated_whole(const struct sp_search *want, const struct sp_layout *lay)
@@ -263,14 +266,19 @@ static void many_micro_batches(void **state)
                                 .slices = cases[i].slices,
                                 .layers = model.layers,
                                 .options = ""};
-        struct sp_found f;
+        struct sp_found f = {.stages = 4,
+                             .devices = 1,
+                             .context = 1,
+                             .data = 1,
+                             .batch = 1,
+                             .micro_batches = 64,
+                             .slices = cases[i].slices,
+                             .dtype = want.dtype};
         double whole;
 
-        want.stages = 4;
-        want.slices = cases[i].slices;
+        snprintf(f.schedule, sizeof f.schedule, "%s", cases[i].schedule);
         want.sequences = 64;
-        assert_int_equal(sp_search(&want, &f, 1, 1), 1);
-        lay.vocabulary_parallel = f.vocabulary;
+        assert_int_equal(sp_trial(&want, NULL, INFINITY, &f), 0);
         whole = simulated_whole(&want, &lay);
         if (fabs(f.step_ms / whole - 1) > 2e-3)
             fail_msg("%s: %g ms, simulated whole %g", cases[i].schedule, f.step_ms, whole);

@@ -68,24 +68,27 @@ have_mpi && chooses "2 processes" mpi 2 train
 sed 's/"launch_s": [^,]*/"launch_s": 9e-3/; s/"name": "laptop"/"name": "liar"/' "$laptop" > "$work/liar.json"
 looks="--model gpt-tiny --seq 128 --micro-batches 8 --eps 1e-3 --steps 24"
 train one starpipe train $looks --stages 1 --threads 1
-# moves NAME COMMAND...
+# moves NAME COMMAND...: what is measured while others want the cores may speak for the first layout, so more than once.
 moves()
 {
-    local name=$1
+    local name=$1 try
+    local moved='^auto: 20 steps took .* ms each, predicted .* (.* %); at the rates measured .* is predicted to be .* % faster: .* ms; goes on with it$'
 
     shift
     mkdir -p "$work/tmp"
-    TMPDIR=$work/tmp train auto "$@" $looks --schedule auto --stages 2 --hardware "$work/liar.json" || return
+    for try in 1 2 3 4 5 6; do
+        rm -rf "$work/run"
+        TMPDIR=$work/tmp train auto "$@" $looks --schedule auto --stages 2 --hardware "$work/liar.json" || return
+        grep -q "$moved" "$work/output" && break
+    done
     chosen "$name"
-    grep -q '^auto: 20 steps took .* ms each, predicted .* (.* %); at the rates measured .* is predicted to be .* % faster: .* ms; goes on with it$' "$work/output" ||
-        fail "$name: it stays: $(grep -a '^auto' "$work/output")"
+    grep -q "$moved" "$work/output" || fail "$name: it stays: $(grep -a '^auto' "$work/output")"
     [ "$(grep -c '"plan"' "$work/auto.jsonl")" -eq 2 ] || fail "$name: the log has one layout"
     agree "$name" near "$work/auto.jsonl" "$work/one.jsonl" 1e-5
     [ -z "$(find "$work/tmp" -name '.layout*')" ] || fail "$name: weights are left in TMPDIR"
 }
 
 moves "another layout, 1 process" starpipe train
-rm -rf "$work/run"
 moves "another layout, saved" starpipe train --save "$work/run"
 [ -z "$(find "$work/run" -name '.layout*')" ] || fail "weights are left in --save DIR"
 given "$work/run" | grep -qx -- '--stages 2' || fail "the checkpoint has no layout"
