@@ -11,12 +11,6 @@ struct choice {
     int *chosen, count;
 };
 
-static bool is_same_grid(const struct sp_found *a, const struct sp_found *b)
-{
-    return a->stages == b->stages && a->devices == b->devices && a->context == b->context &&
-           a->data == b->data;
-}
-
 static bool is_same_family(const struct sp_found *a, const struct sp_found *b)
 {
     size_t length = strcspn(a->schedule, ":");
@@ -28,11 +22,11 @@ static bool is_same(enum idea idea, const struct sp_found *a, const struct sp_fo
 {
     switch (idea) {
     case GRID:
-        return is_same_grid(a, b);
+        return sp_found_same_grid(a, b);
     case FAMILY:
         return is_same_family(a, b);
     case FAMILY_ON_GRID:
-        return is_same_grid(a, b) && is_same_family(a, b);
+        return sp_found_same_grid(a, b) && is_same_family(a, b);
     default:
         return a == b;
     }

@@ -14,6 +14,15 @@ static bool is_given(const struct sp_search *want)
     return want->stages && (want->devices || (want->tensor && want->context));
 }
 
+void sp_grid_take(const struct sp_search *want, const struct sp_grid *grid, struct sp_found *f)
+{
+    f->stages = grid->stages;
+    f->devices = grid->tensor;
+    f->context = grid->context;
+    f->data = grid->data;
+    f->zero = want->zero != SP_SEARCH_WITHOUT && grid->context * grid->data > 1;
+}
+
 /* Whether the devices of a stage may be so many, and share what they do. */
 static bool is_group(const struct sp_search *want, int tensor, int context)
 {

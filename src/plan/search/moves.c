@@ -136,12 +136,7 @@ void sp_moves_begin(const struct sp_search *want, const char *schedule, const st
 {
     const struct moves m = {.want = want, .fn = fn, .arg = arg};
     const struct sp_schedule_def *def = sp_schedule_find(schedule);
-    struct sp_found f = {.stages = grid->stages,
-                         .devices = grid->tensor,
-                         .context = grid->context,
-                         .data = grid->data,
-                         .zero = want->zero != SP_SEARCH_WITHOUT && grid->context * grid->data > 1,
-                         .batch = batch,
+    struct sp_found f = {.batch = batch,
                          .dtype = want->dtype,
                          .chunks = want->chunks ? want->chunks
                                    : def        ? def->default_chunks
@@ -149,6 +144,7 @@ void sp_moves_begin(const struct sp_search *want, const char *schedule, const st
     int number[MANY_TRIES + 1], n, stages;
 
     snprintf(f.schedule, sizeof f.schedule, "%s", schedule);
+    sp_grid_take(want, grid, &f);
     f.vocabulary = want->vocabulary == SP_SEARCH_WITH;
     n = list_slices(want, &f, false, number);
     if (!n || !is_batch(want, grid->data, batch) || (f.vocabulary && !may_share_vocabulary(&f)))
@@ -234,11 +230,7 @@ static void move_to(const struct moves *m, struct sp_found f, const struct sp_gr
 
     if (!sp_grid_is_one(m->want, grid) || !is_batch(m->want, grid->data, f.batch))
         return;
-    f.stages = grid->stages;
-    f.devices = grid->tensor;
-    f.context = grid->context;
-    f.data = grid->data;
-    f.zero = m->want->zero != SP_SEARCH_WITHOUT && f.context * f.data > 1;
+    sp_grid_take(m->want, grid, &f);
     f.vocabulary = f.vocabulary && may_share_vocabulary(&f);
     if (m->want->vocabulary == SP_SEARCH_WITH && !f.vocabulary)
         return;

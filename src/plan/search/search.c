@@ -85,16 +85,10 @@ static bool better(const struct sp_found *a, const struct sp_found *b)
     return a->slices < b->slices;
 }
 
-static bool is_same_grid(const struct sp_found *a, const struct sp_found *b)
-{
-    return a->stages == b->stages && a->devices == b->devices && a->context == b->context &&
-           a->data == b->data;
-}
-
 /* One row for each schedule on a grid in a type: the best of its micro-batches, chunks and slices. */
 static bool is_alike(const struct sp_found *a, const struct sp_found *b)
 {
-    return !strcmp(a->schedule, b->schedule) && is_same_grid(a, b) && a->dtype == b->dtype;
+    return !strcmp(a->schedule, b->schedule) && sp_found_same_grid(a, b) && a->dtype == b->dtype;
 }
 
 static void insert(struct search *s, const struct sp_found *f)
@@ -198,7 +192,7 @@ static bool is_too_long(const struct proposal *p, const struct sp_found *f, doub
     bound_ms = sp_bound_step(p->s->want, f);
     if (bound_ms > beat_ms)
         return true;
-    if (p->line == 0 || !from || !from->fits || is_same_grid(from, f))
+    if (p->line == 0 || !from || !from->fits || sp_found_same_grid(from, f))
         return false;
     beyond = fmax(0, from->step_ms / p->from_bound_ms - 1);
     return bound_ms * (1 + SHRINKS * beyond) > from->step_ms;
@@ -344,7 +338,7 @@ static int next_of(const struct search *s, int line)
             bool taken = c->line != line || !is_found(s, c);
 
             for (int k = 0; k < n; k++)
-                taken |= is_same_grid(&t->candidate[best[k]].f, &c->f);
+                taken |= sp_found_same_grid(&t->candidate[best[k]].f, &c->f);
             if (!taken && (found < 0 || better(&c->f, &t->candidate[found].f)))
                 found = i;
         }
@@ -498,17 +492,9 @@ static int settle(struct search *s)
 static bool any_fits(const struct search *s)
 {
     for (int i = 0; i < s->grids; i++) {
-        const struct sp_grid *g = &s->grid[i];
-        const struct sp_found f = {.stages = g->stages,
-                                   .devices = g->tensor,
-                                   .context = g->context,
-                                   .data = g->data,
-                                   .zero = s->want->zero != SP_SEARCH_WITHOUT &&
-                                           g->context * g->data > 1,
-                                   .batch = 1,
-                                   .dtype = s->want->dtype,
-                                   .micro_batches = 1};
+        struct sp_found f = {.batch = 1, .dtype = s->want->dtype, .micro_batches = 1};
 
+        sp_grid_take(s->want, &s->grid[i], &f);
         if (sp_bound_memory(s->want, &f) <= sp_search_limit(s->want))
             return true;
     }

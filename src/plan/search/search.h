@@ -98,6 +98,12 @@ int sp_search(const struct sp_search *want, struct sp_found *best, int most, int
 /* The first of n that fits and that train runs; NULL: none. */
 const struct sp_found *sp_search_recommended(const struct sp_found *best, int n);
 
+static inline bool sp_found_same_grid(const struct sp_found *a, const struct sp_found *b)
+{
+    return a->stages == b->stages && a->devices == b->devices && a->context == b->context &&
+           a->data == b->data;
+}
+
 /* Bytes that a layout may take of a device. */
 int64_t sp_search_limit(const struct sp_search *want);
 

@@ -428,28 +428,35 @@ static bool is_beaten(const struct trial *t, const struct sp_found *f, double fe
     return few_ms + sp_bound_step(t->want, f) - sp_bound_step(t->want, &few) > t->beat_ms;
 }
 
+/* The plan of the longer step, where there are two and it was not made yet. */
+static int create_longer(struct trial *t, const struct sp_found *f)
+{
+    int err = t->made < t->steps ? create(t->want, t->book, f, &t->step[1]) : 0;
+
+    if (!err)
+        t->made = t->steps;
+    return err;
+}
+
 /* The step if memory had no end: what no mode is faster than. -EINVAL: it takes too long. */
 static int predict_ideal(struct trial *t, const struct sp_found *f)
 {
-    struct sp_found few = *f, more = *f;
-    bool own = t->step[0].plan.recompute; /* adapipe chose its own */
+    struct sp_found few = *f;
     int err;
 
-    few.every = more.every = t->want->any_recompute ? 1 : t->want->every;
-    few.offload = more.offload = SP_OFFLOAD_NONE;
-    few.recompute = more.recompute =
-        t->want->any_recompute || own ? SP_RECOMPUTE_NONE : t->want->recompute;
-    err = predict(t->want, &t->step[0], &few);
-    if (!err && t->steps > 1 && is_beaten(t, f, few.step_ms))
-        return -EINVAL;
-    if (!err && t->steps > 1)
-        err = create(t->want, t->book, f, &t->step[1]);
-    t->made += !err && t->steps > 1;
-    if (!err && t->steps > 1)
-        err = predict(t->want, &t->step[1], &more);
-    t->ideal = t->steps > 1 ? more : few;
-    if (!err && t->steps > 1)
-        extend(t, &few, &t->ideal);
+    few.every = t->want->any_recompute ? 1 : t->want->every;
+    few.offload = SP_OFFLOAD_NONE;
+    few.recompute = t->want->any_recompute ? SP_RECOMPUTE_NONE : t->want->recompute;
+    t->ideal = few;
+    err = predict(t->want, &t->step[0], t->steps > 1 ? &few : &t->ideal);
+    if (!err && t->steps > 1) {
+        if (is_beaten(t, f, few.step_ms))
+            return -EINVAL;
+        err = create_longer(t, f);
+        err = err ? err : predict(t->want, &t->step[1], &t->ideal);
+        if (!err)
+            extend(t, &few, &t->ideal);
+    }
     return err ? err : t->ideal.step_ms > t->beat_ms ? -EINVAL : 0;
 }
 
@@ -467,10 +474,7 @@ int sp_trial(const struct sp_search *want, struct sp_order_book *book, double be
     t.made = !err;
     if (!err && isfinite(beat_ms))
         err = predict_ideal(&t, f);
-    if (!err && t.made < t.steps) {
-        err = create(want, book, f, &t.step[1]);
-        t.made += !err;
-    }
+    err = err ? err : create_longer(&t, f);
     if (!err) {
         f->chunks = t.step[0].plan.layout.chunks;
         f->trains = t.step[0].apart == 1;
