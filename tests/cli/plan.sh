@@ -192,6 +192,7 @@ check(auto[0])
 same = ["--schedule", auto[0]["schedule"], "--data-parallel", str(auto[0]["data_parallel"]), "--devices", str(auto[0]["devices"])]
 assert all(auto[0]["step_ms"] < min(r["step_ms"] for r in rows(*tight, *same, "--recompute", mode) if r["fits"])
            for mode in ("no-attention", "full")), auto[0]
+assert {r["offload"] for r in rows(*tight[:-1], "full") if r["schedule"] != "adapipe"} == {"full"}
 most = lambda *words: max(r["memory_bytes"] for r in rows("--model", "gpt3-7b", "--seq", "16384", "--micro-batches", "16", *words) if r["fits"])
 assert most() <= 0.92 * 80e9 and most("--reserve", "40") <= 0.6 * 80e9
 # every size that is not given is searched, and what is printed is what trains

@@ -290,6 +290,7 @@ static int try_layers(struct trial *t, struct sp_found *best)
     int err;
 
     if (!t->want->any_recompute || !f.whole ||
+        (!t->want->any_offload && t->want->offload != SP_OFFLOAD_NONE) ||
         (f.fits && f.recompute == SP_RECOMPUTE_NONE && f.offload == SP_OFFLOAD_NONE))
         return 0;
     err = choose_layers(t->want, &t->step[0], &f);
