@@ -13,6 +13,7 @@ static void forget_order(struct sp_plan *plan)
 int sp_plan_index(struct sp_plan *plan)
 {
     const struct sp_layout *lay = &plan->layout;
+    struct sp_op_source source = {.family = plan->family, .lay = lay, .programs = plan->programs};
     unsigned char *deferred = NULL;
 
     forget_order(plan);
@@ -39,8 +40,9 @@ int sp_plan_index(struct sp_plan *plan)
     free(plan->deferred);
     plan->deferred = deferred;
     plan->split = deferred != NULL;
+    source.deferred = deferred;
     sp_op_classes_destroy(&plan->classes);
-    if (sp_op_classes_create(plan, &plan->classes))
+    if (sp_op_classes_create(&source, &plan->classes))
         return sp_error(ENOMEM, "no memory for %d ops", sp_plan_ops(plan));
     return 0;
 }

@@ -33,7 +33,7 @@ static int check_stage(const struct sp_plan *plan, const struct sp_shape *sh, in
     const struct sp_op *ops = plan->programs[stage].ops;
 
     for (int i = 0; i < plan->programs[stage].n; i++) {
-        int class = c->of[c->first_op[stage] + i];
+        int class = sp_op_classes_of(c, stage)[i];
         const struct sp_op *example = &ops[c->example[class]];
 
         assert_true(class >= c->first[stage] && class < c->first[stage + 1]);

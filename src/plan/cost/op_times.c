@@ -226,7 +226,7 @@ price_all(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp
 
     for (int s = 0; made && s < lay->stages; s++) {
         const struct sp_op *ops = plan->programs[s].ops;
-        const int *of = classes->of + classes->first_op[s];
+        const int *of = sp_op_classes_of(classes, s);
 
         for (int c = classes->first[s]; c < classes->first[s + 1]; c++)
             price[c] = price_of(&p, s, &ops[classes->example[c]]);

@@ -120,7 +120,7 @@ struct sp_class_stash *sp_stash_by_class(const struct sp_plan *plan, const struc
 int64_t sp_class_stash_peak(const struct sp_plan *plan, const struct sp_class_stash *stash,
                             int stage)
 {
-    const int *of = plan->classes.of + plan->classes.first_op[stage];
+    const int *of = sp_op_classes_of(&plan->classes, stage);
     int first = plan->classes.first[stage];
     int64_t live = 0, peak = 0;
 

@@ -1,5 +1,4 @@
 #include "policies/families/op_classes.h"
-#include "policies/plan.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +15,14 @@ struct table {
     struct key *key;
 };
 
-static struct key key_of(const struct sp_plan *plan, int stage, const struct sp_op *op)
+static struct key key_of(const struct sp_op_source *from, int stage, const struct sp_op *op)
 {
-    int id = plan->deferred ? plan->family->id(&plan->layout, stage, op) : -1;
-    uint64_t deferred = id >= 0 && plan->deferred[id];
+    int id = from->deferred ? from->family->id(from->lay, stage, op) : -1;
+    uint64_t deferred = id >= 0 && from->deferred[id];
 
     return (struct key){.op = (uint64_t)(uint32_t)op->chunk << 32 | (uint64_t)op->slice << 16 |
                               (uint64_t)op->pass << 8 | (uint64_t)(op->part & 127) << 1 | deferred,
-                        .kind =
-                            plan->family->kind ? plan->family->kind(&plan->layout, stage, op) : 0};
+                        .kind = from->family->kind ? from->family->kind(from->lay, stage, op) : 0};
 }
 
 /* Of the key, where it is or would be. */
@@ -38,13 +36,13 @@ static unsigned place_of(const struct table *t, struct key key)
     return at;
 }
 
-static int create_table(const struct sp_plan *plan, struct table *t)
+static int create_table(const struct sp_op_source *from, struct table *t)
 {
     size_t room = 16;
     int most = 0;
 
-    for (int s = 0; s < plan->layout.stages; s++)
-        most = plan->programs[s].n > most ? plan->programs[s].n : most;
+    for (int s = 0; s < from->lay->stages; s++)
+        most = from->programs[s].n > most ? from->programs[s].n : most;
     while (room < 2 * (size_t)most)
         room *= 2;
     t->mask = (unsigned)room - 1;
@@ -53,15 +51,15 @@ static int create_table(const struct sp_plan *plan, struct table *t)
     return t->class_of && t->key ? 0 : -ENOMEM;
 }
 
-static void classify(const struct sp_plan *plan, int stage, struct table *t,
+static void classify(const struct sp_op_source *from, int stage, struct table *t,
                      struct sp_op_classes *c)
 {
-    const struct sp_program *prog = &plan->programs[stage];
+    const struct sp_program *prog = &from->programs[stage];
     int n = c->first[stage], *of = c->of + c->first_op[stage];
 
     memset(t->class_of, -1, ((size_t)t->mask + 1) * sizeof *t->class_of);
     for (int k = 0; k < prog->n; k++) {
-        struct key key = key_of(plan, stage, &prog->ops[k]);
+        struct key key = key_of(from, stage, &prog->ops[k]);
         unsigned at = place_of(t, key);
 
         if (t->class_of[at] < 0) {
@@ -75,20 +73,22 @@ static void classify(const struct sp_plan *plan, int stage, struct table *t,
     c->first_op[stage + 1] = c->first_op[stage] + prog->n;
 }
 
-int sp_op_classes_create(const struct sp_plan *plan, struct sp_op_classes *classes)
+int sp_op_classes_create(const struct sp_op_source *source, struct sp_op_classes *classes)
 {
-    size_t stages = (size_t)plan->layout.stages, ops = (size_t)sp_plan_ops(plan);
+    size_t stages = (size_t)source->lay->stages, ops = 0;
     struct table table = {0};
-    int err = create_table(plan, &table);
+    int err = create_table(source, &table);
 
+    for (size_t s = 0; s < stages; s++)
+        ops += (size_t)source->programs[s].n;
     *classes = (struct sp_op_classes){.of = malloc((ops + 1) * sizeof *classes->of),
                                       .first_op = calloc(stages + 1, sizeof *classes->first_op),
                                       .first = calloc(stages + 1, sizeof *classes->first),
                                       .example = malloc((ops + 1) * sizeof *classes->example)};
     if (!classes->of || !classes->first_op || !classes->first || !classes->example)
         err = -ENOMEM;
-    for (int s = 0; !err && s < plan->layout.stages; s++)
-        classify(plan, s, &table, classes);
+    for (int s = 0; !err && s < source->lay->stages; s++)
+        classify(source, s, &table, classes);
     free(table.class_of);
     free(table.key);
     if (err)

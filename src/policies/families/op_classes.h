@@ -5,9 +5,7 @@
 #ifndef SP_OP_CLASSES_H
 #define SP_OP_CLASSES_H
 
-#include "starpipe/op.h"
-
-struct sp_plan;
+#include "policies/families/family.h"
 
 struct sp_op_classes {
     int *of;       /* [ops] class of an op: the programs of all stages, one after the other */
@@ -16,9 +14,23 @@ struct sp_op_classes {
     int *example;  /* [classes] place in the program of its stage of the first op of a class */
 };
 
+/* What makes ops: the programs of all stages, and which backwards a W completes (struct sp_plan). */
+struct sp_op_source {
+    const struct sp_family *family;
+    const struct sp_layout *lay;
+    const struct sp_program *programs; /* [stages] */
+    const unsigned char *deferred;     /* [ids] NULL: none */
+};
+
 /* Ops of different stages are of different classes, and so are those that the family tells apart (struct sp_family:
- * kind). plan->deferred is set. 0 or -ENOMEM. */
-int sp_op_classes_create(const struct sp_plan *plan, struct sp_op_classes *classes);
+ * kind). 0 or -ENOMEM. */
+int sp_op_classes_create(const struct sp_op_source *source, struct sp_op_classes *classes);
 void sp_op_classes_destroy(struct sp_op_classes *classes);
+
+/* The classes of a stage's ops, in the order of its program. */
+static inline const int *sp_op_classes_of(const struct sp_op_classes *classes, int stage)
+{
+    return classes->of + classes->first_op[stage];
+}
 
 #endif

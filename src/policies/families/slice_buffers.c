@@ -106,7 +106,7 @@ static int64_t sum_of_lengths(const struct sp_plan *plan, const struct sp_shape 
                               const struct sp_class_stash *stash, int stage, const int *len, int n)
 {
     const struct sp_program *prog = &plan->programs[stage];
-    const int *of = plan->classes.of + plan->classes.first_op[stage];
+    const int *of = sp_op_classes_of(&plan->classes, stage);
     int64_t sum = 0;
 
     for (int i = 0; i < n; i++) {

@@ -225,7 +225,7 @@ static void visits(struct sp_lowering *l, enum sp_action_kind kind, int stage, i
 static int64_t exchange_bytes(struct sp_lowering *l, int stage, int index)
 {
     const struct sp_plan *plan = l->plan;
-    int64_t *bytes = &l->exchanged[plan->classes.of[plan->classes.first_op[stage] + index]];
+    int64_t *bytes = &l->exchanged[sp_op_classes_of(&plan->classes, stage)[index]];
 
     if (*bytes < 0)
         *bytes = sp_exchange_bytes(plan, l->shape, l->recompute, l->every, stage,
