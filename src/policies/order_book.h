@@ -13,7 +13,7 @@ struct sp_order_book;
 struct sp_order_book *sp_order_book_create(void); /* NULL: no memory */
 void sp_order_book_destroy(struct sp_order_book *book);
 
-/* Whether the order of a plan that has no programs yet is worth writing down: it costs nothing else to find it. */
+/* True if the order of a plan without programs depends on its schedule and sizes alone, and takes long to find. */
 bool sp_order_book_takes(const struct sp_plan *plan);
 
 /* Gives a plan a copy of the programs that one of the same schedule and sizes has; 0: there are none, 1, or -ENOMEM. */

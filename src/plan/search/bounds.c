@@ -8,7 +8,7 @@
  * counts. */
 static const double CERTAIN = 0.97;
 
-/* What is the same of both bounds. */
+/* Both bounds start from the sizes of one device. */
 struct device {
     struct sp_shape shape;
     int apart;       /* devices that share what the shape has, as in a trial */

@@ -1,4 +1,4 @@
-/* What a layout takes at least, whatever its schedule: computed before there is a plan of it. Pure. */
+/* Lower bounds of the step and the memory of a layout, whatever its schedule, without a plan of it. Pure. */
 #ifndef SP_BOUNDS_H
 #define SP_BOUNDS_H
 

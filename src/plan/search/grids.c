@@ -8,7 +8,7 @@ static int devices_of(const struct sp_search *want)
     return want->nodes * want->machine->devices_per_node;
 }
 
-/* Whether all is said but the pipelines: then there is one, on as many devices as that takes. */
+/* True if the user gave all sizes but the pipelines: then there is one, on as many devices as that takes. */
 static bool is_given(const struct sp_search *want)
 {
     return want->stages && (want->devices || (want->tensor && want->context));
@@ -23,7 +23,7 @@ void sp_grid_take(const struct sp_search *want, const struct sp_grid *grid, stru
     f->zero = want->zero != SP_SEARCH_WITHOUT && grid->context * grid->data > 1;
 }
 
-/* Whether the devices of a stage may be so many, and share what they do. */
+/* True if a stage may have so many devices that share parameters and tokens. */
 static bool is_group(const struct sp_search *want, int tensor, int context)
 {
     int node = want->machine->devices_per_node, devices = tensor * context;
@@ -78,7 +78,7 @@ static int add(const struct sp_search *want, int tensor, int context, struct sp_
     return n;
 }
 
-/* What tensor times context divides. */
+/* A multiple of tensor times context in every grid. */
 static int most_of_stage(const struct sp_search *want)
 {
     if (want->devices)

@@ -16,7 +16,7 @@ struct sp_grid *sp_grids(const struct sp_search *want, int *n);
 /* Puts a layout on a grid, with the optimizer's state shared out unless `want` says otherwise. */
 void sp_grid_take(const struct sp_search *want, const struct sp_grid *grid, struct sp_found *f);
 
-/* Whether a grid is one of these. */
+/* True if a grid is one of these. */
 bool sp_grid_is_one(const struct sp_search *want, const struct sp_grid *grid);
 
 #endif

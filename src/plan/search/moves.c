@@ -59,7 +59,7 @@ static void range_of(const struct sp_search *want, const struct sp_found *f, boo
         *least = *most = want->slices;
 }
 
-/* Whether slices can be shared out at all. */
+/* True if slices can be shared out at all. */
 static bool can_be(const struct sp_search *want, const struct sp_found *f, int slices)
 {
     int p = f->stages;
@@ -186,7 +186,7 @@ static void move_slices(const struct moves *m, struct sp_found f)
     }
 }
 
-/* Where the schedule takes any number; it refuses otherwise. */
+/* The schedule refuses numbers that it does not take. */
 static void move_chunks(const struct moves *m, struct sp_found f)
 {
     const struct sp_schedule_def *def = sp_schedule_find(f.schedule);

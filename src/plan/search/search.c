@@ -13,7 +13,7 @@
 
 /* The schedule that grids are compared with. */
 static const char PROBE[] = "1f1b";
-/* What is sure to be slower than so many of the best rows is not looked into. */
+/* A layout that is sure to be slower than so many of the best rows is not looked into. */
 enum { ROWS = 12 };
 /* A line goes on from so many of its layouts at a time. */
 enum { BEAM = 2 };
@@ -25,7 +25,7 @@ static const double VARIANTS = 1.15;
 static const double LINE = 1.15;
 /* A line goes on while it takes at most so many times the best step. */
 static const double NEAR = 1.08;
-/* What a layout takes beyond the bound shrinks at most so far from one grid to the next. */
+/* The time beyond the bound shrinks at most so far from one grid to the next. */
 static const double SHRINKS = 0.4;
 
 /* A schedule, with its options, on its way to its best layouts. */
@@ -113,7 +113,7 @@ static void insert(struct search *s, const struct sp_found *f)
     s->best[at] = *f;
 }
 
-/* Whether a candidate is one that counts. */
+/* True if a candidate counts. */
 static bool is_found(const struct search *s, const struct sp_candidate *c)
 {
     return !c->err && (c->f.trains || s->want->simulated);
@@ -181,7 +181,7 @@ struct proposal {
     double from_bound_ms;
 };
 
-/* Whether a layout is sure to take longer than it may, or, on another grid than `from`, most likely longer than that. */
+/* True if a layout is sure to take longer than it may, or, on another grid than `from`, most likely longer than that. */
 static bool is_too_long(const struct proposal *p, const struct sp_found *f, double beat_ms)
 {
     const struct sp_found *from = p->from;
@@ -351,7 +351,7 @@ static int next_of(const struct search *s, int line)
     return -1;
 }
 
-/* Whether the neighbours of a layout of a line may come to something. */
+/* True if the neighbours of a layout may be better than what there is. */
 static bool goes_on_from(struct search *s, int line, const struct sp_found *f)
 {
     if (!s->best[0].fits)
@@ -389,7 +389,7 @@ static int follow_lines(struct search *s)
     return err;
 }
 
-/* Whether a variant may come to something. */
+/* True if a variant may be better than what there is. */
 static bool is_worth_it(const struct search *s, const struct line *line)
 {
     int base = s->line[line->of].best;
@@ -417,7 +417,7 @@ static int follow_all(struct search *s)
 
 /* ---- whole steps -------------------------------------------------------------------------------- */
 
-/* Whether a layout is one of those that are told, and not predicted whole yet. */
+/* True if a layout will be shown, and was not predicted whole yet. */
 static bool is_guessed(const struct search *s, const struct sp_found *f, const int *told, int n)
 {
     const struct sp_found *recommended = sp_search_recommended(s->best, s->n);
@@ -488,7 +488,7 @@ static int settle(struct search *s)
 
 /* ---- the search --------------------------------------------------------------------------------- */
 
-/* Whether parameters fit on any grid; else the one that needs least is what is looked for. */
+/* True if parameters fit on some grid; else the one that needs least is what is looked for. */
 static bool any_fits(const struct search *s)
 {
     for (int i = 0; i < s->grids; i++) {

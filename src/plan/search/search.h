@@ -26,7 +26,7 @@ enum { SP_TOKENS_OF_PART = 4 };
  * them the one, and such groups the other. */
 enum sp_search_group { SP_SEARCH_TENSOR, SP_SEARCH_CONTEXT, SP_SEARCH_BOTH };
 
-/* Whether layouts are tried with something, too; with it alone; without. */
+/* A search tries layouts with something and without; only with it; only without. */
 enum sp_search_choice { SP_SEARCH_EITHER, SP_SEARCH_WITH, SP_SEARCH_WITHOUT };
 
 struct sp_found;
@@ -113,7 +113,7 @@ bool sp_search_rings(const struct sp_search *want, const struct sp_found *f);
 /* Processes that train it, a device each. */
 int sp_found_processes(const struct sp_found *f);
 
-/* What is computed again, as --recompute has it. */
+/* The mode of recomputation, as --recompute has it. */
 enum { SP_RECOMPUTE_TEXT = 24 };
 const char *sp_found_recompute(const struct sp_found *f, char text[SP_RECOMPUTE_TEXT]);
 

@@ -185,7 +185,7 @@ static int predict_all(const struct trial *t, struct sp_found *f)
     return err;
 }
 
-/* What computes some again and takes at most so many times the step that does not is good enough to compare layouts by. */
+/* A mode that computes again is good enough to compare layouts by if its step is at most so many times the ideal one. */
 static const double ENOUGH = 1.03;
 
 /* ---- modes -------------------------------------------------------------------------------------- */
@@ -197,7 +197,7 @@ static bool is_better(const struct sp_found *a, const struct sp_found *b)
     return a->fits ? a->step_ms < b->step_ms : a->memory < b->memory;
 }
 
-/* Whether the ideal step is that of f in its mode. */
+/* True if the ideal step is that of f in its mode. */
 static bool is_ideal(const struct trial *t, const struct sp_found *f)
 {
     return t->ideal.step_ms > 0 && f->offload == SP_OFFLOAD_NONE &&
@@ -255,7 +255,7 @@ static int try_modes(struct trial *t, struct sp_found *best)
     return err == -ENOMEM ? err : found ? 0 : -EINVAL;
 }
 
-/* What the layers of each stage compute again, chosen one by one for the limit: in the plan from then on. 0, -ENOMEM, or
+/* Chooses layer by layer what each stage computes again, for the limit: in the plan from then on. 0, -ENOMEM, or
  * -EINVAL: they cannot choose, or none fits. */
 static int choose_layers(const struct sp_search *want, struct step *step, struct sp_found *f)
 {
@@ -419,7 +419,7 @@ static void choose_steps(struct trial *t, const struct sp_found *f)
     t->step[1].micro_batches = few + period;
 }
 
-/* Whether a step of all micro-batches is sure to take too long: where the ramps are those of the shorter step, and all
+/* True if a step of all micro-batches is sure to take too long: where the ramps are those of the shorter step, and all
  * else takes no more than the bound. */
 static bool is_beaten(const struct trial *t, const struct sp_found *f, double few_ms)
 {

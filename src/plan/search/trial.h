@@ -14,7 +14,7 @@
 int sp_trial(const struct sp_search *want, struct sp_order_book *book, double beat_ms,
              struct sp_found *f);
 
-/* What one device of a layout has; `apart`: what all devices of a stage have that share parameters, in a model as it is. */
+/* The sizes that one device of a layout has; `apart`: that all devices of a stage have that share parameters, in a model as it is. */
 void sp_trial_shape(const struct sp_search *want, const struct sp_found *f, bool apart,
                     struct sp_shape *shape);
 

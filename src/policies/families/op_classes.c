@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What tells ops of a stage apart. */
+/* Ops of a stage with different keys are of different classes. */
 struct key {
     uint64_t op;
     int kind;
@@ -25,7 +25,7 @@ static struct key key_of(const struct sp_op_source *from, int stage, const struc
                         .kind = from->family->kind ? from->family->kind(from->lay, stage, op) : 0};
 }
 
-/* Of the key, where it is or would be. */
+/* The place in the table where a key is or would be. */
 static unsigned place_of(const struct table *t, struct key key)
 {
     uint64_t mixed = (key.op ^ (uint64_t)(unsigned)key.kind << 20) * 0x9e3779b97f4a7c15u;

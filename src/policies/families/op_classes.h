@@ -14,7 +14,7 @@ struct sp_op_classes {
     int *example;  /* [classes] place in the program of its stage of the first op of a class */
 };
 
-/* What makes ops: the programs of all stages, and which backwards a W completes (struct sp_plan). */
+/* The origin of ops: the programs of all stages, and which backwards a W completes (struct sp_plan). */
 struct sp_op_source {
     const struct sp_family *family;
     const struct sp_layout *lay;
