@@ -84,7 +84,20 @@ static void print_node(FILE *f, const struct sp_machine *m)
     print_link(f, "network", &m->network);
 }
 
+static void print_one(FILE *f, const struct sp_machine *m);
+
+/* One kind of nodes after the other, in the order in which stages fill them. */
 void sp_hardware_print(FILE *f, const struct sp_machine *m)
+{
+    if (!m->kinds)
+        print_one(f, m);
+    for (int k = 0; k < m->kinds; k++) {
+        fprintf(f, "%s%d of ", k ? "\n" : "", m->kind[k].count);
+        print_one(f, m->kind[k].machine);
+    }
+}
+
+static void print_one(FILE *f, const struct sp_machine *m)
 {
     fprintf(f, "%s: nodes of %d x %s\n", m->name, m->devices_per_node, m->device);
     print_device(f, m);

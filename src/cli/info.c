@@ -160,7 +160,7 @@ int sp_cmd_info(int argc, char **argv)
         {.name = "hardware",
          .kind = SP_OPT_STRING,
          .value = &machine,
-         .arg = "NAME|FILE.json",
+         .arg = "NAME|FILE|LIST",
          .help = "a described machine in the place of this one"},
         SP_RESULT_OPTIONS(result, "text|json"),
         {0},

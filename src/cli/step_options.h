@@ -25,7 +25,7 @@ struct sp_hardware_args {
      .kind = SP_OPT_STRING,                                                                        \
      .topic = its_topic,                                                                           \
      .value = &(h).name,                                                                           \
-     .arg = "NAME|FILE.json",                                                                      \
+     .arg = "NAME|FILE|LIST",                                                                      \
      .help = its_help},                                                                            \
     {                                                                                              \
         .name = "threads", .kind = SP_OPT_INT, .topic = SP_TOPIC_DEVICES, .value = &(h).threads,   \

@@ -1,4 +1,5 @@
 #include "plan/partition.h"
+#include "plan/cost/layer_costs.h"
 #include "plan/counts.h"
 #include "policies/families/activations.h"
 #include "sp_error.h"
@@ -38,11 +39,13 @@ static int compare(const struct score *a, const struct score *b)
     return 0;
 }
 
-/* Time of global stage g if it has the layers `first` .. `first+count-1`. */
-static int64_t time_of(const struct work *w, int g, int first, int count)
+/* Time of global stage g if it has the layers `first` .. `first+count-1` on such a stage. */
+static int64_t time_of(const struct work *w, int stage, int g, int first, int count)
 {
-    return w->prefix[first + count] - w->prefix[first] + (g == 0 ? w->first : 0) +
-           (g == w->globals - 1 ? w->last : 0);
+    int64_t t = w->prefix[first + count] - w->prefix[first] + (g == 0 ? w->first : 0) +
+                (g == w->globals - 1 ? w->last : 0);
+
+    return w->b->slow ? llround((double)t * w->b->slow[stage]) : t;
 }
 
 /* Everything but the excess. */
@@ -53,8 +56,11 @@ static struct score score_times(struct work *w, const int *counts)
 
     memset(w->load, 0, (size_t)p * sizeof *w->load);
     for (int g = 0; g < w->globals; g++) {
-        for (int pipe = 0; pipe < w->pipes; pipe++)
-            w->load[sp_home(w->b->lay, pipe, g).stage] += time_of(w, g, at, counts[g]);
+        for (int pipe = 0; pipe < w->pipes; pipe++) {
+            int stage = sp_home(w->b->lay, pipe, g).stage;
+
+            w->load[stage] += time_of(w, stage, g, at, counts[g]);
+        }
         sc.spread += (int64_t)counts[g] * counts[g];
         at += counts[g];
     }
@@ -93,7 +99,7 @@ static int64_t chain_time(const struct work *w, int g, int first, int count)
     if (w->bytes &&
         w->bytes[(size_t)g * (size_t)(w->layers + 1) + (size_t)count] > w->b->limit_bytes)
         return INT64_MAX;
-    return time_of(w, g, first, count);
+    return time_of(w, sp_home(w->b->lay, 0, g).stage, g, first, count);
 }
 
 static int64_t chain_bytes(const struct work *w, int g, int first, int count)
@@ -294,16 +300,18 @@ static int balance_chunks(struct work *w, int *counts)
 
 /* ---- entry ----------------------------------------------------------------------------- */
 
-/* Integer times: a power of two times the given ones, 2^30 at most in all, so that squares fit and
- * whole numbers stay exact. */
+/* Integer times: a power of two times the given ones, 2^30 at most in all, wherever they are, so that squares fit
+ * and whole numbers stay exact. */
 static void round_times(struct work *w)
 {
-    double total = w->b->first_us + w->b->last_us, scale;
+    double total = w->b->first_us + w->b->last_us, slowest = 1, scale;
     int exponent;
 
     for (int l = 0; l < w->layers; l++)
         total += w->b->layer_us[l];
-    frexp(total, &exponent);
+    for (int s = 0; w->b->slow && s < w->b->lay->stages; s++)
+        slowest = fmax(slowest, w->b->slow[s]);
+    frexp(slowest * total, &exponent);
     scale = ldexp(1, 30 - exponent);
     w->first = llround(w->b->first_us * scale);
     w->last = llround(w->b->last_us * scale);
@@ -362,6 +370,28 @@ out:
     return ret;
 }
 
+int sp_partition_at_costs(const struct sp_plan *plan, int layers,
+                          const struct sp_layer_costs *costs, enum sp_recompute mode,
+                          const struct sp_balance *limits, int *counts)
+{
+    double *layer_us = malloc((size_t)layers * sizeof *layer_us);
+    struct sp_balance b = *limits;
+    int err;
+
+    if (!layer_us)
+        return sp_error(ENOMEM, "no memory for the times of %d layers", layers);
+    for (int l = 0; l < layers; l++)
+        layer_us[l] = sp_layer_fwd_us(costs) + sp_layer_bwd_us(costs, mode);
+    b.lay = &plan->layout;
+    b.layers = layers;
+    b.layer_us = layer_us;
+    b.first_us = costs->embed_fwd_us + costs->embed_bwd_us;
+    b.last_us = plan->family->shares_vocabulary ? 0 : costs->head_us;
+    err = sp_partition_balanced(&b, counts);
+    free(layer_us);
+    return err;
+}
+
 void sp_partition_times(const struct sp_balance *b, const int *counts, double *us)
 {
     int globals = sp_globals(b->lay), at = 0;
@@ -372,8 +402,11 @@ void sp_partition_times(const struct sp_balance *b, const int *counts, double *u
 
         for (int l = at; l < at + counts[g]; l++)
             t += b->layer_us[l];
-        for (int pipe = 0; pipe < sp_pipes(b->lay); pipe++)
-            us[sp_home(b->lay, pipe, g).stage] += t;
+        for (int pipe = 0; pipe < sp_pipes(b->lay); pipe++) {
+            int stage = sp_home(b->lay, pipe, g).stage;
+
+            us[stage] += b->slow ? t * b->slow[stage] : t;
+        }
         at += counts[g];
     }
 }

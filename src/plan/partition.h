@@ -6,7 +6,7 @@
 #ifndef SP_PLAN_PARTITION_H
 #define SP_PLAN_PARTITION_H
 
-#include "starpipe/schedule.h"
+#include "policies/plan.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,6 +28,7 @@ struct sp_balance {
     const double *layer_us; /* [layers] each >= 0 */
     double first_us;        /* besides, on the first global stage: the embedding */
     double last_us;         /* besides, on the last: the head */
+    const double *slow;     /* [stages] how many times as long all that takes there; NULL: 1 */
 
     /* Bytes that a stage holds under counts[globals], which may depend on the counts of its own
      * chunks alone. NULL: no limit. */
@@ -53,6 +54,13 @@ struct sp_balance {
  * does, or, with chunks or two pipes, the smallest found), -ENOMEM; counts untouched.
  */
 int sp_partition_balanced(const struct sp_balance *b, int *counts);
+
+/* The same of a plan of so many layers that are all alike, at their costs in such a mode: `limits` has the bytes and what
+ * is slow, the rest of it is set. */
+struct sp_layer_costs;
+int sp_partition_at_costs(const struct sp_plan *plan, int layers,
+                          const struct sp_layer_costs *costs, enum sp_recompute mode,
+                          const struct sp_balance *limits, int *counts);
 
 /* Times of the stages, us[stages], under counts. */
 void sp_partition_times(const struct sp_balance *b, const int *counts, double *us);

@@ -100,6 +100,14 @@ bool sp_schedule_shares_vocabulary(const char *name)
     return family && family->variant && family->variant(&lay)->shares_vocabulary;
 }
 
+bool sp_schedule_deals_layers(const char *name)
+{
+    const struct sp_family *family = family_of(name);
+
+    return family && family->partitions && !family->alike &&
+           strcmp(sp_schedule_find(name)->name, "adapipe") != 0; /* chooses its own */
+}
+
 const char *sp_schedule_recompute(const char *name, const char *given)
 {
     const struct sp_schedule_def *def = sp_schedule_find(name);

@@ -224,8 +224,9 @@ static const struct sp_option table[] = {
      .topic = SP_TOPIC_SCHEDULE,
      .value = &like.auto_within,
      .arg = "SECONDS",
-     .help = "with --schedule auto: time to measure this machine, if nothing describes it, and to "
-             "choose",
+     .help =
+         "with --schedule auto: time to measure this machine, if nothing describes it, to choose, "
+         "and to change layouts",
      .min = 0.1,
      .max = 1e6,
      .given = &like.auto_within_set,
@@ -400,7 +401,7 @@ static const struct sp_option table[] = {
      .kind = SP_OPT_STRING,
      .topic = SP_TOPIC_ADVANCED,
      .value = &like.hardware,
-     .arg = "NAME|FILE.json",
+     .arg = "NAME|FILE|LIST",
      .help =
          "the machine whose times are predicted (default: what calibrate left of this one in the "
          "cache, or laptop, or h100-ib for GPUs)",

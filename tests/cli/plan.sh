@@ -116,6 +116,33 @@ for c in json.load(open(sys.argv[1])): print(c)' "$work/commands")
 pasted '\|--context-parallel\|2\|--zero\|1\|' $long --devices 2 --group context --schedule 1f1b
 pasted '\|--context-parallel\|8\|--context-method\|ring\|' plan --model llama-tiny --seq 96 --micro-batches 4 \
     --devices 8 --schedule 1f1b --group context
+# ---- nodes of two kinds: stages on the slower one have fewer layers, and train says the same of the command
+
+layouts mixed --model gpt3-1.3b --seq 8192 --micro-batches 16 --hardware h100-ib:1,h20-ib:1 --tensor-parallel 8 \
+    --context-parallel 1 --data-parallel 1 --recompute none --offload none
+python3 - "$work" "$STARPIPE" << 'END' || fail "nodes of two kinds"
+import json, shlex, subprocess, sys
+rows = json.load(open(f"{sys.argv[1]}/mixed.json"))["layouts"]
+row = next(r for r in rows if r["schedule"] == "1f1b" and r["chunks"] == 1)
+first, second = map(int, row["partition"].split(","))
+command = shlex.split(row["command"])
+command = command[command.index("starpipe") + 1:]
+kinds = command[command.index("--hardware") + 1]
+assert kinds in ("h100-ib:1,h20-ib:1", "h20-ib:1,h100-ib:1"), kinds
+assert (first > second + 3) == kinds.startswith("h100"), (kinds, first, second)
+ask = lambda words: json.loads(subprocess.run([sys.argv[2], *words], capture_output=True, check=True).stdout)
+assert ask([*command, "--dry-run", "--json"])["predicted_step_ms"] == row["step_ms"]
+assert ask(["show", *command[1:], "--json"])["step_ms"] == row["step_ms"]
+even = [w for w in command[1:] if w not in ("--partition", row["partition"])]
+assert ask(["show", *even, "--json"])["step_ms"] > 1.1 * row["step_ms"]
+assert ask(["show", *even, "--partition", "balanced", "--json"])["step_ms"] == row["step_ms"]
+END
+kinds="--model gpt3-1.3b --seq 8192 --hardware h100-ib:1,a800-ib:2"
+refused "nodes 2: h100-ib:1,a800-ib:2 has 3; leave --nodes out" plan $kinds --nodes 2
+refused "chooses for devices that are alike" train $kinds --schedule auto --dry-run
+refused "a list takes one of them" plan --model gpt-tiny --seq 64 --hardware laptop,h100-ib
+said "info of two kinds" '^2 of a800-ib: nodes of 8' info --hardware h100-ib:1,a800-ib:2
+
 # ---- named as train names them: exactly these groups, and what train --dry-run says of the command
 
 while read -r tensor context data zero options; do

@@ -48,6 +48,11 @@ refused "layers 12, but .* has 24" show --model gpt3-1.3b --layers 12
 refused "neither a preset nor a directory" show --model gpt3-13b
 refused "layers" show --model gpt3-1.3b --stages 25
 refused "show: --context-parallel: an order does not depend on it.*give --model" show --context-parallel 2
+refused "partition 3,2,2,1: an order does not depend on it" show --stages 4 --layers 8 --partition 3,2,2,1
+refused "partition oddly: want even, balanced or" show --stages 4 --model gpt-tiny --partition oddly
+refused "deals out 9 layers, the model has 8" show --stages 4 --model gpt-tiny --partition 3,2,2,2
+refused "adapipe deals the layers out by itself" show --schedule adapipe --stages 4 --model gpt-tiny --partition 2,2,2,2
+refused "partition 5,3: --schedule auto chooses among even" show --schedule auto --model gpt-tiny --partition 5,3
 refused "show: --data-parallel: an order does not depend on it" show --zero 1 --data-parallel 2
 refused "show: --context-parallel 5: .* 16 heads" show --model gpt3-1.3b --seq 4100 --context-parallel 5
 refused "stage 0 needs" show --model gpt3-1.3b --memory-limit 1GiB

@@ -528,6 +528,118 @@ static void untouched(void **state)
     assert_int_equal(said(sp_machine_load, "/", text), -EISDIR);
 }
 
+/* ---- nodes of several kinds ------------------------------------------------------------- */
+
+static void list(void **state)
+{
+    struct sp_machine m, fast, slow;
+
+    (void)state;
+    assert_int_equal(sp_machine_load("h100-ib:2,a800-ib:3", &m), 0);
+    assert_int_equal(sp_machine_load("h100-ib", &fast), 0);
+    assert_int_equal(sp_machine_load("a800-ib", &slow), 0);
+    assert_int_equal(m.kinds, 2);
+    assert_int_equal(sp_machine_nodes(&m), 5);
+    assert_string_equal(m.name, "h100-ib:2,a800-ib:3");
+    assert_true(sp_curve_rate(&m.rates.matmul[SP_BF16], 1e11) ==
+                sp_curve_rate(&slow.rates.matmul[SP_BF16], 1e11));
+    assert_true(m.network.bandwidth / m.network.shared_by ==
+                slow.network.bandwidth / slow.network.shared_by);
+    for (int node = 0; node < 7; node++)
+        assert_string_equal(sp_machine_of_node(&m, node)->name, node < 2 ? "h100-ib" : "a800-ib");
+    assert_string_equal(sp_machine_of_devices(&m, 0, 16)->name, "h100-ib");
+    assert_string_equal(sp_machine_of_devices(&m, 15, 2)->name,
+                        "a800-ib"); /* of both, the slower */
+    assert_string_equal(sp_machine_of_devices(&m, 16, 1)->name, "a800-ib");
+    assert_int_equal(sp_machine_load("h100-ib,a800-ib", &m), 0);
+    assert_int_equal(sp_machine_nodes(&m), 2);
+    assert_ptr_equal(sp_machine_of_devices(&fast, 3, 9), &fast);
+    assert_int_equal(sp_machine_nodes(&fast), 0);
+}
+
+static void list_refused(void **state)
+{
+    static const struct {
+        const char *list, *says;
+    } bad[] = {{"h100-ib:0,a800-ib", "it must have 1 to"},
+               {"h100-ib:99999", "it must have 1 to"},
+               {"h100-ib:2,", "wants a name before"},
+               {",h100-ib", "wants a name before"},
+               {"h100-ib:2,a801", "there is no machine 'a801'"},
+               {"h100-ib,laptop", "laptop has cores and h100-ib GPUs"},
+               {"h100-ib,h100-ib,h100-ib,h100-ib,h100-ib,h100-ib,h100-ib,h100-ib,h100-ib",
+                "at most 8 kinds"}};
+    char text[1024];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(said(sp_machine_load, bad[i].list, text), -EINVAL);
+        if (!strstr(text, bad[i].says))
+            fail_msg("%s: %s", bad[i].list, text);
+    }
+}
+
+/* Every process has the machine of rank 0 as a text. */
+static void kinds_written(void **state)
+{
+    struct sp_machine m, again;
+    char *text;
+
+    (void)state;
+    assert_int_equal(sp_machine_load("h20-ib:2,a800-ib:1", &m), 0);
+    text = sp_machine_text(&m);
+    assert_non_null(text);
+    assert_int_equal(sp_machine_parse("text", text, &again), 0);
+    free(text);
+    assert_int_equal(again.kinds, 2);
+    assert_string_equal(again.name, m.name);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(again.kind[k].count, m.kind[k].count);
+        assert_same(again.kind[k].machine, m.kind[k].machine);
+    }
+    assert_int_equal(
+        sp_machine_parse(
+            "text",
+            "{\"name\": \"two\", \"nodes\": [{\"count\": 4, \"machine\": \"h100-ib\"}, "
+            "{\"count\": 1, \"machine\": \"h20-ib\"}]}",
+            &m),
+        0);
+    assert_string_equal(m.name, "two");
+    assert_int_equal(sp_machine_nodes(&m), 5);
+    refused("{\"name\": \"two\", \"nodes\": []}", "1 to 8 kinds");
+    refused("{\"name\": \"two\", \"nodes\": [3]}", "an object of");
+    refused("{\"name\": \"two\", \"nodes\": [{\"count\": 0, \"machine\": \"h100-ib\"}]}",
+            "whole number between 1");
+    refused("{\"nodes\": [{\"count\": 1, \"machine\": \"h100-ib\"}]}", "a \"name\"");
+    refused("{\"name\": \"two\", \"nodes\": [{\"count\": 1, \"machine\": {}}]}", "it is missing");
+}
+
+/* Of three kinds all orders, of two both, of nodes that are alike none. */
+static void orders(void **state)
+{
+    struct sp_machine order[SP_MACHINE_ORDERS], m;
+
+    (void)state;
+    assert_int_equal(sp_machine_load("h100-ib:1,a800-ib:2,h20-ib:3", &m), 0);
+    assert_int_equal(sp_machine_orders(&m, order), 6);
+    for (int i = 0; i < 6; i++) {
+        struct sp_machine again;
+
+        assert_int_equal(sp_machine_nodes(&order[i]), 6);
+        assert_int_equal(sp_machine_load(order[i].name, &again), 0);
+        for (int k = 0; k < 3; k++)
+            assert_string_equal(again.kind[k].machine->name, order[i].kind[k].machine->name);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(order[i].name, order[j].name);
+    }
+    assert_string_equal(order[0].name, m.name);
+    assert_int_equal(sp_machine_load("h100-ib:1,a800-ib:2", &m), 0);
+    assert_int_equal(sp_machine_orders(&m, order), 2);
+    assert_string_equal(order[1].name, "a800-ib:2,h100-ib:1");
+    assert_int_equal(sp_machine_load("h100-ib", &m), 0);
+    assert_int_equal(sp_machine_orders(&m, order), 1);
+}
+
 TEST_GROUP(machine)
 {
     const struct CMUnitTest tests[] = {
@@ -539,7 +651,9 @@ TEST_GROUP(machine)
         cmocka_unit_test(head_rows),     cmocka_unit_test(untouched),
         cmocka_unit_test(teams_refused), cmocka_unit_test(teams_written),
         cmocka_unit_test(threads_taken), cmocka_unit_test(threads_unknown),
-        cmocka_unit_test(cores_bounded),
+        cmocka_unit_test(cores_bounded), cmocka_unit_test(list),
+        cmocka_unit_test(list_refused),  cmocka_unit_test(kinds_written),
+        cmocka_unit_test(orders),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include "plan/machine/fields.h"
 #include "plan/memory.h"
 #include "plan/predict.h"
+#include "plan/search/bounds.h"
 #include "plan/search/search.h"
 #include "plan/search/trial.h"
 #include "plan/slices.h"
@@ -208,6 +209,7 @@ static void recompute(void **state)
     want.stages = 8;
     want.sequences = 16;
     want.any_recompute = true;
+    want.balanced = SP_SEARCH_WITHOUT; /* which makes room as well */
     want.memory = INT64_MAX / 64;
     for (; fit < 400; fit++) {
         assert_int_equal(sp_search(&want, &f, 1, 1), 1);
@@ -285,6 +287,113 @@ static void many_micro_batches(void **state)
     }
 }
 
+/* ---- layers dealt out by time ----------------------------------------------------------------- */
+
+/* The step of 1f1b on two stages with so many layers on the first one. */
+static double step_of(const struct sp_search *want, const struct sp_found *f, int first)
+{
+    struct sp_layout lay = {.stages = 2,
+                            .micro_batches = f->micro_batches,
+                            .chunks = 1,
+                            .slices = 1,
+                            .layers = model.layers,
+                            .options = ""};
+    const int counts[] = {first, model.layers - first};
+    struct sp_prediction p;
+    struct sp_shape shape;
+    struct sp_plan plan;
+    struct sp_predict_request r = {
+        .plan = &plan,
+        .shape = &shape,
+        .terms = {.machine = sp_search_machine(want, f), .devices = 1, .every = 1}};
+    double step_ms;
+
+    sp_trial_shape(want, f, false, &shape);
+    assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+    assert_int_equal(sp_plan_partition(&plan, counts), 0);
+    plan.apart = true;
+    assert_int_equal(sp_predict(&r, &p), 0);
+    step_ms = p.step_ms;
+    sp_prediction_destroy(&p);
+    sp_plan_destroy(&plan);
+    return step_ms;
+}
+
+static const struct sp_found *find_balanced(const struct sp_found *best, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (best[i].balanced)
+            return &best[i];
+    fail_msg("no layout deals its layers out by time");
+    return NULL;
+}
+
+/* On one machine whose head is heavy, and on nodes of two kinds: as fast as the best of all partitions, 2 % apart at most,
+ * as what is balanced are stages and what counts are steps. */
+static void balanced(void **state)
+{
+    static const char *const machines[] = {"h100-ib", "h100-ib:1,a800-ib:1", "h100-ib:1,h20-ib:1"};
+    struct sp_model usual = model;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
+        struct sp_machine order[SP_MACHINE_ORDERS];
+        struct sp_search want = request("1f1b", 4096, 8);
+        struct sp_found best[16];
+        const struct sp_found *f;
+        double least = INFINITY, even, had;
+        int n, first;
+
+        assert_int_equal(sp_machine_load(machines[i], &machine), 0);
+        model.vocab = i ? usual.vocab : 500000;
+        want.nodes = 2;
+        want.stages = 2;
+        want.tensor = 8;
+        want.context = 1;
+        want.data = 1;
+        want.sequences = 16;
+        want.vocabulary = SP_SEARCH_WITHOUT;
+        want.order = order;
+        want.orders = sp_machine_orders(&machine, order);
+        n = sp_search(&want, best, 16, 16);
+        assert_true(n > 0);
+        f = find_balanced(best, n);
+        assert_int_equal(sscanf(f->layers, "%d", &first), 1);
+        had = step_of(&want, f, first);
+        assert_true(fabs(f->step_ms / had - 1) < 1e-9);
+        even = step_of(&want, f, model.layers / 2);
+        for (int k = 1; k < model.layers; k++)
+            least = fmin(least, step_of(&want, f, k));
+        if (!(had <= 1.02 * least && had < 0.97 * even))
+            fail_msg("%s: %s takes %g ms, the best %g, even %g", machines[i], f->layers, had, least,
+                     even);
+        model = usual;
+    }
+    assert_int_equal(sp_machine_load("h100-ib", &machine), 0);
+}
+
+/* No bound is above the step of what was found, on nodes of several kinds either. */
+static void bounds_of_kinds(void **state)
+{
+    struct sp_machine order[SP_MACHINE_ORDERS];
+    struct sp_search want = request(NULL, 4096, 8);
+    struct sp_found best[64];
+    int n;
+
+    (void)state;
+    assert_int_equal(sp_machine_load("h100-ib:1,a800-ib:1", &machine), 0);
+    want.nodes = 2;
+    want.batch = 0;
+    want.sequences = 16;
+    want.order = order;
+    want.orders = sp_machine_orders(&machine, order);
+    n = sp_search(&want, best, 64, 64);
+    assert_true(n > 20);
+    for (int i = 0; i < n; i++)
+        assert_true(sp_bound_step(&want, &best[i]) <= best[i].step_ms);
+    assert_int_equal(sp_machine_load("h100-ib", &machine), 0);
+}
+
 TEST_GROUP(search)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +401,7 @@ TEST_GROUP(search)
         cmocka_unit_test(slices),     cmocka_unit_test(bubbles),
         cmocka_unit_test(extremes),   cmocka_unit_test(memory),
         cmocka_unit_test(recompute),  cmocka_unit_test(many_micro_batches),
+        cmocka_unit_test(balanced),   cmocka_unit_test(bounds_of_kinds),
     };
 
     return cmocka_run_group_tests(tests, load, NULL);

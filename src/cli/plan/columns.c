@@ -124,6 +124,12 @@ PRINT(vocabulary)
     snprintf(cell, SP_CELL, "%s", f->vocabulary ? "split" : "-");
 }
 
+PRINT(layers)
+{
+    (void)r;
+    snprintf(cell, SP_CELL, "%s", f->balanced ? "by time" : "even");
+}
+
 PRINT(dtype)
 {
     snprintf(cell, SP_CELL, "%s", r->want->any_dtype ? sp_dtype_name(f->dtype) : "-");
@@ -162,6 +168,11 @@ static const struct sp_column columns[] = {
      .neutral = "-",
      .left = true,
      .legend = "vocabulary: split over all stages"},
+    {.name = "layers",
+     .print = print_layers,
+     .neutral = "even",
+     .left = true,
+     .legend = "layers: dealt out evenly, or so that stages take equal times"},
     {.name = "dtype", .print = print_dtype, .neutral = "-", .left = true},
     {.name = "step", .print = print_step, .kept = true},
     {.name = "tokens/s", .print = print_tokens, .kept = true, .legend = "tokens/s: of a device"},

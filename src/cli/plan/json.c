@@ -6,7 +6,7 @@
  *   fits                 into the memory of devices and nodes
  *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they are),
  *   data_parallel (pipelines), zero, processes (of all)
- *   micro_batches, micro_batch_size, chunks, slices, recompute, offload, vocabulary_parallel, dtype
+ *   micro_batches, micro_batch_size, chunks, slices, recompute, offload, vocabulary_parallel, dtype, partition
  *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
  *   host_bytes (of the fullest node, of what left)
  */
@@ -32,11 +32,12 @@ static json_t *json_of(const struct sp_ranking *r, const struct sp_found *f)
                     f->batch, "chunks", f->chunks, "slices", f->slices, "recompute",
                     sp_found_recompute(f, recompute), "offload", sp_offload_name(f->offload));
     free(command);
-    json_object_update_new(one, json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:b}", "dtype",
+    json_object_update_new(one, json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:b,s:s}", "dtype",
                                           sp_dtype_name(f->dtype), "tensor_parallel", f->devices,
                                           "context_parallel", f->context, "data_parallel", f->data,
                                           "zero", f->zero, "processes", sp_found_processes(f),
-                                          "vocabulary_parallel", f->vocabulary));
+                                          "vocabulary_parallel", f->vocabulary, "partition",
+                                          f->balanced ? f->layers : "even"));
     json_object_update_new(
         one, json_pack("{s:f,s:f,s:f,s:f,s:I,s:I}", "step_ms", f->step_ms, "tokens_per_s",
                        f->tokens_per_s, "bubble_ratio", sp_figure(f->bubble, SP_FIGURE_ALL),

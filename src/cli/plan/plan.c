@@ -23,7 +23,7 @@ struct args {
     int nodes, devices, top, dtype, group, reserve;
     struct sp_hardware_args hardware;
     struct sp_result result;
-    bool schedule_set, batch_set, zero_set, group_set, reserve_set, simulated;
+    bool schedule_set, batch_set, zero_set, group_set, reserve_set, nodes_set, simulated;
 };
 
 static int parse(int argc, char **argv, struct args *a)
@@ -68,9 +68,10 @@ static int parse(int argc, char **argv, struct args *a)
          .topic = SP_TOPIC_EVERYDAY,
          .value = &a->nodes,
          .arg = "N",
-         .help = "its nodes",
+         .help = "its nodes (default: 1, or those that --hardware lists)",
          .min = 1,
-         .max = 4096},
+         .max = 4096,
+         .given = &a->nodes_set},
         {.name = "stages",
          .kind = SP_OPT_INT,
          .topic = SP_TOPIC_EVERYDAY,
@@ -276,6 +277,18 @@ static int refuse_all(const struct args *a, const struct sp_search *want)
     return 2;
 }
 
+/* --nodes, where the machine does not say how many of each kind. */
+static int take_nodes(const struct sp_machine *machine, struct args *a)
+{
+    int nodes = sp_machine_nodes(machine);
+
+    if (nodes && a->nodes_set && a->nodes != nodes)
+        return sp_error(EINVAL, "plan: --nodes %d: %s has %d; leave --nodes out", a->nodes,
+                        machine->name, nodes);
+    a->nodes = nodes ? nodes : a->nodes;
+    return 0;
+}
+
 /* What was asked for, of the options. 0 or -EINVAL after one line. */
 static int take(const struct args *a, const struct sp_model *model,
                 const struct sp_machine *machine, struct sp_search *want)
@@ -330,7 +343,7 @@ int sp_cmd_plan(int argc, char **argv)
     static int (*const print[])(const struct sp_ranking *, FILE *) = {
         [TEXT] = sp_ranking_text, [JSON] = sp_ranking_json, [HTML] = sp_ranking_html};
     static struct sp_found found[SP_RANKING_MOST];
-    static struct sp_machine machine;
+    static struct sp_machine machine, order[SP_MACHINE_ORDERS];
     struct sp_search want;
     struct sp_ranking r = {.want = &want};
     struct sp_model model;
@@ -343,8 +356,11 @@ int sp_cmd_plan(int argc, char **argv)
         return 2;
     }
     if (sp_model_load(a.layout.model, &model) || check(&a, &model) ||
-        sp_step_machine(&a.hardware, &machine) || take(&a, &model, &machine, &want))
+        sp_step_machine(&a.hardware, &machine) || take_nodes(&machine, &a) ||
+        take(&a, &model, &machine, &want))
         return 2;
+    want.order = order;
+    want.orders = sp_machine_orders(&machine, order);
     r.names = (struct sp_found_names){
         .model = a.layout.model, .hardware = a.hardware.name, .plugin = a.layout.plugin};
     sp_plan_progress_begin(&want);

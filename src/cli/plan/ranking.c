@@ -7,10 +7,11 @@ void sp_ranking_title(const struct sp_ranking *r, FILE *out)
     const struct sp_search *want = r->want;
     char model[SP_TEXT_SHOWN], machine[SP_TEXT_SHOWN];
 
-    fprintf(out, "%s on %s of %s (%s): a step of %s of %s, in %s",
+    fprintf(out, "%s on %s of %s (%s%s): a step of %s of %s, in %s",
             sp_text_show(r->names.model, model, sizeof model), SP_COUNT(want->nodes, "node"),
             SP_COUNT(want->machine->devices_per_node, "device"),
             sp_text_show(want->machine->name, machine, sizeof machine),
+            want->orders > 1 ? ", in the order that --hardware has" : "",
             SP_COUNT(want->sequences, "sequence"), SP_COUNT(want->seq, "token"),
             want->any_dtype ? "bf16 or f32" : sp_dtype_name(want->dtype));
 }

@@ -10,6 +10,7 @@
 #include "plan/memory.h"
 #include "plan/predict.h"
 #include "plan/offload/offload.h"
+#include "plan/partition.h"
 #include "plan/slices.h"
 #include "policies/lowering/lowering.h"
 #include "sp_error.h"
@@ -28,7 +29,7 @@ struct args {
     struct sp_group_args groups;
     int layers, width, dtype;
     bool color, actions, dtype_set;
-    const char *cost, *vary;
+    const char *cost, *vary, *partition;
     int scheduler, window;
     bool window_set;
     struct sp_hardware_args hardware;
@@ -51,6 +52,12 @@ static int parse(int argc, char **argv, struct args *a)
             a->hardware, SP_TOPIC_DEVICES,
             "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT ")"),
         SP_DTYPE_OPTION(a->dtype, &a->dtype_set),
+        {.name = "partition",
+         .kind = SP_OPT_STRING,
+         .topic = SP_TOPIC_SCHEDULE,
+         .value = &a->partition,
+         .arg = "even|balanced|LIST",
+         .help = "layers of each stage and chunk: even, by the machine's times, or 3,2,2,1"},
         {.name = "scheduler",
          .kind = SP_OPT_CHOICE,
          .topic = SP_TOPIC_SCHEDULE,
@@ -177,6 +184,11 @@ static int find_layout(struct args *a, const struct sp_model *model)
                                      .dtype = (enum sp_dtype)a->dtype,
                                      .says = a->result.format == SP_SHOW_TEXT && !a->result.output};
 
+    if (sp_layout_is_auto(&a->layout) && strcmp(a->partition, "even"))
+        return sp_error(EINVAL,
+                        "show: --partition %s: --schedule auto chooses among even layers; give "
+                        "--schedule NAME, or leave --partition out",
+                        a->partition);
     return sp_step_choose(&how, &a->layout, &a->groups);
 }
 
@@ -247,6 +259,59 @@ static int find_recompute(const struct args *a, struct sp_recompute_option *reco
 {
     return sp_parse_recompute(
         "show", sp_schedule_recompute(a->layout.schedule, a->layout.recompute), recompute);
+}
+
+/* The balanced layers, at the machine's times. */
+static int balance(const struct args *a, const struct sp_model *model, const struct sp_plan *plan,
+                   int *counts)
+{
+    int stages = plan->layout.stages, err;
+    double *slow = calloc((size_t)stages, sizeof *slow);
+    const struct sp_balance limits = {.slow = slow};
+    struct sp_shape shape = shape_of(a, model);
+    struct sp_recompute_option recompute;
+    struct sp_layer_costs costs;
+
+    err = slow ? find_recompute(a, &recompute)
+               : sp_error(ENOMEM, "no memory for the speeds of %d stages", stages);
+    if (!err) {
+        sp_layer_costs_estimate(a->machine, &shape, &costs);
+        sp_layer_slowness(a->machine, &shape, shape.pipelines * shape.tensor, stages, slow);
+        err = sp_partition_at_costs(plan, model->layers, &costs, recompute.mode, &limits, counts);
+    }
+    free(slow);
+    return err;
+}
+
+/* --partition. */
+static int deal_layers(const struct args *a, const struct sp_model *model, struct sp_plan *plan)
+{
+    bool balanced = !strcmp(a->partition, "balanced");
+    int globals = sp_globals(&plan->layout), err, *counts;
+
+    if (!strcmp(a->partition, "even"))
+        return 0;
+    if (!balanced && !sp_partition_is_list(a->partition))
+        return sp_error(EINVAL,
+                        "show: --partition %s: want even, balanced or the layers of each stage, as "
+                        "3,2,2,1",
+                        a->partition);
+    if (!a->machine)
+        return sp_error(EINVAL,
+                        "show: --partition %s: an order does not depend on it, what stages take "
+                        "and hold does; give --model, and leave out --cost",
+                        a->partition);
+    if (!sp_schedule_deals_layers(a->layout.schedule) && !plan->family->alike)
+        return sp_error(EINVAL, "show: --partition %s: %s deals the layers out by itself; use even",
+                        a->partition, a->layout.schedule);
+    counts = calloc((size_t)globals, sizeof *counts);
+    if (!counts)
+        return sp_error(ENOMEM, "no memory for a partition of %d stages", globals);
+    err = balanced ? balance(a, model, plan, counts)
+                   : sp_partition_parse(a->partition, model->layers, globals, counts);
+    err = err ? err : sp_plan_partition(plan, counts);
+    free(counts);
+    return err;
 }
 
 /* What a stage sends and holds depends on the model: its shape, NULL where it is unknown. */
@@ -447,7 +512,8 @@ static int create(const struct args *a, const struct sp_model *model, struct sp_
 
 int sp_cmd_show(int argc, char **argv)
 {
-    struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT, .groups = SP_GROUP_ARGS_DEFAULT};
+    struct args a = {
+        .layout = SP_LAYOUT_ARGS_DEFAULT, .groups = SP_GROUP_ARGS_DEFAULT, .partition = "even"};
     struct sp_layout layout;
     struct sp_model model;
     struct sp_plan plan;
@@ -460,9 +526,11 @@ int sp_cmd_show(int argc, char **argv)
         find_slices(&a, &model))
         return 2;
     layout = sp_layout_of_args(&a.layout, layers);
+    layout.lists_layers = sp_partition_is_list(a.partition);
     ret = create(&a, &model, &layout, &plan);
     if (!ret) {
         ret = check_members(&a, &model, &plan);
+        ret = ret ? ret : deal_layers(&a, &model, &plan);
         ret = ret ? ret : cut_sequences(&a, &model, &plan);
         ret = ret ? ret : simulate_and_print(&a, &model, &plan);
         sp_plan_destroy(&plan);

@@ -195,7 +195,15 @@ static int find_machine(const struct args *a, struct subject *s)
     static struct sp_machine machine;
 
     s->machine = a->layout.model && !a->cost ? &machine : NULL;
-    return s->machine ? sp_step_machine(&a->hardware, &machine) : 0;
+    if (!s->machine)
+        return 0;
+    if (sp_step_machine(&a->hardware, &machine))
+        return -EINVAL;
+    return machine.kinds ? sp_error(EINVAL,
+                                    "simulate: --hardware %s: links between nodes of "
+                                    "several kinds are not simulated; show predicts them",
+                                    a->hardware.name)
+                         : 0;
 }
 
 /* --schedule auto. Nothing may leave memory, which is not simulated. */

@@ -22,6 +22,24 @@ void sp_layer_costs_estimate(const struct sp_machine *machine, const struct sp_s
             1e6 * (t.pre_again[mode] + t.attention_again[mode] + t.post_again[mode]);
 }
 
+void sp_layer_slowness(const struct sp_machine *machine, const struct sp_shape *sh, int devices,
+                       int stages, double *slow)
+{
+    const struct sp_machine *before = NULL;
+    struct sp_layer_costs all, here;
+
+    sp_layer_costs_estimate(machine, sh, &all);
+    for (int s = 0; s < stages; s++) {
+        const struct sp_machine *m = sp_machine_of_devices(machine, (int64_t)s * devices, devices);
+
+        if (m != before)
+            sp_layer_costs_estimate(m, sh, &here);
+        before = m;
+        slow[s] = (sp_layer_fwd_us(&here) + sp_layer_bwd_us(&here, SP_RECOMPUTE_NONE)) /
+                  (sp_layer_fwd_us(&all) + sp_layer_bwd_us(&all, SP_RECOMPUTE_NONE));
+    }
+}
+
 struct sp_costs sp_search_costs(const struct sp_machine *machine, const struct sp_shape *sh,
                                 int stages, enum sp_recompute recompute, int tensors)
 {

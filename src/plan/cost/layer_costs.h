@@ -44,6 +44,11 @@ static inline double sp_layer_bwd_us(const struct sp_layer_costs *c, enum sp_rec
 void sp_layer_costs_estimate(const struct sp_machine *machine, const struct sp_shape *sh,
                              struct sp_layer_costs *costs);
 
+/* How many times as long as on the machine's slowest devices a layer takes on those of each stage, slow[stages]: `devices` of a
+ * stage, of all its members. */
+void sp_layer_slowness(const struct sp_machine *machine, const struct sp_shape *sh, int devices,
+                       int stages, double *slow);
+
 /* What an order is searched at, before anything was measured: of a mean stage and a layer's parts, and of a message of
  * `tensors` tensors of bsh numbers between two nodes, in milliseconds. */
 struct sp_costs sp_search_costs(const struct sp_machine *machine, const struct sp_shape *sh,

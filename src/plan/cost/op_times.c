@@ -8,6 +8,7 @@
 #include "policies/lowering/pipelines.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Slices come in a few lengths, but each at a place of its own. */
 enum { SLICES = 1 << 9 };
@@ -21,7 +22,7 @@ struct slice_times {
 struct pricing {
     const struct sp_plan *plan;
     const struct sp_shape *sh;
-    const struct sp_op_terms *terms;
+    struct sp_op_terms terms;  /* of the stage looked at */
     struct slice_times *slice; /* [SLICES] by place and length */
 };
 
@@ -34,9 +35,9 @@ static const struct slice_times *slice_of(const struct pricing *p, const struct 
         struct sp_shape part;
 
         sp_shape_slice(p->sh, w->first_token, w->tokens, &part);
-        sp_part_times(p->terms->machine, p->terms->devices, &part, &s->t);
+        sp_part_times(p->terms.machine, p->terms.devices, &part, &s->t);
         if (p->plan->family->shares_vocabulary)
-            sp_head_times(p->terms->machine, p->terms->devices, &part, p->plan->layout.stages,
+            sp_head_times(p->terms.machine, p->terms.devices, &part, p->plan->layout.stages,
                           &s->head);
         s->first = w->first_token;
         s->tokens = w->tokens;
@@ -65,7 +66,7 @@ static double forward(const struct sp_part_times *t, const struct sp_op_work *w)
 
 static enum sp_recompute mode_of(const struct pricing *p, const struct sp_op_work *w, int layer)
 {
-    enum sp_recompute mode = sp_layer_recompute(p->plan, p->terms->recompute, layer);
+    enum sp_recompute mode = sp_layer_recompute(p->plan, p->terms.recompute, layer);
 
     return w->keeps_attention ? sp_recompute_keeping_attention(mode) : mode;
 }
@@ -112,8 +113,8 @@ static double again(const struct pricing *p, const struct sp_part_times *t,
         sum += t->attention_again[mode];
     if (w->post)
         sum += t->post_again[mode];
-    if (w->pre && w->post && mode == SP_RECOMPUTE_FULL && p->terms->every > 1)
-        sum += (t->post - t->post_again[mode]) * (p->terms->every - 1) / p->terms->every;
+    if (w->pre && w->post && mode == SP_RECOMPUTE_FULL && p->terms.every > 1)
+        sum += (t->post - t->post_again[mode]) * (p->terms.every - 1) / p->terms.every;
     return sum;
 }
 
@@ -154,13 +155,22 @@ static double head_share(const struct sp_head_times *t, const struct sp_op_work 
     return w->forward ? t->norm : w->input ? t->norm_input : 0;
 }
 
+/* The devices of a stage: all members of it. */
+static const struct sp_machine *machine_of(const struct sp_shape *sh,
+                                           const struct sp_op_terms *terms, int stage)
+{
+    int64_t devices = (int64_t)terms->devices * sh->pipelines * sh->tensor;
+
+    return sp_machine_of_devices(terms->machine, stage * devices, devices);
+}
+
 /* Of a stage. */
 static double update_time(const struct sp_plan *plan, const struct sp_shape *sh,
                           const struct sp_op_terms *terms, int stage)
 {
     double elements = (double)sp_memory_updated(plan, sh, stage);
 
-    return sp_update_time(terms->machine, elements / terms->devices);
+    return sp_update_time(machine_of(sh, terms, stage), elements / terms->devices);
 }
 
 static double price(const struct pricing *p, int stage, const struct sp_op *op)
@@ -173,7 +183,7 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
         const struct sp_part_times *t = times_of(p, &work[i]);
 
         if (waits_for_head(p, &work[i]))
-            sum += p->terms->machine->rates.launch_s;
+            sum += p->terms.machine->rates.launch_s;
         else
             sum += work[i].forward ? forward(t, &work[i]) : backward(p, t, &work[i]);
         sum += work[i].head ? t->head : 0;
@@ -181,11 +191,11 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
             sum += head_share(&slice_of(p, &work[i])->head, &work[i]);
     }
     if (p->plan->family->updates_each && op->pass == SP_B)
-        sum += update_time(p->plan, p->sh, p->terms, stage);
+        sum += update_time(p->plan, p->sh, &p->terms, stage);
     if (p->plan->family->shares_attention)
-        sum += sp_aid_time(p->plan, p->sh, p->terms, stage, op);
+        sum += sp_aid_time(p->plan, p->sh, &p->terms, stage, op);
     if (n > 0 && work[0].keeps_attention)
-        sum += sp_shared_slice_time(p->plan, p->sh, p->terms, op);
+        sum += sp_shared_slice_time(p->plan, p->sh, &p->terms, op);
     return 1e3 * sum;
 }
 
@@ -205,29 +215,41 @@ static double price_again(const struct pricing *p, int stage, const struct sp_op
         mode = mode_of(p, &work[i], last);
         if (mode != SP_RECOMPUTE_FULL && mode != SP_RECOMPUTE_NO_ATTENTION)
             continue;
-        for (int l = last; l >= first + (last - first) / p->terms->every * p->terms->every; l--)
+        for (int l = last; l >= first + (last - first) / p->terms.every * p->terms.every; l--)
             sum += again(p, times_of(p, &work[i]), &work[i], l);
     }
     return 1e3 * sum;
 }
 
+/* Goes on to a stage: what is known of slices holds as long as devices are alike. */
+static void go_to(struct pricing *p, const struct sp_op_terms *terms, int stage)
+{
+    const struct sp_machine *machine = machine_of(p->sh, terms, stage);
+
+    if (machine != p->terms.machine)
+        memset(p->slice, 0, SLICES * sizeof *p->slice);
+    p->terms.machine = machine;
+}
+
+typedef double price_fn(const struct pricing *p, int stage, const struct sp_op *op);
+
 /* Of every op, by the number that the family gives it. */
-static double *
-price_all(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp_op_terms *terms,
-          double (*price_of)(const struct pricing *p, int stage, const struct sp_op *op))
+static double *price_all(const struct sp_plan *plan, const struct sp_shape *sh,
+                         const struct sp_op_terms *terms, price_fn *price_of)
 {
     const struct sp_layout *lay = &plan->layout;
     const struct sp_op_classes *classes = &plan->classes;
     double *ms = calloc((size_t)plan->family->ids(lay), sizeof *ms);
     double *price = malloc(((size_t)classes->first[lay->stages] + 1) * sizeof *price);
     struct pricing p = {
-        .plan = plan, .sh = sh, .terms = terms, .slice = calloc(SLICES, sizeof *p.slice)};
+        .plan = plan, .sh = sh, .terms = *terms, .slice = calloc(SLICES, sizeof *p.slice)};
     bool made = ms && price && p.slice;
 
     for (int s = 0; made && s < lay->stages; s++) {
         const struct sp_op *ops = plan->programs[s].ops;
         const int *of = sp_op_classes_of(classes, s);
 
+        go_to(&p, terms, s);
         for (int c = classes->first[s]; c < classes->first[s + 1]; c++)
             price[c] = price_of(&p, s, &ops[classes->example[c]]);
         for (int k = 0; k < plan->programs[s].n; k++)
@@ -252,15 +274,33 @@ double *sp_op_times_again(const struct sp_plan *plan, const struct sp_shape *sh,
     return price_all(plan, sh, terms, price_again);
 }
 
+/* With links that take no time. */
+static void cut_links(const struct sp_machine *from, struct sp_machine *m)
+{
+    *m = *from;
+    m->node = m->network = (struct sp_link){.bandwidth = INFINITY, .shared_by = 1};
+}
+
 double *sp_op_times_alone(const struct sp_plan *plan, const struct sp_shape *sh,
                           const struct sp_op_terms *terms)
 {
-    struct sp_machine machine = *terms->machine; /* with links that take no time */
+    int kinds = terms->machine->kinds;
+    struct sp_machine *machine =
+        calloc((size_t)kinds + 1, sizeof *machine); /* all, and each kind */
     struct sp_op_terms alone = *terms;
+    double *ms;
 
-    machine.node = machine.network = (struct sp_link){.bandwidth = INFINITY, .shared_by = 1};
-    alone.machine = &machine;
-    return sp_op_times(plan, sh, &alone);
+    if (!machine)
+        return NULL;
+    cut_links(terms->machine, machine);
+    for (int k = 0; k < kinds; k++) {
+        cut_links(terms->machine->kind[k].machine, &machine[1 + k]);
+        machine->kind[k].machine = &machine[1 + k];
+    }
+    alone.machine = machine;
+    ms = sp_op_times(plan, sh, &alone);
+    free(machine);
+    return ms;
 }
 
 double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -1,5 +1,6 @@
 /* What is asked of a machine; the named ones, whose files are in the program. */
 #include "plan/machine/machine.h"
+#include "plan/machine/fields.h"
 #include "model/shape.h"
 #include "sp_error.h"
 #include "sp_suggest.h"
@@ -103,6 +104,77 @@ static int read_all(const char *path, char **text)
     return sp_error(EINVAL, "machine %s: it is no text of at most %d bytes", path, MOST - 1);
 }
 
+static bool exists(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+
+    if (f)
+        fclose(f);
+    return f != NULL;
+}
+
+/* Where ":N" begins, at the end of a part of a list; its end if there is none. */
+static size_t name_of(const char *part, size_t n)
+{
+    size_t at = n;
+
+    while (at > 0 && part[at - 1] >= '0' && part[at - 1] <= '9')
+        at--;
+    return at > 0 && at < n && part[at - 1] == ':' ? at - 1 : n;
+}
+
+static bool is_list(const char *name)
+{
+    size_t n = strlen(name);
+
+    return (strchr(name, ',') || name_of(name, n) < n) && !exists(name);
+}
+
+/* Nodes of one kind, from "NAME[:N]". */
+static int load_part(const char *part, size_t n, struct sp_nodes *nodes)
+{
+    static struct sp_machine machine;
+    size_t end = name_of(part, n);
+    char *name = strndup(part, end);
+    int err;
+
+    if (!name)
+        return sp_error(ENOMEM, "no memory for a machine");
+    nodes->count = end < n ? (int)strtol(part + end + 1, NULL, 10) : 1;
+    if (end < n && (n - end > 5 || nodes->count < 1 || nodes->count > SP_MACHINE_NODES))
+        err = sp_error(EINVAL, "machine %.*s: it must have 1 to %d nodes", (int)n, part,
+                       SP_MACHINE_NODES);
+    else if (!*name)
+        err = sp_error(EINVAL, "a list of machines wants a name before each ':' and ','");
+    else
+        err = sp_machine_load(name, &machine);
+    if (!err && machine.kinds)
+        err = sp_error(EINVAL, "machine %s: it has nodes of several kinds itself", name);
+    nodes->machine = err ? NULL : sp_machine_keep(&machine);
+    nodes->named = name; /* as long as the machine */
+    if (!err && nodes->machine)
+        return 0;
+    free(name);
+    return err ? err : sp_error(ENOMEM, "no memory for a machine");
+}
+
+static int load_list(const char *list, struct sp_machine *m)
+{
+    struct sp_nodes kind[SP_MACHINE_KINDS];
+    int n = 0, err = 0;
+
+    for (const char *at = list; at && !err; n++) {
+        size_t length = strcspn(at, ",");
+
+        if (n == SP_MACHINE_KINDS)
+            return sp_error(EINVAL, "machine %s: there are at most %d kinds of nodes", list,
+                            SP_MACHINE_KINDS);
+        err = load_part(at, length, &kind[n]);
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return err ? err : sp_machine_join(list, kind, n, m);
+}
+
 int sp_machine_load(const char *name, struct sp_machine *m)
 {
     char where[128], *text = NULL;
@@ -111,6 +183,8 @@ int sp_machine_load(const char *name, struct sp_machine *m)
     for (int i = 0; i < NAMED; i++)
         if (!strcmp(name, named[i].name))
             return sp_machine_parse(name, named[i].json, m);
+    if (is_list(name))
+        return load_list(name, m);
     if (!is_file(name))
         return refuse_name(name);
     err = read_all(name, &text);

@@ -1,6 +1,6 @@
 /*
- * A machine: nodes of equal devices, as everything that predicts times sees it. A named one, or a file that
- * somebody wrote or `starpipe calibrate` measured; docs/machines.md has the keys of such a file. Pure.
+ * A machine: nodes of equal devices, as everything that predicts times sees it, or several kinds of such nodes. A named
+ * one, or a file that somebody wrote or `starpipe calibrate` measured; docs/machines.md has the keys of such a file. Pure.
  *
  * Rates are what is sustained, not peaks. Operations and bytes are those that the kernels of
  * kernels/kernels.h count for a call.
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SP_CURVE_POINTS = 24, SP_MACHINE_TEXT = 4096, SP_MACHINE_TEAMS = 16 };
+enum { SP_CURVE_POINTS = 24, SP_MACHINE_TEXT = 4096, SP_MACHINE_TEAMS = 16, SP_MACHINE_KINDS = 8 };
 
 /* A rate over the size of one call: between its points on the line through them in logarithms, beyond them
  * that of the nearest. Sizes ascend; there is at least one point. */
@@ -70,6 +70,13 @@ struct sp_rates {
     double launch_s; /* what the runtime takes for a task */
 };
 
+/* Nodes of a machine that are alike. */
+struct sp_nodes {
+    int count;
+    const struct sp_machine *machine; /* of such nodes alone; it lives as long as the program */
+    const char *named;                /* by which name or file it was given; NULL: by none */
+};
+
 struct sp_machine {
     char name[64];
     char source[SP_MACHINE_TEXT]; /* where its numbers are from, in lines */
@@ -88,6 +95,11 @@ struct sp_machine {
     struct sp_disk_rates disk;
     struct sp_link node;    /* between devices of a node */
     struct sp_link network; /* between nodes */
+
+    /* Its nodes, where they are of several kinds, in the order in which stages fill them; all figures above are those of
+     * the slowest kind then, and the least memory. 0: all nodes are alike, and there may be any number of them. */
+    int kinds;
+    struct sp_nodes kind[SP_MACHINE_KINDS];
 };
 
 /* Whether its devices compute in the memory of their node. */
@@ -109,8 +121,30 @@ void sp_machine_take_threads(struct sp_machine *m, int threads, char why[SP_THRE
 /* Rows of logits at a time, as sp_shape_init takes them: as `train` has them there. NULL: no machine is known. */
 int sp_machine_head_rows(const struct sp_machine *m, const struct sp_model *model);
 
+/* The machine of that node, and of `devices` devices from one on: that of the slowest of them. The last kind goes on without
+ * an end. */
+const struct sp_machine *sp_machine_of_node(const struct sp_machine *m, int node);
+const struct sp_machine *sp_machine_of_devices(const struct sp_machine *m, int64_t first,
+                                               int64_t devices);
+
+/* Nodes of all kinds; 0: as many as somebody says. */
+int sp_machine_nodes(const struct sp_machine *m);
+
+/* The kinds of *m in other orders, itself first, into order[SP_MACHINE_ORDERS]: all of up to three, of more the reverse. How
+ * many; 1 where nodes are alike, or are not known by names. */
+enum { SP_MACHINE_ORDERS = 6 };
+int sp_machine_orders(const struct sp_machine *m, struct sp_machine *order);
+
+/* Its kinds as sp_machine_load has them, into text[n]. */
+void sp_machine_list(const struct sp_machine *m, char *text, size_t n);
+
+/* *m of nodes of such kinds, which are copied. 0, or -EINVAL after one line: their devices are too different. */
+int sp_machine_join(const char *where, const struct sp_nodes *kind, int kinds,
+                    struct sp_machine *m);
+
 /*
- * A machine by its name, or of a file: what is no name of a machine and has a '/' or ends in ".json".
+ * A machine by its name, or of a file: what is no name of a machine and has a '/' or ends in ".json". Or a list of such,
+ * with how many nodes each has, "h100-ib:2,a800-ib:4".
  * 0; or one line on stderr and -EINVAL, or what opening the file says; *m is set on success.
  */
 int sp_machine_load(const char *name_or_file, struct sp_machine *m);

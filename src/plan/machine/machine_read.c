@@ -339,24 +339,84 @@ static int check_sharing(const char *where, const struct sp_machine *m)
     return 0;
 }
 
-int sp_machine_parse(const char *where, const char *json, struct sp_machine *m)
+/* One whose nodes are alike. */
+static int read_machine(const char *where, const json_t *root, struct sp_machine *m)
 {
     struct sp_machine read = {.copy.shared_by = 0};
-    struct part file = {.where = where};
-    json_error_t error;
-    json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &error);
-    int err = 0;
+    const struct part file = {.where = where, .object = root};
+    int err = json_is_object(root) ? read_part(&file, (char *)&read)
+                                   : sp_error(EINVAL, "%s: it is no JSON object", where);
 
-    if (!root)
-        return sp_error(EINVAL, "%s: line %d: %s", where, error.line, error.text);
-    if (!json_is_object(root))
-        err = sp_error(EINVAL, "%s: it is no JSON object", where);
-    file.object = root;
-    err = err ? err : read_part(&file, (char *)&read);
-    json_decref(root);
     err = err ? err : check_sharing(where, &read);
     err = err ? err : check_cores(where, &read);
     if (!err)
         *m = read;
+    return err;
+}
+
+/* ---- nodes of several kinds ----------------------------------------------------------------- */
+
+/* One of "nodes": how many, and a machine or the name of one. */
+static int read_nodes(const char *where, const json_t *v, struct sp_nodes *nodes)
+{
+    const json_t *count = json_object_get(v, "count"), *machine = json_object_get(v, "machine");
+    const struct reading r = {where, "count"};
+    static struct sp_machine read;
+    int err;
+
+    if (!count || !machine || json_object_size(v) != 2)
+        return sp_error(EINVAL, "%s: it must be an object of \"count\" and \"machine\"", where);
+    err = read_count(&r, count, (struct sp_machine_bounds){1, SP_MACHINE_NODES}, &nodes->count);
+    if (err)
+        return err;
+    if (json_is_string(machine))
+        err = sp_machine_load(json_string_value(machine), &read);
+    else
+        err = read_machine(where, machine, &read);
+    if (!err && read.kinds)
+        err = sp_error(EINVAL, "%s: %s has nodes of several kinds itself", where, read.name);
+    if (err)
+        return err;
+    nodes->machine = sp_machine_keep(&read);
+    nodes->named = NULL;
+    return nodes->machine ? 0 : sp_error(ENOMEM, "%s: no memory for it", where);
+}
+
+static int read_kinds(const char *where, const json_t *root, struct sp_machine *m)
+{
+    const json_t *name = json_object_get(root, "name"), *list = json_object_get(root, "nodes");
+    const struct reading r = {where, "name"};
+    struct sp_nodes kind[SP_MACHINE_KINDS];
+    char text[sizeof m->name];
+    int err;
+
+    if (!name || json_object_size(root) != 2)
+        return sp_error(EINVAL, "%s: beside \"nodes\" it must have a \"name\", and nothing else",
+                        where);
+    if (!json_is_array(list) || json_array_size(list) < 1 ||
+        json_array_size(list) > SP_MACHINE_KINDS)
+        return sp_error(EINVAL, "%s: nodes: it must be a list of 1 to %d kinds", where,
+                        SP_MACHINE_KINDS);
+    err = read_text(&r, name, text, sizeof text);
+    for (size_t i = 0; i < json_array_size(list) && !err; i++) {
+        char of[192];
+
+        snprintf(of, sizeof of, "%.128s: nodes[%zu]", where, i);
+        err = read_nodes(of, json_array_get(list, i), &kind[i]);
+    }
+    return err ? err : sp_machine_join(text, kind, (int)json_array_size(list), m);
+}
+
+int sp_machine_parse(const char *where, const char *json, struct sp_machine *m)
+{
+    json_error_t error;
+    json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &error);
+    int err;
+
+    if (!root)
+        return sp_error(EINVAL, "%s: line %d: %s", where, error.line, error.text);
+    err = json_is_array(json_object_get(root, "nodes")) ? read_kinds(where, root, m)
+                                                        : read_machine(where, root, m);
+    json_decref(root);
     return err;
 }

@@ -108,11 +108,26 @@ static json_t *teams(const struct sp_machine *m)
     return list;
 }
 
+static json_t *tree(const struct sp_machine *m);
+
+/* Nodes of several kinds have nothing else. */
+static json_t *kinds(const struct sp_machine *m)
+{
+    json_t *list = json_array();
+
+    for (int k = 0; k < m->kinds; k++)
+        json_array_append_new(list, json_pack("{s:i,s:o}", "count", m->kind[k].count, "machine",
+                                              tree(m->kind[k].machine)));
+    return json_pack("{s:o,s:o}", "name", sp_utf8_json(m->name), "nodes", list);
+}
+
 static json_t *tree(const struct sp_machine *m)
 {
-    json_t *root = json_object();
+    json_t *root = m->kinds ? NULL : json_object();
     int err = 0;
 
+    if (m->kinds)
+        return kinds(m);
     for (const struct sp_machine_field *f = sp_machine_fields; f->path && !err; f++) {
         const char *const *object = sp_machine_optional;
 

@@ -1,7 +1,10 @@
 /* The figures of a machine for devices of so many threads, of those that were measured. */
-#include "plan/machine/machine.h"
+#include "plan/machine/fields.h"
+#include "sp_error.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* At a part of the way from one rate to the other, in logarithms. */
 static double between(double a, double b, double part)
@@ -67,6 +70,32 @@ static void share_node(struct sp_machine *m, int devices)
     m->devices_per_node = devices;
 }
 
+/* Of every kind; the last that has no such figures says so. */
+static void take_threads_of_kinds(struct sp_machine *m, int threads, char why[SP_THREADS_WHY])
+{
+    struct sp_nodes kind[SP_MACHINE_KINDS];
+    struct sp_machine *of = malloc(sizeof *of);
+    bool kept = of != NULL, quiet = sp_error_quiet(true);
+
+    for (int k = 0; k < m->kinds && kept; k++) {
+        char its[SP_THREADS_WHY];
+
+        kind[k] = m->kind[k];
+        *of = *kind[k].machine;
+        sp_machine_take_threads(of, threads, its);
+        if (*its)
+            memcpy(why, its, sizeof its);
+        kind[k].machine = sp_machine_keep(of);
+        kept = kind[k].machine != NULL;
+    }
+    if (!kept || sp_machine_join(m->name, kind, m->kinds, m))
+        snprintf(why, SP_THREADS_WHY,
+                 "machine %s: its nodes do not make as many devices of %d threads each", m->name,
+                 threads);
+    sp_error_quiet(quiet);
+    free(of);
+}
+
 void sp_machine_take_threads(struct sp_machine *m, int threads, char why[SP_THREADS_WHY])
 {
     const struct sp_rates *below, *above;
@@ -74,6 +103,10 @@ void sp_machine_take_threads(struct sp_machine *m, int threads, char why[SP_THRE
     int cores = m->rates.threads * m->devices_per_node;
 
     *why = 0;
+    if (m->kinds && sp_machine_is_cpu(m) && threads > 0) {
+        take_threads_of_kinds(m, threads, why);
+        return;
+    }
     if (!sp_machine_is_cpu(m) || threads == m->rates.threads || threads <= 0)
         return;
     if (!m->rates.threads) {

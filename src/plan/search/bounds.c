@@ -3,6 +3,7 @@
 #include "plan/cost/op_times.h"
 #include "plan/cost/part_times.h"
 #include "plan/search/trial.h"
+#include <math.h>
 
 /* Rates of small and of large products, and what single families leave out, differ a little from what the bound
  * counts. */
@@ -28,20 +29,78 @@ static struct device device_of(const struct sp_search *want, const struct sp_fou
     return d;
 }
 
+static double layer_of(const struct sp_part_times *t)
+{
+    return t->pre + t->attention + t->post + t->pre_input + t->attention_input + t->post_input +
+           t->qkv_weight + t->post_weight;
+}
+
+/* Seconds of one device for all layers, embedding and head of a micro-batch. */
+static double whole_model(const struct sp_search *want, const struct sp_machine *machine,
+                          const struct device *d)
+{
+    struct sp_part_times t;
+
+    sp_part_times(machine, d->apart, &d->shape, &t);
+    return want->model->layers * layer_of(&t) + t.embed + t.embed_weight + t.head;
+}
+
+/* The same of a mean device, of all kinds of nodes together; where not all are at work, of the fastest. */
+static double mean_model(const struct sp_search *want, const struct sp_found *f,
+                         const struct device *d)
+{
+    const struct sp_machine *m = want->machine;
+    int64_t all = (int64_t)sp_machine_nodes(m) * m->devices_per_node;
+    double rate = 0, fastest = 0;
+
+    if (!m->kinds)
+        return whole_model(want, m, d);
+    for (int k = 0; k < m->kinds; k++) {
+        double its = 1 / whole_model(want, m->kind[k].machine, d);
+
+        rate += m->kind[k].count * its;
+        fastest = fmax(fastest, its);
+    }
+    return sp_found_processes(f) < all ? 1 / fastest : sp_machine_nodes(m) / rate;
+}
+
+static double least_update(const struct sp_search *want, double elements)
+{
+    double least = sp_update_time(want->machine, elements);
+
+    for (int k = 0; k < want->machine->kinds; k++)
+        least = fmin(least, sp_update_time(want->machine->kind[k].machine, elements));
+    return least;
+}
+
 double sp_bound_step(const struct sp_search *want, const struct sp_found *f)
 {
     const struct device d = device_of(want, f);
     const struct sp_op_terms terms = {.machine = want->machine, .devices = d.apart};
-    struct sp_part_times t;
-    double layer, all;
+    double share_ms = want->machine->kinds ? 0 : sp_share_time(&d.shape, &terms, d.elements);
 
+    return CERTAIN * (1e3 * mean_model(want, f, &d) * f->micro_batches / f->stages +
+                      1e3 * least_update(want, d.updated) + share_ms);
+}
+
+double sp_bound_balanced(const struct sp_search *want, const struct sp_found *f)
+{
+    const struct device d = device_of(want, f);
+    int layers = want->model->layers, chunks = f->chunks > 1 ? f->chunks : 1;
+    int most = (layers + f->stages * chunks - 1) / (f->stages * chunks);
+    struct sp_part_times t;
+    double layer, first, last, slowest;
+
+    if (want->machine->kinds)
+        return 0;
     sp_part_times(want->machine, d.apart, &d.shape, &t);
-    layer = t.pre + t.attention + t.post + t.pre_input + t.attention_input + t.post_input +
-            t.qkv_weight + t.post_weight;
-    all = want->model->layers * layer + t.embed + t.embed_weight + t.head;
-    return CERTAIN * (1e3 * all * f->micro_batches / f->stages +
-                      1e3 * sp_update_time(want->machine, d.updated) +
-                      sp_share_time(&d.shape, &terms, d.elements));
+    layer = layer_of(&t);
+    first = t.embed + t.embed_weight;
+    last = f->vocabulary ? 0 : t.head;
+    slowest = chunks * most * layer; /* the first stages have the layers that are left over */
+    slowest = fmax(slowest + (chunks == 1 ? first : 0),
+                   layers / (f->stages * chunks) * chunks * layer + last);
+    return (layers * layer + first + last) / f->stages / slowest;
 }
 
 int64_t sp_bound_memory(const struct sp_search *want, const struct sp_found *f)

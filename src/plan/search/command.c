@@ -28,6 +28,17 @@ static void add_limit(const struct sp_search *want, char *text, size_t n)
     add(text, n, "memory-limit", bytes);
 }
 
+/* As the user gave it, or its kinds of nodes in the order in which the layout has them. */
+static void add_hardware(const struct sp_search *want, const struct sp_found *f,
+                         const struct sp_found_names *names, char *text, size_t n)
+{
+    char list[SP_MACHINE_TEXT];
+
+    if (want->orders > 1)
+        sp_machine_list(sp_search_machine(want, f), list, sizeof list);
+    add(text, n, "hardware", want->orders > 1 ? list : names->hardware);
+}
+
 const char *sp_found_recompute(const struct sp_found *f, char text[SP_RECOMPUTE_TEXT])
 {
     if (f->by_layer)
@@ -64,6 +75,8 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
         add_number(text, n, "chunks", f->chunks);
     if (f->slices > 1)
         add_number(text, n, "slices", f->slices);
+    if (f->balanced)
+        add(text, n, "partition", f->layers);
     if (!def || strcmp(def->name, "adapipe"))
         add(text, n, "recompute", sp_found_recompute(f, recompute));
     if (limited || want->memory)
@@ -90,5 +103,5 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
     if (names->plugin)
         add(text, n, "plugin", names->plugin);
     if (names->hardware)
-        add(text, n, "hardware", names->hardware);
+        add_hardware(want, f, names, text, n);
 }

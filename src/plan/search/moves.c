@@ -1,4 +1,5 @@
 #include "plan/search/moves.h"
+#include "plan/search/bounds.h"
 #include "policies/registry.h"
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@ enum { MOST_TURNS = 4 };
 enum { SMALL_TOKENS = 32 };
 /* Sequences of a micro-batch. */
 enum { MOST_BATCH = 8 };
+/* Layers are dealt out by time where the slowest stage may take so much less of what it takes else. */
+static const double WORTH = 0.98;
 
 struct moves {
     const struct sp_search *want;
@@ -129,6 +132,12 @@ static bool may_share_vocabulary(const struct sp_found *f)
     return f->stages > 1 && sp_schedule_shares_vocabulary(f->schedule);
 }
 
+static bool may_balance(const struct sp_search *want, const struct sp_found *f)
+{
+    return want->balanced != SP_SEARCH_WITHOUT && f->stages > 1 &&
+           sp_schedule_deals_layers(f->schedule);
+}
+
 /* ---- where a search begins ---------------------------------------------------------------------- */
 
 void sp_moves_begin(const struct sp_search *want, const char *schedule, const struct sp_grid *grid,
@@ -146,6 +155,8 @@ void sp_moves_begin(const struct sp_search *want, const char *schedule, const st
     snprintf(f.schedule, sizeof f.schedule, "%s", schedule);
     sp_grid_take(want, grid, &f);
     f.vocabulary = want->vocabulary == SP_SEARCH_WITH;
+    f.balanced =
+        (want->balanced == SP_SEARCH_WITH || want->machine->kinds > 1) && may_balance(want, &f);
     n = list_slices(want, &f, false, number);
     if (!n || !is_batch(want, grid->data, batch) || (f.vocabulary && !may_share_vocabulary(&f)))
         return;
@@ -209,6 +220,24 @@ static void move_vocabulary(const struct moves *m, struct sp_found f)
         tell(m, f);
 }
 
+static void move_layers(const struct moves *m, struct sp_found f)
+{
+    f.balanced = !f.balanced;
+    if (m->want->balanced == SP_SEARCH_EITHER &&
+        (!f.balanced || (may_balance(m->want, &f) && sp_bound_balanced(m->want, &f) < WORTH)))
+        tell(m, f);
+}
+
+/* To all other orders of the kinds of nodes. */
+static void move_order(const struct moves *m, struct sp_found f)
+{
+    int now = f.order;
+
+    for (f.order = 0; f.order < m->want->orders; f.order++)
+        if (f.order != now)
+            tell(m, f);
+}
+
 static void move_dtype(const struct moves *m, struct sp_found f)
 {
     f.dtype = f.dtype == SP_F32 ? SP_BF16 : SP_F32;
@@ -232,6 +261,7 @@ static void move_to(const struct moves *m, struct sp_found f, const struct sp_gr
         return;
     sp_grid_take(m->want, grid, &f);
     f.vocabulary = f.vocabulary && may_share_vocabulary(&f);
+    f.balanced = f.balanced && may_balance(m->want, &f);
     if (m->want->vocabulary == SP_SEARCH_WITH && !f.vocabulary)
         return;
     n = list_slices(m->want, &f, m->small, number);
@@ -269,6 +299,8 @@ void sp_moves_from(const struct sp_search *want, const struct sp_found *f, bool 
     move_slices(&m, *f);
     move_chunks(&m, *f);
     move_vocabulary(&m, *f);
+    move_layers(&m, *f);
+    move_order(&m, *f);
     move_zero(&m, *f);
     move_dtype(&m, *f);
     move_grid(&m, f);

@@ -49,10 +49,28 @@ struct search {
     struct sp_trials trials;
 };
 
-int64_t sp_search_limit(const struct sp_search *want)
+int64_t sp_search_limit_of(const struct sp_search *want, const struct sp_machine *machine)
 {
     return want->memory ? want->memory
-                        : (int64_t)((1 - want->reserve) * (double)want->machine->memory_bytes);
+                        : (int64_t)((1 - want->reserve) * (double)machine->memory_bytes);
+}
+
+int64_t sp_search_limit(const struct sp_search *want)
+{
+    return sp_search_limit_of(want, want->machine);
+}
+
+/* Of the device that has most. */
+static int64_t most_of_all(const struct sp_search *want)
+{
+    int64_t most = sp_search_limit(want);
+
+    for (int k = 0; k < want->machine->kinds; k++) {
+        int64_t has = sp_search_limit_of(want, want->machine->kind[k].machine);
+
+        most = has > most ? has : most;
+    }
+    return most;
 }
 
 bool sp_search_rings(const struct sp_search *want, const struct sp_found *f)
@@ -82,6 +100,8 @@ static bool better(const struct sp_found *a, const struct sp_found *b)
         return a->trains;
     if (a->vocabulary != b->vocabulary)
         return b->vocabulary;
+    if (a->balanced != b->balanced)
+        return b->balanced;
     return a->slices < b->slices;
 }
 
@@ -158,7 +178,8 @@ static bool is_same(const struct sp_found *a, const struct sp_found *b)
 {
     return is_alike(a, b) && a->zero == b->zero && a->batch == b->batch &&
            a->micro_batches == b->micro_batches && a->chunks == b->chunks &&
-           a->slices == b->slices && a->vocabulary == b->vocabulary;
+           a->slices == b->slices && a->vocabulary == b->vocabulary && a->balanced == b->balanced &&
+           a->order == b->order;
 }
 
 /* The longest step that is still of interest to a line. */
@@ -213,7 +234,7 @@ static void propose(void *arg, const struct sp_found *f)
     for (int i = 0; i < s->trials.n; i++)
         if (is_same(&s->trials.candidate[i].f, f))
             return;
-    if (s->any_fits && sp_bound_memory(s->want, f) > sp_search_limit(s->want))
+    if (s->any_fits && sp_bound_memory(s->want, f) > most_of_all(s->want))
         return;
     if (is_too_long(p, f, c.beat_ms))
         return;
@@ -495,7 +516,7 @@ static bool any_fits(const struct search *s)
         struct sp_found f = {.batch = 1, .dtype = s->want->dtype, .micro_batches = 1};
 
         sp_grid_take(s->want, &s->grid[i], &f);
-        if (sp_bound_memory(s->want, &f) <= sp_search_limit(s->want))
+        if (sp_bound_memory(s->want, &f) <= most_of_all(s->want))
             return true;
     }
     return false;

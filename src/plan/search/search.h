@@ -1,7 +1,7 @@
 /*
  * Which layout of a model on a machine is fastest, by predicting those that could be: schedules with their variants,
- * pipelines side by side, devices that share parameters or tokens, sequences of a micro-batch, slices, what is computed
- * again, what leaves memory. Pure.
+ * pipelines side by side, devices that share parameters or tokens, sequences of a micro-batch, slices, layers of each
+ * stage, what is computed again, what leaves memory. Pure.
  *
  * Grids of devices are compared with one simple schedule first. Every schedule then starts from the best of them and goes
  * from layout to layout that differs in one size, as long as one is faster; no layout is tried whose compute alone, or
@@ -46,6 +46,7 @@ struct sp_search {
     int data;                         /* pipelines side by side; 0: any */
     enum sp_search_choice zero;       /* the optimizer's state is shared out */
     enum sp_search_choice vocabulary; /* is cut over all stages */
+    enum sp_search_choice balanced;   /* layers are dealt out by what stages take, not evenly */
     int chunks;                       /* 0: what the schedule wants, and more */
     int slices;                       /* 0: any */
     const char *cut;                  /* --partition-slices; NULL: the schedule's */
@@ -54,6 +55,9 @@ struct sp_search {
     int every;
     enum sp_offload_mode offload;
     const struct sp_machine *machine;
+    const struct sp_machine
+        *order; /* [orders] the same with its kinds of nodes in other orders, itself first */
+    int orders; /* 0, 1: in none */
     int nodes;
     int64_t memory; /* bytes of a device; 0: what the machine has, less `reserve` */
     double reserve; /* the part of a device's memory that the runtime and the system keep */
@@ -64,15 +68,21 @@ struct sp_search {
     void *go_on_arg;
 };
 
+/* Layers of each stage and chunk, as --partition has them: longer lists are not tried. */
+enum { SP_PARTITION_TEXT = 400 };
+
 struct sp_found {
     char schedule[64];
     int stages, devices; /* of each, that share parameters, and tokens of the rest */
     int context;         /* that share the tokens of sequences: by heads where these suffice */
     int data;            /* pipelines side by side */
+    int order;           /* of the kinds of nodes */
     bool zero; /* which share the optimizer's state out, as devices do that share tokens */
     int micro_batches, batch, chunks, slices;
     enum sp_dtype dtype;
     bool vocabulary; /* --vocabulary-parallel */
+    bool balanced;   /* layers are not dealt out evenly, but: */
+    char layers[SP_PARTITION_TEXT];
     enum sp_recompute recompute;
     int every;
     bool
@@ -104,8 +114,16 @@ static inline bool sp_found_same_grid(const struct sp_found *a, const struct sp_
            a->data == b->data;
 }
 
-/* Bytes that a layout may take of a device. */
+/* The nodes in the order in which a layout has them. */
+static inline const struct sp_machine *sp_search_machine(const struct sp_search *want,
+                                                         const struct sp_found *f)
+{
+    return want->orders > 1 ? &want->order[f->order] : want->machine;
+}
+
+/* Bytes that a layout may take of a device: of the least of them; and of one of that machine. */
 int64_t sp_search_limit(const struct sp_search *want);
+int64_t sp_search_limit_of(const struct sp_search *want, const struct sp_machine *machine);
 
 /* Whether keys and values go around the devices that share tokens, as these cannot share the heads out. */
 bool sp_search_rings(const struct sp_search *want, const struct sp_found *f);

@@ -3,6 +3,7 @@
 #include "plan/adapipe.h"
 #include "plan/cost/layer_costs.h"
 #include "plan/offload/offload.h"
+#include "plan/partition.h"
 #include "plan/predict.h"
 #include "plan/recompute.h"
 #include "plan/slices.h"
@@ -44,10 +45,36 @@ static int64_t fullest(const struct step *step, const struct sp_found *f)
     return sp_memory_sum(&most) / step->apart;
 }
 
+/* Devices of a stage, all of its members. */
+static int64_t devices_of(const struct sp_found *f)
+{
+    return (int64_t)f->devices * f->context * f->data;
+}
+
+/* True if each stage fits on its devices. */
+static bool fits_all(const struct sp_search *want, const struct step *step,
+                     const struct sp_found *f)
+{
+    const struct sp_machine *machine = sp_search_machine(want, f);
+
+    if (!machine->kinds)
+        return f->memory <= sp_search_limit(want);
+    for (int s = 0; s < f->stages; s++) {
+        const struct sp_machine *its =
+            sp_machine_of_devices(machine, s * devices_of(f), devices_of(f));
+        struct sp_memory m =
+            sp_memory_of_stage(&step->plan, &step->shape, f->recompute, f->every, s);
+
+        if (sp_memory_sum(&m) / step->apart > sp_search_limit_of(want, its))
+            return false;
+    }
+    return true;
+}
+
 static struct sp_op_terms terms_of(const struct sp_search *want, const struct step *step,
                                    const struct sp_found *f)
 {
-    return (struct sp_op_terms){.machine = want->machine,
+    return (struct sp_op_terms){.machine = sp_search_machine(want, f),
                                 .devices = step->apart,
                                 .recompute = f->recompute,
                                 .every = f->every};
@@ -56,7 +83,7 @@ static struct sp_op_terms terms_of(const struct sp_search *want, const struct st
 /* What leaves memory instead: in the plan, if that is enough (f->fits). 0 or -ENOMEM. */
 static int choose_offload(const struct sp_search *want, struct step *step, struct sp_found *f)
 {
-    const struct sp_machine *m = want->machine;
+    const struct sp_machine *m = sp_search_machine(want, f);
     int each = f->devices * f->context, stages = f->stages * f->data;
     int per_node = m->devices_per_node / each > 0 ? m->devices_per_node / each : 1;
     const struct sp_op_terms terms = terms_of(want, step, f);
@@ -92,7 +119,7 @@ static int weigh(const struct sp_search *want, struct step *step, struct sp_foun
 {
     const struct sp_train_wish wish = {.recompute = f->recompute,
                                        .recompute_text = "",
-                                       .partition = "even",
+                                       .partition = f->balanced ? f->layers : "even",
                                        .tied = want->model->tied && f->stages > 1,
                                        .grouped = f->devices * f->context > 1};
     int err = sp_plan_refuse(&step->plan, &wish);
@@ -105,7 +132,7 @@ static int weigh(const struct sp_search *want, struct step *step, struct sp_foun
     if (f->offload != SP_OFFLOAD_NONE)
         return !step->plan.recompute ? choose_offload(want, step, f) : -EINVAL;
     f->memory = fullest(step, f);
-    f->fits = f->memory <= sp_search_limit(want);
+    f->fits = fits_all(want, step, f);
     return 0;
 }
 
@@ -136,10 +163,11 @@ static int weigh_all(struct trial *t, struct sp_found *f)
 static struct sp_predict_request request_of(const struct sp_search *want, const struct step *step,
                                             const struct sp_found *f)
 {
-    return (struct sp_predict_request){.plan = &step->plan,
-                                       .shape = &step->shape,
-                                       .terms = terms_of(want, step, f),
-                                       .tier = sp_offload_tier(want->machine, step->apart)};
+    return (struct sp_predict_request){
+        .plan = &step->plan,
+        .shape = &step->shape,
+        .terms = terms_of(want, step, f),
+        .tier = sp_offload_tier(sp_search_machine(want, f), step->apart)};
 }
 
 static int predict(const struct sp_search *want, const struct step *step, struct sp_found *f)
@@ -262,7 +290,7 @@ static int choose_layers(const struct sp_search *want, struct step *step, struct
     const struct sp_recompute_wish wish = {.plan = &step->plan,
                                            .shape = &step->shape,
                                            .limit = sp_search_limit(want),
-                                           .machine = want->machine,
+                                           .machine = sp_search_machine(want, f),
                                            .devices = step->apart};
     struct sp_recompute_chosen chosen;
     int err;
@@ -315,7 +343,7 @@ static int partition(const struct sp_search *want, const struct sp_found *f, str
     unsigned char *mode = calloc((size_t)in.layers, 1);
 
     err = mode ? err : -ENOMEM;
-    sp_layer_costs_estimate(want->machine, &step->shape, &in.costs);
+    sp_layer_costs_estimate(sp_search_machine(want, f), &step->shape, &in.costs);
     err = err ? err
               : sp_adapipe_memory_of(&step->shape, in.stages, sp_search_limit(want) * step->apart,
                                      &in.memory);
@@ -326,6 +354,49 @@ static int partition(const struct sp_search *want, const struct sp_found *f, str
     else
         free(mode);
     free(counts);
+    return err;
+}
+
+/* A list of counts, as --partition has it. 0, or -EINVAL: it is too long. */
+static int list_layers(const int *counts, int n, char text[SP_PARTITION_TEXT])
+{
+    int at = 0;
+
+    for (int i = 0; i < n && at < SP_PARTITION_TEXT; i++)
+        at +=
+            snprintf(text + at, (size_t)(SP_PARTITION_TEXT - at), "%s%d", i ? "," : "", counts[i]);
+    return at < SP_PARTITION_TEXT ? 0 : -EINVAL;
+}
+
+/* Layers so that the slowest stage is as fast as can be. -EINVAL: they cannot be dealt out, or are even then. */
+static int balance(const struct sp_search *want, struct sp_found *f, struct step *step)
+{
+    int globals = sp_globals(&step->plan.layout), layers = want->model->layers, err, first, even;
+    const struct sp_machine *machine = sp_search_machine(want, f);
+    int *counts = calloc((size_t)globals, sizeof *counts);
+    double *slow = calloc((size_t)f->stages, sizeof *slow);
+    const struct sp_balance limits = {.slow = slow};
+    struct sp_layer_costs costs;
+    bool differs = false;
+
+    err = counts && slow ? 0 : -ENOMEM;
+    sp_layer_costs_estimate(machine, &step->shape, &costs);
+    if (!err) {
+        sp_layer_slowness(machine, &step->shape, (int)devices_of(f), f->stages, slow);
+        err = sp_partition_at_costs(&step->plan, layers, &costs, want->recompute, &limits, counts);
+    }
+    for (int g = 0; !err && g < globals; g++) {
+        sp_partition(layers, globals, g, &first, &even);
+        differs |= counts[g] != even;
+    }
+    f->balanced = differs;
+    if (differs)
+        err = err ? err : list_layers(counts, globals, f->layers);
+    else if (!machine->kinds)
+        err = -EINVAL; /* it is tried as such */
+    err = err ? err : differs ? sp_plan_partition(&step->plan, counts) : 0;
+    free(counts);
+    free(slow);
     return err;
 }
 
@@ -356,9 +427,9 @@ static int check(const struct sp_search *want, const struct sp_found *f, const s
     return sp_plan_check_members("plan", f->schedule, &step->plan, want->model, &step->shape);
 }
 
-/* On failure nothing is left to destroy. */
-static int create(const struct sp_search *want, struct sp_order_book *book,
-                  const struct sp_found *f, struct step *step)
+/* On failure nothing is left to destroy. f->layers is set where layers are balanced. */
+static int create(const struct sp_search *want, struct sp_order_book *book, struct sp_found *f,
+                  struct step *step)
 {
     struct sp_layout lay = {.stages = f->stages,
                             .micro_batches = step->micro_batches,
@@ -372,8 +443,8 @@ static int create(const struct sp_search *want, struct sp_order_book *book,
 
     shape_of(want, f, false, step);
     if (sp_schedule_is_searched(f->schedule)) {
-        costs = sp_search_costs(want->machine, &step->shape, f->stages, want->recompute,
-                                sp_schedule_tensors(f->schedule));
+        costs = sp_search_costs(sp_search_machine(want, f), &step->shape, f->stages,
+                                want->recompute, sp_schedule_tensors(f->schedule));
         lay.costs = &costs;
     }
     err = sp_plan_create_by(book, f->schedule, &lay, &step->plan);
@@ -384,10 +455,12 @@ static int create(const struct sp_search *want, struct sp_order_book *book,
         shape_of(want, f, true, step);
     err = err ? err : check(want, f, step);
     if (!err && f->slices > 1)
-        err = sp_plan_cut(&step->plan, &step->shape, want->cut, want->machine);
+        err = sp_plan_cut(&step->plan, &step->shape, want->cut, sp_search_machine(want, f));
     step->plan.apart = true;
     if (!err && !strcmp(step->plan.def->name, "adapipe"))
         err = partition(want, f, step);
+    if (!err && f->balanced)
+        err = balance(want, f, step);
     if (err)
         sp_plan_destroy(&step->plan);
     return err;
@@ -410,7 +483,7 @@ static void choose_steps(struct trial *t, const struct sp_found *f)
         period = 1;
     }
 
-    t->steps = !f->whole && f->micro_batches > 2 * few + period ? 2 : 1;
+    t->steps = !f->whole && !t->want->machine->kinds && f->micro_batches > 2 * few + period ? 2 : 1;
     t->step[0].micro_batches = f->micro_batches;
     if (t->steps == 1)
         return;
@@ -430,7 +503,7 @@ static bool is_beaten(const struct trial *t, const struct sp_found *f, double fe
 }
 
 /* The plan of the longer step, where there are two and it was not made yet. */
-static int create_longer(struct trial *t, const struct sp_found *f)
+static int create_longer(struct trial *t, struct sp_found *f)
 {
     int err = t->made < t->steps ? create(t->want, t->book, f, &t->step[1]) : 0;
 
@@ -440,7 +513,7 @@ static int create_longer(struct trial *t, const struct sp_found *f)
 }
 
 /* The step if memory had no end: what no mode is faster than. -EINVAL: it takes too long. */
-static int predict_ideal(struct trial *t, const struct sp_found *f)
+static int predict_ideal(struct trial *t, struct sp_found *f)
 {
     struct sp_found few = *f;
     int err;
@@ -499,7 +572,7 @@ int sp_trial_show(const struct sp_search *want, const struct sp_found *f, sp_tri
     struct sp_predict_request request;
     struct sp_found again = *f;
     struct sp_prediction p;
-    int err = create(want, NULL, f, &step);
+    int err = create(want, NULL, &again, &step);
 
     if (!err && f->by_layer)
         err = choose_layers(want, &step, &again);

@@ -24,10 +24,24 @@ static int node_of(const struct sp_machine_network *n, int stage)
     return (int)((int64_t)stage * devices_of(n) / n->machine->devices_per_node);
 }
 
-/* The first interface of a stage, of those that `shared_by` devices share. */
+/* The first interface of a stage, of those that `shared_by` devices share: by the first of these. */
 static int interface_of(const struct sp_machine_network *n, const struct sp_link *link, int stage)
 {
-    return (int)((int64_t)stage * devices_of(n) / link->shared_by);
+    return (int)((int64_t)stage * devices_of(n) / link->shared_by * link->shared_by);
+}
+
+/* What a message between two nodes, or within one, goes through: of links that differ the slower one counts. */
+static const struct sp_link *link_of(const struct sp_machine_network *n, int from, int to)
+{
+    const struct sp_machine *a = sp_machine_of_node(n->machine, node_of(n, from));
+    const struct sp_machine *b = sp_machine_of_node(n->machine, node_of(n, to));
+
+    if (node_of(n, from) == node_of(n, to))
+        return &a->node;
+    return a->network.bandwidth / a->network.shared_by <=
+                   b->network.bandwidth / b->network.shared_by
+               ? &a->network
+               : &b->network;
 }
 
 /* Interfaces that a stage's message is cut over. */
@@ -66,7 +80,7 @@ static struct sp_route route(const void *arg, const struct sp_step_message *m)
 {
     const struct sp_machine_network *n = arg;
     bool inside = node_of(n, m->from) == node_of(n, m->to);
-    const struct sp_link *link = inside ? &n->machine->node : &n->machine->network;
+    const struct sp_link *link = link_of(n, m->from, m->to);
     /* ports: out of nodes' links, into them, then the same of the network */
     int most = (int)((int64_t)n->stages * devices_of(n)), base = inside ? 0 : 2 * most;
     int from = sp_step_message_is_sent(m) ? m->from : m->to, in = link->half_duplex ? 0 : most;

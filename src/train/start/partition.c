@@ -30,29 +30,25 @@ static int64_t stage_bytes(void *arg, int stage, const int *counts)
     return sp_memory_sum(&m);
 }
 
-/* The balanced counts[globals] at these costs, within --memory-limit. */
-static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, int *counts)
+/* The balanced counts[globals] at these costs, of the devices of stage 0 or, if `of_slowest`, of the slowest ones, within
+ * --memory-limit. */
+static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, bool of_slowest,
+                   int *counts)
 {
-    double *layer_us = malloc((size_t)t->model.layers * sizeof *layer_us);
-    struct sp_balance b = {
-        .lay = &t->plan.layout,
-        .layers = t->model.layers,
-        .layer_us = layer_us,
-        .first_us = costs->embed_fwd_us + costs->embed_bwd_us,
-        .last_us = t->plan.family->shares_vocabulary ? 0 : costs->head_us,
-        .arg = t,
-        .limit_bytes = (int64_t)t->cfg.layout.memory_limit,
-    };
-    int err;
+    int stages = t->plan.layout.stages, devices = t->shape.pipelines * t->shape.tensor, err;
+    double *slow = calloc((size_t)stages, sizeof *slow);
+    const struct sp_balance limits = {.slow = slow,
+                                      .bytes = t->cfg.layout.memory_limit ? stage_bytes : NULL,
+                                      .arg = t,
+                                      .limit_bytes = (int64_t)t->cfg.layout.memory_limit};
 
-    if (!layer_us)
-        return sp_error(ENOMEM, "no memory for the times of %d layers", t->model.layers);
-    for (int l = 0; l < t->model.layers; l++)
-        layer_us[l] = sp_layer_fwd_us(costs) + sp_layer_bwd_us(costs, t->recompute);
-    if (t->cfg.layout.memory_limit)
-        b.bytes = stage_bytes;
-    err = sp_partition_balanced(&b, counts);
-    free(layer_us);
+    if (!slow)
+        return sp_error(ENOMEM, "no memory for the speeds of %d stages", stages);
+    sp_layer_slowness(&t->machine, &t->shape, devices, stages, slow);
+    for (int s = stages - 1; s >= 0 && !of_slowest; s--)
+        slow[s] /= slow[0];
+    err = sp_partition_at_costs(&t->plan, t->model.layers, costs, t->recompute, &limits, counts);
+    free(slow);
     return err;
 }
 
@@ -77,7 +73,7 @@ int sp_train_partition_early(struct sp_trainer *t)
     if (is_balanced(t)) {
         sp_layer_costs_estimate(&t->machine, &t->shape, &costs);
         err = sp_train_check_profile(t);
-        err = err ? err : balance(t, &costs, counts);
+        err = err ? err : balance(t, &costs, true, counts);
     } else {
         err = sp_partition_parse(t->cfg.partition, t->model.layers, globals, counts);
     }
@@ -170,7 +166,7 @@ int sp_train_partition_measured(struct sp_trainer *t)
     if (t->world.rank == 0) {
         for (int g = 0, first; g < globals; g++)
             sp_partition(t->model.layers, globals, g, &first, &counts[globals + g]);
-        err = balance(t, &costs, counts);
+        err = balance(t, &costs, false, counts);
         if (err)
             goto out;
         say(t, &costs, comm_us, counts + globals, counts);
