@@ -1,21 +1,18 @@
 #!/usr/bin/env python3
 """What `train --dry-run` predicts of steps on this machine, beside what they take.
 
-The machine is calibrated before each group, unless --hardware names a description; no configuration below was
-run for that. Each is run twice, in two rounds; the median step of the quieter round counts. Every row is printed.
+The machine is calibrated once, as a user does it, unless --hardware names a description; no configuration below was run
+for that. Then all are run in turns, a round after the other. Of a run the median step counts, of all rounds the
+shortest: other programs only make steps longer. Every row is printed; of a group, whether the layout predicted to be the
+fastest is so, within 2 %.
 
 With --workers N a stage is a process in a network namespace of its own, on a core that is --slow times slower
 than this machine's and a network of so many Mbit/s (--rate): a cluster of slow machines. Needs root. The cores are
 calibrated at their real rate, of which the description has --slow times less.
 
-    bench/predict/predict.py [--starpipe build/starpipe]
+    bench/predict/predict.py [--starpipe build/starpipe] [--rounds 3] [--only offload]
     bench/predict/predict.py --workers 4 --slow 4 --rate 100
     bench/predict/predict.py --workers 4 --slow 4 --rate 100 --papers
-
-With --kinds every row has a model, a type and a schedule of its own, and the machine is calibrated once as a user
-does it: for all numbers of threads.
-
-    bench/predict/predict.py --kinds
 """
 import argparse
 import json
@@ -32,16 +29,32 @@ TINY = dict(layers=8, hidden=128, heads=4)
 WIDE = dict(layers=8, hidden=256, heads=4)
 DEEP = dict(layers=16, hidden=192, heads=6)
 
-# group, model, options; rows of a group differ in the schedule, and the fastest is to be found
+HEAVY = dict(layers=8, hidden=128, heads=4, vocab=4096)
+MPI = "mpirun --oversubscribe --bind-to none -np 2"
+
+# group, model, options, rows: schedules with more options; the fastest of a group is to be found
 GROUPS = [
-    ("short", WIDE, "--seq 256 --micro-batches 8 --micro-batch-size 2",
+    ("tiny", "gpt-tiny", "--seq 256 --micro-batches 8 --stages 2", ["1f1b", "gpipe", "zb1p", "interleaved"]),
+    ("short", WIDE, "--seq 256 --micro-batches 4 --micro-batch-size 2 --stages 2",
      ["gpipe", "1f1b", "interleaved", "zb1p", "zbv", "helix", "wzb1", "fsdp"]),
-    ("long", TINY, "--seq 2048 --micro-batches 4 --micro-batch-size 1",
-     ["1f1b", "naive", "helix", "weipipe", "zb2p", "seq1f1b --slices 4", "sppo --slices 4"]),
-    ("deep", DEEP, "--seq 512 --micro-batches 8 --micro-batch-size 1",
-     ["1f1b", "1f1b --recompute full", "dualpipev", "hanayo", "wzb2", "v-min"]),
-    ("llama", dict(WIDE, llama=True), "--seq 1024 --micro-batches 4 --micro-batch-size 1",
-     ["1f1b", "gpipe --recompute selective", "chimera", "weipipe-naive", "1f1b-v"]),
+    ("long", TINY, "--seq 1024 --micro-batches 4 --stages 2",
+     ["1f1b", "naive", "helix", "weipipe", "zb2p", "seq1f1b --slices 4", "sppo --slices 4", "slimpipe --slices 4",
+      "terapipe --slices 4"]),
+    ("deep", DEEP, "--seq 256 --micro-batches 8 --stages 2",
+     ["1f1b", "1f1b --recompute full", "1f1b --recompute selective", "1f1b --recompute no-attention",
+      "gpipe --recompute full", "dualpipev", "hanayo", "v-min"]),
+    ("llama", dict(WIDE, llama=True), "--seq 512 --micro-batches 4 --stages 2",
+     ["1f1b", "gpipe --recompute selective", "chimera", "weipipe-naive", "1f1b-v", "helix --recompute no-attention"]),
+    ("offload", WIDE, "--seq 512 --micro-batches 4 --stages 2",
+     ["1f1b", "1f1b --offload full", "gpipe --offload full", "zb1p --offload full", "1f1b-v --offload full",
+      "seq1f1b --slices 4 --offload full", "sppo --slices 4 --offload adaptive --memory-limit 60MiB"]),
+    ("bf16", WIDE, "--seq 256 --micro-batches 4 --micro-batch-size 2 --stages 2 --dtype bf16",
+     ["1f1b", "zb1p", "interleaved", "gpipe --recompute full", "helix"]),
+    ("vocabulary", HEAVY, "--seq 256 --micro-batches 8 --stages 2",
+     ["1f1b", "1f1b --partition 6,2", "1f1b --vocabulary-parallel", "zb2p --vocabulary-parallel"]),
+    ("groups", WIDE, "--seq 256 --micro-batches 4 --micro-batch-size 2 --stages 1",
+     [(MPI, "1f1b --tensor-parallel 2"), (MPI, "1f1b --context-parallel 2"), (MPI, "gpipe --tensor-parallel 2"),
+      (MPI, "1f1b --data-parallel 2 --micro-batches 2"), (MPI, "1f1b --data-parallel 2 --micro-batches 2 --zero 1")]),
 ]
 
 
@@ -69,7 +82,6 @@ CLUSTER.append(("multiplex", NARROW, "--seq 8192 --micro-batches 1 --micro-batch
                  "sppo:multiplex --slices 8 --partition-slices flops"]))
 
 # A head of 2.7 layers, on the last stage, with layers dealt out so that it fits in, or a share of it on every stage.
-HEAVY = dict(layers=8, hidden=128, heads=4, vocab=4096)
 CLUSTER.append(("vocabulary", HEAVY, "--seq 256 --micro-batches 16 --micro-batch-size 2",
                 ["1f1b", "1f1b --partition balanced", "1f1b --vocabulary-parallel", "zb2p",
                  "zb2p --vocabulary-parallel", "zbv", "zbv --vocabulary-parallel"]))
@@ -93,24 +105,6 @@ PAPERS.append(
     ("chunks", TINY, "--seq 512 --micro-batch-size 1",
      [f"{schedule} --chunks {chunks}" for schedule in ("weipipe:flow=line", "tawpipe:node=2", "wzb1:flow=line", "wzb2")
       for chunks in (1, 2)]))
-
-# Every kind of work once or more: models, types, schedules, recomputation; steps of 20 ms to a second.
-LARGE = dict(layers=8, hidden=512, heads=8, vocab=4096)
-KINDS = [
-    ("gpt-tiny", "--seq 256 --micro-batches 8 --schedule 1f1b"),
-    ("gpt-tiny", "--seq 128 --micro-batches 8 --micro-batch-size 4 --schedule interleaved --dtype bf16"),
-    ("gpt-tiny", "--seq 512 --micro-batches 8 --micro-batch-size 2 --schedule zb1p"),
-    ("llama-tiny", "--seq 512 --micro-batches 8 --micro-batch-size 2 --schedule gpipe"),
-    ("llama-tiny", "--seq 1024 --micro-batches 4 --micro-batch-size 2 --schedule helix"),
-    (dict(TINY, llama=True), "--seq 512 --micro-batches 8 --schedule 1f1b --recompute full --dtype bf16"),
-    (TINY, "--seq 2048 --micro-batches 4 --schedule seq1f1b --slices 4"),
-    (WIDE, "--seq 256 --micro-batches 8 --micro-batch-size 2 --schedule zb1p --dtype bf16"),
-    (dict(WIDE, llama=True), "--seq 512 --micro-batches 8 --schedule interleaved --recompute selective"),
-    (LARGE, "--seq 256 --micro-batches 4 --schedule 1f1b"),
-    (LARGE, "--seq 256 --micro-batches 4 --micro-batch-size 2 --schedule zbv --dtype bf16"),
-    (LARGE, "--seq 512 --micro-batches 4 --schedule gpipe --recompute full --dtype bf16"),
-]
-
 
 def model_dir(where, m):
     """A preset, or a directory with the config.json of a model."""
@@ -171,97 +165,77 @@ def data(where):
     return text
 
 
-def one(a, where, hardware, launch, options):
-    """What was predicted of a step, and what it took."""
-    options = ["--stages", str(a.stages), "--threads", "1", *options]
-    said = json.loads(launch([a.starpipe, "train", "--dry-run", "--json", "--hardware", hardware,
-                              *options]))["predicted_step_ms"]
-    took = min(measure(launch, a.starpipe, options, os.path.join(where, "log"), os.path.join(where, "text"), a.steps)
-               for _ in range(a.rounds))
-    return said, took
+class Row:
+    """A layout of a group: what is predicted of its step, and the shortest that it took."""
 
+    def __init__(self, group, model, options, row):
+        launcher, schedule = row if isinstance(row, tuple) else ("", row)
+        self.group, self.schedule, self.launcher = group, schedule, launcher.split()
+        self.options = ["--model", model, "--threads", "1", *options.split(), "--schedule", *schedule.split()]
+        self.took = float("inf")
 
-def kinds(a, where, launch):
-    """Rows of their own, on one description of this machine."""
-    data(where)
-    hardware = a.hardware or os.path.join(where, "machine.json")
-    if not a.hardware:
-        launch([a.starpipe, "calibrate", "--output", hardware])
-    rows = []
-    for m, options in KINDS:
-        said, took = one(a, where, hardware, launch, ["--model", model_dir(where, m), *options.split()])
-        rows.append(abs(said / took - 1))
-        name = m if isinstance(m, str) else os.path.basename(model_dir(where, m))
-        print(f"{name:40} {options:84} measured {took:7.1f} ms  predicted {said:7.1f}  {said / took:5.2f}", flush=True)
-    print(f"{len(rows)} configurations: mean error {100 * statistics.mean(rows):.1f} %, worst {100 * max(rows):.1f} %")
+    def error(self):
+        return 100 * (self.said / self.took - 1)
 
 
 def compare(a, where, groups, launch, calibrate):
-    """Predicts and measures all of them; prints every row."""
-    data(where)
+    """Predicts all of them, measures them in turns, prints every row. How far off the mean and the worst are."""
+    text, log = data(where), os.path.join(where, "log")
     hardware = a.hardware or os.path.join(where, "machine.json")
-    print(f"{a.stages} stages, "
-          + (f"{a.slow:g} times slower each, {a.rate} Mbit/s" if a.workers else a.launcher or "one process"))
-    rows, right, n = [], 0, 0
-    for group, m, common, schedules in groups:
-        if a.only and group != a.only:
-            continue
-        if not a.hardware:
-            calibrate([a.starpipe, "calibrate", "--threads", "1", "--output", hardware])
-            if a.slow > 1:
-                slower(hardware, a.slow)
-        with open(hardware) as f:
-            print(f"{group:6} on {json.load(f)['device']['name']}", flush=True)
-        best = {}
-        for schedule in schedules:
-            said, took = one(a, where, hardware, launch, ["--model", model_dir(where, m), *common.split(),
-                                                          "--schedule", *schedule.split()])
-            error = 100 * (said / took - 1)
-            rows.append(abs(error))
-            best[schedule] = (said, took)
-            print(f"{group:6} {schedule:32} predicted {said:8.1f} ms  measured {took:8.1f}  {error:+6.1f} %",
-                  flush=True)
-        chosen = min(best, key=lambda s: best[s][0])
-        fastest = min(t for _, t in best.values())
-        ok = best[chosen][1] <= 1.02 * fastest
+    rows = [Row(group, model_dir(where, m), common + (f" --stages {a.workers}" if a.workers else ""), row)
+            for group, m, common, schedules in groups if a.only in (None, group) for row in schedules]
+    if not a.hardware:
+        calibrate([a.starpipe, "calibrate", "--output", hardware])
+        if a.slow > 1:
+            slower(hardware, a.slow)
+    with open(hardware) as f:
+        print(f"on {json.load(f)['device']['name']}"
+              + (f", {a.slow:g} times slower each, {a.rate} Mbit/s" if a.workers else ""), flush=True)
+    for row in rows:
+        row.said = json.loads(launch(row.launcher, [a.starpipe, "train", "--dry-run", "--json", "--hardware", hardware,
+                                                    *row.options]))["predicted_step_ms"]
+    for _ in range(a.rounds):
+        for row in rows:
+            took = measure(lambda command: launch(row.launcher, command), a.starpipe, row.options, log, text, a.steps)
+            row.took = min(row.took, took)
+    right = 0
+    for group in dict.fromkeys(row.group for row in rows):
+        own = [row for row in rows if row.group == group]
+        for row in own:
+            print(f"{group:10} {row.schedule:64} predicted {row.said:8.1f} ms  measured {row.took:8.1f}  "
+                  f"{row.error():+6.1f} %")
+        chosen = min(own, key=lambda row: row.said)
+        ok = chosen.took <= 1.02 * min(row.took for row in own)
         right += ok
-        n += 1
-        print(f"{group:6} chosen {chosen}: {'right' if ok else 'wrong'}", flush=True)
-    print(f"{len(rows)} configurations: mean error {statistics.mean(rows):.1f} %, worst {max(rows):.1f} %; "
-          f"winner right in {right} of {n}")
+        print(f"{group:10} chosen {chosen.schedule}: {'right' if ok else 'wrong'}", flush=True)
+    errors = [abs(row.error()) for row in rows]
+    print(f"{len(rows)} configurations: mean error {statistics.mean(errors):.1f} %, worst {max(errors):.1f} %; "
+          f"winner right in {right} of {len(set(row.group for row in rows))}")
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--starpipe", default="build/starpipe")
     p.add_argument("--hardware", help="a machine description instead of calibrating")
-    p.add_argument("--stages", type=int, default=2)
     p.add_argument("--steps", type=int, default=8)
-    p.add_argument("--rounds", type=int, default=2)
-    p.add_argument("--launcher", default="", help='what starts processes, as "mpirun -np 2"')
+    p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--workers", type=int, default=0, help="stages in namespaces, a process each")
     p.add_argument("--slow", type=float, default=1, help="how many times slower the cores of workers are")
     p.add_argument("--rate", type=int, default=100, help="of each worker's network, Mbit/s; 0: no limit")
     p.add_argument("--papers", action="store_true", help="HelixPipe and WeiPipe in their variants instead")
-    p.add_argument("--kinds", action="store_true", help="rows of every kind of work, one calibration for all")
     p.add_argument("--only", help="one group")
     a = p.parse_args()
     a.starpipe = os.path.abspath(a.starpipe)
     with tempfile.TemporaryDirectory() as where:
         if not a.workers:
-            def launch(command):
-                return run(a.launcher.split() + command)
-            if a.kinds:
-                kinds(a, where, launch)
-                return
-            compare(a, where, GROUPS, launch, launch)
+            compare(a, where, GROUPS, lambda launcher, command: run(launcher + command), run)
             return
-        a.stages = a.workers
         with Cluster(a.workers, a.slow, os.path.dirname(a.starpipe)) as cluster:
-            cluster.throttle(a.rate)
             papers = [(g, m, f"{o} --micro-batches {2 * a.workers}", s) for g, m, o, s in PAPERS]
-            compare(a, where, papers if a.papers else CLUSTER, cluster.mpirun,
-                    lambda command: cluster.mpirun(command, min(a.workers, os.cpu_count()), slow=False))
+            cluster.throttle(a.rate)
+            compare(a, where, papers if a.papers else CLUSTER, lambda _, command: cluster.mpirun(command),
+                    lambda command: cluster.mpirun([*command, "--threads", "1"], min(a.workers, os.cpu_count()),
+                                                   slow=False))
 
 
 if __name__ == "__main__":
