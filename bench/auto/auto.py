@@ -3,7 +3,7 @@
 
 Three models, each on two workers of one process and on two ranks. All twenty layouts and auto are run in turns, a
 round after the other. Of a round the median step counts, of all rounds the shortest: other programs only make steps
-longer. Steps of auto count from the second look on, after 20 steps. It measures the machine by itself, within
+longer. Steps of auto count from where it has settled on a layout. It measures the machine by itself, within
 --within seconds, unless --hardware describes it. Exit status 1 if auto is more than 5 % slower than the fastest.
 
     bench/auto/auto.py [--starpipe build/starpipe] [--rounds 3] [--only wide]
@@ -20,7 +20,7 @@ import tempfile
 WIDE = dict(model_type="gpt2", n_embd=256, n_layer=8, n_head=4, n_positions=1024, vocab_size=1024)
 MODELS = [("gpt-tiny", "--seq 256"), ("llama-tiny", "--seq 256"), ("wide", "--seq 128")]
 SEQUENCES = 8
-LOOK = 20    # steps before the second look
+LOOK = 24    # steps until it has settled
 BAR = 1.05
 
 
@@ -70,14 +70,14 @@ class Bench:
         return statistics.median(ms[first:]), said
 
     def auto(self, launch, model):
-        """A run of auto: its step after the second look, and the layout that it ended with."""
+        """A run of auto: its step once it has settled, and the layout that it ended with."""
         options = f"--schedule auto --micro-batches {SEQUENCES} --auto-within {self.a.within}"
         if self.a.hardware:
             options += f" --hardware {self.a.hardware}"
         ms, said = self.train(launch, model, options, LOOK + self.a.steps, LOOK + 1)
         name = re.search(r"^auto: (.*): [\d.]+ ms a step predicted", said, re.M).group(1)
-        moved = re.search(r"at the rates measured (.*) is predicted to be .* goes on with it", said)
-        return ms, f"{moved.group(1)} (first {name})" if moved else name
+        settled = re.search(r"^auto: goes on with (.*)$", said, re.M)
+        return ms, f"{settled.group(1)} (first {name})" if settled else name
 
     def compare(self, kind, launch, layouts, model):
         """Runs all of them in turns; prints the fastest ones, and auto's step over the fastest. Returns that."""

@@ -66,7 +66,7 @@ int sp_step_choose(const struct sp_step_auto *how, struct sp_layout_args *l,
                         "machine; give --model and leave out --cost",
                         how->command);
     request.devices = sp_auto_devices_of(how->machine, l, groups);
-    err = sp_layout_auto(&request, &choice);
+    err = sp_layout_auto(&request, &choice, NULL);
     if (err)
         return err;
     sp_layout_auto_take(&choice, l, groups, &texts);

@@ -8,6 +8,8 @@
 
 /* Layouts of a search, and how many of them are predicted from all their micro-batches: the first, and the next best. */
 enum { MOST = 64, TOLD = 2 };
+/* Layouts that may become contenders. */
+enum { OTHERS = 32 };
 
 static const struct sp_layout_args standard = SP_LAYOUT_ARGS_DEFAULT;
 static const double RESERVE =
@@ -23,7 +25,9 @@ struct choosing {
     double started_s;
     struct sp_auto_choice *best;
     struct sp_auto_choice first, second,
-        plain;             /* the fastest two, and of the usual schedule the fastest */
+        plain; /* the fastest two, and of the usual schedule the fastest */
+    struct sp_auto_choice other[OTHERS]; /* the fastest, each of a schedule and grid of its own */
+    int others;
     struct sp_found least; /* of those that do not fit, the one that needs least */
     bool any, fits;
 };
@@ -158,6 +162,7 @@ static int take_options(struct choosing *c)
         .chunks = l->chunks,
         .slices = is_kept(k->slices, l->slices, 1) ? l->slices : 0,
         .cut = l->partition_slices,
+        .balanced = SP_SEARCH_WITHOUT, /* a run's is --partition balanced, by measured times */
         .zero = choice_of(k->zero, r->groups->zero > 0),
         .any_recompute = !mode,
         .any_offload = !is_kept(k->offload, strcmp(l->offload, "none") != 0, 0),
@@ -209,6 +214,27 @@ static bool is_better(const struct sp_found *a, const struct sp_found *b)
     return b->step_ms <= 0 || a->step_ms < b->step_ms;
 }
 
+static bool is_alike(const struct sp_found *a, const struct sp_found *b)
+{
+    return sp_found_same_grid(a, b) && !strcmp(a->schedule, b->schedule) && a->zero == b->zero;
+}
+
+/* Keeps the fastest, in that order, each of a schedule and a grid of its own. */
+static void keep(struct choosing *c, const struct sp_auto_choice *one)
+{
+    int at = 0;
+
+    while (at < c->others && !is_alike(&c->other[at].found, &one->found))
+        at++;
+    if (at == c->others && at < OTHERS)
+        c->others++;
+    else if (!is_better(&one->found, &c->other[at < OTHERS ? at : --at].found))
+        return;
+    for (; at > 0 && is_better(&one->found, &c->other[at - 1].found); at--)
+        c->other[at] = c->other[at - 1];
+    c->other[at] = *one;
+}
+
 /* One that fits and that train runs. */
 static void compare(struct choosing *c, const struct sp_search *want, const struct sp_found *f)
 {
@@ -227,6 +253,7 @@ static void compare(struct choosing *c, const struct sp_search *want, const stru
     }
     if (plain && is_better(f, &c->plain.found))
         c->plain = one;
+    keep(c, &one);
     c->fits = true;
 }
 
@@ -242,6 +269,47 @@ static void conclude(struct choosing *c)
     taken.layouts = best->layouts;
     taken.cut_short = best->cut_short;
     *best = taken;
+}
+
+static bool is_same_family(const struct sp_found *a, const struct sp_found *b)
+{
+    size_t n = strcspn(a->schedule, ":");
+
+    return n == strcspn(b->schedule, ":") && !strncmp(a->schedule, b->schedule, n);
+}
+
+/* What tells a contender from the choice and the contenders before it. */
+enum contrast { GRID, SCHEDULE, EITHER };
+
+static bool is_new(const struct sp_auto_choice *choice, const struct sp_auto_contenders *all,
+                   const struct sp_found *f, enum contrast contrast)
+{
+    for (int i = -1; i < all->n; i++) {
+        const struct sp_found *other = i < 0 ? &choice->found : &all->layout[i].found;
+        bool grid = sp_found_same_grid(other, f), family = is_same_family(other, f);
+
+        if ((contrast == GRID && grid) || (contrast == SCHEDULE && family) ||
+            (grid && family && f->zero == other->zero))
+            return false;
+    }
+    return true;
+}
+
+/* The fastest of another grid, the fastest of another schedule, then whatever differs. */
+static void contend(const struct choosing *c, struct sp_auto_contenders *all)
+{
+    all->n = 0;
+    for (int contrast = GRID; contrast <= EITHER; contrast++)
+        for (int i = 0; i < c->others && all->n < SP_AUTO_CONTENDERS; i++) {
+            const struct sp_auto_choice *other = &c->other[i];
+
+            if (other->found.step_ms > SP_AUTO_NEAR * c->best->found.step_ms ||
+                !is_new(c->best, all, &other->found, (enum contrast)contrast))
+                continue;
+            all->layout[all->n++] = *other;
+            if (contrast != EITHER)
+                break;
+        }
 }
 
 /*
@@ -351,17 +419,25 @@ static int refuse(const struct choosing *c)
                     large ? "GiB" : "MiB", has / unit);
 }
 
-int sp_layout_auto(const struct sp_auto_request *r, struct sp_auto_choice *choice)
+int sp_layout_auto(const struct sp_auto_request *r, struct sp_auto_choice *choice,
+                   struct sp_auto_contenders *contenders)
 {
     static struct choosing c; /* a machine is large */
     int err = sp_layout_auto_check(r->command, r->layout, r->groups, r->model);
 
+    if (!err && r->machine->kinds)
+        err = sp_error(EINVAL,
+                       "%s: --schedule auto chooses for devices that are alike; 'starpipe plan' "
+                       "chooses for nodes of several kinds",
+                       r->command);
     *choice = (struct sp_auto_choice){.layouts = 0};
     c = (struct choosing){.r = r, .best = choice, .started_s = now_s()};
     err = err ? err : take_options(&c);
     err = err ? err : search_workers(&c);
     if (!err && c.fits)
         conclude(&c);
+    if (!err && c.fits && contenders)
+        contend(&c, contenders);
     choice->took_s = now_s() - c.started_s;
     return err ? err : c.fits ? 0 : refuse(&c);
 }

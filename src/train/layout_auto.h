@@ -65,8 +65,20 @@ struct sp_auto_devices sp_auto_devices_of(const struct sp_machine *machine,
 int sp_layout_auto_check(const char *command, const struct sp_layout_args *l,
                          const struct sp_group_args *groups, const struct sp_model *model);
 
-/* 0; -EINVAL after one line: nothing can be run so, or nothing fits, with what the least needs; or -ENOMEM. */
-int sp_layout_auto(const struct sp_auto_request *r, struct sp_auto_choice *choice);
+/* What a choice may be compared with by running it: the fastest of other numbers of devices and of other schedules, of those
+ * that are predicted to take at most SP_AUTO_NEAR times as long. */
+enum { SP_AUTO_CONTENDERS = 3 };
+#define SP_AUTO_NEAR 1.35
+
+struct sp_auto_contenders {
+    struct sp_auto_choice layout[SP_AUTO_CONTENDERS];
+    int n;
+};
+
+/* 0; -EINVAL after one line: nothing can be run so, or nothing fits, with what the least needs; or -ENOMEM.
+ * `contenders`: NULL, they are not asked for. */
+int sp_layout_auto(const struct sp_auto_request *r, struct sp_auto_choice *choice,
+                   struct sp_auto_contenders *contenders);
 
 /* Takes a choice over as if it had been given. Its texts live in `texts`. */
 struct sp_auto_texts {

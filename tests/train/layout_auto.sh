@@ -1,6 +1,6 @@
 #!/bin/bash
 # --schedule auto: the choice and its reason, the losses of the same layout given by hand, a run that goes on with the
-# choice, the second look at it with another layout for the rest of the run, a machine that is measured first, refusals.
+# choice, contenders that have turns, the second look with another layout for the rest of the run, a machine that is measured first, refusals.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 make_text 9973 > "$work/text"
@@ -66,24 +66,27 @@ have_mpi && chooses "2 processes" mpi 2 train
 
 # A machine whose tasks take 30 ms of the runtime: it wants one large micro-batch, which leaves half of a pipeline idle.
 sed 's/"launch_s": [^,]*/"launch_s": 30e-3/; s/"name": "laptop"/"name": "liar"/' "$laptop" > "$work/liar.json"
-looks="--model gpt-tiny --seq 256 --micro-batches 8 --eps 1e-3 --steps 24"
+looks="--model gpt-tiny --seq 256 --micro-batches 8 --eps 1e-3 --steps 28"
 train one starpipe train $looks --stages 1 --threads 1
 # moves NAME COMMAND...: what is measured while others want the cores may speak for the first layout, so more than once.
 moves()
 {
     local name=$1 try
-    local moved='^auto: 20 steps took .* ms each, predicted .* (.* %); at the rates measured .* is predicted to be .* % faster: .* ms; goes on with it$'
+    local moved='^auto: at the rates measured .* is predicted to be .* % faster: .* ms; tries it$'
 
     shift
     mkdir -p "$work/tmp"
     for try in 1 2 3 4; do
         rm -rf "$work/run"
         TMPDIR=$work/tmp train auto "$@" $looks --schedule auto --stages 2 --hardware "$work/liar.json" || return
-        grep -q "$moved" "$work/output" && break
+        grep -q "$moved" "$work/output" && grep -q "^auto: goes on with .* micro-batches of" "$work/output" && break
     done
     chosen "$name"
+    grep -Eq '^auto: after 20 steps: .* takes [0-9.]+ ms, predicted [0-9.]+ \([+-][0-9]+ %\)' "$work/output" ||
+        fail "$name: no second look: $(grep -a '^auto' "$work/output")"
     grep -q "$moved" "$work/output" || fail "$name: it stays: $(grep -a '^auto' "$work/output")"
-    [ "$(grep -c '"plan"' "$work/auto.jsonl")" -eq 2 ] || fail "$name: the log has one layout"
+    grep -q "^auto: goes on with .* micro-batches of" "$work/output" || fail "$name: it goes back: $(grep -a '^auto' "$work/output")"
+    [ "$(grep -c '"plan"' "$work/auto.jsonl")" -ge 2 ] || fail "$name: the log has one layout"
     agree "$name" near "$work/auto.jsonl" "$work/one.jsonl" 1e-5
     [ -z "$(find "$work/tmp" -name '.layout*')" ] || fail "$name: weights are left in TMPDIR"
 }
@@ -97,8 +100,39 @@ have_mpi && moves "another layout, 2 processes" mpi 2 train
 # Where nothing else is open, it stays.
 train fixed starpipe train $looks --schedule auto --hardware "$laptop" --seq 32 --stages 1 --threads 1 \
     --micro-batches 2 --micro-batch-size 1 --steps 21 &&
-    grep '^auto: 20 steps took .* no layout is predicted to be 5 % faster$' "$work/output" ||
+    grep '^auto: at the rates measured no layout is predicted to be 5 % faster$' "$work/output" ||
     fail "no second look: $(grep -a '^auto' "$work/output")"
+
+# ---- contenders -----------------------------------------------------------------------------------
+
+# tries NAME COMMAND...: layouts that are predicted to be nearly as fast have turns of the same training; a run that goes on
+# from the midst of them has the layout that was chosen, and one that ends there ends well.
+tries()
+{
+    local name=$1 steps=$2 many="--model gpt-tiny --seq 128 --micro-batches 8 --eps 1e-3"
+
+    shift 2
+    rm -rf "$work/run"
+    train hand starpipe train $many --schedule 1f1b --stages 1 --threads 1 --steps "$steps" || return
+    TMPDIR=$work/tmp train auto "$@" $many --schedule auto --hardware "$laptop" --steps "$steps" --save "$work/run" || return
+    agree "$name" near "$work/auto.jsonl" "$work/hand.jsonl" 1e-5
+    [ -z "$(find "$work/run" "$work/tmp" -name '.layout*')" ] || fail "$name: weights are left"
+}
+
+tries "contenders" 24 starpipe train
+grep -Eq '^auto: after 20 steps: .*; tried .* ms' "$work/output" || fail "nothing was tried: $(grep -a '^auto' "$work/output")"
+grep -q '^auto: goes on with ' "$work/output" || fail "it does not settle: $(grep -a '^auto' "$work/output")"
+[ "$(grep -c '"plan"' "$work/auto.jsonl")" -ge 3 ] || fail "the log has $(grep -c '"plan"' "$work/auto.jsonl") layouts"
+tries "ends among contenders" 14 starpipe train
+first=$(sed -n 's/^auto: \([a-z0-9:=,-]*\) on .*predicted$/\1/p' "$work/output")
+given "$work/run" | grep -qx -- "--schedule $first" || fail "the checkpoint has not $first: $(given "$work/run")"
+quiet "from the midst" starpipe train --resume "$work/run" --steps 16 --progress plain
+have_mpi && tries "contenders, 2 processes" 24 mpi 2 train
+have_mpi && { grep -q '; tried .* ms' "$work/output" || fail "2 processes try nothing: $(grep -a '^auto' "$work/output")"; }
+# Without time for changes there are none.
+XDG_CACHE_HOME=$work/cache train hurried starpipe train --model gpt-tiny --seq 128 --micro-batches 8 --schedule auto \
+    --auto-within 0.1 --hardware "$laptop" --steps 22
+grep -q '; tried' "$work/output" && fail "no time, and it tries: $(grep -a '^auto' "$work/output")"
 
 # ---- without a machine ----------------------------------------------------------------------------
 

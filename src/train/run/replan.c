@@ -3,6 +3,7 @@
 #include "plan/profile.h"
 #include "plan/rates_fit.h"
 #include "sp_error.h"
+#include "sp_text.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/save.h"
 #include "train/run/log.h"
@@ -18,13 +19,28 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* The first steps warm up caches and buffers, and orders that are searched (run/reorder.h). */
-enum { WARM_UP = 5, SEEN = SP_AUTO_STEPS - WARM_UP };
+/* A turn is the steps of one layout. Of the first one, and of those that begin with a new graph, the first steps warm up
+ * caches and buffers, and orders that are searched (run/reorder.h); no turn has more than the run until it settles. */
+enum { FIRST_TURN = 8, FIRST_WARM_UP = 3, TURN = 4, WARM_UP = 1, MOST_TURN = SP_AUTO_STEPS + TURN };
+/* The chosen layout, its contenders, and what the rates that were measured speak for. */
+enum { MOST_TURNS = 2 + SP_AUTO_CONTENDERS };
+/* What a change takes where none was seen yet: a new graph, and weights and moments at so many bytes a second. */
+static const double RESTART_S = 0.3, CARRIED_PER_S = 2e8;
 
-/* What the steps after warm-up took; sums over them. */
+struct turn {
+    struct sp_auto_choice layout;
+    double predicted_ms; /* 0: not known */
+    double took_ms;      /* the shortest step: others only make it longer; 0: none counts yet */
+};
+
+/* The turns so far, of which the last goes on; and of that one, on rank 0, what its steps took: sums over them. */
 struct sp_auto_look {
-    int n;
-    double ms[SEEN];
+    struct turn turn[MOST_TURNS];
+    int turns, next;              /* contenders that were taken up */
+    int began;                    /* its first step */
+    bool at_rates;                /* the rates that were measured have spoken */
+    double spent_s, change_s;     /* in changes, in the last one */
+    int n;                        /* steps that count */
     double *busy, *gaps, *update; /* as struct sp_fit_measured has them */
 };
 
@@ -33,30 +49,38 @@ enum { CARRIED = 3 };
 
 /* ---- what steps take ------------------------------------------------------------------------------ */
 
-void sp_train_look_free(struct sp_auto_look *look)
+static void free_sums(struct sp_auto_look *look)
 {
-    if (!look)
-        return;
     free(look->busy);
     free(look->gaps);
     free(look->update);
+    look->busy = look->gaps = look->update = NULL;
+}
+
+void sp_train_look_free(struct sp_auto_look *look)
+{
+    if (look)
+        free_sums(look);
     free(look);
 }
 
-static struct sp_auto_look *create_look(const struct sp_trainer *t)
+/* The turn of the layout that the run has now. 0 or -ENOMEM. */
+static int begin_turn(struct sp_trainer *t, double predicted_ms)
 {
-    struct sp_auto_look *look = calloc(1, sizeof *look);
+    struct sp_auto_look *look = t->choice->look;
     size_t ids = (size_t)t->plan.family->ids(&t->plan.layout);
 
-    if (!look)
-        return NULL;
+    look->turn[look->turns++] =
+        (struct turn){.layout = t->choice->chosen, .predicted_ms = predicted_ms};
+    look->began = t->done;
+    look->n = 0;
+    free_sums(look);
     look->busy = calloc(ids, sizeof *look->busy);
     look->gaps = calloc(ids, sizeof *look->gaps);
     look->update = calloc((size_t)t->plan.layout.stages, sizeof *look->update);
     if (look->busy && look->gaps && look->update)
-        return look;
-    sp_train_look_free(look);
-    return NULL;
+        return 0;
+    return sp_error(ENOMEM, "no memory for what %d ops take", sp_plan_ops(&t->plan));
 }
 
 /* Between the tasks of an op: the time that none of them ran, nor waited for anything but the runtime. */
@@ -68,57 +92,57 @@ static double gap_us(const struct sp_op_record *op)
 
 static void add_step(const struct sp_trainer *t, struct sp_auto_look *look)
 {
-    look->ms[look->n++] = t->report.step_us / 1e3;
+    struct turn *turn = &look->turn[look->turns - 1];
+    double ms = t->report.step_us / 1e3;
+
+    turn->took_ms = look->n++ ? fmin(turn->took_ms, ms) : ms;
     for (int s = 0; s < t->plan.layout.stages; s++) {
         const struct sp_stage_report *r = &t->report.stages[s];
 
-        look->update[s] += r->update_us / 1e3 / SEEN;
+        look->update[s] += r->update_us / 1e3;
         for (int i = 0; i < r->n_ops; i++) {
             int id = t->plan.family->id(&t->plan.layout, s, &t->plan.programs[s].ops[i]);
 
-            look->busy[id] += r->ops[i].busy_us / 1e3 / SEEN;
-            look->gaps[id] += gap_us(&r->ops[i]) / 1e3 / SEEN;
+            look->busy[id] += r->ops[i].busy_us / 1e3;
+            look->gaps[id] += gap_us(&r->ops[i]) / 1e3;
         }
     }
 }
 
-/* Whether the second look is still to come. */
-static bool is_awaited(const struct sp_trainer *t)
+static bool is_trying(const struct sp_trainer *t)
 {
-    return t->choice && !t->choice->looked && t->done <= t->first_step + SP_AUTO_STEPS;
+    return t->choice && !t->choice->settled;
 }
 
 int sp_train_look(struct sp_trainer *t)
 {
-    if (!is_awaited(t) || t->world.rank || t->done <= t->first_step + WARM_UP)
+    struct sp_auto_look *look;
+    int err = 0;
+
+    if (!is_trying(t))
         return 0;
-    if (!t->choice->look)
-        t->choice->look = create_look(t);
-    if (!t->choice->look)
-        return sp_error(ENOMEM, "no memory for what %d ops took", sp_plan_ops(&t->plan));
-    add_step(t, t->choice->look);
+    if (!t->choice->look) {
+        t->choice->look = look = calloc(1, sizeof *look);
+        err =
+            look ? begin_turn(t, t->choice->step_ms) : sp_error(ENOMEM, "no memory to time steps");
+        if (err)
+            return err;
+        look->began = t->first_step;
+    }
+    look = t->choice->look;
+    if (t->world.rank == 0 && t->done - look->began > (look->turns > 1 ? WARM_UP : FIRST_WARM_UP))
+        add_step(t, look);
     return 0;
 }
 
 bool sp_train_replans(const struct sp_trainer *t)
 {
-    return is_awaited(t) && t->done == t->first_step + SP_AUTO_STEPS;
-}
+    const struct sp_auto_look *look = is_trying(t) ? t->choice->look : NULL;
+    int steps = look ? t->done - look->began : 0;
 
-static int compare(const void *x, const void *y)
-{
-    const double *a = x, *b = y;
-
-    return (*a > *b) - (*a < *b);
-}
-
-static double median_ms(const struct sp_auto_look *look)
-{
-    double ms[SEEN];
-
-    memcpy(ms, look->ms, sizeof ms);
-    qsort(ms, SEEN, sizeof *ms, compare);
-    return ms[SEEN / 2];
+    /* what is left of all turns is the last one's */
+    return look && (steps == (look->turns > 1 ? TURN : FIRST_TURN) ||
+                    t->done == t->first_step + SP_AUTO_STEPS);
 }
 
 /* ---- the machine as it was measured ---------------------------------------------------------------- */
@@ -143,7 +167,7 @@ static void measure_link(const struct sp_trainer *t, struct sp_machine *m)
 /* On rank 0: the machine with the rates that the ops of the run had. 0 or -errno. */
 static int fit_machine(const struct sp_trainer *t, struct sp_machine *m)
 {
-    const struct sp_auto_look *look = t->choice->look;
+    struct sp_auto_look *look = t->choice->look;
     const struct sp_op_terms terms = {
         .machine = &t->machine, .devices = 1, .recompute = t->recompute, .every = t->every};
     const struct sp_fit_measured measured = {.busy = look->busy,
@@ -152,8 +176,19 @@ static int fit_machine(const struct sp_trainer *t, struct sp_machine *m)
                                              .counts_gaps =
                                                  sp_stages_of_worker(&t->place) == 1 &&
                                                  t->shape.context * t->shape.tensor == 1};
+    size_t ids = (size_t)t->plan.family->ids(&t->plan.layout);
     struct sp_fit fit;
-    int err = sp_rates_fit(&t->plan, &t->shape, &terms, &measured, &fit);
+    int err;
+
+    if (!look->n)
+        return -EINVAL;
+    for (size_t i = 0; i < ids; i++) {
+        look->busy[i] /= look->n;
+        look->gaps[i] /= look->n;
+    }
+    for (int s = 0; s < t->plan.layout.stages; s++)
+        look->update[s] /= look->n;
+    err = sp_rates_fit(&t->plan, &t->shape, &terms, &measured, &fit);
 
     if (!err)
         sp_rates_apply(&fit, m);
@@ -164,7 +199,9 @@ static int fit_machine(const struct sp_trainer *t, struct sp_machine *m)
 
 /* Rank 0's, for all. */
 struct decision {
-    bool changes;
+    bool changes; /* to `layout` */
+    bool settles; /* on that, or on what the run has */
+    double predicted_ms, gain;
     char layout[SP_AUTO_TEXT];
     char dir[PATH_MAX]; /* where weights and moments go over; empty: there is no place for them */
 };
@@ -182,7 +219,7 @@ static int predict_own(const struct sp_trainer *t, const struct sp_machine *m, d
     now.layout.kept = all;
     now.groups = t->cfg.groups;
     own.choice = &now;
-    err = sp_train_choose_on(&own, m, 0, &choice);
+    err = sp_train_choose_on(&own, m, 0, &choice, NULL);
     *step_ms = err ? 0 : choice.found.step_ms;
     return err;
 }
@@ -204,38 +241,161 @@ static void find_dir(const struct sp_trainer *t, char dir[PATH_MAX])
     }
 }
 
-/* On rank 0, at the rates measured. Whatever is not known leaves the layout as it is. */
-static void decide(struct sp_trainer *t, struct sp_machine *m, struct decision *d)
+/* The turn with the shortest step. */
+static const struct turn *best_of(const struct sp_auto_look *look)
 {
-    const double took = median_ms(t->choice->look), predicted = t->choice->step_ms;
+    const struct turn *best = &look->turn[0];
+
+    for (int i = 1; i < look->turns; i++)
+        if (look->turn[i].took_ms > 0 && look->turn[i].took_ms < best->took_ms)
+            best = &look->turn[i];
+    return best;
+}
+
+static bool was_tried(const struct sp_auto_look *look, const struct sp_auto_choice *layout)
+{
+    for (int i = 0; i < look->turns; i++)
+        if (sp_auto_same(&look->turn[i].layout, layout))
+            return true;
+    return false;
+}
+
+/* Whether there is time to change the layout and back. */
+static bool has_time(const struct sp_trainer *t)
+{
+    const struct sp_auto_look *look = t->choice->look;
+    double bytes = 12.0 * (double)sp_model_parameters(&t->model);
+    double change_s = look->spent_s > 0 ? look->change_s : RESTART_S + bytes / CARRIED_PER_S;
+
+    return look->spent_s + 2 * change_s <= t->choice->within_s;
+}
+
+static void change_to(const struct sp_trainer *t, const struct sp_auto_choice *layout,
+                      struct decision *d)
+{
+    sp_auto_choice_pack(layout, d->layout);
+    d->changes = !sp_auto_same(layout, &t->choice->chosen);
+    if (d->changes)
+        find_dir(t, d->dir);
+    d->changes = d->changes && *d->dir;
+}
+
+/* The next contender, if there is time for it; its step as it is predicted on this machine. */
+static bool take_contender(struct sp_trainer *t, struct decision *d)
+{
+    const struct sp_auto_contenders *all = &t->choice->contenders;
+    struct sp_auto_look *look = t->choice->look;
+
+    while (look->next < all->n && has_time(t)) {
+        const struct sp_auto_choice *next = &all->layout[look->next++];
+
+        if (was_tried(look, next))
+            continue;
+        change_to(t, next, d);
+        d->predicted_ms = next->found.step_ms;
+        return d->changes;
+    }
+    return false;
+}
+
+/* The layout that the measured rates speak for, if it is predicted to be faster than all that were tried by more than
+ * SP_AUTO_GAIN. Whatever is not known leaves the run as it is. */
+static bool take_predicted(struct sp_trainer *t, struct sp_machine *m, struct decision *d)
+{
+    const struct sp_auto_look *look = t->choice->look;
+    const struct turn *now = &look->turn[look->turns - 1];
     struct sp_auto_choice other;
-    bool quiet = sp_error_quiet(true);
     double own_ms = 0;
-    char name[SP_AUTO_TEXT], far[128];
+    bool quiet = sp_error_quiet(true);
     int err = fit_machine(t, m);
 
     err = err ? err : predict_own(t, m, &own_ms);
-    err = err ? err : sp_train_choose_on(t, m, t->choice->within_s, &other);
+    err = err ? err : sp_train_choose_on(t, m, t->choice->within_s, &other, NULL);
     sp_error_quiet(quiet);
-    d->changes = !err && !sp_auto_same(&other, &t->choice->chosen) &&
-                 own_ms > (1 + SP_AUTO_GAIN) * other.found.step_ms;
-    snprintf(far, sizeof far, "auto: %d steps took %.4g ms each, predicted %.4g (%+.0f %%)",
-             SP_AUTO_STEPS, took, predicted, 100 * (predicted / took - 1));
-    if (!d->changes) {
-        sp_train_say(t, "%s; at the rates measured no layout is predicted to be %.0f %% faster",
-                     far, 100 * SP_AUTO_GAIN);
+    if (err || own_ms <= 0 || was_tried(look, &other))
+        return false;
+    d->predicted_ms = now->took_ms / own_ms * other.found.step_ms;
+    if (best_of(look)->took_ms <= (1 + SP_AUTO_GAIN) * d->predicted_ms)
+        return false;
+    change_to(t, &other, d);
+    d->gain = best_of(look)->took_ms / d->predicted_ms - 1;
+    return true;
+}
+
+/* What was tried beside `but`, in text. */
+static void list_tried(const struct sp_auto_look *look, const struct turn *but,
+                       char text[SP_AUTO_TEXT])
+{
+    const char *between = "; tried ";
+    int at = 0;
+
+    *text = '\0';
+    for (int i = 0; i < look->turns && at < SP_AUTO_TEXT; i++) {
+        const struct turn *turn = &look->turn[i];
+        const struct sp_found *f = &turn->layout.found;
+
+        if (turn == but || turn->took_ms <= 0)
+            continue;
+        at += snprintf(text + at, (size_t)(SP_AUTO_TEXT - at), "%s%s on %s: %.4g ms", between,
+                       f->schedule, SP_COUNT(f->stages, "stage"), turn->took_ms);
+        between = ", ";
+    }
+}
+
+/* After SP_AUTO_STEPS steps: how far predictions were, and whether another layout is worth a turn. */
+static void look_again(struct sp_trainer *t, struct sp_machine *m, struct decision *d)
+{
+    const struct sp_auto_look *look = t->choice->look;
+    const struct turn *best = best_of(look);
+    char name[SP_AUTO_TEXT], tried[SP_AUTO_TEXT], far[SP_AUTO_TEXT] = "";
+    struct sp_auto_choice predicted;
+    bool other = take_predicted(t, m, d);
+
+    list_tried(look, best, tried);
+    sp_auto_choice_name(&best->layout, name);
+    if (best->predicted_ms > 0)
+        snprintf(far, sizeof far, ", predicted %.4g (%+.0f %%)", best->predicted_ms,
+                 100 * (best->predicted_ms / best->took_ms - 1));
+    sp_train_say(t, "auto: after %d steps: %s takes %.4g ms%s%s", SP_AUTO_STEPS, name,
+                 best->took_ms, far, tried);
+    if (!other) {
+        sp_train_say(t, "auto: at the rates measured no layout is predicted to be %.0f %% faster",
+                     100 * SP_AUTO_GAIN);
         return;
     }
-    sp_auto_choice_name(&other, name);
-    find_dir(t, d->dir);
-    d->changes = *d->dir;
-    sp_train_say(t, "%s; at the rates measured %s is predicted to be %.0f %% faster: %.4g ms%s",
-                 far, name, 100 * (own_ms / other.found.step_ms - 1),
-                 took / own_ms * other.found.step_ms,
-                 d->changes ? "; goes on with it"
+    if (!sp_auto_choice_unpack(d->layout, &predicted))
+        sp_auto_choice_name(&predicted, name);
+    sp_train_say(t, "auto: at the rates measured %s is predicted to be %.0f %% faster: %.4g ms%s",
+                 name, 100 * d->gain, d->predicted_ms,
+                 d->changes ? "; tries it"
                             : "; stays, as all nodes see no directory with room for the weights: "
                               "give --save");
-    sp_auto_choice_pack(&other, d->layout);
+}
+
+/* On rank 0, at the end of a turn: what comes next. */
+static void decide(struct sp_trainer *t, struct sp_machine *m, struct decision *d)
+{
+    struct sp_auto_look *look = t->choice->look;
+    bool all_steps = t->done >= t->first_step + SP_AUTO_STEPS;
+
+    if (!look->at_rates && take_contender(t, d))
+        return;
+    if (!all_steps) /* the turn goes on */
+        return;
+    if (!look->at_rates) {
+        look->at_rates = true;
+        look_again(t, m, d);
+        if (d->changes)
+            return;
+    }
+    d->settles = true;
+    change_to(t, &best_of(look)->layout, d);
+    if (d->changes || look->turns > 1) {
+        char name[SP_AUTO_TEXT];
+
+        sp_auto_choice_name(d->changes ? &best_of(look)->layout : &t->choice->chosen, name);
+        sp_train_say(t, "auto: goes on with %s", name);
+    }
 }
 
 /* ---- the change ------------------------------------------------------------------------------------ */
@@ -337,27 +497,52 @@ static int change(struct sp_trainer *t, const struct decision *d)
     return sp_train_log_layout(t);
 }
 
+/* The change of a turn, or the last one. What a checkpoint keeps is the layout that was chosen first until then. */
+static int make_change(struct sp_trainer *t, const struct decision *d)
+{
+    struct sp_auto_look *look = t->choice->look;
+    char *kept = d->settles ? NULL : strdup(t->settings);
+    double began_us = sp_now_us();
+    int err;
+
+    sp_watchdog_begin(SP_PHASE_SETUP, "changing the layout");
+    err = change(t, d);
+    sp_watchdog_end();
+    if (kept && !err) {
+        free(t->settings);
+        t->settings = kept;
+        kept = NULL;
+    }
+    free(kept);
+    look->change_s = 1e-6 * (sp_now_us() - began_us);
+    look->spent_s += look->change_s;
+    return err || d->settles ? err : begin_turn(t, d->predicted_ms);
+}
+
 int sp_train_replan(struct sp_trainer *t)
 {
     static struct sp_machine machine; /* a large one */
     struct decision d = {.changes = false};
+    bool last = t->done == t->first_step + SP_AUTO_STEPS;
     int err = 0;
 
     sp_watchdog_begin(SP_PHASE_PREPARE, "choosing a layout at the rates measured");
-    if (t->world.rank == 0)
+    if (t->world.rank == 0 && last)
         err = sp_train_load_machine(t, &machine);
-    measure_link(t, &machine);
+    if (last)
+        measure_link(t, &machine);
     if (t->world.rank == 0 && !err)
         decide(t, &machine, &d);
-    sp_train_look_free(t->choice->look);
-    t->choice->look = NULL;
-    t->choice->looked = true;
     sp_transport_share(&d, sizeof d);
     sp_watchdog_end();
-    if (!d.changes)
-        return 0;
-    sp_watchdog_begin(SP_PHASE_SETUP, "changing the layout");
-    err = change(t, &d);
-    sp_watchdog_end();
+    if (d.changes)
+        err = make_change(t, &d);
+    if (d.settles && !d.changes && !err)
+        err = sp_train_keep_layout(t);
+    if (d.settles || err) {
+        sp_train_look_free(t->choice->look);
+        t->choice->look = NULL;
+        t->choice->settled = true;
+    }
     return err;
 }

@@ -1,7 +1,10 @@
 /*
- * The second look of --schedule auto: after so many steps the run says how far its prediction was, and goes on in another
- * layout, once, if at the rates that it measured (plan/rates_fit.h) another one is predicted to be faster by more than
- * SP_AUTO_GAIN. Weights and moments go over in files, as f32; the samples of a step stay the same.
+ * What --schedule auto makes of its choice once steps are timed. The run begins in the layout that is predicted to be
+ * fastest. Then its contenders, which are predicted to be nearly as fast, have a few steps each, as long as changes take no
+ * more than --auto-within. After SP_AUTO_STEPS steps the run says how far its prediction was; if at the rates that it
+ * measured (plan/rates_fit.h) a layout that was not tried is predicted to be faster than all by more than SP_AUTO_GAIN,
+ * that has a turn as well. Then the run settles on the layout whose step was the shortest. All are steps of the training:
+ * weights and moments go over in files, as f32, and the samples of a step stay the same.
  */
 #ifndef SP_TRAIN_REPLAN_H
 #define SP_TRAIN_REPLAN_H

@@ -177,7 +177,8 @@ static int check(const struct sp_trainer *t)
 }
 
 int sp_train_choose_on(const struct sp_trainer *t, const struct sp_machine *machine,
-                       double within_s, struct sp_auto_choice *choice)
+                       double within_s, struct sp_auto_choice *choice,
+                       struct sp_auto_contenders *contenders)
 {
     struct sp_model model;
     struct sp_auto_request request = {.command = "train",
@@ -192,21 +193,28 @@ int sp_train_choose_on(const struct sp_trainer *t, const struct sp_machine *mach
     int err = load_model(t, &model);
 
     err = err ? err : find_devices(t, machine, &model, &request.devices);
-    return err ? err : sp_layout_auto(&request, choice);
+    return err ? err : sp_layout_auto(&request, choice, contenders);
 }
 
 int sp_train_take_choice(struct sp_trainer *t, const struct sp_auto_choice *choice)
 {
     struct sp_train_config *a = &t->cfg;
+    int err;
 
     t->choice->chosen = *choice;
     a->layout = t->choice->layout;
     a->groups = t->choice->groups;
     sp_layout_auto_take(choice, &a->layout, &a->groups, &t->choice->texts);
     a->auto_within_set = false;
-    free(t->settings); /* what is kept of the run is the choice */
-    t->settings = sp_train_settings(a, true);
-    return sp_parse_offload("train", &a->layout, &t->offloads);
+    err = sp_train_keep_layout(t);
+    return err ? err : sp_parse_offload("train", &a->layout, &t->offloads);
+}
+
+int sp_train_keep_layout(struct sp_trainer *t)
+{
+    free(t->settings);
+    t->settings = sp_train_settings(&t->cfg, true);
+    return t->settings ? 0 : sp_error(ENOMEM, "out of memory for settings");
 }
 
 /* On rank 0, within the time that measuring left; the text of it, or an empty one. */
@@ -217,7 +225,8 @@ static int choose(const struct sp_trainer *t, double begun_us, char text[SP_AUTO
     int err = sp_train_load_machine(t, &machine);
 
     err = err ? err
-              : sp_train_choose_on(t, &machine, left_s > 0.1 ? left_s : 0.1, &t->choice->chosen);
+              : sp_train_choose_on(t, &machine, left_s > 0.1 ? left_s : 0.1, &t->choice->chosen,
+                                   &t->choice->contenders);
     if (!err)
         sp_auto_choice_pack(&t->choice->chosen, text);
     return err;

@@ -16,10 +16,12 @@ struct sp_auto {
     bool measured;             /* the machine, by this run */
     struct sp_machine machine; /* of rank 0, where it was measured */
     struct sp_auto_choice chosen;
-    struct sp_auto_texts texts; /* that the configuration points into */
-    double step_ms;             /* predicted, of the run's own devices */
-    struct sp_auto_look *look;  /* what steps take, until the second look; NULL: nothing yet */
-    bool looked;                /* it was made */
+    struct sp_auto_texts texts;           /* that the configuration points into */
+    double step_ms;                       /* predicted, of the run's own devices */
+    struct sp_auto_contenders contenders; /* on rank 0: layouts that are tried beside it */
+    struct sp_auto_look
+        *look; /* what steps take, until one layout is settled on; NULL: nothing yet */
+    bool settled;
     char carried
         [PATH_MAX]; /* where weights and moments are while the layout changes; empty: in the graph */
 };
@@ -30,10 +32,14 @@ int sp_train_choose_layout(struct sp_trainer *t);
 
 /* What the devices of the run are, and what is open, for a choice on such a machine. */
 int sp_train_choose_on(const struct sp_trainer *t, const struct sp_machine *machine,
-                       double within_s, struct sp_auto_choice *choice);
+                       double within_s, struct sp_auto_choice *choice,
+                       struct sp_auto_contenders *contenders);
 
 /* Takes a choice over in t->cfg. 0 or -EINVAL after one line. */
 int sp_train_take_choice(struct sp_trainer *t, const struct sp_auto_choice *choice);
+
+/* Makes the layout that the run has what its checkpoints keep. 0 or -ENOMEM. */
+int sp_train_keep_layout(struct sp_trainer *t);
 
 /* Once nothing is refused: says the choice and its reason in two lines. */
 void sp_train_tell_choice(struct sp_trainer *t);
