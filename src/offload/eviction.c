@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *sp_offload_name(enum sp_offload_mode mode)
 {
@@ -92,22 +93,71 @@ static int64_t highest(const struct sp_eviction_plan *a, const int64_t *most)
 
 /* ---- what leaves ---------------------------------------------------------------------- */
 
-/* The tensors of a unit, out of `all`, that come closest to `want` bytes without exceeding it. */
-static unsigned closest(const struct sp_unit *u, unsigned all, double want)
-{
-    unsigned best = 0, set = 0;
-    int64_t most = 0, sum[1 << SP_UNIT_TENSORS];
+/* All choices of the tensors that may leave a unit, by their bytes; those of units that are alike. */
+struct sp_unit_choices {
+    int64_t of[SP_UNIT_TENSORS]; /* bytes of the tensors */
+    unsigned all;
+    int n;
+    struct choice {
+        int64_t bytes;
+        unsigned set;
+    } choice[1 << SP_UNIT_TENSORS];
+};
 
-    sum[0] = 0;
+/* Units of a plan are of a few kinds: so many are remembered, and room for one more. */
+enum { KINDS = 8 };
+
+static int compare_choices(const void *x, const void *y)
+{
+    const struct choice *a = x, *b = y;
+
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1;
+    return a->set < b->set ? -1 : a->set > b->set;
+}
+
+static void list_choices(struct sp_unit_choices *c, const struct sp_unit *u, unsigned all)
+{
+    unsigned set = 0;
+
+    memcpy(c->of, u->bytes, sizeof c->of);
+    c->all = all;
+    c->choice[0] = (struct choice){.set = 0};
+    c->n = 1;
     while (set != all) {
         set = (set - all) & all; /* the next larger one of `all` */
-        sum[set] = sum[set & (set - 1)] + u->bytes[__builtin_ctz(set)];
-        if (sum[set] >= most && (double)sum[set] <= want) {
-            best = set;
-            most = sum[set];
-        }
+        c->choice[c->n++] = (struct choice){sum_of(u, set), set};
     }
-    return best;
+    qsort(c->choice, (size_t)c->n, sizeof *c->choice, compare_choices);
+}
+
+static const struct sp_unit_choices *choices_of(struct sp_eviction_plan *a, const struct sp_unit *u,
+                                                unsigned all)
+{
+    struct sp_unit_choices *c = a->choices;
+
+    for (int k = 0; k < a->n_choices; k++, c++)
+        if (c->all == all && !memcmp(c->of, u->bytes, sizeof c->of))
+            return c;
+    list_choices(c, u, all);
+    a->n_choices += a->n_choices < KINDS;
+    return c;
+}
+
+/* The choice that comes closest to `want` bytes without exceeding it. */
+static unsigned closest(const struct sp_unit_choices *c, double want)
+{
+    int low = 0, high = c->n;
+
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+
+        if ((double)c->choice[middle].bytes <= want)
+            low = middle;
+        else
+            high = middle;
+    }
+    return c->choice[low].set;
 }
 
 /* What leaves if every op may write `rate` bytes for each second that it hides under, the same part
@@ -126,7 +176,8 @@ static void select_at(struct sp_eviction_plan *a, double rate)
             unsigned all = all_of(u);
 
             want += part * (double)sum_of(u, all);
-            u->out = part >= 1 ? all : closest(u, all, want - (double)group->leaving);
+            u->out =
+                part >= 1 ? all : closest(choices_of(a, u, all), want - (double)group->leaving);
             u->back = u->used;
             group->leaving += sp_unit_leaving(u);
         }
@@ -172,6 +223,7 @@ static void link_slots(struct sp_eviction_plan *a)
 /* What follows from what is given. */
 static void take_in(struct sp_eviction_plan *a)
 {
+    a->n_choices = 0;
     for (int g = 0; g < a->n_groups; g++) {
         struct sp_unit_group *group = &a->groups[g];
 
@@ -307,9 +359,11 @@ int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int
     a->seconds = calloc(s, sizeof *a->seconds);
     a->also = calloc(4 * s, sizeof *a->also);
     a->returns_allowed = calloc(s, sizeof *a->returns_allowed);
+    a->choices = calloc(KINDS + 1, sizeof *a->choices);
     a->gates = calloc(4 * s + 4 * u + (size_t)ops + 1 + (size_t)op_slots + (size_t)flights,
                       sizeof *a->gates);
-    if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates) {
+    if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates ||
+        !a->choices) {
         sp_eviction_plan_free(a);
         return -ENOMEM;
     }
@@ -337,5 +391,6 @@ void sp_eviction_plan_free(struct sp_eviction_plan *a)
     free(a->also);
     free(a->returns_allowed);
     free(a->gates);
+    free(a->choices);
     *a = (struct sp_eviction_plan){0};
 }

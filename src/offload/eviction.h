@@ -92,7 +92,9 @@ struct sp_eviction_plan {
     int64_t most_evicted;  /* at once */
     double rate;           /* bytes a second that the forwards in between must hide */
 
-    int64_t *most; /* room: [n_slots] */
+    int64_t *most;                   /* room: [n_slots] */
+    struct sp_unit_choices *choices; /* what may leave units of those kinds that were looked at */
+    int n_choices;
 };
 
 enum sp_offload_mode { SP_OFFLOAD_NONE, SP_OFFLOAD_FULL, SP_OFFLOAD_ADAPTIVE };

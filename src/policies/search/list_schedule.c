@@ -16,6 +16,9 @@ struct item {
     int channel, number; /* the way its message takes, and its turn there; -1: it waits for none */
 };
 
+/* Chunks are told apart modulo this. */
+enum { KINDS = 64 };
+
 struct sp_list_schedule {
     const struct sp_layout *lay;
     const struct sp_costs *costs;
@@ -33,6 +36,7 @@ struct sp_list_schedule {
     int *head, *live;    /* [p] */
     int *ran;            /* [p] ops run */
     int *sent, *taken;   /* [4p] messages of a channel */
+    int *kinds;          /* [p][SP_R][KINDS] ops not yet run of a pass and chunk */
     double *idle, *from; /* [p] when a stage is free, when it began */
     double *wake;        /* [p] before this time a stage need not look again */
     double *heap;        /* when something may begin */
@@ -62,7 +66,8 @@ struct sp_list_schedule *sp_list_schedule_create(const struct sp_layout *lay,
     r->head = calloc(11 * p, sizeof *r->head);
     r->idle = calloc(3 * p, sizeof *r->idle);
     r->heap = calloc(2 * ops + 1, sizeof *r->heap); /* an op pushes its end, and its arrival */
-    if (!r->first || !r->at || !r->items || !r->head || !r->idle || !r->heap) {
+    r->kinds = calloc(p * SP_R * KINDS, sizeof *r->kinds);
+    if (!r->first || !r->at || !r->items || !r->head || !r->idle || !r->heap || !r->kinds) {
         sp_list_schedule_destroy(r);
         return NULL;
     }
@@ -90,6 +95,7 @@ void sp_list_schedule_destroy(struct sp_list_schedule *r)
     free(r->head);
     free(r->idle);
     free(r->heap);
+    free(r->kinds);
     free(r);
 }
 
@@ -182,6 +188,23 @@ static double pop(struct sp_list_schedule *r)
     return top;
 }
 
+static int *kind(const struct sp_list_schedule *r, int stage, const struct sp_op *op)
+{
+    return &r->kinds[((size_t)stage * SP_R + op->pass) * KINDS + op->chunk % KINDS];
+}
+
+/* Passes and chunks of which a stage has ops not yet run. */
+static int kinds_left(const struct sp_list_schedule *r, int stage)
+{
+    const int *left = &r->kinds[(size_t)stage * SP_R * KINDS];
+    int chunks = r->lay->chunks < KINDS ? r->lay->chunks : KINDS, n = 0;
+
+    for (int pass = 0; pass < SP_R; pass++)
+        for (int c = 0; c < chunks; c++)
+            n += left[pass * KINDS + c] > 0;
+    return n;
+}
+
 /* How many ops one on global stage g waits for. */
 static int waits_for(const struct sp_list_schedule *r, int pass, int g)
 {
@@ -197,6 +220,7 @@ static int waits_for(const struct sp_list_schedule *r, int pass, int g)
 /* Fills in the lists, of which nothing has run. */
 static void reset(struct sp_list_schedule *r, const struct sp_list_result *from)
 {
+    memset(r->kinds, 0, (size_t)r->p * SP_R * KINDS * sizeof *r->kinds);
     for (int s = 0; s < r->p; s++) {
         int first = r->first[s], end = r->first[s + 1];
 
@@ -212,6 +236,7 @@ static void reset(struct sp_list_schedule *r, const struct sp_list_result *from)
                                         .due = r->reverse ? from->makespan - ended : begun,
                                         .channel = -1};
             *place(r, op.pass, op.mb, g) = i;
+            ++*kind(r, s, &op);
         }
         r->head[s] = first < end ? first : -1;
         r->live[s] = r->ran[s] = 0;
@@ -281,7 +306,7 @@ static bool is_ready(const struct sp_list_schedule *r, const struct item *it, do
  * The item, and the one before it in the list, that a stage runs at `time`; false: none. An op
  * that takes an activation before its place in the list adds one to all that the ops in between
  * hold: it may where none of those exceeds the limit then. Others may always come earlier. The
- * micro-batches of a pass and chunk keep their turns. If there is none, wake[stage] is set to when
+ * micro-batches of a pass and chunk keep their turns, so that only the first of each counts. If there is none, wake[stage] is set to when
  * there may be one.
  */
 static bool choose(struct sp_list_schedule *r, const struct sp_list_rule *rule, int stage,
@@ -289,11 +314,13 @@ static bool choose(struct sp_list_schedule *r, const struct sp_list_rule *rule, 
 {
     int live = r->live[stage], peak = live, best = SP_R, prev = -1;
     int left = 8 * r->p * r->lay->chunks + 32; /* how far it looks, for the sake of time */
-    unsigned long long passed[SP_R] = {0};     /* chunks, modulo 64, of the ops looked at */
+    unsigned long long passed[SP_R] = {0};     /* chunks, modulo KINDS, of the ops looked at */
+    int kinds = kinds_left(r, stage);          /* that were not looked at */
     const struct item *first = &r->items[r->head[stage]];
     double awaited = -1, next = HUGE_VAL; /* first F or B of the list to come, first of any */
 
-    for (int i = r->head[stage]; i >= 0 && best > 0 && left > 0; i = r->items[i].next, left--) {
+    for (int i = r->head[stage]; i >= 0 && best > 0 && left > 0 && kinds > 0;
+         i = r->items[i].next, left--) {
         const struct item *it = &r->items[i];
         int pass = it->op.pass;
         unsigned long long chunk = 1ULL << (it->op.chunk & 63);
@@ -314,6 +341,7 @@ static bool choose(struct sp_list_schedule *r, const struct sp_list_rule *rule, 
             if (it->ready < next)
                 next = it->ready;
         }
+        kinds -= !(passed[pass] & chunk);
         passed[pass] |= chunk;
         live += pass == r->take;
         live -= pass == r->release;
@@ -343,6 +371,7 @@ static bool step(struct sp_list_schedule *r, const struct sp_list_rule *rule, in
         r->items[before].next = r->items[item].next;
     if (r->ran[stage]++ == 0)
         r->from[stage] = time;
+    --*kind(r, stage, &r->items[item].op);
     begin(r, stage, &r->items[item], time);
     nth = r->reverse ? r->first[stage + 1] - 1 - nth : r->first[stage] + nth;
     out->ops[nth] = r->items[item].op;
