@@ -392,6 +392,24 @@ int sp_partition_at_costs(const struct sp_plan *plan, int layers,
     return err;
 }
 
+int sp_partition_on_machine(const struct sp_plan *plan, const struct sp_shape *sh,
+                            const struct sp_machine *machine, int devices, enum sp_recompute mode,
+                            int *counts)
+{
+    int stages = plan->layout.stages, err;
+    double *slow = calloc((size_t)stages, sizeof *slow);
+    const struct sp_balance limits = {.slow = slow};
+    struct sp_layer_costs costs;
+
+    if (!slow)
+        return sp_error(ENOMEM, "no memory for the speeds of %d stages", stages);
+    sp_layer_costs_estimate(machine, sh, &costs);
+    sp_layer_slowness(machine, sh, devices, stages, slow);
+    err = sp_partition_at_costs(plan, sh->model.layers, &costs, mode, &limits, counts);
+    free(slow);
+    return err;
+}
+
 void sp_partition_times(const struct sp_balance *b, const int *counts, double *us)
 {
     int globals = sp_globals(b->lay), at = 0;

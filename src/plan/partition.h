@@ -62,6 +62,12 @@ int sp_partition_at_costs(const struct sp_plan *plan, int layers,
                           const struct sp_layer_costs *costs, enum sp_recompute mode,
                           const struct sp_balance *limits, int *counts);
 
+/* The same at what layers take on a machine, of whose devices a stage has so many, with no limit. */
+struct sp_machine;
+int sp_partition_on_machine(const struct sp_plan *plan, const struct sp_shape *sh,
+                            const struct sp_machine *machine, int devices, enum sp_recompute mode,
+                            int *counts);
+
 /* Times of the stages, us[stages], under counts. */
 void sp_partition_times(const struct sp_balance *b, const int *counts, double *us);
 

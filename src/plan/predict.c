@@ -12,6 +12,50 @@ static bool is_shared_out(const struct sp_predict_request *r)
            r->shape->context * r->shape->tensor * r->terms.devices > 1;
 }
 
+/* Makes ops of a stage longer by a part of them. */
+static void lengthen(const struct sp_plan *plan, int stage, double ms, struct sp_prediction *p)
+{
+    const struct sp_program *program = &plan->programs[stage];
+    double all = 0;
+
+    for (int k = 0; k < program->n; k++)
+        all += p->by_op[plan->family->id(&plan->layout, stage, &program->ops[k])];
+    for (int k = 0; k < program->n && all > 0; k++) {
+        int id = plan->family->id(&plan->layout, stage, &program->ops[k]);
+
+        p->by_op[id] *= 1 + ms / all;
+        p->again_by_op[id] *= 1 + ms / all;
+        if (p->alone)
+            p->alone[id] *= 1 + ms / all;
+    }
+}
+
+/* Devices that are made of cores write and read by themselves what leaves them, in the time of their ops: all cores of a
+ * node together as fast as where both ways are busy. 0 or -ENOMEM. */
+static int take_cores(const struct sp_predict_request *r, struct sp_prediction *p)
+{
+    const struct sp_machine *m = r->terms.machine;
+    int stages = r->plan->layout.stages;
+    double *moved_s, per_byte_s;
+
+    if (!m || !r->plan->evictions || !sp_machine_is_cpu(m) || m->disk.write <= 0)
+        return 0;
+    per_byte_s = m->devices_per_node / (2 * m->disk.both);
+    moved_s = calloc((size_t)stages, sizeof *moved_s);
+    if (!moved_s)
+        return -ENOMEM;
+    for (int i = 0; i < p->messages.n; i++) {
+        const struct sp_step_message *move = &p->messages.message[i];
+
+        if (sp_step_message_is_move(move))
+            moved_s[move->from] += per_byte_s * (double)move->bytes;
+    }
+    for (int s = 0; s < stages; s++)
+        lengthen(r->plan, s, 1e3 * moved_s[s], p);
+    free(moved_s);
+    return 0;
+}
+
 /* Simulates the step with the costs that are there. */
 static int simulate(const struct sp_predict_request *r, const struct sp_network *network,
                     struct sp_prediction *p)
@@ -21,6 +65,7 @@ static int simulate(const struct sp_predict_request *r, const struct sp_network 
     struct sp_network slow = *network;
     int err = sp_step_messages_create(r->plan, r->shape, &p->messages);
 
+    err = err ? err : take_cores(r, p);
     if (e && e->variation) {
         varied = (struct sp_varied_network){.network = network, .variation = e->variation};
         slow = sp_network_varied(&varied);

@@ -13,7 +13,7 @@ bool sp_schedule_flag(const char *name, const char *flag);
 bool sp_schedule_is_searched(const char *name);
 /* Whether embedding and head may be cut over all stages with it (families/vocabulary). */
 bool sp_schedule_shares_vocabulary(const char *name);
-/* Whether stages compute different layers, which may be dealt out to them in any numbers. */
+/* Tells whether stages compute different layers, which may be dealt out to them in any numbers. */
 bool sp_schedule_deals_layers(const char *name);
 /* Whether it cuts sequences, and whether it is made for that. */
 bool sp_schedule_takes_slices(const char *name);

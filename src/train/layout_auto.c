@@ -278,7 +278,7 @@ static bool is_same_family(const struct sp_found *a, const struct sp_found *b)
     return n == strcspn(b->schedule, ":") && !strncmp(a->schedule, b->schedule, n);
 }
 
-/* What tells a contender from the choice and the contenders before it. */
+/* A contender differs in this from the choice and the contenders before it. */
 enum contrast { GRID, SCHEDULE, EITHER };
 
 static bool is_new(const struct sp_auto_choice *choice, const struct sp_auto_contenders *all,

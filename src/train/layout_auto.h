@@ -65,7 +65,7 @@ struct sp_auto_devices sp_auto_devices_of(const struct sp_machine *machine,
 int sp_layout_auto_check(const char *command, const struct sp_layout_args *l,
                          const struct sp_group_args *groups, const struct sp_model *model);
 
-/* What a choice may be compared with by running it: the fastest of other numbers of devices and of other schedules, of those
+/* Layouts that a run may compare its choice with: the fastest of other numbers of devices and of other schedules, of those
  * that are predicted to take at most SP_AUTO_NEAR times as long. */
 enum { SP_AUTO_CONTENDERS = 3 };
 #define SP_AUTO_NEAR 1.35

@@ -265,22 +265,13 @@ static int find_recompute(const struct args *a, struct sp_recompute_option *reco
 static int balance(const struct args *a, const struct sp_model *model, const struct sp_plan *plan,
                    int *counts)
 {
-    int stages = plan->layout.stages, err;
-    double *slow = calloc((size_t)stages, sizeof *slow);
-    const struct sp_balance limits = {.slow = slow};
     struct sp_shape shape = shape_of(a, model);
     struct sp_recompute_option recompute;
-    struct sp_layer_costs costs;
 
-    err = slow ? find_recompute(a, &recompute)
-               : sp_error(ENOMEM, "no memory for the speeds of %d stages", stages);
-    if (!err) {
-        sp_layer_costs_estimate(a->machine, &shape, &costs);
-        sp_layer_slowness(a->machine, &shape, shape.pipelines * shape.tensor, stages, slow);
-        err = sp_partition_at_costs(plan, model->layers, &costs, recompute.mode, &limits, counts);
-    }
-    free(slow);
-    return err;
+    if (find_recompute(a, &recompute))
+        return -EINVAL;
+    return sp_partition_on_machine(plan, &shape, a->machine, shape.pipelines * shape.tensor,
+                                   recompute.mode, counts);
 }
 
 /* --partition. */

@@ -44,7 +44,7 @@ static inline double sp_layer_bwd_us(const struct sp_layer_costs *c, enum sp_rec
 void sp_layer_costs_estimate(const struct sp_machine *machine, const struct sp_shape *sh,
                              struct sp_layer_costs *costs);
 
-/* How many times as long as on the machine's slowest devices a layer takes on those of each stage, slow[stages]: `devices` of a
+/* Sets slow[stages] to how many times as long a layer takes on the devices of a stage as on the machine's slowest: `devices` of a
  * stage, of all its members. */
 void sp_layer_slowness(const struct sp_machine *machine, const struct sp_shape *sh, int devices,
                        int stages, double *slow);

@@ -46,7 +46,7 @@ const struct sp_machine *sp_machine_of_node(const struct sp_machine *m, int node
     return m->kind[k].machine;
 }
 
-/* Of the size that products of long sequences have. */
+/* The rate of a product as long sequences have them. */
 static double speed(const struct sp_machine *m)
 {
     const double flops = 1e11;
@@ -101,7 +101,7 @@ static int check(const char *where, const struct sp_machine *a, const struct sp_
     return 0;
 }
 
-/* What is slower in other nodes. */
+/* Takes over what is slower in other nodes. */
 static void slow_down(struct sp_machine *m, const struct sp_machine *other)
 {
     struct sp_copy_rates *c = &m->copy;

@@ -113,7 +113,7 @@ static bool exists(const char *path)
     return f != NULL;
 }
 
-/* Where ":N" begins, at the end of a part of a list; its end if there is none. */
+/* Finds where ":N" begins, at the end of a part of a list; its end if there is none. */
 static size_t name_of(const char *part, size_t n)
 {
     size_t at = n;

@@ -70,7 +70,7 @@ static void share_node(struct sp_machine *m, int devices)
     m->devices_per_node = devices;
 }
 
-/* Of every kind; the last that has no such figures says so. */
+/* Does so for every kind; the last that has no such figures says so. */
 static void take_threads_of_kinds(struct sp_machine *m, int threads, char why[SP_THREADS_WHY])
 {
     struct sp_nodes kind[SP_MACHINE_KINDS];

@@ -14,7 +14,7 @@ double sp_bound_step(const struct sp_search *want, const struct sp_found *f);
 /* Bytes of the parameters, gradients and optimizer of the fullest device. */
 int64_t sp_bound_memory(const struct sp_search *want, const struct sp_found *f);
 
-/* What a mean stage takes of a micro-batch, of what the slowest takes if layers are dealt out evenly: no partition makes it
+/* The time of a mean stage, as a part of the slowest's where layers are dealt out evenly: no partition makes that one's
  * less. */
 double sp_bound_balanced(const struct sp_search *want, const struct sp_found *f);
 

@@ -60,7 +60,7 @@ int64_t sp_search_limit(const struct sp_search *want)
     return sp_search_limit_of(want, want->machine);
 }
 
-/* Of the device that has most. */
+/* The limit of the device that has most. */
 static int64_t most_of_all(const struct sp_search *want)
 {
     int64_t most = sp_search_limit(want);

@@ -374,17 +374,12 @@ static int balance(const struct sp_search *want, struct sp_found *f, struct step
     int globals = sp_globals(&step->plan.layout), layers = want->model->layers, err, first, even;
     const struct sp_machine *machine = sp_search_machine(want, f);
     int *counts = calloc((size_t)globals, sizeof *counts);
-    double *slow = calloc((size_t)f->stages, sizeof *slow);
-    const struct sp_balance limits = {.slow = slow};
-    struct sp_layer_costs costs;
     bool differs = false;
 
-    err = counts && slow ? 0 : -ENOMEM;
-    sp_layer_costs_estimate(machine, &step->shape, &costs);
-    if (!err) {
-        sp_layer_slowness(machine, &step->shape, (int)devices_of(f), f->stages, slow);
-        err = sp_partition_at_costs(&step->plan, layers, &costs, want->recompute, &limits, counts);
-    }
+    if (!counts)
+        return -ENOMEM;
+    err = sp_partition_on_machine(&step->plan, &step->shape, machine, (int)devices_of(f),
+                                  want->recompute, counts);
     for (int g = 0; !err && g < globals; g++) {
         sp_partition(layers, globals, g, &first, &even);
         differs |= counts[g] != even;
@@ -396,7 +391,6 @@ static int balance(const struct sp_search *want, struct sp_found *f, struct step
         err = -EINVAL; /* it is tried as such */
     err = err ? err : differs ? sp_plan_partition(&step->plan, counts) : 0;
     free(counts);
-    free(slow);
     return err;
 }
 

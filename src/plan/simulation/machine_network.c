@@ -30,7 +30,7 @@ static int interface_of(const struct sp_machine_network *n, const struct sp_link
     return (int)((int64_t)stage * devices_of(n) / link->shared_by * link->shared_by);
 }
 
-/* What a message between two nodes, or within one, goes through: of links that differ the slower one counts. */
+/* The link of a message between two nodes, or within one: the slower one where they differ. */
 static const struct sp_link *link_of(const struct sp_machine_network *n, int from, int to)
 {
     const struct sp_machine *a = sp_machine_of_node(n->machine, node_of(n, from));

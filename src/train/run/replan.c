@@ -20,11 +20,11 @@
 #include <unistd.h>
 
 /* A turn is the steps of one layout. Of the first one, and of those that begin with a new graph, the first steps warm up
- * caches and buffers, and orders that are searched (run/reorder.h); no turn has more than the run until it settles. */
-enum { FIRST_TURN = 8, FIRST_WARM_UP = 3, TURN = 4, WARM_UP = 1, MOST_TURN = SP_AUTO_STEPS + TURN };
+ * caches and buffers, and orders that are searched (run/reorder.h). */
+enum { FIRST_TURN = 8, FIRST_WARM_UP = 3, TURN = 4, WARM_UP = 1 };
 /* The chosen layout, its contenders, and what the rates that were measured speak for. */
 enum { MOST_TURNS = 2 + SP_AUTO_CONTENDERS };
-/* What a change takes where none was seen yet: a new graph, and weights and moments at so many bytes a second. */
+/* A change takes so long where none was seen yet: a new graph, and weights and moments at so many bytes a second. */
 static const double RESTART_S = 0.3, CARRIED_PER_S = 2e8;
 
 struct turn {
@@ -260,7 +260,7 @@ static bool was_tried(const struct sp_auto_look *look, const struct sp_auto_choi
     return false;
 }
 
-/* Whether there is time to change the layout and back. */
+/* Tells whether there is time to change the layout and back. */
 static bool has_time(const struct sp_trainer *t)
 {
     const struct sp_auto_look *look = t->choice->look;
@@ -322,7 +322,7 @@ static bool take_predicted(struct sp_trainer *t, struct sp_machine *m, struct de
     return true;
 }
 
-/* What was tried beside `but`, in text. */
+/* Lists what was tried beside `but`. */
 static void list_tried(const struct sp_auto_look *look, const struct turn *but,
                        char text[SP_AUTO_TEXT])
 {

@@ -1,5 +1,5 @@
 /*
- * What --schedule auto makes of its choice once steps are timed. The run begins in the layout that is predicted to be
+ * --schedule auto, once steps are timed. The run begins in the layout that is predicted to be
  * fastest. Then its contenders, which are predicted to be nearly as fast, have a few steps each, as long as changes take no
  * more than --auto-within. After SP_AUTO_STEPS steps the run says how far its prediction was; if at the rates that it
  * measured (plan/rates_fit.h) a layout that was not tried is predicted to be faster than all by more than SP_AUTO_GAIN,
