@@ -98,6 +98,8 @@ class Bench:
 
 
 def main():
+    for word in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        os.environ.setdefault(word, "1")
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--starpipe", default="build/starpipe")
     p.add_argument("--hardware", help="a machine description instead of measuring")
@@ -107,10 +109,11 @@ def main():
     p.add_argument("--only", help="one model: gpt-tiny, llama-tiny, wide")
     p.add_argument("--launcher", default="mpirun --oversubscribe --bind-to none -np 2", help="what starts two ranks; "
                    "empty: workers alone")
+    p.add_argument("--ranks", action="store_true", help="two ranks alone")
     p.add_argument("--all", action="store_true", help="print every layout")
     a = p.parse_args()
     a.starpipe = os.path.abspath(a.starpipe)
-    kinds = [("2 workers", [], STAGES + WORKERS)]
+    kinds = [] if a.ranks else [("2 workers", [], STAGES + WORKERS)]
     if a.launcher:
         kinds.append(("2 ranks", a.launcher.split(), STAGES + RANKS))
     with tempfile.TemporaryDirectory() as where:
