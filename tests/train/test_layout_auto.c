@@ -34,6 +34,8 @@ static struct asked ask(int processes)
     return a;
 }
 
+static struct sp_auto_contenders contenders; /* of the last choice */
+
 static int choose(const struct asked *a, double within_s, struct sp_auto_choice *choice)
 {
     const struct sp_auto_request r = {.command = "test",
@@ -45,7 +47,7 @@ static int choose(const struct asked *a, double within_s, struct sp_auto_choice 
                                       .devices = a->devices,
                                       .within_s = within_s};
 
-    return sp_layout_auto(&r, choice);
+    return sp_layout_auto(&r, choice, &contenders);
 }
 
 /* The choice, taken over; whose devices and sequences are as many as there are. */
@@ -81,6 +83,33 @@ static void all_devices_are_taken(void **state)
 
         chosen(&a, &texts);
     }
+}
+
+/* Each is nearly as fast, and differs from the choice and from the others in its grid, its schedule or its optimizer. */
+static void contenders_differ(void **state)
+{
+    struct asked a = ask(4);
+    struct sp_auto_choice choice;
+    int grids = 0;
+
+    (void)state;
+    a.layout.micro_batches = 16;
+    assert_int_equal(choose(&a, 0, &choice), 0);
+    assert_int_equal(contenders.n, SP_AUTO_CONTENDERS);
+    for (int i = 0; i < contenders.n; i++) {
+        const struct sp_found *f = &contenders.layout[i].found;
+
+        assert_true(f->step_ms <= SP_AUTO_NEAR * choice.found.step_ms);
+        assert_false(sp_auto_same(&contenders.layout[i], &choice));
+        grids += !sp_found_same_grid(f, &choice.found);
+        for (int j = 0; j < i; j++) {
+            const struct sp_found *other = &contenders.layout[j].found;
+
+            assert_true(!sp_found_same_grid(f, other) || strcmp(f->schedule, other->schedule) ||
+                        f->zero != other->zero);
+        }
+    }
+    assert_true(grids > 0);
 }
 
 static void what_was_given_stays(void **state)
@@ -193,6 +222,7 @@ TEST_GROUP(layout_auto)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_usual_schedule_goes_before_equals),
         cmocka_unit_test(all_devices_are_taken),
+        cmocka_unit_test(contenders_differ),
         cmocka_unit_test(what_was_given_stays),
         cmocka_unit_test(workers_take_stages),
         cmocka_unit_test(what_does_not_fit_is_refused),
