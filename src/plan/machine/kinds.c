@@ -8,20 +8,24 @@
 
 /* Machines that others point to, to the end of the program. */
 static struct kept {
-    struct sp_machine machine;
     struct kept *next;
+    struct sp_machine machine;
+    char name[];
 } * kept;
 
-const struct sp_machine *sp_machine_keep(const struct sp_machine *m)
+int sp_machine_keep(const struct sp_machine *m, const char *name, size_t n, struct sp_nodes *nodes)
 {
-    struct kept *k = malloc(sizeof *k);
+    struct kept *k = calloc(1, sizeof *k + n + 1);
 
     if (!k)
-        return NULL;
+        return sp_error(ENOMEM, "machine %s: no memory for it", m->name);
     k->machine = *m;
     k->next = kept;
     kept = k;
-    return &k->machine;
+    memcpy(k->name, name ? name : "", name ? n : 0);
+    nodes->machine = &k->machine;
+    nodes->named = name ? k->name : NULL;
+    return 0;
 }
 
 /* ---- which -------------------------------------------------------------------------------------- */

@@ -150,12 +150,9 @@ static int load_part(const char *part, size_t n, struct sp_nodes *nodes)
         err = sp_machine_load(name, &machine);
     if (!err && machine.kinds)
         err = sp_error(EINVAL, "machine %s: it has nodes of several kinds itself", name);
-    nodes->machine = err ? NULL : sp_machine_keep(&machine);
-    nodes->named = name; /* as long as the machine */
-    if (!err && nodes->machine)
-        return 0;
+    err = err ? err : sp_machine_keep(&machine, part, end, nodes);
     free(name);
-    return err ? err : sp_error(ENOMEM, "no memory for a machine");
+    return err;
 }
 
 static int load_list(const char *list, struct sp_machine *m)

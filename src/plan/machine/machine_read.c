@@ -375,11 +375,7 @@ static int read_nodes(const char *where, const json_t *v, struct sp_nodes *nodes
         err = read_machine(where, machine, &read);
     if (!err && read.kinds)
         err = sp_error(EINVAL, "%s: %s has nodes of several kinds itself", where, read.name);
-    if (err)
-        return err;
-    nodes->machine = sp_machine_keep(&read);
-    nodes->named = NULL;
-    return nodes->machine ? 0 : sp_error(ENOMEM, "%s: no memory for it", where);
+    return err ? err : sp_machine_keep(&read, NULL, 0, nodes);
 }
 
 static int read_kinds(const char *where, const json_t *root, struct sp_machine *m)

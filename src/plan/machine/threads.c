@@ -85,8 +85,8 @@ static void take_threads_of_kinds(struct sp_machine *m, int threads, char why[SP
         sp_machine_take_threads(of, threads, its);
         if (*its)
             memcpy(why, its, sizeof its);
-        kind[k].machine = sp_machine_keep(of);
-        kept = kind[k].machine != NULL;
+        kept = !sp_machine_keep(of, kind[k].named, kind[k].named ? strlen(kind[k].named) : 0,
+                                &kind[k]);
     }
     if (!kept || sp_machine_join(m->name, kind, m->kinds, m))
         snprintf(why, SP_THREADS_WHY,
