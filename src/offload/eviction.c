@@ -104,7 +104,7 @@ struct sp_unit_choices {
     } choice[1 << SP_UNIT_TENSORS];
 };
 
-/* Units of a plan are of a few kinds: so many are remembered, and room for one more. */
+/* Units of a plan are of a few kinds, unless slices differ in length: so many are remembered. */
 enum { KINDS = 8 };
 
 static int compare_choices(const void *x, const void *y)
@@ -131,6 +131,7 @@ static void list_choices(struct sp_unit_choices *c, const struct sp_unit *u, uns
     qsort(c->choice, (size_t)c->n, sizeof *c->choice, compare_choices);
 }
 
+/* NULL: units are of more kinds than are remembered. */
 static const struct sp_unit_choices *choices_of(struct sp_eviction_plan *a, const struct sp_unit *u,
                                                 unsigned all)
 {
@@ -139,13 +140,14 @@ static const struct sp_unit_choices *choices_of(struct sp_eviction_plan *a, cons
     for (int k = 0; k < a->n_choices; k++, c++)
         if (c->all == all && !memcmp(c->of, u->bytes, sizeof c->of))
             return c;
+    if (a->n_choices == KINDS)
+        return NULL;
+    a->n_choices++;
     list_choices(c, u, all);
-    a->n_choices += a->n_choices < KINDS;
     return c;
 }
 
-/* The choice that comes closest to `want` bytes without exceeding it. */
-static unsigned closest(const struct sp_unit_choices *c, double want)
+static unsigned find_closest(const struct sp_unit_choices *c, double want)
 {
     int low = 0, high = c->n;
 
@@ -158,6 +160,28 @@ static unsigned closest(const struct sp_unit_choices *c, double want)
             high = middle;
     }
     return c->choice[low].set;
+}
+
+/* The tensors of a unit, out of `all`, that come closest to `want` bytes without exceeding it. */
+static unsigned closest(struct sp_eviction_plan *a, const struct sp_unit *u, unsigned all,
+                        double want)
+{
+    const struct sp_unit_choices *known = choices_of(a, u, all);
+    unsigned best = 0, set = 0;
+    int64_t most = 0, sum[1 << SP_UNIT_TENSORS];
+
+    if (known)
+        return find_closest(known, want);
+    sum[0] = 0;
+    while (set != all) {
+        set = (set - all) & all; /* the next larger one of `all` */
+        sum[set] = sum[set & (set - 1)] + u->bytes[__builtin_ctz(set)];
+        if (sum[set] >= most && (double)sum[set] <= want) {
+            best = set;
+            most = sum[set];
+        }
+    }
+    return best;
 }
 
 /* What leaves if every op may write `rate` bytes for each second that it hides under, the same part
@@ -176,8 +200,7 @@ static void select_at(struct sp_eviction_plan *a, double rate)
             unsigned all = all_of(u);
 
             want += part * (double)sum_of(u, all);
-            u->out =
-                part >= 1 ? all : closest(choices_of(a, u, all), want - (double)group->leaving);
+            u->out = part >= 1 ? all : closest(a, u, all, want - (double)group->leaving);
             u->back = u->used;
             group->leaving += sp_unit_leaving(u);
         }
@@ -359,7 +382,7 @@ int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int
     a->seconds = calloc(s, sizeof *a->seconds);
     a->also = calloc(4 * s, sizeof *a->also);
     a->returns_allowed = calloc(s, sizeof *a->returns_allowed);
-    a->choices = calloc(KINDS + 1, sizeof *a->choices);
+    a->choices = calloc(KINDS, sizeof *a->choices);
     a->gates = calloc(4 * s + 4 * u + (size_t)ops + 1 + (size_t)op_slots + (size_t)flights,
                       sizeof *a->gates);
     if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates ||
