@@ -16,17 +16,18 @@ static bool is_shared_out(const struct sp_predict_request *r)
 static void lengthen(const struct sp_plan *plan, int stage, double ms, struct sp_prediction *p)
 {
     const struct sp_program *program = &plan->programs[stage];
-    double all = 0;
+    double all = 0, times;
 
     for (int k = 0; k < program->n; k++)
         all += p->by_op[plan->family->id(&plan->layout, stage, &program->ops[k])];
-    for (int k = 0; k < program->n && all > 0; k++) {
+    times = all > 0 ? 1 + ms / all : 1;
+    for (int k = 0; k < program->n; k++) {
         int id = plan->family->id(&plan->layout, stage, &program->ops[k]);
 
-        p->by_op[id] *= 1 + ms / all;
-        p->again_by_op[id] *= 1 + ms / all;
+        p->by_op[id] *= times;
+        p->again_by_op[id] *= times;
         if (p->alone)
-            p->alone[id] *= 1 + ms / all;
+            p->alone[id] *= times;
     }
 }
 

@@ -24,11 +24,10 @@ struct choosing {
     int workers, most;         /* of a process: now, and at most */
     double started_s;
     struct sp_auto_choice *best;
-    struct sp_auto_choice first, second,
-        plain; /* the fastest two, and of the usual schedule the fastest */
     struct sp_auto_choice other[OTHERS]; /* the fastest, each of a schedule and grid of its own */
     int others;
-    struct sp_found least; /* of those that do not fit, the one that needs least */
+    struct sp_auto_choice plain; /* of the usual schedule the fastest */
+    struct sp_found least;       /* of those that do not fit, the one that needs least */
     bool any, fits;
 };
 
@@ -245,12 +244,6 @@ static void compare(struct choosing *c, const struct sp_search *want, const stru
     };
     bool plain = !strcmp(f->schedule, standard.schedule);
 
-    if (is_better(f, &c->first.found)) {
-        c->second = c->first;
-        c->first = one;
-    } else if (is_better(f, &c->second.found)) {
-        c->second = one;
-    }
     if (plain && is_better(f, &c->plain.found))
         c->plain = one;
     keep(c, &one);
@@ -261,21 +254,14 @@ static void compare(struct choosing *c, const struct sp_search *want, const stru
 static void conclude(struct choosing *c)
 {
     struct sp_auto_choice *best = c->best;
-    bool plain =
-        c->plain.found.step_ms > 0 && c->plain.found.step_ms < (1 + EXACT) * c->first.found.step_ms;
-    struct sp_auto_choice taken = plain ? c->plain : c->first;
+    bool plain = c->plain.found.step_ms > 0 &&
+                 c->plain.found.step_ms < (1 + EXACT) * c->other[0].found.step_ms;
+    struct sp_auto_choice taken = plain ? c->plain : c->other[0];
 
-    taken.next = sp_auto_same(&taken, &c->first) ? c->second.found : c->first.found;
+    taken.next = sp_auto_same(&taken, &c->other[0]) ? c->other[1].found : c->other[0].found;
     taken.layouts = best->layouts;
     taken.cut_short = best->cut_short;
     *best = taken;
-}
-
-static bool is_same_family(const struct sp_found *a, const struct sp_found *b)
-{
-    size_t n = strcspn(a->schedule, ":");
-
-    return n == strcspn(b->schedule, ":") && !strncmp(a->schedule, b->schedule, n);
 }
 
 /* A contender differs in this from the choice and the contenders before it. */
@@ -286,7 +272,7 @@ static bool is_new(const struct sp_auto_choice *choice, const struct sp_auto_con
 {
     for (int i = -1; i < all->n; i++) {
         const struct sp_found *other = i < 0 ? &choice->found : &all->layout[i].found;
-        bool grid = sp_found_same_grid(other, f), family = is_same_family(other, f);
+        bool grid = sp_found_same_grid(other, f), family = sp_found_same_family(other, f);
 
         if ((contrast == GRID && grid) || (contrast == SCHEDULE && family) ||
             (grid && family && f->zero == other->zero))

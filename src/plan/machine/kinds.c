@@ -163,9 +163,10 @@ int sp_machine_orders(const struct sp_machine *m, struct sp_machine *order)
         order[i] = *m;
         for (int k = 0; i > 0 && k < m->kinds; k++)
             order[i].kind[k] = m->kind[m->kinds <= 3 ? perm[i][k] : m->kinds - 1 - k];
-        sp_machine_list(&order[i], list, sizeof list);
-        if (i > 0)
+        if (i > 0) { /* itself keeps its name; its kinds may have none */
+            sp_machine_list(&order[i], list, sizeof list);
             memcpy(order[i].name, list, sizeof list);
+        }
     }
     return n;
 }

@@ -11,22 +11,15 @@ struct choice {
     int *chosen, count;
 };
 
-static bool is_same_family(const struct sp_found *a, const struct sp_found *b)
-{
-    size_t length = strcspn(a->schedule, ":");
-
-    return length == strcspn(b->schedule, ":") && !strncmp(a->schedule, b->schedule, length);
-}
-
 static bool is_same(enum idea idea, const struct sp_found *a, const struct sp_found *b)
 {
     switch (idea) {
     case GRID:
         return sp_found_same_grid(a, b);
     case FAMILY:
-        return is_same_family(a, b);
+        return sp_found_same_family(a, b);
     case FAMILY_ON_GRID:
-        return sp_found_same_grid(a, b) && is_same_family(a, b);
+        return sp_found_same_grid(a, b) && sp_found_same_family(a, b);
     default:
         return a == b;
     }

@@ -16,6 +16,7 @@
 #include "offload/eviction.h"
 #include "plan/machine/machine.h"
 #include "policies/plan.h"
+#include <string.h>
 
 enum { SP_TOKENS_LEAST = 6554, SP_TOKENS_MOST = 16384 };
 
@@ -112,6 +113,14 @@ static inline bool sp_found_same_grid(const struct sp_found *a, const struct sp_
 {
     return a->stages == b->stages && a->devices == b->devices && a->context == b->context &&
            a->data == b->data;
+}
+
+/* Whether schedules are the same but for their options. */
+static inline bool sp_found_same_family(const struct sp_found *a, const struct sp_found *b)
+{
+    size_t length = strcspn(a->schedule, ":");
+
+    return length == strcspn(b->schedule, ":") && !strncmp(a->schedule, b->schedule, length);
 }
 
 /* The nodes in the order in which a layout has them. */

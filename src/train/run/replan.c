@@ -189,7 +189,6 @@ static int fit_machine(const struct sp_trainer *t, struct sp_machine *m)
     for (int s = 0; s < t->plan.layout.stages; s++)
         look->update[s] /= look->n;
     err = sp_rates_fit(&t->plan, &t->shape, &terms, &measured, &fit);
-
     if (!err)
         sp_rates_apply(&fit, m);
     return err;
@@ -224,12 +223,18 @@ static int predict_own(const struct sp_trainer *t, const struct sp_machine *m, d
     return err;
 }
 
+/* Weights and moments of all blocks, as f32. */
+static double carried_bytes(const struct sp_trainer *t)
+{
+    return 3.0 * sizeof(float) * (double)sp_model_parameters(&t->model);
+}
+
 /* In --save DIR, which all nodes see, or where activations would go, if there is one node; with room for all. */
 static void find_dir(const struct sp_trainer *t, char dir[PATH_MAX])
 {
     const struct sp_train_config *a = &t->cfg;
     bool here = t->world.node_size == t->world.size;
-    double bytes = 12.0 * (double)sp_model_parameters(&t->model) + (1 << 20);
+    double bytes = carried_bytes(t) + (1 << 20);
     struct statvfs fs;
     int n = snprintf(dir, PATH_MAX, "%s/.layout-XXXXXX", a->save ? a->save : a->offload_dir);
 
@@ -264,8 +269,8 @@ static bool was_tried(const struct sp_auto_look *look, const struct sp_auto_choi
 static bool has_time(const struct sp_trainer *t)
 {
     const struct sp_auto_look *look = t->choice->look;
-    double bytes = 12.0 * (double)sp_model_parameters(&t->model);
-    double change_s = look->spent_s > 0 ? look->change_s : RESTART_S + bytes / CARRIED_PER_S;
+    double change_s =
+        look->spent_s > 0 ? look->change_s : RESTART_S + carried_bytes(t) / CARRIED_PER_S;
 
     return look->spent_s + 2 * change_s <= t->choice->within_s;
 }
@@ -300,24 +305,24 @@ static bool take_contender(struct sp_trainer *t, struct decision *d)
 
 /* The layout that the measured rates speak for, if it is predicted to be faster than all that were tried by more than
  * SP_AUTO_GAIN. Whatever is not known leaves the run as it is. */
-static bool take_predicted(struct sp_trainer *t, struct sp_machine *m, struct decision *d)
+static bool take_predicted(struct sp_trainer *t, struct sp_machine *m, struct decision *d,
+                           struct sp_auto_choice *other)
 {
     const struct sp_auto_look *look = t->choice->look;
     const struct turn *now = &look->turn[look->turns - 1];
-    struct sp_auto_choice other;
     double own_ms = 0;
     bool quiet = sp_error_quiet(true);
     int err = fit_machine(t, m);
 
     err = err ? err : predict_own(t, m, &own_ms);
-    err = err ? err : sp_train_choose_on(t, m, t->choice->within_s, &other, NULL);
+    err = err ? err : sp_train_choose_on(t, m, t->choice->within_s, other, NULL);
     sp_error_quiet(quiet);
-    if (err || own_ms <= 0 || was_tried(look, &other))
+    if (err || own_ms <= 0 || was_tried(look, other))
         return false;
-    d->predicted_ms = now->took_ms / own_ms * other.found.step_ms;
+    d->predicted_ms = now->took_ms / own_ms * other->found.step_ms;
     if (best_of(look)->took_ms <= (1 + SP_AUTO_GAIN) * d->predicted_ms)
         return false;
-    change_to(t, &other, d);
+    change_to(t, other, d);
     d->gain = best_of(look)->took_ms / d->predicted_ms - 1;
     return true;
 }
@@ -349,7 +354,7 @@ static void look_again(struct sp_trainer *t, struct sp_machine *m, struct decisi
     const struct turn *best = best_of(look);
     char name[SP_AUTO_TEXT], tried[SP_AUTO_TEXT], far[SP_AUTO_TEXT] = "";
     struct sp_auto_choice predicted;
-    bool other = take_predicted(t, m, d);
+    bool other = take_predicted(t, m, d, &predicted);
 
     list_tried(look, best, tried);
     sp_auto_choice_name(&best->layout, name);
@@ -363,8 +368,7 @@ static void look_again(struct sp_trainer *t, struct sp_machine *m, struct decisi
                      100 * SP_AUTO_GAIN);
         return;
     }
-    if (!sp_auto_choice_unpack(d->layout, &predicted))
-        sp_auto_choice_name(&predicted, name);
+    sp_auto_choice_name(&predicted, name);
     sp_train_say(t, "auto: at the rates measured %s is predicted to be %.0f %% faster: %.4g ms%s",
                  name, 100 * d->gain, d->predicted_ms,
                  d->changes ? "; tries it"
