@@ -15,6 +15,7 @@
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/times.h"
 #include "graphs/create.h"
+#include "sinks/starpu/sink.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -85,8 +86,12 @@ static void start(struct bench *b, int micro_batches)
                                .slices = 1,
                                .layers = LAYERS,
                                .options = ""};
-    struct sp_graph_config cfg = {
-        .params = &b->params, .plan = &b->plan, .batch = 1, .seq = 8, .every = 1};
+    struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
+                                  .params = &b->params,
+                                  .plan = &b->plan,
+                                  .batch = 1,
+                                  .seq = 8,
+                                  .every = 1};
     struct starpu_conf conf;
 
     setenv("STARPU_WORKERS_NOBIND", "1", 0);

@@ -7,6 +7,7 @@
 #include "sp_error.h"
 #include "train/config.h"
 #include "train/start/agree.h"
+#include "transport/transport.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 #include "cli/hardware.h"
 #include "cli/result.h"
-#include "codelets/task/cuda.h"
+#include "sinks/starpu/cuda.h"
 #include "config.h"
 #include "kernels/backend.h"
 #include "sp_error.h"

@@ -49,8 +49,8 @@ static void copy_part(const struct sp_backend *k, const struct columns_args *a, 
 }
 
 #define SPLIT_BUFFERS(ONE, OPTIONAL, LIST)                                                         \
-    ONE(whole, STARPU_R) /* (T,width) */                                                           \
-    LIST(part, STARPU_W) /* = (T,n) each */
+    ONE(whole, SP_READ)  /* (T,width) */                                                           \
+    LIST(part, SP_WRITE) /* = (T,n) each */
 SP_BUFFERS(split, SPLIT_BUFFERS)
 
 static void split(const struct sp_backend *k, const struct split_buffers *b,
@@ -61,8 +61,8 @@ static void split(const struct sp_backend *k, const struct split_buffers *b,
 }
 
 #define JOIN_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
-    ONE(whole, STARPU_W) /* = (T,width) */                                                         \
-    LIST(part, STARPU_R) /* (T,n) each */
+    ONE(whole, SP_WRITE) /* = (T,width) */                                                         \
+    LIST(part, SP_READ)  /* (T,n) each */
 SP_BUFFERS(join, JOIN_BUFFERS)
 
 static void join(const struct sp_backend *k, const struct join_buffers *b,
@@ -75,11 +75,11 @@ static void join(const struct sp_backend *k, const struct join_buffers *b,
 SP_CODELET(split);
 SP_CODELET(join);
 
-static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
-                                    const char *name, const struct sp_shape *sh, bool keys)
+static struct sp_task *new_task(const struct sp_task_context *ctx, struct sp_codelet *cl,
+                                const char *name, const struct sp_shape *sh, bool keys)
 {
-    struct starpu_task *task = sp_task_new(ctx, cl, name, sh, sizeof(struct columns_args));
-    struct columns_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, cl, name, sh, sizeof(struct columns_args));
+    struct columns_args *a = task->args;
 
     a->keys = keys;
     a->base.variant = keys;
@@ -87,18 +87,18 @@ static struct starpu_task *new_task(const struct sp_task_context *ctx, struct st
 }
 
 void sp_heads_split_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
-                           starpu_data_handle_t whole, const starpu_data_handle_t *parts)
+                           struct sp_tensor *whole, struct sp_tensor *const *parts)
 {
-    struct starpu_task *task = new_task(ctx, &split_cl, "split", sh, keys);
+    struct sp_task *task = new_task(ctx, &split_cl, "split", sh, keys);
 
     SP_TASK_BUFFERS(task, split, .whole = whole, .part = parts, .n_part = sh->context);
     sp_task_submit(ctx, task, 0);
 }
 
 void sp_heads_join_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
-                          const starpu_data_handle_t *parts, starpu_data_handle_t whole)
+                          struct sp_tensor *const *parts, struct sp_tensor *whole)
 {
-    struct starpu_task *task = new_task(ctx, &join_cl, "join", sh, keys);
+    struct sp_task *task = new_task(ctx, &join_cl, "join", sh, keys);
 
     SP_TASK_BUFFERS(task, join, .whole = whole, .part = parts, .n_part = sh->context);
     sp_task_submit(ctx, task, 0);

@@ -10,10 +10,10 @@
 #include "model/documents.h"
 
 #define EMBED_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
-    ONE(ids, STARPU_R)            /* (b,s) int32 */                                                \
-    ONE(x, STARPU_W)              /* = (T,h) */                                                    \
-    ONE(tokens, STARPU_R)         /* (V,h) */                                                      \
-    OPTIONAL(positions, STARPU_R) /* (s,h), of GPT-2 style */
+    ONE(ids, SP_READ)            /* (b,s) int32 */                                                 \
+    ONE(x, SP_WRITE)             /* = (T,h) */                                                     \
+    ONE(tokens, SP_READ)         /* (V,h) */                                                       \
+    OPTIONAL(positions, SP_READ) /* (s,h), of GPT-2 style */
 SP_BUFFERS(embed_fwd, EMBED_FWD_BUFFERS)
 
 static void embed_fwd(const struct sp_backend *k, const struct embed_fwd_buffers *b,
@@ -29,10 +29,10 @@ static void embed_fwd(const struct sp_backend *k, const struct embed_fwd_buffers
 }
 
 #define EMBED_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                   \
-    ONE(ids, STARPU_R)              /* (b,s) int32 */                                              \
-    ONE(dx, STARPU_R)               /* (T,h) */                                                    \
-    ONE(dtokens, STARPU_RW)         /* += (V,h) */                                                 \
-    OPTIONAL(dpositions, STARPU_RW) /* += (s,h) */
+    ONE(ids, SP_READ)                   /* (b,s) int32 */                                          \
+    ONE(dx, SP_READ)                    /* (T,h) */                                                \
+    ONE(dtokens, SP_READ_WRITE)         /* += (V,h) */                                             \
+    OPTIONAL(dpositions, SP_READ_WRITE) /* += (s,h) */
 SP_BUFFERS(embed_wgrad, EMBED_WGRAD_BUFFERS)
 
 static void embed_wgrad(const struct sp_backend *k, const struct embed_wgrad_buffers *b,
@@ -50,20 +50,20 @@ static void embed_wgrad(const struct sp_backend *k, const struct embed_wgrad_buf
 SP_CODELET(embed_fwd);
 SP_CODELET(embed_wgrad);
 
-static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
-                                    const struct sp_shape *sh)
+static struct sp_task *new_task(const struct sp_task_context *ctx, struct sp_codelet *cl,
+                                const struct sp_shape *sh)
 {
-    struct starpu_task *t = sp_task_new(ctx, cl, "embed", sh, sizeof(struct sp_task_args));
+    struct sp_task *t = sp_task_new(ctx, cl, "embed", sh, sizeof(struct sp_task_args));
 
-    ((struct sp_task_args *)t->cl_arg)->in_stream = false; /* the host writes the ids */
+    ((struct sp_task_args *)t->args)->in_stream = false; /* the host writes the ids */
     return t;
 }
 
 void sp_embed_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                         starpu_data_handle_t ids, starpu_data_handle_t tokens,
-                         starpu_data_handle_t positions, starpu_data_handle_t x, int64_t stashed)
+                         struct sp_tensor *ids, struct sp_tensor *tokens,
+                         struct sp_tensor *positions, struct sp_tensor *x, int64_t stashed)
 {
-    struct starpu_task *t = new_task(ctx, &embed_fwd_cl, sh);
+    struct sp_task *t = new_task(ctx, &embed_fwd_cl, sh);
 
     SP_TASK_BUFFERS(t, embed_fwd, .ids = ids, .x = x, .tokens = tokens, .positions = positions);
     sp_task_acquires(t, stashed);
@@ -71,10 +71,10 @@ void sp_embed_fwd_insert(const struct sp_task_context *ctx, const struct sp_shap
 }
 
 void sp_embed_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                           starpu_data_handle_t ids, starpu_data_handle_t dx,
-                           starpu_data_handle_t dtokens, starpu_data_handle_t dpositions)
+                           struct sp_tensor *ids, struct sp_tensor *dx, struct sp_tensor *dtokens,
+                           struct sp_tensor *dpositions)
 {
-    struct starpu_task *t = new_task(ctx, &embed_wgrad_cl, sh);
+    struct sp_task *t = new_task(ctx, &embed_wgrad_cl, sh);
 
     SP_TASK_BUFFERS(t, embed_wgrad, .ids = ids, .dx = dx, .dtokens = dtokens,
                     .dpositions = dpositions);

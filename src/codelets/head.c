@@ -21,15 +21,15 @@ static size_t scratch_elements(const struct sp_shape *sh)
 }
 
 #define HEAD_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
-    ONE(x, STARPU_R)             /* (T,h) */                                                       \
-    ONE(targets, STARPU_R)       /* (T) int32 */                                                   \
-    ONE(w_norm, STARPU_R)        /* block of the final norm */                                     \
-    ONE(w_table, STARPU_R)       /* (V,h) */                                                       \
-    ONE(g_norm, STARPU_RW)       /* += */                                                          \
-    ONE(g_table, STARPU_RW)      /* += (V,h) */                                                    \
-    ONE(dx, STARPU_W)            /* = (T,h) */                                                     \
-    ONE(tally, STARPU_RW)        /* += [SP_TALLY_LOSS] */                                          \
-    ONE(scratch, STARPU_SCRATCH) /* n(T,h), dn(T,h), logits(head_rows,V), stats(T,2) */
+    ONE(x, SP_READ)             /* (T,h) */                                                        \
+    ONE(targets, SP_READ)       /* (T) int32 */                                                    \
+    ONE(w_norm, SP_READ)        /* block of the final norm */                                      \
+    ONE(w_table, SP_READ)       /* (V,h) */                                                        \
+    ONE(g_norm, SP_READ_WRITE)  /* += */                                                           \
+    ONE(g_table, SP_READ_WRITE) /* += (V,h) */                                                     \
+    ONE(dx, SP_WRITE)           /* = (T,h) */                                                      \
+    ONE(tally, SP_READ_WRITE)   /* += [SP_TALLY_LOSS] */                                           \
+    ONE(scratch, SP_SCRATCH)    /* n(T,h), dn(T,h), logits(head_rows,V), stats(T,2) */
 SP_BUFFERS(head, HEAD_BUFFERS)
 
 static void head(const struct sp_backend *k, const struct head_buffers *b,
@@ -57,11 +57,11 @@ struct logits_args {
 };
 
 #define LOGITS_BUFFERS(ONE, OPTIONAL, LIST)                                                        \
-    ONE(x, STARPU_R)             /* (T,h) */                                                       \
-    ONE(w_norm, STARPU_R)        /* block of the final norm */                                     \
-    ONE(w_table, STARPU_R)       /* (V,h) */                                                       \
-    ONE(logits, STARPU_W)        /* = (n,ld), columns below V */                                   \
-    ONE(scratch, STARPU_SCRATCH) /* norm(x), (n,h) */
+    ONE(x, SP_READ)          /* (T,h) */                                                           \
+    ONE(w_norm, SP_READ)     /* block of the final norm */                                         \
+    ONE(w_table, SP_READ)    /* (V,h) */                                                           \
+    ONE(logits, SP_WRITE)    /* = (n,ld), columns below V */                                       \
+    ONE(scratch, SP_SCRATCH) /* norm(x), (n,h) */
 SP_BUFFERS(logits, LOGITS_BUFFERS)
 
 static void logits(const struct sp_backend *k, const struct logits_buffers *b,
@@ -83,33 +83,32 @@ SP_CODELET(head);
 SP_CODELET(logits);
 
 void sp_head_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                    starpu_data_handle_t x, starpu_data_handle_t targets,
-                    starpu_data_handle_t w_norm, starpu_data_handle_t w_table,
-                    starpu_data_handle_t g_norm, starpu_data_handle_t g_table,
-                    starpu_data_handle_t dx, starpu_data_handle_t tally, int64_t released)
+                    struct sp_tensor *x, struct sp_tensor *targets, struct sp_tensor *w_norm,
+                    struct sp_tensor *w_table, struct sp_tensor *g_norm, struct sp_tensor *g_table,
+                    struct sp_tensor *dx, struct sp_tensor *tally, int64_t released)
 {
-    struct starpu_task *t = sp_task_new(ctx, &head_cl, "head", sh, sizeof(struct sp_task_args));
+    struct sp_task *t = sp_task_new(ctx, &head_cl, "head", sh, sizeof(struct sp_task_args));
 
     /* the host writes the targets and reads the tally */
-    ((struct sp_task_args *)t->cl_arg)->in_stream = false;
+    ((struct sp_task_args *)t->args)->in_stream = false;
     SP_TASK_BUFFERS(t, head, .x = x, .targets = targets, .w_norm = w_norm, .w_table = w_table,
                     .g_norm = g_norm, .g_table = g_table, .dx = dx, .tally = tally,
-                    .scratch = sp_scratch_handle(sh, scratch_elements(sp_shape_scratch(sh))));
+                    .scratch = sp_scratch_handle(ctx, sh, scratch_elements(sp_shape_scratch(sh))));
     sp_task_releases(t, released);
     sp_task_submit(ctx, t, 3 * sp_flops_linear(sh->rows, sh->model.hidden, sh->model.vocab));
 }
 
 void sp_logits_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int first,
-                      int n, starpu_data_handle_t x, starpu_data_handle_t w_norm,
-                      starpu_data_handle_t w_table, starpu_data_handle_t logits)
+                      int n, struct sp_tensor *x, struct sp_tensor *w_norm,
+                      struct sp_tensor *w_table, struct sp_tensor *logits)
 {
-    struct starpu_task *t = sp_task_new(ctx, &logits_cl, "logits", sh, sizeof(struct logits_args));
-    struct logits_args *a = t->cl_arg;
+    struct sp_task *t = sp_task_new(ctx, &logits_cl, "logits", sh, sizeof(struct logits_args));
+    struct logits_args *a = t->args;
 
     a->base.in_stream = false; /* the host reads the logits */
     a->first = first;
     a->n = n;
     SP_TASK_BUFFERS(t, logits, .x = x, .w_norm = w_norm, .w_table = w_table, .logits = logits,
-                    .scratch = sp_scratch_handle(sh, (size_t)n * (size_t)sh->model.hidden));
+                    .scratch = sp_scratch_handle(ctx, sh, (size_t)n * (size_t)sh->model.hidden));
     sp_task_submit(ctx, t, sp_flops_linear(n, sh->model.hidden, sh->model.vocab));
 }

@@ -3,7 +3,7 @@
  */
 #include "codelets/insert.h"
 
-#define HOLD_BUFFERS(ONE, OPTIONAL, LIST) LIST(held, STARPU_R)
+#define HOLD_BUFFERS(ONE, OPTIONAL, LIST) LIST(held, SP_READ)
 SP_BUFFERS(hold, HOLD_BUFFERS)
 
 static void hold(const struct sp_backend *k, const struct hold_buffers *b,
@@ -15,9 +15,9 @@ static void hold(const struct sp_backend *k, const struct hold_buffers *b,
 SP_CODELET(hold);
 
 void sp_hold_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int n,
-                    const starpu_data_handle_t *held, int64_t stashed)
+                    struct sp_tensor *const *held, int64_t stashed)
 {
-    struct starpu_task *task = sp_task_new(ctx, &hold_cl, "hold", sh, sizeof(struct sp_task_args));
+    struct sp_task *task = sp_task_new(ctx, &hold_cl, "hold", sh, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(task, hold, .held = held, .n_held = n);
     sp_task_acquires(task, stashed);

@@ -20,11 +20,11 @@ struct mlp_args {
 };
 
 #define MLP_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(n2, STARPU_R)     /* (T,h) */                                                              \
-    ONE(w, STARPU_R)      /* block of the layer's second half */                                   \
-    ONE(u, STARPU_W)      /* = (T,up) */                                                           \
-    OPTIONAL(g, STARPU_W) /* = (T,f) */                                                            \
-    OPTIONAL(y, STARPU_W) /* = (T,h), which wants g */
+    ONE(n2, SP_READ)      /* (T,h) */                                                              \
+    ONE(w, SP_READ)       /* block of the layer's second half */                                   \
+    ONE(u, SP_WRITE)      /* = (T,up) */                                                           \
+    OPTIONAL(g, SP_WRITE) /* = (T,f) */                                                            \
+    OPTIONAL(y, SP_WRITE) /* = (T,h), which wants g */
 SP_BUFFERS(mlp_fwd, MLP_FWD_BUFFERS)
 
 static void mlp_fwd(const struct sp_backend *k, const struct mlp_fwd_buffers *b,
@@ -42,12 +42,12 @@ static void mlp_fwd(const struct sp_backend *k, const struct mlp_fwd_buffers *b,
 }
 
 #define MLP_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(u, STARPU_R)             /* (T,up) */                                                      \
-    ONE(w, STARPU_R)             /* block of the layer's second half */                            \
-    ONE(dy, STARPU_R)            /* (T,h) */                                                       \
-    ONE(du, STARPU_W)            /* = (T,up) */                                                    \
-    ONE(dn, STARPU_W)            /* = (T,h) */                                                     \
-    OPTIONAL(dg, STARPU_SCRATCH) /* (T,f), for SwiGLU */
+    ONE(u, SP_READ)          /* (T,up) */                                                          \
+    ONE(w, SP_READ)          /* block of the layer's second half */                                \
+    ONE(dy, SP_READ)         /* (T,h) */                                                           \
+    ONE(du, SP_WRITE)        /* = (T,up) */                                                        \
+    ONE(dn, SP_WRITE)        /* = (T,h) */                                                         \
+    OPTIONAL(dg, SP_SCRATCH) /* (T,f), for SwiGLU */
 SP_BUFFERS(mlp_bwd, MLP_BWD_BUFFERS)
 
 static void mlp_bwd(const struct sp_backend *k, const struct mlp_bwd_buffers *b,
@@ -61,13 +61,13 @@ static void mlp_bwd(const struct sp_backend *k, const struct mlp_bwd_buffers *b,
 }
 
 #define MLP_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
-    ONE(n2, STARPU_R)                 /* (T,h) */                                                  \
-    ONE(dy, STARPU_R)                 /* (T,h) */                                                  \
-    ONE(du, STARPU_R)                 /* (T,up) */                                                 \
-    ONE(grad, STARPU_RW)              /* += products' weights and biases in the block */           \
-    OPTIONAL(g, STARPU_R)             /* (T,f), or: */                                             \
-    OPTIONAL(u, STARPU_R)             /* (T,up), of which g is made again */                       \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* for that */
+    ONE(n2, SP_READ)              /* (T,h) */                                                      \
+    ONE(dy, SP_READ)              /* (T,h) */                                                      \
+    ONE(du, SP_READ)              /* (T,up) */                                                     \
+    ONE(grad, SP_READ_WRITE)      /* += products' weights and biases in the block */               \
+    OPTIONAL(g, SP_READ)          /* (T,f), or: */                                                 \
+    OPTIONAL(u, SP_READ)          /* (T,up), of which g is made again */                           \
+    OPTIONAL(scratch, SP_SCRATCH) /* for that */
 SP_BUFFERS(mlp_wgrad, MLP_WGRAD_BUFFERS)
 
 static void mlp_wgrad(const struct sp_backend *k, const struct mlp_wgrad_buffers *b,
@@ -95,11 +95,11 @@ static double flops(const struct sp_shape *sh, bool down)
 }
 
 void sp_mlp_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       starpu_data_handle_t n2, starpu_data_handle_t w, starpu_data_handle_t u,
-                       starpu_data_handle_t g, bool biased, starpu_data_handle_t y)
+                       struct sp_tensor *n2, struct sp_tensor *w, struct sp_tensor *u,
+                       struct sp_tensor *g, bool biased, struct sp_tensor *y)
 {
-    struct starpu_task *task = sp_task_new(ctx, &mlp_fwd_cl, "mlp", sh, sizeof(struct mlp_args));
-    struct mlp_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, &mlp_fwd_cl, "mlp", sh, sizeof(struct mlp_args));
+    struct mlp_args *a = task->args;
 
     a->biased = biased;
     a->base.variant = (uint32_t)(2 * (g != NULL) + (y != NULL));
@@ -108,29 +108,29 @@ void sp_mlp_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
 }
 
 void sp_mlp_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       starpu_data_handle_t u, starpu_data_handle_t w, starpu_data_handle_t dy,
-                       starpu_data_handle_t du, starpu_data_handle_t dn)
+                       struct sp_tensor *u, struct sp_tensor *w, struct sp_tensor *dy,
+                       struct sp_tensor *du, struct sp_tensor *dn)
 {
-    struct starpu_task *task =
-        sp_task_new(ctx, &mlp_bwd_cl, "mlp", sh, sizeof(struct sp_task_args));
+    struct sp_task *task = sp_task_new(ctx, &mlp_bwd_cl, "mlp", sh, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(task, mlp_bwd, .u = u, .w = w, .dy = dy, .du = du, .dn = dn,
-                    .dg = sh->model.arch == SP_ARCH_LLAMA ? sp_scratch_rows(sh, sh->model.mlp)
+                    .dg = sh->model.arch == SP_ARCH_LLAMA ? sp_scratch_rows(ctx, sh, sh->model.mlp)
                                                           : NULL);
     sp_task_submit(ctx, task, flops(sh, true));
 }
 
 void sp_mlp_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                         starpu_data_handle_t n2, starpu_data_handle_t u, starpu_data_handle_t g,
-                         starpu_data_handle_t dy, starpu_data_handle_t du,
-                         starpu_data_handle_t grad, int64_t released)
+                         struct sp_tensor *n2, struct sp_tensor *u, struct sp_tensor *g,
+                         struct sp_tensor *dy, struct sp_tensor *du, struct sp_tensor *grad,
+                         int64_t released)
 {
-    struct starpu_task *task =
+    struct sp_task *task =
         sp_task_new(ctx, &mlp_wgrad_cl, "mlp.w", sh, sizeof(struct sp_task_args));
 
-    ((struct sp_task_args *)task->cl_arg)->variant = g != NULL;
+    ((struct sp_task_args *)task->args)->variant = g != NULL;
     SP_TASK_BUFFERS(task, mlp_wgrad, .n2 = n2, .dy = dy, .du = du, .grad = grad, .g = g,
-                    .u = g ? NULL : u, .scratch = g ? NULL : sp_scratch_rows(sh, sh->model.mlp));
+                    .u = g ? NULL : u,
+                    .scratch = g ? NULL : sp_scratch_rows(ctx, sh, sh->model.mlp));
     sp_task_releases(task, released);
     sp_task_submit(ctx, task, flops(sh, true));
 }

@@ -9,6 +9,7 @@
  */
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
+#include "sp_error.h"
 
 struct norm_args {
     struct sp_task_args base;
@@ -16,11 +17,11 @@ struct norm_args {
 };
 
 #define NORM_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
-    ONE(x, STARPU_R)                  /* (T,h) */                                                  \
-    ONE(w_norm, STARPU_R)             /* block of norm1 */                                         \
-    OPTIONAL(saved, STARPU_W)         /* = sp_shape_pre_saved */                                   \
-    OPTIONAL(n1, STARPU_W)            /* = (T,h), unless saved holds it */                         \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* n1(T,h), if no other buffer holds it */
+    ONE(x, SP_READ)               /* (T,h) */                                                      \
+    ONE(w_norm, SP_READ)          /* block of norm1 */                                             \
+    OPTIONAL(saved, SP_WRITE)     /* = sp_shape_pre_saved */                                       \
+    OPTIONAL(n1, SP_WRITE)        /* = (T,h), unless saved holds it */                             \
+    OPTIONAL(scratch, SP_SCRATCH) /* n1(T,h), if no other buffer holds it */
 SP_BUFFERS(norm_fwd, NORM_FWD_BUFFERS)
 
 static void norm_fwd(const struct sp_backend *k, const struct norm_fwd_buffers *b,
@@ -40,13 +41,13 @@ static void norm_fwd(const struct sp_backend *k, const struct norm_fwd_buffers *
 }
 
 #define NORM_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
-    ONE(x, STARPU_R)       /* (T,h) */                                                             \
-    ONE(saved, STARPU_R)   /* sp_shape_pre_saved */                                                \
-    ONE(w_norm, STARPU_R)  /* block of norm1 */                                                    \
-    ONE(g_norm, STARPU_RW) /* += */                                                                \
-    ONE(dn1, STARPU_R)     /* (T,h) */                                                             \
-    ONE(dr, STARPU_R)      /* (T,h) */                                                             \
-    ONE(dx, STARPU_W)      /* = (T,h) */
+    ONE(x, SP_READ)            /* (T,h) */                                                         \
+    ONE(saved, SP_READ)        /* sp_shape_pre_saved */                                            \
+    ONE(w_norm, SP_READ)       /* block of norm1 */                                                \
+    ONE(g_norm, SP_READ_WRITE) /* += */                                                            \
+    ONE(dn1, SP_READ)          /* (T,h) */                                                         \
+    ONE(dr, SP_READ)           /* (T,h) */                                                         \
+    ONE(dx, SP_WRITE)          /* = (T,h) */
 SP_BUFFERS(norm_bwd, NORM_BWD_BUFFERS)
 
 static void norm_bwd(const struct sp_backend *k, const struct norm_bwd_buffers *b,
@@ -70,30 +71,30 @@ static double norm_flops(const struct sp_shape *sh)
 }
 
 void sp_norm_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                        const struct sp_pre *t, starpu_data_handle_t n1,
-                        starpu_data_handle_t w_norm, int64_t stashed)
+                        const struct sp_pre *t, struct sp_tensor *n1, struct sp_tensor *w_norm,
+                        int64_t stashed)
 {
-    struct starpu_task *task = sp_task_new(ctx, &norm_fwd_cl, "norm", sh, sizeof(struct norm_args));
-    struct norm_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, &norm_fwd_cl, "norm", sh, sizeof(struct norm_args));
+    struct norm_args *a = task->args;
 
-    STARPU_ASSERT_MSG(!n1 || !t->saved || !t->keep_outputs, "starpipe: n1 is wanted twice");
+    SP_NEED(!n1 || !t->saved || !t->keep_outputs, "n1 is wanted twice");
     a->keep_outputs = t->keep_outputs;
     a->base.variant = (uint32_t)(2 * (t->saved != NULL) + t->keep_outputs);
     SP_TASK_BUFFERS(task, norm_fwd, .x = t->x, .w_norm = w_norm, .saved = t->saved, .n1 = n1,
                     .scratch = n1 || (t->saved && t->keep_outputs)
                                    ? NULL
-                                   : sp_scratch_rows(sh, sh->model.hidden));
+                                   : sp_scratch_rows(ctx, sh, sh->model.hidden));
     sp_task_acquires(task, stashed);
     sp_task_submit(ctx, task, norm_flops(sh));
 }
 
 void sp_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                        const struct sp_pre *t, starpu_data_handle_t w_norm,
-                        starpu_data_handle_t g_norm, starpu_data_handle_t dn1,
-                        starpu_data_handle_t dr, starpu_data_handle_t dx, int64_t released)
+                        const struct sp_pre *t, struct sp_tensor *w_norm, struct sp_tensor *g_norm,
+                        struct sp_tensor *dn1, struct sp_tensor *dr, struct sp_tensor *dx,
+                        int64_t released)
 {
-    struct starpu_task *task = sp_task_new(ctx, &norm_bwd_cl, "norm", sh, sizeof(struct norm_args));
-    struct norm_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, &norm_bwd_cl, "norm", sh, sizeof(struct norm_args));
+    struct norm_args *a = task->args;
 
     a->keep_outputs = t->keep_outputs;
     SP_TASK_BUFFERS(task, norm_bwd, .x = t->x, .saved = t->saved, .w_norm = w_norm,

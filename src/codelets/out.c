@@ -17,10 +17,10 @@ struct out_args {
 };
 
 #define OUT_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(o, STARPU_R)      /* (T,q) */                                                              \
-    ONE(w, STARPU_R)      /* block of the layer's second half, or the part of it up to bo */       \
-    OPTIONAL(x, STARPU_R) /* (T,h) */                                                              \
-    ONE(y, STARPU_W)      /* = (T,h) */
+    ONE(o, SP_READ)      /* (T,q) */                                                               \
+    ONE(w, SP_READ)      /* block of the layer's second half, or the part of it up to bo */        \
+    OPTIONAL(x, SP_READ) /* (T,h) */                                                               \
+    ONE(y, SP_WRITE)     /* = (T,h) */
 SP_BUFFERS(out_fwd, OUT_FWD_BUFFERS)
 
 static void out_fwd(const struct sp_backend *k, const struct out_fwd_buffers *b,
@@ -39,9 +39,9 @@ static void out_fwd(const struct sp_backend *k, const struct out_fwd_buffers *b,
 }
 
 #define OUT_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(dr, STARPU_R)  /* (T,h) */                                                                 \
-    ONE(w, STARPU_R)   /* block of the layer's second half */                                      \
-    ONE(d_o, STARPU_W) /* = (T,q) */
+    ONE(dr, SP_READ)   /* (T,h) */                                                                 \
+    ONE(w, SP_READ)    /* block of the layer's second half */                                      \
+    ONE(d_o, SP_WRITE) /* = (T,q) */
 SP_BUFFERS(out_bwd, OUT_BWD_BUFFERS)
 
 static void out_bwd(const struct sp_backend *k, const struct out_bwd_buffers *b,
@@ -55,9 +55,9 @@ static void out_bwd(const struct sp_backend *k, const struct out_bwd_buffers *b,
 }
 
 #define OUT_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
-    ONE(o, STARPU_R)  /* (T,q) */                                                                  \
-    ONE(dr, STARPU_R) /* (T,h) */                                                                  \
-    ONE(g, STARPU_RW) /* += weight and bias of the product in the block */
+    ONE(o, SP_READ)       /* (T,q) */                                                              \
+    ONE(dr, SP_READ)      /* (T,h) */                                                              \
+    ONE(g, SP_READ_WRITE) /* += weight and bias of the product in the block */
 SP_BUFFERS(out_wgrad, OUT_WGRAD_BUFFERS)
 
 static void out_wgrad(const struct sp_backend *k, const struct out_wgrad_buffers *b,
@@ -79,18 +79,18 @@ static double flops(const struct sp_shape *sh)
     return sh->rows * sp_product_flops(&sh->model, SP_ROLE_OUT);
 }
 
-static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
-                                    const char *part, const struct sp_shape *sh)
+static struct sp_task *new_task(const struct sp_task_context *ctx, struct sp_codelet *cl,
+                                const char *part, const struct sp_shape *sh)
 {
     return sp_task_new(ctx, cl, part, sh, sizeof(struct out_args));
 }
 
 void sp_out_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       starpu_data_handle_t o, starpu_data_handle_t w, bool biased,
-                       starpu_data_handle_t x, starpu_data_handle_t y)
+                       struct sp_tensor *o, struct sp_tensor *w, bool biased, struct sp_tensor *x,
+                       struct sp_tensor *y)
 {
-    struct starpu_task *task = new_task(ctx, &out_fwd_cl, "out", sh);
-    struct out_args *a = task->cl_arg;
+    struct sp_task *task = new_task(ctx, &out_fwd_cl, "out", sh);
+    struct out_args *a = task->args;
 
     a->biased = biased;
     a->base.variant = x != NULL;
@@ -99,18 +99,18 @@ void sp_out_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
 }
 
 void sp_out_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       starpu_data_handle_t dr, starpu_data_handle_t w, starpu_data_handle_t d_o)
+                       struct sp_tensor *dr, struct sp_tensor *w, struct sp_tensor *d_o)
 {
-    struct starpu_task *task = new_task(ctx, &out_bwd_cl, "out", sh);
+    struct sp_task *task = new_task(ctx, &out_bwd_cl, "out", sh);
 
     SP_TASK_BUFFERS(task, out_bwd, .dr = dr, .w = w, .d_o = d_o);
     sp_task_submit(ctx, task, flops(sh));
 }
 
 void sp_out_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                         starpu_data_handle_t o, starpu_data_handle_t dr, starpu_data_handle_t g)
+                         struct sp_tensor *o, struct sp_tensor *dr, struct sp_tensor *g)
 {
-    struct starpu_task *task = new_task(ctx, &out_wgrad_cl, "out.w", sh);
+    struct sp_task *task = new_task(ctx, &out_wgrad_cl, "out.w", sh);
 
     SP_TASK_BUFFERS(task, out_wgrad, .o = o, .dr = dr, .g = g);
     sp_task_submit(ctx, task, flops(sh));

@@ -39,8 +39,8 @@ static void *bias_of(const struct partial_args *a, void *w)
 }
 
 #define PARTIAL_SUM_BUFFERS(ONE, OPTIONAL, LIST)                                                   \
-    ONE(y, STARPU_RW)    /* += (T,h) */                                                            \
-    LIST(part, STARPU_R) /* (T,h) each */
+    ONE(y, SP_READ_WRITE) /* += (T,h) */                                                           \
+    LIST(part, SP_READ)   /* (T,h) each */
 SP_BUFFERS(partial_sum, PARTIAL_SUM_BUFFERS)
 
 static void partial_sum(const struct sp_backend *k, const struct partial_sum_buffers *b,
@@ -53,11 +53,11 @@ static void partial_sum(const struct sp_backend *k, const struct partial_sum_buf
 }
 
 #define SUM_NORM_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
-    ONE(r, STARPU_RW)         /* += (T,h) */                                                       \
-    ONE(w, STARPU_R)          /* block of the norm */                                              \
-    ONE(n, STARPU_W)          /* = (T,h) */                                                        \
-    OPTIONAL(stats, STARPU_W) /* = (T,2) f32 */                                                    \
-    LIST(part, STARPU_R)      /* (T,h) each */
+    ONE(r, SP_READ_WRITE)     /* += (T,h) */                                                       \
+    ONE(w, SP_READ)           /* block of the norm */                                              \
+    ONE(n, SP_WRITE)          /* = (T,h) */                                                        \
+    OPTIONAL(stats, SP_WRITE) /* = (T,2) f32 */                                                    \
+    LIST(part, SP_READ)       /* (T,h) each */
 SP_BUFFERS(sum_norm, SUM_NORM_BUFFERS)
 
 static void sum_norm(const struct sp_backend *k, const struct sum_norm_buffers *b,
@@ -73,10 +73,10 @@ static void sum_norm(const struct sp_backend *k, const struct sum_norm_buffers *
 }
 
 #define NORM_AGAIN_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
-    ONE(r, STARPU_R)     /* (T,h) */                                                               \
-    ONE(stats, STARPU_R) /* (T,2) f32 */                                                           \
-    ONE(w, STARPU_R)     /* block of the norm */                                                   \
-    ONE(n, STARPU_W)     /* = (T,h) */
+    ONE(r, SP_READ)     /* (T,h) */                                                                \
+    ONE(stats, SP_READ) /* (T,2) f32 */                                                            \
+    ONE(w, SP_READ)     /* block of the norm */                                                    \
+    ONE(n, SP_WRITE)    /* = (T,h) */
 SP_BUFFERS(norm_again, NORM_AGAIN_BUFFERS)
 
 static void norm_again(const struct sp_backend *k, const struct norm_again_buffers *b,
@@ -89,14 +89,14 @@ static void norm_again(const struct sp_backend *k, const struct norm_again_buffe
 }
 
 #define SUM_NORM_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                  \
-    ONE(dn, STARPU_RW)     /* (T,h), the first part: becomes the sum */                            \
-    ONE(r, STARPU_R)       /* (T,h) */                                                             \
-    ONE(stats, STARPU_R)   /* (T,2) f32 */                                                         \
-    ONE(w, STARPU_R)       /* block of the norm */                                                 \
-    ONE(g, STARPU_RW)      /* += gain and bias: in the norm's block, or apart */                   \
-    ONE(dr, STARPU_W)      /* = (T,h) */                                                           \
-    OPTIONAL(dy, STARPU_R) /* (T,h), of the residual */                                            \
-    LIST(part, STARPU_R)   /* (T,h) each, the other parts of dn */
+    ONE(dn, SP_READ_WRITE) /* (T,h), the first part: becomes the sum */                            \
+    ONE(r, SP_READ)        /* (T,h) */                                                             \
+    ONE(stats, SP_READ)    /* (T,2) f32 */                                                         \
+    ONE(w, SP_READ)        /* block of the norm */                                                 \
+    ONE(g, SP_READ_WRITE)  /* += gain and bias: in the norm's block, or apart */                   \
+    ONE(dr, SP_WRITE)      /* = (T,h) */                                                           \
+    OPTIONAL(dy, SP_READ)  /* (T,h), of the residual */                                            \
+    LIST(part, SP_READ)    /* (T,h) each, the other parts of dn */
 SP_BUFFERS(sum_norm_bwd, SUM_NORM_BWD_BUFFERS)
 
 static void sum_norm_bwd(const struct sp_backend *k, const struct sum_norm_bwd_buffers *b,
@@ -118,12 +118,12 @@ SP_CODELET(sum_norm);
 SP_CODELET(norm_again);
 SP_CODELET(sum_norm_bwd);
 
-static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
-                                    const char *part, const struct sp_shape *sh, bool in_post)
+static struct sp_task *new_task(const struct sp_task_context *ctx, struct sp_codelet *cl,
+                                const char *part, const struct sp_shape *sh, bool in_post)
 {
-    struct starpu_task *task = sp_task_new(ctx, cl, part, sh, sizeof(struct partial_args));
+    struct sp_task *task = sp_task_new(ctx, cl, part, sh, sizeof(struct partial_args));
 
-    ((struct partial_args *)task->cl_arg)->in_post = in_post;
+    ((struct partial_args *)task->args)->in_post = in_post;
     return task;
 }
 
@@ -134,22 +134,22 @@ static double flops(const struct sp_shape *sh, int passes)
 }
 
 void sp_partial_sum_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                           starpu_data_handle_t y, int n, const starpu_data_handle_t *part)
+                           struct sp_tensor *y, int n, struct sp_tensor *const *part)
 {
-    struct starpu_task *task = new_task(ctx, &partial_sum_cl, "sum", sh, false);
+    struct sp_task *task = new_task(ctx, &partial_sum_cl, "sum", sh, false);
 
     SP_TASK_BUFFERS(task, partial_sum, .y = y, .part = part, .n_part = n);
     sp_task_submit(ctx, task, flops(sh, n));
 }
 
 void sp_sum_norm_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool in_post,
-                        starpu_data_handle_t w, starpu_data_handle_t r, int n_part,
-                        const starpu_data_handle_t *part, starpu_data_handle_t n,
-                        starpu_data_handle_t stats, int64_t stashed)
+                        struct sp_tensor *w, struct sp_tensor *r, int n_part,
+                        struct sp_tensor *const *part, struct sp_tensor *n, struct sp_tensor *stats,
+                        int64_t stashed)
 {
-    struct starpu_task *task = new_task(ctx, &sum_norm_cl, "norm", sh, in_post);
+    struct sp_task *task = new_task(ctx, &sum_norm_cl, "norm", sh, in_post);
 
-    ((struct sp_task_args *)task->cl_arg)->variant = stats != NULL;
+    ((struct sp_task_args *)task->args)->variant = stats != NULL;
     SP_TASK_BUFFERS(task, sum_norm, .r = r, .w = w, .n = n, .stats = stats, .part = part,
                     .n_part = n_part);
     sp_task_acquires(task, stashed);
@@ -157,25 +157,24 @@ void sp_sum_norm_insert(const struct sp_task_context *ctx, const struct sp_shape
 }
 
 void sp_norm_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                          bool in_post, starpu_data_handle_t w, starpu_data_handle_t r,
-                          starpu_data_handle_t stats, starpu_data_handle_t n)
+                          bool in_post, struct sp_tensor *w, struct sp_tensor *r,
+                          struct sp_tensor *stats, struct sp_tensor *n)
 {
-    struct starpu_task *task = new_task(ctx, &norm_again_cl, "norm", sh, in_post);
+    struct sp_task *task = new_task(ctx, &norm_again_cl, "norm", sh, in_post);
 
     SP_TASK_BUFFERS(task, norm_again, .r = r, .stats = stats, .w = w, .n = n);
     sp_task_submit(ctx, task, flops(sh, 4));
 }
 
 void sp_sum_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                            bool in_post, bool apart, starpu_data_handle_t w,
-                            starpu_data_handle_t g, starpu_data_handle_t r,
-                            starpu_data_handle_t stats, starpu_data_handle_t dn, int n_part,
-                            const starpu_data_handle_t *part, starpu_data_handle_t dy,
-                            starpu_data_handle_t dr, int64_t released)
+                            bool in_post, bool apart, struct sp_tensor *w, struct sp_tensor *g,
+                            struct sp_tensor *r, struct sp_tensor *stats, struct sp_tensor *dn,
+                            int n_part, struct sp_tensor *const *part, struct sp_tensor *dy,
+                            struct sp_tensor *dr, int64_t released)
 {
-    struct starpu_task *task = new_task(ctx, &sum_norm_bwd_cl, "norm", sh, in_post);
+    struct sp_task *task = new_task(ctx, &sum_norm_bwd_cl, "norm", sh, in_post);
 
-    ((struct partial_args *)task->cl_arg)->apart = apart;
+    ((struct partial_args *)task->args)->apart = apart;
     SP_TASK_BUFFERS(task, sum_norm_bwd, .dn = dn, .r = r, .stats = stats, .w = w, .g = g, .dr = dr,
                     .dy = dy, .part = part, .n_part = n_part);
     sp_task_releases(task, released);

@@ -43,12 +43,12 @@ static size_t fwd_scratch(const struct sp_shape *sh, const struct sp_post *t)
 }
 
 #define POST_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
-    ONE(x, STARPU_R)                  /* (T,h) */                                                  \
-    OPTIONAL(o, STARPU_R)             /* (T,q) */                                                  \
-    ONE(w, STARPU_R)                  /* block of the layer's second half */                       \
-    OPTIONAL(y, STARPU_W)             /* = (T,h) */                                                \
-    OPTIONAL(saved, STARPU_W)         /* = sp_shape_post_saved, sp_shape_residual_saved */         \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* what is not kept: fwd_scratch */
+    ONE(x, SP_READ)               /* (T,h) */                                                      \
+    OPTIONAL(o, SP_READ)          /* (T,q) */                                                      \
+    ONE(w, SP_READ)               /* block of the layer's second half */                           \
+    OPTIONAL(y, SP_WRITE)         /* = (T,h) */                                                    \
+    OPTIONAL(saved, SP_WRITE)     /* = sp_shape_post_saved, sp_shape_residual_saved */             \
+    OPTIONAL(scratch, SP_SCRATCH) /* what is not kept: fwd_scratch */
 SP_BUFFERS(post_fwd, POST_FWD_BUFFERS)
 
 static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *b,
@@ -103,14 +103,14 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
 }
 
 #define POST_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
-    ONE(saved, STARPU_R)         /* sp_shape_post_saved */                                         \
-    ONE(w, STARPU_R)             /* block of the layer's second half */                            \
-    ONE(g, STARPU_RW)            /* += gain and bias of norm2: in the block, or apart */           \
-    ONE(dy, STARPU_R)            /* (T,h) */                                                       \
-    ONE(du, STARPU_W)            /* = (T,up) */                                                    \
-    ONE(dr, STARPU_W)            /* = (T,h) */                                                     \
-    OPTIONAL(d_o, STARPU_W)      /* = (T,q) */                                                     \
-    OPTIONAL(dg, STARPU_SCRATCH) /* (mlp_rows,f), for SwiGLU */
+    ONE(saved, SP_READ)      /* sp_shape_post_saved */                                             \
+    ONE(w, SP_READ)          /* block of the layer's second half */                                \
+    ONE(g, SP_READ_WRITE)    /* += gain and bias of norm2: in the block, or apart */               \
+    ONE(dy, SP_READ)         /* (T,h) */                                                           \
+    ONE(du, SP_WRITE)        /* = (T,up) */                                                        \
+    ONE(dr, SP_WRITE)        /* = (T,h) */                                                         \
+    OPTIONAL(d_o, SP_WRITE)  /* = (T,q) */                                                         \
+    OPTIONAL(dg, SP_SCRATCH) /* (mlp_rows,f), for SwiGLU */
 SP_BUFFERS(post_bwd, POST_BWD_BUFFERS)
 
 static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *b,
@@ -141,14 +141,14 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
 
 /* w and scratch: for n2 and g, unless saved holds them. */
 #define POST_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
-    ONE(saved, STARPU_R)              /* sp_shape_post_saved */                                    \
-    OPTIONAL(o, STARPU_R)             /* (T,q) */                                                  \
-    ONE(g, STARPU_RW)                 /* += products' weights and biases in the block */           \
-    ONE(dy, STARPU_R)                 /* (T,h) */                                                  \
-    ONE(du, STARPU_R)                 /* (T,up) */                                                 \
-    ONE(dr, STARPU_R)                 /* (T,h) */                                                  \
-    OPTIONAL(w, STARPU_R)             /* block of the layer's second half */                       \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* n2(T,h), then g(T,f) */
+    ONE(saved, SP_READ)           /* sp_shape_post_saved */                                        \
+    OPTIONAL(o, SP_READ)          /* (T,q) */                                                      \
+    ONE(g, SP_READ_WRITE)         /* += products' weights and biases in the block */               \
+    ONE(dy, SP_READ)              /* (T,h) */                                                      \
+    ONE(du, SP_READ)              /* (T,up) */                                                     \
+    ONE(dr, SP_READ)              /* (T,h) */                                                      \
+    OPTIONAL(w, SP_READ)          /* block of the layer's second half */                           \
+    OPTIONAL(scratch, SP_SCRATCH) /* n2(T,h), then g(T,f) */
 SP_BUFFERS(post_wgrad, POST_WGRAD_BUFFERS)
 
 static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffers *b,
@@ -186,11 +186,11 @@ static double product_flops(const struct sp_shape *sh, bool out, bool down)
 }
 
 void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                        const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t y,
+                        const struct sp_post *t, struct sp_tensor *w, struct sp_tensor *y,
                         int64_t stashed)
 {
-    struct starpu_task *task = sp_task_new(ctx, &post_fwd_cl, "post", sh, sizeof(struct post_args));
-    struct post_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, &post_fwd_cl, "post", sh, sizeof(struct post_args));
+    struct post_args *a = task->args;
     bool saved = t->saved != NULL;
     size_t scratch = fwd_scratch(sp_shape_scratch(sh), t);
 
@@ -199,45 +199,45 @@ void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape
     a->base.variant = (uint32_t)(16 * (t->o == NULL) + 8 * a->residual + 4 * (y != NULL) +
                                  2 * saved + t->keep_outputs);
     SP_TASK_BUFFERS(task, post_fwd, .x = t->x, .o = t->o, .w = w, .y = y, .saved = t->saved,
-                    .scratch = scratch ? sp_scratch_handle(sh, scratch) : NULL);
+                    .scratch = scratch ? sp_scratch_handle(ctx, sh, scratch) : NULL);
     sp_task_acquires(task, stashed);
     sp_task_submit(ctx, task, product_flops(sh, t->o != NULL, y != NULL));
 }
 
 void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                        const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
-                        bool apart, starpu_data_handle_t dy, starpu_data_handle_t du,
-                        starpu_data_handle_t dr, starpu_data_handle_t d_o)
+                        const struct sp_post *t, struct sp_tensor *w, struct sp_tensor *g,
+                        bool apart, struct sp_tensor *dy, struct sp_tensor *du,
+                        struct sp_tensor *dr, struct sp_tensor *d_o)
 {
-    struct starpu_task *task = sp_task_new(ctx, &post_bwd_cl, "post", sh, sizeof(struct post_args));
-    struct post_args *a = task->cl_arg;
-    starpu_data_handle_t dg = NULL;
+    struct sp_task *task = sp_task_new(ctx, &post_bwd_cl, "post", sh, sizeof(struct post_args));
+    struct post_args *a = task->args;
+    struct sp_tensor *dg = NULL;
 
     a->keep_outputs = t->keep_outputs;
     a->apart = apart;
     a->base.variant = d_o == NULL;
     if (sh->model.arch == SP_ARCH_LLAMA)
-        dg = sp_scratch_handle(sh, (size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp);
+        dg = sp_scratch_handle(ctx, sh,
+                               (size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp);
     SP_TASK_BUFFERS(task, post_bwd, .saved = t->saved, .w = w, .g = g, .dy = dy, .du = du, .dr = dr,
                     .d_o = d_o, .dg = dg);
     sp_task_submit(ctx, task, product_flops(sh, d_o != NULL, true));
 }
 
 void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                          const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
-                          starpu_data_handle_t dy, starpu_data_handle_t du, starpu_data_handle_t dr,
+                          const struct sp_post *t, struct sp_tensor *w, struct sp_tensor *g,
+                          struct sp_tensor *dy, struct sp_tensor *du, struct sp_tensor *dr,
                           int64_t released)
 {
-    struct starpu_task *task =
-        sp_task_new(ctx, &post_wgrad_cl, "post.w", sh, sizeof(struct post_args));
-    struct post_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, &post_wgrad_cl, "post.w", sh, sizeof(struct post_args));
+    struct post_args *a = task->args;
     int wider = sh->model.mlp > sh->model.hidden ? sh->model.mlp : sh->model.hidden;
 
     a->keep_outputs = t->keep_outputs;
     a->base.variant = (uint32_t)(2 * (t->o == NULL) + t->keep_outputs);
     SP_TASK_BUFFERS(task, post_wgrad, .saved = t->saved, .o = t->o, .g = g, .dy = dy, .du = du,
                     .dr = dr, .w = t->keep_outputs ? NULL : w,
-                    .scratch = t->keep_outputs ? NULL : sp_scratch_rows(sh, wider));
+                    .scratch = t->keep_outputs ? NULL : sp_scratch_rows(ctx, sh, wider));
     sp_task_releases(task, released);
     sp_task_submit(ctx, task, product_flops(sh, t->o != NULL, true));
 }

@@ -13,14 +13,14 @@
 #include "kernels/kernels.h"
 
 #define POST_AGAIN_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
-    ONE(saved, STARPU_R)         /* sp_shape_residual_saved */                                     \
-    OPTIONAL(o, STARPU_R)        /* (T,q) */                                                       \
-    ONE(w, STARPU_R)             /* block of the layer's second half */                            \
-    ONE(g, STARPU_RW)            /* += its gradient */                                             \
-    ONE(dy, STARPU_R)            /* (T,h) */                                                       \
-    ONE(dr, STARPU_W)            /* = (T,h) */                                                     \
-    OPTIONAL(d_o, STARPU_W)      /* = (T,q) */                                                     \
-    ONE(scratch, STARPU_SCRATCH) /* sp_shape_post_chunk */
+    ONE(saved, SP_READ)      /* sp_shape_residual_saved */                                         \
+    OPTIONAL(o, SP_READ)     /* (T,q) */                                                           \
+    ONE(w, SP_READ)          /* block of the layer's second half */                                \
+    ONE(g, SP_READ_WRITE)    /* += its gradient */                                                 \
+    ONE(dy, SP_READ)         /* (T,h) */                                                           \
+    ONE(dr, SP_WRITE)        /* = (T,h) */                                                         \
+    OPTIONAL(d_o, SP_WRITE)  /* = (T,q) */                                                         \
+    ONE(scratch, SP_SCRATCH) /* sp_shape_post_chunk */
 SP_BUFFERS(post_again, POST_AGAIN_BUFFERS)
 
 /* Of so many rows: dn from r, its statistics and dy. */
@@ -81,17 +81,17 @@ static double flops_of(const struct sp_shape *sh, bool out)
 }
 
 void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                          const struct sp_post *t, starpu_data_handle_t w, starpu_data_handle_t g,
-                          starpu_data_handle_t dy, starpu_data_handle_t dr,
-                          starpu_data_handle_t d_o, int64_t released)
+                          const struct sp_post *t, struct sp_tensor *w, struct sp_tensor *g,
+                          struct sp_tensor *dy, struct sp_tensor *dr, struct sp_tensor *d_o,
+                          int64_t released)
 {
-    struct starpu_task *task =
+    struct sp_task *task =
         sp_task_new(ctx, &post_again_cl, "post.again", sh, sizeof(struct sp_task_args));
     size_t scratch = sp_shape_post_chunk(sp_shape_scratch(sh));
 
     SP_TASK_BUFFERS(task, post_again, .saved = t->saved, .o = t->o, .w = w, .g = g, .dy = dy,
-                    .dr = dr, .d_o = d_o, .scratch = sp_scratch_handle(sh, scratch));
-    ((struct sp_task_args *)task->cl_arg)->variant = t->o == NULL;
+                    .dr = dr, .d_o = d_o, .scratch = sp_scratch_handle(ctx, sh, scratch));
+    ((struct sp_task_args *)task->args)->variant = t->o == NULL;
     sp_task_releases(task, released);
     sp_task_submit(ctx, task, flops_of(sh, t->o != NULL));
 }

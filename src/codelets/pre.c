@@ -35,13 +35,13 @@ static void *n1_in(const struct sp_shape *sh, void *scratch)
 }
 
 #define PRE_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(x, STARPU_R)                  /* (T,h) */                                                  \
-    ONE(w_norm, STARPU_R)             /* block of norm1 */                                         \
-    ONE(w_qkv, STARPU_R)              /* block of the QKV product */                               \
-    ONE(q, STARPU_W)                  /* = (T,q) */                                                \
-    OPTIONAL(kv, STARPU_W)            /* = (T,kv) */                                               \
-    OPTIONAL(saved, STARPU_W)         /* = sp_shape_pre_saved */                                   \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* scratch_elements */
+    ONE(x, SP_READ)               /* (T,h) */                                                      \
+    ONE(w_norm, SP_READ)          /* block of norm1 */                                             \
+    ONE(w_qkv, SP_READ)           /* block of the QKV product */                                   \
+    ONE(q, SP_WRITE)              /* = (T,q) */                                                    \
+    OPTIONAL(kv, SP_WRITE)        /* = (T,kv) */                                                   \
+    OPTIONAL(saved, SP_WRITE)     /* = sp_shape_pre_saved */                                       \
+    OPTIONAL(scratch, SP_SCRATCH) /* scratch_elements */
 SP_BUFFERS(pre_fwd, PRE_FWD_BUFFERS)
 
 static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
@@ -65,17 +65,17 @@ static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
 }
 
 #define PRE_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(x, STARPU_R)                  /* (T,h) */                                                  \
-    ONE(saved, STARPU_R)              /* sp_shape_pre_saved */                                     \
-    ONE(w_norm, STARPU_R)             /* block of norm1 */                                         \
-    ONE(w_qkv, STARPU_R)              /* block of the QKV product */                               \
-    ONE(g_norm, STARPU_RW)            /* += */                                                     \
-    ONE(dq, STARPU_RW)                /* (T,q), brought back to the product */                     \
-    ONE(dkv, STARPU_RW)               /* (T,kv), likewise */                                       \
-    ONE(dr, STARPU_R)                 /* (T,h) */                                                  \
-    ONE(dx, STARPU_W)                 /* = (T,h) */                                                \
-    OPTIONAL(gains, STARPU_RW)        /* += of heads: block of the product, or apart */            \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* scratch_elements, where heads have norms */
+    ONE(x, SP_READ)                /* (T,h) */                                                     \
+    ONE(saved, SP_READ)            /* sp_shape_pre_saved */                                        \
+    ONE(w_norm, SP_READ)           /* block of norm1 */                                            \
+    ONE(w_qkv, SP_READ)            /* block of the QKV product */                                  \
+    ONE(g_norm, SP_READ_WRITE)     /* += */                                                        \
+    ONE(dq, SP_READ_WRITE)         /* (T,q), brought back to the product */                        \
+    ONE(dkv, SP_READ_WRITE)        /* (T,kv), likewise */                                          \
+    ONE(dr, SP_READ)               /* (T,h) */                                                     \
+    ONE(dx, SP_WRITE)              /* = (T,h) */                                                   \
+    OPTIONAL(gains, SP_READ_WRITE) /* += of heads: block of the product, or apart */               \
+    OPTIONAL(scratch, SP_SCRATCH)  /* scratch_elements, where heads have norms */
 SP_BUFFERS(pre_bwd, PRE_BWD_BUFFERS)
 
 static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
@@ -100,13 +100,13 @@ static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
 
 /* x, w_norm and scratch: for n1, unless saved holds it. */
 #define PRE_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
-    ONE(saved, STARPU_R)              /* sp_shape_pre_saved */                                     \
-    ONE(dq, STARPU_R)                 /* (T,q) */                                                  \
-    ONE(dkv, STARPU_R)                /* (T,kv) */                                                 \
-    ONE(g_qkv, STARPU_RW)             /* += */                                                     \
-    OPTIONAL(x, STARPU_R)             /* (T,h) */                                                  \
-    OPTIONAL(w_norm, STARPU_R)        /* block of norm1 */                                         \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* n1(T,h) */
+    ONE(saved, SP_READ)           /* sp_shape_pre_saved */                                         \
+    ONE(dq, SP_READ)              /* (T,q) */                                                      \
+    ONE(dkv, SP_READ)             /* (T,kv) */                                                     \
+    ONE(g_qkv, SP_READ_WRITE)     /* += */                                                         \
+    OPTIONAL(x, SP_READ)          /* (T,h) */                                                      \
+    OPTIONAL(w_norm, SP_READ)     /* block of norm1 */                                             \
+    OPTIONAL(scratch, SP_SCRATCH) /* n1(T,h) */
 SP_BUFFERS(pre_wgrad, PRE_WGRAD_BUFFERS)
 
 static void pre_wgrad(const struct sp_backend *k, const struct pre_wgrad_buffers *b,
@@ -128,33 +128,33 @@ SP_CODELET(pre_bwd);
 SP_CODELET(pre_wgrad);
 
 void sp_pre_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       const struct sp_pre *t, starpu_data_handle_t w_norm,
-                       starpu_data_handle_t w_qkv, int64_t stashed)
+                       const struct sp_pre *t, struct sp_tensor *w_norm, struct sp_tensor *w_qkv,
+                       int64_t stashed)
 {
-    struct starpu_task *task = sp_task_new(ctx, &pre_fwd_cl, "pre", sh, sizeof(struct pre_args));
-    struct pre_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, &pre_fwd_cl, "pre", sh, sizeof(struct pre_args));
+    struct pre_args *a = task->args;
     size_t scratch = scratch_elements(sh, t->saved && t->keep_outputs);
 
     a->keep_outputs = t->keep_outputs;
     a->base.variant = (uint32_t)(4 * !t->kv + 2 * (t->saved != NULL) + t->keep_outputs);
     SP_TASK_BUFFERS(task, pre_fwd, .x = t->x, .w_norm = w_norm, .w_qkv = w_qkv, .q = t->q,
                     .kv = t->kv, .saved = t->saved,
-                    .scratch = scratch ? sp_scratch_handle(sh, scratch) : NULL);
+                    .scratch = scratch ? sp_scratch_handle(ctx, sh, scratch) : NULL);
     sp_task_acquires(task, stashed);
     sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }
 
 void sp_pre_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       const struct sp_pre *t, starpu_data_handle_t w_norm,
-                       starpu_data_handle_t w_qkv, starpu_data_handle_t g_norm,
-                       starpu_data_handle_t gains, bool apart, starpu_data_handle_t dq,
-                       starpu_data_handle_t dkv, starpu_data_handle_t dr, starpu_data_handle_t dx)
+                       const struct sp_pre *t, struct sp_tensor *w_norm, struct sp_tensor *w_qkv,
+                       struct sp_tensor *g_norm, struct sp_tensor *gains, bool apart,
+                       struct sp_tensor *dq, struct sp_tensor *dkv, struct sp_tensor *dr,
+                       struct sp_tensor *dx)
 {
-    struct starpu_task *task = sp_task_new(ctx, &pre_bwd_cl, "pre", sh, sizeof(struct pre_args));
-    struct pre_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, &pre_bwd_cl, "pre", sh, sizeof(struct pre_args));
+    struct pre_args *a = task->args;
     bool heads = sh->model.qk_norm;
-    starpu_data_handle_t scratch =
-        heads ? sp_scratch_handle(sh, scratch_elements(sh, t->keep_outputs)) : NULL;
+    struct sp_tensor *scratch =
+        heads ? sp_scratch_handle(ctx, sh, scratch_elements(sh, t->keep_outputs)) : NULL;
 
     a->keep_outputs = t->keep_outputs;
     a->apart = apart;
@@ -165,19 +165,17 @@ void sp_pre_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
 }
 
 void sp_pre_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                         const struct sp_pre *t, starpu_data_handle_t w_norm,
-                         starpu_data_handle_t dq, starpu_data_handle_t dkv,
-                         starpu_data_handle_t g_qkv, int64_t released)
+                         const struct sp_pre *t, struct sp_tensor *w_norm, struct sp_tensor *dq,
+                         struct sp_tensor *dkv, struct sp_tensor *g_qkv, int64_t released)
 {
-    struct starpu_task *task =
-        sp_task_new(ctx, &pre_wgrad_cl, "pre.w", sh, sizeof(struct pre_args));
-    struct pre_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, &pre_wgrad_cl, "pre.w", sh, sizeof(struct pre_args));
+    struct pre_args *a = task->args;
 
     a->keep_outputs = t->keep_outputs;
     a->base.variant = t->keep_outputs;
     SP_TASK_BUFFERS(task, pre_wgrad, .saved = t->saved, .dq = dq, .dkv = dkv, .g_qkv = g_qkv,
                     .x = t->keep_outputs ? NULL : t->x, .w_norm = t->keep_outputs ? NULL : w_norm,
-                    .scratch = t->keep_outputs ? NULL : sp_scratch_rows(sh, sh->model.hidden));
+                    .scratch = t->keep_outputs ? NULL : sp_scratch_rows(ctx, sh, sh->model.hidden));
     sp_task_releases(task, released);
     sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }

@@ -11,11 +11,11 @@
 #include "codelets/qkv.h"
 
 #define QKV_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(n1, STARPU_R)                 /* (T,h) */                                                  \
-    ONE(w, STARPU_R)                  /* block of the product */                                   \
-    ONE(q, STARPU_W)                  /* = (T,q) */                                                \
-    OPTIONAL(kv, STARPU_W)            /* = (T,kv) */                                               \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* sp_heads_scratch */
+    ONE(n1, SP_READ)              /* (T,h) */                                                      \
+    ONE(w, SP_READ)               /* block of the product */                                       \
+    ONE(q, SP_WRITE)              /* = (T,q) */                                                    \
+    OPTIONAL(kv, SP_WRITE)        /* = (T,kv) */                                                   \
+    OPTIONAL(scratch, SP_SCRATCH) /* sp_heads_scratch */
 SP_BUFFERS(qkv_fwd, QKV_FWD_BUFFERS)
 
 static void qkv_fwd(const struct sp_backend *k, const struct qkv_fwd_buffers *b,
@@ -35,14 +35,14 @@ struct qkv_bwd_args {
 };
 
 #define QKV_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(w, STARPU_R)                  /* block of the product */                                   \
-    ONE(dq, STARPU_RW)                /* (T,q), brought back to the product */                     \
-    ONE(dkv, STARPU_RW)               /* (T,kv), likewise */                                       \
-    ONE(dn1, STARPU_W)                /* = (T,h) */                                                \
-    OPTIONAL(n1, STARPU_R)            /* (T,h), where heads have norms, as what follows */         \
-    OPTIONAL(g, STARPU_RW)            /* += gains in the block of the product, or apart */         \
-    OPTIONAL(new_g, STARPU_W)         /* = block of the product, in place of g */                  \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* sp_heads_scratch */
+    ONE(w, SP_READ)               /* block of the product */                                       \
+    ONE(dq, SP_READ_WRITE)        /* (T,q), brought back to the product */                         \
+    ONE(dkv, SP_READ_WRITE)       /* (T,kv), likewise */                                           \
+    ONE(dn1, SP_WRITE)            /* = (T,h) */                                                    \
+    OPTIONAL(n1, SP_READ)         /* (T,h), where heads have norms, as what follows */             \
+    OPTIONAL(g, SP_READ_WRITE)    /* += gains in the block of the product, or apart */             \
+    OPTIONAL(new_g, SP_WRITE)     /* = block of the product, in place of g */                      \
+    OPTIONAL(scratch, SP_SCRATCH) /* sp_heads_scratch */
 SP_BUFFERS(qkv_bwd, QKV_BWD_BUFFERS)
 
 static void qkv_bwd(const struct sp_backend *k, const struct qkv_bwd_buffers *b,
@@ -59,11 +59,11 @@ static void qkv_bwd(const struct sp_backend *k, const struct qkv_bwd_buffers *b,
 }
 
 #define QKV_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
-    ONE(n1, STARPU_R)         /* (T,h) */                                                          \
-    ONE(dq, STARPU_R)         /* (T,q) */                                                          \
-    ONE(dkv, STARPU_R)        /* (T,kv) */                                                         \
-    OPTIONAL(g, STARPU_RW)    /* += block of the product */                                        \
-    OPTIONAL(new_g, STARPU_W) /* = block of the product, in place of g */
+    ONE(n1, SP_READ)           /* (T,h) */                                                         \
+    ONE(dq, SP_READ)           /* (T,q) */                                                         \
+    ONE(dkv, SP_READ)          /* (T,kv) */                                                        \
+    OPTIONAL(g, SP_READ_WRITE) /* += block of the product */                                       \
+    OPTIONAL(new_g, SP_WRITE)  /* = block of the product, in place of g */
 SP_BUFFERS(qkv_wgrad, QKV_WGRAD_BUFFERS)
 
 static void qkv_wgrad(const struct sp_backend *k, const struct qkv_wgrad_buffers *b,
@@ -79,45 +79,44 @@ SP_CODELET(qkv_bwd);
 SP_CODELET(qkv_wgrad);
 
 /* Scratch of the heads' norms; NULL: there are none. */
-static starpu_data_handle_t heads_of(const struct sp_shape *sh)
+static struct sp_tensor *heads_of(const struct sp_task_context *ctx, const struct sp_shape *sh)
 {
-    return sh->model.qk_norm ? sp_scratch_handle(sh, sp_heads_scratch(sh)) : NULL;
+    return sh->model.qk_norm ? sp_scratch_handle(ctx, sh, sp_heads_scratch(sh)) : NULL;
 }
 
 void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t q,
-                       starpu_data_handle_t kv, int64_t stashed)
+                       struct sp_tensor *n1, struct sp_tensor *w, struct sp_tensor *q,
+                       struct sp_tensor *kv, int64_t stashed)
 {
-    struct starpu_task *task =
-        sp_task_new(ctx, &qkv_fwd_cl, "qkv", sh, sizeof(struct sp_task_args));
+    struct sp_task *task = sp_task_new(ctx, &qkv_fwd_cl, "qkv", sh, sizeof(struct sp_task_args));
 
-    ((struct sp_task_args *)task->cl_arg)->variant = !kv;
-    SP_TASK_BUFFERS(task, qkv_fwd, .n1 = n1, .w = w, .q = q, .kv = kv, .scratch = heads_of(sh));
+    ((struct sp_task_args *)task->args)->variant = !kv;
+    SP_TASK_BUFFERS(task, qkv_fwd, .n1 = n1, .w = w, .q = q, .kv = kv,
+                    .scratch = heads_of(ctx, sh));
     sp_task_acquires(task, stashed);
     sp_task_submit(ctx, task, sp_qkv_flops(sh));
 }
 
 void sp_qkv_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                       starpu_data_handle_t n1, starpu_data_handle_t w, starpu_data_handle_t dq,
-                       starpu_data_handle_t dkv, starpu_data_handle_t dn1, starpu_data_handle_t g,
+                       struct sp_tensor *n1, struct sp_tensor *w, struct sp_tensor *dq,
+                       struct sp_tensor *dkv, struct sp_tensor *dn1, struct sp_tensor *g,
                        bool apart, bool fresh)
 {
     bool heads = sh->model.qk_norm;
-    struct starpu_task *task =
-        sp_task_new(ctx, &qkv_bwd_cl, "qkv", sh, sizeof(struct qkv_bwd_args));
+    struct sp_task *task = sp_task_new(ctx, &qkv_bwd_cl, "qkv", sh, sizeof(struct qkv_bwd_args));
 
-    ((struct qkv_bwd_args *)task->cl_arg)->apart = apart;
+    ((struct qkv_bwd_args *)task->args)->apart = apart;
     SP_TASK_BUFFERS(task, qkv_bwd, .w = w, .dq = dq, .dkv = dkv, .dn1 = dn1,
                     .n1 = heads ? n1 : NULL, .g = heads && !fresh ? g : NULL,
-                    .new_g = heads && fresh ? g : NULL, .scratch = heads_of(sh));
+                    .new_g = heads && fresh ? g : NULL, .scratch = heads_of(ctx, sh));
     sp_task_submit(ctx, task, sp_qkv_flops(sh) + (heads ? sp_heads_flops(sh) : 0));
 }
 
 void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                         starpu_data_handle_t n1, starpu_data_handle_t dq, starpu_data_handle_t dkv,
-                         starpu_data_handle_t g, bool fresh, int64_t released)
+                         struct sp_tensor *n1, struct sp_tensor *dq, struct sp_tensor *dkv,
+                         struct sp_tensor *g, bool fresh, int64_t released)
 {
-    struct starpu_task *task =
+    struct sp_task *task =
         sp_task_new(ctx, &qkv_wgrad_cl, "qkv.w", sh, sizeof(struct sp_task_args));
 
     fresh = fresh && !sh->model.qk_norm; /* B has begun it */

@@ -14,8 +14,8 @@ struct ranges_args {
 };
 
 #define PACK_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
-    ONE(g, STARPU_R)    /* f32 */                                                                  \
-    ONE(part, STARPU_W) /* = elements of the ranges */
+    ONE(g, SP_READ)     /* f32 */                                                                  \
+    ONE(part, SP_WRITE) /* = elements of the ranges */
 SP_BUFFERS(pack, PACK_BUFFERS)
 
 static void pack(const struct sp_backend *k, const struct pack_buffers *b,
@@ -29,8 +29,8 @@ static void pack(const struct sp_backend *k, const struct pack_buffers *b,
 }
 
 #define UNPACK_BUFFERS(ONE, OPTIONAL, LIST)                                                        \
-    ONE(part, STARPU_R) /* elements of the ranges, f32 */                                          \
-    ONE(g, STARPU_RW)   /* = in the ranges */
+    ONE(part, SP_READ)    /* elements of the ranges, f32 */                                        \
+    ONE(g, SP_READ_WRITE) /* = in the ranges */
 SP_BUFFERS(unpack, UNPACK_BUFFERS)
 
 static void unpack(const struct sp_backend *k, const struct unpack_buffers *b,
@@ -46,11 +46,11 @@ static void unpack(const struct sp_backend *k, const struct unpack_buffers *b,
 SP_CODELET(pack);
 SP_CODELET(unpack);
 
-static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
-                                    int n, const struct sp_block_range *range)
+static struct sp_task *new_task(const struct sp_task_context *ctx, struct sp_codelet *cl, int n,
+                                const struct sp_block_range *range)
 {
-    struct starpu_task *task = sp_task_new(ctx, cl, "ranges", NULL, sizeof(struct ranges_args));
-    struct ranges_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, cl, "ranges", NULL, sizeof(struct ranges_args));
+    struct ranges_args *a = task->args;
 
     a->n = n;
     memcpy(a->range, range, (size_t)n * sizeof *range);
@@ -58,18 +58,18 @@ static struct starpu_task *new_task(const struct sp_task_context *ctx, struct st
 }
 
 void sp_pack_insert(const struct sp_task_context *ctx, int n, const struct sp_block_range *range,
-                    starpu_data_handle_t g, starpu_data_handle_t part)
+                    struct sp_tensor *g, struct sp_tensor *part)
 {
-    struct starpu_task *task = new_task(ctx, &pack_cl, n, range);
+    struct sp_task *task = new_task(ctx, &pack_cl, n, range);
 
     SP_TASK_BUFFERS(task, pack, .g = g, .part = part);
     sp_task_submit(ctx, task, 0);
 }
 
 void sp_unpack_insert(const struct sp_task_context *ctx, int n, const struct sp_block_range *range,
-                      starpu_data_handle_t part, starpu_data_handle_t g)
+                      struct sp_tensor *part, struct sp_tensor *g)
 {
-    struct starpu_task *task = new_task(ctx, &unpack_cl, n, range);
+    struct sp_task *task = new_task(ctx, &unpack_cl, n, range);
 
     SP_TASK_BUFFERS(task, unpack, .part = part, .g = g);
     sp_task_submit(ctx, task, 0);

@@ -12,9 +12,9 @@ struct rows_args {
 };
 
 #define ROWS_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
-    ONE(from, STARPU_R)        /* (b,from_len,width) */                                            \
-    OPTIONAL(to, STARPU_RW)    /* = rows of (b,to_len,width), whose others stay */                 \
-    OPTIONAL(new_to, STARPU_W) /* = rows of it, in place of to, where the others hold nothing yet */
+    ONE(from, SP_READ)          /* (b,from_len,width) */                                           \
+    OPTIONAL(to, SP_READ_WRITE) /* = rows of (b,to_len,width), whose others stay */                \
+    OPTIONAL(new_to, SP_WRITE) /* = rows of it, in place of to, where the others hold nothing yet */
 SP_BUFFERS(rows, ROWS_BUFFERS)
 
 static void rows(const struct sp_backend *k, const struct rows_buffers *b,
@@ -32,8 +32,8 @@ static void rows(const struct sp_backend *k, const struct rows_buffers *b,
 }
 
 #define ADD_ROWS_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
-    ONE(from, STARPU_R) /* (b,from_len,width) */                                                   \
-    ONE(to, STARPU_RW)  /* += rows of (b,to_len,width) */
+    ONE(from, SP_READ)     /* (b,from_len,width) */                                                \
+    ONE(to, SP_READ_WRITE) /* += rows of (b,to_len,width) */
 SP_BUFFERS(add_rows, ADD_ROWS_BUFFERS)
 
 static void add_rows(const struct sp_backend *k, const struct add_rows_buffers *b,
@@ -53,11 +53,11 @@ SP_CODELET(rows);
 SP_CODELET(add_rows);
 
 void sp_rows_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                    const struct sp_rows *rows, starpu_data_handle_t from, starpu_data_handle_t to,
+                    const struct sp_rows *rows, struct sp_tensor *from, struct sp_tensor *to,
                     bool first)
 {
-    struct starpu_task *task = sp_task_new(ctx, &rows_cl, "rows", sh, sizeof(struct rows_args));
-    struct rows_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, &rows_cl, "rows", sh, sizeof(struct rows_args));
+    struct rows_args *a = task->args;
 
     a->rows = *rows;
     a->base.variant = (uint32_t)rows->n;
@@ -66,12 +66,10 @@ void sp_rows_insert(const struct sp_task_context *ctx, const struct sp_shape *sh
 }
 
 void sp_rows_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                        const struct sp_rows *rows, starpu_data_handle_t from,
-                        starpu_data_handle_t to)
+                        const struct sp_rows *rows, struct sp_tensor *from, struct sp_tensor *to)
 {
-    struct starpu_task *task =
-        sp_task_new(ctx, &add_rows_cl, "add rows", sh, sizeof(struct rows_args));
-    struct rows_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, &add_rows_cl, "add rows", sh, sizeof(struct rows_args));
+    struct rows_args *a = task->args;
 
     a->rows = *rows;
     a->base.variant = (uint32_t)rows->n;

@@ -14,8 +14,8 @@ struct travel_args {
 };
 
 #define TRAVEL_ADD_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
-    ONE(own, STARPU_R)         /* f32 */                                                           \
-    ONE(travelling, STARPU_RW) /* += own, rounded */
+    ONE(own, SP_READ)              /* f32 */                                                       \
+    ONE(travelling, SP_READ_WRITE) /* += own, rounded */
 SP_BUFFERS(travel_add, TRAVEL_ADD_BUFFERS)
 
 static void travel_add(const struct sp_backend *k, const struct travel_add_buffers *b,
@@ -25,8 +25,8 @@ static void travel_add(const struct sp_backend *k, const struct travel_add_buffe
 }
 
 #define TRAVEL_END_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
-    ONE(travelling, STARPU_R)                                                                      \
-    ONE(gradient, STARPU_RW) /* f32, += travelling */
+    ONE(travelling, SP_READ)                                                                       \
+    ONE(gradient, SP_READ_WRITE) /* f32, += travelling */
 SP_BUFFERS(travel_end, TRAVEL_END_BUFFERS)
 
 static void travel_end(const struct sp_backend *k, const struct travel_end_buffers *b,
@@ -40,25 +40,24 @@ SP_CODELET(travel_add);
 SP_CODELET(travel_end);
 
 void sp_travel_add_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, uint32_t stream,
-                          starpu_data_handle_t own, starpu_data_handle_t travelling)
+                          struct sp_tensor *own, struct sp_tensor *travelling)
 {
-    struct starpu_task *t =
+    struct sp_task *t =
         sp_task_new(ctx, &travel_add_cl, "travel", NULL, sizeof(struct travel_args));
-    struct travel_args *a = t->cl_arg;
+    struct travel_args *a = t->args;
 
     a->base.dtype = dtype;
     a->stream = stream;
     SP_TASK_BUFFERS(t, travel_add, .own = own, .travelling = travelling);
-    sp_task_submit(ctx, t, (double)starpu_data_get_size(own) / sizeof(float));
+    sp_task_submit(ctx, t, (double)sp_tensor_size(own) / sizeof(float));
 }
 
 void sp_travel_end_insert(const struct sp_task_context *ctx, enum sp_dtype dtype,
-                          starpu_data_handle_t travelling, starpu_data_handle_t gradient)
+                          struct sp_tensor *travelling, struct sp_tensor *gradient)
 {
-    struct starpu_task *t =
-        sp_task_new(ctx, &travel_end_cl, "home", NULL, sizeof(struct sp_task_args));
+    struct sp_task *t = sp_task_new(ctx, &travel_end_cl, "home", NULL, sizeof(struct sp_task_args));
 
-    ((struct sp_task_args *)t->cl_arg)->dtype = dtype;
+    ((struct sp_task_args *)t->args)->dtype = dtype;
     SP_TASK_BUFFERS(t, travel_end, .travelling = travelling, .gradient = gradient);
-    sp_task_submit(ctx, t, (double)starpu_data_get_size(gradient) / sizeof(float));
+    sp_task_submit(ctx, t, (double)sp_tensor_size(gradient) / sizeof(float));
 }

@@ -14,8 +14,8 @@ struct sumsq_args {
 };
 
 #define SUMSQ_BUFFERS(ONE, OPTIONAL, LIST)                                                         \
-    ONE(g, STARPU_R)      /* f32 */                                                                \
-    ONE(tally, STARPU_RW) /* += [SP_TALLY_SUMSQ] */
+    ONE(g, SP_READ)           /* f32 */                                                            \
+    ONE(tally, SP_READ_WRITE) /* += [SP_TALLY_SUMSQ] */
 SP_BUFFERS(sumsq, SUMSQ_BUFFERS)
 
 static void sumsq(const struct sp_backend *k, const struct sumsq_buffers *b,
@@ -35,9 +35,9 @@ static void sumsq(const struct sp_backend *k, const struct sumsq_buffers *b,
 }
 
 #define SUM_BUFFERS(ONE, OPTIONAL, LIST)                                                           \
-    ONE(a, STARPU_RW)         /* += b */                                                           \
-    OPTIONAL(b, STARPU_R)     /* read only, or: */                                                 \
-    OPTIONAL(both, STARPU_RW) /* b where it gets the sum too: = a */
+    ONE(a, SP_READ_WRITE)         /* += b */                                                       \
+    OPTIONAL(b, SP_READ)          /* read only, or: */                                             \
+    OPTIONAL(both, SP_READ_WRITE) /* b where it gets the sum too: = a */
 SP_BUFFERS(sum, SUM_BUFFERS)
 
 static void sum(const struct sp_backend *k, const struct sum_buffers *b,
@@ -54,8 +54,8 @@ struct part_add_args {
 };
 
 #define PART_ADD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
-    ONE(part, STARPU_R) /* f32 */                                                                  \
-    ONE(g, STARPU_RW)   /* += from element `first` on */
+    ONE(part, SP_READ)    /* f32 */                                                                \
+    ONE(g, SP_READ_WRITE) /* += from element `first` on */
 SP_BUFFERS(part_add, PART_ADD_BUFFERS)
 
 static void part_add(const struct sp_backend *k, const struct part_add_buffers *b,
@@ -78,7 +78,7 @@ struct update_args {
     size_t n;
 };
 
-static void update_tensor(void *arg, const struct sp_tensor *t)
+static void update_tensor(void *arg, const struct sp_parameter *t)
 {
     struct update_args *a = arg;
     size_t from = t->offset, to = from + (size_t)t->rows * (size_t)t->cols, at;
@@ -94,11 +94,11 @@ static void update_tensor(void *arg, const struct sp_tensor *t)
 }
 
 #define UPDATE_BUFFERS(ONE, OPTIONAL, LIST)                                                        \
-    ONE(w, STARPU_RW)        /* += the step of AdamW, f32 as the next three */                     \
-    ONE(g, STARPU_RW)        /* = 0 once it is used */                                             \
-    ONE(m, STARPU_RW)        /* = beta1 m + (1 - beta1) g */                                       \
-    ONE(v, STARPU_RW)        /* = beta2 v + (1 - beta2) g^2 */                                     \
-    OPTIONAL(low, STARPU_RW) /* = w rounded; what lies between tensors stays */
+    ONE(w, SP_READ_WRITE)        /* += the step of AdamW, f32 as the next three */                 \
+    ONE(g, SP_READ_WRITE)        /* = 0 once it is used */                                         \
+    ONE(m, SP_READ_WRITE)        /* = beta1 m + (1 - beta1) g */                                   \
+    ONE(v, SP_READ_WRITE)        /* = beta2 v + (1 - beta2) g^2 */                                 \
+    OPTIONAL(low, SP_READ_WRITE) /* = w rounded; what lies between tensors stays */
 SP_BUFFERS(update, UPDATE_BUFFERS)
 
 static void update(const struct sp_backend *k, const struct update_buffers *b,
@@ -119,8 +119,8 @@ static void update(const struct sp_backend *k, const struct update_buffers *b,
 }
 
 #define ROUND_WEIGHTS_BUFFERS(ONE, OPTIONAL, LIST)                                                 \
-    ONE(w, STARPU_R)   /* f32 */                                                                   \
-    ONE(low, STARPU_W) /* = w rounded */
+    ONE(w, SP_READ)    /* f32 */                                                                   \
+    ONE(low, SP_WRITE) /* = w rounded */
 SP_BUFFERS(round_weights, ROUND_WEIGHTS_BUFFERS)
 
 static void round_weights(const struct sp_backend *k, const struct round_weights_buffers *b,
@@ -131,8 +131,8 @@ static void round_weights(const struct sp_backend *k, const struct round_weights
 }
 
 #define STATE_COPY_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
-    LIST(from, STARPU_R) /* weights, moments */                                                    \
-    LIST(to, STARPU_W)   /* = from */
+    LIST(from, SP_READ) /* weights, moments */                                                     \
+    LIST(to, SP_WRITE)  /* = from */
 SP_BUFFERS(state_copy, STATE_COPY_BUFFERS)
 
 static void state_copy(const struct sp_backend *k, const struct state_copy_buffers *b,
@@ -144,8 +144,8 @@ static void state_copy(const struct sp_backend *k, const struct state_copy_buffe
 }
 
 #define COPY_BUFFERS(ONE, OPTIONAL, LIST)                                                          \
-    ONE(from, STARPU_R) /* any elements */                                                         \
-    ONE(to, STARPU_W)   /* = from, or what that begins with */
+    ONE(from, SP_READ) /* any elements */                                                          \
+    ONE(to, SP_WRITE)  /* = from, or what that begins with */
 SP_BUFFERS(copy, COPY_BUFFERS)
 
 static void copy(const struct sp_backend *k, const struct copy_buffers *b, const void *arg)
@@ -154,7 +154,7 @@ static void copy(const struct sp_backend *k, const struct copy_buffers *b, const
     k->copy(k, b->to_bytes, b->from, b->to);
 }
 
-#define CLEAR_BUFFERS(ONE, OPTIONAL, LIST) ONE(a, STARPU_W) /* = 0 */
+#define CLEAR_BUFFERS(ONE, OPTIONAL, LIST) ONE(a, SP_WRITE) /* = 0 */
 SP_BUFFERS(clear, CLEAR_BUFFERS)
 
 static void clear(const struct sp_backend *k, const struct clear_buffers *b, const void *arg)
@@ -172,16 +172,16 @@ SP_CODELET(state_copy);
 SP_CODELET(copy);
 SP_CODELET(clear);
 
-static double f32_of(starpu_data_handle_t handle)
+static double f32_of(struct sp_tensor *handle)
 {
-    return (double)(starpu_data_get_size(handle) / sizeof(float));
+    return (double)(sp_tensor_size(handle) / sizeof(float));
 }
 
-void sp_sumsq_insert(const struct sp_task_context *ctx, starpu_data_handle_t g, int n_skipped,
-                     const struct sp_block_range *skipped, starpu_data_handle_t tally, bool more)
+void sp_sumsq_insert(const struct sp_task_context *ctx, struct sp_tensor *g, int n_skipped,
+                     const struct sp_block_range *skipped, struct sp_tensor *tally, bool more)
 {
-    struct starpu_task *t = sp_task_new(ctx, &sumsq_cl, "norm", NULL, sizeof(struct sumsq_args));
-    struct sumsq_args *a = t->cl_arg;
+    struct sp_task *t = sp_task_new(ctx, &sumsq_cl, "norm", NULL, sizeof(struct sumsq_args));
+    struct sumsq_args *a = t->args;
 
     a->base.in_stream = ctx->in_stream && more;
     a->n_skipped = n_skipped;
@@ -191,35 +191,33 @@ void sp_sumsq_insert(const struct sp_task_context *ctx, starpu_data_handle_t g, 
     sp_task_submit(ctx, t, 2.0 * f32_of(g));
 }
 
-void sp_sum_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, starpu_data_handle_t a,
-                   starpu_data_handle_t b, bool both)
+void sp_sum_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, struct sp_tensor *a,
+                   struct sp_tensor *b, bool both)
 {
-    struct starpu_task *t = sp_task_new(ctx, &sum_cl, "sum", NULL, sizeof(struct sp_task_args));
+    struct sp_task *t = sp_task_new(ctx, &sum_cl, "sum", NULL, sizeof(struct sp_task_args));
 
-    ((struct sp_task_args *)t->cl_arg)->dtype = dtype;
+    ((struct sp_task_args *)t->args)->dtype = dtype;
     SP_TASK_BUFFERS(t, sum, .a = a, .b = both ? NULL : b, .both = both ? b : NULL);
     sp_task_submit(ctx, t, f32_of(a));
 }
 
-void sp_part_add_insert(const struct sp_task_context *ctx, starpu_data_handle_t part,
-                        starpu_data_handle_t g, size_t first)
+void sp_part_add_insert(const struct sp_task_context *ctx, struct sp_tensor *part,
+                        struct sp_tensor *g, size_t first)
 {
-    struct starpu_task *t =
-        sp_task_new(ctx, &part_add_cl, "part", NULL, sizeof(struct part_add_args));
+    struct sp_task *t = sp_task_new(ctx, &part_add_cl, "part", NULL, sizeof(struct part_add_args));
 
-    ((struct part_add_args *)t->cl_arg)->first = first;
+    ((struct part_add_args *)t->args)->first = first;
     SP_TASK_BUFFERS(t, part_add, .part = part, .g = g);
     sp_task_submit(ctx, t, f32_of(part));
 }
 
 void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params *params,
                       enum sp_block_kind kind, int layer, size_t first, const struct sp_update *hp,
-                      starpu_data_handle_t w, starpu_data_handle_t g, starpu_data_handle_t m,
-                      starpu_data_handle_t v, enum sp_dtype dtype, starpu_data_handle_t low)
+                      struct sp_tensor *w, struct sp_tensor *g, struct sp_tensor *m,
+                      struct sp_tensor *v, enum sp_dtype dtype, struct sp_tensor *low)
 {
-    struct starpu_task *t =
-        sp_task_new(ctx, &update_cl, "update", NULL, sizeof(struct update_args));
-    struct update_args *a = t->cl_arg;
+    struct sp_task *t = sp_task_new(ctx, &update_cl, "update", NULL, sizeof(struct update_args));
+    struct update_args *a = t->args;
 
     a->params = params;
     a->kind = kind;
@@ -240,39 +238,37 @@ void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params 
     sp_task_submit(ctx, t, 15.0 * f32_of(w));
 }
 
-void sp_round_insert(const struct sp_task_context *ctx, starpu_data_handle_t w, enum sp_dtype dtype,
-                     starpu_data_handle_t low)
+void sp_round_insert(const struct sp_task_context *ctx, struct sp_tensor *w, enum sp_dtype dtype,
+                     struct sp_tensor *low)
 {
-    struct starpu_task *t =
+    struct sp_task *t =
         sp_task_new(ctx, &round_weights_cl, "round", NULL, sizeof(struct sp_task_args));
 
-    ((struct sp_task_args *)t->cl_arg)->dtype = dtype;
+    ((struct sp_task_args *)t->args)->dtype = dtype;
     SP_TASK_BUFFERS(t, round_weights, .w = w, .low = low);
     sp_task_submit(ctx, t, f32_of(w));
 }
 
-void sp_state_copy_insert(const struct sp_task_context *ctx, int n,
-                          const starpu_data_handle_t *from, const starpu_data_handle_t *to)
+void sp_state_copy_insert(const struct sp_task_context *ctx, int n, struct sp_tensor *const *from,
+                          struct sp_tensor *const *to)
 {
-    struct starpu_task *t =
-        sp_task_new(ctx, &state_copy_cl, "copy", NULL, sizeof(struct sp_task_args));
+    struct sp_task *t = sp_task_new(ctx, &state_copy_cl, "copy", NULL, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(t, state_copy, .from = from, .n_from = n, .to = to, .n_to = n);
     sp_task_submit(ctx, t, n * f32_of(from[0]));
 }
 
-void sp_copy_insert(const struct sp_task_context *ctx, starpu_data_handle_t from,
-                    starpu_data_handle_t to)
+void sp_copy_insert(const struct sp_task_context *ctx, struct sp_tensor *from, struct sp_tensor *to)
 {
-    struct starpu_task *t = sp_task_new(ctx, &copy_cl, "copy", NULL, sizeof(struct sp_task_args));
+    struct sp_task *t = sp_task_new(ctx, &copy_cl, "copy", NULL, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(t, copy, .from = from, .to = to);
     sp_task_submit(ctx, t, f32_of(to));
 }
 
-void sp_clear_insert(const struct sp_task_context *ctx, starpu_data_handle_t a)
+void sp_clear_insert(const struct sp_task_context *ctx, struct sp_tensor *a)
 {
-    struct starpu_task *t = sp_task_new(ctx, &clear_cl, "clear", NULL, sizeof(struct sp_task_args));
+    struct sp_task *t = sp_task_new(ctx, &clear_cl, "clear", NULL, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(t, clear, .a = a);
     sp_task_submit(ctx, t, f32_of(a));

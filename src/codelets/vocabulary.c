@@ -33,12 +33,12 @@ static size_t scratch_elements(const struct sp_shape *sh, int rows, bool kept)
 }
 
 #define LOGIT_STATS_BUFFERS(ONE, OPTIONAL, LIST)                                                   \
-    ONE(n, STARPU_R)                  /* (T,h) */                                                  \
-    ONE(targets, STARPU_R)            /* (T) int32, -1: not here */                                \
-    ONE(w, STARPU_R)                  /* (V,h) */                                                  \
-    ONE(stats, STARPU_W)              /* = (T,2) f32 */                                            \
-    OPTIONAL(logits, STARPU_W)        /* = (T,V), or: */                                           \
-    OPTIONAL(scratch, STARPU_SCRATCH) /* logits(head_rows,V) */
+    ONE(n, SP_READ)               /* (T,h) */                                                      \
+    ONE(targets, SP_READ)         /* (T) int32, -1: not here */                                    \
+    ONE(w, SP_READ)               /* (V,h) */                                                      \
+    ONE(stats, SP_WRITE)          /* = (T,2) f32 */                                                \
+    OPTIONAL(logits, SP_WRITE)    /* = (T,V), or: */                                               \
+    OPTIONAL(scratch, SP_SCRATCH) /* logits(head_rows,V) */
 SP_BUFFERS(logit_stats, LOGIT_STATS_BUFFERS)
 
 static void logit_stats(const struct sp_backend *k, const struct logit_stats_buffers *b,
@@ -51,8 +51,8 @@ static void logit_stats(const struct sp_backend *k, const struct logit_stats_buf
 }
 
 #define LOGIT_MERGE_BUFFERS(ONE, OPTIONAL, LIST)                                                   \
-    ONE(merged, STARPU_W) /* = (T,2) f32 */                                                        \
-    LIST(stats, STARPU_R) /* (T,2) f32 of each device */
+    ONE(merged, SP_WRITE) /* = (T,2) f32 */                                                        \
+    LIST(stats, SP_READ)  /* (T,2) f32 of each device */
 SP_BUFFERS(logit_merge, LOGIT_MERGE_BUFFERS)
 
 static void logit_merge(const struct sp_backend *k, const struct logit_merge_buffers *b,
@@ -62,15 +62,15 @@ static void logit_merge(const struct sp_backend *k, const struct logit_merge_buf
 }
 
 #define VOCABULARY_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
-    ONE(n, STARPU_R)             /* (T,h) */                                                       \
-    ONE(targets, STARPU_R)       /* (T) int32, -1: not here */                                     \
-    ONE(w, STARPU_R)             /* (V,h) */                                                       \
-    ONE(g, STARPU_RW)            /* += (V,h) */                                                    \
-    ONE(dn, STARPU_W)            /* = (T,h) */                                                     \
-    ONE(tally, STARPU_RW)        /* += [SP_TALLY_LOSS] */                                          \
-    LIST(stats, STARPU_R)        /* (T,2) f32 of each device */                                    \
-    OPTIONAL(logits, STARPU_RW)  /* (T,V), overwritten; in scratch if they were not kept */        \
-    ONE(scratch, STARPU_SCRATCH) /* lse(T) f32, logits(head_rows,V) */
+    ONE(n, SP_READ)                 /* (T,h) */                                                    \
+    ONE(targets, SP_READ)           /* (T) int32, -1: not here */                                  \
+    ONE(w, SP_READ)                 /* (V,h) */                                                    \
+    ONE(g, SP_READ_WRITE)           /* += (V,h) */                                                 \
+    ONE(dn, SP_WRITE)               /* = (T,h) */                                                  \
+    ONE(tally, SP_READ_WRITE)       /* += [SP_TALLY_LOSS] */                                       \
+    LIST(stats, SP_READ)            /* (T,2) f32 of each device */                                 \
+    OPTIONAL(logits, SP_READ_WRITE) /* (T,V), overwritten; in scratch if they were not kept */     \
+    ONE(scratch, SP_SCRATCH)        /* lse(T) f32, logits(head_rows,V) */
 SP_BUFFERS(vocabulary, VOCABULARY_BUFFERS)
 
 static void vocabulary(const struct sp_backend *k, const struct vocabulary_buffers *b,
@@ -93,11 +93,11 @@ SP_CODELET(logit_stats);
 SP_CODELET(logit_merge);
 SP_CODELET(vocabulary);
 
-static struct starpu_task *new_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
-                                    const struct sp_shape *sh, int rows)
+static struct sp_task *new_task(const struct sp_task_context *ctx, struct sp_codelet *cl,
+                                const struct sp_shape *sh, int rows)
 {
-    struct starpu_task *task = sp_task_new(ctx, cl, "head", sh, sizeof(struct vocabulary_args));
-    struct vocabulary_args *a = task->cl_arg;
+    struct sp_task *task = sp_task_new(ctx, cl, "head", sh, sizeof(struct vocabulary_args));
+    struct vocabulary_args *a = task->args;
 
     a->base.in_stream = false; /* the host writes the targets and reads the tally */
     a->rows = rows;
@@ -105,40 +105,39 @@ static struct starpu_task *new_task(const struct sp_task_context *ctx, struct st
 }
 
 void sp_logit_stats_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int rows,
-                           starpu_data_handle_t n, starpu_data_handle_t targets,
-                           starpu_data_handle_t w, starpu_data_handle_t stats,
-                           starpu_data_handle_t logits)
+                           struct sp_tensor *n, struct sp_tensor *targets, struct sp_tensor *w,
+                           struct sp_tensor *stats, struct sp_tensor *logits)
 {
-    struct starpu_task *task = new_task(ctx, &logit_stats_cl, sh, rows);
+    struct sp_task *task = new_task(ctx, &logit_stats_cl, sh, rows);
     size_t scratch = scratch_elements(sp_shape_scratch(sh), rows, false);
 
     SP_TASK_BUFFERS(task, logit_stats, .n = n, .targets = targets, .w = w, .stats = stats,
-                    .logits = logits, .scratch = logits ? NULL : sp_scratch_handle(sh, scratch));
+                    .logits = logits,
+                    .scratch = logits ? NULL : sp_scratch_handle(ctx, sh, scratch));
     sp_task_submit(ctx, task, sp_flops_linear(sh->rows, sh->model.hidden, rows));
 }
 
 void sp_logit_merge_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                           int devices, const starpu_data_handle_t *stats,
-                           starpu_data_handle_t merged)
+                           int devices, struct sp_tensor *const *stats, struct sp_tensor *merged)
 {
-    struct starpu_task *task = new_task(ctx, &logit_merge_cl, sh, 0);
+    struct sp_task *task = new_task(ctx, &logit_merge_cl, sh, 0);
 
     SP_TASK_BUFFERS(task, logit_merge, .merged = merged, .stats = stats, .n_stats = devices);
     sp_task_submit(ctx, task, 2.0 * devices * sh->rows);
 }
 
 void sp_vocabulary_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int rows,
-                          bool counts, starpu_data_handle_t n, starpu_data_handle_t targets,
-                          starpu_data_handle_t w, starpu_data_handle_t g, int devices,
-                          const starpu_data_handle_t *stats, starpu_data_handle_t logits,
-                          starpu_data_handle_t dn, starpu_data_handle_t tally)
+                          bool counts, struct sp_tensor *n, struct sp_tensor *targets,
+                          struct sp_tensor *w, struct sp_tensor *g, int devices,
+                          struct sp_tensor *const *stats, struct sp_tensor *logits,
+                          struct sp_tensor *dn, struct sp_tensor *tally)
 {
-    struct starpu_task *task = new_task(ctx, &vocabulary_cl, sh, rows);
+    struct sp_task *task = new_task(ctx, &vocabulary_cl, sh, rows);
     size_t scratch = scratch_elements(sp_shape_scratch(sh), rows, logits != NULL);
 
-    ((struct vocabulary_args *)task->cl_arg)->counts = counts;
+    ((struct vocabulary_args *)task->args)->counts = counts;
     SP_TASK_BUFFERS(task, vocabulary, .n = n, .targets = targets, .w = w, .g = g, .dn = dn,
                     .tally = tally, .stats = stats, .n_stats = devices, .logits = logits,
-                    .scratch = sp_scratch_handle(sh, scratch));
+                    .scratch = sp_scratch_handle(ctx, sh, scratch));
     sp_task_submit(ctx, task, (logits ? 2 : 3) * sp_flops_linear(sh->rows, sh->model.hidden, rows));
 }

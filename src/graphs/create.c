@@ -6,7 +6,6 @@
 #include "graphs/weights/blocks.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "sp_error.h"
-#include "starpipe/order.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -24,14 +23,14 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
 {
     st->index = index;
     st->worker = sp_stage_worker(&g->place, index);
-    st->local = sp_pool_create(0, dead_values(g));
-    st->boundary = sp_pool_create(2, dead_values(g));
+    st->local = sp_pool_create(g->cfg.sink, 0, dead_values(g));
+    st->boundary = sp_pool_create(g->cfg.sink, 2, dead_values(g));
     if (!st->local || !st->boundary)
         return -ENOMEM;
     for (int turn = 0; turn < 2; turn++) {
         struct sp_meter *meter = &st->meter[turn];
 
-        sp_vector_register(&st->tally[turn], SP_TALLIES, sizeof(double), "tally");
+        st->tally[turn] = sp_tensor_make(g->cfg.sink, SP_TALLIES, sizeof(double), "tally");
         meter->n_ops = g->cfg.plan->programs[index].n;
         meter->moves = g->cfg.evictions;
         meter->ops = calloc((size_t)meter->n_ops, sizeof *meter->ops);
@@ -174,10 +173,13 @@ static int add_order(struct sp_graph *g)
 }
 
 /* The bound of `starpipe-ready` on a worker: what the strict order of its stages reaches. */
-static void bound_memory(struct sp_graph *g)
+static int bound_memory(struct sp_graph *g)
 {
-    int64_t live[STARPU_NMAXWORKERS] = {0}, peak[STARPU_NMAXWORKERS] = {0};
+    size_t workers = (size_t)(g->place.first_worker + g->place.workers);
+    int64_t *live = calloc(2 * workers, sizeof *live), *peak = live + workers;
 
+    if (!live)
+        return -ENOMEM;
     for (int k = 0; k < g->lowering.n; k++) {
         int s = g->lowering.order[k].stage, w;
         const struct sp_op *op = &g->cfg.plan->programs[s].ops[g->lowering.order[k].index];
@@ -194,7 +196,9 @@ static void bound_memory(struct sp_graph *g)
             sp_stash_freed_by_op(g->cfg.plan, &g->shape, g->cfg.recompute, g->cfg.every, s, op);
     }
     for (int w = g->place.first_worker; w < g->place.first_worker + g->place.workers; w++)
-        sp_order_bound(w, peak[w]);
+        g->cfg.sink->ops->bound(w, peak[w]);
+    free(live);
+    return 0;
 }
 
 /* The most rows of a tensor that crosses stages. */
@@ -216,7 +220,7 @@ static int check_messages(const struct sp_graph *g)
     const size_t most = INT_MAX / sizeof(float);
     size_t width = (size_t)m->hidden, activations;
 
-    if (g->place.world.size == 1 || !sp_transport_counts_in_int())
+    if (g->place.world.size == 1 || !g->cfg.sink->ops->counts_in_int())
         return 0;
     if ((family->parts || family->shares_attention) && (size_t)g->shape.q_width > width)
         width = (size_t)g->shape.q_width;
@@ -271,10 +275,12 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);
+    g->worker_order =
+        calloc((size_t)(place->first_worker + place->workers), sizeof *g->worker_order);
     if (plan->paired && window < 2)
         window = 2; /* two ops that overlap are unfinished at once */
     g->window = sp_window_create(window * place->n_local);
-    if (!g->stages || !g->free_at || !g->ended || !g->window)
+    if (!g->stages || !g->free_at || !g->ended || !g->worker_order || !g->window)
         err = -ENOMEM;
     if (!err && !cfg->evictions != !plan->evictions)
         err = sp_error(EINVAL,
@@ -289,10 +295,9 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     err = err ? err : add_order(g);
     err = err ? err : sp_message_logs_create(g);
     err = err ? err : g->family->create(g);
+    err = err ? err : bound_memory(g);
     if (err == -ENOMEM)
         sp_error(ENOMEM, "out of memory laying out %d stages", place->n_local);
-    if (!err)
-        bound_memory(g);
     return err;
 }
 
@@ -300,28 +305,25 @@ int sp_graph_reorder(struct sp_graph *g)
 {
     sp_lowering_destroy(&g->lowering);
     sp_index_destroy(&g->places);
-    if (add_order(g) || sp_message_logs_create(g))
+    if (add_order(g) || sp_message_logs_create(g) || bound_memory(g))
         return sp_error(ENOMEM, "out of memory for an order");
-    bound_memory(g);
     return 0;
 }
 
 void sp_graph_destroy(struct sp_graph *g)
 {
-    if (g->numbered)
-        starpu_iteration_pop();
+    g->cfg.sink->ops->step(0);
     if (g->stages && g->family)
         g->family->destroy(g);
     if (g->stages) /* a task's callback, which counts in its stage, follows the release of its data */
-        starpu_task_wait_for_all();
+        g->cfg.sink->ops->wait();
     sp_message_logs_destroy(g);
     for (int k = 0; g->stages && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
         sp_blocks_destroy(st);
         for (int turn = 0; turn < 2; turn++) {
-            if (st->tally[turn])
-                starpu_data_unregister_no_coherency(st->tally[turn]);
+            sp_tensor_unmake(st->tally[turn]);
             free(st->meter[turn].ops);
         }
         sp_offload_stage_destroy(g, st);
@@ -335,7 +337,7 @@ void sp_graph_destroy(struct sp_graph *g)
             sp_documents_destroy(&g->documents[turn][i]);
         free(g->documents[turn]);
     }
-    sp_scratch_release();
+    sp_sink_release_scratch(g->cfg.sink);
     for (int i = 0; g->cuts && i < g->n_cuts; i++)
         destroy_cut(&g->cuts[i]);
     free(g->cuts);
@@ -344,6 +346,7 @@ void sp_graph_destroy(struct sp_graph *g)
     free(g->stages);
     free(g->free_at);
     free(g->ended);
+    free(g->worker_order);
     sp_lowering_destroy(&g->lowering);
     sp_index_destroy(&g->places);
     sp_window_destroy(g->window);

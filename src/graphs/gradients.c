@@ -7,7 +7,7 @@
 
 /* A buffer for another one's gradient. It goes back two exchanges later, so that no more than three are
  * there, but an exchange need not wait for the sum of the one before it. */
-static starpu_data_handle_t take_theirs(struct sp_stage *st, size_t n)
+static struct sp_tensor *take_theirs(struct sp_stage *st, size_t n)
 {
     if (st->theirs[1])
         sp_pool_put(st->theirs[1]);
@@ -31,7 +31,7 @@ void sp_gradients_reduce(struct sp_graph *g, struct sp_stage *st, const struct s
     int mine = a->member[0] == st->index ? 0 : 1, peer = a->member[!mine];
     struct sp_stage *other = sp_graph_stage(g, peer);
     struct sp_task_context ctx = sp_stage_context(g, st, 'T');
-    starpu_data_handle_t theirs;
+    struct sp_tensor *theirs;
 
     ctx.layer = b->layer;
     if (other) { /* a + b = b + a: one sum serves both */
@@ -39,7 +39,7 @@ void sp_gradients_reduce(struct sp_graph *g, struct sp_stage *st, const struct s
             sp_sum_insert(&ctx, SP_F32, b->g, sp_stage_gradient(other, b->kind, b->layer), true);
         return;
     }
-    theirs = take_theirs(st, starpu_data_get_size(b->g) / sizeof(float));
+    theirs = take_theirs(st, sp_tensor_size(b->g) / sizeof(float));
     sp_message_post(g, st, a, mine, b->g, peer);
     sp_message_expect(g, &ctx, a, !mine, theirs, peer);
     sp_sum_insert(&ctx, SP_F32, b->g, theirs, false);
@@ -56,7 +56,7 @@ struct sharing {
     struct sp_task_context ctx;
 };
 
-static void give(const struct sharing *s, starpu_data_handle_t handle, int pipeline)
+static void give(const struct sharing *s, struct sp_tensor *handle, int pipeline)
 {
     struct sp_tensor_id t = {.kind = SP_TENSOR_GRADIENT,
                              .block = (unsigned char)s->b->kind,
@@ -67,16 +67,16 @@ static void give(const struct sharing *s, starpu_data_handle_t handle, int pipel
 }
 
 /* Theirs, added to this process's sum. */
-static void add(const struct sharing *s, starpu_data_handle_t sum, int pipeline)
+static void add(const struct sharing *s, struct sp_tensor *sum, int pipeline)
 {
-    starpu_data_handle_t theirs = take_theirs(s->st, starpu_data_get_size(sum) / sizeof(float));
+    struct sp_tensor *theirs = take_theirs(s->st, sp_tensor_size(sum) / sizeof(float));
 
     sp_message_take(s->g, s->st, theirs, pipeline, s->tag);
     sp_sum_insert(&s->ctx, SP_F32, sum, theirs, false);
 }
 
 /* Of so many, of which this is number q, all get the sum; pipeline(g, k) is that of another. */
-static void reduce(const struct sharing *s, starpu_data_handle_t sum, int q, int n,
+static void reduce(const struct sharing *s, struct sp_tensor *sum, int q, int n,
                    int (*pipeline)(const struct sp_graph *g, int k))
 {
     struct sp_exchange e[SP_MAX_EXCHANGES];
@@ -114,12 +114,12 @@ static void reduce_same(const struct sharing *s)
     struct sp_block whole = *s->b;
     struct sp_block_range range[SP_BLOCK_RANGES];
     size_t elements = 0;
-    starpu_data_handle_t packed;
+    struct sp_tensor *packed;
     int n;
 
     if (whole.shared) {
         whole.first = sp_block_first(s->g->cfg.plan, &s->g->shape.held, whole.kind, s->st->index);
-        whole.n = starpu_data_get_size(whole.g) / sizeof(float);
+        whole.n = sp_tensor_size(whole.g) / sizeof(float);
     }
     n = sp_block_same(s->g, &whole, SP_RANGES_SUMMED, range);
     if (n == 0)

@@ -1,5 +1,5 @@
 #include "graphs/graph.h"
-#include "starpipe/order.h"
+#include "transport/transport.h"
 #include "policies/families/ownership.h"
 
 int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t k)
@@ -18,22 +18,22 @@ struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, in
     return NULL;
 }
 
-starpu_data_handle_t sp_stage_weight(struct sp_stage *st, enum sp_block_kind kind, int layer)
+struct sp_tensor *sp_stage_weight(struct sp_stage *st, enum sp_block_kind kind, int layer)
 {
     struct sp_block *b = sp_stage_block(st, kind, layer);
 
     return b ? b->w : NULL;
 }
 
-starpu_data_handle_t sp_stage_gradient(struct sp_stage *st, enum sp_block_kind kind, int layer)
+struct sp_tensor *sp_stage_gradient(struct sp_stage *st, enum sp_block_kind kind, int layer)
 {
     struct sp_block *b = sp_stage_block(st, kind, layer);
 
     return b ? b->g : NULL;
 }
 
-starpu_data_handle_t sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
-                                    const struct sp_tensor_id *t, int i)
+struct sp_tensor *sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
+                                 const struct sp_tensor_id *t, int i)
 {
     struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, t, i);
 
@@ -82,6 +82,7 @@ struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st,
     if (g->cfg.ready)
         sp_pool_take_oldest(st->local, pass == 'F');
     return (struct sp_task_context){
+        .sink = g->cfg.sink,
         .worker = st->worker,
         .order = &g->worker_order[st->worker],
         .returning = &st->returning,
@@ -99,5 +100,5 @@ struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st,
 void sp_stage_forget(struct sp_graph *g, struct sp_stage *st)
 {
     sp_stage_meter(g, st)->live_bytes = 0;
-    sp_order_forget(st->worker);
+    g->cfg.sink->ops->discard(st->worker);
 }

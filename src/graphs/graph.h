@@ -17,12 +17,12 @@
 #include "offload/mover.h"
 #include "policies/lowering/lowering.h"
 #include "policies/simulation/index.h"
-#include "transport/transport.h"
 
 struct sp_disk;
 
 /* What the user chose, fixed for the run. */
 struct sp_graph_config {
+    struct sp_sink *sink; /* to which it is submitted */
     const struct sp_params *params;
     const struct sp_plan *plan;
     int batch, seq;          /* b, s */
@@ -61,12 +61,11 @@ enum sp_state {
 /* One parameter block on a stage that holds it. */
 struct sp_block {
     enum sp_block_kind kind;
-    int layer;                 /* -1 outside the layers */
-    starpu_data_handle_t w, g; /* as ops read and add to them */
+    int layer;               /* -1 outside the layers */
+    struct sp_tensor *w, *g; /* as ops read and add to them */
     size_t first, n; /* elements of the block that this process updates: from where, how many */
-    starpu_data_handle_t state[SP_BLOCK_STATE]; /* of these */
-    starpu_data_handle_t
-        spare[SP_BLOCK_STATE];  /* before the last update made ahead; NULL: none yet */
+    struct sp_tensor *state[SP_BLOCK_STATE]; /* of these */
+    struct sp_tensor *spare[SP_BLOCK_STATE]; /* before the last update made ahead; NULL: none yet */
     struct sp_gathered *shared; /* [2] w and g, of which pipelines update parts; NULL: state has
                                  * them whole, see zero.h */
     bool closed;                /* its norm is taken and its update made ahead of the step's end */
@@ -76,20 +75,20 @@ struct sp_block {
 /* Where members of a stage share heads: what this one has of attention, by its heads, of one part of the tokens
  * (sp_shape_parts); and, of one share of them (sp_shape_shares), of a layer whose parameters they share. */
 struct sp_heads {
-    starpu_data_handle_t q, kv, o, lse, dkv;
-    starpu_data_handle_t sum;  /* of o or dq, while parts of it come (struct sp_attn) */
-    starpu_data_handle_t u, g; /* of the MLP */
-    starpu_data_handle_t d_o, dq, du, dy, dr, n1; /* backward; of all devices dy, dr and n1 */
+    struct sp_tensor *q, *kv, *o, *lse, *dkv;
+    struct sp_tensor *sum;   /* of o or dq, while parts of it come (struct sp_attn) */
+    struct sp_tensor *u, *g; /* of the MLP */
+    struct sp_tensor *d_o, *dq, *du, *dy, *dr, *n1; /* backward; of all devices dy, dr and n1 */
 };
 
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
 struct sp_layer_flight {
-    starpu_data_handle_t x, pre, q, kv, o, lse, post; /* forward */
+    struct sp_tensor *x, *pre, *q, *kv, *o, *lse, *post; /* forward */
     /* Where members share parameters, of pre and post, which then has the norm's statistics alone. */
-    starpu_data_handle_t n1, r, n2;
-    starpu_data_handle_t dy, du, dr, dq, dkv; /* backward, until the weight gradient */
-    starpu_data_handle_t d_o;                 /* of o, until attention's backward */
-    starpu_data_handle_t sum;                 /* as struct sp_heads has it */
+    struct sp_tensor *n1, *r, *n2;
+    struct sp_tensor *dy, *du, *dr, *dq, *dkv; /* backward, until the weight gradient */
+    struct sp_tensor *d_o;                     /* of o, until attention's backward */
+    struct sp_tensor *sum;                     /* as struct sp_heads has it */
     struct sp_heads *heads; /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are whole here */
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
@@ -105,6 +104,7 @@ struct sp_message_record {
     int number; /* of the message in the step (policies/lowering/action.h) */
     bool sends;
     struct sp_transfer times;
+    double (*now_us)(void);
     double *arrived_us; /* of the op that receives it; NULL: none does */
 };
 
@@ -116,22 +116,22 @@ struct sp_message_log {
 
 /* A micro-batch, or a slice of it, inside a chunk. */
 struct sp_chunk_flight {
-    starpu_data_handle_t grad;      /* of the chunk's output, or input, between ops of one stage */
-    starpu_data_handle_t out;       /* last chunk: input of the head */
-    starpu_data_handle_t norm;      /* and, where all stages share that, statistics of its norm */
+    struct sp_tensor *grad;         /* of the chunk's output, or input, between ops of one stage */
+    struct sp_tensor *out;          /* last chunk: input of the head */
+    struct sp_tensor *norm;         /* and, where all stages share that, statistics of its norm */
     struct sp_layer_flight *layers; /* [layers of the chunk] */
 };
 
 /* What stays of a micro-batch or slice from the forward of the head to its backward, where all stages share the
  * vocabulary, of each share of the tokens: the head's input, and the logits if they are few (NULL). */
 struct sp_head_flight {
-    starpu_data_handle_t *n, *logits; /* [shares] */
+    struct sp_tensor **n, **logits; /* [shares] */
 };
 
 /* A gradient that came home to the owner of a chunk and is to be added; n is 0 where there is none. */
 struct sp_ring_home {
     int n;
-    starpu_data_handle_t *piece; /* [n] */
+    struct sp_tensor **piece; /* [n] */
 };
 
 /* What keys and values that leave have on a stage (graphs/offload/visits.h). */
@@ -142,7 +142,7 @@ struct sp_visits {
     int n_leaving;
     unsigned begun; /* visits so far */
     /* By turn: those of keys and values, then those of gradients. */
-    starpu_data_handle_t buffer[2 * SP_EVICTION_VISITS];
+    struct sp_tensor *buffer[2 * SP_EVICTION_VISITS];
 };
 
 /* What a forward of a layer keeps: in the layer, and, the last one's, of the chunk the head's input. */
@@ -161,13 +161,13 @@ struct sp_stage {
     struct sp_block *blocks;
     struct sp_pool *local;           /* tensors written and freed here */
     struct sp_pool *boundary;        /* tensors that other stages write or free */
-    starpu_data_handle_t tally[2];   /* SP_TALLIES doubles, by turn */
+    struct sp_tensor *tally[2];      /* SP_TALLIES doubles, by turn */
     struct sp_meter meter[2];        /* by turn */
     struct sp_message_log log[2];    /* by turn */
     struct sp_store store;           /* what is on its way to other stages, or came from them */
     struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
                                       * of its own micro-batches; weight-ring, sharded */
-    starpu_data_handle_t *norms;     /* weight-ring: [rounds][layers][SP_NORMS] */
+    struct sp_tensor **norms;        /* weight-ring: [rounds][layers][SP_NORMS] */
     struct sp_ring_home *homes;      /* weight-ring: [chunks][journeys] */
     struct sp_head_flight *heads;    /* [micro_batches][slices]; vocabulary-parallel */
     struct sp_shards *shards;        /* sharded; and vocabulary-parallel */
@@ -183,14 +183,14 @@ struct sp_stage {
     double held_us;                  /* sp_order_held_us of its worker at the last report */
     uint64_t bytes_sent[2];          /* of messages submitted in a step, by turn */
     int messages_sent[2];            /* the messages */
-    starpu_data_handle_t theirs[2];  /* the last gradients of other replicas, latest first */
+    struct sp_tensor *theirs[2];     /* the last gradients of other replicas, latest first */
 };
 
 /* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where it ends, NULL
  * elsewhere. Where members share the vocabulary, [micro_batches][slices][shares], and as rows of what this
  * one has, or -1; where stages do, targets of each local stage one after the other, likewise. */
 struct sp_tokens {
-    starpu_data_handle_t *ids, *targets;
+    struct sp_tensor **ids, **targets;
     int32_t *ids_memory, *targets_memory;
 };
 
@@ -226,11 +226,10 @@ struct sp_graph {
     struct sp_lowering lowering; /* of the plan, for the processes that there are */
     struct sp_index places;      /* of every op in the program of its stage */
     int *records; /* [stages] most messages of a stage in a step, both ways, with other processes */
-    unsigned worker_order[STARPU_NMAXWORKERS]; /* last position given out */
+    unsigned *worker_order; /* [workers] last position given out */
     struct sp_window *window;
     int64_t step;       /* steps submitted so far */
     uint64_t data_step; /* the number of the one being submitted, as its data have it */
-    bool numbered;      /* tasks have the number of their step, for traces */
     int turn, closing;  /* of the step being submitted, of the last one submitted whole */
     double moved_us;    /* that the disk was at work, at the last report */
     double polled_us;   /* sp_transport_polling_us at the last report */
@@ -309,15 +308,15 @@ static inline int sp_equal_pipeline(const struct sp_graph *g, int equal)
 struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, int layer);
 
 /* Its weights, and their gradient; NULL likewise. */
-starpu_data_handle_t sp_stage_weight(struct sp_stage *st, enum sp_block_kind kind, int layer);
-starpu_data_handle_t sp_stage_gradient(struct sp_stage *st, enum sp_block_kind kind, int layer);
+struct sp_tensor *sp_stage_weight(struct sp_stage *st, enum sp_block_kind kind, int layer);
+struct sp_tensor *sp_stage_gradient(struct sp_stage *st, enum sp_block_kind kind, int layer);
 
 /* The activations of a stage are no more: forwards were undone. */
 void sp_stage_forget(struct sp_graph *g, struct sp_stage *st);
 
 /* Piece i of weights, or of their gradients, in the stage's own blocks; NULL: it does not hold the block. */
-starpu_data_handle_t sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
-                                    const struct sp_tensor_id *t, int i);
+struct sp_tensor *sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
+                                 const struct sp_tensor_id *t, int i);
 
 /* Of a block among those of all stages, for tags. */
 int64_t sp_block_number(const struct sp_graph *g, const struct sp_stage *st,
@@ -353,8 +352,7 @@ static inline struct sp_meter *sp_stage_meter(const struct sp_graph *g, struct s
     return &st->meter[g->turn];
 }
 
-static inline starpu_data_handle_t sp_stage_tally(const struct sp_graph *g,
-                                                  const struct sp_stage *st)
+static inline struct sp_tensor *sp_stage_tally(const struct sp_graph *g, const struct sp_stage *st)
 {
     return st->tally[g->turn];
 }

@@ -27,7 +27,7 @@ static inline int sp_tensor_pipeline(const struct sp_graph *g, int member)
 
 /* A tensor of the layer that is being expanded. */
 static inline void sp_member_send(struct sp_op_ctx *c, enum sp_tensor_kind kind,
-                                  starpu_data_handle_t handle, int pipeline, int64_t tag)
+                                  struct sp_tensor *handle, int pipeline, int64_t tag)
 {
     struct sp_tensor_id t = {.kind = (unsigned char)kind,
                              .slice = (unsigned short)c->slice,
@@ -37,7 +37,7 @@ static inline void sp_member_send(struct sp_op_ctx *c, enum sp_tensor_kind kind,
     sp_message_share(c->g, c->st, &t, handle, pipeline, tag);
 }
 
-static inline void sp_member_receive(struct sp_op_ctx *c, starpu_data_handle_t handle, int pipeline,
+static inline void sp_member_receive(struct sp_op_ctx *c, struct sp_tensor *handle, int pipeline,
                                      int64_t tag)
 {
     sp_message_take(c->g, c->st, handle, pipeline, tag);

@@ -9,7 +9,7 @@ enum { MESSAGES = 1 << 17 };
 /* Of message k of an action: all processes agree on it. */
 static int number_of(const struct sp_action *a, int k)
 {
-    STARPU_ASSERT_MSG(a->number >= 0, "starpipe: a tensor is received that nobody sent");
+    SP_NEED(a->number >= 0, "a tensor is received that nobody sent");
     return a->number + k;
 }
 
@@ -81,26 +81,27 @@ static struct sp_message_record *record(struct sp_graph *g, struct sp_stage *st,
     if (log->n == log->cap)
         return NULL;
     r = &log->record[log->n++];
-    *r = (struct sp_message_record){.number = number, .sends = sends};
+    *r = (struct sp_message_record){
+        .number = number, .sends = sends, .now_us = g->cfg.sink->ops->now_us};
     return r;
 }
 
 /* ---- one message ------------------------------------------------------------------------- */
 
 static void post(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
-                 starpu_data_handle_t handle, int rank, int64_t tag, struct sp_transfer *times)
+                 struct sp_tensor *handle, int rank, int64_t tag, struct sp_transfer *times)
 {
     char name[SP_TENSOR_TEXT] = "";
 
-    if (sp_transport_records())
+    if (g->cfg.sink->ops->names_messages())
         sp_tensor_print(g->cfg.plan, t, name);
-    st->bytes_sent[g->turn] += starpu_data_get_size(handle);
+    st->bytes_sent[g->turn] += sp_tensor_size(handle);
     st->messages_sent[g->turn]++;
-    sp_transport_send(handle, rank, tag, name, times);
+    g->cfg.sink->ops->send(handle, rank, tag, name, times);
 }
 
 void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a, int k,
-                     starpu_data_handle_t handle, int to)
+                     struct sp_tensor *handle, int to)
 {
     int number = number_of(a, k);
     struct sp_message_record *r = record(g, st, true, number);
@@ -110,22 +111,22 @@ void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
 }
 
 void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
-                      starpu_data_handle_t handle, int pipeline, int64_t tag)
+                      struct sp_tensor *handle, int pipeline, int64_t tag)
 {
     post(g, st, t, handle, sp_stage_rank_in(&g->place, st->index, pipeline), tag, NULL);
 }
 
-void sp_message_take(const struct sp_graph *g, const struct sp_stage *st,
-                     starpu_data_handle_t handle, int pipeline, int64_t tag)
+void sp_message_take(const struct sp_graph *g, const struct sp_stage *st, struct sp_tensor *handle,
+                     int pipeline, int64_t tag)
 {
-    sp_transport_recv(handle, sp_stage_rank_in(&g->place, st->index, pipeline), tag, NULL, NULL,
-                      NULL);
+    g->cfg.sink->ops->receive(handle, sp_stage_rank_in(&g->place, st->index, pipeline), tag, NULL,
+                              NULL, NULL);
 }
 
 static void arrived(void *arg)
 {
     struct sp_message_record *r = arg;
-    double now = sp_now_us();
+    double now = r->now_us();
 
     if (r->times.ended_us <= 0) /* a transport that does not tell */
         r->times.ended_us = now;
@@ -134,7 +135,7 @@ static void arrived(void *arg)
 }
 
 void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
-                       const struct sp_action *a, int k, starpu_data_handle_t handle, int from)
+                       const struct sp_action *a, int k, struct sp_tensor *handle, int from)
 {
     int number = number_of(a, k);
     struct sp_meter *meter = ctx->meter;
@@ -142,9 +143,9 @@ void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
 
     if (r && meter && ctx->op_index >= 0 && ctx->op_index < meter->n_ops)
         r->arrived_us = &meter->ops[ctx->op_index].arrived_us;
-    sp_transport_recv(handle, sp_stage_rank(&g->place, from),
-                      sp_tag(g, SP_MSG_ACTION, number % MESSAGES), r ? &r->times : NULL,
-                      r ? arrived : NULL, r);
+    g->cfg.sink->ops->receive(handle, sp_stage_rank(&g->place, from),
+                              sp_tag(g, SP_MSG_ACTION, number % MESSAGES), r ? &r->times : NULL,
+                              r ? arrived : NULL, r);
 }
 
 /* ---- by actions -------------------------------------------------------------------------- */
@@ -152,9 +153,9 @@ void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
 /* A tensor as a stage has it: in its store, or in its own blocks. */
 struct found {
     int n;
-    const starpu_data_handle_t *piece;
+    struct sp_tensor *const *piece;
     bool pooled;
-    starpu_data_handle_t own[];
+    struct sp_tensor *own[];
 };
 
 /* The caller frees it. */
@@ -207,7 +208,7 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, &a->tensor);
     const char *name = sp_tensor_name((enum sp_tensor_kind)a->tensor.kind);
     struct sp_task_context ctx = sp_stage_context(g, st, 'R');
-    starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
+    struct sp_tensor **piece = calloc((size_t)n, sizeof *piece);
 
     SP_NEED(piece, "no memory for a message of %d parts", n);
     ctx.op_index = a->index;
@@ -232,7 +233,7 @@ static void copy_home(struct sp_graph *g, struct sp_stage *st, const struct sp_a
     struct sp_task_context ctx = sp_stage_context(g, st, 'D');
 
     for (int i = 0; i < f->n; i++) {
-        starpu_data_handle_t own = sp_stage_piece(g, st, &a->tensor, i);
+        struct sp_tensor *own = sp_stage_piece(g, st, &a->tensor, i);
 
         ctx.layer = sp_tensor_block(g->cfg.plan, &g->shape, &a->tensor, i).layer;
         if (f->piece[i] && f->piece[i] != own)

@@ -17,15 +17,15 @@ void sp_message_receive(struct sp_graph *g, struct sp_stage *st, const struct sp
  * or who does waits. And its receive, which the op of `ctx` waits for. Both are recorded with the stage.
  */
 void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a, int k,
-                     starpu_data_handle_t handle, int to);
+                     struct sp_tensor *handle, int to);
 void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
-                       const struct sp_action *a, int k, starpu_data_handle_t handle, int from);
+                       const struct sp_action *a, int k, struct sp_tensor *handle, int from);
 
 /* A message to the same stage of another pipeline, counted with this one; and one from there. */
 void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
-                      starpu_data_handle_t handle, int pipeline, int64_t tag);
-void sp_message_take(const struct sp_graph *g, const struct sp_stage *st,
-                     starpu_data_handle_t handle, int pipeline, int64_t tag);
+                      struct sp_tensor *handle, int pipeline, int64_t tag);
+void sp_message_take(const struct sp_graph *g, const struct sp_stage *st, struct sp_tensor *handle,
+                     int pipeline, int64_t tag);
 
 /*
  * Room for the records of a step: counts g->records from the actions, the same on all processes. 0 or

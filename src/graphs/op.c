@@ -1,13 +1,13 @@
 #include "graphs/op.h"
 #include "policies/families/slice_buffers.h"
 
-static starpu_data_handle_t take_hidden(struct sp_pool *pool, const struct sp_shape *sh,
-                                        const char *name)
+static struct sp_tensor *take_hidden(struct sp_pool *pool, const struct sp_shape *sh,
+                                     const char *name)
 {
     return sp_pool_get(pool, (size_t)sh->rows * (size_t)sh->model.hidden, sp_shape_elem(sh), name);
 }
 
-starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name)
+struct sp_tensor *sp_take_hidden(struct sp_op_ctx *c, const char *name)
 {
     return take_hidden(c->st->local, c->sh, name);
 }
@@ -20,17 +20,17 @@ const struct sp_shape *sp_op_room(const struct sp_op_ctx *c)
     return !own && sp_slices_take_turns(g->cfg.plan, c->sh) ? sp_shape_scratch(c->sh) : c->sh;
 }
 
-starpu_data_handle_t sp_take_hidden_room(struct sp_op_ctx *c, const char *name)
+struct sp_tensor *sp_take_hidden_room(struct sp_op_ctx *c, const char *name)
 {
     return take_hidden(c->st->local, sp_op_room(c), name);
 }
 
-starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name)
+struct sp_tensor *sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name)
 {
     return take_hidden(st->boundary, c->sh, name);
 }
 
-starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
+struct sp_tensor *sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
 {
     if (c->w && layer >= 0)
         return c->w[sp_layer_block_at(kind, layer - c->first)];
@@ -39,7 +39,7 @@ starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int
     return sp_stage_weight(c->st, kind, layer);
 }
 
-starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
+struct sp_tensor *sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
 {
     if (c->gradient && layer >= 0)
         return c->gradient[sp_layer_block_at(kind, layer - c->first)];
@@ -69,7 +69,7 @@ bool sp_chunk_cuts_mlp(const struct sp_op_ctx *c, int i)
     return !c->split && !c->norms && sp_mlp_comes_in_chunks(c->sh, sp_chunk_recompute(c, i));
 }
 
-starpu_data_handle_t sp_take_sum(const struct sp_op_ctx *c, const struct sp_shape *sh, int tasks)
+struct sp_tensor *sp_take_sum(const struct sp_op_ctx *c, const struct sp_shape *sh, int tasks)
 {
     return tasks > 1 && sh->dtype != SP_F32
                ? sp_pool_get(c->st->local, (size_t)sh->rows * (size_t)sh->q_width, sizeof(float),

@@ -27,16 +27,16 @@ struct sp_op_ctx {
     /* Attention of layer i in place of that over the keys of all slices up to this one: o and lse, or dq from d_o with
      * the gradients of keys and values; so many bytes are stashed with it, or released. Under recomputation its output is
      * kept. NULL: as described. */
-    void (*attend)(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, int64_t bytes);
-    const starpu_data_handle_t *w, *gradient; /* blocks of the chunk's layers that are not the
+    void (*attend)(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, int64_t bytes);
+    struct sp_tensor *const *w, *const *gradient; /* blocks of the chunk's layers that are not the
                                                * stage's own, [count][SP_LAYER_BLOCKS]; NULL: its
                                                * own */
     /* Where B leaves the gradients of norm1 and norm2, blocks like NORM1, and of the gains of heads,
      * NULL without such: [count][SP_NORMS]; NULL: in those of the blocks. */
-    const starpu_data_handle_t *norms;
-    const starpu_data_handle_t *end_w, *end_gradient; /* the same of embedding and head,
+    struct sp_tensor *const *norms;
+    struct sp_tensor *const *end_w, *const *end_gradient; /* the same of embedding and head,
                                                        * [SP_BLOCK_KINDS] */
-    starpu_data_handle_t flow; /* what the last layer expanded hands to the next one */
+    struct sp_tensor *flow; /* what the last layer expanded hands to the next one */
 };
 
 /* The number of its micro-batch or slice among those of a step. */
@@ -101,8 +101,8 @@ enum sp_recompute sp_chunk_recompute(const struct sp_op_ctx *c, int i);
 bool sp_chunk_cuts_mlp(const struct sp_op_ctx *c, int i);
 
 /* Weights and gradients of blocks of this stage, or of c->w and c->gradient; NULL where the model has none. */
-starpu_data_handle_t sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
-starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
+struct sp_tensor *sp_weight(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
+struct sp_tensor *sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
 
 /* The shape by whose sizes an op takes buffers that it gives back itself: that of the longest slice, so that ops on
  * other slices take the same buffers. Its own where weight gradients come later, where stages or devices send
@@ -110,12 +110,12 @@ starpu_data_handle_t sp_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, i
 const struct sp_shape *sp_op_room(const struct sp_op_ctx *c);
 
 /* (T,h) tensors: inside a stage; of an op alone, see sp_op_room; across stages, where `st` is the one that reads them. */
-starpu_data_handle_t sp_take_hidden(struct sp_op_ctx *c, const char *name);
-starpu_data_handle_t sp_take_hidden_room(struct sp_op_ctx *c, const char *name);
-starpu_data_handle_t sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name);
+struct sp_tensor *sp_take_hidden(struct sp_op_ctx *c, const char *name);
+struct sp_tensor *sp_take_hidden_room(struct sp_op_ctx *c, const char *name);
+struct sp_tensor *sp_take_boundary(struct sp_op_ctx *c, struct sp_stage *st, const char *name);
 
 /* Where o or dq of a shape's tokens is summed up by so many tasks (struct sp_attn); NULL: in place, by one. The caller
  * drops it. */
-starpu_data_handle_t sp_take_sum(const struct sp_op_ctx *c, const struct sp_shape *sh, int tasks);
+struct sp_tensor *sp_take_sum(const struct sp_op_ctx *c, const struct sp_shape *sh, int tasks);
 
 #endif

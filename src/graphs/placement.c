@@ -3,6 +3,7 @@
 #include "kernels/cpu/team.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
+#include "transport/transport.h"
 #include <hwloc.h>
 #include <omp.h>
 #include <stdlib.h>

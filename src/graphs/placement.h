@@ -6,7 +6,9 @@
 #ifndef SP_PLACEMENT_H
 #define SP_PLACEMENT_H
 
-#include "transport/transport.h"
+#include "transport/world.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 enum { SP_MAX_GPUS = 16 }; /* of a process */
 

@@ -16,7 +16,7 @@ static void clear_meters(struct sp_graph *g)
     for (int k = 0; k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
         struct sp_meter *meter = sp_stage_meter(g, st);
-        starpu_data_handle_t sums = sp_stage_tally(g, st);
+        struct sp_tensor *sums = sp_stage_tally(g, st);
         double *tally;
 
         meter->peak_bytes = meter->live_bytes;
@@ -26,10 +26,9 @@ static void clear_meters(struct sp_graph *g)
         st->messages_sent[g->turn] = 0;
         st->log[g->turn].n = 0;
         memset(meter->ops, 0, sizeof *meter->ops * (size_t)meter->n_ops);
-        starpu_data_acquire(sums, STARPU_W);
-        tally = starpu_data_get_local_ptr(sums);
+        tally = sp_tensor_acquire(sums, SP_WRITE);
         memset(tally, 0, sizeof *tally * SP_TALLIES);
-        starpu_data_release(sums);
+        sp_tensor_release(sums);
     }
 }
 
@@ -76,7 +75,7 @@ static void swap_spare(struct sp_block *b)
     int n = state_of(b);
 
     for (int i = 0; i < n; i++) {
-        starpu_data_handle_t spare = b->spare[i];
+        struct sp_tensor *spare = b->spare[i];
 
         b->spare[i] = b->state[i];
         b->state[i] = spare;
@@ -96,8 +95,8 @@ static void step_aside(const struct sp_task_context *ctx, struct sp_block *b)
 
     for (int i = 0; i < n; i++)
         if (!b->spare[i])
-            sp_vector_register(&b->spare[i], b->n, starpu_data_get_size(b->state[i]) / b->n,
-                               names[i]);
+            b->spare[i] =
+                sp_tensor_make(b->w->sink, b->n, sp_tensor_size(b->state[i]) / b->n, names[i]);
     sp_state_copy_insert(ctx, n, b->state, b->spare);
     if (!b->shared)
         swap_spare(b);
@@ -139,10 +138,10 @@ void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
 }
 
 void sp_step_apply(struct sp_graph *g, struct sp_stage *st, struct sp_block *b,
-                   const struct sp_update *hp, starpu_data_handle_t into)
+                   const struct sp_update *hp, struct sp_tensor *into)
 {
     struct sp_task_context ctx = sp_stage_context(g, st, 'U');
-    starpu_data_handle_t w = b->state[SP_STATE_W];
+    struct sp_tensor *w = b->state[SP_STATE_W];
 
     ctx.layer = b->layer;
     if (b->counted)
@@ -209,7 +208,7 @@ static void act(void *arg, const struct sp_action *a)
         sp_offload_fetch(st, a);
         break;
     default:
-        STARPU_ABORT_MSG("starpipe: %s is no action of this family", sp_action_name(a->kind));
+        sp_error_end("internal: starpipe: %s is no action of this family", sp_action_name(a->kind));
     }
 }
 
@@ -219,20 +218,11 @@ static void submit_ops(struct sp_graph *g, int end)
         g->submitted += sp_lower_ops(&g->lowering, g->submitted);
 }
 
-/* In StarPU's traces the tasks of a step have its number, from 1. */
-static void number_tasks(struct sp_graph *g, uint64_t k)
-{
-    if (g->numbered)
-        starpu_iteration_pop();
-    starpu_iteration_push((unsigned long)k + 1);
-    g->numbered = true;
-}
-
 void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
 {
     if (g->finished_us <= 0)
-        g->finished_us = sp_now_us();
-    number_tasks(g, k);
+        g->finished_us = g->cfg.sink->ops->now_us();
+    g->cfg.sink->ops->step((unsigned long)k + 1);
     g->step++;
     g->data_step = k;
     g->turn = !g->turn;
@@ -266,7 +256,7 @@ void sp_step_finish(struct sp_graph *g, struct sp_step_report *report)
     double now;
 
     sp_report_gather(g, report);
-    now = sp_now_us();
+    now = g->cfg.sink->ops->now_us();
     report->step_us = now - g->finished_us;
     g->finished_us = now;
 }
@@ -276,7 +266,7 @@ void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t 
 {
     sp_step_begin(g, data, k);
     sp_step_rest(g, NULL, false);
-    sp_transport_wait_all();
+    g->cfg.sink->ops->wait();
     sp_step_finish(g, report);
 }
 
@@ -292,7 +282,7 @@ static void receive_orphan(void *arg, const struct sp_action *a)
 static void undo_messages(struct sp_graph *g)
 {
     sp_lower_orphans(&g->lowering, receive_orphan, g);
-    sp_transport_wait_all();
+    g->cfg.sink->ops->wait();
     for (int k = 0; k < g->place.n_local; k++)
         sp_store_clear(&g->stages[k].store);
 }
@@ -333,10 +323,10 @@ void sp_step_update_submit(struct sp_graph *g, const struct sp_update *hp, bool 
 
 void sp_step_update(struct sp_graph *g, const struct sp_update *hp, struct sp_step_report *report)
 {
-    double start = sp_now_us();
+    double start = g->cfg.sink->ops->now_us();
 
     sp_step_update_submit(g, hp, false);
-    sp_transport_wait_all();
-    report->step_us += sp_now_us() - start;
+    g->cfg.sink->ops->wait();
+    report->step_us += g->cfg.sink->ops->now_us() - start;
     g->finished_us = 0;
 }

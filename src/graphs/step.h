@@ -41,6 +41,6 @@ void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b);
 /* The same where every micro-batch updates: the gradient so far is used up, and the weights are in `into` from here
  * on, a buffer of their own or theirs. */
 void sp_step_apply(struct sp_graph *g, struct sp_stage *st, struct sp_block *b,
-                   const struct sp_update *hp, starpu_data_handle_t into);
+                   const struct sp_update *hp, struct sp_tensor *into);
 
 #endif

@@ -1,11 +1,11 @@
 #include "graphs/store.h"
-#include "offload/pool.h"
+#include "sinks/pool.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
 void sp_store_put(struct sp_store *s, const struct sp_tensor_id *id, int n,
-                  const starpu_data_handle_t *piece, bool pooled)
+                  struct sp_tensor *const *piece, bool pooled)
 {
     struct sp_stored **at = &s->list[sp_tensor_hash(id, SP_STORE_LISTS)];
     struct sp_stored *stored = malloc(sizeof *stored + (size_t)n * sizeof *piece);
@@ -14,7 +14,7 @@ void sp_store_put(struct sp_store *s, const struct sp_tensor_id *id, int n,
     while (*at)
         at = &(*at)->next;
     *stored = (struct sp_stored){.id = *id, .n = n, .pooled = pooled};
-    stored->piece = (starpu_data_handle_t *)(stored + 1);
+    stored->piece = (struct sp_tensor **)(stored + 1);
     memcpy(stored->piece, piece, (size_t)n * sizeof *piece);
     *at = stored;
 }

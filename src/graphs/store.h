@@ -6,13 +6,13 @@
 #define SP_STORE_H
 
 #include "policies/lowering/tensor.h"
-#include <starpu.h>
+#include "sinks/tensor.h"
 
 struct sp_stored {
     struct sp_tensor_id id;
     int n;
-    starpu_data_handle_t *piece; /* [n] NULL: the model has no such block */
-    bool pooled;                 /* each is held; otherwise they are somebody's blocks */
+    struct sp_tensor **piece; /* [n] NULL: the model has no such block */
+    bool pooled;              /* each is held; otherwise they are somebody's blocks */
     struct sp_stored *next;
 };
 
@@ -25,7 +25,7 @@ struct sp_store {
 /* Adds a tensor; what a pool gave is held by the caller, whose hold the store takes over. A tensor may be
  * there more than once: the oldest is found, the latest dropped. */
 void sp_store_put(struct sp_store *s, const struct sp_tensor_id *id, int n,
-                  const starpu_data_handle_t *piece, bool pooled);
+                  struct sp_tensor *const *piece, bool pooled);
 
 /* NULL: it is not there. */
 const struct sp_stored *sp_store_find(const struct sp_store *s, const struct sp_tensor_id *id);

@@ -12,7 +12,7 @@ static int copies_of(const struct sp_graph *g)
     return sp_graph_shares_vocabulary(g) ? g->place.n_local : 1;
 }
 
-starpu_data_handle_t *sp_stage_targets(const struct sp_graph *g, const struct sp_stage *st)
+struct sp_tensor **sp_stage_targets(const struct sp_graph *g, const struct sp_stage *st)
 {
     const struct sp_cut *cut = &g->cuts[g->n_cuts - 1];
     int each = g->cfg.plan->layout.micro_batches * cut->n * cut->n_shares;
@@ -22,10 +22,11 @@ starpu_data_handle_t *sp_stage_targets(const struct sp_graph *g, const struct sp
 
 /* Inputs where a model begins, targets where it ends: written by this thread between steps, each
  * slice of a micro-batch in a piece. */
-static int add(struct sp_graph *g, bool last, int32_t **memory, starpu_data_handle_t **handles,
+static int add(struct sp_graph *g, bool last, int32_t **memory, struct sp_tensor ***handles,
                const char *name)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
+    struct sp_sink *s = g->cfg.sink;
     const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
     size_t parts = (size_t)cut->n_shares, T = (size_t)g->shape.rows * parts;
     size_t copies = last ? (size_t)copies_of(g) : 1;
@@ -36,16 +37,17 @@ static int add(struct sp_graph *g, bool last, int32_t **memory, starpu_data_hand
         local |= sp_is_end_stage(g->cfg.plan, g->place.first_local + k, last);
     if (!local)
         return 0;
-    *memory = calloc(m * T, sizeof **memory);
+    *memory = sp_sink_computes(s) ? calloc(m * T, sizeof **memory) : NULL;
     *handles = calloc(m * n, sizeof **handles);
-    if (!*memory || !*handles)
+    if ((sp_sink_computes(s) && !*memory) || !*handles)
         return -ENOMEM;
-    if (g->place.gpus)
-        starpu_memory_pin(*memory, m * T * sizeof **memory);
+    if (*memory && g->place.gpus)
+        s->ops->pin(*memory, m * T * sizeof **memory);
     for (size_t i = 0, at = 0; i < m * n; i++) {
         int rows = cut->shapes[i % n / parts].rows;
 
-        sp_vector_register_at(&(*handles)[i], *memory + at, (size_t)rows, sizeof(int32_t), name);
+        (*handles)[i] = sp_tensor_make_at(s, *memory ? *memory + at : NULL, (size_t)rows,
+                                          sizeof(int32_t), name);
         at += (size_t)rows;
     }
     return 0;
@@ -64,17 +66,17 @@ int sp_tokens_create(struct sp_graph *g)
     return err;
 }
 
-static void destroy(struct sp_graph *g, bool last, starpu_data_handle_t *handles, int32_t *memory)
+static void destroy(struct sp_graph *g, bool last, struct sp_tensor **handles, int32_t *memory)
 {
     const struct sp_cut *cut = &g->cuts[last ? g->n_cuts - 1 : 0];
     int m = g->cfg.plan->layout.micro_batches * (last ? copies_of(g) : 1);
 
     for (int i = 0; handles && i < m * cut->n * cut->n_shares; i++)
-        starpu_data_unregister(handles[i]);
+        sp_tensor_unmake_at(handles[i]);
     free(handles);
     if (memory && g->place.gpus)
-        starpu_memory_unpin(memory,
-                            (size_t)(m * cut->n_shares) * (size_t)g->shape.rows * sizeof *memory);
+        g->cfg.sink->ops->unpin(memory, (size_t)(m * cut->n_shares) * (size_t)g->shape.rows *
+                                            sizeof *memory);
     free(memory);
 }
 
@@ -118,7 +120,7 @@ static void scatter(const struct sp_cut *cut, int b, const int32_t *row, int32_t
     }
 }
 
-static void acquire_tokens(struct sp_graph *g, int mb, void (*call)(starpu_data_handle_t))
+static void acquire_tokens(struct sp_graph *g, int mb, void (*call)(struct sp_tensor *))
 {
     const struct sp_tokens *t = sp_graph_tokens(g);
     const struct sp_cut *begin = &g->cuts[0], *end = &g->cuts[g->n_cuts - 1];
@@ -131,9 +133,9 @@ static void acquire_tokens(struct sp_graph *g, int mb, void (*call)(starpu_data_
             call(t->targets[(c * g->cfg.plan->layout.micro_batches + mb) * last + k]);
 }
 
-static void acquire(starpu_data_handle_t handle)
+static void acquire(struct sp_tensor *t)
 {
-    starpu_data_acquire(handle, STARPU_W);
+    sp_tensor_acquire(t, SP_WRITE);
 }
 
 /* Row b of the targets of micro-batch i: where stages share the vocabulary, each has them as its own rows. */
@@ -169,7 +171,7 @@ void sp_tokens_fill(struct sp_graph *g, const struct sp_data *data, uint64_t k)
             uint64_t n = (turn * (uint64_t)M + (uint64_t)i) * (uint64_t)B + (uint64_t)b;
 
             if (sp_data_sample(data, n, S, g->row, g->row + S))
-                sp_transport_abort(1); /* others wait for what comes of these tokens */
+                sp_error_said_end(); /* others wait for what comes of these tokens */
             if (g->cfg.separates &&
                 sp_documents_read(&g->documents[g->turn][i], b, g->row, S, g->cfg.separator))
                 sp_error_end("no memory for the documents of a step");
@@ -181,6 +183,6 @@ void sp_tokens_fill(struct sp_graph *g, const struct sp_data *data, uint64_t k)
             if (t->targets)
                 scatter_targets(g, i, b, T);
         }
-        acquire_tokens(g, i, starpu_data_release);
+        acquire_tokens(g, i, sp_tensor_release);
     }
 }

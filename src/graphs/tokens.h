@@ -9,7 +9,7 @@ int sp_tokens_create(struct sp_graph *g);
 void sp_tokens_destroy(struct sp_graph *g);
 
 /* Where a stage that has a head, or a share of it, finds its targets: of each micro-batch, each slice. */
-starpu_data_handle_t *sp_stage_targets(const struct sp_graph *g, const struct sp_stage *st);
+struct sp_tensor **sp_stage_targets(const struct sp_graph *g, const struct sp_stage *st);
 
 /* The rows of every micro-batch of step k: of pipeline q of D sample n = ((k D + q) M + i) B + b; those that share
  * sequences have the same samples. */

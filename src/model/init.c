@@ -23,7 +23,7 @@ struct init_arg {
     float *w;
 };
 
-static void init_tensor(void *arg, const struct sp_tensor *t)
+static void init_tensor(void *arg, const struct sp_parameter *t)
 {
     const struct init_arg *a = arg;
     size_t n = (size_t)t->rows * (size_t)t->cols;

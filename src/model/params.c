@@ -63,21 +63,21 @@ static float std_of(const struct sp_model *m, enum sp_role role)
     return residual ? INIT_STD / sqrtf(2.0f * (float)m->layers) : INIT_STD;
 }
 
-static struct sp_tensor tensor_of(const struct walk *w, int layer)
+static struct sp_parameter tensor_of(const struct walk *w, int layer)
 {
     const struct sp_tensor_row *row = w->row;
     bool of_layer = sp_block_is_of_layer(w->kind), matrix = row->init == SP_INIT_NORMAL;
-    struct sp_tensor t = {.block = w->kind,
-                          .role = row->role,
-                          .layer = of_layer ? layer : -1,
-                          .offset = (size_t)w->offset,
-                          .rows = sp_dim(w->m, row->rows),
-                          .cols = sp_dim(w->m, row->cols),
-                          .is_vector = !matrix,
-                          .transposed = matrix && of_layer && w->m->arch == SP_ARCH_GPT2,
-                          .decay = row->decay,
-                          .init = row->init,
-                          .std = matrix ? std_of(w->m, row->role) : 0};
+    struct sp_parameter t = {.block = w->kind,
+                             .role = row->role,
+                             .layer = of_layer ? layer : -1,
+                             .offset = (size_t)w->offset,
+                             .rows = sp_dim(w->m, row->rows),
+                             .cols = sp_dim(w->m, row->cols),
+                             .is_vector = !matrix,
+                             .transposed = matrix && of_layer && w->m->arch == SP_ARCH_GPT2,
+                             .decay = row->decay,
+                             .init = row->init,
+                             .std = matrix ? std_of(w->m, row->role) : 0};
 
     name_tensor(w->m, row, layer, t.name);
     return t;
@@ -149,7 +149,7 @@ void sp_block_each(const struct sp_params *p, enum sp_block_kind kind, int layer
                    sp_block_range_fn fn, void *arg)
 {
     for (int i = 0; i < p->n; i++) {
-        const struct sp_tensor *t = &p->tensors[i];
+        const struct sp_parameter *t = &p->tensors[i];
 
         if (t->block == kind && (t->layer < 0 || t->layer == layer))
             fn(arg, t);

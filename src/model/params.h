@@ -59,7 +59,7 @@ enum sp_role {                /* what a tensor is inside its block */
 enum sp_init { SP_INIT_ZERO, SP_INIT_ONE, SP_INIT_NORMAL };
 
 /* One tensor of the file, and where it lies in its block. */
-struct sp_tensor {
+struct sp_parameter {
     char name[80]; /* Hugging Face name, e.g. "transformer.h.3.attn.c_attn.weight" */
     enum sp_block_kind block;
     enum sp_role
@@ -77,7 +77,7 @@ struct sp_tensor {
 struct sp_params {
     struct sp_model model;
     int n; /* tensors, in the order of the model */
-    struct sp_tensor *tensors;
+    struct sp_parameter *tensors;
 };
 
 /* Lists every tensor of the model. 0 or -ENOMEM. */
@@ -109,7 +109,7 @@ void sp_block_init(const struct sp_params *p, enum sp_block_kind kind, int layer
                    float *w);
 
 /* Which elements of the block get weight decay: calls `range` for each tensor in order. */
-typedef void (*sp_block_range_fn)(void *arg, const struct sp_tensor *t);
+typedef void (*sp_block_range_fn)(void *arg, const struct sp_parameter *t);
 void sp_block_each(const struct sp_params *p, enum sp_block_kind kind, int layer,
                    sp_block_range_fn fn, void *arg);
 

@@ -89,14 +89,14 @@ static bool is_in(const struct sp_params *p, int i, enum sp_block_kind kind, int
     return p->tensors[i].block == kind && (p->tensors[i].layer < 0 || p->tensors[i].layer == layer);
 }
 
-static bool is_whole(const struct sp_tensor *whole, const struct sp_tensor *part)
+static bool is_whole(const struct sp_parameter *whole, const struct sp_parameter *part)
 {
     return whole->rows == part->rows && whole->cols == part->cols;
 }
 
 /* The common elements of a block and a part of it, in runs of a row's: `take` from the whole to the part. */
-static void copy_tensor(const struct sp_model *m, const struct sp_tensor *whole,
-                        const struct sp_tensor *part, int member, bool take, const float *from,
+static void copy_tensor(const struct sp_model *m, const struct sp_parameter *whole,
+                        const struct sp_parameter *part, int member, bool take, const float *from,
                         float *to)
 {
     struct segment rows[3], cols[3];
@@ -180,7 +180,7 @@ int sp_block_ranges(const struct sp_params *whole, const struct sp_params *part,
     int n = 0;
 
     for (int i = 0; i < whole->n; i++) {
-        const struct sp_tensor *t = &part->tensors[i];
+        const struct sp_parameter *t = &part->tensors[i];
 
         if (!is_in(whole, i, kind, layer) || !is_whole(&whole->tensors[i], t))
             continue;

@@ -1,6 +1,7 @@
 #include "offload/away.h"
 #include "offload/host.h"
 #include "offload/tensor_sums.h"
+#include "sinks/starpu/tensor.h"
 #include "sp_atomic.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
@@ -223,14 +224,14 @@ static void acquired(void *arg)
         go(move);
 }
 
-static struct sp_return *new_move(struct sp_away *a, starpu_data_handle_t buffer, bool writes,
+static struct sp_return *new_move(struct sp_away *a, struct sp_tensor *buffer, bool writes,
                                   const struct sp_piece *piece, int n)
 {
     struct sp_return *move = malloc(sizeof *move + sizeof *move->piece * (size_t)n);
 
     SP_NEED(move, "no memory to move a tensor");
     *move = (struct sp_return){
-        .away = a, .buffer = buffer, .writes = writes, .told = true, .n = n, .left = n};
+        .away = a, .buffer = sp_handle(buffer), .writes = writes, .told = true, .n = n, .left = n};
     for (int i = 0; i < n; i++) {
         struct sp_place *place = piece[i].place;
 
@@ -250,8 +251,8 @@ static void submit(struct sp_return *move)
 
 /* ---- what callers do ---------------------------------------------------------------------------- */
 
-void sp_away_write(struct sp_away *a, starpu_data_handle_t buffer, const struct sp_piece *piece,
-                   int n, struct sp_leave **leave, int64_t *live, int64_t *peak)
+void sp_away_write(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n,
+                   struct sp_leave **leave, int64_t *live, int64_t *peak)
 {
     struct sp_return *move = new_move(a, buffer, true, piece, n);
 
@@ -280,13 +281,12 @@ void sp_leave_wait(struct sp_leave *leave, unsigned position)
     pthread_mutex_unlock(&m->mutex);
 }
 
-void sp_away_read(struct sp_away *a, starpu_data_handle_t buffer, const struct sp_piece *piece,
-                  int n)
+void sp_away_read(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n)
 {
     submit(new_move(a, buffer, false, piece, n));
 }
 
-struct sp_return *sp_away_return(struct sp_away *a, starpu_data_handle_t buffer,
+struct sp_return *sp_away_return(struct sp_away *a, struct sp_tensor *buffer,
                                  struct sp_place *place, int64_t *live, int64_t *peak,
                                  struct sp_return *next)
 {

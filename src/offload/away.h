@@ -46,18 +46,17 @@ struct sp_leave;
 
 /* pieces[n] of a buffer are written when the tasks submitted so far have. `leave`, if not NULL: what sp_leave_wait
  * takes; `live`, if not NULL: bytes in memory, from which they are then taken. */
-void sp_away_write(struct sp_away *a, starpu_data_handle_t buffer, const struct sp_piece *piece,
-                   int n, struct sp_leave **leave, int64_t *live, int64_t *peak);
+void sp_away_write(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n,
+                   struct sp_leave **leave, int64_t *live, int64_t *peak);
 /* The task at `position` of the stage's worker is not taken before the write is done. */
 void sp_leave_wait(struct sp_leave *leave, unsigned position);
 
 /* They are read when the tasks submitted so far are done with the buffer. */
-void sp_away_read(struct sp_away *a, starpu_data_handle_t buffer, const struct sp_piece *piece,
-                  int n);
+void sp_away_read(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n);
 
 /* The same, but not before sp_return_begin, and for the last time: the place is free then. */
 struct sp_return;
-struct sp_return *sp_away_return(struct sp_away *a, starpu_data_handle_t buffer,
+struct sp_return *sp_away_return(struct sp_away *a, struct sp_tensor *buffer,
                                  struct sp_place *place, int64_t *live, int64_t *peak,
                                  struct sp_return *next);
 /* `next` of it too. From a worker. */

@@ -2,9 +2,11 @@
 #include "offload/away.h"
 #include "offload/host.h"
 #include "offload/tensor_sums.h"
+#include "sinks/starpu/tensor.h"
 #include "sp_atomic.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
+#include <stdlib.h>
 #include <time.h>
 
 void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker)
@@ -13,8 +15,10 @@ void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker)
     pthread_mutex_init(&m->mutex, NULL);
 }
 
-void sp_mover_destroy(struct sp_mover *m)
+void sp_mover_destroy(struct sp_mover *m, struct sp_move *moves, size_t n)
 {
+    for (size_t i = 0; moves && i < n; i++)
+        free(moves[i].reader);
     pthread_mutex_destroy(&m->mutex);
 }
 
@@ -50,9 +54,9 @@ static bool try_to_drop(struct sp_move_tensor *t, bool *returning)
 
     pthread_mutex_lock(&m->mutex);
     *returning = move->returning;
-    t->gone = !*returning && !starpu_data_evict_from_node(t->handle, m->node);
+    t->gone = !*returning && !starpu_data_evict_from_node(sp_handle(t->tensor), m->node);
     if (t->gone)
-        count(move, -(int64_t)starpu_data_get_size(t->handle));
+        count(move, -(int64_t)sp_tensor_size(t->tensor));
     pthread_mutex_unlock(&m->mutex);
     return t->gone;
 }
@@ -67,7 +71,8 @@ static void drop(struct sp_move_tensor *t)
     bool returning;
 
     for (int i = 0; i < 20000; i++) {
-        if (try_to_drop(t, &returning) || returning || is_wanted(t->handle, t->move->mover->node))
+        if (try_to_drop(t, &returning) || returning ||
+            is_wanted(sp_handle(t->tensor), t->move->mover->node))
             return;
         nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
     }
@@ -83,8 +88,8 @@ static void name_tensor(const struct sp_move_tensor *t)
         return;
     snprintf(name, sizeof name, "activations %s, tensor %d of %d", move->name,
              (int)(t - move->tensors) + 1, move->n);
-    sp_tensor_sum_name((uintptr_t)starpu_data_handle_to_pointer(t->handle, move->mover->tier),
-                       name);
+    sp_tensor_sum_name(
+        (uintptr_t)starpu_data_handle_to_pointer(sp_handle(t->tensor), move->mover->tier), name);
 }
 
 /* The tensor is written out. Nobody reads it before its backward, unless it is on its way back already;
@@ -94,11 +99,11 @@ static void written(void *arg)
     struct sp_move_tensor *t = arg;
     struct sp_move *move = t->move;
     struct sp_mover *m = move->mover;
-    int64_t bytes = (int64_t)starpu_data_get_size(t->handle);
+    int64_t bytes = (int64_t)sp_tensor_size(t->tensor);
     unsigned position = 0;
 
     name_tensor(t);
-    starpu_data_release_on_node(t->handle, (int)m->tier);
+    starpu_data_release_on_node(sp_handle(t->tensor), (int)m->tier);
     drop(t);
     pthread_mutex_lock(&m->mutex);
     m->moved.left += (int64_t)sp_host_round((size_t)bytes);
@@ -112,21 +117,26 @@ static void written(void *arg)
         sp_order_release(m->worker, position);
 }
 
-void sp_move_out(struct sp_move *move, struct sp_mover *m, const starpu_data_handle_t *tensors,
-                 int n, int64_t *live, int64_t *peak)
+void sp_move_out(struct sp_move *move, struct sp_mover *m, struct sp_tensor *const *tensors, int n,
+                 int64_t *live, int64_t *peak)
 {
-    struct sp_move begun = {
-        .mover = m, .live = live, .peak = peak, .n = n, .leaving = n, .tensors = move->tensors};
+    struct sp_move begun = {.mover = m,
+                            .live = live,
+                            .peak = peak,
+                            .n = n,
+                            .leaving = n,
+                            .tensors = move->tensors,
+                            .reader = move->reader};
 
     snprintf(begun.name, sizeof begun.name, "%s", move->name);
     *move = begun;
     for (int i = 0; i < n; i++) {
         int err;
 
-        move->tensors[i] = (struct sp_move_tensor){.move = move, .handle = tensors[i]};
+        move->tensors[i] = (struct sp_move_tensor){.move = move, .tensor = tensors[i]};
         /* RW: after every reader so far, and the only valid copy is there then. */
-        err = starpu_data_acquire_on_node_cb(tensors[i], (int)m->tier, STARPU_RW, written,
-                                             &move->tensors[i]);
+        err = starpu_data_acquire_on_node_cb(sp_handle(tensors[i]), (int)m->tier, STARPU_RW,
+                                             written, &move->tensors[i]);
         STARPU_ASSERT_MSG(!err, "starpipe: a tensor cannot be offloaded");
     }
 }
@@ -152,8 +162,11 @@ static void fetch(struct sp_move *move)
 {
     static struct starpu_codelet reader = {.nbuffers = STARPU_VARIABLE_NBUFFERS,
                                            .name = "bring back"};
-    struct starpu_task *task = &move->reader;
+    struct starpu_task *task = move->reader;
 
+    if (!task)
+        task = move->reader = malloc(sizeof *task);
+    SP_NEED(task, "no memory to bring %d tensors back", move->n);
     starpu_task_init(task);
     task->cl = &reader;
     task->nbuffers = move->n;
@@ -164,7 +177,7 @@ static void fetch(struct sp_move *move)
                 move->n);
     }
     for (int i = 0; i < move->n; i++) {
-        STARPU_TASK_SET_HANDLE(task, move->tensors[i].handle, i);
+        STARPU_TASK_SET_HANDLE(task, sp_handle(move->tensors[i].tensor), i);
         STARPU_TASK_SET_MODE(task, STARPU_R, i);
     }
     starpu_prefetch_task_input_on_node_prio(task, move->mover->node, STARPU_DEFAULT_PRIO);
@@ -183,7 +196,7 @@ void sp_move_back(struct sp_move *move)
     move->returning = true;
     move->back_us = now_us();
     for (int i = 0; i < move->n; i++) {
-        int64_t bytes = (int64_t)starpu_data_get_size(move->tensors[i].handle);
+        int64_t bytes = (int64_t)sp_tensor_size(move->tensors[i].tensor);
 
         m->moved.returned += (int64_t)sp_host_round((size_t)bytes);
         if (move->tensors[i].gone)

@@ -7,8 +7,8 @@
 #define SP_MOVER_H
 
 #include "offload/eviction.h"
+#include "sinks/tensor.h"
 #include <pthread.h>
-#include <starpu.h>
 
 /* What is counted of a stage. */
 struct sp_moved {
@@ -24,12 +24,13 @@ struct sp_mover {
 };
 
 struct sp_move;
+struct starpu_task;
 struct sp_return; /* offload/away.h */
 
 /* One tensor of a unit. */
 struct sp_move_tensor {
     struct sp_move *move;
-    starpu_data_handle_t handle;
+    struct sp_tensor *tensor;
     bool gone;
 };
 
@@ -46,16 +47,17 @@ struct sp_move {
     double left_us, back_us;   /* when the last tensor was written, when they were asked back, of
                               * CLOCK_REALTIME; 0: not yet */
     struct sp_move_tensor *tensors; /* [n] room of whoever has the unit */
-    struct starpu_task reader;      /* in whose name they are fetched: requests keep its address */
+    struct starpu_task *reader;     /* in whose name they are fetched: requests keep its address */
 };
 
 void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker);
-void sp_mover_destroy(struct sp_mover *m);
+/* With n units that it moved, which the caller frees. */
+void sp_mover_destroy(struct sp_mover *m, struct sp_move *moves, size_t n);
 
 /* Sends tensors[n] out, once the tasks submitted so far have read them; what leaves is taken off *live.
  * `move`, with room for them and their unit's name, must live until they are dead. */
-void sp_move_out(struct sp_move *move, struct sp_mover *m, const starpu_data_handle_t *tensors,
-                 int n, int64_t *live, int64_t *peak);
+void sp_move_out(struct sp_move *move, struct sp_mover *m, struct sp_tensor *const *tensors, int n,
+                 int64_t *live, int64_t *peak);
 
 /* The task that will be at `position` of the worker is not taken before the tensors have left. */
 void sp_move_hold(struct sp_move *move, unsigned position);

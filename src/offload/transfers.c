@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-struct sp_transfer {
-    struct sp_transfer *next;
+struct sp_transfer_job {
+    struct sp_transfer_job *next;
     struct sp_transfers *queue;
     void *memory;
     off_t at;
@@ -73,7 +73,7 @@ static void *run(void *arg)
 
     pthread_mutex_lock(&q->mutex);
     for (;;) {
-        struct sp_transfer *t = q->first;
+        struct sp_transfer_job *t = q->first;
         double start;
 
         if (!t && q->ends)
@@ -133,9 +133,9 @@ void sp_transfers_sum(struct sp_transfers *q, double *bytes, double *busy_us)
     pthread_mutex_unlock(&q->mutex);
 }
 
-static struct sp_transfer *post(struct sp_transfers *q, struct sp_transfer of)
+static struct sp_transfer_job *post(struct sp_transfers *q, struct sp_transfer_job of)
 {
-    struct sp_transfer *t = malloc(sizeof *t);
+    struct sp_transfer_job *t = malloc(sizeof *t);
 
     SP_NEED(t, "out of memory for a transfer");
     *t = of;
@@ -150,24 +150,24 @@ static struct sp_transfer *post(struct sp_transfers *q, struct sp_transfer of)
 
 void *sp_transfer_begin(struct sp_transfers *q, void *memory, off_t at, size_t bytes)
 {
-    return post(q, (struct sp_transfer){.memory = memory, .at = at, .bytes = bytes});
+    return post(q, (struct sp_transfer_job){.memory = memory, .at = at, .bytes = bytes});
 }
 
 void sp_transfer_post(struct sp_transfers *q, void *memory, off_t at, size_t bytes,
                       void (*then)(void *arg), void *arg)
 {
-    post(q, (struct sp_transfer){
+    post(q, (struct sp_transfer_job){
                 .memory = memory, .at = at, .bytes = bytes, .then = then, .arg = arg});
 }
 
 int sp_transfer_test(void *transfer)
 {
-    return __atomic_load_n(&((struct sp_transfer *)transfer)->done, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&((struct sp_transfer_job *)transfer)->done, __ATOMIC_ACQUIRE);
 }
 
 void sp_transfer_wait(void *transfer)
 {
-    struct sp_transfer *t = transfer;
+    struct sp_transfer_job *t = transfer;
 
     pthread_mutex_lock(&t->queue->mutex);
     while (!t->done)
@@ -178,7 +178,7 @@ void sp_transfer_wait(void *transfer)
 /* The thread lets go of it with the mutex. */
 void sp_transfer_free(void *transfer)
 {
-    struct sp_transfer *t = transfer;
+    struct sp_transfer_job *t = transfer;
 
     pthread_mutex_lock(&t->queue->mutex);
     pthread_mutex_unlock(&t->queue->mutex);

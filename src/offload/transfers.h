@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-struct sp_transfer;
+struct sp_transfer_job;
 
 struct sp_transfers {
     int fd; /* -1: `at` is an address */
@@ -17,7 +17,7 @@ struct sp_transfers {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t more, done;
-    struct sp_transfer *first, **last;
+    struct sp_transfer_job *first, **last;
     double bytes, busy_us;
 };
 

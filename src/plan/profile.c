@@ -13,6 +13,8 @@
 #include "starpipe/order.h"
 #include "policies/families/families.h"
 #include "graphs/create.h"
+#include "transport/transport.h"
+#include "sinks/starpu/sink.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -106,10 +108,10 @@ struct bench {
     struct sp_attn attn;
     struct sp_post post;
     struct sp_attn_keys keys;
-    starpu_data_handle_t y;
+    struct sp_tensor *y;
 };
 
-static starpu_data_handle_t take(struct bench *b, size_t elements, const char *name)
+static struct sp_tensor *take(struct bench *b, size_t elements, const char *name)
 {
     return sp_pool_get(b->st->local, elements, sp_shape_elem(&b->g->shape), name);
 }
@@ -148,19 +150,19 @@ static void take_all(struct bench *b)
 
 static void put_all(struct bench *b)
 {
-    starpu_data_handle_t all[] = {b->pre.x,  b->pre.saved, b->pre.q,      b->pre.kv,
-                                  b->attn.o, b->attn.lse,  b->post.saved, b->y};
+    struct sp_tensor *all[] = {b->pre.x,  b->pre.saved, b->pre.q,      b->pre.kv,
+                               b->attn.o, b->attn.lse,  b->post.saved, b->y};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sp_pool_put(all[i]);
 }
 
-static starpu_data_handle_t weight(struct bench *b, enum sp_block_kind kind, int layer)
+static struct sp_tensor *weight(struct bench *b, enum sp_block_kind kind, int layer)
 {
     return sp_stage_weight(b->st, kind, layer);
 }
 
-static starpu_data_handle_t gradient(struct bench *b, enum sp_block_kind kind)
+static struct sp_tensor *gradient(struct bench *b, enum sp_block_kind kind)
 {
     return sp_stage_gradient(b->st, kind, -1);
 }
@@ -207,7 +209,7 @@ static void measure_parts(struct sp_graph *g, double us[PARTS])
         for (int k = 0; k < PARTS; k++)
             sp_stage_meter(b.g, b.st)->ops[k] = (struct sp_op_record){0};
         submit_parts(&b);
-        starpu_task_wait_for_all();
+        b.g->cfg.sink->ops->wait();
         for (int k = 0; done >= 0 && k < PARTS; k++)
             part[k].us[part[k].n++] = sp_stage_meter(b.g, b.st)->ops[k].busy_us;
     }
@@ -314,7 +316,8 @@ int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placem
     struct sp_plan plan = {0};
     struct sp_data_file file;
     struct sp_data data;
-    int profiling = starpu_profiling_status_get(), err;
+    bool profiling;
+    int err;
 
     model.layers = LAYERS;
     alone.world = (struct sp_world){.size = 1, .node_size = 1};
@@ -329,9 +332,9 @@ int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placem
     cfg.plan = &plan;
     cfg.every = 1;
     cfg.window = 0;
-    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    profiling = sp_starpu_profile(true);
     err = err ? err : measure_modes(cfg, &alone, &data, costs);
-    starpu_profiling_status_set(profiling);
+    sp_starpu_profile(profiling);
     sp_plan_destroy(&plan);
     sp_params_destroy(&params);
     return err;
@@ -363,29 +366,28 @@ int64_t sp_profile_bytes(const struct sp_shape *sh)
 double sp_profile_comm_us(const struct sp_world *world, int peer, size_t bytes)
 {
     struct samples s = {0};
-    starpu_data_handle_t handle;
+    struct sp_tensor *t;
     char *x;
 
     if (peer >= world->size || (world->rank != 0 && world->rank != peer))
         return 0;
     x = calloc(bytes, 1);
     SP_NEED(x, "out of memory for a message of %zu bytes", bytes);
-    starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)x, (uint32_t)(bytes / 2), 2);
-    starpu_data_set_name(handle, "ping");
+    t = sp_tensor_make_at(sp_starpu_sink(), x, bytes / 2, 2, "ping");
     for (int done = -1; done < 2 * FEW; done++) {
         double start = sp_now_us();
 
         if (world->rank == 0) {
-            sp_transport_send_wait(handle, peer, SP_TAG_PING);
-            sp_transport_recv_wait(handle, peer, SP_TAG_PING);
+            sp_tensor_send_wait(t, peer, SP_TAG_PING);
+            sp_tensor_receive_wait(t, peer, SP_TAG_PING);
         } else {
-            sp_transport_recv_wait(handle, 0, SP_TAG_PING);
-            sp_transport_send_wait(handle, 0, SP_TAG_PING);
+            sp_tensor_receive_wait(t, 0, SP_TAG_PING);
+            sp_tensor_send_wait(t, 0, SP_TAG_PING);
         }
         if (done >= 0)
             s.us[s.n++] = (sp_now_us() - start) / 2;
     }
-    starpu_data_unregister(handle);
+    sp_tensor_unmake_at(t);
     free(x);
     return quiet(&s);
 }

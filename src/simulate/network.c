@@ -1,10 +1,11 @@
 #include "simulate/network.h"
 #include "config.h"
+#include "sinks/starpu/sink.h"
 #ifdef HAVE_SIMGRID
 #include "codelets/task/codelet.h"
 #include "simulate/platform.h"
 #include "sp_error.h"
-#include "transport/transport.h"
+#include "transport/post.h"
 #include <simgrid/actor.h>
 #include <simgrid/host.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 #include "simulate/run.h"
 #include "config.h"
+#include "transport/transport.h"
+#include "sinks/starpu/sink.h"
 #ifdef HAVE_SIMGRID
 #include "graphs/create.h"
 #include "graphs/step.h"
@@ -106,6 +108,7 @@ static int create_graph(struct run *r, int rank)
     struct sp_graph *g = &r->graphs[rank];
     int stage = rank / r->members;
     const struct sp_graph_config cfg = {
+        .sink = sp_starpu_sink(),
         .params = s->params,
         .plan = s->plan,
         .batch = sh->batch,

@@ -6,7 +6,7 @@
 #ifndef SP_SIM_RUN_H
 #define SP_SIM_RUN_H
 
-#include "codelets/task/simulated.h"
+#include "sinks/starpu/simulated.h"
 #include "graphs/report/report.h"
 #include "model/params.h"
 #include "policies/plan.h"
@@ -19,7 +19,7 @@ struct sp_simulation {
     const struct sp_shape *shape; /* with how many pipelines, and members of a stage, there are */
     enum sp_recompute recompute;
     int every;
-    enum sp_share share; /* of an op's cost among its tasks: codelets/task/simulated.h */
+    enum sp_share share; /* of an op's cost among its tasks: sinks/starpu/simulated.h */
     /* of ops, without what members of a stage send each other; what comes of messages is not used */
     const struct sp_costs *costs;
     struct sp_sim_machine machine;

@@ -3,7 +3,7 @@
 #ifdef HAVE_SIMGRID
 #include "sp_error.h"
 #include "transport/trace_dir.h"
-#include "transport/transport.h"
+#include "transport/post.h"
 #include <string.h>
 #include <unistd.h>
 

@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 #include "sp_error.h"
 #include "sp_text.h"
+#include "transport/transport.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

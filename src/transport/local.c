@@ -4,7 +4,7 @@
 #include "sp_error.h"
 #include "transport/starpu_environment.h"
 #include "transport/trace_dir.h"
-#include "transport/transport.h"
+#include "transport/post.h"
 #include "transport/last_seconds.h"
 #include "transport/launcher.h"
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 #include "config.h"
+#include "transport/transport.h"
 #ifdef HAVE_MPI
 #include "transport/beats.h"
 #include "transport/messages_thread.h"

@@ -12,7 +12,7 @@
 #include "transport/nccl/nccl.h"
 #include "transport/starpu_environment.h"
 #include "transport/trace_dir.h"
-#include "transport/transport.h"
+#include "transport/post.h"
 #include "sp_activity.h"
 #include "sp_error.h"
 #include <mpi.h>

@@ -1,18 +1,13 @@
-/*
- * Moving tensors between processes. Messages are derived by the graph from producers and
- * consumers; inside one process the consumer uses the producer's handle and nothing moves.
- * Sends and receives are submitted in graph order and never block the caller or a worker.
- */
+/* The processes of a run, and what they tell each other beside messages (transport/post.h). */
 #ifndef SP_TRANSPORT_H
 #define SP_TRANSPORT_H
 
-#include <starpu.h>
+#include "transport/world.h"
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-struct sp_world {
-    int rank, size;           /* of all processes */
-    int node_rank, node_size; /* among the processes of this machine */
-};
+struct starpu_conf;
 
 /*
  * Joins the other processes when a launcher (mpirun, srun) started this one or the program initialised
@@ -47,28 +42,8 @@ void sp_transport_crowded(bool crowded);
 /* Ends every process at once, after a message was printed. */
 void sp_transport_abort(int status) __attribute__((noreturn));
 
-/* When one end of a message was at work, microseconds of CLOCK_REALTIME (of simulated time, where runs are
- * simulated); 0: not known. */
-struct sp_transfer {
-    double ready_us; /* its buffer was written, or free to be received in */
-    double begun_us; /* it was given to the network, or awaited from it */
-    double ended_us; /* it had gone, or was there */
-};
-
-/* Submits the sending of a handle's value after the tasks that write it. `name`: of the tensor, for a
- * trace of the run, which is made where sp_transport_records (message_log.h); "": none. `times`, if not
- * NULL, is filled in by the thread for messages; it lives until the message has gone. */
-void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
-                       struct sp_transfer *times);
+/* Whether messages are recorded for a trace of the run (message_log.h), and their names wanted. */
 bool sp_transport_records(void);
-/* Submits a receive; tasks submitted later that read the handle wait for it. `times` likewise. `arrived`,
- * if not NULL, is called with `arg` when it is there, by the thread for messages. */
-void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
-                       void (*arrived)(void *arg), void *arg);
-
-/* The same, and waits; for set-up, reports and checkpoints. */
-void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag);
-void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag);
 
 /* After sp_transport_start: `bytes` of rank 0's data overwrite those of every rank; all call it. */
 void sp_transport_share(void *data, size_t bytes);

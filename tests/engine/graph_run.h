@@ -16,6 +16,7 @@
 #include "policies/lowering/evictions.h"
 #include "policies/plan_create.h"
 #include "graphs/create.h"
+#include "sinks/starpu/sink.h"
 #include <math.h>
 
 enum { BATCH = 2, SEQ = 6, STEPS = 3, MOST = 1 << 17 };
@@ -177,7 +178,8 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
 {
     struct sp_model m = model_of(plan->layout.layers, set->llama, set->tied);
     struct sp_params params;
-    struct sp_graph_config cfg = {.params = &params,
+    struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
+                                  .params = &params,
                                   .plan = plan,
                                   .batch = set->batch ? set->batch : BATCH,
                                   .seq = set->seq ? set->seq : SEQ,

@@ -3,6 +3,8 @@
 #define SP_TESTS_ENGINE_NUMBERED_H
 
 #include "engine/support.h"
+#include "sinks/starpu/sink.h"
+#include "sinks/starpu/tensor.h"
 
 static int wrong, reads; /* numbers that were not as written; vectors read */
 
@@ -31,12 +33,12 @@ static struct starpu_codelet read_cl = {
     .cpu_funcs = {read_cpu}, .nbuffers = 1, .modes = {STARPU_R}, .name = "read"};
 
 /* `value` is the first number. */
-static void submit(struct starpu_codelet *cl, starpu_data_handle_t handle, int value)
+static void submit(struct starpu_codelet *cl, struct sp_tensor *tensor, int value)
 {
     struct starpu_task *t = starpu_task_create();
 
     t->cl = cl;
-    t->handles[0] = handle;
+    t->handles[0] = sp_handle(tensor);
     t->cl_arg = (void *)(uintptr_t)value;
     assert_int_equal(starpu_task_submit(t), 0);
 }

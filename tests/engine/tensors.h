@@ -1,16 +1,17 @@
-/* Tensors for the tests of codelets: memory of the test behind a StarPU handle; small odd models. */
+/* Tensors for the tests of codelets: memory of the test behind a tensor of StarPU; small odd models. */
 #ifndef SP_TESTS_TENSORS_H
 #define SP_TESTS_TENSORS_H
 
 #include "engine/support.h"
 #include "codelets/insert.h"
 #include "codelets/task/window.h"
+#include "sinks/starpu/sink.h"
 #include <math.h>
 
 struct tensor {
     size_t n;
     float *at;
-    starpu_data_handle_t handle;
+    struct sp_tensor *handle;
 };
 
 static inline struct tensor tensor(size_t n)
@@ -20,8 +21,7 @@ static inline struct tensor tensor(size_t n)
     assert_non_null(t.at);
     for (size_t i = 0; i < n; i++)
         t.at[i] = NAN; /* what a task should have written, or must not read, shows */
-    starpu_vector_data_register(&t.handle, STARPU_MAIN_RAM, (uintptr_t)t.at, (uint32_t)n,
-                                sizeof(float));
+    t.handle = sp_tensor_make_at(sp_starpu_sink(), t.at, n, sizeof(float), "test");
     return t;
 }
 
@@ -44,7 +44,7 @@ static inline struct tensor random_tensor(size_t n, uint64_t seed)
 
 static inline void drop_tensor(struct tensor *t)
 {
-    starpu_data_unregister(t->handle);
+    sp_tensor_unmake_at(t->handle);
     free(t->at);
 }
 
@@ -108,7 +108,8 @@ static struct sp_window *context_window;
 
 static inline struct sp_task_context test_context(void)
 {
-    return (struct sp_task_context){.worker = 0,
+    return (struct sp_task_context){.sink = sp_starpu_sink(),
+                                    .worker = 0,
                                     .order = &context_order,
                                     .meter = &context_meter,
                                     .window = context_window,
@@ -128,7 +129,7 @@ static inline int start_one_worker(void **state)
 static inline int stop_one_worker(void **state)
 {
     (void)state;
-    sp_scratch_release();
+    sp_sink_release_scratch(sp_starpu_sink());
     starpu_shutdown();
     sp_window_destroy(context_window);
     return 0;

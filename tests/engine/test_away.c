@@ -5,7 +5,8 @@
 #include "engine/numbered.h"
 #include "engine/tier.h"
 #include "offload/away.h"
-#include "offload/pool.h"
+#include "sinks/pool.h"
+#include "sinks/starpu/sink.h"
 
 enum { PIECES = 3, SETS = 5, BUFFERS = 3, STEPS = 600, NUMBERS = SP_HOST_PAGE / 4 };
 
@@ -18,7 +19,7 @@ static int start(void **state)
 /* Sets of places; each buffer is of one set at a time. */
 static void use_in_turns(struct sp_disk *where)
 {
-    starpu_data_handle_t buffer[BUFFERS];
+    struct sp_tensor *buffer[BUFFERS];
     struct sp_piece piece[SETS][PIECES];
     int value[SETS], wrote = 0;
     uint64_t seed = 9;
@@ -29,14 +30,14 @@ static void use_in_turns(struct sp_disk *where)
     sp_mover_init(&m, STARPU_MAIN_RAM, tier, 0);
     assert_int_equal(sp_away_create(&a, &m, where), 0);
     for (int b = 0; b < BUFFERS; b++)
-        sp_vector_register(&buffer[b], PIECES * NUMBERS, sizeof(float), "buffer");
+        buffer[b] = sp_tensor_make(sp_starpu_sink(), PIECES * NUMBERS, sizeof(float), "buffer");
     for (int s = 0; s < SETS; s++)
         for (int p = 0; p < PIECES; p++)
             piece[s][p] = (struct sp_piece){sp_place_new(&a, SP_HOST_PAGE, "a set"),
                                             (size_t)p * SP_HOST_PAGE};
     for (int k = 0; k < STEPS; k++) {
         int s = k < SETS ? k : draw_below(&seed, SETS);
-        starpu_data_handle_t in = buffer[k % BUFFERS];
+        struct sp_tensor *in = buffer[k % BUFFERS];
 
         if (k < SETS || draw_below(&seed, 2)) {
             value[s] = 10000 * (k % 100) + s;
@@ -49,7 +50,7 @@ static void use_in_turns(struct sp_disk *where)
         }
     }
     for (int b = 0; b < BUFFERS; b++)
-        starpu_data_unregister_no_coherency(buffer[b]); /* waits for what uses them */
+        sp_tensor_unmake(buffer[b]); /* waits for what uses them */
     assert_int_equal(wrong, 0);
     assert_int_equal(reads, STEPS - wrote);
     assert_true(m.moved.left == (int64_t)wrote * PIECES * SP_HOST_PAGE);
@@ -58,24 +59,24 @@ static void use_in_turns(struct sp_disk *where)
     /* all of them return, and their places are free */
     for (int s = 0; s < SETS; s++)
         for (int p = 0; p < PIECES; p++) {
-            starpu_data_handle_t home;
+            struct sp_tensor *home;
             int64_t live = 0, peak = 0;
             int before = reads;
             struct sp_return *r;
 
-            sp_vector_register(&home, NUMBERS, sizeof(float), "home");
+            home = sp_tensor_make(sp_starpu_sink(), NUMBERS, sizeof(float), "home");
             r = sp_away_return(&a, home, piece[s][p].place, &live, &peak, NULL);
             submit(&read_cl, home, value[s] + p * NUMBERS);
             usleep(s + p ? 0 : 20000);
             assert_true(reads == before && live == 0);
             sp_return_begin(r);
-            starpu_data_unregister_no_coherency(home);
+            sp_tensor_unmake(home);
             assert_true(reads == before + 1 && live == SP_HOST_PAGE && peak == live);
         }
     assert_int_equal(wrong, 0);
     assert_int_equal(starpu_task_wait_for_all(), 0);
     sp_away_destroy(&a);
-    sp_mover_destroy(&m);
+    sp_mover_destroy(&m, NULL, 0);
 }
 
 static void on_disk(void **state)

@@ -1,13 +1,14 @@
 /* Embedding, head and logits: tasks equal the kernels, bit for bit. */
 #include "engine/codelets.h"
+#include "sinks/starpu/sink.h"
 
-static starpu_data_handle_t ids_handle(int32_t *ids, int vocab, uint64_t seed)
+static struct sp_tensor *ids_handle(int32_t *ids, int vocab, uint64_t seed)
 {
-    starpu_data_handle_t handle;
+    struct sp_tensor *handle;
 
     for (int i = 0; i < T; i++)
         ids[i] = draw_below(&seed, vocab);
-    starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)ids, T, sizeof *ids);
+    handle = sp_tensor_make_at(sp_starpu_sink(), ids, T, sizeof *ids, "test");
     return handle;
 }
 
@@ -21,7 +22,7 @@ static void check_embed(const struct sp_shape *sh)
     struct tensor x = tensor(nx), dx = random_tensor(nx, 45);
     float *rx = floats(nx), *rg = copy(&g), *rp = copy(&gp);
     int32_t ids[T];
-    starpu_data_handle_t ih = ids_handle(ids, sh->model.vocab, 46);
+    struct sp_tensor *ih = ids_handle(ids, sh->model.vocab, 46);
     struct sp_task_context ctx = test_context();
 
     sp_embed_fwd_insert(&ctx, sh, ih, w.handle, gpt ? p.handle : NULL, x.handle, 0);
@@ -34,7 +35,7 @@ static void check_embed(const struct sp_shape *sh)
     assert_same_bits(gp.at, rp, gp.n, "position gradient");
     drop_tensor(&w), drop_tensor(&p), drop_tensor(&g), drop_tensor(&gp), drop_tensor(&x);
     drop_tensor(&dx);
-    starpu_data_unregister(ih);
+    sp_tensor_unmake_at(ih);
     free(rx), free(rg), free(rp);
 }
 
@@ -50,10 +51,10 @@ static void check_head(const struct sp_shape *sh)
     float *rg = copy(&g), *logits = floats((size_t)(sh->head_rows * V)), *rdx = floats(nx);
     double tally[SP_TALLIES] = {3.25, 7}, loss = 3.25;
     int32_t targets[T];
-    starpu_data_handle_t ih = ids_handle(targets, V, 56), th;
+    struct sp_tensor *ih = ids_handle(targets, V, 56), *th;
     struct sp_task_context ctx = test_context();
 
-    starpu_vector_data_register(&th, STARPU_MAIN_RAM, (uintptr_t)tally, SP_TALLIES, sizeof *tally);
+    th = sp_tensor_make_at(sp_starpu_sink(), tally, SP_TALLIES, sizeof *tally, "test");
     sp_head_insert(&ctx, sh, x.handle, ih, wn.handle, w.handle, gn.handle, g.handle, dx.handle, th,
                    0);
     starpu_task_wait_for_all();
@@ -68,8 +69,8 @@ static void check_head(const struct sp_shape *sh)
     assert_true(tally[SP_TALLY_SUMSQ] == 7);
     drop_tensor(&wn), drop_tensor(&w), drop_tensor(&gn), drop_tensor(&g), drop_tensor(&x);
     drop_tensor(&dx);
-    starpu_data_unregister(ih);
-    starpu_data_unregister(th);
+    sp_tensor_unmake_at(ih);
+    sp_tensor_unmake_at(th);
     free(n), free(stats), free(dn), free(rn), free(rg), free(logits), free(rdx);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "engine/codelets.h"
 #include "model/tensor_parts.h"
+#include "sinks/starpu/sink.h"
 
 enum { DEVICES = 2 };
 
@@ -157,14 +158,13 @@ static void check_half(const struct sp_shape *sh)
         sp_out_fwd_insert(&ctx, &d.part, v[i].o.handle, v[i].w.handle, i == 0, NULL, v[i].r.handle);
     }
     sp_sum_norm_insert(&ctx, sh, true, w.handle, v[0].r.handle, 2,
-                       (starpu_data_handle_t[]){v[1].r.handle, x.handle}, n2.handle, stats.handle,
-                       0);
+                       (struct sp_tensor *[]){v[1].r.handle, x.handle}, n2.handle, stats.handle, 0);
     sp_norm_again_insert(&ctx, sh, true, w.handle, v[0].r.handle, stats.handle, n2_again.handle);
     for (int i = 0; i < DEVICES; i++)
         sp_mlp_fwd_insert(&ctx, &d.part, n2.handle, v[i].w.handle, v[i].u.handle, v[i].act.handle,
                           i == 1, v[i].y.handle);
     sp_partial_sum_insert(&ctx, sh, v[0].y.handle, 2,
-                          (starpu_data_handle_t[]){v[1].y.handle, v[0].r.handle});
+                          (struct sp_tensor *[]){v[1].y.handle, v[0].r.handle});
     starpu_task_wait_for_all();
     assert_near(v[0].y.at, alone.y.at, nx, "y");
     assert_near(n2_again.at, n2.at, nx, "n2 again");
@@ -207,19 +207,19 @@ static void check_half(const struct sp_shape *sh)
     free_divided(&d);
 }
 
-static starpu_data_handle_t doubles(double *at)
+static struct sp_tensor *doubles(double *at)
 {
-    starpu_data_handle_t h;
+    struct sp_tensor *h;
 
-    starpu_vector_data_register(&h, STARPU_MAIN_RAM, (uintptr_t)at, SP_TALLIES, sizeof *at);
+    h = sp_tensor_make_at(sp_starpu_sink(), at, SP_TALLIES, sizeof *at, "test");
     return h;
 }
 
-static starpu_data_handle_t integers(int32_t *at)
+static struct sp_tensor *integers(int32_t *at)
 {
-    starpu_data_handle_t h;
+    struct sp_tensor *h;
 
-    starpu_vector_data_register(&h, STARPU_MAIN_RAM, (uintptr_t)at, T, sizeof *at);
+    h = sp_tensor_make_at(sp_starpu_sink(), at, T, sizeof *at, "test");
     return h;
 }
 
@@ -235,7 +235,7 @@ static void check_head(const struct sp_shape *sh)
     float *want_g = copy(&g), *whole = floats(g.n);
     double tally[SP_TALLIES] = {1.5, 7}, loss = 1.5;
     int32_t all[T], here[DEVICES][T];
-    starpu_data_handle_t th = doubles(tally), ih[DEVICES];
+    struct sp_tensor *th = doubles(tally), *ih[DEVICES];
     struct sp_task_context ctx = test_context();
     uint64_t seed = 34;
 
@@ -265,7 +265,7 @@ static void check_head(const struct sp_shape *sh)
         sp_vocabulary_part(&sh->model, DEVICES, i, &first, &rows);
         sp_vocabulary_insert(&ctx, &d.part, rows, i == 1, n.handle, ih[i], part[i].handle,
                              grad[i].handle, DEVICES,
-                             (starpu_data_handle_t[]){stats[0].handle, stats[1].handle},
+                             (struct sp_tensor *[]){stats[0].handle, stats[1].handle},
                              i == 0 ? kept[i].handle : NULL, dn[i].handle, th);
     }
     sp_partial_sum_insert(&ctx, sh, dn[0].handle, 1, &dn[1].handle);
@@ -275,10 +275,10 @@ static void check_head(const struct sp_shape *sh)
     for (int i = 0; i < DEVICES; i++)
         sp_block_put_part(&d.params, &d.held, i, kind, -1, grad[i].at, whole);
     assert_near(whole, want_g, g.n, "gradient of the table");
-    starpu_data_unregister(th);
+    sp_tensor_unmake_at(th);
     assert_true(fabs(tally[SP_TALLY_LOSS] - loss) < 1e-5 * loss && tally[SP_TALLY_SUMSQ] == 7);
     for (int i = 0; i < DEVICES; i++) {
-        starpu_data_unregister(ih[i]);
+        sp_tensor_unmake_at(ih[i]);
         drop_tensor(&part[i]), drop_tensor(&grad[i]), drop_tensor(&dn[i]), drop_tensor(&stats[i]);
         drop_tensor(&kept[i]);
     }
@@ -328,7 +328,7 @@ static void test_ranges(void **state)
     struct tensor g = random_tensor(100, 61), part = tensor(14);
     float *before = copy(&g);
     double tally[SP_TALLIES] = {0, 2}, want = 2;
-    starpu_data_handle_t th = doubles(tally);
+    struct sp_tensor *th = doubles(tally);
     struct sp_task_context ctx = test_context();
 
     (void)state;
@@ -346,7 +346,7 @@ static void test_ranges(void **state)
     starpu_task_wait_for_all();
     for (int i = 0; i < 100; i++)
         assert_true(g.at[i] == (i < 3 || i == 10 || i >= 90 ? before[i] + 1 : before[i]));
-    starpu_data_unregister(th);
+    sp_tensor_unmake_at(th);
     assert_true(fabs(tally[SP_TALLY_SUMSQ] - want) < 1e-9 * want);
     drop_tensor(&g), drop_tensor(&part);
     free(before);

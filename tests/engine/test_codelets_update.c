@@ -1,16 +1,17 @@
 /* Sums, norms and updates at the end of a step: tasks equal the kernels, bit for bit. */
 #include "engine/codelets.h"
+#include "sinks/starpu/sink.h"
 
 static void test_sums(void **state)
 {
     struct tensor a = random_tensor(1001, 71), b = random_tensor(1001, 72);
     float *ra = copy(&a);
     double tally[SP_TALLIES] = {5, 2.5}, sum = 2.5;
-    starpu_data_handle_t th;
+    struct sp_tensor *th;
     struct sp_task_context ctx = test_context();
 
     (void)state;
-    starpu_vector_data_register(&th, STARPU_MAIN_RAM, (uintptr_t)tally, SP_TALLIES, sizeof *tally);
+    th = sp_tensor_make_at(sp_starpu_sink(), tally, SP_TALLIES, sizeof *tally, "test");
     sp_sumsq_insert(&ctx, a.handle, 0, NULL, th, false);
     starpu_task_wait_for_all();
     sp_sumsq(a.n, a.at, &sum);
@@ -25,14 +26,14 @@ static void test_sums(void **state)
     sp_sum_insert(&ctx, SP_F32, a.handle, b.handle, true);
     starpu_task_wait_for_all();
     assert_same_bits(a.at, b.at, a.n, "both sums");
-    starpu_data_unregister(th);
+    sp_tensor_unmake_at(th);
     drop_tensor(&a), drop_tensor(&b);
     free(ra);
 }
 
 static float *ref_w, *ref_g, *ref_m, *ref_v;
 
-static void update_reference(void *arg, const struct sp_tensor *t)
+static void update_reference(void *arg, const struct sp_parameter *t)
 {
     const struct sp_update *step_hp = arg;
     struct sp_adamw hp = {.lr = step_hp->lr,
@@ -88,15 +89,14 @@ static void check_parts(const struct sp_params *params, enum sp_block_kind kind,
         drop_tensor(&whole[i]);
 }
 
-static void check_rounded(starpu_data_handle_t low, const float *w, size_t n)
+static void check_rounded(struct sp_tensor *low, const float *w, size_t n)
 {
     const uint16_t *got;
 
-    starpu_data_acquire(low, STARPU_R);
-    got = starpu_data_get_local_ptr(low);
+    got = sp_tensor_acquire(low, SP_READ);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(got[i], sp_bf16(w[i]));
-    starpu_data_release(low);
+    sp_tensor_release(low);
 }
 
 static void test_update(void **state)
@@ -119,7 +119,7 @@ static void test_update(void **state)
         struct sp_shape sh = shape_of(k >= SP_BLOCK_KINDS, 0, 0);
         struct sp_params params;
         struct tensor w, g, m, v;
-        starpu_data_handle_t low;
+        struct sp_tensor *low;
 
         if (!sp_block_elements(&sh.model, kind))
             continue;
@@ -129,7 +129,7 @@ static void test_update(void **state)
         for (size_t i = 0; i < v.n; i++)
             v.at[i] = fabsf(v.at[i]);
         ref_w = copy(&w), ref_g = copy(&g), ref_m = copy(&m), ref_v = copy(&v);
-        sp_vector_register(&low, w.n, sizeof(uint16_t), "rounded w");
+        low = sp_tensor_make(sp_starpu_sink(), w.n, sizeof(uint16_t), "rounded w");
         sp_round_insert(&ctx, w.handle, SP_BF16, low);
         starpu_task_wait_for_all();
         check_rounded(low, ref_w, w.n);
@@ -139,7 +139,7 @@ static void test_update(void **state)
         sp_block_each(&params, kind, layer, update_reference, &hp);
         if (k % 3)
             check_rounded(low, ref_w, w.n);
-        starpu_data_unregister_no_coherency(low);
+        sp_tensor_unmake(low);
         assert_same_bits(w.at, ref_w, w.n, "w");
         assert_same_bits(g.at, ref_g, g.n, "g");
         assert_same_bits(m.at, ref_m, m.n, "m");

@@ -6,7 +6,8 @@
 #include "engine/numbered.h"
 #include "engine/tier.h"
 #include "offload/mover.h"
-#include "offload/pool.h"
+#include "sinks/pool.h"
+#include "sinks/starpu/sink.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -63,17 +64,17 @@ static void wait_left(struct sp_mover *m, int64_t bytes)
 
 static void test_out_and_back(void **state)
 {
-    struct sp_pool *pool = sp_pool_create(2, SP_POOL_FREES);
+    struct sp_pool *pool = sp_pool_create(sp_starpu_sink(), 2, SP_POOL_FREES);
     int64_t live = 0, peak = 0, most = 0;
     uint64_t seed = 4;
+    struct sp_move moves[TENSORS] = {0};
     struct sp_mover m;
 
     (void)state;
     sp_mover_init(&m, STARPU_MAIN_RAM, tier, 0);
     for (int round = 0; round < ROUNDS; round++) {
-        struct sp_move moves[TENSORS];
         struct sp_move_tensor moved[TENSORS];
-        starpu_data_handle_t handles[TENSORS];
+        struct sp_tensor *handles[TENSORS];
         int64_t bytes = 0, out = 0, before = sp_host_bytes();
         bool leaves[TENSORS];
 
@@ -114,7 +115,7 @@ static void test_out_and_back(void **state)
     assert_int_equal(reads, ROUNDS * TENSORS);
     assert_true(sp_host_peak() >= most);
     sp_pool_destroy(pool);
-    sp_mover_destroy(&m);
+    sp_mover_destroy(&m, moves, TENSORS);
 }
 
 /* Reading on where nothing was asked back, and measuring beside, work too. */

@@ -6,6 +6,7 @@
 #include "graphs/inference/generate.h"
 #include "policies/plan_create.h"
 #include "graphs/create.h"
+#include "sinks/starpu/sink.h"
 
 enum { LAYERS = 3, TOKENS = 14, VOCAB = 61 };
 
@@ -38,7 +39,8 @@ static void start(const struct kind *kind, struct trained *t)
     struct sp_model m = model_of(LAYERS, kind->llama, kind->tied);
     struct sp_layout lay = layout(kind->stages, 1);
     struct sp_placement place = one_process(kind->stages, kind->workers);
-    struct sp_graph_config cfg = {.params = &t->params,
+    struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
+                                  .params = &t->params,
                                   .plan = &t->plan,
                                   .batch = 1,
                                   .seq = TOKENS,
@@ -75,7 +77,7 @@ static void stop(struct trained *t)
     sp_plan_destroy(&t->plan);
 }
 
-static starpu_data_handle_t weight(struct trained *t, enum sp_block_kind kind, int layer)
+static struct sp_tensor *weight(struct trained *t, enum sp_block_kind kind, int layer)
 {
     struct sp_stage *st = &t->g.stages[sp_block_owner(&t->g, kind, layer)];
     struct sp_block *b = sp_stage_block(st, kind, layer);
@@ -85,28 +87,27 @@ static starpu_data_handle_t weight(struct trained *t, enum sp_block_kind kind, i
 
 /* ---- a training forward ----------------------------------------------------------------- */
 
-static starpu_data_handle_t vector(const struct sp_shape *sh, size_t n)
+static struct sp_tensor *vector(const struct sp_shape *sh, size_t n)
 {
-    starpu_data_handle_t handle;
+    struct sp_tensor *handle;
 
-    sp_vector_register(&handle, n, sp_shape_elem(sh), "of the test");
+    handle = sp_tensor_make(sp_starpu_sink(), n, sp_shape_elem(sh), "of the test");
     return handle;
 }
 
-static void drop_all(starpu_data_handle_t *handles, int n)
+static void drop_all(struct sp_tensor **handles, int n)
 {
     starpu_task_wait_for_all();
     for (int i = 0; i < n; i++)
-        starpu_data_unregister_no_coherency(handles[i]);
+        sp_tensor_unmake(handles[i]);
 }
 
 /* x = the layer's output, with all that its backward would need. */
-static void train_layer(struct trained *t, const struct sp_shape *sh, int l,
-                        starpu_data_handle_t *x)
+static void train_layer(struct trained *t, const struct sp_shape *sh, int l, struct sp_tensor **x)
 {
     struct sp_task_context ctx = sp_stage_context(&t->g, &t->g.stages[0], 'T');
     size_t T = (size_t)sh->rows;
-    starpu_data_handle_t all[8] = {
+    struct sp_tensor *all[8] = {
         *x,
         vector(sh, sp_shape_pre_saved(sh, true)),
         vector(sh, T * (size_t)sh->q_width),
@@ -134,10 +135,9 @@ static void train_layer(struct trained *t, const struct sp_shape *sh, int l,
     drop_all(all, 7);
 }
 
-static const void *acquired(starpu_data_handle_t handle)
+static const void *acquired(struct sp_tensor *handle)
 {
-    starpu_data_acquire(handle, STARPU_R);
-    return starpu_data_get_local_ptr(handle);
+    return sp_tensor_acquire(handle, SP_READ);
 }
 
 static float value(enum sp_dtype dtype, const void *x, size_t i)
@@ -153,17 +153,17 @@ static void train_forward(struct trained *t, float *logits)
     struct sp_task_context ctx = sp_stage_context(&t->g, &t->g.stages[0], 'T');
     enum sp_block_kind kind = t->kind.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
     int h = sh->model.hidden;
-    starpu_data_handle_t ids, x = vector(sh, (size_t)(TOKENS * h));
+    struct sp_tensor *ids, *x = vector(sh, (size_t)(TOKENS * h));
     float n[TOKENS * 64], z[TOKENS * VOCAB];
     const void *rows, *norm, *table;
 
     assert_true(h <= 64);
-    starpu_vector_data_register(&ids, STARPU_MAIN_RAM, (uintptr_t)t->ids, TOKENS, sizeof *t->ids);
+    ids = sp_tensor_make_at(sp_starpu_sink(), t->ids, TOKENS, sizeof *t->ids, "test");
     sp_embed_fwd_insert(&ctx, sh, ids, weight(t, SP_BLOCK_TOKENS, -1),
                         weight(t, SP_BLOCK_POSITIONS, -1), x, 0);
     for (int l = 0; l < LAYERS; l++)
         train_layer(t, sh, l, &x);
-    starpu_data_unregister(ids);
+    sp_tensor_unmake_at(ids);
     rows = acquired(x);
     norm = acquired(weight(t, SP_BLOCK_NORM, -1));
     table = acquired(weight(t, kind, -1));
@@ -172,9 +172,9 @@ static void train_forward(struct trained *t, float *logits)
     k->linear(k, TOKENS, h, VOCAB, n, table, NULL, z, VOCAB);
     for (size_t i = 0; i < TOKENS * VOCAB; i++)
         logits[i] = value(sh->dtype, z, i);
-    starpu_data_release(weight(t, kind, -1));
-    starpu_data_release(weight(t, SP_BLOCK_NORM, -1));
-    starpu_data_release(x);
+    sp_tensor_release(weight(t, kind, -1));
+    sp_tensor_release(weight(t, SP_BLOCK_NORM, -1));
+    sp_tensor_release(x);
     drop_all(&x, 1);
 }
 

@@ -1,6 +1,8 @@
 /* The pool of handles: reuse, the order of slack, no growth once steady, bytes. */
 #include "engine/numbered.h"
-#include "offload/pool.h"
+#include "sinks/pool.h"
+#include "sinks/starpu/sink.h"
+#include "sinks/starpu/tensor.h"
 
 static int start(void **state)
 {
@@ -19,15 +21,15 @@ static int stop(void **state)
 /* No slack: the handle given back last, of the size asked for. */
 static void test_takes_the_latest(void **state)
 {
-    struct sp_pool *p = sp_pool_create(0, SP_POOL_FORGETS);
-    starpu_data_handle_t a = sp_pool_get(p, 33, 4, "a"), b = sp_pool_get(p, 33, 4, "b");
-    starpu_data_handle_t other = sp_pool_get(p, 34, 4, "c"), wide = sp_pool_get(p, 17, 8, "d");
+    struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);
+    struct sp_tensor *a = sp_pool_get(p, 33, 4, "a"), *b = sp_pool_get(p, 33, 4, "b");
+    struct sp_tensor *other = sp_pool_get(p, 34, 4, "c"), *wide = sp_pool_get(p, 17, 8, "d");
 
     (void)state;
     assert_ptr_not_equal(a, b);
     assert_int_equal(sp_pool_bytes(p), 4 * (33 + 33 + 34 + 2 * 17));
-    assert_int_equal(starpu_data_get_size(other), 4 * 34);
-    assert_int_equal(starpu_vector_get_elemsize(wide), 8);
+    assert_int_equal(sp_tensor_size(other), 4 * 34);
+    assert_int_equal(wide->elem, 8);
     sp_pool_put(a);
     sp_pool_put(b);
     sp_pool_put(other);
@@ -49,8 +51,8 @@ static void test_takes_the_latest(void **state)
 /* It goes back when all who hold it have given it back, and not before. */
 static void test_holders(void **state)
 {
-    struct sp_pool *p = sp_pool_create(0, SP_POOL_FORGETS);
-    starpu_data_handle_t a = sp_pool_get(p, 5, 4, "a"), b;
+    struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);
+    struct sp_tensor *a = sp_pool_get(p, 5, 4, "a"), *b;
 
     (void)state;
     sp_pool_hold(a);
@@ -75,14 +77,14 @@ static void test_slack(void **state)
 
     (void)state;
     for (int slack = 0; slack <= 3; slack++) {
-        struct sp_pool *p = sp_pool_create(slack, SP_POOL_FORGETS);
-        starpu_data_handle_t idle[MOST], flying[MOST];
+        struct sp_pool *p = sp_pool_create(sp_starpu_sink(), slack, SP_POOL_FORGETS);
+        struct sp_tensor *idle[MOST], *flying[MOST];
         int n_idle = 0, n_flying = 0, made = 0, reused = 0;
 
         sp_pool_take_oldest(p, slack == 0);
         for (int i = 0; i < 500; i++) {
             if (n_flying < 20 && draw_below(&seed, 2)) {
-                starpu_data_handle_t h = sp_pool_get(p, 5, 4, "h");
+                struct sp_tensor *h = sp_pool_get(p, 5, 4, "h");
 
                 if (n_idle > slack) {
                     assert_ptr_equal(h, idle[0]);
@@ -125,11 +127,12 @@ static void test_steady(void **state)
     (void)state;
     for (int way = 0; way < 4; way++) {
         int slack = way & 2;
-        struct sp_pool *p = sp_pool_create(slack, way & 1 ? SP_POOL_FORGETS : SP_POOL_KEEPS);
+        struct sp_pool *p =
+            sp_pool_create(sp_starpu_sink(), slack, way & 1 ? SP_POOL_FORGETS : SP_POOL_KEEPS);
 
         wrong = 0;
         for (int round = 0; round < 50; round++) {
-            starpu_data_handle_t flying[12];
+            struct sp_tensor *flying[12];
 
             for (int i = 0; i < 12; i++) {
                 flying[i] = sp_pool_get(p, sizes[i % 3], 4, "t");
@@ -172,17 +175,17 @@ static void test_dead(void **state)
 
     (void)state;
     for (int k = 0; k < 3; k++) {
-        struct sp_pool *p = sp_pool_create(0, cases[k].dead);
-        starpu_data_handle_t h = sp_pool_get(p, 33, 4, "h");
+        struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, cases[k].dead);
+        struct sp_tensor *h = sp_pool_get(p, 33, 4, "h");
         int allocated, valid, loading;
 
         submit(&write_cl, h, 3);
         starpu_task_wait_for_all();
-        starpu_data_query_status(h, STARPU_MAIN_RAM, &allocated, &valid, &loading);
+        starpu_data_query_status(sp_handle(h), STARPU_MAIN_RAM, &allocated, &valid, &loading);
         assert_true(allocated && valid);
         sp_pool_put(h);
         starpu_task_wait_for_all();
-        starpu_data_query_status(h, STARPU_MAIN_RAM, &allocated, &valid, &loading);
+        starpu_data_query_status(sp_handle(h), STARPU_MAIN_RAM, &allocated, &valid, &loading);
         assert_int_equal(allocated, cases[k].allocated);
         assert_int_equal(valid, cases[k].valid);
         sp_pool_destroy(p);
@@ -193,15 +196,15 @@ static void test_dead(void **state)
 static void test_wide_vectors(void **state)
 {
     static const size_t sizes[] = {1, 4294967294u, 4294967295u, 5000000001u, 34359738368u};
-    struct sp_pool *p = sp_pool_create(0, SP_POOL_FORGETS);
+    struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);
 
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        starpu_data_handle_t h = sp_pool_get(p, sizes[i], 4, "wide");
-        size_t bytes = starpu_data_get_size(h);
+        struct sp_tensor *h = sp_pool_get(p, sizes[i], 4, "wide");
+        size_t bytes = sp_tensor_size(h);
 
         assert_true(bytes >= 4 * sizes[i] && bytes < 4 * sizes[i] + 64);
-        assert_int_equal(bytes % starpu_vector_get_elemsize(h), 0);
+        assert_int_equal(bytes % h->elem, 0);
         sp_pool_put(h);
         assert_ptr_equal(sp_pool_get(p, sizes[i], 4, "again"), h);
         sp_pool_put(h);

@@ -11,6 +11,7 @@
 #include "graphs/step.h"
 #include "plan/profile.h"
 #include "graphs/create.h"
+#include "sinks/starpu/sink.h"
 #include <dlfcn.h>
 #include <malloc.h>
 #include <math.h>
@@ -173,8 +174,13 @@ static unsigned predicts(const struct sp_graph_config *like, const struct sp_lay
 /* On a busy machine one of a few measurements has to be right. */
 static void check_preset(const char *preset, bool ready)
 {
-    struct sp_graph_config cfg = {
-        .params = &params, .batch = BATCH, .seq = SEQ, .every = 1, .ready = ready, .seed = 3};
+    struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
+                                  .params = &params,
+                                  .batch = BATCH,
+                                  .seq = SEQ,
+                                  .every = 1,
+                                  .ready = ready,
+                                  .seed = 3};
     const unsigned all = (1u << SP_RECOMPUTE_MODES) - 1;
     unsigned seen = 0;
 
@@ -210,8 +216,12 @@ static void test_llama(void **state)
 /* A graph, two measurements, a graph, all in one StarPU: positions, handles, memory. */
 static void test_nothing_stays(void **state)
 {
-    struct sp_graph_config cfg = {
-        .params = &params, .batch = BATCH, .seq = SEQ, .every = 1, .seed = 3};
+    struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
+                                  .params = &params,
+                                  .batch = BATCH,
+                                  .seq = SEQ,
+                                  .every = 1,
+                                  .seed = 3};
     struct sp_layer_costs a, b;
     size_t heap[2];
 
@@ -243,7 +253,8 @@ struct sizes {
 
 static void measure_sizes(struct sizes *out)
 {
-    struct sp_graph_config cfg = {.params = &params, .batch = 1, .every = 1, .seed = 3};
+    struct sp_graph_config cfg = {
+        .sink = sp_starpu_sink(), .params = &params, .batch = 1, .every = 1, .seed = 3};
     struct sp_model model = params.model;
     struct sp_layer_costs c;
 

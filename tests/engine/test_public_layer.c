@@ -3,6 +3,7 @@
  * activations twice, with positions and without; its sizes and offsets; what it refuses.
  */
 #include "engine/tensors.h"
+#include "sinks/starpu/tensor.h"
 #include "starpipe/layer.h"
 
 enum { MICRO_BATCHES = 2 };
@@ -102,12 +103,12 @@ static void drop(const struct buffers *shares, struct buffers *m)
 /* ---- tasks ------------------------------------------------------------------------------ */
 
 /* By the trainer's inserts, which keep no outputs of norms and activations. */
-static void run_inserts(const struct sp_shape *sh, const starpu_data_handle_t *t)
+static void insert_all(const struct sp_shape *sh, struct sp_tensor *const *t)
 {
     struct sp_task_context ctx = test_context();
-    starpu_data_handle_t wn = t[SP_LAYER_W_NORM1], wq = t[SP_LAYER_W_QKV], wp = t[SP_LAYER_W_POST];
-    starpu_data_handle_t gn = t[SP_LAYER_G_NORM1], gq = t[SP_LAYER_G_QKV], gp = t[SP_LAYER_G_POST];
-    starpu_data_handle_t dq = t[SP_LAYER_DQ], du = t[SP_LAYER_DU], dr = t[SP_LAYER_DR];
+    struct sp_tensor *wn = t[SP_LAYER_W_NORM1], *wq = t[SP_LAYER_W_QKV], *wp = t[SP_LAYER_W_POST];
+    struct sp_tensor *gn = t[SP_LAYER_G_NORM1], *gq = t[SP_LAYER_G_QKV], *gp = t[SP_LAYER_G_POST];
+    struct sp_tensor *dq = t[SP_LAYER_DQ], *du = t[SP_LAYER_DU], *dr = t[SP_LAYER_DR];
     struct sp_pre pre = {t[SP_LAYER_X], t[SP_LAYER_PRE], t[SP_LAYER_Q], t[SP_LAYER_KV], false};
     struct sp_post post = {
         .x = t[SP_LAYER_X], .o = t[SP_LAYER_O], .saved = t[SP_LAYER_POST], .keep_outputs = false};
@@ -130,6 +131,17 @@ static void run_inserts(const struct sp_shape *sh, const starpu_data_handle_t *t
                       t[SP_LAYER_DX]);
     sp_post_wgrad_insert(&ctx, sh, &post, wp, gp, t[SP_LAYER_DY], du, dr, 0);
     sp_pre_wgrad_insert(&ctx, sh, &pre, wn, dq, t[SP_LAYER_DKV], gq, 0);
+}
+
+static void run_inserts(const struct sp_shape *sh, const starpu_data_handle_t *handle)
+{
+    struct sp_tensor on[SP_LAYER_BUFFERS], *t[SP_LAYER_BUFFERS];
+
+    for (int b = 0; b < SP_LAYER_BUFFERS; b++) {
+        on[b] = sp_tensor_on(handle[b]);
+        t[b] = &on[b];
+    }
+    insert_all(sh, t);
 }
 
 static void run_public(const struct sp_layer *l, const starpu_data_handle_t *t, bool placed)

@@ -7,6 +7,8 @@
 #include "engine/graph_run.h"
 #include "policies/plan_create.h"
 #include "graphs/create.h"
+#include "sinks/starpu/sink.h"
+#include "sinks/starpu/tensor.h"
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -22,7 +24,8 @@ static void set_up(const char *schedule, int stages, int m, int workers, struct 
 {
     struct sp_layout lay = layout(stages, m);
     struct sp_model model = model_of(2 * stages, false, true);
-    struct sp_graph_config cfg = {.params = &t->params,
+    struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
+                                  .params = &t->params,
                                   .plan = &t->plan,
                                   .batch = BATCH,
                                   .seq = SEQ,
@@ -194,7 +197,7 @@ static void stages_outlast_callbacks(void **state)
 
     (void)state;
     set_up("1f1b", 2, 2, 1, &t);
-    assert_int_equal(starpu_task_insert(&nothing, STARPU_RW, t.g.stages[0].tally[0],
+    assert_int_equal(starpu_task_insert(&nothing, STARPU_RW, sp_handle(t.g.stages[0].tally[0]),
                                         STARPU_CALLBACK_WITH_ARG_NFREE, count_late, &counted, 0),
                      0);
     tear_down_graph(&t);

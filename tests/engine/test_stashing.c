@@ -5,6 +5,8 @@
  */
 #include "engine/graph_run.h"
 #include "policies/families/layerwise/layerwise.h"
+#include "transport/transport.h"
+#include "sinks/starpu/sink.h"
 
 enum { PIPEDREAM_STEPS = 2, UPDATES = 32, BLOCKS = 64 };
 
@@ -66,7 +68,8 @@ static void start(const char *schedule, int p, int m, int layers, const struct s
     struct sp_model model = model_of(layers, set->llama, false);
     struct sp_layout lay = layout(p, m);
     int workers = set->workers < p ? set->workers : p;
-    struct sp_graph_config cfg = {.params = &e->params,
+    struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
+                                  .params = &e->params,
                                   .plan = &e->plan,
                                   .batch = BATCH,
                                   .seq = SEQ,
@@ -138,10 +141,9 @@ static void put(struct sp_graph *g, const struct values *v, int block, const flo
     struct sp_block *b = sp_stage_block(&g->stages[0], v->kind[block], v->layer[block]);
     int n = v->first[block + 1] - v->first[block];
 
-    starpu_data_acquire(b->state[SP_STATE_W], STARPU_W);
-    memcpy(starpu_data_get_local_ptr(b->state[SP_STATE_W]), w + v->first[block],
+    memcpy(sp_tensor_acquire(b->state[SP_STATE_W], SP_WRITE), w + v->first[block],
            sizeof *w * (size_t)n);
-    starpu_data_release(b->state[SP_STATE_W]);
+    sp_tensor_release(b->state[SP_STATE_W]);
 }
 
 /* AdamW without decay. */

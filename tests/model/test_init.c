@@ -35,7 +35,7 @@ static struct sp_params params_of(const char *preset)
 }
 
 /* The block of a tensor, initialised over garbage. */
-static float *block_of(const struct sp_params *p, const struct sp_tensor *t, uint64_t seed)
+static float *block_of(const struct sp_params *p, const struct sp_parameter *t, uint64_t seed)
 {
     size_t n = sp_block_elements(&p->model, t->block);
     float *w = malloc(n * sizeof *w);
@@ -56,7 +56,7 @@ static void golden_values(void **state)
         int found = 0;
 
         for (int k = 0; k < p.n; k++) {
-            const struct sp_tensor *t = &p.tensors[k];
+            const struct sp_parameter *t = &p.tensors[k];
             double error;
             float *w;
 
@@ -80,7 +80,7 @@ static void golden_values(void **state)
 
 /* Mean and variance of n normal values within 5 standard errors, and no value beyond what 32-bit
  * Box-Muller can give. */
-static double check_normal(const struct sp_tensor *t, const float *w)
+static double check_normal(const struct sp_parameter *t, const float *w)
 {
     size_t n = (size_t)t->rows * (size_t)t->cols;
     double sum = 0, squares = 0, neighbours = 0, mean, variance, s = t->std;
@@ -111,7 +111,7 @@ static void distributions(void **state)
         double low = 9, high = 0;
 
         for (int i = 0; i < p.n; i++) {
-            const struct sp_tensor *t = &p.tensors[i];
+            const struct sp_parameter *t = &p.tensors[i];
             size_t n = (size_t)t->rows * (size_t)t->cols;
             bool residual = t->role == SP_ROLE_OUT || t->role == SP_ROLE_DOWN;
             float *w = block_of(&p, t, 2024);
@@ -138,7 +138,7 @@ static void distributions(void **state)
 static void streams_differ(void **state)
 {
     struct sp_params p = params_of("llama-tiny");
-    const struct sp_tensor *q0 = NULL, *q1 = NULL, *o0 = NULL;
+    const struct sp_parameter *q0 = NULL, *q1 = NULL, *o0 = NULL;
     double product = 0;
     float *a, *b, *c, *d;
     size_t n;

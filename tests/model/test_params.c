@@ -16,7 +16,7 @@ struct seen {
     char *marks; /* one for each tensor of the model */
 };
 
-static void see(void *arg, const struct sp_tensor *t)
+static void see(void *arg, const struct sp_parameter *t)
 {
     struct seen *s = arg;
 
@@ -68,7 +68,7 @@ static void check_model(const struct sp_model *m)
     for (int i = 0; i < p.n; i++) {
         assert_int_equal(marks[i], 1);
         if (i) { /* in the order of the model */
-            const struct sp_tensor *a = &p.tensors[i - 1], *b = &p.tensors[i];
+            const struct sp_parameter *a = &p.tensors[i - 1], *b = &p.tensors[i];
 
             assert_true(a->layer == b->layer ? a->block <= b->block
                                              : a->layer < b->layer || b->layer < 0);
@@ -207,7 +207,7 @@ static void names_of_a_layer(void **state)
     assert_string_equal(p.tensors[0].name, "transformer.wte.weight");
     assert_string_equal(p.tensors[1].name, "transformer.wpe.weight");
     for (int i = 0; i < 12; i++) {
-        const struct sp_tensor *t = &p.tensors[2 + 2 * 12 + i];
+        const struct sp_parameter *t = &p.tensors[2 + 2 * 12 + i];
 
         assert_string_equal(t->name, gpt2[i].name);
         assert_int_equal(t->rows, gpt2[i].rows);
@@ -220,7 +220,7 @@ static void names_of_a_layer(void **state)
     assert_int_equal(sp_params_create(&odd[2], &p), 0);
     assert_string_equal(p.tensors[0].name, "model.embed_tokens.weight");
     for (int i = 0; i < 11; i++) {
-        const struct sp_tensor *t = &p.tensors[1 + 9 + i];
+        const struct sp_parameter *t = &p.tensors[1 + 9 + i];
 
         assert_string_equal(t->name, llama[i].name);
         assert_int_equal(t->rows, llama[i].rows);

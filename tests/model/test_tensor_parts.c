@@ -84,7 +84,7 @@ static float *numbered(const struct sp_params *p, enum sp_block_kind kind, int l
     float *w = zeros(sp_block_elements(&p->model, kind));
 
     for (int i = 0; i < p->n; i++) {
-        const struct sp_tensor *t = &p->tensors[i];
+        const struct sp_parameter *t = &p->tensors[i];
 
         if (t->block != kind || (t->layer >= 0 && t->layer != layer))
             continue;

@@ -36,7 +36,7 @@ struct fill_arg {
     float *w;
 };
 
-static void fill_tensor(void *arg, const struct sp_tensor *t)
+static void fill_tensor(void *arg, const struct sp_parameter *t)
 {
     struct fill_arg *a = arg;
 
@@ -113,7 +113,7 @@ static size_t check_file(const struct sp_params *p, const struct sp_st_file *st)
 
     assert_int_equal(st->n, p->n);
     for (int k = 0; k < p->n; k++) {
-        const struct sp_tensor *t = &p->tensors[k];
+        const struct sp_parameter *t = &p->tensors[k];
         const struct sp_st_entry *e = sp_st_find(st, t->name);
         size_t rows = (size_t)t->rows, cols = (size_t)t->cols;
         bool conv = strstr(t->name, ".c_") && strstr(t->name, ".weight");
@@ -191,7 +191,7 @@ static const char *bare_name(const char *name, bool bare)
 }
 
 /* A tensor of the header; `end` grows by its bytes. */
-static uint64_t describe(char *to, const struct sp_tensor *t, const char *name, int rows,
+static uint64_t describe(char *to, const struct sp_parameter *t, const char *name, int rows,
                          const struct departure *d, uint64_t *end)
 {
     int cols = t->transposed ? t->rows : t->cols;
@@ -216,7 +216,7 @@ static void write_foreign(const struct sp_params *p, const struct departure *d, 
     must(header != NULL, "malloc");
     len = (uint64_t)sprintf(header, "{\"__metadata__\":{}");
     for (int k = 0; k < p->n; k++) {
-        const struct sp_tensor *t = &p->tensors[k];
+        const struct sp_parameter *t = &p->tensors[k];
         int rows = t->transposed ? t->cols : t->rows;
 
         if (d->leave && !strcmp(t->name, d->leave))

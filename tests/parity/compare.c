@@ -1,5 +1,6 @@
 #include "parity/compare.h"
 #include "parity/formula.h"
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -63,7 +64,7 @@ static double compare_field(const char *what, const char *name, enum sp_field fi
         return NAN;
     }
     for (int i = 0; i < s->params.n; i++) {
-        const struct sp_tensor *t = &s->params.tensors[i];
+        const struct sp_parameter *t = &s->params.tensors[i];
         size_t at = begin_of(one, t->block, t->layer) + t->offset;
         double d = array_distance(r->field[field] + at, one->field[field] + at,
                                   (size_t)t->rows * (size_t)t->cols);

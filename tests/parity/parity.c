@@ -10,6 +10,8 @@
 #include "parity/cases.h"
 #include "parity/compare.h"
 #include "parity/run.h"
+#include "transport/transport.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

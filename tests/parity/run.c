@@ -1,10 +1,12 @@
 /* A run: the graph of a plan, its steps, and what they leave behind. */
 #include "parity/run.h"
-#include "codelets/task/cuda.h"
-#include "codelets/task/cuda_memory.h"
+#include "sinks/starpu/cuda.h"
+#include "sinks/starpu/cuda_memory.h"
 #include "offload/host.h"
 #include "starpipe/order.h"
 #include "graphs/create.h"
+#include "transport/transport.h"
+#include "sinks/starpu/sink.h"
 #include <stdlib.h>
 #include <string.h>
 #define XXH_INLINE_ALL
@@ -305,6 +307,7 @@ void run_setup(struct session *session, struct setup *s, struct result *r)
 {
     const struct sp_train_config *a = &s->args;
     struct sp_graph_config cfg = {
+        .sink = sp_starpu_sink(),
         .params = &s->params,
         .plan = &s->plan,
         .batch = a->layout.micro_batch_size,

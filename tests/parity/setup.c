@@ -6,6 +6,7 @@
 #include "plan/partition.h"
 #include "plan/slices.h"
 #include "policies/plan_create.h"
+#include "transport/transport.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
  */
 #define _GNU_SOURCE 1 /* affinity */
 #include "starpipe/order.h"
-#include "transport/transport.h"
+#include "transport/post.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "cli/train/trace.h"
 #include "cli/train/words.h"
 #include "cli/train/typical.h"
-#include "codelets/task/codelet.h"
+#include "sinks/starpu/sink.h"
 #include "sp_error.h"
 #include "train/checkpoint/save.h"
 #include "train/checkpoint/step_dirs.h"
@@ -16,6 +16,7 @@
 #include "train/run/reorder.h"
 #include "train/run/replan.h"
 #include "train/run/watchdog.h"
+#include "transport/transport.h"
 #include <stdio.h>
 
 /* A run of the trainer, until its last step. */

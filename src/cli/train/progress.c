@@ -1,6 +1,6 @@
 #include "cli/train/progress.h"
 #include "cli/train/interrupt.h"
-#include "codelets/task/codelet.h"
+#include "sinks/starpu/sink.h"
 #include "sp_error.h"
 #include "sp_figure.h"
 #include "sp_text.h"

@@ -14,6 +14,7 @@
 #include "train/start/agree.h"
 #include "train/start/prepare.h"
 #include "train/start/start.h"
+#include "transport/transport.h"
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>

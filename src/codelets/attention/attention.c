@@ -57,15 +57,15 @@ static void see_nothing(const struct sp_backend *k, const struct sp_attn_args *a
 /* ---- forward -------------------------------------------------------------------------------------- */
 
 #define ATTN_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
-    ONE(q, STARPU_R)            /* (b,s_i,q) */                                                    \
-    OPTIONAL(o, STARPU_RW)      /* (b,s_i,q), merged with */                                       \
-    OPTIONAL(lse, STARPU_RW)    /* (b,a,s_i), likewise */                                          \
-    OPTIONAL(sum, STARPU_RW)    /* (b,s_i,q) f32, in place of o until the last part */             \
-    OPTIONAL(new_o, STARPU_W)   /* = in place of o: in the first part, or, after sum, the last */  \
-    OPTIONAL(new_lse, STARPU_W) /* = in the first part */                                          \
-    OPTIONAL(new_sum, STARPU_W) /* = likewise */                                                   \
-    LIST(kv, STARPU_R)          /* (b,s_j,kv) of some of the slices j = 0..i */                    \
-    OPTIONAL(scratch, STARPU_SCRATCH)
+    ONE(q, SP_READ)              /* (b,s_i,q) */                                                   \
+    OPTIONAL(o, SP_READ_WRITE)   /* (b,s_i,q), merged with */                                      \
+    OPTIONAL(lse, SP_READ_WRITE) /* (b,a,s_i), likewise */                                         \
+    OPTIONAL(sum, SP_READ_WRITE) /* (b,s_i,q) f32, in place of o until the last part */            \
+    OPTIONAL(new_o, SP_WRITE)    /* = in place of o: in the first part, or, after sum, the last */ \
+    OPTIONAL(new_lse, SP_WRITE)  /* = in the first part */                                         \
+    OPTIONAL(new_sum, SP_WRITE)  /* = likewise */                                                  \
+    LIST(kv, SP_READ)            /* (b,s_j,kv) of some of the slices j = 0..i */                   \
+    OPTIONAL(scratch, SP_SCRATCH)
 SP_BUFFERS(attn_fwd, ATTN_FWD_BUFFERS)
 
 static void attn_fwd(const struct sp_backend *k, const struct attn_fwd_buffers *b,
@@ -107,18 +107,18 @@ static void attn_fwd(const struct sp_backend *k, const struct attn_fwd_buffers *
 /* ---- backward ------------------------------------------------------------------------------------- */
 
 #define ATTN_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
-    ONE(q, STARPU_R)            /* (b,s_i,q) */                                                    \
-    ONE(o, STARPU_R)            /* (b,s_i,q) */                                                    \
-    ONE(lse, STARPU_R)          /* (b,a,s_i) */                                                    \
-    ONE(d_o, STARPU_R)          /* (b,s_i,q) */                                                    \
-    OPTIONAL(dq, STARPU_RW)     /* += (b,s_i,q) */                                                 \
-    OPTIONAL(sum, STARPU_RW)    /* += (b,s_i,q) f32, in place of dq until the last part */         \
-    OPTIONAL(new_dq, STARPU_W)  /* = in place of dq, as new_o above */                             \
-    OPTIONAL(new_sum, STARPU_W) /* = in the first part */                                          \
-    LIST(kv, STARPU_R)          /* (b,s_j,kv) of some of the slices j = 0..i */                    \
-    LIST(dkv, STARPU_RW)        /* += (b,s_j,kv) */                                                \
-    LIST(new_dkv, STARPU_W) /* = (b,s_j,kv), in place of dkv, in the last slice: it runs first */  \
-    OPTIONAL(scratch, STARPU_SCRATCH)
+    ONE(q, SP_READ)              /* (b,s_i,q) */                                                   \
+    ONE(o, SP_READ)              /* (b,s_i,q) */                                                   \
+    ONE(lse, SP_READ)            /* (b,a,s_i) */                                                   \
+    ONE(d_o, SP_READ)            /* (b,s_i,q) */                                                   \
+    OPTIONAL(dq, SP_READ_WRITE)  /* += (b,s_i,q) */                                                \
+    OPTIONAL(sum, SP_READ_WRITE) /* += (b,s_i,q) f32, in place of dq until the last part */        \
+    OPTIONAL(new_dq, SP_WRITE)   /* = in place of dq, as new_o above */                            \
+    OPTIONAL(new_sum, SP_WRITE)  /* = in the first part */                                         \
+    LIST(kv, SP_READ)            /* (b,s_j,kv) of some of the slices j = 0..i */                   \
+    LIST(dkv, SP_READ_WRITE)     /* += (b,s_j,kv) */                                               \
+    LIST(new_dkv, SP_WRITE) /* = (b,s_j,kv), in place of dkv, in the last slice: it runs first */  \
+    OPTIONAL(scratch, SP_SCRATCH)
 SP_BUFFERS(attn_bwd, ATTN_BWD_BUFFERS)
 
 static void attn_bwd(const struct sp_backend *k, const struct attn_bwd_buffers *b,
@@ -178,15 +178,16 @@ static double flops(const struct sp_attn_args *a)
     return sum;
 }
 
-static starpu_data_handle_t scratch_of(const struct sp_shape *sh, const struct sp_attn *t)
+static struct sp_tensor *scratch_of(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                                    const struct sp_attn *t)
 {
     bool direct = t->begins && !sp_attn_sums_apart(sh, t);
 
-    return direct ? NULL : sp_scratch_handle(sh, scratch_elements(sh));
+    return direct ? NULL : sp_scratch_handle(ctx, sh, scratch_elements(sh));
 }
 
 /* The buffers of keys and values, or of their gradients, each once; how many. */
-static int buffers_of(const struct sp_attn *t, bool gradients, starpu_data_handle_t *buffer)
+static int buffers_of(const struct sp_attn *t, bool gradients, struct sp_tensor **buffer)
 {
     int n = 0;
 
@@ -199,33 +200,33 @@ static int buffers_of(const struct sp_attn *t, bool gradients, starpu_data_handl
 void sp_attn_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, int64_t stashed)
 {
-    struct starpu_task *task = sp_attn_task(ctx, &attn_fwd_cl, "attn", sh, t);
+    struct sp_task *task = sp_attn_task(ctx, &attn_fwd_cl, "attn", sh, t);
     struct sp_attn_summed o = sp_attn_summed(sh, t, t->o);
-    starpu_data_handle_t kv[SP_MAX_SLICES];
+    struct sp_tensor *kv[SP_MAX_SLICES];
     int n = buffers_of(t, false, kv);
 
     SP_TASK_BUFFERS(task, attn_fwd, .q = t->q, .o = o.whole, .new_o = o.new_whole, .sum = o.sum,
                     .new_sum = o.new_sum, .lse = t->begins ? NULL : t->lse,
                     .new_lse = t->begins ? t->lse : NULL, .kv = kv, .n_kv = n,
-                    .scratch = scratch_of(sh, t));
+                    .scratch = scratch_of(ctx, sh, t));
     sp_task_acquires(task, stashed);
-    sp_task_submit(ctx, task, flops(task->cl_arg));
+    sp_task_submit(ctx, task, flops(task->args));
 }
 
 void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                        const struct sp_attn *t, bool first, starpu_data_handle_t d_o,
-                        starpu_data_handle_t dq, int64_t released)
+                        const struct sp_attn *t, bool first, struct sp_tensor *d_o,
+                        struct sp_tensor *dq, int64_t released)
 {
-    struct starpu_task *task = sp_attn_task(ctx, &attn_bwd_cl, "attn", sh, t);
+    struct sp_task *task = sp_attn_task(ctx, &attn_bwd_cl, "attn", sh, t);
     struct sp_attn_summed sum = sp_attn_summed(sh, t, dq);
-    starpu_data_handle_t kv[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
+    struct sp_tensor *kv[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
     int n = buffers_of(t, false, kv);
 
     buffers_of(t, true, dkv);
     SP_TASK_BUFFERS(task, attn_bwd, .q = t->q, .o = t->o, .lse = t->lse, .d_o = d_o,
                     .dq = sum.whole, .new_dq = sum.new_whole, .sum = sum.sum,
                     .new_sum = sum.new_sum, .kv = kv, .n_kv = n, .dkv = dkv, .n_dkv = first ? 0 : n,
-                    .new_dkv = dkv, .n_new_dkv = first ? n : 0, .scratch = scratch_of(sh, t));
+                    .new_dkv = dkv, .n_new_dkv = first ? n : 0, .scratch = scratch_of(ctx, sh, t));
     sp_task_releases(task, released);
-    sp_task_submit(ctx, task, 2.5 * flops(task->cl_arg));
+    sp_task_submit(ctx, task, 2.5 * flops(task->args));
 }

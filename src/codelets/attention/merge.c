@@ -9,12 +9,12 @@
 /* ---- forward -------------------------------------------------------------------------------- */
 
 #define ATTN_MERGE_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
-    ONE(part, STARPU_R)       /* (b,s_i,q) */                                                      \
-    ONE(part_lse, STARPU_R)   /* (b,a,s_i) */                                                      \
-    ONE(lse, STARPU_RW)       /* likewise, merged with */                                          \
-    OPTIONAL(o, STARPU_RW)    /* (b,s_i,q), likewise */                                            \
-    OPTIONAL(sum, STARPU_RW)  /* (b,s_i,q) f32, in place of o until the last part */               \
-    OPTIONAL(new_o, STARPU_W) /* = in place of o: after sum, in the last part */
+    ONE(part, SP_READ)           /* (b,s_i,q) */                                                   \
+    ONE(part_lse, SP_READ)       /* (b,a,s_i) */                                                   \
+    ONE(lse, SP_READ_WRITE)      /* likewise, merged with */                                       \
+    OPTIONAL(o, SP_READ_WRITE)   /* (b,s_i,q), likewise */                                         \
+    OPTIONAL(sum, SP_READ_WRITE) /* (b,s_i,q) f32, in place of o until the last part */            \
+    OPTIONAL(new_o, SP_WRITE)    /* = in place of o: after sum, in the last part */
 SP_BUFFERS(attn_merge, ATTN_MERGE_BUFFERS)
 
 static void attn_merge(const struct sp_backend *k, const struct attn_merge_buffers *b,
@@ -43,10 +43,10 @@ static void attn_merge(const struct sp_backend *k, const struct attn_merge_buffe
 /* ---- backward ------------------------------------------------------------------------------- */
 
 #define ATTN_ADD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
-    ONE(part, STARPU_R)        /* (b,s_i,q) */                                                     \
-    OPTIONAL(dq, STARPU_RW)    /* += (b,s_i,q) */                                                  \
-    OPTIONAL(sum, STARPU_RW)   /* += (b,s_i,q) f32, in place of dq until the last part */          \
-    OPTIONAL(new_dq, STARPU_W) /* = in place of dq, as new_o above */
+    ONE(part, SP_READ)           /* (b,s_i,q) */                                                   \
+    OPTIONAL(dq, SP_READ_WRITE)  /* += (b,s_i,q) */                                                \
+    OPTIONAL(sum, SP_READ_WRITE) /* += (b,s_i,q) f32, in place of dq until the last part */        \
+    OPTIONAL(new_dq, SP_WRITE)   /* = in place of dq, as new_o above */
 SP_BUFFERS(attn_add, ATTN_ADD_BUFFERS)
 
 static void attn_add(const struct sp_backend *k, const struct attn_add_buffers *b,
@@ -77,10 +77,10 @@ SP_CODELET(attn_add);
 /* ---- tasks ---------------------------------------------------------------------------------- */
 
 void sp_attn_merge_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                          const struct sp_attn *t, starpu_data_handle_t part,
-                          starpu_data_handle_t part_lse)
+                          const struct sp_attn *t, struct sp_tensor *part,
+                          struct sp_tensor *part_lse)
 {
-    struct starpu_task *task = sp_attn_task(ctx, &attn_merge_cl, "merge", sh, t);
+    struct sp_task *task = sp_attn_task(ctx, &attn_merge_cl, "merge", sh, t);
     struct sp_attn_summed o = sp_attn_summed(sh, t, t->o);
 
     SP_TASK_BUFFERS(task, attn_merge, .part = part, .part_lse = part_lse, .lse = t->lse,
@@ -89,9 +89,9 @@ void sp_attn_merge_insert(const struct sp_task_context *ctx, const struct sp_sha
 }
 
 void sp_attn_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                        const struct sp_attn *t, starpu_data_handle_t dq, starpu_data_handle_t part)
+                        const struct sp_attn *t, struct sp_tensor *dq, struct sp_tensor *part)
 {
-    struct starpu_task *task = sp_attn_task(ctx, &attn_add_cl, "merge", sh, t);
+    struct sp_task *task = sp_attn_task(ctx, &attn_add_cl, "merge", sh, t);
     struct sp_attn_summed sum = sp_attn_summed(sh, t, dq);
 
     SP_TASK_BUFFERS(task, attn_add, .part = part, .dq = sum.whole, .sum = sum.sum,

@@ -1,4 +1,5 @@
 #include "codelets/attention/parts.h"
+#include "sp_error.h"
 
 static bool is_whole(const struct sp_attn_args *a)
 {
@@ -75,18 +76,17 @@ bool sp_attn_begins_buffer(const struct sp_attn *t, int j)
     return j == 0 || t->keys[j].kv != t->keys[j - 1].kv;
 }
 
-struct starpu_task *sp_attn_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
-                                 const char *part, const struct sp_shape *sh,
-                                 const struct sp_attn *t)
+struct sp_task *sp_attn_task(const struct sp_task_context *ctx, struct sp_codelet *cl,
+                             const char *part, const struct sp_shape *sh, const struct sp_attn *t)
 {
-    struct starpu_task *task;
+    struct sp_task *task;
     struct sp_attn_args *a;
 
-    STARPU_ASSERT_MSG(t->n_keys <= SP_MAX_SLICES, "starpipe: more than %d slices", SP_MAX_SLICES);
+    SP_NEED(t->n_keys <= SP_MAX_SLICES, "more than %d slices", SP_MAX_SLICES);
     task = sp_task_new(ctx, cl, part, sh,
                        offsetof(struct sp_attn_args, keys) +
                            sizeof(struct sp_attn_keys_arg) * (size_t)t->n_keys);
-    a = task->cl_arg;
+    a = task->args;
     a->q_len = t->q_len;
     a->q_pos = t->q_pos;
     a->q_second = t->q_second;
@@ -108,7 +108,7 @@ bool sp_attn_sums_apart(const struct sp_shape *sh, const struct sp_attn *t)
 }
 
 struct sp_attn_summed sp_attn_summed(const struct sp_shape *sh, const struct sp_attn *t,
-                                     starpu_data_handle_t whole)
+                                     struct sp_tensor *whole)
 {
     if (!sp_attn_sums_apart(sh, t))
         return (struct sp_attn_summed){.whole = t->begins ? NULL : whole,

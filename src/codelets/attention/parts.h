@@ -45,9 +45,8 @@ void sp_attn_end(const struct sp_backend *k, const struct sp_attn_args *a,
 /* ---- tasks ---------------------------------------------------------------------------------- */
 
 /* `part` as sp_task_new takes it. */
-struct starpu_task *sp_attn_task(const struct sp_task_context *ctx, struct starpu_codelet *cl,
-                                 const char *part, const struct sp_shape *sh,
-                                 const struct sp_attn *t);
+struct sp_task *sp_attn_task(const struct sp_task_context *ctx, struct sp_codelet *cl,
+                             const char *part, const struct sp_shape *sh, const struct sp_attn *t);
 
 /* Keys that follow each other may share a buffer: whether those number j begin one. */
 bool sp_attn_begins_buffer(const struct sp_attn *t, int j);
@@ -57,10 +56,10 @@ bool sp_attn_sums_apart(const struct sp_shape *sh, const struct sp_attn *t);
 
 /* The handles of what a task sums up, of which one was and the others are NULL. */
 struct sp_attn_summed {
-    starpu_data_handle_t whole, new_whole, sum, new_sum;
+    struct sp_tensor *whole, *new_whole, *sum, *new_sum;
 };
 
 struct sp_attn_summed sp_attn_summed(const struct sp_shape *sh, const struct sp_attn *t,
-                                     starpu_data_handle_t whole);
+                                     struct sp_tensor *whole);
 
 #endif

@@ -5,13 +5,10 @@
 #ifndef SP_CODELET_H
 #define SP_CODELET_H
 
-#include "config.h"
 #include "codelets/task/buffers.h"
-#include "codelets/task/simulated.h"
 #include "kernels/backend.h"
-#include "offload/pool.h"
+#include "sinks/pool.h"
 #include "starpipe/op.h"
-#include <starpu.h>
 
 /*
  * A codelet's body is written once, in the kernels of whatever device runs it, and reads its buffers by
@@ -19,59 +16,27 @@
  *
  *   static void op(const struct sp_backend *k, const struct op_buffers *b, const struct op_args *a);
  *
- * SP_CODELET(op) makes of it op_cl, with a function that StarPU calls for each device and a performance
- * model: history-based, by sizes and variant. CUDA's functions queue their kernels on the worker's
- * stream and return.
+ * SP_CODELET(op) makes of it op_cl, which knows no runtime: a sink finds out which device runs a task. On CUDA a body
+ * queues its kernels on the worker's stream and returns.
  */
 #define SP_CODELET(op)                                                                             \
-    static void op##_task(const struct sp_backend *k, void *buffers[], void *arg)                  \
+    static void op##_run(const struct sp_backend *k, void *const *at, const size_t *bytes,         \
+                         void *arg)                                                                \
     {                                                                                              \
         struct op##_buffers b = {0};                                                               \
                                                                                                    \
-        op##_buffers_read(&b, buffers, ((const struct sp_task_args *)arg)->n_buffers);             \
+        op##_buffers_read(&b, at, bytes, ((const struct sp_task_args *)arg)->n_buffers);           \
         op(k, &b, arg);                                                                            \
     }                                                                                              \
-    SP_BODY(op##_task)                                                                             \
-    SP_MODEL(op);                                                                                  \
-    static struct starpu_codelet op##_cl = {                                                       \
-        SP_DEVICES(op##_task),                                                                     \
-        .nbuffers = STARPU_VARIABLE_NBUFFERS,                                                      \
-        .model = &op##_model,                                                                      \
-        .name = #op,                                                                               \
-    }
+    static struct sp_codelet op##_cl = {.name = #op, .run = op##_run}
 
-/* SP_BODY(f) makes StarPU's functions of f(kernels, buffers, args), SP_DEVICES(f) names them. */
-#define SP_BODY_CPU(f)                                                                             \
-    static void f##_cpu(void *buffers[], void *arg)                                                \
-    {                                                                                              \
-        f(sp_cpu_kernels(arg), buffers, arg);                                                      \
-    }
-#define SP_BODY_CUDA(f)                                                                            \
-    static void f##_cuda(void *buffers[], void *arg)                                               \
-    {                                                                                              \
-        f(sp_cuda_kernels(arg), buffers, arg);                                                     \
-        sp_cuda_queued(arg);                                                                       \
-    }
-
-#ifdef HAVE_CUDA
-#define SP_BODY(f) SP_BODY_CPU(f) SP_BODY_CUDA(f)
-#define SP_DEVICES(f)                                                                              \
-    .cpu_funcs = {f##_cpu}, .cpu_funcs_name = {#f "_cpu"}, .cuda_funcs = {f##_cuda},               \
-    .cuda_flags = {STARPU_CUDA_ASYNC}
-#else
-#define SP_BODY(f) SP_BODY_CPU(f)
-#define SP_DEVICES(f) .cpu_funcs = {f##_cpu}, .cpu_funcs_name = {#f "_cpu"}
-#endif
-
-#ifdef HAVE_SIMGRID
-#define SP_MODEL(name)                                                                             \
-    static struct starpu_perfmodel name##_model = {.type = STARPU_PER_ARCH,                        \
-                                                   .arch_cost_function = sp_simulated_us}
-#else
-#define SP_MODEL(name)                                                                             \
-    static struct starpu_perfmodel name##_model = {                                                \
-        .type = STARPU_HISTORY_BASED, .symbol = "starpipe_" #name, .footprint = sp_task_footprint}
-#endif
+struct sp_codelet {
+    const char *name;
+    /* The task's args, and its buffers, with their sizes in bytes, in the order in which they were added. */
+    void (*run)(const struct sp_backend *k, void *const *at, const size_t *bytes, void *arg);
+    bool timed; /* by its caller: sinks have no model of its time */
+    void *own;  /* the sink's, made when it is first used */
+};
 
 /* When the tasks of one op ran, and what they keep alive on a stage. */
 struct sp_op_record {
@@ -98,10 +63,13 @@ struct sp_meter {
     struct sp_op_time *times; /* [n_ops] where runs are simulated; NULL elsewhere */
 };
 
-struct sp_move; /* offload/mover.h */
+struct sp_op_time; /* sinks/starpu/simulated.h */
+struct sp_window;
+struct sp_window_op;
 
 /* Where tasks go: a worker and its next position, the stage's accounting, the window. */
 struct sp_task_context {
+    struct sp_sink *sink;
     int worker;             /* -1: no program position (set-up tasks) */
     unsigned *order;        /* last position given out on that worker */
     struct sp_meter *meter; /* NULL: tasks of a program without a trainer, which nobody counts */
@@ -122,6 +90,7 @@ struct sp_task_context {
 
 /* First member of every args struct. */
 struct sp_task_args {
+    const struct sp_codelet *codelet;
     char name[40]; /* "F s2 m5 l3 attn" */
     struct sp_meter *meter;
     struct sp_window_op *op;
@@ -143,35 +112,54 @@ struct sp_task_args {
     double stalled_us; /* that its worker was held before that */
 };
 
-/*
- * A task being built: args of `size` bytes (zeroed, first member struct sp_task_args) that StarPU
- * frees with the task. `part` ends the name. Never fails: without memory the run ends here.
- */
-struct starpu_task *sp_task_new(const struct sp_task_context *ctx, struct starpu_codelet *cl,
-                                const char *part, const struct sp_shape *shape, size_t size);
+/* A tensor that a task uses. */
+struct sp_use {
+    struct sp_tensor *tensor;
+    enum sp_access access;
+};
 
-/* Gives the task its position and submits it; `flops` for StarPU's statistics. A task that no
- * worker can run ends the run here: its op would never be done. */
-void sp_task_submit(const struct sp_task_context *ctx, struct starpu_task *task, double flops);
+enum { SP_USES = 16 }; /* that a task has room for at first */
+
+/* A task being built. */
+struct sp_task {
+    struct sp_codelet *codelet;
+    void *args; /* first member struct sp_task_args; of the codelet's size, zeroed */
+    size_t args_bytes;
+    int n, room;
+    struct sp_use *use; /* [n] */
+    struct sp_use own[SP_USES];
+};
+
+/*
+ * A task being built: args of `size` bytes (zeroed, first member struct sp_task_args) that go with the task. `part` ends
+ * the name. Never fails: without memory the run ends here.
+ */
+struct sp_task *sp_task_new(const struct sp_task_context *ctx, struct sp_codelet *cl,
+                            const char *part, const struct sp_shape *shape, size_t size);
+
+/* Adds the next tensor that it uses. */
+void sp_task_use(struct sp_task *task, struct sp_tensor *t, enum sp_access access);
+
+/* Gives the task to the sink; `flops` for statistics. A task that no worker can run ends the run here: its op would
+ * never be done. */
+void sp_task_submit(const struct sp_task_context *ctx, struct sp_task *task, double flops);
+
+/* Frees it, but for its args, which outlive it in the sink; `whole`: with them. */
+void sp_task_free(struct sp_task *task, bool whole);
 
 /* The tasks of an op are all there; where they end early, one more that ends with the last of them. */
 void sp_op_close(const struct sp_task_context *ctx);
 
 /* Stashed bytes that come alive when this task starts, or die when it ends. */
-static inline void sp_task_acquires(struct starpu_task *task, int64_t bytes)
+static inline void sp_task_acquires(struct sp_task *task, int64_t bytes)
 {
-    ((struct sp_task_args *)task->cl_arg)->acquire_bytes += bytes;
+    ((struct sp_task_args *)task->args)->acquire_bytes += bytes;
 }
 
-static inline void sp_task_releases(struct starpu_task *task, int64_t bytes)
+static inline void sp_task_releases(struct sp_task *task, int64_t bytes)
 {
-    ((struct sp_task_args *)task->cl_arg)->release_bytes += bytes;
+    ((struct sp_task_args *)task->args)->release_bytes += bytes;
 }
-
-uint32_t sp_task_footprint(struct starpu_task *task);
-
-/* Microseconds of wall-clock time (Unix epoch), the same clock for all tasks of a machine. */
-double sp_now_us(void);
 
 /* Whether the environment has SP_CHECK=1. */
 bool sp_checks(void);
@@ -179,14 +167,5 @@ bool sp_checks(void);
  * infinity. */
 void sp_check_finite(const struct sp_task_args *args, const struct sp_backend *k, const char *what,
                      const void *x, size_t n);
-
-/* The kernels of the worker that runs a task, for its element type. */
-static inline const struct sp_backend *sp_cpu_kernels(const void *arg)
-{
-    return sp_cpu_backend(((const struct sp_task_args *)arg)->dtype);
-}
-/* codelets/task/cuda.c; and what the task queued is all of it. */
-const struct sp_backend *sp_cuda_kernels(const void *arg);
-void sp_cuda_queued(const void *arg);
 
 #endif

@@ -31,7 +31,7 @@ static struct exchange begin(struct sp_op_ctx *c, enum sp_tensor_kind kind)
     return e;
 }
 
-static starpu_data_handle_t take(const struct exchange *e)
+static struct sp_tensor *take(const struct exchange *e)
 {
     return sp_pool_get(e->c->st->local, e->elements, sp_shape_elem(e->c->sh),
                        sp_tensor_name(e->kind));
@@ -39,8 +39,7 @@ static starpu_data_handle_t take(const struct exchange *e)
 
 /* Each member's part goes to it, and in[j] comes from member j, but this one's own; everyone begins with its
  * neighbour, so that no two send to one at a time. */
-static void swap(const struct exchange *e, const starpu_data_handle_t *out,
-                 starpu_data_handle_t *in)
+static void swap(const struct exchange *e, struct sp_tensor *const *out, struct sp_tensor **in)
 {
     for (int k = 1; k < e->members; k++) {
         int to = (e->me + k) % e->members, from = (e->me - k + e->members) % e->members;
@@ -53,18 +52,18 @@ static void swap(const struct exchange *e, const starpu_data_handle_t *out,
 }
 
 /* What is of no more use here: but of this member's own part. */
-static void drop_others(const struct exchange *e, const starpu_data_handle_t *parts)
+static void drop_others(const struct exchange *e, struct sp_tensor *const *parts)
 {
     for (int j = 0; j < e->members; j++)
         if (j != e->me)
             sp_pool_put(parts[j]);
 }
 
-void sp_context_spread(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data_handle_t whole,
-                       starpu_data_handle_t *parts)
+void sp_context_spread(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_tensor *whole,
+                       struct sp_tensor **parts)
 {
     struct exchange e = begin(c, kind);
-    starpu_data_handle_t out[e.members];
+    struct sp_tensor *out[e.members];
 
     for (int j = 0; j < e.members; j++)
         out[j] = take(&e);
@@ -74,10 +73,10 @@ void sp_context_spread(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_dat
 }
 
 void sp_context_collect(struct sp_op_ctx *c, enum sp_tensor_kind kind,
-                        const starpu_data_handle_t *parts, starpu_data_handle_t whole)
+                        struct sp_tensor *const *parts, struct sp_tensor *whole)
 {
     struct exchange e = begin(c, kind);
-    starpu_data_handle_t in[e.members];
+    struct sp_tensor *in[e.members];
     int each = e.members / c->sh->model.kv_heads; /* members that have the same keys and values */
 
     swap(&e, parts, in);

@@ -16,11 +16,11 @@
 #include "policies/lowering/tensor.h"
 
 /* `kind`: SP_TENSOR_Q, KV, O or a gradient of those. parts[members] are taken from the stage's pool; `whole` stays. */
-void sp_context_spread(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data_handle_t whole,
-                       starpu_data_handle_t *parts);
+void sp_context_spread(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_tensor *whole,
+                       struct sp_tensor **parts);
 
 /* Writes `whole`; the parts stay, but those of keys and values become sums. */
 void sp_context_collect(struct sp_op_ctx *c, enum sp_tensor_kind kind,
-                        const starpu_data_handle_t *parts, starpu_data_handle_t whole);
+                        struct sp_tensor *const *parts, struct sp_tensor *whole);
 
 #endif

@@ -7,10 +7,10 @@ struct passing {
     struct sp_op_ctx *c;
     const struct sp_layer_flight *t; /* of the queries */
     int n, len[SP_MAX_SLICES];
-    starpu_data_handle_t kv[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
-    starpu_data_handle_t next[SP_MAX_SLICES]; /* kv of the turn after this one */
-    struct sp_attn_keys keys[SP_MAX_SLICES];  /* of this turn */
-    starpu_data_handle_t sum;                 /* of o or dq, as struct sp_attn has it */
+    struct sp_tensor *kv[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
+    struct sp_tensor *next[SP_MAX_SLICES];   /* kv of the turn after this one */
+    struct sp_attn_keys keys[SP_MAX_SLICES]; /* of this turn */
+    struct sp_tensor *sum;                   /* of o or dq, as struct sp_attn has it */
 };
 
 static void begin(struct sp_op_ctx *c, int i, struct passing *p)
@@ -29,9 +29,8 @@ static void begin(struct sp_op_ctx *c, int i, struct passing *p)
 }
 
 /* Those of a turn to the next member, and into next[] those of the one before; `home` NULL: into buffers. */
-static void pass_on(const struct passing *p, enum sp_tensor_kind kind,
-                    const starpu_data_handle_t *now, const starpu_data_handle_t *home,
-                    starpu_data_handle_t *next)
+static void pass_on(const struct passing *p, enum sp_tensor_kind kind, struct sp_tensor *const *now,
+                    struct sp_tensor *const *home, struct sp_tensor **next)
 {
     struct sp_op_ctx *c = p->c;
     int members = sp_graph_members(c->g), me = sp_graph_member(c->g);
@@ -48,8 +47,8 @@ static void pass_on(const struct passing *p, enum sp_tensor_kind kind,
 }
 
 /* Goes on with what came; what was there goes back, but for this member's own, which the first turn has. */
-static void turn(const struct passing *p, int k, starpu_data_handle_t *now,
-                 const starpu_data_handle_t *next)
+static void turn(const struct passing *p, int k, struct sp_tensor **now,
+                 struct sp_tensor *const *next)
 {
     for (int j = 0; j < p->n; j++) {
         if (k > 0)
@@ -127,10 +126,10 @@ void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed)
     }
 }
 
-void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first,
+void sp_context_ring_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool first,
                               int64_t released)
 {
-    starpu_data_handle_t next[SP_MAX_SLICES], home[SP_MAX_SLICES];
+    struct sp_tensor *next[SP_MAX_SLICES], *home[SP_MAX_SLICES];
     struct passing p;
 
     begin(c, i, &p);

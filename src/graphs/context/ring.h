@@ -19,7 +19,7 @@
 void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed);
 
 /* dq; and dkv of the slices up to it, += or, `first`, =. Ends the life of `released` bytes. */
-void sp_context_ring_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first,
+void sp_context_ring_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool first,
                               int64_t released);
 
 #endif

@@ -7,6 +7,7 @@
 #include "policies/families/aligned/aid.h"
 #include "policies/families/aligned/aligned.h"
 #include "starpipe/op.h"
+#include "sp_error.h"
 #include <stdlib.h>
 
 /* ---- what is exchanged ---------------------------------------------------------------------- */
@@ -34,7 +35,7 @@ static const struct sp_shape *part_of_slice(const struct sp_op_ctx *c, int slice
     return cut->shares ? &cut->shares[slice * cut->n_shares + part] : &cut->shapes[slice];
 }
 
-static starpu_data_handle_t *tensor_of(struct sp_layer_flight *t, int kind, int part)
+static struct sp_tensor **tensor_of(struct sp_layer_flight *t, int kind, int part)
 {
     struct sp_heads *h = t->heads ? &t->heads[part] : NULL;
 
@@ -57,8 +58,8 @@ static starpu_data_handle_t *tensor_of(struct sp_layer_flight *t, int kind, int 
 }
 
 /* The parts of a tensor that came. */
-static const starpu_data_handle_t *came(const struct sp_op_ctx *c, const struct sp_aid *aid,
-                                        enum sp_tensor_kind kind, int slice)
+static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_aid *aid,
+                                     enum sp_tensor_kind kind, int slice)
 {
     struct sp_tensor_id id = sp_aid_tensor(aid, kind, slice);
 
@@ -87,7 +88,7 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 {
     bool lends = id->kind != SP_TENSOR_X && id->kind != SP_TENSOR_DX;
     struct sp_layer_flight *t = lends ? flight_of(g, st, id) : NULL;
-    starpu_data_handle_t piece[SP_MAX_SLICES];
+    struct sp_tensor *piece[SP_MAX_SLICES];
     int n = sp_shape_parts(&g->shape);
 
     for (int j = 0; t && j < n; j++) {
@@ -102,14 +103,13 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* The parts of what the helper leaves for the owner, of so many columns. Gradients of keys may stay there until the
  * backward of their slice, among those that the owner makes. */
-static const starpu_data_handle_t *leave(const struct sp_op_ctx *c, const struct sp_aid *aid,
-                                         enum sp_tensor_kind kind, int slice, int width,
-                                         size_t elem)
+static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp_aid *aid,
+                                      enum sp_tensor_kind kind, int slice, int width, size_t elem)
 {
     struct sp_stage *owner = sp_graph_stage(c->g, aid->owner);
     struct sp_pool *pool = owner && kind == SP_TENSOR_DKV ? owner->local : c->st->boundary;
     struct sp_tensor_id id = sp_aid_tensor(aid, kind, slice);
-    starpu_data_handle_t piece[SP_MAX_SLICES];
+    struct sp_tensor *piece[SP_MAX_SLICES];
 
     for (int j = 0; j < parts_of(c); j++)
         piece[j] = sp_pool_get(pool, (size_t)part_of_slice(c, slice, j)->rows * (size_t)width, elem,
@@ -142,7 +142,7 @@ static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ct
     const struct sp_shape *sh = part_of_slice(c, aid->op.slice, 0);
 
     for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++) {
-        const starpu_data_handle_t *dkv;
+        struct sp_tensor *const *dkv;
 
         if (sp_key_range_has(&aid->had, j))
             continue;
@@ -167,7 +167,7 @@ static void find_keys(const struct sp_op_ctx *c, const struct sp_aid *aid,
 
 /* What the tasks of a helper read and write of the owner's queries, in parts. */
 struct lent {
-    const starpu_data_handle_t *q, *o, *lse, *d_o, *dq;
+    struct sp_tensor *const *q, *const *o, *const *lse, *const *d_o, *const *dq;
 };
 
 static struct lent find_queries(const struct sp_op_ctx *c, const struct sp_aid *aid)
@@ -224,8 +224,8 @@ static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_aid *aid)
 {
     for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++)
         for (int k = 0; !sp_key_range_has(&aid->goes_on, j) && k < parts_of(c); k++) {
-            starpu_data_handle_t part = came(c, aid, SP_TENSOR_DKV, j)[k];
-            starpu_data_handle_t *own = tensor_of(&c->fl[j - c->slice].layers[i], SP_TENSOR_DKV, k);
+            struct sp_tensor *part = came(c, aid, SP_TENSOR_DKV, j)[k];
+            struct sp_tensor **own = tensor_of(&c->fl[j - c->slice].layers[i], SP_TENSOR_DKV, k);
 
             if (*own) {
                 sp_sum_insert(&c->ctx, c->sh->dtype, *own, part, false);
@@ -237,8 +237,8 @@ static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_aid *aid)
 }
 
 /* What helper number k of the owner sent, in the order of their coming. */
-static const starpu_data_handle_t *sent(const struct sp_op_ctx *c, const struct sp_aid *aid,
-                                        enum sp_tensor_kind kind, int k)
+static struct sp_tensor *const *sent(const struct sp_op_ctx *c, const struct sp_aid *aid,
+                                     enum sp_tensor_kind kind, int k)
 {
     struct sp_tensor_id id = sp_aid_tensor(aid, kind, aid->op.slice);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);

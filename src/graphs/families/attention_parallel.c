@@ -12,17 +12,18 @@
 #include "graphs/families/family.h"
 #include "graphs/families/part.h"
 #include "graphs/offload/offload.h"
+#include "sp_error.h"
 #include <stdlib.h>
 
 /* ---- forward ---------------------------------------------------------------------------- */
 
 /* Post of layer k-1: the input of layer k, or of the head. */
-static starpu_data_handle_t post_forward(struct sp_part_op *c)
+static struct sp_tensor *post_forward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int layers = c->sh->model.layers;
-    starpu_data_handle_t x = sp_part_stored(c, SP_TENSOR_X, c->k - 1), y;
-    starpu_data_handle_t o = sp_part_hold(sp_part_stored(c, SP_TENSOR_O, c->k - 1));
+    struct sp_tensor *x = sp_part_stored(c, SP_TENSOR_X, c->k - 1), *y;
+    struct sp_tensor *o = sp_part_hold(sp_part_stored(c, SP_TENSOR_O, c->k - 1));
 
     y = sp_part_take_for(c, c->k < layers ? sp_part_attention_stage(c, c->k) : c->st->index,
                          sp_part_hidden(c), "x");
@@ -40,7 +41,7 @@ static starpu_data_handle_t post_forward(struct sp_part_op *c)
 }
 
 /* Pre of layer k, or only its norm where the product runs beside attention. */
-static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
+static void pre_forward(struct sp_part_op *c, struct sp_tensor *x)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int stage = sp_part_attention_stage(c, c->k);
@@ -52,7 +53,7 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
             sp_part_take(c, sp_shape_pre_saved(c->sh, pre.keep_outputs), "pre saved");
     c->ctx.layer = c->k;
     if (c->ships) {
-        starpu_data_handle_t n1 = sp_part_take_for(c, stage, sp_part_hidden(c), "n1");
+        struct sp_tensor *n1 = sp_part_take_for(c, stage, sp_part_hidden(c), "n1");
 
         sp_norm_fwd_insert(&c->ctx, c->sh, &pre, n1, sp_part_weight(c, SP_BLOCK_NORM1, c->k),
                            stash);
@@ -70,7 +71,7 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
 
 static void block_forward(struct sp_part_op *c)
 {
-    starpu_data_handle_t x;
+    struct sp_tensor *x;
 
     if (c->k == 0)
         sp_part_embed(
@@ -125,14 +126,14 @@ static void attention_forward(struct sp_part_op *c)
 /* ---- backward --------------------------------------------------------------------------- */
 
 /* The input's gradient of the product, and that of its weights. */
-static void qkv_backward(struct sp_part_op *c, starpu_data_handle_t w, starpu_data_handle_t dq,
-                         starpu_data_handle_t dkv)
+static void qkv_backward(struct sp_part_op *c, struct sp_tensor *w, struct sp_tensor *dq,
+                         struct sp_tensor *dkv)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t dn1 =
+    struct sp_tensor *dn1 =
         sp_part_take_for(c, sp_part_block_stage(c, c->k), sp_part_hidden(c), "dn1");
     bool fresh;
-    starpu_data_handle_t dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
+    struct sp_tensor *dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
 
     sp_qkv_bwd_insert(&c->ctx, c->sh, t->attn.n1, w, dq, dkv, dn1, dw, false, fresh);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, dn1);
@@ -146,7 +147,7 @@ static void attention_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pool *pool = c->ships ? c->st->local : sp_part_pool(c, sp_part_block_stage(c, c->k));
-    starpu_data_handle_t d_o = sp_part_stored(c, SP_TENSOR_DO, c->k);
+    struct sp_tensor *d_o = sp_part_stored(c, SP_TENSOR_DO, c->k);
     struct sp_chunk_flight flights[SP_MAX_SLICES];
     struct sp_op_ctx a;
 
@@ -172,7 +173,7 @@ static void recompute(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pre pre = {.keep_outputs = !c->ships};
-    starpu_data_handle_t residual = t->block.x;
+    struct sp_tensor *residual = t->block.x;
     bool chunks = sp_part_cuts_mlp(c);
 
     c->keep_outputs = true;
@@ -203,18 +204,18 @@ static void recompute(struct sp_part_op *c)
 }
 
 /* Gradient of the input of layer k, and the weight gradients of pre. */
-static starpu_data_handle_t pre_backward(struct sp_part_op *c)
+static struct sp_tensor *pre_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
-    starpu_data_handle_t a = sp_part_stored(c, c->ships ? SP_TENSOR_DN1 : SP_TENSOR_DQ, c->k);
-    starpu_data_handle_t b = c->ships ? NULL : sp_part_stored(c, SP_TENSOR_DKV, c->k);
+    struct sp_tensor *dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
+    struct sp_tensor *a = sp_part_stored(c, c->ships ? SP_TENSOR_DN1 : SP_TENSOR_DQ, c->k);
+    struct sp_tensor *b = c->ships ? NULL : sp_part_stored(c, SP_TENSOR_DKV, c->k);
     struct sp_pre pre = {
         .x = t->block.x, .saved = t->block.pre, .keep_outputs = c->keep_outputs && !c->ships};
-    starpu_data_handle_t w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
-    starpu_data_handle_t g_norm = sp_part_gradient(c, SP_BLOCK_NORM1, c->k);
-    starpu_data_handle_t g_qkv = sp_part_gradient(c, SP_BLOCK_QKV, c->k);
-    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
+    struct sp_tensor *w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
+    struct sp_tensor *g_norm = sp_part_gradient(c, SP_BLOCK_NORM1, c->k);
+    struct sp_tensor *g_qkv = sp_part_gradient(c, SP_BLOCK_QKV, c->k);
+    struct sp_tensor *dx = sp_part_take(c, sp_part_hidden(c), "dx");
     int64_t stash = c->k == 0 ? c->stash : 0;
 
     c->ctx.layer = c->k;
@@ -231,14 +232,14 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
 }
 
 /* Gradients of post of layer k-1, from that of its output: what attention waits for goes first. */
-static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
+static void post_backward(struct sp_part_op *c, struct sp_tensor *dy)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int stage = sp_part_attention_stage(c, c->k - 1);
-    starpu_data_handle_t w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
-    starpu_data_handle_t g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
-    starpu_data_handle_t du = NULL, dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr");
-    starpu_data_handle_t d_o = sp_part_take_for(c, stage, sp_part_q(c), "do");
+    struct sp_tensor *w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
+    struct sp_tensor *g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
+    struct sp_tensor *du = NULL, *dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr");
+    struct sp_tensor *d_o = sp_part_take_for(c, stage, sp_part_q(c), "do");
     struct sp_post post = {.o = t->block.o,
                            .saved = t->block.post,
                            .keep_outputs = c->keep_outputs,
@@ -263,7 +264,7 @@ static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
 
 static void block_backward(struct sp_part_op *c)
 {
-    starpu_data_handle_t dx;
+    struct sp_tensor *dx;
 
     if (!c->keeps)
         recompute(c);

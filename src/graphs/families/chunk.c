@@ -2,9 +2,10 @@
 #include "graphs/offload/offload.h"
 #include "graphs/tensor/ends.h"
 #include "graphs/offload/visits.h"
+#include "sp_error.h"
 #include <stdlib.h>
 
-void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
+void sp_chunk_embed(struct sp_op_ctx *c, int tokens, struct sp_tensor *x)
 {
     if (c->sh->tensor > 1) {
         sp_tensor_embed(c, tokens, x);
@@ -16,10 +17,10 @@ void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
                         0);
 }
 
-void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
+void sp_chunk_head(struct sp_op_ctx *c, int tokens, struct sp_tensor *dx)
 {
     enum sp_block_kind table = sp_head_table(&c->sh->model);
-    int64_t released = (int64_t)starpu_data_get_size(c->fl->out);
+    int64_t released = (int64_t)sp_tensor_size(c->fl->out);
 
     if (c->sh->tensor > 1) {
         sp_tensor_head(c, tokens, c->fl->out, dx, released);
@@ -34,7 +35,7 @@ void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
     sp_pool_drop(&c->fl->out);
 }
 
-void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t *dx)
+void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor **dx)
 {
     c->ctx.layer = -1;
     if (c->sh->tensor > 1)
@@ -58,7 +59,7 @@ static void open_forward(struct sp_op_ctx *c, int i)
     sp_visits_next_layer(c, i);
 }
 
-static void close_forward(struct sp_op_ctx *c, int i, starpu_data_handle_t y)
+static void close_forward(struct sp_op_ctx *c, int i, struct sp_tensor *y)
 {
     if (!keeps_input(c, i))
         sp_pool_drop(&c->fl->layers[i].x);
@@ -67,7 +68,7 @@ static void close_forward(struct sp_op_ctx *c, int i, starpu_data_handle_t y)
         c->fl->layers[i + 1].x = y;
 }
 
-void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, bool to_head)
+void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, struct sp_tensor *y, bool to_head)
 {
     open_forward(c, i);
     sp_layer_forward(c, i, sp_keep_in_forward(sp_chunk_recompute(c, i)), keeps_input(c, i), y,
@@ -90,14 +91,14 @@ static void open_backward(struct sp_op_ctx *c, int i)
     c->fl->layers[i].dy = c->flow;
 }
 
-static void close_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+static void close_backward(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
 {
     if (!c->split)
         sp_layer_wgrad(c, i);
     c->flow = dx;
 }
 
-void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
 {
     open_backward(c, i);
     sp_layer_backward(c, i, dx);
@@ -124,7 +125,7 @@ void sp_chunk_attend_layer(struct sp_op_ctx *c, int i)
         sp_layer_backward_attention(c, i);
 }
 
-void sp_chunk_end_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t out, bool to_head)
+void sp_chunk_end_layer(struct sp_op_ctx *c, int i, struct sp_tensor *out, bool to_head)
 {
     if (c->ctx.pass == 'F') {
         sp_layer_forward_end(c, i, sp_keep_in_forward(sp_chunk_recompute(c, i)), out, to_head);
@@ -145,7 +146,7 @@ void sp_chunk_wgrad(struct sp_op_ctx *c)
 
 void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_flight *next)
 {
-    starpu_data_handle_t y = NULL;
+    struct sp_tensor *y = NULL;
 
     if (c->first == 0) {
         c->fl->layers[0].x = sp_take_hidden(c, "x");

@@ -8,26 +8,26 @@
 #include "graphs/layer/layer.h"
 
 /* Embedding of the tokens with this number (see struct sp_tokens) into x. */
-void sp_chunk_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x);
+void sp_chunk_embed(struct sp_op_ctx *c, int tokens, struct sp_tensor *x);
 
 /* Head and loss from the chunk's output, which dies; writes the gradient of that output. */
-void sp_chunk_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx);
+void sp_chunk_head(struct sp_op_ctx *c, int tokens, struct sp_tensor *dx);
 
 /* Gradients of embedding and positions from *dx, which dies. */
-void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t *dx);
+void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor **dx);
 
 /* Forward of layer i of the chunk to y, which the next layer of it reads; `to_head`: y is kept for the
  * head. */
-void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t y, bool to_head);
+void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, struct sp_tensor *y, bool to_head);
 
 /* Backward of layer i of the chunk from c->flow, which becomes dx: recomputes what is needed first,
  * and does the weight gradients unless they come in an op of their own. */
-void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
+void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, struct sp_tensor *dx);
 
 /* Either of them in parts, by the pass of the op (graphs/layer/layer.h): up to attention; attention; to y or dx. */
 void sp_chunk_begin_layer(struct sp_op_ctx *c, int i);
 void sp_chunk_attend_layer(struct sp_op_ctx *c, int i);
-void sp_chunk_end_layer(struct sp_op_ctx *c, int i, starpu_data_handle_t out, bool to_head);
+void sp_chunk_end_layer(struct sp_op_ctx *c, int i, struct sp_tensor *out, bool to_head);
 
 /* Weight gradients of the chunk, that come in an op of their own. */
 void sp_chunk_wgrad(struct sp_op_ctx *c);

@@ -46,7 +46,7 @@ int sp_unit_create(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_u
 
     *unit = (struct sp_gathered_unit){.n = n};
     unit->block = calloc((size_t)n, sizeof *unit->block);
-    unit->handle = calloc((size_t)n, sizeof(starpu_data_handle_t));
+    unit->handle = calloc((size_t)n, sizeof(struct sp_tensor *));
     if (!unit->block || !unit->handle)
         return -ENOMEM;
     for (int i = 0; !err && i < n; i++) {
@@ -55,9 +55,9 @@ int sp_unit_create(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_u
         if (held(g, b.kind) * (size_t)g->place.stages > UINT32_MAX)
             return sp_error(EINVAL, "a block of %zu parameters cannot be gathered, %u are most",
                             held(g, b.kind) * (size_t)g->place.stages, UINT32_MAX);
-        err = sp_gathered_create(&unit->block[i], held(g, b.kind) * (size_t)g->place.stages,
-                                 g->place.stages, elem);
-        unit->handle[i] = unit->block[i].handle;
+        err = sp_gathered_create(g->cfg.sink, &unit->block[i],
+                                 held(g, b.kind) * (size_t)g->place.stages, g->place.stages, elem);
+        unit->handle[i] = unit->block[i].whole;
         st->gathered_bytes += sp_gathered_bytes(&unit->block[i]);
     }
     return err;

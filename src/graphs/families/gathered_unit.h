@@ -9,8 +9,8 @@
 /* Blocks in a row, and their handles as layers take them. */
 struct sp_gathered_unit {
     int n;
-    struct sp_gathered *block;    /* [n] */
-    starpu_data_handle_t *handle; /* [n] NULL: the model has no such block */
+    struct sp_gathered *block; /* [n] */
+    struct sp_tensor **handle; /* [n] NULL: the model has no such block */
 };
 
 struct sp_unit_block {

@@ -17,6 +17,7 @@
 #include "graphs/families/stashing.h"
 #include "graphs/families/vocabulary.h"
 #include "graphs/offload/offload.h"
+#include "sp_error.h"
 
 /* What crosses between global stages, by the one that leaves it. */
 static struct sp_tensor_id passing(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
@@ -26,13 +27,12 @@ static struct sp_tensor_id passing(const struct sp_op_ctx *c, enum sp_tensor_kin
 }
 
 /* Held for the op beside the store. */
-static starpu_data_handle_t arrived(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
+static struct sp_tensor *arrived(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
 {
     struct sp_tensor_id id = passing(c, kind, global);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
-    STARPU_ASSERT_MSG(t, "starpipe: stage %d: no input of global stage %d", c->st->index,
-                      c->global);
+    SP_NEED(t, "stage %d: no input of global stage %d", c->st->index, c->global);
     sp_pool_hold(t->piece[0]);
     return t->piece[0];
 }
@@ -46,7 +46,7 @@ static void leave(struct sp_op_ctx *c, enum sp_tensor_kind kind)
 }
 
 /* A buffer for a neighbouring global stage: of the stage that reads it, if it is in this process. */
-static starpu_data_handle_t buffer_for(struct sp_op_ctx *c, int global, const char *name)
+static struct sp_tensor *buffer_for(struct sp_op_ctx *c, int global, const char *name)
 {
     bool inside = global >= 0 && global < c->globals;
     struct sp_stage *reader =
@@ -60,7 +60,7 @@ static starpu_data_handle_t buffer_for(struct sp_op_ctx *c, int global, const ch
 
 static void forward_begin(struct sp_op_ctx *c)
 {
-    starpu_data_handle_t x;
+    struct sp_tensor *x;
 
     if (c->global > 0) {
         x = arrived(c, SP_TENSOR_X, c->global - 1);
@@ -79,7 +79,7 @@ bool sp_layerwise_to_head(const struct sp_op_ctx *c, int i)
     return c->ctx.pass == 'F' && i == c->count - 1 && c->global == c->globals - 1;
 }
 
-starpu_data_handle_t sp_layerwise_output(struct sp_op_ctx *c, int i)
+struct sp_tensor *sp_layerwise_output(struct sp_op_ctx *c, int i)
 {
     bool forward = c->ctx.pass == 'F';
     int way = forward ? 1 : -1, last = forward ? c->count - 1 : 0;
@@ -101,8 +101,7 @@ static void forward_end(struct sp_op_ctx *c)
     bool last = c->global == c->globals - 1;
 
     if (!c->count && c->global > 0)
-        sp_hold_insert(&c->ctx, c->sh, 1, &c->flow,
-                       last ? (int64_t)starpu_data_get_size(c->flow) : 0);
+        sp_hold_insert(&c->ctx, c->sh, 1, &c->flow, last ? (int64_t)sp_tensor_size(c->flow) : 0);
     if (!last) {
         leave(c, SP_TENSOR_X);
         return;
@@ -123,7 +122,7 @@ static void backward_begin(struct sp_op_ctx *c)
         sp_offload_slot(c, 0); /* the head's input comes back with it */
         if (sp_graph_shares_vocabulary(c->g)) {
             sp_vocabulary_gradient(c, c->fl->out, &c->fl->norm, c->flow,
-                                   (int64_t)starpu_data_get_size(c->fl->out));
+                                   (int64_t)sp_tensor_size(c->fl->out));
             sp_pool_drop(&c->fl->out);
         } else {
             sp_chunk_head(c, sp_op_unit(c), c->flow);

@@ -15,7 +15,7 @@ void sp_layerwise_end(struct sp_op_ctx *c);
 /* The layer that a pass comes to as number `step`, and what it writes: x or dx, where the next layer or stage reads
  * it. */
 int sp_layerwise_layer(const struct sp_op_ctx *c, int step);
-starpu_data_handle_t sp_layerwise_output(struct sp_op_ctx *c, int i);
+struct sp_tensor *sp_layerwise_output(struct sp_op_ctx *c, int i);
 /* Whether that is the head's input. */
 bool sp_layerwise_to_head(const struct sp_op_ctx *c, int i);
 

@@ -1,6 +1,7 @@
 #include "graphs/families/part.h"
 #include "graphs/families/vocabulary.h"
 #include "graphs/tensor/attention.h"
+#include "sp_error.h"
 
 static struct sp_tensor_id id_of(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer)
 {
@@ -8,7 +9,7 @@ static struct sp_tensor_id id_of(const struct sp_part_op *c, enum sp_tensor_kind
         .kind = (unsigned char)kind, .slice = (unsigned short)c->slice, .mb = c->mb, .at = layer};
 }
 
-starpu_data_handle_t sp_part_stored(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer)
+struct sp_tensor *sp_part_stored(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer)
 {
     struct sp_tensor_id id = id_of(c, kind, layer);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
@@ -17,7 +18,7 @@ starpu_data_handle_t sp_part_stored(const struct sp_part_op *c, enum sp_tensor_k
 }
 
 void sp_part_leave(struct sp_part_op *c, enum sp_tensor_kind kind, int layer,
-                   starpu_data_handle_t tensor)
+                   struct sp_tensor *tensor)
 {
     struct sp_tensor_id id = id_of(c, kind, layer);
 
@@ -25,19 +26,18 @@ void sp_part_leave(struct sp_part_op *c, enum sp_tensor_kind kind, int layer,
 }
 
 void sp_part_hold_pieces(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer,
-                         starpu_data_handle_t *piece)
+                         struct sp_tensor **piece)
 {
     struct sp_tensor_id id = id_of(c, kind, layer);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
-    STARPU_ASSERT_MSG(t, "starpipe: stage %d: no %s of layer %d", c->st->index,
-                      sp_tensor_name(kind), layer);
+    SP_NEED(t, "stage %d: no %s of layer %d", c->st->index, sp_tensor_name(kind), layer);
     for (int j = 0; j < t->n; j++)
         piece[j] = sp_part_hold(t->piece[j]);
 }
 
 void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int layer, int n,
-                          const starpu_data_handle_t *piece)
+                          struct sp_tensor *const *piece)
 {
     struct sp_tensor_id id = id_of(c, kind, layer);
 
@@ -47,12 +47,12 @@ void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int la
 /* What stays in the flight, too, for an op of `stage`: if it travels, a copy where what is kept may leave memory before
  * it is read. */
 static void leave_kept(struct sp_part_op *c, enum sp_tensor_kind kind, int n,
-                       const starpu_data_handle_t *piece, int stage, bool travels)
+                       struct sp_tensor *const *piece, int stage, bool travels)
 {
-    starpu_data_handle_t left[SP_MAX_SLICES];
+    struct sp_tensor *left[SP_MAX_SLICES];
 
     for (int j = 0; j < n; j++) {
-        size_t elem = sp_shape_elem(c->sh), elements = starpu_data_get_size(piece[j]) / elem;
+        size_t elem = sp_shape_elem(c->sh), elements = sp_tensor_size(piece[j]) / elem;
 
         if (travels && c->g->cfg.evictions) {
             left[j] = sp_part_take_for(c, stage, elements, sp_tensor_name(kind));
@@ -64,7 +64,7 @@ static void leave_kept(struct sp_part_op *c, enum sp_tensor_kind kind, int n,
     sp_part_leave_pieces(c, kind, c->k, n, left);
 }
 
-void sp_part_leave_input(struct sp_part_op *c, starpu_data_handle_t x)
+void sp_part_leave_input(struct sp_part_op *c, struct sp_tensor *x)
 {
     if (!c->keeps) {
         sp_part_leave(c, SP_TENSOR_X, c->k, x);
@@ -74,7 +74,7 @@ void sp_part_leave_input(struct sp_part_op *c, starpu_data_handle_t x)
     leave_kept(c, SP_TENSOR_X, 1, &x, sp_part_attention_stage(c, c->k), true);
 }
 
-void sp_part_leave_output(struct sp_part_op *c, int n, const starpu_data_handle_t *o)
+void sp_part_leave_output(struct sp_part_op *c, int n, struct sp_tensor *const *o)
 {
     int reader = sp_part_block_stage(c, c->k + 1);
     struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
@@ -170,7 +170,7 @@ static bool is_own(const struct sp_part_op *c, enum sp_block_kind kind)
     return sp_part_block_stage(c, c->k + (kind == SP_BLOCK_POST)) == c->st->index;
 }
 
-starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c, enum sp_block_kind kind)
+struct sp_tensor *sp_part_weights_here(const struct sp_part_op *c, enum sp_block_kind kind)
 {
     struct sp_tensor_id id = shipped(c, kind, false);
 
@@ -178,12 +178,11 @@ starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c, enum sp_bl
                            : sp_store_find(&c->st->store, &id)->piece[0];
 }
 
-starpu_data_handle_t sp_part_gradient_here(struct sp_part_op *c, enum sp_block_kind kind,
-                                           bool *fresh)
+struct sp_tensor *sp_part_gradient_here(struct sp_part_op *c, enum sp_block_kind kind, bool *fresh)
 {
     struct sp_tensor_id id = shipped(c, kind, true);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
-    starpu_data_handle_t sum;
+    struct sp_tensor *sum;
     size_t bytes, elements;
 
     *fresh = !is_own(c, kind) && !t;
@@ -198,7 +197,7 @@ starpu_data_handle_t sp_part_gradient_here(struct sp_part_op *c, enum sp_block_k
 void sp_part_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     struct sp_task_context ctx = sp_stage_context(g, st, 'D');
-    starpu_data_handle_t out;
+    struct sp_tensor *out;
     size_t bytes, elements;
 
     if (id->kind != SP_TENSOR_WOUT || sp_store_find(&st->store, id))
@@ -213,7 +212,7 @@ void sp_part_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tenso
 void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     struct sp_task_context ctx = sp_stage_context(g, st, 'D');
-    starpu_data_handle_t part = sp_store_find(&st->store, id)->piece[0];
+    struct sp_tensor *part = sp_store_find(&st->store, id)->piece[0];
 
     ctx.layer = id->at;
     if (id->kind == SP_TENSOR_DWOUT)
@@ -225,7 +224,7 @@ void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* ---- the ends of the model ---------------------------------------------------------------------- */
 
-void sp_part_embed(struct sp_part_op *c, starpu_data_handle_t x)
+void sp_part_embed(struct sp_part_op *c, struct sp_tensor *x)
 {
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, NULL, &one);
@@ -241,7 +240,7 @@ bool sp_part_shares_head(const struct sp_part_op *c)
     return sp_graph_shares_vocabulary(c->g);
 }
 
-void sp_part_head_input(struct sp_part_op *c, starpu_data_handle_t x)
+void sp_part_head_input(struct sp_part_op *c, struct sp_tensor *x)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_chunk_flight one = {0};
@@ -250,10 +249,10 @@ void sp_part_head_input(struct sp_part_op *c, starpu_data_handle_t x)
     sp_vocabulary_input(&op, x, &t->norm);
 }
 
-starpu_data_handle_t sp_part_head_gradient(struct sp_part_op *c, int64_t released)
+struct sp_tensor *sp_part_head_gradient(struct sp_part_op *c, int64_t released)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
+    struct sp_tensor *dx = sp_part_take(c, sp_part_hidden(c), "dx");
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, &t->block, &one);
 
@@ -263,12 +262,12 @@ starpu_data_handle_t sp_part_head_gradient(struct sp_part_op *c, int64_t release
     return dx;
 }
 
-starpu_data_handle_t sp_part_head(struct sp_part_op *c)
+struct sp_tensor *sp_part_head(struct sp_part_op *c)
 {
     enum sp_block_kind table = sp_head_table(&c->sh->model);
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int64_t released = c->keeps ? sp_part_bytes(t->block.x) : 0;
-    starpu_data_handle_t dx;
+    struct sp_tensor *dx;
 
     if (sp_part_shares_head(c))
         return sp_part_head_gradient(c, released);
@@ -283,7 +282,7 @@ starpu_data_handle_t sp_part_head(struct sp_part_op *c)
     return dx;
 }
 
-void sp_part_embed_gradient(struct sp_part_op *c, starpu_data_handle_t dx)
+void sp_part_embed_gradient(struct sp_part_op *c, struct sp_tensor *dx)
 {
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, NULL, &one);
@@ -304,7 +303,7 @@ bool sp_part_cuts_mlp(const struct sp_part_op *c)
 void sp_part_hold_inputs(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t held[SP_MAX_SLICES + 1];
+    struct sp_tensor *held[SP_MAX_SLICES + 1];
     int n = sp_shape_shares(c->sh);
 
     c->ctx.layer = c->k - 1;

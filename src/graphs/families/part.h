@@ -15,8 +15,8 @@ struct sp_part_flight {
      * layer k-1, from which all but o is made again */
     struct sp_layer_flight block;
     struct sp_layer_flight attn; /* n1 or x, q, kv, o, lse */
-    starpu_data_handle_t
-        norm; /* of the last block, where all stages share the head: statistics of its norm */
+    struct sp_tensor
+        *norm; /* of the last block, where all stages share the head: statistics of its norm */
 };
 
 /* The op being expanded. */
@@ -41,12 +41,12 @@ static inline struct sp_part_flight *sp_part_flight_of(const struct sp_part_op *
     return &c->g->parts[((size_t)c->mb * blocks + (size_t)k) * slices + (size_t)c->slice];
 }
 
-static inline int64_t sp_part_bytes(starpu_data_handle_t handle)
+static inline int64_t sp_part_bytes(struct sp_tensor *handle)
 {
-    return (int64_t)starpu_data_get_size(handle);
+    return (int64_t)sp_tensor_size(handle);
 }
 
-static inline starpu_data_handle_t sp_part_hold(starpu_data_handle_t handle)
+static inline struct sp_tensor *sp_part_hold(struct sp_tensor *handle)
 {
     sp_pool_hold(handle);
     return handle;
@@ -68,8 +68,8 @@ static inline size_t sp_part_kv(const struct sp_part_op *c)
 }
 
 /* A tensor that this op writes and frees, or that only this stage's ops read. */
-static inline starpu_data_handle_t sp_part_take(const struct sp_part_op *c, size_t elements,
-                                                const char *name)
+static inline struct sp_tensor *sp_part_take(const struct sp_part_op *c, size_t elements,
+                                             const char *name)
 {
     return sp_pool_get(c->st->local, elements, sp_shape_elem(c->sh), name);
 }
@@ -88,20 +88,20 @@ static inline struct sp_pool *sp_part_pool(const struct sp_part_op *c, int stage
     return (st ? st : c->st)->boundary;
 }
 
-static inline starpu_data_handle_t sp_part_take_for(const struct sp_part_op *c, int stage,
-                                                    size_t elements, const char *name)
+static inline struct sp_tensor *sp_part_take_for(const struct sp_part_op *c, int stage,
+                                                 size_t elements, const char *name)
 {
     return sp_pool_get(sp_part_pool(c, stage), elements, sp_shape_elem(c->sh), name);
 }
 
-static inline starpu_data_handle_t sp_part_weight(const struct sp_part_op *c,
-                                                  enum sp_block_kind kind, int layer)
+static inline struct sp_tensor *sp_part_weight(const struct sp_part_op *c, enum sp_block_kind kind,
+                                               int layer)
 {
     return sp_stage_weight(c->st, kind, layer);
 }
 
-static inline starpu_data_handle_t sp_part_gradient(const struct sp_part_op *c,
-                                                    enum sp_block_kind kind, int layer)
+static inline struct sp_tensor *sp_part_gradient(const struct sp_part_op *c,
+                                                 enum sp_block_kind kind, int layer)
 {
     return sp_stage_gradient(c->st, kind, layer);
 }
@@ -144,25 +144,24 @@ static inline bool sp_part_runs_again(const struct sp_part_op *c)
  * SP_BLOCK_POST the output product. And their gradient, to add to: the block's, or one that goes to the owner; *fresh
  * says that nothing was added to that yet, and what it holds is undefined.
  */
-starpu_data_handle_t sp_part_weights_here(const struct sp_part_op *c, enum sp_block_kind kind);
-starpu_data_handle_t sp_part_gradient_here(struct sp_part_op *c, enum sp_block_kind kind,
-                                           bool *fresh);
+struct sp_tensor *sp_part_weights_here(const struct sp_part_op *c, enum sp_block_kind kind);
+struct sp_tensor *sp_part_gradient_here(struct sp_part_op *c, enum sp_block_kind kind, bool *fresh);
 /* What the owner has of it to send: a copy of the output product. */
 void sp_part_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 /* Adds a gradient that came to the owner to that of its block. */
 void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 
 /* x = embedding of the slice. */
-void sp_part_embed(struct sp_part_op *c, starpu_data_handle_t x);
+void sp_part_embed(struct sp_part_op *c, struct sp_tensor *x);
 /* Whether all stages share the head; then the last block's forward leaves its input, from x, its output. */
 bool sp_part_shares_head(const struct sp_part_op *c);
-void sp_part_head_input(struct sp_part_op *c, starpu_data_handle_t x);
+void sp_part_head_input(struct sp_part_op *c, struct sp_tensor *x);
 /* Final norm, logits, loss and their gradient: that of the last layer's output, in the flight's block. */
-starpu_data_handle_t sp_part_head(struct sp_part_op *c);
+struct sp_tensor *sp_part_head(struct sp_part_op *c);
 /* The same where all stages share the head; ends the life of `released` bytes. */
-starpu_data_handle_t sp_part_head_gradient(struct sp_part_op *c, int64_t released);
+struct sp_tensor *sp_part_head_gradient(struct sp_part_op *c, int64_t released);
 /* The embedding's gradient, from that of its output. */
-void sp_part_embed_gradient(struct sp_part_op *c, starpu_data_handle_t dx);
+void sp_part_embed_gradient(struct sp_part_op *c, struct sp_tensor *dx);
 /* Whether the MLP of a block's backward comes in chunks. */
 bool sp_part_cuts_mlp(const struct sp_part_op *c);
 
@@ -178,24 +177,23 @@ void sp_part_tensor_attention(struct sp_part_op *c, enum sp_pass pass);
 
 /* A tensor of this slice and layer in the stage's store, NULL if there is none: read by this op only,
  * unless it holds it. */
-starpu_data_handle_t sp_part_stored(const struct sp_part_op *c, enum sp_tensor_kind kind,
-                                    int layer);
+struct sp_tensor *sp_part_stored(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer);
 
 /* The same of one that is in pieces by parts of the tokens, all there: held, into piece[]. */
 void sp_part_hold_pieces(const struct sp_part_op *c, enum sp_tensor_kind kind, int layer,
-                         starpu_data_handle_t *piece);
+                         struct sp_tensor **piece);
 void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int layer, int n,
-                          const starpu_data_handle_t *piece);
+                          struct sp_tensor *const *piece);
 
 /* Puts what the op keeps, too, into the store: a block's output, the input of layer k, which the flight takes over if
  * anything is kept; attention's output, in pieces by parts of the tokens, which stays in the flight unless attention
  * makes it again, or has it by heads, too. If it goes to another stage and may leave memory before it is read there,
  * a copy. */
-void sp_part_leave_input(struct sp_part_op *c, starpu_data_handle_t x);
-void sp_part_leave_output(struct sp_part_op *c, int n, const starpu_data_handle_t *o);
+void sp_part_leave_input(struct sp_part_op *c, struct sp_tensor *x);
+void sp_part_leave_output(struct sp_part_op *c, int n, struct sp_tensor *const *o);
 
 /* Puts a tensor, and this op's hold of it, into the stage's store. */
 void sp_part_leave(struct sp_part_op *c, enum sp_tensor_kind kind, int layer,
-                   starpu_data_handle_t tensor);
+                   struct sp_tensor *tensor);
 
 #endif

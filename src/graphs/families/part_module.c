@@ -42,7 +42,7 @@ static void attention_forward(struct sp_part_op *c)
 {
     struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
     int block = sp_part_block_stage(c, c->k + 1);
-    starpu_data_handle_t r = sp_part_take_for(c, block, sp_part_hidden(c), "r");
+    struct sp_tensor *r = sp_part_take_for(c, block, sp_part_hidden(c), "r");
     struct sp_chunk_flight flights[SP_MAX_SLICES];
     struct sp_op_ctx a;
 
@@ -57,10 +57,10 @@ static void attention_forward(struct sp_part_op *c)
 }
 
 /* The gradient of a block of weights, which is 0 where nothing was added to it. */
-static starpu_data_handle_t gradient(struct sp_part_op *c, enum sp_block_kind kind)
+static struct sp_tensor *gradient(struct sp_part_op *c, enum sp_block_kind kind)
 {
     bool fresh;
-    starpu_data_handle_t g = sp_part_gradient_here(c, kind, &fresh);
+    struct sp_tensor *g = sp_part_gradient_here(c, kind, &fresh);
 
     if (fresh)
         sp_clear_insert(&c->ctx, g);
@@ -71,9 +71,9 @@ static void attention_backward(struct sp_part_op *c)
 {
     struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
     int block = sp_part_block_stage(c, c->k);
-    starpu_data_handle_t dr = sp_part_stored(c, SP_TENSOR_DR, c->k);
-    starpu_data_handle_t w_norm = sp_part_weights_here(c, SP_BLOCK_NORM1), g_qkv, g_out;
-    starpu_data_handle_t d_o = sp_part_take(c, sp_part_q(c), "do"), dx;
+    struct sp_tensor *dr = sp_part_stored(c, SP_TENSOR_DR, c->k);
+    struct sp_tensor *w_norm = sp_part_weights_here(c, SP_BLOCK_NORM1), *g_qkv, *g_out;
+    struct sp_tensor *d_o = sp_part_take(c, sp_part_q(c), "do"), *dx;
     struct sp_chunk_flight flights[SP_MAX_SLICES];
     struct sp_op_ctx a;
     struct sp_pre pre;
@@ -111,8 +111,8 @@ static void attention_backward(struct sp_part_op *c)
 /* ---- blocks ---------------------------------------------------------------------------------------- */
 
 /* The MLP of layer k-1, from r; y NULL: only what its backward wants. */
-static void mlp_forward(struct sp_part_op *c, starpu_data_handle_t r, bool residual,
-                        starpu_data_handle_t y, int64_t stash)
+static void mlp_forward(struct sp_part_op *c, struct sp_tensor *r, bool residual,
+                        struct sp_tensor *y, int64_t stash)
 {
     c->ctx.layer = c->k - 1;
     sp_post_fwd_insert(&c->ctx, c->sh,
@@ -128,7 +128,7 @@ static void block_forward(struct sp_part_op *c)
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     bool last = c->k == c->sh->model.layers;
     int next = last ? c->st->index : sp_part_attention_stage(c, c->k);
-    starpu_data_handle_t x = sp_part_take_for(c, next, sp_part_hidden(c), "x"), r;
+    struct sp_tensor *x = sp_part_take_for(c, next, sp_part_hidden(c), "x"), *r;
 
     if (c->k == 0) {
         sp_part_embed(c, x);
@@ -155,7 +155,7 @@ static void block_forward(struct sp_part_op *c)
 static void recompute(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t r = t->block.x;
+    struct sp_tensor *r = t->block.x;
     bool chunks = sp_part_cuts_mlp(c);
 
     c->keep_outputs = true;
@@ -168,13 +168,13 @@ static void recompute(struct sp_part_op *c)
 }
 
 /* Gradients of the MLP of layer k-1, from that of its output: what attention waits for goes first. */
-static void mlp_backward(struct sp_part_op *c, starpu_data_handle_t dy)
+static void mlp_backward(struct sp_part_op *c, struct sp_tensor *dy)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int stage = sp_part_attention_stage(c, c->k - 1);
-    starpu_data_handle_t w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
-    starpu_data_handle_t g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
-    starpu_data_handle_t dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr"), du = NULL;
+    struct sp_tensor *w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
+    struct sp_tensor *g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
+    struct sp_tensor *dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr"), *du = NULL;
     struct sp_post post = {
         .saved = t->block.post, .keep_outputs = c->keep_outputs, .residual = sp_part_cuts_mlp(c)};
 
@@ -196,7 +196,7 @@ static void mlp_backward(struct sp_part_op *c, starpu_data_handle_t dy)
 static void block_backward(struct sp_part_op *c)
 {
     bool last = c->k == c->sh->model.layers;
-    starpu_data_handle_t dx;
+    struct sp_tensor *dx;
 
     if (c->k == 0) {
         sp_part_embed_gradient(c, sp_part_stored(c, SP_TENSOR_DX, 0));

@@ -22,7 +22,7 @@ static struct sp_keep keep_of(const struct sp_part_op *c)
 
 /* ---- a block's forward ---------------------------------------------------------------------------- */
 
-static void embed(struct sp_part_op *c, starpu_data_handle_t x)
+static void embed(struct sp_part_op *c, struct sp_tensor *x)
 {
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op = op_of(c, &one);
@@ -31,8 +31,8 @@ static void embed(struct sp_part_op *c, starpu_data_handle_t x)
 }
 
 /* Post of layer k-1 into y. */
-static void post_forward(struct sp_part_op *c, starpu_data_handle_t residual,
-                         starpu_data_handle_t y, int64_t stash)
+static void post_forward(struct sp_part_op *c, struct sp_tensor *residual, struct sp_tensor *y,
+                         int64_t stash)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_chunk_flight one = {0};
@@ -45,12 +45,12 @@ static void post_forward(struct sp_part_op *c, starpu_data_handle_t residual,
 }
 
 /* The output of layer k-1: the input of layer k, or of the head. */
-static starpu_data_handle_t finish_layer(struct sp_part_op *c)
+static struct sp_tensor *finish_layer(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int layers = c->sh->model.layers;
-    starpu_data_handle_t x = sp_part_stored(c, SP_TENSOR_X, c->k - 1), o[SP_MAX_SLICES];
-    starpu_data_handle_t y = sp_part_take_for(
+    struct sp_tensor *x = sp_part_stored(c, SP_TENSOR_X, c->k - 1), *o[SP_MAX_SLICES];
+    struct sp_tensor *y = sp_part_take_for(
         c, c->k < layers ? sp_part_attention_stage(c, c->k) : c->st->index, sp_part_hidden(c), "x");
 
     sp_part_hold_pieces(c, SP_TENSOR_O, c->k - 1, o);
@@ -63,11 +63,11 @@ static starpu_data_handle_t finish_layer(struct sp_part_op *c)
 }
 
 /* n1 = norm1(x) of layer k, its statistics kept if anything is; from `pool`. */
-static starpu_data_handle_t norm_forward(struct sp_part_op *c, starpu_data_handle_t x,
-                                         struct sp_pool *pool, int64_t stash)
+static struct sp_tensor *norm_forward(struct sp_part_op *c, struct sp_tensor *x,
+                                      struct sp_pool *pool, int64_t stash)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t n1 = sp_pool_get(pool, sp_part_hidden(c), sp_shape_elem(c->sh), "n1");
+    struct sp_tensor *n1 = sp_pool_get(pool, sp_part_hidden(c), sp_shape_elem(c->sh), "n1");
 
     if (c->keeps)
         t->block.pre = sp_part_take(c, sp_shape_pre_saved(c->sh, false), "statistics");
@@ -78,11 +78,11 @@ static starpu_data_handle_t norm_forward(struct sp_part_op *c, starpu_data_handl
 }
 
 /* The QKV product at the block: q and kv go to attention, n1 stays if outputs of norms do. */
-static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
+static void multiply(struct sp_part_op *c, struct sp_tensor *n1)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pool *pool = sp_part_pool(c, sp_part_attention_stage(c, c->k));
-    starpu_data_handle_t q[SP_MAX_SLICES], kv[SP_MAX_SLICES];
+    struct sp_tensor *q[SP_MAX_SLICES], *kv[SP_MAX_SLICES];
     struct sp_heads heads[SP_MAX_SLICES] = {0};
     struct sp_layer_flight here = {.shares = heads};
     struct sp_chunk_flight one = {0};
@@ -101,11 +101,11 @@ static void multiply(struct sp_part_op *c, starpu_data_handle_t n1)
         sp_pool_drop(&n1);
 }
 
-static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
+static void pre_forward(struct sp_part_op *c, struct sp_tensor *x)
 {
     struct sp_pool *pool =
         c->ships ? sp_part_pool(c, sp_part_attention_stage(c, c->k)) : c->st->local;
-    starpu_data_handle_t n1 = norm_forward(c, x, pool, c->k == 0 ? c->stash : 0);
+    struct sp_tensor *n1 = norm_forward(c, x, pool, c->k == 0 ? c->stash : 0);
 
     if (c->ships)
         sp_part_leave(c, SP_TENSOR_N1, c->k, n1);
@@ -116,7 +116,7 @@ static void pre_forward(struct sp_part_op *c, starpu_data_handle_t x)
 
 static void block_forward(struct sp_part_op *c)
 {
-    starpu_data_handle_t x;
+    struct sp_tensor *x;
 
     if (c->k == 0) {
         x = sp_part_take_for(c, sp_part_attention_stage(c, 0), sp_part_hidden(c), "x");
@@ -140,7 +140,7 @@ static void block_forward(struct sp_part_op *c)
 static void recompute(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t residual = t->block.x, n1;
+    struct sp_tensor *residual = t->block.x, *n1;
 
     c->keeps = c->keep_outputs = true;
     t->block.x = sp_part_take(c, sp_part_hidden(c), "x");
@@ -160,13 +160,13 @@ static void recompute(struct sp_part_op *c)
 }
 
 /* Final norm, logits, loss and their gradient: that of the last layer's output. */
-static starpu_data_handle_t head(struct sp_part_op *c, bool kept)
+static struct sp_tensor *head(struct sp_part_op *c, bool kept)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int64_t released = kept ? sp_part_bytes(t->block.x) : 0;
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op = op_of(c, &one);
-    starpu_data_handle_t dx;
+    struct sp_tensor *dx;
 
     if (sp_part_shares_head(c))
         return sp_part_head_gradient(c, released);
@@ -178,13 +178,13 @@ static starpu_data_handle_t head(struct sp_part_op *c, bool kept)
 }
 
 /* The product's backward at the block, where q, k and v have travelled; dx is that of its norm too. */
-static void product_backward(struct sp_part_op *c, starpu_data_handle_t dr, starpu_data_handle_t dx,
+static void product_backward(struct sp_part_op *c, struct sp_tensor *dr, struct sp_tensor *dx,
                              int64_t stash)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t dq[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
-    starpu_data_handle_t w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
-    starpu_data_handle_t g = sp_part_gradient(c, SP_BLOCK_QKV, c->k);
+    struct sp_tensor *dq[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
+    struct sp_tensor *w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
+    struct sp_tensor *g = sp_part_gradient(c, SP_BLOCK_QKV, c->k);
     struct sp_heads heads[SP_MAX_SLICES] = {0};
     struct sp_layer_flight here = {.shares = heads};
     struct sp_chunk_flight one = {0};
@@ -212,11 +212,11 @@ static void product_backward(struct sp_part_op *c, starpu_data_handle_t dr, star
 }
 
 /* Gradient of the input of layer k, and the weight gradients of pre. */
-static starpu_data_handle_t pre_backward(struct sp_part_op *c)
+static struct sp_tensor *pre_backward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
-    starpu_data_handle_t dx = sp_part_take(c, sp_part_hidden(c), "dx");
+    struct sp_tensor *dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
+    struct sp_tensor *dx = sp_part_take(c, sp_part_hidden(c), "dx");
     int64_t stash = c->k == 0 ? c->stash : 0;
 
     c->ctx.layer = c->k;
@@ -234,14 +234,14 @@ static starpu_data_handle_t pre_backward(struct sp_part_op *c)
 }
 
 /* Gradients of post of layer k-1, from that of its output: what attention waits for goes first. */
-static void post_backward(struct sp_part_op *c, starpu_data_handle_t dy)
+static void post_backward(struct sp_part_op *c, struct sp_tensor *dy)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     int stage = sp_part_attention_stage(c, c->k - 1);
-    starpu_data_handle_t w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
-    starpu_data_handle_t g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
-    starpu_data_handle_t dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr");
-    starpu_data_handle_t d_o[SP_MAX_SLICES];
+    struct sp_tensor *w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
+    struct sp_tensor *g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
+    struct sp_tensor *dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr");
+    struct sp_tensor *d_o[SP_MAX_SLICES];
     struct sp_chunk_flight one = {0};
     struct sp_op_ctx op;
 
@@ -262,7 +262,7 @@ static void block_backward(struct sp_part_op *c)
 {
     bool kept = c->keeps;
     struct sp_chunk_flight one = {0};
-    starpu_data_handle_t dx;
+    struct sp_tensor *dx;
 
     if (!kept)
         recompute(c);

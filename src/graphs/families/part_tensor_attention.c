@@ -22,7 +22,7 @@ static void multiply_here(struct sp_part_op *c)
 static void take_products(struct sp_part_op *c, struct sp_op_ctx *op)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    starpu_data_handle_t q[SP_MAX_SLICES], kv[SP_MAX_SLICES];
+    struct sp_tensor *q[SP_MAX_SLICES], *kv[SP_MAX_SLICES];
 
     sp_part_hold_pieces(c, SP_TENSOR_Q, c->k, q);
     sp_part_hold_pieces(c, SP_TENSOR_KV, c->k, kv);
@@ -37,7 +37,7 @@ static void attention_forward(struct sp_part_op *c)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_chunk_flight flights[SP_MAX_SLICES];
-    starpu_data_handle_t o[SP_MAX_SLICES];
+    struct sp_tensor *o[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
     c->ctx.layer = c->k;
@@ -64,13 +64,13 @@ static void attention_forward(struct sp_part_op *c)
 }
 
 /* Gradients of the product's input and weights, which were shipped. */
-static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data_handle_t w)
+static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, struct sp_tensor *w)
 {
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pool *pool = sp_part_pool(c, sp_part_block_stage(c, c->k));
     struct sp_shares dn1;
     bool fresh;
-    starpu_data_handle_t dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
+    struct sp_tensor *dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
 
     sp_tensor_qkv_backward(op, &t->attn, t->attn.n1, w, dw, false, fresh, pool, &dn1);
     if (dn1.n > 1)
@@ -85,7 +85,7 @@ static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, starpu_data
 static void leave_gradients(struct sp_part_op *c)
 {
     struct sp_heads *heads = sp_part_flight_of(c, c->k)->attn.shares;
-    starpu_data_handle_t dq[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
+    struct sp_tensor *dq[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
 
     for (int j = 0; j < sp_part_shares(c); j++) {
         dq[j] = heads[j].dq;
@@ -101,7 +101,7 @@ static void attention_backward(struct sp_part_op *c)
     struct sp_part_flight *t = sp_part_flight_of(c, c->k);
     struct sp_pool *pool = c->ships ? c->st->local : sp_part_pool(c, sp_part_block_stage(c, c->k));
     struct sp_chunk_flight flights[SP_MAX_SLICES];
-    starpu_data_handle_t d_o[SP_MAX_SLICES];
+    struct sp_tensor *d_o[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
     c->ctx.layer = c->k;

@@ -41,7 +41,7 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
     struct sp_stage *owner =
         is_line(g) || rounds(g) ? NULL : sp_graph_stage(g, sp_ring_owner(sp_graph_ring(g), id->at));
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
-    starpu_data_handle_t *piece = calloc((size_t)n, sizeof *piece);
+    struct sp_tensor **piece = calloc((size_t)n, sizeof *piece);
     struct sp_task_context ctx = sp_stage_context(g, st, 'D');
 
     SP_NEED(piece, "no memory for a gradient of %d parts", n);
@@ -85,8 +85,8 @@ static bool adds_at_home(const struct sp_op_ctx *c, int chunk)
     return is_home(c, chunk) && (is_line(c->g) || keeps_apart(c->g));
 }
 
-const starpu_data_handle_t *sp_ring_gradients_begin(struct sp_op_ctx *c, const struct sp_op *op,
-                                                    starpu_data_handle_t *own)
+struct sp_tensor *const *sp_ring_gradients_begin(struct sp_op_ctx *c, const struct sp_op *op,
+                                                 struct sp_tensor **own)
 {
     struct sp_tensor_id id = sp_ring_passing(c->g, SP_TENSOR_D, op->mb, op->chunk);
     bool home = adds_at_home(c, op->chunk);
@@ -144,7 +144,7 @@ static bool closes_with(const struct sp_op_ctx *c, const struct sp_op *op)
            is_last_round(c->g, op->mb / workers(c->g), op->chunk, &last) && last == c->st->index;
 }
 
-void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, starpu_data_handle_t *own)
+void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, struct sp_tensor **own)
 {
     bool home = is_home(c, op->chunk);
     const struct sp_stored *t;
@@ -184,7 +184,7 @@ static bool is_last(const struct sp_graph *g, const struct sp_tensor_id *gradien
 
 /* Adds a gradient to those of its owner's blocks; around the ring in f32 it is that. */
 static void add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id, int n,
-                const starpu_data_handle_t *piece)
+                struct sp_tensor *const *piece)
 {
     struct sp_task_context ctx = sp_stage_context(g, owner, 'D');
 

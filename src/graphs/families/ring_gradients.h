@@ -23,12 +23,12 @@ void sp_ring_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tenso
 
 /* What an op adds its gradients to: those of its own blocks, what travels, or, where they are kept apart, f32 of its
  * own; in `own`[blocks of the chunk], but where it is what travels. */
-const starpu_data_handle_t *sp_ring_gradients_begin(struct sp_op_ctx *c, const struct sp_op *op,
-                                                    starpu_data_handle_t *own);
+struct sp_tensor *const *sp_ring_gradients_begin(struct sp_op_ctx *c, const struct sp_op *op,
+                                                 struct sp_tensor **own);
 
 /* What the op added goes to what travels, which only now has to be here. Around the ring the owner takes what that has
  * gathered, so that no sum of more than a round is rounded, and it sets out again as zeros. */
-void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, starpu_data_handle_t *own);
+void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, struct sp_tensor **own);
 
 /*
  * A gradient that is with its owner: down the line, and where it was rounded, it is added to his; around the ring it is

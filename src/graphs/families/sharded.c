@@ -17,6 +17,7 @@
 #include "graphs/families/family.h"
 #include "graphs/families/shards.h"
 #include "policies/families/sharded/shards.h"
+#include "sp_error.h"
 #include <limits.h>
 #include <stdlib.h>
 

@@ -158,7 +158,7 @@ static void scatter(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_
         sp_gathered_cut(&unit->block[i]);
         for (int r = 0; r < g->place.stages; r++) {
             struct sp_stage *owner = sp_graph_stage(g, r);
-            starpu_data_handle_t part = unit->block[i].part[r];
+            struct sp_tensor *part = unit->block[i].part[r];
 
             if (owner)
                 queue(owner, (struct sp_shard_part){sp_stage_block(owner, b.kind, b.layer), part,
@@ -183,7 +183,7 @@ static void receive_parts(struct sp_graph *g, const struct sp_action *a)
             struct sp_task_context ctx = sp_stage_context(g, owner, 'T');
             /* those of the ends come once a step */
             struct sp_pool *pool = chunk < 0 ? owner->local : owner->boundary;
-            starpu_data_handle_t part =
+            struct sp_tensor *part =
                 sp_pool_get(pool, held(g, b.kind), sizeof(float), "gradient part");
 
             sp_message_expect(g, &ctx, a, message_of(a, i, owner->index), part, a->stage);

@@ -12,7 +12,7 @@
 /* A part of a gradient that an owner is to add. */
 struct sp_shard_part {
     struct sp_block *block;
-    starpu_data_handle_t handle;
+    struct sp_tensor *handle;
     const struct sp_gathered_unit *unit; /* whose part it is, NULL: received into a buffer */
     int index;                           /* of the op in the program that it comes from */
 };

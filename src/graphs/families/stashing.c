@@ -12,19 +12,20 @@
 #include "graphs/step.h"
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
+#include "sp_error.h"
 #include <stdlib.h>
 
 struct version {
-    int readers;             /* micro-batches in flight that read it */
-    starpu_data_handle_t *w; /* [blocks of the stage] */
+    int readers;          /* micro-batches in flight that read it */
+    struct sp_tensor **w; /* [blocks of the stage] */
 };
 
 struct sp_stashing {
     int n, newest;
-    struct version *version;                   /* [n] */
-    int *of;                                   /* [micro_batches] version of each in flight */
-    starpu_data_handle_t *layers;              /* [layers][SP_LAYER_BLOCKS] of the op at hand */
-    starpu_data_handle_t ends[SP_BLOCK_KINDS]; /* the same of embedding and head */
+    struct version *version;                /* [n] */
+    int *of;                                /* [micro_batches] version of each in flight */
+    struct sp_tensor **layers;              /* [layers][SP_LAYER_BLOCKS] of the op at hand */
+    struct sp_tensor *ends[SP_BLOCK_KINDS]; /* the same of embedding and head */
 };
 
 /* ---- versions --------------------------------------------------------------------------------- */
@@ -92,12 +93,12 @@ static int add_version(const struct sp_stage *st, bool first, struct version *v)
         return -ENOMEM;
     for (int i = 0; i < st->n_blocks; i++) {
         const struct sp_block *b = &st->blocks[i];
-        starpu_data_handle_t w = b->state[SP_STATE_W];
+        struct sp_tensor *w = b->state[SP_STATE_W];
 
         if (first)
             v->w[i] = w;
         else
-            sp_vector_register(&v->w[i], b->n, starpu_data_get_size(w) / b->n, "stashed weights");
+            v->w[i] = sp_tensor_make(w->sink, b->n, sp_tensor_size(w) / b->n, "stashed weights");
     }
     return 0;
 }
@@ -138,7 +139,7 @@ static void destroy_stage(struct sp_stage *st)
 
     for (int k = 0; s && k < s->n; k++) {
         for (int i = 0; k != s->newest && i < st->n_blocks; i++)
-            starpu_data_unregister_no_coherency(s->version[k].w[i]);
+            sp_tensor_unmake(s->version[k].w[i]);
         free(s->version[k].w);
     }
     if (s) {

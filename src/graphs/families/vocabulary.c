@@ -18,6 +18,7 @@
 #include "policies/families/ownership.h"
 #include "policies/families/sharded/shards.h"
 #include "policies/families/vocabulary/vocabulary.h"
+#include "sp_error.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -39,30 +40,30 @@ static struct sp_tensor_id input(const struct sp_op_ctx *c)
     return tensor(c, SP_TENSOR_HEAD, -1);
 }
 
-static starpu_data_handle_t find_piece(const struct sp_op_ctx *c, struct sp_tensor_id id, int piece)
+static struct sp_tensor *find_piece(const struct sp_op_ctx *c, struct sp_tensor_id id, int piece)
 {
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
-    STARPU_ASSERT_MSG(t, "starpipe: stage %d: no %s of stage %d for the head", c->st->index,
-                      sp_tensor_name((enum sp_tensor_kind)id.kind), id.at);
+    SP_NEED(t, "stage %d: no %s of stage %d for the head", c->st->index,
+            sp_tensor_name((enum sp_tensor_kind)id.kind), id.at);
     return t->piece[piece];
 }
 
-static starpu_data_handle_t find(const struct sp_op_ctx *c, struct sp_tensor_id id)
+static struct sp_tensor *find(const struct sp_op_ctx *c, struct sp_tensor_id id)
 {
     return find_piece(c, id, 0);
 }
 
-static void leave(struct sp_op_ctx *c, struct sp_tensor_id id, starpu_data_handle_t handle)
+static void leave(struct sp_op_ctx *c, struct sp_tensor_id id, struct sp_tensor *handle)
 {
     sp_store_put(&c->st->store, &id, 1, &handle, true);
 }
 
 /* ---- in the last op before the head ----------------------------------------------------------------- */
 
-void sp_vocabulary_input(struct sp_op_ctx *c, starpu_data_handle_t x, starpu_data_handle_t *stats)
+void sp_vocabulary_input(struct sp_op_ctx *c, struct sp_tensor *x, struct sp_tensor **stats)
 {
-    starpu_data_handle_t n = sp_take_boundary(c, c->st, "n");
+    struct sp_tensor *n = sp_take_boundary(c, c->st, "n");
 
     c->ctx.layer = -1;
     *stats = sp_pool_get(c->st->local, sp_shape_pre_saved(c->sh, false), sp_shape_elem(c->sh),
@@ -72,11 +73,11 @@ void sp_vocabulary_input(struct sp_op_ctx *c, starpu_data_handle_t x, starpu_dat
     leave(c, input(c), n);
 }
 
-void sp_vocabulary_gradient(struct sp_op_ctx *c, starpu_data_handle_t x,
-                            starpu_data_handle_t *stats, starpu_data_handle_t dx, int64_t released)
+void sp_vocabulary_gradient(struct sp_op_ctx *c, struct sp_tensor *x, struct sp_tensor **stats,
+                            struct sp_tensor *dx, int64_t released)
 {
     int stages = stages_of(c), n = 0;
-    starpu_data_handle_t part[stages];
+    struct sp_tensor *part[stages];
 
     for (int s = 0; s < stages; s++)
         if (s != c->st->index)
@@ -111,21 +112,21 @@ static const struct sp_shape *share_of(const struct sp_op_ctx *c, int j)
     return c->sh->tensor > 1 ? sp_op_share(c, j) : c->sh;
 }
 
-static starpu_data_handle_t targets_of(const struct sp_op_ctx *c, int j)
+static struct sp_tensor *targets_of(const struct sp_op_ctx *c, int j)
 {
     return sp_stage_targets(c->g, c->st)[sp_op_unit(c) * sp_tensor_shares(c) + j];
 }
 
-static starpu_data_handle_t take_stats(struct sp_op_ctx *c)
+static struct sp_tensor *take_stats(struct sp_op_ctx *c)
 {
     return sp_pool_get(c->st->boundary, 2 * (size_t)c->sh->rows, sizeof(float), "logit statistics");
 }
 
 /* What all members have of a share's statistics becomes one part. */
-static starpu_data_handle_t merge(struct sp_op_ctx *c, int j, starpu_data_handle_t own)
+static struct sp_tensor *merge(struct sp_op_ctx *c, int j, struct sp_tensor *own)
 {
     int t = c->sh->tensor, me = sp_tensor_member(c->g);
-    starpu_data_handle_t of[t], merged;
+    struct sp_tensor *of[t], *merged;
 
     if (t == 1)
         return own;
@@ -145,7 +146,7 @@ static void forward(struct sp_op_ctx *c)
     struct sp_head_flight *fl = &c->st->heads[sp_op_unit(c)];
     struct sp_tensor_id id = tensor(c, SP_TENSOR_STATS, c->st->index);
     int rows = rows_of(c), n = sp_tensor_shares(c);
-    starpu_data_handle_t stats[n];
+    struct sp_tensor *stats[n];
     struct sp_shares inputs;
 
     sp_tensor_gather(c, SP_TENSOR_HEAD, find(c, input(c)), &inputs);
@@ -177,7 +178,7 @@ static void backward(struct sp_op_ctx *c)
     struct sp_head_flight *fl = &c->st->heads[sp_op_unit(c)];
     int p = stages_of(c), rows = rows_of(c);
     struct sp_shares dn = {.n = sp_tensor_shares(c)};
-    starpu_data_handle_t stats[p];
+    struct sp_tensor *stats[p];
 
     for (int k = 0; k < dn.n; k++) {
         int j = sp_tensor_departure(c, k);
@@ -296,7 +297,7 @@ static void discard(struct sp_graph *g)
 static int create_heads(struct sp_graph *g, struct sp_stage *st)
 {
     size_t units = (size_t)units_of(g), each = (size_t)sp_shape_shares(&g->shape);
-    starpu_data_handle_t *handles = calloc(2 * units * each, sizeof(starpu_data_handle_t));
+    struct sp_tensor **handles = calloc(2 * units * each, sizeof(struct sp_tensor *));
 
     st->heads = calloc(units, sizeof *st->heads);
     if (!st->heads || !handles) {

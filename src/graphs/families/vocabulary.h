@@ -11,11 +11,11 @@
 void sp_vocabulary_tables(struct sp_op_ctx *c);
 
 /* n(T,h) = norm(x) of the last layer's output, for all stages; *stats are the norm's, to be kept. */
-void sp_vocabulary_input(struct sp_op_ctx *c, starpu_data_handle_t x, starpu_data_handle_t *stats);
+void sp_vocabulary_input(struct sp_op_ctx *c, struct sp_tensor *x, struct sp_tensor **stats);
 
 /* dx(T,h) = from the parts of dn that all stages left; the norm's gradient is added to, *stats die. Ends the life of
  * `released` bytes. */
-void sp_vocabulary_gradient(struct sp_op_ctx *c, starpu_data_handle_t x,
-                            starpu_data_handle_t *stats, starpu_data_handle_t dx, int64_t released);
+void sp_vocabulary_gradient(struct sp_op_ctx *c, struct sp_tensor *x, struct sp_tensor **stats,
+                            struct sp_tensor *dx, int64_t released);
 
 #endif

@@ -19,7 +19,7 @@
 #include "graphs/step.h"
 #include "policies/families/weight_ring/actions.h"
 #include "policies/families/weight_ring/line.h"
-#include "starpipe/order.h"
+#include "sp_error.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -42,8 +42,8 @@ static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
 /* ---- what comes by ---------------------------------------------------------------------------- */
 
 /* The blocks that an op computes with: what came by, or the worker's own, listed in `own`. */
-static const starpu_data_handle_t *weights_of(struct sp_op_ctx *c, const struct sp_op *op,
-                                              starpu_data_handle_t *own)
+static struct sp_tensor *const *weights_of(struct sp_op_ctx *c, const struct sp_op *op,
+                                           struct sp_tensor **own)
 {
     struct sp_tensor_id id =
         sp_ring_passing(c->g, op->pass == SP_F ? SP_TENSOR_W : SP_TENSOR_WB, op->mb, op->chunk);
@@ -57,7 +57,7 @@ static const starpu_data_handle_t *weights_of(struct sp_op_ctx *c, const struct 
 /* ---- ops ---------------------------------------------------------------------------------------- */
 
 /* Where the gradients of the norms of a chunk wait from B to W of a micro-batch. */
-static starpu_data_handle_t *norms_of(const struct sp_op_ctx *c)
+static struct sp_tensor **norms_of(const struct sp_op_ctx *c)
 {
     size_t round = (size_t)(c->mb / workers(c->g));
 
@@ -66,7 +66,7 @@ static starpu_data_handle_t *norms_of(const struct sp_op_ctx *c)
 
 static void take_norms(struct sp_op_ctx *c)
 {
-    starpu_data_handle_t *norms = norms_of(c);
+    struct sp_tensor **norms = norms_of(c);
     size_t norm = sp_block_elements(&c->sh->held, SP_BLOCK_NORM1);
     const size_t sizes[SP_NORMS] = {norm, norm, sp_shape_gains(c->sh)};
 
@@ -88,7 +88,7 @@ static void add_norms(struct sp_op_ctx *c)
         size_t first;
     } to[SP_NORMS] = {
         {SP_BLOCK_NORM1, 0}, {SP_BLOCK_POST, c->sh->gain}, {SP_BLOCK_QKV, c->sh->q_gain}};
-    starpu_data_handle_t *norms = norms_of(c);
+    struct sp_tensor **norms = norms_of(c);
 
     for (int i = 0; i < SP_NORMS * c->count; i++) {
         int k = i % SP_NORMS;
@@ -144,8 +144,8 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
 {
     static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W'};
     const struct sp_op *op = &a->op;
-    starpu_data_handle_t own[SP_LAYER_BLOCKS * g->shape.model.layers];
-    starpu_data_handle_t added[SP_LAYER_BLOCKS * g->shape.model.layers];
+    struct sp_tensor *own[SP_LAYER_BLOCKS * g->shape.model.layers];
+    struct sp_tensor *added[SP_LAYER_BLOCKS * g->shape.model.layers];
     struct sp_op_ctx c = {
         .g = g,
         .st = st,
@@ -198,7 +198,7 @@ static int create(struct sp_graph *g)
 
         st->norms =
             calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)sp_graph_ring(g)->rounds,
-                   sizeof(starpu_data_handle_t));
+                   sizeof(struct sp_tensor *));
         st->homes = calloc(2 * (size_t)chunks(g), sizeof *st->homes);
         err = st->norms && st->homes ? sp_flights_create(g, st, chunks(g), sp_graph_ring(g)->rounds)
                                      : -ENOMEM;

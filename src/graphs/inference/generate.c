@@ -17,15 +17,15 @@
 
 struct sp_generator {
     struct sp_graph *g;
-    struct sp_shape whole, sh;                 /* of a full window; of the forward under way */
-    int length;                                /* rows of the cache that count */
-    int32_t *text;                             /* [window] the tokens behind these rows */
-    struct sp_shape all;                       /* of the rows of the cache that count */
-    starpu_data_handle_t ends[SP_BLOCK_KINDS]; /* blocks outside the layers */
-    starpu_data_handle_t *blocks;              /* [layers][SP_LAYER_BLOCKS] */
-    starpu_data_handle_t *cache;    /* [layers] keys and values (window, kv), of `pool` */
-    struct sp_layer_flight *flight; /* [layers] */
-    starpu_data_handle_t ids, logits;
+    struct sp_shape whole, sh;              /* of a full window; of the forward under way */
+    int length;                             /* rows of the cache that count */
+    int32_t *text;                          /* [window] the tokens behind these rows */
+    struct sp_shape all;                    /* of the rows of the cache that count */
+    struct sp_tensor *ends[SP_BLOCK_KINDS]; /* blocks outside the layers */
+    struct sp_tensor **blocks;              /* [layers][SP_LAYER_BLOCKS] */
+    struct sp_tensor **cache;               /* [layers] keys and values (window, kv), of `pool` */
+    struct sp_layer_flight *flight;         /* [layers] */
+    struct sp_tensor *ids, *logits;
     struct sp_pool *pool;
 };
 
@@ -47,16 +47,16 @@ static int keep_block(void *arg, enum sp_block_kind kind, int layer, const float
     struct sp_generator *gen = arg;
     bool at_end = kind == SP_BLOCK_NORM || kind == SP_BLOCK_HEAD;
     struct sp_task_context ctx = context_of(gen, at_end ? gen->whole.model.layers - 1 : layer);
-    starpu_data_handle_t from, *to;
+    struct sp_tensor *from, **to;
 
     to = layer < 0 ? &gen->ends[kind] : &gen->blocks[sp_layer_block_at(kind, layer)];
-    sp_vector_register(to, n, sp_shape_elem(&gen->whole), "w");
-    sp_vector_register_at(&from, (void *)w, n, sizeof *w, "values");
+    *to = sp_tensor_make(gen->g->cfg.sink, n, sp_shape_elem(&gen->whole), "w");
+    from = sp_tensor_make_at(gen->g->cfg.sink, (void *)w, n, sizeof *w, "values");
     if (gen->whole.dtype == SP_F32)
         sp_copy_insert(&ctx, from, *to);
     else
         sp_round_insert(&ctx, from, gen->whole.dtype, *to);
-    starpu_data_unregister(from); /* waits: the values are there for the moment */
+    sp_tensor_unmake_at(from); /* waits: the values are there for the moment */
     return 0;
 }
 
@@ -82,7 +82,7 @@ static void keep_keys(struct sp_op_ctx *c, int l)
 }
 
 /* From the embedding's output, which dies with each layer, to that of the last layer. */
-static starpu_data_handle_t forward_layers(struct sp_generator *gen, starpu_data_handle_t x)
+static struct sp_tensor *forward_layers(struct sp_generator *gen, struct sp_tensor *x)
 {
     struct sp_chunk_flight flight = {.layers = gen->flight};
     struct sp_cut cut = {.n = 1, .shapes = &gen->all};
@@ -97,7 +97,7 @@ static starpu_data_handle_t forward_layers(struct sp_generator *gen, starpu_data
                           .w = gen->blocks};
 
     for (int l = 0; l < gen->whole.model.layers; l++) {
-        starpu_data_handle_t y = sp_take_hidden(&c, "x");
+        struct sp_tensor *y = sp_take_hidden(&c, "x");
 
         c.ctx = context_of(gen, l);
         gen->flight[l].x = x;
@@ -112,12 +112,11 @@ static void read_logits(struct sp_generator *gen, float *to)
 {
     const void *from;
 
-    starpu_data_acquire(gen->logits, STARPU_R);
-    from = starpu_data_get_local_ptr(gen->logits);
+    from = sp_tensor_acquire(gen->logits, SP_READ);
     for (int i = 0; i < gen->whole.model.vocab; i++)
         to[i] = gen->whole.dtype == SP_BF16 ? sp_bf16_value(((const uint16_t *)from)[i])
                                             : ((const float *)from)[i];
-    starpu_data_release(gen->logits);
+    sp_tensor_release(gen->logits);
 }
 
 /* Rows first .. first+n-1 of the text. */
@@ -125,13 +124,12 @@ static void forward(struct sp_generator *gen, int first, int n, float *logits)
 {
     const struct sp_model *m = &gen->whole.model;
     struct sp_task_context start = context_of(gen, -1), end = context_of(gen, m->layers - 1);
-    starpu_data_handle_t table = gen->ends[sp_head_table(m)], x;
+    struct sp_tensor *table = gen->ends[sp_head_table(m)], *x;
 
     sp_shape_slice(&gen->whole, first, n, &gen->sh);
     sp_shape_slice(&gen->whole, 0, first + n, &gen->all);
-    starpu_data_acquire(gen->ids, STARPU_W);
-    memcpy(starpu_data_get_local_ptr(gen->ids), gen->text + first, (size_t)n * sizeof *gen->text);
-    starpu_data_release(gen->ids);
+    memcpy(sp_tensor_acquire(gen->ids, SP_WRITE), gen->text + first, (size_t)n * sizeof *gen->text);
+    sp_tensor_release(gen->ids);
 
     x = sp_pool_get(gen->pool, (size_t)n * (size_t)m->hidden, sp_shape_elem(&gen->sh), "x");
     sp_embed_fwd_insert(&start, &gen->sh, gen->ids, gen->ends[SP_BLOCK_TOKENS],
@@ -178,14 +176,14 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
     gen->blocks = calloc((size_t)m->layers * SP_LAYER_BLOCKS, sizeof *gen->blocks);
     gen->cache = calloc((size_t)m->layers, sizeof *gen->cache);
     gen->flight = calloc((size_t)m->layers, sizeof *gen->flight);
-    gen->pool = sp_pool_create(0, SP_POOL_FORGETS);
+    gen->pool = sp_pool_create(g->cfg.sink, 0, SP_POOL_FORGETS);
     if (!gen->text || !gen->blocks || !gen->cache || !gen->flight || !gen->pool) {
         sp_generator_destroy(gen);
         return NULL;
     }
     sp_placement_gather(&g->place, true);
-    sp_vector_register(&gen->ids, (size_t)window, sizeof(int32_t), "ids");
-    sp_vector_register(&gen->logits, (size_t)sp_logits_ld(m->vocab), elem, "logits");
+    gen->ids = sp_tensor_make(g->cfg.sink, (size_t)window, sizeof(int32_t), "ids");
+    gen->logits = sp_tensor_make(g->cfg.sink, (size_t)sp_logits_ld(m->vocab), elem, "logits");
     for (int l = 0; l < m->layers; l++)
         gen->cache[l] =
             sp_pool_get(gen->pool, (size_t)window * (size_t)gen->whole.kv_width, elem, "cache");
@@ -196,10 +194,10 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
 static int read_blocks(struct sp_generator *gen, const struct sp_st_file *weights)
 {
     const struct sp_params *p = gen->g->cfg.params;
-    const struct sp_tensor *before = NULL;
+    const struct sp_parameter *before = NULL;
     int err = 0;
 
-    for (const struct sp_tensor *t = p->tensors; !err && t < p->tensors + p->n; before = t++) {
+    for (const struct sp_parameter *t = p->tensors; !err && t < p->tensors + p->n; before = t++) {
         size_t n = sp_block_elements(&p->model, t->block);
         float *w;
 
@@ -231,24 +229,18 @@ int sp_generator_create(struct sp_graph *g, const struct sp_st_file *weights, in
     return err;
 }
 
-static void drop(starpu_data_handle_t handle)
-{
-    if (handle)
-        starpu_data_unregister_no_coherency(handle);
-}
-
 void sp_generator_destroy(struct sp_generator *gen)
 {
     if (!gen)
         return;
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
-        drop(gen->ends[kind]);
+        sp_tensor_unmake(gen->ends[kind]);
     for (int i = 0; gen->blocks && i < SP_LAYER_BLOCKS * gen->whole.model.layers; i++)
-        drop(gen->blocks[i]);
+        sp_tensor_unmake(gen->blocks[i]);
     for (int l = 0; gen->cache && l < gen->whole.model.layers; l++)
         sp_pool_drop(&gen->cache[l]);
-    drop(gen->ids);
-    drop(gen->logits);
+    sp_tensor_unmake(gen->ids);
+    sp_tensor_unmake(gen->logits);
     if (gen->pool)
         sp_pool_destroy(gen->pool);
     sp_placement_gather(&gen->g->place, false);

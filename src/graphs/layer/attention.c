@@ -3,8 +3,8 @@
 #include "graphs/context/ring.h"
 #include "graphs/offload/visits.h"
 
-static starpu_data_handle_t take(const struct sp_op_ctx *c, struct sp_pool *pool, size_t elements,
-                                 const char *name)
+static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, size_t elements,
+                              const char *name)
 {
     return sp_pool_get(pool, elements, sp_shape_elem(c->sh), name);
 }
@@ -92,7 +92,7 @@ struct attention {
 };
 
 static void attention_of(const struct sp_op_ctx *c, int i, int part, const struct rounds *r,
-                         int round, starpu_data_handle_t sum, struct attention *a)
+                         int round, struct sp_tensor *sum, struct attention *a)
 {
     const struct sp_visit *visit = round ? &r->visit[round - 1] : NULL;
     const struct sp_heads h = heads_of(&c->fl->layers[i], part);
@@ -138,7 +138,7 @@ bool sp_attention_has_keys(const struct sp_layer_flight *t)
 
 void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool keys)
 {
-    starpu_data_handle_t parts[SP_MAX_SLICES];
+    struct sp_tensor *parts[SP_MAX_SLICES];
 
     if (!exchanges(c))
         return;
@@ -157,7 +157,7 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool
 /* ---- tasks --------------------------------------------------------------------------------- */
 
 /* Of each part of the tokens: they wait for what other stages compute of it, or are done. */
-static void end_sums(struct sp_op_ctx *c, int i, starpu_data_handle_t *sum)
+static void end_sums(struct sp_op_ctx *c, int i, struct sp_tensor **sum)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
 
@@ -171,7 +171,7 @@ static void end_sums(struct sp_op_ctx *c, int i, starpu_data_handle_t *sum)
 static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
 {
     const struct sp_shape *heads = sp_op_heads(c, 0);
-    starpu_data_handle_t sum[SP_MAX_SLICES];
+    struct sp_tensor *sum[SP_MAX_SLICES];
     struct rounds r;
 
     plan_rounds(c, i, false, false, &r);
@@ -196,11 +196,11 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
     const struct sp_shape *heads = sp_op_heads(c, 0), *room = stashed ? heads : room_of(c, heads);
     struct sp_layer_flight *t = &c->fl->layers[i];
     size_t T = (size_t)room->rows;
-    starpu_data_handle_t parts[SP_MAX_SLICES];
+    struct sp_tensor *parts[SP_MAX_SLICES];
 
     c->ctx.exchanged = t->heads != NULL;
     for (int j = 0; j < parts_of(c); j++) {
-        starpu_data_handle_t lse =
+        struct sp_tensor *lse =
             take(c, c->st->local, sp_shape_f32(room, T * (size_t)heads->model.heads), "lse");
 
         parts[j] = take(c, exchanges(c) ? c->st->local : pool, T * (size_t)heads->q_width, "o");
@@ -234,7 +234,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
         size_t rows = (size_t)sp_op_cut(c)->shapes[j].rows;
 
         for (int k = 0; !t->away && k < (j < c->slice ? parts_of(c) : part + 1); k++) {
-            starpu_data_handle_t *own = t->heads ? &t->heads[k].dkv : &t->dkv;
+            struct sp_tensor **own = t->heads ? &t->heads[k].dkv : &t->dkv;
 
             first |= !*own;
             if (!*own)
@@ -250,7 +250,7 @@ static void take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     const struct sp_shape *heads = room_of(c, sp_op_heads(c, j));
-    starpu_data_handle_t *dq = t->heads ? &t->heads[j].dq : &t->dq;
+    struct sp_tensor **dq = t->heads ? &t->heads[j].dq : &t->dq;
 
     *dq = take(c, exchanges(c) ? c->st->local : pool, (size_t)heads->rows * (size_t)heads->q_width,
                "dq");
@@ -260,7 +260,7 @@ static void take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
 static void collect_gradients(struct sp_op_ctx *c, int i, struct sp_pool *pool)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
-    starpu_data_handle_t dq[SP_MAX_SLICES], dkv[SP_MAX_SLICES];
+    struct sp_tensor *dq[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
 
     for (int j = 0; j < parts_of(c); j++) {
         dq[j] = t->heads[j].dq;
@@ -275,11 +275,11 @@ static void collect_gradients(struct sp_op_ctx *c, int i, struct sp_pool *pool)
 }
 
 /* Of the last part first. `first`: it makes the gradients of keys and values. */
-static void backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool first,
+static void backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool first,
                      int64_t released)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
-    starpu_data_handle_t sum[SP_MAX_SLICES];
+    struct sp_tensor *sum[SP_MAX_SLICES];
     int last = parts_of(c) - 1;
     struct rounds r;
 
@@ -301,11 +301,11 @@ static void backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, bool 
     end_sums(c, i, sum);
 }
 
-void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
-                           struct sp_pool *pool, int64_t released)
+void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, struct sp_pool *pool,
+                           int64_t released)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
-    starpu_data_handle_t of_o[SP_MAX_SLICES];
+    struct sp_tensor *of_o[SP_MAX_SLICES];
     bool first = !c->attend && take_dkv(c, i, parts_of(c) - 1, pool);
 
     if (exchanges(c)) {
@@ -331,9 +331,9 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
 
 void sp_heads_drop(struct sp_heads *heads)
 {
-    starpu_data_handle_t *const all[] = {
-        &heads->q,   &heads->kv, &heads->o,  &heads->lse, &heads->dkv, &heads->u, &heads->g,
-        &heads->d_o, &heads->dq, &heads->du, &heads->dy,  &heads->dr,  &heads->n1};
+    struct sp_tensor **const all[] = {&heads->q,  &heads->kv, &heads->o,   &heads->lse, &heads->dkv,
+                                      &heads->u,  &heads->g,  &heads->d_o, &heads->dq,  &heads->du,
+                                      &heads->dy, &heads->dr, &heads->n1};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sp_pool_drop(all[i]);

@@ -20,8 +20,8 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
 /* dq and dkv, from `pool`, of this slice's tokens here, from d_o of them, or, where members share parameters, from those
  * of the parts; dkv of the slices before it is made or
  * added to. Ends the life of `released` bytes. */
-void sp_attention_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o,
-                           struct sp_pool *pool, int64_t released);
+void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, struct sp_pool *pool,
+                           int64_t released);
 
 /* Drops what it read and wrote, as far as that is said. */
 void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_flight *t, bool q, bool kv,

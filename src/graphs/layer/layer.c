@@ -6,7 +6,7 @@
 
 /* ---- handles -------------------------------------------------------------------------- */
 
-static starpu_data_handle_t take(struct sp_op_ctx *c, size_t elements, const char *name)
+static struct sp_tensor *take(struct sp_op_ctx *c, size_t elements, const char *name)
 {
     return sp_pool_get(c->st->local, elements, sp_shape_elem(c->sh), name);
 }
@@ -14,9 +14,9 @@ static starpu_data_handle_t take(struct sp_op_ctx *c, size_t elements, const cha
 /* ---- forward -------------------------------------------------------------------------- */
 
 /* Bytes of a handle if it is kept and counted. */
-static int64_t counted(const struct sp_keep *keep, bool kept, starpu_data_handle_t handle)
+static int64_t counted(const struct sp_keep *keep, bool kept, struct sp_tensor *handle)
 {
-    return keep->stash && kept ? (int64_t)starpu_data_get_size(handle) : 0;
+    return keep->stash && kept ? (int64_t)sp_tensor_size(handle) : 0;
 }
 
 /* The same of what attention reads and writes, wherever it is. */
@@ -41,7 +41,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
-    starpu_data_handle_t kv = NULL; /* where they stayed for later slices, they are there */
+    struct sp_tensor *kv = NULL; /* where they stayed for later slices, they are there */
     int64_t stashed = counted_part(c, &keep, keep.qkv, SP_STASH_Q) +
                       counted_part(c, &keep, keep_kv, SP_STASH_KV) + counted(&keep, stash_x, t->x);
 
@@ -79,12 +79,12 @@ static void forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
     c->fl->layers[i].stashed += of_o;
 }
 
-static void forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_data_handle_t y,
+static void forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, struct sp_tensor *y,
                         bool stash_y)
 {
     const struct sp_shape *size = size_of(c, keep, true);
     struct sp_layer_flight *t = &c->fl->layers[i];
-    int64_t of_y = stash_y ? (int64_t)starpu_data_get_size(y) : 0, post = 0;
+    int64_t of_y = stash_y ? (int64_t)sp_tensor_size(y) : 0, post = 0;
 
     c->ctx.layer = c->first + i;
     if (keep.saved) {
@@ -117,14 +117,14 @@ void sp_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep)
     (c->sh->tensor > 1 ? sp_tensor_layer_forward_attention : forward_attention)(c, i, keep);
 }
 
-void sp_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_data_handle_t y,
+void sp_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, struct sp_tensor *y,
                           bool stash_y)
 {
     (c->sh->tensor > 1 ? sp_tensor_layer_forward_end : forward_end)(c, i, keep, y, stash_y);
 }
 
 void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
-                      starpu_data_handle_t y, bool stash_y)
+                      struct sp_tensor *y, bool stash_y)
 {
     sp_layer_forward_begin(c, i, keep, stash_x);
     if (!keep.has_attn)
@@ -138,7 +138,7 @@ void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
 
     for (int i = a; i < b; i++) {
         bool whole = sp_chunk_recompute(c, i) == SP_RECOMPUTE_FULL;
-        starpu_data_handle_t y = NULL;
+        struct sp_tensor *y = NULL;
 
         sp_visits_next_layer(c, i);
         keep.has_attn = !whole;
@@ -189,7 +189,7 @@ static void backward_attention(struct sp_op_ctx *c, int i)
     sp_attention_backward(c, i, c->fl->layers[i].d_o, c->st->local, 0);
 }
 
-static void backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+static void backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
 {
     const struct sp_shape *sh = c->sh;
     struct sp_layer_flight *t = &c->fl->layers[i];
@@ -254,12 +254,12 @@ void sp_layer_backward_attention(struct sp_op_ctx *c, int i)
     (c->sh->tensor > 1 ? sp_tensor_layer_backward_attention : backward_attention)(c, i);
 }
 
-void sp_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+void sp_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
 {
     (c->sh->tensor > 1 ? sp_tensor_layer_backward_end : backward_end)(c, i, dx);
 }
 
-void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+void sp_layer_backward(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
 {
     sp_layer_backward_begin(c, i);
     sp_layer_backward_attention(c, i);
@@ -273,8 +273,8 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
 
 void sp_layer_drop(struct sp_layer_flight *t, int parts)
 {
-    starpu_data_handle_t *const left[] = {&t->x,   &t->pre,  &t->q,  &t->kv, &t->o,
-                                          &t->lse, &t->post, &t->n1, &t->r,  &t->n2};
+    struct sp_tensor **const left[] = {&t->x,   &t->pre,  &t->q,  &t->kv, &t->o,
+                                       &t->lse, &t->post, &t->n1, &t->r,  &t->n2};
 
     for (size_t k = 0; k < sizeof left / sizeof *left; k++)
         sp_pool_drop(left[k]);

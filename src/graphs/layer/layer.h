@@ -12,20 +12,20 @@
  * y count as stashed from here on.
  */
 void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
-                      starpu_data_handle_t y, bool stash_y);
+                      struct sp_tensor *y, bool stash_y);
 
 /* Input gradient of layer i: dx from its dy; leaves what the weight gradient needs. */
-void sp_layer_backward(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
+void sp_layer_backward(struct sp_op_ctx *c, int i, struct sp_tensor *dx);
 
 /* Each of them in parts: what comes before attention, which leaves q, k and v, or the gradient of o; attention; what
  * comes after it. */
 void sp_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x);
 void sp_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep);
-void sp_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, starpu_data_handle_t y,
+void sp_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, struct sp_tensor *y,
                           bool stash_y);
 void sp_layer_backward_begin(struct sp_op_ctx *c, int i);
 void sp_layer_backward_attention(struct sp_op_ctx *c, int i);
-void sp_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
+void sp_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx);
 
 /* Weight gradient of layer i of the chunk; frees all that the layer still holds. */
 void sp_layer_wgrad(struct sp_op_ctx *c, int i);

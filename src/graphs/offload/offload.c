@@ -49,7 +49,7 @@ void sp_offload_gate(struct sp_op_ctx *c, int k)
     if (!a)
         return;
     for (int u = a->gates[slot_of(c, a, k)]; u >= 0; u = a->next_gate[u])
-        sp_move_hold(&c->st->moves[u], *c->ctx.order + 1);
+        c->g->cfg.sink->ops->tier->gate(&c->st->moves[u], *c->ctx.order + 1);
 }
 
 void sp_offload_keep(struct sp_op_ctx *c, int i)
@@ -74,7 +74,7 @@ static int tensors_of_unit(const struct sp_graph *g)
 }
 
 /* Adds the buffers that are there; returns how many there are then. */
-static int add_buffers(starpu_data_handle_t *out, int n, const starpu_data_handle_t *buffers, int k)
+static int add_buffers(struct sp_tensor **out, int n, struct sp_tensor *const *buffers, int k)
 {
     for (int i = 0; i < k; i++)
         if (buffers[i])
@@ -84,11 +84,11 @@ static int add_buffers(starpu_data_handle_t *out, int n, const starpu_data_handl
 
 /* The buffers of a tensor into out[]; how many. */
 static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int tensor,
-                      starpu_data_handle_t *out)
+                      struct sp_tensor **out)
 {
     const struct sp_layer_flight *t = kept->layer;
     enum { WHOLE = 3 };
-    const starpu_data_handle_t whole[SP_UNIT_TENSORS][WHOLE] = {
+    struct sp_tensor *const whole[SP_UNIT_TENSORS][WHOLE] = {
         [SP_STASH_X] = {t->x},
         [SP_STASH_PRE] = {t->pre, t->n1},
         [SP_STASH_Q] = {t->q},
@@ -101,7 +101,7 @@ static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int 
 
     for (int j = 0; t->heads && j < sp_shape_parts(&g->shape); j++) {
         const struct sp_heads *h = &t->heads[j];
-        const starpu_data_handle_t apart[SP_UNIT_TENSORS][1] = {
+        struct sp_tensor *const apart[SP_UNIT_TENSORS][1] = {
             [SP_STASH_Q] = {h->q},
             [SP_STASH_KV] = {h->kv},
             [SP_STASH_O] = {h->o},
@@ -114,7 +114,7 @@ static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int 
         const struct sp_heads *h = &t->shares[j];
 
         if (tensor == SP_STASH_POST)
-            n = add_buffers(out, n, (starpu_data_handle_t[]){h->u, h->g}, 2);
+            n = add_buffers(out, n, (struct sp_tensor *[]){h->u, h->g}, 2);
         if (tensor == SP_STASH_O && t->shares != t->heads)
             n = add_buffers(out, n, &h->o, 1);
     }
@@ -124,7 +124,7 @@ static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int 
 void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     int unit = a->eviction->unit, n = 0;
-    starpu_data_handle_t leave[tensors_of_unit(g)];
+    struct sp_tensor *leave[tensors_of_unit(g)];
     struct sp_meter *meter = sp_stage_meter(g, st);
 
     if (unit < 0)
@@ -132,7 +132,8 @@ void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_a
     for (int k = 0; k < SP_UNIT_TENSORS; k++)
         if (g->cfg.evictions[st->index].units[unit].out >> k & 1)
             n += tensors_of(g, &st->kept[unit], k, leave + n);
-    sp_move_out(&st->moves[unit], &st->mover, leave, n, &meter->live_bytes, &meter->peak_bytes);
+    g->cfg.sink->ops->tier->evict(&st->moves[unit], &st->mover, leave, n, &meter->live_bytes,
+                                  &meter->peak_bytes);
 }
 
 void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a)
@@ -155,8 +156,7 @@ int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
     if (!g->cfg.evictions)
         return 0;
     units = (size_t)g->cfg.evictions[st->index].n_units + 1;
-    sp_mover_init(&st->mover, starpu_worker_get_memory_node((unsigned)st->worker), g->cfg.tier,
-                  st->worker);
+    g->cfg.sink->ops->tier->start(&st->mover, g->cfg.tier, st->worker);
     st->moves = calloc(units, sizeof *st->moves);
     st->kept = calloc(units, sizeof(*st->kept));
     st->moved = calloc(units * each, sizeof *st->moved);
@@ -172,7 +172,8 @@ void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
     if (!g->cfg.evictions)
         return;
     sp_visits_stage_destroy(g, st);
-    sp_mover_destroy(&st->mover);
+    g->cfg.sink->ops->tier->stop(&st->mover, st->moves,
+                                 (size_t)g->cfg.evictions[st->index].n_units + 1);
     free(st->moves);
     free(st->moved);
     free(st->kept);

@@ -13,6 +13,11 @@ static const struct sp_eviction_plan *evictions_of(const struct sp_graph *g,
     return all && all[st->index].visits_in ? &all[st->index] : NULL;
 }
 
+static const struct sp_tier_ops *tier_of(const struct sp_op_ctx *c)
+{
+    return c->g->cfg.sink->ops->tier;
+}
+
 static struct sp_layer_flight *flight_of(const struct sp_op_ctx *c, int i, int slice)
 {
     return &c->fl[slice - c->slice].layers[i];
@@ -24,7 +29,7 @@ static int parts_of(const struct sp_op_ctx *c)
 }
 
 /* Part k of a layer's keys and values, or of their gradients. */
-static starpu_data_handle_t *tensor_of(struct sp_layer_flight *t, int k, bool gradients)
+static struct sp_tensor **tensor_of(struct sp_layer_flight *t, int k, bool gradients)
 {
     return gradients ? (t->heads ? &t->heads[k].dkv : &t->dkv)
                      : (t->heads ? &t->heads[k].kv : &t->kv);
@@ -49,19 +54,19 @@ static struct sp_place *new_place(struct sp_op_ctx *c, int i, int slice, bool gr
     snprintf(name, sizeof name, "%s s%d m%d.%d l%d",
              gradients ? "gradients of keys and values" : "keys and values", c->ctx.stage, c->mb,
              slice, c->first + i);
-    return sp_place_new(&c->st->visits.away, bytes, name);
+    return tier_of(c)->place(&c->st->visits.away, bytes, name);
 }
 
 /* A tensor that is away comes into a new buffer, with the next task. */
 static struct sp_return *bring(struct sp_op_ctx *c, struct sp_place *place, bool gradients,
-                               starpu_data_handle_t *tensor, struct sp_return *next)
+                               struct sp_tensor **tensor, struct sp_return *next)
 {
     struct sp_meter *meter = sp_stage_meter(c->g, c->st);
     size_t elem = sp_shape_elem(c->sh);
 
     *tensor = sp_pool_get(c->st->local, place->bytes / elem, elem, gradients ? "dkv" : "kv");
-    return sp_away_return(&c->st->visits.away, *tensor, place,
-                          gradients ? NULL : &meter->live_bytes, &meter->peak_bytes, next);
+    return tier_of(c)->fetch(&c->st->visits.away, *tensor, place,
+                             gradients ? NULL : &meter->live_bytes, &meter->peak_bytes, next);
 }
 
 void sp_visits_next_layer(struct sp_op_ctx *c, int i)
@@ -74,7 +79,7 @@ void sp_visits_next_layer(struct sp_op_ctx *c, int i)
     if (!a)
         return;
     while (c->st->visits.n_leaving > 0)
-        sp_leave_wait(c->st->visits.leaving[--c->st->visits.n_leaving], *c->ctx.order + 1);
+        tier_of(c)->wait(c->st->visits.leaving[--c->st->visits.n_leaving], *c->ctx.order + 1);
     if (!t->away)
         return;
     for (int k = 0; k < 2 * parts_of(c); k++) {
@@ -103,12 +108,12 @@ void sp_visits_leave(struct sp_op_ctx *c, int i)
     t->away = calloc(2 * (size_t)parts_of(c), sizeof(struct sp_place *));
     SP_NEED(t->away, "no memory for keys and values that leave");
     for (int k = 0; k < parts_of(c); k++) {
-        starpu_data_handle_t *kv = tensor_of(t, k, false);
+        struct sp_tensor **kv = tensor_of(t, k, false);
 
-        t->away[k] = new_place(c, i, c->slice - 1, false, starpu_data_get_size(*kv));
-        sp_away_write(&c->st->visits.away, *kv, &(struct sp_piece){.place = t->away[k]}, 1,
-                      &c->st->visits.leaving[c->st->visits.n_leaving++], &meter->live_bytes,
-                      &meter->peak_bytes);
+        t->away[k] = new_place(c, i, c->slice - 1, false, sp_tensor_size(*kv));
+        tier_of(c)->write(&c->st->visits.away, *kv, &(struct sp_piece){.place = t->away[k]}, 1,
+                          &c->st->visits.leaving[c->st->visits.n_leaving++], &meter->live_bytes,
+                          &meter->peak_bytes);
         sp_pool_put(*kv);
         *kv = NULL;
     }
@@ -164,17 +169,17 @@ void sp_visit_begin(struct sp_op_ctx *c, int i, struct sp_visit *visit, bool mad
 
     visit->kv = st->visits.buffer[turn];
     visit->dkv = st->visits.buffer[SP_EVICTION_VISITS + turn];
-    sp_away_read(&st->visits.away, visit->kv, piece, pieces_of(c, i, visit, false, piece));
+    tier_of(c)->read(&st->visits.away, visit->kv, piece, pieces_of(c, i, visit, false, piece));
     if (made)
-        sp_away_read(&st->visits.away, visit->dkv, piece, pieces_of(c, i, visit, true, piece));
+        tier_of(c)->read(&st->visits.away, visit->dkv, piece, pieces_of(c, i, visit, true, piece));
 }
 
 void sp_visit_end(struct sp_op_ctx *c, int i, const struct sp_visit *visit)
 {
     struct sp_piece piece[SP_MAX_SLICES];
 
-    sp_away_write(&c->st->visits.away, visit->dkv, piece, pieces_of(c, i, visit, true, piece), NULL,
-                  NULL, NULL);
+    tier_of(c)->write(&c->st->visits.away, visit->dkv, piece, pieces_of(c, i, visit, true, piece),
+                      NULL, NULL, NULL);
 }
 
 /* ---- of a stage --------------------------------------------------------------------------------- */
@@ -187,12 +192,13 @@ int sp_visits_stage_create(struct sp_graph *g, struct sp_stage *st)
     if (!a)
         return 0;
     for (int i = 0; i < 2 * SP_EVICTION_VISITS; i++)
-        sp_vector_register(&st->visits.buffer[i], (size_t)a->visit_largest / elem, elem,
+        st->visits.buffer[i] =
+            sp_tensor_make(g->cfg.sink, (size_t)a->visit_largest / elem, elem,
                            i < SP_EVICTION_VISITS ? "visiting kv" : "visiting dkv");
     st->visits.own = calloc((size_t)a->n_units, sizeof *st->visits.own);
     st->visits.leaving = calloc((size_t)sp_shape_parts(&g->shape), sizeof(struct sp_leave *));
     return st->visits.own && st->visits.leaving
-               ? sp_away_create(&st->visits.away, &st->mover, g->cfg.disk)
+               ? g->cfg.sink->ops->tier->away_start(&st->visits.away, &st->mover, g->cfg.disk)
                : -ENOMEM;
 }
 
@@ -201,9 +207,8 @@ void sp_visits_stage_destroy(struct sp_graph *g, struct sp_stage *st)
     if (!evictions_of(g, st))
         return;
     for (int i = 0; i < 2 * SP_EVICTION_VISITS; i++)
-        if (st->visits.buffer[i])
-            starpu_data_unregister_no_coherency(st->visits.buffer[i]);
-    sp_away_destroy(&st->visits.away);
+        sp_tensor_unmake(st->visits.buffer[i]);
+    g->cfg.sink->ops->tier->away_stop(&st->visits.away);
     free(st->visits.own);
     free(st->visits.leaving);
 }

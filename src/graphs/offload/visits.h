@@ -21,7 +21,7 @@ bool sp_visit_takes(const struct sp_op_ctx *c, int i, int slice, int64_t *bytes)
  * a page. */
 struct sp_visit {
     int first, end;
-    starpu_data_handle_t kv, dkv;
+    struct sp_tensor *kv, *dkv;
 };
 
 /* Begins the next visit of the stage: keys and values are read, and, if they are `made`, gradients. */

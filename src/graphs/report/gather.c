@@ -1,10 +1,12 @@
 #include "graphs/report/report.h"
 #include "graphs/report/times.h"
-#include "codelets/task/cuda.h"
+#include "sinks/starpu/sink.h"
+#include "sinks/starpu/cuda.h"
 #include "offload/disk.h"
 #include "offload/host.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
+#include "transport/transport.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,12 +152,11 @@ static int pack_transfers(const struct sp_graph *g, const struct sp_stage *st, d
 static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, int asks, double *out)
 {
     const struct sp_meter *meter = &st->meter[g->closing], *before = &st->meter[!g->closing];
-    starpu_data_handle_t sums = st->tally[g->closing];
+    struct sp_tensor *sums = st->tally[g->closing];
     struct wire *w = (struct wire *)out;
     double *tally;
 
-    starpu_data_acquire(sums, STARPU_R);
-    tally = starpu_data_get_local_ptr(sums);
+    tally = sp_tensor_acquire(sums, SP_READ);
     *w = (struct wire){
         .loss = tally[SP_TALLY_LOSS],
         .sumsq = tally[SP_TALLY_SUMSQ],
@@ -172,7 +173,7 @@ static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, int
         .asks = asks,
     };
     pack_moves(g, st, w);
-    starpu_data_release(sums);
+    sp_tensor_release(sums);
     memcpy(out + WIRE_HEAD, meter->ops, sizeof *meter->ops * (size_t)meter->n_ops);
     w->messages = pack_transfers(g, st, out + WIRE_HEAD + WIRE_OP * (size_t)meter->n_ops);
 }
@@ -219,18 +220,16 @@ static void unpack(const double *in, struct sp_stage_report *s, struct shared *a
 static void exchange(const struct sp_graph *g, double *data, size_t n, int from, int to,
                      int64_t tag)
 {
-    starpu_data_handle_t handle;
+    struct sp_tensor *t;
 
     if (from == to)
         return;
-    starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)data, (uint32_t)n,
-                                sizeof *data);
-    starpu_data_set_name(handle, "report");
+    t = sp_tensor_make_at(g->cfg.sink, data, n, sizeof *data, "report");
     if (g->place.world.rank == from)
-        sp_transport_send_wait(handle, to, tag);
+        sp_tensor_send_wait(t, to, tag);
     else
-        sp_transport_recv_wait(handle, from, tag);
-    starpu_data_unregister(handle);
+        sp_tensor_receive_wait(t, from, tag);
+    sp_tensor_unmake_at(t);
 }
 
 /* What the stages of another pipeline tell, whose first process has `rank`, to rank 0. Where each has the

@@ -15,8 +15,8 @@ static struct sp_op_ctx joined_op(const struct sp_op_ctx *c)
     return op;
 }
 
-static starpu_data_handle_t take(const struct sp_op_ctx *c, struct sp_pool *pool, int rows,
-                                 int width, const char *name)
+static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, int rows, int width,
+                              const char *name)
 {
     return sp_pool_get(pool, (size_t)rows * (size_t)width, sp_shape_elem(c->sh), name);
 }
@@ -35,11 +35,11 @@ static struct sp_rows rows_of(const struct sp_op_ctx *c, int j, int width)
 }
 
 /* One tensor of all shares; these go. */
-static starpu_data_handle_t join(struct sp_op_ctx *c, starpu_data_handle_t *share[], int width,
-                                 const char *name)
+static struct sp_tensor *join(struct sp_op_ctx *c, struct sp_tensor **share[], int width,
+                              const char *name)
 {
     int n = sp_tensor_shares(c);
-    starpu_data_handle_t whole = take(c, c->st->local, n * c->sh->rows, width, name);
+    struct sp_tensor *whole = take(c, c->st->local, n * c->sh->rows, width, name);
 
     for (int j = 0; j < n; j++) {
         struct sp_rows rows = rows_of(c, j, width);
@@ -51,7 +51,7 @@ static starpu_data_handle_t join(struct sp_op_ctx *c, starpu_data_handle_t *shar
 }
 
 /* And back: the whole stays. */
-static void split(struct sp_op_ctx *c, starpu_data_handle_t whole, starpu_data_handle_t *share[],
+static void split(struct sp_op_ctx *c, struct sp_tensor *whole, struct sp_tensor **share[],
                   int width, struct sp_pool *pool, const char *name)
 {
     for (int j = 0; j < sp_tensor_shares(c); j++) {
@@ -73,7 +73,7 @@ static void split(struct sp_op_ctx *c, starpu_data_handle_t whole, starpu_data_h
 
 void sp_tensor_attention_take(struct sp_op_ctx *c, struct sp_layer_flight *t, bool keys)
 {
-    starpu_data_handle_t *share[SP_MAX_SLICES];
+    struct sp_tensor **share[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
     if (!joins(c))
@@ -91,7 +91,7 @@ void sp_tensor_attention_take(struct sp_op_ctx *c, struct sp_layer_flight *t, bo
 void sp_tensor_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
-    starpu_data_handle_t *share[SP_MAX_SLICES];
+    struct sp_tensor **share[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
     if (!joins(c)) {
@@ -106,7 +106,7 @@ void sp_tensor_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, st
 
 void sp_tensor_attention_outputs(struct sp_op_ctx *c, struct sp_layer_flight *t)
 {
-    starpu_data_handle_t *share[SP_MAX_SLICES];
+    struct sp_tensor **share[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
     if (!joins(c))
@@ -120,7 +120,7 @@ void sp_tensor_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *po
                                   int64_t released)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
-    starpu_data_handle_t *share[SP_MAX_SLICES], d_o;
+    struct sp_tensor **share[SP_MAX_SLICES], *d_o;
     struct sp_op_ctx op;
 
     SHARES(t, d_o, share);

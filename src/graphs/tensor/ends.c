@@ -4,15 +4,15 @@
 
 /* ---- embedding ------------------------------------------------------------------------------------ */
 
-static starpu_data_handle_t part_of(const struct sp_op_ctx *c, const starpu_data_handle_t *handles,
-                                    int tokens, int j)
+static struct sp_tensor *part_of(const struct sp_op_ctx *c, struct sp_tensor *const *handles,
+                                 int tokens, int j)
 {
     return handles[tokens * sp_tensor_shares(c) + j];
 }
 
-void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
+void sp_tensor_embed(struct sp_op_ctx *c, int tokens, struct sp_tensor *x)
 {
-    const starpu_data_handle_t *ids = sp_graph_tokens(c->g)->ids;
+    struct sp_tensor *const *ids = sp_graph_tokens(c->g)->ids;
     struct sp_shares sum = {.n = sp_tensor_shares(c)};
 
     c->ctx.layer = -1;
@@ -35,9 +35,9 @@ void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x)
 }
 
 /* Positions are of this member's tokens; where all have all tokens each has the whole gradient. */
-void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx)
+void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor *dx)
 {
-    const starpu_data_handle_t *ids = sp_graph_tokens(c->g)->ids;
+    struct sp_tensor *const *ids = sp_graph_tokens(c->g)->ids;
     struct sp_shares rows;
 
     c->ctx.layer = -1;
@@ -57,7 +57,7 @@ void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handl
 
 /* ---- head ------------------------------------------------------------------------------------------ */
 
-void sp_tensor_share_stats(struct sp_op_ctx *c, starpu_data_handle_t *of)
+void sp_tensor_share_stats(struct sp_op_ctx *c, struct sp_tensor **of)
 {
     int t = c->sh->tensor, me = sp_tensor_member(c->g);
     size_t n = sp_shape_f32(c->sh, 2 * (size_t)c->sh->rows);
@@ -81,7 +81,7 @@ static int rows_here(const struct sp_op_ctx *c)
     return count;
 }
 
-starpu_data_handle_t sp_tensor_logits(struct sp_op_ctx *c, int rows)
+struct sp_tensor *sp_tensor_logits(struct sp_op_ctx *c, int rows)
 {
     size_t n = (size_t)c->sh->rows * (size_t)sp_logits_ld(rows);
 
@@ -95,10 +95,10 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_share
                           struct sp_shares *dn)
 {
     enum sp_block_kind kind = sp_head_table(&c->g->cfg.params->model);
-    const starpu_data_handle_t *targets = sp_graph_tokens(c->g)->targets;
-    starpu_data_handle_t table = sp_weight(c, kind, -1), gradient = sp_gradient(c, kind, -1);
+    struct sp_tensor *const *targets = sp_graph_tokens(c->g)->targets;
+    struct sp_tensor *table = sp_weight(c, kind, -1), *gradient = sp_gradient(c, kind, -1);
     int t = c->sh->tensor, me = sp_tensor_member(c->g), rows = rows_here(c);
-    starpu_data_handle_t stats[n->n][t], logits[n->n];
+    struct sp_tensor *stats[n->n][t], *logits[n->n];
 
     for (int k = 0; k < n->n; k++) {
         int j = sp_tensor_arrival(c, k);
@@ -126,12 +126,12 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_share
     c->ctx.exchanged = false;
 }
 
-void sp_tensor_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x,
-                    starpu_data_handle_t dx, int64_t released)
+void sp_tensor_head(struct sp_op_ctx *c, int tokens, struct sp_tensor *x, struct sp_tensor *dx,
+                    int64_t released)
 {
-    starpu_data_handle_t w = sp_weight(c, SP_BLOCK_NORM, -1), n = sp_take_hidden(c, "n");
-    starpu_data_handle_t stats = sp_pool_get(c->st->local, sp_shape_pre_saved(c->sh, false),
-                                             sp_shape_elem(c->sh), "statistics");
+    struct sp_tensor *w = sp_weight(c, SP_BLOCK_NORM, -1), *n = sp_take_hidden(c, "n");
+    struct sp_tensor *stats = sp_pool_get(c->st->local, sp_shape_pre_saved(c->sh, false),
+                                          sp_shape_elem(c->sh), "statistics");
     struct sp_shares rows, dn = {.n = sp_tensor_shares(c)};
 
     c->ctx.layer = -1;

@@ -12,19 +12,19 @@
 #include "graphs/tensor/shares.h"
 
 /* x(T,h) =, of the tokens of a micro-batch or slice: number `tokens` of the step's. */
-void sp_tensor_embed(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x);
+void sp_tensor_embed(struct sp_op_ctx *c, int tokens, struct sp_tensor *x);
 
 /* Adds to the gradients of the tables; dx stays. */
-void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, starpu_data_handle_t dx);
+void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor *dx);
 
 /* The logits of a share of the tokens, of so many rows of the table, if they are kept; NULL: they are not. */
-starpu_data_handle_t sp_tensor_logits(struct sp_op_ctx *c, int rows);
+struct sp_tensor *sp_tensor_logits(struct sp_op_ctx *c, int rows);
 
 /* The statistics of a share's logits, of[member] of this one, to all members, and theirs from them. */
-void sp_tensor_share_stats(struct sp_op_ctx *c, starpu_data_handle_t *of);
+void sp_tensor_share_stats(struct sp_op_ctx *c, struct sp_tensor **of);
 
 /* dx(T,h) = from x; gradients of the final norm and the table +=, and the loss of this member's tokens. */
-void sp_tensor_head(struct sp_op_ctx *c, int tokens, starpu_data_handle_t x,
-                    starpu_data_handle_t dx, int64_t released);
+void sp_tensor_head(struct sp_op_ctx *c, int tokens, struct sp_tensor *x, struct sp_tensor *dx,
+                    int64_t released);
 
 #endif

@@ -2,13 +2,13 @@
 
 /* ---- handles ------------------------------------------------------------------------------------ */
 
-static starpu_data_handle_t take(struct sp_op_ctx *c, size_t elements, const char *name)
+static struct sp_tensor *take(struct sp_op_ctx *c, size_t elements, const char *name)
 {
     return sp_pool_get(c->st->local, elements, sp_shape_elem(c->sh), name);
 }
 
 /* Of share j, `width` elements a row. */
-static starpu_data_handle_t take_rows(struct sp_op_ctx *c, int width, const char *name)
+static struct sp_tensor *take_rows(struct sp_op_ctx *c, int width, const char *name)
 {
     return take(c, (size_t)c->sh->rows * (size_t)width, name);
 }
@@ -33,8 +33,8 @@ static void reads(struct sp_op_ctx *c, int j)
 
 /* ---- before attention ---------------------------------------------------------------------------- */
 
-void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
-                           starpu_data_handle_t w, bool keys, struct sp_pool *pool)
+void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *n1,
+                           struct sp_tensor *w, bool keys, struct sp_pool *pool)
 {
     size_t rows = (size_t)c->sh->rows, elem = sp_shape_elem(c->sh);
     struct sp_shares all;
@@ -56,7 +56,7 @@ void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starp
 }
 
 /* n1 of all shares, for the weight gradient, or for the norms of heads before it. */
-static void gather_n1(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1)
+static void gather_n1(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *n1)
 {
     struct sp_shares all;
 
@@ -67,8 +67,8 @@ static void gather_n1(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_dat
         t->shares[j].n1 = all.at[j];
 }
 
-void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
-                            starpu_data_handle_t w, starpu_data_handle_t g, bool apart, bool fresh,
+void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *n1,
+                            struct sp_tensor *w, struct sp_tensor *g, bool apart, bool fresh,
                             struct sp_pool *pool, struct sp_shares *dn1)
 {
     if (c->sh->model.qk_norm)
@@ -84,8 +84,8 @@ void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
     sp_tensor_reduce(c, SP_TENSOR_DN1, dn1);
 }
 
-void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t n1,
-                         starpu_data_handle_t g, bool fresh, int64_t released)
+void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *n1,
+                         struct sp_tensor *g, bool fresh, int64_t released)
 {
     int n = sp_tensor_shares(c);
 
@@ -107,8 +107,8 @@ void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_
 /* ---- after attention ----------------------------------------------------------------------------- */
 
 /* r = x + o Wo^T + bias, as parts of that sum: the first of them is not kept by others. */
-static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t x,
-                   starpu_data_handle_t w, struct sp_shares *r)
+static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *x,
+                   struct sp_tensor *w, struct sp_shares *r)
 {
     take_shares(c, c->st->local, "r", r);
     for (int k = 0; k < r->n; k++) {
@@ -123,8 +123,8 @@ static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_h
 }
 
 /* u, g and, if there is a y, that share of its sum. */
-static void multiply(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t w,
-                     bool wants_g, starpu_data_handle_t y, struct sp_shares *sum)
+static void multiply(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *w,
+                     bool wants_g, struct sp_tensor *y, struct sp_shares *sum)
 {
     struct sp_shares n2;
 
@@ -147,7 +147,7 @@ static void multiply(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data
 }
 
 /* y, which has this member's share of the sum, += the others' and r. */
-static void add_up(struct sp_op_ctx *c, starpu_data_handle_t y, starpu_data_handle_t r,
+static void add_up(struct sp_op_ctx *c, struct sp_tensor *y, struct sp_tensor *r,
                    struct sp_shares *sum)
 {
     sp_pool_hold(y);
@@ -170,8 +170,8 @@ static int64_t kept_bytes(const struct sp_op_ctx *c, struct sp_keep keep)
                : 0;
 }
 
-void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t x,
-                            starpu_data_handle_t w, struct sp_keep keep, starpu_data_handle_t y,
+void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *x,
+                            struct sp_tensor *w, struct sp_keep keep, struct sp_tensor *y,
                             int64_t stashed)
 {
     struct sp_shares sum;
@@ -203,9 +203,9 @@ void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, star
     }
 }
 
-void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t,
-                             starpu_data_handle_t dy, starpu_data_handle_t w,
-                             starpu_data_handle_t g, bool apart, starpu_data_handle_t dr)
+void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *dy,
+                             struct sp_tensor *w, struct sp_tensor *g, bool apart,
+                             struct sp_tensor *dr)
 {
     struct sp_shares rows, dn;
 
@@ -241,8 +241,8 @@ void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t,
 }
 
 /* n2 of this member's tokens: kept, or made again. */
-static starpu_data_handle_t norm2_rows(struct sp_op_ctx *c, struct sp_layer_flight *t,
-                                       starpu_data_handle_t w)
+static struct sp_tensor *norm2_rows(struct sp_op_ctx *c, struct sp_layer_flight *t,
+                                    struct sp_tensor *w)
 {
     if (!t->n2) {
         t->n2 = sp_take_hidden(c, "n2");
@@ -252,8 +252,8 @@ static starpu_data_handle_t norm2_rows(struct sp_op_ctx *c, struct sp_layer_flig
 }
 
 /* Share by share in the same order on all members: the biases that all have get the same bits. */
-void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, starpu_data_handle_t w,
-                          starpu_data_handle_t g, int64_t released)
+void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *w,
+                          struct sp_tensor *g, int64_t released)
 {
     struct sp_shares n2;
 

@@ -3,7 +3,7 @@
 #include "graphs/tensor/attention.h"
 #include "graphs/tensor/halves.h"
 
-static starpu_data_handle_t statistics(struct sp_op_ctx *c)
+static struct sp_tensor *statistics(struct sp_op_ctx *c)
 {
     return sp_pool_get(c->st->local, sp_shape_pre_saved(c->sh, false), sp_shape_elem(c->sh),
                        "statistics");
@@ -30,7 +30,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
         stashed = (keep.qkv ? bytes_of(c, SP_RECOMPUTE_NONE, SP_STASH_Q) : 0) +
                   (keep_kv ? bytes_of(c, SP_RECOMPUTE_NONE, SP_STASH_KV) : 0) +
                   (keep.saved ? bytes_of(c, outputs, SP_STASH_PRE) : 0) +
-                  (stash_x ? (int64_t)starpu_data_get_size(t->x) : 0);
+                  (stash_x ? (int64_t)sp_tensor_size(t->x) : 0);
     if (keep.saved)
         t->pre = statistics(c);
     t->n1 = sp_take_hidden(c, "n1");
@@ -67,7 +67,7 @@ void sp_tensor_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_kee
 }
 
 void sp_tensor_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep,
-                                 starpu_data_handle_t y, bool stash_y)
+                                 struct sp_tensor *y, bool stash_y)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     enum sp_recompute outputs = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
@@ -78,7 +78,7 @@ void sp_tensor_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep
     if (keep.stash)
         sp_offload_gate(c, 2 * i + 1);
     sp_tensor_post_forward(c, t, t->x, sp_weight(c, SP_BLOCK_POST, c->ctx.layer), keep, y,
-                           stash_y ? (int64_t)starpu_data_get_size(y) : 0);
+                           stash_y ? (int64_t)sp_tensor_size(y) : 0);
     if (keep.stash && keep.saved)
         t->stashed += bytes_of(c, outputs, SP_STASH_POST);
     sp_tensor_attention_drop(c, t, !keep.qkv, !sp_keeps_keys(c, keep), !keep.attn);
@@ -108,12 +108,12 @@ void sp_tensor_layer_backward_attention(struct sp_op_ctx *c, int i)
     sp_tensor_attention_backward(c, i, c->st->local, 0);
 }
 
-void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx)
+void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     int layer = c->first + i;
     bool apart = c->norms != NULL;
-    starpu_data_handle_t norm1 = sp_weight(c, SP_BLOCK_NORM1, layer), n1 = NULL;
+    struct sp_tensor *norm1 = sp_weight(c, SP_BLOCK_NORM1, layer), *n1 = NULL;
     struct sp_shares dn;
 
     c->ctx.layer = layer;

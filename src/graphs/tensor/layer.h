@@ -19,10 +19,10 @@
 void sp_tensor_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x);
 void sp_tensor_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep);
 void sp_tensor_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep,
-                                 starpu_data_handle_t y, bool stash_y);
+                                 struct sp_tensor *y, bool stash_y);
 void sp_tensor_layer_backward_begin(struct sp_op_ctx *c, int i);
 void sp_tensor_layer_backward_attention(struct sp_op_ctx *c, int i);
-void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, starpu_data_handle_t dx);
+void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx);
 void sp_tensor_layer_wgrad(struct sp_op_ctx *c, int i);
 
 #endif

@@ -3,7 +3,7 @@
 #include "graphs/members.h"
 #include "policies/lowering/pipelines.h"
 
-void sp_tensor_gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data_handle_t own,
+void sp_tensor_gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_tensor *own,
                       struct sp_shares *all)
 {
     int n = sp_tensor_shares(c), me = sp_tensor_share(c);
@@ -22,7 +22,7 @@ void sp_tensor_gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data
 }
 
 /* All members get the sum, in the same bits. */
-static void double_up(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data_handle_t sum)
+static void double_up(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_tensor *sum)
 {
     struct sp_exchange e[SP_MAX_EXCHANGES];
     int rounds = sp_pipelines_exchanges(sp_tensor_member(c->g), c->sh->tensor, e);
@@ -30,7 +30,7 @@ static void double_up(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data
 
     for (int i = 0; i < rounds; i++) {
         int peer = sp_tensor_pipeline(c->g, e[i].peer);
-        starpu_data_handle_t theirs;
+        struct sp_tensor *theirs;
 
         if (e[i].sends)
             sp_member_send(c, kind, sum, peer, tag);
@@ -52,7 +52,7 @@ static void double_up(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data
 void sp_tensor_reduce(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_shares *all)
 {
     int n = all->n, me = sp_tensor_share(c);
-    starpu_data_handle_t shares[n];
+    struct sp_tensor *shares[n];
     int64_t tag;
 
     if (n == 1) {

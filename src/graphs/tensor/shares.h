@@ -21,7 +21,7 @@
 
 struct sp_shares {
     int n;
-    starpu_data_handle_t at[SP_MAX_SLICES + 1]; /* and a residual */
+    struct sp_tensor *at[SP_MAX_SLICES + 1]; /* and a residual */
 };
 
 /* Shares of the tokens, and which this member has. */
@@ -58,7 +58,7 @@ static inline int sp_tensor_departure(const struct sp_op_ctx *c, int k)
 }
 
 /* (T,h) of `own` of all shares, its own among them; `kind` names the messages. Drops are the caller's. */
-void sp_tensor_gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, starpu_data_handle_t own,
+void sp_tensor_gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_tensor *own,
                       struct sp_shares *shares);
 
 /* at[j], what it adds to the sum of share j (T,h), becomes at[0], that of its own share, and at[1..n-1], what the others

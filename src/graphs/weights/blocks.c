@@ -3,14 +3,6 @@
 #include "sp_error.h"
 #include <stdlib.h>
 
-static starpu_data_handle_t vector(size_t n, size_t elem, const char *name)
-{
-    starpu_data_handle_t handle;
-
-    sp_vector_register(&handle, n, elem, name);
-    return handle;
-}
-
 struct holder {
     struct sp_graph *g;
     struct sp_stage *st;
@@ -19,20 +11,22 @@ struct holder {
 /* Weights, gradient, and what the optimizer keeps. */
 static int add_state(struct sp_graph *g, struct sp_block *b)
 {
+    struct sp_sink *s = g->cfg.sink;
     int err = 0;
 
     if (g->shape.zero) {
         err = sp_zero_create(g, b);
     } else {
-        b->w = b->state[SP_STATE_W] = vector(b->n, sp_shape_elem(&g->shape), "w");
-        b->g = b->state[SP_STATE_G] = vector(b->n, sizeof(float), "g");
+        b->w = b->state[SP_STATE_W] = sp_tensor_make(s, b->n, sp_shape_elem(&g->shape), "w");
+        b->g = b->state[SP_STATE_G] = sp_tensor_make(s, b->n, sizeof(float), "g");
     }
     if (err)
         return err;
-    b->state[SP_STATE_MASTER] =
-        g->shape.dtype == SP_F32 ? b->state[SP_STATE_W] : vector(b->n, sizeof(float), "master");
-    b->state[SP_STATE_M] = vector(b->n, sizeof(float), "m");
-    b->state[SP_STATE_V] = vector(b->n, sizeof(float), "v");
+    b->state[SP_STATE_MASTER] = g->shape.dtype == SP_F32
+                                    ? b->state[SP_STATE_W]
+                                    : sp_tensor_make(s, b->n, sizeof(float), "master");
+    b->state[SP_STATE_M] = sp_tensor_make(s, b->n, sizeof(float), "m");
+    b->state[SP_STATE_V] = sp_tensor_make(s, b->n, sizeof(float), "v");
     return 0;
 }
 
@@ -43,9 +37,8 @@ static void destroy_state(struct sp_block *b)
         bool twice = i == SP_STATE_MASTER && b->state[i] == b->state[SP_STATE_W];
 
         if (b->state[i] && !part && !twice)
-            starpu_data_unregister_no_coherency(b->state[i]);
-        if (b->spare[i])
-            starpu_data_unregister_no_coherency(b->spare[i]);
+            sp_tensor_unmake(b->state[i]);
+        sp_tensor_unmake(b->spare[i]);
     }
     if (b->shared)
         sp_zero_destroy(b);

@@ -2,12 +2,13 @@
 #include "graphs/weights/initial.h"
 #include "graphs/weights/zero.h"
 #include "policies/lowering/pipelines.h"
+#include "sinks/starpu/sink.h"
 #include "sp_activity.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
-static starpu_data_handle_t field_of(struct sp_block *b, enum sp_field field)
+static struct sp_tensor *field_of(struct sp_block *b, enum sp_field field)
 {
     static const enum sp_state states[] = {[SP_FIELD_W] = SP_STATE_MASTER,
                                            [SP_FIELD_G] = SP_STATE_G,
@@ -24,55 +25,53 @@ static starpu_data_handle_t field_of(struct sp_block *b, enum sp_field field)
  * On cores a block's handle is read and written in place. Blocks on GPUs are copied from and to memory of
  * the moment, by tasks: StarPU would keep a copy of each in main memory for as long as the run lasts.
  */
-static float *values_begin(const struct sp_graph *g, starpu_data_handle_t handle, size_t n,
-                           enum starpu_data_access_mode mode)
+static float *values_begin(const struct sp_graph *g, struct sp_tensor *handle, size_t n,
+                           enum sp_access mode)
 {
     float *values;
 
     if (!g->place.gpus) {
-        starpu_data_acquire(handle, mode);
-        return starpu_data_get_local_ptr(handle);
+        return sp_tensor_acquire(handle, mode);
     }
     values = malloc(n * sizeof *values);
     SP_NEED(values, "no memory for a block of %zu parameters", n);
     return values;
 }
 
-static void values_end(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
+static void values_end(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *handle,
                        float *values, size_t n)
 {
     struct sp_task_context ctx = sp_stage_context(g, st, 'I');
-    starpu_data_handle_t host;
+    struct sp_tensor *host;
 
     if (!g->place.gpus) {
-        starpu_data_release(handle);
+        sp_tensor_release(handle);
         return;
     }
-    sp_vector_register_at(&host, values, n, sizeof *values, "values");
+    host = sp_tensor_make_at(g->cfg.sink, values, n, sizeof *values, "values");
     sp_copy_insert(&ctx, host, handle);
-    starpu_data_unregister(host);
+    sp_tensor_unmake_at(host);
     free(values);
 }
 
 /* Copies them to `to`. */
-static void values_read(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle,
+static void values_read(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *handle,
                         float *to, size_t n)
 {
     struct sp_task_context ctx = sp_stage_context(g, st, 'I');
-    starpu_data_handle_t host;
+    struct sp_tensor *host;
 
     if (!g->place.gpus) {
-        starpu_data_acquire(handle, STARPU_R);
-        memcpy(to, starpu_data_get_local_ptr(handle), n * sizeof *to);
-        starpu_data_release(handle);
+        memcpy(to, sp_tensor_acquire(handle, SP_READ), n * sizeof *to);
+        sp_tensor_release(handle);
         return;
     }
-    sp_vector_register_at(&host, to, n, sizeof *to, "values");
+    host = sp_tensor_make_at(g->cfg.sink, to, n, sizeof *to, "values");
     sp_copy_insert(&ctx, handle, host);
-    starpu_data_unregister(host);
+    sp_tensor_unmake_at(host);
 }
 
-static void clear(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t handle)
+static void clear(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *handle)
 {
     struct sp_task_context ctx = sp_stage_context(g, st, 'I');
 
@@ -80,16 +79,15 @@ static void clear(struct sp_graph *g, struct sp_stage *st, starpu_data_handle_t 
         sp_clear_insert(&ctx, handle);
         return;
     }
-    starpu_data_acquire(handle, STARPU_W);
-    memset(starpu_data_get_local_ptr(handle), 0, starpu_data_get_size(handle));
-    starpu_data_release(handle);
+    memset(sp_tensor_acquire(handle, SP_WRITE), 0, sp_tensor_size(handle));
+    sp_tensor_release(handle);
 }
 
 /* Values of the part of a block that is here: from a file, or drawn from the seed. */
 static int fill(struct sp_graph *g, struct sp_stage *st, const struct sp_block *b,
-                starpu_data_handle_t handle, const struct sp_st_file *file)
+                struct sp_tensor *handle, const struct sp_st_file *file)
 {
-    float *part = values_begin(g, handle, b->n, STARPU_W);
+    float *part = values_begin(g, handle, b->n, SP_WRITE);
     int err = sp_initial_block(g, b, file, part);
 
     values_end(g, st, handle, part, b->n);
@@ -167,16 +165,16 @@ static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
     int64_t of_stage = of_layer * (g->shape.model.layers + 1) + layer + 1;
     int64_t tag = sp_tag(g, SP_MSG_BLOCK, of_stage * g->place.stages + stage);
     struct sp_stage *st = sp_graph_stage(g, stage);
-    starpu_data_handle_t handle = st ? field_of(sp_stage_block(st, kind, layer), field) : NULL;
+    struct sp_tensor *handle = st ? field_of(sp_stage_block(st, kind, layer), field) : NULL;
 
     if (rank == 0 && owner == 0) {
         values_read(g, st, handle, to, n);
     } else if (rank == owner) {
-        sp_transport_send_wait(handle, 0, tag);
+        sp_tensor_send_wait(handle, 0, tag);
     } else if (rank == 0) {
-        sp_vector_register_at(&handle, to, n, sizeof *to, "checkpoint");
-        sp_transport_recv_wait(handle, owner, tag);
-        starpu_data_unregister(handle);
+        handle = sp_tensor_make_at(g->cfg.sink, to, n, sizeof *to, "checkpoint");
+        sp_tensor_receive_wait(handle, owner, tag);
+        sp_tensor_unmake_at(handle);
     }
 }
 

@@ -1,86 +1,78 @@
 #include "graphs/weights/gathered.h"
-#include "config.h"
-#include "offload/simulated_memory.h"
-#include "offload/vector.h"
-#include <errno.h>
+#include "sp_error.h"
 #include <stdlib.h>
-#include <string.h>
 
 size_t sp_gathered_bytes(const struct sp_gathered *w)
 {
-    return w->handle ? starpu_data_get_size(w->handle) : 0;
+    return w->whole ? sp_tensor_size(w->whole) : 0;
 }
 
-/* Zeros, in memory that GPUs can copy from. NULL: there is none. */
-static void *take_memory(size_t bytes)
+/* Room for the tensors on parts, which are the sink's to fill in. */
+static struct sp_tensor **make_parts(struct sp_tensor *whole, int parts)
 {
-#ifdef HAVE_SIMGRID
-    return sp_simulated_memory(bytes);
-#else
-    void *memory;
+    struct sp_tensor **part = calloc((size_t)parts, sizeof *part);
+    struct sp_tensor *all = calloc((size_t)parts, sizeof *all);
+    size_t n = (size_t)parts;
 
-    if (starpu_malloc(&memory, bytes))
-        return NULL;
-    return memset(memory, 0, bytes);
-#endif
-}
-
-static void give_memory(void *memory, size_t bytes)
-{
-#ifdef HAVE_SIMGRID
-    (void)memory, (void)bytes;
-#else
-    starpu_free_noflag(memory, bytes);
-#endif
-}
-
-int sp_gathered_create(struct sp_gathered *w, size_t n, int parts, size_t elem_bytes)
-{
-    struct starpu_data_filter filter = {.filter_func = starpu_vector_filter_block,
-                                        .nchildren = (unsigned)parts};
-
-    *w = (struct sp_gathered){.parts = parts};
-    w->part = calloc((size_t)parts, sizeof(starpu_data_handle_t));
-    w->memory = w->part ? take_memory(n * elem_bytes) : NULL;
-    if (!w->memory) {
-        free(w->part);
-        *w = (struct sp_gathered){0};
-        return -ENOMEM;
+    SP_NEED(part && all, "out of memory for the parts of a block");
+    for (size_t i = 0; i < n; i++) {
+        all[i] = (struct sp_tensor){.sink = whole->sink,
+                                    .length = whole->length / n + (i < whole->length % n),
+                                    .elem = whole->elem};
+        part[i] = &all[i];
     }
-    sp_vector_register_at(&w->handle, w->memory, n, elem_bytes, "whole");
-    starpu_data_partition_plan(w->handle, &filter, w->part);
-    for (int i = 0; i < parts; i++)
-        starpu_data_set_name(w->part[i], "part");
+    return part;
+}
+
+int sp_gathered_create(struct sp_sink *s, struct sp_gathered *w, size_t n, int parts,
+                       size_t elem_bytes)
+{
+    void *memory = s->ops->take_memory ? s->ops->take_memory(n * elem_bytes) : NULL;
+
+    *w = (struct sp_gathered){0};
+    if (s->ops->take_memory && !memory)
+        return -ENOMEM;
+    w->parts = parts;
+    w->memory = memory;
+    w->whole = sp_tensor_make_at(s, memory, n, elem_bytes, "whole");
+    w->part = make_parts(w->whole, parts);
+    s->ops->cut(w->whole, parts, w->part);
     return 0;
 }
 
 void sp_gathered_destroy(struct sp_gathered *w)
 {
+    const struct sp_sink_ops *ops;
     size_t bytes;
 
-    if (!w->handle)
+    if (!w->whole)
         return;
+    ops = w->whole->sink->ops;
     bytes = sp_gathered_bytes(w);
     sp_gathered_join(w);
-    starpu_data_partition_clean(w->handle, (unsigned)w->parts, w->part);
-    starpu_data_unregister_no_coherency(w->handle);
-    give_memory(w->memory, bytes);
+    ops->uncut(w->whole, w->parts, w->part);
+    sp_tensor_unmake(w->whole);
+    if (w->memory)
+        ops->give_memory(w->memory, bytes);
+    free(w->part[0]);
     free(w->part);
     *w = (struct sp_gathered){0};
 }
 
+static void view(struct sp_gathered *w, bool parts)
+{
+    if (w->cut == parts)
+        return;
+    w->whole->sink->ops->view(w->whole, w->parts, w->part, parts);
+    w->cut = parts;
+}
+
 void sp_gathered_cut(struct sp_gathered *w)
 {
-    if (w->cut)
-        return;
-    starpu_data_partition_submit(w->handle, (unsigned)w->parts, w->part);
-    w->cut = true;
+    view(w, true);
 }
 
 void sp_gathered_join(struct sp_gathered *w)
 {
-    if (!w->cut)
-        return;
-    starpu_data_unpartition_submit(w->handle, (unsigned)w->parts, w->part, -1);
-    w->cut = false;
+    view(w, false);
 }

@@ -1,16 +1,15 @@
 /*
- * A parameter block in one buffer, beside handles on the parts of it that stages or pipelines hold: either whole or
- * cut, and StarPU changes from one to the other where the graph says so, without a copy.
+ * A parameter block in one buffer, beside tensors on the parts of it that stages or pipelines hold: either whole or
+ * cut, and the sink changes from one to the other where the graph says so, without a copy.
  */
 #ifndef SP_GATHERED_H
 #define SP_GATHERED_H
 
-#include <starpu.h>
-#include <stdbool.h>
+#include "sinks/sink.h"
 
 struct sp_gathered {
-    starpu_data_handle_t handle; /* n elements */
-    starpu_data_handle_t
+    struct sp_tensor *whole; /* n elements */
+    struct sp_tensor *
         *part; /* [parts] n / parts elements each, the first n % parts of them one more */
     int parts;
     bool cut;
@@ -18,7 +17,8 @@ struct sp_gathered {
 };
 
 /* n is at least the number of parts. 0 or -ENOMEM. What it holds is 0. */
-int sp_gathered_create(struct sp_gathered *w, size_t n, int parts, size_t elem_bytes);
+int sp_gathered_create(struct sp_sink *s, struct sp_gathered *w, size_t n, int parts,
+                       size_t elem_bytes);
 /* Waits for the tasks that use it. */
 void sp_gathered_destroy(struct sp_gathered *w);
 

@@ -1,5 +1,6 @@
 #include "graphs/weights/initial.h"
 #include "kernels/backend.h"
+#include "sinks/starpu/sink.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -47,11 +48,11 @@ struct drawing {
     int *err; /* [local stages]: workers write side by side */
 };
 
-static void clear(starpu_data_handle_t handle)
+static void clear(struct sp_tensor *t)
 {
     const struct sp_backend *k = sp_cpu_backend(SP_F32);
 
-    k->clear(k, starpu_data_get_size(handle), starpu_data_get_local_ptr(handle));
+    k->clear(k, sp_tensor_size(t), sp_tensor_local(t));
 }
 
 static void draw_on_worker(void *arg)
@@ -62,10 +63,9 @@ static void draw_on_worker(void *arg)
         const struct sp_stage *st = &d->g->stages[k];
         const struct sp_block *b = &st->blocks[d->i];
 
-        if (st->worker != starpu_worker_get_id() || d->i >= st->n_blocks)
+        if (st->worker != sp_worker_here() || d->i >= st->n_blocks)
             continue;
-        d->err[k] =
-            sp_initial_block(d->g, b, NULL, starpu_data_get_local_ptr(b->state[SP_STATE_MASTER]));
+        d->err[k] = sp_initial_block(d->g, b, NULL, sp_tensor_local(b->state[SP_STATE_MASTER]));
         clear(b->state[SP_STATE_G]);
         clear(b->state[SP_STATE_M]);
         clear(b->state[SP_STATE_V]);
@@ -73,7 +73,7 @@ static void draw_on_worker(void *arg)
 }
 
 /* No more than a block of each stage at a time: where memory is limited, others may have to leave. */
-static void each_handle(const struct drawing *d, void (*act)(starpu_data_handle_t handle))
+static void each_handle(const struct drawing *d, void (*act)(struct sp_tensor *handle))
 {
     for (int k = 0; k < d->g->place.n_local; k++) {
         const struct sp_stage *st = &d->g->stages[k];
@@ -83,14 +83,9 @@ static void each_handle(const struct drawing *d, void (*act)(starpu_data_handle_
     }
 }
 
-static void acquire(starpu_data_handle_t handle)
+static void acquire(struct sp_tensor *t)
 {
-    starpu_data_acquire(handle, STARPU_W);
-}
-
-static void release(starpu_data_handle_t handle)
-{
-    starpu_data_release(handle);
+    sp_tensor_acquire(t, SP_WRITE);
 }
 
 int sp_initial_values(struct sp_graph *g)
@@ -104,8 +99,8 @@ int sp_initial_values(struct sp_graph *g)
         blocks = g->stages[k].n_blocks > blocks ? g->stages[k].n_blocks : blocks;
     for (; d.i < blocks && !err; d.i++) {
         each_handle(&d, acquire);
-        starpu_execute_on_each_worker(draw_on_worker, &d, STARPU_CPU);
-        each_handle(&d, release);
+        sp_workers_run(draw_on_worker, &d);
+        each_handle(&d, sp_tensor_release);
         for (int k = 0; k < g->place.n_local && !err; k++)
             err = d.err[k];
     }

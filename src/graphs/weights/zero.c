@@ -16,15 +16,17 @@ int sp_zero_create(struct sp_graph *g, struct sp_block *b)
     b->shared = calloc(2, sizeof *b->shared);
     if (!b->shared)
         return -ENOMEM;
-    err = sp_gathered_create(&b->shared[SP_SHARED_W], n, parts, sp_shape_elem(&g->shape));
-    err = err ? err : sp_gathered_create(&b->shared[SP_SHARED_G], n, parts, sizeof(float));
+    err = sp_gathered_create(g->cfg.sink, &b->shared[SP_SHARED_W], n, parts,
+                             sp_shape_elem(&g->shape));
+    err = err ? err
+              : sp_gathered_create(g->cfg.sink, &b->shared[SP_SHARED_G], n, parts, sizeof(float));
     if (err)
         return err;
     sp_pipelines_part(n, q, parts, &first, &held);
     b->first += first;
     b->n = held;
-    b->w = b->shared[SP_SHARED_W].handle;
-    b->g = b->shared[SP_SHARED_G].handle;
+    b->w = b->shared[SP_SHARED_W].whole;
+    b->g = b->shared[SP_SHARED_G].whole;
     b->state[SP_STATE_W] = b->shared[SP_SHARED_W].part[q];
     b->state[SP_STATE_G] = b->shared[SP_SHARED_G].part[q];
     sp_zero_cut(b);

@@ -30,7 +30,7 @@ static const char *bare(const char *name)
 #define HEAD "lm_head.weight"
 
 /* True if it is the table that is the head as well: files may have it under either name. */
-static bool is_tied_table(const struct sp_params *p, const struct sp_tensor *t)
+static bool is_tied_table(const struct sp_params *p, const struct sp_parameter *t)
 {
     return p->model.tied && t->block == SP_BLOCK_TOKENS;
 }
@@ -38,7 +38,7 @@ static bool is_tied_table(const struct sp_params *p, const struct sp_tensor *t)
 /* By its name or its bare name, a tied table by that of the head where it has neither. NULL: absent, or, with
  * *rc < 0, refused: both, one being ignored. */
 static const struct sp_st_entry *find(const struct sp_st_file *st, const struct sp_params *p,
-                                      const struct sp_tensor *t, int *rc)
+                                      const struct sp_parameter *t, int *rc)
 {
     const struct sp_st_entry *e = sp_st_find(st, t->name), *other = NULL;
 
@@ -72,7 +72,7 @@ static bool is_buffer(const char *name, const struct sp_model *m)
 /* ---- checking --------------------------------------------------------------------------- */
 
 /* Shape in the file; returns the number of dimensions. */
-static int file_shape(const struct sp_tensor *t, int64_t shape[2])
+static int file_shape(const struct sp_parameter *t, int64_t shape[2])
 {
     if (t->is_vector) {
         shape[0] = t->cols;
@@ -94,8 +94,8 @@ static const char *print_shape(int ndim, const int64_t *shape, char out[200])
 }
 
 /* The entry of a tensor, checked; NULL with one line on stderr otherwise. */
-static const struct sp_st_entry *find_checked(const struct sp_st_file *st,
-                                              const struct sp_params *p, const struct sp_tensor *t)
+static const struct sp_st_entry *
+find_checked(const struct sp_st_file *st, const struct sp_params *p, const struct sp_parameter *t)
 {
     char has[200], needs[200];
     int64_t shape[2];
@@ -218,7 +218,7 @@ int sp_weights_check_values(const struct sp_st_file *st, const struct sp_params 
     int rc = x ? 0 : sp_error(ENOMEM, "%s: no memory to read its tensors", st->path);
 
     for (int i = 0; i < p->n && !rc; i++) {
-        const struct sp_tensor *t = &p->tensors[i];
+        const struct sp_parameter *t = &p->tensors[i];
         uint64_t n = (uint64_t)t->rows * (uint64_t)t->cols, each = n / (uint64_t)shares + 1;
         uint64_t first = each * (uint64_t)share < n ? each * (uint64_t)share : n;
         const struct sp_st_entry *e = find_checked(st, p, t);
@@ -232,13 +232,13 @@ int sp_weights_check_values(const struct sp_st_file *st, const struct sp_params 
 /* ---- bands of a transposed tensor ------------------------------------------------------- */
 
 /* Rows of the file in a band. */
-static int band_rows(const struct sp_tensor *t)
+static int band_rows(const struct sp_parameter *t)
 {
     return t->rows < BAND_FLOATS ? BAND_FLOATS / t->rows : 1;
 }
 
 /* Moves file rows first .. first+n-1, `band`(n, rows), to or from the block's w(rows, cols). */
-static void transpose_band(const struct sp_tensor *t, int first, int n, float *band, float *w,
+static void transpose_band(const struct sp_parameter *t, int first, int n, float *band, float *w,
                            bool to_block)
 {
     size_t rows = (size_t)t->rows, cols = (size_t)t->cols;
@@ -270,7 +270,7 @@ struct transfer {
 };
 
 /* Transposed tensors go through a buffer of a bounded size, whatever theirs. */
-static int move_transposed(const struct transfer *x, const struct sp_tensor *t,
+static int move_transposed(const struct transfer *x, const struct sp_parameter *t,
                            const struct sp_st_entry *e)
 {
     int step = band_rows(t), rc = 0;
@@ -296,7 +296,7 @@ static int move_transposed(const struct transfer *x, const struct sp_tensor *t,
     return rc;
 }
 
-static void read_tensor(void *arg, const struct sp_tensor *t)
+static void read_tensor(void *arg, const struct sp_parameter *t)
 {
     struct transfer *x = arg;
     const struct sp_st_entry *e;
@@ -312,7 +312,7 @@ static void read_tensor(void *arg, const struct sp_tensor *t)
         x->rc = sp_st_read(x->st, e, x->w + t->offset);
 }
 
-static void write_tensor(void *arg, const struct sp_tensor *t)
+static void write_tensor(void *arg, const struct sp_parameter *t)
 {
     struct transfer *x = arg;
 
@@ -342,7 +342,7 @@ int sp_weights_shards(const struct sp_params *p, uint64_t shard_bytes)
     int n = 1;
 
     for (int i = 0; i < p->n; i++) {
-        const struct sp_tensor *t = &p->tensors[i];
+        const struct sp_parameter *t = &p->tensors[i];
 
         n += sp_st_shard_begins(&filled, (uint64_t)t->rows * (uint64_t)t->cols * sizeof(float),
                                 shard_bytes);

@@ -1,5 +1,6 @@
 #include "train/calibrate/bench.h"
-#include "codelets/task/cuda.h"
+#include "sinks/starpu/cuda.h"
+#include "sinks/starpu/sink.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "train/calibrate/steady.h"
@@ -125,16 +126,17 @@ static void sample(const struct sp_backend *k, const struct timing_args *a, stru
 /* A disturbed visit goes on for some times as long, until it has undisturbed samples. */
 enum { UNDISTURBED = 2, PATIENCE = 10 };
 
-static void timing(const struct sp_backend *k, void *buffers[], void *arg)
+static void timing(const struct sp_backend *k, void *const *at, const size_t *bytes_at, void *arg)
 {
     const struct timing_args *a = arg;
-    const char *noise = (const char *)STARPU_VECTOR_GET_PTR(buffers[0]);
-    struct turns turns = {.arrays = (char *)STARPU_VECTOR_GET_PTR(buffers[1]), .places = a->places};
+    const char *noise = at[0];
+    struct turns turns = {.arrays = at[1], .places = a->places};
     struct sp_steady *s = a->samples;
     size_t bytes[SP_TIMED_ARRAYS];
     double start, spent;
     int before = s->n;
 
+    (void)bytes_at;
     turns.bytes = sp_timed_bytes(a->call, bytes);
     turns.first = (int)((unsigned)s->n * 7919u % (unsigned)turns.places);
     if (s->n + s->disturbed == 0) {
@@ -151,36 +153,22 @@ static void timing(const struct sp_backend *k, void *buffers[], void *arg)
     restore(k, noise, &turns);
 }
 
-SP_BODY(timing)
+static struct sp_codelet timing_cl = {.name = "timing", .run = timing, .timed = true};
 
-static struct starpu_codelet timing_cl = {
-    SP_DEVICES(timing),
-    .nbuffers = 2,
-    .modes = {STARPU_R, STARPU_RW},
-    .name = "timing",
-};
-
-static void fill_arena(const struct sp_backend *k, void *buffers[], void *arg)
+static void fill_arena(const struct sp_backend *k, void *const *at, const size_t *bytes, void *arg)
 {
     (void)arg;
-    fill(k, (const char *)STARPU_VECTOR_GET_PTR(buffers[0]),
-         (char *)STARPU_VECTOR_GET_PTR(buffers[1]), (size_t)STARPU_VECTOR_GET_NX(buffers[1]) * 4);
+    fill(k, at[0], at[1], bytes[1]);
 }
 
-SP_BODY(fill_arena)
-
-static struct starpu_codelet fill_arena_cl = {
-    SP_DEVICES(fill_arena),
-    .nbuffers = 2,
-    .modes = {STARPU_R, STARPU_W},
-    .name = "fill arena",
-};
+static struct sp_codelet fill_arena_cl = {.name = "fill arena", .run = fill_arena, .timed = true};
 
 /* ---- figures ------------------------------------------------------------------------------ */
 
 struct sp_task_context sp_bench_context(struct sp_bench *b, int worker)
 {
-    return (struct sp_task_context){.worker = worker,
+    return (struct sp_task_context){.sink = sp_starpu_sink(),
+                                    .worker = worker,
                                     .order = &b->order[worker],
                                     .meter = &b->meter,
                                     .window = b->window,
@@ -201,24 +189,24 @@ static int places_of(const struct sp_figure *f)
 static void submit(struct sp_bench *b, int worker, const struct sp_figure *f)
 {
     struct sp_task_context ctx = sp_bench_context(b, worker);
-    struct starpu_task *task =
+    struct sp_task *task =
         sp_task_new(&ctx, &timing_cl, "timing", NULL, sizeof(struct timing_args));
-    struct timing_args *a = task->cl_arg;
+    struct timing_args *a = task->args;
 
     a->call = &f->call;
     a->visit_s = b->visit_s;
     a->places = places_of(f);
     a->samples = &f->worker[worker];
     a->task.dtype = f->call.dtype;
-    task->handles[0] = b->noise_handle;
-    task->handles[1] = b->arena[worker];
+    sp_task_use(task, b->noise_tensor, SP_READ);
+    sp_task_use(task, b->arena[worker], SP_READ_WRITE);
     sp_task_submit(&ctx, task, sp_timed_work(&f->call));
 }
 
 static void leave_arena(struct sp_bench *b)
 {
     for (int w = 0; b->arena_bytes && w < b->place.workers; w++)
-        starpu_data_unregister_no_coherency(b->arena[w]);
+        sp_tensor_unmake(b->arena[w]);
     b->arena_bytes = 0;
 }
 
@@ -230,13 +218,12 @@ static void enlarge_arena(struct sp_bench *b, size_t bytes)
     leave_arena(b);
     for (int w = 0; w < b->place.workers; w++) {
         struct sp_task_context ctx = sp_bench_context(b, w);
-        struct starpu_task *task =
+        struct sp_task *task =
             sp_task_new(&ctx, &fill_arena_cl, "fill arena", NULL, sizeof(struct sp_task_args));
 
-        starpu_vector_data_register(&b->arena[w], -1, 0, (uint32_t)((bytes + 3) / 4), 4);
-        starpu_data_set_name(b->arena[w], "arrays");
-        task->handles[0] = b->noise_handle;
-        task->handles[1] = b->arena[w];
+        b->arena[w] = sp_tensor_make(ctx.sink, (bytes + 3) / 4, 4, "arrays");
+        sp_task_use(task, b->noise_tensor, SP_READ);
+        sp_task_use(task, b->arena[w], SP_WRITE);
         sp_task_submit(&ctx, task, 0);
     }
     b->arena_bytes = bytes;
@@ -249,7 +236,7 @@ void sp_bench_visit(struct sp_bench *b, struct sp_figure *f)
     enlarge_arena(b, sp_timed_bytes(&f->call, bytes) * (size_t)places_of(f));
     for (int w = 0; w < b->place.workers; w++)
         submit(b, w, f);
-    starpu_task_wait_for_all();
+    sp_starpu_sink()->ops->wait();
 }
 
 double sp_figure_s(const struct sp_bench *b, const struct sp_figure *f)
@@ -299,8 +286,13 @@ int sp_bench_create(struct sp_bench *b)
     uint32_t x = 1;
 
     b->window = sp_window_create(1);
+    b->order = calloc((size_t)b->place.workers, sizeof *b->order);
+    b->arena = calloc((size_t)b->place.workers, sizeof(struct sp_tensor *));
     b->noise = noise;
-    if (!noise || !b->window) {
+    if (!noise || !b->window || !b->order || !b->arena) {
+        sp_window_destroy(b->window);
+        free(b->order);
+        free(b->arena);
         free(noise);
         return sp_error(ENOMEM, "calibrate: no memory");
     }
@@ -309,17 +301,17 @@ int sp_bench_create(struct sp_bench *b)
         noise[i] = (uint16_t)((x >> 31) << 15 | 0x3e80 | (x >> 24 & 0x7f));
     }
     sp_order_reset();
-    starpu_vector_data_register(&b->noise_handle, STARPU_MAIN_RAM, (uintptr_t)noise,
-                                NOISE_BYTES / 4, 4);
-    starpu_data_set_name(b->noise_handle, "noise");
+    b->noise_tensor = sp_tensor_make_at(sp_starpu_sink(), noise, NOISE_BYTES / 4, 4, "noise");
     return 0;
 }
 
 void sp_bench_destroy(struct sp_bench *b)
 {
     leave_arena(b);
-    starpu_data_unregister(b->noise_handle);
+    sp_tensor_unmake_at(b->noise_tensor);
     sp_window_destroy(b->window);
+    free(b->order);
+    free(b->arena);
     free(b->noise);
     sp_order_reset();
 }

@@ -23,13 +23,13 @@ struct sp_bench {
     bool rough;                 /* figures that other programs disturbed count as well */
     struct sp_quality *quality; /* of the figures so far */
 
-    unsigned order[STARPU_NMAXWORKERS]; /* last position of each worker */
+    unsigned *order; /* [workers] last position of each */
     struct sp_meter meter;
     struct sp_window *window;
     void *noise; /* what arrays are filled with */
-    starpu_data_handle_t noise_handle;
-    starpu_data_handle_t arena[STARPU_NMAXWORKERS]; /* the arrays of all figures in turn */
-    size_t arena_bytes;                             /* of each; 0: there is none yet */
+    struct sp_tensor *noise_tensor;
+    struct sp_tensor **arena; /* [workers] the arrays of all figures in turn */
+    size_t arena_bytes;       /* of each; 0: there is none yet */
 };
 
 /* Seconds of a call. */

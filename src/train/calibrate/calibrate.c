@@ -1,6 +1,6 @@
 /* The runtime, what is measured in turn, and where each number is from. */
 #include "train/calibrate/calibrate.h"
-#include "codelets/task/cuda.h"
+#include "sinks/starpu/cuda.h"
 #include "offload/disk.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
@@ -10,6 +10,8 @@
 #include "train/calibrate/rates.h"
 #include "train/start/device.h"
 #include "transport/starpu_environment.h"
+#include "transport/transport.h"
+#include <starpu.h>
 #include <stdlib.h>
 
 enum { DISK_BYTES = 64 << 20 };

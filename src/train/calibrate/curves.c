@@ -1,6 +1,7 @@
 /* The rates of devices: which calls a curve is measured with, and the rounds over all of them. */
 #include "sp_error.h"
 #include "train/calibrate/rates.h"
+#include "transport/transport.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

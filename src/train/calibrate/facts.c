@@ -1,10 +1,12 @@
 #include "train/calibrate/facts.h"
-#include "codelets/task/cuda.h"
-#include "codelets/task/cuda_memory.h"
+#include "sinks/starpu/cuda.h"
+#include "sinks/starpu/cuda_memory.h"
 #include "config.h"
 #include "kernels/kernels.h"
 #include "offload/host_memory.h"
 #include "sp_error.h"
+#include "transport/transport.h"
+#include <starpu.h>
 #include <hwloc.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "plan/profile.h"
 #include "sp_error.h"
 #include "train/calibrate/rates.h"
+#include "transport/transport.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

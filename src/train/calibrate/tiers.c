@@ -1,5 +1,5 @@
 /* Where offloaded activations go: the host, disks. The rates are measured as a run that offloads does. */
-#include "codelets/task/cuda_memory.h"
+#include "sinks/starpu/cuda_memory.h"
 #include "offload/disk.h"
 #include "train/calibrate/rates.h"
 #include <math.h>

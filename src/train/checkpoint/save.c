@@ -6,6 +6,7 @@
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
 #include "train/run/watchdog.h"
+#include "transport/transport.h"
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -3,6 +3,7 @@
 #include "sp_error.h"
 #include "train/run/log.h"
 #include "train/run/watchdog.h"
+#include "sinks/starpu/sink.h"
 #include <math.h>
 
 int sp_trainer_evaluate(struct sp_trainer *t, double *loss)

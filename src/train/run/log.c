@@ -10,6 +10,7 @@
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/times.h"
+#include <starpu.h>
 #include <jansson.h>
 #include <stdlib.h>
 

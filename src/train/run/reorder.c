@@ -14,6 +14,7 @@
 #include "graphs/create.h"
 #include "train/run/watchdog.h"
 #include "train/start/memory.h"
+#include "transport/transport.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,6 +12,8 @@
 #include "train/start/machine.h"
 #include "train/start/prepare.h"
 #include "train/start/start.h"
+#include "transport/transport.h"
+#include "sinks/starpu/sink.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "sp_error.h"
 #include "train/run/draw.h"
 #include "train/run/watchdog.h"
+#include "transport/transport.h"
 #include <stdlib.h>
 #include <string.h>
 

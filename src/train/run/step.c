@@ -11,6 +11,7 @@
 #include "train/run/replan.h"
 #include "train/run/reorder.h"
 #include "train/run/watchdog.h"
+#include "transport/transport.h"
 #include <math.h>
 
 struct sp_update sp_train_update(const struct sp_train_config *a, int step, double grad_norm)

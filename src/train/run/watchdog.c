@@ -6,6 +6,7 @@
 #include "transport/beats.h"
 #include "transport/last_seconds.h"
 #include "transport/parent.h"
+#include "transport/transport.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdarg.h>

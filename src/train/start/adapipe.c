@@ -7,6 +7,7 @@
 #include "plan/memory.h"
 #include "sp_error.h"
 #include "train/start/measure.h"
+#include "transport/transport.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #include "sp_error.h"
 #include "train/config.h"
 #include "train/settings.h"
+#include "transport/transport.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,6 +8,8 @@
 #include "train/start/agree.h"
 #include "train/start/device.h"
 #include "train/start/machine.h"
+#include "transport/transport.h"
+#include "sinks/starpu/sink.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

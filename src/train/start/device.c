@@ -1,12 +1,14 @@
 /* --device: cores or GPUs, and whether the run fits the GPUs' memory. */
 #include "train/start/device.h"
-#include "codelets/task/cuda.h"
-#include "codelets/task/cuda_memory.h"
-#include "offload/vector.h"
+#include "sinks/starpu/cuda.h"
+#include "sinks/starpu/cuda_memory.h"
+#include "sinks/starpu/device_memory.h"
 #include "policies/families/slice_buffers.h"
 #include "sp_error.h"
 #include "train/start/memory.h"
 #include "transport/starpu_environment.h"
+#include "transport/transport.h"
+#include <starpu.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,8 @@
 
 #include "train/trainer.h"
 
+struct starpu_conf;
+
 /* How many GPUs the run may take; 0: its stages will be on cores. */
 int sp_train_find_gpus(const struct sp_trainer *t);
 /* Before stages are placed: the bytes that a GPU has for a stage; 0: they will be on cores, or it is not
@@ -21,7 +23,7 @@ int sp_train_check_gpus(const struct sp_trainer *t);
 void sp_train_choose_workers(const struct sp_placement *pl, struct starpu_conf *conf);
 /* Before StarPU starts: its ways with GPUs. 0 or -ENOMEM after one line. */
 int sp_train_prepare_gpus(struct sp_trainer *t);
-/* After it started: whether tasks may end for StarPU before their kernels (codelets/task/cuda.h): all that is planned leaves a
+/* After it started: whether tasks may end for StarPU before their kernels (sinks/starpu/cuda.h): all that is planned leaves a
  * sixth of what StarPU's buffers may have. */
 bool sp_train_runs_ahead(const struct sp_trainer *t);
 /* What this process plans to take on its GPUs: sp_train_planned_bytes, and the kernels' workspaces. */

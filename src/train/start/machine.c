@@ -3,6 +3,7 @@
 #include "sp_error.h"
 #include "train/start/auto.h"
 #include "train/start/device.h"
+#include "transport/transport.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 #include "offload/host_memory.h"
 #include "plan/profile.h"
 #include "sp_error.h"
+#include "sinks/starpu/sink.h"
 
 int sp_train_check_profile(const struct sp_trainer *t)
 {
@@ -21,6 +22,7 @@ int sp_train_measure(struct sp_trainer *t, int batch, int seq, struct sp_layer_c
 {
     const struct sp_train_config *a = &t->cfg;
     struct sp_graph_config like = {
+        .sink = sp_starpu_sink(),
         .params = &t->params,
         .batch = batch,
         .seq = seq,

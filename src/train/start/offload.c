@@ -1,6 +1,6 @@
 /* --offload: what leaves memory, planned before the start and again at measured rates; the tiers. */
 #include "train/start/offload.h"
-#include "codelets/task/cuda_memory.h"
+#include "sinks/starpu/cuda_memory.h"
 #include "offload/host.h"
 #include "policies/families/slice_buffers.h"
 #include "plan/profile.h"
@@ -9,6 +9,8 @@
 #include "sp_error.h"
 #include "train/start/adapipe.h"
 #include "train/start/measure.h"
+#include "transport/transport.h"
+#include <starpu.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,6 +9,7 @@
 #include "policies/simulation/times.h"
 #include "train/start/adapipe.h"
 #include "train/start/measure.h"
+#include "transport/transport.h"
 #include <stdlib.h>
 #include <string.h>
 

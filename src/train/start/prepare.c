@@ -24,6 +24,7 @@
 #include "train/start/plan.h"
 #include "train/start/recompute.h"
 #include "train/start/text.h"
+#include "transport/transport.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* StarPU, the model in its stages, the log, the watchdog: from a plan to a trainer that can step. */
 #include "train/start/start.h"
-#include "codelets/task/cuda.h"
-#include "codelets/task/cuda_memory.h"
+#include "sinks/starpu/cuda.h"
+#include "sinks/starpu/cuda_memory.h"
 #include "graphs/weights/checkpoint.h"
 #include "offload/host.h"
 #include "offload/main_memory.h"
@@ -20,6 +20,9 @@
 #include "transport/starpu_environment.h"
 #include "plan/offload/pages.h"
 #include "graphs/create.h"
+#include "transport/transport.h"
+#include "sinks/starpu/sink.h"
+#include <starpu.h>
 #include <stdlib.h>
 
 /* How StarPU gets main memory. */
@@ -105,6 +108,7 @@ static int make_graph(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
     const struct sp_graph_config cfg = {
+        .sink = sp_starpu_sink(),
         .params = &t->params,
         .plan = &t->plan,
         .batch = a->layout.micro_batch_size,

@@ -1,4 +1,5 @@
 #include "graphs/families/multiplexed/multiplexed.h"
+#include "sp_error.h"
 #include <stdlib.h>
 
 static struct sp_help *help_of(const struct sp_graph *g, int stage, int global)
@@ -39,14 +40,14 @@ static size_t elements_of(const struct walk *w, enum sp_block_kind kind)
     return sp_block_elements(&w->g->shape.held, kind);
 }
 
-static starpu_data_handle_t *weight(struct sp_help *h, const struct walk *w,
-                                    enum sp_block_kind kind, int layer)
+static struct sp_tensor **weight(struct sp_help *h, const struct walk *w, enum sp_block_kind kind,
+                                 int layer)
 {
     return layer < 0 ? &h->end_w[kind] : &h->w[sp_layer_block_at(kind, layer - w->first)];
 }
 
-static starpu_data_handle_t *sum(struct sp_help *h, const struct walk *w, enum sp_block_kind kind,
-                                 int layer)
+static struct sp_tensor **sum(struct sp_help *h, const struct walk *w, enum sp_block_kind kind,
+                              int layer)
 {
     return layer < 0 ? &h->end_gradient[kind]
                      : &h->gradient[sp_layer_block_at(kind, layer - w->first)];
@@ -73,7 +74,7 @@ static int begin_sum(void *arg, enum sp_block_kind kind, int layer)
 {
     struct walk *w = arg;
     struct sp_task_context ctx = sp_stage_context(w->g, w->helper, 'B');
-    starpu_data_handle_t *s = sum(help_of(w->g, w->stage, w->global), w, kind, layer);
+    struct sp_tensor **s = sum(help_of(w->g, w->stage, w->global), w, kind, layer);
 
     ctx.layer = layer;
     *s = sp_pool_get(w->helper->local, elements_of(w, kind), sizeof(float), "gradient");
@@ -97,7 +98,7 @@ void sp_help_use(struct sp_op_ctx *c, bool backward)
 }
 
 /* What a stage has summed up of a block of another one. */
-static starpu_data_handle_t *sum_of(struct sp_graph *g, int stage, const struct sp_tensor_id *id)
+static struct sp_tensor **sum_of(struct sp_graph *g, int stage, const struct sp_tensor_id *id)
 {
     struct walk w = walk_of(g, stage, id->mb);
 
@@ -106,7 +107,7 @@ static starpu_data_handle_t *sum_of(struct sp_graph *g, int stage, const struct 
 
 void sp_help_leave(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
-    starpu_data_handle_t *s = sum_of(g, st->index, id);
+    struct sp_tensor **s = sum_of(g, st->index, id);
 
     if (*s)
         sp_store_put(&st->store, id, 1, s, true);
@@ -140,8 +141,8 @@ int sp_help_create(struct sp_graph *g)
             int first, count;
 
             sp_chunk_layers(g->cfg.plan, g->shape.model.layers, s, global, &first, &count);
-            h->w = calloc(3 * (size_t)count, sizeof(starpu_data_handle_t));
-            h->gradient = calloc(3 * (size_t)count, sizeof(starpu_data_handle_t));
+            h->w = calloc(3 * (size_t)count, sizeof(struct sp_tensor *));
+            h->gradient = calloc(3 * (size_t)count, sizeof(struct sp_tensor *));
             if (!h->w || !h->gradient)
                 return -ENOMEM;
         }

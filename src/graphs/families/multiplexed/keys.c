@@ -27,14 +27,14 @@ void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tens
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
     struct sp_tensor_id all = *id;
     const struct sp_stored *received;
-    starpu_data_handle_t piece[n];
+    struct sp_tensor *piece[n];
     struct sp_rows rows;
     bool cut = rows_of(g, id, &rows);
 
     all.block = 0;
     received = sp_multiplex_find(g, &all);
     for (int i = 0; i < n; i++) {
-        starpu_data_handle_t kv = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers[i].kv;
+        struct sp_tensor *kv = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers[i].kv;
 
         kv = kv ? kv : received->piece[i];
         piece[i] = kv;
@@ -64,7 +64,7 @@ void sp_share_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_te
     rows.to_len = in.from_len;
     rows.to_at = in.from_at;
     for (int i = 0; i < share->n; i++) {
-        starpu_data_handle_t dkv = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers[i].dkv;
+        struct sp_tensor *dkv = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers[i].dkv;
 
         if (cut)
             sp_rows_add_insert(&ctx, sh, &rows, share->piece[i], dkv);

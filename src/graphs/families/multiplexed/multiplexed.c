@@ -13,6 +13,7 @@
 #include "graphs/families/chunk.h"
 #include "graphs/families/multiplexed/multiplexed.h"
 #include "graphs/families/multiplexed/shared.h"
+#include "sp_error.h"
 #include <stdlib.h>
 
 static int tokens_of(const struct sp_op_ctx *c)
@@ -24,8 +25,8 @@ static int tokens_of(const struct sp_op_ctx *c)
 
 /* Copies the tokens that both have. There may be none: parts that share a fraction of a slice need not
  * share a whole token. */
-static void copy_rows(struct sp_op_ctx *c, const struct sp_shape *from, starpu_data_handle_t source,
-                      starpu_data_handle_t *to)
+static void copy_rows(struct sp_op_ctx *c, const struct sp_shape *from, struct sp_tensor *source,
+                      struct sp_tensor **to)
 {
     const struct sp_shape *sh = c->sh;
     int begin = from->first > sh->first ? from->first : sh->first;
@@ -63,10 +64,10 @@ static struct sp_tensor_id id_of(enum sp_tensor_kind kind, int global, int mb, i
 
 /* What the op's tokens have of the tensors that its neighbours left: as it is if the cut is the same,
  * otherwise put together. The op's own, beside the stores. */
-static starpu_data_handle_t gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
+static struct sp_tensor *gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
 {
     const struct sp_cut *cut = sp_graph_cut(c->g, global);
-    starpu_data_handle_t whole = NULL;
+    struct sp_tensor *whole = NULL;
     int first, last;
 
     c->ctx.layer = -1;
@@ -74,7 +75,7 @@ static starpu_data_handle_t gather(struct sp_op_ctx *c, enum sp_tensor_kind kind
     for (int k = first; k <= last; k++) {
         const struct sp_shape *from = &cut->shapes[k];
         struct sp_tensor_id id = id_of(kind, global, c->mb, k);
-        starpu_data_handle_t source = sp_multiplex_find(c->g, &id)->piece[0];
+        struct sp_tensor *source = sp_multiplex_find(c->g, &id)->piece[0];
 
         if (from->first == c->sh->first && from->seq == c->sh->seq) {
             sp_pool_hold(source);
@@ -124,7 +125,7 @@ static void make_keys(struct sp_graph *g, struct sp_stage *st, const struct sp_t
 {
     bool keys = id->kind == SP_TENSOR_KV;
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
-    starpu_data_handle_t piece[n];
+    struct sp_tensor *piece[n];
     struct sp_layer_flight *t = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers;
 
     for (int i = 0; i < n; i++) {
@@ -186,7 +187,7 @@ void sp_multiplex_begin(struct sp_op_ctx *c)
     }
 }
 
-starpu_data_handle_t sp_multiplex_output(struct sp_op_ctx *c, int i)
+struct sp_tensor *sp_multiplex_output(struct sp_op_ctx *c, int i)
 {
     const char *name = is_forward(c) ? "x" : "dx";
 

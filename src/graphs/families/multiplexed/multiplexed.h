@@ -13,9 +13,9 @@
 
 /* What a stage adds up for another one, and where it reads the weights. */
 struct sp_help {
-    starpu_data_handle_t *w, *gradient;         /* [layers of the other][3] */
-    starpu_data_handle_t end_w[SP_BLOCK_KINDS]; /* embedding, or final norm and head */
-    starpu_data_handle_t end_gradient[SP_BLOCK_KINDS];
+    struct sp_tensor **w, **gradient;        /* [layers of the other][3] */
+    struct sp_tensor *end_w[SP_BLOCK_KINDS]; /* embedding, or final norm and head */
+    struct sp_tensor *end_gradient[SP_BLOCK_KINDS];
     bool adds; /* sums were begun, and have not left */
 };
 
@@ -43,7 +43,7 @@ const struct sp_stored *sp_multiplex_find(struct sp_graph *g, const struct sp_te
  * pass writes of layer i: x or dx, where the next layer or stage reads it. */
 void sp_multiplex_begin(struct sp_op_ctx *c);
 void sp_multiplex_end(struct sp_op_ctx *c);
-starpu_data_handle_t sp_multiplex_output(struct sp_op_ctx *c, int i);
+struct sp_tensor *sp_multiplex_output(struct sp_op_ctx *c, int i);
 
 /* ---- help --------------------------------------------------------------------------------- */
 

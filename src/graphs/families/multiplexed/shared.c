@@ -64,8 +64,8 @@ static int helpers(const struct sp_op_ctx *c)
     return n;
 }
 
-static starpu_data_handle_t take(const struct sp_op_ctx *c, struct sp_pool *pool, size_t elements,
-                                 const char *name)
+static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, size_t elements,
+                              const char *name)
 {
     return sp_pool_get(pool, elements, sp_shape_elem(c->sh), name);
 }
@@ -77,8 +77,8 @@ struct queries {
     struct sp_attn_keys keys[SP_MAX_SLICES];
 };
 
-static void add_keys(struct queries *q, int first, int len, starpu_data_handle_t kv,
-                     starpu_data_handle_t dkv)
+static void add_keys(struct queries *q, int first, int len, struct sp_tensor *kv,
+                     struct sp_tensor *dkv)
 {
     q->keys[q->at.n_keys++] =
         (struct sp_attn_keys){.first = first, .len = len, .kv = kv, .dkv = dkv};
@@ -93,8 +93,8 @@ static void add_part(const struct sp_op_ctx *c, struct queries *q, int part, int
 }
 
 /* A piece of what came, or is made, of a share. */
-static starpu_data_handle_t share_of(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part,
-                                     int i)
+static struct sp_tensor *share_of(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part,
+                                  int i)
 {
     struct sp_tensor_id id = sp_key_share_tensor(kind, c->global, c->mb, part, c->st->index);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
@@ -145,7 +145,7 @@ static void take_share(const struct sp_op_ctx *c, int part, int len)
 {
     struct sp_tensor_id id =
         sp_key_share_tensor(SP_TENSOR_DKV, c->global, c->mb, part, c->st->index);
-    starpu_data_handle_t piece[c->count];
+    struct sp_tensor *piece[c->count];
 
     for (int i = 0; i < c->count; i++)
         piece[i] = take(c, c->st->local,
@@ -193,7 +193,7 @@ static bool begin_gradients(const struct sp_op_ctx *c, int i)
 /* ---- attention -------------------------------------------------------------------------------- */
 
 /* Of the op's own queries (struct sp_op_ctx: attend). */
-static void attend(struct sp_op_ctx *c, int i, starpu_data_handle_t d_o, int64_t bytes)
+static void attend(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, int64_t bytes)
 {
     struct sp_layer_flight *t = &c->fl->layers[i];
     bool first = d_o && begin_gradients(c, i);
@@ -218,7 +218,7 @@ static struct sp_tensor_id tensor_of(const struct sp_op_ctx *c, enum sp_tensor_k
         .kind = (unsigned char)kind, .slice = (unsigned short)part, .mb = c->mb, .at = c->global};
 }
 
-static starpu_data_handle_t came(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part)
+static struct sp_tensor *came(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part)
 {
     struct sp_tensor_id id = tensor_of(c, kind, part);
 
@@ -226,11 +226,11 @@ static starpu_data_handle_t came(const struct sp_op_ctx *c, enum sp_tensor_kind 
 }
 
 /* What a helper leaves for the stage of a part. */
-static starpu_data_handle_t leave(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part,
-                                  int width, size_t elem)
+static struct sp_tensor *leave(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part,
+                               int width, size_t elem)
 {
     struct sp_tensor_id id = tensor_of(c, kind, part);
-    starpu_data_handle_t left =
+    struct sp_tensor *left =
         sp_pool_get(c->st->boundary, (size_t)c->cut->shapes[part].rows * (size_t)width, elem,
                     sp_tensor_name(kind));
 
@@ -264,7 +264,7 @@ static void help(const struct sp_op_ctx *c, int part, int i)
 }
 
 /* What helper number k sent, in the order of their coming. */
-static starpu_data_handle_t sent(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int k)
+static struct sp_tensor *sent(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int k)
 {
     struct sp_tensor_id id = tensor_of(c, kind, c->slice);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
@@ -355,7 +355,7 @@ void sp_shared_run(struct sp_shared_op *r, int leg, void (*share)(struct sp_op_c
 
 /* ---- what a stage sends ----------------------------------------------------------------------- */
 
-static starpu_data_handle_t tensor_at(const struct sp_layer_flight *t, int kind)
+static struct sp_tensor *tensor_at(const struct sp_layer_flight *t, int kind)
 {
     switch (kind) {
     case SP_TENSOR_Q:
@@ -371,7 +371,7 @@ static starpu_data_handle_t tensor_at(const struct sp_layer_flight *t, int kind)
 
 void sp_shared_lend(struct sp_shared_op *r, const struct sp_tensor_id *id)
 {
-    starpu_data_handle_t piece;
+    struct sp_tensor *piece;
 
     if (r->c.slice != id->slice || (r->c.ctx.pass == 'F' && id->kind != SP_TENSOR_Q))
         return; /* another part's: left for it */

@@ -1,4 +1,4 @@
-#include "codelets/task/simulated.h"
+#include "sinks/starpu/simulated.h"
 #include "codelets/task/codelet.h"
 #include <stdlib.h>
 

@@ -23,7 +23,7 @@ int sp_cuda_measure_copies(int device, double *out, double *back, double *both);
  * Pools of memory for StarPU's buffers on the GPUs of this process (kernels/cuda/device/pool.h), where all of these have
  * one. After StarPU started, and until it has ended. What StarPU counts on a GPU and what is idle take no more than
  * `budget_bytes` together, 0 or not, and no more than StarPU's limit. 0, or -errno after one line on stderr.
- * sp_cuda_take and sp_cuda_give are of the node's: see offload/vector.h.
+ * sp_cuda_take and sp_cuda_give are of the node's: see sinks/starpu/device_memory.h.
  */
 bool sp_cuda_has_pool(int device);
 int sp_cuda_pools_start(int64_t budget_bytes);

@@ -1,4 +1,4 @@
-#include "codelets/task/cuda.h"
+#include "sinks/starpu/cuda.h"
 #include "codelets/task/codelet.h"
 #include "sp_error.h"
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-#include "codelets/task/cuda_memory.h"
+#include "sinks/starpu/cuda_memory.h"
 #include "codelets/task/codelet.h"
 #include "sp_error.h"
+#include "sinks/starpu/sink.h"
 #include <math.h>
 #include <stdint.h>
 

@@ -2,6 +2,8 @@
  * stage and no meter. */
 #include "starpipe/layer.h"
 #include "codelets/insert.h"
+#include "sinks/starpu/sink.h"
+#include "sinks/starpu/tensor.h"
 #include "sp_error.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -51,7 +53,7 @@ int sp_layer_create(const struct sp_layer_config *config, struct sp_layer **laye
 
 void sp_layer_destroy(struct sp_layer *layer)
 {
-    sp_scratch_release();
+    sp_sink_release_scratch(sp_starpu_sink());
     free(layer);
 }
 
@@ -150,8 +152,11 @@ static struct sp_task_context context(const struct sp_layer_position *at, char p
             "layer: there is no worker %d: StarPU has %u", placed ? at->worker : 0,
             starpu_worker_get_count());
     *order = placed ? at->order - 1 : 0;
-    return (struct sp_task_context){
-        .worker = placed ? at->worker : -1, .order = order, .op_index = -1, .pass = pass};
+    return (struct sp_task_context){.sink = sp_starpu_sink(),
+                                    .worker = placed ? at->worker : -1,
+                                    .order = order,
+                                    .op_index = -1,
+                                    .pass = pass};
 }
 
 #define NAME(buffer) [SP_LAYER_##buffer] = "SP_LAYER_" #buffer
@@ -161,16 +166,18 @@ static const char *const names[SP_LAYER_BUFFERS] = {
     NAME(DY),      NAME(DU),    NAME(DR),     NAME(DO),      NAME(DQ),    NAME(DKV),    NAME(DX)};
 #undef NAME
 
-/* The handle of a buffer, which is as large as tasks take it to be. */
-static starpu_data_handle_t take(const struct sp_layer *l, const starpu_data_handle_t *t,
-                                 enum sp_layer_buffer b)
+/* A tensor on the handle of a buffer, which is as large as tasks take it to be; until the next call for that buffer. */
+static struct sp_tensor *take(const struct sp_layer *l, const starpu_data_handle_t *t,
+                              enum sp_layer_buffer b)
 {
+    static struct sp_tensor on[SP_LAYER_BUFFERS];
     size_t needed = sp_layer_elements(l, b) * sp_layer_element_bytes(l, b);
 
     SP_NEED(t[b], "layer: %s has no handle", names[b]);
     SP_NEED(starpu_data_get_size(t[b]) >= needed, "layer: %s has %zu bytes, it needs %zu", names[b],
             starpu_data_get_size(t[b]), needed);
-    return t[b];
+    on[b] = sp_tensor_on(t[b]);
+    return &on[b];
 }
 
 static struct sp_pre pre_of(const struct sp_layer *l, const starpu_data_handle_t *t)
