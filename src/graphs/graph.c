@@ -97,6 +97,11 @@ struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st,
     };
 }
 
+size_t sp_stage_buffer_bytes(const struct sp_stage *st)
+{
+    return sp_pool_bytes(st->local) + sp_pool_bytes(st->boundary) + st->gathered_bytes;
+}
+
 void sp_stage_forget(struct sp_graph *g, struct sp_stage *st)
 {
     sp_stage_meter(g, st)->live_bytes = 0;

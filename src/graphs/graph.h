@@ -311,6 +311,10 @@ struct sp_block *sp_stage_block(struct sp_stage *st, enum sp_block_kind kind, in
 struct sp_tensor *sp_stage_weight(struct sp_stage *st, enum sp_block_kind kind, int layer);
 struct sp_tensor *sp_stage_gradient(struct sp_stage *st, enum sp_block_kind kind, int layer);
 
+/* Bytes of the buffers that were made for a stage, beside the state of its blocks, its tokens and the scratch of tasks: flat
+ * once a run is steady. Where pools free, of those in use. */
+size_t sp_stage_buffer_bytes(const struct sp_stage *st);
+
 /* The activations of a stage are no more: forwards were undone. */
 void sp_stage_forget(struct sp_graph *g, struct sp_stage *st);
 

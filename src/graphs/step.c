@@ -27,6 +27,8 @@ static void clear_meters(struct sp_graph *g)
         st->log[g->turn].n = 0;
         memset(meter->ops, 0, sizeof *meter->ops * (size_t)meter->n_ops);
         tally = sp_tensor_acquire(sums, SP_WRITE);
+        if (!tally)
+            continue;
         memset(tally, 0, sizeof *tally * SP_TALLIES);
         sp_tensor_release(sums);
     }
@@ -249,25 +251,6 @@ void sp_step_rest(struct sp_graph *g, const struct sp_update *ahead, bool beside
     sp_gradients_end(g);
     norm_tasks(g);
     g->closing = g->turn;
-}
-
-void sp_step_finish(struct sp_graph *g, struct sp_step_report *report)
-{
-    double now;
-
-    sp_report_gather(g, report);
-    now = g->cfg.sink->ops->now_us();
-    report->step_us = now - g->finished_us;
-    g->finished_us = now;
-}
-
-void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t k,
-                       struct sp_step_report *report)
-{
-    sp_step_begin(g, data, k);
-    sp_step_rest(g, NULL, false);
-    g->cfg.sink->ops->wait();
-    sp_step_finish(g, report);
 }
 
 /* What was sent to this process and its op has not come for: it is received all the same. */

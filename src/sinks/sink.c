@@ -60,12 +60,13 @@ void sp_tensor_unmake_at(struct sp_tensor *t)
 
 void *sp_tensor_acquire(struct sp_tensor *t, enum sp_access access)
 {
-    return t->sink->ops->acquire(t, access);
+    return sp_sink_computes(t->sink) ? t->sink->ops->acquire(t, access) : NULL;
 }
 
 void sp_tensor_release(struct sp_tensor *t)
 {
-    t->sink->ops->release(t);
+    if (sp_sink_computes(t->sink))
+        t->sink->ops->release(t);
 }
 
 struct sp_tensor *sp_sink_scratch(struct sp_sink *s, size_t n, size_t elem_bytes)

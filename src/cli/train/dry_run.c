@@ -5,8 +5,9 @@
  *   hardware_assumed  nobody asked for that machine, and nothing of it was measured here
  *   predicted_step_ms, predicted_bubble
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
- *                     activations_bytes, workspace_bytes, bytes_sent: of a step, to other processes, of which
- *                     each stage has its own unless a launcher started several}
+ *                     activations_bytes, workspace_bytes, buffer_bytes: as the log has them after as many
+ *                     steps; bytes_sent: of a step, to other processes, of which each stage has its own unless a
+ *                     launcher started several}
  */
 #include "cli/train/dry_run.h"
 #include "cli/train/words.h"
@@ -14,7 +15,6 @@
 #include "plan/memory.h"
 #include "plan/slices.h"
 #include "policies/families/ownership.h"
-#include "policies/lowering/traffic.h"
 #include "sp_error.h"
 #include "sp_text.h"
 #include "sp_utf8.h"
@@ -27,7 +27,7 @@
 
 static const double MiB = 1024 * 1024;
 
-static void print_stages(const struct sp_trainer *t, const int64_t *bytes)
+static void print_stages(const struct sp_trainer *t, const struct sp_count *sent)
 {
     printf("stage  layers  rank   parameters+optimizer MiB   activations MiB   workspace MiB\n");
     for (int s = 0; s < t->plan.layout.stages; s++) {
@@ -39,7 +39,7 @@ static void print_stages(const struct sp_trainer *t, const int64_t *bytes)
     }
     printf("sent a step, MiB a stage:");
     for (int s = 0; s < t->plan.layout.stages; s++)
-        printf(" %.4g", (double)bytes[s] / MiB);
+        printf(" %.4g", (double)sent[s].sent / MiB);
     printf("\n");
 }
 
@@ -87,7 +87,7 @@ static const char *origin(const struct sp_trainer *t)
 }
 
 static void print_text(const struct sp_trainer *t, const struct sp_prediction *p,
-                       const int64_t *bytes)
+                       const struct sp_count *sent)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
     char text[256];
@@ -119,7 +119,7 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
     printf("predicted on %s%s: step %.4g ms, bubble %.1f %%, %.4g tokens/s\n", t->machine.name,
            origin(t), p->step_ms, 100 * p->times.bubble_ratio,
            1e3 * (double)sp_train_step_tokens(t) / p->step_ms);
-    print_stages(t, bytes);
+    print_stages(t, sent);
     print_room(t);
     if (sp_train_offloads(t))
         sp_print_offload(t);
@@ -140,7 +140,7 @@ static json_t *choice_json(const struct sp_trainer *t)
 }
 
 static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
-                      const int64_t *bytes)
+                      const struct sp_count *made, const struct sp_count *sent)
 {
     json_t *stages = json_array(), *root;
 
@@ -148,12 +148,12 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
         struct sp_memory m = sp_train_memory(t, s);
         int64_t optimizer = sp_memory_optimizer(&t->plan, &t->shape, s);
 
-        json_array_append_new(stages, json_pack("{s:I,s:I,s:I,s:I,s:I}", "parameters_bytes",
-                                                (json_int_t)(m.states - optimizer),
-                                                "optimizer_bytes", (json_int_t)optimizer,
-                                                "activations_bytes", (json_int_t)m.activations,
-                                                "workspace_bytes", (json_int_t)m.workspace,
-                                                "bytes_sent", (json_int_t)bytes[s]));
+        json_array_append_new(
+            stages, json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "parameters_bytes",
+                              (json_int_t)(m.states - optimizer), "optimizer_bytes",
+                              (json_int_t)optimizer, "activations_bytes", (json_int_t)m.activations,
+                              "workspace_bytes", (json_int_t)m.workspace, "buffer_bytes",
+                              (json_int_t)made[s].buffers, "bytes_sent", (json_int_t)sent[s].sent));
     }
     root = json_pack(
         "{s:s,s:o*,s:i,s:i,s:i,s:i,s:o,s:b,s:f,s:f,s:o}", "schedule", t->plan.def->name, "auto",
@@ -170,25 +170,40 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
     return 0;
 }
 
+/* Of the processes that were launched; where this one is alone, messages are those of a process a stage, and so are buffers
+ * where stages are groups: one process cannot be these. */
+static int count_stages(const struct sp_trainer *t, struct sp_count *made, struct sp_count *sent)
+{
+    bool alone = t->world.size == 1;
+    int processes = sp_train_pipeline_size(t), stages = t->place.stages;
+    int err = sp_train_count(t, alone ? stages : processes, sent);
+
+    if (err || (alone && t->place.pipelines == 1 && stages > 1))
+        return err ? err : sp_train_count(t, 1, made);
+    memcpy(made, sent, (size_t)stages * sizeof *made);
+    return 0;
+}
+
 int sp_dry_run(const struct sp_trainer *t)
 {
-    int stages = t->plan.layout.stages, processes = sp_train_pipeline_size(t);
-    int64_t *bytes = calloc((size_t)stages, sizeof *bytes);
+    size_t stages = (size_t)t->place.stages;
+    struct sp_count *made = calloc(2 * stages, sizeof *made), *sent = made + stages;
     struct sp_prediction prediction;
-    int err = bytes ? sp_plan_bytes_sent(&t->plan, &t->shape, t->recompute, t->every,
-                                         processes > 1 ? processes : stages, bytes)
-                    : -ENOMEM;
+    int err;
 
-    err = err ? err : sp_train_predict(t, &prediction);
+    SP_NEED(made, "train: no memory to count buffers");
+    err = count_stages(t, made, sent);
+    if (!err && sp_train_predict(t, &prediction))
+        err = sp_error(ENOMEM, "train: no memory to simulate %d ops", sp_plan_ops(&t->plan));
     if (err) {
-        free(bytes);
-        return sp_error(ENOMEM, "train: no memory to simulate %d ops", sp_plan_ops(&t->plan));
+        free(made);
+        return err;
     }
     if (t->cfg.format == SP_TRAIN_JSON)
-        err = print_json(t, &prediction, bytes);
+        err = print_json(t, &prediction, made, sent);
     else
-        print_text(t, &prediction, bytes);
+        print_text(t, &prediction, sent);
     sp_prediction_destroy(&prediction);
-    free(bytes);
+    free(made);
     return err;
 }

@@ -1,4 +1,5 @@
 #include "graphs/report/report.h"
+#include "graphs/step.h"
 #include "graphs/report/times.h"
 #include "sinks/starpu/sink.h"
 #include "sinks/starpu/cuda.h"
@@ -163,8 +164,7 @@ static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, int
         .update_us = before->update_us,
         .peak_bytes = (double)meter->peak_bytes,
         .live_bytes = (double)meter->live_bytes,
-        .pool_bytes =
-            (double)(sp_pool_bytes(st->local) + sp_pool_bytes(st->boundary) + st->gathered_bytes),
+        .pool_bytes = (double)sp_stage_buffer_bytes(st),
         .bytes_sent = (double)st->bytes_sent[g->closing],
         .messages_sent = st->messages_sent[g->closing],
         .polling_us = polling_us,
@@ -287,4 +287,25 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
     report->grad_norm = sqrt(all.sumsq / g->losses);
     if (world->rank == 0)
         sp_report_add_times(g, report);
+}
+
+/* ---- a step with its report -------------------------------------------------------------------- */
+
+void sp_step_finish(struct sp_graph *g, struct sp_step_report *report)
+{
+    double now;
+
+    sp_report_gather(g, report);
+    now = g->cfg.sink->ops->now_us();
+    report->step_us = now - g->finished_us;
+    g->finished_us = now;
+}
+
+void sp_step_gradients(struct sp_graph *g, const struct sp_data *data, uint64_t k,
+                       struct sp_step_report *report)
+{
+    sp_step_begin(g, data, k);
+    sp_step_rest(g, NULL, false);
+    g->cfg.sink->ops->wait();
+    sp_step_finish(g, report);
 }

@@ -1,5 +1,7 @@
 #include "train/start/memory.h"
 #include "plan/memory.h"
+#include "train/config.h"
+#include "train/start/start.h"
 
 /* To sample: weights as products read them, the largest block once more on its way in, the keys and values of all
  * positions, and a forward. */
@@ -49,4 +51,14 @@ int64_t sp_train_planned_bytes(const struct sp_trainer *t)
         sum += sp_memory_sum(&m);
     }
     return sum;
+}
+
+int sp_train_count(const struct sp_trainer *t, int processes, struct sp_count *count)
+{
+    const struct sp_train_config *a = &t->cfg;
+    const struct sp_graph_config cfg = sp_train_graph_config(t);
+    const struct sp_count_steps steps = {
+        .n = a->steps - t->first_step, .ahead = a->post_validation, .clips = a->clip > 0};
+
+    return sp_count_stages(&cfg, &t->place, processes, &steps, count);
 }

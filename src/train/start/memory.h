@@ -2,12 +2,16 @@
 #ifndef SP_TRAIN_MEMORY_H
 #define SP_TRAIN_MEMORY_H
 
+#include "graphs/count.h"
 #include "train/trainer.h"
 
 /* What a stage holds: by the plan of what leaves memory, or as if nothing left. */
 struct sp_memory sp_train_memory(const struct sp_trainer *t, int stage);
 /* Whether a plan's fullest stage keeps to --memory-limit, if nothing leaves; without a limit it does. */
 bool sp_train_fits(const struct sp_trainer *t, const struct sp_plan *plan);
+/* What stages have made, and send, after the steps of the run, in so many processes of a pipeline: count[stages]. 0 or -errno
+ * after one line. */
+int sp_train_count(const struct sp_trainer *t, int processes, struct sp_count *count);
 /* Planned for this process, bytes. */
 int64_t sp_train_planned_bytes(const struct sp_trainer *t);
 

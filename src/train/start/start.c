@@ -104,11 +104,11 @@ static int fill_graph(struct sp_trainer *t)
     return err;
 }
 
-static int make_graph(struct sp_trainer *t)
+struct sp_graph_config sp_train_graph_config(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
-    const struct sp_graph_config cfg = {
-        .sink = sp_starpu_sink(),
+
+    return (struct sp_graph_config){
         .params = &t->params,
         .plan = &t->plan,
         .batch = a->layout.micro_batch_size,
@@ -133,8 +133,15 @@ static int make_graph(struct sp_trainer *t)
         .disk = t->disk,
         .in_stream = sp_train_runs_ahead(t),
     };
-    int err = sp_graph_create(&cfg, &t->place, &t->graph);
+}
 
+static int make_graph(struct sp_trainer *t)
+{
+    struct sp_graph_config cfg = sp_train_graph_config(t);
+    int err;
+
+    cfg.sink = sp_starpu_sink();
+    err = sp_graph_create(&cfg, &t->place, &t->graph);
     if (err)
         return err;
     t->has_graph = true;

@@ -1,0 +1,87 @@
+#include "graphs/count.h"
+#include "graphs/create.h"
+#include "sinks/count.h"
+#include "sp_error.h"
+#include <stdlib.h>
+
+/* Where process r of a pipeline has its stages. */
+static struct sp_placement place_of(const struct sp_placement *like, int processes, int r)
+{
+    struct sp_placement p = *like;
+
+    p.world.size = processes * p.pipelines;
+    p.world.rank = r * p.pipelines + p.pipeline;
+    p.n_local = p.first_local = 0;
+    for (int s = 0; s < p.stages; s++)
+        if (sp_stage_is_local(&p, s) && p.n_local++ == 0)
+            p.first_local = s;
+    p.first_worker = 0;
+    p.workers = p.n_local;
+    return p;
+}
+
+/* Steps after which nothing is made any more (tests/digests/counted.py --steps 9). */
+enum { STEADY = 4 };
+
+/* As train/run/step.c takes the steps; buffers are reported before the update of the last. */
+static void walk(struct sp_graph *g, const struct sp_count_steps *steps,
+                 const struct sp_update *updates)
+{
+    const struct sp_update hp = {.factor = 1};
+    int n = steps->n < STEADY ? steps->n : STEADY;
+
+    for (int k = 0; k < n; k++) {
+        bool ahead = steps->ahead && k < n - 1;
+
+        if (k == 0 || !steps->ahead)
+            sp_step_begin(g, NULL, (uint64_t)k);
+        sp_step_rest(g, ahead ? &hp : updates, ahead && steps->clips);
+        if (k < n - 1)
+            sp_step_update_submit(g, &hp, ahead && steps->clips);
+        if (ahead)
+            sp_step_begin(g, NULL, (uint64_t)k + 1);
+    }
+}
+
+static void read_stages(const struct sp_graph *g, const struct sp_sink *sink,
+                        struct sp_count *count)
+{
+    for (int k = 0; k < g->place.n_local; k++) {
+        const struct sp_stage *st = &g->stages[k];
+
+        count[st->index] = (struct sp_count){.buffers = (int64_t)sp_stage_buffer_bytes(st),
+                                             .scratch = (int64_t)sp_count_scratch(sink),
+                                             .sent = (int64_t)st->bytes_sent[g->turn],
+                                             .stashed = st->meter[g->turn].peak_bytes};
+    }
+}
+
+int sp_count_stages(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                    int processes, const struct sp_count_steps *steps, struct sp_count *count)
+{
+    struct sp_update *updates =
+        cfg->plan->family->updates_each
+            ? calloc((size_t)cfg->plan->layout.micro_batches, sizeof *updates)
+            : NULL;
+    int err = 0;
+
+    if (cfg->plan->family->updates_each && !updates)
+        return sp_error(ENOMEM, "no memory to count buffers");
+    for (int r = 0; !err && r < processes; r++) {
+        const struct sp_placement p = place_of(place, processes, r);
+        struct sp_graph_config own = *cfg;
+        struct sp_sink sink;
+        struct sp_graph g;
+
+        sp_count_begin(&sink);
+        own.sink = &sink;
+        err = sp_graph_create(&own, &p, &g);
+        if (!err) {
+            walk(&g, steps, updates);
+            read_stages(&g, &sink, count);
+        }
+        sp_graph_destroy(&g);
+    }
+    free(updates);
+    return err;
+}
