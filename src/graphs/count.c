@@ -4,8 +4,7 @@
 #include "sp_error.h"
 #include <stdlib.h>
 
-/* Where process r of a pipeline has its stages. */
-static struct sp_placement place_of(const struct sp_placement *like, int processes, int r)
+struct sp_placement sp_count_place(const struct sp_placement *like, int processes, int r)
 {
     struct sp_placement p = *like;
 
@@ -20,15 +19,12 @@ static struct sp_placement place_of(const struct sp_placement *like, int process
     return p;
 }
 
-/* Steps after which nothing is made any more (tests/digests/counted.py --steps 9). */
-enum { STEADY = 4 };
-
 /* As train/run/step.c takes the steps; buffers are reported before the update of the last. */
 static void walk(struct sp_graph *g, const struct sp_count_steps *steps,
                  const struct sp_update *updates)
 {
     const struct sp_update hp = {.factor = 1};
-    int n = steps->n < STEADY ? steps->n : STEADY;
+    int n = steps->n < SP_COUNT_STEADY ? steps->n : SP_COUNT_STEADY;
 
     for (int k = 0; k < n; k++) {
         bool ahead = steps->ahead && k < n - 1;
@@ -43,17 +39,18 @@ static void walk(struct sp_graph *g, const struct sp_count_steps *steps,
     }
 }
 
-static void read_stages(const struct sp_graph *g, const struct sp_sink *sink,
-                        struct sp_count *count)
+struct sp_count sp_count_of_stage(const struct sp_graph *g, const struct sp_stage *st)
 {
-    for (int k = 0; k < g->place.n_local; k++) {
-        const struct sp_stage *st = &g->stages[k];
+    const struct sp_sink *sink = g->cfg.sink;
+    size_t scratch = sp_count_scratch(sink), made = sink->bytes - scratch;
 
-        count[st->index] = (struct sp_count){.buffers = (int64_t)sp_stage_buffer_bytes(st),
-                                             .scratch = (int64_t)sp_count_scratch(sink),
-                                             .sent = (int64_t)st->bytes_sent[g->turn],
-                                             .stashed = st->meter[g->turn].peak_bytes};
-    }
+    for (int k = 0; k < g->place.n_local; k++)
+        made -= sp_stage_buffer_bytes(&g->stages[k]);
+    return (struct sp_count){.fixed = (int64_t)made,
+                             .buffers = (int64_t)sp_stage_buffer_bytes(st),
+                             .scratch = (int64_t)scratch,
+                             .sent = (int64_t)st->bytes_sent[g->turn],
+                             .stashed = st->meter[g->turn].peak_bytes};
 }
 
 int sp_count_stages(const struct sp_graph_config *cfg, const struct sp_placement *place,
@@ -68,7 +65,7 @@ int sp_count_stages(const struct sp_graph_config *cfg, const struct sp_placement
     if (cfg->plan->family->updates_each && !updates)
         return sp_error(ENOMEM, "no memory to count buffers");
     for (int r = 0; !err && r < processes; r++) {
-        const struct sp_placement p = place_of(place, processes, r);
+        const struct sp_placement p = sp_count_place(place, processes, r);
         struct sp_graph_config own = *cfg;
         struct sp_sink sink;
         struct sp_graph g;
@@ -78,7 +75,8 @@ int sp_count_stages(const struct sp_graph_config *cfg, const struct sp_placement
         err = sp_graph_create(&own, &p, &g);
         if (!err) {
             walk(&g, steps, updates);
-            read_stages(&g, &sink, count);
+            for (int k = 0; k < p.n_local; k++)
+                count[p.first_local + k] = sp_count_of_stage(&g, &g.stages[k]);
         }
         sp_graph_destroy(&g);
     }

@@ -167,9 +167,14 @@ static int add_order(struct sp_graph *g)
 {
     int stage, index;
 
+    if (g->cfg.lowering) {
+        g->lowering = *g->cfg.lowering;
+        return 0;
+    }
     if (sp_lowering_create(g->cfg.plan, &g->shape, sp_pipeline_size(&g->place), &g->lowering))
         return -ENOMEM;
-    return sp_index_create(g->cfg.plan, &g->places, &stage, &index);
+    return sp_sink_computes(g->cfg.sink) ? sp_index_create(g->cfg.plan, &g->places, &stage, &index)
+                                         : 0;
 }
 
 /* The bound of `starpipe-ready` on a worker: what the strict order of its stages reaches. */
@@ -257,6 +262,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
                     struct sp_graph *g)
 {
     const struct sp_plan *plan = cfg->plan;
+    bool computes = sp_sink_computes(cfg->sink);
     int err = 0, window = cfg->window > 0 ? cfg->window : default_window(cfg, place);
 
     *g =
@@ -285,7 +291,8 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     if (!err && !cfg->evictions != !plan->evictions)
         err = sp_error(EINVAL,
                        "internal: what leaves memory is chosen, and the plan does not say so");
-    err = err ? err : sp_params_create(&g->shape.held, &g->held);
+    if (computes || g->shape.tensor > 1)
+        err = err ? err : sp_params_create(&g->shape.held, &g->held);
     err = err ? err : add_cuts(g);
     err = err ? err : check_messages(g);
     for (int k = 0; !err && k < place->n_local; k++)
@@ -293,9 +300,9 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     err = err ? err : sp_tokens_create(g);
     err = err ? err : add_documents(g);
     err = err ? err : add_order(g);
-    err = err ? err : sp_message_logs_create(g);
+    err = err || !computes ? err : sp_message_logs_create(g);
     err = err ? err : g->family->create(g);
-    err = err ? err : bound_memory(g);
+    err = err || !computes ? err : bound_memory(g);
     if (err == -ENOMEM)
         sp_error(ENOMEM, "out of memory laying out %d stages", place->n_local);
     return err;
@@ -347,7 +354,8 @@ void sp_graph_destroy(struct sp_graph *g)
     free(g->free_at);
     free(g->ended);
     free(g->worker_order);
-    sp_lowering_destroy(&g->lowering);
+    if (!g->cfg.lowering)
+        sp_lowering_destroy(&g->lowering);
     sp_index_destroy(&g->places);
     sp_window_destroy(g->window);
 }

@@ -78,7 +78,7 @@ static struct sp_message_record *record(struct sp_graph *g, struct sp_stage *st,
     struct sp_message_log *log = &st->log[g->turn];
     struct sp_message_record *r;
 
-    if (log->n == log->cap)
+    if (log->n == log->cap) /* or a graph that nobody runs */
         return NULL;
     r = &log->record[log->n++];
     *r = (struct sp_message_record){

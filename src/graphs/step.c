@@ -173,10 +173,8 @@ static int first_backward(const struct sp_graph *g)
     return i;
 }
 
-/* Does an action, as far as it is this process's. */
-static void act(void *arg, const struct sp_action *a)
+void sp_step_act(struct sp_graph *g, const struct sp_action *a)
 {
-    struct sp_graph *g = arg;
     struct sp_stage *st = sp_graph_stage(g, a->stage);
 
     if (a->kind == SP_ACTION_GATHER || a->kind == SP_ACTION_SCATTER) {
@@ -214,13 +212,18 @@ static void act(void *arg, const struct sp_action *a)
     }
 }
 
+static void act(void *arg, const struct sp_action *a)
+{
+    sp_step_act(arg, a);
+}
+
 static void submit_ops(struct sp_graph *g, int end)
 {
     while (g->submitted < end)
         g->submitted += sp_lower_ops(&g->lowering, g->submitted);
 }
 
-void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
+void sp_step_prepare(struct sp_graph *g, const struct sp_data *data, uint64_t k)
 {
     if (g->finished_us <= 0)
         g->finished_us = g->cfg.sink->ops->now_us();
@@ -234,9 +237,24 @@ void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
     sp_zero_begin(g);
     if (g->family->begin)
         g->family->begin(g);
+}
+
+void sp_step_begin(struct sp_graph *g, const struct sp_data *data, uint64_t k)
+{
+    sp_step_prepare(g, data, k);
     if (sp_lower_begin(&g->lowering, act, g))
         sp_error_end("no memory for the actions of a step");
     submit_ops(g, first_backward(g));
+}
+
+void sp_step_conclude(struct sp_graph *g)
+{
+    if (g->family->end)
+        g->family->end(g);
+    g->ahead = NULL;
+    sp_gradients_end(g);
+    norm_tasks(g);
+    g->closing = g->turn;
 }
 
 void sp_step_rest(struct sp_graph *g, const struct sp_update *ahead, bool beside)
@@ -245,12 +263,7 @@ void sp_step_rest(struct sp_graph *g, const struct sp_update *ahead, bool beside
     g->beside = beside;
     submit_ops(g, g->lowering.n);
     sp_lower_end(&g->lowering);
-    if (g->family->end)
-        g->family->end(g);
-    g->ahead = NULL;
-    sp_gradients_end(g);
-    norm_tasks(g);
-    g->closing = g->turn;
+    sp_step_conclude(g);
 }
 
 /* What was sent to this process and its op has not come for: it is received all the same. */

@@ -3,6 +3,7 @@
 #define SP_STEP_H
 
 #include "graphs/report/report.h"
+#include "policies/lowering/action.h"
 
 /*
  * Runs step k of the data: forward and backward of every micro-batch. Afterwards the gradients
@@ -30,6 +31,12 @@ void sp_step_rest(struct sp_graph *g, const struct sp_update *ahead, bool beside
 void sp_step_update_submit(struct sp_graph *g, const struct sp_update *hp, bool beside);
 void sp_step_finish(struct sp_graph *g, struct sp_step_report *report);
 void sp_step_undo(struct sp_graph *g);
+
+/* Of it, for who lowers a step once for several graphs: what comes before the first action, an action, as far as it is this
+ * process's, and what comes after the last one. */
+void sp_step_prepare(struct sp_graph *g, const struct sp_data *data, uint64_t k);
+void sp_step_act(struct sp_graph *g, const struct sp_action *a);
+void sp_step_conclude(struct sp_graph *g);
 
 /*
  * For families: the gradient of a block is whole although the step goes on. If sp_step_rest was given

@@ -15,6 +15,8 @@ struct sp_pool {
     bool oldest; /* is taken, not the latest */
     int slack, n;
     struct shelf *shelves;
+    void (*told)(void *arg, int shelf, bool taken); /* NULL: nobody watches */
+    void *arg;
 };
 
 struct sp_pool *sp_pool_create(struct sp_sink *s, int slack, enum sp_pool_dead dead)
@@ -55,6 +57,8 @@ struct sp_tensor *sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes, co
     struct shelf *s = shelf_of(p, sp_tensor_length(n) * elem, elem);
     struct sp_tensor *tensor;
 
+    if (p->told)
+        p->told(p->arg, (int)(s - p->shelves), true);
     if (s->idle > p->slack) {
         int at = p->oldest ? s->first : (s->first + s->idle - 1) % s->cap;
 
@@ -99,6 +103,8 @@ void sp_pool_put(struct sp_tensor *tensor)
     if (--tensor->holders > 0)
         return;
     s = shelf_of(p, sp_tensor_size(tensor), tensor->elem);
+    if (p->told)
+        p->told(p->arg, (int)(s - p->shelves), false);
     if (p->dead != SP_POOL_KEEPS)
         p->sink->ops->forget(tensor, p->dead);
     if (s->idle == s->cap)
@@ -111,6 +117,27 @@ void sp_pool_drop(struct sp_tensor **tensor)
     if (*tensor)
         sp_pool_put(*tensor);
     *tensor = NULL;
+}
+
+void sp_pool_watch(struct sp_pool *p, void (*told)(void *arg, int shelf, bool taken), void *arg)
+{
+    p->told = told;
+    p->arg = arg;
+}
+
+int sp_pool_shelves(const struct sp_pool *p)
+{
+    return p->n;
+}
+
+size_t sp_pool_shelf_bytes(const struct sp_pool *p, int shelf)
+{
+    return p->shelves[shelf].bytes;
+}
+
+int sp_pool_slack(const struct sp_pool *p)
+{
+    return p->slack;
 }
 
 size_t sp_pool_bytes(const struct sp_pool *p)

@@ -37,6 +37,14 @@ void sp_pool_put(struct sp_tensor *tensor);
 /* The same of a tensor that may be NULL, which it is then. */
 void sp_pool_drop(struct sp_tensor **tensor);
 
+/* Calls `told` for every tensor that is taken, or whose last holder gives it back, with the number of its size among those that
+ * the pool has had; NULL: no more. */
+void sp_pool_watch(struct sp_pool *p, void (*told)(void *arg, int shelf, bool taken), void *arg);
+/* Sizes so far, and bytes of one; how many idle ones are kept before one is taken again. */
+int sp_pool_shelves(const struct sp_pool *p);
+size_t sp_pool_shelf_bytes(const struct sp_pool *p, int shelf);
+int sp_pool_slack(const struct sp_pool *p);
+
 /* Bytes of all tensors ever made: flat once a run is steady. Of a pool that frees: of those in use. */
 size_t sp_pool_bytes(const struct sp_pool *p);
 

@@ -31,6 +31,7 @@ struct sp_tensor *sp_tensor_make_at(struct sp_sink *s, void *memory, size_t n, s
     SP_NEED(!memory || n % unit_of(n) == 0, "internal: a vector of %zu elements in memory", n);
     *t = (struct sp_tensor){
         .sink = s, .length = sp_tensor_length(n), .elem = sp_tensor_elem(n, elem_bytes)};
+    s->bytes += sp_tensor_size(t);
     s->ops->make(t, memory, name);
     return t;
 }
@@ -44,6 +45,7 @@ static void unmake(struct sp_tensor *t, bool value)
 {
     if (!t)
         return;
+    t->sink->bytes -= sp_tensor_size(t);
     t->sink->ops->unmake(t, value);
     free(t);
 }

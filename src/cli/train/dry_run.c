@@ -20,6 +20,7 @@
 #include "sp_utf8.h"
 #include "train/start/auto.h"
 #include "train/start/machine.h"
+#include "transport/launcher.h"
 #include "train/start/memory.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -171,10 +172,10 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
 }
 
 /* Of the processes that were launched; where this one is alone, messages are those of a process a stage, and so are buffers
- * where stages are groups: one process cannot be these. */
+ * where stages are groups, which one process cannot be. */
 static int count_stages(const struct sp_trainer *t, struct sp_count *made, struct sp_count *sent)
 {
-    bool alone = t->world.size == 1;
+    bool alone = sp_launcher_find().size <= 1;
     int processes = sp_train_pipeline_size(t), stages = t->place.stages;
     int err = sp_train_count(t, alone ? stages : processes, sent);
 

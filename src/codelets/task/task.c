@@ -6,6 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void name_task(const struct sp_task_context *ctx, const char *part, char *name, size_t n)
+{
+    if (ctx->op_index >= 0 && ctx->slice >= 0)
+        snprintf(name, n, "%c s%d m%d.%d l%d %s", ctx->pass, ctx->stage, ctx->mb, ctx->slice,
+                 ctx->layer, part);
+    else if (ctx->op_index >= 0)
+        snprintf(name, n, "%c s%d m%d l%d %s", ctx->pass, ctx->stage, ctx->mb, ctx->layer, part);
+    else
+        snprintf(name, n, "%c s%d l%d %s", ctx->pass, ctx->stage, ctx->layer, part);
+}
+
 struct sp_task *sp_task_new(const struct sp_task_context *ctx, struct sp_codelet *cl,
                             const char *part, const struct sp_shape *shape, size_t size)
 {
@@ -16,14 +27,8 @@ struct sp_task *sp_task_new(const struct sp_task_context *ctx, struct sp_codelet
     *task = (struct sp_task){.codelet = cl, .args = a, .args_bytes = size, .room = SP_USES};
     task->use = task->own;
     a->codelet = cl;
-    if (ctx->op_index >= 0 && ctx->slice >= 0)
-        snprintf(a->name, sizeof a->name, "%c s%d m%d.%d l%d %s", ctx->pass, ctx->stage, ctx->mb,
-                 ctx->slice, ctx->layer, part);
-    else if (ctx->op_index >= 0)
-        snprintf(a->name, sizeof a->name, "%c s%d m%d l%d %s", ctx->pass, ctx->stage, ctx->mb,
-                 ctx->layer, part);
-    else
-        snprintf(a->name, sizeof a->name, "%c s%d l%d %s", ctx->pass, ctx->stage, ctx->layer, part);
+    if (sp_sink_computes(ctx->sink))
+        name_task(ctx, part, a->name, sizeof a->name);
     a->meter = ctx->meter;
     a->op = ctx->op;
     a->op_index = ctx->op_index;

@@ -1,6 +1,5 @@
 #include "graphs/offload/offload.h"
 #include "graphs/offload/visits.h"
-#include "offload/tensor_sums.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +61,7 @@ void sp_offload_keep(struct sp_op_ctx *c, int i)
     unit = first_unit(c, a) + i;
     c->st->kept[unit] = (struct sp_kept){
         &c->fl->layers[i], i == c->count - 1 && c->global == c->globals - 1 ? c->fl : NULL};
-    if (sp_tensor_sums_on())
+    if (sp_sink_computes(c->g->cfg.sink)) /* for messages */
         snprintf(c->st->moves[unit].name, sizeof c->st->moves[unit].name, "s%d m%d.%d l%d",
                  c->ctx.stage, c->mb, c->slice, c->first + i);
 }

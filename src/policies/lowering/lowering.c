@@ -153,12 +153,18 @@ int sp_lower_begin(struct sp_lowering *l, void (*emit)(void *arg, const struct s
     return l->plan->family->lower_begin ? l->plan->family->lower_begin(l) : 0;
 }
 
-int sp_lower_ops(struct sp_lowering *l, int i)
+int sp_lowering_unit(const struct sp_lowering *l, int i)
 {
     const struct sp_family *family = l->plan->family;
-    int ops = family->unit ? family->unit(l, i) : sp_lowering_op(l, i)->overlap ? 2 : 1;
 
-    family->lower(l, i);
+    return family->unit ? family->unit(l, i) : sp_lowering_op(l, i)->overlap ? 2 : 1;
+}
+
+int sp_lower_ops(struct sp_lowering *l, int i)
+{
+    int ops = sp_lowering_unit(l, i);
+
+    l->plan->family->lower(l, i);
     return ops;
 }
 

@@ -46,6 +46,8 @@ void sp_lowering_destroy(struct sp_lowering *l);
 int sp_lower_begin(struct sp_lowering *l, void (*emit)(void *arg, const struct sp_action *action),
                    void *arg);
 int sp_lower_ops(struct sp_lowering *l, int i);
+/* How many ops that are. */
+int sp_lowering_unit(const struct sp_lowering *l, int i);
 void sp_lower_end(struct sp_lowering *l);
 
 /* In the middle of a step: a RECV for every message that was sent and whose receiver has not come yet. The
