@@ -8,20 +8,18 @@
 #include "sp_error.h"
 #include "transport/starpu_environment.h"
 #include "transport/transport.h"
+#include "sinks/starpu/runtime.h"
 #include <hwloc.h>
 #include <jansson.h>
-#include <starpu.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* What is here, found once and printed in either form. */
 struct facts {
-    int starpu[3];
+    char starpu[32];
     int packages, cores, units, numa;
     double memory_bytes;
-    int cpu_workers, cuda_workers; /* -1: StarPU found no worker */
-    int n;
-    char (*worker)[64]; /* [n] */
+    struct sp_runtime_workers workers; /* cpus -1: StarPU found none */
 };
 
 static void find_hardware(struct facts *f)
@@ -38,32 +36,6 @@ static void find_hardware(struct facts *f)
     hwloc_topology_destroy(topology);
 }
 
-static int find_workers(struct facts *f)
-{
-    struct starpu_conf conf;
-    int err;
-
-    starpu_get_version(&f->starpu[0], &f->starpu[1], &f->starpu[2]);
-    f->cpu_workers = f->cuda_workers = -1;
-    setenv("STARPU_FXT_TRACE", "0", 1); /* of nothing */
-    err = sp_starpu_environment_set(&conf, false);
-    if (err)
-        return 1;
-    err = starpu_init(&conf);
-    sp_starpu_environment_started();
-    if (!err) {
-        f->cpu_workers = (int)starpu_cpu_worker_get_count();
-        f->cuda_workers = (int)starpu_cuda_worker_get_count();
-        f->n = (int)starpu_worker_get_count();
-        f->worker = calloc((size_t)f->n, sizeof *f->worker);
-        for (int w = 0; f->worker && w < f->n; w++)
-            starpu_worker_get_name(w, f->worker[w], sizeof f->worker[w]);
-        starpu_shutdown();
-    }
-    sp_starpu_environment_restore();
-    return err || (f->n && !f->worker);
-}
-
 static bool has_cuda(void)
 {
 #ifdef HAVE_CUDA
@@ -76,7 +48,7 @@ static bool has_cuda(void)
 static void print_text(const struct facts *f)
 {
     printf("%s\n", PACKAGE_STRING);
-    printf("StarPU:    %d.%d.%d\n", f->starpu[0], f->starpu[1], f->starpu[2]);
+    printf("StarPU:    %s\n", f->starpu);
     printf("GEMM:      %s\n", sp_gemm_backend());
     printf("bf16:      %s\n", sp_bf16_unit_name(sp_cpu_bf16_unit()));
     printf("transport: %s\n", sp_transport_version());
@@ -86,27 +58,25 @@ static void print_text(const struct facts *f)
 #endif
     printf("hwloc:     %d packages, %d cores, %d processing units, %d NUMA nodes, %.1f GiB\n",
            f->packages, f->cores, f->units, f->numa, f->memory_bytes / (1024.0 * 1024 * 1024));
-    if (f->cpu_workers < 0) {
+    if (f->workers.cpus < 0) {
         printf("StarPU:    found no worker\n");
         return;
     }
-    printf("workers:   %d CPU, %d CUDA\n", f->cpu_workers, f->cuda_workers);
-    for (int w = 0; w < f->n; w++)
-        printf("           %s\n", f->worker[w]);
+    printf("workers:   %d CPU, %d CUDA\n", f->workers.cpus, f->workers.gpus);
+    for (int w = 0; w < f->workers.n; w++)
+        printf("           %s\n", f->workers.name[w]);
 }
 
 /* One object, with the names of the text. 0 or 1. */
 static int print_json(const struct facts *f)
 {
     json_t *workers = json_array(), *root;
-    char starpu[48];
     int bad;
 
-    snprintf(starpu, sizeof starpu, "%d.%d.%d", f->starpu[0], f->starpu[1], f->starpu[2]);
-    for (int w = 0; w < f->n; w++)
-        json_array_append_new(workers, json_string(f->worker[w]));
+    for (int w = 0; w < f->workers.n; w++)
+        json_array_append_new(workers, json_string(f->workers.name[w]));
     root = json_pack("{s:s,s:s,s:s,s:s,s:s,s:b,s:{s:i,s:i,s:i,s:i,s:I},s:o}", "version",
-                     PACKAGE_VERSION, "starpu", starpu, "gemm", sp_gemm_backend(), "bf16",
+                     PACKAGE_VERSION, "starpu", f->starpu, "gemm", sp_gemm_backend(), "bf16",
                      sp_bf16_unit_name(sp_cpu_bf16_unit()), "transport", sp_transport_version(),
                      "cuda", has_cuda(), "hardware", "packages", f->packages, "cores", f->cores,
                      "processing_units", f->units, "numa_nodes", f->numa, "memory_bytes",
@@ -123,12 +93,13 @@ static int found(bool json)
     int bad;
 
     find_hardware(&f);
-    bad = find_workers(&f);
+    sp_runtime_version(f.starpu);
+    bad = sp_runtime_look(&f.workers) != 0;
     if (!json)
         print_text(&f);
     else
         bad = print_json(&f) || bad;
-    free(f.worker);
+    free(f.workers.name);
     return bad;
 }
 

@@ -181,10 +181,11 @@ static int add_order(struct sp_graph *g)
 static int bound_memory(struct sp_graph *g)
 {
     size_t workers = (size_t)(g->place.first_worker + g->place.workers);
-    int64_t *live = calloc(2 * workers, sizeof *live), *peak = live + workers;
+    int64_t *live = calloc(2 * workers, sizeof *live), *peak;
 
     if (!live)
         return -ENOMEM;
+    peak = live + workers;
     for (int k = 0; k < g->lowering.n; k++) {
         int s = g->lowering.order[k].stage, w;
         const struct sp_op *op = &g->cfg.plan->programs[s].ops[g->lowering.order[k].index];

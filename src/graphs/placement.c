@@ -2,7 +2,7 @@
 #include "graphs/placement.h"
 #include "kernels/cpu/team.h"
 #include "sp_error.h"
-#include "starpipe/order.h"
+#include "sinks/starpu/sink.h"
 #include "transport/transport.h"
 #include <hwloc.h>
 #include <omp.h>
@@ -218,7 +218,7 @@ static void bind_worker(void *arg)
 {
     struct team *team = arg;
     const struct sp_placement *pl = team->place;
-    int worker = starpu_worker_get_id_check(), size = 1;
+    int worker = sp_worker_here(), size = 1;
 
     sp_team_settle(pl->threads);
 #pragma omp parallel
@@ -243,9 +243,9 @@ int sp_placement_bind(const struct sp_placement *pl)
 {
     struct team team = {.place = pl, .smallest = pl->threads};
 
-    sp_order_rest(pl->crowded ? IDLE_REST_NS : 0);
+    sp_workers_rest(pl->crowded ? IDLE_REST_NS : 0);
     sp_transport_crowded(pl->crowded);
-    starpu_execute_on_each_worker(bind_worker, &team, STARPU_CPU);
+    sp_workers_run(bind_worker, &team);
     if (team.smallest == pl->threads)
         return 0;
     return sp_error(EAGAIN, "OpenMP gives a worker %d of %d threads: give --threads %d",
@@ -256,7 +256,6 @@ void sp_placement_gather(const struct sp_placement *pl, bool gathered)
 {
     struct sp_placement first = *pl;
     struct team team = {.place = &first};
-    unsigned worker = 0;
 
     if (pl->gpus || pl->workers == 1)
         return;
@@ -264,6 +263,6 @@ void sp_placement_gather(const struct sp_placement *pl, bool gathered)
         first.threads *= pl->workers;
     if (first.threads > sp_team_most())
         first.threads = sp_team_most();
-    starpu_execute_on_specific_workers(bind_worker, &team, 1, &worker, "gather");
-    sp_order_rest(gathered || pl->crowded ? IDLE_REST_NS : 0);
+    sp_worker_run(0, bind_worker, &team);
+    sp_workers_rest(gathered || pl->crowded ? IDLE_REST_NS : 0);
 }

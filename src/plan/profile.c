@@ -10,7 +10,6 @@
 #include "plan/memory.h"
 #include "policies/families/map.h"
 #include "sp_error.h"
-#include "starpipe/order.h"
 #include "policies/families/families.h"
 #include "graphs/create.h"
 #include "transport/transport.h"
@@ -253,7 +252,7 @@ static int measure_mode(const struct sp_graph_config *cfg, const struct sp_place
     struct sp_graph g;
     int err;
 
-    sp_order_reset();
+    sp_workers_reset();
     err = sp_graph_create(cfg, place, &g);
     if (err)
         return err;
@@ -266,7 +265,7 @@ static int measure_mode(const struct sp_graph_config *cfg, const struct sp_place
         sp_step_report_destroy(&g, &report);
     }
     sp_graph_destroy(&g);
-    sp_order_reset();
+    sp_workers_reset();
     return err;
 }
 

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* environ, nftw */
 #include "transport/starpu_environment.h"
 #include "sp_error.h"
+#include <starpu.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>

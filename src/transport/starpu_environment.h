@@ -6,8 +6,9 @@
 #ifndef SP_STARPU_ENVIRONMENT_H
 #define SP_STARPU_ENVIRONMENT_H
 
-#include <starpu.h>
 #include <stdbool.h>
+
+struct starpu_conf;
 
 /*
  * Sets the environment and fills in `conf` as starpu_conf_init does. `host_limit`: STARPU_LIMIT_CPU_MEM counts, because

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Every task, message and buffer that a run asks StarPU for, beside those that are recorded (recorded.txt, on so many cores as
-# its first line says: stages share them): of every 16th layout, but for offload, which plans at rates that it measures; of
-# all with SP_LONG. RECORD=FILE LAYOUTS=FILE writes such a file instead, of layouts.py's lines with a word before each.
+# Every task, message and buffer that a run asks StarPU for, and every action of its plan, beside those that are recorded
+# (recorded.txt, on so many cores as its first line says: stages share them): of every 16th layout; of all with SP_LONG. With
+# offload the actions alone: runs plan at rates that they measure. RECORD=FILE LAYOUTS=FILE writes such a file instead, of
+# layouts.py's lines with two words before each.
 . "$(dirname "$0")/../common.sh" || exit 1
 
 stream=$(dirname "$STARPIPE")/tests/digests/.libs/stream.so
@@ -31,25 +32,37 @@ digest()
     rm -f "$work/$at".[0-9]* "$work/$at.out"
 }
 
+# actions OPTIONS...: a hash of those that `show` prints of a layout; some options are those of runs.
+actions()
+{
+    local options=" $*"
+
+    options=$(sed -E 's/ --(clip|mlp-chunk|logit-rows) [0-9.]+//g' <<< "$options")
+    # shellcheck disable=SC2086
+    "$STARPIPE" show --actions $options 2>&1 | sed -n '/^actions of stage/,$p' | sha256sum | cut -c1-12
+}
+
 line=0 every=16 jobs=0 RECORD=${RECORD:-}
 [ -n "${SP_LONG:-}$RECORD" ] && every=1
-while read -r want processes options; do
+while read -r want acts processes options; do
     [ "$want" != cores ] || continue
     line=$((line + 1))
     [ $((line % every)) -eq 0 ] || [ "$every" -eq 1 ] || continue
-    [ "$every" -eq 1 ] || [[ $options != *--offload* ]] || continue
+    said=$(actions $options)
+    [ -n "$RECORD" ] || [ "$said" = "$acts" ] || fail "other actions ($said): $options"
+    [ -n "$RECORD" ] || [[ $options != *--offload* ]] || continue
     [ "$processes" -eq 1 ] || have_mpi || continue
-    echo "$line $want $processes $options" >> "$work/list"
+    echo "$line $want $said $processes $options" >> "$work/list"
     digest "$line" "$processes" $options &
     jobs=$((jobs + 1))
     [ $((jobs % 2)) -eq 1 ] && [ "$processes" -eq 1 ] || wait
 done < "$recorded"
 wait
 [ -n "$RECORD" ] && echo "cores $cores" > "$RECORD"
-while read -r at want processes options; do
+while read -r at want acts processes options; do
     said=$(cat "$work/$at.said")
     if [ -n "$RECORD" ]; then
-        echo "$said $processes $options" >> "$RECORD"
+        echo "$said $acts $processes $options" >> "$RECORD"
     elif [ "$said" != "$want" ]; then
         fail "other tasks, messages or buffers ($said): $processes $options"
     fi

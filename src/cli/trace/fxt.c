@@ -4,6 +4,7 @@
 #include "cli/trace/trace.h"
 #include "sp_error.h"
 #include "trace/fxt/convert.h"
+#include "sinks/starpu/fxt_tool.h"
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>

@@ -188,11 +188,12 @@ static int count_stages(const struct sp_trainer *t, struct sp_count *made, struc
 int sp_dry_run(const struct sp_trainer *t)
 {
     size_t stages = (size_t)t->place.stages;
-    struct sp_count *made = calloc(2 * stages, sizeof *made), *sent = made + stages;
+    struct sp_count *made = calloc(2 * stages, sizeof *made), *sent;
     struct sp_prediction prediction;
     int err;
 
     SP_NEED(made, "train: no memory to count buffers");
+    sent = made + stages;
     err = count_stages(t, made, sent);
     if (!err && sp_train_predict(t, &prediction))
         err = sp_error(ENOMEM, "train: no memory to simulate %d ops", sp_plan_ops(&t->plan));

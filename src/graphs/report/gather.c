@@ -6,7 +6,6 @@
 #include "offload/disk.h"
 #include "offload/host.h"
 #include "sp_error.h"
-#include "starpipe/order.h"
 #include "transport/transport.h"
 #include <math.h>
 #include <stdlib.h>
@@ -109,7 +108,7 @@ void sp_step_report_copy(const struct sp_graph *g, const struct sp_step_report *
 static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
 {
     struct sp_disk_traffic disk;
-    double held = sp_order_held_us(st->worker);
+    double held = sp_worker_held_us(st->worker);
 
     if (!g->cfg.evictions)
         return;

@@ -251,6 +251,33 @@ void sp_workers_run(void (*f)(void *arg), void *arg)
     starpu_execute_on_each_worker(f, arg, STARPU_CPU);
 }
 
+void sp_worker_run(int worker, void (*f)(void *arg), void *arg)
+{
+    unsigned id = (unsigned)worker;
+
+    starpu_execute_on_specific_workers(f, arg, 1, &id, "one worker");
+}
+
+void sp_workers_rest(long ns)
+{
+    sp_order_rest(ns);
+}
+
+int sp_workers_waiting(void)
+{
+    return sp_order_waiting();
+}
+
+double sp_worker_held_us(int worker)
+{
+    return sp_order_held_us(worker);
+}
+
+void sp_workers_reset(void)
+{
+    sp_order_reset();
+}
+
 int sp_worker_here(void)
 {
     return starpu_worker_get_id();

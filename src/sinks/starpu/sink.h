@@ -14,9 +14,17 @@ void sp_tensor_receive_wait(struct sp_tensor *t, int rank, int64_t tag);
 /* Where the value of a tensor is that another thread has acquired. */
 void *sp_tensor_local(const struct sp_tensor *t);
 
-/* Calls f(arg) on every CPU worker, side by side, and waits; and which worker this is, -1: none. */
+/* Calls f(arg) on every CPU worker, side by side, and waits; on one alone; and which worker this is, -1: none. */
 void sp_workers_run(void (*f)(void *arg), void *arg);
+void sp_worker_run(int worker, void (*f)(void *arg), void *arg);
 int sp_worker_here(void);
+
+/* As include/starpipe/order.h has them: rests of idle workers, how many are idle, how long one was held up; all positions are
+ * forgotten. */
+void sp_workers_rest(long ns);
+int sp_workers_waiting(void);
+double sp_worker_held_us(int worker);
+void sp_workers_reset(void);
 
 /* Whether tasks are timed from here on; returns whether they were. */
 bool sp_starpu_profile(bool on);

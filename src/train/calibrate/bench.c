@@ -2,7 +2,6 @@
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
-#include "starpipe/order.h"
 #include "train/calibrate/steady.h"
 #include <math.h>
 #include <stdarg.h>
@@ -300,7 +299,7 @@ int sp_bench_create(struct sp_bench *b)
         x = x * 1664525u + 1013904223u;
         noise[i] = (uint16_t)((x >> 31) << 15 | 0x3e80 | (x >> 24 & 0x7f));
     }
-    sp_order_reset();
+    sp_workers_reset();
     b->noise_tensor = sp_tensor_make_at(sp_starpu_sink(), noise, NOISE_BYTES / 4, 4, "noise");
     return 0;
 }
@@ -313,5 +312,5 @@ void sp_bench_destroy(struct sp_bench *b)
     free(b->order);
     free(b->arena);
     free(b->noise);
-    sp_order_reset();
+    sp_workers_reset();
 }

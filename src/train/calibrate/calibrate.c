@@ -3,7 +3,6 @@
 #include "sinks/starpu/cuda.h"
 #include "offload/disk.h"
 #include "sp_error.h"
-#include "starpipe/order.h"
 #include "starpipe/trainer.h"
 #include "train/calibrate/facts.h"
 #include "train/calibrate/quality.h"
@@ -11,7 +10,7 @@
 #include "train/start/device.h"
 #include "transport/starpu_environment.h"
 #include "transport/transport.h"
-#include <starpu.h>
+#include "sinks/starpu/runtime.h"
 #include <stdlib.h>
 
 enum { DISK_BYTES = 64 << 20 };
@@ -72,19 +71,13 @@ int sp_calibrate_prepare(const struct sp_calibration *c, const struct sp_world *
 
 static int start(const struct sp_placement *pl)
 {
-    struct starpu_conf conf;
-    int err;
+    const struct sp_runtime runtime = {.place = pl};
+    bool started;
+    int err = sp_runtime_start(&runtime, &started);
 
-    err = sp_starpu_environment_set(&conf, false);
-    if (err)
-        return err;
-    sp_train_choose_workers(pl, &conf);
-    conf.sched_policy = &sp_order_strict;
-    conf.catch_signals = 0;
-    err = sp_transport_start(&conf);
-    if (err)
-        return err;
-    err = sp_placement_bind(pl);
+    if (err && started)
+        sp_transport_stop();
+    err = err ? err : sp_placement_bind(pl);
     if (err)
         return err;
     return pl->gpus ? sp_cuda_start() : 0;

@@ -6,7 +6,7 @@
 #include "offload/host_memory.h"
 #include "sp_error.h"
 #include "transport/transport.h"
-#include <starpu.h>
+#include "sinks/starpu/runtime.h"
 #include <hwloc.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -104,17 +104,17 @@ int sp_machine_facts(const struct sp_placement *pl, struct sp_machine *m)
 void sp_machine_note_origin(const struct sp_placement *pl, struct sp_machine *m)
 {
     time_t now = time(NULL);
-    int major, minor, release, cores;
+    int cores;
     struct utsname system;
-    char day[32], cpu[128];
+    char day[32], cpu[128], starpu[32];
 
     strftime(day, sizeof day, "%Y-%m-%d", gmtime(&now));
-    starpu_get_version(&major, &minor, &release);
+    sp_runtime_version(starpu);
     sp_machine_note(m, "measured by %s calibrate on %s", PACKAGE_STRING, day);
     if (!look_around(cpu, &cores))
         sp_machine_note(m, "machine: %d cores, %s; at work at once: %d times %s", cores, cpu,
                         pl->workers * pl->world.size, m->device);
-    sp_machine_note(m, "versions: StarPU %d.%d.%d, %s, %s, %s %s", major, minor, release,
-                    sp_gemm_backend(), sp_transport_version(),
-                    uname(&system) ? "?" : system.sysname, uname(&system) ? "?" : system.release);
+    sp_machine_note(m, "versions: StarPU %s, %s, %s, %s %s", starpu, sp_gemm_backend(),
+                    sp_transport_version(), uname(&system) ? "?" : system.sysname,
+                    uname(&system) ? "?" : system.release);
 }

@@ -10,7 +10,7 @@
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/times.h"
-#include <starpu.h>
+#include "sinks/starpu/runtime.h"
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -23,14 +23,6 @@ static int write_line(struct sp_trainer *t, json_t *line)
     free(text);
     json_decref(line);
     return err;
-}
-
-static void starpu_version(char text[32])
-{
-    int major, minor, release;
-
-    starpu_get_version(&major, &minor, &release);
-    snprintf(text, 32, "%d.%d.%d", major, minor, release);
 }
 
 /* What leaves memory, as planned: of every stage. */
@@ -69,7 +61,7 @@ int sp_train_log_layout(struct sp_trainer *t)
 
     if (!t->log)
         return 0;
-    starpu_version(starpu);
+    sp_runtime_version(starpu);
     line = json_pack(
         "{s:s,s:i,s:o,s:s,s:o,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,"
         "s:I,"

@@ -1,7 +1,7 @@
 #include "train/run/watchdog.h"
 #include "sp_activity.h"
 #include "sp_error.h"
-#include "starpipe/order.h"
+#include "sinks/starpu/sink.h"
 #include "train/run/stall.h"
 #include "transport/beats.h"
 #include "transport/last_seconds.h"
@@ -195,7 +195,7 @@ static double least_s(void)
 static bool computes(void)
 {
     return dog.graph && dog.depth && PHASES[dog.phase[dog.depth - 1]].tasks &&
-           sp_order_waiting() < dog.graph->place.workers;
+           sp_workers_waiting() < dog.graph->place.workers;
 }
 
 /* Tells the others whether this process moves, and hears whether they do. */
@@ -352,7 +352,7 @@ void sp_watchdog_begin(enum sp_phase phase, const char *what, ...)
     va_list ap;
 
     pthread_mutex_lock(&dog.mutex);
-    STARPU_ASSERT_MSG(dog.depth < NESTED, "starpipe: phases in phases");
+    SP_NEED(dog.depth < NESTED, "internal: phases in phases");
     dog.phase[dog.depth] = phase;
     va_start(ap, what);
     vsnprintf(dog.what[dog.depth], TEXT, what, ap);

@@ -3,12 +3,12 @@
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/cuda_memory.h"
 #include "sinks/starpu/device_memory.h"
+#include "sinks/starpu/runtime.h"
 #include "policies/families/slice_buffers.h"
 #include "sp_error.h"
 #include "train/start/memory.h"
 #include "transport/starpu_environment.h"
 #include "transport/transport.h"
-#include <starpu.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,18 +133,6 @@ int sp_train_choose_device(struct sp_trainer *t)
     return err;
 }
 
-void sp_train_choose_workers(const struct sp_placement *pl, struct starpu_conf *conf)
-{
-    conf->precedence_over_environment_variables = 1;
-    conf->ncpus = pl->gpus ? 0 : pl->workers;
-    conf->ncuda = pl->gpus;
-    conf->nopencl = 0;
-    conf->nhip = 0;
-    conf->use_explicit_workers_cuda_gpuid = pl->gpus > 0;
-    for (int i = 0; i < pl->gpus; i++)
-        conf->workers_cuda_gpuid[i] = (unsigned)pl->gpu[i];
-}
-
 int64_t sp_train_gpu_bytes(const struct sp_trainer *t)
 {
     int64_t sum = sp_train_planned_bytes(t);
@@ -206,7 +194,7 @@ bool sp_train_runs_ahead(const struct sp_trainer *t)
 
     if (!t->place.gpus || getenv("SP_SYNC"))
         return false;
-    room = (int64_t)starpu_memory_get_total(starpu_worker_get_memory_node(0));
+    room = sp_runtime_room(sp_runtime_node());
     return sp_train_planned_bytes(t) < (room > 0 ? room : t->gpu_room) / 6 * 5;
 }
 
@@ -278,7 +266,7 @@ int sp_train_start_gpus(const struct sp_trainer *t)
 
     err = err ? err : start_pools(t);
     if (!err && t->cfg.transport != SP_TRAIN_MPI)
-        err = sp_transport_use_nccl(starpu_worker_get_memory_node(0), t->place.gpu[0],
+        err = sp_transport_use_nccl(sp_runtime_node(), t->place.gpu[0],
                                     t->cfg.transport == SP_TRAIN_NCCL);
     return err;
 }

@@ -4,8 +4,6 @@
 
 #include "train/trainer.h"
 
-struct starpu_conf;
-
 /* How many GPUs the run may take; 0: its stages will be on cores. */
 int sp_train_find_gpus(const struct sp_trainer *t);
 /* Before stages are placed: the bytes that a GPU has for a stage; 0: they will be on cores, or it is not
@@ -19,8 +17,6 @@ int sp_train_head_rows(const struct sp_trainer *t);
 int sp_train_choose_device(struct sp_trainer *t);
 /* Whether the stages of this process fit the memory that its GPUs have free. 0 or -errno. */
 int sp_train_check_gpus(const struct sp_trainer *t);
-/* Workers of one kind only: their numbers are those of the placement. */
-void sp_train_choose_workers(const struct sp_placement *pl, struct starpu_conf *conf);
 /* Before StarPU starts: its ways with GPUs. 0 or -ENOMEM after one line. */
 int sp_train_prepare_gpus(struct sp_trainer *t);
 /* After it started: whether tasks may end for StarPU before their kernels (sinks/starpu/cuda.h): all that is planned leaves a

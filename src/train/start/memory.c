@@ -1,7 +1,7 @@
 #include "train/start/memory.h"
 #include "plan/memory.h"
 #include "train/config.h"
-#include "train/start/start.h"
+#include "train/start/graph_config.h"
 
 /* To sample: weights as products read them, the largest block once more on its way in, the keys and values of all
  * positions, and a forward. */

@@ -10,7 +10,7 @@
 #include "train/start/adapipe.h"
 #include "train/start/measure.h"
 #include "transport/transport.h"
-#include <starpu.h>
+#include "sinks/starpu/runtime.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,7 +153,7 @@ static int say_disk(const struct sp_trainer *t)
 {
     const double GiB = 1024.0 * 1024 * 1024;
     struct sp_tier_rates rates;
-    int64_t room = starpu_memory_get_total(STARPU_MAIN_RAM);
+    int64_t room = sp_runtime_room(SP_MAIN_MEMORY);
     int err = sp_disk_measure(t->disk, &rates);
 
     if (!err)
@@ -175,7 +175,7 @@ static int open_tier(struct sp_trainer *t)
         return sp_error(ENOSPC, "StarPU has no memory node left for a disk: build it with a larger "
                                 "--enable-maxnodes");
     if (t->place.gpus) {
-        t->tier = STARPU_MAIN_RAM;
+        t->tier = SP_MAIN_MEMORY;
         if (t->disk && say_disk(t))
             return -EIO;
         return sp_cuda_measure_copies(t->place.gpu[0], &t->rates.write, &t->rates.read, NULL);

@@ -7,13 +7,13 @@
 #include "offload/main_memory.h"
 #include "policies/load/guard.h"
 #include "sp_error.h"
-#include "starpipe/order.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/save.h"
 #include "train/run/replan.h"
 #include "train/run/log.h"
 #include "train/run/watchdog.h"
 #include "train/start/device.h"
+#include "train/start/graph_config.h"
 #include "train/start/memory.h"
 #include "train/start/offload.h"
 #include "train/start/partition.h"
@@ -21,8 +21,8 @@
 #include "plan/offload/pages.h"
 #include "graphs/create.h"
 #include "transport/transport.h"
+#include "sinks/starpu/runtime.h"
 #include "sinks/starpu/sink.h"
-#include <starpu.h>
 #include <stdlib.h>
 
 /* How StarPU gets main memory. */
@@ -52,38 +52,39 @@ static void stop_memory(const struct sp_trainer *t)
         sp_main_memory_stop();
 }
 
+/* GPUs and main memory, before StarPU takes its own. */
+static int prepare_devices(void *arg)
+{
+    struct sp_trainer *t = arg;
+    int err = t->place.gpus ? sp_train_prepare_gpus(t) : 0;
+
+    return err ? err : start_memory(t);
+}
+
+static void undo_memory(void *arg)
+{
+    stop_memory(arg);
+}
+
 static int start_starpu(struct sp_trainer *t)
 {
-    struct starpu_conf conf;
-    unsigned workers;
+    const struct sp_runtime runtime = {.place = &t->place,
+                                       .host_limit = t->place.gpus && sp_train_offloads(t),
+                                       .ready = t->cfg.scheduler == SP_TRAIN_READY,
+                                       .prepare = prepare_devices,
+                                       .undo = undo_memory,
+                                       .arg = t};
     int err;
 
-    err = sp_starpu_environment_set(&conf, t->place.gpus && sp_train_offloads(t));
-    if (err)
-        return err;
-    sp_train_choose_workers(&t->place, &conf);
-    err = t->place.gpus ? sp_train_prepare_gpus(t) : 0;
-    err = err ? err : start_memory(t);
-    if (err)
-        return err;
-    conf.sched_policy = t->cfg.scheduler == SP_TRAIN_READY ? &sp_order_ready : &sp_order_strict;
-    conf.catch_signals = 0; /* they are the program's */
     /* GPUs take their time; without them it is as short as MPI's start, and waits for the others */
     sp_watchdog_begin(t->place.gpus ? SP_PHASE_SETUP : SP_PHASE_LAUNCH, "starting StarPU");
-    err = sp_transport_start(&conf);
+    err = sp_runtime_start(&runtime, &t->has_starpu);
     sp_watchdog_end();
-    if (err) {
-        stop_memory(t);
-        return err;
-    }
-    t->has_starpu = true;
-    if (!t->place.gpus || !t->disk)
+    if (t->has_starpu && (!t->place.gpus || !t->disk))
         sp_main_memory_uncount(t->place.gpus > 0);
-    workers = t->place.gpus ? starpu_cuda_worker_get_count() : starpu_cpu_worker_get_count();
-    if ((int)workers < t->place.workers)
-        return sp_error(ENODEV, "StarPU started %u %s workers, %d are needed", workers,
-                        t->place.gpus ? "CUDA" : "CPU", t->place.workers);
-    starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    if (err)
+        return err;
+    sp_starpu_profile(true);
     err = sp_placement_bind(&t->place);
     if (err)
         return err;
@@ -104,43 +105,13 @@ static int fill_graph(struct sp_trainer *t)
     return err;
 }
 
-struct sp_graph_config sp_train_graph_config(const struct sp_trainer *t)
-{
-    const struct sp_train_config *a = &t->cfg;
-
-    return (struct sp_graph_config){
-        .params = &t->params,
-        .plan = &t->plan,
-        .batch = a->layout.micro_batch_size,
-        .seq = a->layout.seq,
-        .mlp_rows = a->mlp_chunk,
-        .head_rows = a->logit_rows,
-        .context = t->cfg.groups.context_parallel,
-        .separates = a->separator_set,
-        .separator = a->separator,
-        .ring = t->cfg.groups.context_method == SP_TRAIN_RING,
-        .tensor = t->cfg.groups.tensor_parallel,
-        .sequence = t->cfg.groups.sequence_parallel == SP_TRAIN_SEQUENCE_ON,
-        .zero = t->cfg.groups.zero > 0,
-        .dtype = (enum sp_dtype)a->dtype,
-        .recompute = t->recompute,
-        .every = t->every,
-        .ready = a->scheduler == SP_TRAIN_READY,
-        .window = a->window,
-        .seed = t->seed,
-        .evictions = t->offload.evictions,
-        .tier = t->tier,
-        .disk = t->disk,
-        .in_stream = sp_train_runs_ahead(t),
-    };
-}
-
 static int make_graph(struct sp_trainer *t)
 {
     struct sp_graph_config cfg = sp_train_graph_config(t);
     int err;
 
     cfg.sink = sp_starpu_sink();
+    cfg.in_stream = sp_train_runs_ahead(t);
     err = sp_graph_create(&cfg, &t->place, &t->graph);
     if (err)
         return err;

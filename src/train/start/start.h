@@ -4,9 +4,6 @@
 
 #include "train/trainer.h"
 
-/* The graph of a run, but for the sink that it is submitted to. */
-struct sp_graph_config sp_train_graph_config(const struct sp_trainer *t);
-
 /* All ranks call it. 0; or -errno of a run of one process, others end: to be stopped all the same. */
 int sp_train_start(struct sp_trainer *t);
 /* Of it StarPU and the graph alone, and their end: for a run that goes on in another layout. 0 or -errno. */

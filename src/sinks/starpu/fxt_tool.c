@@ -1,4 +1,4 @@
-#include "cli/trace/trace.h"
+#include "sinks/starpu/fxt_tool.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <starpu.h>

@@ -1,0 +1,35 @@
+/* StarPU as the program starts it, and what it tells about itself. */
+#ifndef SP_STARPU_RUNTIME_H
+#define SP_STARPU_RUNTIME_H
+
+#include "graphs/placement.h"
+
+struct sp_runtime {
+    const struct sp_placement *place; /* whose workers there are to be */
+    bool host_limit;                  /* as sp_starpu_environment_set has it */
+    bool ready;                       /* scheduler: starpipe-ready */
+    /* Called when the environment is set; 0 or -errno. And undoes it, where StarPU does not start. NULL: nothing. */
+    int (*prepare)(void *arg);
+    void (*undo)(void *arg);
+    void *arg;
+};
+
+/* Starts StarPU, joined to the other processes. 0 or -errno after one line; *started: sp_transport_stop ends it. */
+int sp_runtime_start(const struct sp_runtime *r, bool *started);
+
+/* "1.4.8" */
+void sp_runtime_version(char text[32]);
+
+/* The memory node of worker 0; bytes that StarPU may have on a node, 0 or less: no limit. */
+unsigned sp_runtime_node(void);
+int64_t sp_runtime_room(unsigned node);
+enum { SP_MAIN_MEMORY = 0 }; /* the node of main memory */
+
+/* The workers that StarPU finds by itself: their names, to be freed, and how many of each kind, -1: it does not start. */
+struct sp_runtime_workers {
+    int cpus, gpus, n;
+    char (*name)[64]; /* [n] */
+};
+int sp_runtime_look(struct sp_runtime_workers *w);
+
+#endif
