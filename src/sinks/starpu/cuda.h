@@ -36,6 +36,10 @@ void sp_cuda_name(int device, char name[128]);
 
 struct sp_backend;
 
+/* Inside a task, whose args these are (struct sp_task_args): the kernels of its worker; and what it queued is all of it. */
+const struct sp_backend *sp_cuda_kernels(const void *arg);
+void sp_cuda_queued(const void *arg);
+
 /* Inside a task: waits for the kernels that it queued; those of a CPU have ended. */
 void sp_cuda_wait(const struct sp_backend *k);
 
