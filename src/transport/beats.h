@@ -6,6 +6,7 @@
 #ifndef SP_BEATS_H
 #define SP_BEATS_H
 
+#include "config.h"
 #include <stdbool.h>
 
 enum {

@@ -1,6 +1,9 @@
 #include "sinks/starpu/cuda.h"
 #include "codelets/task/codelet.h"
+#include "config.h"
 #include "sp_error.h"
+#include <starpu.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #ifdef HAVE_CUDA

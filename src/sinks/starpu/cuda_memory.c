@@ -1,8 +1,10 @@
 #include "sinks/starpu/cuda_memory.h"
 #include "codelets/task/codelet.h"
+#include "config.h"
 #include "sp_error.h"
 #include "sinks/starpu/sink.h"
 #include <math.h>
+#include <starpu.h>
 #include <stdint.h>
 
 #ifdef HAVE_CUDA
