@@ -10,10 +10,7 @@ struct sp_placement sp_count_place(const struct sp_placement *like, int processe
 
     p.world.size = processes * p.pipelines;
     p.world.rank = r * p.pipelines + p.pipeline;
-    p.n_local = p.first_local = 0;
-    for (int s = 0; s < p.stages; s++)
-        if (sp_stage_is_local(&p, s) && p.n_local++ == 0)
-            p.first_local = s;
+    sp_placement_find_local(&p);
     p.first_worker = 0;
     p.workers = p.n_local;
     return p;
@@ -53,8 +50,8 @@ struct sp_count sp_count_of_stage(const struct sp_graph *g, const struct sp_stag
                              .stashed = st->meter[g->turn].peak_bytes};
 }
 
-int sp_count_stages(const struct sp_graph_config *cfg, const struct sp_placement *place,
-                    int processes, const struct sp_count_steps *steps, struct sp_count *count)
+int sp_count_whole(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                   int processes, const struct sp_count_steps *steps, struct sp_count *count)
 {
     struct sp_update *updates =
         cfg->plan->family->updates_each
@@ -82,4 +79,14 @@ int sp_count_stages(const struct sp_graph_config *cfg, const struct sp_placement
     }
     free(updates);
     return err;
+}
+
+int sp_count_stages(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                    int processes, const struct sp_count_steps *steps, struct sp_count *count)
+{
+    int err = 1;
+
+    if (processes == place->stages && steps->n > SP_COUNT_STEADY && !steps->ahead)
+        err = sp_count_by_classes(cfg, place, count);
+    return err <= 0 ? err : sp_count_whole(cfg, place, processes, steps, count);
 }

@@ -4,13 +4,11 @@
 
 #include "graphs/step.h"
 
-/* Of a stage, bytes. */
+/* Bytes of a stage; `fixed` and `scratch` are those of all stages of its process. */
 struct sp_count {
-    int64_t
-        fixed; /* made before the first step: blocks, gradients, the optimizer's state, tokens */
-    int64_t
-        buffers; /* made for what comes and goes, and for blocks gathered whole: as the log has it */
-    int64_t scratch; /* of tasks. Like `fixed` of all stages of the process */
+    int64_t fixed;   /* made before the first step: blocks with the optimizer's state, tokens */
+    int64_t buffers; /* made for what comes and goes, and gathered blocks: as the log has it */
+    int64_t scratch; /* of tasks */
     int64_t sent;    /* to other processes, in a step */
     int64_t stashed; /* kept from forward to backward, at the highest */
 };
@@ -21,8 +19,7 @@ enum { SP_COUNT_STEADY = 4 };
 /* The steps that are counted. */
 struct sp_count_steps {
     int n;
-    bool
-        ahead; /* each begins before it is known whether the one before is right (--post-validation) */
+    bool ahead; /* each begins before the one before is known to be right (--post-validation) */
     bool clips;
 };
 
@@ -33,12 +30,13 @@ struct sp_count_steps {
 int sp_count_stages(const struct sp_graph_config *cfg, const struct sp_placement *place,
                     int processes, const struct sp_count_steps *steps, struct sp_count *count);
 
-/*
- * The same of any step but the first ones, with a process a stage and without submitting all of it. `shape` is that of the
- * graph. 0; -errno after one line; 1: this plan cannot be counted so.
- */
+/* The two ways to it. Every task is submitted, of no more steps than it takes until nothing is made. */
+int sp_count_whole(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                   int processes, const struct sp_count_steps *steps, struct sp_count *count);
+/* A few micro-batches are submitted, with a process a stage, as in any step but the first ones. 1: this plan cannot be
+ * counted so. */
 int sp_count_by_classes(const struct sp_graph_config *cfg, const struct sp_placement *place,
-                        const struct sp_shape *shape, struct sp_count *count);
+                        struct sp_count *count);
 
 /* Where process r of so many of a pipeline has its stages. */
 struct sp_placement sp_count_place(const struct sp_placement *like, int processes, int r);

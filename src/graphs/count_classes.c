@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 3 }; /* that are played: after them nothing is made any more */
-
 enum pool { LOCAL, BOUNDARY, POOLS };
 
 /* A size of a pool: how many tensors more were taken than given back, in the end and at the highest. Of a pool with slack
@@ -24,10 +22,10 @@ struct change {
 
 /* What an action did on its stage. */
 struct part {
-    int stage, next; /* of the record; -1: none */
-    int first, n;    /* changes */
-    int64_t live, most,
-        sent; /* stashed bytes more, in the end and at the highest; bytes of messages */
+    int stage, next;    /* of the record; -1: none */
+    int first, n;       /* changes */
+    int64_t live, most; /* stashed bytes more, in the end and at the highest */
+    int64_t sent;       /* bytes of messages */
 };
 
 struct record {
@@ -36,6 +34,7 @@ struct record {
     bool known;
 };
 
+/* The records of what comes before the first action of a step and after the last one. */
 struct edges {
     int first, last;
 };
@@ -225,7 +224,7 @@ static void note_boundary(void *arg, int shelf, bool taken)
         note(arg, BOUNDARY, shelf, taken, true);
 }
 
-/* From here on a stage does what goes to a record, NULL: to none; then it has. */
+/* From here on a stage does what is to be recorded; and, where it has done something, that goes to a record. */
 static void begin_part(struct walk *w, int stage)
 {
     struct sp_graph *g = &w->graph[stage];
@@ -300,7 +299,6 @@ static void prepare(struct sp_graph *g)
     sp_step_prepare(g, NULL, 0);
 }
 
-/* Returns the records of what comes before the first action and after the last one. */
 static struct edges record_step(struct walk *w)
 {
     struct edges e;
@@ -385,7 +383,7 @@ static bool play_all(const struct walk *w, struct edges e, struct sp_count *coun
             of[s].slack[pool] = sp_pool_slack(p);
             SP_NEED(of[s].shelf[pool], "no memory to count a step");
         }
-    for (int k = 0; k < STEPS; k++)
+    for (int k = 0; k < SP_COUNT_STEADY; k++)
         play_step(w, e, of);
     for (int s = 0; s < w->stages; s++) {
         const struct sp_stage *st = w->graph[s].stages;
@@ -446,8 +444,8 @@ static void destroy(struct walk *w)
     free(w->table);
 }
 
-/* Shards are gathered for ops that run. Two ops that overlap are submitted together, so that no micro-batch can be left out; what leaves memory is planned op by op;
- * and a step that updates after each micro-batch must be given the updates. */
+/* Shards are gathered for ops that run; two ops that overlap are submitted together, so that no micro-batch can be left
+ * out; what leaves memory is planned op by op; a step that updates after each micro-batch must be given the updates. */
 static bool has_classes(const struct sp_plan *plan)
 {
     return !plan->family->sharded && !plan->paired && !plan->evictions &&
@@ -469,8 +467,10 @@ static int count_by_classes(const struct sp_graph_config *cfg, const struct sp_p
     SP_NEED(w.sink && w.graph && w.sampled && w.table, "no memory to count a step");
     memset(w.table, -1, ((size_t)w.mask + 1) * sizeof *w.table);
     err = create_graphs(&w, cfg, place);
-    if (!err)
+    if (!err) {
+        lowering->shape = &w.graph->shape;
         look_at_step(&w);
+    }
     err = err ? err : w.weights_travel;
     err = err ? err : !play_all(&w, record_step(&w), count);
     destroy(&w);
@@ -478,14 +478,14 @@ static int count_by_classes(const struct sp_graph_config *cfg, const struct sp_p
 }
 
 int sp_count_by_classes(const struct sp_graph_config *cfg, const struct sp_placement *place,
-                        const struct sp_shape *shape, struct sp_count *count)
+                        struct sp_count *count)
 {
     struct sp_lowering lowering;
     int err;
 
     if (!has_classes(cfg->plan))
         return 1;
-    if (sp_lowering_create(cfg->plan, shape, place->stages, &lowering))
+    if (sp_lowering_create(cfg->plan, NULL, place->stages, &lowering))
         return sp_error(ENOMEM, "no memory to count a step");
     err = count_by_classes(cfg, place, &lowering, count);
     sp_lowering_destroy(&lowering);

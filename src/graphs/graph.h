@@ -46,8 +46,7 @@ struct sp_graph_config {
         *evictions;       /* [stages] which activations leave memory; NULL: none do */
     unsigned tier;        /* memory node that they go to: a disk, or main memory from GPUs */
     struct sp_disk *disk; /* behind it, or NULL */
-    const struct sp_lowering
-        *lowering; /* of the plan, which others have too; NULL: the graph makes its own */
+    const struct sp_lowering *lowering; /* that other graphs of the plan use too; NULL: its own */
 };
 
 /* What an update writes: buffers in f32, but the weights as products read them. */

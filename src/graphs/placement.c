@@ -135,9 +135,7 @@ int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int
         return sp_error(EINVAL, "%d processes for %d stages: start at most %d", world->size,
                         pipelines * stages, pipelines * stages);
     pl->pipeline = world->rank % pipelines;
-    for (int s = 0; s < stages; s++)
-        if (sp_stage_is_local(pl, s) && pl->n_local++ == 0)
-            pl->first_local = s;
+    sp_placement_find_local(pl);
 
     cores = find_cores(&restricted);
     if (world->rank == 0)

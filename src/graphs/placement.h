@@ -67,6 +67,15 @@ static inline bool sp_stage_is_local(const struct sp_placement *pl, int stage)
     return sp_stage_rank(pl, stage) == pl->world.rank;
 }
 
+/* Sets the local stages of a placement, whose world and stages are set. */
+static inline void sp_placement_find_local(struct sp_placement *pl)
+{
+    pl->n_local = pl->first_local = 0;
+    for (int s = 0; s < pl->stages; s++)
+        if (sp_stage_is_local(pl, s) && pl->n_local++ == 0)
+            pl->first_local = s;
+}
+
 /* Worker of a local stage: consecutive stages share one where there are more than workers. */
 static inline int sp_stage_worker(const struct sp_placement *pl, int stage)
 {

@@ -66,7 +66,7 @@ struct sp_sink_ops {
 
     /* A task, with its place in the program of a worker; it is the sink's from here on. */
     void (*insert)(const struct sp_task_context *ctx, struct sp_task *task, double flops);
-    /* Messages with another process, as sp_transport_send and sp_transport_recv have them (transport/transport.h). */
+    /* Messages with another process, as sp_transport_send and sp_transport_recv have them (transport/post.h). */
     void (*send)(struct sp_tensor *t, int rank, int64_t tag, const char *name,
                  struct sp_transfer *times);
     void (*receive)(struct sp_tensor *t, int rank, int64_t tag, struct sp_transfer *times,
@@ -86,7 +86,7 @@ struct sp_sink_ops {
     /* Microseconds, on the clock of its tasks. */
     double (*now_us)(void);
 
-    const struct sp_tier_ops *tier; /* NULL: nothing leaves memory */
+    const struct sp_tier_ops *tier;
 };
 
 enum { SP_SCRATCH_SIZES = 64 };

@@ -179,8 +179,10 @@ static int count_stages(const struct sp_trainer *t, struct sp_count *made, struc
     int processes = sp_train_pipeline_size(t), stages = t->place.stages;
     int err = sp_train_count(t, alone ? stages : processes, sent);
 
-    if (err || (alone && t->place.pipelines == 1 && stages > 1))
-        return err ? err : sp_train_count(t, 1, made);
+    if (err || t->cfg.format != SP_TRAIN_JSON) /* the text does not say what is made */
+        return err;
+    if (alone && t->place.pipelines == 1 && stages > 1)
+        return sp_train_count(t, 1, made);
     memcpy(made, sent, (size_t)stages * sizeof *made);
     return 0;
 }

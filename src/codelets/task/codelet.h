@@ -161,6 +161,9 @@ static inline void sp_task_releases(struct sp_task *task, int64_t bytes)
     ((struct sp_task_args *)task->args)->release_bytes += bytes;
 }
 
+/* True if a variable of the environment is a number other than 0. It is read once: *known is -1 before. */
+bool sp_switch_is_on(const char *name, int *known);
+
 /* Whether the environment has SP_CHECK=1. */
 bool sp_checks(void);
 /* Where it has: ends the run with the task's name if an output of n elements holds a NaN or an

@@ -120,13 +120,18 @@ void sp_op_close(const struct sp_task_context *ctx)
 
 /* ---- checks ------------------------------------------------------------------------------------ */
 
+bool sp_switch_is_on(const char *name, int *known)
+{
+    if (*known < 0)
+        *known = getenv(name) && atoi(getenv(name));
+    return *known;
+}
+
 bool sp_checks(void)
 {
     static int check = -1;
 
-    if (check < 0)
-        check = getenv("SP_CHECK") && atoi(getenv("SP_CHECK"));
-    return check;
+    return sp_switch_is_on("SP_CHECK", &check);
 }
 
 void sp_check_finite(const struct sp_task_args *args, const struct sp_backend *k, const char *what,

@@ -9,8 +9,7 @@
 
 struct sp_gathered {
     struct sp_tensor *whole; /* n elements */
-    struct sp_tensor *
-        *part; /* [parts] n / parts elements each, the first n % parts of them one more */
+    struct sp_tensor **part; /* [parts] n / parts elements, the first n % parts of them one more */
     int parts;
     bool cut;
     void *memory;

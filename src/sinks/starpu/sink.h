@@ -1,4 +1,4 @@
-/* The sink that runs, for whoever submits to it, or waits for what it has; sinks/starpu/tensor.h is for those that call StarPU. */
+/* The sink that runs, for whoever submits to it, or waits for what it has; what calls StarPU has sinks/starpu/tensor.h. */
 #ifndef SP_SINKS_STARPU_H
 #define SP_SINKS_STARPU_H
 

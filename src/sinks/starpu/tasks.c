@@ -17,14 +17,6 @@
 #include <string.h>
 #include <time.h>
 
-/* Is a switch of the environment on? Read once: *known is -1 before. */
-static bool wanted(const char *name, int *known)
-{
-    if (*known < 0)
-        *known = getenv(name) && atoi(getenv(name));
-    return *known;
-}
-
 double sp_now_us(void)
 {
 #ifdef HAVE_SIMGRID
@@ -362,7 +354,7 @@ void sp_starpu_insert(const struct sp_task_context *ctx, struct sp_task *from, d
     }
     if (a->meter && a->meter->times)
         sp_simulated_add(task);
-    task->synchronous = wanted("SP_SYNC", &sync);
+    task->synchronous = sp_switch_is_on("SP_SYNC", &sync);
     if (ctx->worker >= 0) {
         task->workerids = mask_of(ctx->worker, &task->workerids_len);
         task->workerorder = ++*ctx->order;

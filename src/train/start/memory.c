@@ -60,9 +60,5 @@ int sp_train_count(const struct sp_trainer *t, int processes, struct sp_count *c
     const struct sp_count_steps steps = {
         .n = a->steps - t->first_step, .ahead = a->post_validation, .clips = a->clip > 0};
 
-    int err = 1;
-
-    if (processes == t->place.stages && steps.n > SP_COUNT_STEADY && !steps.ahead)
-        err = sp_count_by_classes(&cfg, &t->place, &t->shape, count);
-    return err <= 0 ? err : sp_count_stages(&cfg, &t->place, processes, &steps, count);
+    return sp_count_stages(&cfg, &t->place, processes, &steps, count);
 }
