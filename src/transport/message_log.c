@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <pthread.h>
+#include <starpu.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "transport/starpu_environment.h"
 #include "transport/transport.h"
 #include <limits.h>
+#include <starpu.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What includes what under src: nothing but the runtime's own folders includes StarPU, and no files include each other in a
-circle, a .c and its .h counted as one, but for those that are listed: circles that are still to be opened.
+"""What includes what under src: nothing but the runtime's own folders includes StarPU, what asks for a macro of StarPU
+includes it itself, and no files include each other in a circle, a .c and its .h counted as one, but for those that are
+listed: circles that are still to be opened.
 
 usage: house.py SRC
 """
@@ -31,9 +32,8 @@ KNOWN = {  # the first file of a circle, by name: how many it has
 }
 
 
-def includes(path):
-    with open(path, encoding="utf-8") as f:
-        return re.findall(r'^#\s*include\s+(["<][^">]+[">])', f.read(), re.M)
+def includes(text):
+    return re.findall(r'^#\s*include\s+(["<][^">]+[">])', text, re.M)
 
 
 def unit(name):
@@ -78,7 +78,14 @@ def main():
                 continue
             path = os.path.join(folder, name)
             here = os.path.relpath(path, src)
-            for what in includes(path):
+            with open(path, encoding="utf-8") as f:
+                text = f.read()
+            included = includes(text)
+            asked = re.search(r"^#\s*(?:el)?if.*\b(STARPU_\w+)", text, re.M)
+            if asked and not any(what.startswith("<starpu") for what in included):
+                print(f"{here}: asks for {asked[1]} and does not include StarPU")
+                bad += 1
+            for what in included:
                 if what.startswith("<starpu") and not here.startswith(STARPU):
                     print(f"{here}: includes {what}")
                     bad += 1
