@@ -16,12 +16,14 @@ struct sp_placement sp_count_place(const struct sp_placement *like, int processe
     return p;
 }
 
-/* As train/run/step.c takes the steps; buffers are reported before the update of the last. */
+/* As train/run/step.c takes the steps; buffers are reported before the update of the last. A step that makes nothing is the
+ * last that does. */
 static void walk(struct sp_graph *g, const struct sp_count_steps *steps,
                  const struct sp_update *updates)
 {
     const struct sp_update hp = {.factor = 1};
     int n = steps->n < SP_COUNT_STEADY ? steps->n : SP_COUNT_STEADY;
+    size_t made = 0;
 
     for (int k = 0; k < n; k++) {
         bool ahead = steps->ahead && k < n - 1;
@@ -29,6 +31,9 @@ static void walk(struct sp_graph *g, const struct sp_count_steps *steps,
         if (k == 0 || !steps->ahead)
             sp_step_begin(g, NULL, (uint64_t)k);
         sp_step_rest(g, ahead ? &hp : updates, ahead && steps->clips);
+        if (!steps->ahead && g->cfg.sink->bytes == made)
+            break;
+        made = g->cfg.sink->bytes;
         if (k < n - 1)
             sp_step_update_submit(g, &hp, ahead && steps->clips);
         if (ahead)
@@ -40,14 +45,16 @@ struct sp_count sp_count_of_stage(const struct sp_graph *g, const struct sp_stag
 {
     const struct sp_sink *sink = g->cfg.sink;
     size_t scratch = sp_count_scratch(sink), made = sink->bytes - scratch;
+    int64_t buffers = (int64_t)sp_stage_buffer_bytes(st), stashed = st->meter[g->turn].peak_bytes;
 
     for (int k = 0; k < g->place.n_local; k++)
         made -= sp_stage_buffer_bytes(&g->stages[k]);
     return (struct sp_count){.fixed = (int64_t)made,
-                             .buffers = (int64_t)sp_stage_buffer_bytes(st),
+                             .buffers = buffers,
                              .scratch = (int64_t)scratch,
                              .sent = (int64_t)st->bytes_sent[g->turn],
-                             .stashed = st->meter[g->turn].peak_bytes};
+                             .stashed = stashed,
+                             .beside = buffers - stashed};
 }
 
 int sp_count_whole(const struct sp_graph_config *cfg, const struct sp_placement *place,

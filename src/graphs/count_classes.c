@@ -2,82 +2,65 @@
  * The count of a plan by classes, with a process a stage. Actions that differ in their micro-batch alone take, give back and
  * send the same. So the graphs of all stages do, in the order of submission, what belongs to a few micro-batches in which every
  * class of actions occurs, and what each did to the pools is recorded. Then all actions of a step are played with these
- * records, some times over.
+ * records, some times over. Where a micro-batch cannot be left out of a step, the graphs are those of a step of fewer; or all
+ * actions act, and each is of a class of its own.
  */
-#include "graphs/count.h"
+#include "graphs/count_records.h"
 #include "graphs/create.h"
+#include "policies/plan_create.h"
 #include "sinks/count.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum pool { LOCAL, BOUNDARY, POOLS };
-
-/* A size of a pool: how many tensors more were taken than given back, in the end and at the highest. Of a pool with slack
- * each by itself. */
-struct change {
-    enum pool pool;
-    int shelf, taken, most;
+/* Actions of a class: how often they are in the step that is looked at, and how often so far; and the records of the first one,
+ * of the last one, and of those between, -1: none yet. */
+struct class
+{
+    uint64_t key;
+    int occurs, at, by[3];
 };
 
-/* What an action did on its stage. */
-struct part {
-    int stage, next;    /* of the record; -1: none */
-    int first, n;       /* changes */
-    int64_t live, most; /* stashed bytes more, in the end and at the highest */
-    int64_t sent;       /* bytes of messages */
+/* An action: its class (-1: none, it happens once), its micro-batch (-1: none), and its record. */
+struct seen {
+    int class, mb, record;
 };
 
-struct record {
-    uint64_t key;    /* of its classes */
-    int first, last; /* parts; -1: none */
-    bool known;
+/* A step as actions. */
+struct step {
+    struct sp_lowering *lowering;
+    uint64_t *number;    /* [classes] of the plan's classes of ops */
+    struct seen *action; /* [n] in the order of submission */
+    int n, room;
 };
 
-/* The records of what comes before the first action of a step and after the last one. */
-struct edges {
-    int first, last;
-};
+/* What acts: micro-batches of the whole step in which every class occurs; all of a step of fewer; or all of the whole one. */
+enum acts { SOME, FEWER, ALL };
 
 struct walk {
-    struct sp_lowering *lowering;
+    enum acts how;
+    struct step whole;
+    struct step few;   /* of fewer micro-batches */
+    struct step *acts; /* the one of them that the graphs do */
     int stages;
     struct sp_sink *sink;   /* [stages] */
     struct sp_graph *graph; /* [stages] */
-    bool *sampled;          /* [micro-batches] */
+    bool *sampled;          /* [micro-batches of `acts`] */
+    struct sp_recorder recorder;
 
-    struct record *record;
-    struct part *part;
-    struct change *change;
-    int *action; /* records of all actions, in the order of submission */
-    int records, parts, changes, actions, room[4];
-    int *table; /* [mask + 1] records by key, -1: none */
+    struct class *class;
+    int classes, room;
+    int *table; /* [mask + 1] classes by key, -1: none */
     unsigned mask;
 
-    int unit, n;         /* ops of the unit that is lowered: place in the order, how many */
+    struct step *looks;  /* is looked at */
+    int unit, n;         /* ops of the unit of it that is lowered: place in the order, how many */
     bool weights_travel; /* from stage to stage: ops have them only if those before have run */
+    bool lacks;          /* a class that `acts` has not */
     int at;              /* the action under way, in the order */
-    struct part *now;    /* what it does; NULL: nobody asks */
 };
 
-static void *grow(void *array, int n, int *room, size_t each)
-{
-    if (n < *room)
-        return array;
-    *room = *room ? 2 * *room : 256;
-    array = realloc(array, (size_t)*room * each);
-    SP_NEED(array, "no memory to count a step");
-    return array;
-}
-
-/* ---- micro-batches that are expanded ----------------------------------------------------------- */
-
-static int add_record(struct walk *w, uint64_t key)
-{
-    w->record = grow(w->record, w->records, &w->room[0], sizeof *w->record);
-    w->record[w->records] = (struct record){.key = key, .first = -1, .last = -1};
-    return w->records++;
-}
+/* ---- classes ----------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t hash, uint64_t more)
 {
@@ -96,16 +79,20 @@ static int mb_of(const struct sp_action *a)
     return runs_op(a) ? a->op.mb : a->tensor.mb;
 }
 
-/* The class of the op of a micro-batch in the unit that is lowered, by which messages that belong to it differ. */
+static uint64_t class_of(const struct step *step, int stage, int index)
+{
+    return step->number[sp_op_classes_of(&step->lowering->plan->classes, stage)[index]];
+}
+
+/* The class of the op of a micro-batch in the unit that is lowered, by which messages that belong to it differ; -1: of its
+ * first op. */
 static uint64_t unit_class(const struct walk *w, int mb)
 {
-    const struct sp_lowering *l = w->lowering;
+    const struct sp_lowering *l = w->looks->lowering;
 
     for (int k = w->unit; k < w->unit + w->n; k++)
-        if (sp_lowering_op(l, k)->mb == mb)
-            return (uint64_t)sp_op_classes_of(&l->plan->classes,
-                                              l->order[k].stage)[l->order[k].index] +
-                   1;
+        if (mb < 0 || sp_lowering_op(l, k)->mb == mb)
+            return class_of(w->looks, l->order[k].stage, l->order[k].index);
     return 0;
 }
 
@@ -115,21 +102,20 @@ static uint64_t key_of(const struct walk *w, const struct sp_action *a)
     uint64_t key = mix(0xcbf29ce484222325u, (uint64_t)a->kind << 32 | (uint64_t)a->stage);
 
     if (runs_op(a)) {
-        const int *of = sp_op_classes_of(&w->lowering->plan->classes, a->stage);
-
-        key = mix(key, (uint64_t)of[a->index] << 32 | (uint64_t)a->leg);
-        return a->op.overlap ? mix(key, (uint64_t)of[a->index + 1]) : key;
+        key = mix(mix(key, class_of(w->looks, a->stage, a->index)), (uint64_t)a->leg);
+        return a->op.overlap ? mix(key, class_of(w->looks, a->stage, a->index + 1)) : key;
     }
     key = mix(key, (uint64_t)t->kind << 32 | (uint64_t)t->block << 16 | (uint64_t)a->home);
     key = mix(key, (uint64_t)t->slice << 32 | (uint64_t)(unsigned)t->at);
-    return mix(mix(key, (uint64_t)(unsigned)a->peer), unit_class(w, t->mb));
+    key = mix(mix(key, (uint64_t)(unsigned)a->peer), unit_class(w, t->mb));
+    return w->how == FEWER ? mix(key, unit_class(w, -1)) : key;
 }
 
 static int *place_of(struct walk *w, uint64_t key)
 {
     unsigned at = (unsigned)(key ^ key >> 32) & w->mask;
 
-    while (w->table[at] >= 0 && w->record[w->table[at]].key != key)
+    while (w->table[at] >= 0 && w->class[w->table[at]].key != key)
         at = (at + 1) & w->mask;
     return &w->table[at];
 }
@@ -137,53 +123,108 @@ static int *place_of(struct walk *w, uint64_t key)
 /* Twice as large, before it is half full. */
 static void grow_table(struct walk *w)
 {
-    if (2 * (unsigned)w->records <= w->mask)
+    if (2 * (unsigned)w->classes <= w->mask)
         return;
     w->mask = 2 * w->mask + 1;
     free(w->table);
     w->table = malloc(((size_t)w->mask + 1) * sizeof *w->table);
     SP_NEED(w->table, "no memory to count a step");
     memset(w->table, -1, ((size_t)w->mask + 1) * sizeof *w->table);
-    for (int i = 0; i < w->records; i++)
-        if (w->record[i].key)
-            *place_of(w, w->record[i].key) = i;
+    for (int i = 0; i < w->classes; i++)
+        *place_of(w, w->class[i].key) = i;
 }
 
-/* What belongs to no micro-batch is of no class: it happens once. */
-static int record_of(struct walk *w, const struct sp_action *a)
+static int find_class(struct walk *w, uint64_t key)
 {
-    uint64_t key;
     int *at;
 
-    if (mb_of(a) < 0)
-        return add_record(w, 0);
     grow_table(w);
-    key = key_of(w, a);
     at = place_of(w, key);
     if (*at < 0) {
-        *at = add_record(w, key);
-        w->sampled[mb_of(a)] = true;
+        w->class = sp_count_grow(w->class, w->classes, &w->room, sizeof *w->class);
+        w->class[w->classes] = (struct class){.key = key, .by = {-1, -1, -1}};
+        *at = w->classes++;
     }
     return *at;
 }
 
+/* ---- the actions of a step --------------------------------------------------------------------- */
+
+/* What belongs to no micro-batch is of no class where some micro-batches act: it happens once. */
 static void look(void *arg, const struct sp_action *a)
 {
     struct walk *w = arg;
+    struct step *step = w->looks;
+    int mb = mb_of(a);
+    bool once = w->how == ALL || (w->how == SOME && mb < 0);
 
     if (a->kind == SP_ACTION_EXCHANGE)
         return;
-    w->action = grow(w->action, w->actions, &w->room[3], sizeof *w->action);
-    w->action[w->actions++] = record_of(w, a);
-    w->weights_travel |= a->kind == SP_ACTION_SEND &&
-                         (a->tensor.mb < 0 ||
-                          (a->tensor.kind >= SP_TENSOR_WOUT && a->tensor.kind <= SP_TENSOR_BLOCK));
+    step->action = sp_count_grow(step->action, step->n, &step->room, sizeof *step->action);
+    step->action[step->n++] =
+        (struct seen){.class = once ? -1 : find_class(w, key_of(w, a)), .mb = mb};
+    /* those of attention go with its micro-batch, their gradients at the end as well */
+    w->weights_travel |=
+        a->kind == SP_ACTION_SEND && !step->lowering->plan->family->parts &&
+        (mb < 0 || (a->tensor.kind >= SP_TENSOR_W && a->tensor.kind <= SP_TENSOR_BLOCK));
 }
 
-static void look_at_step(struct walk *w)
+/* The record of the next action of a class: the first one and the last one differ from those between them, as they begin and end
+ * what is there as long as the class has actions. */
+static int *next_record(struct class *c)
 {
-    struct sp_lowering *l = w->lowering;
+    int at = c->at++;
 
+    return &c->by[at == 0 ? 0 : at == c->occurs - 1 ? 1 : 2];
+}
+
+/* Gives each action its record: of those that act a new one where it is the first of its kind, in the order of submission, and
+ * the micro-batch that it belongs to has to act. */
+static void number_actions(struct walk *w, struct step *step)
+{
+    for (int i = 0; i < w->classes; i++)
+        w->class[i].occurs = w->class[i].at = 0;
+    for (struct seen *a = step->action; a < step->action + step->n; a++)
+        if (a->class >= 0)
+            w->class[a->class].occurs++;
+    for (struct seen *a = step->action; a < step->action + step->n; a++) {
+        int once = -1, *record = a->class >= 0 ? next_record(&w->class[a->class]) : &once;
+
+        if (*record < 0 && step == w->acts) {
+            *record = sp_recorder_add(&w->recorder);
+            if (a->mb >= 0)
+                w->sampled[a->mb] = true;
+        }
+        a->record = *record;
+        w->lacks |= *record < 0;
+    }
+}
+
+/* Numbers for the classes of ops, the same in steps that differ in their micro-batches alone. */
+static void number_classes(struct step *step)
+{
+    const struct sp_plan *plan = step->lowering->plan;
+    const struct sp_op_classes *classes = &plan->classes;
+    const struct sp_op_source source = {.family = plan->family,
+                                        .lay = &plan->layout,
+                                        .programs = plan->programs,
+                                        .deferred = plan->deferred};
+    int stages = plan->layout.stages;
+
+    step->number = malloc(((size_t)classes->first[stages] + 1) * sizeof *step->number);
+    SP_NEED(step->number, "no memory to count a step");
+    for (int s = 0; s < stages; s++)
+        for (int c = classes->first[s]; c < classes->first[s + 1]; c++)
+            step->number[c] =
+                sp_op_class_number(&source, s, &plan->programs[s].ops[classes->example[c]]);
+}
+
+static void look_at_step(struct walk *w, struct step *step)
+{
+    struct sp_lowering *l = step->lowering;
+
+    number_classes(step);
+    w->looks = step;
     SP_NEED(!sp_lower_begin(l, look, w), "no memory to count a step");
     for (w->unit = 0; w->unit < l->n; w->unit += w->n) {
         w->n = sp_lowering_unit(l, w->unit);
@@ -191,105 +232,39 @@ static void look_at_step(struct walk *w)
     }
     w->n = 0;
     sp_lower_end(l);
+    number_actions(w, step);
 }
 
 /* ---- recorded ---------------------------------------------------------------------------------- */
-
-static void note(struct walk *w, enum pool pool, int shelf, bool taken, bool slack)
-{
-    struct part *p = w->now;
-    struct change *c = w->change + p->first, *end = c + p->n;
-
-    while (!slack && c < end && (c->pool != pool || c->shelf != shelf))
-        c++;
-    if (slack || c == end) {
-        w->change = grow(w->change, w->changes, &w->room[2], sizeof *w->change);
-        c = &w->change[w->changes++];
-        *c = (struct change){.pool = pool, .shelf = shelf};
-        p->n++;
-    }
-    c->taken += taken ? 1 : -1;
-    c->most = c->taken > c->most ? c->taken : c->most;
-}
-
-static void note_local(void *arg, int shelf, bool taken)
-{
-    if (((struct walk *)arg)->now)
-        note(arg, LOCAL, shelf, taken, false);
-}
-
-static void note_boundary(void *arg, int shelf, bool taken)
-{
-    if (((struct walk *)arg)->now)
-        note(arg, BOUNDARY, shelf, taken, true);
-}
-
-/* From here on a stage does what is to be recorded; and, where it has done something, that goes to a record. */
-static void begin_part(struct walk *w, int stage)
-{
-    struct sp_graph *g = &w->graph[stage];
-    struct sp_meter *m = sp_stage_meter(g, g->stages);
-
-    w->part = grow(w->part, w->parts, &w->room[1], sizeof *w->part);
-    w->now = &w->part[w->parts];
-    *w->now = (struct part){.stage = stage,
-                            .next = -1,
-                            .first = w->changes,
-                            .live = m->live_bytes,
-                            .sent = (int64_t)g->stages->bytes_sent[g->turn]};
-    m->peak_bytes = m->live_bytes;
-}
-
-static void end_part(struct walk *w, struct record *to)
-{
-    struct part *p = w->now;
-    struct sp_graph *g = &w->graph[p->stage];
-    const struct sp_meter *m = sp_stage_meter(g, g->stages);
-
-    p->most = m->peak_bytes - p->live;
-    p->live = m->live_bytes - p->live;
-    p->sent = (int64_t)g->stages->bytes_sent[g->turn] - p->sent;
-    w->now = NULL;
-    if (!p->n && !p->live && !p->most && !p->sent)
-        return;
-    if (to->last < 0)
-        to->first = w->parts;
-    else
-        w->part[to->last].next = w->parts;
-    to->last = w->parts++;
-}
 
 static void act(void *arg, const struct sp_action *a)
 {
     struct walk *w = arg;
     bool all = a->kind == SP_ACTION_GATHER || a->kind == SP_ACTION_SCATTER;
-    int mb = mb_of(a);
-    struct record *to;
+    int mb = mb_of(a), record;
 
     if (a->kind == SP_ACTION_EXCHANGE)
         return;
-    to = &w->record[w->action[w->at++]];
-    if (mb >= 0 && !w->sampled[mb])
+    record = w->acts->action[w->at++].record;
+    if (w->how == SOME && mb >= 0 && !w->sampled[mb])
         return;
     for (int s = all ? 0 : a->stage; s < (all ? w->stages : a->stage + 1); s++) {
-        if (!to->known)
-            begin_part(w, s);
+        sp_recorder_begin(&w->recorder, s);
         sp_step_act(&w->graph[s], a);
-        if (!to->known)
-            end_part(w, to);
+        sp_recorder_end(&w->recorder, record);
     }
-    to->known = true;
+    sp_recorder_know(&w->recorder, record);
 }
 
 /* What all stages do outside the actions; returns the record. */
 static int each_stage(struct walk *w, void (*f)(struct sp_graph *g))
 {
-    int record = add_record(w, 0);
+    int record = sp_recorder_add(&w->recorder);
 
     for (int s = 0; s < w->stages; s++) {
-        begin_part(w, s);
+        sp_recorder_begin(&w->recorder, s);
         f(&w->graph[s]);
-        end_part(w, &w->record[record]);
+        sp_recorder_end(&w->recorder, record);
     }
     return record;
 }
@@ -299,114 +274,27 @@ static void prepare(struct sp_graph *g)
     sp_step_prepare(g, NULL, 0);
 }
 
-static struct edges record_step(struct walk *w)
+/* Records what acts, and returns the records of the whole step: of what comes before the first action, of all actions, of what
+ * comes after the last one. To be freed. */
+static int *record_step(struct walk *w)
 {
-    struct edges e;
+    int *step = malloc(((size_t)w->whole.n + 2) * sizeof *step), n = 0;
 
+    SP_NEED(step, "no memory to count a step");
     /* the turn of a step begins with it, and so do its meters */
     for (int s = 0; s < w->stages; s++)
         w->graph[s].turn = 0;
-    e.first = each_stage(w, prepare);
-    SP_NEED(!sp_lower_step(w->lowering, act, w), "no memory to count a step");
-    e.last = each_stage(w, sp_step_conclude);
-    return e;
-}
-
-/* ---- played ------------------------------------------------------------------------------------ */
-
-/* Tensors of a size. */
-struct shelf {
-    int made, idle;
-};
-
-struct played {
-    struct shelf *shelf[POOLS];
-    int slack[POOLS];
-    int64_t live, peak, sent;
-    int64_t used; /* tensors that were taken and not given back */
-};
-
-static void play_part(const struct walk *w, const struct part *p, struct played *of)
-{
-    struct played *s = &of[p->stage];
-
-    for (const struct change *c = w->change + p->first; c < w->change + p->first + p->n; c++) {
-        struct shelf *at = &s->shelf[c->pool][c->shelf];
-        int more = c->most + s->slack[c->pool] - at->idle; /* of which none are there */
-
-        if (c->most > 0 && more > 0) {
-            more = more < c->most ? more : c->most;
-            at->made += more;
-            at->idle += more;
-        }
-        at->idle -= c->taken;
-        s->used += c->taken;
-    }
-    s->peak = s->live + p->most > s->peak ? s->live + p->most : s->peak;
-    s->live += p->live;
-    s->sent += p->sent;
-}
-
-static void play(const struct walk *w, int record, struct played *of)
-{
-    for (int p = w->record[record].first; p >= 0; p = w->part[p].next)
-        play_part(w, &w->part[p], of);
-}
-
-static void play_step(const struct walk *w, struct edges e, struct played *of)
-{
-    for (int s = 0; s < w->stages; s++)
-        of[s].used = of[s].sent = 0;
-    play(w, e.first, of);
-    for (int i = 0; i < w->actions; i++)
-        play(w, w->action[i], of);
-    play(w, e.last, of);
-}
-
-static struct sp_pool *pool_of(const struct sp_stage *st, enum pool pool)
-{
-    return pool == LOCAL ? st->local : st->boundary;
-}
-
-/* False where tensors stay from step to step: ops that were not submitted would have given them back. */
-static bool play_all(const struct walk *w, struct edges e, struct sp_count *count)
-{
-    bool stay = false;
-    struct played *of = calloc((size_t)w->stages, sizeof *of);
-
-    SP_NEED(of, "no memory to count a step");
-    for (int s = 0; s < w->stages; s++)
-        for (int pool = 0; pool < POOLS; pool++) {
-            struct sp_pool *p = pool_of(w->graph[s].stages, (enum pool)pool);
-
-            of[s].shelf[pool] = calloc((size_t)sp_pool_shelves(p) + 1, sizeof(struct shelf));
-            of[s].slack[pool] = sp_pool_slack(p);
-            SP_NEED(of[s].shelf[pool], "no memory to count a step");
-        }
-    for (int k = 0; k < SP_COUNT_STEADY; k++)
-        play_step(w, e, of);
-    for (int s = 0; s < w->stages; s++) {
-        const struct sp_stage *st = w->graph[s].stages;
-
-        count[s] = sp_count_of_stage(&w->graph[s], st);
-        stay |= of[s].used != 0;
-        count[s].buffers = (int64_t)st->gathered_bytes;
-        count[s].sent = of[s].sent;
-        count[s].stashed = of[s].peak;
-        for (int pool = 0; pool < POOLS; pool++) {
-            const struct sp_pool *p = pool_of(st, (enum pool)pool);
-
-            for (int i = 0; i < sp_pool_shelves(p); i++)
-                count[s].buffers += of[s].shelf[pool][i].made * (int64_t)sp_pool_shelf_bytes(p, i);
-            free(of[s].shelf[pool]);
-        }
-    }
-    free(of);
-    return !stay;
+    step[n++] = each_stage(w, prepare);
+    SP_NEED(!sp_lower_step(w->acts->lowering, act, w), "no memory to count a step");
+    for (int i = 0; i < w->whole.n; i++)
+        step[n++] = w->whole.action[i].record;
+    step[n++] = each_stage(w, sp_step_conclude);
+    return step;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------- */
 
+/* The graphs that act, with what all of them make before the first step. */
 static int create_graphs(struct walk *w, const struct sp_graph_config *cfg,
                          const struct sp_placement *place)
 {
@@ -418,48 +306,70 @@ static int create_graphs(struct walk *w, const struct sp_graph_config *cfg,
 
         sp_count_begin(&w->sink[s]);
         own.sink = &w->sink[s];
-        own.lowering = w->lowering;
+        own.plan = w->acts->lowering->plan;
+        own.lowering = w->acts->lowering;
         err = sp_graph_create(&own, &p, &w->graph[s]);
-        if (err)
-            break;
-        sp_pool_watch(w->graph[s].stages->local, note_local, w);
-        sp_pool_watch(w->graph[s].stages->boundary, note_boundary, w);
+    }
+    if (!err)
+        sp_recorder_start(&w->recorder, w->graph, w->stages);
+    return err;
+}
+
+/* What is made before the first step, of all micro-batches. */
+static int count_fixed(const struct walk *w, const struct sp_graph_config *cfg,
+                       const struct sp_placement *place, struct sp_count *count)
+{
+    int err = 0;
+
+    for (int s = 0; !err && s < w->stages; s++) {
+        struct sp_placement p = sp_count_place(place, w->stages, s);
+        struct sp_graph_config own = *cfg;
+        struct sp_sink sink;
+        struct sp_graph g;
+
+        sp_count_begin(&sink);
+        own.sink = &sink;
+        own.lowering = w->whole.lowering;
+        err = sp_graph_create(&own, &p, &g);
+        if (!err)
+            count[s].fixed = sp_count_of_stage(&g, g.stages).fixed;
+        sp_graph_destroy(&g);
     }
     return err;
 }
 
 static void destroy(struct walk *w)
 {
-    w->now = NULL;
     for (int s = 0; w->graph && s < w->stages; s++)
         if (w->graph[s].cfg.sink)
             sp_graph_destroy(&w->graph[s]);
+    sp_recorder_stop(&w->recorder);
     free(w->sink);
     free(w->graph);
     free(w->sampled);
-    free(w->record);
-    free(w->part);
-    free(w->change);
-    free(w->action);
+    free(w->class);
+    free(w->whole.number);
+    free(w->whole.action);
+    free(w->few.number);
+    free(w->few.action);
     free(w->table);
 }
 
-/* Shards are gathered for ops that run; two ops that overlap are submitted together, so that no micro-batch can be left
- * out; what leaves memory is planned op by op; a step that updates after each micro-batch must be given the updates. */
-static bool has_classes(const struct sp_plan *plan)
-{
-    return !plan->family->sharded && !plan->paired && !plan->evictions &&
-           !plan->family->updates_each;
-}
-
-/* 0 or -errno after one line; 1: what an op makes does not depend on its class alone. */
-static int count_by_classes(const struct sp_graph_config *cfg, const struct sp_placement *place,
-                            struct sp_lowering *lowering, struct sp_count *count)
+/* 0 or -errno after one line; 1: what an action does does not depend on its class alone. `few`: the step of fewer micro-batches,
+ * where that acts. */
+static int count_with(enum acts how, const struct sp_graph_config *cfg,
+                      const struct sp_placement *place, struct sp_lowering *whole,
+                      struct sp_lowering *few, struct sp_count *count)
 {
     size_t stages = (size_t)place->stages;
-    struct walk w = {.lowering = lowering, .stages = place->stages, .mask = 1023};
+    struct walk w = {.how = how,
+                     .whole.lowering = whole,
+                     .few.lowering = few,
+                     .stages = place->stages,
+                     .mask = 1023};
     int err;
 
+    w.acts = few ? &w.few : &w.whole;
     w.sink = calloc(stages, sizeof *w.sink);
     w.graph = calloc(stages, sizeof *w.graph);
     w.sampled = calloc((size_t)cfg->plan->layout.micro_batches, sizeof *w.sampled);
@@ -468,26 +378,93 @@ static int count_by_classes(const struct sp_graph_config *cfg, const struct sp_p
     memset(w.table, -1, ((size_t)w.mask + 1) * sizeof *w.table);
     err = create_graphs(&w, cfg, place);
     if (!err) {
-        lowering->shape = &w.graph->shape;
-        look_at_step(&w);
+        whole->shape = w.acts->lowering->shape = &w.graph->shape;
+        look_at_step(&w, w.acts);
     }
-    err = err ? err : w.weights_travel;
-    err = err ? err : !play_all(&w, record_step(&w), count);
+    if (!err && how == FEWER)
+        look_at_step(&w, &w.whole);
+    if (!err && how == SOME)
+        err = w.weights_travel;
+    err = err ? err : w.lacks;
+    if (!err) {
+        int *step = record_step(&w);
+
+        err = w.recorder.differs || !sp_recorder_play(&w.recorder, step, w.whole.n + 2, count);
+        free(step);
+    }
+    if (!err && how == FEWER)
+        err = count_fixed(&w, cfg, place, count);
     destroy(&w);
     return err;
+}
+
+/* Micro-batches of the step of fewer ones that is tried first, and before another that is: in slots all of whose neighbours are
+ * there, and which are neither the first nor the last such ones; of stages, in which a schedule repeats itself. */
+static int first_fewer(const struct sp_layout *lay)
+{
+    int each = lay->slices * lay->chunks;
+
+    return lay->slices > 1 ? 3 + 2 * ((lay->stages + each - 1) / each)
+                           : lay->stages + lay->micro_batches % lay->stages;
+}
+
+static int more_of_fewer(const struct sp_layout *lay, int fewer)
+{
+    int period = 2 * (lay->slices > 1 ? fewer : fewer / lay->stages * lay->stages);
+
+    return period + (lay->slices > 1 ? 0 : lay->micro_batches % period);
+}
+
+/* In a step of as few micro-batches as have every class. */
+static int count_with_fewer(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                            struct sp_lowering *whole, struct sp_count *count)
+{
+    const struct sp_layout *lay = &cfg->plan->layout;
+    int err = 1;
+
+    for (int n = first_fewer(lay); err == 1 && 2 * n <= lay->micro_batches;
+         n = more_of_fewer(lay, n)) {
+        struct sp_plan plan;
+        struct sp_lowering few;
+
+        err = sp_plan_create_like(cfg->plan, n, &plan);
+        if (err == -EINVAL)
+            err = 1;
+        if (err)
+            continue;
+        SP_NEED(!sp_lowering_create(&plan, NULL, place->stages, &few), "no memory to count a step");
+        err = count_with(FEWER, cfg, place, whole, &few, count);
+        sp_lowering_destroy(&few);
+        sp_plan_destroy(&plan);
+    }
+    return err;
+}
+
+/* Shards are gathered for ops that run; two ops that overlap are submitted together; ops of a slot read what others of it left:
+ * no micro-batch can be left out. */
+static bool can_leave_out(const struct sp_plan *plan)
+{
+    return !plan->family->sharded && !plan->paired && !plan->family->shares_attention;
 }
 
 int sp_count_by_classes(const struct sp_graph_config *cfg, const struct sp_placement *place,
                         struct sp_count *count)
 {
+    const struct sp_plan *plan = cfg->plan;
     struct sp_lowering lowering;
-    int err;
+    int err = 1;
 
-    if (!has_classes(cfg->plan))
+    /* what leaves memory is planned op by op; a step that updates after each micro-batch must be given the updates */
+    if (plan->evictions || plan->family->updates_each)
         return 1;
-    if (sp_lowering_create(cfg->plan, NULL, place->stages, &lowering))
+    if (sp_lowering_create(plan, NULL, place->stages, &lowering))
         return sp_error(ENOMEM, "no memory to count a step");
-    err = count_by_classes(cfg, place, &lowering, count);
+    if (can_leave_out(plan))
+        err = count_with(SOME, cfg, place, &lowering, NULL, count);
+    if (err == 1)
+        err = count_with_fewer(cfg, place, &lowering, count);
+    if (err == 1)
+        err = count_with(ALL, cfg, place, &lowering, NULL, count);
     sp_lowering_destroy(&lowering);
     return err;
 }

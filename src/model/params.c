@@ -31,8 +31,10 @@ static bool next(struct walk *w)
 {
     const struct sp_tensor_row *last = w->row, *row = last ? last + 1 : sp_tensor_table;
 
-    for (; row < sp_tensor_table + sp_tensor_rows; row++) {
-        if (row->block != w->kind || !sp_row_name(w->m, row))
+    while (!last && row < sp_tensor_table + sp_tensor_rows && row->block != w->kind)
+        row++;
+    for (; row < sp_tensor_table + sp_tensor_rows && row->block == w->kind; row++) {
+        if (!sp_row_name(w->m, row))
             continue;
         w->offset = !last || last->role != row->role ? align(w->end) : w->end;
         w->end = w->offset + elements_of(w->m, row);

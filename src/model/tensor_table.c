@@ -12,7 +12,7 @@
 #define BIAS(BLOCK, ROLE, SIZE, GPT2, LLAMA, WHEN)                                                 \
     ROW(BLOCK, ROLE, ONE, SIZE, GPT2, LLAMA, WHEN, ZERO, false)
 
-/* Tensors of one role (query, key, value; gate, up) follow each other: one matrix to the kernels. */
+/* Tensors of one block follow each other, and of one role (query, key, value; gate, up): one matrix to the kernels. */
 const struct sp_tensor_row sp_tensor_table[] = {
     MATRIX(TOKENS, TABLE, VOCAB, HIDDEN, "transformer.wte.weight", "model.embed_tokens.weight",
            ALWAYS),
@@ -80,17 +80,25 @@ const char *sp_row_name(const struct sp_model *m, const struct sp_tensor_row *ro
 
 int sp_dim(const struct sp_model *m, enum sp_dim dim)
 {
-    const int sizes[] = {
-        [SP_DIM_ONE] = 1,
-        [SP_DIM_HIDDEN] = m->hidden,
-        [SP_DIM_Q] = sp_model_q_width(m),
-        [SP_DIM_KV] = m->kv_heads * m->head_dim,
-        [SP_DIM_HEAD] = m->head_dim,
-        [SP_DIM_QKV] = sp_model_q_width(m) + sp_model_kv_width(m),
-        [SP_DIM_MLP] = m->mlp,
-        [SP_DIM_VOCAB] = m->vocab,
-        [SP_DIM_POSITIONS] = m->positions,
-    };
-
-    return sizes[dim];
+    switch (dim) {
+    case SP_DIM_ONE:
+        return 1;
+    case SP_DIM_HIDDEN:
+        return m->hidden;
+    case SP_DIM_Q:
+        return sp_model_q_width(m);
+    case SP_DIM_KV:
+        return m->kv_heads * m->head_dim;
+    case SP_DIM_HEAD:
+        return m->head_dim;
+    case SP_DIM_QKV:
+        return sp_model_q_width(m) + sp_model_kv_width(m);
+    case SP_DIM_MLP:
+        return m->mlp;
+    case SP_DIM_VOCAB:
+        return m->vocab;
+    case SP_DIM_POSITIONS:
+        return m->positions;
+    }
+    return 0;
 }

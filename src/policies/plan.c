@@ -93,6 +93,31 @@ int sp_plan_slices(struct sp_plan *plan, const int *len, const double *share)
     return 0;
 }
 
+/* NULL: there is none, or no memory for it. */
+static void *copy_of(const void *array, size_t bytes)
+{
+    void *copy = array ? malloc(bytes) : NULL;
+
+    return copy ? memcpy(copy, array, bytes) : NULL;
+}
+
+int sp_plan_choose_like(struct sp_plan *plan, const struct sp_plan *from)
+{
+    size_t globals = (size_t)sp_globals(&plan->layout), slices = (size_t)plan->layout.slices;
+
+    forget_order(plan);
+    plan->first_layer = copy_of(from->first_layer, (globals + 1) * sizeof *plan->first_layer);
+    plan->first_token = copy_of(from->first_token, (slices + 1) * sizeof *plan->first_token);
+    plan->slice_share = copy_of(from->slice_share, slices * sizeof *plan->slice_share);
+    plan->recompute = copy_of(from->recompute, (size_t)plan->layout.layers);
+    plan->apart = from->apart;
+    plan->states_twice = from->states_twice;
+    return !plan->first_layer == !from->first_layer && !plan->first_token == !from->first_token &&
+                   !plan->slice_share == !from->slice_share && !plan->recompute == !from->recompute
+               ? 0
+               : -ENOMEM;
+}
+
 void sp_plan_slice_tokens(const struct sp_plan *plan, int seq, int k, int *first, int *len)
 {
     int n = plan->layout.slices, each = seq / n, rest = seq % n;

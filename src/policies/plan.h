@@ -48,6 +48,9 @@ int sp_plan_partition(struct sp_plan *plan, const int *counts);
 
 /* Tokens of each slice, len[slices], and what it takes of a micro-batch's time. 0 or -ENOMEM. */
 int sp_plan_slices(struct sp_plan *plan, const int *len, const double *share);
+/* What was chosen for another plan after it was created, to one just created of the same layers, chunks and slices. 0 or
+ * -ENOMEM. */
+int sp_plan_choose_like(struct sp_plan *plan, const struct sp_plan *from);
 /* Part of a micro-batch's time that slice k takes. */
 static inline double sp_plan_slice_share(const struct sp_plan *plan, int k)
 {

@@ -272,3 +272,27 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
 {
     return sp_plan_create_by(NULL, schedule, lay, plan);
 }
+
+int sp_plan_create_like(const struct sp_plan *plan, int micro_batches, struct sp_plan *like)
+{
+    char schedule[sizeof plan->options + 80];
+    struct sp_layout lay = plan->layout;
+    bool quiet;
+    int err;
+
+    if (plan->def == &sp_schedule_csv || sp_schedule_owner(plan->def))
+        return -EINVAL;
+    snprintf(schedule, sizeof schedule, "%s%s%s", plan->def->name, *plan->options ? ":" : "",
+             plan->options);
+    lay.micro_batches = micro_batches;
+    lay.map = NULL;
+    quiet = sp_error_quiet(true);
+    err = sp_plan_create(schedule, &lay, like);
+    sp_error_quiet(quiet);
+    if (err)
+        return err;
+    err = sp_plan_choose_like(like, plan);
+    if (err)
+        sp_plan_destroy(like);
+    return err;
+}

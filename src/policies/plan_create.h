@@ -19,6 +19,12 @@ int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_
 int sp_plan_create_by(struct sp_order_book *book, const char *schedule, const struct sp_layout *lay,
                       struct sp_plan *plan);
 
+/*
+ * The same schedule with other micro-batches, layers and slices being cut, and computed again, as those of `plan`, which may have
+ * its programs from no file and no plug-in. 0, -ENOMEM, or -EINVAL, all without a word.
+ */
+int sp_plan_create_like(const struct sp_plan *plan, int micro_batches, struct sp_plan *like);
+
 /* The line for a name, of so many letters, that no schedule has: with the nearest, and all there are. -EINVAL. */
 int sp_schedule_refuse(const char *name, int length);
 

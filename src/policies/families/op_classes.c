@@ -25,11 +25,20 @@ static struct key key_of(const struct sp_op_source *from, int stage, const struc
                         .kind = from->family->kind ? from->family->kind(from->lay, stage, op) : 0};
 }
 
+static uint64_t mixed(struct key key)
+{
+    return (key.op ^ (uint64_t)(unsigned)key.kind << 20) * 0x9e3779b97f4a7c15u;
+}
+
+uint64_t sp_op_class_number(const struct sp_op_source *source, int stage, const struct sp_op *op)
+{
+    return mixed(key_of(source, stage, op)) + (uint64_t)stage;
+}
+
 /* The place in the table where a key is or would be. */
 static unsigned place_of(const struct table *t, struct key key)
 {
-    uint64_t mixed = (key.op ^ (uint64_t)(unsigned)key.kind << 20) * 0x9e3779b97f4a7c15u;
-    unsigned at = (unsigned)(mixed >> 32) & t->mask;
+    unsigned at = (unsigned)(mixed(key) >> 32) & t->mask;
 
     while (t->class_of[at] >= 0 && (t->key[at].op != key.op || t->key[at].kind != key.kind))
         at = (at + 1) & t->mask;

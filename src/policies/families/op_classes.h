@@ -27,6 +27,9 @@ struct sp_op_source {
 int sp_op_classes_create(const struct sp_op_source *source, struct sp_op_classes *classes);
 void sp_op_classes_destroy(struct sp_op_classes *classes);
 
+/* A number for the class of an op of a stage, the same in plans that differ in their micro-batches alone. */
+uint64_t sp_op_class_number(const struct sp_op_source *source, int stage, const struct sp_op *op);
+
 /* The classes of a stage's ops, in the order of its program. */
 static inline const int *sp_op_classes_of(const struct sp_op_classes *classes, int stage)
 {

@@ -185,12 +185,12 @@ struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct 
 
 static int64_t chunk_elements(const struct sp_plan *plan, const struct sp_shape *shape, int at)
 {
-    int blocks = at < 0 ? SP_BLOCK_KINDS : SP_LAYER_BLOCKS * layers_of(plan, shape, at);
+    int blocks = at < 0 ? SP_BLOCK_KINDS : SP_LAYER_BLOCKS;
     int64_t sum = 0;
 
     for (int i = 0; i < blocks; i++)
         sum += (int64_t)block_elements(&shape->held, at, i);
-    return sum;
+    return at < 0 ? sum : layers_of(plan, shape, at) * sum;
 }
 
 int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,

@@ -1,6 +1,5 @@
 #include "policies/families/aligned/aid.h"
 #include "policies/families/ownership.h"
-#include <stdlib.h>
 
 /* A stage that has part in it: before the keys of its op's slice are as many slices of them. */
 struct load {
@@ -8,11 +7,22 @@ struct load {
     struct sp_op op;
 };
 
-static int by_keys(const void *a, const void *b)
+static bool has_more(const struct load *a, const struct load *b)
 {
-    const struct load *x = a, *y = b;
+    return a->op.slice != b->op.slice ? a->op.slice > b->op.slice : a->stage < b->stage;
+}
 
-    return x->op.slice != y->op.slice ? y->op.slice - x->op.slice : x->stage - y->stage;
+/* Those with most keys first: of few stages, slot by slot. */
+static void sort(struct load *load, int n)
+{
+    for (int i = 1; i < n; i++) {
+        struct load one = load[i];
+        int at = i;
+
+        for (; at > 0 && has_more(&one, &load[at - 1]); at--)
+            load[at] = load[at - 1];
+        load[at] = one;
+    }
 }
 
 /* Whole slices of keys go from the stages with most of them to those with fewest, which takes fewest pairs. */
@@ -22,7 +32,7 @@ static int share_out(struct load *load, int n, struct sp_aid aid[SP_SLOT_STAGES]
 
     for (int i = 0; i < n; i++)
         sum += load[i].op.slice;
-    qsort(load, (size_t)n, sizeof *load, by_keys);
+    sort(load, n);
     for (int owner = 0; owner < n; owner++) {
         int surplus = load[owner].op.slice - sum / n - (owner < sum % n), first = 0;
 
