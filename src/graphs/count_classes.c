@@ -7,6 +7,7 @@
  */
 #include "graphs/count_records.h"
 #include "graphs/create.h"
+#include "policies/families/aligned/slots.h"
 #include "policies/plan_create.h"
 #include "sinks/count.h"
 #include "sp_error.h"
@@ -38,6 +39,8 @@ struct step {
 enum acts { SOME, FEWER, ALL };
 
 struct walk {
+    const struct sp_graph_config *cfg;
+    const struct sp_placement *place;
     enum acts how;
     struct step whole;
     struct step few;   /* of fewer micro-batches */
@@ -294,43 +297,42 @@ static int *record_step(struct walk *w)
 
 /* ---- all of it --------------------------------------------------------------------------------- */
 
+/* The graph of a stage, for a step. */
+static int create_graph(const struct walk *w, const struct step *step, int stage,
+                        struct sp_sink *sink, struct sp_graph *g)
+{
+    const struct sp_placement p = sp_count_place(w->place, w->stages, stage);
+    struct sp_graph_config own = *w->cfg;
+
+    sp_count_begin(sink);
+    own.sink = sink;
+    own.plan = step->lowering->plan;
+    own.lowering = step->lowering;
+    return sp_graph_create(&own, &p, g);
+}
+
 /* The graphs that act, with what all of them make before the first step. */
-static int create_graphs(struct walk *w, const struct sp_graph_config *cfg,
-                         const struct sp_placement *place)
+static int create_graphs(struct walk *w)
 {
     int err = 0;
 
-    for (int s = 0; !err && s < w->stages; s++) {
-        struct sp_placement p = sp_count_place(place, w->stages, s);
-        struct sp_graph_config own = *cfg;
-
-        sp_count_begin(&w->sink[s]);
-        own.sink = &w->sink[s];
-        own.plan = w->acts->lowering->plan;
-        own.lowering = w->acts->lowering;
-        err = sp_graph_create(&own, &p, &w->graph[s]);
-    }
+    for (int s = 0; !err && s < w->stages; s++)
+        err = create_graph(w, w->acts, s, &w->sink[s], &w->graph[s]);
     if (!err)
         sp_recorder_start(&w->recorder, w->graph, w->stages);
     return err;
 }
 
 /* What is made before the first step, of all micro-batches. */
-static int count_fixed(const struct walk *w, const struct sp_graph_config *cfg,
-                       const struct sp_placement *place, struct sp_count *count)
+static int count_fixed(const struct walk *w, struct sp_count *count)
 {
     int err = 0;
 
     for (int s = 0; !err && s < w->stages; s++) {
-        struct sp_placement p = sp_count_place(place, w->stages, s);
-        struct sp_graph_config own = *cfg;
         struct sp_sink sink;
         struct sp_graph g;
 
-        sp_count_begin(&sink);
-        own.sink = &sink;
-        own.lowering = w->whole.lowering;
-        err = sp_graph_create(&own, &p, &g);
+        err = create_graph(w, &w->whole, s, &sink, &g);
         if (!err)
             count[s].fixed = sp_count_of_stage(&g, g.stages).fixed;
         sp_graph_destroy(&g);
@@ -362,7 +364,9 @@ static int count_with(enum acts how, const struct sp_graph_config *cfg,
                       struct sp_lowering *few, struct sp_count *count)
 {
     size_t stages = (size_t)place->stages;
-    struct walk w = {.how = how,
+    struct walk w = {.cfg = cfg,
+                     .place = place,
+                     .how = how,
                      .whole.lowering = whole,
                      .few.lowering = few,
                      .stages = place->stages,
@@ -376,7 +380,7 @@ static int count_with(enum acts how, const struct sp_graph_config *cfg,
     w.table = malloc(((size_t)w.mask + 1) * sizeof *w.table);
     SP_NEED(w.sink && w.graph && w.sampled && w.table, "no memory to count a step");
     memset(w.table, -1, ((size_t)w.mask + 1) * sizeof *w.table);
-    err = create_graphs(&w, cfg, place);
+    err = create_graphs(&w);
     if (!err) {
         whole->shape = w.acts->lowering->shape = &w.graph->shape;
         look_at_step(&w, w.acts);
@@ -393,40 +397,27 @@ static int count_with(enum acts how, const struct sp_graph_config *cfg,
         free(step);
     }
     if (!err && how == FEWER)
-        err = count_fixed(&w, cfg, place, count);
+        err = count_fixed(&w, count);
     destroy(&w);
     return err;
 }
 
-/* Micro-batches of the step of fewer ones that is tried first, and before another that is: in slots all of whose neighbours are
- * there, and which are neither the first nor the last such ones; of stages, in which a schedule repeats itself. */
-static int first_fewer(const struct sp_layout *lay)
-{
-    int each = lay->slices * lay->chunks;
-
-    return lay->slices > 1 ? 3 + 2 * ((lay->stages + each - 1) / each)
-                           : lay->stages + lay->micro_batches % lay->stages;
-}
-
-static int more_of_fewer(const struct sp_layout *lay, int fewer)
-{
-    int period = 2 * (lay->slices > 1 ? fewer : fewer / lay->stages * lay->stages);
-
-    return period + (lay->slices > 1 ? 0 : lay->micro_batches % period);
-}
-
-/* In a step of as few micro-batches as have every class. */
+/* In a step of as few micro-batches as have every class: some of stages, in which a schedule repeats itself; or, of slices, in slots
+ * all of whose neighbours are there, and which are neither the first nor the last such ones. */
 static int count_with_fewer(const struct sp_graph_config *cfg, const struct sp_placement *place,
                             struct sp_lowering *whole, struct sp_count *count)
 {
     const struct sp_layout *lay = &cfg->plan->layout;
-    int err = 1;
+    bool slices = lay->slices > 1;
+    int err = 1, n;
 
-    for (int n = first_fewer(lay); err == 1 && 2 * n <= lay->micro_batches;
-         n = more_of_fewer(lay, n)) {
+    for (int period = slices ? 3 + 2 * sp_slots_reach(lay) : lay->stages; err == 1; period *= 2) {
         struct sp_plan plan;
         struct sp_lowering few;
 
+        n = period + (slices ? 0 : lay->micro_batches % period);
+        if (2 * n > lay->micro_batches)
+            break;
         err = sp_plan_create_like(cfg->plan, n, &plan);
         if (err == -EINVAL)
             err = 1;

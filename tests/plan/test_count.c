@@ -77,10 +77,7 @@ static void compare(const struct sp_plan *plan, const struct sp_count *classes,
                     const struct sp_count *whole, int draw)
 {
     for (int s = 0; s < plan->layout.stages; s++)
-        if (classes[s].fixed != whole[s].fixed || classes[s].scratch != whole[s].scratch ||
-            classes[s].buffers != whole[s].buffers || classes[s].sent != whole[s].sent ||
-            classes[s].stashed != whole[s].stashed ||
-            classes[s].beside > whole[s].beside + (int64_t)whole[s].stashed)
+        if (memcmp(&classes[s], &whole[s], sizeof *whole))
             fail_msg(
                 "draw %d, %s, %d stages, %d micro-batches: stage %d has buffers of %lld bytes, "
                 "by classes %lld; sent %lld, %lld; stashed %lld, %lld",

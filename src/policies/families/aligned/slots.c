@@ -30,6 +30,11 @@ static int units_of_mb(const struct sp_layout *lay)
     return lay->slices * lay->chunks;
 }
 
+int sp_slots_reach(const struct sp_layout *lay)
+{
+    return (lay->stages + units_of_mb(lay) - 1) / units_of_mb(lay);
+}
+
 static int units(const struct sp_layout *lay)
 {
     return lay->micro_batches * units_of_mb(lay);

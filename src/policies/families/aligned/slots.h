@@ -24,6 +24,9 @@ enum { SP_SLOT_STAGES = 60 };
 /* Refuses sizes that have no slots: 0, or -EINVAL with the reason in why[n]. */
 int sp_slots_check(const struct sp_layout *lay, char *why, size_t n);
 
+/* How many micro-batches away from an op's others of its slot can be, and of those beside it: units fewer away than stages. */
+int sp_slots_reach(const struct sp_layout *lay);
+
 /* Slots are numbered in the order of time. How many; the one of an op; what a stage does in one, false: nothing. */
 int sp_slots(const struct sp_layout *lay);
 int sp_slot_of(const struct sp_layout *lay, int stage, const struct sp_op *op);

@@ -278,11 +278,10 @@ static const struct sp_family *exchanging(const struct sp_layout *lay)
 }
 
 /* What assists an op, and what it assists, depends on the slot that it is in: on which micro-batches the other stages of the
- * slot can have, whose units are fewer away from the op's than there are stages. */
+ * slot can have. */
 static int kind_of_slot(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
-    int each = lay->slices * lay->chunks, reach = (lay->stages + each - 1) / each;
-    int before = op->mb, after = lay->micro_batches - 1 - op->mb;
+    int reach = sp_slots_reach(lay), before = op->mb, after = lay->micro_batches - 1 - op->mb;
 
     (void)stage;
     return (before < reach ? before : reach) * (reach + 1) + (after < reach ? after : reach);
