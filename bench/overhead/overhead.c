@@ -86,11 +86,11 @@ static void start(struct bench *b, int micro_batches)
                                .slices = 1,
                                .layers = LAYERS,
                                .options = ""};
+    struct sp_shape shape;
     struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
                                   .params = &b->params,
                                   .plan = &b->plan,
-                                  .batch = 1,
-                                  .seq = 8,
+                                  .shape = &shape,
                                   .every = 1};
     struct starpu_conf conf;
 
@@ -99,6 +99,7 @@ static void start(struct bench *b, int micro_batches)
     if (sp_model_load("gpt-tiny", &b->model))
         exit(1);
     b->model.layers = LAYERS;
+    sp_shape_init(&shape, &b->model, 1, 8, micro_batches, 0, 0);
     b->file = (struct sp_data_file){.bytes = text, .tokens = sizeof text, .width = 1};
     b->data = (struct sp_data){.file = &b->file, .files = 1, .tokens = sizeof text};
     starpu_conf_init(&conf);

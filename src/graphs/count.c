@@ -45,14 +45,16 @@ struct sp_count sp_count_of_stage(const struct sp_graph *g, const struct sp_stag
 {
     const struct sp_sink *sink = g->cfg.sink;
     size_t scratch = sp_count_scratch(sink), made = sink->bytes - scratch;
+    int64_t buffers = (int64_t)sp_stage_buffer_bytes(st), stashed = st->meter[g->turn].peak_bytes;
 
     for (int k = 0; k < g->place.n_local; k++)
         made -= sp_stage_buffer_bytes(&g->stages[k]);
     return (struct sp_count){.fixed = (int64_t)made,
-                             .buffers = (int64_t)sp_stage_buffer_bytes(st),
+                             .buffers = buffers,
                              .scratch = (int64_t)scratch,
                              .sent = (int64_t)st->bytes_sent[g->turn],
-                             .stashed = st->meter[g->turn].peak_bytes};
+                             .stashed = stashed,
+                             .beside = buffers - stashed};
 }
 
 int sp_count_whole(const struct sp_graph_config *cfg, const struct sp_placement *place,

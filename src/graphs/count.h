@@ -11,6 +11,8 @@ struct sp_count {
     int64_t scratch; /* of tasks */
     int64_t sent;    /* to other processes, in a step */
     int64_t stashed; /* kept from forward to backward, at the highest */
+    int64_t
+        beside; /* of buffers that are in use what is not stashed, at the highest, or more than that */
 };
 
 /* Steps after which nothing is made any more. */

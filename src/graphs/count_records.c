@@ -1,4 +1,5 @@
 #include "graphs/count_records.h"
+#include "sinks/count.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@ struct sp_record_part {
     int stage, next;    /* of the record; -1: none */
     int first, n;       /* changes */
     int64_t live, most; /* stashed bytes more, in the end and at the highest */
+    int64_t used;       /* bytes of buffers in use more, in the end */
+    int64_t beside;     /* of these at the highest more that are not stashed */
     int64_t sent;       /* bytes of messages */
 };
 
@@ -49,17 +52,11 @@ void sp_recorder_know(struct sp_recorder *r, int record)
 
 /* ---- recorded ---------------------------------------------------------------------------------- */
 
-/* Tensors of a pool with slack are noted one by one. */
-static void note(struct sp_recorder *r, enum pool pool, int shelf, bool taken)
+static void note(struct sp_recorder *r, enum pool pool, int shelf, bool taken, bool slack)
 {
     struct sp_record_part *p = r->now;
-    struct sp_record_change *c, *end;
-    bool slack = pool == BOUNDARY;
+    struct sp_record_change *c = r->change + p->first, *end = c + p->n;
 
-    if (!p)
-        return;
-    c = r->change + p->first;
-    end = c + p->n;
     while (!slack && c < end && (c->pool != pool || c->shelf != shelf))
         c++;
     if (slack || c == end) {
@@ -72,14 +69,48 @@ static void note(struct sp_recorder *r, enum pool pool, int shelf, bool taken)
     c->most = c->taken > c->most ? c->taken : c->most;
 }
 
+static void use(struct sp_recorder *r, const struct sp_pool *pool, int shelf, bool taken)
+{
+    r->used[r->now->stage] += (taken ? 1 : -1) * (int64_t)sp_pool_shelf_bytes(pool, shelf);
+}
+
 static void note_local(void *arg, int shelf, bool taken)
 {
-    note(arg, LOCAL, shelf, taken);
+    struct sp_recorder *r = arg;
+
+    if (!r->now)
+        return;
+    note(r, LOCAL, shelf, taken, false);
+    use(r, r->graph[r->now->stage].stages->local, shelf, taken);
 }
 
 static void note_boundary(void *arg, int shelf, bool taken)
 {
-    note(arg, BOUNDARY, shelf, taken);
+    struct sp_recorder *r = arg;
+
+    if (!r->now)
+        return;
+    note(r, BOUNDARY, shelf, taken, true);
+    use(r, r->graph[r->now->stage].stages->boundary, shelf, taken);
+}
+
+static const struct sp_meter *meter_of(const struct sp_recorder *r, int stage)
+{
+    struct sp_graph *g = &r->graph[stage];
+
+    return sp_stage_meter(g, g->stages);
+}
+
+static void note_task(void *arg)
+{
+    struct sp_recorder *r = arg;
+    struct sp_record_part *p = r->now;
+    int64_t beside;
+
+    if (!p)
+        return;
+    beside = r->used[p->stage] - meter_of(r, p->stage)->live_bytes;
+    p->beside = beside > p->beside ? beside : p->beside;
 }
 
 void sp_recorder_begin(struct sp_recorder *r, int stage)
@@ -93,6 +124,8 @@ void sp_recorder_begin(struct sp_recorder *r, int stage)
                                       .next = -1,
                                       .first = r->changes,
                                       .live = m->live_bytes,
+                                      .used = r->used[stage],
+                                      .beside = r->used[stage] - m->live_bytes,
                                       .sent = (int64_t)g->stages->bytes_sent[g->turn]};
     m->peak_bytes = m->live_bytes;
 }
@@ -101,6 +134,7 @@ static bool is_same(const struct sp_recorder *r, const struct sp_record_part *p,
                     const struct sp_record_part *q)
 {
     return p->n == q->n && p->live == q->live && p->most == q->most && p->sent == q->sent &&
+           p->used == q->used && p->beside == q->beside &&
            !memcmp(r->change + p->first, r->change + q->first, (size_t)p->n * sizeof *r->change);
 }
 
@@ -123,6 +157,8 @@ void sp_recorder_end(struct sp_recorder *r, int record)
     struct sp_graph *g = &r->graph[p->stage];
     const struct sp_meter *m = sp_stage_meter(g, g->stages);
 
+    p->beside -= p->used - p->live;
+    p->used = r->used[p->stage] - p->used;
     p->most = m->peak_bytes - p->live;
     p->live = m->live_bytes - p->live;
     p->sent = (int64_t)g->stages->bytes_sent[g->turn] - p->sent;
@@ -144,9 +180,12 @@ void sp_recorder_end(struct sp_recorder *r, int record)
 void sp_recorder_start(struct sp_recorder *r, struct sp_graph *graph, int stages)
 {
     *r = (struct sp_recorder){.graph = graph, .stages = stages};
+    r->used = calloc((size_t)stages, sizeof *r->used);
+    SP_NEED(r->used, "no memory to count a step");
     for (int s = 0; s < stages; s++) {
         sp_pool_watch(graph[s].stages->local, note_local, r);
         sp_pool_watch(graph[s].stages->boundary, note_boundary, r);
+        sp_count_watch(graph[s].cfg.sink, note_task, r);
     }
 }
 
@@ -155,6 +194,7 @@ void sp_recorder_stop(struct sp_recorder *r)
     free(r->record);
     free(r->part);
     free(r->change);
+    free(r->used);
 }
 
 /* ---- played ------------------------------------------------------------------------------------ */
@@ -168,6 +208,7 @@ struct played {
     struct shelf *shelf[POOLS];
     int slack[POOLS];
     int64_t live, peak, sent;
+    int64_t used, beside;
     int64_t taken; /* tensors that were taken and not given back */
 };
 
@@ -190,6 +231,9 @@ static void play_part(const struct sp_recorder *r, const struct sp_record_part *
         s->taken += c->taken;
     }
     s->peak = s->live + p->most > s->peak ? s->live + p->most : s->peak;
+    if (s->used - s->live + p->beside > s->beside)
+        s->beside = s->used - s->live + p->beside;
+    s->used += p->used;
     s->live += p->live;
     s->sent += p->sent;
 }
@@ -232,6 +276,7 @@ bool sp_recorder_play(const struct sp_recorder *r, const int *step, int n, struc
         count[s].buffers = (int64_t)st->gathered_bytes;
         count[s].sent = of[s].sent;
         count[s].stashed = of[s].peak;
+        count[s].beside = of[s].beside + (int64_t)st->gathered_bytes;
         for (int pool = 0; pool < POOLS; pool++) {
             const struct sp_pool *p = pool_of(st, (enum pool)pool);
 

@@ -20,6 +20,7 @@ struct sp_recorder {
     struct sp_record_part *part;
     struct sp_record_change *change;
     int records, parts, changes, room[3];
+    int64_t *used;              /* [stages] bytes of buffers in use */
     struct sp_record_part *now; /* what is recorded; NULL: nothing is */
 };
 

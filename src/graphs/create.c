@@ -268,14 +268,10 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
 
     *g =
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
-    sp_shape_init(&g->shape, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
-                  cfg->mlp_rows, cfg->head_rows);
+    g->shape = *cfg->shape;
+    g->cfg.shape = NULL;
     g->losses = plan->family->updates_each ? plan->layout.micro_batches : 1;
     g->shape.loss_scale *= (float)g->losses;
-    sp_shape_tensor(&g->shape, cfg->tensor, cfg->sequence);
-    sp_shape_context(&g->shape, cfg->context > 1 ? cfg->context : 1, cfg->ring);
-    sp_shape_share(&g->shape, sp_graph_equals(g), cfg->zero);
-    g->shape.dtype = cfg->dtype;
     /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
     g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&
                    !cfg->evictions && !sp_block_is_sharded(plan, SP_BLOCK_TOKENS);

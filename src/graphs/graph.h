@@ -25,16 +25,9 @@ struct sp_graph_config {
     struct sp_sink *sink; /* to which it is submitted */
     const struct sp_params *params;
     const struct sp_plan *plan;
-    int batch, seq;          /* b, s */
-    int mlp_rows, head_rows; /* as sp_shape_init takes them */
-    int context;             /* processes that share the tokens of sequences; 0 or 1: none do */
-    int tensor;              /* processes that share heads, MLP and vocabulary; 0 or 1: none do */
-    bool sequence;           /* and the tokens of all else */
-    bool separates;          /* documents, by this token */
+    const struct sp_shape *shape; /* of a process, which the graph copies */
+    bool separates;               /* documents, by this token */
     int separator;
-    bool ring;           /* as the shape has it (model/shape.h) */
-    bool zero;           /* pipelines share the update out */
-    enum sp_dtype dtype; /* of activations, of weights in products, of what travels of both */
     enum sp_recompute recompute;
     int every;  /* K of every=K, 1 otherwise */
     bool ready; /* scheduler: starpipe-ready */

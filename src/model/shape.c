@@ -63,6 +63,7 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
     if (head_rows <= 0)
         head_rows = default_head_rows(m);
     *sh = (struct sp_shape){
+        .whole = *m,
         .rms = m->arch == SP_ARCH_LLAMA,
         .batch = batch,
         .seq = seq,

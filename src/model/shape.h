@@ -13,8 +13,8 @@
 
 struct sp_shape {
     /* `model` has the widths of tensors of `rows`; `held` is whose blocks of parameters a device has: a part of the
-     * model, or all of it. */
-    struct sp_model model, held;
+     * `whole`, or all of it. */
+    struct sp_model model, held, whole;
     enum sp_dtype dtype; /* of activations and of weights as products read them */
     bool rms;            /* RMSNorm, SwiGLU, RoPE: Llama style */
     int batch;           /* b, sequences of a micro-batch */

@@ -21,6 +21,7 @@
 #define SP_PLAN_ADAPIPE_H
 
 #include "plan/cost/layer_costs.h"
+#include "policies/plan.h"
 #include <stdint.h>
 
 /* What a stage holds, in bytes of one worker's memory. */
@@ -29,9 +30,8 @@ struct sp_adapipe_memory {
 
     /* Whatever is chosen: every stage; the first and the last one besides (embedding, head). */
     int64_t stage_bytes, first_bytes, last_bytes;
-    int64_t
-        tokens_bytes;    /* of a micro-batch beyond the first, on the first and on the last stage */
-    int64_t layer_bytes; /* weights, gradients and moments of a layer */
+    int64_t tokens_bytes; /* of a micro-batch, on the first and on the last stage */
+    int64_t layer_bytes;  /* weights, gradients and moments of a layer */
 
     /* One micro-batch, from forward to backward: a layer, by enum sp_recompute; the head. */
     int64_t stash_bytes[SP_RECOMPUTE_MODES];
@@ -42,8 +42,7 @@ struct sp_adapipe_memory {
     int64_t workspace_bytes[1 << SP_RECOMPUTE_MODES];
 };
 
-/* What the memory check (plan/memory.h) counts for 1F1B on `stages` stages; `limit` as given. 0,
- * or the error of sp_plan_create. */
+/* Close to what plan/memory.h counts for 1F1B on `stages` stages; `limit` as given. 0, or the error of sp_plan_create. */
 int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
                          struct sp_adapipe_memory *mem);
 
@@ -71,6 +70,11 @@ struct sp_adapipe_figures {
  */
 int sp_adapipe_choose(const struct sp_adapipe *in, int *counts, unsigned char *mode,
                       struct sp_adapipe_figures *figures);
+
+/* The same for a plan of the schedule, by what its graph holds with what is chosen, which is counted: in->memory is an estimate
+ * that grows until that keeps to its limit. */
+int sp_adapipe_plan(struct sp_adapipe *in, const struct sp_plan *plan, const struct sp_shape *sh,
+                    int *counts, unsigned char *mode, struct sp_adapipe_figures *figures);
 
 /* The makespan of 1F1B without communication: f[stages] and b[stages] are the times of a forward
  * and a full backward of one micro-batch. What sp_listsim finds; room[2 * stages] is scratch. */

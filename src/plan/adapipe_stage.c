@@ -3,7 +3,9 @@
 #include "plan/adapipe.h"
 #include "plan/memory.h"
 #include "policies/plan_create.h"
+#include "sp_error.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MODES SP_RECOMPUTE_MODES
@@ -13,37 +15,46 @@ int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
 {
     const struct sp_model *m = &sh->model;
     struct sp_layout lay = {.stages = stages,
-                            .micro_batches = 1,
+                            .micro_batches = 2 * stages,
                             .chunks = 1,
                             .slices = 1,
                             .layers = m->layers,
                             .options = ""};
-    struct sp_memory first[MODES], middle = {0}, last;
+    struct sp_memory first[MODES], middle = {0}, last, *all;
     int first_layers, last_layers, at, ret;
+    int64_t tokens;
     struct sp_plan plan;
 
     ret = sp_plan_create("1f1b", &lay, &plan);
     if (ret)
         return ret;
+    all = calloc((size_t)stages, sizeof *all);
+    SP_NEED(all, "no memory for what %d stages hold", stages);
     sp_chunk_layers(&plan, m->layers, 0, 0, &at, &first_layers);
     sp_chunk_layers(&plan, m->layers, stages - 1, 0, &at, &last_layers);
-    for (int j = 0; j < MODES; j++)
-        first[j] = sp_memory_of_stage(&plan, sh, (enum sp_recompute)j, 1, 0);
-    last = sp_memory_of_stage(&plan, sh, SP_RECOMPUTE_NONE, 1, stages - 1);
+    for (int j = MODES - 1; !ret && j >= 0; j--) {
+        ret = sp_memory_of_plan(&plan, sh, (enum sp_recompute)j, 1, all);
+        first[j] = all[0];
+    }
+    last = all[stages - 1];
     if (stages > 2)
-        middle = sp_memory_of_stage(&plan, sh, SP_RECOMPUTE_NONE, 1, 1);
+        middle = all[1];
+    free(all);
     sp_plan_destroy(&plan);
+    if (ret)
+        return ret;
 
     *mem = (struct sp_adapipe_memory){.limit_bytes = limit,
                                       .stage_bytes = middle.workspace,
                                       .tokens_bytes = sp_memory_tokens(sh)};
     for (int i = 0; i < SP_LAYER_BLOCKS; i++)
         mem->layer_bytes += 16 * (int64_t)sp_block_elements(&sh->held, sp_layer_block(i));
-    mem->first_bytes =
-        first[0].states + first[0].workspace - first_layers * mem->layer_bytes - middle.workspace;
+    tokens = lay.micro_batches * mem->tokens_bytes;
+    mem->first_bytes = first[0].states + first[0].workspace - first_layers * mem->layer_bytes -
+                       middle.workspace - (stages > 1 ? 1 : 2) * tokens;
     if (stages > 1)
-        mem->last_bytes =
-            last.states + last.workspace - last_layers * mem->layer_bytes - middle.workspace;
+        mem->last_bytes = last.states + last.workspace - last_layers * mem->layer_bytes -
+                          middle.workspace - tokens;
     for (int j = 0; j < MODES; j++)
         mem->stash_bytes[j] = sp_stash_bytes(sh, (enum sp_recompute)j, 1, 1, false);
     mem->head_stash_bytes = sp_stash_bytes(sh, SP_RECOMPUTE_NONE, 1, 0, true);
@@ -61,6 +72,49 @@ int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
     return 0;
 }
 
+/* What the fullest stage of a plan holds with such layers and modes. 0 or -errno. */
+static int count_bytes(const struct sp_plan *plan, const struct sp_shape *sh, const int *counts,
+                       unsigned char *mode, int64_t *bytes)
+{
+    int stages = plan->layout.stages, err;
+    int *first = calloc((size_t)stages + 1, sizeof *first);
+    struct sp_plan tried = *plan;
+    struct sp_memory most;
+
+    SP_NEED(first, "no memory for the layers of %d stages", stages);
+    for (int s = 0; s < stages; s++)
+        first[s + 1] = first[s] + counts[s];
+    tried.first_layer = first;
+    tried.recompute = mode;
+    tried.order = NULL;
+    err = sp_memory_fullest(&tried, sh, SP_RECOMPUTE_NONE, 1, &most, NULL);
+    free(first);
+    *bytes = sp_memory_sum(&most);
+    return err;
+}
+
+int sp_adapipe_plan(struct sp_adapipe *in, const struct sp_plan *plan, const struct sp_shape *sh,
+                    int *counts, unsigned char *mode, struct sp_adapipe_figures *figures)
+{
+    int64_t limit = in->memory.limit_bytes, bytes;
+    struct sp_adapipe_figures fig;
+
+    for (;;) {
+        int err = sp_adapipe_choose(in, counts, mode, &fig);
+
+        err = err ? err : count_bytes(plan, sh, counts, mode, &bytes);
+        if (err)
+            return err;
+        if (!limit || bytes <= limit)
+            break;
+        in->memory.stage_bytes += bytes - limit;
+    }
+    fig.peak_bytes = bytes;
+    if (figures)
+        *figures = fig;
+    return 0;
+}
+
 static int64_t in_flight(const struct sp_adapipe *in, int stage)
 {
     return in->stages - stage < in->micro_batches ? in->stages - stage : in->micro_batches;
@@ -72,7 +126,7 @@ static int64_t fixed_bytes(const struct sp_adapipe *in, int stage, int count)
     const struct sp_adapipe_memory *mem = &in->memory;
     int64_t bytes = mem->stage_bytes + count * mem->layer_bytes;
 
-    int64_t tokens = (in->micro_batches - 1) * mem->tokens_bytes; /* of others than the first */
+    int64_t tokens = in->micro_batches * mem->tokens_bytes;
 
     if (stage == 0)
         bytes += mem->first_bytes + tokens;

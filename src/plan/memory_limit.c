@@ -2,22 +2,25 @@
 #include "plan/memory.h"
 #include "sp_error.h"
 #include <math.h>
+#include <stdlib.h>
 
 int sp_memory_fullest(const struct sp_plan *plan, const struct sp_shape *sh,
-                      enum sp_recompute recompute, int every, struct sp_memory *fullest)
+                      enum sp_recompute recompute, int every, struct sp_memory *fullest, int *stage)
 {
-    int stage = 0;
+    int stages = plan->layout.stages, most = 0, err;
+    struct sp_memory *m = calloc((size_t)stages, sizeof *m);
 
-    *fullest = (struct sp_memory){0};
-    for (int s = 0; s < plan->layout.stages; s++) {
-        struct sp_memory m = sp_memory_of_stage(plan, sh, recompute, every, s);
-
-        if (sp_memory_sum(&m) > sp_memory_sum(fullest)) {
-            *fullest = m;
-            stage = s;
-        }
-    }
-    return stage;
+    if (!m)
+        return sp_error(ENOMEM, "no memory for what %d stages hold", stages);
+    err = sp_memory_of_plan(plan, sh, recompute, every, m);
+    for (int s = 1; !err && s < stages; s++)
+        if (sp_memory_sum(&m[s]) > sp_memory_sum(&m[most]))
+            most = s;
+    *fullest = m[most];
+    if (stage)
+        *stage = most;
+    free(m);
+    return err;
 }
 
 int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -26,16 +29,16 @@ int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
     const double MiB = 1024 * 1024;
     const int most = INT32_MAX / (sh->model.qk_norm ? sh->model.heads : 1); /* a head is a row */
     struct sp_memory worst;
-    int stage;
+    int stage, err;
 
     if ((int64_t)sh->batch * sh->seq > most)
         return sp_error(EINVAL, "%d sequences of %d tokens: a micro-batch has at most %d tokens",
                         sh->batch, sh->seq, most);
     if (!limit)
         return 0;
-    stage = sp_memory_fullest(plan, sh, recompute, every, &worst);
-    if ((uint64_t)sp_memory_sum(&worst) <= limit)
-        return 0;
+    err = sp_memory_fullest(plan, sh, recompute, every, &worst, &stage);
+    if (err || (uint64_t)sp_memory_sum(&worst) <= limit)
+        return err;
     return sp_error(
         EINVAL,
         "memory limit %.2f MiB: stage %d needs %.2f MiB (parameters and optimizer "

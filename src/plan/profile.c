@@ -50,6 +50,11 @@ static bool go_on(int done, double since_us)
 
 /* ---- the model of two layers ---------------------------------------------------------- */
 
+static void take_few_layers(struct sp_shape *sh)
+{
+    sh->whole.layers = sh->held.layers = sh->model.layers = LAYERS;
+}
+
 static int make_plan(struct sp_plan *plan)
 {
     char why[128];
@@ -310,7 +315,7 @@ int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placem
     static unsigned char bytes[2 * TOKENS];
     struct sp_graph_config cfg = *like;
     struct sp_placement alone = *place;
-    struct sp_model model = like->params->model;
+    struct sp_shape shape = *like->shape;
     struct sp_params params = {0};
     struct sp_plan plan = {0};
     struct sp_data_file file;
@@ -318,16 +323,17 @@ int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placem
     bool profiling;
     int err;
 
-    model.layers = LAYERS;
+    take_few_layers(&shape);
     alone.world = (struct sp_world){.size = 1, .node_size = 1};
     alone.stages = alone.n_local = alone.pipelines = 1;
     alone.first_local = alone.pipeline = 0;
-    draw_tokens(&model, bytes, &file, &data);
-    err = sp_params_create(&model, &params);
+    draw_tokens(&shape.whole, bytes, &file, &data);
+    err = sp_params_create(&shape.whole, &params);
     if (err)
         return err;
     err = make_plan(&plan);
     cfg.params = &params;
+    cfg.shape = &shape;
     cfg.plan = &plan;
     cfg.every = 1;
     cfg.window = 0;
@@ -346,13 +352,14 @@ int64_t sp_profile_bytes(const struct sp_shape *sh)
     struct sp_memory m;
     int64_t most = 0;
 
-    two.model.layers = LAYERS;
+    take_few_layers(&two);
     if (make_plan(&plan))
         return 0;
     for (int mode = SP_RECOMPUTE_NONE; mode <= SP_RECOMPUTE_SELECTIVE; mode++) {
         int64_t bytes;
 
-        m = sp_memory_of_stage(&plan, &two, (enum sp_recompute)mode, 1, 0);
+        if (sp_memory_of_plan(&plan, &two, (enum sp_recompute)mode, 1, &m))
+            continue;
         bytes = m.states / 2 + m.activations + m.workspace; /* no moments */
         most = bytes > most ? bytes : most;
     }

@@ -27,20 +27,33 @@ static int layers_of(const struct trial *t, int stage)
     return sum;
 }
 
-/* k of the n layers of a stage compute again, evenly spread. */
-static void spread(struct trial *t, int stage, int k)
+/* k of the layers of a stage compute again, evenly spread. */
+static void spread_stage(struct trial *t, int stage, int k)
 {
     const struct sp_plan *plan = t->wish->plan;
-    int n = layers_of(t, stage), i = 0, first, count;
+    int layers = t->wish->shape->model.layers, n = layers_of(t, stage);
 
-    for (int c = 0; c < sp_chunks_of(plan); c++) {
-        sp_chunk_layers(plan, t->wish->shape->model.layers, stage, c, &first, &count);
-        for (int l = first; l < first + count; l++, i++) {
-            bool again = (i + 1) * k / n > i * k / n;
+    for (int l = 0, i = 0; l < layers; l++) {
+        bool held = false;
 
-            t->layer[l] = again ? (unsigned char)t->mode : SP_RECOMPUTE_NONE;
+        for (int c = 0; c < sp_chunks_of(plan); c++) {
+            int first, count;
+
+            sp_chunk_layers(plan, layers, stage, c, &first, &count);
+            held |= l >= first && l < first + count;
         }
+        if (held && (i + 1) * k / n > i * k / n)
+            t->layer[l] = (unsigned char)t->mode;
+        i += held;
     }
+}
+
+/* The same of all stages; a layer that two of them have computes again where either wants it. */
+static void spread(struct trial *t, const int *k)
+{
+    memset(t->layer, SP_RECOMPUTE_NONE, (size_t)t->wish->shape->model.layers);
+    for (int s = 0; s < t->wish->plan->layout.stages; s++)
+        spread_stage(t, s, k[s]);
 }
 
 static int most_layers(const struct trial *t)
@@ -61,14 +74,6 @@ static struct sp_op_terms terms_of(const struct trial *t)
                                 .recompute = t->mode,
                                 .every = 1,
                                 .process = t->wish->process};
-}
-
-/* Whether the layers of a stage that keep all fit. */
-static bool fits(const struct trial *t, int stage)
-{
-    struct sp_memory m = sp_memory_of_stage(t->wish->plan, t->wish->shape, t->mode, 1, stage);
-
-    return sp_memory_sum(&m) <= t->wish->limit;
 }
 
 /* What may leave of a stage that has so many bytes. */
@@ -96,12 +101,9 @@ static int let_leave(const struct trial *t)
     return err;
 }
 
-/* Predicts the step, and takes it if it is the best so far. */
-static int weigh(struct trial *t, bool leaves)
+static int predict(struct trial *t, double *step_ms)
 {
     const struct sp_recompute_wish *w = t->wish;
-    struct sp_recompute_chosen *best = t->best;
-    size_t layers = (size_t)w->shape->model.layers;
     struct sp_predict_request request = {.plan = w->plan,
                                          .shape = w->shape,
                                          .terms = terms_of(t),
@@ -112,14 +114,36 @@ static int weigh(struct trial *t, bool leaves)
 
     if (err)
         return err;
-    if (!best->tried++ || p.step_ms < best->step_ms * (1 - 1e-9)) {
-        best->step_ms = p.step_ms;
+    *step_ms = p.step_ms;
+    sp_prediction_destroy(&p);
+    return 0;
+}
+
+/* True if a step is shorter than the best so far. */
+static bool is_better(const struct trial *t, double step_ms)
+{
+    const struct sp_recompute_chosen *best = t->best;
+
+    return !best->tried || step_ms < best->step_ms * (1 - 1e-9);
+}
+
+/* Predicts the step, and takes it if it is the best so far. */
+static int weigh(struct trial *t, bool leaves)
+{
+    struct sp_recompute_chosen *best = t->best;
+    double step_ms;
+    int err = predict(t, &step_ms);
+
+    if (err)
+        return err;
+    if (is_better(t, step_ms)) {
+        best->step_ms = step_ms;
         best->mode = t->again ? t->mode : SP_RECOMPUTE_NONE;
         best->layers = t->again;
         best->leaves = leaves;
-        memcpy(best->layer, t->layer, layers);
+        memcpy(best->layer, t->layer, (size_t)t->wish->shape->model.layers);
     }
-    sp_prediction_destroy(&p);
+    best->tried++;
     return 0;
 }
 
@@ -132,34 +156,154 @@ static int count_again(const struct trial *t)
     return n;
 }
 
-/* As many layers of every stage as it needs. */
-static int need(struct trial *t)
-{
-    for (int s = 0; s < t->wish->plan->layout.stages; s++) {
-        int n = layers_of(t, s), k = 0;
+/* Layers of a stage that compute again: of what was tried, the most that are too few and the fewest that are enough. */
+struct need {
+    int *few, *enough, *k; /* [stages] */
+    struct sp_memory *memory;
+};
 
-        spread(t, s, 0);
-        while (!fits(t, s)) {
-            if (k == n || t->mode == SP_RECOMPUTE_NONE)
-                return 0;
-            spread(t, s, ++k);
+/* What a stage holds at the least where k of its layers compute again. */
+static int64_t least_of_stage(struct trial *t, int stage, int k)
+{
+    memset(t->layer, SP_RECOMPUTE_NONE, (size_t)t->wish->shape->model.layers);
+    spread_stage(t, stage, k);
+    return sp_memory_least(t->wish->plan, t->wish->shape, t->mode, 1, stage);
+}
+
+/* Bytes that the k-th layer, or the first one, saves. */
+static int64_t saving_of(struct trial *t, int stage, int k)
+{
+    int64_t saves =
+        least_of_stage(t, stage, k > 0 ? k - 1 : 0) - least_of_stage(t, stage, k > 0 ? k : 1);
+
+    return saves > 0 ? saves : 1;
+}
+
+/* As many as are known at once to be needed; false: all do not do, of the mode that t is for. */
+static bool start(struct trial *t, struct need *need, int stage)
+{
+    int n = layers_of(t, stage), *few = &need->few[stage], enough = n + 1;
+
+    *few = -1;
+    while (enough - *few > 1) {
+        int k = *few < 0 ? 0 : (*few + enough) / 2;
+
+        if (least_of_stage(t, stage, k) <= t->wish->limit)
+            enough = k;
+        else
+            *few = k;
+        if (t->mode == SP_RECOMPUTE_NONE)
+            break;
+    }
+    need->k[stage] = enough;
+    need->enough[stage] = n + 1;
+    return enough <= n;
+}
+
+/* What is tried next of a stage with k[stage] of which it holds `bytes`; false: nothing is left, k[stage] are what it needs, or
+ * all do not do. */
+static bool go_on(struct trial *t, struct need *need, int stage, int64_t bytes)
+{
+    int *few = &need->few[stage], *enough = &need->enough[stage], *k = &need->k[stage];
+    int64_t saves = saving_of(t, stage, *k), over = bytes - t->wish->limit, more;
+
+    if (over > 0 && *enough <= *k) /* what others do now made it more */
+        *enough = layers_of(t, stage) + 1;
+    *(over > 0 ? few : enough) = *k;
+    more = over > 0 ? (over + saves - 1) / saves : over / saves;
+    if (over <= 0 && *k - *few > 1 && more == 0) /* one less would be too few */
+        *few = *k - 1;
+    if (*enough - *few <= 1) {
+        *k = *enough;
+        return false;
+    }
+    *k = more >= *enough - *k ? *enough - 1 : *k + (int)more;
+    *k = *k > *few ? *k : *few + 1;
+    return true;
+}
+
+/* Tries numbers of layers of all stages, until each has what it needs. 0; 1: not all can; or -errno. */
+static int find(struct trial *t, struct need *need)
+{
+    const struct sp_recompute_wish *w = t->wish;
+    bool goes_on = true;
+
+    while (goes_on) {
+        int err;
+
+        goes_on = false;
+        spread(t, need->k);
+        err = sp_memory_of_plan(w->plan, w->shape, t->mode, 1, need->memory);
+        if (err)
+            return err;
+        for (int s = 0; s < w->plan->layout.stages; s++) {
+            goes_on |= go_on(t, need, s, sp_memory_sum(&need->memory[s]));
+            if (need->enough[s] > layers_of(t, s) && need->few[s] >= layers_of(t, s))
+                return 1;
+            if (t->mode == SP_RECOMPUTE_NONE && need->k[s] > 0)
+                return 1;
         }
     }
+    return 0;
+}
+
+/* As many layers of every stage as it needs, more of them taking less; not if that is sure to be slower. */
+static int find_all(struct trial *t, struct need *need)
+{
+    int stages = t->wish->plan->layout.stages, err;
+    double step_ms;
+
+    for (int s = 0; s < stages; s++)
+        if (!start(t, need, s))
+            return 0;
+    spread(t, need->k);
+    if (t->best->tried) {
+        err = predict(t, &step_ms);
+        if (err || !is_better(t, step_ms))
+            return err;
+    }
+    err = find(t, need);
+    if (err)
+        return err < 0 ? err : 0;
+    spread(t, need->k);
     t->again = count_again(t);
     return weigh(t, false);
+}
+
+static int find_need(struct trial *t)
+{
+    size_t stages = (size_t)t->wish->plan->layout.stages;
+    struct need need = {.few = calloc(stages, sizeof(int)),
+                        .enough = calloc(stages, sizeof(int)),
+                        .k = calloc(stages, sizeof(int)),
+                        .memory = calloc(stages, sizeof *need.memory)};
+    int err = -ENOMEM;
+
+    if (need.few && need.enough && need.k && need.memory)
+        err = find_all(t, &need);
+    free(need.few);
+    free(need.enough);
+    free(need.k);
+    free(need.memory);
+    return err;
 }
 
 /* k of the layers of a stage with most of them, as large a part of every other's. */
 static int leave(struct trial *t, int k, int most)
 {
-    int err;
+    int stages = t->wish->plan->layout.stages, err;
+    int *each = calloc((size_t)stages, sizeof *each);
 
-    for (int s = 0; s < t->wish->plan->layout.stages; s++)
-        spread(t, s, k * layers_of(t, s) / most);
+    if (!each)
+        return -ENOMEM;
+    for (int s = 0; s < stages; s++)
+        each[s] = k * layers_of(t, s) / most;
+    spread(t, each);
+    free(each);
     t->again = count_again(t);
     err = let_leave(t);
     err = err ? err : weigh(t, true);
-    sp_evictions_destroy(t->wish->plan->evictions, t->wish->plan->layout.stages);
+    sp_evictions_destroy(t->wish->plan->evictions, stages);
     t->wish->plan->evictions = NULL;
     return err == -EINVAL ? 0 : err;
 }
@@ -186,8 +330,8 @@ static int64_t least_of(const struct trial *t)
     struct sp_memory most;
 
     if (!w->offload) {
-        sp_memory_fullest(w->plan, w->shape, t->mode, 1, &most);
-        return sp_memory_sum(&most);
+        return sp_memory_fullest(w->plan, w->shape, t->mode, 1, &most, NULL) ? INT64_MAX
+                                                                             : sp_memory_sum(&most);
     }
     sp_offload_try(w->plan, w->shape, &want, &offload, &lack); /* says what a byte lacks */
     sp_offload_destroy(&offload);
@@ -220,7 +364,7 @@ static int try_mode(struct trial *t)
     if (refused(t))
         return 0;
     memset(t->layer, SP_RECOMPUTE_NONE, (size_t)t->wish->shape->model.layers);
-    err = need(t);
+    err = find_need(t);
     first = t->mode == SP_RECOMPUTE_NONE ? 0 : step;
     for (int k = first; !err && t->wish->offload && k <= most; k += step) {
         err = leave(t, k, most);

@@ -110,7 +110,7 @@ int sp_plan_choose_like(struct sp_plan *plan, const struct sp_plan *from)
     plan->first_token = copy_of(from->first_token, (slices + 1) * sizeof *plan->first_token);
     plan->slice_share = copy_of(from->slice_share, slices * sizeof *plan->slice_share);
     plan->recompute = copy_of(from->recompute, (size_t)plan->layout.layers);
-    plan->apart = from->apart;
+    plan->processes = from->processes;
     plan->states_twice = from->states_twice;
     return !plan->first_layer == !from->first_layer && !plan->first_token == !from->first_token &&
                    !plan->slice_share == !from->slice_share && !plan->recompute == !from->recompute
@@ -192,7 +192,6 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->first_layer);
     free(plan->first_token);
     free(plan->slice_share);
-    free(plan->transit);
     free(plan->recompute);
     sp_evictions_destroy(plan->evictions, plan->layout.stages);
     sp_map_destroy(plan->map);
@@ -202,7 +201,6 @@ void sp_plan_destroy(struct sp_plan *plan)
     plan->first_token = NULL;
     plan->slice_share = NULL;
     plan->recompute = NULL;
-    plan->transit = NULL;
     plan->evictions = NULL;
     plan->map = NULL;
     plan->layout.map = NULL;

@@ -26,9 +26,7 @@ struct sp_plan {
     int *first_token;             /* [slices+1] of each slice; NULL: equal lengths */
     double *slice_share;          /* [slices] part of a micro-batch's time; NULL: equal */
     bool paired;                  /* some ops overlap with their next one */
-    int *transit; /* [stages] most tensors on their way to or from a stage at once, in the order of
-                   * submission; NULL: not counted */
-    bool apart;   /* what a stage has is counted for a process of its own */
+    int processes;           /* of a pipeline, for which it is counted what stages hold; 0: one */
     bool states_twice;       /* parameters and optimizer are kept from before the last update */
     struct sp_placed *order; /* [ops] of submission (sp_plan_order); NULL: not kept */
     struct sp_evictions *evictions; /* [stages] what leaves memory and returns; NULL: nothing */

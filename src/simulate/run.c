@@ -104,21 +104,13 @@ static int set_times(const struct run *r, struct sp_graph *g, int stage)
 static int create_graph(struct run *r, int rank)
 {
     const struct sp_simulation *s = r->s;
-    const struct sp_shape *sh = s->shape;
     struct sp_graph *g = &r->graphs[rank];
     int stage = rank / r->members;
     const struct sp_graph_config cfg = {
         .sink = sp_starpu_sink(),
         .params = s->params,
         .plan = s->plan,
-        .batch = sh->batch,
-        .seq = sh->seq,
-        .context = sh->context,
-        .ring = sh->ring,
-        .tensor = sh->tensor,
-        .sequence = sh->sequence,
-        .zero = sh->zero,
-        .dtype = sh->dtype,
+        .shape = s->shape,
         .recompute = s->recompute,
         .every = s->every,
         .window = sp_plan_ops(s->plan) + 1, /* nothing runs before everything is submitted */

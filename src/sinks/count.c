@@ -42,6 +42,8 @@ static void insert(const struct sp_task_context *ctx, struct sp_task *task, doub
     if (m) {
         m->live_bytes += a->acquire_bytes;
         m->peak_bytes = m->live_bytes > m->peak_bytes ? m->live_bytes : m->peak_bytes;
+        if (ctx->sink->told)
+            ctx->sink->told(ctx->sink->told_arg);
         m->live_bytes -= a->release_bytes;
     }
     sp_task_free(task, true);
@@ -192,6 +194,12 @@ static const struct sp_sink_ops ops = {.make = make,
 void sp_count_begin(struct sp_sink *s)
 {
     *s = (struct sp_sink){.ops = &ops};
+}
+
+void sp_count_watch(struct sp_sink *s, void (*told)(void *arg), void *arg)
+{
+    s->told = told;
+    s->told_arg = arg;
 }
 
 size_t sp_count_scratch(const struct sp_sink *s)

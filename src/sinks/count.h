@@ -10,6 +10,9 @@
 /* A sink of its own for each graph. */
 void sp_count_begin(struct sp_sink *s);
 
+/* Calls `told` for every task that is submitted, its op's stash being in the meter's live bytes from it on, and until after it. */
+void sp_count_watch(struct sp_sink *s, void (*told)(void *arg), void *arg);
+
 /* Bytes of the scratch buffers of its tasks so far. */
 size_t sp_count_scratch(const struct sp_sink *s);
 

@@ -95,7 +95,9 @@ struct sp_sink {
     const struct sp_sink_ops *ops;
     struct sp_tensor *scratch[SP_SCRATCH_SIZES]; /* buffers of tasks, by size */
     int n_scratch;
-    size_t bytes; /* of all tensors that there are */
+    size_t bytes;            /* of all tensors that there are */
+    void (*told)(void *arg); /* sinks/count.h: of every task */
+    void *told_arg;
 };
 
 /* Whether tensors of a sink have values. */

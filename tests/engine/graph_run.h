@@ -133,31 +133,29 @@ static inline void start_tiers(const struct sp_plan *plan, const struct setting 
                                struct sp_graph_config *cfg, struct tiers *t)
 {
     struct sp_offload_request want = {.recompute = cfg->recompute, .every = cfg->every};
-    struct sp_shape sh;
+    const struct sp_shape *sh = cfg->shape;
     int64_t none, full, least;
 
     *t = (struct tiers){0};
     if (!set->offload)
         return;
-    sp_shape_init(&sh, &cfg->params->model, cfg->batch, cfg->seq, plan->layout.micro_batches,
-                  cfg->mlp_rows, cfg->head_rows);
-    assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
+    assert_int_equal(sp_offload_create(plan, sh, &want, &t->offload), 0);
     none = peak_of(&t->offload);
     want.mode = SP_OFFLOAD_FULL;
     want.keys = set->offload == SP_OFFLOAD_FULL ? set->keys : SP_KEYS_STAY;
-    assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
+    assert_int_equal(sp_offload_create(plan, sh, &want, &t->offload), 0);
     if (set->offload == SP_OFFLOAD_ADAPTIVE) {
         full = peak_of(&t->offload);
         want.keys = SP_KEYS_AUTO; /* they leave where they may */
-        assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
+        assert_int_equal(sp_offload_create(plan, sh, &want, &t->offload), 0);
         least = peak_of(&t->offload);
         want.mode = SP_OFFLOAD_ADAPTIVE;
         want.limit =
             full + (int64_t)(set->room * (double)(set->room < 0 ? full - least : none - full));
-        assert_int_equal(sp_offload_create(plan, &sh, &want, &t->offload), 0);
+        assert_int_equal(sp_offload_create(plan, sh, &want, &t->offload), 0);
     }
     t->plan = (struct sp_plan *)(uintptr_t)plan;
-    assert_int_equal(sp_offload_apply(&t->offload, &sh, t->plan), 0);
+    assert_int_equal(sp_offload_apply(&t->offload, sh, t->plan), 0);
     assert_int_equal(sp_disk_create("/var/tmp", 1 << 16, _exit, &t->disk), 0);
     cfg->tier = (unsigned)sp_disk_register(t->disk);
     cfg->disk = t->disk;
@@ -178,13 +176,11 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
 {
     struct sp_model m = model_of(plan->layout.layers, set->llama, set->tied);
     struct sp_params params;
+    struct sp_shape shape;
     struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
                                   .params = &params,
                                   .plan = plan,
-                                  .batch = set->batch ? set->batch : BATCH,
-                                  .seq = set->seq ? set->seq : SEQ,
-                                  .mlp_rows = 5,
-                                  .head_rows = 7,
+                                  .shape = &shape,
                                   .recompute = set->recompute,
                                   .every = set->every ? set->every : 1,
                                   .ready = set->ready,
@@ -199,6 +195,7 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
                            .bias1 = 0.1f,
                            .bias2 = 0.05f,
                            .factor = 1};
+    struct sp_memory *memory;
     struct sp_step_report report;
     struct tiers tiers;
     struct sp_graph g;
@@ -207,6 +204,8 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
     *run = (struct run){.gradients = calloc(MOST, sizeof(float))};
     assert_non_null(run->gradients);
     assert_int_equal(sp_params_create(&m, &params), 0);
+    sp_shape_init(&shape, &m, set->batch ? set->batch : BATCH, set->seq ? set->seq : SEQ,
+                  plan->layout.micro_batches, 5, 7);
     if (set->offload)
         sp_host_start(1 << 16, false);
     start_starpu(workers, set->ready ? &sp_order_ready : &sp_order_strict);
@@ -220,6 +219,9 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
         run->visits |= a->visits_in > 0;
     }
     assert_int_equal(sp_graph_create(&cfg, &place, &g), 0);
+    memory = calloc((size_t)p, sizeof *memory);
+    assert_non_null(memory);
+    sp_memory_of_plan(plan, &g.shape, set->recompute, cfg.every, memory);
     assert_int_equal(sp_checkpoint_init(&g, NULL), 0);
     assert_int_equal(sp_step_report_create(&g, &report), 0);
     for (int k = 0; k < STEPS; k++) {
@@ -234,7 +236,6 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
         run->norm[k] = report.grad_norm;
         for (int s = 0; s < p; s++) {
             const struct sp_stage_report *st = &report.stages[s];
-            struct sp_memory memory;
             int64_t planned = set->offload ? tiers.offload.evictions[s].peak_kept
                                            : sp_stash_peak(plan, &g.shape, set->recompute,
                                                            set->every ? set->every : 1, s);
@@ -251,10 +252,9 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
                 assert_true(st->ops[i].end_us >= st->ops[i].start_us && st->ops[i].busy_us > 0);
             bytes += st->pool_bytes;
             /* The workspace holds scratch as well, which no pool does. */
-            memory = sp_memory_of_stage(plan, &g.shape, set->recompute, cfg.every, s);
-            if (st->pool_bytes > (double)(memory.activations + memory.workspace))
+            if (st->pool_bytes > (double)(memory[s].activations + memory[s].workspace))
                 fail_msg("stage %d: pools of %.0f bytes, %lld planned", s, st->pool_bytes,
-                         (long long)(memory.activations + memory.workspace));
+                         (long long)(memory[s].activations + memory[s].workspace));
         }
         assert_true(k < 2 || bytes == pool || set->few); /* slack fills up in the second step */
         pool = bytes;
@@ -262,6 +262,7 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
             assert_int_equal(sp_checkpoint_each(&g, SP_FIELD_G, keep_gradients, run), 0);
         sp_step_update(&g, &hp, &report);
     }
+    free(memory);
     sp_step_report_destroy(&g, &report);
     sp_graph_destroy(&g);
     starpu_shutdown();

@@ -39,13 +39,11 @@ static void start(const struct kind *kind, struct trained *t)
     struct sp_model m = model_of(LAYERS, kind->llama, kind->tied);
     struct sp_layout lay = layout(kind->stages, 1);
     struct sp_placement place = one_process(kind->stages, kind->workers);
+    struct sp_shape shape;
     struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
                                   .params = &t->params,
                                   .plan = &t->plan,
-                                  .batch = 1,
-                                  .seq = TOKENS,
-                                  .mlp_rows = 5,
-                                  .dtype = kind->dtype,
+                                  .shape = &shape,
                                   .every = 1,
                                   .seed = 8};
     struct sp_step_report report;
@@ -60,6 +58,8 @@ static void start(const struct kind *kind, struct trained *t)
     assert_int_equal(sp_params_create(&m, &t->params), 0);
     start_starpu(kind->workers, &sp_order_strict);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    sp_shape_init(&shape, &m, 1, TOKENS, lay.micro_batches, 5, 0);
+    shape.dtype = kind->dtype;
     assert_int_equal(sp_graph_create(&cfg, &place, &t->g), 0);
     assert_int_equal(sp_checkpoint_init(&t->g, NULL), 0);
     assert_int_equal(sp_step_report_create(&t->g, &report), 0);

@@ -174,10 +174,10 @@ static unsigned predicts(const struct sp_graph_config *like, const struct sp_lay
 /* On a busy machine one of a few measurements has to be right. */
 static void check_preset(const char *preset, bool ready)
 {
+    struct sp_shape shape;
     struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
                                   .params = &params,
-                                  .batch = BATCH,
-                                  .seq = SEQ,
+                                  .shape = &shape,
                                   .every = 1,
                                   .ready = ready,
                                   .seed = 3};
@@ -185,6 +185,7 @@ static void check_preset(const char *preset, bool ready)
     unsigned seen = 0;
 
     begin(preset, ready);
+    sp_shape_init(&shape, &params.model, BATCH, SEQ, M, 0, 0);
     for (int tries = 0; tries < 5 && seen != all; tries++) {
         struct sp_layer_costs c;
 
@@ -216,10 +217,10 @@ static void test_llama(void **state)
 /* A graph, two measurements, a graph, all in one StarPU: positions, handles, memory. */
 static void test_nothing_stays(void **state)
 {
+    struct sp_shape shape;
     struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
                                   .params = &params,
-                                  .batch = BATCH,
-                                  .seq = SEQ,
+                                  .shape = &shape,
                                   .every = 1,
                                   .seed = 3};
     struct sp_layer_costs a, b;
@@ -227,6 +228,7 @@ static void test_nothing_stays(void **state)
 
     (void)state;
     begin("gpt-tiny", false);
+    sp_shape_init(&shape, &params.model, BATCH, SEQ, M, 0, 0);
     real_step(&cfg);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(sp_profile_layers(&cfg, &place, i ? &b : &a), 0);
@@ -253,8 +255,9 @@ struct sizes {
 
 static void measure_sizes(struct sizes *out)
 {
+    struct sp_shape shape;
     struct sp_graph_config cfg = {
-        .sink = sp_starpu_sink(), .params = &params, .batch = 1, .every = 1, .seed = 3};
+        .sink = sp_starpu_sink(), .params = &params, .shape = &shape, .every = 1, .seed = 3};
     struct sp_model model = params.model;
     struct sp_layer_costs c;
 
@@ -262,11 +265,11 @@ static void measure_sizes(struct sizes *out)
         sp_params_destroy(&params);
         model.vocab = i ? 8192 : 256;
         assert_int_equal(sp_params_create(&model, &params), 0);
-        cfg.seq = 32;
+        sp_shape_init(&shape, &model, 1, 32, 1, 0, 0);
         assert_int_equal(sp_profile_layers(&cfg, &place, &c), 0);
         out->head[i] = c.head_us;
         out->layer[i] = c.bwd_us + c.wgrad_us;
-        cfg.seq = i ? 512 : 32;
+        sp_shape_init(&shape, &model, 1, i ? 512 : 32, 1, 0, 0);
         assert_int_equal(sp_profile_layers(&cfg, &place, &c), 0);
         out->attention[i] = c.attn_fwd_us / c.post_fwd_us;
     }
@@ -311,7 +314,7 @@ static void test_bytes(void **state)
     printf("[          ] measuring llama-tiny takes %.2f MiB, %.2f of them weights and gradients\n",
            (double)bytes / 1048576, (double)states / 1048576);
     assert_true(bytes > states + 2 * 10 * 4 * (int64_t)shape.rows * model.hidden);
-    shape.model.layers = 100;
+    shape.whole.layers = shape.held.layers = shape.model.layers = 100;
     assert_true(sp_profile_bytes(&shape) == bytes);
 }
 

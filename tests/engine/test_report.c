@@ -24,13 +24,11 @@ static void set_up(const char *schedule, int stages, int m, int workers, struct 
 {
     struct sp_layout lay = layout(stages, m);
     struct sp_model model = model_of(2 * stages, false, true);
+    struct sp_shape shape;
     struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
                                   .params = &t->params,
                                   .plan = &t->plan,
-                                  .batch = BATCH,
-                                  .seq = SEQ,
-                                  .mlp_rows = 5,
-                                  .head_rows = 7,
+                                  .shape = &shape,
                                   .every = 1,
                                   .seed = 8};
     struct sp_placement place = one_process(stages, workers);
@@ -41,6 +39,7 @@ static void set_up(const char *schedule, int stages, int m, int workers, struct 
     assert_int_equal(sp_params_create(&model, &t->params), 0);
     start_starpu(workers, &sp_order_strict);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
+    sp_shape_init(&shape, &model, BATCH, SEQ, lay.micro_batches, 5, 7);
     assert_int_equal(sp_graph_create(&cfg, &place, &t->g), 0);
     assert_int_equal(sp_checkpoint_init(&t->g, NULL), 0);
     assert_int_equal(sp_step_report_create(&t->g, &t->report), 0);

@@ -68,16 +68,15 @@ static void start(const char *schedule, int p, int m, int layers, const struct s
     struct sp_model model = model_of(layers, set->llama, false);
     struct sp_layout lay = layout(p, m);
     int workers = set->workers < p ? set->workers : p;
+    struct sp_shape shape;
     struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
                                   .params = &e->params,
                                   .plan = &e->plan,
-                                  .batch = BATCH,
-                                  .seq = SEQ,
+                                  .shape = &shape,
                                   .recompute = set->recompute,
                                   .every = 1,
                                   .ready = set->ready,
                                   .window = set->window,
-                                  .dtype = dtype,
                                   .seed = 8};
     struct sp_placement place = one_process(p, workers);
 
@@ -85,6 +84,8 @@ static void start(const char *schedule, int p, int m, int layers, const struct s
     assert_int_equal(sp_params_create(&model, &e->params), 0);
     assert_int_equal(sp_plan_create(schedule, &lay, &e->plan), 0);
     start_starpu(workers, set->ready ? &sp_order_ready : &sp_order_strict);
+    sp_shape_init(&shape, &model, BATCH, SEQ, lay.micro_batches, 0, 0);
+    shape.dtype = dtype;
     assert_int_equal(sp_graph_create(&cfg, &place, &e->g), 0);
     assert_int_equal(sp_checkpoint_init(&e->g, NULL), 0);
     assert_int_equal(sp_step_report_create(&e->g, &e->report), 0);

@@ -7,6 +7,7 @@
 #include "graphs/create.h"
 #include "transport/transport.h"
 #include "sinks/starpu/sink.h"
+#include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 #define XXH_INLINE_ALL
@@ -189,16 +190,20 @@ static void note_actions(const struct session *session, const struct setup *s, s
 
 static void note_plan(const struct setup *s, const struct sp_offload *offload, struct result *r)
 {
-    for (int i = 0; i < r->stages; i++) {
-        struct sp_memory m =
-            s->offloads ? offload->memory[i]
-                        : sp_memory_of_stage(&s->plan, &s->shape, s->recompute, s->every, i);
+    struct sp_memory *all = calloc((size_t)r->stages, sizeof *all);
 
-        r->stage[i].planned_buffers = m.activations + m.workspace;
+    SP_NEED(all, "no memory for what %d stages hold", r->stages);
+    if (!s->offloads)
+        sp_memory_of_plan(&s->plan, &s->shape, s->recompute, s->every, all);
+    for (int i = 0; i < r->stages; i++) {
+        const struct sp_memory *m = s->offloads ? &offload->memory[i] : &all[i];
+
+        r->stage[i].planned_buffers = m->activations + m->workspace;
         r->stage[i].planned_peak =
             s->offloads ? offload->evictions[i].peak_kept
                         : sp_stash_peak(&s->plan, &s->shape, s->recompute, s->every, i);
     }
+    free(all);
 }
 
 uint64_t text_digest(const char *text)
@@ -310,11 +315,7 @@ void run_setup(struct session *session, struct setup *s, struct result *r)
         .sink = sp_starpu_sink(),
         .params = &s->params,
         .plan = &s->plan,
-        .batch = a->layout.micro_batch_size,
-        .seq = a->layout.seq,
-        .mlp_rows = a->mlp_chunk,
-        .head_rows = a->logit_rows,
-        .dtype = (enum sp_dtype)a->dtype,
+        .shape = &s->shape,
         .recompute = s->recompute,
         .every = s->every,
         .ready = session->ready,

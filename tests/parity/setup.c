@@ -72,7 +72,7 @@ void setup_create(struct setup *s, const char *options, int processes)
     s->shape.dtype = (enum sp_dtype)a->dtype;
     if (s->plan.layout.slices > 1)
         must(sp_plan_cut(&s->plan, &s->shape, l->partition_slices, NULL), options);
-    s->plan.apart = processes > 1;
+    s->plan.processes = processes;
     partition(s);
     s->plan.states_twice = a->post_validation && a->clip > 0;
 }

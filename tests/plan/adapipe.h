@@ -86,7 +86,7 @@ static inline int64_t bytes_of(const struct sp_adapipe *in, int s, int count,
     int set = 0;
 
     flight = flight > in->micro_batches ? in->micro_batches : flight;
-    bytes += ((s == 0) + (s == in->stages - 1)) * (in->micro_batches - 1) * mem->tokens_bytes;
+    bytes += ((s == 0) + (s == in->stages - 1)) * in->micro_batches * mem->tokens_bytes;
     bytes += s == 0 ? mem->first_bytes : 0;
     bytes += s == in->stages - 1 ? mem->last_bytes + flight * mem->head_stash_bytes : 0;
     for (int l = 0; l < count; l++) {

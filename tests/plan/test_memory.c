@@ -225,19 +225,17 @@ static void test_limits(void **state)
                 struct sp_shape sh = shape_of(p % 2 ? SP_ARCH_GPT2 : SP_ARCH_LLAMA, 7, 96, 6,
                                               p % 2 ? 6 : 2, 333, 2, 29);
                 enum sp_recompute mode = (enum sp_recompute)r;
-                struct sp_memory worst = {0};
+                struct sp_memory worst = {0}, stage[4];
                 struct sp_plan plan;
                 struct catch said;
                 double mib;
                 int ret;
 
                 make_plan(schedules[k], p, 5, &plan);
-                for (int s = 0; s < p; s++) {
-                    struct sp_memory m = sp_memory_of_stage(&plan, &sh, mode, 1, s);
-
-                    if (sp_memory_sum(&m) > sp_memory_sum(&worst))
-                        worst = m;
-                }
+                sp_memory_of_plan(&plan, &sh, mode, 1, stage);
+                for (int s = 0; s < p; s++)
+                    if (sp_memory_sum(&stage[s]) > sp_memory_sum(&worst))
+                        worst = stage[s];
                 assert_int_equal(sp_memory_check(&plan, &sh, mode, 1, 0), 0);
                 assert_int_equal(
                     sp_memory_check(&plan, &sh, mode, 1, (uint64_t)sp_memory_sum(&worst)), 0);
@@ -269,7 +267,7 @@ static void test_states(void **state)
 
         make_plan("1f1b", p, 3, &plan);
         for (int s = 0; s < p; s++)
-            sum += sp_memory_of_stage(&plan, &sh, SP_RECOMPUTE_NONE, 1, s).states;
+            sum += sp_memory_states(&plan, &sh, s);
         for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
             int64_t n = (int64_t)sp_block_elements(&sh.model, (enum sp_block_kind)kind);
 
@@ -290,16 +288,16 @@ static void test_tokens(void **state)
     for (int p = 1; p <= 4; p++)
         for (int b = 1; b <= 3; b += 2) {
             struct sp_shape sh = shape_of(SP_ARCH_GPT2, 5, 64, 4, 4, 256, b, 8);
+            struct sp_memory less[4], more[4];
             struct sp_plan few, many;
 
             make_plan("1f1b", p, 16, &few); /* more than enough micro-batches to fill buffers */
             make_plan("1f1b", p, 64, &many);
-            for (int s = 0; s < p; s++) {
-                int64_t more = sp_memory_of_stage(&many, &sh, SP_RECOMPUTE_NONE, 1, s).workspace -
-                               sp_memory_of_stage(&few, &sh, SP_RECOMPUTE_NONE, 1, s).workspace;
-
-                assert_int_equal(more, 48 * 8 * b * 8 * ((s == 0) + (s == p - 1)));
-            }
+            sp_memory_of_plan(&few, &sh, SP_RECOMPUTE_NONE, 1, less);
+            sp_memory_of_plan(&many, &sh, SP_RECOMPUTE_NONE, 1, more);
+            for (int s = 0; s < p; s++)
+                assert_int_equal(more[s].workspace - less[s].workspace,
+                                 48 * 8 * b * 8 * ((s == 0) + (s == p - 1)));
             sp_plan_destroy(&few);
             sp_plan_destroy(&many);
         }

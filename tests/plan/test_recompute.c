@@ -38,14 +38,10 @@ static void make(const char *name, int stages, int mbs, int slices, struct sp_pl
 static int64_t fullest(const struct sp_plan *plan, const struct sp_shape *sh,
                        enum sp_recompute mode)
 {
-    int64_t most = 0;
+    struct sp_memory most;
 
-    for (int s = 0; s < plan->layout.stages; s++) {
-        struct sp_memory m = sp_memory_of_stage(plan, sh, mode, 1, s);
-
-        most = sp_memory_sum(&m) > most ? sp_memory_sum(&m) : most;
-    }
-    return most;
+    sp_memory_fullest(plan, sh, mode, 1, &most, NULL);
+    return sp_memory_sum(&most);
 }
 
 /* Of the plan as it is; a negative number: it does not fit. */

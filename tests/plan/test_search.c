@@ -23,7 +23,7 @@ static int load(void **state)
 
 static struct sp_search request(const char *schedule, int seq, int per_node)
 {
-    model.positions = 1 << 22;
+    model.positions = 1 << 20;
     machine.devices_per_node = per_node;
     return (struct sp_search){.schedule = schedule,
                               .model = &model,
@@ -240,7 +240,7 @@ static double simulated_whole(const struct sp_search *want, const struct sp_layo
     shape.dtype = want->dtype;
     if (lay->slices > 1)
         assert_int_equal(sp_plan_cut(&plan, &shape, NULL, NULL), 0);
-    plan.apart = true;
+    plan.processes = plan.layout.stages;
     r.plan = &plan;
     r.shape = &shape;
     assert_int_equal(sp_predict(&r, &p), 0);
@@ -311,7 +311,7 @@ static double step_of(const struct sp_search *want, const struct sp_found *f, in
     sp_trial_shape(want, f, false, &shape);
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
     assert_int_equal(sp_plan_partition(&plan, counts), 0);
-    plan.apart = true;
+    plan.processes = plan.layout.stages;
     assert_int_equal(sp_predict(&r, &p), 0);
     step_ms = p.step_ms;
     sp_prediction_destroy(&p);

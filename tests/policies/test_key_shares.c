@@ -4,7 +4,8 @@
  */
 #include "policies/common.h"
 #include "policies/families/multiplexed/key_shares.h"
-#include "policies/families/multiplexed/memory.h"
+#include "graphs/count.h"
+#include "plan/memory.h"
 #include "policies/lowering/lowering.h"
 
 enum { SEQ = 7200, BATCH = 2, MOST = 9 }; /* a slice of it can be cut in up to 6 parts */
@@ -332,7 +333,7 @@ static void micro_batches(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         for (int apart = 0; apart < 2; apart++) {
-            int64_t held[2][MOST];
+            struct sp_count held[2][MOST];
 
             for (int more = 0; more < 2; more++) {
                 struct count c = {0};
@@ -343,22 +344,23 @@ static void micro_batches(void **state)
 
                 plan_of(layouts[i][0], layouts[i][1], more ? 5 : 2, &plan);
                 tiny_shape(layouts[i][0], more ? 5 : 2, &model, &shape);
-                plan.apart = apart;
+                plan.processes = apart ? layouts[i][0] : 1;
                 c.plan = &plan;
                 c.shape = &shape;
                 assert_int_equal(sp_lowering_create(&plan, &shape, layouts[i][0], &l), 0);
                 assert_int_equal(sp_lower_step(&l, count_action, &c), 0);
                 assert_true(c.most_owners <= 2);
-                for (int s = 0; s < layouts[i][0]; s++)
-                    held[more][s] = sp_multiplexed_for_others(&plan, &shape, s);
+                assert_int_equal(sp_memory_count(&plan, &shape, SP_RECOMPUTE_NONE, 1, held[more]),
+                                 0);
                 sp_lowering_destroy(&l);
                 sp_plan_destroy(&plan);
             }
             for (int s = 0; s < layouts[i][0]; s++)
-                if (held[0][s] != held[1][s])
-                    fail_msg("p=%d n=%d apart=%d: stage %d has %lld of others, %lld with more",
-                             layouts[i][0], layouts[i][1], apart, s, (long long)held[0][s],
-                             (long long)held[1][s]);
+                if (held[0][s].buffers != held[1][s].buffers)
+                    fail_msg("p=%d n=%d apart=%d: stage %d has buffers of %lld bytes, %lld with "
+                             "more",
+                             layouts[i][0], layouts[i][1], apart, s, (long long)held[0][s].buffers,
+                             (long long)held[1][s].buffers);
         }
 }
 

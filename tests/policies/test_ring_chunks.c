@@ -4,6 +4,8 @@
  * refused.
  */
 #include "policies/common.h"
+#include "graphs/count.h"
+#include "plan/memory.h"
 #include "policies/families/family.h"
 #include "policies/families/weight_ring/ring.h"
 #include "policies/families/workers.h"
@@ -176,7 +178,8 @@ static void bounds(void **state)
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-static int64_t travelling(const char *schedule, int p, int v, int64_t *layer)
+/* Bytes of stage 0's buffers, *layer of the weights of a layer. */
+static int64_t buffers_of(const char *schedule, int p, int v, int64_t *layer)
 {
     const struct sp_model model = {.arch = SP_ARCH_GPT2,
                                    .layers = 12 * p,
@@ -189,29 +192,32 @@ static int64_t travelling(const char *schedule, int p, int v, int64_t *layer)
                                    .positions = 64};
     struct sp_shape shape;
     struct sp_plan plan;
-    int64_t elements, ends;
+    struct sp_count counted[4];
 
     make_chunked(schedule, p, 2 * p, v, &plan);
     sp_shape_init(&shape, &model, 1, 24, 2 * p, 0, 0);
-    elements = plan.family->travelling(&plan, &shape, 0, 0);
-    sp_worker_elements(&plan, &shape, layer, &ends);
+    plan.processes = p;
+    assert_int_equal(sp_memory_count(&plan, &shape, SP_RECOMPUTE_NONE, 1, counted), 0);
+    *layer = 0;
+    for (int i = 0; i < SP_LAYER_BLOCKS; i++)
+        *layer += 4 * (int64_t)sp_block_elements(&model, sp_layer_block(i));
     sp_plan_destroy(&plan);
-    return elements;
+    return counted[0].buffers;
 }
 
-/* What is for weights and gradients of a chunk is V times smaller: nine of them, seven where a turn is one op. */
+/* Buffers shrink by what V makes a chunk smaller: by the weights of one at least. */
 static void buffers(void **state)
 {
     (void)state;
     for (int k = 0; k < SCHEDULES; k++)
         for (int p = 2; p <= 4; p++) {
-            int64_t layer, one = travelling(schedules[k], p, 1, &layer);
-            int64_t two = travelling(schedules[k], p, 2, &layer);
-            int64_t four = travelling(schedules[k], p, 4, &layer);
-            int64_t chunks = strstr(schedules[k], "wzb2") ? 7 : 9;
+            int64_t layer, one = buffers_of(schedules[k], p, 1, &layer);
+            int64_t two = buffers_of(schedules[k], p, 2, &layer);
+            int64_t four = buffers_of(schedules[k], p, 4, &layer);
 
-            assert_true(one - two >= chunks * 6 * layer && two - four >= chunks * 3 * layer);
-            assert_true(one - two == 2 * (two - four));
+            if (one - two < 6 * layer || two - four < 3 * layer)
+                fail_msg("%s, %d stages: %lld bytes, with two chunks %lld, with four %lld",
+                         schedules[k], p, (long long)one, (long long)two, (long long)four);
         }
 }
 

@@ -6,7 +6,8 @@
 #include "model/model.h"
 #include "policies/families/activations.h"
 #include "policies/families/aligned/aid.h"
-#include "policies/lowering/traffic.h"
+#include "graphs/count.h"
+#include "plan/memory.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/listsim.h"
 
@@ -194,7 +195,8 @@ static void bytes_of(int v)
 
     static const char *const schedules[] = {"slimpipe", "slimpipe:exchange=off"};
     struct sp_layout lay = sliced(P, M, v, N);
-    int64_t sent[2][P], expected = 0, more = 0, q, kv, lse;
+    struct sp_count counted[2][P];
+    int64_t expected = 0, more = 0, q, kv, lse;
     struct sp_aid aid[SP_SLOT_STAGES];
     static struct lent lent[2]; /* of forwards, of backwards */
     struct sp_model model;
@@ -211,11 +213,12 @@ static void bytes_of(int v)
         struct sp_plan plan;
 
         assert_int_equal(sp_plan_create(schedules[i], &lay, &plan), 0);
-        assert_int_equal(sp_plan_bytes_sent(&plan, &shape, SP_RECOMPUTE_NONE, 1, P, sent[i]), 0);
+        plan.processes = P;
+        assert_int_equal(sp_memory_count(&plan, &shape, SP_RECOMPUTE_NONE, 1, counted[i]), 0);
         sp_plan_destroy(&plan);
     }
     for (int s = 0; s < P; s++)
-        more += sent[0][s] - sent[1][s];
+        more += counted[0][s].sent - counted[1][s].sent;
     memset(lent, -1, sizeof lent);
     for (int slot = 0; slot < sp_slots(&lay); slot++) {
         int first = N * v + P - 1, pass = slot >= first && (slot - first) % 2 == 0 ? SP_B : SP_F;

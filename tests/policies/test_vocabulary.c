@@ -6,7 +6,8 @@
 #include "model/model.h"
 #include "model/tensor_parts.h"
 #include "policies/families/ownership.h"
-#include "policies/lowering/traffic.h"
+#include "graphs/count.h"
+#include "plan/memory.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/listsim.h"
 
@@ -172,20 +173,21 @@ static void bytes(void **state)
             struct sp_layout lay = shared(p, m, 1);
             struct sp_model model;
             struct sp_shape sh = shape_of(&model, p, vocab, tied, m);
-            int64_t sent[8], T = 48, h = model.hidden, x = 4 * T * h, share = (vocab + p - 1) / p;
+            struct sp_count counted[8];
+            int64_t T = 48, h = model.hidden, x = 4 * T * h, share = (vocab + p - 1) / p;
             struct sp_plan plan;
 
             lay.layers = p;
             assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
-            assert_int_equal(
-                sp_plan_bytes_sent(&plan, &sh, SP_RECOMPUTE_NONE, 1, plan.layout.stages, sent), 0);
+            plan.processes = p;
+            assert_int_equal(sp_memory_count(&plan, &sh, SP_RECOMPUTE_NONE, 1, counted), 0);
             for (int s = 0; s < p; s++) {
                 int64_t boundary = m * x * ((s > 0) + (s < p - 1));
                 int64_t head = m * (s == p - 1 ? (p - 1) * x : x);
                 int64_t statistics = m * (p - 1) * 4 * 2 * T;
                 int64_t table = 4 * share * h * (s == 0 ? p - 1 : 1);
 
-                assert_int_equal(sent[s], boundary + head + statistics + table);
+                assert_int_equal(counted[s].sent, boundary + head + statistics + table);
             }
             sp_plan_destroy(&plan);
         }

@@ -167,7 +167,6 @@ static void mutant(const struct sp_plan *whole, bool naive, int kind)
     plan.order = NULL;
     plan.first_layer = NULL;
     plan.recompute = NULL;
-    plan.transit = NULL;
     plan.programs = calloc((size_t)lay->stages, sizeof *plan.programs);
     assert_non_null(plan.programs);
     for (int s = 0; s < lay->stages; s++) {

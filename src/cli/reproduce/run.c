@@ -72,7 +72,7 @@ static int adapt(struct trial *t)
     sp_layer_costs_estimate(t->machine, &t->shape, &in.costs);
     err = counts && t->plan.recompute ? 0 : -ENOMEM;
     err = err ? err : sp_adapipe_memory_of(&t->shape, stages, limit, &in.memory);
-    err = err ? err : sp_adapipe_choose(&in, counts, t->plan.recompute, NULL);
+    err = err ? err : sp_adapipe_plan(&in, &t->plan, &t->shape, counts, t->plan.recompute, NULL);
     err = err ? err : sp_plan_partition(&t->plan, counts);
     free(counts);
     return err;
@@ -207,6 +207,20 @@ static int offload(struct trial *t, struct sp_run_result *result)
     return err;
 }
 
+static int weigh_all(struct trial *t, struct sp_run_result *result)
+{
+    struct sp_memory *m = calloc((size_t)t->run->stages, sizeof *m);
+    int err;
+
+    if (!m)
+        return -ENOMEM;
+    err = sp_memory_of_plan(&t->plan, &t->shape, t->run->recompute, 1, m);
+    for (int s = 0; !err && s < t->run->stages; s++)
+        note_memory(t, s, &m[s], result);
+    free(m);
+    return err;
+}
+
 static int weigh(struct trial *t, struct sp_run_result *result)
 {
     int err = 0;
@@ -214,11 +228,7 @@ static int weigh(struct trial *t, struct sp_run_result *result)
     if (t->run->offload != SP_OFFLOAD_NONE)
         err = offload(t, result);
     else
-        for (int s = 0; s < t->run->stages; s++) {
-            struct sp_memory m = sp_memory_of_stage(&t->plan, &t->shape, t->run->recompute, 1, s);
-
-            note_memory(t, s, &m, result);
-        }
+        err = weigh_all(t, result);
     result->fits = result->memory_bytes <= (double)t->machine->memory_bytes &&
                    result->host_bytes <= (double)t->machine->host_bytes;
     return err;
@@ -247,8 +257,8 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
     t.terms = (struct sp_op_terms){
         .machine = t.machine, .devices = run->devices, .recompute = run->recompute, .every = 1};
     err = lay.slices > 1 ? sp_plan_cut(&t.plan, &t.shape, run->cut, t.machine) : 0;
+    t.plan.processes = run->stages;
     err = err || strcmp(t.plan.def->name, "adapipe") ? err : adapt(&t);
-    t.plan.apart = true;
     err = err ? err : weigh(&t, result);
     err = err || run->memory_only ? err : simulate(&t, result);
     sp_plan_destroy(&t.plan);

@@ -155,21 +155,26 @@ int sp_show_actions_json(const struct sp_show *show, json_t *root)
     return lower(show, add_action, &lists);
 }
 
-static json_t *memory_of(const struct sp_show *show, int stage)
+static json_t *memory_of(const struct sp_show *show, int stage, const struct sp_memory *m)
 {
-    struct sp_memory m = sp_show_memory(show, stage);
     int64_t optimizer = sp_memory_optimizer(show->plan, show->shape, stage);
 
-    return json_pack("{s:I,s:I,s:I,s:I,s:I}", "parameters", (json_int_t)(m.states - optimizer),
-                     "optimizer", (json_int_t)optimizer, "activations", (json_int_t)m.activations,
-                     "workspace", (json_int_t)m.workspace, "total", (json_int_t)sp_memory_sum(&m));
+    return json_pack("{s:I,s:I,s:I,s:I,s:I}", "parameters", (json_int_t)(m->states - optimizer),
+                     "optimizer", (json_int_t)optimizer, "activations", (json_int_t)m->activations,
+                     "workspace", (json_int_t)m->workspace, "total", (json_int_t)sp_memory_sum(m));
 }
 
-void sp_show_memory_json(const struct sp_show *show, json_t *root)
+int sp_show_memory_json(const struct sp_show *show, json_t *root)
 {
+    struct sp_memory *m = calloc((size_t)show->plan->layout.stages, sizeof *m);
     json_t *memory = json_array();
+    int err;
 
-    for (int s = 0; s < show->plan->layout.stages; s++)
-        json_array_append_new(memory, memory_of(show, s));
+    SP_NEED(m, "no memory for what %d stages hold", show->plan->layout.stages);
+    err = sp_show_memory(show, m);
+    for (int s = 0; !err && s < show->plan->layout.stages; s++)
+        json_array_append_new(memory, memory_of(show, s, &m[s]));
     json_object_set_new(root, "memory_bytes", memory);
+    free(m);
+    return err;
 }

@@ -198,8 +198,7 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     if (json_object_set_new(root, "messages", messages(show)))
         ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);
     ret = ret || !show->shape ? ret : sp_show_links_json(show, root);
-    if (show->shape)
-        sp_show_memory_json(show, root);
+    ret = ret || !show->shape ? ret : sp_show_memory_json(show, root);
     ret = ret || !show->actions ? ret : sp_show_actions_json(show, root);
     if (!ret && json_dumpf(root, out, JSON_INDENT(1)) == 0)
         putc('\n', out);

@@ -55,11 +55,13 @@ int sp_show_plan_memory(struct sp_show *show, const struct sp_layout_args *l, st
                : 0;
 }
 
-struct sp_memory sp_show_memory(const struct sp_show *show, int stage)
+int sp_show_memory(const struct sp_show *show, struct sp_memory *m)
 {
-    return show->offload ? show->offload->memory[stage]
-                         : sp_memory_of_stage(show->plan, show->shape, show->recompute.mode,
-                                              show->recompute.every, stage);
+    if (!show->offload)
+        return sp_memory_of_plan(show->plan, show->shape, show->recompute.mode,
+                                 show->recompute.every, m);
+    memcpy(m, show->offload->memory, (size_t)show->plan->layout.stages * sizeof *m);
+    return 0;
 }
 
 json_t *sp_show_offload_json(const struct sp_show *show)

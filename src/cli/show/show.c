@@ -320,7 +320,7 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
     show->shape = shape;
     if (find_recompute(a, &show->recompute))
         return -EINVAL;
-    plan->apart = true;
+    plan->processes = plan->layout.stages;
     return 0;
 }
 

@@ -46,8 +46,8 @@ int sp_show_plan_memory(struct sp_show *show, const struct sp_layout_args *l, st
 void sp_show_offload_text(const struct sp_show *show, FILE *out);
 json_t *sp_show_offload_json(const struct sp_show *show);
 
-/* What a stage holds. */
-struct sp_memory sp_show_memory(const struct sp_show *show, int stage);
+/* What the stages hold, m[stages]. 0 or -errno after one line. */
+int sp_show_memory(const struct sp_show *show, struct sp_memory *m);
 
 /* The published closed form of the makespan at the costs of the list simulation. */
 struct sp_show_formula {
@@ -83,7 +83,7 @@ int sp_show_actions_json(const struct sp_show *show, json_t *root);
  * entries [from, to, bytes] of which from = to is what a stage's own devices or pipelines send each other. */
 int sp_show_links_text(const struct sp_show *show, FILE *out);
 int sp_show_links_json(const struct sp_show *show, json_t *root);
-void sp_show_memory_json(const struct sp_show *show, json_t *root); /* "memory_bytes" */
+int sp_show_memory_json(const struct sp_show *show, json_t *root); /* "memory_bytes" */
 
 enum sp_show_format {
     SP_SHOW_TEXT,

@@ -28,15 +28,16 @@
 
 static const double MiB = 1024 * 1024;
 
-static void print_stages(const struct sp_trainer *t, const struct sp_count *sent)
+static void print_stages(const struct sp_trainer *t, const struct sp_memory *m,
+                         const struct sp_count *sent)
 {
     printf("stage  layers  rank   parameters+optimizer MiB   activations MiB   workspace MiB\n");
     for (int s = 0; s < t->plan.layout.stages; s++) {
-        struct sp_memory m = sp_train_memory(t, s);
         int layers = sp_stage_layers(&t->plan, t->model.layers, s);
 
         printf("%5d %7d %5d %26.2f %17.2f %15.2f\n", s, layers, sp_stage_rank(&t->place, s),
-               (double)m.states / MiB, (double)m.activations / MiB, (double)m.workspace / MiB);
+               (double)m[s].states / MiB, (double)m[s].activations / MiB,
+               (double)m[s].workspace / MiB);
     }
     printf("sent a step, MiB a stage:");
     for (int s = 0; s < t->plan.layout.stages; s++)
@@ -46,7 +47,7 @@ static void print_stages(const struct sp_trainer *t, const struct sp_count *sent
 
 /* Whether the stages fit where they are planned for: one on each device of a machine that was named, or all of them
  * into the memory of this one, as train would run them. */
-static void print_room(const struct sp_trainer *t)
+static void print_room(const struct sp_trainer *t, const struct sp_memory *m)
 {
     const double GiB = 1024.0 * MiB;
     bool here =
@@ -58,8 +59,7 @@ static void print_room(const struct sp_trainer *t)
     if (here && t->world.size > t->world.node_size)
         return;
     for (int s = 0; s < t->plan.layout.stages; s++) {
-        struct sp_memory m = sp_train_memory(t, s);
-        int64_t stage = sp_memory_sum(&m);
+        int64_t stage = sp_memory_sum(&m[s]);
 
         if (stage > needs || here) {
             needs = here ? needs + stage : stage;
@@ -88,7 +88,7 @@ static const char *origin(const struct sp_trainer *t)
 }
 
 static void print_text(const struct sp_trainer *t, const struct sp_prediction *p,
-                       const struct sp_count *sent)
+                       const struct sp_memory *m, const struct sp_count *sent)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
     char text[256];
@@ -120,8 +120,8 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
     printf("predicted on %s%s: step %.4g ms, bubble %.1f %%, %.4g tokens/s\n", t->machine.name,
            origin(t), p->step_ms, 100 * p->times.bubble_ratio,
            1e3 * (double)sp_train_step_tokens(t) / p->step_ms);
-    print_stages(t, sent);
-    print_room(t);
+    print_stages(t, m, sent);
+    print_room(t, m);
     if (sp_train_offloads(t))
         sp_print_offload(t);
     printf("verified: %s, %s; nothing was submitted\n", SP_COUNT(sp_plan_ops(&t->plan), "op"),
@@ -141,20 +141,21 @@ static json_t *choice_json(const struct sp_trainer *t)
 }
 
 static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
-                      const struct sp_count *made, const struct sp_count *sent)
+                      const struct sp_memory *m, const struct sp_count *made,
+                      const struct sp_count *sent)
 {
     json_t *stages = json_array(), *root;
 
     for (int s = 0; s < t->plan.layout.stages; s++) {
-        struct sp_memory m = sp_train_memory(t, s);
         int64_t optimizer = sp_memory_optimizer(&t->plan, &t->shape, s);
 
-        json_array_append_new(
-            stages, json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "parameters_bytes",
-                              (json_int_t)(m.states - optimizer), "optimizer_bytes",
-                              (json_int_t)optimizer, "activations_bytes", (json_int_t)m.activations,
-                              "workspace_bytes", (json_int_t)m.workspace, "buffer_bytes",
-                              (json_int_t)made[s].buffers, "bytes_sent", (json_int_t)sent[s].sent));
+        json_array_append_new(stages, json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "parameters_bytes",
+                                                (json_int_t)(m[s].states - optimizer),
+                                                "optimizer_bytes", (json_int_t)optimizer,
+                                                "activations_bytes", (json_int_t)m[s].activations,
+                                                "workspace_bytes", (json_int_t)m[s].workspace,
+                                                "buffer_bytes", (json_int_t)made[s].buffers,
+                                                "bytes_sent", (json_int_t)sent[s].sent));
     }
     root = json_pack(
         "{s:s,s:o*,s:i,s:i,s:i,s:i,s:o,s:b,s:f,s:f,s:o}", "schedule", t->plan.def->name, "auto",
@@ -192,6 +193,7 @@ int sp_dry_run(const struct sp_trainer *t)
     size_t stages = (size_t)t->place.stages;
     struct sp_count *made = calloc(2 * stages, sizeof *made), *sent;
     struct sp_prediction prediction;
+    struct sp_memory *m;
     int err;
 
     SP_NEED(made, "train: no memory to count buffers");
@@ -203,10 +205,14 @@ int sp_dry_run(const struct sp_trainer *t)
         free(made);
         return err;
     }
-    if (t->cfg.format == SP_TRAIN_JSON)
-        err = print_json(t, &prediction, made, sent);
+    m = sp_train_memory(t);
+    if (!m)
+        err = -EINVAL;
+    else if (t->cfg.format == SP_TRAIN_JSON)
+        err = print_json(t, &prediction, m, made, sent);
     else
-        print_text(t, &prediction, sent);
+        print_text(t, &prediction, m, sent);
+    free(m);
     sp_prediction_destroy(&prediction);
     free(made);
     return err;

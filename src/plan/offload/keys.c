@@ -36,6 +36,37 @@ void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, i
     u->keys_back = sp_units_backward_of(b, op, i).begins;
 }
 
+int64_t sp_keys_gradients_bytes(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    if (!sp_keys_may_leave(plan, sh))
+        return 0;
+    return (int64_t)sp_shape_elem(sh) * sp_most_layers(plan, sh->model.layers, stage) * sh->rows *
+           sh->kv_width;
+}
+
+void sp_keys_gradients(struct sp_units_builder *b, const struct sp_op *op, int i)
+{
+    const struct sp_shape *part = sp_units_shape(b, op);
+    struct sp_units_backward back = sp_units_backward_of(b, op, i);
+
+    if (sp_keys_leave(b, op))
+        sp_units_also(b, back.begins, back.ends, sp_pages_of(part, part->kv_width));
+}
+
+/* Of the gradients of those that may leave those of slices whose stay, as if they were there all the time. */
+static void add_staying_gradients(struct sp_units_builder *b)
+{
+    int64_t layers = sp_most_layers(b->plan, b->sh->model.layers, b->stage), bytes = 0;
+
+    for (int k = 0; sp_keys_may_leave(b->plan, b->sh) && k < b->plan->layout.slices; k++) {
+        const struct sp_op op = {.slice = (unsigned short)k};
+        const struct sp_shape *part = sp_units_shape(b, &op);
+
+        bytes += leaves(b, k) ? 0 : layers * sp_pages_of(part, part->kv_width);
+    }
+    sp_units_also(b, 0, b->a->n_slots - 1, bytes);
+}
+
 /* Pages of the keys and values of a slice of an op's sequence, in a layer. */
 static int64_t keys_of(struct sp_units_builder *b, const struct sp_op *op, int slice)
 {
@@ -163,6 +194,7 @@ void sp_keys_visits(struct sp_units_builder *b)
         }
         any |= leave;
     }
+    add_staying_gradients(b);
     sp_memory_longest_slice(b->plan, b->sh, &longest);
     if (any) /* they stay; visits have buffers of keys and values and of gradients */
         sp_units_also(b, 0, b->a->n_slots - 1,

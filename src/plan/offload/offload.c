@@ -74,20 +74,26 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
                    struct sp_offload_lack *lack)
 {
     int stages = plan->layout.stages, err = 0, lacks = 0;
+    struct sp_memory *held = calloc((size_t)stages, sizeof *held);
 
     *lack = (struct sp_offload_lack){0};
     sp_offload_destroy(offload);
     offload->stages = stages;
     offload->evictions = calloc((size_t)stages, sizeof *offload->evictions);
     offload->memory = calloc((size_t)stages, sizeof *offload->memory);
-    if (!offload->evictions || !offload->memory)
+    if (!offload->evictions || !offload->memory || !held)
         err = -ENOMEM;
+    if (!err && sp_weights_travel(plan)) /* what travels is not freed at once */
+        err = sp_memory_of_plan(plan, sh, want->recompute, want->every, held);
+    else if (!err)
+        err = sp_memory_freed(plan, sh, want->recompute, want->every, held);
     for (int s = 0; !err && s < stages; s++) {
         struct sp_memory *m = &offload->memory[s];
         int64_t least, limit;
         struct trial trial;
 
-        *m = sp_pages_fixed(plan, sh, want->recompute, s);
+        held[s].workspace -= sp_keys_gradients_bytes(plan, sh, s);
+        *m = sp_pages_fixed(plan, sh, s, &held[s]);
         limit = want->limit - m->states - m->workspace;
         limit = want->limit == 0 ? 0 : limit > 0 ? limit : 1;
         trial = (struct trial){plan, sh, want, s, &offload->evictions[s], 0};
@@ -102,6 +108,7 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
         }
         m->activations = offload->evictions[s].peak;
     }
+    free(held);
     if (!err && lacks)
         err = -EINVAL;
     if (err)

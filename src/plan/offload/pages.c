@@ -46,33 +46,31 @@ int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape 
            (3 * part.model.hidden + part.up_width + 2 * part.q_width);
 }
 
-struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
-                                enum sp_recompute recompute, int stage)
+bool sp_weights_travel(const struct sp_plan *plan)
+{
+    return plan->family->sharded || (plan->family->names_global && !plan->family->parts_of);
+}
+
+struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                                const struct sp_memory *held)
 {
     enum {
         OTHERS = 24,    /* buffers that cross stages, scratch */
         TRAVELLING = 12 /* of weights of a chunk, their gradients, and what is kept apart */
     };
+    const struct sp_family *family = plan->family;
     size_t elem = sp_shape_elem(sh);
     int64_t rounded = elem < sizeof(float) ? beyond_blocks(plan, &sh->held, stage, elem) : 0;
-    struct sp_shape longest;
-    struct sp_memory m;
-
-    sp_memory_longest_slice(plan, sh, &longest);
-    m = (struct sp_memory){
+    struct sp_memory m = {
         /* weights, gradients, two moments; rounded weights */
-        .states = sp_memory_states(plan, sh, stage) +
-                  4 * beyond_blocks(plan, &sh->held, stage, sizeof(float)) + rounded,
-        .workspace = (plan->family->parts /* an op's gradients with them */
-                          ? sp_memory_of_stage(plan, sh, recompute, 1, stage).workspace
-                          : sp_memory_fixed(plan, sh, &longest, recompute, stage)) +
-                     sp_offload_idle_bytes(plan, sh) + OTHERS * SP_HOST_PAGE,
+        .states = held->states + 4 * beyond_blocks(plan, &sh->held, stage, sizeof(float)) + rounded,
+        .workspace = held->workspace + sp_offload_idle_bytes(plan, sh) + OTHERS * SP_HOST_PAGE,
     };
-    if (plan->family->travelling) /* weights and gradients on their way, a buffer a block */
+
+    if (sp_weights_travel(plan)) /* weights and gradients on their way, a buffer a block */
         m.workspace += TRAVELLING * SP_LAYER_BLOCKS * SP_HOST_PAGE *
                        sp_most_layers(plan, sh->model.layers, stage);
-    if (plan->family
-            ->for_others) { /* weights of two others and sums of their gradients, a buffer a block */
+    if (family->parts_of) { /* weights of two others and sums of their gradients, likewise */
         int64_t most = 0;
 
         for (int s = 0; s < plan->layout.stages; s++) {
@@ -80,7 +78,7 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
 
             most = beyond > most ? beyond : most;
         }
-        m.workspace += 2 * (plan->apart ? 2 : 1) * most;
+        m.workspace += 2 * (plan->processes > 1 ? 2 : 1) * most;
     }
     return m;
 }

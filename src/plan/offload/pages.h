@@ -24,9 +24,12 @@ static inline int64_t sp_pages_of(const struct sp_shape *sh, int64_t width)
 void sp_pages_of_layer(const struct sp_shape *part, enum sp_recompute recompute, bool keeps_x,
                        bool sliced, int64_t bytes[SP_STASH_TENSORS]);
 
-/* What a stage holds besides activations: parameters with optimizer, workspace. */
-struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
-                                enum sp_recompute recompute, int stage);
+/* True if weights come to the stages that keep micro-batches. */
+bool sp_weights_travel(const struct sp_plan *plan);
+
+/* What a stage holds besides activations, of what it holds if nothing leaves: parameters with optimizer, workspace. */
+struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                                const struct sp_memory *held);
 
 /* Free buffers of host memory that are kept for the next tensor of their size, at most. */
 int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape *sh);

@@ -167,70 +167,12 @@ struct sp_units_backward sp_units_backward_of(const struct sp_units_builder *b,
     return back;
 }
 
-/* The op that makes the gradients of keys and values of all slices: that of the last one, or, where
- * another stage may have it, the first of the micro-batch that could run beside it. */
-static int first_backward(const struct sp_units_builder *b, const struct sp_op *op)
-{
-    struct sp_op last = *op;
-    int i = 0;
-
-    if (!b->plan->family->parts_of) {
-        last.slice = (unsigned short)(b->plan->layout.slices - 1);
-        return b->use[sp_units_flight(b, &last)];
-    }
-    while (b->prog->ops[i].pass != SP_B || b->prog->ops[i].mb != op->mb)
-        i++;
-    return i;
-}
-
-/* Gradients and recomputed tensors of a layer, in the slots where they are there. */
-static void add_gradients(struct sp_units_builder *b, const struct sp_op *op, int i)
-{
-    const struct sp_shape *part = sp_units_shape(b, op);
-    struct sp_units_backward back = sp_units_backward_of(b, op, i);
-    enum sp_recompute mode = sp_units_recompute(b, op, i);
-    bool sliced = b->plan->layout.slices > 1;
-    int64_t all[SP_STASH_TENSORS], kept[SP_STASH_TENSORS], x, q, kv, again = 0;
-
-    x = sp_pages_of(part, part->model.hidden);
-    q = sp_pages_of(part, part->q_width);
-    kv = sp_pages_of(part, part->kv_width);
-    /* dy, dr, du, dq wait for the weight gradients; dx, do do not */
-    sp_units_also(b, back.own, back.ends, 2 * x + q + sp_pages_of(part, part->up_width));
-    sp_units_also(b, back.own, back.own, x + q);
-    if (sp_keys_leave(b, op)) { /* they visit the slices after it, and stay from here on */
-        sp_units_also(b, back.begins, back.ends, kv);
-    } else if (sliced) { /* the last slice makes dkv for all of them */
-        sp_units_also(b, sp_units_slot(b, first_backward(b, op), i), back.ends, kv);
-    } else {
-        sp_units_also(b, back.own, back.ends, kv);
-    }
-    if (!is_recomputed(mode))
-        return;
-    sp_pages_of_layer(part, SP_RECOMPUTE_NONE, true, sliced, all);
-    sp_pages_of_layer(part, mode, i % b->want->every == 0, sliced, kept);
-    for (int k = 0; k < SP_STASH_TENSORS; k++)
-        again += all[k] - kept[k];
-    sp_units_also(b, back.begins, back.ends, again);
-}
-
 int sp_units_next_forward(const struct sp_units_builder *b, int op)
 {
     for (int i = op + 1; i < b->prog->n; i++)
         if (sp_op_keeps_layers(&b->prog->ops[i]))
             return i;
     return -1;
-}
-
-/* What a forward computes and does not keep. */
-static void add_transients(struct sp_units_builder *b, const struct sp_shape *part, int made,
-                           const int64_t kept[SP_STASH_TENSORS])
-{
-    int64_t all[SP_STASH_TENSORS];
-
-    sp_pages_of_layer(part, SP_RECOMPUTE_NONE, true, true, all);
-    for (int k = SP_STASH_Q; k <= SP_STASH_LSE; k++)
-        sp_units_also(b, made, made + 1, all[k] - kept[k]);
 }
 
 static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct sp_unit *u)
@@ -250,7 +192,6 @@ static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct
     };
     u->ahead = u->used > count ? u->used - count : 0;
     sp_pages_of_layer(part, sp_units_recompute(b, o, i), i % b->want->every == 0, sliced, u->bytes);
-    add_transients(b, part, u->made, u->bytes);
     if (sliced) { /* type 0: later slices read them */
         sp_keys_of_unit(b, o, i, u);
         u->bytes[SP_STASH_KV] = 0;
@@ -258,7 +199,7 @@ static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct
     if (i == count - 1) /* of a slice it waits long, and its head has no op of its own */
         *(sliced && !b->plan->family->parts_of ? &u->bytes[SP_UNIT_HEAD] : &u->head) =
             sp_pages(sp_stash_head_input(b->plan, part, b->stage, o));
-    add_gradients(b, o, i);
+    sp_keys_gradients(b, o, i);
 }
 
 static double seconds_of(const struct sp_units_builder *b, int op)

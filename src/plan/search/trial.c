@@ -36,39 +36,65 @@ struct trial {
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 
-/* What the fullest device holds. */
-static int64_t fullest(const struct step *step, const struct sp_found *f)
-{
-    struct sp_memory most;
-
-    sp_memory_fullest(&step->plan, &step->shape, f->recompute, f->every, &most);
-    return sp_memory_sum(&most) / step->apart;
-}
-
 /* Devices of a stage, all of its members. */
 static int64_t devices_of(const struct sp_found *f)
 {
     return (int64_t)f->devices * f->context * f->data;
 }
 
-/* True if each stage fits on its devices. */
-static bool fits_all(const struct sp_search *want, const struct step *step,
-                     const struct sp_found *f)
+/* Bytes that the device of a stage may hold. */
+static int64_t limit_of(const struct sp_search *want, const struct sp_found *f, int stage)
 {
     const struct sp_machine *machine = sp_search_machine(want, f);
 
-    if (!machine->kinds)
-        return f->memory <= sp_search_limit(want);
-    for (int s = 0; s < f->stages; s++) {
-        const struct sp_machine *its =
-            sp_machine_of_devices(machine, s * devices_of(f), devices_of(f));
-        struct sp_memory m =
-            sp_memory_of_stage(&step->plan, &step->shape, f->recompute, f->every, s);
+    return sp_search_limit_of(
+        want, machine->kinds ? sp_machine_of_devices(machine, stage * devices_of(f), devices_of(f))
+                             : want->machine);
+}
 
-        if (sp_memory_sum(&m) / step->apart > sp_search_limit_of(want, its))
-            return false;
+/* What the devices hold: the fullest of them, and whether each has it. 0, -ENOMEM, or -EINVAL: train refuses it. */
+static int weigh_stages(const struct sp_search *want, const struct step *step, struct sp_found *f)
+{
+    struct sp_memory *m = calloc((size_t)f->stages, sizeof *m);
+    int err;
+
+    if (!m)
+        return -ENOMEM;
+    err = sp_memory_of_plan(&step->plan, &step->shape, f->recompute, f->every, m);
+    f->memory = 0;
+    f->fits = true;
+    for (int s = 0; !err && s < f->stages; s++) {
+        int64_t bytes = sp_memory_sum(&m[s]) / step->apart;
+
+        f->memory = bytes > f->memory ? bytes : f->memory;
+        f->fits &= bytes <= limit_of(want, f, s);
     }
-    return true;
+    free(m);
+    return err;
+}
+
+/* The most that is known at once of what a device holds; *fits: all of them may have that. */
+static int64_t known_bytes(const struct sp_search *want, const struct step *step,
+                           const struct sp_found *f, bool *fits)
+{
+    int64_t most = 0;
+
+    *fits = true;
+    for (int s = 0; s < f->stages; s++) {
+        int64_t bytes =
+            sp_memory_least(&step->plan, &step->shape, f->recompute, f->every, s) / step->apart;
+
+        most = bytes > most ? bytes : most;
+        *fits &= bytes <= limit_of(want, f, s);
+    }
+    return most;
+}
+
+/* True if what is known at once does not fit, f->memory being that. */
+static bool is_too_much(const struct sp_search *want, const struct step *step, struct sp_found *f)
+{
+    f->memory = known_bytes(want, step, f, &f->fits);
+    return !f->fits;
 }
 
 static struct sp_op_terms terms_of(const struct sp_search *want, const struct step *step,
@@ -78,6 +104,21 @@ static struct sp_op_terms terms_of(const struct sp_search *want, const struct st
                                 .devices = step->apart,
                                 .recompute = f->recompute,
                                 .every = f->every};
+}
+
+/* True if parameters and optimizer alone do not fit, f->memory being that. */
+static bool are_states_too_much(const struct sp_search *want, const struct step *step,
+                                struct sp_found *f)
+{
+    f->memory = 0;
+    f->fits = true;
+    for (int s = 0; s < f->stages; s++) {
+        int64_t bytes = sp_memory_states(&step->plan, &step->shape, s) / step->apart;
+
+        f->memory = bytes > f->memory ? bytes : f->memory;
+        f->fits &= bytes <= limit_of(want, f, s);
+    }
+    return !f->fits;
 }
 
 /* What leaves memory instead: in the plan, if that is enough (f->fits). 0 or -ENOMEM. */
@@ -113,9 +154,9 @@ static int choose_offload(const struct sp_search *want, struct step *step, struc
     return err;
 }
 
-/* What the devices hold in the modes of f; what leaves them is in the plan from then on. 0, -ENOMEM, or
- * -EINVAL: train refuses these modes. */
-static int weigh(const struct sp_search *want, struct step *step, struct sp_found *f)
+/* What the devices hold in the modes of f; what leaves them is in the plan from then on. Where it is more than they have that
+ * need not be all, unless `exact`. 0, -ENOMEM, or -EINVAL: train refuses these modes. */
+static int weigh(const struct sp_search *want, struct step *step, bool exact, struct sp_found *f)
 {
     const struct sp_train_wish wish = {.recompute = f->recompute,
                                        .recompute_text = "",
@@ -129,11 +170,11 @@ static int weigh(const struct sp_search *want, struct step *step, struct sp_foun
     f->host = 0;
     if (err)
         return err;
+    if (f->offload != SP_OFFLOAD_NONE && step->plan.recompute)
+        return -EINVAL;
     if (f->offload != SP_OFFLOAD_NONE)
-        return !step->plan.recompute ? choose_offload(want, step, f) : -EINVAL;
-    f->memory = fullest(step, f);
-    f->fits = fits_all(want, step, f);
-    return 0;
+        return !exact && are_states_too_much(want, step, f) ? 0 : choose_offload(want, step, f);
+    return !exact && is_too_much(want, step, f) ? 0 : weigh_stages(want, step, f);
 }
 
 /* The same of all micro-batches: what each more adds to the longer step than it adds to the shorter one. */
@@ -144,16 +185,24 @@ static double beyond(const struct trial *t)
     return (double)(t->micro_batches - more) / (more - t->step[0].micro_batches);
 }
 
-static int weigh_all(struct trial *t, struct sp_found *f)
+static int weigh_all(struct trial *t, bool exact, struct sp_found *f)
 {
+    const struct step *more = &t->step[t->steps - 1];
     struct sp_found few = *f;
-    int err = weigh(t->want, &t->step[t->steps - 1], f);
+    int err = weigh(t->want, &t->step[t->steps - 1], exact, f);
+    bool fits;
 
-    if (err || t->steps == 1)
+    if (err || t->steps == 1 || (!f->fits && !exact))
         return err;
-    err = weigh(t->want, &t->step[0], &few);
-    f->memory += (int64_t)(beyond(t) * (double)(f->memory - few.memory));
-    f->host += (int64_t)(beyond(t) * (double)(f->host - few.host));
+    if (f->offload == SP_OFFLOAD_NONE) { /* what is kept and tokens grow, buffers do not */
+        f->memory += (int64_t)(beyond(t) * (double)(known_bytes(t->want, more, f, &fits) -
+                                                    known_bytes(t->want, &t->step[0], f, &fits)));
+        f->memory += sp_memory_tokens(&more->shape) * (t->micro_batches - more->micro_batches);
+    } else {
+        err = weigh(t->want, &t->step[0], true, &few);
+        f->memory += (int64_t)(beyond(t) * (double)(f->memory - few.memory));
+        f->host += (int64_t)(beyond(t) * (double)(f->host - few.host));
+    }
     f->fits = f->fits && f->memory <= sp_search_limit(t->want);
     return err;
 }
@@ -236,7 +285,7 @@ static bool is_ideal(const struct trial *t, const struct sp_found *f)
  * not once more. 0, -ENOMEM, or -EINVAL. */
 static int take(struct trial *t, struct sp_found f, struct sp_found *best, bool *found)
 {
-    int err = weigh_all(t, &f);
+    int err = weigh_all(t, false, &f);
 
     if (!err && f.fits && is_ideal(t, &f)) {
         f.step_ms = t->ideal.step_ms;
@@ -276,8 +325,8 @@ static int try_modes(struct trial *t, struct sp_found *best)
         f.offload = SP_OFFLOAD_ADAPTIVE;
         err = take(t, f, best, &found);
     }
-    if (err != -ENOMEM && found && !best->fits) {
-        err = weigh_all(t, best);
+    if (err != -ENOMEM && found && !best->fits) { /* of what is not told it is enough to know that */
+        err = best->whole ? weigh_all(t, true, best) : 0;
         err = err ? err : predict_all(t, best);
     }
     return err == -ENOMEM ? err : found ? 0 : -EINVAL;
@@ -310,14 +359,14 @@ static int choose_layers(const struct sp_search *want, struct step *step, struct
     return 0;
 }
 
-/* The same, where that may be faster than one mode for all layers. */
+/* The same, where that may be faster than one mode for all layers; if none of those fits, no choice does. */
 static int try_layers(struct trial *t, struct sp_found *best)
 {
     struct sp_found f = *best;
     bool found = true;
     int err;
 
-    if (!t->want->any_recompute || !f.whole ||
+    if (!t->want->any_recompute || !f.whole || !f.fits ||
         (!t->want->any_offload && t->want->offload != SP_OFFLOAD_NONE) ||
         (f.fits && f.recompute == SP_RECOMPUTE_NONE && f.offload == SP_OFFLOAD_NONE))
         return 0;
@@ -347,7 +396,7 @@ static int partition(const struct sp_search *want, const struct sp_found *f, str
     err = err ? err
               : sp_adapipe_memory_of(&step->shape, in.stages, sp_search_limit(want) * step->apart,
                                      &in.memory);
-    err = err ? err : sp_adapipe_choose(&in, counts, mode, NULL);
+    err = err ? err : sp_adapipe_plan(&in, &step->plan, &step->shape, counts, mode, NULL);
     err = err ? err : sp_plan_partition(&step->plan, counts);
     if (!err)
         step->plan.recompute = mode;
@@ -450,7 +499,7 @@ static int create(const struct sp_search *want, struct sp_order_book *book, stru
     err = err ? err : check(want, f, step);
     if (!err && f->slices > 1)
         err = sp_plan_cut(&step->plan, &step->shape, want->cut, sp_search_machine(want, f));
-    step->plan.apart = true;
+    step->plan.processes = f->stages;
     if (!err && !strcmp(step->plan.def->name, "adapipe"))
         err = partition(want, f, step);
     if (!err && f->balanced)
@@ -571,7 +620,7 @@ int sp_trial_show(const struct sp_search *want, const struct sp_found *f, sp_tri
     if (!err && f->by_layer)
         err = choose_layers(want, &step, &again);
     if (!err) {
-        err = weigh(want, &step, &again);
+        err = weigh(want, &step, true, &again);
         request = request_of(want, &step, &again);
         request.exchanges = true;
         err = err ? err : sp_predict(&request, &p);

@@ -141,10 +141,3 @@ int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
     free(stash);
     return peak;
 }
-
-int sp_boundary_buffers(const struct sp_plan *plan, int stage)
-{
-    int transit = plan->transit ? plan->transit[stage] : 0;
-
-    return transit > 4 ? transit + 2 : 6;
-}

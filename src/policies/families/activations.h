@@ -71,10 +71,6 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
                              enum sp_recompute recompute, int every, int stage,
                              const struct sp_op *op);
 
-/* Buffers of tensors that cross stages. Six serve schedules that hand each tensor over at once: one on its
- * way and the slack of the pool, in both directions. */
-int sp_boundary_buffers(const struct sp_plan *plan, int stage);
-
 /* What an op of a class keeps from its start, 0 unless it is a forward, and lets go at its end: of the classes of a stage,
  * from classes.first[stage] on. To be freed. */
 struct sp_class_stash {

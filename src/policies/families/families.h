@@ -20,22 +20,6 @@ const struct sp_family *sp_family_find(const char *name);
 /* The i-th family, NULL past the end. */
 const struct sp_family *sp_family_at(int i);
 
-/*
- * What a worker holds of weights on their way, in elements, x of a boundary tensor among them.
- *
- * Around a ring: the largest chunk, three rings of it: what it computes with, what it sends on, what it receives, and
- * what the pool leaves idle; down a line an op wants weights or a gradient. Gradients of norms between B and W, and
- * the ends of the model, with their gradients and what others send of these. That is for a process of its own: what
- * travels through several workers of one process is the first one's, and less in all.
- *
- * Sharded: what is whole (graphs/families/sharded.c), two units of weights, three of gradients, the ends of the model
- * with their gradients; and what other workers send of gradients: those of three ops, and what the pool leaves idle.
- */
-int64_t sp_ring_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
-                           int64_t x);
-int64_t sp_sharded_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
-                              int64_t x);
-
 void sp_layerwise_lower(struct sp_lowering *l, int i);
 /* Of it, what an op receives, sends, and was the last to read. */
 void sp_layerwise_receive(struct sp_lowering *l, int stage, const struct sp_op *op, int index);

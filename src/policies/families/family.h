@@ -186,21 +186,11 @@ struct sp_family {
                       sp_stage_block_fn fn, void *arg);
     int (*holder)(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
 
-    /* ---- memory (activations.h, plan/memory.h): bytes or, where it says so, elements ---- */
+    /* ---- memory (activations.h) ---- */
 
-    /* What is kept of an op until its backward, *head of it for the head; NULL: what its layers keep. */
+    /* Bytes that are kept of an op until its backward, *head of it for the head; NULL: what its layers keep. */
     int64_t (*stash)(const struct sp_plan *plan, const struct sp_shape *sh,
                      enum sp_recompute recompute, int stage, const struct sp_op *op, int64_t *head);
-    /* Elements of buffers for what comes from other stages and goes to them, x of a boundary tensor; NULL:
-     * as many as cross at once. */
-    int64_t (*travelling)(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
-                          int64_t x);
-    /* Elements that are held of other stages: for gradients of their blocks, and whatever else; NULL: for those of
-     * replicas. */
-    int64_t (*for_others)(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
-    /* Everything beside parameters and what is kept, scratch excepted, where ops are parts of layers. */
-    int64_t (*workspace)(const struct sp_plan *plan, const struct sp_shape *sh,
-                         enum sp_recompute recompute, int stage);
     /*
      * ---- lowering (policies/lowering) ----
      * The actions before the first op of a step (NULL: none; 0 or -ENOMEM), those of the unit of ops at

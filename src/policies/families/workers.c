@@ -20,14 +20,3 @@ bool sp_worker_foreign(const struct sp_layout *lay, int stage, const struct sp_o
     snprintf(why, n, "micro-batch %d is on stage %d", op->mb, op->mb % lay->stages);
     return true;
 }
-
-void sp_worker_elements(const struct sp_plan *plan, const struct sp_shape *sh, int64_t *layer,
-                        int64_t *ends)
-{
-    *layer = *ends = 0;
-    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        int64_t n = (int64_t)sp_block_held(plan, &sh->held, (enum sp_block_kind)kind);
-
-        *(sp_block_is_of_layer((enum sp_block_kind)kind) ? layer : ends) += n;
-    }
-}

@@ -11,8 +11,4 @@ int sp_worker_check(const struct sp_layout *lay, int chunks, char *why, size_t n
 bool sp_worker_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
                        size_t n);
 
-/* Elements of a layer, and of embedding and head, that a stage keeps of them. */
-void sp_worker_elements(const struct sp_plan *plan, const struct sp_shape *sh, int64_t *layer,
-                        int64_t *ends);
-
 #endif

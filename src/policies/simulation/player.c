@@ -31,13 +31,6 @@ void sp_player_destroy(struct sp_player *player)
     *player = (struct sp_player){0};
 }
 
-void sp_player_rewind(struct sp_player *player)
-{
-    memset(player->next, 0, (size_t)player->lanes * sizeof *player->next);
-    for (int l = 0; l < player->lanes; l++)
-        player->free_at[l] = 0;
-}
-
 void sp_player_try(struct sp_player *player, int lane)
 {
     int at = player->head + player->length;

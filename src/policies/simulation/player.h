@@ -49,9 +49,6 @@ int sp_player_create(const struct sp_player_rules *rules, void *arg, int lanes, 
                      struct sp_player *player);
 void sp_player_destroy(struct sp_player *player);
 
-/* All lanes are before their first op, at time 0. Only where no lane waits for an event: after all
- * ran, or where nothing but sp_player_try is used. */
-void sp_player_rewind(struct sp_player *player);
 
 /* Lets every lane go as far as it can; true if all ops ran. May be called again when what blocked
  * a lane has changed. */

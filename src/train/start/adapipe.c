@@ -32,7 +32,7 @@ static int choose(struct sp_trainer *t, const struct sp_layer_costs *costs, int 
         return sp_error(ENOMEM, "no memory for the modes of %d layers", t->model.layers);
     err = sp_adapipe_memory_of(&t->shape, lay->stages, (int64_t)t->cfg.layout.memory_limit,
                                &in.memory);
-    err = err ? err : sp_adapipe_choose(&in, row, mode, figures);
+    err = err ? err : sp_adapipe_plan(&in, &t->plan, &t->shape, row, mode, figures);
     for (int l = 0; !err && l < t->model.layers; l++)
         row[lay->stages + l] = mode[l];
     free(mode);

@@ -143,49 +143,53 @@ int64_t sp_train_gpu_bytes(const struct sp_trainer *t)
 }
 
 /* The stages of this process that run on its k-th GPU. */
-static struct sp_memory memory_of(const struct sp_trainer *t, int k, int *first, int *last)
+static struct sp_memory memory_of(const struct sp_trainer *t, const struct sp_memory *all, int k,
+                                  int *first, int *last)
 {
     struct sp_memory sum = {.workspace = kernels_bytes(t, k)};
 
     *first = *last = -1;
     for (int s = t->place.first_local; s < t->place.first_local + t->place.n_local; s++) {
-        struct sp_memory m;
-
         if (sp_stage_worker(&t->place, s) != k)
             continue;
-        m = sp_train_memory(t, s);
-        sum.states += m.states;
-        sum.activations += m.activations;
-        sum.workspace += m.workspace;
+        sum.states += all[s].states;
+        sum.activations += all[s].activations;
+        sum.workspace += all[s].workspace;
         *first = *first < 0 ? s : *first;
         *last = s;
     }
     return sum;
 }
 
-int sp_train_check_gpus(const struct sp_trainer *t)
+static int check_gpu(const struct sp_trainer *t, const struct sp_memory *all, int k)
 {
     const double GiB = 1024.0 * 1024 * 1024;
+    int64_t total, unused;
+    int first, last, err = sp_cuda_memory(t->place.gpu[k], &total, &unused);
+    struct sp_memory m = memory_of(t, all, k, &first, &last);
 
-    for (int k = 0; k < t->place.gpus; k++) {
-        int64_t total, unused;
-        int first, last, err = sp_cuda_memory(t->place.gpu[k], &total, &unused);
-        struct sp_memory m = memory_of(t, k, &first, &last);
+    if (err)
+        return sp_error(-err, "cuda: GPU %d does not tell its memory", t->place.gpu[k]);
+    if (sp_memory_sum(&m) <= budget(unused))
+        return 0;
+    return sp_error(ENOMEM,
+                    "stages %d to %d need %.1f GiB of GPU %d (parameters and optimizer %.1f, "
+                    "activations %.1f, workspace %.1f), which has room for %.1f of %.1f; try "
+                    "--recompute, --offload, --logit-rows, shorter sequences, or more GPUs",
+                    first, last, (double)sp_memory_sum(&m) / GiB, t->place.gpu[k],
+                    (double)m.states / GiB, (double)m.activations / GiB, (double)m.workspace / GiB,
+                    (double)budget(unused) / GiB, (double)total / GiB);
+}
 
-        if (err)
-            return sp_error(-err, "cuda: GPU %d does not tell its memory", t->place.gpu[k]);
-        if (sp_memory_sum(&m) <= budget(unused))
-            continue;
-        return sp_error(ENOMEM,
-                        "stages %d to %d need %.1f GiB of GPU %d (parameters and optimizer %.1f, "
-                        "activations %.1f, workspace %.1f), which has room for %.1f of %.1f; try "
-                        "--recompute, --offload, --logit-rows, shorter sequences, or more GPUs",
-                        first, last, (double)sp_memory_sum(&m) / GiB, t->place.gpu[k],
-                        (double)m.states / GiB, (double)m.activations / GiB,
-                        (double)m.workspace / GiB, (double)budget(unused) / GiB,
-                        (double)total / GiB);
-    }
-    return 0;
+int sp_train_check_gpus(const struct sp_trainer *t)
+{
+    struct sp_memory *all = sp_train_memory(t);
+    int err = all ? 0 : -EINVAL;
+
+    for (int k = 0; !err && k < t->place.gpus; k++)
+        err = check_gpu(t, all, k);
+    free(all);
+    return err;
 }
 
 bool sp_train_runs_ahead(const struct sp_trainer *t)

@@ -21,17 +21,16 @@ int sp_train_check_profile(const struct sp_trainer *t)
 int sp_train_measure(struct sp_trainer *t, int batch, int seq, struct sp_layer_costs *costs)
 {
     const struct sp_train_config *a = &t->cfg;
+    struct sp_shape shape;
     struct sp_graph_config like = {
         .sink = sp_starpu_sink(),
         .params = &t->params,
-        .batch = batch,
-        .seq = seq,
-        .mlp_rows = a->mlp_chunk,
-        .head_rows = a->logit_rows,
-        .dtype = (enum sp_dtype)a->dtype,
+        .shape = &shape,
         .ready = a->scheduler == SP_TRAIN_READY,
         .seed = t->seed,
     };
 
+    sp_shape_init(&shape, &t->model, batch, seq, 1, a->mlp_chunk, a->logit_rows);
+    shape.dtype = (enum sp_dtype)a->dtype;
     return sp_profile_layers(&like, &t->place, costs);
 }

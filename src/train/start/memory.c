@@ -2,12 +2,14 @@
 #include "plan/memory.h"
 #include "train/config.h"
 #include "train/start/graph_config.h"
+#include "sp_error.h"
+#include <stdlib.h>
+#include <string.h>
 
 /* To sample: weights as products read them, the largest block once more on its way in, the keys and values of all
  * positions, and a forward. */
-static struct sp_memory memory_of_inference(const struct sp_trainer *t)
+static void add_inference(const struct sp_trainer *t, struct sp_memory *m)
 {
-    struct sp_memory m = sp_memory_of_stage(&t->plan, &t->shape, t->recompute, t->every, 0);
     int64_t elem = (int64_t)sp_shape_elem(&t->shape);
     uint64_t largest = 0;
 
@@ -16,18 +18,32 @@ static struct sp_memory memory_of_inference(const struct sp_trainer *t)
 
         largest = n > largest ? n : largest;
     }
-    m.states = (int64_t)sp_model_parameters(&t->model) * elem + 4 * (int64_t)largest;
-    m.activations = (int64_t)t->model.layers * t->cfg.layout.seq * t->shape.kv_width * elem;
-    return m;
+    m->states = (int64_t)sp_model_parameters(&t->model) * elem + 4 * (int64_t)largest;
+    m->activations = (int64_t)t->model.layers * t->cfg.layout.seq * t->shape.kv_width * elem;
 }
 
-struct sp_memory sp_train_memory(const struct sp_trainer *t, int stage)
+static int take_memory(const struct sp_trainer *t, struct sp_memory *m)
 {
-    if (t->cfg.inference)
-        return memory_of_inference(t);
-    if (sp_train_offloads(t))
-        return t->offload.memory[stage];
-    return sp_memory_of_stage(&t->plan, &t->shape, t->recompute, t->every, stage);
+    int err = 0;
+
+    if (sp_train_offloads(t) && !t->cfg.inference)
+        memcpy(m, t->offload.memory, (size_t)t->plan.layout.stages * sizeof *m);
+    else
+        err = sp_memory_of_plan(&t->plan, &t->shape, t->recompute, t->every, m);
+    if (!err && t->cfg.inference)
+        add_inference(t, m);
+    return err;
+}
+
+struct sp_memory *sp_train_memory(const struct sp_trainer *t)
+{
+    struct sp_memory *m = calloc((size_t)t->plan.layout.stages, sizeof *m);
+
+    SP_NEED(m, "no memory for what %d stages hold", t->plan.layout.stages);
+    if (!take_memory(t, m))
+        return m;
+    free(m);
+    return NULL;
 }
 
 bool sp_train_fits(const struct sp_trainer *t, const struct sp_plan *plan)
@@ -37,19 +53,18 @@ bool sp_train_fits(const struct sp_trainer *t, const struct sp_plan *plan)
 
     if (!limit)
         return true;
-    sp_memory_fullest(plan, &t->shape, t->recompute, t->every, &most);
-    return (uint64_t)sp_memory_sum(&most) <= limit;
+    return !sp_memory_fullest(plan, &t->shape, t->recompute, t->every, &most, NULL) &&
+           (uint64_t)sp_memory_sum(&most) <= limit;
 }
 
 int64_t sp_train_planned_bytes(const struct sp_trainer *t)
 {
+    struct sp_memory *m = sp_train_memory(t);
     int64_t sum = 0;
 
-    for (int k = 0; k < t->place.n_local; k++) {
-        struct sp_memory m = sp_train_memory(t, t->place.first_local + k);
-
-        sum += sp_memory_sum(&m);
-    }
+    for (int k = 0; m && k < t->place.n_local; k++)
+        sum += sp_memory_sum(&m[t->place.first_local + k]);
+    free(m);
     return sum;
 }
 

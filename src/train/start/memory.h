@@ -5,8 +5,9 @@
 #include "graphs/count.h"
 #include "train/trainer.h"
 
-/* What a stage holds: by the plan of what leaves memory, or as if nothing left. */
-struct sp_memory sp_train_memory(const struct sp_trainer *t, int stage);
+/* What the stages hold, [stages], to be freed: by the plan of what leaves memory, or as if nothing left. NULL after one line:
+ * there is no such graph. */
+struct sp_memory *sp_train_memory(const struct sp_trainer *t);
 /* Whether a plan's fullest stage keeps to --memory-limit, if nothing leaves; without a limit it does. */
 bool sp_train_fits(const struct sp_trainer *t, const struct sp_plan *plan);
 /* What stages have made, and send, after the steps of the run, in so many processes of a pipeline: count[stages]. 0 or -errno

@@ -20,15 +20,27 @@ static bool is_balanced(const struct sp_trainer *t)
 
 /* ---- the balanced one ----------------------------------------------------------------- */
 
+/* What the stages hold under the counts that were asked for last. */
+struct held {
+    struct sp_trainer *t;
+    int *counts;              /* [globals]; the first one 0: nothing was asked yet */
+    struct sp_memory *memory; /* [stages] */
+};
+
 static int64_t stage_bytes(void *arg, int stage, const int *counts)
 {
-    struct sp_trainer *t = arg;
-    struct sp_memory m;
+    struct held *h = arg;
+    struct sp_trainer *t = h->t;
+    size_t bytes = (size_t)sp_globals(&t->plan.layout) * sizeof *counts;
 
-    if (sp_plan_partition(&t->plan, counts))
-        return INT64_MAX;
-    m = sp_memory_of_stage(&t->plan, &t->shape, t->recompute, t->every, stage);
-    return sp_memory_sum(&m);
+    if (!h->counts[0] || memcmp(h->counts, counts, bytes)) {
+        if (sp_plan_partition(&t->plan, counts))
+            return INT64_MAX;
+        if (sp_memory_of_plan(&t->plan, &t->shape, t->recompute, t->every, h->memory))
+            return INT64_MAX;
+        memcpy(h->counts, counts, bytes);
+    }
+    return sp_memory_sum(&h->memory[stage]);
 }
 
 /* The balanced counts[globals] at these costs, of the devices of stage 0 or, if `of_slowest`, of the slowest ones, within
@@ -38,18 +50,22 @@ static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, boo
 {
     int stages = t->plan.layout.stages, devices = t->shape.pipelines * t->shape.tensor, err;
     double *slow = calloc((size_t)stages, sizeof *slow);
+    struct held held = {.t = t,
+                        .counts = calloc((size_t)sp_globals(&t->plan.layout), sizeof *counts),
+                        .memory = calloc((size_t)stages, sizeof *held.memory)};
     const struct sp_balance limits = {.slow = slow,
                                       .bytes = t->cfg.layout.memory_limit ? stage_bytes : NULL,
-                                      .arg = t,
+                                      .arg = &held,
                                       .limit_bytes = (int64_t)t->cfg.layout.memory_limit};
 
-    if (!slow)
-        return sp_error(ENOMEM, "no memory for the speeds of %d stages", stages);
+    SP_NEED(slow && held.counts && held.memory, "no memory to balance %d stages", stages);
     sp_layer_slowness(&t->machine, &t->shape, devices, stages, slow);
     for (int s = stages - 1; s >= 0 && !of_slowest; s--)
         slow[s] /= slow[0];
     err = sp_partition_at_costs(&t->plan, t->model.layers, costs, t->recompute, &limits, counts);
     free(slow);
+    free(held.counts);
+    free(held.memory);
     return err;
 }
 

@@ -11,6 +11,7 @@
 #include "train/slices_auto.h"
 #include "train/start/device.h"
 #include "train/start/memory.h"
+#include "transport/launcher.h"
 #include <string.h>
 
 /* --recompute, or what the schedule wants. */
@@ -58,7 +59,9 @@ static int cut_sequences(struct sp_trainer *t)
     err = t->plan.layout.slices > 1
               ? sp_plan_cut(&t->plan, &t->shape, l->partition_slices, &t->machine)
               : 0;
-    t->plan.apart = sp_train_pipeline_size(t) > 1;
+    /* a dry run alone is of a process a stage, as plan and show have it */
+    t->plan.processes = t->cfg.dry_run && sp_launcher_find().size <= 1 ? t->plan.layout.stages
+                                                                       : sp_train_pipeline_size(t);
     return err;
 }
 

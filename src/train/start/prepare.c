@@ -200,19 +200,21 @@ static int64_t runtime_bytes(const struct sp_trainer *t)
 }
 
 /* The bytes that the stages of a process, or of all those of a node, hold: states and activations of each, workspace of those that
- * work at once. */
-static struct sp_memory sum_memory(const struct sp_trainer *t, int first, int count)
+ * work at once. 0 or -EINVAL. */
+static int sum_memory(const struct sp_trainer *t, int first, int count, struct sp_memory *sum)
 {
-    struct sp_memory sum = {0};
+    struct sp_memory *all = sp_train_memory(t);
 
-    for (int s = first; s < first + count; s++) {
-        struct sp_memory m = sp_train_memory(t, s);
-
-        sum.states += m.states;
-        sum.activations += m.activations;
-        sum.workspace = m.workspace > sum.workspace ? m.workspace : sum.workspace;
+    *sum = (struct sp_memory){0};
+    if (!all)
+        return -EINVAL;
+    for (const struct sp_memory *m = all + first; m < all + first + count; m++) {
+        sum->states += m->states;
+        sum->activations += m->activations;
+        sum->workspace = m->workspace > sum->workspace ? m->workspace : sum->workspace;
     }
-    return sum;
+    free(all);
+    return 0;
 }
 
 /* The unit of a size, for several of a line. */
@@ -246,14 +248,17 @@ static const char *show_copies(int64_t copies, struct unit unit, char text[64])
 /* A process without a limit still cannot have more than there is. */
 static int check_machine(const struct sp_trainer *t)
 {
-    struct sp_memory m = sum_memory(t, t->place.first_local, t->place.n_local);
-    int64_t copies = t->world.rank ? 0 : copied_bytes(t);
-    int64_t needs = sp_memory_sum(&m) + copies;
-    struct unit unit = unit_for(needs);
-    char copied[64];
+    int64_t copies = t->world.rank ? 0 : copied_bytes(t), needs;
     struct sp_memory_limit has;
     struct sp_host_memory host;
+    struct sp_memory m;
+    struct unit unit;
+    char copied[64];
 
+    if (sum_memory(t, t->place.first_local, t->place.n_local, &m))
+        return -EINVAL;
+    needs = sp_memory_sum(&m) + copies;
+    unit = unit_for(needs);
     sp_host_memory_read("", &host);
     if (host.process.bytes < INT64_MAX) {
         host.process.bytes -= runtime_bytes(t);
@@ -276,17 +281,20 @@ static int check_machine(const struct sp_trainer *t)
 /* Nor have all processes of a machine, where they are all of the run's. */
 static int check_node(const struct sp_trainer *t)
 {
-    struct sp_memory m = sum_memory(t, 0, t->plan.layout.stages);
-    double pipelines = sp_train_pipelines(t);
+    double pipelines = sp_train_pipelines(t), needs;
     int64_t copies = copied_bytes(t);
-    double needs = pipelines * (double)sp_memory_sum(&m) + (double)copies;
-    struct unit unit = unit_for((int64_t)needs);
-    char copied[64];
     struct sp_memory_limit has;
     struct sp_host_memory host;
+    struct sp_memory m;
+    struct unit unit;
+    char copied[64];
 
     if (t->world.size == 1 || t->world.node_size < t->world.size)
         return 0;
+    if (sum_memory(t, 0, t->plan.layout.stages, &m))
+        return -EINVAL;
+    needs = pipelines * (double)sp_memory_sum(&m) + (double)copies;
+    unit = unit_for((int64_t)needs);
     sp_host_memory_read("", &host);
     host.process.bytes = INT64_MAX;
     has = sp_host_memory_share(&host, 1);

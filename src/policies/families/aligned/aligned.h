@@ -23,8 +23,4 @@ static inline int sp_aligned_legs(int layers)
     return 2 * layers + 1;
 }
 
-/* Those that cross between layers, and what is exchanged at a step at most, with what lies idle of it. */
-int64_t sp_aligned_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
-                              int64_t x);
-
 #endif

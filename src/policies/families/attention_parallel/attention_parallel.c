@@ -381,7 +381,6 @@ const struct sp_family sp_family_attention_parallel = {
     .each_block = each_block,
     .holder = holder,
     .stash = sp_parts_stash,
-    .workspace = sp_parts_workspace,
     .lower_begin = sp_attention_parallel_lower_begin,
     .lower = sp_attention_parallel_lower,
     .lower_end = sp_attention_parallel_lower_end,

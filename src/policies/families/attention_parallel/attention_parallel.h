@@ -77,8 +77,4 @@ int64_t sp_parts_stash(const struct sp_plan *plan, const struct sp_shape *sh,
                        enum sp_recompute recompute, int stage, const struct sp_op *op,
                        int64_t *head);
 
-/* Elements beside them: of ops at work, of messages on their way, of weights shipped here. */
-int64_t sp_parts_workspace(const struct sp_plan *plan, const struct sp_shape *sh,
-                           enum sp_recompute recompute, int stage);
-
 #endif

@@ -14,7 +14,6 @@
  */
 #include "policies/families/families.h"
 #include "policies/families/multiplexed/key_shares.h"
-#include "policies/families/multiplexed/memory.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "policies/families/multiplexed/parts.h"
 #include "policies/families/ownership.h"
@@ -330,8 +329,6 @@ const struct sp_family sp_family_multiplexed = {
     .key_share = sp_key_share,
     .cut = sp_multiplex_cut_parts,
     .is_end = sp_every_stage,
-    .travelling = sp_multiplexed_travelling,
-    .for_others = sp_multiplexed_for_others,
     .lower_begin = sp_multiplexed_lower_begin,
     .lower = sp_multiplexed_lower,
     .lower_end = sp_multiplexed_lower_end,

@@ -154,7 +154,6 @@ const struct sp_family sp_family_sharded = {
     .activations = activations,
     .stream = stream,
     .is_end = sp_every_stage,
-    .travelling = sp_sharded_travelling,
     .lower = sp_sharded_lower,
     .lower_end = sp_sharded_lower_end,
 };

@@ -257,14 +257,6 @@ static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape 
     return *head = 0;
 }
 
-static int64_t workspace_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
-                                  enum sp_recompute recompute, int stage)
-{
-    return sp_parts_workspace(plan, sh, recompute, stage) +
-           sp_vocabulary_elements(plan, sh, stage,
-                                  sp_memory_slice_rows(plan, sh, stage, true) * sh->model.hidden);
-}
-
 static bool is_end_of_parts(const struct sp_layout *lay, int stage, bool last)
 {
     return sp_family_attention_parallel.is_end(lay, stage, last);
@@ -281,8 +273,7 @@ static bool is_end_of_parts(const struct sp_layout *lay, int stage, bool last)
     .lower_end = sp_vocabulary_lower_end
 #define CHUNKS                                                                                     \
     .partitions = true, .empty_stages = true, .pairs = true, .prices_head = true, .check = check,  \
-    .place = sp_layerwise_place, .foreign = sp_layerwise_foreign,                                  \
-    .travelling = sp_vocabulary_travelling, OPS
+    .place = sp_layerwise_place, .foreign = sp_layerwise_foreign, OPS
 
 static const struct sp_family whole = {CHUNKS};
 static const struct sp_family slices = {.slices = true, CHUNKS};
@@ -299,7 +290,6 @@ static const struct sp_family parts = {.slices = true,
                                        .each_block = each_block_of_parts,
                                        .holder = holder_of_parts,
                                        .stash = stash_of_parts,
-                                       .workspace = workspace_of_parts,
                                        OPS};
 
 const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,

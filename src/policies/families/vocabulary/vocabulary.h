@@ -49,11 +49,4 @@ int sp_vocabulary_lower_begin(struct sp_lowering *l);
 void sp_vocabulary_lower(struct sp_lowering *l, int i);
 void sp_vocabulary_lower_end(struct sp_lowering *l);
 
-/* Elements that a stage has for the head, x of a boundary tensor: inputs and statistics, logits that stay for the
- * backward, gradients; and the whole table with its gradient. The same with what a layerwise family has in transit. */
-int64_t sp_vocabulary_elements(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
-                               int64_t x);
-int64_t sp_vocabulary_travelling(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
-                                 int64_t x);
-
 #endif

@@ -270,6 +270,11 @@ static int activations(const struct sp_layout *lay)
     return sp_globals(lay);
 }
 
+bool sp_ring_keeps_apart(const struct sp_plan *plan, const struct sp_shape *sh)
+{
+    return sp_rounds_gradients(plan, sh) || sp_ring_of(&plan->layout)->node > 1;
+}
+
 const struct sp_family sp_family_weight_ring = {
     .name = "weight-ring",
     .names_global = true,
@@ -297,7 +302,6 @@ const struct sp_family sp_family_weight_ring = {
     .turn = turn,
     .owned = owned,
     .is_end = sp_every_stage,
-    .travelling = sp_ring_travelling,
     .lower_begin = sp_weight_ring_lower_begin,
     .lower = sp_weight_ring_lower,
     .lower_end = sp_weight_ring_lower_end,
