@@ -379,10 +379,9 @@ def sppo_speedups():
 
 @table
 def sppo_differences():
-    half, whole = "GPT-13B, 512K", "GPT-65B, 640K"
+    half = "GPT-13B, 512K"
     return differences("sppo", (
         ("13B, full offloading", "figure11", half, "full offloading", "transfers hide"),
-        ("65B, multiplexed", "figure11", whole, "multiplexed partitioning", "no room for weights of two other stages"),
         ("longest, Megatron-LM, 128 GPUs", "figure12", "Megatron-Tuned", "128 GPUs", "32 heads end SP"),
         ("longest, SPPO, 32 GPUs", "figure12", "SPPO", "32 GPUs", "keys and values stay: 4bsh, recomputation keeps 2bsh"),
         ("peak, full offloading", "figure8", "two stages, four slices", "full offloading", "layers leave one by one"),

@@ -140,8 +140,9 @@ static int add_cuts(struct sp_graph *g)
 
     g->n_cuts = g->cfg.plan->family->parts_of ? g->cfg.plan->layout.stages : 1;
     g->cuts = calloc((size_t)g->n_cuts, sizeof *g->cuts);
-    g->row = calloc(3 * (size_t)g->shape.seq, sizeof *g->row);
-    if (!g->cuts || !g->row)
+    if (sp_sink_computes(g->cfg.sink))
+        g->row = calloc(3 * (size_t)g->shape.seq, sizeof *g->row);
+    if (!g->cuts || (sp_sink_computes(g->cfg.sink) && !g->row))
         return -ENOMEM;
     for (int i = 0; !err && i < g->n_cuts; i++)
         err = add_cut(g, i);

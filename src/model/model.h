@@ -35,7 +35,7 @@ extern const struct sp_activation_name sp_activation_names[];
 /* Tokens that mean something to a tokenizer. All zero: none. */
 struct sp_token_ids {
     bool list; /* config.json has a list of them */
-    int n, id[128];
+    int n, id[16];
 };
 
 struct sp_model {

@@ -63,7 +63,7 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
     if (head_rows <= 0)
         head_rows = default_head_rows(m);
     *sh = (struct sp_shape){
-        .whole = *m,
+        .vocab = m->vocab,
         .rms = m->arch == SP_ARCH_LLAMA,
         .batch = batch,
         .seq = seq,
@@ -115,6 +115,14 @@ void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)
         spread_rows(sh, devices);
     else
         take_widths(sh, &part);
+}
+
+struct sp_model sp_shape_whole(const struct sp_shape *sh)
+{
+    struct sp_model whole;
+
+    sp_model_join(&sh->held, sh->tensor, sh->vocab, &whole);
+    return whole;
 }
 
 void sp_shape_member(const struct sp_shape *sh, int part, int share, struct sp_shape *member)

@@ -13,8 +13,9 @@
 
 struct sp_shape {
     /* `model` has the widths of tensors of `rows`; `held` is whose blocks of parameters a device has: a part of the
-     * `whole`, or all of it. */
-    struct sp_model model, held, whole;
+     * model, or all of it. */
+    struct sp_model model, held;
+    int vocab;           /* V of the whole model */
     enum sp_dtype dtype; /* of activations and of weights as products read them */
     bool rms;            /* RMSNorm, SwiGLU, RoPE: Llama style */
     int batch;           /* b, sequences of a micro-batch */
@@ -59,6 +60,9 @@ void sp_shape_context(struct sp_shape *sh, int context, bool ring);
  * and keeps for T tokens.
  */
 void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence);
+
+/* The model, of which devices may have parts. */
+struct sp_model sp_shape_whole(const struct sp_shape *sh);
 
 /* Parts of a member's tokens that devices which share parameters have each one of; 1: all have all. */
 static inline int sp_shape_shares(const struct sp_shape *sh)

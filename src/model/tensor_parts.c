@@ -12,6 +12,15 @@ void sp_model_divide(const struct sp_model *m, int devices, struct sp_model *par
     part->vocab = (m->vocab + devices - 1) / devices;
 }
 
+void sp_model_join(const struct sp_model *part, int devices, int vocab, struct sp_model *m)
+{
+    *m = *part;
+    m->heads *= devices;
+    m->kv_heads *= devices;
+    m->mlp *= devices;
+    m->vocab = vocab;
+}
+
 bool sp_model_is_divisible(const struct sp_model *m, int devices, char *why, size_t n)
 {
     struct sp_model part;

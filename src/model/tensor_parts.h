@@ -17,6 +17,9 @@
  * end being zero. */
 void sp_model_divide(const struct sp_model *m, int devices, struct sp_model *part);
 
+/* And the model of vocabulary V whose part that is. */
+void sp_model_join(const struct sp_model *part, int devices, int vocab, struct sp_model *m);
+
 /* Whether heads, MLP and vocabulary can be divided so; else what cannot is told in why[n]. */
 bool sp_model_is_divisible(const struct sp_model *m, int devices, char *why, size_t n);
 

@@ -119,7 +119,7 @@ static int count_both(const struct sp_graph_config *cfg, const struct sp_shape *
 int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, struct sp_count *counted)
 {
-    struct sp_params params = {.model = sh->whole};
+    struct sp_params params = {.model = sp_shape_whole(sh)};
     struct sp_plan plain = *plan;
     const struct sp_graph_config cfg = config_of(&plain, sh, recompute, every, &params);
     int err = 0;
@@ -127,7 +127,7 @@ int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
     plain.states_twice = false;
     plain.evictions = NULL;
     if (sh->tensor > 1)
-        err = sp_params_create(&sh->whole, &params);
+        err = sp_params_create(&params.model, &params);
     err = err ? err : count_both(&cfg, sh, plan->processes > 0 ? plan->processes : 1, counted);
     if (sh->tensor > 1)
         sp_params_destroy(&params);

@@ -52,7 +52,7 @@ static bool go_on(int done, double since_us)
 
 static void take_few_layers(struct sp_shape *sh)
 {
-    sh->whole.layers = sh->held.layers = sh->model.layers = LAYERS;
+    sh->held.layers = sh->model.layers = LAYERS;
 }
 
 static int make_plan(struct sp_plan *plan)
@@ -327,8 +327,8 @@ int sp_profile_layers(const struct sp_graph_config *like, const struct sp_placem
     alone.world = (struct sp_world){.size = 1, .node_size = 1};
     alone.stages = alone.n_local = alone.pipelines = 1;
     alone.first_local = alone.pipeline = 0;
-    draw_tokens(&shape.whole, bytes, &file, &data);
-    err = sp_params_create(&shape.whole, &params);
+    draw_tokens(&shape.model, bytes, &file, &data);
+    err = sp_params_create(&shape.model, &params);
     if (err)
         return err;
     err = make_plan(&plan);

@@ -1,13 +1,18 @@
 #include "sinks/pool.h"
 #include "sp_error.h"
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The idle tensors of one size: a ring in the order in which they were given back. */
 struct shelf {
     size_t bytes, elem; /* as StarPU counts them */
+    int next;           /* shelf whose size has the same hash; -1: none */
     int made, idle, first, cap;
     struct sp_tensor **ring; /* [cap] */
 };
+
+enum { HASHES = 64 };
 
 struct sp_pool {
     struct sp_sink *sink;
@@ -15,6 +20,7 @@ struct sp_pool {
     bool oldest; /* is taken, not the latest */
     int slack, n;
     struct shelf *shelves;
+    int first[HASHES];                              /* shelf of a hash of sizes; -1: none */
     void (*told)(void *arg, int shelf, bool taken); /* NULL: nobody watches */
     void *arg;
 };
@@ -28,6 +34,7 @@ struct sp_pool *sp_pool_create(struct sp_sink *s, int slack, enum sp_pool_dead d
         p->slack = slack;
         p->oldest = slack > 0;
         p->dead = dead;
+        memset(p->first, -1, sizeof p->first);
     }
     return p;
 }
@@ -37,28 +44,30 @@ void sp_pool_take_oldest(struct sp_pool *p, bool oldest)
     p->oldest = oldest || p->slack > 0;
 }
 
-static struct shelf *shelf_of(struct sp_pool *p, size_t bytes, size_t elem)
+static int shelf_of(struct sp_pool *p, size_t bytes, size_t elem)
 {
+    int hash = (int)(bytes * UINT64_C(0x9e3779b97f4a7c15) >> 58);
     struct shelf *more;
 
-    for (int i = 0; i < p->n; i++)
+    for (int i = p->first[hash]; i >= 0; i = p->shelves[i].next)
         if (p->shelves[i].bytes == bytes && p->shelves[i].elem == elem)
-            return &p->shelves[i];
+            return i;
     more = realloc(p->shelves, (size_t)(p->n + 1) * sizeof *more);
     SP_NEED(more, "out of memory for a pool of tensors");
     p->shelves = more;
-    p->shelves[p->n] = (struct shelf){.bytes = bytes, .elem = elem};
-    return &p->shelves[p->n++];
+    p->shelves[p->n] = (struct shelf){.bytes = bytes, .elem = elem, .next = p->first[hash]};
+    return p->first[hash] = p->n++;
 }
 
 struct sp_tensor *sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes, const char *name)
 {
     size_t elem = sp_tensor_elem(n, elem_bytes);
-    struct shelf *s = shelf_of(p, sp_tensor_length(n) * elem, elem);
+    int shelf = shelf_of(p, sp_tensor_length(n) * elem, elem);
+    struct shelf *s = &p->shelves[shelf];
     struct sp_tensor *tensor;
 
     if (p->told)
-        p->told(p->arg, (int)(s - p->shelves), true);
+        p->told(p->arg, shelf, true);
     if (s->idle > p->slack) {
         int at = p->oldest ? s->first : (s->first + s->idle - 1) % s->cap;
 
@@ -71,6 +80,7 @@ struct sp_tensor *sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes, co
     }
     tensor = sp_tensor_make(p->sink, n, elem_bytes, name);
     tensor->pool = p;
+    tensor->shelf = shelf;
     tensor->holders = 1;
     s->made++;
     return tensor;
@@ -102,9 +112,9 @@ void sp_pool_put(struct sp_tensor *tensor)
 
     if (--tensor->holders > 0)
         return;
-    s = shelf_of(p, sp_tensor_size(tensor), tensor->elem);
+    s = &p->shelves[tensor->shelf];
     if (p->told)
-        p->told(p->arg, (int)(s - p->shelves), false);
+        p->told(p->arg, tensor->shelf, false);
     if (p->dead != SP_POOL_KEEPS)
         p->sink->ops->forget(tensor, p->dead);
     if (s->idle == s->cap)

@@ -66,7 +66,7 @@ static void helixpipe_is_ahead_by_what_it_says(void **state)
     (void)state;
     run(&sp_paper_helixpipe, &paper);
     assert_int_equal(paper.summary.claims, 19);
-    assert_int_equal(paper.summary.claims_right, 12);
+    assert_int_equal(paper.summary.claims_right, 13);
     for (int i = 0; i < paper.n; i++) {
         const struct sp_cell *c = &paper.cells[i];
 
@@ -176,10 +176,9 @@ static void sppo_gains_what_recomputation_costs(void **state)
             printf("  %s, %s: published %.2f, simulated %.2f %s\n", c->row, c->column,
                    c->published.number, c->simulated.number, c->note);
     }
-    /* over a run that does not fit there is no ratio, and a range leaves its row out */
     c = cell_of(&paper, "figure11", "GPT-65B, 640K", "multiplexed partitioning");
-    assert_int_equal(c->simulated.kind, SP_VALUE_NONE);
-    assert_non_null(strstr(c->note, "SPPO does not fit: 91.0 GB"));
+    assert_true(sp_cell_error(c) < 0.15);
+    /* a range leaves out what does not fit */
     c = cell_of(&paper, "figure10-speedup", "GPT-7B, 512K to 896K", "most");
     assert_non_null(strstr(c->note, "left out, does not fit: gpt3-7b with 896K"));
     /* full offloading is compared with none, and cannot be faster */

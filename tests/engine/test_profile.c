@@ -218,11 +218,8 @@ static void test_llama(void **state)
 static void test_nothing_stays(void **state)
 {
     struct sp_shape shape;
-    struct sp_graph_config cfg = {.sink = sp_starpu_sink(),
-                                  .params = &params,
-                                  .shape = &shape,
-                                  .every = 1,
-                                  .seed = 3};
+    struct sp_graph_config cfg = {
+        .sink = sp_starpu_sink(), .params = &params, .shape = &shape, .every = 1, .seed = 3};
     struct sp_layer_costs a, b;
     size_t heap[2];
 
@@ -314,7 +311,7 @@ static void test_bytes(void **state)
     printf("[          ] measuring llama-tiny takes %.2f MiB, %.2f of them weights and gradients\n",
            (double)bytes / 1048576, (double)states / 1048576);
     assert_true(bytes > states + 2 * 10 * 4 * (int64_t)shape.rows * model.hidden);
-    shape.whole.layers = shape.held.layers = shape.model.layers = 100;
+    shape.held.layers = shape.model.layers = 100;
     assert_true(sp_profile_bytes(&shape) == bytes);
 }
 

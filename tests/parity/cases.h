@@ -25,17 +25,15 @@ struct parity_case {
     double updated_bar; /* of losses and norms after an update; 0: bar */
     double weights_bar; /* of the weights after the last step; 0: not compared */
     enum wire wire;
-    double kept;        /* micro-batches (16bshL) of which each stage holds the activations at its
+    double kept;       /* micro-batches (16bshL) of which each stage holds the activations at its
                          * peak, within 0.1; 0: not checked */
-    int flat_from;      /* step after which buffers stay as they are; 0: not checked */
-    double least_share; /* of the buffers planned that must be there */
-    double most_share;  /* of them that may be there; 0: all, and no more */
-    int undone[2];      /* with --post-validation: at least, at most so many steps */
-    bool halves;        /* with --dtype bf16: about half the bytes of f32 are sent and held */
-    bool twice;         /* once more, with the same bits */
-    bool unreferenced;  /* only memory and the wire are looked at: a long sequence */
-    bool loose_norms;   /* squares are added up as blocks close: norms have other bits */
-    bool own_bits;      /* sums come in another order in other processes */
+    int flat_from;     /* step after which buffers stay as they are; 0: not checked */
+    int undone[2];     /* with --post-validation: at least, at most so many steps */
+    bool halves;       /* with --dtype bf16: about half the bytes of f32 are sent and held */
+    bool twice;        /* once more, with the same bits */
+    bool unreferenced; /* only memory and the wire are looked at: a long sequence */
+    bool loose_norms;  /* squares are added up as blocks close: norms have other bits */
+    bool own_bits;     /* sums come in another order in other processes */
 };
 
 struct cases {

@@ -71,13 +71,8 @@ void bf16_cases(struct cases *c)
     /* keys and values leave too: attention in parts */
     add_bf16(c, (struct parity_case){.processes = ALONE, .own_bits = true}, "gpt-tiny", "sppo", 2,
              "--offload full");
-    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
-        /* Two workers of a ring in a process have up to a fifth more than is planned for them. */
-        bool ring = !strcmp(apart[i], "weipipe") || !strcmp(apart[i], "wzb1");
-
-        two.most_share = ring ? 1.2 : 0;
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
         add_bf16(c, two, "gpt-tiny", apart[i], 4, "");
-    }
     add_bf16(c, (struct parity_case){.processes = PROCESSES(4)}, "llama-tiny", "helix:qkv=weights",
              4, "");
     add_bf16(c, (struct parity_case){.processes = PROCESSES(2), .halves = true}, "llama-tiny",

@@ -38,9 +38,6 @@ static void shared_slices(struct cases *c)
             add_case(c,
                      (struct parity_case){.processes = PROCESSES(n),
                                           .flat_from = measured ? 4 : 0,
-                                          .least_share = !measured ? 0
-                                                         : n > 1   ? 0.8
-                                                                   : 0.7,
                                           .own_bits = true},
                      "--schedule sppo:multiplex --stages %d --slices %d --steps 6 %s",
                      runs[i].stages, runs[i].slices, runs[i].options);
@@ -60,29 +57,26 @@ static void shared_attention(struct cases *c)
 {
     static const struct {
         unsigned processes;
-        double least_share;
         const char *options;
     } runs[] = {
-        {ALONE | PROCESSES(2) | PROCESSES(4), 0.6,
+        {ALONE | PROCESSES(2) | PROCESSES(4),
          "--model gpt-tiny --stages 4 --slices 8 --micro-batches 2 --seq 101"},
-        {ALONE | PROCESSES(4), 0.6,
+        {ALONE | PROCESSES(4),
          "--model gpt-tiny --stages 4 --chunks 2 --slices 8 --micro-batches 2 --seq 64"},
         /* gradients of many keys that come home stay there */
-        {ALONE | PROCESSES(2), 0.6,
+        {ALONE | PROCESSES(2),
          "--model gpt-tiny --stages 2 --slices 16 --micro-batches 2 --seq 64"},
         /* a helper that has some of the keys that it gets, and gradients of them */
-        {ALONE, 0.6, "--model gpt-tiny --stages 5 --slices 12 --micro-batches 2 --seq 60"},
-        {ALONE | PROCESSES(3), 0.6,
+        {ALONE, "--model gpt-tiny --stages 5 --slices 12 --micro-batches 2 --seq 60"},
+        {ALONE | PROCESSES(3),
          "--model llama-tiny --stages 3 --slices 7 --micro-batches 3 --seq 77 --recompute full"},
-        {ALONE | PROCESSES(2), 0.6,
+        {ALONE | PROCESSES(2),
          "--model ./qwen --stages 2 --chunks 2 --slices 8 --micro-batches 2 --seq 64"},
-        {ALONE, 0,
-         "--model llama-tiny --stages 4 --slices 4 --micro-batches 1 --seq 48 "
-         "--partition 1,2,4,1 --recompute every=2"},
-        {ALONE | PROCESSES(3), 0,
-         "--model gpt-tiny --stages 3 --slices 6 --micro-batches 2 --seq 96 "
-         "--recompute no-attention --offload full"},
-        {ALONE | PROCESSES(2), 0.6,
+        {ALONE, "--model llama-tiny --stages 4 --slices 4 --micro-batches 1 --seq 48 "
+                "--partition 1,2,4,1 --recompute every=2"},
+        {ALONE | PROCESSES(3), "--model gpt-tiny --stages 3 --slices 6 --micro-batches 2 --seq 96 "
+                               "--recompute no-attention --offload full"},
+        {ALONE | PROCESSES(2),
          "--model gpt-tiny --stages 2 --chunks 3 --slices 2 --micro-batches 3 "
          "--seq 64 --recompute selective"},
     };
@@ -90,10 +84,7 @@ static void shared_attention(struct cases *c)
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         bool flat = i == 0; /* the same buffers step after step, for which it takes some */
 
-        add_case(c,
-                 (struct parity_case){.processes = runs[i].processes,
-                                      .flat_from = flat ? 4 : 0,
-                                      .least_share = runs[i].least_share},
+        add_case(c, (struct parity_case){.processes = runs[i].processes, .flat_from = flat ? 4 : 0},
                  "--schedule slimpipe --steps %d %s", flat ? 6 : 2, runs[i].options);
     }
 }
@@ -108,9 +99,7 @@ static void unequal_slices(struct cases *c)
         for (int k = 0; k < 5; k++)
             if (is_long() || k % 3 == i || (k == 1 && i == 0))
                 add_case(
-                    c,
-                    (struct parity_case){.processes = ALONE | PROCESSES(2 + k % 2),
-                                         .least_share = 0.6},
+                    c, (struct parity_case){.processes = ALONE | PROCESSES(2 + k % 2)},
                     "--schedule %s --stages %d --slices 8 --micro-batches 2 --seq 128 --steps 3 "
                     "--partition-slices 40,28,20,15,11,8,5,1 --model %s --recompute %s",
                     schedules[i], 2 + k % 2, k % 2 ? "llama-tiny" : "gpt-tiny", modes[k]);
@@ -134,7 +123,7 @@ static void on_disk(struct cases *c)
         int stages, limit_kib;
         const char *options;
     } runs[] = {
-        {2, 5300, "--schedule sppo --model gpt-tiny --slices 4 --micro-batches 2 --seq 128"},
+        {2, 5400, "--schedule sppo --model gpt-tiny --slices 4 --micro-batches 2 --seq 128"},
         {2, 4300,
          "--schedule sppo --model llama-tiny --slices 3 --micro-batches 1 --seq 96 "
          "--partition-slices length"},

@@ -111,8 +111,6 @@ static void check_stage(const struct parity_case *c, const struct setup *s, cons
     bool ahead = s->args.post_validation;
     bool exact = !s->plan.paired && !s->offloads && !ahead && s->args.scheduler == 0;
     double kept = (double)st->peak / micro_batch_bytes(s);
-    double most_share = c->most_share > 0 ? c->most_share : 1;
-    double planned = (double)st->planned_buffers;
 
     if (exact ? st->peak != st->planned_peak : st->peak > st->planned_peak)
         fail_case("%s: stage %d has a peak of %lld bytes, %lld are planned", c->options, stage,
@@ -124,8 +122,7 @@ static void check_stage(const struct parity_case *c, const struct setup *s, cons
     if (st->lowered >= 0 && st->sent != st->lowered)
         fail_case("%s: stage %d sent %lld bytes, its actions say %lld", c->options, stage,
                   (long long)st->sent, (long long)st->lowered);
-    if ((double)st->buffers > most_share * planned ||
-        (double)st->buffers < c->least_share * planned)
+    if (s->offloads ? st->buffers > st->planned_buffers : st->buffers != st->planned_buffers)
         fail_case("%s: stage %d has buffers of %lld bytes, %lld are planned", c->options, stage,
                   (long long)st->buffers, (long long)st->planned_buffers);
     if (c->kept > 0 && fabs(kept - c->kept) > 0.1)

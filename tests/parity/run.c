@@ -4,6 +4,7 @@
 #include "sinks/starpu/cuda_memory.h"
 #include "offload/host.h"
 #include "starpipe/order.h"
+#include "graphs/count.h"
 #include "graphs/create.h"
 #include "transport/transport.h"
 #include "sinks/starpu/sink.h"
@@ -188,22 +189,26 @@ static void note_actions(const struct session *session, const struct setup *s, s
     sp_lowering_destroy(&l);
 }
 
-static void note_plan(const struct setup *s, const struct sp_offload *offload, struct result *r)
+static void note_plan(const struct setup *s, const struct sp_graph_config *cfg,
+                      const struct sp_placement *pl, const struct sp_offload *offload,
+                      struct result *r)
 {
-    struct sp_memory *all = calloc((size_t)r->stages, sizeof *all);
+    const struct sp_count_steps steps = {
+        .n = s->args.steps, .ahead = s->args.post_validation, .clips = s->args.clip > 0};
+    struct sp_count *count = calloc((size_t)r->stages, sizeof *count);
 
-    SP_NEED(all, "no memory for what %d stages hold", r->stages);
+    SP_NEED(count, "no memory for what %d stages hold", r->stages);
     if (!s->offloads)
-        sp_memory_of_plan(&s->plan, &s->shape, s->recompute, s->every, all);
+        must(sp_count_stages(cfg, pl, pl->world.size, &steps, count), "the count");
     for (int i = 0; i < r->stages; i++) {
-        const struct sp_memory *m = s->offloads ? &offload->memory[i] : &all[i];
+        const struct sp_memory *m = s->offloads ? &offload->memory[i] : NULL;
 
-        r->stage[i].planned_buffers = m->activations + m->workspace;
+        r->stage[i].planned_buffers = m ? m->activations + m->workspace : count[i].buffers;
         r->stage[i].planned_peak =
             s->offloads ? offload->evictions[i].peak_kept
                         : sp_stash_peak(&s->plan, &s->shape, s->recompute, s->every, i);
     }
-    free(all);
+    free(count);
 }
 
 uint64_t text_digest(const char *text)
@@ -334,9 +339,9 @@ void run_setup(struct session *session, struct setup *s, struct result *r)
     if (s->offloads)
         plan_offload(s, &offload);
     cfg.evictions = offload.evictions;
-    note_plan(s, &offload, r);
-    note_actions(session, s, r);
     place(session, s, &pl);
+    note_plan(s, &cfg, &pl, &offload, r);
+    note_actions(session, s, r);
     if (!session->devices)
         sp_placement_bind(&pl);
     must(sp_graph_create(&cfg, &pl, &g), "graph");

@@ -24,7 +24,11 @@ struct sp_task *sp_task_new(const struct sp_task_context *ctx, struct sp_codelet
     struct sp_task_args *a = calloc(1, size);
 
     SP_NEED(task && a, "out of memory for a task");
-    *task = (struct sp_task){.codelet = cl, .args = a, .args_bytes = size, .room = SP_USES};
+    memset(task, 0, offsetof(struct sp_task, own)); /* there is one for every task of a count */
+    task->codelet = cl;
+    task->args = a;
+    task->args_bytes = size;
+    task->room = SP_USES;
     task->use = task->own;
     a->codelet = cl;
     if (sp_sink_computes(ctx->sink))
