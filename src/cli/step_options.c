@@ -17,7 +17,7 @@ int sp_step_costs(const char *command, const struct sp_layout_args *l, const cha
     ret = sp_parse_recompute(command, l->recompute, &recompute);
     if (ret || recompute.mode == SP_RECOMPUTE_NONE || recompute.mode == SP_RECOMPUTE_SELECTIVE)
         return ret;
-    if (recompute.mode == SP_RECOMPUTE_FULL && plan->family->parts)
+    if (recompute.mode == SP_RECOMPUTE_FULL && plan->family->facts.parts)
         return sp_error(EINVAL,
                         "%s: --recompute %s: costs given by hand do not say what attention of %s "
                         "takes again; use no-attention, or --model without --cost",

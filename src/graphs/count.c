@@ -61,12 +61,12 @@ int sp_count_whole(const struct sp_graph_config *cfg, const struct sp_placement 
                    int processes, const struct sp_count_steps *steps, struct sp_count *count)
 {
     struct sp_update *updates =
-        cfg->plan->family->updates_each
-            ? calloc((size_t)cfg->plan->layout.micro_batches, sizeof *updates)
+        cfg->plan->family->facts.stashes
+            ? calloc((size_t)sp_updates(&cfg->plan->layout), sizeof *updates)
             : NULL;
     int err = 0;
 
-    if (cfg->plan->family->updates_each && !updates)
+    if (cfg->plan->family->facts.stashes && !updates)
         return sp_error(ENOMEM, "no memory to count buffers");
     for (int r = 0; !err && r < processes; r++) {
         const struct sp_placement p = sp_count_place(place, processes, r);

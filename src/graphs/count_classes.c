@@ -168,7 +168,7 @@ static void look(void *arg, const struct sp_action *a)
         (struct seen){.class = once ? -1 : find_class(w, key_of(w, a)), .mb = mb};
     /* those of attention go with its micro-batch, their gradients at the end as well */
     w->weights_travel |=
-        a->kind == SP_ACTION_SEND && !step->lowering->plan->family->parts &&
+        a->kind == SP_ACTION_SEND && !step->lowering->plan->family->facts.parts &&
         (mb < 0 || (a->tensor.kind >= SP_TENSOR_W && a->tensor.kind <= SP_TENSOR_BLOCK));
 }
 
@@ -195,8 +195,8 @@ static void number_actions(struct walk *w, struct step *step)
 
         if (*record < 0 && step == w->acts) {
             *record = sp_recorder_add(&w->recorder);
-            if (a->mb >= 0)
-                w->sampled[a->mb] = true;
+            if (a->mb >= 0 && a->mb < step->lowering->plan->layout.micro_batches)
+                w->sampled[a->mb] = true; /* lent weights name their owner, which may be beyond */
         }
         a->record = *record;
         w->lacks |= *record < 0;
@@ -435,7 +435,7 @@ static int count_with_fewer(const struct sp_graph_config *cfg, const struct sp_p
  * no micro-batch can be left out. */
 static bool can_leave_out(const struct sp_plan *plan)
 {
-    return !plan->family->sharded && !plan->paired && !plan->family->shares_attention;
+    return !plan->family->facts.sharded && !plan->paired && !plan->family->facts.shares_attention;
 }
 
 int sp_count_by_classes(const struct sp_graph_config *cfg, const struct sp_placement *place,
@@ -446,7 +446,7 @@ int sp_count_by_classes(const struct sp_graph_config *cfg, const struct sp_place
     int err = 1;
 
     /* what leaves memory is planned op by op; a step that updates after each micro-batch must be given the updates */
-    if (plan->evictions || plan->family->updates_each)
+    if (plan->evictions || plan->family->facts.stashes)
         return 1;
     if (sp_lowering_create(plan, NULL, place->stages, &lowering))
         return sp_error(ENOMEM, "no memory to count a step");

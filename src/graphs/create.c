@@ -138,7 +138,7 @@ static int add_cuts(struct sp_graph *g)
 {
     int err = 0;
 
-    g->n_cuts = g->cfg.plan->family->parts_of ? g->cfg.plan->layout.stages : 1;
+    g->n_cuts = g->cfg.plan->family->shared ? g->cfg.plan->layout.stages : 1;
     g->cuts = calloc((size_t)g->n_cuts, sizeof *g->cuts);
     if (sp_sink_computes(g->cfg.sink))
         g->row = calloc(3 * (size_t)g->shape.seq, sizeof *g->row);
@@ -229,9 +229,9 @@ static int check_messages(const struct sp_graph *g)
 
     if (g->place.world.size == 1 || !g->cfg.sink->ops->counts_in_int())
         return 0;
-    if ((family->parts || family->shares_attention) && (size_t)g->shape.q_width > width)
+    if ((family->facts.parts || family->facts.shares_attention) && (size_t)g->shape.q_width > width)
         width = (size_t)g->shape.q_width;
-    if ((family->parts || family->parts_of || family->shares_attention) &&
+    if ((family->facts.parts || family->shared || family->facts.shares_attention) &&
         (size_t)g->shape.kv_width > width)
         width = (size_t)g->shape.kv_width;
     activations = (size_t)longest_rows(g) * width;
@@ -271,7 +271,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     g->shape = *cfg->shape;
     g->cfg.shape = NULL;
-    g->losses = plan->family->updates_each ? plan->layout.micro_batches : 1;
+    g->losses = sp_updates(&plan->layout);
     g->shape.loss_scale *= (float)g->losses;
     /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
     g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&

@@ -210,7 +210,7 @@ struct sp_graph {
     struct sp_graph_config cfg;
     const struct sp_graph_family *family;
     struct sp_shape shape;
-    int losses; /* of a step: 1, or one of each micro-batch, whose gradients are not summed */
+    int losses;            /* of a step: 1, or one of each batch that updates its stage within it */
     struct sp_params held; /* of shape.held: where this process's tensors are in its blocks */
     struct sp_cut *cuts;   /* one for all; of each global stage where slices are shared out */
     int n_cuts;
@@ -232,7 +232,7 @@ struct sp_graph {
     double *ended;      /* [stages] last end of an op of a stage */
     bool begun_ahead;   /* the step after the last report was begun before that */
     int submitted;      /* ops of the order, in the step being submitted */
-    /* the update that blocks get as soon as they can, or [micro_batches] after each; NULL: none */
+    /* the update that blocks get as soon as they can, or [losses] after each batch; NULL: none */
     const struct sp_update *ahead;
     bool beside;                /* and their state before it is kept */
     struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */
@@ -363,7 +363,7 @@ static inline const struct sp_tokens *sp_graph_tokens(const struct sp_graph *g)
 /* Whether every stage has a share of embedding and head. */
 static inline bool sp_graph_shares_vocabulary(const struct sp_graph *g)
 {
-    return g->cfg.plan->family->shares_vocabulary;
+    return g->cfg.plan->layout.vocabulary_parallel;
 }
 
 /* Of a micro-batch. */

@@ -194,10 +194,11 @@ static struct sp_pool *pool_for(const struct sp_graph *g, struct sp_stage *st,
                                 const struct sp_tensor_id *t)
 {
     const struct sp_family *family = g->cfg.plan->family;
-    bool alone = t->kind == SP_TENSOR_BLOCK || t->kind == SP_TENSOR_GRADIENT ||
-                 t->kind == SP_TENSOR_WOUT || t->kind == SP_TENSOR_DWOUT ||
-                 (t->kind == SP_TENSOR_KV && !family->parts && !family->shares_attention) ||
-                 (t->kind == SP_TENSOR_DKV && family->shares_attention);
+    bool alone =
+        t->kind == SP_TENSOR_BLOCK || t->kind == SP_TENSOR_GRADIENT || t->kind == SP_TENSOR_WOUT ||
+        t->kind == SP_TENSOR_DWOUT ||
+        (t->kind == SP_TENSOR_KV && !family->facts.parts && !family->facts.shares_attention) ||
+        (t->kind == SP_TENSOR_DKV && family->facts.shares_attention);
 
     return alone ? st->local : st->boundary;
 }

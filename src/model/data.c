@@ -1,7 +1,6 @@
-/* Samples out of open files, and what these hold in a number. data_open.c opens them. */
+/* Samples out of open files. data_open.c opens them. */
 #include "model/data.h"
 #include "kernels/kernels.h"
-#include "model/files/file_digest.h"
 #include "sp_error.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -40,24 +39,6 @@ int sp_data_read(const struct sp_data_file *f, size_t at, size_t n, void *to)
             return ends_early(f, at + got);
         got += (size_t)k;
     }
-    return 0;
-}
-
-int sp_data_digest(const struct sp_data *data, uint64_t *bytes, uint64_t *digest)
-{
-    uint64_t sum = 0, all = 0;
-
-    for (int i = 0; i < data->files; i++) {
-        uint64_t size, word;
-        int err = sp_file_digest(data->file[i].fd, data->file[i].path, &size, &word);
-
-        if (err)
-            return err;
-        sum += size;
-        all = i ? (all << 7 | all >> 57) ^ word : word;
-    }
-    *bytes = sum;
-    *digest = all;
     return 0;
 }
 

@@ -1,5 +1,6 @@
-/* What can be wrong with a file of tokens, before it is trained on. */
+/* Opens files of tokens: what can be wrong with them, before they are trained on; and what they hold in a number. */
 #include "model/data.h"
+#include "model/files/file_digest.h"
 #include "model/files/dir.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -178,4 +179,22 @@ void sp_data_close(struct sp_data *data)
     free(data->file);
     data->file = NULL;
     data->files = 0;
+}
+
+int sp_data_digest(const struct sp_data *data, uint64_t *bytes, uint64_t *digest)
+{
+    uint64_t sum = 0, all = 0;
+
+    for (int i = 0; i < data->files; i++) {
+        uint64_t size, word;
+        int err = sp_file_digest(data->file[i].fd, data->file[i].path, &size, &word);
+
+        if (err)
+            return err;
+        sum += size;
+        all = i ? (all << 7 | all >> 57) ^ word : word;
+    }
+    *bytes = sum;
+    *digest = all;
+    return 0;
 }

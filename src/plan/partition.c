@@ -386,7 +386,7 @@ int sp_partition_at_costs(const struct sp_plan *plan, int layers,
     b.layers = layers;
     b.layer_us = layer_us;
     b.first_us = costs->embed_fwd_us + costs->embed_bwd_us;
-    b.last_us = plan->family->shares_vocabulary ? 0 : costs->head_us;
+    b.last_us = plan->layout.vocabulary_parallel ? 0 : costs->head_us;
     err = sp_partition_balanced(&b, counts);
     free(layer_us);
     return err;

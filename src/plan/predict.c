@@ -8,7 +8,7 @@
 /* Whether ops are shared out: by devices of a stage, or stages. */
 static bool is_shared_out(const struct sp_predict_request *r)
 {
-    return r->plan->family->shares_attention ||
+    return r->plan->family->facts.shares_attention ||
            r->shape->context * r->shape->tensor * r->terms.devices > 1;
 }
 

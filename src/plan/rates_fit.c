@@ -146,7 +146,7 @@ static void add_ops(struct fitting *f, const struct sp_fit_measured *measured)
 /* They are passes over memory, between tasks that wait for all others. */
 static void add_updates(struct fitting *f, const struct sp_fit_measured *measured)
 {
-    for (int s = 0; s < f->plan->layout.stages && !f->plan->family->updates_each; s++) {
+    for (int s = 0; s < f->plan->layout.stages && !f->plan->family->facts.stashes; s++) {
         double elements = (double)sp_memory_updated(f->plan, f->sh, s) / f->terms.devices;
         double task_s = 2 * f->terms.machine->rates.launch_s;
         double ms[SP_FIT_KINDS] = {0};

@@ -3,6 +3,7 @@
 #include "plan/cost/part_times.h"
 #include "plan/counts.h"
 #include "model/tensor_parts.h"
+#include "policies/families/ownership.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdio.h>
@@ -158,8 +159,9 @@ static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char
 /* Parts of slices that several stages compute: of the same time, or, of equal slices, equal. */
 static int cut_parts(struct sp_plan *plan, const struct sp_slice_costs *c, bool equal)
 {
-    return plan->family->cut ? plan->family->cut(plan, equal ? 1 : c->token, equal ? 0 : c->pair)
-                             : 0;
+    return plan->family->shared
+               ? plan->family->shared->cut(plan, equal ? 1 : c->token, equal ? 0 : c->pair)
+               : 0;
 }
 
 int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how,
@@ -174,7 +176,7 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
     if (n > sh->seq)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d", n,
                         sh->seq, sh->seq);
-    if (plan->family->shares_attention && strcmp(how, "length"))
+    if (plan->family->facts.shares_attention && strcmp(how, "length"))
         return sp_error(EINVAL,
                         "--partition-slices %s: stages of %s share the attention of slices of one "
                         "length; use length, or %s:exchange=off",
@@ -218,7 +220,7 @@ static int check_context(const char *command, const char *schedule, const struct
     const struct sp_model *m = &sh->held; /* of whose heads a device has a part */
     int C = sh->context;
 
-    if (!plan->family->shares_tokens)
+    if (!(sp_plan_groups(plan) & SP_GROUP_TOKENS))
         return sp_error(EINVAL, "%s: --context-parallel %d is not available for %s; leave it out",
                         command, C, schedule);
     if (!sh->ring && (m->heads % C || (m->kv_heads % C && C % m->kv_heads)))
@@ -234,12 +236,10 @@ static int check_context(const char *command, const char *schedule, const struct
 static int check_tensor(const char *command, const char *schedule, const struct sp_plan *plan,
                         const struct sp_model *m, const struct sp_shape *sh)
 {
-    const struct sp_family *family = plan->family;
     int T = sh->tensor;
     char what[64];
 
-    if (!family->shares_parameters ||
-        (family->keeps_parameters_whole && family->keeps_parameters_whole(plan)))
+    if (!(sp_plan_groups(plan) & SP_GROUP_PARAMETERS))
         return sp_error(EINVAL, "%s: --tensor-parallel %d is not available for %s; leave it out",
                         command, T, schedule);
     if (!sp_model_is_divisible(m, T, what, sizeof what))
@@ -277,7 +277,7 @@ int sp_plan_check_members(const char *command, const char *schedule, const struc
 
     if (sh->tensor > 1)
         err = check_tensor(command, schedule, plan, model, sh);
-    if (!err && plan->family->shares_vocabulary)
+    if (!err && plan->layout.vocabulary_parallel)
         err = check_vocabulary(command, plan, model, sh);
     if (!err && sh->context > 1)
         err = check_context(command, schedule, plan, model, sh);

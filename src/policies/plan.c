@@ -53,7 +53,7 @@ int sp_plan_partition(struct sp_plan *plan, const int *counts)
     int *first;
 
     for (int g = 0; g < globals; g++)
-        if (counts[g] == 0 && !plan->family->empty_stages)
+        if (counts[g] == 0 && plan->family->facts.layers != SP_LAYERS_MAYBE_NONE)
             return sp_error(
                 EINVAL,
                 "partition: every stage of %s%s%s wants a layer, and part %d has none; give "
@@ -134,8 +134,8 @@ void sp_plan_slice_tokens(const struct sp_plan *plan, int seq, int k, int *first
 void sp_plan_op_tokens(const struct sp_plan *plan, int seq, const struct sp_op *op, int *first,
                        int *len)
 {
-    if (plan->family->part_tokens)
-        plan->family->part_tokens(plan, seq, op, first, len);
+    if (plan->family->shared)
+        plan->family->shared->part_tokens(plan, seq, op, first, len);
     else
         sp_plan_slice_tokens(plan, seq, op->slice, first, len);
 }
@@ -154,8 +154,14 @@ int sp_run_deps(const struct sp_plan *plan, int stage, const struct sp_op *op,
 {
     const struct sp_family *family = plan->family;
 
-    return family->run_deps ? family->run_deps(&plan->layout, stage, op, out)
-                            : family->deps(&plan->layout, stage, op, out);
+    return family->lowers->run_deps ? family->lowers->run_deps(&plan->layout, stage, op, out)
+                                    : family->deps(&plan->layout, stage, op, out);
+}
+
+int sp_refuse_post_validation(const struct sp_plan *plan)
+{
+    return sp_error(EINVAL, "train: --post-validation is not available for %s; leave it out",
+                    plan->def->name);
 }
 
 int sp_plan_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
@@ -165,20 +171,18 @@ int sp_plan_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
 
     if (err)
         return err;
-    if (!family->partitions && strcmp(wish->partition, "even"))
+    if (family->facts.layers == SP_LAYERS_DEALT && strcmp(wish->partition, "even"))
         return sp_error(EINVAL,
                         "train: --partition %s: %s deals the layers out by itself; use even",
                         wish->partition, plan->def->name);
-    if (family->alike && !strcmp(wish->partition, "balanced"))
+    if (family->facts.layers == SP_LAYERS_ALIKE && !strcmp(wish->partition, "balanced"))
         return sp_error(
             EINVAL,
             "train: --partition balanced: every worker of %s computes all layers; use even or "
             "a list",
             plan->def->name);
-    if (wish->post_validation && !(family->post_validates && family->post_validates(&plan->layout)))
-        return sp_error(EINVAL, "train: --post-validation is not available for %s; leave it out",
-                        plan->def->name);
-    return 0;
+    return wish->post_validation && !family->facts.post_validates ? sp_refuse_post_validation(plan)
+                                                                  : 0;
 }
 
 void sp_plan_destroy(struct sp_plan *plan)

@@ -93,7 +93,7 @@ static int check_size(const char *name, int value)
 
 static int check_sizes(const struct sp_layout *lay, const struct sp_family *family)
 {
-    uint64_t per_mb, ops, stages = family->one_line ? 1 : (uint64_t)lay->stages;
+    uint64_t per_mb, ops, stages = family->facts.one_line ? 1 : (uint64_t)lay->stages;
 
     if (check_size("stages", lay->stages) || check_size("micro-batches", lay->micro_batches) ||
         check_size("chunks", lay->chunks) || check_size("slices", lay->slices))
@@ -117,9 +117,9 @@ static int check_layers(const struct sp_layout *lay, const struct sp_family *fam
     int each = sp_globals(lay) / lay->stages; /* chunks of a pipe */
 
     if (lay->layers == 0 || sp_globals(lay) <= lay->layers ||
-        (lay->lists_layers && family->empty_stages))
+        (lay->lists_layers && family->facts.layers == SP_LAYERS_MAYBE_NONE))
         return 0;
-    if (family->one_line)
+    if (family->facts.one_line)
         return sp_error(EINVAL,
                         "%d chunks are more than the %d layers of the model; use --chunks %d",
                         lay->chunks, lay->layers, lay->layers);
@@ -168,7 +168,7 @@ static int choose_family(struct sp_plan *p)
         p->family = p->family->variant(&p->layout);
     if (!p->family)
         return sp_error(EINVAL, "schedule %s: no graph family '%s'", p->def->name, p->def->family);
-    if (p->layout.vocabulary_parallel && !p->family->shares_vocabulary)
+    if (p->layout.vocabulary_parallel && !p->family->weave)
         return sp_error(EINVAL,
                         "schedule %s%s%s: --vocabulary-parallel is for schedules of one line of "
                         "stages that layers are dealt out to; leave it out",
@@ -208,7 +208,7 @@ static int create_from_csv(const char *path, const struct sp_layout *lay, struct
 /* Of a schedule that does not say, a chunk is a layer. */
 static int default_chunks(const struct sp_plan *p)
 {
-    if (p->def->default_chunks > 0 || !p->family->one_line)
+    if (p->def->default_chunks > 0 || !p->family->facts.one_line)
         return p->def->default_chunks;
     return p->layout.layers > 0 ? p->layout.layers : p->layout.stages;
 }

@@ -75,19 +75,19 @@ bool sp_schedule_takes_slices(const char *name)
 {
     const struct sp_family *family = family_of(name);
 
-    return family && family->slices;
+    return family && family->facts.slices;
 }
 
 bool sp_schedule_wants_slices(const char *name)
 {
-    return sp_schedule_takes_slices(name) && !family_of(name)->parts;
+    return sp_schedule_takes_slices(name) && !family_of(name)->facts.parts;
 }
 
 bool sp_schedule_is_synchronous(const char *name)
 {
     const struct sp_family *family = family_of(name);
 
-    return !family || !family->updates_each;
+    return !family || !family->facts.stashes;
 }
 
 bool sp_schedule_shares_vocabulary(const char *name)
@@ -97,14 +97,15 @@ bool sp_schedule_shares_vocabulary(const char *name)
     const struct sp_layout lay = {.options = name[at] ? name + at + 1 : "",
                                   .vocabulary_parallel = 1};
 
-    return family && family->variant && family->variant(&lay)->shares_vocabulary;
+    return family && family->variant && family->variant(&lay)->weave;
 }
 
 bool sp_schedule_deals_layers(const char *name)
 {
     const struct sp_family *family = family_of(name);
 
-    return family && family->partitions && !family->alike &&
+    return family && family->facts.layers != SP_LAYERS_DEALT &&
+           family->facts.layers != SP_LAYERS_ALIKE &&
            strcmp(sp_schedule_find(name)->name, "adapipe") != 0; /* chooses its own */
 }
 

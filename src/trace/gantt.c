@@ -162,7 +162,7 @@ static void set_live(struct sp_gantt *g, const struct sp_plan *plan)
     const struct sp_layout *lay = &plan->layout;
     struct sp_bar *bar = g->bars;
 
-    g->parts = plan->family->parts;
+    g->parts = plan->family->facts.parts;
     for (int s = 0; s < lay->stages; s++) {
         int live = 0;
 

@@ -31,7 +31,7 @@ static void make(const char *name, int stages, int mbs, int slices, struct setti
 /* Where stages share slices out, other stages read them. */
 static bool keys_may_leave(const struct sp_plan *plan)
 {
-    return plan->layout.slices > 2 && !plan->family->parts_of;
+    return plan->layout.slices > 2 && !plan->family->shared;
 }
 
 /* All modes against none, and none against one stage. */

@@ -85,7 +85,7 @@ static void every_schedule(void **state)
             struct sp_layout lay = layouts[k];
 
             lay.options = "";
-            if (sp_family_find(def->family)->parts)
+            if (sp_family_find(def->family)->facts.parts)
                 set.every = 0; /* the input of every layer is kept there */
             if (def->weight_ring.layout != SP_RING_REVERSED &&
                 set.recompute == SP_RECOMPUTE_SELECTIVE)

@@ -1,4 +1,5 @@
 /* Buffers and messages counted by classes of actions are those of a graph that is submitted whole. */
+#include "policies/families/ownership.h"
 #include "policies/common.h"
 #include "graphs/count.h"
 
@@ -10,33 +11,12 @@ static int draw_below(uint64_t *state, int n)
     return (int)((*state >> 33) % (uint64_t)n);
 }
 
-static const char *const schedules[] = {"naive",
-                                        "gpipe",
-                                        "1f1b",
-                                        "pipedream",
-                                        "interleaved",
-                                        "bfs",
-                                        "zb1p",
-                                        "zb2p",
-                                        "zbv",
-                                        "v-half",
-                                        "v-min",
-                                        "chimera",
-                                        "hanayo",
-                                        "seq1f1b",
-                                        "helix",
-                                        "helix:fold=1",
-                                        "fsdp",
-                                        "terapipe",
-                                        "slimpipe",
-                                        "weipipe",
-                                        "wzb1",
-                                        "wzb2",
-                                        "slimpipe:exchange=off",
-                                        "weipipe-naive",
-                                        "dualpipe",
-                                        "dualpipev",
-                                        "tawpipe"};
+static const char *const schedules[] = {
+    "naive",         "gpipe",    "1f1b",      "pipedream", "pipedream-2bw", "interleaved",
+    "bfs",           "zb1p",     "zb2p",      "zbv",       "v-half",        "v-min",
+    "chimera",       "hanayo",   "seq1f1b",   "helix",     "helix:fold=1",  "fsdp",
+    "terapipe",      "slimpipe", "weipipe",   "wzb1",      "wzb2",          "slimpipe:exchange=off",
+    "weipipe-naive", "dualpipe", "dualpipev", "tawpipe"};
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
 struct run {
@@ -52,10 +32,10 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, struct run *r)
     static const int groups[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}}; /* tensor, context */
     const int *group = groups[draw_below(seed, 5)];
     struct sp_model model = tiny(8, draw_below(seed, 2) && plan->layout.stages == 1);
-    bool groups_fit = plan->family->shares_tokens && plan->family->shares_parameters;
-    bool whole = plan->family->keeps_parameters_whole && plan->family->keeps_parameters_whole(plan);
-    int data = plan->family->updates_each ? 1 : 1 + draw_below(seed, 2);
-    int tensor = groups_fit && !whole ? group[0] : 1, context = groups_fit ? group[1] : 1;
+    int groups_of = sp_plan_groups(plan);
+    int data = plan->family->facts.stashes ? 1 : 1 + draw_below(seed, 2);
+    int tensor = groups_of & SP_GROUP_PARAMETERS ? group[0] : 1;
+    int context = groups_of & SP_GROUP_TOKENS ? group[1] : 1;
 
     assert_int_equal(sp_params_create(&model, &r->params), 0);
     r->cfg = (struct sp_graph_config){.params = &r->params,

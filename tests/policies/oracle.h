@@ -60,7 +60,7 @@ static inline bool oracle_covers_family(const char *family)
 
 static inline bool oracle_covers(const struct sp_plan *plan)
 {
-    return oracle_covers_family(plan->family->name) && plan->family->pairs;
+    return oracle_covers_family(plan->family->name) && plan->family->facts.pairs;
 }
 
 static inline void oracle_create(const struct sp_plan *plan, struct oracle *o)

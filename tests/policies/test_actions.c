@@ -101,7 +101,7 @@ static void check_plan(const struct sp_plan *plan, const char *what, const struc
                        int processes)
 {
     size_t p = (size_t)plan->layout.stages;
-    bool shared = plan->family->shares_vocabulary; /* the first stage alone gathers */
+    bool shared = plan->layout.vocabulary_parallel; /* the first stage alone gathers */
     struct walk w = {.plan = plan, .what = what, .last = -1};
     struct sp_lowering l;
 
@@ -260,14 +260,17 @@ static void wrong_families_are_refused(void **state)
 {
     struct sp_layout lay = layout(2, 3);
     struct sp_family family;
+    struct sp_lowerer lowers;
     struct sp_plan plan;
     char why[256] = "";
 
     (void)state;
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
     family = *plan.family;
-    right = family.lower;
-    family.lower = lower_wrongly;
+    lowers = *family.lowers;
+    right = lowers.lower;
+    lowers.lower = lower_wrongly;
+    family.lowers = &lowers;
     plan.family = &family;
     silent = 0;
     assert_int_equal(sp_plan_check_traffic(&plan, why, sizeof why), -EINVAL);

@@ -146,7 +146,7 @@ static void parts_are_balanced(void **state)
                 share[k] = 1.0 / n;
             }
             assert_int_equal(sp_plan_slices(&plan, len, share), 0);
-            assert_int_equal(plan.family->cut(&plan, tokens[c], 1), 0);
+            assert_int_equal(plan.family->shared->cut(&plan, tokens[c], 1), 0);
             for (int g = 0; g < p; g++)
                 for (int part = 0; part < sp_parts_of(&plan.layout, g);) {
                     int of = sp_part_at(&plan.layout, g, part).of;
@@ -184,7 +184,7 @@ static void slices_are_units(void **state)
                 const struct sp_op *op = sp_lowering_op(&l, i);
                 struct sp_slice_part first = sp_part_at(&plan.layout, op->chunk, op->slice);
 
-                of = plan.family->unit(&l, i);
+                of = plan.family->lowers->unit(&l, i);
                 assert_int_equal(of, first.of);
                 for (int k = i; k < i + of; k++) {
                     const struct sp_op *part = sp_lowering_op(&l, k);

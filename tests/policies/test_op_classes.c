@@ -83,7 +83,7 @@ static void same_of_a_class(void **state)
                 continue;
             for (int s = 0; s < STAGES; s++)
                 classes += check_stage(&plan, &sh, s);
-            if (!plan.family->shares_attention) /* whose slots differ from one to the next */
+            if (!plan.family->facts.shares_attention) /* whose slots differ from one to the next */
                 assert_true(classes <= sp_plan_ops(&plan) / 3);
             sp_plan_destroy(&plan);
             plans++;

@@ -8,7 +8,7 @@ static double published_makespan(const struct sp_show *show)
     const struct sp_schedule_def *def = show->plan->def;
     const struct sp_costs *c = &show->prediction->costs;
 
-    if (def->makespan_of_parts && show->plan->family->parts)
+    if (def->makespan_of_parts && show->plan->family->facts.parts)
         return def->makespan_of_parts(&show->plan->layout, &c->parts);
     return def->makespan ? def->makespan(&show->plan->layout, c->f, c->b, c->w) : -1;
 }
@@ -33,12 +33,12 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
                                                : claims[SP_APPROXIMATE]};
     if (show->plan->slice_share)
         f->claim = "for equal slices";
-    if (show->plan->family->run_deps && !show->plan->family->shares_attention)
+    if (show->plan->family->lowers->run_deps && !show->plan->family->facts.shares_attention)
         /* published in lockstep, which not all workers have to keep */
         f->claim = claims[SP_UPPER_BOUND];
     if (show->execution)
         snprintf(f->verdict, sizeof f->verdict, "in order, at times as planned");
-    else if (c->head > 0 || show->plan->family->shares_vocabulary)
+    else if (c->head > 0 || show->plan->layout.vocabulary_parallel)
         snprintf(f->verdict, sizeof f->verdict, "without a head of its own");
     else if (c->comm > 0 || c->wire > 0)
         snprintf(f->verdict, sizeof f->verdict, "without communication");
@@ -78,7 +78,7 @@ void sp_show_costs(const struct sp_show *show, char *text, size_t n)
         snprintf(text, n, "%.64s, %s, seq %d, micro-batches of %d, on %s, in milliseconds%s",
                  show->model, sp_dtype_name(show->shape->dtype), show->shape->seq,
                  show->shape->batch, show->machine->name, group);
-    } else if (show->plan->family->parts) {
+    } else if (show->plan->family->facts.parts) {
         snprintf(text, n,
                  "pre=%.6g attn=%.6g post=%.6g of a micro-batch in a layer, a backward %.6g times "
                  "that%s, comm=%.6g wire=%.6g",

@@ -292,7 +292,8 @@ static int deal_layers(const struct args *a, const struct sp_model *model, struc
                         "show: --partition %s: an order does not depend on it, what stages take "
                         "and hold does; give --model, and leave out --cost",
                         a->partition);
-    if (!sp_schedule_deals_layers(a->layout.schedule) && !plan->family->alike)
+    if (!sp_schedule_deals_layers(a->layout.schedule) &&
+        plan->family->facts.layers != SP_LAYERS_ALIKE)
         return sp_error(EINVAL, "show: --partition %s: %s deals the layers out by itself; use even",
                         a->partition, a->layout.schedule);
     counts = calloc((size_t)globals, sizeof *counts);
@@ -333,7 +334,8 @@ static int simulate_costs(const struct sp_show *show, const struct sp_plan *plan
                           struct sp_prediction *p)
 {
     const struct sp_execution *execution = plan == show->plan ? show->execution : NULL;
-    bool plain = show->plain && show->costs.wire <= 0 && !plan->family->run_deps && !execution;
+    bool plain =
+        show->plain && show->costs.wire <= 0 && !plan->family->lowers->run_deps && !execution;
     char why[256];
 
     if (!plain || sp_plan_ops(plan) <= MANY_OPS)

@@ -121,7 +121,7 @@ static int small_layers(const struct args *a, struct sp_layout *lay, int *layers
     *layers = a->layers;
     if (a->layers)
         return 0;
-    if (family && family->parts) {
+    if (family && family->facts.parts) {
         *layers = 2 * a->layout.stages;
         return 0;
     }
@@ -129,7 +129,7 @@ static int small_layers(const struct args *a, struct sp_layout *lay, int *layers
     if (err)
         return err;
     lay->chunks = plan.layout.chunks;
-    *layers = 2 * lay->chunks * (plan.family->one_line ? 1 : plan.layout.stages);
+    *layers = 2 * lay->chunks * (plan.family->facts.one_line ? 1 : plan.layout.stages);
     sp_plan_destroy(&plan);
     return 0;
 }

@@ -121,7 +121,8 @@ static bool is_even(const struct sp_trainer *t)
 /* Ops are of whole chunks, which lie where the plan says: what sp_expected_costs adds up. */
 static bool has_costs_by_chunk(const struct sp_family *f)
 {
-    return !f->names_global && !f->one_line && !f->parts && !f->sharded && !f->updates_each;
+    return !f->facts.names_global && !f->facts.one_line && !f->facts.parts && !f->facts.sharded &&
+           !f->facts.stashes;
 }
 
 /* Plays count where that of the run itself takes as long as what was measured of its order. */

@@ -188,7 +188,7 @@ void sp_layerwise_open(struct sp_graph *g, struct sp_stage *st, int index, struc
     c->ctx.op = sp_window_open(g->window, g->turn);
     if (sp_graph_shares_vocabulary(c->g))
         sp_vocabulary_tables(c);
-    if (plan->family->updates_each)
+    if (plan->family->facts.stashes)
         sp_stashing_use(c);
 }
 

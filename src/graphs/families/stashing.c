@@ -1,10 +1,11 @@
 /*
- * The weight-stashing family (PipeDream, policies/orders/pipedream.c): ops of the layerwise family, and after every
- * backward the update of its stage. Forwards read the newest version of the stage's weights, a backward the version
- * that its forward read. A version is a buffer for each block; the newest is where the block's state has its weights.
- * An update writes into a version that no micro-batch in flight has read: the newest itself, or another one, a copy of
- * the newest first. There are as many as micro-batches in flight at most: after a backward they are one less, so one is
- * free.
+ * Families whose stages update their weights within a step (PipeDream, policies/orders/pipedream.c): ops of the layerwise
+ * family, and after the last backward of every batch (struct sp_map) the update of its stage. Forwards read the newest
+ * version of the stage's weights, or those that are `late` updates behind the batch's own, a backward the version that
+ * its forward read. A version is a buffer for each block; the newest is where the block's state has its weights. An
+ * update writes into a version that nothing will read: the newest itself, if it is the newest that is read and no
+ * micro-batch in flight has, or another one, a copy of the newest first. Of the newest there are as many as micro-batches
+ * in flight at most: after a backward they are one less, so one is free. Late ones are as many as they are late, and one.
  */
 #include "graphs/families/stashing.h"
 #include "graphs/families/family.h"
@@ -17,11 +18,13 @@
 
 struct version {
     int readers;          /* micro-batches in flight that read it */
+    int updates;          /* of the step that it has; -1: it is of a step before */
     struct sp_tensor **w; /* [blocks of the stage] */
 };
 
 struct sp_stashing {
     int n, newest;
+    int batch, late;                        /* as struct sp_map has them */
     struct version *version;                /* [n] */
     int *of;                                /* [micro_batches] version of each in flight */
     struct sp_tensor **layers;              /* [layers][SP_LAYER_BLOCKS] of the op at hand */
@@ -30,14 +33,27 @@ struct sp_stashing {
 
 /* ---- versions --------------------------------------------------------------------------------- */
 
+/* That a forward reads. */
+static int version_of(const struct sp_stashing *s, int mb)
+{
+    int most = s->version[s->newest].updates, wanted = mb / s->batch - s->late, k = 0;
+
+    if (!s->late || wanted >= most) /* where nothing is trained none is made */
+        return s->newest;
+    wanted = wanted > 0 ? wanted : 0;
+    while (s->version[k].updates != wanted)
+        k++;
+    return k;
+}
+
 void sp_stashing_use(struct sp_op_ctx *c)
 {
     struct sp_stashing *s = c->st->stashing;
     const struct version *v;
 
     if (c->ctx.pass == 'F') {
-        s->of[c->mb] = s->newest;
-        s->version[s->newest].readers++;
+        s->of[c->mb] = version_of(s, c->mb);
+        s->version[s->of[c->mb]].readers++;
     }
     v = &s->version[s->of[c->mb]];
     for (int i = 0; i < c->st->n_blocks; i++) {
@@ -54,35 +70,48 @@ void sp_stashing_use(struct sp_op_ctx *c)
 
 static int unread(const struct sp_stashing *s)
 {
-    int found = s->newest;
-
-    for (int k = 0; s->version[found].readers > 0; k++)
-        found = k;
-    return found;
+    if (!s->late && s->version[s->newest].readers == 0)
+        return s->newest;
+    for (int k = 0; k < s->n; k++)
+        if (k != s->newest && s->version[k].readers == 0)
+            return k;
+    return s->newest; /* the one there is, of a step of one batch */
 }
 
-/* The backward of a micro-batch is submitted. Without updates, where nothing is trained, its gradients add up. */
-static void end_of(struct sp_graph *g, struct sp_stage *st, int mb)
+/* A backward is submitted. Without updates, where nothing is trained, its gradients add up. */
+static void end_of(struct sp_graph *g, struct sp_stage *st, const struct sp_op *op)
 {
     struct sp_stashing *s = st->stashing;
     int to;
 
-    s->version[s->of[mb]].readers--;
-    if (!g->ahead)
+    s->version[s->of[op->mb]].readers--;
+    if (!g->ahead || !sp_op_updates(&g->cfg.plan->layout, op))
         return;
     to = unread(s);
     for (int i = 0; i < st->n_blocks; i++)
-        sp_step_apply(g, st, &st->blocks[i], &g->ahead[mb], s->version[to].w[i]);
+        sp_step_apply(g, st, &st->blocks[i], &g->ahead[op->mb / s->batch], s->version[to].w[i]);
+    s->version[to].updates = op->mb / s->batch + 1;
     s->newest = to;
 }
 
 /* ---- the family ------------------------------------------------------------------------------- */
 
+/* A step begins with the newest weights. */
+static void begin(struct sp_graph *g)
+{
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stashing *s = g->stages[k].stashing;
+
+        for (int i = 0; i < s->n; i++)
+            s->version[i].updates = i == s->newest ? 0 : -1;
+    }
+}
+
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     sp_graph_layerwise.run(g, st, a);
     if (a->op.pass == SP_B)
-        end_of(g, st, a->op.mb);
+        end_of(g, st, &a->op);
 }
 
 /* The first version is the state itself. */
@@ -111,6 +140,8 @@ static int create_stage(struct sp_graph *g, struct sp_stage *st)
 
     if (err)
         return err;
+    s->batch = plan->map->batch;
+    s->late = plan->map->late;
     s->version = calloc((size_t)versions, sizeof *s->version);
     s->of = calloc((size_t)plan->layout.micro_batches, sizeof *s->of);
     s->layers = calloc((size_t)g->shape.model.layers * SP_LAYER_BLOCKS, sizeof *s->layers);
@@ -161,5 +192,6 @@ static void destroy(struct sp_graph *g)
 const struct sp_graph_family sp_graph_stashing = {
     .create = create,
     .destroy = destroy,
+    .begin = begin,
     .run = run,
 };

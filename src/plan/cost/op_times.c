@@ -36,7 +36,7 @@ static const struct slice_times *slice_of(const struct pricing *p, const struct 
 
         sp_shape_slice(p->sh, w->first_token, w->tokens, &part);
         sp_part_times(p->terms.machine, p->terms.devices, &part, &s->t);
-        if (p->plan->family->shares_vocabulary)
+        if (p->plan->layout.vocabulary_parallel)
             sp_head_times(p->terms.machine, p->terms.devices, &part, p->plan->layout.stages,
                           &s->head);
         s->first = w->first_token;
@@ -105,7 +105,7 @@ static double again(const struct pricing *p, const struct sp_part_times *t,
     enum sp_recompute mode = mode_of(p, w, layer);
     double sum = 0;
 
-    if (p->plan->family->parts)
+    if (p->plan->family->facts.parts)
         return part_again(p, t, w, mode);
     if (w->pre)
         sum += t->pre_again[mode];
@@ -190,9 +190,9 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
         if (work[i].head_share || work[i].head_norm)
             sum += head_share(&slice_of(p, &work[i])->head, &work[i]);
     }
-    if (p->plan->family->updates_each && op->pass == SP_B)
+    if (sp_op_updates(&p->plan->layout, op))
         sum += update_time(p->plan, p->sh, &p->terms, stage);
-    if (p->plan->family->shares_attention)
+    if (p->plan->family->facts.shares_attention)
         sum += sp_aid_time(p->plan, p->sh, &p->terms, stage, op);
     if (n > 0 && work[0].keeps_attention)
         sum += sp_shared_slice_time(p->plan, p->sh, &p->terms, op);
@@ -203,7 +203,7 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
 static double price_again(const struct pricing *p, int stage, const struct sp_op *op)
 {
     struct sp_op_work work[SP_MOST_WORK];
-    int n = p->plan->family->recomputes_first ? sp_op_work(p->plan, p->sh, stage, op, work) : 0;
+    int n = p->plan->family->again ? sp_op_work(p->plan, p->sh, stage, op, work) : 0;
     double sum = 0;
 
     for (int i = 0; i < n; i++) {
@@ -308,7 +308,7 @@ double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
 {
     double most = 0;
 
-    for (int s = 0; !plan->family->updates_each && s < plan->layout.stages; s++)
+    for (int s = 0; !plan->family->facts.stashes && s < plan->layout.stages; s++)
         most = fmax(most, update_time(plan, sh, terms, s));
     return 1e3 * most;
 }

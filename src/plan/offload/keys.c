@@ -5,8 +5,9 @@
 bool sp_keys_may_leave(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     /* around a ring they pass all together; where stages share slices or attention others read them */
-    return plan->layout.slices > 2 && !plan->family->parts_of && !plan->family->parts &&
-           !plan->family->shares_attention && !sh->ring && !(sh->tensor > 1 && sh->context > 1);
+    return plan->layout.slices > 2 && !plan->family->shared && !plan->family->facts.parts &&
+           !plan->family->facts.shares_attention && !sh->ring &&
+           !(sh->tensor > 1 && sh->context > 1);
 }
 
 /* The last slice's stay: its backward follows. */

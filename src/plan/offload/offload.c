@@ -195,7 +195,7 @@ void sp_offload_destroy(struct sp_offload *offload)
 
 static int slice_of(const struct sp_plan *plan, const struct sp_op *op)
 {
-    return plan->family->slice ? plan->family->slice(&plan->layout, op) : op->slice;
+    return plan->family->shared ? plan->family->shared->slice(&plan->layout, op) : op->slice;
 }
 
 double sp_offload_ratio(const struct sp_plan *plan, const struct sp_eviction_plan *a, int stage,

@@ -48,7 +48,8 @@ int64_t sp_offload_idle_bytes(const struct sp_plan *plan, const struct sp_shape 
 
 bool sp_weights_travel(const struct sp_plan *plan)
 {
-    return plan->family->sharded || (plan->family->names_global && !plan->family->parts_of);
+    return plan->family->facts.sharded ||
+           (plan->family->facts.names_global && !plan->family->shared);
 }
 
 struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
@@ -70,7 +71,7 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
     if (sp_weights_travel(plan)) /* weights and gradients on their way, a buffer a block */
         m.workspace += TRAVELLING * SP_LAYER_BLOCKS * SP_HOST_PAGE *
                        sp_most_layers(plan, sh->model.layers, stage);
-    if (family->parts_of) { /* weights of two others and sums of their gradients, likewise */
+    if (family->shared) { /* weights of two others and sums of their gradients, likewise */
         int64_t most = 0;
 
         for (int s = 0; s < plan->layout.stages; s++) {

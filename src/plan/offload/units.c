@@ -197,7 +197,7 @@ static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct
         u->bytes[SP_STASH_KV] = 0;
     }
     if (i == count - 1) /* of a slice it waits long, and its head has no op of its own */
-        *(sliced && !b->plan->family->parts_of ? &u->bytes[SP_UNIT_HEAD] : &u->head) =
+        *(sliced && !b->plan->family->shared ? &u->bytes[SP_UNIT_HEAD] : &u->head) =
             sp_pages(sp_stash_head_input(b->plan, part, b->stage, o));
     sp_keys_gradients(b, o, i);
 }
@@ -251,7 +251,7 @@ static void add_units(struct sp_units_builder *b)
                 sp_part_unit(b, i, next, &b->a->units[unit++]);
     }
     b->a->n_groups = group;
-    if (!b->plan->family->parts)
+    if (!b->plan->family->facts.parts)
         sp_keys_visits(b);
     for (int s = 1; s < b->a->n_slots; s++)
         b->a->also[s] += b->a->also[s - 1];

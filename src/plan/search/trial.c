@@ -325,7 +325,8 @@ static int try_modes(struct trial *t, struct sp_found *best)
         f.offload = SP_OFFLOAD_ADAPTIVE;
         err = take(t, f, best, &found);
     }
-    if (err != -ENOMEM && found && !best->fits) { /* of what is not told it is enough to know that */
+    if (err != -ENOMEM && found &&
+        !best->fits) { /* of what is not told it is enough to know that */
         err = best->whole ? weigh_all(t, true, best) : 0;
         err = err ? err : predict_all(t, best);
     }
@@ -344,7 +345,7 @@ static int choose_layers(const struct sp_search *want, struct step *step, struct
     struct sp_recompute_chosen chosen;
     int err;
 
-    if (step->plan.family->parts || step->plan.recompute || step->apart > 1)
+    if (step->plan.family->facts.parts || step->plan.recompute || step->apart > 1)
         return -EINVAL;
     sp_evictions_destroy(step->plan.evictions, f->stages);
     step->plan.evictions = NULL;

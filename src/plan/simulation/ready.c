@@ -11,7 +11,7 @@
 
 int sp_ready_check(const struct sp_plan *plan, char *why, size_t n)
 {
-    if (plan->family->run_deps || plan->family->sharded)
+    if (plan->family->lowers->run_deps || plan->family->facts.sharded)
         snprintf(why, n, "stages of %s keep in step with each other", plan->def->name);
     else if (plan->evictions)
         snprintf(why, n, "what leaves memory is planned for the strict order");
@@ -119,7 +119,8 @@ static void wait_for_adders(struct builder *b, int stage, int k)
     const struct sp_program *prog = &plan->programs[stage];
     const struct sp_op *op = &prog->ops[k];
     int first = b->r->messages->first_op[stage];
-    int pass = op->pass == SP_F && plan->family->updates_each ? SP_B : op->pass;
+    int pass =
+        op->pass == SP_F && plan->family->facts.stashes && !plan->map->late ? SP_B : op->pass;
     int *adder = &b->adder[(pass * (SP_UPDATE + 1) + op->part) * b->chunks + op->chunk];
 
     if (pass == SP_F || op->part == SP_ATTN)

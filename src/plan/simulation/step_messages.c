@@ -101,7 +101,7 @@ static bool goes_along(const struct walk *w, const struct sp_action *a)
 {
     const struct sp_step_message *last = w->out->n ? &w->out->message[w->out->n - 1] : NULL;
 
-    return last && w->plan->family->parts && sp_step_message_is_sent(last) && a->index >= 0 &&
+    return last && w->plan->family->facts.parts && sp_step_message_is_sent(last) && a->index >= 0 &&
            last->from == a->stage && last->to == a->peer && last->writer == a->index &&
            !goes_on(&last->tensor);
 }
@@ -139,10 +139,10 @@ static bool is_beside(const struct walk *w, const struct sp_step_message *m)
 {
     const struct sp_family *family = w->plan->family;
 
-    return family->slice && m->writer >= 0 && m->reader >= 0 &&
+    return family->shared && m->writer >= 0 && m->reader >= 0 &&
            (m->tensor.kind == SP_TENSOR_KV || m->tensor.kind == SP_TENSOR_DKV) &&
-           family->slice(&w->plan->layout, &w->plan->programs[m->from].ops[m->writer]) ==
-               family->slice(&w->plan->layout, &w->plan->programs[m->to].ops[m->reader]);
+           family->shared->slice(&w->plan->layout, &w->plan->programs[m->from].ops[m->writer]) ==
+               family->shared->slice(&w->plan->layout, &w->plan->programs[m->to].ops[m->reader]);
 }
 
 static void receive(struct walk *w, const struct sp_action *a)

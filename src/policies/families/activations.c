@@ -48,7 +48,8 @@ int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *p
                             const struct sp_op *op)
 {
     int g = sp_chunk_global(plan, stage, op->chunk);
-    bool last = op->part == SP_HEAD ? plan->family->head_op : g == sp_globals(&plan->layout) - 1;
+    bool last =
+        op->part == SP_HEAD ? plan->family->facts.head_op : g == sp_globals(&plan->layout) - 1;
 
     return last ? (int64_t)sp_shape_elem(part) * part->rows * part->model.hidden : 0;
 }
@@ -91,7 +92,7 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
 
     if (op->part == SP_HEAD)
         return head;
-    if (op->pass == SP_B && !plan->family->head_op)
+    if (op->pass == SP_B && !plan->family->facts.head_op)
         freed += head;
     if ((op->pass == SP_B || op->pass == SP_W) && sp_op_releases(plan, stage, op))
         freed += all - head;

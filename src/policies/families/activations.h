@@ -29,7 +29,7 @@ static inline enum sp_recompute sp_op_recompute(const struct sp_plan *plan, cons
 {
     const struct sp_family *family = plan->family;
 
-    return family->keeps_attention && family->keeps_attention(&plan->layout, op)
+    return family->shared && family->shared->keeps_attention(&plan->layout, op)
                ? sp_recompute_keeping_attention(mode)
                : mode;
 }

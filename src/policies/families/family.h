@@ -38,43 +38,94 @@ struct sp_train_wish {
     bool clips, dumps, tied, grouped;
 };
 
+/* How layers come to global stages. */
+enum sp_layers {
+    SP_LAYERS_DEALT,      /* evenly, by the family */
+    SP_LAYERS_CHOSEN,     /* as the user says */
+    SP_LAYERS_MAYBE_NONE, /* likewise, some none: a stage hands on what it receives */
+    SP_LAYERS_ALIKE       /* likewise, but every worker computes all of them: none has more to do */
+};
+
+struct sp_family_facts {
+    enum sp_layers layers;
+    bool slices; /* sequences may be cut, and those of one length or time be found by themselves */
+    bool parts; /* its ops are parts of layers, which must be known, as must what each part costs */
+    bool sharded;      /* every stage holds a part of each parameter block */
+    bool shards_ends;  /* of embedding and head, which it has whole while a step runs */
+    bool one_line;     /* its chunks are those of the whole model, on every stage */
+    bool names_global; /* the chunk of an op is a global stage, whatever stage runs it */
+    bool head_op;      /* the head is an op of its own, with which its input dies */
+    bool prices_head;  /* what the head costs may be said apart (struct sp_costs: head) */
+    bool pairs;        /* two ops may overlap */
+    /* Stages share attention of the ops that they begin together: keys and values are sent by layers, not those of a
+     * chunk together. */
+    bool shares_attention;
+    /* Gradients that travel with weights are in the type of the run, unless "gradients=f32" says otherwise. */
+    bool rounds_gradients;
+    /* Stages update their weights within a step (struct sp_map: batch), and a backward has those that its forward had. */
+    bool stashes;
+    bool post_validates; /* a step may begin before the last one's norm is known */
+};
+
+/* What the devices of a stage may share (sp_family: groups). */
+enum { SP_GROUP_TOKENS = 1, SP_GROUP_PARAMETERS = 2 };
+
+/* How an order becomes actions (policies/lowering). NULL, but for `lower`: as said. */
+struct sp_lowerer {
+    /* What an op waits for as the engine has it, where an order is stricter than the data want; NULL: the same. */
+    int (*run_deps)(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                    struct sp_dep out[SP_MAX_DEPS]);
+    /* Where an op comes in the order of submission, if that is not by simulated start; NULL: it is. */
+    double (*turn)(const struct sp_layout *lay, int stage, const struct sp_op *op);
+    /* How many ops from place i of that order on are submitted as one unit; NULL: one, or two that overlap. */
+    int (*unit)(const struct sp_lowering *l, int i);
+    /* Messages between two stages are taken in the order sent, those of each stream by themselves:
+     * the stream of what an op receives. NULL: there is one. */
+    int (*stream)(const struct sp_layout *lay, int stage, const struct sp_op *op);
+    /* The actions before the first op of a step (NULL: none; 0 or -ENOMEM), those of the unit of ops at
+     * place i of the order of submission, those after the last op. */
+    int (*begin)(struct sp_lowering *l);
+    void (*lower)(struct sp_lowering *l, int i);
+    void (*end)(struct sp_lowering *l);
+};
+
+/* Slices that several stages share, in parts. */
+struct sp_shared_slices {
+    /* Parts of all slices of a global stage. */
+    int (*parts_of)(const struct sp_layout *lay, int global);
+    /* Tokens first .. first+len-1 of the part that an op works on, and the slice that it is of. */
+    void (*part_tokens)(const struct sp_plan *plan, int seq, const struct sp_op *op, int *first,
+                        int *len);
+    int (*slice)(const struct sp_layout *lay, const struct sp_op *op);
+    /* Whether attention of an op, shared by stages, is kept however the rest is recomputed. */
+    bool (*keeps_attention)(const struct sp_layout *lay, const struct sp_op *op);
+    /* Tokens of a part of a global stage whose keys and values a stage has that is one of several to share them; len 0:
+     * none. */
+    void (*key_share)(const struct sp_plan *plan, int seq, int global, int part, int stage,
+                      int *first, int *len);
+    /* Cuts the slices of a plan in parts of which none takes much longer than another, with what a token costs, and each
+     * query with each of its keys. 0, or -errno after one line. */
+    int (*cut)(struct sp_plan *plan, double token, double pair);
+};
+
+/* Whose parameters are where (ownership.h), if that is not by the homes of global stages: each may be NULL. */
+struct sp_owners {
+    /* The i-th of the global stages (parts: blocks) whose parameters a stage keeps, -1 past the last;
+     * NULL: those of its chunks. */
+    int (*owned)(const struct sp_layout *lay, int stage, int i);
+    /* Whether a stage computes the embedding (`last`: the head) of some micro-batch. */
+    bool (*is_end)(const struct sp_layout *lay, int stage, bool last);
+    /* Every block of a stage, and the stage of a block. */
+    int (*each_block)(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                      sp_stage_block_fn fn, void *arg);
+    int (*holder)(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
+};
+
 struct sp_family {
     const char *name;
     /* The one that takes its place with the options of a layout, or itself; NULL: none does. */
     const struct sp_family *(*variant)(const struct sp_layout *lay);
-
-    /* ---- facts ---- */
-
-    bool slices; /* sequences may be cut, and those of one length or time be found by themselves */
-    bool parts; /* its ops are parts of layers, which must be known, as must what each part costs */
-    bool sharded; /* every stage holds a part of each parameter block */
-    bool
-        one_line; /* its chunks are those of the whole model, on every stage, and not so many a stage */
-    bool names_global; /* the chunk of an op is a global stage, whatever stage runs it */
-    bool
-        shards_ends; /* every stage holds a part of embedding and head, and has them whole while a step runs */
-    bool head_op; /* the head is an op of its own, with which its input dies */
-    /* Every stage has a share of the vocabulary: of embedding and head, and ops of the head of each micro-batch. */
-    bool shares_vocabulary;
-    bool prices_head;  /* what the head costs may be said apart (struct sp_costs: head) */
-    bool pairs;        /* two ops may overlap */
-    bool partitions;   /* the layers of its global stages may be chosen */
-    bool empty_stages; /* and some may have none: they hand on what they receive */
-    bool
-        alike; /* every worker computes all layers: however they are dealt out, none has more to do */
-    /* A backward computes its last layers again before it wants the gradient of its output. */
-    bool recomputes_first;
-    /* Gradients that travel with weights are in the type of the run, unless "gradients=f32" says otherwise. */
-    bool rounds_gradients;
-    /* Stages share attention of the ops that they begin together: keys and values are sent by layers, not those of a
-     * chunk together. */
-    bool shares_attention;
-    /* A micro-batch's gradient updates its stage at once, and its backward has the weights that its forward had. */
-    bool updates_each;
-    bool norms_apart;       /* gradients of norms come in buffers of their own */
-    bool shares_tokens;     /* those of a sequence may be shared by the devices of a stage */
-    bool shares_parameters; /* those of every layer, embedding and head likewise; unless: */
-    bool (*keeps_parameters_whole)(const struct sp_plan *plan); /* NULL: with no options */
+    struct sp_family_facts facts;
 
     /* ---- layouts ---- */
 
@@ -90,14 +141,16 @@ struct sp_family {
     /* Makes the program of a stage; NULL: the schedule does. */
     void (*emit)(const struct sp_layout *lay, int stage, struct sp_program *prog);
 
-    /* Adds to the programs, when all are made, ops that are none of the schedule's: 0, or -EINVAL with the reason in
-     * why[n], -ENOMEM. NULL: there are none. */
+    /* Adds to the programs, when all are made, ops that are none of the schedule's, of a vocabulary that all stages
+     * share: 0, or -EINVAL with the reason in why[n], -ENOMEM. NULL: there are none. */
     int (*weave)(struct sp_plan *plan, char *why, size_t n);
 
     /* Refuses in train what a plan cannot do, beside what the facts say: 0, or -EINVAL after one line. NULL:
-     * nothing. Whether a step may begin before the last one's norm is known; NULL: no. */
+     * nothing. */
     int (*refuse)(const struct sp_plan *plan, const struct sp_train_wish *wish);
-    bool (*post_validates)(const struct sp_layout *lay);
+
+    /* What the devices of a stage may share; NULL: nothing. */
+    int (*groups)(const struct sp_layout *lay);
 
     /* ---- ops ---- */
 
@@ -114,10 +167,6 @@ struct sp_family {
     int (*deps)(const struct sp_layout *lay, int stage, const struct sp_op *op,
                 struct sp_dep out[SP_MAX_DEPS]);
 
-    /* The same as the engine has it, where an order is stricter than the data want; NULL: the same. */
-    int (*run_deps)(const struct sp_layout *lay, int stage, const struct sp_op *op,
-                    struct sp_dep out[SP_MAX_DEPS]);
-
     /* Calls `need` for every op that a complete schedule must hold (W and R excepted). */
     void (*required)(const struct sp_layout *lay,
                      void (*need)(void *arg, int stage, const struct sp_op *op), void *arg);
@@ -130,7 +179,7 @@ struct sp_family {
     double (*cost)(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op);
 
-    /* And what of that it computes again before it wants what other stages send; NULL: nothing. */
+    /* And what of that it computes again before it wants what other stages send, its last layers; NULL: nothing. */
     double (*again)(const struct sp_plan *plan, const struct sp_costs *costs,
                     const struct sp_op *op);
 
@@ -145,60 +194,14 @@ struct sp_family {
     /* The part of an activation that an op holds, as peak_live counts them; NULL: 1. */
     double (*size)(const struct sp_layout *lay, const struct sp_op *op);
 
-    /* Where an op comes in the order of submission, if that is not by simulated start; NULL: it is. */
-    double (*turn)(const struct sp_layout *lay, int stage, const struct sp_op *op);
-
-    /* How many ops from place i of that order on are submitted as one unit; NULL: one, or two that overlap. */
-    int (*unit)(const struct sp_lowering *l, int i);
-
-    /* Messages between two stages are taken in the order sent, those of each stream by themselves:
-     * the stream of what an op receives. NULL: there is one. */
-    int (*stream)(const struct sp_layout *lay, int stage, const struct sp_op *op);
-
-    /* ---- slices that several stages share; NULL, all of them: none are ---- */
-
-    /* Parts of all slices of a global stage. */
-    int (*parts_of)(const struct sp_layout *lay, int global);
-    /* Tokens first .. first+len-1 of the part that an op works on, and the slice that it is of. */
-    void (*part_tokens)(const struct sp_plan *plan, int seq, const struct sp_op *op, int *first,
-                        int *len);
-    int (*slice)(const struct sp_layout *lay, const struct sp_op *op);
-    /* Whether attention of an op, shared by stages, is kept however the rest is recomputed; NULL: of none. */
-    bool (*keeps_attention)(const struct sp_layout *lay, const struct sp_op *op);
-    /* Tokens of a part of a global stage whose keys and values a stage has that is one of several to share them; len 0:
-     * none. */
-    void (*key_share)(const struct sp_plan *plan, int seq, int global, int part, int stage,
-                      int *first, int *len);
-    /* Cuts the slices of a plan in parts of which none takes much longer than another, with what a token costs, and each
-     * query with each of its keys. 0, or -errno after one line. */
-    int (*cut)(struct sp_plan *plan, double token, double pair);
-
-    /* ---- parameters (ownership.h) ---- */
-
-    /* The i-th of the global stages (parts: blocks) whose parameters a stage keeps, -1 past the last;
-     * NULL: those of its chunks. */
-    int (*owned)(const struct sp_layout *lay, int stage, int i);
-    /* Whether a stage computes the embedding (`last`: the head) of some micro-batch; NULL: by the homes of
-     * global stages. */
-    bool (*is_end)(const struct sp_layout *lay, int stage, bool last);
-    /* Every block of a stage, and the stage of a block; NULL: by global stages. */
-    int (*each_block)(const struct sp_plan *plan, const struct sp_model *m, int stage,
-                      sp_stage_block_fn fn, void *arg);
-    int (*holder)(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
-
-    /* ---- memory (activations.h) ---- */
-
-    /* Bytes that are kept of an op until its backward, *head of it for the head; NULL: what its layers keep. */
+    /* Bytes that are kept of an op until its backward, *head of it for the head (activations.h); NULL: what its layers
+     * keep. */
     int64_t (*stash)(const struct sp_plan *plan, const struct sp_shape *sh,
                      enum sp_recompute recompute, int stage, const struct sp_op *op, int64_t *head);
-    /*
-     * ---- lowering (policies/lowering) ----
-     * The actions before the first op of a step (NULL: none; 0 or -ENOMEM), those of the unit of ops at
-     * place i of the order of submission, those after the last op.
-     */
-    int (*lower_begin)(struct sp_lowering *l);
-    void (*lower)(struct sp_lowering *l, int i);
-    void (*lower_end)(struct sp_lowering *l);
+
+    const struct sp_lowerer *lowers;
+    const struct sp_shared_slices *shared; /* NULL: stages share no slices */
+    const struct sp_owners *owners;        /* NULL: all by the homes of global stages */
 };
 
 /* The part of a micro-batch on a whole stage that one activation is. */

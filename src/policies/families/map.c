@@ -25,6 +25,18 @@ int sp_globals(const struct sp_layout *lay)
     return lay->map ? lay->map->globals : lay->stages * lay->chunks;
 }
 
+int sp_updates(const struct sp_layout *lay)
+{
+    return lay->map && lay->map->batch ? lay->micro_batches / lay->map->batch : 1;
+}
+
+bool sp_op_updates(const struct sp_layout *lay, const struct sp_op *op)
+{
+    int batch = lay->map ? lay->map->batch : 0;
+
+    return batch && op->pass == SP_B && (op->mb + 1) % batch == 0;
+}
+
 int sp_global_stage(const struct sp_layout *lay, int stage, int chunk)
 {
     return lay->map ? lay->map->global[(size_t)stage * (size_t)lay->chunks + (size_t)chunk]

@@ -7,6 +7,7 @@
 #define SP_MAP_H
 
 #include "starpipe/schedule.h"
+#include <stdbool.h>
 
 #define SP_MAX_PIPES 2
 
@@ -18,9 +19,11 @@ struct sp_home {
 
 struct sp_map {
     int pipes, globals;
-    int *global;                  /* [stages][chunks] global stage */
-    struct sp_home *home;         /* [pipes][globals] */
-    unsigned char *pipe;          /* [micro_batches]; NULL: all 0 */
+    int *global;          /* [stages][chunks] global stage */
+    struct sp_home *home; /* [pipes][globals] */
+    unsigned char *pipe;  /* [micro_batches]; NULL: all 0 */
+    int batch; /* micro-batches whose gradients an update of a stage has; 0: all of a step, at its end */
+    int late; /* updates that the weights of a batch lack of those before it; 0: of its micro-batches, none that is made */
     const struct sp_family *base; /* the family to whose ops others are added; NULL: none are */
     void *state;                  /* what else the family tabulates of the layout ... */
     void (*destroy_state)(void *state); /* ... NULL: free */
@@ -44,6 +47,9 @@ int sp_global_stage(const struct sp_layout *lay, int stage, int chunk);
 /* The pipe of a micro-batch, and of a chunk. */
 int sp_pipe_of_mb(const struct sp_layout *lay, int mb);
 int sp_pipe_of_chunk(const struct sp_layout *lay, int chunk);
+/* Updates of a stage in a step; whether it has one after an op, the last backward of a batch. */
+int sp_updates(const struct sp_layout *lay);
+bool sp_op_updates(const struct sp_layout *lay, const struct sp_op *op);
 /* Stage and chunk of global stage g of a pipe. */
 struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g);
 

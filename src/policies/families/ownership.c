@@ -22,12 +22,12 @@ void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, in
 
 int sp_chunk_global(const struct sp_plan *plan, int stage, int chunk)
 {
-    return plan->family->names_global ? chunk : sp_global_stage(&plan->layout, stage, chunk);
+    return plan->family->facts.names_global ? chunk : sp_global_stage(&plan->layout, stage, chunk);
 }
 
 int sp_chunks_of(const struct sp_plan *plan)
 {
-    return plan->family->names_global ? sp_globals(&plan->layout) : plan->layout.chunks;
+    return plan->family->facts.names_global ? sp_globals(&plan->layout) : plan->layout.chunks;
 }
 
 void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chunk, int *first,
@@ -37,12 +37,19 @@ void sp_chunk_layers(const struct sp_plan *plan, int layers, int stage, int chun
                    first, count);
 }
 
+static const struct sp_owners *owners_of(const struct sp_plan *plan)
+{
+    static const struct sp_owners none = {0};
+
+    return plan->family->owners ? plan->family->owners : &none;
+}
+
 int sp_stage_owned(const struct sp_plan *plan, int stage, int i)
 {
     const struct sp_layout *lay = &plan->layout;
 
-    if (plan->family->owned)
-        return plan->family->owned(lay, stage, i);
+    if (owners_of(plan)->owned)
+        return owners_of(plan)->owned(lay, stage, i);
     return i < lay->chunks ? sp_global_stage(lay, stage, i) : -1;
 }
 
@@ -51,7 +58,7 @@ int sp_stage_layers(const struct sp_plan *plan, int layers, int stage)
     int sum = 0, first, count, at;
 
     for (int i = 0; (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
-        if (plan->family->parts)
+        if (plan->family->facts.parts)
             count = at > 0; /* the block that ends a layer */
         else
             sp_part_layers(plan, layers, sp_globals(&plan->layout), at, &first, &count);
@@ -77,8 +84,8 @@ bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last)
 {
     const struct sp_layout *lay = &plan->layout;
 
-    if (plan->family->is_end)
-        return plan->family->is_end(lay, stage, last);
+    if (owners_of(plan)->is_end)
+        return owners_of(plan)->is_end(lay, stage, last);
     for (int pipe = 0; pipe < sp_pipes(lay); pipe++)
         if (sp_home(lay, pipe, last ? sp_globals(lay) - 1 : 0).stage == stage)
             return true;
@@ -91,25 +98,36 @@ bool sp_every_stage(const struct sp_layout *lay, int stage, bool last)
     return true;
 }
 
+int sp_all_groups(const struct sp_layout *lay)
+{
+    (void)lay;
+    return SP_GROUP_TOKENS | SP_GROUP_PARAMETERS;
+}
+
+int sp_plan_groups(const struct sp_plan *plan)
+{
+    return plan->family->groups ? plan->family->groups(&plan->layout) : 0;
+}
+
 int sp_slices_of(const struct sp_plan *plan, int global)
 {
     const struct sp_layout *lay = &plan->layout;
 
-    return plan->family->parts_of ? plan->family->parts_of(lay, global) : lay->slices;
+    return plan->family->shared ? plan->family->shared->parts_of(lay, global) : lay->slices;
 }
 
 static int flights_each(const struct sp_plan *plan)
 {
     int most = 0;
 
-    for (int g = 0; g < (plan->family->parts_of ? plan->layout.stages : 1); g++)
+    for (int g = 0; g < (plan->family->shared ? plan->layout.stages : 1); g++)
         most = sp_slices_of(plan, g) > most ? sp_slices_of(plan, g) : most;
     return most;
 }
 
 int sp_flights_of(const struct sp_plan *plan)
 {
-    if (plan->family->parts)
+    if (plan->family->facts.parts)
         return plan->family->ids(&plan->layout);
     return sp_chunks_of(plan) * plan->layout.micro_batches * flights_each(plan);
 }
@@ -123,7 +141,7 @@ int sp_flight_of_op(const struct sp_plan *plan, int stage, const struct sp_op *o
 {
     struct sp_op forward = *op;
 
-    if (!plan->family->parts)
+    if (!plan->family->facts.parts)
         return sp_flight_number(plan, op->chunk, op->mb, op->slice);
     forward.pass = SP_F;
     return plan->family->id(&plan->layout, stage, &forward);
@@ -132,13 +150,14 @@ int sp_flight_of_op(const struct sp_plan *plan, int stage, const struct sp_op *o
 /* Whether the block is a table of rows of the vocabulary, of which every stage has some. */
 static bool is_by_rows(const struct sp_plan *plan, enum sp_block_kind kind)
 {
-    return plan->family->shares_vocabulary && (kind == SP_BLOCK_TOKENS || kind == SP_BLOCK_HEAD);
+    return plan->layout.vocabulary_parallel && (kind == SP_BLOCK_TOKENS || kind == SP_BLOCK_HEAD);
 }
 
 bool sp_block_is_sharded(const struct sp_plan *plan, enum sp_block_kind kind)
 {
-    return plan->family->sharded || is_by_rows(plan, kind) ||
-           (plan->family->shards_ends && plan->layout.stages > 1 && !sp_block_is_of_layer(kind));
+    return plan->family->facts.sharded || is_by_rows(plan, kind) ||
+           (plan->family->facts.shards_ends && plan->layout.stages > 1 &&
+            !sp_block_is_of_layer(kind));
 }
 
 bool sp_block_is_gathered(const struct sp_plan *plan, enum sp_block_kind kind)
@@ -203,7 +222,7 @@ int sp_visit_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
 static int visit_global(const struct sp_plan *plan, const struct sp_model *m, int global,
                         bool *has_tokens, sp_stage_block_fn fn, void *arg)
 {
-    bool shared = plan->family->shares_vocabulary; /* the tables: they are nobody's alone */
+    bool shared = plan->layout.vocabulary_parallel; /* the tables: they are nobody's alone */
     int err = 0;
 
     if (global == 0) {
@@ -227,14 +246,14 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
     bool has_tokens = false;
     int err = 0, at;
 
-    if (plan->family->each_block)
-        return plan->family->each_block(plan, m, stage, fn, arg);
-    if (plan->family->shards_ends)
+    if (owners_of(plan)->each_block)
+        return owners_of(plan)->each_block(plan, m, stage, fn, arg);
+    if (plan->family->facts.shards_ends)
         err = sp_visit_ends(m, fn, arg);
-    if (plan->family->shares_vocabulary)
+    if (plan->layout.vocabulary_parallel)
         err = sp_visit_tables(m, fn, arg);
     for (int i = 0; !err && (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
-        if (plan->family->shards_ends)
+        if (plan->family->facts.shards_ends)
             err = visit_layers(plan, m, at, fn, arg);
         else if (i == 0 || at != sp_stage_owned(plan, stage, 0)) /* where two pipes meet: once */
             err = visit_global(plan, m, at, &has_tokens, fn, arg);
@@ -266,9 +285,9 @@ int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum 
     const struct sp_layout *lay = &plan->layout;
     int globals[2], n_globals, n = 0;
 
-    if (plan->family->holder || (plan->family->shards_ends && layer < 0) ||
+    if (owners_of(plan)->holder || (plan->family->facts.shards_ends && layer < 0) ||
         is_by_rows(plan, kind)) {
-        stages[0] = plan->family->holder ? plan->family->holder(plan, kind, layer) : 0;
+        stages[0] = owners_of(plan)->holder ? owners_of(plan)->holder(plan, kind, layer) : 0;
         return 1;
     }
     n_globals = globals_of(plan, m, kind, layer, globals);

@@ -50,6 +50,10 @@ bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last);
 /* For families where every stage does. */
 bool sp_every_stage(const struct sp_layout *lay, int stage, bool last);
 
+/* What the devices of a stage may share (SP_GROUP_...): all there is; and of a plan. */
+int sp_all_groups(const struct sp_layout *lay);
+int sp_plan_groups(const struct sp_plan *plan);
+
 /* Slices, or parts of them, of a global stage. */
 int sp_slices_of(const struct sp_plan *plan, int global);
 

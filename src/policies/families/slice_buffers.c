@@ -4,7 +4,8 @@ bool sp_slices_take_turns(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     const struct sp_family *family = plan->family;
 
-    return !family->parts && !family->parts_of && !family->shares_attention && sh->tensor <= 1;
+    return !family->facts.parts && !family->shared && !family->facts.shares_attention &&
+           sh->tensor <= 1;
 }
 
 void sp_memory_longest_slice(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -8,17 +8,17 @@ static int chunk_work(const struct sp_plan *plan, const struct sp_shape *sh, int
     int global;
 
     if (op->part == SP_HEAD) {
-        work->head = plan->family->head_op;
-        work->head_share = plan->family->shares_vocabulary;
+        work->head = plan->family->facts.head_op;
+        work->head_share = plan->layout.vocabulary_parallel;
         return 1;
     }
     global = sp_chunk_global(plan, stage, op->chunk);
     sp_chunk_layers(plan, sh->model.layers, stage, op->chunk, &work->first, &work->layers);
     work->pre = work->attention = work->post = true;
     work->embed = global == 0;
-    work->head_norm = plan->family->shares_vocabulary && global == sp_globals(&plan->layout) - 1;
+    work->head_norm = plan->layout.vocabulary_parallel && global == sp_globals(&plan->layout) - 1;
     work->head = global == sp_globals(&plan->layout) - 1 && op->pass == SP_B &&
-                 !plan->family->head_op && !plan->family->shares_vocabulary;
+                 !plan->family->facts.head_op && !plan->layout.vocabulary_parallel;
     return 1;
 }
 
@@ -27,11 +27,11 @@ int sp_op_work(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
 {
     const struct sp_family *family = plan->family;
     bool apart = plan->deferred && plan->deferred[family->id(&plan->layout, stage, op)];
-    struct sp_op_work pass = {.forward = op->pass == SP_F,
-                              .input = op->pass == SP_B,
-                              .weight = op->pass == SP_W || (op->pass == SP_B && !apart),
-                              .keeps_attention = family->keeps_attention &&
-                                                 family->keeps_attention(&plan->layout, op)};
+    struct sp_op_work pass = {
+        .forward = op->pass == SP_F,
+        .input = op->pass == SP_B,
+        .weight = op->pass == SP_W || (op->pass == SP_B && !apart),
+        .keeps_attention = family->shared && family->shared->keeps_attention(&plan->layout, op)};
 
     sp_plan_op_tokens(plan, sh->seq, op, &pass.first_token, &pass.tokens);
     for (int i = 0; i < SP_MOST_WORK; i++)

@@ -63,9 +63,9 @@ static void check_family(const struct sp_schedule_def *def, char *why, size_t n)
     } else if (!family->emit && !def->emit == !def->emit_all) {
         snprintf(why, n, "schedule %s: it has %s", def->name,
                  def->emit ? "both emit and emit_all" : "no emit");
-    } else if (def->default_chunks < !family->one_line) {
+    } else if (def->default_chunks < !family->facts.one_line) {
         snprintf(why, n, "schedule %s: default_chunks is %d, must be at least %d", def->name,
-                 def->default_chunks, !family->one_line);
+                 def->default_chunks, !family->facts.one_line);
     }
 }
 

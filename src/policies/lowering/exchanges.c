@@ -65,7 +65,7 @@ static struct shared shared_of_layer(const struct sp_op_work *w)
 static struct shared shared_again(const struct sp_plan *plan, const struct sp_op_work *w,
                                   enum sp_recompute mode)
 {
-    bool parts = plan->family->parts;
+    bool parts = plan->family->facts.parts;
     int pre = w->qkv_with_attention ? w->attention : w->pre && !parts;
 
     if (!w->input || (mode != SP_RECOMPUTE_FULL && mode != SP_RECOMPUTE_NO_ATTENTION))
@@ -122,8 +122,8 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
             all.rows += of.rows + more.rows + outputs;
             all.sums += of.sums + more.sums + outputs;
         }
-        if (plan->family->parts && !sp_stash_keeps(recompute, SP_STASH_PRE) && work[i].embed &&
-            work[i].input) { /* the first block's input again */
+        if (plan->family->facts.parts && !sp_stash_keeps(recompute, SP_STASH_PRE) &&
+            work[i].embed && work[i].input) { /* the first block's input again */
             all.rows++;
             all.sums++;
         }
@@ -149,11 +149,11 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
     part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->context - 1);
     for (int l = work->first; l < work->first + work->layers; l++) {
         /* q, k, v that came from elsewhere are kept, whatever else is computed again */
-        bool kept = plan->family->parts && !work->qkv_with_attention && !work->pre;
+        bool kept = plan->family->facts.parts && !work->qkv_with_attention && !work->pre;
         enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
         bool again = work->input && mode == SP_RECOMPUTE_FULL; /* attention's output */
         struct times t = times_of(work, kept ? SP_RECOMPUTE_NONE : mode,
-                                  plan->layout.slices > 1 && !plan->family->parts);
+                                  plan->layout.slices > 1 && !plan->family->facts.parts);
 
         t.q += kept && again;
         bytes += sh->ring ? around(sh, work, kept && !again ? SP_RECOMPUTE_NONE : mode)

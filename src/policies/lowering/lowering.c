@@ -150,28 +150,30 @@ int sp_lower_begin(struct sp_lowering *l, void (*emit)(void *arg, const struct s
         return -ENOMEM;
     for (int c = 0; c < classes; c++)
         l->exchanged[c] = -1;
-    return l->plan->family->lower_begin ? l->plan->family->lower_begin(l) : 0;
+    return l->plan->family->lowers->begin ? l->plan->family->lowers->begin(l) : 0;
 }
 
 int sp_lowering_unit(const struct sp_lowering *l, int i)
 {
     const struct sp_family *family = l->plan->family;
 
-    return family->unit ? family->unit(l, i) : sp_lowering_op(l, i)->overlap ? 2 : 1;
+    return family->lowers->unit            ? family->lowers->unit(l, i)
+           : sp_lowering_op(l, i)->overlap ? 2
+                                           : 1;
 }
 
 int sp_lower_ops(struct sp_lowering *l, int i)
 {
     int ops = sp_lowering_unit(l, i);
 
-    l->plan->family->lower(l, i);
+    l->plan->family->lowers->lower(l, i);
     return ops;
 }
 
 void sp_lower_end(struct sp_lowering *l)
 {
-    if (l->plan->family->lower_end)
-        l->plan->family->lower_end(l);
+    if (l->plan->family->lowers->end)
+        l->plan->family->lowers->end(l);
 }
 
 void sp_lower_orphans(struct sp_lowering *l,

@@ -51,7 +51,7 @@ const char *sp_tensor_name(enum sp_tensor_kind kind)
 /* Not all keys of a slice, or of a part of one. */
 static bool is_key_share(const struct sp_plan *plan, const struct sp_tensor_id *t)
 {
-    return kinds[t->kind].extent == ROWS_KV && plan->family->key_share && t->block > 0;
+    return kinds[t->kind].extent == ROWS_KV && plan->family->shared && t->block > 0;
 }
 
 char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, char *text)
@@ -87,8 +87,8 @@ static int layers_of(const struct sp_plan *plan, const struct sp_shape *shape, i
 
 static bool is_of_layers(const struct sp_plan *plan, const struct sp_tensor_id *t)
 {
-    return kinds[t->kind].extent == ROWS_KV && !plan->family->parts &&
-           !plan->family->shares_attention;
+    return kinds[t->kind].extent == ROWS_KV && !plan->family->facts.parts &&
+           !plan->family->facts.shares_attention;
 }
 
 /* Of all tokens, where devices share the parameters of a layer: the parts apart. */
@@ -97,8 +97,8 @@ static bool is_by_heads(const struct sp_plan *plan, const struct sp_shape *shape
 {
     enum extent extent = kinds[t->kind].extent;
 
-    return (plan->family->parts || plan->family->shares_attention) && shape->tensor > 1 &&
-           (extent == ROWS_Q || extent == ROWS_KV || extent == ROWS_HEADS);
+    return (plan->family->facts.parts || plan->family->facts.shares_attention) &&
+           shape->tensor > 1 && (extent == ROWS_Q || extent == ROWS_KV || extent == ROWS_HEADS);
 }
 
 int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
@@ -120,7 +120,8 @@ static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
     int first, len;
 
     if (is_key_share(plan, t))
-        plan->family->key_share(plan, shape->seq, t->at, t->slice, t->block - 1, &first, &len);
+        plan->family->shared->key_share(plan, shape->seq, t->at, t->slice, t->block - 1, &first,
+                                        &len);
     else
         sp_plan_op_tokens(plan, shape->seq, &op, &first, &len);
     return (int64_t)len * shape->batch / sp_shape_spread(shape);
@@ -138,7 +139,7 @@ static size_t block_elements(const struct sp_model *m, int at, int i)
 
 bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shape)
 {
-    return plan->family->rounds_gradients && plan->layout.stages > 1 && shape &&
+    return plan->family->facts.rounds_gradients && plan->layout.stages > 1 && shape &&
            shape->dtype != SP_F32 && !sp_option_is(&plan->layout, "gradients", "f32");
 }
 

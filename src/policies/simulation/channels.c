@@ -76,7 +76,9 @@ static int collect(const struct sp_plan *plan, const struct sp_index *ix, struct
         for (int k = 0; k < prog->n; k++) {
             struct sp_dep deps[SP_MAX_DEPS];
             int n = plan->family->deps(lay, s, &prog->ops[k], deps);
-            int stream = plan->family->stream ? plan->family->stream(lay, s, &prog->ops[k]) : 0;
+            int stream = plan->family->lowers->stream
+                             ? plan->family->lowers->stream(lay, s, &prog->ops[k])
+                             : 0;
 
             for (int i = 0; i < n; i++) {
                 int place = sp_index_place(ix, plan, &deps[i]), c;

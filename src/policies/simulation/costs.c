@@ -94,11 +94,11 @@ int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs
 
     if (ret)
         return ret;
-    if (given[KEY_HEAD] && !plan->family->prices_head)
+    if (given[KEY_HEAD] && !plan->family->facts.prices_head)
         return sp_error(EINVAL,
                         "cost: '%s': the head of %s costs nothing of its own; leave head= out",
                         text, plan->def->name);
-    if (!layer_keys && !plan->family->parts) {
+    if (!layer_keys && !plan->family->facts.parts) {
         *costs = (struct sp_costs){.f = v[KEY_F],
                                    .b = v[KEY_B],
                                    .w = v[KEY_W],
@@ -117,7 +117,7 @@ int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs
     if (lay->layers < 1)
         return sp_error(EINVAL, "cost: '%s' is per layer, but the layers are unknown; use --layers",
                         text);
-    if (lay->layers % sp_globals(lay) && !plan->family->parts) {
+    if (lay->layers % sp_globals(lay) && !plan->family->facts.parts) {
         int less = lay->layers - lay->layers % sp_globals(lay);
 
         return sp_error(EINVAL,

@@ -131,9 +131,10 @@ struct sp_placed *sp_plan_order(const struct sp_plan *plan, int *n)
     }
     if (sp_listsim(plan, &sp_costs_unit, SP_PAIRED, &times, why, sizeof why))
         return NULL;
-    for (int s = 0; plan->family->turn && s < plan->layout.stages; s++)
+    for (int s = 0; plan->family->lowers->turn && s < plan->layout.stages; s++)
         for (int k = 0; k < plan->programs[s].n; k++)
-            times.start[s][k] = plan->family->turn(&plan->layout, s, &plan->programs[s].ops[k]);
+            times.start[s][k] =
+                plan->family->lowers->turn(&plan->layout, s, &plan->programs[s].ops[k]);
     order = sp_merge(plan, &times, n);
     sp_times_destroy(&times);
     return order;

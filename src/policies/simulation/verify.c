@@ -41,7 +41,7 @@ static int foreign(struct check *c, int stage, int index)
         snprintf(reason, sizeof reason, "%d micro-batches", lay->micro_batches);
     else if (family->foreign && family->foreign(lay, stage, op, reason, sizeof reason))
         ; /* it said why */
-    else if (op->slice >= lay->slices && !family->parts_of)
+    else if (op->slice >= lay->slices && !family->shared)
         snprintf(reason, sizeof reason, "%d slice%s", lay->slices, lay->slices > 1 ? "s" : "");
     else
         snprintf(reason, sizeof reason, "no op of the family %s there", family->name);
@@ -147,7 +147,7 @@ static int check_pair(struct check *c, int stage, int index)
                  stage, text, index);
         return -EINVAL;
     }
-    if (!plan->family->pairs)
+    if (!plan->family->facts.pairs)
         snprintf(reason, sizeof reason, "but the family %s has no overlapped ops",
                  plan->family->name);
     else if (op[1].overlap)

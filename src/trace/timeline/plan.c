@@ -89,7 +89,8 @@ static int layers_of(const struct sp_timeline_terms *terms, int stage)
     const struct sp_plan *plan = terms->plan;
     int layers = terms->shape ? terms->shape->model.layers : plan->layout.layers, sum = 0;
 
-    if (!layers || plan->family->parts || plan->family->one_line || plan->family->sharded)
+    if (!layers || plan->family->facts.parts || plan->family->facts.one_line ||
+        plan->family->facts.sharded)
         return 0;
     for (int c = 0; c < plan->layout.chunks; c++) {
         int first, count;
@@ -138,7 +139,7 @@ int sp_timeline_of_plan(const struct sp_timeline_terms *terms, struct sp_timelin
     t->chunks = lay->chunks;
     t->slices = lay->slices;
     t->layers = lay->layers;
-    t->parts = plan->family->parts;
+    t->parts = plan->family->facts.parts;
     t->share = sp_activation_share(plan->family, lay);
     t->n_deps = 0;
     snprintf(t->schedule, sizeof t->schedule, "%s%s%s", plan->def->name, *plan->options ? ":" : "",

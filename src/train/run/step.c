@@ -55,14 +55,14 @@ static void close_step(struct sp_trainer *t)
     sp_step_finish(&t->graph, &t->report);
 }
 
-/* Those of every micro-batch, each a step of the optimizer; NULL where the step has one of all. */
+/* Those of every batch within a step, each a step of the optimizer; NULL where the step has one of all. */
 static const struct sp_update *updates_of(struct sp_trainer *t, int step)
 {
     const struct sp_train_config *a = &t->cfg;
-    int m = t->plan.layout.micro_batches;
+    int n = sp_updates(&t->plan.layout);
 
-    for (int i = 0; t->updates && i < m; i++) {
-        double done = (double)step * m + i + 1;
+    for (int i = 0; t->updates && i < n; i++) {
+        double done = (double)step * n + i + 1;
 
         t->updates[i] = sp_train_update(a, step, 0);
         t->updates[i].bias1 = (float)(1 - pow(a->beta1, done));

@@ -114,7 +114,7 @@ static double step_us(struct sp_trainer *t, const struct sp_layer_costs *c, doub
     bool room = f && b && w;
     struct sp_costs costs = {
         .f = 1, .b = 1, .w = 1, .comm = comm_us, .scale_f = f, .scale_b = b, .scale_w = w};
-    bool shared = t->plan.family->shares_vocabulary;
+    bool shared = t->plan.layout.vocabulary_parallel;
     struct sp_times times;
     char why[256];
     double us = -1;

@@ -12,7 +12,7 @@ static int check(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
 
-    if (t->plan.family->parts)
+    if (t->plan.family->facts.parts)
         return sp_error(
             EINVAL,
             "train: --recompute auto: %s runs parts of layers, which do not choose one by one; "

@@ -121,9 +121,9 @@ static int make_graph(struct sp_trainer *t)
     if (err)
         return err;
     t->meters = calloc((size_t)t->place.stages, sizeof *t->meters);
-    if (t->plan.family->updates_each)
-        t->updates = calloc((size_t)t->plan.layout.micro_batches, sizeof *t->updates);
-    return t->meters && (t->updates || !t->plan.family->updates_each)
+    if (t->plan.family->facts.stashes)
+        t->updates = calloc((size_t)sp_updates(&t->plan.layout), sizeof *t->updates);
+    return t->meters && (t->updates || !t->plan.family->facts.stashes)
                ? 0
                : sp_error(ENOMEM, "no memory for %d stages", t->place.stages);
 }

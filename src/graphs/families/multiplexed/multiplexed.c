@@ -265,7 +265,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         open(g, st, a, &op->c);
     if (a->leg == 0 && apart && op->c.global == st->index)
         find_keys(&op->c);
-    if (g->cfg.plan->family->keeps_attention(sp_multiplex_layout(g), &a->op)) {
+    if (g->cfg.plan->family->shared->keeps_attention(sp_multiplex_layout(g), &a->op)) {
         sp_shared_run(op, a->leg, share);
     } else {
         op->c.share = share;

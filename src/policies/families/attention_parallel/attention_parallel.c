@@ -342,10 +342,10 @@ static int each_block(const struct sp_plan *plan, const struct sp_model *m, int 
     return err;
 }
 
-static bool post_validates(const struct sp_layout *lay)
+/* Where products go with attention, parameters do. */
+int sp_parts_groups(const struct sp_layout *lay)
 {
-    (void)lay;
-    return true;
+    return SP_GROUP_TOKENS | (sp_ship_wish(lay) == SP_WISH_ATTENTION ? 0 : SP_GROUP_PARAMETERS);
 }
 
 static const struct sp_family *variant(const struct sp_layout *lay)
@@ -353,17 +353,21 @@ static const struct sp_family *variant(const struct sp_layout *lay)
     return sp_vocabulary_variant(lay, &sp_family_attention_parallel);
 }
 
+static const struct sp_lowerer lowers = {.stream = stream,
+                                         .begin = sp_attention_parallel_lower_begin,
+                                         .lower = sp_attention_parallel_lower,
+                                         .end = sp_attention_parallel_lower_end};
+static const struct sp_owners owners = {
+    .owned = owned, .is_end = is_end, .each_block = each_block, .holder = holder};
+
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
-    .slices = true,
+    .facts.slices = true,
+    .facts.parts = true,
+    .facts.post_validates = true,
     .variant = variant,
-    .post_validates = post_validates,
-    .parts = true,
+    .groups = sp_parts_groups,
     .kind = sp_parts_kind,
-    .recomputes_first = true,
-    .shares_tokens = true,
-    .shares_parameters = true,
-    .keeps_parameters_whole = sp_ships_attention,
     .check = check,
     .place = place,
     .refuse = refuse,
@@ -375,13 +379,7 @@ const struct sp_family sp_family_attention_parallel = {
     .again = again,
     .work = work_of,
     .activations = activations,
-    .stream = stream,
-    .owned = owned,
-    .is_end = is_end,
-    .each_block = each_block,
-    .holder = holder,
     .stash = sp_parts_stash,
-    .lower_begin = sp_attention_parallel_lower_begin,
-    .lower = sp_attention_parallel_lower,
-    .lower_end = sp_attention_parallel_lower_end,
+    .lowers = &lowers,
+    .owners = &owners,
 };

@@ -55,6 +55,8 @@ enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *
 /* ship=attention, which needs no sizes to be known. */
 bool sp_ships_attention(const struct sp_plan *plan);
 
+int sp_parts_groups(const struct sp_layout *lay);
+
 /* As published, weights and their gradients go with every micro-batch. */
 bool sp_ships_each_time(const struct sp_plan *plan);
 

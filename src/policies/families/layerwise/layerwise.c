@@ -14,6 +14,7 @@
 #include "policies/families/aligned/aligned.h"
 #include "policies/families/families.h"
 #include "policies/families/layerwise/layerwise.h"
+#include "policies/families/ownership.h"
 #include "policies/families/replicas.h"
 #include "policies/families/vocabulary/vocabulary.h"
 #include "policies/plan.h"
@@ -43,12 +44,12 @@ static int place_both_ways(const struct sp_layout *lay, const struct sp_schedule
 }
 
 /* Passes F, B, W, R, by stage, micro-batch, chunk, slice. */
-static int ids(const struct sp_layout *lay)
+int sp_layerwise_ids(const struct sp_layout *lay)
 {
     return SP_PASSES * lay->stages * lay->micro_batches * lay->chunks * lay->slices;
 }
 
-static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
+int sp_layerwise_id(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     int at = op->pass;
 
@@ -91,8 +92,8 @@ static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, int mb, 
                                   .slice = (unsigned short)slice}};
 }
 
-static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
-                struct sp_dep out[SP_MAX_DEPS])
+int sp_layerwise_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                      struct sp_dep out[SP_MAX_DEPS])
 {
     int g = sp_global_stage(lay, stage, op->chunk), last = sp_globals(lay) - 1;
     int i = op->mb, k = op->slice, n = 0;
@@ -123,8 +124,8 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n;
 }
 
-static void required(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+void sp_layerwise_required(const struct sp_layout *lay,
+                           void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
 {
     for (int i = 0; i < lay->micro_batches; i++) {
         for (int g = 0; g < sp_globals(lay); g++) {
@@ -144,8 +145,8 @@ double sp_layerwise_head_cost(const struct sp_plan *plan, const struct sp_costs 
     return costs->head * sp_plan_slice_share(plan, op->slice);
 }
 
-double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
-                         const struct sp_op *op)
+double sp_layerwise_layers_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                                const struct sp_op *op)
 {
     const struct sp_layout *lay = &plan->layout;
     int g = sp_global_stage(lay, stage, op->chunk);
@@ -162,19 +163,20 @@ double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *cost
     case SP_W:
         return w * part;
     default:
-        return (costs->b * sb + (plan->deferred && plan->deferred[id(lay, stage, op)] ? 0 : w)) *
+        return (costs->b * sb +
+                (plan->deferred && plan->deferred[sp_layerwise_id(lay, stage, op)] ? 0 : w)) *
                part;
     }
 }
 
 /* The last global stage has the head besides, all of it in the backward. */
-static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
-                   const struct sp_op *op)
+double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                         const struct sp_op *op)
 {
     const struct sp_layout *lay = &plan->layout;
     bool last = sp_global_stage(lay, stage, op->chunk) == sp_globals(lay) - 1;
 
-    return sp_layerwise_cost(plan, costs, stage, op) +
+    return sp_layerwise_layers_cost(plan, costs, stage, op) +
            (last && op->pass == SP_B ? sp_layerwise_head_cost(plan, costs, op) : 0);
 }
 
@@ -183,30 +185,17 @@ int sp_layerwise_activations(const struct sp_layout *lay)
     return sp_globals(lay) * lay->slices;
 }
 
-bool sp_layerwise_post_validates(const struct sp_layout *lay)
-{
-    (void)lay;
-    return true;
-}
-
 /* The last layer, but for its attention, which costs do not tell from what was kept of it. */
-static double again(const struct sp_plan *plan, const struct sp_costs *costs,
-                    const struct sp_op *op)
+double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *costs,
+                          const struct sp_op *op)
 {
     return op->pass == SP_B && plan->layout.layers
                ? costs->parts.again * (costs->parts.pre + costs->parts.post)
                : 0;
 }
 
-/* What the families share: they differ in the pipes, in whose slices a stage computes, and in the order. */
-#define OPS                                                                                        \
-    .partitions = true, .recomputes_first = true, .prices_head = true,                             \
-    .post_validates = sp_layerwise_post_validates, .id = id, .ids = ids,                           \
-    .foreign = sp_layerwise_foreign, .deps = deps, .required = required, .cost = cost,             \
-    .again = again, .activations = sp_layerwise_activations, .lower_end = sp_replicas_lower
-#define LAYERWISE                                                                                  \
-    .empty_stages = true, .pairs = true, .shares_tokens = true, .shares_parameters = true,         \
-    .lower = sp_layerwise_lower, OPS
+const struct sp_lowerer sp_layerwise_lowers = {.lower = sp_layerwise_lower,
+                                               .end = sp_replicas_lower};
 
 static const struct sp_family *whole(const struct sp_layout *lay)
 {
@@ -214,10 +203,10 @@ static const struct sp_family *whole(const struct sp_layout *lay)
 }
 
 const struct sp_family sp_family_layerwise = {
-    .name = "layerwise", .variant = whole, .place = sp_layerwise_place, LAYERWISE};
+    .name = "layerwise", .variant = whole, .place = sp_layerwise_place, SP_LAYERWISE};
 
 const struct sp_family sp_family_bidirectional = {
-    .name = "bidirectional", .place = place_both_ways, LAYERWISE};
+    .name = "bidirectional", .place = place_both_ways, SP_LAYERWISE};
 
 static const struct sp_family *sliced(const struct sp_layout *lay)
 {
@@ -226,25 +215,26 @@ static const struct sp_family *sliced(const struct sp_layout *lay)
 }
 
 const struct sp_family sp_family_subsequence = {.name = "subsequence",
-                                                .slices = true,
+                                                .facts.slices = true,
                                                 .variant = sliced,
                                                 .place = sp_layerwise_place,
-                                                LAYERWISE};
+                                                SP_LAYERWISE};
 
 int sp_weight_versions(const struct sp_plan *plan, int stage)
 {
     const struct sp_program *prog = &plan->programs[stage];
     int live = 0, most = 1;
 
-    for (int i = 0; plan->family->updates_each && i < prog->n; i++) {
+    if (plan->map && plan->map->late)
+        return sp_updates(&plan->layout) > 1 ? 1 + plan->map->late : 1;
+    for (int i = 0; plan->family->facts.stashes && i < prog->n; i++) {
         live += prog->ops[i].pass == SP_F ? 1 : -1;
         most = live > most ? live : most;
     }
     return most;
 }
 
-/* What wants the gradient of a whole step, or the weights of one moment. */
-static int refuse_stashing(const struct sp_plan *plan, const struct sp_train_wish *wish)
+int sp_refuse_stashing(const struct sp_plan *plan, const struct sp_train_wish *wish)
 {
     const struct {
         bool wanted;
@@ -256,21 +246,36 @@ static int refuse_stashing(const struct sp_plan *plan, const struct sp_train_wis
         {wish->grouped, "tensor, context or data parallelism", "leave it out"},
         {wish->tied, "a table that is embedding and head on two stages", "take another model"},
     };
+    int batch = plan->map->batch;
+    char number[16] = "";
 
+    if (batch > 1)
+        snprintf(number, sizeof number, "%d ", batch);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].wanted)
             return sp_error(EINVAL,
                             "train: %s is not available for %s, which updates every stage by "
-                            "itself after every micro-batch; %s",
-                            all[i].what, plan->def->name, all[i].instead);
+                            "itself after every %smicro-batch%s; %s",
+                            all[i].what, plan->def->name, number, batch > 1 ? "es" : "",
+                            all[i].instead);
     return 0;
 }
 
+static int place_and_update(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                            struct sp_map **map, char *why, size_t n)
+{
+    int err = sp_layerwise_place(lay, def, map, why, n);
+
+    if (!err)
+        (*map)->batch = 1;
+    return err;
+}
+
 const struct sp_family sp_family_stashing = {.name = "weight-stashing",
-                                             .place = sp_layerwise_place,
-                                             .updates_each = true,
-                                             .refuse = refuse_stashing,
-                                             LAYERWISE};
+                                             .place = place_and_update,
+                                             .facts.stashes = true,
+                                             .refuse = sp_refuse_stashing,
+                                             SP_LAYERWISE};
 
 static const struct sp_family *exchanging(const struct sp_layout *lay)
 {
@@ -287,17 +292,27 @@ static int kind_of_slot(const struct sp_layout *lay, int stage, const struct sp_
     return (before < reach ? before : reach) * (reach + 1) + (after < reach ? after : reach);
 }
 
+static int parameters_alone(const struct sp_layout *lay)
+{
+    (void)lay;
+    return SP_GROUP_PARAMETERS;
+}
+
+static const struct sp_lowerer lowers_slots = {.run_deps = sp_aligned_run_deps,
+                                               .turn = sp_aligned_turn,
+                                               .unit = sp_aligned_unit,
+                                               .lower = sp_aligned_lower,
+                                               .end = sp_replicas_lower};
+
 const struct sp_family sp_family_aligned = {.name = "aligned",
-                                            .slices = true,
+                                            .facts.layers = SP_LAYERS_CHOSEN,
+                                            .facts.slices = true,
+                                            .facts.shares_attention = true,
                                             .variant = exchanging,
                                             .check = sp_slots_check,
                                             .place = place_in_loop,
                                             .emit = sp_slots_emit,
-                                            .run_deps = sp_aligned_run_deps,
-                                            .turn = sp_aligned_turn,
-                                            .unit = sp_aligned_unit,
-                                            .shares_attention = true,
+                                            .groups = parameters_alone,
                                             .kind = kind_of_slot,
-                                            .shares_parameters = true,
-                                            .lower = sp_aligned_lower,
-                                            OPS};
+                                            .lowers = &lowers_slots,
+                                            SP_LAYERWISE_OPS};

@@ -9,15 +9,39 @@ int sp_layerwise_place(const struct sp_layout *lay, const struct sp_schedule_def
 bool sp_layerwise_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
                           size_t n);
 int sp_layerwise_activations(const struct sp_layout *lay);
-bool sp_layerwise_post_validates(const struct sp_layout *lay);
 
 /* What the layers of an op cost; and the head, of the op's micro-batch or slice. */
-double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
-                         const struct sp_op *op);
+double sp_layerwise_layers_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                                const struct sp_op *op);
 double sp_layerwise_head_cost(const struct sp_plan *plan, const struct sp_costs *costs,
                               const struct sp_op *op);
 
-/* Versions of its weights that a stage has: more than one where micro-batches update them. */
+/* What the families share: they differ in the pipes, in whose slices a stage computes, and in the order. */
+#define SP_LAYERWISE_OPS                                                                           \
+    .facts.prices_head = true, .facts.post_validates = true, .id = sp_layerwise_id,                \
+    .ids = sp_layerwise_ids, .foreign = sp_layerwise_foreign, .deps = sp_layerwise_deps,           \
+    .required = sp_layerwise_required, .cost = sp_layerwise_cost, .again = sp_layerwise_again,     \
+    .activations = sp_layerwise_activations
+#define SP_LAYERWISE                                                                               \
+    .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .groups = sp_all_groups,            \
+    .lowers = &sp_layerwise_lowers, SP_LAYERWISE_OPS
+
+extern const struct sp_lowerer sp_layerwise_lowers;
+int sp_layerwise_id(const struct sp_layout *lay, int stage, const struct sp_op *op);
+int sp_layerwise_ids(const struct sp_layout *lay);
+int sp_layerwise_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                      struct sp_dep out[SP_MAX_DEPS]);
+void sp_layerwise_required(const struct sp_layout *lay,
+                           void (*need)(void *arg, int stage, const struct sp_op *op), void *arg);
+double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
+                         const struct sp_op *op);
+double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *costs,
+                          const struct sp_op *op);
+
+/* Refuses what wants the gradient of a whole step, or the weights of one moment. */
+int sp_refuse_stashing(const struct sp_plan *plan, const struct sp_train_wish *wish);
+
+/* Versions of its weights that a stage has: more than one where it updates them within a step. */
 int sp_weight_versions(const struct sp_plan *plan, int stage);
 
 #endif

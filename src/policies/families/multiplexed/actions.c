@@ -161,7 +161,7 @@ static void release_rows(struct sp_lowering *l, int i)
 void sp_multiplexed_lower(struct sp_lowering *l, int i)
 {
     const struct sp_op *op = sp_lowering_op(l, i);
-    int n = l->plan->family->unit(l, i);
+    int n = l->plan->family->lowers->unit(l, i);
 
     for (int k = i; k < i + n; k++)
         sp_lending_before(l, k);

@@ -304,32 +304,36 @@ static void part_tokens(const struct sp_plan *plan, int seq, const struct sp_op 
     *len = begin[1] - begin[0];
 }
 
+static const struct sp_lowerer lowers = {.run_deps = run_deps,
+                                         .turn = turn,
+                                         .unit = unit,
+                                         .stream = stream,
+                                         .begin = sp_multiplexed_lower_begin,
+                                         .lower = sp_multiplexed_lower,
+                                         .end = sp_multiplexed_lower_end};
+static const struct sp_shared_slices shared = {.parts_of = sp_parts_of,
+                                               .part_tokens = part_tokens,
+                                               .slice = slice,
+                                               .keeps_attention = keeps_attention,
+                                               .key_share = sp_key_share,
+                                               .cut = sp_multiplex_cut_parts};
+static const struct sp_owners owners = {.is_end = sp_every_stage};
+
 const struct sp_family sp_family_multiplexed = {
     .name = "subsequence",
-    .names_global = true,
-    .partitions = true,
+    .facts.names_global = true,
+    .facts.layers = SP_LAYERS_CHOSEN,
     .check = check,
     .place = place,
     .refuse = refuse,
     .id = id,
     .ids = ids,
     .deps = deps,
-    .run_deps = run_deps,
     .required = required,
     .cost = cost,
     .activations = activations,
     .size = size,
-    .turn = turn,
-    .unit = unit,
-    .stream = stream,
-    .parts_of = sp_parts_of,
-    .part_tokens = part_tokens,
-    .slice = slice,
-    .keeps_attention = keeps_attention,
-    .key_share = sp_key_share,
-    .cut = sp_multiplex_cut_parts,
-    .is_end = sp_every_stage,
-    .lower_begin = sp_multiplexed_lower_begin,
-    .lower = sp_multiplexed_lower,
-    .lower_end = sp_multiplexed_lower_end,
+    .lowers = &lowers,
+    .shared = &shared,
+    .owners = &owners,
 };

@@ -136,13 +136,16 @@ static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op
     return id(lay, stage, op);
 }
 
+static const struct sp_lowerer lowers = {
+    .stream = stream, .lower = sp_sharded_lower, .end = sp_sharded_lower_end};
+static const struct sp_owners owners = {.is_end = sp_every_stage};
+
 const struct sp_family sp_family_sharded = {
     .name = "sharded",
-    .sharded = true,
-    .one_line = true,
-    .shards_ends = true,
-    .shares_tokens = true,
-    .shares_parameters = true,
+    .facts.sharded = true,
+    .facts.one_line = true,
+    .facts.shards_ends = true,
+    .groups = sp_all_groups,
     .check = check,
     .place = place,
     .foreign = foreign,
@@ -152,8 +155,6 @@ const struct sp_family sp_family_sharded = {
     .required = required,
     .cost = cost,
     .activations = activations,
-    .stream = stream,
-    .is_end = sp_every_stage,
-    .lower = sp_sharded_lower,
-    .lower_end = sp_sharded_lower_end,
+    .lowers = &lowers,
+    .owners = &owners,
 };

@@ -106,7 +106,7 @@ static void lower_base(struct sp_lowering *l, int i, int stage, int index, const
     for (int k = 0; k < n; k++)
         if (op[k].pass == SP_B && sp_vocabulary_is_last(lay, stage, op + k))
             receive_gradients(l, stage, op + k, index + k);
-    sp_vocabulary_base(lay)->lower(l, i);
+    sp_vocabulary_base(lay)->lowers->lower(l, i);
     for (int k = 0; k < n; k++)
         if (sp_vocabulary_is_last(lay, stage, op + k) && op[k].pass == SP_F)
             send_input(l, stage, op + k, index + k);
@@ -118,7 +118,7 @@ int sp_vocabulary_lower_begin(struct sp_lowering *l)
 {
     const struct sp_family *base = sp_vocabulary_base(&l->plan->layout);
 
-    return base->lower_begin ? base->lower_begin(l) : 0;
+    return base->lowers->begin ? base->lowers->begin(l) : 0;
 }
 
 void sp_vocabulary_lower(struct sp_lowering *l, int i)
@@ -140,6 +140,6 @@ void sp_vocabulary_lower_end(struct sp_lowering *l)
 {
     const struct sp_layout *lay = &l->plan->layout;
 
-    sp_vocabulary_base(lay)->lower_end(l);
+    sp_vocabulary_base(lay)->lowers->end(l);
     sp_shards_lower(l, SP_ACTION_SCATTER, sp_vocabulary_first(lay), INT_MAX, SP_SHARDS_ENDS);
 }

@@ -21,7 +21,7 @@ static struct sp_costs nominal(const struct sp_plan *plan, double comm)
 {
     struct sp_costs costs = sp_costs_unit;
     double layers = (double)plan->layout.layers / plan->layout.stages;
-    double forward = plan->family->parts
+    double forward = plan->family->facts.parts
                          ? layers * (costs.parts.pre + costs.parts.attn + costs.parts.post)
                          : costs.f;
 
@@ -117,7 +117,8 @@ static int try_orders(const struct sp_plan *plan, struct candidate best[MOST_AHE
     for (int k = 0; k <= MOST_AHEAD; k++) {
         best[k].makespan = INFINITY;
         for (size_t i = 0;
-             !err && (k == 0 || !plan->family->parts) && i < sizeof comms / sizeof *comms; i++) {
+             !err && (k == 0 || !plan->family->facts.parts) && i < sizeof comms / sizeof *comms;
+             i++) {
             err = try_order(plan, w, k, comms[i], spare);
             if (is_better(spare, &best[k]))
                 swap(spare, &best[k]);

@@ -20,7 +20,7 @@ struct sp_dep sp_vocabulary_last(const struct sp_layout *lay, enum sp_pass pass,
         .op = {.pass = (unsigned char)pass, .mb = unit->mb, .slice = unit->slice}};
     struct sp_home home;
 
-    if (sp_vocabulary_base(lay)->parts) {
+    if (sp_vocabulary_base(lay)->facts.parts) {
         last.op.part = SP_BLOCK;
         last.op.chunk = lay->layers;
         last.stage = sp_block_stage(lay, lay->layers);
@@ -46,7 +46,7 @@ int sp_vocabulary_root(const struct sp_layout *lay)
 
 int sp_vocabulary_first(const struct sp_layout *lay)
 {
-    return sp_vocabulary_base(lay)->parts ? sp_block_stage(lay, 0) : sp_home(lay, 0, 0).stage;
+    return sp_vocabulary_base(lay)->facts.parts ? sp_block_stage(lay, 0) : sp_home(lay, 0, 0).stage;
 }
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
@@ -143,8 +143,8 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
 
     if (op->part == SP_HEAD)
         return op->pass == SP_F ? share / 3 : 2 * share / 3;
-    return base->parts ? base->cost(plan, costs, stage, op)
-                       : sp_layerwise_cost(plan, costs, stage, op);
+    return base->facts.parts ? base->cost(plan, costs, stage, op)
+                             : sp_layerwise_layers_cost(plan, costs, stage, op);
 }
 
 static double again(const struct sp_plan *plan, const struct sp_costs *costs,
@@ -169,7 +169,7 @@ static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op
         return op->pass == SP_B ? STATISTICS : INPUTS + op->mb * lay->slices + op->slice;
     if (op->pass == SP_B && sp_vocabulary_is_last(lay, stage, op))
         return GRADIENTS;
-    return base->stream ? base->stream(lay, stage, op) : 0;
+    return base->lowers->stream ? base->lowers->stream(lay, stage, op) : 0;
 }
 
 /* ---- attention-parallel ---------------------------------------------------------------------- */
@@ -216,12 +216,12 @@ static int work_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
 
 static int owned_parts(const struct sp_layout *lay, int stage, int i)
 {
-    return sp_family_attention_parallel.owned(lay, stage, i);
+    return sp_family_attention_parallel.owners->owned(lay, stage, i);
 }
 
 static int holder_of_parts(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
 {
-    return sp_family_attention_parallel.holder(plan, kind, layer);
+    return sp_family_attention_parallel.owners->holder(plan, kind, layer);
 }
 
 struct visit {
@@ -245,7 +245,8 @@ static int each_block_of_parts(const struct sp_plan *plan, const struct sp_model
     struct visit v = {plan, stage, fn, arg};
     int err = sp_visit_tables(m, fn, arg);
 
-    return err ? err : sp_family_attention_parallel.each_block(plan, m, stage, visit_part, &v);
+    return err ? err
+               : sp_family_attention_parallel.owners->each_block(plan, m, stage, visit_part, &v);
 }
 
 static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -259,36 +260,40 @@ static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape 
 
 static bool is_end_of_parts(const struct sp_layout *lay, int stage, bool last)
 {
-    return sp_family_attention_parallel.is_end(lay, stage, last);
+    return sp_family_attention_parallel.owners->is_end(lay, stage, last);
 }
 
 /* ---- the families --------------------------------------------------------------------------- */
 
 #define OPS                                                                                        \
-    .name = "vocabulary-parallel", .recomputes_first = true, .shares_tokens = true,                \
-    .shares_parameters = true, .shares_vocabulary = true, .weave = sp_vocabulary_weave,            \
-    .post_validates = sp_layerwise_post_validates, .id = id, .ids = ids, .deps = deps,             \
-    .required = required, .cost = cost, .again = again, .activations = activations,                \
-    .stream = stream, .lower_begin = sp_vocabulary_lower_begin, .lower = sp_vocabulary_lower,      \
-    .lower_end = sp_vocabulary_lower_end
+    .name = "vocabulary-parallel", .facts.post_validates = true, .weave = sp_vocabulary_weave,     \
+    .id = id, .ids = ids, .deps = deps, .required = required, .cost = cost, .again = again,        \
+    .activations = activations, .lowers = &lowers
 #define CHUNKS                                                                                     \
-    .partitions = true, .empty_stages = true, .pairs = true, .prices_head = true, .check = check,  \
-    .place = sp_layerwise_place, .foreign = sp_layerwise_foreign, OPS
+    .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .facts.prices_head = true,          \
+    .check = check, .place = sp_layerwise_place, .groups = sp_all_groups,                          \
+    .foreign = sp_layerwise_foreign, OPS
+
+static const struct sp_lowerer lowers = {.stream = stream,
+                                         .begin = sp_vocabulary_lower_begin,
+                                         .lower = sp_vocabulary_lower,
+                                         .end = sp_vocabulary_lower_end};
+static const struct sp_owners owners_of_parts = {.owned = owned_parts,
+                                                 .is_end = is_end_of_parts,
+                                                 .each_block = each_block_of_parts,
+                                                 .holder = holder_of_parts};
 
 static const struct sp_family whole = {CHUNKS};
-static const struct sp_family slices = {.slices = true, CHUNKS};
-static const struct sp_family parts = {.slices = true,
-                                       .parts = true,
+static const struct sp_family slices = {.facts.slices = true, CHUNKS};
+static const struct sp_family parts = {.facts.slices = true,
+                                       .facts.parts = true,
                                        .kind = sp_parts_kind,
-                                       .keeps_parameters_whole = sp_ships_attention,
+                                       .groups = sp_parts_groups,
                                        .check = check_parts,
                                        .place = place_parts,
                                        .refuse = refuse_parts,
                                        .work = work_of_parts,
-                                       .owned = owned_parts,
-                                       .is_end = is_end_of_parts,
-                                       .each_block = each_block_of_parts,
-                                       .holder = holder_of_parts,
+                                       .owners = &owners_of_parts,
                                        .stash = stash_of_parts,
                                        OPS};
 
@@ -297,5 +302,5 @@ const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
 {
     if (!lay->vocabulary_parallel)
         return family;
-    return family->parts ? &parts : family->slices ? &slices : &whole;
+    return family->facts.parts ? &parts : family->facts.slices ? &slices : &whole;
 }

@@ -117,7 +117,7 @@ static void change(struct sp_weave *w, int global)
 /* Those that may wait for an op: of a chunk, the chunks beside it; of the last one and of parts of layers, all. */
 static void wake(struct sp_weave *w, int stage, const struct sp_op *op)
 {
-    if (w->plan->family->parts || is_last(w, stage, op)) {
+    if (w->plan->family->facts.parts || is_last(w, stage, op)) {
         change_all(w);
     } else {
         int global = sp_global_stage(&w->plan->layout, stage, op->chunk);

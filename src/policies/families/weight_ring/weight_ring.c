@@ -89,12 +89,9 @@ static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
             "weights, until when everything recomputed stays, so it would save no memory; "
             "use none, or --schedule weipipe",
             wish->recompute_text, plan->def->name);
+    if (wish->post_validation && sp_ring_of(&plan->layout)->layout != SP_RING_LINE)
+        return sp_refuse_post_validation(plan);
     return 0;
-}
-
-static bool post_validates(const struct sp_layout *lay)
-{
-    return sp_ring_of(lay)->layout == SP_RING_LINE;
 }
 
 static int ids(const struct sp_layout *lay)
@@ -275,34 +272,33 @@ bool sp_ring_keeps_apart(const struct sp_plan *plan, const struct sp_shape *sh)
     return sp_rounds_gradients(plan, sh) || sp_ring_of(&plan->layout)->node > 1;
 }
 
+static const struct sp_lowerer lowers = {.run_deps = run_deps,
+                                         .turn = turn,
+                                         .begin = sp_weight_ring_lower_begin,
+                                         .lower = sp_weight_ring_lower,
+                                         .end = sp_weight_ring_lower_end};
+static const struct sp_owners owners = {.owned = owned, .is_end = sp_every_stage};
+
 const struct sp_family sp_family_weight_ring = {
     .name = "weight-ring",
-    .names_global = true,
-    .shards_ends = true,
-    .head_op = true,
-    .norms_apart = true,
-    .partitions = true,
-    .alike = true,
-    .rounds_gradients = true,
-    .shares_tokens = true,
-    .shares_parameters = true,
+    .facts.layers = SP_LAYERS_ALIKE,
+    .facts.names_global = true,
+    .facts.shards_ends = true,
+    .facts.head_op = true,
+    .facts.rounds_gradients = true,
+    .facts.post_validates = true,
+    .groups = sp_all_groups,
     .check = check,
     .place = place,
     .emit = sp_ring_emit,
     .refuse = refuse,
-    .post_validates = post_validates,
     .foreign = sp_worker_foreign,
     .id = id,
     .ids = ids,
     .deps = deps,
-    .run_deps = run_deps,
     .required = required,
     .cost = cost,
     .activations = activations,
-    .turn = turn,
-    .owned = owned,
-    .is_end = sp_every_stage,
-    .lower_begin = sp_weight_ring_lower_begin,
-    .lower = sp_weight_ring_lower,
-    .lower_end = sp_weight_ring_lower_end,
+    .lowers = &lowers,
+    .owners = &owners,
 };
