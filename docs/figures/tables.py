@@ -82,7 +82,7 @@ def unit(schedule, stages, micro_batches):
 @table
 def readme():
     rows = [
-        ("whole backwards", "`naive` · `gpipe` · `1f1b` · [`pipedream`](docs/schedules.md#pipedream), asynchronous · `adapipe` on equal stages: it deals out layers and recompute by memory"),
+        ("whole backwards", "`naive` · `gpipe` · `1f1b` · [`pipedream`](docs/schedules.md#pipedream) · `pipedream-2bw`, both asynchronous · `adapipe` on equal stages: it deals out layers and recompute by memory"),
         ("slices of sequences", "`seq1f1b` · [`slimpipe`](docs/schedules.md#slimpipe), whose stages share attention · `terapipe` · `sppo`, for one long sequence ((p-1)/n of bubble)"),
         ("several chunks a stage", "`interleaved` · `bfs`"),
         ("weight gradients apart", "`zb1p` · `zb2p` (24 from a stage's first op to its last) · `:auto` searches the order at your costs"),
@@ -117,6 +117,7 @@ def schedules():
         ("gpipe", "m", "(m+p-1)(f+b+w)", "exact"),
         ("1f1b", "p-i on stage i", "(m+p-1)(f+b+w)", "exact"),
         ("pipedream", "p-i on stage i", "(m+p-1)(f+b+w)", "exact"),
+        ("pipedream-2bw", "p-i on stage i", "(m+p-1)(f+b+w)", "exact"),
         ("adapipe", "p-i on stage i", "as `1f1b` on equal stages; no closed form on others", "-"),
         ("seq1f1b", "(p-i+n-1)/n on stage i", "(m + (p-1)/n)(f+b+w)", "exact"),
         ("slimpipe", "(nv+2(p-1-i))/(nv) on stage i", "(m + (p-1)/(nv))(f+b+w)", "exact"),

@@ -73,6 +73,8 @@ refused "dump-grads is not available" $tiny --schedule pipedream --stages 2 --cl
 refused "embedding and head on two stages" $tiny --schedule pipedream --stages 2 --clip 0
 refused "post-validation is not" $tiny --schedule pipedream --stages 2 --clip 0 --post-validation
 refused "tensor, context or data" $tiny --schedule pipedream --stages 2 --clip 0 --data-parallel 2 --dry-run
+refused "has batches of as many micro-batches" $tiny --schedule pipedream-2bw:batch=3 --stages 2 --clip 0
+refused "after every 2 micro-batches; give --clip 0" $tiny --schedule pipedream-2bw:batch=2 --stages 2
 refused "scheduler strict" $tiny --offload full --scheduler ready
 refused "post-validation" $tiny --offload full --post-validation
 refused "searched" $tiny --schedule zb1p:auto --stages 2 --offload full

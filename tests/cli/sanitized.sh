@@ -42,6 +42,7 @@ parts of layers 0 $few --model gpt-tiny --schedule helix --stages 2 --micro-batc
 weights that travel 0 $few --model odd --schedule weipipe --stages 2 --micro-batches 2 --dtype bf16
 shards 0 $few --model odd --schedule fsdp --stages 2 --micro-batches 2
 versions of weights 0 $few --model llama-tiny --schedule pipedream --stages 2 --clip 0
+two versions of weights 0 $few --model llama-tiny --schedule pipedream-2bw --stages 2 --micro-batches 4 --clip 0
 offload 0 $few --model gpt-tiny --stages 2 --offload full --offload-dir . --log offload.jsonl --trace offload
 offload of keys 0 $few --model odd --schedule sppo --slices 5 --stages 2 --offload full --offload-keys leave --offload-dir .
 documents 0 $few --model gpt-tiny --stages 2 --document-separator 32

@@ -129,9 +129,10 @@ static void uneven_stages(void **state)
 /* Whose ops are not those of chunks, too. */
 static void all_schedules(void **state)
 {
-    static const char *const names[] = {
-        "gpipe",   "interleaved", "zb1p", "zbv",   "dualpipe", "hanayo",  "seq1f1b",  "terapipe",
-        "weipipe", "wzb1",        "fsdp", "helix", "sppo",     "chimera", "pipedream"};
+    static const char *const names[] = {"gpipe",    "interleaved", "zb1p",      "zbv",
+                                        "dualpipe", "hanayo",      "seq1f1b",   "terapipe",
+                                        "weipipe",  "wzb1",        "fsdp",      "helix",
+                                        "sppo",     "chimera",     "pipedream", "pipedream-2bw"};
     char advice[SP_ADVICE];
 
     (void)state;

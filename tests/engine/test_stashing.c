@@ -1,7 +1,8 @@
 /*
- * PipeDream against its definition (Narayanan et al. 2019, section 3.2), by one stage: the gradient of micro-batch i is
- * that of weights of which each stage's had max(0, i - (p-1-s)) updates of the step; then every stage updates its
- * newest ones.
+ * PipeDream and PipeDream-2BW against their definitions, by one stage. PipeDream (Narayanan et al. 2019, section 3.2):
+ * the gradient of micro-batch i is that of weights of which each stage's had max(0, i - (p-1-s)) updates of the step;
+ * then every stage updates its newest ones. PipeDream-2BW (2021, section 3.1): the gradient of batch b is the mean of its
+ * micro-batches' at weights that had max(0, b-1) updates of the step on all stages.
  */
 #include "engine/graph_run.h"
 #include "policies/families/layerwise/layerwise.h"
@@ -62,6 +63,14 @@ struct engine {
     struct sp_step_report report;
 };
 
+/* A schedule, and the micro-batches of an update. */
+struct method {
+    const char *schedule;
+    int batch;
+    bool
+        late; /* weights are those before the last update, on all stages; else the newest of each */
+};
+
 static void start(const char *schedule, int p, int m, int layers, const struct setting *set,
                   enum sp_dtype dtype, struct engine *e)
 {
@@ -103,12 +112,12 @@ static void stop(struct engine *e)
 /* Loss and root mean square of the norms of each step; weights after the last one. */
 static void train(struct engine *e, double *loss, double *norm, struct values *w)
 {
-    int m = e->plan.layout.micro_batches;
+    int n = sp_updates(&e->plan.layout);
     struct sp_update updates[UPDATES], unused = update_of(1);
 
     for (int k = 0; k < PIPEDREAM_STEPS; k++) {
-        for (int i = 0; i < m; i++)
-            updates[i] = update_of(k * m + i + 1);
+        for (int i = 0; i < n; i++)
+            updates[i] = update_of(k * n + i + 1);
         sp_step_begin(&e->g, &data, (uint64_t)k);
         sp_step_rest(&e->g, updates, false);
         sp_transport_wait_all();
@@ -159,20 +168,52 @@ static void step(const struct sp_update *hp, int n, const float *g, double *m, d
     }
 }
 
-static void define(int p, int m, int layers, const struct setting *set, double *loss, double *norm,
-                   struct values *w)
+/* Updates of the step that the weights of a block had, where the gradient of a micro-batch is taken. */
+static int updates_of(const struct method *method, const struct sp_plan *plan,
+                      const struct values *w, int block, int mb)
+{
+    int behind = plan->layout.stages - 1 - stage_of(plan, w, block);
+    int had = method->late ? mb / method->batch - 1 : mb - behind;
+
+    return had > 0 ? had : 0;
+}
+
+/* Adds a part of the gradient of micro-batch i of a run. */
+static void add_gradient(struct engine *one, int i, double part, double *loss, struct values *g,
+                         float *sum)
+{
+    sp_step_gradients(&one->g, &data, (uint64_t)i, &one->report);
+    *loss += one->report.loss;
+    gather(&one->g, SP_FIELD_G, g);
+    sp_checkpoint_clear(&one->g, SP_FIELD_G);
+    for (int k = 0; k < g->n; k++)
+        sum[k] += (float)(part * (double)g->x[k]);
+}
+
+static double squares(const float *x, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+static void define(const struct method *method, int p, int m, int layers, const struct setting *set,
+                   double *loss, double *norm, struct values *w)
 {
     const struct setting plain = {.llama = set->llama, .workers = 1};
-    int all = PIPEDREAM_STEPS * m;
+    int each = m / method->batch, all = PIPEDREAM_STEPS * each;
     struct sp_layout lay = layout(p, m);
     float *version[UPDATES + 1] = {0};
     double *first = calloc(2 * MOST, sizeof *first);
+    float *gradient = calloc(MOST, sizeof *gradient);
     struct values g = {0};
     struct engine one;
     struct sp_plan plan;
 
     lay.layers = layers;
-    assert_int_equal(sp_plan_create("pipedream", &lay, &plan), 0);
+    assert_int_equal(sp_plan_create(method->schedule, &lay, &plan), 0);
     start("gpipe", 1, 1, layers, &plain, SP_F32, &one);
     gather(&one.g, SP_FIELD_W, w);
     for (int k = 0; k <= all; k++) {
@@ -180,26 +221,27 @@ static void define(int p, int m, int layers, const struct setting *set, double *
         assert_non_null(version[k]);
     }
     assert_non_null(first);
+    assert_non_null(gradient);
     memcpy(version[0], w->x, sizeof *w->x * (size_t)w->n);
-    for (int i = 0; i < all; i++) {
-        struct sp_update hp = update_of(i + 1);
+    for (int u = 0; u < all; u++) {
+        struct sp_update hp = update_of(u + 1);
+        double sum = 0;
 
-        for (int b = 0; b < w->blocks; b++) {
-            int behind = p - 1 - stage_of(&plan, w, b), in_step = i % m - behind;
-
-            put(&one.g, w, b, version[i - i % m + (in_step > 0 ? in_step : 0)]);
+        memset(gradient, 0, MOST * sizeof *gradient);
+        for (int i = u * method->batch; i < (u + 1) * method->batch; i++) {
+            for (int b = 0; b < w->blocks; b++)
+                put(&one.g, w, b, version[u - u % each + updates_of(method, &plan, w, b, i % m)]);
+            add_gradient(&one, i, 1.0 / method->batch, &sum, &g, gradient);
         }
-        sp_step_gradients(&one.g, &data, (uint64_t)i, &one.report);
-        loss[i / m] += one.report.loss / m;
-        norm[i / m] += one.report.grad_norm * one.report.grad_norm / m;
-        gather(&one.g, SP_FIELD_G, &g);
-        sp_checkpoint_clear(&one.g, SP_FIELD_G);
-        step(&hp, w->n, g.x, first, first + MOST, version[i], version[i + 1]);
+        loss[u / each] += sum / m;
+        norm[u / each] += squares(gradient, w->n) / each;
+        step(&hp, w->n, gradient, first, first + MOST, version[u], version[u + 1]);
     }
     memcpy(w->x, version[all], sizeof *w->x * (size_t)w->n);
     for (int k = 0; k <= all; k++)
         free(version[k]);
     free(first);
+    free(gradient);
     free(g.x);
     stop(&one);
     sp_plan_destroy(&plan);
@@ -207,25 +249,29 @@ static void define(int p, int m, int layers, const struct setting *set, double *
 
 /* ---- both -------------------------------------------------------------------------------------- */
 
-static double check(int p, int m, int layers, const struct setting *set)
+static double check(const struct method *method, int p, int m, int layers,
+                    const struct setting *set)
 {
     double loss[PIPEDREAM_STEPS] = {0}, norm[PIPEDREAM_STEPS] = {0}, far = 0, size = 0;
     double wants[PIPEDREAM_STEPS] = {0}, want_norm[PIPEDREAM_STEPS] = {0};
     struct values w = {0}, want = {0};
     struct engine e;
 
-    start("pipedream", p, m, layers, set, SP_F32, &e);
+    start(method->schedule, p, m, layers, set, SP_F32, &e);
+    assert_int_equal(sp_updates(&e.plan.layout), m / method->batch);
     for (int s = 0; s < p; s++)
-        assert_int_equal(sp_weight_versions(&e.plan, s), p - s < m ? p - s : m);
+        assert_int_equal(sp_weight_versions(&e.plan, s), method->late ? (m > method->batch) + 1
+                                                         : p - s < m  ? p - s
+                                                                      : m);
     train(&e, loss, norm, &w);
     stop(&e);
-    define(p, m, layers, set, wants, want_norm, &want);
+    define(method, p, m, layers, set, wants, want_norm, &want);
     assert_int_equal(w.n, want.n);
     for (int k = 0; k < PIPEDREAM_STEPS; k++)
         if (!(fabs(loss[k] - wants[k]) < 1e-5 * wants[k]) ||
             !(fabs(norm[k] - sqrt(want_norm[k])) < 1e-4 * norm[k]))
-            fail_msg("p=%d m=%d, step %d: loss %.9g, norm %.9g, by definition %.9g and %.9g", p, m,
-                     k, loss[k], norm[k], wants[k], sqrt(want_norm[k]));
+            fail_msg("%s, p=%d m=%d, step %d: loss %.9g, norm %.9g, by definition %.9g and %.9g",
+                     method->schedule, p, m, k, loss[k], norm[k], wants[k], sqrt(want_norm[k]));
     for (int i = 0; i < w.n; i++) {
         far = fmax(far, fabs((double)w.x[i] - (double)want.x[i]));
         size = fmax(size, fabs((double)want.x[i]));
@@ -233,7 +279,8 @@ static double check(int p, int m, int layers, const struct setting *set)
     free(w.x);
     free(want.x);
     if (!(far < 1e-5 * size))
-        fail_msg("p=%d m=%d: weights differ by %.2e of %.2e", p, m, far, size);
+        fail_msg("%s, p=%d m=%d: weights differ by %.2e of %.2e", method->schedule, p, m, far,
+                 size);
     return far / size;
 }
 
@@ -251,11 +298,41 @@ static void versions(void **state)
         {4, 3, 4, {.llama = true, .workers = 3, .recompute = SP_RECOMPUTE_SELECTIVE}},
         {4, 8, 4, {.llama = true, .workers = 2, .ready = true}},
     };
+    const struct method pipedream = {"pipedream", 1, false};
     double most = 0;
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        most = fmax(most, check(cases[i].p, cases[i].m, cases[i].layers, &cases[i].set));
+        most =
+            fmax(most, check(&pipedream, cases[i].p, cases[i].m, cases[i].layers, &cases[i].set));
+    print_message("weights within %.1e of those by definition\n", most);
+}
+
+static void two_versions(void **state)
+{
+    static const struct {
+        struct method method;
+        int p, m, layers;
+        struct setting set;
+    } cases[] = {
+        {{"pipedream-2bw:batch=2", 2, true}, 1, 6, 2, {.llama = true, .workers = 1}},
+        {{"pipedream-2bw", 2, true}, 2, 8, 2, {.workers = 2}},
+        {{"pipedream-2bw", 3, true}, 2, 9, 3, {.llama = true, .workers = 1}},
+        {{"pipedream-2bw:batch=6", 6, true},
+         3,
+         12,
+         4,
+         {.workers = 2, .recompute = SP_RECOMPUTE_FULL}},
+        {{"pipedream-2bw", 4, true}, 4, 16, 5, {.llama = true, .workers = 4, .window = 1}},
+        {{"pipedream-2bw", 3, true}, 4, 3, 4, {.workers = 3}}, /* one batch a step: 1F1B */
+        {{"pipedream-2bw:batch=4", 4, true}, 3, 12, 4, {.workers = 2, .ready = true}},
+    };
+    double most = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        most = fmax(
+            most, check(&cases[i].method, cases[i].p, cases[i].m, cases[i].layers, &cases[i].set));
     print_message("weights within %.1e of those by definition\n", most);
 }
 
@@ -282,7 +359,8 @@ static void two_bytes(void **state)
 
 TEST_GROUP(stashing)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(versions), cmocka_unit_test(two_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(versions), cmocka_unit_test(two_versions),
+                                       cmocka_unit_test(two_bytes)};
 
     return cmocka_run_group_tests(tests, make_data, close_data);
 }

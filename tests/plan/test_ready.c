@@ -19,6 +19,7 @@ static const struct {
     {.name = "1f1b"},
     {.name = "1f1b", .vocabulary = 1},
     {.name = "pipedream"},
+    {.name = "pipedream-2bw"},
     {.name = "bfs", .chunks = 2},
     {.name = "interleaved", .chunks = 2},
     {.name = "zb1p"},

@@ -1,14 +1,10 @@
 #include "policies/families/families.h"
 #include <string.h>
 
-static const struct sp_family *const families[] = {&sp_family_layerwise,
-                                                   &sp_family_bidirectional,
-                                                   &sp_family_subsequence,
-                                                   &sp_family_aligned,
-                                                   &sp_family_attention_parallel,
-                                                   &sp_family_weight_ring,
-                                                   &sp_family_sharded,
-                                                   &sp_family_stashing};
+static const struct sp_family *const families[] = {
+    &sp_family_layerwise, &sp_family_bidirectional,      &sp_family_subsequence,
+    &sp_family_aligned,   &sp_family_attention_parallel, &sp_family_weight_ring,
+    &sp_family_sharded,   &sp_family_stashing,           &sp_family_double_buffered};
 
 const struct sp_family *sp_family_at(int i)
 {

@@ -1,5 +1,5 @@
 /* The built-in graph families, a folder each: which ops there are in FAMILY/FAMILY.c, what travels in
- * FAMILY/actions.c, what a stage holds for it in FAMILY/memory.c. */
+ * FAMILY/actions.c. */
 #ifndef SP_FAMILIES_H
 #define SP_FAMILIES_H
 
@@ -14,6 +14,7 @@ extern const struct sp_family sp_family_attention_parallel;
 extern const struct sp_family sp_family_weight_ring;
 extern const struct sp_family sp_family_sharded;
 extern const struct sp_family sp_family_stashing;
+extern const struct sp_family sp_family_double_buffered;
 /* And those whose stages share the vocabulary: families/vocabulary/vocabulary.h. */
 
 const struct sp_family *sp_family_find(const char *name);
