@@ -28,6 +28,7 @@ int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
     ret = sp_plan_create("1f1b", &lay, &plan);
     if (ret)
         return ret;
+    plan.processes = stages;
     all = calloc((size_t)stages, sizeof *all);
     SP_NEED(all, "no memory for what %d stages hold", stages);
     sp_chunk_layers(&plan, m->layers, 0, 0, &at, &first_layers);
