@@ -6,7 +6,8 @@
 #ifndef SP_TENSOR_TABLE_H
 #define SP_TENSOR_TABLE_H
 
-#include "model/params.h"
+#include "model/block_kinds.h"
+#include "model/model.h"
 
 /* A dimension, by the letter of the model; a vector has rows SP_DIM_ONE. */
 enum sp_dim {

@@ -308,7 +308,7 @@ static double step_of(const struct sp_search *want, const struct sp_found *f, in
         .terms = {.machine = sp_search_machine(want, f), .devices = 1, .every = 1}};
     double step_ms;
 
-    sp_trial_shape(want, f, false, &shape);
+    sp_found_shape(want, f, false, &shape);
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
     assert_int_equal(sp_plan_partition(&plan, counts), 0);
     plan.processes = plan.layout.stages;

@@ -1,5 +1,4 @@
 #include "graphs/context/ring.h"
-#include "graphs/layer/attention.h"
 #include "graphs/members.h"
 
 /* What passes: a tensor of each slice. */

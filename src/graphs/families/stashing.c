@@ -8,8 +8,6 @@
  * in flight at most: after a backward they are one less, so one is free. Late ones are as many as they are late, and one.
  */
 #include "graphs/families/stashing.h"
-#include "graphs/families/family.h"
-#include "graphs/families/layerwise.h"
 #include "graphs/step.h"
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
@@ -78,8 +76,8 @@ static int unread(const struct sp_stashing *s)
     return s->newest; /* the one there is, of a step of one batch */
 }
 
-/* A backward is submitted. Without updates, where nothing is trained, its gradients add up. */
-static void end_of(struct sp_graph *g, struct sp_stage *st, const struct sp_op *op)
+/* Without updates, where nothing is trained, its gradients add up. */
+void sp_stashing_end(struct sp_graph *g, struct sp_stage *st, const struct sp_op *op)
 {
     struct sp_stashing *s = st->stashing;
     int to;
@@ -94,25 +92,15 @@ static void end_of(struct sp_graph *g, struct sp_stage *st, const struct sp_op *
     s->newest = to;
 }
 
-/* ---- the family ------------------------------------------------------------------------------- */
-
-/* A step begins with the newest weights. */
-static void begin(struct sp_graph *g)
+void sp_stashing_begin(struct sp_stage *st)
 {
-    for (int k = 0; k < g->place.n_local; k++) {
-        struct sp_stashing *s = g->stages[k].stashing;
+    struct sp_stashing *s = st->stashing;
 
-        for (int i = 0; i < s->n; i++)
-            s->version[i].updates = i == s->newest ? 0 : -1;
-    }
+    for (int i = 0; i < s->n; i++)
+        s->version[i].updates = i == s->newest ? 0 : -1;
 }
 
-static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
-{
-    sp_graph_layerwise.run(g, st, a);
-    if (a->op.pass == SP_B)
-        end_of(g, st, &a->op);
-}
+/* ---- their life ------------------------------------------------------------------------------- */
 
 /* The first version is the state itself. */
 static int add_version(const struct sp_stage *st, bool first, struct version *v)
@@ -132,7 +120,7 @@ static int add_version(const struct sp_stage *st, bool first, struct version *v)
     return 0;
 }
 
-static int create_stage(struct sp_graph *g, struct sp_stage *st)
+int sp_stashing_create(struct sp_graph *g, struct sp_stage *st)
 {
     const struct sp_plan *plan = g->cfg.plan;
     struct sp_stashing *s = st->stashing = calloc(1, sizeof *s);
@@ -154,17 +142,8 @@ static int create_stage(struct sp_graph *g, struct sp_stage *st)
     return err;
 }
 
-static int create(struct sp_graph *g)
-{
-    int err = sp_layerwise_create(g);
-
-    for (int k = 0; !err && k < g->place.n_local; k++)
-        err = create_stage(g, &g->stages[k]);
-    return err;
-}
-
 /* The newest version is the state's, which has it given back. */
-static void destroy_stage(struct sp_stage *st)
+void sp_stashing_destroy(struct sp_stage *st)
 {
     struct sp_stashing *s = st->stashing;
 
@@ -181,17 +160,3 @@ static void destroy_stage(struct sp_stage *st)
     free(s);
     st->stashing = NULL;
 }
-
-static void destroy(struct sp_graph *g)
-{
-    sp_layerwise_destroy(g);
-    for (int k = 0; k < g->place.n_local; k++)
-        destroy_stage(&g->stages[k]);
-}
-
-const struct sp_graph_family sp_graph_stashing = {
-    .create = create,
-    .destroy = destroy,
-    .begin = begin,
-    .run = run,
-};

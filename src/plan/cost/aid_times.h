@@ -2,7 +2,8 @@
 #ifndef SP_AID_TIMES_H
 #define SP_AID_TIMES_H
 
-#include "plan/cost/op_times.h"
+#include "plan/cost/terms.h"
+#include "policies/plan.h"
 
 /*
  * Seconds beyond what attention of the whole slice takes, of all layers of the op; negative: it gets help. The stages

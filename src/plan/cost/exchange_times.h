@@ -2,7 +2,8 @@
 #ifndef SP_EXCHANGE_TIMES_H
 #define SP_EXCHANGE_TIMES_H
 
-#include "plan/cost/op_times.h"
+#include "plan/cost/terms.h"
+#include "policies/plan.h"
 #include "plan/cost/part_times.h"
 
 /* FLOPs of a slice's queries, over their own keys and as many tokens before them. */

@@ -2,18 +2,8 @@
 #ifndef SP_OP_TIMES_H
 #define SP_OP_TIMES_H
 
-#include "plan/machine/machine.h"
+#include "plan/cost/terms.h"
 #include "policies/plan.h"
-
-/* What ops are computed with. */
-struct sp_op_terms {
-    const struct sp_machine *machine;
-    int devices; /* of a stage */
-    enum sp_recompute recompute;
-    int every; /* layers between those whose inputs are kept, with full recomputation */
-    const int *
-        process; /* [stages] NULL: each stage has its own; those of one hand tensors on without a copy */
-};
 
 /* Milliseconds of every op, by the number that its family gives it, as `by_op` of struct sp_costs; to be
  * freed. NULL: no memory. */

@@ -2,7 +2,8 @@
 #ifndef SP_SHARED_SLICE_TIMES_H
 #define SP_SHARED_SLICE_TIMES_H
 
-#include "plan/cost/op_times.h"
+#include "plan/cost/terms.h"
+#include "policies/plan.h"
 
 /*
  * Seconds beyond what attention of the part's queries over all keys takes, of all layers of the op; negative, if others

@@ -39,13 +39,6 @@ extern const struct sp_machine_field sp_machine_fields[];
 /* Tells whether it is one of struct sp_rates: its path is "device." and its key in an object of device.teams. */
 bool sp_machine_is_rate(const struct sp_machine_field *f);
 
-/* Sets the machine of nodes, and the name[n] by which it was given (NULL: none), to copies that live as long as the
- * program. 0, or -ENOMEM after one line. */
-int sp_machine_keep(const struct sp_machine *m, const char *name, size_t n, struct sp_nodes *nodes);
-
-/* Nodes of one kind at most. */
-enum { SP_MACHINE_NODES = 4096 };
-
 /* Objects that may be null in the file: what they have is 0 then. Ends with NULL. */
 extern const char *const sp_machine_optional[];
 

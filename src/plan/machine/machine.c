@@ -1,6 +1,5 @@
 /* What is asked of a machine; the named ones, whose files are in the program. */
 #include "plan/machine/machine.h"
-#include "plan/machine/fields.h"
 #include "model/shape.h"
 #include "sp_error.h"
 #include "sp_suggest.h"

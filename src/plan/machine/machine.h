@@ -161,4 +161,11 @@ int sp_machine_parse(const char *where, const char *json, struct sp_machine *m);
 /* The machine as such a file, to be freed; it reads back as exactly *m. NULL after one line on stderr. */
 char *sp_machine_text(const struct sp_machine *m);
 
+/* Sets the machine of nodes, and the name[n] by which it was given (NULL: none), to copies that live as long as the
+ * program. 0, or -ENOMEM after one line. */
+int sp_machine_keep(const struct sp_machine *m, const char *name, size_t n, struct sp_nodes *nodes);
+
+/* Nodes of one kind at most. */
+enum { SP_MACHINE_NODES = 4096 };
+
 #endif

@@ -2,7 +2,6 @@
 #include "model/tensor_parts.h"
 #include "plan/cost/op_times.h"
 #include "plan/cost/part_times.h"
-#include "plan/search/trial.h"
 #include <math.h>
 
 /* Rates of small and of large products, and what single families leave out, differ a little from what the bound
@@ -23,7 +22,7 @@ static struct device device_of(const struct sp_search *want, const struct sp_fou
     bool apart = f->devices > 1 && !sp_model_is_divisible(want->model, f->devices, why, sizeof why);
     struct device d = {.apart = apart ? f->devices : 1};
 
-    sp_trial_shape(want, f, apart, &d.shape);
+    sp_found_shape(want, f, apart, &d.shape);
     d.elements = (double)sp_model_parameters(&d.shape.held) / d.apart / f->stages;
     d.updated = f->zero ? d.elements / (f->context * f->data) : d.elements;
     return d;

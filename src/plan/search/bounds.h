@@ -2,7 +2,7 @@
 #ifndef SP_BOUNDS_H
 #define SP_BOUNDS_H
 
-#include "plan/search/search.h"
+#include "plan/search/found.h"
 
 /*
  * Milliseconds of a step of a layout whose sizes and `zero` are given: each device computes its part of all layers and

@@ -49,11 +49,6 @@ const char *sp_found_recompute(const struct sp_found *f, char text[SP_RECOMPUTE_
     return text;
 }
 
-int sp_found_processes(const struct sp_found *f)
-{
-    return f->stages * f->devices * f->context * f->data;
-}
-
 void sp_found_command(const struct sp_search *want, const struct sp_found *f,
                       const struct sp_found_names *names, char *text, size_t n)
 {

@@ -2,7 +2,7 @@
 #ifndef SP_DISTINCT_H
 #define SP_DISTINCT_H
 
-#include "plan/search/search.h"
+#include "plan/search/found.h"
 
 /*
  * Chooses `most` of the ranked all[n], or all: numbers into chosen[most], ascending. Returns how many.

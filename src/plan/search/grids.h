@@ -2,7 +2,7 @@
 #ifndef SP_GRIDS_H
 #define SP_GRIDS_H
 
-#include "plan/search/search.h"
+#include "plan/search/found.h"
 
 /* stages * tensor * context * data devices. */
 struct sp_grid {

@@ -49,17 +49,6 @@ struct search {
     struct sp_trials trials;
 };
 
-int64_t sp_search_limit_of(const struct sp_search *want, const struct sp_machine *machine)
-{
-    return want->memory ? want->memory
-                        : (int64_t)((1 - want->reserve) * (double)machine->memory_bytes);
-}
-
-int64_t sp_search_limit(const struct sp_search *want)
-{
-    return sp_search_limit_of(want, want->machine);
-}
-
 /* The limit of the device that has most. */
 static int64_t most_of_all(const struct sp_search *want)
 {
@@ -71,13 +60,6 @@ static int64_t most_of_all(const struct sp_search *want)
         most = has > most ? has : most;
     }
     return most;
-}
-
-bool sp_search_rings(const struct sp_search *want, const struct sp_found *f)
-{
-    int keys = want->model->kv_heads;
-
-    return want->model->heads % f->context || (keys % f->context && f->context % keys);
 }
 
 /* ---- the best ----------------------------------------------------------------------------------- */
@@ -162,14 +144,6 @@ static int rank(struct search *s)
             line->best = i;
     }
     return 0;
-}
-
-const struct sp_found *sp_search_recommended(const struct sp_found *best, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (best[i].fits && best[i].trains)
-            return &best[i];
-    return NULL;
 }
 
 /* ---- what is worth a trial ---------------------------------------------------------------------- */

@@ -444,17 +444,6 @@ static int balance(const struct sp_search *want, struct sp_found *f, struct step
     return err;
 }
 
-void sp_trial_shape(const struct sp_search *want, const struct sp_found *f, bool apart,
-                    struct sp_shape *shape)
-{
-    sp_shape_init(shape, want->model, f->batch, want->seq, f->micro_batches, 0,
-                  sp_machine_head_rows(want->machine, want->model));
-    shape->dtype = f->dtype;
-    sp_shape_tensor(shape, apart ? 1 : f->devices, true);
-    sp_shape_context(shape, f->context, sp_search_rings(want, f));
-    sp_shape_share(shape, f->context * f->data, f->zero);
-}
-
 /* The sizes of one device, where train has such groups; or of all devices of a stage together. */
 static void shape_of(const struct sp_search *want, const struct sp_found *f, bool apart,
                      struct step *step)
@@ -463,7 +452,7 @@ static void shape_of(const struct sp_search *want, const struct sp_found *f, boo
 
     few.micro_batches = step->micro_batches;
     step->apart = apart ? f->devices : 1;
-    sp_trial_shape(want, &few, apart, &step->shape);
+    sp_found_shape(want, &few, apart, &step->shape);
 }
 
 static int check(const struct sp_search *want, const struct sp_found *f, const struct step *step)

@@ -2,7 +2,7 @@
 #ifndef SP_TRIAL_H
 #define SP_TRIAL_H
 
-#include "plan/search/search.h"
+#include "plan/search/found.h"
 #include "policies/order_book.h"
 
 /*
@@ -13,10 +13,6 @@
  */
 int sp_trial(const struct sp_search *want, struct sp_order_book *book, double beat_ms,
              struct sp_found *f);
-
-/* The sizes that one device of a layout has; `apart`: that all devices of a stage have that share parameters, in a model as it is. */
-void sp_trial_shape(const struct sp_search *want, const struct sp_found *f, bool apart,
-                    struct sp_shape *shape);
 
 /*
  * Plans *f again, which has its modes, and simulates all its micro-batches, of which there may be fewer now; `look`

@@ -2,7 +2,7 @@
 #ifndef SP_TRIALS_H
 #define SP_TRIALS_H
 
-#include "plan/search/search.h"
+#include "plan/search/found.h"
 
 struct sp_order_book;
 

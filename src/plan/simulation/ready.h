@@ -12,11 +12,14 @@
 #define SP_READY_H
 
 #include "model/stash.h"
-#include "plan/simulation/simulate.h"
+#include "plan/simulation/step_messages.h"
+#include "policies/simulation/times.h"
 #include "policies/simulation/heap.h"
 #include "policies/simulation/player.h"
 
 enum { SP_READY_WINDOW = 6 }; /* unfinished ops of a stage in a run, by default (`--window`) */
+
+struct sp_network; /* simulate.h */
 
 struct sp_ready_rule {
     const struct sp_shape *shape; /* whose bytes ops acquire; NULL: parts of micro-batches */
@@ -32,11 +35,6 @@ struct sp_ready_request {
     const struct sp_network *network;
     const struct sp_ready_rule *rule;
 };
-
-/* sp_simulate with stages that overtake. The programs, and with them the messages and the times, come in the order in
- * which stages began their ops. 0, -ENOMEM, or -EDEADLK. */
-int sp_simulate_ready(const struct sp_ready_request *request, struct sp_times *times,
-                      struct sp_message_times *when);
 
 /* 0; or -EINVAL with the reason in why[n]: `ready` is not simulated for the plan. */
 int sp_ready_check(const struct sp_plan *plan, char *why, size_t n);

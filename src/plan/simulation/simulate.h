@@ -6,6 +6,7 @@
 #ifndef SP_SIMULATE_H
 #define SP_SIMULATE_H
 
+#include "plan/simulation/ready.h"
 #include "plan/simulation/step_messages.h"
 #include "policies/simulation/times.h"
 
@@ -48,6 +49,11 @@ int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
                 const struct sp_step_messages *messages, const struct sp_network *network,
                 const int *worker, struct sp_times *times, struct sp_message_times *when);
 void sp_message_times_destroy(struct sp_message_times *when);
+
+/* sp_simulate with stages that overtake. The programs, and with them the messages and the times, come in the order in
+ * which stages began their ops. 0, -ENOMEM, or -EDEADLK. */
+int sp_simulate_ready(const struct sp_ready_request *request, struct sp_times *times,
+                      struct sp_message_times *when);
 
 /*
  * Unit costs and their like: every message occupies a port out of its stage and one into the other for
