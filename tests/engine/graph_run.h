@@ -172,6 +172,19 @@ static inline void stop_tiers(struct tiers *t)
     t->plan->evictions = NULL;
 }
 
+/* What a stage stashes at the most. Stages that share a worker are bounded together with `ready`: one may have more if another
+ * one has less. */
+static inline int64_t most_stashed(const struct sp_plan *plan, const struct sp_graph *g,
+                                   const struct setting *set, int worker, int stage)
+{
+    int64_t sum = 0;
+
+    for (int s = 0; s < plan->layout.stages; s++)
+        if (s == stage || (set->ready && sp_stage_worker(&g->place, s) == worker))
+            sum += sp_stash_peak(plan, &g->shape, set->recompute, set->every ? set->every : 1, s);
+    return sum;
+}
+
 static inline void run_plan(const struct sp_plan *plan, const struct setting *set, struct run *run)
 {
     struct sp_model m = model_of(plan->layout.layers, set->llama, set->tied);
@@ -236,9 +249,9 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
         run->norm[k] = report.grad_norm;
         for (int s = 0; s < p; s++) {
             const struct sp_stage_report *st = &report.stages[s];
-            int64_t planned = set->offload ? tiers.offload.evictions[s].peak_kept
-                                           : sp_stash_peak(plan, &g.shape, set->recompute,
-                                                           set->every ? set->every : 1, s);
+            int64_t planned = set->offload
+                                  ? tiers.offload.evictions[s].peak_kept
+                                  : most_stashed(plan, &g, set, sp_stage_worker(&place, s), s);
 
             assert_true(st->live_bytes == 0);
             run->left += st->left_bytes;
