@@ -52,11 +52,23 @@ void sp_recorder_know(struct sp_recorder *r, int record)
 
 /* ---- recorded ---------------------------------------------------------------------------------- */
 
-static void note(struct sp_recorder *r, enum pool pool, int shelf, bool taken, bool slack)
+static struct sp_pool *pool_of(const struct sp_stage *st, enum pool pool)
+{
+    return pool == LOCAL ? st->local : st->boundary;
+}
+
+/* Tensors of a pool with slack are noted one by one. */
+static void note(struct sp_recorder *r, enum pool pool, int shelf, bool taken)
 {
     struct sp_record_part *p = r->now;
-    struct sp_record_change *c = r->change + p->first, *end = c + p->n;
+    struct sp_record_change *c, *end;
+    bool slack = pool == BOUNDARY;
+    int more = taken ? 1 : -1;
 
+    if (!p)
+        return;
+    c = r->change + p->first;
+    end = c + p->n;
     while (!slack && c < end && (c->pool != pool || c->shelf != shelf))
         c++;
     if (slack || c == end) {
@@ -65,33 +77,20 @@ static void note(struct sp_recorder *r, enum pool pool, int shelf, bool taken, b
         *c = (struct sp_record_change){.pool = pool, .shelf = shelf};
         p->n++;
     }
-    c->taken += taken ? 1 : -1;
+    c->taken += more;
     c->most = c->taken > c->most ? c->taken : c->most;
-}
-
-static void use(struct sp_recorder *r, const struct sp_pool *pool, int shelf, bool taken)
-{
-    r->used[r->now->stage] += (taken ? 1 : -1) * (int64_t)sp_pool_shelf_bytes(pool, shelf);
+    r->used[p->stage] +=
+        more * (int64_t)sp_pool_shelf_bytes(pool_of(r->graph[p->stage].stages, pool), shelf);
 }
 
 static void note_local(void *arg, int shelf, bool taken)
 {
-    struct sp_recorder *r = arg;
-
-    if (!r->now)
-        return;
-    note(r, LOCAL, shelf, taken, false);
-    use(r, r->graph[r->now->stage].stages->local, shelf, taken);
+    note(arg, LOCAL, shelf, taken);
 }
 
 static void note_boundary(void *arg, int shelf, bool taken)
 {
-    struct sp_recorder *r = arg;
-
-    if (!r->now)
-        return;
-    note(r, BOUNDARY, shelf, taken, true);
-    use(r, r->graph[r->now->stage].stages->boundary, shelf, taken);
+    note(arg, BOUNDARY, shelf, taken);
 }
 
 static const struct sp_meter *meter_of(const struct sp_recorder *r, int stage)
@@ -245,11 +244,6 @@ static void play_step(const struct sp_recorder *r, const int *step, int n, struc
     for (int i = 0; i < n; i++)
         for (int p = r->record[step[i]].first; p >= 0; p = r->part[p].next)
             play_part(r, &r->part[p], of);
-}
-
-static struct sp_pool *pool_of(const struct sp_stage *st, enum pool pool)
-{
-    return pool == LOCAL ? st->local : st->boundary;
 }
 
 bool sp_recorder_play(const struct sp_recorder *r, const int *step, int n, struct sp_count *count)

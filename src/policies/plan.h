@@ -69,8 +69,9 @@ int sp_run_deps(const struct sp_plan *plan, int stage, const struct sp_op *op,
                 struct sp_dep out[SP_MAX_DEPS]);
 
 /* Refuses what `train` cannot do with a plan: 0, or -EINVAL after one line. */
-int sp_refuse_post_validation(const struct sp_plan *plan);
 int sp_plan_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish);
+/* Says that it is --post-validation: -EINVAL. */
+int sp_refuse_post_validation(const struct sp_plan *plan);
 
 /* Ops of all stages. */
 int sp_plan_ops(const struct sp_plan *plan);

@@ -175,8 +175,9 @@ static inline void stop_tiers(struct tiers *t)
 /* What a stage stashes at the most. Stages that share a worker are bounded together with `ready`: one may have more if another
  * one has less. */
 static inline int64_t most_stashed(const struct sp_plan *plan, const struct sp_graph *g,
-                                   const struct setting *set, int worker, int stage)
+                                   const struct setting *set, int stage)
 {
+    int worker = sp_stage_worker(&g->place, stage);
     int64_t sum = 0;
 
     for (int s = 0; s < plan->layout.stages; s++)
@@ -249,9 +250,8 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
         run->norm[k] = report.grad_norm;
         for (int s = 0; s < p; s++) {
             const struct sp_stage_report *st = &report.stages[s];
-            int64_t planned = set->offload
-                                  ? tiers.offload.evictions[s].peak_kept
-                                  : most_stashed(plan, &g, set, sp_stage_worker(&place, s), s);
+            int64_t planned = set->offload ? tiers.offload.evictions[s].peak_kept
+                                           : most_stashed(plan, &g, set, s);
 
             assert_true(st->live_bytes == 0);
             run->left += st->left_bytes;

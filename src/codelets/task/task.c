@@ -2,6 +2,7 @@
 #include "codelets/task/codelet.h"
 #include "codelets/task/window.h"
 #include "sp_error.h"
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

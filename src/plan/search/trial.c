@@ -52,7 +52,16 @@ static int64_t limit_of(const struct sp_search *want, const struct sp_found *f, 
                              : want->machine);
 }
 
-/* What the devices hold: the fullest of them, and whether each has it. 0, -ENOMEM, or -EINVAL: train refuses it. */
+/* The device of a stage holds so much of `bytes` of all that are apart: f->memory is of the fullest one, f->fits if each has it. */
+static void hold(const struct sp_search *want, const struct step *step, int stage, int64_t bytes,
+                 struct sp_found *f)
+{
+    bytes /= step->apart;
+    f->memory = stage && f->memory > bytes ? f->memory : bytes;
+    f->fits = (!stage || f->fits) && bytes <= limit_of(want, f, stage);
+}
+
+/* 0, -ENOMEM, or -EINVAL: train refuses it. */
 static int weigh_stages(const struct sp_search *want, const struct step *step, struct sp_found *f)
 {
     struct sp_memory *m = calloc((size_t)f->stages, sizeof *m);
@@ -61,40 +70,21 @@ static int weigh_stages(const struct sp_search *want, const struct step *step, s
     if (!m)
         return -ENOMEM;
     err = sp_memory_of_plan(&step->plan, &step->shape, f->recompute, f->every, m);
-    f->memory = 0;
-    f->fits = true;
-    for (int s = 0; !err && s < f->stages; s++) {
-        int64_t bytes = sp_memory_sum(&m[s]) / step->apart;
-
-        f->memory = bytes > f->memory ? bytes : f->memory;
-        f->fits &= bytes <= limit_of(want, f, s);
-    }
+    for (int s = 0; !err && s < f->stages; s++)
+        hold(want, step, s, sp_memory_sum(&m[s]), f);
     free(m);
     return err;
 }
 
-/* The most that is known at once of what a device holds; *fits: all of them may have that. */
-static int64_t known_bytes(const struct sp_search *want, const struct step *step,
-                           const struct sp_found *f, bool *fits)
+/* The same of what is known at once of what they hold: parameters and optimizer, and activations unless they leave. */
+static void weigh_known(const struct sp_search *want, const struct step *step, struct sp_found *f)
 {
-    int64_t most = 0;
-
-    *fits = true;
-    for (int s = 0; s < f->stages; s++) {
-        int64_t bytes =
-            sp_memory_least(&step->plan, &step->shape, f->recompute, f->every, s) / step->apart;
-
-        most = bytes > most ? bytes : most;
-        *fits &= bytes <= limit_of(want, f, s);
-    }
-    return most;
-}
-
-/* True if what is known at once does not fit, f->memory being that. */
-static bool is_too_much(const struct sp_search *want, const struct step *step, struct sp_found *f)
-{
-    f->memory = known_bytes(want, step, f, &f->fits);
-    return !f->fits;
+    for (int s = 0; s < f->stages; s++)
+        hold(want, step, s,
+             f->offload == SP_OFFLOAD_NONE
+                 ? sp_memory_least(&step->plan, &step->shape, f->recompute, f->every, s)
+                 : sp_memory_states(&step->plan, &step->shape, s),
+             f);
 }
 
 static struct sp_op_terms terms_of(const struct sp_search *want, const struct step *step,
@@ -104,21 +94,6 @@ static struct sp_op_terms terms_of(const struct sp_search *want, const struct st
                                 .devices = step->apart,
                                 .recompute = f->recompute,
                                 .every = f->every};
-}
-
-/* True if parameters and optimizer alone do not fit, f->memory being that. */
-static bool are_states_too_much(const struct sp_search *want, const struct step *step,
-                                struct sp_found *f)
-{
-    f->memory = 0;
-    f->fits = true;
-    for (int s = 0; s < f->stages; s++) {
-        int64_t bytes = sp_memory_states(&step->plan, &step->shape, s) / step->apart;
-
-        f->memory = bytes > f->memory ? bytes : f->memory;
-        f->fits &= bytes <= limit_of(want, f, s);
-    }
-    return !f->fits;
 }
 
 /* What leaves memory instead: in the plan, if that is enough (f->fits). 0 or -ENOMEM. */
@@ -172,9 +147,13 @@ static int weigh(const struct sp_search *want, struct step *step, bool exact, st
         return err;
     if (f->offload != SP_OFFLOAD_NONE && step->plan.recompute)
         return -EINVAL;
-    if (f->offload != SP_OFFLOAD_NONE)
-        return !exact && are_states_too_much(want, step, f) ? 0 : choose_offload(want, step, f);
-    return !exact && is_too_much(want, step, f) ? 0 : weigh_stages(want, step, f);
+    if (!exact) {
+        weigh_known(want, step, f);
+        if (!f->fits)
+            return 0;
+    }
+    return f->offload != SP_OFFLOAD_NONE ? choose_offload(want, step, f)
+                                         : weigh_stages(want, step, f);
 }
 
 /* The same of all micro-batches: what each more adds to the longer step than it adds to the shorter one. */
@@ -188,15 +167,15 @@ static double beyond(const struct trial *t)
 static int weigh_all(struct trial *t, bool exact, struct sp_found *f)
 {
     const struct step *more = &t->step[t->steps - 1];
-    struct sp_found few = *f;
+    struct sp_found few = *f, many = *f;
     int err = weigh(t->want, &t->step[t->steps - 1], exact, f);
-    bool fits;
 
     if (err || t->steps == 1 || (!f->fits && !exact))
         return err;
     if (f->offload == SP_OFFLOAD_NONE) { /* what is kept and tokens grow, buffers do not */
-        f->memory += (int64_t)(beyond(t) * (double)(known_bytes(t->want, more, f, &fits) -
-                                                    known_bytes(t->want, &t->step[0], f, &fits)));
+        weigh_known(t->want, more, &many);
+        weigh_known(t->want, &t->step[0], &few);
+        f->memory += (int64_t)(beyond(t) * (double)(many.memory - few.memory));
         f->memory += sp_memory_tokens(&more->shape) * (t->micro_batches - more->micro_batches);
     } else {
         err = weigh(t->want, &t->step[0], true, &few);

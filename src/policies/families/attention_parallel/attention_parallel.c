@@ -123,7 +123,7 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
     return 0;
 }
 
-static int refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
+int sp_parts_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
 {
     if (!strncmp(wish->recompute_text, "every=", 6))
         return sp_error(EINVAL,
@@ -301,7 +301,7 @@ static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op
 }
 
 /* The blocks of a stage. */
-static int owned(const struct sp_layout *lay, int stage, int i)
+int sp_parts_owned(const struct sp_layout *lay, int stage, int i)
 {
     for (int j = 0; j <= lay->layers; j++)
         if (sp_block_stage(lay, j) == stage && i-- == 0)
@@ -310,13 +310,13 @@ static int owned(const struct sp_layout *lay, int stage, int i)
 }
 
 /* Embedding and head are on one stage: tied tables need no replica. */
-static bool is_end(const struct sp_layout *lay, int stage, bool last)
+bool sp_parts_is_end(const struct sp_layout *lay, int stage, bool last)
 {
     (void)lay, (void)last;
     return stage == 0;
 }
 
-static int holder(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
+int sp_parts_holder(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
 {
     const struct sp_layout *lay = &plan->layout;
 
@@ -337,7 +337,7 @@ static int each_block(const struct sp_plan *plan, const struct sp_model *m, int 
     int err = stage == 0 ? sp_visit_ends(m, fn, arg) : 0;
 
     for (int i = 0; !err && i < SP_LAYER_BLOCKS * m->layers; i++)
-        if (holder(plan, sp_layer_block(i), i / SP_LAYER_BLOCKS) == stage)
+        if (sp_parts_holder(plan, sp_layer_block(i), i / SP_LAYER_BLOCKS) == stage)
             err = fn(arg, sp_layer_block(i), i / SP_LAYER_BLOCKS);
     return err;
 }
@@ -357,8 +357,10 @@ static const struct sp_lowerer lowers = {.stream = stream,
                                          .begin = sp_attention_parallel_lower_begin,
                                          .lower = sp_attention_parallel_lower,
                                          .end = sp_attention_parallel_lower_end};
-static const struct sp_owners owners = {
-    .owned = owned, .is_end = is_end, .each_block = each_block, .holder = holder};
+static const struct sp_owners owners = {.owned = sp_parts_owned,
+                                        .is_end = sp_parts_is_end,
+                                        .each_block = each_block,
+                                        .holder = sp_parts_holder};
 
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
@@ -370,7 +372,7 @@ const struct sp_family sp_family_attention_parallel = {
     .kind = sp_parts_kind,
     .check = check,
     .place = place,
-    .refuse = refuse,
+    .refuse = sp_parts_refuse,
     .id = id,
     .ids = ids,
     .deps = deps,

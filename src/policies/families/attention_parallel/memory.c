@@ -1,5 +1,4 @@
 #include "policies/families/attention_parallel/attention_parallel.h"
-#include "policies/families/slice_buffers.h"
 
 bool sp_ships_attention(const struct sp_plan *plan)
 {

@@ -3,7 +3,6 @@
 #include "policies/families/families.h"
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
-#include "policies/families/slice_buffers.h"
 #include "policies/families/work.h"
 #include <errno.h>
 #include <stdio.h>
@@ -191,11 +190,6 @@ static int place_parts(const struct sp_layout *lay, const struct sp_schedule_def
     return err;
 }
 
-static int refuse_parts(const struct sp_plan *plan, const struct sp_train_wish *wish)
-{
-    return sp_family_attention_parallel.refuse(plan, wish);
-}
-
 /* The last block's output is wanted in the forward. */
 static int work_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
                          const struct sp_op *op, struct sp_op_work *work)
@@ -212,16 +206,6 @@ static int work_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
         work[i].head = work[i].to_head = false;
     }
     return n;
-}
-
-static int owned_parts(const struct sp_layout *lay, int stage, int i)
-{
-    return sp_family_attention_parallel.owners->owned(lay, stage, i);
-}
-
-static int holder_of_parts(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
-{
-    return sp_family_attention_parallel.owners->holder(plan, kind, layer);
 }
 
 struct visit {
@@ -258,11 +242,6 @@ static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape 
     return *head = 0;
 }
 
-static bool is_end_of_parts(const struct sp_layout *lay, int stage, bool last)
-{
-    return sp_family_attention_parallel.owners->is_end(lay, stage, last);
-}
-
 /* ---- the families --------------------------------------------------------------------------- */
 
 #define OPS                                                                                        \
@@ -278,10 +257,10 @@ static const struct sp_lowerer lowers = {.stream = stream,
                                          .begin = sp_vocabulary_lower_begin,
                                          .lower = sp_vocabulary_lower,
                                          .end = sp_vocabulary_lower_end};
-static const struct sp_owners owners_of_parts = {.owned = owned_parts,
-                                                 .is_end = is_end_of_parts,
+static const struct sp_owners owners_of_parts = {.owned = sp_parts_owned,
+                                                 .is_end = sp_parts_is_end,
                                                  .each_block = each_block_of_parts,
-                                                 .holder = holder_of_parts};
+                                                 .holder = sp_parts_holder};
 
 static const struct sp_family whole = {CHUNKS};
 static const struct sp_family slices = {.facts.slices = true, CHUNKS};
@@ -291,7 +270,7 @@ static const struct sp_family parts = {.facts.slices = true,
                                        .groups = sp_parts_groups,
                                        .check = check_parts,
                                        .place = place_parts,
-                                       .refuse = refuse_parts,
+                                       .refuse = sp_parts_refuse,
                                        .work = work_of_parts,
                                        .owners = &owners_of_parts,
                                        .stash = stash_of_parts,
