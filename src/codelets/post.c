@@ -176,13 +176,13 @@ SP_CODELET(post_fwd);
 SP_CODELET(post_bwd);
 SP_CODELET(post_wgrad);
 
-static double product_flops(const struct sp_shape *sh, bool out, bool down)
+static double product_flops(const struct sp_shape *sh, bool out, bool up, bool down)
 {
     const struct sp_model *m = &sh->model;
 
-    return sh->rows *
-           ((out ? sp_product_flops(m, SP_ROLE_OUT) : 0) + sp_product_flops(m, SP_ROLE_UP) +
-            (down ? sp_product_flops(m, SP_ROLE_DOWN) : 0));
+    return sh->rows * ((out ? sp_product_flops(m, SP_ROLE_OUT) : 0) +
+                       (up ? sp_product_flops(m, SP_ROLE_UP) : 0) +
+                       (down ? sp_product_flops(m, SP_ROLE_DOWN) : 0));
 }
 
 void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
@@ -201,7 +201,7 @@ void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape
     SP_TASK_BUFFERS(task, post_fwd, .x = t->x, .o = t->o, .w = w, .y = y, .saved = t->saved,
                     .scratch = scratch ? sp_scratch_handle(ctx, sh, scratch) : NULL);
     sp_task_acquires(task, stashed);
-    sp_task_submit(ctx, task, product_flops(sh, t->o != NULL, y != NULL));
+    sp_task_submit(ctx, task, product_flops(sh, t->o != NULL, y || !a->residual, y != NULL));
 }
 
 void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
@@ -221,7 +221,7 @@ void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                                (size_t)sp_shape_scratch(sh)->mlp_rows * (size_t)sh->model.mlp);
     SP_TASK_BUFFERS(task, post_bwd, .saved = t->saved, .w = w, .g = g, .dy = dy, .du = du, .dr = dr,
                     .d_o = d_o, .dg = dg);
-    sp_task_submit(ctx, task, product_flops(sh, d_o != NULL, true));
+    sp_task_submit(ctx, task, product_flops(sh, d_o != NULL, true, true));
 }
 
 void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
@@ -239,5 +239,5 @@ void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_sha
                     .dr = dr, .w = t->keep_outputs ? NULL : w,
                     .scratch = t->keep_outputs ? NULL : sp_scratch_rows(ctx, sh, wider));
     sp_task_releases(task, released);
-    sp_task_submit(ctx, task, product_flops(sh, t->o != NULL, true));
+    sp_task_submit(ctx, task, product_flops(sh, t->o != NULL, true, true));
 }

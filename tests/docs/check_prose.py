@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The prose of the documentation: how sentences begin, private words, links, and how long all of it is.
+"""The prose of the documentation and of comments in C: how sentences begin, private words; of pages also links, and how
+long all of it is.
 
 usage: check_prose.py TOP WORDS
 
@@ -11,10 +12,14 @@ import pathlib
 import re
 import sys
 
+FOLDERS = ["include", "src", "tests", "examples", "bench"]  # of code
 LONGEST = 30000  # words of README.md and docs/, as wc -w counts them
 OPENINGS = ["Of", "Those", "That of", "What", "Where", "Whether", "Beside"]
 OPENING = re.compile(r"(?:^|[.!?:;]['\")*_]* +)[(*_\"']*(" + "|".join(OPENINGS) + r")\b")
 LINK = re.compile(r"\[[^][]*(?:\[[^][]*\][^][]*)*\]\(([^)\s]+)\)")
+
+
+CODE = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.S)  # strings, so that none is a comment
 
 
 def blank(match):
@@ -62,15 +67,33 @@ class Page:
                 lines.append(line[item.end():] if item else line.strip())
 
 
-def faults(page, top, words, pages):
-    for number, block in page.blocks():
+def comments(path):
+    """Paragraphs of the comments of a file in C, each on one line, with the line that its comment begins on."""
+    text = path.read_text(encoding="utf-8")
+    for match in CODE.finditer(text):
+        if match[0].startswith("/"):
+            inside = re.sub(r"\n[ \t]*\*? ?", "\n", re.sub(r"^/\*+<?|\*/$|^//+", "", match[0]))
+            for block in re.split(r"\n\s*\n", inside):
+                yield text.count("\n", 0, match.start()) + 1, " ".join(block.split())
+
+
+def openings(blocks):
+    for number, block in blocks:
         for match in OPENING.finditer(block):
             at = block[match.start(1):match.start(1) + 50]
             yield number, f"a sentence begins with '{match[1]}': {at}"
-    for number, line in enumerate(page.prose.split("\n"), 1):
+
+
+def private(lines, words):
+    for number, line in lines:
         for word, say in words:
             for match in re.finditer(rf"\b{word}\b", line, re.I):
                 yield number, f"'{match[0]}': say {say}"
+
+
+def page_faults(page, words, pages):
+    yield from openings(page.blocks())
+    yield from private(enumerate(page.prose.split("\n"), 1), words)
     for number, line in enumerate(page.text.split("\n"), 1):
         for target in LINK.findall(line):
             if re.match(r"[a-z]+:", target):
@@ -95,10 +118,18 @@ def main():
     ]
     docs = [top / "README.md", *sorted((top / "docs").rglob("*.md"))]
     others = [path for folder in ("examples", "bench") for path in sorted((top / folder).rglob("*.md"))]
+    code = [path for folder in FOLDERS for path in sorted((top / folder).rglob("*")) if path.suffix in (".c", ".h", ".cu")]
     pages = {path: Page(path) for path in docs + others}
     count = 0
-    for path in docs + others:
-        for number, fault in sorted(faults(pages[path], top, words, pages)):
+    for path in docs + others + code:
+        if path in pages:
+            found = page_faults(pages[path], words, pages)
+        else:
+            blocks = list(comments(path))
+            found = list(openings(blocks))
+            if "kernels" not in path.parts:  # their lanes are those of vectors
+                found += private(blocks, words)
+        for number, fault in sorted(found):
             print(f"{path.relative_to(top)}:{number}: {fault}")
             count += 1
     length = sum(len(pages[path].raw.split()) for path in docs)

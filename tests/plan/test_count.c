@@ -1,7 +1,15 @@
-/* Buffers and messages counted by classes of actions are those of a graph that is submitted whole. */
-#include "policies/families/ownership.h"
-#include "policies/common.h"
+/*
+ * Buffers and messages counted by classes of actions are those of a graph that is submitted whole; and the operations that
+ * the cost model prices are those of the tasks.
+ */
+#include "codelets/task/codelet.h"
 #include "graphs/count.h"
+#include "graphs/create.h"
+#include "plan/cost/op_times.h"
+#include "policies/common.h"
+#include "policies/families/ownership.h"
+#include "sinks/count.h"
+#include <math.h>
 
 enum { DRAWS = 540 };
 
@@ -26,26 +34,40 @@ struct run {
     struct sp_placement place;
 };
 
-/* A run of a plan, drawn: types, recomputation, groups. */
-static void draw_run(uint64_t *seed, const struct sp_plan *plan, struct run *r)
+/* A run of a plan, drawn; `even`: of a model that all members and stages have equal parts of: types, recomputation, groups. */
+static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, struct run *r)
 {
     static const int groups[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}}; /* tensor, context */
     const int *group = groups[draw_below(seed, 5)];
-    struct sp_model model = tiny(8, draw_below(seed, 2) && plan->layout.stages == 1);
+    struct sp_model model =
+        tiny(plan->layout.layers, draw_below(seed, 2) && plan->layout.stages == 1);
     int groups_of = sp_plan_groups(plan);
     int data = plan->family->facts.stashes ? 1 : 1 + draw_below(seed, 2);
     int tensor = groups_of & SP_GROUP_PARAMETERS ? group[0] : 1;
     int context = groups_of & SP_GROUP_TOKENS ? group[1] : 1;
+    int every = 1, mlp_rows = 0, head_rows = 0;
+    bool ring = false;
 
+    if (even) {
+        model.mlp = model.vocab = 64;
+        model.kv_heads = 4 >> draw_below(seed, 2);
+        model.arch = draw_below(seed, 2) ? SP_ARCH_LLAMA : SP_ARCH_GPT2;
+        model.qk_norm = model.arch == SP_ARCH_LLAMA && draw_below(seed, 2);
+        every = 1 + draw_below(seed, 2);
+        ring = draw_below(seed, 2);
+        mlp_rows = draw_below(seed, 3) ? 0 : 7;
+        head_rows = draw_below(seed, 3) ? 0 : 5;
+    }
     assert_int_equal(sp_params_create(&model, &r->params), 0);
     r->cfg = (struct sp_graph_config){.params = &r->params,
                                       .plan = plan,
                                       .shape = &r->shape,
                                       .recompute = (enum sp_recompute)draw_below(seed, 4),
-                                      .every = 1};
-    sp_shape_init(&r->shape, &model, 1 + draw_below(seed, 2), 24, plan->layout.micro_batches, 0, 0);
+                                      .every = every};
+    sp_shape_init(&r->shape, &model, 1 + draw_below(seed, 2), even ? 48 : 24,
+                  plan->layout.micro_batches, mlp_rows, head_rows);
     sp_shape_tensor(&r->shape, tensor, draw_below(seed, 2));
-    sp_shape_context(&r->shape, context, false);
+    sp_shape_context(&r->shape, context, ring);
     sp_shape_share(&r->shape, context * data, data > 1 && draw_below(seed, 2));
     r->shape.dtype = draw_below(seed, 2) ? SP_BF16 : SP_F32;
     r->place =
@@ -70,6 +92,44 @@ static void compare(const struct sp_plan *plan, const struct sp_count *classes,
                 (long long)classes[s].stashed);
 }
 
+/* A plan of a schedule and a run of it, drawn; false: it is refused. */
+static bool draw_plan(uint64_t *seed, const char *schedule, bool even, struct sp_plan *plan,
+                      struct run *run)
+{
+    int stages = draw_below(seed, 2) ? 2 : 4, m = 8 << draw_below(seed, 3), err;
+    bool slices = strstr(schedule, "seq") || strstr(schedule, "pipe:") ||
+                  strstr(schedule, "tera") || strstr(schedule, "slim");
+    struct sp_layout lay = layout(stages, m);
+    bool quiet = sp_error_quiet(true);
+
+    lay.chunks = 0;
+    lay.layers = draw_below(seed, 4) ? 8 : 11;
+    lay.slices = slices ? 2 + draw_below(seed, 3) : 1;
+    lay.vocabulary_parallel = !slices && draw_below(seed, 4) == 0;
+    err = sp_plan_create(schedule, &lay, plan);
+    if (!err) {
+        draw_run(seed, plan, even, run);
+        err = sp_plan_refuse(
+            plan, &(struct sp_train_wish){.recompute = run->cfg.recompute,
+                                          .recompute_text = "",
+                                          .partition = "even",
+                                          .clips = !plan->family->facts.stashes,
+                                          .grouped = run->shape.tensor * run->shape.context > 1});
+        if (err) {
+            sp_params_destroy(&run->params);
+            sp_plan_destroy(plan);
+        }
+    }
+    sp_error_quiet(quiet);
+    return !err;
+}
+
+static void drop_plan(struct sp_plan *plan, struct run *run)
+{
+    sp_params_destroy(&run->params);
+    sp_plan_destroy(plan);
+}
+
 static void test_classes(void **state)
 {
     const struct sp_count_steps steps = {.n = SP_COUNT_STEADY};
@@ -78,49 +138,23 @@ static void test_classes(void **state)
 
     (void)state;
     for (int i = 0; i < DRAWS; i++) {
-        const char *schedule = schedules[i % SCHEDULES];
-        int stages = draw_below(&seed, 2) ? 2 : 4, m = 8 << draw_below(&seed, 3);
-        struct sp_layout lay = layout(stages, m);
-        bool slices = strstr(schedule, "seq") || strstr(schedule, "pipe:") ||
-                      strstr(schedule, "tera") || strstr(schedule, "slim");
         struct sp_count classes[4], whole[4];
-        bool quiet = sp_error_quiet(true);
         struct sp_plan plan;
         struct run run;
-        int err, refused;
+        int err;
 
-        lay.chunks = 0;
-        lay.layers = 8;
-        lay.slices = slices ? 2 + draw_below(&seed, 3) : 1;
-        lay.vocabulary_parallel = !slices && draw_below(&seed, 4) == 0;
-        err = sp_plan_create(schedule, &lay, &plan);
-        sp_error_quiet(quiet);
-        if (err)
+        if (!draw_plan(&seed, schedules[i % SCHEDULES], false, &plan, &run))
             continue;
-        draw_run(&seed, &plan, &run);
-        sp_error_quiet(true);
-        refused = sp_plan_refuse(
-            &plan, &(struct sp_train_wish){.recompute = run.cfg.recompute,
-                                           .recompute_text = "",
-                                           .partition = "even",
-                                           .clips = true,
-                                           .grouped = run.shape.tensor * run.shape.context > 1});
-        sp_error_quiet(quiet);
-        if (refused) {
-            sp_params_destroy(&run.params);
-            sp_plan_destroy(&plan);
-            continue;
-        }
         err = sp_count_by_classes(&run.cfg, &run.place, classes);
         assert_in_range(err, 0, 1);
-        assert_int_equal(sp_count_whole(&run.cfg, &run.place, stages, &steps, whole), 0);
+        assert_int_equal(sp_count_whole(&run.cfg, &run.place, plan.layout.stages, &steps, whole),
+                         0);
         if (!err)
             compare(&plan, classes, whole, i);
         by[i % SCHEDULES][err]++;
         counted += !err;
         walked += err;
-        sp_params_destroy(&run.params);
-        sp_plan_destroy(&plan);
+        drop_plan(&plan, &run);
     }
     for (int i = 0; i < SCHEDULES; i++)
         print_message("[          ] %-24s %d by classes, %d whole\n", schedules[i], by[i][0],
@@ -129,9 +163,137 @@ static void test_classes(void **state)
     assert_true(counted > 2 * walked);
 }
 
+/* ---- operations ------------------------------------------------------------------------------- */
+
+enum { MOST_OPS = 4096 };
+
+/* FLOPs of the tasks of a graph's ops, by stage and place in the program. */
+static double tasks_flops[4][MOST_OPS];
+static const struct sp_sink_ops *counts;
+
+/* Other tasks are priced by the bytes that they move. */
+static bool has_products(const struct sp_task *task)
+{
+    static const char *const names[] = {
+        "pre_fwd",  "pre_bwd",  "pre_wgrad",   "qkv_fwd",   "qkv_bwd",    "qkv_wgrad",
+        "attn_fwd", "attn_bwd", "post_fwd",    "post_bwd",  "post_wgrad", "post_again",
+        "out_fwd",  "out_bwd",  "out_wgrad",   "mlp_fwd",   "mlp_bwd",    "mlp_wgrad",
+        "head",     "logits",   "logit_stats", "vocabulary"};
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found |= !strcmp(task->codelet->name, names[i]);
+    return found;
+}
+
+static void note_flops(const struct sp_task_context *ctx, struct sp_task *task, double flops)
+{
+    if (ctx->op_index >= 0 && has_products(task))
+        tasks_flops[ctx->stage][ctx->op_index] += flops;
+    counts->insert(ctx, task, flops);
+}
+
+static void walk_flops(const struct run *run)
+{
+    memset(tasks_flops, 0, sizeof tasks_flops);
+    for (int r = 0; r < run->place.stages; r++) {
+        const struct sp_placement place = sp_count_place(&run->place, run->place.stages, r);
+        struct sp_graph_config cfg = run->cfg;
+        struct sp_sink_ops ops;
+        struct sp_sink sink;
+        struct sp_graph g;
+
+        sp_count_begin(&sink);
+        counts = sink.ops;
+        ops = *counts;
+        ops.insert = note_flops;
+        sink.ops = &ops;
+        cfg.sink = &sink;
+        assert_int_equal(sp_graph_create(&cfg, &place, &g), 0);
+        sp_step_begin(&g, NULL, 0);
+        sp_step_rest(&g, (struct sp_update[64]){{.factor = 1}}, false);
+        sp_graph_destroy(&g);
+    }
+}
+
+/* A machine on which an operation takes a second, and all else nothing. */
+static void make_counter(struct sp_machine *m)
+{
+    const struct sp_curve one = {.n = 1, .at = {{1, 1}}}, fast = {.n = 1, .at = {{1, INFINITY}}};
+
+    *m = (struct sp_machine){.devices_per_node = 1,
+                             .node = {.bandwidth = INFINITY, .shared_by = 1},
+                             .network = {.bandwidth = INFINITY, .shared_by = 1}};
+    for (int t = 0; t < SP_DTYPES; t++) {
+        m->rates.matmul[t] = m->rates.attention[t][0] = m->rates.attention[t][1] = one;
+        m->rates.memory[t] = fast;
+    }
+}
+
+/* The most that the price of an op is off, in parts of it; the op is told in `op`. */
+static double compare_flops(const struct sp_plan *plan, const double *ms, char *op, size_t n)
+{
+    double most = 0;
+
+    for (int s = 0; s < plan->layout.stages; s++)
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            const struct sp_op *o = &plan->programs[s].ops[k];
+            double priced = ms[plan->family->id(&plan->layout, s, o)] / 1e3;
+            double off = fabs(priced - tasks_flops[s][k]) / fmax(1, priced);
+
+            if (off > most)
+                snprintf(op, n,
+                         "stage %d, op %d (pass %d, mb %d, chunk %d, slice %d): %.0f, not %.0f", s,
+                         k, o->pass, o->mb, o->chunk, o->slice, priced, tasks_flops[s][k]);
+            most = fmax(most, off);
+        }
+    return most;
+}
+
+/* All that is priced by operations, by one place in the code, is what tasks of every op do, by another. */
+static void test_flops(void **state)
+{
+    static struct sp_machine machine;
+    uint64_t seed = 78;
+    int n[SCHEDULES] = {0};
+
+    (void)state;
+    make_counter(&machine);
+    for (int i = 0; i < DRAWS; i++) {
+        struct sp_op_terms terms = {.machine = &machine, .devices = 1};
+        struct sp_plan plan;
+        struct run run;
+        char op[256] = "";
+        double *ms;
+
+        if (!draw_plan(&seed, schedules[i % SCHEDULES], true, &plan, &run))
+            continue;
+        terms.recompute = run.cfg.recompute;
+        terms.every = run.cfg.every;
+        ms = sp_op_times(&plan, &run.shape, &terms);
+        assert_non_null(ms);
+        walk_flops(&run);
+        if (compare_flops(&plan, ms, op, sizeof op) > 1e-12)
+            fail_msg(
+                "draw %d, %s, %d stages, recompute %d, every %d, tensor %d, context %d: the FLOPs "
+                "priced for %s",
+                i, plan.def->name, plan.layout.stages, run.cfg.recompute, run.cfg.every,
+                run.shape.tensor, run.shape.context, op);
+        n[i % SCHEDULES]++;
+        free(ms);
+        drop_plan(&plan, &run);
+    }
+    for (int i = 0; i < SCHEDULES; i++) {
+        print_message("[          ] %-24s %d runs, each op priced by what its tasks compute\n",
+                      schedules[i], n[i]);
+        assert_true(n[i] > 0);
+    }
+}
+
 TEST_GROUP(count)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_classes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_classes),
+                                       cmocka_unit_test(test_flops)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,14 @@ static double part_again(const struct pricing *p, const struct sp_part_times *t,
     return sum + (w->attention ? t->attention_again[mode] : 0);
 }
 
+/* Whether a layer that is computed again gives its output, which the next one of those that keep one input reads. */
+static bool is_output_wanted(const struct pricing *p, const struct sp_op_work *w, int layer)
+{
+    int i = layer - w->first;
+
+    return (i + 1) % p->terms.every != 0 && i + 1 < w->layers;
+}
+
 /* What the backward of a layer has to have again. */
 static double again(const struct pricing *p, const struct sp_part_times *t,
                     const struct sp_op_work *w, int layer)
@@ -113,8 +121,11 @@ static double again(const struct pricing *p, const struct sp_part_times *t,
         sum += t->attention_again[mode];
     if (w->post)
         sum += t->post_again[mode];
-    if (w->pre && w->post && mode == SP_RECOMPUTE_FULL && p->terms.every > 1)
-        sum += (t->post - t->post_again[mode]) * (p->terms.every - 1) / p->terms.every;
+    if (w->pre && w->post && mode == SP_RECOMPUTE_FULL && is_output_wanted(p, w, layer)) {
+        bool in_chunks = w->weight && sp_mlp_comes_in_chunks(p->sh, mode);
+
+        sum += t->post - t->post_again[mode] + (in_chunks ? t->up : 0);
+    }
     return sum;
 }
 

@@ -183,10 +183,12 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
     double in_post = product(&c, SP_ROLE_OUT) + product(&c, SP_ROLE_UP) + down;
     /* norms of heads: read and written; backward, the products and the norms once more */
     const double width = sh->model.qk_norm ? sh->q_width + sh->kv_width / 2 : 0;
-    double heads = moved(&c, 2 * width);
+    double heads = moved(&c, 2 * width), qkv = product(&c, SP_ROLE_QKV);
 
     *t = (struct sp_part_times){
-        .qkv = product(&c, SP_ROLE_QKV),
+        .qkv = qkv + heads,
+        .qkv_input = qkv + 3 * heads + product_of(&c, sp_flops_linear(sh->rows, h, width)),
+        .qkv_weight = qkv + ring_w + task,
         .out = product(&c, SP_ROLE_OUT),
         .up = product(&c, SP_ROLE_UP),
         .attention = attention(&c, SP_ATTENTION_FORWARD) + task,
@@ -200,13 +202,9 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
         .embed_weight = moved(&c, 3 * h) + ends + task,
         .head = head(&c),
     };
-    t->pre = t->qkv + norm + heads + ring + task;
-    t->qkv_input = t->qkv;
-    t->qkv_weight = t->qkv + ring_w + task;
+    t->pre = t->qkv + norm + ring + task;
     /* x, dy, dr read, dx written */
-    t->pre_input = t->qkv_input + norm_input + 3 * heads + ring + task;
-    if (width > 0)
-        t->pre_input += product_of(&c, sp_flops_linear(sh->rows, h, width));
+    t->pre_input = t->qkv_input + norm_input + ring + task;
     again(t, norm, activation, down);
 }
 
