@@ -1,6 +1,6 @@
 /*
- * Buffers and messages counted by classes of actions are those of a graph that is submitted whole; and the operations that
- * the cost model prices are those of the tasks.
+ * Buffers and messages counted by classes of actions are those of a graph that is submitted whole. The FLOPs and the bytes
+ * that the cost model prices, from closed forms, are those of the tasks and messages of the same graph.
  */
 #include "codelets/task/codelet.h"
 #include "graphs/count.h"
@@ -42,7 +42,7 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     struct sp_model model =
         tiny(plan->layout.layers, draw_below(seed, 2) && plan->layout.stages == 1);
     int groups_of = sp_plan_groups(plan);
-    int data = plan->family->facts.stashes ? 1 : 1 + draw_below(seed, 2);
+    int data = plan->family->facts.stashes || even ? 1 : 1 + draw_below(seed, 2);
     int tensor = groups_of & SP_GROUP_PARAMETERS ? group[0] : 1;
     int context = groups_of & SP_GROUP_TOKENS ? group[1] : 1;
     int every = 1, mlp_rows = 0, head_rows = 0;
@@ -163,12 +163,17 @@ static void test_classes(void **state)
     assert_true(counted > 2 * walked);
 }
 
-/* ---- operations ------------------------------------------------------------------------------- */
+/* ---- operations and messages ------------------------------------------------------------------ */
 
 enum { MOST_OPS = 4096 };
 
-/* FLOPs of the tasks of a graph's ops, by stage and place in the program. */
-static double tasks_flops[4][MOST_OPS];
+/* What the tasks of a step do, beside what its actions say: FLOPs of an op, by stage and place in the program; bytes sent,
+ * by the kind of the action. */
+static struct {
+    double flops[4][MOST_OPS];
+    int64_t sent[SP_ACTION_KINDS], told[SP_ACTION_KINDS];
+} step;
+
 static const struct sp_sink_ops *counts;
 
 /* Other tasks are priced by the bytes that they move. */
@@ -189,15 +194,29 @@ static bool has_products(const struct sp_task *task)
 static void note_flops(const struct sp_task_context *ctx, struct sp_task *task, double flops)
 {
     if (ctx->op_index >= 0 && has_products(task))
-        tasks_flops[ctx->stage][ctx->op_index] += flops;
+        step.flops[ctx->stage][ctx->op_index] += flops;
     counts->insert(ctx, task, flops);
 }
 
-static void walk_flops(const struct run *run)
+/* Messages of an op are those that EXCHANGE tells. */
+static void note_action(void *arg, const struct sp_action *a)
 {
-    memset(tasks_flops, 0, sizeof tasks_flops);
+    struct sp_graph *g = arg;
+    const uint64_t *sent = &g->stages[0].bytes_sent[g->turn];
+    uint64_t before = *sent;
+
+    sp_step_act(g, a);
+    step.sent[a->kind == SP_ACTION_RUN ? SP_ACTION_EXCHANGE : a->kind] += (int64_t)(*sent - before);
+    if (a->stage == g->stages[0].index && a->kind != SP_ACTION_RECV)
+        step.told[a->kind] += a->bytes;
+}
+
+static void walk_step(const struct run *run)
+{
+    memset(&step, 0, sizeof step);
     for (int r = 0; r < run->place.stages; r++) {
         const struct sp_placement place = sp_count_place(&run->place, run->place.stages, r);
+        const struct sp_update hp[64] = {{.factor = 1}};
         struct sp_graph_config cfg = run->cfg;
         struct sp_sink_ops ops;
         struct sp_sink sink;
@@ -210,8 +229,12 @@ static void walk_flops(const struct run *run)
         sink.ops = &ops;
         cfg.sink = &sink;
         assert_int_equal(sp_graph_create(&cfg, &place, &g), 0);
-        sp_step_begin(&g, NULL, 0);
-        sp_step_rest(&g, (struct sp_update[64]){{.factor = 1}}, false);
+        g.ahead = run->cfg.plan->family->facts.stashes ? hp : NULL;
+        g.lowering.recompute = cfg.recompute;
+        g.lowering.every = cfg.every;
+        sp_step_prepare(&g, NULL, 0);
+        assert_int_equal(sp_lower_step(&g.lowering, note_action, &g), 0);
+        sp_step_conclude(&g);
         sp_graph_destroy(&g);
     }
 }
@@ -239,19 +262,19 @@ static double compare_flops(const struct sp_plan *plan, const double *ms, char *
         for (int k = 0; k < plan->programs[s].n; k++) {
             const struct sp_op *o = &plan->programs[s].ops[k];
             double priced = ms[plan->family->id(&plan->layout, s, o)] / 1e3;
-            double off = fabs(priced - tasks_flops[s][k]) / fmax(1, priced);
+            double off = fabs(priced - step.flops[s][k]) / fmax(1, priced);
 
             if (off > most)
                 snprintf(op, n,
                          "stage %d, op %d (pass %d, mb %d, chunk %d, slice %d): %.0f, not %.0f", s,
-                         k, o->pass, o->mb, o->chunk, o->slice, priced, tasks_flops[s][k]);
+                         k, o->pass, o->mb, o->chunk, o->slice, priced, step.flops[s][k]);
             most = fmax(most, off);
         }
     return most;
 }
 
-/* All that is priced by operations, by one place in the code, is what tasks of every op do, by another. */
-static void test_flops(void **state)
+/* What the cost model has of an op, FLOPs and messages, is what its tasks have. */
+static void test_costs(void **state)
 {
     static struct sp_machine machine;
     uint64_t seed = 78;
@@ -272,20 +295,28 @@ static void test_flops(void **state)
         terms.every = run.cfg.every;
         ms = sp_op_times(&plan, &run.shape, &terms);
         assert_non_null(ms);
-        walk_flops(&run);
+        walk_step(&run);
         if (compare_flops(&plan, ms, op, sizeof op) > 1e-12)
             fail_msg(
                 "draw %d, %s, %d stages, recompute %d, every %d, tensor %d, context %d: the FLOPs "
                 "priced for %s",
                 i, plan.def->name, plan.layout.stages, run.cfg.recompute, run.cfg.every,
                 run.shape.tensor, run.shape.context, op);
+        for (int k = 0; k < SP_ACTION_KINDS; k++)
+            if (step.sent[k] != step.told[k])
+                fail_msg("draw %d, %s, %d stages, tensor %d, context %d: the messages of %s have "
+                         "%lld bytes, its actions say %lld",
+                         i, plan.def->name, plan.layout.stages, run.shape.tensor, run.shape.context,
+                         sp_action_name((enum sp_action_kind)k), (long long)step.sent[k],
+                         (long long)step.told[k]);
         n[i % SCHEDULES]++;
         free(ms);
         drop_plan(&plan, &run);
     }
     for (int i = 0; i < SCHEDULES; i++) {
-        print_message("[          ] %-24s %d runs, each op priced by what its tasks compute\n",
-                      schedules[i], n[i]);
+        print_message(
+            "[          ] %-24s %d runs: FLOPs of every op and bytes of messages as priced\n",
+            schedules[i], n[i]);
         assert_true(n[i] > 0);
     }
 }
@@ -293,7 +324,7 @@ static void test_flops(void **state)
 TEST_GROUP(count)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_classes),
-                                       cmocka_unit_test(test_flops)};
+                                       cmocka_unit_test(test_costs)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
