@@ -126,7 +126,7 @@ int sp_watch_follow(FILE *in, struct sp_watched *w, bool once)
     regular = !fstat(fileno(in), &st) && S_ISREG(st.st_mode);
     measure(&screen);
     do {
-        going = regular && !once && is_written(fileno(in)); /* checked before reading: no line is missed */
+        going = regular && !once && is_written(fileno(in)); /* before its last lines are read */
         err = read_lines(in, w, once ? NULL : &screen, regular);
         if (going && !err)
             nanosleep(&pause, NULL);
