@@ -70,8 +70,7 @@ struct sp_backend {
     void (*gated_bwd)(const struct sp_backend *k, enum sp_activation act, int T, int f,
                       const void *u, const void *dy, void *du);
 
-    /* ---- embedding and loss; a negative id: another device has the row, x is the position or 0
-     * ---- */
+    /* ---- embedding and loss ---- id < 0: another device has the row, x = position or 0 ---- */
     void (*embed)(const struct sp_backend *k, int batch, int len, int h, int pos0,
                   const int32_t *ids, const void *table, const void *positions, void *x);
     void (*embed_bwd)(const struct sp_backend *k, int batch, int len, int h, int pos0,

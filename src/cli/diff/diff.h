@@ -24,8 +24,8 @@ enum sp_diff sp_diff_tensors(const struct sp_st_file *a, const struct sp_st_file
                              const struct sp_diff_options *options);
 
 /*
- * Compares the loss and the gradient norm of every step of two logs of `train --log`. Prints the first
- * step at which one is beyond the tolerance, |a - b| > tolerance |b|, and a summary.
+ * Compares the loss and the gradient norm of every step of two logs of `train --log`. Prints the
+ * first step at which one is beyond the tolerance, |a - b| > tolerance |b|, and a summary.
  */
 enum sp_diff sp_diff_logs(const char *a, const char *b, const struct sp_diff_options *options);
 

@@ -42,7 +42,7 @@ int sp_helixpipe_lost(const struct sp_helixpipe_setting *setting, double *percen
 int sp_helixpipe_memory(const struct sp_helixpipe_setting *setting, const char *schedule,
                         double *bytes);
 
-/* Shares of pre-attention, attention and post-attention in a layer's forward, and in its backward. */
+/* Shares of pre-attention, attention and post-attention in a layer's forward and its backward. */
 int sp_helixpipe_shares(int seq, double share[SP_HELIXPIPE_PARTS]);
 
 /* The activations of a stage, in bytes and in bsh numbers. */

@@ -21,8 +21,7 @@ struct sp_run {
     int micro_batches, slices, chunks; /* of a pipeline; chunks 0: the schedule's */
     enum sp_recompute recompute;
     enum sp_offload_mode offload;
-    bool
-        hides_all; /* adaptive offloading moves all that it can hide, not just enough to fit */
+    bool hides_all;  /* adaptive offloading moves all that it can hide, not just enough to fit */
     const char *cut; /* the lengths of the slices; NULL: the schedule's usual ones */
     bool blocking; /* a stage does not compute while its messages to and from other nodes travel */
     double waits;  /* of blocking messages: each end waits this many times the message; 0: once */
@@ -30,8 +29,8 @@ struct sp_run {
     double unfused;   /* bytes that element-wise kernels move, relative to ours; 0: the same */
     double attention; /* rate of attention, relative to the machine's; 0: the same */
     double
-        logit_bytes; /* kept for every logit of a micro-batch, if the head is not cut into rows */
-    bool memory_only;    /* nothing is simulated */
+        logit_bytes;  /* kept for every logit of a micro-batch, if the head is not cut into rows */
+    bool memory_only; /* nothing is simulated */
     double *stage_bytes; /* [stages], set to the bytes of one device of each; NULL: not wanted */
 };
 

@@ -8,8 +8,8 @@
  * bytes of ours (from FSDP's cells of table 4, which also give the machines' attention rate). The
  * systems:
  *
- *   1F1B, ZB1, ZB2   Megatron-LM's: messages block (run.h). 1F1B recomputes all; ZB's numbers are those of
- *                    runs without recomputation.
+ *   1F1B, ZB1, ZB2   Megatron-LM's: messages block (run.h). 1F1B recomputes all; ZB's numbers are
+ *                    those of runs without recomputation.
  *   FSDP             ZeRO-3 of DeepSpeed (systems.h): nothing of its communication is hidden
  *   WeiPipe          all messages beside computation, as the paper passes them around (ring.h)
  */

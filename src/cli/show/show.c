@@ -34,8 +34,7 @@ struct args {
     bool window_set;
     struct sp_hardware_args hardware;
     struct sp_result result;
-    const struct sp_machine
-        *machine; /* of --hardware, if its times are shown; or NULL */
+    const struct sp_machine *machine; /* of --hardware, if its times are shown; or NULL */
 };
 
 static int parse(int argc, char **argv, struct args *a)

@@ -6,13 +6,13 @@
  *   times[stage][k]          [start, end] of ranks[stage][k]: of its first task, of its last
  *   makespan, bubble_ratio   until all members are done; idle of all stages / (stages x makespan)
  *   predicted_makespan       the makespan that show predicts
- *   summed                   until the gradients of all members are summed, and the last message has arrived
+ *   summed                   until all members' gradients are summed and the last message arrived
  *   unit                     of times: "ms", or "" if times are in units of the costs
  *   span[stage], busy[stage], idle[stage]   last end - first start; in tasks; makespan - busy
  *   peak_bytes[stage]        stashed activations, as the tasks counted them
  *   bytes_sent[stage]        of messages
- *   messages                 [from, to, bytes, ready, arrived] in the order in which they arrived; member m of
- *                            stage s is number s x members + m
+ *   messages                 [from, to, bytes, ready, arrived] in the order in which they arrived;
+ *                            member m of stage s is number s x members + m
  *   tasks                    of ops, of all members
  *   submit_s, run_s          seconds to submit and to simulate
  *   resident_bytes           the most memory that it took

@@ -5,8 +5,8 @@
  *   hardware_assumed  nobody asked for that machine, and no figure of it was measured here
  *   predicted_step_ms, predicted_bubble
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
- *                     activations_bytes, workspace_bytes, buffer_bytes: as the log has them after as many
- *                     steps; bytes_sent: of a step, to other processes; each stage counts
+ *                     activations_bytes, workspace_bytes, buffer_bytes: as the log has them after
+ *                     as many steps; bytes_sent: of a step, to other processes; each stage counts
  *                     as a process of its own unless a launcher started several}
  */
 #include "cli/train/dry_run.h"

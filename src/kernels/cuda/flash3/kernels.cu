@@ -24,8 +24,8 @@
 #include "flash_fwd_launch_template.h"
 
 // The last ten arguments: causal; not local, no soft cap, all sequences of one length, no pages of
-// keys, no keys appended, no query beside q, heads not packed, not split, V as it is. Clusters of one
-// block.
+// keys, no keys appended, no query beside q, heads not packed, not split, V as it is. Clusters of
+// one block.
 template <> void flash3::forward<HEAD_DIM>(Flash_fwd_params &params, cudaStream_t stream)
 {
     using T = cutlass::bfloat16_t;
@@ -37,9 +37,9 @@ template <> void flash3::forward<HEAD_DIM>(Flash_fwd_params &params, cudaStream_
 #if DETERMINISTIC
 #include "cutlass/barrier.h"
 
-// Blocks add to dQ in turns. FlashAttention passes the turn on once the addends have been read, which
-// does not mean that they have been added: the next block's could come first. Here it waits until
-// they are added.
+// Blocks add to dQ in turns. FlashAttention passes the turn on once the addends have been read,
+// which does not mean that they have been added: the next block's could come first. Here it waits
+// until they are added.
 template <>
 CUTLASS_DEVICE void
 cutlass::GenericBarrier<cutlass::detail::SyncwarpSync>::arrive_inc(void *lock, int thread, int flag,
@@ -55,8 +55,8 @@ cutlass::GenericBarrier<cutlass::detail::SyncwarpSync>::arrive_inc(void *lock, i
 
 // As in run_mha_bwd_hdim64 and run_mha_bwd_hdim128 for causal attention on Hopper. The first four
 // bools: causal; not local, no soft cap, all sequences of one length. The arguments after Grouped:
-// stages of dO and dS; which products are computed transposed (S and dP, dK and dV, dQ); warp groups,
-// and how they share the products; V stays in memory.
+// stages of dO and dS; which products are computed transposed (S and dP, dK and dV, dQ); warp
+// groups, and how they share the products; V stays in memory.
 template <>
 void flash3::backward<HEAD_DIM, DETERMINISTIC, GROUPED>(Flash_bwd_params &params,
                                                         cudaStream_t stream)

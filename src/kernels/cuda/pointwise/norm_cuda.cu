@@ -14,7 +14,7 @@
 enum {
     FWD_THREADS = 1024,
     BWD_THREADS =
-        512, /* leaves each 128 registers; a row and its sums take five times HELD of them */
+        512,      /* leaves each 128 registers; a row and its sums take five times HELD of them */
     GROUPS = 512, /* at most so many blocks of GROUP_THREADS, or more of fewer threads */
     GROUP_THREADS = 128,
     GROUP_ROWS = 8, /* of a group, at least, or its sums cost as much as the rows */
