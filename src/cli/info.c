@@ -1,4 +1,4 @@
-/* starpipe info: what this build and this machine have; or a described machine. */
+/* starpipe info: describes this build and this machine, or a machine from a file. */
 #include "cli/commands.h"
 #include "cli/hardware.h"
 #include "cli/result.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What is here, found once and printed in either form. */
+/* The facts about this build and machine: found once, printed in either form. */
 struct facts {
     char starpu[32];
     int packages, cores, units, numa;
@@ -67,7 +67,7 @@ static void print_text(const struct facts *f)
         printf("           %s\n", f->workers.name[w]);
 }
 
-/* One object, with the names of the text. 0 or 1. */
+/* Prints one object with the same names as the text. 0 or 1. */
 static int print_json(const struct facts *f)
 {
     json_t *workers = json_array(), *root;
@@ -86,7 +86,7 @@ static int print_json(const struct facts *f)
     return bad;
 }
 
-/* This machine and this build. The exit status. */
+/* Prints this machine and this build. Returns the exit status. */
 static int found(bool json)
 {
     struct facts f = {0};
@@ -103,7 +103,7 @@ static int found(bool json)
     return bad;
 }
 
-/* A machine in words, or as the file that describes it. */
+/* Prints a described machine in words, or as the file that describes it. */
 static int described(const char *name, bool json)
 {
     struct sp_machine m;

@@ -23,7 +23,7 @@ static int unknown(const struct sp_option *options, const char *command, const c
                     command);
 }
 
-/* A command that has the option takes those of the environment even when it is not given. */
+/* A command that has the option also loads the plugins of the environment, given or not. */
 static int load_plugins(const struct sp_option *options)
 {
     int ret = 0;
@@ -35,14 +35,15 @@ static int load_plugins(const struct sp_option *options)
     return ret;
 }
 
-/* A word of the command line: an option of the table, by which of its names, and what is given to it. */
+/* An option on the command line: its entry in the table, the name that was used, and its value. */
 struct word {
     const struct sp_option *option;
     const char *name, *value;
-    char also[32]; /* value, where another name stands for it */
+    char also[32]; /* the value, if the name used is an alias for one */
 };
 
-/* Whether the name is that of the option, or one more of its names, which may stand for a value. */
+/* True if `name` is the option's name or one of its aliases. An alias may imply a value
+ * (word->also). */
 static bool is_named(const struct sp_option *o, const char *name, int length, struct word *word)
 {
     const char *also;
@@ -63,7 +64,7 @@ static bool is_named(const struct sp_option *o, const char *name, int length, st
     return false;
 }
 
-/* What argv[*i] names, and the value that is given to it. */
+/* Finds the option that argv[*i] names, and the value given to it. */
 static int find_option(const struct sp_option *options, const char *command, int argc, char **argv,
                        int *i, struct word *word)
 {
@@ -87,7 +88,7 @@ static int find_option(const struct sp_option *options, const char *command, int
         word->value = "on";
     if (word->value)
         return 0;
-    /* an option in the place of a value is a forgotten value; -3 may be a number */
+    /* an option where a value is due means that the value was forgotten; -3 may be a number */
     if (*i + 1 >= argc || !strncmp(argv[*i + 1], "--", 2))
         return sp_error(EINVAL, "%s: --%s needs a value: %s", command, name,
                         o->choices ? o->choices
@@ -97,7 +98,7 @@ static int find_option(const struct sp_option *options, const char *command, int
     return 0;
 }
 
-/* The first operand that has no value yet, or takes one more, NULL: none. */
+/* The first operand that has no value yet or can take another one; NULL: none. */
 static const struct sp_option *next_operand(const struct sp_option *options)
 {
     for (const struct sp_option *o = options; o->name; o++) {
@@ -107,7 +108,7 @@ static const struct sp_option *next_operand(const struct sp_option *options)
     return NULL;
 }
 
-/* One word: an option with its value, or the next operand. */
+/* Reads one word: an option with its value, or the next operand. */
 static int read_word(const struct sp_option *options, const char *command, int argc, char **argv,
                      int *i, struct word *word)
 {
@@ -147,14 +148,14 @@ int sp_options_read(const struct sp_option *options, const char *summary, int ar
     return 0;
 }
 
-/* A flag that is off; the first of several choices, which as a rule is that too. */
+/* True for a flag that is off, and for the first of several choices, which usually means "off". */
 static bool is_off(const struct sp_option *o)
 {
     return (o->kind == SP_OPT_CHOICE && !*(int *)o->value) ||
            (o->kind == SP_OPT_FLAG && !*(bool *)o->value);
 }
 
-/* Refuses what was typed without what it wants. */
+/* Refuses options that were given without the options they need. */
 static int check_typed(const struct sp_option *options, const char *command, const char **typed)
 {
     int ret = 0;
@@ -171,7 +172,7 @@ static int check_typed(const struct sp_option *options, const char *command, con
     return ret;
 }
 
-/* Adds the file of an option to those of the command, where it has one. */
+/* Adds the file that an option names, if it names one, to the files of the command. */
 static int add_file(struct sp_files *files, const struct sp_option *o, char name[64])
 {
     const char *path;
@@ -192,7 +193,8 @@ void sp_options_write_none(void)
     writes_none = true;
 }
 
-/* Whether files of SP_OPT_OUTPUT can be written, and are none that the command reads. */
+/* Checks that the files of SP_OPT_OUTPUT can be written and that the command does not read them
+ * too. */
 static int check_outputs(const struct sp_option *options, const char *command)
 {
     char names[SP_OPTIONS_MOST][64];

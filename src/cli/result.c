@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The result that is being made: at most one. */
+/* The result that is being printed: at most one. */
 static struct {
     const char *command, *path;
     int most;
-    FILE *kept; /* takes the place of standard output */
-    int out;    /* which is here meanwhile */
+    FILE *kept; /* replaces standard output meanwhile */
+    int out;    /* the real standard output, kept here meanwhile */
 } result = {.out = -1};
 
 int sp_result_begin(const char *command, const char *output, int most)
@@ -55,7 +55,7 @@ static int copy(FILE *from, FILE *to)
     return fflush(to) ? errno : 0;
 }
 
-/* What is there is replaced by the whole result, or stays. */
+/* Replaces the file by the complete result; on an error the old file stays as it was. */
 static int replace_file(long bytes)
 {
     struct sp_output out;
@@ -72,7 +72,7 @@ static int replace_file(long bytes)
     return err;
 }
 
-/* Devices, FIFOs and links stay what they are. */
+/* Only a regular file is replaced; devices, FIFOs and links are written through. */
 static bool is_replaced(const char *path)
 {
     struct stat st;

@@ -1,6 +1,6 @@
 /*
- * What a command prints is its result, in every command the same way: --format says in which form, --output
- * into which file.
+ * The result of a command is what it prints. In every command --format chooses its form and
+ * --output the file it goes to.
  */
 #ifndef SP_RESULT_H
 #define SP_RESULT_H
@@ -12,7 +12,8 @@ struct sp_result {
     const char *output;
 };
 
-/* Entries of an option table for the struct sp_result `r`; `formats` of SP_OPT_CHOICE, the default first. */
+/* Entries of an option table for the struct sp_result `r`; `formats` as in SP_OPT_CHOICE, the
+ * default first. */
 #define SP_RESULT_OPTIONS(r, formats)                                                              \
     {.name = "format",                                                                             \
      .kind = SP_OPT_CHOICE,                                                                        \
@@ -30,13 +31,13 @@ struct sp_result {
     }
 
 /*
- * From here on what is printed on standard output is kept for the file `output`, where that is not NULL; exit statuses
- * up to `most` mean that the command has a result. 0, or -errno after one line.
+ * Unless `output` is NULL, standard output is kept for that file from here on. Exit statuses up to
+ * `most` mean that the command has a result. 0, or -errno after one line.
  */
 int sp_result_begin(const char *command, const char *output, int most);
 
-/* At the end, once: writes the file if there is a result. A file that is there already is not touched before. The exit
- * status. */
+/* Call it once, at the end: writes the file if there is a result. An existing file is not
+ * touched before. Returns the exit status. */
 int sp_result_end(int status);
 
 #endif

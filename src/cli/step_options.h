@@ -1,4 +1,4 @@
-/* What the commands that simulate a step make of --cost, --recompute, --slices auto and --hardware. */
+/* --cost, --recompute, --slices auto and --hardware, for the commands that simulate a step. */
 #ifndef SP_CLI_STEP_OPTIONS_H
 #define SP_CLI_STEP_OPTIONS_H
 
@@ -8,18 +8,18 @@
 #include "train/groups.h"
 #include "train/options.h"
 
-/* --cost (NULL: none), with what --recompute adds to backwards: selective recomputation costs next to nothing.
- * 0; or -EINVAL after one line that begins with the command. */
+/* Reads --cost (NULL: none) and adds the time that --recompute adds to backwards; selective
+ * recomputation adds next to nothing. 0; or -EINVAL after one line that begins with the command. */
 int sp_step_costs(const char *command, const struct sp_layout_args *l, const char *cost,
                   const struct sp_plan *plan, struct sp_costs *costs);
 
-/* Whose times are simulated. */
+/* The machine whose times are simulated. */
 struct sp_hardware_args {
     const char *name; /* or a file; NULL: the default machine */
-    int threads;      /* of a device; 0: as the machine has them */
+    int threads;      /* of a device; 0: as the machine says */
 };
 
-/* Entries of an option table: .topic and .help of the first. */
+/* Entries of an option table; the first gets .topic and .help. */
 #define SP_HARDWARE_OPTIONS(h, its_topic, its_help)                                                \
     {.name = "hardware",                                                                           \
      .kind = SP_OPT_STRING,                                                                        \
@@ -50,15 +50,16 @@ struct sp_hardware_args {
         .help = SP_DTYPE_HELP, .choices = "f32|bf16", .given = is_given                            \
     }
 
-/* The machine, with devices of so many threads. 0, or -errno after one line; a warning where it has no figures of so
- * many. */
+/* Finds the machine, with devices of the given number of threads; warns if it has no figures for
+ * that number. 0, or -errno after one line. */
 int sp_step_machine(const struct sp_hardware_args *hardware, struct sp_machine *machine);
 
-/* --schedule auto, on as many devices of that machine as --stages and groups say, or on those of a node: takes the choice
- * over in *l and *groups, and says it and its reason on standard output where `says`. 0; or -errno after one line. */
+/* --schedule auto, on as many devices of the machine as --stages and groups ask for, or on those
+ * of a node. Puts the choice into *l and *groups; if `says`, it prints the choice and its
+ * reason. 0; or -errno after one line. */
 struct sp_step_auto {
     const char *command;
-    const struct sp_machine *machine; /* NULL: --cost says what ops take */
+    const struct sp_machine *machine; /* NULL: ops take the times of --cost */
     const struct sp_model *model;     /* NULL: none was given */
     enum sp_dtype dtype;
     bool says;
@@ -67,11 +68,12 @@ struct sp_step_auto {
 int sp_step_choose(const struct sp_step_auto *how, struct sp_layout_args *l,
                    struct sp_group_args *groups);
 
-/* --slices auto, on that machine (NULL: the default one). 0; or -EINVAL after one line. */
+/* --slices auto, on the given machine (NULL: the default one). 0; or -EINVAL after one line. */
 int sp_step_slices(const char *command, struct sp_layout_args *l, const struct sp_machine *machine,
                    const struct sp_model *model, enum sp_dtype dtype);
 
-/* --hardware, or --threads of its devices, beside --cost or without --model: -EINVAL after one line. */
+/* Refuses --hardware, or --threads of its devices, together with --cost or without --model:
+ * -EINVAL after one line. */
 int sp_step_check_hardware(const char *command, const struct sp_layout_args *l,
                            const struct sp_hardware_args *hardware, const char *cost);
 

@@ -1,12 +1,12 @@
 /*
- * The kernels of one device on tensors of one element type: what a codelet's body is written in,
- * once, for every device.
+ * The kernels of one device on tensors of one element type. Codelets call them, so that a codelet's
+ * body is written once for every device.
  *
- * `void *` is an array of the backend's element type: activations, their gradients, the weights that
- * products read. `float *` is f32 whatever the type: statistics, log-sum-exp, gradients of
- * parameters, the optimizer's state. Arithmetic is in f32, and each kernel rounds what it writes, to
- * the nearest, once. Names, letters, layouts and what is written (=) or accumulated (+=) are those
- * of kernels.h; only what differs is told here.
+ * `void *` is an array of the backend's element type: activations, their gradients, the weights
+ * that products read. `float *` is f32 whatever the type: statistics, log-sum-exp, gradients of
+ * parameters, the optimizer's state. Arithmetic is in f32, and each kernel rounds its results once,
+ * to the nearest. Names, letters, layouts and results, written (=) or accumulated (+=), are those
+ * of kernels.h; comments here tell only the differences.
  *
  * CPU kernels have done their work when they return; CUDA kernels are queued on the stream of the
  * backend, in order, and never wait.
@@ -29,7 +29,7 @@ struct sp_backend {
                    const void *bias, void *y, int ldy);
     void (*linear_add)(const struct sp_backend *k, int T, int in, int out, const void *x,
                        const void *w, const void *bias, const void *residual, void *y);
-    /* u(T,out) = x w^T + bias and g(T,out) = act(u), in one pass where the device can. */
+    /* u(T,out) = x w^T + bias and g(T,out) = act(u), in one pass if the device can. */
     void (*linear_act)(const struct sp_backend *k, enum sp_activation act, int T, int in, int out,
                        const void *x, const void *w, const void *bias, void *u, void *g);
     void (*linear_dx)(const struct sp_backend *k, int T, int in, int out, const void *dy, int lddy,
@@ -54,7 +54,7 @@ struct sp_backend {
                  const struct sp_rope *rope, bool inverse, void *x);
     void (*attention)(const struct sp_backend *k, const struct sp_attention *at, const void *q,
                       const void *const *kv, void *o, float *lse);
-    /* o is a sum of parts, in f32: rounded once, at its end */
+    /* o is a sum of parts, in f32: it is rounded once, at its end */
     void (*attention_merge)(const struct sp_backend *k, const struct sp_attention *at,
                             const void *part, const float *part_lse, float *o, float *lse);
     /* `first`: dkv = instead of +=. */
@@ -70,22 +70,23 @@ struct sp_backend {
     void (*gated_bwd)(const struct sp_backend *k, enum sp_activation act, int T, int f,
                       const void *u, const void *dy, void *du);
 
-    /* ---- embedding and loss ---- a negative id is of a row that others have: x is the position alone, or 0 ---- */
+    /* ---- embedding and loss ---- id < 0: another device has the row, x = position or 0 ---- */
     void (*embed)(const struct sp_backend *k, int batch, int len, int h, int pos0,
                   const int32_t *ids, const void *table, const void *positions, void *x);
     void (*embed_bwd)(const struct sp_backend *k, int batch, int len, int h, int pos0,
                       const int32_t *ids, const void *dx, float *dtable, float *dpositions);
-    /* scratch: rows * sp_logits_ld(V) elements. loss is where the backend computes. A row whose target is
-     * SP_NO_TARGET counts for no loss and has no gradient, here and below. */
+    /* scratch: rows * sp_logits_ld(V) elements. loss is in the memory of the device. A row whose
+     * target is SP_NO_TARGET adds nothing to the loss and has no gradient, here and below. */
     void (*cross_entropy)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                           const void *w, const int32_t *targets, float scale, double *loss,
                           void *dx, float *dw, void *scratch);
     /*
-     * The same where w has V rows of a larger vocabulary, and a target is one of them, or -1 where it is elsewhere:
-     * stats(T,2) = log(sum e^z), and z[target], 0 or, of SP_NO_TARGET, NaN; of n such parts lse(T) = log(sum over all), and, if not NULL,
-     * loss += sum of lse - z[target]; or those of all n as if they were one part, merged(T,2). Then dx = and dw += of
-     * these V. `kept`: scratch still has the logits of
-     * logit_stats, which need not be made again: that leaves them there if all rows were taken at a time.
+     * The same if w has V rows of a larger vocabulary; a target outside them is -1. For n parts:
+     *   logit_stats   stats(T,2) = log(sum e^z), z[target] (0 for -1, NaN for SP_NO_TARGET)
+     *   merge_logits  lse(T) = log(sum over all); if not NULL, loss += sum of lse - z[target]
+     *   merge_stats   merged(T,2) = the stats of all n as if they were one part
+     *   logits_bwd    dx = and dw += of these V rows. `kept`: scratch still has the logits of
+     *                 logit_stats, as it does if all rows were taken at a time; saves making them
      */
     void (*logit_stats)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
                         const void *w, const int32_t *targets, float *stats, void *scratch);
@@ -100,41 +101,43 @@ struct sp_backend {
     /* ---- parameters and memory ---- */
     void (*add_f32)(const struct sp_backend *k, size_t n, const float *x, float *y); /* y += x */
     void (*add)(const struct sp_backend *k, size_t n, const void *x, void *y);       /* y += x */
-    /* y += all of so many x, rounded once */
+    /* y += the sum of all `parts` arrays x, rounded once */
     void (*add_parts)(const struct sp_backend *k, size_t n, int parts, const void *const *x,
                       void *y);
-    /* y(n) += x(n) in f32, rounded up or down at random (sp_bf16_at_random), so that sums of many such steps
-     * are right on average; element i with the i-th bits of the stream. An f32 y is not rounded. */
+    /* y(n) += x(n) in f32, rounded up or down at random (sp_bf16_at_random), so that sums of
+     * many such steps are right on average. Element i uses the i-th bits of the stream. An f32 y
+     * is not rounded. */
     void (*add_at_random)(const struct sp_backend *k, size_t n, uint32_t stream, const float *x,
                           void *y);
     /* y(n) += x(n), of the backend's type */
     void (*add_to_f32)(const struct sp_backend *k, size_t n, const void *x, float *y);
     void (*sumsq)(const struct sp_backend *k, size_t n, const float *g, double *sum);
-    /* The update of kernels.h on f32 weights; w_low(n) = those, rounded, if not NULL. */
+    /* The update of kernels.h on f32 weights; w_low(n) = the new weights, rounded, if not NULL. */
     void (*adamw)(const struct sp_backend *k, size_t n, const struct sp_adamw *hp, float *w,
                   float *g, float *m, float *v, void *w_low);
     /* y(n) = x(n) in the backend's type */
     void (*round)(const struct sp_backend *k, size_t n, const float *x, void *y);
     void (*clear)(const struct sp_backend *k, size_t bytes, void *y);
     void (*copy)(const struct sp_backend *k, size_t bytes, const void *x, void *y);
-    /* `rows` rows of `bytes`, `from` and `to` bytes apart */
+    /* copies `rows` rows of `bytes` each, `from` and `to` bytes apart */
     void (*copy_rows)(const struct sp_backend *k, size_t rows, size_t bytes, const void *x,
                       size_t from, void *y, size_t to);
-    /* Index of the first of n elements that is no finite number, n if all are; waits. For debugging. */
+    /* Index of the first of n elements that is not finite; n if all are. Waits; for debugging. */
     size_t (*first_not_finite)(const struct sp_backend *k, enum sp_dtype dtype, const void *x,
                                size_t n);
 };
 
-/* Elements from one row of logits to the next: whole 16-byte words, which kernels read at a time and fast products
- * want of rows, whatever the vocabulary. */
+/* Elements from one row of logits to the next, whatever the vocabulary: whole words of 16 bytes,
+ * since kernels read one at a time and fast products need rows of them. */
 static inline int sp_logits_ld(int V)
 {
     return (V + 7) / 8 * 8;
 }
 
-/* What computes the CPU's bf16 products; DNNL_MAX_CPU_ISA in the environment can deny a unit. */
+/* The unit that computes the CPU's bf16 products; DNNL_MAX_CPU_ISA in the environment can
+ * exclude one. */
 enum sp_bf16_unit {
-    SP_BF16_THROUGH_F32, /* none: operands are widened, products f32 */
+    SP_BF16_THROUGH_F32, /* none: operands are widened, products are f32 */
     SP_BF16_AVX512,
     SP_BF16_AMX
 };
@@ -142,7 +145,7 @@ enum sp_bf16_unit {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* The CPU's; f32 is kernels.h itself. */
+/* The CPU's table; with f32 its functions are those of kernels.h. */
 const struct sp_backend *sp_cpu_backend(enum sp_dtype dtype);
 enum sp_bf16_unit sp_cpu_bf16_unit(void);
 #ifdef __cplusplus

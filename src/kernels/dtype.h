@@ -30,7 +30,7 @@ static inline const char *sp_dtype_name(enum sp_dtype t)
 #define SP_ANYWHERE
 #endif
 
-/* To the nearest bf16, ties to even, as GPUs round; a NaN stays one. */
+/* Rounds to the nearest bf16, ties to even, as GPUs do; a NaN stays a NaN. */
 static inline uint16_t sp_bf16(float x)
 {
     uint32_t u;
@@ -41,8 +41,8 @@ static inline uint16_t sp_bf16(float x)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-/* 32 random bits for element i of a stream: a pure function, the same wherever it is computed. The finaliser of
- * MurmurHash3 on a counter. */
+/* 32 random bits for element i of a stream: a pure function, the same wherever it is computed.
+ * It is the finaliser of MurmurHash3 on a counter. */
 SP_ANYWHERE static inline uint32_t sp_random_bits(uint32_t stream, uint32_t i)
 {
     uint32_t x = i ^ stream;
@@ -52,9 +52,9 @@ SP_ANYWHERE static inline uint32_t sp_random_bits(uint32_t stream, uint32_t i)
     return x ^ x >> 16;
 }
 
-/* The bits of x, of which the upper half is a bf16, after x was rounded up with a probability of how far it is from the
- * lower of the two next to it: its mean is x. `random`: any bits, of which the upper half is used. What is no finite
- * number stays what it is. */
+/* Rounds x to the next or the previous bf16; the probability is proportional to the distance, so
+ * that the mean is x. The upper half of the result is the bf16. `random`: any bits; the upper
+ * half is used. Infinities and NaNs stay. */
 SP_ANYWHERE static inline uint32_t sp_bf16_at_random(uint32_t x, uint32_t random)
 {
     uint32_t nan = (x & 0x7fffffffu) > 0x7f800000u ? 0x400000u : 0;

@@ -1,4 +1,4 @@
-/* What differs between two records, the largest difference first. */
+/* The tables of differences between two records, the largest difference first. */
 #include "cli/compare/compare.h"
 #include <errno.h>
 #include <math.h>
@@ -39,7 +39,7 @@ static void list_parts(struct sp_comparison *c)
 
 /* ---- ops ----------------------------------------------------------------------------------------------- */
 
-/* An op of a record under what it does. */
+/* An op of a record, sorted by its stage and by what it does, to be found in the other record. */
 struct known {
     int stage;
     struct sp_op op;

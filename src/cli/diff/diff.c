@@ -68,7 +68,7 @@ static bool exists(const char *path)
     return !stat(path, &st);
 }
 
-/* The index of the shards that would be in the place of `path`. */
+/* The name of the shard index that may stand in for `path`. */
 static void index_of(const char *path, char index[SP_RUN_PATH])
 {
     snprintf(index, SP_RUN_PATH, "%s.index.json", path);
@@ -81,8 +81,8 @@ static bool is_directory(const char *path)
     return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* The header of a safetensors file begins with its length, less than 2^32 bytes, which has zeros; the text
- * of a log has none. */
+/* A safetensors file begins with its header's length, a 64-bit number below 2^32, so some of its
+ * first bytes are zero. The text of a log has no zero bytes. */
 static bool is_log(const char *path)
 {
     FILE *f = fopen(path, "r");
@@ -101,7 +101,7 @@ static bool ends_in(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
-/* One file, or the shards of its index, which may be named without the ending. */
+/* Opens one file, or the shards of an index, which may be named without its ending. */
 static int open_file(const char *path, struct sp_st_file *st)
 {
     char index[SP_RUN_PATH];
@@ -112,7 +112,7 @@ static int open_file(const char *path, struct sp_st_file *st)
     return !exists(path) && exists(index) ? sp_st_open_index(index, st) : sp_st_open(path, st);
 }
 
-/* The directory to compare: the newest step of a run. */
+/* The directory to compare: the newest step of a run, or `dir` itself. */
 static const char *newest_step(const char *dir, char path[SP_RUN_PATH])
 {
     char name[SP_STEP_NAME];
@@ -130,7 +130,8 @@ static const char *newest_step(const char *dir, char path[SP_RUN_PATH])
     return path;
 }
 
-/* Of one directory, what is called `name`: *st stays zero where it is not there. Weights must be. */
+/* Opens the file `name` of a directory. A missing file leaves *st zero; missing weights are an
+ * error. */
 static int open_in(const char *dir, const char *name, struct sp_st_file *st)
 {
     char path[SP_RUN_PATH + 64];
@@ -172,7 +173,7 @@ out:
     return result;
 }
 
-/* The weights, and the optimizer's moments where they were saved. */
+/* Compares the weights, and the optimizer's moments if they were saved. */
 static enum sp_diff compare_directories(const char *a, const char *b,
                                         const struct sp_diff_options *how)
 {
@@ -233,8 +234,8 @@ static enum sp_diff compare(const struct args *args, enum kind kind)
                              : compare_files(args->a, args->b, &args->how);
 }
 
-/* {same, tolerance, parts[]}: a part for each pair of files, as tensors.c and logs.c have it; of one that the
- * other side lacks, its name alone. */
+/* JSON: {same, tolerance, parts[]}, one part for each pair of files, as tensors.c and logs.c
+ * make it. A file that only one side has is a part with its name alone. */
 static enum sp_diff print(const struct args *args, enum kind kind)
 {
     struct args with = *args;

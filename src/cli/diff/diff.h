@@ -5,7 +5,7 @@
 #include "model/files/safetensors.h"
 #include <jansson.h>
 
-/* What a comparison comes to, as the command's exit status. */
+/* The result of a comparison, which is also the command's exit status. */
 enum sp_diff { SP_DIFF_SAME, SP_DIFF_DIFFERENT, SP_DIFF_UNREADABLE };
 
 struct sp_diff_options {
@@ -16,20 +16,21 @@ struct sp_diff_options {
 };
 
 /*
- * Compares tensors of the same name, in the order of A's files. Two elements differ where their bits
- * as floats do; a tensor is beyond the tolerance where max|a - b| > tolerance max|b|. Prints the first
- * and the last tensor beyond it, the worst ones, and in the last line how many there are.
+ * Compares tensors of the same name, in the order of A's files. Two elements differ if their bits
+ * as floats differ; a tensor is beyond the tolerance if max|a - b| > tolerance max|b|. Prints the
+ * first and the last tensor beyond it, the worst ones, and in the last line how many there are.
  */
 enum sp_diff sp_diff_tensors(const struct sp_st_file *a, const struct sp_st_file *b,
                              const struct sp_diff_options *options);
 
 /*
- * Compares the loss and the gradient norm of every step of two logs of `train --log`. Prints the first
- * step at which one is beyond the tolerance, |a - b| > tolerance |b|, and a summary.
+ * Compares the loss and the gradient norm of every step of two logs of `train --log`. Prints the
+ * first step at which one is beyond the tolerance, |a - b| > tolerance |b|, and a summary.
  */
 enum sp_diff sp_diff_logs(const char *a, const char *b, const struct sp_diff_options *options);
 
-/* null of an infinite difference, as JSON has none: a value is no number, or all of B's are 0. */
+/* The number, or null if it is infinite, which JSON cannot say: some element is NaN, or all of
+ * B's are 0. */
 json_t *sp_diff_json(double v);
 
 #endif

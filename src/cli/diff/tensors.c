@@ -94,7 +94,8 @@ static const char *brackets(const struct sp_st_entry *e, const uint64_t *where, 
     return text;
 }
 
-/* Of gradients the last one counts: a backward carries what is wrong to all layers before it. */
+/* With gradients the last tensor points to the error: a backward carries it on to all earlier
+ * layers. */
 static void print_end(const char *which, const struct pair *p)
 {
     char place[200], other[200];
@@ -114,7 +115,7 @@ static int by_relative(const void *a, const void *b)
     return (x->relative < y->relative) - (x->relative > y->relative);
 }
 
-/* The pairs beyond the tolerance are worst first afterwards. */
+/* Sorts the pairs, the worst first. */
 static void print_worst(struct pair *pairs, int n, const struct sp_diff_options *options)
 {
     char shape[200];
@@ -132,7 +133,8 @@ static void print_worst(struct pair *pairs, int n, const struct sp_diff_options 
                    pairs[i].max_abs, pairs[i].relative);
 }
 
-/* Tensors of `in` that `other` lacks, printed or, where it is not NULL, put into `list`: how many. */
+/* Counts the tensors of `in` that `other` lacks. Adds their names to `list`, or prints them if
+ * it is NULL. */
 static int find_only(const struct sp_st_file *in, const struct sp_st_file *other, json_t *list)
 {
     int n = 0;
@@ -165,7 +167,8 @@ static json_t *pair_json(const struct pair *p)
                      "relative", sp_diff_json(p->relative));
 }
 
-/* {compared, beyond, first, last: names; worst[]: tensors}; null where none is beyond. */
+/* JSON: {compared, beyond, first, last: names; worst[]: tensors}; first and last are null if
+ * none is beyond. */
 static enum sp_diff pairs_json(struct pair *pairs, int n, int only,
                                const struct sp_diff_options *options, json_t *part)
 {

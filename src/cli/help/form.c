@@ -1,4 +1,4 @@
-/* Which form of help a word asks for. */
+/* The form of help that a word asks for. */
 #include "cli/help/help.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
- * What `--help`, `--help=man` and `--help=bash` print: the text, the manual page and a part of the
- * completion. All are made from the tables that the options are parsed with, so that none can name an
- * option that is not there. `make` runs the program to make the pages and the completion.
+ * The output of `--help`, `--help=man` and `--help=bash`: text, a manual page, a part of the
+ * completion. All are made from the tables that parse the options, so none can name an option that
+ * does not exist. `make` runs the program to write the pages and the completion.
  */
 #ifndef SP_HELP_H
 #define SP_HELP_H
@@ -10,27 +10,28 @@
 
 enum sp_help_form { SP_HELP_NONE, SP_HELP_TEXT, SP_HELP_MAN, SP_HELP_BASH };
 
-/* What a word of the command line asks for. */
+/* The form of help that a word of the command line asks for; 0: none. */
 enum sp_help_form sp_help_form(const char *word);
 
 /* Prints the help of a command; `command` may be two words: "reproduce helixpipe". */
 void sp_help_print(enum sp_help_form form, const struct sp_option *options, const char *command,
                    const char *summary);
 
-/* The forms, by one file each. */
+/* The forms, one file each. */
 void sp_help_text(const struct sp_option *options, const char *command, const char *summary);
 void sp_help_man(const struct sp_option *options, const char *command, const char *summary);
 void sp_help_bash(const struct sp_option *options, const char *command);
 
-/* "(1 .. 65536; default 4)", "" where there is nothing to say. */
+/* "(1 .. 65536; default 4)", or "" if there is nothing to say. */
 void sp_help_default(const struct sp_option *o, char *text, size_t n);
-/* "--json: --format json" of an option's other names, "" where it has none. */
+/* "--json: --format json" for an option's other names, or "" if it has none. */
 void sp_help_also(const struct sp_option *o, char *text, size_t n);
-/* The heading of a topic, "Memory: what is kept ..."; NULL where the table has no option of it. */
+/* The heading of a topic, "Memory: what is kept ..."; NULL if the table has no option of this
+ * topic. */
 const char *sp_help_heading(const struct sp_option *options, enum sp_option_topic topic);
-/* How sizes are written; NULL where the table has none. */
+/* How sizes are written; NULL if no option of the table takes a size. */
 const char *sp_help_sizes(const struct sp_option *options);
-/* What the value of an option is called, NULL: it takes none. */
+/* The placeholder for an option's value, such as "FILE"; NULL if the option takes no value. */
 const char *sp_help_value(const struct sp_option *o);
 
 struct sp_command {
@@ -39,12 +40,12 @@ struct sp_command {
     const char *summary;
 };
 
-/* The program's own help. The completion is that of all commands: each is run for its part. */
+/* The program's own help. Its completion runs each command for that command's part. */
 void sp_help_program_text(const struct sp_command *commands, int n);
 void sp_help_program_man(const struct sp_command *commands, int n);
 void sp_help_program_bash(const struct sp_command *commands, int n);
 
-/* What the manual page of a command says beyond its options. */
+/* The text of a command's manual page besides its options. */
 struct sp_help_page {
     const char *command;
     const char *paragraphs[4];
@@ -52,7 +53,7 @@ struct sp_help_page {
         const char *line, *what;
     } examples[5];
 };
-/* NULL: none. */
+/* The page of a command; NULL: it has none. */
 const struct sp_help_page *sp_help_find_page(const char *command);
 
 #endif

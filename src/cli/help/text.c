@@ -1,4 +1,4 @@
-/* Help on the terminal, and what the other forms share with it. */
+/* Help on the terminal, and functions that the other forms share with it. */
 #include "cli/help/help.h"
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +25,8 @@ static void default_size(uint64_t bytes, char *text, size_t n)
         snprintf(text, n, "(default %llu)", (unsigned long long)bytes);
 }
 
-/* Whether the help line says by itself what holds without the option, or 0 stands for none: a token is one only where
- * it was given. */
+/* True if the help line states the default itself, or if 0 means "not given", as for a token id,
+ * which is one only if it was given. */
 static bool has_no_default(const struct sp_option *o)
 {
     return strstr(o->help, "(default") ||
@@ -125,7 +125,7 @@ const char *sp_help_sizes(const struct sp_option *options)
 
 enum { COLUMN = 32, COLUMNS = 100 }; /* where help begins, and ends */
 
-/* From COLUMN on, in lines of at most COLUMNS. */
+/* Prints from COLUMN on, in lines that end at COLUMNS or before. */
 static void print_wrapped(const char *text)
 {
     int at = COLUMN;

@@ -1,4 +1,4 @@
-/* The columns of a table of layouts: what each says, and which are worth their place. */
+/* The columns of a table of layouts: their contents, and the choice of those worth their space. */
 #include "cli/plan/ranking.h"
 #include "sp_figure.h"
 #include "sp_text.h"
@@ -184,7 +184,7 @@ static const struct sp_column columns[] = {
     {.name = "", .print = print_remark, .neutral = "", .left = true},
 };
 
-/* Whether all rows have the same in a column: then it is in cell. */
+/* True if all rows have the same text in this column, which is then in `cell`. */
 static bool is_common(const struct sp_ranking *r, const struct sp_column *column,
                       char cell[SP_CELL])
 {

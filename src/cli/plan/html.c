@@ -1,7 +1,8 @@
 /*
- * One page without anything from elsewhere and without a script: the recommended command; step time against memory,
- * each layout a point that leads to it; the table; and each layout of it with its command and the timeline of its step,
- * as `show --format svg` draws it. What is on the frontier is told beside the rows that were asked for.
+ * A self-contained page without a script: the recommended command; a chart of step time against
+ * memory in which each layout is a point that links to it; the table; and for each layout in it the
+ * command and the timeline of its step, as `show --format svg` draws it. Layouts on the frontier
+ * get a section even if they are not among the rows asked for.
  */
 #include "src/cli/plan/style.inc"
 #include "cli/plan/page.h"
@@ -18,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ops of a stage that a picture has at most, if fewer micro-batches do: narrower bars show little. */
+/* The most ops of a stage in a picture, if fewer micro-batches can achieve it: narrower bars
+ * show little. */
 enum { MOST_OPS = 128 };
 
 int sp_plan_page_number(const struct sp_plan_page *page, int i)
@@ -29,7 +31,8 @@ int sp_plan_page_number(const struct sp_plan_page *page, int i)
     return 0;
 }
 
-/* The rows that were asked for, with those on the frontier; and the others. */
+/* Gives a section to the rows that were asked for and to those on the frontier; the others get
+ * none. */
 static void choose_rows(const struct sp_ranking *r, struct sp_plan_page *page)
 {
     bool told[SP_RANKING_MOST] = {false};
@@ -69,7 +72,7 @@ static int put_escaped(const struct sp_ranking *r, print_text *print, FILE *out)
     return err;
 }
 
-/* Of a ranking of one row. */
+/* Prints the command of the only row of a ranking. */
 static void print_command(const struct sp_ranking *r, FILE *out)
 {
     char *command = sp_ranking_command(r, &r->all[r->row[0]]);
@@ -112,7 +115,7 @@ static void put_link(const struct sp_plan_page *page, int i, const char *text, F
         fputs("</a>", out);
 }
 
-/* A row; others than those with a section have their command in it. 0 or -ENOMEM. */
+/* Puts a row. A layout without a section has its command in the row. 0 or -ENOMEM. */
 static int put_row(const struct sp_plan_page *page, const struct sp_ranking *r,
                    const struct sp_table *table, int i, FILE *out)
 {
@@ -198,7 +201,7 @@ static int draw(const struct sp_plan *plan, const struct sp_prediction *p, void 
     return err;
 }
 
-/* Fewer would not fill the stages. */
+/* Half as many micro-batches must still fill the stages. */
 static bool can_halve(const struct sp_found *f)
 {
     int each = sp_schedule_wants_slices(f->schedule) ? f->slices : 1;
@@ -206,8 +209,8 @@ static bool can_halve(const struct sp_found *f)
     return f->micro_batches % 2 == 0 && f->micro_batches / 2 * each >= 2 * f->stages;
 }
 
-/* The step; where its bars would be too narrow, of half of its micro-batches, and so on, as long as they fill the
- * stages and the schedule takes so few. */
+/* Draws the step. While its bars would be too narrow, it halves the micro-batches, as long as
+ * they fill the stages and the schedule accepts so few. */
 static int put_picture(const struct sp_ranking *r, int i, FILE *out)
 {
     struct picture picture = {.out = out, .most_ops = MOST_OPS};

@@ -1,5 +1,5 @@
 /*
- * starpipe plan: which schedule, and which layout, for a model on a machine; without running.
+ * starpipe plan: finds a schedule and a layout for a model on a machine, without running anything.
  */
 #include "cli/commands.h"
 #include "cli/plan/progress.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { TEXT, JSON, HTML };          /* of --format */
-enum { BOTH_DTYPES = SP_BF16 + 1 }; /* of --dtype, after those that there are */
+enum { BOTH_DTYPES = SP_BF16 + 1 }; /* of --dtype, after the types themselves */
 
 struct args {
     struct sp_layout_args layout;
@@ -251,7 +251,7 @@ static int check(const struct args *a, const struct sp_model *model)
     return 0;
 }
 
-/* Where no layout could be tried: says why. 2. */
+/* Says why no layout could be tried. Returns 2, the exit status. */
 static int refuse_all(const struct args *a, const struct sp_search *want)
 {
     int all = want->nodes * want->machine->devices_per_node;
@@ -277,7 +277,7 @@ static int refuse_all(const struct args *a, const struct sp_search *want)
     return 2;
 }
 
-/* --nodes, where the machine does not say how many of each kind. */
+/* Takes --nodes, unless the machine says how many nodes it has. */
 static int take_nodes(const struct sp_machine *machine, struct args *a)
 {
     int nodes = sp_machine_nodes(machine);
@@ -289,7 +289,7 @@ static int take_nodes(const struct sp_machine *machine, struct args *a)
     return 0;
 }
 
-/* What was asked for, of the options. 0 or -EINVAL after one line. */
+/* Turns the options into a search request. 0, or -EINVAL after one line. */
 static int take(const struct args *a, const struct sp_model *model,
                 const struct sp_machine *machine, struct sp_search *want)
 {
@@ -365,7 +365,7 @@ int sp_cmd_plan(int argc, char **argv)
         .model = a.layout.model, .hardware = a.hardware.name, .plugin = a.layout.plugin};
     sp_plan_progress_begin(&want);
     n = sp_search(&want, found, SP_RANKING_MOST,
-                  a.result.format == HTML ? SP_RANKING_MOST : a.top); /* a page tells all */
+                  a.result.format == HTML ? SP_RANKING_MOST : a.top); /* a page shows all */
     r.stopped = sp_plan_progress_end();
     if (n < 0)
         return n == -EINVAL ? 2 : 1;

@@ -1,4 +1,4 @@
-/* What is said of a ranking in every form. */
+/* Sentences about a ranking that are the same in every form. */
 #include "cli/plan/ranking.h"
 #include "sp_text.h"
 

@@ -5,7 +5,7 @@
 #include "plan/search/search.h"
 #include <stdio.h>
 
-/* Layouts that a search keeps, each of another schedule or grid. */
+/* The most layouts that a search keeps, each with another schedule or grid. */
 enum { SP_RANKING_MOST = 512 };
 
 struct sp_ranking {
@@ -13,8 +13,8 @@ struct sp_ranking {
     struct sp_found_names names;        /* as given */
     const struct sp_found *all;         /* [n] the best first */
     const struct sp_found *recommended; /* one of them; NULL: train runs none that fits */
-    bool stopped;                       /* before the search was through */
-    int row[SP_RANKING_MOST], n, rows;  /* numbers of those that are told, of different ideas */
+    bool stopped;                       /* interrupted before the search was done */
+    int row[SP_RANKING_MOST], n, rows;  /* indices of the layouts to show, of different ideas */
 };
 
 /* Each returns 0, or -ENOMEM after one line; write errors are left in ferror(out). */
@@ -28,16 +28,17 @@ void sp_ranking_title(const struct sp_ranking *r, FILE *out);
 /* "12 of 126 layouts, a choice of schedules and grids, sorted by tokens/s (0.1 % apart is equal)" */
 void sp_ranking_order(const struct sp_ranking *r, FILE *out);
 
-/* Why nothing is recommended, and what may help: one sentence without its full stop. */
+/* Why no layout is recommended, and what may help: one sentence without its full stop. */
 const char *sp_ranking_advice(const struct sp_ranking *r);
 
 /* ---- commands (command.c) */
 
-/* The command that trains with a layout, names quoted for a shell; to be freed. NULL: no memory. */
+/* The command that trains with a layout, names quoted for a shell; the caller frees it. NULL: no
+ * memory. */
 char *sp_ranking_command(const struct sp_ranking *r, const struct sp_found *f);
 
-/* The same in lines to be pasted, broken before options and indented by so many columns, and with a file of tokens
- * that the reader puts in. */
+/* Prints that command in lines to paste, broken before options and indented by `indent` columns;
+ * the reader fills in the file of tokens. */
 void sp_command_wrap(const char *command, int indent, FILE *out);
 
 /* ---- columns of tables (columns.c) */
@@ -46,16 +47,17 @@ enum { SP_CELL = 320, SP_COLUMNS = 20 };
 
 struct sp_column {
     const char *name;
-    const char *legend;  /* NULL: the name says it */
-    const char *neutral; /* a cell that says nothing where all rows have it; NULL: none */
+    const char *legend;  /* NULL: the name explains itself */
+    const char *neutral; /* the cell that carries no information if all rows have it; NULL: none */
     bool left;           /* text; otherwise a figure, aligned to the right */
-    bool kept;           /* shown even where all rows have the same */
+    bool kept;           /* shown even if all rows have the same */
     void (*print)(const struct sp_ranking *r, const struct sp_found *f, char cell[SP_CELL]);
 };
 
 /*
- * The columns in which the rows of a ranking differ, and those that are kept; of one row, all that are not neutral.
- * What all have in common is in words in `common`: "recompute none, offload none".
+ * The columns in which the rows of a ranking differ, and those marked `kept`. A ranking of one row
+ * has all columns that are not neutral. `common` says in words what all rows share: "recompute
+ * none, offload none".
  */
 struct sp_table {
     int n;
@@ -64,7 +66,7 @@ struct sp_table {
 };
 void sp_table_choose(const struct sp_ranking *r, struct sp_table *table);
 
-/* "35.0 s", "501 ms"; "46.1 GiB", "310 MiB"; "12345", "0.125": three digits at least. */
+/* "35.0 s", "501 ms"; "46.1 GiB", "310 MiB"; "12345", "0.125": at least three digits. */
 void sp_cell_duration(double ms, char cell[SP_CELL]);
 void sp_cell_bytes(int64_t bytes, char cell[SP_CELL]);
 void sp_cell_figure(double v, char cell[SP_CELL]);

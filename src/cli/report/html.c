@@ -1,4 +1,4 @@
-/* A page: the picture of the step, above it what makes it long. */
+/* A page: the picture of the step, and above it the causes of its length. */
 #include "cli/report/report.h"
 #include "sp_error.h"
 #include "sp_text.h"
@@ -12,7 +12,7 @@ struct facts {
     int n;
 };
 
-/* What is printed until take_text: the value of a fact. */
+/* The value of a fact while it is printed: `out` collects the text until add() takes it. */
 struct value {
     char *text;
     size_t n;

@@ -1,9 +1,9 @@
 /*
- * HelixPipe (Zhang et al. 2025) on its two clusters: eight nodes of eight GPUs, a node a stage, with
- * Megatron's tensor and sequence parallelism inside.
+ * HelixPipe (Zhang et al. 2025) on its two clusters: eight nodes of eight GPUs, a node a stage,
+ * with Megatron's tensor and sequence parallelism inside.
  *
- * The baselines are Megatron-LM's: their messages block (run.h). Those of HelixPipe do not; its two-fold
- * schedule is there to hide them.
+ * The baselines are Megatron-LM's: their messages block (run.h). HelixPipe's messages do not block;
+ * its two-fold schedule exists to hide them.
  */
 #include "cli/reproduce/helixpipe.h"
 #include "cli/reproduce/run.h"
@@ -85,7 +85,7 @@ int sp_helixpipe_memory(const struct sp_helixpipe_setting *setting, const char *
     return err ? err : sp_run(&run, &r);
 }
 
-/* Megatron's heads of 128 elements; a GPU alone, as the figure has it. */
+/* Megatron's heads of 128 elements, on a single GPU, as in the figure. */
 int sp_helixpipe_shares(int seq, double share[SP_HELIXPIPE_PARTS])
 {
     const struct sp_machine *machine = sp_machine_named("a800-ib");
@@ -132,7 +132,7 @@ int sp_helixpipe_lost(const struct sp_helixpipe_setting *setting, double *percen
 
 /* ---- figures 8 and 11: throughput ------------------------------------------------------------- */
 
-/* HelixPipe over the best of its baselines that fits. */
+/* Speedup of HelixPipe over the best of its baselines that fits. */
 static int figure_8(struct sp_cell *c)
 {
     const struct sp_helixpipe_setting setting = sp_helixpipe_setting_of(c);
@@ -150,7 +150,7 @@ static int figure_8(struct sp_cell *c)
     return 0;
 }
 
-/* The cost of recomputation to HelixPipe. */
+/* The throughput that recomputation costs HelixPipe. */
 static int figure_11(struct sp_cell *c)
 {
     const struct sp_helixpipe_setting setting = sp_helixpipe_setting_of(c);
@@ -210,7 +210,7 @@ int sp_helixpipe_activations(const struct sp_cell *c, struct sp_model *model, co
     return err;
 }
 
-/* In GiB of a GPU, or in bsh numbers where there is no model. */
+/* GiB of a GPU, or bsh numbers if the cell names no model. */
 static int table_2_memory(struct sp_cell *c)
 {
     struct sp_model model;
@@ -274,7 +274,7 @@ static int figure_3(struct sp_unpublished *out)
     return n;
 }
 
-/* The makespan with messages that take so long, of the naive and of the two-fold schedule. */
+/* The makespan of the naive and of the two-fold schedule for several durations of a message. */
 static int figure_6(struct sp_unpublished *out)
 {
     static const struct {
@@ -306,7 +306,7 @@ static int figure_6(struct sp_unpublished *out)
     return n;
 }
 
-/* Peak memory of a GPU of a stage, 3B with 128k: what a run holds in all. */
+/* Peak memory of a GPU of each stage, 3B with 128k: everything that a run holds. */
 static int figure_10(struct sp_unpublished *out)
 {
     static const char *const schedules[] = {"1f1b", "zb1p", "adapipe", "helix"};

@@ -1,6 +1,6 @@
 /*
- * HelixPipe: its systems as runs, and its tables and figures. In helixpipe_tables.c are tables 1 and 2, in
- * helixpipe_claims.c the grid of figure 8 and what the text says of figures.
+ * HelixPipe: its systems as runs, and its tables and figures. helixpipe_tables.c has tables 1 and
+ * 2; helixpipe_claims.c has the grid of figure 8 and what the text says of figures.
  */
 #ifndef SP_REPRODUCE_HELIXPIPE_H
 #define SP_REPRODUCE_HELIXPIPE_H
@@ -9,7 +9,7 @@
 #include "cli/reproduce/run.h"
 #include "cli/reproduce/theory.h"
 
-/* Of a layer's parts, in forwards of pre-attention: the figures of the paper. */
+/* Costs of a layer's parts in units of a pre-attention forward, as in the paper's figures. */
 #define SP_HELIXPIPE_COSTS "pre=1,attn=3,post=2"
 #define SP_HELIXPIPE_BASELINES                                                                     \
     {                                                                                              \
@@ -17,7 +17,7 @@
     }
 enum { SP_HELIXPIPE_N_BASELINES = 3, SP_HELIXPIPE_PARTS = 6 };
 
-/* A run of its grid, with 2p micro-batches of one sequence. */
+/* One run of the paper's grid, with 2p micro-batches of one sequence. */
 struct sp_helixpipe_setting {
     const char *machine, *model;
     int seq, stages;
@@ -30,18 +30,19 @@ struct sp_helixpipe_setting sp_helixpipe_setting_of(const struct sp_cell *cell);
 int sp_helixpipe_run(const struct sp_helixpipe_setting *setting, const char *schedule,
                      struct sp_model *model, struct sp_run *run);
 
-/* HelixPipe over the best baseline that fits; *best NULL: none does, or HelixPipe does not. */
+/* Speedup of HelixPipe over the best baseline that fits; *best NULL: none fits, or HelixPipe
+ * does not. */
 int sp_helixpipe_speedup(const struct sp_helixpipe_setting *setting, double *percent,
                          const char **best);
 
-/* Throughput that recomputation costs; fits: without it, with it. */
+/* Throughput that recomputation costs; fits[]: whether the run fits without it, and with it. */
 int sp_helixpipe_lost(const struct sp_helixpipe_setting *setting, double *percent, bool fits[2]);
 
-/* bytes[stages] of a GPU of each. */
+/* bytes[stages]: memory of one GPU of each stage. */
 int sp_helixpipe_memory(const struct sp_helixpipe_setting *setting, const char *schedule,
                         double *bytes);
 
-/* Shares of pre-attention, attention and post-attention in a layer's forward, and in its backward. */
+/* Shares of pre-attention, attention and post-attention in a layer's forward and its backward. */
 int sp_helixpipe_shares(int seq, double share[SP_HELIXPIPE_PARTS]);
 
 /* The activations of a stage, in bytes and in bsh numbers. */

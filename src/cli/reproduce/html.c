@@ -1,6 +1,6 @@
 /*
- * One page without anything from elsewhere: for each experiment bars, published beside simulated, and the
- * table of its numbers.
+ * A self-contained page: for each experiment bars, published beside simulated, and the table of its
+ * numbers.
  */
 #include "cli/reproduce/paper.h"
 #include <math.h>
@@ -47,7 +47,7 @@ static double size_of(struct sp_value v)
     return v.kind == SP_VALUE_NUMBER ? fabs(v.number) : 0;
 }
 
-/* Cells of one unit share a scale. */
+/* Cells with the same unit share a scale. */
 static double scale_of(const struct sp_cell *cells, int n, const char *unit)
 {
     double most = 0;
@@ -58,7 +58,7 @@ static double scale_of(const struct sp_cell *cells, int n, const char *unit)
     return most > 0 ? BARS / most : 0;
 }
 
-/* What the names of the longest cell take. */
+/* Pixels for the longest label, a cell's row and column. */
 static int labels_of(const struct sp_cell *cells, int n)
 {
     size_t most = 0;
@@ -83,7 +83,7 @@ static void put_bar(const char *class, struct sp_value v, double scale, int x, i
            sp_value_print(v, text));
 }
 
-/* The cells before an experiment's claims, which come last. */
+/* The number of cells before an experiment's claims, which come last. */
 static int numbers_of(const struct sp_cell *cells, int n)
 {
     while (n > 0 && sp_cell_is_claim(&cells[n - 1]))

@@ -1,5 +1,5 @@
 /*
- * A paper's experiments: what it published, as published/NAME.json has it, and what the simulation gives.
+ * A paper's experiments: the published values, as in published/NAME.json, and the simulated ones.
  * A file for each paper says how a cell of each of its experiments is simulated.
  */
 #ifndef SP_REPRODUCE_PAPER_H
@@ -17,20 +17,20 @@ struct sp_value {
 
 struct sp_cell {
     const json_t *experiment;
-    json_t *config; /* what the experiment has in common, what that implies, the cell's own */
+    json_t *config; /* the experiment's common settings, what they imply, and the cell's own */
     const char *id, *row, *column, *unit, *relation, *what; /* relation NULL: equal */
     const char *test;                                       /* of a claim; NULL: it has none */
     struct sp_value published, simulated;
-    char note[256]; /* why there is nothing simulated, or what is to be known of it */
+    char note[256]; /* why nothing is simulated, or a remark about it */
 };
 
-/* A claim of the text that has no number is a cell too: row the claim, published 1, simulated 1 where it holds in the
- * simulation, and 0. */
+/* A claim of the text without a number is a cell too: its row is the claim, published is 1,
+ * simulated is 1 if the claim holds in the simulation and 0 if not. */
 bool sp_cell_is_claim(const struct sp_cell *cell);
 
 struct sp_summary {
     int cells, simulated;
-    int claims, claims_right;     /* those that are simulated, and hold */
+    int claims, claims_right;     /* claims that are simulated, and that hold */
     int winners, winners_right;   /* which of several systems is ahead, which layout is chosen */
     int verdicts, verdicts_right; /* whether a run goes out of memory */
     int compared;                 /* cells with an error */
@@ -44,7 +44,7 @@ struct sp_experiment {
     int (*simulate)(struct sp_cell *cell);
 };
 
-/* A figure that the paper has no numbers of: values that are simulated only. */
+/* A figure for which the paper gives no numbers: its values are only simulated. */
 struct sp_unpublished {
     const char *id, *row, *column, *unit;
     double simulated;
@@ -55,11 +55,12 @@ enum { SP_MOST_UNPUBLISHED = 256 };
 struct sp_paper {
     const char *name;
     const struct sp_experiment *experiments; /* ends with id NULL */
-    /* Likewise of claims, by their "test"; a claim without one has its "reason". NULL: none has. */
+    /* The same for claims, by their "test"; a claim without one has its "reason". NULL: none
+     * has. */
     const struct sp_experiment *claims;
     /* Fills out[SP_MOST_UNPUBLISHED]; returns how many, or -errno after one line. NULL: none. */
     int (*unpublished)(struct sp_unpublished *out);
-    /* The same, of what changes where one assumption is another. */
+    /* The same for the effect of changing one assumption at a time. */
     int (*assumptions)(const struct sp_paper *paper, struct sp_unpublished *out);
 
     json_t *root;
@@ -73,17 +74,17 @@ struct sp_paper {
 /* The papers' own files set: name, experiments, claims, unpublished, assumptions. */
 extern const struct sp_paper sp_paper_helixpipe, sp_paper_weipipe, sp_paper_sppo, sp_paper_survey;
 
-/* Reads what is published, and simulates all of it, with `vary` also under other assumptions. 0, or -errno after one
- * line on stderr. */
+/* Reads the published values and simulates all of them, with `vary` also under other
+ * assumptions. 0, or -errno after one line on stderr. */
 int sp_paper_run(struct sp_paper *paper, bool vary);
 void sp_paper_destroy(struct sp_paper *paper);
 void sp_paper_summarize(struct sp_paper *paper);
 
-/* The part by which a simulated value misses what was published: of a speedup in per cent, of its ratio; of a
- * bound, what is beyond it. Negative: there is none, as of a claim or a choice. */
+/* The relative error of a simulated value: for a speedup in per cent, of its ratio; for a bound,
+ * of the part beyond it. Negative: there is none, as for a claim or a choice. */
 double sp_cell_error(const struct sp_cell *cell);
 
-/* Of a cell's configuration. */
+/* Values of a cell's configuration; `otherwise` if the key is missing. */
 const char *sp_cell_text(const struct sp_cell *cell, const char *key, const char *otherwise);
 int sp_cell_int(const struct sp_cell *cell, const char *key, int otherwise);
 

@@ -5,13 +5,14 @@ static bool is_weight(const struct sp_step_message *m)
     return m->tensor.kind == SP_TENSOR_W || m->tensor.kind == SP_TENSOR_WB;
 }
 
-/* Whether an op reads it where it was before. */
+/* True if an op read the tensor on its previous hop too. */
 static bool was_read(const struct sp_step_messages *all, const struct sp_step_message *m)
 {
     return m->before >= 0 && all->message[m->before].reader >= 0;
 }
 
-/* Of the weights that a stage has for the first time and that are wanted before `m`, the last. */
+/* The last weight that the stage gets for the first time and reads before it reads `m`; -1:
+ * none. */
 static int wanted_before(const struct sp_step_messages *all, const struct sp_step_message *m)
 {
     int last = -1;
@@ -27,7 +28,7 @@ static int wanted_before(const struct sp_step_messages *all, const struct sp_ste
     return last;
 }
 
-/* The lists of what follows what, once more. */
+/* Makes the lists by writer and by previous message again. */
 static void link(const struct sp_plan *plan, struct sp_step_messages *all)
 {
     for (int i = 0; i < all->first_op[plan->layout.stages]; i++)
@@ -52,7 +53,7 @@ static void link(const struct sp_plan *plan, struct sp_step_messages *all)
 
 void sp_ring_as_published(const struct sp_plan *plan, struct sp_step_messages *all)
 {
-    int *before = all->first_of_before; /* made again at the end */
+    int *before = all->first_of_before; /* link() makes it again at the end */
 
     for (int i = 0; i < all->n; i++) {
         const struct sp_step_message *m = &all->message[i];
@@ -66,7 +67,7 @@ void sp_ring_as_published(const struct sp_plan *plan, struct sp_step_messages *a
         struct sp_step_message *m = &all->message[i];
 
         if (m->reader < 0 ||
-            (m->tensor.kind == SP_TENSOR_D && m->writer < 0)) /* only passes; is 0 */
+            (m->tensor.kind == SP_TENSOR_D && m->writer < 0)) /* only passes through; is 0 */
             m->bytes = 0;
         if (is_weight(m) && m->writer < 0 && m->reader >= 0 && was_read(all, m)) {
             m->writer = all->message[m->before].reader;

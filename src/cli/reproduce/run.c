@@ -58,7 +58,7 @@ double sp_run_rate(const struct sp_run *run, const struct sp_run_result *result)
            (result->step_s * run->stages * run->devices);
 }
 
-/* AdaPipe deals the layers out and chooses what each recomputes. */
+/* AdaPipe divides the layers among the stages and chooses what each stage recomputes. */
 static int adapt(struct trial *t)
 {
     const int layers = t->shape.model.layers, stages = t->run->stages;
@@ -81,8 +81,8 @@ static int adapt(struct trial *t)
 /* ---- time ------------------------------------------------------------------------------------- */
 
 /*
- * Messages that block, as Megatron-LM's do between forwards and backwards: both sides wait while one travels,
- * so it makes the op that leaves it longer, and the op that reads it.
+ * Messages that block, as Megatron-LM's do between forwards and backwards: both sides wait while a
+ * message travels, so it prolongs the op that sends it and the op that reads it.
  */
 struct blocking {
     struct sp_network network; /* of the machine */
@@ -100,7 +100,8 @@ static struct sp_route blocking_route(const void *arg, const struct sp_step_mess
 
     if (!sp_step_message_is_sent(m))
         return b->network.route(b->network.arg, m);
-    /* the reader's own time has the way of the message in it, from when the writer's way begins */
+    /* the reader's own time already includes the message, counted from when the writer starts to
+     * send it */
     return (struct sp_route){.out = -1, .in = -1, .delay = -wait_of(b, m)};
 }
 
@@ -178,7 +179,7 @@ static void note_memory(const struct trial *t, int stage, const struct sp_memory
     result->memory_bytes = fmax(result->memory_bytes, bytes);
 }
 
-/* What leaves the devices: in the plan, for the simulation. */
+/* Plans the offloading and adds it to the plan for the simulation. */
 static int offload(struct trial *t, struct sp_run_result *result)
 {
     const double devices = t->run->devices;
@@ -189,7 +190,7 @@ static int offload(struct trial *t, struct sp_run_result *result)
     struct sp_offload_lack lack;
     int err;
 
-    want.keys = SP_KEYS_STAY; /* as the paper has it */
+    want.keys = SP_KEYS_STAY; /* as in the paper */
     err = sp_offload_try(&t->plan, &t->shape, &want, &out, &lack);
 
     if (err == -EINVAL) {

@@ -1,7 +1,7 @@
 /*
- * One run of an experiment: a schedule on a machine, as a paper had it, played by the simulation that every
- * prediction uses (plan/predict.h). What a system does that our own runs do not do, such as sending before
- * it goes on computing, is a property of the run.
+ * One run of an experiment: a schedule on a machine, as in a paper, played by the simulation that
+ * every prediction uses (plan/predict.h). Behaviour that our own runs lack, such as blocking until
+ * a message is sent, is a property of the run.
  */
 #ifndef SP_REPRODUCE_RUN_H
 #define SP_REPRODUCE_RUN_H
@@ -16,32 +16,31 @@ struct sp_run {
     const struct sp_model *model;
     int batch, seq;                    /* of a micro-batch */
     int stages, devices;               /* devices: of a stage */
-    int pipelines;                     /* that share a step and ZeRO-1's update; 0: one */
-    int context;                       /* of sp_zero3: devices that share a sequence; 0: one */
+    int pipelines;                     /* pipelines that share a step and ZeRO-1's update; 0: one */
+    int context;                       /* for sp_zero3: devices that share a sequence; 0: one */
     int micro_batches, slices, chunks; /* of a pipeline; chunks 0: the schedule's */
     enum sp_recompute recompute;
     enum sp_offload_mode offload;
-    bool
-        hides_all; /* adaptive offloading takes as much as hides, not as little as makes the run fit */
-    const char *cut; /* of the slices; NULL: what the schedule is known for */
+    bool hides_all;  /* adaptive offloading moves all that it can hide, not just enough to fit */
+    const char *cut; /* the lengths of the slices; NULL: the schedule's usual ones */
     bool blocking; /* a stage does not compute while its messages to and from other nodes travel */
-    double waits;  /* for blocking messages: how often each end waits the time of one; 0: once */
-    bool ring_as_published; /* ring.h; of weight rings */
-    double unfused;   /* bytes that element-wise kernels move, of those that ours do; 0: the same */
-    double attention; /* rate of attention, of that of the machine; 0: the same */
+    double waits;  /* of blocking messages: each end waits this many times the message; 0: once */
+    bool ring_as_published; /* ring.h; for weight rings */
+    double unfused;   /* bytes that element-wise kernels move, relative to ours; 0: the same */
+    double attention; /* rate of attention, relative to the machine's; 0: the same */
     double
-        logit_bytes; /* kept of every logit of a micro-batch, where the head is not cut into rows */
-    bool memory_only;    /* nothing is simulated */
-    double *stage_bytes; /* [stages] set to what a device of each holds; NULL: not wanted */
+        logit_bytes;  /* kept for every logit of a micro-batch, if the head is not cut into rows */
+    bool memory_only; /* nothing is simulated */
+    double *stage_bytes; /* [stages], set to the bytes of one device of each; NULL: not wanted */
 };
 
 struct sp_run_result {
     double step_s;
     double bubble;       /* of the time of all stages */
     double memory_bytes; /* of a device of the fullest stage */
-    double stall_s;      /* of step_s: what offloading adds */
+    double stall_s;      /* of step_s: the part that offloading adds */
     double
-        kept_bytes; /* of memory_bytes, what forwards keep for backwards; where activations are offloaded */
+        kept_bytes; /* of memory_bytes: kept by forwards for backwards; set only with offloading */
     double host_bytes; /* that offloading keeps in the memory of a node */
     bool fits;
 };
@@ -49,8 +48,8 @@ struct sp_run_result {
 /* 0; or one line on stderr and -errno. */
 int sp_run(const struct sp_run *run, struct sp_run_result *result);
 
-/* The machine by its name; and as the run has it. Both last until the next call. NULL after one line on
- * stderr. */
+/* The machine by its name, and the machine as the run changes it. Both last until the next call.
+ * NULL after one line on stderr. */
 const struct sp_machine *sp_machine_named(const char *name);
 const struct sp_machine *sp_run_machine(const struct sp_run *run);
 

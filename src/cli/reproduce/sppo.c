@@ -1,11 +1,12 @@
 /*
- * SPPO (Chen et al. 2025): one sequence in slices through a pipeline whose stages have eight or sixteen GPUs,
- * activations offloaded.
+ * SPPO (Chen et al. 2025): one sequence in slices through a pipeline whose stages have eight or
+ * sixteen GPUs, activations offloaded.
  *
- * What the paper is silent on and cells have in common: SPPO computes one sequence after the other.
- * Megatron-LM has layout and sequences a step of the cell, one a micro-batch; it recomputes all, its messages block, and
- * it keeps the logits of a micro-batch with a copy in f32, in which loss and gradient are computed. No table of
- * positions. Slices are cut at equal operations with attention counted over the whole square, as figure 5's are.
+ * The paper leaves the following open; all cells assume it. SPPO computes one sequence after the
+ * other. Megatron-LM uses the cell's layout and sequences a step, one a micro-batch; it recomputes
+ * all, its messages block, and it keeps the logits of a micro-batch with a copy in f32, from which
+ * it computes loss and gradient. There is no table of positions. Slices have equal operations if
+ * attention counts the whole square, as in figure 5.
  */
 #include "cli/reproduce/run.h"
 #include "cli/reproduce/sppo.h"
@@ -68,7 +69,7 @@ int sp_sppo_megatron(const struct sp_cell *c, struct sp_model *model, struct sp_
 
 /* ---- table 4 and figure 1 ---------------------------------------------------------------------------- */
 
-/* The fewest slices, of those that the table has, with which a step is within a twentieth of the shortest. */
+/* The fewest slices, among the table's, whose step is within a twentieth of the shortest. */
 static int table_4(struct sp_cell *c)
 {
     static const int tried[] = {16, 32, 48, 64, 80, 96, 128, 160};

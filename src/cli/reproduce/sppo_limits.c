@@ -1,18 +1,18 @@
 /*
- * What fits: the runs of figure 10 that went out of memory, the longest sequence of each system (section 7.1), and how
- * that grows with the GPUs (figure 12).
+ * Limits of memory: the runs of figure 10 that went out of memory, the longest sequence of each
+ * system (section 7.1), and how that grows with the GPUs (figure 12).
  */
 #include "cli/reproduce/sppo.h"
 #include "cli/reproduce/systems.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { STEP = 65536 }; /* tokens to which the longest is found */
+enum { STEP = 65536 }; /* tokens: the precision of the longest */
 
 /*
- * DeepSpeed-Ulysses: GPUs that share a sequence exchange tokens for heads, so their number divides the heads; ZeRO-3 over
- * all of them, every layer recomputed. FPDT, which moves activations to the hosts besides, is not counted: with it all
- * lengths of table 4 would fit.
+ * DeepSpeed-Ulysses: GPUs that share a sequence exchange tokens for heads, so their number divides
+ * the heads. ZeRO-3 spans all GPUs, and every layer is recomputed. FPDT also moves activations to
+ * the hosts; it is left out, because with it all lengths of table 4 would fit.
  */
 static int ulysses_of(const struct sp_cell *c, struct sp_model *model, struct sp_run *run)
 {
@@ -65,7 +65,7 @@ int sp_sppo_figure_10(struct sp_cell *c)
 
 struct limit {
     int tokens;
-    bool of_hosts; /* it is their memory that ends it */
+    bool of_hosts; /* the hosts' memory is the limit, not the GPUs' */
 };
 
 static int longest(struct sp_run *run, struct limit *limit)
@@ -112,7 +112,8 @@ int sp_sppo_figure_10_longest(struct sp_cell *c)
     return 0;
 }
 
-/* Megatron-LM tuned for length: as many GPUs share a sequence as its heads allow, the others are stages. */
+/* Megatron-LM tuned for length: as many GPUs share a sequence as its heads allow; the others
+ * form stages. */
 static int tuned(const struct sp_cell *c, int devices, struct sp_run *run, struct limit *limit)
 {
     static struct sp_model model;
@@ -146,7 +147,7 @@ int sp_sppo_longest(const struct sp_cell *c, int devices, int *tokens)
     return err;
 }
 
-/* In the longest of Megatron-LM on 32 GPUs. */
+/* Unless the unit says otherwise, lengths are relative to Megatron-LM's longest on 32 GPUs. */
 int sp_sppo_figure_12(struct sp_cell *c)
 {
     int devices = sp_cell_int(c, "devices", 32), err;

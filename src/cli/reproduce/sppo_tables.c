@@ -21,10 +21,10 @@ int sp_sppo_model(const struct sp_cell *c, struct sp_model *model)
 
 /* ---- table 2, section 2: sizes -------------------------------------------------------------------- */
 
-/* Of all layers and of the model with its optimizer, in bytes. */
+/* Bytes of the activations of all layers, and of the model with its optimizer. */
 static int sizes(const struct sp_cell *c, double *activations, double *states)
 {
-    const int tokens = 65536; /* of which a part is measured: all is in proportion */
+    const int tokens = 65536; /* measured, then scaled to the cell's: all is proportional */
     int64_t kept[SP_STASH_TENSORS];
     struct sp_model model;
     struct sp_shape sh;
@@ -192,7 +192,7 @@ int sp_sppo_figure_7(struct sp_cell *c)
 
 /* ---- figure 8, at the rates of the machine, and unit costs -------------------------------------------- */
 
-/* The most that forwards keep on a device, in what a stage keeps of the shortest slice. */
+/* The most that forwards keep on a device, in units of what a stage keeps of the shortest slice. */
 int sp_sppo_figure_8(struct sp_cell *c)
 {
     enum { MOST = 64 };

@@ -1,6 +1,7 @@
 /*
- * The survey: bubbles and activations at unit costs, sizes of messages, what recomputation saves. All of it
- * is theory there, without a machine; only the cost of recomputation is of an H100 here.
+ * The survey: bubbles and activations at unit costs, sizes of messages, savings by recomputation.
+ * The survey derives all of it in theory, without a machine; only the cost of recomputation is
+ * taken from an H100 here.
  */
 #include "cli/reproduce/survey.h"
 #include "cli/reproduce/run.h"
@@ -22,7 +23,7 @@ static bool is_column(const struct sp_cell *c, const char *name)
     return !strncmp(c->column, name, strlen(name));
 }
 
-/* Schedules with one chunk a stage refuse more. */
+/* Schedules with one chunk a stage refuse to take more. */
 static int play(struct sp_theory *t, struct sp_theory_result *r)
 {
     if (strcmp(t->schedule, "interleaved"))
@@ -40,7 +41,7 @@ static int bubble(struct sp_cell *c)
         return err;
     sp_cell_set(c, 100 * r.bubble);
     if (!strcmp(t.schedule, "interleaved") || !strcmp(t.schedule, "dualpipe")) {
-        /* the survey's formula is idle time over work, not over the whole time */
+        /* the survey's formula divides idle time by work, not by the whole time */
         sp_cell_set(c, 100 * r.bubble / (1 - r.bubble));
         sp_cell_note(c, "of the work, as its formula has it; %.1f %% of the time", 100 * r.bubble);
     }
@@ -64,7 +65,7 @@ static int peak(struct sp_cell *c)
     return err;
 }
 
-/* Messages of a step beside those of 1F1B. */
+/* Messages of a step, compared with those of 1F1B. */
 static int messages(struct sp_cell *c)
 {
     struct sp_theory t = theory_of(c), plain = t;
@@ -111,7 +112,7 @@ static int communication_volume(struct sp_cell *c)
     return 0;
 }
 
-/* GPT-2 style layers of h = 8192, as many a stage as it says; b = 1, s = 4096 in two bytes. */
+/* GPT-2 style layers of h = 8192, as many as the survey says; b = 1, s = 4096 in two bytes. */
 static int shape_of(int layers, int micro_batches, struct sp_model *m, struct sp_shape *sh)
 {
     int err = sp_model_load("preset:gpt-65b", m);
@@ -132,7 +133,7 @@ static int activation_memory(struct sp_cell *c)
     double bytes = 0;
     int err;
 
-    if (t.micro_batches == 1) { /* not said: enough for 1F1B to fill its stages */
+    if (t.micro_batches == 1) { /* the survey does not say: enough for 1F1B to fill its stages */
         t.micro_batches = 2 * t.stages;
         json_object_set_new(c->config, "micro_batches", json_integer(t.micro_batches));
     }
@@ -155,7 +156,7 @@ static int activation_memory(struct sp_cell *c)
     return err;
 }
 
-/* What full recomputation of all layers saves and costs, in per cent. */
+/* Memory saved and time added by full recomputation of all layers, in per cent. */
 static int recomputed(double *saved, double *cost)
 {
     const struct sp_machine *machine = sp_machine_named("h100-ib");
@@ -253,7 +254,7 @@ static int facts(struct sp_cell *c)
     return err;
 }
 
-/* A GPU of a stage of the 405B model. */
+/* Memory of a GPU of a stage of the 405B model. */
 static int memory_budget(struct sp_cell *c)
 {
     const double devices = sp_cell_int(c, "tensor_parallel", 8);
@@ -285,7 +286,7 @@ static int memory_budget(struct sp_cell *c)
     return err;
 }
 
-/* The smallest bubble of the table's schedules, of the whole time. */
+/* The smallest bubble among the table's schedules, as a share of the whole time. */
 static int best_bubble(struct sp_cell *c)
 {
     static const char *const schedules[] = {"naive", "gpipe", "1f1b", "interleaved", "dualpipe"};

@@ -1,13 +1,15 @@
 /*
- * WeiPipe (Lin et al. 2025): Llama-like models on nodes of eight A800 with 10 Gb/s Ethernet between them.
+ * WeiPipe (Lin et al. 2025): Llama-like models on nodes of eight A800 with 10 Gb/s Ethernet between
+ * them.
  *
- * What every cell has in common, most of which the paper's own tables imply: one pipeline over all GPUs; 64
- * sequences a GPU and step; a small vocabulary (the last stage of 1F1B is as fast as the others, which with
- * 32000 tokens it would not be); element-wise kernels that move ten times the bytes of ours (FSDP's cells of
- * table 4, of which the attention rate of the machines is too). The systems:
+ * All cells share these settings, most of which the paper's own tables imply: one pipeline over all
+ * GPUs; 64 sequences a GPU and step; a small vocabulary (the last stage of 1F1B is as fast as the
+ * others, which with 32000 tokens it would not be); element-wise kernels that move ten times the
+ * bytes of ours (from FSDP's cells of table 4, which also give the machines' attention rate). The
+ * systems:
  *
- *   1F1B, ZB1, ZB2   Megatron-LM's: messages block (run.h). 1F1B recomputes all; ZB's numbers are those of
- *                    runs without recomputation.
+ *   1F1B, ZB1, ZB2   Megatron-LM's: messages block (run.h). 1F1B recomputes all; ZB's numbers are
+ *                    those of runs without recomputation.
  *   FSDP             ZeRO-3 of DeepSpeed (systems.h): nothing of its communication is hidden
  *   WeiPipe          all messages beside computation, as the paper passes them around (ring.h)
  */
@@ -36,7 +38,8 @@ struct sp_weipipe_setting sp_weipipe_setting_of(const struct sp_cell *c)
     };
 }
 
-/* Results of runs, by all of a run that makes a difference. */
+/* Results of runs, with every setting of the run that matters, so that no run is simulated
+ * twice. */
 static struct played {
     struct sp_run run;
     char machine[32], schedule[32];
@@ -90,7 +93,7 @@ int sp_weipipe_run(const struct sp_weipipe_setting *setting, const char *schedul
 
     if (err)
         return err;
-    if (zero_bubble && batch > 1) /* as the captions of tables 2 to 4 have it */
+    if (zero_bubble && batch > 1) /* as in the captions of tables 2 to 4 */
         batch = setting->seq > 4096 ? 1 : 4;
     model.layers = setting->layers;
     model.vocab = setting->assumed.vocabulary;
@@ -165,7 +168,8 @@ static int memory(struct sp_cell *c)
     return 0;
 }
 
-/* WeiPipe over another system, over the best pipeline or the best of all, of those that fit; 0: none does. */
+/* Speedup of WeiPipe over another system, the best pipeline or the best of all, if they fit; 0:
+ * none fits. */
 static int over(const struct sp_weipipe_setting *setting, const char *over, double *percent)
 {
     static const char *const others[] = {"1f1b", "zb1p", "zb2p", "fsdp"};
@@ -187,7 +191,7 @@ static int over(const struct sp_weipipe_setting *setting, const char *over, doub
     return err;
 }
 
-/* The least or most of the rows of table 2. */
+/* The least or the most among the rows of table 2. */
 static int range(struct sp_cell *c)
 {
     static const char *const models[] = {"llama-h1024", "llama-h2048", "llama-h4096"};
@@ -235,7 +239,7 @@ static int speedup(struct sp_cell *c)
 
 /* ---- figure 5: by its own units ---------------------------------------------------------------- */
 
-/* Activations of the fullest stage, in those of a micro-batch in the whole model. */
+/* Activations of the fullest stage, in units of a micro-batch's in the whole model. */
 static int figure_5(struct sp_cell *c)
 {
     struct sp_theory t = {.schedule = sp_cell_text(c, "schedule", "1f1b"),
@@ -246,14 +250,14 @@ static int figure_5(struct sp_cell *c)
     int err = sp_theory_run(&t, &r);
 
     if (!err) {
-        /* a stage of 1F1B has 1/p of the model; p of them are in flight */
+        /* a stage of 1F1B has 1/p of the model, and p micro-batches are active on it */
         sp_cell_set(c, r.peak / t.stages);
         sp_cell_note(c, "on %d stages, which the paper does not say", t.stages);
     }
     return err;
 }
 
-/* Weights and gradients in two bytes, master weights and two moments in four each. */
+/* Weights and gradients take two bytes, master weights and two moments four each. */
 static int section_2(struct sp_cell *c)
 {
     struct sp_model model;

@@ -1,4 +1,4 @@
-/* The lowered program of `show --actions`, and what of `show --model` follows from it: bytes. */
+/* The lowered program of `show --actions`, and the bytes that `show --model` derives from it. */
 #include "cli/show/show.h"
 #include "plan/memory.h"
 #include "policies/lowering/lowering.h"
@@ -7,7 +7,8 @@
 
 enum { SUBJECT = SP_TENSOR_TEXT + 2 };
 
-/* What an action is about: an op, "U" and the gradients of what is not in the program, or a tensor. */
+/* Prints the subject of an action: an op; "U" and the gradients of ops outside the program; or a
+ * tensor. */
 static void print_subject(const struct sp_plan *plan, const struct sp_action *a, char text[SUBJECT])
 {
     char *at = text;
@@ -26,7 +27,7 @@ static bool is_message(const struct sp_action *a)
     return a->kind == SP_ACTION_SEND || a->kind == SP_ACTION_RECV;
 }
 
-/* Not those of RUN and FREE. */
+/* RUN and FREE have no bytes. */
 static bool is_sized(const struct sp_action *a)
 {
     return is_message(a) || a->members || a->devices || a->eviction;
@@ -38,7 +39,7 @@ static int no_memory(const struct sp_show *show)
                     show->plan->layout.stages);
 }
 
-/* One step. */
+/* Emits the actions of one step. */
 static int lower(const struct sp_show *show,
                  void (*emit)(void *arg, const struct sp_action *action), void *arg)
 {
@@ -130,7 +131,7 @@ static void add_action(void *arg, const struct sp_action *a)
     bool sized = lists->show->shape && is_sized(a);
     char subject[SUBJECT];
 
-    if (a->op_part > 0) /* of an op that is there */
+    if (a->op_part > 0) /* belongs to an op that is already listed */
         return;
     print_subject(lists->show->plan, a, subject);
     json_array_append_new(json_array_get(lists->stages, (size_t)a->stage),

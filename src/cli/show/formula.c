@@ -1,8 +1,9 @@
-/* The costs of the list simulation, and the published makespan beside the simulated one. */
+/* The costs of the list simulation, and the published makespan to compare with the simulated
+ * one. */
 #include "cli/show/show.h"
 #include <math.h>
 
-/* Negative: there is none. */
+/* Negative: nothing is published for this layout. */
 static double published_makespan(const struct sp_show *show)
 {
     const struct sp_schedule_def *def = show->plan->def;
@@ -24,7 +25,7 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
     double published = published_makespan(show);
     double simulated = show->prediction->times.makespan, difference = simulated - published;
 
-    if (!(published >= 0) || show->machine) /* of costs that are those of the machine's ops */
+    if (!(published >= 0) || show->machine) /* no formula takes costs of single ops */
         return false;
     *f = (struct sp_show_formula){.makespan = published,
                                   .source = def->makespan_source ? def->makespan_source : "",
@@ -50,7 +51,7 @@ bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f)
     return true;
 }
 
-/* What shares a step, or a stage. */
+/* Names the groups that share a step or a stage. */
 static void groups_text(const struct sp_shape *sh, char *text, size_t n)
 {
     int pipelines = sh->pipelines / sh->context, used = 0;

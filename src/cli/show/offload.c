@@ -1,4 +1,5 @@
-/* --offload and --memory-limit of `show --model`: what leaves memory, in the plan, before it is simulated. */
+/* --offload and --memory-limit of `show --model`: plan the offloading before the plan is
+ * simulated. */
 #include "cli/show/show.h"
 #include "plan/offload/offload.h"
 #include "sp_figure.h"
@@ -6,7 +7,7 @@
 #include "train/options.h"
 #include <string.h>
 
-/* What is asked for, and on what; mode SP_OFFLOAD_NONE: nothing leaves. */
+/* Turns the options into a request; its mode is SP_OFFLOAD_NONE if nothing leaves memory. */
 static int request(const struct sp_show *show, const struct sp_layout_args *l,
                    const struct sp_plan *plan, struct sp_offload_request *want)
 {

@@ -1,4 +1,4 @@
-/* Where what is shown goes: standard output, or --output. */
+/* The destination of the output: standard output, or the file of --output. */
 #include "cli/show/show.h"
 #include "cli/result.h"
 #include "train/start/outputs.h"

@@ -1,5 +1,5 @@
 /*
- * starpipe show: the programs of one schedule with list-simulated times, without running it.
+ * starpipe show: prints the programs of one schedule with list-simulated times, without running it.
  */
 #include "cli/commands.h"
 #include "cli/result.h"
@@ -34,8 +34,7 @@ struct args {
     bool window_set;
     struct sp_hardware_args hardware;
     struct sp_result result;
-    const struct sp_machine
-        *machine; /* of --hardware, where it is its times that are shown; or NULL */
+    const struct sp_machine *machine; /* of --hardware, if its times are shown; or NULL */
 };
 
 static int parse(int argc, char **argv, struct args *a)
@@ -106,7 +105,7 @@ static int parse(int argc, char **argv, struct args *a)
                             argc, argv);
 }
 
-/* Layout options that the list simulation could not honour. */
+/* Refuses layout options that the list simulation could not honour. */
 static int check(const struct args *a)
 {
     static const struct sp_layout_args like = SP_LAYOUT_ARGS_DEFAULT;
@@ -149,7 +148,7 @@ static int check(const struct args *a)
     return 0;
 }
 
-/* Layers of --layers or of --model, 0: unknown. */
+/* Finds the layers by --layers or --model; 0: unknown. */
 static int find_layers(const struct args *a, struct sp_model *model, int *layers)
 {
     *layers = a->layers;
@@ -164,7 +163,7 @@ static int find_layers(const struct args *a, struct sp_model *model, int *layers
     return 0;
 }
 
-/* --hardware: whose times a model's ops take. */
+/* --hardware names the machine whose times a model's ops take. */
 static int find_machine(struct args *a)
 {
     static struct sp_machine machine;
@@ -224,8 +223,8 @@ static int check_members(const struct args *a, const struct sp_model *model,
     return sp_plan_check_members("show", a->layout.schedule, plan, model, &shape);
 }
 
-/* --partition-slices: what slices take depends on the model, and on --seq. Where times are a machine's, sequences
- * are cut as a run cuts them. */
+/* --partition-slices: the time of a slice depends on the model and on --seq. With a machine's
+ * times, sequences are cut as a run would cut them. */
 static int cut_sequences(const struct args *a, const struct sp_model *model, struct sp_plan *plan)
 {
     const struct sp_layout_args *l = &a->layout;
@@ -254,14 +253,14 @@ static int terminal_columns(void)
     return 120;
 }
 
-/* --recompute, or what the schedule wants. */
+/* Reads --recompute, or the schedule's default. */
 static int find_recompute(const struct args *a, struct sp_recompute_option *recompute)
 {
     return sp_parse_recompute(
         "show", sp_schedule_recompute(a->layout.schedule, a->layout.recompute), recompute);
 }
 
-/* The balanced layers, at the machine's times. */
+/* Balances the layers by the machine's times. */
 static int balance(const struct args *a, const struct sp_model *model, const struct sp_plan *plan,
                    int *counts)
 {
@@ -306,7 +305,8 @@ static int deal_layers(const struct args *a, const struct sp_model *model, struc
     return err;
 }
 
-/* What a stage sends and holds depends on the model: its shape, NULL where it is unknown. */
+/* The bytes that a stage sends and holds depend on the model. Sets show->shape, which stays NULL
+ * without one. */
 static int find_shape(const struct args *a, const struct sp_model *model, struct sp_plan *plan,
                       struct sp_shape *shape, struct sp_show *show)
 {
@@ -325,11 +325,11 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
     return 0;
 }
 
-/* Ops of a plan whose messages take more memory than they tell. */
+/* From so many ops on, messages cost more memory than their times are worth. */
 enum { MANY_OPS = 2 * 1000000 };
 
-/* At the costs of --cost, or unit costs. Where messages wait for no port and are not printed, the list
- * simulation says the same, in half the memory. */
+/* Simulates with the costs of --cost, or unit costs. If messages wait for no port and are not
+ * printed, the list simulation gives the same times in half the memory. */
 static int simulate_costs(const struct sp_show *show, const struct sp_plan *plan,
                           struct sp_prediction *p)
 {
@@ -363,7 +363,8 @@ int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
     return show->machine ? sp_predict(&request, p) : simulate_costs(show, plan, p);
 }
 
-/* What --vary and --scheduler make of the step; the order of `plan` becomes what its stages run. */
+/* The effect of --vary and --scheduler on the step. With --scheduler, `plan` takes over the
+ * order that its stages run. */
 struct conduct {
     struct sp_variation variation;
     struct sp_ready_rule rule;
@@ -401,7 +402,8 @@ static int find_conduct(const struct args *a, struct sp_plan *plan, struct sp_sh
     return 0;
 }
 
-/* With the time of the strict order beside it, where stages overtake. 0 or -ENOMEM. */
+/* If stages may overtake, it also finds the makespan of the strict order, to compare. 0 or
+ * -ENOMEM. */
 static int simulate(struct sp_show *show, struct conduct *c, const struct sp_plan *plan,
                     struct sp_prediction *p)
 {
@@ -456,7 +458,7 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
     return ret;
 }
 
-/* An order that is searched on a machine: at its costs, where a run searches again. */
+/* A searched order is found at the machine's costs, as a run finds it. */
 static int create_on_machine(const struct args *a, const struct sp_model *model,
                              struct sp_layout *layout, struct sp_plan *plan)
 {
@@ -477,8 +479,8 @@ static int create_on_machine(const struct args *a, const struct sp_model *model,
     return ret;
 }
 
-/* The plan; an order that is searched, at the costs given: created twice, as costs are read with
- * the sizes of a plan, unless they are those that it is searched at anyway. */
+/* Creates the plan. A searched order needs the costs, and --cost needs the sizes of a plan to be
+ * read, so the plan is created twice, unless the costs are the default ones of the search. */
 static int create(const struct args *a, const struct sp_model *model, struct sp_layout *layout,
                   struct sp_plan *plan)
 {

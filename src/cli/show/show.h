@@ -1,4 +1,4 @@
-/* How `show` prints a plan and its list-simulated times. */
+/* The parts of `show`, which prints a plan and its list-simulated times. */
 #ifndef SP_SHOW_H
 #define SP_SHOW_H
 
@@ -16,14 +16,14 @@ struct sp_show {
     const char *schedule; /* as typed */
     const char *model;    /* "": none */
     const struct sp_plan *plan;
-    const struct sp_machine *machine; /* whose times are shown; NULL: those of costs */
+    const struct sp_machine *machine; /* whose times are shown; NULL: times come from costs */
     struct sp_costs costs;
     bool plain;       /* messages are not printed */
     int buffers;      /* sp_listsim_buffers */
     const char *vary; /* as typed; NULL: times are as planned */
     const struct sp_execution
         *execution;         /* NULL: stages keep to their programs, at times as planned */
-    double strict_makespan; /* where ops overtake: what the order takes in which none does */
+    double strict_makespan; /* if ops overtake: the makespan of the order in which none does */
     const struct sp_prediction *prediction;
     const struct sp_shape *shape; /* of --model; NULL: sizes are unknown */
     struct sp_recompute_option recompute;
@@ -33,54 +33,57 @@ struct sp_show {
     bool color, actions;
 };
 
-/* A plan as this one is simulated. 0 or -ENOMEM; nothing to be destroyed then. */
+/* Simulates another plan as this one is simulated. 0, or -ENOMEM with nothing to destroy. */
 int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
                      struct sp_prediction *p);
 
 /*
- * What leaves memory by --offload and --memory-limit: chosen into *offload, to be destroyed, and the plan.
- * 0; or -EINVAL after one line: what does not go together, a limit that cannot be kept; -ENOMEM.
+ * Chooses what leaves memory by --offload and --memory-limit, and writes it into *offload, which
+ * the caller destroys, and into the plan. 0; -EINVAL after one line: options do not go together, or
+ * the limit cannot be kept; -ENOMEM.
  */
 int sp_show_plan_memory(struct sp_show *show, const struct sp_layout_args *l, struct sp_plan *plan,
                         struct sp_offload *offload);
 void sp_show_offload_text(const struct sp_show *show, FILE *out);
 json_t *sp_show_offload_json(const struct sp_show *show);
 
-/* What the stages hold, m[stages]. 0 or -errno after one line. */
+/* Sets m[stages] to the memory that each stage needs. 0, or -errno after one line. */
 int sp_show_memory(const struct sp_show *show, struct sp_memory *m);
 
-/* The published closed form of the makespan at the costs of the list simulation. */
+/* The published closed form of the makespan, at the costs of the list simulation. */
 struct sp_show_formula {
     double makespan;
     const char *source;
-    const char *claim; /* of the simulated one: "exact", "lower bound", ... */
+    const char *claim; /* how it relates to the simulated one: "exact", "lower bound", ... */
     char verdict[64];  /* "simulated the same" */
 };
 
 /* False if there is none for this layout. */
 bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f);
 
-/* The picture of the simulated times, with the messages if they take time. 0 or -ENOMEM. */
+/* Makes the picture of the simulated times, with the messages if they take time. 0 or -ENOMEM. */
 struct sp_gantt;
 int sp_show_gantt(const struct sp_show *show, struct sp_gantt *g);
 
 /* The costs in words. */
 void sp_show_costs(const struct sp_show *show, char *text, size_t n);
 
-/* Where slices are shared out: who computes which, and what it gains. */
+/* The sharing of slices among stages, if there is any: who computes which, and the gain. */
 void sp_show_multiplex_text(const struct sp_show *show, FILE *out);
 json_t *sp_show_multiplex_json(const struct sp_show *show);
 
 /*
- * The lowered program with a process a stage (policies/lowering): a line or an entry [kind, op or tensor,
- * peer or group or null, bytes or null] for each action of a stage. 0, or -errno after one line on stderr.
+ * Print the lowered program of one process a stage (policies/lowering): for each action of a stage
+ * a line, or an entry [kind, op or tensor, peer or group or null, bytes or null]. 0, or -errno
+ * after one line on stderr.
  */
-int sp_show_lower(struct sp_show *show, struct sp_lowering *lowering); /* before the others */
+int sp_show_lower(struct sp_show *show, struct sp_lowering *lowering); /* call it first */
 int sp_show_actions_text(const struct sp_show *show, FILE *out);
 int sp_show_actions_json(const struct sp_show *show, json_t *root);
 
-/* Bytes of a step from stage to stage, where the model is known: text, and "bytes_sent" by stage with "bytes_by_link",
- * entries [from, to, bytes] of which from = to is what a stage's own devices or pipelines send each other. */
+/* Bytes of a step from stage to stage, if the model is known: text, or "bytes_sent" by stage and
+ * "bytes_by_link" with entries [from, to, bytes]. An entry with from = to counts what a stage's
+ * own devices or pipelines send each other. */
 int sp_show_links_text(const struct sp_show *show, FILE *out);
 int sp_show_links_json(const struct sp_show *show, json_t *root);
 int sp_show_memory_json(const struct sp_show *show, json_t *root); /* "memory_bytes" */
@@ -95,9 +98,9 @@ enum sp_show_format {
     SP_SHOW_PERFETTO
 };
 
-/* --output must be no input of the layout. */
+/* Refuses an --output that is also an input of the layout. */
 int sp_show_check_output(const char *output, const struct sp_layout_args *layout);
-/* Prints into the file of --output, or where it is NULL to standard output (cli/result.h). */
+/* Prints into the file of --output, or to standard output if it is NULL (cli/result.h). */
 int sp_show_write(const struct sp_show *show, enum sp_show_format format, const char *output);
 
 /* Each returns 0, or -errno after one line on stderr; write errors are left in ferror(out). */

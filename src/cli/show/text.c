@@ -15,7 +15,7 @@ static void print_published(const struct sp_show *show, FILE *out)
         fprintf(out, "published  none for this layout\n");
 }
 
-/* What of all ops goes to exchanges between devices of a stage. */
+/* Prints the share of all op time that goes to exchanges between devices of a stage. */
 static void print_exchanges(const struct sp_show *show, FILE *out)
 {
     const struct sp_plan *plan = show->plan;
@@ -31,7 +31,7 @@ static void print_exchanges(const struct sp_show *show, FILE *out)
         fprintf(out, "exchanges  %.2f %% of what ops take\n", 100 * exchanges / all);
 }
 
-/* Ops that a column may stand for: more tell nothing. */
+/* The most ops that a column may stand for: a picture of more is unreadable. */
 enum { OPS_OF_COLUMN = 8 };
 
 /* 0 or -ENOMEM. */

@@ -4,18 +4,18 @@
  *   members                  processes of a stage; of each stage the first one is shown
  *   ranks[stage][k]          ops in issue order, "F3.0"
  *   times[stage][k]          [start, end] of ranks[stage][k]: of its first task, of its last
- *   makespan, bubble_ratio   until all members have done; idle of all stages / (stages x makespan)
- *   predicted_makespan       what show says of the same
- *   summed                   until the gradients of all members are summed, and the last message has arrived
- *   unit                     of times: "ms", or "" for that of the costs
+ *   makespan, bubble_ratio   until all members are done; idle of all stages / (stages x makespan)
+ *   predicted_makespan       the makespan that show predicts
+ *   summed                   until all members' gradients are summed and the last message arrived
+ *   unit                     of times: "ms", or "" if times are in units of the costs
  *   span[stage], busy[stage], idle[stage]   last end - first start; in tasks; makespan - busy
  *   peak_bytes[stage]        stashed activations, as the tasks counted them
  *   bytes_sent[stage]        of messages
- *   messages                 [from, to, bytes, ready, arrived] in the order in which they arrived; member m of
- *                            stage s is number s x members + m
+ *   messages                 [from, to, bytes, ready, arrived] in the order in which they arrived;
+ *                            member m of stage s is number s x members + m
  *   tasks                    of ops, of all members
- *   submit_s, run_s          what submitting and simulating took, and
- *   resident_bytes           the most memory it took
+ *   submit_s, run_s          seconds to submit and to simulate
+ *   resident_bytes           the most memory that it took
  */
 #include "cli/simulate/print.h"
 #include "cli/record.h"
@@ -27,7 +27,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* What members of a stage, and pipelines, do when ops are done. */
+/* Says when the gradients of a stage's members and of all pipelines are summed, after the ops. */
 static void sums_text(const struct sp_simulate_print *p)
 {
     const struct sp_prediction *told = p->prediction;
@@ -155,7 +155,7 @@ int sp_simulate_json(const struct sp_simulate_print *p)
 
 /* ---- records and pictures -------------------------------------------------------------------------- */
 
-/* The step as it was simulated, and as it was predicted; each stage is a process. */
+/* Makes the records of the step as simulated and as predicted; each stage is a process. */
 static int make_records(const struct sp_simulate_print *p, struct sp_timeline t[2])
 {
     const struct sp_timeline_terms terms = {

@@ -1,5 +1,6 @@
 /*
- * starpipe simulate: a step of training in virtual time, the graph of `train` under StarPU-SimGrid.
+ * starpipe simulate: runs a step of training in virtual time, the graph of `train` under
+ * StarPU-SimGrid.
  */
 #include "simulate/run.h"
 #include "cli/commands.h"
@@ -98,19 +99,20 @@ static int check(const struct args *a)
     return a->trace ? sp_output_try_dir(a->trace) : 0;
 }
 
-/* ---- what is simulated --------------------------------------------------------------------------- */
+/* ---- the step to simulate
+ * ------------------------------------------------------------------------ */
 
 struct subject {
     struct sp_model model;
     struct sp_shape shape;
     struct sp_params params;
     struct sp_plan plan;
-    const struct sp_machine *machine; /* whose times its ops take; NULL: those of costs */
+    const struct sp_machine *machine; /* whose times its ops take; NULL: times come from costs */
     struct sp_costs costs;
     struct sp_recompute_option recompute;
 };
 
-/* Layers of a small model: two in every chunk, or a stage where ops are parts of layers. */
+/* Layers of a small model: two in every chunk, or in every stage if ops are parts of layers. */
 static int small_layers(const struct args *a, struct sp_layout *lay, int *layers)
 {
     const struct sp_schedule_def *def = sp_schedule_find(a->layout.schedule);
@@ -145,7 +147,7 @@ static int find_model(const struct args *a, struct sp_layout *lay, struct sp_mod
     return err;
 }
 
-/* --recompute, or what the schedule wants, as train takes it. */
+/* Reads --recompute or the schedule's default, as train does. */
 static int find_recompute(struct args *a, struct subject *s)
 {
     a->layout.recompute = sp_schedule_recompute(a->layout.schedule, a->layout.recompute);
@@ -162,7 +164,7 @@ static int check_plan(const struct args *a, const struct subject *s)
                                                                    &s->plan, &s->model, &s->shape);
 }
 
-/* The plan, once more at its costs where the order is searched. */
+/* Creates the plan; a searched order is created again at the plan's costs. */
 static int create_plan(const struct args *a, struct sp_layout *lay, struct subject *s)
 {
     int err = sp_plan_create(a->layout.schedule, lay, &s->plan);
@@ -206,7 +208,7 @@ static int find_machine(const struct args *a, struct subject *s)
                          : 0;
 }
 
-/* --schedule auto. Nothing may leave memory, which is not simulated. */
+/* --schedule auto. Nothing may leave memory, because offloading is not simulated. */
 static int choose_layout(struct args *a, struct subject *s)
 {
     struct sp_step_auto how = {.command = "simulate",
@@ -226,7 +228,7 @@ static int choose_layout(struct args *a, struct subject *s)
     return err ? err : sp_step_choose(&how, &a->layout, &a->groups);
 }
 
-/* As a run cuts them, where times are a machine's. */
+/* With a machine's times, cuts sequences as a run does. */
 static int cut_sequences(const struct args *a, struct subject *s)
 {
     return s->machine && s->plan.layout.slices > 1
@@ -283,7 +285,7 @@ static int print(const struct args *a, struct sp_simulate_print *p)
     return err;
 }
 
-/* A boundary tensor of a whole micro-batch takes wire, then comm. */
+/* A boundary tensor of a whole micro-batch takes `wire` on the link, then `comm`. */
 static struct sp_sim_machine links_of_costs(const struct args *a, const struct subject *s)
 {
     struct sp_sim_machine m = sp_sim_machine_default;
@@ -295,7 +297,7 @@ static struct sp_sim_machine links_of_costs(const struct args *a, const struct s
     return m;
 }
 
-/* What `show` says of the same, and the links. */
+/* Predicts the same step as `show` does, and finds the links. */
 static int predict(const struct args *a, const struct subject *s, struct sp_prediction *p,
                    struct sp_sim_machine *links)
 {
@@ -337,7 +339,8 @@ static int simulate(const struct args *a, const struct subject *s)
     struct sp_simulated simulated;
     int err = predict(a, s, &p, &simulation.machine);
 
-    /* what members of a stage send each other the links carry */
+    /* the simulated links carry what members of a stage send each other, so ops do not include
+     * it */
     costs = p.costs;
     if (p.alone)
         costs.by_op = p.alone;

@@ -1,4 +1,5 @@
-/* Each piece of advice has a factor, how much faster a step would be; the largest is given. */
+/* Each piece of advice comes with a factor, how much faster a step would be; only the largest is
+ * given. */
 #include "cli/train/advice.h"
 #include "plan/expected.h"
 #include "policies/families/family.h"
@@ -12,16 +13,16 @@
 
 enum {
     SP_WHAT = 320,
-    MOST_OPS = 100000 /* that are worth playing once more */
+    MOST_OPS = 100000 /* at most, for another play to be worth its time */
 };
 
-static const double LEAST = 1.1;        /* factor that is worth a word */
-static const double CROWDED = 0.2;      /* of what ops compute */
-static const double NEAR_ENOUGH = 0.15; /* of a step: how well a play must meet what was measured */
+static const double LEAST = 1.1;        /* the least factor worth mentioning */
+static const double CROWDED = 0.2;      /* waits for cores, relative to what ops compute */
+static const double NEAR_ENOUGH = 0.15; /* of a step: how close a play must come to it */
 
 /* ---- other layouts -------------------------------------------------------------------------- */
 
-/* What ops usually took, a kind of them, and no core was wanting. 0 or -ENOMEM. */
+/* The usual time of each kind of op when it has a core. 0 or -ENOMEM. */
 static int usual_costs(const struct sp_trainer *t, const struct sp_report *r,
                        struct sp_costs *costs)
 {
@@ -42,7 +43,7 @@ static int usual_costs(const struct sp_trainer *t, const struct sp_report *r,
     return err;
 }
 
-/* The costs measured, of a pipeline with another number of stages: they share the layers alike. */
+/* Adapts the measured costs to another number of stages, which share the layers equally. */
 static void spread(struct sp_costs *costs, int globals, double factor)
 {
     double *const scale[] = {(double *)costs->scale_f, (double *)costs->scale_b,
@@ -79,14 +80,14 @@ static double makespan_of(const struct sp_trainer *t, struct sp_layout *lay,
     return ms;
 }
 
-/* From the first op to the last in this layout, if nothing but its order took time; -1: not known. */
+/* Time from the first op to the last in this layout, if only its order took time; -1: not known. */
 static double play(const struct sp_trainer *t, const struct sp_report *r, int stages,
                    int micro_batches)
 {
     const struct sp_layout *now = &t->plan.layout;
     struct sp_layout lay = *now;
     struct sp_costs costs;
-    bool quiet = sp_error_quiet(true); /* it is only tried */
+    bool quiet = sp_error_quiet(true); /* a layout that is refused is no error here */
     double ms = -1;
 
     lay.stages = stages;
@@ -101,7 +102,7 @@ static double play(const struct sp_trainer *t, const struct sp_report *r, int st
     return ms;
 }
 
-/* Ops take much longer as other programs have the cores, as these would in another layout. */
+/* Other programs use the cores, so ops take much longer; they would in another layout too. */
 static bool is_crowded(const struct sp_waits *w)
 {
     double compute = 0, core = 0;
@@ -118,14 +119,14 @@ static bool is_even(const struct sp_trainer *t)
     return !strcmp(t->cfg.partition, "even");
 }
 
-/* Ops are of whole chunks, which lie where the plan says: what sp_expected_costs adds up. */
+/* sp_expected_costs adds up ops of whole chunks that lie where the plan says. */
 static bool has_costs_by_chunk(const struct sp_family *f)
 {
     return !f->facts.names_global && !f->facts.one_line && !f->facts.parts && !f->facts.sharded &&
            !f->facts.stashes;
 }
 
-/* Plays count where that of the run itself takes as long as what was measured of its order. */
+/* Plays are trusted only if a play of the run's own layout takes as long as was measured. */
 static bool plays_are_right(const struct sp_trainer *t, const struct sp_report *r)
 {
     const struct sp_layout *lay = &t->plan.layout;
@@ -138,7 +139,7 @@ static bool plays_are_right(const struct sp_trainer *t, const struct sp_report *
     return played > 0 && fabs(played - order) <= NEAR_ENOUGH * r->t->length;
 }
 
-/* What the runtime takes does not get less, nor what comes after the last op. */
+/* Fewer stages save neither the runtime's share of the step nor the time after the last op. */
 static double advise_stages(const struct sp_trainer *t, const struct sp_report *r, char *text)
 {
     const struct sp_placement *place = &t->place;
@@ -158,7 +159,7 @@ static double advise_stages(const struct sp_trainer *t, const struct sp_report *
     return factor;
 }
 
-/* Twice as many: all but the order takes twice as long. */
+/* Doubles the micro-batches: everything but the order then takes twice as long. */
 static double advise_micro_batches(const struct sp_trainer *t, const struct sp_report *r,
                                    char *text)
 {
@@ -176,9 +177,9 @@ static double advise_micro_batches(const struct sp_trainer *t, const struct sp_r
     return factor;
 }
 
-/* ---- the step without a cause ------------------------------------------------------------------ */
+/* ---- the step without its main cause of delay ------------------------------------------------ */
 
-/* What it is, and what may be done about it. */
+/* Puts a finding in words, with its remedy ("" if there is none). */
 static void tell(const struct sp_trainer *t, const struct sp_report *r, const struct sp_finding *f,
                  char what[SP_WHAT], const char **remedy)
 {
@@ -206,7 +207,7 @@ static double advise_finding(const struct sp_trainer *t, const struct sp_report 
     char what[SP_WHAT];
     double factor;
 
-    if (f->kind == SP_FINDING_OPS) /* a matter of chance */
+    if (f->kind == SP_FINDING_OPS) /* pure chance: take the next finding */
         f++;
     tell(t, r, f, what, &remedy);
     factor = f->gain < r->t->length ? r->t->length / (r->t->length - f->gain) : 0;
@@ -231,7 +232,7 @@ void sp_advise(const struct sp_trainer *t, const struct sp_report *r, char text[
             continue;
         best = factor;
         snprintf(text, SP_ADVICE, "%s", other);
-        if (i == 0) /* whatever else is wrong, stages that take turns come first */
+        if (i == 0) /* stages that take turns on a worker matter most */
             break;
     }
 }

@@ -8,12 +8,12 @@
 
 struct sp_closing {
     const struct sp_typical *typical;
-    const struct sp_report *step; /* that one's */
+    const struct sp_report *step; /* of the typical step */
     double loss;                  /* of the last step */
-    double seconds;               /* that the run took, from its first step */
+    double seconds;               /* the run's duration, from its first step */
 };
 
-/* What came out, where the time went, what to look at next. */
+/* Prints the result, where the time went, and what to look at next. */
 void sp_print_closing(const struct sp_trainer *t, const struct sp_closing *c);
 
 #endif

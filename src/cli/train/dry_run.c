@@ -1,13 +1,13 @@
 /*
  * As JSON, one object:
  *   schedule, data_parallel, context_parallel, tensor_parallel, zero, hardware
- *   auto              with --schedule auto: "layout", what was chosen, and "reason", why; in words
- *   hardware_assumed  nobody asked for that machine, and nothing of it was measured here
+ *   auto              with --schedule auto, in words: "layout", the choice, and "reason"
+ *   hardware_assumed  nobody asked for that machine, and no figure of it was measured here
  *   predicted_step_ms, predicted_bubble
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
- *                     activations_bytes, workspace_bytes, buffer_bytes: as the log has them after as many
- *                     steps; bytes_sent: of a step, to other processes, of which each stage has its own unless a
- *                     launcher started several}
+ *                     activations_bytes, workspace_bytes, buffer_bytes: as the log has them after
+ *                     as many steps; bytes_sent: of a step, to other processes; each stage counts
+ *                     as a process of its own unless a launcher started several}
  */
 #include "cli/train/dry_run.h"
 #include "cli/train/words.h"
@@ -45,8 +45,8 @@ static void print_stages(const struct sp_trainer *t, const struct sp_memory *m,
     printf("\n");
 }
 
-/* Whether the stages fit where they are planned for: one on each device of a machine that was named, or all of them
- * into the memory of this one, as train would run them. */
+/* Says whether the stages fit: one on each device of a machine that was named, or all of them in
+ * this machine's memory, as train would run them. */
 static void print_room(const struct sp_trainer *t, const struct sp_memory *m)
 {
     const double GiB = 1024.0 * MiB;
@@ -76,7 +76,8 @@ static void print_room(const struct sp_trainer *t, const struct sp_memory *m)
            needs <= has.bytes ? "fits" : "does not fit");
 }
 
-/* Where the machine is from, whose times are predicted: a file may be anybody's. */
+/* Says that the machine whose times are predicted is only described; a file may have any
+ * figures. */
 static const char *origin(const struct sp_trainer *t)
 {
     if (sp_train_machine_is_assumed(t))
@@ -128,7 +129,7 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
            SP_COUNT(p->times.messages, "message"));
 }
 
-/* Its choice in words; NULL: the layout was given. */
+/* The choice of --schedule auto in words; NULL: the layout was given. */
 static json_t *choice_json(const struct sp_trainer *t)
 {
     char name[SP_AUTO_TEXT], reason[SP_AUTO_TEXT];
@@ -172,15 +173,16 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
     return 0;
 }
 
-/* Of the processes that were launched; where this one is alone, messages are those of a process a stage, and so are buffers
- * where stages are groups, which one process cannot be. */
+/* Counts for the processes that were launched. If there is only this one, it counts messages as
+ * if each stage had a process, and buffers too if stages are groups, because one process cannot
+ * run those. */
 static int count_stages(const struct sp_trainer *t, struct sp_count *made, struct sp_count *sent)
 {
     bool alone = sp_launcher_find().size <= 1;
     int processes = sp_train_pipeline_size(t), stages = t->place.stages;
     int err = sp_train_count(t, alone ? stages : processes, sent);
 
-    if (err || t->cfg.format != SP_TRAIN_JSON) /* the text does not say what is made */
+    if (err || t->cfg.format != SP_TRAIN_JSON) /* the text does not print `made` */
         return err;
     if (alone && t->place.pipelines == 1 && stages > 1)
         return sp_train_count(t, 1, made);

@@ -1,4 +1,4 @@
-/* The loop of `starpipe train`: steps, and what is due between them. */
+/* The loop of `starpipe train`: the steps, and what is due between them. */
 #include "cli/train/loop.h"
 #include "cli/train/closing.h"
 #include "cli/train/interrupt.h"
@@ -19,18 +19,18 @@
 #include "transport/transport.h"
 #include <stdio.h>
 
-/* A run of the trainer, until its last step. */
+/* A run of the trainer, up to its last step. */
 struct run {
     struct sp_trainer *t;
     const struct sp_train_config *cfg;
     struct sp_typical_report kept;
-    int asked;      /* by signals, of any process: bits of interrupt.h */
+    int asked;      /* requests by signal, of any process: bits of interrupt.h */
     long by_signal; /* the step that a signal asked to be saved; -1: none */
-    long told;      /* the newest step that was said to be saved, or found so; -1: none */
+    long told;      /* the newest step reported as saved, or found saved; -1: none */
     double started_us, loss;
 };
 
-static int asks; /* what this process asked for at the end of the step */
+static int asks; /* requests of this process at the end of the step */
 
 int sp_loop_asks(void *arg)
 {
@@ -49,7 +49,7 @@ static bool saves_after(const struct sp_train_config *a, int step)
     return a->save_every && (step + 1) % a->save_every == 0;
 }
 
-/* Something is read or written between this step and the next. */
+/* True if something is read or written between this step and the next. */
 static bool pauses_after(const struct run *r, int step)
 {
     return step + 1 == r->cfg->steps || r->asked || saves_after(r->cfg, step) ||
@@ -87,7 +87,7 @@ static int evaluate(const struct run *r)
     return err;
 }
 
-/* Once a checkpoint is whole, which with --save-async is some steps later. */
+/* Reports a checkpoint once it is complete, which with --save-async is some steps later. */
 static void tell_saved(struct run *r)
 {
     const struct sp_train_config *a = &r->t->cfg;
@@ -105,7 +105,7 @@ static void tell_saved(struct run *r)
     r->told = s->saved;
 }
 
-/* --save-every, or a signal. */
+/* Saves if --save-every or a signal asks for it. */
 static int save_after(struct run *r, int step)
 {
     const struct sp_train_config *a = r->cfg;
@@ -122,7 +122,7 @@ static int save_after(struct run *r, int step)
     return err;
 }
 
-/* Until the last step, or until one is asked to be the last. */
+/* Runs until the last step, or until a request makes a step the last. */
 static int run_steps(struct run *r)
 {
     struct sp_trainer *t = r->t;
@@ -132,7 +132,7 @@ static int run_steps(struct run *r)
         struct sp_meters m;
         int step = t->done;
 
-        if (sp_train_reorders(t)) /* its steps are different from here on */
+        if (sp_train_reorders(t)) /* steps differ from here on */
             r->kept.typical = (struct sp_typical){0};
         if (sp_train_replans(t))
             sp_typical_forget(&r->kept, t);
@@ -154,7 +154,7 @@ static int run_steps(struct run *r)
     return err;
 }
 
-/* What a run that was asked to end says. 0, or -EINTR where its work is lost. */
+/* Prints the last line of a run that was asked to end. 0, or -EINTR if its work is lost. */
 static int say_end(const struct run *r)
 {
     const struct sp_train_config *a = r->cfg;
@@ -172,7 +172,7 @@ static int say_end(const struct run *r)
     return a->save ? 0 : -EINTR;
 }
 
-/* What the run says of a typical step, and what it writes of it. */
+/* Prints the report of a typical step, and writes its trace. */
 static int show_typical(struct run *r, const struct sp_timeline *record)
 {
     const struct sp_typical *typical = &r->kept.typical;
@@ -206,7 +206,7 @@ static int close_run(struct run *r)
     return err;
 }
 
-/* Whether --save has this step already, as the one that the run went on from. */
+/* True if --save already has this step, such as the one that the run resumed from. */
 static bool is_saved(struct sp_trainer *t)
 {
     int saved = t->saver.saved == t->done;
@@ -228,12 +228,12 @@ int sp_loop(struct sp_trainer *t)
     err = run_steps(&r);
     if (r.asked & SP_ASK_END)
         sp_watchdog_end_begun();
-    if (!err && a->eval && !trained) /* as the weights are */
+    if (!err && a->eval && !trained) /* of the weights as they are */
         err = evaluate(&r);
     if (!err && a->save && (trained || !is_saved(t)))
         err = sp_trainer_save(t);
     if (!err)
-        tell_saved(&r); /* the one that was still written, before it is not the newest */
+        tell_saved(&r); /* the one still being written, before a newer one replaces it */
     if (!err && a->save)
         err = sp_train_saved_all(t);
     if (err)

@@ -14,9 +14,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static bool unfinished; /* the line on the terminal */
+static bool unfinished; /* true while the terminal has a line without its end */
 
-/* The parent of a process, and its command's name; 0: not known. */
+/* The parent of a process, and the name of the process's command; 0: not known. */
 static pid_t parent_of(pid_t pid, char name[64])
 {
     char path[64], line[512], *end;
@@ -27,7 +27,7 @@ static pid_t parent_of(pid_t pid, char name[64])
     f = fopen(path, "r");
     if (!f)
         return 0;
-    /* pid (name) state parent; the name may hold anything, the last bracket ends it */
+    /* pid (name) state parent; the name may hold anything, so the last bracket ends it */
     if (fgets(line, sizeof line, f) && (end = strrchr(line, ')')) && strchr(line, '(')) {
         snprintf(name, 64, "%.*s", (int)(end - strchr(line, '(') - 1), strchr(line, '(') + 1);
         if (sscanf(end + 1, " %*c %d", &parent) != 1)
@@ -47,7 +47,7 @@ static bool is_launcher(const char *name)
     return false;
 }
 
-/* Where there is a launcher on this machine: whether its output is a terminal. */
+/* True if a launcher runs on this machine and its output is a terminal. */
 static bool launcher_on_terminal(void)
 {
     char name[64] = "", path[64], target[256];
@@ -96,13 +96,13 @@ static bool rewrites(enum sp_progress how)
     return known;
 }
 
-/* Whether it has to end now. */
+/* True if an unfinished line must be ended now; the caller then ends it. */
 static bool take_unfinished(void)
 {
     return __atomic_exchange_n(&unfinished, false, __ATOMIC_RELAXED);
 }
 
-/* False where standard output is full: a launcher reads nothing more once it was told to end. */
+/* False if standard output is full: a launcher stops reading once it was told to end. */
 static bool stdout_takes_more(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};

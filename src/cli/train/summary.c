@@ -1,4 +1,4 @@
-/* The tables of one typical step: where its time went, and its memory. */
+/* The tables of one typical step: its time and its memory. */
 #include "cli/train/summary.h"
 #include "cli/train/progress.h"
 #include "cli/train/words.h"
@@ -38,7 +38,7 @@ static void print_headline(const struct sp_trainer *t, const struct sp_typical *
     sp_prediction_destroy(&predicted);
 }
 
-/* What the threads for messages took from the cores, which no stage's figures contain. */
+/* The CPU time of the threads that poll for messages, which the stages' figures do not include. */
 static void print_polling(const struct sp_trainer *t)
 {
     double sum = 0, most = 0;

@@ -1,4 +1,4 @@
-/* What --trace writes of a step. */
+/* The files that --trace writes for a step. */
 #ifndef SP_CLI_TRACE_H
 #define SP_CLI_TRACE_H
 
@@ -6,8 +6,9 @@
 #include "train/trainer.h"
 
 /*
- * DIR/trace.json, the record of the step; DIR/predicted.json, what was predicted of it; DIR/measured.svg,
- * DIR/expected.svg as the schedule would have it, and both in DIR/trace.html. 0 or -errno.
+ * Writes DIR/trace.json, the record of the step; DIR/predicted.json, its prediction;
+ * DIR/measured.svg; DIR/expected.svg, the step as the schedule would have it; DIR/trace.html with
+ * both pictures. 0 or -errno.
  */
 int sp_trace_write(const struct sp_trainer *t, const struct sp_waits *step);
 

@@ -37,11 +37,11 @@ static int run(struct sp_trainer *t)
     err = sp_train_start(t);
     err = err ? err : sp_loop(t);
     if (err && err != -EDOM && err != -EINTR)
-        sp_transport_abort(1); /* others may wait for this one */
+        sp_transport_abort(1); /* others may wait for this process */
     return err ? 1 : 0;
 }
 
-/* Once nothing is refused. The exit status. */
+/* Trains, after all options were accepted. Returns the exit status. */
 static int train(struct sp_trainer *t)
 {
     bool dry = t->cfg.dry_run;
@@ -59,13 +59,13 @@ static int train(struct sp_trainer *t)
     if (!dry && sp_interrupt_reader_gone() &&
         !freopen("/dev/null", "w", stdout)) /* nobody misses it */
         status = 1;
-    fflush(stdout); /* whoever looks whether that failed is told again */
+    fflush(stdout); /* a caller that checks for write errors sees a failure again */
     sp_watchdog_end();
-    sp_watchdog_begin(SP_PHASE_SETUP, "leaving"); /* to the end */
+    sp_watchdog_begin(SP_PHASE_SETUP, "leaving"); /* watches until the process ends */
     return status;
 }
 
-/* The value of --stall-timeout, before the options are read: MPI's start may take some of them. */
+/* The value of --stall-timeout before the options are read: MPI's start may already need it. */
 static double early_timeout(int argc, char **argv, double seconds)
 {
     static const char option[] = "--stall-timeout";
@@ -80,7 +80,8 @@ static double early_timeout(int argc, char **argv, double seconds)
     return seconds > 0 ? seconds : 0;
 }
 
-/* All but what is refused for more than one process. The exit status, or -1: *cfg is to be run. */
+/* Reads the options and makes all checks but those for several processes. The exit status, or
+ * -1: run *cfg. */
 static int read_options(int argc, char **argv, struct sp_train_config *cfg)
 {
     struct sp_world world;
@@ -107,7 +108,8 @@ static int read_options(int argc, char **argv, struct sp_train_config *cfg)
     return -1;
 }
 
-/* Where address space is limited: each thread would reserve 64 MiB of its own. */
+/* Under a limit on address space all threads share one arena: each would reserve 64 MiB of its
+ * own. */
 static void share_arena(void)
 {
     struct sp_host_memory host;

@@ -67,7 +67,7 @@ static void print_weights(const struct sp_trainer *t)
     printf("\n");
 }
 
-/* On how many of what, for a reader who knows the machine. */
+/* Prints the devices that the run uses, for a reader who knows the machine. */
 static void print_devices(const struct sp_trainer *t)
 {
     const struct sp_placement *p = &t->place;
@@ -90,7 +90,7 @@ static void print_groups(const struct sp_group_args *g)
         printf(", %d-fold tensor parallel", g->tensor_parallel);
 }
 
-/* Of text that was tokenized. */
+/* Prints the size of text that was tokenized. */
 static void print_tokens(const struct sp_trainer *t)
 {
     const struct sp_data *d = &t->data;
@@ -159,7 +159,7 @@ static void print_ratios(const struct sp_trainer *t, int stage)
     printf("%s\n", shown < lay->slices ? " ..." : "");
 }
 
-/* How many slices' keys and values leave, of whatever layers and micro-batches. */
+/* Number of slices whose keys and values are evicted; micro-batch 0 of chunk 0 stands for all. */
 static int slices_away(const struct sp_trainer *t, int stage)
 {
     const struct sp_eviction_plan *a = &t->offload.evictions[stage];

@@ -1,6 +1,7 @@
 /*
- * Follows a log. While a run has its log open it holds a lock on it (train/run/log_file.c), which goes with the
- * process, however that ends: where nobody holds one, nothing more will be written.
+ * Follows a log. A run holds a lock on its log (train/run/log_file.c) while the log is open, and
+ * the lock ends with the process, however it ends. If nobody holds the lock, nothing more will be
+ * written.
  */
 #include "cli/watch/watch.h"
 #include "sp_error.h"
@@ -16,7 +17,7 @@ enum { PAUSE_MS = 200, REDRAW_MS = 100 };
 
 struct screen {
     bool terminal;
-    int drawn; /* lines, which the next picture replaces */
+    int drawn; /* lines, which the next picture overwrites */
     int columns, rows;
     double last_ms;
 };
@@ -54,7 +55,7 @@ static void draw(struct screen *s, const struct sp_watched *w)
     s->last_ms = now_ms();
 }
 
-/* After a line: the lines of steps where there is no terminal, else a picture now and then. */
+/* After each line: prints steps if there is no terminal, else redraws the picture now and then. */
 static void show_line(struct screen *s, const struct sp_watched *w, int steps)
 {
     measure(s);
@@ -67,7 +68,7 @@ static void show_line(struct screen *s, const struct sp_watched *w, int steps)
     fflush(stdout);
 }
 
-/* Whether a run has the file open; only of a regular file. */
+/* True if a run has the file open; works for regular files alone. */
 static bool is_written(int fd)
 {
     if (!flock(fd, LOCK_SH | LOCK_NB)) {
@@ -77,7 +78,8 @@ static bool is_written(int fd)
     return errno == EWOULDBLOCK;
 }
 
-/* The lines that are there; one without its end is read again later. Where the log was begun anew, from its start. */
+/* Reads the lines that are there; an unfinished line is read again later. If the log has become
+ * shorter, a run began it anew, and it is read from its start. */
 static int read_lines(FILE *in, struct sp_watched *w, struct screen *s, bool regular)
 {
     char *line = NULL;

@@ -18,7 +18,7 @@ static double real(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-/* A number that is there is none below `least` or above `most`. */
+/* False if the number is there but below `least` or above `most`. */
 static bool is_within(const json_t *object, const char *key, double least, double most)
 {
     const json_t *v = json_object_get(object, key);
@@ -27,7 +27,7 @@ static bool is_within(const json_t *object, const char *key, double least, doubl
     return !v || (json_is_number(v) && n >= least && n <= most);
 }
 
-/* Can a run have written it? The log may be of anybody. */
+/* True if a run can have written the line: a log may come from anybody. */
 static bool is_possible(const json_t *line)
 {
     static const char *const sizes[] = {"step_ms", "tokens_per_s", "micro_batches"};
@@ -71,7 +71,7 @@ static int add_stages(struct sp_watched *w, const json_t *stages)
     return 0;
 }
 
-/* That of a step, from 1. */
+/* The number of a step, counted from 1. */
 static int number(const struct sp_watched *w, const json_t *line, const char *key)
 {
     return (int)json_integer_value(json_object_get(line, key)) + w->shift;
@@ -96,7 +96,7 @@ static int add_step(struct sp_watched *w, const json_t *line)
     return add_stages(w, json_object_get(line, "stages"));
 }
 
-/* For a first line that is none of a log. -EINVAL. */
+/* Refuses a first line that belongs to no log. -EINVAL. */
 static int refuse(const struct sp_watched *w, const char *text, size_t n)
 {
     static const char record[] = "{\"displayTimeUnit\":"; /* trace/timeline/json_write.c */

@@ -1,5 +1,5 @@
 /*
- * What the CPU's tables share.
+ * Declarations that the CPU's tables share.
  */
 #ifndef SP_KERNELS_CPU_H
 #define SP_KERNELS_CPU_H
@@ -7,7 +7,8 @@
 #include "kernels/backend.h"
 
 extern const struct sp_backend sp_cpu_bf16;
-/* Every kernel through f32 copies of whole arrays: what tests hold the kernels of bf16 to. */
+/* Runs every kernel through f32 copies of whole arrays: the reference for tests of the bf16
+ * kernels. */
 extern const struct sp_backend sp_cpu_bf16_emulated;
 
 void sp_cpu_add_f32(const struct sp_backend *k, size_t n, const float *x, float *y);
@@ -24,7 +25,7 @@ void sp_cpu_copy_rows(const struct sp_backend *k, size_t rows, size_t bytes, con
 size_t sp_cpu_first_not_finite(const struct sp_backend *k, enum sp_dtype dtype, const void *x,
                                size_t n);
 
-/* Attention of kernels.h on tensors of a type; backward: `first` as in backend.h. */
+/* Attention of kernels.h on tensors of a type; in the backward, `first` is as in backend.h. */
 void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const void *q,
                       const void *const *kv, void *o, float *lse);
 void sp_cpu_attention_merge(enum sp_dtype type, const struct sp_attention *at, const void *part,
@@ -47,7 +48,8 @@ void sp_cpu_logits_bwd(const struct sp_backend *k, int T, int h, int V, int rows
                        const void *w, const int32_t *targets, const float *lse, float scale,
                        bool kept, void *dx, float *dw, void *scratch);
 
-/* z(V) = scale (softmax(z) - onehot) if `gradient`, z is lost otherwise; returns -log softmax(z)[target]. */
+/* z(V) = scale (softmax(z) - onehot) if `gradient`, else z is lost. Returns -log
+ * softmax(z)[target]. */
 double sp_row_loss(int V, int target, bool gradient, float scale, float *z);
 
 /* linear_bf16.c, cross_entropy_bf16.c */
@@ -69,8 +71,8 @@ void sp_bf16_cross_entropy(K, int T, int h, int V, int rows, const void *x, cons
                            void *scratch);
 #undef K
 
-/* A table of the file's own functions, by the names of their places, of those above, and of products
- * whose names start with `products`. */
+/* A table of the file's own functions, named as their places in the table; products have
+ * `products` before the name; the functions declared above complete it. */
 #define SP_CPU_TABLE(type, products)                                                               \
     {                                                                                              \
         .name = "cpu", .dtype = type, .linear = products##linear,                                  \

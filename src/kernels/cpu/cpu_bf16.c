@@ -1,8 +1,8 @@
 /*
- * The CPU's tables for bf16. Kernels that stream read and write bf16 themselves, see pointwise.h. The emulated
- * table has the rest from here: each kernel widens what it reads, computes with the f32 kernel, and rounds
- * what it writes. It says what bf16 kernels must give, and is slow. The other table takes products and the
- * head from linear_bf16.c and cross_entropy_bf16.c.
+ * The CPU's tables for bf16. Streaming kernels read and write bf16 themselves, see pointwise.h. The
+ * emulated table has the other kernels from here: each widens its inputs, computes with the f32
+ * kernel, and rounds its results. It defines what bf16 kernels must give, and is slow. The other
+ * table takes products and the head from linear_bf16.c and cross_entropy_bf16.c.
  */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/pointwise.h"
@@ -59,7 +59,7 @@ static size_t area(int rows, int width)
     return (size_t)rows * (size_t)width;
 }
 
-/* Of a matrix with a leading dimension, up to its last element. */
+/* Elements of a matrix with a leading dimension, up to its last element. */
 static size_t spread(int rows, int width, int ld)
 {
     return rows > 0 ? (size_t)(rows - 1) * (size_t)ld + (size_t)width : 0;
@@ -99,7 +99,7 @@ static void linear_add(K, int T, int in, int out, const void *x, const void *w, 
     done(&c);
 }
 
-/* act of the product as it was before u was rounded, as a fused epilogue does. */
+/* act of the product before u is rounded, as a fused epilogue computes it. */
 static void linear_act(K, enum sp_activation kind, int T, int in, int out, const void *x,
                        const void *w, const void *bias, void *u, void *g)
 {
@@ -244,7 +244,8 @@ static void embed_bwd(K, int batch, int len, int h, int pos0, const int32_t *ids
     sp_embed_bwd_typed(SP_BF16, batch, len, h, pos0, ids, dx, dtable, dpositions);
 }
 
-/* Logits stay f32 here. The device's are rounded before the softmax: the loss differs by as much. */
+/* Logits stay f32 here. The device rounds its logits before the softmax, so its loss differs a
+ * little. */
 static void cross_entropy(K, int T, int h, int V, int rows, const void *x, const void *w,
                           const int32_t *targets, float scale, double *loss, void *dx, float *dw,
                           void *scratch)

@@ -1,8 +1,8 @@
 /*
- * What the vectorised loops share. Hot loops live in static functions marked SP_CLONES, compiled
- * once per instruction set and chosen at load time, so that one binary runs on any x86-64. A
- * parallel region's outlined body does not inherit the clone's target: keep the loop in the cloned
- * function, called from the region on a share of the data.
+ * Definitions that the vectorised loops share. Hot loops live in static functions marked SP_CLONES,
+ * compiled once per instruction set and chosen at load time, so that one binary runs on any x86-64.
+ * A parallel region's outlined body does not inherit the clone's target: keep the loop in the
+ * cloned function, called from the region on a share of the data.
  */
 #ifndef SP_KERNELS_VEC_H
 #define SP_KERNELS_VEC_H
@@ -38,8 +38,8 @@ SP_INLINE uint32_t sp_to_bits(float x)
 }
 
 /*
- * Asks for memory that is read next. A kernel that goes over a row several times computes from its
- * cache meanwhile, and the processor does not look further ahead than one row.
+ * Prefetches memory that is read next. A kernel that goes over a row several times computes from
+ * its cache meanwhile, and the processor itself prefetches no further than one row ahead.
  */
 SP_INLINE void sp_prefetch(const void *from, size_t bytes)
 {
@@ -68,8 +68,8 @@ SP_INLINE float sp_exp_core(float x)
 }
 
 /*
- * e^x for a softmax, x at most 80: 0 below e^-80, before products with it fall into the slow
- * denormals. NaN stays NaN.
+ * e^x for a softmax, x at most 80: 0 below e^-80, before products with it become slow denormals.
+ * NaN stays NaN.
  */
 SP_INLINE float sp_exp_softmax(float x)
 {

@@ -1,7 +1,8 @@
 /*
- * AMX: eight tiles of 16 rows of 16 words, here always whole. A dot adds to C(16,16), f32, the product of
- * A(16,32) and B(32,16), bf16: words of A are along its rows, of B down its columns. TDPBF16PS sums the
- * products of even and of odd places apart, then both to C, and takes denormals for 0.
+ * AMX: eight tiles of 16 rows of 16 words, here always whole. A dot adds to C(16,16), f32, the
+ * product of A(16,32) and B(32,16), bf16: words of A run along its rows, words of B down its
+ * columns. TDPBF16PS sums the products of even and of odd places apart, then adds both to C, and
+ * takes denormals for 0.
  *
  * SP_AMX_EMULATED: the same in plain C, for tests on machines without it.
  */
@@ -16,7 +17,7 @@
 
 enum { SP_AMX_ROWS = 16, SP_AMX_WORDS = 16 };
 
-/* As LDTILECFG reads it; palette 0: no tiles. */
+/* The layout that LDTILECFG reads; palette 0: no tiles. */
 struct sp_amx_config {
     uint8_t palette, start_row, zero[14];
     uint16_t row_bytes[16];
@@ -33,7 +34,7 @@ static inline bool sp_amx_supported(void)
     return true;
 }
 
-/* Tiles are as large as they were configured; here they have to be whole. */
+/* Configuring sets the size of the tiles; here they must be whole. */
 static inline int sp_amx_whole(int t)
 {
     if (sp_amx_is.palette != 1 || sp_amx_is.rows[t] != SP_AMX_ROWS ||
@@ -42,7 +43,8 @@ static inline int sp_amx_whole(int t)
     return t;
 }
 
-/* What was in the tiles is lost: the machine has zeros in them. */
+/* Old contents are lost, as on the machine. It zeroes the tiles; here NaNs show reads of lost
+ * contents. */
 static inline void sp_amx_configure(const struct sp_amx_config *to)
 {
     memset(sp_amx_tile, 0xff, sizeof sp_amx_tile);
@@ -97,7 +99,7 @@ static inline void sp_amx_store_(int t, void *to, size_t stride)
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Also asks the kernel for the room that tiles take in this process's threads. */
+/* Also asks the kernel to let this process's threads use tiles. */
 static inline bool sp_amx_supported(void)
 {
     enum { LEAF = 7, BF16 = 1 << 22, TILE = 1 << 24, ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
@@ -117,7 +119,8 @@ static inline void sp_amx_configured(struct sp_amx_config *is)
     __asm__ volatile("sttilecfg %0" : "=m"(*is) : : "memory");
 }
 
-/* Not the compiler's: those of gcc 12 let it move stores to memory past loads of tiles. Strides in bytes. */
+/* The compiler's intrinsics are unsafe: gcc 12's let it move stores to memory past loads of
+ * tiles. Strides in bytes. */
 #define sp_amx_zero(t) __asm__ volatile("tilezero %%tmm" #t : : :)
 #define sp_amx_load(t, from, stride)                                                               \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(from), "r"(stride) : "memory")

@@ -5,9 +5,10 @@
  *       l = l e^(scale (m - m')) + colsum P^T,  O = O e^(scale (m - m')) + P V
  *   O = O / l,  lse = scale m + log l
  *
- * Scores are transposed so that neither keys nor values are: K is read row by row, and P^T, read down
- * its columns, is the left side of P V. Each tile of keys is copied once for all the unit's tiles of
- * queries. Those are independent: the result depends neither on the team nor on how many there are.
+ * Scores are transposed so that keys and values need not be: K is read row by row, and P^T, read
+ * down its columns, is the left side of P V. Each tile of keys is copied once for all tiles of
+ * queries of a unit. Tiles of queries are independent: the result depends neither on the team nor
+ * on their number.
  */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/team.h"
@@ -29,7 +30,7 @@ struct fwd {
     int tiles;           /* of queries, in a unit */
 };
 
-/* One tile of queries, and what it has come to. */
+/* One tile of queries, and its results so far. */
 struct query_tile {
     int row, rows, columns;
     uint32_t *q; /* (words, SP_Q_TILE) */
@@ -162,7 +163,7 @@ static void finish(const struct fwd *w, struct query_tile *t, int b, int head)
     w->path->store(w->type, t->rows, at->head_dim, t->o, w->ldd, t->sum, 0, false, o, width);
 }
 
-/* The tiles of queries from tile `first` on, of one head. */
+/* Computes one unit: the tiles of queries of one head from tile `first` on. */
 static void unit(const struct fwd *w, struct fwd_scratch *s, int b, int head, int first)
 {
     const struct sp_attention *at = w->at;
@@ -201,7 +202,7 @@ void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const v
                     .keys = sp_keys_of_a_tile(at),
                     .tiles = MOST_TILES};
 
-    /* Several units a thread, or the last ones are waited for. */
+    /* Each thread needs several units, or all wait for the last ones. */
     while (w.tiles > 1 && all_heads * all < 4 * w.tiles * omp_get_max_threads())
         w.tiles /= 2;
     groups = (all + w.tiles - 1) / w.tiles;
@@ -210,7 +211,8 @@ void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const v
         struct fwd_scratch s;
 
         fwd_scratch_cut(&w, &s);
-        /* Head after head, whose keys stay in cache; the last tiles see the most keys: first. */
+        /* Goes head by head, so that its keys stay in cache. The last tiles see the most keys,
+         * so they go first. */
 #pragma omp for schedule(dynamic, 1)
         for (int u = 0; u < groups * all_heads; u++) {
             int bh = u / groups, group = groups - 1 - u % groups;

@@ -4,14 +4,15 @@
  *
  *   dV += P^T dO,  dP = dO V^T,  dS = P o (dP - D),  dQ = scale dS K,  dK += scale dS^T Q
  *
- * A unit of work is one tile of keys of one key/value head, which owns its rows of dK and dV, sums
- * them in f32 and writes them once; it meets every later tile of queries. All scores are transposed, as in the forward.
+ * A unit of work is one tile of keys of one key/value head. It owns its rows of dK and dV, goes
+ * through every later tile of queries, sums in f32 and writes once. All scores are transposed, as in
+ * the forward.
  *
  * A tile of queries receives dQ from all its key tiles in the order of the keys: its ticket counts
- * those that have added theirs, and a unit waits for its turn. The sums have one order, whatever the
- * team. Units are taken in the order of the keys, so the one waited for has always been taken, and it
- * waits for earlier ones only: no deadlock. All heads of a tile come before the next tile, so with as
- * many heads as threads nobody waits.
+ * the key tiles that have added theirs, and a unit waits for its turn. The sums have one order,
+ * whatever the team. Units are taken in the order of the keys, so a unit that others wait for was
+ * always taken before, and it waits only for earlier ones: no deadlock. All heads of a tile come
+ * before the next tile, so with as many heads as threads no thread waits.
  */
 #include "kernels/cpu/attention/attention_bwd.h"
 #include "kernels/cpu/cpu.h"
@@ -145,7 +146,7 @@ static int seen_keys(const struct sp_attention *at)
     return seen < keys ? seen : keys;
 }
 
-/* Several key tiles meet on one dq: in f32 they add in place, else in `sums`. */
+/* Several key tiles add to one dq: in f32 they add in place, else in `sums`. */
 static void shared_scratch(struct bwd *w)
 {
     const struct sp_attention *at = w->at;

@@ -1,9 +1,9 @@
 /*
  * How attention computes a tile: one path for each instruction set, chosen at run time.
  *
- * The two algorithms (attention.c, attention_bwd.c) copy the tiles they meet into contiguous scratch
- * and call a path on them. A tile is made of 32-bit words along the dimension that a product sums
- * over: one f32, or, where `pair` is 2, two bf16. Products accumulate in f32.
+ * The two algorithms (attention.c, attention_bwd.c) copy tiles into contiguous scratch and call a
+ * path on them. A tile is made of 32-bit words along the dimension that a product sums over: one
+ * f32, or two bf16 if `pair` is 2. Products accumulate in f32.
  *
  * Inside a tile, query i sees key j if j <= i + diag.
  */
@@ -13,20 +13,21 @@
 #include "kernels/dtype.h"
 #include <stdbool.h>
 
-enum { SP_Q_TILE = 64 }; /* queries of a tile; what is indexed by queries has rows of so many */
+enum { SP_Q_TILE = 64 }; /* queries of a tile; arrays indexed by queries have rows of this length */
 
-/* What a product may leave out because of the mask. */
+/* The part of a product that the mask allows to leave out. */
 enum sp_product_kind {
-    SP_KEYS_QUERIES, /* rows are keys, columns queries: what is masked, but for a few, stays undefined */
-    SP_OVER_QUERIES, /* rows are keys, the sum is over queries: those that see a key */
-    SP_OVER_KEYS,    /* rows are queries, the sum is over keys: those that are seen */
+    SP_KEYS_QUERIES, /* rows are keys, columns queries: most masked elements stay undefined */
+    SP_OVER_QUERIES, /* rows are keys, the sum takes only the queries that see a key */
+    SP_OVER_KEYS,    /* rows are queries, the sum takes only the keys that are seen */
 };
 
 enum { SP_KEY_TILE = 256 }; /* keys of a tile, at most */
 
 /*
- * C(rows,columns) = A B, or += with `add`; A(rows,words) by its two strides, of which one is 1, B(words,columns). A
- * and C have room for rows up to the next multiple of the path's `rows`, which it may read, and write or add to.
+ * C(rows,columns) = A B, or += with `add`; A(rows,words) by its two strides, one of which is 1;
+ * B(words,columns). A and C have room for rows up to the next multiple of the path's `rows`; the
+ * path may read them, and write or add to them.
  */
 struct sp_product {
     enum sp_product_kind kind;
@@ -68,17 +69,17 @@ struct sp_gradient {
 struct sp_attention_path {
     const char *name;
     int pair, lanes, rows;
-    /* Of AMX it also asks the kernel for tiles, which the process then keeps. */
+    /* On AMX this also asks the kernel for tiles, which the process then keeps. */
     bool (*supported)(void);
     /*
-     * tile(all,ldt) = x(rows,d), of leading dimension ld, in words along d; 0 beyond d, up to ldt, and
-     * beyond rows. ldt is a multiple of lanes.
+     * tile(all,ldt) = x(rows,d), with leading dimension ld, in words along d; 0 beyond d, up to
+     * ldt, and beyond rows. ldt is a multiple of lanes.
      */
     void (*pack)(enum sp_dtype type, int rows, int all, int d, const void *x, size_t ld,
                  uint32_t *tile, int ldt);
     /* out(words,SP_Q_TILE) = tile(rows,words)^T; rows a multiple of lanes, words of 4. */
     void (*transpose)(int rows, int words, const uint32_t *tile, int ldt, uint32_t *out);
-    /* out(rows/2,ldo): words along the rows of a packed tile(rows,ldt). NULL where pair is 1. */
+    /* out(rows/2,ldo): words along the rows of a packed tile(rows,ldt). NULL if pair is 1. */
     void (*interleave)(int rows, const uint32_t *tile, int ldt, uint32_t *out, int ldo);
     void (*product)(const struct sp_product *p);
     bool (*softmax)(const struct sp_softmax *s); /* true if a maximum rose */
@@ -90,21 +91,21 @@ struct sp_attention_path {
                   float scale, bool add, void *y, size_t ld);
 };
 
-/* On f32 tiles; those that a build or a machine lacks say so in `supported`. */
+/* Paths on f32 tiles; `supported` is false for a path that the build or the machine lacks. */
 extern const struct sp_attention_path sp_attention_plain, sp_attention_avx2, sp_attention_avx512;
-/* On bf16 tiles. */
+/* Paths on bf16 tiles. */
 extern const struct sp_attention_path sp_attention_amx, sp_attention_avx512bf16;
 
 /*
- * The path for tensors of a type: the fastest that the machine has, or, with SP_CPU_ATTENTION=NAME
- * in the environment, that one; for f32, where NAME works on bf16 tiles, the next one. Aborts the run
- * where NAME is unknown or the machine cannot do it.
+ * The path for tensors of a type: the fastest that the machine has, or the one of
+ * SP_CPU_ATTENTION=NAME in the environment. If NAME works on bf16 tiles, f32 gets the next path.
+ * Aborts the run if NAME is unknown or the machine cannot run it.
  */
 const struct sp_attention_path *sp_attention_path(enum sp_dtype type);
 
 /*
  * For tests, while no kernel runs: takes NAME as the environment's from now on, NULL for none.
- * -ENOENT if there is no such path, -ENOTSUP if this machine cannot do it.
+ * -ENOENT if there is no such path, -ENOTSUP if this machine cannot run it.
  */
 int sp_attention_choose(const char *name);
 

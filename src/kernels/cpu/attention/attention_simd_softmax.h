@@ -1,4 +1,4 @@
-/* What stands between the products: the online softmax, and the gradient of one. */
+/* The steps between the products: the online softmax, and the gradient of a softmax. */
 #include <math.h>
 
 /* Vectors of queries handled at once, to hide latencies. */
@@ -6,7 +6,7 @@ enum { SP_GROUP = 4 };
 
 /*
  * 2^(x scale), 0 below e^-80: 2^n by the exponent, the rest by a polynomial with p(0) = 1.
- * To 1e-7 on f32 tiles, to 4e-6 where the result is rounded to bf16.
+ * Accurate to 1e-7 on f32 tiles, to 4e-6 if the result is rounded to bf16.
  */
 V_INLINE vec power2(vec x, vec scale)
 {
@@ -50,7 +50,7 @@ V_INLINE void maxima(const int n, const struct sp_softmax *s, int c, vec *max)
     }
 }
 
-/* Scores become P; their sums are added. */
+/* Turns scores into P and adds their sums. */
 V_INLINE void exponentials(const int n, const struct sp_softmax *s, int c, vec scale,
                            const vec *max, vec *sum)
 {

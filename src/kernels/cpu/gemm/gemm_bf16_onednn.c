@@ -1,7 +1,7 @@
 /*
  * bf16 products by oneDNN's matmul. A primitive is code generated for one product: making it takes
- * half a millisecond, 40 us where oneDNN's own cache has the code. So each thread keeps those it
- * used last, with their memory objects: no lock, and nothing that two threads share.
+ * half a millisecond, or 40 us if oneDNN's own cache has the code. So each thread keeps its most
+ * recent ones, with their memory objects. Threads share nothing, so there is no lock.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* oneDNN 3 made descriptors pointers, and lost one step of the creation. */
+/* oneDNN 3 made descriptors pointers, and dropped one step of the creation. */
 #if DNNL_VERSION_MAJOR >= 3
 #define DESC(d) (d)
 typedef const_dnnl_memory_desc_t desc_of;
@@ -35,12 +35,13 @@ struct product {
     int team;
     uint64_t used; /* 0: empty */
     dnnl_primitive_t primitive;
-    dnnl_exec_arg_t args[ARGS]; /* those without a memory were left out */
+    dnnl_exec_arg_t args[ARGS]; /* operands without a memory are left out */
     int n_args, at[ARGS];       /* place of an operand in args, -1: none */
     size_t scratch_bytes;
 };
 
-/* A product lives in the set that its bytes hash to: the oldest of a set leaves it. */
+/* The bytes of a product hash to a set; when a set is full, its least recently used product is
+ * evicted. */
 enum { SETS = 64, WAYS = 8 };
 
 struct cache {
@@ -105,7 +106,7 @@ static struct cache *my_cache(void)
     return mine;
 }
 
-/* `rows` x `width` elements as the product sees them; a row alone has no leading dimension. */
+/* `rows` x `width` elements as the product sees them; a single row has no leading dimension. */
 static void describe(const struct sp_gemm_bf16 *g, enum sp_dtype type, int rows, int width,
                      bool trans, int ld, dnnl_memory_desc_t *d)
 {
@@ -134,9 +135,9 @@ static dnnl_primitive_attr_t attributes(const struct sp_gemm_bf16 *g, desc_of ad
 }
 
 /*
- * Of oneDNN's implementations the first is not the fastest everywhere: on AVX512-BF16 the one that is
- * called after its gemm takes 4 to 14 % less time for gradients of weights, and 0.4 of the time for one
- * row. Both sum in a fixed order. AMX is left to oneDNN's own order.
+ * oneDNN's first implementation is not always the fastest: on AVX512-BF16 the one named after its
+ * gemm takes 4 to 14 % less time for gradients of weights, and 0.4 of the time for one row. Both
+ * sum in a fixed order. With AMX oneDNN's own order decides.
  */
 static bool prefers_gemm(const struct sp_gemm_bf16 *g)
 {
@@ -239,7 +240,8 @@ static void make(const struct sp_gemm_bf16 *g, struct product *p)
     dnnl_primitive_desc_destroy(pd);
 }
 
-/* The code is for a team: inside of a parallel region, one thread, which oneDNN does not look at. */
+/* The code is made for a team. Inside a parallel region that is one thread, which oneDNN does
+ * not check. */
 static void make_for_team(const struct sp_gemm_bf16 *g, int team, struct product *p)
 {
     int threads = omp_get_max_threads();
@@ -281,7 +283,7 @@ void sp_gemm_bf16_native(const struct sp_gemm_bf16 *g, const void *A, const void
 {
     struct cache *c = my_cache();
     struct product *p = find(c, g);
-    /* What oneDNN only reads, it takes without const too. */
+    /* oneDNN takes pointers without const even to data that it only reads. */
     void *at[ARGS] = {[SRC] = (void *)A,
                       [WEIGHTS] = (void *)B,
                       [DST] = C,

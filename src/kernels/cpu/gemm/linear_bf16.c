@@ -1,6 +1,6 @@
 /*
  * Linear layers of the bf16 table: equations and shapes are those of backend.h. Bias and residual
- * are added to the f32 sums, before these are rounded. An activation works on sums that are not yet
+ * are added to the f32 sums before these are rounded. An activation works on sums that are not yet
  * rounded, a few rows at a time, while they are in a cache.
  */
 #include "kernels/cpu/cpu.h"
@@ -66,7 +66,7 @@ void sp_bf16_linear_dx(K, int T, int in, int out, const void *dy, int lddy, cons
 
 enum { BLOCK = 2048, SUM_BYTES = 4 << 20 };
 
-/* Rows of f32 sums that SUM_BYTES hold, in whole tiles of a product, about as many each time. */
+/* Rows whose f32 sums fit SUM_BYTES, in whole tiles of a product, about equally many each time. */
 static int rows_at_once(int T, int width)
 {
     const int tile = 64;
@@ -77,7 +77,7 @@ static int rows_at_once(int T, int width)
     return parts > 1 ? ((T + parts - 1) / parts + tile - 1) / tile * tile : T;
 }
 
-/* What becomes of the sums of a product: u is written by the forward, read by the backward. */
+/* Turns the sums of a product into `out`; the forward writes u, the backward reads it. */
 typedef void finish_t(enum sp_activation act, size_t n, const float *sum, uint16_t *u,
                       uint16_t *out);
 
@@ -96,7 +96,7 @@ static void act_rounded(enum sp_activation act, size_t n, const float *sum, uint
     }
 }
 
-/* was: g = act(u)      so: du = act'(u) sum */
+/* forward: g = act(u)      backward: du = act'(u) sum */
 static void act_bwd_rounded(enum sp_activation act, size_t n, const float *sum, uint16_t *u,
                             uint16_t *du)
 {
@@ -117,7 +117,8 @@ struct finish {
     uint16_t *u, *out;
 };
 
-/* out(T,n) = finish(x(T,k) w + bias), a few rows at a time, whose f32 sums stay in the caches. */
+/* out(T,n) = finish(x(T,k) w + bias), a few rows at a time, so that their f32 sums stay in the
+ * caches. */
 static void product_finished(int T, struct sp_gemm_bf16 *product, const uint16_t *x, const void *w,
                              const void *bias, const struct finish *f)
 {

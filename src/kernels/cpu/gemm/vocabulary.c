@@ -1,11 +1,11 @@
 /*
- * The head over a part of the vocabulary, whose other rows other devices have: the equations of cross_entropy.c in
- * two passes, since a softmax needs the sum over all parts.
+ * The head over a part of the vocabulary; other devices have the other rows. The equations are
+ * those of cross_entropy.c in two passes, since a softmax needs the sum over all parts.
  *
  *   logit_stats    Z(rows,V) = x w^T;  stats = log(sum e^z) and z[target], of this part
  *   merge_logits   lse = log(sum over parts of e^lse),  loss += sum of lse - z[target]
- *                  but for rows whose target is SP_NO_TARGET, whose z[target] is NaN
- *   merge_stats    the same of some of the parts, as if they were one
+ *                  except for rows whose target is SP_NO_TARGET, whose z[target] is NaN
+ *   merge_stats    the stats of several parts, merged as if they were one
  *   logits_bwd     Z again unless it was kept, dZ = scale (e^(Z - lse) - onehot), dx = dZ w, dw += dZ^T x
  */
 #include "kernels/cpu/cpu.h"
@@ -28,7 +28,7 @@ static void logits(enum sp_dtype type, int n, int h, int V, const void *x, const
         sp_gemm(false, true, n, V, h, 1, x, h, w, h, 0, z, V);
 }
 
-/* A row of logits in f32: where it is, or in a copy. */
+/* A row of logits in f32: in place, or in a copy. */
 static float *row_of(enum sp_dtype type, int V, void *z, size_t r)
 {
     float *wide;
@@ -44,7 +44,7 @@ SP_CLONES static float log_sum(int V, const float *z)
 {
     enum { BLOCK = 1024 };
     float max = z[0];
-    double sum = 0; /* at least 1: the largest is there */
+    double sum = 0; /* at least 1, from the largest */
 
 #pragma omp simd reduction(max : max)
     for (int j = 0; j < V; j++)
@@ -72,7 +72,8 @@ SP_CLONES static void gradient(int V, int target, float lse, float scale, float 
         memset(z, 0, (size_t)V * sizeof *z);
 }
 
-/* The logit of a row's target, 0 where that is another part's; NaN of a row that has none, which no sum hides. */
+/* The logit of a row's target; 0 if another part has it; NaN, which survives every sum, if the
+ * row has no target. */
 static float logit_of(int target, const float *z)
 {
     return target >= 0 ? z[target] : target == SP_NO_TARGET ? NAN : 0;
@@ -97,7 +98,7 @@ void sp_cpu_logit_stats(const struct sp_backend *k, int T, int h, int V, int row
     }
 }
 
-/* Of n parts, a token's log-sum-exp and logit of the target. */
+/* Merges n parts of a token: its log-sum-exp and the logit of its target. */
 static void merge(int n, const float *const *stats, int t, double *lse, double *target)
 {
     double all = (double)stats[0][2 * t], at_target = (double)stats[0][2 * t + 1];

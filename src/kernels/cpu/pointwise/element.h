@@ -4,9 +4,8 @@
  * calls its loop once with SP_F32 and once with SP_BF16.
  *
  * A step of a loop takes one f32, or two neighbours of bf16, which are the halves of a word: then
- * widening is a shift or a mask, and no element changes its lane. The second of a pair does not
- * exist in f32, and what is computed of it is dropped by the compiler. An odd last bf16 is left to
- * sp_load and sp_store.
+ * widening is a shift or a mask, and no element changes its lane. In f32 there is no second element
+ * of a pair, and the compiler drops the code for it. sp_load and sp_store handle an odd last bf16.
  */
 #ifndef SP_KERNELS_ELEMENT_H
 #define SP_KERNELS_ELEMENT_H
@@ -17,9 +16,9 @@
 #include <stddef.h>
 
 /*
- * The f32 whose upper half is sp_bf16(x), for a result of arithmetic on bf16. Nothing is done for
- * NaNs: one that arithmetic made, or passed on from a bf16, has no bits that rounding could carry
- * into the sign. A comparison would cost as much as the rounding.
+ * The f32 whose upper half is sp_bf16(x), for a result of arithmetic on bf16. NaNs need no care: a
+ * NaN that arithmetic made, or passed on from a bf16, has no bits that rounding could carry into
+ * the sign. A comparison would cost as much as the rounding.
  */
 SP_INLINE uint32_t sp_nearest_bf16(float x)
 {
@@ -50,10 +49,10 @@ SP_INLINE void sp_store(enum sp_dtype type, void *y, size_t i, float value)
 }
 
 struct sp_pair {
-    float a, b; /* f32: b is nothing */
+    float a, b; /* in f32 b is unused */
 };
 
-/* Steps over n elements, and whether an element is left. */
+/* The number of steps over n elements. */
 SP_INLINE size_t sp_steps(enum sp_dtype type, size_t n)
 {
     return type == SP_BF16 ? n / 2 : n;
@@ -87,15 +86,16 @@ SP_INLINE void sp_store_step(enum sp_dtype type, void *y, size_t i, float a, flo
 }
 
 /*
- * f32 arrays that go with elements of either type (a cosine, sums of gradients) are kept in the order of
- * steps: the first of each pair, then the second of each, then what is left. `b` is nothing in f32.
+ * f32 arrays that accompany elements of either type (a cosine, sums of gradients) are kept in the
+ * order of steps: the first of each pair, then the second of each, then the odd last. `b` is unused
+ * in f32.
  */
 SP_INLINE struct sp_pair sp_beside(enum sp_dtype type, const float *x, size_t n, size_t i)
 {
     return (struct sp_pair){x[i], type == SP_BF16 ? x[n / 2 + i] : 0};
 }
 
-/* Where element i of n is in that order; `type` need not be a constant. */
+/* The place of element i of n in that order; `type` need not be a constant. */
 static inline size_t sp_place(enum sp_dtype type, size_t n, size_t i)
 {
     return type != SP_BF16 || (n % 2 && i == n - 1) ? i : i / 2 + (i % 2 ? n / 2 : 0);

@@ -1,10 +1,10 @@
 /*
- * Sums by lanes that are spelled out, not left to the width of a vector: the same order of additions
- * on every machine, and several vectors accumulate side by side, as one would wait for the latency
- * of its own additions.
+ * Sums by a fixed number of lanes instead of the width of a vector. The order of additions is then the
+ * same on every machine, and several vectors accumulate side by side, since one alone would wait for
+ * the latency of its own additions.
  *
  * Element j goes to lane j % SP_LANES, whatever its type; the lanes of even and of odd elements are
- * apart, as the steps of element.h are.
+ * kept apart, like the two elements of a step in element.h.
  */
 #ifndef SP_KERNELS_LANES_H
 #define SP_KERNELS_LANES_H
@@ -35,7 +35,7 @@ SP_INLINE void sp_fold(const sp_float16 *x, float *even, float *odd)
     *odd = half[0][1] + half[0][3];
 }
 
-/* The sum of all lanes: k and k + 32, then k and k + 16, and so on; even and odd ones meet last. */
+/* The sum of all lanes: k and k + 32, then k and k + 16, and so on; even and odd ones are added last. */
 SP_INLINE float sp_sum_lanes(enum sp_dtype type, const struct sp_lanes *lanes)
 {
     sp_float16 v[4];

@@ -1,8 +1,8 @@
 /*
  * Backward of LayerNorm and RMSNorm over rows of h.
  *
- *   was: y = n gain + bias, n = (x - mean) rstd          (RMSNorm: mean = 0, no bias)
- *   so, with e = dy gain:
+ *   forward: y = n gain + bias, n = (x - mean) rstd      (RMSNorm: mean = 0, no bias)
+ *   backward, with e = dy gain:
  *   dx = dres + rstd (e - mean(e) - n mean(e n))         (RMSNorm: without mean(e))
  *   dgain += sum over rows of dy n,  dbias += sum over rows of dy
  */
@@ -10,7 +10,8 @@
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 
-/* Rows that are added to dgain and dbias together: reading and writing those takes longer than the rows. */
+/* Rows that are added to dgain and dbias together: these take longer to read and write than the
+ * rows. */
 enum { TOGETHER = 4 };
 
 struct arrays {
@@ -25,7 +26,7 @@ struct row {
     float mean, rstd, mean_e, mean_en;
 };
 
-/* The means of e and of e n; the next row, `ahead` elements on, is asked for. */
+/* Computes the means of e and of e n, and prefetches the next row, `ahead` elements on. */
 SP_INLINE void row_means(enum sp_dtype type, size_t h, size_t ahead, const void *gain,
                          struct row *r)
 {
@@ -66,12 +67,12 @@ SP_INLINE void row_means(enum sp_dtype type, size_t h, size_t ahead, const void 
     r->mean_en = sp_sum_lanes(type, &en) / (float)h;
 }
 
-/* dgain and dbias of an element. */
+/* Sums of one element for dgain and dbias. */
 struct sums {
     float gain, bias;
 };
 
-/* Adds what an element of a row adds. */
+/* Sets *dx and returns `to` plus what this element adds to dgain and dbias. */
 SP_INLINE struct sums element(const struct row r, float x, float dy, float gain, struct sums to,
                               float *dx)
 {
@@ -81,7 +82,7 @@ SP_INLINE struct sums element(const struct row r, float x, float dy, float gain,
     return (struct sums){to.gain + dy * n, to.bias + dy};
 }
 
-/* Of the two elements of a step. */
+/* Sums of the two elements of a step. */
 struct step {
     struct sums a, b;
 };
@@ -101,7 +102,7 @@ SP_INLINE struct step row_step(enum sp_dtype type, bool dres, const struct row r
     return to;
 }
 
-/* The last element of rows of an odd length. */
+/* Handles the last element of rows of an odd length. */
 SP_INLINE void last_element(enum sp_dtype type, const struct arrays *w, const struct row *r)
 {
     const size_t j = w->h - 1;
@@ -117,7 +118,8 @@ SP_INLINE void last_element(enum sp_dtype type, const struct arrays *w, const st
     sp_store(type, r->dx, j, r->dres ? sp_load(type, r->dres, j) + dx : dx);
 }
 
-/* Of n rows, 1 or TOGETHER. The constants say which arrays there are: each combination is a loop without tests. */
+/* Gradients of n rows, 1 or TOGETHER. Constants say which arrays there are, so each combination
+ * is a loop without tests. */
 SP_INLINE void gradients(enum sp_dtype type, const int n, bool gain, bool bias, bool dres,
                          const struct arrays *w, const struct row *rows)
 {
@@ -174,7 +176,7 @@ SP_INLINE void rows_bwd(enum sp_dtype type, const int n, const struct arrays *w,
         gradients(type, n, false, false, false, w, rows);
 }
 
-/* `left` rows from r on, and their statistics. */
+/* Goes over `left` rows from r on, with their statistics. */
 SP_INLINE void all_bwd(enum sp_dtype type, bool rms, size_t left, const float *stats,
                        const struct arrays *w, struct row r)
 {
@@ -211,7 +213,7 @@ SP_CLONES static void backward(enum sp_dtype type, bool rms, size_t rows, const 
         all_bwd(SP_F32, rms, rows, stats, w, first);
 }
 
-/* sum[lo..hi) += the threads' sums, which are `stride` apart and in the order of steps. */
+/* sum[lo..hi) += the sums of all threads, `stride` apart and in the order of steps. */
 static void add_partials(enum sp_dtype type, size_t h, size_t lo, size_t hi, int threads,
                          const float *part, size_t stride, float *sum)
 {

@@ -1,7 +1,7 @@
 /*
- * What streams through memory, on arrays of either element type: the functions of kernels.h with
- * that type first. `void *` is an array of it, `float *` is f32 whatever it is, as in backend.h.
- * Arithmetic is f32 in the registers, and what is written is rounded once: a bf16 result is that of
+ * Functions of kernels.h that stream through memory, on arrays of either element type, which is
+ * their first argument. `void *` is an array of that type, `float *` is always f32, as in
+ * backend.h. Arithmetic is f32 in registers, and results are rounded once: a bf16 result is that of
  * the f32 kernel on the widened inputs, rounded to the nearest.
  */
 #ifndef SP_KERNELS_POINTWISE_H
@@ -39,7 +39,7 @@ void sp_embed_bwd_typed(enum sp_dtype type, int batch, int len, int h, int pos0,
 void sp_column_sums(enum sp_dtype type, int T, int n, const void *x, int ld, float *sum);
 
 void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y);
-/* y += all of so many x. */
+/* y += the sum of all `parts` arrays x. */
 void sp_add_parts_typed(enum sp_dtype type, size_t n, int parts, const void *const *x, void *y);
 
 /* y(n) = x(n), on the calling thread alone. */
@@ -49,7 +49,7 @@ void sp_bf16_round(size_t n, const float *x, uint16_t *y);
 /* y(n) = x(n) as type `to`, x of type `from`. */
 void sp_convert(enum sp_dtype from, enum sp_dtype to, size_t n, const void *x, void *y);
 
-/* sp_adamw, and low(n) = the new weights in bf16, if not NULL. */
+/* sp_adamw; also low(n) = the new weights in bf16, if not NULL. */
 void sp_adamw_rounded(size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v,
                       uint16_t *low);
 

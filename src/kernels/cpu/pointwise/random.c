@@ -1,8 +1,9 @@
 /*
- * Normal values, see random.h. The plain version is the definition, with the C library's functions.
- * The fast one computes blocks with functions of its own, whose results are within a few units in
- * the last place of a double: rounded to float they are the same, except where the double is that
- * near to the middle between two floats. Those few are computed again, the plain way.
+ * Normal values, see random.h. The plain version, with the C library's functions, is the
+ * definition. The fast one computes blocks with functions of its own, whose results are within a
+ * few units in the last place of a double: rounded to float they are the same, unless the double is
+ * that near to the middle between two floats. A block with such a double is computed again, the
+ * plain way.
  */
 #include "kernels/random.h"
 #include "kernels/cpu/team.h"
@@ -18,7 +19,7 @@ struct words {
     uint64_t at[4]; /* below 2^32 */
 };
 
-/* In lanes of 64 bits, for which every instruction set multiplies halves. */
+/* Works in lanes of 64 bits, because every instruction set can multiply their lower halves. */
 SP_INLINE struct words philox(uint64_t key, uint64_t lo, uint64_t hi)
 {
     const uint64_t low = UINT64_C(0xffffffff);
@@ -39,7 +40,7 @@ SP_INLINE struct words philox(uint64_t key, uint64_t lo, uint64_t hi)
     return (struct words){{c0, c1, c2, c3}};
 }
 
-/* Of a word, in (0, 1): the half keeps the logarithm off 0. */
+/* Maps a word into (0, 1); the half keeps the logarithm away from 0. */
 SP_INLINE double uniform(uint64_t word)
 {
     return ((uint32_t)word + 0.5) * 0x1p-32;
@@ -98,7 +99,8 @@ SP_INLINE double radius_of(double x)
     return sqrt(-2.0 * (whole * 6.93147180369123816490e-01 - (half - p - f)));
 }
 
-/* Both of an angle in [0, 2 pi]: less n pi/2, which leaves |y| <= pi/4; fdlibm's polynomials. */
+/* Cosine and sine of an angle in [0, 2 pi]: less n pi/2, which leaves |y| <= pi/4; fdlibm's
+ * polynomials. */
 SP_INLINE void cos_sin(double angle, double *cosine, double *sine)
 {
     const double round = 0x1.8p52;
@@ -125,13 +127,14 @@ SP_INLINE void cos_sin(double angle, double *cosine, double *sine)
     *sine = from_bits(bits_of(quarter & 1 ? c : s) ^ (quarter & 2) << 62);
 }
 
-/* The 29 bits that a float has less, from 64 below the middle between two floats to 64 above. */
+/* True if the 29 bits that a float lacks are within 64 of the middle between two floats. */
 SP_INLINE uint64_t doubtful(double value)
 {
     return ((bits_of(value) & 0x1fffffff) - 0x10000000 + 64) <= 128;
 }
 
-/* Loops of their own, through memory: an angle must be rounded before it is used. */
+/* The loops are separate and pass values through memory, because an angle must be rounded before
+ * its use. */
 SP_CLONES static bool normals(uint64_t seed, uint64_t stream, double std, uint64_t group, float *w)
 {
     double radius[2 * GROUPS], angle[2 * GROUPS];
@@ -171,7 +174,7 @@ SP_CLONES static bool normals(uint64_t seed, uint64_t stream, double std, uint64
 
 void sp_normal(uint64_t seed, uint64_t stream, float std, size_t first, size_t n, float *w)
 {
-    /* Where a float could be subnormal the middle between two is elsewhere. */
+    /* Near subnormal floats the middle between two lies elsewhere, and `doubtful` would miss it. */
     const bool fast = fabsf(std) > 1e-20f;
 
 #pragma omp parallel if (n > SP_TEAM_WORTH)

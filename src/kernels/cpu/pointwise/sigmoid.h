@@ -1,5 +1,5 @@
 /*
- * What GELU and SwiGLU share: a sigmoid S = 1 / (1 + e), e = 2^t.
+ * The sigmoid that GELU and SwiGLU share: S = 1 / (1 + e), e = 2^t.
  */
 #ifndef SP_KERNELS_SIGMOID_H
 #define SP_KERNELS_SIGMOID_H
@@ -7,9 +7,10 @@
 #include "kernels/cpu/vec.h"
 
 /*
- * 2^t to 1.8e-7 relative, for -126 <= t < 128, and infinity for 128. t = n + r, |r| <= 1/2; 2^r by the polynomial of degree 5
- * that has the smallest relative error (9.4e-8) among those that are 1 at 0; 2^n is added to the
- * exponent. A NaN gives anything: the caller multiplies by what made it.
+ * 2^t to 1.8e-7 relative, for -126 <= t < 128, and infinity for 128. t = n + r, |r| <= 1/2. For 2^r
+ * it takes the polynomial of degree 5 with the smallest relative error (9.4e-8) among those that
+ * are 1 at 0; 2^n is added to the exponent. A NaN may give any result: the caller multiplies by the
+ * value that caused it.
  */
 SP_INLINE float sp_exp2(float t)
 {
@@ -26,8 +27,8 @@ SP_INLINE float sp_exp2(float t)
 }
 
 /*
- * Clamps, high > 0 and low < 0. They compare bits: on floats the compiler makes branches of them,
- * and computes each side. A NaN may become the limit.
+ * Clamps, high > 0 and low < 0. They compare bits: with floats the compiler would branch and
+ * compute each side. A NaN may become the limit.
  */
 SP_INLINE float sp_at_most(float high, float x)
 {

@@ -1,8 +1,8 @@
 /*
- * What the kernels of causal attention share: the shape, rows of queries, rows of keys over slices.
+ * Shared by the kernels of causal attention: the shape, rows of queries, rows of keys over slices.
  *
- * Slices come by value, as 4 KiB is what the parameters of a kernel may take on any driver: 256 of
- * them where keys are only read, 128 at a time where dK and dV are written. A tile of keys may
+ * Slices are passed by value, and the parameters of a kernel may take 4 KiB on any driver: that is
+ * 256 slices if keys are only read, 128 at a time if dK and dV are written. A tile of keys may
  * cross from slice to slice: results do not depend on how the keys are cut.
  */
 #ifndef SP_CUDA_ATTENTION_H
@@ -24,7 +24,7 @@ struct attention_shape {
     bool wide; /* every row can be accessed 16 bytes at a time */
 };
 
-/* What the passes of the backward take. */
+/* Arguments of the backward's passes. */
 struct attention_grads {
     const struct sp_backend *k;
     const struct sp_attention *at;
@@ -37,7 +37,7 @@ struct attention_grads {
     bool first;
 };
 
-/* Keys begin .. end[n-1]-1 of the sequence, slice j up to end[j]-1. */
+/* Keys begin .. end[n-1]-1 of the sequence; slice j ends before key end[j]. */
 template <int N> struct attention_slices {
     int n, begin;
     int end[N];
@@ -46,7 +46,7 @@ template <int N> struct attention_slices {
 
 /* ---- host ---------------------------------------------------------------------------------- */
 
-/* `n` slices from `from` on, which start at key `begin`. */
+/* Takes `n` slices from `from` on, which start at key `begin`. */
 template <int N>
 static inline void attention_take(const struct sp_attention *at, int from, int n, int begin,
                                   const void *const *kv, struct attention_slices<N> *s)
@@ -63,8 +63,9 @@ static inline void attention_take(const struct sp_attention *at, int from, int n
 }
 
 /*
- * Keys and values and their gradients by chunks of slices, which is what a kernel's parameters hold:
- * launch(kv, dkv, tiles of `rows` keys). Each key row has its own sums, so the cuts change nothing.
+ * Launches a kernel for each chunk of slices that its parameters can hold, with keys, values and
+ * their gradients: launch(kv, dkv, tiles of `rows` keys). Each key row has its own sums, so the
+ * cuts change nothing.
  */
 template <typename F>
 static inline void attention_each_chunk(const struct attention_grads &w, size_t rows, F launch)
@@ -154,7 +155,7 @@ struct query_tile {
     int row, rows, first, end;
 };
 
-/* M queries at most. The last tiles see the most keys: longest first. */
+/* The tile of this block, at most M queries. The last tiles see the most keys, so they go first. */
 template <int M> SP_DEVICE struct query_tile query_tile_of(const struct attention_shape &a)
 {
     int all = a.batch * a.heads, block = (int)blockIdx.x;
@@ -170,7 +171,7 @@ template <int M> SP_DEVICE struct query_tile query_tile_of(const struct attentio
     return t;
 }
 
-/* ---- the parts of sp_cuda_attention_fill, one a file ----------------------------------------- */
+/* ---- the parts of sp_cuda_attention_fill, one in each file ----------------------------------- */
 
 extern "C" {
 void sp_cuda_attention_merge_fill(struct sp_backend *backend);
@@ -178,7 +179,7 @@ void sp_cuda_rope_fill(struct sp_backend *backend);
 void sp_cuda_attention_bwd_fill(struct sp_backend *backend);
 }
 
-/* Whether the tensor cores' kernels, bf16, can do it; else those in f32 must. */
+/* True if the bf16 kernels on the tensor cores can compute the shape; else the f32 kernels must. */
 static inline bool attention_mma_can(const struct attention_shape *a)
 {
     return a->wide && a->d <= 128;

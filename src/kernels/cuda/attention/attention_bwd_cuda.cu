@@ -4,9 +4,10 @@
  *
  *   dV += P^T dO,  dP = dO V^T,  dS = P o (dP - D),  dQ = scale dS K,  dK += scale dS^T Q
  *
- * One pass for dK and dV, a block to a tile of keys of one key/value head, which meets the queries
- * that see it in order; one for dQ, a block to a tile of queries, which meets its keys in order.
- * Each sum belongs to one thread, so it has one order, at the price of S and dP twice.
+ * One pass computes dK and dV: a block has a tile of keys of one key/value head, and goes through the
+ * queries that see it, in order. Another computes dQ: a block has a tile of queries, and goes through
+ * its keys, in order. Each sum belongs to one thread, so it has one order, at the price of computing S
+ * and dP twice.
  */
 #include "kernels/cuda/attention/attention_tile.h"
 

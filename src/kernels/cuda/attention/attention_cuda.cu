@@ -1,6 +1,6 @@
 /*
- * Causal attention, forward: a block has a tile of queries of one head, and meets the tiles of keys
- * they see in order. S = scale Q K^T, m' = max(m, rowmax S), P = e^(S - m'):
+ * Causal attention, forward: a block has a tile of queries of one head, and goes through the tiles
+ * of keys that they see, in order. S = scale Q K^T, m' = max(m, rowmax S), P = e^(S - m'):
  *
  *   l = l e^(m - m') + rowsum P,  O = O e^(m - m') + P V,  at the end  O = O / l,  lse = m + log l
  *
@@ -8,12 +8,13 @@
  */
 #include "kernels/cuda/attention/attention_tile.h"
 
-/* Of the keys met so far, for the thread's RM queries, the tile's from ty*RM on. */
+/* The softmax over the keys so far, for the thread's RM queries: those of the tile from ty*RM
+ * on. */
 template <int RM, int D> struct tile_softmax {
     float out[RM][D / 16], sum[RM], max[RM];
 };
 
-/* Query i meets keys pos+tx+16j, and sees those before `visible`: s = Q K^T becomes its row of
+/* Adds keys pos+tx+16j to query i, which sees those before `visible`: s = Q K^T becomes its row of
  * P(M,16*RN). */
 template <typename T, int RN, int RM, int D>
 SP_DEVICE void tile_softmax_meet(struct tile_softmax<RM, D> &so_far, int i, float s[RN], int tx,
@@ -39,7 +40,7 @@ SP_DEVICE void tile_softmax_meet(struct tile_softmax<RM, D> &so_far, int i, floa
     }
 }
 
-/* O and lse of query i, where the tile has so many. */
+/* Writes O and lse of query i, if the tile has so many. */
 template <typename T, int RM, int D>
 SP_DEVICE void tile_softmax_finish(const struct tile_softmax<RM, D> &so_far, int i, int tx, int ty,
                                    const struct attention_shape &a, const struct query_tile &t,
@@ -58,7 +59,7 @@ SP_DEVICE void tile_softmax_finish(const struct tile_softmax<RM, D> &so_far, int
                    so_far.out[i][c] * inverse);
 }
 
-/* Tiles of M queries and N keys; K and V take turns in one place. */
+/* Tiles of M queries and N keys; K and V take turns in the same shared memory. */
 template <typename T, int D, int M, int N>
 SP_KERNEL void __launch_bounds__(ATTENTION_THREADS, 2)
     attention_kernel(const __grid_constant__ struct attention_shape a,

@@ -1,15 +1,15 @@
 /*
- * Attention in one kernel, FlashAttention-3's where that was built in and takes the shape, else cuDNN's, on slices of
- * keys and values:
+ * Attention in one kernel on slices of keys and values. FlashAttention-3 computes a shape if it was
+ * built in and can, else cuDNN does:
  *
- *   one slice:  K and V are strided views of kv[0], dK and dV of dkv[0] where that is to be written
- *   several:    the rows that queries see are gathered in the workspace, dK and dV come from there
+ *   one slice:  K and V are strided views of kv[0]; dK and dV of dkv[0], if that is to be written
+ *   several:    the visible rows are gathered in the workspace; dK and dV are copied from there
  *
- * A shape that neither computes goes to the tiled kernels that the table had before.
+ * Other shapes go to the tiled kernels that the table had before.
  *
- * The backward is deterministic. FlashAttention-3 adds to dQ in turns. cuDNN's dQ is a product with the gradient of
- * the scores, which on Hopper and before costs its memory and a pass over it. SP_CUDA_FAST=1 allows sums in the order
- * of arrival.
+ * The backward is deterministic. FlashAttention-3 adds to dQ in turns. cuDNN's dQ is a product with
+ * the gradient of the scores, which on Hopper and before costs the memory for it and a pass over
+ * it. SP_CUDA_FAST=1 allows sums in the order of arrival.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -24,17 +24,17 @@
 
 struct sp_cuda_attention {
     struct sp_cudnn_plans plans;
-    struct sp_backend tiled; /* the table without us */
+    struct sp_backend tiled; /* the table as it was before */
     bool flash3, deterministic;
 };
 
-/* What computes a shape. */
+/* The library that computes a shape. */
 struct engine {
     const struct sp_cudnn_known *cudnn; /* NULL: FlashAttention-3 */
     size_t workspace_bytes;
 };
 
-/* False: nothing does. */
+/* False: neither library computes the shape. */
 static bool find_engine(struct sp_cuda_attention *a, const struct sp_fused_shape *shape,
                         struct engine *engine)
 {
@@ -63,13 +63,14 @@ static void run(const struct sp_backend *k, const struct engine *engine,
 
 /* ---- slices ---- */
 
-/* The positions that some query sees. */
+/* The number of positions that some query sees. */
 static int visible(const struct sp_attention *at)
 {
     return at->q_pos + at->q_len;
 }
 
-/* Whether they are there: else what the others give is merged with them, and no plan is made for that. */
+/* False if other devices have some visible keys: their results are merged with these, and no
+ * plan is made for it. */
 static bool all_there(const struct sp_attention *at)
 {
     int keys = 0;
@@ -79,7 +80,7 @@ static bool all_there(const struct sp_attention *at)
     return keys >= visible(at);
 }
 
-/* Of slice j, which begins at `start`. */
+/* The visible positions of slice j, which begins at `start`. */
 static int visible_in(const struct sp_attention *at, int j, int start)
 {
     int n = visible(at) - start;
@@ -87,7 +88,7 @@ static int visible_in(const struct sp_attention *at, int j, int start)
     return n < 0 ? 0 : n < at->kv_len[j] ? n : at->kv_len[j];
 }
 
-/* Whether slice 0 has them all. */
+/* True if slice 0 has all visible positions. */
 static bool one_slice(const struct sp_attention *at)
 {
     return at->kv_len[0] >= visible(at);
@@ -98,7 +99,7 @@ static size_t kv_row(const struct sp_attention *at)
     return 2 * (size_t)at->kv_heads * (size_t)at->head_dim;
 }
 
-/* Of the visible rows of all sequences, as a part of the workspace. */
+/* Bytes of the gathered rows, the visible ones of all sequences, in the workspace. */
 static size_t gathered_bytes(const struct sp_attention *at)
 {
     return sp_cudnn_aligned(2 * (size_t)at->batch * (size_t)visible(at) * kv_row(at));
@@ -142,7 +143,7 @@ static void gather(const struct sp_backend *k, const struct sp_attention *at, co
                      (size_t)visible(at) * row);
 }
 
-/* dkv[j] = or += its rows of all; = makes the rows that no query sees 0. */
+/* dkv[j] = or += its rows of all; with =, rows that no query sees become 0. */
 static void scatter(const struct sp_backend *k, const struct sp_attention *at, const void *all,
                     void *const *dkv, bool first)
 {
@@ -174,7 +175,7 @@ static void attention(const struct sp_backend *k, const struct sp_attention *at,
     struct sp_fused_shape shape = shape_of(at);
     struct sp_fused_tensors t = {.q = q, .k = kv[0], .o = o, .lse = lse};
     size_t gathered = one_slice(at) ? 0 : gathered_bytes(at);
-    /* Sampling comes with one more key every time: a plan for each would take longer. */
+    /* Sampling adds one key each time; a plan for each length would take longer than it saves. */
     bool samples = at->q_len == 1 && at->q_pos > 0;
     unsigned char *workspace;
     struct engine engine;
@@ -255,7 +256,8 @@ static bool deterministic(void)
     return !is_set("SP_CUDA_FAST", "1");
 }
 
-/* Workspace of a plan above which parts are taken; without a number in the environment a share. */
+/* The most workspace of a plan; above it, attention is done in parts. Without a number in the
+ * environment it is a share of the device. */
 static size_t most_bytes(size_t device_bytes)
 {
     const char *set = getenv("SP_CUDA_ATTENTION_MIB");
@@ -287,10 +289,10 @@ size_t sp_cuda_attention_bytes(int device, const struct sp_attention *at, size_t
             return 0;
         bytes = sp_cudnn_bound(&shape, most_bytes(device_bytes));
     }
-    return bytes ? 2 * gathered + bytes : gathered; /* that of the forward */
+    return bytes ? 2 * gathered + bytes : gathered; /* the forward's alone */
 }
 
-/* NULL: it is not wanted, or there is none, which a line says the first time. */
+/* NULL: cuDNN is not wanted, or missing, which a line says the first time. */
 static struct sp_cudnn *open_cudnn(cudaStream_t stream, bool flash3)
 {
     static bool told;

@@ -2,20 +2,20 @@
  * Causal attention, forward, on the tensor cores: the equations of attention_cuda.cu in tiles of 64
  * queries and 64 keys, 16 queries a warp. Operands are bf16, P too; S, sums and O are f32.
  *
- * V of a tile comes while S is computed, and K of the next while O is.
+ * V of a tile is copied while S is computed, and K of the next tile while O is.
  */
 #include "kernels/cuda/attention/attention_mma.h"
 
 enum { FWD_KEYS = 64 };
 
-/* Of the keys met so far, for the two queries that a lane has: rows lane/4 and lane/4+8 of the
+/* The softmax over the keys so far, for a lane's two queries: rows lane/4 and lane/4+8 of the
  * warp's 16. */
 template <int D> struct mma_softmax {
     float sum[2] = {}, max[2] = {-INFINITY, -INFINITY}, out[D / 8][4] = {};
 };
 
-/* Query i meets 8n keys from `pos` on, and sees those before `visible`: s = Q K^T becomes P, which
- * is 2^(scale (s - max)). */
+/* Adds 8n keys from `pos` on to query i, which sees those before `visible`: s = Q K^T becomes P,
+ * which is 2^(scale (s - max)). */
 template <int D, int n>
 SP_DEVICE void mma_softmax_meet(struct mma_softmax<D> &so_far, int i, float s[n][4], int pos,
                                 int visible, float scale)
@@ -49,7 +49,7 @@ SP_DEVICE void mma_softmax_meet(struct mma_softmax<D> &so_far, int i, float s[n]
         }
 }
 
-/* O and lse of query i, where the tile has so many. */
+/* Writes O and lse of query i, if the tile has so many. */
 template <int D>
 SP_DEVICE void mma_softmax_finish(const struct mma_softmax<D> &so_far, int i,
                                   const struct attention_shape &a, const struct query_tile &t,

@@ -1,15 +1,16 @@
 /*
- * On GPUs before Blackwell a deterministic backward keeps dS, (b, a, q_len, kv_len) in bf16, for the
- * product that gives dQ. Where that is more than a share of the device, sequences and heads of keys are
- * taken in parts; then the query heads of one, and pieces of the queries, of which each computes its dQ
- * from the keys that it sees. What those add to dK and dV comes rounded, and is summed in f32.
+ * On GPUs before Blackwell a deterministic backward keeps dS, (b, a, q_len, kv_len) in bf16, for
+ * the product that gives dQ. If dS exceeds a share of the device, the backward takes sequences and
+ * key heads in parts; if that is not enough, the query heads of one key head; then pieces of the
+ * queries, each of which computes its dQ from the keys that it sees. Several runs add to the same
+ * dK and dV then: each run's are rounded to bf16, and their sum is in f32.
  */
 #include "kernels/cuda/attention/cudnn_parts.h"
 
 enum {
     MARGIN = 1 << 20,
     SHARE = 64, /* of a device's memory that a plan may take: 16 heads of 8192 x 8192 on an H200 */
-    TILE = 128  /* queries or keys that the kernels take together; pieces are of whole ones */
+    TILE = 128  /* queries or keys that the kernels take together; pieces have whole tiles */
 };
 
 /* ---- sizes ---- */
@@ -24,7 +25,8 @@ static size_t whole_tiles(int len)
     return ((size_t)len + TILE - 1) / TILE * TILE;
 }
 
-/* A little more is as good: scores fill a power of two, and something comes on top of them. */
+/* A little more is as good: scores fill a power of two, and a plan needs a little on top of
+ * them. */
 bool sp_cudnn_fits(size_t bytes, size_t most)
 {
     return bytes <= most + most / 16;
@@ -35,7 +37,7 @@ bool sp_cudnn_sums(const struct sp_cudnn_parts *parts)
     return parts->pieces > 1 || sp_cudnn_group(&parts->part) < sp_cudnn_group(&parts->whole);
 }
 
-/* cuDNN wants it dense, and aligned where a part begins. */
+/* cuDNN needs lse dense, and aligned at the start of a part. */
 bool sp_cudnn_copies_lse(const struct sp_cudnn_parts *parts)
 {
     const struct sp_fused_shape *whole = &parts->whole, *part = &parts->part;
@@ -77,7 +79,7 @@ static int largest_divisor(int n, double most)
     return d;
 }
 
-/* Queries at a time such that n pieces do. */
+/* The length of a piece if there are n of them. */
 static int piece_len(int q_len, int n)
 {
     return (int)whole_tiles((q_len + n - 1) / n);
@@ -108,7 +110,7 @@ bool sp_cudnn_take_less(struct sp_cudnn_parts *parts, size_t bytes, size_t most)
     return true;
 }
 
-/* Shorter by the remainder, the first piece: the last sees the most. */
+/* The first piece is the short one, since the last sees the most keys. */
 int sp_cudnn_piece_first(const struct sp_cudnn_parts *parts, int i)
 {
     int first = parts->whole.q_len - (parts->pieces - i) * parts->part.q_len;
@@ -132,8 +134,8 @@ struct sp_fused_shape sp_cudnn_piece(const struct sp_cudnn_parts *parts, int i)
 }
 
 /*
- * What a plan takes at most, as cuDNN 9.19 makes them: two numbers a row; dQ in f32, on Ampere twice, or
- * dS; where heads are grouped dK and dV of each query head.
+ * The most that a plan takes, as cuDNN 9.19 makes them: two numbers a row; dQ in f32, on Ampere
+ * twice, or dS; for grouped heads dK and dV of each query head.
  */
 static size_t estimate(const struct sp_fused_shape *s)
 {
@@ -148,7 +150,8 @@ static size_t estimate(const struct sp_fused_shape *s)
     return bytes + b * a * q_len * (s->deterministic ? 2 * kv_len : 8 * d);
 }
 
-/* The parts that plans of the estimated size would make. Real ones are as large or larger. */
+/* Takes the parts that plans of the estimated size would need. Real plans, being no larger, get
+ * as large parts or larger ones. */
 size_t sp_cudnn_bound(const struct sp_fused_shape *shape, size_t most_bytes)
 {
     struct sp_cudnn_parts parts = sp_cudnn_whole(shape);

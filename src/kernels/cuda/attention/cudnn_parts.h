@@ -1,4 +1,5 @@
-/* What of an attention cuDNN does at a time, so that its workspace stays within bounds: arithmetic alone. */
+/* Cuts an attention into parts for cuDNN, so that its workspace stays within bounds: arithmetic
+ * alone. */
 #ifndef SP_CUDNN_PARTS_H
 #define SP_CUDNN_PARTS_H
 
@@ -6,10 +7,10 @@
 
 enum { SP_CUDNN_PIECES = 32 /* of queries, at most: each is a shape to plan */ };
 
-/* Some sequences, heads of keys, query heads of one, and queries at a time. */
+/* A part: some sequences, key heads, query heads of one key head, and queries at a time. */
 struct sp_cudnn_parts {
     struct sp_fused_shape whole, part;
-    int pieces; /* that the queries are cut into, of part.q_len; the first has the rest */
+    int pieces; /* number of pieces of the queries, of part.q_len each; the first is the rest */
 };
 
 static inline struct sp_cudnn_parts sp_cudnn_whole(const struct sp_fused_shape *shape)
@@ -17,43 +18,44 @@ static inline struct sp_cudnn_parts sp_cudnn_whole(const struct sp_fused_shape *
     return (struct sp_cudnn_parts){.whole = *shape, .part = *shape, .pieces = 1};
 }
 
-/* Query heads that share a head of keys. */
+/* Number of query heads that share a key head. */
 static inline int sp_cudnn_group(const struct sp_fused_shape *s)
 {
     return s->heads / s->kv_heads;
 }
 
-/* Workspace of a plan above which less is taken, on a device with so much memory. */
+/* The workspace above which a plan takes less at a time, on a device with so much memory. */
 size_t sp_cudnn_most_bytes(size_t device_bytes);
 bool sp_cudnn_fits(size_t bytes, size_t most_bytes);
 
-/* Less at a time, for a plan's workspace of `most_bytes` instead of `bytes`; false if there is no less. */
+/* Takes less at a time, so that a plan needs `most_bytes` instead of `bytes`; false if there is
+ * no less. */
 bool sp_cudnn_take_less(struct sp_cudnn_parts *parts, size_t bytes, size_t most_bytes);
 
 /* The first query of piece i, and the shape to plan for it. The last piece has the most keys. */
 int sp_cudnn_piece_first(const struct sp_cudnn_parts *parts, int i);
 struct sp_fused_shape sp_cudnn_piece(const struct sp_cudnn_parts *parts, int i);
 
-/* Whether several runs of a plan add to the same dK and dV; whether lse is to be copied for them. */
+/* True if several runs of a plan add to the same dK and dV; true if they need a copy of lse. */
 bool sp_cudnn_sums(const struct sp_cudnn_parts *parts);
 bool sp_cudnn_copies_lse(const struct sp_cudnn_parts *parts);
 
-/* Of dK and dV of a part, dense. */
+/* Elements of a part's dK and dV, dense. */
 size_t sp_cudnn_gradient_elements(const struct sp_fused_shape *part);
 
-/* Where things lie in the workspace, behind what a plan takes: a copy of lse; dK and dV of one run in
- * bf16, and their sum in f32. */
+/* Offsets in the workspace, behind the plan's own bytes: a copy of lse; dK and dV of one run in
+ * bf16; their sum in f32. */
 struct sp_cudnn_places {
     size_t lse, low, sum, end;
 };
 
 struct sp_cudnn_places sp_cudnn_places(const struct sp_cudnn_parts *parts, size_t plan_bytes);
 
-/* At most this much workspace is needed for `shape`, if `most_bytes` is the most for a plan; 0: it needs
- * more than SP_CUDNN_PIECES, and is not done. */
+/* A bound on the workspace for `shape`, if a plan may take `most_bytes`; 0: it needs more than
+ * SP_CUDNN_PIECES pieces, and is not done. */
 size_t sp_cudnn_bound(const struct sp_fused_shape *shape, size_t most_bytes);
 
-/* Up to where the next part of a workspace may begin. */
+/* Rounds up to where the next part of a workspace may begin. */
 static inline size_t sp_cudnn_aligned(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;

@@ -3,8 +3,8 @@
  *
  *   O = softmax(scale Q K^T + causal) V, stats = log-sum-exp
  *
- * and its backward. libcudnn is opened when first asked for: without it a program starts all the
- * same, and uses other kernels.
+ * and its backward. libcudnn is opened at its first use: without it a program starts all the same,
+ * and uses other kernels.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -12,7 +12,7 @@
 #ifdef HAVE_CUDNN_FRONTEND
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
-#include <cstring> /* which the next forgets */
+#include <cstring> /* which the next header forgets */
 #include <cudnn_frontend.h>
 #include "kernels/cuda/attention/cudnn_plan.h"
 #include <cstdio>
@@ -33,7 +33,7 @@ void *cudnn_dlhandle = nullptr;
 }
 
 struct sp_cudnn {
-    cudnnHandle_t handle; /* NULL: for a device that is described */
+    cudnnHandle_t handle; /* NULL: for a described device */
     std::shared_ptr<fe::DeviceProperties> described;
     std::string why; /* the last refusal */
 };
@@ -53,8 +53,8 @@ std::once_flag opened;
 std::string about;
 
 /*
- * The frontend opens the CUDA runtime by name, and takes an older one if the machine has both.
- * Before main, while no other thread reads the environment, it is told the one we are linked with.
+ * The frontend opens the CUDA runtime by name, and takes an older one if the machine has both. This
+ * tells it the one we are linked with, before main, while no other thread reads the environment.
  */
 __attribute__((constructor)) void name_runtime()
 {
@@ -124,7 +124,7 @@ Tensor_attributes lse(const sp_fused_shape &s)
     return t;
 }
 
-/* An output that cuDNN made becomes one of ours. */
+/* Gives an output that cuDNN made the id and layout of one of our tensors. */
 void place(const std::shared_ptr<Tensor_attributes> &out, const Tensor_attributes &t)
 {
     out->set_output(true)
@@ -134,7 +134,7 @@ void place(const std::shared_ptr<Tensor_attributes> &out, const Tensor_attribute
         .set_data_type(t.get_data_type());
 }
 
-/* The last query sees the last key: with as many of both, that is also the first the first. */
+/* The last query sees the last key. With as many queries as keys the first also sees the first. */
 template <typename Options> void mask(const sp_fused_shape &s, Options &options)
 {
     options
@@ -177,7 +177,7 @@ void describe(const sp_fused_shape &s, fe::graph::Graph &graph)
     place(out[2], key_gradient(s, UID_DV));
 }
 
-/* Of a refusal of many lines, the first says enough. */
+/* A refusal may have many lines; the first says enough. */
 bool good(sp_cudnn *cudnn, fe::error_t e, const char **why)
 {
     if (e.is_good())
@@ -198,7 +198,7 @@ bool build(sp_cudnn *cudnn, fe::graph::Graph &graph, const char **why)
            good(cudnn, graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), why);
 }
 
-/* What its functions throw, as when a library lacks one, is a refusal too. */
+/* An exception of the frontend, as when a library lacks a function, is a refusal too. */
 void thrown(sp_cudnn *cudnn, const std::exception &e, const char **why)
 {
     cudnn->why = e.what();

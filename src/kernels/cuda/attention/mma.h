@@ -1,10 +1,10 @@
 /*
- * What a warp does together: products on the tensor cores, bf16 with sums in f32, the loads of
+ * Operations of a whole warp: products on the tensor cores, bf16 with sums in f32, the loads of
  * their operands from shared memory, and copies into shared memory that run beside the arithmetic.
  *
- * C(16,8) += A(16,16) B(16,8). Lane l has of C: rows l/4 and l/4+8, columns 2(l%4) and the next, as
- * c[0..1] and c[2..3]. Two such blocks side by side, rounded, are A of a product over their
- * columns.
+ * C(16,8) += A(16,16) B(16,8). Lane l has these elements of C: rows l/4 and l/4+8, columns 2(l%4)
+ * and the next, as c[0..1] and c[2..3]. Two such blocks side by side, rounded, are A of a product
+ * over their columns.
  */
 #ifndef SP_CUDA_MMA_H
 #define SP_CUDA_MMA_H
@@ -24,8 +24,9 @@ SP_DEVICE void sp_mma(float c[4], const unsigned a[4], const unsigned b[2])
 }
 
 /*
- * Four 8 x 8 blocks of bf16; lanes 8i to 8i+7 give the addresses of the rows of block i, 16 bytes
- * each. r[i] = elements 2(l%4) and the next of row l/4 of block i; `transposed`: of column l/4.
+ * Loads four 8 x 8 blocks of bf16; lanes 8i to 8i+7 give the addresses of the rows of block i, 16
+ * bytes each. r[i] = elements 2(l%4) and the next of row l/4 of block i; with `transposed` of
+ * column l/4.
  */
 template <bool transposed> SP_DEVICE void sp_ldmatrix(unsigned r[4], const bf16 *row)
 {
@@ -47,7 +48,8 @@ template <bool transposed> SP_DEVICE void sp_ldmatrix(unsigned r[4], const bf16 
 #endif
 }
 
-/* 16 bytes to shared memory, by and by; zeroes unless `real`, and `from` is then not read. */
+/* Starts to copy 16 bytes to shared memory. Unless `real` it writes zeroes and does not read
+ * `from`. */
 SP_DEVICE void sp_copy_async(bf16 *to, const bf16 *from, bool real)
 {
 #ifdef __CUDACC__
@@ -61,7 +63,7 @@ SP_DEVICE void sp_copy_async(bf16 *to, const bf16 *from, bool real)
 #endif
 }
 
-/* What this thread has begun is a group. */
+/* Closes a group of the copies that this thread has started. */
 SP_DEVICE void sp_copy_commit(void)
 {
 #ifdef __CUDACC__
@@ -71,8 +73,8 @@ SP_DEVICE void sp_copy_commit(void)
 #endif
 }
 
-/* Until all of this thread's groups but the last `left` are there; others' by a barrier after it.
- * */
+/* Waits for all of this thread's groups but the last `left`; a barrier after it covers the other
+ * threads. */
 template <int left> SP_DEVICE void sp_copy_wait(void)
 {
 #ifdef __CUDACC__

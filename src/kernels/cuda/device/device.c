@@ -1,5 +1,5 @@
 /*
- * What goes wrong with a device, told in one line; and the workspace of a worker.
+ * Errors of a device, each told in one line; and the workspace of a worker.
  */
 #include "kernels/cuda/device/state.h"
 #include "sp_error.h"
@@ -83,7 +83,7 @@ void sp_cuda_fatal(const char *format, ...)
     _exit(1);
 }
 
-/* `wanted` 0: whoever failed did not tell. */
+/* `wanted` 0: the size is not known. */
 static void __attribute__((noreturn)) out_of_memory(const char *what, size_t wanted)
 {
     size_t available = 0, total = 0;
@@ -161,11 +161,12 @@ static cudaError_t try_workspace(struct sp_cuda *cuda, size_t bytes)
     cudaError_t err = cudaMallocAsync(&cuda->workspace, bytes, cuda->stream);
 
     if (err == cudaErrorMemoryAllocation)
-        cudaGetLastError(); /* forgotten: there may be another way */
+        cudaGetLastError(); /* clear the error: there may be another way */
     return err;
 }
 
-/* With room to grow, or as little as will do, for which others give back what they can. */
+/* Allocates with room to grow; else the least that will do; else that again after other holders
+ * released memory. */
 static cudaError_t allocate_workspace(struct sp_cuda *cuda, size_t bytes, size_t *grown)
 {
     void (*release)(int device) = __atomic_load_n(&when_short, __ATOMIC_ACQUIRE);
@@ -191,8 +192,9 @@ void *sp_cuda_workspace(const struct sp_backend *k, size_t bytes)
 
     if (bytes <= cuda->workspace_bytes)
         return cuda->workspace;
-    /* Kernels that use the old one may still be queued. In the order of the stream: cudaFree would wait for all of the
-     * device, and so, maybe for ever, for messages between GPUs whose other end is not there yet. */
+    /* Kernels that use the old one may still be queued, so it is freed in the order of the
+     * stream. cudaFree would wait for all of the device, and maybe for ever for messages between
+     * GPUs whose other end is not there yet. */
     sp_cuda_must(cudaStreamSynchronize(cuda->stream), "before the workspace grows");
     if (cuda->workspace)
         sp_cuda_must(cudaFreeAsync(cuda->workspace, cuda->stream), "before the workspace grows");

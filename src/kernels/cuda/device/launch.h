@@ -1,8 +1,8 @@
 /*
- * What the .cu files share: launching, the element types, access to 16 bytes at a time, and sums
+ * Shared by the .cu files: launching, the element types, access to 16 bytes at a time, and sums
  * over warps and rows.
  *
- * Kernels are queued by a call and take their shared memory from the launch, so that the sources
+ * A function call queues a kernel, and the launch gives it its shared memory, so that the sources
  * are C++ to any compiler: tests/kernels/cuda runs them on the CPU, thread by thread.
  */
 #ifndef SP_CUDA_LAUNCH_H
@@ -15,7 +15,7 @@
 #define SP_DEVICE static __device__ __forceinline__
 #define SP_KERNEL static __global__
 
-enum { SP_WARP = 32, SP_BLOCK = 256 /* threads where nothing asks for another number */ };
+enum { SP_WARP = 32, SP_BLOCK = 256 /* threads, unless a kernel needs another number */ };
 
 /* ---- elements ---------------------------------------------------------------------------- */
 
@@ -61,7 +61,8 @@ SP_DEVICE void sp_put(bf16 *p, float x)
     p->bits = (uint16_t)sp_bf16_pair(x, 0.0f);
 }
 
-/* x[0..V-1] = V elements at p; V is 1, or fills accesses of 16 bytes, to which p is aligned. */
+/* x[0..V-1] = V elements at p. V is 1, or V elements fill accesses of 16 bytes, to which p is
+ * aligned. */
 template <int V> SP_DEVICE void sp_load(const float *p, float *x)
 {
     if constexpr (V % 4 == 0) {
@@ -126,11 +127,11 @@ template <int V> SP_DEVICE void sp_store(bf16 *p, const float *x)
     }
 }
 
-/* Whether p, and all that is a multiple of n elements further, can be accessed 16 bytes at a time.
- * */
+/* True if p, and all addresses that are a multiple of n elements further, allow accesses of 16
+ * bytes. */
 template <typename T> static inline bool sp_is_wide(const T *p, size_t n)
 {
-    return ((uintptr_t)p | n * sizeof(T)) % 16 == 0; /* NULL is */
+    return ((uintptr_t)p | n * sizeof(T)) % 16 == 0; /* true for NULL */
 }
 
 /* ---- arithmetic that is exact enough for an element type -------------------------------------
@@ -150,7 +151,8 @@ template <typename T> SP_DEVICE float sp_ratio(float x, float y)
 
 /* ---- sums in one order, whatever the scheduling ---------------------------------------------- */
 
-/* Over the `lanes` lanes, a power of two, that share lane / lanes: the same bits in each. */
+/* Sum over the `lanes` lanes, a power of two, with the same lane / lanes; each gets the same
+ * bits. */
 SP_DEVICE float sp_lanes_sum(float x, int lanes)
 {
     for (int with = lanes / 2; with; with /= 2)
@@ -174,9 +176,9 @@ template <typename T> SP_DEVICE T *sp_shared(void)
 }
 
 /*
- * x and y become their sums over the threads of one threadIdx.y, the same bits in each. More
- * threads than a warp must be the whole block (blockDim.y == 1), and need shared memory: 2 *
- * SP_WARP floats.
+ * x and y become their sums over the threads of one threadIdx.y, the same bits in each. If that is
+ * more than a warp, these threads must be the whole block (blockDim.y == 1), and need shared
+ * memory: 2 * SP_WARP floats.
  */
 SP_DEVICE void sp_row_sums(float *x, float *y, float *shared)
 {
@@ -186,7 +188,7 @@ SP_DEVICE void sp_row_sums(float *x, float *y, float *shared)
     *y = sp_lanes_sum(*y, SP_WARP);
     if (warps == 1)
         return;
-    __syncthreads(); /* who still reads the last sums */
+    __syncthreads(); /* some threads may still read the last sums */
     if (threadIdx.x % SP_WARP == 0) {
         shared[threadIdx.x / SP_WARP] = *x;
         shared[SP_WARP + threadIdx.x / SP_WARP] = *y;
@@ -201,7 +203,8 @@ SP_DEVICE void sp_row_sums(float *x, float *y, float *shared)
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* Blocks of `each` for n; the most a grid can have is far above what memory can hold. */
+/* Blocks for n elements, `each` a block; the most a grid can have is far above what memory can
+ * hold. */
 static inline unsigned sp_blocks(size_t n, size_t each)
 {
     return (unsigned)((n + each - 1) / each);
@@ -213,8 +216,8 @@ static inline unsigned sp_at_most(unsigned n, unsigned most)
 }
 
 /*
- * Threads that share the accesses of a row, whole warps, SP_BLOCK at most; the blocks a row then
- * takes, or the rows a block can.
+ * Threads that share the accesses of a row, whole warps, SP_BLOCK at most. If a row needs more,
+ * `pieces` blocks share it; else a block takes `rows` rows.
  */
 struct sp_row_split {
     unsigned threads, pieces, rows;
@@ -230,7 +233,8 @@ static inline struct sp_row_split sp_split_row(size_t accesses)
     return s;
 }
 
-/* Queues a kernel on the backend's stream; no blocks, no launch. The run ends if it cannot be. */
+/* Queues a kernel on the backend's stream; without blocks it does nothing. Ends the run if it
+ * cannot be queued. */
 template <typename... P, typename... A>
 static void sp_launch(const struct sp_backend *k, const char *name, void (*kernel)(P...), dim3 grid,
                       dim3 block, size_t shared, A... arguments)
@@ -243,7 +247,7 @@ static void sp_launch(const struct sp_backend *k, const char *name, void (*kerne
     config.blockDim = block;
     config.dynamicSmemBytes = shared;
     config.stream = k->cuda->stream;
-    if (shared > 48 << 10) /* what a kernel may have without asking */
+    if (shared > 48 << 10) /* the limit unless a kernel asks for more */
         sp_cuda_must(cudaFuncSetAttribute((const void *)kernel,
                                           cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
                      name);

@@ -8,18 +8,18 @@
 #include <stdlib.h>
 
 struct sp_cuda_pool {
-    struct sp_cuda_pool *next; /* of all */
+    struct sp_cuda_pool *next; /* in the list of all */
     int device;
     pthread_mutex_t mutex;
     cudaMemPool_t memory;
-    cudaStream_t stream; /* memory is taken and freed in its order, and nothing else is on it */
+    cudaStream_t stream; /* orders taking and freeing memory; nothing else uses it */
     struct sp_idle idle;
 };
 
 static struct sp_cuda_pool *all;
 static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- of the driver ---------------------------------------------------------------------- */
+/* ---- the driver's pools ------------------------------------------------------------------ */
 
 static cudaError_t driver_pool(int device, cudaMemPool_t *memory)
 {
@@ -42,11 +42,11 @@ bool sp_cuda_pool_supported(int device)
         cudaMemPoolDestroy(memory);
         return true;
     }
-    cudaGetLastError(); /* forgotten: a run does without */
+    cudaGetLastError(); /* clear the error: a run does without pools */
     return false;
 }
 
-/* Kernels of other GPUs may read it, as they may what cudaMalloc gives once StarPU let them. */
+/* Kernels of other GPUs may read this memory, as StarPU lets them read memory of cudaMalloc. */
 static cudaError_t let(int peer, const struct sp_cuda_pool *p)
 {
     const struct cudaMemAccessDesc access = {
@@ -60,7 +60,7 @@ static cudaError_t let(int peer, const struct sp_cuda_pool *p)
 
 static cudaError_t open_memory(struct sp_cuda_pool *p, const int *peers, int n)
 {
-    uint64_t threshold = UINT64_MAX; /* giving memory back to the system is what takes time */
+    uint64_t threshold = UINT64_MAX; /* keep all: giving memory back to the system takes time */
     cudaError_t err = cudaSetDevice(p->device);
 
     if (err == cudaSuccess)
@@ -75,7 +75,7 @@ static cudaError_t open_memory(struct sp_cuda_pool *p, const int *peers, int n)
     return err;
 }
 
-/* The thread's device becomes the pool's, as StarPU leaves it that allocates. */
+/* Switches the thread to the pool's device; StarPU leaves it to the allocating code. */
 static void use_device(const struct sp_cuda_pool *p)
 {
     sp_cuda_must(cudaSetDevice(p->device), "a buffer");
@@ -87,28 +87,28 @@ static void release(struct sp_cuda_pool *p, void *memory)
     sp_cuda_must(cudaFreeAsync(memory, p->stream), "a buffer that is given back");
 }
 
-/* Of any size, of what the driver's pool has or gets. */
+/* Makes a buffer of any size from memory that the driver's pool has, or gets for it. */
 static void *make(struct sp_cuda_pool *p, size_t bytes)
 {
     void *memory = NULL;
 
     use_device(p);
     if (cudaMallocFromPoolAsync(&memory, bytes, p->memory, p->stream) != cudaSuccess) {
-        cudaGetLastError(); /* or the next kernel would have it */
+        cudaGetLastError(); /* clear it, or the next kernel would report it */
         return NULL;
     }
     sp_cuda_must(cudaStreamSynchronize(p->stream), "a buffer");
     return memory;
 }
 
-/* With the mutex. */
+/* Releases the oldest idle buffers above `most_bytes`. The caller holds the mutex. */
 static void keep_idle(struct sp_cuda_pool *p, size_t most_bytes)
 {
     while (p->idle.bytes > most_bytes)
         release(p, sp_idle_oldest(&p->idle).memory);
 }
 
-/* Somebody else is short of a device's memory. */
+/* Called when other code is short of a device's memory: gives all idle memory back. */
 static void trim(int device)
 {
     pthread_mutex_lock(&all_mutex);

@@ -1,9 +1,9 @@
 /*
- * Memory of a GPU for buffers of many sizes that come and go all the time. cudaFree waits for all that the GPU does;
- * nothing here does. What is given back waits, idle, for the next buffer of its size. Where there is too much of it the
- * oldest go to a memory pool of the driver's, which makes others of them, of any size, by mapping their pages anew.
- * Where the GPU has no memory left for a workspace, all of it goes back to the GPU (sp_cuda_when_short). Plain C, no
- * StarPU; any thread.
+ * Memory of a GPU for buffers of many sizes that come and go all the time. cudaFree waits for all
+ * work of the GPU; nothing here does. A returned buffer stays idle until a buffer of its size is
+ * wanted. If idle buffers are too many, the oldest go to a memory pool of the driver, which maps
+ * their pages anew to make buffers of any size. If the GPU has no memory left for a workspace, all
+ * idle memory goes back to the GPU (sp_cuda_when_short). Plain C, no StarPU; any thread.
  */
 #ifndef SP_CUDA_POOL_H
 #define SP_CUDA_POOL_H
@@ -13,20 +13,21 @@
 
 struct sp_cuda_pool;
 
-/* Whether the driver makes such pools on a device: one is tried. */
+/* True if the driver makes such pools on a device; it tries to make one. */
 bool sp_cuda_pool_supported(int device);
 
-/* On `device`, with access for peers[n], devices too, as far as they reach it. 0, or -errno after one line on stderr. */
+/* Creates a pool on `device`. The devices peers[n] get access too, if they reach it. 0, or
+ * -errno after one line on stderr. */
 int sp_cuda_pool_create(int device, const int *peers, int n, struct sp_cuda_pool **pool);
 
-/* All was given back, and the GPU is done with it. */
+/* Destroys a pool to which all buffers were given back, and whose memory the GPU no longer uses. */
 void sp_cuda_pool_destroy(struct sp_cuda_pool *pool);
 
-/* More than 0 bytes for any stream, aligned to 256; NULL: the GPU has no more. Beside them no more than so many bytes
- * stay idle. */
+/* Takes more than 0 bytes for use on any stream, aligned to 256; NULL: the GPU has no more.
+ * Afterwards at most `most_idle_bytes` stay idle. */
 void *sp_cuda_pool_take(struct sp_cuda_pool *pool, size_t bytes, size_t most_idle_bytes);
 
-/* What was taken with so many bytes, which nothing on the GPU uses any more. */
+/* Gives back a buffer that was taken with `bytes`, and that nothing on the GPU uses any more. */
 void sp_cuda_pool_give(struct sp_cuda_pool *pool, void *memory, size_t bytes);
 
 #endif

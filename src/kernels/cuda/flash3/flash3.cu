@@ -1,4 +1,4 @@
-// FlashAttention-3's parameters for attention as starpipe has it: dense, causal, all sequences of one length.
+// FlashAttention-3's parameters for our attention: dense, causal, all sequences of one length.
 #include "kernels/cuda/flash3/flash3.h"
 #include "kernels/cuda/device/device.h"
 #include "kernels/cuda/flash3/kernels.h"
@@ -15,7 +15,7 @@ template <typename T> T rounded(T n, T to)
     return (n + to - 1) / to * to;
 }
 
-// Where the backward's parts lie in its workspace. Behind `cleared` they are to be 0 at first.
+// Offsets of the backward's arrays in its workspace. Arrays behind `cleared` must be 0 at first.
 struct layout {
     int q_len, kv_len; // in whole tiles
     size_t sums, lse2, dq, dq_semaphore, cleared, dk, dv, dk_semaphore, dv_semaphore, end;
@@ -51,7 +51,7 @@ layout layout_of(const sp_fused_shape &s)
     return at;
 }
 
-// It counts elements of a sequence in an int.
+// The kernels count elements of a sequence in an int.
 bool countable(const sp_fused_shape &s)
 {
     auto elements = [&](int len, int heads) { return (int64_t(len) + 128) * s.head_dim * heads; };
@@ -59,7 +59,7 @@ bool countable(const sp_fused_shape &s)
     return elements(s.q_len, s.heads) <= INT_MAX && elements(s.kv_len, s.kv_heads) <= INT_MAX;
 }
 
-// TMA wants rows of whole 16 bytes.
+// TMA needs rows of whole 16 bytes.
 bool computed(const sp_fused_shape &s)
 {
     return (s.head_dim == 64 || s.head_dim == 128) && s.heads % s.kv_heads == 0 && countable(s) &&
@@ -91,7 +91,7 @@ void describe(Flash_fwd_params &p, const sp_cuda *cuda, const sp_fused_shape &s,
     p.seqlen_k = s.kv_len;
     p.d = p.d_rounded = p.dv = p.dv_rounded = s.head_dim;
     p.scale_softmax = s.scale;
-    // what is not asked for: dropout, windows, pages, splits
+    // not used: dropout, windows, pages, splits
     p.p_dropout = p.rp_dropout = 1;
     p.p_dropout_in_uint8_t = 255;
     p.window_size_left = s.kv_len - 1;
@@ -116,7 +116,7 @@ void forward(const sp_cuda *cuda, const sp_fused_shape &s, const sp_fused_tensor
     describe(p, cuda, s, t);
     p.seqlen_q_rounded = rounded(s.q_len, 128);
     p.seqlen_k_rounded = rounded(s.kv_len, 128);
-    // blocks take the next tile by it
+    // blocks take their next tile from this counter
     must(cudaMemsetAsync(workspace, 0, sizeof(int), cuda->stream));
     p.tile_count_semaphore = static_cast<int *>(workspace);
     (s.head_dim == 64 ? flash3::forward<64> : flash3::forward<128>)(p, cuda->stream);
@@ -153,7 +153,7 @@ void backward(const sp_cuda *cuda, const sp_fused_shape &s, const sp_fused_tenso
     p.do_head_stride = p.dq_head_stride = p.dk_head_stride = p.dv_head_stride = s.head_dim;
     p.dsoftmax_sum = base + at.sums;
     p.softmax_lse_log2_ptr = base + at.lse2;
-    p.dq_accum_ptr = base + at.dq; // it clears them itself
+    p.dq_accum_ptr = base + at.dq; // the kernels clear it themselves
     p.dq_semaphore = reinterpret_cast<int *>(base + at.dq_semaphore);
     if (grouped) {
         p.dk_accum_ptr = base + at.dk;

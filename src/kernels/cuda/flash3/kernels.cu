@@ -1,8 +1,9 @@
-// One kernel of FlashAttention-3, causal, in bf16. A minute each, so each is an object of its own:
+// One kernel of FlashAttention-3, causal, in bf16. Each compiles for a minute, as its own object:
 //   -DHEAD_DIM=64|128, for the forward; with -DDETERMINISTIC=0|1 -DGROUPED=0|1 a backward.
 #include "kernels/cuda/flash3/kernels.h"
 
-// Its checks end the process. Included once before they are made anew, its header does not come back.
+// The checks of FlashAttention end the process. Their header is included here, before they are
+// redefined, so that its include guard keeps it from coming back.
 #include "cuda_check.h"
 #undef CHECK_CUDA
 #undef CHECK_CUTLASS
@@ -22,8 +23,9 @@
 #ifndef DETERMINISTIC
 #include "flash_fwd_launch_template.h"
 
-// The last ten: causal; not local, no soft cap, all sequences of one length, no pages of keys, no keys appended, no
-// query beside q, heads not packed, not split, V as it is. Clusters of one block.
+// The last ten arguments: causal; not local, no soft cap, all sequences of one length, no pages of
+// keys, no keys appended, no query beside q, heads not packed, not split, V as it is. Clusters of
+// one block.
 template <> void flash3::forward<HEAD_DIM>(Flash_fwd_params &params, cudaStream_t stream)
 {
     using T = cutlass::bfloat16_t;
@@ -35,8 +37,9 @@ template <> void flash3::forward<HEAD_DIM>(Flash_fwd_params &params, cudaStream_
 #if DETERMINISTIC
 #include "cutlass/barrier.h"
 
-// Blocks add to dQ in turns. FlashAttention gives the turn away when what is added has been read, which does not say
-// that it has been added: the next block's could come first. Here it waits for that, too.
+// Blocks add to dQ in turns. FlashAttention passes the turn on once the addends have been read,
+// which does not mean that they have been added: the next block's could come first. Here it waits
+// until they are added.
 template <>
 CUTLASS_DEVICE void
 cutlass::GenericBarrier<cutlass::detail::SyncwarpSync>::arrive_inc(void *lock, int thread, int flag,
@@ -50,9 +53,10 @@ cutlass::GenericBarrier<cutlass::detail::SyncwarpSync>::arrive_inc(void *lock, i
 #endif
 #include "flash_bwd_launch_template.h"
 
-// As run_mha_bwd_hdim64 and run_mha_bwd_hdim128 have it for causal attention on Hopper. The first four bools: causal;
-// not local, no soft cap, all sequences of one length. Those after Grouped: stages of dO and dS; which products are
-// computed transposed (S and dP, dK and dV, dQ); warp groups, and how they share the products; V stays in memory.
+// As in run_mha_bwd_hdim64 and run_mha_bwd_hdim128 for causal attention on Hopper. The first four
+// bools: causal; not local, no soft cap, all sequences of one length. The arguments after Grouped:
+// stages of dO and dS; which products are computed transposed (S and dP, dK and dV, dQ); warp
+// groups, and how they share the products; V stays in memory.
 template <>
 void flash3::backward<HEAD_DIM, DETERMINISTIC, GROUPED>(Flash_bwd_params &params,
                                                         cudaStream_t stream)

@@ -4,8 +4,8 @@
  *
  *   D(m,n) = op(A) op(B)   row-major   is   D^T(n,m) = op(B)^T op(A)^T   column-major:
  *
- * the library's first operand is B, its second A, and each is transposed if it was. What it does
- * along the rows of its result, it does along our columns: the bias of a layer.
+ * the library's first operand is B, its second A, and each is transposed if ours was. An operation
+ * along the rows of its result runs along our columns: the bias of a layer.
  */
 #include "kernels/cuda/gemm/gemm_cuda.h"
 #include <string.h>
@@ -20,8 +20,8 @@ uint32_t sp_call_alignment(const void *address)
 }
 
 /*
- * The heuristics are told of the alignment of matrices but not of the vector or of aux, which fast
- * kernels read in words of 16 bytes; rows of aux must be whole words of 8 elements.
+ * The heuristics know the alignment of matrices but not of the vector or of aux, which fast kernels
+ * read in words of 16 bytes; rows of aux must be whole words of 8 elements.
  */
 bool sp_call_allowed(const struct sp_product *p)
 {
@@ -50,7 +50,7 @@ static cublasLtEpilogue_t epilogue_of(enum sp_epilogue e)
         return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     case SP_EPI_DGELU:
         return CUBLASLT_EPILOGUE_DGELU;
-    case SP_EPI_SUMS: /* our A is their B: one sum for each of their columns */
+    case SP_EPI_SUMS: /* our A is their B: one sum for each of its columns */
         return CUBLASLT_EPILOGUE_BGRADB;
     default:
         return CUBLASLT_EPILOGUE_DEFAULT;
@@ -63,14 +63,14 @@ static bool set(cublasLtMatmulDesc_t op, cublasLtMatmulDescAttributes_t what, co
     return cublasLtMatmulDescSetAttribute(op, what, value, bytes) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* A row-major matrix of the given size as theirs. */
+/* Describes a row-major matrix of the given size to cuBLASLt. */
 static bool layout(cublasLtMatrixLayout_t *l, enum sp_dtype type, int rows, int cols, int ld)
 {
     return cublasLtMatrixLayoutCreate(l, type_of(type), (uint64_t)cols, (uint64_t)rows, ld) ==
            CUBLAS_STATUS_SUCCESS;
 }
 
-/* Vector and aux, which change from call to call. Their types are the result's, by default. */
+/* Sets vector and aux, which change from call to call. By default they have the result's type. */
 static bool set_addresses(cublasLtMatmulDesc_t op, const struct sp_product *p)
 {
     if (p->vector && !set(op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->vector, sizeof p->vector))
@@ -78,7 +78,7 @@ static bool set_addresses(cublasLtMatmulDesc_t op, const struct sp_product *p)
     return !p->aux || set(op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux, sizeof p->aux);
 }
 
-/* f32 on f32: no TF32, which would lose 13 of 24 bits. */
+/* f32 operands are computed in f32: TF32 would lose 13 of 24 bits. */
 bool sp_call_create(const struct sp_product *p, struct sp_call *call)
 {
     int32_t trans_first = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;

@@ -1,13 +1,13 @@
 /*
- * Which algorithm of cuBLASLt computes a product. Its heuristics name some, the best guess first;
- * when a shape is first met, each is timed on the worker's own stream and the fastest is kept for
- * this run and later ones (tuning_cache.h): algorithms sum in different orders, and runs are to give the same
- * bits. SP_CUDA_TUNE=0 takes the first guess.
+ * Chooses the algorithm of cuBLASLt that computes a product. Its heuristics name some, the best
+ * guess first. When a shape is new, each is timed on the worker's own stream and the fastest is
+ * kept for this run and later ones (tuning_cache.h): algorithms sum in different orders, and runs
+ * must give the same bits. SP_CUDA_TUNE=0 takes the first guess.
  *
- * To measure must change nothing. A product that only writes D is timed where it will run: what it
- * leaves there is overwritten by the run that follows. One that adds to D in place reads the true C
- * and writes to memory taken for the purpose; if that is more than half of what is free, which
- * others will want, it is not timed.
+ * Measuring must change nothing. A product that only writes D is timed in place: the run that
+ * follows overwrites its results. A product that adds to D in place reads the true C and writes to
+ * memory allocated for the purpose; if that is more than half of the free memory, which others will
+ * want, it is not timed.
  */
 #include "kernels/cuda/gemm/gemm_cuda.h"
 #include "kernels/cuda/gemm/tuning_cache.h"
@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All that heuristics may look at. Compared as bytes: no padding, nothing left unset. */
+/* Everything that heuristics may look at. Compared as bytes: no padding, nothing left unset. */
 struct key {
     int m, n, k, lda, ldb, ldd;
     uint8_t trans_a, trans_b, in, out, epilogue;
     uint8_t c;        /* 0: not read, 1: D itself, 2: another */
-    uint8_t align[4]; /* of A, B, C and D: one less, to fit */
+    uint8_t align[4]; /* of A, B, C and D: less one, to fit a byte */
     uint8_t unused[2];
 };
 
@@ -73,7 +73,7 @@ static bool prefer(cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttr
     return cublasLtMatmulPreferenceSetAttribute(pref, what, value, bytes) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Sums split along k are to be added up in f32: a result in bf16 is rounded once. */
+/* Sums that are split along k must be added up in f32: a result in bf16 is rounded only once. */
 static bool state_preferences(const struct sp_cuda_gemm *gemm, const struct key *key,
                               cublasLtMatmulPreference_t pref)
 {
@@ -118,7 +118,7 @@ static void ask_heuristics(struct sp_cuda_gemm *gemm, struct sp_choice *choice)
 /* ---- measuring ---- */
 
 enum {
-    ROUNDS = 3,      /* the candidates take turns, so that a change of clocks meets all of them */
+    ROUNDS = 3,      /* candidates take turns, so that a change of clocks affects all of them */
     WARM_MS = 200,   /* until clocks are up, before the first shape */
     WARM_MOST = 2000 /* products for that */
 };
@@ -152,7 +152,8 @@ static float elapsed(struct sp_cuda_gemm *gemm, int times, void (*work)(void *ar
     return 1000 * ms / (float)times;
 }
 
-/* Microseconds: once to warm up, once to see how long it takes, then for about a millisecond. */
+/* Microseconds: runs once to warm up, once to see how long it takes, then for about a
+ * millisecond. */
 static float measure(struct sp_cuda_gemm *gemm, void (*work)(void *arg), void *arg)
 {
     float us;
@@ -174,7 +175,8 @@ static void warm_up(struct timed *t)
     t->gemm->warm = true;
 }
 
-/* NULL: not enough is free. In the order of the stream, as a workspace: messages between GPUs may be on their way. */
+/* NULL: not enough is free. Allocates in the order of the stream, like a workspace, since
+ * messages between GPUs may be on their way. */
 static void *take_scratch(struct sp_cuda_gemm *gemm, size_t bytes)
 {
     size_t available = 0, total = 0;
@@ -183,12 +185,12 @@ static void *take_scratch(struct sp_cuda_gemm *gemm, size_t bytes)
     if (cudaMemGetInfo(&available, &total) == cudaSuccess && bytes <= available / 2 &&
         cudaMallocAsync(&scratch, bytes, gemm->stream) == cudaSuccess)
         return scratch;
-    cudaGetLastError(); /* forgotten */
+    cudaGetLastError(); /* clear the error */
     return NULL;
 }
 
-/* The best of some rounds each. The earlier guess stays unless a later one is clearly faster: noise alone changes no
- * choice. What fails is not taken. */
+/* Takes the best of some rounds each. The earlier guess stays unless a later one is clearly
+ * faster: noise alone must not change the choice. An algorithm that fails is not taken. */
 static void measure_all(struct sp_cuda_gemm *gemm, struct sp_choice *choice,
                         const struct sp_product *p)
 {
@@ -229,7 +231,7 @@ static void measure_all(struct sp_cuda_gemm *gemm, struct sp_choice *choice,
 
 enum { NAME_BYTES = 2 * sizeof(struct key) + 2 };
 
-/* name(NAME_BYTES) of a decision about a key. */
+/* name(NAME_BYTES): the name under which a decision about a key is kept. */
 static void name_of(const struct key *key, char decision, char *name)
 {
     for (size_t i = 0; i < sizeof *key; i++)
@@ -238,7 +240,8 @@ static void name_of(const struct key *key, char decision, char *name)
     name[NAME_BYTES - 1] = '\0';
 }
 
-/* The heuristics name the same candidates every time: which of how many. */
+/* A kept decision is an index and the number of candidates: the heuristics name the same ones
+ * every time. */
 static bool recall(const char *value, struct sp_choice *choice)
 {
     int n, at;
@@ -252,7 +255,8 @@ static bool recall(const char *value, struct sp_choice *choice)
     return true;
 }
 
-/* The fastest, which the first who meets the shape measures for all; if it cannot, what it takes. */
+/* Takes the fastest. The first worker with this shape measures it for all, or keeps its guess if
+ * it cannot measure. */
 static void decide(struct sp_cuda_gemm *gemm, struct sp_choice *choice, const struct sp_product *p)
 {
     char name[NAME_BYTES], value[64];
@@ -269,7 +273,7 @@ static void decide(struct sp_cuda_gemm *gemm, struct sp_choice *choice, const st
 
 /* ---- choices ---- */
 
-/* NULL if there is none. May overwrite what the product is to write, if C is not D. */
+/* NULL if there is none. May overwrite the product's output, if C is not D. */
 static struct sp_choice *choose(const struct sp_backend *k, const struct sp_product *p)
 {
     struct sp_cuda_gemm *gemm = k->cuda->gemm;
@@ -294,7 +298,7 @@ static struct sp_choice *choose(const struct sp_backend *k, const struct sp_prod
     return choice->n ? choice : NULL;
 }
 
-/* An algorithm may refuse although the heuristics named it: then the next one. */
+/* An algorithm may refuse although the heuristics named it: then the next one is tried. */
 static bool run(const struct sp_backend *k, struct sp_choice *choice, const struct sp_product *p)
 {
     for (int tried = 0; tried < choice->n; tried++) {

@@ -1,4 +1,5 @@
-/* A worker's cuBLASLt: its handle, its workspace, what it chose before; and the product that kernels ask for. */
+/* A worker's cuBLASLt: its handle, its workspace, its earlier choices; and the product that
+ * kernels ask for. */
 #include "kernels/cuda/gemm/gemm_cuda.h"
 #include "kernels/cuda/gemm/tuning_cache.h"
 #include "kernels/cuda/device/state.h"
@@ -53,7 +54,7 @@ void *sp_gemm_vector(const struct sp_backend *k, size_t bytes)
 
 /* ---- the library of a worker ---- */
 
-/* Hopper's kernels use more: as much as PyTorch gives them. */
+/* Hopper's kernels use more than others: they get as much as PyTorch gives them. */
 size_t sp_cuda_gemm_bytes(int device)
 {
     int major = 0;
@@ -62,7 +63,8 @@ size_t sp_cuda_gemm_bytes(int device)
     return (size_t)(major >= 9 ? 64 : 32) * MIB + SP_GEMM_VECTOR_BYTES;
 }
 
-/* What is fastest depends on the device, the library and what a key is, 1 so far. */
+/* Choices depend on the device, the library and the format of a key, 1 so far; the name has all
+ * three. */
 static struct sp_kept *open_kept(int device)
 {
     struct cudaDeviceProp about;
@@ -124,7 +126,7 @@ err_destroy:
     cublasLtDestroy(gemm->lt);
 err_free:
     free(gemm);
-    errno = -code; /* last: who frees may set it */
+    errno = -code; /* set last: freeing may change it */
     return NULL;
 }
 

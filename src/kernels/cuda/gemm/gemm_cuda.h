@@ -1,14 +1,14 @@
 /*
- * One product as the functions of a backend want it. From the top: linear_cuda.c knows what a layer
- * needs, gemm_cuda.c has the library, gemm_choice_cuda.c chooses an algorithm, call_cuda.c knows how
- * cuBLASLt is told.
+ * One product as the functions of a backend need it. From the top: linear_cuda.c knows what a layer
+ * needs, gemm_cuda.c has the library, gemm_choice_cuda.c chooses an algorithm, call_cuda.c passes
+ * the product to cuBLASLt.
  */
 #ifndef SP_GEMM_CUDA_H
 #define SP_GEMM_CUDA_H
 
 #include "kernels/cuda/device/device.h"
 
-/* What is done to a sum x before it is rounded and stored in D. */
+/* The operation on a sum x before it is rounded and stored in D. */
 enum sp_epilogue {
     SP_EPI_NONE,
     SP_EPI_BIAS,      /* x + vector(n) */
@@ -20,7 +20,7 @@ enum sp_epilogue {
 
 /*
  * Row-major D(m,n) = epilogue(alpha op(A) op(B) + beta C), op(A) m x k, op(B) k x n, all three > 0.
- * C has the layout of D and may be D; beta 0 never reads it. D overlaps nothing else, but for C.
+ * C has the layout of D and may be D; beta 0 never reads it. D overlaps nothing else.
  * Gelu is its tanh form. vector and aux, a dense (m,n), are of type `out`.
  */
 struct sp_product {
@@ -39,21 +39,21 @@ struct sp_product {
 extern "C" {
 #endif
 
-/* Queues it; false, D undefined, if the device has no algorithm. One is chosen when shape, types and
- * alignments are first met. */
+/* Queues the product; false, D undefined, if the device has no algorithm. One is chosen when
+ * shape, types and alignments are new. */
 bool sp_gemm_product(const struct sp_backend *k, const struct sp_product *p);
 
 /*
- * Whether `fused` is to be preferred to `plain` with `rest` after it: it exists and was measured to
- * be no slower. `rest` queues its kernels; its outputs must be free to be overwritten.
+ * True if `fused` is better than `plain` followed by `rest`: it exists and was measured to be no
+ * slower. `rest` queues its kernels; its outputs must be free to be overwritten.
  */
 bool sp_gemm_fuses(const struct sp_backend *k, const struct sp_product *fused,
                    const struct sp_product *plain, void (*rest)(void *arg), void *arg);
 
-/* Ends the run: no algorithm for a product that has no other way. */
+/* Ends the run: no algorithm computes a product that has no alternative. */
 void sp_gemm_refused(const struct sp_product *p) __attribute__((noreturn));
 
-/* Room for one vector, aligned, until the next product that wants one; NULL if it is too long. */
+/* Room for one vector, aligned, until the next product that needs one; NULL if it is too long. */
 void *sp_gemm_vector(const struct sp_backend *k, size_t bytes);
 
 /* ---- between these files ---- */
@@ -62,7 +62,7 @@ struct sp_choice;
 
 enum { SP_GEMM_CANDIDATES = 8, SP_GEMM_VECTOR_BYTES = 1 << 20, SP_GEMM_SLOTS = 256 };
 
-/* A product in cuBLASLt's words, without its addresses. */
+/* A product in cuBLASLt's terms, without its addresses. */
 struct sp_call {
     cublasLtMatmulDesc_t op;
     cublasLtMatrixLayout_t first, second, result;
@@ -71,17 +71,17 @@ struct sp_call {
 struct sp_cuda_gemm {
     cublasLtHandle_t lt;
     cudaStream_t stream;
-    /* Of products alone, so that who queues one may hold sp_cuda_workspace meanwhile: the library's
-     * own, and behind it SP_GEMM_VECTOR_BYTES for a bias or its gradient. */
+    /* Only products use it, so a kernel that queues one may hold sp_cuda_workspace meanwhile: the
+     * library's own, and behind it SP_GEMM_VECTOR_BYTES for a bias or its gradient. */
     unsigned char *workspace;
     size_t workspace_bytes;
-    bool tune, warm;      /* warm: products have run for a while, before any was measured */
-    struct sp_kept *kept; /* what was chosen before, by others too; NULL: nothing is */
+    bool tune, warm;      /* warm: products have run for a while before any was measured */
+    struct sp_kept *kept; /* earlier choices, of other workers too; NULL: none are kept */
     cudaEvent_t start, end;
     struct sp_choice *table[SP_GEMM_SLOTS];
 };
 
-/* Whether cuBLASLt's rules allow the epilogue for these addresses and sizes. */
+/* True if cuBLASLt's rules allow the epilogue for these addresses and sizes. */
 bool sp_call_allowed(const struct sp_product *p);
 /* False if cuBLASLt does not know one of its attributes. */
 bool sp_call_create(const struct sp_product *p, struct sp_call *call);

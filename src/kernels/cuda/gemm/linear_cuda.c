@@ -1,11 +1,12 @@
 /*
- * Linear layers on a GPU, weights [out, in], with what follows a product done in its epilogue:
+ * Linear layers on a GPU, weights [out, in], with the operation after a product done in its
+ * epilogue:
  *
  *   y(T,out) = x w^T + bias (+ residual)       u = x w^T + bias, g = act(u)
  *
  * Backward: dx = dy w, du = act'(u) o (dy w), dw += dy^T x, dbias += column sums of dy.
  *
- * Where cuBLASLt has no such epilogue, or is slower with it, the same in two steps.
+ * If cuBLASLt has no such epilogue, or is slower with it, the same is done in two steps.
  */
 #include "kernels/cuda/gemm/gemm_cuda.h"
 #include "kernels/cuda/pointwise/epilogues.h"
@@ -19,7 +20,7 @@ static struct sp_product product(const struct sp_backend *k, int m, int n, int k
 
 /* ---- forward ---- */
 
-/* y(T,out) = x w^T, bias to come */
+/* y(T,out) = x w^T, without the bias */
 static struct sp_product forward(const struct sp_backend *k, int T, int in, int out, const void *x,
                                  const void *w, void *y, int ldy)
 {
@@ -35,7 +36,8 @@ static struct sp_product forward(const struct sp_backend *k, int T, int in, int 
     return p;
 }
 
-/* A bias that fast kernels can read: in a model of odd sizes it may lie anywhere in its weights. */
+/* Copies the bias if fast kernels cannot read it: in a model of odd sizes it may lie at any
+ * address. */
 static void *aligned(const struct sp_backend *k, int n, const void *bias)
 {
     size_t bytes = (size_t)n * sp_dtype_bytes(k->dtype);
@@ -103,7 +105,8 @@ static void act(void *arg)
     c->k->act(c->k, c->act, c->n, c->u, c->y);
 }
 
-/* The library has the tanh form of gelu alone. In f32 the epilogue would save a pass over memory that an f32 product hides anyway. */
+/* The library has only the tanh form of gelu. In f32 the epilogue would save a pass over memory
+ * that an f32 product hides anyway. */
 static void linear_act(const struct sp_backend *k, enum sp_activation kind, int T, int in, int out,
                        const void *x, const void *w, const void *bias, void *u, void *g)
 {
@@ -189,7 +192,7 @@ static void sums(void *arg)
     sp_cuda_column_sums(c->k, c->T, c->n, c->x, c->ldx, c->sum);
 }
 
-/* The epilogue overwrites its sums, so they are taken apart and added. */
+/* The epilogue overwrites its sums, so they go to a separate vector and are added from there. */
 static bool dw_with_sums(const struct sp_backend *k, const struct sp_product *plain,
                          struct sums_call call)
 {

@@ -1,4 +1,4 @@
-/* What follows a product whose epilogue cannot do it; column sums are in sums.h. */
+/* Kernels that follow a product whose epilogue cannot do their work; column sums are in sums.h. */
 #ifndef SP_CUDA_EPILOGUES_H
 #define SP_CUDA_EPILOGUES_H
 

@@ -1,9 +1,9 @@
 /*
  * Loss, equations in cross_entropy.c; over a part of the vocabulary, in vocabulary.c.
  *
- * A block has a row of logits; it reads them once for the maximum and the sum of e^z, and
- * once for the gradient, which it writes in their place. Floor of a row, between its products: V
- * elements read and written.
+ * A block has a row of logits; it reads them once for the maximum and the sum of e^z, and once for
+ * the gradient, which it writes in their place. The least traffic for a row, between its products,
+ * is V elements read and written.
  */
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/pointwise/sums.h"
@@ -11,8 +11,9 @@
 
 enum { LOSS_THREADS = 512 };
 
-/* Of a row z(V): the sum of e^(z - most), most being the largest, for all threads of the block, which have met when it
- * returns. They are taken together: the sum so far is scaled when the maximum grows. */
+/* The sum of e^(z - most) over a row z(V), and *most, its largest element, for all threads of
+ * the block; it includes a barrier. Both come from one pass: the sum so far is scaled when the
+ * maximum grows. */
 template <typename T, int V>
 SP_DEVICE float row_exponentials(int vocabulary, const T *z, float *most)
 {
@@ -44,7 +45,8 @@ SP_DEVICE float row_exponentials(int vocabulary, const T *z, float *most)
     return sum;
 }
 
-/* A row z(V) of logits: z := factor e^(z - at) - scale onehot; what lies between V and the end of the row becomes 0. */
+/* For a row z(V) of logits: z := factor e^(z - at) - scale onehot; elements between V and the
+ * end of the row become 0. */
 template <typename T, int V>
 SP_DEVICE void row_gradient(int vocabulary, int target, float at, float factor, float scale, T *z)
 {
@@ -60,8 +62,9 @@ SP_DEVICE void row_gradient(int vocabulary, int target, float at, float factor, 
     }
 }
 
-/* A row z(V) of logits: loss = log(sum e^z) - z[target], and z := scale (softmax(z) - onehot) if `gradient`. What lies
- * between V and the end of the row is not read as logits, and becomes 0. */
+/* For a row z(V) of logits: loss = log(sum e^z) - z[target], and z := scale (softmax(z) -
+ * onehot) if `gradient`. Elements between V and the end of the row do not count as logits, and
+ * become 0. */
 template <typename T, int V>
 SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     cross_entropy_kernel(int vocabulary, size_t ld, const int32_t *targets, bool gradient,
@@ -72,7 +75,7 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     bool counts = target != SP_NO_TARGET;
 
     z += blockIdx.x * ld;
-    at_target = counts ? sp_value(z[target]) : 0; /* by all threads, before they meet */
+    at_target = counts ? sp_value(z[target]) : 0; /* read by all threads before the barrier */
     sum = row_exponentials<T, V>(vocabulary, z, &most);
     if (threadIdx.x == 0)
         loss[blockIdx.x] = counts ? log((double)sum) + (double)most - (double)at_target : 0;
@@ -81,9 +84,10 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
 }
 
 /*
- * How many words the first of two products takes: whole accesses of 16 bytes. cuBLASLt looks at sizes, whatever the
- * leading dimensions are, and has fast bf16 kernels for such alone: 50257 words at once take six times as long on an
- * H200. The few that are left are a product of their own.
+ * The number of words in the first of two products: whole accesses of 16 bytes. cuBLASLt looks at
+ * sizes, whatever the leading dimensions are, and has fast bf16 kernels only for such sizes: 50257
+ * words at once take six times as long on an H200. The few remaining words are a product of their
+ * own.
  */
 template <typename T> static int most_words(int vocabulary)
 {
@@ -104,8 +108,8 @@ static void logits(const struct sp_backend *k, int n, int h, int vocabulary, con
                  0, z + most, ld, false);
 }
 
-/* Of a chunk of n rows with dz(n,V): dx = dz w, dw += dz^T x; those that are not NULL. dx is the few words' share,
- * rounded, before the others' is added. */
+/* For a chunk of n rows with dz(n,V): dx = dz w, dw += dz^T x, if not NULL. dx first gets the
+ * share of the few remaining words, rounded; then the others' is added. */
 template <typename T>
 static void product_gradients(const struct sp_backend *k, int n, int h, int vocabulary, const T *dz,
                               const T *x, const T *w, T *dx, float *dw)
@@ -152,7 +156,7 @@ static void cross_entropy(const struct sp_backend *k, int rows, int h, int vocab
 
 /* ---- loss over a part of the vocabulary (cpu/gemm/vocabulary.c) ------------------------------- */
 
-/* A row z(V) of logits: log(sum e^z), and z[target] if that is there. */
+/* For a row z(V) of logits: log(sum e^z), and z[target] if this part has it. */
 template <typename T, int V>
 SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     logit_stats_kernel(int vocabulary, size_t ld, const int32_t *targets, const T *z, float *stats)
@@ -170,7 +174,7 @@ SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     }
 }
 
-/* z := scale (e^(z - lse) - onehot); what lies between V and the end of the row becomes 0. */
+/* z := scale (e^(z - lse) - onehot); elements between V and the end of the row become 0. */
 template <typename T, int V>
 SP_KERNEL void __launch_bounds__(LOSS_THREADS)
     logits_gradient_kernel(int vocabulary, size_t ld, const int32_t *targets, const float *lse,
@@ -190,7 +194,8 @@ SP_DEVICE float log_add(float a, float b)
     return max + (float)log(exp((double)(a - max)) + exp((double)(b - max)));
 }
 
-/* The next part of a row's sum, kept as its logarithm; with the last one (`ends`) the row's loss. */
+/* Adds the next part to a row's sum, kept as its logarithm; with the last part (`ends`) it makes
+ * the row's loss. */
 SP_KERNEL void merge_logits_kernel(int rows, bool begins, bool ends, const float *stats, float *lse,
                                    double *targets, double *loss)
 {
@@ -241,7 +246,7 @@ static void merge_logits(const struct sp_backend *k, int rows, int n, const floa
         sp_cuda_add_doubles(k, rows, part, loss);
 }
 
-/* A row's statistics of n parts at once, as few as devices of a stage. */
+/* A row's statistics of n parts at once; a stage has few devices, so n is small. */
 struct parts_of_stats {
     enum { MOST = 32 };
     const float *at[MOST];

@@ -1,12 +1,12 @@
 /*
  * LayerNorm and RMSNorm, equations in norm.c. A row belongs to one warp if it has up to 512
- * elements, else to one block; a thread holds 16 of them, so a row is read once. Floor: x and y,
- * one pass.
+ * elements, else to one block; a thread holds 16 of them, so a row is read once. The least traffic
+ * is x and y, one pass.
  *
  * Backward, the row's gradient: x, dy and dres read, dx written. Rows are dealt to a number of
  * groups that depends on T and h alone; each group's sums for dgain and dbias stay in registers,
- * and are added in the order of the groups. What a thread reads of dy and dres, it reads before it
- * writes the same elements of dx, which may be the same memory.
+ * and are added in the order of the groups. A thread reads its elements of dy and dres before it
+ * writes the same elements of dx, because dx may be the same memory.
  */
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/pointwise/sums.h"
@@ -14,24 +14,24 @@
 enum {
     FWD_THREADS = 1024,
     BWD_THREADS =
-        512, /* that leaves each 128 registers, of which five times HELD hold a row and its sums */
-    GROUPS = 512, /* blocks of groups, at most, of GROUP_THREADS; of fewer, as many more */
+        512,      /* leaves each 128 registers; a row and its sums take five times HELD of them */
+    GROUPS = 512, /* at most so many blocks of GROUP_THREADS, or more of fewer threads */
     GROUP_THREADS = 128,
     GROUP_ROWS = 8, /* of a group, at least, or its sums cost as much as the rows */
-    COLUMN_ROWS = 8 /* rows at a time of a block of norm_columns_kernel */
+    COLUMN_ROWS = 8 /* rows that a block of norm_columns_kernel takes at a time */
 };
 
-/* Elements of a row that a thread holds; without wide accesses addresses take registers, too. */
+/* Elements of a row that a thread holds; without wide accesses, addresses take registers too. */
 template <int V> constexpr int HELD = V == 1 ? 8 : 16;
 
-/* A row wider than a span, the elements its threads hold, is read span by span, and once for each
- * use. This is the column of the thread's i-th access to a span. */
+/* A span is the elements that the threads of a row hold. A wider row is read span by span, and
+ * once for each use. This is the column of the thread's i-th access to a span. */
 template <int V> SP_DEVICE int norm_column(int span, int i)
 {
     return ((span * (HELD<V> / V) + i) * (int)blockDim.x + (int)threadIdx.x) * V;
 }
 
-/* What lies beyond the row is 0. */
+/* Loads the thread's elements of a span; elements beyond the row are 0. */
 template <int V, typename T>
 SP_DEVICE void norm_load(const T *row, int h, int span, float x[HELD<V>])
 {
@@ -47,7 +47,7 @@ SP_DEVICE void norm_load(const T *row, int h, int span, float x[HELD<V>])
     }
 }
 
-/* *sum += the thread's elements of a row, of which it holds the first span. */
+/* *sum += the thread's elements of a row; `held` has those of the first span. */
 template <int V, typename T>
 SP_DEVICE void norm_add(const T *x, int h, int spans, float held[HELD<V>], float *sum)
 {
@@ -60,7 +60,7 @@ SP_DEVICE void norm_add(const T *x, int h, int spans, float held[HELD<V>], float
     }
 }
 
-/* The same of their squares, centred, as x may have a large mean. */
+/* The same for their squares, centred, because x may have a large mean. */
 template <int V, typename T>
 SP_DEVICE void norm_add_squares(const T *x, int h, int spans, float mean, float held[HELD<V>],
                                 float *sum)
@@ -87,7 +87,7 @@ SP_KERNEL void __launch_bounds__(FWD_THREADS)
     int row = (int)(blockIdx.x * blockDim.y + threadIdx.y);
     int spans = (h + (int)blockDim.x * HELD<V> - 1) / ((int)blockDim.x * HELD<V>);
 
-    if (row >= rows) /* where a block has several rows, its warps do not wait for each other */
+    if (row >= rows) /* if a block has several rows, its warps do not wait for each other */
         return;
     x += (size_t)row * (size_t)h;
     y += (size_t)row * (size_t)h;
@@ -133,8 +133,7 @@ SP_KERNEL void __launch_bounds__(FWD_THREADS)
 }
 
 /*
- * Of a row: n = (x - mean) rstd and e = dy gain. What lies beyond the row is 0 in e, and no use in
- * n.
+ * For a row: n = (x - mean) rstd and e = dy gain. Beyond the row e is 0, and n has no meaning.
  */
 template <int V, typename T>
 SP_DEVICE void norm_terms(const T *x, const T *dy, const T *gain, int h, int span, float mean,
@@ -157,7 +156,7 @@ SP_DEVICE void norm_terms(const T *x, const T *dy, const T *gain, int h, int spa
     }
 }
 
-/* A group's sums, of rows of one span, to `part`. */
+/* Writes a group's sums, for rows of one span, to `part`. */
 template <int V>
 SP_DEVICE void norm_put_sums(float *part, int h, int sums, const float sum_gain[HELD<V>],
                              const float sum_bias[HELD<V>])
@@ -174,8 +173,8 @@ SP_DEVICE void norm_put_sums(float *part, int h, int sums, const float sum_gain[
     }
 }
 
-/* part(groups,sums,h) = the groups' sums for dgain, then for dbias if `sums` is 2. NULL: none are
- * wanted, or rows have several spans. */
+/* part(groups,sums,h) = the groups' sums for dgain, then for dbias if `sums` is 2. NULL: no sums
+ * are wanted, or rows have several spans. */
 template <typename T, int V>
 SP_KERNEL void __launch_bounds__(BWD_THREADS)
     norm_bwd_kernel(bool rms, int rows, int h, const T *x, const float *stats, const T *gain,
@@ -271,7 +270,7 @@ SP_KERNEL void norm_columns_kernel(int rows, int h, const T *x, const float *sta
         sp_store<V>(part + h, sum_bias);
 }
 
-/* The threads of a row; those of a warp come by eight rows. */
+/* The threads of a row. If they are one warp, a block takes eight rows. */
 static dim3 norm_block(int h, int held, int most)
 {
     int threads = (h + held * SP_WARP - 1) / (held * SP_WARP) * SP_WARP;
@@ -341,7 +340,7 @@ static void norm_bwd(const struct sp_backend *k, bool rms, int rows, int h, cons
     sp_launch(k, "norm_bwd", wide ? norm_bwd_kernel<T, sp_wide<T>::N> : norm_bwd_kernel<T, 1>,
               blocks, block, 2 * SP_WARP * sizeof(float), rms, rows, h, (const T *)x, stats,
               (const T *)gain, (const T *)dy, (const T *)dres, (T *)dx, sums, spans ? NULL : part);
-    if (dgain && dbias == dgain + h) { /* as they lie in a block of parameters */
+    if (dgain && dbias == dgain + h) { /* as in a block of parameters */
         sp_cuda_add_partials(k, (int)groups, 2 * h, part, 2 * width, dgain);
         return;
     }

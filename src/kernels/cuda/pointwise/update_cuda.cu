@@ -1,7 +1,7 @@
 /*
- * Sums over whole arrays and the optimizer: one pass over memory, 16 bytes an access; the floor is
- * what is read and written. AdamW: 16 bytes of f32 read and 16 written for each weight, and the
- * rounded copy.
+ * Sums over whole arrays and the optimizer: one pass over memory, 16 bytes an access; the bytes
+ * read and written are the floor. AdamW: 16 bytes of f32 read and 16 written for each weight, and
+ * the rounded copy.
  *
  * Sum of squares: blocks of fixed size whose sums are added in order, so it depends on n alone.
  */
@@ -74,7 +74,7 @@ SP_KERNEL void add_parts_kernel(size_t accesses, int parts, struct parts_of<T> x
     sp_store<V>(y + at * V, sum);
 }
 
-/* Rounded once for each launch. */
+/* The sum is rounded once in each launch. */
 template <typename T>
 static void add_parts(const struct sp_backend *k, size_t n, int parts, const void *const *x,
                       void *sum)
@@ -110,7 +110,7 @@ extern "C" void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const v
         add_f32(k, n, (const float *)x, sum);
 }
 
-/* The same elements to the same thread in the same order, however they are read. */
+/* A thread gets the same elements in the same order, however they are read. */
 template <int V> SP_KERNEL void sumsq_kernel(size_t n, const float *g, double *part)
 {
     double *shared = sp_shared<double>(), sum = 0;
@@ -154,7 +154,7 @@ static void sumsq(const struct sp_backend *k, size_t n, const float *g, double *
     sp_cuda_add_doubles(k, (int)parts, part, sum);
 }
 
-/* What of the equations in kernels.h is the same for every weight. */
+/* The factors in the equations of kernels.h that are the same for every weight. */
 struct adamw_factors {
     float b1, b2, c1, c2; /* 1 - b1, 1 - b2 */
     float keep, step, root, eps, clip;
@@ -246,7 +246,7 @@ static void round_all(const struct sp_backend *k, size_t n, const float *x, void
               x + done, to + done);
 }
 
-/* V elements of y, of type T, += those of x, which are f32. */
+/* y += x for V elements: y of type T, x of f32. */
 template <typename T, int V>
 SP_KERNEL void at_random_kernel(size_t accesses, size_t first, uint32_t stream, const float *x,
                                 T *y)
@@ -260,7 +260,7 @@ SP_KERNEL void at_random_kernel(size_t accesses, size_t first, uint32_t stream, 
     sp_load<V>(y + at, b);
     for (int i = 0; i < V; i++) {
         b[i] += a[i];
-        if (sizeof(T) == 2) /* what is left then is a bf16, which stores as it is */
+        if (sizeof(T) == 2) /* the result is a bf16, which stores as it is */
             b[i] = __uint_as_float(
                 sp_bf16_at_random(__float_as_uint(b[i]),
                                   sp_random_bits(stream, (uint32_t)(first + at + i))) &
