@@ -9,8 +9,9 @@ struct sp_op_terms {
     const struct sp_machine *machine;
     int devices; /* of a stage */
     enum sp_recompute recompute;
-    int every;          /* full recomputation keeps the input of each every-th layer */
-    const int *process; /* [stages] NULL: one each. Tensors within a process are not copied */
+    int every; /* full recomputation keeps the input of each every-th layer */
+    const int
+        *process; /* [stages] NULL: one for each stage; tensors are not copied within a process */
 };
 
 #endif
