@@ -73,7 +73,7 @@ int64_t sp_memory_least(const struct sp_plan *plan, const struct sp_shape *sh,
     return sp_memory_states(plan, sh, stage) + sp_stash_peak(plan, sh, recompute, every, stage);
 }
 
-/* ---- counted ----------------------------------------------------------------------------------- */
+/* ---- counted --------------------------------------------------------------------------------- */
 
 /* The configuration of a run's graph for such a shape, without a sink yet. */
 static struct sp_graph_config config_of(const struct sp_plan *plan, const struct sp_shape *sh,

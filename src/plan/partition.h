@@ -14,8 +14,8 @@
 /* True if this is a list of counts rather than a word. */
 bool sp_partition_is_list(const char *text);
 
-/* Parses "3,2,2,1": `globals` counts, each 0 or more, whose sum is `layers`. 0; or one line on stderr and -EINVAL,
- * counts untouched. */
+/* Parses "3,2,2,1": `globals` counts, each 0 or more, whose sum is `layers`. 0; or one line on
+ * stderr and -EINVAL, counts untouched. */
 int sp_partition_parse(const char *text, int layers, int globals, int *counts);
 
 /*

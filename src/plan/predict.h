@@ -23,8 +23,7 @@ struct sp_predict_request {
     struct sp_op_terms terms;
     const int *worker;         /* [stages] as sp_simulate has it; NULL: each stage has its own */
     struct sp_tier_rates tier; /* rates of a stage's tier, for plan->evictions */
-    bool exchanges; /* also prices ops without exchanges between devices of a stage or stages of a
-                    * slot */
+    bool exchanges; /* also price ops without exchanges between devices or stages of a slot */
     const struct sp_execution *execution; /* NULL: as planned */
 };
 

@@ -29,7 +29,7 @@ struct fitting {
     double measured, predicted; /* of all */
 };
 
-/* ---- machines ------------------------------------------------------------------------------------- */
+/* ---- machines -------------------------------------------------------------------------------- */
 
 static void slow_curve(struct sp_curve *c, double factor)
 {
@@ -64,8 +64,7 @@ void sp_rates_apply(const struct sp_fit *fit, struct sp_machine *m)
     }
 }
 
-/* ---- predictions by kind
- * --------------------------------------------------------------------------- */
+/* ---- predictions by kind --------------------------------------------------------------------- */
 
 /* The time that f->slow adds to every op. It makes one kind twice as slow, so this is the kind's
  * time. */
@@ -108,7 +107,7 @@ static void forget(struct fitting *f)
         free(f->kind[kind]);
 }
 
-/* ---- the factors ----------------------------------------------------------------------------------- */
+/* ---- the factors ----------------------------------------------------------------------------- */
 
 static void add_row(struct fitting *f, struct group *g, const double ms[SP_FIT_KINDS],
                     double measured)

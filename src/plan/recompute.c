@@ -65,8 +65,7 @@ static int most_layers(const struct trial *t)
     return most;
 }
 
-/* ---- one choice
- * --------------------------------------------------------------------------------- */
+/* ---- one choice ------------------------------------------------------------------------------ */
 
 static struct sp_op_terms terms_of(const struct trial *t)
 {
@@ -314,7 +313,7 @@ static int leave(struct trial *t, int k, int most)
     return err == -EINVAL ? 0 : err;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static bool refused(const struct trial *t)
 {
@@ -340,8 +339,7 @@ static int64_t least_of(const struct trial *t)
         return sp_memory_fullest(w->plan, w->shape, t->mode, 1, &most, NULL) ? INT64_MAX
                                                                              : sp_memory_sum(&most);
     }
-    sp_offload_try(w->plan, w->shape, &want, &offload, &lack); /* a limit of one byte reports what
-                                                                * is lacking */
+    sp_offload_try(w->plan, w->shape, &want, &offload, &lack); /* one byte never fits */
     sp_offload_destroy(&offload);
     return sp_memory_sum(&lack.memory) + lack.least;
 }

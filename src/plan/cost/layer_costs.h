@@ -40,7 +40,8 @@ static inline double sp_layer_bwd_us(const struct sp_layer_costs *c, enum sp_rec
     return c->recompute_us[mode] + c->bwd_us + c->wgrad_us;
 }
 
-/* Times on one device of a machine, for planning before anything was measured. Every field is set. */
+/* Estimates times on one device of a machine, for planning before any measurement; sets every
+ * field. */
 void sp_layer_costs_estimate(const struct sp_machine *machine, const struct sp_shape *sh,
                              struct sp_layer_costs *costs);
 

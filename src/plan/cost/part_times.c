@@ -179,8 +179,7 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
     const struct cost c = {.machine = machine, .sh = sh, .devices = devices};
     const double h = sh->model.hidden, f = sh->model.mlp, up = sh->up_width;
     const double task = machine->rates.launch_s, ring = gathered(&c);
-    const double ring_w = sh->tensor > 1 && !sh->sequence ? 0 : ring; /* every device has the
-                                                                       * inputs */
+    const double ring_w = sh->tensor > 1 && !sh->sequence ? 0 : ring; /* inputs are already there */
     const double ends = sh->tensor > 1 ? ring : 0;
     double norm = moved(&c, 2 * h), norm_input = moved(&c, 4 * h), activation = moved(&c, up + f);
     double down = product(&c, SP_ROLE_DOWN);

@@ -10,8 +10,8 @@ struct sp_op_terms {
     int devices; /* of a stage */
     enum sp_recompute recompute;
     int every; /* full recomputation keeps the input of each every-th layer */
-    const int
-        *process; /* [stages] NULL: one for each stage; tensors are not copied within a process */
+    const int *
+        process; /* [stages] NULL: one for each stage; a process passes on tensors without copies */
 };
 
 #endif

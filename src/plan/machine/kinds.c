@@ -28,7 +28,7 @@ int sp_machine_keep(const struct sp_machine *m, const char *name, size_t n, stru
     return 0;
 }
 
-/* ---- which -------------------------------------------------------------------------------------- */
+/* ---- choosing a machine ---------------------------------------------------------------------- */
 
 int sp_machine_nodes(const struct sp_machine *m)
 {
@@ -75,7 +75,7 @@ const struct sp_machine *sp_machine_of_devices(const struct sp_machine *m, int64
     return slowest;
 }
 
-/* ---- all together ------------------------------------------------------------------------------- */
+/* ---- joining kinds --------------------------------------------------------------------------- */
 
 static void slow_link(struct sp_link *l, const struct sp_link *other)
 {
@@ -147,7 +147,7 @@ int sp_machine_join(const char *where, const struct sp_nodes *kind, int kinds, s
     return 0;
 }
 
-/* ---- orders ------------------------------------------------------------------------------------- */
+/* ---- orders ---------------------------------------------------------------------------------- */
 
 int sp_machine_orders(const struct sp_machine *m, struct sp_machine *order)
 {

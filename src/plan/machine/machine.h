@@ -60,8 +60,8 @@ enum sp_attention_pass { SP_ATTENTION_FORWARD, SP_ATTENTION_BACKWARD, SP_ATTENTI
 struct sp_rates {
     int threads;                       /* of the device; 0: it is a GPU, or the file does not say */
     struct sp_curve matmul[SP_DTYPES]; /* FLOP/s of a product, by its FLOPs */
-    /* FLOP/s of attention by the FLOPs of the call: sp_flops_attention, which counts visible pairs only;
-     * 2.5 times that in the backward */
+    /* FLOP/s of attention by the FLOPs of the call: sp_flops_attention, which counts visible pairs
+     * only; the backward has 2.5 times as many */
     struct sp_curve attention[SP_DTYPES][SP_ATTENTION_PASSES];
     /* Query-key pairs a second, for the work of attention on each pair besides its operations,
      * however wide the heads are; by the pairs of one head of one sequence. attention[] is by the

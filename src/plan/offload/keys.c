@@ -199,8 +199,7 @@ void sp_keys_visits(struct sp_units_builder *b)
     }
     add_staying_gradients(b);
     sp_memory_longest_slice(b->plan, b->sh, &longest);
-    if (any) /* scratch stays allocated, and so do the buffers for streamed keys and for their
-              * gradients */
+    if (any) /* scratch and the buffers for streamed keys and gradients stay allocated */
         sp_units_also(b, 0, b->a->n_slots - 1,
                       scratch_of(&longest) + 2 * SP_EVICTION_VISITS * b->a->visit_largest);
 }

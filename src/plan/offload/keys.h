@@ -1,8 +1,8 @@
 /*
  * Eviction of the keys and values of slices (offload/eviction.h): which leave, when, and the memory
- * and traffic of streaming them through. Those of slice j stay in memory from its forward to that
- * of slice j+1. Then each later slice streams them through while its attention reads them, in the
- * backward with their gradients. From the slice's own backward on they stay again.
+ * and traffic of streaming them through. The keys of slice j stay in memory from its forward to
+ * that of slice j+1. Then each later slice streams them through while its attention reads them, in
+ * the backward with their gradients. From the slice's own backward on they stay again.
  */
 #ifndef SP_OFFLOAD_KEYS_H
 #define SP_OFFLOAD_KEYS_H

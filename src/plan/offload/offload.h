@@ -12,8 +12,7 @@
 struct sp_offload {
     int stages;
     struct sp_eviction_plan *evictions; /* [stages] */
-    struct sp_memory *memory; /* [stages] activations: the peak of what stays and what is evicted
-                               * and fetched */
+    struct sp_memory *memory; /* [stages] activations: the peak with evictions and fetches */
 };
 
 /* Does the same as sp_offload_create, silently. -EINVAL sets *lack to the stage that needs most

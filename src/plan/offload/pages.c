@@ -71,8 +71,7 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
     if (sp_weights_travel(plan)) /* weights and gradients that travel use one buffer a block */
         m.workspace += TRAVELLING * SP_LAYER_BLOCKS * SP_HOST_PAGE *
                        sp_most_layers(plan, sh->model.layers, stage);
-    if (family->shared) { /* one buffer a block for the weights of two other stages and their summed
-                           * gradients */
+    if (family->shared) { /* the same for weights and summed gradients of two others */
         int64_t most = 0;
 
         for (int s = 0; s < plan->layout.stages; s++) {

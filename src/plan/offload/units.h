@@ -12,8 +12,7 @@ struct sp_op_speed {
 
 /* Evicts keys and values of slices, or keeps them. */
 enum sp_offload_keys {
-    SP_KEYS_AUTO, /* `full` evicts them; `adaptive` evicts those of as few slices as the limit
-                   * requires */
+    SP_KEYS_AUTO, /* `full`: evict; `adaptive`: evict those of as few slices as needed */
     SP_KEYS_STAY,
     SP_KEYS_LEAVE
 };

@@ -79,8 +79,7 @@ struct sp_found {
     char layers[SP_PARTITION_TEXT];
     enum sp_recompute recompute;
     int every;
-    bool by_layer; /* --recompute auto: chosen layer by layer; `recompute` is the mode of those that
-                   * recompute */
+    bool by_layer; /* --recompute auto: layers that recompute do so in mode `recompute` */
     enum sp_offload_mode offload;
     double step_ms, bubble;
     double stall_ms;     /* part of step_ms that waits for evictions and fetches */

@@ -28,7 +28,7 @@ struct moves {
     void *arg;
 };
 
-/* ---- slices ------------------------------------------------------------------------------------- */
+/* ---- slices ---------------------------------------------------------------------------------- */
 
 static bool shares(const char *schedule)
 {
@@ -102,7 +102,7 @@ static int list_slices(const struct sp_search *want, const struct sp_found *f, b
     return n;
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------ */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 static void tell(const struct moves *m, struct sp_found f)
 {
@@ -139,7 +139,7 @@ static bool may_balance(const struct sp_search *want, const struct sp_found *f)
            sp_schedule_deals_layers(f->schedule);
 }
 
-/* ---- where a search begins ---------------------------------------------------------------------- */
+/* ---- where a search begins ------------------------------------------------------------------- */
 
 void sp_moves_begin(const struct sp_search *want, const char *schedule, const struct sp_grid *grid,
                     int batch, sp_move_fn fn, void *arg)
@@ -169,7 +169,7 @@ void sp_moves_begin(const struct sp_search *want, const char *schedule, const st
         tell(&m, f);
 }
 
-/* ---- neighbours --------------------------------------------------------------------------------- */
+/* ---- neighbours ------------------------------------------------------------------------------ */
 
 static void move_batch(const struct moves *m, struct sp_found f)
 {

@@ -62,7 +62,7 @@ static int64_t most_of_all(const struct sp_search *want)
     return most;
 }
 
-/* ---- the best ----------------------------------------------------------------------------------- */
+/* ---- the best -------------------------------------------------------------------------------- */
 
 /* Rates within a thousandth are equal: no model is more precise. */
 static double grade(const struct sp_found *f)
@@ -147,8 +147,7 @@ static int rank(struct search *s)
     return 0;
 }
 
-/* ---- proposals
- * ---------------------------------------------------------------------------------- */
+/* ---- proposals ------------------------------------------------------------------------------- */
 
 static bool is_same(const struct sp_found *a, const struct sp_found *b)
 {
@@ -174,8 +173,7 @@ static double beat_ms(const struct search *s, int line)
 struct proposal {
     struct search *s;
     int line;
-    const struct sp_found *from; /* the layout whose neighbours are proposed; NULL: the line
-                                  * begins */
+    const struct sp_found *from; /* their neighbour; NULL: they begin the line */
     double from_bound_ms;
 };
 
@@ -220,7 +218,7 @@ static void propose(void *arg, const struct sp_found *f)
     sp_trials_add(&s->trials, &c);
 }
 
-/* ---- lines -------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static struct line *add_line(struct search *s, const char *schedule, int of)
 {
@@ -416,7 +414,7 @@ static int follow_all(struct search *s)
     return err ? err : follow_lines(s);
 }
 
-/* ---- whole steps -------------------------------------------------------------------------------- */
+/* ---- whole steps ----------------------------------------------------------------------------- */
 
 /* True if a layout will be shown but has not been predicted whole. */
 static bool is_guessed(const struct search *s, const struct sp_found *f, const int *told, int n)
@@ -487,7 +485,7 @@ static int settle(struct search *s)
     return err;
 }
 
-/* ---- the search --------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 /* True if the parameters fit on some grid; otherwise the search looks for the layout that needs
  * least. */

@@ -29,12 +29,11 @@ struct trial {
     int micro_batches;
     double beat_ms;        /* a trial stops if its step is sure to take longer */
     struct sp_found ideal; /* predicted with least recomputation, whatever memory it needs */
-    struct step step[2];   /* the one simulated; or two, from which a very long step is
-                          * extrapolated */
+    struct step step[2];   /* the one simulated; or two, to extrapolate a very long one */
     int steps, made;       /* plans */
 };
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Devices of all members of a stage. */
 static int64_t devices_of(const struct sp_found *f)
@@ -190,7 +189,7 @@ static int weigh_all(struct trial *t, bool exact, struct sp_found *f)
     return err;
 }
 
-/* ---- time --------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static struct sp_predict_request request_of(const struct sp_search *want, const struct step *step,
                                             const struct sp_found *f)
@@ -250,7 +249,7 @@ static int predict_all(const struct trial *t, struct sp_found *f)
  * ideal one. */
 static const double ENOUGH = 1.03;
 
-/* ---- modes -------------------------------------------------------------------------------------- */
+/* ---- modes ----------------------------------------------------------------------------------- */
 
 static bool is_better(const struct sp_found *a, const struct sp_found *b)
 {
@@ -368,7 +367,7 @@ static int try_layers(struct trial *t, struct sp_found *best)
     return err == -EINVAL ? 0 : err;
 }
 
-/* ---- plans -------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 /* Chooses AdaPipe's layers and modes within the memory limit. */
 static int partition(const struct sp_search *want, const struct sp_found *f, struct step *step)
@@ -473,8 +472,7 @@ static int create(const struct sp_search *want, struct sp_order_book *book, stru
     err = sp_plan_create_by(book, f->schedule, &lay, &step->plan);
     if (err)
         return err;
-    err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage would have no
-                                                                      * layer */
+    err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* too few layers */
     if (!err && f->devices > 1 && want->simulated && check(want, f, step))
         shape_of(want, f, true, step);
     err = err ? err : check(want, f, step);
@@ -499,8 +497,7 @@ enum { UNTIL_STEADY = 2, PERIOD = 2 };
 static void choose_steps(struct trial *t, const struct sp_found *f)
 {
     bool slices =
-        f->slices > 1 && sp_schedule_wants_slices(f->schedule); /* slices fill stages on their
-                                                                 * own */
+        f->slices > 1 && sp_schedule_wants_slices(f->schedule); /* slices alone fill stages */
     int p = f->stages, period = slices ? 1 + PERIOD * p / f->slices : PERIOD * p;
     int few = slices ? 2 + UNTIL_STEADY * p / f->slices : UNTIL_STEADY * p;
 
