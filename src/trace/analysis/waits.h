@@ -40,7 +40,7 @@ struct sp_unit_of_step {
     double start, end;
     double compute, core;         /* tasks with a core, and without */
     double before[SP_STEP_PARTS]; /* why it did not start at the end of the stage's op before it */
-    double late, held; /* parts of before[SUBMISSION], before[ENGINE] due to its own tasks */
+    double late, held; /* parts of before[SUBMISSION], before[ENGINE]: of tasks, not messages */
     double inside[SP_STEP_PARTS]; /* time in no task */
     double delay
         [SP_STEP_PARTS]; /* delays of its input from other processes: MESSAGE, INTERFACE, SUBMISSION
