@@ -43,7 +43,7 @@ struct sp_gantt_message {
 };
 
 /* Evicted activations: from the end of their eviction to the end of their fetch. */
-struct sp_gantt_away {
+struct sp_gantt_evicted {
     int stage;
     double from, until;
     int64_t bytes;
@@ -71,7 +71,7 @@ struct sp_gantt {
     int n_messages, cap_messages;
     struct sp_gantt_message *messages; /* by receiver, and drawn under the bars of that stage */
     int n_away, cap_away;
-    struct sp_gantt_away *away; /* drawn below them, in a separate row; in any order */
+    struct sp_gantt_evicted *evicted; /* drawn below them, in a separate row; in any order */
 };
 
 /* Makes an empty picture. 0 or -ENOMEM. */
@@ -87,7 +87,7 @@ enum sp_mark {
     SP_MARK_FRAME,    /* two bars that are one unit */
     SP_MARK_EXCHANGE, /* a line along the top of a bar */
     SP_MARK_MESSAGE,  /* a line under the bars */
-    SP_MARK_AWAY,     /* a row under the bars whose height is the evicted bytes */
+    SP_MARK_EVICTED,  /* a row under the bars whose height is the evicted bytes */
     SP_MARK_NUMBER,   /* the label of a bar */
     SP_MARKS
 };
@@ -141,11 +141,11 @@ void sp_gantt_note_peak(struct sp_gantt *g, int stage, int activations);
 char *sp_gantt_bytes(int64_t bytes, char text[32]);
 
 /* Adds an eviction; one of no duration or less is ignored. 0 or -ENOMEM. */
-int sp_gantt_add_away(struct sp_gantt *g, const struct sp_gantt_away *away);
+int sp_gantt_add_evicted(struct sp_gantt *g, const struct sp_gantt_evicted *evicted);
 
 /* The evicted bytes of a stage over time: *n steps, the first at 0 or later, the last one of 0
  * bytes. The caller frees them; NULL: no memory, or *n is 0. */
-struct sp_gantt_step *sp_gantt_away_of(const struct sp_gantt *g, int stage, int *n);
+struct sp_gantt_step *sp_gantt_evicted_of(const struct sp_gantt *g, int stage, int *n);
 
 /* Makes the picture of list-simulated times, with the bubble and peak of each stage. 0 or
  * -ENOMEM. */

@@ -29,6 +29,6 @@ void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, i
 
 /* Counts the memory of a stage that streams keys through, the bytes it fetches and evicts, and the
  * gradients of keys and values that stay. */
-void sp_keys_visits(struct sp_units_builder *b);
+void sp_keys_stream(struct sp_units_builder *b);
 
 #endif

@@ -19,7 +19,7 @@ double sp_part_unit_seconds(struct sp_units_builder *b, const struct sp_op *op)
 /* The slot of a part's forward or backward op. */
 static int slot_of(const struct sp_units_builder *b, const int *ops, const struct sp_op *op)
 {
-    return sp_units_slot(b, ops[sp_units_flight(b, op)], 0);
+    return sp_units_slot(b, ops[sp_units_activations(b, op)], 0);
 }
 
 /* The block and the attention before it keep a tensor together. It is evicted and fetched with the

@@ -1,7 +1,7 @@
-/* The change in an op's time because stages share attention (policies/families/aligned/aid.h).
+/* The change in an op's time because stages share attention (policies/families/aligned/assist.h).
  * Pure. */
-#ifndef SP_AID_TIMES_H
-#define SP_AID_TIMES_H
+#ifndef SP_ASSIST_TIMES_H
+#define SP_ASSIST_TIMES_H
 
 #include "plan/cost/terms.h"
 #include "policies/plan.h"
@@ -12,7 +12,7 @@
  * slice, then to the queries it has received, one owner after the other. An owner is done when it
  * has received and merged the results of its helpers.
  */
-double sp_aid_time(const struct sp_plan *plan, const struct sp_shape *sh,
-                   const struct sp_op_terms *terms, int stage, const struct sp_op *op);
+double sp_assist_time(const struct sp_plan *plan, const struct sp_shape *sh,
+                      const struct sp_op_terms *terms, int stage, const struct sp_op *op);
 
 #endif
