@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ops that the search may simulate before it takes what it has: about a second of one core. */
+/* The search simulates at most so many ops, then takes the best so far: about a second of one
+ * core. */
 #define MOST_OPS 100000000
 
 struct work {
@@ -14,11 +15,11 @@ struct work {
     int most;                   /* layers a stage may have: every other one takes one */
     struct sp_adapipe_mix *mix; /* [stages][most+1] */
     double *time;               /* [stages][most+1] t_s; INFINITY: does not fit */
-    double *f, *b;              /* [stages] of the partition looked at */
+    double *f, *b;              /* [stages] of the current partition */
     double *room;               /* [2 stages] */
     double *sum;                /* [layers+1] */
     short *take;                /* [stages][layers+1] */
-    int *counts;                /* [stages] the partition looked at */
+    int *counts;                /* [stages] the current partition */
     int *best;                  /* [stages] the shortest so far */
     double makespan;            /* of it */
     int64_t ops_left;           /* of MOST_OPS */
@@ -58,8 +59,8 @@ static void tabulate(struct work *w)
 }
 
 /*
- * Round i holds B_(i-p+s) and then F_i of every stage s: 1F1B's order on the stage. What the B
- * waits for on stage s+1 was in round i-1, what the F waits for on stage s-1 is in this one.
+ * Round i holds B_(i-p+s) and then F_i of every stage s, in the order of 1F1B on the stage. This B
+ * waits for a B of round i-1 on stage s+1, and this F for the F of the same round on stage s-1.
  */
 double sp_1f1b_makespan(int stages, int micro_batches, const double *f, const double *b,
                         double *room)
@@ -119,8 +120,8 @@ static void keep_if_shorter(struct work *w, double makespan, const int *counts)
 
 /* ---- partitions -------------------------------------------------------------------------- */
 
-/* The partition with the smallest sum of t_s of those with no t_s above `worst`, into w->counts;
- * returns the sum, INFINITY if there is none. */
+/* Finds the partition with the smallest sum of t_s among those with no t_s above `worst` and puts
+ * it into w->counts. Returns the sum, INFINITY if there is none. */
 static double smallest_sum(struct work *w, double worst)
 {
     int p = w->in->stages, L = w->in->layers;
@@ -168,7 +169,8 @@ static double smallest_worst(const struct work *w, const double *value)
     return w->sum[0];
 }
 
-/* Moves single layers from w->counts on, always the best such move, while the step gets shorter. */
+/* Starts from w->counts and always makes the best move of a single layer, while the step gets
+ * shorter. */
 static void descend(struct work *w)
 {
     int p = w->in->stages, from, to;
@@ -210,8 +212,8 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Starts from the partition of the smallest sum under each max t_s that may give the smallest
- * model, and from the even one. Returns the model's minimum. */
+/* Descends from the partition of smallest sum under each max t_s that may give the smallest model
+ * time, and from the even partition. Returns the smallest model time. */
 static double search(struct work *w, double *limits)
 {
     int p = w->in->stages, n = p * (w->most + 1);
@@ -328,7 +330,7 @@ int sp_adapipe_choose(const struct sp_adapipe *in, int *counts, unsigned char *m
         goto out;
     }
     fig.model_us = search(&w, limits);
-    if (isinf(w.makespan)) { /* times so long that their sums are infinite: no partition was kept */
+    if (isinf(w.makespan)) { /* the times sum to infinity, so no partition was kept */
         ret = sp_error(EINVAL, "a step of %d layers on %d stages takes longer than can be computed",
                        in->layers, in->stages);
         goto out;

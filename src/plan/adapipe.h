@@ -1,21 +1,21 @@
 /*
- * AdaPipe (Sun et al., ASPLOS 2024): how many layers each stage of a 1F1B pipeline takes, and what
- * each layer recomputes, so that a step is short and no stage holds more than its limit. Stage s
+ * AdaPipe (Sun et al., ASPLOS 2024) chooses how many layers each stage of a 1F1B pipeline takes and
+ * what each layer recomputes, so that a step is short and no stage exceeds its limit. Stage s
  * stashes min(p - s, m) micro-batches, so early stages recompute more and take fewer layers. Pure.
  *
- * As in the paper a dynamic program over stages takes its costs from one inside a stage, the
- * cheapest mix of recomputations that fits. All layers being alike, how many layers of a stage use
- * each mode is all there is to choose, and the inner problem is solved exactly by counting.
+ * As in the paper, a dynamic program over stages takes its costs from one inside a stage, the
+ * cheapest mix of recompute modes that fits. All layers are alike, so the inner problem only
+ * chooses how many layers of a stage use each mode; it is solved exactly by counting.
  *
- * The outer one is solved exactly for a model of the step,
+ * The outer problem is solved exactly for a model of the step,
  *
  *     T ~ t_0 + ... + t_(p-1) + (m-1) max t_s       t_s: forward and backward of one micro-batch
  *
- * (fill and drain, and a steady phase as fast as the slowest stage). What counts is the list
- * simulation of 1F1B, which is often shorter, as a slow stage hides the filling of those after it,
- * and a little longer where stages differ much. So the partitions that are best for each max t_s,
- * and the even one, are improved in simulated time by moving single layers, and the shortest is
- * taken.
+ * (warm-up and cool-down, and a steady phase as fast as the slowest stage). The list simulation of
+ * 1F1B decides. It is often shorter than the model, because a slow stage hides the warm-up of the
+ * stages after it, and a little longer if stages differ much. So the search starts from the best
+ * partition for each max t_s and from the even one, shortens each in simulated time by moving
+ * single layers, and takes the shortest.
  */
 #ifndef SP_PLAN_ADAPIPE_H
 #define SP_PLAN_ADAPIPE_H
@@ -24,11 +24,12 @@
 #include "policies/plan.h"
 #include <stdint.h>
 
-/* What a stage holds, in bytes of one worker's memory. */
+/* Bytes that a stage holds in one worker's memory. */
 struct sp_adapipe_memory {
     int64_t limit_bytes; /* of a stage; 0: none */
 
-    /* Whatever is chosen: every stage; the first and the last one besides (embedding, head). */
+    /* Fixed bytes, whatever is chosen: of every stage; and of the first and last stage in addition
+     * (embedding, head). */
     int64_t stage_bytes, first_bytes, last_bytes;
     int64_t tokens_bytes; /* of a micro-batch, on the first and on the last stage */
     int64_t layer_bytes;  /* weights, gradients and moments of a layer */
@@ -42,7 +43,8 @@ struct sp_adapipe_memory {
     int64_t workspace_bytes[1 << SP_RECOMPUTE_MODES];
 };
 
-/* Close to what plan/memory.h counts for 1F1B on `stages` stages; `limit` as given. 0, or the error of sp_plan_create. */
+/* Sets *mem close to what plan/memory.h counts for 1F1B on `stages` stages, with limit_bytes =
+ * `limit`. 0, or the error of sp_plan_create. */
 int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
                          struct sp_adapipe_memory *mem);
 
@@ -71,13 +73,13 @@ struct sp_adapipe_figures {
 int sp_adapipe_choose(const struct sp_adapipe *in, int *counts, unsigned char *mode,
                       struct sp_adapipe_figures *figures);
 
-/* The same for a plan of the schedule, by what its graph holds with what is chosen, which is counted: in->memory is an estimate
- * that grows until that keeps to its limit. */
+/* Does the same for a plan of the schedule, against the bytes that its graph is counted to hold.
+ * in->memory is only an estimate: the call raises it until the counted bytes keep to the limit. */
 int sp_adapipe_plan(struct sp_adapipe *in, const struct sp_plan *plan, const struct sp_shape *sh,
                     int *counts, unsigned char *mode, struct sp_adapipe_figures *figures);
 
-/* The makespan of 1F1B without communication: f[stages] and b[stages] are the times of a forward
- * and a full backward of one micro-batch. What sp_listsim finds; room[2 * stages] is scratch. */
+/* The makespan of 1F1B without communication, as sp_listsim finds it: f[stages] and b[stages] are
+ * the times of a forward and a full backward of one micro-batch; room[2 * stages] is scratch. */
 double sp_1f1b_makespan(int stages, int micro_batches, const double *f, const double *b,
                         double *room);
 
@@ -94,7 +96,7 @@ void sp_adapipe_cheapest(const struct sp_adapipe *in, int stage, int count,
 /* The least that a stage with `count` layers holds, however much it recomputes. */
 int64_t sp_adapipe_least_bytes(const struct sp_adapipe *in, int stage, int count);
 
-/* Bytes of a stage with its layers in these modes, micro-batches in flight included. */
+/* Bytes of a stage with its layers in these modes, including the activations it stashes. */
 int64_t sp_adapipe_stage_bytes(const struct sp_adapipe *in, int stage, int count,
                                const unsigned char *mode);
 

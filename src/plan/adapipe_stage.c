@@ -1,4 +1,4 @@
-/* AdaPipe inside a stage: what it holds, and the cheapest mix of recomputations that fits. */
+/* AdaPipe inside a stage: the bytes it holds, and the cheapest mix of recompute modes that fits. */
 #include "policies/families/activations.h"
 #include "plan/adapipe.h"
 #include "plan/memory.h"
@@ -64,7 +64,7 @@ int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
 
         for (int j = 0; j < MODES; j++)
             part[j] = set & 1 << j ? first[j].workspace - first[0].workspace : 0;
-        /* full and no-attention recompute in the same buffers */
+        /* full and no-attention recompute use the same buffers */
         mem->workspace_bytes[set] = part[SP_RECOMPUTE_SELECTIVE] +
                                     (part[SP_RECOMPUTE_FULL] > part[SP_RECOMPUTE_NO_ATTENTION]
                                          ? part[SP_RECOMPUTE_FULL]
@@ -73,7 +73,7 @@ int sp_adapipe_memory_of(const struct sp_shape *sh, int stages, int64_t limit,
     return 0;
 }
 
-/* What the fullest stage of a plan holds with such layers and modes. 0 or -errno. */
+/* Sets *bytes to those of the fullest stage of a plan with such layers and modes. 0 or -errno. */
 static int count_bytes(const struct sp_plan *plan, const struct sp_shape *sh, const int *counts,
                        unsigned char *mode, int64_t *bytes)
 {
@@ -121,7 +121,7 @@ static int64_t in_flight(const struct sp_adapipe *in, int stage)
     return in->stages - stage < in->micro_batches ? in->stages - stage : in->micro_batches;
 }
 
-/* Whatever the modes are. */
+/* Bytes that do not depend on the modes. */
 static int64_t fixed_bytes(const struct sp_adapipe *in, int stage, int count)
 {
     const struct sp_adapipe_memory *mem = &in->memory;
@@ -154,7 +154,7 @@ int64_t sp_adapipe_least_bytes(const struct sp_adapipe *in, int stage, int count
 {
     int64_t least = INT64_MAX;
 
-    /* One mode for all: of the modes of a mix, the one that keeps least needs no more room. */
+    /* One mode for all layers suffices: the mode of a mix that keeps least needs no more room. */
     for (int j = 0; j < MODES; j++) {
         int64_t bytes = in_flight(in, stage) * count * in->memory.stash_bytes[j] +
                         in->memory.workspace_bytes[1 << j];
@@ -168,12 +168,12 @@ struct inner {
     const struct sp_adapipe *in;
     int modes, mode[MODES];    /* of the set, the cheapest first */
     int64_t in_flight, budget; /* bytes for stash */
-    int64_t fixed;             /* bytes besides */
+    int64_t fixed;             /* bytes of everything else */
     int n[MODES];
     struct sp_adapipe_mix *best;
 };
 
-/* Shares `count` layers among the two cheapest modes: as few as need be in the second. */
+/* Shares `count` layers between the two cheapest modes, with as few as possible in the second. */
 static void close_mix(struct inner *x, int count, int64_t bytes, double us)
 {
     const struct sp_adapipe *in = x->in;
@@ -200,7 +200,7 @@ static void close_mix(struct inner *x, int count, int64_t bytes, double us)
         x->best->n[other] = (int)moved;
 }
 
-/* Tries every number of layers in each of the first k modes of the set but the two cheapest. */
+/* Tries every number of layers in each of the first k modes of the set except the two cheapest. */
 static void try_counts(struct inner *x, int k, int count, int64_t bytes, double us)
 {
     int j;
@@ -225,7 +225,7 @@ void sp_adapipe_cheapest(const struct sp_adapipe *in, int stage, int count,
     int64_t limit = in->memory.limit_bytes ? in->memory.limit_bytes : INT64_MAX;
 
     *best = (struct sp_adapipe_mix){.us = INFINITY};
-    /* A mix of few modes is found again in larger sets, which only leave it less room. */
+    /* Larger sets contain the mixes of smaller ones too, and only leave them less room. */
     for (int set = 1; set < 1 << MODES; set++) {
         struct inner x = {.in = in, .in_flight = in_flight(in, stage), .best = best};
 

@@ -32,8 +32,8 @@ static void add(const struct sp_plan *plan, int stage, const struct sp_op *op, d
 }
 
 /*
- * Costs of the ops in `share`s of a whole stage, such that all ops together take what they took: a
- * full backward is one of the input and a weight gradient.
+ * Costs of the ops in `share`s of a whole stage, such that all ops together take their measured
+ * time: a full backward is an input gradient and a weight gradient.
  */
 static void scales(const struct measured *m, double share, double *f, double *b, double *w)
 {
@@ -54,7 +54,7 @@ int sp_expected_costs(const struct sp_plan *plan, const struct sp_step_report *r
     const struct sp_layout *lay = &plan->layout;
     size_t globals = (size_t)sp_globals(lay);
     double share = (double)lay->stages / ((double)globals * lay->slices);
-    double head = 0; /* of all stages, of a micro-batch */
+    double head = 0; /* of one micro-batch, on all stages */
     struct measured *m = calloc(globals, sizeof *m);
     double *scale = calloc(3 * globals, sizeof *scale);
 

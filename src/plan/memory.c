@@ -33,7 +33,8 @@ static struct parameters parameters_of(const struct sp_plan *plan, const struct 
     return p;
 }
 
-/* Weights as products read them, all versions, with gradients; and two moments, with weights in f32 if those are not. */
+/* Counts weights as products read them, in all versions, with gradients; and two moments, with f32
+ * weights if the others are not f32. */
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct parameters p = parameters_of(plan, sh, stage);
@@ -72,9 +73,9 @@ int64_t sp_memory_least(const struct sp_plan *plan, const struct sp_shape *sh,
     return sp_memory_states(plan, sh, stage) + sp_stash_peak(plan, sh, recompute, every, stage);
 }
 
-/* ---- counted ----------------------------------------------------------------------------------- */
+/* ---- counted --------------------------------------------------------------------------------- */
 
-/* The graph of a run of such a shape, on no sink yet. */
+/* The configuration of a run's graph for such a shape, without a sink yet. */
 static struct sp_graph_config config_of(const struct sp_plan *plan, const struct sp_shape *sh,
                                         enum sp_recompute recompute, int every,
                                         const struct sp_params *params)
@@ -83,7 +84,7 @@ static struct sp_graph_config config_of(const struct sp_plan *plan, const struct
         .params = params, .plan = plan, .shape = sh, .recompute = recompute, .every = every};
 }
 
-/* In so many processes of a pipeline. */
+/* Counts with `processes` processes in each pipeline. */
 static int count(const struct sp_graph_config *cfg, const struct sp_shape *sh, int processes,
                  struct sp_count *counted)
 {
@@ -95,7 +96,8 @@ static int count(const struct sp_graph_config *cfg, const struct sp_shape *sh, i
     return sp_count_stages(cfg, &place, processes, &steps, counted);
 }
 
-/* Buffers are those of its processes; what a stage has besides is its own, wherever that is. */
+/* Buffers depend on the number of processes. The rest of a stage's memory is its own, so it is
+ * counted with one process a stage. */
 static int count_both(const struct sp_graph_config *cfg, const struct sp_shape *sh, int processes,
                       struct sp_count *counted)
 {
@@ -134,7 +136,8 @@ int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
     return err;
 }
 
-/* m[stages], what buffers take besides activations being `beside` where they are freed, or all that was made. */
+/* Sets m[stages]. Buffers other than activations count as their peak if they are freed, or as all
+ * that were made. */
 static int memory_of(const struct sp_plan *plan, const struct sp_shape *sh,
                      enum sp_recompute recompute, int every, bool frees, struct sp_memory *m)
 {

@@ -1,4 +1,4 @@
-/* What a stage holds in memory, computed without running. */
+/* Computes the memory that a stage holds, without running it. */
 #ifndef SP_MEMORY_H
 #define SP_MEMORY_H
 
@@ -11,37 +11,38 @@ struct sp_memory {
     int64_t states;      /* weights, gradients, two moments: 16 bytes a parameter */
     int64_t activations; /* stashed from forward to backward, at the peak of the program */
     int64_t
-        workspace; /* gradients in flight, recomputed tensors, logits, receive buffers, a step's tokens */
+        workspace; /* gradients in transit, recomputed tensors, logits, receive buffers, tokens */
 };
 
-/* m[stages], counted by the graph that runs as if nothing left memory, in plan->processes. 0 or -errno after one line:
- * there is no such graph. */
+/* Sets m[stages], counted by the graph that would run in plan->processes if nothing were evicted. 0
+ * or -errno after one line: there is no such graph. */
 int sp_memory_of_plan(const struct sp_plan *plan, const struct sp_shape *sh,
                       enum sp_recompute recompute, int every, struct sp_memory *m);
 
-/* The same where buffers are freed as soon as nothing needs them: the workspace at its highest, whatever is kept then. */
+/* The same if buffers are freed as soon as nothing needs them: the workspace is its peak, whatever
+ * is stashed at that moment. */
 int sp_memory_freed(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, struct sp_memory *m);
 
-/* The same as counts, counted[stages], one copy of the states among them. */
+/* The same as raw counts, counted[stages], with one copy of the states. */
 int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, struct sp_count *counted);
 
-/* States and activations of a stage alone, which is less than it holds and known at once. */
+/* States and activations of a stage: a lower bound of its bytes that needs no counting. */
 int64_t sp_memory_least(const struct sp_plan *plan, const struct sp_shape *sh,
                         enum sp_recompute recompute, int every, int stage);
 
-/* Parameters that a stage holds, and those of them that it updates. */
+/* Parameters that a stage holds, and the part of them that it updates. */
 int64_t sp_memory_parameters(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 int64_t sp_memory_updated(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 
-/* Bytes of its optimizer's two moments, of those of its states. */
+/* Bytes of the optimizer's two moments, which its states include. */
 int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 
 /* Bytes of its parameters, gradients and optimizer. */
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 
-/* Bytes of a micro-batch's tokens in two steps at an end of the model: inputs, or targets. */
+/* Bytes of a micro-batch's tokens at one end of the model, for two steps: inputs, or targets. */
 int64_t sp_memory_tokens(const struct sp_shape *sh);
 
 static inline int64_t sp_memory_sum(const struct sp_memory *m)
@@ -49,14 +50,15 @@ static inline int64_t sp_memory_sum(const struct sp_memory *m)
     return m->states + m->activations + m->workspace;
 }
 
-/* What the fullest stage holds, *stage unless NULL; and errors, likewise. */
+/* Sets *fullest to the memory of the fullest stage, and *stage to its index unless NULL. 0 or the
+ * error of sp_memory_of_plan. */
 int sp_memory_fullest(const struct sp_plan *plan, const struct sp_shape *sh,
                       enum sp_recompute recompute, int every, struct sp_memory *fullest,
                       int *stage);
 
 /*
- * Refuses a limit (bytes a stage, 0: none) that a stage exceeds: which, by what, what would do.
- * And, with or without a limit, a micro-batch of more rows than an int counts.
+ * Refuses a limit (bytes a stage, 0: none) that a stage exceeds; the message says which stage, by
+ * how much, and what would do. Always refuses a micro-batch of more rows than an int counts.
  */
 int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, uint64_t limit);

@@ -1,4 +1,4 @@
-/* Whether stages keep to a limit of memory. */
+/* Checks that stages keep to a memory limit. */
 #include "plan/memory.h"
 #include "sp_error.h"
 #include <math.h>

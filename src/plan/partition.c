@@ -8,18 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is compared ------------------------------------------------------------------ */
+/* ---- comparing partitions -------------------------------------------------------------- */
 
 struct work {
     const struct sp_balance *b;
     int globals, pipes, layers;
-    int64_t *prefix;     /* [layers+1] rounded times of the layers before one */
+    int64_t *prefix;     /* [layers+1] rounded time of all layers before each */
     int64_t first, last; /* rounded */
-    int64_t *load;       /* [stages] times of the partition looked at */
+    int64_t *load;       /* [stages] times of the current partition */
     int64_t *bytes;      /* [stages][layers+1] of a chain under a limit; NULL: no limit */
 };
 
-/* Smaller is better, the first difference decides. */
+/* Smaller is better; the first difference decides. */
 struct score {
     int64_t excess;  /* bytes above the limit on the worst stage */
     int64_t worst;   /* time of the slowest stage */
@@ -39,7 +39,7 @@ static int compare(const struct score *a, const struct score *b)
     return 0;
 }
 
-/* Time of global stage g if it has the layers `first` .. `first+count-1` on such a stage. */
+/* Time of global stage g on `stage` with the layers `first` .. `first+count-1`. */
 static int64_t time_of(const struct work *w, int stage, int g, int first, int count)
 {
     int64_t t = w->prefix[first + count] - w->prefix[first] + (g == 0 ? w->first : 0) +
@@ -48,7 +48,7 @@ static int64_t time_of(const struct work *w, int stage, int g, int first, int co
     return w->b->slow ? llround((double)t * w->b->slow[stage]) : t;
 }
 
-/* Everything but the excess. */
+/* Scores everything but the excess. */
 static struct score score_times(struct work *w, const int *counts)
 {
     int p = w->b->lay->stages, at = 0;
@@ -108,12 +108,13 @@ static int64_t chain_bytes(const struct work *w, int g, int first, int count)
     return w->bytes[(size_t)g * (size_t)(w->layers + 1) + (size_t)count];
 }
 
-/* The smallest possible largest value of a global stage; INT64_MAX: impossible. best[layers+1]. */
+/* Returns the smallest possible largest value of a global stage; INT64_MAX: impossible.
+ * best[layers+1] is scratch. */
 static int64_t chain_minmax(const struct work *w, chain_value value, int64_t *best)
 {
     int G = w->globals, L = w->layers;
 
-    /* best[i]: of the stages from g on, when they have the layers from i on */
+    /* best[i]: the result for the stages from g on with the layers from i on */
     for (int i = 0; i <= L; i++)
         best[i] = i == L ? 0 : INT64_MAX;
     for (int g = G - 1; g >= 0; g--) {
@@ -136,8 +137,8 @@ struct rest {
     int64_t squares, spread; /* squares INT64_MAX: impossible */
 };
 
-/* The partition with the smallest squares, then spread, of those in which no global stage takes
- * longer than `worst`; with more layers on the first ones if there are several. */
+/* Finds the partition with the smallest squares, then spread, among those in which no global stage
+ * takes longer than `worst`; of equal ones, that with more layers on the first stages. */
 static int chain_even(const struct work *w, int64_t worst, int *counts)
 {
     int G = w->globals, L = w->layers;
@@ -216,7 +217,7 @@ static int refuse(const struct work *w, const char *what, int64_t least)
                     ceil(100 * (double)least / MiB) / 100);
 }
 
-/* Balances global stages that are stages of their own. */
+/* Balances global stages as a chain, each on a stage of its own. */
 static int balance_chain(struct work *w, int *counts)
 {
     int64_t *best = malloc(((size_t)w->layers + 1) * sizeof *best), worst;
@@ -235,7 +236,8 @@ static int balance_chain(struct work *w, int *counts)
 
 /* ---- several chunks a stage: one layer at a time --------------------------------------- */
 
-/* Moves single layers between global stages, always the best such move, while it gets better. */
+/* Always makes the best move of a single layer between global stages, while the score gets
+ * better. */
 static struct score improve(struct work *w, int *counts)
 {
     struct score now = score_times(w, counts);
@@ -255,7 +257,7 @@ static struct score improve(struct work *w, int *counts)
                 counts[a]--;
                 counts[b]++;
                 sc = score_times(w, counts);
-                if (best.excess > 0 || compare(&sc, &best) < 0) /* bytes may take long to tell */
+                if (best.excess > 0 || compare(&sc, &best) < 0) /* counting bytes may take long */
                     sc.excess = excess(w, counts);
                 if (compare(&sc, &best) < 0) {
                     best = sc;
@@ -300,8 +302,8 @@ static int balance_chunks(struct work *w, int *counts)
 
 /* ---- entry ----------------------------------------------------------------------------- */
 
-/* Integer times: a power of two times the given ones, 2^30 at most in all, wherever they are, so that squares fit
- * and whole numbers stay exact. */
+/* Scales times by a power of two and rounds them to integers. Their sum is at most 2^30, whichever
+ * stages they are on, so that squares fit and whole numbers stay exact. */
 static void round_times(struct work *w)
 {
     double total = w->b->first_us + w->b->last_us, slowest = 1, scale;

@@ -5,14 +5,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Whether ops are shared out: by devices of a stage, or stages. */
+/* True if several devices of a stage, or several stages, share ops. */
 static bool is_shared_out(const struct sp_predict_request *r)
 {
     return r->plan->family->facts.shares_attention ||
            r->shape->context * r->shape->tensor * r->terms.devices > 1;
 }
 
-/* Makes ops of a stage longer by a part of them. */
+/* Lengthens the ops of a stage by `ms` in all, each in proportion to its time. */
 static void lengthen(const struct sp_plan *plan, int stage, double ms, struct sp_prediction *p)
 {
     const struct sp_program *program = &plan->programs[stage];
@@ -31,8 +31,8 @@ static void lengthen(const struct sp_plan *plan, int stage, double ms, struct sp
     }
 }
 
-/* Devices that are made of cores write and read by themselves what leaves them, in the time of their ops: all cores of a
- * node together as fast as where both ways are busy. 0 or -ENOMEM. */
+/* CPU devices copy their evictions themselves, within the time of their ops. All cores of a node
+ * together are as fast as the disk when both ways are busy. 0 or -ENOMEM. */
 static int take_cores(const struct sp_predict_request *r, struct sp_prediction *p)
 {
     const struct sp_machine *m = r->terms.machine;
@@ -57,7 +57,7 @@ static int take_cores(const struct sp_predict_request *r, struct sp_prediction *
     return 0;
 }
 
-/* Simulates the step with the costs that are there. */
+/* Simulates the step at the costs in *p. */
 static int simulate(const struct sp_predict_request *r, const struct sp_network *network,
                     struct sp_prediction *p)
 {
@@ -126,7 +126,7 @@ int sp_predict_costs(const struct sp_plan *plan, const struct sp_costs *costs,
     return sp_predict_costs_of(plan, costs, NULL, p);
 }
 
-/* Costs that vary are those of single ops. */
+/* Variation needs a cost for each single op: lists them. */
 static int list_costs(const struct sp_plan *plan, struct sp_prediction *p)
 {
     size_t ids = (size_t)plan->family->ids(&plan->layout) + 1;

@@ -1,8 +1,8 @@
 /*
- * One stage, two chunks of one layer each, weight gradients apart. The head runs in B of the
- * second chunk only, the embedding in F and W of the first only, so F of the second, B of the first
- * and W of the second are a layer alone, with no subtraction. The tables' tasks and the parts of a
- * forward are submitted by themselves afterwards.
+ * Runs one stage with two chunks of one layer each, and weight gradients as separate ops. The head
+ * runs in B of the second chunk only, the embedding in F and W of the first only. So F of the
+ * second, B of the first and W of the second are one layer each, without a subtraction. The tasks
+ * of the tables and the parts of a forward are submitted separately afterwards.
  */
 #include "plan/profile.h"
 #include "graphs/weights/checkpoint.h"
@@ -18,10 +18,10 @@
 #include <stdlib.h>
 
 enum { LAYERS = 2, MICRO_BATCHES = 2, OPS = 3 * LAYERS * MICRO_BATCHES };
-/* Repetitions after one to warm up: at least FEW, more while they are short. */
+/* Repetitions after one warm-up run: at least FEW, more while they are short. */
 enum { FEW = 3, MOST = 60, LONG_US = 100000 };
 
-/* The parts that are submitted one by one. */
+/* The parts that are submitted separately. */
 enum part { EMBED, PRE, ATTN, POST, POST_AGAIN, HEAD, EMBED_GRADIENT, PARTS };
 
 struct samples {
@@ -36,7 +36,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The lower quartile: what other processes of the machine do only adds. */
+/* The lower quartile, because other processes of the machine only add time. */
 static double quiet(struct samples *s)
 {
     qsort(s->us, (size_t)s->n, sizeof *s->us, ascending);
@@ -84,7 +84,7 @@ static int make_plan(struct sp_plan *plan)
     return sp_plan_index(plan);
 }
 
-/* Tokens that repeat after so many: the times do not depend on the text. */
+/* Tokens repeat after so many: times do not depend on the text. */
 enum { TOKENS = 4096 };
 
 static void draw_tokens(const struct sp_model *m, unsigned char bytes[2 * TOKENS],
@@ -171,7 +171,7 @@ static struct sp_tensor *gradient(struct bench *b, enum sp_block_kind kind)
     return sp_stage_gradient(b->st, kind, -1);
 }
 
-/* One micro-batch through every part; the record of op k of the stage is that of part k. */
+/* Runs one micro-batch through every part; the record of op k of the stage is that of part k. */
 static void submit_parts(struct bench *b)
 {
     const struct sp_shape *sh = &b->g->shape;
@@ -188,7 +188,7 @@ static void submit_parts(struct bench *b)
     sp_attn_fwd_insert(&ctx, sh, &b->attn, 0);
     ctx.op_index = POST;
     sp_post_fwd_insert(&ctx, sh, &b->post, weight(b, SP_BLOCK_POST, 0), b->y, 0);
-    ctx.op_index = POST_AGAIN; /* as recompute runs it: without the layer's output */
+    ctx.op_index = POST_AGAIN; /* recompute does not compute the layer's output */
     sp_post_fwd_insert(&ctx, sh, &b->post, weight(b, SP_BLOCK_POST, 0), NULL, 0);
     ctx.op_index = HEAD;
     sp_head_insert(&ctx, sh, b->y, sp_graph_tokens(b->g)->targets[0], weight(b, SP_BLOCK_NORM, -1),
@@ -199,7 +199,7 @@ static void submit_parts(struct bench *b)
                           gradient(b, SP_BLOCK_TOKENS), gradient(b, SP_BLOCK_POSITIONS));
 }
 
-/* After the steps: the graph has its tokens and its buffers. */
+/* Runs after the steps, when the graph has its tokens and its buffers. */
 static void measure_parts(struct sp_graph *g, double us[PARTS])
 {
     struct bench b = {.g = g, .st = &g->stages[0]};
@@ -274,8 +274,8 @@ static int measure_mode(const struct sp_graph_config *cfg, const struct sp_place
     return err;
 }
 
-/* Recompute of whole parts takes what the parts take; what `selective` adds inside the tasks of the
- * backward shows in a graph of its own. */
+/* Recomputing whole parts takes the time of those parts. `selective` recomputes inside the tasks of
+ * the backward, so it is measured in a separate graph. */
 static int measure_modes(struct sp_graph_config cfg, const struct sp_placement *place,
                          const struct sp_data *data, struct sp_layer_costs *costs)
 {
@@ -290,7 +290,7 @@ static int measure_modes(struct sp_graph_config cfg, const struct sp_placement *
     if (err)
         return err;
     share = keep.f / (part[PRE] + part[ATTN] + part[POST]);
-    /* A small difference of large times: within what the whole of pre and post takes. */
+    /* This small difference of large times is clamped to the time of all of pre and post. */
     again = (part[PRE] + part[POST_AGAIN]) * share;
     more = fmin(fmax(0, selective.b + selective.w - keep.b - keep.w), again);
     *costs = (struct sp_layer_costs){

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 
 static const double PULL = 0.01;
-static const double farthest = 16; /* of a kind from all ops together */
+static const double farthest = 16; /* bound on a kind's factor relative to that of all ops */
 
-/* Groups that count alike: ops of each pass, and updates. */
+/* Groups of equal weight: the ops of each pass, and the updates. */
 enum { UPDATES = SP_PASSES, GROUPS };
 
-/* Sums over ops or updates of a group: of products of a kind's share with another one's, of shares, of them all. */
+/* Sums over the ops or updates of a group: products of two kinds' shares, shares, their number. */
 struct group {
     double cross[SP_FIT_KINDS][SP_FIT_KINDS], share[SP_FIT_KINDS];
     int n;
@@ -21,15 +21,15 @@ struct fitting {
     const struct sp_plan *plan;
     const struct sp_shape *sh;
     struct sp_op_terms terms;
-    struct sp_machine slow;     /* the machine, a kind of whose calls takes twice as long */
+    struct sp_machine slow;     /* the machine with one kind of calls twice as slow */
     double *by_op;              /* predicted */
-    double *kind[SP_FIT_KINDS]; /* of that, of each kind */
-    double *tasks;              /* and of the runtime */
+    double *kind[SP_FIT_KINDS]; /* the part of each kind in that */
+    double *tasks;              /* the part of the runtime */
     struct group group[GROUPS];
     double measured, predicted; /* of all */
 };
 
-/* ---- machines ------------------------------------------------------------------------------------- */
+/* ---- machines -------------------------------------------------------------------------------- */
 
 static void slow_curve(struct sp_curve *c, double factor)
 {
@@ -64,9 +64,10 @@ void sp_rates_apply(const struct sp_fit *fit, struct sp_machine *m)
     }
 }
 
-/* ---- what is predicted of each kind ---------------------------------------------------------------- */
+/* ---- predictions by kind --------------------------------------------------------------------- */
 
-/* Of every op, what f->slow adds to its time: as much as the kind that it makes twice as slow has of it. */
+/* The time that f->slow adds to every op. It makes one kind twice as slow, so this is the kind's
+ * time. */
 static double *added(const struct fitting *f)
 {
     struct sp_op_terms slow = f->terms;
@@ -106,7 +107,7 @@ static void forget(struct fitting *f)
         free(f->kind[kind]);
 }
 
-/* ---- the factors ----------------------------------------------------------------------------------- */
+/* ---- the factors ----------------------------------------------------------------------------- */
 
 static void add_row(struct fitting *f, struct group *g, const double ms[SP_FIT_KINDS],
                     double measured)
@@ -143,7 +144,7 @@ static void add_ops(struct fitting *f, const struct sp_fit_measured *measured)
         }
 }
 
-/* They are passes over memory, between tasks that wait for all others. */
+/* Updates are passes over memory, between tasks that wait for all others. */
 static void add_updates(struct fitting *f, const struct sp_fit_measured *measured)
 {
     for (int s = 0; s < f->plan->layout.stages && !f->plan->family->facts.stashes; s++) {
@@ -156,7 +157,7 @@ static void add_updates(struct fitting *f, const struct sp_fit_measured *measure
     }
 }
 
-/* The minimum by turns in each factor, within its bounds: a quadratic form in few variables. */
+/* Minimises a quadratic form in few variables by each factor in turn, within its bounds. */
 static void minimise(const struct fitting *f, double factor[SP_FIT_KINDS])
 {
     const double all = f->measured / f->predicted;
@@ -184,7 +185,7 @@ static void minimise(const struct fitting *f, double factor[SP_FIT_KINDS])
         }
 }
 
-/* Between n tasks are n - 1 gaps. */
+/* Fits the cost of a task to the gaps: n tasks have n - 1 gaps between them. */
 static double find_launch(const struct fitting *f, const struct sp_fit_measured *measured)
 {
     const struct sp_layout *lay = &f->plan->layout;

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A way to compute again, on its way. */
+/* A choice of layers that recompute, being tried. */
 struct trial {
     const struct sp_recompute_wish *wish;
     struct sp_recompute_chosen *best;
     enum sp_recompute mode;
     unsigned char *layer; /* [layers] */
-    int again;            /* layers that compute again */
+    int again;            /* layers that recompute */
 };
 
 static int layers_of(const struct trial *t, int stage)
@@ -27,7 +27,7 @@ static int layers_of(const struct trial *t, int stage)
     return sum;
 }
 
-/* k of the layers of a stage compute again, evenly spread. */
+/* Makes k of the layers of a stage recompute, evenly spread. */
 static void spread_stage(struct trial *t, int stage, int k)
 {
     const struct sp_plan *plan = t->wish->plan;
@@ -48,7 +48,7 @@ static void spread_stage(struct trial *t, int stage, int k)
     }
 }
 
-/* The same of all stages; a layer that two of them have computes again where either wants it. */
+/* Spreads the layers of all stages; a layer that two stages have recomputes if either wants it. */
 static void spread(struct trial *t, const int *k)
 {
     memset(t->layer, SP_RECOMPUTE_NONE, (size_t)t->wish->shape->model.layers);
@@ -65,7 +65,7 @@ static int most_layers(const struct trial *t)
     return most;
 }
 
-/* ---- one way ------------------------------------------------------------------------------------ */
+/* ---- one choice ------------------------------------------------------------------------------ */
 
 static struct sp_op_terms terms_of(const struct trial *t)
 {
@@ -76,7 +76,7 @@ static struct sp_op_terms terms_of(const struct trial *t)
                                 .process = t->wish->process};
 }
 
-/* What may leave of a stage that has so many bytes. */
+/* The evictions that a stage with `limit` bytes may choose from. */
 static struct sp_offload_request request_of(const struct trial *t, int64_t limit)
 {
     const struct sp_recompute_wish *w = t->wish;
@@ -87,7 +87,7 @@ static struct sp_offload_request request_of(const struct trial *t, int64_t limit
     return want;
 }
 
-/* What leaves of the others, into the plan. 0, -ENOMEM or -EINVAL: that is not enough. */
+/* Puts evictions of the other layers into the plan. 0, -ENOMEM or -EINVAL: that is not enough. */
 static int let_leave(const struct trial *t)
 {
     const struct sp_recompute_wish *w = t->wish;
@@ -127,7 +127,7 @@ static bool is_better(const struct trial *t, double step_ms)
     return !best->tried || step_ms < best->step_ms * (1 - 1e-9);
 }
 
-/* Predicts the step, and takes it if it is the best so far. */
+/* Predicts the step, and keeps the choice if it is the best so far. */
 static int weigh(struct trial *t, bool leaves)
 {
     struct sp_recompute_chosen *best = t->best;
@@ -156,13 +156,14 @@ static int count_again(const struct trial *t)
     return n;
 }
 
-/* Layers of a stage that compute again: of what was tried, the most that are too few and the fewest that are enough. */
+/* Numbers of recomputing layers of each stage: the most that proved too few, the fewest that proved
+ * enough, and the next to try. */
 struct need {
     int *few, *enough, *k; /* [stages] */
     struct sp_memory *memory;
 };
 
-/* What a stage holds at the least where k of its layers compute again. */
+/* A lower bound of the bytes of a stage with k recomputing layers. */
 static int64_t least_of_stage(struct trial *t, int stage, int k)
 {
     memset(t->layer, SP_RECOMPUTE_NONE, (size_t)t->wish->shape->model.layers);
@@ -170,7 +171,7 @@ static int64_t least_of_stage(struct trial *t, int stage, int k)
     return sp_memory_least(t->wish->plan, t->wish->shape, t->mode, 1, stage);
 }
 
-/* Bytes that the k-th layer, or the first one, saves. */
+/* Bytes that recomputing the k-th layer saves; for k = 0, those of the first. */
 static int64_t saving_of(struct trial *t, int stage, int k)
 {
     int64_t saves =
@@ -179,7 +180,8 @@ static int64_t saving_of(struct trial *t, int stage, int k)
     return saves > 0 ? saves : 1;
 }
 
-/* As many as are known at once to be needed; false: all do not do, of the mode that t is for. */
+/* Starts from the fewest layers that the lower bound allows. False: all layers of the stage would
+ * not suffice in this mode. */
 static bool start(struct trial *t, struct need *need, int stage)
 {
     int n = layers_of(t, stage), *few = &need->few[stage], enough = n + 1;
@@ -200,18 +202,18 @@ static bool start(struct trial *t, struct need *need, int stage)
     return enough <= n;
 }
 
-/* What is tried next of a stage with k[stage] of which it holds `bytes`; false: nothing is left, k[stage] are what it needs, or
- * all do not do. */
+/* Chooses the next k[stage] to try, given that the stage holds `bytes` with the current one. False:
+ * the search has ended; k[stage] is what the stage needs, or even all layers are too few. */
 static bool go_on(struct trial *t, struct need *need, int stage, int64_t bytes)
 {
     int *few = &need->few[stage], *enough = &need->enough[stage], *k = &need->k[stage];
     int64_t saves = saving_of(t, stage, *k), over = bytes - t->wish->limit, more;
 
-    if (over > 0 && *enough <= *k) /* what others do now made it more */
+    if (over > 0 && *enough <= *k) /* changes on other stages made it more */
         *enough = layers_of(t, stage) + 1;
     *(over > 0 ? few : enough) = *k;
     more = over > 0 ? (over + saves - 1) / saves : over / saves;
-    if (over <= 0 && *k - *few > 1 && more == 0) /* one less would be too few */
+    if (over <= 0 && *k - *few > 1 && more == 0) /* one layer less would be too few */
         *few = *k - 1;
     if (*enough - *few <= 1) {
         *k = *enough;
@@ -222,7 +224,8 @@ static bool go_on(struct trial *t, struct need *need, int stage, int64_t bytes)
     return true;
 }
 
-/* Tries numbers of layers of all stages, until each has what it needs. 0; 1: not all can; or -errno. */
+/* Tries numbers of layers on all stages, until each has what it needs. 0; 1: some stage cannot; or
+ * -errno. */
 static int find(struct trial *t, struct need *need)
 {
     const struct sp_recompute_wish *w = t->wish;
@@ -247,7 +250,8 @@ static int find(struct trial *t, struct need *need)
     return 0;
 }
 
-/* As many layers of every stage as it needs, more of them taking less; not if that is sure to be slower. */
+/* Finds the layers that every stage needs, where more of them hold less. Stops early if the step is
+ * sure to be slower than the best. */
 static int find_all(struct trial *t, struct need *need)
 {
     int stages = t->wish->plan->layout.stages, err;
@@ -288,7 +292,8 @@ static int find_need(struct trial *t)
     return err;
 }
 
-/* k of the layers of a stage with most of them, as large a part of every other's. */
+/* Makes k layers of the stage with most of them recompute, and as large a part of every other
+ * stage's; the rest may be evicted. */
 static int leave(struct trial *t, int k, int most)
 {
     int stages = t->wish->plan->layout.stages, err;
@@ -308,7 +313,7 @@ static int leave(struct trial *t, int k, int most)
     return err == -EINVAL ? 0 : err;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static bool refused(const struct trial *t)
 {
@@ -320,7 +325,8 @@ static bool refused(const struct trial *t)
     return refuses;
 }
 
-/* Bytes of the fullest stage with all its layers in the mode, and all away that may leave. */
+/* Bytes of the fullest stage with all its layers in the mode, and everything evicted that may
+ * leave. */
 static int64_t least_of(const struct trial *t)
 {
     const struct sp_recompute_wish *w = t->wish;
@@ -333,12 +339,12 @@ static int64_t least_of(const struct trial *t)
         return sp_memory_fullest(w->plan, w->shape, t->mode, 1, &most, NULL) ? INT64_MAX
                                                                              : sp_memory_sum(&most);
     }
-    sp_offload_try(w->plan, w->shape, &want, &offload, &lack); /* says what a byte lacks */
+    sp_offload_try(w->plan, w->shape, &want, &offload, &lack); /* one byte never fits */
     sp_offload_destroy(&offload);
     return sp_memory_sum(&lack.memory) + lack.least;
 }
 
-/* The mode that needs least, where nothing fits. */
+/* Takes the mode that needs least, if nothing fits. */
 static void take_least(struct trial *t)
 {
     int64_t least = INT64_MAX;

@@ -29,7 +29,7 @@ double sp_slice_cost(const struct sp_slice_costs *c, int first, int len)
     return c->token * len + c->pair * pairs;
 }
 
-/* The x up to which the tokens of a sequence take `cost`. */
+/* The position x before which the tokens of a sequence cost `cost`. */
 static double boundary(const struct sp_slice_costs *c, double cost)
 {
     double a = 0.5 * c->pair, b = c->token + 0.5 * c->pair;
@@ -59,7 +59,7 @@ static double time_by_flops(const void *costs, int first, int len)
     return sp_slice_cost(costs, first, len);
 }
 
-/* A shape on a machine. */
+/* A shape priced on a machine. */
 struct priced {
     const struct sp_shape *shape;
     const struct sp_machine *machine;
@@ -86,14 +86,15 @@ static int cut_by_program(const struct sp_layout *lay, const struct sp_shape *sh
     const struct sp_slice_time t = {.of = machine ? time_on_machine : time_by_flops,
                                     .arg = machine ? (const void *)&on : &c};
 
-    /* to begin with: boundaries to the token */
+    /* the start: boundaries to the token */
     sp_slices_by_flops(&c, sh->seq, lay->slices, len);
     return sp_slices_by_program(&t, sh->seq, lay->slices, lay->stages, lay->micro_batches, len)
                ? sp_error(ENOMEM, "no memory for the lengths of %d slices", lay->slices)
                : 0;
 }
 
-/* To lengths that the devices that share tokens can divide: the nearest boundaries that leave some to all. */
+/* Rounds lengths so that the devices that share tokens can divide them: to the nearest boundaries
+ * that leave every slice some tokens. */
 static void align(const struct sp_shape *sh, int n, int *len)
 {
     int C = sp_shape_unit(sh), end = 0, before = 0;
@@ -108,7 +109,7 @@ static void align(const struct sp_shape *sh, int n, int *len)
     }
 }
 
-/* Of a list, which is as it is. */
+/* Checks a list, whose lengths are not rounded. */
 static int check_list(const struct sp_shape *sh, int n, const int *len)
 {
     for (int k = 0; k < n; k++)
@@ -156,7 +157,8 @@ static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char
     return err ? err : check_list(sh, lay->slices, len);
 }
 
-/* Parts of slices that several stages compute: of the same time, or, of equal slices, equal. */
+/* Cuts the slices that several stages compute into parts of equal time, or of equal length if
+ * slices have equal lengths. */
 static int cut_parts(struct sp_plan *plan, const struct sp_slice_costs *c, bool equal)
 {
     return plan->family->shared
@@ -196,7 +198,7 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
     return err;
 }
 
-/* A sequence, and each of its slices, must be enough tokens for `unit` of them each. */
+/* A sequence, and each of its slices, must have `unit` tokens or more. */
 static int check_tokens(const char *command, const char *option, int devices,
                         const struct sp_plan *plan, const struct sp_shape *sh)
 {
@@ -217,7 +219,7 @@ static int check_tokens(const char *command, const char *option, int devices,
 static int check_context(const char *command, const char *schedule, const struct sp_plan *plan,
                          const struct sp_model *whole, const struct sp_shape *sh)
 {
-    const struct sp_model *m = &sh->held; /* of whose heads a device has a part */
+    const struct sp_model *m = &sh->held; /* a device has part of its heads */
     int C = sh->context;
 
     if (!(sp_plan_groups(plan) & SP_GROUP_TOKENS))
@@ -249,7 +251,7 @@ static int check_tensor(const char *command, const char *schedule, const struct 
     return check_tokens(command, "tensor-parallel", T, plan, sh);
 }
 
-/* Every device has a row of it. */
+/* Refuses a vocabulary of which some device would have no row. */
 static int check_vocabulary(const char *command, const struct sp_plan *plan,
                             const struct sp_model *m, const struct sp_shape *sh)
 {

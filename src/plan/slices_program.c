@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds looked for, and tried above the least one. */
+/* Steps of the search for the least bound, and bounds tried above it. */
 enum { SEARCHES = 24, BOUNDS = 16 };
-/* Boundaries of a sequence, two of each slice at least, and slices for which there is time. */
+/* Cells of a sequence: at least two a slice; and the most slices for which there is time. */
 enum { CELLS = 128, MOST_SLICES = 128 };
 
 struct program {
     int seq, n, cells;
-    double *t;   /* [cells][cells + 1] of the slice from a boundary to another */
-    double *sum; /* [n + 1][cells + 1] least sum of t of so many slices up to a boundary */
-    int *from;   /* [n + 1][cells + 1] the boundary before */
+    double *t;   /* [cells][cells + 1] time of the slice between two boundaries */
+    double *sum; /* [n + 1][cells + 1] least sum of t of the first k slices, up to a boundary */
+    int *from;   /* [n + 1][cells + 1] the boundary before that */
 };
 
 static int token_of(const struct program *p, int cell)
@@ -30,7 +30,7 @@ static void price(struct program *p, const struct sp_slice_time *t)
                 t->of(t->arg, token_of(p, from), token_of(p, to) - token_of(p, from));
 }
 
-/* The least sum of t where no slice takes more than `bound`; infinite: there is none. */
+/* The least sum of t if no slice takes more than `bound`; infinite: there is none. */
 static double least(struct program *p, double bound)
 {
     int w = p->cells + 1;
@@ -45,7 +45,7 @@ static double least(struct program *p, double bound)
             for (int j = i - 1; j >= k - 1; j--) {
                 double t = p->t[j * w + i];
 
-                if (t > bound) /* as would all that begin earlier */
+                if (t > bound) /* slices that begin earlier take longer still */
                     break;
                 if (p->sum[(k - 1) * w + j] + t < *best) {
                     *best = p->sum[(k - 1) * w + j] + t;
@@ -68,7 +68,7 @@ static void take(const struct program *p, int *len)
     }
 }
 
-/* m sum t + (p-1) max t of lengths. */
+/* m sum t + (p-1) max t for given lengths. */
 static double total(const struct program *p, const struct sp_slice_time *t, int stages,
                     int micro_batches, const int *len)
 {
@@ -89,7 +89,7 @@ static void search(struct program *p, const struct sp_slice_time *t, int stages,
     double low = 0, high = p->t[p->cells], most = high;
     double best = total(p, t, stages, micro_batches, len), now;
 
-    /* the least bound that can be kept, then some between it and none */
+    /* the least feasible bound, then some between it and none */
     for (int i = 0; i < SEARCHES; i++) {
         double middle = 0.5 * (low + high);
 

@@ -1,7 +1,8 @@
 #include "trace/escape.h"
 #include "sp_utf8.h"
 
-/* Copies the character at *text if it is one, otherwise a question mark; returns what is next. */
+/* Copies the character at *text if it is valid, otherwise writes a question mark; returns the
+ * rest. */
 static const char *copy(const char *text, FILE *out)
 {
     int n = sp_utf8_length(text);

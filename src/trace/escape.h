@@ -1,13 +1,14 @@
-/* Text inside other text: whatever bytes it has, the document stays well-formed UTF-8. */
+/* Escapes text inside other text: the document stays well-formed UTF-8, whatever bytes the text
+ * has. */
 #ifndef SP_ESCAPE_H
 #define SP_ESCAPE_H
 
 #include <stdio.h>
 
-/* In XML or HTML, in an element or between double quotes. */
+/* Writes text for XML or HTML, in an element or between double quotes. */
 void sp_escape_xml(const char *text, FILE *out);
 
-/* A JSON string with its quotes, fit for a <script> too: no '<', '>' or '&'. */
+/* Writes a JSON string with its quotes, fit for a <script> too: without '<', '>' or '&'. */
 void sp_escape_json(const char *text, FILE *out);
 
 #endif

@@ -127,7 +127,7 @@ struct sp_gantt_step *sp_gantt_evicted_of(const struct sp_gantt *g, int stage, i
     }
     if (step)
         qsort(step, (size_t)changes, sizeof *step, by_time);
-    /* what happens at once is one step */
+    /* simultaneous changes make one step */
     for (int i = 0; i < changes; i++) {
         bytes += step[i].bytes;
         if (i + 1 < changes && step[i + 1].at <= step[i].at)
@@ -206,7 +206,7 @@ void sp_gantt_label(const struct sp_op *op, int slices, char text[SP_OP_TEXT])
         snprintf(text + used, SP_OP_TEXT - (size_t)used, "s%d", op->slice);
 }
 
-/* Takes `from` .. before `to` out of a text; to NULL: all the rest. */
+/* Cuts the text from `from` to just before `to`; NULL: all the rest. */
 static void cut_out(char *from, const char *to)
 {
     if (to)
@@ -245,7 +245,7 @@ bool sp_gantt_shorten(char label[SP_OP_TEXT])
     last = last ? last : strrchr(label, '.');
     if (!last)
         return false;
-    cut_out(last, last == label ? last + 1 : NULL); /* of "s10" the 10 says as much */
+    cut_out(last, last == label ? last + 1 : NULL); /* the 10 of "s10" says as much */
     return true;
 }
 

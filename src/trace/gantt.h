@@ -1,6 +1,6 @@
 /*
- * A Gantt picture of a pipeline, whatever it shows: the list simulation of a schedule, or what a
- * run measured. One row per stage, bars in time, a note and two figures per stage at the right.
+ * A Gantt picture of a pipeline: of a schedule's list simulation, or of a measured run. Each stage
+ * has a row with bars in time, and a note and two figures at the right.
  */
 #ifndef SP_GANTT_H
 #define SP_GANTT_H
@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What a bar is of. */
+/* The kinds of bars. */
 enum sp_bar_kind {
     SP_BAR_F, /* forward */
-    SP_BAR_B, /* backward: full, or of the input where W bars exist */
+    SP_BAR_B, /* backward: full, or of the input if W bars exist */
     SP_BAR_W, /* weight gradient */
     SP_BAR_R, /* recompute */
     SP_BAR_U, /* update */
@@ -25,31 +25,31 @@ struct sp_bar {
     double start, end;
     int stage;
     enum sp_bar_kind kind;
-    int mb; /* shades the bar: its micro-batch, or its slice where there is one micro-batch; -1: none */
+    int mb;                 /* for the shade: micro-batch, or slice of the only one; -1: none */
     int chunk;              /* odd ones are hatched */
     bool joined;            /* one unit with the bar after it */
-    int lane;               /* 0 all the row; 1 upper, 2 lower half, of two bars at the same time */
-    int live, after;        /* activations alive while it runs, and when it ended */
-    double exchange;        /* of its time: for what other devices of its stage send */
-    char label[SP_OP_TEXT]; /* short text drawn in the bar when it fits */
+    int lane;               /* 0: whole row; 1, 2: upper, lower half, for two bars at once */
+    int live, after;        /* activations alive while it runs, and after its end */
+    double exchange;        /* part of its time that is spent on exchanges within its stage */
+    char label[SP_OP_TEXT]; /* short text drawn in the bar if it fits */
     char name[SP_OP_TEXT];  /* full name, shown on hovering */
 };
 
-/* A tensor, or several, on the way from one stage to another. */
+/* A tensor, or several, in transit from one stage to another. */
 struct sp_gantt_message {
     double sent, arrived;
     int from, to;
-    char name[SP_TENSOR_TEXT]; /* of the op that sends, or the tensor */
+    char name[SP_TENSOR_TEXT]; /* name of the op that sends, or of the tensor */
 };
 
-/* Activations that are not in memory: from when they have left until they are back. */
+/* Evicted activations: from the end of their eviction to the end of their fetch. */
 struct sp_gantt_evicted {
     int stage;
     double from, until;
     int64_t bytes;
 };
 
-/* So many bytes of a stage are away from `at` on. */
+/* From `at` on, so many bytes of a stage are evicted. */
 struct sp_gantt_step {
     double at;
     int64_t bytes;
@@ -58,28 +58,28 @@ struct sp_gantt_step {
 struct sp_gantt {
     char title[160], subtitle[320];
     const char *unit; /* of time: "ms", or "" for the unit of the costs */
-    double end;       /* of the time axis, which begins at 0 */
+    double end;       /* end of the time axis, which begins at 0 */
     int stages, n, cap;
     bool parts;   /* bars are parts of layers: odd ones are attention */
-    bool uneven;  /* bars are of any length: text fills its width, each tells what fits in it */
-    double share; /* of a micro-batch on a whole stage that one activation is */
+    bool uneven;  /* bars have any length: text fills its width, each shows as much as fits */
+    double share; /* one activation, as part of a micro-batch on a whole stage */
     struct sp_bar *bars;  /* stage by stage, in order of start */
     double *idle_percent; /* [stages] negative: not shown; NULL: none */
     char (*note)[32];     /* [stages] "peak 4"; NULL: none */
-    const char *notes;    /* what they say, in words; "" if they do themselves */
-    char (*row)[32];      /* [stages] what rows are called in an SVG; NULL: "stage 0", ... */
+    const char *notes;    /* explains the notes; "" if they explain themselves */
+    char (*row)[32];      /* [stages] names of rows in an SVG; NULL: "stage 0", ... */
     int n_messages, cap_messages;
-    struct sp_gantt_message *messages; /* drawn under the bars of the stage that receives; by it */
+    struct sp_gantt_message *messages; /* by receiver, and drawn under the bars of that stage */
     int n_away, cap_away;
-    struct sp_gantt_evicted *evicted; /* drawn under them, in a row of their own; in any order */
+    struct sp_gantt_evicted *evicted; /* drawn below them, in a separate row; in any order */
 };
 
-/* An empty picture; 0 or -ENOMEM. */
+/* Makes an empty picture. 0 or -ENOMEM. */
 int sp_gantt_create(int stages, struct sp_gantt *g);
 void sp_gantt_destroy(struct sp_gantt *g);
 int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar); /* 0 or -ENOMEM */
 
-/* What a legend shows before its words. */
+/* The sign that a legend shows before its words. */
 enum sp_mark {
     SP_MARK_BAR,      /* the shades of a kind of bar */
     SP_MARK_IDLE,     /* the ground of a row */
@@ -87,8 +87,8 @@ enum sp_mark {
     SP_MARK_FRAME,    /* two bars that are one unit */
     SP_MARK_EXCHANGE, /* a line along the top of a bar */
     SP_MARK_MESSAGE,  /* a line under the bars */
-    SP_MARK_EVICTED,  /* a row under the bars, as high as much is away */
-    SP_MARK_NUMBER,   /* what stands in bars */
+    SP_MARK_EVICTED,  /* a row under the bars whose height is the evicted bytes */
+    SP_MARK_NUMBER,   /* the label of a bar */
     SP_MARKS
 };
 
@@ -101,69 +101,76 @@ struct sp_gantt_key {
 
 enum { SP_GANTT_KEYS = SP_BAR_KINDS + SP_MARKS, SP_GANTT_SHADES = 8 };
 
-/* What a picture needs explained, in the order of legends: how many. */
+/* Lists the signs that a picture must explain, in the order of legends. Returns how many. */
 int sp_gantt_legend(const struct sp_gantt *g, struct sp_gantt_key key[SP_GANTT_KEYS]);
 
 struct sp_color {
     int r, g, b;
 };
 
-/* Of a bar; of the text on a bar of that colour; how well two are told apart, 1 to 21 (WCAG 2.1). */
+/* The colour of a bar; that of text on a bar of this colour; and the contrast of two colours, 1 to
+ * 21 (WCAG 2.1). */
 struct sp_color sp_gantt_color(enum sp_bar_kind kind, int mb);
 struct sp_color sp_gantt_ink(struct sp_color fill);
 double sp_color_contrast(struct sp_color a, struct sp_color b);
 const char *sp_gantt_kind_name(enum sp_bar_kind kind);
 
 /*
- * The label of an op: micro-batch, chunk (or layer) and slice, "3.1s2". Once all bars are there, labels lose what
- * is the same in all of them: chunks where there is one, the micro-batch where slices of one are the only ones, which
- * then are what bars are shaded by. A label that does not fit loses its last part: false, it has only one.
+ * Makes the label of an op: micro-batch, chunk (or layer) and slice, "3.1s2". Once all bars are
+ * there, sp_gantt_shorten_labels drops the parts that are the same in all labels: the chunk if
+ * there is one, the micro-batch if there is one and it has slices; then the slice shades the bars.
+ * sp_gantt_shorten drops the last part of a label that does not fit; false: it has only one part.
  */
 void sp_gantt_label(const struct sp_op *op, int slices, char text[SP_OP_TEXT]);
 void sp_gantt_shorten_labels(struct sp_gantt *g);
 bool sp_gantt_shorten(char label[SP_OP_TEXT]);
 enum sp_bar_kind sp_gantt_kind(const struct sp_op *op);
 
-/* The chunk of an op as pictures show it: odd ones are hatched, so is attention by itself. */
+/* The chunk of an op as pictures show it: odd chunks are hatched, and so is attention as a separate
+ * op. */
 int sp_gantt_shade(const struct sp_op *op);
 
-/* 0 or -ENOMEM. One that arrived before it was sent by the clock takes no time. */
+/* Adds a message. If the clocks say that it arrived before it was sent, it takes no time. 0 or
+ * -ENOMEM. */
 int sp_gantt_add_message(struct sp_gantt *g, const struct sp_gantt_message *message);
 
-/* The note of a stage that holds so many activations at most, in micro-batches on a whole stage. */
+/* Sets the note of a stage to its peak of activations, in micro-batches on a whole stage. */
 void sp_gantt_note_peak(struct sp_gantt *g, int stage, int activations);
 
-/* "12.25 MiB", "46.1 GiB": narrow enough for a note. */
+/* Writes "12.25 MiB", "46.1 GiB": narrow enough for a note. */
 char *sp_gantt_bytes(int64_t bytes, char text[32]);
 
-/* 0 or -ENOMEM. Nothing is away for less than no time. */
+/* Adds an eviction; one of no duration or less is ignored. 0 or -ENOMEM. */
 int sp_gantt_add_evicted(struct sp_gantt *g, const struct sp_gantt_evicted *evicted);
 
-/* What a stage has away over time: *n steps, the first at 0 or later, the last one of 0 bytes, to be freed; NULL: no
- * memory, or *n is 0. */
+/* The evicted bytes of a stage over time: *n steps, the first at 0 or later, the last one of 0
+ * bytes. The caller frees them; NULL: no memory, or *n is 0. */
 struct sp_gantt_step *sp_gantt_evicted_of(const struct sp_gantt *g, int stage, int *n);
 
-/* The picture of list-simulated times, with the bubble and peak of each stage. 0 or -ENOMEM. */
+/* Makes the picture of list-simulated times, with the bubble and peak of each stage. 0 or
+ * -ENOMEM. */
 int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
                         struct sp_gantt *g);
 
-/* Of a simulated step the messages that took time, what of ops went to exchanges, and what was away. 0 or -ENOMEM. */
+/* Adds the messages of a simulated step that took time, the exchanges of its ops, and its
+ * evictions. 0 or -ENOMEM. */
 struct sp_prediction;
 int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
                           const struct sp_prediction *prediction);
 
 /*
- * Text, `columns` wide: every bar is the number of its micro-batch filled up with '-' for F, '='
- * for B, '~' for W, in odd chunks '_', '%' and '^'; '.' is idle. Bars of one column are digits (F)
- * or letters (B: a is 0); still narrower ones only the fill. `color` adds ANSI colours, and
- * underlines odd chunks.
+ * Draws the picture as text, `columns` wide. Every bar is the number of its micro-batch followed by
+ * '-' for F, '=' for B, '~' for W, in odd chunks '_', '%' and '^'; '.' is idle. A bar of one column
+ * is a digit (F) or a letter (B: a is 0); a narrower one has only the fill. `color` adds ANSI
+ * colours, and underlines odd chunks.
  */
 void sp_gantt_text(const struct sp_gantt *g, int columns, bool color, FILE *out);
 
-/* A self-contained SVG document, 880 pixels wide, light or dark as its reader wants. */
+/* Writes a self-contained SVG document, 880 pixels wide, light or dark as its reader prefers. */
 void sp_gantt_svg(const struct sp_gantt *g, FILE *out);
 
-/* Several of them in one page: once the styles and patterns that they share, then each as an element. */
+/* Several pictures in one page: first, once, the styles and patterns that they share, then each as
+ * an element. */
 void sp_gantt_svg_shared(FILE *out);
 void sp_gantt_svg_element(const struct sp_gantt *g, FILE *out);
 
@@ -173,26 +180,28 @@ struct sp_gantt_fact {
 };
 
 /*
- * Pictures as one JSON object, for pages that draw them (page/picture.js):
- *   facts        [name, value] lines
- *   kinds[]      [name, [red, green, blue, "colour of text"] of micro-batches 0, 1, ...] of enum
- *                sp_bar_kind
- *   pictures[]   title, subtitle, unit, end, stages, share, note[stage], notes, idle[stage] (percent,
- *                negative: unknown), legend[] ([mark, kind, sample, text], see sp_gantt_legend), and
- *                rows[stage][k] = [start, end, name, kind (enum sp_bar_kind), micro-batch, chunk, live,
- *                after, lane, joined], with an eleventh where devices of the stage send each other
- *                something: the time that takes; and messages[stage][k] = [sent, arrived, name, from],
- *                of those that it receives, and away[stage][k] = [at, MiB]: so much is away from then on
+ * Writes pictures as one JSON object, for pages that draw them (page/picture.js):
+ *
+ * facts        [name, value] lines
+ * kinds[]      [name, [red, green, blue, "colour of text"] of micro-batches 0, 1, ...] of enum
+ *              sp_bar_kind
+ * pictures[]   title, subtitle, unit, end, stages, share, note[stage], notes, idle[stage] (percent,
+ *              negative: unknown), legend[] ([mark, kind, sample, text], see sp_gantt_legend), and
+ *              rows[stage][k] = [start, end, name, kind (enum sp_bar_kind), micro-batch, chunk,
+ *              live, after, lane, joined], with an eleventh if devices of the stage exchange data:
+ *              the time of that; and messages[stage][k] = [sent, arrived, name, from], which the
+ *              stage receives, and away[stage][k] = [at, MiB]: so much is evicted from then on
  */
 void sp_gantt_json(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
                    int n_facts, FILE *out);
 
-/* A self-contained HTML page with that object in <script id="data">: the pictures one under the other on
- * the same time axis, each with the memory of its stages, to be zoomed and hovered over. */
+/* Writes a self-contained HTML page with that object in <script id="data">: the pictures one
+ * under the other on the same time axis, each with the memory of its stages, to zoom and to
+ * hover over. */
 void sp_gantt_html(const struct sp_gantt *pictures, int n, const struct sp_gantt_fact *facts,
                    int n_facts, FILE *out);
 
-/* A step of 1, 2 or 5 times a power of ten that cuts `length` in at most `most` pieces. */
+/* The step of 1, 2 or 5 times a power of ten that cuts `length` into at most `most` pieces. */
 double sp_gantt_tick(double length, int most);
 
 #endif

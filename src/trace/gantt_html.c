@@ -1,6 +1,6 @@
 /*
- * The Gantt picture as a page: page/page.html, which the build turns into the string `page` with its
- * scripts, and the data as JSON where it says @DATA@. The scripts draw.
+ * Writes the Gantt picture as a page. The build turns page/page.html with its scripts into the
+ * string `page`; the data replaces @DATA@ in it, as JSON. The scripts draw.
  */
 #include "src/trace/page.inc"
 #include "trace/escape.h"

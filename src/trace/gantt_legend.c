@@ -1,7 +1,7 @@
 /*
- * What the signs of a picture are called and how they are coloured: the one list that terminal, SVG and pages print.
- * Forward blue, backward orange, weight gradient green; micro-batches cycle through eight shades, so that one can
- * be followed down the stages and back.
+ * The names and colours of a picture's signs: the one list that terminal, SVG and pages print.
+ * Forward is blue, backward orange, weight gradient green; micro-batches cycle through eight
+ * shades, so that one can be followed down the stages and back.
  */
 #include "trace/gantt.h"
 #include <math.h>
@@ -38,7 +38,7 @@ static struct sp_color hsl(double h, double s, double l)
                              (int)lround(255 * v[2])};
 }
 
-/* Neighbouring micro-batches get shades some way apart: 0 3 6 1 4 7 2 5. */
+/* Neighbouring micro-batches get distant shades: 0 3 6 1 4 7 2 5. */
 struct sp_color sp_gantt_color(enum sp_bar_kind kind, int mb)
 {
     int place = mb < 0 ? 0 : mb % SP_GANTT_SHADES * 3 % SP_GANTT_SHADES;
@@ -78,7 +78,7 @@ struct sp_color sp_gantt_ink(struct sp_color fill)
     return sp_color_contrast(fill, light) > sp_color_contrast(fill, dark) ? light : dark;
 }
 
-/* What stands in bars: the parts that their labels have (sp_gantt_label). */
+/* Describes the text in bars: the parts of their labels (sp_gantt_label). */
 static struct sp_gantt_key number_of(const struct sp_gantt *g)
 {
     static const char *const words[][2] = {

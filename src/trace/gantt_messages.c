@@ -1,10 +1,10 @@
-/* What a simulated step sends, for pictures. */
+/* Adds the messages of a simulated step to its picture. */
 #include "plan/predict.h"
 #include "trace/gantt.h"
 #include <errno.h>
 #include <stdlib.h>
 
-/* Bars are the ops of the plan in order. */
+/* Sets the exchanges of bars, which are the ops of the plan in order. */
 static void set_exchanges(struct sp_gantt *g, const struct sp_plan *plan,
                           const struct sp_prediction *p)
 {
@@ -15,7 +15,8 @@ static void set_exchanges(struct sp_gantt *g, const struct sp_plan *plan,
             bar->exchange = sp_prediction_exchange(plan, p, s, &plan->programs[s].ops[k]);
 }
 
-/* Tensors that a stage evicts and fetches again; what only visits (keys of earlier slices) was not evicted. */
+/* Adds tensors that a stage evicts and fetches again. Keys of earlier slices that are streamed
+ * through have no eviction. */
 static int add_away(struct sp_gantt *g, const struct sp_step_messages *messages,
                     const struct sp_message_times *when)
 {

@@ -1,6 +1,6 @@
 /*
- * The Gantt picture as SVG: no scripts, no fonts or files from outside, so that it can be put in
- * a page or a paper as it is. All of the time axis has one width, however long the schedule is.
+ * Draws the Gantt picture as SVG without scripts, fonts or other files, so that it fits into a page
+ * or a paper as it is. The time axis has the same width for every schedule.
  */
 #include "trace/escape.h"
 #include "trace/gantt.h"
@@ -13,17 +13,17 @@
 #define RIGHT 146 /* of the time axis: bubble and peak */
 #define PLOT (WIDTH - LEFT - RIGHT)
 #define BOTTOM 56  /* under the last row: axis */
-#define ROW 34     /* row pitch, without what is away */
-#define AWAY 14    /* height of what is away, under the bars */
+#define ROW 34     /* row pitch, without evictions */
+#define AWAY 14    /* height of the evictions under the bars */
 #define BAR 26     /* bar height */
 #define LINE 17    /* pitch of lines of text */
 #define LETTER 6.1 /* mean width of a letter, 11.5 px */
 
-/* Where things are: lines of text above the rows, then time. */
+/* The layout: lines of text above the rows, then time. */
 struct svg {
     const struct sp_gantt *g;
     FILE *out;
-    double top, row;   /* of the first row, and from one to the next */
+    double top, row;   /* top of the first row, and pitch of rows */
     double scale;      /* pixels per unit of time */
     int64_t most_away; /* bytes, of all stages */
 };
@@ -36,7 +36,7 @@ static void text_at(const struct svg *d, double x, double y, const char *attribu
     fputs("</text>\n", d->out);
 }
 
-/* Letters of UTF-8. */
+/* Counts the characters of UTF-8 text. */
 static size_t letters(const char *text, size_t n)
 {
     size_t count = 0;
@@ -46,7 +46,8 @@ static size_t letters(const char *text, size_t n)
     return count;
 }
 
-/* Text in as many lines as it needs, broken at spaces, under d->top, which moves below them. */
+/* Writes text in as many lines as it needs, broken at spaces, under d->top, which moves below
+ * them. */
 static void add_lines(struct svg *d, double letter, const char *attributes, const char *text)
 {
     size_t most = (size_t)((WIDTH - LEFT - 10) / letter);
@@ -70,7 +71,7 @@ static void add_lines(struct svg *d, double letter, const char *attributes, cons
     }
 }
 
-/* The sign of a key of the legend; its width. */
+/* Draws the sign of a key of the legend; returns its width. */
 static double draw_sign(const struct svg *d, const struct sp_gantt_key *key, double x)
 {
     static const struct {
@@ -127,7 +128,7 @@ static void add_legend(struct svg *d)
     d->top += LINE;
 }
 
-/* As much of the label as fits. */
+/* Draws as much of the label as fits. */
 static void draw_label(const struct svg *d, const struct sp_bar *bar, double middle, double width,
                        double height)
 {
@@ -156,7 +157,7 @@ static void draw_bar(const struct svg *d, const struct sp_bar *bar)
     double y = d->top + bar->stage * d->row + (ROW - BAR) / 2.0,
            height = bar->lane ? BAR / 2.0 : BAR;
     struct sp_color c = sp_gantt_color(bar->kind, bar->mb);
-    double gap = width > 4 ? 0.6 : 0; /* a thin line between neighbours, not in a crowd */
+    double gap = width > 4 ? 0.6 : 0; /* a thin line between wide neighbours */
 
     y += bar->lane == 2 ? height : 0;
     fprintf(d->out,
@@ -180,7 +181,7 @@ static void draw_bar(const struct svg *d, const struct sp_bar *bar)
     draw_label(d, bar, x + width / 2, width, height);
 }
 
-/* A line under the bars of the stage that receives. */
+/* Draws a message as a line under the bars of the stage that receives it. */
 static void draw_message(const struct svg *d, const struct sp_gantt_message *m)
 {
     double y = d->top + m->to * d->row + (ROW + BAR) / 2.0 + 1;
@@ -193,7 +194,8 @@ static void draw_message(const struct svg *d, const struct sp_gantt_message *m)
             m->arrived);
 }
 
-/* What a stage has away, as a curve under its bars; what is narrower than a hair is drawn as high as its highest. */
+/* Draws a stage's evicted bytes as a curve under its bars; steps narrower than 0.3 pixels are
+ * merged and drawn as high as the highest of them. */
 static void draw_away(const struct svg *d, int s)
 {
     double base = d->top + (s + 1) * d->row - 3;
@@ -227,7 +229,7 @@ static void draw_away(const struct svg *d, int s)
     free(step);
 }
 
-/* Sets how much is away at most, and the pitch of rows. */
+/* Sets the peak of evicted bytes, and the pitch of rows. */
 static void make_room(struct svg *d)
 {
     d->row = ROW;
@@ -243,7 +245,7 @@ static void make_room(struct svg *d)
         d->row = ROW + AWAY + 4;
 }
 
-/* A frame around two bars that are one unit. */
+/* Draws a frame around two bars that are one unit. */
 static void draw_frame(const struct svg *d, const struct sp_bar *bar)
 {
     double x = LEFT + bar->start * d->scale, width = (bar[1].end - bar->start) * d->scale;
@@ -294,7 +296,7 @@ static void draw_stage(const struct svg *d, int s)
     text_at(d, LEFT + PLOT + 72, base, "", g->note[s]);
 }
 
-/* Bars keep their colours in the dark, and so does the text on them. */
+/* Bars and the text on them have the same colours in dark mode. */
 static const char styles[] =
     "<style>.gantt{fill:#1b2430}.page{fill:#fff}.s{font-size:11.5px;fill:#4c5866}"
     ".b{font-weight:bold}.n{text-anchor:middle}.axis{stroke:#8792a2}"
@@ -312,7 +314,7 @@ static const char styles[] =
     "patternTransform=\"rotate(-45)\"><rect class=\"hatch\" width=\"1.3\" height=\"5\"/>"
     "</pattern></defs>\n";
 
-/* What is above the rows: lines of text and legend; draws it if there is somewhere to. */
+/* Lays out the lines of text and the legend above the rows; draws them if there is an output. */
 static void draw_head(struct svg *d)
 {
     d->top = 26;
@@ -323,7 +325,7 @@ static void draw_head(struct svg *d)
     d->top += 6;
 }
 
-/* All but what each picture of a page shares; `shared` NULL: nothing. */
+/* Draws a picture, after the definitions `shared`; NULL: the page has them. */
 static void draw(const struct sp_gantt *g, const char *shared, FILE *out)
 {
     char *head = NULL;

@@ -10,7 +10,7 @@ static const char fill[SP_BAR_KINDS][2] = {[SP_BAR_F] = "-_", [SP_BAR_B] = "=%",
 static const int background[SP_BAR_KINDS] = {[SP_BAR_F] = 117, [SP_BAR_B] = 215, [SP_BAR_W] = 150,
                                              [SP_BAR_R] = 183, [SP_BAR_U] = 250, [SP_BAR_C] = 252};
 
-/* How much of a bar can be told: its number, one sign for it, or only its kind. */
+/* The detail of bars: their numbers, one sign for each, or only their kind. */
 enum detail { NUMBERS, SIGNS, FILLS };
 
 struct canvas {
@@ -22,7 +22,7 @@ struct canvas {
     char *odd;  /* [columns] of an odd chunk */
 };
 
-/* Whole columns for the shortest bar if there is room, so that equal bars look equal. */
+/* Gives the shortest bar whole columns if there is room, so that equal bars look equal. */
 static void set_scale(const struct sp_gantt *g, int columns, struct canvas *c)
 {
     double shortest = INFINITY, wide;
@@ -76,9 +76,9 @@ static void draw_bar(const struct canvas *c, const struct sp_bar *bar, bool unev
     }
     if (c->detail != NUMBERS || bar->mb < 0 || to <= from)
         return;
-    /* "3.1s2", "3.1", "3", or the last figure if not all fit: a wrong-looking number would mislead more
-     * than a short one. One column stays for the fill, which tells the pass; what is no longer the
-     * whole label may do without, but bars of any length need it always. */
+    /* Writes "3.1s2", "3.1" or "3", but the last digit if not all fit: a wrong-looking number would
+     * mislead more than a short one. One column stays for the fill, which tells the pass. A
+     * shortened label may do without it, but bars of any length always need it. */
     room = (size_t)(to - from);
     if (uneven && (digits ? digits : strlen(bar->label)) >= room)
         return;
@@ -128,7 +128,7 @@ static void print_axis(const struct sp_gantt *g, const struct canvas *c, int mar
     fprintf(out, "%s%s\n", *g->unit ? " " : "", g->unit);
 }
 
-/* Odd chunks, or attention, have a fill of their own. */
+/* Explains the fill of odd chunks, or of attention. */
 static void print_hatched(const struct sp_gantt_key *key, const struct canvas *c, bool parts,
                           bool color, FILE *out)
 {

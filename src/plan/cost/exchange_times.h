@@ -1,4 +1,5 @@
-/* What stages take that share attention of an op: parts of it, and what they send each other. Pure, in seconds. */
+/* Times of stages that share an op's attention: partial attention, merging, and messages between
+ * them. Pure, in seconds. */
 #ifndef SP_EXCHANGE_TIMES_H
 #define SP_EXCHANGE_TIMES_H
 
@@ -6,17 +7,17 @@
 #include "policies/plan.h"
 #include "plan/cost/part_times.h"
 
-/* FLOPs of a slice's queries, over their own keys and as many tokens before them. */
+/* FLOPs of attention of a slice's queries over their own keys and `before` tokens before them. */
 double sp_queries_flops(const struct sp_shape *slice, int before);
 
-/* A call of attention of a stage with the shape, by FLOPs of all of it. */
+/* One attention call on a stage with this shape; `flops` counts all devices. */
 double sp_shared_attention_s(const struct sp_op_terms *terms, const struct sp_shape *sh,
                              enum sp_attention_pass pass, double flops);
 
-/* So many elements are read and written by a stage. */
+/* A stage reads and writes so many elements. */
 double sp_merge_s(const struct sp_op_terms *terms, const struct sp_shape *sh, double elements);
 
-/* And sent by one stage to another: each of its devices has a part. */
+/* One stage sends so many elements to another: each of its devices sends its part. */
 double sp_exchange_s(const struct sp_op_terms *terms, const struct sp_shape *sh, int from, int to,
                      double elements);
 

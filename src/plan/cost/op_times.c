@@ -10,19 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Slices come in a few lengths, but each at a place of its own. */
+/* Slices have few lengths, but each starts at another token. */
 enum { SLICES = 1 << 9 };
 
 struct slice_times {
     int first, tokens; /* tokens 0: not known yet */
     struct sp_part_times t;
-    struct sp_head_times head; /* where all stages share the vocabulary */
+    struct sp_head_times head; /* if all stages share the vocabulary */
 };
 
 struct pricing {
     const struct sp_plan *plan;
     const struct sp_shape *sh;
-    struct sp_op_terms terms;  /* of the stage looked at */
+    struct sp_op_terms terms;  /* of the current stage */
     struct slice_times *slice; /* [SLICES] by place and length */
 };
 
@@ -71,7 +71,7 @@ static enum sp_recompute mode_of(const struct pricing *p, const struct sp_op_wor
     return w->keeps_attention ? sp_recompute_keeping_attention(mode) : mode;
 }
 
-/* Of a block, its output too where another part wants it. */
+/* Recompute time of a block, including its output if another part reads it. */
 static double block_again(const struct pricing *p, const struct sp_part_times *t,
                           const struct sp_op_work *w, enum sp_recompute mode)
 {
@@ -83,30 +83,23 @@ static double block_again(const struct pricing *p, const struct sp_part_times *t
     return sum + (output && sp_mlp_comes_in_chunks(p->sh, mode) ? t->up : 0);
 }
 
-/* The same where parts of layers are ops: of a block its output is wanted, which the next norm reads, unless that is
- * with attention; and q, k and v are what attention has, or makes again. */
+/* Recompute time in families whose ops are parts of layers. The next norm reads a block's output,
+ * so it is recomputed, unless that norm belongs to attention. Attention keeps q, k and v, or
+ * recomputes them itself. */
 static double part_again(const struct pricing *p, const struct sp_part_times *t,
                          const struct sp_op_work *w, enum sp_recompute mode)
 {
     bool whole = !sp_stash_keeps(mode, SP_STASH_PRE);
     double sum = w->post ? block_again(p, t, w, mode) : 0;
 
-    if (w->pre) /* q, k and v went elsewhere, and stay there */
+    if (w->pre) /* q, k and v were sent to another stage, which keeps them */
         sum += t->pre_again[whole && !w->attention ? SP_RECOMPUTE_SELECTIVE : mode];
     if (w->attention && w->qkv_with_attention && whole)
         sum += t->qkv;
     return sum + (w->attention ? t->attention_again[mode] : 0);
 }
 
-/* Whether a layer that is computed again gives its output, which the next one of those that keep one input reads. */
-static bool is_output_wanted(const struct pricing *p, const struct sp_op_work *w, int layer)
-{
-    int i = layer - w->first;
-
-    return (i + 1) % p->terms.every != 0 && i + 1 < w->layers;
-}
-
-/* What the backward of a layer has to have again. */
+/* Recompute time in the backward of a layer. */
 static double again(const struct pricing *p, const struct sp_part_times *t,
                     const struct sp_op_work *w, int layer)
 {
@@ -152,13 +145,14 @@ static double backward(const struct pricing *p, const struct sp_part_times *t,
     return sum + w->layers * layer + (w->embed && w->weight ? t->embed_weight : 0);
 }
 
-/* Nothing is computed before the head wants it, in a backward that computes it again anyway. */
+/* True if a forward leaves its work to the head: its backward recomputes all of it anyway. */
 static bool waits_for_head(const struct pricing *p, const struct sp_op_work *w)
 {
     return w->forward && w->to_head && !sp_stash_keeps(mode_of(p, w, w->first), SP_STASH_PRE);
 }
 
-/* Of a head whose vocabulary all stages share: a stage's rows of it, or what comes before and after on the last one. */
+/* Time of a head whose vocabulary all stages share: of a stage's own rows, or of the norm before
+ * them and its backward on the last stage. */
 static double head_share(const struct sp_head_times *t, const struct sp_op_work *w)
 {
     if (w->head_share)
@@ -166,7 +160,7 @@ static double head_share(const struct sp_head_times *t, const struct sp_op_work 
     return w->forward ? t->norm : w->input ? t->norm_input : 0;
 }
 
-/* The devices of a stage: all members of it. */
+/* The machine of a stage's devices, those of all its members. */
 static const struct sp_machine *machine_of(const struct sp_shape *sh,
                                            const struct sp_op_terms *terms, int stage)
 {
@@ -175,7 +169,7 @@ static const struct sp_machine *machine_of(const struct sp_shape *sh,
     return sp_machine_of_devices(terms->machine, stage * devices, devices);
 }
 
-/* Of a stage. */
+/* Seconds of the optimizer on a stage. */
 static double update_time(const struct sp_plan *plan, const struct sp_shape *sh,
                           const struct sp_op_terms *terms, int stage)
 {
@@ -210,7 +204,8 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
     return 1e3 * sum;
 }
 
-/* What a backward begins with: its last layers, or those with them that keep one input; or a block. */
+/* A backward begins by recomputing its last layer, or the last group of layers that share one kept
+ * input; or a block. */
 static double price_again(const struct pricing *p, int stage, const struct sp_op *op)
 {
     struct sp_op_work work[SP_MOST_WORK];
@@ -232,7 +227,7 @@ static double price_again(const struct pricing *p, int stage, const struct sp_op
     return 1e3 * sum;
 }
 
-/* Goes on to a stage: what is known of slices holds as long as devices are alike. */
+/* Moves on to a stage. Prices of slices stay valid as long as the devices are the same. */
 static void go_to(struct pricing *p, const struct sp_op_terms *terms, int stage)
 {
     const struct sp_machine *machine = machine_of(p->sh, terms, stage);
@@ -244,7 +239,7 @@ static void go_to(struct pricing *p, const struct sp_op_terms *terms, int stage)
 
 typedef double price_fn(const struct pricing *p, int stage, const struct sp_op *op);
 
-/* Of every op, by the number that the family gives it. */
+/* Prices every op, indexed by the id that the family gives it. */
 static double *price_all(const struct sp_plan *plan, const struct sp_shape *sh,
                          const struct sp_op_terms *terms, price_fn *price_of)
 {
@@ -285,7 +280,7 @@ double *sp_op_times_again(const struct sp_plan *plan, const struct sp_shape *sh,
     return price_all(plan, sh, terms, price_again);
 }
 
-/* With links that take no time. */
+/* Copies a machine and gives it links that take no time. */
 static void cut_links(const struct sp_machine *from, struct sp_machine *m)
 {
     *m = *from;
@@ -297,7 +292,7 @@ double *sp_op_times_alone(const struct sp_plan *plan, const struct sp_shape *sh,
 {
     int kinds = terms->machine->kinds;
     struct sp_machine *machine =
-        calloc((size_t)kinds + 1, sizeof *machine); /* all, and each kind */
+        calloc((size_t)kinds + 1, sizeof *machine); /* the machine, then each kind */
     struct sp_op_terms alone = *terms;
     double *ms;
 
@@ -329,7 +324,7 @@ double sp_share_time(const struct sp_shape *sh, const struct sp_op_terms *terms,
     struct sp_exchange e[SP_MAX_EXCHANGES];
     int rounds = sp_pipelines_exchanges(0, sh->pipelines, e), others = sh->pipelines - 1;
     const struct sp_machine *m = terms->machine;
-    /* the same stages of all pipelines are next to each other */
+    /* the same stages of all pipelines are neighbours */
     bool inside = sh->pipelines * sh->tensor * terms->devices <= m->devices_per_node;
     const struct sp_link *net = inside ? &m->node : &m->network;
     double part = elements / sh->pipelines;

@@ -1,31 +1,31 @@
-/* What the ops of a plan take on a machine. Pure. */
+/* The times of a plan's ops on a machine. Pure. */
 #ifndef SP_OP_TIMES_H
 #define SP_OP_TIMES_H
 
 #include "plan/cost/terms.h"
 #include "policies/plan.h"
 
-/* Milliseconds of every op, by the number that its family gives it, as `by_op` of struct sp_costs; to be
- * freed. NULL: no memory. */
+/* Milliseconds of every op, indexed by the id that its family gives it, as `by_op` of struct
+ * sp_costs. The caller frees the array. NULL: no memory. */
 double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
                     const struct sp_op_terms *terms);
 
-/* The same without what devices of a stage send each other: what they compute. Likewise. */
+/* The same without communication between the devices of a stage: computation alone. */
 double *sp_op_times_alone(const struct sp_plan *plan, const struct sp_shape *sh,
                           const struct sp_op_terms *terms);
 
-/* Of these, what an op computes again before it wants what other stages send, as `again_by_op` of struct sp_costs;
- * likewise. */
+/* The part of each op's time that it spends on recomputing before it needs a message of another
+ * stage, as `again_by_op` of struct sp_costs. The caller frees the array; NULL: no memory. */
 double *sp_op_times_again(const struct sp_plan *plan, const struct sp_shape *sh,
                           const struct sp_op_terms *terms);
 
-/* Of the optimizer on the stage that takes longest, in milliseconds. */
+/* Milliseconds of the optimizer on the slowest stage. */
 double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
                        const struct sp_op_terms *terms);
 
-/* Until the gradients of all pipelines are summed, and updated weights gathered where they share the update
- * out, on the stage that takes longest, in milliseconds: with nothing hidden behind the last backwards or first
- * forwards. 0 of one pipeline. sp_share_time: of a device with so many parameters. */
+/* Milliseconds until all pipelines have summed their gradients and, if they share the update, have
+ * gathered the updated weights, on the slowest stage. Nothing is hidden behind the last backwards
+ * or first forwards. 0 for one pipeline. sp_share_time takes the parameters of one device. */
 double sp_share_time(const struct sp_shape *sh, const struct sp_op_terms *terms, double elements);
 double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
                       const struct sp_op_terms *terms);

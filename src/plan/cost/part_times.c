@@ -9,7 +9,7 @@ struct cost {
     double devices;
 };
 
-/* A product by the operations of all devices. */
+/* Seconds of a product whose operations are shared by all devices. */
 static double product_of(const struct cost *c, double flops)
 {
     return sp_curve_s(&c->machine->rates.matmul[c->sh->dtype], flops / c->devices);
@@ -20,21 +20,22 @@ static double product(const struct cost *c, enum sp_role role)
     return product_of(c, c->sh->rows * sp_product_flops(&c->sh->model, role));
 }
 
-/* A pass over `width` elements of every row, read or written. */
+/* Seconds to read or write `width` elements of every row. */
 static double moved(const struct cost *c, double width)
 {
     return sp_memory_s(c->machine, c->sh->dtype,
                        (double)sp_shape_elem(c->sh) * c->sh->rows * width / c->devices);
 }
 
-/* Devices that have a part of a layer's parameters each. */
+/* How many devices hold a part of a layer's parameters each. */
 static double group_of(const struct cost *c)
 {
     return c->devices * c->sh->tensor;
 }
 
-/* Rows gathered from the devices of the stage, or their sums scattered over them: around a ring, which beyond
- * a node goes through all interfaces of each. Where all have all rows, half of what their sums take. */
+/* Gathers rows from the devices of the stage, or scatters their sums, around a ring. Beyond a node
+ * the ring uses all interfaces of each node. If every device has all rows, a gather counts as half
+ * of an all-reduce of their sums. */
 static double gathered(const struct cost *c)
 {
     double group = group_of(c), share = c->sh->sequence ? c->sh->tensor : 1;
@@ -53,8 +54,8 @@ static double gathered(const struct cost *c)
     return beyond > within ? beyond : within;
 }
 
-/* Keys and values of all tokens up to these pass all devices that share them, one after the other, in the
- * backward with their gradients: through the slowest link. */
+/* The keys and values of all tokens up to these pass through all devices that share them, one after
+ * the other, in the backward with their gradients. The slowest link decides. */
 static double passed(const struct cost *c, enum sp_attention_pass pass)
 {
     int members = c->sh->context, turns = members - 1;
@@ -67,8 +68,9 @@ static double passed(const struct cost *c, enum sp_attention_pass pass)
     return turns * sp_link_s(inside ? &c->machine->node : &c->machine->network, bytes);
 }
 
-/* Queries, keys and values, and outputs by heads instead of tokens: all to all of the devices that share the
- * tokens; of its node's, and beyond it through an interface that others share. */
+/* An all-to-all of the devices that share tokens turns queries, keys, values and outputs from parts
+ * of the tokens to parts of the heads. Beyond the node it goes through an interface that others
+ * share. */
 static double exchanged(const struct cost *c)
 {
     double members = c->sh->context, inside = c->machine->devices_per_node / group_of(c);
@@ -124,7 +126,7 @@ static double attention(const struct cost *c, enum sp_attention_pass pass)
 
     if (c->sh->context == 1)
         return s;
-    /* around a ring the keys of a turn pass while those of the last one are read */
+    /* in a ring, the keys of the next turn arrive while attention reads those of this one */
     return c->sh->ring ? fmax(s, passed(c, pass)) : s + exchanged(c);
 }
 
@@ -144,8 +146,8 @@ static double head(const struct cost *c)
 
     bool shared = c->sh->tensor > 1, again = shared && !sp_shape_keeps_logits(c->sh);
 
-    /* logits are written, read twice and overwritten by their gradient; made and written twice if they are many and the
-     * vocabulary is shared out */
+    /* logits are written, read twice and overwritten by their gradient; if they are many and the
+     * vocabulary is shared, they are computed and written twice */
     return (3 + again) * product_of(c, sp_flops_linear(c->sh->rows, h, vocab)) + moved(c, 6 * h) +
            moved(c, (4 + 2 * again) * vocab) + (shared ? 2 * gathered(c) : 0) +
            (1 + shared) * c->machine->rates.launch_s;
@@ -160,7 +162,8 @@ void sp_head_times(const struct sp_machine *machine, int devices, const struct s
     double input = sh->tensor > 1 && !sh->sequence ? 0 : gathered(&c);
     bool again = !sp_shape_keeps_logits(sh);
 
-    /* logits are written and read; then read, and overwritten by their gradient, which both products read */
+    /* forward: logits are written and read; backward: they are read and overwritten by their
+     * gradient, which both products read */
     *t = (struct sp_head_times){
         .norm = moved(&c, 2 * h) + machine->rates.launch_s,
         .forward = product + moved(&c, h + 2 * vocab) + input + machine->rates.launch_s,
@@ -176,12 +179,12 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
     const struct cost c = {.machine = machine, .sh = sh, .devices = devices};
     const double h = sh->model.hidden, f = sh->model.mlp, up = sh->up_width;
     const double task = machine->rates.launch_s, ring = gathered(&c);
-    const double ring_w = sh->tensor > 1 && !sh->sequence ? 0 : ring; /* inputs are there */
+    const double ring_w = sh->tensor > 1 && !sh->sequence ? 0 : ring; /* inputs are already there */
     const double ends = sh->tensor > 1 ? ring : 0;
     double norm = moved(&c, 2 * h), norm_input = moved(&c, 4 * h), activation = moved(&c, up + f);
     double down = product(&c, SP_ROLE_DOWN);
     double in_post = product(&c, SP_ROLE_OUT) + product(&c, SP_ROLE_UP) + down;
-    /* norms of heads: read and written; backward, the products and the norms once more */
+    /* norms of heads are read and written; the backward repeats the products and the norms */
     const double width = sh->model.qk_norm ? sh->q_width + sh->kv_width / 2 : 0;
     double heads = moved(&c, 2 * width), qkv = product(&c, SP_ROLE_QKV);
 
@@ -210,7 +213,8 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
 
 double sp_update_time(const struct sp_machine *machine, double elements)
 {
-    /* the gradient is read for its norm; then it, the weight and two moments are read, three written */
+    /* one pass reads the gradient for its norm; one reads it, the weight and two moments, writes
+     * three */
     return sp_memory_s(machine, SP_F32, sizeof(float) * elements) +
            sp_memory_s(machine, SP_F32, 7 * sizeof(float) * elements) + 2 * machine->rates.launch_s;
 }

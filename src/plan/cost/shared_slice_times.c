@@ -11,8 +11,8 @@ struct slice {
     enum sp_attention_pass pass;
     int global, first_part, first_stage, n;
     struct sp_shape part[SP_MULTIPLEX_STAGES];
-    double at[SP_MULTIPLEX_STAGES];   /* a stage has done what it attends to */
-    double done[SP_MULTIPLEX_STAGES]; /* and has all of what others do for it */
+    double at[SP_MULTIPLEX_STAGES];   /* the stage has finished its attention calls */
+    double done[SP_MULTIPLEX_STAGES]; /* and has merged all results of others */
 };
 
 static struct slice slice_of(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -55,7 +55,8 @@ static double queries_s(const struct slice *s, int part, int before)
     return attention_s(s, sp_queries_flops(&s->part[part], before));
 }
 
-/* Backwards q, o, do and their statistics; and what comes of it. */
+/* Elements of one message. A forward sends q; a backward sends q, o, do and their statistics. The
+ * result comes back with `back`: o and its statistics, or dq. */
 static double way_s(const struct slice *s, int part, int helper, bool back)
 {
     const struct sp_shape *q = &s->part[part];
@@ -70,7 +71,8 @@ static double way_s(const struct slice *s, int part, int helper, bool back)
                                    : 3 * rows + lse);
 }
 
-/* A part's queries, to one stage after the other, which each attends to them when it has done those before. */
+/* Sends a part's queries to one stage after the other. Each attends to them when it has finished
+ * with those that came before. */
 static void share_out(struct slice *s, int part)
 {
     double sent = 0;

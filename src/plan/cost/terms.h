@@ -1,4 +1,4 @@
-/* What the ops of a plan are computed with. */
+/* The machine and the recompute mode at which the ops of a plan are priced. */
 #ifndef SP_TERMS_H
 #define SP_TERMS_H
 
@@ -9,9 +9,9 @@ struct sp_op_terms {
     const struct sp_machine *machine;
     int devices; /* of a stage */
     enum sp_recompute recompute;
-    int every; /* layers between those whose inputs are kept, with full recomputation */
+    int every; /* full recomputation keeps the input of each every-th layer */
     const int *
-        process; /* [stages] NULL: each stage has its own; those of one hand tensors on without a copy */
+        process; /* [stages] NULL: one for each stage; a process passes on tensors without copies */
 };
 
 #endif

@@ -1,5 +1,5 @@
-/* The keys of a machine's file and where their values are in the structure: one table that the reader and the
- * writer go through, in the order of the file. */
+/* Maps each key of a machine's file to its member of the structure: one table for the reader and
+ * the writer, in the order of the file. */
 #ifndef SP_MACHINE_FIELDS_H
 #define SP_MACHINE_FIELDS_H
 
@@ -17,7 +17,7 @@ enum sp_machine_kind {
     SP_FIELD_TEAMS  /* struct sp_rates[]: a list of objects with the keys of device's figures */
 };
 
-/* Bounds of a number: far beyond any machine, and so that no sum of times of any plan overflows. */
+/* Bounds of a number: far beyond any machine, but so that the times of no plan sum to infinity. */
 struct sp_machine_bounds {
     double min, max;
 };
@@ -26,8 +26,8 @@ struct sp_machine_field {
     const char *path; /* keys from the root on, "node.link.bandwidth" */
     enum sp_machine_kind kind;
     size_t at, size;
-    struct sp_machine_bounds bounds; /* of the number; of a curve: of its rates */
-    bool optional;                   /* files without it are read; it is 0 then */
+    struct sp_machine_bounds bounds; /* of the number, or of a curve's rates */
+    bool optional;                   /* the file may omit it; it is 0 then */
 };
 
 /* Sizes of calls in curves, FLOPs or bytes. */
@@ -36,13 +36,14 @@ struct sp_machine_field {
 /* Ends with a field without a path. */
 extern const struct sp_machine_field sp_machine_fields[];
 
-/* Tells whether it is one of struct sp_rates: its path is "device." and its key in an object of device.teams. */
+/* True for a member of struct sp_rates: its path is "device." and its key in an object of
+ * device.teams. */
 bool sp_machine_is_rate(const struct sp_machine_field *f);
 
-/* Objects that may be null in the file: what they have is 0 then. Ends with NULL. */
+/* Objects that may be null in the file; their fields are 0 then. Ends with NULL. */
 extern const char *const sp_machine_optional[];
 
-/* Whether `path` is `object` or a key in it. */
+/* True if `path` is `object` or a key in it. */
 bool sp_machine_within(const char *object, const char *path);
 
 #endif

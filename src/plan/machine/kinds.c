@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Machines that others point to, to the end of the program. */
+/* Machines that others point to; they live until the end of the program. */
 static struct kept {
     struct kept *next;
     struct sp_machine machine;
@@ -28,7 +28,7 @@ int sp_machine_keep(const struct sp_machine *m, const char *name, size_t n, stru
     return 0;
 }
 
-/* ---- which -------------------------------------------------------------------------------------- */
+/* ---- choosing a machine ---------------------------------------------------------------------- */
 
 int sp_machine_nodes(const struct sp_machine *m)
 {
@@ -50,7 +50,7 @@ const struct sp_machine *sp_machine_of_node(const struct sp_machine *m, int node
     return m->kind[k].machine;
 }
 
-/* The rate of a product as long sequences have them. */
+/* The rate of a product of a size that long sequences have. */
 static double speed(const struct sp_machine *m)
 {
     const double flops = 1e11;
@@ -75,7 +75,7 @@ const struct sp_machine *sp_machine_of_devices(const struct sp_machine *m, int64
     return slowest;
 }
 
-/* ---- all together ------------------------------------------------------------------------------- */
+/* ---- joining kinds --------------------------------------------------------------------------- */
 
 static void slow_link(struct sp_link *l, const struct sp_link *other)
 {
@@ -105,7 +105,7 @@ static int check(const char *where, const struct sp_machine *a, const struct sp_
     return 0;
 }
 
-/* Takes over what is slower in other nodes. */
+/* Takes over the figures that are slower in other nodes. */
 static void slow_down(struct sp_machine *m, const struct sp_machine *other)
 {
     struct sp_copy_rates *c = &m->copy;
@@ -147,7 +147,7 @@ int sp_machine_join(const char *where, const struct sp_nodes *kind, int kinds, s
     return 0;
 }
 
-/* ---- orders ------------------------------------------------------------------------------------- */
+/* ---- orders ---------------------------------------------------------------------------------- */
 
 int sp_machine_orders(const struct sp_machine *m, struct sp_machine *order)
 {

@@ -1,4 +1,4 @@
-/* What is asked of a machine; the named ones, whose files are in the program. */
+/* Rates of a machine, and loading by name; the files of the named ones are in the program. */
 #include "plan/machine/machine.h"
 #include "model/shape.h"
 #include "sp_error.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* { name, text of its file } of all of named/. */
+/* { name, text of its file } of each file in named/. */
 static const struct named {
     const char *name, *json;
 } named[] = {
@@ -76,7 +76,8 @@ static bool is_file(const char *name)
     return strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".json"));
 }
 
-/* The whole of a file, to be freed. A machine's is short: other files are not read to their end. */
+/* Reads a whole file; the caller frees *text. A machine's file is short: longer ones are
+ * refused. */
 static int read_all(const char *path, char **text)
 {
     enum { MOST = 1 << 20 };
@@ -112,7 +113,7 @@ static bool exists(const char *path)
     return f != NULL;
 }
 
-/* Finds where ":N" begins, at the end of a part of a list; its end if there is none. */
+/* Finds the ":N" at the end of a part of a list; returns the part's end if there is none. */
 static size_t name_of(const char *part, size_t n)
 {
     size_t at = n;
@@ -129,7 +130,7 @@ static bool is_list(const char *name)
     return (strchr(name, ',') || name_of(name, n) < n) && !exists(name);
 }
 
-/* Nodes of one kind, from "NAME[:N]". */
+/* Loads the nodes of one kind from "NAME[:N]". */
 static int load_part(const char *part, size_t n, struct sp_nodes *nodes)
 {
     static struct sp_machine machine;

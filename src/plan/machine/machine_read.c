@@ -1,4 +1,4 @@
-/* Reading a machine: every key of the file is one that there is, and every one there is is in the file. */
+/* Reads a machine. The file must have every key of the table, and no other. */
 #include "model/config_keys.h"
 #include "plan/machine/fields.h"
 #include "sp_error.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is being read, for messages. */
+/* The value being read, for messages. */
 struct reading {
     const char *where;
     const char *path;
@@ -174,11 +174,12 @@ static bool is_optional(const char *object)
     return false;
 }
 
-/* An object whose keys are read: the file, or one of device.teams, which has the keys of the device's figures. */
+/* An object to read: the file, or one of device.teams, which has the keys of the device's
+ * figures. */
 struct part {
     const char *where;
     const json_t *object;
-    size_t skip; /* of the paths of fields: "device." for one of device.teams */
+    size_t skip; /* bytes to skip in paths of fields: "device." for one of device.teams */
 };
 
 static bool is_of(const struct part *p, const struct sp_machine_field *f)
@@ -186,7 +187,7 @@ static bool is_of(const struct part *p, const struct sp_machine_field *f)
     return !p->skip || sp_machine_is_rate(f);
 }
 
-/* Whether it is the path of a field, or of an object that has some. */
+/* True if it is the path of a field, or of an object with fields. */
 static bool is_known(const struct part *p, const char *path, bool *is_object)
 {
     for (const struct sp_machine_field *f = sp_machine_fields; f->path; f++) {
@@ -223,7 +224,7 @@ static int check_keys(const struct part *p, const char *prefix, const json_t *ob
     return err;
 }
 
-/* The value of a path, or the null in the place of an object that it is in; NULL: missing. */
+/* The value of a path; if an object on the way is null, that null; NULL if it is missing. */
 static const json_t *find(const json_t *root, const char *path)
 {
     while (*path && json_is_object(root)) {
@@ -245,7 +246,7 @@ static bool is_left_out(const json_t *root, const char *path)
     return false;
 }
 
-/* All fields of the part: `to` is the structure, or of one of device.teams its figures. */
+/* Reads all fields of the part: `to` is the structure, or the figures of one of device.teams. */
 static int read_part(const struct part *p, char *to)
 {
     const size_t first = p->skip ? offsetof(struct sp_machine, rates) : 0;
@@ -304,7 +305,8 @@ static int read_teams(const struct reading *r, const json_t *v, struct sp_machin
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* A team has cores of its own, and devices of one thread are no more than a machine may have (fields.c). */
+/* A team has its own cores, and a machine may have at most as many one-thread devices as fields.c
+ * allows. */
 static int check_cores(const char *where, const struct sp_machine *m)
 {
     const int64_t most_cores = 65536;
@@ -339,7 +341,7 @@ static int check_sharing(const char *where, const struct sp_machine *m)
     return 0;
 }
 
-/* One whose nodes are alike. */
+/* Reads a machine whose nodes are alike. */
 static int read_machine(const char *where, const json_t *root, struct sp_machine *m)
 {
     struct sp_machine read = {.copy.shared_by = 0};
@@ -356,7 +358,7 @@ static int read_machine(const char *where, const json_t *root, struct sp_machine
 
 /* ---- nodes of several kinds ----------------------------------------------------------------- */
 
-/* One of "nodes": how many, and a machine or the name of one. */
+/* Reads one entry of "nodes": a count, and a machine or the name of one. */
 static int read_nodes(const char *where, const json_t *v, struct sp_nodes *nodes)
 {
     const json_t *count = json_object_get(v, "count"), *machine = json_object_get(v, "machine");

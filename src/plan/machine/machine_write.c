@@ -1,4 +1,4 @@
-/* A machine as a file: objects a key a line, lists of numbers in one. */
+/* Writes a machine as a file: one key a line, lists of numbers in one line. */
 #include "plan/machine/fields.h"
 #include "sp_error.h"
 #include "sp_utf8.h"
@@ -81,7 +81,8 @@ static int put(json_t *root, const char *path, json_t *v)
     return json_object_set_new(root, path, v);
 }
 
-/* Nothing is known of it: the field is a count, or a curve, which begins with the count of its points, or teams. */
+/* True if a field holds nothing. It is a count, a curve, which begins with its number of points, or
+ * teams. */
 static bool is_unknown(const struct sp_machine_field *f, const void *at)
 {
     if (f->kind == SP_FIELD_TEAMS)
@@ -89,7 +90,7 @@ static bool is_unknown(const struct sp_machine_field *f, const void *at)
     return f->optional && *(const int *)at == 0;
 }
 
-/* The figures of other numbers of threads, by the keys of the device. */
+/* The figures for other numbers of threads, under the keys of the device. */
 static json_t *teams(const struct sp_machine *m)
 {
     json_t *list = json_array();
@@ -110,7 +111,7 @@ static json_t *teams(const struct sp_machine *m)
 
 static json_t *tree(const struct sp_machine *m);
 
-/* Nodes of several kinds have nothing else. */
+/* A machine of several kinds of nodes has only a name and "nodes". */
 static json_t *kinds(const struct sp_machine *m)
 {
     json_t *list = json_array();
@@ -146,7 +147,7 @@ static json_t *tree(const struct sp_machine *m)
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-/* Digits with which a number reads back as it is. */
+/* The digits that make a number read back exactly. */
 static int digits_of(double x)
 {
     char text[64];
@@ -175,7 +176,7 @@ static void print_members(FILE *f, const json_t *v, int indent)
     fprintf(f, "\n%*s}", indent, "");
 }
 
-/* Points in one line; texts and objects one a line. */
+/* Writes points in one line; texts and objects one a line. */
 static void print_list(FILE *f, const json_t *v, int indent)
 {
     bool text = !json_is_array(json_array_get(v, 0)) && !json_is_number(json_array_get(v, 0));

@@ -1,4 +1,4 @@
-/* The figures of a machine for devices of so many threads, of those that were measured. */
+/* Derives a machine's figures for devices of so many threads from the measured ones. */
 #include "plan/machine/fields.h"
 #include "sp_error.h"
 #include <math.h>
@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At a part of the way from one rate to the other, in logarithms. */
+/* Interpolates between two rates, in logarithms. */
 static double between(double a, double b, double part)
 {
     return a * pow(b / a, part);
 }
 
-/* At the sizes of the curve that has more. */
+/* Interpolates at the sizes of the curve with more points. */
 static void mix_curves(const struct sp_curve *a, const struct sp_curve *b, double part,
                        struct sp_curve *c)
 {
@@ -43,7 +43,8 @@ static void mix(const struct sp_rates *a, const struct sp_rates *b, int threads,
     }
 }
 
-/* The figures with the most threads up to so many, and with the least from so many on; NULL: there are none. */
+/* Finds the figures with the most threads up to `threads`, and those with the fewest from there on;
+ * NULL: there are none. */
 static void find(const struct sp_machine *m, int threads, const struct sp_rates **below,
                  const struct sp_rates **above)
 {
@@ -63,14 +64,14 @@ static void share_node(struct sp_machine *m, int devices)
     struct sp_link *links[] = {&m->node, &m->network};
 
     devices = devices > 0 ? devices : 1;
-    for (int i = 0; i < 2; i++) /* an interface of all devices is one of all of them still */
+    for (int i = 0; i < 2; i++) /* an interface that all devices share stays shared by all */
         if (links[i]->shared_by == m->devices_per_node || links[i]->shared_by > devices)
             links[i]->shared_by = devices;
     m->memory_bytes = m->host_bytes / devices;
     m->devices_per_node = devices;
 }
 
-/* Does so for every kind; the last that has no such figures says so. */
+/* Takes the threads for every kind; `why` is that of the last kind that lacks figures. */
 static void take_threads_of_kinds(struct sp_machine *m, int threads, char why[SP_THREADS_WHY])
 {
     struct sp_nodes kind[SP_MACHINE_KINDS];

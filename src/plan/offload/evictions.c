@@ -1,19 +1,19 @@
-/* From the slots of what leaves memory (offload/eviction.h) to moments of the stage's program. */
+/* Turns the slots of evictions (offload/eviction.h) into moments of the stage's program. */
 #include "policies/lowering/evictions.h"
 #include "plan/offload/offload.h"
 #include <errno.h>
 #include <stdlib.h>
 
-/* A stage. */
+/* The stage being converted. */
 struct stage {
     const struct sp_plan *plan;
     const struct sp_program *prog;
     const struct sp_eviction_plan *chosen;
     int index;
-    struct sp_moment *begins; /* [slots + 1] of each slot */
+    struct sp_moment *begins; /* [slots + 1] when each slot begins */
 };
 
-/* Ops that run together have their slots one after the other. */
+/* Two ops that overlap share one range of slots, whose times are cut in proportion. */
 static void find_moments(struct stage *st)
 {
     const struct sp_eviction_plan *a = st->chosen;
@@ -35,7 +35,7 @@ static void find_moments(struct stage *st)
     st->begins[slot] = (struct sp_moment){st->prog->n, 0};
 }
 
-/* The end of a slot, in the op whose slot it is. */
+/* The end of a slot, within the op that owns it. */
 static struct sp_moment end_of(const struct stage *st, int slot)
 {
     struct sp_moment end = st->begins[slot + 1];
@@ -45,7 +45,7 @@ static struct sp_moment end_of(const struct stage *st, int slot)
     return end;
 }
 
-/* Those that an op works on, of which each is a unit; a part of a layer is one. */
+/* The layers of an op, each of which is a unit; a part of a layer is one unit. */
 static void layers_of(const struct stage *st, const struct sp_shape *sh, const struct sp_op *op,
                       int *first, int *count)
 {
@@ -55,7 +55,7 @@ static void layers_of(const struct stage *st, const struct sp_shape *sh, const s
         sp_chunk_layers(st->plan, sh->model.layers, st->index, op->chunk, first, count);
 }
 
-/* The unit of each layer of a forward, in turn, as struct sp_eviction has it. */
+/* Lists an eviction for each unit that leaves: units follow the layers of the forwards in turn. */
 static void list_units(const struct stage *st, const struct sp_shape *sh, struct sp_evictions *e)
 {
     const struct sp_eviction_plan *a = st->chosen;
@@ -90,7 +90,8 @@ static void list_units(const struct stage *st, const struct sp_shape *sh, struct
     }
 }
 
-/* By the op and the slot with which they return, those first that the op itself wants. */
+/* Lists fetches by the op and slot with which they return; within an op, first those that it
+ * uses. */
 static void list_returns(const struct stage *st, struct sp_evictions *e, int *by_unit)
 {
     const struct sp_eviction_plan *a = st->chosen;
@@ -109,7 +110,8 @@ static void list_returns(const struct stage *st, struct sp_evictions *e, int *by
     }
 }
 
-/* What comes for the attention of layer `layer` of op `index`, in a slot, and what leaves after it. */
+/* Lists the keys fetched for the attention of layer `layer` of op `index` in a slot, and the
+ * eviction after it. */
 static void list_stream(const struct stage *st, struct sp_evictions *e, int index, int layer,
                         int slot)
 {

@@ -4,13 +4,13 @@
 
 bool sp_keys_may_leave(const struct sp_plan *plan, const struct sp_shape *sh)
 {
-    /* around a ring they pass all together; where stages share slices or attention others read them */
+    /* a ring passes all of them together; if stages share slices or attention, others read them */
     return plan->layout.slices > 2 && !plan->family->shared && !plan->family->facts.parts &&
            !plan->family->facts.shares_attention && !sh->ring &&
            !(sh->tensor > 1 && sh->context > 1);
 }
 
-/* The last slice's stay: its backward follows. */
+/* The last slice's keys stay, because its backward follows. */
 static bool leaves(const struct sp_units_builder *b, int slice)
 {
     return slice >= b->keep && slice < b->plan->layout.slices - 1 &&
@@ -54,7 +54,7 @@ void sp_keys_gradients(struct sp_units_builder *b, const struct sp_op *op, int i
         sp_units_also(b, back.begins, back.ends, sp_pages_of(part, part->kv_width));
 }
 
-/* Of the gradients of those that may leave those of slices whose stay, as if they were there all the time. */
+/* Counts the gradients of keys that may leave but stay, as if they were always in memory. */
 static void add_staying_gradients(struct sp_units_builder *b)
 {
     int64_t layers = sp_most_layers(b->plan, b->sh->model.layers, b->stage), bytes = 0;
@@ -68,7 +68,7 @@ static void add_staying_gradients(struct sp_units_builder *b)
     sp_units_also(b, 0, b->a->n_slots - 1, bytes);
 }
 
-/* Pages of the keys and values of a slice of an op's sequence, in a layer. */
+/* Bytes, in whole pages, of the keys and values of a slice of an op's sequence, in one layer. */
 static int64_t keys_of(struct sp_units_builder *b, const struct sp_op *op, int slice)
 {
     struct sp_op other = *op;
@@ -83,7 +83,8 @@ static int64_t keys_of(struct sp_units_builder *b, const struct sp_op *op, int s
     return parts * sp_pages(bytes / parts);
 }
 
-/* Those that visit attention of an op, in a layer: in all, and those of the largest visit. */
+/* The keys and values streamed through an op's attention in one layer: all, and the largest
+ * buffer. */
 struct streams {
     int64_t bytes, largest;
 };
@@ -106,7 +107,7 @@ static struct streams streams_of(struct sp_units_builder *b, const struct sp_op 
     return v;
 }
 
-/* So that a visit takes little beside the rest: a part of what a layer of the longest slice keeps. */
+/* Bounds a buffer for streamed keys to a small part of what a layer of the longest slice keeps. */
 static int64_t most_of_stream(struct sp_units_builder *b)
 {
     enum { PART = 8 };
@@ -120,7 +121,8 @@ static int64_t most_of_stream(struct sp_units_builder *b)
     return sum / PART;
 }
 
-/* Where attention in several parts sums them up, where that is not in their place; and what a part is computed in. */
+/* The f32 buffer in which attention sums its parts, unless they are summed in place; and the
+ * buffers in which a part is computed. */
 static int64_t sum_of(const struct sp_shape *part)
 {
     return part->dtype == SP_F32 ? 0 : sp_pages(4 * (int64_t)part->rows * part->q_width);
@@ -140,7 +142,7 @@ static void count(struct sp_units_builder *b, int slot, int64_t in, int64_t out)
     b->a->streamed_out += out;
 }
 
-/* The visits of layer i of an op. */
+/* Counts the keys streamed through layer i of an op. */
 static void add_streams(struct sp_units_builder *b, int index, int i, struct streams v)
 {
     const struct sp_op *op = &b->prog->ops[index];
@@ -162,8 +164,8 @@ static void add_streams(struct sp_units_builder *b, int index, int i, struct str
         count(b, slot, v.bytes, 0);
 }
 
-/* Of layer i of a forward whose keys and values leave: with the forward of the next slice, and back to stay, with their
- * gradients. */
+/* Counts the own keys and values of layer i of a forward: they are evicted with the forward of the
+ * next slice, and fetched with their gradients to stay. */
 static void add_own(struct sp_units_builder *b, const struct sp_op *op, int i)
 {
     int64_t bytes = keys_of(b, op, op->slice);
@@ -197,7 +199,7 @@ void sp_keys_stream(struct sp_units_builder *b)
     }
     add_staying_gradients(b);
     sp_memory_longest_slice(b->plan, b->sh, &longest);
-    if (any) /* they stay; visits have buffers of keys and values and of gradients */
+    if (any) /* scratch and the buffers for streamed keys and gradients stay allocated */
         sp_units_also(b, 0, b->a->n_slots - 1,
                       scratch_of(&longest) + 2 * SP_EVICTION_STREAMS * b->a->streamed_largest);
 }

@@ -1,32 +1,34 @@
 /*
- * Keys and values of slices that leave memory (offload/eviction.h): which, when, and what their visits take. Of slice j
- * they are in memory from its forward to that of slice j+1, for the moment in which attention of each slice after that
- * reads them, in the backward with their gradients, and from the slice's own backward on.
+ * Eviction of the keys and values of slices (offload/eviction.h): which leave, when, and the memory
+ * and traffic of streaming them through. The keys of slice j stay in memory from its forward to
+ * that of slice j+1. Then each later slice streams them through while its attention reads them, in
+ * the backward with their gradients. From the slice's own backward on they stay again.
  */
 #ifndef SP_OFFLOAD_KEYS_H
 #define SP_OFFLOAD_KEYS_H
 
 #include "plan/offload/builder.h"
 
-/* Whether a plan has slices whose keys and values may leave at all. */
+/* True if a plan has slices whose keys and values may be evicted at all. */
 bool sp_keys_may_leave(const struct sp_plan *plan, const struct sp_shape *sh);
 
-/* Whether those of a forward do. */
+/* True if the keys and values of this forward are evicted. */
 bool sp_keys_leave(const struct sp_units_builder *b, const struct sp_op *op);
 
-/* Bytes of the gradients of those that may leave, of all slices of a micro-batch in every layer of a chunk: what a stage holds
- * of them if nothing leaves. */
+/* Bytes of the gradients of keys and values that may leave, for all slices of a micro-batch in
+ * every layer of a chunk: a stage holds so many if nothing is evicted. */
 int64_t sp_keys_gradients_bytes(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 
-/* Those of layer i of a forward whose keys leave, in the slots where they are there: they visit the slices after it, and stay
- * from its own backward on. */
+/* Counts the gradients of keys of layer i, if this forward's keys are evicted. They are streamed
+ * through for the slices after it; from its own backward on they stay. */
 void sp_keys_gradients(struct sp_units_builder *b, const struct sp_op *op, int i);
 
-/* When they are in memory, of layer i, into the unit, whose tensors are known. */
+/* Sets when the keys and values of layer i are in memory in a unit whose tensors are known. */
 void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, int i,
                      struct sp_unit *u);
 
-/* What all visits of a stage take in memory, and bring and take away; and the gradients of keys and values that stay. */
+/* Counts the memory of a stage that streams keys through, the bytes it fetches and evicts, and the
+ * gradients of keys and values that stay. */
 void sp_keys_stream(struct sp_units_builder *b);
 
 #endif

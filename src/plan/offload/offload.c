@@ -7,17 +7,18 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A stage on its way to a layout. */
+/* A stage whose layout is being chosen. */
 struct trial {
     const struct sp_plan *plan;
     const struct sp_shape *sh;
     const struct sp_offload_request *want;
     int stage;
     struct sp_eviction_plan *a;
-    int64_t least; /* bytes that it takes with all away that may leave */
+    int64_t least; /* bytes that it holds with all evicted that may leave */
 };
 
-/* Lays the stage out anew, keys and values of the first `keep` slices staying. 0 or -ENOMEM. */
+/* Lays the stage out again so that keys and values of the first `keep` slices stay. 0 or
+ * -ENOMEM. */
 static int lay_out(struct trial *t, int keep)
 {
     int err;
@@ -28,8 +29,8 @@ static int lay_out(struct trial *t, int keep)
     return err;
 }
 
-/* The most slices whose keys and values may stay within a limit, from the first on, which are read most often; those of
- * none may leave enough. */
+/* Finds the most slices, from the first on, whose keys and values can stay within a limit; the
+ * first are read most often. The caller has checked that with none staying the limit holds. */
 static int most_that_stay(struct trial *t, int64_t limit, int *most)
 {
     int low = 0, high = t->plan->layout.slices, err = 0;
@@ -44,7 +45,8 @@ static int most_that_stay(struct trial *t, int64_t limit, int *most)
     return err;
 }
 
-/* With the keys and values that are to stay, of a limit for activations, 0: none. 0 or -ENOMEM. */
+/* Lays the stage out with the right keys and values staying. `limit`: of activations, 0: none. 0 or
+ * -ENOMEM. */
 static int choose_keys(struct trial *t, int64_t limit)
 {
     int all = t->plan->layout.slices, stay = all, err;
@@ -83,7 +85,7 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
     offload->memory = calloc((size_t)stages, sizeof *offload->memory);
     if (!offload->evictions || !offload->memory || !held)
         err = -ENOMEM;
-    if (!err && sp_weights_travel(plan)) /* what travels is not freed at once */
+    if (!err && sp_weights_travel(plan)) /* weights that travel are not freed at once */
         err = sp_memory_of_plan(plan, sh, want->recompute, want->every, held);
     else if (!err)
         err = sp_memory_freed(plan, sh, want->recompute, want->every, held);

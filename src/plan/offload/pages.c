@@ -26,7 +26,7 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-/* What pages take beyond the bytes of a stage's blocks, one buffer each. */
+/* Bytes that whole pages add to a stage's blocks, one buffer each. */
 static int64_t beyond_blocks(const struct sp_plan *plan, const struct sp_model *m, int stage,
                              size_t elem)
 {
@@ -57,7 +57,7 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
 {
     enum {
         OTHERS = 24,    /* buffers that cross stages, scratch */
-        TRAVELLING = 12 /* of weights of a chunk, their gradients, and what is kept apart */
+        TRAVELLING = 12 /* weights of a chunk, their gradients, and tensors that are kept apart */
     };
     const struct sp_family *family = plan->family;
     size_t elem = sp_shape_elem(sh);
@@ -68,10 +68,10 @@ struct sp_memory sp_pages_fixed(const struct sp_plan *plan, const struct sp_shap
         .workspace = held->workspace + sp_offload_idle_bytes(plan, sh) + OTHERS * SP_HOST_PAGE,
     };
 
-    if (sp_weights_travel(plan)) /* weights and gradients on their way, a buffer a block */
+    if (sp_weights_travel(plan)) /* weights and gradients that travel use one buffer a block */
         m.workspace += TRAVELLING * SP_LAYER_BLOCKS * SP_HOST_PAGE *
                        sp_most_layers(plan, sh->model.layers, stage);
-    if (family->shared) { /* weights of two others and sums of their gradients, likewise */
+    if (family->shared) { /* the same for weights and summed gradients of two others */
         int64_t most = 0;
 
         for (int s = 0; s < plan->layout.stages; s++) {

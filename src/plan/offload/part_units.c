@@ -16,14 +16,15 @@ double sp_part_unit_seconds(struct sp_units_builder *b, const struct sp_op *op)
                             : flops * (b->speed.bwd_s + (again ? b->speed.fwd_s : 0));
 }
 
-/* The slot of the op that a part's forward, or its backward, is. */
+/* The slot of a part's forward or backward op. */
 static int slot_of(const struct sp_units_builder *b, const int *ops, const struct sp_op *op)
 {
     return sp_units_slot(b, ops[sp_units_activations(b, op)], 0);
 }
 
-/* What the block and the attention before it keep together leaves and returns with the block, whose backward comes
- * first; it is there since the attention, and until its backward. */
+/* The block and the attention before it keep a tensor together. It is evicted and fetched with the
+ * block, whose backward comes first, but stays from the attention's forward on, and until its
+ * backward. */
 static int64_t shared(struct sp_units_builder *b, const struct sp_op *block,
                       const struct sp_shape *part)
 {
@@ -40,7 +41,7 @@ static int64_t shared(struct sp_units_builder *b, const struct sp_op *block,
 
 void sp_part_unit(struct sp_units_builder *b, int op, int next, struct sp_unit *u)
 {
-    enum { AHEAD = 4 }; /* ops under which it may be read */
+    enum { AHEAD = 4 }; /* a fetch may start so many ops ahead */
     const struct sp_op *o = &b->prog->ops[op];
     int64_t elements[SP_STASH_TENSORS];
     int then = next < 0 ? -1 : sp_units_next_forward(b, next);

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A head that is an op of its own has no layers; a part of a layer counts as one. */
+/* A head that is a separate op has no layers; a part of a layer counts as one. */
 int sp_units_layers(const struct sp_units_builder *b, const struct sp_op *op)
 {
     int first, count;
@@ -21,7 +21,7 @@ int sp_units_activations(const struct sp_units_builder *b, const struct sp_op *o
     return sp_activations_of_op(b->plan, b->stage, op);
 }
 
-/* Slots of each layer in an op. */
+/* Slots that each layer of an op has. */
 static int slots_each(const struct sp_op *op)
 {
     return op->pass == SP_F && op->part == SP_CHUNK ? 2 : 1;
@@ -67,7 +67,7 @@ static bool is_recomputed(enum sp_recompute mode)
     return mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION;
 }
 
-/* Seconds of a layer of an op: up to attention, and the rest. */
+/* Seconds of a layer of an op: up to attention, and after it. */
 static void time_of_layer(struct sp_units_builder *b, const struct sp_op *op, int i, double *first,
                           double *second)
 {
@@ -94,7 +94,7 @@ static void time_of_layer(struct sp_units_builder *b, const struct sp_op *op, in
     }
 }
 
-/* Gives the k-th layer in the order of an op its slots, from `slot` on; how many. */
+/* Gives the k-th layer, in the order of the op, its slots from `slot` on. Returns how many. */
 static int place_layer(struct sp_units_builder *b, int op, int k, int slot)
 {
     const struct sp_op *o = &b->prog->ops[op];
@@ -120,7 +120,7 @@ static int place_layer(struct sp_units_builder *b, int op, int k, int slot)
     return 2;
 }
 
-/* As the graph expands them: an op layer by layer, two that overlap by turns. */
+/* Orders slots as the graph expands ops: one op layer by layer, two that overlap alternately. */
 static void place_ops(struct sp_units_builder *b)
 {
     int slot = 0, at = 0;
@@ -192,11 +192,11 @@ static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct
     };
     u->ahead = u->used > count ? u->used - count : 0;
     sp_pages_of_layer(part, sp_units_recompute(b, o, i), i % b->want->every == 0, sliced, u->bytes);
-    if (sliced) { /* type 0: later slices read them */
+    if (sliced) { /* later slices read keys and values, so they leave by other rules */
         sp_keys_of_unit(b, o, i, u);
         u->bytes[SP_STASH_KV] = 0;
     }
-    if (i == count - 1) /* of a slice it waits long, and its head has no op of its own */
+    if (i == count - 1) /* a slice's waits long, and its head is not a separate op */
         *(sliced && !b->plan->family->shared ? &u->bytes[SP_UNIT_HEAD] : &u->head) =
             sp_pages(sp_stash_head_input(b->plan, part, b->stage, o));
     sp_keys_gradients(b, o, i);
@@ -211,7 +211,7 @@ static double seconds_of(const struct sp_units_builder *b, int op)
     return sum;
 }
 
-/* A part of a layer keeps few tensors: some of several ops leave. */
+/* A part of a layer keeps few tensors, so several ops make one group. */
 static bool joins_group(const struct sp_units_builder *b, const struct sp_op *op, int groups)
 {
     enum { PARTS = 16 };

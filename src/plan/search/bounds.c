@@ -4,16 +4,16 @@
 #include "plan/cost/part_times.h"
 #include <math.h>
 
-/* Rates of small and of large products, and what single families leave out, differ a little from what the bound
- * counts. */
+/* The bound ignores differences between the rates of small and large products, and work that single
+ * families leave out; this covers them. */
 static const double CERTAIN = 0.97;
 
-/* Both bounds start from the sizes of one device. */
+/* The sizes of one device, from which both bounds start. */
 struct device {
     struct sp_shape shape;
-    int apart;       /* devices that share what the shape has, as in a trial */
+    int apart;       /* devices that share the sizes of `shape`, as in a trial */
     double elements; /* parameters, on average over the stages */
-    double updated;  /* of these, that it updates */
+    double updated;  /* the part of them that it updates */
 };
 
 static struct device device_of(const struct sp_search *want, const struct sp_found *f)
@@ -44,7 +44,7 @@ static double whole_model(const struct sp_search *want, const struct sp_machine 
     return want->model->layers * layer_of(&t) + t.embed + t.embed_weight + t.head;
 }
 
-/* The same of a mean device, of all kinds of nodes together; where not all are at work, of the fastest. */
+/* The same for a mean device of all kinds of nodes; if some devices are idle, for the fastest. */
 static double mean_model(const struct sp_search *want, const struct sp_found *f,
                          const struct device *d)
 {
@@ -96,7 +96,7 @@ double sp_bound_balanced(const struct sp_search *want, const struct sp_found *f)
     layer = layer_of(&t);
     first = t.embed + t.embed_weight;
     last = f->vocabulary ? 0 : t.head;
-    slowest = chunks * most * layer; /* the first stages have the layers that are left over */
+    slowest = chunks * most * layer; /* the first stages take the remaining layers */
     slowest = fmax(slowest + (chunks == 1 ? first : 0),
                    layers / (f->stages * chunks) * chunks * layer + last);
     return (layers * layer + first + last) / f->stages / slowest;

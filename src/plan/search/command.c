@@ -28,7 +28,7 @@ static void add_limit(const struct sp_search *want, char *text, size_t n)
     add(text, n, "memory-limit", bytes);
 }
 
-/* As the user gave it, or its kinds of nodes in the order in which the layout has them. */
+/* Adds the hardware as the user gave it, or its kinds of nodes in the layout's order. */
 static void add_hardware(const struct sp_search *want, const struct sp_found *f,
                          const struct sp_found_names *names, char *text, size_t n)
 {
@@ -75,13 +75,13 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
     if (!def || strcmp(def->name, "adapipe"))
         add(text, n, "recompute", sp_found_recompute(f, recompute));
     if (limited || want->memory)
-        add_limit(want, text, n); /* what it is planned within */
+        add_limit(want, text, n); /* the limit of its plan */
     if (f->offload != SP_OFFLOAD_NONE)
         add(text, n, "offload", sp_offload_name(f->offload));
     if (f->vocabulary)
         add(text, n, "vocabulary-parallel", NULL);
     if (!sp_schedule_is_synchronous(f->schedule))
-        add(text, n, "clip", "0"); /* there is no gradient of all to clip */
+        add(text, n, "clip", "0"); /* there is no gradient of the whole model to clip */
     add(text, n, "dtype", sp_dtype_name(f->dtype));
     if (want->machine->rates.threads > 0)
         add_number(text, n, "threads", want->machine->rates.threads);

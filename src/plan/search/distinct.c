@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What makes a layout another idea than one that is chosen already, in the order in which ideas are looked for. */
+/* The ways in which a layout can differ from those already chosen, in the order of the search. */
 enum idea { GRID, FAMILY, FAMILY_ON_GRID, VARIANT, IDEAS };
 
 struct choice {

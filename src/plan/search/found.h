@@ -1,4 +1,5 @@
-/* What a search of layouts is asked, what it finds, and the sizes that a layout means. Pure. */
+/* The request of a search for layouts, its results, and the sizes that follow from a layout.
+ * Pure. */
 #ifndef SP_FOUND_H
 #define SP_FOUND_H
 
@@ -10,14 +11,15 @@
 
 enum { SP_TOKENS_LEAST = 6554, SP_TOKENS_MOST = 16384 };
 
-/* The least tokens of a part where slices are shared out. */
+/* The least tokens of a part if stages share slices. */
 enum { SP_TOKENS_OF_PART = 4 };
 
-/* What devices of a stage share: parameters, and tokens of all but products and attention; tokens alone; or some of
- * them the one, and such groups the other. */
+/* The devices of a stage share parameters, and with them the tokens of everything but products and
+ * attention; or tokens alone; or both, as groups that share parameters inside groups that share
+ * tokens. */
 enum sp_search_group { SP_SEARCH_TENSOR, SP_SEARCH_CONTEXT, SP_SEARCH_BOTH };
 
-/* A search tries layouts with something and without; only with it; only without. */
+/* A search tries layouts with and without a feature; only with it; only without it. */
 enum sp_search_choice { SP_SEARCH_EITHER, SP_SEARCH_WITH, SP_SEARCH_WITHOUT };
 
 struct sp_found;
@@ -26,35 +28,36 @@ struct sp_search {
     const char *schedule; /* "NAME[:options]"; NULL: all */
     const struct sp_model *model;
     enum sp_dtype dtype;
-    bool any_dtype; /* or the other one */
+    bool any_dtype; /* the search may use the other one too */
     int seq;
-    int sequences;                    /* of a step, of all pipelines */
+    int sequences;                    /* of a step, over all pipelines */
     int batch;                        /* of a micro-batch; 0: any */
-    int stages;                       /* 0: any; with `devices`, as many as there are */
+    int stages;                       /* 0: any; if `devices` is given, as many as there are */
     int devices;                      /* of a stage; 0: any */
-    enum sp_search_group group;       /* what they share */
-    int tensor, context;              /* of these, that share parameters, and tokens; 0: any */
+    enum sp_search_group group;       /* what they may share */
+    int tensor, context;              /* of a stage that share parameters, and tokens; 0: any */
     int data;                         /* pipelines side by side; 0: any */
-    enum sp_search_choice zero;       /* the optimizer's state is shared out */
-    enum sp_search_choice vocabulary; /* is cut over all stages */
-    enum sp_search_choice balanced;   /* layers are dealt out by what stages take, not evenly */
-    int chunks;                       /* 0: what the schedule wants, and more */
+    enum sp_search_choice zero;       /* pipelines share the optimizer's state */
+    enum sp_search_choice vocabulary; /* all stages share the vocabulary */
+    enum sp_search_choice balanced;   /* layers are dealt out by stages' times, not evenly */
+    int chunks;                       /* 0: the schedule's default, and more */
     int slices;                       /* 0: any */
     const char *cut;                  /* --partition-slices; NULL: the schedule's */
-    bool any_recompute, any_offload;  /* otherwise these: */
+    bool any_recompute, any_offload;  /* otherwise the next three: */
     enum sp_recompute recompute;
     int every;
     enum sp_offload_mode offload;
     const struct sp_machine *machine;
     const struct sp_machine
-        *order; /* [orders] the same with its kinds of nodes in other orders, itself first */
-    int orders; /* 0, 1: in none */
+        *order; /* [orders] the machine with its kinds of nodes in several orders, itself first */
+    int orders; /* 0, 1: no others */
     int nodes;
-    int64_t memory; /* bytes of a device; 0: what the machine has, less `reserve` */
+    int64_t memory; /* bytes of a device; 0: the machine's, less `reserve` */
     double reserve; /* the part of a device's memory that the runtime and the system keep */
-    bool simulated; /* layouts that train does not run count too */
-    /* Asked now and then, with how many layouts were tried and the best of them (NULL: none yet), whether to go on; if
-     * not, the best so far is what there is. NULL: to the end. */
+    bool simulated; /* also layouts that train cannot run */
+    /* Called now and then with the number of layouts tried and the best of them (NULL: none yet).
+     * If it returns false, the search stops and the best so far is the result. NULL: search to the
+     * end. */
     bool (*go_on)(void *arg, int tried, const struct sp_found *best);
     void *go_on_arg;
 };
@@ -64,28 +67,27 @@ enum { SP_PARTITION_TEXT = 400 };
 
 struct sp_found {
     char schedule[64];
-    int stages, devices; /* of each, that share parameters, and tokens of the rest */
-    int context;         /* that share the tokens of sequences: by heads where these suffice */
+    int stages, devices; /* of each stage that share parameters, and tokens of the rest */
+    int context;         /* that share the tokens of sequences: by heads if these suffice */
     int data;            /* pipelines side by side */
-    int order;           /* of the kinds of nodes */
-    bool zero; /* which share the optimizer's state out, as devices do that share tokens */
+    int order;           /* index into the orders of the kinds of nodes */
+    bool zero;           /* pipelines, and devices that share tokens, share the optimizer's state */
     int micro_batches, batch, chunks, slices;
     enum sp_dtype dtype;
     bool vocabulary; /* --vocabulary-parallel */
-    bool balanced;   /* layers are not dealt out evenly, but: */
+    bool balanced;   /* layers are not dealt out evenly, but as `layers` says */
     char layers[SP_PARTITION_TEXT];
     enum sp_recompute recompute;
     int every;
-    bool
-        by_layer; /* --recompute auto: layers chose one by one; those that do compute again do it in this mode */
+    bool by_layer; /* --recompute auto: layers that recompute do so in mode `recompute` */
     enum sp_offload_mode offload;
     double step_ms, bubble;
-    double stall_ms;     /* of step_ms, waiting for what left memory */
+    double stall_ms;     /* part of step_ms that waits for evictions and fetches */
     double tokens_per_s; /* of a device */
     int64_t memory;      /* of the fullest device, bytes */
-    int64_t host;        /* of the fullest node, of what left */
+    int64_t host;        /* bytes of evicted tensors on the fullest node */
     bool fits, trains;   /* trains: `starpipe train` can run it */
-    bool whole;          /* predicted from all its micro-batches, as `show` does it */
+    bool whole;          /* predicted from all its micro-batches, as `show` does */
 };
 
 static inline bool sp_found_same_grid(const struct sp_found *a, const struct sp_found *b)
@@ -94,7 +96,7 @@ static inline bool sp_found_same_grid(const struct sp_found *a, const struct sp_
            a->data == b->data;
 }
 
-/* Whether schedules are the same but for their options. */
+/* True if schedules are the same except for their options. */
 static inline bool sp_found_same_family(const struct sp_found *a, const struct sp_found *b)
 {
     size_t length = strcspn(a->schedule, ":");
@@ -102,27 +104,29 @@ static inline bool sp_found_same_family(const struct sp_found *a, const struct s
     return length == strcspn(b->schedule, ":") && !strncmp(a->schedule, b->schedule, length);
 }
 
-/* The nodes in the order in which a layout has them. */
+/* The machine with its nodes in the order that a layout uses. */
 static inline const struct sp_machine *sp_search_machine(const struct sp_search *want,
                                                          const struct sp_found *f)
 {
     return want->orders > 1 ? &want->order[f->order] : want->machine;
 }
 
-/* Bytes that a layout may take of a device: of the least of them; and of one of that machine. */
+/* Bytes that a layout may use: of the smallest device; and of a device of that machine. */
 int64_t sp_search_limit(const struct sp_search *want);
 int64_t sp_search_limit_of(const struct sp_search *want, const struct sp_machine *machine);
 
-/* Whether keys and values go around the devices that share tokens, as these cannot share the heads out. */
+/* True if devices that share tokens pass keys and values around a ring, as they cannot share the
+ * heads. */
 bool sp_search_rings(const struct sp_search *want, const struct sp_found *f);
 
-/* The first of n that fits and that train runs; NULL: none. */
+/* The first of n layouts that fits and that train can run; NULL: none. */
 const struct sp_found *sp_search_recommended(const struct sp_found *best, int n);
 
-/* Processes that train it, a device each. */
+/* Processes that train it, one a device. */
 int sp_found_processes(const struct sp_found *f);
 
-/* The sizes that one device of a layout has; `apart`: that all devices of a stage have that share parameters, in a model as it is. */
+/* Sets the sizes of one device of a layout; with `apart`, those of all devices of a stage that
+ * share parameters together, in an undivided model. */
 void sp_found_shape(const struct sp_search *want, const struct sp_found *f, bool apart,
                     struct sp_shape *shape);
 

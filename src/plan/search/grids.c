@@ -8,7 +8,8 @@ static int devices_of(const struct sp_search *want)
     return want->nodes * want->machine->devices_per_node;
 }
 
-/* True if the user gave all sizes but the pipelines: then there is one, on as many devices as that takes. */
+/* True if the user gave all sizes but the pipelines: then there is one pipeline, on as many devices
+ * as it needs. */
 static bool is_given(const struct sp_search *want)
 {
     return want->stages && (want->devices || (want->tensor && want->context));
@@ -54,7 +55,7 @@ bool sp_grid_is_one(const struct sp_search *want, const struct sp_grid *g)
            is_group(want, g->tensor, g->context);
 }
 
-/* The grids of a group, with any number of pipelines. */
+/* Adds the grids of a group, with any number of pipelines. */
 static int add(const struct sp_search *want, int tensor, int context, struct sp_grid *grid)
 {
     int all = devices_of(want) / tensor / context, n = 0;
@@ -78,7 +79,7 @@ static int add(const struct sp_search *want, int tensor, int context, struct sp_
     return n;
 }
 
-/* A multiple of tensor times context in every grid. */
+/* The most devices of a stage: a multiple of tensor times context in every grid. */
 static int most_of_stage(const struct sp_search *want)
 {
     if (want->devices)
@@ -86,7 +87,7 @@ static int most_of_stage(const struct sp_search *want)
     return want->tensor && want->context ? want->tensor * want->context : devices_of(want);
 }
 
-/* Counts them, or writes them into grid. */
+/* Counts the grids, or writes them into grid. */
 static int list(const struct sp_search *want, struct sp_grid *grid)
 {
     int most = most_of_stage(want), n = 0;

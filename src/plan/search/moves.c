@@ -6,35 +6,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of slices that are tried of a range. */
+/* How many numbers of slices are tried in a range. */
 enum { FEW_TRIES = 3, TRIES = 8, MANY_TRIES = 24 };
 
-/* Chunks of a stage that are tried at most: more would halve again what is left of a bubble. */
+/* The most chunks of a stage that are tried: more would halve again what is left of a bubble. */
 enum { MOST_CHUNKS = 4 };
-/* Slices that take turns only for messages to travel beside them: more gain nothing. */
+/* The most slices that only alternate so that messages overlap: more gain nothing. */
 enum { MOST_TURNS = 4 };
-/* The least of a slice where only more slices could fit into memory. */
+/* The least tokens of a slice if only more slices could fit into memory. */
 enum { SMALL_TOKENS = 32 };
-/* Sequences of a micro-batch. */
+/* The most sequences of a micro-batch. */
 enum { MOST_BATCH = 8 };
-/* Layers are dealt out by time where the slowest stage may take so much less of what it takes else. */
+/* Layers are dealt out by time only if that may shorten the slowest stage to so much of its
+ * time. */
 static const double WORTH = 0.98;
 
 struct moves {
     const struct sp_search *want;
-    bool small; /* slices that only memory can ask for, too */
+    bool small; /* also slices that only save memory */
     sp_move_fn fn;
     void *arg;
 };
 
-/* ---- slices ------------------------------------------------------------------------------------- */
+/* ---- slices ---------------------------------------------------------------------------------- */
 
 static bool shares(const char *schedule)
 {
     return sp_schedule_takes_slices(schedule) && sp_schedule_flag(schedule, "multiplex");
 }
 
-/* Numbers of slices, least .. most; `small`: and such as only memory can ask for. */
+/* Sets the range of numbers of slices; `small`: including numbers that only save memory. */
 static void range_of(const struct sp_search *want, const struct sp_found *f, bool small, int *least,
                      int *most)
 {
@@ -50,7 +51,7 @@ static void range_of(const struct sp_search *want, const struct sp_found *f, boo
     *most = *most < want->seq ? *most : want->seq;
     *most = *most < room ? *most : room;
     *least = *least < *most ? *least : *most;
-    if (shared) { /* as policies/families/multiplexed has it */
+    if (shared) { /* the condition of policies/families/multiplexed */
         *least = *least > p - 1 ? *least : p - 1;
         *least = *least > 2 ? *least : 2;
     }
@@ -62,7 +63,7 @@ static void range_of(const struct sp_search *want, const struct sp_found *f, boo
         *least = *most = want->slices;
 }
 
-/* True if slices can be shared out at all. */
+/* True if stages can share so many slices. */
 static bool can_be(const struct sp_search *want, const struct sp_found *f, int slices)
 {
     int p = f->stages;
@@ -72,8 +73,8 @@ static bool can_be(const struct sp_search *want, const struct sp_found *f, int s
             want->seq / slices >= SP_TOKENS_OF_PART * p);
 }
 
-/* The numbers of slices that a schedule is tried with, ascending, into number[MANY_TRIES + 1]: all of a range, or some in
- * equal ratios; 1 where it has whole sequences. How many. */
+/* Lists the numbers of slices to try for a schedule, ascending, into number[MANY_TRIES + 1]: all of
+ * a range, or some in equal ratios; 1 if it has whole sequences. Returns how many. */
 static int list_slices(const struct sp_search *want, const struct sp_found *f, bool small,
                        int *number)
 {
@@ -101,7 +102,7 @@ static int list_slices(const struct sp_search *want, const struct sp_found *f, b
     return n;
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------ */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 static void tell(const struct moves *m, struct sp_found f)
 {
@@ -116,7 +117,7 @@ static bool is_batch(const struct sp_search *want, int data, int batch)
     return batch >= 1 && batch <= MOST_BATCH && want->sequences / data % batch == 0;
 }
 
-/* The number of `number[n]` that is nearest. */
+/* The element of `number[n]` that is nearest to `wanted`. */
 static int nearest(const int *number, int n, int wanted)
 {
     int best = 0;
@@ -138,7 +139,7 @@ static bool may_balance(const struct sp_search *want, const struct sp_found *f)
            sp_schedule_deals_layers(f->schedule);
 }
 
-/* ---- where a search begins ---------------------------------------------------------------------- */
+/* ---- where a search begins ------------------------------------------------------------------- */
 
 void sp_moves_begin(const struct sp_search *want, const char *schedule, const struct sp_grid *grid,
                     int batch, sp_move_fn fn, void *arg)
@@ -168,7 +169,7 @@ void sp_moves_begin(const struct sp_search *want, const char *schedule, const st
         tell(&m, f);
 }
 
-/* ---- neighbours --------------------------------------------------------------------------------- */
+/* ---- neighbours ------------------------------------------------------------------------------ */
 
 static void move_batch(const struct moves *m, struct sp_found f)
 {
@@ -182,7 +183,8 @@ static void move_batch(const struct moves *m, struct sp_found f)
         tell(m, f);
 }
 
-/* To any number, where that decides the bubble, which has several dips; else to the next smaller and the next larger. */
+/* Moves to any number of slices if it decides the bubble, which has several minima; otherwise to
+ * the next smaller and the next larger. */
 static void move_slices(const struct moves *m, struct sp_found f)
 {
     int number[MANY_TRIES + 1], n = list_slices(m->want, &f, m->small, number), now = f.slices;
@@ -197,7 +199,7 @@ static void move_slices(const struct moves *m, struct sp_found f)
     }
 }
 
-/* The schedule refuses numbers that it does not take. */
+/* The schedule refuses numbers of chunks that it does not take. */
 static void move_chunks(const struct moves *m, struct sp_found f)
 {
     const struct sp_schedule_def *def = sp_schedule_find(f.schedule);
@@ -228,7 +230,7 @@ static void move_layers(const struct moves *m, struct sp_found f)
         tell(m, f);
 }
 
-/* To all other orders of the kinds of nodes. */
+/* Moves to all other orders of the kinds of nodes. */
 static void move_order(const struct moves *m, struct sp_found f)
 {
     int now = f.order;
@@ -252,7 +254,7 @@ static void move_zero(const struct moves *m, struct sp_found f)
         tell(m, f);
 }
 
-/* On another grid, of which slices and what else depends on it are as near as can be. */
+/* Moves to another grid, keeping slices and other dependent sizes as near as possible. */
 static void move_to(const struct moves *m, struct sp_found f, const struct sp_grid *grid)
 {
     int number[MANY_TRIES + 1], n;
@@ -271,7 +273,7 @@ static void move_to(const struct moves *m, struct sp_found f, const struct sp_gr
     tell(m, f);
 }
 
-/* A prime of one of the four sizes goes over to another one. */
+/* Moves a prime factor of one of the four sizes to another one. */
 static void move_grid(const struct moves *m, const struct sp_found *f)
 {
     static const int primes[] = {2, 3, 5, 7};

@@ -11,30 +11,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The schedule that grids are compared with. */
+/* The schedule that compares grids. */
 static const char PROBE[] = "1f1b";
-/* A layout that is sure to be slower than so many of the best rows is not looked into. */
+/* A layout is skipped if it is sure to be slower than so many of the best rows. */
 enum { ROWS = 12 };
-/* A line goes on from so many of its layouts at a time. */
+/* A line continues from so many of its layouts at a time. */
 enum { BEAM = 2 };
-/* Layouts of the probe from which every schedule begins. */
+/* Every schedule begins from so many layouts of the probe. */
 enum { STARTS = 3 };
-/* A variant is tried where its schedule takes at most so many times the best step. */
+/* A variant is tried if its schedule takes at most so many times the best step. */
 static const double VARIANTS = 1.15;
-/* A layout of a line that takes so many times its best is not looked into. */
+/* A line skips layouts that take so many times its best step. */
 static const double LINE = 1.15;
-/* A line goes on while it takes at most so many times the best step. */
+/* A line continues while it takes at most so many times the best step. */
 static const double NEAR = 1.08;
-/* The time beyond the bound shrinks at most so far from one grid to the next. */
+/* From one grid to the next, a step's time beyond the bound shrinks at most to this part. */
 static const double SHRINKS = 0.4;
 
-/* A schedule, with its options, on its way to its best layouts. */
+/* The search of one schedule, with its options. */
 struct line {
     char schedule[64];
-    int of;       /* the line of the schedule whose variant it is; -1: none */
-    int best;     /* candidate; -1: none that there is a plan of */
-    bool started; /* its first layouts were added */
-    int in_vain;  /* layouts it went on from that do not fit although others do */
+    int of;       /* the line of which this is a variant; -1: none */
+    int best;     /* candidate; -1: there is none with a plan */
+    bool started; /* its first layouts have been added */
+    int in_vain;  /* layouts it continued from that do not fit although others do */
 };
 
 struct search {
@@ -45,11 +45,11 @@ struct search {
     int lines;
     struct sp_grid *grid;
     int grids;
-    bool any_fits; /* a grid on which the parameters fit */
+    bool any_fits; /* the parameters fit on some grid */
     struct sp_trials trials;
 };
 
-/* The limit of the device that has most. */
+/* The limit of the largest device. */
 static int64_t most_of_all(const struct sp_search *want)
 {
     int64_t most = sp_search_limit(want);
@@ -62,9 +62,9 @@ static int64_t most_of_all(const struct sp_search *want)
     return most;
 }
 
-/* ---- the best ----------------------------------------------------------------------------------- */
+/* ---- the best -------------------------------------------------------------------------------- */
 
-/* Rates that are within a thousandth are equal: less is more than any model knows. */
+/* Rates within a thousandth are equal: no model is more precise. */
 static double grade(const struct sp_found *f)
 {
     return floor(1e3 * log(f->tokens_per_s));
@@ -87,7 +87,8 @@ static bool better(const struct sp_found *a, const struct sp_found *b)
     return a->slices < b->slices;
 }
 
-/* One row for each schedule on a grid in a type: the best of its micro-batches, chunks and slices. */
+/* The result has one row for each schedule on a grid in a type: the best of its micro-batches,
+ * chunks and slices. */
 static bool is_alike(const struct sp_found *a, const struct sp_found *b)
 {
     return !strcmp(a->schedule, b->schedule) && sp_found_same_grid(a, b) && a->dtype == b->dtype;
@@ -115,13 +116,13 @@ static void insert(struct search *s, const struct sp_found *f)
     s->best[at] = *f;
 }
 
-/* True if a candidate counts. */
+/* True if a candidate may be a result. */
 static bool is_found(const struct search *s, const struct sp_candidate *c)
 {
     return !c->err && (c->f.trains || s->want->simulated);
 }
 
-/* The best of what was tried. */
+/* Ranks all candidates tried so far. */
 static int rank(struct search *s)
 {
     struct sp_trials *t = &s->trials;
@@ -146,7 +147,7 @@ static int rank(struct search *s)
     return 0;
 }
 
-/* ---- what is worth a trial ---------------------------------------------------------------------- */
+/* ---- proposals ------------------------------------------------------------------------------- */
 
 static bool is_same(const struct sp_found *a, const struct sp_found *b)
 {
@@ -156,7 +157,7 @@ static bool is_same(const struct sp_found *a, const struct sp_found *b)
            a->order == b->order;
 }
 
-/* The longest step that is still of interest to a line. */
+/* The longest step of interest to a line. */
 static double beat_ms(const struct search *s, int line)
 {
     int best = s->line[line].best;
@@ -172,11 +173,12 @@ static double beat_ms(const struct search *s, int line)
 struct proposal {
     struct search *s;
     int line;
-    const struct sp_found *from; /* whose neighbours they are; NULL: the first of the line */
+    const struct sp_found *from; /* their neighbour; NULL: they begin the line */
     double from_bound_ms;
 };
 
-/* True if a layout is sure to take longer than it may, or, on another grid than `from`, most likely longer than that. */
+/* True if a layout is sure to take longer than `beat_ms`, or, on another grid than `from`, most
+ * likely does. */
 static bool is_too_long(const struct proposal *p, const struct sp_found *f, double beat_ms)
 {
     const struct sp_found *from = p->from;
@@ -193,7 +195,7 @@ static bool is_too_long(const struct proposal *p, const struct sp_found *f, doub
     return bound_ms * (1 + SHRINKS * beyond) > from->step_ms;
 }
 
-/* Adds a layout to what is to be tried, unless it is known, or is sure to be no good. */
+/* Adds a layout to the trials, unless it is known or cannot be good. */
 static void propose(void *arg, const struct sp_found *f)
 {
     struct proposal *p = arg;
@@ -216,7 +218,7 @@ static void propose(void *arg, const struct sp_found *f)
     sp_trials_add(&s->trials, &c);
 }
 
-/* ---- lines -------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static struct line *add_line(struct search *s, const char *schedule, int of)
 {
@@ -232,7 +234,7 @@ static struct line *add_line(struct search *s, const char *schedule, int of)
     return &s->line[s->lines++];
 }
 
-/* Every schedule, then what its options make of it. */
+/* Lists every schedule, then the variants that its options make. */
 static void list_lines(struct search *s)
 {
     const struct sp_schedule_def *def;
@@ -258,7 +260,7 @@ static void list_lines(struct search *s)
     }
 }
 
-/* From all grids, with the smallest micro-batches that may be. */
+/* Begins on all grids, with the smallest possible micro-batches. */
 static void start_anywhere(struct search *s, int line)
 {
     struct proposal p = {.s = s, .line = line};
@@ -281,7 +283,8 @@ static struct sp_grid grid_of(const struct sp_found *f)
     return (struct sp_grid){f->stages, f->devices, f->context, f->data};
 }
 
-/* From the best layouts of another line, each with a number of stages of its own, and on the most stages there can be. */
+/* Begins from the best layouts of another line, each with another number of stages, and on the most
+ * stages possible. */
 static void start_like(struct search *s, int line, int other)
 {
     const struct sp_trials *t = &s->trials;
@@ -319,7 +322,7 @@ static void start_like(struct search *s, int line, int other)
     s->line[line].started = true;
 }
 
-/* The best of a line that was not gone on from; -1: none. */
+/* The best candidate of a line that it has not continued from; -1: none. */
 static int next_of(const struct search *s, int line)
 {
     const struct sp_trials *t = &s->trials;
@@ -346,7 +349,7 @@ static int next_of(const struct search *s, int line)
     return -1;
 }
 
-/* True if the neighbours of a layout may be better than what there is. */
+/* True if the neighbours of a layout may beat the best. */
 static bool goes_on_from(struct search *s, int line, const struct sp_found *f)
 {
     if (!s->best[0].fits)
@@ -354,7 +357,8 @@ static bool goes_on_from(struct search *s, int line, const struct sp_found *f)
     return f->fits ? f->step_ms <= NEAR * s->best[0].step_ms : s->line[line].in_vain++ < BEAM;
 }
 
-/* Tries what was added, then what is next to the best of each line, until no line has anything new. 0 or -errno. */
+/* Tries the proposals, then the neighbours of the best of each line, until no line has anything
+ * new. 0 or -errno. */
 static int follow_lines(struct search *s)
 {
     int err;
@@ -384,7 +388,7 @@ static int follow_lines(struct search *s)
     return err;
 }
 
-/* True if a variant may be better than what there is. */
+/* True if a variant may beat the best. */
 static bool is_worth_it(const struct search *s, const struct line *line)
 {
     int base = s->line[line->of].best;
@@ -410,9 +414,9 @@ static int follow_all(struct search *s)
     return err ? err : follow_lines(s);
 }
 
-/* ---- whole steps -------------------------------------------------------------------------------- */
+/* ---- whole steps ----------------------------------------------------------------------------- */
 
-/* True if a layout will be shown, and was not predicted whole yet. */
+/* True if a layout will be shown but has not been predicted whole. */
 static bool is_guessed(const struct search *s, const struct sp_found *f, const int *told, int n)
 {
     const struct sp_found *recommended = sp_search_recommended(s->best, s->n);
@@ -423,7 +427,7 @@ static bool is_guessed(const struct search *s, const struct sp_found *f, const i
     return recommended && !f->whole && is_same(recommended, f);
 }
 
-/* Drops what was not predicted whole, from a search that was stopped. */
+/* Drops the layouts that a stopped search has not predicted whole. */
 static void keep_whole(struct search *s)
 {
     int n = 0;
@@ -434,8 +438,8 @@ static void keep_whole(struct search *s)
     s->n = n;
 }
 
-/* Predicts those that are told whole; others may be better then, and are told in their place. Of a search that was
- * stopped, the best alone. */
+/* Predicts the layouts to be shown whole; others may then rank higher and take their place. A
+ * search that was stopped predicts only the best. */
 static int settle(struct search *s)
 {
     struct sp_trials *all = &s->trials, again = {.book = all->book};
@@ -481,9 +485,10 @@ static int settle(struct search *s)
     return err;
 }
 
-/* ---- the search --------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
-/* True if parameters fit on some grid; else the one that needs least is what is looked for. */
+/* True if the parameters fit on some grid; otherwise the search looks for the layout that needs
+ * least. */
 static bool any_fits(const struct search *s)
 {
     for (int i = 0; i < s->grids; i++) {

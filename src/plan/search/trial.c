@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A step of so many micro-batches. */
+/* A plan of a step with so many micro-batches. */
 struct step {
     int micro_batches;
-    int apart; /* devices that share what the shape has: where train has no group of them */
+    int apart; /* devices that share the shape's sizes, if train has no such groups */
     struct sp_plan plan;
     struct sp_shape shape;
 };
@@ -27,22 +27,21 @@ struct trial {
     const struct sp_search *want;
     struct sp_order_book *book;
     int micro_batches;
-    double beat_ms; /* a step that is sure to take longer is not looked into */
-    struct sp_found
-        ideal; /* predicted with the least that is computed again, whatever memory that takes */
-    struct step step[2]; /* that is simulated; or two, from which a step of very many follows */
-    int steps, made;     /* plans */
+    double beat_ms;        /* a trial stops if its step is sure to take longer */
+    struct sp_found ideal; /* predicted with least recomputation, whatever memory it needs */
+    struct step step[2];   /* the one simulated; or two, to extrapolate a very long one */
+    int steps, made;       /* plans */
 };
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Devices of a stage, all of its members. */
+/* Devices of all members of a stage. */
 static int64_t devices_of(const struct sp_found *f)
 {
     return (int64_t)f->devices * f->context * f->data;
 }
 
-/* Bytes that the device of a stage may hold. */
+/* Bytes that a device of a stage may hold. */
 static int64_t limit_of(const struct sp_search *want, const struct sp_found *f, int stage)
 {
     const struct sp_machine *machine = sp_search_machine(want, f);
@@ -52,7 +51,8 @@ static int64_t limit_of(const struct sp_search *want, const struct sp_found *f, 
                              : want->machine);
 }
 
-/* The device of a stage holds so much of `bytes` of all that are apart: f->memory is of the fullest one, f->fits if each has it. */
+/* Adds a stage that holds `bytes` over the devices that are apart. f->memory becomes that of the
+ * fullest device; f->fits stays true if each device has enough. */
 static void hold(const struct sp_search *want, const struct step *step, int stage, int64_t bytes,
                  struct sp_found *f)
 {
@@ -61,7 +61,7 @@ static void hold(const struct sp_search *want, const struct step *step, int stag
     f->fits = (!stage || f->fits) && bytes <= limit_of(want, f, stage);
 }
 
-/* 0, -ENOMEM, or -EINVAL: train refuses it. */
+/* Counts the memory of all stages. 0, -ENOMEM, or -EINVAL: train refuses it. */
 static int weigh_stages(const struct sp_search *want, const struct step *step, struct sp_found *f)
 {
     struct sp_memory *m = calloc((size_t)f->stages, sizeof *m);
@@ -76,7 +76,8 @@ static int weigh_stages(const struct sp_search *want, const struct step *step, s
     return err;
 }
 
-/* The same of what is known at once of what they hold: parameters and optimizer, and activations unless they leave. */
+/* Weighs stages by what needs no counting: parameters and optimizer, and activations unless they
+ * are evicted. */
 static void weigh_known(const struct sp_search *want, const struct step *step, struct sp_found *f)
 {
     for (int s = 0; s < f->stages; s++)
@@ -96,7 +97,7 @@ static struct sp_op_terms terms_of(const struct sp_search *want, const struct st
                                 .every = f->every};
 }
 
-/* What leaves memory instead: in the plan, if that is enough (f->fits). 0 or -ENOMEM. */
+/* Chooses evictions, and puts them into the plan if they suffice (f->fits). 0 or -ENOMEM. */
 static int choose_offload(const struct sp_search *want, struct step *step, struct sp_found *f)
 {
     const struct sp_machine *m = sp_search_machine(want, f);
@@ -129,8 +130,9 @@ static int choose_offload(const struct sp_search *want, struct step *step, struc
     return err;
 }
 
-/* What the devices hold in the modes of f; what leaves them is in the plan from then on. Where it is more than they have that
- * need not be all, unless `exact`. 0, -ENOMEM, or -EINVAL: train refuses these modes. */
+/* Weighs the devices in the modes of f, and puts evictions into the plan. If they exceed the
+ * limit, f->memory may be only a part, unless `exact`. 0, -ENOMEM, or -EINVAL: train refuses
+ * these modes. */
 static int weigh(const struct sp_search *want, struct step *step, bool exact, struct sp_found *f)
 {
     const struct sp_train_wish wish = {.recompute = f->recompute,
@@ -156,7 +158,8 @@ static int weigh(const struct sp_search *want, struct step *step, bool exact, st
                                          : weigh_stages(want, step, f);
 }
 
-/* The same of all micro-batches: what each more adds to the longer step than it adds to the shorter one. */
+/* The factor that extrapolates to all micro-batches: the difference between the longer and the
+ * shorter step counts so many times more. */
 static double beyond(const struct trial *t)
 {
     int more = t->step[1].micro_batches;
@@ -172,7 +175,7 @@ static int weigh_all(struct trial *t, bool exact, struct sp_found *f)
 
     if (err || t->steps == 1 || (!f->fits && !exact))
         return err;
-    if (f->offload == SP_OFFLOAD_NONE) { /* what is kept and tokens grow, buffers do not */
+    if (f->offload == SP_OFFLOAD_NONE) { /* kept activations and tokens grow, buffers do not */
         weigh_known(t->want, more, &many);
         weigh_known(t->want, &t->step[0], &few);
         f->memory += (int64_t)(beyond(t) * (double)(many.memory - few.memory));
@@ -186,7 +189,7 @@ static int weigh_all(struct trial *t, bool exact, struct sp_found *f)
     return err;
 }
 
-/* ---- time --------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static struct sp_predict_request request_of(const struct sp_search *want, const struct step *step,
                                             const struct sp_found *f)
@@ -215,10 +218,11 @@ static int predict(const struct sp_search *want, const struct step *step, struct
     return 0;
 }
 
-/* From the figures of the shorter and of the longer step, which is *f, those of all micro-batches. */
+/* Extrapolates from the figures of the shorter step and of the longer one, which is *f, to all
+ * micro-batches. */
 static void extend(const struct trial *t, const struct sp_found *few, struct sp_found *f)
 {
-    /* not in proportion to micro-batches: the update of a step is one, however many there are */
+    /* a step is not proportional to its micro-batches: it has one update, however many there are */
     double idle_ms = f->bubble * f->step_ms, step_ms;
 
     idle_ms += beyond(t) * (idle_ms - few->bubble * few->step_ms);
@@ -241,10 +245,11 @@ static int predict_all(const struct trial *t, struct sp_found *f)
     return err;
 }
 
-/* A mode that computes again is good enough to compare layouts by if its step is at most so many times the ideal one. */
+/* A recompute mode is good enough to compare layouts by if its step is at most so many times the
+ * ideal one. */
 static const double ENOUGH = 1.03;
 
-/* ---- modes -------------------------------------------------------------------------------------- */
+/* ---- modes ----------------------------------------------------------------------------------- */
 
 static bool is_better(const struct sp_found *a, const struct sp_found *b)
 {
@@ -253,15 +258,15 @@ static bool is_better(const struct sp_found *a, const struct sp_found *b)
     return a->fits ? a->step_ms < b->step_ms : a->memory < b->memory;
 }
 
-/* True if the ideal step is that of f in its mode. */
+/* True if f in its mode has the ideal step. */
 static bool is_ideal(const struct trial *t, const struct sp_found *f)
 {
     return t->ideal.step_ms > 0 && f->offload == SP_OFFLOAD_NONE &&
            f->recompute == t->ideal.recompute && f->every == t->ideal.every;
 }
 
-/* Tries f in one mode; *best, where *found, is the best so far. What does not fit is not simulated, and what was already is
- * not once more. 0, -ENOMEM, or -EINVAL. */
+/* Tries f in one mode; *best, if *found, is the best so far. A mode that does not fit is not
+ * simulated, and the ideal step is not simulated again. 0, -ENOMEM, or -EINVAL. */
 static int take(struct trial *t, struct sp_found f, struct sp_found *best, bool *found)
 {
     int err = weigh_all(t, false, &f);
@@ -280,7 +285,8 @@ static int take(struct trial *t, struct sp_found f, struct sp_found *best, bool 
     return err;
 }
 
-/* Those that compute less again first, until one fits; and what may leave memory. */
+/* Tries modes with less recomputation first, until one fits; then evictions, if they are
+ * allowed. */
 static int try_modes(struct trial *t, struct sp_found *best)
 {
     const struct sp_search *want = t->want;
@@ -305,15 +311,15 @@ static int try_modes(struct trial *t, struct sp_found *best)
         err = take(t, f, best, &found);
     }
     if (err != -ENOMEM && found &&
-        !best->fits) { /* of what is not told it is enough to know that */
+        !best->fits) { /* for rows that are not shown it is enough to know that */
         err = best->whole ? weigh_all(t, true, best) : 0;
         err = err ? err : predict_all(t, best);
     }
     return err == -ENOMEM ? err : found ? 0 : -EINVAL;
 }
 
-/* Chooses layer by layer what each stage computes again, for the limit: in the plan from then on. 0, -ENOMEM, or
- * -EINVAL: they cannot choose, or none fits. */
+/* Chooses recomputation layer by layer for the limit, and puts it into the plan. 0, -ENOMEM, or
+ * -EINVAL: the layers cannot choose, or no choice fits. */
 static int choose_layers(const struct sp_search *want, struct step *step, struct sp_found *f)
 {
     const struct sp_recompute_wish wish = {.plan = &step->plan,
@@ -339,7 +345,8 @@ static int choose_layers(const struct sp_search *want, struct step *step, struct
     return 0;
 }
 
-/* The same, where that may be faster than one mode for all layers; if none of those fits, no choice does. */
+/* Tries the choice by layers if it may be faster than one mode for all layers. If none of those
+ * fits, no choice does. */
 static int try_layers(struct trial *t, struct sp_found *best)
 {
     struct sp_found f = *best;
@@ -352,7 +359,7 @@ static int try_layers(struct trial *t, struct sp_found *best)
         return 0;
     err = choose_layers(t->want, &t->step[0], &f);
     if (!err) {
-        t->ideal.step_ms = 0; /* is of one mode */
+        t->ideal.step_ms = 0; /* it holds for one mode */
         err = take(t, f, best, &found);
         free(t->step[0].plan.recompute);
         t->step[0].plan.recompute = NULL;
@@ -360,9 +367,9 @@ static int try_layers(struct trial *t, struct sp_found *best)
     return err == -EINVAL ? 0 : err;
 }
 
-/* ---- plans -------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
-/* AdaPipe's layers and modes within the memory that there is. */
+/* Chooses AdaPipe's layers and modes within the memory limit. */
 static int partition(const struct sp_search *want, const struct sp_found *f, struct step *step)
 {
     struct sp_adapipe in = {.stages = f->stages,
@@ -386,7 +393,7 @@ static int partition(const struct sp_search *want, const struct sp_found *f, str
     return err;
 }
 
-/* A list of counts, as --partition has it. 0, or -EINVAL: it is too long. */
+/* Writes counts as --partition has them. 0, or -EINVAL: the list is too long. */
 static int list_layers(const int *counts, int n, char text[SP_PARTITION_TEXT])
 {
     int at = 0;
@@ -397,7 +404,8 @@ static int list_layers(const int *counts, int n, char text[SP_PARTITION_TEXT])
     return at < SP_PARTITION_TEXT ? 0 : -EINVAL;
 }
 
-/* Layers so that the slowest stage is as fast as can be. -EINVAL: they cannot be dealt out, or are even then. */
+/* Deals layers out so that the slowest stage is as fast as possible. -EINVAL: they cannot be dealt
+ * out, or the even partition is the best. */
 static int balance(const struct sp_search *want, struct sp_found *f, struct step *step)
 {
     int globals = sp_globals(&step->plan.layout), layers = want->model->layers, err, first, even;
@@ -417,13 +425,14 @@ static int balance(const struct sp_search *want, struct sp_found *f, struct step
     if (differs)
         err = err ? err : list_layers(counts, globals, f->layers);
     else if (!machine->kinds)
-        err = -EINVAL; /* it is tried as such */
+        err = -EINVAL; /* the even partition is tried as such */
     err = err ? err : differs ? sp_plan_partition(&step->plan, counts) : 0;
     free(counts);
     return err;
 }
 
-/* The sizes of one device, where train has such groups; or of all devices of a stage together. */
+/* Sets the sizes of one device if train has such groups; with `apart`, those of all devices of a
+ * stage together. */
 static void shape_of(const struct sp_search *want, const struct sp_found *f, bool apart,
                      struct step *step)
 {
@@ -439,7 +448,8 @@ static int check(const struct sp_search *want, const struct sp_found *f, const s
     return sp_plan_check_members("plan", f->schedule, &step->plan, want->model, &step->shape);
 }
 
-/* On failure nothing is left to destroy. f->layers is set where layers are balanced. */
+/* Makes the plan of a step. Sets f->layers if layers are balanced. On failure nothing is left to
+ * destroy. */
 static int create(const struct sp_search *want, struct sp_order_book *book, struct sp_found *f,
                   struct step *step)
 {
@@ -462,7 +472,7 @@ static int create(const struct sp_search *want, struct sp_order_book *book, stru
     err = sp_plan_create_by(book, f->schedule, &lay, &step->plan);
     if (err)
         return err;
-    err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* a stage without a layer */
+    err = sp_globals(&step->plan.layout) > lay.layers ? -EINVAL : 0; /* too few layers */
     if (!err && f->devices > 1 && want->simulated && check(want, f, step))
         shape_of(want, f, true, step);
     err = err ? err : check(want, f, step);
@@ -478,15 +488,16 @@ static int create(const struct sp_search *want, struct sp_order_book *book, stru
     return err;
 }
 
-/* Micro-batches, of a stage, or slices of them, until the steady state has begun as a rule; and so many that a schedule
- * may repeat itself in. What is told is predicted whole. */
+/* Micro-batches per stage, or their slices, after which the steady state has usually begun; and the
+ * period in which a schedule may repeat itself. Rows that are shown are predicted whole. */
 enum { UNTIL_STEADY = 2, PERIOD = 2 };
 
-/* How many micro-batches are simulated. One of multiplexed slices fills all stages by itself. */
+/* Chooses how many micro-batches to simulate. A micro-batch of multiplexed slices fills all stages
+ * alone. */
 static void choose_steps(struct trial *t, const struct sp_found *f)
 {
     bool slices =
-        f->slices > 1 && sp_schedule_wants_slices(f->schedule); /* fill stages by themselves */
+        f->slices > 1 && sp_schedule_wants_slices(f->schedule); /* slices alone fill stages */
     int p = f->stages, period = slices ? 1 + PERIOD * p / f->slices : PERIOD * p;
     int few = slices ? 2 + UNTIL_STEADY * p / f->slices : UNTIL_STEADY * p;
 
@@ -499,13 +510,13 @@ static void choose_steps(struct trial *t, const struct sp_found *f)
     t->step[0].micro_batches = f->micro_batches;
     if (t->steps == 1)
         return;
-    few += (f->micro_batches - few) % period; /* as what is left over is the same */
+    few += (f->micro_batches - few) % period; /* so that the remainder is the same */
     t->step[0].micro_batches = few;
     t->step[1].micro_batches = few + period;
 }
 
-/* True if a step of all micro-batches is sure to take too long: where the ramps are those of the shorter step, and all
- * else takes no more than the bound. */
+/* True if a step of all micro-batches is sure to take too long: its warm-up and cool-down are those
+ * of the shorter step, and everything else takes no more than the bound. */
 static bool is_beaten(const struct trial *t, const struct sp_found *f, double few_ms)
 {
     struct sp_found few = *f;
@@ -514,7 +525,7 @@ static bool is_beaten(const struct trial *t, const struct sp_found *f, double fe
     return few_ms + sp_bound_step(t->want, f) - sp_bound_step(t->want, &few) > t->beat_ms;
 }
 
-/* The plan of the longer step, where there are two and it was not made yet. */
+/* Makes the plan of the longer step, if there is one and it is not made yet. */
 static int create_longer(struct trial *t, struct sp_found *f)
 {
     int err = t->made < t->steps ? create(t->want, t->book, f, &t->step[1]) : 0;
@@ -524,7 +535,7 @@ static int create_longer(struct trial *t, struct sp_found *f)
     return err;
 }
 
-/* The step if memory had no end: what no mode is faster than. -EINVAL: it takes too long. */
+/* Predicts the step with unlimited memory, which no mode beats. -EINVAL: it takes too long. */
 static int predict_ideal(struct trial *t, struct sp_found *f)
 {
     struct sp_found few = *f;

@@ -1,4 +1,4 @@
-/* One layout of a search: its plan, its memory, its predicted step. Pure. */
+/* Tries one layout of a search: makes its plan, counts its memory, predicts its step. Pure. */
 #ifndef SP_TRIAL_H
 #define SP_TRIAL_H
 
@@ -6,17 +6,18 @@
 #include "policies/order_book.h"
 
 /*
- * Predicts *f, whose schedule and sizes are given; recompute, offload and all figures are set. 0, -ENOMEM, or
- * -EINVAL if there is no such plan, or if its step is sure to take longer than `beat_ms` (INFINITY: never), without a word.
- * `book`: of orders found before, which it adds to; NULL: none. With f->whole, from all of its micro-batches, and with
- * what layers compute again chosen one by one where that is faster.
+ * Predicts *f, whose schedule and sizes are given; sets recompute, offload and all figures. 0,
+ * -ENOMEM, or, silently, -EINVAL if there is no such plan, or if its step is sure to take longer
+ * than `beat_ms` (INFINITY: never). `book` holds orders found before, and gets those found here;
+ * NULL: none. With f->whole it simulates all micro-batches, and also chooses recomputation layer by
+ * layer if that is faster.
  */
 int sp_trial(const struct sp_search *want, struct sp_order_book *book, double beat_ms,
              struct sp_found *f);
 
 /*
- * Plans *f again, which has its modes, and simulates all its micro-batches, of which there may be fewer now; `look`
- * sees what comes out. 0, -ENOMEM, -EINVAL as above, or what `look` returns.
+ * Plans *f again in its modes and simulates all its micro-batches, of which there may be fewer now;
+ * `look` receives the result. 0, -ENOMEM, -EINVAL as above, or the value that `look` returns.
  */
 struct sp_prediction;
 typedef int sp_trial_look(const struct sp_plan *plan, const struct sp_prediction *p, void *data);

@@ -31,7 +31,7 @@ void sp_trials_add(struct sp_trials *t, const struct sp_candidate *candidate)
     t->candidate[t->n++] = *candidate;
 }
 
-/* The number of the next one; n: none is left. */
+/* Takes the index of the next candidate; n: none is left. */
 static int take_next(struct crew *crew)
 {
     int i = atomic_load(&crew->stop) ? crew->trials->n : atomic_fetch_add(&crew->next, 1);
@@ -55,7 +55,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* The same, by the caller's thread, which asks whether to go on. */
+/* The work of the caller's thread, which also asks whether to stop. */
 static void lead(struct crew *crew, const struct sp_found *best)
 {
     const struct sp_search *want = crew->want;
@@ -67,7 +67,8 @@ static void lead(struct crew *crew, const struct sp_found *best)
     }
 }
 
-/* What guards a call of a schedule that is not built in knows of one call at a time. */
+/* True if a schedule is not built in: the guard around calls of such a schedule allows one at a
+ * time. */
 static bool has_guarded(void)
 {
     const struct sp_schedule_def *def;

@@ -10,9 +10,9 @@ static bool earlier(const void *arg, int a, int b)
     return f->flow[a].ends != f->flow[b].ends ? f->flow[a].ends < f->flow[b].ends : a < b;
 }
 
-/* ---- of a port ---------------------------------------------------------------------------------- */
+/* ---- ports ----------------------------------------------------------------------------------- */
 
-/* Two devices may share the one port of half a duplex. */
+/* Devices that share a half-duplex interface share its one port. */
 static int ports_of(const struct sp_flow *m)
 {
     return m->port[0] == m->port[1] ? 1 : 2;
@@ -49,7 +49,7 @@ static void unlink_from(struct sp_flows *f, int flow, int port)
     f->count[port]--;
 }
 
-/* The rates of all flows of a port from now on. */
+/* Updates the rates of all flows of a port from now on. */
 static void share_port(struct sp_flows *f, int port, double now)
 {
     for (int i = f->first[port]; i >= 0; i = f->flow[i].next[side(&f->flow[i], port)]) {
@@ -73,7 +73,7 @@ static void share(struct sp_flows *f, const struct sp_flow *m, double now)
         share_port(f, m->port[k], now);
 }
 
-/* ---- flows ---------------------------------------------------------------------------------------- */
+/* ---- flows ----------------------------------------------------------------------------------- */
 
 int sp_flows_create(struct sp_flows *f, int ports, int flows)
 {
@@ -136,7 +136,7 @@ void sp_flows_begin(struct sp_flows *f, int flow, int out, int in, double busy, 
     }
 }
 
-/* The next flow of a pair, no more waiting; -1: there is none. */
+/* Takes the next waiting flow of a pair of ports; -1: there is none. */
 static int next_of(struct sp_flows *f, int out, int in)
 {
     int before = -1, flow = f->waits[out];

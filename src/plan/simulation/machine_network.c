@@ -5,13 +5,13 @@ static int members_of(const struct sp_machine_network *n)
     return n->members > 1 ? n->members : 1;
 }
 
-/* Of a stage, all members'. */
+/* Devices of all members of a stage. */
 static int devices_of(const struct sp_machine_network *n)
 {
     return n->devices * members_of(n);
 }
 
-/* Those of a stage that are in one node. */
+/* Devices of a stage that are in one node. */
 static int devices_here(const struct sp_machine_network *n)
 {
     int most = n->machine->devices_per_node;
@@ -24,13 +24,13 @@ static int node_of(const struct sp_machine_network *n, int stage)
     return (int)((int64_t)stage * devices_of(n) / n->machine->devices_per_node);
 }
 
-/* The first interface of a stage, of those that `shared_by` devices share: by the first of these. */
+/* The first interface of a stage; the number of the first device that shares it stands for it. */
 static int interface_of(const struct sp_machine_network *n, const struct sp_link *link, int stage)
 {
     return (int)((int64_t)stage * devices_of(n) / link->shared_by * link->shared_by);
 }
 
-/* The link of a message between two nodes, or within one: the slower one where they differ. */
+/* The link of a message between two nodes, or within one; if two nodes differ, the slower one. */
 static const struct sp_link *link_of(const struct sp_machine_network *n, int from, int to)
 {
     const struct sp_machine *a = sp_machine_of_node(n->machine, node_of(n, from));
@@ -44,13 +44,13 @@ static const struct sp_link *link_of(const struct sp_machine_network *n, int fro
                : &b->network;
 }
 
-/* Interfaces that a stage's message is cut over. */
+/* Number of interfaces that carry a stage's message. */
 static int interfaces(const struct sp_machine_network *n, const struct sp_link *link)
 {
     return devices_here(n) > link->shared_by ? devices_here(n) / link->shared_by : 1;
 }
 
-/* Bytes that a node sends, of all members that it has. */
+/* Bytes that a node sends, for all members in it. */
 static double bytes_of(const struct sp_machine_network *n, const struct sp_step_message *m)
 {
     int members = devices_here(n) / n->devices;
@@ -65,7 +65,7 @@ static bool is_shared(const void *arg, const struct sp_step_message *m)
     return n->process && n->process[m->from] == n->process[m->to];
 }
 
-/* Ports 4 `most` + stage, and the next one: out of its memory, and into it. */
+/* Each stage has two ports after those of links: out of its memory, and into it. */
 static struct sp_route move(const struct sp_machine_network *n, const struct sp_step_message *m)
 {
     bool out = m->kind == SP_ACTION_EVICT;
@@ -81,7 +81,7 @@ static struct sp_route route(const void *arg, const struct sp_step_message *m)
     const struct sp_machine_network *n = arg;
     bool inside = node_of(n, m->from) == node_of(n, m->to);
     const struct sp_link *link = link_of(n, m->from, m->to);
-    /* ports: out of nodes' links, into them, then the same of the network */
+    /* ports: out of nodes' links, into them, then the same for the network */
     int most = (int)((int64_t)n->stages * devices_of(n)), base = inside ? 0 : 2 * most;
     int from = sp_step_message_is_sent(m) ? m->from : m->to, in = link->half_duplex ? 0 : most;
 

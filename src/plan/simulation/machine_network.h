@@ -1,12 +1,13 @@
 /*
- * Messages between stages on a machine: which interfaces they take, for how long. Pure.
+ * Routes messages between stages on a machine: which interfaces they use, and for how long. Pure.
  *
- * Stages fill the nodes one after the other, `devices` of a stage side by side; where a stage has more than a
- * node, its first node sends for it. A message is cut over the devices of its stage; of `members` that share a stage
- * each has a message of its own, at the same time. It takes the interfaces
- * of a node where both stages are in one, and those of the network otherwise. Messages of different pairs of stages
- * share interfaces (flows.h). What a stage evicts has its way out of memory to itself, what it fetches its way in,
- * each at the stage's part of the tier's rates.
+ * Stages fill the nodes one after the other, with the `devices` of a stage side by side; if a stage
+ * has more than a node, its first node sends for it. The devices of a stage each send a part of its
+ * message; the `members` that share a stage each have their own message, at the same time. A
+ * message uses the interfaces of a node if both stages are in it, and those of the network
+ * otherwise. Messages of different pairs of stages share interfaces (flows.h). Evictions of a stage
+ * have their own way out of memory, and fetches their own way in, each at the stage's part of the
+ * tier's rates.
  */
 #ifndef SP_MACHINE_NETWORK_H
 #define SP_MACHINE_NETWORK_H
@@ -20,9 +21,9 @@ struct sp_machine_network {
     int stages;
     int devices;               /* of a member */
     int members;               /* of a stage; 0: 1 */
-    struct sp_tier_rates tier; /* of a stage; 0: nothing leaves */
+    struct sp_tier_rates tier; /* of a stage; 0: nothing is evicted */
     const int *
-        process; /* [stages] stages of one process hand tensors on without a copy; NULL: each has its own */
+        process; /* [stages] NULL: one for each stage; a process passes on tensors without copies */
 };
 
 /* Times in milliseconds. */

@@ -20,9 +20,9 @@ int sp_ready_check(const struct sp_plan *plan, char *why, size_t n)
     return -EINVAL;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Parts of a micro-batch become whole numbers. */
+/* Scale that turns parts of a micro-batch into whole numbers. */
 static const double PARTS = 1 << 20;
 
 static void set_memory(struct sp_ready *r, const struct sp_ready_rule *rule, int stage, int k)
@@ -44,7 +44,7 @@ static void set_memory(struct sp_ready *r, const struct sp_ready_rule *rule, int
     }
 }
 
-/* The bound is what the strict order reaches. */
+/* The memory bound of a stage is the peak of its strict order. */
 static void bound_memory(struct sp_ready *r, const struct sp_ready_rule *rule)
 {
     for (int s = 0; s < r->plan->layout.stages; s++) {
@@ -60,14 +60,14 @@ static void bound_memory(struct sp_ready *r, const struct sp_ready_rule *rule)
     }
 }
 
-/* ---- what ops wait for ------------------------------------------------------------------------ */
+/* ---- dependencies ---------------------------------------------------------------------------- */
 
 struct builder {
     struct sp_ready *r;
     unsigned short *missing;
     struct sp_index ix;
     int chunks;
-    int *adder; /* [passes][parts][chunks] the last op so far that adds to the gradients of these */
+    int *adder; /* [passes][parts][chunks] the last op so far that adds to their gradients */
     bool lost;  /* there was no memory */
 };
 
@@ -95,7 +95,7 @@ static bool is_one_unit(const struct sp_program *prog, int j, int k)
     return j == k || (k == j + 1 && prog->ops[j].overlap) || (j == k + 1 && prog->ops[k].overlap);
 }
 
-/* For all else it waits with its messages. */
+/* Adds the producers on the op's own stage; messages bring all other inputs. */
 static void wait_for_deps(struct builder *b, int stage, int k)
 {
     const struct sp_plan *plan = b->r->plan;
@@ -111,8 +111,8 @@ static void wait_for_deps(struct builder *b, int stage, int k)
     }
 }
 
-/* Gradients of the same parameters add up in program order, and a stage that updates them at once has the forwards
- * after it wait. */
+/* Gradients of the same parameters add up in program order. On a stage that updates at once, later
+ * forwards wait for them too. */
 static void wait_for_adders(struct builder *b, int stage, int k)
 {
     const struct sp_plan *plan = b->r->plan;
@@ -153,7 +153,7 @@ static int build(struct builder *b)
     return b->lost ? -ENOMEM : 0;
 }
 
-/* ---- tasks ------------------------------------------------------------------------------------ */
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
 enum { TASKS_OF_LAYER = 3, TASKS_OF_BLOCK = 2 }; /* pre, attn, post; post, pre of the next layer */
 
@@ -188,7 +188,7 @@ static void set_tasks(struct sp_ready *r, const struct sp_costs *costs)
     }
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static int allocate(struct sp_ready *r, size_t stages, size_t ops)
 {
@@ -245,7 +245,7 @@ void sp_ready_destroy(struct sp_ready *r)
     *r = (struct sp_ready){0};
 }
 
-/* ---- in time ---------------------------------------------------------------------------------- */
+/* ---- in time --------------------------------------------------------------------------------- */
 
 static bool earlier(const void *arg, int a, int b)
 {
@@ -276,7 +276,7 @@ double sp_ready_next(const struct sp_ready *r)
     return r->look.n > 0 ? r->look_at[r->look.item[0]] : INFINITY;
 }
 
-/* The stage that an op is of. */
+/* Finds the stage of an op by its number. */
 static int stage_of(const struct sp_ready *r, int op)
 {
     int low = 0, high = r->plan->layout.stages;
@@ -292,7 +292,7 @@ static int stage_of(const struct sp_ready *r, int op)
     return low;
 }
 
-/* Whether everything is there at `time` for an op of a stage, or two that overlap. */
+/* True if at `time` all inputs of an op, or of two that overlap, are there. */
 static bool is_there(struct sp_player *player, int stage, int k, double time)
 {
     double start = time;
@@ -300,8 +300,8 @@ static bool is_there(struct sp_player *player, int stage, int k, double time)
     return player->rules->wait(player, stage, k, &start) == SP_PLAYER_READY && start <= time;
 }
 
-/* The op of a stage whose next task runs at `time`, the first of two that overlap; -1: none. What has begun has its
- * memory. */
+/* Chooses the op of a stage whose next task runs at `time`, the first of two that overlap; -1:
+ * none. An op that has begun already holds its memory. */
 static int choose(const struct sp_ready *r, struct sp_player *player, int stage, double time)
 {
     const struct sp_program *prog = &r->plan->programs[stage];
@@ -328,7 +328,8 @@ static int choose(const struct sp_ready *r, struct sp_player *player, int stage,
     return -1;
 }
 
-/* When the next task of an op ends that runs from `time` on: what was not overtaken ends to the bit as without tasks. */
+/* The end of an op's next task that runs from `time` on. An op that was not overtaken ends at
+ * exactly the same time as without tasks. */
 static double end_of_task(struct sp_ready *r, int stage, int at, double time)
 {
     if (r->running[stage] != at) {
@@ -342,7 +343,7 @@ static double end_of_task(struct sp_ready *r, int stage, int at, double time)
            r->cost[at] * (r->resumed_with[stage] - r->tasks[at] + 1) / r->all_tasks[at];
 }
 
-/* The stage runs the next task of an op from `time` on. The player hears of the last one. */
+/* Runs the next task of an op from `time` on. The player hears only of the last one. */
 static void run_task(struct sp_ready *r, struct sp_player *player, int stage, int k, double time)
 {
     int first = r->messages->first_op[stage], at = first + k, *next = &r->first[stage];
@@ -375,13 +376,13 @@ void sp_ready_look(struct sp_ready *r, struct sp_player *player)
 
     stage = number < stages ? number : stage_of(r, number - stages);
     if (player->free_at[stage] > time)
-        return; /* it looks when it is free */
+        return; /* it will look when it is free */
     k = choose(r, player, stage, time);
     if (k >= 0)
         run_task(r, player, stage, k, time);
 }
 
-/* ---- the order -------------------------------------------------------------------------------- */
+/* ---- the order ------------------------------------------------------------------------------- */
 
 struct place {
     double start, end;
@@ -396,7 +397,7 @@ static int by_start(const void *a, const void *b)
     return x->start != y->start ? (x->start < y->start ? -1 : 1) : x->index - y->index;
 }
 
-/* now_at[k]: where the op goes that was at k. */
+/* Sets now_at[k] to the new index of the op at k. */
 static void reorder_stage(struct sp_program *prog, double *start, double *end, struct place *place,
                           int *now_at)
 {

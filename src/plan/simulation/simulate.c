@@ -1,7 +1,7 @@
 /*
- * Stages run ahead as far as messages allow; then the message that was ready first is sent, or, where messages
- * share ports, the first of those on their way arrives if that is before. Those that are not ready yet come from
- * ops that wait for one of these, so none of them was ready before.
+ * Stages run ahead as far as messages allow. Then the message that was ready first is sent; or, if
+ * messages share ports, the first of those in transit arrives if that is earlier. A message that is
+ * not ready yet comes from an op that waits for one of these, so it cannot become ready before.
  */
 #include "plan/simulation/simulate.h"
 #include "plan/simulation/flows.h"
@@ -19,30 +19,29 @@ struct sim {
     const struct sp_costs *costs;
     const struct sp_step_messages *messages;
     const struct sp_network *network;
-    const int *worker; /* [stages] NULL: each stage has its own */
-    struct sp_placed
-        *turns;        /* [ops] of each worker, one after the other; NULL: those of its stage */
-    int *first_turn;   /* [stages + 1] */
-    struct sp_times t; /* start: of an op that has not run, when its last message so far arrived */
-    double *held;      /* [ops] the earliest start that EVICT and FETCH leave an op */
-    double *stalled;   /* [stages] */
-    double *stall;     /* [ops] */
+    const int *worker;       /* [stages] NULL: each stage has its own */
+    struct sp_placed *turns; /* [ops] of each worker in turn; NULL: each stage has its own worker */
+    int *first_turn;         /* [stages + 1] */
+    struct sp_times t;       /* start: before an op runs, the last arrival of its messages so far */
+    double *held;            /* [ops] the earliest start that EVICT and FETCH allow an op */
+    double *stalled;         /* [stages] */
+    double *stall;           /* [ops] */
     unsigned short *missing; /* [ops] messages that an op waits for */
-    unsigned char *after;    /* [messages] of its writer and the message before, what is to come */
+    unsigned char *after;    /* [messages] events that it still waits for: writer, message before */
     double *ready;           /* [messages] */
     double *arrived;         /* [messages] */
     double *sent;            /* [messages] */
     double *free_at;         /* [ports] */
     struct sp_heap heap;     /* messages that are ready, the earliest first */
-    struct sp_flows flows;   /* messages on their way, where they share ports */
+    struct sp_flows flows;   /* messages in transit, if they share ports */
     int *
-        next_move; /* [messages] the next EVICT of the same stage, or FETCH; NULL: there are none */
+        next_move; /* [messages] the stage's next EVICT, or next FETCH; NULL: no evictions at all */
     int *first_move; /* [2 * stages] the first that has not begun: EVICT, FETCH */
     struct sp_player player;
     struct sp_ready *overtaking; /* NULL: no op overtakes another */
 };
 
-/* ---- messages --------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static bool earlier(const void *arg, int a, int b)
 {
@@ -62,8 +61,8 @@ static int lane_of(const struct sim *sim, int stage)
 
 static void send(struct sim *sim, int message);
 
-/* What a stage evicts goes in the order of its program, and so does what it fetches: nothing else has their
- * ports, so they begin as soon as it is known when. */
+/* Evictions of a stage go in the order of its program, and so do its fetches. Nothing else uses
+ * their ports, so they begin as soon as their time is known. */
 static void move(struct sim *sim, int message)
 {
     const struct sp_step_message *m = &sim->messages->message[message];
@@ -77,7 +76,7 @@ static void move(struct sim *sim, int message)
     }
 }
 
-/* One of the things that a message follows is there at `time`. */
+/* One of the events that a message follows has happened at `time`. */
 static void follow(struct sim *sim, int message, double time)
 {
     sim->ready[message] = fmax(sim->ready[message], time);
@@ -95,7 +94,8 @@ static int unit(const struct sim *sim, int stage, int k)
     return sim->plan->programs[stage].ops[k].overlap ? 2 : 1;
 }
 
-/* What the reader of a message does before it wants it; of two ops that overlap both want what they wait for. */
+/* Time that the reader of a message recomputes before it needs it. Two ops that overlap both need
+ * their messages at once. */
 static double again(const struct sim *sim, const struct sp_step_message *m)
 {
     const struct sp_op *op = &sim->plan->programs[m->to].ops[m->reader];
@@ -105,7 +105,8 @@ static double again(const struct sim *sim, const struct sp_step_message *m)
     return sp_op_again(sim->plan, sim->costs, m->to, op);
 }
 
-/* The reader of a message may start at `time`, or wants it only in its middle. */
+/* The message lets its reader start at `time`, or earlier if the reader needs it only in its
+ * middle. */
 static void let_start(struct sim *sim, const struct sp_step_message *m, double time)
 {
     int op = sim->messages->first_op[m->to] + m->reader;
@@ -120,7 +121,7 @@ static void let_start(struct sim *sim, const struct sp_step_message *m, double t
     }
 }
 
-/* One of the messages and others that an op of a stage waits for is there. */
+/* One of the inputs of an op has arrived. */
 static void there(struct sim *sim, int stage, int k)
 {
     int op = sim->messages->first_op[stage] + k;
@@ -133,7 +134,7 @@ static void there(struct sim *sim, int stage, int k)
         sp_player_try(&sim->player, lane_of(sim, stage));
 }
 
-/* Where ops overtake each other: one has ended at `time`, and ops of its stage wait for it. */
+/* With overtaking: an op has ended at `time`; tells the ops of its stage that wait for it. */
 static void let_followers_start(struct sim *sim, int stage, int k, double time)
 {
     const struct sp_ready *r = sim->overtaking;
@@ -179,8 +180,8 @@ static void send(struct sim *sim, int message)
     arrive(sim, message);
 }
 
-/* The next message that is ready is sent, or the next that flows is there: what it lets come is later. What
- * others took of its ports counts as waiting for them. */
+/* Sends the next message that is ready, or lets the next flow arrive; everything that follows is
+ * later. Time that a flow lost by sharing its ports counts as waiting for them. */
 static void pass(struct sim *sim)
 {
     int flow = sp_flows_first(&sim->flows);
@@ -198,9 +199,10 @@ static void pass(struct sim *sim)
     arrive(sim, flow);
 }
 
-/* ---- ops -------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
-/* The stage of a lane's next turn; *k, the place in the lane, becomes that in the stage's program. */
+/* Finds the stage of a worker's next turn; *k, the place among the worker's turns, becomes that in
+ * the stage's program. */
 static int stage_of(const struct sim *sim, int lane, int *k)
 {
     const struct sp_placed *turn;
@@ -220,7 +222,7 @@ static int wait_for(struct sp_player *player, int lane, int k, double *start)
 
     for (int i = 0; i < unit(sim, stage, k); i++) {
         if (missing[i])
-            return SP_PLAYER_BLOCKED; /* tried again when the last of them arrives */
+            return SP_PLAYER_BLOCKED; /* the player tries again when the last of them arrives */
         *start = fmax(*start, sim->t.start[stage][k + i]);
     }
     op = sim->messages->first_op[stage] + k;
@@ -232,7 +234,7 @@ static int wait_for(struct sp_player *player, int lane, int k, double *start)
     return SP_PLAYER_READY;
 }
 
-/* When an op that runs from start to end has left what a message carries, or the first of it that serves. */
+/* When an op that runs from start to end has produced a message, or its first usable part. */
 static double left_at(const struct sim *sim, const struct sp_step_message *m, double start,
                       double end)
 {
@@ -266,9 +268,9 @@ static int run(struct sp_player *player, int lane, int k, double start, double *
 
 static const struct sp_player_rules rules = {.wait = wait_for, .run = run};
 
-/* ---- a step ----------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
-/* Deals the ops out to the workers, in the order of submission. */
+/* Deals the ops out to the workers in the order of submission. */
 static int deal(struct sim *sim)
 {
     int stages = sim->plan->layout.stages, n;
@@ -373,7 +375,7 @@ static void destroy(struct sim *sim)
     free(sim->next_move);
 }
 
-/* The times of messages, for the caller. */
+/* Copies the times of messages for the caller. */
 static int keep(const struct sim *sim, struct sp_message_times *when)
 {
     int n = sim->messages->n, stages = sim->plan->layout.stages;
@@ -423,7 +425,7 @@ int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
     return err;
 }
 
-/* When the next message is sent, or arrives where messages share ports. */
+/* When the next message is sent, or arrives if messages share ports. */
 static double next_message(const struct sim *sim)
 {
     int flow = sp_flows_first(&sim->flows);
@@ -432,7 +434,7 @@ static double next_message(const struct sim *sim)
     return sim->heap.n > 0 ? fmin(sim->ready[sim->heap.item[0]], ends) : ends;
 }
 
-/* Goes through time: messages first, then the stages that look for an op. True: all ran. */
+/* Advances through time: messages first, then stages that look for an op. True: all ops ran. */
 static bool play_ready(struct sim *sim)
 {
     int to_go = sp_plan_ops(sim->plan);

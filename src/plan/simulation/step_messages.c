@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor that a stage received last, and in which message. */
+/* A tensor that a stage has received, and the last message that brought it. */
 struct came {
     struct sp_tensor_id tensor;
     int stage, message;
-    int next; /* of the same list, -1: none */
+    int next; /* in the same list, -1: none */
 };
 
 enum { LISTS = 1 << 14 };
@@ -19,16 +19,16 @@ struct walk {
     struct sp_step_messages *out;
     int room;        /* for messages */
     int *of_number;  /* [numbers] the message that a number of a SEND is in */
-    int64_t numbers; /* room for them */
+    int64_t numbers; /* room in of_number */
     int *last_run;   /* [stages] index of the last op that ran; -1: none */
-    int *list;       /* [LISTS] by a hash of tensor and stage: in `came`; -1: none */
+    int *list;       /* [LISTS] by a hash of tensor and stage: index in `came`; -1: none */
     struct came *came;
     int n_came, room_came;
-    int **evicted; /* [stages][evictions] their messages; NULL: nothing leaves */
-    bool lost;     /* there was no memory */
+    int **evicted; /* [stages][evictions] their messages; NULL: nothing is evicted */
+    bool lost;     /* out of memory */
 };
 
-/* Makes room for one more of `size` bytes; false: no memory. */
+/* Makes room for one more element of `size` bytes; false: no memory. */
 static bool grow(struct walk *w, void *list, int64_t n, int64_t *room, size_t size)
 {
     void **at = list, *more;
@@ -44,7 +44,7 @@ static bool grow(struct walk *w, void *list, int64_t n, int64_t *room, size_t si
     return true;
 }
 
-/* ---- who has what ----------------------------------------------------------------------------- */
+/* ---- received tensors ------------------------------------------------------------------------ */
 
 static int *list_of(const struct walk *w, const struct sp_tensor_id *t, int stage)
 {
@@ -59,7 +59,8 @@ static struct came *find(const struct walk *w, const struct sp_tensor_id *t, int
     return NULL;
 }
 
-/* Weights, and sums of gradients, may go on to other stages; all else ends where it came. */
+/* Weights, and sums of gradients, may be sent on to other stages; all other tensors stay where they
+ * arrive. */
 static bool goes_on(const struct sp_tensor_id *t)
 {
     return t->kind >= SP_TENSOR_WOUT;
@@ -82,7 +83,7 @@ static void remember(struct walk *w, const struct sp_action *a, int message)
     *list_of(w, &a->tensor, a->stage) = w->n_came++;
 }
 
-/* ---- messages --------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static struct sp_step_message *add(struct walk *w, struct sp_step_message m)
 {
@@ -96,7 +97,8 @@ static struct sp_step_message *add(struct walk *w, struct sp_step_message m)
     return &w->out->message[w->out->n++];
 }
 
-/* Whether what is sent goes with the last message: a part of a layer left all of it for one other part. */
+/* True if a send joins the last message: a part of a layer produced both for the same other
+ * part. */
 static bool goes_along(const struct walk *w, const struct sp_action *a)
 {
     const struct sp_step_message *last = w->out->n ? &w->out->message[w->out->n - 1] : NULL;
@@ -106,7 +108,7 @@ static bool goes_along(const struct walk *w, const struct sp_action *a)
            !goes_on(&last->tensor);
 }
 
-/* Of gradients that an op adds to. */
+/* The layers of a gradient that an op adds to. */
 static unsigned short layers_of(const struct walk *w, const struct sp_action *a)
 {
     if (a->tensor.kind != SP_TENSOR_D || a->tensor.at < 0 || a->index < 0 || !w->shape)
@@ -134,7 +136,7 @@ static void send(struct walk *w, const struct sp_action *a)
         w->of_number[a->number] = w->out->n - 1;
 }
 
-/* Keys and values go layer by layer to parts of the same slice, which begin together. */
+/* Keys and values go layer by layer between parts of the same slice, which begin together. */
 static bool is_beside(const struct walk *w, const struct sp_step_message *m)
 {
     const struct sp_family *family = w->plan->family;
@@ -178,9 +180,9 @@ static void collective(struct walk *w, const struct sp_action *a)
         m->reader = a->index;
 }
 
-/* ---- what leaves memory ------------------------------------------------------------------------ */
+/* ---- evictions ------------------------------------------------------------------------------- */
 
-/* The stage waits for what has left with the op that wants its room. */
+/* The stage waits for an eviction before the op that needs its room. */
 static void evict(struct walk *w, const struct sp_action *a)
 {
     const struct sp_eviction *e = a->eviction;
@@ -203,7 +205,8 @@ static void evict(struct walk *w, const struct sp_action *a)
         w->evicted[a->stage][e - w->plan->evictions[a->stage].leaving] = w->out->n - 1;
 }
 
-/* What returns with the op that reads it is on its way since the op before: an op waits once, before it. */
+/* A fetch for the op that reads it can start after the op before: so the reader waits only once,
+ * before it starts. */
 static void fetch(struct walk *w, const struct sp_action *a)
 {
     const struct sp_eviction *e = a->eviction;
@@ -248,13 +251,13 @@ static int **new_evicted(const struct sp_plan *plan)
     return evicted;
 }
 
-/* ---- the walk ---------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static void follow(void *arg, const struct sp_action *a)
 {
     struct walk *w = arg;
 
-    if (w->lost || a->during) /* which is time of the op */
+    if (w->lost || a->during) /* its time is part of the op */
         return;
     switch (a->kind) {
     case SP_ACTION_RUN:
@@ -283,9 +286,9 @@ static void follow(void *arg, const struct sp_action *a)
     }
 }
 
-/* ---- all of them ------------------------------------------------------------------------------ */
+/* ---- the messages ---------------------------------------------------------------------------- */
 
-/* Lists the messages by what they follow, the first one first. */
+/* Links the messages by the op or message that they follow, the first one first. */
 static int list_messages(const struct sp_plan *plan, struct sp_step_messages *messages)
 {
     int stages = plan->layout.stages, *first_of_before;

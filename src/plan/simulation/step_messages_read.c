@@ -1,8 +1,9 @@
-/* What is asked of the messages of a step: their order by readers, their words, their share. */
+/* Queries on the messages of a step: their order by readers, their words, their share. */
 #include "plan/simulation/step_messages.h"
 #include <stdlib.h>
 
-/* Where a message comes in the order of readers: those of ops, stage by stage, then those that none reads. */
+/* The place of a message in the order of readers: each stage's ops in turn, then messages without
+ * one. */
 static int place_of(const struct sp_step_messages *messages, const struct sp_step_message *m)
 {
     return m->reader >= 0 ? messages->first_op[m->to] + m->reader + m->to

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- factors ---------------------------------------------------------------------------------- */
+/* ---- factors --------------------------------------------------------------------------------- */
 
 void sp_variation_apply(const struct sp_variation *v, const struct sp_plan *plan,
                         double *const *by_op, int arrays)
@@ -22,7 +22,7 @@ void sp_variation_apply(const struct sp_variation *v, const struct sp_plan *plan
         }
 }
 
-/* ---- the slow link ---------------------------------------------------------------------------- */
+/* ---- the slow link --------------------------------------------------------------------------- */
 
 static struct sp_route route_varied(const void *arg, const struct sp_step_message *m)
 {
@@ -57,7 +57,7 @@ struct sp_network sp_network_varied(const struct sp_varied_network *varied)
     return network;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 enum { UNIFORM, LOGNORMAL, SEED, STAGE, LINK, KEYS };
 static const char *const key_name[KEYS] = {"uniform", "lognormal", "seed", "stage", "link"};

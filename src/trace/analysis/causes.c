@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ops of one kind -------------------------------------------------------------------------- */
+/* ---- ops of one kind ------------------------------------------------------------------------- */
 
 struct of_kind {
     int op;
@@ -89,9 +89,10 @@ int sp_causes_usual(const struct sp_waits *w, double *compute, double *part)
     return 0;
 }
 
-/* ---- the split -------------------------------------------------------------------------------- */
+/* ---- the split ------------------------------------------------------------------------------- */
 
-/* What stages are busy for, in the mean: their units take compute[units], and what they wait for cores. */
+/* The mean time that stages are busy: their units compute for compute[units], and with `cores` they
+ * also wait for cores. */
 static double mean_busy(const struct sp_waits *w, const double *compute, bool cores)
 {
     double sum = 0;
@@ -115,7 +116,7 @@ int sp_causes_find(const struct sp_waits *w, struct sp_causes *c)
     enum { BIT_CORES = 1 << SP_STEP_CORE, BIT_OFFLOAD = 1 << SP_STEP_OFFLOAD };
     const unsigned offload = BIT_CORES | BIT_OFFLOAD;
     const unsigned runtime = offload | 1 << SP_STEP_SUBMISSION | 1 << SP_STEP_ENGINE;
-    /* what a worker did for the step before is no time of the runtime */
+    /* a worker's work for the step before does not count as runtime */
     const unsigned known = w->t->overlaps ? offload : runtime;
     const unsigned all = known | 1 << SP_STEP_INTERFACE | 1 << SP_STEP_MESSAGE;
     const unsigned with[] = {0, 0, BIT_CORES, offload, known, all};
@@ -146,7 +147,7 @@ int sp_causes_find(const struct sp_waits *w, struct sp_causes *c)
     return err;
 }
 
-/* ---- the step as the schedule would have it ------------------------------------------------------ */
+/* ---- the step as the schedule would have it -------------------------------------------------- */
 
 /* A copy of ops, stages and dependencies, without messages. */
 static int copy(const struct sp_timeline *from, struct sp_timeline *to)
@@ -169,7 +170,7 @@ static int copy(const struct sp_timeline *from, struct sp_timeline *to)
     return 0;
 }
 
-/* Busy and idle times of a record whose ops have new ones. */
+/* Sums busy and idle times again after the ops' times have changed. */
 static void sum_stages(struct sp_timeline *t)
 {
     t->bubble = 0;

@@ -17,7 +17,7 @@ struct search {
     double *of_link;  /* [processes][processes] NULL: too many */
 };
 
-/* Stages and processes of a name in a text; "stage 3 (rank 1)" where they differ. */
+/* The name of an op in a text. */
 static const char *name(const struct sp_waits *w, int op, char text[SP_OP_TEXT])
 {
     return sp_timeline_name(w->t, op, text);
@@ -32,7 +32,7 @@ static int largest(const double *v, int n)
     return at;
 }
 
-/* of_stage = the sum of a part of the step. */
+/* Sets of_stage to one part of the step; returns the stage with most of it. */
 static int sum_stages(struct search *f, enum sp_part_of_step part)
 {
     for (int s = 0; s < f->w->t->stages; s++)
@@ -49,9 +49,10 @@ static int gain_of(const struct search *f, const struct sp_replay *how, double a
     return err;
 }
 
-/* ---- what each cause is, in words -------------------------------------------------------------------- */
+/* ---- descriptions of causes ------------------------------------------------------------------ */
 
-/* The stage that computes longest: by its layers, or by what each takes. */
+/* Describes the stage that computes longest, because of its number of layers or the time of
+ * each. */
 static void tell_stages(struct search *f, struct sp_finding *out)
 {
     const struct sp_timeline *t = f->w->t;
@@ -95,7 +96,7 @@ static void tell_ops(const struct search *f, struct sp_finding *out)
              name(f->w, u->op, text), out->stage, u->compute, f->unit, f->usual[most]);
 }
 
-/* The link whose messages were waited for longest. */
+/* Describes the link whose messages were waited for longest. */
 static void tell_messages(struct search *f, struct sp_finding *out)
 {
     const struct sp_timeline *t = f->w->t;
@@ -137,7 +138,7 @@ static void tell_messages(struct search *f, struct sp_finding *out)
                  t->stage[from].rank, t->stage[to].rank, n, bytes / n / 1024, time / n, f->unit);
 }
 
-/* The message that another one held up, the one that arrived when its interface was free. */
+/* Finds the message that held up another one: it arrived when that one's interface became free. */
 static int holder(const struct sp_timeline *t, const struct sp_timeline_message *m)
 {
     int best = -1;
@@ -276,9 +277,9 @@ static void tell(struct search *f, struct sp_finding *out)
     }
 }
 
-/* ---- what each costs -------------------------------------------------------------------------------------- */
+/* ---- gains ----------------------------------------------------------------------------------- */
 
-/* Every stage computes as long as the others: its ops scaled. */
+/* Scales the ops of each stage so that all stages compute equally long. */
 static void even_out(struct search *f)
 {
     const struct sp_waits *w = f->w;

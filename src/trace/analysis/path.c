@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The unit that had the worker of another one before it; -1: none. */
+/* The unit that used the worker before another one; -1: none. */
 static int before_on_worker(const struct sp_waits *w, const struct sp_unit_of_step *u)
 {
     const struct sp_timeline *t = w->t;
@@ -20,7 +20,7 @@ static int before_on_worker(const struct sp_waits *w, const struct sp_unit_of_st
     return last;
 }
 
-/* What of a unit is on the path: all of it until `until`, alike. */
+/* Adds the part of a unit until `until` to the path, in proportion from each kind of its time. */
 static void take_unit(const struct sp_waits *w, int k, double until, struct sp_path *p)
 {
     const struct sp_unit_of_step *u = &w->unit[k];
@@ -34,7 +34,7 @@ static void take_unit(const struct sp_waits *w, int k, double until, struct sp_p
     p->unit[p->n++] = k;
 }
 
-/* Between what let a unit start last, at `from`, and its start. */
+/* Adds the time between the last event that the unit waited for, at `from`, and its start. */
 static void take_own_waits(const struct sp_unit_of_step *u, double from, struct sp_path *p)
 {
     double left = fmax(0, u->start - from), late = fmin(left, u->late), offload;
@@ -46,7 +46,7 @@ static void take_own_waits(const struct sp_unit_of_step *u, double from, struct 
     p->part[SP_STEP_ENGINE] += left - offload;
 }
 
-/* A message that was on its way for `time` after its producer. */
+/* Adds a message that was in transit for `time` after its producer. */
 static void take_message(const struct sp_unit_of_step *u, double time, struct sp_path *p)
 {
     double sum = 0;
@@ -69,7 +69,7 @@ static int last_unit(const struct sp_waits *w)
     return last;
 }
 
-/* The unit that the path comes from, and until when it is on the path; -1: it begins here. */
+/* Finds the unit before on the path, and until when the path is in it; -1: the path begins here. */
 static int step_back(const struct sp_waits *w, const struct sp_unit_of_step *u, double *until,
                      struct sp_path *p)
 {
@@ -129,9 +129,9 @@ void sp_path_destroy(struct sp_path *p)
     *p = (struct sp_path){0};
 }
 
-/* ---- words --------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
-/* The stages that the path passes, in turn; of many the first and the last ones. */
+/* Prints the stages of the path in turn; of many only the first and the last ones. */
 static void print_stages(const struct sp_waits *w, const struct sp_path *p, FILE *out)
 {
     enum { SHOWN = 6 };

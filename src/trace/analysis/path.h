@@ -1,4 +1,5 @@
-/* The critical path of a step: from its last op back to its beginning, over what let each op start last. */
+/* Finds the critical path of a step: from its last op back to its beginning, through the event that
+ * each op waited for last. */
 #ifndef SP_PATH_H
 #define SP_PATH_H
 
@@ -12,11 +13,11 @@ struct sp_path {
     int *unit;                  /* [n] the first one first */
 };
 
-/* 0 or -ENOMEM. */
+/* Finds the path. 0 or -ENOMEM. */
 int sp_path_find(const struct sp_waits *w, struct sp_path *p);
 void sp_path_destroy(struct sp_path *p);
 
-/* In words, a paragraph in one line. */
+/* Prints the path as a paragraph in one line. */
 void sp_path_print(const struct sp_waits *w, const struct sp_path *p, FILE *out);
 
 #endif

@@ -2,7 +2,7 @@
 #include "sp_figure.h"
 #include <math.h>
 
-/* Whether stages share workers. */
+/* True if stages share workers. */
 static bool shares_workers(const struct sp_timeline *t)
 {
     for (int s = 0; s < t->stages; s++)

@@ -7,7 +7,7 @@ struct play {
     const struct sp_waits *w;
     const struct sp_replay *how;
     double *start, *end; /* [units] */
-    double *free_at;     /* [stages] of workers, by their first stage */
+    double *free_at;     /* [stages] of each worker, by its first stage */
 };
 
 static bool with(const struct play *p, enum sp_part_of_step part)
@@ -24,7 +24,7 @@ double sp_replay_part(const struct sp_waits *w, int op)
     return fmax(0, fmin(1, (w->t->op[op].out - u->start) / (u->end - u->start)));
 }
 
-/* The times of those parts that are there. */
+/* Sums the parts that the replay includes. */
 static double sum_of(const struct play *p, const double parts[SP_STEP_PARTS])
 {
     double sum = 0;
@@ -35,7 +35,7 @@ static double sum_of(const struct play *p, const double parts[SP_STEP_PARTS])
     return sum;
 }
 
-/* When a producer has what an op wants. */
+/* When a producer has written an op's input. */
 static double written(const struct play *p, const struct sp_timeline_dep *dep)
 {
     int k = p->w->of_op[dep->op];
@@ -44,7 +44,7 @@ static double written(const struct play *p, const struct sp_timeline_dep *dep)
     return dep->beside ? p->start[k] : p->start[k] + part * (p->end[k] - p->start[k]);
 }
 
-/* When a message is there that a unit waits for, and for no op that was before it: weights that go round. */
+/* When the message of a unit arrives that has no op before it: weights that travel around. */
 static double message_alone(const struct play *p, const struct sp_unit_of_step *u, double delay)
 {
     const struct sp_timeline_message *m;
@@ -57,7 +57,7 @@ static double message_alone(const struct play *p, const struct sp_unit_of_step *
     return written(p, &(struct sp_timeline_dep){.op = m->writer}) + delay;
 }
 
-/* When all that a unit waits for is there. */
+/* When all inputs of a unit are there. */
 static double inputs(const struct play *p, const struct sp_unit_of_step *u)
 {
     const struct sp_timeline *t = p->w->t;
@@ -92,7 +92,7 @@ static void run(struct play *p, int k)
     length = p->how->compute ? p->how->compute[k] : u->compute;
     length += with(p, SP_STEP_CORE) ? u->core : 0;
     length += fmax(0, sum_of(p, u->inside));
-    if (with(p, SP_STEP_CORE)) /* those stages have their turns */
+    if (with(p, SP_STEP_CORE)) /* the replay lets those stages take their turns */
         length -= u->inside[SP_STEP_CORE];
     p->end[k] = p->start[k] + length;
     p->free_at[lane] = p->end[k];

@@ -1,5 +1,5 @@
 /*
- * A step played again from its record, in the order of submission: with all that it waited for it takes as long
+ * Replays a step from its record, in the order of submission. With all its waits it takes as long
  * as it did; without one cause, as long as it would have. Pure.
  */
 #ifndef SP_REPLAY_H
@@ -8,22 +8,20 @@
 #include "trace/analysis/waits.h"
 
 struct sp_replay {
-    unsigned with; /* bit of each enum sp_part_of_step that is there; computing always is. CORE:
-                            * stages take turns on the workers that they share, and tasks wait for cores */
-    const double *compute; /* [units] what they compute; NULL: as recorded */
-    const double
-        *part;     /* [ops] after which part of the unit others have what they wait for; NULL: as
-                            * recorded */
-    double *start; /* [units] filled in, if it is not NULL */
-    double *end;   /* likewise */
+    unsigned with; /* bits of enum sp_part_of_step to include; computing always is. CORE: stages
+                    * take turns on the workers that they share, and tasks wait for cores */
+    const double *compute; /* [units] their computing times; NULL: as recorded */
+    const double *part; /* [ops] part of the unit after which output is there; NULL: as recorded */
+    double *start;      /* [units] set unless NULL */
+    double *end;        /* likewise */
 };
 
 enum { SP_REPLAY_ALL = (1 << SP_STEP_PARTS) - 1 };
 
-/* After which part of its unit an op had written what others wait for. */
+/* The part of its unit after which an op had written its output. */
 double sp_replay_part(const struct sp_waits *w, int op);
 
-/* Until the last op ends. 0 or -ENOMEM. */
+/* Sets *makespan to the end of the last op. 0 or -ENOMEM. */
 int sp_replay(const struct sp_waits *w, const struct sp_replay *how, double *makespan);
 
 #endif

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Messages by their reader, while waits are found. */
+/* Messages by their reader, for the search. */
 struct inbox {
     int *first; /* [ops] -1: none */
     int *next;  /* [messages] */
 };
 
-/* ---- units --------------------------------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 static void add_unit(const struct sp_timeline *t, int op, struct sp_waits *w)
 {
@@ -57,9 +57,10 @@ static void add_units(const struct sp_timeline *t, struct sp_waits *w)
             w->of_op[w->unit[k].op + i] = k;
 }
 
-/* ---- what a unit waits for ------------------------------------------------------------------------- */
+/* ---- waits of a unit ------------------------------------------------------------------------- */
 
-/* When the last op that it waits for had written what it wants; *apart: of those of other processes. */
+/* When the last producer of a unit had written its output; *apart: the last one of another
+ * process. */
 static double last_producer(const struct sp_waits *w, struct sp_unit_of_step *u, double *apart)
 {
     const struct sp_timeline *t = w->t;
@@ -83,7 +84,7 @@ static double last_producer(const struct sp_waits *w, struct sp_unit_of_step *u,
     return last;
 }
 
-/* Its last message from another process. */
+/* Finds its last message from another process. */
 static void find_message(const struct sp_waits *w, const struct inbox *in,
                          struct sp_unit_of_step *u)
 {
@@ -98,7 +99,7 @@ static void find_message(const struct sp_waits *w, const struct inbox *in,
         }
 }
 
-/* What a message waits for before it is on its way, in time: each until when. */
+/* Something that a message waits for before it is in transit, and until when; in order of time. */
 struct stop {
     double until;
     enum sp_part_of_step part;
@@ -118,7 +119,8 @@ static void list_stops(const struct sp_timeline_message *m, struct stop stops[ST
     stops[at] = (struct stop){m->posted, SP_STEP_SUBMISSION};
 }
 
-/* How long what came from other processes was on its way after `apart`, when its producers had it. */
+/* Splits the time that input from other processes took after `apart`, when its producers had
+ * written it. */
 static void split_delay(const struct sp_waits *w, double apart, struct sp_unit_of_step *u)
 {
     const struct sp_timeline_message *m = &w->t->message[u->message];
@@ -128,7 +130,7 @@ static void split_delay(const struct sp_waits *w, double apart, struct sp_unit_o
     u->apart = isfinite(apart);
     if (!u->apart)
         at = m->writer >= 0 ? w->t->op[m->writer].out : m->ready;
-    if (m->ready > at) { /* between its writer and the transport */
+    if (m->ready > at) { /* from its writer to the transport */
         u->delay[SP_STEP_MESSAGE] += fmin(m->ready, m->arrived) - at;
         at = fmin(m->ready, m->arrived);
     }
@@ -144,7 +146,7 @@ static void split_delay(const struct sp_waits *w, double apart, struct sp_unit_o
     u->delay[SP_STEP_MESSAGE] += fmax(0, m->arrived - at);
 }
 
-/* The time from *at until `until`, as far as the unit had not started, is due to `part`. */
+/* Attributes the time from *at until `until`, as long as the unit had not started, to `part`. */
 static void pass(struct sp_unit_of_step *u, double *at, double until, enum sp_part_of_step part)
 {
     until = fmin(until, u->start);
@@ -154,7 +156,7 @@ static void pass(struct sp_unit_of_step *u, double *at, double until, enum sp_pa
     }
 }
 
-/* What leaves memory is waited for by ops one after the other. */
+/* The wait for evictions and fetches; the ops of a unit wait in turn. */
 static double stall_of(const struct sp_timeline *t, const struct sp_unit_of_step *u)
 {
     double stall = 0;
@@ -164,7 +166,8 @@ static double stall_of(const struct sp_timeline *t, const struct sp_unit_of_step
     return stall;
 }
 
-/* Between the end of what the stage did before, and the start. `lane`: when others left the worker. */
+/* Splits the time between the stage's op before and the start. `lane`: when other stages left the
+ * worker. */
 static double split_before(const struct sp_waits *w, double covered, double lane,
                            struct sp_unit_of_step *u)
 {
@@ -211,8 +214,8 @@ int sp_waits_last_before(const struct sp_waits *w, int stage, double start)
     return low > w->first_unit[stage] ? low - 1 : -1;
 }
 
-/* How long tasks of other stages on the worker ran while a unit had begun and not ended: where tasks overtake
- * each other. */
+/* Time that other stages on the worker ran tasks between a unit's start and end, because tasks
+ * overtake each other. */
 static double others_inside(const struct sp_waits *w, const struct sp_unit_of_step *u)
 {
     const struct sp_timeline *t = w->t;
@@ -234,7 +237,7 @@ static double others_inside(const struct sp_waits *w, const struct sp_unit_of_st
     return sum;
 }
 
-/* What is in no task; `length`: of the unit where no other one covers it. */
+/* Splits the time in no task; `length`: of the unit, as far as no other unit covers it. */
 static void split_inside(const struct sp_waits *w, double length, double stall,
                          struct sp_unit_of_step *u)
 {
@@ -261,9 +264,9 @@ static void split_inside(const struct sp_waits *w, double length, double stall,
     u->inside[SP_STEP_ENGINE] = idle - part;
 }
 
-/* ---- stages ------------------------------------------------------------------------------------------ */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
-/* When other stages on the worker of a stage last had it before `start`. */
+/* When other stages on the same worker last used it before `start`. */
 static double lane_free(const struct sp_waits *w, int stage, double start)
 {
     const struct sp_timeline *t = w->t;
@@ -354,7 +357,7 @@ void sp_waits_destroy(struct sp_waits *w)
     *w = (struct sp_waits){0};
 }
 
-/* ---- words --------------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 const char *sp_part_of_step_name(enum sp_part_of_step part)
 {

@@ -10,7 +10,8 @@ struct threads {
     char (*alias)[32];
 };
 
-/* Finds the containers; what StarPU-MPI's own thread did goes, as it has no part in messages. */
+/* Finds the containers. Removes the states of StarPU-MPI's own thread, which tell nothing of
+ * messages. */
 static int find_threads(struct sp_paje *p, struct threads *t)
 {
     struct sp_paje_words w = {0};
@@ -38,7 +39,7 @@ static int find_threads(struct sp_paje *p, struct threads *t)
     return 0;
 }
 
-/* At one end of a message, on one side of it: what changes there. */
+/* The change at one end of a message, on one of its sides. */
 struct change {
     int rank, sending, receiving;
     double ms, out, in; /* MB/s */
@@ -52,8 +53,7 @@ static int in_turn(const void *a, const void *b)
         return x->rank < y->rank ? -1 : 1;
     if (x->ms != y->ms)
         return x->ms < y->ms ? -1 : 1;
-    return y->sending + y->receiving - x->sending -
-           x->receiving; /* what begins, before what ends */
+    return y->sending + y->receiving - x->sending - x->receiving; /* begins come before ends */
 }
 
 static void add_states(struct sp_paje *p, const struct threads *t, struct change *c, int n)
@@ -80,7 +80,7 @@ static void add_states(struct sp_paje *p, const struct threads *t, struct change
     }
 }
 
-/* The link of message i, and what it changes. */
+/* Adds the link of message i, and lists the changes it makes. */
 static void add_link(struct sp_paje *p, const struct threads *t, const struct sp_fxt_message *m,
                      int i, double zero_ns, struct change c[4])
 {
@@ -114,7 +114,7 @@ int sp_fxt_add_messages(struct sp_paje *p, const struct sp_fxt_messages *m, doub
     if (!err && m->ranks > 1)
         err = find_threads(p, &t);
     if (!err && m->n) {
-        /* the columns that StarVZ reads, and not StarPU's three further ones */
+        /* the columns that StarVZ reads, without StarPU's three further ones */
         sp_paje_define(
             p, SP_PAJE_MESSAGE_START, "PajeStartLink",
             "Time Type Container Value StartContainer Key MPITAG MPIType Priority Handle");

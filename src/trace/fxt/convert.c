@@ -14,9 +14,9 @@ static char *in(const char *dir, const char *name, char path[PATH_MAX])
     return path;
 }
 
-/* ---- the graph ----------------------------------------------------------------------------------- */
+/* ---- the graph ------------------------------------------------------------------------------- */
 
-/* A node of StarPU's dag.dot; messages are called as StarPU-MPI's are. */
+/* Writes a node of StarPU's dag.dot; messages have the names that StarPU-MPI gives them. */
 static void put_node(FILE *f, const struct sp_fxt_messages *m, const struct sp_fxt_task *task,
                      int message)
 {
@@ -60,9 +60,9 @@ static int write_graph(const char *from, const char *to, const struct sp_fxt_mes
     return err;
 }
 
-/* ---- the hierarchy ------------------------------------------------------------------------------- */
+/* ---- the hierarchy --------------------------------------------------------------------------- */
 
-/* The name of the type that has the alias. */
+/* Finds the name of the type with this alias. */
 static void type_name(const struct sp_paje *p, const char *alias, char *name, size_t size)
 {
     struct sp_paje_words w = {0};
@@ -78,7 +78,7 @@ static void type_name(const struct sp_paje *p, const char *alias, char *name, si
     sp_paje_words_free(&w);
 }
 
-/* The name of a container that has been created. */
+/* Finds the name of a container that has been created. */
 static void container_name(const struct sp_paje *p, const char *alias, char *name, size_t size)
 {
     struct sp_paje_words w = {0};
@@ -94,7 +94,8 @@ static void container_name(const struct sp_paje *p, const char *alias, char *nam
     sp_paje_words_free(&w);
 }
 
-/* The containers, as pj_dump --entity-hierarchy writes them, which adds what they have had. */
+/* Writes the containers as pj_dump --entity-hierarchy does, with the states and variables they
+ * had. */
 static int write_entities(const struct sp_paje *p, const char *path)
 {
     static const char *const states[][3] = {{"W", "Worker State", "State"},
@@ -125,7 +126,7 @@ static int write_entities(const struct sp_paje *p, const char *path)
     return ferror(f) | fclose(f) ? sp_error(EIO, "trace: cannot write %s", path) : 0;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------ */
 
 static void summarize(const struct sp_fxt_messages *m, const struct sp_fxt_tasks *tasks,
                       struct sp_fxt_summary *s)

@@ -22,7 +22,7 @@ void sp_fxt_dependencies_destroy(struct sp_fxt_dependencies *d)
     *d = (struct sp_fxt_dependencies){0};
 }
 
-/* ---- messages ------------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* A use of a buffer, by a task or a message. */
 struct use {
@@ -87,7 +87,7 @@ static void uses_of_message(struct uses *u, const struct sp_fxt_message *m, int 
                             .message = i});
 }
 
-/* Of a buffer, in time. */
+/* Sorts the uses of each buffer by time. */
 static int in_turn(const void *a, const void *b)
 {
     const struct use *x = a, *y = b;
@@ -112,7 +112,7 @@ void sp_fxt_dependencies_of_messages(const struct sp_fxt_tasks *tasks,
             uses_of_task(&u, &tasks->task[i]);
     for (int i = 0; i < messages->n; i++)
         if (*messages->message[i]
-                 .tensor) /* others are of the start, or wait for what tasks wrote */
+                 .tensor) /* other messages belong to the start, or wait for written data */
             uses_of_message(&u, &messages->message[i], i);
     if (u.n)
         qsort(u.at, (size_t)u.n, sizeof *u.at, in_turn);
@@ -121,7 +121,7 @@ void sp_fxt_dependencies_of_messages(const struct sp_fxt_tasks *tasks,
 
         if (i > 0 && (x->rank != x[-1].rank || x->handle != x[-1].handle))
             writer = NULL;
-        /* a message that is sent on, or what a task has written; or a task that reads what came */
+        /* a message that sends on received or written data, or a task that reads received data */
         if (writer && x->reads && (x->message >= 0 || writer->message >= 0))
             add(d, (struct sp_fxt_dependency){x->task, writer->task, x->message, writer->message});
         if (x->writes)
@@ -130,16 +130,16 @@ void sp_fxt_dependencies_of_messages(const struct sp_fxt_tasks *tasks,
     free(u.at);
 }
 
-/* ---- tasks --------------------------------------------------------------------------------------- */
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
 struct walk {
     const struct sp_fxt_tasks *tasks;
     const struct sp_fxt_task *from;
-    int *seen; /* [tasks]: the last one that was reached from, plus 1 */
+    int *seen; /* [tasks] the last task from which it was reached, plus 1 */
     struct sp_fxt_dependencies *d;
 };
 
-/* What `t` waited for, through those that never ran. */
+/* Adds the tasks that `t` waited for, through those that never ran. */
 static void walk_back(struct walk *w, const struct sp_fxt_task *t)
 {
     int stamp = (int)(w->from - w->tasks->task) + 1;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A worker and the thread that its container is in. */
+/* A worker and the thread that contains it. */
 struct worker {
     char alias[32], thread[32];
     int n, *stages; /* ascending */
@@ -47,7 +47,7 @@ static void add_stage(struct workers *all, const char *alias, int stage)
     w->stages[at] = stage;
 }
 
-/* Which worker ran which stages: sp_fxt_name_tasks has put them into the tag. */
+/* Finds the stages that each worker ran; sp_fxt_name_tasks has put them into the tag. */
 static void find_workers(const struct sp_paje *p, struct workers *all)
 {
     int container = sp_paje_field(p, SP_PAJE_TASK, "Container");
@@ -68,7 +68,7 @@ static void find_workers(const struct sp_paje *p, struct workers *all)
     sp_paje_words_free(&w);
 }
 
-/* "0_stage2", "0_stage1.5", "0_nostage": of a thread. */
+/* Names the container of a thread: "0_stage2", "0_stage1.5", "0_nostage". */
 static void name_stages(const struct workers *all, const char *thread, char *name, size_t size)
 {
     const char *rank_end = strchr(thread, '_');
@@ -95,7 +95,8 @@ static bool exists(const struct sp_paje_event *events, size_t n, const char *ali
     return false;
 }
 
-/* Of a thread's creation, split: that of its stages goes before it, if it is new. */
+/* Adds the creation of a thread from its words, after that of its stages' container if it is
+ * new. */
 static void put_thread(struct sp_paje *to, const struct workers *all, const struct sp_paje_event *e,
                        const struct sp_paje_words *w)
 {

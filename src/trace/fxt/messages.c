@@ -10,7 +10,7 @@
 /* One side of a message. */
 struct side {
     bool sends;
-    struct sp_fxt_message m; /* start and end are this side's, in its own clock */
+    struct sp_fxt_message m; /* start and end are of this side, in its own clock */
 };
 
 struct sides {
@@ -34,7 +34,7 @@ static struct side *append(struct sides *s)
     return &s->at[s->n++];
 }
 
-/* ---- a file -------------------------------------------------------------------------------------- */
+/* ---- a file ---------------------------------------------------------------------------------- */
 
 static double number(const json_t *object, const char *key)
 {
@@ -120,9 +120,10 @@ static int read_file(const char *dir, int rank, struct sp_fxt_messages *m, doubl
     return err;
 }
 
-/* ---- matching ------------------------------------------------------------------------------------ */
+/* ---- matching -------------------------------------------------------------------------------- */
 
-/* By source, destination and tag, sends before receives of each, in the order of their start: MPI keeps it. */
+/* Sorts by source, destination and tag, sends before receives, each by start: MPI keeps that
+ * order. */
 static int by_tag(const void *a, const void *b)
 {
     const struct side *x = a, *y = b;
@@ -156,7 +157,7 @@ static void join(struct sp_fxt_messages *m, const struct side *send, const struc
     to->posted_ns = sp_rank_clock_global(dst, receive->m.start_ns);
     to->end_ns = sp_rank_clock_global(dst, receive->m.end_ns);
     late = to->start_ns - to->end_ns;
-    if (late > 0) { /* the clocks are known less well than a message is fast */
+    if (late > 0) { /* the error of the clocks exceeds the time of the message */
         to->end_ns = to->start_ns;
         m->turned++;
         m->turned_ns = late > m->turned_ns ? late : m->turned_ns;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the fields of a task state are. */
+/* The indices of a task state's fields. */
 struct columns {
     int container, value, params, tag, x, y, subiteration, priority;
 };
@@ -29,7 +29,7 @@ static void set(struct sp_paje_words *w, int at, char *value)
         w->at[at] = value;
 }
 
-/* Of a task state, split into `w`; writes its kind. False: another's. */
+/* Renames a task state, split into `w`, and writes its kind. False: the task is not one of ours. */
 static bool rename_task(struct sp_paje_event *e, struct sp_paje_words *w, const struct columns *c,
                         int micro_batches, char *kind)
 {
@@ -56,7 +56,7 @@ static bool rename_task(struct sp_paje_event *e, struct sp_paje_words *w, const 
     return known;
 }
 
-/* The kinds of tasks that were seen. */
+/* The kinds of tasks seen so far. */
 struct kinds {
     int n;
     char (*name)[SP_TASK_KIND];
@@ -81,7 +81,7 @@ static const char *color_of(char pass)
                          : "0.55 0.55 0.55";
 }
 
-/* Whether a state without columns is a task's: StarPU writes another one with them. */
+/* True if a state without columns belongs to a task: StarPU writes another one with columns. */
 static bool is_twin(const struct sp_paje_event *e)
 {
     const char *value = e->code == SP_PAJE_SET_STATE && e->rest ? strchr(e->rest, '"') : NULL;
@@ -120,7 +120,7 @@ void sp_fxt_name_tasks(struct sp_paje *p)
         struct sp_paje_event *e = &p->events[i];
 
         if (e->code == SP_PAJE_DEFINE_VALUE && e->rest && sp_task_name_read(e->rest, &what)) {
-            sp_paje_remove(e); /* a value for each task: one for each kind below */
+            sp_paje_remove(e); /* replaces the value of each task by one for each kind, below */
         } else if (is_twin(e)) {
             sp_paje_remove(e);
         } else if (e->code == SP_PAJE_TASK) {

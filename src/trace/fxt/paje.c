@@ -8,7 +8,7 @@
 
 static const char BLANKS[] = " \t\r\n";
 
-/* ---- the header ---------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static void forget_kind(struct sp_paje_kind *kind)
 {
@@ -38,7 +38,7 @@ void sp_paje_define(struct sp_paje *p, int code, const char *event, const char *
     }
 }
 
-/* A line that begins with '%'; *kind: of the definition it is in. */
+/* Reads a line that begins with '%'; *kind: the definition that it belongs to. */
 static void read_header(struct sp_paje *p, const char *line, struct sp_paje_kind **kind)
 {
     char what[64], name[64];
@@ -72,7 +72,7 @@ void sp_paje_drop_field(struct sp_paje *p, int code, int field)
     memmove(&kind->field[at], &kind->field[at + 1], sizeof(char *) * (size_t)(--kind->n - at));
 }
 
-/* ---- words --------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 void sp_paje_split(const char *rest, struct sp_paje_words *words)
 {
@@ -114,7 +114,7 @@ char *sp_paje_join(const struct sp_paje_words *words, int but)
         const char *w = words->at[i];
         const char *quote = !*w || strpbrk(w, BLANKS) ? "\"" : "";
 
-        if (i != but) /* a word with nothing in it stops readers */
+        if (i != but) /* readers stop at an empty word */
             fprintf(f, "%s%s%s%s", i ? "\t" : "", quote, *w ? w : "-", quote);
     }
     if (f)
@@ -122,7 +122,7 @@ char *sp_paje_join(const struct sp_paje_words *words, int but)
     return text;
 }
 
-/* ---- events -------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static struct sp_paje_event *append(struct sp_paje *p)
 {
@@ -212,14 +212,14 @@ void sp_paje_destroy(struct sp_paje *p)
     *p = (struct sp_paje){0};
 }
 
-/* ---- as it is written ---------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int rank_of(const struct sp_paje_event *e)
 {
     return e->code < SP_PAJE_CREATE ? 0 : e->code == SP_PAJE_CREATE ? 1 : 2;
 }
 
-/* Merges two halves that are sorted: events of one time stay in their order. */
+/* Merges two sorted halves: events of the same time keep their order. */
 static void merge(struct sp_paje_event *e, size_t half, size_t n, struct sp_paje_event *to)
 {
     size_t i = 0, k = half;

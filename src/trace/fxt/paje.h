@@ -1,7 +1,8 @@
 /*
- * Traces in the Paje format: a header that says which fields each kind of event has, definitions of types
- * and values, and events with a time. Made, drawn and read by many tools; StarPU's is made by
- * starpu_fxt_tool. https://paje.sourceforge.net/download/publication/lang-paje.pdf
+ * Reads and writes traces in the Paje format: a header with the fields of each kind of event,
+ * definitions of types and values, and events with a time. Many tools make, draw and read it;
+ * StarPU's are made by starpu_fxt_tool.
+ * https://paje.sourceforge.net/download/publication/lang-paje.pdf
  */
 #ifndef SP_PAJE_H
 #define SP_PAJE_H
@@ -11,7 +12,7 @@
 
 enum { SP_PAJE_CODES = 64, SP_PAJE_FIELDS = 32 };
 
-/* The kinds that StarPU's traces have, by its numbers. */
+/* The kinds of events in StarPU's traces, with its numbers. */
 enum sp_paje_code {
     SP_PAJE_DEFINE_CONTAINER = 1,
     SP_PAJE_DEFINE_VALUE = 6,
@@ -19,17 +20,17 @@ enum sp_paje_code {
     SP_PAJE_SET_STATE = 10,
     SP_PAJE_SET_VARIABLE = 13,
     SP_PAJE_END_LINK = 19,
-    SP_PAJE_TASK = 20,          /* a state with all that is known of a task */
-    SP_PAJE_MESSAGE_START = 23, /* a link with what is known of a message */
+    SP_PAJE_TASK = 20,          /* a state with all facts about a task */
+    SP_PAJE_MESSAGE_START = 23, /* a link with all facts about a message */
 };
 
 struct sp_paje_kind {
     char *event; /* "PajeSetState"; NULL: there is no such kind */
     int n;
-    char *field[SP_PAJE_FIELDS]; /* names, from the first one after the code */
+    char *field[SP_PAJE_FIELDS]; /* names, from the field after the code on */
 };
 
-/* What follows the code, and the time if it has one, as it is written. */
+/* An event; `rest` is the text after the code, and after the time if it has one. */
 struct sp_paje_event {
     int code;
     double ms; /* 0 before everything */
@@ -39,7 +40,7 @@ struct sp_paje_event {
 struct sp_paje {
     struct sp_paje_kind kinds[SP_PAJE_CODES];
     size_t n, cap;
-    struct sp_paje_event *events; /* definitions among them, in the order of the file */
+    struct sp_paje_event *events; /* with definitions, in the order of the file */
 };
 
 /* The words of an event, without their quotes. */
@@ -54,29 +55,29 @@ struct sp_paje_words {
 int sp_paje_read(const char *path, struct sp_paje *p);
 void sp_paje_destroy(struct sp_paje *p);
 
-/* Where a field of a kind is among the words of its events; -1: it has none of that name. */
+/* The index of a field among the words of a kind's events; -1: it has none of that name. */
 int sp_paje_field(const struct sp_paje *p, int code, const char *name);
-/* Takes a field away from the header: its words are then left out where events are written anew. */
+/* Removes a field from the header; its words are then omitted when events are written. */
 void sp_paje_drop_field(struct sp_paje *p, int code, int field);
-/* Another kind, or other fields of one: "Time Type Container ...". */
+/* Defines another kind, or other fields of one: "Time Type Container ...". */
 void sp_paje_define(struct sp_paje *p, int code, const char *event, const char *fields);
 
-/* Splits; `words` is zero before the first time, and used again. */
+/* Splits an event's text; `words` is zero before the first call, and reused after it. */
 void sp_paje_split(const char *rest, struct sp_paje_words *words);
 void sp_paje_words_free(struct sp_paje_words *words);
-/* The words but number `but` (-1: all) as they are written, each of more than one word in quotes. To be
- * freed. */
+/* Joins all words except number `but` (-1: none) as they are written, with quotes around those that
+ * contain blanks. The caller frees the text. */
 char *sp_paje_join(const struct sp_paje_words *words, int but);
 
-/* Adds an event at the end; `fmt` makes its words. */
+/* Appends an event; `fmt` makes its words. */
 void sp_paje_add(struct sp_paje *p, int code, double ms, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Adds an event of another trace, whose words it takes. */
+/* Appends an event of another trace, and takes ownership of its words. */
 void sp_paje_append(struct sp_paje *p, struct sp_paje_event *e);
-/* Leaves an event out of what is written. */
+/* Omits an event when the trace is written. */
 void sp_paje_remove(struct sp_paje_event *e);
 
-/* Definitions first, then containers, both in their order, then all else by time. */
+/* Sorts: definitions first, then containers, both in their order, then all other events by time. */
 void sp_paje_sort(struct sp_paje *p);
 /* 0 or -errno after one line. */
 int sp_paje_write(const struct sp_paje *p, const char *path);

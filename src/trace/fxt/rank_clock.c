@@ -12,7 +12,7 @@ void sp_rank_clock_settle(struct sp_rank_clock *c)
     o[!better].round_trip_ns = o[better].round_trip_ns;
 }
 
-/* By how much a mark is later in the trace than in the clock, to a constant. */
+/* The time by which a mark is later in the trace than in the clock, up to a constant. */
 static double lag_ns(double trace_ms, double local_ns)
 {
     return trace_ms * 1e6 - local_ns;
@@ -20,7 +20,8 @@ static double lag_ns(double trace_ms, double local_ns)
 
 void sp_rank_clock_mark(struct sp_rank_clock *c, int end, double trace_ms, double local_ns)
 {
-    /* The event comes after the look at the clock: the least lag is the nearest to none. */
+    /* The event comes after the clock is read, so the mark with the least lag is the most
+     * precise. */
     if (!c->mark[end].local_ns ||
         lag_ns(trace_ms, local_ns) < lag_ns(c->mark[end].trace_ms, c->mark[end].local_ns)) {
         c->mark[end].trace_ms = trace_ms;
@@ -28,7 +29,7 @@ void sp_rank_clock_mark(struct sp_rank_clock *c, int end, double trace_ms, doubl
     }
 }
 
-/* On the line through two points. */
+/* Evaluates the line through two points. */
 static double line(double x, double x0, double y0, double x1, double y1)
 {
     return x1 > x0 ? y0 + (x - x0) / (x1 - x0) * (y1 - y0) : y0;

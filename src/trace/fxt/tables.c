@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A number, or nothing where it is negative. */
+/* Writes a number, or nothing if it is negative. */
 static void put_number(FILE *f, long long x)
 {
     if (x >= 0)

@@ -1,12 +1,14 @@
 /*
- * A traced run as four tables (CSV, one line of names first), for R, Python or a spreadsheet; times in ms:
+ * Writes a traced run as four tables (CSV, one line of names first), for R, Python or a
+ * spreadsheet; times in ms:
  *
- *   tasks.csv         job,rank,worker,stage,step,pass,micro_batch,slice,layer,part,start_ms,end_ms
- *   messages.csv      message,from_rank,to_rank,from_stage,to_stage,tag,bytes,tensor,start_ms,end_ms
- *   memory.csv        rank,node,ms,mb: what StarPU has allocated on a memory node, where it changes
- *   dependencies.csv  id,after: jobs and messages, each with one that it waited for
+ *   tasks.csv        job,rank,worker,stage,step,pass,micro_batch,slice,layer,part,start_ms,end_ms
+ *   messages.csv     message,from_rank,to_rank,from_stage,to_stage,tag,bytes,tensor,start_ms,end_ms
+ *   memory.csv       rank,node,ms,mb: memory that StarPU has allocated on a node, at each change
+ *   dependencies.csv id,after: jobs and messages, each with one that it waited for
  *
- * Empty: there is none. The stages of a message are those of the task that it follows and of one that reads it.
+ * An empty field means none. The stages of a message are those of the task that it follows and of a
+ * task that reads it.
  */
 #ifndef SP_FXT_TABLES_H
 #define SP_FXT_TABLES_H
@@ -14,7 +16,7 @@
 #include "trace/fxt/dependencies.h"
 #include "trace/fxt/paje.h"
 
-/* What the tables are made of. */
+/* The input of the tables. */
 struct sp_fxt_trace {
     const struct sp_paje *paje; /* rewritten */
     const struct sp_fxt_tasks *tasks;

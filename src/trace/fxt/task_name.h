@@ -1,4 +1,5 @@
-/* The names that tasks have in traces, as src/codelets/task/task.c makes them: "F s2 m5.1 l3 attn", "U s0 l-1 update". */
+/* The names of tasks in traces, as src/codelets/task/task.c makes them: "F s2 m5.1 l3 attn", "U s0
+ * l-1 update". */
 #ifndef SP_TASK_NAME_H
 #define SP_TASK_NAME_H
 
@@ -15,10 +16,10 @@ struct sp_task_name {
 
 enum { SP_TASK_KIND = 64 };
 
-/* False: another's task. */
+/* False: the task is not one of ours. */
 bool sp_task_name_read(const char *text, struct sp_task_name *name);
 
-/* Writes "F attn" into kind[SP_TASK_KIND] and returns it: what tasks of one duration have in common. */
+/* Writes "F attn" into kind[SP_TASK_KIND] and returns it: tasks of one kind take equally long. */
 char *sp_task_kind(const struct sp_task_name *name, char *kind);
 
 #endif

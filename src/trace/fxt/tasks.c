@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- reading ------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* The value of a field of a record, to be freed; "" where there is none. */
+/* The value of a field of a record, "" if there is none; the caller frees it. */
 static char *field(const char *text, const char *name)
 {
     size_t n = strlen(name);
@@ -44,7 +44,7 @@ static int read_task(char *text, const struct sp_rank_clock *clocks, int ranks,
                               .worker = (int)number(text, "WorkerId", -1),
                               .step = (int64_t)number(text, "Iteration", -1)};
     if (ranks == 1)
-        t->rank = 0; /* written as -1 */
+        t->rank = 0; /* the file says -1 */
     if (t->rank < 0 || t->rank >= ranks)
         return sp_error(EINVAL, "trace: task %s is of rank %d of %d", t->job, t->rank, ranks);
     if (end >= 0) {
@@ -125,7 +125,7 @@ struct sp_fxt_task *sp_fxt_task_find(const struct sp_fxt_tasks *tasks, const cha
     return tasks->n ? bsearch(&key, tasks->task, (size_t)tasks->n, sizeof key, by_job) : NULL;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void write_what(FILE *f, const struct sp_fxt_task *t)
 {

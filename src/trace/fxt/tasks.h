@@ -1,6 +1,6 @@
 /*
- * The tasks of a traced run, from the tasks.rec of starpu_fxt_tool: records of recutils, which have a line for
- * each field and an empty one between them.
+ * Reads the tasks of a traced run from the tasks.rec of starpu_fxt_tool: records of recutils, with
+ * a line for each field and an empty line between records.
  */
 #ifndef SP_FXT_TASKS_H
 #define SP_FXT_TASKS_H
@@ -14,13 +14,13 @@ struct sp_fxt_task {
     char *text;  /* the record, a line for each field */
     char *name;  /* "": none */
     char *job;   /* "1_98"; of one process "98" */
-    char *after; /* jobs that it waited for, with blanks between */
+    char *after; /* jobs that it waited for, separated by blanks */
     char *handles, *modes;
     int rank, worker;
     int64_t step; /* -1: of none */
     double start_ns,
-        end_ns; /* rank 0's clock; end_ns 0: it never ran, as what waits for a message */
-    bool known; /* the name is one of ours: */
+        end_ns; /* rank 0's clock; end_ns 0: it never ran, such as one that waits for a message */
+    bool known; /* the task is one of ours, and this is its name: */
     struct sp_task_name what;
 };
 
@@ -29,7 +29,7 @@ struct sp_fxt_tasks {
     struct sp_fxt_task *task; /* by their job */
 };
 
-/* 0 or -errno after one line. To be destroyed in any case. */
+/* Reads the tasks. 0 or -errno after one line. The caller destroys *tasks in any case. */
 int sp_fxt_tasks_read(const char *path, const struct sp_rank_clock *clocks, int ranks,
                       struct sp_fxt_tasks *tasks);
 void sp_fxt_tasks_destroy(struct sp_fxt_tasks *tasks);
@@ -37,8 +37,8 @@ void sp_fxt_tasks_destroy(struct sp_fxt_tasks *tasks);
 /* NULL: no such task. */
 struct sp_fxt_task *sp_fxt_task_find(const struct sp_fxt_tasks *tasks, const char *job);
 
-/* Writes the records once more: times in ms since zero_ns, and of our tasks Pass, Stage, MicroBatch, Slice,
- * Layer and Part. 0 or -errno after one line. */
+/* Writes the records again: times in ms since zero_ns, and for our tasks Pass, Stage, MicroBatch,
+ * Slice, Layer and Part. 0 or -errno after one line. */
 int sp_fxt_tasks_write(const struct sp_fxt_tasks *tasks, const struct sp_rank_clock *clocks,
                        double zero_ns, const char *path);
 

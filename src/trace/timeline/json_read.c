@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- values: those that are not there are NaN, 0 or "" ----------------------------------------------- */
+/* ---- values: missing ones are NaN, 0 or "" --------------------------------------------------- */
 
 static double number(const json_t *o, const char *key)
 {
@@ -39,9 +39,9 @@ static bool is(const json_t *event, const char *category)
     return !strcmp(text(event, "ph"), "X") && !strcmp(text(event, "cat"), category);
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------------------- */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* Numbers that are read into an int. -1 says that there is none. */
+/* True for numbers that are read into an int. -1 means none. */
 static bool is_count(const char *key)
 {
     static const char *const keys[] = {
@@ -55,8 +55,8 @@ static bool is_count(const char *key)
     return false;
 }
 
-/* True if all numbers are so small that no sum or product of those of a step overflows: the file may be of
- * anybody. */
+/* True if all numbers are so small that no sum or product of a step's numbers overflows: anybody
+ * may have written the file. */
 static bool is_bounded(const json_t *v, const char *key)
 {
     const json_int_t most_count = 1 << 24, most = (json_int_t)1 << 53;
@@ -89,7 +89,7 @@ static bool is_ratio(double r)
     return r >= -1e-9 && r <= 1 + 1e-9;
 }
 
-/* Are the numbers there that every report is made from, and possible? */
+/* True if the numbers that every report needs are there and possible. */
 static bool has_numbers(const json_t *head)
 {
     const json_t *list = json_object_get(head, "stage");
@@ -104,7 +104,7 @@ static bool has_numbers(const json_t *head)
            whole(head, "micro_batches") >= 0;
 }
 
-/* ---- otherData ---------------------------------------------------------------------------------------------- */
+/* ---- otherData ------------------------------------------------------------------------------- */
 
 static void read_stage(const json_t *o, struct sp_timeline_stage *s)
 {
@@ -125,7 +125,7 @@ static void read_stage(const json_t *o, struct sp_timeline_stage *s)
                                     .returned = bytes(o, "bytes_brought_back")};
 }
 
-/* How many processes there are, or 0: a rank or a lane is none. */
+/* Returns the number of processes, or 0: a rank or a lane is invalid. */
 static int read_stages(const json_t *list, struct sp_timeline *t)
 {
     int processes = whole(list, "processes");
@@ -153,7 +153,7 @@ static int read_head(const json_t *o, struct sp_timeline *t)
             t->source = (enum sp_timeline_source)i;
     t->step = whole(o, "step");
     if (t->step >= 0 && t->step < INT_MAX && !json_object_get(o, "first_step"))
-        t->step++; /* of a version that counted from 0 */
+        t->step++; /* written by a version that counted from 0 */
     t->micro_batches = whole(o, "micro_batches");
     t->chunks = whole(o, "chunks");
     t->slices = whole(o, "slices");
@@ -168,7 +168,7 @@ static int read_head(const json_t *o, struct sp_timeline *t)
     return t->options && t->processes > 0 ? 0 : -EINVAL;
 }
 
-/* ---- events -------------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 /* The number of the op at [stage, index, ...]; -1: there is none. */
 static int op_at(const struct sp_timeline *t, const json_t *place)
@@ -257,7 +257,8 @@ static int read_message(const json_t *event, struct sp_timeline *t)
     return sp_timeline_add_message(t, &m);
 }
 
-/* Ops of each stage, by the highest index; how many in all, and how many things they wait for. */
+/* Counts the ops of each stage by the highest index; returns the number of all ops, and counts
+ * their dependencies. */
 static int count(const json_t *events, int stages, int *first_op, int *deps)
 {
     const json_t *event;
@@ -325,7 +326,7 @@ static int read_all(const json_t *root, struct sp_timeline *t)
     return err;
 }
 
-/* Whether the first line is that of a log of train, which says what its plan is. */
+/* True if the first line is that of a log of train, which describes its plan. */
 static bool is_log(const char *path)
 {
     FILE *f = fopen(path, "r");

@@ -14,14 +14,14 @@ struct writer {
     bool begun; /* an event was written */
 };
 
-/* Microseconds of a time of the record, in whole nanoseconds: viewers count in them. */
+/* Converts a time of the record to microseconds, rounded to whole nanoseconds as viewers count. */
 static double us(double time)
 {
     return round(1e6 * time) / 1e3;
 }
 
-/* From when on a slice lasts, and how long. It ends a nanosecond early: where both of its times are rounded, it
- * must not reach into the next one. The exact times are in args. */
+/* Writes the start and duration of a slice. It ends a nanosecond early, so that rounding never
+ * makes it reach into the next one. The exact times are in args. */
 static void slice(FILE *out, double start, double end)
 {
     double length = us(end) - us(start) - 0.001;
@@ -29,9 +29,9 @@ static void slice(FILE *out, double start, double end)
     fprintf(out, ",\"ts\":%.15g,\"dur\":%.3f", us(start), fmax(0, length));
 }
 
-/* ---- pieces of JSON -------------------------------------------------------------------------------- */
+/* ---- pieces of JSON -------------------------------------------------------------------------- */
 
-/* The beginning of an event. */
+/* Writes the beginning of an event. */
 static void __attribute__((format(printf, 2, 3))) event(struct writer *w, const char *format, ...)
 {
     va_list ap;
@@ -49,7 +49,7 @@ static void text(FILE *out, const char *key, const char *value)
     sp_escape_json(value, out);
 }
 
-/* Nothing where it is not known. */
+/* Writes a number, or nothing if it is unknown. */
 static void number(FILE *out, const char *key, double value)
 {
     if (isfinite(value))
@@ -62,7 +62,7 @@ static void place_of_op(FILE *out, const char *key, const struct sp_timeline *t,
         fprintf(out, ",\"%s\":[%d,%d]", key, t->op[op].stage, t->op[op].index);
 }
 
-/* ---- tracks ------------------------------------------------------------------------------------------ */
+/* ---- tracks ---------------------------------------------------------------------------------- */
 
 /* Process ids: ranks from 1 on, then that of links. Thread ids: tracks from 1 on. */
 static int pid_of(const struct writer *w, int track)
@@ -120,7 +120,7 @@ static void write_tracks(struct writer *w)
     }
 }
 
-/* ---- ops ----------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static void write_deps(struct writer *w, const struct sp_timeline_op *op)
 {
@@ -166,7 +166,7 @@ static void write_op(struct writer *w, int i)
     fputs("}}", w->out);
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void write_message(struct writer *w, int i)
 {
@@ -200,8 +200,9 @@ static void flow(struct writer *w, char phase, int message, int track, double ti
           phase == 'f' ? ",\"bp\":\"e\"" : "");
 }
 
-/* From the op that sends to the op that waits, over the message where that takes time. A flow event belongs
- * to the slice of its track that it lies in, so it lies inside the op and not on its end. */
+/* Writes the flow from the op that sends to the op that waits, over the message if that takes time.
+ * A flow event belongs to the slice of its track that it lies in, so it lies inside the op and not
+ * on its end. */
 static void write_flow(struct writer *w, int i)
 {
     const struct sp_timeline_message *m = &w->t->message[i];
@@ -223,16 +224,16 @@ static void write_flow(struct writer *w, int i)
         flow(w, 'f', i, track, m->sent);
 }
 
-/* ---- counters --------------------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
-/* Something comes or goes. */
+/* Activations are added or freed. */
 struct change {
     double time;
     int activations;
     int64_t bytes;
 };
 
-/* What goes makes room for what comes at the same time. */
+/* At equal times, frees come before additions. */
 static int compare(const void *x, const void *y)
 {
     const struct change *a = x, *b = y;
@@ -249,7 +250,7 @@ static void write_counter(struct writer *w, int pid, const char *what, double ti
           what, pid, us(time), value);
 }
 
-/* The changes of a stage, in time; how many. */
+/* Lists the changes of a stage by time; returns how many. */
 static int list_changes(const struct sp_timeline *t, int stage, struct change *c)
 {
     int n = 0, alive = 0;
@@ -293,7 +294,7 @@ static void write_stage_counters(struct writer *w, int stage, struct change *c)
     }
 }
 
-/* From the first op of each micro-batch to its last. */
+/* Counts the micro-batches alive: each from its first op to its last. */
 static void write_micro_batches(struct writer *w, struct change *c)
 {
     const struct sp_timeline *t = w->t;
@@ -334,7 +335,7 @@ static int write_counters(struct writer *w)
     return 0;
 }
 
-/* ---- what holds for all of it -------------------------------------------------------------------------------- */
+/* ---- totals ---------------------------------------------------------------------------------- */
 
 static void write_stage(const struct sp_timeline_stage *s, FILE *out)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The two ends of a message of the step, NULL where both are in one process. */
+/* The two ends of a message of the step; NULL if both are in one process. */
 struct ends {
     const struct sp_message_end *send, *recv;
 };
@@ -15,20 +15,20 @@ struct walk {
     const struct sp_step_report *report;
     struct sp_timeline *t;
     struct ends *ends; /* [numbers] */
-    int *message;      /* [numbers] of a SEND: which of t->message; -1: none */
+    int *message;      /* [numbers] index in t->message of a SEND; -1: none */
     int numbers;
     double *now;       /* [stages] the end of the last op that ran */
-    double *left_free; /* [stages] when the last eviction had left */
+    double *left_free; /* [stages] the end of the last eviction */
     int err;
 };
 
-/* NaN for what is not known. */
+/* Converts a time to milliseconds; NaN: unknown. */
 static double ms(double us)
 {
     return us == 0 ? NAN : us / 1e3;
 }
 
-/* The op that an action is of; -1: none. */
+/* The number of an action's op; -1: none. */
 static int op_of(const struct walk *w, int stage, int index)
 {
     int first = w->t->first_op[stage];
@@ -36,9 +36,9 @@ static int op_of(const struct walk *w, int stage, int index)
     return index >= 0 && index < w->t->first_op[stage + 1] - first ? first + index : -1;
 }
 
-/* ---- messages ------------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------------------- */
 
-/* The number one past the highest. */
+/* One more than the highest message number. */
 static int count_numbers(const struct sp_step_report *r, int stages)
 {
     int most = 0;
@@ -62,8 +62,8 @@ static void pair_ends(struct walk *w)
         }
 }
 
-/* What was measured of messages `number`, `number` + step, ... n of them, as one: it is ready, sent and there
- * when the last of them is. */
+/* Merges the measured times of n messages `number`, `number` + step, ...: the whole is ready, sent
+ * and received with the last of them. */
 static void take_times(const struct walk *w, int64_t number, int n, int step,
                        struct sp_timeline_message *m)
 {
@@ -134,7 +134,7 @@ static void receive(struct walk *w, const struct sp_action *a)
     m->reader = op_of(w, a->stage, a->index);
 }
 
-/* A stage's part in a collective: a message for each other member. */
+/* Adds a stage's part in a collective: a message for each other member. */
 static void collective(struct walk *w, const struct sp_action *a)
 {
     for (int k = 0; k < a->members; k++) {
@@ -157,7 +157,7 @@ static void collective(struct walk *w, const struct sp_action *a)
     }
 }
 
-/* ---- what leaves memory ----------------------------------------------------------------------------- */
+/* ---- evictions ------------------------------------------------------------------------------- */
 
 static void move(struct walk *w, const struct sp_action *a)
 {
@@ -183,13 +183,13 @@ static void move(struct walk *w, const struct sp_action *a)
     add(w, &m);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void follow(void *arg, const struct sp_action *a)
 {
     struct walk *w = arg;
 
-    if (a->during) /* goes on while its op computes */
+    if (a->during) /* it runs while its op computes */
         return;
     switch (a->kind) {
     case SP_ACTION_RUN:
@@ -210,7 +210,7 @@ static void follow(void *arg, const struct sp_action *a)
         break;
     case SP_ACTION_EVICT:
     case SP_ACTION_FETCH:
-        if (a->eviction->unit >= 0) /* visits do, too */
+        if (a->eviction->unit >= 0) /* streamed keys have no unit */
             move(w, a);
         break;
     default:
@@ -218,7 +218,7 @@ static void follow(void *arg, const struct sp_action *a)
     }
 }
 
-/* Highest number of a SEND, so that those inside a process have theirs too. */
+/* Finds the highest number of a SEND, so that messages inside a process have numbers too. */
 static void see_number(void *arg, const struct sp_action *a)
 {
     int *most = arg;
@@ -227,7 +227,8 @@ static void see_number(void *arg, const struct sp_action *a)
         *most = (int)a->number + 1;
 }
 
-/* That have the stages of the pipeline: others of the run are its members, or those of other pipelines. */
+/* The processes with the pipeline's stages: others of the run are members of a stage, or belong to
+ * other pipelines. */
 static int processes_of_pipeline(const struct sp_timeline *t)
 {
     int n = 1;
@@ -286,7 +287,7 @@ static void add_ops(const struct sp_step_report *r, struct sp_timeline *t)
     }
 }
 
-/* The first of the stages, consecutive ones, that share a worker with stage s. */
+/* The first of the consecutive stages that share a worker with stage s. */
 static int lane_of(const struct sp_step_report *r, const struct sp_timeline *t, int s)
 {
     while (s > 0 && t->stage[s - 1].rank == t->stage[s].rank &&

@@ -27,7 +27,7 @@ static int add_bars(const struct sp_timeline *t, struct sp_gantt *g)
     return err;
 }
 
-/* Pictures have them by who receives, in the order of its ops, those of no op last. */
+/* Adds messages by receiver, in the order of its ops, messages without a reader last. */
 static int add_messages(const struct sp_timeline *t, struct sp_gantt *g)
 {
     int *first = calloc((size_t)t->n_ops + (size_t)t->stages + 2, sizeof *first), err = 0;
@@ -67,7 +67,7 @@ static int add_messages(const struct sp_timeline *t, struct sp_gantt *g)
     return err;
 }
 
-/* Moves of a stage's tensor one after the other. */
+/* Sorts so that the moves of a stage's tensor follow each other. */
 static int by_tensor(const void *one, const void *other)
 {
     const struct sp_timeline_message *a = *(const struct sp_timeline_message *const *)one;
@@ -78,8 +78,8 @@ static int by_tensor(const void *one, const void *other)
     return order ? order : (a->arrived > b->arrived) - (a->arrived < b->arrived);
 }
 
-/* A tensor is away from the end of its EVICT to the end of its FETCH. What is fetched and was not evicted in this step
- * only visits: keys of earlier slices. */
+/* A tensor is evicted from the end of its EVICT to the end of its FETCH. A fetch without an
+ * eviction in this step only streams keys of earlier slices through. */
 static int add_away(const struct sp_timeline *t, struct sp_gantt *g)
 {
     const struct sp_timeline_message **move = malloc(((size_t)t->n_messages + 1) * sizeof *move);

@@ -1,12 +1,12 @@
-/* The record of a step as a picture (trace/gantt.h). */
+/* Turns the record of a step into a picture (trace/gantt.h). */
 #ifndef SP_TIMELINE_PICTURES_H
 #define SP_TIMELINE_PICTURES_H
 
 #include "trace/gantt.h"
 #include "trace/timeline/timeline.h"
 
-/* Its ops as bars, and its messages between processes, if they took time. Title and subtitle are the
- * caller's. To be destroyed. 0 or -ENOMEM. */
+/* Draws ops as bars, and messages between processes if they took time. The caller sets title and
+ * subtitle, and destroys the picture. 0 or -ENOMEM. */
 int sp_gantt_of_timeline(const struct sp_timeline *t, struct sp_gantt *g);
 
 #endif

@@ -1,4 +1,5 @@
-/* What a record has of a plan: its ops, their order, what they wait for, what they keep. */
+/* Fills a record from a plan: its ops, their order, their dependencies, and the activations they
+ * keep. */
 #include "policies/families/activations.h"
 #include "policies/simulation/index.h"
 #include "policies/simulation/merge.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Dependencies of all ops, at most. */
+/* An upper bound on the dependencies of all ops. */
 static int count_deps(const struct sp_plan *plan)
 {
     struct sp_dep deps[SP_MAX_DEPS];
@@ -55,7 +56,7 @@ static int add_order(const struct sp_plan *plan, struct sp_timeline *t)
     return err;
 }
 
-/* Activations of a stage, as they are counted: taken with F, given back with W, or with a B that has none. */
+/* Counts the activations of a stage: F adds them; W frees them, or a B without a W. */
 static void add_activations(const struct sp_timeline_terms *terms, int stage, struct sp_timeline *t)
 {
     const struct sp_plan *plan = terms->plan;
@@ -83,7 +84,7 @@ static void add_activations(const struct sp_timeline_terms *terms, int stage, st
     }
 }
 
-/* Where each stage computes layers of its own: how many. */
+/* The number of layers of a stage, if each stage computes its own layers; otherwise 0. */
 static int layers_of(const struct sp_timeline_terms *terms, int stage)
 {
     const struct sp_plan *plan = terms->plan;

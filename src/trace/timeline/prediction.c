@@ -30,12 +30,12 @@ static int add_messages(const struct sp_timeline_terms *terms, const struct sp_p
         out.posted = out.begun = out.ready;
         sp_tensor_print(terms->plan, &m->tensor, out.tensor);
         err = sp_timeline_add_message(t, &out);
-        /* of a collective: what this stage sends of it */
+        /* for a collective: the bytes that this stage sends */
         if (sp_timeline_crosses(t, &out))
             t->stage[sp_step_message_is_sent(m) ? m->from : m->to].bytes_sent += m->bytes;
         t->stage[m->from].left += m->kind == SP_ACTION_EVICT ? m->bytes : 0;
         t->stage[m->from].returned += m->kind == SP_ACTION_FETCH ? m->bytes : 0;
-        /* what leaves a part of an op early lets others go on before its end */
+        /* output that an op produces early lets others continue before its end */
         if (out.writer >= 0 && out.ready < t->op[out.writer].out && !sp_timeline_is_move(&out) &&
             !m->beside)
             t->op[out.writer].out = fmax(out.ready, t->op[out.writer].start);
@@ -54,7 +54,7 @@ static void add_times(const struct sp_plan *plan, const struct sp_prediction *p,
         op->exchange = sp_prediction_exchange(plan, p, op->stage, &op->op);
         op->busy = fmax(op->end - op->start - op->exchange, 0);
     }
-    /* two that run together share the time */
+    /* two overlapping ops share the time */
     for (int i = 0; i + 1 < t->n_ops; i++)
         if (t->op[i].op.overlap) {
             t->op[i].busy /= 2;
@@ -62,8 +62,8 @@ static void add_times(const struct sp_plan *plan, const struct sp_prediction *p,
         }
 }
 
-/* An order may be stricter in a run than messages make it; the simulation knows messages alone. Leaves out
- * what an op did not wait for. */
+/* A run may order ops more strictly than messages do, but the simulation knows messages alone.
+ * Drops the dependencies that an op did not wait for. */
 static void drop_deps(struct sp_timeline *t)
 {
     int n = 0;
@@ -102,7 +102,7 @@ static void add_totals(const struct sp_prediction *p, struct sp_timeline *t)
     }
 }
 
-/* An op starts later by what it waits for tensors to leave or to come back. */
+/* An op starts later by its waits for evictions and fetches. */
 static void add_stalls(const struct sp_prediction *p, struct sp_timeline *t)
 {
     for (int s = 0; p->when.stalled && s < t->stages; s++) {

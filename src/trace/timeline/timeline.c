@@ -52,7 +52,7 @@ int sp_timeline_add_message(struct sp_timeline *t, const struct sp_timeline_mess
     return 0;
 }
 
-/* ---- what follows ------------------------------------------------------------------------------ */
+/* ---- derived values -------------------------------------------------------------------------- */
 
 static int set_order(struct sp_timeline *t)
 {
@@ -68,7 +68,7 @@ static int set_order(struct sp_timeline *t)
     return 0;
 }
 
-/* A message in the order in which they were given to the network. */
+/* A message, to sort by the time it was given to the network. */
 struct turn {
     double sent;
     int message;
@@ -83,8 +83,8 @@ static int compare(const void *x, const void *y)
     return a->message - b->message;
 }
 
-/* A message has its interfaces once those that were given to MPI before it, from the same process or to the
- * same one, have arrived. */
+/* A message gets its interfaces once all messages given to MPI before it, from the same process or
+ * to the same one, have arrived. */
 int sp_timeline_queue(struct sp_timeline *t)
 {
     struct turn *turn = malloc(((size_t)t->n_messages + 1) * sizeof *turn);
@@ -130,7 +130,7 @@ int sp_timeline_finish(struct sp_timeline *t)
     return err;
 }
 
-/* ---- words --------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 char *sp_timeline_name(const struct sp_timeline *t, int op, char text[SP_OP_TEXT])
 {

@@ -1,10 +1,11 @@
 /*
- * The record of one step: when every op ran and what it waited for, when every message was on its way. It is
- * filled from a measured step, from a simulated one, or read from a file (json.h); pictures (gantt.h), the
- * report of a step (waits.h, causes.h) and comparisons are made from it, and from nothing else.
+ * The record of one step: when every op ran and what it waited for, when every message was in
+ * transit. It is filled from a measured step, from a simulated one, or from a file (json.h).
+ * Pictures (gantt.h), the report of a step (waits.h, causes.h) and comparisons use only this
+ * record.
  *
- * Times are in milliseconds from the step's first op, or in units of costs where there is no machine; NaN:
- * not known.
+ * Times are in milliseconds from the step's first op, or in units of costs if there is no machine;
+ * NaN: unknown.
  */
 #ifndef SP_TIMELINE_H
 #define SP_TIMELINE_H
@@ -22,69 +23,69 @@ enum sp_timeline_source {
 
 struct sp_timeline_op {
     struct sp_op op;
-    int stage, index;  /* in the program of the stage */
-    bool split;        /* of a backward: the weight gradient comes in an op of its own */
-    int turn;          /* in the order of submission of all stages */
-    double start, end; /* of its first task, of its last one */
+    int stage, index;  /* position in the stage's program */
+    bool split;        /* a backward whose weight gradient is a separate op */
+    int turn;          /* position in the order of submission of all stages */
+    double start, end; /* start of its first task, end of its last one */
     double busy;       /* in tasks */
-    double core_wait;  /* part of it in which its worker had no core */
-    double stall;      /* that its tasks waited for tensors to leave memory or to come back */
-    double late;       /* between its tasks, until the next one was submitted */
-    double exchange;   /* between its tasks, for what other devices of its stage send */
-    double out;        /* when it had written what others wait for */
-    double submitted;  /* its first task */
-    double ready;      /* when that had all it waits for */
+    double core_wait;  /* part of `busy` in which its worker had no core */
+    double stall;      /* its tasks' wait for evictions and fetches */
+    double late;       /* time between its tasks until the next one was submitted */
+    double exchange;   /* time between its tasks for exchanges within its stage */
+    double out;        /* when it had written its output for others */
+    double submitted;  /* when its first task was submitted */
+    double ready;      /* when that task had all its inputs */
     double arrived;    /* the last of its messages from other processes; NaN: it had none */
-    int alive, after;  /* activations of the stage while it runs, and when it ended */
+    int alive, after;  /* activations of the stage while it runs, and after its end */
     int64_t bytes, bytes_after; /* of these activations; 0: unknown */
     int first_dep, deps;        /* in struct sp_timeline.dep */
 };
 
-/* Something an op waits for. */
+/* A dependency of an op. */
 struct sp_timeline_dep {
     int op;      /* number of the producer */
-    bool beside; /* it has to have begun, not ended */
+    bool beside; /* the producer must have begun, not ended */
 };
 
 struct sp_timeline_message {
-    enum sp_action_kind kind; /* SEND, or of a collective or a move */
+    enum sp_action_kind kind; /* SEND, or the kind of a collective or a move */
     char tensor[SP_TENSOR_TEXT];
     int64_t bytes;
-    int from, to;       /* stages; of a move the same */
+    int from, to;       /* stages; equal for a move */
     int writer, reader; /* numbers of ops; -1: none */
-    double ready;       /* it was written */
-    double posted;      /* the receiver had room for it */
-    double begun;       /* it was given to the network */
-    double sent;        /* its interface was free for it */
+    double ready;       /* when it was written */
+    double posted;      /* when the receiver posted its receive */
+    double begun;       /* when it was given to the network */
+    double sent;        /* when its interface was free for it */
     double arrived;
 };
 
 struct sp_timeline_stage {
     int rank;   /* its process */
-    int lane;   /* the first stage of those that share its worker */
-    int layers; /* that it holds; 0: unknown */
+    int lane;   /* the first stage that shares its worker */
+    int layers; /* layers that it holds; 0: unknown */
     double busy, idle, core_wait, comm_wait;
     double update;          /* norm and optimizer, in tasks */
-    double stall;           /* for what leaves memory */
+    double stall;           /* waits for evictions and fetches */
     double bubble;          /* idle / (idle + busy) */
     int64_t bytes_sent;     /* to other processes */
     int64_t peak_bytes;     /* stashed activations; 0: unknown */
-    int64_t left, returned; /* bytes of activations that left memory, and came back */
+    int64_t left, returned; /* bytes of activations that were evicted, and fetched */
     int peak;               /* activations */
 };
 
 struct sp_timeline {
     enum sp_timeline_source source;
-    char unit[8]; /* "ms", or "" for that of the costs */
+    char unit[8]; /* "ms", or "" for the unit of costs */
     char schedule[192], model[128], machine[192];
-    char *options; /* as they were given, JSON or text; may be NULL */
+    char *options; /* as the user gave them, JSON or text; may be NULL */
     int step;      /* number in its run, from 1; -1: none */
     int stages, micro_batches, chunks, slices, layers, processes;
     bool parts;                      /* ops are parts of layers */
-    bool overlaps;                   /* the step begins before the one before it has ended */
-    double share;                    /* of a micro-batch on a whole stage that one activation is */
+    bool overlaps;                   /* the step begins before the previous one has ended */
+    double share;                    /* one activation, as part of a micro-batch on a whole stage */
     double span;                     /* from the first op to the last */
-    double length;                   /* of the step: until the next one can begin */
+    double length;                   /* of the step, until the next one can begin */
     double bubble;                   /* mean of the stages */
     struct sp_timeline_stage *stage; /* [stages] */
     int n_ops, n_deps, n_messages, cap_messages;
@@ -92,41 +93,43 @@ struct sp_timeline {
     struct sp_timeline_op *op; /* [n_ops] stage by stage, in the order of the programs */
     struct sp_timeline_dep *dep;
     struct sp_timeline_message *message; /* [n_messages] */
-    int *order;                          /* [n_ops] ops by turn: set by sp_timeline_finish */
+    int *order;                          /* [n_ops] ops by turn, set by sp_timeline_finish */
 };
 
-/* Room for so many stages, ops and dependencies, all zero or unknown. 0 or -ENOMEM. */
+/* Makes room for so many stages, ops and dependencies, all zero or unknown. 0 or -ENOMEM. */
 int sp_timeline_create(int stages, int ops, int deps, struct sp_timeline *t);
 void sp_timeline_destroy(struct sp_timeline *t);
 
 /* 0 or -ENOMEM. */
 int sp_timeline_add_message(struct sp_timeline *t, const struct sp_timeline_message *m);
 
-/* Once ops and messages are there: sets their order, and `arrived` of ops. 0; -EINVAL: their turns are no
- * order. */
+/* Call this once ops and messages are there: sets their order, and `arrived` of ops. 0; -EINVAL:
+ * their turns are no order. */
 int sp_timeline_finish(struct sp_timeline *t);
-/* Before it, where messages are measured: sets `sent`, which MPI does not tell, to when the interfaces of both
- * processes had done with earlier ones. 0 or -ENOMEM. */
+/* Call this before sp_timeline_finish if messages are measured. MPI does not report `sent`, so this
+ * sets it to the time when the interfaces of both processes had finished earlier messages. 0 or
+ * -ENOMEM. */
 int sp_timeline_queue(struct sp_timeline *t);
 
-/* The ops of a plan, what they wait for, the activations they keep; no times, no messages. process, worker
- * [stages] (NULL: each stage has its own), worker: the first stage of those that share one. 0 or -ENOMEM. */
+/* Makes a record with the ops of a plan, their dependencies and their activations, without times
+ * and messages. process, worker [stages] (NULL: each stage has its own); worker: the first stage of
+ * those that share one. 0 or -ENOMEM. */
 struct sp_timeline_terms {
     const struct sp_plan *plan;
     const struct sp_shape *shape; /* NULL: sizes are unknown */
     enum sp_recompute recompute;
     int every;
     const int *process, *worker;
-    int processes; /* of the run; 0: no more than have these stages */
+    int processes; /* of the run; 0: only those of these stages */
 };
 int sp_timeline_of_plan(const struct sp_timeline_terms *terms, struct sp_timeline *t);
 
-/* The same with the times of a list simulation: of the prediction of a plan. */
+/* Makes the record of a plan's prediction, with the times of its list simulation. */
 struct sp_prediction;
 int sp_timeline_of_prediction(const struct sp_timeline_terms *terms, const struct sp_prediction *p,
                               struct sp_timeline *t);
 
-/* Whether a message is between processes. */
+/* True if a message is between processes. */
 static inline bool sp_timeline_crosses(const struct sp_timeline *t,
                                        const struct sp_timeline_message *m)
 {
@@ -139,7 +142,7 @@ static inline bool sp_timeline_is_move(const struct sp_timeline_message *m)
     return m->kind == SP_ACTION_EVICT || m->kind == SP_ACTION_FETCH;
 }
 
-/* "F3.0", as programs are written. */
+/* Writes "F3.0", as in programs. */
 char *sp_timeline_name(const struct sp_timeline *t, int op, char text[SP_OP_TEXT]);
 /* "measured", ... */
 const char *sp_timeline_source_name(enum sp_timeline_source source);

@@ -4,7 +4,7 @@
 
 struct slice {
     double start, end;
-    int number; /* of an op, or n_ops + that of a message */
+    int number; /* number of an op, or n_ops + that of a message */
 };
 
 static int compare(const void *x, const void *y)
@@ -33,8 +33,8 @@ static int add(struct sp_tracks *all, const struct sp_track *track)
     return all->n++;
 }
 
-/* The first lane of (kind, a, b) that is free when the slice starts. Ends that round to a later number than
- * the next start are no overlap. */
+/* Finds the first lane of (kind, a, b) that is free when the slice starts. An end that exceeds the
+ * next start only by rounding does not overlap. */
 static int place(struct sp_tracks *all, enum sp_track_kind kind, int a, int b,
                  const struct slice *s)
 {
@@ -81,7 +81,7 @@ static int place_all(const struct sp_timeline *t, struct sp_tracks *all, struct 
     for (int i = 0; i < t->n_messages; i++)
         slice[n++] = (struct slice){t->message[i].sent, t->message[i].arrived, t->n_ops + i};
     qsort(slice, (size_t)n, sizeof *slice, compare);
-    /* a stage has its first track whatever comes first */
+    /* a stage gets its first track, whatever slice comes first */
     for (int s = 0; track >= 0 && s < t->stages; s++) {
         track = add(all, &(struct sp_track){SP_TRACK_STAGE, s, 0, 0, -1e300, -1});
         all->first[SP_TRACK_STAGE * all->most + s] = track;

@@ -1,4 +1,4 @@
-/* Where slices of a record are drawn: tracks, on each of which no two slices overlap. */
+/* Lays the slices of a record out on tracks, on each of which no two slices overlap. */
 #ifndef SP_TIMELINE_TRACKS_H
 #define SP_TIMELINE_TRACKS_H
 
@@ -8,17 +8,17 @@ enum sp_track_kind {
     SP_TRACK_STAGE,  /* ops */
     SP_TRACK_LINK,   /* between two processes */
     SP_TRACK_MEMORY, /* handed over inside a process */
-    SP_TRACK_EVICT,  /* from a stage to a slower memory */
-    SP_TRACK_FETCH,  /* and back */
+    SP_TRACK_EVICT,  /* evictions of a stage to a slower memory */
+    SP_TRACK_FETCH,  /* fetches */
     SP_TRACK_KINDS
 };
 
 struct sp_track {
     enum sp_track_kind kind;
     int a, b;   /* STAGE, EVICT, FETCH: the stage, LINK: ranks from and to, MEMORY: the rank */
-    int lane;   /* 0; 1, ...: beside the first, where slices overlap */
-    double end; /* of its last slice */
-    int next;   /* of the same kind and `a`; -1: none */
+    int lane;   /* 0; 1, ... for slices that overlap */
+    double end; /* end of its last slice */
+    int next;   /* next track of the same kind and `a`; -1: none */
 };
 
 struct sp_tracks {
