@@ -8,7 +8,6 @@
 #include "train/run/draw.h"
 #include "train/run/sample.h"
 #include "train/start/outputs.h"
-#include "train/start/prepare.h"
 #include "train/start/start.h"
 #include <stdlib.h>
 #include <string.h>

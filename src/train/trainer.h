@@ -12,7 +12,9 @@
 #include "starpipe/trainer.h"
 #include "train/checkpoint/run_dir.h"
 #include "train/checkpoint/run_state.h"
+#include "train/layout_auto.h"
 #include "train/run/log_file.h"
+#include <limits.h>
 #include <stdio.h>
 
 /* What was saved so far. */
@@ -25,7 +27,25 @@ struct sp_saver {
     int finite;             /* steps so far, the last of them with a finite loss */
 };
 
-struct sp_auto; /* train/start/auto.h */
+struct sp_auto_look; /* train/run/replan.h */
+
+/* What a run that chose its layout remembers of that. */
+struct sp_auto {
+    struct sp_layout_args layout; /* as they were given */
+    struct sp_group_args groups;
+    double within_s;
+    bool measured;             /* the machine, by this run */
+    struct sp_machine machine; /* of rank 0, where it was measured */
+    struct sp_auto_choice chosen;
+    struct sp_auto_texts texts;           /* that the configuration points into */
+    double step_ms;                       /* predicted, of the run's own devices */
+    struct sp_auto_contenders contenders; /* on rank 0: layouts that are tried beside it */
+    struct sp_auto_look
+        *look; /* what steps take, until one layout is settled on; NULL: nothing yet */
+    bool settled;
+    char carried
+        [PATH_MAX]; /* where weights and moments are while the layout changes; empty: in the graph */
+};
 
 struct sp_trainer {
     struct sp_train_config cfg; /* the plan completes its layout: stages, slices, recompute */

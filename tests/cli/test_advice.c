@@ -5,7 +5,6 @@
 #include "cli/train/advice.h"
 #include "model/support.h"
 #include "train/run/record.h"
-#include "train/start/prepare.h"
 #include "train/start/start.h"
 #include <math.h>
 

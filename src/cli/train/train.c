@@ -12,7 +12,6 @@
 #include "train/run/log_file.h"
 #include "train/run/watchdog.h"
 #include "train/start/agree.h"
-#include "train/start/prepare.h"
 #include "train/start/start.h"
 #include "transport/transport.h"
 #include <malloc.h>

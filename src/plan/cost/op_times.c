@@ -99,6 +99,14 @@ static double part_again(const struct pricing *p, const struct sp_part_times *t,
     return sum + (w->attention ? t->attention_again[mode] : 0);
 }
 
+/* True if a layer that is computed again must give its output: the next layer of a group that keeps one input reads it. */
+static bool is_output_wanted(const struct pricing *p, const struct sp_op_work *w, int layer)
+{
+    int i = layer - w->first;
+
+    return (i + 1) % p->terms.every != 0 && i + 1 < w->layers;
+}
+
 /* Recompute time in the backward of a layer. */
 static double again(const struct pricing *p, const struct sp_part_times *t,
                     const struct sp_op_work *w, int layer)

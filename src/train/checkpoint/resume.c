@@ -28,8 +28,11 @@ struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done)
 
 int sp_train_find_resume(struct sp_trainer *t)
 {
-    int err = sp_step_open(t->cfg.resume, &t->resumed_dir);
+    int err;
 
+    if (!t->cfg.resume)
+        return 0;
+    err = sp_step_open(t->cfg.resume, &t->resumed_dir);
     err = err ? err : sp_run_state_read(&t->resumed_dir, &t->resumed);
     if (err)
         return err;
@@ -58,8 +61,11 @@ int sp_train_check_resume(struct sp_trainer *t)
 {
     static const char *const names[] = {"config.json", "state.json", "optimizer-m.safetensors",
                                         "optimizer-v.safetensors", NULL};
-    int err = sp_checksums_verify(&t->resumed_dir, names, t->world.rank, t->world.size);
+    int err;
 
+    if (!t->cfg.resume)
+        return 0;
+    err = sp_checksums_verify(&t->resumed_dir, names, t->world.rank, t->world.size);
     if (err == -ENOENT && t->resumed.format > 1)
         err = sp_error(EINVAL, "cannot resume: %s/" SP_CHECKSUMS_FILE " is missing",
                        t->resumed_dir.path);
@@ -91,10 +97,12 @@ static uint64_t next_sample(const struct sp_run_state *s, int seq)
     return s->samples / is * was + (s->samples % is * was + is - 1) / is;
 }
 
-void sp_train_find_place(struct sp_trainer *t)
+int sp_train_find_place(struct sp_trainer *t)
 {
-    t->data.origin = next_sample(&t->resumed, t->cfg.layout.seq) -
-                     (uint64_t)t->first_step * (uint64_t)sp_train_step_samples(t);
+    if (t->cfg.resume)
+        t->data.origin = next_sample(&t->resumed, t->cfg.layout.seq) -
+                         (uint64_t)t->first_step * (uint64_t)sp_train_step_samples(t);
+    return 0;
 }
 
 void sp_train_tell_changes(const struct sp_trainer *t)

@@ -8,17 +8,18 @@
 /* The file of weights or moments in a step, by enum sp_field. */
 extern const char *const sp_field_files[];
 
-/* Finds the newest step of --resume and opens it with its files, t->resumed_dir: sets first_step, and the
- * seed where none was given. What is read of the step from now on lies in these files. 0 or -errno. */
+/* Without --resume the first three do nothing. Finds the newest step of --resume and opens it with its files,
+ * t->resumed_dir: sets first_step, and the seed if none was given. Whatever is read of the step from now on lies in these
+ * files. 0 or -errno. */
 int sp_train_find_resume(struct sp_trainer *t);
 /* Is that step undamaged, and of this model? All ranks call it, each checks a share. Needs t->params.
  * 0 or -errno. */
 int sp_train_check_resume(struct sp_trainer *t);
 /* Reads its moments, and closes its files. 0 or -errno. */
 int sp_train_load_resume(struct sp_trainer *t);
-/* The place in the data from which it goes on, once the sizes of a step are known: at the first sample that was not taken yet,
- * whatever the sizes were. */
-void sp_train_find_place(struct sp_trainer *t);
+/* Sets the place in the data from which the run goes on, once the sizes of a step are known: at the first sample that was
+ * not taken yet, whatever the sizes were. 0. */
+int sp_train_find_place(struct sp_trainer *t);
 /* Says where it goes on, and what this run was told otherwise than the one that saved that: a warning where
  * numbers depend on it. */
 void sp_train_tell_changes(const struct sp_trainer *t);

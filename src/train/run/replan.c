@@ -1,16 +1,14 @@
 #include "train/run/replan.h"
-#include "graphs/weights/checkpoint.h"
 #include "plan/profile.h"
 #include "plan/rates_fit.h"
 #include "sp_error.h"
 #include "sp_text.h"
-#include "train/checkpoint/resume.h"
+#include "train/checkpoint/carried.h"
 #include "train/checkpoint/save.h"
 #include "train/run/log.h"
 #include "train/run/watchdog.h"
 #include "train/start/auto.h"
 #include "train/start/machine.h"
-#include "train/start/prepare.h"
 #include "train/start/start.h"
 #include "transport/transport.h"
 #include "sinks/starpu/sink.h"
@@ -43,46 +41,34 @@ struct sp_auto_look {
     bool at_rates;                /* the rates that were measured have spoken */
     double spent_s, change_s;     /* in changes, in the last one */
     int n;                        /* steps that count */
-    double *busy, *gaps, *update; /* as struct sp_fit_measured has them */
+    double *busy, *gaps, *update; /* in sums[], as struct sp_fit_measured has them */
+    double sums[];
 };
-
-static const enum sp_field carried[] = {SP_FIELD_W, SP_FIELD_M, SP_FIELD_V};
-enum { CARRIED = 3 };
 
 /* ---- what steps take ------------------------------------------------------------------------------ */
 
-static void free_sums(struct sp_auto_look *look)
-{
-    free(look->busy);
-    free(look->gaps);
-    free(look->update);
-    look->busy = look->gaps = look->update = NULL;
-}
-
-void sp_train_look_free(struct sp_auto_look *look)
-{
-    if (look)
-        free_sums(look);
-    free(look);
-}
-
-/* The turn of the layout that the run has now. 0 or -ENOMEM. */
+/* Begins the turn of the layout that the run has now. 0 or -ENOMEM. */
 static int begin_turn(struct sp_trainer *t, double predicted_ms)
 {
-    struct sp_auto_look *look = t->choice->look;
     size_t ids = (size_t)t->plan.family->ids(&t->plan.layout);
+    size_t bytes = (2 * ids + (size_t)t->plan.layout.stages) * sizeof(double);
+    bool first = !t->choice->look;
+    struct sp_auto_look *look = realloc(t->choice->look, sizeof *look + bytes);
 
+    if (!look)
+        return sp_error(ENOMEM, "no memory for what %d ops take", sp_plan_ops(&t->plan));
+    if (first)
+        *look = (struct sp_auto_look){0};
+    t->choice->look = look;
     look->turn[look->turns++] =
         (struct turn){.layout = t->choice->chosen, .predicted_ms = predicted_ms};
     look->began = t->done;
     look->n = 0;
-    free_sums(look);
-    look->busy = calloc(ids, sizeof *look->busy);
-    look->gaps = calloc(ids, sizeof *look->gaps);
-    look->update = calloc((size_t)t->plan.layout.stages, sizeof *look->update);
-    if (look->busy && look->gaps && look->update)
-        return 0;
-    return sp_error(ENOMEM, "no memory for what %d ops take", sp_plan_ops(&t->plan));
+    memset(look->sums, 0, bytes);
+    look->busy = look->sums;
+    look->gaps = look->sums + ids;
+    look->update = look->sums + 2 * ids;
+    return 0;
 }
 
 /* Between the tasks of an op: the time that none of them ran, nor waited for anything but the runtime. */
@@ -119,17 +105,15 @@ static bool is_trying(const struct sp_trainer *t)
 int sp_train_look(struct sp_trainer *t)
 {
     struct sp_auto_look *look;
-    int err = 0;
 
     if (!is_trying(t))
         return 0;
     if (!t->choice->look) {
-        t->choice->look = look = calloc(1, sizeof *look);
-        err =
-            look ? begin_turn(t, t->choice->step_ms) : sp_error(ENOMEM, "no memory to time steps");
+        int err = begin_turn(t, t->choice->step_ms);
+
         if (err)
             return err;
-        look->began = t->first_step;
+        t->choice->look->began = t->first_step;
     }
     look = t->choice->look;
     if (t->world.rank == 0 && t->done - look->began > (look->turns > 1 ? WARM_UP : FIRST_WARM_UP))
@@ -406,64 +390,6 @@ static void decide(struct sp_trainer *t, struct sp_machine *m, struct decision *
 
 /* ---- the change ------------------------------------------------------------------------------------ */
 
-static void path_of(const struct sp_trainer *t, enum sp_field field, char path[PATH_MAX])
-{
-    snprintf(path, PATH_MAX, "%.*s/%s", PATH_MAX - 64, t->choice->carried, sp_field_files[field]);
-}
-
-/* Of all blocks, gathered on rank 0. */
-static int write_carried(struct sp_trainer *t)
-{
-    char path[PATH_MAX];
-    int err = 0;
-
-    for (int i = 0; i < CARRIED && !err; i++) {
-        path_of(t, carried[i], path);
-        err = sp_checkpoint_write(&t->graph, carried[i], path);
-    }
-    return err;
-}
-
-static void remove_carried(struct sp_trainer *t)
-{
-    char path[PATH_MAX];
-
-    for (int i = 0; i < CARRIED && t->world.rank == 0; i++) {
-        path_of(t, carried[i], path);
-        unlink(path);
-    }
-    if (t->world.rank == 0)
-        rmdir(t->choice->carried);
-    *t->choice->carried = '\0';
-}
-
-bool sp_train_carries(const struct sp_trainer *t)
-{
-    return t->choice && *t->choice->carried;
-}
-
-int sp_train_take_carried(struct sp_trainer *t)
-{
-    char path[PATH_MAX];
-    int err = 0;
-
-    for (int i = 0; i < CARRIED && !err; i++) {
-        struct sp_st_file st;
-
-        path_of(t, carried[i], path);
-        err = sp_st_open(path, &st);
-        if (err)
-            return err;
-        err = sp_weights_check(&st, &t->params);
-        if (!err && carried[i] == SP_FIELD_W)
-            err = sp_checkpoint_init(&t->graph, &st);
-        else if (!err)
-            err = sp_checkpoint_read(&t->graph, carried[i], &st);
-        sp_st_close(&st);
-    }
-    return err;
-}
-
 /* Lays the run out as chosen; or, where a process refuses that, as it was. 0 or -errno. */
 static int lay_out(struct sp_trainer *t, const struct sp_auto_choice *to)
 {
@@ -487,7 +413,7 @@ static int change(struct sp_trainer *t, const struct decision *d)
     int err = sp_auto_choice_unpack(d->layout, &to);
 
     snprintf(t->choice->carried, sizeof t->choice->carried, "%s", d->dir);
-    err = err ? err : write_carried(t);
+    err = err ? err : sp_train_write_carried(t);
     if (!err) {
         sp_transport_barrier();
         sp_train_stop_graph(t);
@@ -496,7 +422,7 @@ static int change(struct sp_trainer *t, const struct decision *d)
     }
     if (!err)
         sp_transport_barrier(); /* all have read */
-    remove_carried(t);
+    sp_train_remove_carried(t);
     if (err)
         return err;
     sp_watchdog_know_graph(&t->graph);
@@ -546,7 +472,7 @@ int sp_train_replan(struct sp_trainer *t)
     if (d.settles && !d.changes && !err)
         err = sp_train_keep_layout(t);
     if (d.settles || err) {
-        sp_train_look_free(t->choice->look);
+        free(t->choice->look);
         t->choice->look = NULL;
         t->choice->settled = true;
     }

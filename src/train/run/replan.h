@@ -11,8 +11,6 @@
 
 #include "train/trainer.h"
 
-struct sp_auto_look;
-
 enum { SP_AUTO_STEPS = 20 };
 #define SP_AUTO_GAIN 0.05
 
@@ -23,11 +21,5 @@ int sp_train_look(struct sp_trainer *t);
 bool sp_train_replans(const struct sp_trainer *t);
 /* All ranks call it, between steps. 0 or -errno after one line. */
 int sp_train_replan(struct sp_trainer *t);
-
-/* While the graph is made anew: whether it is filled with what the one before it had, and that. 0 or -errno. */
-bool sp_train_carries(const struct sp_trainer *t);
-int sp_train_take_carried(struct sp_trainer *t);
-
-void sp_train_look_free(struct sp_auto_look *look);
 
 #endif

@@ -71,46 +71,6 @@ static const struct sp_update *updates_of(struct sp_trainer *t, int step)
     return t->updates;
 }
 
-/* A step that was begun, to its end. */
-static int finish(struct sp_trainer *t, int step, struct sp_update *hp)
-{
-    const struct sp_train_config *a = &t->cfg;
-    int err = 0;
-
-    sp_step_rest(&t->graph, updates_of(t, step), false);
-    sp_transport_wait_all();
-    close_step(t);
-    if (!is_finite(t))
-        return diverged(t, step);
-    if (a->dump_grads && step == t->first_step)
-        err = sp_train_dump_grads(t);
-    *hp = sp_train_update(a, step, t->report.grad_norm);
-    sp_step_update(&t->graph, hp, &t->report);
-    return err;
-}
-
-/* The same, with the next step begun before this one has ended. */
-static int finish_ahead(struct sp_trainer *t, int step, struct sp_update *hp)
-{
-    const struct sp_train_config *a = &t->cfg;
-
-    *hp = sp_train_update(a, step, 0);
-    sp_step_rest(&t->graph, hp, a->clip > 0);
-    sp_step_update_submit(&t->graph, hp, a->clip > 0);
-    sp_step_begin(&t->graph, &t->data, (uint64_t)step + 1);
-    close_step(t);
-    *hp = sp_train_update(a, step, t->report.grad_norm);
-    if (is_finite(t) && hp->factor >= 1)
-        return 0;
-    sp_step_undo(&t->graph);
-    if (!is_finite(t))
-        return diverged(t, step);
-    t->rollbacks++;
-    sp_step_update_submit(&t->graph, hp, false);
-    sp_step_begin(&t->graph, &t->data, (uint64_t)step + 1);
-    return 0;
-}
-
 /* From the report. */
 static void fill(struct sp_trainer *t, double lr, struct sp_meters *m)
 {
@@ -147,28 +107,84 @@ double sp_train_bubble(const struct sp_trainer *t)
     return sum / t->place.stages;
 }
 
+/* Begins a step: meters are cleared, the update before it having cleared the gradients, tokens are filled in, and the
+ * forwards before the first backward are submitted. */
+static void begin(struct sp_trainer *t, int step)
+{
+    sp_step_begin(&t->graph, &t->data, (uint64_t)step);
+}
+
+/* Forgets the update and the beginning of the next step, and makes both once more, now with a clipped gradient. */
+static void redo_ahead(struct sp_trainer *t, int step, const struct sp_update *hp)
+{
+    sp_step_undo(&t->graph);
+    t->rollbacks++;
+    sp_step_update_submit(&t->graph, hp, false);
+    begin(t, step + 1);
+}
+
+/* Before a step: another order, or another layout, at the times that the run measured. */
+static int rearrange(struct sp_trainer *t)
+{
+    if (t->begun)
+        return 0;
+    if (sp_train_reorders(t))
+        return sp_train_reorder(t);
+    return sp_train_replans(t) ? sp_train_replan(t) : 0;
+}
+
+/* With --post-validation, unless something is to be done between this step and the next. */
+static bool begins_ahead(const struct sp_trainer *t, int step)
+{
+    return t->cfg.post_validation && !sp_train_reorders(t) &&
+           !(t->cfg.dump_grads && step == t->first_step);
+}
+
+/* A step. `ahead`, its update and the beginning of the next step are submitted before the norm is known, as if nothing had
+ * to be clipped. */
 static int run_step(struct sp_trainer *t, bool more, struct sp_update *hp)
 {
-    int step = t->done, err = 0;
-    bool ahead;
+    bool clips = t->cfg.clip > 0, ahead;
+    int step = t->done, err = rearrange(t);
 
-    if (!t->begun && sp_train_reorders(t))
-        err = sp_train_reorder(t);
-    else if (!t->begun && sp_train_replans(t))
-        err = sp_train_replan(t);
     if (err)
         return err;
     if (!t->begun)
-        sp_step_begin(&t->graph, &t->data, (uint64_t)step);
+        begin(t, step);
     t->begun = false;
     t->done++;
-    ahead = more && t->cfg.post_validation && !sp_train_reorders(t) &&
-            !(t->cfg.dump_grads && step == t->first_step);
-    err = ahead ? finish_ahead(t, step, hp) : finish(t, step, hp);
-    if (err)
-        return err;
+    ahead = more && begins_ahead(t, step);
+    *hp = sp_train_update(&t->cfg, step, 0);
+
+    /* forward and backward of all micro-batches, and the sums of replicas */
+    sp_step_rest(&t->graph, ahead ? hp : updates_of(t, step), ahead && clips);
+    if (ahead) {
+        sp_step_update_submit(&t->graph, hp, clips);
+        begin(t, step + 1);
+    } else {
+        sp_transport_wait_all();
+    }
+
+    /* loss and norm, on every rank */
+    close_step(t);
+    if (!is_finite(t)) {
+        if (ahead)
+            sp_step_undo(&t->graph);
+        return diverged(t, step);
+    }
+
+    /* clip, update */
+    *hp = sp_train_update(&t->cfg, step, t->report.grad_norm);
+    if (t->cfg.dump_grads && step == t->first_step)
+        err = sp_train_dump_grads(t);
+    if (!ahead)
+        sp_step_update(&t->graph, hp, &t->report);
+    else if (hp->factor < 1)
+        redo_ahead(t, step, hp);
     t->begun = ahead;
-    err = sp_train_look(t);
+
+    /* what the step tells of its layout, of the checkpoint before it, and in the log */
+    err = err ? err : sp_train_look(t);
     err = err ? err : sp_train_proven(t, step);
     return err ? err : sp_train_log_step(t, step, hp->lr);
 }

@@ -34,7 +34,7 @@ static int compare(char *mine)
     return err;
 }
 
-int sp_train_agree_settings(const struct sp_trainer *t)
+int sp_train_agree_settings(struct sp_trainer *t)
 {
     char *mine = sp_train_settings(&t->cfg, false);
     const char *traced = getenv("STARPU_FXT_TRACE");
@@ -79,7 +79,7 @@ static char *add_file(char *text, const char *name, const char *path, int fd)
                            (unsigned long long)digest);
 }
 
-int sp_train_agree_inputs(const struct sp_trainer *t)
+int sp_train_agree_inputs(struct sp_trainer *t)
 {
     const struct sp_st_file *weights = &t->weights;
     const struct sp_train_config *a = &t->cfg;

@@ -10,7 +10,7 @@ bool sp_train_disagree(int rank, int err);
 
 /* Whether all ranks were given the same options; and read the same model, data and weights. All call
  * them. 0, or -EINVAL on ranks that differ from rank 0. */
-int sp_train_agree_settings(const struct sp_trainer *t);
-int sp_train_agree_inputs(const struct sp_trainer *t);
+int sp_train_agree_settings(struct sp_trainer *t);
+int sp_train_agree_inputs(struct sp_trainer *t);
 
 #endif

@@ -3,7 +3,6 @@
 #include "sp_error.h"
 #include "train/calibrate/calibrate.h"
 #include "train/config.h"
-#include "train/run/replan.h"
 #include "train/run/watchdog.h"
 #include "train/start/agree.h"
 #include "train/start/device.h"
@@ -295,7 +294,7 @@ void sp_train_tell_choice(struct sp_trainer *t)
 void sp_train_forget_choice(struct sp_trainer *t)
 {
     if (t->choice)
-        sp_train_look_free(t->choice->look);
+        free(t->choice->look);
     free(t->choice);
     t->choice = NULL;
 }

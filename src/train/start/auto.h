@@ -2,29 +2,7 @@
 #ifndef SP_TRAIN_AUTO_H
 #define SP_TRAIN_AUTO_H
 
-#include "train/layout_auto.h"
 #include "train/trainer.h"
-#include <limits.h>
-
-struct sp_auto_look; /* train/run/replan.h */
-
-/* What a run that chose its layout remembers of that. */
-struct sp_auto {
-    struct sp_layout_args layout; /* as they were given */
-    struct sp_group_args groups;
-    double within_s;
-    bool measured;             /* the machine, by this run */
-    struct sp_machine machine; /* of rank 0, where it was measured */
-    struct sp_auto_choice chosen;
-    struct sp_auto_texts texts;           /* that the configuration points into */
-    double step_ms;                       /* predicted, of the run's own devices */
-    struct sp_auto_contenders contenders; /* on rank 0: layouts that are tried beside it */
-    struct sp_auto_look
-        *look; /* what steps take, until one layout is settled on; NULL: nothing yet */
-    bool settled;
-    char carried
-        [PATH_MAX]; /* where weights and moments are while the layout changes; empty: in the graph */
-};
 
 /* Before the machine is found: measures it where nothing describes it, chooses a layout on rank 0, and has all ranks take
  * it over as if it had been given. All ranks call it. 0, or -EINVAL or -ENOMEM on all after one line. */

@@ -181,11 +181,15 @@ static int check_gpu(const struct sp_trainer *t, const struct sp_memory *all, in
                     (double)budget(unused) / GiB, (double)total / GiB);
 }
 
-int sp_train_check_gpus(const struct sp_trainer *t)
+int sp_train_check_gpus(struct sp_trainer *t)
 {
-    struct sp_memory *all = sp_train_memory(t);
-    int err = all ? 0 : -EINVAL;
+    struct sp_memory *all;
+    int err;
 
+    if (t->cfg.dry_run || !t->place.gpus)
+        return 0;
+    all = sp_train_memory(t);
+    err = all ? 0 : -EINVAL;
     for (int k = 0; !err && k < t->place.gpus; k++)
         err = check_gpu(t, all, k);
     free(all);

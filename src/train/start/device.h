@@ -16,7 +16,7 @@ int sp_train_head_rows(const struct sp_trainer *t);
 /* --device: the placement on GPUs, where they are wanted and there. 0, or -errno after one line. */
 int sp_train_choose_device(struct sp_trainer *t);
 /* Whether the stages of this process fit the memory that its GPUs have free. 0 or -errno. */
-int sp_train_check_gpus(const struct sp_trainer *t);
+int sp_train_check_gpus(struct sp_trainer *t);
 /* Before StarPU starts: its ways with GPUs. 0 or -ENOMEM after one line. */
 int sp_train_prepare_gpus(struct sp_trainer *t);
 /* After it started: whether tasks may end for StarPU before their kernels (sinks/starpu/cuda.h): all that is planned leaves a

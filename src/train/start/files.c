@@ -1,13 +1,14 @@
 /* The files of a run, before it starts: nothing that it reads is written to, nothing written twice. */
-#include "train/start/files.h"
+#include "train/start/phases.h"
 #include "model/files/companions.h"
 #include "sp_error.h"
 #include "train/checkpoint/step_dirs.h"
 #include "train/run/log_file.h"
 #include "train/start/outputs.h"
 
-const char *const sp_train_pictures[] = {"trace.json",   "predicted.json", "measured.svg",
-                                         "expected.svg", "trace.html",     NULL};
+/* The names of the pictures in --trace DIR. */
+static const char *const pictures[] = {"trace.json",   "predicted.json", "measured.svg",
+                                       "expected.svg", "trace.html",     NULL};
 
 static int add(struct sp_files *files, enum sp_file_use use, const char *option, const char *path)
 {
@@ -67,7 +68,7 @@ static int add_outputs(const struct sp_train_config *a, struct sp_files *files)
         err ? err : add(files, SP_FILE_WRITTEN, "--log", sp_log_is_stdout(a->log) ? NULL : a->log);
     err = err ? err : add(files, SP_FILE_WRITTEN, "--dump-grads", a->dump_grads);
     err = err ? err : add_names(files, SP_FILE_REPLACED, "--save", a->save, links);
-    return err ? err : add_names(files, SP_FILE_WRITTEN, "--trace", a->trace, sp_train_pictures);
+    return err ? err : add_names(files, SP_FILE_WRITTEN, "--trace", a->trace, pictures);
 }
 
 static bool is_of_step(const char *name)
@@ -98,7 +99,7 @@ static int check_steps(const struct sp_train_config *a)
     return 0;
 }
 
-int sp_train_check_files(const struct sp_trainer *t)
+int sp_train_check_files(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
     struct sp_files files = {0};
@@ -150,14 +151,14 @@ static int try_pictures(const char *dir)
     char path[4400];
     int err = sp_output_try_dir(dir);
 
-    for (int i = 0; !err && sp_train_pictures[i]; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, sp_train_pictures[i]);
+    for (int i = 0; !err && pictures[i]; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, pictures[i]);
         err = sp_output_try_file(path, true);
     }
     return err;
 }
 
-int sp_train_check_output(const struct sp_trainer *t)
+int sp_train_check_output(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
     int err = 0;

@@ -1,7 +1,6 @@
 #include "train/start/machine.h"
 #include "policies/plan_create.h"
 #include "sp_error.h"
-#include "train/start/auto.h"
 #include "train/start/device.h"
 #include "transport/transport.h"
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* --offload: what leaves memory, planned before the start and again at measured rates; the tiers. */
-#include "train/start/offload.h"
+#include "train/start/phases.h"
 #include "sinks/starpu/cuda_memory.h"
 #include "offload/host.h"
 #include "policies/families/slice_buffers.h"

@@ -1,5 +1,5 @@
 /* --partition: how many layers each global stage takes, by list or by measured times. */
-#include "train/start/partition.h"
+#include "train/start/phases.h"
 #include "policies/families/activations.h"
 #include "plan/memory.h"
 #include "plan/partition.h"

@@ -1,5 +1,5 @@
 /* The plan of a run: what the settings make of the schedule, and whether they go with its family. */
-#include "train/start/plan.h"
+#include "train/start/phases.h"
 #include "plan/cost/layer_costs.h"
 #include "plan/memory.h"
 #include "plan/partition.h"

@@ -1,4 +1,4 @@
-#include "train/start/recompute.h"
+#include "train/start/phases.h"
 #include "plan/recompute.h"
 #include "sp_error.h"
 #include "train/options.h"

@@ -1,94 +1,110 @@
-/* StarPU, the model in its stages, the log, the watchdog: from a plan to a trainer that can step. */
+/*
+ * The life of a trainer, from top to bottom: the phases of its start, what undoes them, and what a change of layout makes
+ * once more. A step is in train/run/step.c.
+ */
 #include "train/start/start.h"
-#include "sinks/starpu/cuda.h"
-#include "sinks/starpu/cuda_memory.h"
-#include "graphs/weights/checkpoint.h"
-#include "offload/host.h"
-#include "offload/main_memory.h"
-#include "policies/load/guard.h"
-#include "sp_error.h"
-#include "train/checkpoint/resume.h"
-#include "train/checkpoint/save.h"
-#include "train/run/replan.h"
-#include "train/run/log.h"
-#include "train/run/watchdog.h"
-#include "train/start/device.h"
-#include "train/start/graph_config.h"
-#include "train/start/memory.h"
-#include "train/start/offload.h"
-#include "train/start/partition.h"
-#include "transport/starpu_environment.h"
-#include "plan/offload/pages.h"
 #include "graphs/create.h"
-#include "transport/transport.h"
+#include "graphs/weights/checkpoint.h"
+#include "policies/load/guard.h"
 #include "sinks/starpu/runtime.h"
 #include "sinks/starpu/sink.h"
+#include "sp_error.h"
+#include "train/checkpoint/carried.h"
+#include "train/checkpoint/resume.h"
+#include "train/checkpoint/save.h"
+#include "train/config.h"
+#include "train/run/log.h"
+#include "train/run/watchdog.h"
+#include "train/start/agree.h"
+#include "train/start/auto.h"
+#include "train/start/device.h"
+#include "train/start/machine.h"
+#include "train/start/memory.h"
+#include "train/start/phases.h"
+#include "transport/transport.h"
+#include <math.h>
 #include <stdlib.h>
 
-/* How StarPU gets main memory. */
-static int start_memory(const struct sp_trainer *t)
+/* ---- small phases ------------------------------------------------------------------------------ */
+
+static int take_settings(struct sp_trainer *t)
 {
-    static const struct sp_host_pins pins = {sp_cuda_pin, sp_cuda_unpin};
+    t->settings = sp_train_settings(&t->cfg, true);
+    t->seed = (uint64_t)t->cfg.seed;
+    if (sp_train_config_check(&t->cfg))
+        return -EINVAL;
+    return sp_parse_offload("train", &t->cfg.layout, &t->offloads);
+}
+
+/* A dry run may be of any number of processes: it is planned as if there were one a pipeline. */
+static int check_pipelines(struct sp_trainer *t)
+{
+    const struct {
+        const char *name;
+        int size;
+    } given[] = {{"data-parallel", t->cfg.groups.data_parallel},
+                 {"context-parallel", t->cfg.groups.context_parallel},
+                 {"tensor-parallel", t->cfg.groups.tensor_parallel}};
+    char names[128] = "";
+    int pipelines = sp_train_pipelines(t), size = t->world.size, used = 0;
+
+    if (t->cfg.dry_run && size == 1)
+        t->world.size = pipelines;
+    if (t->world.size % pipelines == 0)
+        return 0;
+    for (int i = 0; i < 3; i++)
+        if (given[i].size > 1)
+            used += snprintf(names + used, sizeof names - (size_t)used, " --%s %d", given[i].name,
+                             given[i].size);
+    return sp_error(EINVAL,
+                    "train:%s wants %d processes, or a multiple of that, and there %s %d: mpirun "
+                    "-np %d",
+                    names, pipelines, size == 1 ? "is" : "are", size,
+                    (size / pipelines + 1) * pipelines);
+}
+
+static int lock_save_dir(struct sp_trainer *t)
+{
+    return t->cfg.inference && t->world.size > 1
+               ? sp_error(EINVAL, "text is drawn by one process, and there are %d", t->world.size)
+               : sp_train_lock(t);
+}
+
+static int place_stages(struct sp_trainer *t)
+{
+    return sp_placement_init(&t->place, &t->world, sp_train_pipelines(t), t->plan.layout.stages,
+                             t->cfg.threads);
+}
+
+static int check_threads(struct sp_trainer *t)
+{
+    return t->cfg.dry_run ? 0 : sp_placement_check_threads(&t->place);
+}
+
+/* Rank 0 alone has something to say: all others differ from it, or agree. */
+static int agree_on_orders(struct sp_trainer *t)
+{
+    if (sp_transport_same(sp_plan_digest(&t->plan)))
+        return 0;
+    return t->world.rank
+               ? -EINVAL
+               : sp_error(
+                     EINVAL,
+                     "the processes have different orders of schedule %s: give all of them the "
+                     "same options and, on every node, the same plugins",
+                     t->plan.def->name);
+}
+
+static int make_graph(struct sp_trainer *t)
+{
+    struct sp_graph_config cfg = sp_train_graph_config(t);
     int err;
 
-    if (sp_train_offloads(t)) {
-        /* would bring back what has just left: inputs of any task that is ready */
-        err = sp_starpu_environment_change("STARPU_PREFETCH", "0");
-        if (err)
-            return err;
-        sp_host_start(t->place.gpus ? SIZE_MAX : (size_t)sp_offload_idle_bytes(&t->plan, &t->shape),
-                      t->place.gpus ? &pins : NULL);
-    } else if (!t->place.gpus) {
-        sp_main_memory_start();
-    }
-    return 0;
-}
-
-static void stop_memory(const struct sp_trainer *t)
-{
-    if (sp_train_offloads(t))
-        sp_host_stop();
-    else if (!t->place.gpus)
-        sp_main_memory_stop();
-}
-
-/* GPUs and main memory, before StarPU takes its own. */
-static int prepare_devices(void *arg)
-{
-    struct sp_trainer *t = arg;
-    int err = t->place.gpus ? sp_train_prepare_gpus(t) : 0;
-
-    return err ? err : start_memory(t);
-}
-
-static void undo_memory(void *arg)
-{
-    stop_memory(arg);
-}
-
-static int start_starpu(struct sp_trainer *t)
-{
-    const struct sp_runtime runtime = {.place = &t->place,
-                                       .host_limit = t->place.gpus && sp_train_offloads(t),
-                                       .ready = t->cfg.scheduler == SP_TRAIN_READY,
-                                       .prepare = prepare_devices,
-                                       .undo = undo_memory,
-                                       .arg = t};
-    int err;
-
-    /* GPUs take their time; without them it is as short as MPI's start, and waits for the others */
-    sp_watchdog_begin(t->place.gpus ? SP_PHASE_SETUP : SP_PHASE_LAUNCH, "starting StarPU");
-    err = sp_runtime_start(&runtime, &t->has_starpu);
-    sp_watchdog_end();
-    if (t->has_starpu && (!t->place.gpus || !t->disk))
-        sp_main_memory_uncount(t->place.gpus > 0);
-    if (err)
-        return err;
-    sp_starpu_profile(true);
-    err = sp_placement_bind(&t->place);
-    if (err)
-        return err;
-    return t->place.gpus ? sp_train_start_gpus(t) : 0;
+    cfg.sink = sp_starpu_sink();
+    cfg.in_stream = sp_train_runs_ahead(t);
+    err = sp_graph_create(&cfg, &t->place, &t->graph);
+    t->has_graph = !err;
+    return err;
 }
 
 /* Weights and moments: those of the layout before this one, of the step that the run goes on from, or to begin with. */
@@ -105,19 +121,10 @@ static int fill_graph(struct sp_trainer *t)
     return err;
 }
 
-static int make_graph(struct sp_trainer *t)
+static int make_report(struct sp_trainer *t)
 {
-    struct sp_graph_config cfg = sp_train_graph_config(t);
-    int err;
+    int err = sp_step_report_create(&t->graph, &t->report);
 
-    cfg.sink = sp_starpu_sink();
-    cfg.in_stream = sp_train_runs_ahead(t);
-    err = sp_graph_create(&cfg, &t->place, &t->graph);
-    if (err)
-        return err;
-    t->has_graph = true;
-    err = fill_graph(t);
-    err = err ? err : sp_step_report_create(&t->graph, &t->report);
     if (err)
         return err;
     t->meters = calloc((size_t)t->place.stages, sizeof *t->meters);
@@ -128,14 +135,7 @@ static int make_graph(struct sp_trainer *t)
                : sp_error(ENOMEM, "no memory for %d stages", t->place.stages);
 }
 
-static int measure(struct sp_trainer *t)
-{
-    int err = sp_train_partition_measured(t);
-
-    return err ? err : sp_train_offload_measured(t);
-}
-
-/* The last before the first step: an end that is asked for from here on comes after that. */
+/* An end that is asked for from here on comes after the first step. */
 static int open_log(struct sp_trainer *t)
 {
     int err = sp_train_log_open(t);
@@ -145,21 +145,145 @@ static int open_log(struct sp_trainer *t)
     return err;
 }
 
+/* ---- the phases of a start --------------------------------------------------------------------- */
+
+struct phase {
+    int (*make)(struct sp_trainer *t);
+    const char *what; /* for the watchdog */
+};
+
+/* Whatever can be refused is refused in these, before StarPU starts. Options, processes, and what the run reads: */
+static const struct phase reading[] = {
+    {take_settings, "reading the settings"},
+    {sp_train_agree_settings, "comparing the settings of all processes"},
+    {sp_train_choose_layout, "choosing a layout"},
+    {sp_train_find_machine, "reading the description of the machine"},
+    {check_pipelines, "counting processes"},
+    {lock_save_dir, "locking the directory of --save"},
+    {sp_train_find_resume, "finding the step to resume"},
+    {sp_train_load_model, "reading the model"},
+    {sp_train_open_tokenizer, "reading the tokenizer"},
+    {sp_train_read_prompt, "reading the prompt"},
+    {sp_train_open_data, "opening the data"},
+};
+
+/* the plan, and where its stages are. A change of layout makes these once more. */
+static const struct phase laying_out[] = {
+    {sp_train_plan, "planning"},
+    {place_stages, "placing the stages"},
+    {sp_train_choose_device, "choosing devices"},
+    {check_threads, "counting threads"},
+    {sp_train_partition_early, "dealing out layers"},
+    {sp_train_choose_recompute, "choosing what is computed again"},
+    {sp_train_offload_early, "choosing what leaves memory"},
+};
+
+/* what depends on the plan: the place in the data, weights (mapped files count in a limit of memory), memory, */
+static const struct phase opening[] = {
+    {sp_train_find_place, "finding the place in the data"},
+    {sp_train_open_eval, "opening the data of evaluations"},
+    {sp_train_open_weights, "checking the weights"},
+    {sp_train_check_memory, "counting memory"},
+    {sp_train_check_gpus, "counting memory of GPUs"},
+    {sp_train_check_resume, "checking the step to resume"},
+    /* what the run writes, which is made last, */
+    {sp_train_check_files, "comparing the files to read and to write"},
+    {sp_train_open_companions, "opening the files of the model"},
+    {sp_train_check_output, "checking what is written"},
+    {sp_train_claim, "taking the directory of --save"},
+    {sp_train_make_dirs, "making directories"},
+    {sp_train_claim_log, "taking the log"},
+    /* and that all processes see the same. */
+    {sp_train_agree_inputs, "comparing the inputs of all processes"},
+    {agree_on_orders, "comparing the orders of all processes"},
+};
+
+/* StarPU and the graph, from here on for real. A change of layout makes these once more. */
+static const struct phase starting[] = {
+    {sp_train_start_runtime, "starting StarPU"},
+    {sp_train_partition_measured, "measuring a layer"},
+    {sp_train_offload_measured, "measuring where activations go"},
+    {make_graph, "making the model"},
+    {fill_graph, "filling the model"},
+    {make_report, "making the report of a step"},
+};
+
+#define PHASES(list) list, (int)(sizeof(list) / sizeof *(list))
+
+/* All ranks make each phase, and go on to the next one if none of them refuses: one line is printed, and nobody waits. */
+static bool is_refused(struct sp_trainer *t, const struct phase *phase, int n)
+{
+    bool refused = false;
+
+    for (int i = 0; i < n && !refused; i++) {
+        sp_watchdog_begin(SP_PHASE_PREPARE, "%s", phase[i].what);
+        refused = sp_train_disagree(t->world.rank, phase[i].make(t));
+        sp_watchdog_end();
+    }
+    return refused;
+}
+
+static struct sp_trainer *new_trainer(const struct sp_train_config *cfg,
+                                      const struct sp_world *world)
+{
+    struct sp_trainer *t = calloc(1, sizeof *t);
+
+    if (!t)
+        return NULL;
+    t->cfg = *cfg;
+    t->world = *world;
+    t->saver.dir = SP_RUN_DIR_NONE;
+    t->resumed_dir = t->companions = SP_DIR_CLOSED;
+    t->log_file.fd = -1;
+    t->saver.saved = t->saver.begun = -1;
+    t->eval_loss = NAN;
+    return t;
+}
+
+int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
+{
+    bool own_watchdog = !sp_watchdog_runs(), refused;
+    struct sp_trainer *t = NULL;
+    struct sp_world world;
+    int err;
+
+    if (own_watchdog)
+        sp_watchdog_start(cfg->stall_timeout);
+    err = sp_train_join(NULL, NULL, &world);
+    if (!err) {
+        t = new_trainer(cfg, &world);
+        err = t ? 0 : sp_error(ENOMEM, "no memory for a trainer");
+    }
+    if (err) {
+        if (own_watchdog)
+            sp_watchdog_stop();
+        return err;
+    }
+    t->own_watchdog = own_watchdog;
+    sp_error_hold(t->world.rank);
+    refused = is_refused(t, PHASES(reading)) || is_refused(t, PHASES(laying_out)) ||
+              is_refused(t, PHASES(opening));
+    sp_error_release(false);
+    if (refused) {
+        sp_train_release(t);
+        return -EINVAL;
+    }
+    sp_train_tell_choice(t);
+    t->done = t->first_step;
+    *out = t;
+    return 0;
+}
+
 int sp_train_start_graph(struct sp_trainer *t)
 {
-    static const struct {
-        int (*go)(struct sp_trainer *t);
-        const char *what;
-    } parts[] = {
-        {start_starpu, "preparing StarPU"},
-        {measure, "measuring"},
-        {make_graph, "making the model"},
-    };
     int err = 0;
 
-    for (size_t i = 0; !err && i < sizeof parts / sizeof *parts; i++) {
-        sp_watchdog_begin(SP_PHASE_SETUP, "%s", parts[i].what);
-        err = parts[i].go(t);
+    for (size_t i = 0; !err && i < sizeof starting / sizeof *starting; i++) {
+        /* without GPUs StarPU's start is as short as MPI's, and waits for the others */
+        bool launches = i == 0 && !t->place.gpus;
+
+        sp_watchdog_begin(launches ? SP_PHASE_LAUNCH : SP_PHASE_SETUP, "%s", starting[i].what);
+        err = starting[i].make(t);
         sp_watchdog_end();
     }
     return err;
@@ -172,7 +296,7 @@ int sp_train_start(struct sp_trainer *t)
     sp_guard_work_begins();
     err = sp_train_start_graph(t);
     if (!err) {
-        sp_watchdog_begin(SP_PHASE_EVALUATE, "beginning");
+        sp_watchdog_begin(SP_PHASE_EVALUATE, "opening the log");
         err = open_log(t);
         sp_watchdog_end();
     }
@@ -183,6 +307,50 @@ int sp_train_start(struct sp_trainer *t)
     return 0;
 }
 
+int sp_trainer_open(const struct sp_train_config *cfg, struct sp_trainer **t)
+{
+    int err = sp_train_prepare(cfg, t);
+
+    if (err || cfg->dry_run)
+        return err;
+    err = sp_train_start(*t);
+    if (err)
+        sp_trainer_close(*t);
+    return err;
+}
+
+/* ---- another layout ---------------------------------------------------------------------------- */
+
+static void forget_plan(struct sp_trainer *t)
+{
+    sp_disk_destroy(t->disk);
+    sp_offload_destroy(&t->offload);
+    if (t->plan.def)
+        sp_plan_destroy(&t->plan);
+    t->disk = NULL;
+    t->offload = (struct sp_offload){0};
+    t->plan = (struct sp_plan){0};
+    t->rates = (struct sp_tier_rates){0};
+}
+
+int sp_train_lay_out_again(struct sp_trainer *t)
+{
+    static const struct phase before[] = {
+        {sp_train_find_machine, "reading the description of the machine"}};
+    static const struct phase after[] = {
+        {sp_train_check_memory, "counting memory"},
+        {sp_train_check_gpus, "counting memory of GPUs"},
+        {agree_on_orders, "comparing the orders of all processes"}};
+
+    forget_plan(t);
+    return is_refused(t, PHASES(before)) || is_refused(t, PHASES(laying_out)) ||
+                   is_refused(t, PHASES(after))
+               ? -EINVAL
+               : 0;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------- */
+
 void sp_train_stop_graph(struct sp_trainer *t)
 {
     sp_watchdog_know_graph(NULL);
@@ -192,22 +360,11 @@ void sp_train_stop_graph(struct sp_trainer *t)
         sp_step_report_destroy(&t->graph, &t->report);
     if (t->has_graph)
         sp_graph_destroy(&t->graph);
-    if (t->has_starpu && t->place.gpus)
-        sp_cuda_stop();
-    if (t->has_starpu)
-        sp_transport_stop();
-    if (t->has_starpu && t->place.gpus)
-        sp_train_end_gpus();
-    if (t->has_starpu)
-        stop_memory(t);
-    for (int i = 0; i < 2; i++)
-        if (t->limited[i])
-            unsetenv(t->limited[i]);
+    sp_train_stop_runtime(t);
     t->meters = NULL;
     t->updates = NULL;
     t->report = (struct sp_step_report){0};
-    t->has_graph = t->has_starpu = false;
-    t->limited[0] = t->limited[1] = NULL;
+    t->has_graph = false;
 }
 
 int sp_train_stop(struct sp_trainer *t)
@@ -229,4 +386,58 @@ int sp_train_stop(struct sp_trainer *t)
     sp_train_stop_graph(t);
     sp_watchdog_end();
     return err;
+}
+
+void sp_train_release(struct sp_trainer *t)
+{
+    if (t->weights.n_shards)
+        sp_st_close(&t->weights);
+    sp_dir_close(&t->resumed_dir);
+    sp_dir_close(&t->companions);
+    sp_run_state_free(&t->resumed);
+    sp_log_release(t->cfg.log, &t->log_file);
+    sp_dir_made_end(&t->made, !t->started);
+    sp_run_dir_release(&t->saver.dir);
+    sp_data_close(&t->data);
+    sp_data_close(&t->eval_data);
+    sp_tokenizer_close(t->tokenizer);
+    forget_plan(t);
+    if (t->params.tensors)
+        sp_params_destroy(&t->params);
+    free(t->settings);
+    sp_train_forget_choice(t);
+    sp_train_leave();
+    if (t->own_watchdog)
+        sp_watchdog_stop();
+    free(t);
+}
+
+int sp_trainer_close(struct sp_trainer *t)
+{
+    int err = t ? sp_train_stop(t) : 0;
+
+    if (t)
+        sp_train_release(t);
+    return err;
+}
+
+/* ---- processes --------------------------------------------------------------------------------- */
+
+int sp_train_join(int *argc, char ***argv, struct sp_world *world)
+{
+    int err;
+
+    sp_watchdog_begin(SP_PHASE_LAUNCH, "joining the other processes (MPI_Init)");
+    err = sp_transport_join(argc, argv, world);
+    sp_watchdog_end();
+    if (!err)
+        sp_watchdog_know_rank(world->size > 1 ? world->rank : -1);
+    return err;
+}
+
+void sp_train_leave(void)
+{
+    sp_watchdog_begin(SP_PHASE_LAUNCH, "leaving the other processes (MPI_Finalize)");
+    sp_transport_leave();
+    sp_watchdog_end();
 }

@@ -1,15 +1,27 @@
-/* A trainer that was prepared begins to run, and ends. */
+/* The life of a trainer: prepared, which may be refused; started; stopped; released. */
 #ifndef SP_TRAIN_START_H
 #define SP_TRAIN_START_H
 
 #include "train/trainer.h"
 
-/* All ranks call it. 0; or -errno of a run of one process, others end: to be stopped all the same. */
+/* Checks everything, and begins nothing. All ranks call it. 0, or -errno on all of them after one line: nothing is left. */
+int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **t);
+/* Starts what was prepared. All ranks call it. 0; or -errno in a run of one process, while others end: it must be stopped
+ * all the same. */
 int sp_train_start(struct sp_trainer *t);
-/* Of it StarPU and the graph alone, and their end: for a run that goes on in another layout. 0 or -errno. */
-int sp_train_start_graph(struct sp_trainer *t);
-void sp_train_stop_graph(struct sp_trainer *t);
-/* Undoes as much of it as was done, and writes what save_async has begun. 0 or -errno of that. */
+/* Undoes as much of the start as was done, and waits for what save_async has begun. 0 or -errno of that. */
 int sp_train_stop(struct sp_trainer *t);
+/* Undoes what was prepared. */
+void sp_train_release(struct sp_trainer *t);
+
+/* A run goes on in another layout: its graph ends, and StarPU with it; plan, placement and memory are made anew, as
+ * cfg.layout and cfg.groups have become, or refused; and both begin again. All ranks call them. 0 or -errno on all. */
+void sp_train_stop_graph(struct sp_trainer *t);
+int sp_train_lay_out_again(struct sp_trainer *t);
+int sp_train_start_graph(struct sp_trainer *t);
+
+/* sp_transport_join and sp_transport_leave, watched. */
+int sp_train_join(int *argc, char ***argv, struct sp_world *world);
+void sp_train_leave(void);
 
 #endif

@@ -1,9 +1,14 @@
+/* What a run reads: its model, the tokenizer, data, what evaluations read, and the weights to begin with. */
 #define _GNU_SOURCE /* O_TMPFILE, memfd_create */
-#include "train/start/text.h"
+#include "train/start/phases.h"
+#include "model/files/checksums.h"
+#include "model/files/weights_dir.h"
 #include "model/tokenizer/stream.h"
 #include "sp_error.h"
+#include "train/run/sample.h"
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +18,31 @@
 /* More text than this is to be tokenized once, by the command, and not by each process of each run. */
 #define MOST_TEXT_BYTES ((uint64_t)1 << 30)
 
+/* ---- the model ---------------------------------------------------------------------------- */
+
+/* Whether shard_size makes no more files than a reader takes. */
+static int check_shards(const struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+    int n = a->save ? sp_weights_shards(&t->params, a->shard_size) : 1;
+
+    if (n <= SP_ST_MAX_SHARDS)
+        return 0;
+    return sp_error(EINVAL, "train: --shard-size %llu makes %d files, at most %d are possible",
+                    (unsigned long long)a->shard_size, n, SP_ST_MAX_SHARDS);
+}
+
+int sp_train_load_model(struct sp_trainer *t)
+{
+    int err = t->cfg.resume ? sp_model_load_in(&t->resumed_dir, &t->model)
+                            : sp_model_load(t->cfg.layout.model, &t->model);
+
+    err = err ? err : sp_params_create(&t->model, &t->params);
+    return err ? err : check_shards(t);
+}
+
+/* ---- the tokenizer ------------------------------------------------------------------------ */
+
 static int open_tokenizer_in(struct sp_trainer *t, const struct sp_dir *dir)
 {
     int err = sp_tokenizer_open_in(dir, &t->tokenizer);
@@ -21,7 +51,9 @@ static int open_tokenizer_in(struct sp_trainer *t, const struct sp_dir *dir)
     return err ? err : sp_model_load_eos_in(dir, &t->model, &t->eos);
 }
 
-int sp_train_open_tokenizer(struct sp_trainer *t)
+/* Opens the tokenizer of the model's directory, or of the step to resume, as t->tokenizer, which stays NULL where there
+ * is none, and learns t->eos there. */
+static int find_tokenizer(struct sp_trainer *t)
 {
     const char *model = t->cfg.layout.model;
     struct sp_dir dir;
@@ -39,7 +71,8 @@ int sp_train_open_tokenizer(struct sp_trainer *t)
     return err;
 }
 
-int sp_train_find_separator(struct sp_trainer *t)
+/* The token that ends a document, where that is the model's eos. */
+static int find_separator(struct sp_trainer *t)
 {
     int64_t eos = t->tokenizer     ? sp_tokenizer_special(t->tokenizer, SP_TOKEN_EOS)
                   : t->model.eos.n ? t->model.eos.id[0]
@@ -52,6 +85,33 @@ int sp_train_find_separator(struct sp_trainer *t)
                         t->model.name);
     t->cfg.separator = (int)eos;
     return 0;
+}
+
+int sp_train_open_tokenizer(struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+    bool reads = a->data || (a->eval && !a->tokens), writes = a->sample || a->inference;
+    bool eos = a->separator_set && a->separator == SP_TRAIN_EOS;
+    int err = reads || writes || eos ? find_tokenizer(t) : 0;
+
+    return err ? err : find_separator(t);
+}
+
+int sp_train_read_prompt(struct sp_trainer *t)
+{
+    struct sp_train_config *a = &t->cfg;
+    struct sp_ids prompt = {0};
+    int err = a->sample ? sp_train_check_prompt(t, a->prompt) : 0;
+
+    if (err || !a->inference)
+        return err;
+    err = sp_train_encode_prompt(t, a->prompt, false, &prompt);
+    if (!err)
+        a->layout.seq = prompt.n + (size_t)a->sample < (size_t)t->model.positions
+                            ? (int)prompt.n + a->sample
+                            : t->model.positions;
+    sp_ids_free(&prompt);
+    return err;
 }
 
 /* ---- text as tokens ----------------------------------------------------------------------- */
@@ -203,11 +263,119 @@ static int open_as_tokens(const struct sp_trainer *t, const char *names, struct 
     return err;
 }
 
-int sp_train_open_text(const struct sp_trainer *t, const char *names, struct sp_data *data)
+/* Opens what --data or --eval names: tokens, text as tokens of the tokenizer, which makes them here and now, or bytes. */
+static int open_text(const struct sp_trainer *t, const char *names, struct sp_data *data)
 {
     const struct sp_train_config *a = &t->cfg;
 
     if (t->tokenizer && !a->tokens)
         return open_as_tokens(t, names, data);
     return sp_data_open(names, sp_train_token_bytes(a), t->model.vocab, data);
+}
+
+int sp_train_open_data(struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+    const char *path = a->tokens ? a->tokens : a->data;
+    int err;
+
+    if (!path)
+        return 0; /* dry run */
+    err = open_text(t, path, &t->data);
+    if (err)
+        return err;
+    t->data.shuffled = a->order == SP_TRAIN_SHUFFLED;
+    t->data.seed = t->seed;
+    return 0;
+}
+
+/* Each token that is asked for is predicted once; the last step is as short as it comes. */
+int sp_train_open_eval(struct sp_trainer *t)
+{
+    const struct sp_train_config *a = &t->cfg;
+    int64_t step = sp_train_step_samples(t), samples;
+    size_t asked = (size_t)a->eval_tokens;
+    int err;
+
+    if (!a->eval)
+        return 0;
+    err = open_text(t, a->eval, &t->eval_data);
+    if (err)
+        return err;
+    if (t->eval_data.tokens < 2)
+        return sp_error(EINVAL, "--eval %s has one token: there is none to predict from it",
+                        a->eval);
+    if (asked && t->eval_data.tokens > asked + 1)
+        t->eval_data.tokens = asked + 1;
+    t->eval_data.once = true;
+    samples = ((int64_t)t->eval_data.tokens - 2) / a->layout.seq + 1;
+    if ((samples - 1) / step >= INT_MAX)
+        return sp_error(EINVAL, "--eval %s takes more than %d steps: give --eval-tokens", a->eval,
+                        INT_MAX);
+    t->eval_steps = (int)((samples - 1) / step + 1);
+    return 0;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+/* Of a model that a run saved: what is read is what was written. In the directory of a run, config.json is a link
+ * into its newest step, where the checksums are. */
+static int verify_model(const struct sp_trainer *t)
+{
+    const char *model = t->cfg.layout.model;
+    char config[PATH_MAX], *real = NULL;
+    struct sp_dir dir;
+    struct stat st;
+    int err;
+
+    if (!sp_dir_open(model, &dir) && !sp_dir_has(&dir, SP_CHECKSUMS_FILE, &st)) {
+        sp_dir_close(&dir);
+        snprintf(config, sizeof config, "%s/config.json", model);
+        real = realpath(config, NULL);
+        if (real)
+            *strrchr(real, '/') = '\0';
+        if (!real || sp_dir_open(real, &dir))
+            dir = SP_DIR_CLOSED;
+    }
+    free(real);
+    if (dir.fd < 0)
+        return 0; /* said when it is read */
+    err = sp_checksums_verify_model(&dir, t->world.rank, t->world.size);
+    sp_dir_close(&dir);
+    return err == -ENOENT ? 0 : err;
+}
+
+/* A model begins with random weights; but nothing is to be read of them. */
+static int refuse_no_weights(const struct sp_trainer *t)
+{
+    return t->cfg.inference ? sp_error(ENOENT,
+                                       "%s has no weights: text can be drawn from a directory with "
+                                       "config.json and " SP_WEIGHTS_FILE,
+                                       t->cfg.layout.model)
+                            : 0;
+}
+
+/* Of the model or of the step to resume, which must have some; elsewhere t->weights may stay zero. */
+int sp_train_open_weights(struct sp_trainer *t)
+{
+    const char *model = t->cfg.layout.model;
+    int err;
+
+    if (!t->cfg.resume && sp_model_is_preset(model))
+        return refuse_no_weights(t);
+    err = t->cfg.resume ? sp_weights_open_in(&t->resumed_dir, &t->weights)
+                        : sp_weights_open(model, &t->weights);
+    if (err)
+        return err;
+    if (!t->weights.n_shards)
+        return t->cfg.resume ? sp_error(ENOENT, "cannot resume: %s has no " SP_WEIGHTS_FILE,
+                                        t->resumed_dir.path)
+                             : refuse_no_weights(t);
+    err = sp_weights_check(&t->weights, &t->params);
+    if (err || t->cfg.dry_run)
+        return err;
+    err = t->cfg.resume ? 0 : verify_model(t); /* of a step: sp_train_check_resume */
+    if (err)
+        return err;
+    return sp_weights_check_values(&t->weights, &t->params, t->world.rank, t->world.size);
 }
