@@ -143,7 +143,7 @@ struct sp_train_config {
         *hardware; /* machine to predict for, by name or file; NULL: the one at hand */
     bool dry_run;  /* open checks everything, and starts nothing: there are no steps */
     /* Sampling only, in one process, from the weights of a directory, without data, gradients or
-     * moments. `sample` is the number of tokens that follow `prompt`, or of all tokens. */
+     * moments: up to `sample` tokens follow `prompt`, as far as the model has positions. */
     bool inference;
 
     /* The trainer only checks these: the command acts on them, and other programs do so
