@@ -122,9 +122,9 @@ struct sp_attention_parallel_def {
 };
 
 /*
- * "weight-ring": each worker counts its own micro-batches. Round g of worker r is micro-batch
- * g * stages + r. Worker r runs r turns late, or as many turns as there are nodes before its own.
- * In the last round some workers may have none. Chunks are numbered through the whole model, which has
+ * "weight-ring": each worker counts its own micro-batches. Round g of worker r is micro-batch g *
+ * stages + r. Worker r runs r turns late, or as many turns as there are nodes before its own. In
+ * the last round some workers may have none. Chunks are numbered through the whole model, which has
  * stages * chunks of them; only SP_RING_LINE allows more than one a stage. The family makes the
  * programs from the turns, so there is no `emit`.
  */

@@ -50,7 +50,7 @@ struct sp_leave;
  * memory; the pieces are subtracted from it once they are written. */
 void sp_away_write(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n,
                    struct sp_leave **leave, int64_t *live, int64_t *peak);
-/* Holds the task at `position` of the stage's worker until the write is done. Call it once a write. */
+/* Holds the task at `position` of the stage's worker until the write is done. Once a write. */
 void sp_leave_wait(struct sp_leave *leave, unsigned position);
 
 /* Reads the pieces into a buffer, after the tasks submitted so far are done with it. */

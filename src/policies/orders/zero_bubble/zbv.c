@@ -26,7 +26,7 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     return sp_refuse_chunks(lay, &fit, why, n);
 }
 
-/* Next micro-batch of each chunk and pass; those past the last are counted and left out. */
+/* Next micro-batch of each chunk and pass; numbers past the last are counted but not emitted. */
 struct state {
     struct sp_program *prog;
     int m;
