@@ -1,7 +1,7 @@
 /*
- * A heap of numbers, the earliest first as `before` has it, which says the same as long as a number is in it, or
- * sp_heap_settle is called for one that it says something else of. Inline, with `before`: heaps are where
- * simulations spend their time.
+ * A heap of numbers, ordered by `before`. If the order of a number in the heap changes, call
+ * sp_heap_settle for it. The functions, and `before`, are inline because simulations spend their
+ * time in heaps.
  */
 #ifndef SP_HEAP_H
 #define SP_HEAP_H
