@@ -40,7 +40,7 @@ static void overlapped(struct state *s, int f, int b)
                         d->chunk[b]);
 }
 
-/* The last backwards of both phases. Those of the second half defer their W. */
+/* The last backwards of both phases; the second half of them defers its W. */
 static void drain(struct state *s, int n)
 {
     int rank = s->dual->rank;
