@@ -37,8 +37,7 @@ struct sp_costs {
     /* With by_op, by the same number: the part of an op's time that it recomputes before it needs
      * the tensors that others send; they may arrive meanwhile. NULL: none. */
     const double *again_by_op;
-    double
-        head; /* extra time of the head's stage: one micro-batch's head and loss, both passes */
+    double head; /* extra time of the head's stage: one micro-batch's head and loss, both passes */
 };
 
 struct sp_map; /* where global stages live; see src/policies/families/map.h */
@@ -58,8 +57,8 @@ struct sp_layout {
                     * (1F1B holds p - i of them); 0: what the schedule is known for */
 
     const struct sp_map *map; /* set by starpipe; NULL: chunk c of stage s is global stage s + cp */
-    int vocabulary_parallel; /* embedding and head are cut over all stages; the family adds ops */
-    int lists_layers; /* a list assigns the layers; it may give a global stage none */
+    int vocabulary_parallel;  /* embedding and head are cut over all stages; the family adds ops */
+    int lists_layers;         /* a list assigns the layers; it may give a global stage none */
 };
 
 /* Value of an option of the layout, or `fallback`. *ok is cleared if it is not a number. */

@@ -68,8 +68,8 @@ struct sp_layout_args {
     const char *model; /* preset, or directory with config.json and weights in Hugging Face form */
     const char *recompute; /* "none|full|selective|no-attention|every=K"; NULL: the schedule's */
     const char *offload;   /* "none|full|adaptive" */
-    int offload_keys;   /* SP_TRAIN_KEYS_AUTO, ...: are keys and values of slices evicted too? */
-    const char *plugin; /* files of schedules, separated by ','; NULL: none */
+    int offload_keys;      /* SP_TRAIN_KEYS_AUTO, ...: are keys and values of slices evicted too? */
+    const char *plugin;    /* files of schedules, separated by ','; NULL: none */
     const char *partition_slices; /* "length|flops|dp" or a list of tokens; NULL: the schedule's */
     bool vocabulary_parallel;     /* embedding and head are cut over all stages */
     uint64_t memory_limit;        /* bytes of a stage; 0: none */
@@ -82,10 +82,10 @@ struct sp_layout_args {
 
 /* How many processes each stage has. */
 struct sp_group_args {
-    int data_parallel;    /* replicas that share a step, each with micro-batches of its own */
-    int context_parallel; /* processes that share the tokens of each sequence */
-    int context_method;   /* SP_TRAIN_ULYSSES, SP_TRAIN_RING */
-    int tensor_parallel;  /* processes that share heads, MLP and vocabulary */
+    int data_parallel;     /* replicas that share a step, each with micro-batches of its own */
+    int context_parallel;  /* processes that share the tokens of each sequence */
+    int context_method;    /* SP_TRAIN_ULYSSES, SP_TRAIN_RING */
+    int tensor_parallel;   /* processes that share heads, MLP and vocabulary */
     int sequence_parallel; /* SP_TRAIN_SEQUENCE_ON: they also share the tokens of all other work */
     int zero; /* 1: all processes of a stage split the optimizer's state and the update */
 };
@@ -99,8 +99,8 @@ struct sp_train_config {
     struct sp_layout_args layout;
 
     struct sp_group_args groups;
-    const char *
-        data; /* file of text, or several: "a,b", "part_*". The tokenizer.json of layout.model
+    const char
+        *data; /* file of text, or several: "a,b", "part_*". The tokenizer.json of layout.model
                        * splits it into tokens; without one they are bytes. Or: */
     const char *tokens; /* files of little-endian tokens */
     int token_width;    /* of `tokens`, if there is no header to tell it */
@@ -139,9 +139,8 @@ struct sp_train_config {
     bool post_validation;
     double auto_within; /* seconds that schedule "auto" may take to measure and to choose */
     bool auto_within_set;
-    const char
-        *hardware; /* machine to predict for, by name or file; NULL: the one at hand */
-    bool dry_run;  /* open checks everything, and starts nothing: there are no steps */
+    const char *hardware; /* machine to predict for, by name or file; NULL: the one at hand */
+    bool dry_run;         /* open checks everything, and starts nothing: there are no steps */
     /* Sampling only, in one process, from the weights of a directory, without data, gradients or
      * moments: up to `sample` tokens follow `prompt`, as far as the model has positions. */
     bool inference;

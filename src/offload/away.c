@@ -250,7 +250,8 @@ static void submit(struct sp_return *move)
     STARPU_ASSERT_MSG(!err, "starpipe: a tensor cannot be moved");
 }
 
-/* ---- what callers do ---------------------------------------------------------------------------- */
+/* ---- interface
+ * ---------------------------------------------------------------------------------- */
 
 void sp_away_write(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n,
                    struct sp_leave **leave, int64_t *live, int64_t *peak)

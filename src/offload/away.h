@@ -24,8 +24,8 @@ struct sp_place {
     struct sp_away *away;
     off_t at;
     size_t bytes;
-    char name[64];       /* of the tensor, for messages */
-    int submitted, done; /* transfers to and from it; they run in the order of submission */
+    char name[64];              /* of the tensor, for messages */
+    int submitted, done;        /* transfers to and from it; they run in the order of submission */
     struct sp_transit *waiting; /* transfers that wait for their turn */
 };
 

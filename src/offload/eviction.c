@@ -91,7 +91,7 @@ static int64_t highest(const struct sp_eviction_plan *a, const int64_t *most)
     return peak;
 }
 
-/* ---- what leaves ---------------------------------------------------------------------- */
+/* ---- tensors to evict ----------------------------------------------------------------- */
 
 /* All subsets of the evictable tensors of a unit, sorted by bytes. Units with equal tensors share
  * it. */
@@ -354,7 +354,8 @@ bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mo
     a->rate = mode == SP_OFFLOAD_NONE ? 0 : full_rate(a);
     enough = fits(a, a->rate, bound, most, least);
     if (enough && mode == SP_OFFLOAD_ADAPTIVE)
-        /* twice as long backwards read what forwards write */
+        /* a backward takes twice as long, so it may read at half the rate at which forwards
+         * write */
         a->rate =
             limit ? least_rate(a, bound, most) : fmin(a->rate, fmin(rates.write, 2 * rates.read));
     fits(a, a->rate, bound, most, &peak);

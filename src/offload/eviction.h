@@ -31,17 +31,16 @@
 
 enum {
     SP_EVICTION_VISITS = 3, /* buffers for streamed keys: one is read, two are being filled */
-    SP_UNIT_HEAD = 7, /* index in a unit of the head's input, which dies in the slot `used` */
+    SP_UNIT_HEAD = 7,       /* index in a unit of the head's input, which dies in the slot `used` */
     SP_UNIT_TENSORS
 };
 
 struct sp_unit {
     /* given */
-    int64_t
-        bytes[SP_UNIT_TENSORS]; /* of tensors that may be evicted; 0: no tensor, or it stays */
-    unsigned late;              /* bit k: tensor k is written in the slot after `made` */
-    int64_t stays;              /* bytes that stay in memory from `made` to `freed` */
-    int64_t head;               /* bytes of its input, from the slot after `made` to `used` */
+    int64_t bytes[SP_UNIT_TENSORS]; /* of tensors that may be evicted; 0: no tensor, or it stays */
+    unsigned late;                  /* bit k: tensor k is written in the slot after `made` */
+    int64_t stays;                  /* bytes that stay in memory from `made` to `freed` */
+    int64_t head;                   /* bytes of its input, from the slot after `made` to `used` */
     int64_t
         keys; /* of a slice's keys and values, like `stays`; out in keys_gone .. keys_back - 1 */
     int keys_gone, keys_back; /* slots: the first without the keys, the first with them again */
@@ -87,7 +86,7 @@ struct sp_eviction_plan {
     int64_t peak_kept;             /* the same, of units alone */
     int64_t visits_in, visits_out; /* given: streamed bytes of all slots; 0: all keys stay */
     int64_t visit_largest;         /* given: bytes of the largest buffer of streamed keys */
-    int64_t visit_most; /* given: most bytes of keys and values of several slices at once */
+    int64_t visit_most;    /* given: most bytes of keys and values of several slices at once */
     int64_t gradients_out; /* given: most bytes of evicted key gradients at once */
     int64_t bytes;         /* evicted in a step, without streamed keys */
     int64_t most_evicted;  /* most bytes that are evicted at once */

@@ -206,7 +206,7 @@ static void read_groups(const char *root, const struct hierarchy *h, struct sp_h
     if (!find_group(root, h, group) || !find_mount(root, h, &mount))
         return;
     place_group(group, &mount, dir);
-    for (;;) { /* up to what is mounted */
+    for (;;) { /* up to the mount point */
         size_t n = strlen(dir);
 
         while (n > 1 && dir[n - 1] == '/')

@@ -18,7 +18,7 @@ struct sp_memory_limit {
 
 struct sp_host_memory {
     struct sp_memory_limit node, node_free; /* that all processes of the node share */
-    struct sp_memory_limit process; /* that this process may still map: ulimit */
+    struct sp_memory_limit process;         /* that this process may still map: ulimit */
 };
 
 /* Reads the limits from `root`/proc and the mounted control groups. `root` is "" except in tests. A

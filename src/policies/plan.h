@@ -26,7 +26,7 @@ struct sp_plan {
     int *first_token;             /* [slices+1] of each slice; NULL: equal lengths */
     double *slice_share;          /* [slices] part of a micro-batch's time; NULL: equal */
     bool paired;                  /* some ops overlap with their next one */
-    int processes;           /* of a pipeline, for counting what stages hold; 0: one */
+    int processes;                /* of a pipeline, for counting what stages hold; 0: one */
     bool states_twice;       /* parameters and optimizer state from before the last update stay */
     struct sp_placed *order; /* [ops] of submission (sp_plan_order); NULL: not kept */
     struct sp_evictions *evictions; /* [stages] evictions and fetches; NULL: none */

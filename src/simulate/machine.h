@@ -14,8 +14,7 @@ enum sp_sharing {
 };
 
 struct sp_sim_machine {
-    double
-        unit_s; /* a unit of the costs: 1e-3 if they are milliseconds, 1 if they have no unit */
+    double unit_s; /* a unit of the costs: 1e-3 if they are milliseconds, 1 if they have no unit */
     int devices_per_node; /* rank r is on node r / devices_per_node; 0: all are on one node */
     struct sp_link node, network; /* bandwidth 0: unlimited */
     enum sp_sharing sharing;

@@ -66,7 +66,7 @@ struct sp_sink_ops {
     /* Tasks submitted from here on use the parts, or the whole. */
     void (*view)(struct sp_tensor *whole, int n, struct sp_tensor **part, bool parts);
 
-    /* ---- what is submitted ---- */
+    /* ---- submissions ---- */
 
     /* Submits a task, at the next position of a worker's program if `ctx` names one. The sink owns
      * it from here on. */

@@ -45,7 +45,7 @@ static inline void sp_heap_push(struct sp_heap *h, int item, sp_heap_before befo
     sp_heap_settle(h, item, h->n - 1, before, arg);
 }
 
-/* Takes out what is at place i. */
+/* Removes the number at place i. */
 static inline void sp_heap_remove(struct sp_heap *h, int i, sp_heap_before before, const void *arg)
 {
     int last = h->item[--h->n];

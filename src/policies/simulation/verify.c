@@ -178,7 +178,7 @@ static int check_pairs(struct check *c)
     return ret;
 }
 
-/* Plays the programs; a deadlock is what is wrong with the order. */
+/* Plays the programs. A deadlock becomes the error of the order. */
 static int simulate(const struct check *c, enum sp_channel kind, struct sp_times *t)
 {
     char reason[448] = "";

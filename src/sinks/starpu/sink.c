@@ -291,7 +291,8 @@ bool sp_starpu_profile(bool on)
     return before;
 }
 
-/* ---- what leaves memory ------------------------------------------------------------------------ */
+/* ---- offloading
+ * -------------------------------------------------------------------------------- */
 
 static void start_mover(struct sp_mover *m, unsigned tier, int worker)
 {

@@ -17,7 +17,7 @@ struct pack {
     int p, m, n; /* n: slots of a stage */
     int limit;
     int *from; /* [p][SP_SLOTS] slots of micro-batch 0 in the pattern */
-    int *cell; /* [p][n] what begins there: micro-batch * SP_SLOTS + step, or one of the above */
+    int *cell; /* [p][n] op that begins there: micro-batch * SP_SLOTS + step, or one of the above */
     int *held; /* [p][n] activations after the slot; of later ones, as in the pattern */
     int *end;  /* [p][SP_SLOTS] first slot after the last op placed of each step */
     int *done; /* [p][SP_SLOTS][m] first slot after an op */
