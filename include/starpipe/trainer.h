@@ -99,9 +99,9 @@ struct sp_train_config {
     struct sp_layout_args layout;
 
     struct sp_group_args groups;
-    const char
-        *data; /* file of text, or several: "a,b", "part_*". The tokenizer.json of layout.model
-                       * splits it into tokens; without one they are bytes. Or: */
+    const char *
+        data; /* file of text, or several: "a,b", "part_*". The tokenizer.json of layout.model makes
+                       * the tokens; without one they are bytes. Or: */
     const char *tokens; /* files of little-endian tokens */
     int token_width;    /* of `tokens`, if there is no header to tell it */
     bool token_width_set;

@@ -46,7 +46,7 @@ struct sp_move {
     struct sp_return *returns;      /* if not NULL, these are fetched instead (offload/away.h) */
     char name[32];                  /* of the unit, for messages: "s0 m1 l2" */
     double left_us, back_us;        /* when the last tensor was written, when the fetch began, on
-                              * CLOCK_REALTIME; 0: not yet */
+                                     * CLOCK_REALTIME; 0: not yet */
     struct sp_move_tensor *tensors; /* [n], memory of the caller */
     struct starpu_task *reader;     /* the fetch acts for this task; requests keep its address */
 };
