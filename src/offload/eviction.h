@@ -30,8 +30,8 @@
 #include <stdint.h>
 
 enum {
-    SP_EVICTION_VISITS = 3, /* buffers for streamed keys: one is read, two are being filled */
-    SP_UNIT_HEAD = 7,       /* index in a unit of the head's input, which dies in the slot `used` */
+    SP_EVICTION_STREAMS = 3, /* buffers for streamed keys: one is read, two are being filled */
+    SP_UNIT_HEAD = 7, /* index in a unit of the head's input, which dies in the slot `used` */
     SP_UNIT_TENSORS
 };
 
@@ -64,16 +64,17 @@ struct sp_unit_group {
 /* A stage's program. */
 struct sp_eviction_plan {
     int n_slots, n_units, n_groups;
-    struct sp_unit *units;          /* [n_units], groups in the order of the program */
-    struct sp_unit_group *groups;   /* [n_groups] */
-    double *seconds;                /* [n_slots] */
-    int64_t *also;                  /* [n_slots] other bytes of a slot: streamed keys, gradients */
-    int64_t *visit_in, *visit_out;  /* [n_slots] bytes fetched and evicted with streamed keys */
+    struct sp_unit *units;        /* [n_units], groups in the order of the program */
+    struct sp_unit_group *groups; /* [n_groups] */
+    double *seconds;              /* [n_slots] */
+    int64_t *also;                /* [n_slots] other bytes of a slot: streamed keys, gradients */
+    int64_t *slot_streamed_in,
+        *slot_streamed_out;         /* [n_slots] bytes fetched and evicted with streamed keys */
     unsigned char *returns_allowed; /* [n_slots] nonzero: tensors may be fetched at this slot */
 
-    int *op_slots;    /* [ops + 1] index of an op's first slot in `slot` */
-    int *slot;        /* of each op in turn, its slots in order */
-    int *flight_unit; /* [chunks][micro_batches][slices] first unit */
+    int *op_slots;         /* [ops + 1] index of an op's first slot in `slot` */
+    int *slot;             /* of each op in turn, its slots in order */
+    int *activations_unit; /* [chunks][micro_batches][slices] first unit */
 
     /* lists of units by slot: [n_slots] first unit, -1: none; [n_units] the next one in the list */
     int *gates, *next_gate;     /* units whose `gone` is the slot */
@@ -82,11 +83,11 @@ struct sp_eviction_plan {
     int *frees, *next_free;     /* units whose `freed` is the slot */
 
     /* chosen */
-    int64_t peak;                  /* bytes at the highest slot */
-    int64_t peak_kept;             /* the same, of units alone */
-    int64_t visits_in, visits_out; /* given: streamed bytes of all slots; 0: all keys stay */
-    int64_t visit_largest;         /* given: bytes of the largest buffer of streamed keys */
-    int64_t visit_most;    /* given: most bytes of keys and values of several slices at once */
+    int64_t peak;                      /* bytes at the highest slot */
+    int64_t peak_kept;                 /* the same, of units alone */
+    int64_t streamed_in, streamed_out; /* given: streamed bytes of all slots; 0: all keys stay */
+    int64_t streamed_largest;          /* given: bytes of the largest buffer of streamed keys */
+    int64_t streamed_most; /* given: most bytes of keys and values of several slices at once */
     int64_t gradients_out; /* given: most bytes of evicted key gradients at once */
     int64_t bytes;         /* evicted in a step, without streamed keys */
     int64_t most_evicted;  /* most bytes that are evicted at once */
@@ -128,10 +129,10 @@ void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most);
 
 /* Returns true if `more` bytes fit into the buffer of streamed keys that has *bytes so far (0: none
  * yet). *bytes is updated, to `more` alone if a new buffer begins. */
-static inline bool sp_eviction_visit_takes(const struct sp_eviction_plan *a, int64_t more,
-                                           int64_t *bytes)
+static inline bool sp_eviction_stream_takes(const struct sp_eviction_plan *a, int64_t more,
+                                            int64_t *bytes)
 {
-    bool takes = *bytes > 0 && *bytes + more <= a->visit_most;
+    bool takes = *bytes > 0 && *bytes + more <= a->streamed_most;
 
     *bytes = takes ? *bytes + more : more;
     return takes;
@@ -140,7 +141,7 @@ static inline bool sp_eviction_visit_takes(const struct sp_eviction_plan *a, int
 /* Bytes evicted in a step, including streamed keys. */
 static inline int64_t sp_eviction_plan_bytes(const struct sp_eviction_plan *a)
 {
-    return a->bytes + a->visits_out;
+    return a->bytes + a->streamed_out;
 }
 
 /* Bytes of a unit that are evicted, and bytes that may be. */
@@ -149,7 +150,7 @@ int64_t sp_unit_may_leave(const struct sp_unit *u);
 
 /* Allocates the arrays, all zero. `op_slots` is the number of entries of `slot`. 0 or -ENOMEM. */
 int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int groups, int ops,
-                           int op_slots, int flights);
+                           int op_slots, int activations);
 void sp_eviction_plan_free(struct sp_eviction_plan *a);
 
 #endif

@@ -26,7 +26,7 @@ struct sp_mover {
 
 struct sp_move;
 struct starpu_task;
-struct sp_return; /* offload/away.h */
+struct sp_return; /* offload/evicted.h */
 
 /* One tensor of a unit. */
 struct sp_move_tensor {
@@ -43,7 +43,7 @@ struct sp_move {
     int n, leaving;       /* tensors; tensors that are not written yet */
     unsigned held;        /* the worker's position that waits for them; 0: none */
     bool returning;
-    struct sp_return *returns;      /* if not NULL, these are fetched instead (offload/away.h) */
+    struct sp_return *returns;      /* if not NULL, these are fetched instead (offload/evicted.h) */
     char name[32];                  /* of the unit, for messages: "s0 m1 l2" */
     double left_us, back_us;        /* when the last tensor was written, when the fetch began, on
                                      * CLOCK_REALTIME; 0: not yet */

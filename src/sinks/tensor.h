@@ -30,7 +30,7 @@ struct sp_tensor {
     struct sp_sink *sink;
     size_t length, elem;  /* elements, as a sink counts them, and bytes of one */
     struct sp_pool *pool; /* the pool it came from; NULL: none */
-    int holders;          /* number of holders; the last one returns it to the pool */
+    int references;       /* number of holders; the last one returns it to the pool */
     int shelf;            /* of the pool, for tensors of this size */
     void *handle;         /* private to the sink */
 };

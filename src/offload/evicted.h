@@ -5,15 +5,15 @@
  * use in turns is never overwritten too early. (StarPU's own prefetches would not do: it runs at
  * most two at a time, and begins them between tasks.)
  */
-#ifndef SP_AWAY_H
-#define SP_AWAY_H
+#ifndef SP_EVICTED_H
+#define SP_EVICTED_H
 
 #include "offload/disk.h"
 #include "offload/mover.h"
 #include "offload/transfers.h"
 
 /* The evicted tensors of a stage. */
-struct sp_away {
+struct sp_evicted {
     struct sp_mover *mover; /* its mutex and counters serve here too */
     struct sp_disk *disk;   /* NULL: places are in memory */
     struct sp_transfers memory[2];
@@ -21,7 +21,7 @@ struct sp_away {
 
 /* The place of an evicted tensor. */
 struct sp_place {
-    struct sp_away *away;
+    struct sp_evicted *evicted;
     off_t at;
     size_t bytes;
     char name[64];              /* of the tensor, for messages */
@@ -36,11 +36,11 @@ struct sp_piece {
 };
 
 /* 0 or -errno. */
-int sp_away_create(struct sp_away *a, struct sp_mover *mover, struct sp_disk *disk);
-void sp_away_destroy(struct sp_away *a);
+int sp_evicted_create(struct sp_evicted *a, struct sp_mover *mover, struct sp_disk *disk);
+void sp_evicted_destroy(struct sp_evicted *a);
 
 /* `name` names the tensor in messages. */
-struct sp_place *sp_place_new(struct sp_away *a, size_t bytes, const char *name);
+struct sp_place *sp_place_new(struct sp_evicted *a, size_t bytes, const char *name);
 
 /* A write whose end a task waits for. */
 struct sp_leave;
@@ -48,20 +48,21 @@ struct sp_leave;
 /* Writes piece[n] of a buffer to their places, after the tasks submitted so far have written it.
  * `leave`, if not NULL, receives a handle for sp_leave_wait. `live`, if not NULL, counts bytes in
  * memory; the pieces are subtracted from it once they are written. */
-void sp_away_write(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n,
-                   struct sp_leave **leave, int64_t *live, int64_t *peak);
+void sp_evicted_write(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
+                      int n, struct sp_leave **leave, int64_t *live, int64_t *peak);
 /* Holds the task at `position` of the stage's worker until the write is done. Once a write. */
 void sp_leave_wait(struct sp_leave *leave, unsigned position);
 
 /* Reads the pieces into a buffer, after the tasks submitted so far are done with it. */
-void sp_away_read(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n);
+void sp_evicted_read(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
+                     int n);
 
 /* Reads the whole tensor for the last time, but not before sp_return_begin; the place is freed
  * then. */
 struct sp_return;
-struct sp_return *sp_away_return(struct sp_away *a, struct sp_tensor *buffer,
-                                 struct sp_place *place, int64_t *live, int64_t *peak,
-                                 struct sp_return *next);
+struct sp_return *sp_evicted_return(struct sp_evicted *a, struct sp_tensor *buffer,
+                                    struct sp_place *place, int64_t *live, int64_t *peak,
+                                    struct sp_return *next);
 /* Begins this return and all that follow it by `next`. Called by a worker. */
 void sp_return_begin(struct sp_return *first);
 
