@@ -49,10 +49,10 @@ int sp_layer_create(const struct sp_layer_config *config, struct sp_layer **laye
 void sp_layer_destroy(struct sp_layer *layer);
 
 /*
- * The buffers that tasks work on, as places in an array of handles: vectors of the sizes below, that the
- * program registers. Elements are of the layer's dtype; f32: always that. Micro-batches have the
- * parameters and their gradients in common, and no other buffer while both are alive. Y of a layer is X of the
- * next one, DX is DY of the one before.
+ * The buffers that tasks work on, as indices into an array of handles. The program registers them
+ * as vectors of the sizes below. Elements have the layer's dtype, or f32 where that is said.
+ * Micro-batches share the parameters and their gradients; two that are alive at once share no other
+ * buffer. Y of a layer is X of the next one, and DX is DY of the one before.
  */
 enum sp_layer_buffer {
     /* Parameters, R: three blocks, laid out as enum sp_layer_weight says. */
@@ -107,17 +107,19 @@ enum sp_layer_weight {
 /* Elements before a tensor in its block; (size_t)-1: the style has none such. */
 size_t sp_layer_offset(const struct sp_layer *layer, enum sp_layer_weight weight);
 
-/* The worker that runs a task, and the place in its program: starpu_task::workerids and workerorder as
- * order.h has them. Without holes, and never so that a task has to wait for one behind it. */
+/* The worker that runs a task, and the position in its program: starpu_task::workerids and
+ * workerorder, as order.h describes them. Positions have no holes, and no task may depend on a
+ * later position of its worker. */
 struct sp_layer_position {
     int worker;
     unsigned order; /* from 1 on; 0: it has none */
 };
 
 /*
- * `t` has the handles of a micro-batch by enum sp_layer_buffer; a task looks at no others than those that
- * it reads or writes. `at` NULL: any CPU worker, when its data are there. Submit tasks in an order in
- * which they could run one by one: StarPU derives from it which waits for which.
+ * `t` holds the handles of a micro-batch, indexed by enum sp_layer_buffer. A task looks only at
+ * those that it reads or writes. `at` NULL: any CPU worker runs the task once its data are there.
+ * Submit tasks in an order in which they could run one by one; StarPU derives their dependencies
+ * from it.
  */
 
 /* Forward. Reads X, W_NORM1, W_QKV; writes PRE, Q, KV. */

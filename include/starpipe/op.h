@@ -5,8 +5,9 @@
  *   F<mb>.<c> forward, B<mb>.<c> backward, W<mb>.<c> weight gradient, R<mb>.<c> recompute of a
  *   whole chunk c; B is the full backward when the schedule has no W for that micro-batch and
  *   chunk. A slice is appended as s<i>: F3s1. Sub-layer ops carry a layer and a letter for the
- *   part: A<mb>.<l> attention, P<mb>.<j> parameter block j, bA, bP their backward. L<mb> is the head with the loss
- *   where that is an op of its own, of a stage's rows of the vocabulary where all stages have some; bL its backward.
+ *   part: A<mb>.<l> attention, P<mb>.<j> parameter block j, bA, bP their backward. L<mb> is the
+ *   head with the loss, when it is an op of its own, and bL its backward. With a parallel
+ *   vocabulary, L covers the stage's own rows of the vocabulary.
  */
 #ifndef STARPIPE_OP_H
 #define STARPIPE_OP_H

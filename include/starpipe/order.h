@@ -24,8 +24,8 @@
 extern struct starpu_sched_policy sp_order_strict;
 extern struct starpu_sched_policy sp_order_ready;
 
-/* What `starpipe-ready` may not exceed on a worker: bytes alive, in the units of sp_order_memory.
- * Default: no bound. */
+/* Sets the most bytes that `starpipe-ready` lets be alive on a worker, in the units of
+ * sp_order_memory. Default: no bound. */
 void sp_order_bound(int worker, int64_t bytes);
 
 /*
@@ -35,9 +35,9 @@ void sp_order_bound(int worker, int64_t bytes);
 void sp_order_memory(int worker, unsigned order, int64_t acquire, int64_t release);
 
 /*
- * Holds a position: its task is not taken, however ready, until sp_order_release was called as often
- * as this. Before the task is submitted; released by any thread. For what no data dependency says, such as
- * room in memory.
+ * Holds a position: its task is not taken, even when ready, until sp_order_release was called as
+ * often as this. Call it before the task is submitted; any thread may release. It serves conditions
+ * that no data dependency expresses, such as room in memory.
  */
 void sp_order_hold(int worker, unsigned order);
 void sp_order_release(int worker, unsigned order);
@@ -46,25 +46,25 @@ void sp_order_release(int worker, unsigned order);
  * ready. */
 double sp_order_held_us(int worker);
 
-/* Nothing declared is alive any more on a worker: its tasks were undone. Only while none of them is
- * in flight. */
+/* Forgets the bytes that are alive on a worker, because its tasks were undone. Call it only while
+ * none of them is in flight. */
 void sp_order_forget(int worker);
 
-/* Nanoseconds that a worker rests at least when it finds nothing to run, longer the longer it waits, until
- * something is filed for it; 0, the default: it polls. For workers that share a core with others who could
- * use it. */
+/* Sets how many nanoseconds a worker rests when it finds nothing to run. It rests longer the longer
+ * it waits, and wakes when a task is filed for it. 0, the default: it polls. This is for workers
+ * that share a core with threads that could use it. */
 void sp_order_rest(long ns);
 
-/* Workers that found nothing to run when they last looked; and a function that each of them calls when
- * that begins, as long as it is not NULL, with what may bring it work. */
+/* Returns how many workers found nothing to run when they last looked. `tell`, if not NULL, is
+ * called by each worker that becomes idle; it may cause work to arrive. */
 int sp_order_waiting(void);
 void sp_order_tell_waiting(void (*tell)(void));
 
 /* Forgets all positions and declarations; only while no task is in flight. */
 void sp_order_reset(void);
 
-/* What STARPU_SCHED_LIB looks up: the policy of a name, NULL if there is none, and all of them,
- * NULL-terminated. */
+/* The entry points that StarPU looks up in STARPU_SCHED_LIB. The first returns the policy of a
+ * name, or NULL; the second returns all policies, NULL-terminated. */
 struct starpu_sched_policy *starpu_get_sched_lib_policy(const char *name);
 struct starpu_sched_policy **starpu_get_sched_lib_policies(void);
 

@@ -1,6 +1,6 @@
 /*
- * What a schedule is given, and what it gives back. A schedule is an order (policy) over a graph
- * family; both are pure functions of the layout.
+ * The inputs and outputs of a schedule. A schedule is an order (policy) over a graph family; both
+ * are pure functions of the layout.
  */
 #ifndef STARPIPE_SCHEDULE_H
 #define STARPIPE_SCHEDULE_H
@@ -14,36 +14,35 @@
 /* Costs of one layer for one micro-batch, part by part. */
 struct sp_part_costs {
     double pre, attn, post; /* forwards: norm and QKV, attention, the rest; all 0: unknown */
-    double backward;        /* a backward takes so many forwards */
-    double again;           /* forwards of pre and post that a backward computes again: 0 or 1 */
+    double backward;        /* duration of a backward, in forwards */
+    double again;           /* forwards of pre and post that a backward recomputes: 0 or 1 */
 };
 
 /*
- * Cost of ops in a unit of the user's choice; stage-level, for one micro-batch on a whole stage. A
- * chunk costs its share of it (1/v in loop and V placements, all of it in a bidirectional one), a
- * slice 1/n; a full backward costs b + w. comm: a tensor's way to another stage.
+ * Costs of ops, in a unit of the user's choice, for one micro-batch on a whole stage. A chunk costs
+ * its share of that (1/v in loop and V placements, all of it in a bidirectional one), a slice 1/n.
+ * A full backward costs b + w. comm: the latency of a tensor's message to another stage.
  */
 struct sp_costs {
     double f, b, w, comm;
     /* Measured or uneven stages: factors by global stage; NULL: 1. */
     const double *scale_f, *scale_b, *scale_w;
-    const double *by_op; /* the cost of every single op by the number that the family gives it, as
-                          * a run measured it; NULL: as above */
+    const double *by_op; /* the measured cost of every single op, by the number that the family
+                          * gives it; NULL: as above */
     const double
-        *part_by_op; /* by the same number: what others wait for is there after this part of
-                               * an op's time (of the time of two that overlap); NULL: at the end */
+        *part_by_op; /* by the same number: the fraction of an op's time (or of two that overlap)
+                               * after which its output is ready for others; NULL: at the end */
     struct sp_part_costs parts; /* for families whose ops are parts of layers */
-    double wire; /* that a whole micro-batch's message occupies its sender and its receiver */
-    /* With by_op, by the same number: what an op computes again before it wants what others send, while
-     * that is on its way; NULL: nothing. */
+    double wire; /* time a whole micro-batch's message occupies its sender and its receiver */
+    /* With by_op, by the same number: the part of an op's time that it recomputes before it needs
+     * the tensors that others send; they may arrive meanwhile. NULL: none. */
     const double *again_by_op;
-    double
-        head; /* of one micro-batch's head and loss, forward and backward: what its stage takes besides */
+    double head; /* extra time of the head's stage: one micro-batch's head and loss, both passes */
 };
 
 struct sp_map; /* where global stages live; see src/policies/families/map.h */
 
-/* What a schedule may depend on. */
+/* All that a schedule may depend on. */
 struct sp_layout {
     int stages;          /* p */
     int micro_batches;   /* m */
@@ -58,15 +57,15 @@ struct sp_layout {
                     * (1F1B holds p - i of them); 0: what the schedule is known for */
 
     const struct sp_map *map; /* set by starpipe; NULL: chunk c of stage s is global stage s + cp */
-    int vocabulary_parallel; /* embedding and head are cut over all stages: the family adds their ops */
-    int lists_layers; /* layers are dealt out by a list, in which a global stage may have none */
+    int vocabulary_parallel;  /* embedding and head are cut over all stages; the family adds ops */
+    int lists_layers;         /* a list assigns the layers; it may give a global stage none */
 };
 
 /* Value of an option of the layout, or `fallback`. *ok is cleared if it is not a number. */
 int sp_layout_option_int(const struct sp_layout *lay, const char *key, int fallback, int *ok);
 /* Text of an option copied into out[n]; 0 if absent, 1 if found. */
 int sp_layout_option(const struct sp_layout *lay, const char *key, char *out, size_t n);
-/* Whether a flag ("auto") was given. */
+/* Returns nonzero if a flag ("auto") was given. */
 int sp_layout_flag(const struct sp_layout *lay, const char *flag);
 
 /* Placements for `global_stage`. V: down and up again, chunk c odd counts from the last stage
@@ -75,16 +74,16 @@ int sp_place_wave(const struct sp_layout *lay, int stage, int chunk);
 int sp_place_both_ways(const struct sp_layout *lay, int stage, int chunk);
 
 /*
- * What worker 0 has for backwards in turn k >= p of a weight ring, at = k mod p; its forward weights are
- * those of chunk `at` in all of them.
+ * How a weight ring carries backward weights: the chunks that worker 0 holds in turn k >= p, with
+ * at = k mod p. Its forward weights are those of chunk `at` in every layout.
  */
 enum sp_ring_layout {
     SP_RING_REVERSED, /* backward weights and gradients of chunk p-1-at */
     SP_RING_PAIRS, /* of chunks p-1-j and p/2-1-j, j = at/2: weights if `at` is even, else gradients;
-                       * B and W apart. With an odd p, or several chunks a stage, SP_RING_LINE instead,
-                       * unless the user says flow=ring */
-    SP_RING_LINE   /* whatever its ops want, and so have the others in their turns; nothing goes
-                      * around: weights come from their owners, gradients of a round go to them */
+                       * B and W apart. With an odd p, or several chunks a stage, SP_RING_LINE is
+                       * used instead, unless the user says flow=ring */
+    SP_RING_LINE   /* every worker gets the chunks that its ops need; nothing goes around: owners
+                      * send the weights and receive the gradients of each round */
 };
 
 /* Most ops of a worker in a turn of a weight ring. */
@@ -97,50 +96,52 @@ enum sp_formula {
     SP_APPROXIMATE  /* near it, on no certain side */
 };
 
-/* What a schedule tells the family of its graph beside its programs. */
+/* Besides its programs, a schedule gives the family of its graph one of the following. */
 
-/* "layerwise", "bidirectional", "subsequence". Not "aligned", which has chunks in a loop and an order of its own:
- * there is no `emit`. */
+/* "layerwise", "bidirectional", "subsequence". "aligned" does not use it: that family places chunks
+ * in a loop and makes its own order, so there is no `emit`. */
 struct sp_layerwise_def {
     /*
-     * Placement: the global stage, in the order of the layers, of a chunk of a stage; every global
-     * stage once. NULL: stage + chunk * stages (loop). In the family "bidirectional" there are two
-     * chunks a stage, chunk 0 of the pipe that goes down, chunk 1 of the one that goes up, and
-     * each pipe holds the whole model in p global stages.
+     * Placement: maps a chunk of a stage to its global stage, numbered in the order of the layers.
+     * Each global stage occurs once. NULL: stage + chunk * stages (loop). In "bidirectional" a
+     * stage has two chunks: chunk 0 is of the pipe that goes down, chunk 1 of the one that goes up.
+     * Each pipe holds the whole model in p global stages.
      */
     int (*global_stage)(const struct sp_layout *lay, int stage, int chunk);
     /* Bidirectional: the pipe, 0 or 1, of a micro-batch; NULL: the first half of them goes down. */
     int (*pipe)(const struct sp_layout *lay, int mb);
 };
 
-/* "attention-parallel": parameter block j < L is on stage j mod p, block L on stage 0; attention of layer l
- * of micro-batch i on stage (l + i/fold + 1) mod p; or on (l + i + 1) mod p, if i is one of fewer than p*fold that
- * are left for a last loop. */
+/* "attention-parallel": parameter block j < L is on stage j mod p, block L on stage 0. Attention of
+ * layer l of micro-batch i is on stage (l + i/fold + 1) mod p. If a last loop has fewer than p*fold
+ * micro-batches, the attention of those is on (l + i + 1) mod p. */
 struct sp_attention_parallel_def {
     /* How many micro-batches, consecutive ones, share a slot. NULL: 1. */
     int (*fold)(const struct sp_layout *lay);
 };
 
 /*
- * "weight-ring": micro-batches are counted by the worker's own: round g of worker r is micro-batch
- * g * stages + r, and worker r is r turns late, or as many as there are nodes before its own. The last round may be of
- * fewer workers. Chunks are numbered through the whole model, stages * chunks parts of it: with more than one a stage
- * only SP_RING_LINE. The family makes the programs from the turns: there is no `emit`.
+ * "weight-ring": each worker counts its own micro-batches. Round g of worker r is micro-batch g *
+ * stages + r. Worker r runs r turns late, or as many turns as there are nodes before its own. In
+ * the last round some workers may have none. Chunks are numbered through the whole model, which has
+ * stages * chunks of them; only SP_RING_LINE allows more than one a stage. The family makes the
+ * programs from the turns, so there is no `emit`.
  */
 struct sp_weight_ring_def {
     /* The ops of worker 0 in turn k of the ring, at most SP_TURN_OPS, in order; returns how many, negative
      * past the last turn. */
     int (*turn)(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]);
-    enum sp_ring_layout layout; /* what comes by for backwards */
+    enum sp_ring_layout layout; /* of weights and gradients for backwards */
     /* The worker that keeps a chunk's weights and optimizer state, not with SP_RING_REVERSED; NULL:
      * (chunk + 1) mod stages. */
     int (*owner)(const struct sp_layout *lay, int chunk);
-    /* With SP_RING_LINE, workers in a row that are in the same turn, a node; divides their number. NULL: 1. */
+    /* With SP_RING_LINE: the workers of a node, which are all in the same turn. It divides the
+     * number of workers. NULL: 1. */
     int (*node)(const struct sp_layout *lay);
 };
 
-/* "sharded": micro-batch i is on worker i mod stages, which takes it through all chunks; there is no W, and
- * nothing to tell. */
+/* "sharded" has no definition of its own: worker i mod stages takes micro-batch i through all
+ * chunks, and there is no W. */
 
 struct sp_schedule_def {
     int abi;             /* SP_SCHEDULE_ABI */
@@ -150,14 +151,14 @@ struct sp_schedule_def {
     const char *family;  /* graph family: "layerwise", "bidirectional", "sharded", ... */
     const char *options; /* the keys it accepts, comma-separated; NULL: none */
     const char *flags;   /* the options without a value, comma-separated; NULL: none */
-    /* Options that `plan` tries besides the defaults, sets of them separated by blanks; NULL: none. */
+    /* Sets of options that `plan` tries besides the defaults, separated by blanks; NULL: none. */
     const char *variants;
     int default_chunks; /* chunks per stage when the user gives none; sharded: 0, a layer each */
 
-    /* Says in why[n] what is impossible and what would do; 0 or -EINVAL. May be NULL. */
+    /* Writes to why[n] what is impossible and what would do; 0 or -EINVAL. May be NULL. */
     int (*check)(const struct sp_layout *lay, char *why, size_t n);
 
-    /* A family reads its own of these three, and no other. */
+    /* A family reads only its own one of these three. */
     struct sp_layerwise_def layerwise;
     struct sp_attention_parallel_def attention_parallel;
     struct sp_weight_ring_def weight_ring;
@@ -165,10 +166,11 @@ struct sp_schedule_def {
     const char *recompute; /* of `train` when the user says nothing; NULL: "none" */
     const char *slicing;   /* --partition-slices when the user says nothing; NULL: "length" */
 
-    /* Appends the ops of one stage. Called only when check agreed. NULL where the family makes the programs. */
+    /* Appends the ops of one stage. Called only after check returned 0. NULL if the family makes
+     * the programs. */
     void (*emit)(const struct sp_layout *lay, int stage, struct sp_program *prog);
-    /* Or, for orders that are found as a whole, those of all stages, programs[stages]: 0, or
-     * -EINVAL with the reason in why[n], -ENOMEM. Then emit is NULL. */
+    /* For orders that are found as a whole: appends the ops of all stages, programs[stages]; emit
+     * is NULL then. 0, or -EINVAL with the reason in why[n], -ENOMEM. */
     int (*emit_all)(const struct sp_layout *lay, struct sp_program *programs, char *why, size_t n);
 
     /* Published closed form of the makespan at stage-level costs f, b, w (communication 0), for
@@ -191,11 +193,12 @@ struct sp_schedule_def {
     const struct sp_schedule_def *const sp_plugin_schedules[] = {__VA_ARGS__, 0}
 
 /*
- * Adds a schedule of the program itself: cfg.layout.schedule = "mine", with options if it has any, picks it then.
- * It is checked and called as one of a plugin is: in a copy of the process first, so that what crashes there is
- * refused. `def` stays the caller's, and as it is while the process lives. Every process of a run registers the
- * same, before it opens a trainer; to register a schedule once more changes nothing. 0; or -EINVAL, -ENOMEM after
- * one line on stderr, "program NAME: ...".
+ * Adds a schedule of the program itself. cfg.layout.schedule = "mine", with options if it has any,
+ * picks it afterwards. It is checked and called like a plugin's: first in a copy of the process, so
+ * that one that crashes is refused. The caller owns `def` and leaves it unchanged while the process
+ * lives. Every process of a run must register the same schedules before it opens a trainer.
+ * Registering one again changes nothing. 0; or -EINVAL, -ENOMEM after one line on stderr,
+ * "program NAME: ...".
  */
 int sp_schedule_register(const struct sp_schedule_def *def);
 

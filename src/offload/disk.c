@@ -22,7 +22,7 @@ struct sp_disk {
     int fd;
     void (*on_error)(int status);
     struct sp_transfers write, read;
-    pthread_mutex_t mutex; /* of the space */
+    pthread_mutex_t mutex; /* protects the space */
     struct sp_file_space space;
 };
 
@@ -46,7 +46,7 @@ static void fail(void *arg, const char *what, off_t at, int err)
 
 /* ---- space ---------------------------------------------------------------------------- */
 
-/* What StarPU is given for a place: never NULL. */
+/* A place as a pointer for StarPU. It must not be NULL, so byte 0 becomes 1. */
 static void *name_of(off_t at)
 {
     return (void *)(uintptr_t)(at + 1);
@@ -57,8 +57,9 @@ static off_t place_of(const void *name)
     return (off_t)((uintptr_t)name - 1);
 }
 
-/* The file grows by `bytes`. Where the file system cannot reserve them, a write says that there is no
- * room. (posix_fallocate would write bytes one by one there, which O_DIRECT refuses.) 0 or an errno. */
+/* Extends the file by `bytes`. If the file system cannot reserve them, a later write reports that
+ * there is no room. (posix_fallocate would then write single bytes, which O_DIRECT refuses.) 0 or
+ * an errno. */
 static int make_room(struct sp_disk *d, off_t at, off_t bytes)
 {
     int err;
@@ -71,7 +72,7 @@ static int make_room(struct sp_disk *d, off_t at, off_t bytes)
     return ftruncate(d->fd, at + bytes) ? errno : 0;
 }
 
-/* Beyond the end the file grows: tensors of many sizes leave gaps. */
+/* Tensors of many sizes leave gaps, so the file may have to grow. */
 off_t sp_disk_take(struct sp_disk *d, size_t size)
 {
     size_t bytes = sp_host_round(size);
@@ -155,10 +156,10 @@ static void *plug(void *parameter, starpu_ssize_t size)
 
 static void unplug(void *base)
 {
-    (void)base; /* the file is its maker's */
+    (void)base; /* sp_disk_destroy closes the file */
 }
 
-/* StarPU would compare tiers by it; what goes where is planned here. */
+/* StarPU compares tiers by it; here the eviction plan decides the tier, so any value does. */
 static int bandwidth(unsigned node, void *base)
 {
     (void)node, (void)base;
@@ -199,7 +200,7 @@ static int start_threads(struct sp_disk *d)
     return err ? sp_error(-err, "no threads for offload file %s: %s", d->path, strerror(-err)) : 0;
 }
 
-/* Memory is no place to save memory. */
+/* Warns if the directory is in memory: offloading to it would save nothing. */
 static void warn_of_memory(const struct sp_disk *d, const char *dir)
 {
     struct statfs fs;
@@ -217,12 +218,12 @@ static int open_file(struct sp_disk *d, const char *dir)
     if (d->fd < 0)
         return sp_error(errno, "cannot make offload file %s: %s", d->path, strerror(errno));
     unlink(d->path);
-    /* Some file systems have no such thing: then through the cache. */
+    /* Some file systems have no O_DIRECT; then transfers use the page cache. */
     fcntl(d->fd, F_SETFL, O_DIRECT);
     return 0;
 }
 
-/* Bytes that a user may still write there; -1: the file system does not say. */
+/* Bytes that a user may still write there; -1: unknown. */
 static double free_bytes(const struct sp_disk *d)
 {
     struct statvfs fs;
@@ -232,7 +233,7 @@ static double free_bytes(const struct sp_disk *d)
     return (double)fs.f_bavail * (double)fs.f_frsize;
 }
 
-/* Too large a file is refused before it takes what there is from others. */
+/* Refuses too large a file before it fills the disk that others use. */
 static int reserve(struct sp_disk *d, int64_t bytes)
 {
     const double MiB = 1024 * 1024;
@@ -268,7 +269,7 @@ int sp_disk_create(const char *dir, int64_t bytes, void (*ends)(int status), str
     if (!d)
         return sp_error(ENOMEM, "out of memory for an offload file");
     d->on_error = ends;
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error like others */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on file sizes fails like any other */
     pthread_mutex_init(&d->mutex, NULL);
     err = open_file(d, dir);
     if (err) {
@@ -352,7 +353,8 @@ int sp_disk_measure(struct sp_disk *d, struct sp_tier_rates *rates)
     return 0;
 }
 
-/* What is written is never what is read; the memory that both use may hold either. */
+/* Reads and writes use different pieces of the file. They share one memory buffer, whose contents
+ * do not matter. */
 int sp_disk_measure_both(struct sp_disk *d, double *both)
 {
     enum { EACH = PIECES / 2 };
@@ -363,7 +365,7 @@ int sp_disk_measure_both(struct sp_disk *d, double *both)
 
     if (err)
         return err;
-    for (int i = 0; i < EACH; i++) /* what was never written is not read from the disk */
+    for (int i = 0; i < EACH; i++) /* pieces never written would not be read from the disk */
         write_now(d, p.place[i], p.memory, 0, p.bytes);
     begin = sp_transfers_now_us();
     for (int i = 0; i < EACH; i++) {

@@ -12,22 +12,23 @@ struct sp_transit {
     struct sp_return *move;
     struct sp_place *place;
     size_t at;
-    int turn;                /* among those of the place */
-    struct sp_transit *next; /* of those that wait for the place */
+    int turn;                /* among the transfers of the place */
+    struct sp_transit *next; /* in the list of transfers that wait for the place */
 };
 
 struct sp_leave {
     struct sp_mover *mover;
     bool done;
-    unsigned held; /* position that waits for it; 0: none */
-    int users;
+    unsigned held; /* position of the task that waits for it; 0: none */
+    int users;     /* the write and the waiting task; the last one frees it */
 };
 
-/* A buffer on its way: it goes when it is acquired, and when it was told to. */
+/* A transfer of a buffer's pieces. It starts once the buffer is acquired and the caller wants
+ * it. */
 struct sp_return {
     struct sp_evicted *evicted;
     starpu_data_handle_t buffer;
-    bool writes, acquired, told, last; /* last: of its place */
+    bool writes, acquired, told, last; /* last: the place is free afterwards */
     char *memory;
     int64_t *live, *peak; /* bytes in memory, of the stage's meter; NULL: not counted there */
     struct sp_leave *leave;
@@ -83,7 +84,7 @@ static void place_free(struct sp_place *place)
 
 /* ---- transfers --------------------------------------------------------------------------------- */
 
-/* Where buffers are acquired: a worker's memory, or, beside a GPU, main memory. */
+/* The node on which buffers are acquired: a CPU worker's own memory; for a GPU, main memory. */
 static unsigned node_of(const struct sp_evicted *a)
 {
     unsigned node = a->mover->node;
@@ -100,7 +101,7 @@ static int64_t bytes_of(const struct sp_return *move)
     return sum;
 }
 
-/* With the mover's mutex. */
+/* The caller holds the mover's mutex. */
 static void count(const struct sp_return *move, int64_t sign)
 {
     int64_t bytes = sign * bytes_of(move);
@@ -109,13 +110,13 @@ static void count(const struct sp_return *move, int64_t sign)
         sp_raise(move->peak, __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED));
 }
 
-/* All pieces are. */
+/* All pieces of a transfer have ended. */
 static void end(struct sp_return *move, unsigned held)
 {
     struct sp_mover *m = move->evicted->mover;
 
     starpu_data_release_on_node(move->buffer, (int)node_of(move->evicted));
-    /* what returns may be dead in the order of submission */
+    /* a last read is not prefetched: later submissions may already have freed the tensor */
     if (!move->writes && !move->last && m->node != node_of(move->evicted))
         starpu_data_prefetch_on_node(move->buffer, m->node, 1);
     if (held)
@@ -127,7 +128,7 @@ static void end(struct sp_return *move, unsigned held)
 
 static void start(struct sp_transit *piece);
 
-/* Whose turn it is at a place, if it waits. */
+/* Removes and returns the transfer whose turn it is at a place, if it waits there. */
 static struct sp_transit *take_next(struct sp_place *place)
 {
     struct sp_transit **at = &place->waiting, *next;
@@ -140,7 +141,7 @@ static struct sp_transit *take_next(struct sp_place *place)
     return next;
 }
 
-/* Of a leave, who waits for it. */
+/* Marks a write as done. Returns the position that waits for it, or 0. */
 static unsigned end_leave(struct sp_leave *leave)
 {
     unsigned held = leave->held;
@@ -194,7 +195,7 @@ static void go(struct sp_return *move)
 {
     struct sp_mover *m = move->evicted->mover;
 
-    for (int i = 0, n = move->n; i < n; i++) { /* the last piece may be the end of it */
+    for (int i = 0, n = move->n; i < n; i++) { /* the last piece may free `move` */
         struct sp_transit *piece = &move->piece[i];
         bool waits;
 
@@ -253,7 +254,8 @@ static void submit(struct sp_return *move)
     STARPU_ASSERT_MSG(!err, "starpipe: a tensor cannot be moved");
 }
 
-/* ---- what callers do ---------------------------------------------------------------------------- */
+/* ---- interface
+ * ---------------------------------------------------------------------------------- */
 
 void sp_evicted_write(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
                       int n, struct sp_leave **leave, int64_t *live, int64_t *peak)

@@ -1,8 +1,9 @@
 /*
- * Tensors that are away, each in a place of its own: of the offload file, or, beside a GPU, of main memory. They are
- * written there from buffers of StarPU, and read into others, by threads; a buffer is acquired for that as by a task, so
- * that transfers and tasks wait for each other, and a buffer that is used in turns is never read into too early. (StarPU
- * has two prefetches under way at a time at most, which it begins between tasks.)
+ * Evicted tensors. Each has a place of its own, in the offload file or, for a GPU, in main memory.
+ * Threads write it there from one StarPU buffer, and later read it into another. They acquire the
+ * buffer like a task does, so transfers and tasks wait for each other, and a buffer that tensors
+ * use in turns is never overwritten too early. (StarPU's own prefetches would not do: it runs at
+ * most two at a time, and begins them between tasks.)
  */
 #ifndef SP_EVICTED_H
 #define SP_EVICTED_H
@@ -11,21 +12,21 @@
 #include "offload/mover.h"
 #include "offload/transfers.h"
 
-/* Of a stage. */
+/* The evicted tensors of a stage. */
 struct sp_evicted {
-    struct sp_mover *mover; /* whose mutex and counters are used */
+    struct sp_mover *mover; /* its mutex and counters serve here too */
     struct sp_disk *disk;   /* NULL: places are in memory */
     struct sp_transfers memory[2];
 };
 
-/* Where a tensor is. */
+/* The place of an evicted tensor. */
 struct sp_place {
     struct sp_evicted *evicted;
     off_t at;
     size_t bytes;
-    char name[64];       /* of the tensor, for messages */
-    int submitted, done; /* transfers to and from it: one after the other, as they were submitted */
-    struct sp_transit *waiting; /* for their turn */
+    char name[64];              /* of the tensor, for messages */
+    int submitted, done;        /* transfers to and from it; they run in the order of submission */
+    struct sp_transit *waiting; /* transfers that wait for their turn */
 };
 
 /* A part of a buffer, in bytes from its beginning. */
@@ -38,29 +39,31 @@ struct sp_piece {
 int sp_evicted_create(struct sp_evicted *a, struct sp_mover *mover, struct sp_disk *disk);
 void sp_evicted_destroy(struct sp_evicted *a);
 
-/* `name`: of the tensor, for messages. */
+/* `name` names the tensor in messages. */
 struct sp_place *sp_place_new(struct sp_evicted *a, size_t bytes, const char *name);
 
-/* A write whose end somebody waits for. */
+/* A write whose end a task waits for. */
 struct sp_leave;
 
-/* pieces[n] of a buffer are written when the tasks submitted so far have. `leave`, if not NULL: what sp_leave_wait
- * takes; `live`, if not NULL: bytes in memory, from which they are then taken. */
+/* Writes piece[n] of a buffer to their places, after the tasks submitted so far have written it.
+ * `leave`, if not NULL, receives a handle for sp_leave_wait. `live`, if not NULL, counts bytes in
+ * memory; the pieces are subtracted from it once they are written. */
 void sp_evicted_write(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
                       int n, struct sp_leave **leave, int64_t *live, int64_t *peak);
-/* The task at `position` of the stage's worker is not taken before the write is done. */
+/* Holds the task at `position` of the stage's worker until the write is done. Once a write. */
 void sp_leave_wait(struct sp_leave *leave, unsigned position);
 
-/* They are read when the tasks submitted so far are done with the buffer. */
+/* Reads the pieces into a buffer, after the tasks submitted so far are done with it. */
 void sp_evicted_read(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
                      int n);
 
-/* The same, but not before sp_return_begin, and for the last time: the place is free then. */
+/* Reads the whole tensor for the last time, but not before sp_return_begin; the place is freed
+ * then. */
 struct sp_return;
 struct sp_return *sp_evicted_return(struct sp_evicted *a, struct sp_tensor *buffer,
                                     struct sp_place *place, int64_t *live, int64_t *peak,
                                     struct sp_return *next);
-/* `next` of it too. From a worker. */
+/* Begins this return and all that follow it by `next`. Called by a worker. */
 void sp_return_begin(struct sp_return *first);
 
 #endif

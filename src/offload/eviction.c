@@ -44,7 +44,7 @@ int64_t sp_unit_may_leave(const struct sp_unit *u)
 
 /* ---- memory --------------------------------------------------------------------------- */
 
-/* most[s] += bytes for s in first .. last. The sums are taken at the end, see add_up. */
+/* most[s] += bytes for s in first .. last, as differences that add_up sums at the end. */
 static void over(int64_t *most, int n, int first, int last, int64_t bytes)
 {
     most[first] += bytes;
@@ -91,9 +91,10 @@ static int64_t highest(const struct sp_eviction_plan *a, const int64_t *most)
     return peak;
 }
 
-/* ---- what leaves ---------------------------------------------------------------------- */
+/* ---- tensors to evict ----------------------------------------------------------------- */
 
-/* All choices of the tensors that may leave a unit, by their bytes; those of units that are alike. */
+/* All subsets of the evictable tensors of a unit, sorted by bytes. Units with equal tensors share
+ * it. */
 struct sp_unit_choices {
     int64_t of[SP_UNIT_TENSORS]; /* bytes of the tensors */
     unsigned all;
@@ -104,7 +105,7 @@ struct sp_unit_choices {
     } choice[1 << SP_UNIT_TENSORS];
 };
 
-/* Units of a plan are of a few kinds, unless slices differ in length: so many are remembered. */
+/* Most kinds of units remembered. A plan has few, unless its slices differ in length. */
 enum { KINDS = 8 };
 
 static int compare_choices(const void *x, const void *y)
@@ -131,7 +132,7 @@ static void list_choices(struct sp_unit_choices *c, const struct sp_unit *u, uns
     qsort(c->choice, (size_t)c->n, sizeof *c->choice, compare_choices);
 }
 
-/* NULL: units are of more kinds than are remembered. */
+/* Returns NULL if the unit's kind is not among those remembered, and there is no room for it. */
 static const struct sp_unit_choices *choices_of(struct sp_eviction_plan *a, const struct sp_unit *u,
                                                 unsigned all)
 {
@@ -162,7 +163,7 @@ static unsigned find_closest(const struct sp_unit_choices *c, double want)
     return c->choice[low].set;
 }
 
-/* The tensors of a unit, out of `all`, that come closest to `want` bytes without exceeding it. */
+/* Returns the subset of `all` whose bytes come closest to `want` without exceeding it. */
 static unsigned closest(struct sp_eviction_plan *a, const struct sp_unit *u, unsigned all,
                         double want)
 {
@@ -184,8 +185,8 @@ static unsigned closest(struct sp_eviction_plan *a, const struct sp_unit *u, uns
     return best;
 }
 
-/* What leaves if every op may write `rate` bytes for each second that it hides under, the same part
- * of each layer as far as whole tensors allow. */
+/* Chooses the tensors to evict if every op writes `rate` bytes for each second of the forward that
+ * hides it. Every layer of an op gives the same fraction, as far as whole tensors allow. */
 static void select_at(struct sp_eviction_plan *a, double rate)
 {
     for (int g = 0; g < a->n_groups; g++) {
@@ -207,8 +208,8 @@ static void select_at(struct sp_eviction_plan *a, double rate)
     }
 }
 
-/* Units come back as early as they may where there is room, those that are used first, first. `most`:
- * with all of them coming back at their use. */
+/* Moves each fetch to the earliest slot allowed that has room, in the order of use. `most` is given
+ * with every unit fetched at its use, and updated. */
 static void bring_forward(struct sp_eviction_plan *a, int64_t limit, int64_t *most)
 {
     for (int slot = 0; slot < a->n_slots; slot++)
@@ -225,7 +226,7 @@ static void bring_forward(struct sp_eviction_plan *a, int64_t limit, int64_t *mo
         }
 }
 
-/* ---- how long it takes ---------------------------------------------------------------- */
+/* ---- lists by slot --------------------------------------------------------------------- */
 
 static void link_slots(struct sp_eviction_plan *a)
 {
@@ -243,7 +244,7 @@ static void link_slots(struct sp_eviction_plan *a)
     }
 }
 
-/* What follows from what is given. */
+/* Computes the fields that follow from the given ones: bytes of groups, lists of uses and frees. */
 static void take_in(struct sp_eviction_plan *a)
 {
     a->n_choices = 0;
@@ -269,7 +270,7 @@ static int64_t evicted(const struct sp_unit *u, bool keys)
     return sp_unit_leaving(u) + (keys && u->keys_back > u->keys_gone ? u->keys : 0);
 }
 
-/* The most bytes that are away at once: what the tier must hold. */
+/* The most bytes that are evicted at once: the size that the tier needs. */
 static int64_t most_evicted(const struct sp_eviction_plan *a, bool keys)
 {
     int64_t now = 0, most = 0;
@@ -292,8 +293,8 @@ int64_t sp_eviction_plan_most_tensors(const struct sp_eviction_plan *a)
 
 /* ---- the choice ----------------------------------------------------------------------- */
 
-/* Whether everything fits at a rate; sets out and back, and *peak of the slots when all come back at
- * their use. */
+/* Returns true if every slot fits at a rate. Sets `out` and `back` of the units, every fetch at its
+ * use, and *peak to the bytes of the highest slot. */
 static bool fits(struct sp_eviction_plan *a, double rate, int64_t limit, int64_t *most,
                  int64_t *peak)
 {
@@ -303,7 +304,7 @@ static bool fits(struct sp_eviction_plan *a, double rate, int64_t limit, int64_t
     return *peak <= limit;
 }
 
-/* The rate at which everything that may leave does. */
+/* A rate at which every tensor that may be evicted is. */
 static double full_rate(const struct sp_eviction_plan *a)
 {
     double rate = 0;
@@ -314,7 +315,8 @@ static double full_rate(const struct sp_eviction_plan *a)
     return 2 * rate;
 }
 
-/* The lowest rate that fits, when that of `full` does: by halving, so that it need not be monotone. */
+/* The lowest rate that fits, given that the rate of `full` does. It bisects, which ends at a rate
+ * that fits even where fitting is not monotone in the rate. */
 static double least_rate(struct sp_eviction_plan *a, int64_t limit, int64_t *most)
 {
     double low = 0, high = full_rate(a);
@@ -352,7 +354,8 @@ bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mo
     a->rate = mode == SP_OFFLOAD_NONE ? 0 : full_rate(a);
     enough = fits(a, a->rate, bound, most, least);
     if (enough && mode == SP_OFFLOAD_ADAPTIVE)
-        /* twice as long backwards read what forwards write */
+        /* a backward takes twice as long, so it may read at half the rate at which forwards
+         * write */
         a->rate =
             limit ? least_rate(a, bound, most) : fmin(a->rate, fmin(rates.write, 2 * rates.read));
     fits(a, a->rate, bound, most, &peak);

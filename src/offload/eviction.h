@@ -2,25 +2,26 @@
  * Which activations of a stage leave memory between their forward and their backward, and when they
  * come back (SPPO section 5). Pure: it plays the stage's program slot by slot.
  *
- * A slot is what a stage does with one layer: a forward has two (up to attention; the block after it),
- * a backward and the weight gradients that come apart have one. What a layer's forward keeps is a
- * unit, whole tensors of it may leave. The run keeps three promises on which the memory of a slot
- * rests, so that no slot can hold more than is planned:
+ * A slot is the work of a stage on one layer. A forward has two slots (up to attention; the block
+ * after it); a backward, and weight gradients that run apart from it, have one each. A unit is all
+ * that a layer's forward keeps for its backward; whole tensors of it may be evicted. The run keeps
+ * three promises, so that no slot can hold more than is planned:
  *
- *   - a unit's tensors have left before the slot `gone` begins, that of the same layer in the stage's
- *     next forward: they are written out under the forward in between;
- *   - they are brought back from the beginning of the slot `back` on, not sooner;
+ *   - a unit's tensors have left memory before the slot `gone` begins. That is the slot of the same
+ *     layer in the stage's next forward; they are written out under the forward in between;
+ *   - they are fetched from the beginning of the slot `back` on, not sooner;
  *   - slots begin in the order of the program.
  *
- * Keys and values are read by all later slices of their sequence. Where they leave too (SPPO's type 0 does not; FPDT,
- * Yao et al. 2024, section 4), they and their gradients visit each of these, one slice after the other: visits of a
- * slot are part of what comes and goes in it (`also`).
+ * All later slices of a sequence read the keys and values of a slice. If keys are evicted too
+ * (FPDT, Yao et al. 2024, section 4; SPPO's type 0 keeps them), they and their gradients are
+ * streamed through each of those slices, one source slice after the other. `also` counts these
+ * bytes in the slot in which they come and go.
  *
  * With one op to hide under, the bytes in memory when forward i ends are the paper's recursion
  *
  *   M_i = M_(i-1) + A_i - a_(i-1) A_(i-1)
  *
- * with A_i what the forward keeps and a_i the part of it that leaves.
+ * with A_i the bytes that forward i keeps and a_i the fraction of them that is evicted.
  */
 #ifndef SP_EVICTION_H
 #define SP_EVICTION_H
@@ -29,36 +30,35 @@
 #include <stdint.h>
 
 enum {
-    SP_EVICTION_STREAMS = 3, /* at once: one is read, two come */
-    SP_UNIT_HEAD = 7, /* of the tensors of a unit the head's input, which dies in the slot `used` */
+    SP_EVICTION_STREAMS = 3, /* buffers for streamed keys: one is read, two are being filled */
+    SP_UNIT_HEAD = 7, /* index in a unit of the head's input, which dies in the slot `used` */
     SP_UNIT_TENSORS
 };
 
 struct sp_unit {
     /* given */
+    int64_t bytes[SP_UNIT_TENSORS]; /* of tensors that may be evicted; 0: no tensor, or it stays */
+    unsigned late;                  /* bit k: tensor k is written in the slot after `made` */
+    int64_t stays;                  /* bytes that stay in memory from `made` to `freed` */
+    int64_t head;                   /* bytes of its input, from the slot after `made` to `used` */
     int64_t
-        bytes[SP_UNIT_TENSORS]; /* of the tensors that may leave; 0: there is none, or it stays */
-    unsigned late;              /* bit k: tensor k is written in the slot after `made` */
-    int64_t stays;              /* bytes from `made` to `freed` that may not leave */
-    int64_t head;               /* the same from the slot after `made` to `used`: its input */
-    int64_t
-        keys; /* of a slice's keys and values, like `stays`; of those that visit (see below), but from `keys_gone` to `keys_back` */
-    int keys_gone, keys_back; /* slots: the first without them, the first with them again */
-    int made;                 /* slot of its forward; the next one is its second */
-    int gone;                 /* -1: there is no forward to hide under, nothing leaves */
-    int ahead;                /* first slot at which it may be brought back */
-    int used, freed;          /* slots of its backward, and at whose end it dies */
+        keys; /* of a slice's keys and values, like `stays`; out in keys_gone .. keys_back - 1 */
+    int keys_gone, keys_back; /* slots: the first without the keys, the first with them again */
+    int made;                 /* first slot of its forward; the next slot is the second */
+    int gone;                 /* -1: there is no forward to hide under, nothing is evicted */
+    int ahead;                /* first slot at which it may be fetched */
+    int used, freed;          /* slot of its backward; slot at whose end it dies */
     /* chosen */
-    unsigned out; /* bit k: tensor k leaves */
+    unsigned out; /* bit k: tensor k is evicted */
     int back;     /* slot at whose beginning the tensors are fetched */
 };
 
-/* What forward an op does. */
+/* The units of one forward op. */
 struct sp_unit_group {
     int first, n;    /* its units */
-    double hides_s;  /* time of the stage's next forward, under which its tensors are written */
-    int64_t bytes;   /* of its units that may leave */
-    int64_t leaving; /* chosen: that do */
+    double hides_s;  /* time of the stage's next forward, which hides the writes of its tensors */
+    int64_t bytes;   /* bytes of its units that may be evicted */
+    int64_t leaving; /* chosen: bytes that are evicted */
 };
 
 /* A stage's program. */
@@ -67,68 +67,68 @@ struct sp_eviction_plan {
     struct sp_unit *units;        /* [n_units], groups in the order of the program */
     struct sp_unit_group *groups; /* [n_groups] */
     double *seconds;              /* [n_slots] */
-    int64_t *also;                /* [n_slots] other bytes that come and go: gradients */
+    int64_t *also;                /* [n_slots] other bytes of a slot: streamed keys, gradients */
     int64_t *slot_streamed_in,
-        *slot_streamed_out;         /* [n_slots] bytes that come and leave with keys that visit */
-    unsigned char *returns_allowed; /* [n_slots] tensors may be brought back from here on */
+        *slot_streamed_out;         /* [n_slots] bytes fetched and evicted with streamed keys */
+    unsigned char *returns_allowed; /* [n_slots] nonzero: tensors may be fetched at this slot */
 
-    int *op_slots;         /* [ops + 1] where an op's slots are in `slot` */
+    int *op_slots;         /* [ops + 1] index of an op's first slot in `slot` */
     int *slot;             /* of each op in turn, its slots in order */
     int *activations_unit; /* [chunks][micro_batches][slices] first unit */
 
-    /* units by slot: the first of each, -1: none; and of each unit the next */
-    int *gates, *next_gate;     /* whose `gone` it is */
-    int *returns, *next_return; /* whose `back` it is */
-    int *uses, *next_use;       /* whose `used` it is */
-    int *frees, *next_free;     /* whose `freed` it is */
+    /* lists of units by slot: [n_slots] first unit, -1: none; [n_units] the next one in the list */
+    int *gates, *next_gate;     /* units whose `gone` is the slot */
+    int *returns, *next_return; /* units whose `back` is the slot */
+    int *uses, *next_use;       /* units whose `used` is the slot */
+    int *frees, *next_free;     /* units whose `freed` is the slot */
 
     /* chosen */
     int64_t peak;                      /* bytes at the highest slot */
-    int64_t peak_kept;                 /* the same of units alone */
-    int64_t streamed_in, streamed_out; /* given: of all slots; 0: all keys stay */
-    int64_t streamed_largest;          /* given: of the largest visit */
-    int64_t
-        streamed_most; /* given: bytes of keys and values of a visit, unless it is of one slice */
-    int64_t gradients_out; /* given: of these the most at once, of gradients */
-    int64_t bytes;         /* that leave in a step, but for those */
-    int64_t most_evicted;  /* at once */
+    int64_t peak_kept;                 /* the same, of units alone */
+    int64_t streamed_in, streamed_out; /* given: streamed bytes of all slots; 0: all keys stay */
+    int64_t streamed_largest;          /* given: bytes of the largest buffer of streamed keys */
+    int64_t streamed_most; /* given: most bytes of keys and values of several slices at once */
+    int64_t gradients_out; /* given: most bytes of evicted key gradients at once */
+    int64_t bytes;         /* evicted in a step, without streamed keys */
+    int64_t most_evicted;  /* most bytes that are evicted at once */
     double rate;           /* bytes a second that the forwards in between must hide */
 
-    int64_t *most;                   /* room: [n_slots] */
-    struct sp_unit_choices *choices; /* what may leave units of those kinds that were looked at */
+    int64_t *most;                   /* [n_slots] scratch */
+    struct sp_unit_choices *choices; /* choices of tensors, for each kind of unit seen so far */
     int n_choices;
 };
 
 enum sp_offload_mode { SP_OFFLOAD_NONE, SP_OFFLOAD_FULL, SP_OFFLOAD_ADAPTIVE };
 
-/* "none", "full", "adaptive": as they are typed. */
+/* "none", "full", "adaptive": the words that the user types. */
 const char *sp_offload_name(enum sp_offload_mode mode);
 
-/* What the tier does, bytes a second; 0: not known. */
+/* Rates of the tier, in bytes a second; 0: not known. */
 struct sp_tier_rates {
     double write, read;
 };
 
 /*
- * Chooses what leaves. `full`: all that may. `adaptive`: with a limit as little as keeps every slot
- * within it, spread over the ops so that each hides the same number of bytes a second,
- * a_i A_i = rate * T_i; without one the rate is what the tier does, so that nothing waits. limit 0:
- * none. Sets what is chosen; true, or false: even with all away some slot holds more than the limit,
- * *least (also set otherwise) being the smallest that would do.
+ * Chooses the tensors to evict. `full`: all that may be. `adaptive` with a limit: as few as keep
+ * every slot within the limit, spread over the ops so that each hides the same number of bytes a
+ * second, a_i A_i = rate * T_i. `adaptive` without a limit (0): at the rate of the tier, so that
+ * nothing waits. Fills in the fields marked as chosen. *least becomes the smallest limit that would
+ * do. Returns false if some slot holds more than the limit even with everything evicted.
  */
 bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mode, int64_t limit,
                              struct sp_tier_rates rates, int64_t *least);
 
-/* Bytes in memory at the highest slot with all away that may leave. Chooses nothing. */
+/* Bytes in memory at the highest slot with everything evicted that may be. Chooses nothing. */
 int64_t sp_eviction_plan_least(struct sp_eviction_plan *a);
 
-/* most_evicted of what is chosen, without keys that visit and their gradients. */
+/* The most bytes evicted at once by the choice, without streamed keys and their gradients. */
 int64_t sp_eviction_plan_most_tensors(const struct sp_eviction_plan *a);
 
-/* Bytes in memory in each slot, most[n_slots], with what is chosen. */
+/* Writes the bytes in memory in each slot under the choice to most[n_slots]. */
 void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most);
 
-/* Whether a visit that has *bytes, 0: none yet, takes so many more; *bytes become those of it, or of the next one. */
+/* Returns true if `more` bytes fit into the buffer of streamed keys that has *bytes so far (0: none
+ * yet). *bytes is updated, to `more` alone if a new buffer begins. */
 static inline bool sp_eviction_stream_takes(const struct sp_eviction_plan *a, int64_t more,
                                             int64_t *bytes)
 {
@@ -138,17 +138,17 @@ static inline bool sp_eviction_stream_takes(const struct sp_eviction_plan *a, in
     return takes;
 }
 
-/* Bytes that leave in a step, those of keys that visit included. */
+/* Bytes evicted in a step, including streamed keys. */
 static inline int64_t sp_eviction_plan_bytes(const struct sp_eviction_plan *a)
 {
     return a->bytes + a->streamed_out;
 }
 
-/* Bytes of a unit that leave, and that may. */
+/* Bytes of a unit that are evicted, and bytes that may be. */
 int64_t sp_unit_leaving(const struct sp_unit *u);
 int64_t sp_unit_may_leave(const struct sp_unit *u);
 
-/* Room for so many of each, all zero; `op_slots`: entries of `slot`. 0 or -ENOMEM. */
+/* Allocates the arrays, all zero. `op_slots` is the number of entries of `slot`. 0 or -ENOMEM. */
 int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int groups, int ops,
                            int op_slots, int activations);
 void sp_eviction_plan_free(struct sp_eviction_plan *a);

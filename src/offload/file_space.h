@@ -1,4 +1,4 @@
-/* The free space of a file that things of many sizes come to and leave: first fit. Pure. */
+/* The free space of a file that holds tensors of many sizes: first fit. Pure. */
 #ifndef SP_FILE_SPACE_H
 #define SP_FILE_SPACE_H
 

@@ -14,7 +14,7 @@
 /* Below this a buffer comes from malloc: it would not be worth a mapping of its own. */
 enum { SMALL = 32 * 1024 };
 
-/* What a thread touches at a time of what is reserved. */
+/* Bytes of the reserved memory that a thread touches at a time. */
 enum { PIECE = 8 << 20 };
 
 static struct {
@@ -25,12 +25,13 @@ static struct {
     struct sp_idle idle;
     size_t most_idle; /* bytes */
     int64_t bytes, peak;
-    /* What the first buffers are made of, from its beginning on. Given back they are idle as others. */
+    /* The first buffers are cut from this memory, front to back. Freed, they are idle like
+     * others. */
     char *reserved;
     size_t reserved_bytes, made_bytes;
 } host = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Which cores the buffers should be near to, where there is a choice. */
+/* Finds the cores that buffers should be near, if there are several NUMA nodes. */
 static void find_node(void)
 {
     if (hwloc_topology_init(&host.topology))
@@ -46,7 +47,8 @@ static void find_node(void)
     host.topology = NULL;
 }
 
-/* Near the cores that compute, whichever thread touches it first; a hint, as hwloc's are. */
+/* Maps memory near the cores that compute, whichever thread touches it first. The binding is a
+ * hint. */
 static void *map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -80,7 +82,7 @@ static void *make(size_t bytes)
         return memory;
     memory = map(bytes);
     if (memory && host.pins)
-        host.pins->pin(memory, bytes); /* where it is refused copies are slower */
+        host.pins->pin(memory, bytes); /* if it is refused, copies are slower */
     return memory;
 }
 
@@ -158,7 +160,7 @@ void sp_host_start(size_t idle, const struct sp_host_pins *pins)
     starpu_malloc_set_hooks(take, give);
 }
 
-/* As much of `bytes` as may be pinned; the rest goes. */
+/* Pins as much of `bytes` as is allowed, and unmaps the rest. Returns the bytes pinned. */
 static size_t pin_most(char *memory, size_t bytes)
 {
     size_t n = bytes;
@@ -229,7 +231,7 @@ int64_t sp_host_peak(void)
     return __atomic_load_n(&host.peak, __ATOMIC_RELAXED);
 }
 
-/* A line of /proc/self/status, in KiB there. */
+/* The bytes that a line of /proc/self/status gives in KiB; 0: there is no such line. */
 static int64_t status_bytes(const char *key)
 {
     FILE *f = fopen("/proc/self/status", "r");

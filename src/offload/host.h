@@ -1,7 +1,7 @@
 /*
- * Host memory of a run that offloads: StarPU's buffers in main memory come from here, so that what is
- * freed really leaves the process, lies on the NUMA node of the process's cores (hwloc), can be
- * written to disk without a copy, and is counted.
+ * Host memory of a run that offloads. StarPU's buffers in main memory come from here. Freed buffers
+ * are returned to the system, buffers lie on the NUMA node of the process's cores (hwloc), can be
+ * written to disk without a copy, and are counted.
  */
 #ifndef SP_HOST_H
 #define SP_HOST_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whole pages of a disk: what O_DIRECT wants of addresses, offsets and sizes. */
+/* O_DIRECT requires addresses, offsets and sizes in multiples of this. */
 enum { SP_HOST_PAGE = 4096 };
 
 static inline size_t sp_host_round(size_t bytes)
@@ -18,26 +18,28 @@ static inline size_t sp_host_round(size_t bytes)
     return (bytes + SP_HOST_PAGE - 1) / SP_HOST_PAGE * SP_HOST_PAGE;
 }
 
-/* Pins a buffer, so that GPUs copy to and from it while they compute, or says that it may not be; and the reverse. */
+/* `pin` makes a buffer one that GPUs copy to and from while they compute; false: it is refused.
+ * `unpin` undoes that. */
 struct sp_host_pins {
     bool (*pin)(void *memory, size_t bytes);
     void (*unpin)(void *memory);
 };
 
-/* Before StarPU starts: takes over its allocations in main memory. Up to `idle` bytes of buffers that
- * were freed wait for the next one of their size. `pins`, NULL: none, are used as long as buffers are there; pinning is
- * dear, so that such a run wants `idle` without a limit (SIZE_MAX). */
+/* Call before StarPU starts: takes over its allocations in main memory. Up to `idle` bytes of freed
+ * buffers are kept for later ones of their size. `pins`, or NULL for none, must live as long as the
+ * buffers. Pinning is slow, so a run that pins should give no limit (SIZE_MAX) as `idle`. */
 void sp_host_start(size_t idle, const struct sp_host_pins *pins);
 /*
- * After StarPU started, where buffers are pinned: has so many bytes for the first buffers, which all cores touch and one
- * call pins. Buffer by buffer the first step would wait for the system, some ten seconds for 30 GB. Where the system
- * gives less, or pins less, the rest are made as they are needed.
+ * Call after StarPU started, if buffers are pinned: reserves `bytes` for the first buffers. All
+ * cores touch the memory and one call pins it; buffer by buffer, the first step would wait for the
+ * system, some ten seconds for 30 GB. If the system gives or pins less, the remaining buffers are
+ * made as they are needed.
  */
 void sp_host_reserve(int64_t bytes);
-/* After StarPU ended. */
+/* Call after StarPU ended. */
 void sp_host_stop(void);
 
-/* Gives back what is idle, and begins anew with the highest: between parts of a run. */
+/* Returns idle buffers to the system and restarts sp_host_peak. Call it between parts of a run. */
 void sp_host_trim(void);
 
 /* Bytes in use now, and at the highest since the start; idle ones are not counted. */

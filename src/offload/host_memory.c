@@ -22,7 +22,7 @@ static FILE *open_file(const char *format, ...)
     return n >= 0 && n < (int)sizeof path ? fopen(path, "re") : NULL;
 }
 
-/* The number after `key` at the beginning of a line, -1: there is none. */
+/* The number after the first line beginning `key`, -1: there is none. Closes the file. */
 static int64_t number_after(FILE *f, const char *key)
 {
     char line[512];
@@ -85,7 +85,7 @@ static void read_machine(const char *root, struct sp_host_memory *m)
 
 /* ---- control groups -------------------------------------------------------------------------------- */
 
-/* A hierarchy of groups: the unified one, or that of memory. */
+/* A hierarchy of control groups: the unified one (v2), or that of memory (v1). */
 struct hierarchy {
     bool unified;
     const char *limits[2]; /* files of a group; NULL: no second one */
@@ -104,7 +104,7 @@ static void read_group(const char *root, const char *dir, const struct hierarchy
     int64_t cache = number_after(open_file("%s%s/memory.stat", root, dir), h->cache);
 
     if (cache > 0 && cache < used)
-        used -= cache; /* pages of files, which the system takes back */
+        used -= cache; /* pages of files, which the system reclaims */
     for (int i = 0; i < 2 && h->limits[i]; i++) {
         int64_t limit = number_after(open_file("%s%s/%s", root, dir, h->limits[i]), "");
 
@@ -127,7 +127,7 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* The group of this process in a hierarchy, as /proc/self/cgroup has it. */
+/* Finds the group of this process in a hierarchy, as /proc/self/cgroup names it. */
 static bool find_group(const char *root, const struct hierarchy *h, char group[PATH_MAX])
 {
     FILE *f = open_file("%s/proc/self/cgroup", root);
@@ -153,7 +153,7 @@ static bool find_group(const char *root, const struct hierarchy *h, char group[P
     return found;
 }
 
-/* A mounted hierarchy: where, and which of its groups is there. */
+/* A mounted hierarchy: the mount point, and the group that is mounted there. */
 struct mount {
     char top[PATH_MAX], at[PATH_MAX];
 };
@@ -186,8 +186,8 @@ static bool find_mount(const char *root, const struct hierarchy *h, struct mount
     return found;
 }
 
-/* The directory of the group, as far as it can be seen: in a container what is mounted is the group itself, by whatever
- * name it has outside. */
+/* Writes the directory of the group, as far as it is visible. In a container the mount is the group
+ * itself, whatever its name is outside. */
 static void place_group(const char *group, const struct mount *mount, char dir[PATH_MAX])
 {
     size_t top = strcmp(mount->top, "/") ? strlen(mount->top) : 0;
@@ -206,7 +206,7 @@ static void read_groups(const char *root, const struct hierarchy *h, struct sp_h
     if (!find_group(root, h, group) || !find_mount(root, h, &mount))
         return;
     place_group(group, &mount, dir);
-    for (;;) { /* up to what is mounted */
+    for (;;) { /* up to the mount point */
         size_t n = strlen(dir);
 
         while (n > 1 && dir[n - 1] == '/')
@@ -250,7 +250,7 @@ void sp_host_memory_read(const char *root, struct sp_host_memory *m)
 
 /* ---- shares ---------------------------------------------------------------------------------------- */
 
-/* Memory that all share, or that each has. */
+/* The smaller of a share of the node's limit and the process's own limit. */
 static struct sp_memory_limit least(const struct sp_memory_limit *node,
                                     const struct sp_memory_limit *process, int processes)
 {

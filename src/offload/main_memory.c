@@ -9,7 +9,7 @@
 
 enum { MOST_TRIES = 64, PATIENCE_S = 30 };
 
-/* Failures since a buffer was had or given back, and when the first was. */
+/* Failures since a buffer was last allocated or freed, and the time of the first. */
 static int64_t failures, since_s;
 
 static int64_t now_s(void)
@@ -32,7 +32,7 @@ void sp_main_memory_failed(size_t bytes, bool leaves)
         (leaves && now - __atomic_load_n(&since_s, __ATOMIC_RELAXED) < PATIENCE_S))
         return;
     if (__atomic_exchange_n(&failures, INT64_MIN, __ATOMIC_RELAXED) < 0)
-        return; /* another thread says it */
+        return; /* another thread prints the message */
     has = sp_host_memory_has_free(1);
     sp_error(ENOMEM,
              "no memory for a buffer of %.1f MiB: %s has room for %.1f; try --recompute, shorter "

@@ -1,6 +1,6 @@
 /*
- * StarPU's buffers in main memory where nothing leaves it. StarPU asks again for ever when one cannot be had: nothing
- * could make room, and the run would not end.
+ * StarPU's buffers in main memory for runs that evict nothing. When an allocation fails, StarPU
+ * retries for ever. Nothing could make room, so the run would not end.
  */
 #ifndef SP_MAIN_MEMORY_H
 #define SP_MAIN_MEMORY_H
@@ -8,24 +8,26 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Before StarPU starts, and after it ended. Not where GPUs are, whose buffers in main memory are pinned. */
+/* Call before StarPU starts, and after it ended. Not for runs with GPUs: their buffers are
+ * pinned. */
 void sp_main_memory_start(void);
 void sp_main_memory_stop(void);
 
 /*
- * After StarPU started, where it has nowhere to send what does not fit: it no longer keeps to nine tenths of what hwloc
- * knows of. That is less than there is where memory was added since the system started, as in virtual machines, and beyond
- * it StarPU would wait for ever. `pinned`: for GPUs.
+ * Call after StarPU started, if there is no tier to evict to: lifts StarPU's limit of nine tenths
+ * of the memory that hwloc reports. Virtual machines may have memory added since they started,
+ * which hwloc does not report; at its limit StarPU would wait for ever. `pinned`: the buffers are
+ * pinned for GPUs.
  */
 void sp_main_memory_uncount(bool pinned);
 
 /*
- * For allocators of buffers: one could not be had. Ends the run with a message once it is clear that none will be: soon
- * where nothing leaves memory; where tensors leave it (`leaves`), after half a minute in which none was had or given
- * back.
+ * Allocators of buffers call this when an allocation failed. It ends the run with a message once it
+ * is clear that none will succeed: soon if nothing is evicted; if tensors are (`leaves`), after
+ * half a minute in which no buffer was allocated or freed.
  */
 void sp_main_memory_failed(size_t bytes, bool leaves);
-/* One was had, or given back. */
+/* Call when a buffer was allocated or freed. */
 void sp_main_memory_moved(void);
 
 #endif

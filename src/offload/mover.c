@@ -35,8 +35,8 @@ static void count(struct sp_move *move, int64_t bytes)
     sp_raise(move->peak, __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED));
 }
 
-/* Whether somebody has asked for it again: a message of its backward may be submitted by then. The request waits for
- * this very thread. */
+/* Returns true if another thread has requested the tensor on `node` again: a message of its
+ * backward may have been submitted meanwhile. Its request waits for this very thread. */
 static bool is_wanted(starpu_data_handle_t handle, unsigned node)
 {
     int allocated, valid, loading, requested;
@@ -45,8 +45,8 @@ static bool is_wanted(starpu_data_handle_t handle, unsigned node)
     return loading || requested;
 }
 
-/* Frees the buffer of a tensor, unless its unit is on its way back, and counts it; false: StarPU refuses. One try, under
- * the mutex: a unit that is asked back finds the tensor here or gone, never between. */
+/* Tries once to free the buffer of a tensor, unless its unit is being fetched; returns false if it
+ * was not freed. It holds the mutex, so that a fetch finds the tensor either in memory or gone. */
 static bool try_to_drop(struct sp_move_tensor *t, bool *returning)
 {
     struct sp_move *move = t->move;
@@ -62,9 +62,10 @@ static bool try_to_drop(struct sp_move_tensor *t, bool *returning)
 }
 
 /*
- * Frees the buffer of a tensor that is written out. StarPU refuses while another thread looks at the
- * handle, which takes long only if that thread has no core: then again, a few times as a rule. After a
- * second, or at once if somebody has asked for it again, the buffer stays: the tensor is right wherever it is.
+ * Frees the buffer of a tensor that is written out. StarPU refuses while another thread looks at
+ * the handle, so this tries again, usually a few times. After a second, or as soon as another
+ * thread has requested the tensor, it gives up and the buffer stays, which is harmless: the value
+ * is right on either node.
  */
 static void drop(struct sp_move_tensor *t)
 {
@@ -78,7 +79,7 @@ static void drop(struct sp_move_tensor *t)
     }
 }
 
-/* For the case that it comes back as another. */
+/* Names the tensor for the message that its checksum is wrong. */
 static void name_tensor(const struct sp_move_tensor *t)
 {
     const struct sp_move *move = t->move;
@@ -92,8 +93,8 @@ static void name_tensor(const struct sp_move_tensor *t)
         (uintptr_t)starpu_data_handle_to_pointer(sp_handle(t->tensor), move->mover->tier), name);
 }
 
-/* The tensor is written out. Nobody reads it before its backward, unless it is on its way back already;
- * then its buffer stays. */
+/* The tensor is written out. No task reads it before its backward, so its buffer is freed, unless
+ * the unit is being fetched already. */
 static void written(void *arg)
 {
     struct sp_move_tensor *t = arg;
@@ -134,7 +135,7 @@ void sp_move_out(struct sp_move *move, struct sp_mover *m, struct sp_tensor *con
         int err;
 
         move->tensors[i] = (struct sp_move_tensor){.move = move, .tensor = tensors[i]};
-        /* RW: after every reader so far, and the only valid copy is there then. */
+        /* RW waits for every reader so far, and makes the tier's copy the only valid one. */
         err = starpu_data_acquire_on_node_cb(sp_handle(tensors[i]), (int)m->tier, STARPU_RW,
                                              written, &move->tensors[i]);
         STARPU_ASSERT_MSG(!err, "starpipe: a tensor cannot be offloaded");
@@ -154,9 +155,9 @@ void sp_move_hold(struct sp_move *move, unsigned position)
 }
 
 /*
- * Fetches as for a task that reads all of them. starpu_data_prefetch_on_node would do if it did not look
- * whether the handle has a value in the order of submission, where the backward has read and freed it
- * already.
+ * Fetches the tensors as for a task that reads all of them. starpu_data_prefetch_on_node will not
+ * do: it checks in the order of submission that the handle has a value, and there the backward has
+ * already read and freed it.
  */
 static void fetch(struct sp_move *move)
 {

@@ -1,7 +1,8 @@
 /*
- * Tensors on their way out of memory and back, by StarPU's data management: a tensor leaves when it is
- * acquired on the tier's memory node after its last reader in the forward, and dropped from this one;
- * it returns by a prefetch. Whatever happens to the hints, a task that reads a tensor gets its value.
+ * Evicts tensors and fetches them back through StarPU's data management. To evict a tensor, it is
+ * acquired on the tier's memory node after its last reader in the forward, and its buffer on this
+ * node is dropped; a prefetch brings it back. Both are hints: a task that reads a tensor always
+ * gets its value.
  */
 #ifndef SP_MOVER_H
 #define SP_MOVER_H
@@ -10,16 +11,16 @@
 #include "sinks/tensor.h"
 #include <pthread.h>
 
-/* What is counted of a stage. */
+/* Transfers of a stage so far. */
 struct sp_moved {
-    int64_t left, returned; /* bytes */
+    int64_t left, returned; /* bytes evicted, bytes fetched */
 };
 
-/* Of a stage. */
+/* The mover of a stage. */
 struct sp_mover {
     pthread_mutex_t mutex;
-    unsigned node, tier; /* where tensors are computed with, where they go */
-    int worker;          /* which runs the stage's program */
+    unsigned node, tier; /* memory nodes: the worker's, and the one that tensors are evicted to */
+    int worker;          /* runs the stage's program */
     struct sp_moved moved;
 };
 
@@ -37,32 +38,32 @@ struct sp_move_tensor {
 /* One unit. */
 struct sp_move {
     struct sp_mover *mover;
-    struct sp_move *next; /* of those that return together */
+    struct sp_move *next; /* in the list of units that are fetched together */
     int64_t *live, *peak; /* bytes in memory, of the stage's meter */
-    int n, leaving;       /* tensors; those that have not left yet */
+    int n, leaving;       /* tensors; tensors that are not written yet */
     unsigned held;        /* the worker's position that waits for them; 0: none */
     bool returning;
-    struct sp_return *returns; /* these instead, of tensors that are away */
-    char name[32];             /* of the unit, for messages: "s0 m1 l2" */
-    double left_us, back_us;   /* when the last tensor was written, when they were asked back, of
-                              * CLOCK_REALTIME; 0: not yet */
-    struct sp_move_tensor *tensors; /* [n] room of whoever has the unit */
-    struct starpu_task *reader;     /* in whose name they are fetched: requests keep its address */
+    struct sp_return *returns;      /* if not NULL, these are fetched instead (offload/evicted.h) */
+    char name[32];                  /* of the unit, for messages: "s0 m1 l2" */
+    double left_us, back_us;        /* when the last tensor was written, when the fetch began, on
+                                     * CLOCK_REALTIME; 0: not yet */
+    struct sp_move_tensor *tensors; /* [n], memory of the caller */
+    struct starpu_task *reader;     /* the fetch acts for this task; requests keep its address */
 };
 
 void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker);
-/* With n units that it moved, which the caller frees. */
+/* `moves`: the n units that it moved; their reader tasks are freed, the caller frees the array. */
 void sp_mover_destroy(struct sp_mover *m, struct sp_move *moves, size_t n);
 
-/* Sends tensors[n] out, once the tasks submitted so far have read them; what leaves is taken off *live.
- * `move`, with room for them and their unit's name, must live until they are dead. */
+/* Evicts tensors[n], once the tasks submitted so far have read them, and subtracts their bytes from
+ * *live. `move`, with room for n tensors and the unit's name set, must live until they are dead. */
 void sp_move_out(struct sp_move *move, struct sp_mover *m, struct sp_tensor *const *tensors, int n,
                  int64_t *live, int64_t *peak);
 
-/* The task that will be at `position` of the worker is not taken before the tensors have left. */
+/* Holds the task that will be at `position` of the worker until the tensors have left memory. */
 void sp_move_hold(struct sp_move *move, unsigned position);
 
-/* Begins to bring the tensors back: now, from a worker. */
+/* Begins to fetch the tensors. Called by a worker. */
 void sp_move_back(struct sp_move *move);
 
 #endif

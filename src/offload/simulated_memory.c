@@ -4,7 +4,7 @@
 
 enum { ALIGN = 64 };
 
-/* As large as the system gives, from 32 TiB down. */
+/* The largest range that the system gives, from 32 TiB down. */
 static char *range;
 static size_t size, used;
 

@@ -32,7 +32,7 @@ bool sp_tensor_sums_on(void)
     return on;
 }
 
-/* With the mutex. NULL: nothing is known of the place, and nothing to be known, or no memory for it. */
+/* The caller holds the mutex. NULL: the place has no entry and `makes` is false, or no memory. */
 static struct sum *at_place(uintptr_t place, bool makes)
 {
     struct sum **first = &buckets[XXH3_64bits(&place, sizeof place) % BUCKETS], *s = *first;

@@ -17,7 +17,7 @@ struct sp_transfer_job {
     off_t at;
     size_t bytes;
     bool done;
-    void (*then)(void *arg); /* NULL: somebody asks whether it is done */
+    void (*then)(void *arg); /* NULL: the caller tests it or waits for it */
     void *arg;
 };
 
@@ -34,7 +34,7 @@ static void move_bytes(struct sp_transfers *q, char *memory, off_t at, size_t by
     size_t left = sp_host_round(bytes);
 
     if (q->fd < 0) {
-        void *place = (void *)(uintptr_t)at; /* of a place in memory */
+        void *place = (void *)(uintptr_t)at; /* the place is in memory */
 
         memcpy(q->writes ? place : memory, q->writes ? memory : place, bytes);
         return;
@@ -64,7 +64,7 @@ static void transfer(struct sp_transfers *q, char *memory, off_t at, size_t byte
         return;
     if (q->fail)
         q->fail(q->arg, NULL, at, EIO);
-    sp_error_said_end(); /* of a place in memory: nobody would know what to do */
+    sp_error_said_end(); /* places in memory have no `fail`: the run ends here */
 }
 
 static void *run(void *arg)
@@ -98,7 +98,7 @@ static void *run(void *arg)
             pthread_mutex_lock(&q->mutex);
             continue;
         }
-        __atomic_store_n(&t->done, true, __ATOMIC_RELEASE); /* t is its owner's from here on */
+        __atomic_store_n(&t->done, true, __ATOMIC_RELEASE); /* only its owner uses t from here on */
         pthread_cond_broadcast(&q->done);
     }
     pthread_mutex_unlock(&q->mutex);
@@ -175,7 +175,7 @@ void sp_transfer_wait(void *transfer)
     pthread_mutex_unlock(&t->queue->mutex);
 }
 
-/* The thread lets go of it with the mutex. */
+/* Takes the mutex first, because the thread still uses the request until it releases the mutex. */
 void sp_transfer_free(void *transfer)
 {
     struct sp_transfer_job *t = transfer;

@@ -1,4 +1,5 @@
-/* A thread that reads, or writes, a file, or memory in its place, for others: one transfer after the other. */
+/* A thread that reads or writes a file, or memory in place of a file, one transfer after the
+ * other. */
 #ifndef SP_TRANSFERS_H
 #define SP_TRANSFERS_H
 
@@ -21,31 +22,31 @@ struct sp_transfers {
     double bytes, busy_us;
 };
 
-/* `fail` is called by the thread when it cannot "read" or "write", with an errno, or 0 where the file ends too
- * early; with NULL when bytes came back that are not those that left (tensor_sums.h), which was said. It
- * does not return. 0 or -errno. */
+/* The thread calls `fail` when it cannot "read" or "write" (`what`), with an errno, or 0 if the
+ * file ends too early; with `what` NULL when a checksum is wrong (tensor_sums.h), after the
+ * message. `fail` must not return. 0 or -errno. */
 int sp_transfers_start(struct sp_transfers *q, int fd, bool writes,
                        void (*fail)(void *arg, const char *what, off_t at, int err), void *arg);
-/* After the last transfer was made. */
+/* Call after the last transfer was submitted; it waits for all of them. */
 void sp_transfers_stop(struct sp_transfers *q);
 
-/* Bytes since the start, and how long the thread was at it. */
+/* Bytes since the start, and how long the thread was transferring them. */
 void sp_transfers_sum(struct sp_transfers *q, double *bytes, double *busy_us);
 
 /*
- * Memory is of offload/host.h: it ends in whole pages, of which the last is transferred whole. Begun, asked
- * whether it is done (0: no), waited for, and freed.
+ * Begins a transfer; tests it (0: not done), waits for it, frees it. `memory` must come from
+ * offload/host.h: it consists of whole pages, and the last one is transferred whole.
  */
 void *sp_transfer_begin(struct sp_transfers *q, void *memory, off_t at, size_t bytes);
 int sp_transfer_test(void *transfer);
 void sp_transfer_wait(void *transfer);
 void sp_transfer_free(void *transfer);
 
-/* The same for those who do not ask: the thread calls `then` when it is done. */
+/* The same without a request to test: the thread calls `then` when the transfer is done. */
 void sp_transfer_post(struct sp_transfers *q, void *memory, off_t at, size_t bytes,
                       void (*then)(void *arg), void *arg);
 
-/* Of a clock that does not jump. */
+/* Microseconds of CLOCK_MONOTONIC. */
 double sp_transfers_now_us(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* WebAssembly loads no shared library, so that all code there is our own: nothing is guarded. */
+/* WebAssembly loads no shared library, so all code there is our own and needs no guard. */
 #include "policies/load/guard.h"
 #include "policies/load/plugin.h"
 #include "sp_error.h"

@@ -32,7 +32,7 @@ static const struct command {
     int (*run)(int argc, char **argv);
 } commands[] = {{"choices", print_choices}, {"list", sp_cmd_list}, {"show", sp_cmd_show}};
 
-/* A standard stream into a file, which begins anew. */
+/* Sends a standard stream to a file, which is truncated. */
 static int redirect(int stream, const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);

@@ -13,7 +13,7 @@ uint64_t sp_plan_digest(const struct sp_plan *plan)
     const struct sp_layout *lay = &plan->layout;
     uint64_t hash = 0xcbf29ce484222325;
 
-    for (const char *at = plan->options; *at; at++) /* some say what travels, not the order */
+    for (const char *at = plan->options; *at; at++) /* some change messages, not the order */
         hash = mix(hash, *at);
     for (int i = 0; i < lay->micro_batches; i++)
         hash = mix(hash, sp_pipe_of_mb(lay, i));

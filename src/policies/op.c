@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The letter of a part; a chunk takes the letter of its pass. The notation: op.h. */
+/* The letter of a part; a chunk has the letter of its pass. op.h describes the notation. */
 static const char part_letter[] = {
     [SP_CHUNK] = 0,  [SP_EMBED] = 'E', [SP_PRE] = 'Q',   [SP_ATTN] = 'A',
     [SP_POST] = 'O', [SP_HEAD] = 'L',  [SP_BLOCK] = 'P', [SP_UPDATE] = 'U'};
@@ -39,7 +39,7 @@ char *sp_op_print(const struct sp_op *op, int sliced, char *text)
     return text;
 }
 
-/* Digits at *text into *value, and past them. */
+/* Reads digits at *text into *value, and moves *text past them. 0 or -EINVAL. */
 static int parse_number(const char **text, long max, long *value)
 {
     const char *t = *text;
@@ -107,7 +107,7 @@ int sp_op_parse(const char *text, struct sp_op *op)
     return 0;
 }
 
-/* Of the program that a thread makes. */
+/* The limit on the program that this thread makes. */
 static _Thread_local int most_ops = INT_MAX;
 static _Thread_local void (*on_full)(int ops);
 

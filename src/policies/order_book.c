@@ -89,7 +89,7 @@ int sp_order_book_find(struct sp_order_book *book, struct sp_plan *plan)
     pthread_mutex_lock(&book->mutex);
     e = book->first;
     pthread_mutex_unlock(&book->mutex);
-    while (e && !is_of(e, plan)) /* entries stay as they are */
+    while (e && !is_of(e, plan)) /* entries never change */
         e = e->next;
     if (!e)
         return 0;

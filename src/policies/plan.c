@@ -93,7 +93,7 @@ int sp_plan_slices(struct sp_plan *plan, const int *len, const double *share)
     return 0;
 }
 
-/* NULL: there is none, or no memory for it. */
+/* Returns NULL if `array` is NULL or there is no memory for the copy. */
 static void *copy_of(const void *array, size_t bytes)
 {
     void *copy = array ? malloc(bytes) : NULL;

@@ -26,10 +26,10 @@ struct sp_plan {
     int *first_token;             /* [slices+1] of each slice; NULL: equal lengths */
     double *slice_share;          /* [slices] part of a micro-batch's time; NULL: equal */
     bool paired;                  /* some ops overlap with their next one */
-    int processes;           /* of a pipeline, for which it is counted what stages hold; 0: one */
-    bool states_twice;       /* parameters and optimizer are kept from before the last update */
+    int processes;                /* of a pipeline, for counting what stages hold; 0: one */
+    bool states_twice;       /* parameters and optimizer state from before the last update stay */
     struct sp_placed *order; /* [ops] of submission (sp_plan_order); NULL: not kept */
-    struct sp_evictions *evictions; /* [stages] what leaves memory and returns; NULL: nothing */
+    struct sp_evictions *evictions; /* [stages] evictions and fetches; NULL: none */
 };
 
 #define SP_MAX_SIZE 65536         /* of stages, micro-batches, chunks, slices */
@@ -37,40 +37,42 @@ struct sp_plan {
 
 void sp_plan_destroy(struct sp_plan *plan);
 
-/* Sets `split`, `deferred` and `classes` again after the programs were changed, and forgets their order. 0 or -ENOMEM. */
+/* Recomputes `split`, `deferred` and `classes` after a change of the programs, and drops `order`. 0
+ * or -ENOMEM. */
 int sp_plan_index(struct sp_plan *plan);
 
-/* Layers of each global stage, counts[globals], instead of an even split. 0; -ENOMEM; or one line on stderr and
- * -EINVAL: one is 0, and the family wants layers on every stage. */
+/* Sets the layers of each global stage to counts[globals], instead of an even split. 0; -ENOMEM; or
+ * one line on stderr and -EINVAL if a count is 0 and the family requires layers on every stage. */
 int sp_plan_partition(struct sp_plan *plan, const int *counts);
 
-/* Tokens of each slice, len[slices], and what it takes of a micro-batch's time. 0 or -ENOMEM. */
-int sp_plan_slices(struct sp_plan *plan, const int *len, const double *share);
-/* What was chosen for another plan after it was created, to one just created of the same layers, chunks and slices. 0 or
+/* Sets the tokens of each slice, len[slices], and its share of a micro-batch's time. 0 or
  * -ENOMEM. */
+int sp_plan_slices(struct sp_plan *plan, const int *len, const double *share);
+/* Copies the choices made for `from` since its creation (layers, recompute, slices) to a new plan
+ * of the same layers, chunks and slices. 0 or -ENOMEM. */
 int sp_plan_choose_like(struct sp_plan *plan, const struct sp_plan *from);
-/* Part of a micro-batch's time that slice k takes. */
+/* Share of a micro-batch's time that slice k takes. */
 static inline double sp_plan_slice_share(const struct sp_plan *plan, int k)
 {
     return plan->slice_share ? plan->slice_share[k] : 1.0 / plan->layout.slices;
 }
-/* Tokens first .. first+len-1 of slice k of a sequence. */
+/* Slice k of a sequence of `seq` tokens has tokens first .. first+len-1. */
 void sp_plan_slice_tokens(const struct sp_plan *plan, int seq, int k, int *first, int *len);
 
-/* The same of what an op works on: a slice, or a part of one. */
+/* The same for the tokens that an op works on: a slice, or a part of one. */
 void sp_plan_op_tokens(const struct sp_plan *plan, int seq, const struct sp_op *op, int *first,
                        int *len);
 
-/* A number that two plans with different programs, placements or options hardly share. */
+/* A hash of the programs, placement and options: it differs for different plans, almost surely. */
 uint64_t sp_plan_digest(const struct sp_plan *plan);
 
-/* What an op waits for in a run. */
+/* Writes the ops that an op waits for in a run to out[]. Returns how many. */
 int sp_run_deps(const struct sp_plan *plan, int stage, const struct sp_op *op,
                 struct sp_dep out[SP_MAX_DEPS]);
 
 /* Refuses what `train` cannot do with a plan: 0, or -EINVAL after one line. */
 int sp_plan_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish);
-/* Says that it is --post-validation: -EINVAL. */
+/* Refuses --post-validation with one line on stderr: -EINVAL. */
 int sp_refuse_post_validation(const struct sp_plan *plan);
 
 /* Ops of all stages. */

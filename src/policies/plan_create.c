@@ -31,7 +31,7 @@ int sp_schedule_refuse(const char *name, int length)
                     *meant ? meant : ";", *meant ? "T" : "t", names);
 }
 
-/* Whether the comma-separated list holds the word. */
+/* Returns true if the comma-separated list holds the word. */
 static bool listed(const char *list, const char *word, size_t len)
 {
     while (list && *list) {
@@ -44,7 +44,8 @@ static bool listed(const char *list, const char *word, size_t len)
     return false;
 }
 
-/* The item at `at` of the options, "key=value" or a flag: known, and not given before. */
+/* Checks the item at `at` of the options, "key=value" or a flag: it must be known, and given
+ * once. */
 static int check_option(const struct sp_schedule_def *def, const char *options, const char *at)
 {
     int item = (int)strcspn(at, ","), key = (int)strcspn(at, "=,");
@@ -111,7 +112,7 @@ static int check_sizes(const struct sp_layout *lay, const struct sp_family *fami
     return 0;
 }
 
-/* Every global stage wants a layer, unless a list says otherwise. */
+/* Every global stage needs a layer, unless a list says otherwise. */
 static int check_layers(const struct sp_layout *lay, const struct sp_family *family)
 {
     int each = sp_globals(lay) / lay->stages; /* chunks of a pipe */
@@ -147,7 +148,7 @@ static int finish(struct sp_plan *plan)
     return ret ? sp_error(-ret, "schedule %s: %s", plan->def->name, why) : 0;
 }
 
-/* The plan that was made becomes the caller's, or is taken apart where something went wrong. */
+/* Moves the new plan to the caller, or destroys it if `ret` is an error. */
 static int hand_over(struct sp_plan *made, int ret, struct sp_plan *plan)
 {
     if (ret) {
@@ -160,7 +161,7 @@ static int hand_over(struct sp_plan *made, int ret, struct sp_plan *plan)
     return 0;
 }
 
-/* The family that takes the place of the schedule's with the options of the layout. */
+/* Sets the schedule's family, or the variant that replaces it with the options of the layout. */
 static int choose_family(struct sp_plan *p)
 {
     p->family = sp_family_find(p->def->family);
@@ -176,7 +177,7 @@ static int choose_family(struct sp_plan *p)
     return 0;
 }
 
-/* Puts in what the schedule does not say. */
+/* Inserts the ops that the family adds to the schedule's programs. */
 static int insert_ops(struct sp_plan *p)
 {
     char why[512] = "";
@@ -187,7 +188,7 @@ static int insert_ops(struct sp_plan *p)
     return ret ? sp_error(-ret, "schedule %s: %s", p->def->name, why) : 0;
 }
 
-/* "csv:FILE": sizes, placement and programs are those of the file. */
+/* "csv:FILE": the file gives sizes, placement and programs. */
 static int create_from_csv(const char *path, const struct sp_layout *lay, struct sp_plan *plan)
 {
     struct sp_plan p = {
@@ -205,7 +206,7 @@ static int create_from_csv(const char *path, const struct sp_layout *lay, struct
     return hand_over(&p, ret ? ret : finish(&p), plan);
 }
 
-/* Of a schedule that does not say, a chunk is a layer. */
+/* The schedule's chunks; if it names none and has one line of stages, every layer is a chunk. */
 static int default_chunks(const struct sp_plan *p)
 {
     if (p->def->default_chunks > 0 || !p->family->facts.one_line)
@@ -213,7 +214,7 @@ static int default_chunks(const struct sp_plan *p)
     return p->layout.layers > 0 ? p->layout.layers : p->layout.stages;
 }
 
-/* The programs, from the book where they are in there. */
+/* Makes the programs, or takes them from the book. */
 static int emit(struct sp_plan *p, struct sp_order_book *book)
 {
     bool takes = book && sp_order_book_takes(p);

@@ -7,25 +7,27 @@
 struct sp_order_book;
 
 /*
- * Builds the plan of "NAME", "NAME:key=value,..." or "csv:FILE" (see policies/load/csv.h; sizes of `lay`
- * that are 0 are then the file's): finds the schedule, fills in defaults
- * (chunks 0: the schedule's), checks the layout, emits every program and verifies it. One line on
- * stderr and -EINVAL (-ENOMEM) otherwise. plan->layout.options points into the plan: do not copy
- * the structure. layout.costs is used during the call only.
+ * Builds the plan of "NAME", "NAME:key=value,..." or "csv:FILE" (see policies/load/csv.h; sizes of
+ * `lay` that are 0 are then the file's). Finds the schedule, fills in defaults (chunks 0: the
+ * schedule's), checks the layout, emits every program and verifies it. 0; or -EINVAL or -ENOMEM
+ * after one line on stderr. plan->layout.options points into the plan: do not copy the structure.
+ * layout.costs is used during the call only.
  */
 int sp_plan_create(const char *schedule, const struct sp_layout *lay, struct sp_plan *plan);
 
-/* The same with orders that are in a book (order_book.h), or come into it. NULL: none. */
+/* The same, with orders taken from a book and added to it (order_book.h). NULL: no book. */
 int sp_plan_create_by(struct sp_order_book *book, const char *schedule, const struct sp_layout *lay,
                       struct sp_plan *plan);
 
 /*
- * The same schedule with other micro-batches, layers and slices being cut, and computed again, as those of `plan`, which may have
- * its programs from no file and no plug-in. 0, -ENOMEM, or -EINVAL, all without a word.
+ * Builds a plan of the same schedule with another number of micro-batches. Layers, slices and
+ * recompute are as in `plan`, whose programs must not come from a file or a plug-in. 0, -ENOMEM or
+ * -EINVAL; prints nothing.
  */
 int sp_plan_create_like(const struct sp_plan *plan, int micro_batches, struct sp_plan *like);
 
-/* The line for a name, of so many letters, that no schedule has: with the nearest, and all there are. -EINVAL. */
+/* Refuses a name of `length` letters that no schedule has: one line with the nearest name and all
+ * names. -EINVAL. */
 int sp_schedule_refuse(const char *name, int length);
 
 #endif

@@ -7,33 +7,36 @@
 
 /* NULL if there is none; a suffix ":..." of the name is ignored. */
 const struct sp_schedule_def *sp_schedule_find(const char *name);
-/* Whether a name carries a flag, as zb1p:auto does. */
+/* Returns true if a name carries a flag, like zb1p:auto. */
 bool sp_schedule_flag(const char *name, const char *flag);
-/* Whether its order is searched at costs: one that says so, or chooses a number. */
+/* Returns true if the order depends on costs: an option searches for it, or for one of its
+ * numbers. */
 bool sp_schedule_is_searched(const char *name);
-/* Whether embedding and head may be cut over all stages with it (families/vocabulary). */
+/* Returns true if embedding and head may be cut over all stages (families/vocabulary). */
 bool sp_schedule_shares_vocabulary(const char *name);
-/* Tells whether stages compute different layers, which may be dealt out to them in any numbers. */
+/* Returns true if stages compute different layers, in numbers that may be chosen freely. */
 bool sp_schedule_deals_layers(const char *name);
-/* Whether it cuts sequences, and whether it is made for that. */
+/* Returns true if the schedule can cut sequences; and if it is made for that. */
 bool sp_schedule_takes_slices(const char *name);
 bool sp_schedule_wants_slices(const char *name);
-/* Whether a step is one update, of the gradients of the weights that it began with. */
+/* Returns true if a step is one update, from gradients of the weights that the step began with. */
 bool sp_schedule_is_synchronous(const char *name);
-/* Tensors of bsh numbers that go together as one of its messages, as a rule. */
+/* Tensors of bsh numbers that one message usually carries. */
 int sp_schedule_tensors(const char *name);
-/* --recompute as it was given, or, where that is NULL, what the schedule wants: "none" unless it says. */
+/* `given`, the user's --recompute; if that is NULL, the schedule's default, "none" if it has
+ * none. */
 const char *sp_schedule_recompute(const char *name, const char *given);
 /* The i-th schedule, NULL past the end. */
 const struct sp_schedule_def *sp_schedule_at(int i);
 
-/* Who has a schedule that is not built in. */
+/* The owner of a schedule that is not built in. */
 struct sp_schedule_owner {
-    const char *label; /* "plugin FILE", "program NAME": lines about it begin so */
-    const char *file;  /* of the plugin; NULL: the program has it */
+    const char *label; /* "plugin FILE", "program NAME": the beginning of lines about it */
+    const char *file;  /* of the plugin; NULL: the program owns it */
 };
 
-/* Adds a schedule, whose name must be new; both stay the caller's and alive. 0 or -ENOMEM. */
+/* Adds a schedule, whose name must be new. The caller owns both and keeps them alive. 0 or
+ * -ENOMEM. */
 int sp_schedule_add(const struct sp_schedule_def *def, const struct sp_schedule_owner *owner);
 /* NULL: built in. */
 const struct sp_schedule_owner *sp_schedule_owner(const struct sp_schedule_def *def);

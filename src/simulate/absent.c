@@ -1,4 +1,4 @@
-/* A build whose StarPU runs. */
+/* For builds with a StarPU that runs rather than simulates. */
 #include "config.h"
 #ifndef HAVE_SIMGRID
 #include "simulate/run.h"

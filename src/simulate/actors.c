@@ -12,9 +12,10 @@ static int (*actor)(void *arg);
 static void *actor_arg;
 
 /*
- * StarPU-SimGrid wants to be the program: its main() reads the platform and calls starpu_main() as an actor.
- * Here only a command is simulated, when it knows its platform. StarPU's other way, in starpu_init(),
- * makes every actor a thread: that is some thirty times slower.
+ * StarPU-SimGrid expects to be the program: its main() reads the platform and calls starpu_main()
+ * as an actor. Here only one command simulates, and only once it has made its platform, so it calls
+ * that main() itself. StarPU's alternative, in starpu_init(), makes every actor a thread and is
+ * some thirty times slower.
  */
 __attribute__((visibility("default"))) int starpu_main(int argc, char **argv);
 

@@ -16,7 +16,7 @@ struct sp_sim_machine sp_sim_machine_of(const struct sp_machine *m)
                                    .network = m->network};
 }
 
-/* A value as it is read: a number, or the place of a word among those of its key. */
+/* How a value is read: as a number, or as the index of a word among those of its key. */
 enum kind { NUMBER, COUNT, DUPLEX, SHARING };
 
 static const char *const words[][4] = {
@@ -57,7 +57,7 @@ static int take(enum kind kind, const char *key, const char *value, double *out)
     return refuse(kind, key, value);
 }
 
-/* The keys of a link, given with "node_" before them or without. */
+/* The keys of a link, with or without the prefix "node_". */
 enum { LATENCY, BANDWIDTH, DUPLEXITY, SHARED_BY, LINK_KEYS };
 static const struct {
     const char *name;
@@ -98,7 +98,7 @@ static void apply(const double v[LINK_KEYS], struct sp_link *l)
         l->shared_by = (int)v[SHARED_BY];
 }
 
-/* Latencies are read in the unit of the costs. */
+/* Converts latencies, which are given in the unit of the costs, to seconds. */
 static void scale(double v[LINK_KEYS], double unit_s)
 {
     v[LATENCY] *= unit_s;

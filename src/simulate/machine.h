@@ -6,16 +6,15 @@
 
 #include "plan/machine/machine.h"
 
-/* How the messages of an interface get on when there are several. */
+/* How several messages share an interface. */
 enum sp_sharing {
-    SP_LINK_QUEUED, /* one at a time, in the order in which they became ready: as `show` has it */
-    SP_LINK_FAIR,   /* they share it evenly: as SimGrid has it */
+    SP_LINK_QUEUED, /* one at a time, in the order in which they became ready, like in `show` */
+    SP_LINK_FAIR,   /* they share the bandwidth evenly, like in SimGrid */
     SP_LINK_FREE    /* each has the whole bandwidth */
 };
 
 struct sp_sim_machine {
-    double
-        unit_s; /* a unit of the costs: 1e-3 where they are milliseconds, 1 where they have no unit */
+    double unit_s; /* a unit of the costs: 1e-3 if they are milliseconds, 1 if they have no unit */
     int devices_per_node; /* rank r is on node r / devices_per_node; 0: all are on one node */
     struct sp_link node, network; /* bandwidth 0: unlimited */
     enum sp_sharing sharing;
@@ -28,9 +27,10 @@ extern const struct sp_sim_machine sp_sim_machine_default;
 struct sp_sim_machine sp_sim_machine_of(const struct sp_machine *m);
 
 /*
- * Reads "key=value,..." over *machine: devices; latency, bandwidth, duplex=full|half, shared_by of the
- * network, which the links inside a node are made alike; node_latency, node_bandwidth, node_duplex,
- * node_shared_by; sharing=queued|fair|free. One line on stderr and -EINVAL.
+ * Changes *machine by "key=value,...". Keys are devices; latency, bandwidth, duplex=full|half and
+ * shared_by of the network, which also apply to the links inside a node; node_latency,
+ * node_bandwidth, node_duplex and node_shared_by; sharing=queued|fair|free. 0, or -EINVAL after one
+ * line on stderr.
  */
 int sp_sim_machine_parse(const char *text, struct sp_sim_machine *machine);
 
@@ -51,7 +51,7 @@ static inline const struct sp_link *sp_sim_link_between(const struct sp_sim_mach
     return sp_sim_is_inside(m, from, to) ? &m->node : &m->network;
 }
 
-/* The interface of a rank, of those of this link. */
+/* The index of a rank's interface to this link. */
 static inline int sp_sim_interface(const struct sp_link *l, int rank)
 {
     return l->shared_by > 1 ? rank / l->shared_by : rank;

@@ -35,16 +35,16 @@ static struct {
     struct sp_sim_machine machine;
     double stretch;
     int rank, ranks, members;
-    bool *taken, *wanted;            /* [ports] where messages queue; by one, by an earlier one */
-    struct message *bucket[BUCKETS]; /* submitted, one end or both */
-    struct message *queue;           /* ready and not begun, where messages queue */
+    bool *taken, *wanted;            /* [ports] if messages queue: in use; an earlier one waits */
+    struct message *bucket[BUCKETS]; /* messages of which one end was submitted */
+    struct message *queue;           /* if messages queue: those ready and not begun */
     long submitted, matched, on_the_way;
     uint64_t bytes_sent;
     struct sp_carried *carried;
     long n_carried, cap_carried;
 } net;
 
-/* Out of the interfaces of nodes, into them, then the same of the network. */
+/* The ports: out of the interfaces inside nodes, into them, then the same of the network. */
 static int ports(void)
 {
     return 4 * net.ranks;
@@ -156,7 +156,7 @@ static sg_host_t host_of(int rank)
     return sg_host_by_name(name);
 }
 
-/* An actor of SimGrid: one message from end to end. */
+/* The body of a SimGrid actor, which carries one message from end to end. */
 static void *carry(void *arg)
 {
     struct message *m = arg;
@@ -182,11 +182,12 @@ static void start(struct message *m)
         m->send.times->begun_us = sp_now_us();
     if (starpu_pthread_create_on("message", &thread, NULL, carry, m, host_of(m->from)))
         STARPU_ABORT_MSG("starpipe: no actor for a message");
-    sg_actor_unref(thread); /* nobody joins it: its stack goes when it ends */
+    sg_actor_unref(thread); /* no actor joins it, so this frees its stack when it ends */
 }
 
-/* Those whose two ports are free, unless an earlier one waits for one of them. Starting one lets others run:
- * the queue is left alone by then. */
+/* Starts the messages whose two ports are free, unless an earlier one waits for one of them.
+ * Starting a message lets other actors run, which may change the queue, so all are first taken off
+ * the queue. */
 static void start_queued(void)
 {
     struct message **at = &net.queue, *go = NULL, **last = &go;
@@ -215,7 +216,8 @@ static void start_queued(void)
     }
 }
 
-/* In the order in which they became ready; of those of one time, lower senders first. */
+/* Inserts a message in the order in which messages became ready; at equal times, lower senders
+ * first. */
 static void enqueue(struct message *m)
 {
     struct message **at = &net.queue;
@@ -272,8 +274,8 @@ static struct message **bucket_of(int from, int to, int64_t tag)
     return &net.bucket[key >> 48 & (BUCKETS - 1)];
 }
 
-/* The message of a tag that lacks the end that is submitted now: the first, or a new one. The whole ones are
- * in no list any more. */
+/* Takes the first message of a tag that lacks the end submitted now off its list; if there is none,
+ * makes a new one. Messages with both ends are in no list. */
 static struct message *message_of(int from, int to, int64_t tag, bool sending)
 {
     struct message **at = bucket_of(from, to, tag), *m;
@@ -303,7 +305,7 @@ static void acquire(starpu_data_handle_t handle, enum starpu_data_access_mode mo
         STARPU_ABORT_MSG("starpipe: a message cannot wait for its buffer");
 }
 
-/* An op does not begin when such a message arrives, nor end when it leaves. */
+/* A message between members of a stage. No op begins when one arrives, nor ends when one leaves. */
 static bool is_inside_stage(int peer)
 {
     return peer / net.members == net.rank / net.members;

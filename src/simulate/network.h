@@ -1,7 +1,8 @@
 /*
- * The transport of simulated runs (transport/transport.h): every member of a stage is a process of its own to
- * its graph, and all are in this one. A send and its receive meet by their tag; when the buffers of both are
- * ready, SimGrid carries the bytes between the hosts of the two. Nothing is copied.
+ * The transport of simulated runs (transport/transport.h). The graph of every member of a stage
+ * takes that member for a process of its own, but all are in this process. A send and its receive
+ * are matched by their tag. When the buffers of both are ready, SimGrid carries the bytes between
+ * their hosts. Nothing is copied.
  */
 #ifndef SP_SIMULATE_NETWORK_H
 #define SP_SIMULATE_NETWORK_H
@@ -15,18 +16,18 @@ struct sp_carried {
     double bytes, ready, arrived;
 };
 
-/* Before the first message, between so many ranks; `members` that follow each other share a stage. 0 or -ENOMEM.
- * Simulated times are `stretch` times as long. */
+/* Call before the first message. `members` consecutive ranks share a stage. Simulated times are
+ * `stretch` times as long as the machine's. 0 or -ENOMEM. */
 int sp_sim_network_create(const struct sp_sim_machine *m, int ranks, int members, double stretch);
 void sp_sim_network_destroy(void);
 
-/* The process whose graph is submitted from here on. */
+/* Sets the rank whose graph is submitted from here on. */
 void sp_sim_network_act_as(int rank);
 
-/* Messages that nobody received, or whose sender never came. */
+/* The number of messages submitted with one end only. */
 long sp_sim_network_unmatched(void);
 
-/* Those that arrived so far, in that order. */
+/* The messages that arrived so far, in the order of arrival; *n is their number. */
 const struct sp_carried *sp_sim_network_carried(long *n);
 
 #endif

@@ -11,7 +11,7 @@ static const char *const files[] = {"bus/simulated.platform.v4.xml", "bus/simula
                                     "bus/simulated.bandwidth", "bus/simulated.config"};
 enum { FILES = sizeof files / sizeof *files };
 
-/* More than any message gets: SimGrid knows no unlimited link. */
+/* A bandwidth beyond need, because SimGrid has no unlimited links. */
 static const double unlimited = 1e30;
 
 struct sizes {
@@ -31,7 +31,8 @@ static void one_link(FILE *f, const struct sizes *z, const char *name, int at, b
             l->bandwidth > 0 ? l->bandwidth / z->stretch : unlimited, alone ? "FATPIPE" : "SHARED");
 }
 
-/* The interfaces of a link, in both directions or in one that serves for both, and its latency. */
+/* Writes the interfaces of a link, with a SimGrid link for each direction or one for both, and its
+ * latency. */
 static void links(FILE *f, const struct sizes *z, const char *name, const struct sp_link *l)
 {
     bool queued = z->machine->sharing == SP_LINK_QUEUED;
@@ -47,7 +48,7 @@ static void links(FILE *f, const struct sizes *z, const char *name, const struct
             name, unlimited, queued ? 0 : l->latency_s * z->stretch);
 }
 
-/* What a message from one rank to another goes through. */
+/* Writes the route of messages from one rank to another. */
 static void route(FILE *f, const struct sizes *z, int from, int to)
 {
     const struct sp_link *l = sp_sim_link_between(z->machine, from, to);
@@ -63,8 +64,8 @@ static void route(FILE *f, const struct sizes *z, int from, int to)
     fprintf(f, "<link_ctn id=\"%s-latency\"/></route>\n", name);
 }
 
-/* SimGrid's own corrections, which are those of TCP, are switched off: a message takes its latency and
- * its bytes over its share of the bandwidth. */
+/* Switches off SimGrid's corrections, which model TCP: a message takes its latency and its bytes
+ * over its share of the bandwidth. */
 static const char head[] = "<?xml version='1.0'?>\n"
                            "<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
                            "<platform version=\"4.1\">\n"
@@ -101,7 +102,7 @@ static int path_of(const struct sp_platform *p, const char *name, char *path, si
     return snprintf(path, n, "%s/%s", p->dir, name) < (int)n ? 0 : -ENAMETOOLONG;
 }
 
-/* One memory holds everything: the bus of the machine, as StarPU knows it, joins nothing. */
+/* All data are in one memory, so the bus that StarPU knows connects nothing. */
 static int write_files(const struct sp_platform *p, const struct sizes *z)
 {
     for (int i = 0; i < FILES; i++) {
@@ -124,7 +125,7 @@ static int write_files(const struct sp_platform *p, const struct sizes *z)
     return 0;
 }
 
-/* What StarPU emulates of itself takes no time: the schedule is what is looked at. */
+/* Sets the emulated overheads of StarPU to 0: the simulation is about the schedule. */
 static void set_environment(const struct sp_platform *p)
 {
     static const char *const costs[] = {

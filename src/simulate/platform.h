@@ -1,6 +1,6 @@
 /*
- * The files by which StarPU-SimGrid knows a machine: a platform for SimGrid, with a host for the main
- * program and one for each rank, and the bus that StarPU would have measured.
+ * The files that describe a machine to StarPU-SimGrid: a platform for SimGrid, with a host for the
+ * main program and one for each rank, and the bus that StarPU would have measured.
  */
 #ifndef SP_SIMULATE_PLATFORM_H
 #define SP_SIMULATE_PLATFORM_H
@@ -8,13 +8,13 @@
 #include "simulate/machine.h"
 
 struct sp_platform {
-    char dir[64]; /* of the files, made for this run; "": none */
+    char dir[64]; /* directory of the files, made for this run; "": none */
 };
 
 /*
- * Writes them for so many ranks, with times `stretch` times as long, and points StarPU's environment at
- * them. 0, or -errno after one line. Links that queue their messages have no
- * latency here: network.c adds it.
+ * Writes the files for `ranks` ranks, with times `stretch` times as long, and points StarPU's
+ * environment at them. Links that queue their messages have no latency here: network.c adds it. 0,
+ * or -errno after one line.
  */
 int sp_platform_create(struct sp_platform *p, const struct sp_sim_machine *m, int ranks,
                        double stretch);

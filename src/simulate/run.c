@@ -23,9 +23,9 @@ struct run {
     const struct sp_simulation *s;
     struct sp_platform platform;
     int members, ranks, n_graphs; /* members: of a stage */
-    struct sp_graph *graphs;      /* [ranks] each as its process would have it */
-    double second;                /* what a unit of the costs takes of simulated time */
-    double stretch;               /* of the machine's times */
+    struct sp_graph *graphs;      /* [ranks], each like that of a process of its own */
+    double second;                /* simulated seconds of a unit of the costs */
+    double stretch;               /* simulated time over the machine's time */
     double began_us;
     struct sp_simulated *out;
 };
@@ -43,8 +43,8 @@ static double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The longest op takes a thousand seconds: beside that the microseconds that StarPU's workers take to wake
- * up are nothing. */
+/* Scales the longest op to a thousand seconds, so that the microseconds that StarPU's workers take
+ * to wake up do not matter. */
 static double choose_second(const struct sp_simulation *s)
 {
     double longest = 0;
@@ -100,7 +100,7 @@ static int set_times(const struct run *r, struct sp_graph *g, int stage)
     return 0;
 }
 
-/* The process of a stage's member: rank stage * members + member. */
+/* Creates the graph of a stage's member: rank stage * members + member. */
 static int create_graph(struct run *r, int rank)
 {
     const struct sp_simulation *s = r->s;
@@ -113,7 +113,7 @@ static int create_graph(struct run *r, int rank)
         .shape = s->shape,
         .recompute = s->recompute,
         .every = s->every,
-        .window = sp_plan_ops(s->plan) + 1, /* nothing runs before everything is submitted */
+        .window = sp_plan_ops(s->plan) + 1, /* tasks run only after all are submitted */
     };
     const struct sp_placement place = {
         .world = {.rank = rank, .size = r->ranks, .node_size = 1},
@@ -157,8 +157,9 @@ static double resident_bytes(void)
 }
 
 /*
- * All tasks of a step are there at once, ten kilobytes each: what those of the first process took tells what
- * all will. Tasks cannot be taken back: the program ends.
+ * All tasks of a step exist at once, ten kilobytes each. The memory of the first process's tasks
+ * predicts that of all. Submitted tasks cannot be withdrawn, so if it is too much, the program
+ * ends.
  */
 static void check_memory(const struct run *r, double before)
 {
@@ -175,7 +176,8 @@ static void check_memory(const struct run *r, double before)
     _exit(2);
 }
 
-/* Workers rest until everything is submitted: then the tasks of each op are counted. */
+/* Workers pause until everything is submitted, because only then the tasks of each op are
+ * counted. */
 static int play(struct run *r, struct sp_simulated *out)
 {
     double start = seconds_now(), before = resident_bytes(), submitted;
@@ -205,13 +207,13 @@ static double units(const struct run *r, double us)
     return us / 1e6 / r->second;
 }
 
-/* A moment of the step for a report, a thousandth of a unit being a microsecond; 0 stays: not known. */
+/* A moment of the step for a report, in which a unit is 1000 us; 0 (not known) stays 0. */
 static double moment(const struct run *r, double us)
 {
     return us > 0 ? 1e3 * units(r, us - r->began_us) : 0;
 }
 
-/* What a run would report of a stage. */
+/* Fills in the report of a stage as a run would. */
 static void take_report(const struct run *r, const struct sp_graph *g, const struct sp_meter *meter,
                         struct sp_stage_report *out)
 {
@@ -240,7 +242,7 @@ static void take_report(const struct run *r, const struct sp_graph *g, const str
             moment(r, log->record[i].times.begun_us), moment(r, log->record[i].times.ended_us)};
 }
 
-/* When the last op of all members ended, and how many tasks they all had. */
+/* Returns when the last op of all members ended, and adds up their tasks. */
 static double take_all(const struct run *r, struct sp_simulated *out)
 {
     double last = 0;
@@ -257,7 +259,7 @@ static double take_all(const struct run *r, struct sp_simulated *out)
     return units(r, last - r->began_us);
 }
 
-/* When the ops ran, from the meters that every run has, on the first member of each stage. */
+/* Takes the times of ops from the meter of the first member of each stage. */
 static int take_times(const struct run *r, struct sp_simulated *out)
 {
     const struct sp_plan *plan = r->s->plan;
@@ -288,7 +290,7 @@ static int take_times(const struct run *r, struct sp_simulated *out)
             out->busy[s] += units(r, op->busy_us);
         }
     }
-    out->times.makespan = take_all(r, out); /* rather than that of the first ones */
+    out->times.makespan = take_all(r, out); /* of all members, not only the first ones */
     sp_times_summarize(plan, r->s->costs, &out->times);
     out->report.span_us = out->report.step_us = 1e3 * out->times.makespan;
     for (int s = 0; s < stages; s++) {
@@ -336,13 +338,13 @@ static int run_step(struct run *r, struct sp_simulated *out)
     return err;
 }
 
-/* What the first actor does. */
+/* The body of the first actor. */
 static int act(void *arg)
 {
     struct run *r = arg;
     int err = start_starpu(r);
 
-    sp_platform_destroy(&r->platform); /* was read: nothing is left behind, however this ends */
+    sp_platform_destroy(&r->platform); /* already read; removed now, however the run ends */
     if (!err) {
         err = run_step(r, r->out);
         sp_transport_stop();

@@ -1,4 +1,4 @@
-/* What of the transport (transport/transport.h) is no message: there is one process. */
+/* The functions of the transport (transport/transport.h) other than messages, for one process. */
 #include "config.h"
 #ifdef HAVE_SIMGRID
 #include "sp_error.h"
@@ -52,7 +52,7 @@ void sp_transport_abort(int status)
     _exit(status);
 }
 
-/* Reports and checkpoints, which no simulated run has. */
+/* For reports and checkpoints, which a simulated run does not have. */
 void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
     sp_transport_send(handle, dst, tag, "", NULL);

@@ -31,7 +31,8 @@ static void view(struct sp_tensor *whole, int n, struct sp_tensor **part, bool p
     (void)whole, (void)n, (void)part, (void)parts;
 }
 
-/* ---- what is submitted ------------------------------------------------------------------------- */
+/* ---- submissions
+ * ------------------------------------------------------------------------------- */
 
 static void insert(const struct sp_task_context *ctx, struct sp_task *task, double flops)
 {
@@ -90,7 +91,8 @@ static double now_us(void)
     return 0;
 }
 
-/* ---- what leaves memory ------------------------------------------------------------------------ */
+/* ---- offloading
+ * -------------------------------------------------------------------------------- */
 
 static void start_mover(struct sp_mover *m, unsigned node, int worker)
 {

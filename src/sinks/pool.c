@@ -17,11 +17,11 @@ enum { HASHES = 64 };
 struct sp_pool {
     struct sp_sink *sink;
     enum sp_pool_dead dead;
-    bool oldest; /* is taken, not the latest */
+    bool oldest; /* reuse the oldest, not the latest */
     int slack, n;
     struct shelf *shelves;
     int first[HASHES];                              /* shelf of a hash of sizes; -1: none */
-    void (*told)(void *arg, int shelf, bool taken); /* NULL: nobody watches */
+    void (*told)(void *arg, int shelf, bool taken); /* NULL: no watcher */
     void *arg;
 };
 

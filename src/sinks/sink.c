@@ -2,7 +2,7 @@
 #include "sp_error.h"
 #include <stdlib.h>
 
-/* How many of the caller's elements make one of a tensor. */
+/* The number of the caller's elements that form one element of a tensor. */
 static size_t unit_of(size_t n)
 {
     size_t unit = 1;

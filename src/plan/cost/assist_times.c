@@ -47,8 +47,7 @@ static int tokens_given(const struct slot *s, const struct sp_assist *assist)
     return tokens_in(s, &assist->keys);
 }
 
-/* Elements of k and v per device that the helper does not hold yet; with `back`, elements of their
- * gradients that the helper returns because it does not go on with them. */
+/* What a device has of k and v of the keys that the helper has not had; `back`: that it does not go on with. */
 static double keys_sent(const struct slot *s, const struct sp_assist *assist, bool back)
 {
     int tokens = tokens_given(s, assist) - tokens_in(s, back ? &assist->goes_on : &assist->had);
@@ -80,7 +79,7 @@ static double help_s(const struct slot *s, const struct sp_assist *assist)
            s->terms->machine->rates.launch_s;
 }
 
-/* The owner reads each partial result, and reads and writes the tensor it is merged into. */
+/* What came is read, and what it becomes part of read and written. */
 static double merge_s(const struct slot *s, const struct sp_assist *assist)
 {
     struct sp_shape slice;
@@ -100,8 +99,7 @@ static double link_s(const struct slot *s, const struct sp_assist *assist, doubl
     return sp_exchange_s(s->terms, s->sh, assist->owner, assist->helper, elements);
 }
 
-/* The way there carries q, k and v, and in the backward also the output's gradient, o and its
- * statistics. The way back carries o with its statistics, or dq, dk and dv. */
+/* q, k and v, and with the gradient of o that and its statistics; o with its statistics, or dq, dk and dv. */
 static double way_s(const struct slot *s, const struct sp_assist *assist, bool back)
 {
     bool backward = s->pass == SP_ATTENTION_BACKWARD;
@@ -119,7 +117,7 @@ static double way_s(const struct slot *s, const struct sp_assist *assist, bool b
 
 /* ---- an op ---------------------------------------------------------------------------------- */
 
-/* When a helper has received its inputs: owners send to one helper after the other. */
+/* When what a helper needs is there: owners send to one helper after the other. */
 static double shared_at(const struct slot *s, int k)
 {
     double at = 0;

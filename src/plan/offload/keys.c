@@ -83,8 +83,7 @@ static int64_t keys_of(struct sp_units_builder *b, const struct sp_op *op, int s
     return parts * sp_pages(bytes / parts);
 }
 
-/* The keys and values streamed through an op's attention in one layer: all, and the largest
- * buffer. */
+/* Those that visit attention of an op, in a layer: in all, and those of the largest visit. */
 struct streams {
     int64_t bytes, largest;
 };
@@ -107,7 +106,7 @@ static struct streams streams_of(struct sp_units_builder *b, const struct sp_op 
     return v;
 }
 
-/* Bounds a buffer for streamed keys to a small part of what a layer of the longest slice keeps. */
+/* So that a visit takes little beside the rest: a part of what a layer of the longest slice keeps. */
 static int64_t most_of_stream(struct sp_units_builder *b)
 {
     enum { PART = 8 };
@@ -142,7 +141,7 @@ static void count(struct sp_units_builder *b, int slot, int64_t in, int64_t out)
     b->a->streamed_out += out;
 }
 
-/* Counts the keys streamed through layer i of an op. */
+/* The visits of layer i of an op. */
 static void add_streams(struct sp_units_builder *b, int index, int i, struct streams v)
 {
     const struct sp_op *op = &b->prog->ops[index];

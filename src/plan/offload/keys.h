@@ -27,8 +27,7 @@ void sp_keys_gradients(struct sp_units_builder *b, const struct sp_op *op, int i
 void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, int i,
                      struct sp_unit *u);
 
-/* Counts the memory of a stage that streams keys through, the bytes it fetches and evicts, and the
- * gradients of keys and values that stay. */
+/* What all visits of a stage take in memory, and bring and take away; and the gradients of keys and values that stay. */
 void sp_keys_stream(struct sp_units_builder *b);
 
 #endif

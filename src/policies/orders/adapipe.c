@@ -20,7 +20,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Layers are dealt out around a head on the last stage. */
+/* Layers are distributed given that the head is on the last stage. */
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
     if (!lay->vocabulary_parallel)

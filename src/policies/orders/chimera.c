@@ -14,9 +14,9 @@
  *
  * A unit of p micro-batches, p/2 each way, is merged on a grid where a forward and a backward take
  * one slot each: 1F1B down has F of its k-th micro-batch on stage i at slot i + 2k and B at
- * 2p-1-i + 2k, 1F1B up the same from the other end. With p even the two never meet. The next unit
- * begins 2p slots later, its forwards between the last backwards. What m leaves over of the last
- * unit is left out, so any m will do; the odd one goes down.
+ * 2p-1-i + 2k, 1F1B up the same from the other end. With p even the two never share a slot. The
+ * next unit begins 2p slots later, its forwards between the last backwards. The last unit may be
+ * incomplete, so any m will do; the odd micro-batch goes down.
  *
  * Makespan of K = m/p whole units, b + w >= f: p f + (2p-2)(b+w) for the first, as in the paper's
  * performance model, and 2f + (2p-2)(b+w) for each of the others. A stage holds between p/2 + 1 and
@@ -50,9 +50,9 @@ static int entry(int p, int k)
 static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
     int p = lay->stages, m = lay->micro_batches;
-    int end[2] = {(m + 1) / 2, m}; /* of the micro-batches of each pipe */
+    int end[2] = {(m + 1) / 2, m}; /* one past the last micro-batch of each pipe */
     int f[2] = {0, end[0]}, b[2] = {0, end[0]}, first[2] = {0, end[0]};
-    int at[2] = {stage, p - 1 - stage}; /* of the pipe: its global stage here */
+    int at[2] = {stage, p - 1 - stage}; /* the global stage of each pipe here */
 
     for (int left = 2 * m, t = 0; left > 0; t++) {
         for (int c = 0; c < 2; c++) {

@@ -1,11 +1,12 @@
 #include "policies/orders/dual.h"
 
-/* Where a stage is: micro-batches of each phase done, and the weight gradients put off. */
+/* The progress of a stage: forwards and backwards done of each phase, and deferred weight
+ * gradients. */
 struct state {
     const struct sp_dual *dual;
     struct sp_program *prog;
     int f[2], b[2];
-    struct sp_program put_off; /* first in, first out, whatever the phase */
+    struct sp_program put_off; /* first in, first out, for both phases */
     int taken;
 };
 
@@ -19,7 +20,7 @@ static void backward(struct state *s, int phase)
     sp_program_add(s->prog, SP_B, s->dual->first[phase] + s->b[phase]++, s->dual->chunk[phase]);
 }
 
-/* The gradient of the input only. */
+/* A backward of the input gradient only; its W is deferred. */
 static void backward_input(struct state *s, int phase)
 {
     sp_program_add(&s->put_off, SP_W, s->dual->first[phase] + s->b[phase], s->dual->chunk[phase]);
@@ -39,7 +40,7 @@ static void overlapped(struct state *s, int f, int b)
                         d->chunk[b]);
 }
 
-/* The last backwards of both phases: those of the second half leave their W for later. */
+/* The last backwards of both phases; the second half of them defers its W. */
 static void drain(struct state *s, int n)
 {
     int rank = s->dual->rank;

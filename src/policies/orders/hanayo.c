@@ -1,7 +1,7 @@
 /*
  * Hanayo: the layers run down the stages and up again in waves, v/2 of them, without a second copy
  * of the model (Liu et al. 2023, "Hanayo: Harnessing Wave-like Pipeline Parallelism for Enhanced
- * Large Model Training Efficiency"). Where a wave turns, no message is sent.
+ * Large Model Training Efficiency"). A wave turns within a stage, so the turn needs no message.
  *
  * p = 4, m = 8, a backward twice as long as a forward;
  * digits are forwards of both chunks, letters backwards (a: micro-batch 0):
@@ -11,12 +11,13 @@
  *   stage 2  ..01203142..aa3bb5cc6aa7dd4.bb5cc6.eedd7ffeeggffhhgg..hh....
  *   stage 3  ...00112233...aa4aa5bb4cc6bb5cc6dddd77eeeeffffgggghhhh......
  *
- * The order is found by list scheduling: groups of p micro-batches, all forwards, then all
- * backwards, are squeezed (policies/search/squeeze.h) within the memory of p micro-batches, which is
- * what 1F1B holds on its first stage. Messages between two stages stay first in, first out.
+ * List scheduling finds the order. It starts from groups of p micro-batches, all forwards and then
+ * all backwards of a group, and squeezes them (policies/search/squeeze.h) within the memory of p
+ * micro-batches, as much as 1F1B holds on its first stage. Messages between two stages stay first
+ * in, first out.
  *
- * Makespan: none is below (m + (p-1)/v)(f+b+w), as the last stage begins p-1 forwards of a chunk
- * late and ends p-1 backwards of one early.
+ * No makespan is below (m + (p-1)/v)(f+b+w), as the last stage begins p-1 forwards of a chunk late
+ * and ends p-1 backwards of one early.
  */
 #include "policies/families/map.h"
 #include "policies/refuse.h"
@@ -38,8 +39,8 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     return sp_refuse_chunks(lay, &fit, why, n);
 }
 
-/* Groups of micro-batches, all forwards, then all backwards of each: chunk by chunk, or
- * micro-batch by micro-batch. */
+/* Appends groups of micro-batches, all forwards and then all backwards of each group: chunk by
+ * chunk, or micro-batch by micro-batch. */
 static void groups(const struct sp_layout *lay, int group, bool by_chunk, struct sp_program *prog)
 {
     int m = lay->micro_batches, v = lay->chunks;

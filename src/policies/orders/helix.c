@@ -1,13 +1,15 @@
 /*
  * HelixPipe (Zhang et al. 2025): all forwards, then all backwards in reverse, of a model wound
  * around the stages like a helix (figures 2(b) and 7). Parameter block j is on stage j mod p;
- * attention of a layer runs on all stages at once, of another micro-batch on each. A loop takes p
+ * attention of a layer runs on all stages at once, on each for another micro-batch. A loop takes p
  * slots through all layers; `fold` micro-batches share a slot (2: two-fold, section 4.3.2), so that
- * the messages of one travel while the other computes. A last loop of fewer micro-batches has every p-th one
- * in a slot: then all slots have about as many, and attention is on all stages all the same.
+ * the messages of one travel while the other computes. A last loop of fewer micro-batches puts
+ * every p-th one in the same slot, so that slots are about equal and attention still uses all
+ * stages.
  *
- * Where sequences are cut, the slices of a slot's micro-batches take turns like that: with one micro-batch a slot
- * messages travel beside other slices, and the bubble is less than half of two-fold's.
+ * If sequences are cut, the slices of a slot's micro-batches take turns in the same way. With one
+ * micro-batch a slot, messages travel while other slices compute, and the bubble is less than half
+ * of two-fold's.
  *
  * p = 4, m = 8, L = 4, fold = 2; blocks of micro-batches 0..7 as figures, their attention as letters
  * a..h, all of one length, a backward twice a forward:
@@ -17,13 +19,14 @@
  *   stage 2  ...cda0b123456g7hef...........ffeehh77gg665544332211bb00aaddcc..........
  *   stage 3  .....efcda0b123456g7h.....hh77gg665544332211bb00aaddccffee..............
  *
- * The last `fold` backwards of stage 0 go upwards in the published code. That is kept with one
- * layer a stage, as in its reference orders and above, and with tail=published; else they are in
- * reverse as all others, which is no slower and in most cases a little faster.
+ * In the published code the last `fold` backwards of stage 0 run in ascending order. This order is
+ * kept with one layer a stage, as in the published reference orders and above, and with
+ * tail=published. Otherwise they run in reverse like all others, which is no slower and in most
+ * cases a little faster.
  *
- * The bubble is that of blocks alone: attention fills it, (p-1)(pre + post) a forward and twice that
- * a backward, fold times (section 4.5). With ship=attention all of a layer but its MLP is attention, and the bubble is
- * that of MLPs.
+ * Attention fills its own part of the bubble, so only blocks leave one: (p-1)(pre + post) a forward
+ * and twice that a backward, fold times (section 4.5). With ship=attention all of a layer except
+ * its MLP counts as attention, and only MLPs leave a bubble.
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/orders/helix.h"
@@ -35,16 +38,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What messages delay a loop by with so many micro-batches a slot: it has 2L parts each way one after the other, and a
- * message delays the next by what it takes longer than the other micro-batches of the slot, or slices, which are at
- * work meanwhile. */
+/* The delay of a loop by messages, with `fold` micro-batches a slot. A loop runs 2L parts each way
+ * one after the other. Before each, the stage works on the other micro-batches or slices of the
+ * slot while the message travels; the rest of the message's time is delay. */
 static double delay(const struct sp_layout *lay, double comm, double part, double fold)
 {
     return 4 * lay->layers * fmax(0, comm - (fold * lay->slices - 1) * part / lay->slices);
 }
 
 /*
- * fold=auto: the number of micro-batches a slot for which bubble and messages take least, at the costs known.
+ * fold=auto: the micro-batches a slot for which bubble and messages cost least, at the known costs.
  */
 static int best_fold(const struct sp_layout *lay)
 {
@@ -69,7 +72,7 @@ static int best_fold(const struct sp_layout *lay)
     return best;
 }
 
-/* By default two micro-batches, or one whose slices take turns. */
+/* The default is two micro-batches, or one if its slices take turns. */
 static int fold_of(const struct sp_layout *lay)
 {
     int ok = 1;
@@ -79,7 +82,7 @@ static int fold_of(const struct sp_layout *lay)
     return lay->map ? sp_attention_fold(lay) : best_fold(lay);
 }
 
-/* Refuses a value of an option that is not one of those listed by blanks. */
+/* Refuses a value of an option that is not in the list, which blanks separate. */
 static int check_word(const struct sp_layout *lay, const char *key, const char *words, char *why,
                       size_t n)
 {
@@ -125,21 +128,22 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     return 0;
 }
 
-/* One loop's sizes. */
+/* The sizes of a loop. */
 struct loop {
     struct sp_program *prog;
     int p, L, m, fold, slices, stage;
     int first;  /* micro-batch of slot 0 */
-    bool after; /* another loop comes before this one: its last blocks are still to do */
+    bool after; /* another loop precedes this one, and its last blocks are still to run */
 };
 
-/* Slices of a slot: of all its micro-batches. */
+/* Slices of all micro-batches of a slot. */
 static int turns(const struct loop *lo)
 {
     return lo->fold * lo->slices;
 }
 
-/* A forward of the k-th slice of slot d in the loop that begins with micro-batch `first`, if it has so many. */
+/* Appends a forward of the k-th slice of slot d in the loop that begins with micro-batch `first`,
+ * if the loop has that micro-batch. */
 static void add_of(const struct loop *lo, int first, int d, int k, enum sp_part part, int at)
 {
     bool whole = first + lo->p * lo->fold <= lo->m;
@@ -153,7 +157,7 @@ static void add_of(const struct loop *lo, int first, int d, int k, enum sp_part 
                                                    .chunk = at});
 }
 
-/* Attention of slot d comes to this stage in the layer before block j: layer j-1-d. */
+/* Before block j, this stage runs the attention of slot d for layer j-1-d. */
 static void attention(const struct loop *lo, int d, int k, int j)
 {
     int layer = j - 1 - d;
@@ -162,7 +166,7 @@ static void attention(const struct loop *lo, int d, int k, int j)
         add_of(lo, lo->first, d, k, SP_ATTN, layer);
 }
 
-/* The attentions of slots p-2 .. 1 before block j; that of slot 0 comes with the block. */
+/* Appends the attention of slots p-2 .. 1 before block j; that of slot 0 runs with the block. */
 static void attentions(const struct loop *lo, int j)
 {
     for (int d = lo->p - 2; d > 0; d--)
@@ -170,7 +174,7 @@ static void attentions(const struct loop *lo, int j)
             attention(lo, d, k, j);
 }
 
-/* Block j of all slots; block 0 goes together with block L of the loop before. */
+/* Appends block j of all slots; block 0 runs together with block L of the loop before. */
 static void blocks(const struct loop *lo, int j, bool last_of_before)
 {
     int before = lo->first - lo->p * lo->fold;
@@ -185,14 +189,15 @@ static void blocks(const struct loop *lo, int j, bool last_of_before)
                 add_of(lo, before, d, k, SP_BLOCK, lo->L);
             }
             if (j >= lo->L)
-                continue; /* there is no loop any more */
+                continue; /* no loop follows */
             add_of(lo, lo->first, d, k, SP_BLOCK, j);
             if (d == lo->p - 1)
                 add_of(lo, lo->first, d, k, SP_ATTN, j);
         }
 }
 
-/* Forwards of one loop on a stage. Block L, which is on stage 0, is left to what comes next. */
+/* Appends the forwards of a loop on a stage, without block L, which stage 0 runs with the next
+ * loop. */
 static void forward(struct loop *lo)
 {
     int j = lo->stage;
@@ -202,12 +207,12 @@ static void forward(struct loop *lo)
         blocks(lo, j, j == 0 && lo->after);
     }
     attentions(lo, j);
-    /* slot 0's last attention here goes with block L, if that comes right after it */
+    /* slot 0's last attention here runs with block L, if that follows directly */
     for (int k = 0; k < turns(lo) && lo->p > 1 && !(lo->stage == 0 && lo->L % lo->p == 0); k++)
         attention(lo, 0, k, j);
 }
 
-/* Whether the last slot of stage 0 goes upwards in the backward. */
+/* Returns true if the last slot of stage 0 runs its backwards in ascending order. */
 static bool ends_upwards(const struct sp_layout *lay)
 {
     char tail[16];
@@ -228,7 +233,8 @@ static struct loop loop_of(const struct sp_layout *lay, int stage, struct sp_pro
                          .stage = stage};
 }
 
-/* Forwards of the loop that begins with a micro-batch, block L at their end. */
+/* Appends the forwards of the loop that begins with micro-batch `first`, with block L at their
+ * end. */
 static void loop_alone(const struct sp_layout *lay, int stage, int first, struct sp_program *prog)
 {
     struct loop lo = loop_of(lay, stage, prog);
@@ -259,7 +265,7 @@ static void filo(const struct sp_layout *lay, int stage, struct sp_program *prog
         op.pass = SP_B;
         sp_program_add_op(prog, op);
     }
-    /* of slot 0, which alone are block 0 without anything in between */
+    /* the blocks 0 of slot 0, the only ones with nothing in between */
     tail = stage == 0 && lo.p > 1 && lo.m >= lo.p * lo.fold && ends_upwards(lay) ? turns(&lo) : 0;
     for (int k = 0; k < tail; k++)
         prog->ops[2 * n - tail + k].mb = k / lo.slices;
@@ -276,7 +282,7 @@ static int emit_all(const struct sp_layout *lay, struct sp_program *programs, ch
     return 0;
 }
 
-/* With ship=attention blocks are MLPs alone, eight ninths of post. */
+/* With ship=attention a block is an MLP alone, eight ninths of post. */
 static double makespan(const struct sp_layout *lay, const struct sp_part_costs *c)
 {
     bool module = sp_option_is(lay, "ship", "attention");
@@ -287,7 +293,7 @@ static double makespan(const struct sp_layout *lay, const struct sp_part_costs *
         lay->micro_batches % (lay->stages * fold_of(lay)))
         return -1;
     if (module)
-        layer -= c->again * c->post / 9; /* kept */
+        layer -= c->again * c->post / 9; /* kept, not recomputed */
     return (double)lay->micro_batches * lay->layers / lay->stages * layer +
            fold_of(lay) * (lay->stages - 1) * block * (1 + c->backward + c->again);
 }

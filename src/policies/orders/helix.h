@@ -1,4 +1,4 @@
-/* HelixPipe's loops one into the other (helix.c, helix_bounded.c). */
+/* HelixPipe with overlapping loops (helix.c, helix_bounded.c). */
 #ifndef SP_HELIX_H
 #define SP_HELIX_H
 
@@ -8,8 +8,9 @@
 typedef void (*sp_helix_loop_fn)(const struct sp_layout *lay, int stage, int first,
                                  struct sp_program *prog);
 
-/* Programs in which the forwards of a loop of stages * fold micro-batches run while the backwards of the one before it do:
- * a stage never holds much more than one loop. 0 or -ENOMEM. */
+/* Makes programs in which the forwards of a loop of stages * fold micro-batches run beside the
+ * backwards of the loop before, so that a stage never holds much more than one loop. 0 or
+ * -ENOMEM. */
 int sp_helix_bounded(const struct sp_layout *lay, int fold, sp_helix_loop_fn loop,
                      struct sp_program *programs);
 

@@ -1,18 +1,21 @@
 /*
- * HelixPipe with bounded memory: first-in-last-out (helix.c) holds all micro-batches of a step; here each loop of
- * p*fold micro-batches is first-in-last-out by itself, and its backwards run beside the forwards of the next loop, which
- * take the memory that they free. p = 4, m = 8, L = 4, fold = 1, blocks and attentions of one length, a backward twice a
- * forward; figures are blocks of a micro-batch, letters its attentions:
+ * HelixPipe with bounded memory. First-in-last-out (helix.c) holds all micro-batches of a step.
+ * Here each loop of p*fold micro-batches is first-in-last-out by itself, and its backwards run
+ * beside the forwards of the next loop, which use the memory that they free. p = 4, m = 8, L = 4,
+ * fold = 1, blocks and attentions of one length, a backward twice a forward; figures are blocks of
+ * a micro-batch, letters its attentions:
  *
  *   stage 0  0123dcba...4567aah...bbccgfdde33.221100ee......ffgghh77665544
  *   stage 1  .a0123dcb...e4bb5.ccdd336227hg11f00aa..ff....gghh77665544ee..
  *   stage 2  ..ba0123dc..ccfdde334225116007aahbbg...gg..hh77665544eeff....
  *   stage 3  ...cba0123ddd33g22f11e400aa5bb6cc7h....hh77665544eeffgg......
  *
- * The order is that of a list schedule over all stages: a stage runs its next forward or its next backward, whichever is
- * ready; if both are, either the forward as long as forwards are not further than one loop ahead, or always the backward:
- * the order that ends earlier is taken. Forwards wait where a stage would hold more than a loop and a quarter. It ends:
- * backwards need no memory, and once those of a loop are done all forwards of the next one have room.
+ * A list schedule over all stages gives the order. A stage runs its next forward or its next
+ * backward, whichever is ready. If both are, one rule takes the forward as long as forwards are not
+ * more than one loop ahead, the other always the backward; the order that ends earlier is used. A
+ * forward waits if the stage would hold more than a loop and a quarter. The schedule always ends:
+ * backwards need no memory, and once those of a loop are done, all forwards of the next one have
+ * room.
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/families.h"
@@ -29,22 +32,22 @@ enum way { FORWARD, BACKWARD };
 struct lane {
     struct sp_program
         list[2];             /* its forwards, and its backwards, of all loops one after the other */
-    struct sp_program order; /* what it has run of them */
-    int next[2];             /* of each */
+    struct sp_program order; /* the ops that it has run */
+    int next[2];             /* the next op in each list */
     int loop;                /* forwards of the first loop */
-    int held, most;          /* parts kept for backwards; at most */
-    double idle, look;       /* since when it is free; when it looks for an op */
+    int held, most;          /* parts kept for backwards; the most allowed */
+    double idle, look;       /* when it became free; when it next looks for an op */
 };
 
 struct bounded {
-    struct sp_plan plan; /* of the layout, for what the family says of its ops */
+    struct sp_plan plan; /* the layout and its family only */
     const struct sp_costs *costs;
     struct lane *lane; /* [stages] */
     int ids;
     double *end; /* [ids] of the ops that have run; HUGE_VAL: not yet */
 };
 
-/* Of a part: the first block has tokens, which are always there. */
+/* Parts that an op keeps for its backward. The first block keeps none: it reads tokens. */
 static int kept(const struct sp_op *op)
 {
     return op->part == SP_ATTN || op->chunk > 0;
@@ -69,7 +72,7 @@ static void list(const struct sp_layout *lay, int stage, int fold, sp_helix_loop
             op.pass = SP_B;
             sp_program_add_op(&lane->list[BACKWARD], op);
         }
-        if (first == 0) { /* no other is longer */
+        if (first == 0) { /* no other loop is longer */
             lane->loop = forward->n;
             lane->most = held + held / 4;
         }
@@ -83,7 +86,7 @@ static double *end_of(const struct bounded *b, int stage, const struct sp_op *op
     return &b->end[b->plan.family->id(&b->plan.layout, stage, op)];
 }
 
-/* When all that an op waits for is there; HUGE_VAL: that is not known yet. */
+/* The time at which all inputs of an op are there; HUGE_VAL: not known yet. */
 static double ready(const struct bounded *b, int stage, const struct sp_op *op)
 {
     struct sp_dep dep[SP_MAX_DEPS];
@@ -96,7 +99,7 @@ static double ready(const struct bounded *b, int stage, const struct sp_op *op)
     return time;
 }
 
-/* The next op of a list, NULL: none, or there is no memory for it. */
+/* The next op of a list; NULL: none is left, or there is no memory for it. */
 static const struct sp_op *next_of(const struct lane *lane, enum way way)
 {
     const struct sp_program *list = &lane->list[way];
@@ -105,7 +108,7 @@ static const struct sp_op *next_of(const struct lane *lane, enum way way)
     return op && way == FORWARD && lane->held + kept(op) > lane->most ? NULL : op;
 }
 
-/* The op that a stage runs at `time`; NULL: none, and it looks again when one will be ready. */
+/* The op that a stage runs at `time`; NULL: none, and `look` is set to when one will be ready. */
 static const struct sp_op *choose(const struct bounded *b, int stage, bool in_turn, double time)
 {
     struct lane *lane = &b->lane[stage];

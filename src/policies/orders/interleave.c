@@ -1,8 +1,9 @@
 #include "policies/orders/interleave.h"
 
 /*
- * As many groups as leave the last one at least p: p where p divides m, and what
- * torch.distributed.pipelining takes where it agrees to m, m / (m / p rounds). None costs time.
+ * The group size with the most groups of which the last still has at least p micro-batches. It is p
+ * if p divides m, and otherwise that of torch.distributed.pipelining, if that accepts m: m / (m / p
+ * rounds). No such grouping costs time.
  */
 static int default_group(int p, int m)
 {

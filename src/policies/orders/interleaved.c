@@ -25,12 +25,12 @@ static int group_size(const struct sp_layout *lay, int group, int k)
 }
 
 /*
- * Whether the order of a group size runs at all. Before backward k on the last stage, that stage
- * has begun w + k forwards, w = (v-1)N. Unless it is of the last chunk, it waits for backward k-s,
- * s the size of its group, on the first stage, and so for the forwards up to w + 2(p-1) + k-s
- * there; each of those but the first chunk's waits for the one before it by its group's size on the
- * last stage. If that is beyond w + k the two stages wait for each other. With whole groups, all
- * is well from N = p-1 on.
+ * Returns 1 if the order of a group size does not deadlock. Before backward k on the last stage,
+ * that stage has begun w + k forwards, w = (v-1)N. Unless backward k is of the last chunk, it waits
+ * for backward k-s on the first stage, s being the size of its group, and so for the forwards up to
+ * w + 2(p-1) + k-s there. Each of those, except in the first chunk, waits for the forward one group
+ * size earlier on the last stage. If that is beyond w + k, the two stages wait for each other. With
+ * whole groups the order runs from N = p-1 on.
  */
 static int runs(const struct sp_layout *lay, int group)
 {
@@ -53,7 +53,7 @@ static int runs(const struct sp_layout *lay, int group)
     return 1;
 }
 
-/* The nearest group size that runs; one group of all micro-batches does. */
+/* The nearest group size that runs; one group of all micro-batches always runs. */
 static int nearest_group(const struct sp_layout *lay, int group)
 {
     int m = lay->micro_batches;
@@ -116,8 +116,8 @@ static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog
     }
 }
 
-/* Published for m a multiple of p; it holds while no group is shorter than p, and with m < p for
- * one group, where a stage waits p - m chunks before each of its chunks but the first. */
+/* The formula was published for m a multiple of p. It holds if no group is shorter than p. With m <
+ * p it holds for one group: a stage waits p - m chunks before each of its chunks but the first. */
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
 {
     double p = lay->stages, m = lay->micro_batches, v = lay->chunks;

@@ -1,15 +1,16 @@
 /*
- * PipeDream (Narayanan et al. 2019, "PipeDream: generalized pipeline parallelism for DNN training", section 3.2): the
- * order of 1F1B, but asynchronous. Every backward is followed by the update of its stage with the gradient of that
- * micro-batch alone, and forwards take the newest weights of their stage. So that the gradient is one of some weights,
- * a backward uses those that its forward used: they are stashed.
+ * PipeDream (Narayanan et al. 2019, "PipeDream: generalized pipeline parallelism for DNN training",
+ * section 3.2): the order of 1F1B, but asynchronous. After every backward, its stage updates its
+ * weights with the gradient of that micro-batch alone, and forwards use the newest weights of their
+ * stage. A backward must use the weights that its forward used, or its result would be the gradient
+ * of no function; so the stage stashes versions of its weights.
  *
- * With k updates of a stage before the forward of micro-batch i there, k = max(0, i - (p-1-s)) on stage s: the last
- * stage is up to date, the first one p-1 updates behind. Of versions stage s has min(p - s, m).
+ * Stage s has made max(0, i - (p-1-s)) updates before its forward of micro-batch i: the last stage
+ * is up to date, the first one p-1 updates behind. Stage s holds min(p - s, m) versions.
  *
- * 1F1B, PipeDream-Flush, is what became of it: one update of all micro-batches, no versions, no staleness, at a bubble
- * of p-1 a step. Here a step of m micro-batches ends with all of them done, so makespan and bubble are those of 1F1B;
- * take m large.
+ * 1F1B, also called PipeDream-Flush, succeeded it: one update from all micro-batches, no versions,
+ * no staleness, at a bubble of p-1 a step. Here a step ends when its m micro-batches are done, so
+ * makespan and bubble are those of 1F1B; choose a large m.
  */
 #include "policies/check.h"
 #include "policies/orders/onef1b.h"

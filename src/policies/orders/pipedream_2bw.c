@@ -1,16 +1,18 @@
 /*
- * PipeDream-2BW (Narayanan et al. 2021, "Memory-efficient pipeline-parallel DNN training", section 3.1): the order of
- * 1F1B without a flush, over batches of micro-batches. The gradient of a batch is the sum of its micro-batches' at
- * weights that lack one update, that of the batch before, on every stage:
+ * PipeDream-2BW (Narayanan et al. 2021, "Memory-efficient pipeline-parallel DNN training", section
+ * 3.1): the order of 1F1B without a flush, over batches of micro-batches. On every stage the
+ * gradient of a batch is taken at weights that lack one update, that of the batch before:
  *
  *   W(b+1) = W(b) - u(gradient of batch b at W(max(0, b-1)))
  *
- * so that a stage has two versions of its weights, whatever the number of stages, and the gradient is one of weights of
- * one moment, other than PipeDream's. That holds where a batch has as many micro-batches as there are stages: until the
- * first forward of batch b on a stage, batch b-2 has ended there.
+ * A stage therefore has two versions of its weights, whatever the number of stages. Unlike
+ * PipeDream's, the gradient belongs to one version of the whole model. This needs at least as many
+ * micro-batches in a batch as there are stages: then batch b-2 has ended on a stage before the
+ * first forward of batch b begins there.
  *
- * Here a step of several batches ends with all of them done, and the next one begins with the newest weights: makespan
- * and bubble are those of 1F1B over all micro-batches; take many batches.
+ * Here a step of several batches ends when all of them are done, and the next step begins with the
+ * newest weights. Makespan and bubble are those of 1F1B over all micro-batches; choose many
+ * batches.
  */
 #include "policies/check.h"
 #include "policies/families/families.h"
@@ -21,7 +23,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Micro-batches of a batch: as `batch=` says, or the fewest that there may be. */
+/* Micro-batches of a batch: the option `batch`, or the fewest allowed. */
 static int batch_of(const struct sp_layout *lay)
 {
     int ok = 1, batch = lay->stages < lay->micro_batches ? lay->stages : lay->micro_batches;
@@ -60,7 +62,7 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
     return err;
 }
 
-/* The last backward of a batch has the update besides. */
+/* The last backward of a batch also runs the update. */
 static int kind(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     (void)stage;

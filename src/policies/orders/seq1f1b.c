@@ -1,8 +1,8 @@
 /*
  * Seq1F1B: 1F1B over slices of sequences (Sun et al. 2024; code: seq1f1b.py of
  * sail-sg/zero-bubble-pipeline-parallelism). Backwards take the slices of a micro-batch last to
- * first, so the warm-up is n-1 slices longer than that of 1F1B. The slices count as equal here:
- * lengths that make them so are the graph's business.
+ * first, so the warm-up is n-1 slices longer than that of 1F1B. Slices count as equal here; the
+ * graph chooses lengths that make their times so.
  *
  * p = 4, m = 8, n = 2, 0-7 forward, a-h backward of micro-batches 0-7:
  *

@@ -1,7 +1,7 @@
 /*
- * SlimPipe (Li et al. 2025, arXiv 2504.14519): 1F1B over slices of the same length, with all stages in step, so that
- * they can share the attention of the slices that they are at: a late slice reads many keys, an early one few
- * (families/aligned: slots.h has the order, aid.h what is shared).
+ * SlimPipe (Li et al. 2025, arXiv 2504.14519): 1F1B over slices of the same length. All stages run
+ * in step, so that they can share the attention of their current slices: a late slice reads many
+ * keys, an early one few (families/aligned: slots.h describes the order, aid.h the sharing).
  *
  * p = 4, m = 2, n = 4, b + w = f, 0-1 forward, a-b backward of micro-batches 0-1:
  *
@@ -10,8 +10,8 @@
  *   stage 2  ..000011a1a1a.a.bbbb..
  *   stage 3  ...0000a1a1a1a1bbbb...
  *
- * Makespan (m + (p-1)/(nv))(f + b + w). Stage s holds min(nv + 2(p-1-s), mnv) slices of chunks: of one micro-batch's
- * activations 1 + 2(p-1-s)/(nv) times, where 1F1B holds p - s.
+ * Makespan (m + (p-1)/(nv))(f + b + w). Stage s holds min(nv + 2(p-1-s), mnv) slices of chunks, the
+ * activations of 1 + 2(p-1-s)/(nv) micro-batches; 1F1B holds p - s.
  */
 #include "policies/families/aligned/slots.h"
 #include "policies/refuse.h"

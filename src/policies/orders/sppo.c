@@ -1,9 +1,9 @@
 /*
  * SPPO's pipeline of subsequences (Chen et al. 2025, sections 3.1 and 4): a micro-batch, one long
- * sequence, goes slice by slice through the stages, then back from the last slice to the first, and
- * only then the next one follows, so that no more than one is held. Slices of equal times are shorter
- * the later they are, for they see more keys: the first one is the longest (the paper's section 5.2 has
- * s_0 <= s_1 <= ..., against its own figure 5).
+ * sequence, goes slice by slice through the stages, then back from the last slice to the first.
+ * Only then the next one follows, so that a stage holds at most one. Later slices see more keys, so
+ * slices of equal times get shorter: the first one is the longest (the paper's section 5.2 has s_0
+ * <= s_1 <= ..., against its own figure 5).
  *
  * p = 4, m = 2, n = 4, slices as figures (forward) and letters (backward, a is slice 0):
  *
@@ -17,7 +17,7 @@
 #include "policies/check.h"
 #include "policies/families/multiplexed/multiplex.h"
 
-/* A stage's part of each slice that it has one of, and back again. */
+/* Appends forwards of the slices that the stage has a part of, then their backwards in reverse. */
 static void emit_multiplexed(const struct sp_layout *lay, int stage, struct sp_program *prog)
 {
     const struct sp_multiplex_turns *t = &sp_multiplex_cut_of(lay)->turns;

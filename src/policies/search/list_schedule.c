@@ -11,9 +11,9 @@ struct item {
     struct sp_op op;
     int next;            /* of the list, -1: last */
     int missing;         /* ops it waits for that have not begun */
-    double ready;        /* when the others have ended and their results have come */
+    double ready;        /* when the results of those that have begun are there */
     double due;          /* when it began in the order given */
-    int channel, number; /* the way its message takes, and its turn there; -1: it waits for none */
+    int channel, number; /* the channel of its message, and its turn there; -1: it waits for none */
 };
 
 /* Chunks are told apart modulo this. */
@@ -28,7 +28,7 @@ struct sp_list_schedule {
     int *first; /* [p+1] first op of a stage */
     int *at;    /* [SP_R][m][globals] item of an op */
 
-    /* Of one replay; in reverse, an activation is taken where it is released otherwise. */
+    /* State of a replay. In reverse, the op that releases an activation takes it instead. */
     bool reverse;
     int take, release; /* passes */
     const int *limit;
@@ -149,7 +149,7 @@ static int *place(const struct sp_list_schedule *r, int pass, int mb, int g)
     return &r->at[((size_t)pass * (size_t)r->m + (size_t)mb) * (size_t)r->globals + (size_t)g];
 }
 
-/* As sp_op_cost, before there is a plan. */
+/* Like sp_op_cost, without a plan. */
 static double cost_of(const struct sp_list_schedule *r, int stage, const struct sp_op *op)
 {
     const struct sp_costs *c = r->costs;
@@ -193,7 +193,7 @@ static int *kind(const struct sp_list_schedule *r, int stage, const struct sp_op
     return &r->kinds[((size_t)stage * SP_R + op->pass) * KINDS + op->chunk % KINDS];
 }
 
-/* Passes and chunks of which a stage has ops not yet run. */
+/* The number of (pass, chunk) pairs of which a stage has ops not yet run. */
 static int kinds_left(const struct sp_list_schedule *r, int stage)
 {
     const int *left = &r->kinds[(size_t)stage * SP_R * KINDS];
@@ -205,7 +205,7 @@ static int kinds_left(const struct sp_list_schedule *r, int stage)
     return n;
 }
 
-/* How many ops one on global stage g waits for. */
+/* The number of ops that an op on global stage g waits for. */
 static int waits_for(const struct sp_list_schedule *r, int pass, int g)
 {
     int last = r->globals - 1;
@@ -217,7 +217,7 @@ static int waits_for(const struct sp_list_schedule *r, int pass, int g)
     return !r->reverse;
 }
 
-/* Fills in the lists, of which nothing has run. */
+/* Fills in the lists for a replay, with no op run yet. */
 static void reset(struct sp_list_schedule *r, const struct sp_list_result *from)
 {
     memset(r->kinds, 0, (size_t)r->p * SP_R * KINDS * sizeof *r->kinds);
@@ -247,7 +247,7 @@ static void reset(struct sp_list_schedule *r, const struct sp_list_result *from)
     push(r, 0);
 }
 
-/* The op of a pass on global stage h learns when the result of one on g will be there. */
+/* Tells the op of a pass on global stage h when the result of one on g will be there. */
 static void deliver(struct sp_list_schedule *r, int g, int pass, int mb, int h, double end)
 {
     int src, dst;
@@ -295,7 +295,8 @@ static void begin(struct sp_list_schedule *r, int stage, const struct item *it, 
     r->wake[stage] = end;
 }
 
-/* Whether all that an op waits for has come by `time`, its message in turn. */
+/* Returns true if all inputs of an op are there by `time` and its message is next in its
+ * channel. */
 static bool is_ready(const struct sp_list_schedule *r, const struct item *it, double time)
 {
     return it->missing == 0 && it->ready <= time + r->epsilon &&
@@ -303,21 +304,21 @@ static bool is_ready(const struct sp_list_schedule *r, const struct item *it, do
 }
 
 /*
- * The item, and the one before it in the list, that a stage runs at `time`; false: none. An op
- * that takes an activation before its place in the list adds one to all that the ops in between
- * hold: it may where none of those exceeds the limit then. Others may always come earlier. The
- * micro-batches of a pass and chunk keep their turns, so that only the first of each counts. If there is none, wake[stage] is set to when
- * there may be one.
+ * Chooses the item that a stage runs at `time`, and gives the one before it in the list; false:
+ * none, and wake[stage] becomes the time when there may be one. An op that takes an activation and
+ * runs before its place in the list adds one to the activations held during the ops in between, so
+ * it may run only if none of those then exceeds the limit. Other ops may always run earlier. The
+ * micro-batches of a pass and chunk keep their order, so only the first of each is considered.
  */
 static bool choose(struct sp_list_schedule *r, const struct sp_list_rule *rule, int stage,
                    double time, int *item, int *before)
 {
     int live = r->live[stage], peak = live, best = SP_R, prev = -1;
-    int left = 8 * r->p * r->lay->chunks + 32; /* how far it looks, for the sake of time */
+    int left = 8 * r->p * r->lay->chunks + 32; /* how many items it looks at, to bound the time */
     unsigned long long passed[SP_R] = {0};     /* chunks, modulo KINDS, of the ops looked at */
-    int kinds = kinds_left(r, stage);          /* that were not looked at */
+    int kinds = kinds_left(r, stage);          /* not looked at yet */
     const struct item *first = &r->items[r->head[stage]];
-    double awaited = -1, next = HUGE_VAL; /* first F or B of the list to come, first of any */
+    double awaited = -1, next = HUGE_VAL; /* when the first F or B of the list, or any, is ready */
 
     for (int i = r->head[stage]; i >= 0 && best > 0 && left > 0 && kinds > 0;
          i = r->items[i].next, left--) {
@@ -356,7 +357,7 @@ static bool choose(struct sp_list_schedule *r, const struct sp_list_rule *rule, 
     return false;
 }
 
-/* Lets a stage run what it can at `time`; whether it ran something. */
+/* Lets a stage run an op at `time` if it can. Returns true if it ran one. */
 static bool step(struct sp_list_schedule *r, const struct sp_list_rule *rule, int stage,
                  double time, struct sp_list_result *out)
 {

@@ -1,8 +1,8 @@
 /*
- * List scheduling of an order that is known to work: it is replayed, and a stage that would wait
- * runs a later op of its list instead, as long as it never holds more activations than allowed.
- * Forward in time it makes ops begin as early, in reverse as late as they can. For the layerwise
- * family with whole sequences.
+ * List scheduling of a legal order. The order is replayed, and a stage that would wait runs a later
+ * op of its list instead, as long as it never holds more activations than allowed. A replay forward
+ * in time makes ops begin as early as they can, one in reverse as late as they can. For the
+ * layerwise family with whole sequences.
  */
 #ifndef SP_LIST_SCHEDULE_H
 #define SP_LIST_SCHEDULE_H
@@ -10,32 +10,32 @@
 #include "starpipe/schedule.h"
 #include <stdbool.h>
 
-/* Which ops a stage may run before others of its list. */
+/* The ops that a stage may run before others of its list. */
 enum sp_list_schedule_reach {
-    SP_LIST_ANY,    /* whatever is ready */
-    SP_LIST_GAPS,   /* what ends before any of the others began in the order given */
+    SP_LIST_ANY,    /* any that is ready */
+    SP_LIST_GAPS,   /* those that end before any of the others began in the order given */
     SP_LIST_STRICT, /* none */
 };
 
-/* How a stage chooses among the ops that it could run: by pass, then by place in the list. */
+/* A stage chooses among the ops that it could run by pass, then by place in the list. */
 struct sp_list_rule {
     enum sp_list_schedule_reach reach;
-    unsigned char rank[SP_R]; /* of F, B, W; the lowest first */
-    bool wait;                /* rather than run a W that would delay the next F or B */
+    unsigned char rank[SP_R]; /* of F, B, W; the lowest runs first */
+    bool wait;                /* wait rather than run a W that would delay the next F or B */
 };
 
-/* What an order is worth, and the order. */
+/* An order and its figures. */
 struct sp_list_result {
     double makespan, spans; /* spans: last end - first start, summed over the stages */
     int peaks;              /* most activations alive, summed over the stages */
     int *peak;              /* [stages] */
     struct sp_op *ops;      /* stage after stage */
-    double *start;          /* of each op; not known of an order that was not replayed */
+    double *start;          /* of each op; unknown if the order was not replayed */
 };
 
 struct sp_list_schedule; /* the layout, its costs, and the state of one replay */
 
-/* For orders of as many ops a stage as the programs[stages] hold; it keeps `lay`. NULL: no
+/* For orders with the numbers of ops that programs[stages] hold. `lay` must outlive it. NULL: no
  * memory. */
 struct sp_list_schedule *sp_list_schedule_create(const struct sp_layout *lay,
                                                  const struct sp_program *programs);
@@ -44,17 +44,17 @@ void sp_list_schedule_destroy(struct sp_list_schedule *r);
 /* 0 or -ENOMEM. */
 int sp_list_result_create(const struct sp_list_schedule *r, struct sp_list_result *result);
 void sp_list_result_destroy(struct sp_list_result *result);
-/* The parts of a result that are arrays, too. */
+/* Copies a result including its arrays. */
 void sp_list_result_copy(const struct sp_list_schedule *r, const struct sp_list_result *from,
                          struct sp_list_result *to);
 
-/* Where the ops of a stage begin in ops[]; of stage p, their number. */
+/* Index of the first op of a stage in ops[]; for stage p, the number of all ops. */
 int sp_list_schedule_first(const struct sp_list_schedule *r, int stage);
 
 /*
  * Replays a legal order in which no stage holds more than limit[stage] activations of a chunk, and
- * writes what it found to `out`. False if it got stuck, which can only be where two chunks share
- * the way between two stages: messages go first in, first out.
+ * writes the result to `out`. Returns false if it got stuck. That can only happen if two chunks
+ * share a channel between two stages, where messages are first in, first out.
  */
 bool sp_list_schedule_run(struct sp_list_schedule *r, const struct sp_list_rule *rule, bool reverse,
                           const int *limit, const struct sp_list_result *from,

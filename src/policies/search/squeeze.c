@@ -24,9 +24,10 @@ static const struct sp_list_rule rules[] = {
 };
 
 /*
- * Rules of the first replay, of those in reverse, of the other forward ones; the best first. The
- * gaps make no order worse, and keep a pattern of ops of unlike length; the others find, to 0.1 %
- * on average, what all combinations would for V patterns of 3 to 10 stages.
+ * Chains of rules, the best first: the rule of the first replay, of replays in reverse, and of
+ * later forward ones. Chains with gaps make no order worse, and keep a pattern of ops of unlike
+ * length. The others together come, on average, within 0.1 % of all combinations, for V patterns of
+ * 3 to 10 stages.
  */
 static const unsigned char chains[][3] = {
     {STRICT, GAPS, GAPS},           {W_LAST, B_FIRST, IN_ORDER},   {W_LAST, IN_ORDER, IN_ORDER},
@@ -41,8 +42,8 @@ static const unsigned char chains[][3] = {
 #define N_CHAINS ((int)(sizeof chains / sizeof *chains))
 #define ROUNDS 4
 
-/* What bounds the time of a search, to some seconds: ops replayed, and, in trimming, ops of the
- * order times stages. */
+/* Bounds that keep a search within some seconds: ops replayed, and, for trimming, ops of the order
+ * times stages. */
 #define REPLAY_OPS 4000000
 #define TRIM_OPS 200000
 
@@ -52,7 +53,7 @@ struct search {
     struct sp_list_result given;
     int *scratch;                     /* [2 stages] */
     struct sp_list_result best, a, b; /* a, b: scratch */
-    int chain;                        /* that found the best */
+    int chain;                        /* the chain that found the best; -1: none yet */
 };
 
 int sp_squeeze_peak(const struct sp_program *prog)
@@ -85,7 +86,7 @@ static int compare(const struct search *s, const struct sp_list_result *a,
     return a->peaks - b->peaks;
 }
 
-/* Follows one chain; what is better than the best becomes the best. Whether something was. */
+/* Follows one chain. An order better than the best becomes the best; returns true if one was. */
 static bool follow(struct search *s, int chain, const int *limit)
 {
     const unsigned char *rule = chains[chain];
@@ -110,8 +111,8 @@ static bool follow(struct search *s, int chain, const int *limit)
     return better;
 }
 
-/* Takes memory from the stages in turn, as long as the order does as well without: down to what
- * the given order needs. */
+/* Lowers the limits of the stages one after the other, as long as an equally good or better order
+ * is found, but not below the memory of the given order. */
 static void trim(struct search *s, const int *least, int stages, int *limit)
 {
     for (int i = 0; i < stages; i++)
@@ -127,8 +128,8 @@ static void trim(struct search *s, const int *least, int stages, int *limit)
     }
 }
 
-/* Tries all chains from an order, or, `as_is`, those whose first replay keeps it; the memory of the
- * best is trimmed. */
+/* Tries all chains from an order, or with `as_is` only those whose first replay keeps it. Trims the
+ * memory of the best order found. */
 static void try_order(struct search *s, const struct sp_program *programs, int stages, bool as_is,
                       const int *limit)
 {

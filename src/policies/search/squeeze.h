@@ -11,11 +11,11 @@ int sp_squeeze_peak(const struct sp_program *prog);
 
 /*
  * Replaces the programs[stages], a legal order of the layerwise family, by the best of several
- * found from it, and from `other` (NULL: none), an order of the same ops, for the costs of the
- * layout. No stage i holds more than limit[i] activations of a chunk; as given it does not either.
- * Better is the shorter makespan, then the shorter spans of the stages, then less memory. With
- * `as_is` only the searches that begin by keeping `other` are made from it, which saves time.
- * Deterministic. 0, or -ENOMEM and the programs are as they were.
+ * orders found from it, for the costs of the layout, and from `other` (NULL: none), an order of the
+ * same ops. No stage i holds more than limit[i] activations of a chunk, in the orders given or
+ * found. An order is better with a shorter makespan, then with shorter spans of the stages, then
+ * with less memory. `as_is` saves time: it limits the searches from `other` to those that begin by
+ * keeping it. Deterministic. 0, or -ENOMEM with the programs unchanged.
  */
 int sp_squeeze(const struct sp_layout *lay, struct sp_program *programs,
                const struct sp_program *other, bool as_is, const int *limit);

@@ -1,11 +1,11 @@
 /*
- * Zero-bubble search, the whole of it: the hand-made orders that fit the memory and the list
- * schedules are candidates, the best of them are annealed, and the best that comes of that once
- * more, at a tenth of the heat. What is found is never worse than a candidate.
+ * The zero-bubble search as a whole. The hand-made orders that fit the memory and the list
+ * schedules are candidates. The best candidates are annealed, and the best result is annealed once
+ * more at a tenth of the heat. The result is never worse than a candidate.
  *
- * What each part is for, on 260 cases (p 2..8 and 16, m p..4p, thirteen f:b:w, messages of 0..1,
- * memory p..2p, a fifth with uneven stages), against a search that also solved windows of the order
- * as integer programs. More than 0.1 % longer in makespan, in span:
+ * The use of each part was measured on 260 cases (p 2..8 and 16, m p..4p, thirteen f:b:w, messages
+ * of 0..1, memory p..2p, a fifth with uneven stages), against a search that also solved windows of
+ * the order as integer programs. Cases with a makespan, and with a span, more than 0.1 % longer:
  *
  *   list schedules alone                                      22 and 28 cases
  *   forward-backward improvement (squeeze.h) of five orders   11 and 20, by 1.8 and 2.1 % at most
@@ -19,13 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS_PER_MS 150000   /* ops played in a millisecond, about */
-#define LIST_STEPS 20000000   /* for the list schedules, whatever the budget */
+#define STEPS_PER_MS 150000   /* ops played in a millisecond, roughly */
+#define LIST_STEPS 20000000   /* for the list schedules, independent of the budget */
 #define KEPT 4                /* candidates that are annealed */
 #define MOVES_PER_MS 50       /* at most, for each of them */
 #define LAST_MOVES_PER_MS 200 /* at most, for the best of them */
 #define HOT 0.3               /* heat of the first annealing, in ops */
-#define MOST_MS 600000        /* of a budget: nobody waits longer by intent */
+#define MOST_MS 600000        /* largest budget; a larger one is a mistake */
 
 struct search {
     struct sp_zb zb;
@@ -35,7 +35,7 @@ struct search {
     int kept;
 };
 
-/* Takes the candidate in the last place, if it is good and new. */
+/* Keeps the candidate in the last place of `words`, if it is good and new. */
 static void offer(struct search *q)
 {
     unsigned char *words = q->words + KEPT * q->size;
@@ -82,7 +82,7 @@ static void offer_made(struct search *q, const struct sp_layout *lay,
     offer(q);
 }
 
-/* One micro-batch after the other: fits any memory. */
+/* Offers one micro-batch after the other, which fits any memory. */
 static void offer_naive(struct search *q)
 {
     for (size_t i = 0; i < q->size; i += 3) {
@@ -93,7 +93,7 @@ static void offer_naive(struct search *q)
     offer(q);
 }
 
-/* Both figures are as small as can be. */
+/* Returns true if both figures of a score are as small as possible. */
 static bool perfect(const struct sp_zb *zb, const struct sp_zb_score *score)
 {
     double most = 0;
@@ -108,7 +108,7 @@ static bool perfect(const struct sp_zb *zb, const struct sp_zb_score *score)
     return score->first <= zb->least * (1 + 1e-9) && score->second <= most * (1 + 1e-9);
 }
 
-/* Steps that `moves` a millisecond of the budget `steps` take, no more than `most`. */
+/* The steps of `moves` moves for each millisecond of the budget `steps`, at most `most`. */
 static long long bounded(const struct search *q, long long steps, long long moves, long long most)
 {
     long long some = steps / STEPS_PER_MS * moves * (long long)q->size;
@@ -148,7 +148,7 @@ static void write_program(const unsigned char *word, int n, struct sp_program *p
         sp_program_add(prog, word[i], k[word[i]]++, 0);
 }
 
-/* The limit in whole micro-batches: what the options say, or the layout, or what is known. */
+/* The limit in whole micro-batches: from the options, else from the layout, else `known`. */
 static int limit_of(const struct sp_layout *lay, int known)
 {
     int ok = 1, limit = sp_layout_option_int(lay, "limit", 0, &ok);

@@ -1,8 +1,8 @@
 /*
- * Zero-bubble search: the problem, and what an order is worth. Orders are played by a loop of their
- * own, up and down the stages by turns, as F and B go: a stage runs many ops at a time. The general
- * player (policies/simulation/player.h) finds the same times but goes from stage to stage nearly op
- * by op, and searches that play a million orders take 2.5 times as long.
+ * Zero-bubble search: the problem, and the score of an order. Orders are played by a special loop
+ * that goes down the stages with F and up with B, so that a stage runs many ops at a time. The
+ * general player (policies/simulation/player.h) finds the same times but switches stages after
+ * nearly every op; searches that play a million orders would take 2.5 times as long.
  */
 #include "policies/search/zbauto.h"
 #include <errno.h>
@@ -113,7 +113,7 @@ struct sp_zb_score sp_zb_play(struct sp_zb *zb, const unsigned char *words)
     memset(zb->pc, 0, (size_t)zb->p * sizeof *zb->pc);
     memset(zb->k, 0, (size_t)zb->p * SP_PASSES * sizeof *zb->k);
     zb->budget -= left;
-    for (bool up = false; left > 0 && ran > 0; up = !up) { /* as F go, as B go, in turns */
+    for (bool up = false; left > 0 && ran > 0; up = !up) { /* alternately down and up */
         ran = 0;
         for (int i = 0; i < zb->p; i++) {
             int s = up ? zb->p - 1 - i : i;

@@ -1,10 +1,10 @@
 /*
  * Zero-bubble search: list scheduling. The stage that is free first decides next, by these rules:
  *
- *   at most `cap` micro-batches between F and B: the depth of the warm-up and of the steady state;
- *   of an F and a B that are both ready, one kind comes first;
- *   nothing ready: a W, if what is known to come leaves a gap of at least `fill` times its cost;
- *   no room for an F that is ready: a W at once, or only as above.
+ *   at most `cap` micro-batches are between F and B: the depth of the warm-up and the steady state;
+ *   if an F and a B are both ready, `backward_first` decides which runs;
+ *   if neither is ready, a W runs if the known gap is at least `fill` times its cost;
+ *   if an F is ready but has no room, a W runs at once (`make_room`), or only as above.
  *
  * The paper's heuristic chooses among 8 sets of rules; the variants here are all combinations of
  * the tables below.
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MOST_STEPS                                                                                 \
-    400000000 /* of a schedule, some seconds; larger ones have only the orders made */
+    400000000 /* of a schedule, some seconds; larger ones use only the hand-made orders */
 
 static const double fills[] = {0, 0.3, 0.6, 1};
 static const double depths[] = {0, 0.25, 0.5, 0.75, 1, 1.5, 2};
@@ -22,7 +22,7 @@ static const double depths[] = {0, 0.25, 0.5, 0.75, 1, 1.5, 2};
 enum {
     FILLS = sizeof fills / sizeof *fills,
     DEPTHS = sizeof depths / sizeof *depths,
-    CAPS = DEPTHS + 3 /* no cap but the limit; the time a micro-batch is away, with or without W */
+    CAPS = DEPTHS + 3 /* the limit; the round-trip time of a micro-batch, with or without W */
 };
 
 struct rules {
@@ -51,7 +51,7 @@ static int cap_of(const struct sp_zb *zb, int which, int s)
     return cap < 1 ? 1 : (int)cap;
 }
 
-/* When the producer of the next F or B is through; INFINITY: not known yet, or none is left. */
+/* When the input of the next F or B is there; INFINITY: not known yet, or no such op is left. */
 static double ready(const struct sp_zb *zb, int s, enum sp_pass pass)
 {
     const int *k = zb->k + s * SP_PASSES;
@@ -68,7 +68,7 @@ static double ready(const struct sp_zb *zb, int s, enum sp_pass pass)
     return (pass == SP_F ? zb->end_f : zb->end_b)[next * zb->m + mb] + zb->comm;
 }
 
-/* What a stage does at `now`: a pass, or -1 and the time of the next decision. */
+/* Chooses the pass that a stage runs at `now`; or -1, with *later the time of the next decision. */
 static int decide(const struct sp_zb *zb, const struct rules *r, int s, double now, double *later)
 {
     const int *k = zb->k + s * SP_PASSES;
@@ -108,7 +108,7 @@ bool sp_zb_greedy(struct sp_zb *zb, int variant, unsigned char *words)
 
     if (r.cap >= CAPS || steps > MOST_STEPS)
         return false;
-    memset(words, SP_F, (size_t)left); /* not legal, should the rules get stuck */
+    memset(words, SP_F, (size_t)left); /* an illegal word, in case the rules get stuck */
     for (int s = 0; s < zb->p; s++) {
         at[s] = s ? INFINITY : 0;
         free_at[s] = 0;

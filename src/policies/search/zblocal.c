@@ -1,7 +1,7 @@
 /*
  * Zero-bubble search: simulated annealing. A move takes one op of a stage to another place of its
- * word; half of the moves swap two neighbours on the critical path, the chain of ops without a gap
- * that ends last, since nothing gets shorter while that chain stays.
+ * word. Half of the moves swap two neighbours on the critical path, the gapless chain of ops that
+ * ends last, because no order gets shorter while that chain stays.
  */
 #include "policies/search/zbauto.h"
 #include <errno.h>
@@ -46,7 +46,7 @@ static int number(const int *place, int m, int i)
     return low;
 }
 
-/* The neighbours on the critical path of the word played last, from its end on. */
+/* Lists the neighbours on the critical path of the word played last, from its end backwards. */
 static void trace(struct walk *w)
 {
     const struct sp_zb *zb = w->zb;
@@ -84,7 +84,7 @@ static void trace(struct walk *w)
     }
 }
 
-/* Moves the op at `from` to `to`, those between by one. */
+/* Moves the op at `from` to `to`, and shifts those between by one. */
 static void move(unsigned char *word, int from, int to)
 {
     unsigned char op = word[from];

@@ -20,7 +20,7 @@ static int grow(void **array, int n, int *cap, size_t size)
     return 0;
 }
 
-/* Lists of channels by what they are; where streams are many, so are channels. */
+/* Hash lists of channels by (src, dst, stream, direction); many streams make many channels. */
 struct heads {
     int *first; /* [mask + 1] -1: empty */
     unsigned mask;

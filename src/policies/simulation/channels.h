@@ -1,8 +1,8 @@
 /*
- * The messages of a plan and the channels they go through: one channel for each pair of stages
- * and direction of pass (F, or backward), and for each stream of the family. A message is one op
- * waiting for one op of another stage. Messages are sent in the order of the sender's program and
- * taken in the receiver's.
+ * The messages of a plan and their channels: one channel for each pair of stages and direction of
+ * pass (F, or backward), and for each stream of the family. A message is a dependency of an op on
+ * an op of another stage. Messages are sent in the order of the sender's program and taken in the
+ * order of the receiver's.
  */
 #ifndef SP_CHANNELS_H
 #define SP_CHANNELS_H
@@ -32,22 +32,23 @@ struct sp_channels {
     int *first_out;              /* [ids] first message of an op, -1: none */
 };
 
-/* 0 or -ENOMEM. Ops waited for that no program holds send nothing. */
+/* A dependency on an op that no program holds makes no message. 0 or -ENOMEM. */
 int sp_channels_create(const struct sp_plan *plan, int ids, struct sp_channels *ch);
 void sp_channels_destroy(struct sp_channels *ch);
 
-/* A channel whose first message is not among the next `n` that a stage takes although one of
- * those comes through it; -1: all are in turn. */
+/* A channel that carries one of the next `n` messages that a stage takes, although another message
+ * is first in it; -1: none. */
 int sp_channels_out_of_turn(const struct sp_channels *ch, int stage, int n);
 
-/* A channel that holds `capacity` messages, not yet taken, when an op wants to put one more in it;
- * -1: none, and *start is no earlier than the last taking (with capacity 1, what it waited for). */
+/* A channel that already holds `capacity` messages not yet taken and gets one more from op `id`;
+ * -1: none, and *start is moved to the time when its last message was taken, if that is later (with
+ * capacity 1 the sender waited for that). */
 int sp_channels_full(const struct sp_channels *ch, int id, int capacity, double *start);
 
-/* The stage takes its next message at `time`; returns the sender. */
+/* Takes the next message of a stage at `time`. Returns the sender. */
 int sp_channels_take(struct sp_channels *ch, int stage, double time);
 
-/* A channel with messages that nobody took; -1: none. */
+/* A channel with messages that no stage took; -1: none. */
 int sp_channels_left(const struct sp_channels *ch);
 
 /* Messages that went through the busiest channel. */

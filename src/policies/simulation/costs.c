@@ -34,7 +34,7 @@ double sp_message_cost(const struct sp_plan *plan, const struct sp_costs *costs,
     return costs->comm * (family->size ? family->size(&plan->layout, &dep->op) : 1);
 }
 
-/* The two ways to say what ops cost; the keys of each come with their values when not given. */
+/* The keys of the two forms of costs, with their default values. */
 enum {
     KEY_F,
     KEY_B,

@@ -1,4 +1,4 @@
-/* What ops and messages cost. */
+/* Costs of ops and messages. */
 #ifndef SP_COSTS_H
 #define SP_COSTS_H
 
@@ -8,16 +8,17 @@
 double sp_op_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                   const struct sp_op *op);
 
-/* What of that an op computes again before it wants what other stages send: it begins so much before that arrives. */
+/* The part of that cost that an op recomputes before it needs the tensors of other stages. The op
+ * may begin that much before they arrive. */
 double sp_op_again(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op);
 
-/* What a message costs of an op that another stage waits for: comm, or the part of it that the op works
- * on. */
+/* Cost of the message of an op that another stage waits for: comm, or the op's share of it. */
 double sp_message_cost(const struct sp_plan *plan, const struct sp_costs *costs,
                        const struct sp_dep *dep);
 
-/* When such a message is sent; `place`: of the op in the program of its stage. */
+/* The time at which such a message is sent. `place`: index of the op in the program of its
+ * stage. */
 static inline double sp_message_sent(const struct sp_dep *dep, double *const *start,
                                      double *const *end, int place)
 {
@@ -29,17 +30,17 @@ extern const struct sp_costs sp_costs_unit;
 
 /*
  * Parses "f=1,b=1,w=1,comm=0,wire=0", or, if the layers are known, costs per layer
- * "pre=1,attn=3,post=2,backward=2,comm=0,wire=0"; these are the values of what is not given. A backward
- * is `backward` forwards, half of it weight gradient except in attention, which has no weights.
- * Families whose ops are parts of layers want the latter. One line on stderr and -EINVAL.
+ * "pre=1,attn=3,post=2,backward=2,comm=0,wire=0"; these are the defaults. A backward is `backward`
+ * forwards, half of it weight gradient except in attention, which has no weights. Families whose
+ * ops are parts of layers require the second form. 0, or -EINVAL after one line on stderr.
  */
 int sp_costs_parse(const char *text, const struct sp_plan *plan, struct sp_costs *costs);
 
-/* Whether the costs of the parts of a layer are known. */
+/* Returns true if the costs of the parts of a layer are known. */
 bool sp_costs_know_parts(const struct sp_costs *costs);
 
-/* Makes backwards compute forwards again: everything, or all but attention, for which the parts
- * must be known. */
+/* Makes backwards recompute forwards: everything, or all but attention, which requires the costs of
+ * parts. */
 void sp_costs_add_recompute(const struct sp_plan *plan, bool attention, struct sp_costs *costs);
 
 #endif

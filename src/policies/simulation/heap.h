@@ -1,7 +1,7 @@
 /*
- * A heap of numbers, the earliest first as `before` has it, which says the same as long as a number is in it, or
- * sp_heap_settle is called for one that it says something else of. Inline, with `before`: heaps are where
- * simulations spend their time.
+ * A heap of numbers, ordered by `before`. If the order of a number in the heap changes, call
+ * sp_heap_settle for it. The functions, and `before`, are inline because simulations spend their
+ * time in heaps.
  */
 #ifndef SP_HEAP_H
 #define SP_HEAP_H
@@ -45,7 +45,7 @@ static inline void sp_heap_push(struct sp_heap *h, int item, sp_heap_before befo
     sp_heap_settle(h, item, h->n - 1, before, arg);
 }
 
-/* Takes out what is at place i. */
+/* Removes the number at place i. */
 static inline void sp_heap_remove(struct sp_heap *h, int i, sp_heap_before before, const void *arg)
 {
     int last = h->item[--h->n];

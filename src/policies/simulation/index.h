@@ -1,4 +1,5 @@
-/* Where every op of a plan is: the dense numbers of its family mapped to places in the programs. */
+/* The place of every op of a plan: maps the dense numbers of its family to indices in the
+ * programs. */
 #ifndef SP_INDEX_H
 #define SP_INDEX_H
 
@@ -9,7 +10,8 @@ struct sp_index {
     int *place; /* [ids] index in the program of its stage (the first, if twice), -1: nowhere */
 };
 
-/* 0; -ENOMEM; or -EINVAL at the first op that the family does not have: stage and index set. */
+/* 0; -ENOMEM; or -EINVAL with *stage and *index set to the first op that the family does not
+ * have. */
 int sp_index_create(const struct sp_plan *plan, struct sp_index *ix, int *stage, int *index);
 void sp_index_destroy(struct sp_index *ix);
 

@@ -1,6 +1,6 @@
 /*
- * List simulation: every stage runs its program in order, as early as what its ops wait for
- * allows. A stage that cannot go on waits for one op, or for one of its messages to be taken.
+ * List simulation: every stage runs its program in order, each op as early as its inputs allow. A
+ * stage that cannot go on waits for one op, or for one of its messages to be taken.
  */
 #include "policies/simulation/channels.h"
 #include "policies/simulation/index.h"
@@ -27,7 +27,7 @@ struct sim {
     int cross;               /* messages that the turn about to run takes */
 };
 
-/* Whether a producer ran; *end is then when what is wanted of it is there. */
+/* Returns true if a producer has run; *end is then the time at which its output leaves. */
 static bool done(const struct sim *sim, const struct sp_dep *dep, double *end)
 {
     int k = sp_index_place(&sim->ix, sim->plan, dep);
@@ -53,8 +53,8 @@ static int unit(const struct sim *sim, int stage, int k)
     return sim->paired && k + 1 < prog->n && prog->ops[k].overlap ? 2 : 1;
 }
 
-/* A channel without room for what the `ops` ops at index k send; -1: none, *start as early as the
- * room was made. */
+/* A channel without room for the messages of the `ops` ops at index k; -1: none, and *start is at
+ * least the time when the room was made. */
 static int full(const struct sim *sim, int stage, int k, int ops, double *start)
 {
     int c = -1;
@@ -68,7 +68,7 @@ static int full(const struct sim *sim, int stage, int k, int ops, double *start)
     return c;
 }
 
-/* What the next op of a stage, or the two that overlap, wait for. */
+/* sp_player_rules.wait, for the next op of a stage or two that overlap. */
 static int wait_for(struct sp_player *player, int stage, int k, double *start)
 {
     struct sim *sim = player->arg;
@@ -96,7 +96,7 @@ static int wait_for(struct sp_player *player, int stage, int k, double *start)
             *start = end;
     }
     if (sim->kind == SP_FIFO && sp_channels_out_of_turn(&sim->ch, stage, sim->cross) >= 0)
-        return SP_PLAYER_BLOCKED; /* what was sent first is for a later op of this very stage */
+        return SP_PLAYER_BLOCKED; /* a message for a later op of this very stage was sent first */
     if (full(sim, stage, k, ops, start) >= 0)
         return SP_PLAYER_BLOCKED; /* tried again when the receiver takes a message */
     return SP_PLAYER_READY;
@@ -130,7 +130,7 @@ static void append(char *why, size_t n, const char *fmt, ...)
     va_end(ap);
 }
 
-/* What the next op of a blocked stage waits for. */
+/* Appends to why[n] the op or message that the next op of a blocked stage waits for. */
 static void explain(const struct sim *sim, int stage, char *why, size_t n)
 {
     const struct sp_plan *plan = sim->plan;
@@ -269,8 +269,9 @@ int sp_listsim_buffers(const struct sp_plan *plan, int *buffers)
 
     if (ret)
         return ret;
-    /* What ran with little room can run with more: when all are stuck, a little more does for what
-     * is left, and the last number is the smallest that does for everything. */
+    /* A prefix that ran with less room can run with more. So when all stages are stuck, one message
+     * more is tried for the ops that are left; the last number is the smallest for the whole
+     * plan. */
     most = sp_channels_most(&sim.ch);
     finished = sp_player_play(&sim.player);
     while (!finished && sim.capacity < most) {

@@ -1,7 +1,7 @@
 /*
  * One order for the ops of all stages, by start time. Ops that take no time start together with
- * what they wait for, so the times alone do not order them: a heap holds the next ops whose
- * producers were all merged, and gives the earliest.
+ * their producers, so the times alone do not order them: a heap holds the next ops whose producers
+ * were all merged, and gives the earliest.
  */
 #include "policies/simulation/index.h"
 #include "policies/simulation/waiters.h"

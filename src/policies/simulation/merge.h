@@ -4,16 +4,16 @@
 
 #include "policies/simulation/times.h"
 
-/* All ops of all stages by start time, then by stage: a topological order even if ops take no
- * time, the order of submission. The caller frees it; NULL: no memory, or the programs deadlock. */
+/* All ops of all stages by start time, then by stage. The order is topological even if ops take no
+ * time. The caller frees it; NULL: no memory, or the programs deadlock. */
 struct sp_placed {
     int stage, index;
     double start;
 };
 struct sp_placed *sp_merge(const struct sp_plan *plan, const struct sp_times *times, int *n);
 
-/* The order of submission: merged by start time when all passes cost the same, or by turns of the
- * family. As sp_merge. */
+/* The order of submission: merged by start times at equal costs of all passes, or by the turns of
+ * the family. Returns like sp_merge. */
 struct sp_placed *sp_plan_order(const struct sp_plan *plan, int *n);
 
 #endif

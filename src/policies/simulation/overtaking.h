@@ -1,9 +1,9 @@
 /*
- * The rule of `starpipe-ready` (starpipe/order.h), for the scheduler and for what simulates it: a worker looks at the
- * positions of its program that were not taken, from the first on, and runs the earliest ready one that, run first,
- * leaves room for everything it overtakes: with the acquisitions and releases of the positions before it played in
- * program order afterwards, the bytes alive stay within the bound. The first position needs no room: the program
- * fits.
+ * The rule of `starpipe-ready` (starpipe/order.h), for the scheduler and its simulation. A worker
+ * looks at the positions of its program that were not taken, from the first on. It runs the
+ * earliest ready one that leaves room for the positions it overtakes: if those acquire and release
+ * in program order afterwards, the bytes alive must stay within the bound. The first position needs
+ * no room, because the program in its own order fits.
  */
 #ifndef SP_OVERTAKING_H
 #define SP_OVERTAKING_H
@@ -13,7 +13,7 @@
 
 struct sp_overtaking {
     int64_t bound;
-    int64_t live, highest; /* with the positions looked at so far run in program order */
+    int64_t live, highest; /* if the positions looked at so far run in program order */
 };
 
 static inline struct sp_overtaking sp_overtaking_begin(int64_t live, int64_t bound)
@@ -21,13 +21,13 @@ static inline struct sp_overtaking sp_overtaking_begin(int64_t live, int64_t bou
     return (struct sp_overtaking){.bound = bound, .live = live, .highest = live};
 }
 
-/* Whether a position that acquires so much may run before those looked at. */
+/* Returns true if a position that acquires `acquire` bytes may run before those looked at. */
 static inline bool sp_overtaking_fits(const struct sp_overtaking *o, int64_t acquire)
 {
     return acquire <= 0 || o->highest + acquire <= o->bound;
 }
 
-/* The next position would overtake one with these bytes too. */
+/* Records a position that the next ones would overtake. */
 static inline void sp_overtaking_pass(struct sp_overtaking *o, int64_t acquire, int64_t release)
 {
     o->live += acquire;

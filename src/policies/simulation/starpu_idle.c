@@ -3,12 +3,12 @@
 #include <semaphore.h>
 #include <time.h>
 
-enum { MOST_REST_NS = 500000 }; /* for what StarPU has workers do beside tasks: moving data */
+enum { MOST_REST_NS = 500000 }; /* bounded, since workers also move data for StarPU */
 
 static struct worker {
     bool waits;
-    double since_ns; /* when that began */
-    sem_t work;      /* may have come */
+    double since_ns; /* when the wait began */
+    sem_t work;      /* posted when work may have come */
 } workers[STARPU_NMAXWORKERS];
 static int waiting; /* workers */
 static long rest_ns;
@@ -46,7 +46,8 @@ static double clock_ns(clockid_t clock)
     return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
 }
 
-/* Long waits are looked after seldom: a look costs more than it takes where workers share cores. */
+/* The longer the wait, the longer the rest: if workers share cores, frequent looks take time from
+ * the others. */
 static void rest(struct worker *w)
 {
     double waited = clock_ns(CLOCK_MONOTONIC) - w->since_ns, ns = waited / 4;
@@ -67,12 +68,12 @@ void sp_idle_note(unsigned worker, bool found)
     struct worker *w = &workers[worker];
     void (*f)(void);
 
-    if (w->waits != found) { /* as before */
+    if (w->waits != found) { /* the state has not changed */
         if (!found && rest_ns > 0)
             rest(w);
         return;
     }
-    /* No rest yet: what came between the look and this was told to nobody. */
+    /* It does not rest yet: a task filed between the look and this would not wake it. */
     w->since_ns = found ? 0 : clock_ns(CLOCK_MONOTONIC);
     __atomic_store_n(&w->waits, !found, __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&waiting, found ? -1 : 1, __ATOMIC_SEQ_CST);

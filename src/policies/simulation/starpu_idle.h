@@ -1,15 +1,16 @@
-/* Workers that find nothing to run: they rest, until work comes, and who brings it may know of them
+/* Workers that find nothing to run rest until work comes; a callback tells others about them
  * (starpipe/order.h). */
 #ifndef SP_STARPU_IDLE_H
 #define SP_STARPU_IDLE_H
 
 #include <stdbool.h>
 
-/* Before the workers run. */
+/* Call before the workers run. */
 void sp_idle_start(void);
-/* Called by a worker after every look for a task; rests where it found none the last time either. */
+/* A worker calls this after every look for a task. It rests if the worker found none the last time
+ * either. */
 void sp_idle_note(unsigned worker, bool found);
-/* Called after something was filed for a worker. */
+/* Call after a task was filed for a worker. */
 void sp_idle_wake(unsigned worker);
 
 #endif

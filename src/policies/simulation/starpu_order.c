@@ -1,7 +1,7 @@
 /*
- * The policies of starpipe/order.h. One queue per worker: a ring of slots indexed by program
- * position; a task that becomes ready is filed in its slot, a worker takes the slot of its next
- * position, or nothing. Whatever StarPU's own order of readiness, the program order rules.
+ * The policies of starpipe/order.h. Each worker has a queue, a ring of slots indexed by program
+ * position. A task that becomes ready is filed in its slot. A worker takes the slot of its next
+ * position, or nothing, whatever the order in which StarPU makes tasks ready.
  */
 #include "starpipe/order.h"
 #include "policies/simulation/overtaking.h"
@@ -25,7 +25,7 @@ struct queue {
     struct slot *ring; /* position k lives in ring[k & (cap-1)] */
     unsigned filed;    /* tasks in the ring; read without the mutex as a hint */
     int64_t live, bound;
-    double held_since, held_us; /* of the next position; 0: it is not */
+    double held_since, held_us; /* held_since: of the next position; 0: it is not held */
 };
 
 static struct queue queues[STARPU_NMAXWORKERS];
@@ -47,7 +47,8 @@ static void set_up(void)
     STARPU_PTHREAD_MUTEX_UNLOCK(&setup_mutex);
 }
 
-/* The slot of a position at or after next; the ring grows to hold it. Mutex held. */
+/* The slot of a position at or after next; the ring grows to hold it. The caller holds the
+ * mutex. */
 static struct slot *slot_at(struct queue *q, unsigned order)
 {
     STARPU_ASSERT_MSG(order >= q->next && order - q->next < 1u << 30,
@@ -242,7 +243,8 @@ static void advance(struct queue *q)
     }
 }
 
-/* The position to run now, or 0. Strict: next, when ready. Ready: what the rule of overtaking finds. */
+/* The position to run now, or 0. Strict: the next one, if ready. Ready: by the rule of
+ * overtaking. */
 static unsigned choose(struct queue *q, bool ready)
 {
     struct sp_overtaking o = sp_overtaking_begin(q->live, q->bound);
@@ -282,7 +284,7 @@ static struct starpu_task *take(struct queue *q, bool ready)
         struct slot *s = &q->ring[order & (q->cap - 1)];
 
         task = s->task;
-        /* A task's bytes are settled at once: the worker runs nothing else meanwhile. */
+        /* acquire and release count at once: the worker runs nothing else meanwhile */
         q->live += s->acquire - s->release;
         *s = (struct slot){.taken = true};
         __atomic_store_n(&q->filed, q->filed - 1, __ATOMIC_RELEASE);

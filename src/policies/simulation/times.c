@@ -117,7 +117,7 @@ void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs
     t->bubble_ratio = t->makespan > 0 ? idle / (t->makespan * p) : 0;
 }
 
-/* The layout's memory is in micro-batches of a whole stage, of which an activation is a part. */
+/* The layout's memory counts micro-batches of a whole stage; an activation is a part of one. */
 int sp_times_beyond_memory(const struct sp_plan *plan, const struct sp_times *t, double *held)
 {
     const struct sp_layout *lay = &plan->layout;

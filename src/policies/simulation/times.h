@@ -1,4 +1,4 @@
-/* The times of a plan's ops, and what follows from them. */
+/* The times of a plan's ops, and figures derived from them. */
 #ifndef SP_TIMES_H
 #define SP_TIMES_H
 
@@ -16,22 +16,25 @@ struct sp_times {
     int messages;        /* tensors that cross between stages */
 };
 
-/* Room for the times of every op, all 0. 0 or -ENOMEM. */
+/* Allocates the times of every op, all 0. 0 or -ENOMEM. */
 int sp_times_create(const struct sp_plan *plan, struct sp_times *t);
 
-/* Writes the times of the `ops` ops of a stage from index k on, which run together; returns when they end. */
+/* Writes the times of the `ops` ops of a stage from index k on, which run together. Returns their
+ * end. */
 double sp_times_of_unit(const struct sp_plan *plan, const struct sp_costs *costs,
                         struct sp_times *t, int stage, int k, int ops, double start);
 
-/* What an op takes of its stage's memory, negative: gives back, in parts as peak_live counts activations. */
+/* Activations that an op adds to its stage's memory, or, if negative, releases; parts of an
+ * activation as peak_live counts them. */
 double sp_activation_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op);
 
-/* Makespan, span, idle, busy, peak_live and bubble_ratio, from `start` and `end`. */
+/* Computes makespan, span, idle, busy, peak_live and bubble_ratio from `start` and `end`. */
 void sp_times_summarize(const struct sp_plan *plan, const struct sp_costs *costs,
                         struct sp_times *t);
 void sp_times_destroy(struct sp_times *times);
 
-/* The first stage that holds activations of more micro-batches, *held, than the layout has memory for; -1: none. */
+/* The first stage that exceeds the layout's memory; *held is how many micro-batches' activations it
+ * holds. -1: none. */
 int sp_times_beyond_memory(const struct sp_plan *plan, const struct sp_times *t, double *held);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * The verifier: what makes a set of programs a schedule of its family.
+ * The verifier: checks that a set of programs is a schedule of its family.
  *
- * Channels with room for one message are no part of it: the engine submits all tasks in one
- * topological order and its sends are detached, so that none blocks a worker, and published orders
- * (breadth-first, interleaved) cannot come to their end with a sender that blocks until its last
- * message was taken. sp_listsim_buffers says how much room they want. The order of messages does
- * matter, on every channel: what is sent first is taken first.
+ * It does not require that channels with room for one message suffice. The engine submits all tasks
+ * in one topological order and its sends are detached, so none blocks a worker. Published orders
+ * (breadth-first, interleaved) would deadlock if a sender blocked until its last message was taken;
+ * sp_listsim_buffers computes the room that they need. The order of messages does matter: every
+ * channel is first in, first out.
  */
 #include "policies/simulation/index.h"
 #include "policies/simulation/listsim.h"
@@ -29,7 +29,7 @@ static char *print(const struct check *c, const struct sp_op *op, char *text)
     return sp_op_print(op, c->plan->layout.slices > 1, text);
 }
 
-/* Why the family has no such op on the stage. */
+/* Writes the reason why the family has no such op on the stage. */
 static int foreign(struct check *c, int stage, int index)
 {
     const struct sp_layout *lay = &c->plan->layout;
@@ -40,7 +40,7 @@ static int foreign(struct check *c, int stage, int index)
     if (op->mb < 0 || op->mb >= lay->micro_batches)
         snprintf(reason, sizeof reason, "%d micro-batches", lay->micro_batches);
     else if (family->foreign && family->foreign(lay, stage, op, reason, sizeof reason))
-        ; /* it said why */
+        ; /* it wrote the reason */
     else if (op->slice >= lay->slices && !family->shared)
         snprintf(reason, sizeof reason, "%d slice%s", lay->slices, lay->slices > 1 ? "s" : "");
     else
@@ -50,7 +50,7 @@ static int foreign(struct check *c, int stage, int index)
     return -EINVAL;
 }
 
-/* Twice, or before something of the same stage that it waits for. */
+/* Refuses an op that occurs twice, or before an op of the same stage that it waits for. */
 static int check_op(struct check *c, int stage, int index)
 {
     const struct sp_plan *plan = c->plan;
@@ -83,7 +83,7 @@ static int check_op(struct check *c, int stage, int index)
     return 0;
 }
 
-/* A recompute is of use only before the backward of its chunk. */
+/* Refuses a recompute that is not before the backward of its chunk. */
 static int check_recompute(struct check *c, int stage, int index)
 {
     const struct sp_op *op = &c->plan->programs[stage].ops[index];
@@ -127,8 +127,8 @@ static int check_ops(struct check *c)
     return c->ret;
 }
 
-/* Two ops that overlap are a forward, then a backward that does not need it, and no third. With
- * the forward first, the activations of both count as alive, as they are. */
+/* Two ops that overlap must be a forward and then a backward that does not need it; no third may
+ * join. With the forward first, the activations of both count as alive, as they are. */
 static int check_pair(struct check *c, int stage, int index)
 {
     const struct sp_plan *plan = c->plan;
@@ -178,7 +178,7 @@ static int check_pairs(struct check *c)
     return ret;
 }
 
-/* Plays the programs; a deadlock is what is wrong with the order. */
+/* Plays the programs. A deadlock becomes the error of the order. */
 static int simulate(const struct check *c, enum sp_channel kind, struct sp_times *t)
 {
     char reason[448] = "";
@@ -205,8 +205,8 @@ static int check_memory(const struct check *c, const struct sp_times *t)
     return -EINVAL;
 }
 
-/* First-in-first-out asks for all that unbounded channels do: those are tried after it, to say
- * when it is not the order of messages that is wrong. */
+/* First-in-first-out channels are stricter than unbounded ones. If they fail, unbounded ones are
+ * tried to find out if the order of messages is the fault. */
 static int check_progress(const struct check *c)
 {
     struct sp_times t;

@@ -9,7 +9,7 @@ struct sp_waiters {
 
 int sp_waiters_create(int events, int lanes, struct sp_waiters *w); /* 0 or -ENOMEM */
 void sp_waiters_destroy(struct sp_waiters *w);
-/* Nothing if the lane waits already: what it waited for is then still to come. */
+/* Does nothing if the lane waits already: the event that it waits for is then still to come. */
 void sp_waiters_add(struct sp_waiters *w, int event, int lane);
 /* Takes one of the lanes that wait for the event; -1: none left. */
 int sp_waiters_take(struct sp_waiters *w, int event);

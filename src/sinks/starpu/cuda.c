@@ -15,8 +15,8 @@
 static struct worker {
     struct sp_cuda *cuda;
     cudaStream_t stream; /* of the kernels */
-    cudaEvent_t queued;  /* all that a task queued */
-    bool waits;          /* no task ends before its kernels any more */
+    cudaEvent_t queued;  /* follows all kernels that a task queued */
+    bool waits;          /* from now on no task ends before its kernels */
 } workers[STARPU_NMAXWORKERS];
 
 static int64_t peak;
@@ -65,10 +65,10 @@ void sp_cuda_stop(void)
 }
 
 /*
- * A GPU that is short of memory has buffers moved, which StarPU begins once the tasks that write them have ended for
- * it: what is still queued would be lost. No task is to end early unless all that is planned leaves a sixth of what
- * buffers may have (train/start/device.h). Where more was taken all the same, from then on all are waited for, first
- * those that are queued.
+ * If a GPU is short of memory, StarPU moves buffers once the tasks that write them have ended for
+ * it; the results of kernels still queued would be lost. So no task may end early unless the plan
+ * leaves a sixth of the buffers' limit free (train/start/device.h). If buffers exceed that all the
+ * same, this waits for the queued kernels, and from then on StarPU waits for all.
  */
 static bool has_room(struct worker *w)
 {
@@ -136,8 +136,8 @@ int sp_cuda_devices(bool wanted)
 {
     int n = 0;
 
-    /* Streams that share a queue wait for each other. CUDA reads it once, when the first context is made: whoever makes
-     * one has asked here before. */
+    /* Streams that share a hardware queue wait for each other. CUDA reads the variable when the
+     * first context is made, and every caller that makes one calls this before. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (cudaGetDeviceCount(&n) == cudaSuccess && n > 0)
         return n;

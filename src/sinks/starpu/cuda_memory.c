@@ -49,7 +49,7 @@ int64_t sp_cuda_kernels_bytes(int device, const struct sp_shape *sh, int len)
 
 enum { MEASURED_BYTES = 64 << 20, MEASURED_TIMES = 4 };
 
-/* The best of a few copies; a negative number where one fails. */
+/* The best rate of a few copies; negative if one fails. */
 static double copy_rate(void *to, const void *from, cudaStream_t stream)
 {
     double best = 0;
@@ -65,7 +65,7 @@ static double copy_rate(void *to, const void *from, cudaStream_t stream)
     return best;
 }
 
-/* Half of the bytes each way at once, each way. */
+/* The rate in each direction, while half of the bytes go each way at once. */
 static double both_rate(char *here, char *there, cudaStream_t out, cudaStream_t back)
 {
     const size_t half = MEASURED_BYTES / 2;
@@ -173,7 +173,7 @@ bool sp_cuda_pin(void *memory, size_t bytes)
     bool pinned = cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess;
 
     if (!pinned)
-        cudaGetLastError(); /* or the next kernel of this thread would have it */
+        cudaGetLastError(); /* clears it, or the next kernel of this thread would report it */
     return pinned;
 }
 

@@ -1,4 +1,5 @@
-/* Memory of this process's GPUs, and of the host beside them. In a build without CUDA there is none. */
+/* Memory of this process's GPUs, and pinned memory of the host. In a build without CUDA there is
+ * none. */
 #ifndef SP_CODELETS_CUDA_MEMORY_H
 #define SP_CODELETS_CUDA_MEMORY_H
 
@@ -11,19 +12,20 @@ int sp_cuda_memory(int device, int64_t *total, int64_t *unused);
 
 struct sp_shape;
 
-/* What the kernels of a GPU's worker take beside StarPU's buffers, at most: of micro-batches of shape
- * `sh`, in slices of at most `len` tokens. */
+/* The most bytes that the kernels of a GPU's worker take besides StarPU's buffers, for
+ * micro-batches of shape `sh` in slices of at most `len` tokens. */
 int64_t sp_cuda_kernels_bytes(int device, const struct sp_shape *sh, int len);
 
-/* Bytes a second between pinned host memory and a GPU, measured with some tens of MiB; `both`, if not NULL:
- * each way, when both ways are busy. 0 or -errno after one line. */
+/* Measures bytes a second between pinned host memory and a GPU, with some tens of MiB. `both`, if
+ * not NULL: in each direction while both are busy. 0 or -errno after one line. */
 int sp_cuda_measure_copies(int device, double *out, double *back, double *both);
 
 /*
- * Pools of memory for StarPU's buffers on the GPUs of this process (kernels/cuda/device/pool.h), where all of these have
- * one. After StarPU started, and until it has ended. What StarPU counts on a GPU and what is idle take no more than
- * `budget_bytes` together, 0 or not, and no more than StarPU's limit. 0, or -errno after one line on stderr.
- * sp_cuda_take and sp_cuda_give are of the node's: see sinks/starpu/device_memory.h.
+ * Pools of memory for StarPU's buffers on the GPUs of this process (kernels/cuda/device/pool.h), if
+ * each of them has one. Start them after StarPU started, stop them after it has ended. Bytes that
+ * StarPU counts on a GPU and idle bytes together exceed neither `budget_bytes` (0: no budget) nor
+ * StarPU's limit. 0, or -errno after one line on stderr. sp_cuda_take and sp_cuda_give take a
+ * memory node: see sinks/starpu/device_memory.h.
  */
 bool sp_cuda_has_pool(int device);
 int sp_cuda_pools_start(int64_t budget_bytes);
@@ -31,7 +33,8 @@ void sp_cuda_pools_stop(void);
 void *sp_cuda_take(unsigned node, size_t bytes);
 void sp_cuda_give(unsigned node, void *memory, size_t bytes);
 
-/* Pins memory for the copies of all GPUs; false: it is refused, and copies are slower. Unpinned it need not have been. */
+/* Pins memory for the copies of all GPUs; false: it is refused, and copies are slower.
+ * sp_cuda_unpin may be called even then. */
 bool sp_cuda_pin(void *memory, size_t bytes);
 void sp_cuda_unpin(void *memory);
 

@@ -19,7 +19,8 @@ int sp_fxt_tool_most_files(void)
 
 #ifdef STARPU_USE_FXT
 
-/* In a process of its own, as it ends that at the first thing it cannot read. */
+/* Runs in a child process, because StarPU's reader ends the process at the first event it cannot
+ * read. */
 static void convert(char *const files[], int n, char *dir, const char *log)
 {
     struct starpu_fxt_options options;
@@ -35,7 +36,7 @@ static void convert(char *const files[], int n, char *dir, const char *log)
     _exit(0);
 }
 
-/* The last line of what it said. */
+/* Copies the last line of the reader's output. */
 static void last_line(const char *log, char *text, int size)
 {
     FILE *f = fopen(log, "r");

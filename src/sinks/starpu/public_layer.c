@@ -1,4 +1,4 @@
-/* The public face of the codelets of a layer: sizes and inserts for programs that have no step, no
+/* The public interface of a layer's codelets: sizes and inserts for programs that have no step, no
  * stage and no meter. */
 #include "starpipe/layer.h"
 #include "codelets/insert.h"
@@ -142,7 +142,8 @@ size_t sp_layer_offset(const struct sp_layer *layer, enum sp_layer_weight weight
 
 /* ---- tasks ---------------------------------------------------------------------------- */
 
-/* A task of no step. `order` gets the position before its own, which sp_task_submit counts up. */
+/* The context of a task outside a step. `order` gets the position before the task's own, because
+ * sp_task_submit increments it. */
 static struct sp_task_context context(const struct sp_layer_position *at, char pass,
                                       unsigned *order)
 {
@@ -166,7 +167,8 @@ static const char *const names[SP_LAYER_BUFFERS] = {
     NAME(DY),      NAME(DU),    NAME(DR),     NAME(DO),      NAME(DQ),    NAME(DKV),    NAME(DX)};
 #undef NAME
 
-/* A tensor on the handle of a buffer, which is as large as tasks take it to be; until the next call for that buffer. */
+/* A tensor on the handle of a buffer, after a check that the buffer is as large as tasks assume. It
+ * is valid until the next call for that buffer. */
 static struct sp_tensor *take(const struct sp_layer *l, const starpu_data_handle_t *t,
                               enum sp_layer_buffer b)
 {

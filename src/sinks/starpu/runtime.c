@@ -41,7 +41,7 @@ int sp_runtime_start(const struct sp_runtime *r, bool *started)
         return err;
     choose_workers(r->place, &conf);
     conf.sched_policy = r->ready ? &sp_order_ready : &sp_order_strict;
-    conf.catch_signals = 0; /* they are the program's */
+    conf.catch_signals = 0; /* the program handles them */
     err = r->prepare ? r->prepare(r->arg) : 0;
     if (err)
         return err;
@@ -79,7 +79,7 @@ int sp_runtime_look(struct sp_runtime_workers *w)
     int err;
 
     *w = (struct sp_runtime_workers){.cpus = -1, .gpus = -1};
-    setenv("STARPU_FXT_TRACE", "0", 1); /* of nothing */
+    setenv("STARPU_FXT_TRACE", "0", 1); /* nothing to trace */
     err = sp_starpu_environment_set(&conf, false);
     if (err)
         return err;

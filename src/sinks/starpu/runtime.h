@@ -1,31 +1,34 @@
-/* StarPU as the program starts it, and what it tells about itself. */
+/* Starts StarPU for the program, and queries it. */
 #ifndef SP_STARPU_RUNTIME_H
 #define SP_STARPU_RUNTIME_H
 
 #include "graphs/placement.h"
 
 struct sp_runtime {
-    const struct sp_placement *place; /* whose workers there are to be */
-    bool host_limit;                  /* as sp_starpu_environment_set has it */
+    const struct sp_placement *place; /* names the workers to start */
+    bool host_limit;                  /* see sp_starpu_environment_set */
     bool ready;                       /* scheduler: starpipe-ready */
-    /* Called when the environment is set; 0 or -errno. And undoes it, where StarPU does not start. NULL: nothing. */
+    /* `prepare` is called once the environment is set; 0 or -errno. `undo` reverts it if StarPU
+     * does not start. NULL: nothing. */
     int (*prepare)(void *arg);
     void (*undo)(void *arg);
     void *arg;
 };
 
-/* Starts StarPU, joined to the other processes. 0 or -errno after one line; *started: sp_transport_stop ends it. */
+/* Starts StarPU, joined to the other processes. 0 or -errno after one line. If *started becomes
+ * true, end it with sp_transport_stop. */
 int sp_runtime_start(const struct sp_runtime *r, bool *started);
 
 /* "1.4.8" */
 void sp_runtime_version(char text[32]);
 
-/* The memory node of worker 0; bytes that StarPU may have on a node, 0 or less: no limit. */
+/* The memory node of worker 0; the bytes that StarPU may use on a node, 0 or less: no limit. */
 unsigned sp_runtime_node(void);
 int64_t sp_runtime_room(unsigned node);
 enum { SP_MAIN_MEMORY = 0 }; /* the node of main memory */
 
-/* The workers that StarPU finds by itself: their names, to be freed, and how many of each kind, -1: it does not start. */
+/* The workers that StarPU finds by itself: their names, which the caller frees, and the number of
+ * each kind, -1: StarPU does not start. */
 struct sp_runtime_workers {
     int cpus, gpus, n;
     char (*name)[64]; /* [n] */

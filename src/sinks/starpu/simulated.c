@@ -2,13 +2,14 @@
 #include "codelets/task/codelet.h"
 #include <stdlib.h>
 
-/* So little that a million tasks take no nanosecond. */
+/* The time of a task without cost: so little that a million tasks take no more than a
+ * nanosecond. */
 static const double nothing_us = 1e-9;
 
-/* Who wrote a buffer last, as tasks are submitted. */
+/* The last writer of a buffer in the order of submission. */
 struct buffer {
     starpu_data_handle_t handle;
-    bool received;             /* nobody has read what was received in it */
+    bool received;             /* no task has read the message received in it */
     struct sp_op_time *writer; /* NULL: no op of this step */
     int number;                /* of the task */
     struct buffer *next;       /* of the same bucket */
@@ -91,7 +92,7 @@ void sp_simulated_add(struct starpu_task *task)
     }
 }
 
-/* The part of its unit's time that goes to a task. */
+/* The fraction of its unit's time that a task gets. */
 static double part_of(const struct sp_op_time *unit, int number, double flops)
 {
     int first = unit->last_input, last = unit->first_output ? unit->first_output : unit->tasks;

@@ -13,7 +13,7 @@
 
 static const struct sp_vector_memory *memory_of_gpus;
 
-/* Of tensors: StarPU's vectors, but for where they are allocated on a GPU. */
+/* The data interface of tensors: StarPU's vectors with another allocator on GPUs. */
 static struct starpu_data_interface_ops gpu_ops;
 
 /* ---- on a GPU --------------------------------------------------------------------------- */
@@ -25,10 +25,10 @@ static bool on_gpu(unsigned node)
 
 static size_t bytes_of(const struct starpu_vector_interface *v)
 {
-    return v->allocsize ? v->allocsize : 1; /* as StarPU has it */
+    return v->allocsize ? v->allocsize : 1; /* as StarPU counts it */
 }
 
-/* Counted first: StarPU keeps to its limit, and makes room where it refuses. */
+/* Counts the bytes first, so that StarPU enforces its limit, and makes room after a refusal. */
 static starpu_ssize_t allocate(void *interface, unsigned node)
 {
     struct starpu_vector_interface *v = interface;
@@ -291,7 +291,8 @@ bool sp_starpu_profile(bool on)
     return before;
 }
 
-/* ---- what leaves memory ------------------------------------------------------------------------ */
+/* ---- offloading
+ * -------------------------------------------------------------------------------- */
 
 static void start_mover(struct sp_mover *m, unsigned tier, int worker)
 {

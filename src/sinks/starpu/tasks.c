@@ -1,4 +1,4 @@
-/* Tasks: what StarPU gets of them, when they ran, and how long they take. */
+/* Tasks: their submission to StarPU, and the measurement of their times. */
 #include "sinks/starpu/tensor.h"
 #include "codelets/task/codelet.h"
 #include "codelets/task/window.h"
@@ -37,7 +37,7 @@ static double thread_cpu_us(void)
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* How long the scheduler held this worker, since it was last asked, until tensors had left memory. */
+/* How long the scheduler held this worker, since the last call, until tensors had left memory. */
 static double held_us(void)
 {
     static double before[STARPU_NMAXWORKERS];
@@ -62,12 +62,12 @@ static void starts(void *arg)
     a->began_cpu_us = thread_cpu_us();
     sp_raise(&a->meter->peak_bytes, live);
     for (struct sp_move *m = a->returning, *next; m; m = next) {
-        next = m->next; /* once it is back it may be used again */
+        next = m->next; /* a move that has returned may be reused */
         sp_move_back(m);
     }
 }
 
-/* How long a task waited for its data, where that takes any time: those on disk. */
+/* How long a task waited for its data; only data on disk take noticeable time. */
 static double fetched_us(const struct starpu_task *task)
 {
     struct starpu_profiling_task_info *info = task ? task->profiling_info : NULL;
@@ -77,22 +77,22 @@ static double fetched_us(const struct starpu_task *task)
                 : 0;
 }
 
-/* What a worker, which alone uses it, has done; microseconds. */
+/* Recent tasks of a worker, in microseconds. Only that worker uses it. */
 struct history {
-    double ended;        /* the last task that was waited for */
-    double began, ready; /* the first task after it that was not; 0: there was none */
+    double ended;        /* the last task that StarPU waited for */
+    double began, ready; /* the first `in_stream` task after it; 0: there was none */
 };
 
-/* Times of a task, or of those that were not waited for with the one that was; microseconds. */
+/* Times of a task, including `in_stream` tasks before it, in microseconds. */
 struct spent {
     double took;  /* its worker was at work */
-    double idle;  /* and had been idle before that */
+    double idle;  /* its worker was idle before that */
     double ready; /* from when the first of them was ready until the end */
 };
 
 /*
- * From StarPU's profiling: right for asynchronous devices too. Tasks that are not waited for count with the
- * next one that is.
+ * Takes times from StarPU's profiling, which is right for asynchronous devices too. `in_stream`
+ * tasks, which StarPU does not wait for, count with the next task that it waits for.
  */
 static struct spent time_spent(const struct sp_task_args *a, const struct starpu_task *task)
 {
@@ -127,8 +127,9 @@ static struct spent time_spent(const struct sp_task_args *a, const struct starpu
 }
 
 /*
- * How much of a task its worker spent without a core, others having them all: time in which its
- * thread neither ran nor fetched data. Of a team, its first thread tells. A GPU's worker only watches.
+ * How long a task's worker had no core, because others used them all: the time in which its thread
+ * neither ran nor fetched data. For a team only its first thread is measured. A GPU's worker only
+ * watches the GPU, so it counts as 0.
  */
 static double core_wait_us(const struct sp_task_args *a, double fetched, double took, double end)
 {
@@ -139,7 +140,7 @@ static double core_wait_us(const struct sp_task_args *a, double fetched, double 
     return fmin(took, fmax(0, end - a->began_us - (thread_cpu_us() - a->began_cpu_us) - fetched));
 }
 
-/* The op that a task is of. */
+/* Adds the times of a task to the record of its op. */
 static void count_op(const struct sp_task_args *a, const struct spent *spent, double fetched,
                      double end)
 {
@@ -231,7 +232,8 @@ static void run_cuda(void *buffers[], void *arg)
 }
 #endif
 
-/* A codelet as StarPU has it, with a performance model by sizes and variant: made once, kept as long as the process. */
+/* StarPU's form of a codelet, with a performance model by sizes and variant. It is made once, and
+ * lives as long as the process. */
 static struct starpu_codelet *codelet_of(struct sp_codelet *c)
 {
     struct {
@@ -270,7 +272,7 @@ static struct starpu_codelet *codelet_of(struct sp_codelet *c)
 
 /* ---- submission ------------------------------------------------------------------------------- */
 
-/* Past STARPU_NMAXBUFS buffers StarPU reads, and frees, arrays of the task. */
+/* Beyond STARPU_NMAXBUFS buffers StarPU reads arrays of the task, which it also frees. */
 static void give_buffers(struct starpu_task *task, const struct sp_task *from)
 {
     int n = 0;
@@ -298,7 +300,7 @@ _Static_assert((int)SP_READ == (int)STARPU_R && (int)SP_WRITE == (int)STARPU_W &
                    (int)SP_READ_WRITE == (int)STARPU_RW && (int)SP_SCRATCH == (int)STARPU_SCRATCH,
                "accesses are StarPU's");
 
-/* One-bit masks, one a worker, that outlive the tasks. */
+/* Masks with one bit, one for each worker; they outlive the tasks. */
 static uint32_t *mask_of(int worker, unsigned *len)
 {
     static uint32_t masks[STARPU_NMAXWORKERS][(STARPU_NMAXWORKERS + 31) / 32];
@@ -309,8 +311,9 @@ static uint32_t *mask_of(int worker, unsigned *len)
 }
 
 /*
- * An op has been submitted since its first task was. Other tasks can only be late where a worker waits: then
- * alone is their time taken. The record is written by the op's worker, so it is looked at once an op.
+ * Notes the time of submission: of an op that of its first task, and of other tasks only if a
+ * worker waits, since otherwise they cannot be late. The op's worker writes the record, so this
+ * reads it only once an op.
  */
 static void note_submission(const struct sp_task_context *ctx, struct sp_task_args *a)
 {

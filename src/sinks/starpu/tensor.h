@@ -1,4 +1,4 @@
-/* The sink that runs: StarPU, with the scheduler, transport and offload of this process. */
+/* The sink that runs a graph: StarPU, with the scheduler, transport and offload of this process. */
 #ifndef SP_SINK_STARPU_H
 #define SP_SINK_STARPU_H
 
@@ -10,7 +10,7 @@ static inline starpu_data_handle_t sp_handle(const struct sp_tensor *t)
     return t->handle;
 }
 
-/* A tensor on a handle of the caller's, which registers and unregisters it. */
+/* A tensor on a handle that the caller registers and unregisters. */
 struct sp_tensor sp_tensor_on(starpu_data_handle_t handle);
 
 void sp_starpu_insert(const struct sp_task_context *ctx, struct sp_task *from, double flops);

@@ -1,4 +1,5 @@
-/* Turns in which a worker takes one micro-batch forward through all chunks, then back, then the next one. */
+/* Turns in which a worker takes one micro-batch forward through all chunks, then back, then the
+ * next. */
 #ifndef SP_ONE_BY_ONE_H
 #define SP_ONE_BY_ONE_H
 

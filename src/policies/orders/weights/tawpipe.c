@@ -1,8 +1,9 @@
 /*
- * TawPipe (Wu and Chen 2025, arXiv 2511.09741): weights come to workers that keep their micro-batches, as in WeiPipe,
- * but all workers of a node want the same chunk in the same turn, and a node is a turn behind the one before. A
- * micro-batch goes forward through all chunks, then back, then comes the next one. Every chunk belongs to one worker,
- * chunk c to worker c / K mod N of node c mod K, K nodes of N, who keeps its weights, gradient and optimizer state.
+ * TawPipe (Wu and Chen 2025, arXiv 2511.09741): workers keep their micro-batches and weights
+ * travel, as in WeiPipe, but all workers of a node need the same chunk in the same turn, and each
+ * node is a turn behind the one before. A worker takes a micro-batch forward through all chunks,
+ * then back, then the next one. With K nodes of N workers, worker c / K mod N of node c mod K owns
+ * chunk c: its weights, gradient and optimizer state.
  *
  * p = 4, node=2, m = 8, a backward twice as long as a forward; forwards of micro-batches as figures, backwards as
  * letters (a is micro-batch 0):
@@ -12,19 +13,19 @@
  *   node 1   worker 2  .2222.cccccccc6666gggggggg
  *            worker 3  .3333.dddddddd7777hhhhhhhh
  *
- * Makespan GP(f + B) + (K-1) max(f, B)/V, B = b + w, with G rounds and V chunks a worker, above one: nobody waits for
- * the node behind. It is less where weights go on before an op ends.
+ * Makespan GP(f + B) + (K-1) max(f, B)/V, B = b + w, with G > 1 rounds and V chunks a worker: no
+ * node waits for the node behind. It is less if weights are sent on before an op ends.
  *
- * A chunk is sent from one node to another K-1 times for a pass of a round, and P-K times inside of nodes, see
- * families/weight_ring/line.h: 3G(K-1)P chunks a step between nodes, where a ring sends 3(G+1)KP. As published a chunk's
- * owner sends it to every node, where it is broadcast; here nodes and workers pass it on, which takes as many
- * messages, and no more of one sender than of others.
+ * A chunk crosses between nodes K-1 times for a pass of a round, and travels P-K times inside
+ * nodes, see families/weight_ring/line.h. That is 3G(K-1)P chunks a step between nodes; a ring
+ * sends 3(G+1)KP. In the paper a chunk's owner sends it to every node, which broadcasts it. Here
+ * nodes and workers pass it on, with as many messages but evenly spread over the senders.
  */
 #include "policies/families/weight_ring/node.h"
 #include "policies/orders/weights/one_by_one.h"
 #include <math.h>
 
-/* Workers of a node: at most eight, as nodes have GPUs. */
+/* Workers of a node: by default at most eight, the usual number of GPUs of a node. */
 static int node(const struct sp_layout *lay)
 {
     int most = lay->stages < 8 ? lay->stages : 8;

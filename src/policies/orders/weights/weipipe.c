@@ -11,17 +11,20 @@
  *   worker 2  ..2222....cc6cc6cc6cc6gggggg.gg..
  *   worker 3  ...3333......dd7dd7dd7dd7hhhhhhhh
  *
- * Makespan (GP + P - 1)(f + b + w) with G >= 2 rounds, that of 1F1B with GP micro-batches: each worker
- * is behind the one before it by the longest turn, of both a forward and a backward. With one round no
- * turn has both. Every worker keeps the activations of a whole micro-batch, P chunks.
+ * Makespan (GP + P - 1)(f + b + w) with G >= 2 rounds, that of 1F1B with GP micro-batches: each
+ * worker is behind the one before it by the longest turn, which has both a forward and a backward.
+ * With one round no turn has both. Every worker keeps the activations of a whole micro-batch, P
+ * chunks.
  *
- * Around the ring each worker sends 3(G+1)P chunks: weights also go where no op wants them, and worker 0 passes on what
- * comes around until the last worker is done. With flow=line nothing goes around: worker r + 1 wants for an op what
- * worker r had for the same op, so 3G(P-1) chunks go down the line for each, see families/weight_ring/line.h, and who is
- * done is done. With node=N as well, N workers in a row are in the same turn, and workers are behind by nodes.
+ * Around the ring each worker sends 3(G+1)P chunks: it also forwards weights that no op needs, and
+ * worker 0 forwards chunks until the last worker is done. With flow=line nothing goes around: for
+ * an op, worker r + 1 needs the chunk that worker r had for the same op, so 3G(P-1) chunks go down
+ * the line for each, see families/weight_ring/line.h, and a worker stops after its last op. With
+ * node=N as well, N workers in a row are in the same turn, and each node is a turn behind the one
+ * before.
  *
- * On a line there is no way around that chunks must fit, so there may be V of them a worker, whose turns are V times
- * shorter, as is the time that a worker is behind the one before: makespan (GP + (P-1)/V)(f + b + w).
+ * On a line the chunks need not fit a way around, so a worker may have V of them. Turns are V times
+ * shorter, and so is the delay between workers: makespan (GP + (P-1)/V)(f + b + w).
  */
 #include "policies/families/weight_ring/flow.h"
 #include "policies/families/weight_ring/node.h"
@@ -55,7 +58,8 @@ static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS
     return n;
 }
 
-/* The longest way through turns and workers: all turns of one, and the longest turn of the others. */
+/* The longest path through turns and workers: all turns of one, and the longest turn of the
+ * others. */
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
 {
     double P = lay->stages, G = lay->micro_batches / lay->stages, nodes = P / node(lay);

@@ -11,14 +11,14 @@
  *   worker 2  ..2222..cccccccc666.6..gggggggg..
  *   worker 3  ...3333...dddddddd7777...hhhhhhhh
  *
- * Workers in their forwards wait for those in their backwards, whose turns are longer. With B = b + w
- * and G rounds: GP(f+B) + (P-1)(max(f,B) + (G-1)|f-B|), longer than the interleaved form from the third
- * round on if a backward is twice a forward.
+ * Workers in their forwards wait for workers in their backwards, whose turns are longer. Makespan,
+ * with B = b + w and G rounds: GP(f+B) + (P-1)(max(f,B) + (G-1)|f-B|). If a backward is twice a
+ * forward, that is longer than the interleaved form from the third round on.
  */
 #include "policies/orders/weights/one_by_one.h"
 #include <math.h>
 
-/* Exact: from one micro-batch to the next each worker waits by the difference of the turns. */
+/* Exact: between two micro-batches each worker waits for the difference of the turns. */
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
 {
     double P = lay->stages, G = lay->micro_batches / lay->stages, back = b + w;

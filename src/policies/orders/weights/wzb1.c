@@ -1,12 +1,12 @@
 /*
  * WeiPipe zero bubble 1 (Lin et al. 2025, section 3.3, figure 3): interleaved WeiPipe with the input
  * gradient B and the weight gradient W of a chunk in turns of their own. A turn has two ops of about
- * the same length, and three chunks go on: forward weights, and a pair of chunks for backwards, their
- * weights in one turn and their gradients in the next.
+ * the same length, and a worker sends three chunks on: forward weights, and a pair of chunks for
+ * backwards, their weights in one turn and their gradients in the next.
  *
- * The paper draws it from turn 4 on and leaves the rest to the reader. Worked out: a backward has two
- * halves of C turns each, C = P chunks, chunks C-1 .. C/2 and C/2-1 .. 0, B and W of each in two turns.
- * Of the pair of rounds 2q, 2q+1, in C turns each:
+ * The paper draws it from turn 4 on and leaves the rest to the reader. Worked out: a backward has
+ * two halves of C turns each, C = P chunks, chunks C-1 .. C/2 and C/2-1 .. 0, B and W of each in
+ * two turns. A pair of rounds 2q, 2q+1 takes three phases of C turns each:
  *
  *   3q      forward of 2q          second half of 2q-1
  *   3q+1    forward of 2q+1        first half of 2q
@@ -18,14 +18,14 @@
  *           Fa0  Fa1  Fa2  Fa3  Fb0  Fb1  Fb2  Fb3  Ba1  Wa1  Ba0  Wa0  Fc0  Fc1  ...
  *                               Ba3  Wa3  Ba2  Wa2  Bb3  Wb3  Bb2  Wb2  Bb1  Wb1
  *
- * Makespan GP(f + b + w) + 2(P - 1) at f = b = w = 1: workers are behind each other by a turn of two ops,
- * not of three. Activations: one and a half micro-batches, when a forward ends while the one before it
- * is half back.
+ * Makespan GP(f + b + w) + 2(P - 1) at f = b = w = 1: each worker is a turn of two ops, not three,
+ * behind the one before. Activations: one and a half micro-batches, when a forward ends while the
+ * backward of the micro-batch before it is half done.
  *
- * flow=line has the same turns, but what their ops want comes down the line of workers, see
- * families/weight_ring/line.h. That asks for no pairs, so P may be odd and a worker may have V chunks, C = PV: with an
- * odd C the middle chunk's B ends the first half and its W begins the second. Makespan GP(f + b + w) + 2(P - 1)/V.
- * That is also the flow where pairs would not go around.
+ * flow=line has the same turns, but weights and gradients come down the line of workers, see
+ * families/weight_ring/line.h. It needs no pairs, so P may be odd and a worker may have V chunks,
+ * C = PV. With an odd C the middle chunk's B ends the first half and its W begins the second.
+ * Makespan GP(f + b + w) + 2(P - 1)/V. This is also the default flow if pairs cannot go around.
  */
 #include "policies/families/weight_ring/flow.h"
 #include "policies/orders/weights/rounds.h"
@@ -46,7 +46,7 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     return -EINVAL;
 }
 
-/* B and W of a half of a round's backward, `at` turns into it. */
+/* The op of a half of a round's backward, `at` turns into it: B and W alternate. */
 static int half(int C, int round, int second, int at, struct sp_op *op)
 {
     int u = second * C + at;
@@ -67,7 +67,7 @@ static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS
     int C = sp_chunks_of_model(lay), G = sp_rounds(lay), at = k % C, n = 0;
     int q = k / (3 * C), third = k / C % 3, even = 2 * q, odd = 2 * q + 1;
 
-    /* the last third is that in which the last round's second half comes */
+    /* the last third is the one with the second half of the last round's backward */
     if (k / C > (G % 2 ? 3 * (G / 2) + 2 : 3 * (G / 2)))
         return -1;
     if (third == 0) {
@@ -87,11 +87,11 @@ static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS
     return n;
 }
 
-/* All turns of one worker, and the longest turn of each other; longer where turns are unequal. */
+/* All turns of one worker plus the longest turn of each other one; unequal turns make it longer. */
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
 {
     double P = lay->stages, G = lay->micro_batches / lay->stages;
-    double both = sp_chunks_of_model(lay) % 2 ? b + w : 2 * fmax(b, w); /* of two rounds */
+    double both = sp_chunks_of_model(lay) % 2 ? b + w : 2 * fmax(b, w); /* halves of two rounds */
     double longest = G > 1 ? fmax(fmax(f + b, f + w), both) : fmax(f, fmax(b, w));
 
     if (lay->micro_batches % lay->stages)

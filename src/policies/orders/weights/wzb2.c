@@ -1,15 +1,16 @@
 /*
  * WeiPipe zero bubble 2 (Lin et al. 2025, section 3.3, figure 4): every worker takes a micro-batch
- * through all chunks forward, then the input gradients B backward, then the weight gradients W, these in
- * the order of the forwards. A turn is one op, so workers are behind each other by no more than that.
+ * forward through all chunks, then runs the input gradients B backward, then the weight gradients W
+ * in the order of the forwards. A turn is one op, so each worker is only one op behind the last.
  *
- * The paper draws one round and sends two chunks a turn. Worked out: worker r + 1 wants for an op just
- * what worker r had for the same op a turn before, forward weights, backward weights, or a gradient, so
- * one chunk a turn goes down the line, and what has passed the last worker is dropped. That one owns
- * the model: it hands the weights of every op to worker 0, adds up the gradients, which begin at worker 0
- * and are whole with its own W, and updates a chunk as soon as the last of them is (steps without a
- * barrier: train --post-validation). That is in the order of the next forwards, which it seeds. Weights
- * change between steps only, so no micro-batch sees two versions of them.
+ * The paper draws one round and sends two chunks a turn. Worked out: for an op, worker r + 1 needs
+ * the chunk that worker r had for the same op a turn before: forward weights, backward weights, or
+ * a gradient. So one chunk a turn goes down the line, and the last worker drops it. The last worker
+ * owns the model. It sends the weights of every op to worker 0. Gradients start at worker 0 and are
+ * complete with the last worker's own W; it adds them up, and updates a chunk as soon as its last
+ * gradient is complete (train --post-validation does without a barrier between steps). Chunks are
+ * updated in the order of the next forwards, which it starts. Weights change between steps only, so
+ * no micro-batch sees two versions of them.
  *
  * p = 4, m = 8, all passes of the same length; micro-batches as figures (forward), letters (B) and
  * capitals (W); the chunk that a worker has in the turn, F, B: weights, D: gradient:
@@ -19,8 +20,9 @@
  *   worker 2  ..2222ccccCCCC6666ggggGGGG.           F0 F1 F2 F3 B3 B2 B1 B0 D0 D1 D2 ...
  *   worker 3  ...3333ddddDDDD7777hhhhHHHH              F0 F1 F2 F3 B3 B2 B1 B0 D0 D1 ...
  *
- * owner=each leaves chunk c with worker (c + 1) mod p instead, optimizer states shared out evenly:
- * owners then send to worker 0, and the last worker to them, though they are no neighbours.
+ * With owner=each, worker (c + 1) mod p owns chunk c instead, so optimizer states are spread
+ * evenly. Owners then send to worker 0, and the last worker sends to them, though they are not
+ * neighbours.
  *
  * Makespan GP(f + b + w) + (P - 1)/V at f = b = w = 1 and V chunks a worker, above one: next to no bubble over many
  * rounds. Activations: one micro-batch and, until its last W, the gradients that B leaves in it.
@@ -52,8 +54,8 @@ static int turn(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS
     return pass == SP_F && at == C - 1 ? 2 : 1;
 }
 
-/* The longest way through turns and workers is at least all turns of one and the longest of each
- * other. */
+/* The longest path through turns and workers has at least all turns of one worker and the longest
+ * turn of each other one. */
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
 {
     double P = lay->stages, G = lay->micro_batches / lay->stages;

@@ -1,6 +1,6 @@
 /*
- * 1F1B-V: 1F1B in a V, with whole backwards: what a stage holds of its two chunks adds up to the
- * same everywhere, about two thirds of what 1F1B holds on its first stage (Qi et al. 2024,
+ * 1F1B-V: 1F1B in a V, with whole backwards. Each stage holds the same memory for its two chunks
+ * together, about two thirds of the first stage of 1F1B (Qi et al. 2024,
  * "Pipeline Parallelism with Controllable Memory", appendix; their code: v1f1b.py).
  *
  * p = 4, m = 8, a backward twice as long as a forward;

@@ -1,8 +1,8 @@
 /*
- * V-Half: the layers go down the stages and up again in a V, so that what a stage holds longest
- * (its first chunk) and shortest (its second) add up to the same everywhere, and micro-batches
- * enter so that this is half of what 1F1B holds on its first stage (Qi et al. 2024, "Pipeline
- * Parallelism with Controllable Memory", section 3; their code: zbv_greedy.py).
+ * V-Half: the layers go down the stages and up again in a V. A stage holds its first chunk longest
+ * if it holds its second shortest, so the sum is equal on all stages. Micro-batches enter at a rate
+ * that makes it half the memory of the first stage of 1F1B (Qi et al. 2024, "Pipeline Parallelism
+ * with Controllable Memory", section 3; their code: zbv_greedy.py).
  *
  * p = 4, m = 8, f = b = w = 1;
  * digits are forwards of both chunks, letters backwards (a: micro-batch 0), ~ and ^ W:

@@ -1,8 +1,7 @@
 /*
- * V-Min: the layers go down the stages and up again in a V, and micro-batches enter so late that
- * a stage holds no more than a third of what 1F1B holds on its first stage, and a constant (Qi et
- * al. 2024, "Pipeline Parallelism with Controllable Memory", section 3; their code:
- * zbv_greedy.py).
+ * V-Min: the layers go down the stages and up again in a V, and micro-batches enter so late that a
+ * stage holds at most a third of the memory of the first stage of 1F1B, plus a constant (Qi et al.
+ * 2024, "Pipeline Parallelism with Controllable Memory", section 3; their code: zbv_greedy.py).
  *
  * p = 4, m = 8, f = b = w = 1;
  * digits are forwards of both chunks, letters backwards (a: micro-batch 0), ~ and ^ W:

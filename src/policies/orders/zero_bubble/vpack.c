@@ -1,9 +1,9 @@
 /*
- * The ops of a V pattern of whole backwards moved up, slot by slot: each in turn takes the first
- * slots free on its stage after what it waits for, but a forward none before which the stage
- * already holds all that it may. The slots close this way that micro-batches before the first would
- * fill, as in the code of Qi et al. 2024 (v1f1b.py). A replay chooses by what is ready when a stage
- * is free; here an op may pass others of its stage that begin before it is ready.
+ * Moves the ops of a V pattern of whole backwards to earlier slots. Each op in turn takes the first
+ * free slots of its stage after the ops that it waits for; a forward takes none at which the stage
+ * already holds all that it may. This closes the slots that micro-batches before the first would
+ * fill, as in the code of Qi et al. 2024 (v1f1b.py). A replay chooses among the ops that are ready
+ * when a stage is free; here an op may pass others of its stage that begin before it is ready.
  */
 #include "policies/orders/zero_bubble/vpattern.h"
 #include <errno.h>
@@ -17,7 +17,7 @@ struct pack {
     int p, m, n; /* n: slots of a stage */
     int limit;
     int *from; /* [p][SP_SLOTS] slots of micro-batch 0 in the pattern */
-    int *cell; /* [p][n] what begins there: micro-batch * SP_SLOTS + step, or one of the above */
+    int *cell; /* [p][n] op that begins there: micro-batch * SP_SLOTS + step, or one of the above */
     int *held; /* [p][n] activations after the slot; of later ones, as in the pattern */
     int *end;  /* [p][SP_SLOTS] first slot after the last op placed of each step */
     int *done; /* [p][SP_SLOTS][m] first slot after an op */
@@ -89,7 +89,8 @@ static void clear(struct pack *k)
     }
 }
 
-/* First slot after what an op waits for, the same of the micro-batch before included. */
+/* First slot after the ops that an op waits for, including the same op of the micro-batch
+ * before. */
 static int earliest(const struct pack *k, int s, int step, int mb)
 {
     bool down = step == SP_SLOT_F0 || step == SP_SLOT_B1;

@@ -42,7 +42,7 @@ static bool add_w(struct sp_program *prog, int *next)
     return true;
 }
 
-/* The ops of one stage by slot; W, first in first out, in the slots of nothing else. */
+/* Appends the ops of one stage, slot by slot. W fill the free slots, first in, first out. */
 static void cut(const struct sp_vpattern *pattern, const struct sp_layout *lay, int stage,
                 struct sp_program *prog)
 {
@@ -67,7 +67,7 @@ static void cut(const struct sp_vpattern *pattern, const struct sp_layout *lay, 
         ;
 }
 
-/* From the pattern as cut, and from what it is moved up. */
+/* Squeezes both the pattern as cut and the pattern moved up, and takes the better. */
 static int squeeze_both(const struct sp_vpattern *pattern, const struct sp_layout *lay,
                         struct sp_program *programs, const int *limit)
 {

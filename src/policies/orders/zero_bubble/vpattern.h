@@ -9,8 +9,8 @@
 
 #include "starpipe/schedule.h"
 
-/* What a micro-batch does on a stage, in the order of its way: F of chunk 0, of chunk 1, B of
- * chunk 1, of chunk 0. */
+/* The steps of a micro-batch on a stage, in order: F of chunk 0, F of chunk 1, B of chunk 1, B of
+ * chunk 0. */
 enum { SP_SLOT_F0, SP_SLOT_F1, SP_SLOT_B1, SP_SLOT_B0, SP_SLOTS };
 
 /* Slots from a micro-batch to the next. */
@@ -18,22 +18,23 @@ enum { SP_SLOT_F0, SP_SLOT_F1, SP_SLOT_B1, SP_SLOT_B0, SP_SLOTS };
 
 struct sp_vpattern {
     int split; /* W is apart from B, in the slots left free; otherwise B takes two slots */
-    /* The slots of micro-batch 0 on a stage; different ones modulo 6. */
+    /* Writes the slots of micro-batch 0 on a stage; they must differ modulo 6. */
     void (*slots)(int stages, int stage, int slot[SP_SLOTS]);
 };
 
 /* sp_schedule_def.check: two chunks a stage, whole sequences. */
 int sp_vpattern_check(const struct sp_layout *lay, char *why, size_t n);
 
-/* As sp_schedule_def.emit_all. A layout's memory is refused if the pattern needs more. */
+/* Like sp_schedule_def.emit_all. Refuses a layout whose memory is less than the pattern needs. */
 int sp_vpattern_emit(const struct sp_vpattern *pattern, const struct sp_layout *lay,
                      struct sp_program *programs, char *why, size_t n);
 
 /* Appends one of the steps above. */
 void sp_vpattern_add(struct sp_program *prog, int step, int mb);
 
-/* Writes to the empty programs[stages] the pattern, of whole backwards, moved up with at most
- * `limit` activations of a chunk on a stage, no fewer than it holds as it is. 0 or -ENOMEM. */
+/* Writes the pattern, with whole backwards, to the empty programs[stages], and moves its ops to
+ * earlier slots. No stage holds more than `limit` activations of a chunk; `limit` must be at least
+ * what the pattern holds. 0 or -ENOMEM. */
 int sp_vpattern_pack(const struct sp_vpattern *pattern, const struct sp_layout *lay, int limit,
                      struct sp_program *programs);
 

@@ -1,9 +1,9 @@
 /*
- * ZB1P: 1F1B whose backward is split in B, the gradient of the input, which the stage before waits
- * for, and W, the gradient of the weights, which waits (Qi, Wan, Huang, Lin 2023, "Zero Bubble
- * Pipeline Parallelism", ZB-H1, figure 3 top). Stage r keeps r W back and fills
- * the bubble at the end with them. With v > 1 chunks per stage the order of F and B is that of
- * interleaved 1F1B with groups of N micro-batches, as torch.distributed.pipelining has it
+ * ZB1P: 1F1B with the backward split into B, the gradient of the input, which the stage before
+ * waits for, and W, the gradient of the weights, which can wait (Qi, Wan, Huang, Lin 2023, "Zero
+ * Bubble Pipeline Parallelism", ZB-H1, figure 3 top). Stage r defers r W and fills the bubble at
+ * the end with them. With v > 1 chunks per stage the order of F and B is that of interleaved 1F1B
+ * with groups of N micro-batches, as torch.distributed.pipelining has it
  * (ScheduleInterleavedZeroBubble): warm-up w = (p-1-r) + (v-1)N forwards, then F, B, and from the
  * r-th B on a W, first in, first out; then the W that are left.
  *

@@ -1,9 +1,9 @@
 /*
- * ZB2P: as many forwards before the first backward as keep a stage busy until that comes, so that
- * no stage waits between its first op and its last (Qi, Wan, Huang, Lin 2023, "Zero Bubble Pipeline
- * Parallelism", ZB-H2, figure 3 bottom). Stage r runs 2(p-r)-1 forwards, then in
- * turns B and F, and from the 2r-th B on a W, first in, first out; then the W that are left. If
- * the forwards are used up before, as they are for m < 2p-1, the W come as soon as that.
+ * ZB2P: a stage runs enough forwards before its first backward to stay busy until that is ready, so
+ * that no stage waits between its first op and its last (Qi, Wan, Huang, Lin 2023, "Zero Bubble
+ * Pipeline Parallelism", ZB-H2, figure 3 bottom). Stage r runs 2(p-r)-1 forwards, then alternates B
+ * and F. From the 2r-th B on it also runs a W each time, first in, first out; then the W that are
+ * left. If the forwards run out earlier, as they do for m < 2p-1, the W start then.
  *
  * p = 4, m = 8, all ops of the same length; 0-7 are F, a-h the B, A-H the W of micro-batches 0-7:
  *
@@ -24,10 +24,10 @@
  * the last stage starts p-1 forwards late: the next step must start without a barrier to profit.
  * A stage holds 2p-1 micro-batches at most.
  *
- * With m < 2p-1 stage 0 has not the forwards to bridge the way of micro-batch 0: it waits for that,
- * (p-1)(f+b) less the m-1 other forwards, and has the B come f+b apart. The makespan is the longer
- * of (m+p-1)(f+b) + w, which is stage 0, and m(f+b+w) + (p-1)f, which is the last; no order is
- * below at f = b = w. With w longer, the drain of B is stretched by the W between.
+ * With m < 2p-1 stage 0 has too few forwards to stay busy until micro-batch 0 returns: it waits
+ * (p-1)(f+b) less the m-1 other forwards, and its B are f+b apart. The makespan is the longer of
+ * (m+p-1)(f+b) + w, for stage 0, and m(f+b+w) + (p-1)f, for the last stage; no order is below at
+ * f = b = w. With a longer w, the W in between stretch the drain of B.
  *
  * Flag auto: the order is searched at the costs of the layout within 2p micro-batches, or the
  * memory of the layout, or limit=K micro-batches; the longest span comes first, the makespan

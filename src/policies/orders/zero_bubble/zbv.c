@@ -11,8 +11,8 @@
  *   stage 3  ...00112233a~4a~4b~5b~5c~6c~6d~7d~7e~effgghh~~~~~~~
  *
  * Makespan m(f + b + w) + (p-1)f/2 for f = b = w and m >= 2p-1, no more than the last stage's late
- * start; more for other costs. Each stage holds min(2p, 2m) chunks at most: what the first stage of
- * 1F1B does.
+ * start; more for other costs. Each stage holds min(2p, 2m) chunks at most, as much as the first
+ * stage of 1F1B.
  */
 #include "policies/families/map.h"
 #include "policies/refuse.h"
@@ -26,7 +26,7 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     return sp_refuse_chunks(lay, &fit, why, n);
 }
 
-/* Next micro-batch of each chunk and pass; those past the last are counted and left out. */
+/* Next micro-batch of each chunk and pass; numbers past the last are counted but not emitted. */
 struct state {
     struct sp_program *prog;
     int m;
