@@ -18,7 +18,7 @@
 struct sp_generator {
     struct sp_graph *g;
     struct sp_shape whole, sh;              /* of a full window; of the forward under way */
-    int length;                             /* rows of the cache that count */
+    int length;                             /* valid rows of the cache */
     int32_t *text;                          /* [window] the tokens of these rows */
     struct sp_shape all;                    /* of the valid rows of the cache */
     struct sp_tensor *ends[SP_BLOCK_KINDS]; /* blocks outside the layers */
