@@ -65,7 +65,7 @@ struct walk {
     int at;              /* the action under way, in the order */
 };
 
-/* ---- classes ----------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t hash, uint64_t more)
 {
@@ -153,7 +153,7 @@ static int find_class(struct walk *w, uint64_t key)
     return *at;
 }
 
-/* ---- the actions of a step --------------------------------------------------------------------- */
+/* ---- the actions of a step ------------------------------------------------------------------- */
 
 /* If only some micro-batches run, an action without a micro-batch gets no class: it happens
  * once. */
@@ -242,7 +242,7 @@ static void look_at_step(struct walk *w, struct step *step)
     number_actions(w, step);
 }
 
-/* ---- recorded ---------------------------------------------------------------------------------- */
+/* ---- recorded -------------------------------------------------------------------------------- */
 
 static void act(void *arg, const struct sp_action *a)
 {
@@ -299,7 +299,7 @@ static int *record_step(struct walk *w)
     return step;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* Creates the graph of a stage for a step. */
 static int create_graph(const struct walk *w, const struct step *step, int stage,

@@ -50,7 +50,7 @@ void sp_recorder_know(struct sp_recorder *r, int record)
     r->record[record].known = true;
 }
 
-/* ---- recorded ---------------------------------------------------------------------------------- */
+/* ---- recorded -------------------------------------------------------------------------------- */
 
 static struct sp_pool *pool_of(const struct sp_stage *st, enum pool pool)
 {
@@ -196,7 +196,7 @@ void sp_recorder_stop(struct sp_recorder *r)
     free(r->used);
 }
 
-/* ---- played ------------------------------------------------------------------------------------ */
+/* ---- played ---------------------------------------------------------------------------------- */
 
 /* The tensors of one size. */
 struct shelf {

@@ -88,7 +88,7 @@ void sp_tokens_destroy(struct sp_graph *g)
     }
 }
 
-/* ---- a step --------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 /* Converts ids to rows of part `member` of a vocabulary in `parts` parts; -1: not in the part. No
  * target stays none. */

@@ -2,8 +2,10 @@
  * The attention-parallel family (HelixPipe, sections 4.2 and 4.4): parameter blocks stay on their
  * stages; attention of a layer runs on a stage of its own for every micro-batch.
  *
- *   P(mb, j):  [embed] | post of layer j-1, norm of layer j [, QKV]  -- x, n1 [W] | q kv --> A(mb, j)
- *   A(mb, l):  [QKV] attention                                       -- x, o           --> P(mb, l+1)
+ *   P(mb, j):  [embed] | post of layer j-1, norm of layer j [, QKV]
+ *              -- x, n1 [W] | q kv  --> A(mb, j)
+ *   A(mb, l):  [QKV] attention
+ *              -- x, o              --> P(mb, l+1)
  *
  * and back: dr, do to attention; dr, dn1 [dW] | dq dkv to the block. The residual x travels through
  * attention's stage, as published. If the QKV weights are shipped, neither q, k, v nor their

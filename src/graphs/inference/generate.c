@@ -40,7 +40,7 @@ static struct sp_task_context context_of(const struct sp_generator *gen, int lay
     return ctx;
 }
 
-/* ---- weights ---------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static int keep_block(void *arg, enum sp_block_kind kind, int layer, const float *w, size_t n)
 {
@@ -60,7 +60,7 @@ static int keep_block(void *arg, enum sp_block_kind kind, int layer, const float
     return 0;
 }
 
-/* ---- a forward -------------------------------------------------------------------------------- */
+/* ---- a forward ------------------------------------------------------------------------------- */
 
 /* Appends the keys and values of the rows under way to the cache, which attention then reads. */
 static void keep_keys(struct sp_op_ctx *c, int l)
@@ -159,7 +159,7 @@ void sp_generator_feed(struct sp_generator *gen, const int32_t *tokens, int n, f
     forward(gen, first, gen->length - first, logits);
 }
 
-/* ---- its life --------------------------------------------------------------------------------- */
+/* ---- its life -------------------------------------------------------------------------------- */
 
 static struct sp_generator *allocate(struct sp_graph *g, int window)
 {

@@ -35,7 +35,7 @@ static struct sp_tensor **tensor_of(struct sp_layer_flight *t, int k, bool gradi
                      : (t->heads ? &t->heads[k].kv : &t->kv);
 }
 
-/* ---- to stay ----------------------------------------------------------------------------------- */
+/* ---- to stay --------------------------------------------------------------------------------- */
 
 static int unit_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, int i, int slice)
 {
@@ -119,7 +119,7 @@ void sp_visits_leave(struct sp_op_ctx *c, int i)
     }
 }
 
-/* ---- for a moment ------------------------------------------------------------------------------- */
+/* ---- for a moment ---------------------------------------------------------------------------- */
 
 bool sp_visit_takes(const struct sp_op_ctx *c, int i, int slice, int64_t *bytes)
 {
@@ -183,7 +183,7 @@ void sp_visit_end(struct sp_op_ctx *c, int i, const struct sp_visit *visit)
                       NULL, NULL, NULL);
 }
 
-/* ---- of a stage --------------------------------------------------------------------------------- */
+/* ---- of a stage ------------------------------------------------------------------------------ */
 
 int sp_visits_stage_create(struct sp_graph *g, struct sp_stage *st)
 {

@@ -290,7 +290,7 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
         sp_report_add_times(g, report);
 }
 
-/* ---- a step with its report -------------------------------------------------------------------- */
+/* ---- a step with its report ------------------------------------------------------------------ */
 
 void sp_step_finish(struct sp_graph *g, struct sp_step_report *report)
 {

@@ -2,7 +2,7 @@
 #include "graphs/layer/attention.h"
 #include "graphs/members.h"
 
-/* ---- embedding ------------------------------------------------------------------------------------ */
+/* ---- embedding ------------------------------------------------------------------------------- */
 
 static struct sp_tensor *part_of(const struct sp_op_ctx *c, struct sp_tensor *const *handles,
                                  int tokens, int j)
@@ -56,7 +56,7 @@ void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor 
     sp_tensor_drop(&rows);
 }
 
-/* ---- head ------------------------------------------------------------------------------------------ */
+/* ---- head ------------------------------------------------------------------------------------ */
 
 void sp_tensor_share_stats(struct sp_op_ctx *c, struct sp_tensor **of)
 {

@@ -1,6 +1,6 @@
 #include "graphs/tensor/halves.h"
 
-/* ---- handles ------------------------------------------------------------------------------------ */
+/* ---- handles --------------------------------------------------------------------------------- */
 
 static struct sp_tensor *take(struct sp_op_ctx *c, size_t elements, const char *name)
 {
@@ -31,7 +31,7 @@ static void reads(struct sp_op_ctx *c, int j)
     c->ctx.exchanged = sp_tensor_shares(c) > 1 && j != sp_tensor_share(c);
 }
 
-/* ---- before attention ---------------------------------------------------------------------------- */
+/* ---- before attention ------------------------------------------------------------------------ */
 
 void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *n1,
                            struct sp_tensor *w, bool keys, struct sp_pool *pool)
@@ -104,7 +104,7 @@ void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, struct 
     c->ctx.exchanged = false;
 }
 
-/* ---- after attention ----------------------------------------------------------------------------- */
+/* ---- after attention ------------------------------------------------------------------------- */
 
 /* r = x + o Wo^T + bias, as the terms of the sum in r->at[]. Term 0 is this member's own buffer;
  * only this one is kept. */

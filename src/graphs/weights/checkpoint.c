@@ -19,7 +19,7 @@ static struct sp_tensor *field_of(struct sp_block *b, enum sp_field field)
     return b->state[states[field]];
 }
 
-/* ---- values of a handle ----------------------------------------------------------------------- */
+/* ---- values of a handle ---------------------------------------------------------------------- */
 
 /*
  * On cores a block's handle is read and written in place. Blocks on GPUs are copied by tasks from
@@ -95,7 +95,7 @@ static int fill(struct sp_graph *g, struct sp_stage *st, const struct sp_block *
     return err;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------ */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 /* Rounds the optimizer's weights to those that products read. */
 static void round_weights(struct sp_graph *g)
