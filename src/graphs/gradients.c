@@ -95,7 +95,7 @@ static void reduce(const struct sharing *s, struct sp_tensor *sum, int q, int n,
     }
 }
 
-/* Sends each pipeline the gradient of the part that it updates, and sums those of the own part. */
+/* Sends each pipeline the gradient of the part that it updates, and sums those of its own part. */
 static void scatter(const struct sharing *s)
 {
     int q = sp_graph_equal(s->g), n = sp_graph_equals(s->g);

@@ -57,9 +57,9 @@ enum sp_state {
 struct sp_block {
     enum sp_block_kind kind;
     int layer;               /* -1 outside the layers */
-    struct sp_tensor *w, *g; /* as ops read and add to them */
+    struct sp_tensor *w, *g; /* the buffers that ops read and add to */
     size_t first, n; /* the elements of the block that this process updates */
-    struct sp_tensor *state[SP_BLOCK_STATE]; /* of those elements */
+    struct sp_tensor *state[SP_BLOCK_STATE]; /* the state of those elements */
     struct sp_tensor *spare[SP_BLOCK_STATE]; /* state before the last update made ahead; NULL: none
                                               * yet */
     struct sp_gathered *shared; /* [2] w and g, if each pipeline updates a part of them; NULL: state

@@ -14,8 +14,8 @@ void sp_message_receive(struct sp_graph *g, struct sp_stage *st, const struct sp
 
 /*
  * post sends message k of an action to a stage of another process; a task that writes the buffer
- * waits until the message has gone. expect receives it, and the op of `ctx` waits for that. Both
- * record the message with the stage.
+ * waits until the message has been sent. expect receives it, and the op of `ctx` waits for that.
+ * Both record the message with the stage.
  */
 void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a, int k,
                      struct sp_tensor *handle, int to);

@@ -26,7 +26,7 @@ struct sp_placement {
     bool bound;               /* threads are bound to cores */
     bool crowded;             /* no core is left for submission and messages */
     int gpus;                 /* the workers are these GPUs; 0: they are cores */
-    int gpu[SP_MAX_GPUS];     /* as the CUDA runtime numbers them */
+    int gpu[SP_MAX_GPUS];     /* numbers of the CUDA runtime */
 };
 
 /* The number of processes of a pipeline; with D pipelines, pipeline q has ranks q, q + D, q + 2 D,

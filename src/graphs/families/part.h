@@ -81,8 +81,8 @@ static inline int sp_part_shares(const struct sp_part_op *c)
     return sp_shape_shares(c->sh);
 }
 
-/* The pool of tensors that go to `stage`: that stage's pool if it is in this process, else this
- * one's. */
+/* The pool of tensors that go to `stage`: that stage's if it is in this process, else the op's
+ * own. */
 static inline struct sp_pool *sp_part_pool(const struct sp_part_op *c, int stage)
 {
     struct sp_stage *st = sp_graph_stage(c->g, stage);

@@ -14,7 +14,7 @@ struct sp_shard_part {
     struct sp_block *block;
     struct sp_tensor *handle;
     const struct sp_gathered_unit *unit; /* the unit of the part; NULL: a received buffer */
-    int index;                           /* of the op that it comes from, in the program */
+    int index;                           /* the op that it comes from, in the program */
 };
 
 enum { SP_SHARD_GRADIENTS = 3 };

@@ -19,7 +19,7 @@
 
 struct version {
     int readers;          /* micro-batches in flight that read it */
-    int updates;          /* of this step in it; -1: older than this step */
+    int updates;          /* this step's updates in it; -1: from an earlier step */
     struct sp_tensor **w; /* [blocks of the stage] */
 };
 

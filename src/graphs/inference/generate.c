@@ -17,10 +17,10 @@
 
 struct sp_generator {
     struct sp_graph *g;
-    struct sp_shape whole, sh;              /* of a full window; of the forward under way */
+    struct sp_shape whole, sh;              /* for a full window; for the forward under way */
     int length;                             /* valid rows of the cache */
     int32_t *text;                          /* [window] the tokens of these rows */
-    struct sp_shape all;                    /* of the valid rows of the cache */
+    struct sp_shape all;                    /* for the valid rows of the cache */
     struct sp_tensor *ends[SP_BLOCK_KINDS]; /* blocks outside the layers */
     struct sp_tensor **blocks;              /* [layers][SP_LAYER_BLOCKS] */
     struct sp_tensor **cache;               /* [layers] keys and values (window, kv), from `pool` */

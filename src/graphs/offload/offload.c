@@ -141,7 +141,7 @@ void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a)
     struct sp_move *move, **last = &st->fetches;
 
     if (a->eviction->unit < 0)
-        return; /* as above */
+        return; /* tasks of the op fetch it */
     move = &st->moves[a->eviction->unit];
     while (*last)
         last = &(*last)->next;

@@ -50,7 +50,7 @@ static void add_waits(const struct sp_graph *g, struct sp_step_report *r)
 
         if (ready > 0 && op->start_us > fmax(ready, *free_at))
             r->stages[s].comm_wait_us += op->start_us - fmax(ready, *free_at);
-        *free_at = fmax(*free_at, op->end_us); /* of two that overlap either may end last */
+        *free_at = fmax(*free_at, op->end_us); /* if two ops overlap, either may end last */
     }
 }
 

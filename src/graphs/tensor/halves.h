@@ -32,7 +32,7 @@ void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, stru
                             struct sp_tensor *w, struct sp_keep keep, struct sp_tensor *y,
                             int64_t stashed);
 
-/* Computes from dy dr, and d_o of all shares into the buffers in t->shares. Keeps du, dy and dr of
+/* Computes dr from dy, and d_o of all shares into the buffers in t->shares. Keeps du, dy and dr of
  * all shares for the weight gradient. norm2's gradient goes into g or, if `apart`, into one laid
  * out like norm1's. */
 void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *dy,

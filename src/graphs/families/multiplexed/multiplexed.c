@@ -113,8 +113,8 @@ static void find_keys(struct sp_op_ctx *c)
     }
 }
 
-/* sp_op_ctx.share: adds the sums of the owner, in another process, of a left slice to the gradients
- * of the keys and values of layer i. */
+/* sp_op_ctx.share: adds to the gradients of the keys and values of layer i the sums that arrived
+ * from the left slice's owner in another process. */
 static void add_gradients(struct sp_op_ctx *c, int i)
 {
     struct sp_tensor_id id = id_of(SP_TENSOR_DKV, c->global, c->mb, c->slice);
