@@ -13,7 +13,7 @@
 #include "model/data.h"
 #include "model/documents.h"
 #include "model/tensor_parts.h"
-#include "offload/away.h"
+#include "offload/evicted.h"
 #include "offload/mover.h"
 #include "policies/lowering/lowering.h"
 #include "policies/simulation/index.h"
@@ -33,12 +33,11 @@ struct sp_graph_config {
     bool ready; /* scheduler: starpipe-ready */
     int window; /* unfinished ops per local stage; 0: default */
     uint64_t seed;
-    bool
-        in_stream; /* one GPU does everything: a task may be queued before the previous one ends */
+    bool in_stream; /* one GPU does everything: a task may be queued before the previous one ends */
     const struct sp_eviction_plan
-        *evictions;       /* [stages] which activations leave memory; NULL: none do */
-    unsigned tier;        /* memory node they are evicted to */
-    struct sp_disk *disk; /* behind it, or NULL */
+        *evictions;                     /* [stages] which activations leave memory; NULL: none do */
+    unsigned tier;                      /* memory node they are evicted to */
+    struct sp_disk *disk;               /* behind it, or NULL */
     const struct sp_lowering *lowering; /* shared with other graphs of the plan */
 };
 
@@ -58,7 +57,7 @@ struct sp_block {
     enum sp_block_kind kind;
     int layer;               /* -1 outside the layers */
     struct sp_tensor *w, *g; /* the buffers that ops read and add to */
-    size_t first, n; /* the elements of the block that this process updates */
+    size_t first, n;         /* the elements of the block that this process updates */
     struct sp_tensor *state[SP_BLOCK_STATE]; /* the state of those elements */
     struct sp_tensor *spare[SP_BLOCK_STATE]; /* state before the last update made ahead; NULL: none
                                               * yet */
@@ -79,7 +78,7 @@ struct sp_heads {
 };
 
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
-struct sp_layer_flight {
+struct sp_layer_activations {
     struct sp_tensor *x, *pre, *q, *kv, *o, *lse, *post; /* forward */
     /* With tensor parallelism: the tensors of pre and post; `post` then has only the norm's
      * statistics. */
@@ -91,9 +90,9 @@ struct sp_layer_flight {
     /* [shares of the tokens] with tensor parallelism; equal to `heads` if attention works on the
      * shares themselves; NULL: no tensor parallelism */
     struct sp_heads *shares;
-    /* [2][parts of the tokens] places of evicted keys and values (graphs/offload/visits.h), then of
+    /* [2][parts of the tokens] places of evicted keys and values (graphs/offload/streamed_keys.h), then of
      * their gradients, NULL if there are none yet; NULL: in memory */
-    struct sp_place **away;
+    struct sp_place **evicted;
     int64_t stashed; /* bytes counted as stashed */
 };
 
@@ -113,41 +112,41 @@ struct sp_message_log {
 };
 
 /* A micro-batch, or a slice of it, inside a chunk. */
-struct sp_chunk_flight {
-    struct sp_tensor *grad;         /* gradient of the chunk's output or input, between ops */
-    struct sp_tensor *out;          /* last chunk: input of the head */
-    struct sp_tensor *norm;         /* and its norm's statistics, if all stages split the head */
-    struct sp_layer_flight *layers; /* [layers of the chunk] */
+struct sp_chunk_activations {
+    struct sp_tensor *grad; /* gradient of the chunk's output or input, between ops */
+    struct sp_tensor *out;  /* last chunk: input of the head */
+    struct sp_tensor *norm; /* and its norm's statistics, if all stages split the head */
+    struct sp_layer_activations *layers; /* [layers of the chunk] */
 };
 
 /* Kept from the forward of the head to its backward when all stages split the vocabulary, per share
  * of the tokens: the head's input, and the logits if they are few (else NULL). */
-struct sp_head_flight {
+struct sp_head_activations {
     struct sp_tensor **n, **logits; /* [shares] */
 };
 
 /* A gradient that has returned to its chunk's owner and is to be added; n is 0 if there is none. */
-struct sp_ring_home {
+struct sp_ring_returned {
     int n;
     struct sp_tensor **piece; /* [n] */
 };
 
-/* A stage's state for evicted keys and values (graphs/offload/visits.h). */
-struct sp_visits {
-    struct sp_away away;
+/* A stage's state for evicted keys and values (graphs/offload/streamed_keys.h). */
+struct sp_key_streams {
+    struct sp_evicted evicted;
     struct sp_move *own;       /* [units] moves that fetch them; NULL: no eviction */
     struct sp_leave **leaving; /* [n_leaving] evictions under way */
     int n_leaving;
     unsigned begun; /* streamed reads so far */
     /* Used in turns: buffers for keys and values, then those for gradients. */
-    struct sp_tensor *buffer[2 * SP_EVICTION_VISITS];
+    struct sp_tensor *buffer[2 * SP_EVICTION_STREAMS];
 };
 
 /* The activations that a forward keeps: the layer's, and after the last layer the head's input in
  * the chunk. */
 struct sp_kept {
-    const struct sp_layer_flight *layer;
-    const struct sp_chunk_flight *chunk; /* NULL: not the last layer */
+    const struct sp_layer_activations *layer;
+    const struct sp_chunk_activations *chunk; /* NULL: not the last layer */
 };
 
 struct sp_stashing;
@@ -158,31 +157,33 @@ struct sp_stage {
     int worker;
     int n_blocks;
     struct sp_block *blocks;
-    struct sp_pool *local;           /* tensors written and freed here */
-    struct sp_pool *boundary;        /* tensors that other stages write or free */
-    struct sp_tensor *tally[2];      /* SP_TALLIES doubles; by the step's turn */
-    struct sp_meter meter[2];        /* by turn */
-    struct sp_message_log log[2];    /* by turn */
-    struct sp_store store;           /* tensors on their way to or received from other stages */
-    struct sp_chunk_flight *flights; /* layerwise: [chunks][micro_batches][slices]; weight-ring and
+    struct sp_pool *local;        /* tensors written and freed here */
+    struct sp_pool *boundary;     /* tensors that other stages write or free */
+    struct sp_tensor *tally[2];   /* SP_TALLIES doubles; by the step's turn */
+    struct sp_meter meter[2];     /* by turn */
+    struct sp_message_log log[2]; /* by turn */
+    struct sp_store store;        /* tensors on their way to or received from other stages */
+    struct sp_chunk_activations
+        *activations;         /* layerwise: [chunks][micro_batches][slices]; weight-ring and
                                       * sharded: [chunks][rounds] for its own micro-batches */
-    struct sp_tensor **norms;        /* weight-ring: [rounds][layers][SP_NORMS] */
-    struct sp_ring_home *homes;      /* weight-ring: [chunks][journeys] */
-    struct sp_head_flight *heads;    /* vocabulary-parallel: [micro_batches][slices] */
-    struct sp_shards *shards;        /* sharded, vocabulary-parallel */
-    struct sp_stashing *stashing;    /* weight-stashing: versions of weights, stashing.c */
-    size_t gathered_bytes;           /* buffers of gathered blocks */
-    struct sp_mover mover;           /* evicts and fetches activations */
-    struct sp_move *moves;           /* [units] */
-    struct sp_move_tensor *moved;    /* [units][tensors of one] */
-    struct sp_visits visits;         /* evicted keys and values */
-    struct sp_kept *kept;            /* [units] the activations of each */
-    struct sp_move *fetches;         /* the next op fetches them, each with its slot */
-    struct sp_move *returning;       /* the next task submitted fetches them */
-    double held_us;                  /* its worker's sp_order_held_us at the last report */
-    uint64_t bytes_sent[2];          /* of the messages submitted in a step, by turn */
-    int messages_sent[2];            /* their number */
-    struct sp_tensor *theirs[2];     /* the last gradients from other replicas, latest first */
+    struct sp_tensor **norms; /* weight-ring: [rounds][layers][SP_NORMS] */
+    struct sp_ring_returned *returned; /* weight-ring: [chunks][journeys] */
+    struct sp_head_activations *heads; /* vocabulary-parallel: [micro_batches][slices] */
+    struct sp_shards *shards;          /* sharded, vocabulary-parallel */
+    struct sp_stashing *stashing;      /* weight-stashing: versions of weights, stashing.c */
+    size_t gathered_bytes;             /* buffers of gathered blocks */
+    struct sp_mover mover;             /* evicts and fetches activations */
+    struct sp_move *moves;             /* [units] */
+    struct sp_move_tensor *moved;      /* [units][tensors of one] */
+    struct sp_key_streams streams;     /* evicted keys and values */
+    struct sp_kept *kept;              /* [units] the activations of each */
+    struct sp_move *fetches;           /* the next op fetches them, each with its slot */
+    struct sp_move *returning;         /* the next task submitted fetches them */
+    double held_us;                    /* its worker's sp_order_held_us at the last report */
+    uint64_t bytes_sent[2];            /* of the messages submitted in a step, by turn */
+    int messages_sent[2];              /* their number */
+    struct sp_tensor
+        *replica_gradients[2]; /* the last gradients from other replicas, latest first */
 };
 
 /* The tokens of a step, handles [micro_batches][slices]: ids on the first stage of a model, targets
@@ -209,7 +210,7 @@ struct sp_cut {
 };
 
 struct sp_graph_family;
-struct sp_part_flight;
+struct sp_part_activations;
 struct sp_multiplex;
 struct sp_op_ctx;
 
@@ -242,18 +243,18 @@ struct sp_graph {
     /* the update that blocks get as soon as possible, or [losses] one after each batch; NULL:
      * none */
     const struct sp_update *ahead;
-    bool beside;                /* and keep a copy of their state before it */
-    struct sp_tokens tokens[2]; /* by turn: a step may begin before the previous one ends */
+    bool beside;                       /* and keep a copy of their state before it */
+    struct sp_tokens tokens[2];        /* by turn: a step may begin before the previous one ends */
     struct sp_documents *documents[2]; /* [micro_batches] by turn; NULL: documents are not
                                         * separated */
-    struct sp_part_flight *parts;      /* attention-parallel: [micro_batches][layers + 1] */
+    struct sp_part_activations *parts; /* attention-parallel: [micro_batches][layers + 1] */
     struct sp_heads *part_heads;       /* storage for their heads */
     struct sp_multiplex
         *multiplex; /* if slices are split: see graphs/families/multiplexed/multiplexed.c */
     struct sp_op_ctx *aligned; /* aligned: [n_local] the op under way on each stage */
     int64_t exchanges;         /* exchanges between members so far */
-    int32_t *
-        row; /* [3][seq] inputs and targets of one sequence; targets as rows of a stage's part */
+    int32_t
+        *row; /* [3][seq] inputs and targets of one sequence; targets as rows of a stage's part */
 };
 
 static inline struct sp_stage *sp_graph_stage(struct sp_graph *g, int stage)
@@ -294,17 +295,17 @@ static inline int sp_graph_share(const struct sp_graph *g)
 
 /* The number of pipelines with the same parameters as this one, itself included; its place among
  * them; and the pipeline at another place. */
-static inline int sp_graph_equals(const struct sp_graph *g)
+static inline int sp_graph_replicas(const struct sp_graph *g)
 {
     return g->place.pipelines / g->shape.tensor;
 }
 
-static inline int sp_graph_equal(const struct sp_graph *g)
+static inline int sp_graph_replica(const struct sp_graph *g)
 {
     return g->place.pipeline / g->shape.tensor;
 }
 
-static inline int sp_equal_pipeline(const struct sp_graph *g, int equal)
+static inline int sp_replica_pipeline(const struct sp_graph *g, int equal)
 {
     return equal * g->shape.tensor + sp_tensor_member(g);
 }

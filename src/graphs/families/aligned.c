@@ -5,7 +5,7 @@
  * the attention of other stages, and then merges the results of those that assist it.
  */
 #include "graphs/families/layerwise.h"
-#include "policies/families/aligned/aid.h"
+#include "policies/families/aligned/assist.h"
 #include "policies/families/aligned/aligned.h"
 #include "starpipe/op.h"
 #include "sp_error.h"
@@ -14,13 +14,13 @@
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
 /* The assistance of stages to each other in a step of the op. */
-static int aids_at(const struct sp_op_ctx *c, int step, struct sp_aid aid[SP_SLOT_STAGES])
+static int assists_at(const struct sp_op_ctx *c, int step, struct sp_assist assist[SP_SLOT_STAGES])
 {
     const struct sp_plan *plan = c->g->cfg.plan;
     int slot =
         sp_slot_of(&plan->layout, c->st->index, &plan->programs[c->st->index].ops[c->ctx.op_index]);
 
-    return sp_step_aid(plan, c->g->shape.model.layers, slot, step, aid);
+    return sp_step_assist(plan, c->g->shape.model.layers, slot, step, assist);
 }
 
 /* The parts of a slice's tokens; one part's shape for attention, and its tensors in a layer's
@@ -37,7 +37,7 @@ static const struct sp_shape *part_of_slice(const struct sp_op_ctx *c, int slice
     return cut->shares ? &cut->shares[slice * cut->n_shares + part] : &cut->shapes[slice];
 }
 
-static struct sp_tensor **tensor_of(struct sp_layer_flight *t, int kind, int part)
+static struct sp_tensor **tensor_of(struct sp_layer_activations *t, int kind, int part)
 {
     struct sp_heads *h = t->heads ? &t->heads[part] : NULL;
 
@@ -60,17 +60,17 @@ static struct sp_tensor **tensor_of(struct sp_layer_flight *t, int kind, int par
 }
 
 /* The pieces of a tensor that arrived, one per part of the tokens. */
-static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_aid *aid,
+static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                      enum sp_tensor_kind kind, int slice)
 {
-    struct sp_tensor_id id = sp_aid_tensor(aid, kind, slice);
+    struct sp_tensor_id id = sp_assist_tensor(assist, kind, slice);
 
     return sp_store_find(&c->st->store, &id)->piece;
 }
 
 /* The activations of a layer of a stage; NULL: the layer is another stage's. */
-static struct sp_layer_flight *flight_of(struct sp_graph *g, struct sp_stage *st,
-                                         const struct sp_tensor_id *id)
+static struct sp_layer_activations *activations_of(struct sp_graph *g, struct sp_stage *st,
+                                                   const struct sp_tensor_id *id)
 {
     const struct sp_plan *plan = g->cfg.plan;
 
@@ -79,7 +79,7 @@ static struct sp_layer_flight *flight_of(struct sp_graph *g, struct sp_stage *st
 
         sp_chunk_layers(plan, g->shape.model.layers, st->index, chunk, &first, &count);
         if (id->at >= first && id->at < first + count)
-            return &st->flights[sp_flight_number(plan, chunk, id->mb, id->slice)]
+            return &st->activations[sp_activations_index(plan, chunk, id->mb, id->slice)]
                         .layers[id->at - first];
     }
     return NULL;
@@ -89,8 +89,8 @@ static struct sp_layer_flight *flight_of(struct sp_graph *g, struct sp_stage *st
  * the store holds it too. */
 static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
-    bool lends = id->kind != SP_TENSOR_X && id->kind != SP_TENSOR_DX;
-    struct sp_layer_flight *t = lends ? flight_of(g, st, id) : NULL;
+    bool shares = id->kind != SP_TENSOR_X && id->kind != SP_TENSOR_DX;
+    struct sp_layer_activations *t = shares ? activations_of(g, st, id) : NULL;
     struct sp_tensor *piece[SP_MAX_SLICES];
     int n = sp_shape_parts(&g->shape);
 
@@ -107,32 +107,32 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 /* Takes the buffers for a result that an assisting stage leaves for the owner, of `width` columns.
  * Gradients of keys may stay at the owner until the backward of their slice, like its own, so they
  * come from the owner's pool. */
-static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp_aid *aid,
+static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                       enum sp_tensor_kind kind, int slice, int width, size_t elem)
 {
-    struct sp_stage *owner = sp_graph_stage(c->g, aid->owner);
+    struct sp_stage *owner = sp_graph_stage(c->g, assist->owner);
     struct sp_pool *pool = owner && kind == SP_TENSOR_DKV ? owner->local : c->st->boundary;
-    struct sp_tensor_id id = sp_aid_tensor(aid, kind, slice);
+    struct sp_tensor_id id = sp_assist_tensor(assist, kind, slice);
     struct sp_tensor *piece[SP_MAX_SLICES];
 
     for (int j = 0; j < parts_of(c); j++)
         piece[j] = sp_pool_get(pool, (size_t)part_of_slice(c, slice, j)->rows * (size_t)width, elem,
                                sp_tensor_name(kind));
     sp_store_put(&c->st->store, &id, parts_of(c), piece, true);
-    return came(c, aid, kind, slice);
+    return came(c, assist, kind, slice);
 }
 
 /* The queries of one part of the owner's slice, and the positions of the keys that the owner gives
  * away. */
-static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_aid *aid, int part,
+static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_assist *assist, int part,
                               struct sp_attn_keys *keys)
 {
-    const struct sp_shape *sh = part_of_slice(c, aid->op.slice, part);
+    const struct sp_shape *sh = part_of_slice(c, assist->op.slice, part);
     int n = 0;
 
-    for (int j = 0; j < aid->keys.n; j++)
+    for (int j = 0; j < assist->keys.n; j++)
         for (int k = 0; k < parts_of(c); k++) {
-            const struct sp_shape *of = part_of_slice(c, aid->keys.first + j, k);
+            const struct sp_shape *of = part_of_slice(c, assist->keys.first + j, k);
 
             keys[n++] = (struct sp_attn_keys){.first = of->first, .len = of->seq};
         }
@@ -142,76 +142,76 @@ static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_aid *ai
 /* Takes the gradients of the keys, which the assisting stage sums while it has these keys. Returns
  * true if all of them are new; if only some are new, it clears those. */
 static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ctx,
-                     const struct sp_aid *aid)
+                     const struct sp_assist *assist)
 {
-    const struct sp_shape *sh = part_of_slice(c, aid->op.slice, 0);
+    const struct sp_shape *sh = part_of_slice(c, assist->op.slice, 0);
 
-    for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++) {
+    for (int j = assist->keys.first; j < assist->keys.first + assist->keys.n; j++) {
         struct sp_tensor *const *dkv;
 
-        if (sp_key_range_has(&aid->had, j))
+        if (sp_key_range_has(&assist->had, j))
             continue;
-        dkv = leave(c, aid, SP_TENSOR_DKV, j, sh->kv_width, sp_shape_elem(sh));
-        for (int k = 0; aid->had.n && k < parts_of(c); k++)
+        dkv = leave(c, assist, SP_TENSOR_DKV, j, sh->kv_width, sp_shape_elem(sh));
+        for (int k = 0; assist->had.n && k < parts_of(c); k++)
             sp_clear_insert(ctx, dkv[k]);
     }
-    return aid->had.n == 0;
+    return assist->had.n == 0;
 }
 
 /* Finds the keys that the assisting stage received and, in a backward, their gradients. */
-static void find_keys(const struct sp_op_ctx *c, const struct sp_aid *aid,
+static void find_keys(const struct sp_op_ctx *c, const struct sp_assist *assist,
                       struct sp_attn_keys *keys)
 {
-    for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++)
+    for (int j = assist->keys.first; j < assist->keys.first + assist->keys.n; j++)
         for (int k = 0; k < parts_of(c); k++, keys++) {
-            keys->kv = came(c, aid, SP_TENSOR_KV, j)[k];
-            if (aid->op.pass == SP_B)
-                keys->dkv = came(c, aid, SP_TENSOR_DKV, j)[k];
+            keys->kv = came(c, assist, SP_TENSOR_KV, j)[k];
+            if (assist->op.pass == SP_B)
+                keys->dkv = came(c, assist, SP_TENSOR_DKV, j)[k];
         }
 }
 
 /* The tensors that an assisting stage reads and writes for the owner's queries, [parts of the
  * tokens]. */
-struct lent {
+struct shared_keys {
     struct sp_tensor *const *q, *const *o, *const *lse, *const *d_o, *const *dq;
 };
 
-static struct lent find_queries(const struct sp_op_ctx *c, const struct sp_aid *aid)
+static struct shared_keys find_queries(const struct sp_op_ctx *c, const struct sp_assist *assist)
 {
-    const struct sp_shape *sh = part_of_slice(c, aid->op.slice, 0);
-    int slice = aid->op.slice, heads = sh->q_width / sh->model.head_dim;
-    struct lent l = {.q = came(c, aid, SP_TENSOR_Q, slice)};
+    const struct sp_shape *sh = part_of_slice(c, assist->op.slice, 0);
+    int slice = assist->op.slice, heads = sh->q_width / sh->model.head_dim;
+    struct shared_keys l = {.q = came(c, assist, SP_TENSOR_Q, slice)};
 
-    if (aid->op.pass == SP_F) {
-        l.o = leave(c, aid, SP_TENSOR_O, slice, sh->q_width, sp_shape_elem(sh));
-        l.lse = leave(c, aid, SP_TENSOR_LSE, slice, heads, sizeof(float));
+    if (assist->op.pass == SP_F) {
+        l.o = leave(c, assist, SP_TENSOR_O, slice, sh->q_width, sp_shape_elem(sh));
+        l.lse = leave(c, assist, SP_TENSOR_LSE, slice, heads, sizeof(float));
     } else {
-        l.o = came(c, aid, SP_TENSOR_O, slice);
-        l.lse = came(c, aid, SP_TENSOR_LSE, slice);
-        l.d_o = came(c, aid, SP_TENSOR_DO, slice);
-        l.dq = leave(c, aid, SP_TENSOR_DQ, slice, sh->q_width, sp_shape_elem(sh));
+        l.o = came(c, assist, SP_TENSOR_O, slice);
+        l.lse = came(c, assist, SP_TENSOR_LSE, slice);
+        l.d_o = came(c, assist, SP_TENSOR_DO, slice);
+        l.dq = leave(c, assist, SP_TENSOR_DQ, slice, sh->q_width, sp_shape_elem(sh));
     }
     return l;
 }
 
-static void help(const struct sp_op_ctx *c, const struct sp_aid *aid)
+static void help(const struct sp_op_ctx *c, const struct sp_assist *assist)
 {
     struct sp_task_context ctx = c->ctx;
-    struct lent l = find_queries(c, aid);
-    bool forward = aid->op.pass == SP_F, fresh;
+    struct shared_keys l = find_queries(c, assist);
+    bool forward = assist->op.pass == SP_F, fresh;
 
-    ctx.documents = sp_graph_documents(c->g, aid->op.mb);
-    ctx.mb = aid->op.mb;
-    ctx.slice = aid->op.slice;
-    ctx.layer = aid->layer;
+    ctx.documents = sp_graph_documents(c->g, assist->op.mb);
+    ctx.mb = assist->op.mb;
+    ctx.slice = assist->op.slice;
+    ctx.layer = assist->layer;
     ctx.exchanged = true;
-    fresh = !forward && take_dkv(c, &ctx, aid);
+    fresh = !forward && take_dkv(c, &ctx, assist);
     for (int j = 0; j < parts_of(c); j++) {
-        const struct sp_shape *sh = part_of_slice(c, aid->op.slice, j);
+        const struct sp_shape *sh = part_of_slice(c, assist->op.slice, j);
         struct sp_attn_keys keys[SP_MAX_SLICES];
-        struct sp_attn at = queries(c, aid, j, keys);
+        struct sp_attn at = queries(c, assist, j, keys);
 
-        find_keys(c, aid, keys);
+        find_keys(c, assist, keys);
         at.begins = at.ends = true;
         at.q = l.q[j];
         at.o = l.o[j];
@@ -227,11 +227,11 @@ static void help(const struct sp_op_ctx *c, const struct sp_aid *aid)
 
 /* Adds the gradients of keys that an assisting stage summed to the owner's, once that stage is done
  * with these keys. */
-static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_aid *aid)
+static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_assist *assist)
 {
-    for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++)
-        for (int k = 0; !sp_key_range_has(&aid->goes_on, j) && k < parts_of(c); k++) {
-            struct sp_tensor *part = came(c, aid, SP_TENSOR_DKV, j)[k];
+    for (int j = assist->keys.first; j < assist->keys.first + assist->keys.n; j++)
+        for (int k = 0; !sp_key_range_has(&assist->goes_on, j) && k < parts_of(c); k++) {
+            struct sp_tensor *part = came(c, assist, SP_TENSOR_DKV, j)[k];
             struct sp_tensor **own = tensor_of(&c->fl[j - c->slice].layers[i], SP_TENSOR_DKV, k);
 
             if (*own) {
@@ -244,10 +244,10 @@ static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_aid *aid)
 }
 
 /* The pieces that the k-th assisting stage sent, in the order of arrival. */
-static struct sp_tensor *const *sent(const struct sp_op_ctx *c, const struct sp_aid *aid,
+static struct sp_tensor *const *sent(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                      enum sp_tensor_kind kind, int k)
 {
-    struct sp_tensor_id id = sp_aid_tensor(aid, kind, aid->op.slice);
+    struct sp_tensor_id id = sp_assist_tensor(assist, kind, assist->op.slice);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
     while (k-- > 0)
@@ -255,29 +255,29 @@ static struct sp_tensor *const *sent(const struct sp_op_ctx *c, const struct sp_
     return t->piece;
 }
 
-static void merge(struct sp_op_ctx *c, int i, const struct sp_aid *aid, int k, bool last)
+static void merge(struct sp_op_ctx *c, int i, const struct sp_assist *assist, int k, bool last)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
 
     c->ctx.exchanged = true;
     for (int j = 0; j < parts_of(c); j++) {
-        const struct sp_shape *sh = part_of_slice(c, aid->op.slice, j);
+        const struct sp_shape *sh = part_of_slice(c, assist->op.slice, j);
         struct sp_attn_keys keys[SP_MAX_SLICES];
-        struct sp_attn at = queries(c, aid, j, keys);
+        struct sp_attn at = queries(c, assist, j, keys);
 
         at.ends = last;
         at.o = *tensor_of(t, SP_TENSOR_O, j);
         at.lse = *tensor_of(t, SP_TENSOR_LSE, j);
         at.sum = t->heads ? t->heads[j].sum : t->sum;
-        if (aid->op.pass == SP_F)
-            sp_attn_merge_insert(&c->ctx, sh, &at, sent(c, aid, SP_TENSOR_O, k)[j],
-                                 sent(c, aid, SP_TENSOR_LSE, k)[j]);
+        if (assist->op.pass == SP_F)
+            sp_attn_merge_insert(&c->ctx, sh, &at, sent(c, assist, SP_TENSOR_O, k)[j],
+                                 sent(c, assist, SP_TENSOR_LSE, k)[j]);
         else
             sp_attn_add_insert(&c->ctx, sh, &at, *tensor_of(t, SP_TENSOR_DQ, j),
-                               sent(c, aid, SP_TENSOR_DQ, k)[j]);
+                               sent(c, assist, SP_TENSOR_DQ, k)[j]);
     }
-    if (aid->op.pass == SP_B)
-        add_dkv(c, i, aid);
+    if (assist->op.pass == SP_B)
+        add_dkv(c, i, assist);
     c->ctx.exchanged = false;
 }
 
@@ -285,19 +285,19 @@ static void merge(struct sp_op_ctx *c, int i, const struct sp_aid *aid, int k, b
 
 static void attend(struct sp_op_ctx *c, int step)
 {
-    struct sp_aid aid[SP_SLOT_STAGES];
-    int n = aids_at(c, step, aid);
+    struct sp_assist assist[SP_SLOT_STAGES];
+    int n = assists_at(c, step, assist);
 
     for (int k = 0; k < n; k++)
-        c->given += aid[k].owner == c->st->index ? aid[k].keys.n : 0;
+        c->given += assist[k].owner == c->st->index ? assist[k].keys.n : 0;
     sp_chunk_attend_layer(c, sp_layerwise_layer(c, step));
     c->given = 0;
     for (int k = 0; k < n; k++)
-        if (aid[k].helper == c->st->index)
-            help(c, &aid[k]);
+        if (assist[k].helper == c->st->index)
+            help(c, &assist[k]);
 }
 
-static void drop_sums(const struct sp_op_ctx *c, struct sp_layer_flight *t)
+static void drop_sums(const struct sp_op_ctx *c, struct sp_layer_activations *t)
 {
     sp_pool_drop(&t->sum);
     for (int j = 0; t->heads && j < parts_of(c); j++)
@@ -306,15 +306,15 @@ static void drop_sums(const struct sp_op_ctx *c, struct sp_layer_flight *t)
 
 static void finish_layer(struct sp_op_ctx *c, int step)
 {
-    struct sp_aid aid[SP_SLOT_STAGES];
-    int n = aids_at(c, step, aid), i = sp_layerwise_layer(c, step), own = 0, merged = 0;
+    struct sp_assist assist[SP_SLOT_STAGES];
+    int n = assists_at(c, step, assist), i = sp_layerwise_layer(c, step), own = 0, merged = 0;
 
     c->ctx.layer = c->first + i;
     for (int k = 0; k < n; k++)
-        own += aid[k].owner == c->st->index;
+        own += assist[k].owner == c->st->index;
     for (int k = 0; k < n; k++)
-        if (aid[k].owner == c->st->index) {
-            merge(c, i, &aid[k], merged, merged == own - 1);
+        if (assist[k].owner == c->st->index) {
+            merge(c, i, &assist[k], merged, merged == own - 1);
             merged++;
         }
     drop_sums(c, &c->fl->layers[i]);
@@ -324,11 +324,11 @@ static void finish_layer(struct sp_op_ctx *c, int step)
                        sp_layerwise_to_head(c, i));
 }
 
-static void run_leg(struct sp_op_ctx *c, int leg)
+static void run_part(struct sp_op_ctx *c, int op_part)
 {
-    int step = leg / 2;
+    int step = op_part / 2;
 
-    if (leg % 2) {
+    if (op_part % 2) {
         attend(c, step);
         return;
     }
@@ -346,13 +346,13 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 {
     struct sp_op_ctx *c = &g->aligned[st->index - g->place.first_local];
 
-    if (a->leg == 0)
+    if (a->op_part == 0)
         sp_layerwise_open(g, st, a->index, c);
-    if (a->legs > 1)
-        run_leg(c, a->leg);
-    for (int leg = 0; a->legs == 1 && leg < sp_aligned_legs(c->count); leg++)
-        run_leg(c, leg);
-    if (a->leg == a->legs - 1)
+    if (a->op_parts > 1)
+        run_part(c, a->op_part);
+    for (int op_part = 0; a->op_parts == 1 && op_part < sp_aligned_parts(c->count); op_part++)
+        run_part(c, op_part);
+    if (a->op_part == a->op_parts - 1)
         sp_op_close(&c->ctx);
 }
 

@@ -41,18 +41,19 @@ void sp_chunk_wgrad(struct sp_op_ctx *c);
  * NULL, it computes the embedding's gradient, but with `split` it keeps the gradient for the weight
  * op.
  */
-void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_flight *next);
-void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_flight *before);
+void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_activations *next);
+void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_activations *before);
 
 /* Allocates [chunks][each] activations for `each` micro-batches or slices in each of `chunks`
  * chunks, numbered as `stage` does. NULL: no memory. */
-struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int chunks, int each);
-void sp_flights_free(struct sp_chunk_flight *flights);
+struct sp_chunk_activations *sp_activations_new(const struct sp_graph *g, int stage, int chunks,
+                                                int each);
+void sp_activations_free(struct sp_chunk_activations *activations);
 
 /* The same for a stage, in st->flights. 0 or -ENOMEM. */
-int sp_flights_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
-void sp_flights_destroy(struct sp_stage *st);
+int sp_activations_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
+void sp_activations_destroy(struct sp_stage *st);
 /* Undoes forwards whose tasks have ended: drops everything that they left. */
-void sp_flights_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
+void sp_activations_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
 
 #endif

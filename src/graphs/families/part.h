@@ -11,11 +11,11 @@
 
 /* The activations of one slice of a micro-batch, from forward to backward, for block k and the
  * attention of layer k; NULL where absent. */
-struct sp_part_flight {
+struct sp_part_activations {
     /* o and post of layer k-1; pre of layer k and its input x, in the last block the head's input.
      * Or x is the residual of layer k-1, from which all but o is recomputed. */
-    struct sp_layer_flight block;
-    struct sp_layer_flight attn; /* n1 or x, q, kv, o, lse */
+    struct sp_layer_activations block;
+    struct sp_layer_activations attn; /* n1 or x, q, kv, o, lse */
     struct sp_tensor
         *norm; /* in the last block, if all stages split the head: its norm's statistics */
 };
@@ -35,7 +35,7 @@ struct sp_part_op {
     int64_t stash;     /* bytes that the op stashes or releases */
 };
 
-static inline struct sp_part_flight *sp_part_flight_of(const struct sp_part_op *c, int k)
+static inline struct sp_part_activations *sp_part_activations_of(const struct sp_part_op *c, int k)
 {
     size_t blocks = (size_t)c->sh->model.layers + 1, slices = (size_t)c->g->cuts[0].n;
 
@@ -120,11 +120,12 @@ static inline int sp_part_attention_stage(const struct sp_part_op *c, int layer)
 
 /* The op's context for the tasks of a layer: a chunk of this layer alone, whose activations are
  * t. */
-struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_flight *t,
-                               struct sp_chunk_flight *one);
+struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_activations *t,
+                               struct sp_chunk_activations *one);
 /* The op's context for attention, which also reads earlier slices: flights[SP_MAX_SLICES] are the
  * activations of all. */
-struct sp_op_ctx sp_part_attention_of(const struct sp_part_op *c, struct sp_chunk_flight *flights);
+struct sp_op_ctx sp_part_attention_of(const struct sp_part_op *c,
+                                      struct sp_chunk_activations *activations);
 /* Calls fn for this slice and all before it, each as an op of its own. */
 void sp_part_each_slice(const struct sp_part_op *c, void (*fn)(struct sp_part_op *of));
 /* The number of the op's slice among those of all micro-batches. */
@@ -139,7 +140,7 @@ void sp_part_forget(struct sp_part_op *c);
 /* True if attention must run again for its backward. */
 static inline bool sp_part_runs_again(const struct sp_part_op *c)
 {
-    const struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
+    const struct sp_layer_activations *t = &sp_part_activations_of(c, c->k)->attn;
 
     return !(t->heads ? t->heads[0].lse : t->lse);
 }

@@ -31,8 +31,8 @@ void sp_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx);
 void sp_layer_wgrad(struct sp_op_ctx *c, int i);
 
 /* Drops everything that the forward of a layer left, to undo it; `parts` as from
- * sp_flight_parts. */
-void sp_layer_drop(struct sp_layer_flight *t, int parts);
+ * sp_activations_parts. */
+void sp_layer_drop(struct sp_layer_activations *t, int parts);
 
 /* Runs the forward of layers a..b-1 of the chunk again, from the input of layer a. */
 void sp_layers_recompute(struct sp_op_ctx *c, int a, int b);

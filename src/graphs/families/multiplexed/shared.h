@@ -13,10 +13,10 @@ struct sp_shared_op {
 
 /* Submits one part of an open op (policies/families/multiplexed/shared_slices.h); `share` is for
  * struct sp_op_ctx. */
-void sp_shared_run(struct sp_shared_op *r, int leg, void (*share)(struct sp_op_ctx *c, int i));
+void sp_shared_run(struct sp_shared_op *r, int op_part, void (*share)(struct sp_op_ctx *c, int i));
 /* Puts q, or o, lse and the gradient of o, of the layer that the op has reached, into the store for
  * the stages of the other parts. */
-void sp_shared_lend(struct sp_shared_op *r, const struct sp_tensor_id *id);
+void sp_shared_send(struct sp_shared_op *r, const struct sp_tensor_id *id);
 
 /* Make: the owner puts a share of a part's keys and values into its store. Add: the owner adds the
  * gradients of a share to its own (keys.c). */
