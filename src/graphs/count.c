@@ -16,8 +16,8 @@ struct sp_placement sp_count_place(const struct sp_placement *like, int processe
     return p;
 }
 
-/* As train/run/step.c takes the steps; buffers are reported before the update of the last. A step that makes nothing is the
- * last that does. */
+/* Takes the steps as train/run/step.c does; buffers are reported before the last update. Stops
+ * after a step that makes no new buffer, because later steps make none either. */
 static void walk(struct sp_graph *g, const struct sp_count_steps *steps,
                  const struct sp_update *updates)
 {

@@ -1,9 +1,10 @@
 /*
- * The count of a plan by classes, with a process a stage. Actions that differ in their micro-batch alone take, give back and
- * send the same. So the graphs of all stages do, in the order of submission, what belongs to a few micro-batches in which every
- * class of actions occurs, and what each did to the pools is recorded. Then all actions of a step are played with these
- * records, some times over. Where a micro-batch cannot be left out of a step, the graphs are those of a step of fewer; or all
- * actions act, and each is of a class of its own.
+ * Counts a plan by classes of actions, with one process per stage. Actions that differ only in
+ * their micro-batch take, give back and send the same. So the graphs of all stages run, in the
+ * order of submission, only the actions of a few micro-batches in which every class occurs, and
+ * record what each action does to the pools. Then all actions of a step are played several times
+ * from these records. If no micro-batch can be left out of a step, the graphs run a shorter step
+ * instead; or all actions run, and each is a class of its own.
  */
 #include "graphs/count_records.h"
 #include "graphs/create.h"
@@ -14,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Actions of a class: how often they are in the step that is looked at, and how often so far; and the records of the first one,
- * of the last one, and of those between, -1: none yet. */
+/* A class of actions: how often it occurs in the step under examination, and how often it was seen
+ * so far; the records of its first action, its last one and those between, -1: none yet. */
 struct class
 {
     uint64_t key;
@@ -30,12 +31,13 @@ struct seen {
 /* A step as actions. */
 struct step {
     struct sp_lowering *lowering;
-    uint64_t *number;    /* [classes] of the plan's classes of ops */
+    uint64_t *number;    /* [classes of ops of the plan] */
     struct seen *action; /* [n] in the order of submission */
     int n, room;
 };
 
-/* What acts: micro-batches of the whole step in which every class occurs; all of a step of fewer; or all of the whole one. */
+/* The actions that the graphs run: those of some micro-batches of the whole step in which every
+ * class occurs; those of a step with fewer micro-batches; or all of the whole step. */
 enum acts { SOME, FEWER, ALL };
 
 struct walk {
@@ -43,8 +45,8 @@ struct walk {
     const struct sp_placement *place;
     enum acts how;
     struct step whole;
-    struct step few;   /* of fewer micro-batches */
-    struct step *acts; /* the one of them that the graphs do */
+    struct step few;   /* a step with fewer micro-batches */
+    struct step *acts; /* the one of them that the graphs run */
     int stages;
     struct sp_sink *sink;   /* [stages] */
     struct sp_graph *graph; /* [stages] */
@@ -56,14 +58,14 @@ struct walk {
     int *table; /* [mask + 1] classes by key, -1: none */
     unsigned mask;
 
-    struct step *looks;  /* is looked at */
-    int unit, n;         /* ops of the unit of it that is lowered: place in the order, how many */
-    bool weights_travel; /* from stage to stage: ops have them only if those before have run */
-    bool lacks;          /* a class that `acts` has not */
+    struct step *looks;  /* the step under examination */
+    int unit, n;         /* the unit being lowered: its place in the order, its ops */
+    bool weights_travel; /* from stage to stage: an op has them only if those before it ran */
+    bool lacks;          /* a class does not occur in `acts` */
     int at;              /* the action under way, in the order */
 };
 
-/* ---- classes ----------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t hash, uint64_t more)
 {
@@ -87,8 +89,8 @@ static uint64_t class_of(const struct step *step, int stage, int index)
     return step->number[sp_op_classes_of(&step->lowering->plan->classes, stage)[index]];
 }
 
-/* The class of the op of a micro-batch in the unit that is lowered, by which messages that belong to it differ; -1: of its
- * first op. */
+/* The class of the op of micro-batch mb in the unit that is being lowered, -1: of the unit's first
+ * op. Messages that belong to the unit differ by it. */
 static uint64_t unit_class(const struct walk *w, int mb)
 {
     const struct sp_lowering *l = w->looks->lowering;
@@ -123,7 +125,7 @@ static int *place_of(struct walk *w, uint64_t key)
     return &w->table[at];
 }
 
-/* Twice as large, before it is half full. */
+/* Doubles the table before it is half full. */
 static void grow_table(struct walk *w)
 {
     if (2 * (unsigned)w->classes <= w->mask)
@@ -151,9 +153,10 @@ static int find_class(struct walk *w, uint64_t key)
     return *at;
 }
 
-/* ---- the actions of a step --------------------------------------------------------------------- */
+/* ---- the actions of a step ------------------------------------------------------------------- */
 
-/* What belongs to no micro-batch is of no class where some micro-batches act: it happens once. */
+/* If only some micro-batches run, an action without a micro-batch gets no class: it happens
+ * once. */
 static void look(void *arg, const struct sp_action *a)
 {
     struct walk *w = arg;
@@ -166,14 +169,14 @@ static void look(void *arg, const struct sp_action *a)
     step->action = sp_count_grow(step->action, step->n, &step->room, sizeof *step->action);
     step->action[step->n++] =
         (struct seen){.class = once ? -1 : find_class(w, key_of(w, a)), .mb = mb};
-    /* those of attention go with its micro-batch, their gradients at the end as well */
+    /* weights of attention travel with a micro-batch; their gradients may also leave at the end */
     w->weights_travel |=
         a->kind == SP_ACTION_SEND && !step->lowering->plan->family->facts.parts &&
         (mb < 0 || (a->tensor.kind >= SP_TENSOR_W && a->tensor.kind <= SP_TENSOR_BLOCK));
 }
 
-/* The record of the next action of a class: the first one and the last one differ from those between them, as they begin and end
- * what is there as long as the class has actions. */
+/* The record of the next action of a class. The first action and the last one have their own
+ * records, because they begin and end tensors that live as long as the class has actions. */
 static int *next_record(struct class *c)
 {
     int at = c->at++;
@@ -181,8 +184,8 @@ static int *next_record(struct class *c)
     return &c->by[at == 0 ? 0 : at == c->occurs - 1 ? 1 : 2];
 }
 
-/* Gives each action its record: of those that act a new one where it is the first of its kind, in the order of submission, and
- * the micro-batch that it belongs to has to act. */
+/* Gives each action its record. In the step that the graphs run, the first action of a kind gets a
+ * new record, and its micro-batch must run. */
 static void number_actions(struct walk *w, struct step *step)
 {
     for (int i = 0; i < w->classes; i++)
@@ -196,14 +199,15 @@ static void number_actions(struct walk *w, struct step *step)
         if (*record < 0 && step == w->acts) {
             *record = sp_recorder_add(&w->recorder);
             if (a->mb >= 0 && a->mb < step->lowering->plan->layout.micro_batches)
-                w->sampled[a->mb] = true; /* lent weights name their owner, which may be beyond */
+                w->sampled[a->mb] = true; /* shared weights name their owner, which may be beyond */
         }
         a->record = *record;
         w->lacks |= *record < 0;
     }
 }
 
-/* Numbers for the classes of ops, the same in steps that differ in their micro-batches alone. */
+/* Numbers the classes of ops; the numbers are the same in steps that differ only in
+ * micro-batches. */
 static void number_classes(struct step *step)
 {
     const struct sp_plan *plan = step->lowering->plan;
@@ -238,7 +242,7 @@ static void look_at_step(struct walk *w, struct step *step)
     number_actions(w, step);
 }
 
-/* ---- recorded ---------------------------------------------------------------------------------- */
+/* ---- recorded -------------------------------------------------------------------------------- */
 
 static void act(void *arg, const struct sp_action *a)
 {
@@ -259,7 +263,7 @@ static void act(void *arg, const struct sp_action *a)
     sp_recorder_know(&w->recorder, record);
 }
 
-/* What all stages do outside the actions; returns the record. */
+/* Records on all stages a function that runs outside the actions; returns the record. */
 static int each_stage(struct walk *w, void (*f)(struct sp_graph *g))
 {
     int record = sp_recorder_add(&w->recorder);
@@ -277,8 +281,8 @@ static void prepare(struct sp_graph *g)
     sp_step_prepare(g, NULL, 0);
 }
 
-/* Records what acts, and returns the records of the whole step: of what comes before the first action, of all actions, of what
- * comes after the last one. To be freed. */
+/* Runs and records the actions. Returns the records of the whole step, to be freed: the one before
+ * the first action, those of all actions, the one after the last action. */
 static int *record_step(struct walk *w)
 {
     int *step = malloc(((size_t)w->whole.n + 2) * sizeof *step), n = 0;
@@ -295,9 +299,9 @@ static int *record_step(struct walk *w)
     return step;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
-/* The graph of a stage, for a step. */
+/* Creates the graph of a stage for a step. */
 static int create_graph(const struct walk *w, const struct step *step, int stage,
                         struct sp_sink *sink, struct sp_graph *g)
 {
@@ -311,7 +315,7 @@ static int create_graph(const struct walk *w, const struct step *step, int stage
     return sp_graph_create(&own, &p, g);
 }
 
-/* The graphs that act, with what all of them make before the first step. */
+/* Creates the graphs that run, with everything that they allocate before the first step. */
 static int create_graphs(struct walk *w)
 {
     int err = 0;
@@ -323,7 +327,7 @@ static int create_graphs(struct walk *w)
     return err;
 }
 
-/* What is made before the first step, of all micro-batches. */
+/* Counts what a graph with all micro-batches allocates before the first step. */
 static int count_fixed(const struct walk *w, struct sp_count *count)
 {
     int err = 0;
@@ -357,8 +361,8 @@ static void destroy(struct walk *w)
     free(w->table);
 }
 
-/* 0 or -errno after one line; 1: what an action does does not depend on its class alone. `few`: the step of fewer micro-batches,
- * where that acts. */
+/* 0 or -errno after one line; 1: the effect of an action does not depend on its class alone. `few`:
+ * with FEWER, the step of fewer micro-batches, else NULL. */
 static int count_with(enum acts how, const struct sp_graph_config *cfg,
                       const struct sp_placement *place, struct sp_lowering *whole,
                       struct sp_lowering *few, struct sp_count *count)
@@ -402,8 +406,9 @@ static int count_with(enum acts how, const struct sp_graph_config *cfg,
     return err;
 }
 
-/* In a step of as few micro-batches as have every class: some of stages, in which a schedule repeats itself; or, of slices, in slots
- * all of whose neighbours are there, and which are neither the first nor the last such ones. */
+/* Counts with the shortest step that has every class. Without slices its period is the number of
+ * stages, after which a schedule repeats itself. With slices it has slots all of whose neighbours
+ * exist, and which are neither the first nor the last such slots. */
 static int count_with_fewer(const struct sp_graph_config *cfg, const struct sp_placement *place,
                             struct sp_lowering *whole, struct sp_count *count)
 {
@@ -431,8 +436,9 @@ static int count_with_fewer(const struct sp_graph_config *cfg, const struct sp_p
     return err;
 }
 
-/* Shards are gathered for ops that run; two ops that overlap are submitted together; ops of a slot read what others of it left:
- * no micro-batch can be left out. */
+/* Says whether micro-batches can be left out of a step. They cannot if shards are gathered for the
+ * ops that run, if two overlapping ops are submitted together, or if ops of a slot read what others
+ * left. */
 static bool can_leave_out(const struct sp_plan *plan)
 {
     return !plan->family->facts.sharded && !plan->paired && !plan->family->facts.shares_attention;
@@ -445,7 +451,7 @@ int sp_count_by_classes(const struct sp_graph_config *cfg, const struct sp_place
     struct sp_lowering lowering;
     int err = 1;
 
-    /* what leaves memory is planned op by op; a step that updates after each micro-batch must be given the updates */
+    /* eviction is planned op by op; a step that updates after each micro-batch needs the updates */
     if (plan->evictions || plan->family->facts.stashes)
         return 1;
     if (sp_lowering_create(plan, NULL, place->stages, &lowering))

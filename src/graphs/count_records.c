@@ -6,20 +6,20 @@
 
 enum pool { LOCAL, BOUNDARY, POOLS };
 
-/* A size of a pool: how many tensors more were taken than given back, in the end and at the highest. Of a pool with slack
- * each by itself. */
+/* One size of a pool: how many more tensors were taken than given back, at the end and at the
+ * highest. A pool with slack gets one entry per tensor. */
 struct sp_record_change {
     enum pool pool;
     int shelf, taken, most;
 };
 
-/* What an action did on its stage. */
+/* The effect of an action on one stage. */
 struct sp_record_part {
-    int stage, next;    /* of the record; -1: none */
+    int stage, next;    /* `next` part of the record; -1: none */
     int first, n;       /* changes */
-    int64_t live, most; /* stashed bytes more, in the end and at the highest */
-    int64_t used;       /* bytes of buffers in use more, in the end */
-    int64_t beside;     /* of these at the highest more that are not stashed */
+    int64_t live, most; /* change of stashed bytes, at the end and at the highest */
+    int64_t used;       /* change of the bytes of buffers in use, at the end */
+    int64_t beside;     /* change of those that are not stashed, at the highest */
     int64_t sent;       /* bytes of messages */
 };
 
@@ -50,14 +50,14 @@ void sp_recorder_know(struct sp_recorder *r, int record)
     r->record[record].known = true;
 }
 
-/* ---- recorded ---------------------------------------------------------------------------------- */
+/* ---- recorded -------------------------------------------------------------------------------- */
 
 static struct sp_pool *pool_of(const struct sp_stage *st, enum pool pool)
 {
     return pool == LOCAL ? st->local : st->boundary;
 }
 
-/* Tensors of a pool with slack are noted one by one. */
+/* Notes that a tensor was taken or given back; in a pool with slack each gets its own entry. */
 static void note(struct sp_recorder *r, enum pool pool, int shelf, bool taken)
 {
     struct sp_record_part *p = r->now;
@@ -137,7 +137,7 @@ static bool is_same(const struct sp_recorder *r, const struct sp_record_part *p,
            !memcmp(r->change + p->first, r->change + q->first, (size_t)p->n * sizeof *r->change);
 }
 
-/* Whether the stage did what was recorded of it. */
+/* Compares what a stage did with its record. */
 static bool is_known(const struct sp_recorder *r, const struct sp_record *record,
                      const struct sp_record_part *p)
 {
@@ -196,9 +196,9 @@ void sp_recorder_stop(struct sp_recorder *r)
     free(r->used);
 }
 
-/* ---- played ------------------------------------------------------------------------------------ */
+/* ---- played ---------------------------------------------------------------------------------- */
 
-/* Tensors of a size. */
+/* The tensors of one size. */
 struct shelf {
     int made, idle;
 };
@@ -208,7 +208,7 @@ struct played {
     int slack[POOLS];
     int64_t live, peak, sent;
     int64_t used, beside;
-    int64_t taken; /* tensors that were taken and not given back */
+    int64_t taken; /* tensors taken and not given back */
 };
 
 static void play_part(const struct sp_recorder *r, const struct sp_record_part *p,
@@ -219,7 +219,7 @@ static void play_part(const struct sp_recorder *r, const struct sp_record_part *
     for (const struct sp_record_change *c = r->change + p->first; c < r->change + p->first + p->n;
          c++) {
         struct shelf *at = &s->shelf[c->pool][c->shelf];
-        int more = c->most + s->slack[c->pool] - at->idle; /* of which none are there */
+        int more = c->most + s->slack[c->pool] - at->idle; /* missing tensors */
 
         if (c->most > 0 && more > 0) {
             more = more < c->most ? more : c->most;

@@ -11,7 +11,7 @@
 
 /* ---- stages --------------------------------------------------------------------------- */
 
-/* Only memory that evicts what it has no room for must know what is dead. */
+/* Only memory that evicts when it is full must know which values are dead. */
 static enum sp_pool_dead dead_values(const struct sp_graph *g)
 {
     if (g->cfg.evictions)
@@ -72,7 +72,7 @@ static int allocate_cut(const struct sp_graph *g, struct sp_cut *cut)
     return cut->joined->shapes && (!exchanges || cut->joined->heads) ? 0 : -ENOMEM;
 }
 
-/* What this process has of a slice. */
+/* Cuts out this process's tokens of a slice. */
 static void cut_slice(const struct sp_graph *g, const struct sp_shape *slice, int k,
                       struct sp_cut *cut)
 {
@@ -96,7 +96,7 @@ static void cut_slice(const struct sp_graph *g, const struct sp_shape *slice, in
         sp_shape_heads(&cut->joined->shapes[k], &cut->joined->heads[k]);
 }
 
-/* Scratch buffers are those of the longest one. */
+/* Points all slices to the longest one, whose sizes scratch buffers have. */
 static void take_longest(struct sp_shape *shapes, int n, int each, int longest)
 {
     for (int i = 0; shapes && i < n * each; i++)
@@ -149,7 +149,7 @@ static int add_cuts(struct sp_graph *g)
     return err;
 }
 
-/* Every stage has attention, and so the documents of all micro-batches. */
+/* Every stage computes attention, so it needs the documents of all micro-batches. */
 static int add_documents(struct sp_graph *g)
 {
     int m = g->cfg.plan->layout.micro_batches, err = 0;
@@ -163,7 +163,8 @@ static int add_documents(struct sp_graph *g)
     return err;
 }
 
-/* Where every op is, and the order of submission. The plan is verified: only memory can lack. */
+/* Sets the order of submission and the index of all ops. The plan is verified: only memory can
+ * lack. */
 static int add_order(struct sp_graph *g)
 {
     int stage, index;
@@ -178,7 +179,8 @@ static int add_order(struct sp_graph *g)
                                          : 0;
 }
 
-/* The bound of `starpipe-ready` on a worker: what the strict order of its stages reaches. */
+/* Bounds `starpipe-ready` on each worker by the peak that the strict order of its stages
+ * reaches. */
 static int bound_memory(struct sp_graph *g)
 {
     size_t workers = (size_t)(g->place.first_worker + g->place.workers);
@@ -208,7 +210,7 @@ static int bound_memory(struct sp_graph *g)
     return 0;
 }
 
-/* The most rows of a tensor that crosses stages. */
+/* The largest number of rows of a tensor that crosses stages. */
 static int longest_rows(const struct sp_graph *g)
 {
     int rows = 0;
@@ -251,7 +253,8 @@ static int check_messages(const struct sp_graph *g)
     return 0;
 }
 
-/* Unfinished ops of a stage. Those that are visited have some tasks for each slice before. */
+/* Default number of unfinished ops per stage. If keys are streamed through, an op has several tasks
+ * for each earlier slice, so fewer ops are enough. */
 static int default_window(const struct sp_graph_config *cfg, const struct sp_placement *place)
 {
     for (int k = 0; cfg->evictions && k < place->n_local; k++)
@@ -273,7 +276,8 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     g->cfg.shape = NULL;
     g->losses = sp_updates(&plan->layout);
     g->shape.loss_scale *= (float)g->losses;
-    /* What leaves memory is copied by StarPU, and so are blocks cut in parts. */
+    /* StarPU itself copies evicted tensors and partitioned blocks, so their tasks cannot stay in
+     * stream. */
     g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&
                    !cfg->evictions && !sp_block_is_sharded(plan, SP_BLOCK_TOKENS);
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
@@ -320,7 +324,7 @@ void sp_graph_destroy(struct sp_graph *g)
     g->cfg.sink->ops->step(0);
     if (g->stages && g->family)
         g->family->destroy(g);
-    if (g->stages) /* a task's callback, which counts in its stage, follows the release of its data */
+    if (g->stages) /* a task's callback uses its stage and runs after the release of its data */
         g->cfg.sink->ops->wait();
     sp_message_logs_destroy(g);
     for (int k = 0; g->stages && k < g->place.n_local; k++) {

@@ -1,4 +1,4 @@
-/* The graph of a run: laid out, and taken apart. */
+/* Creates and destroys the graph of a run. */
 #ifndef SP_GRAPH_CREATE_H
 #define SP_GRAPH_CREATE_H
 
@@ -12,7 +12,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
                     struct sp_graph *g);
 void sp_graph_destroy(struct sp_graph *g);
 
-/* Takes over programs of the same ops in another order, between steps. 0 or -ENOMEM. */
+/* Adopts programs with the same ops in another order, between steps. 0 or -ENOMEM. */
 int sp_graph_reorder(struct sp_graph *g);
 
 #endif

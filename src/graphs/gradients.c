@@ -5,8 +5,8 @@
 #include "policies/families/ownership.h"
 #include "policies/lowering/pipelines.h"
 
-/* A buffer for another one's gradient. It goes back two exchanges later, so that no more than three are
- * there, but an exchange need not wait for the sum of the one before it. */
+/* Takes a buffer for another replica's gradient. The buffer goes back two exchanges later: at most
+ * three exist, and an exchange need not wait for the sum of the one before it. */
 static struct sp_tensor *take_replica_gradient(struct sp_stage *st, size_t n)
 {
     if (st->replica_gradients[1])
@@ -47,7 +47,7 @@ void sp_gradients_reduce(struct sp_graph *g, struct sp_stage *st, const struct s
 
 /* ---- between pipelines ----------------------------------------------------------------------- */
 
-/* A block's gradient, or what it is packed in, between pipelines. */
+/* One exchange of a block's gradient, or of its packed ranges, between pipelines. */
 struct sharing {
     struct sp_graph *g;
     struct sp_stage *st;
@@ -66,7 +66,7 @@ static void give(const struct sharing *s, struct sp_tensor *handle, int pipeline
     sp_message_share(s->g, s->st, &t, handle, pipeline, s->tag);
 }
 
-/* Theirs, added to this process's sum. */
+/* Receives another pipeline's gradient and adds it to this process's sum. */
 static void add(const struct sharing *s, struct sp_tensor *sum, int pipeline)
 {
     struct sp_tensor *replica = take_replica_gradient(s->st, sp_tensor_size(sum) / sizeof(float));
@@ -75,7 +75,8 @@ static void add(const struct sharing *s, struct sp_tensor *sum, int pipeline)
     sp_sum_insert(&s->ctx, SP_F32, sum, replica, false);
 }
 
-/* Of so many, of which this is number q, all get the sum; pipeline(g, k) is that of another. */
+/* Sums over n pipelines, of which this one is number q; all get the sum. pipeline(g, k) is the
+ * pipeline with number k. */
 static void reduce(const struct sharing *s, struct sp_tensor *sum, int q, int n,
                    int (*pipeline)(const struct sp_graph *g, int k))
 {
@@ -94,7 +95,7 @@ static void reduce(const struct sharing *s, struct sp_tensor *sum, int q, int n,
     }
 }
 
-/* Each gets that of its part. */
+/* Sends each pipeline the gradient of the part that it updates, and sums those of its own part. */
 static void scatter(const struct sharing *s)
 {
     int q = sp_graph_replica(s->g), n = sp_graph_replicas(s->g);
@@ -108,7 +109,8 @@ static void scatter(const struct sharing *s)
     }
 }
 
-/* What members that share parameters all have, and computed the gradients of for their own tokens or heads. */
+/* Sums over the tensor-parallel members the gradients of elements that they all hold; each member
+ * computed these gradients for its own tokens or heads only. */
 static void reduce_same(const struct sharing *s)
 {
     struct sp_block whole = *s->b;

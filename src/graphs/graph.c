@@ -4,7 +4,8 @@
 
 int64_t sp_tag(const struct sp_graph *g, enum sp_message kind, int64_t k)
 {
-    /* A process may be a step ahead of another; small, as MPI has no more than 2^31 tags, UCX 2^23. */
+    /* Four steps have distinct tags, because a process may be a step ahead of another. Tags are
+     * small: MPI has at most 2^31, UCX 2^23. */
     return SP_TAG_FIRST + (k * 4 + (int64_t)(g->step % 4)) * SP_MSG_KINDS + (int64_t)kind;
 }
 
@@ -77,8 +78,8 @@ int sp_block_same(const struct sp_graph *g, const struct sp_block *b, enum sp_ra
 
 struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st, char pass)
 {
-    /* A forward that may overtake backwards must not wait for them: it takes what has long been free, and they what
-     * they have just given back themselves. */
+    /* A forward that may overtake backwards must not wait for them, so it takes the oldest free
+     * buffers; backwards take the latest, which they have just given back themselves. */
     if (g->cfg.ready)
         sp_pool_take_oldest(st->local, pass == 'F');
     return (struct sp_task_context){

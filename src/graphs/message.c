@@ -3,10 +3,10 @@
 #include "sp_error.h"
 #include <stdlib.h>
 
-/* Tags come again after so many messages: no two of them are ever on their way. */
+/* Tags repeat after this many messages; fewer than that are ever on their way. */
 enum { MESSAGES = 1 << 17 };
 
-/* Of message k of an action: all processes agree on it. */
+/* The number of message k of an action; all processes agree on it. */
 static int number_of(const struct sp_action *a, int k)
 {
     SP_NEED(a->number >= 0, "a tensor is received that nobody sent");
@@ -20,7 +20,7 @@ static bool is_apart(const struct sp_graph *g, int a, int b)
     return sp_stage_rank(&g->place, a) != sp_stage_rank(&g->place, b);
 }
 
-/* What an action sends and receives at most, on each stage. */
+/* Counts the messages that an action sends and receives at most, on each stage. */
 static void count_records(void *arg, const struct sp_action *a)
 {
     struct sp_graph *g = arg;
@@ -71,14 +71,15 @@ void sp_message_logs_destroy(struct sp_graph *g)
     g->records = NULL;
 }
 
-/* A new one of the step being submitted; NULL where there is no more room: messages of a step undone. */
+/* Adds a record to the step being submitted. NULL if there is no more room, which happens with
+ * messages of a step that is undone. */
 static struct sp_message_record *record(struct sp_graph *g, struct sp_stage *st, bool sends,
                                         int number)
 {
     struct sp_message_log *log = &st->log[g->turn];
     struct sp_message_record *r;
 
-    if (log->n == log->cap) /* or a graph that nobody runs */
+    if (log->n == log->cap) /* also in a graph that is never run */
         return NULL;
     r = &log->record[log->n++];
     *r = (struct sp_message_record){
@@ -128,7 +129,7 @@ static void arrived(void *arg)
     struct sp_message_record *r = arg;
     double now = r->now_us();
 
-    if (r->times.ended_us <= 0) /* a transport that does not tell */
+    if (r->times.ended_us <= 0) /* the transport does not tell */
         r->times.ended_us = now;
     if (r->arrived_us)
         __atomic_store(r->arrived_us, &now, __ATOMIC_RELAXED);
@@ -150,7 +151,7 @@ void sp_message_expect(struct sp_graph *g, const struct sp_task_context *ctx,
 
 /* ---- by actions -------------------------------------------------------------------------- */
 
-/* A tensor as a stage has it: in its store, or in its own blocks. */
+/* A tensor that a stage has in its store or in its own blocks. */
 struct found {
     int n;
     struct sp_tensor *const *piece;
@@ -158,7 +159,7 @@ struct found {
     struct sp_tensor *own[];
 };
 
-/* The caller frees it. */
+/* Finds a tensor of a stage, made first if necessary. The caller frees the result. */
 static struct found *find(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
@@ -180,7 +181,7 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
     struct found *f;
 
     if (sp_graph_stage(g, a->peer))
-        return; /* who receives finds it here */
+        return; /* the receiver finds it here */
     f = find(g, st, &a->tensor);
     for (int i = 0; i < f->n; i++)
         if (f->piece[i])
@@ -188,8 +189,9 @@ void sp_message_send(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
     free(f);
 }
 
-/* What crosses in every op is received while the one before is still read: a pool with slack. Blocks, and
- * what stays until the backward of its slice or part of one, are received one by one. */
+/* The pool to receive a tensor into. A tensor that crosses in every op arrives while the previous
+ * one is still read, so its pool has slack. Blocks, and tensors that stay until the backward of
+ * their slice or part, arrive one at a time. */
 static struct sp_pool *pool_for(const struct sp_graph *g, struct sp_stage *st,
                                 const struct sp_tensor_id *t)
 {
@@ -203,7 +205,7 @@ static struct sp_pool *pool_for(const struct sp_graph *g, struct sp_stage *st,
     return alone ? st->local : st->boundary;
 }
 
-/* From another process. */
+/* Receives a tensor from another process. */
 static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, &a->tensor);
@@ -227,7 +229,8 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
     free(piece);
 }
 
-/* What came home without a message: it may have been elsewhere in between. */
+/* Copies a tensor back into its owner's blocks without a message. The pieces may be other buffers
+ * than the owner's, because the tensor may have visited other processes. */
 static void copy_home(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
                       const struct found *f)
 {

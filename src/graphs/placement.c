@@ -9,10 +9,11 @@
 #include <stdlib.h>
 
 static hwloc_topology_t topology;
-static hwloc_cpuset_t mine; /* what this process may use */
-static hwloc_cpuset_t pus;  /* one processing unit of each core of it */
+static hwloc_cpuset_t mine; /* the cores this process may use */
+static hwloc_cpuset_t pus;  /* one processing unit of each of these cores */
 
-/* An OpenMP that binds threads has bound this one before main: what the process may use is all of its places. */
+/* True if OpenMP binds threads. It then bound this thread before main, so the process may use all
+ * of OpenMP's places. */
 static bool openmp_binds(void)
 {
     return omp_get_num_places() > 0 && hwloc_topology_is_thissystem(topology);
@@ -31,7 +32,7 @@ static void add_places(void)
     }
 }
 
-/* Which variable has OpenMP bind threads, for a warning; NULL: none. */
+/* The environment variable that makes OpenMP bind threads, for a warning; NULL: none. */
 static const char *binding_variable(void)
 {
     static const char *const names[] = {"GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES",
@@ -43,8 +44,8 @@ static const char *binding_variable(void)
     return NULL;
 }
 
-/* Cores fewer than the machine's may be the launcher's will, or those of a variable that was meant for another
- * program. */
+/* Warns if the process uses fewer cores than the machine has: the launcher may want this, or a
+ * variable that was set for another program. */
 static void warn_of_binding(int usable, int all)
 {
     static bool warned;
@@ -59,13 +60,13 @@ static void warn_of_binding(int usable, int all)
             name, getenv(name), usable, all);
 }
 
-/* The cores of this process's own binding, and whether a launcher gave it less than all. */
+/* Counts the cores of this process's binding; *restricted: a launcher gave it less than all. */
 static int find_cores(bool *restricted)
 {
     hwloc_cpuset_t part = hwloc_bitmap_alloc();
     int n, usable = 0;
 
-    if (topology) { /* placed before */
+    if (topology) { /* called before */
         hwloc_topology_destroy(topology);
         hwloc_bitmap_free(mine);
         hwloc_bitmap_free(pus);
@@ -78,7 +79,7 @@ static int find_cores(bool *restricted)
     if (openmp_binds()) {
         add_places();
         hwloc_bitmap_and(mine, mine, hwloc_topology_get_allowed_cpuset(topology));
-        /* for the threads that this one starts, those of messages and of StarPU */
+        /* the threads for messages and of StarPU inherit this binding */
         hwloc_set_cpubind(topology, mine, HWLOC_CPUBIND_THREAD);
     }
     *restricted = !hwloc_bitmap_isincluded(hwloc_topology_get_allowed_cpuset(topology), mine);
@@ -97,7 +98,7 @@ static int find_cores(bool *restricted)
     return usable;
 }
 
-/* Of a process with so many stages. */
+/* The number of workers of a process with `stages` stages. */
 static int workers_of(int cores, int stages, int threads)
 {
     int workers = stages < cores ? stages : cores;
@@ -195,10 +196,10 @@ static int nth_pu(int k)
 
 struct team {
     const struct sp_placement *place;
-    int smallest; /* threads of a team that has fewer than the placement wants */
+    int smallest; /* size of a team smaller than the placement wants */
 };
 
-/* Binds the calling thread of a team. Refused inside some containers: then the system places it. */
+/* Binds the calling thread of a team. Some containers refuse; then the system places the thread. */
 static void bind_thread(int pu)
 {
     hwloc_cpuset_t set = pu >= 0 || openmp_binds() ? hwloc_bitmap_dup(mine) : NULL;
@@ -230,10 +231,10 @@ static void bind_worker(void *arg)
 }
 
 /*
- * What an idle worker rests at least where submission, messages or other processes need its core; Linux
- * adds some 50 us. Four ranks on two cores run 2.5 times as fast as when idle workers poll, two
- * ranks 1.2 to 2 times, and a task in one process costs a fifth less. With a tighter timer
- * (PR_SET_TIMERSLACK) most of the gain of the four ranks is lost again.
+ * An idle worker rests at least this long when submission, messages or other processes need its
+ * core; Linux adds some 50 us. Four ranks on two cores run 2.5 times as fast as when idle workers
+ * poll, two ranks 1.2 to 2 times, and a task in one process costs a fifth less. A tighter timer
+ * (PR_SET_TIMERSLACK) loses most of the gain of the four ranks again.
  */
 enum { IDLE_REST_NS = 5000 };
 

@@ -34,7 +34,8 @@ static void clear_meters(struct sp_graph *g)
     }
 }
 
-/* Of what all members that share parameters have the first one counts alone. `more`: of this stage, right after it. */
+/* All tensor-parallel members hold the elements in `same`; only the first member adds them to the
+ * norm. `more`: the stage's next norm task follows right after this one. */
 static void count_norm(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_stage *st,
                        const struct sp_block *b, bool more)
 {
@@ -66,7 +67,7 @@ static void norm_tasks(struct sp_graph *g)
     }
 }
 
-/* Buffers that an update writes. */
+/* The number of buffers that an update writes. */
 static int state_of(const struct sp_block *b)
 {
     return b->state[SP_STATE_W] == b->state[SP_STATE_MASTER] ? SP_STATE_W : SP_BLOCK_STATE;
@@ -88,8 +89,9 @@ static void swap_spare(struct sp_block *b)
     b->g = b->state[SP_STATE_G];
 }
 
-/* Keeps a copy of a block's state, so that what follows can be undone: goes on with the copy, as that needs no
- * second one, but where the state is a part of something whole. */
+/* Keeps a copy of a block's state, so that the update can be undone. The update continues with the
+ * copy, so that an undo only swaps back; but if the state is part of a gathered block, the copy is
+ * kept and the state goes on. */
 static void step_aside(const struct sp_task_context *ctx, struct sp_block *b)
 {
     static const char *const names[] = {"w", "g", "m", "v", "rounded w"};
@@ -158,7 +160,8 @@ void sp_step_apply(struct sp_graph *g, struct sp_stage *st, struct sp_block *b,
     b->closed = true;
 }
 
-/* The op of the order at which a step can no more be undone: the first that is no forward. */
+/* The place in the order of the first op that is no forward; from there on a step cannot be
+ * undone. */
 static int first_backward(const struct sp_graph *g)
 {
     int i = 0;
@@ -266,7 +269,8 @@ void sp_step_rest(struct sp_graph *g, const struct sp_update *ahead, bool beside
     sp_step_conclude(g);
 }
 
-/* What was sent to this process and its op has not come for: it is received all the same. */
+/* Receives a message that was sent to this process although the op that needs it was not
+ * submitted. */
 static void receive_orphan(void *arg, const struct sp_action *a)
 {
     struct sp_graph *g = arg;

@@ -36,7 +36,7 @@ const struct sp_stored *sp_store_next(const struct sp_stored *t)
     return first_of(t->next, &t->id);
 }
 
-/* Takes a tensor out of its list, and gives back what a pool gave. */
+/* Removes a tensor from its list, and gives pooled pieces back. */
 static void drop(struct sp_stored **at)
 {
     struct sp_stored *stored = *at;

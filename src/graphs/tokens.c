@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Places that targets are kept in: 1, or the local stages. */
+/* The number of copies of the targets: 1, or one per local stage. */
 static int copies_of(const struct sp_graph *g)
 {
     return sp_graph_shares_vocabulary(g) ? g->place.n_local : 1;
@@ -20,8 +20,8 @@ struct sp_tensor **sp_stage_targets(const struct sp_graph *g, const struct sp_st
     return sp_graph_tokens(g)->targets + (copies_of(g) > 1 ? (st - g->stages) * each : 0);
 }
 
-/* Inputs where a model begins, targets where it ends: written by this thread between steps, each
- * slice of a micro-batch in a piece. */
+/* Makes the handles of ids, or with `last` of targets, on the stages that read them: one for each
+ * slice of a micro-batch. This thread writes them between steps. */
 static int add(struct sp_graph *g, bool last, int32_t **memory, struct sp_tensor ***handles,
                const char *name)
 {
@@ -88,9 +88,10 @@ void sp_tokens_destroy(struct sp_graph *g)
     }
 }
 
-/* ---- a step --------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
-/* As rows of part `member` of the vocabulary of `parts`; -1: not there; no target stays none. */
+/* Converts ids to rows of part `member` of a vocabulary in `parts` parts; -1: not in the part. No
+ * target stays none. */
 static void localise(const struct sp_model *m, int parts, int member, const int32_t *ids, int n,
                      int32_t *rows)
 {
@@ -103,8 +104,8 @@ static void localise(const struct sp_model *m, int parts, int member, const int3
                                                               : -1;
 }
 
-/* The tokens of one row of a sequence, each slice, or what this process has of it, to its place: row b of its
- * (B, len) piece. */
+/* Copies the tokens of one sequence, slice by slice, as far as this process has them, to row b of
+ * each (B, len) piece. */
 static void scatter(const struct sp_cut *cut, int b, const int32_t *row, int32_t *memory)
 {
     for (int k = 0; k < cut->n * cut->n_shares; k++) {
@@ -138,7 +139,8 @@ static void acquire(struct sp_tensor *t)
     sp_tensor_acquire(t, SP_WRITE);
 }
 
-/* Row b of the targets of micro-batch i: where stages share the vocabulary, each has them as its own rows. */
+/* Writes row b of the targets of micro-batch i. If stages split the vocabulary, each stage gets its
+ * own rows of it. */
 static void scatter_targets(struct sp_graph *g, int i, int b, size_t rows)
 {
     const struct sp_tokens *t = sp_graph_tokens(g);
@@ -171,7 +173,7 @@ void sp_tokens_fill(struct sp_graph *g, const struct sp_data *data, uint64_t k)
             uint64_t n = (turn * (uint64_t)M + (uint64_t)i) * (uint64_t)B + (uint64_t)b;
 
             if (sp_data_sample(data, n, S, g->row, g->row + S))
-                sp_error_said_end(); /* others wait for what comes of these tokens */
+                sp_error_said_end(); /* other processes wait for results of these tokens */
             if (g->cfg.separates &&
                 sp_documents_read(&g->documents[g->turn][i], b, g->row, S, g->cfg.separator))
                 sp_error_end("no memory for the documents of a step");

@@ -177,7 +177,7 @@ static int choose_family(struct sp_plan *p)
     return 0;
 }
 
-/* Inserts the ops that the family adds to the schedule's programs. */
+/* Puts in what the schedule does not say. */
 static int insert_ops(struct sp_plan *p)
 {
     char why[512] = "";

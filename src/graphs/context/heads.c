@@ -7,7 +7,7 @@ struct exchange {
     enum sp_tensor_kind kind;
     int64_t tag;
     int members, me;
-    size_t elements; /* of a part */
+    size_t elements; /* in one part */
 };
 
 static bool is_keys(const struct exchange *e)
@@ -37,8 +37,8 @@ static struct sp_tensor *take(const struct exchange *e)
                        sp_tensor_name(e->kind));
 }
 
-/* Each member's part goes to it, and in[j] comes from member j, but this one's own; everyone begins with its
- * neighbour, so that no two send to one at a time. */
+/* Sends out[j] to member j and receives in[j] from it; this member's own part stays. Every member
+ * begins with its neighbour, so that no two send to the same one at a time. */
 static void swap(const struct exchange *e, struct sp_tensor *const *out, struct sp_tensor **in)
 {
     for (int k = 1; k < e->members; k++) {
@@ -51,7 +51,7 @@ static void swap(const struct exchange *e, struct sp_tensor *const *out, struct 
     in[e->me] = out[e->me];
 }
 
-/* What is of no more use here: but of this member's own part. */
+/* Gives back all parts except this member's own. */
 static void drop_others(const struct exchange *e, struct sp_tensor *const *parts)
 {
     for (int j = 0; j < e->members; j++)
@@ -77,7 +77,7 @@ void sp_context_collect(struct sp_op_ctx *c, enum sp_tensor_kind kind,
 {
     struct exchange e = begin(c, kind);
     struct sp_tensor *in[e.members];
-    int each = e.members / c->sh->model.kv_heads; /* members that have the same keys and values */
+    int each = e.members / c->sh->model.kv_heads; /* members that hold the same keys and values */
 
     swap(&e, parts, in);
     for (int j = 0; kind == SP_TENSOR_DKV && j < e.members; j++)

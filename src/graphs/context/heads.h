@@ -1,13 +1,15 @@
 /*
- * Context parallelism by heads (Ulysses: Jacobs et al. 2023, "DeepSpeed Ulysses", section 3): the members of a stage
- * share the tokens of every sequence, so all of a layer but attention is each one's own. Before attention they
- * exchange: of q, k and v each gets its heads of all tokens; after it back.
+ * Context parallelism by heads (Ulysses: Jacobs et al. 2023, "DeepSpeed Ulysses", section 3): the
+ * members of a stage split the tokens of every sequence, so each computes a layer for its own
+ * tokens, except attention. Before attention the members exchange q, k and v: each gives away
+ * tokens and gets all tokens of its own heads. After attention they exchange back.
  *
  *   spread   (T,width) of this member's tokens, all heads   ->   its heads of each member's tokens
  *   collect  the way back
  *
- * Of t members with T tokens in all, h query columns and r query heads a key and value head, each sends in a forward
- * of a layer (2 + 2/r) (t-1)/t^2 T h elements, as many in a backward: q and o, k and v, and their gradients.
+ * With t members, T tokens in all, h query columns and r query heads per key and value head, a
+ * member sends (2 + 2/r) (t-1)/t^2 T h elements in the forward of a layer: q and o, k and v. The
+ * backward sends as many: their gradients.
  */
 #ifndef SP_CONTEXT_HEADS_H
 #define SP_CONTEXT_HEADS_H
@@ -15,11 +17,13 @@
 #include "graphs/op.h"
 #include "policies/lowering/tensor.h"
 
-/* `kind`: SP_TENSOR_Q, KV, O or a gradient of those. parts[members] are taken from the stage's pool; `whole` stays. */
+/* `kind`: SP_TENSOR_Q, KV, O or a gradient of those. Takes parts[members] from the stage's pool;
+ * `whole` stays. */
 void sp_context_spread(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_tensor *whole,
                        struct sp_tensor **parts);
 
-/* Writes `whole`; the parts stay, but those of keys and values become sums. */
+/* Writes `whole`. The parts stay; parts of key and value gradients are overwritten with their
+ * sums. */
 void sp_context_collect(struct sp_op_ctx *c, enum sp_tensor_kind kind,
                         struct sp_tensor *const *parts, struct sp_tensor *whole);
 

@@ -1,15 +1,15 @@
 #include "graphs/context/ring.h"
 #include "graphs/members.h"
 
-/* What passes: a tensor of each slice. */
+/* The tensors that pass around the ring, one per slice. */
 struct passing {
     struct sp_op_ctx *c;
-    const struct sp_layer_activations *t; /* of the queries */
+    const struct sp_layer_activations *t; /* the queries' activations */
     int n, len[SP_MAX_SLICES];
     struct sp_tensor *kv[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
-    struct sp_tensor *next[SP_MAX_SLICES];   /* kv of the turn after this one */
-    struct sp_attn_keys keys[SP_MAX_SLICES]; /* of this turn */
-    struct sp_tensor *sum;                   /* of o or dq, as struct sp_attn has it */
+    struct sp_tensor *next[SP_MAX_SLICES];   /* kv of the next turn */
+    struct sp_attn_keys keys[SP_MAX_SLICES]; /* keys of this turn */
+    struct sp_tensor *sum;                   /* sums o or dq, see struct sp_attn */
 };
 
 static void begin(struct sp_op_ctx *c, int i, struct passing *p)
@@ -27,7 +27,8 @@ static void begin(struct sp_op_ctx *c, int i, struct passing *p)
     p->sum = sp_take_sum(c, c->sh, sp_graph_members(c->g));
 }
 
-/* Those of a turn to the next member, and into next[] those of the one before; `home` NULL: into buffers. */
+/* Sends this turn's tensors to the next member and receives those of the previous one in next[]: in
+ * the buffers of `home` or, if that is NULL, in new ones. */
 static void pass_on(const struct passing *p, enum sp_tensor_kind kind, struct sp_tensor *const *now,
                     struct sp_tensor *const *home, struct sp_tensor **next)
 {
@@ -45,7 +46,8 @@ static void pass_on(const struct passing *p, enum sp_tensor_kind kind, struct sp
     }
 }
 
-/* Goes on with what came; what was there goes back, but for this member's own, which the first turn has. */
+/* Continues with the tensors that arrived. Gives back the old ones, except in turn 0: those are
+ * this member's own. */
 static void turn(const struct passing *p, int k, struct sp_tensor **now,
                  struct sp_tensor *const *next)
 {
@@ -61,7 +63,8 @@ static bool is_last(const struct passing *p, int k)
     return k == sp_graph_members(p->c->g) - 1;
 }
 
-/* The keys and values of a member: of each slice the k-th of 2t parts, and the last but k. */
+/* Lists the keys and values of a member. It has two parts of each slice cut in 2t: the k-th from
+ * the beginning and the k-th from the end. */
 static void list_keys(struct passing *p, int member)
 {
     int members = sp_graph_members(p->c->g);
@@ -77,7 +80,7 @@ static void list_keys(struct passing *p, int member)
     }
 }
 
-/* Turn k, in which keys and values already pass on. */
+/* Begins turn k; the transfer of its keys and values to the next member is submitted first. */
 static struct sp_attn begin_turn(struct passing *p, int k)
 {
     int members = sp_graph_members(p->c->g), me = sp_graph_member(p->c->g);

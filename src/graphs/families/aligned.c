@@ -1,7 +1,8 @@
 /*
- * The layerwise family whose stages begin their ops together and share attention of them (policies/families/aligned):
- * an op is submitted leg by leg, each up to where it exchanges tensors with other stages. A stage attends to what it
- * keeps of its own slice, then to what it helps others with, and merges what it got help with.
+ * The layerwise family whose stages begin their ops together and share the work of attention
+ * (policies/families/aligned). An op is submitted in parts, each up to the next exchange of tensors
+ * with other stages. A stage first attends to the keys that it keeps of its own slice, then assists
+ * the attention of other stages, and then merges the results of those that assist it.
  */
 #include "graphs/families/layerwise.h"
 #include "policies/families/aligned/assist.h"
@@ -12,7 +13,7 @@
 
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
-/* Of a step of the op. */
+/* The assistance of stages to each other in a step of the op. */
 static int assists_at(const struct sp_op_ctx *c, int step, struct sp_assist assist[SP_SLOT_STAGES])
 {
     const struct sp_plan *plan = c->g->cfg.plan;
@@ -22,7 +23,8 @@ static int assists_at(const struct sp_op_ctx *c, int step, struct sp_assist assi
     return sp_step_assist(plan, c->g->shape.model.layers, slot, step, assist);
 }
 
-/* Parts of the tokens of a slice, and what attention has of one: its shape, and what is in a layer's flight. */
+/* The parts of a slice's tokens; one part's shape for attention, and its tensors in a layer's
+ * activations. */
 static int parts_of(const struct sp_op_ctx *c)
 {
     return sp_shape_parts(c->sh);
@@ -57,7 +59,7 @@ static struct sp_tensor **tensor_of(struct sp_layer_activations *t, int kind, in
     }
 }
 
-/* The parts of a tensor that came. */
+/* The pieces of a tensor that arrived, one per part of the tokens. */
 static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                      enum sp_tensor_kind kind, int slice)
 {
@@ -66,7 +68,7 @@ static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_
     return sp_store_find(&c->st->store, &id)->piece;
 }
 
-/* The flight of a layer of a stage; NULL: it is another stage's. */
+/* The activations of a layer of a stage; NULL: the layer is another stage's. */
 static struct sp_layer_activations *activations_of(struct sp_graph *g, struct sp_stage *st,
                                                    const struct sp_tensor_id *id)
 {
@@ -83,7 +85,8 @@ static struct sp_layer_activations *activations_of(struct sp_graph *g, struct sp
     return NULL;
 }
 
-/* What a stage lends is in its flights: another holder of it. */
+/* Puts a tensor that others are to read into the store. It lies among the stage's activations, and
+ * the store holds it too. */
 static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     bool shares = id->kind != SP_TENSOR_X && id->kind != SP_TENSOR_DX;
@@ -101,8 +104,9 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* ---- help ----------------------------------------------------------------------------------- */
 
-/* The parts of what the helper leaves for the owner, of so many columns. Gradients of keys may stay there until the
- * backward of their slice, among those that the owner makes. */
+/* Takes the buffers for a result that an assisting stage leaves for the owner, of `width` columns.
+ * Gradients of keys may stay at the owner until the backward of their slice, like its own, so they
+ * come from the owner's pool. */
 static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                       enum sp_tensor_kind kind, int slice, int width, size_t elem)
 {
@@ -118,7 +122,8 @@ static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp
     return came(c, assist, kind, slice);
 }
 
-/* The queries of a part of the owner's slice, and where the keys are that it gives. */
+/* The queries of one part of the owner's slice, and the positions of the keys that the owner gives
+ * away. */
 static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_assist *assist, int part,
                               struct sp_attn_keys *keys)
 {
@@ -134,8 +139,8 @@ static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_assist 
     return (struct sp_attn){.q_len = sh->seq, .q_pos = sh->first, .n_keys = n, .keys = keys};
 }
 
-/* Gradients of the keys, which the helper adds up as long as it has these. Whether all of them are new; if only some
- * are, they are zero. */
+/* Takes the gradients of the keys, which the assisting stage sums while it has these keys. Returns
+ * true if all of them are new; if only some are new, it clears those. */
 static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ctx,
                      const struct sp_assist *assist)
 {
@@ -153,7 +158,7 @@ static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ct
     return assist->had.n == 0;
 }
 
-/* What a helper has of the keys, and in a backward of their gradients. */
+/* Finds the keys that the assisting stage received and, in a backward, their gradients. */
 static void find_keys(const struct sp_op_ctx *c, const struct sp_assist *assist,
                       struct sp_attn_keys *keys)
 {
@@ -165,7 +170,8 @@ static void find_keys(const struct sp_op_ctx *c, const struct sp_assist *assist,
         }
 }
 
-/* What the tasks of a helper read and write of the owner's queries, in parts. */
+/* The tensors that an assisting stage reads and writes for the owner's queries, [parts of the
+ * tokens]. */
 struct shared_keys {
     struct sp_tensor *const *q, *const *o, *const *lse, *const *d_o, *const *dq;
 };
@@ -219,7 +225,8 @@ static void help(const struct sp_op_ctx *c, const struct sp_assist *assist)
 
 /* ---- what came of it ------------------------------------------------------------------------ */
 
-/* The gradients of keys that a helper added up, when it is done with them, are added to those that there are. */
+/* Adds the gradients of keys that an assisting stage summed to the owner's, once that stage is done
+ * with these keys. */
 static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_assist *assist)
 {
     for (int j = assist->keys.first; j < assist->keys.first + assist->keys.n; j++)
@@ -229,14 +236,14 @@ static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_assist *assist)
 
             if (*own) {
                 sp_sum_insert(&c->ctx, c->sh->dtype, *own, part, false);
-            } else { /* none of a later slice yet */
+            } else { /* no later slice has made one yet */
                 sp_pool_hold(part);
                 *own = part;
             }
         }
 }
 
-/* What helper number k of the owner sent, in the order of their coming. */
+/* The pieces that the k-th assisting stage sent, in the order of arrival. */
 static struct sp_tensor *const *sent(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                      enum sp_tensor_kind kind, int k)
 {

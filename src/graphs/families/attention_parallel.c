@@ -1,13 +1,16 @@
 /*
- * The attention-parallel family (HelixPipe, sections 4.2 and 4.4): parameter blocks stay where they
- * are, attention of a layer runs on a stage of its own for every micro-batch.
+ * The attention-parallel family (HelixPipe, sections 4.2 and 4.4): parameter blocks stay on their
+ * stages; attention of a layer runs on a stage of its own for every micro-batch.
  *
- *   P(mb, j):  [embed] | post of layer j-1, norm of layer j [, QKV]   -- x, n1 [W] | q kv  --> A(mb, j)
- *   A(mb, l):  [QKV] attention                                         -- x, o              --> P(mb, l+1)
+ *   P(mb, j):  [embed] | post of layer j-1, norm of layer j [, QKV]
+ *              -- x, n1 [W] | q kv  --> A(mb, j)
+ *   A(mb, l):  [QKV] attention
+ *              -- x, o              --> P(mb, l+1)
  *
- * and back: dr, do to attention; dr, dn1 [dW] | dq dkv to the block. The residual x goes by way of
- * attention, as published. Where the QKV weights are shipped, neither q, k, v nor their gradients cross.
- * policies/families/attention_parallel/attention_parallel.h has what is kept between forward and backward.
+ * and back: dr, do to attention; dr, dn1 [dW] | dq dkv to the block. The residual x travels through
+ * attention's stage, as published. If the QKV weights are shipped, neither q, k, v nor their
+ * gradients cross. policies/families/attention_parallel/attention_parallel.h lists the tensors kept
+ * between forward and backward.
  */
 #include "graphs/families/family.h"
 #include "graphs/families/part.h"
@@ -17,7 +20,7 @@
 
 /* ---- forward ---------------------------------------------------------------------------- */
 
-/* Post of layer k-1: the input of layer k, or of the head. */
+/* Runs post of layer k-1; returns the input of layer k, or of the head. */
 static struct sp_tensor *post_forward(struct sp_part_op *c)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -40,7 +43,7 @@ static struct sp_tensor *post_forward(struct sp_part_op *c)
     return y;
 }
 
-/* Pre of layer k, or only its norm where the product runs beside attention. */
+/* Runs pre of layer k, or only its norm if the QKV product runs on attention's stage. */
 static void pre_forward(struct sp_part_op *c, struct sp_tensor *x)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -88,7 +91,7 @@ static void block_forward(struct sp_part_op *c)
         sp_pool_drop(&x);
 }
 
-/* q, k and v of what was shipped, as attention reads them. */
+/* Computes q, k and v from the shipped n1, in the form that attention reads. */
 static void multiply(struct sp_part_op *c)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -125,7 +128,7 @@ static void attention_forward(struct sp_part_op *c)
 
 /* ---- backward --------------------------------------------------------------------------- */
 
-/* The input's gradient of the product, and that of its weights. */
+/* Computes the gradients of the QKV product's input and weights. */
 static void qkv_backward(struct sp_part_op *c, struct sp_tensor *w, struct sp_tensor *dq,
                          struct sp_tensor *dkv)
 {
@@ -168,7 +171,7 @@ static void attention_backward(struct sp_part_op *c)
     t->attn.dq = t->attn.dkv = NULL;
 }
 
-/* Everything of a block but attention once more, from what it received. */
+/* Recomputes everything of a block except attention, from what the block received. */
 static void recompute(struct sp_part_op *c)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -203,7 +206,7 @@ static void recompute(struct sp_part_op *c)
     sp_norm_fwd_insert(&c->ctx, c->sh, &pre, NULL, sp_part_weight(c, SP_BLOCK_NORM1, c->k), 0);
 }
 
-/* Gradient of the input of layer k, and the weight gradients of pre. */
+/* Computes the gradient of the input of layer k, and the weight gradients of pre. */
 static struct sp_tensor *pre_backward(struct sp_part_op *c)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -231,7 +234,8 @@ static struct sp_tensor *pre_backward(struct sp_part_op *c)
     return dx;
 }
 
-/* Gradients of post of layer k-1, from that of its output: what attention waits for goes first. */
+/* Computes the gradients of post of layer k-1 from that of its output; the one that attention waits
+ * for comes first. */
 static void post_backward(struct sp_part_op *c, struct sp_tensor *dy)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -279,7 +283,8 @@ static void block_backward(struct sp_part_op *c)
 
 /* ---- the family ------------------------------------------------------------------------- */
 
-/* Whether a block's forward computes nothing, as its output is the head's input alone, which the backward makes. */
+/* True if a block's forward computes nothing, because its output is only the head's input, which
+ * the backward recomputes. */
 static bool waits_for_head(const struct sp_part_op *c)
 {
     return !c->keeps && c->k == c->sh->model.layers && !sp_part_shares_head(c);
@@ -342,7 +347,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     sp_op_close(&c.ctx);
 }
 
-/* Flights: of every slice of every block. */
+/* The number of struct sp_part_activations: one per slice and block of every micro-batch. */
 static size_t activations_count(const struct sp_graph *g)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
@@ -368,7 +373,7 @@ static int create(struct sp_graph *g)
     return 0;
 }
 
-/* What the forwards of a slice left of block k and of attention of layer k. */
+/* Drops all that the forwards of a slice left of block k and of attention of layer k. */
 static void drop_activations(struct sp_part_activations *t, int parts)
 {
     sp_pool_drop(&t->norm);

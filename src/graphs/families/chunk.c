@@ -47,7 +47,7 @@ void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor *
     sp_pool_drop(dx);
 }
 
-/* Whether the input of layer i is kept, rather than made again from that of a layer before it. */
+/* True if the input of layer i is kept; else it is recomputed from that of an earlier layer. */
 static bool keeps_input(const struct sp_op_ctx *c, int i)
 {
     return sp_chunk_recompute(c, i) != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
@@ -76,7 +76,7 @@ void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, struct sp_tensor *y, boo
     close_forward(c, i, y);
 }
 
-/* From c->flow, what is needed is computed again first. */
+/* Begins the backward of layer i from c->flow; recomputes first what it needs. */
 static void open_backward(struct sp_op_ctx *c, int i)
 {
     enum sp_recompute mode = sp_chunk_recompute(c, i);
@@ -84,7 +84,7 @@ static void open_backward(struct sp_op_ctx *c, int i)
 
     sp_offload_slot(c, c->count - 1 - i);
     sp_streamed_keys_next_layer(c, i);
-    /* where a group of layers that keeps one input ends */
+    /* at the end of a group of layers that keeps one input */
     if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
         (i == c->count - 1 || (i + 1) % every == 0))
         sp_layers_recompute(c, i / every * every, i + 1);
@@ -230,7 +230,7 @@ void sp_activations_destroy(struct sp_stage *st)
     st->activations = NULL;
 }
 
-/* Everything that the forward of a chunk left. */
+/* Drops everything that the forward of a chunk left. */
 static void drop_activations(struct sp_chunk_activations *fl, int layers, int parts)
 {
     sp_pool_drop(&fl->out);

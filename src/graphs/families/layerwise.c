@@ -1,17 +1,17 @@
 /*
- * The layerwise families: a chunk of consecutive layers on a stage, activations travel.
+ * The layerwise families: a stage has a chunk of consecutive layers, and activations travel.
  *
  *   F(mb, chunk):  [embed]  { pre  attn  post } for each layer                   -> next stage
  *   B(mb, chunk):  [head]   { (recompute)  post.B attn.B pre.B  weight gradients } -> stage before
- *   W(mb, chunk):  the weight gradients, where the schedule separates them from B
+ *   W(mb, chunk):  the weight gradients, if the schedule separates them from B
  *
- * Each is expanded layer by layer, so that two ops that overlap take turns: the messages of one
- * travel while the other computes. What a layer keeps from F to B is set by --recompute;
- * everything else is freed at its last use. What crosses between global stages is in the stores of
- * stages, where the actions of the plan send, receive and free it (policies/families/layerwise/actions.c).
+ * An op is expanded layer by layer, so that two ops that overlap alternate: the messages of one
+ * travel while the other computes. --recompute sets what a layer keeps from F to B; everything else
+ * is freed at its last use. Tensors between global stages lie in the stores of stages, where the
+ * actions of the plan send, receive and free them (policies/families/layerwise/actions.c).
  *
- * A chunk without layers hands on the tensor that it received. Its op still has a task, which does
- * nothing: every op takes its turn on the worker, and has a time.
+ * A chunk without layers passes on the tensor that it received. Its op still has a task, which does
+ * nothing: every op has its place in the worker's order, and a time.
  */
 #include "graphs/families/layerwise.h"
 #include "graphs/families/stashing.h"
@@ -19,14 +19,14 @@
 #include "graphs/offload/offload.h"
 #include "sp_error.h"
 
-/* What crosses between global stages, by the one that leaves it. */
+/* Names a tensor between global stages by the stage that leaves it. */
 static struct sp_tensor_id passing(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
 {
     return (struct sp_tensor_id){
         .kind = (unsigned char)kind, .slice = (unsigned short)c->slice, .mb = c->mb, .at = global};
 }
 
-/* Held for the op beside the store. */
+/* Finds a tensor that arrived; the op holds it in addition to the store. */
 static struct sp_tensor *arrived(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
 {
     struct sp_tensor_id id = passing(c, kind, global);
@@ -45,7 +45,8 @@ static void leave(struct sp_op_ctx *c, enum sp_tensor_kind kind)
     c->flow = NULL;
 }
 
-/* A buffer for a neighbouring global stage: of the stage that reads it, if it is in this process. */
+/* Takes a buffer for a neighbouring global stage, from the pool of the stage that reads it if that
+ * is in this process. */
 static struct sp_tensor *buffer_for(struct sp_op_ctx *c, int global, const char *name)
 {
     bool inside = global >= 0 && global < c->globals;
@@ -120,7 +121,7 @@ static void backward_begin(struct sp_op_ctx *c)
         c->flow = arrived(c, SP_TENSOR_DX, c->global + 1);
     } else {
         c->flow = c->count ? sp_take_boundary(c, c->st, "dx") : buffer_for(c, c->global - 1, "dx");
-        sp_offload_slot(c, 0); /* the head's input comes back with it */
+        sp_offload_slot(c, 0); /* this slot fetches the head's input */
         if (sp_graph_shares_vocabulary(c->g)) {
             sp_vocabulary_gradient(c, c->fl->out, &c->fl->norm, c->flow,
                                    (int64_t)sp_tensor_size(c->fl->out));
@@ -208,7 +209,7 @@ int sp_layerwise_layer(const struct sp_op_ctx *c, int step)
     return c->ctx.pass == 'F' ? step : c->count - 1 - step;
 }
 
-/* A forward of one micro-batch and a backward of another, by turns. */
+/* Alternates the layers of a forward of one micro-batch and a backward of another. */
 static void overlap(struct sp_op_ctx *f, struct sp_op_ctx *b)
 {
     forward_begin(f);

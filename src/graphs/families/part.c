@@ -44,8 +44,8 @@ void sp_part_leave_pieces(struct sp_part_op *c, enum sp_tensor_kind kind, int la
     sp_store_put(&c->st->store, &id, n, piece, true);
 }
 
-/* What stays in the flight, too, for an op of `stage`: if it travels, a copy where what is kept may leave memory before
- * it is read. */
+/* Leaves pieces for an op of `stage` that are also kept for the backward. If they travel, it leaves
+ * copies when the kept ones may be evicted before they are read. */
 static void leave_kept(struct sp_part_op *c, enum sp_tensor_kind kind, int n,
                        struct sp_tensor *const *piece, int stage, bool travels)
 {
@@ -79,7 +79,7 @@ void sp_part_leave_output(struct sp_part_op *c, int n, struct sp_tensor *const *
     int reader = sp_part_block_stage(c, c->k + 1);
     struct sp_layer_activations *t = &sp_part_activations_of(c, c->k)->attn;
 
-    if (!c->keeps_output || sp_shape_exchanges(c->sh)) { /* attention goes on with that of heads */
+    if (!c->keeps_output || sp_shape_exchanges(c->sh)) { /* attention continues with o by heads */
         sp_part_leave_pieces(c, SP_TENSOR_O, c->k, n, o);
         for (int j = 0; c->sh->tensor > 1 && j < n; j++)
             t->shares[j].o = NULL;
@@ -150,9 +150,9 @@ void sp_part_forget(struct sp_part_op *c)
         sp_part_each_slice(c, forget_keys);
 }
 
-/* ---- weights that are shipped ------------------------------------------------------------------ */
+/* ---- weights that are shipped ---------------------------------------------------------------- */
 
-/* As actions.c of the family has it. */
+/* The name of a shipped tensor, as in the family's actions.c. */
 static struct sp_tensor_id shipped(const struct sp_part_op *c, enum sp_block_kind kind,
                                    bool gradient)
 {
@@ -223,7 +223,7 @@ void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
                       part, false);
 }
 
-/* ---- the ends of the model ---------------------------------------------------------------------- */
+/* ---- the ends of the model ------------------------------------------------------------------- */
 
 void sp_part_embed(struct sp_part_op *c, struct sp_tensor *x)
 {
@@ -294,7 +294,7 @@ void sp_part_embed_gradient(struct sp_part_op *c, struct sp_tensor *dx)
                           sp_gradient(&op, SP_BLOCK_POSITIONS, -1));
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 bool sp_part_cuts_mlp(const struct sp_part_op *c)
 {

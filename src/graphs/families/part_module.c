@@ -1,17 +1,19 @@
 /*
- * The ops of the attention-parallel family with ship=attention: a layer's attention is one part with its norm and both
- * products, blocks are MLPs alone.
+ * The ops of the attention-parallel family with ship=attention: a layer's attention with its norm
+ * and both products is one part; blocks are MLPs only.
  *
  *   P(mb, j):  embed | y = r + MLP(norm2(r)) of layer j-1        -- x --> A(mb, j)
  *   A(mb, l):  r = x + attention(norm1(x) Wqkv^T) Wo^T           -- r --> P(mb, l+1)
  *
- * and back: dr to attention, dx to the block. The weights of attention are its own stage's, or were shipped once.
+ * and back: dr to attention, dx to the block. The weights of attention are its own stage's, or were
+ * shipped once.
  */
 #include "graphs/families/part.h"
 
-/* ---- attention ------------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
-/* norm1(x) and q, k, v of it, in the forward or once more; keeps what the backward of both wants if `saved`. */
+/* Computes norm1(x) and q, k, v from it, in the forward or again; `saved`: keeps what the backward
+ * of both needs. */
 static void pre_forward(struct sp_part_op *c, bool saved)
 {
     struct sp_layer_activations *t = &sp_part_activations_of(c, c->k)->attn;
@@ -56,7 +58,7 @@ static void attention_forward(struct sp_part_op *c)
     sp_part_leave(c, SP_TENSOR_R, c->k, r);
 }
 
-/* The gradient of a block of weights, which is 0 where nothing was added to it. */
+/* The gradient of a block of weights, cleared if nothing was added to it yet. */
 static struct sp_tensor *gradient(struct sp_part_op *c, enum sp_block_kind kind)
 {
     bool fresh;
@@ -108,9 +110,9 @@ static void attention_backward(struct sp_part_op *c)
     sp_pool_drop(&t->dkv);
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The MLP of layer k-1, from r; y NULL: only what its backward wants. */
+/* Runs the MLP of layer k-1 from r; y NULL: only what its backward needs. */
 static void mlp_forward(struct sp_part_op *c, struct sp_tensor *r, bool residual,
                         struct sp_tensor *y, int64_t stash)
 {
@@ -151,7 +153,8 @@ static void block_forward(struct sp_part_op *c)
         sp_pool_drop(&x);
 }
 
-/* What the backward wants of the MLP of layer k-1, and the head of its output. */
+/* Recomputes what the backward needs of the MLP of layer k-1, and in the last block the head's
+ * input. */
 static void recompute(struct sp_part_op *c)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -167,7 +170,8 @@ static void recompute(struct sp_part_op *c)
     sp_pool_drop(&r);
 }
 
-/* Gradients of the MLP of layer k-1, from that of its output: what attention waits for goes first. */
+/* Computes the gradients of the MLP of layer k-1 from that of its output; the one that attention
+ * waits for comes first. */
 static void mlp_backward(struct sp_part_op *c, struct sp_tensor *dy)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);

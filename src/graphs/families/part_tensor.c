@@ -1,15 +1,16 @@
 /*
- * The ops of the attention-parallel family where the members of a stage share heads, MLP and vocabulary
- * (graphs/tensor/): those of attention_parallel.c, product by product; attention's are in part_tensor_attention.c.
- * What crosses stages is a member's: rows of its tokens of x and n1 and of their gradients; of q, kv, o and their
- * gradients its heads of all tokens, a piece for each part of them; its part of the QKV weights.
+ * The ops of the attention-parallel family with tensor parallelism of heads, MLP and vocabulary
+ * (graphs/tensor/): the same as attention_parallel.c, product by product; attention is in
+ * part_tensor_attention.c. Each member sends its own tensors between stages: of x, n1 and their
+ * gradients the rows of its tokens; of q, kv, o and their gradients its heads of all tokens, one
+ * piece per part of the tokens; and its part of the QKV weights.
  */
 #include "graphs/families/part.h"
 #include "graphs/tensor/attention.h"
 #include "graphs/tensor/ends.h"
 #include "graphs/tensor/halves.h"
 
-/* As tasks of a layer have the op of a block. */
+/* The op's context for the tasks of a block. */
 static struct sp_op_ctx op_of(const struct sp_part_op *c, struct sp_chunk_activations *one)
 {
     return sp_part_op_of(c, &sp_part_activations_of(c, c->k)->block, one);
@@ -20,7 +21,7 @@ static struct sp_keep keep_of(const struct sp_part_op *c)
     return (struct sp_keep){.saved = c->keeps, .keep_outputs = c->keep_outputs};
 }
 
-/* ---- a block's forward ---------------------------------------------------------------------------- */
+/* ---- a block's forward ----------------------------------------------------------------------- */
 
 static void embed(struct sp_part_op *c, struct sp_tensor *x)
 {
@@ -30,7 +31,7 @@ static void embed(struct sp_part_op *c, struct sp_tensor *x)
     sp_tensor_embed(&op, sp_part_unit(c), x);
 }
 
-/* Post of layer k-1 into y. */
+/* Runs post of layer k-1 into y. */
 static void post_forward(struct sp_part_op *c, struct sp_tensor *residual, struct sp_tensor *y,
                          int64_t stash)
 {
@@ -44,7 +45,7 @@ static void post_forward(struct sp_part_op *c, struct sp_tensor *residual, struc
                            keep_of(c), y, stash);
 }
 
-/* The output of layer k-1: the input of layer k, or of the head. */
+/* Computes the output of layer k-1, which is the input of layer k or of the head. */
 static struct sp_tensor *finish_layer(struct sp_part_op *c)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -62,7 +63,8 @@ static struct sp_tensor *finish_layer(struct sp_part_op *c)
     return y;
 }
 
-/* n1 = norm1(x) of layer k, its statistics kept if anything is; from `pool`. */
+/* Computes n1 = norm1(x) of layer k, taken from `pool`; keeps its statistics if anything is
+ * kept. */
 static struct sp_tensor *norm_forward(struct sp_part_op *c, struct sp_tensor *x,
                                       struct sp_pool *pool, int64_t stash)
 {
@@ -77,7 +79,8 @@ static struct sp_tensor *norm_forward(struct sp_part_op *c, struct sp_tensor *x,
     return n1;
 }
 
-/* The QKV product at the block: q and kv go to attention, n1 stays if outputs of norms do. */
+/* Runs the QKV product at the block: q and kv go to attention; n1 is kept if outputs of norms
+ * are. */
 static void multiply(struct sp_part_op *c, struct sp_tensor *n1)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -134,9 +137,9 @@ static void block_forward(struct sp_part_op *c)
         sp_pool_drop(&x);
 }
 
-/* ---- a block's backward ------------------------------------------------------------------------------ */
+/* ---- a block's backward ---------------------------------------------------------------------- */
 
-/* Everything of a block but attention once more, from what it received. */
+/* Recomputes everything of a block except attention, from what the block received. */
 static void recompute(struct sp_part_op *c)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -159,7 +162,7 @@ static void recompute(struct sp_part_op *c)
         t->block.n1 = n1;
 }
 
-/* Final norm, logits, loss and their gradient: that of the last layer's output. */
+/* Runs final norm, logits and loss; returns the gradient of the last layer's output. */
 static struct sp_tensor *head(struct sp_part_op *c, bool kept)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -177,7 +180,8 @@ static struct sp_tensor *head(struct sp_part_op *c, bool kept)
     return dx;
 }
 
-/* The product's backward at the block, where q, k and v have travelled; dx is that of its norm too. */
+/* Runs the QKV product's backward at the block, when q, k and v have travelled; dx includes the
+ * norm's backward. */
 static void product_backward(struct sp_part_op *c, struct sp_tensor *dr, struct sp_tensor *dx,
                              int64_t stash)
 {
@@ -211,7 +215,7 @@ static void product_backward(struct sp_part_op *c, struct sp_tensor *dr, struct 
     sp_pool_drop(&t->block.n1);
 }
 
-/* Gradient of the input of layer k, and the weight gradients of pre. */
+/* Computes the gradient of the input of layer k, and the weight gradients of pre. */
 static struct sp_tensor *pre_backward(struct sp_part_op *c)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -233,7 +237,8 @@ static struct sp_tensor *pre_backward(struct sp_part_op *c)
     return dx;
 }
 
-/* Gradients of post of layer k-1, from that of its output: what attention waits for goes first. */
+/* Computes the gradients of post of layer k-1 from that of its output; the one that attention waits
+ * for comes first. */
 static void post_backward(struct sp_part_op *c, struct sp_tensor *dy)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);

@@ -1,12 +1,13 @@
 /*
- * Attention of a layer in the attention-parallel family where members of a stage share heads: each has all tokens of
- * its heads, a piece for each part of them, with the QKV product where its weights are shipped.
+ * Attention of a layer in the attention-parallel family when the members of a stage split heads.
+ * Each member has all tokens of its heads, one piece per part of the tokens, and does the QKV
+ * product if its weights are shipped.
  */
 #include "graphs/families/part.h"
 #include "graphs/tensor/attention.h"
 #include "graphs/tensor/halves.h"
 
-/* q, k and v of what was shipped, as attention reads them. */
+/* Computes q, k and v from the shipped n1, in the form that attention reads. */
 static void multiply_here(struct sp_part_op *c)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -18,7 +19,7 @@ static void multiply_here(struct sp_part_op *c)
     sp_tensor_attention_take(&op, &t->attn, true);
 }
 
-/* Those that came from the block. */
+/* Takes q, k and v that the block computed and sent. */
 static void take_products(struct sp_part_op *c, struct sp_op_ctx *op)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -53,7 +54,7 @@ static void attention_forward(struct sp_part_op *c)
         o[j] = t->attn.shares[j].o;
     if (!t->attn.o) {
         sp_part_leave_output(c, sp_part_shares(c), o);
-    } else { /* what attention keeps is not these */
+    } else { /* attention keeps the joined o, not these */
         if (sp_shape_exchanges(c->sh))
             sp_pool_drop(&t->attn.o);
         for (int j = 0; j < sp_part_shares(c); j++)
@@ -63,7 +64,7 @@ static void attention_forward(struct sp_part_op *c)
     sp_part_forget(c);
 }
 
-/* Gradients of the product's input and weights, which were shipped. */
+/* Computes the gradients of the QKV product's input and of its shipped weights. */
 static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, struct sp_tensor *w)
 {
     struct sp_part_activations *t = sp_part_activations_of(c, c->k);
@@ -81,7 +82,7 @@ static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, struct sp_t
     sp_pool_drop(&t->attn.n1);
 }
 
-/* dq and dkv to the block that has the product. */
+/* Leaves dq and dkv for the block that does the product. */
 static void leave_gradients(struct sp_part_op *c)
 {
     struct sp_heads *heads = sp_part_activations_of(c, c->k)->attn.shares;

@@ -34,8 +34,8 @@ static bool keeps_apart(const struct sp_graph *g)
     return sp_ring_keeps_apart(g->cfg.plan, &g->shape);
 }
 
-/* A gradient that sets out: as zeros; around the ring in f32 as that of its owner's blocks, which is zero, if these are
- * in this process. */
+/* Makes a gradient that begins to travel, as zeros. Around the ring in f32, if its owner is in this
+ * process, it is the gradient of the owner's blocks, which is zero then. */
 static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     struct sp_stage *owner =
@@ -64,7 +64,7 @@ void sp_ring_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tenso
         make(g, st, id);
 }
 
-/* What travels of the gradient that an op adds to. */
+/* The travelling gradient that an op adds to, made if it does not exist. */
 static const struct sp_stored *travelling(struct sp_op_ctx *c, const struct sp_op *op)
 {
     struct sp_tensor_id id = sp_ring_passing(c->g, SP_TENSOR_D, op->mb, op->chunk);
@@ -73,13 +73,14 @@ static const struct sp_stored *travelling(struct sp_op_ctx *c, const struct sp_o
     return sp_store_find(&c->st->store, &id);
 }
 
-/* The blocks of an op's chunk are the worker's own. */
+/* True if the worker owns the blocks of an op's chunk. */
 static bool is_owner(const struct sp_op_ctx *c, int chunk)
 {
     return sp_ring_owner(sp_graph_ring(c->g), chunk) == c->st->index;
 }
 
-/* An op of the owner adds to his own gradients. Around the ring in f32 these are what travels. */
+/* True if an op of the owner adds to the gradients of its own blocks and these do not travel.
+ * Around the ring in f32 the owner's gradients are the travelling ones. */
 static bool adds_at_owner(const struct sp_op_ctx *c, int chunk)
 {
     return is_owner(c, chunk) && (is_line(c->g) || keeps_apart(c->g));
@@ -108,7 +109,7 @@ struct sp_tensor *const *sp_ring_gradients_begin(struct sp_op_ctx *c, const stru
     return own;
 }
 
-/* Other bits for every block, worker, round and step, whatever the processes. */
+/* Random bits that differ for every block, worker, round and step, but not with the processes. */
 static uint32_t stream_of(const struct sp_op_ctx *c, int block)
 {
     const uint32_t key[] = {(uint32_t)c->g->cfg.seed, (uint32_t)c->g->data_step, (uint32_t)c->mb,
@@ -120,7 +121,8 @@ static uint32_t stream_of(const struct sp_op_ctx *c, int block)
     return stream;
 }
 
-/* Whether nothing is added to the gradient of a chunk after a round, of whose workers the last one is `*last`. */
+/* True if no round after `round` adds to the gradient of a chunk; *last is the last worker that has
+ * a micro-batch in `round`. */
 static bool is_last_round(const struct sp_graph *g, int round, int chunk, int *last)
 {
     const struct sp_ring *ring = sp_graph_ring(g);
@@ -135,7 +137,8 @@ static bool is_last_round(const struct sp_graph *g, int round, int chunk, int *l
 static void add_late(struct sp_graph *g, struct sp_stage *owner, int chunk, int journey);
 static void close_chunk(struct sp_graph *g, struct sp_stage *owner, int chunk);
 
-/* Whether the gradients of a chunk are whole with an op of its owner: all that comes down the line came before. */
+/* True if an op of the owner completes the gradients of its chunk, because everything that travels
+ * down the line has arrived before. */
 static bool closes_with(const struct sp_op_ctx *c, const struct sp_op *op)
 {
     int last;
@@ -168,8 +171,8 @@ void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, struct s
     }
 }
 
-/* Whether no gradient of a chunk comes down the line after this one, nor is added by the owner: then his is whole, long
- * before the step ends. */
+/* True if after this gradient of a chunk none comes down the line and the owner adds none. Then the
+ * owner's gradient is complete, long before the step ends. */
 static bool is_last(const struct sp_graph *g, const struct sp_tensor_id *gradient)
 {
     const struct sp_ring *ring = sp_graph_ring(g);
@@ -180,9 +183,11 @@ static bool is_last(const struct sp_graph *g, const struct sp_tensor_id *gradien
            sp_line_journey(ring, last, gradient->at) == gradient->slice;
 }
 
-/* ---- home -------------------------------------------------------------------------------------- */
+/* ---- back at the owner
+ * -------------------------------------------------------------------------- */
 
-/* Adds a gradient to those of its owner's blocks; around the ring in f32 it is that. */
+/* Adds a gradient to those of its owner's blocks. Around the ring in f32 it is that gradient, and
+ * is copied if it is in another buffer. */
 static void add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id, int n,
                 struct sp_tensor *const *piece)
 {
@@ -202,7 +207,7 @@ static void add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tens
     }
 }
 
-/* What came home from a journey for a chunk and was left for later. */
+/* The gradient of a chunk that a journey brought back to its owner and that is added later. */
 static struct sp_ring_returned *late(struct sp_stage *owner, int chunk, int journey)
 {
     return &owner->returned[2 * chunk + journey];
@@ -231,7 +236,7 @@ static void leave_for_later(struct sp_ring_returned *h, const struct sp_stored *
     }
 }
 
-/* The gradients of a chunk are whole. */
+/* Closes the blocks of a chunk whose gradients are complete. */
 static void close_chunk(struct sp_graph *g, struct sp_stage *owner, int chunk)
 {
     int chunks = sp_graph_ring(g)->chunks, first, count;
@@ -244,7 +249,7 @@ static void close_chunk(struct sp_graph *g, struct sp_stage *owner, int chunk)
                       sp_stage_block(owner, sp_layer_block(i), first + i / SP_LAYER_BLOCKS));
 }
 
-/* What was left of a journey, of whatever chunk. */
+/* Adds the late gradients of a journey for all chunks. */
 static void add_all_late(struct sp_graph *g, struct sp_stage *owner, int journey)
 {
     for (int c = 0; c < sp_graph_ring(g)->chunks; c++)
@@ -260,7 +265,7 @@ void sp_ring_gradients_return(struct sp_graph *g, struct sp_stage *owner,
 
     if (line)
         add_late(g, owner, id->at, 0);
-    /* so that no more than one is left, however many chunks the owner has */
+    /* so that at most one is late, however many chunks the owner has */
     if (line && id->slice > 0)
         add_all_late(g, owner, 1);
     if (t && line && !closes && (id->slice > 0 || computes))

@@ -1,6 +1,7 @@
 /*
- * Gradients of weights that travel from worker to worker with them, in f32 or, rounded, in the type of the run
- * (codelets/travel.c): what an op of a worker adds to, and how that gets to the owner of the chunk.
+ * Gradients that travel with the weights from worker to worker, in f32 or, rounded, in the type of
+ * the run (codelets/travel.c): the buffers that a worker's op adds to, and their way to the chunk's
+ * owner.
  */
 #ifndef SP_RING_GRADIENTS_H
 #define SP_RING_GRADIENTS_H
@@ -13,28 +14,32 @@ static inline const struct sp_ring *sp_graph_ring(const struct sp_graph *g)
     return sp_ring_of(&g->cfg.plan->layout);
 }
 
-/* What comes by for an op of micro-batch mb: around the ring there is one of a kind at a time, down the line one a
- * round, of gradients one a journey (policies/families/weight_ring/line.h). */
+/* Names the travelling tensor for an op of micro-batch mb. Around the ring there is one of a kind
+ * at a time; down the line one per round, and of gradients one per journey
+ * (policies/families/weight_ring/line.h). */
 struct sp_tensor_id sp_ring_passing(const struct sp_graph *g, enum sp_tensor_kind kind, int mb,
                                     int chunk);
 
-/* As struct sp_graph_family has it: a gradient that sets out from a stage. */
+/* For struct sp_graph_family: makes a gradient that begins to travel from a stage. */
 void sp_ring_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 
-/* What an op adds its gradients to: those of its own blocks, what travels, or, where they are kept apart, f32 of its
- * own; in `own`[blocks of the chunk], but where it is what travels. */
+/* Returns the buffers that an op adds its gradients to: those of its own blocks, the travelling
+ * ones, or, if an op sums by itself, f32 buffers of its own. `own`[blocks of the chunk] has room
+ * for them, and is used unless they are the travelling ones. */
 struct sp_tensor *const *sp_ring_gradients_begin(struct sp_op_ctx *c, const struct sp_op *op,
                                                  struct sp_tensor **own);
 
-/* What the op added goes to what travels, which only now has to be here. Around the ring the owner takes what that has
- * gathered, so that no sum of more than a round is rounded, and it sets out again as zeros. */
+/* Adds what the op summed to the travelling gradient, which must have arrived only now. Around the
+ * ring the owner takes the travelling sum and sends it out again as zeros, so that no sum of more
+ * than one round is rounded. */
 void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, struct sp_tensor **own);
 
 /*
- * A gradient that is with its owner: down the line, and where it was rounded, it is added to his; around the ring it is
- * his. What comes from workers before him is added with his own op of that round; from those who are turns behind him
- * when the next one comes, a round later, or by sp_ring_gradients_flush at the end of the step: his program does not
- * wait.
+ * A gradient has reached its owner. Down the line, and if it was rounded, it is added to the
+ * owner's; around the ring in f32 it is the owner's. Gradients from workers before the owner are
+ * added with the owner's next op of that round. Gradients from workers that are turns behind it are
+ * added when the next one comes, a round later, or by sp_ring_gradients_flush at the end of the
+ * step. So the owner's program does not wait.
  */
 void sp_ring_gradients_return(struct sp_graph *g, struct sp_stage *owner,
                               const struct sp_tensor_id *id);

@@ -2,16 +2,17 @@
  * The sharded family (ZeRO-3, FSDP): a worker keeps its micro-batches and a P-th of every block.
  *
  *   before F(mb, c), B(mb, c)   gather: the shards of a unit from their owners, one unit ahead
- *   after B(mb, c)              scatter: the parts of the unit's gradient to the owners of the shards,
- *                               who add those of all workers, in the order of the backwards, whatever
- *                               the processes, before their own op after the next; of backwards of a
- *                               unit in a row after the last
+ *   after B(mb, c)              scatter: the parts of the unit's gradient to the owners of the
+ *                               shards. They add those of all workers, in the order of the
+ *                               backwards in any process, before their own op after the next; of
+ *                               consecutive backwards of a unit only after the last
  *
- * Two units of weights are whole on a worker, one at work and the next one, and up to three of
- * gradients: at work, on its way, and with owners that are behind. A unit that two ops in a row use, the
- * last chunk's forward and backward, stays. Embedding and head are gathered once a step, and their
- * gradients scattered once: they are small beside the layers, or used by every micro-batch twice. Owners
- * send to every other worker directly, so that nobody passes on what he does not need.
+ * A worker has two gathered units of weights, one in use and the next one, and up to three of
+ * gradients: in use, on its way, and with owners that are behind. A unit that two consecutive ops
+ * use, the last chunk's forward and backward, stays. Embedding and head are gathered once a step,
+ * and their gradients scattered once: they are small compared with the layers, or every micro-batch
+ * uses them twice. Owners send to every other worker directly, so that no worker forwards what it
+ * does not need.
  */
 #include "graphs/families/chunk.h"
 #include "graphs/families/family.h"
@@ -26,9 +27,9 @@ static const struct sp_program *program(const struct sp_graph *g, int worker)
     return &g->cfg.plan->programs[worker];
 }
 
-/* ---- ops --------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
-/* The weights and gradients of an op. */
+/* Sets the weights and gradients of an op. */
 static void arm(struct sp_op_ctx *c, int index)
 {
     struct sp_shards *s = c->st->shards;
@@ -100,7 +101,7 @@ static void end(struct sp_graph *g)
     }
 }
 
-/* ---- the family -------------------------------------------------------------------------------- */
+/* ---- the family ------------------------------------------------------------------------------ */
 
 static int create_shards(struct sp_graph *g, struct sp_stage *st)
 {

@@ -37,7 +37,7 @@ void sp_shards_destroy(struct sp_stage *st)
     st->shards = NULL;
 }
 
-/* Which message of a gather or scatter that of block i with another stage is. */
+/* The number of the message of a gather or scatter for block i and another stage. */
 static int message_of(const struct sp_action *a, int i, int other)
 {
     return i * a->members + other;
@@ -45,7 +45,7 @@ static int message_of(const struct sp_action *a, int i, int other)
 
 /* ---- gather ---------------------------------------------------------------------------------- */
 
-/* Into `unit`. */
+/* Gathers the shards of a chunk into `unit`. */
 static void gather(struct sp_graph *g, const struct sp_task_context *ctx,
                    struct sp_gathered_unit *unit, const struct sp_action *a)
 {
@@ -72,7 +72,7 @@ static void gather(struct sp_graph *g, const struct sp_task_context *ctx,
     }
 }
 
-/* The shards of this process, to a worker of another that gathers. */
+/* Sends the shards of this process to a gathering worker of another process. */
 static void send_shards(struct sp_graph *g, const struct sp_action *a)
 {
     int chunk = a->tensor.at;
@@ -88,7 +88,7 @@ static void send_shards(struct sp_graph *g, const struct sp_action *a)
     }
 }
 
-/* ---- scatter ----------------------------------------------------------------------------------- */
+/* ---- scatter --------------------------------------------------------------------------------- */
 
 static void queue(struct sp_stage *owner, struct sp_shard_part part)
 {
@@ -134,7 +134,7 @@ void sp_shards_add(struct sp_stage *st, struct sp_task_context ctx, int index)
     add_parts(st, ctx, n);
 }
 
-/* Parts up to the last one of a unit. */
+/* The number of queued parts up to the last one of a unit. */
 static int parts_of(const struct sp_stage *owner, const struct sp_gathered_unit *unit)
 {
     const struct sp_shards *s = owner->shards;
@@ -145,7 +145,7 @@ static int parts_of(const struct sp_stage *owner, const struct sp_gathered_unit 
     return n;
 }
 
-/* The gradients of a unit on a worker of this process, to their owners. */
+/* Scatters the gradients of a unit on a worker of this process to their owners. */
 static void scatter(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_unit *unit,
                     const struct sp_action *a)
 {
@@ -169,7 +169,7 @@ static void scatter(struct sp_graph *g, struct sp_stage *st, struct sp_gathered_
     }
 }
 
-/* The same of a worker of another process: what it sends to the owners in this one. */
+/* The same for a worker of another process: receives what it sends to the owners in this one. */
 static void receive_parts(struct sp_graph *g, const struct sp_action *a)
 {
     int chunk = a->tensor.at;
@@ -181,7 +181,7 @@ static void receive_parts(struct sp_graph *g, const struct sp_action *a)
         for (int k = 0; k < g->place.n_local; k++) {
             struct sp_stage *owner = &g->stages[k];
             struct sp_task_context ctx = sp_stage_context(g, owner, 'T');
-            /* those of the ends come once a step */
+            /* those of embedding and head come once a step */
             struct sp_pool *pool = chunk < 0 ? owner->local : owner->boundary;
             struct sp_tensor *part =
                 sp_pool_get(pool, held(g, b.kind), sizeof(float), "gradient part");
@@ -201,7 +201,8 @@ void sp_shards_take_gradients(struct sp_graph *g, struct sp_stage *st,
 
     s->gradient = (s->gradient + 1) % SP_SHARD_GRADIENTS;
     unit = &s->gradients[s->gradient];
-    for (int k = 0; k < g->place.n_local; k++) { /* owners that an unusual order left behind */
+    for (int k = 0; k < g->place.n_local; k++) { /* lets owners catch up that an unusual order left
+                                                  * behind */
         struct sp_stage *owner = &g->stages[k];
 
         add_parts(owner, sp_stage_context(g, owner, 'T'), parts_of(owner, unit));

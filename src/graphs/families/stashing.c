@@ -1,11 +1,14 @@
 /*
- * Families whose stages update their weights within a step (PipeDream, policies/orders/pipedream.c): ops of the layerwise
- * family, and after the last backward of every batch (struct sp_map) the update of its stage. Forwards read the newest
- * version of the stage's weights, or those that are `late` updates behind the batch's own, a backward the version that
- * its forward read. A version is a buffer for each block; the newest is where the block's state has its weights. An
- * update writes into a version that nothing will read: the newest itself, if it is the newest that is read and no
- * micro-batch in flight has, or another one, a copy of the newest first. Of the newest there are as many as micro-batches
- * in flight at most: after a backward they are one less, so one is free. Late ones are as many as they are late, and one.
+ * Families whose stages update their weights within a step (PipeDream,
+ * policies/orders/pipedream.c): ops of the layerwise family, and after the last backward of every
+ * batch (struct sp_map) the update of the stage. A forward reads the newest version of the stage's
+ * weights, or the one that is `late` updates behind the batch's own; a backward reads the version
+ * that its forward read. A version is one buffer per block; the newest is the one that the block's
+ * state points to. An update writes into a version that nothing will read. This is the newest
+ * itself, if forwards read the newest and no micro-batch in flight has read it; otherwise another
+ * one, after the newest is copied to it. Without `late` there are as many versions as micro-batches
+ * in flight at most: a backward leaves one less in flight, so one version is free. With `late`
+ * there are late + 1.
  */
 #include "graphs/families/stashing.h"
 #include "graphs/step.h"
@@ -16,27 +19,27 @@
 
 struct version {
     int readers;          /* micro-batches in flight that read it */
-    int updates;          /* of the step that it has; -1: it is of a step before */
+    int updates;          /* this step's updates in it; -1: from an earlier step */
     struct sp_tensor **w; /* [blocks of the stage] */
 };
 
 struct sp_stashing {
     int n, newest;
-    int batch, late;                        /* as struct sp_map has them */
+    int batch, late;                        /* as in struct sp_map */
     struct version *version;                /* [n] */
-    int *of;                                /* [micro_batches] version of each in flight */
-    struct sp_tensor **layers;              /* [layers][SP_LAYER_BLOCKS] of the op at hand */
-    struct sp_tensor *ends[SP_BLOCK_KINDS]; /* the same of embedding and head */
+    int *of;                                /* [micro_batches] version that each reads */
+    struct sp_tensor **layers;              /* [layers][SP_LAYER_BLOCKS] of the current op */
+    struct sp_tensor *ends[SP_BLOCK_KINDS]; /* the same for embedding and head */
 };
 
-/* ---- versions --------------------------------------------------------------------------------- */
+/* ---- versions -------------------------------------------------------------------------------- */
 
-/* That a forward reads. */
+/* The version that a forward reads. */
 static int version_of(const struct sp_stashing *s, int mb)
 {
     int most = s->version[s->newest].updates, wanted = mb / s->batch - s->late, k = 0;
 
-    if (!s->late || wanted >= most) /* where nothing is trained none is made */
+    if (!s->late || wanted >= most) /* without training no version is made */
         return s->newest;
     wanted = wanted > 0 ? wanted : 0;
     while (s->version[k].updates != wanted)
@@ -73,10 +76,11 @@ static int unread(const struct sp_stashing *s)
     for (int k = 0; k < s->n; k++)
         if (k != s->newest && s->version[k].readers == 0)
             return k;
-    return s->newest; /* the one there is, of a step of one batch */
+    return s->newest; /* the only one, in a step of one batch */
 }
 
-/* Without updates, where nothing is trained, its gradients add up. */
+/* Submits the update after a batch's last backward. Without training there are no updates, and the
+ * gradients add up. */
 void sp_stashing_end(struct sp_graph *g, struct sp_stage *st, const struct sp_op *op)
 {
     struct sp_stashing *s = st->stashing;
@@ -100,9 +104,10 @@ void sp_stashing_begin(struct sp_stage *st)
         s->version[i].updates = i == s->newest ? 0 : -1;
 }
 
-/* ---- their life ------------------------------------------------------------------------------- */
+/* ---- creation and destruction
+ * ----------------------------------------------------------------- */
 
-/* The first version is the state itself. */
+/* Adds a version; the first one is the state itself. */
 static int add_version(const struct sp_stage *st, bool first, struct version *v)
 {
     v->w = calloc((size_t)st->n_blocks + 1, sizeof *v->w);
@@ -142,7 +147,7 @@ int sp_stashing_create(struct sp_graph *g, struct sp_stage *st)
     return err;
 }
 
-/* The newest version is the state's, which has it given back. */
+/* The newest version belongs to the state, which frees it. */
 void sp_stashing_destroy(struct sp_stage *st)
 {
     struct sp_stashing *s = st->stashing;

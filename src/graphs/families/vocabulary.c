@@ -1,13 +1,15 @@
 /*
- * Stages that share the vocabulary; `last` is the last chunk, or the last block where parts of layers are ops:
+ * Families whose stages split the vocabulary; `last` is the last chunk, or the last block if parts
+ * of layers are ops:
  *
- *   F(mb, last):         ... layers   n = norm(x)                                -> all stages
- *   L(mb):               Z = n E_s^T, statistics of the rows that are here        -> all stages
- *   bL(mb):              lse of all; dZ, part of dn, dE_s +=                      -> the stage of `last`
- *   B(mb, last):         dn = sum of all parts, dx; layers ...
+ *   F(mb, last):   ... layers   n = norm(x)                           -> all stages
+ *   L(mb):         Z = n E_s^T, statistics of the rows that are here  -> all stages
+ *   bL(mb):        lse of all; dZ, part of dn, dE_s +=                -> the stage of `last`
+ *   B(mb, last):   dn = sum of all parts, dx; layers ...
  *
- * The table of the embedding, whose rows lie on all stages, is whole on the stage that embeds from the gather before
- * its first op to the scatter of its gradient after the last one: as embedding and head are in the sharded family.
+ * The rows of the embedding's table lie on all stages. The stage that embeds has the gathered table
+ * from before its first op until the scatter of its gradient after the last one, like embedding and
+ * head in the sharded family.
  */
 #include "graphs/families/vocabulary.h"
 #include "graphs/layer/attention.h"
@@ -27,7 +29,7 @@ static int stages_of(const struct sp_op_ctx *c)
     return c->g->cfg.plan->layout.stages;
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static struct sp_tensor_id tensor(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int at)
 {
@@ -59,7 +61,7 @@ static void leave(struct sp_op_ctx *c, struct sp_tensor_id id, struct sp_tensor 
     sp_store_put(&c->st->store, &id, 1, &handle, true);
 }
 
-/* ---- in the last op before the head ----------------------------------------------------------------- */
+/* ---- in the last op before the head ---------------------------------------------------------- */
 
 void sp_vocabulary_input(struct sp_op_ctx *c, struct sp_tensor *x, struct sp_tensor **stats)
 {
@@ -90,13 +92,15 @@ void sp_vocabulary_gradient(struct sp_op_ctx *c, struct sp_tensor *x, struct sp_
     sp_pool_drop(stats);
 }
 
-/* ---- ops of the head ----------------------------------------------------------------------------
+/* ---- ops of the head ---------------------------------------------------------------------------
  *
- * Where members of a stage share parameters each has a part of the stage's rows: it wants the inputs of all shares of
- * the tokens, and adds to the gradients of all. Other stages get the statistics of a stage as one part.
+ * With tensor parallelism each member has a part of the stage's rows: it needs the inputs of all
+ * shares of the tokens, and adds to the gradients of all. Other stages get the statistics of a
+ * stage as one part.
  */
 
-/* Rows of the vocabulary that are here, of those that this member has on all stages. */
+/* The number of rows of the vocabulary on this stage, among those that this member has on all
+ * stages. */
 static int rows_of(const struct sp_op_ctx *c)
 {
     int p = stages_of(c), each = sp_vocabulary_rows(&c->sh->held, p), first, count;
@@ -122,7 +126,7 @@ static struct sp_tensor *take_stats(struct sp_op_ctx *c)
     return sp_pool_get(c->st->boundary, 2 * (size_t)c->sh->rows, sizeof(float), "logit statistics");
 }
 
-/* What all members have of a share's statistics becomes one part. */
+/* Merges the statistics that all members have of a share into one part. */
 static struct sp_tensor *merge(struct sp_op_ctx *c, int j, struct sp_tensor *own)
 {
     int t = c->sh->tensor, me = sp_tensor_member(c->g);
@@ -167,7 +171,7 @@ static void forward(struct sp_op_ctx *c)
     sp_store_put(&c->st->store, &id, n, stats, true);
 }
 
-/* The loss counts on the stage of the last op, of each share once. */
+/* True if the loss of share j counts here: on the stage of the last op, once per share. */
 static bool counts(const struct sp_op_ctx *c, int j)
 {
     return c->st->index == sp_vocabulary_root(&c->g->cfg.plan->layout) && sp_tensor_completes(c, j);
@@ -237,7 +241,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     (a->op.part == SP_HEAD ? run_head : base_of(g)->run)(g, st, a);
 }
 
-/* ---- the embedding's table ------------------------------------------------------------------------ */
+/* ---- the embedding's table ------------------------------------------------------------------- */
 
 void sp_vocabulary_tables(struct sp_op_ctx *c)
 {
@@ -269,14 +273,14 @@ static void end(struct sp_graph *g)
     }
 }
 
-/* What the family without makes to be sent. */
+/* Lets the base family make the tensors that it sends. */
 static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     if (base_of(g)->make)
         base_of(g)->make(g, st, id);
 }
 
-/* ---- the family ---------------------------------------------------------------------------------- */
+/* ---- the family ------------------------------------------------------------------------------ */
 
 static int units_of(const struct sp_graph *g)
 {

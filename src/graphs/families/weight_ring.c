@@ -1,16 +1,18 @@
 /*
  * The weight-ring family (WeiPipe): a worker keeps its micro-batches, and the chunks of the model
- * come by with the gradients of their weights; src/policies/families/weight_ring/ring.h says which when,
- * actions.c beside it how.
+ * travel past it with the gradients of their weights; src/policies/families/weight_ring/ring.h says
+ * which chunk when, actions.c there says how.
  *
- *   F(mb, c):  [embed]  { pre  attn  post } for each layer of chunk c, with weights that came by
+ *   F(mb, c):  [embed]  { pre  attn  post } for each layer of chunk c, with the passing weights
  *   L(mb):     final norm, logits, loss, and their gradients
- *   B(mb, c):  { (recompute)  post.B attn.B pre.B  weight gradients } onto the gradients that came by
- *   W(mb, c):  the weight gradients, and those of the norms, which B left apart: where schedules
- *              separate them, weights come by for B and gradients for W
- *   U(c):      gradients that came home, to those of their owner's blocks
+ *   B(mb, c):  { (recompute)  post.B attn.B pre.B  weight gradients }, added to the passing
+ *              gradients
+ *   W(mb, c):  the weight gradients, and those of the norms, which B stored separately: if
+ *              schedules separate them, weights pass for B and gradients for W
+ *   U(c):      adds gradients that reached their owner to those of its blocks
  *
- * Embedding and head are in parts on all workers, and whole while a step runs (graphs/families/shards.h).
+ * Embedding and head are in parts on all workers, and gathered while a step runs
+ * (graphs/families/shards.h).
  */
 #include "graphs/families/chunk.h"
 #include "graphs/families/family.h"
@@ -28,7 +30,7 @@ static int workers(const struct sp_graph *g)
     return g->place.stages;
 }
 
-/* Of the whole model: a micro-batch's. */
+/* The number of chunks of the model, which every micro-batch visits. */
 static int chunks(const struct sp_graph *g)
 {
     return sp_graph_ring(g)->chunks;
@@ -39,9 +41,10 @@ static struct sp_chunk_activations *activations(const struct sp_op_ctx *c, int c
     return &c->st->activations[chunk * sp_graph_ring(c->g)->rounds + c->mb / workers(c->g)];
 }
 
-/* ---- what comes by ---------------------------------------------------------------------------- */
+/* ---- passing weights
+ * ---------------------------------------------------------------------------- */
 
-/* The blocks that an op computes with: what came by, or the worker's own, listed in `own`. */
+/* The blocks that an op computes with: the passing ones, or the worker's own, listed in `own`. */
 static struct sp_tensor *const *weights_of(struct sp_op_ctx *c, const struct sp_op *op,
                                            struct sp_tensor **own)
 {
@@ -54,9 +57,9 @@ static struct sp_tensor *const *weights_of(struct sp_op_ctx *c, const struct sp_
     return t ? t->piece : own;
 }
 
-/* ---- ops ---------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
-/* Where the gradients of the norms of a chunk wait from B to W of a micro-batch. */
+/* The gradients of a chunk's norms, kept from B to W of a micro-batch. */
 static struct sp_tensor **norms_of(const struct sp_op_ctx *c)
 {
     size_t round = (size_t)(c->mb / workers(c->g));
@@ -129,7 +132,7 @@ static void expand(struct sp_op_ctx *c, const struct sp_op *op)
     }
 }
 
-/* Embedding and head, and their gradients, zero at first. */
+/* Sets the gathered embedding and head and their gradients, which the first op clears. */
 static void take_ends(struct sp_op_ctx *c, int index)
 {
     struct sp_shards *s = c->st->shards;
@@ -181,7 +184,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         sp_ring_gradients_return(g, st, &a->tensor);
 }
 
-/* ---- the family --------------------------------------------------------------------------------- */
+/* ---- the family ------------------------------------------------------------------------------ */
 
 static void discard(struct sp_graph *g)
 {
@@ -219,7 +222,7 @@ static void destroy(struct sp_graph *g)
     }
 }
 
-/* The gradients of embedding and head are whole. */
+/* Completes the gradients at the end of a step. */
 static void end(struct sp_graph *g)
 {
     for (int k = 0; workers(g) > 1 && k < g->place.n_local; k++) {

@@ -1,4 +1,5 @@
-/* Families whose stages update their weights within a step: ops of the layerwise family, on versions of weights (stashing.h). */
+/* Families whose stages update their weights within a step: ops of the layerwise family, on
+ * versions of weights (stashing.h). */
 #include "graphs/families/stashing.h"
 #include "graphs/families/family.h"
 #include "graphs/families/layerwise.h"

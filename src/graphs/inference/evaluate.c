@@ -15,9 +15,9 @@ int sp_evaluate(struct sp_graph *g, const struct sp_data *data, int steps, doubl
     for (int k = 0; k < steps; k++) {
         sp_step_gradients(g, data, (uint64_t)k, &report);
         sum += report.loss * step_tokens;
-        sp_checkpoint_clear(g, SP_FIELD_G); /* each time: sums of many steps could overflow */
+        sp_checkpoint_clear(g, SP_FIELD_G); /* every step: sums of many steps could overflow */
     }
-    g->finished_us = 0; /* the next step's time begins with it */
+    g->finished_us = 0; /* the next step's time begins when it begins */
     sp_step_report_destroy(g, &report);
     *loss = sum / (data->once ? (double)(data->tokens - 1) : steps * step_tokens);
     return 0;

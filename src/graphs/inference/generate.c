@@ -1,12 +1,12 @@
 /*
- * T tokens at positions first .. first+T-1, T being a whole prompt or 1:
+ * Runs T tokens at positions first .. first+T-1, where T is a whole prompt or 1:
  *
  *   embed -> x;   layer l:  the forward of training, whose attention reads rows 0 .. first+T-1 of
  *                           cache[l], to which rows first .. of kv are copied before
  *   logits of the last row of x
  *
- * On cores the first worker does it all, with the threads of all workers. On GPUs the layers lie on
- * them in order, as stages do.
+ * On cores the first worker does it all, with the threads of all workers. On GPUs the layers are
+ * divided among the GPUs in order, as stages are.
  */
 #include "graphs/inference/generate.h"
 #include "graphs/weights/checkpoint.h"
@@ -17,19 +17,19 @@
 
 struct sp_generator {
     struct sp_graph *g;
-    struct sp_shape whole, sh;                /* of a full window; of the forward under way */
-    int length;                               /* rows of the cache that count */
-    int32_t *text;                            /* [window] the tokens behind these rows */
-    struct sp_shape all;                      /* of the rows of the cache that count */
-    struct sp_tensor *ends[SP_BLOCK_KINDS];   /* blocks outside the layers */
-    struct sp_tensor **blocks;                /* [layers][SP_LAYER_BLOCKS] */
-    struct sp_tensor **cache;                 /* [layers] keys and values (window, kv), of `pool` */
+    struct sp_shape whole, sh;              /* for a full window; for the forward under way */
+    int length;                             /* valid rows of the cache */
+    int32_t *text;                          /* [window] the tokens of these rows */
+    struct sp_shape all;                    /* for the valid rows of the cache */
+    struct sp_tensor *ends[SP_BLOCK_KINDS]; /* blocks outside the layers */
+    struct sp_tensor **blocks;              /* [layers][SP_LAYER_BLOCKS] */
+    struct sp_tensor **cache;               /* [layers] keys and values (window, kv), from `pool` */
     struct sp_layer_activations *activations; /* [layers] */
     struct sp_tensor *ids, *logits;
     struct sp_pool *pool;
 };
 
-/* Where the tasks of a layer run; -1: those of the embedding. */
+/* The context for the tasks of a layer, which picks their worker; -1: for the embedding. */
 static struct sp_task_context context_of(const struct sp_generator *gen, int layer)
 {
     int part = (layer > 0 ? layer : 0) * gen->g->place.n_local / gen->whole.model.layers;
@@ -40,7 +40,7 @@ static struct sp_task_context context_of(const struct sp_generator *gen, int lay
     return ctx;
 }
 
-/* ---- weights ---------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static int keep_block(void *arg, enum sp_block_kind kind, int layer, const float *w, size_t n)
 {
@@ -56,13 +56,13 @@ static int keep_block(void *arg, enum sp_block_kind kind, int layer, const float
         sp_copy_insert(&ctx, from, *to);
     else
         sp_round_insert(&ctx, from, gen->whole.dtype, *to);
-    sp_tensor_unmake_at(from); /* waits: the values are there for the moment */
+    sp_tensor_unmake_at(from); /* waits, because the caller frees the values */
     return 0;
 }
 
-/* ---- a forward -------------------------------------------------------------------------------- */
+/* ---- a forward ------------------------------------------------------------------------------- */
 
-/* The keys and values of the rows under way go behind those that are there, and attention reads all. */
+/* Appends the keys and values of the rows under way to the cache, which attention then reads. */
 static void keep_keys(struct sp_op_ctx *c, int l)
 {
     struct sp_generator *gen = c->data;
@@ -81,7 +81,8 @@ static void keep_keys(struct sp_op_ctx *c, int l)
     sp_pool_hold(t->kv);
 }
 
-/* From the embedding's output, which dies with each layer, to that of the last layer. */
+/* Runs all layers from the embedding's output; each layer's input is dropped after it. Returns the
+ * output of the last layer. */
 static struct sp_tensor *forward_layers(struct sp_generator *gen, struct sp_tensor *x)
 {
     struct sp_chunk_activations activations = {.layers = gen->activations};
@@ -119,7 +120,7 @@ static void read_logits(struct sp_generator *gen, float *to)
     sp_tensor_release(gen->logits);
 }
 
-/* Rows first .. first+n-1 of the text. */
+/* Runs rows first .. first+n-1 of the text. */
 static void forward(struct sp_generator *gen, int first, int n, float *logits)
 {
     const struct sp_model *m = &gen->whole.model;
@@ -158,7 +159,7 @@ void sp_generator_feed(struct sp_generator *gen, const int32_t *tokens, int n, f
     forward(gen, first, gen->length - first, logits);
 }
 
-/* ---- its life --------------------------------------------------------------------------------- */
+/* ---- its life -------------------------------------------------------------------------------- */
 
 static struct sp_generator *allocate(struct sp_graph *g, int window)
 {
@@ -191,7 +192,7 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
     return gen;
 }
 
-/* Every block from the file, in the order of the model. */
+/* Reads every block from the file, in the order of the model. */
 static int read_blocks(struct sp_generator *gen, const struct sp_st_file *weights)
 {
     const struct sp_params *p = gen->g->cfg.params;

@@ -1,6 +1,6 @@
 /*
- * Logits of the next token from the weights of a graph, or of a file, for sampling: the tasks of a training
- * forward on one sequence, whose keys and values are kept from call to call.
+ * Computes logits of the next token, for sampling, from the weights of a graph or a file. Runs the
+ * tasks of a training forward on one sequence and keeps its keys and values from call to call.
  */
 #ifndef SP_GENERATE_H
 #define SP_GENERATE_H
@@ -12,17 +12,17 @@ struct sp_generator;
 
 /*
  * Gathers the weights on rank 0, one block at a time; all ranks call it, between steps. *gen is
- * NULL on the others. `weights`: they are read from this file instead, by a process alone, and those of the graph need
- * have no values; else NULL. `window`: positions that the model knows, of those fed at most the last.
- * 0 or -errno.
+ * NULL on the other ranks. `weights`, if not NULL: a single process reads the weights from this
+ * file, and those of the graph need no values. `window`: positions that the model knows; at most
+ * the last `window` tokens fed count. 0 or -errno.
  */
 int sp_generator_create(struct sp_graph *g, const struct sp_st_file *weights, int window,
                         struct sp_generator **gen);
-/* `gen` may be NULL. Before its graph is destroyed. */
+/* `gen` may be NULL. To be called before its graph is destroyed. */
 void sp_generator_destroy(struct sp_generator *gen);
 
 /*
- * Feeds n > 0 tokens, all in one forward, behind those fed before: logits(V) = what comes after
+ * Feeds n > 0 tokens in one forward, behind those fed before; writes logits(V) of the token after
  * the last of them. When the window is full, it begins again with the later half of its tokens.
  */
 void sp_generator_feed(struct sp_generator *gen, const int32_t *tokens, int n, float *logits);

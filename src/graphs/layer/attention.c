@@ -11,7 +11,8 @@ static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, s
 
 /* ---- what attention reads ----------------------------------------------------------------- */
 
-/* Of attention, one part of the tokens of the slice: all of them where heads are not shared. */
+/* The tensors of attention for one part of the slice's tokens; all tokens are one part if heads are
+ * not split. */
 static struct sp_heads heads_of(const struct sp_layer_activations *t, int part)
 {
     return t->heads
@@ -24,26 +25,29 @@ static int parts_of(const struct sp_op_ctx *c)
     return sp_shape_parts(c->sh);
 }
 
-/* Whether what attention reads and writes by heads is exchanged for all heads of this process's tokens. */
+/* True if members exchange tokens for heads: attention works on this process's heads of all tokens,
+ * the rest of the layer on all heads of its own tokens. */
 static bool exchanges(const struct sp_op_ctx *c)
 {
     return sp_shape_exchanges(c->sh);
 }
 
-/* sp_op_room of what attention has of the tokens. What is exchanged for heads of others goes as it is. */
+/* The shape that sizes attention's buffers, as sp_op_room does for those of an op. Exchanged
+ * tensors are messages, so their buffers have their own size. */
 static const struct sp_shape *room_of(const struct sp_op_ctx *c, const struct sp_shape *heads)
 {
     return exchanges(c) || sp_op_room(c) == c->sh ? heads : sp_shape_scratch(heads);
 }
 
 /*
- * Attention of a layer in rounds: over the keys and values that are in memory, then over those of each visit. Two
- * visits are on their way while the tasks of a third one compute.
+ * Attention of a layer runs in rounds: the first over the keys and values in memory, then one for
+ * each batch of evicted keys that is streamed through. Two batches are on their way while the tasks
+ * of a third one compute.
  */
 struct rounds {
-    int n; /* visits */
+    int n; /* batches streamed through */
     struct sp_streamed_keys stream[SP_MAX_SLICES];
-    bool gradients, made; /* gradients come too, as far as there are any yet */
+    bool gradients, made; /* gradients are streamed too; some exist already */
 };
 
 static bool is_away(const struct sp_op_ctx *c, int i, int slice)
@@ -69,7 +73,7 @@ static void plan_rounds(struct sp_op_ctx *c, int i, bool gradients, bool made, s
         sp_streamed_keys_begin(c, i, &r->stream[0], r->made);
 }
 
-/* The next task is the first of a round. */
+/* To be called before the first task of a round. */
 static void begin_round(struct sp_op_ctx *c, int i, int round, struct rounds *r)
 {
     if (round + 1 < r->n)
@@ -84,8 +88,8 @@ static void end_round(struct sp_op_ctx *c, int i, int round, struct rounds *r)
         sp_streamed_keys_end(c, i, &r->stream[round - 1]);
 }
 
-/* In a round, attention of one part of the tokens of this slice over keys and values of slices before, of parts
- * before. */
+/* In one round, attention of one part of this slice's tokens over keys and values of earlier slices
+ * and of earlier parts. */
 struct attention {
     struct sp_attn at;
     struct sp_attn_keys keys[SP_MAX_SLICES];
@@ -105,7 +109,7 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
             int len = sp_op_cut(c)->shapes[j].seq;
 
             if (j < c->given)
-                ; /* other stages read them */
+                ; /* other stages attend to them */
             else if (stream && is_away(c, i, j) && j >= stream->first && j < stream->end)
                 a->keys[n++] = (struct sp_attn_keys){.first = pos,
                                                      .len = len,
@@ -156,7 +160,8 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_activations *t,
 
 /* ---- tasks --------------------------------------------------------------------------------- */
 
-/* Of each part of the tokens: they wait for what other stages compute of it, or are done. */
+/* Keeps the sum of each part of the tokens if results of other stages are still to be added; else
+ * drops it. */
 static void end_sums(struct sp_op_ctx *c, int i, struct sp_tensor **sum)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
@@ -221,8 +226,9 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
 }
 
 /*
- * The gradients of the keys and values that a part of the tokens saw: made by the last ones of the sequence, which are
- * the first to come back, and complete in each slice once its own backward added to them. Whether they are made now.
+ * Takes buffers for the gradients of the keys and values that a part of the tokens attended to. The
+ * last slices of a sequence make them, because their backwards run first; those of a slice are
+ * complete after its own backward. Returns true if they are new.
  */
 static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
 {
@@ -245,7 +251,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
     return first;
 }
 
-/* The gradient of part j's queries. */
+/* Takes a buffer for the gradient of part j's queries. */
 static void take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
@@ -256,7 +262,7 @@ static void take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
                "dq");
 }
 
-/* Back to all heads of this process's tokens. */
+/* Exchanges the gradients back to all heads of this process's tokens. */
 static void collect_gradients(struct sp_op_ctx *c, int i, struct sp_pool *pool)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
@@ -274,7 +280,8 @@ static void collect_gradients(struct sp_op_ctx *c, int i, struct sp_pool *pool)
         sp_heads_drop(&t->heads[j]);
 }
 
-/* Of the last part first. `first`: it makes the gradients of keys and values. */
+/* Submits the parts from the last to the first. `first`: the last part makes the gradients of keys
+ * and values instead of adding to them. */
 static void backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool first,
                      int64_t released)
 {

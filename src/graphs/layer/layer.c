@@ -13,13 +13,13 @@ static struct sp_tensor *take(struct sp_op_ctx *c, size_t elements, const char *
 
 /* ---- forward -------------------------------------------------------------------------- */
 
-/* Bytes of a handle if it is kept and counted. */
+/* Bytes of a handle if it is kept and counted as stashed, else 0. */
 static int64_t counted(const struct sp_keep *keep, bool kept, struct sp_tensor *handle)
 {
     return keep->stash && kept ? (int64_t)sp_tensor_size(handle) : 0;
 }
 
-/* The same of what attention reads and writes, wherever it is. */
+/* The same for a tensor that attention reads or writes, in whatever buffers. */
 static int64_t counted_part(const struct sp_op_ctx *c, const struct sp_keep *keep, bool kept,
                             enum sp_stash_tensor tensor)
 {
@@ -28,7 +28,7 @@ static int64_t counted_part(const struct sp_op_ctx *c, const struct sp_keep *kee
                                : 0;
 }
 
-/* What is stashed has the sizes of its own slice. */
+/* The shape that sizes a buffer: a stashed tensor has the size of its own slice. */
 static const struct sp_shape *size_of(const struct sp_op_ctx *c, struct sp_keep keep, bool kept)
 {
     return keep.stash && kept ? c->sh : sp_op_room(c);
@@ -41,7 +41,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
     const struct sp_shape *sh = c->sh;
     struct sp_layer_activations *t = &c->fl->layers[i];
     int layer = c->first + i;
-    struct sp_tensor *kv = NULL; /* where they stayed for later slices, they are there */
+    struct sp_tensor *kv = NULL; /* if they were kept for later slices, they exist */
     int64_t stashed = counted_part(c, &keep, keep.qkv, SP_STASH_Q) +
                       counted_part(c, &keep, keep_kv, SP_STASH_KV) + counted(&keep, stash_x, t->x);
 
@@ -103,7 +103,7 @@ static void forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, struct 
                                          .keep_outputs = keep.keep_outputs,
                                          .residual = keep.residual},
                        sp_weight(c, SP_BLOCK_POST, c->first + i), y, post + of_y);
-    t->stashed += post; /* y is freed by the head, which counts it */
+    t->stashed += post; /* the head frees y and counts that */
     sp_attention_drop(c, t, !keep.qkv, !sp_keeps_keys(c, keep), !keep.attn);
 }
 
@@ -151,13 +151,14 @@ void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
 
 /* ---- backward ------------------------------------------------------------------------- */
 
-/* Norm and activation outputs are at hand unless the forward dropped just these. */
+/* True unless the forward dropped the outputs of norms and activations, and only these. */
 static bool keeps_outputs(const struct sp_op_ctx *c, int i)
 {
     return sp_chunk_recompute(c, i) != SP_RECOMPUTE_SELECTIVE;
 }
 
-/* dr, which stays, and d_o; both gradients of post, where its MLP comes in chunks. */
+/* Computes dr, which is kept, and d_o; if the MLP comes in chunks, also the weight gradients of
+ * post. */
 static void backward_begin(struct sp_op_ctx *c, int i)
 {
     const struct sp_shape *sh = c->sh, *room = sp_op_room(c);
@@ -203,7 +204,7 @@ static void backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
     sp_pool_drop(&t->kv);
     sp_pool_drop(&t->lse);
 
-    c->ctx.output = i == 0; /* the weight gradients that follow are nobody else's */
+    c->ctx.output = i == 0; /* no other stage waits for the weight gradients that follow */
     sp_pre_bwd_insert(
         &c->ctx, sh,
         &(struct sp_pre){.x = t->x, .saved = t->pre, .keep_outputs = keeps_outputs(c, i)},
@@ -220,7 +221,7 @@ static void layer_wgrad(struct sp_op_ctx *c, int i)
     int layer = c->first + i;
 
     c->ctx.layer = layer;
-    if (t->post) /* the backward has not done both */
+    if (t->post) /* the backward has not computed them yet */
         sp_post_wgrad_insert(
             &c->ctx, c->sh,
             &(struct sp_post){.o = t->o, .saved = t->post, .keep_outputs = keeps_outputs(c, i)},

@@ -9,7 +9,7 @@ static const struct sp_eviction_plan *evictions_of(const struct sp_op_ctx *c)
     return c->g->cfg.evictions ? &c->g->cfg.evictions[c->st->index] : NULL;
 }
 
-/* The k-th slot of the op. */
+/* The number of the op's k-th slot. */
 static int slot_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, int k)
 {
     return a->slot[a->op_slots[c->ctx.op_index] + k];
@@ -66,13 +66,14 @@ void sp_offload_keep(struct sp_op_ctx *c, int i)
                  c->ctx.stage, c->mb, c->slice, c->first + i);
 }
 
-/* Most buffers of a unit: of attention's four and the MLP's three one for each part of the tokens, and what is whole. */
+/* The largest number of buffers of a unit: the tensors of the whole slice, and for each part of the
+ * tokens one for each of attention's four and the MLP's three tensors. */
 static int tensors_of_unit(const struct sp_graph *g)
 {
     return SP_UNIT_TENSORS + 3 + 4 * sp_shape_parts(&g->shape) + 3 * sp_shape_shares(&g->shape);
 }
 
-/* Adds the buffers that are there; returns how many there are then. */
+/* Appends the buffers that exist; returns the new number. */
 static int add_buffers(struct sp_tensor **out, int n, struct sp_tensor *const *buffers, int k)
 {
     for (int i = 0; i < k; i++)
@@ -81,7 +82,7 @@ static int add_buffers(struct sp_tensor **out, int n, struct sp_tensor *const *b
     return n;
 }
 
-/* The buffers of a tensor into out[]; how many. */
+/* Writes the buffers of a tensor into out[]; returns how many. */
 static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int tensor,
                       struct sp_tensor **out)
 {
@@ -127,7 +128,7 @@ void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_a
     struct sp_meter *meter = sp_stage_meter(g, st);
 
     if (unit < 0)
-        return; /* tasks of the op do it (graphs/offload/streamed_keys.h) */
+        return; /* tasks of the op evict it (graphs/offload/streamed_keys.h) */
     for (int k = 0; k < SP_UNIT_TENSORS; k++)
         if (g->cfg.evictions[st->index].units[unit].out >> k & 1)
             n += tensors_of(g, &st->kept[unit], k, leave + n);
@@ -140,7 +141,7 @@ void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a)
     struct sp_move *move, **last = &st->fetches;
 
     if (a->eviction->unit < 0)
-        return; /* as above */
+        return; /* tasks of the op fetch it */
     move = &st->moves[a->eviction->unit];
     while (*last)
         last = &(*last)->next;

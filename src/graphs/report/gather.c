@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stage's report on the wire: this header, the records of its ops, those of its messages, two times of
- * each unit that may leave memory; all doubles. */
+/* A stage's report on the wire: this header, the records of its ops, those of its messages, two
+ * times of each unit that may be evicted; all doubles. */
 struct wire {
     double loss, sumsq, update_us, peak_bytes, live_bytes, pool_bytes, bytes_sent, left_bytes,
         returned_bytes, stall_us, transfer_us, buffers_bytes, resident_bytes, polling_us, worker,
@@ -27,7 +27,7 @@ enum {
     WIRE_MESSAGE = sizeof(struct wire_message) / sizeof(double)
 };
 
-/* What every rank is to know, as doubles on the wire. */
+/* The sums that every rank needs, as doubles on the wire. */
 struct shared {
     double loss, sumsq, asked;
 };
@@ -104,7 +104,7 @@ void sp_step_report_copy(const struct sp_graph *g, const struct sp_step_report *
     }
 }
 
-/* What moved out of memory and back, and what it cost. */
+/* Packs the bytes evicted and fetched, and their cost. */
 static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
 {
     struct sp_disk_traffic disk;
@@ -127,7 +127,8 @@ static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
     g->moved_us = disk.write_us + disk.read_us;
 }
 
-/* Its messages, and when its tensors left and were asked back; returns how many messages. */
+/* Packs a stage's messages, and when its units were evicted and asked back; returns the number of
+ * messages. */
 static int pack_transfers(const struct sp_graph *g, const struct sp_stage *st, double *out)
 {
     const struct sp_message_log *log = &st->log[g->closing];
@@ -148,7 +149,7 @@ static int pack_transfers(const struct sp_graph *g, const struct sp_stage *st, d
     return log->n;
 }
 
-/* What a stage measured in the step that closes. */
+/* Packs the measurements of a stage in the step that closes. */
 static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, int asks, double *out)
 {
     const struct sp_meter *meter = &st->meter[g->closing], *before = &st->meter[!g->closing];
@@ -215,7 +216,7 @@ static void unpack(const double *in, struct sp_stage_report *s, struct shared *a
     memcpy(s->ops, in + WIRE_HEAD, sizeof *s->ops * (size_t)s->n_ops);
 }
 
-/* One vector of doubles that crosses ranks outside the graph. */
+/* Sends one vector of doubles from rank to rank, outside the graph. */
 static void exchange(const struct sp_graph *g, double *data, size_t n, int from, int to,
                      int64_t tag)
 {
@@ -231,8 +232,9 @@ static void exchange(const struct sp_graph *g, double *data, size_t n, int from,
     sp_tensor_unmake_at(t);
 }
 
-/* What the stages of another pipeline tell, whose first process has `rank`, to rank 0. Where each has the
- * gradients of its part alone the norms add up, and those of members that share parameters; else they are the same. */
+/* Adds on rank 0 the sums of another pipeline, whose first process is `rank`. The norms of ZeRO's
+ * pipelines and of tensor-parallel members add up, because each has gradients of its own; the norms
+ * of other pipelines are the same and are not added. */
 static void add_pipeline(const struct sp_graph *g, int rank, struct shared *all)
 {
     struct shared theirs = *all;
@@ -255,7 +257,7 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
     double polling = sp_transport_polling_us();
     int asks = report->asks;
 
-    sp_window_drain(g->window, g->closing); /* its records are complete */
+    sp_window_drain(g->window, g->closing); /* makes its records complete */
     for (int s = 0; s < g->place.stages; s++) {
         int owner = sp_stage_rank(&g->place, s);
         size_t n = wire_doubles(g, s);
@@ -288,7 +290,7 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
         sp_report_add_times(g, report);
 }
 
-/* ---- a step with its report -------------------------------------------------------------------- */
+/* ---- a step with its report ------------------------------------------------------------------ */
 
 void sp_step_finish(struct sp_graph *g, struct sp_step_report *report)
 {

@@ -6,7 +6,7 @@ int sp_report_units(const struct sp_graph *g, int stage)
     return g->cfg.evictions ? g->cfg.evictions[stage].n_units : 0;
 }
 
-/* When the last producer of an op ended on another stage. */
+/* The time when the last producer of an op on another stage ended. */
 static double last_message(const struct sp_graph *g, const struct sp_step_report *r, int stage,
                            int index)
 {
@@ -36,8 +36,8 @@ static int first_of_worker(const struct sp_graph *g, const struct sp_step_report
 }
 
 /*
- * An op waits from the end of the one before it on its worker, of whatever stage and step, or from
- * the moment when it could have started, whichever is later.
+ * An op waits from the end of the previous op on its worker, of any stage and step, or from the
+ * moment when it could have started, whichever is later.
  */
 static void add_waits(const struct sp_graph *g, struct sp_step_report *r)
 {
@@ -50,14 +50,14 @@ static void add_waits(const struct sp_graph *g, struct sp_step_report *r)
 
         if (ready > 0 && op->start_us > fmax(ready, *free_at))
             r->stages[s].comm_wait_us += op->start_us - fmax(ready, *free_at);
-        *free_at = fmax(*free_at, op->end_us); /* of two that overlap either ends last */
+        *free_at = fmax(*free_at, op->end_us); /* if two ops overlap, either may end last */
     }
 }
 
 /*
- * A stage is idle from the first op of all stages to the last one, unless it is busy. Where steps
- * overlap, from its own last op of the step before, and to its own last op: then the times of all
- * steps add up to that of the run.
+ * A stage is idle from the first op of all stages to the last one, unless it is busy. If steps
+ * overlap, it counts from its own last op of the previous step to its own last op of this one: then
+ * the times of all steps add up to that of the run.
  */
 static void add_idle(struct sp_graph *g, struct sp_step_report *r, double first, double last)
 {
@@ -81,14 +81,14 @@ static void add_idle(struct sp_graph *g, struct sp_step_report *r, double first,
     g->begun_ahead = next_begun;
 }
 
-/* 0 stays: it is not known. */
+/* Shifts a time; 0 means unknown and stays. */
 static void shift(double *us, double first)
 {
     if (*us > 0)
         *us -= first;
 }
 
-/* Counts all times of a stage from the first op. */
+/* Makes all times of a stage relative to the first op. */
 static void count_from(const struct sp_graph *g, int stage, double first, struct sp_stage_report *s)
 {
     for (int i = 0; i < s->n_ops; i++) {

@@ -4,11 +4,11 @@
 
 #include "graphs/report/report.h"
 
-/* What may leave memory on a stage. */
+/* The number of units that may be evicted on a stage. */
 int sp_report_units(const struct sp_graph *g, int stage);
 
-/* Of every stage, from its ops and messages, and `span_us`; their times count from the first op after it. On the first
- * process of a pipeline. */
+/* Computes `span_us`, and the times of every stage from its ops and messages; makes their times
+ * relative to the step's first op. Runs on rank 0. */
 void sp_report_add_times(struct sp_graph *g, struct sp_step_report *r);
 
 #endif

@@ -5,7 +5,7 @@ static bool joins(const struct sp_op_ctx *c)
     return sp_op_cut(c)->joined != NULL;
 }
 
-/* The op as attention has it, where the shares are joined. */
+/* The op for attention when the shares are joined. */
 static struct sp_op_ctx joined_op(const struct sp_op_ctx *c)
 {
     struct sp_op_ctx op = *c;
@@ -21,7 +21,8 @@ static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, i
     return sp_pool_get(pool, (size_t)rows * (size_t)width, sp_shape_elem(c->sh), name);
 }
 
-/* Share j among the tokens of all of them, in every sequence or, around a ring, half of one. */
+/* The rows of share j among the tokens of all shares, in every sequence or, around a ring, in each
+ * half of one. */
 static struct sp_rows rows_of(const struct sp_op_ctx *c, int j, int width)
 {
     int halves = c->sh->ring ? 2 : 1, len = c->sh->seq / halves;
@@ -34,7 +35,7 @@ static struct sp_rows rows_of(const struct sp_op_ctx *c, int j, int width)
                             .to_at = j * len};
 }
 
-/* One tensor of all shares; these go. */
+/* Joins all shares in one tensor and drops the shares. */
 static struct sp_tensor *join(struct sp_op_ctx *c, struct sp_tensor **share[], int width,
                               const char *name)
 {
@@ -50,7 +51,7 @@ static struct sp_tensor *join(struct sp_op_ctx *c, struct sp_tensor **share[], i
     return whole;
 }
 
-/* And back: the whole stays. */
+/* Splits the joined tensor into shares; the joined tensor stays. */
 static void split(struct sp_op_ctx *c, struct sp_tensor *whole, struct sp_tensor **share[],
                   int width, struct sp_pool *pool, const char *name)
 {
@@ -66,7 +67,7 @@ static void split(struct sp_op_ctx *c, struct sp_tensor *whole, struct sp_tensor
     }
 }
 
-/* A tensor of all shares, by its place in their structures. */
+/* Points share[] to one field of all shares. */
 #define SHARES(t, field, share)                                                                    \
     for (int each = 0; each < sp_tensor_shares(c); each++)                                         \
     share[each] = &(t)->shares[each].field

@@ -2,7 +2,7 @@
 #include "graphs/layer/attention.h"
 #include "graphs/members.h"
 
-/* ---- embedding ------------------------------------------------------------------------------------ */
+/* ---- embedding ------------------------------------------------------------------------------- */
 
 static struct sp_tensor *part_of(const struct sp_op_ctx *c, struct sp_tensor *const *handles,
                                  int tokens, int j)
@@ -34,7 +34,8 @@ void sp_tensor_embed(struct sp_op_ctx *c, int tokens, struct sp_tensor *x)
     sp_tensor_drop(&sum);
 }
 
-/* Positions are of this member's tokens; where all have all tokens each has the whole gradient. */
+/* Each member adds the position gradients of its own tokens. If all members have all tokens, each
+ * has the complete gradient. */
 void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor *dx)
 {
     struct sp_tensor *const *ids = sp_graph_tokens(c->g)->ids;
@@ -55,7 +56,7 @@ void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor 
     sp_tensor_drop(&rows);
 }
 
-/* ---- head ------------------------------------------------------------------------------------------ */
+/* ---- head ------------------------------------------------------------------------------------ */
 
 void sp_tensor_share_stats(struct sp_op_ctx *c, struct sp_tensor **of)
 {
@@ -90,7 +91,8 @@ struct sp_tensor *sp_tensor_logits(struct sp_op_ctx *c, int rows)
                : NULL;
 }
 
-/* Of the rows `n` of all shares: what this member adds to dn, and the table's gradient. */
+/* Computes from the rows `n` of all shares this member's contribution to dn and the gradient of its
+ * part of the table. */
 static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_shares *n,
                           struct sp_shares *dn)
 {

@@ -1,19 +1,19 @@
 #include "graphs/tensor/halves.h"
 
-/* ---- handles ------------------------------------------------------------------------------------ */
+/* ---- handles --------------------------------------------------------------------------------- */
 
 static struct sp_tensor *take(struct sp_op_ctx *c, size_t elements, const char *name)
 {
     return sp_pool_get(c->st->local, elements, sp_shape_elem(c->sh), name);
 }
 
-/* Of share j, `width` elements a row. */
+/* Takes a tensor for one share, `width` elements per row. */
 static struct sp_tensor *take_rows(struct sp_op_ctx *c, int width, const char *name)
 {
     return take(c, (size_t)c->sh->rows * (size_t)width, name);
 }
 
-/* Of each share, to be filled in, this member's own from `pool`. */
+/* Takes a tensor for each share; this member's own comes from `pool`. */
 static void take_shares(struct sp_op_ctx *c, struct sp_pool *pool, const char *name,
                         struct sp_shares *all)
 {
@@ -25,13 +25,13 @@ static void take_shares(struct sp_op_ctx *c, struct sp_pool *pool, const char *n
                                              : sp_take_hidden(c, name);
 }
 
-/* The next task reads share j: one that others send. */
+/* Notes if the next task reads a share that another member sends. */
 static void reads(struct sp_op_ctx *c, int j)
 {
     c->ctx.exchanged = sp_tensor_shares(c) > 1 && j != sp_tensor_share(c);
 }
 
-/* ---- before attention ---------------------------------------------------------------------------- */
+/* ---- before attention ------------------------------------------------------------------------ */
 
 void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_activations *t,
                            struct sp_tensor *n1, struct sp_tensor *w, bool keys,
@@ -56,7 +56,7 @@ void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_activations *t,
     sp_tensor_drop(&all);
 }
 
-/* n1 of all shares, for the weight gradient, or for the norms of heads before it. */
+/* Gathers n1 of all shares, for the weight gradient, or before it for the norms of heads. */
 static void gather_n1(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *n1)
 {
     struct sp_shares all;
@@ -105,9 +105,10 @@ void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_activations *t, st
     c->ctx.exchanged = false;
 }
 
-/* ---- after attention ----------------------------------------------------------------------------- */
+/* ---- after attention ------------------------------------------------------------------------- */
 
-/* r = x + o Wo^T + bias, as parts of that sum: the first of them is not kept by others. */
+/* r = x + o Wo^T + bias, as the terms of the sum in r->at[]. Term 0 is this member's own buffer;
+ * only this one is kept. */
 static void output(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *x,
                    struct sp_tensor *w, struct sp_shares *r)
 {
@@ -123,7 +124,7 @@ static void output(struct sp_op_ctx *c, struct sp_layer_activations *t, struct s
     r->at[r->n++] = x;
 }
 
-/* u, g and, if there is a y, that share of its sum. */
+/* Computes u, g and, if y is not NULL, this member's term of every share of y. */
 static void multiply(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *w,
                      bool wants_g, struct sp_tensor *y, struct sp_shares *sum)
 {
@@ -147,7 +148,7 @@ static void multiply(struct sp_op_ctx *c, struct sp_layer_activations *t, struct
     sp_tensor_drop(&n2);
 }
 
-/* y, which has this member's share of the sum, += the others' and r. */
+/* y, which has this member's term, += the terms of the others and r. */
 static void add_up(struct sp_op_ctx *c, struct sp_tensor *y, struct sp_tensor *r,
                    struct sp_shares *sum)
 {
@@ -161,7 +162,7 @@ static void add_up(struct sp_op_ctx *c, struct sp_tensor *y, struct sp_tensor *r
     sp_tensor_drop(sum);
 }
 
-/* Bytes of what post keeps. */
+/* Bytes that post stashes. */
 static int64_t kept_bytes(const struct sp_op_ctx *c, struct sp_keep keep)
 {
     enum sp_recompute mode = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
@@ -241,7 +242,7 @@ void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_activations *t
     c->ctx.exchanged = false;
 }
 
-/* n2 of this member's tokens: kept, or made again. */
+/* n2 of this member's tokens, kept or recomputed. */
 static struct sp_tensor *norm2_rows(struct sp_op_ctx *c, struct sp_layer_activations *t,
                                     struct sp_tensor *w)
 {
@@ -252,7 +253,8 @@ static struct sp_tensor *norm2_rows(struct sp_op_ctx *c, struct sp_layer_activat
     return t->n2;
 }
 
-/* Share by share in the same order on all members: the biases that all have get the same bits. */
+/* Adds the shares in the same order on all members, so that biases which all members hold get the
+ * same bits. */
 void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *w,
                           struct sp_tensor *g, int64_t released)
 {

@@ -9,20 +9,20 @@ static struct sp_tensor *statistics(struct sp_op_ctx *c)
                        "statistics");
 }
 
-/* Bytes of a stashed tensor, as a mode keeps it. */
+/* Bytes of a stashed tensor in a recompute mode. */
 static int64_t bytes_of(const struct sp_op_ctx *c, enum sp_recompute mode,
                         enum sp_stash_tensor tensor)
 {
     return (int64_t)(sp_shape_elem(c->sh) * sp_stash_elements(c->sh, mode, tensor));
 }
 
-/* Norm and QKV product; returns bytes stashed. */
+/* Runs the norm and the QKV product; returns the bytes stashed. */
 static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool keep_kv,
                            bool stash_x)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
     enum sp_recompute outputs = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
-    bool keys = !sp_attention_has_keys(t); /* where they stayed for later slices, they are there */
+    bool keys = !sp_attention_has_keys(t); /* if they were kept for later slices, they exist */
     int layer = c->first + i;
     int64_t stashed = 0;
 
@@ -43,7 +43,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
     return stashed;
 }
 
-/* The outputs of shares, where attention keeps them joined. */
+/* Drops the outputs of the shares if attention keeps them joined. */
 static void drop_outputs(struct sp_op_ctx *c, struct sp_layer_activations *t)
 {
     for (int j = 0; sp_op_cut(c)->joined && j < sp_tensor_shares(c); j++)
@@ -133,7 +133,7 @@ void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *
                            apart ? c->norms[SP_NORMS * i + 2] : sp_gradient(c, SP_BLOCK_QKV, layer),
                            apart, false, c->st->local, &dn);
     sp_pool_drop(&n1);
-    c->ctx.output = i == 0; /* the weight gradients that follow are nobody else's */
+    c->ctx.output = i == 0; /* no other stage waits for the weight gradients that follow */
     c->ctx.exchanged = true;
     sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, norm1,
                            apart ? c->norms[SP_NORMS * i] : sp_gradient(c, SP_BLOCK_NORM1, layer),

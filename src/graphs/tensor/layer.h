@@ -1,13 +1,15 @@
 /*
- * A layer whose heads and MLP the members of a stage share (shares.h), as tasks: what layer.h does, product by product.
+ * A tensor-parallel layer, whose heads and MLP the members of a stage split (shares.h), as tasks:
+ * the same as layer.h, product by product.
  *
- *   n1 = norm1(x)   gather   { q, k, v } of each share        { attention } of each share, over those before it
+ *   n1 = norm1(x)   gather   { q, k, v } of each share
+ *   { attention } of each share, over those before it
  *   { o Wo^T }      reduce   r = x + sum, n2 = norm2(r)      gather
  *   { u, g, g Wdown^T }      reduce   y = r + sum
  *
- * and back: dy gathered, { du, dn2 } reduced, dr gathered, { do }, attention, { dn1 } reduced, dx. Weight gradients
- * gather n1 and n2 once more: what is kept of them is this member's rows. Forward and backward gather six times and
- * reduce four times.
+ * and back: dy gathered, { du, dn2 } reduced, dr gathered, { do }, attention, { dn1 } reduced, dx.
+ * Weight gradients gather n1 and n2 once more, because a member keeps only its own rows of them.
+ * Forward and backward together gather six times and reduce four times.
  */
 #ifndef SP_TENSOR_LAYER_H
 #define SP_TENSOR_LAYER_H
@@ -15,7 +17,7 @@
 #include "graphs/layer/attention.h"
 #include "graphs/tensor/shares.h"
 
-/* As the functions of layer.h without `tensor`. */
+/* These do the same as the functions of layer.h without `tensor`. */
 void sp_tensor_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x);
 void sp_tensor_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep);
 void sp_tensor_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep,

@@ -21,7 +21,7 @@ void sp_tensor_gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_t
     all->n = n;
 }
 
-/* All members get the sum, in the same bits. */
+/* Sums by recursive doubling; all members get the same bits. */
 static void double_up(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_tensor *sum)
 {
     struct sp_exchange e[SP_MAX_EXCHANGES];

@@ -8,7 +8,7 @@ struct owner {
     struct sp_stage *st;
 };
 
-/* Weights, gradient, and what the optimizer keeps. */
+/* Creates a block's weights, gradient and optimizer state. */
 static int add_state(struct sp_graph *g, struct sp_block *b)
 {
     struct sp_sink *s = g->cfg.sink;

@@ -19,11 +19,12 @@ static struct sp_tensor *field_of(struct sp_block *b, enum sp_field field)
     return b->state[states[field]];
 }
 
-/* ---- values of a handle ----------------------------------------------------------------------- */
+/* ---- values of a handle ---------------------------------------------------------------------- */
 
 /*
- * On cores a block's handle is read and written in place. Blocks on GPUs are copied from and to memory of
- * the moment, by tasks: StarPU would keep a copy of each in main memory for as long as the run lasts.
+ * On cores a block's handle is read and written in place. Blocks on GPUs are copied by tasks from
+ * and to a temporary buffer; otherwise StarPU would keep a copy of each in main memory for the
+ * whole run.
  */
 static float *values_begin(const struct sp_graph *g, struct sp_tensor *handle, size_t n,
                            enum sp_access mode)
@@ -54,7 +55,7 @@ static void values_end(struct sp_graph *g, struct sp_stage *st, struct sp_tensor
     free(values);
 }
 
-/* Copies them to `to`. */
+/* Copies the values of a handle to `to`. */
 static void values_read(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *handle,
                         float *to, size_t n)
 {
@@ -83,7 +84,7 @@ static void clear(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *han
     sp_tensor_release(handle);
 }
 
-/* Values of the part of a block that is here: from a file, or drawn from the seed. */
+/* Fills this process's part of a block from a file, or draws it from the seed. */
 static int fill(struct sp_graph *g, struct sp_stage *st, const struct sp_block *b,
                 struct sp_tensor *handle, const struct sp_st_file *file)
 {
@@ -94,9 +95,9 @@ static int fill(struct sp_graph *g, struct sp_stage *st, const struct sp_block *
     return err;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------ */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
-/* The weights that products read, from those that the optimizer keeps. */
+/* Rounds the optimizer's weights to those that products read. */
 static void round_weights(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local && g->shape.dtype != SP_F32; k++) {
@@ -156,7 +157,7 @@ void sp_checkpoint_clear(struct sp_graph *g, enum sp_field field)
             clear(g, &g->stages[k], field_of(&g->stages[k].blocks[i], field));
 }
 
-/* What a stage of a pipeline has of a block, to rank 0, which puts it at `to`: n elements. */
+/* Sends n elements of a block from a stage of a pipeline to rank 0, which puts them at `to`. */
 static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
                   int stage, int pipeline, float *to, size_t n)
 {
@@ -178,7 +179,8 @@ static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
     }
 }
 
-/* What one of the members that share parameters has of a block, put together of what its holders have. */
+/* Puts together at `to` on rank 0 what one tensor-parallel member holds of a block, from all stages
+ * and pipelines that hold parts of it. */
 static void fetch_member(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind,
                          int layer, int member, float *to)
 {
@@ -204,7 +206,7 @@ static float *new_values(bool here, size_t n)
     return values;
 }
 
-/* One block on rank 0, put together. */
+/* Puts one block together on rank 0 and calls fn with it. */
 static int stream(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
                   sp_block_fn fn, void *arg)
 {
@@ -238,8 +240,9 @@ int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, 
 {
     int err = 0, more;
 
-    /* The tags of a gathering are its own; those with the same parameters as the first have what it has, unless they share it
-     * out. After an error the rest is still received, and ignored: the owners send it anyway. */
+    /* The step number changes, so that each gathering has tags of its own. Processes whose
+     * parameters are replicas of the first one's do nothing, unless they hold parts. After an error
+     * the rest is still received, and ignored: the owners send it anyway. */
     g->step++;
     if (sp_graph_replica(g) > 0 && !g->shape.zero)
         return 0;

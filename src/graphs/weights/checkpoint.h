@@ -1,4 +1,4 @@
-/* Parameters in and out of the stages that hold them. */
+/* Reads, writes and gathers the parameters of all stages. */
 #ifndef SP_CHECKPOINT_H
 #define SP_CHECKPOINT_H
 
@@ -6,12 +6,12 @@
 #include "model/files/weights.h"
 
 /*
- * Initial values of every local block: from `weights` if not NULL (checked already), otherwise
- * drawn from the seed; gradients and moments zero. 0 or -errno.
+ * Sets the initial values of every local block: from `weights` if not NULL (checked already),
+ * otherwise drawn from the seed. Gradients and moments become zero. 0 or -errno.
  */
 int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights);
 
-/* What to gather from the blocks. */
+/* The fields of a block that can be gathered. */
 enum sp_field { SP_FIELD_W, SP_FIELD_G, SP_FIELD_M, SP_FIELD_V };
 
 /*
@@ -21,14 +21,15 @@ enum sp_field { SP_FIELD_W, SP_FIELD_G, SP_FIELD_M, SP_FIELD_V };
 int sp_checkpoint_write(struct sp_graph *g, enum sp_field field, const char *path);
 
 /* The same for a name in `dir` (rank 0's), in shards with an index if the file would have more than
- * shard_bytes (0: one file); on rank 0 the checksums of what was written go into `sums`, see
+ * shard_bytes (0: one file). On rank 0 `sums` gets the checksums of what was written, see
  * sp_st_writer_sum. */
 int sp_checkpoint_write_in(struct sp_graph *g, enum sp_field field, const struct sp_dir *dir,
                            const char *name, uint64_t shard_bytes, json_t *sums);
 
 /*
- * A copy of one field of every block in the memory of rank 0 (4 bytes a parameter), to be written while
- * the next steps run, by any thread. All ranks take it; elsewhere *snapshot is NULL. 0 or -errno.
+ * Copies one field of every block into the memory of rank 0 (4 bytes per parameter); any thread may
+ * write the copy while the next steps run. All ranks call take; elsewhere *snapshot is NULL. 0 or
+ * -errno.
  */
 struct sp_snapshot;
 int sp_snapshot_take(struct sp_graph *g, enum sp_field field, struct sp_snapshot **snapshot);

@@ -1,10 +1,11 @@
-/* Fields of all blocks into files: straight from the stages, or from a copy, beside the next steps. */
+/* Writes a field of all blocks to files: straight from the stages, or from a copy while the next
+ * steps run. */
 #include "graphs/weights/checkpoint.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A file that blocks go to, in the order of the model. */
+/* A file to which blocks are written, in the order of the model. */
 struct writing {
     const struct sp_params *params;
     struct sp_st_writer *out;

@@ -7,7 +7,7 @@ size_t sp_gathered_bytes(const struct sp_gathered *w)
     return w->whole ? sp_tensor_size(w->whole) : 0;
 }
 
-/* Room for the tensors on parts, which are the sink's to fill in. */
+/* Allocates the tensors of the parts; the sink fills them in. */
 static struct sp_tensor **make_parts(struct sp_tensor *whole, int parts)
 {
     struct sp_tensor **part = calloc((size_t)parts, sizeof *part);

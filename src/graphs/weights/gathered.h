@@ -1,6 +1,7 @@
 /*
- * A parameter block in one buffer, beside tensors on the parts of it that stages or pipelines hold: either whole or
- * cut, and the sink changes from one to the other where the graph says so, without a copy.
+ * A parameter block in one buffer that is registered as a whole and as the parts that stages or
+ * pipelines hold. At any time either the whole or the parts are in use; the sink switches between
+ * the two views without a copy.
  */
 #ifndef SP_GATHERED_H
 #define SP_GATHERED_H
@@ -15,13 +16,13 @@ struct sp_gathered {
     void *memory;
 };
 
-/* n is at least the number of parts. 0 or -ENOMEM. What it holds is 0. */
+/* n is at least the number of parts. The buffer starts as zeros. 0 or -ENOMEM. */
 int sp_gathered_create(struct sp_sink *s, struct sp_gathered *w, size_t n, int parts,
                        size_t elem_bytes);
 /* Waits for the tasks that use it. */
 void sp_gathered_destroy(struct sp_gathered *w);
 
-/* From here on the parts are used, or the whole; nothing to do if they are already. */
+/* Switch to the parts, or to the whole; no effect if that is the current view. */
 void sp_gathered_cut(struct sp_gathered *w);
 void sp_gathered_join(struct sp_gathered *w);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All of a block: from `file`, or drawn. */
+/* Fills a complete block, read from `file` or drawn. */
 static int whole_block(const struct sp_graph *g, const struct sp_block *b,
                        const struct sp_st_file *file, float *whole)
 {
@@ -41,11 +41,11 @@ int sp_initial_block(const struct sp_graph *g, const struct sp_block *b,
     return err;
 }
 
-/* The i-th block of every local stage. */
+/* Draws the i-th block of every local stage. */
 struct drawing {
     const struct sp_graph *g;
     int i;
-    int *err; /* [local stages]: workers write side by side */
+    int *err; /* [local stages]: workers write concurrently */
 };
 
 static void clear(struct sp_tensor *t)
@@ -72,7 +72,8 @@ static void draw_on_worker(void *arg)
     }
 }
 
-/* No more than a block of each stage at a time: where memory is limited, others may have to leave. */
+/* Visits one block of each stage at a time: with limited memory, other blocks may have to be
+ * evicted. */
 static void each_handle(const struct drawing *d, void (*act)(struct sp_tensor *handle))
 {
     for (int k = 0; k < d->g->place.n_local; k++) {

@@ -7,14 +7,14 @@ static struct sp_multiplex_assist *help_of(const struct sp_graph *g, int stage, 
     return &g->multiplex->help[stage * sp_multiplex_layout(g)->stages + global];
 }
 
-/* ---- blocks of a stage, its process being this one or not ----------------------------------- */
+/* ---- blocks of a stage of this process or another -------------------------------------------- */
 
 struct walk {
     struct sp_graph *g;
-    int global, first;       /* whose blocks, and the first of its layers */
-    int stage;               /* that computes for it */
+    int global, first;       /* the stage that owns the blocks, and its first layer */
+    int stage;               /* the stage that computes for it */
     struct sp_stage *owner;  /* NULL: in another process */
-    struct sp_stage *helper; /* likewise */
+    struct sp_stage *helper; /* NULL: in another process */
 };
 
 static struct walk walk_of(struct sp_graph *g, int stage, int global)
@@ -53,9 +53,10 @@ static struct sp_tensor **sum(struct sp_multiplex_assist *h, const struct walk *
                      : &h->gradient[sp_layer_block_at(kind, layer - w->first)];
 }
 
-/* ---- weights ---------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
-/* Where the helper reads a block: at its owner, or in the copy that all stages of the process share. */
+/* Finds the weights that the assisting stage reads: the owner's, or the copy that all stages of the
+ * process share. */
 static int find_weight(void *arg, enum sp_block_kind kind, int layer)
 {
     struct walk *w = arg;
@@ -67,9 +68,9 @@ static int find_weight(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-/* ---- gradients ---------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
-/* What the helper adds up: 0 at first. */
+/* Takes the buffer in which the assisting stage sums gradients, and clears it. */
 static int begin_sum(void *arg, enum sp_block_kind kind, int layer)
 {
     struct walk *w = arg;
@@ -97,7 +98,7 @@ void sp_multiplex_assist_use(struct sp_op_ctx *c, bool backward)
     c->end_gradient = h->end_gradient;
 }
 
-/* What a stage has summed up of a block of another one. */
+/* The sum that a stage has of the gradients of another stage's block. */
 static struct sp_tensor **sum_of(struct sp_graph *g, int stage, const struct sp_tensor_id *id)
 {
     struct walk w = walk_of(g, stage, id->mb);

@@ -1,12 +1,13 @@
 /*
- * Shares of keys and values (policies/families/multiplexed/key_shares.h), of a part whose owner has them: what he sends of
- * them, and their gradients, which he adds to his own.
+ * Shares of keys and values (policies/families/multiplexed/key_shares.h) of a part whose owner has
+ * them: the rows that the owner sends to a stage, and their gradients, which it adds to its own.
  */
 #include "graphs/families/multiplexed/multiplexed.h"
 #include "graphs/families/multiplexed/shared.h"
 #include "policies/families/multiplexed/key_shares.h"
 
-/* The rows of a part that a share has, as they are in a share and in the part. */
+/* Sets the rows of a share, in the part and in the share; true if the share is less than the
+ * part. */
 static bool rows_of(struct sp_graph *g, const struct sp_tensor_id *id, struct sp_rows *rows)
 {
     const struct sp_shape *sh = &sp_graph_cut(g, id->at)->shapes[id->slice];

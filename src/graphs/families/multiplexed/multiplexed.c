@@ -1,13 +1,16 @@
 /*
- * The subsequence family with multiplexed slices: slices that lie beside the bubbles of the pipeline are
- * computed by several stages together (policies/families/multiplexed/multiplex.h), each a part of the tokens.
+ * The subsequence family with multiplexed slices: several stages compute the slices at the bubbles
+ * of the pipeline together (policies/families/multiplexed/multiplex.h), each a part of the tokens.
  *
- *   F(mb, stage, part):  [embed | rows from the parts of the stage before]  { pre  attn  post } per layer
- *   B(mb, stage, part):  [head | rows from the parts of the stage after]    { post.B attn.B pre.B  w }
+ *   F(mb, stage, part):  [embed | rows from the parts of the stage before]
+ *                        { pre  attn  post } per layer
+ *   B(mb, stage, part):  [head | rows from the parts of the stage after]
+ *                        { post.B attn.B pre.B  w } per layer
  *
- * A stage that computes for another one reads its weights where they are, or in another process a copy, and adds up
- * gradients of them by itself, so that the parts need not wait for each other (policies/families/multiplexed/shared_weights.h).
- * The parts of a slice attend together: shared.c.
+ * A stage that computes for another one reads that stage's weights in place, or in another process
+ * from a copy. It sums their gradients in buffers of its own, so that the parts need not wait for
+ * each other (policies/families/multiplexed/shared_weights.h). The parts of a slice attend together:
+ * shared.c.
  */
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
@@ -23,8 +26,8 @@ static int tokens_of(const struct sp_op_ctx *c)
 
 /* ---- rows from stage to stage ------------------------------------------------------------ */
 
-/* Copies the tokens that both have. There may be none: parts that share a fraction of a slice need not
- * share a whole token. */
+/* Copies the tokens that both parts have. There may be none: parts that share a fraction of a slice
+ * need not share a whole token. */
 static void copy_rows(struct sp_op_ctx *c, const struct sp_shape *from, struct sp_tensor *source,
                       struct sp_tensor **to)
 {
@@ -62,8 +65,9 @@ static struct sp_tensor_id id_of(enum sp_tensor_kind kind, int global, int mb, i
         .kind = (unsigned char)kind, .slice = (unsigned short)part, .mb = mb, .at = global};
 }
 
-/* What the op's tokens have of the tensors that its neighbours left: as it is if the cut is the same,
- * otherwise put together. The op's own, beside the stores. */
+/* Collects the rows of the op's tokens from the tensors that its neighbours left: the tensor itself
+ * if it has the same tokens, otherwise a new one put together. The op holds it in addition to the
+ * stores. */
 static struct sp_tensor *gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
 {
     const struct sp_cut *cut = sp_graph_cut(c->g, global);
@@ -79,7 +83,7 @@ static struct sp_tensor *gather(struct sp_op_ctx *c, enum sp_tensor_kind kind, i
 
         if (from->first == c->sh->first && from->seq == c->sh->seq) {
             sp_pool_hold(source);
-            whole = source; /* others, if there are any, have none of these tokens */
+            whole = source; /* other parts have none of these tokens */
         } else {
             copy_rows(c, from, source, &whole);
         }
@@ -96,7 +100,7 @@ static void leave(struct sp_op_ctx *c, enum sp_tensor_kind kind)
 
 /* ---- keys, values and their gradients ----------------------------------------------------- */
 
-/* Keys and values of left slices that were computed in other processes, for ops of their owner. */
+/* For ops of the owner: finds the keys and values of left slices that other processes computed. */
 static void find_keys(struct sp_op_ctx *c)
 {
     for (int k = 0; k < c->slice; k++) {
@@ -109,8 +113,8 @@ static void find_keys(struct sp_op_ctx *c)
     }
 }
 
-/* sp_op_ctx.share: to the gradients of the keys and values of layer i are added those that the owner of a left slice in
- * another process summed up. */
+/* sp_op_ctx.share: adds to the gradients of the keys and values of layer i the sums that arrived
+ * from the left slice's owner in another process. */
 static void add_gradients(struct sp_op_ctx *c, int i)
 {
     struct sp_tensor_id id = id_of(SP_TENSOR_DKV, c->global, c->mb, c->slice);
@@ -119,8 +123,9 @@ static void add_gradients(struct sp_op_ctx *c, int i)
         sp_sum_insert(&c->ctx, c->sh->dtype, c->fl->layers[i].dkv, t->piece[i], false);
 }
 
-/* Keys and values that an op of a left slice left in its flight for the owner's process; their gradients, as the owner
- * summed them up, with whose sending that ends, as does his copy of keys and values. */
+/* Puts keys and values of a left slice into the store, for the owner's process; or the gradients
+ * that the owner summed. Sending the gradients ends their life and that of the owner's copy of the
+ * keys. */
 static void make_keys(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     bool keys = id->kind == SP_TENSOR_KV;
@@ -208,7 +213,7 @@ void sp_multiplex_end(struct sp_op_ctx *c)
         sp_chunk_embed_gradient(c, tokens_of(c), &c->flow);
 }
 
-/* Of a steady slice. */
+/* Runs all layers of a steady slice. */
 static void run_layers(struct sp_op_ctx *c)
 {
     sp_multiplex_begin(c);
@@ -297,7 +302,7 @@ static int create(struct sp_graph *g)
     g->multiplex = calloc(1, sizeof *g->multiplex);
     if (!g->multiplex)
         return -ENOMEM;
-    /* chunks are global stages, whatever stage computes */
+    /* chunks are global stages, whichever stage computes them */
     g->multiplex->activations =
         sp_activations_new(g, 0, stages, sp_activations_count(g->cfg.plan) / stages);
     g->multiplex->op = calloc((size_t)g->place.n_local, sizeof *g->multiplex->op);

@@ -1,7 +1,8 @@
 /*
- * Slices that several stages compute, of the subsequence family with multiplexed slices, whose parts share attention by
- * keys (policies/families/multiplexed/shared_slices.h): an op is submitted leg by leg. A stage attends to the keys that it has,
- * for its own queries and for those of the other parts, and merges what these send back for its own.
+ * Slices of the subsequence family with multiplexed slices that several stages compute; their parts
+ * divide attention by keys (policies/families/multiplexed/shared_slices.h). An op is submitted in
+ * parts. A stage attends to the keys that it has, for its own queries and for those of the other
+ * parts, and merges the results that the other parts send back.
  */
 #include "graphs/families/multiplexed/multiplexed.h"
 #include "graphs/families/multiplexed/shared.h"
@@ -28,13 +29,13 @@ static bool is_right(const struct sp_op_ctx *c, int slice)
     return sp_slice_phase(sp_multiplex_layout(c->g), c->global, slice) == SP_RIGHT;
 }
 
-/* Whether a stage has keys for the queries of a part. */
+/* True if a stage has keys for the queries of a part. */
 static bool has_keys(const struct sp_op_ctx *c, int part, int stage)
 {
     return sp_keys_for(plan_of(c), c->g->shape.seq, c->global, part, stage) > 0;
 }
 
-/* The stages of the op's slice, and the part of one of them. */
+/* The stages that compute the op's slice; part_at gives the part of one of them. */
 struct stages {
     int first, last;
 };
@@ -53,7 +54,7 @@ static int part_at(const struct sp_op_ctx *c, int stage)
     return c->slice - part_of(c, c->slice).part + stage - stages_of(c).first;
 }
 
-/* How many of them have keys for the op's queries. */
+/* The number of other stages that have keys for the op's queries. */
 static int helpers(const struct sp_op_ctx *c)
 {
     struct stages of = stages_of(c);
@@ -70,7 +71,7 @@ static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, s
     return sp_pool_get(pool, elements, sp_shape_elem(c->sh), name);
 }
 
-/* ---- keys ------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 struct queries {
     struct sp_attn at;
@@ -92,7 +93,7 @@ static void add_part(const struct sp_op_ctx *c, struct queries *q, int part, int
     add_keys(q, sh->first, sh->seq, here ? t->kv : NULL, here ? t->dkv : NULL);
 }
 
-/* A piece of what came, or is made, of a share. */
+/* Piece i of a share of keys or of their gradients; NULL: none. */
 static struct sp_tensor *share_of(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part,
                                   int i)
 {
@@ -102,7 +103,8 @@ static struct sp_tensor *share_of(const struct sp_op_ctx *c, enum sp_tensor_kind
     return t ? t->piece[i] : NULL;
 }
 
-/* The queries of a part, and what a stage has of their keys in layer i; those of another stage: where they are. */
+/* The queries of a part and the keys that a stage has for them in layer i; for another stage only
+ * the positions of the keys. */
 static void queries_of(const struct sp_op_ctx *c, int part, int stage, int i, struct queries *q)
 {
     const struct sp_layout *lay = sp_multiplex_layout(c->g);
@@ -129,7 +131,7 @@ static void queries_of(const struct sp_op_ctx *c, int part, int stage, int i, st
             add_part(c, q, sp_first_part(lay, c->global, k) + at, i, here);
 }
 
-/* ---- gradients of keys ------------------------------------------------------------------------ */
+/* ---- gradients of keys ----------------------------------------------------------------------- */
 
 static void take_dkv(const struct sp_op_ctx *c, int part, int i, bool clear)
 {
@@ -154,8 +156,9 @@ static void take_share(const struct sp_op_ctx *c, int part, int len)
 }
 
 /*
- * The last right slice, the first to come back, makes the gradients of all keys that its stage has. The owner has those of
- * the keys that he gave away too, as his steady slices add to them: zeros until then.
+ * The last right slice, whose backward runs first, makes the gradients of all keys that its stage
+ * has. The owner also makes those of the keys that it gave away, because its steady slices add to
+ * them: these start as zeros.
  */
 static void begin_shares(const struct sp_op_ctx *c, int i)
 {
@@ -174,8 +177,8 @@ static void begin_shares(const struct sp_op_ctx *c, int i)
     }
 }
 
-/* The first shared slice to come back makes those of its stage's parts, unless the owner, in this process, has: whether
- * it does. */
+/* The first shared slice in the backward makes the gradients of its stage's parts, unless the
+ * owner, in this process, has done so. Returns true if it makes them. */
 static bool begin_gradients(const struct sp_op_ctx *c, int i)
 {
     const struct sp_layout *lay = sp_multiplex_layout(c->g);
@@ -190,9 +193,9 @@ static bool begin_gradients(const struct sp_op_ctx *c, int i)
     return true;
 }
 
-/* ---- attention -------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
-/* Of the op's own queries (struct sp_op_ctx: attend). */
+/* Attention for the op's own queries (struct sp_op_ctx: attend). */
 static void attend(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, int64_t bytes)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
@@ -225,7 +228,7 @@ static struct sp_tensor *came(const struct sp_op_ctx *c, enum sp_tensor_kind kin
     return sp_store_find(&c->st->store, &id)->piece[0];
 }
 
-/* What a helper leaves for the stage of a part. */
+/* Takes the buffer of a result that an assisting stage leaves for the stage of a part. */
 static struct sp_tensor *leave(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part,
                                int width, size_t elem)
 {
@@ -238,7 +241,7 @@ static struct sp_tensor *leave(const struct sp_op_ctx *c, enum sp_tensor_kind ki
     return left;
 }
 
-/* Attention of another part's queries. */
+/* Attention for another part's queries. */
 static void help(const struct sp_op_ctx *c, int part, int i)
 {
     const struct sp_shape *sh = &c->cut->shapes[part];
@@ -263,7 +266,7 @@ static void help(const struct sp_op_ctx *c, int part, int i)
                        leave(c, SP_TENSOR_DQ, part, sh->q_width, elem), 0);
 }
 
-/* What helper number k sent, in the order of their coming. */
+/* The result of the k-th assisting stage, in the order of arrival. */
 static struct sp_tensor *sent(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int k)
 {
     struct sp_tensor_id id = tensor_of(c, kind, c->slice);
@@ -304,7 +307,7 @@ static void merge(struct sp_op_ctx *c, int i)
     sp_pool_drop(&t->sum);
 }
 
-/* ---- legs ------------------------------------------------------------------------------------- */
+/* ---- legs ------------------------------------------------------------------------------------ */
 
 static int layer_at(const struct sp_op_ctx *c, int step)
 {
@@ -353,7 +356,7 @@ void sp_shared_run(struct sp_shared_op *r, int op_part, void (*share)(struct sp_
     run_part(r, op_part);
 }
 
-/* ---- what a stage sends ----------------------------------------------------------------------- */
+/* ---- what a stage sends ---------------------------------------------------------------------- */
 
 static struct sp_tensor *tensor_at(const struct sp_layer_activations *t, int kind)
 {
@@ -374,7 +377,7 @@ void sp_shared_send(struct sp_shared_op *r, const struct sp_tensor_id *id)
     struct sp_tensor *piece;
 
     if (r->c.slice != id->slice || (r->c.ctx.pass == 'F' && id->kind != SP_TENSOR_Q))
-        return; /* another part's: left for it */
+        return; /* another part's: it was left for that part */
     piece = tensor_at(&r->c.fl->layers[r->layer], id->kind);
     sp_pool_hold(piece);
     sp_store_put(&r->c.st->store, id, 1, &piece, true);
