@@ -1,5 +1,4 @@
 #include "offload/mover.h"
-#include "offload/evicted.h"
 #include "offload/host.h"
 #include "offload/tensor_sums.h"
 #include "sinks/starpu/tensor.h"
@@ -189,10 +188,6 @@ void sp_move_back(struct sp_move *move)
 {
     struct sp_mover *m = move->mover;
 
-    if (move->returns) {
-        sp_return_begin(move->returns);
-        return;
-    }
     pthread_mutex_lock(&m->mutex);
     move->returning = true;
     move->back_us = now_us();

@@ -8,7 +8,7 @@
 #define SP_PLAN_RECOMPUTE_H
 
 #include "offload/eviction.h"
-#include "plan/offload/units.h"
+#include "plan/offload/request.h"
 #include "plan/predict.h"
 
 struct sp_recompute_wish {

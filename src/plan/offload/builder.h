@@ -1,11 +1,17 @@
-/* The state in which units.c, part_units.c and keys.c turn a stage's program into slots and
- * units. */
+/* How units.c, part_units.c and keys.c turn a stage's program into slots and units of offload/eviction.h. Pure. */
 #ifndef SP_OFFLOAD_BUILDER_H
 #define SP_OFFLOAD_BUILDER_H
 
-#include "plan/offload/units.h"
+#include "plan/offload/request.h"
 #include "plan/slices.h"
 
+/* Lays out the slots and units of a stage in *evictions, which must be empty. Keys and values of
+ * the first `keep` slices stay; those of the others leave if they may. 0 or -ENOMEM. */
+int sp_offload_units(const struct sp_plan *plan, const struct sp_shape *sh,
+                     const struct sp_offload_request *want, int keep, int stage,
+                     struct sp_eviction_plan *evictions);
+
+/* The state that they share. */
 struct sp_units_builder {
     const struct sp_plan *plan;
     const struct sp_shape *sh;
@@ -47,5 +53,43 @@ struct sp_units_backward sp_units_backward_of(const struct sp_units_builder *b,
 /* Adds bytes in slots first .. last. also[] holds differences from slot to slot; they are summed up
  * at the end. */
 void sp_units_also(struct sp_units_builder *b, int first, int last, int64_t bytes);
+
+/* ---- part_units.c: ops that are parts of layers, each a slot, each forward a unit ------------------ */
+
+/* Seconds of an op. */
+double sp_part_unit_seconds(struct sp_units_builder *b, const struct sp_op *op);
+
+/* Sets the unit of op `op`, a forward; `next` is the stage's next forward, -1: none. */
+void sp_part_unit(struct sp_units_builder *b, int op, int next, struct sp_unit *u);
+
+/*
+ * ---- keys.c: which keys and values of slices are evicted, when, and what streaming them through takes ------
+ *
+ * The keys of slice j stay in memory from its forward to that of slice j+1. Then each later slice streams them
+ * through while its attention reads them, in the backward with their gradients. From the slice's own backward on
+ * they stay again.
+ */
+
+/* True if a plan has slices whose keys and values may be evicted at all. */
+bool sp_keys_may_leave(const struct sp_plan *plan, const struct sp_shape *sh);
+
+/* True if the keys and values of this forward are evicted. */
+bool sp_keys_leave(const struct sp_units_builder *b, const struct sp_op *op);
+
+/* Bytes of the gradients of keys and values that may leave, for all slices of a micro-batch in
+ * every layer of a chunk: a stage holds so many if nothing is evicted. */
+int64_t sp_keys_gradients_bytes(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
+
+/* Counts the gradients of keys of layer i, if this forward's keys are evicted. They are streamed
+ * through for the slices after it; from its own backward on they stay. */
+void sp_keys_gradients(struct sp_units_builder *b, const struct sp_op *op, int i);
+
+/* Sets when the keys and values of layer i are in memory in a unit whose tensors are known. */
+void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, int i,
+                     struct sp_unit *u);
+
+/* Counts what streaming keys through takes: memory and traffic of a stage, and the gradients of keys and values that
+ * stay. */
+void sp_keys_stream(struct sp_units_builder *b);
 
 #endif

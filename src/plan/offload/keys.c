@@ -1,4 +1,4 @@
-#include "plan/offload/keys.h"
+#include "plan/offload/builder.h"
 #include "plan/offload/pages.h"
 #include "policies/families/slice_buffers.h"
 

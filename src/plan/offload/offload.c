@@ -1,6 +1,6 @@
 #include "plan/offload/offload.h"
 #include "plan/cost/part_times.h"
-#include "plan/offload/keys.h"
+#include "plan/offload/builder.h"
 #include "plan/offload/pages.h"
 #include "plan/slices.h"
 #include "sp_error.h"

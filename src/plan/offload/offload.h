@@ -7,7 +7,7 @@
 
 #include "plan/memory.h"
 #include "plan/cost/op_times.h"
-#include "plan/offload/units.h"
+#include "plan/offload/request.h"
 
 struct sp_offload {
     int stages;

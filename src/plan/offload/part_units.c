@@ -1,4 +1,4 @@
-#include "plan/offload/part_units.h"
+#include "plan/offload/builder.h"
 #include "plan/offload/pages.h"
 #include "policies/families/attention_parallel/attention_parallel.h"
 

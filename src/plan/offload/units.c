@@ -1,7 +1,5 @@
-#include "plan/offload/units.h"
-#include "plan/offload/keys.h"
+#include "plan/offload/builder.h"
 #include "plan/offload/pages.h"
-#include "plan/offload/part_units.h"
 #include <errno.h>
 #include <stdlib.h>
 

@@ -3,6 +3,7 @@
 #include "codelets/task/codelet.h"
 #include "codelets/task/window.h"
 #include "config.h"
+#include "offload/evicted.h"
 #include "offload/mover.h"
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/simulated.h"
@@ -63,7 +64,10 @@ static void starts(void *arg)
     sp_raise(&a->meter->peak_bytes, live);
     for (struct sp_move *m = a->returning, *next; m; m = next) {
         next = m->next; /* a move that has returned may be reused */
-        sp_move_back(m);
+        if (m->returns)
+            sp_return_begin(m->returns);
+        else
+            sp_move_back(m);
     }
 }
 

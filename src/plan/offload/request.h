@@ -1,6 +1,6 @@
-/* Describes a stage's work as slots and units of offload/eviction.h. Pure. */
-#ifndef SP_OFFLOAD_UNITS_H
-#define SP_OFFLOAD_UNITS_H
+/* What a plan of evictions is made for. Pure. */
+#ifndef SP_OFFLOAD_REQUEST_H
+#define SP_OFFLOAD_REQUEST_H
 
 #include "offload/eviction.h"
 #include "policies/families/activations.h"
@@ -34,11 +34,5 @@ static inline bool sp_op_keeps_layers(const struct sp_op *op)
 {
     return op->pass == SP_F && op->part != SP_HEAD;
 }
-
-/* Lays out the slots and units of a stage in *evictions, which must be empty. Keys and values of
- * the first `keep` slices stay; those of the others leave if they may. 0 or -ENOMEM. */
-int sp_offload_units(const struct sp_plan *plan, const struct sp_shape *sh,
-                     const struct sp_offload_request *want, int keep, int stage,
-                     struct sp_eviction_plan *evictions);
 
 #endif
