@@ -165,9 +165,9 @@ static int hand_over(struct sp_plan *made, int ret, struct sp_plan *plan)
 static int choose_family(struct sp_plan *p)
 {
     p->family = sp_family_find(p->def->family);
-    if (p->family && p->family->variant)
-        p->family = p->family->variant(&p->layout);
-    if (!p->family)
+    if (p->family)
+        p->family = sp_family_variant(p->family, &p->layout);
+    else
         return sp_error(EINVAL, "schedule %s: no graph family '%s'", p->def->name, p->def->family);
     if (p->layout.vocabulary_parallel && !p->family->insert_ops)
         return sp_error(EINVAL,

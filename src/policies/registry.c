@@ -1,4 +1,5 @@
 #include "policies/registry.h"
+#include "policies/families/vocabulary/vocabulary.h"
 #include "policies/families/families.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -97,7 +98,7 @@ bool sp_schedule_shares_vocabulary(const char *name)
     const struct sp_layout lay = {.options = name[at] ? name + at + 1 : "",
                                   .vocabulary_parallel = 1};
 
-    return family && family->variant && family->variant(&lay)->insert_ops;
+    return family && sp_family_variant(family, &lay)->insert_ops;
 }
 
 bool sp_schedule_deals_layers(const char *name)
@@ -143,4 +144,10 @@ const char *sp_schedule_plugin(const struct sp_schedule_def *def)
     const struct sp_schedule_owner *owner = sp_schedule_owner(def);
 
     return owner ? owner->file : NULL;
+}
+
+const struct sp_family *sp_family_variant(const struct sp_family *family,
+                                          const struct sp_layout *lay)
+{
+    return sp_vocabulary_variant(lay, family->variant ? family->variant(lay) : family);
 }

@@ -43,4 +43,8 @@ const struct sp_schedule_owner *sp_schedule_owner(const struct sp_schedule_def *
 /* The file of the plugin that a schedule comes from, NULL: from none. */
 const char *sp_schedule_plugin(const struct sp_schedule_def *def);
 
+/* The family of a schedule that names this one, with the options of a layout. */
+const struct sp_family *sp_family_variant(const struct sp_family *family,
+                                          const struct sp_layout *lay);
+
 #endif

@@ -9,6 +9,7 @@
 #define SP_ACTION_H
 
 #include "policies/lowering/evictions.h"
+#include "policies/lowering/tensor.h"
 
 enum sp_action_kind {
     SP_ACTION_RUN,    /* the tasks of an op, and of the one it overlaps with */

@@ -5,7 +5,7 @@
 #ifndef SP_EVICTIONS_H
 #define SP_EVICTIONS_H
 
-#include "policies/lowering/tensor.h"
+#include "policies/lowering/tensor_id.h"
 
 /* A moment of a stage's program: an op, of two that overlap the first, and how much of it has been done. */
 struct sp_moment {

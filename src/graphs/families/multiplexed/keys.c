@@ -3,7 +3,6 @@
  * them: the rows that the owner sends to a stage, and their gradients, which it adds to its own.
  */
 #include "graphs/families/multiplexed/multiplexed.h"
-#include "graphs/families/multiplexed/shared.h"
 #include "policies/families/multiplexed/key_shares.h"
 
 /* Sets the rows of a share, in the part and in the share; true if the share is less than the

@@ -15,7 +15,6 @@
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
 #include "graphs/families/multiplexed/multiplexed.h"
-#include "graphs/families/multiplexed/shared.h"
 #include "sp_error.h"
 #include <stdlib.h>
 

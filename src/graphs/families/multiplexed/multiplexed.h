@@ -1,13 +1,14 @@
 /*
  * Shared by the files of the subsequence family with multiplexed slices: ops (multiplexed.c), ops
  * of slices that several stages compute (shared.c) with their keys (keys.c), and the state of a
- * stage that computes for others (help.c). Tensors between stages are in their stores
+ * stage that computes for others (assist.c). Tensors between stages are in their stores
  * (policies/families/multiplexed/actions.c): rows, weights and keys for other stages in that of any
  * stage of the process; tensors that parts exchange and shares of keys in the op's own.
  */
 #ifndef SP_GRAPH_MULTIPLEXED_H
 #define SP_GRAPH_MULTIPLEXED_H
 
+#include "graphs/families/chunk.h"
 #include "graphs/layer/layer.h"
 #include "policies/families/multiplexed/multiplex.h"
 
@@ -17,6 +18,12 @@ struct sp_multiplex_assist {
     struct sp_tensor *end_w[SP_BLOCK_KINDS]; /* embedding, or final norm and head */
     struct sp_tensor *end_gradient[SP_BLOCK_KINDS];
     bool adds; /* sums exist that were not sent */
+};
+
+/* The op under way on a stage. */
+struct sp_shared_op {
+    struct sp_op_ctx c;
+    int layer; /* the layer of the chunk that it has reached */
 };
 
 struct sp_multiplex {
@@ -60,5 +67,19 @@ void sp_multiplex_assist_leave(struct sp_graph *g, struct sp_stage *st,
                                const struct sp_tensor_id *id);
 void sp_multiplex_assist_add(struct sp_graph *g, struct sp_stage *st,
                              const struct sp_tensor_id *id);
+
+/* ---- slices that several stages compute, whose parts divide attention by keys --------------- */
+
+/* Submits one part of an open op (policies/families/multiplexed/shared_slices.h); `share` is for
+ * struct sp_op_ctx. */
+void sp_shared_run(struct sp_shared_op *r, int op_part, void (*share)(struct sp_op_ctx *c, int i));
+/* Puts q, or o, lse and the gradient of o, of the layer that the op has reached, into the store for
+ * the stages of the other parts. */
+void sp_shared_send(struct sp_shared_op *r, const struct sp_tensor_id *id);
+
+/* Make: the owner puts a share of a part's keys and values into its store. Add: the owner adds the
+ * gradients of a share to its own (keys.c). */
+void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
+void sp_share_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id);
 
 #endif

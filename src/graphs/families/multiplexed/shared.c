@@ -5,7 +5,6 @@
  * parts, and merges the results that the other parts send back.
  */
 #include "graphs/families/multiplexed/multiplexed.h"
-#include "graphs/families/multiplexed/shared.h"
 #include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/multiplexed/shared_slices.h"
 

@@ -17,7 +17,6 @@
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/families.h"
-#include "policies/families/vocabulary/vocabulary.h"
 #include "policies/families/work.h"
 #include "policies/refuse.h"
 #include "sp_error.h"
@@ -348,11 +347,6 @@ int sp_parts_groups(const struct sp_layout *lay)
     return SP_GROUP_TOKENS | (sp_ship_wish(lay) == SP_WISH_ATTENTION ? 0 : SP_GROUP_PARAMETERS);
 }
 
-static const struct sp_family *variant(const struct sp_layout *lay)
-{
-    return sp_vocabulary_variant(lay, &sp_family_attention_parallel);
-}
-
 static const struct sp_lowerer lowers = {.stream = stream,
                                          .begin = sp_attention_parallel_lower_begin,
                                          .lower = sp_attention_parallel_lower,
@@ -367,7 +361,6 @@ const struct sp_family sp_family_attention_parallel = {
     .facts.slices = true,
     .facts.parts = true,
     .facts.post_validates = true,
-    .variant = variant,
     .groups = sp_parts_groups,
     .kind = sp_parts_kind,
     .check = check,

@@ -16,7 +16,6 @@
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
 #include "policies/families/replicas.h"
-#include "policies/families/vocabulary/vocabulary.h"
 #include "policies/plan.h"
 #include "policies/refuse.h"
 #include "sp_error.h"
@@ -197,21 +196,15 @@ double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *cos
 const struct sp_lowerer sp_layerwise_lowers = {.lower = sp_layerwise_lower,
                                                .end = sp_replicas_lower};
 
-static const struct sp_family *whole(const struct sp_layout *lay)
-{
-    return sp_vocabulary_variant(lay, &sp_family_layerwise);
-}
-
 const struct sp_family sp_family_layerwise = {
-    .name = "layerwise", .variant = whole, .place = sp_layerwise_place, SP_LAYERWISE};
+    .name = "layerwise", .place = sp_layerwise_place, SP_LAYERWISE};
 
 const struct sp_family sp_family_bidirectional = {
     .name = "bidirectional", .place = place_both_ways, SP_LAYERWISE};
 
 static const struct sp_family *sliced(const struct sp_layout *lay)
 {
-    return sp_layout_flag(lay, "multiplex") ? &sp_family_multiplexed
-                                            : sp_vocabulary_variant(lay, &sp_family_subsequence);
+    return sp_layout_flag(lay, "multiplex") ? &sp_family_multiplexed : &sp_family_subsequence;
 }
 
 const struct sp_family sp_family_subsequence = {.name = "subsequence",

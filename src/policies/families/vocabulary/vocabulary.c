@@ -281,7 +281,10 @@ static const struct sp_family parts = {.facts.slices = true,
 const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
                                               const struct sp_family *family)
 {
-    if (!lay->vocabulary_parallel)
+    bool replaced = family == &sp_family_layerwise || family == &sp_family_subsequence ||
+                    family == &sp_family_attention_parallel;
+
+    if (!replaced || !lay->vocabulary_parallel)
         return family;
     return family->facts.parts ? &parts : family->facts.slices ? &slices : &whole;
 }

@@ -31,7 +31,7 @@ bool sp_vocabulary_is_last(const struct sp_layout *lay, int stage, const struct 
 int sp_vocabulary_root(const struct sp_layout *lay);
 int sp_vocabulary_first(const struct sp_layout *lay);
 
-/* The family that takes the place of another one with the layout's options. */
+/* The family that takes the place of another one, if the layout shares the vocabulary and that one can; else that one. */
 const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
                                               const struct sp_family *family);
 
