@@ -84,7 +84,7 @@ int sp_config_bool(const struct sp_config *c, const char *key, bool fallback, bo
 
 /* ---- keys of others ---------------------------------------------------------------------- */
 
-/* Beside null: false, 0, an empty list or object; or 1, true, a text. */
+/* The harmless values besides null. OFF: false, 0, an empty list or object; ONE: 1; TRUE: true. */
 enum off { OFF, ONE, TRUE };
 
 static const struct {

@@ -149,7 +149,8 @@ static int hold(const struct sp_dir *dir, const char *name, const struct sp_comp
     return 0;
 }
 
-/* Those that a reader of the model looks for come first: of too many files, these go along. */
+/* Sorts the files that readers of the model look for first, so that they are kept when there are
+ * too many. */
 static int by_use(const void *a, const void *b)
 {
     const char *one = *(const char *const *)a, *other = *(const char *const *)b;
