@@ -28,7 +28,7 @@ static bool is_of(const struct sp_cell *c, const char *id)
     return !strcmp(c->id, id);
 }
 
-/* All cells of an experiment are within a part of what was published. */
+/* Checks that all cells of an experiment are within a fraction `most` of the published figures. */
 static int all_within(const struct sp_paper *paper, const char *id, double most)
 {
     int n = 0;
@@ -97,7 +97,7 @@ static double worth(struct sp_value v)
     return v.kind == SP_VALUE_NUMBER ? v.number : -1;
 }
 
-/* Whether the cell is the fastest of its row as much as it was published to be. */
+/* True if the simulation agrees with the paper on whether the cell is the fastest of its row. */
 static bool is_placed_right(const struct sp_paper *paper, const struct sp_cell *c)
 {
     bool published = true, simulated = true;
