@@ -14,7 +14,7 @@
 #define STEP(k) "{\"step\":" #k ",\"loss\":5.5}\n"
 #define OTHER "{\"evaluation\":1,\"loss\":5.5}\n"
 
-/* Replaces the C library's flock and fcntl locks, as on a file system without locks. */
+/* False makes flock, which replaces the C library's, fail as on a file system without locks. */
 static bool has_locks = true;
 
 int flock(int fd, int operation)

@@ -1,7 +1,7 @@
 /*
- * What a program asks StarPU to do, as numbers that two versions of it share if they ask for the same: preloaded, it
- * follows the thread that submits. At the end of each process, $DIGESTS.RANK has a line: tasks, messages and buffers, how
- * many and a hash of all in their order.
+ * Hashes all requests of a program to StarPU, so that two versions of it can be compared. The
+ * preloaded library follows the thread that submits. At the end of each process it writes a line to
+ * $DIGESTS.RANK: for tasks, messages and buffers, their number and a hash of all in their order.
  *
  *   tasks     of the last two steps: name, codelet, worker, FLOPs; of each buffer its number, access and bytes
  *   messages  of these: values that are taken to be sent, received or moved: number, access, memory node

@@ -165,7 +165,7 @@ static void backward_head(const struct sp_fused_shape *s, const struct sp_fused_
     }
 }
 
-/* Overwrites the outputs with NaN before they are computed, and nothing beyond them. */
+/* Overwrites dk and dv with NaN before they are computed, and nothing beyond them. */
 static void spoil(const struct sp_fused_shape *s, const struct sp_fused_tensors *t)
 {
     for (int b = 0; b < s->batch; b++)

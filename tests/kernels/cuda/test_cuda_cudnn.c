@@ -323,7 +323,7 @@ static void test_problems(void **state)
     printf("    %d problems, largest error %.1e\n", PROBLEMS, worst);
 }
 
-/* Forward and backward keep one plan for a shape, wherever the slices lie in memory. */
+/* Forward and backward each keep one plan for a shape, wherever the slices lie in memory. */
 static void test_plans_are_kept(void **state)
 {
     struct problem again = {2, 4, 2, 8, 8, 7, 3, {6, 4, 5}};
