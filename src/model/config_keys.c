@@ -1,6 +1,7 @@
 /*
- * Values of a config.json, and what it may say beside the keys that config.c reads: keys that relatives
- * of GPT-2 and Llama have (Gemma, Granite, MoE models, ...) and that fine-tuned copies inherit.
+ * Values of a config.json, and the other keys that it may have besides those that config.c reads:
+ * keys that relatives of GPT-2 and Llama have (Gemma, Granite, MoE models, ...) and that fine-tuned
+ * copies inherit.
  */
 #include "model/config_keys.h"
 #include "sp_error.h"

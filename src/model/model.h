@@ -115,9 +115,10 @@ int sp_model_parse_config(const char *json, size_t len, const char *where, struc
 int sp_model_write_config(const struct sp_model *m, const char *path);
 int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir, const char *name);
 /*
- * Writes the config.json of `dir` as the one that `held` holds, from which `m` was read (sp_dir_hold): with all its
- * keys, their order and their values, but for the type of the weights, which is float32, and `architectures`, the
- * class that they are of. If it holds none, or one that says another model by now (a warning), as above.
+ * Writes the config.json of `dir` from the one that `held` holds (sp_dir_hold) and from which `m`
+ * was read: all keys keep their order and values, except the type of the weights, which becomes
+ * float32, and `architectures`, their class. If `held` has none, or by now one of another model (a
+ * warning), writes it as sp_model_write_config_in does.
  */
 int sp_model_write_config_as_read(const struct sp_model *m, const struct sp_dir *held,
                                   const struct sp_dir *dir);

@@ -1,10 +1,11 @@
 /*
- * How the devices of a stage divide the tensors of a model (tensor parallelism: Shoeybi et al. 2019, "Megatron-LM",
- * section 3; the vocabulary too: its section 3 on embeddings):
+ * How the devices of a stage divide the tensors of a model (tensor parallelism: Shoeybi et al. 2019,
+ * "Megatron-LM", section 3, which also divides the vocabulary):
  *
- *   by rows, the output   queries, keys and values (whole heads), up and gate, their biases; tables of tokens, head
- *   by columns, the input output of attention, down: each device has a part of every sum
- *   not at all            norms, positions, biases of the output and of down: all devices have the same
+ *   by rows, the output   queries, keys and values (whole heads), up and gate, their biases;
+ *                         table of tokens, head
+ *   by columns, the input output of attention, down: each device has a term of every sum
+ *   replicated            norms, positions, biases of the output and of down
  *
  * The part of a device is laid out as a model of its own, with a t-th of the heads, the MLP and the
  * vocabulary.

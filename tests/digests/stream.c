@@ -3,9 +3,11 @@
  * preloaded library follows the thread that submits. At the end of each process it writes a line to
  * $DIGESTS.RANK: for tasks, messages and buffers, their number and a hash of all in their order.
  *
- *   tasks     of the last two steps: name, codelet, worker, FLOPs; of each buffer its number, access and bytes
- *   messages  of these: values that are taken to be sent, received or moved: number, access, memory node
- *   buffers   bytes of an element and of all: numbers count them in the order in which they are made
+ *   tasks     of the last two steps: name, codelet, worker, FLOPs; number, access and bytes of each
+ *             buffer
+ *   messages  of these steps: values acquired to be sent, received or moved: number, access, memory
+ *             node
+ *   buffers   bytes of an element and of all; numbers count buffers in the order of their creation
  */
 #pragma GCC visibility push(default) /* its functions take the place of StarPU's */
 #include <dlfcn.h>

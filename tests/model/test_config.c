@@ -255,7 +255,8 @@ static char *written_as_read(const char *json, const char *changed, const char *
     return text;
 }
 
-/* The type of the weights and the class of the model are set; the rest, known or not, is as it was read. */
+/* Saving sets the type of the weights and the class of the model; all other keys, known or not,
+ * stay as read. */
 static void config_is_kept(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * The offload planner: random plans, sizes, rates and limits against memory counted slot by slot, the
- * promises that the run keeps, the smallest limit to the byte, the paper's recursion.
+ * The offload planner: random plans, sizes, rates and limits against memory counted slot by slot,
+ * the promises that a run relies on, the smallest limit to the byte, the paper's recursion.
  */
 #include "policies/common.h"
 #include "offload/host.h"

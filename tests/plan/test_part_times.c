@@ -29,7 +29,8 @@ static double forward(const struct sp_machine *machine, int devices)
     return t.pre + t.attention + t.post;
 }
 
-/* A layer's forward gathers and scatters its rows four times; beyond a node they go through its adapters. */
+/* A layer's forward gathers or scatters its rows four times; between nodes they go through the
+ * adapters. */
 static void gathers_beyond_a_node_take_the_network(void **state)
 {
     static struct sp_machine machine, fast;

@@ -224,8 +224,8 @@ static void every_schedule(void **state)
             }
 }
 
-/* HelixPipe, with messages that occupy the sender for their whole time, must match another
- * simulation. */
+/* HelixPipe with messages that occupy the wire for their whole time: the makespan is that of
+ * another simulation. */
 static void helix_on_a_wire(void **state)
 {
     struct sp_layout lay = {

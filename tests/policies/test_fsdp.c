@@ -149,9 +149,8 @@ static void orders(void **state)
     print_message("%d plans\n", plans);
 }
 
-/* Two units fit at once. Each op's unit must be gathered when the op begins, with gathers running
- * during earlier ops, and a unit that is still gathered is not gathered again. Returns the number
- * of gathers. */
+/* Two units fit at once. A unit is gathered while earlier ops run and must be there when its own op
+ * begins; a unit that is still gathered is not gathered again. Returns the number of gathers. */
 static int gathered(const struct sp_program *prog)
 {
     int slots[2] = {prog->ops[0].chunk, -1}, now = 0, n = 1;

@@ -22,7 +22,8 @@ static int held(const struct helix *h, int s)
     return most;
 }
 
-/* The makespan of one loop alone; `most`: the most parts that a stage holds. */
+/* The makespan of m micro-batches, one loop if m is that of a loop; most[s]: the most parts that
+ * stage s holds. */
 static double alone(const char *schedule, int fold, int p, int L, int m, int *most)
 {
     struct sp_plan plan;

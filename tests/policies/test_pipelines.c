@@ -13,7 +13,8 @@ struct pipeline {
     struct sp_exchange e[SP_MAX_EXCHANGES];
 };
 
-/* Lets pipeline q exchange with its next peer; false if the peer is not ready for it. */
+/* Makes the next exchange of pipeline q and its peer; false if the peer has another one to make
+ * first. */
 static bool advance(struct pipeline *p, int q)
 {
     struct pipeline *me = &p[q];

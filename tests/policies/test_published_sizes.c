@@ -193,7 +193,7 @@ static void bad_groups_are_refused(void **state)
     }
 }
 
-/* The default group is p if p divides m; else torch's if torch takes the size; never shorter than
+/* The default group is p if p divides m, else torch's if torch takes m, and never shorter than
  * p. */
 static void default_groups(void **state)
 {

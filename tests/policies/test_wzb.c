@@ -163,7 +163,7 @@ static int nobody(const struct sp_layout *lay, int chunk)
     return chunk == 2 ? lay->stages : 0;
 }
 
-/* The owners of chunks that a schedule may name. */
+/* A schedule that names wrong owners of chunks is refused. */
 static void wrong_owners(void **state)
 {
     struct sp_schedule_def def = *sp_schedule_find("wzb2");

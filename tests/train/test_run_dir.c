@@ -212,7 +212,8 @@ static void test_belongs_to_one_run(void **state)
     refused(at("mine/step-000008/state.json"), NULL, "Not a directory");
 }
 
-/* The old run's steps stay until the first of the new one is there, although it has a lower number. */
+/* The old run's steps stay until the new run's first step is complete, although that has a lower
+ * number. */
 static void test_overwrites(void **state)
 {
     struct sp_run_dir d;
@@ -382,7 +383,7 @@ static void test_companions(void **state)
     assert_int_equal(sp_dir_file(&step, "notes"), -ENOENT);
     assert_true(sp_dir_has(&step, "old", &st) && st.st_size == 3);
     sp_dir_close(&step);
-    /* no companions: the links are removed */
+    /* no companions: the links are removed, and the user's own file stays */
     save(&d, 3);
     assert_int_not_equal(lstat(at("with/tokenizer.json"), &st), 0);
     assert_int_equal(access(at("with/README.md"), F_OK), 0);
@@ -634,7 +635,7 @@ static void test_makes_its_way(void **state)
     assert_int_equal(access(at("far/away/run/step-000001"), F_OK), 0);
 }
 
-/* A lock file that cannot be locked. */
+/* A .lock that is not a regular file is refused. */
 static void test_lock(void **state)
 {
     (void)state;

@@ -82,7 +82,7 @@ static void samples_needed(void **unused)
     assert_true(wrong <= KINDS * RUNS / 20);
 }
 
-/* Samples that something made longer move nothing while half of all are right, wherever they fall. */
+/* Lengthened samples, wherever they fall, do not move the median while half of all are right. */
 static void outliers(void **unused)
 {
     struct sp_steady s = {0};

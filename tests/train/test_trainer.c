@@ -178,7 +178,8 @@ static int asks(void *arg)
     return (*(int *)arg)++ ? 4 : 0;
 }
 
-/* A process asks to stop at the end of its second step; no other is told before. */
+/* A process asks with bits at the end of its second step: the meters have them then, and nothing
+ * before. */
 static void asked(void **state)
 {
     struct sp_train_config cfg;

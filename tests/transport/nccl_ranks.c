@@ -41,7 +41,7 @@ static double now(void)
 
 /* ---- tasks ------------------------------------------------------------------------------------------ */
 
-/* The values of a message, added up over the ranks that write it: rank .. rank + ranks - 1. */
+/* The values of a message, summed over the ranks rank .. rank + ranks - 1 that write it. */
 struct values {
     int message, rank, ranks;
 };

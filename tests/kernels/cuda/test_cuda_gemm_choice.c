@@ -132,7 +132,8 @@ static void test_choice(void **state)
     stop();
 }
 
-/* A clock that is slow at first, something else that runs meanwhile, an algorithm that fails when it is measured. */
+/* A clock that is slow at first, other load meanwhile, an algorithm that fails when it is
+ * measured. */
 static void test_disturbed(void **state)
 {
     (void)state;
