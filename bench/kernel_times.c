@@ -1,7 +1,8 @@
 /*
- * What a GPU did and when, of a program that knows nothing of it: CUDA loads this library into a process whose
- * CUDA_INJECTION64_PATH names it, and CUPTI tells it of every kernel, copy and fill. At the end it writes
- * $KERNEL_TIMES.PID, a line each, in no order: begin and end in nanoseconds, the stream, the name. See gpu/kernels.py.
+ * Records all that a GPU does for an unmodified program. CUDA loads this library into a process
+ * whose CUDA_INJECTION64_PATH names it, and CUPTI reports every kernel, copy and fill. At the end
+ * it writes $KERNEL_TIMES.PID, a line for each, in no order: begin and end in nanoseconds, the
+ * stream, the name. See gpu/kernels.py.
  */
 #include <cupti.h>
 #include <stdint.h>
@@ -74,7 +75,7 @@ static void finish(void)
     fflush(out); /* and not closed: CUPTI may still deliver */
 }
 
-/* What CUDA calls, once. Whatever fails, the program runs on. */
+/* CUDA calls this once. The program runs on even if something fails here. */
 __attribute__((visibility("default"))) int InitializeInjection(void);
 
 int InitializeInjection(void)

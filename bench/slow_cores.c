@@ -1,7 +1,7 @@
 /*
- * Slow machines on a fast one: preloaded, every op takes SLOW_CORES times the time that it has had of a core. The
- * rest of that time its worker sleeps, so that as many workers can share a core without one noticing the others.
- * What is not an op, as messages and the runtime, is as fast as ever.
+ * Simulates slow machines on a fast one. With this library preloaded, every op takes SLOW_CORES
+ * times its time on a core. Its worker sleeps for the rest, so that as many workers can share a
+ * core without noticing each other. Messages and the runtime are as fast as ever.
  *
  * With SLOW_TASK_US every task of an op takes so many microseconds instead, times a factor that SLOW_UNIFORM,
  * SLOW_LOGNORMAL, SLOW_SEED, SLOW_STAGE and SLOW_BY make of the op, as `show --vary` does.

@@ -1,5 +1,5 @@
 /*
- * unit [GROUP...]: runs all groups of tests of a folder, or those that are named, each in a process of its
+ * unit [GROUP...]: runs all groups of a folder's tests, or the named ones, each in a process of its
  * own, so that none sees what another leaves behind. unit --list names them.
  *
  * Exit: 0 all passed, 1 some did not, 2 there is no such group.
@@ -42,7 +42,7 @@ static double seconds(struct timeval t)
     return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
 }
 
-/* Whether it passed. */
+/* Returns 1 if the group passed, else 0. */
 static int run_group(const struct group *g)
 {
     struct rusage usage;

@@ -12,7 +12,7 @@
 #ifndef SP_TESTS_GROUPS_H
 #define SP_TESTS_GROUPS_H
 
-/* Adds the group that it begins, before main runs. The body returns how many of its tests failed. */
+/* Registers the group before main runs. The body returns how many of its tests failed. */
 #define TEST_GROUP(name)                                                                           \
     static int group_##name##_run(void);                                                           \
     __attribute__((constructor)) static void group_##name##_add(void)                              \
@@ -23,8 +23,9 @@
 
 void test_group_add(const char *name, int (*run)(void));
 
-/* Of a grid every n-th point is tested, and with SP_LONG in the environment (make check-long) each: 1 then.
- * n has no factor in common with the sides of the grid, so that all rows have their turn. */
+/* Returns n: a test takes every n-th point of a grid. With SP_LONG in the environment (make
+ * check-long) it returns 1. n has no factor in common with the sides of the grid, so that all rows
+ * have their turn. */
 int test_every(int n);
 
 #endif

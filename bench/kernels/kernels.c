@@ -89,7 +89,7 @@ static void products(float *x, float *y, float *w, float *dw, float *bias, float
           sp_cross_entropy(T, H, V, ROWS, x, w, target, 1e-3f, &loss, y, dw, scratch));
 }
 
-/* What a layer's products read and write, in one type. */
+/* The arrays that a layer's products read and write, in one type. */
 struct layer {
     const struct sp_backend *k;
     void *x, *g, *w, *bias, *y, *u, *scratch;

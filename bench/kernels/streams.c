@@ -111,7 +111,8 @@ SP_CLONES static float touch(int in, int out, int arrays, size_t n, float *const
 
 static float sink;
 
-/* What a kernel does to memory: `in` reads and `out` writes of `arrays` arrays of `bytes` bytes. */
+/* The memory accesses of a kernel: `in` reads and `out` writes of `arrays` arrays of `bytes`
+ * bytes. */
 struct pattern {
     int in, out, arrays;
     size_t bytes;

@@ -1,6 +1,7 @@
 /*
- * What StarPU's traces (FxT) add to a step: one run, traced in every second step. So what else the machine does
- * is in neighbours alike; the median of their ratios is what tracing adds.
+ * Measures the time that StarPU's traces (FxT) add to a step: one run traces every second step, so
+ * other load on the machine affects neighbours alike. The median of their ratios is the cost of
+ * tracing.
  *
  * usage: fxt [seq [pairs [stages]]]      (1024 tokens, 40 pairs of steps, 2 stages in one process; llama-tiny)
  */
@@ -35,7 +36,7 @@ static const char *write_text(void)
     return path;
 }
 
-/* Milliseconds of a step; `traced`: what StarPU does in it is recorded. */
+/* Milliseconds of a step; `traced`: StarPU records it. */
 static double step_ms(struct sp_trainer *t, int traced)
 {
     struct sp_meters m;

@@ -1,5 +1,6 @@
 /*
- * What the engine costs: 1F1B on two stages, two workers of one process, with empty codelets.
+ * Measures the overhead of the engine: 1F1B on two stages, two workers of one process, with empty
+ * codelets.
  *
  *   empty      time of a step, and of a task on its worker: submission, dependencies, scheduling
  *   2 ms       every task spins 2 ms: how much longer the pipeline takes than its list simulation

@@ -181,8 +181,8 @@ static int sample(struct sp_trainer *t)
 }
 
 /*
- * 5. All of it. What a function of starpipe refuses it has said itself, in one line. As in `starpipe train`,
- * the exit status is 2 if no step was begun.
+ * 5. The program. Functions of starpipe print their own errors, in one line. As in `starpipe
+ * train`, the exit status is 2 if no step was begun.
  */
 int main(int argc, char **argv)
 {

@@ -11,9 +11,9 @@
  *   stage 2  ..012.00311422533644755.66.77....
  *   stage 3  ...000111222333444555666777......
  *
- * Makespan (m + p - 1)(f + b + w), as 1F1B, while communication is free. Where a tensor takes
- * as long as a forward (f = b = w = comm = 1) it is 39 in this picture and 49 for 1F1B. The price
- * is memory: stage i holds min(A(p-1-i) + 1, m) micro-batches.
+ * Makespan (m + p - 1)(f + b + w), as 1F1B, while communication is free. If a tensor takes as long
+ * as a forward (f = b = w = comm = 1), it is 39 in this picture and 49 for 1F1B. The price is
+ * memory: stage i holds min(A(p-1-i) + 1, m) micro-batches.
  */
 #include <starpipe/schedule.h>
 #include <errno.h>

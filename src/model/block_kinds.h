@@ -18,13 +18,13 @@ enum sp_block_kind {
 
 enum { SP_LAYER_BLOCKS = SP_BLOCK_POST - SP_BLOCK_NORM1 + 1 };
 
-/* Whether each layer has a block of the kind; of the others the model has one. */
+/* True for a kind that every layer has a block of; the model has one block of each other kind. */
 static inline bool sp_block_is_of_layer(enum sp_block_kind kind)
 {
     return kind >= SP_BLOCK_NORM1 && kind <= SP_BLOCK_POST;
 }
 
-/* Place i of the blocks of layers, those of the first layer first: a kind, and back. */
+/* The kind of the i-th block of all layers, counted from the first layer on; and its inverse. */
 static inline enum sp_block_kind sp_layer_block(int i)
 {
     return (enum sp_block_kind)(SP_BLOCK_NORM1 + i % SP_LAYER_BLOCKS);

@@ -1,5 +1,5 @@
 /*
- * config.json of Hugging Face, read. What would change the numbers of a model and is not
+ * Reads config.json of Hugging Face. A key that would change the numbers of a model and is not
  * implemented is refused, never skipped.
  */
 #include "model/config_keys.h"
@@ -51,7 +51,8 @@ static int parse_activation(const struct sp_config *c, const char *key, int *act
                     known);
 }
 
-/* Tokens that the vocabulary has; transformers writes ids of other vocabularies too, which say nothing here. */
+/* Keeps tokens that are in the vocabulary. transformers also writes ids of other vocabularies,
+ * which mean nothing here. */
 static void parse_tokens(const struct sp_config *c, const char *key, int vocab,
                          struct sp_token_ids *ids)
 {

@@ -1,6 +1,7 @@
 /*
- * Values of a config.json, and what it may say beside the keys that config.c reads: keys that relatives
- * of GPT-2 and Llama have (Gemma, Granite, MoE models, ...) and that fine-tuned copies inherit.
+ * Values of a config.json, and the other keys that it may have besides those that config.c reads:
+ * keys that relatives of GPT-2 and Llama have (Gemma, Granite, MoE models, ...) and that fine-tuned
+ * copies inherit.
  */
 #include "model/config_keys.h"
 #include "sp_error.h"
@@ -84,7 +85,7 @@ int sp_config_bool(const struct sp_config *c, const char *key, bool fallback, bo
 
 /* ---- keys of others ---------------------------------------------------------------------- */
 
-/* Beside null: false, 0, an empty list or object; or 1, true, a text. */
+/* The harmless values besides null. OFF: false, 0, an empty list or object; ONE: 1; TRUE: true. */
 enum off { OFF, ONE, TRUE };
 
 static const struct {

@@ -1,4 +1,4 @@
-/* What a config.json says about rotary positions. */
+/* Reads what a config.json says about rotary positions. */
 #include "model/config_keys.h"
 #include "sp_error.h"
 #include <string.h>
@@ -6,7 +6,7 @@
 static const char *const types[] = {
     [SP_ROPE_DEFAULT] = "default", [SP_ROPE_LINEAR] = "linear", [SP_ROPE_LLAMA3] = "llama3"};
 
-/* Under either of its names; SP_ROPE_DEFAULT where it is not said. */
+/* Reads the type under either of its names; without one it stays SP_ROPE_DEFAULT. */
 static int parse_type(const struct sp_config *c, const json_t *rope, const char *key,
                       enum sp_rope_type *type)
 {
@@ -24,7 +24,8 @@ static int parse_type(const struct sp_config *c, const json_t *rope, const char 
                     sp_config_show(v, text));
 }
 
-/* Whatever else `rope` has must change nothing: a scaling that says no type is one nevertheless. */
+/* Refuses keys that the type does not read: a scaling without a type would still change the
+ * model. */
 static int check_keys(const struct sp_config *c, const char *name, const json_t *rope,
                       enum sp_rope_type type)
 {

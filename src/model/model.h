@@ -20,7 +20,8 @@
 
 enum sp_arch { SP_ARCH_GPT2, SP_ARCH_LLAMA };
 
-/* Relatives of Llama style: what their config.json says and what it leaves out differs. */
+/* Models of Llama style. Their config.json files differ in their keys and in what missing keys
+ * mean. */
 enum sp_relative { SP_LLAMA, SP_MISTRAL, SP_QWEN2, SP_QWEN3 };
 
 /* An activation by the name that config.json has for it. */
@@ -29,7 +30,7 @@ struct sp_activation_name {
     enum sp_activation kind;
 };
 
-/* From 1 on; ends with a row without a name. */
+/* Rows from 1 on; a row without a name ends them. */
 extern const struct sp_activation_name sp_activation_names[];
 
 /* Tokens that mean something to a tokenizer. All zero: none. */
@@ -49,10 +50,10 @@ struct sp_model {
     int mlp;       /* f, MLP width */
     int vocab;     /* V */
     int positions; /* longest sequence (GPT-2: rows of the position table) */
-    int planned; /* longest that may be planned, of presets whose table ends before; 0: positions */
+    int planned; /* longest that may be planned, if beyond the table; 0: positions */
     bool tied;   /* the head shares the token embedding */
     float norm_eps;
-    float dropout; /* the largest that config.json asks for: nothing is dropped here */
+    float dropout; /* the largest in config.json, for a warning: nothing is dropped */
     int act; /* of the MLP, Llama style: of its gate; a row of sp_activation_names, 0: the usual one */
     struct sp_token_ids bos, eos, pad; /* of its tokenizer, kept with it */
 
@@ -61,7 +62,7 @@ struct sp_model {
     struct sp_rope rope;
     bool qkv_bias, out_bias, mlp_bias;
     bool qk_norm; /* RMS norm of each head of queries and keys, before they are rotated */
-    int window;   /* tokens that attention looks back: no sequence may be longer. 0: all */
+    int window;   /* tokens that attention looks back; no sequence may be longer. 0: no limit */
 };
 
 static inline enum sp_activation sp_model_act(const struct sp_model *m)
@@ -94,17 +95,17 @@ static inline int sp_model_up_width(const struct sp_model *m)
  * and a directory with a config.json; -EINVAL: malformed or impossible.
  */
 int sp_model_load(const char *what, struct sp_model *m);
-/* From the config.json of a directory that is open. */
+/* The same from the config.json of an open directory. */
 struct sp_dir;
 int sp_model_load_in(const struct sp_dir *dir, struct sp_model *m);
 
-/* The tokens that end a text drawn from the model of a directory, as transformers has it: those of its
- * generation_config.json, where there is one, otherwise those of config.json. A warning for what that file asks for
- * besides and is not done. 0, or -errno after one line: the file cannot be read. */
+/* Reads the tokens that end a text drawn from the model of a directory, as transformers does: from
+ * generation_config.json if there is one, else from config.json. Warns of other settings in that
+ * file, which are ignored. Returns 0, or -errno after one line if the file cannot be read. */
 int sp_model_load_eos_in(const struct sp_dir *dir, const struct sp_model *m,
                          struct sp_token_ids *eos);
 
-/* Whether `what` names a preset, "preset:" before it or not. */
+/* True if `what` names a preset, with or without "preset:" before it. */
 bool sp_model_is_preset(const char *what);
 
 /* Parses a Hugging Face config.json held in memory; `where` names it in errors. */
@@ -114,9 +115,10 @@ int sp_model_parse_config(const char *json, size_t len, const char *where, struc
 int sp_model_write_config(const struct sp_model *m, const char *path);
 int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir, const char *name);
 /*
- * Writes the config.json of `dir` as the one that `held` holds, from which `m` was read (sp_dir_hold): with all its
- * keys, their order and their values, but for the type of the weights, which is float32, and `architectures`, the
- * class that they are of. If it holds none, or one that says another model by now (a warning), as above.
+ * Writes the config.json of `dir` from the one that `held` holds (sp_dir_hold) and from which `m`
+ * was read: all keys keep their order and values, except the type of the weights, which becomes
+ * float32, and `architectures`, their class. If `held` has none, or by now one of another model (a
+ * warning), writes it as sp_model_write_config_in does.
  */
 int sp_model_write_config_as_read(const struct sp_model *m, const struct sp_dir *held,
                                   const struct sp_dir *dir);
@@ -127,13 +129,13 @@ int sp_model_check(const struct sp_model *m, const char *where);
 /* model_type of config.json, "gpt2" or "llama" or a relative. */
 const char *sp_model_type(const struct sp_model *m);
 
-/* Sequences of a step: micro_batches times batch, of seq tokens each. */
+/* A step has micro_batches times batch sequences, of seq tokens each. */
 struct sp_step_size {
     int seq, batch, micro_batches;
 };
 
-/* Refuses sequences that the model does not know or would not see whole, and steps so large that the bytes of their
- * tensors overflow; `where` begins the line. */
+/* Refuses sequences longer than the model's positions or its attention window, and steps so large
+ * that the bytes of their tensors overflow; `where` begins the line. */
 int sp_model_check_step(const struct sp_model *m, const struct sp_step_size *step,
                         const char *where);
 

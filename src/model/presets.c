@@ -1,11 +1,11 @@
 /*
  * The models known by name, and sp_model_load, which takes a name or a directory.
  *
- * Sources: GPT-2 (Radford et al. 2019); gpt3-* HelixPipe table 3; gpt-13b and gpt-65b SPPO
- * table 2; llama-h* WeiPipe section 6 (32 layers, 32 heads); llama3-405b the Llama 3 report.
- * Where a paper gives no vocabulary, GPT models take GPT-2's and Llama models Llama 2's. Position
- * tables reach the longest sequence of HelixPipe, which counts them as parameters; the 4 M tokens of
- * SPPO, which counts none, can be planned.
+ * Sources: GPT-2 (Radford et al. 2019); gpt3-* HelixPipe table 3; gpt-13b and gpt-65b SPPO table 2;
+ * llama-h* WeiPipe section 6 (32 layers, 32 heads); llama3-405b the Llama 3 report. If a paper
+ * gives no vocabulary, GPT models take GPT-2's and Llama models Llama 2's. Position tables reach
+ * the longest sequence of HelixPipe, which counts them as parameters. SPPO counts none, so its 4 M
+ * tokens can be planned without a table of that length.
  */
 #include "model/files/input.h"
 #include "model/model.h"
@@ -132,7 +132,7 @@ int sp_model_load_in(const struct sp_dir *dir, struct sp_model *m)
         free(text);
     }
     if (!rc) {
-        /* Of a long path the end tells more than the beginning. */
+        /* A long path is cut at its beginning, since its end tells more. */
         snprintf(loaded.name, sizeof loaded.name, "%s",
                  n < sizeof loaded.name ? dir->path : dir->path + n - (sizeof loaded.name - 1));
         *m = loaded;

@@ -2,7 +2,7 @@
 #include "model/tensor_parts.h"
 #include <limits.h>
 
-/* As many rows of logits as so many elements hold, in whole tiles of a product. */
+/* The rows of logits that so many elements hold, rounded down to whole tiles of a product. */
 static int rows_of(const struct sp_model *m, int elements)
 {
     const int tile = 64;
@@ -13,8 +13,8 @@ static int rows_of(const struct sp_model *m, int elements)
     return rows > 0 ? rows : 1;
 }
 
-/* At a time unless the user says: what 128 MiB hold. More rows mean fewer passes over the gradient of the table; on cores
- * more than that no longer shows. */
+/* The rows of logits computed at a time by default: those that 128 MiB hold. More rows mean fewer
+ * passes over the gradient of the table; on CPU cores still more rows gain nothing. */
 static int default_head_rows(const struct sp_model *m)
 {
     return rows_of(m, (128 << 20) / (int)sizeof(float));
@@ -35,7 +35,7 @@ static void take_widths(struct sp_shape *sh, const struct sp_model *m)
     sh->up_width = sp_model_up_width(m);
 }
 
-/* Where tensors lie in the blocks that a device has. */
+/* Sets the offsets of tensors in the blocks that a device has. */
 static void take_blocks(struct sp_shape *sh, const struct sp_model *m)
 {
     sh->held = *m;
@@ -98,7 +98,7 @@ void sp_shape_context(struct sp_shape *sh, int context, bool ring)
     sh->context = context;
     sh->ring = ring && context > 1;
     spread_rows(sh, context);
-    sh->loss_scale *= (float)context; /* sp_shape_share counts them with the pipelines */
+    sh->loss_scale *= (float)context; /* sp_shape_share counts these devices as pipelines */
 }
 
 void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)

@@ -15,7 +15,7 @@ char sp_recompute_letter(enum sp_recompute recompute)
     return "-saf"[recompute];
 }
 
-/* Elements of a token. */
+/* Widths: elements of a token. */
 enum width { HIDDEN, QUERY, KEYS, UP, MLP, HEADS, STATS };
 
 /* Modes of recomputation. */
@@ -27,19 +27,19 @@ enum {
 
 enum part { X, STATS1, N1, Q, KV, O, O_HEADS, LSE, STATS2, R, U, N2, G, PARTS };
 
-/* Parts of one buffer follow each other. Those of f32 come first: after an odd number of bf16 they would not lie where
- * a float must. */
+/* The parts of one buffer follow each other. Its f32 parts come first: after an odd number of bf16
+ * elements they would not be aligned as floats. */
 static const struct {
     enum sp_stash_tensor tensor;
     enum width width;
-    bool f32;  /* whatever the element type */
-    int modes; /* that keep it */
+    bool f32;  /* even if elements are bf16 */
+    int modes; /* the modes that keep it */
 } kept[PARTS] = {
     [X] = {SP_STASH_X, HIDDEN, false, ATTENTION}, /* and the first of K layers with every=K */
     [STATS1] = {SP_STASH_PRE, STATS, true, PRODUCTS},
     [N1] = {SP_STASH_PRE, HIDDEN, false, NONE},
     [Q] = {SP_STASH_Q, QUERY, false, PRODUCTS},
-    [KV] = {SP_STASH_KV, KEYS, false, PRODUCTS}, /* and wherever later slices read them */
+    [KV] = {SP_STASH_KV, KEYS, false, PRODUCTS}, /* also kept if later slices read them */
     [O] = {SP_STASH_O, QUERY, false, ATTENTION},
     [O_HEADS] = {SP_STASH_O, QUERY, false,
                  ATTENTION}, /* and by heads, where devices share them out */
@@ -87,7 +87,7 @@ bool sp_stash_keeps(enum sp_recompute recompute, enum sp_stash_tensor tensor)
     return any;
 }
 
-/* Of the parts of a buffer before `end`. */
+/* Counts the elements of a buffer's kept parts before `end`. */
 static uint64_t elements_before(const struct sp_shape *sh, enum sp_recompute recompute,
                                 enum sp_stash_tensor tensor, enum part end)
 {
@@ -147,7 +147,7 @@ uint64_t sp_shape_post_chunk(const struct sp_shape *sh)
            (uint64_t)(m->hidden + 2 * sh->up_width + (m->arch == SP_ARCH_LLAMA ? 2 : 1) * m->mlp);
 }
 
-/* Where a part lies in its buffer; NULL: it is not kept. */
+/* The address of a part in its buffer; NULL: it is not kept. */
 static void *part_at(const struct sp_shape *sh, bool keep_outputs, void *base, enum part p)
 {
     enum sp_recompute mode = mode_of(keep_outputs);

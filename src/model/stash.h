@@ -1,6 +1,7 @@
 /*
- * What a layer keeps from its forward to its backward: one table of tensors, their sizes, and the
- * modes of recomputation that keep them. The graph, the plan of memory and the codelets read it.
+ * The tensors that a layer keeps from its forward to its backward: one table of their sizes and of
+ * the modes of recomputation that keep them. The graph, the plan of memory and the codelets read
+ * it.
  */
 #ifndef SP_MODEL_STASH_H
 #define SP_MODEL_STASH_H
@@ -16,9 +17,9 @@ enum sp_recompute {
     SP_RECOMPUTE_FULL          /* keeps a layer's input, every K-th layer's with every=K */
 };
 
-/* "none", "selective", "no-attention", "full": as they are typed. */
+/* "none", "selective", "no-attention" or "full", as users type it. */
 const char *sp_recompute_name(enum sp_recompute recompute);
-/* -, s, a, f: a letter a layer, in lists of them. */
+/* '-', 's', 'a' or 'f': the letter of a layer in a list of layers. */
 char sp_recompute_letter(enum sp_recompute recompute);
 
 /* Buffers of a layer; their places in struct sp_layer_activations have the same names. */
@@ -33,27 +34,29 @@ enum sp_stash_tensor {
     SP_STASH_TENSORS
 };
 
-/* Whether a mode keeps a buffer, or a part of it. */
+/* True if a mode keeps a buffer or a part of it. */
 bool sp_stash_keeps(enum sp_recompute recompute, enum sp_stash_tensor tensor);
 
-/* Elements of a buffer as a mode keeps it, 0: computed again. Statistics are f32. */
+/* The elements of a buffer that a mode keeps; 0: it is computed again. Statistics are f32. */
 uint64_t sp_stash_elements(const struct sp_shape *sh, enum sp_recompute recompute,
                            enum sp_stash_tensor tensor);
 
-/* Bytes of each, 0: computed again. `keeps_x`: the first of K layers with every=K; `sliced`: keys and
- * values stay for later slices. */
+/* The bytes of each buffer; 0: it is computed again. `keeps_x`: the layer is the first of K with
+ * every=K; `sliced`: keys and values stay for later slices. */
 void sp_stash_of_layer(const struct sp_shape *sh, enum sp_recompute recompute, bool keeps_x,
                        bool sliced, int64_t bytes[SP_STASH_TENSORS]);
 
-/* Elements of SP_STASH_PRE and SP_STASH_POST; `keep_outputs`: those of norms and activations, in
- * brackets above, are kept too. */
+/* The elements of SP_STASH_PRE and SP_STASH_POST. `keep_outputs`: the outputs of norms and
+ * activations, in brackets above, are kept too. */
 uint64_t sp_shape_pre_saved(const struct sp_shape *sh, bool keep_outputs);
 uint64_t sp_shape_post_saved(const struct sp_shape *sh, bool keep_outputs);
 
-/* Elements of r(T,h) stats2(T,2): all that a backward wants of post which computes the rest again. */
+/* The elements of r(T,h) stats2(T,2): all that a backward of post needs if it computes the rest
+ * again. */
 uint64_t sp_shape_residual_saved(const struct sp_shape *sh);
 
-/* Elements of what such a backward has of mlp_rows rows: n2(h), u(up), g(f), du(up), and dg(f), for SwiGLU. */
+/* The elements that such a backward keeps at a time, for mlp_rows rows: n2(h), u(up), g(f), du(up),
+ * and dg(f) for SwiGLU. */
 uint64_t sp_shape_post_chunk(const struct sp_shape *sh);
 
 /* The same buffers by name. n1, n2, g are NULL unless `keep_outputs`. */

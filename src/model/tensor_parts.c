@@ -52,7 +52,7 @@ void sp_vocabulary_part(const struct sp_model *m, int devices, int member, int *
 
 /* ---- tensors and their parts ------------------------------------------------------------------ */
 
-/* Rows or columns of a part: n of them from place `to` on are those of the whole from `from` on. */
+/* Rows or columns of a part: `to` .. `to`+n-1 of the part are `from` .. `from`+n-1 of the whole. */
 struct segment {
     int from, to, n;
 };
@@ -73,7 +73,7 @@ static int segments_of_qkv(const struct sp_model *m, int part, int size, int mem
     return 3;
 }
 
-/* Of `size` rows or columns a part has `part`. */
+/* The segments of a part that has `part` of `size` rows or columns. Returns their number. */
 static int segments_of(const struct sp_model *m, enum sp_role role, int size, int part, int member,
                        struct segment s[3])
 {
@@ -92,7 +92,7 @@ static int segments_of(const struct sp_model *m, enum sp_role role, int size, in
     return 1;
 }
 
-/* Tensor i of both lists, which have the same tensors in the same order. */
+/* True if tensor i is in the block; both lists have the same tensors in the same order. */
 static bool is_in(const struct sp_params *p, int i, enum sp_block_kind kind, int layer)
 {
     return p->tensors[i].block == kind && (p->tensors[i].layer < 0 || p->tensors[i].layer == layer);
@@ -103,7 +103,8 @@ static bool is_whole(const struct sp_parameter *whole, const struct sp_parameter
     return whole->rows == part->rows && whole->cols == part->cols;
 }
 
-/* The common elements of a block and a part of it, in runs of a row's: `take` from the whole to the part. */
+/* Copies the elements of a part, a run of each row at a time: from the whole to the part if `take`,
+ * else back. */
 static void copy_tensor(const struct sp_model *m, const struct sp_parameter *whole,
                         const struct sp_parameter *part, int member, bool take, const float *from,
                         float *to)
@@ -146,8 +147,9 @@ void sp_block_put_part(const struct sp_params *whole, const struct sp_params *pa
     copy_block(whole, part, member, kind, layer, false, from, to);
 }
 
-/* Gains of heads are applied to a device's heads; what else is the same everywhere and not added to every sum after
- * all of it is there (biases of the output and of down) is applied to a device's tokens. */
+/* Gains of heads are applied to a device's own heads. Other replicated tensors are applied to a
+ * device's own tokens, except the biases of the output and of down: these are added once a sum is
+ * complete. */
 static bool is_summed(enum sp_role role, bool tokens)
 {
     if (role == SP_ROLE_Q_GAIN || role == SP_ROLE_K_GAIN)

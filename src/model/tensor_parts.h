@@ -1,36 +1,39 @@
 /*
- * How the devices of a stage divide the tensors of a model (tensor parallelism: Shoeybi et al. 2019, "Megatron-LM",
- * section 3; the vocabulary too: its section 3 on embeddings):
+ * How the devices of a stage divide the tensors of a model (tensor parallelism: Shoeybi et al. 2019,
+ * "Megatron-LM", section 3, which also divides the vocabulary):
  *
- *   by rows, the output   queries, keys and values (whole heads), up and gate, their biases; tables of tokens, head
- *   by columns, the input output of attention, down: each device has a part of every sum
- *   not at all            norms, positions, biases of the output and of down: all devices have the same
+ *   by rows, the output   queries, keys and values (whole heads), up and gate, their biases;
+ *                         table of tokens, head
+ *   by columns, the input output of attention, down: each device has a term of every sum
+ *   replicated            norms, positions, biases of the output and of down
  *
- * What a device has is laid out as a model of its own, with a t-th of the heads, of the MLP and of the vocabulary.
+ * The part of a device is laid out as a model of its own, with a t-th of the heads, the MLP and the
+ * vocabulary.
  */
 #ifndef SP_TENSOR_PARTS_H
 #define SP_TENSOR_PARTS_H
 
 #include "model/params.h"
 
-/* The model that each of so many devices has. Of the vocabulary each has as many rows, the last one's rows past its
- * end being zero. */
+/* The model that each of so many devices has. All have the same number of vocabulary rows; the last
+ * one's rows past the end of the vocabulary are zero. */
 void sp_model_divide(const struct sp_model *m, int devices, struct sp_model *part);
 
-/* And the model of vocabulary V whose part that is. */
+/* The inverse: the model with the given vocabulary that `part` is a part of. */
 void sp_model_join(const struct sp_model *part, int devices, int vocab, struct sp_model *m);
 
-/* Whether heads, MLP and vocabulary can be divided so; else what cannot is told in why[n]. */
+/* True if heads, MLP and vocabulary can be divided so; else why[n] names the one that cannot. */
 bool sp_model_is_divisible(const struct sp_model *m, int devices, char *why, size_t n);
 
-/* Rows of the vocabulary that each device has, those beyond its end counted. */
+/* Rows of the vocabulary that each device has, including rows past its end. */
 int sp_vocabulary_rows(const struct sp_model *m, int devices);
 
-/* Rows of the vocabulary that device `member` really has: from *first on, at least one. */
+/* The *count rows of the vocabulary, from *first on, that device `member` has without padding; at
+ * least one. */
 void sp_vocabulary_part(const struct sp_model *m, int devices, int member, int *first, int *count);
 
-/* The block of one device, sp_block_elements of the part, from the whole block; and that into the whole block, whose
- * other elements stay. */
+/* Copies one device's part (sp_block_elements of the part) out of a whole block; and back into it,
+ * leaving its other elements alone. */
 void sp_block_take_part(const struct sp_params *whole, const struct sp_params *part, int member,
                         enum sp_block_kind kind, int layer, const float *from, float *to);
 void sp_block_put_part(const struct sp_params *whole, const struct sp_params *part, int member,
@@ -43,16 +46,16 @@ struct sp_block_range {
 enum { SP_BLOCK_RANGES = 8 }; /* of a block, at most */
 
 enum sp_range_kind {
-    SP_RANGES_SAME, /* that all devices have the same of */
-    SP_RANGES_SUMMED, /* those of them whose gradients are of a device's tokens, or heads, alone: `tokens` says that
-                       * devices share tokens where they do not share heads */
+    SP_RANGES_SAME, /* tensors that all devices have the same of */
+    SP_RANGES_SUMMED, /* those of them whose gradients on a device count only its own tokens or
+                       * heads. `tokens`: devices share tokens where they do not share heads */
 };
 
-/* Of n elements of a part's block, from `first` on, those that are summed so. */
+/* Counts the SP_RANGES_SUMMED elements among `first` .. `first`+n-1 of a part's block. */
 uint64_t sp_block_summed(const struct sp_model *part, enum sp_block_kind kind, bool tokens,
                          uint64_t first, uint64_t n);
 
-/* Into out[SP_BLOCK_RANGES]; returns how many. */
+/* Writes the ranges of that kind to out[SP_BLOCK_RANGES]; returns how many. */
 int sp_block_ranges(const struct sp_params *whole, const struct sp_params *part,
                     enum sp_block_kind kind, int layer, enum sp_range_kind what, bool tokens,
                     struct sp_block_range *out);

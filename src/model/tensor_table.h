@@ -1,6 +1,6 @@
 /*
- * What a model consists of, one row a tensor: its block, shape, name in Hugging Face files, initial
- * value, weight decay, and which models have it. Parameters, weight files, the optimizer and the
+ * The tensors of a model, one row each: block, shape, name in Hugging Face files, initial value,
+ * weight decay, and the models that have it. Parameters, weight files, the optimizer and the
  * counting of operations read this table and nothing else.
  */
 #ifndef SP_TENSOR_TABLE_H
@@ -22,7 +22,7 @@ enum sp_dim {
     SP_DIM_POSITIONS
 };
 
-/* What a model must have for a row to be one of its tensors, besides a name for it. */
+/* A model has a row's tensor if it has a name for it and meets this condition. */
 enum sp_when {
     SP_ALWAYS,
     SP_WHEN_UNTIED,
@@ -43,11 +43,11 @@ struct sp_tensor_row {
     bool decay;
 };
 
-/* In the order of the model, a layer once. */
+/* In the order of the model; layers share one set of rows. */
 extern const struct sp_tensor_row sp_tensor_table[];
 extern const int sp_tensor_rows;
 
-/* Name of a row in the model, a layer's without its beginning; NULL: the model has no such tensor. */
+/* The name of a row's tensor, a layer's without its prefix; NULL: the model has no such tensor. */
 const char *sp_row_name(const struct sp_model *m, const struct sp_tensor_row *row);
 
 int sp_dim(const struct sp_model *m, enum sp_dim dim);

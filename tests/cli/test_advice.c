@@ -1,6 +1,6 @@
 /*
- * The advice of a run, on records whose times are a list simulation's, so that it is known what is
- * true of them.
+ * Tests the advice after a run. The records come from a list simulation, so the right advice is
+ * known.
  */
 #include "cli/train/advice.h"
 #include "model/support.h"
@@ -45,7 +45,7 @@ static struct sp_trainer *open_trainer(int stages, int micro_batches, const char
     cfg.partition = partition;
     cfg.data = text;
     cfg.steps = 1;
-    cfg.clip = 0; /* which not all schedules have */
+    cfg.clip = 0; /* not all schedules can clip */
     cfg.threads = 1;
     cfg.device = SP_TRAIN_CPU;
     cfg.hardware = "a800-ib"; /* on which each stage has a device of its own */
@@ -53,7 +53,7 @@ static struct sp_trainer *open_trainer(int stages, int micro_batches, const char
     return t;
 }
 
-/* The advice for the step as it was predicted, `times` as long for want of cores. */
+/* Advises on the predicted step, made `times` as long as if cores were missing. */
 static void advise(struct sp_trainer *t, double times, char advice[SP_ADVICE])
 {
     struct sp_timeline record;
@@ -82,7 +82,7 @@ static void more_micro_batches(void **state)
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
-/* What is nearly as fast as can be gets none. */
+/* A run that is nearly as fast as possible gets no advice. */
 static void none(void **state)
 {
     struct sp_trainer *t = open_trainer(1, 8, "even");
@@ -125,7 +125,7 @@ static void uneven_stages(void **state)
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
-/* Whose ops are not those of chunks, too. */
+/* Also covers schedules whose ops are not of whole chunks. */
 static void all_schedules(void **state)
 {
     static const char *const names[] = {"gpipe",    "interleaved", "zb1p",      "zbv",

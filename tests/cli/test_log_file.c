@@ -1,4 +1,5 @@
-/* The log of a resumed run goes on behind the steps before it; what is no log is left alone. */
+/* A resumed run appends to its log after the steps it continues; a file that is no log is left
+ * alone. */
 #include "model/support.h"
 #include "train/run/log_file.h"
 #include <errno.h>
@@ -13,7 +14,7 @@
 #define STEP(k) "{\"step\":" #k ",\"loss\":5.5}\n"
 #define OTHER "{\"evaluation\":1,\"loss\":5.5}\n"
 
-/* In the place of the C library's: a file system may have no locks. */
+/* False makes flock, which replaces the C library's, fail as on a file system without locks. */
 static bool has_locks = true;
 
 int flock(int fd, int operation)
@@ -43,7 +44,7 @@ static int remove_dir(void **state)
     return 0;
 }
 
-/* What stands in the file, which goes. */
+/* Returns the text of the log file and removes the file. */
 static char *take(void)
 {
     static char text[4096];
@@ -68,7 +69,7 @@ static int open_log(const char *name, int done, FILE **log)
     return ret;
 }
 
-/* Opens the log that holds `before` and adds a line: then it holds `kept` and the line. */
+/* Opens a log that holds `before` and adds a line; the log must then hold `kept` and that line. */
 static void expect(const char *before, int done, const char *kept)
 {
     char want[4096];
@@ -152,7 +153,7 @@ static void test_refused(void **state)
     }
 }
 
-/* What is there may be a device, a FIFO that nobody reads, or nothing. */
+/* The path may name a device, a FIFO that nobody reads, or nothing. */
 static void test_no_files(void **state)
 {
     struct capture c;
@@ -175,7 +176,8 @@ static void test_no_files(void **state)
     alarm(0);
 }
 
-/* Another process has a lock of either kind: refused at once, whoever has it is named, nothing is touched. */
+/* Another process holds a lock of either kind: the log is refused at once, its holder is named, and
+ * nothing is touched. */
 static void test_locked(void **state)
 {
     struct sp_log_file file, other;
@@ -206,7 +208,7 @@ static void test_locked(void **state)
     alarm(0);
 }
 
-/* A warning, and the run goes on. */
+/* Without locks the run warns and goes on. */
 static void test_no_locks(void **state)
 {
     struct sp_log_file file;
@@ -223,7 +225,7 @@ static void test_no_locks(void **state)
     sp_log_release(path, &file);
 }
 
-/* One that was made for a run that was refused after all goes; what was there stays. */
+/* A log made for a run that is then refused is removed; a file that was there before stays. */
 static void test_released(void **state)
 {
     struct sp_log_file file;

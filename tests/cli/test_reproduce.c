@@ -1,6 +1,6 @@
 /*
- * The papers once more: what the simulation must get right of each, with the figures it gets. All constants
- * are those of the named machines; nothing here or there is set for a cell.
+ * Reproduced papers: the simulation must get these results of each paper right. All constants are
+ * those of the named machines; none is tuned for a cell.
  */
 #include "../policies/common.h"
 #include "cli/reproduce/paper.h"
@@ -28,7 +28,7 @@ static bool is_of(const struct sp_cell *c, const char *id)
     return !strcmp(c->id, id);
 }
 
-/* All cells of an experiment are within a part of what was published. */
+/* Checks that all cells of an experiment are within a fraction `most` of the published figures. */
 static int all_within(const struct sp_paper *paper, const char *id, double most)
 {
     int n = 0;
@@ -97,7 +97,7 @@ static double worth(struct sp_value v)
     return v.kind == SP_VALUE_NUMBER ? v.number : -1;
 }
 
-/* Whether the cell is the fastest of its row as much as it was published to be. */
+/* True if the simulation agrees with the paper on whether the cell is the fastest of its row. */
 static bool is_placed_right(const struct sp_paper *paper, const struct sp_cell *c)
 {
     bool published = true, simulated = true;
@@ -187,7 +187,7 @@ static void sppo_gains_what_recomputation_costs(void **state)
     /* the other reading of a cell: a stage of two is idle half of the time */
     c = cell_of(&paper, "figure10-speedup", "GPT-65B, 640K", "exact");
     assert_non_null(strstr(c->note, "over SP 64, PP 2; sequences a step: 1; with 32, 1.4"));
-    /* 32 heads: more GPUs share no more of a sequence */
+    /* with 32 heads, more GPUs cannot divide a sequence further */
     c = cell_of(&paper, "figure12", "Megatron-Tuned", "128 GPUs");
     assert_non_null(strstr(c->note, "SP 32, PP 4"));
     assert_true(c->simulated.number > 1 && c->simulated.number < 2.13);
@@ -221,7 +221,8 @@ static void survey_counts_as_the_list_simulation(void **state)
     sp_paper_destroy(&paper);
 }
 
-/* Two stages, a model whose messages take longer than its ops: what a micro-batch takes when messages block. */
+/* Two stages and a model whose messages take longer than its ops: the time of a micro-batch if
+ * messages block. */
 static void blocking_messages_are_exposed_twice(void **state)
 {
     struct sp_run run = {.machine = "a800-nvlink-eth",
@@ -262,7 +263,7 @@ static void blocking_messages_are_exposed_twice(void **state)
     assert_true(apart < 1.15 * (compute + 2 * message)); /* the head is on one of the stages */
 }
 
-/* From worker to worker go weights twice and gradients, once a turn each, and nothing else. */
+/* In each turn a worker sends the next one weights twice and gradients once, and nothing else. */
 static void ring_carries_what_is_used(void **state)
 {
     struct sp_layout lay = {

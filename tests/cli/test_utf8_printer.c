@@ -1,4 +1,5 @@
-/* Text in pieces of any size, as Python decodes it whole with errors="replace". */
+/* Text printed in pieces of any size must come out as Python decodes it whole with
+ * errors="replace". */
 #include "cli/utf8_printer.h"
 #include "model/support.h"
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static const struct {
     CASE("\xef\xbf\xbe", "\xef\xbf\xbe"),
 };
 
-/* What is printed of bytes in pieces of `size`, to be freed. */
+/* Prints bytes in pieces of `size`; the caller frees the result. */
 static char *print(const char *bytes, size_t n, size_t size, bool plain)
 {
     char *text = NULL;
@@ -64,7 +65,7 @@ static void test_replaced(void **state)
         }
 }
 
-/* A terminal obeys nothing in it. */
+/* Plain text holds nothing that a terminal would obey. */
 static void test_plain(void **state)
 {
     const char bytes[] = "a\x1b[2J\r\a\x7f\xc2\x9b"

@@ -1,11 +1,13 @@
 /*
- * What a program asks StarPU to do, as numbers that two versions of it share if they ask for the same: preloaded, it
- * follows the thread that submits. At the end of each process, $DIGESTS.RANK has a line: tasks, messages and buffers, how
- * many and a hash of all in their order.
+ * Hashes all requests of a program to StarPU, so that two versions of it can be compared. The
+ * preloaded library follows the thread that submits. At the end of each process it writes a line to
+ * $DIGESTS.RANK: for tasks, messages and buffers, their number and a hash of all in their order.
  *
- *   tasks     of the last two steps: name, codelet, worker, FLOPs; of each buffer its number, access and bytes
- *   messages  of these: values that are taken to be sent, received or moved: number, access, memory node
- *   buffers   bytes of an element and of all: numbers count them in the order in which they are made
+ *   tasks     of the last two steps: name, codelet, worker, FLOPs; number, access and bytes of each
+ *             buffer
+ *   messages  of these steps: values acquired to be sent, received or moved: number, access, memory
+ *             node
+ *   buffers   bytes of an element and of all; numbers count buffers in the order of their creation
  */
 #pragma GCC visibility push(default) /* its functions take the place of StarPU's */
 #include <dlfcn.h>
@@ -25,7 +27,8 @@ struct stream {
 };
 
 static struct stream tasks = {FNV_BASIS, 0}, messages = {FNV_BASIS, 0}, buffers = {FNV_BASIS, 0};
-/* Of the step before this one: steps that come earlier measure the machine, as often as it takes. */
+/* The streams of the step before this one. Only the last two steps are hashed: earlier ones measure
+ * the machine, and their number varies. */
 static struct stream tasks_before, messages_before;
 
 static void mix(struct stream *s, const void *data, size_t n)
@@ -56,7 +59,8 @@ static void *real(const char *name)
     return f;
 }
 
-/* The thread that made the first buffer submits everything; others end what it began, in any order. */
+/* True on the thread that made the first buffer: it submits everything. Other threads only complete
+ * requests, in any order. */
 static bool submits(void)
 {
     static bool known;
@@ -72,7 +76,8 @@ static bool submits(void)
 
 enum { SLOTS = 1 << 18 };
 
-/* Numbers of the buffers that there are, by address; one that is unregistered leaves its slot to the next of its address. */
+/* Maps addresses of buffers to numbers. A buffer that is unregistered leaves its slot to the next
+ * one at that address. */
 static struct slot {
     starpu_data_handle_t handle;
     long number;
@@ -96,7 +101,8 @@ static void made(starpu_data_handle_t handle)
     mix_number(&buffers, starpu_vector_get_elemsize(handle));
 }
 
-/* Parts of a buffer are made by StarPU: they get numbers when they are first used. */
+/* Returns a buffer's number. StarPU makes the parts of a buffer, so they get numbers at first
+ * use. */
 static long number(starpu_data_handle_t handle)
 {
     struct slot *slot = find(handle);
@@ -149,7 +155,7 @@ static void submitted(const struct starpu_task *task)
     }
 }
 
-#undef starpu_task_submit /* with traces it is a line of the caller's more */
+#undef starpu_task_submit /* with traces it is a macro that adds the caller's line */
 
 int starpu_task_submit(struct starpu_task *task)
 {

@@ -1,4 +1,5 @@
-/* What the tests of codelets share: a task gives the bits of the kernels called directly. */
+/* Shared by the tests of codelets: a task must give the same bits as the kernels called
+ * directly. */
 #ifndef SP_TESTS_ENGINE_CODELETS_H
 #define SP_TESTS_ENGINE_CODELETS_H
 
@@ -7,7 +8,7 @@
 
 enum { BATCH = 2, SEQ = 7, T = BATCH * SEQ };
 
-/* What is kept from a forward. */
+/* The ways in which a forward keeps tensors for its backward. */
 static const struct variant {
     bool saved, keep_outputs;
 } variants[] = {{false, false}, {true, false}, {true, true}};

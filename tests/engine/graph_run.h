@@ -1,7 +1,7 @@
 /*
- * Plans run for real on tiny models: loss, gradient norm and gradients of three steps, with what
- * must hold of every plan checked on the way: nothing alive after a step, the planned peak, no
- * growth after the second step.
+ * Runs plans on tiny models and returns loss, gradient norm and gradients of three steps. Checks on
+ * the way that no activation is alive after a step, that the planned peak holds, and that buffers
+ * do not grow after the second step.
  */
 #ifndef SP_TESTS_GRAPH_RUN_H
 #define SP_TESTS_GRAPH_RUN_H
@@ -30,7 +30,7 @@ struct run {
     float *gradients;
 };
 
-/* All stages here. */
+/* All stages in one process. */
 static inline struct sp_placement one_process(int stages, int workers)
 {
     return (struct sp_placement){.world = {.size = 1, .node_size = 1},
@@ -113,10 +113,10 @@ struct setting {
     void (*before)(struct sp_graph *g, int k); /* step k; NULL: nothing more */
 };
 
-/* What leaves, and the tier it goes to; StarPU is running. */
+/* The evictions of a plan and the tier that they use; StarPU must be running. */
 struct tiers {
     struct sp_offload offload;
-    struct sp_plan *plan; /* which knows what leaves; NULL: nothing does */
+    struct sp_plan *plan; /* its `evictions` points here; NULL: nothing is evicted */
     struct sp_disk *disk;
 };
 
@@ -172,8 +172,8 @@ static inline void stop_tiers(struct tiers *t)
     t->plan->evictions = NULL;
 }
 
-/* What a stage stashes at the most. Stages that share a worker are bounded together with `ready`: one may have more if another
- * one has less. */
+/* The most bytes that a stage stashes. With `ready`, stages that share a worker are bounded
+ * together: one may stash more if another stashes less. */
 static inline int64_t most_stashed(const struct sp_plan *plan, const struct sp_graph *g,
                                    const struct setting *set, int stage)
 {
@@ -264,7 +264,7 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
             for (int i = 0; i < st->n_ops; i++)
                 assert_true(st->ops[i].end_us >= st->ops[i].start_us && st->ops[i].busy_us > 0);
             bytes += st->pool_bytes;
-            /* The workspace holds scratch as well, which no pool does. */
+            /* The workspace also counts scratch, which is not in pools. */
             if (st->pool_bytes > (double)(memory[s].activations + memory[s].workspace))
                 fail_msg("stage %d: pools of %.0f bytes, %lld planned", s, st->pool_bytes,
                          (long long)(memory[s].activations + memory[s].workspace));
@@ -347,12 +347,12 @@ static inline void check_named(const char *schedule, int stages, int mbs, int la
     free(one.gradients);
 }
 
-/* Settings in which nothing but time differs. */
+/* Settings that may change nothing but time. */
 static const struct setting anywhere[] = {{.tied = true, .workers = 4},
                                           {.tied = true, .workers = 3, .window = 1},
                                           {.tied = true, .workers = 1}};
 
-/* Nothing but time may change with the setting: the same bits. */
+/* Checks that all settings give the same bits. */
 static inline void check_bits(const char *schedule, int stages, int mbs, int layers,
                               const struct setting *sets, int n)
 {

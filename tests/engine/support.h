@@ -1,4 +1,5 @@
-/* What the tests of the engine share: StarPU started on CPU workers, distinct numbers, stderr. */
+/* Shared by the tests of the engine: starts StarPU on CPU workers, makes distinct numbers, catches
+ * stderr. */
 #ifndef SP_TESTS_ENGINE_H
 #define SP_TESTS_ENGINE_H
 
@@ -10,14 +11,14 @@
 
 enum { REST_NS = 5000 };
 
-/* StarPU with `workers` CPU workers under a policy of ours, and under no other. */
+/* Starts StarPU with `workers` CPU workers under `policy`, whatever the environment says. */
 static inline void start_starpu(int workers, struct starpu_sched_policy *policy)
 {
     struct starpu_conf conf;
 
     setenv("STARPU_SILENT", "1", 0);
     setenv("STARPU_WORKERS_NOBIND", "1", 0);
-    setenv("SP_CHECK", "1", 0); /* bad numbers, and activations that are read when they are dead */
+    setenv("SP_CHECK", "1", 0); /* checks for bad numbers and for reads of dead activations */
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     conf.ncpus = workers;

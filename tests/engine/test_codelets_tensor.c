@@ -1,6 +1,6 @@
 /*
- * A layer's second half and the head of two devices that share heads, MLP and vocabulary, one after the other: what
- * their tasks make together is what those of one device make alone.
+ * Runs a layer's second half and the head on two devices that share heads, MLP and vocabulary, one
+ * after the other. Together their tasks must compute what one device computes alone.
  */
 #include "engine/codelets.h"
 #include "model/tensor_parts.h"
@@ -42,7 +42,7 @@ static struct tensor part_of(const struct divided *d, enum sp_block_kind kind, i
     return t;
 }
 
-/* Columns of a device's heads: (T,q/2) of (T,q), and back. */
+/* Copies the columns of a device's heads, (T,q/2), out of (T,q), or back. */
 static void heads(const struct divided *d, int device, bool back, float *whole, float *part)
 {
     size_t n = (size_t)d->part.q_width, all = (size_t)d->whole.q_width;
@@ -96,7 +96,7 @@ static struct alone run_alone(const struct sp_shape *sh, const struct tensor *x,
     return a;
 }
 
-/* What a device has of it, and its shares of sums. */
+/* A device's parts of these tensors, and its terms of the sums. */
 struct device {
     struct tensor o, w, g, r, u, act, y, du, dn, d_o;
 };
@@ -128,8 +128,8 @@ static void drop_device(struct device *v)
     drop_tensor(&v->dn), drop_tensor(&v->d_o);
 }
 
-/* The gradient of the whole, of two parts that both began with what was there: of what both have, and norm2's is not
- * summed over devices, one counts. */
+/* The whole gradient from two parts that both began with the previous one. Tensors that both have
+ * count once; norm2's gradient is not summed over devices. */
 static float *gradient_of(const struct divided *d, const struct device v[DEVICES], size_t n)
 {
     float *whole = floats(n);
@@ -176,14 +176,14 @@ static void check_half(const struct sp_shape *sh)
                            stats.handle, v[0].dn.handle, 1, &v[1].dn.handle, dy.handle, dr.handle,
                            0);
     for (int i = 0; i < DEVICES; i++) {
-        bool keeps = i == 0; /* the other makes the activations again */
+        bool keeps = i == 0; /* the other recomputes the activations */
 
         sp_out_bwd_insert(&ctx, &d.part, dr.handle, v[i].w.handle, v[i].d_o.handle);
         sp_out_wgrad_insert(&ctx, &d.part, v[i].o.handle, dr.handle, v[i].g.handle);
         sp_mlp_wgrad_insert(&ctx, &d.part, n2.handle, v[i].u.handle, keeps ? v[i].act.handle : NULL,
                             dy.handle, v[i].du.handle, v[i].g.handle, 0);
     }
-    /* norm2's gradient is on device 0: the other gets it, as reduce_same in gradients.c sums them */
+    /* norm2's gradient is on device 0; copy it to device 1, as reduce_same in gradients.c would */
     starpu_task_wait_for_all();
     memcpy(v[1].g.at + d.part.gain, v[0].g.at + d.part.gain,
            (size_t)sh->model.hidden * sizeof(float));
@@ -195,7 +195,7 @@ static void check_half(const struct sp_shape *sh)
         heads(&d, i, true, o.at, v[i].d_o.at);
     assert_near(o.at, alone.d_o.at, o.n, "do");
     whole = gradient_of(&d, v, g.n);
-    for (size_t i = 0; i < g.n; i++) /* between tensors there is nothing */
+    for (size_t i = 0; i < g.n; i++) /* skip the gaps between tensors */
         alone.g.at[i] = whole[i] == 0 ? 0 : alone.g.at[i];
     assert_near(whole, alone.g.at, g.n, "gradient");
     free(whole);
@@ -255,7 +255,7 @@ static void check_head(const struct sp_shape *sh)
         dn[i] = tensor(nx);
         stats[i] = tensor(2 * T);
         kept[i] = tensor((size_t)(T * sp_logits_ld(V)));
-        /* device 0 keeps its logits, device 1 makes them again */
+        /* device 0 keeps its logits, device 1 recomputes them */
         sp_logit_stats_insert(&ctx, &d.part, rows, n.handle, ih[i], part[i].handle, stats[i].handle,
                               i == 0 ? kept[i].handle : NULL);
     }

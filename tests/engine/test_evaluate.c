@@ -1,6 +1,6 @@
 /*
- * An evaluation between two steps is as if it had not been, for every family: weights, moments and
- * gradients are what they were, and the step after it has the bits of the same step without it.
+ * An evaluation between two steps must leave no trace, in every family: weights, moments and
+ * gradients stay, and the next step has the same bits as without it.
  */
 #include "engine/graph_run.h"
 #include "graphs/inference/evaluate.h"
@@ -45,7 +45,7 @@ static void assert_same_state(void)
     }
 }
 
-/* Loss and norm of the first step's tokens, which change nothing. */
+/* Runs the first step's tokens without an update; returns loss and norm. */
 static void try_step(struct sp_graph *g, struct values state[4], double figures[2])
 {
     struct sp_step_report r;
@@ -118,7 +118,7 @@ static void families(void **state)
     check("sppo:multiplex", 4, (struct setting){.llama = true});
 }
 
-/* What leaves memory comes back for an evaluation, too. */
+/* An evaluation also fetches evicted tensors. */
 static void offload(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * Sampling by kept keys and values: the logits of every token are those of a training forward on
- * all of them, however they were fed, and their cross-entropy is the loss of a training step.
+ * Sampling with cached keys and values must give every token the logits of a training forward over
+ * all tokens, however they are fed. Their cross-entropy must be the loss of a training step.
  */
 #include "engine/graph_run.h"
 #include "graphs/inference/generate.h"
@@ -145,7 +145,7 @@ static float value(enum sp_dtype dtype, const void *x, size_t i)
     return dtype == SP_BF16 ? sp_bf16_value(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
-/* logits(T,V) of all of `ids`: what comes after each, by the kernels of the type of the run. */
+/* logits(T,V): the predicted next token of each of `ids`, by the kernels of the run's type. */
 static void train_forward(struct trained *t, float *logits)
 {
     const struct sp_shape *sh = &t->g.shape;
@@ -282,7 +282,7 @@ static void test_logits(void **state)
 
 /* ---- the window ------------------------------------------------------------------------- */
 
-/* What a new generator says after n tokens that fit. */
+/* z: the logits of a new generator after n tokens that fit into its window. */
 static void fresh(struct trained *t, int window, const int32_t *tokens, int n, float *z)
 {
     struct sp_generator *gen = generator(t, window);
@@ -291,7 +291,7 @@ static void fresh(struct trained *t, int window, const int32_t *tokens, int n, f
     sp_generator_destroy(gen);
 }
 
-/* One token at a time: when `window` of them are there, only the later half stays. */
+/* Feeds one token at a time: once the window is full, only its later half stays. */
 static void check_slides(struct trained *t, int window)
 {
     struct sp_generator *gen = generator(t, window);
@@ -310,7 +310,7 @@ static void check_slides(struct trained *t, int window)
     sp_generator_destroy(gen);
 }
 
-/* Several tokens at a time: a prompt longer than the window counts by its end. */
+/* Feeds several tokens at a time: only the end of a prompt longer than the window counts. */
 static void check_prompts(struct trained *t, int window)
 {
     static const int lengths[] = {3, 2, 5, 39, 1, 7, 6, 40};

@@ -1,7 +1,7 @@
 /*
- * HelixPipe run for real: both ways of the QKV product, every recomputation, uneven layers, fewer
- * workers than stages, small windows; loss, norms and gradients of one stage. Two runs are the same
- * bits, and so is whatever places the stages differently.
+ * Runs HelixPipe: both ways of the QKV product, every recomputation, uneven layers, fewer workers
+ * than stages, small windows. Loss, norms and gradients must be those of one stage. Two runs give
+ * the same bits, however the stages are placed.
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "engine/graph_run.h"
@@ -44,7 +44,7 @@ static void every_mode(void **state)
     print_message("%d plans, %d steps each, gradients within %.1e\n", runs, STEPS, worst);
 }
 
-/* Whether stages share workers or not. */
+/* The bits must not depend on how many stages share a worker. */
 static void same_bits(void **state)
 {
     static const struct setting sets[] = {
@@ -57,9 +57,10 @@ static void same_bits(void **state)
 }
 
 /*
- * Weights where a micro-batch's share of them is less than what they save: hidden 24, so 48 numbers a token of keys and
- * values against 72 x 24 weights of two micro-batches (as many at 18 tokens), or 12 against 36 x 24 where one head of them
- * serves all queries; of one micro-batch twice the tokens.
+ * Weights are shipped if a micro-batch's share of them is smaller than the keys and values they
+ * replace. With hidden 24, keys and values are 48 numbers a token, against 72 x 24 weights for two
+ * micro-batches (equal at 18 tokens), or 12 against 36 x 24 if one key head serves all queries. One
+ * micro-batch needs twice the tokens.
  */
 static void chooses_what_to_ship(void **state)
 {

@@ -1,4 +1,4 @@
-/* Main memory beside GPUs: what is reserved, what pins refuse, and buffers that are used again. */
+/* Main memory beside GPUs: reservations, refused pins, and buffers that are used again. */
 #include "engine/support.h"
 #include "offload/host.h"
 
@@ -46,7 +46,8 @@ static char *take(size_t bytes)
     return memory;
 }
 
-/* One call pins all of it; buffers beyond it, and none that are used again, are pinned as they are made. */
+/* One call pins the whole reservation. Buffers beyond it are pinned when they are made, and not
+ * again when they are reused. */
 static void test_reserved(void **state)
 {
     char *a[4], *more;
@@ -73,7 +74,7 @@ static void test_reserved(void **state)
     assert_int_equal(unpinned, 2);
 }
 
-/* Where less may be pinned less is reserved. */
+/* If a pin is refused, the reservation is halved until it succeeds. */
 static void test_refused(void **state)
 {
     char *a, *b;

@@ -1,7 +1,7 @@
 /*
- * Activations that leave memory and come back: nothing but where they are may change. Gradients, losses
- * and norms with the bits of the same plan without offloading, and those of one stage; the planned peak
- * never exceeded; everything that left came back.
+ * Eviction may change nothing but the place of activations. Gradients, losses and norms have the
+ * bits of the same plan without offloading, and the values of one stage; the planned peak is never
+ * exceeded; every evicted tensor is fetched again.
  */
 #include "engine/graph_run.h"
 #include "plan/slices.h"
@@ -28,13 +28,13 @@ static void make(const char *name, int stages, int mbs, int slices, struct setti
         assert_int_equal(sp_plan_cut(plan, &sh, set.cut, NULL), 0);
 }
 
-/* Where stages share slices out, other stages read them. */
+/* If stages assist each other's attention, other stages read the keys, so they must stay. */
 static bool keys_may_leave(const struct sp_plan *plan)
 {
     return plan->layout.slices > 2 && !plan->family->shared;
 }
 
-/* All modes against none, and none against one stage. */
+/* Compares all modes with no offloading, and that with one stage. */
 static void compare_modes(const char *name, int stages, int mbs, int slices, struct setting set)
 {
     static const struct {
@@ -137,7 +137,8 @@ static void multiplexed(void **state)
         }
 }
 
-/* Whole micro-batches, several in flight, chunks, weight gradients apart, overlapped pairs, two pipes. */
+/* Whole micro-batches, several at a time, chunks, separate weight gradients, overlapped pairs, two
+ * pipes. */
 static void schedules(void **state)
 {
     static const struct {

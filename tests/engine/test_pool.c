@@ -36,7 +36,7 @@ static void test_takes_the_latest(void **state)
     sp_pool_put(wide);
     assert_ptr_equal(sp_pool_get(p, 33, 4, "x"), b);
     assert_ptr_equal(sp_pool_get(p, 33, 4, "x"), a);
-    /* 34 floats and 17 doubles are as long, but not the same. */
+    /* 34 floats and 17 doubles have the same size but are different handles. */
     assert_ptr_equal(sp_pool_get(p, 17, 8, "x"), wide);
     assert_ptr_equal(sp_pool_get(p, 34, 4, "x"), other);
     assert_int_equal(sp_pool_bytes(p), 4 * (33 + 33 + 34 + 2 * 17));
@@ -48,7 +48,7 @@ static void test_takes_the_latest(void **state)
     sp_pool_destroy(NULL);
 }
 
-/* It goes back when all who hold it have given it back, and not before. */
+/* A handle returns to the pool only when all its users have given it back. */
 static void test_owners(void **state)
 {
     struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);
@@ -68,8 +68,8 @@ static void test_owners(void **state)
     sp_pool_destroy(p);
 }
 
-/* Slack s: the oldest, and only when more than s lie idle; without slack where the oldest are wanted. Against a plain
- * list, at random. */
+/* With slack s the pool gives the oldest handle, and only if more than s are idle; where the oldest
+ * are asked for, without slack. Compared with a plain list, at random. */
 static void test_slack(void **state)
 {
     enum { MOST = 64 };
@@ -164,7 +164,7 @@ static void test_steady(void **state)
     }
 }
 
-/* What becomes of the buffer and of the value of what is given back. */
+/* A pool may keep a returned handle's value, forget it, or free its buffer. */
 static void test_dead(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * Measured layer times: positive, consistent with each other, and near what a step of the whole
- * model takes; nothing of the measurement stays in StarPU, and graphs run before, between and after
+ * Measured layer times must be positive, consistent with each other, and add up to about a step of
+ * the whole model. A measurement leaves nothing in StarPU; graphs run before, between and after
  * measurements.
  */
 #ifndef _GNU_SOURCE
@@ -18,7 +18,7 @@
 
 enum { BATCH = 2, SEQ = 64, M = 4, STEPS = 8 };
 
-/* StarPU's functions, counted: handles registered and not unregistered. */
+/* Counts handles that are registered and not yet unregistered, by wrapping StarPU's functions. */
 static int handles;
 
 static void *next(const char *name)
@@ -151,7 +151,8 @@ static void check_costs(const struct sp_layer_costs *c)
 
 static const char *const mode_names[] = {"none", "selective", "no-attention", "full"};
 
-/* The recompute modes, one bit each, with which the times predict steps of the whole model. */
+/* The recompute modes, one bit each, for which the measured times predict steps of the whole
+ * model. */
 static unsigned predicts(const struct sp_graph_config *like, const struct sp_layer_costs *c,
                          const char *preset)
 {
@@ -295,7 +296,8 @@ static void test_follows_sizes(void **state)
     end();
 }
 
-/* What measuring is said to need: states and activations of two layers, however many there are. */
+/* The memory announced for measuring: states and activations of two layers, however many the model
+ * has. */
 static void test_bytes(void **state)
 {
     struct sp_model model;

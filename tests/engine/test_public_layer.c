@@ -1,6 +1,6 @@
 /*
- * <starpipe/layer.h>: its tasks give the bits of the trainer's inserts where those compute norms and
- * activations twice, with positions and without; its sizes and offsets; what it refuses.
+ * Tests <starpipe/layer.h>: its tasks give the bits of the trainer's inserts that recompute norms
+ * and activations, with and without positions; its sizes and offsets; its refusals.
  */
 #include "engine/tensors.h"
 #include "sinks/starpu/tensor.h"
@@ -19,7 +19,7 @@ static const struct sp_layer_config configs[] = {
 };
 enum { CONFIGS = sizeof configs / sizeof *configs };
 
-/* What the trainer has of a configuration. */
+/* The trainer's shape for a configuration. */
 static struct sp_shape shape_of(const struct sp_layer_config *c)
 {
     struct sp_model m = {.arch = c->style == SP_LAYER_LLAMA ? SP_ARCH_LLAMA : SP_ARCH_GPT2,
@@ -53,7 +53,8 @@ static bool is_shared(int buffer)
     return buffer < SP_LAYER_X;
 }
 
-/* Numbers for what the program writes, the same for the same seed; gradients of parameters are not 0. */
+/* Fills a buffer that the program writes; equal seeds give equal numbers. Gradients of parameters
+ * do not start at 0. */
 static void put_numbers(const struct sp_layer *l, enum sp_layer_buffer b, uint64_t seed, void *at)
 {
     size_t n = sp_layer_elements(l, b);
@@ -102,7 +103,7 @@ static void drop(const struct buffers *shares, struct buffers *m)
 
 /* ---- tasks ------------------------------------------------------------------------------ */
 
-/* By the trainer's inserts, which keep no outputs of norms and activations. */
+/* Runs the trainer's inserts, without keeping outputs of norms and activations. */
 static void insert_all(const struct sp_shape *sh, struct sp_tensor *const *t)
 {
     struct sp_task_context ctx = test_context();

@@ -1,6 +1,6 @@
 /*
- * What a step reports of its time: waiting for messages is no time in which the worker ran another
- * stage, the times of steps that overlap add up to that of the run, and waiting for a core is told from
+ * The times that a step reports: time in which the worker ran another stage is no wait for
+ * messages, overlapping steps add up to the time of the run, and waiting for a core is told from
  * work.
  */
 #define _GNU_SOURCE /* sched_setaffinity */
@@ -66,7 +66,7 @@ static void tear_down(struct timed *t)
     tear_down_rest(t);
 }
 
-/* One worker runs all stages: what it waits is what it does not run. */
+/* One worker runs all stages: it waits whenever it runs no op. */
 static void one_worker(const char *schedule, int stages)
 {
     struct timed t;
@@ -137,7 +137,8 @@ static void *spin(void *arg)
     return arg;
 }
 
-/* The worker shares one core with a thread that never rests: sooner or later it loses it in a task. */
+/* The worker shares one core with a thread that never rests, so sooner or later it is preempted in
+ * a task. */
 static void without_a_core(void **state)
 {
     enum { STEPS_MOST = 5000, ENOUGH_US = 500 };
@@ -186,7 +187,8 @@ static void count_late(void *counted)
     __atomic_store_n((bool *)counted, true, __ATOMIC_RELAXED);
 }
 
-/* A task's data can be had before its callback has run, which counts in its stage. */
+/* A task's data can be acquired before its callback has run; the callback counts in the task's
+ * stage. */
 static void stages_outlast_callbacks(void **state)
 {
     static struct starpu_codelet nothing = {

@@ -1,14 +1,14 @@
 /*
- * The checker: two accesses to the same bytes, one of them a write, of which neither is known to be
- * over when the other begins, end the run with status 1, whatever the timing was.
+ * The checker ends the run with status 1 on a race: two accesses to the same bytes, one of them a
+ * write, neither known to be over when the other begins. It finds races whatever the timing was.
  *
- * "Known" are vector clocks, of which each stream has one, and the host. What is queued knows what
- * its stream knows (all queued there before, what cudaStreamWaitEvent and the default stream waited
- * for) and what the host knows then; all of that is settled when an item is queued. The host knows
- * what it waited for, or asked for and was told that it is over.
+ * "Known" is by vector clocks: each stream has one, and the host. A queued item knows what its
+ * stream knows (all items queued there before, all that cudaStreamWaitEvent and the default stream
+ * waited for) and what the host knows; this is settled when the item is queued. The host knows the
+ * items it waited for, or asked about and was told are done.
  *
- * The threads of the host are one actor: how they tell each other what they know is not seen here,
- * so they are taken to tell everything.
+ * The threads of the host are one actor: the checker does not see how they synchronise, so it
+ * assumes that each knows what the others know.
  */
 #include "fake.h"
 #include <dlfcn.h>
@@ -23,11 +23,11 @@ struct sp_access {
     struct sp_span span;
     bool write;
     int actor;
-    uint64_t time; /* of the actor: over for those whose clock has it */
+    uint64_t time; /* of the actor; over for actors whose clock has it */
     int device;
     unsigned long number;
     const char *what;
-    cudaHostFn_t function; /* of a kernel that told no name */
+    cudaHostFn_t function; /* of a kernel without a name */
 };
 
 static struct sp_clock host;
@@ -47,7 +47,7 @@ void sp_check_queue(struct sp_clock *stream, int actor, struct sp_item *item)
 {
     if (!sp_settings()->check)
         return;
-    host.at[HOST] = times[HOST]++; /* what the host does from now on, the item does not know */
+    host.at[HOST] = times[HOST]++; /* the item does not know what the host does from now on */
     join(stream, &host);
     stream->at[actor] = ++times[actor];
     item->clock = malloc(sizeof *item->clock);
@@ -70,7 +70,7 @@ void sp_check_seen(const struct sp_item *item)
 
 /* ---- accesses -------------------------------------------------------------------------------- */
 
-/* Whether a row of `s` meets [at, at + bytes). */
+/* True if a row of `s` overlaps [at, at + bytes). */
 static bool row_meets(const struct sp_span *s, const char *at, size_t bytes)
 {
     size_t row;
@@ -84,7 +84,8 @@ static bool row_meets(const struct sp_span *s, const char *at, size_t bytes)
            (row + 1 < s->rows && s->at + (row + 1) * s->pitch < at + bytes);
 }
 
-/* Whether an access is over for who has this clock; the host's threads are one. */
+/* True if an actor with this clock knows that the access is over; the host's threads are one
+ * actor. */
 static bool known(const struct sp_access *a, int actor, const struct sp_clock *clock)
 {
     return a->time <= clock->at[a->actor] || (a->actor == HOST && actor == HOST);
@@ -100,7 +101,7 @@ static bool meet(const struct sp_span *a, const struct sp_span *b)
     return false;
 }
 
-/* Whether all of `b` is in `a`, as far as it is easily told. */
+/* True if `a` clearly covers all of `b`; false if that is not easily told. */
 static bool covers(const struct sp_span *a, const struct sp_span *b)
 {
     if (a->at == b->at && a->bytes == b->bytes && a->pitch == b->pitch && a->rows == b->rows)
@@ -136,8 +137,8 @@ report(const struct sp_access *earlier, const struct sp_access *later)
 }
 
 /*
- * Drops what nobody can conflict with any more: what the host knows, and all that is queued knew
- * when it was queued.
+ * Drops accesses that nothing can conflict with any more: the host and all queued items know them
+ * to be over.
  */
 static void collect(struct sp_accesses *list)
 {
@@ -157,7 +158,7 @@ static void collect(struct sp_accesses *list)
     list->collect_at = 2 * kept + 64;
 }
 
-/* An access takes the place of those that conflict with nothing that it does not conflict with. */
+/* A new access replaces those whose conflicts it all shares. */
 static void add(struct sp_accesses *list, const struct sp_access *a, const struct sp_clock *clock)
 {
     unsigned kept = 0;

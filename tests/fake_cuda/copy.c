@@ -130,7 +130,8 @@ static void count(const struct side *to, const struct side *from, size_t bytes)
     }
 }
 
-/* `to_device`, `from_device`: what the caller says, or -1. `wait`: it is no Async function. */
+/* `to_device`, `from_device`: the devices that the caller names, or -1. `wait`: not an Async
+ * function. */
 static cudaError_t submit(const struct sp_box *box, enum cudaMemcpyKind kind, int to_device,
                           int from_device, cudaStream_t stream, bool wait)
 {
@@ -210,7 +211,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
     return submit(&b, kind, -1, -1, stream, false);
 }
 
-/* Of pitched memory; x of a position counts bytes. */
+/* A copy between pitched memories; x of a position is in bytes. */
 static struct sp_box solid(struct cudaPitchedPtr to, struct cudaPos to_pos,
                            struct cudaPitchedPtr from, struct cudaPos from_pos,
                            struct cudaExtent extent, cudaArray_t to_array, cudaArray_t from_array)
@@ -249,8 +250,8 @@ cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t st
 /* ---- between devices ------------------------------------------------------------------------- */
 
 /*
- * Without a stream, these come after all that is queued on the three devices and before what
- * follows: here by waiting, though CUDA lets the host go on.
+ * Without a stream, such a copy is ordered after all that is queued on the three devices and before
+ * all that follows. The fake waits for that, though CUDA lets the host go on.
  */
 static cudaError_t submit_peer(const struct sp_box *b, int to, int from, cudaStream_t stream,
                                bool wait)

@@ -1,4 +1,4 @@
-/* Devices: the settings, what a device is, which one a thread uses, who reaches whom. */
+/* Devices: settings, properties, the current device of a thread, peer access. */
 #include "fake.h"
 #include <errno.h>
 #include <stdio.h>
@@ -116,7 +116,8 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 /* ---- what a device is ------------------------------------------------------------------------ */
 
-/* No map of pageable memory, no managed memory: what is not copied or pinned is not there. */
+/* Devices map no pageable memory and have no managed memory: they see only copied or pinned
+ * data. */
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 {
     SP_ENTER();
@@ -204,7 +205,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return cudaSuccess;
 }
 
-/* Scheduling of waiting threads; nothing to choose here. */
+/* Flags choose how waiting threads are scheduled; the fake ignores them. */
 cudaError_t cudaSetDeviceFlags(unsigned int flags)
 {
     SP_ENTER();
@@ -264,7 +265,7 @@ cudaError_t cudaDeviceSynchronize(void)
     return cudaSuccess;
 }
 
-/* What is on the device goes: streams, allocations, who it reaches. */
+/* Drops all that the device has: streams, allocations, peer access. */
 cudaError_t cudaDeviceReset(void)
 {
     SP_ENTER();

@@ -50,7 +50,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
     return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 
-/* What was queued with it goes on. */
+/* Items queued with the event go on. */
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     SP_ENTER();
@@ -99,7 +99,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 
-/* Of an event never recorded there is nothing to wait for. */
+/* An event that was never recorded counts as done. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     struct sp_item *record;

@@ -5,10 +5,10 @@
  *   LD_LIBRARY_PATH=<where the fake libraries are> SP_FAKE_GPUS=2 program
  *
  * Device memory is host memory in mappings of its own, full of NaN when new and out of reach when
- * freed; a stream is a queue with a thread; kernels are host functions. What CUDA reports as an
- * error that a program may meet is returned (out of memory, registered twice, not ready); what is a
- * mistake in the program (a direction that is not the copy's, a stale handle, a pointer into
- * nothing) ends it with one line and SIGABRT, so that no test passes over it.
+ * freed; a stream is a queue with a thread; kernels are host functions. Errors that a correct
+ * program may meet are returned (out of memory, registered twice, not ready). Mistakes in the
+ * program (a wrong direction of a copy, a stale handle, a pointer into nothing) end it with one
+ * line and SIGABRT, so that no test passes over them.
  *
  *   SP_FAKE_GPUS=n            devices (1)
  *   SP_FAKE_GPU_MEM=n[k|M|G]  bytes of each (1G)
@@ -77,7 +77,7 @@ void sp_give_lock(void);
 int sp_current(void);
 /* Ends the run if there is no such device. */
 void sp_device_exists(int device);
-/* Whether kernels on `device` may access memory of `peer`. */
+/* True if kernels on `device` may access memory of `peer`. */
 bool sp_device_reaches(int device, int peer);
 extern struct sp_fake_counts sp_counts[SP_DEVICES];
 
@@ -112,7 +112,7 @@ void sp_check_queue(struct sp_clock *stream, int actor, struct sp_item *item);
 void sp_check_order(struct sp_clock *stream, const struct sp_item *earlier);
 /* The host knows that it has ended. */
 void sp_check_seen(const struct sp_item *item);
-/* Now, by an item that runs, or NULL: by the host. */
+/* Notes an access now, by a running item or, if NULL, by the host. */
 void sp_check_access(const struct sp_item *by, const struct sp_span *span, bool write,
                      const char *what);
 void sp_check_forget(struct sp_accesses *accesses);
@@ -140,7 +140,7 @@ static inline size_t sp_region_cost(size_t bytes)
     return (bytes + SP_ALIGNMENT - 1) / SP_ALIGNMENT * SP_ALIGNMENT;
 }
 
-/* With pages of its own, not in the table; place is not SP_REGISTERED. */
+/* Makes a region with pages of its own, not in the table; place is not SP_REGISTERED. */
 struct sp_region *sp_region_new(enum sp_place place, int device, size_t bytes);
 
 /* The lock is held by those that follow. */
@@ -148,7 +148,7 @@ struct sp_region *sp_region_new(enum sp_place place, int device, size_t bytes);
 void sp_region_insert(struct sp_region *r);
 /* Takes it out of the table and frees it. */
 void sp_region_end(struct sp_region *r);
-/* Whether some region has some of [at, at + bytes). */
+/* True if some region overlaps [at, at + bytes). */
 bool sp_region_touched(const void *at, size_t bytes);
 /* The region that has all of [at, at + bytes); NULL: none has any. Half in one ends the run. */
 struct sp_region *sp_region_of(const void *at, size_t bytes);
@@ -157,12 +157,14 @@ struct sp_region *sp_region_next(size_t *i, int device);
 /* A pointer and where it points, in words that stay until the thread's next call. */
 const char *sp_where(const void *at);
 
-/* So many bytes of a device, in the table; NULL: it has no more. Without the lock. */
+/* Allocates so many bytes on a device, in the table; NULL: it has no more. Called without the
+ * lock. */
 struct sp_region *sp_device_memory(int device, size_t bytes);
-/* The end of that, by an item that runs. */
+/* Frees that memory, in a running item. */
 void sp_device_memory_end(void *base, const struct sp_item *by);
 
-/* Whether kernels on `device` may access memory of the pool, which cudaDeviceEnablePeerAccess says nothing of. */
+/* True if kernels on `device` may access memory of the pool; cudaDeviceEnablePeerAccess does not
+ * grant that. */
 bool sp_pool_reaches(int device, const struct CUmemPoolHandle_st *pool);
 
 /* Frees all on a device. */
@@ -177,7 +179,7 @@ struct sp_box { /* of a copy: `depth` slices of `rows` rows */
     size_t to_pitch, from_pitch, to_slice, from_slice;
 };
 
-/* Something queued. Whoever keeps a pointer holds a reference. */
+/* A queued item. Whoever keeps a pointer holds a reference. */
 struct sp_item {
     struct sp_item *next;
     int refs;
@@ -226,7 +228,7 @@ struct CUstream_st {
     struct sp_clock clock;
 };
 
-/* Those that are live, and others that wait to be used again. */
+/* The list of live streams and of those that wait to be used again. */
 extern struct CUstream_st *sp_streams;
 
 /* The lock is held by all that follow. */
@@ -241,9 +243,9 @@ void sp_queue(struct CUstream_st *stream, struct sp_item *item);
 void sp_queue_wait(struct CUstream_st *stream, struct sp_item *earlier);
 /* Queues an item and drops it; `wait`: returns when it is done. */
 void sp_submit(struct CUstream_st *stream, struct sp_item *item, bool wait);
-/* Until the item is done, and the host knows. */
+/* Waits until the item is done; the host then knows it. */
 void sp_wait(struct sp_item *item);
-/* Until all that is queued on the device now is done. */
+/* Waits until all items now queued on the device are done. */
 void sp_wait_device(int device);
 
 /* The stream of a handle; the default one of the current device for 0. Others end the run. */

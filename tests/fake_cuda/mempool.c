@@ -15,7 +15,7 @@ bool sp_pool_reaches(int device, const struct CUmemPoolHandle_st *pool)
     return device == pool->device || pool->reaches[device];
 }
 
-/* What is freed on the stream before is there again. */
+/* Memory freed earlier on the stream is available again. */
 static cudaError_t allocate(void **pointer, size_t bytes, struct CUmemPoolHandle_st *pool,
                             cudaStream_t stream)
 {

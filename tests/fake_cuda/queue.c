@@ -1,7 +1,7 @@
 /*
- * What is queued: items in order on a stream, and the stream's thread that does them, started with
- * the first. What orders items of different streams is an item that is done when another one is:
- * for cudaStreamWaitEvent, and around the default stream.
+ * A stream is a queue of items and a thread that runs them in order, started with the first. Items
+ * of different streams are ordered by an item that is done when another one is: for
+ * cudaStreamWaitEvent, and around the default stream.
  */
 #include "fake.h"
 #include <signal.h>
@@ -93,7 +93,7 @@ static void wait_after(struct sp_item *item)
 {
     while (!item->after->done)
         pthread_cond_wait(&progress, &sp_lock);
-    sp_item_drop(item->after); /* or chains of them would last */
+    sp_item_drop(item->after); /* or chains of items would never be freed */
     item->after = NULL;
 }
 
@@ -185,7 +185,8 @@ void sp_queue_wait(struct CUstream_st *s, struct sp_item *earlier)
     sp_item_drop(item);
 }
 
-/* The default stream of a device waits for the others and they for it, but for the non-blocking. */
+/* The default stream of a device waits for the others and they for it, except for non-blocking
+ * streams. */
 void sp_queue(struct CUstream_st *s, struct sp_item *item)
 {
     for (struct CUstream_st *t = sp_streams; t; t = t->next)

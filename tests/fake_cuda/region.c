@@ -1,7 +1,6 @@
 /*
- * Pieces of memory by address. Those of cudaMalloc and cudaHostAlloc end where a page out of reach
- * begins, are full of NaN in any type (0x7ff7), and stay out of reach for long after they were
- * freed.
+ * Regions of memory by address. Regions of cudaMalloc and cudaHostAlloc end where an inaccessible
+ * page begins and are full of NaN in any type (0x7ff7). Freed ones stay inaccessible for long.
  */
 #include "fake.h"
 #include <stdio.h>
@@ -141,12 +140,13 @@ struct sp_region *sp_region_new(enum sp_place place, int device, size_t bytes)
     r->bytes = bytes;
     r->map = map;
     r->map_bytes = whole;
-    /* As far back as its alignment lets it; pinned memory begins a page, as CUDA's does. */
+    /* Device memory ends as near to the page's end as its alignment allows; pinned memory begins a
+     * page, as CUDA's does. */
     r->base = place == SP_ON_DEVICE ? map + whole - round_up(bytes, SP_ALIGNMENT) : map;
     return r;
 }
 
-/* Between the allocation and the edges of its pages there is still poison. */
+/* Checks that the bytes between the allocation and the edges of its pages are still poison. */
 static void check_edges(const struct sp_region *r)
 {
     for (size_t i = 0; i < r->map_bytes; i++) {
@@ -160,7 +160,7 @@ static void check_edges(const struct sp_region *r)
     }
 }
 
-/* The address is not used again soon, and nobody can touch it. */
+/* Makes the region inaccessible and keeps its address from being reused soon. */
 static void bury(struct sp_region *r)
 {
     size_t i = n_freed++ % GRAVES;

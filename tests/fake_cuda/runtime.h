@@ -1,4 +1,4 @@
-/* What the tests of the fake CUDA runtime in one process share. */
+/* Shared by the tests of the fake CUDA runtime in one process. */
 #ifndef SP_FAKE_RUNTIME_H
 #define SP_FAKE_RUNTIME_H
 
@@ -25,7 +25,7 @@ static inline void CUDART_CB stand(void *arg)
         sched_yield();
 }
 
-/* Two devices of 64 MiB; the beginning of main. */
+/* Called first in main: sets up two devices of 64 MiB. */
 static inline void fake_devices(int argc, char **argv)
 {
     scene_main(argc, argv, NULL, 0);

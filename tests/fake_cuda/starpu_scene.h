@@ -1,4 +1,4 @@
-/* What the tests of StarPU on fake devices share. */
+/* Shared by the tests of StarPU on fake devices. */
 #ifndef SP_FAKE_STARPU_SCENE_H
 #define SP_FAKE_STARPU_SCENE_H
 
@@ -6,7 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <starpu.h>
 
-/* StarPU with all devices and one CPU worker; returns how many devices. */
+/* Starts StarPU with all devices and one CPU worker; returns the number of devices. */
 static inline int start(void)
 {
     struct starpu_conf conf;

@@ -1,4 +1,4 @@
-/* Streams as the API gives them. */
+/* Streams: the functions of the API. */
 #include "fake.h"
 #include <sched.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ struct CUstream_st *sp_stream_of(cudaStream_t handle)
     return s;
 }
 
-/* Its items are still done. */
+/* The stream's remaining items still run. */
 static void close_stream(struct CUstream_st *s)
 {
     s->closing = true;
@@ -105,7 +105,7 @@ void sp_wait_device(int device)
     struct sp_item *newest[SP_ACTORS];
     int n = 0;
 
-    /* What is queued meanwhile is not waited for. */
+    /* Items queued meanwhile are not waited for. */
     for (struct CUstream_st *s = sp_streams; s; s = s->next)
         if (s->live && s->device == device && s->newest) {
             newest[n] = s->newest;
@@ -209,7 +209,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
         if (t->newest && sp_stream_includes(s, t))
             sp_check_seen(t->newest);
     sp_give_lock();
-    /* Who asks all the time leaves the core to whom it waits for: there are fewer than threads. */
+    /* A thread that polls yields its core to the thread it waits for: there are fewer cores than
+     * threads. */
     if (!done)
         sched_yield();
     return sp_leave(done ? cudaSuccess : cudaErrorNotReady);

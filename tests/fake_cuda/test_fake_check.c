@@ -1,6 +1,6 @@
 /*
- * What the fake CUDA runtime does for tests of programs that forget to wait: jitter, which makes
- * them compute something else, and the checker, which finds them whatever the timing is.
+ * Tests how the fake CUDA runtime exposes programs that forget to wait: jitter makes them compute
+ * something else, and the checker finds them whatever the timing is.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ static void two_streams(void)
     OK(cudaDeviceSynchronize());
 }
 
-/* As often in time: the first has long ended when the second begins. */
+/* The same race, but the first access has long ended when the second begins. */
 static void two_streams_apart(void)
 {
     set_up();
@@ -124,7 +124,7 @@ static void free_early(void)
     OK(cudaFree(m.d));
 }
 
-/* Over by then, which nobody waited for. */
+/* The access is over by then, but nobody waited for it. */
 static void free_pooled_early(void)
 {
     cudaStream_t s;
@@ -138,7 +138,7 @@ static void free_pooled_early(void)
     OK(cudaDeviceSynchronize());
 }
 
-/* Rows of two copies, of which the last of the one is the first of the other. */
+/* Two copies share one row: the last of the one is the first of the other. */
 static void shared_row(void)
 {
     set_up();
@@ -168,7 +168,7 @@ static void CUDART_CB silent(void *arg)
     *(float *)arg = 1;
 }
 
-/* Kernels that tell nothing, between two who tell for them; the event is recorded too early. */
+/* Accesses queued before and after kernels report for them; the event is recorded too early. */
 static void told_for_them(void)
 {
     set_up();

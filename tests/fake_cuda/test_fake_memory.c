@@ -44,7 +44,7 @@ static void test_accounts(void **state)
     print_message("highest of device 0: %zu bytes\n", c.peak_bytes);
 }
 
-/* New memory is no number, in any type. */
+/* New memory holds NaN in any type. */
 static void test_poison(void **state)
 {
     enum { N = 1000 };
@@ -163,7 +163,7 @@ static void test_directions(void **state)
     }
     sp_fake_counts(0, &after[0]);
     sp_fake_counts(1, &after[1]);
-    /* Of each of 3 ways one goes over between the devices in each direction. */
+    /* Each of 3 ways copies once between the devices in each direction. */
     assert_int_equal(after[0].peer_bytes - before[0].peer_bytes, 3 * N);
     assert_int_equal(after[1].peer - before[1].peer, 3);
     OK(cudaStreamDestroy(s));
@@ -228,7 +228,7 @@ static void test_boxes(void **state)
     OK(cudaFree(e));
 }
 
-/* Pinned memory is read when the copy is done, pageable when it is called. */
+/* An asynchronous copy reads pinned memory when it runs, pageable memory when it is called. */
 static void test_asynchronous(void **state)
 {
     struct gate gate = {0};
@@ -262,7 +262,7 @@ static void CUDART_CB late(void *arg)
     ++*(int *)arg;
 }
 
-/* A plain copy waits: for its end from and to pinned memory, for what was before from pageable. */
+/* A plain copy waits for its end with pinned memory, and for earlier items with pageable memory. */
 static void test_synchronous(void **state)
 {
     int *pinned, *d, pageable = 5, n = 0;

@@ -1,4 +1,4 @@
-/* What ends a program under the fake CUDA runtime, and the line it ends with. */
+/* Mistakes that end a program under the fake CUDA runtime, and the line each ends with. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -233,7 +233,7 @@ static void kernel_reads_enabled_peer(void)
     kernel_reads_peer();
 }
 
-/* Device 0 reads memory of a pool of device 1, which lets it or not. */
+/* Device 0 reads memory of a pool of device 1, with or without permission. */
 static void read_pooled_peer(bool allowed)
 {
     const struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice},
@@ -255,7 +255,7 @@ static void read_pooled_peer(bool allowed)
 
 static void pooled_peer(void)
 {
-    OK(cudaDeviceEnablePeerAccess(1, 0)); /* is of cudaMalloc alone */
+    OK(cudaDeviceEnablePeerAccess(1, 0)); /* covers only cudaMalloc */
     read_pooled_peer(false);
 }
 

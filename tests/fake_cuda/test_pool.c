@@ -29,7 +29,7 @@ static struct sp_fake_counts counts(int device)
 
 enum { IDLE = 16 * MIB };
 
-/* A buffer is used again for its size, the latest first, and for no other. */
+/* A buffer is reused only for its own size, the latest first. */
 static void test_reuse(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
@@ -52,7 +52,7 @@ static void test_reuse(void **state)
     assert_int_equal(counts(0).bytes, before);
 }
 
-/* What is idle goes, the oldest first, where more would be than may. */
+/* If more buffers would be idle than may, the oldest idle ones are freed first. */
 static void test_idle(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(1);
@@ -78,7 +78,7 @@ static void test_idle(void **state)
     OK(cudaSetDevice(0));
 }
 
-/* A workspace that the device has no room for takes that of idle buffers, as no more of them are needed. */
+/* If the device has no room for a workspace, idle buffers are freed, but no more than needed. */
 static void test_workspace(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
@@ -99,7 +99,8 @@ static void test_workspace(void **state)
     sp_cuda_pool_destroy(pool);
 }
 
-/* A device of 64 MiB that is full: what is idle makes room, and without it there is none; no error stays behind. */
+/* On a full device of 64 MiB idle buffers make room; without any, allocation fails and leaves no
+ * error behind. */
 static void test_full(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
@@ -119,7 +120,7 @@ static void test_full(void **state)
     assert_int_equal(counts(0).bytes, before);
 }
 
-/* Taking and giving back wait for nothing that the device computes. */
+/* Taking and giving back never wait for the device. */
 static void test_waits_for_nothing(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);

@@ -1,7 +1,6 @@
 /*
- * What StarPU's CUDA driver does, told by the fake devices: how many tasks it has in flight, copies
- * of submatrices between devices, and that a codelet which computes in a stream of its own is found
- * out.
+ * Observes StarPU's CUDA driver through the fake devices: the number of tasks in flight, copies of
+ * submatrices between devices, and that a codelet with a stream of its own is found out.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,7 +98,7 @@ static struct starpu_codelet forgetful = {.cuda_funcs = {forgetful_cuda},
                                           .modes = {STARPU_W},
                                           .name = "forgetful"};
 
-/* Ends with 0 if what it computed arrived. */
+/* Ends with 0 if the result arrived. */
 static void forget(void)
 {
     starpu_data_handle_t y;

@@ -1,7 +1,8 @@
 /*
- * Every kernel of a GPU against the CPU's f32 kernel of the same name, on the same inputs: f32 within 1e-5 of
- * the largest element, as sums in another order differ; bf16 within a few of its roundings, 2^-8 each.
- * Odd sizes, and sizes of a real layer. Runs twice, for the same bits. Exit 77 without a GPU.
+ * Compares every GPU kernel with the CPU's f32 kernel of the same name, on the same inputs: f32
+ * within 1e-5 of the largest element, since the order of sums differs; bf16 within a few roundings
+ * of 2^-8 each. Sizes are odd, or those of a real layer. Runs twice, for the same bits. Exit 77
+ * without a GPU.
  */
 #include "../kernels/reference.h"
 #include "kernels/backend.h"
@@ -23,7 +24,8 @@ static enum sp_dtype type_of(const struct both *b)
     return b->f32 ? SP_F32 : gpu->dtype;
 }
 
-/* From pageable memory a copy may return before it has arrived, which our stream would not wait for. */
+/* Waits: a copy from pageable memory may return before the data arrive, and our stream would not
+ * wait for it. */
 static void copy_in(void *to, const void *from, size_t bytes)
 {
     sp_cuda_must(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "upload");
@@ -84,7 +86,8 @@ static float *download(const struct both *b)
     return x;
 }
 
-/* What both wrote. Statistics and sums in f32 of bf16 inputs are as near as those of f32. */
+/* Compares what both wrote. Statistics and sums in f32 from bf16 inputs must be as near as those
+ * from f32. */
 static void check(const char *what, struct both *b)
 {
     double bar = b->f32 || gpu->dtype == SP_F32 ? 1e-5 : 2e-2, worst = 0, top = 1e-30;
@@ -404,7 +407,8 @@ static void test_bf16(void **state)
     all();
 }
 
-/* Scores that are too many for cuDNN: some heads, then some queries at a time. */
+/* More scores than cuDNN takes at once: they are computed some heads, then some queries at a
+ * time. */
 static void test_parts(void **state)
 {
     const int whole[] = {1024}, slices[] = {300, 99, 625};
@@ -449,7 +453,8 @@ static void test_same_bits(void **state)
     drop(&first), drop(&x), drop(&dy);
 }
 
-/* Of attention's backward: parts of dQ come from every tile of keys, of dK and dV from every head that shares them. */
+/* The same bits from attention's backward: every tile of keys adds to dQ, and every head that
+ * shares keys adds to dK and dV. */
 static void same_gradients(int kv_heads, int d)
 {
     enum { LEN = 1500, HEADS = 8, TIMES = 8 };

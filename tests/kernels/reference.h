@@ -1,5 +1,5 @@
 /*
- * What the kernel tests share: distinct random data, buffers, comparison with a double-precision
+ * Shared by the kernel tests: distinct random data, buffers, comparison with a double-precision
  * reference, and finite differences that check the reference's own gradients.
  */
 #ifndef SP_TESTS_KERNELS_REFERENCE_H
@@ -54,7 +54,7 @@ static inline float *new_random(size_t n, uint64_t seed)
     return x;
 }
 
-/* For write-only outputs: what a kernel reads or leaves shows. */
+/* For write-only outputs: NaN shows if a kernel reads or skips an element. */
 static inline float *new_nan(size_t n)
 {
     float *x = new_bytes(n * sizeof *x);

@@ -84,7 +84,7 @@ struct worst {
     double error, at;
 };
 
-/* Finite inputs give finite results, NaN gives NaN; infinities are looked at by themselves. */
+/* Finite inputs give finite results, NaN gives NaN; another test covers infinities. */
 static void compare(struct worst *w, float in, float got, double want)
 {
     double error = fabs((double)got - want) / fmax(1, fabs(want));
@@ -157,7 +157,7 @@ static void test_whole_range(void **state)
         whole_range(kind);
 }
 
-/* What the formulas give: inf for +inf, NaN where they multiply an infinity by 0. */
+/* Infinities follow the formulas: +inf gives inf, and an infinity times 0 gives NaN. */
 static void test_infinities(void **state)
 {
     float in[2] = {INFINITY, -INFINITY}, one[2] = {1, 1}, got[2],

@@ -19,7 +19,7 @@ static double loss(void *arg)
 
 enum { MAX_SLICES = 5 };
 
-/* What the kernels compute, slice by slice, put back together as whole sequences. */
+/* The kernels' results, computed slice by slice and joined to whole sequences. */
 struct result {
     size_t n_q, n_kv, n_lse;
     float *o, *lse, *dq, *dkv;
@@ -41,7 +41,7 @@ static void cut(bool out, int batch, int len, int from, int n, int width, float 
     }
 }
 
-/* Slice j of the keys alone, for the last slice of queries: all of an earlier one is seen. */
+/* Slice j of the keys alone, for the last slice of queries, which sees all of an earlier slice. */
 static struct sp_attention alone(const struct sp_attention *at, int j)
 {
     struct sp_attention one = *at;
@@ -211,7 +211,7 @@ static void shape(int batch, int heads, int kv_heads, int d, int n_slices, const
 
 static const char *const paths[] = {"avx512", "avx2", "plain"};
 
-/* Runs what follows on one path after the other; those that the machine lacks are said. */
+/* Runs the following block on one path after the other; names the paths that the machine lacks. */
 #define ON_EACH_PATH(i)                                                                            \
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)                                    \
         if (sp_attention_choose(paths[i]))                                                         \
@@ -306,8 +306,8 @@ static void keys_beyond(void **state)
 }
 
 /*
- * One head and more threads than cores: the units meet on the same tiles of dq, and must take
- * turns. The bits are those of one thread.
+ * One head and more threads than cores: the units add to the same tiles of dq and must take turns.
+ * The bits must be those of one thread.
  */
 static void turns(void **state)
 {

@@ -1,6 +1,7 @@
 /*
- * Products of bf16: both ways to compute them, with everything that is added to them, against double
- * loops over the same bf16 values. What is written to bf16 is one rounding away: 2^-8 of itself at most.
+ * Products of bf16: both ways to compute them, with everything that is added to them, against
+ * double loops over the same bf16 values. A bf16 result is one rounding away, at most 2^-8 of
+ * itself.
  */
 #include "reference.h"
 #include "kernels/cpu/gemm/gemm_bf16.h"
@@ -163,7 +164,7 @@ static void test_empty(void **state)
 
 enum { M = 19, N = 31, K = 23, CALLS = 8 };
 
-/* From inside a region, one product to a thread: the bits of one thread alone. */
+/* Inside a parallel region each thread computes a product with the bits of one thread alone. */
 static void test_inside_region(void **state)
 {
     const struct sp_gemm_bf16 g = {

@@ -47,7 +47,7 @@ struct fuzz_seed {
     size_t size;
 };
 
-/* What a mutation may insert. */
+/* Words that a mutation may insert. */
 static const char *const fuzz_words[] = {"null",
                                          "true",
                                          "false",

@@ -1,6 +1,6 @@
 /*
- * Fuzz target: config.json. What is accepted passes sp_model_check, has sizes that overflow
- * nowhere, is the same after being written and read again, and can be edited.
+ * Fuzz target: config.json. An accepted model passes sp_model_check, has sizes that overflow
+ * nowhere, is the same when written and read again, and can be edited.
  */
 #include "fuzz.h"
 #include "model/config_edit.h"
@@ -25,7 +25,7 @@ static void measure(const struct sp_model *m)
         abort();
 }
 
-/* Written and read again; on every 64th model, the disk being slower than the parser. */
+/* Writes and reads every 64th model, since the disk is slower than the parser. */
 static void round_trip(const struct sp_model *m)
 {
     static char dir[] = "/tmp/starpipe-fuzz-XXXXXX";

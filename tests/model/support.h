@@ -1,4 +1,4 @@
-/* What the tests of src/model share: captured stderr, a scratch directory, distinct values. */
+/* Shared by the tests of src/model: captured stderr, a scratch directory, distinct values. */
 #ifndef TESTS_MODEL_SUPPORT_H
 #define TESTS_MODEL_SUPPORT_H
 
@@ -37,7 +37,7 @@ static inline void capture_begin(struct capture *c)
     must(c->saved >= 0 && c->into && dup2(fileno(c->into), STDERR_FILENO) >= 0, "capture");
 }
 
-/* What was said on stderr since capture_begin. */
+/* Returns the text written to stderr since capture_begin. */
 static inline const char *capture_end(struct capture *c)
 {
     size_t n;
@@ -52,7 +52,7 @@ static inline const char *capture_end(struct capture *c)
     return c->text;
 }
 
-/* One line, prefixed, with `word` in it. */
+/* Checks that `text` is one line with the prefix and `word` in it. */
 static inline void assert_said(const char *text, const char *word, const char *what)
 {
     size_t n = strlen(text);
@@ -74,7 +74,7 @@ static inline char *scratch_make(void)
     return dir;
 }
 
-/* With all that is in it. */
+/* Removes the directory with all its contents. */
 static inline void scratch_remove(char *dir)
 {
     char *const paths[] = {dir, NULL};

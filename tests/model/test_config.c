@@ -87,7 +87,7 @@ static void presets_load_and_round_trip(void **state)
     printf("%d presets\n", n);
 }
 
-/* Words of Python's that JSON lacks, where nothing reads them. */
+/* Python's NaN and Infinity, which JSON lacks, are accepted in values that nothing reads. */
 static void numbers_of_python(void **state)
 {
     static const char *const harmless[] = {"NaN",
@@ -225,7 +225,8 @@ static bool is_config(const char *name, const void *arg)
     return !strcmp(name, "config.json");
 }
 
-/* The config.json that is written of a model that was read from `json`, which becomes `changed` meanwhile; to be freed. */
+/* Reads a model from `json`, replaces the file by `changed`, and returns the config.json then
+ * written; to be freed. */
 static char *written_as_read(const char *json, const char *changed, const char **said)
 {
     static struct capture c;
@@ -254,7 +255,8 @@ static char *written_as_read(const char *json, const char *changed, const char *
     return text;
 }
 
-/* The type of the weights and the class of the model are set; the rest, known or not, is as it was read. */
+/* Saving sets the type of the weights and the class of the model; all other keys, known or not,
+ * stay as read. */
 static void config_is_kept(void **state)
 {
     static const struct {
@@ -288,7 +290,7 @@ static void config_is_kept(void **state)
         assert_string_equal(text, cases[i].written);
         free(text);
     }
-    /* rewritten in place: what is not this model is not saved with its weights */
+    /* rewritten in place: a configuration of another model is not saved with the weights */
     text = written_as_read(gpt2, GPT2(", \"kept\": 2"), &said);
     assert_string_equal(said, "");
     assert_non_null(strstr(text, "\"kept\": 2"));
@@ -381,7 +383,8 @@ static void every_field_is_read(void **state)
     free(dir);
 }
 
-/* What relatives of Llama, and scaled positions, say and leave out; written and read again. */
+/* Keys that relatives of Llama and scaled positions have or leave out; the models are written and
+ * read again. */
 static void relatives_are_read(void **state)
 {
     static const struct {
@@ -691,7 +694,7 @@ static void bad_configs_are_refused(void **state)
     printf("%zu bad configs refused\n", sizeof bad / sizeof bad[0]);
 }
 
-/* What keys of relatives say when it is nothing. */
+/* Keys of relatives with values that change nothing. */
 static void neutral_keys_are_accepted(void **state)
 {
     static const char *const good[] = {
@@ -741,7 +744,7 @@ static void check_refuses_what_no_config_can_say(void **state)
 #undef REFUSED
 }
 
-/* The largest is what a run warns of. */
+/* A run warns of the largest dropout. */
 static void dropout_is_noted(void **state)
 {
     struct sp_model m;
@@ -813,7 +816,7 @@ static void load_says_what_is_there(void **state)
     free(dir);
 }
 
-/* A preset and a directory of one name: which is meant must be said. */
+/* If a preset and a directory have one name, the user must say which is meant. */
 static void directory_named_like_a_preset(void **state)
 {
     char *dir = scratch_make(), cwd[4096];

@@ -1,10 +1,11 @@
-/* Documents in sequences: every token is in one segment, at its position in its document, whatever is cut. */
+/* Documents in sequences: every token is in one segment, at its position in its document, however
+ * sequences are cut. */
 #include "support.h"
 #include "model/documents.h"
 
 enum { SEPARATOR = 3, BATCH = 3, SEQ = 48, ROUNDS = 200 };
 
-/* Of a token: where its document begins, by looking back. */
+/* Finds the beginning of token t's document by looking back. */
 static int begins(const int32_t *row, int t)
 {
     while (t > 0 && row[t - 1] != SEPARATOR)
@@ -54,7 +55,7 @@ static void check(const struct sp_shape *sh, const struct sp_documents *d,
         assert_int_equal(seen[row], 1);
 }
 
-/* A whole sequence, slices of it, and what members of 1 to 4 have of those. */
+/* Checks a whole sequence, its slices, and the parts that 1 to 4 members have of those. */
 static void check_shapes(const struct sp_documents *d, int32_t tokens[BATCH][SEQ])
 {
     const struct sp_model m = {.arch = SP_ARCH_LLAMA,

@@ -1,4 +1,4 @@
-/* What a digest of a file sees: its size, its ends, and 256 of its pages. */
+/* The digest of a file depends on its size, its ends, and 256 of its pages. */
 #include "model/support.h"
 #include "model/files/file_digest.h"
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-/* Models divided among devices: the parts make the whole, each element in as many of them as should have it. */
+/* Models divided among devices: the parts together are the whole, and each element is in as many
+ * parts as it should. */
 #include "odd_models.h"
 #include "support.h"
 #include "model/shape.h"
@@ -78,7 +79,7 @@ static float *zeros(size_t n)
     return x;
 }
 
-/* Where a tensor's element lies in the whole block is its value. */
+/* A block in which each tensor element's value is its position in the whole block. */
 static float *numbered(const struct sp_params *p, enum sp_block_kind kind, int layer)
 {
     float *w = zeros(sp_block_elements(&p->model, kind));
@@ -94,7 +95,8 @@ static float *numbered(const struct sp_params *p, enum sp_block_kind kind, int l
     return w;
 }
 
-/* Each element of the whole is in one part, or, of what all have, in all; back, they make the whole. */
+/* Each element of the whole is in one part or, if replicated, in all; copied back, the parts are
+ * the whole. */
 static void check_block(const struct divided *d, enum sp_block_kind kind, int layer)
 {
     size_t n = sp_block_elements(&d->whole.model, kind);
@@ -174,7 +176,7 @@ static void test_parts(void **state)
     assert_int_equal(blocks, 4 * SP_BLOCK_KINDS);
 }
 
-/* What is counted without lists is what the lists say, of any piece of a block. */
+/* sp_block_summed counts what the ranges of sp_block_ranges list, for any piece of a block. */
 static void test_summed(void **state)
 {
     (void)state;
@@ -201,7 +203,8 @@ static void test_summed(void **state)
             }
 }
 
-/* Biases of the output and of down are of sums that all have; norms' of tokens; gains of heads of heads. */
+/* Biases of the output and of down are added to complete sums; norms apply to tokens; gains of
+ * heads to heads. */
 static void test_which_are_summed(void **state)
 {
     const struct sp_model *m = &models[2];
@@ -255,7 +258,7 @@ static void test_what_does_not_divide(void **state)
     assert_string_equal(why, "a vocabulary of 5");
 }
 
-/* Either way a device's shape has a part of what a step computes and keeps. */
+/* With or without `sequence`, a device's shape computes and keeps a part of a step. */
 static void test_shapes(void **state)
 {
     struct sp_shape whole, sequence, tokens;

@@ -89,7 +89,7 @@ static void one_file_or_shards(void **state)
     free(dir);
 }
 
-/* What is there and is no file that can be read is not taken for absent. */
+/* A name that exists but cannot be read as a file is not taken for absent. */
 static void unreadable(void **state)
 {
     static const char *const names[] = {SP_WEIGHTS_FILE, SP_WEIGHTS_INDEX};

@@ -1,7 +1,7 @@
 /*
- * The cases: one run each, in one process or in several, and what must hold of it. Of every run: losses,
- * norms and first gradients of one stage within `bar`, the bits of every other run of the same case,
- * no activations after a step, peaks and buffers within the plan.
+ * The cases: one run each, in one process or in several, and what must hold of it. Every run must
+ * have the losses, norms and first gradients of one stage within `bar`, the bits of every other run
+ * of the same case, no activations after a step, and peaks and buffers within the plan.
  */
 #ifndef SP_TESTS_PARITY_CASES_H
 #define SP_TESTS_PARITY_CASES_H
@@ -15,7 +15,7 @@ enum { MOST_CASES = 400, MOST_PROCESSES = 4 };
 #define ALONE (1u << 1)
 #define PROCESSES(n) (1u << (n))
 
-/* A formula for the bytes that every stage sends, each in a process of its own. */
+/* A formula for the bytes that every stage sends when each has a process of its own. */
 enum wire { WIRE_ANY, WIRE_HELIX, WIRE_RING, WIRE_SHARDS };
 
 struct parity_case {
@@ -30,7 +30,7 @@ struct parity_case {
     int flat_from;     /* step after which buffers stay as they are; 0: not checked */
     int undone[2];     /* with --post-validation: at least, at most so many steps */
     bool halves;       /* with --dtype bf16: about half the bytes of f32 are sent and held */
-    bool twice;        /* once more, with the same bits */
+    bool twice;        /* runs once more, with the same bits */
     bool unreferenced; /* only memory and the wire are looked at: a long sequence */
     bool loose_norms;  /* squares are added up as blocks close: norms have other bits */
     bool own_bits;     /* sums come in another order in other processes */
@@ -45,7 +45,7 @@ struct cases {
 void add_case(struct cases *c, struct parity_case like, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* SP_LONG=1: all that the tables name, and not only what tells bugs apart. */
+/* SP_LONG=1: runs all cases of the tables, not only those that find bugs soonest. */
 bool is_long(void);
 
 /* The groups. */

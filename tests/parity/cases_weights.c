@@ -1,9 +1,11 @@
 /*
- * Families in which weights travel: rings of two, three and four workers, and shards of them. Several
- * steps against one stage; in one process and over MPI the same bits; the bytes on the wire, whatever
- * the length of sequences; all workers keep the same activations; buffers do not grow.
+ * Families in which weights travel: rings of two, three and four workers, and sharded weights.
+ * Several steps are compared with one stage; one process and MPI give the same bits; the bytes sent
+ * do not depend on the length of sequences; all workers keep as many activations; buffers do not
+ * grow.
  *
- * At this learning rate no gradient explodes on the way: in such a step the least rounding shows.
+ * The learning rate is so small that no gradient explodes: in such a step the least rounding would
+ * show.
  */
 #include "parity/cases.h"
 #include <stdio.h>
@@ -12,8 +14,8 @@
 
 #define CALM "--lr 5e-4 "
 
-/* What every schedule of these families goes through; without SP_LONG every third for more steps and for
- * longer sequences. */
+/* The cases of every schedule of these families. Without SP_LONG only every third also runs more
+ * steps and longer sequences. */
 static void whole_check(struct cases *c, enum wire wire, int workers, const char *options)
 {
     static int n;
@@ -105,8 +107,8 @@ static void ring_processes(struct cases *c)
     }
 }
 
-/* One more round costs the same at any length of sequences: in each turn two chunks of weights and one of
- * gradients, the paper's 36h^2 a layer, with biases and norms. */
+/* One more round sends the same bytes at any length of sequences: two chunks of weights and one of
+ * gradients in each turn, the paper's 36h^2 a layer, with biases and norms. */
 static void ring_rounds(struct cases *c)
 {
     static const char *const schedules[] = {"weipipe", "wzb2"};
@@ -155,7 +157,8 @@ static void shards(struct cases *c)
              CALM "--steps 12 --model gpt-tiny --schedule fsdp --stages 4 --seq 32");
 }
 
-/* Norms of heads, whose gains' gradients B leaves apart where weights and gradients come by apart. */
+/* Norms of heads: B stores their gains' gradients separately if weights and gradients travel
+ * separately. */
 static void norms_of_heads(struct cases *c)
 {
     add_case(c, (struct parity_case){.processes = ALONE | PROCESSES(2), .wire = WIRE_RING},

@@ -1,4 +1,4 @@
-/* What must hold of a result: see cases.h. Each prints a line where it does not, and counts it. */
+/* Checks of a result, described in cases.h. A check that fails prints a line and is counted. */
 #ifndef SP_TESTS_PARITY_COMPARE_H
 #define SP_TESTS_PARITY_COMPARE_H
 
@@ -15,17 +15,18 @@ struct distance {
     double losses, gradients, weights;
 };
 
-/* How far apart losses, norms and first gradients may be, losses and norms after an update, and the
- * weights after the last step, 0: these are not compared. */
+/* The largest differences allowed: of losses, norms and first gradients; of losses and norms after
+ * an update; of the weights after the last step, which are not compared if 0. */
 struct bars {
     double first, updated, weights;
 };
 
-/* Losses, norms and fields of a run beside those of a reference. */
+/* Compares losses, norms and fields of a run with those of a reference. */
 struct distance compare_results(const char *what, const struct setup *s, const struct result *r,
                                 const struct result *one, struct bars bars);
 
-/* Activations and buffers, of one run; bytes where every stage is one of `processes`. */
+/* Check the activations and buffers of one run, and the bytes sent if every stage is one of
+ * `processes`. */
 void check_memory(const struct parity_case *c, const struct setup *s, const struct result *r);
 void check_wire(const struct parity_case *c, const struct setup *s, const struct result *r,
                 int processes);

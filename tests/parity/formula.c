@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of the parts of a model, from its architecture: GPT-2 has biases and a second matrix of the
- * MLP less than Llama, whose queries share keys and values; Qwen 3 has gains of heads. */
+/* Numbers of parameters of a model's parts. GPT-2 has biases and one matrix less in the MLP than
+ * Llama, whose queries share keys and values; Qwen 3 has gains of heads. */
 struct parts {
     int64_t norm1, qkv, rest; /* of a layer */
     int64_t out;              /* of the rest, attention's output product */
@@ -37,10 +37,11 @@ static int64_t layer_of(const struct parts *n)
 {
     return n->norm1 + n->qkv + n->rest;
 }
-/* What helix ships: q, k, v; QKV weights; all of attention. */
+/* HelixPipe ships q, k, v; or QKV weights; or all of attention. */
 enum shipment { ACTIVATIONS, QKV, ATTENTION };
 
-/* Weights of layer l that stage `at` has attention of, `times` there, and their gradients back. */
+/* The weights of layer l that go to stage `at`, `times` times, for its attention, and their
+ * gradients back. */
 static void helix_weights(const struct setup *s, enum shipment what, int l, int at, int times,
                           int64_t *sent)
 {
@@ -55,9 +56,10 @@ static void helix_weights(const struct setup *s, enum shipment what, int l, int 
 }
 
 /*
- * HelixPipe. Block to attention and back: the residual, and the product's input or q, k, v; attention to block and back:
- * the residual and the output; or, where all of attention is shipped, bsh alone. Weights, and their gradients, once to
- * each stage that has attention of a layer, as published with every micro-batch.
+ * HelixPipe sends from block to attention, and back, the residual with the product's input or q, k,
+ * v; from attention to block, and back, the residual and the output; bsh alone if all of attention
+ * is shipped. Weights and their gradients go once to each stage with attention of a layer; in the
+ * published schedule, with every micro-batch.
  */
 static void helix_bytes(const struct setup *s, int64_t *sent)
 {
@@ -92,7 +94,8 @@ static void helix_bytes(const struct setup *s, int64_t *sent)
     }
 }
 
-/* What a worker of a ring has for backwards at a position of it: chunk, and whether it is a gradient. */
+/* A worker at position `at` of a ring has for its backwards this chunk, as weights or as a
+ * gradient. */
 static int ring_chunk(bool pairs, int P, int at, int i)
 {
     return pairs ? (i ? P / 2 : P) - 1 - at / 2 : P - 1 - at;
@@ -103,7 +106,7 @@ static bool ring_gradient(bool pairs, int at, int i)
     return pairs ? at % 2 : i;
 }
 
-/* Weights and gradients that go around. */
+/* Adds the weights and gradients that worker r sends around the ring. */
 static void ring_worker(int P, int G, const char *schedule, const int64_t *size, int r,
                         int64_t *sent)
 {
@@ -144,8 +147,9 @@ static int owner_of(const char *schedule, int P, int node, int c)
     return !strncmp(schedule, "wzb2", 4) && !strstr(schedule, "each") ? P - 1 : (c + 1) % P;
 }
 
-/* A chunk down the line in a round of W workers: weights twice, to who is next, or to who is first of all or of the owner's
- * node from the owner, who has them; gradients once, from everybody but him. */
+/* A chunk travels down the line in a round of W workers. Its weights go twice to the next worker,
+ * or from the owner to the first worker of all or of the owner's node. Its gradients are sent once
+ * by everybody but the owner. */
 static void line_chunk(int W, int node, int owner, int64_t size, int64_t *sent)
 {
     for (int r = 0; r < W; r++)
@@ -155,8 +159,8 @@ static void line_chunk(int W, int node, int owner, int64_t size, int64_t *sent)
         }
 }
 
-/* What a worker sends to each other one of embedding and head: its part of the weights, and of its gradients what is
- * not its own. */
+/* The elements of embedding and head that a worker sends to each other one: its part of the
+ * weights, and the other's part of the gradients. */
 static int64_t ends_in_parts(const struct parts *n, int P)
 {
     const int64_t ends[] = {n->tokens, n->positions, n->norm, n->head};
@@ -167,16 +171,17 @@ static int64_t ends_in_parts(const struct parts *n, int P)
     return sum;
 }
 
-/* Messages of that. */
+/* The number of these messages. */
 static int64_t end_messages(const struct parts *n)
 {
     return 2 * ((n->tokens > 0) + (n->positions > 0) + (n->norm > 0) + (n->head > 0));
 }
 
 /*
- * WeiPipe. The exchange before turn 0, forward weights after every turn until the last forward can go
- * on, what backwards need from turn P until it is home; and the summed gradients of embedding and
- * head. `layer`: of a layer's weights or gradients; `ends`: of those two, between two workers.
+ * WeiPipe sends: the exchange before turn 0; forward weights after every turn until the last
+ * forward has them; the chunks of backwards from turn P until they are with their owner; the summed
+ * gradients of embedding and head. `layer`: of a layer's weights or gradients; `ends`: of embedding
+ * and head, between two workers.
  */
 static void ring_sent(const struct setup *s, int64_t layer, int64_t ends, int64_t *sent)
 {
@@ -193,7 +198,8 @@ static void ring_sent(const struct setup *s, int64_t layer, int64_t ends, int64_
     for (int r = 0; r < P; r++) {
         int active = m < P ? m : P; /* workers that have a micro-batch */
 
-        /* half of it is weights, which those gather, half their gradients, which they scatter */
+        /* half are weights, which active workers gather; half are their gradients, which they
+         * scatter */
         sent[r] += (active - (r < active)) * (ends / 2);
         sent[r] += r < active ? (P - 1) * (ends / 2) : 0;
         if (!line)
@@ -220,8 +226,9 @@ void ring_messages(const struct setup *s, int64_t *sent)
 }
 
 /*
- * Fully sharded. Of every unit that is gathered, of the gradients of its own backwards, and of embedding
- * and head twice, a shard to each other worker. Units that are still there are not gathered again.
+ * Fully sharded: a worker sends each other worker a shard of every unit that is gathered, of the
+ * gradients of its own backwards, and, twice, of embedding and head. Units that are still gathered
+ * are not gathered again.
  */
 static void shard_bytes(const struct setup *s, int64_t *sent)
 {

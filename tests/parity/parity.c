@@ -1,7 +1,7 @@
 /*
- * parity GROUP: runs the cases of a group that want as many processes as mpirun started, in the current
- * directory, which holds the text to train on. The program in one process comes first: it leaves
- * there what one stage computes, with which all are compared, and the bits of every case.
+ * parity GROUP: runs the cases of a group that use as many processes as mpirun started. The current
+ * directory holds the text to train on. The program runs in one process first: it stores there the
+ * results of one stage, with which all are compared, and the bits of every case.
  *
  * StarPU is started once for each kind of session: strict, ready, with activations on disk.
  *
@@ -28,7 +28,7 @@ static const struct group {
     {"vocabulary", vocabulary_cases},
 };
 
-/* What turns options into those of the reference. */
+/* Options that turn those of a case into those of its reference. */
 static const char one_stage[] =
     "--schedule 1f1b --stages 1 --chunks 1 --slices 1 --recompute none "
     "--offload none --offload-keys auto --scheduler strict --partition even "
@@ -126,7 +126,8 @@ static struct distance compare_reference(const struct parity_case *c, const char
 
 /* ---- cases ---------------------------------------------------------------------------- */
 
-/* Where and how a case runs is no part of its name: the bits are the same. */
+/* The name of a case does not include where and how it runs, since its bits must not depend on
+ * that. */
 static void bits_path(const struct setup *s, const struct parity_case *c, int processes,
                       char path[256])
 {

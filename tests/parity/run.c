@@ -16,13 +16,14 @@
 
 enum { DISK_BYTES = 64 << 20, IDLE_BYTES = 1 << 20 };
 
-/* Two workers in one process, so that stages share them; one where processes share the cores. */
+/* Two workers in one process, so that stages share them; one worker each if there are several
+ * processes. */
 static int workers_of(const struct session *s)
 {
     return s->world.size > 1 ? 1 : 2;
 }
 
-/* As the program chooses them: GPUs where there are some, unless SP_DEVICE says otherwise. */
+/* Chooses workers as the program does: GPUs if there are any, unless SP_DEVICE says otherwise. */
 static void choose_workers(struct session *s, struct starpu_conf *conf)
 {
     const char *device = getenv("SP_DEVICE");
@@ -61,7 +62,7 @@ void session_start(struct session *s, bool ready, bool offloads)
     s->offloads = offloads;
     s->disk = NULL;
     if (offloads) {
-        setenv("STARPU_PREFETCH", "0", 1); /* it would bring back what has just left */
+        setenv("STARPU_PREFETCH", "0", 1); /* it would fetch what has just been evicted */
         sp_host_start(s->devices ? SIZE_MAX : IDLE_BYTES, s->devices ? &pins : NULL);
     }
     if (offloads && !s->devices)
@@ -86,7 +87,7 @@ void session_stop(struct session *s)
     }
 }
 
-/* What leaves memory. Rates are made up, so that every run of a plan chooses the same. */
+/* Plans the evictions. Rates are made up, so that every run of a plan chooses the same. */
 static void plan_offload(const struct setup *s, struct sp_offload *offload)
 {
     struct sp_offload_request want = {.mode = s->offloads,
@@ -175,7 +176,7 @@ static void count_sent(void *arg, const struct sp_action *a)
             r->stage[a->member[k]].lowered += a->bytes / (a->members - 1);
 }
 
-/* What the lowered program sends, with a process a stage, and what it evicts and fetches. */
+/* Notes the bytes that the lowered program sends, with a process a stage, evicts and fetches. */
 static void note_actions(const struct session *session, const struct setup *s, struct result *r)
 {
     struct sp_lowering l;
@@ -236,7 +237,7 @@ void result_free(struct result *r)
 
 /* ---- the run -------------------------------------------------------------------------- */
 
-/* A step to its end, and the update after it. */
+/* Runs a step to its end, and the update after it. */
 static void finish_step(struct sp_graph *g, const struct setup *s, int k,
                         struct sp_step_report *report, struct result *r)
 {
@@ -251,7 +252,7 @@ static void finish_step(struct sp_graph *g, const struct setup *s, int k,
     sp_step_update(g, &hp, report);
 }
 
-/* The same, with the next step begun before this one has ended, and begun again where clipping proves
+/* The same, but the next step begins before this one has ended, and again if clipping proves
  * needed. */
 static void finish_ahead(struct sp_graph *g, const struct setup *s, const struct sp_data *data,
                          int k, struct sp_step_report *report, struct result *r)
@@ -297,7 +298,7 @@ static void take_steps(struct sp_graph *g, const struct setup *s, const struct s
     sp_step_report_destroy(g, &report);
 }
 
-/* Stages on GPUs, or on as many workers as StarPU was started with, bound nowhere. */
+/* Places stages on GPUs, or on all of StarPU's workers, which are not bound to cores. */
 static void place(const struct session *session, const struct setup *s, struct sp_placement *pl)
 {
     int workers = workers_of(session);

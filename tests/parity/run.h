@@ -1,6 +1,6 @@
 /*
- * Training runs of a few steps inside one started StarPU, with the options of `starpipe train`: what
- * they computed, what they sent, what they held.
+ * Training runs of a few steps inside one started StarPU, with the options of `starpipe train`. A
+ * result has what a run computed, sent and held.
  */
 #ifndef SP_TESTS_PARITY_RUN_H
 #define SP_TESTS_PARITY_RUN_H
@@ -37,27 +37,27 @@ struct setup {
     struct sp_shape shape;
 };
 
-/* Ends all processes after one line where an option is not accepted. `processes` run it. */
+/* Ends all processes after one line if an option is not accepted. `processes`: their number. */
 void setup_create(struct setup *s, const char *options, int processes);
 void setup_destroy(struct setup *s);
 
-/* Of the last step. */
+/* A stage's figures of the last step. */
 struct stage_result {
     int64_t sent, messages, peak, live, buffers;
     int64_t planned_peak, planned_buffers;
-    int64_t left, returned;   /* bytes that went out of memory and came back */
-    int64_t evicted, fetched; /* the same, as its actions say */
-    int64_t lowered;          /* bytes that its actions send; -1: stages share processes */
+    int64_t left, returned;   /* bytes evicted and fetched, as measured */
+    int64_t evicted, fetched; /* the same, as the lowered program plans */
+    int64_t lowered;          /* bytes sent by that program; -1: stages share processes */
 };
 
-/* Where a block begins in each of the fields. */
+/* The position of a block in each of the fields. */
 struct block_place {
     enum sp_block_kind kind;
     int layer;
     size_t at;
 };
 
-/* What rank 0 knows of a run. */
+/* The results of a run, complete on rank 0. */
 struct result {
     int steps, stages, blocks;
     int undone; /* steps that --post-validation began twice */

@@ -1,4 +1,4 @@
-/* From options to a plan, as `starpipe train` goes about it, without what needs a measurement. */
+/* Turns options into a plan as `starpipe train` does, without anything that needs a measurement. */
 #include "parity/run.h"
 #include "plan/memory.h"
 #include "cli/train/args.h"
@@ -18,8 +18,8 @@ void must(int err, const char *what)
     sp_transport_abort(1);
 }
 
-/* What all runs have in common unless they say otherwise. A large epsilon: where a gradient is zero
- * but for rounding (key biases), AdamW's usual one turns the rounding into steps of full size. */
+/* Options of all runs unless they override them. Epsilon is large: if a gradient is zero but for
+ * rounding (key biases), AdamW's usual epsilon turns the rounding into steps of full size. */
 static const char common[] =
     "train --data text --seq 24 --micro-batches 8 --steps 2 --eps 1e-3 --threads 1 ";
 

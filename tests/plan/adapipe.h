@@ -1,4 +1,4 @@
-/* What the tests of AdaPipe share: random inputs, and its figures worked out again. */
+/* Shared by the tests of AdaPipe: random inputs, and its figures worked out again. */
 #ifndef SP_TESTS_PLAN_ADAPIPE_H
 #define SP_TESTS_PLAN_ADAPIPE_H
 
@@ -77,7 +77,7 @@ static inline void random_input(struct sp_adapipe *in, int p, int L, int m)
     }
 }
 
-/* Bytes again, from the words of the header: stage s of 1F1B stashes min(p - s, m) times. */
+/* Bytes worked out from the header's description: stage s of 1F1B stashes min(p - s, m) times. */
 static inline int64_t bytes_of(const struct sp_adapipe *in, int s, int count,
                                const unsigned char *mode)
 {
@@ -111,7 +111,7 @@ static inline void times_of(const struct sp_adapipe *in, const int *counts,
     }
 }
 
-/* What it says is in c->text. */
+/* Runs sp_adapipe_choose; its messages are in c->text. */
 static inline int choose(const struct sp_adapipe *in, int *counts, unsigned char *mode,
                          struct sp_adapipe_figures *fig, struct catch *c)
 {

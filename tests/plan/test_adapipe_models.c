@@ -29,7 +29,7 @@ static double even_uniform(const struct sp_adapipe *in)
     return best;
 }
 
-/* All that is promised of a choice. */
+/* Checks all that the header promises of a choice. */
 static void check_choice(const struct sp_adapipe *in, const int *counts, const unsigned char *mode,
                          const struct sp_adapipe_figures *fig)
 {
@@ -107,7 +107,8 @@ static void random_models(void **state)
 
 /* ---- a model ---------------------------------------------------------------------------- */
 
-/* What is chosen keeps to its limit as the graph of a run is counted, and what no choice keeps to is refused. */
+/* A choice keeps to its limit by the count of a run's graph; a limit that no choice keeps to is
+ * refused. */
 static void kept_limits(void **state)
 {
     static const char *const names[] = {"gpt-tiny", "llama-tiny"};

@@ -1,6 +1,6 @@
 /*
- * What a search rules layouts out by: no layout of any schedule takes less than its bounds; and the grids that it
- * compares, all of them and no others.
+ * A search rules out layouts by bounds: no layout of any schedule may take less. It compares all
+ * grids and no others.
  */
 #include "plan/search/bounds.h"
 #include "plan/search/moves.h"
@@ -76,7 +76,8 @@ static void hold(void **state)
     assert_true(t.tried > 100 && t.near > t.tried / 5);
 }
 
-/* Of 8 devices all ways to write 8 as a product of four; what is given stays. */
+/* The grids of 8 devices are all ways to write 8 as a product of four factors; given factors
+ * stay. */
 static void grids(void **state)
 {
     struct sp_search want = request();

@@ -1,6 +1,6 @@
 /*
- * Layouts of different ideas: the choice by hand on small rankings, and on random ones what the rule promises,
- * counted without it.
+ * The choice of distinct layouts: checked by hand on small rankings, and on random ones against the
+ * promises of the rule, counted independently.
  */
 #include "plan/search/distinct.h"
 #include "policies/common.h"
@@ -57,7 +57,8 @@ static void by_hand(void **state)
     chosen_are(all + 9, 1, 12, "0");
 }
 
-/* The first is simulated only: what train can run is in the table, whatever its rank. */
+/* The first can only be simulated; the best that train can run is in the table, whatever its
+ * rank. */
 static void recommended(void **state)
 {
     struct sp_found all[] = {
@@ -91,7 +92,7 @@ static bool is_grid(const struct sp_found *a, const struct sp_found *b)
     return a->stages == b->stages && a->devices == b->devices && a->context == b->context;
 }
 
-/* What of all[n] no chosen one shares: families, or grids, or both at once. */
+/* Counts those of all[n] whose family (what & 1) and grid (what & 2) no chosen one has. */
 static int left_out(const struct sp_found *all, int n, const int *chosen, int count, int what)
 {
     int left = 0;
@@ -107,7 +108,7 @@ static int left_out(const struct sp_found *all, int n, const int *chosen, int co
     return left;
 }
 
-/* Rows that say again what a better chosen row of the same family and grid says. */
+/* Counts rows that repeat the family and grid of a better chosen row. */
 static int variants(const struct sp_found *all, const int *chosen, int count)
 {
     int n = 0;

@@ -1,7 +1,7 @@
 /*
- * What leaves memory, as actions and as time: every eviction in the lowered program once and fetched once,
- * between the ops that it is planned between; the simulation against one written apart, which knows no
- * actions and solves for the times of ops and transfers by going through them until nothing changes.
+ * Evictions as actions and as time. Every planned eviction is in the lowered program once and
+ * fetched once, between the planned ops. The simulation is compared with an independent one that
+ * knows no actions: it goes through the times of ops and transfers until nothing changes.
  */
 #include "policies/common.h"
 #include "plan/offload/offload.h"
@@ -21,7 +21,7 @@ static int draw(int below)
     return (int)(seed >> 8) % below;
 }
 
-/* A plan that offloads all that may leave. */
+/* A plan that evicts all tensors that may be evicted. */
 struct offloaded {
     struct sp_plan plan;
     struct sp_shape shape;
@@ -77,7 +77,7 @@ static void tear_down(struct offloaded *o)
 
 enum { MOST = 4096, STAGES = 4 };
 
-/* By stage: the last RUN, and by unit how far its tensor is. */
+/* By stage: the last RUN. By unit: the state of its tensor. */
 struct seen {
     const struct sp_plan *plan;
     int run[STAGES], evicted[STAGES][MOST], fetched[STAGES][MOST], n;
@@ -95,7 +95,7 @@ static void see(void *arg, const struct sp_action *a)
         assert_true(seen->early[s] < 0 || a->index == seen->early[s]);
         seen->run[s] = a->index;
         seen->early[s] = -1;
-    } else if (e && e->unit < 0) { /* comes before its op, or leaves after it */
+    } else if (e && e->unit < 0) { /* fetched before its op, or evicted after it */
         bool in = a->kind == SP_ACTION_FETCH;
 
         assert_true(a->tensor.kind == SP_TENSOR_KV && a->bytes > 0 && a->bytes == e->bytes);
@@ -180,8 +180,8 @@ static void actions(void **state)
     printf("%d stages evict something\n", moved);
 }
 
-/* What parts of layers keep is that of their ops, each tensor once: one that two of them share, too. Sizes are whole
- * pages. */
+/* Parts of layers keep the tensors of their ops, each once, even one that two of them share. Sizes
+ * are whole pages. */
 static void parts(void **state)
 {
     static const char *const names[] = {"helix", "helix:qkv=activations", "helix:ship=attention",
@@ -291,7 +291,7 @@ static void move(struct apart *x, int s)
     pass(e->returning, ready, busy, x->fetched[s], e->n);
 }
 
-/* Sets the times of a unit of ops anew; whether they changed. */
+/* Computes the times of a unit of ops again; true if they changed. */
 static bool run(struct apart *x, int s, int k, double free_at)
 {
     const struct sp_program *prog = &x->plan->programs[s];
@@ -370,9 +370,9 @@ static void times(void **state)
         struct sp_network network = {.ports = 2 * STAGES, .route = tier_route, .arg = &tier};
         double want;
 
-        if (!strcmp(
-                cases[i % CASES].name,
-                "sppo:multiplex")) /* a helper's op reads layer by layer what its owner computes */
+        if (!strcmp(cases[i % CASES].name,
+                    "sppo:multiplex")) /* an assisting op reads layer by layer what the owner
+                                    * computes */
             continue;
         p = strncmp(cases[i % CASES].name, "dualpipe", 8) &&
                     strcmp(cases[i % CASES].name, "chimera")
@@ -405,7 +405,7 @@ static void times(void **state)
     assert_true(longest > 0.5); /* some tiers are slow */
 }
 
-/* A tier that is too slow for what leaves: the stage waits for what its transfers lack. */
+/* If the tier is too slow for the evictions, the stage waits for the rest of its transfers. */
 static void stalls(void **state)
 {
     struct sp_costs costs = {.f = 1, .b = 1, .w = 1};

@@ -1,6 +1,6 @@
 /*
- * Machines: curves at, between and beyond their points; the named ones; a file written reads back as it was;
- * and every key refused in every way that it can be wrong.
+ * Machines: curves at, between and beyond their points; the named machines; a written file reads
+ * back unchanged; every key is refused in every way that it can be wrong.
  */
 #include "policies/common.h"
 #include "plan/machine/fields.h"
@@ -102,7 +102,7 @@ static void named(void **state)
     assert_null(sp_machine_name_at(-1));
 }
 
-/* A machine of numbers with all their digits, without what may be left out. */
+/* A machine whose numbers have all their digits, without optional keys. */
 static void written(void **state)
 {
     struct sp_machine m, again;
@@ -137,7 +137,7 @@ static void written(void **state)
 
 /* ---- refusals ----------------------------------------------------------------------------- */
 
-/* What the function prints on stderr while it runs. */
+/* Calls the function; text[] becomes its output on stderr. */
 static int said(int (*call)(const char *, struct sp_machine *), const char *arg, char text[1024])
 {
     static struct sp_machine m;
@@ -189,7 +189,7 @@ static json_t *laptop(void)
     return root;
 }
 
-/* The laptop with `value`, which is JSON, in the place of a path; NULL: without it. */
+/* The laptop's JSON with `value`, also JSON, at a path; NULL: without that key. */
 static char *with(const char *path, const char *value)
 {
     json_t *root = laptop(), *at = root;
@@ -245,7 +245,7 @@ static void every_key(void **state)
     print_message("%d keys, each missing, of a wrong type, without a value\n", keys);
 }
 
-/* Numbers that times cannot be made of. */
+/* Numbers that no time can be computed from. */
 static void bounds(void **state)
 {
     static const char *const large[] = {"1.7e308", "1e22"};
@@ -367,7 +367,7 @@ static void teams_written(void **state)
     free(text);
 }
 
-/* As measured, between two, and beyond, which it says. */
+/* Rates at a measured number of threads, between two, and beyond, which prints a warning. */
 static void threads_taken(void **state)
 {
     static const struct {
@@ -406,7 +406,7 @@ static void threads_taken(void **state)
     }
 }
 
-/* A file that says nothing of threads is taken as it is, and that is said; GPUs have none. */
+/* A file without a number of threads is taken as it is, with a warning; GPUs have none. */
 static void threads_unknown(void **state)
 {
     char why[SP_THREADS_WHY];
@@ -614,7 +614,7 @@ static void kinds_written(void **state)
     refused("{\"name\": \"two\", \"nodes\": [{\"count\": 1, \"machine\": {}}]}", "it is missing");
 }
 
-/* Of three kinds all orders, of two both, of nodes that are alike none. */
+/* Three kinds of nodes have all six orders, two have both, and equal nodes have one. */
 static void orders(void **state)
 {
     struct sp_machine order[SP_MACHINE_ORDERS], m;

@@ -187,8 +187,8 @@ static void test_peaks(void **state)
     printf("[          ] %d stages: min(p - i, m), m and 1 micro-batches\n", cases);
 }
 
-/* What a separate W completes stays alive until it, but for the head's input (bsh); a B without
- * one lets go at once. */
+/* The tensors that a separate W reads stay alive until it runs, except the head's input (bsh). A B
+ * without a W frees them at once. */
 static void test_peak_of_split(void **state)
 {
     static const char *const lines[] = {"F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 W0.0 W2.0"};

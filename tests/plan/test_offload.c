@@ -1,6 +1,6 @@
 /*
- * The offload planner: random plans, sizes, rates and limits against memory counted slot by slot, the
- * promises that the run keeps, the smallest limit to the byte, the paper's recursion.
+ * The offload planner: random plans, sizes, rates and limits against memory counted slot by slot,
+ * the promises that a run relies on, the smallest limit to the byte, the paper's recursion.
  */
 #include "policies/common.h"
 #include "offload/host.h"
@@ -43,7 +43,7 @@ static struct sp_shape shape_of(int layers, int seq, int batch, bool llama)
 
 /* ---- what must hold of any plan --------------------------------------------------------- */
 
-/* Bytes in memory in a slot, unit by unit. */
+/* Counts the bytes in memory in a slot, unit by unit. */
 static int64_t count(const struct sp_eviction_plan *a, int slot, bool all)
 {
     int64_t sum = all ? a->also[slot] : 0;
@@ -142,7 +142,8 @@ static bool draw_plan(struct try *t)
     return true;
 }
 
-/* One stage at all limits around what is needed: refused to the byte, never exceeded. */
+/* Tries all limits around the needed one on one stage: refusals are exact to the byte, and limits
+ * hold. */
 static void limits(struct sp_eviction_plan *a, int64_t none, int64_t full)
 {
     const struct sp_tier_rates slow = {1e3, 1e3};
@@ -202,7 +203,7 @@ static void fuzz(void **state)
             assert_true(a->peak_kept <= stash + (int64_t)a->n_units * 8 * SP_HOST_PAGE);
             assert_true(t.plan.paired || a->streamed_in || a->peak_kept >= stash);
             least = a->peak;
-            /* the peak with everything away at its lowest: all come back at their use */
+            /* the lowest peak, with everything evicted: all are fetched just before their use */
             sp_eviction_plan_choose(a, SP_OFFLOAD_FULL, 1, rates, &full);
             limits(a, least, full);
             planned++;
@@ -216,7 +217,7 @@ static void fuzz(void **state)
 
 /* ---- refusals ---------------------------------------------------------------------------- */
 
-/* What a refusal says is the smallest limit that works. */
+/* A refusal names the smallest limit that works. */
 static void smallest(void **state)
 {
     (void)state;
@@ -314,7 +315,7 @@ static void keys_leave(void **state)
     }
 }
 
-/* Of as few slices as a limit wants, of the last ones. */
+/* Keys of as few slices leave as the limit requires, those of the last slices. */
 static void few_keys_leave(void **state)
 {
     struct sp_offload_request want = {
@@ -343,7 +344,7 @@ static void few_keys_leave(void **state)
         a = plan_slices(32, &plan, &sh, &want, &o);
         assert_true(sp_memory_sum(&o.memory[0]) <= want.limit && a->streamed_in <= before);
         assert_true(i < 8 || a->streamed_in == 0);
-        for (int u = 0; u < a->n_units; u++) { /* a forward after the other, 8 layers each */
+        for (int u = 0; u < a->n_units; u++) { /* one forward after the other, 8 layers each */
             assert_true(u / 8 == 31 || stays || a->units[u].keys);
             stays &= !a->units[u].keys;
         }

@@ -1,4 +1,4 @@
-/* What the parts of a layer take, where devices share a stage. */
+/* The times of a layer's parts when devices share a stage. */
 #include "../policies/common.h"
 #include "model/model.h"
 #include "plan/cost/op_times.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Of a sequence, on devices that share layers, or members that share tokens. */
+/* The times for one sequence, on devices that share layers or members that share tokens. */
 static struct sp_part_times times(const struct sp_machine *machine, const char *name, int seq,
                                   int devices, int members, bool ring)
 {
@@ -29,7 +29,8 @@ static double forward(const struct sp_machine *machine, int devices)
     return t.pre + t.attention + t.post;
 }
 
-/* A layer's forward gathers and scatters its rows four times; beyond a node they go through its adapters. */
+/* A layer's forward gathers or scatters its rows four times; between nodes they go through the
+ * adapters. */
 static void gathers_beyond_a_node_take_the_network(void **state)
 {
     static struct sp_machine machine, fast;
@@ -53,9 +54,9 @@ static void gathers_beyond_a_node_take_the_network(void **state)
     assert_true(forward(&machine, 8) == forward(&fast, 8));
 }
 
-/* A block that does not keep its inside makes all of post again, as its output is wanted, and a norm; the MLP in chunks of
- * rows its first product once more; and attention q, k and v, where it has their weights. The last block's forward waits
- * for the head. */
+/* A block that keeps no inner tensors recomputes all of post, since its output is needed, and a
+ * norm. The MLP in chunks of rows recomputes its first product once more, and attention q, k and v
+ * if it has their weights. The last block's forward is left to the head. */
 static void blocks_make_their_output_again(void **state)
 {
     static struct sp_machine machine;
@@ -96,7 +97,8 @@ static void blocks_make_their_output_again(void **state)
                     module && !last ? t.post_again[SP_RECOMPUTE_NO_ATTENTION] - t.out : block;
                 double want;
 
-                if (op->pass == SP_F) /* what the head alone reads is made in its backward */
+                if (op->pass == SP_F) /* an output that only the head reads is computed in its
+                                       * backward */
                     want = last ? machine.rates.launch_s - t.post + (module ? t.out : 0) : 0;
                 else
                     want = op->part == SP_ATTN ? attention : norm + (op->chunk > 0 ? mlp : 0);
@@ -111,7 +113,7 @@ static void blocks_make_their_output_again(void **state)
     }
 }
 
-/* Forward and backward of a layer's attention where `members` share tokens. */
+/* Seconds of the forward and backward of a layer's attention when `members` share tokens. */
 static void attention(const struct sp_machine *machine, int members, bool ring, double seconds[2])
 {
     struct sp_part_times t = times(machine, "llama3-405b", 65536, 1, members, ring);
@@ -120,8 +122,9 @@ static void attention(const struct sp_machine *machine, int members, bool ring, 
     seconds[1] = t.attention_input;
 }
 
-/* Beyond the time of the same attention over links that take none, from the bytes of graphs/context/: heads
- * (1 + 1/r) (t-1)/t^2 T 2h e each way, around a ring 2 (t-1)/t T h e/r forward, hidden unless they take longer. */
+/* The time beyond that over links that take none must follow from the bytes of graphs/context/:
+ * heads send (1 + 1/r) (t-1)/t^2 T 2h e each way. A ring sends 2 (t-1)/t T h e/r forward, hidden
+ * unless that takes longer. */
 static void members_exchange(void **state)
 {
     static struct sp_machine machine, fast;
@@ -142,7 +145,7 @@ static void members_exchange(void **state)
         assert_true(fabs((at[pass] - alone[pass]) / more - 1) < 1e-6);
     }
     attention(&machine, 8, true, ring);
-    for (int pass = 0; pass < 2; pass++) /* long sequences hide what passes */
+    for (int pass = 0; pass < 2; pass++) /* long sequences hide the ring's messages */
         assert_true(fabs(ring[pass] / alone[pass] - 1) < 1e-6);
     machine.node.bandwidth /= 1e4;
     attention(&machine, 8, true, ring);
@@ -154,8 +157,8 @@ static void members_exchange(void **state)
     }
 }
 
-/* Attention with pairs apart: the time of a call is that of its heads, each of its operations and of its pairs; heads half as
- * wide take less, and as many pairs. */
+/* Attention whose pairs are priced separately: a call takes the time of its heads, each that of its
+ * operations and its pairs. Heads half as wide take less, but have as many pairs. */
 static void pairs_count_beside_operations(void **state)
 {
     static struct sp_machine machine;
@@ -191,7 +194,8 @@ static void pairs_count_beside_operations(void **state)
     }
 }
 
-/* Passes in bf16 have their own rate where the machine says so, and that of f32 where not; the update is in f32. */
+/* Passes in bf16 have their own rate if the machine gives one, else that of f32; the update is in
+ * f32. */
 static void passes_in_bf16_have_a_rate(void **state)
 {
     static struct sp_machine machine;

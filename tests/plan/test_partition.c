@@ -1,4 +1,4 @@
-/* Dealing out layers: lists, and the balanced partition against every partition there is. */
+/* Partitions of layers: lists, and the balanced partition against every partition there is. */
 #include "policies/common.h"
 #include "policies/families/activations.h"
 #include "plan/cost/layer_costs.h"
@@ -102,7 +102,8 @@ struct brute {
     int64_t least_bytes; /* the smallest limit that works */
 };
 
-/* With more layers on the first ones first, so that of equal partitions the first one counts. */
+/* Tries partitions with more layers on the first stages first, so that the first of equal ones
+ * counts. */
 static void try_all(struct brute *x, int g, int left)
 {
     int G = sp_globals(x->b->lay);
@@ -149,7 +150,7 @@ static void random_times(int layers, bool equal, double *layer_us, struct sp_bal
     b->last_us = random_int(0, 2 * range);
 }
 
-/* What it says is in c->text. */
+/* Runs sp_partition_balanced; its messages are in c->text. */
 static int balanced(const struct sp_balance *b, int *counts, struct catch *c)
 {
     int ret;

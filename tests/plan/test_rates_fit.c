@@ -1,6 +1,7 @@
 /*
- * Rates fitted to what ops took: on a machine that is slower than described by known factors, the factors are found as
- * far as the ops of a layout tell kinds of calls apart, and other layouts are predicted as they are there.
+ * Rates fitted to the times of ops. On a machine slower than described by known factors, the fit
+ * finds the factors as far as the ops of a layout tell kinds of calls apart, and predicts other
+ * layouts correctly.
  */
 #include "../policies/common.h"
 #include "model/model.h"
@@ -65,7 +66,8 @@ static void make_slow(const double factor[SP_FIT_KINDS], double launch)
     sp_rates_apply(&by, &slow);
 }
 
-/* What a run of the layout on `slow` measures, one op `spoilt` times as much; and the fit to that. */
+/* Takes the times of a run of the layout on `slow`, one op of it `spoilt` times as long, and fits
+ * rates to them. */
 static int fit(const char *schedule, int stages, double spoilt, struct sp_fit *found)
 {
     struct sp_fit_measured measured = {.counts_gaps = true};
@@ -120,7 +122,7 @@ static void parts_of_layers_tell_kinds_apart(void **state)
     assert_true(fabs(found.launch / 7 - 1) < 0.05);
 }
 
-/* A machine that is slower alike is found so exactly, whatever the ops are. */
+/* A factor common to all kinds is found exactly, whatever the ops are. */
 static void a_common_factor_is_that_of_all_kinds(void **state)
 {
     static const char *const schedules[] = {"1f1b", "zb1p", "helix", "weipipe"};
@@ -136,7 +138,8 @@ static void a_common_factor_is_that_of_all_kinds(void **state)
     }
 }
 
-/* Ops of whole stages have kinds in sums only; what these are used for is another layout's step. */
+/* Ops of whole stages show only sums of kinds; the fit must still predict the step of another
+ * layout. */
 static void other_layouts_are_predicted(void **state)
 {
     static const double factors[][SP_FIT_KINDS] = {
@@ -170,7 +173,7 @@ static void other_layouts_are_predicted(void **state)
     assert_true(without > 0.3);
 }
 
-/* An op that something disturbed counts no more than one that takes no time. */
+/* A disturbed op counts no more than one that takes no time. */
 static void one_op_moves_little(void **state)
 {
     static const double factor[SP_FIT_KINDS] = {2, 2, 2, 2};

@@ -1,6 +1,7 @@
 /*
- * What layers compute again, chosen together with what leaves memory: within the limit, never slower by the prediction
- * than one mode for all layers that fits, with or without offloading, and no more than a limit wants.
+ * Recomputation of layers, chosen together with evictions: it keeps to the limit, is never
+ * predicted slower than any single mode for all layers that fits, with or without offloading, and
+ * recomputes no more than the limit requires.
  */
 #include "plan/memory.h"
 #include "plan/offload/offload.h"
@@ -44,7 +45,7 @@ static int64_t fullest(const struct sp_plan *plan, const struct sp_shape *sh,
     return sp_memory_sum(&most);
 }
 
-/* Of the plan as it is; a negative number: it does not fit. */
+/* The predicted milliseconds of the plan as it is; negative: it does not fit. */
 static double step_ms(struct sp_plan *plan, const struct sp_shape *sh, enum sp_recompute mode,
                       enum sp_offload_mode offload, int64_t limit)
 {
@@ -78,7 +79,8 @@ static double step_ms(struct sp_plan *plan, const struct sp_shape *sh, enum sp_r
 
 static int mixed, left;
 
-/* Chooses within a limit; the predicted step, negative: nothing fits. */
+/* Chooses within a limit; returns the predicted milliseconds of a step, negative if nothing
+ * fits. */
 static double choose(struct sp_plan *plan, const struct sp_shape *sh, enum sp_offload_mode offload,
                      int64_t limit)
 {
@@ -106,7 +108,8 @@ static double choose(struct sp_plan *plan, const struct sp_shape *sh, enum sp_of
     left += c.leaves;
     plan->recompute = c.layer;
     ms = step_ms(plan, sh, c.mode, c.leaves ? offload : SP_OFFLOAD_NONE, limit);
-    assert_true(ms > 0 && fabs(ms - c.step_ms) < 1e-6 * ms); /* it fits, and takes what was said */
+    assert_true(ms > 0 && fabs(ms - c.step_ms) < 1e-6 * ms); /* it fits, and takes the predicted
+                                                              * time */
     free(plan->recompute);
     plan->recompute = NULL;
     return ms;

@@ -1,6 +1,6 @@
 /*
- * The simulation of a step against one written apart: it knows no actions and no queue of lanes, only what
- * ops wait for, and goes through time unit by unit.
+ * Compares the simulation of a step with an independent one, which knows no actions and no queues,
+ * only the dependencies of ops, and goes through time unit by unit.
  */
 #include "policies/common.h"
 #include "plan/predict.h"
@@ -36,7 +36,8 @@ struct brute {
     int n, next[STAGES], end[STAGES], out[STAGES], in[STAGES];
 };
 
-/* One letter for each op that waits for one of another stage; a stage is told once of what an op left. */
+/* Writes one letter for each op that waits for an op of another stage; a stage gets an op's result
+ * once. */
 static void write_letters(struct brute *b)
 {
     const struct sp_plan *plan = b->plan;
@@ -98,7 +99,7 @@ static void begin(struct brute *b, int stage, int now)
     b->next[stage] += ops;
 }
 
-/* Whether another letter has a port of this one first. */
+/* True if another letter is to use one of this letter's ports first. */
 static bool is_behind(const struct brute *b, const struct letter *l)
 {
     for (int i = 0; i < b->n; i++) {
@@ -223,7 +224,8 @@ static void every_schedule(void **state)
             }
 }
 
-/* HelixPipe with messages that take as long as they take to be sent: what another simulation has. */
+/* HelixPipe with messages that occupy the wire for their whole time: the makespan is that of
+ * another simulation. */
 static void helix_on_a_wire(void **state)
 {
     struct sp_layout lay = {
@@ -241,7 +243,7 @@ static void helix_on_a_wire(void **state)
     sp_plan_destroy(&plan);
 }
 
-/* Weights that travel as fast as can be: what is left to wait for is what a run waits for. */
+/* If weights travel in no time, the remaining waits are those of a run. */
 static void weights_that_take_no_time(void **state)
 {
     static const char *const names[] = {"weipipe-naive", "weipipe", "wzb1", "wzb2"};
@@ -267,7 +269,8 @@ static void weights_that_take_no_time(void **state)
             }
 }
 
-/* Of so many pipelines with samples of their own, whose same stages are next to each other, as a run's ranks are. */
+/* The makespan of so many data-parallel pipelines whose equal stages are neighbours, as in the
+ * ranks of a run. */
 static double side_by_side(const struct sp_plan *plan, const struct sp_machine *machine,
                            const struct sp_model *model, int pipelines)
 {

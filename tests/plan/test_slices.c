@@ -1,6 +1,6 @@
 /*
- * Lengths of slices: costs against a sum over tokens, lengths of equal times, TeraPipe's program against
- * every composition there is, lists, and what the plan makes of them.
+ * Lengths of slices: costs against a sum over tokens, lengths of equal times, TeraPipe's program
+ * against every composition there is, lists, and plans with them.
  */
 #include "policies/common.h"
 #include "plan/slices.h"
@@ -94,7 +94,7 @@ static void balanced(void **state)
     assert_true(most > 100);
 }
 
-/* Operations, and what every slice takes besides. */
+/* A cost of operations, plus a constant for every slice. */
 struct priced {
     struct sp_slice_costs c;
     double each;
@@ -137,8 +137,8 @@ static double total(const struct priced *c, const int *len, int n, int stages, i
     return m * sum + (stages - 1) * most;
 }
 
-/* Short sequences against all ways to cut them. The bounds on the longest slice that are tried are steps, so
- * that a few in a thousand are missed. */
+/* Short sequences against all ways to cut them. The program tries bounds on the longest slice in
+ * steps, so it misses the optimum a few times in a thousand. */
 static void program(void **state)
 {
     double far = 0;
@@ -170,7 +170,8 @@ static void program(void **state)
     print_message("short sequences: at most %.2f %% beyond the best\n", 100 * far);
 }
 
-/* Never worse than slices of equal times; better where each takes something besides. */
+/* TeraPipe's lengths are never worse than equal times, and better if every slice has a constant
+ * cost. */
 static void long_ones(void **state)
 {
     struct priced c = {.c = {.token = 24 * 1024., .pair = 4}};
@@ -254,7 +255,7 @@ static void words(void **state)
     sp_plan_destroy(&plan);
 }
 
-/* What schedules take when nothing is said, and what is refused. */
+/* The default lengths of schedules, and the lists that are refused. */
 static void defaults(void **state)
 {
     static const struct {

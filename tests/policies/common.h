@@ -1,4 +1,4 @@
-/* What the tests of the orders share. */
+/* Shared by the tests of the orders. */
 #ifndef SP_TESTS_POLICIES_H
 #define SP_TESTS_POLICIES_H
 
@@ -46,8 +46,8 @@ static inline struct sp_model tiny(int layers, bool tied)
                              .tied = tied};
 }
 
-/* A plan of the layerwise family with programs written down: one line a stage, ops by blanks, one
- * that overlaps with the next followed by '&'. */
+/* Makes a plan of the layerwise family from programs as text: a line per stage, ops separated by
+ * blanks, '&' after an op that overlaps with the next. */
 static inline void write_plan(struct sp_layout lay, const char *const *lines, struct sp_plan *plan)
 {
     *plan = (struct sp_plan){.layout = lay, .family = sp_family_find("layerwise")};

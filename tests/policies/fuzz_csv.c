@@ -1,6 +1,6 @@
 /*
- * Fuzz target: the CSV of an order. What is accepted is written and read again to the same text;
- * the verifier and the list simulation get through it, whatever its order.
+ * Fuzz target: the CSV of an order. An accepted order is written and read again to the same text;
+ * the verifier and the list simulation must terminate on it, whatever the order is.
  */
 #include "../model/fuzz.h"
 #include "policies/load/csv.h"

@@ -1,10 +1,10 @@
 /*
- * HelixPipe said a second time, for the tests to hold the schedule, the verifier and the list
- * simulation against. A micro-batch goes through a chain of 2L+1 links: block 0, attention of
- * layer 0, block 1, ..., attention of layer L-1, block L. The forward of a link waits for that of
- * the one before, its backward for that of the one behind; the last link's waits for its own
- * forward. Tables, and rounds over all stages until nothing moves; nothing of src/policies is
- * called.
+ * An independent model of HelixPipe, against which tests compare the schedule, the verifier and the
+ * list simulation. A micro-batch goes through a chain of 2L+1 links: block 0, attention of layer 0,
+ * block 1, ..., attention of layer L-1, block L. The forward of a link waits for that of the link
+ * before it, its backward for that of the link behind it; the last link's backward waits for its
+ * own forward. The model uses tables, and rounds over all stages until nothing moves; it calls
+ * nothing of src/policies.
  */
 #ifndef SP_TESTS_HELIX_H
 #define SP_TESTS_HELIX_H
@@ -12,12 +12,12 @@
 #include "policies/common.h"
 #include "policies/plan_create.h"
 
-/* What can be wrong, as bits. */
+/* Bits for the errors of a program. */
 enum {
     HELIX_FOREIGN = 1, /* an op that no schedule of the family has there */
     HELIX_TWICE = 2,   /* an op appears twice */
     HELIX_MISSING = 4, /* an op does not appear */
-    HELIX_EARLY = 8,   /* before something of its stage that it waits for */
+    HELIX_EARLY = 8,   /* before an op of its stage that it waits for */
     HELIX_STUCK = 16,  /* deadlock */
     HELIX_TURN = 32    /* messages of a channel are taken in another order than sent */
 };
@@ -30,7 +30,7 @@ struct helix {
     int p, m, L, fold;
     int streams; /* channels of a pair of stages and direction: micro-batches by mb mod streams */
     int *place;  /* [F, B][mb][link] in the program of its stage, -1: none */
-    /* Of the last play: */
+    /* results of the last play: */
     double *start[HELIX_STAGES], *end[HELIX_STAGES];
     double makespan, busy[HELIX_STAGES];
     int peak[HELIX_STAGES], messages;
@@ -62,7 +62,7 @@ static inline const char *helix_name(int fold, bool reverse)
     return text[reverse];
 }
 
-/* Where a link of a micro-batch is computed. */
+/* The stage that computes a link of a micro-batch. */
 static inline int helix_stage(const struct helix *h, int mb, int link)
 {
     if (link % 2 && mb >= h->m - h->m % (h->p * h->fold)) /* a last loop that is not full */
@@ -89,7 +89,8 @@ static inline int helix_link(const struct helix *h, int stage, const struct sp_o
     return link;
 }
 
-/* The link that an op waits for, of its pass; -1: none, but a backward for its forward. */
+/* The link of the same pass that an op waits for; -1: none (a backward then waits for its
+ * forward). */
 static inline int helix_waits(const struct helix *h, int pass, int link)
 {
     if (pass == SP_F)
@@ -130,7 +131,7 @@ static inline void helix_destroy(struct helix *h)
         free(h->start[s]);
 }
 
-/* Where every op is; FOREIGN, TWICE and MISSING. */
+/* Finds the place of every op; returns FOREIGN, TWICE and MISSING. */
 static inline int helix_index(struct helix *h)
 {
     int ops = 2 * h->m * (2 * h->L + 1), wrong = 0;
@@ -157,7 +158,7 @@ static inline int helix_index(struct helix *h)
     return wrong;
 }
 
-/* EARLY and TURN. */
+/* Returns EARLY and TURN. */
 static inline int helix_order(const struct helix *h)
 {
     int wrong = 0;
@@ -233,7 +234,7 @@ static inline bool helix_step(struct helix *h, const struct sp_part_costs *c, do
     return true;
 }
 
-/* Plays complete programs; whether all come to their end. */
+/* Plays complete programs; true if all come to their end. */
 static inline bool helix_play(struct helix *h, const struct sp_part_costs *c, double comm)
 {
     int pc[HELIX_STAGES] = {0}, left = 0;
@@ -262,7 +263,7 @@ static inline bool helix_play(struct helix *h, const struct sp_part_costs *c, do
     return left == 0;
 }
 
-/* All that is wrong with the programs; 0: they are legal. */
+/* Returns all errors of the programs; 0: they are legal. */
 static inline int helix_judge(struct helix *h)
 {
     static const struct sp_part_costs unit = {.pre = 1, .attn = 1, .post = 1, .backward = 2};

@@ -1,20 +1,20 @@
 /*
- * What a legal set of programs is, said a second time and as simply as it can be, for the tests to
- * hold the verifier and the list simulation against: tables, and rounds over all stages until
- * nothing moves. Nothing of src/policies is called but the schedule's own placement. Layerwise,
- * subsequence and bidirectional families.
+ * An independent and simple check whether a set of programs is legal, against which tests compare
+ * the verifier and the list simulation. It uses tables, and rounds over all stages until nothing
+ * moves; it calls nothing of src/policies but the schedule's own placement. Layerwise, subsequence
+ * and bidirectional families.
  */
 #ifndef SP_TESTS_ORACLE_H
 #define SP_TESTS_ORACLE_H
 
 #include "policies/common.h"
 
-/* What can be wrong, as bits. */
+/* Bits for the errors of a program. */
 enum {
     WRONG_FOREIGN = 1,    /* an op that no schedule has */
     WRONG_TWICE = 2,      /* an op appears twice */
     WRONG_MISSING = 4,    /* a forward or a backward does not appear */
-    WRONG_EARLY = 8,      /* before something of its stage that it waits for, R after its B */
+    WRONG_EARLY = 8,      /* before an op of its stage that it waits for, or R after its B */
     WRONG_PAIR = 16,      /* overlapped ops that are not a forward and a backward */
     WRONG_STUCK = 32,     /* deadlock */
     WRONG_TURN = 64,      /* messages of a channel are taken in another order than sent */
@@ -31,7 +31,7 @@ struct oracle {
     int global[ORACLE_STAGES][8];                                 /* [stage][chunk] global stage */
     int stage[2][8 * ORACLE_STAGES], chunk[2][8 * ORACLE_STAGES]; /* [pipe][global] */
     int *index; /* [pass][mb][global][slice] place in the program of its stage, -1: none */
-    /* Of the last play: */
+    /* times of the last play: */
     double start[ORACLE_STAGES][ORACLE_OPS], end[ORACLE_STAGES][ORACLE_OPS];
 };
 
@@ -95,7 +95,8 @@ static inline void oracle_destroy(struct oracle *o)
     free(o->index);
 }
 
-/* What an op waits for, as (pass, global stage, slice) of its micro-batch: returns how many. */
+/* Lists the ops that an op waits for, as (pass, global stage, slice) of its micro-batch; returns
+ * how many. */
 static inline int oracle_waits(const struct oracle *o, int pass, int g, int k, int out[4][3])
 {
     int n = 0;
@@ -119,7 +120,7 @@ static inline int oracle_waits(const struct oracle *o, int pass, int g, int k, i
     return n;
 }
 
-/* Where every op is; FOREIGN, TWICE and MISSING. */
+/* Finds the place of every op; returns FOREIGN, TWICE and MISSING. */
 static inline int oracle_place(struct oracle *o)
 {
     int wrong = 0;
@@ -150,7 +151,7 @@ static inline int oracle_place(struct oracle *o)
     return wrong;
 }
 
-/* EARLY, PAIR and TURN. */
+/* Returns EARLY, PAIR and TURN. */
 static inline int oracle_order(const struct oracle *o)
 {
     int wrong = 0;
@@ -204,8 +205,9 @@ static inline double oracle_cost(const struct oracle *o, const struct sp_costs *
 }
 
 /*
- * Plays the programs, pairs as units or not, and with channels of `capacity` messages not yet
- * taken (0: any number); sets start and end. Whether all come to their end.
+ * Plays the programs and sets start and end. `pairs`: overlapped pairs run as units. `capacity`:
+ * the most messages of a channel not yet taken (0: any number). True if all programs come to their
+ * end.
  */
 static inline bool oracle_play(struct oracle *o, const struct sp_costs *c, bool pairs, int capacity)
 {
@@ -266,7 +268,7 @@ static inline bool oracle_play(struct oracle *o, const struct sp_costs *c, bool 
     return all;
 }
 
-/* All that is wrong with the programs; 0: they are legal. */
+/* Returns all errors of the programs; 0: they are legal. */
 static inline int oracle_judge(struct oracle *o)
 {
     static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
@@ -282,7 +284,7 @@ static inline int oracle_judge(struct oracle *o)
     return wrong;
 }
 
-/* Activations of a stage alive at once: from F to W, or to B where there is no W. */
+/* The most activations of a stage alive at once: from F to W, or to B if there is no W. */
 static inline int oracle_peak(const struct oracle *o, int s)
 {
     const struct sp_program *prog = &o->plan->programs[s];

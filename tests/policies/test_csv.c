@@ -1,5 +1,5 @@
-/* The CSV of torch.distributed.pipelining: what is written is read back, what torch writes is read,
- * and what is no order is refused with its line and cell. */
+/* The CSV of torch.distributed.pipelining: our files and torch's are read back, and a text that is
+ * no order is refused with its line and cell. */
 #include "common.h"
 #include "policies/load/csv.h"
 #include "policies/registry.h"
@@ -182,7 +182,7 @@ static void placements(void **state)
     sp_plan_destroy(&plan);
 }
 
-/* Actions that PyTorch writes beside the order, and that follow from it, change nothing. */
+/* PyTorch also writes actions that follow from the order; they change nothing. */
 static void skips(void **state)
 {
     static const char text[] =
@@ -287,7 +287,7 @@ static int create(const char *schedule, struct sp_layout lay, const char *why)
     return err;
 }
 
-/* Sizes that were asked for are those of the file; an order that cannot run is refused. */
+/* Requested sizes must be those of the file; an order that cannot run is refused. */
 static void sizes_and_orders(void **state)
 {
     char path[] = "/tmp/starpipe-csv-XXXXXX", schedule[64];
@@ -326,7 +326,7 @@ static void sizes_and_orders(void **state)
     unlink(path);
 }
 
-/* What the format cannot say. */
+/* Plans that the format cannot express are refused. */
 static void export_refused(void **state)
 {
     struct sp_layout lay = layout(2, 2);

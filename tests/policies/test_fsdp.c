@@ -1,6 +1,6 @@
 /*
- * Fully sharded data parallelism: programs, what is gathered when, times and refusals, against an
- * oracle written from the head of sharded_ops.c alone; and programs broken in one place, of which the
+ * Fully sharded data parallelism: programs, times of gathering, step times and refusals, against an
+ * oracle written only from the head of sharded_ops.c. Programs are also broken in one place: the
  * verifier must refuse exactly those that the oracle finds illegal.
  */
 #include "policies/mutants.h"
@@ -34,7 +34,8 @@ static int find(const struct sp_plan *plan, int stage, enum sp_pass pass, int mb
     return -1;
 }
 
-/* What an op waits for: positions on its own stage, and one on the stage before, -1: none. */
+/* Finds the ops that an op waits for: positions on its own stage, and one on the stage before; -1:
+ * none. */
 static void producers(const struct sp_plan *plan, int stage, int k, int own[2], int *other)
 {
     const struct sp_layout *lay = &plan->layout;
@@ -59,7 +60,7 @@ static void producers(const struct sp_plan *plan, int stage, int k, int own[2], 
     }
 }
 
-/* Plays the programs op by op; the makespan, negative: they do not come to their end. */
+/* Plays the programs op by op; returns the makespan, negative if they do not come to their end. */
 static double play(const struct sp_plan *plan, const struct sp_costs *c, double end[][MAX_OPS],
                    int *messages)
 {
@@ -148,8 +149,8 @@ static void orders(void **state)
     print_message("%d plans\n", plans);
 }
 
-/* Two units fit: with what is gathered while an op runs, that of every op is there when it begins; and
- * nothing is gathered that is there already. */
+/* Two units fit at once. A unit is gathered while earlier ops run and must be there when its own op
+ * begins; a unit that is still gathered is not gathered again. Returns the number of gathers. */
 static int gathered(const struct sp_program *prog)
 {
     int slots[2] = {prog->ops[0].chunk, -1}, now = 0, n = 1;
@@ -184,7 +185,7 @@ static void gathers(void **state)
             struct sp_plan plan;
 
             assert_int_equal(sp_plan_create("fsdp", &lay, &plan), 0);
-            /* two of each round's turning points are there still */
+            /* two units at each round's turning points are still gathered */
             assert_int_equal(gathered(&plan.programs[1]), V == 1 ? 1 : 2 + (2 * V - 4) * rounds);
             sp_plan_destroy(&plan);
         }
@@ -287,7 +288,7 @@ static void other_orders(void **state)
 
 enum { DROP, DOUBLE, FOREIGN, SWAP, NEXT, MOVE, RENAME, KINDS };
 
-/* Breaks the plan; want[n] is what must be said of it, "" if the oracle is to judge. */
+/* Breaks the plan; want[n] becomes the expected message, "" if the oracle is to judge. */
 static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
 {
     const struct sp_layout *lay = &plan->layout;
@@ -338,7 +339,7 @@ static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
         take(prog, k);
         insert(prog, j < prog->n ? j : prog->n, op);
         break;
-    default: { /* two micro-batches of a worker change places */
+    default: { /* swaps two micro-batches of a worker */
         int rounds = lay->micro_batches / lay->stages;
         int a = pick(rounds) * lay->stages + s,
             b = another(a / lay->stages, rounds) * lay->stages + s;

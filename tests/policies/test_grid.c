@@ -1,7 +1,7 @@
 /*
- * Every schedule over a grid of layouts: it is refused with one line, or its plan is whole, legal,
- * and its list simulation right in all its figures. A refusal that says what to use tells the
- * truth.
+ * Every schedule over a grid of layouts: a layout is refused with one line, or its plan is complete
+ * and legal and all figures of its list simulation are right. If a refusal says what to use, that
+ * works.
  */
 #include "policies/oracle.h"
 #include "policies/registry.h"
@@ -31,7 +31,7 @@ static int pick(int n)
     return (int)((seed >> 8) % (uint32_t)n);
 }
 
-/* sp_plan_create with what it prints in line[n]. */
+/* Calls sp_plan_create; line[n] becomes its output. */
 static int create(const char *name, const struct sp_layout *lay, struct sp_plan *plan, char *line,
                   size_t n)
 {
@@ -85,7 +85,8 @@ static bool follow(const char *line, struct sp_layout *lay)
     return false;
 }
 
-/* One line; and if it says what to use, that works, after a few of them. */
+/* Checks that a refusal is one line, and that following its advice leads to a plan after a few
+ * tries. */
 static bool check_refusal(const char *name, const struct sp_layout *lay, int ret, const char *first)
 {
     struct sp_layout now = *lay;
@@ -190,7 +191,7 @@ static void check_times(const struct sp_plan *plan, const struct sp_costs *c, en
     sp_times_destroy(&t);
 }
 
-/* What the published formula claims of the makespan, communication 0, holds. */
+/* Checks the claim of the published formula about the makespan without communication. */
 static void check_formula(const struct sp_plan *plan, const struct sp_costs *c, const char *text)
 {
     const struct sp_schedule_def *def = plan->def;
@@ -211,7 +212,7 @@ static void check_formula(const struct sp_plan *plan, const struct sp_costs *c, 
                  def->makespan_source);
 }
 
-/* The smallest room of a channel that does. */
+/* Checks the smallest capacity of a channel that suffices. */
 static void check_buffers(const struct sp_plan *plan, const char *text)
 {
     static const struct sp_costs none = {0};
@@ -225,7 +226,7 @@ static void check_buffers(const struct sp_plan *plan, const char *text)
         fail_msg("%s: channels of %d messages would do, not only %d", text, k - 1, k);
 }
 
-/* A layout's memory of what the fullest stage holds is enough, any less is not. */
+/* The memory of the fullest stage suffices as a limit; any less does not. */
 static void check_memory(struct sp_plan *plan, const char *text)
 {
     double part = 1.0 / ((oracle.two_ways ? 1 : oracle.v) * oracle.n);

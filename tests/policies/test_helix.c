@@ -53,7 +53,7 @@ static void assert_same_times(const struct sp_plan *plan, const struct sp_costs 
     sp_times_destroy(&t);
 }
 
-/* What the closed form says where p divides L, negative elsewhere; it is never below. */
+/* The closed form is an upper bound if p divides L, and negative otherwise. */
 static void assert_formula(const struct sp_plan *plan, const struct sp_part_costs *c,
                            const struct helix *h)
 {
@@ -126,9 +126,9 @@ static const struct sp_part_costs ratios[] = {
 enum { RATIOS = sizeof ratios / sizeof *ratios };
 
 /*
- * What section 4.5 says of one bubble; `most`: the longest, in (p-1)(pre+post). With fold 1 it is
- * known to the bit: with r = 1 .. p stages that have the most blocks, the longer of the way of the
- * last micro-batch through the post-attentions and through those stages. That is the paper's
+ * Checks a bubble against section 4.5; `most`: the longest, in (p-1)(pre+post). With fold 1 it is
+ * known to the bit. Let r = 1 .. p stages have the most blocks: the bubble is the longer of the
+ * last micro-batch's ways through the post-attentions and through those stages. That is the paper's
  * (p-1)(pre+post) if r = p.
  */
 static void bounded(const struct helix *h, const struct sp_part_costs *c, double got, double *most)
@@ -149,8 +149,8 @@ static void bounded(const struct helix *h, const struct sp_part_costs *c, double
         *most = got / ((h->p - 1) * blocks);
 }
 
-/* Over layers with one remainder and over loops, it is always the same bubble (but without
- * attention, where a fold of 3 has less with one loop and one layer a stage). */
+/* The bubble is the same for all numbers of loops and of layers with one remainder, except without
+ * attention: then a fold of 3 has less with one loop and one layer a stage. */
 static void bubbles_of(int p, int rest, int fold, bool reverse, double most[2][2])
 {
     double first[RATIOS][2];
@@ -236,7 +236,8 @@ static void figures(void **state)
     }
 }
 
-/* Whether `reverse` ends before `published`; never later, and no stage holds more. */
+/* True if `reverse` ends before `published`. Checks that it never ends later and that no stage
+ * holds more. */
 static bool is_faster(const struct sp_plan *reverse, const struct sp_plan *published,
                       const struct sp_costs *c)
 {
@@ -288,8 +289,8 @@ static void reverse_is_never_slower(void **state)
     assert_true(faster > cases / 3);
 }
 
-/* At 1:3:2: below 1F1B's bubble always, below ZB1P's (p-1)(pre+3attn+post)L/p unless a fold of 2
- * meets one layer a stage on 4 stages or more. */
+/* At 1:3:2 the bubble is always below 1F1B's. It is below ZB1P's (p-1)(pre+3attn+post)L/p except
+ * for a fold of 2 with one layer a stage on 4 stages or more. */
 static void against_others(void **state)
 {
     static const struct sp_part_costs c = {.pre = 1, .attn = 3, .post = 2, .backward = 2};

@@ -1,12 +1,12 @@
 /*
- * HelixPipe with bounded memory: legal by the oracle, no stage ever holds more than a loop and a quarter, and no order
- * takes longer than its loops one after the other.
+ * HelixPipe with bounded memory: orders are legal by the oracle, no stage ever holds more than a
+ * loop and a quarter, and no order takes longer than its loops one after the other.
  */
 #include "policies/helix.h"
 
 static const struct sp_part_costs costs = {.pre = 1, .attn = 3, .post = 2, .backward = 2};
 
-/* Parts whose activations a stage holds at most; the first block has none. */
+/* The most parts whose activations a stage holds; the first block has none. */
 static int held(const struct helix *h, int s)
 {
     const struct sp_program *prog = &h->plan->programs[s];
@@ -22,7 +22,8 @@ static int held(const struct helix *h, int s)
     return most;
 }
 
-/* Of the forwards of one loop, all there are where m micro-batches are one loop. */
+/* The makespan of m micro-batches, one loop if m is that of a loop; most[s]: the most parts that
+ * stage s holds. */
 static double alone(const char *schedule, int fold, int p, int L, int m, int *most)
 {
     struct sp_plan plan;
@@ -41,7 +42,8 @@ static double alone(const char *schedule, int fold, int p, int L, int m, int *mo
     return makespan;
 }
 
-/* Full loops, then one of `rest` micro-batches. Returns how much of the loops' bubbles is filled. */
+/* Checks full loops and then one of `rest` micro-batches. Returns how much of the loops' bubbles is
+ * filled. */
 static double check(int fold, int p, int L, int loops, int rest)
 {
     int most[HELIX_STAGES], ignored[HELIX_STAGES], m = p * fold * loops + rest;

@@ -1,6 +1,6 @@
 /*
  * Programs of HelixPipe broken in one place: the verifier must refuse exactly those that the oracle
- * of helix.h finds illegal, for a reason that holds.
+ * of helix.h finds illegal, and for a true reason.
  */
 #include "policies/mutants.h"
 #include "policies/helix.h"
@@ -11,7 +11,8 @@ static const char *const kind_name[KINDS] = {"drop",         "double", "foreign"
                                              "swap of next", "move",   "change",  "rename"};
 static int rejected[KINDS], legal[KINDS], reasons[6], other_stream;
 
-/* An op that is not of the family, or of another stage: what the verifier says of it. */
+/* Makes an op that is not of the family, or of another stage; reason[n] is the verifier's
+ * message. */
 static void make_foreign(const struct sp_layout *lay, struct sp_op *op, char *reason, size_t n)
 {
     static const unsigned char parts[] = {SP_EMBED, SP_PRE, SP_POST, SP_HEAD, SP_UPDATE, SP_CHUNK};
@@ -41,7 +42,7 @@ static void make_foreign(const struct sp_layout *lay, struct sp_op *op, char *re
     }
 }
 
-/* Two micro-batches change places everywhere. */
+/* Swaps two micro-batches everywhere. */
 static void exchange(struct sp_plan *plan, int a, int b)
 {
     for (int s = 0; s < plan->layout.stages; s++) {
@@ -53,7 +54,7 @@ static void exchange(struct sp_plan *plan, int a, int b)
     }
 }
 
-/* Breaks the plan; want[n] is what must be said of it, "" if the oracle is to judge. */
+/* Breaks the plan; want[n] becomes the expected message, "" if the oracle is to judge. */
 static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
 {
     const struct sp_layout *lay = &plan->layout;
@@ -100,7 +101,7 @@ static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
             insert(prog, j, take(prog, k));
         break;
     case CHANGE:
-        op = prog->ops[k]; /* becomes one that is there already, or of another stage */
+        op = prog->ops[k]; /* becomes a duplicate, or an op of another stage */
         if (lay->micro_batches > 1 && pick(2))
             prog->ops[k].mb = another(op.mb, lay->micro_batches);
         else
@@ -112,7 +113,7 @@ static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
     }
 }
 
-/* Whether the verifier's reason is among those that hold. */
+/* True if the verifier's reason is among the errors that the oracle found. */
 static bool holds(const char *why, int wrong)
 {
     static const char *const table[] = {" does not exist (",

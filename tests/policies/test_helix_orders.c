@@ -1,6 +1,6 @@
 /*
- * HelixPipe's orders: the published ones op by op and message by message, its closed form where
- * the stages divide the layers, and what must hold of every other.
+ * HelixPipe's orders: the published ones op by op and message by message, the closed form if the
+ * stages divide the layers, and the rules that every other order must obey.
  */
 #include "policies/helix.h"
 #include "policies/reference.h"
@@ -48,7 +48,8 @@ static int message(const struct helix *h, const struct sp_op *op, char *text, si
     return dst == helix_stage(h, mb, link) ? -1 : dst;
 }
 
-/* The makespan of the file: any block takes 1, attention 2, a backward twice as long. */
+/* Compares the makespan with the file's: any block takes 1, attention 2, a backward twice as
+ * long. */
 static void compare_makespan(const struct sp_plan *plan, json_t *root)
 {
     double *each = calloc((size_t)plan->family->ids(&plan->layout), sizeof *each);
@@ -205,8 +206,8 @@ static void follows_closed_form(const struct sp_plan *plan, int fold)
     }
 }
 
-/* Placement and completeness are the oracle's; the backward reverses the forward, but for the last
- * `fold` ops of stage 0 as published. */
+/* The oracle checks placement and completeness. The backward reverses the forward, except for the
+ * last `fold` ops of stage 0 in the published order. */
 static void obeys_the_rules(const struct sp_plan *plan, int fold, bool reverse)
 {
     struct helix h;
@@ -274,7 +275,7 @@ static void assert_same_order(const char *a, const char *b, int p, int L, int m)
     sp_plan_destroy(&plan);
 }
 
-/* What is transferred does not change the order, and fold 2 is what "helix" means. */
+/* The choice of what to ship does not change the order, and "helix" means fold 2. */
 static void options(void **state)
 {
     static const char *const names[] = {"helix:fold=2,qkv=weights", "helix:qkv=activations",
@@ -285,7 +286,8 @@ static void options(void **state)
         assert_same_order("helix", names[i], 3, 7, 12);
 }
 
-/* The reverse, but with one layer a stage, as in the published orders, what they have. */
+/* The default tail is the reverse one, except with one layer a stage: then it is that of the
+ * published orders. */
 static void default_tail(void **state)
 {
     (void)state;
@@ -297,7 +299,8 @@ static void default_tail(void **state)
     }
 }
 
-/* With ship=attention all but MLPs is attention: what its stages have to do, and a bubble of MLPs alone. */
+/* With ship=attention all but the MLPs counts as attention: checks the work of its stages, and that
+ * the bubble is of MLPs alone. */
 static void attention_shipped(void **state)
 {
     static const double again[] = {0, 1};
@@ -333,7 +336,7 @@ static void attention_shipped(void **state)
     assert_true(longest > 0.99);
 }
 
-/* fold=auto is as good as the best of the folds tried, but for what its formula leaves out. */
+/* fold=auto is as good as the best of the folds, up to the terms that its formula leaves out. */
 static void chosen_fold(void **state)
 {
     static const double comm[] = {0, 0.25, 0.5, 1, 2, 4, 7};

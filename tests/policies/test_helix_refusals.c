@@ -1,6 +1,6 @@
 /*
- * What HelixPipe refuses: layouts and options that mean nothing to it, and less memory than its stages hold. Any
- * number of micro-batches is one that it takes.
+ * HelixPipe refuses layouts and options that mean nothing to it, and less memory than its stages
+ * hold. It takes any number of micro-batches.
  */
 #include "policies/helix.h"
 #include "policies/plan_create.h"
@@ -21,8 +21,8 @@ static void refused(const char *schedule, struct sp_layout lay, const char *text
                  lay.micro_batches, ret, said, text);
 }
 
-/* Of a last loop that is not full every micro-batch is there, in an order that can be run, and no step takes longer
- * than one of the next multiple. */
+/* If the last loop is not full, the order still has every micro-batch and can be run, and no step
+ * takes longer than one with the next multiple of a loop. */
 static void micro_batches(void **state)
 {
     const struct sp_part_costs unit = {.pre = 1, .attn = 3, .post = 2, .backward = 2};
@@ -100,8 +100,8 @@ static void refusals(void **state)
     refused("helix", other, "17 parts of 524288 slices");
 }
 
-/* All forwards come before all backwards: a stage holds half its ops, each of which is p/(2L+1) of
- * a micro-batch on a whole stage; all stages together hold m of them on each. */
+/* All forwards come before all backwards, so a stage holds half its ops, each p/(2L+1) of a
+ * micro-batch on a whole stage; on average a stage holds m micro-batches. */
 static void memory(void **state)
 {
     static const int table[][4] = {

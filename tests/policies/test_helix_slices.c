@@ -1,8 +1,8 @@
 /*
- * HelixPipe over slices of sequences: every micro-batch's slices go through attention of a layer in their order, on one
- * stage, and back in reverse; with one micro-batch a slot the bubble is (p - 3 + 2/n) blocks for p > 3 and (1/n) for p
- * = 2 instead of p - 1, and messages that are shorter than the other slices of a slot delay nothing that two-fold's do
- * not.
+ * HelixPipe over slices of sequences. Every micro-batch's slices go through attention of a layer in
+ * order, on one stage, and back in reverse. With one micro-batch a slot the bubble is (p - 3 + 2/n)
+ * blocks for p > 3 and (1/n) for p = 2, instead of p - 1. Messages shorter than the other slices of
+ * a slot delay no more than those of the two-fold schedule.
  */
 #include "policies/helix.h"
 #include "policies/simulation/listsim.h"
@@ -120,7 +120,8 @@ static void bubbles(void **state)
         }
 }
 
-/* Of two slices, what travels while the other computes is not seen, as in two-fold, whose bubble is twice as long. */
+/* With two slices, a message of one is hidden while the other computes, as in the two-fold
+ * schedule, whose bubble is twice as long. */
 static void messages(void **state)
 {
     static const struct sp_part_costs c = {.pre = 1, .attn = 3, .post = 2, .backward = 2};

@@ -1,6 +1,6 @@
 /*
- * Slices that several stages compute: whose keys each of them has, what is sent for it, and what a stage has of others,
- * beside closed forms.
+ * Slices that several stages compute: the keys that each stage has, the bytes sent for it, and the
+ * memory a stage uses for others, against closed forms.
  */
 #include "policies/common.h"
 #include "policies/families/multiplexed/key_shares.h"
@@ -28,7 +28,8 @@ static void tokens_of(const struct sp_plan *plan, int g, int part, int *first, i
 
 /* ---- who has which keys ----------------------------------------------------------------------- */
 
-/* Shares of a part's keys follow each other, and are all of it, or none where the owner keeps it. */
+/* The shares of a part's keys follow each other and make up the part; there are none if the owner
+ * keeps it. */
 static void check_part(const struct sp_plan *plan, int g, int part, int *given)
 {
     int first, len, at;
@@ -46,7 +47,8 @@ static void check_part(const struct sp_plan *plan, int g, int part, int *given)
     assert_int_equal(at, part < sp_first_kept_part(plan, SEQ, g) ? first + len : first);
 }
 
-/* The tokens before the right slices: the helpers have as many each, the owner the rest, about as many. */
+/* The tokens before the shared slices: each assisting stage has equally many, the owner the rest,
+ * about as many. */
 static void check_shares(const struct sp_plan *plan, int g)
 {
     int given[MOST] = {0}, before = sp_parts_before_right(&plan->layout, g), all = 0, first, len;
@@ -65,7 +67,7 @@ static void check_shares(const struct sp_plan *plan, int g)
     assert_true(2 * abs((all - kept) * (g + 1) - all) <= (longest + 1) * (g + 1));
 }
 
-/* For every part of a shared slice its stages have each of the keys before it once. */
+/* For every part of a shared slice, its stages together have each of the keys before it once. */
 static int check_queries(const struct sp_plan *plan, int g)
 {
     const struct sp_layout *lay = &plan->layout;
@@ -108,7 +110,8 @@ static void all_keys_once(void **state)
 
 /* ---- who has how much to do ------------------------------------------------------------------- */
 
-/* Of a token, and of a query with a key. */
+/* The work of an assisting stage; `token`: the cost of a token, `pair`: that of a query with a
+ * key. */
 static double work_of(const struct sp_plan *plan, int g, int part, int helper, double token,
                       double pair)
 {
@@ -127,7 +130,8 @@ static double work_of(const struct sp_plan *plan, int g, int part, int helper, d
     return work;
 }
 
-/* Where there are as many operations of a token as of its attention, and where there is nothing but attention. */
+/* Parts are balanced both if a token costs as much as its attention and if attention is nearly
+ * all. */
 static void parts_are_balanced(void **state)
 {
     static const double tokens[] = {SEQ / 2, 64};
@@ -169,7 +173,8 @@ static void parts_are_balanced(void **state)
 
 /* ---- the order -------------------------------------------------------------------------------- */
 
-/* In the order of submission the parts of a slice follow each other, and nothing comes before what it waits for. */
+/* The parts of a slice are submitted one after the other, and no op before one that it waits
+ * for. */
 static void slices_are_units(void **state)
 {
     (void)state;
@@ -243,7 +248,7 @@ static void count_action(void *arg, const struct sp_action *a)
         assert_true(a->op.chunk == a->stage || c->blocks[a->stage][a->op.chunk] > 0);
     }
     if (a->kind == SP_ACTION_SEND && t->kind == SP_TENSOR_BLOCK && a->stage != t->mb)
-        assert_true(c->blocks[a->stage][t->mb] > 0); /* who passes it on has it */
+        assert_true(c->blocks[a->stage][t->mb] > 0); /* a stage that forwards it has it */
     if (a->kind == SP_ACTION_SEND && a->during)
         c->exchanged[!c->forward] += a->bytes;
     else if (a->kind == SP_ACTION_SEND && share)
@@ -266,9 +271,10 @@ static void count_action(void *arg, const struct sp_action *a)
 }
 
 /*
- * Slices of one length, a slice of T tokens: stage g gives its helpers B tokens of keys, once, and gets as many gradients.
- * A helper has B/g of them. Weights of each stage go to all others, for the forward and for the backward; those of the
- * last one once, as no other op is between the two; sums come back once.
+ * Slices of one length, T tokens. Stage g sends its assisting stages keys of B tokens, once, and
+ * gets as many gradients; each of them has B/g. Weights of each stage go to all others for the
+ * forward and for the backward; those of the last stage go once, as no other op is between the two.
+ * Sums are sent back once.
  */
 static void bytes_and_memory(void **state)
 {
@@ -302,7 +308,8 @@ static void bytes_and_memory(void **state)
             most += g ? given / g * token : 0; /* of stage 0, at the end */
             weights += (g == p - 1 ? 1 : 2) * (p - 1) * blocks * (int64_t)sizeof(float);
             sums += (p - 1) * blocks * (int64_t)sizeof(float);
-            /* queries that go to others: of the first left slice to those whose keys are before them alone */
+            /* queries sent to others; those of the first left slice go only to stages whose keys
+             * precede them */
             rows += BATCH * T *
                     ((int64_t)g * g + (int64_t)(p - 1 - g) * (p - 1 - g) -
                      (g < p - 1 ? (p - 1 - g) / 2.0 : 0));
@@ -325,7 +332,8 @@ static void bytes_and_memory(void **state)
     }
 }
 
-/* However many micro-batches follow each other: weights of two others at most, and as much memory. */
+/* However many micro-batches follow each other, a stage has weights of at most two others, and its
+ * memory stays the same. */
 static void micro_batches(void **state)
 {
     static const int layouts[][2] = {{2, 2}, {4, 3}, {4, 8}, {6, 5}, {8, 7}, {8, 10}};

@@ -1,7 +1,7 @@
 /*
- * Programs of every schedule, broken in one place. Drops, doubles and foreign ops are refused with
- * the op, stage and place; for the rest the oracle decides whether what came out is legal, and the
- * verifier must refuse exactly what is not, for a reason that holds.
+ * Programs of every schedule, broken in one place. Dropped, doubled and foreign ops are refused
+ * with the op, stage and place. For other mutants the oracle decides whether they are legal; the
+ * verifier must refuse exactly the illegal ones, and for a true reason.
  */
 #include "policies/mutants.h"
 #include "policies/oracle.h"
@@ -17,7 +17,7 @@ enum { EACH = 60 }; /* mutants of a kind, schedule and layout */
 static struct oracle oracle;
 static int refused[KINDS], legal[KINDS], reasons[8];
 
-/* One op out of the family's: what the verifier says of it. */
+/* Makes an op that is not of the family; reason[n] is the verifier's message. */
 static void make_foreign(const struct sp_layout *lay, struct sp_op *op, char *reason, size_t n)
 {
     switch (pick(5)) {
@@ -65,7 +65,7 @@ static void change(const struct sp_layout *lay, struct sp_op *op)
     }
 }
 
-/* Breaks the plan; want[n] is what must be said of it, "" if the oracle is to judge. */
+/* Breaks the plan; want[n] becomes the expected message, "" if the oracle is to judge. */
 static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
 {
     const struct sp_layout *lay = &plan->layout;
@@ -111,7 +111,7 @@ static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
     }
 }
 
-/* Whether the verifier's reason is among those that hold. */
+/* True if the verifier's reason is among the errors that the oracle found. */
 static bool holds(const char *why, int wrong)
 {
     static const struct {
@@ -176,7 +176,7 @@ static void mutant(const struct sp_plan *whole, int kind)
     sp_plan_destroy(&plan);
 }
 
-/* Layouts of which every schedule takes some. */
+/* Tries layouts, some of which each schedule takes. */
 static int mutate_schedule(const char *name)
 {
     static const int table[][4] = {{1, 1, 0, 1}, {2, 3, 0, 1},  {2, 4, 2, 1}, {3, 7, 0, 1},

@@ -1,4 +1,5 @@
-/* Classes of ops: whatever is asked of an op is the same of all ops of its class; and there are far fewer than ops. */
+/* Classes of ops: every query gives the same answer for all ops of a class, and there are far fewer
+ * classes than ops. */
 #include "policies/common.h"
 #include "policies/families/activations.h"
 #include "policies/families/work.h"
@@ -91,7 +92,7 @@ static void same_of_a_class(void **state)
     assert_true(plans > 40);
 }
 
-/* What comes out of a book is what went in, for the same schedule and sizes alone. */
+/* An order book returns a stored order, and only for the same schedule and sizes. */
 static void order_book(void **state)
 {
     static const char *const schedules[] = {"v-half", "hanayo", "zb2p", "1f1b-v"};

@@ -1,4 +1,4 @@
-/* Data parallelism: whatever the number of pipelines, all come to the same bits of the sum of all. */
+/* Data parallelism: with any number of pipelines, all compute the same bits of the sum over all. */
 #include "policies/common.h"
 #include "policies/lowering/pipelines.h"
 
@@ -13,7 +13,8 @@ struct pipeline {
     struct sp_exchange e[SP_MAX_EXCHANGES];
 };
 
-/* Whether pipeline q has sent what its peer receives next, in this turn or before. */
+/* Makes the next exchange of pipeline q and its peer; false if the peer has another one to make
+ * first. */
 static bool advance(struct pipeline *p, int q)
 {
     struct pipeline *me = &p[q];
@@ -74,7 +75,7 @@ static void all_come_to_one_sum(void **state)
             assert_int_equal(p[q].sent, sp_pipelines_sent(q, n));
             sent += p[q].sent;
         }
-        /* log2 n each of a power of two; one there and one back for each of the others */
+        /* log2 n messages each for a power of two; one to and one back for each other pipeline */
         assert_int_equal(sent, (1 << rounds) * rounds + 2 * (n - (1 << rounds)));
     }
     assert_int_equal(sp_pipelines_sent(0, 1), 0);

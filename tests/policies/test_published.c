@@ -1,6 +1,6 @@
 /*
- * The schedules with a published order that needs no search: equal, op by op, to what the code of
- * their authors, of torch and of Megatron-LM ran, and with its figures.
+ * Schedules with a published order that needs no search. They equal, op by op, the orders that the
+ * code of their authors, of torch and of Megatron-LM ran, and have the same figures.
  */
 #include "reference.h"
 #include "policies/registry.h"
@@ -175,7 +175,7 @@ static void results_at_unit_costs(void **state)
     }
 }
 
-/* TeraPipe, of which no order is stored: slices forward, and backward in the exact reverse. */
+/* No order of TeraPipe is stored: it runs slices forward, and backward in the exact reverse. */
 static void terapipe_is_a_stack(void **state)
 {
     struct sp_layout lay = layout(3, 5);
@@ -201,7 +201,7 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* What each schedule is known to hold, in activations of a chunk and slice. */
+/* The known peak of each schedule, in activations of a chunk and slice. */
 static int known_peak(const struct sp_layout *lay, const char *schedule, int stage)
 {
     int p = lay->stages, m = lay->micro_batches, v = lay->chunks, n = lay->slices, group = m;

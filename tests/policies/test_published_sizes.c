@@ -1,6 +1,6 @@
 /*
- * The schedules with a published order over a grid of sizes: each size builds, or is refused with
- * a size that does; and their makespans are what is claimed of them.
+ * Schedules with a published order over a grid of sizes: each size builds, or is refused with a
+ * size that builds. Their makespans are as claimed.
  */
 #include "common.h"
 #include "policies/orders/interleave.h"
@@ -15,7 +15,7 @@ static const char *const schedules[] = {"interleaved", "bfs",     "zbv",     "du
                                         "dualpipev",   "seq1f1b", "terapipe"};
 #define N_SCHEDULES (sizeof schedules / sizeof *schedules)
 
-/* Whether a schedule can do a size, by its paper. */
+/* True if a schedule can do a size, by its paper. */
 static bool possible(const char *schedule, const struct sp_layout *lay)
 {
     bool whole = lay->slices == 1, two = lay->chunks == 2;
@@ -32,7 +32,7 @@ static bool possible(const char *schedule, const struct sp_layout *lay)
     return whole;
 }
 
-/* Takes what a refusal names into the layout; how many things it names. */
+/* Sets the sizes that a refusal names in the layout; returns how many it names. */
 static int take_advice(const char *line, struct sp_layout *lay)
 {
     const char *at = strstr(line, "; use ");
@@ -193,7 +193,8 @@ static void bad_groups_are_refused(void **state)
     }
 }
 
-/* p where p divides m, what torch takes where it takes any, and never a group shorter than p. */
+/* The default group is p if p divides m, else torch's if torch takes m, and never shorter than
+ * p. */
 static void default_groups(void **state)
 {
     int of_torch = 0, others = 0;

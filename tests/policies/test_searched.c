@@ -1,6 +1,6 @@
 /*
- * The orders that are searched for, in a V or in waves, and Chimera: no worse than what their
- * authors' code found, within the memory of their papers, and there for any size.
+ * Searched orders, in a V or in waves, and Chimera: no worse than those of their authors' code,
+ * within the memory of their papers, and found for any size.
  */
 #include "reference.h"
 #include "policies/plan_create.h"
@@ -57,7 +57,8 @@ static double makespan(const char *schedule, int p, int m)
     return is;
 }
 
-/* In makespan, and on every stage in span and in memory. An op of a chunk costs 1 in the files. */
+/* Compares the makespan, and the span and memory of every stage. An op of a chunk costs 1 in the
+ * files. */
 static void no_worse_than_reference(void **state)
 {
     static const struct {
@@ -96,8 +97,8 @@ static void no_worse_than_reference(void **state)
     }
 }
 
-/* What the authors' v1f1b.py gives at f = b = w, for sizes without a file: makespan with an op of a
- * chunk at 1, and peak. */
+/* Results of the authors' v1f1b.py at f = b = w, for sizes without a file: the makespan if an op of
+ * a chunk takes 1, and the peak. */
 static void onef1b_v_no_longer_than_its_authors(void **state)
 {
     static const struct {
@@ -186,7 +187,7 @@ static void memory_of_the_paper(void **state)
     assert_true(makespan("v-half", 8, 32) < makespan("1f1b", 8, 32));
 }
 
-/* The steady state of a pattern has no bubble: what is lost does not grow with m. */
+/* The steady state of a pattern has no bubble, so the idle time does not grow with m. */
 static void bubble_is_constant(void **state)
 {
     static const char *const names[] = {"v-half", "v-min", "1f1b-v"};
@@ -277,7 +278,8 @@ static void planned_for_its_costs(void **state)
     assert_true(own < other);
 }
 
-/* More memory makes a shorter order and is kept to; too little is refused with what would do. */
+/* More memory makes a shorter order, and the limit holds; too little is refused, naming an amount
+ * that suffices. */
 static void memory_of_the_layout(void **state)
 {
     struct catch c;
@@ -311,7 +313,7 @@ static void memory_of_the_layout(void **state)
     }
 }
 
-/* Built, which verifies, or refused with a size that works. */
+/* Any size builds a verified order, or is refused with a size that works. */
 static void any_size(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * SlimPipe: stages in step over a grid of sizes, the attention that they share and the bytes of it, against closed
- * forms and counts that do not go through the code that shares; memory and time against what was published.
+ * SlimPipe over a grid of sizes: stages run in step; the shared attention and its bytes are
+ * compared with closed forms and independent counts; memory and time with the published ones.
  */
 #include "policies/common.h"
 #include "model/model.h"
@@ -36,7 +36,8 @@ static void each_size(void (*fn)(const struct sp_layout *lay))
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* One pass a slot, each op of a stage in one, the stages before it one slice further. */
+/* A slot has one pass; each op of a stage is in one slot, in which the stage before is one slice
+ * further. */
 static void slots_of(const struct sp_layout *lay)
 {
     int ops = 0;
@@ -97,8 +98,8 @@ static void published(void **state)
 
 /* ---- what is shared -------------------------------------------------------------------------- */
 
-/* All keys before a slice are read once, by it or by a helper, no stage reads more than one slice of them more than
- * another, and each owner keeps the latest. */
+/* All keys before a slice are read once, by its stage or an assisting one. No stage reads more than
+ * one slice of keys more than another, and each owner keeps the latest ones. */
 static void shared_of(const struct sp_layout *lay)
 {
     for (int slot = 0; slot < sp_slots(lay); slot++) {
@@ -141,8 +142,8 @@ static void shared(void **state)
     each_size(shared_of);
 }
 
-/* Where all stages are at slices of one micro-batch, i, i-1, ..., i-p+1, a half of them gives 1, 2, ... slices of
- * keys. */
+/* If the stages are at slices i, i-1, ..., i-p+1 of one micro-batch, half of them give away 1, 2,
+ * ... slices of keys. */
 static void shared_in_the_middle(void **state)
 {
     (void)state;
@@ -161,12 +162,14 @@ static void shared_in_the_middle(void **state)
 
 enum { P = 4, N = 8, M = 2, LAYERS = 8, SEQ = 64, BATCH = 2 };
 
-/* Which keys a helper has, by owner, helper and slice, and of which chunk of which micro-batch: -1: it has not. */
+/* The keys that an assisting stage has: by owner, stage and slice, the chunk and micro-batch; -1:
+ * none. */
 struct shared {
     int now[P][P][N], before[P][P][N];
 };
 
-/* Notes what is given in a slot; how many slices of keys were not there before, and how many were and are no more. */
+/* Notes the keys given in a slot; *came, *went: the slices of keys that are new and those that are
+ * no longer there. */
 static void note(struct shared *shared, const struct sp_assist *assist, int n,
                  const struct sp_layout *lay, int slot, int *came, int *went)
 {
@@ -188,8 +191,9 @@ static void note(struct shared *shared, const struct sp_assist *assist, int n,
     }
 }
 
-/* What is sent more than without, in each layer: forward q, and o with statistics; backward q, o, its statistics, do
- * and dq; and of keys that a helper gets k and v, with their gradients when it has no more to do with them. */
+/* The additional bytes sent with the exchange, in each layer: q, and o with statistics in a
+ * forward; q, o, its statistics, do and dq in a backward; k and v of the keys that an assisting
+ * stage gets, and their gradients once it is done with them. */
 static void bytes_of(int v)
 {
 
@@ -240,7 +244,8 @@ static void bytes(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* 1 + 2(p-1)/(nv) of what a micro-batch keeps on the first stage, where 1F1B keeps p. */
+/* The first stage keeps 1 + 2(p-1)/(nv) times the activations of a micro-batch; 1F1B keeps p
+ * times. */
 static void memory(void **state)
 {
     static const int sizes[][4] = {{2, 4, 1, 8}, {4, 4, 1, 16}, {4, 8, 2, 8}, {8, 2, 1, 64}};

@@ -1,5 +1,5 @@
-/* The verifier on programs written down: what it says, word by word. Broken programs of all
- * schedules: test_mutations.c. */
+/* The exact messages of the verifier on programs given as text. Broken programs of all schedules
+ * are in test_mutations.c. */
 #include "common.h"
 #include "policies/simulation/channels.h"
 #include "policies/plan_create.h"
@@ -17,7 +17,8 @@ static void expect(const struct sp_plan *plan, const char *want)
     assert_string_equal(why, want);
 }
 
-/* Each kind of channel refuses what only it does, and names what every blocked stage waits for. */
+/* Each kind of channel refuses the programs that only it blocks, and names the op that every
+ * blocked stage waits for. */
 static void names_what_blocks(void **state)
 {
     static const char *const crossed[] = {"F0 B0 F1 B1", "F0 F1 B0 B1"};
@@ -91,7 +92,7 @@ static void counts_buffers(void **state)
     sp_plan_destroy(&plan);
 }
 
-/* What was sent is counted against what was taken. */
+/* Messages sent are counted against messages taken. */
 static void messages_left(void **state)
 {
     struct sp_channels ch;
@@ -122,11 +123,11 @@ static int forgetful_deps(const struct sp_layout *lay, int stage, const struct s
     static int asked;
     int n = sp_family_find("layerwise")->deps(lay, stage, op, out);
 
-    /* the messages are listed first: what is asked for later is no longer waited for */
+    /* the messages are listed first: a later query returns no waits */
     return ++asked > 4 && op->pass == SP_F ? 0 : n;
 }
 
-/* A family that waits for less than it sends is found out. */
+/* A family whose ops wait for fewer messages than it sends is found out. */
 static void sent_but_not_taken(void **state)
 {
     static const char *const lines[] = {"F0 B0", "F0 B0"};

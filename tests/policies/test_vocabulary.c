@@ -1,6 +1,7 @@
 /*
- * Vocabulary parallelism over sizes: no more bubble than the schedule has without a head, as many micro-batches more
- * as were published, and the bytes of the head's tensors and of the tables, against closed forms.
+ * Vocabulary parallelism over sizes: the bubble is that of the schedule without a head, stages hold
+ * the published number of additional micro-batches, and the bytes of the head's tensors and of the
+ * tables agree with closed forms.
  */
 #include "policies/common.h"
 #include "model/model.h"
@@ -31,7 +32,7 @@ static struct sp_times times_of(const struct sp_plan *plan, const struct sp_cost
     return t;
 }
 
-/* Both plans, and what they take; false: not of these sizes. */
+/* A plan without and one with a divided head, and their times. */
 struct pair {
     struct sp_plan without, with;
     struct sp_times before, after; /* without a head at all; with a share of it on every stage */
@@ -66,8 +67,8 @@ static void free_pair(struct pair *pair)
     sp_plan_destroy(&pair->with);
 }
 
-/* The step takes longer by the head's ops of a stage and no more, of orders of few micro-batches ahead by 2 % at most;
- * and a stage holds two micro-batches more at most. */
+/* The step takes longer only by a stage's ops of the head, and for orders that run few
+ * micro-batches ahead by 2 % more at most. A stage holds at most two micro-batches more. */
 static void no_bubbles(void **state)
 {
     static const char *const schedules[] = {
@@ -116,7 +117,8 @@ static void memory(void **state)
     }
 }
 
-/* Where a backward waits for one that was never split, and a head for slices in either order. */
+/* Every schedule also plans with a divided head: some backwards were never split, and heads wait
+ * for slices in either order. */
 static void every_schedule(void **state)
 {
     static const char *const schedules[] = {
@@ -160,9 +162,10 @@ static struct sp_shape shape_of(struct sp_model *model, int layers, int vocab, b
 }
 
 /*
- * Of every micro-batch, T h numbers of the head's input to each other stage and as many of its gradient back, 2 T
- * statistics from each to each; once a step, the shares of the embedding to the stage that embeds, and its gradient to
- * their owners; beside the boundary tensors of 1F1B.
+ * Bytes besides the boundary tensors of 1F1B. For every micro-batch, T h numbers of the head's
+ * input go to each other stage and as many of its gradient back, and 2 T statistics from each stage
+ * to each other. Once a step, the shares of the embedding go to the stage that embeds, and its
+ * gradient to their owners.
  */
 static void bytes(void **state)
 {
@@ -209,7 +212,7 @@ static int add_rows(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-/* Every stage has as many rows of each table, those of a tied one once. */
+/* Every stage has equally many rows of each table; those of a tied table count once. */
 static void parameters(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
- * WeiPipe's orders and rings: the published ones op by op and message by message; and of every
- * other that weights and gradients, moved around the rings one hop a turn, are where the ops want
- * them, and that sp_ring_messages says how they moved.
+ * WeiPipe's orders and rings: the published ones op by op and message by message. In every other
+ * order, weights and gradients move around the rings one hop a turn and must be with the ops that
+ * use them; sp_ring_messages must list these moves.
  */
 #include "policies/reference.h"
 #include "policies/families/weight_ring/ring.h"
@@ -45,8 +45,8 @@ static void send(struct rings *r, int worker, int to, int payload, int chunk)
     r->n[worker]++;
 }
 
-/* The next op of a worker is that of this rank in its turn: it then finds its weights, and a
- * backward adds to D. */
+/* Runs the next op of a worker if it is that of this rank in this turn. The op must find its
+ * weights; a backward adds to D. */
 static void run_op(struct rings *r, int worker, int turn, int rank)
 {
     const struct sp_program *prog = &r->h.plan->programs[worker];
@@ -73,7 +73,7 @@ static void run_op(struct rings *r, int worker, int turn, int rank)
     r->next[worker]++;
 }
 
-/* What happens in a turn; rotates the rings after it. */
+/* Runs the ops and sends of a turn, then rotates the rings. */
 static void run_turn(struct rings *r, int turn)
 {
     int p = r->h.p, forward[WEIPIPE_STAGES] = {0}, backward[WEIPIPE_STAGES] = {0};
@@ -94,11 +94,12 @@ static void run_turn(struct rings *r, int turn)
         backward[(w + 1) % p] = r->backward[w];
     }
     memcpy(r->forward, forward, sizeof forward);
-    if (turn >= p) /* until then every worker keeps its own */
+    if (turn >= p) /* until then every worker keeps its own weights */
         memcpy(r->backward, backward, sizeof backward);
 }
 
-/* Moves weights and gradients until D is at home; all ops have then run where their weights are. */
+/* Moves weights and gradients until D is with its owner; all ops must then have run with their
+ * weights. */
 static void turn_rings(const struct sp_plan *plan, bool naive, struct rings *r)
 {
     int p = plan->layout.stages, own[WEIPIPE_STAGES];
@@ -132,7 +133,7 @@ static void rings_destroy(struct rings *r)
     weipipe_destroy(&r->h);
 }
 
-/* What sp_ring_messages says of a worker is what was sent; returns how many there were. */
+/* Checks that sp_ring_messages lists the messages that a worker sent; returns how many. */
 static int same_messages(const struct rings *r, int worker)
 {
     int n = -1, want = r->n[worker];
@@ -229,7 +230,7 @@ static void same_programs(const struct sp_plan *plan)
     }
 }
 
-/* What ring.h promises is what the rings did. */
+/* Checks the rings against the promises of ring.h. */
 static void same_ring(const struct rings *r)
 {
     const struct sp_plan *plan = r->h.plan;
@@ -282,7 +283,7 @@ static void grid(void **state)
         for (int w = 0; w < p; w++) {
             int n = same_messages(&r, w);
 
-            /* a worker that would change places with itself at first does not send that */
+            /* a worker that would exchange with itself at first sends nothing then */
             assert_int_equal(n, p == 1 ? 0 : 3 * passes * p - (2 * w % p == 1 % p));
             messages += n;
         }

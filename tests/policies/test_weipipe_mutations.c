@@ -1,6 +1,6 @@
 /*
  * Programs of WeiPipe broken in one place: the verifier must refuse exactly those that the oracle
- * of weipipe.h finds illegal, for a reason that holds.
+ * of weipipe.h finds illegal, and for a true reason.
  */
 #include "policies/mutants.h"
 #include "policies/weipipe.h"
@@ -12,7 +12,8 @@ static const char *const kind_name[KINDS] = {"drop", "double",       "foreign", 
                                              "swap", "swap of next", "move",    "rename"};
 static int rejected[KINDS], legal[KINDS], reasons[6], loose;
 
-/* An op that is not of the family, or of another worker: what the verifier says of it. */
+/* Makes an op that is not of the family, or of another worker; reason[n] is the verifier's
+ * message. */
 static void make_foreign(const struct sp_layout *lay, struct sp_op *op, char *reason, size_t n)
 {
     static const unsigned char parts[] = {SP_EMBED, SP_PRE, SP_ATTN, SP_POST, SP_BLOCK, SP_UPDATE};
@@ -40,7 +41,7 @@ static void make_foreign(const struct sp_layout *lay, struct sp_op *op, char *re
     }
 }
 
-/* Two micro-batches change places everywhere; of one worker, half of the time. */
+/* Swaps two micro-batches everywhere; half of the time they are of one worker. */
 static void exchange(struct sp_plan *plan)
 {
     const struct sp_layout *lay = &plan->layout;
@@ -57,7 +58,7 @@ static void exchange(struct sp_plan *plan)
     }
 }
 
-/* Breaks the plan; want[n] is what must be said of it, "" if the oracle is to judge. */
+/* Breaks the plan; want[n] becomes the expected message, "" if the oracle is to judge. */
 static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
 {
     const struct sp_layout *lay = &plan->layout;
@@ -87,7 +88,7 @@ static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
                  sp_op_print(&prog->ops[k], 0, text), reason);
         break;
     case CHANGE:
-        op = prog->ops[k]; /* becomes one that is there already, or of another worker */
+        op = prog->ops[k]; /* becomes a duplicate, or an op of another worker */
         if (lay->stages == 1 || pick(2))
             prog->ops[k].mb = another(op.mb, lay->micro_batches);
         else
@@ -115,7 +116,7 @@ static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
     }
 }
 
-/* Whether the verifier's reason is among those that hold. */
+/* True if the verifier's reason is among the errors that the oracle found. */
 static bool holds(const char *why, int wrong)
 {
     static const char *const table[] = {" does not exist (",
@@ -134,7 +135,7 @@ static bool holds(const char *why, int wrong)
     return false;
 }
 
-/* Whether an op comes before one of its own or an earlier turn that came before it. */
+/* True if an op of a worker comes after one of a later turn, or of a later rank in its own turn. */
 static bool out_of_turns(const struct weipipe *h)
 {
     for (int s = 0; s < h->p; s++) {

@@ -1,5 +1,5 @@
 /*
- * What WeiPipe refuses, layouts and options that mean nothing to it; what FSDP does beside, micro-batches that
+ * WeiPipe refuses layouts and options that mean nothing to it. FSDP also refuses micro-batches that
  * workers cannot share evenly.
  */
 #include "policies/weipipe.h"
@@ -23,8 +23,9 @@ static const char *refused(const char *schedule, struct sp_layout lay, const cha
     return said;
 }
 
-/* Weights that are gathered want as many micro-batches on each worker: a line names the nearest multiple of the workers,
- * which works. Those that come by do not. */
+/* If weights are gathered, each worker needs equally many micro-batches: the refusal names the
+ * nearest multiple of the workers, which works. If weights travel around a ring, any number
+ * works. */
 static void micro_batches(void **state)
 {
     static const char use[] = "use --micro-batches ";

@@ -1,6 +1,6 @@
 /*
- * The zero-bubble forms of WeiPipe, which the paper only sketches: makespans, the order among the four
- * variants, activations, and that B of a micro-batch goes down the chunks while W of wzb2 goes up.
+ * The zero-bubble forms of WeiPipe, which the paper only sketches: makespans, the ranking of the
+ * four variants, activations. B of a micro-batch goes down the chunks, while W of wzb2 goes up.
  */
 #include "policies/common.h"
 #include "policies/registry.h"
@@ -32,7 +32,7 @@ static double simulate(const char *name, int P, int G, const struct sp_costs *c,
     return is;
 }
 
-/* The bubble is that of one turn of the longest kind for each worker but the first. */
+/* The bubble is one turn of the longest kind for each worker but the first. */
 static void makespans(void **state)
 {
     static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
@@ -114,8 +114,8 @@ static void orders(void **state)
         }
 }
 
-/* Messages of a turn from each worker to the next, none from the last one to the first: wzb2 has no way
- * around, and its worker 0 never waits. */
+/* In a turn each worker sends to the next one, and the last one sends nothing to the first: wzb2 is
+ * a line, and its worker 0 never waits. */
 static void line(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static int nobody(const struct sp_layout *lay, int chunk)
     return chunk == 2 ? lay->stages : 0;
 }
 
-/* What a schedule may say of owners. */
+/* A schedule that names wrong owners of chunks is refused. */
 static void wrong_owners(void **state)
 {
     struct sp_schedule_def def = *sp_schedule_find("wzb2");

@@ -1,19 +1,19 @@
 /*
- * WeiPipe said a second time, for the tests to hold the schedules, the rings, the verifier and the
- * list simulation against. A micro-batch goes through a chain of 2P+1 links on its worker: forward
- * of chunks 0 .. P-1, the head, backward of chunks P-1 .. 0; each link waits for the one before.
- * The round g of a micro-batch begins on worker 0 in turn gP, or 2gP if naive, and a link takes a
- * turn each, but for the head, which shares that of the last forward; on worker r all is r turns
- * later. In a turn come the backward, the forward, the head. The first op of a turn waits for the
- * last of that of the worker before. Tables, and rounds over all workers until nothing moves;
- * nothing of src/policies is called.
+ * An independent model of WeiPipe, against which tests compare the schedules, the rings, the
+ * verifier and the list simulation. A micro-batch goes through a chain of 2P+1 links on its worker:
+ * forward of chunks 0 .. P-1, the head, backward of chunks P-1 .. 0; each link waits for the one
+ * before. Round g begins on worker 0 in turn gP, or 2gP if naive. Each link takes a turn, except
+ * the head, which shares that of the last forward; worker r is r turns later. A turn runs the
+ * backward, the forward, then the head. The first op of a turn waits for the last op of the
+ * previous worker's turn. The model uses tables, and rounds over all workers until nothing moves;
+ * it calls nothing of src/policies.
  */
 #ifndef SP_TESTS_WEIPIPE_H
 #define SP_TESTS_WEIPIPE_H
 
 #include "policies/common.h"
 
-/* What can be wrong, as bits. */
+/* Bits for the errors of a program. */
 enum {
     WEIPIPE_FOREIGN = 1, /* an op that no schedule of the family has there */
     WEIPIPE_TWICE = 2,   /* an op appears twice */
@@ -35,7 +35,7 @@ struct weipipe {
     int turns;  /* of a worker */
     int *place; /* [mb][link] in the program of its worker, -1: none */
     int *at;    /* [stage][turn][rank] in the program, -1: none */
-    /* Of the last play: */
+    /* results of the last play: */
     double *start[WEIPIPE_STAGES], *end[WEIPIPE_STAGES];
     double makespan, busy[WEIPIPE_STAGES];
     int peak[WEIPIPE_STAGES], messages;
@@ -129,7 +129,7 @@ static inline void weipipe_destroy(struct weipipe *h)
         free(h->start[s]);
 }
 
-/* Where every op is; FOREIGN, TWICE and MISSING. */
+/* Finds the place of every op; returns FOREIGN, TWICE and MISSING. */
 static inline int weipipe_index(struct weipipe *h)
 {
     int ops = h->m * (2 * h->p + 1), wrong = 0;
@@ -156,8 +156,8 @@ static inline int weipipe_index(struct weipipe *h)
     return wrong;
 }
 
-/* The op that the first of a turn waits for beyond the link before, the last of the turn of the
- * worker before, *from; -1: none. Worker P-1 is P turns ahead of worker 0. */
+/* Besides the link before, the first op of a turn waits for the last op of the turn of the previous
+ * worker, *from; returns that op, -1: none. Worker P-1 is P turns ahead of worker 0. */
 static inline int weipipe_waits(const struct weipipe *h, int stage, int turn, int rank, int *from)
 {
     int before = stage > 0 ? turn : turn - h->p;
@@ -202,7 +202,7 @@ static inline bool weipipe_step(struct weipipe *h, const struct sp_costs *c, int
     return true;
 }
 
-/* Plays complete programs; whether all come to their end. */
+/* Plays complete programs; true if all come to their end. */
 static inline bool weipipe_play(struct weipipe *h, const struct sp_costs *c)
 {
     int pc[WEIPIPE_STAGES] = {0}, left = 0;
@@ -233,7 +233,7 @@ static inline bool weipipe_play(struct weipipe *h, const struct sp_costs *c)
     return left == 0;
 }
 
-/* EARLY and TURN. */
+/* Returns EARLY and TURN. */
 static inline int weipipe_order(const struct weipipe *h)
 {
     int wrong = 0;
@@ -258,7 +258,7 @@ static inline int weipipe_order(const struct weipipe *h)
     return wrong;
 }
 
-/* All that is wrong with the programs; 0: they are legal. */
+/* Returns all errors of the programs; 0: they are legal. */
 static inline int weipipe_judge(struct weipipe *h)
 {
     static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};

@@ -1,4 +1,4 @@
-/* What the tests of zb1p and zb2p share: a plan of theirs made and played. */
+/* Shared by the tests of zb1p and zb2p: makes and plays their plans. */
 #ifndef SP_TEST_ZERO_BUBBLE_H
 #define SP_TEST_ZERO_BUBBLE_H
 
@@ -38,7 +38,7 @@ static inline struct figures simulate(const struct sp_plan *plan, const struct s
     return f;
 }
 
-/* Makes a plan, plays it and gives it back. */
+/* Makes a plan, plays it and frees it. */
 static inline struct figures measure(const char *schedule, struct sp_layout lay,
                                      const struct sp_costs *costs, double *formula)
 {

@@ -1,4 +1,5 @@
-/* What `trace fxt` is made of: names of tasks, clocks of ranks, messages of two sides, events in order. */
+/* The pieces of `trace fxt`: names of tasks, clocks of ranks, messages of two sides, events in
+ * order. */
 #include "../policies/common.h"
 #include "trace/fxt/dependencies.h"
 #include "trace/fxt/messages.h"
@@ -113,7 +114,8 @@ static int read_quietly(struct sp_fxt_messages *m)
     return err;
 }
 
-/* Two of one tag, received in their order on a clock that is 500 ns ahead; the second comes too early. */
+/* Two messages of one tag, received in order on a clock that is 500 ns ahead; the second arrives
+ * too early. */
 static void test_messages(void **state)
 {
     struct sp_fxt_messages m;
@@ -158,8 +160,8 @@ static void test_refused_messages(void **state)
 
 /* ---- dependencies -------------------------------------------------------------------------------- */
 
-/* a writes buffer 1 and sends it; there buffer 2 is read by c, after d that read what was there before. b never
- * ran, so that e, which waited for it, waited for a. */
+/* Task a writes buffer 1 and sends it. The receiver's buffer 2 is read by c, after d has read its
+ * previous value. b never ran, so e, which waited for b, depends on a. */
 static void test_dependencies(void **state)
 {
     struct sp_fxt_task t[] = {

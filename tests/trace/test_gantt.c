@@ -46,7 +46,7 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-/* Tags nest and close, attributes are quoted, only known entities: what XML asks of this file. */
+/* Checks the XML: tags nest and close, attributes are quoted, all entities are known. */
 static void check_xml(const char *x)
 {
     char open[16][32];
@@ -153,7 +153,7 @@ static void svg_escapes(void **state)
     sp_gantt_destroy(&g);
 }
 
-/* Nothing, or all in no time: drawn all the same. */
+/* A picture without bars, or with bars of no length, is still drawn. */
 static void empty_pictures(void **state)
 {
     static const struct sp_costs nothing = {0};
@@ -272,7 +272,8 @@ static double smallest_text(const char *svg)
     return least;
 }
 
-/* Text in bars is no wider than its bar, at 0.53 of its height a figure. How many there are. */
+/* Checks that no text is wider than its bar, if a figure takes 0.53 of the height. Returns the
+ * number of texts. */
 static int check_labels(const char *svg)
 {
     double width = 0;
@@ -293,7 +294,8 @@ static int check_labels(const char *svg)
     return n;
 }
 
-/* Terminal, SVG and page explain the same signs in the same words, and peaks are whole stages' whatever the parts. */
+/* Terminal, SVG and page explain the same signs in the same words; peaks are in micro-batches of a
+ * whole stage, whatever the parts. */
 static void legends(void **state)
 {
     static const struct {
@@ -372,7 +374,7 @@ static void legends(void **state)
     }
 }
 
-/* What leaves at the moment at which something returns is one step; the row ends with nothing away. */
+/* Evictions and fetches at one moment are one step of the row, which ends with nothing evicted. */
 static void evicted(void **state)
 {
     static const struct sp_gantt_evicted table[] = {{1, 4, 8, 3 << 20}, {0, 2, 6, 1 << 20},

@@ -1,4 +1,4 @@
-/* The page: its data, read as JSON, says of every op what the plan and its times say. */
+/* The page: its data, read as JSON, must agree with the plan and its times in every op. */
 #include "../policies/common.h"
 #include "sp_figure.h"
 #include "sp_text.h"
@@ -23,7 +23,8 @@ static char *drawn(const struct sp_gantt *g, int n, const struct sp_gantt_fact *
     return text;
 }
 
-/* What stands between the tags of the data; exactly one such element, closed by the first tag. */
+/* Reads the JSON between the tags of the data: there is exactly one such element, closed by the
+ * first tag. */
 static json_t *data_of(const char *page)
 {
     static const char tag[] = "<script type=\"application/json\" id=\"data\">";
@@ -105,7 +106,7 @@ static void check_rows(const json_t *picture, const struct sp_plan *plan, const 
     }
 }
 
-/* What its legend says stands in bars. */
+/* The legend's sample of a number in a bar. */
 static const char *sample_of(const json_t *picture)
 {
     json_t *legend = json_object_get(picture, "legend"), *key;
@@ -165,7 +166,7 @@ static void pages_of_schedules(void **state)
     }
 }
 
-/* Nothing from outside: a page works without a network, and sends nothing anywhere. */
+/* A page refers to nothing outside: it works without a network and sends nothing. */
 static void stands_alone(void **state)
 {
     static const char *const outside[] = {
@@ -189,7 +190,7 @@ static void stands_alone(void **state)
     sp_gantt_destroy(&g);
 }
 
-/* Text that a terminal gets. */
+/* The text for a terminal. */
 static void shows(void **state)
 {
     static const char *const as_it_is[] = {"", "m \xc3\xa9 \xf0\x9f\x98\x80 \\x1b", "~"};
@@ -237,7 +238,7 @@ static void counts(void **state)
     assert_string_equal(text, "0.000 0.00 -0.01 0");
 }
 
-/* Whatever a name holds, the data ends where it should, and says the same. */
+/* Whatever a name holds, the data ends where it should, and has the name unchanged. */
 static void escapes(void **state)
 {
     static const char nasty[] = "</script><!-- & \"quoted\" \\ \x01\n\t' \xc2\xb7 \xf0\x9f\x98\x80";

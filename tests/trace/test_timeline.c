@@ -7,7 +7,8 @@
 #include "trace/timeline/tracks.h"
 #include <limits.h>
 
-/* Calls `check` with a record of every schedule on 2 and 4 stages at uneven costs; how many. */
+/* Calls `check` with a record of every schedule on 2 and 4 stages at uneven costs; returns how
+ * many. */
 static int each_record(double comm, double wire,
                        void (*check)(const struct sp_plan *plan, const struct sp_costs *costs,
                                      struct sp_timeline *t))
@@ -95,7 +96,7 @@ static void as_list_simulation(void **state)
     assert_true(n > 30);
 }
 
-/* With everything in it a replay takes as long as the step, and the parts add up to it. */
+/* A replay of everything takes as long as the step, and its parts add up to it. */
 static void check_whole(const struct sp_plan *plan, const struct sp_costs *costs,
                         struct sp_timeline *t)
 {
@@ -217,7 +218,7 @@ static bool is_refused(const struct sp_timeline *t)
     return err == -EINVAL && strchr(c.text, '\n') == c.text + strlen(c.text) - 1;
 }
 
-/* Numbers that sums and products of a step would overflow with. */
+/* Refuses numbers with which sums and products of a step would overflow. */
 static void check_bounds(const struct sp_plan *plan, const struct sp_costs *costs,
                          struct sp_timeline *t)
 {
@@ -240,7 +241,7 @@ static void check_bounds(const struct sp_plan *plan, const struct sp_costs *cost
     t->layers = layers;
 }
 
-/* Numbers that no step has, or that are not there. */
+/* Refuses numbers that no step has, and missing ones. */
 static void check_numbers(const struct sp_plan *plan, const struct sp_costs *costs,
                           struct sp_timeline *t)
 {
@@ -310,7 +311,7 @@ static void tracks_apart(void **state)
     assert_true(each_record(3, 0.5, check_tracks) > 30);
 }
 
-/* What is no record is refused with one line. */
+/* A text that is no record is refused with one line. */
 static void refusals(void **state)
 {
     static const char *const texts[] = {

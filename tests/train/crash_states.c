@@ -1,8 +1,9 @@
 /*
- * crash_states RECORD ROOT SCRATCH: replays what record_files.c saw in ROOT, and stops the machine
- * after every event. What is then on the disk: all that was synced; of the changes to a directory
- * since its last sync, of the last 24, any subset; of the contents of a file since its last sync all, none or half.
- * Whatever it is, the checkpoint found in it is whole: the last that was complete, or a later one. A test by itself too: exit status 0 or 1.
+ * crash_states RECORD ROOT SCRATCH: replays the events that record_files.c saw in ROOT, and stops
+ * the machine after every event. The disk then has all that was synced; any subset of the last 24
+ * changes to a directory since its last sync; and all, none or half of a file's contents since its
+ * last sync. In every state the checkpoint found must be whole: the last complete one or a later
+ * one. Exit status 0, or 1 if not.
  */
 #define _GNU_SOURCE
 #include "model/files/checksums.h"
@@ -21,7 +22,7 @@ enum { MOST = 20000, PATH = 4400, RECENT = 24 };
 struct event {
     char kind[12], a[PATH], b[PATH];
     int data;       /* of sync and look */
-    int durable_at; /* event from which on it is on the disk; MOST: never */
+    int durable_at; /* the event that makes it durable; MOST: none */
     bool drop;      /* in the state being made */
 };
 
@@ -82,7 +83,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path);
 }
 
-/* Where a recorded path is in the scratch directory. */
+/* The recorded path moved into the scratch directory. */
 static const char *there(const char *path, char out[2 * PATH])
 {
     snprintf(out, 2 * PATH, "%s%s", scratch, path + strlen(root));
@@ -113,7 +114,7 @@ static void put_contents(const char *path, int data, double share)
     free(all);
 }
 
-/* Of what is not synced, `share` of the contents got to the disk. */
+/* Applies an event; a fraction `share` of contents that are not synced reaches the disk. */
 static void apply(const struct event *e, double share)
 {
     char a[2 * PATH], b[2 * PATH];
@@ -174,7 +175,7 @@ static void check(int last, const char *what)
             first = i;
         }
     states++;
-    sp_error_hold(1); /* what is refused is said below */
+    sp_error_hold(1); /* the refusal is printed below */
     err = sp_step_open(scratch, &dir);
     if (!err) {
         const char *name = strrchr(dir.path, '/') + 1;
@@ -209,8 +210,8 @@ static void make_state(int last, double share, const char *what)
     check(last, what);
 }
 
-/* With SP_LONG every change is lost by itself, and stays by itself, after every event; else every second, after
- * the next event the others. */
+/* Loses each open change alone, and keeps each alone. Without SP_LONG only every second change is
+ * tried, the others after the next event. */
 static void stop_after(int last, unsigned *seed)
 {
     int open_changes[RECENT], n = 0, step = getenv("SP_LONG") ? 1 : 2;

@@ -1,7 +1,7 @@
 /*
- * flip_bits STEP N SEED: flips N bits, one at a time, drawn over all files of a checkpoint and all
- * places in them. Each is refused with one line that names a file; only a flip in checksums.json
- * itself may do nothing, as one of a blank does: the values are then what they were.
+ * flip_bits STEP N SEED: flips N bits, one at a time, at random places of all files of a
+ * checkpoint. Each must be refused with one line that names a file. Only a flip in checksums.json
+ * itself may be accepted, such as one of a blank; the values are then unchanged.
  */
 #include "model/files/checksums.h"
 #include "train/checkpoint/run_state.h"
@@ -30,7 +30,7 @@ static void list(const char *step)
         closedir(d);
 }
 
-/* What a resumed run looks at before it begins; 0 if it would begin. */
+/* Checks all that a resumed run checks before it begins; returns 0 if it would begin. */
 static int load(const char *path)
 {
     static const char *const names[] = {"config.json", "state.json", "optimizer-m.safetensors",

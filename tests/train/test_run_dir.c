@@ -1,4 +1,5 @@
-/* Who may save where, what is found, and what is left. */
+/* The directory of a run: which runs may save where, which steps are found, and which files are
+ * left. */
 #include "model/files/input.h"
 #include "model/files/output.h"
 #include "model/support.h"
@@ -39,7 +40,7 @@ static void put(const struct sp_dir *dir, const char *name, const char *text)
     assert_int_equal(sp_output_text_in(dir, name, text, strlen(text)), 0);
 }
 
-/* A step as a run makes it, up to its renaming. */
+/* Makes a step as a run does, up to its renaming. */
 static void begin(struct sp_run_dir *d, long step, struct sp_dir *tmp,
                   const char *const *companions)
 {
@@ -171,7 +172,7 @@ static void test_keeps_the_newest(void **state)
         save(&d, n);
     assert_string_equal(holds(at("keep")), "000001 000002 000003 000004 000005");
     assert_int_equal(found(at("keep")), 5);
-    sp_run_dir_prune(&d, 3); /* 4 and 5 have not proven good */
+    sp_run_dir_prune(&d, 3); /* steps 4 and 5 are not yet proven good */
     assert_string_equal(holds(at("keep")), "000002 000003 000004 000005");
     sp_run_dir_prune(&d, 5);
     assert_string_equal(holds(at("keep")), "000004 000005");
@@ -211,7 +212,8 @@ static void test_belongs_to_one_run(void **state)
     refused(at("mine/step-000008/state.json"), NULL, "Not a directory");
 }
 
-/* The old run's steps stay until the first of the new one is there, although it has a lower number. */
+/* The old run's steps stay until the new run's first step is complete, although that has a lower
+ * number. */
 static void test_overwrites(void **state)
 {
     struct sp_run_dir d;
@@ -234,7 +236,7 @@ static void test_overwrites(void **state)
     save(&d, 4);
     save(&d, 5);
     sp_run_dir_release(&d);
-    /* Gone on from an older step: the later ones make way. */
+    /* The run resumes from an older step: the later ones are replaced. */
     claim(&d, at("over"), at("over/step-000004"), 1, true);
     sp_run_dir_prune(&d,
                      4); /* the resumed step has proven good, and nothing replaces the later one */
@@ -256,7 +258,7 @@ static void test_overwrites(void **state)
     sp_run_dir_release(&d);
 }
 
-/* Killed when the old steps had made way, and the new one was not there yet. */
+/* The run was killed after the old steps were moved away and before the new one was there. */
 static void test_finds_what_was_to_be_replaced(void **state)
 {
     struct sp_run_dir d;
@@ -309,7 +311,7 @@ static void test_links(void **state)
     sp_run_dir_prune(&d, 2);
     save(&d, 3);
     assert_int_not_equal(access(at("links/model-00001-of-00002.safetensors"), F_OK), 0);
-    /* What is not ours stays, and so does its directory. */
+    /* A file that is not the run's stays, and so does its directory. */
     write_file(at("links/step-000003/notes.txt"), "x", 1);
     save(&d, 4);
     sp_run_dir_prune(&d, 4);
@@ -345,7 +347,8 @@ static void assert_whole(const char *name)
     assert_int_equal(access(at(path), F_OK), 0);
 }
 
-/* Files that a step's state.json lists are the step's: they have links, and go with it. */
+/* Files listed in a step's state.json belong to the step: they get links, and are removed with
+ * it. */
 static void test_companions(void **state)
 {
     struct sp_run_dir d;
@@ -380,7 +383,7 @@ static void test_companions(void **state)
     assert_int_equal(sp_dir_file(&step, "notes"), -ENOENT);
     assert_true(sp_dir_has(&step, "old", &st) && st.st_size == 3);
     sp_dir_close(&step);
-    /* none: the links go, and without leave for the user's file too */
+    /* no companions: the links are removed, and the user's own file stays */
     save(&d, 3);
     assert_int_not_equal(lstat(at("with/tokenizer.json"), &st), 0);
     assert_int_equal(access(at("with/README.md"), F_OK), 0);
@@ -389,7 +392,7 @@ static void test_companions(void **state)
     sp_run_dir_release(&d);
 }
 
-/* A step that was being written goes with its companions, and with what was being written of them. */
+/* An unfinished step is removed with its companions, finished or not. */
 static void test_companions_of_a_killed_run(void **state)
 {
     struct sp_run_dir d;
@@ -420,7 +423,7 @@ static void test_companions_of_a_killed_run(void **state)
     sp_run_dir_release(&d);
 }
 
-/* A list that somebody wrote names nothing outside the step, and nothing that is no file. */
+/* A forged list can name nothing outside the step, and nothing that is not a file. */
 static void test_hostile_companions(void **state)
 {
     static const char listed[] = "{\"step\": 1, \"files\": [\"../../outside/config.json\", \"..\", "
@@ -443,7 +446,8 @@ static void test_hostile_companions(void **state)
     sp_run_dir_release(&d);
 }
 
-/* A thing that no run made is refused if it stands in the way, else left alone, and never entered. */
+/* A file or directory that no run made is refused if it is in the way, else left alone, and never
+ * entered. */
 static void test_follows_no_link(void **state)
 {
     struct sp_run_dir d;
@@ -487,7 +491,8 @@ static void test_follows_no_link(void **state)
     assert_whole("victim");
 }
 
-/* An archived step that was linked back is gone on from; it is none of those kept, and stays. */
+/* A run resumes from an archived step that was linked back; the step does not count as kept, and
+ * stays. */
 static void test_archived_step(void **state)
 {
     struct sp_run_dir d;
@@ -519,7 +524,7 @@ static void test_archived_step(void **state)
     assert_whole("archive/step-000004");
 }
 
-/* Files of a step that are links: the links go. */
+/* If files of a step are links, only the links are removed. */
 static void test_links_in_a_step(void **state)
 {
     struct sp_run_dir d;
@@ -573,7 +578,7 @@ static void test_snapshot(void **state)
     refused_as(at("snapshot"), at("snapshot/step-000001"), true, "a directory with the name of a");
 }
 
-/* The directory is renamed away, and another comes in its place: the run stays where it was. */
+/* The run's directory is renamed and another takes its name: the run stays in its own. */
 static void test_stays_in_its_directory(void **state)
 {
     struct sp_run_dir d;
@@ -590,7 +595,7 @@ static void test_stays_in_its_directory(void **state)
     assert_whole("first/step-000002.tmp");
 }
 
-/* A step that is open is whole, although it is removed, or another takes its name. */
+/* An open step stays whole, even if it is removed or another takes its name. */
 static void test_reads_what_it_opened(void **state)
 {
     struct sp_run_dir d;
@@ -614,7 +619,7 @@ static void test_reads_what_it_opened(void **state)
     sp_run_dir_release(&d);
 }
 
-/* The directories on the way are made, and go again if nothing was saved. */
+/* Missing parents are made, and removed again if nothing was saved. */
 static void test_makes_its_way(void **state)
 {
     struct sp_run_dir d;
@@ -630,7 +635,7 @@ static void test_makes_its_way(void **state)
     assert_int_equal(access(at("far/away/run/step-000001"), F_OK), 0);
 }
 
-/* A lock that is none. */
+/* A .lock that is not a regular file is refused. */
 static void test_lock(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * Medians of repetitions: of few and of many, and when they are known well enough, against the medians of many draws of
- * noisy samples.
+ * Medians of few and of many repetitions, and the number of samples after which a median counts as
+ * known, against medians of many draws of noisy samples.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 static uint64_t state = 7;
 
-/* Of 0 .. 1. */
+/* Draws from 0 .. 1. */
 static double draw(void)
 {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -40,7 +40,8 @@ static void medians(void **unused)
     assert_true(s.n == SP_STEADY_MOST && fabs(sp_steady_value(&s) - 2) < 1e-12);
 }
 
-/* How many samples of 1, give or take `noise`, it takes; 0: the most are not enough. */
+/* The number of samples of 1 +- `noise` until the median is steady; 0: even the most are not
+ * enough. */
 static int needed(double noise, double *value)
 {
     struct sp_steady s = {0};
@@ -51,7 +52,7 @@ static int needed(double noise, double *value)
     return sp_steady_reached(&s) ? s.n : 0;
 }
 
-/* The more noise, the more samples; too much, and there is no end; and what is steady is right. */
+/* More noise takes more samples, and too much is never steady. A steady median is right. */
 static void samples_needed(void **unused)
 {
     static const double noise[] = {0, 0.04, 0.08, 0.9};
@@ -81,7 +82,7 @@ static void samples_needed(void **unused)
     assert_true(wrong <= KINDS * RUNS / 20);
 }
 
-/* Samples that something made longer move nothing while half of all are right, wherever they fall. */
+/* Lengthened samples, wherever they fall, do not move the median while half of all are right. */
 static void outliers(void **unused)
 {
     struct sp_steady s = {0};
@@ -92,7 +93,7 @@ static void outliers(void **unused)
     assert_true(sp_steady_reached(&s) && sp_steady_value(&s) < 1.01);
 }
 
-/* Disturbed ones are no samples. */
+/* Disturbed samples do not count. */
 static void disturbed(void **unused)
 {
     struct sp_steady s = {0};
@@ -108,7 +109,8 @@ static void disturbed(void **unused)
     assert_true(fabs(sp_steady_value(&s) - 3) < 1e-12);
 }
 
-/* Few shorter samples change nothing; where more than a quarter are much shorter, it is not steady until others are too. */
+/* A few shorter samples change nothing. If more than a quarter are much shorter, the median is not
+ * steady until others are short too. */
 static void shorter(void **unused)
 {
     struct sp_steady s = {0};

@@ -1,6 +1,7 @@
 /*
- * The trainer as programs call it: trainers one after the other in one process, meters, a run that is
- * saved and gone on with, text, schedules of the program's own, and every refusal of a call or a configuration, in one line.
+ * The trainer as programs call it: several trainers in one process, meters, a run that is saved and
+ * resumed, text, schedules of the program's own, and every refusal of a call or a configuration, in
+ * one line.
  */
 #include "model/support.h"
 #include "starpipe/schedule.h"
@@ -60,7 +61,7 @@ static void check_meters(const struct sp_meters *m, int step)
     }
 }
 
-/* The losses of the steps that are left. */
+/* Trains; loss[] gets the losses of the remaining steps. */
 static void train(const struct sp_train_config *cfg, int save_after, double loss[STEPS])
 {
     struct sp_trainer *t;
@@ -106,7 +107,7 @@ static void one_after_the_other(void **state)
            part[STEPS - 1]);
 }
 
-/* What a sample says, [n] bytes of it. */
+/* The text of a sample, n bytes of it, and the number of its pieces. */
 struct said {
     int pieces, n;
     char text[64];
@@ -149,7 +150,7 @@ static void between_steps(void **state)
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
-/* What StarPU is told in the environment is there until the trainer is closed. */
+/* Settings for StarPU stay in the environment until the trainer is closed, which restores it. */
 static void environment_put_back(void **state)
 {
     static const char *const names[] = {"STARPU_PREFETCH", "STARPU_SCHED", "TMPDIR"};
@@ -177,7 +178,8 @@ static int asks(void *arg)
     return (*(int *)arg)++ ? 4 : 0;
 }
 
-/* A process asks at the end of its second step, and nobody told before. */
+/* A process asks with bits at the end of its second step: the meters have them then, and nothing
+ * before. */
 static void asked(void **state)
 {
     struct sp_train_config cfg;
@@ -205,7 +207,7 @@ static void assert_call(int ret, int wanted, struct capture *c, const char *word
     assert_int_equal(ret, wanted);
 }
 
-/* With the next step under way nothing can be read or written; closed, it is forgotten. */
+/* While the next step runs ahead nothing can be read or written; closing discards that step. */
 static void ahead(void **state)
 {
     struct sp_train_config cfg;
@@ -248,7 +250,8 @@ static void never_ends(const struct sp_layout *lay, int stage, struct sp_program
         emit(lay, stage, prog);
 }
 
-/* Two that go wrong while the trainer opens, which leaves the process as it was; then one that trains. */
+/* Two schedules fail while the trainer opens, which leaves the process as it was; a third one
+ * trains. */
 static void registered(void **state)
 {
     static struct sp_schedule_def def[] = {{.name = "crashes", .emit = crashes},

@@ -1,12 +1,13 @@
 /*
- * What stands for NCCL in tests: transfers between processes, or between ranks of one process, over local
- * sockets, run by the streams of fake_cuda.c. As strict as NCCL may be: a communicator's transfers come in
- * the order in which they were put into its stream, a send waits until its receive has begun, the two
- * have the same size or the communicator fails, and a send to oneself needs its receive in the same group.
+ * A fake NCCL for tests: transfers between processes, or between ranks of one process, over local
+ * sockets, run by the streams of fake_cuda.c. It is as strict as NCCL may be: a communicator's
+ * transfers run in the order of its stream, a send waits until its receive has begun, the two have
+ * the same size or the communicator fails, and a send to oneself needs its receive in the same
+ * group.
  *
- * FAKE_NCCL_EAGER=B: sends of up to B bytes do not wait. FAKE_NCCL_DELAY_US=T: a transfer begins up to T
- * microseconds after its turn. FAKE_NCCL_STOP_AFTER=N: after N transfers a communicator does no more.
- * FAKE_NCCL_VERSION: the version that it says it is.
+ * FAKE_NCCL_EAGER=B: sends of up to B bytes do not wait. FAKE_NCCL_DELAY_US=T: a transfer begins up
+ * to T microseconds after its turn. FAKE_NCCL_STOP_AFTER=N: after N transfers a communicator stands
+ * still. FAKE_NCCL_VERSION: the version that it reports.
  */
 #include "transport/fake_cuda.h"
 #include <errno.h>
@@ -73,7 +74,7 @@ static bool fails(struct ncclComm *comm, ncclResult_t why)
     return false;
 }
 
-/* All of it; false: never. */
+/* Moves all bytes; false: this can never be done. */
 static bool move(struct ncclComm *comm, int fd, void *data, size_t bytes, bool out)
 {
     char *at = data;
@@ -115,7 +116,7 @@ static void address(struct sockaddr_un *a, socklen_t *len, const char *id, int r
     *len = (socklen_t)sizeof *a;
 }
 
-/* A socket to every other rank: a rank is called by those after it. */
+/* Opens a socket to every other rank: a rank connects to those before it. */
 static bool connect_all(struct ncclComm *comm, const char *id)
 {
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -263,7 +264,7 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
     return put(comm, SUM, from, to, count * sizeof(float), -1, stream);
 }
 
-ncclResult_t ncclGroupStart(void); /* the header's have no prototypes */
+ncclResult_t ncclGroupStart(void); /* the header declares them without prototypes */
 ncclResult_t ncclGroupEnd(void);
 
 ncclResult_t ncclGroupStart(void)
@@ -331,7 +332,7 @@ static void hang_up(struct ncclComm *comm)
             shutdown(comm->fds[r], SHUT_RDWR);
 }
 
-/* What an aborted communicator holds stays: its transfer may still look at it. */
+/* An aborted communicator is not freed, since its transfer may still read it. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     __atomic_store_n(&comm->aborted, 1, __ATOMIC_RELEASE);

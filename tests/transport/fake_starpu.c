@@ -45,7 +45,7 @@ void fake_handle_free(starpu_data_handle_t h)
     free(h);
 }
 
-/* Gives the handle to whoever may have it now. Under the mutex. */
+/* Grants the handle to all requests that may have it now. Called with the mutex held. */
 static void grant(starpu_data_handle_t h)
 {
     for (struct request *r = h->first; r; r = r->next) {
@@ -136,7 +136,8 @@ int starpu_data_acquire_on_node_cb(starpu_data_handle_t h, int node,
     return 0;
 }
 
-/* Of equal requests any may go: a reader's is the first that reads. */
+/* Granted requests are interchangeable, so the first of the queue is released, a reader if readers
+ * hold the handle. */
 void starpu_data_release_on_node(starpu_data_handle_t h, int node)
 {
     struct request *r;

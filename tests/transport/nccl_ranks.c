@@ -1,8 +1,8 @@
 /*
- * Messages over src/transport/nccl/nccl.c between processes, with StarPU and MPI as they are: tasks write and
- * read vectors in orders that cross, every value is checked. Linked with what stands for CUDA and NCCL
- * (fake_cuda.c, fake_nccl.c) the vectors are in main memory; linked with CUDA's runtime, in that of the
- * GPU, where StarPU has one.
+ * Messages over src/transport/nccl/nccl.c between processes, with the real StarPU and MPI: tasks
+ * write and read vectors in orders that cross, and every value is checked. Linked with the fake
+ * CUDA and NCCL (fake_cuda.c, fake_nccl.c), the vectors are in main memory; linked with CUDA's
+ * runtime, in the GPU's, if StarPU has one.
  *
  *   mpirun -np N nccl_ranks [SEEDS [MESSAGES]]     random programs; the last line has their figures
  *   mpirun -np 2 nccl_ranks latency                a small message to and fro
@@ -41,7 +41,7 @@ static double now(void)
 
 /* ---- tasks ------------------------------------------------------------------------------------------ */
 
-/* Values: of message `first` as the ranks first..first + n - 1 write it, added up. */
+/* The values of a message, summed over the ranks rank .. rank + ranks - 1 that write it. */
 struct values {
     int message, rank, ranks;
 };
@@ -207,7 +207,7 @@ static int run(int seed, int n)
     return mine;
 }
 
-/* Beside it, StarPU-MPI's own thread has messages too. */
+/* Submits messages over StarPU-MPI, whose own thread runs beside the transport. */
 static void other_messages(int seed)
 {
     starpu_data_handle_t handle = vector(1000);

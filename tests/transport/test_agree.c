@@ -1,7 +1,7 @@
 /*
- * How the ends of one communicator agree, in every interleaving of what can happen to a few messages: all
- * ends begin the same ones in the same order, none before all are ready, and all come to their end.
- * Mistakes planted in the rules are seen.
+ * The ends of one communicator agree in every interleaving of the events of a few messages: all
+ * ends begin the same messages in the same order, none before all are ready, and all messages end.
+ * Mistakes planted in the rules are found.
  */
 #include "policies/common.h"
 #include "transport/agree_wrong.h"
@@ -161,8 +161,8 @@ static void happen(struct world *w, struct event ev)
 
 enum { LONGEST = 4 * ENDS * MOST, SLOTS = 1 << 20 };
 
-/* Whatever two worlds with the same key do next is the same: what an end has heard and not begun follows
- * from the leader's order. */
+/* Two worlds with the same key behave the same from here on: the messages that an end has heard of
+ * and not begun follow from the leader's order. */
 struct key {
     unsigned char text[MOST + ENDS * (3 + 3 * MOST)];
 };
@@ -196,7 +196,7 @@ static struct key key_of(const struct world *w)
     return key;
 }
 
-/* Is it the first time? */
+/* True if the world's key is new. */
 static bool is_new(const struct world *w)
 {
     struct key key = key_of(w);
@@ -226,7 +226,7 @@ static bool all_done(const struct world *w)
     return true;
 }
 
-/* The ends hold lists, so a world is not copied but made again, from its events. */
+/* The ends hold lists, so a world is not copied but made again from its events. */
 static void replay(struct world *w, int length)
 {
     set_up(w);
@@ -268,7 +268,7 @@ static void stream(struct world *w, int length)
     tear_down(w);
 }
 
-/* What is wrong in some interleaving, NULL: nothing in any. */
+/* Explores all interleavings; returns the first error, NULL if there is none. */
 static const char *explore(int messages, int ends, int depth, bool buffered)
 {
     struct world w = {.messages = messages, .ends = ends, .depth = depth, .buffered = buffered};
@@ -316,7 +316,7 @@ static void test_mistakes(void **state)
 
 /* ---- mistakes of the caller ---------------------------------------------------------------------------- */
 
-/* Each is one line and an error. */
+/* Each mistake gives one line and an error. */
 static void test_refusals(void **state)
 {
     struct sp_agree_message m = {.tag = 5, .bytes = 8}, again = m, other = {.tag = 6, .bytes = 8};

@@ -1,8 +1,9 @@
 /*
- * The transport over NCCL with ranks that are threads: many edges at once in both directions, to oneself,
- * and sums; both ends in orders of their own, or few buffers; late callbacks, late notes, transfers that
- * wait for each other. Every value is checked. With a mistake planted in the rules by which ends agree,
- * messages fail, data are wrong, or all stand still: that is seen here.
+ * The transport over NCCL with ranks that are threads: many edges at once in both directions, to
+ * oneself, and sums; both ends in orders of their own, or few buffers; late callbacks, late notes,
+ * transfers that wait for each other. Every value is checked. If a mistake is planted in the rules
+ * by which ends agree, messages fail, data are wrong, or all ranks stand still; the tests notice
+ * that.
  */
 #include "policies/common.h"
 #include "transport/agree_wrong.h"
@@ -66,8 +67,8 @@ static void test_mistakes(void **state)
     agree_mistake = AGREE_RIGHT;
 }
 
-/* Where all streams share one queue of the GPU, one message in a stream at a time waits for nothing but its
- * peer; the second one of three would stop what its peer waits for. */
+/* If all streams share one queue of the GPU, a stream may have one message at a time, which waits
+ * only for its peer. With three, the second one would stop the op that its peer waits for. */
 static void test_queues(void **state)
 {
     struct nccl_run run = {.seed = 3, .ranks = 4, .messages = 200, .depth = 1};

@@ -1,6 +1,6 @@
 /*
- * What goes wrong with messages over NCCL, with what stands for StarPU, CUDA and NCCL: each is one line
- * with the cause, and an error that reaches the caller; nothing hangs.
+ * Errors of messages over NCCL, with the fake StarPU, CUDA and NCCL. Each gives one line with the
+ * cause and reaches the caller as an error; nothing hangs.
  */
 #include "policies/common.h"
 #include "transport/fake_starpu.h"
@@ -145,8 +145,8 @@ static void test_sizes(void **state)
     assert_int_equal(failures, 1);
 }
 
-/* Rank 1 goes while rank 0 has a message under way: that is not seen before the first look at the
- * communicator's errors, and must not be waited for. */
+/* Rank 1 leaves while rank 0 has a message under way. Rank 0 learns of it only when it checks the
+ * communicator for errors, and must not wait for the message. */
 static void leave(struct sp_nccl *nccl, int rank)
 {
     if (rank == 0) {
@@ -167,7 +167,7 @@ static void test_peer_gone(void **state)
     (void)state;
     handle[0] = fake_handle(100);
     handle[1] = fake_handle(100);
-    setenv("FAKE_NCCL_STOP_AFTER", "1", 1); /* what makes the edge ready */
+    setenv("FAKE_NCCL_STOP_AFTER", "1", 1); /* the first transfer makes the edge ready */
     catch_begin(&said);
     run_ranks(ranks, leave);
     unsetenv("FAKE_NCCL_STOP_AFTER");

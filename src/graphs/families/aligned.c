@@ -13,7 +13,7 @@
 
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
-/* The assistance of stages to each other in a step of the op. */
+/* Of a step of the op. */
 static int assists_at(const struct sp_op_ctx *c, int step, struct sp_assist assist[SP_SLOT_STAGES])
 {
     const struct sp_plan *plan = c->g->cfg.plan;
@@ -59,7 +59,7 @@ static struct sp_tensor **tensor_of(struct sp_layer_activations *t, int kind, in
     }
 }
 
-/* The pieces of a tensor that arrived, one per part of the tokens. */
+/* The parts of a tensor that came. */
 static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                      enum sp_tensor_kind kind, int slice)
 {
@@ -68,7 +68,7 @@ static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_
     return sp_store_find(&c->st->store, &id)->piece;
 }
 
-/* The activations of a layer of a stage; NULL: the layer is another stage's. */
+/* The flight of a layer of a stage; NULL: it is another stage's. */
 static struct sp_layer_activations *activations_of(struct sp_graph *g, struct sp_stage *st,
                                                    const struct sp_tensor_id *id)
 {
@@ -104,9 +104,8 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* ---- help ----------------------------------------------------------------------------------- */
 
-/* Takes the buffers for a result that an assisting stage leaves for the owner, of `width` columns.
- * Gradients of keys may stay at the owner until the backward of their slice, like its own, so they
- * come from the owner's pool. */
+/* The parts of what the helper leaves for the owner, of so many columns. Gradients of keys may stay there until the
+ * backward of their slice, among those that the owner makes. */
 static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                       enum sp_tensor_kind kind, int slice, int width, size_t elem)
 {
@@ -122,8 +121,7 @@ static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp
     return came(c, assist, kind, slice);
 }
 
-/* The queries of one part of the owner's slice, and the positions of the keys that the owner gives
- * away. */
+/* The queries of a part of the owner's slice, and where the keys are that it gives. */
 static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_assist *assist, int part,
                               struct sp_attn_keys *keys)
 {
@@ -158,7 +156,7 @@ static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ct
     return assist->had.n == 0;
 }
 
-/* Finds the keys that the assisting stage received and, in a backward, their gradients. */
+/* What a helper has of the keys, and in a backward of their gradients. */
 static void find_keys(const struct sp_op_ctx *c, const struct sp_assist *assist,
                       struct sp_attn_keys *keys)
 {
@@ -170,8 +168,7 @@ static void find_keys(const struct sp_op_ctx *c, const struct sp_assist *assist,
         }
 }
 
-/* The tensors that an assisting stage reads and writes for the owner's queries, [parts of the
- * tokens]. */
+/* What the tasks of a helper read and write of the owner's queries, in parts. */
 struct shared_keys {
     struct sp_tensor *const *q, *const *o, *const *lse, *const *d_o, *const *dq;
 };
@@ -225,8 +222,7 @@ static void help(const struct sp_op_ctx *c, const struct sp_assist *assist)
 
 /* ---- what came of it ------------------------------------------------------------------------ */
 
-/* Adds the gradients of keys that an assisting stage summed to the owner's, once that stage is done
- * with these keys. */
+/* The gradients of keys that a helper added up, when it is done with them, are added to those that there are. */
 static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_assist *assist)
 {
     for (int j = assist->keys.first; j < assist->keys.first + assist->keys.n; j++)
@@ -243,7 +239,7 @@ static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_assist *assist)
         }
 }
 
-/* The pieces that the k-th assisting stage sent, in the order of arrival. */
+/* What helper number k of the owner sent, in the order of their coming. */
 static struct sp_tensor *const *sent(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                      enum sp_tensor_kind kind, int k)
 {

@@ -8,11 +8,10 @@
 
 #include "graphs/op.h"
 
-/* True if keys and values exist in the form that attention reads. */
+/* Whether keys and values are there, as attention reads them. */
 bool sp_attention_has_keys(const struct sp_layer_activations *t);
 
-/* If members split heads, exchanges t->q, and with `keys` t->kv, into the form that attention
- * reads; else does nothing. */
+/* t->q, and with `keys` t->kv, to where attention reads them: if heads are shared out, else nothing happens. */
 void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_activations *t, bool keys);
 
 /* Computes o, taken from `pool`, and lse of layer i of the chunk. */
@@ -24,7 +23,7 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
 void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, struct sp_pool *pool,
                            int64_t released);
 
-/* Drops q, keys and values, or o with lse, as the flags say. */
+/* Drops what it read and wrote, as far as that is said. */
 void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_activations *t, bool q, bool kv,
                        bool o);
 /* Drops the tensors of one part of the tokens. */

@@ -88,7 +88,8 @@ static void tell_left_out(const struct left_out *l, const char *path)
         sp_warn("%s/%s is not saved with the model (%s)%s", path, l->name, l->why, more);
 }
 
-/* Opens a regular file: a descriptor; -EISDIR: it is something else, which is not waited for; or -errno. */
+/* Opens a regular file without waiting. Returns a descriptor; -EISDIR if it is something else; or
+ * -errno. */
 static int open_regular(const struct sp_dir *dir, const char *name, struct stat *st)
 {
     int fd;
@@ -149,7 +150,8 @@ static int hold(const struct sp_dir *dir, const char *name, const struct sp_comp
     return 0;
 }
 
-/* Those that a reader of the model looks for come first: of too many files, these go along. */
+/* Sorts the files that readers of the model look for first, so that they are kept when there are
+ * too many. */
 static int by_use(const void *a, const void *b)
 {
     const char *one = *(const char *const *)a, *other = *(const char *const *)b;
@@ -225,7 +227,8 @@ uint64_t sp_companions_bytes(const struct sp_dir *held)
     return bytes;
 }
 
-/* The bytes of a file into `out`, and into its sums. 0; an errno: it cannot be read; or -errno after one line. */
+/* Copies a file to `out` and into its sums. Returns 0; a positive errno if it cannot be read; or
+ * -errno after one line. */
 static int copy_bytes(int fd, struct sp_output *out, struct sp_file_sum *sum)
 {
     char *piece = malloc(PIECE);

@@ -29,7 +29,7 @@ struct sp_st_shard {
     uint64_t data_start; /* file offset of the data section */
 };
 
-/* A set of tensors, in one file or in the shards that an index names. Zero: not open. */
+/* A set of tensors, in one file or in the shards that an index names. All zero: not open. */
 struct sp_st_file {
     char *path;   /* of the file, or of the index */
     int n_shards; /* 1 without an index */
@@ -72,7 +72,8 @@ int sp_st_read(const struct sp_st_file *st, const struct sp_st_entry *e, float *
 int sp_st_read_part(const struct sp_st_file *st, const struct sp_st_entry *e, uint64_t first,
                     size_t count, float *out);
 
-/* Have two tensors the same shape and, as floats, the same bits? 0, or -errno: one is unreadable. */
+/* *same: the two tensors have the same shape and, as floats, the same bits. Returns 0, or -errno if
+ * one is unreadable. */
 int sp_st_same(const struct sp_st_file *st, const struct sp_st_entry *a,
                const struct sp_st_entry *b, bool *same);
 
@@ -80,7 +81,7 @@ int sp_st_same(const struct sp_st_file *st, const struct sp_st_entry *a,
 int sp_st_parse_header(const char *json, size_t len, uint64_t data_bytes, const char *where,
                        struct sp_st_entry **entries, int *n);
 
-/* May it stand in a message? Refuses an empty name and control characters; -EINVAL. */
+/* Checks that a name may appear in a message: -EINVAL for an empty name or control characters. */
 int sp_st_check_name(const char *name, const char *where);
 
 /*
@@ -108,14 +109,15 @@ int sp_st_writer_create_in(const struct sp_dir *dir, const char *name, uint64_t 
                            struct sp_st_writer **w);
 
 /*
- * Before the data: the checksums of every file written and of its tensors will be in `files` when
- * sp_st_writer_finish returns 0, under the file's name, as sp_checksums_write takes them.
+ * To be called before the data. When sp_st_writer_finish returns 0, `files` has the checksums of
+ * every file written and of its tensors, under the file's name, in the form that sp_checksums_write
+ * takes.
  */
 void sp_st_writer_sum(struct sp_st_writer *w, json_t *files);
 
 /*
- * Whether a tensor of `bytes` begins another shard after *filled bytes of one; *filled becomes
- * what is then in the shard that the tensor is in.
+ * True if a tensor of `bytes` begins another shard when the current one has *filled bytes. *filled
+ * becomes the number of bytes in the tensor's shard with the tensor.
  */
 bool sp_st_shard_begins(uint64_t *filled, uint64_t bytes, uint64_t shard_bytes);
 

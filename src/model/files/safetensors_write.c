@@ -182,7 +182,7 @@ static int put_data(struct sp_st_writer *w, const float *data, size_t n)
     return 0;
 }
 
-/* Of the current shard. */
+/* Writes the header of the current shard. */
 static int put_header(struct sp_st_writer *w)
 {
     static const char padding[8] = "        ";
@@ -229,7 +229,7 @@ static int begin_shard(struct sp_st_writer *w, int i)
     return rc ? sp_st_writer_fail(w, rc) : put_header(w);
 }
 
-/* The end of the declarations. */
+/* Ends the declarations and begins the first file. */
 static int start(struct sp_st_writer *w)
 {
     w->streaming = true;

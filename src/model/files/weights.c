@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a transposition buffers: whole rows of the file, this many floats or one row. */
+/* A transposition buffers whole rows of the file: as many as fit into so many floats, but at least
+ * one. */
 #define BAND_FLOATS (256 << 10)
 
-/* A band's transposition walks the block in squares that stay in the first cache. */
+/* The side of the squares in which a band is transposed, so that a square stays in the L1 cache. */
 #define TILE 32
 
 /* ---- names ------------------------------------------------------------------------------ */
@@ -29,14 +30,15 @@ static const char *bare(const char *name)
 
 #define HEAD "lm_head.weight"
 
-/* True if it is the table that is the head as well: files may have it under either name. */
+/* True for the embedding table that is also the head: files may have it under either name. */
 static bool is_tied_table(const struct sp_params *p, const struct sp_parameter *t)
 {
     return p->model.tied && t->block == SP_BLOCK_TOKENS;
 }
 
-/* By its name or its bare name, a tied table by that of the head where it has neither. NULL: absent, or, with
- * *rc < 0, refused: both, one being ignored. */
+/* Finds a tensor by its name or its bare name; a tied table that has neither, by the head's name.
+ * Returns NULL if it is absent or, with *rc < 0, if both names are there, since one would be
+ * ignored. */
 static const struct sp_st_entry *find(const struct sp_st_file *st, const struct sp_params *p,
                                       const struct sp_parameter *t, int *rc)
 {

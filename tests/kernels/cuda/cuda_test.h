@@ -1,6 +1,6 @@
 /*
- * What the tests of the CUDA kernels share: arrays of either type, comparison with what the CPU
- * kernels compute in f32 from the same, rounded, inputs.
+ * Shared by the tests of the CUDA kernels: arrays of either type, and comparison with the CPU
+ * kernels in f32 on the same, rounded, inputs.
  */
 #ifndef SP_TESTS_CUDA_TEST_H
 #define SP_TESTS_CUDA_TEST_H
@@ -8,7 +8,7 @@
 #include "../reference.h"
 #include "emulated.h"
 
-/* Orders of blocks and threads a result must not depend on. */
+/* Results must not depend on the order of blocks and threads; so many orders are tried. */
 enum { ORDERS = 3 };
 
 /*
@@ -23,7 +23,7 @@ static inline void *at(enum sp_dtype t, const void *p, size_t i)
     return (char *)p + i * sp_dtype_bytes(t);
 }
 
-/* Aligned to 16 bytes; `values`, rounded to the type, which they are afterwards. */
+/* An array aligned to 16 bytes with `values` rounded to the type; `values` are rounded too. */
 static inline void *new_typed(enum sp_dtype t, size_t n, float *values)
 {
     void *p = new_bytes(n * sp_dtype_bytes(t));
@@ -69,8 +69,8 @@ static inline float *new_values(enum sp_dtype t, size_t n, const void *p)
 }
 
 /*
- * p against `want`: the largest error beyond what rounding to the type explains, over the largest
- * element.
+ * Compares p with `want`: the largest error beyond what rounding to the type explains, over the
+ * largest element.
  */
 static inline void assert_typed(const char *what, enum sp_dtype t, size_t n, const void *p,
                                 const float *want, double tolerance)

@@ -1,4 +1,4 @@
-/* Kernels with one mistake each, and what came of them. */
+/* Kernels with one mistake each, and how a run of them ends. */
 #ifndef SP_TESTS_DEFECTS_H
 #define SP_TESTS_DEFECTS_H
 
@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Whose run ends with exit status 1. */
+/* Mistakes that end the run with exit status 1. */
 enum defect {
     NO_DEFECT,
     BARRIER_OF_SOME,    /* half of the block ends instead */
@@ -22,13 +22,13 @@ enum defect {
 };
 void sp_defect_run(enum defect defect);
 
-/* What is wrong shows in the results: true if they are those of a correct kernel. */
+/* These mistakes show in the results: true if the results are those of a correct kernel. */
 bool sp_defect_race(unsigned order, bool barrier);
 bool sp_defect_copy(bool wait);
 bool sp_defect_uninitialised(void);
 bool sp_defect_host_memory(void);
 
-/* Whether a launch is accepted. */
+/* True if a launch is accepted. */
 bool sp_defect_launch(unsigned grid_y, unsigned threads, unsigned shared, bool ask);
 
 #ifdef __cplusplus

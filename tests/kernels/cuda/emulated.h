@@ -1,4 +1,4 @@
-/* What a test asks of the emulation. */
+/* The functions of the emulation that tests call. */
 #ifndef SP_TESTS_EMULATED_H
 #define SP_TESTS_EMULATED_H
 
@@ -11,11 +11,11 @@ extern "C" {
 /* The CUDA kernels for one type, all but the products, on the emulated device. */
 const struct sp_backend *sp_emulated_backend(enum sp_dtype dtype);
 
-/* In which order blocks, warps and lanes run from here on: 0 forward, 1 reverse, else some other.
+/* Sets the order in which blocks, warps and lanes run: 0 forward, 1 reverse, else some other.
  * */
 void sp_emulated_order(unsigned seed);
 
-/* Runs what is queued. */
+/* Runs all queued kernels. */
 void sp_emulated_wait(void);
 
 #ifdef __cplusplus

@@ -89,7 +89,7 @@ static void put(void *x, size_t i, double value)
     ((uint16_t *)x)[i] = sp_bf16((float)value);
 }
 
-/* Of one query head: p(kv_len) = softmax of the scaled scores of query i; returns log-sum-exp. */
+/* For one query head: p(kv_len) = softmax of the scaled scores of query i; returns log-sum-exp. */
 static double scores(const struct sp_fused_shape *s, const struct sp_fused_tensors *t, size_t at_q,
                      size_t at_k, int i, double *p)
 {
@@ -165,7 +165,7 @@ static void backward_head(const struct sp_fused_shape *s, const struct sp_fused_
     }
 }
 
-/* Outputs hold nothing before they are written, and lie nowhere else. */
+/* Overwrites dk and dv with NaN before they are computed, and nothing beyond them. */
 static void spoil(const struct sp_fused_shape *s, const struct sp_fused_tensors *t)
 {
     for (int b = 0; b < s->batch; b++)
@@ -206,7 +206,8 @@ static void one_head(const struct sp_fused_shape *s, const struct sp_fused_tenso
     free(p), free(dk), free(dv);
 }
 
-/* What both do with tensors and a workspace. */
+/* The computation of cuDNN and FlashAttention-3. Checks alignment and overwrites the workspace's
+ * ends. */
 static void compute(const struct sp_fused_shape *s, const struct sp_fused_tensors *t,
                     void *workspace, size_t workspace_bytes)
 {

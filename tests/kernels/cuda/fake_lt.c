@@ -28,7 +28,7 @@ struct preference {
     uint64_t workspace;
 };
 
-/* What an algorithm remembers of the product it was named for. */
+/* An algorithm remembers the product that the heuristics offered it for. */
 struct algo {
     uint32_t index, align[4], workspace, problem;
 };
@@ -387,7 +387,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t desc, co
             uint64_t stride = algo.index + 1;
             float x = 0;
 
-            /* Algorithm 0 sums in order, another in as many parts as its number says. */
+            /* Algorithm 0 sums in order; the others sum in as many parts as their number says. */
             for (uint64_t part = 0; part < stride; part++) {
                 float sum = 0;
 

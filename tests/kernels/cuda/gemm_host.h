@@ -12,7 +12,7 @@
 #include "kernels/cuda/pointwise/epilogues.h"
 #include "kernels/cuda/pointwise/sums.h"
 
-/* What the kernels on the host are said to take, and how often they were called. */
+/* The microseconds that kernels on the host pretend to take, and how often they were called. */
 enum { GELU_US = 1, SUMS_US = 2, OTHERS };
 extern double kernel_us[OTHERS];
 extern int gelus, sums, biases;
@@ -20,12 +20,12 @@ extern int gelus, sums, biases;
 float value_of(enum sp_dtype t, const void *x, size_t i);
 void set_value(enum sp_dtype t, void *x, size_t i, float value);
 
-/* The worker, with both types; `stop` sees that nothing is left. */
+/* The worker, with both types; `stop` checks that nothing is left. */
 extern struct sp_cuda cuda;
 void start(bool tune);
 void stop(void);
 
-/* Of cmocka, before each test. */
+/* cmocka's setup before each test. */
 int before(void **state);
 
 /* An array of a type, some elements away from an aligned address. */
@@ -35,7 +35,7 @@ struct array {
     unsigned char *memory, *x;
 };
 
-/* v, rounded, which v becomes too; NULL: NaN. */
+/* An array of v rounded to the type; v is rounded too. NULL: NaN. */
 struct array array(enum sp_dtype type, size_t n, float *v, int shift);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What device.h promises, for the emulated device: the tables, a workspace that holds nothing of
- * its last owner and ends where it was asked to, products by plain loops.
+ * Implements device.h for the emulated device: the tables, a workspace that holds nothing of its
+ * last user and ends exactly where it was asked to, products by plain loops.
  */
 #include "emulated.h"
 #include "kernels/cuda/device/device.h"

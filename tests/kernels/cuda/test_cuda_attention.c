@@ -1,6 +1,6 @@
 /*
  * Causal attention over slices on the emulated device: values, log-sum-exp and gradients against
- * the CPU's over the whole sequence; what nobody sees; what is far apart.
+ * the CPU's over the whole sequence; keys that no query sees; scores far apart.
  */
 #include "cuda_test.h"
 
@@ -14,7 +14,7 @@ struct whole {
     void *q, *kv, *d_o, *dkv;
 };
 
-/* What the kernels compute, slice by slice, put back together as whole sequences. */
+/* The kernels' results, computed slice by slice and joined to whole sequences. */
 struct result {
     void *o, *dq, *dkv;
     float *lse;
@@ -37,7 +37,7 @@ static void cut(bool out, int batch, int len, int from, int n, size_t row_bytes,
     }
 }
 
-/* The same of each slice of keys by itself, put together in f32. */
+/* The same for each slice of keys by itself, merged in f32. */
 static void call_apart(const struct sp_attention *at, const struct sp_backend *k, const void *q,
                        const void *const *kv, void *o, float *lse, const void *d_o, void *dq,
                        void *const *dkv, bool first)
@@ -71,7 +71,7 @@ static void call_apart(const struct sp_attention *at, const struct sp_backend *k
     free(sum);
 }
 
-/* One slice of queries, forward or backward. What the call was given is gone when the kernels run.
+/* One slice of queries, forward or backward. The arguments are overwritten before the kernels run.
  * */
 static void call(const struct whole *r, int i, int pos, const void *q, void *const *kv, void *o,
                  float *lse, const void *d_o, void *dq, void *const *dkv, bool first)
@@ -108,7 +108,7 @@ static void call(const struct whole *r, int i, int pos, const void *q, void *con
     sp_emulated_wait();
 }
 
-/* `first`: dkv is what the first backward writes, not r->dkv and what they add. */
+/* `first`: the first backward writes dkv; else all backwards add to r->dkv. */
 static struct result run(struct whole *r, bool first)
 {
     size_t each = sp_dtype_bytes(r->type), wq = (size_t)(r->heads * r->d) * each;
@@ -157,7 +157,7 @@ static struct result run(struct whole *r, bool first)
 
 /*
  * bf16: o is kept rounded, and with it the mean that dS subtracts; dkv is rounded once for each
- * slice that adds to it. Of the largest gradient, that is a few 2^-8.
+ * slice that adds to it. The error is a few 2^-8 of the largest gradient.
  */
 static void shape(enum sp_dtype t, int batch, int heads, int kv_heads, int d, int n,
                   const int *lens)
@@ -277,7 +277,8 @@ static void test_slices(void **state)
     shape(SP_F32, 1, 1, 1, 4, 40, ones);
 }
 
-/* As many slices as there may be, seen by the last: the gradients of the first are written too. */
+/* The most slices there may be; the last one sees all of them, so the gradients of the first are
+ * written too. */
 static void test_most_slices(void **state)
 {
     enum { N = 256, D = 4 };

@@ -1,6 +1,7 @@
 /*
- * Attention by cuDNN and FlashAttention-3, which the CPU carries out from their strides: slices gathered and
- * put back, rows that nobody sees, parts of a problem, who computes what, and what goes to the tiled kernels.
+ * Attention by fakes of cuDNN and FlashAttention-3 that compute on the CPU from their strides:
+ * slices are gathered and put back, some rows see nothing, a problem runs in parts, and some
+ * problems go to the tiled kernels.
  */
 #include "../reference.h"
 #include "fake_cudart.h"
@@ -295,7 +296,7 @@ static void one_problem(const struct problem *p, bool first)
     unmake(&x);
 }
 
-/* What memory is planned with. */
+/* The bytes of workspace that memory is planned with. */
 static size_t planned(const struct problem *p)
 {
     struct sp_attention at = {p->batch, p->heads, p->kv_heads, p->d,     1,
@@ -322,7 +323,7 @@ static void test_problems(void **state)
     printf("    %d problems, largest error %.1e\n", PROBLEMS, worst);
 }
 
-/* One plan for a shape, whatever the position of the slices in memory; forward and backward. */
+/* Forward and backward each keep one plan for a shape, wherever the slices lie in memory. */
 static void test_plans_are_kept(void **state)
 {
     struct problem again = {2, 4, 2, 8, 8, 7, 3, {6, 4, 5}};
@@ -339,10 +340,10 @@ static void test_plans_are_kept(void **state)
     stop();
 }
 
-/* Of one plan, on the device of `before`. */
+/* The most bytes of one plan on the device that `before` sets up. */
 static const double limit = 512 << 20;
 
-/* Runs of the backward, if the scores of all take `whole` limits. */
+/* Checks the number of runs of a backward whose scores take `whole` times the limit. */
 static void in_parts(const struct problem *p, double whole, int runs)
 {
     double keys = p->q_pos + p->q_len;
@@ -358,7 +359,7 @@ static void in_parts(const struct problem *p, double whole, int runs)
     stop();
 }
 
-/* Scores that do not fit are done for some sequences, then for some heads, at a time. */
+/* Scores that do not fit are computed for some sequences, then for some heads, at a time. */
 static void test_parts(void **state)
 {
     const struct problem p = {4, 8, 4, 8, 12, 12, 2, {12, 12}};
@@ -390,12 +391,13 @@ static void test_parts(void **state)
     in_parts(&p, 0.9, 1);
     sp_error_hold(0);
     unsetenv("SP_CUDA_ATTENTION_MIB");
-    /* Who takes any order of additions needs no scores. */
+    /* If any order of additions will do, no scores are kept. */
     setenv("SP_CUDA_FAST", "1", 1);
     in_parts(&p, 100, 1);
 }
 
-/* One head whose scores do not fit: some of its queries at a time, with the keys that they see. */
+/* If the scores of one head do not fit, some of its queries run at a time, with the keys that they
+ * see. */
 static void test_pieces(void **state)
 {
     const struct problem p = {2, 2, 2, 8, 300, 40, 1, {340}},
@@ -409,7 +411,7 @@ static void test_pieces(void **state)
     in_parts(&p, 4 * 2.2, 4 * 3); /* 44, 128 and 128 queries */
     in_parts(&tail, 2.2, 3);
     in_parts(&odd, 3 * 1.1, 3 * 2);
-    /* Query heads that share one of keys, before. */
+    /* Query heads that share a key head are divided before. */
     in_parts(&grouped, 4 * 1.5, 12);
     if (test_every(2) == 1) {         /* slow under sanitizers */
         in_parts(&p, 4 * 1.2, 4 * 2); /* 44 and 256 */
@@ -435,7 +437,7 @@ static void test_pieces(void **state)
     sp_error_hold(0);
 }
 
-/* What is planned is enough, and not much more, whatever is taken in parts. */
+/* The planned bytes are enough, and not much more, however the problem is divided. */
 static void test_planned(void **state)
 {
     const struct problem large[] = {{2, 4, 4, 8, 300, 41, 1, {341}},
@@ -457,7 +459,7 @@ static void test_planned(void **state)
         assert_int_equal(tiled, 0);
         stop();
     }
-    /* What is not done by cuDNN but for the forward gathers keys once. */
+    /* If cuDNN runs only the forward, keys are gathered once. */
     {
         struct problem none = {1, 1, 1, 8, 1 << 18, 1 << 18, 2, {1 << 18, 1 << 18}};
         size_t gathered = 2 * 2 * 8 * ((size_t)2 << 18);
@@ -554,7 +556,7 @@ static void test_absent(void **state)
     stop();
 }
 
-/* What FlashAttention-3 takes is its, with cuDNN for the rest and without. */
+/* FlashAttention-3 computes all problems that it supports, with and without cuDNN for the rest. */
 static void test_flash3(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * What a device refuses and how it is said, the workspace, and how the tables are put together, on
- * a CUDA runtime whose answers are chosen here.
+ * A device's refusals and their messages, the workspace, and how the tables are composed, on a CUDA
+ * runtime whose answers are chosen here.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -79,7 +79,7 @@ static int must(void *arg)
     return 0;
 }
 
-/* A rank that keeps its first line back still says its last. */
+/* A rank that holds back its first line still prints its last. */
 static int fatal_while_held(void *arg)
 {
     (void)arg;
@@ -156,7 +156,7 @@ static void test_workspace(void **state)
     assert_int_equal(sp_fake_cudart.used_bytes, 18 * MIB);
 
     assert_end(too_much, &more, "workspace: out of memory for 1024.0 MiB: 1024.0 of 1024.0 MiB");
-    /* Without room for an eighth more, what is needed. */
+    /* Without room for an eighth more, the workspace is exactly what is needed. */
     assert_non_null(sp_cuda_workspace(&backend, all));
     assert_int_equal(sp_cuda_held_bytes(), (int64_t)all);
     sp_cuda_release(&worker);

@@ -1,6 +1,7 @@
 /*
- * How the algorithm of a product is chosen, that measuring changes no result, what is fused, and
- * what is said where there is none: on the cuBLASLt of fake_lt.h, whose clock is ours.
+ * How the algorithm of a product is chosen, that measuring changes no result, which kernels are
+ * fused, and the message when no algorithm exists: on the cuBLASLt of fake_lt.h, whose clock the
+ * test controls.
  */
 #include "gemm_host.h"
 #include "said.h"
@@ -42,7 +43,7 @@ static void assert_same_outputs(const struct outputs *a, const struct outputs *b
     assert_memory_equal(a, b, sizeof *a);
 }
 
-/* The fastest of eight gives, measured or not, in the first call and the next, the same bits. */
+/* The fastest of eight gives the same bits, measured or not, in the first call and the next. */
 static void test_measuring_changes_nothing(void **state)
 {
     static struct outputs plain, measured, again, other;
@@ -102,7 +103,7 @@ static int run_linear(int shift)
     return call(LINEAR, SP_BF16, shift);
 }
 
-/* Clearly faster, not a little; once for each shape and alignment. */
+/* An algorithm must be clearly faster to be chosen; each shape and alignment is measured once. */
 static void test_choice(void **state)
 {
     (void)state;
@@ -131,7 +132,8 @@ static void test_choice(void **state)
     stop();
 }
 
-/* A clock that is slow at first, something else that runs meanwhile, an algorithm that fails when it is measured. */
+/* A clock that is slow at first, other load meanwhile, an algorithm that fails when it is
+ * measured. */
 static void test_disturbed(void **state)
 {
     (void)state;
@@ -195,7 +197,7 @@ static void test_fusing(void **state)
     stop();
 }
 
-/* A sum in place that finds no memory to be measured in takes the first guess. */
+/* If there is no memory to measure a sum in place, the first guess is taken. */
 static void test_no_scratch(void **state)
 {
     (void)state;
@@ -240,7 +242,7 @@ static void make_directory(void)
              cublasLtGetVersion());
 }
 
-/* The text of the file, or what it is to be. */
+/* Reads the text of the file; returns its length. */
 static size_t read_file(char *text, size_t size)
 {
     FILE *f = fopen(kept_file, "r");
@@ -262,7 +264,7 @@ static void write_file(const char *text, size_t n)
     fclose(f);
 }
 
-/* What one run measured, the next takes without measuring, and so do others at the same time. */
+/* The next run, and others at the same time, take a kept choice without measuring. */
 static void test_kept(void **state)
 {
     struct sp_cuda_gemm *first;
@@ -291,13 +293,14 @@ static void test_kept(void **state)
     assert_int_equal(call(DW, SP_BF16, 0), 5);
     assert_int_equal(sp_fake_lt.runs, 3);
     stop();
-    /* Who measures nothing takes the first guess. */
+    /* Without measuring, the first guess is taken. */
     start(false);
     assert_int_equal(run_linear(0), 0);
     stop();
 }
 
-/* Also what one takes who cannot measure: the next, who can, gives the same bits. */
+/* A choice made without measuring is kept too: the next run, which could measure, gives the same
+ * bits. */
 static void test_kept_untimed(void **state)
 {
     (void)state;
@@ -313,7 +316,7 @@ static void test_kept_untimed(void **state)
     stop();
 }
 
-/* Of processes that meet a shape at the same time one decides. */
+/* If several processes come upon a shape at the same time, one decides for all. */
 static void test_kept_processes(void **state)
 {
     enum { PROCESSES = 6 };
@@ -355,7 +358,7 @@ static void test_kept_processes(void **state)
     assert_int_equal(lines, 20);
 }
 
-/* Whether to fuse is kept too. */
+/* The choice to fuse or not is kept too. */
 static void test_kept_fusing(void **state)
 {
     (void)state;

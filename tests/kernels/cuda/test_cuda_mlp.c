@@ -183,7 +183,7 @@ static void rope(enum sp_dtype t, int batch, int len, int heads, int d, int gap,
     sp_emulated_order(0);
     assert_typed("rope", t, n, tx, want, 6e-7);
     assert_typed("rope back", t, n, tback, back, 6e-7);
-    /* What lies between the rows stays, though want has it too: to the bit. */
+    /* The gaps between rows keep their bits. */
     for (int r = 0; r < batch * len; r++)
         for (int j = heads * d; j < ld; j++) {
             float *now = new_values(t, 1, at(t, tx, (size_t)r * (size_t)ld + (size_t)j));

@@ -1,6 +1,6 @@
 /*
- * What the products use of cuBLASLt, for machines without CUDA: tests/kernels/cuda/fake_lt.c plays
- * it. Values are the real ones.
+ * The part of cuBLASLt that the products use, for machines without CUDA;
+ * tests/kernels/cuda/fake_lt.c implements it. Values are the real ones.
  */
 #ifndef SP_STUB_CUBLASLT_H
 #define SP_STUB_CUBLASLT_H

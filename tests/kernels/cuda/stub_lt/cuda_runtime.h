@@ -1,6 +1,6 @@
 /*
- * What device.c, backend_cuda.c and the products use of the CUDA runtime, for machines without
- * CUDA: tests/kernels/cuda/fake_cudart.c plays it. Values are the real ones.
+ * The part of the CUDA runtime that device.c, backend_cuda.c and the products use, for machines
+ * without CUDA; tests/kernels/cuda/fake_cudart.c implements it. Values are the real ones.
  */
 #ifndef SP_STUB_CUDA_RUNTIME_H
 #define SP_STUB_CUDA_RUNTIME_H
