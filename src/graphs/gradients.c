@@ -5,8 +5,8 @@
 #include "policies/families/ownership.h"
 #include "policies/lowering/pipelines.h"
 
-/* A buffer for another one's gradient. It goes back two exchanges later, so that no more than three are
- * there, but an exchange need not wait for the sum of the one before it. */
+/* Takes a buffer for another replica's gradient. The buffer goes back two exchanges later: at most
+ * three exist, and an exchange need not wait for the sum of the one before it. */
 static struct sp_tensor *take_replica_gradient(struct sp_stage *st, size_t n)
 {
     if (st->replica_gradients[1])

@@ -90,8 +90,8 @@ struct sp_layer_activations {
     /* [shares of the tokens] with tensor parallelism; equal to `heads` if attention works on the
      * shares themselves; NULL: no tensor parallelism */
     struct sp_heads *shares;
-    /* [2][parts of the tokens] of keys and values that are away (graphs/offload/streamed_keys.h), and of their gradients, NULL
-     * where there are none yet; NULL: they are here */
+    /* [2][parts of the tokens] places of evicted keys and values (graphs/offload/streamed_keys.h), then of
+     * their gradients, NULL if there are none yet; NULL: in memory */
     struct sp_place **evicted;
     int64_t stashed; /* bytes counted as stashed */
 };
@@ -113,32 +113,32 @@ struct sp_message_log {
 
 /* A micro-batch, or a slice of it, inside a chunk. */
 struct sp_chunk_activations {
-    struct sp_tensor *grad; /* of the chunk's output, or input, between ops of one stage */
+    struct sp_tensor *grad; /* gradient of the chunk's output or input, between ops */
     struct sp_tensor *out;  /* last chunk: input of the head */
-    struct sp_tensor *norm; /* and, where all stages share that, statistics of its norm */
+    struct sp_tensor *norm; /* and its norm's statistics, if all stages split the head */
     struct sp_layer_activations *layers; /* [layers of the chunk] */
 };
 
-/* What stays of a micro-batch or slice from the forward of the head to its backward, where all stages share the
- * vocabulary, of each share of the tokens: the head's input, and the logits if they are few (NULL). */
+/* Kept from the forward of the head to its backward when all stages split the vocabulary, per share
+ * of the tokens: the head's input, and the logits if they are few (else NULL). */
 struct sp_head_activations {
     struct sp_tensor **n, **logits; /* [shares] */
 };
 
-/* A gradient that came home to the owner of a chunk and is to be added; n is 0 where there is none. */
+/* A gradient that has returned to its chunk's owner and is to be added; n is 0 if there is none. */
 struct sp_ring_returned {
     int n;
     struct sp_tensor **piece; /* [n] */
 };
 
-/* What keys and values that leave have on a stage (graphs/offload/streamed_keys.h). */
+/* A stage's state for evicted keys and values (graphs/offload/streamed_keys.h). */
 struct sp_key_streams {
     struct sp_evicted evicted;
-    struct sp_move *own;       /* [units] with which they return; NULL: all stay */
-    struct sp_leave **leaving; /* [n_leaving] on their way out */
+    struct sp_move *own;       /* [units] moves that fetch them; NULL: no eviction */
+    struct sp_leave **leaving; /* [n_leaving] evictions under way */
     int n_leaving;
-    unsigned begun; /* visits so far */
-    /* By turn: those of keys and values, then those of gradients. */
+    unsigned begun; /* streamed reads so far */
+    /* Used in turns: buffers for keys and values, then those for gradients. */
     struct sp_tensor *buffer[2 * SP_EVICTION_STREAMS];
 };
 
@@ -146,7 +146,7 @@ struct sp_key_streams {
  * the chunk. */
 struct sp_kept {
     const struct sp_layer_activations *layer;
-    const struct sp_chunk_activations *chunk; /* NULL: not the last one */
+    const struct sp_chunk_activations *chunk; /* NULL: not the last layer */
 };
 
 struct sp_stashing;
@@ -159,30 +159,31 @@ struct sp_stage {
     struct sp_block *blocks;
     struct sp_pool *local;        /* tensors written and freed here */
     struct sp_pool *boundary;     /* tensors that other stages write or free */
-    struct sp_tensor *tally[2];   /* SP_TALLIES doubles, by turn */
+    struct sp_tensor *tally[2];   /* SP_TALLIES doubles; by the step's turn */
     struct sp_meter meter[2];     /* by turn */
     struct sp_message_log log[2]; /* by turn */
-    struct sp_store store;        /* what is on its way to other stages, or came from them */
+    struct sp_store store;        /* tensors on their way to or received from other stages */
     struct sp_chunk_activations
-        *activations;         /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
-                                      * of its own micro-batches; weight-ring, sharded */
+        *activations;         /* layerwise: [chunks][micro_batches][slices]; weight-ring and
+                                      * sharded: [chunks][rounds] for its own micro-batches */
     struct sp_tensor **norms; /* weight-ring: [rounds][layers][SP_NORMS] */
     struct sp_ring_returned *returned; /* weight-ring: [chunks][journeys] */
-    struct sp_head_activations *heads; /* [micro_batches][slices]; vocabulary-parallel */
-    struct sp_shards *shards;          /* sharded; and vocabulary-parallel */
-    struct sp_stashing *stashing;      /* weight-stashing: versions of weights, see stashing.c */
-    size_t gathered_bytes;             /* buffers of blocks gathered whole */
-    struct sp_mover mover;             /* of activations that leave memory */
+    struct sp_head_activations *heads; /* vocabulary-parallel: [micro_batches][slices] */
+    struct sp_shards *shards;          /* sharded, vocabulary-parallel */
+    struct sp_stashing *stashing;      /* weight-stashing: versions of weights, stashing.c */
+    size_t gathered_bytes;             /* buffers of gathered blocks */
+    struct sp_mover mover;             /* evicts and fetches activations */
     struct sp_move *moves;             /* [units] */
     struct sp_move_tensor *moved;      /* [units][tensors of one] */
-    struct sp_key_streams streams;     /* of keys and values that leave */
-    struct sp_kept *kept;              /* [units] what each is of */
-    struct sp_move *fetches;           /* to be brought back by the next op, with its slots */
-    struct sp_move *returning;         /* those that the next task submitted brings back */
-    double held_us;                    /* sp_order_held_us of its worker at the last report */
-    uint64_t bytes_sent[2];            /* of messages submitted in a step, by turn */
-    int messages_sent[2];              /* the messages */
-    struct sp_tensor *replica_gradients[2]; /* the last gradients of other replicas, latest first */
+    struct sp_key_streams streams;     /* evicted keys and values */
+    struct sp_kept *kept;              /* [units] the activations of each */
+    struct sp_move *fetches;           /* the next op fetches them, each with its slot */
+    struct sp_move *returning;         /* the next task submitted fetches them */
+    double held_us;                    /* its worker's sp_order_held_us at the last report */
+    uint64_t bytes_sent[2];            /* of the messages submitted in a step, by turn */
+    int messages_sent[2];              /* their number */
+    struct sp_tensor
+        *replica_gradients[2]; /* the last gradients from other replicas, latest first */
 };
 
 /* The tokens of a step, handles [micro_batches][slices]: ids on the first stage of a model, targets
@@ -242,11 +243,12 @@ struct sp_graph {
     /* the update that blocks get as soon as possible, or [losses] one after each batch; NULL:
      * none */
     const struct sp_update *ahead;
-    bool beside;                /* and their state before it is kept */
-    struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */
-    struct sp_documents *documents[2]; /* [micro_batches] by turn; NULL: they are not told apart */
-    struct sp_part_activations *parts; /* [micro_batches][layers + 1]; attention-parallel */
-    struct sp_heads *part_heads;       /* of their attention */
+    bool beside;                       /* and keep a copy of their state before it */
+    struct sp_tokens tokens[2];        /* by turn: a step may begin before the previous one ends */
+    struct sp_documents *documents[2]; /* [micro_batches] by turn; NULL: documents are not
+                                        * separated */
+    struct sp_part_activations *parts; /* attention-parallel: [micro_batches][layers + 1] */
+    struct sp_heads *part_heads;       /* storage for their heads */
     struct sp_multiplex
         *multiplex; /* if slices are split: see graphs/families/multiplexed/multiplexed.c */
     struct sp_op_ctx *aligned; /* aligned: [n_local] the op under way on each stage */
@@ -291,7 +293,8 @@ static inline int sp_graph_share(const struct sp_graph *g)
     return g->shape.sequence ? sp_tensor_member(g) : 0;
 }
 
-/* Processes that have the same parameters as this one, itself counted, which it is, and the pipeline of another. */
+/* The number of pipelines with the same parameters as this one, itself included; its place among
+ * them; and the pipeline at another place. */
 static inline int sp_graph_replicas(const struct sp_graph *g)
 {
     return g->place.pipelines / g->shape.tensor;

@@ -68,8 +68,8 @@ static inline const struct sp_shape *sp_op_heads(const struct sp_op_ctx *c, int 
     return cut->heads ? &cut->heads[c->slice] : cut->shares ? sp_op_share(c, j) : c->sh;
 }
 
-/* What a layer has in parts and in shares of the tokens, one after the other, that its flight points to: how many there
- * are, 0: none; and the pointers. */
+/* The number of struct sp_heads that a layer needs, for the parts and then the shares of the
+ * tokens, 0: none; sets a layer's pointers to them; the first of them. */
 int sp_activations_parts(const struct sp_shape *sh);
 void sp_activations_give(const struct sp_shape *sh, struct sp_layer_activations *t,
                          struct sp_heads *parts);

@@ -87,8 +87,8 @@ static inline int sp_stage_worker(const struct sp_placement *pl, int stage)
     return pl->first_worker + (int)((int64_t)(stage - pl->first_local) * pl->workers / pl->n_local);
 }
 
-/* The first of the stages that share a worker with one of any process, if all processes have as many cores
- * as this one. */
+/* The first of the stages that share a worker with `stage`, on any process, assuming that all
+ * processes have as many cores as this one. */
 int sp_stage_worker_number(const struct sp_placement *pl, int stage);
 
 /* The largest number of local stages that share a worker. */

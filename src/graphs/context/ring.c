@@ -4,7 +4,7 @@
 /* The tensors that pass around the ring, one per slice. */
 struct passing {
     struct sp_op_ctx *c;
-    const struct sp_layer_activations *t; /* of the queries */
+    const struct sp_layer_activations *t; /* the queries' activations */
     int n, len[SP_MAX_SLICES];
     struct sp_tensor *kv[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
     struct sp_tensor *next[SP_MAX_SLICES];   /* kv of the next turn */

@@ -13,7 +13,7 @@
 
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
-/* Of a step of the op. */
+/* The assistance of stages to each other in a step of the op. */
 static int assists_at(const struct sp_op_ctx *c, int step, struct sp_assist assist[SP_SLOT_STAGES])
 {
     const struct sp_plan *plan = c->g->cfg.plan;
@@ -59,7 +59,7 @@ static struct sp_tensor **tensor_of(struct sp_layer_activations *t, int kind, in
     }
 }
 
-/* The parts of a tensor that came. */
+/* The pieces of a tensor that arrived, one per part of the tokens. */
 static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                      enum sp_tensor_kind kind, int slice)
 {
@@ -68,7 +68,7 @@ static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_
     return sp_store_find(&c->st->store, &id)->piece;
 }
 
-/* The flight of a layer of a stage; NULL: it is another stage's. */
+/* The activations of a layer of a stage; NULL: the layer is another stage's. */
 static struct sp_layer_activations *activations_of(struct sp_graph *g, struct sp_stage *st,
                                                    const struct sp_tensor_id *id)
 {
@@ -104,8 +104,9 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* ---- help ----------------------------------------------------------------------------------- */
 
-/* The parts of what the helper leaves for the owner, of so many columns. Gradients of keys may stay there until the
- * backward of their slice, among those that the owner makes. */
+/* Takes the buffers for a result that an assisting stage leaves for the owner, of `width` columns.
+ * Gradients of keys may stay at the owner until the backward of their slice, like its own, so they
+ * come from the owner's pool. */
 static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                       enum sp_tensor_kind kind, int slice, int width, size_t elem)
 {
@@ -121,7 +122,8 @@ static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp
     return came(c, assist, kind, slice);
 }
 
-/* The queries of a part of the owner's slice, and where the keys are that it gives. */
+/* The queries of one part of the owner's slice, and the positions of the keys that the owner gives
+ * away. */
 static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_assist *assist, int part,
                               struct sp_attn_keys *keys)
 {
@@ -156,7 +158,7 @@ static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ct
     return assist->had.n == 0;
 }
 
-/* What a helper has of the keys, and in a backward of their gradients. */
+/* Finds the keys that the assisting stage received and, in a backward, their gradients. */
 static void find_keys(const struct sp_op_ctx *c, const struct sp_assist *assist,
                       struct sp_attn_keys *keys)
 {
@@ -168,7 +170,8 @@ static void find_keys(const struct sp_op_ctx *c, const struct sp_assist *assist,
         }
 }
 
-/* What the tasks of a helper read and write of the owner's queries, in parts. */
+/* The tensors that an assisting stage reads and writes for the owner's queries, [parts of the
+ * tokens]. */
 struct shared_keys {
     struct sp_tensor *const *q, *const *o, *const *lse, *const *d_o, *const *dq;
 };
@@ -222,7 +225,8 @@ static void help(const struct sp_op_ctx *c, const struct sp_assist *assist)
 
 /* ---- what came of it ------------------------------------------------------------------------ */
 
-/* The gradients of keys that a helper added up, when it is done with them, are added to those that there are. */
+/* Adds the gradients of keys that an assisting stage summed to the owner's, once that stage is done
+ * with these keys. */
 static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_assist *assist)
 {
     for (int j = assist->keys.first; j < assist->keys.first + assist->keys.n; j++)
@@ -239,7 +243,7 @@ static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_assist *assist)
         }
 }
 
-/* What helper number k of the owner sent, in the order of their coming. */
+/* The pieces that the k-th assisting stage sent, in the order of arrival. */
 static struct sp_tensor *const *sent(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                      enum sp_tensor_kind kind, int k)
 {

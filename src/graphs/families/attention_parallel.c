@@ -347,7 +347,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     sp_op_close(&c.ctx);
 }
 
-/* Flights: of every slice of every block. */
+/* The number of struct sp_part_activations: one per slice and block of every micro-batch. */
 static size_t activations_count(const struct sp_graph *g)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
@@ -373,7 +373,7 @@ static int create(struct sp_graph *g)
     return 0;
 }
 
-/* What the forwards of a slice left of block k and of attention of layer k. */
+/* Drops all that the forwards of a slice left of block k and of attention of layer k. */
 static void drop_activations(struct sp_part_activations *t, int parts)
 {
     sp_pool_drop(&t->norm);

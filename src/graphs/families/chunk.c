@@ -84,7 +84,7 @@ static void open_backward(struct sp_op_ctx *c, int i)
 
     sp_offload_slot(c, c->count - 1 - i);
     sp_streamed_keys_next_layer(c, i);
-    /* where a group of layers that keeps one input ends */
+    /* at the end of a group of layers that keeps one input */
     if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
         (i == c->count - 1 || (i + 1) % every == 0))
         sp_layers_recompute(c, i / every * every, i + 1);
@@ -230,7 +230,7 @@ void sp_activations_destroy(struct sp_stage *st)
     st->activations = NULL;
 }
 
-/* Everything that the forward of a chunk left. */
+/* Drops everything that the forward of a chunk left. */
 static void drop_activations(struct sp_chunk_activations *fl, int layers, int parts)
 {
     sp_pool_drop(&fl->out);

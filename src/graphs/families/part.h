@@ -9,11 +9,11 @@
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "graphs/layer/layer.h"
 
-/* What one slice of a micro-batch keeps of block k and of the attention of layer k from forward to backward; NULL where
- * absent. */
+/* The activations of one slice of a micro-batch, from forward to backward, for block k and the
+ * attention of layer k; NULL where absent. */
 struct sp_part_activations {
-    /* o and post of layer k-1; pre of layer k, and x, its input, of the last block the head's; or x is the residual of
-     * layer k-1, from which all but o is made again */
+    /* o and post of layer k-1; pre of layer k and its input x, in the last block the head's input.
+     * Or x is the residual of layer k-1, from which all but o is recomputed. */
     struct sp_layer_activations block;
     struct sp_layer_activations attn; /* n1 or x, q, kv, o, lse */
     struct sp_tensor
@@ -118,13 +118,15 @@ static inline int sp_part_attention_stage(const struct sp_part_op *c, int layer)
     return sp_attention_stage(&c->g->cfg.plan->layout, c->mb, layer);
 }
 
-/* The op as the tasks of a layer have it: of a chunk of this layer alone, whose flight is t. */
+/* The op's context for the tasks of a layer: a chunk of this layer alone, whose activations are
+ * t. */
 struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_activations *t,
                                struct sp_chunk_activations *one);
-/* As attention has it, which reads slices before this one, too: flights[SP_MAX_SLICES] are those of all. */
+/* The op's context for attention, which also reads earlier slices: flights[SP_MAX_SLICES] are the
+ * activations of all. */
 struct sp_op_ctx sp_part_attention_of(const struct sp_part_op *c,
                                       struct sp_chunk_activations *activations);
-/* Does something for this slice and all before it, each as an op of its own. */
+/* Calls fn for this slice and all before it, each as an op of its own. */
 void sp_part_each_slice(const struct sp_part_op *c, void (*fn)(struct sp_part_op *of));
 /* The number of the op's slice among those of all micro-batches. */
 static inline int sp_part_unit(const struct sp_part_op *c)

@@ -10,7 +10,7 @@
 #include "graphs/tensor/ends.h"
 #include "graphs/tensor/halves.h"
 
-/* As tasks of a layer have the op of a block. */
+/* The op's context for the tasks of a block. */
 static struct sp_op_ctx op_of(const struct sp_part_op *c, struct sp_chunk_activations *one)
 {
     return sp_part_op_of(c, &sp_part_activations_of(c, c->k)->block, one);

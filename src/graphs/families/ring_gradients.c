@@ -73,13 +73,14 @@ static const struct sp_stored *travelling(struct sp_op_ctx *c, const struct sp_o
     return sp_store_find(&c->st->store, &id);
 }
 
-/* The blocks of an op's chunk are the worker's own. */
+/* True if the worker owns the blocks of an op's chunk. */
 static bool is_owner(const struct sp_op_ctx *c, int chunk)
 {
     return sp_ring_owner(sp_graph_ring(c->g), chunk) == c->st->index;
 }
 
-/* An op of the owner adds to his own gradients. Around the ring in f32 these are what travels. */
+/* True if an op of the owner adds to the gradients of its own blocks and these do not travel.
+ * Around the ring in f32 the owner's gradients are the travelling ones. */
 static bool adds_at_owner(const struct sp_op_ctx *c, int chunk)
 {
     return is_owner(c, chunk) && (is_line(c->g) || keeps_apart(c->g));
@@ -206,7 +207,7 @@ static void add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tens
     }
 }
 
-/* What came home from a journey for a chunk and was left for later. */
+/* The gradient of a chunk that a journey brought back to its owner and that is added later. */
 static struct sp_ring_returned *late(struct sp_stage *owner, int chunk, int journey)
 {
     return &owner->returned[2 * chunk + journey];

@@ -17,13 +17,13 @@
 
 struct sp_generator {
     struct sp_graph *g;
-    struct sp_shape whole, sh;                /* of a full window; of the forward under way */
-    int length;                               /* rows of the cache that count */
-    int32_t *text;                            /* [window] the tokens behind these rows */
-    struct sp_shape all;                      /* of the rows of the cache that count */
-    struct sp_tensor *ends[SP_BLOCK_KINDS];   /* blocks outside the layers */
-    struct sp_tensor **blocks;                /* [layers][SP_LAYER_BLOCKS] */
-    struct sp_tensor **cache;                 /* [layers] keys and values (window, kv), of `pool` */
+    struct sp_shape whole, sh;              /* for a full window; for the forward under way */
+    int length;                             /* valid rows of the cache */
+    int32_t *text;                          /* [window] the tokens of these rows */
+    struct sp_shape all;                    /* for the valid rows of the cache */
+    struct sp_tensor *ends[SP_BLOCK_KINDS]; /* blocks outside the layers */
+    struct sp_tensor **blocks;              /* [layers][SP_LAYER_BLOCKS] */
+    struct sp_tensor **cache;               /* [layers] keys and values (window, kv), from `pool` */
     struct sp_layer_activations *activations; /* [layers] */
     struct sp_tensor *ids, *logits;
     struct sp_pool *pool;

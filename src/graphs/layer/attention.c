@@ -11,7 +11,8 @@ static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, s
 
 /* ---- what attention reads ----------------------------------------------------------------- */
 
-/* Of attention, one part of the tokens of the slice: all of them where heads are not shared. */
+/* The tensors of attention for one part of the slice's tokens; all tokens are one part if heads are
+ * not split. */
 static struct sp_heads heads_of(const struct sp_layer_activations *t, int part)
 {
     return t->heads
@@ -44,9 +45,9 @@ static const struct sp_shape *room_of(const struct sp_op_ctx *c, const struct sp
  * of a third one compute.
  */
 struct rounds {
-    int n; /* visits */
+    int n; /* batches streamed through */
     struct sp_streamed_keys stream[SP_MAX_SLICES];
-    bool gradients, made; /* gradients come too, as far as there are any yet */
+    bool gradients, made; /* gradients are streamed too; some exist already */
 };
 
 static bool is_away(const struct sp_op_ctx *c, int i, int slice)
@@ -108,7 +109,7 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
             int len = sp_op_cut(c)->shapes[j].seq;
 
             if (j < c->given)
-                ; /* other stages read them */
+                ; /* other stages attend to them */
             else if (stream && is_away(c, i, j) && j >= stream->first && j < stream->end)
                 a->keys[n++] = (struct sp_attn_keys){.first = pos,
                                                      .len = len,

@@ -8,10 +8,11 @@
 
 #include "graphs/op.h"
 
-/* Whether keys and values are there, as attention reads them. */
+/* True if keys and values exist in the form that attention reads. */
 bool sp_attention_has_keys(const struct sp_layer_activations *t);
 
-/* t->q, and with `keys` t->kv, to where attention reads them: if heads are shared out, else nothing happens. */
+/* If members split heads, exchanges t->q, and with `keys` t->kv, into the form that attention
+ * reads; else does nothing. */
 void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_activations *t, bool keys);
 
 /* Computes o, taken from `pool`, and lse of layer i of the chunk. */
@@ -23,7 +24,7 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
 void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, struct sp_pool *pool,
                            int64_t released);
 
-/* Drops what it read and wrote, as far as that is said. */
+/* Drops q, keys and values, or o with lse, as the flags say. */
 void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_activations *t, bool q, bool kv,
                        bool o);
 /* Drops the tensors of one part of the tokens. */

@@ -30,7 +30,8 @@ void sp_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx);
 /* Computes the weight gradient of layer i of the chunk; frees all that the layer still holds. */
 void sp_layer_wgrad(struct sp_op_ctx *c, int i);
 
-/* Gives back everything that a forward left of a layer, which is undone; `parts` as sp_activations_parts has them. */
+/* Drops everything that the forward of a layer left, to undo it; `parts` as from
+ * sp_activations_parts. */
 void sp_layer_drop(struct sp_layer_activations *t, int parts);
 
 /* Runs the forward of layers a..b-1 of the chunk again, from the input of layer a. */

@@ -128,7 +128,7 @@ void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_a
     struct sp_meter *meter = sp_stage_meter(g, st);
 
     if (unit < 0)
-        return; /* tasks of the op do it (graphs/offload/streamed_keys.h) */
+        return; /* tasks of the op evict it (graphs/offload/streamed_keys.h) */
     for (int k = 0; k < SP_UNIT_TENSORS; k++)
         if (g->cfg.evictions[st->index].units[unit].out >> k & 1)
             n += tensors_of(g, &st->kept[unit], k, leave + n);

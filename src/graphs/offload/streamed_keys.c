@@ -35,7 +35,7 @@ static struct sp_tensor **tensor_of(struct sp_layer_activations *t, int k, bool 
                      : (t->heads ? &t->heads[k].kv : &t->kv);
 }
 
-/* ---- to stay ----------------------------------------------------------------------------------- */
+/* ---- to stay --------------------------------------------------------------------------------- */
 
 static int unit_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, int i, int slice)
 {
@@ -45,7 +45,7 @@ static int unit_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, 
     return a->activations_unit[sp_activations_index(plan, chunk, c->mb, slice)] + i;
 }
 
-/* For keys and values of layer i, or their gradients. */
+/* Makes a place outside memory for keys and values of layer i, or their gradients. */
 static struct sp_place *new_place(struct sp_op_ctx *c, int i, int slice, bool gradients,
                                   size_t bytes)
 {
@@ -57,7 +57,7 @@ static struct sp_place *new_place(struct sp_op_ctx *c, int i, int slice, bool gr
     return tier_of(c)->place(&c->st->streams.evicted, bytes, name);
 }
 
-/* A tensor that is away comes into a new buffer, with the next task. */
+/* Fetches an evicted tensor into a new buffer, before the next task. */
 static struct sp_return *bring(struct sp_op_ctx *c, struct sp_place *place, bool gradients,
                                struct sp_tensor **tensor, struct sp_return *next)
 {
@@ -119,7 +119,7 @@ void sp_streamed_keys_evict(struct sp_op_ctx *c, int i)
     }
 }
 
-/* ---- for a moment ------------------------------------------------------------------------------- */
+/* ---- for a moment ---------------------------------------------------------------------------- */
 
 bool sp_streamed_keys_take(const struct sp_op_ctx *c, int i, int slice, int64_t *bytes)
 {
@@ -139,7 +139,8 @@ size_t sp_streamed_keys_next(const struct sp_op_ctx *c, int i, int slice, int pa
     return begin / sp_shape_elem(c->sh);
 }
 
-/* Where a visit's keys and values, or their gradients, are, in its buffers and out of them; how many pieces. */
+/* Lists where the keys and values of one streamed batch, or their gradients, are in its buffers and
+ * outside memory; returns how many pieces. */
 static int pieces_of(struct sp_op_ctx *c, int i, const struct sp_streamed_keys *stream,
                      bool gradients, struct sp_piece *piece)
 {
@@ -184,7 +185,7 @@ void sp_streamed_keys_end(struct sp_op_ctx *c, int i, const struct sp_streamed_k
                       pieces_of(c, i, stream, true, piece), NULL, NULL, NULL);
 }
 
-/* ---- of a stage --------------------------------------------------------------------------------- */
+/* ---- of a stage ------------------------------------------------------------------------------ */
 
 int sp_streamed_keys_create(struct sp_graph *g, struct sp_stage *st)
 {

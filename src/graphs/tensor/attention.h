@@ -10,15 +10,15 @@
 #include "graphs/layer/attention.h"
 #include "graphs/tensor/shares.h"
 
-/* q and, with `keys`, kv of all shares to where attention reads them; then t->shares does not have them. Nothing
- * happens where it reads them there. */
+/* Moves q and, with `keys`, kv of all shares into the form that attention reads; t->shares then no
+ * longer has them. Does nothing if attention reads the shares themselves. */
 void sp_tensor_attention_take(struct sp_op_ctx *c, struct sp_layer_activations *t, bool keys);
 
 /* Computes o of all shares, taken from `pool`; lse and what the backward of attention reads again
  * stay among the layer's activations. */
 void sp_tensor_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool);
 
-/* o of all shares once more, where what the forward left is not these. */
+/* Takes o of all shares once more, if the forward kept the joined o instead. */
 void sp_tensor_attention_outputs(struct sp_op_ctx *c, struct sp_layer_activations *t);
 
 /* Computes dq and dkv of all shares, taken from `pool`, from their d_o, which it drops. Ends the
@@ -26,7 +26,8 @@ void sp_tensor_attention_outputs(struct sp_op_ctx *c, struct sp_layer_activation
 void sp_tensor_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool,
                                   int64_t released);
 
-/* Drops what attention read and wrote, as far as that is said; of o not the shares' where attention reads others. */
+/* Drops q, keys and values, or o with lse, as the flags say. If attention reads joined tensors, the
+ * o of the shares stays. */
 void sp_tensor_attention_drop(struct sp_op_ctx *c, struct sp_layer_activations *t, bool q, bool kv,
                               bool o);
 

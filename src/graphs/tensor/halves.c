@@ -56,7 +56,7 @@ void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_activations *t,
     sp_tensor_drop(&all);
 }
 
-/* n1 of all shares, for the weight gradient, or for the norms of heads before it. */
+/* Gathers n1 of all shares, for the weight gradient, or before it for the norms of heads. */
 static void gather_n1(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *n1)
 {
     struct sp_shares all;
@@ -107,7 +107,8 @@ void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_activations *t, st
 
 /* ---- after attention ------------------------------------------------------------------------- */
 
-/* r = x + o Wo^T + bias, as parts of that sum: the first of them is not kept by others. */
+/* r = x + o Wo^T + bias, as the terms of the sum in r->at[]. Term 0 is this member's own buffer;
+ * only this one is kept. */
 static void output(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *x,
                    struct sp_tensor *w, struct sp_shares *r)
 {
@@ -123,7 +124,7 @@ static void output(struct sp_op_ctx *c, struct sp_layer_activations *t, struct s
     r->at[r->n++] = x;
 }
 
-/* u, g and, if there is a y, that share of its sum. */
+/* Computes u, g and, if y is not NULL, this member's term of every share of y. */
 static void multiply(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *w,
                      bool wants_g, struct sp_tensor *y, struct sp_shares *sum)
 {
@@ -241,7 +242,7 @@ void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_activations *t
     c->ctx.exchanged = false;
 }
 
-/* n2 of this member's tokens: kept, or made again. */
+/* n2 of this member's tokens, kept or recomputed. */
 static struct sp_tensor *norm2_rows(struct sp_op_ctx *c, struct sp_layer_activations *t,
                                     struct sp_tensor *w)
 {
@@ -252,7 +253,8 @@ static struct sp_tensor *norm2_rows(struct sp_op_ctx *c, struct sp_layer_activat
     return t->n2;
 }
 
-/* Share by share in the same order on all members: the biases that all have get the same bits. */
+/* Adds the shares in the same order on all members, so that biases which all members hold get the
+ * same bits. */
 void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *w,
                           struct sp_tensor *g, int64_t released)
 {

@@ -43,7 +43,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
     return stashed;
 }
 
-/* The outputs of shares, where attention keeps them joined. */
+/* Drops the outputs of the shares if attention keeps them joined. */
 static void drop_outputs(struct sp_op_ctx *c, struct sp_layer_activations *t)
 {
     for (int j = 0; sp_op_cut(c)->joined && j < sp_tensor_shares(c); j++)

@@ -206,7 +206,7 @@ static float *new_values(bool here, size_t n)
     return values;
 }
 
-/* One block on rank 0, put together. */
+/* Puts one block together on rank 0 and calls fn with it. */
 static int stream(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
                   sp_block_fn fn, void *arg)
 {

@@ -7,9 +7,10 @@
  *   B(mb, stage, part):  [head | rows from the parts of the stage after]
  *                        { post.B attn.B pre.B  w } per layer
  *
- * A stage that computes for another one reads its weights where they are, or in another process a copy, and adds up
- * gradients of them by itself, so that the parts need not wait for each other (policies/families/multiplexed/shared_weights.h).
- * The parts of a slice attend together: shared.c.
+ * A stage that computes for another one reads that stage's weights in place, or in another process
+ * from a copy. It sums their gradients in buffers of its own, so that the parts need not wait for
+ * each other (policies/families/multiplexed/shared_weights.h). The parts of a slice attend together:
+ * shared.c.
  */
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
@@ -300,7 +301,7 @@ static int create(struct sp_graph *g)
     g->multiplex = calloc(1, sizeof *g->multiplex);
     if (!g->multiplex)
         return -ENOMEM;
-    /* chunks are global stages, whatever stage computes */
+    /* chunks are global stages, whichever stage computes them */
     g->multiplex->activations =
         sp_activations_new(g, 0, stages, sp_activations_count(g->cfg.plan) / stages);
     g->multiplex->op = calloc((size_t)g->place.n_local, sizeof *g->multiplex->op);

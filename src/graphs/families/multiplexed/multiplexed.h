@@ -12,7 +12,7 @@
 #include "graphs/layer/layer.h"
 #include "policies/families/multiplexed/multiplex.h"
 
-/* What a stage adds up for another one, and where it reads the weights. */
+/* One stage that computes for another: the weights it reads and the gradients it sums. */
 struct sp_multiplex_assist {
     struct sp_tensor **w, **gradient;        /* [layers of the other][3] */
     struct sp_tensor *end_w[SP_BLOCK_KINDS]; /* embedding, or final norm and head */
@@ -29,7 +29,7 @@ struct sp_shared_op {
 struct sp_multiplex {
     struct sp_chunk_activations *activations; /* [stages][micro_batches][stride] */
     struct sp_multiplex_assist *help;         /* [stages that compute][stages they compute for] */
-    struct sp_shared_op *op;                  /* [n_local] that a stage is in the middle of */
+    struct sp_shared_op *op;                  /* [n_local] the op under way on each stage */
 };
 
 static inline const struct sp_layout *sp_multiplex_layout(const struct sp_graph *g)
@@ -58,13 +58,28 @@ struct sp_tensor *sp_multiplex_output(struct sp_op_ctx *c, int i);
 int sp_multiplex_assist_create(struct sp_graph *g); /* 0 or -ENOMEM */
 void sp_multiplex_assist_destroy(struct sp_graph *g);
 
-/* The op computes for another stage: with its weights, and sums of gradients of its own. */
+/* Prepares an op that computes for another stage: with that stage's weights, and sums of gradients
+ * of its own. */
 void sp_multiplex_assist_use(struct sp_op_ctx *c, bool backward);
-/* A sum is whole: the stage has it to send. And one that came is added to the stage's own gradient, or to its sum for
- * the same block. */
+/* Leave: a sum is complete; puts it into the store, to be sent. Add: adds a sum that arrived to the
+ * stage's own gradient, or to its sum for the same block. */
 void sp_multiplex_assist_leave(struct sp_graph *g, struct sp_stage *st,
                                const struct sp_tensor_id *id);
 void sp_multiplex_assist_add(struct sp_graph *g, struct sp_stage *st,
                              const struct sp_tensor_id *id);
+
+/* ---- slices that several stages compute, whose parts divide attention by keys --------------- */
+
+/* Submits one part of an open op (policies/families/multiplexed/shared_slices.h); `share` is for
+ * struct sp_op_ctx. */
+void sp_shared_run(struct sp_shared_op *r, int op_part, void (*share)(struct sp_op_ctx *c, int i));
+/* Puts q, or o, lse and the gradient of o, of the layer that the op has reached, into the store for
+ * the stages of the other parts. */
+void sp_shared_send(struct sp_shared_op *r, const struct sp_tensor_id *id);
+
+/* Make: the owner puts a share of a part's keys and values into its store. Add: the owner adds the
+ * gradients of a share to its own (keys.c). */
+void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
+void sp_share_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id);
 
 #endif
