@@ -6,7 +6,7 @@
  *                                           and values
  *   F, B of a shared slice            RUN of all parts up to attention
  *     each layer                      each part's q (B: do, o, lse too) to the others, RUN, their o
- *                                    and lse (B: dq) back, RUN
+ *                                     and lse (B: dq) back, RUN
  *   B of a part before right slices   gradients of the shares, to the owner, who adds them; then RUN
  */
 #ifndef SP_SHARED_SLICES_H
