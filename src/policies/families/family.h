@@ -53,11 +53,11 @@ enum sp_layers {
 
 struct sp_family_facts {
     enum sp_layers layers;
-    bool slices; /* sequences may be cut, and the family may seek slices of equal length or time
+    bool slices;  /* sequences may be cut, and the family may seek slices of equal length or time
                   * itself */
-    bool parts; /* its ops are parts of layers: the layers must be known, and the cost of each
+    bool parts;   /* its ops are parts of layers: the layers must be known, and the cost of each
                  * part */
-    bool sharded;      /* every stage holds a part of each parameter block */
+    bool sharded; /* every stage holds a part of each parameter block */
     bool shards_ends;  /* likewise of embedding and head, which are gathered while a step runs */
     bool one_line;     /* every stage runs all chunks of the model */
     bool names_global; /* the chunk of an op is a global stage, whichever stage runs it */

@@ -24,7 +24,7 @@ struct sp_map {
     unsigned char *pipe;  /* [micro_batches]; NULL: all 0 */
     int batch; /* micro-batches of a stage between its updates; 0: it updates once, at the end of
                 * the step */
-    int late; /* updates by which the weights of a batch lag; 0: each micro-batch takes the newest
+    int late;  /* updates by which the weights of a batch lag; 0: each micro-batch takes the newest
                * weights */
     const struct sp_family *base; /* the family to whose ops others are added; NULL: none are */
     void *state;                  /* other tables of the layout that the family keeps */

@@ -12,8 +12,8 @@ struct sp_op_work {
     bool out_with_attention;   /* attention ends with the output product, post begins after it */
     bool embed, head;          /* in addition; the head is forward and backward in one */
     bool head_norm;            /* in addition: the norm before a head that all stages share */
-    bool head_share; /* or only the forward or the backward of a stage's share of that head */
-    bool to_head;    /* only the head reads post's output */
+    bool head_share;      /* or only the forward or the backward of a stage's share of that head */
+    bool to_head;         /* only the head reads post's output */
     bool keeps_attention; /* even if all else is recomputed */
     bool forward;
     bool input, weight;      /* backward: gradients of inputs, of weights */

@@ -1,5 +1,5 @@
 /*
- * The tensors that stages send, receive and free: what each is, how it is written, and how large it is.
+ * The tensors that stages send, receive and free: their kinds, their names and their sizes.
  */
 #ifndef SP_TENSOR_H
 #define SP_TENSOR_H
@@ -8,8 +8,8 @@
 #include "policies/plan.h"
 
 /*
- * Rows are the tokens of a micro-batch, a slice or a part of one. `at` is a global stage where chunks are
- * the ops, otherwise a layer; and a layer of what is sent while an op runs.
+ * Rows are the tokens of a micro-batch, a slice or a part of one. `at` is a global stage if ops are
+ * chunks, otherwise a layer. It is also a layer for tensors that are sent while an op runs.
  */
 enum sp_tensor_kind {
     SP_TENSOR_X,   /* [rows, h] output of `at`; attention-parallel: input of layer `at` */
@@ -20,29 +20,31 @@ enum sp_tensor_kind {
     SP_TENSOR_DR,  /* its gradient */
     SP_TENSOR_Q,   /* [rows, q width] */
     SP_TENSOR_DQ,  /* its gradient */
-    SP_TENSOR_KV, /* [rows, kv width], of every layer of `at` where that is a global stage; aligned: of layer `at`;
-                   * multiplexed: block is 1 + the stage that has a share of the rows, 0: all */
-    SP_TENSOR_DKV, /* its gradient */
-    SP_TENSOR_O,   /* [rows, q width] output of attention */
-    SP_TENSOR_DO,  /* its gradient */
-    SP_TENSOR_LSE, /* [rows, heads] f32, statistics of attention */
-    SP_TENSOR_STATS, /* vocabulary-parallel: [rows, 2] f32, statistics of the logits of stage `at`; of each
-                      * share of the tokens where devices share parameters */
+    SP_TENSOR_KV, /* [rows, kv width], of every layer of `at` if that is a global stage; aligned: of
+                   * layer `at`; multiplexed: block is 1 + the stage that has a share of the rows,
+                   * 0: all */
+    SP_TENSOR_DKV,   /* its gradient */
+    SP_TENSOR_O,     /* [rows, q width] output of attention */
+    SP_TENSOR_DO,    /* its gradient */
+    SP_TENSOR_LSE,   /* [rows, heads] f32, statistics of attention */
+    SP_TENSOR_STATS, /* vocabulary-parallel: [rows, 2] f32, statistics of the logits of stage `at`;
+                      * for each share of the tokens if devices share parameters */
     SP_TENSOR_HEAD,  /* vocabulary-parallel: [rows, h] input of the head */
     SP_TENSOR_DHEAD, /* stage `at`'s part of its gradient */
-    SP_TENSOR_STASH, /* what layer `at`, or part `block` (enum sp_part) of one, keeps until its backward, as far as it leaves
-                      * memory meanwhile */
-    SP_TENSOR_WOUT,  /* output product of attention of layer `at`: what SP_BLOCK_POST begins with */
+    SP_TENSOR_STASH, /* tensors that layer `at`, or part `block` (enum sp_part) of it, keeps until
+                      * its backward and that are evicted meanwhile */
+    SP_TENSOR_WOUT,  /* output product of attention of layer `at`: the beginning of SP_BLOCK_POST */
     SP_TENSOR_DWOUT, /* its gradient */
     SP_TENSOR_W,     /* weights of the layers of chunk `at`; -1: of embedding and head */
-    SP_TENSOR_WB,    /* the same for backwards, where they travel beside those for forwards */
+    SP_TENSOR_WB,    /* the same for backwards, if they travel apart from those for forwards */
     SP_TENSOR_D,     /* gradients of these weights */
     SP_TENSOR_BLOCK, /* weights of block `block` of layer `at`; multiplexed: mb is its owner */
-    SP_TENSOR_GRADIENT, /* its gradient; attention-parallel: of micro-batch mb, -1: of all on a stage */
+    SP_TENSOR_GRADIENT, /* its gradient; attention-parallel: of micro-batch mb, -1: of all on a
+                         * stage */
     SP_TENSOR_KINDS
 };
 
-/* Slice and block are 0, the micro-batch is -1, where a tensor has none. */
+/* A tensor without slice or block has 0 there, one without micro-batch -1. */
 struct sp_tensor_id {
     unsigned char kind;   /* enum sp_tensor_kind */
     unsigned char block;  /* enum sp_block_kind; or a share of keys */
@@ -67,17 +69,18 @@ static inline unsigned sp_tensor_hash(const struct sp_tensor_id *t, unsigned lis
     return (unsigned)(hash * 0x9e3779b97f4a7c15 >> 40) % lists;
 }
 
-/* "x", "dx", "kv", ...: as they are written. */
+/* The name of a kind: "x", "dx", "kv", ... */
 const char *sp_tensor_name(enum sp_tensor_kind kind);
 
 #define SP_TENSOR_TEXT 40
 
-/* Writes "x3.1", "kv0.2s1", "dw.2", "w.post.4" into text[SP_TENSOR_TEXT] and returns it: the kind, the
- * micro-batch if it has one (down a line of workers, the round of weights), `at`, the stage whose share of keys it is, the
- * slice if sequences are cut. */
+/* Writes "x3.1", "kv0.2s1", "dw.2", "w.post.4" into text[SP_TENSOR_TEXT] and returns it: the kind;
+ * the micro-batch if it has one (down a line of workers, the round of weights); `at`; the stage
+ * whose share of keys it is; the slice if sequences are cut. */
 char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, char *text);
 
-/* Messages that a tensor is sent in: one for each block or layer of its kind, or part of the tokens. shape NULL: 1. */
+/* Messages in which a tensor is sent: one for each block or layer of its kind, or share of the
+ * tokens. shape NULL: 1. */
 int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
                      const struct sp_tensor_id *t);
 
@@ -85,7 +88,7 @@ int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
 size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
                        const struct sp_tensor_id *t, int i, size_t *elem_bytes);
 
-/* The block of parameters that piece i of weights, or of their gradients, is of. */
+/* The block of parameters to which piece i of weights, or of their gradients, belongs. */
 struct sp_tensor_block {
     enum sp_block_kind kind;
     int layer; /* -1 outside the layers */
@@ -94,10 +97,11 @@ struct sp_tensor_block {
 struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct sp_shape *shape,
                                        const struct sp_tensor_id *t, int i);
 
-/* Whether gradients that travel with weights are rounded to the type of the run, which is not f32. */
+/* True if gradients that travel with weights are rounded to the type of the run, which is not
+ * f32. */
 bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shape);
 
-/* Elements and bytes of all of it; shape NULL: 0. Other gradients of parameters are f32. */
+/* Elements and bytes of the tensor; shape NULL: 0. All other gradients of parameters are f32. */
 int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,
                            const struct sp_tensor_id *t);
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,

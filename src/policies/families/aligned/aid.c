@@ -111,9 +111,8 @@ static struct sp_key_range both(const struct sp_key_range *a, const struct sp_ke
     return (struct sp_key_range){first, end > first ? end - first : 0};
 }
 
-/* The keys of an aid that its helper also has in another slot, whose aids are other[n]. They cannot
- * be those of another micro-batch: a micro-batch begins or ends with a slice whose stage gives none
- * away. */
+/* The keys of an assist that its helper also has in another slot, with assists other[n]. They are
+ * never those of another micro-batch, as it begins or ends with a slice whose stage gives none. */
 static struct sp_key_range there_too(const struct sp_aid *aid, const struct sp_aid *other, int n)
 {
     for (int k = 0; k < n; k++)

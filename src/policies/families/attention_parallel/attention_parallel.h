@@ -31,7 +31,7 @@ int sp_attention_stage(const struct sp_layout *lay, int mb, int layer);
 enum sp_shipment {
     SP_SHIP_ACTIVATIONS, /* q, k, v: with the residual 4bsh numbers a message */
     SP_SHIP_QKV,         /* the QKV product's input, 2bsh; and once a step its weights, 3h^2 */
-    SP_SHIP_ATTENTION /* bsh; and once a step all weights of the attention module, norm and both
+    SP_SHIP_ATTENTION    /* bsh; and once a step all weights of the attention module, norm and both
                        * products: 4h^2 */
 };
 

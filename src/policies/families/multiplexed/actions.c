@@ -192,7 +192,7 @@ void sp_multiplexed_lower(struct sp_lowering *l, int i)
     }
 }
 
-/* ---- the step --------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 int sp_multiplexed_lower_begin(struct sp_lowering *l)
 {

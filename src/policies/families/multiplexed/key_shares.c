@@ -23,8 +23,7 @@ static int tokens_before(const struct sp_plan *plan, int seq, int global)
 int sp_first_kept_part(const struct sp_plan *plan, int seq, int global)
 {
     int parts = sp_parts_before_right(&plan->layout, global), len;
-    int64_t given =
-        (int64_t)tokens_before(plan, seq, global) * global; /* scaled by global + 1 */
+    int64_t given = (int64_t)tokens_before(plan, seq, global) * global; /* scaled by global + 1 */
     int kept = parts;
 
     while (kept > 0) {

@@ -61,7 +61,7 @@ int sp_lending_begin(struct sp_lowering *l)
     return 0;
 }
 
-/* ---- blocks of a stage ------------------------------------------------------------------------ */
+/* ---- blocks of a stage ----------------------------------------------------------------------- */
 
 /* Two stages may hold the same table, so tensors carry the owner as their micro-batch. */
 struct move {
@@ -89,7 +89,7 @@ static void each_block(struct move *m)
         sp_stage_each_block(m->l->plan, &m->l->shape->held, m->owner, step_block, m);
 }
 
-/* ---- weights ---------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 /* Weights of a stage go from process to process. The one before `process`, and the one after it;
  * -1: it is the last. */
@@ -197,7 +197,7 @@ static void borrow(struct sp_lowering *l, int process, int global, int helps)
         release_copy(l, before, global);
 }
 
-/* ---- sums of gradients ------------------------------------------------------------------------ */
+/* ---- sums of gradients ----------------------------------------------------------------------- */
 
 static void add(const struct move *m, struct sp_tensor_id block)
 {
@@ -252,7 +252,7 @@ void sp_lending_end(struct sp_lowering *l)
         take_sums(l, g);
 }
 
-/* ---- ops -------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static bool is_backward_for(const struct sp_program *prog, int k, int global)
 {

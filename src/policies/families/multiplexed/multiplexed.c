@@ -5,8 +5,8 @@
  *
  *   F(i,g,k) waits for those F(i,g-1,.) whose tokens it has, and for all parts of the slice before:
  *            keys and values
- *   B(i,g,k) for those B(i,g+1,.), for F(i,g,k), and for all parts of the slice after: gradients of its
- *            keys and values
+ *   B(i,g,k) for those B(i,g+1,.), for F(i,g,k), and for all parts of the slice after:
+ *            gradients of its keys and values
  *
  * The parts of a slice are computed at the same time. In a run they begin together, when all their
  * stages have reached the slice, as each has keys for the queries of others (key_shares.h):
@@ -159,7 +159,7 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n;
 }
 
-/* ---- the order -------------------------------------------------------------------------------- */
+/* ---- the order ------------------------------------------------------------------------------- */
 
 /* The op that a stage runs just before its op on a slice; false: there is none. */
 static bool op_before(const struct sp_layout *lay, int stage, const struct sp_op *op, int slice,

@@ -1,9 +1,9 @@
 /*
- * Cuts the slices that several stages compute (struct sp_family: cut). A token costs c, and a query
- * costs a for each key. Keys stay with the stage that computed their part, for all later queries.
- * So in slice k, of T tokens after F others, a token at x costs c + a (T - x), and each key of an
- * earlier slice costs a T on the stage where that slice's cut put it. Let x_k(s) be the tokens of
- * the first share s of the stages. All stages have equal work if
+ * Cuts the slices that several stages compute (struct sp_shared_slices: cut). A token costs c, and
+ * a query costs a for each key. Keys stay with the stage that computed their part, for all later
+ * queries. So in slice k, of T tokens after F others, a token at x costs c + a (T - x), and each
+ * key of an earlier slice costs a T on the stage where that slice's cut put it. Let x_k(s) be the
+ * tokens of the first share s of the stages. All stages have equal work if
  *
  *   c x_k + a (T x_k - x_k^2 / 2) + a T sum_{j<k} x_j(s) = s (c T + a T^2 / 2 + a T F)
  *

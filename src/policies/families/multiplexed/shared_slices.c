@@ -12,7 +12,7 @@ static int seq_of(const struct sp_lowering *l)
     return sp_key_share_seq(layout(l), l->shape);
 }
 
-/* ---- shares of keys --------------------------------------------------------------------------- */
+/* ---- shares of keys -------------------------------------------------------------------------- */
 
 static bool has_share(const struct sp_lowering *l, int global, int part, int helper)
 {
@@ -116,7 +116,7 @@ static void release_shares(struct sp_lowering *l, int global, int mb)
                 sp_lower_free(l, s, sp_key_share_tensor(SP_TENSOR_KV, global, mb, r, s));
 }
 
-/* ---- the slice -------------------------------------------------------------------------------- */
+/* ---- the slice ------------------------------------------------------------------------------- */
 
 /* A transfer of tensors from the stage of one part to that of another, or back. */
 struct exchange {

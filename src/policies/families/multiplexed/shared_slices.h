@@ -2,12 +2,12 @@
  * Slices that several stages compute, as actions, and the shares of keys and values for them
  * (key_shares.h):
  *
- *   F of a part before right slices   RUN   the owner sends each helper its share of the part's keys
- *                                           and values
+ *   F of a part before right slices   RUN   the owner sends each helper its share of the part's
+ *                                           keys and values
  *   F, B of a shared slice            RUN of all parts up to attention
  *     each layer                      each part's q (B: do, o, lse too) to the others, RUN, their o
  *                                     and lse (B: dq) back, RUN
- *   B of a part before right slices   gradients of the shares, to the owner, who adds them; then RUN
+ *   B of a part before right slices   gradients of the shares, to the owner, which adds them; RUN
  */
 #ifndef SP_SHARED_SLICES_H
 #define SP_SHARED_SLICES_H

@@ -74,7 +74,7 @@ static void lower_backward(struct sp_lowering *l, int i, int stage, int index,
             sp_lower_free(l, s, tensor(SP_TENSOR_STATS, op, s));
 }
 
-/* ---- the last op before the head -------------------------------------------------------------- */
+/* ---- the last op before the head ------------------------------------------------------------- */
 
 static void send_input(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {

@@ -6,8 +6,8 @@
  *
  *   L(s)    forward of the head: Z = n E_s^T and the statistics of its rows; the last global stage
  *           sends n = norm(x)
- *   bL(s)   backward, from the statistics of all stages: dE_s += dZ^T n, and dZ E_s, its part of dn,
- *           which goes back
+ *   bL(s)   backward, from the statistics of all stages: dE_s += dZ^T n, and dZ E_s, its part of
+ *           dn, which goes back
  *
  * All stages hold shares of the tables, with their optimizer state. While a step runs, the stage
  * that embeds has the gathered table of the embedding: it is gathered before the step, and its

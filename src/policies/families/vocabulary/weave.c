@@ -99,7 +99,7 @@ static void look(const struct sp_weave *w, int stage)
     }
 }
 
-/* ---- what it does ----------------------------------------------------------------------------- */
+/* ---- what it does ---------------------------------------------------------------------------- */
 
 static void change_all(struct sp_weave *w)
 {
@@ -177,7 +177,7 @@ static void run_head(struct sp_weave *w, int stage, bool backward)
     }
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void reset(struct sp_weave *w)
 {
@@ -271,7 +271,7 @@ static void list_units(struct sp_weave *w)
     }
 }
 
-/* ---- its life --------------------------------------------------------------------------------- */
+/* ---- its life -------------------------------------------------------------------------------- */
 
 struct sp_weave *sp_weave_create(const struct sp_plan *plan)
 {
