@@ -32,7 +32,7 @@ void sp_mpi_wait(MPI_Request *request);
 int sp_beats_start(MPI_Comm comm);
 void sp_beats_stop(void); /* nothing where they were not started */
 /* Between the two: none goes on before all are here. Before calls that wait with the lock. */
-void sp_mpi_meet(void);
+void sp_mpi_exchange_beats(void);
 #endif
 
 #endif

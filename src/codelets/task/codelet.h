@@ -81,7 +81,7 @@ struct sp_task_context {
     bool in_stream; /* tasks of ops may end for StarPU once they are queued: see task/cuda.h */
     const struct sp_documents *documents; /* of the micro-batch; NULL: they are not told apart */
     bool exchanged; /* the next task reads what other devices of its stage send */
-    bool visited;   /* the next task reads what comes back to memory for it */
+    bool streamed;  /* the next task reads what comes back to memory for it */
     bool output;    /* the next task writes what other ops wait for */
     char pass;      /* 'F', 'B', ... for the task name */
     int mb, slice;  /* slice -1: the whole sequence */
@@ -98,7 +98,7 @@ struct sp_task_args {
     int number;                           /* among the tasks of its op; where runs are simulated */
     const struct sp_documents *documents; /* as in struct sp_task_context */
     bool output;                          /* likewise */
-    bool exchanged, visited;              /* likewise */
+    bool exchanged, streamed;             /* likewise */
     bool in_stream;      /* likewise; not where others than this worker's tasks use its tensors */
     uint32_t variant;    /* what changes the time besides the sizes */
     enum sp_dtype dtype; /* of the tensors: that of the shape, where the task has one */

@@ -134,7 +134,7 @@ struct sp_owners {
     /* `each_block` walks all blocks of a stage; `holder` returns the stage that holds a block. */
     int (*each_block)(const struct sp_plan *plan, const struct sp_model *m, int stage,
                       sp_stage_block_fn fn, void *arg);
-    int (*holder)(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
+    int (*owner)(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
 };
 
 struct sp_family {
@@ -161,7 +161,7 @@ struct sp_family {
     /* Inserts ops that are not the schedule's, those of a vocabulary that all stages share, when
      * all programs are made. 0; -ENOMEM; -EINVAL with the reason in why[n]. NULL: there are
      * none. */
-    int (*weave)(struct sp_plan *plan, char *why, size_t n);
+    int (*insert_ops)(struct sp_plan *plan, char *why, size_t n);
 
     /* Refuses what `train` cannot do with a plan, in addition to what the facts say: 0, or -EINVAL
      * after one line. NULL: refuses nothing. */

@@ -13,15 +13,15 @@
 
 struct sp_family;
 
-struct sp_home {
+struct sp_chunk_owner {
     int stage, chunk;
 };
 
 struct sp_map {
     int pipes, globals;
-    int *global;          /* [stages][chunks] global stage */
-    struct sp_home *home; /* [pipes][globals] */
-    unsigned char *pipe;  /* [micro_batches]; NULL: all 0 */
+    int *global;                 /* [stages][chunks] global stage */
+    struct sp_chunk_owner *home; /* [pipes][globals] */
+    unsigned char *pipe;         /* [micro_batches]; NULL: all 0 */
     int batch; /* micro-batches of a stage between its updates; 0: it updates once, at the end of
                 * the step */
     int late;  /* updates by which the weights of a batch lag; 0: each micro-batch takes the newest
@@ -54,6 +54,6 @@ int sp_pipe_of_chunk(const struct sp_layout *lay, int chunk);
 int sp_updates(const struct sp_layout *lay);
 bool sp_op_updates(const struct sp_layout *lay, const struct sp_op *op);
 /* Stage and chunk of global stage g of a pipe. */
-struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g);
+struct sp_chunk_owner sp_chunk_owner(const struct sp_layout *lay, int pipe, int g);
 
 #endif

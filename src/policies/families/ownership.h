@@ -2,8 +2,8 @@
  * How layers are dealt out to chunks, and which stages hold which parameters. Pure: the graph, the
  * planner and the tests share it.
  */
-#ifndef SP_HOLDERS_H
-#define SP_HOLDERS_H
+#ifndef SP_OWNERSHIP_H
+#define SP_OWNERSHIP_H
 
 #include "model/params.h"
 #include "policies/plan.h"
@@ -42,10 +42,10 @@ void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, in
  * micro-batch and slice. If stages share slices, the numbers cover all stages together, by global
  * stage, micro-batch and part. The parts of a micro-batch have consecutive numbers.
  */
-int sp_flights_of(const struct sp_plan *plan);
-int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice);
+int sp_activations_count(const struct sp_plan *plan);
+int sp_activations_index(const struct sp_plan *plan, int chunk, int mb, int slice);
 /* The number for an op; if ops are parts of layers, each part has its own number. */
-int sp_flight_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op);
+int sp_activations_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op);
 
 /* True if a stage begins (`last`: ends) the model for some micro-batches. */
 bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last);
@@ -68,10 +68,10 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
                         sp_stage_block_fn fn, void *arg);
 
 /* The same for embedding, final norm and head. */
-int sp_visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
+int sp_stream_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
 
 /* The same for the tables of embedding and head. */
-int sp_visit_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
+int sp_stream_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
 
 /* True if every stage holds a part of such blocks; and true if some stage gathers them while a step
  * runs. */
@@ -93,8 +93,8 @@ uint64_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m,
  * whose gradients are summed (tied tables of both ends; the two pipes of a bidirectional plan). If
  * a block is sharded, or every stage has one (weight-ring: embedding and head), only the first.
  */
-#define SP_MAX_HOLDERS 4
-int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
-                     int layer, int stages[SP_MAX_HOLDERS]);
+#define SP_MAX_OWNERS 4
+int sp_block_owners(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
+                    int layer, int stages[SP_MAX_OWNERS]);
 
 #endif

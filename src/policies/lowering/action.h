@@ -34,7 +34,7 @@ struct sp_action {
     struct sp_op op; /* RUN */
     /* RUN: an op whose stages exchange tensors while it runs is submitted in parts 0 .. legs - 1;
      * other ops in one */
-    int leg, legs;
+    int op_part, op_parts;
     int index; /* place of an op in the stage's program. RUN: that op (-1: the family's own, see
                 * below). SEND: the op that made the tensor (-1: it is kept, or passed on as it
                 * came). RECV: its first reader (-1: none). EVICT: the op that ran when it begins.

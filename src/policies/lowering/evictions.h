@@ -31,13 +31,13 @@ struct sp_evictions {
     /* Keys and values of slices that are streamed through memory: for the attention of a layer in
      * an op, one entry for all that is fetched before it (leaves.index is -1), one for all that is
      * evicted after it (returns.index is -1). By op. */
-    int n_visits;
-    struct sp_eviction *visits; /* [n_visits] */
+    int n_streams;
+    struct sp_eviction *streams; /* [n_streams] */
 };
 
 struct sp_evictions *sp_evictions_new(int stages);
 /* Makes room for n evictions and so many `visits` on a stage. 0 or -ENOMEM. */
-int sp_evictions_reserve(struct sp_evictions *e, int n, int visits);
+int sp_evictions_reserve(struct sp_evictions *e, int n, int streams);
 void sp_evictions_destroy(struct sp_evictions *e, int stages);
 
 /* The first eviction that leaves after, or returns with, op `index` of the program or a later
@@ -45,7 +45,7 @@ void sp_evictions_destroy(struct sp_evictions *e, int stages);
 int sp_evictions_leaving_from(const struct sp_evictions *e, int index);
 int sp_evictions_returning_from(const struct sp_evictions *e, int index);
 /* The op of an entry of `visits`, and the first entry of op `index` or a later one. */
-int sp_visit_index(const struct sp_eviction *visit);
-int sp_evictions_visits_from(const struct sp_evictions *e, int index);
+int sp_stream_index(const struct sp_eviction *stream);
+int sp_evictions_streams_from(const struct sp_evictions *e, int index);
 
 #endif

@@ -79,7 +79,7 @@ int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp
  * devices, and an EVICT of what leaves then. */
 void sp_lower_run(struct sp_lowering *l, int stage, int index);
 /* One part of an op that runs in several. */
-void sp_lower_leg(struct sp_lowering *l, int stage, int index, int leg, int legs);
+void sp_lower_part(struct sp_lowering *l, int stage, int index, int op_part, int op_parts);
 /* A RUN of the family's own: adds gradients that passed by or came home to those in the stage's
  * store. */
 void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients);
@@ -89,7 +89,7 @@ void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id 
 /* `index`: the op in the receiver's program that reads it first, -1: none. The second receives into
  * the gradients of the receiver's own blocks. */
 void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index);
-void sp_lower_recv_home(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
+void sp_lower_recv_owner(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t);
 /* Between parts of ops: sent, received, and freed at the sender. */
 void sp_lower_pass(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);

@@ -24,7 +24,7 @@ bool sp_train_machine_is_assumed(const struct sp_trainer *t);
 bool sp_train_predicts_workers(const struct sp_trainer *t);
 
 /* These, by stage. */
-void sp_train_lanes(const struct sp_trainer *t, int *worker, int *process);
+void sp_train_stage_workers(const struct sp_trainer *t, int *worker, int *process);
 
 /* A step of the run: on the workers and processes that it has here where the machine's devices are CPUs, on
  * a device a stage elsewhere. 0 or -ENOMEM. */

@@ -19,7 +19,7 @@ void sp_aligned_lower(struct sp_lowering *l, int i);
  * to the gradient of attention's output; then attention. The first part of a layer begins with the
  * rest of the layer before; one more part follows the last layer.
  */
-static inline int sp_aligned_legs(int layers)
+static inline int sp_aligned_parts(int layers)
 {
     return 2 * layers + 1;
 }

@@ -30,7 +30,7 @@ void sp_shared_slice_lower(struct sp_lowering *l, int i, int n);
 /* A part of an op is the piece between two exchanges: up to attention, then attention, for every
  * layer. The first part of a layer begins with the rest of the layer before; one more follows the
  * last layer. */
-static inline int sp_shared_slice_legs(int layers)
+static inline int sp_shared_slice_parts(int layers)
 {
     return 2 * layers + 1;
 }

@@ -78,7 +78,7 @@ int sp_ring_last_forward(const struct sp_ring *ring);
 int sp_ring_last_backward(const struct sp_ring *ring);
 /* True if the last of those turns brings every gradient home; otherwise the last worker that has a
  * gradient sends it there. */
-bool sp_ring_comes_home(const struct sp_ring *ring);
+bool sp_ring_returns(const struct sp_ring *ring);
 
 /* An item that worker r has in turn t: item 0 is the forward weights, the others are for backwards
  * (from turn P on). */

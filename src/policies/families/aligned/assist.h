@@ -6,8 +6,8 @@
  * half of them on average), and so do the latest before it. The earliest ones go: they live
  * longest. Pure.
  */
-#ifndef SP_AID_H
-#define SP_AID_H
+#ifndef SP_ASSIST_H
+#define SP_ASSIST_H
 
 #include "policies/families/aligned/slots.h"
 #include "policies/lowering/tensor.h"
@@ -28,7 +28,7 @@ static inline bool sp_key_range_has(const struct sp_key_range *r, int j)
  * slot after slot of one pass: it `had` some of them in the slot before, and `goes_on` with some in
  * the next one.
  */
-struct sp_aid {
+struct sp_assist {
     int owner, helper;
     struct sp_op op; /* the owner's */
     int layer;       /* the layer it is in at this step */
@@ -36,25 +36,25 @@ struct sp_aid {
 };
 
 /* A tensor of that layer, of the owner's slice or of a slice of keys. */
-static inline struct sp_tensor_id sp_aid_tensor(const struct sp_aid *aid, enum sp_tensor_kind kind,
-                                                int slice)
+static inline struct sp_tensor_id sp_assist_tensor(const struct sp_assist *assist,
+                                                   enum sp_tensor_kind kind, int slice)
 {
     return (struct sp_tensor_id){.kind = (unsigned char)kind,
                                  .slice = (unsigned short)slice,
-                                 .mb = aid->op.mb,
-                                 .at = aid->layer};
+                                 .mb = assist->op.mb,
+                                 .at = assist->layer};
 }
 
 /* The aids of a slot's stages, the neediest owner first, without `layer`, `had` and `goes_on`.
  * Returns how many: fewer than stages. */
-int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT_STAGES]);
+int sp_slot_assist(const struct sp_layout *lay, int slot, struct sp_assist assist[SP_SLOT_STAGES]);
 
 /*
  * The same at place `step` of a pass through the layers of each chunk; `layers` is the model's
  * number. Stages whose chunk has fewer layers take no part.
  */
-int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
-                struct sp_aid aid[SP_SLOT_STAGES]);
+int sp_step_assist(const struct sp_plan *plan, int layers, int slot, int step,
+                   struct sp_assist assist[SP_SLOT_STAGES]);
 
 /* The op of a stage in a slot, and the layer that its pass reaches at a step. -1: the stage has no
  * op there, or no more layers. */
