@@ -32,7 +32,7 @@ int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, i
     return bytes;
 }
 
-/* The shape of a slice; the whole one where sequences are not cut. */
+/* The shape of a slice, or of the whole micro-batch if sequences are not cut. */
 static struct sp_shape slice_of(const struct sp_plan *plan, const struct sp_shape *sh,
                                 const struct sp_op *op)
 {

@@ -1,6 +1,6 @@
 /*
- * What a micro-batch keeps from its forward to its backward. Pure: the graph, the planner and the
- * tests share it.
+ * The bytes a micro-batch keeps from its forward to its backward. Pure: the graph, the planner and
+ * the tests share it.
  */
 #ifndef SP_STASH_H
 #define SP_STASH_H
@@ -8,17 +8,18 @@
 #include "model/stash.h"
 #include "policies/families/ownership.h"
 
-/* Does an op end the life of its micro-batch's activations: a W, or a B that no W completes? */
+/* True for an op that ends the life of its micro-batch's activations: a W, or a B that no W
+ * completes. */
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op);
 
-/* How a layer is recomputed: as the plan says of it, otherwise `recompute`. */
+/* The recompute mode of a layer: the plan's own for it, if there is one, otherwise `recompute`. */
 static inline enum sp_recompute sp_layer_recompute(const struct sp_plan *plan,
                                                    enum sp_recompute recompute, int layer)
 {
     return plan->recompute ? (enum sp_recompute)plan->recompute[layer] : recompute;
 }
 
-/* The same of an op whose attention is not computed again: several stages share it. */
+/* The same for an op whose attention several stages share: attention is never recomputed. */
 static inline enum sp_recompute sp_recompute_keeping_attention(enum sp_recompute mode)
 {
     return mode == SP_RECOMPUTE_FULL ? SP_RECOMPUTE_NO_ATTENTION : mode;
@@ -34,27 +35,28 @@ static inline enum sp_recompute sp_op_recompute(const struct sp_plan *plan, cons
                : mode;
 }
 
-/* Whether a backward that has weight gradients too computes a layer's MLP again in chunks of rows, with no more than one
- * chunk of its inside: where it is cut at all, and comes back with the rest (codelets/post_again.c). */
+/* True if a backward that also computes weight gradients recomputes a layer's MLP in chunks of
+ * rows, so that the inside of only one chunk exists at a time: if the shape cuts it, and the mode
+ * recomputes it (codelets/post_again.c). */
 static inline bool sp_mlp_comes_in_chunks(const struct sp_shape *sh, enum sp_recompute mode)
 {
     return sh->mlp_rows < sh->rows && sh->tensor == 1 &&
            (mode == SP_RECOMPUTE_NO_ATTENTION || mode == SP_RECOMPUTE_FULL);
 }
 
-/* Elements that n values in f32 take: gradients of parameters. */
+/* Elements of the run's type that n f32 values take up: parameter gradients are f32. */
 static inline int64_t sp_in_f32(const struct sp_shape *sh, int64_t n)
 {
     return (int64_t)sp_shape_f32(sh, (uint64_t)n);
 }
 
-/* Bytes kept for the head, if the op's chunk is the last; `part`: the shape of its slice. */
+/* Bytes kept for the head, if the op's chunk is the last; `part` is the shape of its slice. */
 int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *part, int stage,
                             const struct sp_op *op);
 
 /*
  * Bytes that one micro-batch stashes in a chunk of `count` layers between its forward and its
- * backward; `last`: the chunk that ends in the head, whose input is kept as well. By layer:
+ * backward. With `last` the chunk ends in the head, whose input is kept as well. By layer:
  *   none 16bsh + stats and log-sum-exp (GPT-2 style, f = 4h), selective 10bsh, no-attention 2bsh,
  *   full bsh for every K-th layer.
  */
@@ -66,19 +68,21 @@ int64_t sp_stash_bytes(const struct sp_shape *sh, enum sp_recompute recompute, i
 int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
                        enum sp_recompute recompute, int every, int stage, const struct sp_op *op);
 
-/* What dies of it when the op ends: the head's input with B, the rest with what releases it. */
+/* Bytes of that stash that are freed when the op ends: B frees the head's input, the op that
+ * releases the rest frees it. */
 int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *sh,
                              enum sp_recompute recompute, int every, int stage,
                              const struct sp_op *op);
 
-/* What an op of a class keeps from its start, 0 unless it is a forward, and lets go at its end: of the classes of a stage,
- * from classes.first[stage] on. To be freed. */
+/* Bytes that an op of a class takes at its start (0 unless it is a forward) and frees at its end.
+ * sp_stash_by_class returns an array of the stage's classes, beginning with classes.first[stage];
+ * the caller frees it. */
 struct sp_class_stash {
     int64_t taken, freed;
 };
 struct sp_class_stash *sp_stash_by_class(const struct sp_plan *plan, const struct sp_shape *sh,
                                          enum sp_recompute recompute, int every, int stage);
-/* Their highest sum while the stage runs its program. */
+/* The highest sum of these bytes while the stage runs its program. */
 int64_t sp_class_stash_peak(const struct sp_plan *plan, const struct sp_class_stash *stash,
                             int stage);
 

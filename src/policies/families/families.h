@@ -1,5 +1,5 @@
-/* The built-in graph families, a folder each: which ops there are in FAMILY/FAMILY.c, what travels in
- * FAMILY/actions.c. */
+/* The built-in graph families, a folder each: FAMILY/FAMILY.c says which ops there are,
+ * FAMILY/actions.c what travels between them. */
 #ifndef SP_FAMILIES_H
 #define SP_FAMILIES_H
 
@@ -15,14 +15,15 @@ extern const struct sp_family sp_family_weight_ring;
 extern const struct sp_family sp_family_sharded;
 extern const struct sp_family sp_family_stashing;
 extern const struct sp_family sp_family_double_buffered;
-/* And those whose stages share the vocabulary: families/vocabulary/vocabulary.h. */
+/* The families whose stages share the vocabulary are in families/vocabulary/vocabulary.h. */
 
 const struct sp_family *sp_family_find(const char *name);
 /* The i-th family, NULL past the end. */
 const struct sp_family *sp_family_at(int i);
 
 void sp_layerwise_lower(struct sp_lowering *l, int i);
-/* Of it, what an op receives, sends, and was the last to read. */
+/* Three steps of it: an op's receives, its sends, and the frees of tensors that it was the last to
+ * read. */
 void sp_layerwise_receive(struct sp_lowering *l, int stage, const struct sp_op *op, int index);
 void sp_layerwise_send(struct sp_lowering *l, int stage, const struct sp_op *op, int index);
 void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *op);

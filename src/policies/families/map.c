@@ -60,7 +60,7 @@ struct sp_chunk_owner sp_chunk_owner(const struct sp_layout *lay, int pipe, int 
     return lay->map->home[(size_t)pipe * (size_t)lay->map->globals + (size_t)g];
 }
 
-/* Tabulates where each chunk is; every global stage of every pipe must come once. */
+/* Tabulates the place of each chunk. Every global stage of every pipe must occur exactly once. */
 static int fill(const struct sp_layout *lay,
                 int (*global)(const struct sp_layout *lay, int stage, int chunk),
                 struct sp_map *map, char *why, size_t n)

@@ -1,7 +1,7 @@
 /*
- * Where global stages live. A layerwise model is cut into consecutive global stages; a placement
- * puts each as one chunk of one stage. In a bidirectional placement there are two pipes, each of
- * which holds the whole model: a micro-batch takes one of them.
+ * Placements: the stage of each global stage. A layerwise model is cut into consecutive global
+ * stages; a placement makes each of them one chunk of one stage. A bidirectional placement has two
+ * pipes, each of which holds the whole model; a micro-batch goes through one of them.
  */
 #ifndef SP_MAP_H
 #define SP_MAP_H
@@ -22,21 +22,23 @@ struct sp_map {
     int *global;                 /* [stages][chunks] global stage */
     struct sp_chunk_owner *home; /* [pipes][globals] */
     unsigned char *pipe;         /* [micro_batches]; NULL: all 0 */
-    int batch; /* micro-batches whose gradients an update of a stage has; 0: all of a step, at its end */
-    int late; /* updates that the weights of a batch lack of those before it; 0: of its micro-batches, none that is made */
+    int batch; /* micro-batches of a stage between its updates; 0: it updates once, at the end of
+                * the step */
+    int late;  /* updates by which the weights of a batch lag; 0: each micro-batch takes the newest
+               * weights */
     const struct sp_family *base; /* the family to whose ops others are added; NULL: none are */
-    void *state;                  /* what else the family tabulates of the layout ... */
-    void (*destroy_state)(void *state); /* ... NULL: free */
+    void *state;                  /* other tables of the layout that the family keeps */
+    void (*destroy_state)(void *state); /* NULL: free */
 };
 
 /* Tabulates a placement of `pipes` pipes; global NULL: loop; pipe NULL: the first half of the
- * micro-batches takes pipe 0. 0; -ENOMEM; -EINVAL with the reason in why[n]: a global stage is
- * nowhere, or twice. */
+ * micro-batches takes pipe 0. 0; -ENOMEM; -EINVAL with the reason in why[n] if a global stage is
+ * missing, or placed twice. */
 int sp_map_create(const struct sp_layout *lay, int pipes,
                   int (*global)(const struct sp_layout *lay, int stage, int chunk),
                   int (*pipe)(const struct sp_layout *lay, int mb), struct sp_map **map, char *why,
                   size_t n);
-/* The placement in which every stage has every chunk, global stage by global stage. 0 or -ENOMEM. */
+/* The placement in which every stage has every chunk, one for each global stage. 0 or -ENOMEM. */
 int sp_map_create_all(const struct sp_layout *lay, struct sp_map **map);
 void sp_map_destroy(struct sp_map *map);
 
@@ -47,7 +49,8 @@ int sp_global_stage(const struct sp_layout *lay, int stage, int chunk);
 /* The pipe of a micro-batch, and of a chunk. */
 int sp_pipe_of_mb(const struct sp_layout *lay, int mb);
 int sp_pipe_of_chunk(const struct sp_layout *lay, int chunk);
-/* Updates of a stage in a step; whether it has one after an op, the last backward of a batch. */
+/* Updates of a stage in a step; and true if the stage updates after an op, the last backward of a
+ * batch. */
 int sp_updates(const struct sp_layout *lay);
 bool sp_op_updates(const struct sp_layout *lay, const struct sp_op *op);
 /* Stage and chunk of global stage g of a pipe. */

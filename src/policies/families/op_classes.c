@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ops of a stage with different keys are of different classes. */
+/* Two ops of a stage are in the same class exactly if their keys are equal. */
 struct key {
     uint64_t op;
     int kind;
@@ -35,7 +35,7 @@ uint64_t sp_op_class_number(const struct sp_op_source *source, int stage, const 
     return mixed(key_of(source, stage, op)) + (uint64_t)stage;
 }
 
-/* The place in the table where a key is or would be. */
+/* The place in the table at which a key is, or would be inserted. */
 static unsigned place_of(const struct table *t, struct key key)
 {
     unsigned at = (unsigned)(mixed(key) >> 32) & t->mask;

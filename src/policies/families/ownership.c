@@ -147,7 +147,8 @@ int sp_activations_of_op(const struct sp_plan *plan, int stage, const struct sp_
     return plan->family->id(&plan->layout, stage, &forward);
 }
 
-/* Whether the block is a table of rows of the vocabulary, of which every stage has some. */
+/* True for a table with one row for each word of the vocabulary, if each stage holds some of the
+ * rows. */
 static bool is_by_rows(const struct sp_plan *plan, enum sp_block_kind kind)
 {
     return plan->layout.vocabulary_parallel && (kind == SP_BLOCK_TOKENS || kind == SP_BLOCK_HEAD);
@@ -183,7 +184,7 @@ uint64_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m,
 
 /* ---- the blocks of a stage ---------------------------------------------------------------- */
 
-/* A block that the model does not have is nobody's. */
+/* No stage holds a block that the model does not have. */
 static int stream(const struct sp_model *m, enum sp_block_kind kind, sp_stage_block_fn fn,
                   void *arg)
 {
@@ -218,12 +219,12 @@ int sp_stream_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
     return err ? err : stream(m, SP_BLOCK_HEAD, fn, arg);
 }
 
-/* A global stage begins with the tables, if it is the first one, and ends in norm and head, if it is the
- * last; a stage that has both ends of a tied model has one table. */
+/* The first global stage begins with the tables, the last one ends in norm and head. A stage that
+ * has both ends of a tied model holds the table once. */
 static int visit_global(const struct sp_plan *plan, const struct sp_model *m, int global,
                         bool *has_tokens, sp_stage_block_fn fn, void *arg)
 {
-    bool shared = plan->layout.vocabulary_parallel; /* the tables: they are nobody's alone */
+    bool shared = plan->layout.vocabulary_parallel; /* then no single stage owns the tables */
     int err = 0;
 
     if (global == 0) {
@@ -256,7 +257,8 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
     for (int i = 0; !err && (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
         if (plan->family->facts.shards_ends)
             err = visit_layers(plan, m, at, fn, arg);
-        else if (i == 0 || at != sp_stage_owned(plan, stage, 0)) /* where two pipes meet: once */
+        else if (i == 0 || at != sp_stage_owned(plan, stage, 0)) /* once if both pipes have it
+                                                                  * here */
             err = visit_global(plan, m, at, &has_tokens, fn, arg);
     }
     return err;
@@ -264,7 +266,7 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
 
 /* ---- the stages of a block ---------------------------------------------------------------- */
 
-/* The global stages that have a block; how many. */
+/* Writes the global stages that have a block, and returns how many. */
 static int globals_of(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
                       int layer, int globals[2])
 {

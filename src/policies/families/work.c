@@ -1,7 +1,7 @@
 #include "policies/families/work.h"
 #include "policies/families/ownership.h"
 
-/* Whole layers, or a head apart. */
+/* Whole layers, or the head as an op of its own. */
 static int chunk_work(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
                       const struct sp_op *op, struct sp_op_work *work)
 {

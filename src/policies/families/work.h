@@ -1,4 +1,4 @@
-/* What an op computes: which parts of which layers, of which tokens. What it costs follows from it. Pure. */
+/* The parts of layers, and the tokens, that an op computes. Its cost follows from them. Pure. */
 #ifndef SP_WORK_H
 #define SP_WORK_H
 
@@ -10,11 +10,11 @@ struct sp_op_work {
     bool pre, attention, post; /* these parts of each */
     bool qkv_with_attention;   /* attention begins with the QKV product, pre ends before it */
     bool out_with_attention;   /* attention ends with the output product, post begins after it */
-    bool embed, head;          /* besides; the head is forward and backward in one */
-    bool head_norm;            /* besides: of a head that all stages share, the norm before it */
-    bool head_share; /* or the forward or the backward of a stage's share of it, and nothing else */
-    bool to_head;    /* post's output is the head's input alone */
-    bool keeps_attention; /* whatever else is recomputed */
+    bool embed, head;          /* in addition; the head is forward and backward in one */
+    bool head_norm;            /* in addition: the norm before a head that all stages share */
+    bool head_share;      /* or only the forward or the backward of a stage's share of that head */
+    bool to_head;         /* only the head reads post's output */
+    bool keeps_attention; /* even if all else is recomputed */
     bool forward;
     bool input, weight;      /* backward: gradients of inputs, of weights */
     int first_token, tokens; /* of every sequence */
@@ -24,8 +24,9 @@ struct sp_op_work {
 enum { SP_MOST_WORK = 2 };
 
 /*
- * Writes what an op of a stage computes into work[SP_MOST_WORK], one entry for each set of parts; returns
- * how many. Where weight gradients are computed apart, all of attention's backward is with the inputs.
+ * Writes the work of an op of a stage into work[SP_MOST_WORK], one entry for each set of parts;
+ * returns how many. If weight gradients have an op of their own, all of attention's backward is in
+ * the other one.
  */
 int sp_op_work(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
                const struct sp_op *op, struct sp_op_work work[SP_MOST_WORK]);

@@ -1,10 +1,11 @@
-/* What the families share in which worker i mod P keeps micro-batch i, and weights come to it. */
+/* Shared by the families in which worker i mod P keeps micro-batch i, and weights come to the
+ * worker. */
 #ifndef SP_WORKERS_H
 #define SP_WORKERS_H
 
 #include "policies/plan.h"
 
-/* Whole sequences and so many chunks: 0, or -EINVAL with the reason. */
+/* Accepts only whole sequences and so many chunks: 0, or -EINVAL with the reason. */
 int sp_worker_check(const struct sp_layout *lay, int chunks, char *why, size_t n);
 
 /* For struct sp_family. */

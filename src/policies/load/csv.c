@@ -1,6 +1,6 @@
 /*
- * A plan of the rows of a CSV: each stage of the file is on one row, which gives the placement;
- * every op must be there once; then the programs.
+ * Makes a plan from the rows of a CSV. Each stage of the file is on one row, which gives the
+ * placement; every op must occur exactly once.
  */
 #include "policies/load/csv.h"
 #include "policies/load/csv_rows.h"
@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAX_BYTES (512L << 20) /* of a file; SP_MAX_OPS pairs of long numbers are less */
+#define MAX_BYTES (512L << 20) /* of a file; SP_MAX_OPS pairs of long numbers take less */
 
-/* What a global stage does for a micro-batch. */
+/* Ops of a global stage for a micro-batch, found so far. */
 enum { HAS_F = 1, HAS_B = 2, HAS_I = 4, HAS_W = 8 };
 
 const struct sp_schedule_def sp_schedule_csv = {
@@ -24,7 +24,7 @@ const struct sp_schedule_def sp_schedule_csv = {
     .default_chunks = 1,
 };
 
-/* A size of the file against what was asked for. */
+/* Compares a size of the file with the size asked for; 0: any. */
 static int same(const struct sp_csv_reader *r, const char *option, int is, int wanted)
 {
     if (wanted == 0 || wanted == is)
@@ -33,7 +33,7 @@ static int same(const struct sp_csv_reader *r, const char *option, int is, int w
                     option);
 }
 
-/* Rows and stages, whether they make a placement; sets the sizes of the layout. */
+/* Checks that the rows and stages make a placement, and sets the sizes of the layout. */
 static int check_sizes(const struct sp_csv_reader *r, struct sp_layout *lay)
 {
     for (int g = 0; g < r->globals; g++) {
@@ -60,7 +60,8 @@ static int check_sizes(const struct sp_csv_reader *r, struct sp_layout *lay)
     return 0;
 }
 
-/* One forward, and one backward: full, or of the input and of the weights. */
+/* Marks each op in `has`. A micro-batch needs one forward and one backward: full, or of the input
+ * and of the weights. */
 static int mark(const struct sp_csv_reader *r, unsigned char *has)
 {
     static const char letters[] = "FBIW";
@@ -112,7 +113,7 @@ static int check_complete(const struct sp_csv_reader *r)
     return err;
 }
 
-/* The placement that the rows show, and the programs. */
+/* Builds the placement that the rows show, and the programs. */
 static int build(const struct sp_csv_reader *r, struct sp_plan *plan)
 {
     const struct sp_layout *lay = &plan->layout;

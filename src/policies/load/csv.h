@@ -1,8 +1,8 @@
 /*
  * The compute-only CSV of torch.distributed.pipelining: a row per rank, a cell per op in issue
- * order, <global stage><F|B|I|W><micro-batch>. B is a full backward, I one of the input only, which
- * a W completes; "(0F4;3B1)OVERLAP_F_B" is an overlapped pair; empty cells are idle and mean
- * nothing. Slices, recompute ops and a second copy of the stages have no name in it.
+ * order, <global stage><F|B|I|W><micro-batch>. B is a full backward. I is a backward of the input
+ * only, which a W completes. "(0F4;3B1)OVERLAP_F_B" is an overlapped pair. Empty cells are idle and
+ * mean nothing. The format cannot express slices, recompute ops or a second copy of the stages.
  */
 #ifndef SP_CSV_H
 #define SP_CSV_H
@@ -23,8 +23,8 @@ int sp_csv_read(const char *path, struct sp_plan *plan);
 /* The same from an open file; `name` is for the errors. */
 int sp_csv_parse(FILE *in, const char *name, struct sp_plan *plan);
 
-/* Writes a plan. 0; or -EINVAL with the reason in why[n] if the format has no words for it, before
- * anything is written. */
+/* Writes a plan. 0; or -EINVAL with the reason in why[n], before anything is written, if the format
+ * cannot express the plan. */
 int sp_csv_write(const struct sp_plan *plan, FILE *out, char *why, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Cells into actions, row by row. What a cell may say is bounded before anything is allocated for
- * it: stages and micro-batches are below SP_MAX_SIZE, ops at most SP_MAX_OPS.
+ * Turns cells into actions, row by row. Sizes are bounded before memory is allocated for them:
+ * stages and micro-batches are below SP_MAX_SIZE, ops at most SP_MAX_OPS.
  */
 #include "policies/load/csv_rows.h"
 #include "sp_error.h"
@@ -22,7 +22,7 @@ int sp_csv_refuse(const struct sp_csv_reader *r, int row, unsigned int cell, con
     return sp_error(EINVAL, "%s: line %d: %s", r->name, row + 1, text);
 }
 
-/* A cell to be quoted in an error: nothing that a terminal would obey. */
+/* Copies a cell for an error message, without characters that a terminal would obey. */
 static const char *quoted(const char *cell, char text[44])
 {
     int n = 0;
@@ -33,7 +33,8 @@ static const char *quoted(const char *cell, char text[44])
     return text;
 }
 
-/* Digits at *text, less than SP_MAX_SIZE, and past them. 0, -EINVAL, or -ERANGE. */
+/* Reads digits at *text, a number below SP_MAX_SIZE, and moves past them. 0, -EINVAL, or
+ * -ERANGE. */
 static int number(const char **text, unsigned short *value)
 {
     const char *t = *text;
@@ -51,7 +52,7 @@ static int number(const char **text, unsigned short *value)
     return 0;
 }
 
-/* "3F0" at *text, and past it. */
+/* Reads "3F0" at *text and moves past it. */
 static int parse_action(const char **text, struct sp_csv_action *a)
 {
     int err = number(text, &a->global);
@@ -64,11 +65,12 @@ static int parse_action(const char **text, struct sp_csv_action *a)
     return number(text, &a->mb);
 }
 
-/* Actions that follow from the order: messages, and gradients and parameters that several processes share. */
+/* Actions that follow from the order: messages, and gradients and parameters that several processes
+ * share. */
 static const char *const derived[] = {"SEND_F",  "RECV_F",  "SEND_B",      "RECV_B",
                                       "UNSHARD", "RESHARD", "REDUCE_GRAD", NULL};
 
-/* Such an action of a stage, "0REDUCE_GRAD" or "2WAIT_RECV_F3". 1 or 0; -ERANGE. */
+/* True for a derived action of a stage, "0REDUCE_GRAD" or "2WAIT_RECV_F3". 1 or 0; -ERANGE. */
 static int is_derived(const char *text)
 {
     const char *const *word = derived, *end;
@@ -88,7 +90,7 @@ static int is_derived(const char *text)
     return err == -ERANGE ? err : !err && !*end;
 }
 
-/* One action, or the two of a pair: how many, 0 for an empty cell and what follows from the others. */
+/* Reads one action, or the two of a pair. Returns how many: 0 if the cell is empty or derived. */
 static int parse_cell(const char *text, struct sp_csv_action a[2])
 {
     const char *t = text;
@@ -147,7 +149,7 @@ static int add(struct sp_csv_reader *r, const struct sp_csv_action *a)
     return 0;
 }
 
-/* Takes the blanks, the return of a CR LF and a pair of quotes off a cell. */
+/* Strips a cell of blanks, the return of a CR LF and a pair of quotes. */
 static char *trim(char *text)
 {
     size_t n;
@@ -164,7 +166,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* The text of a cell with room for n - 1 bytes, and what ended it: ',', '\n' or EOF. */
+/* Reads the text of a cell into text[n]; *end is what ended it: ',', '\n' or EOF. */
 static int read_cell(struct sp_csv_reader *r, char *text, size_t n, int *end)
 {
     size_t used = 0;

@@ -33,7 +33,7 @@ struct sp_csv_reader {
  * one line on stderr. */
 int sp_csv_read_row(struct sp_csv_reader *r);
 
-/* One line on stderr about a cell of a row, 0: about the row; -EINVAL. */
+/* Prints one line on stderr about a cell of a row (0: about the row). Returns -EINVAL. */
 int sp_csv_refuse(const struct sp_csv_reader *r, int row, unsigned int cell, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

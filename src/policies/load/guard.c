@@ -1,7 +1,7 @@
 /*
- * A call is tried in a copy of the process first (rehearsal.h), which says of nearly everything what is wrong
- * with it. What goes wrong here after all, or later, in a thread that a plugin has started, is caught by
- * handlers of signals.
+ * A call is tried in a copy of the process first (rehearsal.h), which finds nearly everything that
+ * is wrong with it. Signal handlers catch crashes that happen here after all, or later, in a thread
+ * that a plugin has started.
  */
 #define _GNU_SOURCE /* dladdr */
 #include "policies/load/guard.h"
@@ -21,9 +21,9 @@
 enum { SECONDS = 30, GRACE = 10, FULL = 1000, STACK = 65536, MOST_PLUGINS = 64, FRAMES = 64 };
 enum {
     REHEARSALS = 256
-}; /* a search asks for thousands of layouts: no more than a second for all copies */
+}; /* a search asks for thousands of layouts: all copies together take at most a second */
 
-/* Signals of a crash, which are caught for good once there is a plugin; the last one is the limit's. */
+/* Crash signals, which stay caught once there is a plugin; the last one is the time limit's. */
 static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
 enum { SIGNALS = sizeof signals / sizeof *signals, CRASHES = SIGNALS - 1 };
 
@@ -44,12 +44,12 @@ struct saved {
     stack_t stack;
 };
 
-/* Before the first plugin. */
+/* The handling of signals before the first plugin. */
 static struct sigaction others[SIGNALS];
 
 /* ---- signals ------------------------------------------------------------------------------- */
 
-/* The plugin that has a frame of this thread's stack, NULL: none. */
+/* The plugin that has a frame on this thread's stack, NULL: none. */
 static const char *plugin_on_stack(void)
 {
     void *frame[FRAMES];
@@ -63,7 +63,7 @@ static const char *plugin_on_stack(void)
     return NULL;
 }
 
-/* A crash outside of any call. */
+/* Handles a crash outside of any guarded call. */
 static void on_crash(int sig)
 {
     const char *plugin = plugin_on_stack();
@@ -73,7 +73,7 @@ static void on_crash(int sig)
         sp_error(EINVAL, "plugin %s: a thread of its own crashed: %s", plugin, strsignal(sig));
         _exit(guard.works ? 1 : 2);
     }
-    /* no business of ours: as without plugins, when the instruction is run again */
+    /* not ours: handled as without plugins, when the instruction runs again */
     for (int i = 0; i < CRASHES; i++)
         if (signals[i] == sig)
             sigaction(sig, &others[i], NULL);
@@ -85,12 +85,12 @@ static void on_signal(int sig)
 {
     bool here = pthread_equal(pthread_self(), guard.thread);
 
-    if (!here && sig == SIGALRM) { /* which may reach any thread */
+    if (!here && sig == SIGALRM) { /* this signal may reach any thread */
         pthread_kill(guard.thread, sig);
     } else if (!here || (!guard.active && !guard.failed)) {
         on_crash(sig);
     } else if (!guard.active) {
-        _exit(2); /* what went wrong was said, and it left the process unable to end */
+        _exit(2); /* the error was printed, and it left the process unable to end */
     } else {
         guard.active = 0;
         guard.failed = 1;
@@ -140,7 +140,7 @@ static int limit(void)
     return (int)seconds;
 }
 
-/* Signals arrive on a stack of their own: the plugin may have used up the other one. */
+/* Signals arrive on a stack of their own, since the plugin may have used up the other one. */
 static void install(struct saved *saved)
 {
     static char stack[STACK];
@@ -153,7 +153,7 @@ static void install(struct saved *saved)
         sigaction(signals[i], &action, &saved->actions[i]);
 }
 
-/* Crashes stay caught once there is a plugin, which may have threads. */
+/* Crashes stay caught once there is a plugin, since it may have threads. */
 static void restore(const struct saved *saved)
 {
     alarm(0);
@@ -164,8 +164,9 @@ static void restore(const struct saved *saved)
 
 /* ---- what a plugin may not change ------------------------------------------------------------ */
 
-/* How signals are handled, those that crashes are caught with are set anew before each call; and how numbers are
- * rounded, which a library linked with -ffast-math changes for its process. */
+/* The handling of signals, and the rounding of numbers, which a library linked with -ffast-math
+ * changes for its whole process. The signals that catch crashes are left out: they are set anew
+ * before each call. */
 struct handling {
     fenv_t numbers;
     sigset_t mask;
@@ -188,7 +189,7 @@ static void note_handling(struct handling *h)
         sigaction(sig, NULL, &h->action[sig]);
 }
 
-/* As it was. 0, or -EINVAL after a line, where one is wanted, if the plugin has changed it. */
+/* Restores the handling. 0, or -EINVAL if the plugin has changed it, with a line if `says`. */
 static int restore_handling(const struct handling *before, bool says)
 {
     struct handling now;
@@ -257,7 +258,8 @@ static int rehearse(void (*fn)(void *arg), void *arg, int seconds)
     return sp_error(EINVAL, "%s: %s called exit", guard.owner->label, guard.what);
 }
 
-/* Things done once: at the first call of all, and at the first of each plugin; NULL: the code is the program's. */
+/* Work done once: at the first call of all, and at the first call of each plugin. NULL: the code is
+ * the program's. */
 static void know(const char *plugin)
 {
     static bool registered;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What goes into a guarded call and comes out of it. */
+/* Arguments and results of a guarded call. */
 struct call {
     struct sp_plan *plan;
     const struct sp_schedule_def *def;
@@ -105,12 +105,12 @@ static void emit(void *arg)
         c->ret = c->def->emit_all(&c->lay, c->plan->programs, c->why, sizeof c->why);
     else if (c->def->emit)
         c->def->emit(&c->lay, c->stage, &c->plan->programs[c->stage]);
-    else /* in the order of the family that this one takes the place of */
+    else /* this family replaces another one, whose order it takes */
         sp_family_find(c->def->family)->emit(&c->lay, c->stage, &c->plan->programs[c->stage]);
 }
 
-/* Ops beyond what the family has are wrong anyway; some more than those are let through, for the
- * verifier says which. */
+/* The family cannot have more ops than it has ids. Some more are let through, so that the verifier
+ * can say which are wrong. */
 static int most_ops(const struct sp_plan *plan)
 {
     int ids = plan->family->ids(&plan->layout);
@@ -118,7 +118,7 @@ static int most_ops(const struct sp_plan *plan)
     return ids < SP_MAX_OPS - 1024 ? ids + 1024 : SP_MAX_OPS;
 }
 
-/* A plugin may have set the numbers by itself. */
+/* A plugin may have set these numbers itself. */
 static int check_program(const struct sp_plan *plan, int stage)
 {
     const struct sp_program *prog = &plan->programs[stage];
@@ -139,7 +139,7 @@ static int emit_programs(struct sp_plan *plan, struct call *c)
             c->stage = s;
             ret = guarded(c, plan->def->emit_all ? "emit_all" : "emit", emit);
             if (ret) {
-                plan->programs = NULL; /* left alone: whatever state they are in */
+                plan->programs = NULL; /* left alone: they may be in any state */
                 return ret;
             }
             if (c->ret)

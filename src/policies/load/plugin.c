@@ -18,7 +18,8 @@
 
 enum { MAX_SCHEDULES = 64, MAX_NAME = 40, MAX_LINE = 200 };
 
-/* Reading a plugin runs its code, and follows its pointers: this is what the guarded part sets. */
+/* Reading a plugin runs its code and follows its pointers. The guarded part does this and leaves
+ * its results here. */
 struct reading {
     const struct sp_schedule_owner *owner;
     const struct sp_schedule_def *const *defs;
@@ -34,7 +35,7 @@ static bool is_name(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == len;
 }
 
-/* One line of UTF-8 that is not too long. */
+/* True for one line of UTF-8 that is not too long. */
 static bool is_line(const char *text)
 {
     json_t *string = strlen(text) <= MAX_LINE ? json_string(text) : NULL;
@@ -46,7 +47,8 @@ static bool is_line(const char *text)
     return ok;
 }
 
-/* What is wrong with what it says of its family: which, the chunks, who makes the programs. */
+/* Checks a definition's family, its chunks, and who makes the programs; writes the fault to
+ * why[n]. */
 static void check_family(const struct sp_schedule_def *def, char *why, size_t n)
 {
     const struct sp_family *family = def->family ? sp_family_find(def->family) : NULL;
@@ -69,7 +71,7 @@ static void check_family(const struct sp_schedule_def *def, char *why, size_t n)
     }
 }
 
-/* What is wrong with a definition, in why[n]; the fields after `abi` only mean something if it is
+/* Writes the fault of a definition to why[n]. The fields after `abi` only mean something if it is
  * ours. */
 static void check_def(const struct sp_schedule_def *def, char *why, size_t n)
 {
@@ -105,7 +107,7 @@ static void check_def(const struct sp_schedule_def *def, char *why, size_t n)
     check_family(def, why, n);
 }
 
-/* A definition of other headers, or one that is wrong. */
+/* Refuses a definition made for other headers, or a wrong one. */
 static void read_def(const struct sp_schedule_def *def, struct reading *r)
 {
     if (!def)
@@ -172,7 +174,7 @@ static int add(const struct sp_schedule_def *def, const struct sp_schedule_owner
                     others ? others->label : "");
 }
 
-/* What the guarded `read` finds is added, or refused. */
+/* Runs `read` under guard, and adds or refuses the schedules that it finds. */
 static int read_and_add(struct reading *r, const char *what, void (*read)(void *arg))
 {
     int ret = sp_guard_call(r->owner, what, read, r);
@@ -195,7 +197,7 @@ static bool is_loaded(const char *file)
     return false;
 }
 
-/* For the registry, as long as the process lives. NULL: no memory. */
+/* The owner lives as long as the process, for the registry. NULL: no memory. */
 static struct sp_schedule_owner *make_owner(const char *file)
 {
     static const char kind[] = "plugin ";
@@ -210,7 +212,7 @@ static struct sp_schedule_owner *make_owner(const char *file)
     return owner;
 }
 
-/* `file` is a whole path, so that dlopen searches nowhere else. */
+/* `file` is a full path, so that dlopen searches nowhere else. */
 static int load_file(const char *file)
 {
     struct reading r = {0};
@@ -242,7 +244,7 @@ static int is_library(const struct dirent *entry)
     return len > 3 && !strcmp(entry->d_name + len - 3, ".so");
 }
 
-/* By bytes, whatever the locale: every process takes them in the same order. */
+/* Compares bytes, whatever the locale: every process loads the files in the same order. */
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);

@@ -14,10 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The copy may take so much memory more than there is: an order has no use for it. */
+/* The copy may take at most this much more memory: no order needs as much. */
 #define MOST_BYTES ((rlim_t)8 << 30)
 
-/* In memory that both processes see. */
+/* Lies in memory that both processes see. */
 struct shared {
     volatile bool done;
     volatile int full; /* ops; 0: not full */
@@ -54,8 +54,8 @@ static void go(struct shared *shared, int said, void (*fn)(void *arg), void *arg
     rlim_t now = address_space();
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    sp_error_end_by(NULL); /* the other processes are none of the copy's */
-    setpgid(0, 0);         /* what it sends to its group stays here */
+    sp_error_end_by(NULL); /* the copy must not end the other processes */
+    setpgid(0, 0);         /* so signals that it sends to its group stay here */
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         signal(signals[i], SIG_DFL);
     limit(RLIMIT_CORE, 0);
@@ -72,7 +72,8 @@ static void go(struct shared *shared, int said, void (*fn)(void *arg), void *arg
     _exit(0);
 }
 
-/* The status of the copy, when it has ended. False: it has not within `seconds`, and was killed. */
+/* Waits for the copy to end and returns its status. False: it did not end within `seconds`, and was
+ * killed. */
 static bool await(pid_t copy, int seconds, int *status)
 {
     struct timespec start, now, pause = {.tv_nsec = 100000};
@@ -89,7 +90,7 @@ static bool await(pid_t copy, int seconds, int *status)
         }
         clock_gettime(CLOCK_MONOTONIC, &now);
         if (now.tv_sec - start.tv_sec >= seconds + (now.tv_nsec < start.tv_nsec)) {
-            kill(-copy, SIGKILL); /* with what it started */
+            kill(-copy, SIGKILL); /* with the processes that it started */
             kill(copy, SIGKILL);
             while (waitpid(copy, status, 0) < 0 && errno == EINTR)
                 continue;

@@ -27,7 +27,7 @@ void sp_evictions_destroy(struct sp_evictions *e, int stages)
     free(e);
 }
 
-/* The first of n whose op is `index` or a later one. */
+/* The first of n entries whose op is `index` or a later one. */
 static int first_from(const struct sp_evictions *e, int n,
                       int (*op_of)(const struct sp_evictions *e, int i), int index)
 {

@@ -1,13 +1,13 @@
 /*
- * What stages evict from memory after a forward and fetch again for its backward, as plan/offload chose it.
- * The lowering makes EVICT and FETCH of it. Pure.
+ * Tensors that stages evict from memory after a forward and fetch again for its backward, as chosen
+ * by plan/offload. The lowering turns them into EVICT and FETCH. Pure.
  */
 #ifndef SP_EVICTIONS_H
 #define SP_EVICTIONS_H
 
 #include "policies/lowering/tensor_id.h"
 
-/* A moment of a stage's program: an op, of two that overlap the first, and how much of it has been done. */
+/* A moment of a stage's program: an op (the first, if two overlap), and how much of it is done. */
 struct sp_moment {
     int index;
     float part; /* 0: it begins; 1: it has ended */
@@ -15,34 +15,36 @@ struct sp_moment {
 
 struct sp_eviction {
     struct sp_tensor_id tensor; /* SP_TENSOR_STASH */
-    int64_t bytes;              /* of it that leave */
-    int unit;                   /* its number on the stage (offload/eviction.h); -1: of a visit */
+    int64_t bytes;              /* of the tensor, that leave memory */
+    int unit;                   /* number on the stage (offload/eviction.h); -1: streamed */
     struct sp_moment leaves;    /* it may be written from here on */
     struct sp_moment gone;      /* its memory is free from here on: the stage waits for that */
     struct sp_moment returns;   /* it may be read back from here on */
     struct sp_moment used;      /* the stage waits for it here */
 };
 
-/* Those of a stage. */
+/* The evictions of a stage. */
 struct sp_evictions {
     int n;
     struct sp_eviction *leaving; /* [n] in the order in which they leave */
     int *returning;              /* [n] the same, in the order of the ops with which they return */
-    /* What comes for the attention of a layer in an op, all of it together, and what leaves after it: keys and values
-     * of slices that visit. Of what comes leaves.index is -1, of what leaves returns.index. By their ops. */
+    /* Keys and values of slices that are streamed through memory: for the attention of a layer in
+     * an op, one entry for all that is fetched before it (leaves.index is -1), one for all that is
+     * evicted after it (returns.index is -1). By op. */
     int n_streams;
     struct sp_eviction *streams; /* [n_streams] */
 };
 
 struct sp_evictions *sp_evictions_new(int stages);
-/* Room for n on a stage, and so many visits. 0 or -ENOMEM. */
+/* Makes room for n evictions and so many `visits` on a stage. 0 or -ENOMEM. */
 int sp_evictions_reserve(struct sp_evictions *e, int n, int streams);
 void sp_evictions_destroy(struct sp_evictions *e, int stages);
 
-/* The first of those that leave after, or return with, op `index` of the program, or a later one. */
+/* The first eviction that leaves after, or returns with, op `index` of the program or a later
+ * one. */
 int sp_evictions_leaving_from(const struct sp_evictions *e, int index);
 int sp_evictions_returning_from(const struct sp_evictions *e, int index);
-/* The op of a visit, and the first visit of op `index` or a later one. */
+/* The op of an entry of `visits`, and the first entry of op `index` or a later one. */
 int sp_stream_index(const struct sp_eviction *stream);
 int sp_evictions_streams_from(const struct sp_evictions *e, int index);
 

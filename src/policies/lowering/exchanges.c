@@ -3,8 +3,8 @@
 #include "policies/families/work.h"
 #include "policies/lowering/pipelines.h"
 
-/* Around a ring those of this slice and the ones before pass all members, backward once more and their gradients
- * too, which go one further. */
+/* Around a ring, keys and values of this slice and of those before pass all members. A backward
+ * sends them around once more, and their gradients too, which go one step further. */
 static int64_t around(const struct sp_shape *sh, const struct sp_op_work *work,
                       enum sp_recompute recompute)
 {
@@ -17,7 +17,7 @@ static int64_t around(const struct sp_shape *sh, const struct sp_op_work *work,
     return turns * kv;
 }
 
-/* Of one layer: how often tensors like q, and like k and v, are exchanged. */
+/* How often one layer exchanges tensors like q, and like k and v. */
 struct times {
     int q, kv;
 };
@@ -34,17 +34,17 @@ static struct times times_of(const struct sp_op_work *work, enum sp_recompute re
     return n;
 }
 
-/* ---- tensor parallelism ------------------------------------------------------------------------ */
+/* ---- tensor parallelism ---------------------------------------------------------------------- */
 
-/* Rows gathered, or shares of a sum scattered, and sums that all get. */
+/* Numbers of all-gathers of rows (or of scatters of sums), and of all-reduces of sums. */
 struct shared {
     int rows, sums;
 };
 
-/* Of a layer: parts that an op computes. */
+/* The numbers for a layer, of which an op computes some parts. */
 static struct shared shared_of_layer(const struct sp_op_work *w)
 {
-    int pre = w->qkv_with_attention ? w->attention : w->pre; /* where the product is */
+    int pre = w->qkv_with_attention ? w->attention : w->pre; /* the part with the product */
     struct shared n = {0, 0};
 
     if (w->forward) {
@@ -60,8 +60,8 @@ static struct shared shared_of_layer(const struct sp_op_work *w)
     return n;
 }
 
-/* And those that a backward computes again. Where parts are ops q, k and v that came from elsewhere are there, and a
- * block's output is wanted. */
+/* The numbers that recomputation in a backward adds. If ops are parts of layers, q, k and v that
+ * were received are still there, and a block's output is needed too. */
 static struct shared shared_again(const struct sp_plan *plan, const struct sp_op_work *w,
                                   enum sp_recompute mode)
 {
@@ -73,14 +73,14 @@ static struct shared shared_again(const struct sp_plan *plan, const struct sp_op
     return (struct shared){pre + (2 + parts) * w->post, (1 + parts) * w->post};
 }
 
-/* The output of a layer that is recomputed because the next one's input is not kept. */
+/* 1 if the output of a layer is recomputed because the next layer's input is not kept. */
 static int outputs_again(const struct sp_op_work *w, enum sp_recompute mode, int every, int layer)
 {
     return w->input && w->post && mode == SP_RECOMPUTE_FULL && every > 1 &&
            (layer + 1 - w->first) % every && layer + 1 < w->first + w->layers;
 }
 
-/* Of embedding and head; the statistics of logits go to all others. */
+/* The numbers for embedding and head. The statistics of logits go to all other devices. */
 static struct shared shared_of_ends(const struct sp_shape *sh, const struct sp_op_work *w,
                                     int64_t *stats)
 {
@@ -123,7 +123,7 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
             all.sums += of.sums + more.sums + outputs;
         }
         if (plan->family->facts.parts && !sp_stash_keeps(recompute, SP_STASH_PRE) &&
-            work[i].embed && work[i].input) { /* the first block's input again */
+            work[i].embed && work[i].input) { /* the first block's input is recomputed */
             all.rows++;
             all.sums++;
         }
@@ -133,9 +133,9 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
     return bytes;
 }
 
-/* ---- context parallelism ----------------------------------------------------------------------- */
+/* ---- context parallelism --------------------------------------------------------------------- */
 
-/* Of a device's own heads, all shares of its part of the tokens. */
+/* A device sends its part of the tokens for the heads of each other device. */
 static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
                              enum sp_recompute recompute, const struct sp_op_work *work)
 {
@@ -148,7 +148,7 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
     sp_shape_heads(&slice, &heads);
     part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->context - 1);
     for (int l = work->first; l < work->first + work->layers; l++) {
-        /* q, k, v that came from elsewhere are kept, whatever else is computed again */
+        /* q, k, v that were received are kept, whatever else is recomputed */
         bool kept = plan->family->facts.parts && !work->qkv_with_attention && !work->pre;
         enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
         bool again = work->input && mode == SP_RECOMPUTE_FULL; /* attention's output */

@@ -219,7 +219,8 @@ static void move(struct sp_lowering *l, enum sp_action_kind kind, int stage, int
     l->emit(l->arg, &a);
 }
 
-/* Keys and values that come for an op, or leave after it. */
+/* Fetches the keys and values that are streamed in for an op, or evicts those streamed out after
+ * it. */
 static void streams(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index)
 {
     const struct sp_evictions *e = l->plan->evictions ? &l->plan->evictions[stage] : NULL;
@@ -241,7 +242,7 @@ static int64_t exchange_bytes(struct sp_lowering *l, int stage, int index)
     return *bytes;
 }
 
-/* Of an op, and of the one that overlaps with it. */
+/* The exchange of an op, and of the one that overlaps with it. */
 static void exchange(struct sp_lowering *l, int stage, int index)
 {
     const struct sp_op *op = &l->plan->programs[stage].ops[index];
@@ -273,7 +274,7 @@ void sp_lower_part(struct sp_lowering *l, int stage, int index, int op_part, int
                           .index = index};
 
     if (op_part == 0) {
-        streams(l, SP_ACTION_FETCH, stage, index); /* before what only later ops want */
+        streams(l, SP_ACTION_FETCH, stage, index); /* before fetches that only later ops need */
         for (int i = e ? sp_evictions_returning_from(e, index) : 0;
              e && i < e->n && e->leaving[e->returning[i]].returns.index == index; i++)
             move(l, SP_ACTION_FETCH, stage, index, &e->leaving[e->returning[i]]);
@@ -364,7 +365,7 @@ void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t)
 void sp_lower_collective(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,
                          struct sp_tensor_id t, int members, const int *member, int64_t bytes)
 {
-    bool again = kind == SP_ACTION_REDUCE && stage != member[0]; /* of a group that has begun */
+    bool again = kind == SP_ACTION_REDUCE && stage != member[0]; /* its group has begun */
     int64_t messages = (int64_t)members * sp_tensor_pieces(l->plan, l->shape, &t);
     struct sp_action a = {.kind = kind,
                           .stage = stage,

@@ -3,7 +3,7 @@
 #include "policies/refuse.h"
 #include <stdio.h>
 
-/* What a tensor of a kind is made of. */
+/* The shape of a kind of tensor. */
 enum extent { ROWS_H, ROWS_Q, ROWS_KV, ROWS_HEADS, ROWS_2, STASH, OUT_PRODUCT, CHUNK, ONE_BLOCK };
 
 static const struct {
@@ -48,7 +48,7 @@ const char *sp_tensor_name(enum sp_tensor_kind kind)
     return kinds[kind].name;
 }
 
-/* Not all keys of a slice, or of a part of one. */
+/* True for a tensor with only a share of the keys of a slice, or of a part of one. */
 static bool is_key_share(const struct sp_plan *plan, const struct sp_tensor_id *t)
 {
     return kinds[t->kind].extent == ROWS_KV && plan->family->shared && t->block > 0;
@@ -76,7 +76,7 @@ char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, 
     return text;
 }
 
-/* Layers of a chunk or global stage, as weights travel in them or ops are named by them. */
+/* Layers of a chunk or global stage, for weights that travel by chunk and for ops named by it. */
 static int layers_of(const struct sp_plan *plan, const struct sp_shape *shape, int at)
 {
     int first, count;
@@ -91,7 +91,8 @@ static bool is_of_layers(const struct sp_plan *plan, const struct sp_tensor_id *
            !plan->family->facts.shares_attention;
 }
 
-/* Of all tokens, where devices share the parameters of a layer: the parts apart. */
+/* True for tensors by heads that cover all tokens because devices share a layer's parameters: each
+ * share of the tokens is a piece of its own. */
 static bool is_by_heads(const struct sp_plan *plan, const struct sp_shape *shape,
                         const struct sp_tensor_id *t)
 {
@@ -127,7 +128,7 @@ static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
     return (int64_t)len * shape->batch / sp_shape_spread(shape);
 }
 
-/* Block i of a chunk, or of the ends of the model, by kind. */
+/* Elements of block i of a chunk's layer, or of the ends of the model; there i is the kind. */
 static size_t block_elements(const struct sp_model *m, int at, int i)
 {
     enum sp_block_kind kind = at < 0 ? (enum sp_block_kind)i : sp_layer_block(i);

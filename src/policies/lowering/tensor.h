@@ -1,5 +1,5 @@
 /*
- * The tensors that stages send, receive and free: what each is, how it is written, and how large it is.
+ * The tensors that stages send, receive and free: their kinds, their names and their sizes.
  */
 #ifndef SP_TENSOR_H
 #define SP_TENSOR_H
@@ -8,17 +8,18 @@
 #include "policies/lowering/tensor_id.h"
 #include "policies/plan.h"
 
-/* "x", "dx", "kv", ...: as they are written. */
+/* The name of a kind: "x", "dx", "kv", ... */
 const char *sp_tensor_name(enum sp_tensor_kind kind);
 
 #define SP_TENSOR_TEXT 40
 
-/* Writes "x3.1", "kv0.2s1", "dw.2", "w.post.4" into text[SP_TENSOR_TEXT] and returns it: the kind, the
- * micro-batch if it has one (down a line of workers, the round of weights), `at`, the stage whose share of keys it is, the
- * slice if sequences are cut. */
+/* Writes "x3.1", "kv0.2s1", "dw.2", "w.post.4" into text[SP_TENSOR_TEXT] and returns it: the kind;
+ * the micro-batch if it has one (down a line of workers, the round of weights); `at`; the stage
+ * whose share of keys it is; the slice if sequences are cut. */
 char *sp_tensor_print(const struct sp_plan *plan, const struct sp_tensor_id *t, char *text);
 
-/* Messages that a tensor is sent in: one for each block or layer of its kind, or part of the tokens. shape NULL: 1. */
+/* Messages in which a tensor is sent: one for each block or layer of its kind, or share of the
+ * tokens. shape NULL: 1. */
 int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
                      const struct sp_tensor_id *t);
 
@@ -26,7 +27,7 @@ int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
 size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
                        const struct sp_tensor_id *t, int i, size_t *elem_bytes);
 
-/* The block of parameters that piece i of weights, or of their gradients, is of. */
+/* The block of parameters to which piece i of weights, or of their gradients, belongs. */
 struct sp_tensor_block {
     enum sp_block_kind kind;
     int layer; /* -1 outside the layers */
@@ -35,10 +36,11 @@ struct sp_tensor_block {
 struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct sp_shape *shape,
                                        const struct sp_tensor_id *t, int i);
 
-/* Whether gradients that travel with weights are rounded to the type of the run, which is not f32. */
+/* True if gradients that travel with weights are rounded to the type of the run, which is not
+ * f32. */
 bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shape);
 
-/* Elements and bytes of all of it; shape NULL: 0. Other gradients of parameters are f32. */
+/* Elements and bytes of the tensor; shape NULL: 0. All other gradients of parameters are f32. */
 int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,
                            const struct sp_tensor_id *t);
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 /*
- * Rows are the tokens of a micro-batch, a slice or a part of one. `at` is a global stage where chunks are
- * the ops, otherwise a layer; and a layer of what is sent while an op runs.
+ * Rows are the tokens of a micro-batch, a slice or a part of one. `at` is a global stage if ops are
+ * chunks, otherwise a layer. It is also a layer for tensors that are sent while an op runs.
  */
 enum sp_tensor_kind {
     SP_TENSOR_X,   /* [rows, h] output of `at`; attention-parallel: input of layer `at` */
@@ -18,29 +18,31 @@ enum sp_tensor_kind {
     SP_TENSOR_DR,  /* its gradient */
     SP_TENSOR_Q,   /* [rows, q width] */
     SP_TENSOR_DQ,  /* its gradient */
-    SP_TENSOR_KV, /* [rows, kv width], of every layer of `at` where that is a global stage; aligned: of layer `at`;
-                   * multiplexed: block is 1 + the stage that has a share of the rows, 0: all */
-    SP_TENSOR_DKV, /* its gradient */
-    SP_TENSOR_O,   /* [rows, q width] output of attention */
-    SP_TENSOR_DO,  /* its gradient */
-    SP_TENSOR_LSE, /* [rows, heads] f32, statistics of attention */
-    SP_TENSOR_STATS, /* vocabulary-parallel: [rows, 2] f32, statistics of the logits of stage `at`; of each
-                      * share of the tokens where devices share parameters */
+    SP_TENSOR_KV, /* [rows, kv width], of every layer of `at` if that is a global stage; aligned: of
+                   * layer `at`; multiplexed: block is 1 + the stage that has a share of the rows,
+                   * 0: all */
+    SP_TENSOR_DKV,   /* its gradient */
+    SP_TENSOR_O,     /* [rows, q width] output of attention */
+    SP_TENSOR_DO,    /* its gradient */
+    SP_TENSOR_LSE,   /* [rows, heads] f32, statistics of attention */
+    SP_TENSOR_STATS, /* vocabulary-parallel: [rows, 2] f32, statistics of the logits of stage `at`;
+                      * for each share of the tokens if devices share parameters */
     SP_TENSOR_HEAD,  /* vocabulary-parallel: [rows, h] input of the head */
     SP_TENSOR_DHEAD, /* stage `at`'s part of its gradient */
-    SP_TENSOR_STASH, /* what layer `at`, or part `block` (enum sp_part) of one, keeps until its backward, as far as it leaves
-                      * memory meanwhile */
-    SP_TENSOR_WOUT,  /* output product of attention of layer `at`: what SP_BLOCK_POST begins with */
+    SP_TENSOR_STASH, /* tensors that layer `at`, or part `block` (enum sp_part) of it, keeps until
+                      * its backward and that are evicted meanwhile */
+    SP_TENSOR_WOUT,  /* output product of attention of layer `at`: the beginning of SP_BLOCK_POST */
     SP_TENSOR_DWOUT, /* its gradient */
     SP_TENSOR_W,     /* weights of the layers of chunk `at`; -1: of embedding and head */
-    SP_TENSOR_WB,    /* the same for backwards, where they travel beside those for forwards */
+    SP_TENSOR_WB,    /* the same for backwards, if they travel apart from those for forwards */
     SP_TENSOR_D,     /* gradients of these weights */
     SP_TENSOR_BLOCK, /* weights of block `block` of layer `at`; multiplexed: mb is its owner */
-    SP_TENSOR_GRADIENT, /* its gradient; attention-parallel: of micro-batch mb, -1: of all on a stage */
+    SP_TENSOR_GRADIENT, /* its gradient; attention-parallel: of micro-batch mb, -1: of all on a
+                         * stage */
     SP_TENSOR_KINDS
 };
 
-/* Slice and block are 0, the micro-batch is -1, where a tensor has none. */
+/* A tensor without slice or block has 0 there, one without micro-batch -1. */
 struct sp_tensor_id {
     unsigned char kind;   /* enum sp_tensor_kind */
     unsigned char block;  /* enum sp_block_kind; or a share of keys */

@@ -51,7 +51,7 @@ int sp_plan_check_traffic(struct sp_plan *plan, char *why, size_t n)
     err = sp_lower_step(&l, follow, &w);
     if (!err)
         sp_lower_orphans(&l, orphan, &w);
-    if (!err && l.made) { /* for those who ask for it next */
+    if (!err && l.made) { /* for later callers */
         plan->order = l.made;
         l.made = NULL;
     }
@@ -71,7 +71,8 @@ static void add(const struct count *c, int from, int to, int64_t bytes)
     c->bytes[from * c->stages + to] += bytes;
 }
 
-/* What devices of a stage exchange stays with it. A gather is of what the others send. */
+/* Exchanges between devices of a stage stay with it. The bytes of a GATHER are sent by the other
+ * members. */
 static void count(void *arg, const struct sp_action *a)
 {
     const struct count *c = arg;
@@ -89,8 +90,8 @@ static void count(void *arg, const struct sp_action *a)
                 a->bytes / (a->members - 1));
 }
 
-/* Of the gradients, and of the weights if it updates a part, that a stage of the first pipeline sends to the
- * others. */
+/* Sums the bytes that a stage of the first pipeline sends to the others: of gradients, and of
+ * weights if it updates a part. */
 struct shared {
     const struct sp_plan *plan;
     const struct sp_shape *shape;
@@ -120,7 +121,8 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-/* What a stage sends to the same one of other pipelines, and to its own devices at the end of a step. */
+/* Bytes that a stage sends to the same stage of other pipelines, and between its own devices at the
+ * end of a step. */
 static int64_t shared_bytes(const struct sp_plan *plan, const struct sp_shape *shape, int stage)
 {
     struct shared all = {.plan = plan, .shape = shape, .stage = stage};

@@ -1,13 +1,14 @@
 /*
- * Aligned programs as actions, slot by slot: all stages of a slot go through their legs together. At step i, of its
- * i-th layer on, l:
+ * Aligned programs as actions, slot by slot: all stages of a slot go through the parts of their ops
+ * together. Step i is for the i-th layer, l, of each chunk:
  *
  *   RECV x or dx of all, as in layerwise programs
  *   each i:  RUN, to attention
  *            owner to helper, F: q(l,k)           B: q, do, o and lse(l,k)
- *                             kv(l,j) of each slice of keys j that it gives, unless the helper has them
+ *                             kv(l,j) of each slice of keys j it gives that the helper lacks
  *            RUN, attention of both
- *            helper to owner, F: o and lse(l,k)   B: dq(l,k), and dkv(l,j) of the keys that it does not go on with
+ *            helper to owner, F: o and lse(l,k)   B: dq(l,k)
+ *                                                    dkv(l,j) of keys with which it does not go on
  *   RUN, the rest, and SEND x or dx of all
  */
 #include "policies/families/aligned/assist.h"
@@ -36,7 +37,8 @@ int sp_aligned_unit(const struct sp_lowering *l, int i)
 
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
-/* What the helper reads: fn for each, of the owner's slice, and of those of keys but `but`. */
+/* Calls fn for each tensor that the helper reads: those of the owner's slice, and slices of keys
+ * except `but`. */
 static void each_shared(struct sp_lowering *l, const struct sp_assist *assist,
                         const struct sp_key_range *but,
                         void (*fn)(struct sp_lowering *l, const struct sp_assist *assist,
@@ -53,7 +55,7 @@ static void each_shared(struct sp_lowering *l, const struct sp_assist *assist,
             fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_KV, j));
 }
 
-/* What it leaves for the owner. */
+/* Calls fn for each tensor that the helper leaves for the owner. */
 static void each_returned(struct sp_lowering *l, const struct sp_assist *assist,
                           void (*fn)(struct sp_lowering *l, const struct sp_assist *assist,
                                      struct sp_tensor_id t))
@@ -102,7 +104,7 @@ static int parts_of_op(const struct sp_lowering *l, int i)
     return sp_aligned_parts(count);
 }
 
-/* A leg of the ops at places i .. i+n-1, as far as they have it. */
+/* Runs one part of the ops at places i .. i+n-1; ops with fewer parts skip it. */
 static void run_parts(struct sp_lowering *l, int i, int n, int op_part)
 {
     for (int k = i; k < i + n; k++)
@@ -110,7 +112,7 @@ static void run_parts(struct sp_lowering *l, int i, int n, int op_part)
             sp_lower_part(l, l->order[k].stage, l->order[k].index, op_part, parts_of_op(l, k));
 }
 
-/* All legs, with what is exchanged between them. */
+/* All parts of a slot's ops, with the exchanges between them. */
 static void run_shared(struct sp_lowering *l, int i, int n)
 {
     int layers = sp_aligned_layers(l->plan, l->shape), slot = slot_at(l, i);
@@ -134,7 +136,8 @@ static void run_shared(struct sp_lowering *l, int i, int n)
     }
 }
 
-/* Where the stages of a slot have nothing to share at first, some of them have nothing later. */
+/* If the stages of a slot have nothing to share at their first layer, they have nothing to share
+ * later: then each op runs at once. */
 void sp_aligned_lower(struct sp_lowering *l, int i)
 {
     int n = sp_aligned_unit(l, i);

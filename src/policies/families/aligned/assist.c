@@ -1,7 +1,8 @@
 #include "policies/families/aligned/assist.h"
 #include "policies/families/ownership.h"
 
-/* A stage that has part in it: before the keys of its op's slice are as many slices of them. */
+/* A stage of the slot. The slice number of its op is also the number of slices of keys before
+ * it. */
 struct load {
     int stage, layer;
     struct sp_op op;
@@ -12,7 +13,8 @@ static bool has_more(const struct load *a, const struct load *b)
     return a->op.slice != b->op.slice ? a->op.slice > b->op.slice : a->stage < b->stage;
 }
 
-/* Those with most keys first: of few stages, slot by slot. */
+/* By decreasing number of keys. There are few stages, and this runs once a slot: insertion sort is
+ * enough. */
 static void sort(struct load *load, int n)
 {
     for (int i = 1; i < n; i++) {
@@ -25,7 +27,8 @@ static void sort(struct load *load, int n)
     }
 }
 
-/* Whole slices of keys go from the stages with most of them to those with fewest, which takes fewest pairs. */
+/* Moves whole slices of keys from the stages with most keys to those with fewest, in as few
+ * owner-helper pairs as possible. */
 static int share_out(struct load *load, int n, struct sp_assist assist[SP_SLOT_STAGES])
 {
     int sum = 0, count = 0, helper = n - 1, given = 0;
@@ -40,7 +43,7 @@ static int share_out(struct load *load, int n, struct sp_assist assist[SP_SLOT_S
             int wants = sum / n + (helper < sum % n) - load[helper].op.slice - given;
             int moves = wants < surplus ? wants : surplus;
 
-            if (moves <= 0) { /* has what it gets */
+            if (moves <= 0) { /* it has all it gets */
                 helper--;
                 given = 0;
                 continue;
@@ -83,7 +86,7 @@ int sp_step_layer(const struct sp_plan *plan, int layers, int stage, int slot, i
     return op->pass == SP_F ? first + step : first + count - 1 - step;
 }
 
-/* Without what was and will be. */
+/* Without `had` and `goes_on`. */
 static int assist_of_step(const struct sp_plan *plan, int layers, int slot, int step,
                           struct sp_assist assist[SP_SLOT_STAGES])
 {
@@ -108,8 +111,8 @@ static struct sp_key_range both(const struct sp_key_range *a, const struct sp_ke
     return (struct sp_key_range){first, end > first ? end - first : 0};
 }
 
-/* The keys of an aid that the helper has in another slot too, which has the aids other[n]. Those of another micro-batch
- * it cannot be: that begins or ends with a slice whose stage gives none. */
+/* The keys of an assist that its helper also has in another slot, with assists other[n]. They are
+ * never those of another micro-batch, as it begins or ends with a slice whose stage gives none. */
 static struct sp_key_range there_too(const struct sp_assist *assist, const struct sp_assist *other,
                                      int n)
 {

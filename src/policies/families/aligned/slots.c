@@ -24,7 +24,7 @@ int sp_slots_check(const struct sp_layout *lay, char *why, size_t n)
 
 /* ---- units of a stage ----------------------------------------------------------------------- */
 
-/* Of a micro-batch, on one stage. */
+/* Units of a micro-batch on one stage. */
 static int units_of_mb(const struct sp_layout *lay)
 {
     return lay->slices * lay->chunks;
@@ -40,7 +40,7 @@ static int units(const struct sp_layout *lay)
     return lay->micro_batches * units_of_mb(lay);
 }
 
-/* Slices that go through a chunk before the next one takes them. */
+/* Slices that go through a chunk before the next chunk takes them. */
 static int group(const struct sp_layout *lay)
 {
     return lay->chunks > 1 ? lay->stages : lay->slices;
@@ -76,7 +76,7 @@ static int of_pass(const struct sp_layout *lay)
     return units(lay) + lay->stages - 1;
 }
 
-/* The first backward's: those before it are forwards' alone. */
+/* The slot of the first backward; all slots before it are for forwards. */
 static int first_backward(const struct sp_layout *lay)
 {
     return units_of_mb(lay) + lay->stages - 1;
@@ -94,7 +94,7 @@ static enum sp_pass pass_of(const struct sp_layout *lay, int slot)
     return later >= 0 && later % 2 == 0 ? SP_B : SP_F;
 }
 
-/* Among the slots of its pass. */
+/* The number of a slot among those of its pass. */
 static int number_of(const struct sp_layout *lay, int slot)
 {
     int first = first_backward(lay), later = slot - first;

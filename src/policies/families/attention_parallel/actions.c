@@ -1,6 +1,6 @@
 /*
- * Attention-parallel programs as actions (HelixPipe, sections 4.2 and 4.4). Between parameter block j and
- * attention of layer l travel, of every micro-batch, or slice of one,
+ * Attention-parallel programs as actions (HelixPipe, sections 4.2 and 4.4). For every micro-batch,
+ * or slice of one, these tensors travel between parameter blocks and attention of layer l:
  *
  *                     q, k, v shipped     QKV weights shipped       all of attention shipped
  *   P(i,l)   -> A(i,l)     x, q, kv            x, n (the product's input)     x
@@ -8,15 +8,17 @@
  *   bP(i,l+1) -> bA(i,l)   dx, do              dx, do                         dr
  *   bA(i,l)  -> bP(i,l)    dx, dq, dkv         dx, dn                         dx
  *
- * The residual goes by way of attention, as published. Weights go once a step to each stage that has attention of
- * their layer, with the first micro-batch, and stay until its last backward there; their gradient, of all these
- * micro-batches, comes back after that one. As published (qkv=published) both go with every micro-batch, and of the
- * copies that a stage has the first stays. Slices of a micro-batch count together in this. Where attention is on the
- * stage that owns them nothing travels: the gradient is added in place.
+ * As published, the residual goes by way of attention. Each stage that has attention of a layer
+ * gets its weights once a step, with the first micro-batch, and keeps them until its last backward
+ * of that layer. Then one gradient for all these micro-batches comes back. As published
+ * (qkv=published), both go with every micro-batch, and a stage keeps the first copy. All slices of
+ * a micro-batch count as one here. If attention is on the stage that owns the weights, nothing
+ * travels: the gradient is added in place.
  *
- * Norm and QKV product of layer l are owned by the stage of block l, the output product by that of block l+1. A
- * gradient is taken with the next backward there that comes after it anyway: of block l, which waits for the same
- * attention, or of the block that its stage has p before block l+1; or at the end of the step.
+ * The stage of block l owns norm and QKV product of layer l, that of block l+1 owns the output
+ * product. An owner takes a gradient with a later backward of its own: of block l, which waits for
+ * the same attention anyway, or of the block that its stage has p before block l+1; if there is
+ * none, at the end of the step.
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/activations.h"
@@ -33,17 +35,17 @@ struct message {
     struct sp_tensor_id tensor[MOST];
 };
 
-/* Micro-batches, in slices, whose attention of a layer a stage has. */
+/* Counts, in slices, the micro-batches whose attention of a layer runs on a stage. */
 struct use {
     int begun; /* forwards that came */
     int left;  /* backwards to come */
     int last;  /* the micro-batch of the latest backward */
 };
 
-/* Of a step. */
+/* Lives for one step. */
 struct state {
     enum sp_shipment ships;
-    bool each;        /* weights and their gradients with every micro-batch */
+    bool each;        /* weights and their gradients travel with every micro-batch */
     int *takers;      /* [layers] stages that are still to get a copy of the output product */
     struct use use[]; /* [stages][layers] */
 };
@@ -59,7 +61,8 @@ static void add(struct message *m, enum sp_tensor_kind kind, int mb, int slice, 
         .kind = (unsigned char)kind, .slice = (unsigned short)slice, .mb = mb, .at = layer};
 }
 
-/* What block `layer` sends to attention of that layer in the forward, or gets back in the backward, of an op's slice. */
+/* The message from block `layer` to attention of that layer in the forward of an op's slice, and
+ * back in the backward. */
 static struct message before_attention(const struct sp_lowering *l, const struct sp_op *op,
                                        int layer, bool forward)
 {
@@ -78,7 +81,8 @@ static struct message before_attention(const struct sp_lowering *l, const struct
     return m;
 }
 
-/* What attention of a layer sends to the next block in the forward, or gets back. */
+/* The message from attention of a layer to the next block in the forward, and back in the
+ * backward. */
 static struct message after_attention(const struct sp_lowering *l, const struct sp_op *op,
                                       int layer, bool forward)
 {
@@ -137,8 +141,8 @@ static void receive(struct sp_lowering *l, const struct message *m, int index)
     }
 }
 
-/* Whether the next op reads it as well, on the same stage or after another message: the residual, where it goes by way
- * of attention. */
+/* True for the residual if it goes by way of attention: the next op reads it too, on this stage or
+ * after another message. */
 static bool goes_on(const struct sp_lowering *l, const struct sp_op *op,
                     const struct sp_tensor_id *t)
 {
@@ -146,7 +150,7 @@ static bool goes_on(const struct sp_lowering *l, const struct sp_op *op,
            (t->kind == SP_TENSOR_X || t->kind == SP_TENSOR_DX);
 }
 
-/* Frees what the op was the last to read of a message. */
+/* Frees the tensors of a message that the op was the last to read. */
 static void release(struct sp_lowering *l, const struct sp_op *op, const struct message *m)
 {
     for (int k = 0; k < m->n; k++)
@@ -161,8 +165,9 @@ static struct use *use_of(const struct sp_lowering *l, int stage, int layer)
     return &state_of(l)->use[stage * l->plan->layout.layers + layer];
 }
 
-/* What attention of a layer wants of its parameters, or leaves of their gradients: of a micro-batch, -1: of all.
- * Nothing where sizes are unknown. Who sends it depends on the tensor: owner_of. */
+/* The parameters that attention of a layer needs, or (`gradient`) the gradients that it leaves: for
+ * micro-batch mb, or for all if mb is -1. Empty if sizes are unknown. The sender depends on the
+ * tensor: owner_of. */
 static struct message parameters(const struct sp_lowering *l, int layer, bool gradient, int mb)
 {
     enum sp_tensor_kind block = gradient ? SP_TENSOR_GRADIENT : SP_TENSOR_BLOCK;
@@ -190,7 +195,7 @@ static int owner_of(const struct sp_lowering *l, const struct sp_tensor_id *t)
     return sp_block_stage(&l->plan->layout, t->at + is_out(t));
 }
 
-/* Before an attention's forward: what is not here yet. */
+/* Called before an attention's forward: fetches weights that the stage lacks. */
 static void take_weights(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     int layer = op->chunk;
@@ -207,11 +212,11 @@ static void take_weights(struct sp_lowering *l, int stage, const struct sp_op *o
         sp_lower_recv(l, owner, stage, w.tensor[k], index);
         if (is_out(&w.tensor[k]) && --state_of(l)->takers[layer] == 0)
             sp_lower_free(l, owner,
-                          w.tensor[k]); /* a copy that it made; all else is its own blocks */
+                          w.tensor[k]); /* a copy that it made; the rest are its own blocks */
     }
 }
 
-/* The stage's copy of weights, of which one is enough. */
+/* Frees the stage's copy of a layer's weights. */
 static void free_weights(struct sp_lowering *l, int stage, int layer)
 {
     struct message w = parameters(l, layer, false, -1);
@@ -221,7 +226,7 @@ static void free_weights(struct sp_lowering *l, int stage, int layer)
             sp_lower_free(l, stage, w.tensor[k]);
 }
 
-/* After an attention's forward. */
+/* Called after an attention's forward. The stage keeps only the first copy of weights. */
 static void keep_weights(struct sp_lowering *l, int stage, const struct sp_op *op)
 {
     int slices = l->plan->layout.slices;
@@ -231,15 +236,16 @@ static void keep_weights(struct sp_lowering *l, int stage, const struct sp_op *o
         free_weights(l, stage, op->chunk);
 }
 
-/* Whether gradients leave with the backward of a micro-batch's first slice, its own or those of all; false: nothing
- * does. */
+/* True if gradients leave with the backward of a micro-batch's first slice; *of is that
+ * micro-batch, or -1 if they are those of all. */
 static bool returns(const struct sp_lowering *l, const struct use *use, int mb, int *of)
 {
     *of = state_of(l)->each ? mb : -1;
     return state_of(l)->each || (use->left == 0 && use->last == mb);
 }
 
-/* After an attention's backward: gradients go home, and after the last one the weights are not needed any more. */
+/* Called after an attention's backward: sends gradients to the owners, and after the last one frees
+ * the weights. */
 static void return_weights(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     struct use *use = use_of(l, stage, op->chunk);
@@ -257,7 +263,7 @@ static void return_weights(struct sp_lowering *l, int stage, const struct sp_op 
         free_weights(l, stage, op->chunk);
 }
 
-/* When an owner takes gradients of a layer. */
+/* The time at which an owner takes gradients of a layer. */
 enum taken { WITH_BLOCK, LATER, AT_THE_END };
 
 static enum taken taken(const struct sp_lowering *l, const struct sp_tensor_id *g)
@@ -270,7 +276,8 @@ static enum taken taken(const struct sp_lowering *l, const struct sp_tensor_id *
     return later >= 0 && sp_block_stage(lay, later) == owner_of(l, g) ? LATER : AT_THE_END;
 }
 
-/* Gradients of a layer's attention of a micro-batch, if they left with its backward. */
+/* Takes the gradients of a layer's attention that left with the backward of micro-batch mb, if any
+ * did. */
 static void take_gradients(struct sp_lowering *l, int layer, int mb, enum taken when, int index,
                            bool received)
 {
@@ -298,7 +305,7 @@ static void take_gradients(struct sp_lowering *l, int layer, int mb, enum taken 
     }
 }
 
-/* Before a block's backward, and after it: a micro-batch's last one. */
+/* Called before and after a block's backward; acts with the last one of a micro-batch. */
 static void take_with_block(struct sp_lowering *l, const struct sp_op *op, int index, bool received)
 {
     if (op->slice > 0)

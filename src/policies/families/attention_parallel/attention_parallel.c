@@ -6,14 +6,15 @@
  *
  *   P(i,j) on stage j mod p, P(i,L) on stage 0      A(i,l) on stage (l + i/fold + 1) mod p
  *
- * or, where fewer than p fold micro-batches are left for a last loop, on stage (l + i + 1) mod p;
+ * If fewer than p fold micro-batches are left for the last loop, A(i,l) is on stage (l + i + 1) mod
+ * p.
  *
  *   P(i,j) waits for A(i,j-1)                       A(i,l) waits for P(i,l)
  *   bP(i,j) for bA(i,j), on the last j for P(i,L)   bA(i,l) for bP(i,l+1)
  *
- * and every backward for its forward. Where sequences are cut, each slice has these parts; all slices of a micro-batch
- * have attention of a layer on one stage, which keeps their keys and values: attention waits for that of the slice
- * before, its backward for that of the slice after.
+ * Every backward also waits for its forward. If sequences are cut, each slice has these parts.
+ * Attention of a layer is on one stage for all slices of a micro-batch; that stage keeps their keys
+ * and values, so attention waits for the slice before, its backward for the slice after.
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/families.h"
@@ -24,9 +25,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the layout tabulates. */
+/* Tables of the layout (struct sp_map: state). */
 struct slots {
-    int fold; /* micro-batches of one */
+    int fold; /* micro-batches of a slot */
     enum sp_ship_wish wish;
 };
 
@@ -37,7 +38,7 @@ int sp_attention_fold(const struct sp_layout *lay)
     return slots ? slots->fold : 1;
 }
 
-/* What the options of the layout say. */
+/* Reads the options ship= and qkv=. */
 static enum sp_ship_wish read_wish(const struct sp_layout *lay)
 {
     if (sp_option_is(lay, "ship", "attention"))
@@ -61,7 +62,7 @@ int sp_block_stage(const struct sp_layout *lay, int j)
     return j < lay->layers ? j % lay->stages : 0;
 }
 
-/* Whether a micro-batch is one of fewer than p fold that are left for a last loop. */
+/* True for a micro-batch of the last loop if fewer than p fold micro-batches were left for it. */
 static bool is_left_over(const struct sp_layout *lay, int mb)
 {
     int64_t loop = (int64_t)lay->stages * sp_attention_fold(lay);
@@ -152,7 +153,7 @@ static int id(const struct sp_layout *lay, int stage, const struct sp_op *op)
            2 * op->chunk + (op->part == SP_ATTN);
 }
 
-/* Block or layer k of a slice. */
+/* The op on block or layer k for a slice. */
 static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, enum sp_part part, int mb,
                         int k, int slice)
 {
@@ -205,14 +206,14 @@ static void required(const struct sp_layout *lay,
             }
 }
 
-/* Of post, the output product, h^2 of 9h^2 weights. */
+/* The output product's share of post: it has h^2 of the 9h^2 weights. */
 static double out_of(const struct sp_part_costs *c)
 {
     return c->post / 9;
 }
 
-/* Embedding and head cost nothing of their own, as in the paper. With ship=attention pre and the output product are
- * with attention. */
+/* Embedding and head cost nothing extra, as in the paper. With ship=attention, pre and the output
+ * product run with attention. */
 static double forward(const struct sp_plan *plan, const struct sp_costs *costs,
                       const struct sp_op *op)
 {
@@ -226,7 +227,8 @@ static double forward(const struct sp_plan *plan, const struct sp_costs *costs,
                     (op->chunk < plan->layout.layers && !module ? c->pre : 0));
 }
 
-/* A block, from what it received; with ship=attention pre is made again beside attention. */
+/* A block recomputes everything from the message it received. With ship=attention, attention
+ * recomputes pre. */
 static double again(const struct sp_plan *plan, const struct sp_costs *costs,
                     const struct sp_op *op)
 {
@@ -248,8 +250,8 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
     return op->pass == SP_F ? once : costs->parts.backward * once + again(plan, costs, op);
 }
 
-/* Block k is post of layer k - 1 and pre of layer k; embedding and head at the ends. With ship=attention pre and the
- * output product are with attention. */
+/* Block k is post of layer k - 1 and pre of layer k; the end blocks also have embedding and head.
+ * With ship=attention, pre and the output product run with attention. */
 static int work_of(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp_op *op,
                    struct sp_op_work *work)
 {
@@ -289,7 +291,8 @@ static int activations(const struct sp_layout *lay)
     return places(lay) * lay->slices;
 }
 
-/* The micro-batches of a slot, and their slices, take turns on the way: each has its own messages. */
+/* The micro-batches of a slot, and their slices, overtake each other on the way: each has a stream
+ * of its own. */
 static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     int fold = sp_attention_fold(lay);
@@ -299,7 +302,7 @@ static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op
     return of_slot * lay->slices + op->slice;
 }
 
-/* The blocks of a stage. */
+/* The i-th block of a stage, -1 past the last. */
 int sp_parts_owned(const struct sp_layout *lay, int stage, int i)
 {
     for (int j = 0; j <= lay->layers; j++)
@@ -308,7 +311,7 @@ int sp_parts_owned(const struct sp_layout *lay, int stage, int i)
     return -1;
 }
 
-/* Embedding and head are on one stage: tied tables need no replica. */
+/* Embedding and head are on one stage, so a tied table needs no replica. */
 bool sp_parts_is_end(const struct sp_layout *lay, int stage, bool last)
 {
     (void)lay, (void)last;
@@ -341,7 +344,7 @@ static int each_block(const struct sp_plan *plan, const struct sp_model *m, int 
     return err;
 }
 
-/* Where products go with attention, parameters do. */
+/* If the products run with attention, so do their parameters, and devices cannot share those. */
 int sp_parts_groups(const struct sp_layout *lay)
 {
     return SP_GROUP_TOKENS | (sp_ship_wish(lay) == SP_WISH_ATTENTION ? 0 : SP_GROUP_PARAMETERS);

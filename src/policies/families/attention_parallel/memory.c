@@ -14,7 +14,7 @@ enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *
 {
     uint64_t T = (uint64_t)sh->rows, h = (uint64_t)sh->model.hidden;
     uint64_t width = (uint64_t)(sh->q_width + sh->kv_width);
-    /* micro-batches that share a copy of the weights: m attentions of a layer on p stages */
+    /* micro-batches that share a copy of the weights: a layer has m attentions on p stages */
     uint64_t sharing = (uint64_t)(plan->layout.micro_batches / plan->layout.stages);
     uint64_t weights = sp_block_elements(&sh->held, SP_BLOCK_QKV) / (sharing ? sharing : 1);
 
@@ -31,7 +31,8 @@ enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *
     }
 }
 
-/* Of a stage whose attention has x and all weights, or n1 and the product's, or q, k and v. */
+/* Attention keeps x if it has all weights, n1 if it has those of the QKV product, otherwise q, k
+ * and v. */
 static void attention_elements(const struct sp_plan *plan, const struct sp_shape *sh,
                                enum sp_recompute recompute, int64_t elements[SP_STASH_TENSORS])
 {
@@ -42,7 +43,7 @@ static void attention_elements(const struct sp_plan *plan, const struct sp_shape
          sp_stash_keeps(recompute, SP_STASH_O) && t <= SP_STASH_LSE; t++)
         elements[t] = (int64_t)sp_stash_elements(sh, SP_RECOMPUTE_NONE, t);
     if (sp_shape_exchanges(sh) &&
-        ships != SP_SHIP_ATTENTION) /* by heads alone, not that of the block */
+        ships != SP_SHIP_ATTENTION) /* only the copy by heads; the block has the other */
         elements[SP_STASH_O] /= 2;
     if (kept || ships == SP_SHIP_ACTIVATIONS)
         for (enum sp_stash_tensor t = SP_STASH_Q; t <= SP_STASH_KV; t++)

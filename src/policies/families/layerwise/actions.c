@@ -1,11 +1,12 @@
 /*
- * Layerwise programs as actions. The output of a global stage goes to the stage of the next one, the
- * gradient of its input to the stage of the one before; where both are one stage, it stays.
+ * Layerwise programs as actions. The output of a global stage goes to the stage of the next one,
+ * the gradient of its input to the stage of the one before. If both are the same stage, nothing is
+ * sent.
  *
  *   F(i,g,k):  RECV x(i,g-1,k)   RUN   SEND x(i,g,k)
  *   B(i,g,k):  RECV dx(i,g+1,k)  RUN   SEND dx(i,g,k)
  *
- * A tensor that was sent is freed when it has been received: then whatever takes its buffer next comes after
+ * The sender frees a tensor after the receiver has it. So whoever takes its buffer next comes after
  * the receiver in the order of submission, and two processes cannot wait for each other's buffers.
  */
 #include "policies/families/families.h"
@@ -20,7 +21,7 @@ static struct sp_tensor_id result(const struct sp_op *op, int g)
                                  .at = g};
 }
 
-/* The stage of a global stage of the op's pipe, -1: there is no such global stage. */
+/* The stage of global stage g in the op's pipe, -1 if there is no such global stage. */
 static int stage_of(const struct sp_lowering *l, const struct sp_op *op, int g)
 {
     const struct sp_layout *lay = &l->plan->layout;
@@ -29,7 +30,7 @@ static int stage_of(const struct sp_lowering *l, const struct sp_op *op, int g)
                                          : sp_chunk_owner(lay, sp_pipe_of_mb(lay, op->mb), g).stage;
 }
 
-/* Which way a pass goes through the global stages; W and R go nowhere. */
+/* The direction of a pass through the global stages; 0 for W and R, which send nothing. */
 static int way(const struct sp_op *op)
 {
     return op->pass == SP_F ? 1 : op->pass == SP_B ? -1 : 0;
@@ -55,7 +56,7 @@ void sp_layerwise_send(struct sp_lowering *l, int stage, const struct sp_op *op,
         sp_lower_send(l, stage, to, result(op, g), index);
 }
 
-/* What the op was the last to read of other global stages. */
+/* Frees the tensor of another global stage that the op was the last to read. */
 void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *op)
 {
     int g = sp_global_stage(&l->plan->layout, stage, op->chunk) - way(op);

@@ -1,6 +1,6 @@
 /*
- * The layerwise family: the layers are cut into consecutive global stages, each of which is a
- * chunk of one stage (policies/families/map.h says which). For micro-batch i, slice k of n:
+ * The layerwise family: the layers are cut into consecutive global stages, each of which is a chunk
+ * of one stage (policies/families/map.h says which). For micro-batch i, slice k of n:
  *
  *   F(i,g,k) waits for F(i,g-1,k) and F(i,g,k-1): activations, and keys and values before it
  *   B(i,g,k) waits for B(i,g+1,k), on the last g for F(i,g,n-1), the loss of the whole sequence;
@@ -8,8 +8,8 @@
  *   W(i,g,k) waits for B(i,g,k);  R(i,g,k) for F(i,g,k)
  *
  * The bidirectional family is the same twice: two pipes of p global stages over the same p stages,
- * and each micro-batch goes through one of them. In the aligned family stages begin their ops together, and share
- * attention of these (families/aligned).
+ * and each micro-batch goes through one of them. In the aligned family stages begin their ops
+ * together and share the attention of these ops (families/aligned).
  */
 #include "policies/families/aligned/aligned.h"
 #include "policies/families/families.h"
@@ -28,7 +28,7 @@ int sp_layerwise_place(const struct sp_layout *lay, const struct sp_schedule_def
     return sp_map_create(lay, 1, def->layerwise.global_stage, NULL, map, why, n);
 }
 
-/* As its slots want it. */
+/* Slots need the loop placement (families/aligned/slots.h). */
 static int place_in_loop(const struct sp_layout *lay, const struct sp_schedule_def *def,
                          struct sp_map **map, char *why, size_t n)
 {
@@ -42,7 +42,7 @@ static int place_both_ways(const struct sp_layout *lay, const struct sp_schedule
     return sp_map_create(lay, 2, def->layerwise.global_stage, def->layerwise.pipe, map, why, n);
 }
 
-/* Passes F, B, W, R, by stage, micro-batch, chunk, slice. */
+/* An id for each pass F, B, W, R, stage, micro-batch, chunk and slice. */
 int sp_layerwise_ids(const struct sp_layout *lay)
 {
     return SP_PASSES * lay->stages * lay->micro_batches * lay->chunks * lay->slices;
@@ -79,7 +79,7 @@ bool sp_layerwise_foreign(const struct sp_layout *lay, int stage, const struct s
     return true;
 }
 
-/* The op of a pass on global stage g, and where it runs. */
+/* The op of a pass on global stage g, and the stage that runs it. */
 static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, int mb, int g, int slice)
 {
     struct sp_chunk_owner home = sp_chunk_owner(lay, sp_pipe_of_mb(lay, mb), g);
@@ -152,7 +152,7 @@ double sp_layerwise_layers_cost(const struct sp_plan *plan, const struct sp_cost
     double sf = costs->scale_f ? costs->scale_f[g] : 1;
     double sb = costs->scale_b ? costs->scale_b[g] : 1;
     double w = costs->w * (costs->scale_w ? costs->scale_w[g] : sb);
-    /* A global stage is its share of a whole stage. */
+    /* A global stage does this part of a whole stage's work. */
     double part = sp_plan_slice_share(plan, op->slice) * lay->stages / sp_globals(lay);
 
     switch (op->pass) {
@@ -168,7 +168,7 @@ double sp_layerwise_layers_cost(const struct sp_plan *plan, const struct sp_cost
     }
 }
 
-/* The last global stage has the head besides, all of it in the backward. */
+/* The last global stage also has the head, all of it in the backward. */
 double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                          const struct sp_op *op)
 {
@@ -184,7 +184,7 @@ int sp_layerwise_activations(const struct sp_layout *lay)
     return sp_globals(lay) * lay->slices;
 }
 
-/* The last layer, but for its attention, which costs do not tell from what was kept of it. */
+/* The last layer without its attention: costs do not say how much of attention was kept. */
 double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *costs,
                           const struct sp_op *op)
 {
@@ -275,8 +275,8 @@ static const struct sp_family *exchanging(const struct sp_layout *lay)
     return sp_option_is(lay, "exchange", "off") ? &sp_family_subsequence : &sp_family_aligned;
 }
 
-/* What assists an op, and what it assists, depends on the slot that it is in: on which micro-batches the other stages of the
- * slot can have. */
+/* The stages that assist an op, and those that it assists, depend on its slot: on the micro-batches
+ * that the other stages can have in that slot. */
 static int kind_of_slot(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     int reach = sp_slots_reach(lay), before = op->mb, after = lay->micro_batches - 1 - op->mb;

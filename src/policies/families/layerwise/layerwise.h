@@ -1,4 +1,5 @@
-/* Of the layerwise families, what the one that cuts the vocabulary over all stages shares (families/vocabulary). */
+/* Parts of the layerwise families that the families with a shared vocabulary use too
+ * (families/vocabulary). */
 #ifndef SP_FAMILY_LAYERWISE_H
 #define SP_FAMILY_LAYERWISE_H
 
@@ -10,13 +11,14 @@ bool sp_layerwise_foreign(const struct sp_layout *lay, int stage, const struct s
                           size_t n);
 int sp_layerwise_activations(const struct sp_layout *lay);
 
-/* What the layers of an op cost; and the head, of the op's micro-batch or slice. */
+/* The cost of an op's layers; and of the head, for the op's micro-batch or slice. */
 double sp_layerwise_layers_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                                 const struct sp_op *op);
 double sp_layerwise_head_cost(const struct sp_plan *plan, const struct sp_costs *costs,
                               const struct sp_op *op);
 
-/* What the families share: they differ in the pipes, in whose slices a stage computes, and in the order. */
+/* The functions that the families share. They differ in pipes, in who computes whose slices, and in
+ * order. */
 #define SP_LAYERWISE_OPS                                                                           \
     .facts.prices_head = true, .facts.post_validates = true, .id = sp_layerwise_id,                \
     .ids = sp_layerwise_ids, .foreign = sp_layerwise_foreign, .deps = sp_layerwise_deps,           \
@@ -38,10 +40,10 @@ double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *cost
 double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *costs,
                           const struct sp_op *op);
 
-/* Refuses what wants the gradient of a whole step, or the weights of one moment. */
+/* Refuses options that need the gradient of a whole step, or one version of all weights. */
 int sp_refuse_stashing(const struct sp_plan *plan, const struct sp_train_wish *wish);
 
-/* Versions of its weights that a stage has: more than one where it updates them within a step. */
+/* Versions of its weights that a stage keeps: more than one if it updates them within a step. */
 int sp_weight_versions(const struct sp_plan *plan, int stage);
 
 #endif

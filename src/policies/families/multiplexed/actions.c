@@ -1,13 +1,15 @@
 /*
- * Programs with multiplexed slices as actions. Every process goes through all ops in the same order; what an op computed
- * is sent and received at that op's place, to each process that needs it once, for the first of its stages that does.
+ * Programs with multiplexed slices as actions. Every process goes through all ops in the same
+ * order. The results of an op are sent and received at the op's place in it, once to each process
+ * that needs them, for the first of its stages that does.
  *
  *   F(i,g,k):  RUN    keys and values of left slices to their owner; rows to the parts of stage g+1
  *   B(i,g,k):         gradients of keys and values of left slices from their owner
  *              RUN    rows of the gradient to the parts of stage g-1
  *
- * All parts of a slice are one unit: they exchange queries in each layer, and have shares of keys (shared_slices.h).
- * Before an op come the weights of the stage that it is for, after it sums of weight gradients (lending.h).
+ * All parts of a slice are one unit: they exchange queries in each layer and hold shares of keys
+ * (shared_slices.h). Shared weights arrive before an op, sums of weight gradients leave after it
+ * (lending.h).
  */
 #include "policies/families/families.h"
 #include "policies/families/multiplexed/key_shares.h"
@@ -22,7 +24,8 @@ static const struct sp_layout *layout(const struct sp_lowering *l)
 
 /* ---- keys and values ------------------------------------------------------------------------ */
 
-/* Whether an op's keys and values are of a left slice, whose owner in another process has more slices. */
+/* True if an op's keys and values are those of a left slice whose owner, in another process, has
+ * later slices. */
 static bool are_shared(const struct sp_lowering *l, int stage, const struct sp_op *op)
 {
     const struct sp_layout *lay = layout(l);
@@ -47,7 +50,7 @@ static void share_keys(struct sp_lowering *l, int stage, const struct sp_op *op,
     sp_lower_free(l, stage, of_op(SP_TENSOR_KV, op)); /* the op keeps them */
 }
 
-/* The owner's slices have all come back. */
+/* All backwards of the owner's own slices are done, so its part of these gradients is complete. */
 static void collect_gradients(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     if (!are_shared(l, stage, op))
@@ -66,8 +69,8 @@ static void release_gradients(struct sp_lowering *l, int stage, const struct sp_
 
 /* ---- rows from stage to stage ---------------------------------------------------------------- */
 
-/* The place in its program of the op that reads first what an op left, of those of a stage that compute
- * parts first .. last of global stage `to`. */
+/* The first reader of an op's result among a stage's ops on parts first .. last of global stage
+ * `to`, as a place in the stage's program. */
 static int index_of_reader(const struct sp_lowering *l, const struct sp_op *writer, int to,
                            int stage, int first, int last)
 {
@@ -87,7 +90,8 @@ static int index_of_reader(const struct sp_lowering *l, const struct sp_op *writ
     return found;
 }
 
-/* To each process once: parts are in the order of stages, and stages of processes. */
+/* Sends rows once to each process. Parts are in stage order and stages in process order, so the
+ * last one tells. */
 static void send_rows(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     struct sp_tensor_id rows = of_op(op->pass == SP_F ? SP_TENSOR_X : SP_TENSOR_DX, op);
@@ -113,7 +117,8 @@ static void send_rows(struct sp_lowering *l, int stage, const struct sp_op *op, 
         sp_lower_free(l, stage, rows);
 }
 
-/* The first part of global stage `to` in a process that reads rows, and the last in the order. */
+/* The first stage in a process that reads the rows, as a part of global stage `to`; the last
+ * reader's place in the order. */
 static void readers(const struct sp_lowering *l, const struct sp_op *writer, int to, int process,
                     int *first_stage, int *last_place)
 {
@@ -135,7 +140,7 @@ static void readers(const struct sp_lowering *l, const struct sp_op *writer, int
     }
 }
 
-/* Frees the rows of which the op at place i was the last reader of its process. */
+/* Frees the rows of which the op at place i was the last reader in its process. */
 static void release_rows(struct sp_lowering *l, int i)
 {
     const struct sp_op *op = sp_lowering_op(l, i);
@@ -187,7 +192,7 @@ void sp_multiplexed_lower(struct sp_lowering *l, int i)
     }
 }
 
-/* ---- the step --------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 int sp_multiplexed_lower_begin(struct sp_lowering *l)
 {

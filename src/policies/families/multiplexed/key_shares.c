@@ -9,7 +9,7 @@ static int first_token(const struct sp_plan *plan, int seq, int global, int part
     return first;
 }
 
-/* Where the right slices begin. */
+/* The token at which the right slices begin. */
 static int tokens_before(const struct sp_plan *plan, int seq, int global)
 {
     int parts = sp_parts_before_right(&plan->layout, global), first, len;
@@ -23,14 +23,13 @@ static int tokens_before(const struct sp_plan *plan, int seq, int global)
 int sp_first_kept_part(const struct sp_plan *plan, int seq, int global)
 {
     int parts = sp_parts_before_right(&plan->layout, global), len;
-    int64_t given =
-        (int64_t)tokens_before(plan, seq, global) * global; /* of so many times global+1 */
+    int64_t given = (int64_t)tokens_before(plan, seq, global) * global; /* scaled by global + 1 */
     int kept = parts;
 
     while (kept > 0) {
         int64_t begin = (int64_t)first_token(plan, seq, global, kept - 1, &len) * (global + 1);
 
-        /* the border nearest to what they should have */
+        /* the border of parts that is nearest to the ideal share */
         if (2 * given - 2 * begin > (int64_t)len * (global + 1))
             break;
         kept--;
@@ -38,7 +37,7 @@ int sp_first_kept_part(const struct sp_plan *plan, int seq, int global)
     return kept;
 }
 
-/* Those that the owner gives away. */
+/* Tokens before the right slices whose keys the owner gives away. */
 static int tokens_given(const struct sp_plan *plan, int seq, int global)
 {
     int kept = sp_first_kept_part(plan, seq, global), first, len;
@@ -69,7 +68,7 @@ void sp_key_share(const struct sp_plan *plan, int seq, int global, int part, int
     *len = sp_token_range_clip(&range, first, whole);
 }
 
-/* Of keys before the right slices. */
+/* Tokens before the right slices whose keys a stage has. */
 static int share_tokens(const struct sp_plan *plan, int seq, int global, int helper)
 {
     struct sp_token_range range;
@@ -84,7 +83,7 @@ int sp_keys_for(const struct sp_plan *plan, int seq, int global, int part, int h
 {
     const struct sp_layout *lay = &plan->layout;
     struct sp_slice_part queries = sp_part_at(lay, global, part);
-    int at = helper - (queries.stage - queries.part), len; /* of the slice's parts */
+    int at = helper - (queries.stage - queries.part), len; /* among the slice's parts */
     bool right = sp_slice_phase(lay, global, queries.slice) == SP_RIGHT;
     int tokens = right ? share_tokens(plan, seq, global, helper) : 0;
 

@@ -20,7 +20,7 @@ void sp_slice_stages(const struct sp_layout *lay, int global, int slice, int *fi
     *last = phase == SP_LEFT ? lay->stages - 1 : global;
 }
 
-/* Left slices come first and right ones last, in p-g and g+1 parts. */
+/* Left slices come first, in p-g parts each; right ones come last, in g+1 parts each. */
 int sp_first_part(const struct sp_layout *lay, int global, int slice)
 {
     int left = lay->stages - 1 - global, right = lay->slices - global;

@@ -1,16 +1,18 @@
 /*
- * The subsequence family with multiplexed slices (policies/families/multiplexed/multiplex.h): ops name the global stage
- * whose layers they are, and a part of a slice of it, wherever they run. For micro-batch i, stage g, part k:
+ * The subsequence family with multiplexed slices (policies/families/multiplexed/multiplex.h). An op
+ * names the global stage whose layers it computes and a part of one of its slices, wherever it
+ * runs. For micro-batch i, stage g, part k:
  *
  *   F(i,g,k) waits for those F(i,g-1,.) whose tokens it has, and for all parts of the slice before:
  *            keys and values
- *   B(i,g,k) for those B(i,g+1,.), for F(i,g,k), and for all parts of the slice after: gradients of its
- *            keys and values
+ *   B(i,g,k) for those B(i,g+1,.), for F(i,g,k), and for all parts of the slice after:
+ *            gradients of its keys and values
  *
- * Parts of one slice are computed at the same time. In a run they begin together, when all their stages have come to the
- * slice, as each has keys for the queries of others (key_shares.h): run_deps. What the data want is less, and is what
- * orders are judged by: layer by layer a part attends to those before it, so it begins with, not after, the one before
- * it (backwards: after it).
+ * The parts of a slice are computed at the same time. In a run they begin together, when all their
+ * stages have reached the slice, as each has keys for the queries of others (key_shares.h):
+ * run_deps. The data alone require less, and orders are judged by that: layer by layer a part
+ * attends to the parts before it, so it begins with the previous part (in a backward: the next
+ * part), not after it.
  */
 #include "policies/families/families.h"
 #include "policies/families/multiplexed/key_shares.h"
@@ -157,9 +159,9 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n;
 }
 
-/* ---- the order -------------------------------------------------------------------------------- */
+/* ---- the order ------------------------------------------------------------------------------- */
 
-/* The op before that of a stage which has some of a slice; false: there is none. */
+/* The op that a stage runs just before its op on a slice; false: there is none. */
 static bool op_before(const struct sp_layout *lay, int stage, const struct sp_op *op, int slice,
                       struct sp_dep *out)
 {
@@ -168,7 +170,7 @@ static bool op_before(const struct sp_layout *lay, int stage, const struct sp_op
     int mb = op->mb, before = op->pass == SP_F ? place - 1 : place + 1, g, k;
     enum sp_pass pass = op->pass == SP_F ? SP_F : SP_B;
 
-    if (before < 0) { /* of the micro-batch before */
+    if (before < 0) { /* the last op of the micro-batch before */
         pass = SP_B;
         before = 0;
         mb--;
@@ -184,10 +186,12 @@ static bool op_before(const struct sp_layout *lay, int stage, const struct sp_op
     return true;
 }
 
-/* The op itself, three parts of rows, and the other stages of the slice and of the one before it. */
+/* The op itself, three parts of rows, and the other stages of the slice and of the one before
+ * it. */
 _Static_assert(2 * SP_MULTIPLEX_STAGES + 4 <= SP_MAX_DEPS, "an op waits for too much");
 
-/* The parts of a slice go through their layers together: none begins before the other stages come to theirs. */
+/* The parts of a slice go through their layers together: none begins before all its stages reach
+ * the slice. */
 static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
                     struct sp_dep out[SP_MAX_DEPS])
 {
@@ -209,7 +213,7 @@ static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *
     return n;
 }
 
-/* By slices, the parts of one after the other, each after that which it begins with. */
+/* Slice by slice, by rank. A part comes after the part with which it begins. */
 static double turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     const struct sp_multiplex_turns *t = &sp_multiplex_cut_of(lay)->turns;
@@ -222,7 +226,7 @@ static double turn(const struct sp_layout *lay, int stage, const struct sp_op *o
            (double)(back ? p.of - 1 - p.part : p.part) / (p.of + 1);
 }
 
-/* The parts of a slice. */
+/* The parts of a slice are one unit. */
 static int unit(const struct sp_lowering *l, int i)
 {
     const struct sp_layout *lay = &l->plan->layout;
@@ -259,7 +263,7 @@ static int activations(const struct sp_layout *lay)
     return lay->stages * lay->slices;
 }
 
-/* Of a slice. */
+/* A part counts as its share of a slice. */
 static double size(const struct sp_layout *lay, const struct sp_op *op)
 {
     return 1.0 / sp_part_at(lay, op->chunk, op->slice).of;

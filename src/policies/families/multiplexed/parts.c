@@ -1,14 +1,16 @@
 /*
- * Where slices are cut that several stages compute, of token cost c and a for each query and key (struct sp_family: cut).
- * Keys stay with the stage whose part they are, for all queries after them. So of slice k, T tokens after F others, tokens
- * at x have c + a (T - x) to do, and keys of slices before it a T each, which lie as those were cut. Let x_k(s) be the
- * tokens of the first share s of the stages. Everyone has the same to do if
+ * Cuts the slices that several stages compute (struct sp_shared_slices: cut). A token costs c, and
+ * a query costs a for each key. Keys stay with the stage that computed their part, for all later
+ * queries. So in slice k, of T tokens after F others, a token at x costs c + a (T - x), and each
+ * key of an earlier slice costs a T on the stage where that slice's cut put it. Let x_k(s) be the
+ * tokens of the first share s of the stages. All stages have equal work if
  *
  *   c x_k + a (T x_k - x_k^2 / 2) + a T sum_{j<k} x_j(s) = s (c T + a T^2 / 2 + a T F)
  *
- * for the left slices, the first ones: a quadratic equation for x_k. Right slices read mostly keys that all stages have as
- * many of: their parts are equal, but for slices that more stages have on the left (fewer than 2p slices). x_k is the same function whatever number of stages share slice k, so that parts of two
- * stages overlap as their shares do.
+ * for the left slices, the first ones: a quadratic equation for x_k. Right slices read mostly keys
+ * that are spread evenly over the stages, so their parts are equal, unless more stages share the
+ * slice on the left (fewer than 2p slices). x_k is the same function for any number of stages that
+ * share slice k, so parts of two stages overlap as their shares do.
  */
 #include "policies/families/multiplexed/parts.h"
 #include "policies/families/multiplexed/multiplex.h"
@@ -17,16 +19,16 @@
 #include <stdlib.h>
 
 enum {
-    LEAST = 4, /* tokens flow by at least a fourth of the average over the stages */
-    SHORT = 8, /* of fewer tokens for each of all stages parts are equal */
+    LEAST = 4, /* a part has at least a fourth of the tokens of an equal one */
+    SHORT = 8, /* a slice with fewer tokens per stage is cut into equal parts */
     MOST = SP_MULTIPLEX_STAGES
 };
 
-/* The shares at which some slice is cut: j/of. */
+/* A point j/of at which some stage's slice is cut. */
 struct share {
     int j, of;
     double x;    /* tokens of the slice before it */
-    double keys; /* of all slices before */
+    double keys; /* the same for all earlier slices */
 };
 
 static int by_share(const void *a, const void *b)
@@ -41,7 +43,7 @@ static double share_of(const struct share *s)
     return (double)s->j / s->of;
 }
 
-/* Of a slice of T tokens, all before it F, in the order of shares, that of 1 the last. */
+/* Cuts a slice of T tokens, after F others, at the shares s[n], which ascend to 1. */
 static void balance(double token, double pair, double T, double F, struct share *s, int n)
 {
     double all = token * T + pair * T * (T / 2 + F), linear = token + pair * T, at = 0, last = 0;
@@ -59,7 +61,7 @@ static void balance(double token, double pair, double T, double F, struct share 
         s[i].x *= T / at;
 }
 
-/* Whether some global stage's part of the slice is shared by so many. */
+/* True if so many stages share the slice for some global stage. */
 static bool is_cut(const struct sp_layout *lay, int slice, int of)
 {
     for (int g = 0; g < lay->stages; g++) {

@@ -4,7 +4,7 @@
 
 #include "policies/plan.h"
 
-/* struct sp_family: cut. 0, or -EINVAL, -ENOMEM after one line. */
+/* struct sp_shared_slices: cut. 0, or -EINVAL, -ENOMEM after one line. */
 int sp_multiplex_cut_parts(struct sp_plan *plan, double token, double pair);
 
 #endif

@@ -12,7 +12,7 @@ static int seq_of(const struct sp_lowering *l)
     return sp_key_share_seq(layout(l), l->shape);
 }
 
-/* ---- shares of keys --------------------------------------------------------------------------- */
+/* ---- shares of keys -------------------------------------------------------------------------- */
 
 static bool has_share(const struct sp_lowering *l, int global, int part, int helper)
 {
@@ -22,7 +22,8 @@ static bool has_share(const struct sp_lowering *l, int global, int part, int hel
     return len > 0;
 }
 
-/* The op of a stage that comes first, or last, of those of a global stage's right slices. */
+/* The first (`pass` F) or last (B) op of a stage on a global stage's right slices, as a place in
+ * its program. */
 static int right_op(const struct sp_lowering *l, int stage, int global, int mb, enum sp_pass pass)
 {
     int slice = layout(l)->slices - global;
@@ -34,7 +35,8 @@ static int right_op(const struct sp_lowering *l, int stage, int global, int mb, 
     return l->order[sp_lowering_position(l, stage, &op)].index;
 }
 
-/* Of a part whose keys the owner has after op number `index` of his. */
+/* Sends each helper its share of a part, whose keys the owner has after op number `index` of its
+ * program. */
 static void give_shares(struct sp_lowering *l, int global, int mb, int part, int index)
 {
     for (int s = 0; s < global; s++) {
@@ -48,7 +50,7 @@ static void give_shares(struct sp_lowering *l, int global, int mb, int part, int
     }
 }
 
-/* Left parts are with the owner when his next slice begins. */
+/* Number of left parts: the owner has the keys of all of them when its next slice begins. */
 static int left_parts(const struct sp_layout *lay, int global)
 {
     return sp_first_part(lay, global, lay->stages - 1 - global);
@@ -105,7 +107,7 @@ void sp_key_shares_after(struct sp_lowering *l, int i)
         give_shares(l, op->chunk, op->mb, op->slice, l->order[i].index);
 }
 
-/* After the last of the right slices that came back. */
+/* Called after the last backward of a right slice. */
 static void release_shares(struct sp_lowering *l, int global, int mb)
 {
     for (int s = 0; s < global; s++)
@@ -114,12 +116,12 @@ static void release_shares(struct sp_lowering *l, int global, int mb)
                 sp_lower_free(l, s, sp_key_share_tensor(SP_TENSOR_KV, global, mb, r, s));
 }
 
-/* ---- the slice -------------------------------------------------------------------------------- */
+/* ---- the slice ------------------------------------------------------------------------------- */
 
-/* What goes from the stage of one part to another one, or back. */
+/* A transfer of tensors from the stage of one part to that of another, or back. */
 struct exchange {
     struct sp_lowering *l;
-    struct sp_op op; /* of the queries */
+    struct sp_op op; /* on the queries */
     int from, to;
 };
 
@@ -158,15 +160,15 @@ static void each_returned(const struct exchange *x, step_fn step)
         step(x, SP_TENSOR_LSE);
 }
 
-/* The parts of a slice, from place i of the order on, and whether the stage of part `other` has keys for the queries of
- * `part`: at part * n + other. */
+/* The parts of a slice, from place i of the order on. has_keys[part * n + other] is true if the
+ * stage of part `other` has keys for the queries of `part`. */
 struct slice {
     struct sp_lowering *l;
     int i, n;
     const bool *has_keys;
 };
 
-/* The place of a part: backwards the last one is first. */
+/* The place of a part in the order: in a backward the last part comes first. */
 static int place_of(const struct slice *s, int part)
 {
     return sp_lowering_op(s->l, s->i)->pass == SP_F ? s->i + part : s->i + s->n - 1 - part;
@@ -184,7 +186,8 @@ static void find_keys(const struct slice *s, bool *has_keys)
         }
 }
 
-/* Between all parts whose stages have keys for each other's queries; those of a part in the order of stages. */
+/* Calls `each` for all pairs of parts of which one's stage has keys for the other's queries. For
+ * one part, by stages. */
 static void each_exchange(const struct slice *s, bool back,
                           void (*each)(const struct exchange *x, step_fn step), step_fn step)
 {

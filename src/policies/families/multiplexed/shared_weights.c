@@ -5,16 +5,16 @@
 
 /* A process's copy of the weights of a stage. */
 struct copy {
-    int helps; /* of its stages that have begun, or are about to */
-    int ops;   /* of these that are still to come */
+    int helps; /* assists by its stages that have begun, or are about to */
+    int ops;   /* ops of these assists that are still to come */
     bool here;
 };
 
-/* What a stage sums up of the gradients of another. */
+/* A stage's sum of gradients for another stage. */
 struct sum {
-    int helps;  /* of the stage that have begun */
-    bool whole; /* has all of its own */
-    bool ready; /* and what comes by as well: goes on */
+    int helps;  /* assists by this stage that have begun */
+    bool whole; /* all its own gradients are in */
+    bool ready; /* so are those that pass through: the sum can move on */
 };
 
 struct lending {
@@ -61,12 +61,12 @@ int sp_shared_weights_begin(struct sp_lowering *l)
     return 0;
 }
 
-/* ---- blocks of a stage ------------------------------------------------------------------------ */
+/* ---- blocks of a stage ----------------------------------------------------------------------- */
 
-/* Tensors name the owner as their micro-batch, as two stages may hold a table. */
+/* Two stages may hold the same table, so tensors carry the owner as their micro-batch. */
 struct move {
     struct sp_lowering *l;
-    int from, to, sender, reader; /* stages, and ops of theirs */
+    int from, to, sender, reader; /* stages, and their ops */
     enum sp_tensor_kind kind;
     void (*step)(const struct move *m, struct sp_tensor_id block);
     int owner;
@@ -89,9 +89,10 @@ static void each_block(struct move *m)
         sp_stage_each_block(m->l->plan, &m->l->shape->held, m->owner, step_block, m);
 }
 
-/* ---- weights ---------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
-/* The process before one on the way of a stage's weights, and the one after it; -1: it ends there. */
+/* Weights of a stage go from process to process. The one before `process`, and the one after it;
+ * -1: it is the last. */
 static int process_before(const struct sp_lowering *l, int process, int global)
 {
     return process < sp_lowering_process(l, global) ? process + 1 : process - 1;
@@ -104,7 +105,7 @@ static int process_after(const struct sp_lowering *l, int process, int global)
     return after < l->processes ? after : -1;
 }
 
-/* The stage of a process that receives and keeps the copy: the one next to the owner. */
+/* The stage of a process that receives the copy and keeps it: the one nearest to the owner. */
 static int owner_in(const struct sp_lowering *l, int process, int global)
 {
     int stage = global;
@@ -119,7 +120,8 @@ static bool begins_help(const struct sp_program *prog, int k)
     return k == 0 || prog->ops[k - 1].chunk != prog->ops[k].chunk;
 }
 
-/* Ops of help number `help` of the stages of a process, and the first one of the copy's keeper. */
+/* Ops of assist number `help` by the stages of a process; *reader is the first op of the stage that
+ * keeps the copy. */
 static int help_ops(const struct sp_lowering *l, int process, int global, int help, int *reader)
 {
     int ops = 0, kept = owner_in(l, process, global);
@@ -151,7 +153,8 @@ static void release(const struct move *m, struct sp_tensor_id block)
     sp_lower_free(m->l, m->from, block);
 }
 
-/* Unless its stages want them still, or the next process has not come for them. */
+/* Frees the copy, unless stages of the process still need it or the next process has not fetched
+ * it. */
 static void release_copy(struct sp_lowering *l, int process, int global)
 {
     struct copy *c = copy_of(l, process, global);
@@ -167,7 +170,8 @@ static void release_copy(struct sp_lowering *l, int process, int global)
                               .owner = global});
 }
 
-/* The weights of a stage are in a process for so many helps. */
+/* Brings the weights of a stage to a process, by way of those between, so that it can begin this
+ * many assists. */
 static void take_shared(struct sp_lowering *l, int process, int global, int helps)
 {
     int owner = sp_lowering_process(l, global), before, from, reader = -1;
@@ -193,7 +197,7 @@ static void take_shared(struct sp_lowering *l, int process, int global, int help
         release_copy(l, before, global);
 }
 
-/* ---- sums of gradients ------------------------------------------------------------------------ */
+/* ---- sums of gradients ----------------------------------------------------------------------- */
 
 static void add(const struct move *m, struct sp_tensor_id block)
 {
@@ -204,7 +208,8 @@ static void add(const struct move *m, struct sp_tensor_id block)
     sp_lower_free(m->l, m->to, block);
 }
 
-/* A stage's sum, if it is ready, goes on to the stage `to`, if that has all of its own. */
+/* Moves a stage's sum, if ready, on to the stage `to`, if all of that one's own gradients are in.
+ * True: it moved. */
 static bool pass_sum(struct sp_lowering *l, int stage, int to, int global)
 {
     struct sum *sum = sum_of(l, stage, global), *next = sum_of(l, to, global);
@@ -223,7 +228,7 @@ static bool pass_sum(struct sp_lowering *l, int stage, int to, int global)
     return true;
 }
 
-/* One sum that has come to a stage, an op: so nobody waits for one. */
+/* Takes one ready sum for a stage after each of its ops, so that no stage waits for a sum. */
 static void take_sum(struct sp_lowering *l, int stage)
 {
     for (int g = stages_of(l) - 1; g >= 0; g--)
@@ -232,7 +237,7 @@ static void take_sum(struct sp_lowering *l, int stage)
             return;
 }
 
-/* All of a stage's. */
+/* Moves all sums for a stage as far as they can go. */
 static void take_sums(struct sp_lowering *l, int global)
 {
     for (int s = 0; s < global; s++)
@@ -247,14 +252,14 @@ void sp_shared_weights_end(struct sp_lowering *l)
         take_sums(l, g);
 }
 
-/* ---- ops -------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static bool is_backward_for(const struct sp_program *prog, int k, int global)
 {
     return k < prog->n && prog->ops[k].pass == SP_B && prog->ops[k].chunk == global;
 }
 
-/* What op k of a stage's program wants is on its way. */
+/* Starts the transfer of the weights that op k of a stage's program needs. */
 static void prepare(struct sp_lowering *l, int stage, int k)
 {
     const struct sp_program *prog = &l->plan->programs[stage];

@@ -19,8 +19,9 @@ static int phase(const struct sp_layout *lay, int stage, int g, enum sp_phase wh
     return n;
 }
 
-/* The slices that a stage computes some of in a forward, in order: the left ones of the stages before it and its own,
- * its steady ones, the right ones of its own and of the stages after it. Returns how many, at most sp_part_stride. */
+/* Lists the slices of which a stage computes parts in a forward, in order: left ones of earlier
+ * stages and its own, its steady ones, right ones of its own and of later stages. Returns how many,
+ * at most sp_part_stride. */
 static int forward(const struct sp_layout *lay, int stage, int *global, int *slice)
 {
     int n = 0;
@@ -55,7 +56,8 @@ static double *end_of(const struct play *y, int g, int k)
     return &y->end[g * y->lay->slices + k];
 }
 
-/* Whether all stages of a slice come to it next, and what it waits for has ended; *at when. */
+/* True if the slice is next for all its stages and its producers have ended; *at is when it can
+ * begin. */
 static bool is_next(const struct play *y, int g, int k, double *at)
 {
     int first, last;
@@ -76,7 +78,7 @@ static bool is_next(const struct play *y, int g, int k, double *at)
     return true;
 }
 
-/* A slice that q stages share takes 1/q. */
+/* A slice that q stages share takes time 1/q. */
 static void run(struct play *y, int g, int k, double at)
 {
     int first, last;

@@ -1,8 +1,8 @@
 /*
- * Sharded programs as actions: a unit of weights is gathered one unit ahead of the ops that use it
- * (shards.h), its gradient is scattered after the last of the backwards in a row that add to it. Embedding
- * and head are gathered before the first op and scattered at the end of the step: they are small beside the
- * layers, or used by every micro-batch twice.
+ * Sharded programs as actions. A unit of weights is gathered one unit ahead of the ops that use it
+ * (shards.h). Its gradient is scattered after the last of a run of backwards that add to it.
+ * Embedding and head are gathered before the first op and scattered at the end of the step: they
+ * are small compared with the layers, or every micro-batch uses them twice.
  */
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
@@ -10,7 +10,8 @@
 #include "policies/lowering/lowering.h"
 #include <limits.h>
 
-/* Bytes that a stage sends of a unit: its own shard, or what is no shard of its own, all of one size. */
+/* Bytes that a stage sends for a unit: in a gather its own shard, in a scatter the shards of
+ * others; all have one size. */
 static int64_t bytes_of(const struct sp_lowering *l, const struct sp_tensor_id *t)
 {
     const struct sp_shape *sh = l->shape;

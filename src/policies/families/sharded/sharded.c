@@ -1,19 +1,21 @@
 /*
- * The sharded family (ZeRO-3, fully sharded data parallelism): worker i mod P keeps micro-batch i from
- * its first forward to its last backward. Every parameter block lies in P shards, one a worker with its
- * gradient and its optimizer state; a chunk of layers, the unit, is gathered whole before the ops that
- * use it, and its gradient is cut up and summed by the owners of the shards after each backward.
+ * The sharded family (ZeRO-3, fully sharded data parallelism): worker i mod P keeps micro-batch i
+ * from its first forward to its last backward. Every parameter block lies in P shards; a worker
+ * owns one of them with its gradient and optimizer state. A chunk of layers, the unit, is gathered
+ * before the ops that use it. After each backward its gradient is cut up, and the owners of the
+ * shards sum it.
  *
  *   F(i,c) waits for F(i,c-1)        B(i,c) for B(i,c+1) and F(i,c)
  *
- * A gather is a collective: it is under way when every worker has begun the op before the one that wants
- * it, which is when it has ended the op before that. Of the others it is enough to ask the worker before.
+ * A gather is a collective: it starts when every worker has begun the op before the one that needs
+ * it, so when every worker has ended the op before that. It is enough to ask this of one other
+ * worker, the previous one.
  *
  *   F(i,c) for its F(.,c-2)          B(i,c) for its B(.,c+2), the last but one chunk for its F(.,c)
  *
- * The last chunk is still there when its backward begins. So all workers have to take chunks in the same
- * order, whichever that is. A run is not as strict: owners send their shards whatever they compute, and
- * it is the sums of gradients that keep workers together.
+ * The last chunk is still gathered when its backward begins. So all workers have to take chunks in
+ * the same order, whichever that is. A run is not as strict: owners send their shards whatever they
+ * compute, and the sums of gradients keep workers together.
  */
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
@@ -68,7 +70,7 @@ static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, int mb, 
                            .op = {.pass = (unsigned char)pass, .mb = mb, .chunk = c}};
 }
 
-/* What an op waits for of its own micro-batch. */
+/* The producers of an op that belong to its own micro-batch. */
 static int own_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
                     struct sp_dep out[SP_MAX_DEPS])
 {
@@ -115,7 +117,7 @@ static void required(const struct sp_layout *lay,
     }
 }
 
-/* What the stages of a line do to a micro-batch one after the other, a worker does alone. */
+/* A worker alone does to a micro-batch what the stages of a line do one after the other. */
 static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op)
 {
@@ -130,7 +132,7 @@ static int activations(const struct sp_layout *lay)
     return lay->chunks;
 }
 
-/* A gather is no message that could be taken out of turn. */
+/* A gather is not a message that could arrive out of turn. */
 static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     return id(lay, stage, op);

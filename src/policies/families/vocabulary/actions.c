@@ -1,15 +1,16 @@
 /*
- * Vocabulary-parallel programs as actions: those of the family without, and for the head of micro-batch i, slice k, whose
- * input the stage r of the last op before it has:
+ * Vocabulary-parallel programs as actions: those of the base family, and the head's. The last op
+ * before the head of micro-batch i, slice k, runs on stage r, which has the head's input h:
  *
  *   F(i,last,k):  RUN   SEND h to every other stage
  *   L(i,k):       RECV h                       RUN   SEND stats(s) to every other stage
  *   bL(i,k):      RECV stats of all others     RUN   SEND dh(s) to r
  *   B(i,last,k):  RECV dh of all others        RUN
  *
- * As there, a tensor is freed where it came from when the last stage that it was sent to has received it: h with r's bL,
- * which comes after the L of all; statistics with the last bL of all stages. The table of the embedding is gathered
- * before the first op of the stage that embeds, and its gradient scattered when all ops have run.
+ * As in the base family, the sender frees a tensor when the last receiver has it: h with r's bL,
+ * which comes after the L of all stages; statistics with the last bL of all stages. The embedding's
+ * table is gathered before the first op of the stage that embeds, and its gradient is scattered
+ * when all ops have run.
  */
 #include "policies/families/families.h"
 #include "policies/families/sharded/shards.h"
@@ -44,7 +45,7 @@ static void lower_forward(struct sp_lowering *l, int stage, int index, const str
             sp_lower_send(l, stage, s, tensor(SP_TENSOR_STATS, op, stage), index);
 }
 
-/* Whether no stage has its own yet to come, in the order of submission. */
+/* True if all stages have had their op like this one by place i of the order of submission. */
 static bool ends(const struct sp_lowering *l, int i, const struct sp_op *op)
 {
     for (int s = 0; s < l->plan->layout.stages; s++)
@@ -73,7 +74,7 @@ static void lower_backward(struct sp_lowering *l, int i, int stage, int index,
             sp_lower_free(l, s, tensor(SP_TENSOR_STATS, op, s));
 }
 
-/* ---- the last op before the head -------------------------------------------------------------- */
+/* ---- the last op before the head ------------------------------------------------------------- */
 
 static void send_input(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
@@ -97,7 +98,7 @@ static void release_gradients(struct sp_lowering *l, int stage, const struct sp_
         sp_lower_free(l, stage, tensor(SP_TENSOR_DHEAD, op, s));
 }
 
-/* An op of the family that has no head, or two that overlap. */
+/* An op of the base family, or two that overlap. */
 static void lower_base(struct sp_lowering *l, int i, int stage, int index, const struct sp_op *op)
 {
     const struct sp_layout *lay = &l->plan->layout;

@@ -5,30 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The head of a micro-batch, or a slice of it, on all stages. */
+/* The head of a micro-batch, or of a slice, on all stages. */
 struct unit {
     int mb, slice;
     int forwards, backwards; /* stages that have not ended that op of the head */
-    double input, sums;      /* when its input is there, and the statistics of all */
+    double input, sums;      /* times at which its input, and the statistics of all, are there */
 };
 
-/* What a stage could go on with. */
+/* The kinds of op that a stage can run next. */
 enum next { BACKWARD_OF_HEAD, FORWARD_OF_HEAD, CHUNK, NOTHING };
 
 struct stage {
-    int op;                /* next of the program of chunks */
+    int op;                /* next in the program of chunks */
     int forward, backward; /* next units of the head */
-    double free_at, start; /* start: of what it could go on with */
+    double free_at, start; /* start: of `next` */
     enum next next;
-    bool changed; /* what that is, is to be found out again */
+    bool changed; /* `next` must be found again */
 };
 
 /* A list simulation in which a stage takes an op of the head as soon as it can. */
 struct sp_insertion {
     const struct sp_plan *plan;
-    struct sp_program *chunks; /* [stages] forwards brought forward */
+    struct sp_program *chunks; /* [stages] with forwards moved ahead */
     struct sp_program *out;    /* [stages] with the head's ops */
-    double *end;               /* [ids] of the ops that ran, -1: it did not */
+    double *end;               /* [ids] ends of ops, -1: it has not run */
     struct unit *unit; /* [units] in the order of their backwards on the last global stage */
     int *unit_of;      /* [micro-batches][slices] */
     int units;
@@ -49,7 +49,7 @@ static bool is_last(const struct sp_insertion *w, int stage, const struct sp_op 
 
 /* ---- what a stage can do -------------------------------------------------------------------- */
 
-/* When what a chunk's op waits for is there; -1: not known yet. */
+/* The time at which a chunk's op has all that it waits for; -1: not known yet. */
 static double ready(const struct sp_insertion *w, int stage, const struct sp_op *op)
 {
     const struct sp_layout *lay = &w->plan->layout;
@@ -77,7 +77,8 @@ static void consider(struct stage *s, enum next next, double at)
     }
 }
 
-/* What it can begin first; of several, the head's backward, then its forward: others wait for them. */
+/* Chooses the op that the stage can begin first. Among equals the head's backward comes first, then
+ * its forward: others wait for them. */
 static void look(const struct sp_insertion *w, int stage)
 {
     const struct sp_program *prog = &w->chunks[stage];
@@ -98,7 +99,7 @@ static void look(const struct sp_insertion *w, int stage)
     }
 }
 
-/* ---- what it does ----------------------------------------------------------------------------- */
+/* ---- what it does ---------------------------------------------------------------------------- */
 
 static void change_all(struct sp_insertion *w)
 {
@@ -114,7 +115,8 @@ static void change(struct sp_insertion *w, int global)
         w->stage[sp_chunk_owner(lay, 0, global).stage].changed = true;
 }
 
-/* Those that may wait for an op: of a chunk, the chunks beside it; of the last one and of parts of layers, all. */
+/* Marks stages that may wait for an op: for a chunk, those of its neighbours; for the last chunk or
+ * a part of a layer, all. */
 static void wake(struct sp_insertion *w, int stage, const struct sp_op *op)
 {
     if (w->plan->family->facts.parts || is_last(w, stage, op)) {
@@ -175,7 +177,7 @@ static void run_head(struct sp_insertion *w, int stage, bool backward)
     }
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void reset(struct sp_insertion *w)
 {
@@ -222,7 +224,7 @@ static bool simulate(struct sp_insertion *w)
     return true;
 }
 
-/* The next forward from place *next on, past which that moves; NULL: there is none. */
+/* The next forward from place *next on, and moves *next past it; NULL: there is none. */
 static const struct sp_op *next_forward(const struct sp_program *prog, int *next)
 {
     while (*next < prog->n && prog->ops[*next].pass != SP_F)
@@ -230,7 +232,8 @@ static const struct sp_op *next_forward(const struct sp_program *prog, int *next
     return *next < prog->n ? &prog->ops[(*next)++] : NULL;
 }
 
-/* A program whose forwards come `ahead` forwards earlier: each where another one was, the first ones at the begin. */
+/* Copies a program with forwards moved ahead by `ahead`: the first ones to the start, each other to
+ * an earlier forward's place. */
 static void bring_forward(const struct sp_program *from, int ahead, struct sp_program *to)
 {
     const struct sp_op *forward;
@@ -251,7 +254,8 @@ static void bring_forward(const struct sp_program *from, int ahead, struct sp_pr
     }
 }
 
-/* Where backwards come last in, first out, so does the head: no more logits live than have to. */
+/* The head follows the order of the backwards. If these run last in, first out, so does the head,
+ * and no more logits live than have to. */
 static void list_units(struct sp_insertion *w)
 {
     const struct sp_program *prog = &w->plan->programs[w->root];
@@ -267,7 +271,7 @@ static void list_units(struct sp_insertion *w)
     }
 }
 
-/* ---- its life --------------------------------------------------------------------------------- */
+/* ---- its life -------------------------------------------------------------------------------- */
 
 struct sp_insertion *sp_insertion_create(const struct sp_plan *plan)
 {

@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What an order is woven for: messages take so much of a forward. Orders in which all wait for all a few times a
- * micro-batch lose with messages that take time what they gained without, unless there was time for them; those of
- * little memory, which go down and up the stages, do not get any. */
+/* Message costs, in forwards, for which orders are made. An order in which all stages wait for all
+ * a few times a micro-batch loses with slow messages what it gained without, unless it leaves time
+ * for them. Orders of little memory, which go down and up the stages, leave none. */
 static const double comms[] = {0, 0.05};
 
-/* A head of a quarter of a stage's forward and backward, whatever the model, and messages that take so much of a
- * forward; where ops are parts of layers these are as show has them. */
+/* Whatever the model, the head costs a quarter of a stage's forward and backward, and messages cost
+ * `comm` forwards. If ops are parts of layers, these cost what `show` assumes. */
 static struct sp_costs nominal(const struct sp_plan *plan, double comm)
 {
     struct sp_costs costs = sp_costs_unit;
@@ -30,19 +30,19 @@ static struct sp_costs nominal(const struct sp_plan *plan, double comm)
     return costs;
 }
 
-enum { FAST = 3 }; /* hundredths of a forward, of messages on a fast network */
+enum { FAST = 3 }; /* hundredths of a forward that a message takes on a fast network */
 
-/* Micro-batches: as many as there are barriers between a forward and its backward. */
+/* In micro-batches: as many as there are barriers between a forward and its backward. */
 enum { MOST_AHEAD = 2 };
 
-/* An order, and what it takes at nominal costs: all of it, and in the middle a micro-batch of each stage more, which
- * alone counts where there are many. */
+/* An order and its times at nominal costs: of the step, and of one more micro-batch per stage in
+ * the middle. With many micro-batches only the latter counts. */
 struct candidate {
     struct sp_program *programs; /* [stages] */
     double makespan, more;       /* INFINITY: there is none */
 };
 
-/* When the i-th backward that begins with the head's gradient ends. */
+/* The end of the i-th backward that begins with the head's gradient. */
 static double end_of(const struct sp_plan *plan, const struct candidate *c,
                      const struct sp_times *t, int i)
 {
@@ -54,7 +54,7 @@ static double end_of(const struct sp_plan *plan, const struct candidate *c,
     return t->end[root][k - 1];
 }
 
-/* 0 where a step has no middle. */
+/* 0 if a step has no middle. */
 static double more_of(const struct sp_plan *plan, const struct candidate *c,
                       const struct sp_times *t)
 {
@@ -73,7 +73,7 @@ static bool is_better(const struct candidate *a, const struct candidate *b)
     return a->more < b->more;
 }
 
-/* Weaves one for messages that take `comm`. 0 or -ENOMEM. */
+/* Makes an order for messages that cost `comm`. 0 or -ENOMEM. */
 static int try_order(const struct sp_plan *plan, struct sp_insertion *w, int ahead, double comm,
                      struct candidate *c)
 {
@@ -108,7 +108,8 @@ static void swap(struct candidate *a, struct candidate *b)
     *b = was;
 }
 
-/* Of those with so many micro-batches ahead the fastest, in best[ahead]; another one becomes `spare`. */
+/* Leaves the fastest order with k micro-batches ahead in best[k]; `spare` receives the slower
+ * ones. */
 static int try_orders(const struct sp_plan *plan, struct candidate best[MOST_AHEAD + 1],
                       struct candidate *spare)
 {
@@ -129,7 +130,7 @@ static int try_orders(const struct sp_plan *plan, struct candidate best[MOST_AHE
     return err;
 }
 
-/* The fastest, of equal ones that with the fewest ahead; -1: there is none. */
+/* The fastest order; of equals, the one with fewest micro-batches ahead; -1: there is none. */
 static int choose(const struct candidate all[MOST_AHEAD + 1])
 {
     int best = 0;
@@ -140,7 +141,7 @@ static int choose(const struct candidate all[MOST_AHEAD + 1])
     return isinf(all[best].makespan) ? -1 : best;
 }
 
-/* Whether the programs are a schedule without the head: the verifier says what is wrong. */
+/* Verifies the programs as a schedule of the base family; the verifier says what is wrong. */
 static int verify_chunks(struct sp_plan *plan, char *why, size_t n)
 {
     const struct sp_family *family = plan->family;

@@ -67,7 +67,7 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
 
 /* ---- ops ---------------------------------------------------------------------------------- */
 
-/* Those of the head, F and B, come after all others. */
+/* The ids of the head's ops, F and B, follow all others. */
 static int ids(const struct sp_layout *lay)
 {
     return sp_vocabulary_base(lay)->ids(lay) + 2 * lay->stages * lay->micro_batches * lay->slices;
@@ -134,7 +134,8 @@ static void required(const struct sp_layout *lay,
         }
 }
 
-/* What the last op takes for the head elsewhere, a third of it in the forward. */
+/* The base family's last op includes the head; here each stage has a share of that cost, a third of
+ * it in the forward. */
 static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op)
 {
@@ -158,8 +159,9 @@ static int activations(const struct sp_layout *lay)
     return sp_vocabulary_base(lay)->activations(lay);
 }
 
-/* The head's statistics and gradients come beside what goes from op to op, and so does its input, which may be wanted
- * in another order than it is made. Streams of the family without a head are below these. */
+/* The head's statistics and gradients arrive independently of what ops send each other, and so does
+ * its input, which may be needed in another order than it is made. The base family's streams have
+ * smaller numbers. */
 static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     const struct sp_family *base = sp_vocabulary_base(lay);
@@ -191,7 +193,7 @@ static int place_parts(const struct sp_layout *lay, const struct sp_schedule_def
     return err;
 }
 
-/* The last block's output is wanted in the forward. */
+/* Unlike in the base family, the last block's output is needed in the forward. */
 static int work_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
                          const struct sp_op *op, struct sp_op_work *work)
 {
@@ -216,7 +218,7 @@ struct stream {
     void *arg;
 };
 
-/* Of what the family has without: tables are on every stage. */
+/* Skips the tables, which every stage has a share of. */
 static int visit_part(void *arg, enum sp_block_kind kind, int layer)
 {
     const struct stream *v = arg;

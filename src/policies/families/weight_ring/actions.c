@@ -1,8 +1,9 @@
 /*
- * Weight-ring programs as actions: how weights and gradients of chunks travel, around the ring or down the
- * line; and embedding and head, of which every worker keeps a part: gathered before its first op, their gradients
- * scattered after the last that adds to them. That costs twice their size a worker and step, in messages between all
- * at once; around the ring it would be 2(G+1) times.
+ * Weight-ring programs as actions. Weights and gradients of chunks travel around the ring or down
+ * the line. Every worker owns a part of embedding and head. They are gathered before its first op,
+ * and their gradients scattered after the last op that adds to them. That costs twice their size
+ * per worker and step, in messages between all workers at once; around the ring it would be 2(G+1)
+ * times.
  */
 #include "policies/families/families.h"
 #include "policies/families/sharded/shards.h"
@@ -13,7 +14,7 @@ static bool is_line(const struct sp_lowering *l)
     return sp_lowering_ring(l)->layout == SP_RING_LINE;
 }
 
-/* Whether an op is the last of its worker that adds to the gradients of embedding and head. */
+/* True if an op is the last of its worker that adds to the gradients of embedding and head. */
 static bool adds_last_to_ends(const struct sp_plan *plan, int worker, int index)
 {
     const struct sp_program *prog = &plan->programs[worker];

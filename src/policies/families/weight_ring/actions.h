@@ -1,6 +1,6 @@
 /*
- * What the two flows of weights in a weight ring share: around the ring (actions_around.c) and down the
- * line of workers (actions_line.c).
+ * Shared by the two flows of weights in a weight ring: around the ring (actions_around.c) and down
+ * the line of workers (actions_line.c).
  */
 #ifndef SP_RING_ACTIONS_H
 #define SP_RING_ACTIONS_H
@@ -14,7 +14,7 @@ static inline const struct sp_ring *sp_lowering_ring(const struct sp_lowering *l
     return sp_ring_of(&l->plan->layout);
 }
 
-/* Whether an op computes with weights of its chunk, and whether it adds to their gradients. */
+/* True if an op computes with weights of its chunk; and true if it adds to their gradients. */
 static inline bool sp_ring_wants_weights(const struct sp_op *op)
 {
     return op->part == SP_CHUNK && op->pass != SP_W;

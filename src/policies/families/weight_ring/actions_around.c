@@ -1,11 +1,11 @@
 /*
- * Weights and gradients around the ring as actions; ring.h says which worker has what in which turn. Weights
- * go on to the next worker as soon as a turn begins, gradients when its ops were submitted. A chunk's
- * gradient sets out as zeros and comes home to its owner.
+ * Weights and gradients around the ring as actions; ring.h says which worker has what in which
+ * turn. Weights go on to the next worker as soon as a turn begins, gradients when the turn's ops
+ * were submitted. A chunk's gradient sets out as zeros and comes home to its owner.
  *
- * Every worker is in a turn of its own; turns without ops of a worker come along with those of the first
- * worker, before it has begun, or of the last one, when it is done, so that no more of them are on their way
- * than while all work.
+ * Every worker is in a turn of its own. Turns in which a worker has no ops advance along with the
+ * first worker, before this worker has begun, or with the last one, after it is done. So no more
+ * turns are under way than while all work.
  */
 #include "policies/families/weight_ring/actions.h"
 #include <errno.h>
@@ -40,8 +40,8 @@ static struct sp_tensor_id tensor_of(struct sp_ring_item item)
     return (struct sp_tensor_id){.kind = kinds[item.payload], .mb = -1, .at = item.chunk};
 }
 
-/* The first or the last op of a worker's turn that computes with an item or adds to it, in its program; -1:
- * none does. */
+/* The first or the last op of a worker's turn that computes with an item or adds to it, as a place
+ * in its program; -1: none does. */
 static int user_of(const struct sp_lowering *l, int worker, int t, struct sp_ring_item item,
                    bool last)
 {
@@ -65,7 +65,7 @@ static int user_of(const struct sp_lowering *l, int worker, int t, struct sp_rin
     return user;
 }
 
-/* What a worker has in turn t goes on to the next one. */
+/* True if a worker passes on an item that it has in turn t. */
 static bool goes_on(const struct sp_lowering *l, int t, int item)
 {
     const struct sp_ring *ring = sp_lowering_ring(l);
@@ -76,7 +76,8 @@ static bool goes_on(const struct sp_lowering *l, int t, int item)
                      : t >= workers(l) && t <= sp_ring_last_backward(ring);
 }
 
-/* Whether a worker has this item in turn t at all; a gradient that came home is its owner's. */
+/* True if a worker has this item in turn t; a gradient that came home is in its owner's blocks
+ * instead. */
 static bool has(const struct sp_lowering *l, int worker, int t, int item)
 {
     const struct sp_ring *ring = sp_lowering_ring(l);
@@ -103,7 +104,8 @@ static void pass(struct sp_lowering *l, int worker, int item)
 
 static void advance(struct sp_lowering *l, int worker, int t);
 
-/* A gradient comes home to its owner: into those of his blocks, or, rounded on its way, it is added to them. */
+/* Brings a gradient to its owner: into the gradients of its blocks, or, if it was rounded on its
+ * way, added to them. */
 static void return_to_owner(struct sp_lowering *l, int from, int owner,
                             struct sp_tensor_id gradient)
 {
@@ -116,7 +118,7 @@ static void return_to_owner(struct sp_lowering *l, int from, int owner,
     sp_lower_free(l, owner, gradient);
 }
 
-/* What the worker before passed on after turn t, for turn t + 1. */
+/* Receives, for turn t + 1, the item that the previous worker passed on after turn t. */
 static void receive(struct sp_lowering *l, int worker, int t, int item)
 {
     int from = (worker + workers(l) - 1) % workers(l);
@@ -135,7 +137,7 @@ static void receive(struct sp_lowering *l, int worker, int t, int item)
         sp_lower_free(l, from, tensor_of(what));
 }
 
-/* A chunk's weights, from its owner to the first worker that has them. */
+/* Sends a chunk's weights from their owner to the first worker that has them. */
 static void share(struct sp_lowering *l, int worker, struct sp_ring_item item)
 {
     int owner = sp_ring_owner(sp_lowering_ring(l), item.chunk);
@@ -152,7 +154,7 @@ static void take_shared(struct sp_lowering *l, int worker, int t, struct sp_ring
         sp_lower_recv(l, owner, worker, tensor_of(item), user_of(l, worker, t, item, false));
 }
 
-/* Turn P: a worker begins the backward rings with what it is the first to have. */
+/* In turn P a worker begins the backward rings with the items that it is the first to have. */
 static void set_out(struct sp_lowering *l, int worker)
 {
     int now = turn_of(l, worker)->now;
@@ -165,7 +167,8 @@ static void set_out(struct sp_lowering *l, int worker)
     }
 }
 
-/* A worker needs what it had in turn `now` no more; what it passed on is there until it was received. */
+/* Frees an item that a worker had in turn `now`. If it was passed on, its buffer stays until it was
+ * received. */
 static void drop(struct sp_lowering *l, int worker, int now, int item)
 {
     int next = (worker + 1) % workers(l);
@@ -174,7 +177,7 @@ static void drop(struct sp_lowering *l, int worker, int now, int item)
         sp_lower_free(l, worker, tensor_of(item_of(l, worker, now, item)));
 }
 
-/* Ends turns, ops or not, until turn t has come to a worker. */
+/* Ends turns of a worker, with ops or without, until it is in turn t. */
 static void advance(struct sp_lowering *l, int worker, int t)
 {
     struct turn *turn = turn_of(l, worker);
@@ -204,7 +207,7 @@ static int ring_turn(const struct sp_lowering *l, const struct sp_op *op)
     return sp_ring_turn(sp_lowering_ring(l), op, op->mb / workers(l));
 }
 
-/* Whether an op is the last of its turn that adds to gradients. */
+/* True if an op is the last of its turn that adds to gradients. */
 static bool adds_last(const struct sp_ring *ring, int k, const struct sp_op *op)
 {
     const struct sp_op *last = NULL;
@@ -223,7 +226,8 @@ static void pass_all(struct sp_lowering *l, int worker, bool gradients)
             pass(l, worker, i);
 }
 
-/* Workers that have not begun when the first one is in turn t, or are done when the last one is. */
+/* Advances workers that have not begun with the first worker, and workers that are done with the
+ * last one. */
 static void advance_idle(struct sp_lowering *l, int worker, int t)
 {
     int last = workers(l) - 1, turns = sp_lowering_ring(l)->turns;
@@ -250,8 +254,8 @@ void sp_ring_around_lower(struct sp_lowering *l, int i)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* Forward weights change places: every worker has the chunk of turn 0. Backward weights are on their way to
- * the workers that are the first to have them. */
+/* Forward weights change places: every worker gets the chunk of turn 0. Backward weights are sent
+ * to the workers that are the first to have them. */
 int sp_ring_around_lower_begin(struct sp_lowering *l)
 {
     int P = workers(l);
@@ -272,7 +276,7 @@ int sp_ring_around_lower_begin(struct sp_lowering *l)
     return 0;
 }
 
-/* Gradients, from the workers that were the last to have them to their owners. */
+/* Brings gradients from the workers that were the last to have them to their owners. */
 static void give_back(struct sp_lowering *l, int worker, struct sp_ring_item item)
 {
     int owner = sp_ring_owner(sp_lowering_ring(l), item.chunk);

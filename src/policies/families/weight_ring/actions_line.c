@@ -1,16 +1,17 @@
 /*
- * Weights and gradients down the line of workers as actions; line.h says who has what from whom.
+ * Weights and gradients down the line of workers as actions; line.h says who gets what from whom.
  *
- *   SEND(source) RECV weights, SEND(before) RECV gradient   RUN   at the end of a journey: SEND, RECV(owner) and add
+ *   SEND(source) RECV weights, SEND(before) RECV gradient   RUN
+ *                                     at the end of a journey: SEND, RECV(owner) and add
  *
- * What an op leaves is sent when the op that wants it is submitted: nothing is on its way to ops that are
- * not, so a step that was begun can be undone.
+ * The result of an op is sent when the op that needs it is submitted. Nothing is sent to ops that
+ * were not submitted, so a step that has begun can be undone.
  */
 #include "policies/families/weight_ring/actions.h"
 #include "policies/families/weight_ring/line.h"
 
-/* What an op computes with, and the gradient that it adds to; the same for the ops of a round of all
- * workers. */
+/* The weights that an op computes with, and the gradient that it adds to; they are the same for a
+ * round's ops on all workers. */
 static struct sp_tensor_id weights_of(const struct sp_lowering *l, const struct sp_op *op)
 {
     return (struct sp_tensor_id){.kind = op->pass == SP_F ? SP_TENSOR_W : SP_TENSOR_WB,
@@ -29,7 +30,8 @@ static int source_of(const struct sp_lowering *l, int worker, int chunk)
     return sp_line_source(sp_lowering_ring(l), worker, chunk);
 }
 
-/* Weights for an op; who received them frees them when nobody wants them of him any more. */
+/* Brings weights for an op. A worker that received them frees them when no other worker needs them
+ * from it. */
 static void bring(struct sp_lowering *l, int worker, struct sp_tensor_id w, int index)
 {
     int from = source_of(l, worker, w.at);
@@ -42,7 +44,7 @@ static void bring(struct sp_lowering *l, int worker, struct sp_tensor_id w, int 
         sp_lower_free(l, from, w);
 }
 
-/* The same after the op, if no other worker has them from this one. */
+/* Frees the weights after the op, if no other worker gets them from this one. */
 static void leave(struct sp_lowering *l, int worker, int workers, struct sp_tensor_id w)
 {
     bool wanted = worker + 1 < workers && source_of(l, worker + 1, w.at) == worker;
@@ -51,8 +53,8 @@ static void leave(struct sp_lowering *l, int worker, int workers, struct sp_tens
         sp_lower_free(l, worker, w);
 }
 
-/* The gradient that the same op of a worker before has added to. Of the same node both begin together: this op has no
- * use for it before it ends. */
+/* Passes on the gradient to which the same op of an earlier worker has added. In the same node both
+ * ops begin together, and this op needs the gradient only when it ends. */
 static void go_on(struct sp_lowering *l, int from, int worker, const struct sp_op *op, int index)
 {
     struct sp_tensor_id d = gradient_of(l, worker, op);

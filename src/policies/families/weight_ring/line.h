@@ -1,19 +1,20 @@
 /*
- * Weights and gradients down the line of workers, of which `node` in a row are in the same turn (TawPipe, Wu and
- * Chen 2025: inside a node all want the same chunk at once, and a node is a turn behind the one before).
+ * Weights and gradients down the line of workers. `node` workers in a row are in the same turn
+ * (TawPipe, Wu and Chen 2025: inside a node all need the same chunk at once, and a node is a turn
+ * behind the one before).
  *
  * Weights of a chunk, for an op of a round:
  *   the owner             keeps them
- *   worker 0, and the first worker of the owner's node, have them from the owner
- *   any other worker has what the worker before had for the same op
+ *   worker 0, and the first worker of the owner's node, get them from the owner
+ *   any other worker gets them from the worker before, which had them for the same op
  * Gradients of a chunk and round:
- *   the owner adds his to those of his blocks
- *   those of the others make two journeys from worker to worker, at the end of which the last one sends them to him:
- *   0   of all up to the end of the owner's node
- *   1   of all after that
+ *   the owner adds its own to those of its blocks
+ *   those of the others make two journeys from worker to worker, and then go to the owner:
+ *   0   of all workers up to the end of the owner's node
+ *   1   of all workers after that
  *
- * So with K nodes a chunk goes from one node to another K - 1 times for each pass, and inside of all nodes together
- * P - K times: nobody gets what he has, or passes on what nobody wants.
+ * So with K nodes a chunk goes from one node to another K - 1 times for each pass, and inside of
+ * all nodes together P - K times: no worker gets what it has, or passes on what no other needs.
  */
 #ifndef SP_RING_LINE_H
 #define SP_RING_LINE_H
@@ -29,7 +30,7 @@ static inline int sp_line_workers(const struct sp_layout *lay, int round)
     return left < lay->stages ? left : lay->stages;
 }
 
-/* Where a worker has the weights of a chunk from; itself: it keeps them. */
+/* The worker that sends a worker the weights of a chunk; the worker itself if it owns them. */
 static inline int sp_line_source(const struct sp_ring *ring, int worker, int chunk)
 {
     int owner = sp_ring_owner(ring, chunk);
@@ -47,8 +48,8 @@ static inline int sp_line_journey(const struct sp_ring *ring, int worker, int ch
     return sp_ring_lag(ring, worker) > sp_ring_lag(ring, sp_ring_owner(ring, chunk));
 }
 
-/* The worker next to this one on the same journey, of the first `workers`, by a step of 1 or -1; -1: it ends, or
- * begins, here. */
+/* The worker next to this one on the same journey among the first `workers`, by a step of 1 or -1;
+ * -1: the journey ends, or begins, here. */
 static inline int sp_line_next(const struct sp_ring *ring, int worker, int chunk, int step,
                                int workers)
 {
@@ -62,7 +63,7 @@ static inline int sp_line_next(const struct sp_ring *ring, int worker, int chunk
     return next;
 }
 
-/* What travels of it, by round. */
+/* The travelling gradient of a round and journey. */
 static inline struct sp_tensor_id sp_line_gradient(const struct sp_layout *lay, int worker, int mb,
                                                    int chunk)
 {

@@ -65,7 +65,7 @@ int sp_ring_last_backward(const struct sp_ring *ring)
     return ring->turns + ring->chunks - (sp_ring_returns(ring) ? 1 : 3);
 }
 
-/* The weights of an op of turn k must be at worker 0 then; the head has its own. */
+/* True if worker 0 has the weights of an op in turn k; the head has its own. */
 static bool has_weights(const struct sp_ring *ring, const struct sp_op *op, int k)
 {
     if (op->part == SP_HEAD || ring->layout == SP_RING_LINE)
@@ -111,7 +111,7 @@ static int add_turn(struct sp_ring *ring, const struct sp_op *ops, int n, char *
     return 0;
 }
 
-/* Who keeps which chunk. */
+/* Tabulates the owner of each chunk. */
 static int own(struct sp_ring *ring, const struct sp_layout *lay,
                const struct sp_weight_ring_def *def, char *why, size_t n)
 {
@@ -130,7 +130,7 @@ static int own(struct sp_ring *ring, const struct sp_layout *lay,
     return 0;
 }
 
-/* Whole rounds of the ring, or gradients do not come home. */
+/* The turns must be whole rounds of the ring, or gradients do not come home. */
 static int check_turns(const struct sp_ring *ring, size_t most, char *why, size_t n)
 {
     if (ring->turns == 0)
@@ -146,7 +146,7 @@ static int check_turns(const struct sp_ring *ring, size_t most, char *why, size_
     return -EINVAL;
 }
 
-/* Workers in a row that are in the same turn. */
+/* Reads how many workers in a row are in the same turn. */
 static int gather(struct sp_ring *ring, const struct sp_layout *lay,
                   const struct sp_weight_ring_def *def, char *why, size_t n)
 {
@@ -163,7 +163,8 @@ static int gather(struct sp_ring *ring, const struct sp_layout *lay,
     return -EINVAL;
 }
 
-/* Around the ring a worker has one chunk of each kind at a time, and all chunks have as many turns to the next one. */
+/* Around the ring a worker has one chunk of each kind at a time, and every chunk needs one turn to
+ * the next worker. */
 static int refuse_chunks(const struct sp_ring *ring, const struct sp_layout *lay, char *why,
                          size_t n)
 {
@@ -237,7 +238,8 @@ void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *pro
     }
 }
 
-/* Ops of worker 0 in turn k: up to the last backward, and the forward, of it. */
+/* Counts ops of worker 0 in turn k: all, and those up to the last backward and the last forward of
+ * them. */
 static void count_ops(const struct sp_ring *ring, int k, int *backwards, int *forwards, int *all)
 {
     *backwards = *forwards = *all = 0;

@@ -1,18 +1,18 @@
 /*
  * Rings of weights (WeiPipe, Lin et al. 2025, section 3): every worker keeps whole micro-batches,
- * round g of worker r being micro-batch gP + r, and the P chunks of the model come by, a chunk a
+ * where round g of worker r is micro-batch gP + r, and the P chunks of the model come by, a chunk a
  * turn. Worker r does in turn k + r what worker 0 does in turn k, on a micro-batch of its own.
  *
  * Three rings, all from worker r to worker r + 1:
  *   forward weights    in turn t worker r has chunk (t - r) mod P
  *   backward weights   from turn P on it has chunk (P - 1 - (t - r)) mod P, in turn P its own
  *   gradients D        with the backward weights; every worker adds its part before it passes D on
- * Other layouts of what comes by for backwards: enum sp_ring_layout.
- * Chunk c belongs to worker (c + 1) mod P. Before turn 0 the forward weights change places once,
- * worker r with worker (1 - r) mod P; after its last turn D goes home.
+ * enum sp_ring_layout has other layouts of the backward rings. Chunk c belongs to worker (c + 1)
+ * mod P. Before turn 0 the forward weights change places once, worker r with worker (1 - r) mod P;
+ * after its last turn D goes home.
  *
- * In the layout SP_RING_LINE nothing goes around, see line.h, and there may be V times as many chunks, C = PV, and
- * turns that are as much shorter.
+ * In the layout SP_RING_LINE nothing goes around (see line.h). There may be V times as many chunks,
+ * C = PV, and turns that are shorter by the same factor.
  */
 #ifndef SP_RING_H
 #define SP_RING_H
@@ -29,7 +29,7 @@ struct sp_ring {
     int *first;         /* [turns+1] first op of a turn */
     struct sp_op *ops;  /* [first[turns]] mb is the round */
     int *turn_of;       /* [passes of rounds and chunks, heads] -1: no such op */
-    int rounds, chunks; /* G, the last one may be of fewer micro-batches; C */
+    int rounds, chunks; /* G, the last one may have fewer micro-batches; C */
     int *owner;         /* [chunks] worker that keeps weights, gradient and optimizer state */
     enum sp_ring_layout layout;
     int node; /* workers in a row that are in the same turn */
@@ -43,8 +43,8 @@ struct sp_ring_item {
 };
 
 /* Tabulates the turns of a schedule. 0; -ENOMEM; -EINVAL with the reason in why[n]: an op that the
- * family does not have, twice, in a turn in which its weights are elsewhere, no turn at all, or an
- * owner that is no worker. */
+ * family does not have, an op that comes twice or in a turn in which its weights are elsewhere, no
+ * turn at all, or an owner that is no worker. */
 int sp_ring_create(const struct sp_layout *lay, const struct sp_weight_ring_def *def,
                    struct sp_ring **ring, char *why, size_t n);
 void sp_ring_destroy(void *ring);
@@ -55,32 +55,33 @@ static inline const struct sp_ring *sp_ring_of(const struct sp_layout *lay)
     return lay->map->state;
 }
 
-/* The turns of a worker, one after the other. */
+/* Emits the turns of a worker, one after the other. */
 void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *prog);
 
 /* The turn of worker 0 in which the op of a round runs, -1 if the schedule has none. */
 int sp_ring_turn(const struct sp_ring *ring, const struct sp_op *op, int round);
 
-/* Turns that a worker is late: the nodes before its own. */
+/* Turns by which a worker is late: the nodes before its own. */
 static inline int sp_ring_lag(const struct sp_ring *ring, int worker)
 {
     return worker / ring->node;
 }
 
-/* The chunk of which worker r has the forward weights in turn t, and the worker a chunk belongs to. */
+/* The chunk whose forward weights worker r has in turn t, and the worker to which a chunk
+ * belongs. */
 int sp_ring_forward(int workers, int r, int t);
 int sp_ring_owner(const struct sp_ring *ring, int chunk);
 
-/* Turns after which forward weights are passed on: 0 .. last; backward weights and gradients:
- * P .. last. */
+/* The turns after which forward weights are passed on are 0 .. last; those for backward weights and
+ * gradients P .. last. */
 int sp_ring_last_forward(const struct sp_ring *ring);
 int sp_ring_last_backward(const struct sp_ring *ring);
-/* Whether the last of those turns brings every gradient home; otherwise their last workers send them
- * there. */
+/* True if the last of those turns brings every gradient home; otherwise the last worker that has a
+ * gradient sends it there. */
 bool sp_ring_returns(const struct sp_ring *ring);
 
-/* What worker r has in turn t: the forward weights, then what there is for backwards (from turn P
- * on). */
+/* An item that worker r has in turn t: item 0 is the forward weights, the others are for backwards
+ * (from turn P on). */
 struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int item);
 
 /* A message of a worker, as published: after `position` ops of its program. */
@@ -89,11 +90,12 @@ struct sp_ring_message {
     enum sp_ring_payload payload;
 };
 
-/* The messages of a worker in a step around the ring, in order; the caller frees them. NULL: no memory. */
+/* The messages of a worker in a step around the ring, in order; the caller frees them. NULL: no
+ * memory. */
 struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker, int *n);
 
-/* Whether a worker adds up the gradients of an op by themselves, and those to what travels when the op ends: where that
- * is rounded, or the worker before is in the same turn. */
+/* True if a worker sums the gradients of an op separately and adds them to the travelling ones when
+ * the op ends: if these are rounded, or the worker before is in the same turn. */
 bool sp_ring_keeps_apart(const struct sp_plan *plan, const struct sp_shape *sh);
 
 #endif

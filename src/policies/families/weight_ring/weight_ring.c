@@ -1,15 +1,15 @@
 /*
- * The weight-ring family (WeiPipe): worker i mod P keeps micro-batch i from its first forward to its
- * last backward, and the C chunks of the model come by, V of each worker's own; see
+ * The weight-ring family (WeiPipe): worker i mod P keeps micro-batch i from its first forward to
+ * its last backward, and the C chunks of the model come by; each worker owns V of them. See
  * policies/families/weight_ring/ring.h.
  *
  *   F(i,c) waits for F(i,c-1)        L(i), head and loss, for F(i,C-1)
  *   B(i,c) waits for B(i,c+1), on the last chunk for L(i), and for F(i,c)
  *   W(i,c) waits for B(i,c)
  *
- * and the first op of a turn for the turn before of the worker before, which then passes its weights
- * and gradients on, all at once as published: so nothing overtakes the ring. Where there is no way
- * around, worker 0 waits for nobody.
+ * The first op of a turn also waits for the previous turn of the previous worker, which then passes
+ * its weights and gradients on, all at once as published: so nothing overtakes the ring. Down the
+ * line, worker 0 waits for no other worker.
  */
 #include "policies/families/activations.h"
 #include "policies/families/families.h"
@@ -56,8 +56,8 @@ static int owned(const struct sp_layout *lay, int stage, int i)
     return -1;
 }
 
-/* Whether B of all chunks of a micro-batch come before W of any: what a forward dropped is then all back, and stays
- * until W. */
+/* True if B of all chunks of a micro-batch come before W of any: then all that a forward dropped
+ * has been recomputed, and stays until W. */
 static bool brings_all_back(const struct sp_plan *plan)
 {
     int before = 0;
@@ -133,7 +133,7 @@ static const struct sp_op *last_op(const struct sp_layout *lay, const struct sp_
     return i > 0 ? &ring->ops[i - 1] : NULL;
 }
 
-/* What the first op of a turn waits for. */
+/* The producer on another worker, if the op is the first of its turn. */
 static int ring_dep(const struct sp_layout *lay, int stage, const struct sp_op *op,
                     struct sp_dep *out)
 {
@@ -160,7 +160,7 @@ static int ring_dep(const struct sp_layout *lay, int stage, const struct sp_op *
     return 1;
 }
 
-/* What an op waits for of its own micro-batch. */
+/* The producers of an op that belong to its own micro-batch. */
 static int own_deps(const struct sp_layout *lay, const struct sp_op *op,
                     struct sp_dep out[SP_MAX_DEPS])
 {
@@ -187,7 +187,7 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n + ring_dep(lay, stage, op, &out[n]);
 }
 
-/* By how many micro-batches that one is before, to whose gradient an op adds; 0: to none. */
+/* The gradient that an op adds to comes from so many micro-batches before; 0: from none. */
 static int from_before(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     const struct sp_ring *ring = sp_ring_of(lay);
@@ -201,7 +201,8 @@ static int from_before(const struct sp_layout *lay, int stage, const struct sp_o
     return before < 0 ? 0 : stage - before;
 }
 
-/* Weights are sent on before they are used; gradients want those of the micro-batch before. */
+/* In a run weights are sent on before they are used, so only gradients wait: for those of the
+ * micro-batch before. */
 static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
                     struct sp_dep out[SP_MAX_DEPS])
 {
@@ -214,7 +215,7 @@ static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *
     if (back == 0)
         return n;
     out[n] = at(lay, (enum sp_pass)op->pass, SP_CHUNK, op->mb - back, op->chunk);
-    /* of the same node: it is wanted when this one ends */
+    /* in the same node it is needed only when this op ends */
     out[n].beside =
         out[n].stage < stage && sp_ring_lag(ring, out[n].stage) == sp_ring_lag(ring, stage);
     return n + 1;
@@ -236,7 +237,8 @@ static void required(const struct sp_layout *lay,
     }
 }
 
-/* A chunk is its share of what a stage is elsewhere; the head costs nothing of its own, as there. */
+/* A chunk costs its share of a stage's work in other families; the head costs nothing extra, as
+ * there. */
 static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                    const struct sp_op *op)
 {
@@ -254,7 +256,7 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
     }
 }
 
-/* Turn by turn, so that no worker is ahead of the next one with what it passes on. */
+/* Turn by turn, so that no worker gets ahead of the next one with what it passes on. */
 static double turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     const struct sp_ring *ring = sp_ring_of(lay);
