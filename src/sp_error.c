@@ -12,7 +12,7 @@ static _Thread_local bool alone;  /* this thread does not wait for standard outp
 static void (*end_by)(int status);
 static bool (*follows)(void);
 
-/* One write, so that lines of several ranks do not interleave. What it quotes may be of any file. */
+/* One write, so that lines of several ranks do not interleave. The text may quote any file. */
 static void say(const char *prefix, const char *fmt, va_list ap)
 {
     char text[1024], all[1025] = "\n", *line = all + 1;

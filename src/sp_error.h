@@ -27,14 +27,14 @@ void sp_error_end_by(void (*end)(int status));
 /* Like sp_error, for what does not stop the run: "starpipe: warning: ..." */
 void sp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Whether a line of the terminal is begun, which ends where a line on stderr follows on the same terminal. Any thread
- * asks; true is told once. */
+/* Sets the function that tells, once for each, that a line of the terminal is begun: a line on
+ * stderr then ends it first, if that is the same terminal. Any thread may call it. */
 void sp_error_follows(bool (*line)(void));
 
 /* Lines of this thread do not follow what standard output has yet to write: its reader may hold that up for ever. */
 void sp_error_alone(void);
 
-/* Whether this thread prints nothing, for what is only tried; returns what was before. */
+/* Silences this thread while something is only tried, or not; returns what was set before. */
 bool sp_error_quiet(bool quiet);
 
 /*

@@ -9,8 +9,9 @@
 /* Bytes of the UTF-8 character at `text`; 0: it is none, or one that XML forbids. */
 int sp_utf8_length(const char *text);
 
-/* Of text[n], n > 0: the bytes of the character at its beginning, or, with *valid false, of as many as can be the
- * beginning of one and are none, at least 1, for which Unicode has one U+FFFD. 0: more of it may come. */
+/* Bytes of the character at the beginning of text[n], n > 0. With *valid false they are no
+ * character but could begin one, at least 1, and Unicode has one U+FFFD for them. 0: more bytes
+ * may come. */
 int sp_utf8_next(const char *text, size_t n, bool *valid);
 
 /* A string of text[n], which ends earlier at a zero byte: each byte that belongs to no character becomes

@@ -230,7 +230,7 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
 }
 
 /* Copies a tensor back into its owner's blocks without a message. The pieces may be other buffers
- * than the owner's, because the tensor may have visited other processes. */
+ * than the owner's, because the tensor may have been in other processes. */
 static void copy_home(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
                       const struct found *f)
 {

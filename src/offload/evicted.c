@@ -84,7 +84,7 @@ static void place_free(struct sp_place *place)
 
 /* ---- transfers --------------------------------------------------------------------------------- */
 
-/* Where buffers are acquired: a worker's memory, or, beside a GPU, main memory. */
+/* The node on which buffers are acquired: a CPU worker's own memory; for a GPU, main memory. */
 static unsigned node_of(const struct sp_evicted *a)
 {
     unsigned node = a->mover->node;
@@ -116,7 +116,7 @@ static void end(struct sp_return *move, unsigned held)
     struct sp_mover *m = move->evicted->mover;
 
     starpu_data_release_on_node(move->buffer, (int)node_of(move->evicted));
-    /* what returns may be dead in the order of submission */
+    /* a last read is not prefetched: later submissions may already have freed the tensor */
     if (!move->writes && !move->last && m->node != node_of(move->evicted))
         starpu_data_prefetch_on_node(move->buffer, m->node, 1);
     if (held)

@@ -30,8 +30,8 @@
 #include <stdint.h>
 
 enum {
-    SP_EVICTION_STREAMS = 3, /* at once: one is read, two come */
-    SP_UNIT_HEAD = 7, /* of the tensors of a unit the head's input, which dies in the slot `used` */
+    SP_EVICTION_STREAMS = 3, /* buffers for streamed keys: one is read, two are being filled */
+    SP_UNIT_HEAD = 7, /* index in a unit of the head's input, which dies in the slot `used` */
     SP_UNIT_TENSORS
 };
 
@@ -67,12 +67,12 @@ struct sp_eviction_plan {
     struct sp_unit *units;        /* [n_units], groups in the order of the program */
     struct sp_unit_group *groups; /* [n_groups] */
     double *seconds;              /* [n_slots] */
-    int64_t *also;                /* [n_slots] other bytes that come and go: gradients */
+    int64_t *also;                /* [n_slots] other bytes of a slot: streamed keys, gradients */
     int64_t *slot_streamed_in,
-        *slot_streamed_out;         /* [n_slots] bytes that come and leave with keys that visit */
-    unsigned char *returns_allowed; /* [n_slots] tensors may be brought back from here on */
+        *slot_streamed_out;         /* [n_slots] bytes fetched and evicted with streamed keys */
+    unsigned char *returns_allowed; /* [n_slots] nonzero: tensors may be fetched at this slot */
 
-    int *op_slots;         /* [ops + 1] where an op's slots are in `slot` */
+    int *op_slots;         /* [ops + 1] index of an op's first slot in `slot` */
     int *slot;             /* of each op in turn, its slots in order */
     int *activations_unit; /* [chunks][micro_batches][slices] first unit */
 
@@ -84,14 +84,13 @@ struct sp_eviction_plan {
 
     /* chosen */
     int64_t peak;                      /* bytes at the highest slot */
-    int64_t peak_kept;                 /* the same of units alone */
-    int64_t streamed_in, streamed_out; /* given: of all slots; 0: all keys stay */
-    int64_t streamed_largest;          /* given: of the largest visit */
-    int64_t
-        streamed_most; /* given: bytes of keys and values of a visit, unless it is of one slice */
-    int64_t gradients_out; /* given: of these the most at once, of gradients */
-    int64_t bytes;         /* that leave in a step, but for those */
-    int64_t most_evicted;  /* at once */
+    int64_t peak_kept;                 /* the same, of units alone */
+    int64_t streamed_in, streamed_out; /* given: streamed bytes of all slots; 0: all keys stay */
+    int64_t streamed_largest;          /* given: bytes of the largest buffer of streamed keys */
+    int64_t streamed_most; /* given: most bytes of keys and values of several slices at once */
+    int64_t gradients_out; /* given: most bytes of evicted key gradients at once */
+    int64_t bytes;         /* evicted in a step, without streamed keys */
+    int64_t most_evicted;  /* most bytes that are evicted at once */
     double rate;           /* bytes a second that the forwards in between must hide */
 
     int64_t *most;                   /* [n_slots] scratch */
@@ -128,7 +127,8 @@ int64_t sp_eviction_plan_most_tensors(const struct sp_eviction_plan *a);
 /* Writes the bytes in memory in each slot under the choice to most[n_slots]. */
 void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most);
 
-/* Whether a visit that has *bytes, 0: none yet, takes so many more; *bytes become those of it, or of the next one. */
+/* Returns true if `more` bytes fit into the buffer of streamed keys that has *bytes so far (0: none
+ * yet). *bytes is updated, to `more` alone if a new buffer begins. */
 static inline bool sp_eviction_stream_takes(const struct sp_eviction_plan *a, int64_t more,
                                             int64_t *bytes)
 {

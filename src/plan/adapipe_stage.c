@@ -168,7 +168,7 @@ struct inner {
     const struct sp_adapipe *in;
     int modes, mode[MODES];    /* of the set, the cheapest first */
     int64_t in_flight, budget; /* bytes for stash */
-    int64_t fixed;             /* bytes besides */
+    int64_t fixed;             /* bytes of everything else */
     int n[MODES];
     struct sp_adapipe_mix *best;
 };

@@ -177,7 +177,7 @@ static int choose_family(struct sp_plan *p)
     return 0;
 }
 
-/* Puts in what the schedule does not say. */
+/* Lets the family insert the ops that the schedule does not list. */
 static int insert_ops(struct sp_plan *p)
 {
     char why[512] = "";

@@ -28,7 +28,7 @@ void sp_pool_destroy(struct sp_pool *p);
 /* Takes a tensor of n elements of elem_bytes, without a value. `name` is for traces. */
 struct sp_tensor *sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes, const char *name);
 
-/* Adds a holder to a tensor from a pool. It returns to the pool when all holders have given it
+/* Adds a reference to a tensor from a pool. It returns to the pool when all references were given
  * back. */
 void sp_pool_hold(struct sp_tensor *tensor);
 

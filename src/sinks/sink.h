@@ -21,7 +21,8 @@ struct sp_return;
 struct sp_task;
 struct sp_task_context;
 
-/* What leaves memory and comes back: offload/mover.h and offload/evicted.h say what each does. */
+/* Eviction and fetching of tensors. offload/mover.h and offload/evicted.h document the functions.
+ * */
 struct sp_tier_ops {
     void (*start)(struct sp_mover *m, unsigned tier, int worker);
     void (*stop)(struct sp_mover *m, struct sp_move *moves, size_t n);

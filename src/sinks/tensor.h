@@ -29,10 +29,10 @@ enum sp_pool_dead {
 struct sp_tensor {
     struct sp_sink *sink;
     size_t length, elem;  /* elements, as a sink counts them, and bytes of one */
-    struct sp_pool *pool; /* that gave it; NULL: none */
-    int references;       /* who has it of the pool */
-    int shelf;            /* of the pool, where those of its size are */
-    void *handle;         /* the sink's own */
+    struct sp_pool *pool; /* the pool it came from; NULL: none */
+    int references;       /* how many hold it; the last one returns it to the pool */
+    int shelf;            /* of the pool, for tensors of this size */
+    void *handle;         /* private to the sink */
 };
 
 /*

@@ -42,7 +42,7 @@ struct sp_gantt_message {
     char name[SP_TENSOR_TEXT]; /* name of the op that sends, or of the tensor */
 };
 
-/* Activations that are not in memory: from when they have left until they are back. */
+/* Evicted activations: from the end of their eviction to the end of their fetch. */
 struct sp_gantt_evicted {
     int stage;
     double from, until;
@@ -71,7 +71,7 @@ struct sp_gantt {
     int n_messages, cap_messages;
     struct sp_gantt_message *messages; /* by receiver, and drawn under the bars of that stage */
     int n_away, cap_away;
-    struct sp_gantt_evicted *evicted; /* drawn under them, in a row of their own; in any order */
+    struct sp_gantt_evicted *evicted; /* drawn below them, in a separate row; in any order */
 };
 
 /* Makes an empty picture. 0 or -ENOMEM. */
@@ -87,8 +87,8 @@ enum sp_mark {
     SP_MARK_FRAME,    /* two bars that are one unit */
     SP_MARK_EXCHANGE, /* a line along the top of a bar */
     SP_MARK_MESSAGE,  /* a line under the bars */
-    SP_MARK_EVICTED,  /* a row under the bars, as high as much is away */
-    SP_MARK_NUMBER,   /* what stands in bars */
+    SP_MARK_EVICTED,  /* a row under the bars whose height is the evicted bytes */
+    SP_MARK_NUMBER,   /* the label of a bar */
     SP_MARKS
 };
 
@@ -140,11 +140,11 @@ void sp_gantt_note_peak(struct sp_gantt *g, int stage, int activations);
 /* Writes "12.25 MiB", "46.1 GiB": narrow enough for a note. */
 char *sp_gantt_bytes(int64_t bytes, char text[32]);
 
-/* 0 or -ENOMEM. Nothing is away for less than no time. */
+/* Adds an eviction; one of no duration or less is ignored. 0 or -ENOMEM. */
 int sp_gantt_add_evicted(struct sp_gantt *g, const struct sp_gantt_evicted *evicted);
 
-/* What a stage has away over time: *n steps, the first at 0 or later, the last one of 0 bytes, to be freed; NULL: no
- * memory, or *n is 0. */
+/* The evicted bytes of a stage over time: *n steps, the first at 0 or later, the last one of 0
+ * bytes. The caller frees them; NULL: no memory, or *n is 0. */
 struct sp_gantt_step *sp_gantt_evicted_of(const struct sp_gantt *g, int stage, int *n);
 
 /* Makes the picture of list-simulated times, with the bubble and peak of each stage. 0 or

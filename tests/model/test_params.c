@@ -39,7 +39,7 @@ static void see(void *arg, const struct sp_parameter *t)
     s->n++;
 }
 
-/* Visits one block; returns its parameters. */
+/* Takes one block; returns its parameters. */
 static uint64_t stream(const struct sp_params *p, enum sp_block_kind kind, int layer, char *marks)
 {
     struct seen s = {.p = p, .kind = kind, .layer = layer, .marks = marks};

@@ -50,9 +50,9 @@ static void shared_slices(struct cases *c)
         }
 }
 
-/* Attention that stages share: several helpers of a stage, several that one helps, none in a slot; chunks, layers
- * that not all stages have, whatever is computed again, what leaves memory. The order of all sums is the same
- * everywhere. */
+/* Attention that stages share: several assisting stages of a stage, several that one assists, none
+ * in a slot; chunks, layers that not all stages have, whatever is computed again, what leaves
+ * memory. The order of all sums is the same everywhere. */
 static void shared_attention(struct cases *c)
 {
     static const struct {
@@ -63,10 +63,10 @@ static void shared_attention(struct cases *c)
          "--model gpt-tiny --stages 4 --slices 8 --micro-batches 2 --seq 101"},
         {ALONE | PROCESSES(4),
          "--model gpt-tiny --stages 4 --chunks 2 --slices 8 --micro-batches 2 --seq 64"},
-        /* gradients of many keys that come home stay there */
+        /* gradients of many keys that return to their owner stay there */
         {ALONE | PROCESSES(2),
          "--model gpt-tiny --stages 2 --slices 16 --micro-batches 2 --seq 64"},
-        /* a helper that has some of the keys that it gets, and gradients of them */
+        /* an assisting stage that has some of the keys that it gets, and gradients of them */
         {ALONE, "--model gpt-tiny --stages 5 --slices 12 --micro-batches 2 --seq 60"},
         {ALONE | PROCESSES(3),
          "--model llama-tiny --stages 3 --slices 7 --micro-batches 3 --seq 77 --recompute full"},

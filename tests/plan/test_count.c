@@ -167,8 +167,8 @@ static void test_classes(void **state)
 
 enum { MOST_OPS = 4096 };
 
-/* What the tasks of a step do, beside what its actions say: FLOPs of an op, by stage and place in the program; bytes sent,
- * by the kind of the action. */
+/* A step: FLOPs of its tasks, by stage and place of the op in the program; bytes that its tasks
+ * sent and that its actions tell, by the kind of the action. */
 static struct {
     double flops[4][MOST_OPS];
     int64_t sent[SP_ACTION_KINDS], told[SP_ACTION_KINDS];
@@ -273,7 +273,7 @@ static double compare_flops(const struct sp_plan *plan, const double *ms, char *
     return most;
 }
 
-/* What the cost model has of an op, FLOPs and messages, is what its tasks have. */
+/* The FLOPs and messages that the cost model has of an op are those of its tasks. */
 static void test_costs(void **state)
 {
     static struct sp_machine machine;

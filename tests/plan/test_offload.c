@@ -280,7 +280,7 @@ static struct sp_eviction_plan *plan_slices(int n, struct sp_plan *plan, struct 
 }
 
 /* Memory does not grow with the sequence, and they move as often as slices follow. In a layer, in slices:
- *   forwards    visits of slices 0 .. i-2 with slice i; each leaves once
+ *   forwards    streams of slices 0 .. i-2 with slice i; each leaves once
  *   backwards   the last one makes the gradients of those before it, which then come and leave with every other one */
 static void keys_leave(void **state)
 {

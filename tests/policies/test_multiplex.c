@@ -280,7 +280,7 @@ static void refusals(void **state)
     refuse("sppo:multiplex=1", 2, 4, "takes no value");
 }
 
-/* An order in which a helper comes too late for what its part waits for cannot run. */
+/* An order in which an assisting stage comes too late for what its part waits for cannot run. */
 static void wrong_orders(void **state)
 {
     struct sp_layout lay = multiplexed(P, N);

@@ -131,7 +131,7 @@ static void add_action(void *arg, const struct sp_action *a)
     bool sized = lists->show->shape && is_sized(a);
     char subject[SUBJECT];
 
-    if (a->op_part > 0) /* of an op that is there */
+    if (a->op_part > 0) /* belongs to an op that is already listed */
         return;
     print_subject(lists->show->plan, a, subject);
     json_array_append_new(json_array_get(lists->stages, (size_t)a->stage),

@@ -281,7 +281,8 @@ static void merge(struct sp_op_ctx *c, int i, const struct sp_assist *assist, in
     c->ctx.exchanged = false;
 }
 
-/* ---- legs ----------------------------------------------------------------------------------- */
+/* ---- parts of an op ----------------------------------------------------------------------------
+ * */
 
 static void attend(struct sp_op_ctx *c, int step)
 {

@@ -30,7 +30,7 @@ static int workers(const struct sp_graph *g)
     return g->place.stages;
 }
 
-/* The number of chunks of the model, which every micro-batch visits. */
+/* The number of chunks of the model, which every micro-batch goes through. */
 static int chunks(const struct sp_graph *g)
 {
     return sp_graph_ring(g)->chunks;

@@ -24,7 +24,7 @@ void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor 
 struct sp_tensor *sp_tensor_logits(struct sp_op_ctx *c, int rows);
 
 /* Sends this member's statistics of a share's logits, of[this member], to all members, and receives
- * theirs in of[]. */
+ * those of the others in of[]. */
 void sp_tensor_share_stats(struct sp_op_ctx *c, struct sp_tensor **of);
 
 /* Computes dx(T,h) from x; adds the gradients of the final norm and the table, and the loss of this

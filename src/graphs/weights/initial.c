@@ -72,7 +72,7 @@ static void draw_on_worker(void *arg)
     }
 }
 
-/* Visits one block of each stage at a time: with limited memory, other blocks may have to be
+/* Takes one block of each stage at a time: with limited memory, other blocks may have to be
  * evicted. */
 static void each_handle(const struct drawing *d, void (*act)(struct sp_tensor *handle))
 {

@@ -21,7 +21,7 @@
 struct index {
     const struct sp_dir *dir; /* NULL: the name is a path */
     const char *name, *path;  /* path: for messages */
-    json_t *root, *map;       /* map: borrowed from root */
+    json_t *root, *map;       /* map: a part of root */
     json_t *shards;  /* file name: the first tensor said to be in it, in the order of the map */
     json_t *missing; /* of the map, what no shard opened so far holds */
 };

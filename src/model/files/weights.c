@@ -271,7 +271,7 @@ struct transfer {
     int rc;                   /* first failure, already reported */
 };
 
-/* Transposed tensors go through a buffer of a bounded size, whatever theirs. */
+/* Transposed tensors go through a buffer of a bounded size, whatever their own. */
 static int move_transposed(const struct transfer *x, const struct sp_parameter *t,
                            const struct sp_st_entry *e)
 {

@@ -47,7 +47,8 @@ static int tokens_given(const struct slot *s, const struct sp_assist *assist)
     return tokens_in(s, &assist->keys);
 }
 
-/* What a device has of k and v of the keys that the helper has not had; `back`: that it does not go on with. */
+/* Elements of k and v per device that the assisting stage does not hold yet; with `back`, elements
+ * of their gradients that the assisting stage returns because it does not go on with them. */
 static double keys_sent(const struct slot *s, const struct sp_assist *assist, bool back)
 {
     int tokens = tokens_given(s, assist) - tokens_in(s, back ? &assist->goes_on : &assist->had);
@@ -55,7 +56,7 @@ static double keys_sent(const struct slot *s, const struct sp_assist *assist, bo
     return (double)s->sh->batch * tokens * s->sh->kv_width / sp_shape_spread(s->sh);
 }
 
-/* Attention of a stage's slice over the keys that it gives to no helper. */
+/* Attention of a stage's slice over the keys that it gives to no assisting stage. */
 static double kept_s(const struct slot *s, int stage)
 {
     struct sp_shape slice;
@@ -79,7 +80,7 @@ static double help_s(const struct slot *s, const struct sp_assist *assist)
            s->terms->machine->rates.launch_s;
 }
 
-/* What came is read, and what it becomes part of read and written. */
+/* The owner reads each partial result, and reads and writes the tensor it is merged into. */
 static double merge_s(const struct slot *s, const struct sp_assist *assist)
 {
     struct sp_shape slice;
@@ -99,7 +100,8 @@ static double link_s(const struct slot *s, const struct sp_assist *assist, doubl
     return sp_exchange_s(s->terms, s->sh, assist->owner, assist->helper, elements);
 }
 
-/* q, k and v, and with the gradient of o that and its statistics; o with its statistics, or dq, dk and dv. */
+/* The way there carries q, k and v, and in the backward also the output's gradient, o and its
+ * statistics. The way back carries o with its statistics, or dq, dk and dv. */
 static double way_s(const struct slot *s, const struct sp_assist *assist, bool back)
 {
     bool backward = s->pass == SP_ATTENTION_BACKWARD;
@@ -117,7 +119,8 @@ static double way_s(const struct slot *s, const struct sp_assist *assist, bool b
 
 /* ---- an op ---------------------------------------------------------------------------------- */
 
-/* When what a helper needs is there: owners send to one helper after the other. */
+/* When an assisting stage has received its inputs: owners send to one assisting stage after the
+ * other. */
 static double shared_at(const struct slot *s, int k)
 {
     double at = 0;

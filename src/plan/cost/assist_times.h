@@ -8,9 +8,9 @@
 
 /*
  * Seconds beyond attention of the whole slice, for all layers of the op; negative for an op that is
- * assisted. The stages of a slot come to a layer at the same time. A helper attends to its own
- * slice, then to the queries it has received, one owner after the other. An owner is done when it
- * has received and merged the results of its helpers.
+ * assisted. The stages of a slot come to a layer at the same time. An assisting stage attends to
+ * its own slice, then to the queries it has received, one owner after the other. An owner is done
+ * when it has received and merged the results of its assisting stages.
  */
 double sp_assist_time(const struct sp_plan *plan, const struct sp_shape *sh,
                       const struct sp_op_terms *terms, int stage, const struct sp_op *op);

@@ -110,7 +110,8 @@ static void list_returns(const struct stage *st, struct sp_evictions *e, int *by
     }
 }
 
-/* What comes for the attention of layer `layer` of op `index`, in a slot, and what leaves after it. */
+/* Lists the keys fetched for the attention of layer `layer` of op `index` in a slot, and the
+ * eviction after it. */
 static void list_stream(const struct stage *st, struct sp_evictions *e, int index, int layer,
                         int slot)
 {

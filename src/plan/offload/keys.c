@@ -83,7 +83,8 @@ static int64_t keys_of(struct sp_units_builder *b, const struct sp_op *op, int s
     return parts * sp_pages(bytes / parts);
 }
 
-/* Those that visit attention of an op, in a layer: in all, and those of the largest visit. */
+/* Bytes of keys that attention of an op streams through in a layer: in all, and in the largest
+ * stream. */
 struct streams {
     int64_t bytes, largest;
 };
@@ -106,7 +107,7 @@ static struct streams streams_of(struct sp_units_builder *b, const struct sp_op 
     return v;
 }
 
-/* So that a visit takes little beside the rest: a part of what a layer of the longest slice keeps. */
+/* A stream takes a small part of the bytes that a layer of the longest slice keeps. */
 static int64_t most_of_stream(struct sp_units_builder *b)
 {
     enum { PART = 8 };
@@ -141,7 +142,7 @@ static void count(struct sp_units_builder *b, int slot, int64_t in, int64_t out)
     b->a->streamed_out += out;
 }
 
-/* The visits of layer i of an op. */
+/* Adds the streams of layer i of an op. */
 static void add_streams(struct sp_units_builder *b, int index, int i, struct streams v)
 {
     const struct sp_op *op = &b->prog->ops[index];

@@ -1,4 +1,4 @@
-/* What a plan of evictions is made for. Pure. */
+/* A request for a plan of evictions. Pure. */
 #ifndef SP_OFFLOAD_REQUEST_H
 #define SP_OFFLOAD_REQUEST_H
 

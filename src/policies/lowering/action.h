@@ -33,8 +33,8 @@ struct sp_action {
     enum sp_action_kind kind;
     int stage;       /* in whose program it is */
     struct sp_op op; /* RUN */
-    /* RUN: an op whose stages exchange tensors while it runs is submitted in parts 0 .. legs - 1;
-     * other ops in one */
+    /* RUN: an op whose stages exchange tensors while it runs is submitted in parts 0 .. op_parts -
+     * 1; other ops in one */
     int op_part, op_parts;
     int index; /* place of an op in the stage's program. RUN: that op (-1: the family's own, see
                 * below). SEND: the op that made the tensor (-1: it is kept, or passed on as it
@@ -60,7 +60,7 @@ struct sp_action {
 
 /*
  * A RUN that is not in the program has part SP_UPDATE: the gradients `tensor`, which passed by or
- * came home, are added to, or become, those of the stage's blocks.
+ * returned to its owner, are added to, or become, those of the stage's blocks.
  */
 
 const char *sp_action_name(enum sp_action_kind kind);

@@ -36,7 +36,7 @@ struct sp_evictions {
 };
 
 struct sp_evictions *sp_evictions_new(int stages);
-/* Makes room for n evictions and so many `visits` on a stage. 0 or -ENOMEM. */
+/* Makes room for n evictions and so many `streams` on a stage. 0 or -ENOMEM. */
 int sp_evictions_reserve(struct sp_evictions *e, int n, int streams);
 void sp_evictions_destroy(struct sp_evictions *e, int stages);
 
@@ -44,7 +44,7 @@ void sp_evictions_destroy(struct sp_evictions *e, int stages);
  * one. */
 int sp_evictions_leaving_from(const struct sp_evictions *e, int index);
 int sp_evictions_returning_from(const struct sp_evictions *e, int index);
-/* The op of an entry of `visits`, and the first entry of op `index` or a later one. */
+/* The op of an entry of `streams`, and the first entry of op `index` or a later one. */
 int sp_stream_index(const struct sp_eviction *stream);
 int sp_evictions_streams_from(const struct sp_evictions *e, int index);
 

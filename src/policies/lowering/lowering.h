@@ -80,7 +80,7 @@ int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp
 void sp_lower_run(struct sp_lowering *l, int stage, int index);
 /* One part of an op that runs in several. */
 void sp_lower_part(struct sp_lowering *l, int stage, int index, int op_part, int op_parts);
-/* A RUN of the family's own: adds gradients that passed by or came home to those in the stage's
+/* A RUN of the family's own: adds gradients that passed by or returned to those in the stage's
  * store. */
 void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients);
 /* `index`: the op in the sender's program that made the tensor, -1: none, it is kept or passed on

@@ -4,8 +4,8 @@
  *
  * This is recursive doubling (Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective
  * Communication Operations in MPICH", section 4.3): in round k pipeline q exchanges all that it has
- * with q xor 2^k. Pipelines beyond the largest power of two first give theirs to a pipeline below,
- * and get the sum from it at the end. As a + b = b + a, all get the same bits.
+ * with q xor 2^k. Pipelines beyond the largest power of two first give their sum to a pipeline
+ * below, and get the sum from it at the end. As a + b = b + a, all get the same bits.
  */
 #ifndef SP_PIPELINES_H
 #define SP_PIPELINES_H

@@ -1,7 +1,7 @@
 /*
  * SlimPipe (Li et al. 2025, arXiv 2504.14519): 1F1B over slices of the same length. All stages run
  * in step, so that they can share the attention of their current slices: a late slice reads many
- * keys, an early one few (families/aligned: slots.h describes the order, aid.h the sharing).
+ * keys, an early one few (families/aligned: slots.h describes the order, assist.h the sharing).
  *
  * p = 4, m = 2, n = 4, b + w = f, 0-1 forward, a-b backward of micro-batches 0-1:
  *

@@ -50,7 +50,7 @@ bool sp_zb_better(const struct sp_zb_score *a, const struct sp_zb_score *b);
  * long. */
 bool sp_zb_greedy(struct sp_zb *zb, int variant, unsigned char *words);
 
-/* Simulated annealing: moves single ops if that helps or does little harm, at first about `heat`
+/* Simulated annealing: moves single ops if that gains or costs little, at first about `heat`
  * times the mean cost of an op, then less and less. Spends at most `steps` of the budget. words and
  * score become the best seen. 0 or -ENOMEM. */
 int sp_zb_anneal(struct sp_zb *zb, double heat, long long steps, unsigned char *words,

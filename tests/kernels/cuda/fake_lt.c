@@ -204,7 +204,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 
 /* ---- what is legal ---- */
 
-/* op(A) m x k, op(B) k x n, C and D m x n: theirs. */
+/* op(A) m x k, op(B) k x n, C and D m x n: as cuBLASLt has them. */
 struct sizes {
     uint64_t m, n, k;
 };
@@ -377,7 +377,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t desc, co
         (sp_fake_lt.us[algo.index] + (op->epilogue > 4 ? sp_fake_lt.epilogue_us : 0)) * slowness();
     if (sp_fake_lt.fails_again & 1u << algo.index)
         sp_fake_lt.refuse |= 1u << algo.index;
-    memset(workspace, 0xff, 4096); /* all of it is theirs */
+    memset(workspace, 0xff, 4096); /* all of it is the library's */
     memset((char *)workspace + workspace_bytes - 4096, 0xff, 4096);
     for (uint64_t j = 0; j < s.n; j++) {
         double column = 0;

@@ -306,7 +306,8 @@ static void merge(struct sp_op_ctx *c, int i)
     sp_pool_drop(&t->sum);
 }
 
-/* ---- legs ------------------------------------------------------------------------------------ */
+/* ---- parts of an op
+ * ----------------------------------------------------------------------------- */
 
 static int layer_at(const struct sp_op_ctx *c, int step)
 {

@@ -9,7 +9,7 @@
  * the forward.
  *
  * A tile of queries receives dQ from all its key tiles in the order of the keys: its ticket counts
- * the key tiles that have added theirs, and a unit waits for its turn. The sums have one order,
+ * the key tiles that have added to it, and a unit waits for its turn. The sums have one order,
  * whatever the team. Units are taken in the order of the keys, so a unit that others wait for was
  * always taken before, and it waits only for earlier ones: no deadlock. All heads of a tile come
  * before the next tile, so with as many heads as threads no thread waits.

@@ -165,7 +165,7 @@ static cudaError_t try_workspace(struct sp_cuda *cuda, size_t bytes)
     return err;
 }
 
-/* Allocates with room to grow; else the least that will do; else that again after other holders
+/* Allocates with room to grow; else the least that will do; else that again after other owners
  * released memory. */
 static cudaError_t allocate_workspace(struct sp_cuda *cuda, size_t bytes, size_t *grown)
 {

@@ -4,10 +4,11 @@
  *
  *   RECV x or dx of all, as in layerwise programs
  *   each i:  RUN, to attention
- *            owner to helper, F: q(l,k)           B: q, do, o and lse(l,k)
- *                             kv(l,j) of each slice of keys j it gives that the helper lacks
+ *            owner to assisting stage, F: q(l,k)           B: q, do, o and lse(l,k)
+ *                             kv(l,j) of each slice of keys j it gives that the assisting stage
+ * lacks
  *            RUN, attention of both
- *            helper to owner, F: o and lse(l,k)   B: dq(l,k)
+ *            assisting stage to owner, F: o and lse(l,k)   B: dq(l,k)
  *                                                    dkv(l,j) of keys with which it does not go on
  *   RUN, the rest, and SEND x or dx of all
  */
@@ -37,8 +38,8 @@ int sp_aligned_unit(const struct sp_lowering *l, int i)
 
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
-/* Calls fn for each tensor that the helper reads: those of the owner's slice, and slices of keys
- * except `but`. */
+/* Calls fn for each tensor that the assisting stage reads: those of the owner's slice, and slices
+ * of keys except `but`. */
 static void each_shared(struct sp_lowering *l, const struct sp_assist *assist,
                         const struct sp_key_range *but,
                         void (*fn)(struct sp_lowering *l, const struct sp_assist *assist,
@@ -55,7 +56,7 @@ static void each_shared(struct sp_lowering *l, const struct sp_assist *assist,
             fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_KV, j));
 }
 
-/* Calls fn for each tensor that the helper leaves for the owner. */
+/* Calls fn for each tensor that the assisting stage leaves for the owner. */
 static void each_returned(struct sp_lowering *l, const struct sp_assist *assist,
                           void (*fn)(struct sp_lowering *l, const struct sp_assist *assist,
                                      struct sp_tensor_id t))

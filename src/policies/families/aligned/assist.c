@@ -28,7 +28,7 @@ static void sort(struct load *load, int n)
 }
 
 /* Moves whole slices of keys from the stages with most keys to those with fewest, in as few
- * owner-helper pairs as possible. */
+ * owner-assisting stage pairs as possible. */
 static int share_out(struct load *load, int n, struct sp_assist assist[SP_SLOT_STAGES])
 {
     int sum = 0, count = 0, helper = n - 1, given = 0;
@@ -111,8 +111,9 @@ static struct sp_key_range both(const struct sp_key_range *a, const struct sp_ke
     return (struct sp_key_range){first, end > first ? end - first : 0};
 }
 
-/* The keys of an assist that its helper also has in another slot, with assists other[n]. They are
- * never those of another micro-batch, as it begins or ends with a slice whose stage gives none. */
+/* The keys of an assist that its assisting stage also has in another slot, with assists other[n].
+ * They are never those of another micro-batch, as it begins or ends with a slice whose stage gives
+ * none. */
 static struct sp_key_range there_too(const struct sp_assist *assist, const struct sp_assist *other,
                                      int n)
 {

@@ -12,7 +12,8 @@
  *
  * The first W = nv + p-1 forward slots follow each other, until the last stage has had a whole
  * micro-batch. From there on backward and forward slots alternate. So all stages run the same pass
- * in a slot, each on another slice, and they can share the attention of their slices (aid.h). Pure.
+ * in a slot, each on another slice, and they can share the attention of their slices (assist.h).
+ * Pure.
  */
 #ifndef SP_SLOTS_H
 #define SP_SLOTS_H

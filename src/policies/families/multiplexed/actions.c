@@ -9,7 +9,7 @@
  *
  * All parts of a slice are one unit: they exchange queries in each layer and hold shares of keys
  * (shared_slices.h). Shared weights arrive before an op, sums of weight gradients leave after it
- * (lending.h).
+ * (shared_weights.h).
  */
 #include "policies/families/families.h"
 #include "policies/families/multiplexed/key_shares.h"

@@ -9,8 +9,8 @@
  *                                    stages 0 .. g-1 one of g equal ranges of the tokens before
  *
  * A stage sends the queries of its part to the others, layer by layer. Each attends to the keys
- * that it has and sends the result back. So keys and values are sent once, and a helper has 1/(g+1)
- * of a stage's. Pure.
+ * that it has and sends the result back. So keys and values are sent once, and an assisting stage
+ * has 1/(g+1) of a stage's. Pure.
  */
 #ifndef SP_KEY_SHARES_H
 #define SP_KEY_SHARES_H
@@ -41,8 +41,8 @@ static inline int sp_token_range_clip(const struct sp_token_range *range, int *f
     return end > *first ? end - *first : 0;
 }
 
-/* The tokens before the right slices whose keys a helper is given; empty for the owner and for
- * stages that do not assist. */
+/* The tokens before the right slices whose keys an assisting stage is given; empty for the owner
+ * and for stages that do not assist. */
 struct sp_token_range sp_key_range_of(const struct sp_plan *plan, int seq, int global, int helper);
 
 /* The tokens first .. first+len-1 of that range that are in a part. */
@@ -55,7 +55,7 @@ static inline int sp_first_shared(const struct sp_layout *lay, int global, int s
     return sp_slice_phase(lay, global, slice) == SP_LEFT ? 0 : lay->slices - global;
 }
 
-/* Number of tokens whose keys stage `helper` has for the queries of a part of another stage. */
+/* Number of tokens whose keys a stage has for the queries of a part of another stage. */
 int sp_keys_for(const struct sp_plan *plan, int seq, int global, int part, int helper);
 
 /* A share of keys and values (kind SP_TENSOR_KV), or of their gradients. */

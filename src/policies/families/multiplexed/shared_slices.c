@@ -35,8 +35,8 @@ static int right_op(const struct sp_lowering *l, int stage, int global, int mb, 
     return l->order[sp_lowering_position(l, stage, &op)].index;
 }
 
-/* Sends each helper its share of a part, whose keys the owner has after op number `index` of its
- * program. */
+/* Sends each assisting stage its share of a part, whose keys the owner has after op number `index`
+ * of its program. */
 static void give_shares(struct sp_lowering *l, int global, int mb, int part, int index)
 {
     for (int s = 0; s < global; s++) {

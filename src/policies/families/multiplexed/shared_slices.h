@@ -2,7 +2,8 @@
  * Slices that several stages compute, as actions, and the shares of keys and values for them
  * (key_shares.h):
  *
- *   F of a part before right slices   RUN   the owner sends each helper its share of the part's
+ *   F of a part before right slices   RUN   the owner sends each assisting stage its share of the
+ * part's
  *                                           keys and values
  *   F, B of a shared slice            RUN of all parts up to attention
  *     each layer                      each part's q (B: do, o, lse too) to the others, RUN, their o

@@ -1,7 +1,7 @@
 /*
  * Weights and gradients around the ring as actions; ring.h says which worker has what in which
  * turn. Weights go on to the next worker as soon as a turn begins, gradients when the turn's ops
- * were submitted. A chunk's gradient sets out as zeros and comes home to its owner.
+ * were submitted. A chunk's gradient sets out as zeros and returns to its owner.
  *
  * Every worker is in a turn of its own. Turns in which a worker has no ops advance along with the
  * first worker, before this worker has begun, or with the last one, after it is done. So no more
@@ -76,7 +76,7 @@ static bool goes_on(const struct sp_lowering *l, int t, int item)
                      : t >= workers(l) && t <= sp_ring_last_backward(ring);
 }
 
-/* True if a worker has this item in turn t; a gradient that came home is in its owner's blocks
+/* True if a worker has this item in turn t; a gradient that returned is in its owner's blocks
  * instead. */
 static bool has(const struct sp_lowering *l, int worker, int t, int item)
 {

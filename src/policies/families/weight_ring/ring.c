@@ -130,7 +130,7 @@ static int own(struct sp_ring *ring, const struct sp_layout *lay,
     return 0;
 }
 
-/* The turns must be whole rounds of the ring, or gradients do not come home. */
+/* The turns must be whole rounds of the ring, or gradients do not return to their owners. */
 static int check_turns(const struct sp_ring *ring, size_t most, char *why, size_t n)
 {
     if (ring->turns == 0)

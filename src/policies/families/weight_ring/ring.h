@@ -9,7 +9,7 @@
  *   gradients D        with the backward weights; every worker adds its part before it passes D on
  * enum sp_ring_layout has other layouts of the backward rings. Chunk c belongs to worker (c + 1)
  * mod P. Before turn 0 the forward weights change places once, worker r with worker (1 - r) mod P;
- * after its last turn D goes home.
+ * after its last turn D returns to the owner.
  *
  * In the layout SP_RING_LINE nothing goes around (see line.h). There may be V times as many chunks,
  * C = PV, and turns that are shorter by the same factor.
@@ -76,8 +76,8 @@ int sp_ring_owner(const struct sp_ring *ring, int chunk);
  * gradients P .. last. */
 int sp_ring_last_forward(const struct sp_ring *ring);
 int sp_ring_last_backward(const struct sp_ring *ring);
-/* True if the last of those turns brings every gradient home; otherwise the last worker that has a
- * gradient sends it there. */
+/* True if the last of those turns returns every gradient to its owner; otherwise the last worker
+ * that has a gradient sends it there. */
 bool sp_ring_returns(const struct sp_ring *ring);
 
 /* An item that worker r has in turn t: item 0 is the forward weights, the others are for backwards
