@@ -1,4 +1,4 @@
-/* The beginning and the end of a trainer: checked, then started; stopped, then released. */
+/* Begins and ends a trainer: checks, then starts; stops, then releases. */
 #include "train/start/prepare.h"
 #include "train/start/start.h"
 

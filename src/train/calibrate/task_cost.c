@@ -1,4 +1,5 @@
-/* What the runtime takes for a task: tasks with buffers as those of a layer, that do nothing. */
+/* Measures the time that the runtime needs for a task, with tasks that have a layer's buffers
+ * and do nothing. */
 #include "train/calibrate/rates.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
@@ -13,7 +14,7 @@ enum { BUFFERS = 4 };
 
 static struct sp_codelet nothing_cl = {.name = "nothing", .run = nothing, .timed = true};
 
-/* A chain: each task reads what the one before wrote. */
+/* Tasks form a chain: each reads what the one before it wrote. */
 static void submit(struct sp_bench *b, int worker, struct sp_tensor *const *t, int i)
 {
     struct sp_task_context ctx = sp_bench_context(b, worker);

@@ -1,11 +1,13 @@
-/* Where offloaded activations go: the host, disks. The rates are measured as a run that offloads does. */
+/* Measures the tiers that offloaded activations go to, the host and disks, in the way that a run
+ * uses them. */
 #include "sinks/starpu/cuda_memory.h"
 #include "offload/disk.h"
 #include "train/calibrate/rates.h"
 #include <math.h>
 #include <stdio.h>
 
-/* Times of a byte to, from, and with both ways busy, of which no way is faster than alone. */
+/* Seconds a byte to the tier, from it, and with both ways busy; then neither way is faster than
+ * alone. */
 struct tier {
     const char *what;
     struct sp_steady write, read, both;
