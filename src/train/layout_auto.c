@@ -236,7 +236,7 @@ static void keep(struct choosing *c, const struct sp_auto_choice *one)
     c->other[at] = *one;
 }
 
-/* Compares a layout that fits and that train runs with the best so far. */
+/* Considers a layout that fits and that train can run. */
 static void compare(struct choosing *c, const struct sp_search *want, const struct sp_found *f)
 {
     const struct sp_auto_choice one = {
@@ -252,8 +252,7 @@ static void compare(struct choosing *c, const struct sp_search *want, const stru
     c->fits = true;
 }
 
-/* Takes the fastest layout, or the usual schedule's if its prediction cannot be told from that
- * exactly enough. */
+/* Takes the fastest layout, or the usual schedule's if that is slower by no more than EXACT. */
 static void conclude(struct choosing *c)
 {
     struct sp_auto_choice *best = c->best;

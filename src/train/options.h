@@ -104,7 +104,7 @@ const char *sp_choice(const char *choices, int i, int *length);
 /* The number of the word that `text` is; -1: it is none of them. */
 int sp_choice_of(const char *choices, const char *text);
 
-/* --recompute; every=K means full, but one layer in K is kept. */
+/* --recompute; every=K is full, but keeps the input of only every K-th layer. */
 struct sp_recompute_option {
     enum sp_recompute mode;
     int every;
