@@ -3,7 +3,8 @@
 
 #include "train/trainer.h"
 
-/* The graph of a run, but for the sink that it is submitted to, and what that can do. */
+/* The configuration of a run's graph, without the sink that it is submitted to and that sink's
+ * abilities. */
 struct sp_graph_config sp_train_graph_config(const struct sp_trainer *t);
 
 #endif

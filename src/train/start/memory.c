@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* To sample: weights as products read them, the largest block once more on its way in, the keys and values of all
- * positions, and a forward. */
+/* Memory for sampling: weights as products read them, a second copy of the largest block while
+ * it is read in, the keys and values of all positions, and a forward. */
 static void add_inference(const struct sp_trainer *t, struct sp_memory *m)
 {
     int64_t elem = (int64_t)sp_shape_elem(&t->shape);

@@ -4,7 +4,8 @@
 
 #include "train/trainer.h"
 
-/* Makes it, once the model is known, and completes cfg.layout by it. 0, or -errno after one line. */
+/* Makes the plan, once the model is known, and completes cfg.layout from it. 0, or -errno after
+ * one line. */
 int sp_train_plan(struct sp_trainer *t);
 
 #endif

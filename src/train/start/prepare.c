@@ -1,6 +1,6 @@
 /*
- * Everything that can be refused is refused before StarPU starts; all ranks agree on it first, so that
- * one line is printed and nothing hangs.
+ * Everything that can be refused is refused before StarPU starts. All ranks agree on it first, so
+ * that one line is printed and nothing hangs.
  */
 #include "train/start/prepare.h"
 #include "model/files/checksums.h"
@@ -30,7 +30,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-/* What needs no file. */
+/* Takes and checks the settings that need no file. */
 static int take_settings(struct sp_trainer *t)
 {
     t->settings = sp_train_settings(&t->cfg, true);
@@ -40,7 +40,7 @@ static int take_settings(struct sp_trainer *t)
     return sp_parse_offload("train", &t->cfg.layout, &t->offloads);
 }
 
-/* Where text is read or written. */
+/* Opens the tokenizer if text is read or written. */
 static int open_tokenizer(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -51,7 +51,8 @@ static int open_tokenizer(struct sp_trainer *t)
     return err ? err : sp_train_find_separator(t);
 }
 
-/* To sample: one sequence, of the prompt and what may follow it, as far as there are positions. */
+/* For sampling: sizes one sequence for the prompt and the text after it, as far as there are
+ * positions. */
 static int size_inference(struct sp_trainer *t)
 {
     struct sp_train_config *a = &t->cfg;
@@ -85,7 +86,7 @@ static int open_data(struct sp_trainer *t)
     return 0;
 }
 
-/* Each token that is asked for is predicted once; the last step is as short as it comes. */
+/* Each token that is asked for is predicted once, so the last step may be shorter. */
 static int open_eval(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -112,8 +113,8 @@ static int open_eval(struct sp_trainer *t)
     return 0;
 }
 
-/* Of a model that a run saved: what is read is what was written. In the directory of a run, config.json is a link
- * into its newest step, where the checksums are. */
+/* For a model that a run saved: checks that its files are as they were written. In the directory
+ * of a run, config.json is a link into the newest step, which has the checksums. */
 static int verify_model(const struct sp_trainer *t)
 {
     const char *model = t->cfg.layout.model;
@@ -133,13 +134,13 @@ static int verify_model(const struct sp_trainer *t)
     }
     free(real);
     if (dir.fd < 0)
-        return 0; /* said when it is read */
+        return 0; /* an error is printed when it is read */
     err = sp_checksums_verify_model(&dir, t->world.rank, t->world.size);
     sp_dir_close(&dir);
     return err == -ENOENT ? 0 : err;
 }
 
-/* A model begins with random weights; but nothing is to be read of them. */
+/* Training may begin with random weights; an inference run refuses a model without weights. */
 static int refuse_no_weights(const struct sp_trainer *t)
 {
     return t->cfg.inference ? sp_error(ENOENT,
@@ -149,7 +150,8 @@ static int refuse_no_weights(const struct sp_trainer *t)
                             : 0;
 }
 
-/* Of the model or of the step to resume, which must have some; elsewhere t->weights may stay zero. */
+/* Opens the weights of the model, or of the step to resume, which must have some; otherwise
+ * t->weights may stay zero. */
 static int open_weights(struct sp_trainer *t)
 {
     const char *model = t->cfg.layout.model;
@@ -168,13 +170,13 @@ static int open_weights(struct sp_trainer *t)
     err = sp_weights_check(&t->weights, &t->params);
     if (err || t->cfg.dry_run)
         return err;
-    err = t->cfg.resume ? 0 : verify_model(t); /* of a step: sp_train_check_resume */
+    err = t->cfg.resume ? 0 : verify_model(t); /* sp_train_check_resume checks a step */
     if (err)
         return err;
     return sp_weights_check_values(&t->weights, &t->params, t->world.rank, t->world.size);
 }
 
-/* Whether shard_size makes no more files than a reader takes. */
+/* Checks that shard_size makes no more files than a reader takes. */
 static int check_shards(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -186,8 +188,8 @@ static int check_shards(const struct sp_trainer *t)
                     (unsigned long long)a->shard_size, n, SP_ST_MAX_SHARDS);
 }
 
-/* Address space that threads take beside tensors: stacks of workers, their teams and those of StarPU, MPI and the
- * program; and what the runtime maps. */
+/* Address space needed besides tensors: the stacks of workers, their teams and the threads of
+ * StarPU, MPI and the program; and what the runtime maps. */
 static int64_t runtime_bytes(const struct sp_trainer *t)
 {
     enum { OTHER_THREADS = 6, STACK_BYTES = 8 << 20, RUNTIME_BYTES = 96 << 20 };
@@ -199,8 +201,8 @@ static int64_t runtime_bytes(const struct sp_trainer *t)
     return RUNTIME_BYTES + stack * (OTHER_THREADS + t->place.workers * t->place.threads);
 }
 
-/* The bytes that the stages of a process, or of all those of a node, hold: states and activations of each, workspace of those that
- * work at once. 0 or -EINVAL. */
+/* Sums the bytes that the stages of a process, or of all processes of a node, hold: states and
+ * activations of each, workspace of those that work at once. 0 or -EINVAL. */
 static int sum_memory(const struct sp_trainer *t, int first, int count, struct sp_memory *sum)
 {
     struct sp_memory *all = sp_train_memory(t);
@@ -217,7 +219,7 @@ static int sum_memory(const struct sp_trainer *t, int first, int count, struct s
     return 0;
 }
 
-/* The unit of a size, for several of a line. */
+/* The unit of the sizes in one line. */
 struct unit {
     double bytes;
     const char *name;
@@ -230,13 +232,13 @@ static struct unit unit_for(int64_t bytes)
     return bytes < GiB ? (struct unit){1 << 20, "MiB"} : (struct unit){1 << 30, "GiB"};
 }
 
-/* Copies of parameters and moments of the whole model, on rank 0. */
+/* Bytes of copies of the whole model's parameters and moments, on rank 0. */
 static int64_t copied_bytes(const struct sp_trainer *t)
 {
     return t->cfg.save_async ? 12 * (int64_t)sp_model_parameters(&t->model) : 0;
 }
 
-/* The part of a line that names them; empty: there are none. */
+/* The part of a line that names the copies; empty: there are none. */
 static const char *show_copies(int64_t copies, struct unit unit, char text[64])
 {
     text[0] = '\0';
@@ -245,7 +247,7 @@ static const char *show_copies(int64_t copies, struct unit unit, char text[64])
     return text;
 }
 
-/* A process without a limit still cannot have more than there is. */
+/* Even without a limit, a process cannot have more memory than the machine. */
 static int check_machine(const struct sp_trainer *t)
 {
     int64_t copies = t->world.rank ? 0 : copied_bytes(t), needs;
@@ -278,7 +280,8 @@ static int check_machine(const struct sp_trainer *t)
                     copies ? "no --save-async, " : "");
 }
 
-/* Nor have all processes of a machine, where they are all of the run's. */
+/* The processes of a machine together cannot have more either; checked if all of the run's are
+ * on it. */
 static int check_node(const struct sp_trainer *t)
 {
     double pipelines = sp_train_pipelines(t), needs;
@@ -312,7 +315,7 @@ static int check_memory(struct sp_trainer *t)
     const struct sp_train_config *a = &t->cfg;
     int err;
 
-    /* with --offload the plan keeps to the limit */
+    /* with --offload the plan itself keeps to the limit */
     err = sp_memory_check(&t->plan, &t->shape, t->recompute, t->every,
                           sp_train_offloads(t) ? 0 : a->layout.memory_limit);
     if (err || a->dry_run)
@@ -323,7 +326,7 @@ static int check_memory(struct sp_trainer *t)
     return err ? err : check_node(t);
 }
 
-/* A dry run may be of any number of processes: it is planned as if there were one a pipeline. */
+/* A dry run may stand for any number of processes: it is planned as if each pipeline had one. */
 static int check_pipelines(struct sp_trainer *t)
 {
     const struct {
@@ -350,7 +353,8 @@ static int check_pipelines(struct sp_trainer *t)
                     (size / pipelines + 1) * pipelines);
 }
 
-/* Where the stages of the plan live, and what of them: all but the plan that a change of layout changes. */
+/* Places the stages of the plan and decides their partition, recomputation and evictions. With
+ * the plan itself, this is all that a change of layout changes. */
 static int place_stages(struct sp_trainer *t)
 {
     int err = sp_placement_init(&t->place, &t->world, sp_train_pipelines(t), t->plan.layout.stages,
@@ -363,7 +367,7 @@ static int place_stages(struct sp_trainer *t)
     return err ? err : sp_train_offload_early(t);
 }
 
-/* What does, and the plan. */
+/* Opens and checks everything that needs files, and makes the plan. */
 static int take_inputs(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -389,7 +393,7 @@ static int take_inputs(struct sp_trainer *t)
         sp_train_find_place(t);
     err = err ? err : open_eval(t);
     err = err ? err : place_stages(t);
-    err = err ? err : open_weights(t); /* they are mapped, which a limit counts */
+    err = err ? err : open_weights(t); /* mapped, so a limit on address space counts them */
     err = err ? err : check_memory(t);
     if (!err && a->resume)
         err = sp_train_check_resume(t);
@@ -413,7 +417,7 @@ static bool same_orders(const struct sp_trainer *t)
     return false;
 }
 
-/* All but what is read and written. */
+/* Makes everything that depends on the layout, without reading or writing files. */
 static int lay_out(struct sp_trainer *t)
 {
     int err = sp_train_plan(t);

@@ -1,4 +1,5 @@
-/* StarPU, the model in its stages, the log, the watchdog: from a plan to a trainer that can step. */
+/* Takes a plan to a trainer that can step: StarPU, the model in its stages, the log, the
+ * watchdog. */
 #include "train/start/start.h"
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/cuda_memory.h"
@@ -25,14 +26,14 @@
 #include "sinks/starpu/sink.h"
 #include <stdlib.h>
 
-/* How StarPU gets main memory. */
+/* Sets how StarPU gets main memory. */
 static int start_memory(const struct sp_trainer *t)
 {
     static const struct sp_host_pins pins = {sp_cuda_pin, sp_cuda_unpin};
     int err;
 
     if (sp_train_offloads(t)) {
-        /* would bring back what has just left: inputs of any task that is ready */
+        /* a prefetch for any ready task would fetch what was just evicted */
         err = sp_starpu_environment_change("STARPU_PREFETCH", "0");
         if (err)
             return err;
@@ -52,7 +53,7 @@ static void stop_memory(const struct sp_trainer *t)
         sp_main_memory_stop();
 }
 
-/* GPUs and main memory, before StarPU takes its own. */
+/* Prepares GPUs and main memory, before StarPU takes its own. */
 static int prepare_devices(void *arg)
 {
     struct sp_trainer *t = arg;
@@ -76,7 +77,8 @@ static int start_starpu(struct sp_trainer *t)
                                        .arg = t};
     int err;
 
-    /* GPUs take their time; without them it is as short as MPI's start, and waits for the others */
+    /* GPUs take long to start; without them this is as short as MPI's start, and waits for the
+     * others */
     sp_watchdog_begin(t->place.gpus ? SP_PHASE_SETUP : SP_PHASE_LAUNCH, "starting StarPU");
     err = sp_runtime_start(&runtime, &t->has_starpu);
     sp_watchdog_end();
@@ -91,7 +93,8 @@ static int start_starpu(struct sp_trainer *t)
     return t->place.gpus ? sp_train_start_gpus(t) : 0;
 }
 
-/* Weights and moments: those of the layout before this one, of the step that the run goes on from, or to begin with. */
+/* Fills in weights and moments: those of the layout before this one, those of the resumed step,
+ * or the initial ones. */
 static int fill_graph(struct sp_trainer *t)
 {
     int err = 0;
@@ -135,13 +138,14 @@ static int measure(struct sp_trainer *t)
     return err ? err : sp_train_offload_measured(t);
 }
 
-/* The last before the first step: an end that is asked for from here on comes after that. */
+/* The last action before the first step: an end that is asked for from here on comes after that
+ * step. */
 static int open_log(struct sp_trainer *t)
 {
     int err = sp_train_log_open(t);
 
     if (!err)
-        sp_transport_barrier(); /* nothing moves before the last one is ready */
+        sp_transport_barrier(); /* nothing moves before all are ready */
     return err;
 }
 

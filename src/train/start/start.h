@@ -1,15 +1,18 @@
-/* A trainer that was prepared begins to run, and ends. */
+/* Starts a trainer that was prepared, and stops it. */
 #ifndef SP_TRAIN_START_H
 #define SP_TRAIN_START_H
 
 #include "train/trainer.h"
 
-/* All ranks call it. 0; or -errno of a run of one process, others end: to be stopped all the same. */
+/* All ranks call it. 0; or -errno in a run of one process, while several end. To be stopped in
+ * any case. */
 int sp_train_start(struct sp_trainer *t);
-/* Of it StarPU and the graph alone, and their end: for a run that goes on in another layout. 0 or -errno. */
+/* Start and stop only StarPU and the graph, for a run that continues in another layout. 0 or
+ * -errno. */
 int sp_train_start_graph(struct sp_trainer *t);
 void sp_train_stop_graph(struct sp_trainer *t);
-/* Undoes as much of it as was done, and writes what save_async has begun. 0 or -errno of that. */
+/* Undoes as much of the start as was done, and completes a save that save_async has begun. 0 or
+ * -errno of that save. */
 int sp_train_stop(struct sp_trainer *t);
 
 #endif

@@ -10,7 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* More text than this is to be tokenized once, by the command, and not by each process of each run. */
+/* More text than this must be tokenized once, by the command, instead of by each process of each
+ * run. */
 #define MOST_TEXT_BYTES ((uint64_t)1 << 30)
 
 static int open_tokenizer_in(struct sp_trainer *t, const struct sp_dir *dir)
@@ -56,7 +57,7 @@ int sp_train_find_separator(struct sp_trainer *t)
 
 /* ---- text as tokens ----------------------------------------------------------------------- */
 
-/* The tokens of texts on their way into a file without a name. */
+/* Writes the tokens of texts into a file without a name. */
 struct tokens {
     const struct sp_trainer *t;
     const char *path; /* of the text under way */
@@ -64,7 +65,7 @@ struct tokens {
     int width; /* bytes of a token */
 };
 
-/* Where temporary files go, or in memory. A descriptor, or -1 and errno. */
+/* Opens a nameless file in TMPDIR or /tmp, or else in memory. A descriptor, or -1 and errno. */
 static int open_unnamed(void)
 {
     const char *dir = getenv("TMPDIR");
@@ -125,7 +126,7 @@ static int tokenize_file(struct sp_tokenizing *z, struct tokens *to, const char 
     return err;
 }
 
-/* All of them, in order, into to->f. */
+/* Tokenizes all files, in order, into to->f. */
 static int tokenize_files(struct tokens *to, const char *names, struct sp_tokenizing *z)
 {
     char **paths;
@@ -142,7 +143,7 @@ static int tokenize_files(struct tokens *to, const char *names, struct sp_tokeni
     return err;
 }
 
-/* Data of one file, that of `to`, which is read from now on by another descriptor. */
+/* Makes data of the one file of `to`, which another descriptor reads from now on. */
 static int take_tokens(const struct tokens *to, const char *names, const struct sp_tokenizing *z,
                        struct sp_data *data)
 {
@@ -175,7 +176,7 @@ static int take_tokens(const struct tokens *to, const char *names, const struct 
 static int open_as_tokens(const struct sp_trainer *t, const char *names, struct sp_data *data)
 {
     const struct sp_train_config *a = &t->cfg;
-    bool documents = a->separator_set; /* the texts may hold many, where their end is eos */
+    bool documents = a->separator_set; /* the texts may hold many, each ended by eos */
     int64_t eos = sp_tokenizer_special(t->tokenizer, SP_TOKEN_EOS);
     struct sp_tokenizing z = {.t = t->tokenizer,
                               .threads = omp_get_max_threads(),
