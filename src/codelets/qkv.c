@@ -39,7 +39,7 @@ struct qkv_bwd_args {
     ONE(dq, SP_READ_WRITE)        /* (T,q), brought back to the product */                         \
     ONE(dkv, SP_READ_WRITE)       /* (T,kv), likewise */                                           \
     ONE(dn1, SP_WRITE)            /* = (T,h) */                                                    \
-    OPTIONAL(n1, SP_READ)         /* (T,h), where heads have norms, as what follows */             \
+    OPTIONAL(n1, SP_READ)         /* (T,h), only if heads have norms, like the next */             \
     OPTIONAL(g, SP_READ_WRITE)    /* += gains in the block of the product, or apart */             \
     OPTIONAL(new_g, SP_WRITE)     /* = block of the product, in place of g */                      \
     OPTIONAL(scratch, SP_SCRATCH) /* sp_heads_scratch */

@@ -260,7 +260,7 @@ void sp_starpu_environment_remove(void)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-/* Moves StarPU's home to `own`. Performance figures go with it, so calibration is off. */
+/* Moves StarPU's home to `own`. Figures there vanish with the directory, so calibration is off. */
 static int move_home(void)
 {
     int err = change("XDG_CACHE_HOME", own);

@@ -73,7 +73,7 @@ char *sp_transport_root_text(const char *text);
 /* All processes call this before sp_transport_start: true if all passed the same value. */
 bool sp_transport_same(uint64_t value);
 
-/* CPU time that this process's thread for messages has taken so far, in microseconds; 0 where
+/* CPU time that this process's thread for messages has taken so far, in microseconds; 0 if
  * there is none. */
 double sp_transport_polling_us(void);
 
