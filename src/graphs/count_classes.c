@@ -105,7 +105,7 @@ static uint64_t key_of(const struct walk *w, const struct sp_action *a)
     uint64_t key = mix(0xcbf29ce484222325u, (uint64_t)a->kind << 32 | (uint64_t)a->stage);
 
     if (runs_op(a)) {
-        key = mix(mix(key, class_of(w->looks, a->stage, a->index)), (uint64_t)a->leg);
+        key = mix(mix(key, class_of(w->looks, a->stage, a->index)), (uint64_t)a->op_part);
         return a->op.overlap ? mix(key, class_of(w->looks, a->stage, a->index + 1)) : key;
     }
     key = mix(key, (uint64_t)t->kind << 32 | (uint64_t)t->block << 16 | (uint64_t)a->home);

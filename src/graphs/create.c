@@ -255,7 +255,7 @@ static int check_messages(const struct sp_graph *g)
 static int default_window(const struct sp_graph_config *cfg, const struct sp_placement *place)
 {
     for (int k = 0; cfg->evictions && k < place->n_local; k++)
-        if (cfg->evictions[place->first_local + k].visits_in)
+        if (cfg->evictions[place->first_local + k].streamed_in)
             return 2;
     return 6;
 }

@@ -7,21 +7,21 @@
 
 /* A buffer for another one's gradient. It goes back two exchanges later, so that no more than three are
  * there, but an exchange need not wait for the sum of the one before it. */
-static struct sp_tensor *take_theirs(struct sp_stage *st, size_t n)
+static struct sp_tensor *take_replica_gradient(struct sp_stage *st, size_t n)
 {
-    if (st->theirs[1])
-        sp_pool_put(st->theirs[1]);
-    st->theirs[1] = st->theirs[0];
-    st->theirs[0] = sp_pool_get(st->local, n, sizeof(float), "replica gradient");
-    return st->theirs[0];
+    if (st->replica_gradients[1])
+        sp_pool_put(st->replica_gradients[1]);
+    st->replica_gradients[1] = st->replica_gradients[0];
+    st->replica_gradients[0] = sp_pool_get(st->local, n, sizeof(float), "replica gradient");
+    return st->replica_gradients[0];
 }
 
-static void drop_theirs(struct sp_stage *st)
+static void drop_replica_gradients(struct sp_stage *st)
 {
     for (int i = 0; i < 2; i++) {
-        if (st->theirs[i])
-            sp_pool_put(st->theirs[i]);
-        st->theirs[i] = NULL;
+        if (st->replica_gradients[i])
+            sp_pool_put(st->replica_gradients[i]);
+        st->replica_gradients[i] = NULL;
     }
 }
 
@@ -31,7 +31,7 @@ void sp_gradients_reduce(struct sp_graph *g, struct sp_stage *st, const struct s
     int mine = a->member[0] == st->index ? 0 : 1, peer = a->member[!mine];
     struct sp_stage *other = sp_graph_stage(g, peer);
     struct sp_task_context ctx = sp_stage_context(g, st, 'T');
-    struct sp_tensor *theirs;
+    struct sp_tensor *replica;
 
     ctx.layer = b->layer;
     if (other) { /* a + b = b + a: one sum serves both */
@@ -39,10 +39,10 @@ void sp_gradients_reduce(struct sp_graph *g, struct sp_stage *st, const struct s
             sp_sum_insert(&ctx, SP_F32, b->g, sp_stage_gradient(other, b->kind, b->layer), true);
         return;
     }
-    theirs = take_theirs(st, sp_tensor_size(b->g) / sizeof(float));
+    replica = take_replica_gradient(st, sp_tensor_size(b->g) / sizeof(float));
     sp_message_post(g, st, a, mine, b->g, peer);
-    sp_message_expect(g, &ctx, a, !mine, theirs, peer);
-    sp_sum_insert(&ctx, SP_F32, b->g, theirs, false);
+    sp_message_expect(g, &ctx, a, !mine, replica, peer);
+    sp_sum_insert(&ctx, SP_F32, b->g, replica, false);
 }
 
 /* ---- between pipelines ----------------------------------------------------------------------- */
@@ -69,10 +69,10 @@ static void give(const struct sharing *s, struct sp_tensor *handle, int pipeline
 /* Theirs, added to this process's sum. */
 static void add(const struct sharing *s, struct sp_tensor *sum, int pipeline)
 {
-    struct sp_tensor *theirs = take_theirs(s->st, sp_tensor_size(sum) / sizeof(float));
+    struct sp_tensor *replica = take_replica_gradient(s->st, sp_tensor_size(sum) / sizeof(float));
 
-    sp_message_take(s->g, s->st, theirs, pipeline, s->tag);
-    sp_sum_insert(&s->ctx, SP_F32, sum, theirs, false);
+    sp_message_take(s->g, s->st, replica, pipeline, s->tag);
+    sp_sum_insert(&s->ctx, SP_F32, sum, replica, false);
 }
 
 /* Of so many, of which this is number q, all get the sum; pipeline(g, k) is that of another. */
@@ -97,14 +97,14 @@ static void reduce(const struct sharing *s, struct sp_tensor *sum, int q, int n,
 /* Each gets that of its part. */
 static void scatter(const struct sharing *s)
 {
-    int q = sp_graph_equal(s->g), n = sp_graph_equals(s->g);
+    int q = sp_graph_replica(s->g), n = sp_graph_replicas(s->g);
 
     sp_zero_cut(s->b);
     for (int k = 1; k < n; k++) {
         int to = (q + k) % n;
 
-        give(s, s->b->shared[SP_SHARED_G].part[to], sp_equal_pipeline(s->g, to));
-        add(s, s->b->state[SP_STATE_G], sp_equal_pipeline(s->g, (q - k + n) % n));
+        give(s, s->b->shared[SP_SHARED_G].part[to], sp_replica_pipeline(s->g, to));
+        add(s, s->b->state[SP_STATE_G], sp_replica_pipeline(s->g, (q - k + n) % n));
     }
 }
 
@@ -145,7 +145,7 @@ void sp_gradients_share(struct sp_graph *g, struct sp_stage *st, struct sp_block
     if (b->shared)
         scatter(&s);
     else
-        reduce(&s, b->g, sp_graph_equal(g), sp_graph_equals(g), sp_equal_pipeline);
+        reduce(&s, b->g, sp_graph_replica(g), sp_graph_replicas(g), sp_replica_pipeline);
 }
 
 void sp_gradients_end(struct sp_graph *g)
@@ -156,6 +156,6 @@ void sp_gradients_end(struct sp_graph *g)
         for (int i = 0; i < st->n_blocks && g->place.pipelines > 1; i++)
             if (!st->blocks[i].closed)
                 sp_gradients_share(g, st, &st->blocks[i]);
-        drop_theirs(st);
+        drop_replica_gradients(st);
     }
 }

@@ -49,9 +49,9 @@ int64_t sp_block_number(const struct sp_graph *g, const struct sp_stage *st,
 
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer)
 {
-    int stages[SP_MAX_HOLDERS];
+    int stages[SP_MAX_OWNERS];
 
-    sp_block_holders(g->cfg.plan, &g->shape.held, kind, layer, stages);
+    sp_block_owners(g->cfg.plan, &g->shape.held, kind, layer, stages);
     return stages[0];
 }
 

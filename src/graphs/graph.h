@@ -13,7 +13,7 @@
 #include "model/data.h"
 #include "model/documents.h"
 #include "model/tensor_parts.h"
-#include "offload/away.h"
+#include "offload/evicted.h"
 #include "offload/mover.h"
 #include "policies/lowering/lowering.h"
 #include "policies/simulation/index.h"
@@ -76,7 +76,7 @@ struct sp_heads {
 };
 
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
-struct sp_layer_flight {
+struct sp_layer_activations {
     struct sp_tensor *x, *pre, *q, *kv, *o, *lse, *post; /* forward */
     /* Where members share parameters, of pre and post, which then has the norm's statistics alone. */
     struct sp_tensor *n1, *r, *n2;
@@ -87,9 +87,9 @@ struct sp_layer_flight {
     /* [shares of the tokens], where members share parameters: `heads` where these are all that attention has; NULL:
      * none do */
     struct sp_heads *shares;
-    /* [2][parts of the tokens] of keys and values that are away (graphs/offload/visits.h), and of their gradients, NULL
+    /* [2][parts of the tokens] of keys and values that are away (graphs/offload/streamed_keys.h), and of their gradients, NULL
      * where there are none yet; NULL: they are here */
-    struct sp_place **away;
+    struct sp_place **evicted;
     int64_t stashed; /* bytes counted as stashed */
 };
 
@@ -109,40 +109,40 @@ struct sp_message_log {
 };
 
 /* A micro-batch, or a slice of it, inside a chunk. */
-struct sp_chunk_flight {
-    struct sp_tensor *grad;         /* of the chunk's output, or input, between ops of one stage */
-    struct sp_tensor *out;          /* last chunk: input of the head */
-    struct sp_tensor *norm;         /* and, where all stages share that, statistics of its norm */
-    struct sp_layer_flight *layers; /* [layers of the chunk] */
+struct sp_chunk_activations {
+    struct sp_tensor *grad; /* of the chunk's output, or input, between ops of one stage */
+    struct sp_tensor *out;  /* last chunk: input of the head */
+    struct sp_tensor *norm; /* and, where all stages share that, statistics of its norm */
+    struct sp_layer_activations *layers; /* [layers of the chunk] */
 };
 
 /* What stays of a micro-batch or slice from the forward of the head to its backward, where all stages share the
  * vocabulary, of each share of the tokens: the head's input, and the logits if they are few (NULL). */
-struct sp_head_flight {
+struct sp_head_activations {
     struct sp_tensor **n, **logits; /* [shares] */
 };
 
 /* A gradient that came home to the owner of a chunk and is to be added; n is 0 where there is none. */
-struct sp_ring_home {
+struct sp_ring_returned {
     int n;
     struct sp_tensor **piece; /* [n] */
 };
 
-/* What keys and values that leave have on a stage (graphs/offload/visits.h). */
-struct sp_visits {
-    struct sp_away away;
+/* What keys and values that leave have on a stage (graphs/offload/streamed_keys.h). */
+struct sp_key_streams {
+    struct sp_evicted evicted;
     struct sp_move *own;       /* [units] with which they return; NULL: all stay */
     struct sp_leave **leaving; /* [n_leaving] on their way out */
     int n_leaving;
     unsigned begun; /* visits so far */
     /* By turn: those of keys and values, then those of gradients. */
-    struct sp_tensor *buffer[2 * SP_EVICTION_VISITS];
+    struct sp_tensor *buffer[2 * SP_EVICTION_STREAMS];
 };
 
 /* What a forward of a layer keeps: in the layer, and, the last one's, of the chunk the head's input. */
 struct sp_kept {
-    const struct sp_layer_flight *layer;
-    const struct sp_chunk_flight *chunk; /* NULL: not the last one */
+    const struct sp_layer_activations *layer;
+    const struct sp_chunk_activations *chunk; /* NULL: not the last one */
 };
 
 struct sp_stashing;
@@ -153,31 +153,32 @@ struct sp_stage {
     int worker;
     int n_blocks;
     struct sp_block *blocks;
-    struct sp_pool *local;           /* tensors written and freed here */
-    struct sp_pool *boundary;        /* tensors that other stages write or free */
-    struct sp_tensor *tally[2];      /* SP_TALLIES doubles, by turn */
-    struct sp_meter meter[2];        /* by turn */
-    struct sp_message_log log[2];    /* by turn */
-    struct sp_store store;           /* what is on its way to other stages, or came from them */
-    struct sp_chunk_flight *flights; /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
+    struct sp_pool *local;        /* tensors written and freed here */
+    struct sp_pool *boundary;     /* tensors that other stages write or free */
+    struct sp_tensor *tally[2];   /* SP_TALLIES doubles, by turn */
+    struct sp_meter meter[2];     /* by turn */
+    struct sp_message_log log[2]; /* by turn */
+    struct sp_store store;        /* what is on its way to other stages, or came from them */
+    struct sp_chunk_activations
+        *activations;         /* [chunks][micro_batches][slices]; layerwise. [chunks][rounds]
                                       * of its own micro-batches; weight-ring, sharded */
-    struct sp_tensor **norms;        /* weight-ring: [rounds][layers][SP_NORMS] */
-    struct sp_ring_home *homes;      /* weight-ring: [chunks][journeys] */
-    struct sp_head_flight *heads;    /* [micro_batches][slices]; vocabulary-parallel */
-    struct sp_shards *shards;        /* sharded; and vocabulary-parallel */
-    struct sp_stashing *stashing;    /* weight-stashing: versions of weights, see stashing.c */
-    size_t gathered_bytes;           /* buffers of blocks gathered whole */
-    struct sp_mover mover;           /* of activations that leave memory */
-    struct sp_move *moves;           /* [units] */
-    struct sp_move_tensor *moved;    /* [units][tensors of one] */
-    struct sp_visits visits;         /* of keys and values that leave */
-    struct sp_kept *kept;            /* [units] what each is of */
-    struct sp_move *fetches;         /* to be brought back by the next op, with its slots */
-    struct sp_move *returning;       /* those that the next task submitted brings back */
-    double held_us;                  /* sp_order_held_us of its worker at the last report */
-    uint64_t bytes_sent[2];          /* of messages submitted in a step, by turn */
-    int messages_sent[2];            /* the messages */
-    struct sp_tensor *theirs[2];     /* the last gradients of other replicas, latest first */
+    struct sp_tensor **norms; /* weight-ring: [rounds][layers][SP_NORMS] */
+    struct sp_ring_returned *returned; /* weight-ring: [chunks][journeys] */
+    struct sp_head_activations *heads; /* [micro_batches][slices]; vocabulary-parallel */
+    struct sp_shards *shards;          /* sharded; and vocabulary-parallel */
+    struct sp_stashing *stashing;      /* weight-stashing: versions of weights, see stashing.c */
+    size_t gathered_bytes;             /* buffers of blocks gathered whole */
+    struct sp_mover mover;             /* of activations that leave memory */
+    struct sp_move *moves;             /* [units] */
+    struct sp_move_tensor *moved;      /* [units][tensors of one] */
+    struct sp_key_streams streams;     /* of keys and values that leave */
+    struct sp_kept *kept;              /* [units] what each is of */
+    struct sp_move *fetches;           /* to be brought back by the next op, with its slots */
+    struct sp_move *returning;         /* those that the next task submitted brings back */
+    double held_us;                    /* sp_order_held_us of its worker at the last report */
+    uint64_t bytes_sent[2];            /* of messages submitted in a step, by turn */
+    int messages_sent[2];              /* the messages */
+    struct sp_tensor *replica_gradients[2]; /* the last gradients of other replicas, latest first */
 };
 
 /* The tokens of a step, handles [micro_batches][slices]; ids where a model begins, targets where it ends, NULL
@@ -202,7 +203,7 @@ struct sp_cut {
 };
 
 struct sp_graph_family;
-struct sp_part_flight;
+struct sp_part_activations;
 struct sp_multiplex;
 struct sp_op_ctx;
 
@@ -237,7 +238,7 @@ struct sp_graph {
     bool beside;                /* and their state before it is kept */
     struct sp_tokens tokens[2]; /* by turn: a step may begin before the one before it has ended */
     struct sp_documents *documents[2]; /* [micro_batches] by turn; NULL: they are not told apart */
-    struct sp_part_flight *parts;      /* [micro_batches][layers + 1]; attention-parallel */
+    struct sp_part_activations *parts; /* [micro_batches][layers + 1]; attention-parallel */
     struct sp_heads *part_heads;       /* of their attention */
     struct sp_multiplex
         *multiplex; /* where slices are shared out: see graphs/families/multiplexed/multiplexed.c */
@@ -283,17 +284,17 @@ static inline int sp_graph_share(const struct sp_graph *g)
 }
 
 /* Processes that have the same parameters as this one, itself counted, which it is, and the pipeline of another. */
-static inline int sp_graph_equals(const struct sp_graph *g)
+static inline int sp_graph_replicas(const struct sp_graph *g)
 {
     return g->place.pipelines / g->shape.tensor;
 }
 
-static inline int sp_graph_equal(const struct sp_graph *g)
+static inline int sp_graph_replica(const struct sp_graph *g)
 {
     return g->place.pipeline / g->shape.tensor;
 }
 
-static inline int sp_equal_pipeline(const struct sp_graph *g, int equal)
+static inline int sp_replica_pipeline(const struct sp_graph *g, int equal)
 {
     return equal * g->shape.tensor + sp_tensor_member(g);
 }

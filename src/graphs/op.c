@@ -83,14 +83,15 @@ static bool attends_shares(const struct sp_shape *sh)
     return sh->tensor > 1 && sh->context == 1;
 }
 
-int sp_flight_parts(const struct sp_shape *sh)
+int sp_activations_parts(const struct sp_shape *sh)
 {
     int heads = sp_shape_exchanges(sh) ? sh->context : 0;
 
     return heads + (sh->tensor > 1 ? sp_shape_shares(sh) : 0);
 }
 
-void sp_flight_give(const struct sp_shape *sh, struct sp_layer_flight *t, struct sp_heads *parts)
+void sp_activations_give(const struct sp_shape *sh, struct sp_layer_activations *t,
+                         struct sp_heads *parts)
 {
     if (sp_shape_exchanges(sh))
         t->heads = parts;

@@ -12,7 +12,7 @@ struct sp_op_ctx {
     struct sp_stage *st;
     const struct sp_shape *sh;
     struct sp_task_context ctx;
-    struct sp_chunk_flight *fl;
+    struct sp_chunk_activations *fl;
     int mb, slice;
     const struct sp_cut *cut;  /* that the slice is of; NULL: the only one */
     int pipe, global, globals; /* global stage of the chunk, and how many its pipe has */
@@ -69,9 +69,10 @@ static inline const struct sp_shape *sp_op_heads(const struct sp_op_ctx *c, int 
 
 /* What a layer has in parts and in shares of the tokens, one after the other, that its flight points to: how many there
  * are, 0: none; and the pointers. */
-int sp_flight_parts(const struct sp_shape *sh);
-void sp_flight_give(const struct sp_shape *sh, struct sp_layer_flight *t, struct sp_heads *parts);
-static inline struct sp_heads *sp_flight_first(const struct sp_layer_flight *t)
+int sp_activations_parts(const struct sp_shape *sh);
+void sp_activations_give(const struct sp_shape *sh, struct sp_layer_activations *t,
+                         struct sp_heads *parts);
+static inline struct sp_heads *sp_activations_first(const struct sp_layer_activations *t)
 {
     return t->heads ? t->heads : t->shares;
 }

@@ -107,7 +107,7 @@ static int workers_of(int cores, int stages, int threads)
     return workers;
 }
 
-int sp_stage_lane(const struct sp_placement *pl, int stage)
+int sp_stage_worker_number(const struct sp_placement *pl, int stage)
 {
     int rank = sp_stage_rank(pl, stage), first = stage, end = stage, workers;
 

@@ -84,7 +84,7 @@ static inline int sp_stage_worker(const struct sp_placement *pl, int stage)
 
 /* The first of the stages that share a worker with one of any process, if all processes have as many cores
  * as this one. */
-int sp_stage_lane(const struct sp_placement *pl, int stage);
+int sp_stage_worker_number(const struct sp_placement *pl, int stage);
 
 /* Local stages that share a worker, at most. */
 static inline int sp_stages_of_worker(const struct sp_placement *pl)

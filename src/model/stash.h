@@ -21,7 +21,7 @@ const char *sp_recompute_name(enum sp_recompute recompute);
 /* -, s, a, f: a letter a layer, in lists of them. */
 char sp_recompute_letter(enum sp_recompute recompute);
 
-/* Buffers of a layer; their places in struct sp_layer_flight have the same names. */
+/* Buffers of a layer; their places in struct sp_layer_activations have the same names. */
 enum sp_stash_tensor {
     SP_STASH_X,
     SP_STASH_PRE, /* what pre writes for its backward: [n1(T,h)] stats1(T,2) */

@@ -264,7 +264,7 @@ static void take_in(struct sp_eviction_plan *a)
     }
 }
 
-static int64_t away(const struct sp_unit *u, bool keys)
+static int64_t evicted(const struct sp_unit *u, bool keys)
 {
     return sp_unit_leaving(u) + (keys && u->keys_back > u->keys_gone ? u->keys : 0);
 }
@@ -276,11 +276,11 @@ static int64_t most_evicted(const struct sp_eviction_plan *a, bool keys)
 
     for (int s = 0, next = 0; s < a->n_slots; s++) {
         for (; next < a->n_units && a->units[next].made <= s; next++)
-            now += away(&a->units[next], keys);
+            now += evicted(&a->units[next], keys);
         most = now > most ? now : most;
         /* a copy stays where it was written until the tensor dies */
         for (int i = a->frees[s]; i >= 0; i = a->next_free[i])
-            now -= away(&a->units[i], keys);
+            now -= evicted(&a->units[i], keys);
     }
     return most;
 }
@@ -372,7 +372,7 @@ bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mo
 /* ---- room ----------------------------------------------------------------------------- */
 
 int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int groups, int ops,
-                           int op_slots, int flights)
+                           int op_slots, int activations)
 {
     size_t s = (size_t)slots + 1, u = (size_t)units + 1;
 
@@ -383,7 +383,7 @@ int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int
     a->also = calloc(4 * s, sizeof *a->also);
     a->returns_allowed = calloc(s, sizeof *a->returns_allowed);
     a->choices = calloc(KINDS, sizeof *a->choices);
-    a->gates = calloc(4 * s + 4 * u + (size_t)ops + 1 + (size_t)op_slots + (size_t)flights,
+    a->gates = calloc(4 * s + 4 * u + (size_t)ops + 1 + (size_t)op_slots + (size_t)activations,
                       sizeof *a->gates);
     if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates ||
         !a->choices) {
@@ -391,8 +391,8 @@ int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int
         return -ENOMEM;
     }
     a->most = a->also + s;
-    a->visit_in = a->most + s;
-    a->visit_out = a->visit_in + s;
+    a->slot_streamed_in = a->most + s;
+    a->slot_streamed_out = a->slot_streamed_in + s;
     a->returns = a->gates + s;
     a->uses = a->returns + s;
     a->frees = a->uses + s;
@@ -402,7 +402,7 @@ int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int
     a->next_free = a->next_use + u;
     a->op_slots = a->next_free + u;
     a->slot = a->op_slots + ops + 1;
-    a->flight_unit = a->slot + op_slots;
+    a->activations_unit = a->slot + op_slots;
     return 0;
 }
 

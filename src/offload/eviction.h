@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 enum {
-    SP_EVICTION_VISITS = 3, /* at once: one is read, two come */
+    SP_EVICTION_STREAMS = 3, /* at once: one is read, two come */
     SP_UNIT_HEAD = 7, /* of the tensors of a unit the head's input, which dies in the slot `used` */
     SP_UNIT_TENSORS
 };
@@ -64,16 +64,17 @@ struct sp_unit_group {
 /* A stage's program. */
 struct sp_eviction_plan {
     int n_slots, n_units, n_groups;
-    struct sp_unit *units;          /* [n_units], groups in the order of the program */
-    struct sp_unit_group *groups;   /* [n_groups] */
-    double *seconds;                /* [n_slots] */
-    int64_t *also;                  /* [n_slots] other bytes that come and go: gradients */
-    int64_t *visit_in, *visit_out;  /* [n_slots] bytes that come and leave with keys that visit */
+    struct sp_unit *units;        /* [n_units], groups in the order of the program */
+    struct sp_unit_group *groups; /* [n_groups] */
+    double *seconds;              /* [n_slots] */
+    int64_t *also;                /* [n_slots] other bytes that come and go: gradients */
+    int64_t *slot_streamed_in,
+        *slot_streamed_out;         /* [n_slots] bytes that come and leave with keys that visit */
     unsigned char *returns_allowed; /* [n_slots] tensors may be brought back from here on */
 
-    int *op_slots;    /* [ops + 1] where an op's slots are in `slot` */
-    int *slot;        /* of each op in turn, its slots in order */
-    int *flight_unit; /* [chunks][micro_batches][slices] first unit */
+    int *op_slots;         /* [ops + 1] where an op's slots are in `slot` */
+    int *slot;             /* of each op in turn, its slots in order */
+    int *activations_unit; /* [chunks][micro_batches][slices] first unit */
 
     /* units by slot: the first of each, -1: none; and of each unit the next */
     int *gates, *next_gate;     /* whose `gone` it is */
@@ -82,11 +83,12 @@ struct sp_eviction_plan {
     int *frees, *next_free;     /* whose `freed` it is */
 
     /* chosen */
-    int64_t peak;                  /* bytes at the highest slot */
-    int64_t peak_kept;             /* the same of units alone */
-    int64_t visits_in, visits_out; /* given: of all slots; 0: all keys stay */
-    int64_t visit_largest;         /* given: of the largest visit */
-    int64_t visit_most; /* given: bytes of keys and values of a visit, unless it is of one slice */
+    int64_t peak;                      /* bytes at the highest slot */
+    int64_t peak_kept;                 /* the same of units alone */
+    int64_t streamed_in, streamed_out; /* given: of all slots; 0: all keys stay */
+    int64_t streamed_largest;          /* given: of the largest visit */
+    int64_t
+        streamed_most; /* given: bytes of keys and values of a visit, unless it is of one slice */
     int64_t gradients_out; /* given: of these the most at once, of gradients */
     int64_t bytes;         /* that leave in a step, but for those */
     int64_t most_evicted;  /* at once */
@@ -127,10 +129,10 @@ int64_t sp_eviction_plan_most_tensors(const struct sp_eviction_plan *a);
 void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most);
 
 /* Whether a visit that has *bytes, 0: none yet, takes so many more; *bytes become those of it, or of the next one. */
-static inline bool sp_eviction_visit_takes(const struct sp_eviction_plan *a, int64_t more,
-                                           int64_t *bytes)
+static inline bool sp_eviction_stream_takes(const struct sp_eviction_plan *a, int64_t more,
+                                            int64_t *bytes)
 {
-    bool takes = *bytes > 0 && *bytes + more <= a->visit_most;
+    bool takes = *bytes > 0 && *bytes + more <= a->streamed_most;
 
     *bytes = takes ? *bytes + more : more;
     return takes;
@@ -139,7 +141,7 @@ static inline bool sp_eviction_visit_takes(const struct sp_eviction_plan *a, int
 /* Bytes that leave in a step, those of keys that visit included. */
 static inline int64_t sp_eviction_plan_bytes(const struct sp_eviction_plan *a)
 {
-    return a->bytes + a->visits_out;
+    return a->bytes + a->streamed_out;
 }
 
 /* Bytes of a unit that leave, and that may. */
@@ -148,7 +150,7 @@ int64_t sp_unit_may_leave(const struct sp_unit *u);
 
 /* Room for so many of each, all zero; `op_slots`: entries of `slot`. 0 or -ENOMEM. */
 int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int groups, int ops,
-                           int op_slots, int flights);
+                           int op_slots, int activations);
 void sp_eviction_plan_free(struct sp_eviction_plan *a);
 
 #endif

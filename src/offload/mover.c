@@ -1,5 +1,5 @@
 #include "offload/mover.h"
-#include "offload/away.h"
+#include "offload/evicted.h"
 #include "offload/host.h"
 #include "offload/tensor_sums.h"
 #include "sinks/starpu/tensor.h"

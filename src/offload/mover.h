@@ -25,7 +25,7 @@ struct sp_mover {
 
 struct sp_move;
 struct starpu_task;
-struct sp_return; /* offload/away.h */
+struct sp_return; /* offload/evicted.h */
 
 /* One tensor of a unit. */
 struct sp_move_tensor {

@@ -166,9 +166,9 @@ int64_t sp_adapipe_least_bytes(const struct sp_adapipe *in, int stage, int count
 
 struct inner {
     const struct sp_adapipe *in;
-    int modes, mode[MODES]; /* of the set, the cheapest first */
-    int64_t flight, budget; /* bytes for stash */
-    int64_t fixed;          /* bytes besides */
+    int modes, mode[MODES];    /* of the set, the cheapest first */
+    int64_t in_flight, budget; /* bytes for stash */
+    int64_t fixed;             /* bytes besides */
     int n[MODES];
     struct sp_adapipe_mix *best;
 };
@@ -178,8 +178,9 @@ static void close_mix(struct inner *x, int count, int64_t bytes, double us)
 {
     const struct sp_adapipe *in = x->in;
     int cheap = x->mode[0], other = x->mode[x->modes > 1];
-    int64_t gain = x->flight * (in->memory.stash_bytes[cheap] - in->memory.stash_bytes[other]);
-    int64_t over = bytes + count * x->flight * in->memory.stash_bytes[cheap] - x->budget, moved = 0;
+    int64_t gain = x->in_flight * (in->memory.stash_bytes[cheap] - in->memory.stash_bytes[other]);
+    int64_t over = bytes + count * x->in_flight * in->memory.stash_bytes[cheap] - x->budget,
+            moved = 0;
 
     if (over > 0) {
         moved = gain > 0 ? (over + gain - 1) / gain : (int64_t)count + 1;
@@ -211,7 +212,7 @@ static void try_counts(struct inner *x, int k, int count, int64_t bytes, double 
     j = x->mode[k - 1];
     for (int n = 0; n <= count; n++) {
         x->n[j] = n;
-        try_counts(x, k - 1, count - n, bytes + n * x->flight * x->in->memory.stash_bytes[j],
+        try_counts(x, k - 1, count - n, bytes + n * x->in_flight * x->in->memory.stash_bytes[j],
                    us + n * x->in->costs.recompute_us[j]);
     }
     x->n[j] = 0;
@@ -226,7 +227,7 @@ void sp_adapipe_cheapest(const struct sp_adapipe *in, int stage, int count,
     *best = (struct sp_adapipe_mix){.us = INFINITY};
     /* A mix of few modes is found again in larger sets, which only leave it less room. */
     for (int set = 1; set < 1 << MODES; set++) {
-        struct inner x = {.in = in, .flight = in_flight(in, stage), .best = best};
+        struct inner x = {.in = in, .in_flight = in_flight(in, stage), .best = best};
 
         x.fixed = fixed_bytes(in, stage, count) + in->memory.workspace_bytes[set];
         x.budget = limit - x.fixed;

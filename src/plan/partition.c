@@ -57,7 +57,7 @@ static struct score score_times(struct work *w, const int *counts)
     memset(w->load, 0, (size_t)p * sizeof *w->load);
     for (int g = 0; g < w->globals; g++) {
         for (int pipe = 0; pipe < w->pipes; pipe++) {
-            int stage = sp_home(w->b->lay, pipe, g).stage;
+            int stage = sp_chunk_owner(w->b->lay, pipe, g).stage;
 
             w->load[stage] += time_of(w, stage, g, at, counts[g]);
         }
@@ -99,7 +99,7 @@ static int64_t chain_time(const struct work *w, int g, int first, int count)
     if (w->bytes &&
         w->bytes[(size_t)g * (size_t)(w->layers + 1) + (size_t)count] > w->b->limit_bytes)
         return INT64_MAX;
-    return time_of(w, sp_home(w->b->lay, 0, g).stage, g, first, count);
+    return time_of(w, sp_chunk_owner(w->b->lay, 0, g).stage, g, first, count);
 }
 
 static int64_t chain_bytes(const struct work *w, int g, int first, int count)
@@ -198,7 +198,7 @@ static int tabulate_bytes(struct work *w)
             }
             counts[g] = G > 1 ? k : L;
             w->bytes[(size_t)g * ((size_t)L + 1) + (size_t)k] =
-                w->b->bytes(w->b->arg, sp_home(w->b->lay, 0, g).stage, counts);
+                w->b->bytes(w->b->arg, sp_chunk_owner(w->b->lay, 0, g).stage, counts);
         }
     }
     free(counts);
@@ -421,7 +421,7 @@ void sp_partition_times(const struct sp_balance *b, const int *counts, double *u
         for (int l = at; l < at + counts[g]; l++)
             t += b->layer_us[l];
         for (int pipe = 0; pipe < sp_pipes(b->lay); pipe++) {
-            int stage = sp_home(b->lay, pipe, g).stage;
+            int stage = sp_chunk_owner(b->lay, pipe, g).stage;
 
             us[stage] += b->slow ? t * b->slow[stage] : t;
         }

@@ -168,7 +168,7 @@ static int choose_family(struct sp_plan *p)
         p->family = p->family->variant(&p->layout);
     if (!p->family)
         return sp_error(EINVAL, "schedule %s: no graph family '%s'", p->def->name, p->def->family);
-    if (p->layout.vocabulary_parallel && !p->family->weave)
+    if (p->layout.vocabulary_parallel && !p->family->insert_ops)
         return sp_error(EINVAL,
                         "schedule %s%s%s: --vocabulary-parallel is for schedules of one line of "
                         "stages that layers are dealt out to; leave it out",
@@ -177,10 +177,10 @@ static int choose_family(struct sp_plan *p)
 }
 
 /* Puts in what the schedule does not say. */
-static int weave(struct sp_plan *p)
+static int insert_ops(struct sp_plan *p)
 {
     char why[512] = "";
-    int ret = p->family->weave ? p->family->weave(p, why, sizeof why) : 0;
+    int ret = p->family->insert_ops ? p->family->insert_ops(p, why, sizeof why) : 0;
 
     if (ret == -ENOMEM)
         return sp_error(ENOMEM, "no memory for an order of %d ops", sp_plan_ops(p));
@@ -201,7 +201,7 @@ static int create_from_csv(const char *path, const struct sp_layout *lay, struct
     snprintf(p.options, sizeof p.options, "%s", slash ? slash + 1 : path);
     p.layout.options = p.options;
     ret = ret ? ret : check_layers(&p.layout, p.family);
-    ret = ret ? ret : weave(&p);
+    ret = ret ? ret : insert_ops(&p);
     return hand_over(&p, ret ? ret : finish(&p), plan);
 }
 
@@ -264,7 +264,7 @@ int sp_plan_create_by(struct sp_order_book *book, const char *schedule, const st
     p.layout.map = p.map;
     ret = check_layers(&p.layout, p.family);
     ret = ret ? ret : emit(&p, book);
-    ret = ret ? ret : weave(&p);
+    ret = ret ? ret : insert_ops(&p);
     return hand_over(&p, ret ? ret : finish(&p), plan);
 }
 

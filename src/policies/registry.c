@@ -97,7 +97,7 @@ bool sp_schedule_shares_vocabulary(const char *name)
     const struct sp_layout lay = {.options = name[at] ? name + at + 1 : "",
                                   .vocabulary_parallel = 1};
 
-    return family && family->variant && family->variant(&lay)->weave;
+    return family && family->variant && family->variant(&lay)->insert_ops;
 }
 
 bool sp_schedule_deals_layers(const char *name)

@@ -1,6 +1,6 @@
 #include "sinks/count.h"
 #include "codelets/task/codelet.h"
-#include "offload/away.h"
+#include "offload/evicted.h"
 #include "sp_error.h"
 #include <stdlib.h>
 
@@ -113,28 +113,28 @@ static void gate(struct sp_move *move, unsigned position)
     (void)move, (void)position;
 }
 
-static int start_away(struct sp_away *a, struct sp_mover *m, struct sp_disk *disk)
+static int start_away(struct sp_evicted *a, struct sp_mover *m, struct sp_disk *disk)
 {
-    *a = (struct sp_away){.mover = m, .disk = disk};
+    *a = (struct sp_evicted){.mover = m, .disk = disk};
     return 0;
 }
 
-static void stop_away(struct sp_away *a)
+static void stop_away(struct sp_evicted *a)
 {
     (void)a;
 }
 
-static struct sp_place *new_place(struct sp_away *a, size_t bytes, const char *name)
+static struct sp_place *new_place(struct sp_evicted *a, size_t bytes, const char *name)
 {
     struct sp_place *place = malloc(sizeof *place);
 
     (void)name;
     SP_NEED(place, "no memory for a tensor that is away");
-    *place = (struct sp_place){.away = a, .bytes = bytes};
+    *place = (struct sp_place){.evicted = a, .bytes = bytes};
     return place;
 }
 
-static void write_away(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece,
+static void write_away(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
                        int n, struct sp_leave **leave, int64_t *live, int64_t *peak)
 {
     (void)a, (void)buffer, (void)piece, (void)n, (void)live, (void)peak;
@@ -147,14 +147,15 @@ static void wait_away(struct sp_leave *leave, unsigned position)
     (void)leave, (void)position;
 }
 
-static void read_away(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece,
+static void read_away(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
                       int n)
 {
     (void)a, (void)buffer, (void)piece, (void)n;
 }
 
-static struct sp_return *fetch(struct sp_away *a, struct sp_tensor *buffer, struct sp_place *place,
-                               int64_t *live, int64_t *peak, struct sp_return *next)
+static struct sp_return *fetch(struct sp_evicted *a, struct sp_tensor *buffer,
+                               struct sp_place *place, int64_t *live, int64_t *peak,
+                               struct sp_return *next)
 {
     (void)a, (void)buffer, (void)live, (void)peak;
     free(place);
@@ -165,8 +166,8 @@ static const struct sp_tier_ops tier = {.start = start_mover,
                                         .stop = stop_mover,
                                         .evict = evict,
                                         .gate = gate,
-                                        .away_start = start_away,
-                                        .away_stop = stop_away,
+                                        .evicted_start = start_away,
+                                        .evicted_stop = stop_away,
                                         .place = new_place,
                                         .write = write_away,
                                         .wait = wait_away,

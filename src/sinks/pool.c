@@ -81,14 +81,14 @@ struct sp_tensor *sp_pool_get(struct sp_pool *p, size_t n, size_t elem_bytes, co
     tensor = sp_tensor_make(p->sink, n, elem_bytes, name);
     tensor->pool = p;
     tensor->shelf = shelf;
-    tensor->holders = 1;
+    tensor->references = 1;
     s->made++;
     return tensor;
 }
 
 void sp_pool_hold(struct sp_tensor *tensor)
 {
-    tensor->holders++;
+    tensor->references++;
 }
 
 static void grow(struct shelf *s)
@@ -110,7 +110,7 @@ void sp_pool_put(struct sp_tensor *tensor)
     struct sp_pool *p = tensor->pool;
     struct shelf *s;
 
-    if (--tensor->holders > 0)
+    if (--tensor->references > 0)
         return;
     s = &p->shelves[tensor->shelf];
     if (p->told)

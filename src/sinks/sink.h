@@ -11,7 +11,7 @@
 
 struct sp_move;
 struct sp_mover;
-struct sp_away;
+struct sp_evicted;
 struct sp_disk;
 struct sp_place;
 struct sp_piece;
@@ -20,22 +20,24 @@ struct sp_return;
 struct sp_task;
 struct sp_task_context;
 
-/* What leaves memory and comes back: offload/mover.h and offload/away.h say what each does. */
+/* What leaves memory and comes back: offload/mover.h and offload/evicted.h say what each does. */
 struct sp_tier_ops {
     void (*start)(struct sp_mover *m, unsigned tier, int worker);
     void (*stop)(struct sp_mover *m, struct sp_move *moves, size_t n);
     void (*evict)(struct sp_move *move, struct sp_mover *m, struct sp_tensor *const *tensors, int n,
                   int64_t *live, int64_t *peak);
     void (*gate)(struct sp_move *move, unsigned position);
-    int (*away_start)(struct sp_away *a, struct sp_mover *m, struct sp_disk *disk);
-    void (*away_stop)(struct sp_away *a);
-    struct sp_place *(*place)(struct sp_away *a, size_t bytes, const char *name);
-    void (*write)(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n,
-                  struct sp_leave **leave, int64_t *live, int64_t *peak);
+    int (*evicted_start)(struct sp_evicted *a, struct sp_mover *m, struct sp_disk *disk);
+    void (*evicted_stop)(struct sp_evicted *a);
+    struct sp_place *(*place)(struct sp_evicted *a, size_t bytes, const char *name);
+    void (*write)(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
+                  int n, struct sp_leave **leave, int64_t *live, int64_t *peak);
     void (*wait)(struct sp_leave *leave, unsigned position);
-    void (*read)(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n);
-    struct sp_return *(*fetch)(struct sp_away *a, struct sp_tensor *buffer, struct sp_place *place,
-                               int64_t *live, int64_t *peak, struct sp_return *next);
+    void (*read)(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
+                 int n);
+    struct sp_return *(*fetch)(struct sp_evicted *a, struct sp_tensor *buffer,
+                               struct sp_place *place, int64_t *live, int64_t *peak,
+                               struct sp_return *next);
 };
 
 struct sp_sink_ops {

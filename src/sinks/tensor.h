@@ -29,7 +29,7 @@ struct sp_tensor {
     struct sp_sink *sink;
     size_t length, elem;  /* elements, as a sink counts them, and bytes of one */
     struct sp_pool *pool; /* that gave it; NULL: none */
-    int holders;          /* who has it of the pool */
+    int references;       /* who has it of the pool */
     int shelf;            /* of the pool, where those of its size are */
     void *handle;         /* the sink's own */
 };

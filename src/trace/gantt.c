@@ -25,7 +25,7 @@ void sp_gantt_destroy(struct sp_gantt *g)
 {
     free(g->bars);
     free(g->messages);
-    free(g->away);
+    free(g->evicted);
     free(g->idle_percent);
     free(g->note);
     free(g->row);
@@ -85,20 +85,20 @@ char *sp_gantt_bytes(int64_t bytes, char text[32])
     return text;
 }
 
-int sp_gantt_add_away(struct sp_gantt *g, const struct sp_gantt_away *away)
+int sp_gantt_add_evicted(struct sp_gantt *g, const struct sp_gantt_evicted *evicted)
 {
-    if (!(away->until > away->from) || away->bytes <= 0)
+    if (!(evicted->until > evicted->from) || evicted->bytes <= 0)
         return 0;
     if (g->n_away == g->cap_away) {
         int cap = g->cap_away ? 2 * g->cap_away : 256;
-        struct sp_gantt_away *more = realloc(g->away, (size_t)cap * sizeof *more);
+        struct sp_gantt_evicted *more = realloc(g->evicted, (size_t)cap * sizeof *more);
 
         if (!more)
             return -ENOMEM;
-        g->away = more;
+        g->evicted = more;
         g->cap_away = cap;
     }
-    g->away[g->n_away++] = *away;
+    g->evicted[g->n_away++] = *evicted;
     return 0;
 }
 
@@ -110,7 +110,7 @@ static int by_time(const void *one, const void *other)
     return (a > b) - (a < b);
 }
 
-struct sp_gantt_step *sp_gantt_away_of(const struct sp_gantt *g, int stage, int *n)
+struct sp_gantt_step *sp_gantt_evicted_of(const struct sp_gantt *g, int stage, int *n)
 {
     struct sp_gantt_step *step = malloc((2 * (size_t)g->n_away + 1) * sizeof *step);
     int64_t bytes = 0;
@@ -118,12 +118,12 @@ struct sp_gantt_step *sp_gantt_away_of(const struct sp_gantt *g, int stage, int 
 
     *n = 0;
     for (int i = 0; step && i < g->n_away; i++) {
-        const struct sp_gantt_away *away = &g->away[i];
+        const struct sp_gantt_evicted *evicted = &g->evicted[i];
 
-        if (away->stage != stage)
+        if (evicted->stage != stage)
             continue;
-        step[changes++] = (struct sp_gantt_step){away->from, away->bytes};
-        step[changes++] = (struct sp_gantt_step){away->until, -away->bytes};
+        step[changes++] = (struct sp_gantt_step){evicted->from, evicted->bytes};
+        step[changes++] = (struct sp_gantt_step){evicted->until, -evicted->bytes};
     }
     if (step)
         qsort(step, (size_t)changes, sizeof *step, by_time);

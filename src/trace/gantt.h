@@ -43,7 +43,7 @@ struct sp_gantt_message {
 };
 
 /* Activations that are not in memory: from when they have left until they are back. */
-struct sp_gantt_away {
+struct sp_gantt_evicted {
     int stage;
     double from, until;
     int64_t bytes;
@@ -71,7 +71,7 @@ struct sp_gantt {
     int n_messages, cap_messages;
     struct sp_gantt_message *messages; /* drawn under the bars of the stage that receives; by it */
     int n_away, cap_away;
-    struct sp_gantt_away *away; /* drawn under them, in a row of their own; in any order */
+    struct sp_gantt_evicted *evicted; /* drawn under them, in a row of their own; in any order */
 };
 
 /* An empty picture; 0 or -ENOMEM. */
@@ -87,7 +87,7 @@ enum sp_mark {
     SP_MARK_FRAME,    /* two bars that are one unit */
     SP_MARK_EXCHANGE, /* a line along the top of a bar */
     SP_MARK_MESSAGE,  /* a line under the bars */
-    SP_MARK_AWAY,     /* a row under the bars, as high as much is away */
+    SP_MARK_EVICTED,  /* a row under the bars, as high as much is away */
     SP_MARK_NUMBER,   /* what stands in bars */
     SP_MARKS
 };
@@ -137,11 +137,11 @@ void sp_gantt_note_peak(struct sp_gantt *g, int stage, int activations);
 char *sp_gantt_bytes(int64_t bytes, char text[32]);
 
 /* 0 or -ENOMEM. Nothing is away for less than no time. */
-int sp_gantt_add_away(struct sp_gantt *g, const struct sp_gantt_away *away);
+int sp_gantt_add_evicted(struct sp_gantt *g, const struct sp_gantt_evicted *evicted);
 
 /* What a stage has away over time: *n steps, the first at 0 or later, the last one of 0 bytes, to be freed; NULL: no
  * memory, or *n is 0. */
-struct sp_gantt_step *sp_gantt_away_of(const struct sp_gantt *g, int stage, int *n);
+struct sp_gantt_step *sp_gantt_evicted_of(const struct sp_gantt *g, int stage, int *n);
 
 /* The picture of list-simulated times, with the bubble and peak of each stage. 0 or -ENOMEM. */
 int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,

@@ -55,7 +55,7 @@ static void write_away(const struct sp_gantt *g, FILE *out)
     fputs(",\n\"away\":[", out);
     for (int s = 0; s < g->stages; s++) {
         int n;
-        struct sp_gantt_step *step = sp_gantt_away_of(g, s, &n);
+        struct sp_gantt_step *step = sp_gantt_evicted_of(g, s, &n);
 
         fputs(s ? ",\n[" : "\n[", out);
         for (int i = 0; i < n; i++)
@@ -70,9 +70,9 @@ static void write_away(const struct sp_gantt *g, FILE *out)
 static void write_legend(const struct sp_gantt *g, FILE *out)
 {
     static const char *const marks[SP_MARKS] = {
-        [SP_MARK_BAR] = "bar",     [SP_MARK_IDLE] = "idle",         [SP_MARK_HATCHED] = "hatched",
-        [SP_MARK_FRAME] = "frame", [SP_MARK_EXCHANGE] = "exchange", [SP_MARK_MESSAGE] = "message",
-        [SP_MARK_AWAY] = "away",   [SP_MARK_NUMBER] = "number"};
+        [SP_MARK_BAR] = "bar",      [SP_MARK_IDLE] = "idle",         [SP_MARK_HATCHED] = "hatched",
+        [SP_MARK_FRAME] = "frame",  [SP_MARK_EXCHANGE] = "exchange", [SP_MARK_MESSAGE] = "message",
+        [SP_MARK_EVICTED] = "away", [SP_MARK_NUMBER] = "number"};
     struct sp_gantt_key key[SP_GANTT_KEYS];
     int n = sp_gantt_legend(g, key);
 

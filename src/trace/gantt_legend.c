@@ -128,8 +128,8 @@ int sp_gantt_legend(const struct sp_gantt *g, struct sp_gantt_key key[SP_GANTT_K
     if (g->n_messages > 0)
         key[n++] = (struct sp_gantt_key){.mark = SP_MARK_MESSAGE, .text = "message on its way"};
     if (g->n_away > 0)
-        key[n++] =
-            (struct sp_gantt_key){.mark = SP_MARK_AWAY, .text = "away: left memory, not yet back"};
+        key[n++] = (struct sp_gantt_key){.mark = SP_MARK_EVICTED,
+                                         .text = "away: left memory, not yet back"};
     key[n++] = number_of(g);
     return n;
 }

@@ -25,10 +25,11 @@ static int add_away(struct sp_gantt *g, const struct sp_step_messages *messages,
         const struct sp_step_message *m = &messages->message[i];
 
         if (m->kind == SP_ACTION_FETCH && m->before >= 0)
-            ret = sp_gantt_add_away(g, &(struct sp_gantt_away){.stage = m->to,
-                                                               .from = when->arrived[m->before],
-                                                               .until = when->arrived[i],
-                                                               .bytes = m->bytes});
+            ret =
+                sp_gantt_add_evicted(g, &(struct sp_gantt_evicted){.stage = m->to,
+                                                                   .from = when->arrived[m->before],
+                                                                   .until = when->arrived[i],
+                                                                   .bytes = m->bytes});
     }
     return ret;
 }

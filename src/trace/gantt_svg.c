@@ -81,7 +81,7 @@ static double draw_sign(const struct svg *d, const struct sp_gantt_key *key, dou
                         [SP_MARK_FRAME] = {"class=\"unit\"", 9.5, 11},
                         [SP_MARK_EXCHANGE] = {"class=\"exchange\"", 10, 3},
                         [SP_MARK_MESSAGE] = {"class=\"way\"", 5, 2.2},
-                        [SP_MARK_AWAY] = {"class=\"away\"", 8, 8}};
+                        [SP_MARK_EVICTED] = {"class=\"away\"", 8, 8}};
 
     if (key->mark == SP_MARK_NUMBER) {
         text_at(d, x, d->top, "class=\"s b\"", key->sample);
@@ -198,7 +198,7 @@ static void draw_away(const struct svg *d, int s)
 {
     double base = d->top + (s + 1) * d->row - 3;
     int n, i = 0;
-    struct sp_gantt_step *step = sp_gantt_away_of(d->g, s, &n);
+    struct sp_gantt_step *step = sp_gantt_evicted_of(d->g, s, &n);
     int64_t highest = 0;
     char text[48], bytes[32];
 
@@ -233,7 +233,7 @@ static void make_room(struct svg *d)
     d->row = ROW;
     for (int s = 0; s < d->g->stages && d->g->n_away; s++) {
         int n;
-        struct sp_gantt_step *step = sp_gantt_away_of(d->g, s, &n);
+        struct sp_gantt_step *step = sp_gantt_evicted_of(d->g, s, &n);
 
         for (int i = 0; i < n; i++)
             d->most_away = step[i].bytes > d->most_away ? step[i].bytes : d->most_away;

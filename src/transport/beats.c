@@ -118,7 +118,7 @@ bool sp_transport_beat(int say, int *heard)
     return on;
 }
 
-void sp_mpi_meet(void)
+void sp_mpi_exchange_beats(void)
 {
     MPI_Request here;
 
@@ -134,7 +134,7 @@ void sp_beats_stop(void)
         return;
     beats.started = false;
     __atomic_store_n(&beats.quiet, true, __ATOMIC_RELEASE);
-    sp_mpi_meet();
+    sp_mpi_exchange_beats();
     sp_mpi_lock();
     __atomic_store_n(&beats.on, false, __ATOMIC_RELEASE);
     __atomic_store_n(&beats.quiet, false, __ATOMIC_RELEASE);

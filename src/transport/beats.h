@@ -33,7 +33,7 @@ int sp_beats_start(MPI_Comm comm);
 void sp_beats_stop(void); /* does nothing if beats were not started */
 /* A barrier for use while beats flow; they go on during the wait. Needed before calls that wait
  * with the lock. */
-void sp_mpi_meet(void);
+void sp_mpi_exchange_beats(void);
 #endif
 
 #endif

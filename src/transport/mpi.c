@@ -170,7 +170,7 @@ int sp_transport_start(struct starpu_conf *conf)
         /* StarPU-MPI's thread would run tasks between its polls, and would never sleep without
          * any */
         err = sp_starpu_environment_change("STARPU_MPI_DRIVER_CALL_FREQUENCY", "0");
-        sp_mpi_meet();
+        sp_mpi_exchange_beats();
         err = err ? err : start_with_mpi(conf);
     }
     if (err)
@@ -186,7 +186,7 @@ void sp_transport_stop(void)
         sp_nccl_stop(nccl);
     nccl = NULL;
     if (joined) {
-        sp_mpi_meet();
+        sp_mpi_exchange_beats();
         sp_messages_stop();
         sp_mpi_lock();
         sp_message_log_stop(MPI_COMM_WORLD);

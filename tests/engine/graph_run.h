@@ -25,7 +25,7 @@ struct run {
     double loss[STEPS], norm[STEPS];
     double left, returned;          /* bytes of the last step, all stages */
     double planned_out, planned_in; /* the same as planned */
-    bool visits;                    /* keys and values left too */
+    bool streams;                   /* keys and values left too */
     int n;                          /* gradients of the first step */
     float *gradients;
 };
@@ -228,9 +228,9 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
     for (int s = 0; s < tiers.offload.stages; s++) {
         const struct sp_eviction_plan *a = &tiers.offload.evictions[s];
 
-        run->planned_out += (double)(a->bytes + a->visits_out);
-        run->planned_in += (double)(a->bytes + a->visits_in);
-        run->visits |= a->visits_in > 0;
+        run->planned_out += (double)(a->bytes + a->streamed_out);
+        run->planned_in += (double)(a->bytes + a->streamed_in);
+        run->streams |= a->streamed_in > 0;
     }
     assert_int_equal(sp_graph_create(&cfg, &place, &g), 0);
     memory = calloc((size_t)p, sizeof *memory);

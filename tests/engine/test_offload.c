@@ -72,7 +72,7 @@ static void compare_modes(const char *name, int stages, int mbs, int slices, str
         if (run.left != run.planned_out || run.returned != run.planned_in)
             fail_msg("%s, mode %zu: %.0f and %.0f bytes moved, %.0f and %.0f planned", what, i,
                      run.left, run.returned, run.planned_out, run.planned_in);
-        if (run.visits) { /* attention in parts is another sum */
+        if (run.streams) { /* attention in parts is another sum */
             compare(&run, &one, what);
             visited += run.returned - run.left;
             runs++;

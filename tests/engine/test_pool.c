@@ -49,7 +49,7 @@ static void test_takes_the_latest(void **state)
 }
 
 /* It goes back when all who hold it have given it back, and not before. */
-static void test_holders(void **state)
+static void test_owners(void **state)
 {
     struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);
     struct sp_tensor *a = sp_pool_get(p, 5, 4, "a"), *b;
@@ -216,7 +216,7 @@ TEST_GROUP(pool)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_takes_the_latest),
-        cmocka_unit_test(test_holders),
+        cmocka_unit_test(test_owners),
         cmocka_unit_test(test_slack),
         cmocka_unit_test(test_steady),
         cmocka_unit_test(test_dead),

@@ -40,7 +40,7 @@ static void see(void *arg, const struct sp_parameter *t)
 }
 
 /* Visits one block; returns its parameters. */
-static uint64_t visit(const struct sp_params *p, enum sp_block_kind kind, int layer, char *marks)
+static uint64_t stream(const struct sp_params *p, enum sp_block_kind kind, int layer, char *marks)
 {
     struct seen s = {.p = p, .kind = kind, .layer = layer, .marks = marks};
     size_t size = sp_block_elements(&p->model, kind);
@@ -63,7 +63,7 @@ static void check_model(const struct sp_model *m)
         bool layered = kind == SP_BLOCK_NORM1 || kind == SP_BLOCK_QKV || kind == SP_BLOCK_POST;
 
         for (int layer = 0; layer < (layered ? m->layers : 1); layer++)
-            total += visit(&p, (enum sp_block_kind)kind, layered ? layer : -1, marks);
+            total += stream(&p, (enum sp_block_kind)kind, layered ? layer : -1, marks);
     }
     for (int i = 0; i < p.n; i++) {
         assert_int_equal(marks[i], 1);

@@ -82,15 +82,15 @@ static inline int64_t bytes_of(const struct sp_adapipe *in, int s, int count,
                                const unsigned char *mode)
 {
     const struct sp_adapipe_memory *mem = &in->memory;
-    int64_t flight = in->stages - s, bytes = mem->stage_bytes + count * mem->layer_bytes;
+    int64_t in_flight = in->stages - s, bytes = mem->stage_bytes + count * mem->layer_bytes;
     int set = 0;
 
-    flight = flight > in->micro_batches ? in->micro_batches : flight;
+    in_flight = in_flight > in->micro_batches ? in->micro_batches : in_flight;
     bytes += ((s == 0) + (s == in->stages - 1)) * in->micro_batches * mem->tokens_bytes;
     bytes += s == 0 ? mem->first_bytes : 0;
-    bytes += s == in->stages - 1 ? mem->last_bytes + flight * mem->head_stash_bytes : 0;
+    bytes += s == in->stages - 1 ? mem->last_bytes + in_flight * mem->head_stash_bytes : 0;
     for (int l = 0; l < count; l++) {
-        bytes += flight * mem->stash_bytes[mode[l]];
+        bytes += in_flight * mem->stash_bytes[mode[l]];
         set |= 1 << mode[l];
     }
     return bytes + mem->workspace_bytes[set];

@@ -81,7 +81,7 @@ enum { MOST = 4096, STAGES = 4 };
 struct seen {
     const struct sp_plan *plan;
     int run[STAGES], evicted[STAGES][MOST], fetched[STAGES][MOST], n;
-    int64_t bytes[STAGES], visits_in[STAGES], visits_out[STAGES];
+    int64_t bytes[STAGES], streamed_in[STAGES], streamed_out[STAGES];
     int early[STAGES]; /* the lowest op that the next RUN must be, from the last FETCH */
 };
 
@@ -101,7 +101,7 @@ static void see(void *arg, const struct sp_action *a)
         assert_true(a->tensor.kind == SP_TENSOR_KV && a->bytes > 0 && a->bytes == e->bytes);
         assert_true(a->index == (in ? e->returns.index : e->leaves.index));
         assert_true(in ? a->index > seen->run[s] : a->index == seen->run[s]);
-        *(in ? &seen->visits_in[s] : &seen->visits_out[s]) += a->bytes;
+        *(in ? &seen->streamed_in[s] : &seen->streamed_out[s]) += a->bytes;
         seen->early[s] = in ? a->index : -1;
     } else if (a->kind == SP_ACTION_EVICT) {
         assert_true(e->leaves.index == seen->run[s] && !seen->evicted[s][e->unit]++);
@@ -148,7 +148,7 @@ enum { CASES = sizeof cases / sizeof *cases };
 static void actions(void **state)
 {
     static struct seen seen;
-    int moved = 0, visits = 0;
+    int moved = 0, streams = 0;
 
     (void)state;
     for (int i = 0; i < CASES; i++)
@@ -168,15 +168,15 @@ static void actions(void **state)
                 const struct sp_eviction_plan *a = &o.offload.evictions[s];
 
                 assert_true(seen.bytes[s] == a->bytes);
-                assert_true(seen.visits_in[s] == a->visits_in &&
-                            seen.visits_out[s] == a->visits_out);
-                visits += a->visits_in > 0;
+                assert_true(seen.streamed_in[s] == a->streamed_in &&
+                            seen.streamed_out[s] == a->streamed_out);
+                streams += a->streamed_in > 0;
                 moved += seen.bytes[s] > 0;
             }
             sp_lowering_destroy(&l);
             tear_down(&o);
         }
-    assert_true(moved > 50 && visits > 5);
+    assert_true(moved > 50 && streams > 5);
     printf("%d stages evict something\n", moved);
 }
 

@@ -57,10 +57,10 @@ static int64_t count(const struct sp_eviction_plan *a, int slot, bool all)
         sum += slot < u->keys_gone || slot >= u->keys_back ? u->keys : 0;
         for (int k = 0; k < SP_UNIT_TENSORS; k++) {
             bool there = !(u->late >> k & 1) || slot > u->made;
-            bool away = (u->out >> k & 1) && slot >= u->gone && slot < u->back;
+            bool evicted = (u->out >> k & 1) && slot >= u->gone && slot < u->back;
 
             there &= k != SP_UNIT_HEAD || slot <= u->used;
-            sum += there && !away ? u->bytes[k] : 0;
+            sum += there && !evicted ? u->bytes[k] : 0;
         }
     }
     return sum;
@@ -99,7 +99,7 @@ static void check(const struct sp_eviction_plan *a, int64_t limit)
         bytes += sp_unit_leaving(u);
     }
     assert_true(gates == 0 && returns == 0 && bytes == a->bytes);
-    assert_true(a->most_evicted <= a->bytes + a->visits_out);
+    assert_true(a->most_evicted <= a->bytes + a->streamed_out);
 }
 
 /* ---- random plans ------------------------------------------------------------------------ */
@@ -200,7 +200,7 @@ static void fuzz(void **state)
             assert_true(a->bytes == 0);
             /* the stash in whole pages */
             assert_true(a->peak_kept <= stash + (int64_t)a->n_units * 8 * SP_HOST_PAGE);
-            assert_true(t.plan.paired || a->visits_in || a->peak_kept >= stash);
+            assert_true(t.plan.paired || a->streamed_in || a->peak_kept >= stash);
             least = a->peak;
             /* the peak with everything away at its lowest: all come back at their use */
             sp_eviction_plan_choose(a, SP_OFFLOAD_FULL, 1, rates, &full);
@@ -298,13 +298,13 @@ static void keys_leave(void **state)
         keys = 8 * (int64_t)sp_host_round(sizeof(float) * 64 * (size_t)part.kv_width);
         in = (n - 1) * (n - 2) / 2 + (n - 1) + (n - 1) * (n - 2) + 2 * (n - 1);
         out = (n - 1) + (n - 1) + (n - 1) * (n - 2) / 2;
-        assert_true(a->visits_in == in * keys && a->visits_out == out * keys);
+        assert_true(a->streamed_in == in * keys && a->streamed_out == out * keys);
         assert_true(!peak || a->peak == peak);
         peak = a->peak;
         want.keys = SP_KEYS_STAY;
         sp_plan_destroy(&plan);
         a = plan_slices(n, &plan, &sh, &want, &o);
-        assert_true(a->visits_in == 0 && a->visits_out == 0);
+        assert_true(a->streamed_in == 0 && a->streamed_out == 0);
         assert_true(n == 8 || a->peak - staying >=
                                   n * keys); /* with their gradients, of twice n / 2 slices */
         staying = a->peak;
@@ -341,13 +341,13 @@ static void few_keys_leave(void **state)
         sp_plan_destroy(&plan);
         want.limit = least + (most - least) * i / 8;
         a = plan_slices(32, &plan, &sh, &want, &o);
-        assert_true(sp_memory_sum(&o.memory[0]) <= want.limit && a->visits_in <= before);
-        assert_true(i < 8 || a->visits_in == 0);
+        assert_true(sp_memory_sum(&o.memory[0]) <= want.limit && a->streamed_in <= before);
+        assert_true(i < 8 || a->streamed_in == 0);
         for (int u = 0; u < a->n_units; u++) { /* a forward after the other, 8 layers each */
             assert_true(u / 8 == 31 || stays || a->units[u].keys);
             stays &= !a->units[u].keys;
         }
-        before = a->visits_in;
+        before = a->streamed_in;
     }
     sp_offload_destroy(&o);
     sp_plan_destroy(&plan);

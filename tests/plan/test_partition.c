@@ -312,7 +312,7 @@ static void equal_layers(void **state)
         random_times(L, true, layer_us, &b);
         b.last_us = random_int(0, 20) * layer_us[0];
         for (int g = 0; g < G; g++)
-            load[sp_home(&lay, 0, g).stage] +=
+            load[sp_chunk_owner(&lay, 0, g).stage] +=
                 layer_us[0] + (g == 0 ? b.first_us : 0) + (g == G - 1 ? b.last_us : 0);
         for (int l = G; l < L; l++) {
             int least = 0;

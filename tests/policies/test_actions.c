@@ -66,7 +66,7 @@ static void act(void *arg, const struct sp_action *a)
     assert_in_range(a->stage, 0, w->plan->layout.stages - 1);
     switch (a->kind) {
     case SP_ACTION_RUN:
-        if (a->index < 0 || a->leg > 0)
+        if (a->index < 0 || a->op_part > 0)
             break;
         assert_int_equal(a->index, w->pc[a->stage]);
         w->pc[a->stage] += w->plan->programs[a->stage].ops[a->index].overlap ? 2 : 1;

@@ -174,8 +174,8 @@ static void placements(void **state)
     assert_int_equal(plan.layout.chunks, 2);
     assert_int_equal(sp_global_stage(&plan.layout, 0, 0), 1);
     assert_int_equal(sp_global_stage(&plan.layout, 0, 1), 3);
-    assert_int_equal(sp_home(&plan.layout, 0, 2).stage, 1);
-    assert_int_equal(sp_home(&plan.layout, 0, 2).chunk, 1);
+    assert_int_equal(sp_chunk_owner(&plan.layout, 0, 2).stage, 1);
+    assert_int_equal(sp_chunk_owner(&plan.layout, 0, 2).chunk, 1);
     out = written(&plan);
     assert_string_equal(out, "1F0,3F0,3B0,1B0\n0F0,2F0,2B0,0B0\n");
     free(out);

@@ -5,7 +5,7 @@
 #include "policies/common.h"
 #include "model/model.h"
 #include "policies/families/activations.h"
-#include "policies/families/aligned/aid.h"
+#include "policies/families/aligned/assist.h"
 #include "graphs/count.h"
 #include "plan/memory.h"
 #include "policies/simulation/costs.h"
@@ -102,7 +102,7 @@ static void published(void **state)
 static void shared_of(const struct sp_layout *lay)
 {
     for (int slot = 0; slot < sp_slots(lay); slot++) {
-        struct sp_aid aid[SP_SLOT_STAGES];
+        struct sp_assist assist[SP_SLOT_STAGES];
         int load[SP_SLOT_STAGES], given[SP_SLOT_STAGES] = {0}, n, at = 0;
         int least = INT32_MAX, most = -1;
 
@@ -112,13 +112,13 @@ static void shared_of(const struct sp_layout *lay)
             load[s] = sp_slot_op(lay, s, slot, &op) ? op.slice : -1;
             at += load[s] >= 0;
         }
-        n = sp_slot_aid(lay, slot, aid);
+        n = sp_slot_assist(lay, slot, assist);
         assert_true(n == 0 || n < at);
         for (int k = 0; k < n; k++) {
-            assert_true(load[aid[k].owner] >= 0 && load[aid[k].helper] >= 0);
-            assert_int_equal(aid[k].keys.first, given[aid[k].owner]);
-            assert_true(aid[k].keys.n > 0);
-            given[aid[k].owner] += aid[k].keys.n;
+            assert_true(load[assist[k].owner] >= 0 && load[assist[k].helper] >= 0);
+            assert_int_equal(assist[k].keys.first, given[assist[k].owner]);
+            assert_true(assist[k].keys.n > 0);
+            given[assist[k].owner] += assist[k].keys.n;
         }
         for (int s = 0; s < lay->stages; s++) {
             int sum = load[s] - given[s];
@@ -127,7 +127,7 @@ static void shared_of(const struct sp_layout *lay)
                 continue;
             assert_true(given[s] <= load[s]);
             for (int k = 0; k < n; k++)
-                sum += aid[k].helper == s ? aid[k].keys.n : 0;
+                sum += assist[k].helper == s ? assist[k].keys.n : 0;
             least = sum < least ? sum : least;
             most = sum > most ? sum : most;
         }
@@ -148,11 +148,11 @@ static void shared_in_the_middle(void **state)
     (void)state;
     for (int p = 2; p <= 12; p++) {
         struct sp_layout lay = sliced(p, 2, 1, 3 * p);
-        struct sp_aid aid[SP_SLOT_STAGES];
-        int n = sp_slot_aid(&lay, 2 * p, aid), half = p / 2, moved = 0;
+        struct sp_assist assist[SP_SLOT_STAGES];
+        int n = sp_slot_assist(&lay, 2 * p, assist), half = p / 2, moved = 0;
 
         for (int k = 0; k < n; k++)
-            moved += aid[k].keys.n;
+            moved += assist[k].keys.n;
         assert_int_equal(moved, p % 2 ? half * (half + 1) / 2 : half * (half - 1) / 2);
     }
 }
@@ -162,26 +162,26 @@ static void shared_in_the_middle(void **state)
 enum { P = 4, N = 8, M = 2, LAYERS = 8, SEQ = 64, BATCH = 2 };
 
 /* Which keys a helper has, by owner, helper and slice, and of which chunk of which micro-batch: -1: it has not. */
-struct lent {
+struct shared {
     int now[P][P][N], before[P][P][N];
 };
 
 /* Notes what is given in a slot; how many slices of keys were not there before, and how many were and are no more. */
-static void note(struct lent *lent, const struct sp_aid *aid, int n, const struct sp_layout *lay,
-                 int slot, int *came, int *went)
+static void note(struct shared *shared, const struct sp_assist *assist, int n,
+                 const struct sp_layout *lay, int slot, int *came, int *went)
 {
-    memcpy(lent->before, lent->now, sizeof lent->now);
-    memset(lent->now, -1, sizeof lent->now);
+    memcpy(shared->before, shared->now, sizeof shared->now);
+    memset(shared->now, -1, sizeof shared->now);
     for (int k = 0; k < n; k++)
-        for (int j = aid[k].keys.first; j < aid[k].keys.first + aid[k].keys.n; j++) {
+        for (int j = assist[k].keys.first; j < assist[k].keys.first + assist[k].keys.n; j++) {
             struct sp_op op;
 
-            assert_true(sp_slot_op(lay, aid[k].owner, slot, &op));
-            lent->now[aid[k].owner][aid[k].helper][j] = op.mb * lay->chunks + op.chunk;
+            assert_true(sp_slot_op(lay, assist[k].owner, slot, &op));
+            shared->now[assist[k].owner][assist[k].helper][j] = op.mb * lay->chunks + op.chunk;
         }
     for (int i = 0; i < P * P * N; i++) {
-        int now = lent->now[i / N / P][i / N % P][i % N];
-        int before = lent->before[i / N / P][i / N % P][i % N];
+        int now = shared->now[i / N / P][i / N % P][i % N];
+        int before = shared->before[i / N / P][i / N % P][i % N];
 
         *came += now >= 0 && now != before;
         *went += before >= 0 && now != before;
@@ -197,8 +197,8 @@ static void bytes_of(int v)
     struct sp_layout lay = sliced(P, M, v, N);
     struct sp_count counted[2][P];
     int64_t expected = 0, more = 0, q, kv, lse;
-    struct sp_aid aid[SP_SLOT_STAGES];
-    static struct lent lent[2]; /* of forwards, of backwards */
+    struct sp_assist assist[SP_SLOT_STAGES];
+    static struct shared shared[2]; /* of forwards, of backwards */
     struct sp_model model;
     struct sp_shape shape;
 
@@ -219,12 +219,12 @@ static void bytes_of(int v)
     }
     for (int s = 0; s < P; s++)
         more += counted[0][s].sent - counted[1][s].sent;
-    memset(lent, -1, sizeof lent);
+    memset(shared, -1, sizeof shared);
     for (int slot = 0; slot < sp_slots(&lay); slot++) {
         int first = N * v + P - 1, pass = slot >= first && (slot - first) % 2 == 0 ? SP_B : SP_F;
-        int came = 0, went = 0, n = sp_slot_aid(&lay, slot, aid);
+        int came = 0, went = 0, n = sp_slot_assist(&lay, slot, assist);
 
-        note(&lent[pass == SP_B], aid, n, &lay, slot, &came, &went);
+        note(&shared[pass == SP_B], assist, n, &lay, slot, &came, &went);
         expected += n * (pass == SP_F ? 2 * q + lse : 4 * q + lse) + came * kv;
         expected += pass == SP_B ? went * kv : 0;
     }

@@ -373,11 +373,11 @@ static void legends(void **state)
 }
 
 /* What leaves at the moment at which something returns is one step; the row ends with nothing away. */
-static void away(void **state)
+static void evicted(void **state)
 {
-    static const struct sp_gantt_away table[] = {{1, 4, 8, 3 << 20}, {0, 2, 6, 1 << 20},
-                                                 {0, 1, 4, 2 << 20}, {0, 4, 5, 4 << 20},
-                                                 {0, 7, 7, 9 << 20}, {1, 5, 6, 0}};
+    static const struct sp_gantt_evicted table[] = {{1, 4, 8, 3 << 20}, {0, 2, 6, 1 << 20},
+                                                    {0, 1, 4, 2 << 20}, {0, 4, 5, 4 << 20},
+                                                    {0, 7, 7, 9 << 20}, {1, 5, 6, 0}};
     static const double at[] = {1, 2, 4, 5, 6};
     static const int mib[] = {2, 3, 5, 1, 0};
     struct sp_bar bar = {.end = 9, .kind = SP_BAR_F, .mb = 0, .label = "0", .name = "F0.0"};
@@ -391,13 +391,13 @@ static void away(void **state)
     g.end = 9;
     assert_int_equal(sp_gantt_add(&g, &bar), 0);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        assert_int_equal(sp_gantt_add_away(&g, &table[i]), 0);
-    step = sp_gantt_away_of(&g, 0, &n);
+        assert_int_equal(sp_gantt_add_evicted(&g, &table[i]), 0);
+    step = sp_gantt_evicted_of(&g, 0, &n);
     assert_int_equal(n, 5);
     for (int i = 0; i < n; i++)
         assert_true(step[i].at == at[i] && step[i].bytes == (int64_t)mib[i] << 20);
     free(step);
-    assert_null(sp_gantt_away_of(&g, 2, &n));
+    assert_null(sp_gantt_evicted_of(&g, 2, &n));
     assert_int_equal(n, 0);
     svg = drawn(&g, 0, false);
     check_xml(svg);
@@ -488,7 +488,7 @@ TEST_GROUP(gantt)
         cmocka_unit_test(text_is_to_scale),
         cmocka_unit_test(chunks_and_pairs),
         cmocka_unit_test(legends),
-        cmocka_unit_test(away),
+        cmocka_unit_test(evicted),
         cmocka_unit_test(contrasts),
         cmocka_unit_test(uneven_bars),
         cmocka_unit_test(ticks),

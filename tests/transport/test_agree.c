@@ -234,7 +234,7 @@ static void replay(struct world *w, int length)
         happen(w, search.path[i]);
 }
 
-static void visit(struct world *w, int length)
+static void stream(struct world *w, int length)
 {
     bool stuck = true;
 
@@ -255,7 +255,7 @@ static void visit(struct world *w, int length)
                 search.path[length] = ev;
                 if (!search.wrong && is_new(w)) {
                     tear_down(w);
-                    visit(w, length + 1);
+                    stream(w, length + 1);
                 } else {
                     tear_down(w);
                 }
@@ -274,7 +274,7 @@ static const char *explore(int messages, int ends, int depth, bool buffered)
     struct world w = {.messages = messages, .ends = ends, .depth = depth, .buffered = buffered};
 
     memset(&search, 0, sizeof search);
-    visit(&w, 0);
+    stream(&w, 0);
     return search.wrong;
 }
 

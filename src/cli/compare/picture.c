@@ -36,10 +36,10 @@ static int merge(const struct sp_gantt g[2], struct sp_gantt *both)
     both->share = g[0].share;
     for (int k = 0; k < 2; k++)
         for (int i = 0; !err && i < g[k].n_away; i++) {
-            struct sp_gantt_away moved = g[k].away[i];
+            struct sp_gantt_evicted moved = g[k].evicted[i];
 
             moved.stage = 2 * moved.stage + k;
-            err = sp_gantt_add_away(both, &moved);
+            err = sp_gantt_add_evicted(both, &moved);
         }
     for (int row = 0; !err && row < both->stages; row++) {
         const struct sp_gantt *from = &g[row % 2];

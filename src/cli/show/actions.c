@@ -70,7 +70,7 @@ static void print_action(void *arg, const struct sp_action *a)
     struct text *t = arg;
     char subject[SUBJECT];
 
-    if (a->stage != t->stage || a->leg > 0)
+    if (a->stage != t->stage || a->op_part > 0)
         return;
     print_subject(t->show->plan, a, subject);
     fprintf(t->out, "%-8s %-14s", sp_action_name(a->kind), subject);
@@ -130,7 +130,7 @@ static void add_action(void *arg, const struct sp_action *a)
     bool sized = lists->show->shape && is_sized(a);
     char subject[SUBJECT];
 
-    if (a->leg > 0) /* of an op that is there */
+    if (a->op_part > 0) /* of an op that is there */
         return;
     print_subject(lists->show->plan, a, subject);
     json_array_append_new(json_array_get(lists->stages, (size_t)a->stage),

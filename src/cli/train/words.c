@@ -180,11 +180,11 @@ static void print_keys(const struct sp_trainer *t, int stage)
 {
     const struct sp_eviction_plan *a = &t->offload.evictions[stage];
 
-    if (a->visits_in)
+    if (a->streamed_in)
         printf("stage %d: keys and values of %d slices leave too, and are read by later slices: "
                "%.2f MiB out, %.2f MiB back\n",
-               stage, slices_away(t, stage), (double)a->visits_out / MiB,
-               (double)a->visits_in / MiB);
+               stage, slices_away(t, stage), (double)a->streamed_out / MiB,
+               (double)a->streamed_in / MiB);
 }
 
 void sp_print_offload(const struct sp_trainer *t)

@@ -45,10 +45,10 @@ struct sp_op_record {
     double start_us, end_us; /* first task start, last task end; on the clock of sp_now_us */
     double busy_us;          /* sum of task durations */
     double core_wait_us;     /* part of it in which a CPU worker had no core to run on */
-    double out_us;       /* end of the task that wrote what other ops wait for; 0: the last */
-    double arrived_us;   /* when the last of its messages had arrived; 0: it had none */
-    double submitted_us; /* when its first task was submitted */
-    double ready_us;     /* when that task had all it waits for */
+    double out_us;           /* end of the task that wrote what other ops wait for; 0: the last */
+    double arrived_us;       /* when the last of its messages had arrived; 0: it had none */
+    double submitted_us;     /* when its first task was submitted */
+    double ready_us;         /* when that task had all it waits for */
     double late_us;     /* between its tasks: the worker was free, the next task not submitted */
     double stall_us;    /* time that its tasks waited for tensors to be evicted or fetched */
     double exchange_us; /* between its tasks: waiting for what the stage's other devices send */
@@ -83,7 +83,7 @@ struct sp_task_context {
     bool in_stream; /* tasks of ops may end for StarPU once queued: see sinks/starpu/cuda.h */
     const struct sp_documents *documents; /* of the micro-batch; NULL: they are not told apart */
     bool exchanged; /* the next task reads what other devices of its stage send */
-    bool visited;   /* the next task reads keys that are fetched for it */
+    bool streamed;  /* the next task reads keys that are fetched for it */
     bool output;    /* the next task writes what other ops wait for */
     char pass;      /* 'F', 'B', ... for the task name */
     int mb, slice;  /* slice -1: the whole sequence */
@@ -100,7 +100,7 @@ struct sp_task_args {
     int number;                           /* among the tasks of its op; in simulated runs */
     const struct sp_documents *documents; /* as in struct sp_task_context */
     bool output;                          /* likewise */
-    bool exchanged, visited;              /* likewise */
+    bool exchanged, streamed;             /* likewise */
     bool in_stream;      /* likewise; false if other workers' tasks or the host use its tensors */
     uint32_t variant;    /* distinguishes tasks whose times differ at the same sizes */
     enum sp_dtype dtype; /* of the tensors: the shape's, if the task has one */

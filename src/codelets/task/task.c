@@ -40,7 +40,7 @@ struct sp_task *sp_task_new(const struct sp_task_context *ctx, struct sp_codelet
     a->output = ctx->output;
     a->documents = ctx->documents;
     a->exchanged = ctx->exchanged;
-    a->visited = ctx->visited;
+    a->streamed = ctx->streamed;
     a->in_stream = ctx->in_stream && ctx->op_index >= 0;
     a->shape = shape;
     a->dtype = shape ? shape->dtype : SP_F32;

@@ -4,7 +4,7 @@
 /* What passes: a tensor of each slice. */
 struct passing {
     struct sp_op_ctx *c;
-    const struct sp_layer_flight *t; /* of the queries */
+    const struct sp_layer_activations *t; /* of the queries */
     int n, len[SP_MAX_SLICES];
     struct sp_tensor *kv[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
     struct sp_tensor *next[SP_MAX_SLICES];   /* kv of the turn after this one */
@@ -18,7 +18,7 @@ static void begin(struct sp_op_ctx *c, int i, struct passing *p)
     p->t = &c->fl->layers[i];
     p->n = c->slice + 1;
     for (int j = 0; j < p->n; j++) {
-        const struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
+        const struct sp_layer_activations *t = &c->fl[j - c->slice].layers[i];
 
         p->len[j] = sp_op_cut(c)->shapes[j].seq;
         p->kv[j] = t->kv;
@@ -81,7 +81,7 @@ static void list_keys(struct passing *p, int member)
 static struct sp_attn begin_turn(struct passing *p, int k)
 {
     int members = sp_graph_members(p->c->g), me = sp_graph_member(p->c->g);
-    const struct sp_layer_flight *t = p->t;
+    const struct sp_layer_activations *t = p->t;
 
     if (!is_last(p, k))
         pass_on(p, SP_TENSOR_KV, p->kv, NULL, p->next);

@@ -4,7 +4,7 @@
  * keeps of its own slice, then to what it helps others with, and merges what it got help with.
  */
 #include "graphs/families/layerwise.h"
-#include "policies/families/aligned/aid.h"
+#include "policies/families/aligned/assist.h"
 #include "policies/families/aligned/aligned.h"
 #include "starpipe/op.h"
 #include "sp_error.h"
@@ -13,13 +13,13 @@
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
 /* Of a step of the op. */
-static int aids_at(const struct sp_op_ctx *c, int step, struct sp_aid aid[SP_SLOT_STAGES])
+static int assists_at(const struct sp_op_ctx *c, int step, struct sp_assist assist[SP_SLOT_STAGES])
 {
     const struct sp_plan *plan = c->g->cfg.plan;
     int slot =
         sp_slot_of(&plan->layout, c->st->index, &plan->programs[c->st->index].ops[c->ctx.op_index]);
 
-    return sp_step_aid(plan, c->g->shape.model.layers, slot, step, aid);
+    return sp_step_assist(plan, c->g->shape.model.layers, slot, step, assist);
 }
 
 /* Parts of the tokens of a slice, and what attention has of one: its shape, and what is in a layer's flight. */
@@ -35,7 +35,7 @@ static const struct sp_shape *part_of_slice(const struct sp_op_ctx *c, int slice
     return cut->shares ? &cut->shares[slice * cut->n_shares + part] : &cut->shapes[slice];
 }
 
-static struct sp_tensor **tensor_of(struct sp_layer_flight *t, int kind, int part)
+static struct sp_tensor **tensor_of(struct sp_layer_activations *t, int kind, int part)
 {
     struct sp_heads *h = t->heads ? &t->heads[part] : NULL;
 
@@ -58,17 +58,17 @@ static struct sp_tensor **tensor_of(struct sp_layer_flight *t, int kind, int par
 }
 
 /* The parts of a tensor that came. */
-static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_aid *aid,
+static struct sp_tensor *const *came(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                      enum sp_tensor_kind kind, int slice)
 {
-    struct sp_tensor_id id = sp_aid_tensor(aid, kind, slice);
+    struct sp_tensor_id id = sp_assist_tensor(assist, kind, slice);
 
     return sp_store_find(&c->st->store, &id)->piece;
 }
 
 /* The flight of a layer of a stage; NULL: it is another stage's. */
-static struct sp_layer_flight *flight_of(struct sp_graph *g, struct sp_stage *st,
-                                         const struct sp_tensor_id *id)
+static struct sp_layer_activations *activations_of(struct sp_graph *g, struct sp_stage *st,
+                                                   const struct sp_tensor_id *id)
 {
     const struct sp_plan *plan = g->cfg.plan;
 
@@ -77,7 +77,7 @@ static struct sp_layer_flight *flight_of(struct sp_graph *g, struct sp_stage *st
 
         sp_chunk_layers(plan, g->shape.model.layers, st->index, chunk, &first, &count);
         if (id->at >= first && id->at < first + count)
-            return &st->flights[sp_flight_number(plan, chunk, id->mb, id->slice)]
+            return &st->activations[sp_activations_index(plan, chunk, id->mb, id->slice)]
                         .layers[id->at - first];
     }
     return NULL;
@@ -86,8 +86,8 @@ static struct sp_layer_flight *flight_of(struct sp_graph *g, struct sp_stage *st
 /* What a stage lends is in its flights: another holder of it. */
 static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
-    bool lends = id->kind != SP_TENSOR_X && id->kind != SP_TENSOR_DX;
-    struct sp_layer_flight *t = lends ? flight_of(g, st, id) : NULL;
+    bool shares = id->kind != SP_TENSOR_X && id->kind != SP_TENSOR_DX;
+    struct sp_layer_activations *t = shares ? activations_of(g, st, id) : NULL;
     struct sp_tensor *piece[SP_MAX_SLICES];
     int n = sp_shape_parts(&g->shape);
 
@@ -103,31 +103,31 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* The parts of what the helper leaves for the owner, of so many columns. Gradients of keys may stay there until the
  * backward of their slice, among those that the owner makes. */
-static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp_aid *aid,
+static struct sp_tensor *const *leave(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                       enum sp_tensor_kind kind, int slice, int width, size_t elem)
 {
-    struct sp_stage *owner = sp_graph_stage(c->g, aid->owner);
+    struct sp_stage *owner = sp_graph_stage(c->g, assist->owner);
     struct sp_pool *pool = owner && kind == SP_TENSOR_DKV ? owner->local : c->st->boundary;
-    struct sp_tensor_id id = sp_aid_tensor(aid, kind, slice);
+    struct sp_tensor_id id = sp_assist_tensor(assist, kind, slice);
     struct sp_tensor *piece[SP_MAX_SLICES];
 
     for (int j = 0; j < parts_of(c); j++)
         piece[j] = sp_pool_get(pool, (size_t)part_of_slice(c, slice, j)->rows * (size_t)width, elem,
                                sp_tensor_name(kind));
     sp_store_put(&c->st->store, &id, parts_of(c), piece, true);
-    return came(c, aid, kind, slice);
+    return came(c, assist, kind, slice);
 }
 
 /* The queries of a part of the owner's slice, and where the keys are that it gives. */
-static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_aid *aid, int part,
+static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_assist *assist, int part,
                               struct sp_attn_keys *keys)
 {
-    const struct sp_shape *sh = part_of_slice(c, aid->op.slice, part);
+    const struct sp_shape *sh = part_of_slice(c, assist->op.slice, part);
     int n = 0;
 
-    for (int j = 0; j < aid->keys.n; j++)
+    for (int j = 0; j < assist->keys.n; j++)
         for (int k = 0; k < parts_of(c); k++) {
-            const struct sp_shape *of = part_of_slice(c, aid->keys.first + j, k);
+            const struct sp_shape *of = part_of_slice(c, assist->keys.first + j, k);
 
             keys[n++] = (struct sp_attn_keys){.first = of->first, .len = of->seq};
         }
@@ -137,75 +137,75 @@ static struct sp_attn queries(const struct sp_op_ctx *c, const struct sp_aid *ai
 /* Gradients of the keys, which the helper adds up as long as it has these. Whether all of them are new; if only some
  * are, they are zero. */
 static bool take_dkv(const struct sp_op_ctx *c, const struct sp_task_context *ctx,
-                     const struct sp_aid *aid)
+                     const struct sp_assist *assist)
 {
-    const struct sp_shape *sh = part_of_slice(c, aid->op.slice, 0);
+    const struct sp_shape *sh = part_of_slice(c, assist->op.slice, 0);
 
-    for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++) {
+    for (int j = assist->keys.first; j < assist->keys.first + assist->keys.n; j++) {
         struct sp_tensor *const *dkv;
 
-        if (sp_key_range_has(&aid->had, j))
+        if (sp_key_range_has(&assist->had, j))
             continue;
-        dkv = leave(c, aid, SP_TENSOR_DKV, j, sh->kv_width, sp_shape_elem(sh));
-        for (int k = 0; aid->had.n && k < parts_of(c); k++)
+        dkv = leave(c, assist, SP_TENSOR_DKV, j, sh->kv_width, sp_shape_elem(sh));
+        for (int k = 0; assist->had.n && k < parts_of(c); k++)
             sp_clear_insert(ctx, dkv[k]);
     }
-    return aid->had.n == 0;
+    return assist->had.n == 0;
 }
 
 /* What a helper has of the keys, and in a backward of their gradients. */
-static void find_keys(const struct sp_op_ctx *c, const struct sp_aid *aid,
+static void find_keys(const struct sp_op_ctx *c, const struct sp_assist *assist,
                       struct sp_attn_keys *keys)
 {
-    for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++)
+    for (int j = assist->keys.first; j < assist->keys.first + assist->keys.n; j++)
         for (int k = 0; k < parts_of(c); k++, keys++) {
-            keys->kv = came(c, aid, SP_TENSOR_KV, j)[k];
-            if (aid->op.pass == SP_B)
-                keys->dkv = came(c, aid, SP_TENSOR_DKV, j)[k];
+            keys->kv = came(c, assist, SP_TENSOR_KV, j)[k];
+            if (assist->op.pass == SP_B)
+                keys->dkv = came(c, assist, SP_TENSOR_DKV, j)[k];
         }
 }
 
 /* What the tasks of a helper read and write of the owner's queries, in parts. */
-struct lent {
+struct shared_keys {
     struct sp_tensor *const *q, *const *o, *const *lse, *const *d_o, *const *dq;
 };
 
-static struct lent find_queries(const struct sp_op_ctx *c, const struct sp_aid *aid)
+static struct shared_keys find_queries(const struct sp_op_ctx *c, const struct sp_assist *assist)
 {
-    const struct sp_shape *sh = part_of_slice(c, aid->op.slice, 0);
-    int slice = aid->op.slice, heads = sh->q_width / sh->model.head_dim;
-    struct lent l = {.q = came(c, aid, SP_TENSOR_Q, slice)};
+    const struct sp_shape *sh = part_of_slice(c, assist->op.slice, 0);
+    int slice = assist->op.slice, heads = sh->q_width / sh->model.head_dim;
+    struct shared_keys l = {.q = came(c, assist, SP_TENSOR_Q, slice)};
 
-    if (aid->op.pass == SP_F) {
-        l.o = leave(c, aid, SP_TENSOR_O, slice, sh->q_width, sp_shape_elem(sh));
-        l.lse = leave(c, aid, SP_TENSOR_LSE, slice, heads, sizeof(float));
+    if (assist->op.pass == SP_F) {
+        l.o = leave(c, assist, SP_TENSOR_O, slice, sh->q_width, sp_shape_elem(sh));
+        l.lse = leave(c, assist, SP_TENSOR_LSE, slice, heads, sizeof(float));
     } else {
-        l.o = came(c, aid, SP_TENSOR_O, slice);
-        l.lse = came(c, aid, SP_TENSOR_LSE, slice);
-        l.d_o = came(c, aid, SP_TENSOR_DO, slice);
-        l.dq = leave(c, aid, SP_TENSOR_DQ, slice, sh->q_width, sp_shape_elem(sh));
+        l.o = came(c, assist, SP_TENSOR_O, slice);
+        l.lse = came(c, assist, SP_TENSOR_LSE, slice);
+        l.d_o = came(c, assist, SP_TENSOR_DO, slice);
+        l.dq = leave(c, assist, SP_TENSOR_DQ, slice, sh->q_width, sp_shape_elem(sh));
     }
     return l;
 }
 
-static void help(const struct sp_op_ctx *c, const struct sp_aid *aid)
+static void help(const struct sp_op_ctx *c, const struct sp_assist *assist)
 {
     struct sp_task_context ctx = c->ctx;
-    struct lent l = find_queries(c, aid);
-    bool forward = aid->op.pass == SP_F, fresh;
+    struct shared_keys l = find_queries(c, assist);
+    bool forward = assist->op.pass == SP_F, fresh;
 
-    ctx.documents = sp_graph_documents(c->g, aid->op.mb);
-    ctx.mb = aid->op.mb;
-    ctx.slice = aid->op.slice;
-    ctx.layer = aid->layer;
+    ctx.documents = sp_graph_documents(c->g, assist->op.mb);
+    ctx.mb = assist->op.mb;
+    ctx.slice = assist->op.slice;
+    ctx.layer = assist->layer;
     ctx.exchanged = true;
-    fresh = !forward && take_dkv(c, &ctx, aid);
+    fresh = !forward && take_dkv(c, &ctx, assist);
     for (int j = 0; j < parts_of(c); j++) {
-        const struct sp_shape *sh = part_of_slice(c, aid->op.slice, j);
+        const struct sp_shape *sh = part_of_slice(c, assist->op.slice, j);
         struct sp_attn_keys keys[SP_MAX_SLICES];
-        struct sp_attn at = queries(c, aid, j, keys);
+        struct sp_attn at = queries(c, assist, j, keys);
 
-        find_keys(c, aid, keys);
+        find_keys(c, assist, keys);
         at.begins = at.ends = true;
         at.q = l.q[j];
         at.o = l.o[j];
@@ -220,11 +220,11 @@ static void help(const struct sp_op_ctx *c, const struct sp_aid *aid)
 /* ---- what came of it ------------------------------------------------------------------------ */
 
 /* The gradients of keys that a helper added up, when it is done with them, are added to those that there are. */
-static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_aid *aid)
+static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_assist *assist)
 {
-    for (int j = aid->keys.first; j < aid->keys.first + aid->keys.n; j++)
-        for (int k = 0; !sp_key_range_has(&aid->goes_on, j) && k < parts_of(c); k++) {
-            struct sp_tensor *part = came(c, aid, SP_TENSOR_DKV, j)[k];
+    for (int j = assist->keys.first; j < assist->keys.first + assist->keys.n; j++)
+        for (int k = 0; !sp_key_range_has(&assist->goes_on, j) && k < parts_of(c); k++) {
+            struct sp_tensor *part = came(c, assist, SP_TENSOR_DKV, j)[k];
             struct sp_tensor **own = tensor_of(&c->fl[j - c->slice].layers[i], SP_TENSOR_DKV, k);
 
             if (*own) {
@@ -237,10 +237,10 @@ static void add_dkv(struct sp_op_ctx *c, int i, const struct sp_aid *aid)
 }
 
 /* What helper number k of the owner sent, in the order of their coming. */
-static struct sp_tensor *const *sent(const struct sp_op_ctx *c, const struct sp_aid *aid,
+static struct sp_tensor *const *sent(const struct sp_op_ctx *c, const struct sp_assist *assist,
                                      enum sp_tensor_kind kind, int k)
 {
-    struct sp_tensor_id id = sp_aid_tensor(aid, kind, aid->op.slice);
+    struct sp_tensor_id id = sp_assist_tensor(assist, kind, assist->op.slice);
     const struct sp_stored *t = sp_store_find(&c->st->store, &id);
 
     while (k-- > 0)
@@ -248,29 +248,29 @@ static struct sp_tensor *const *sent(const struct sp_op_ctx *c, const struct sp_
     return t->piece;
 }
 
-static void merge(struct sp_op_ctx *c, int i, const struct sp_aid *aid, int k, bool last)
+static void merge(struct sp_op_ctx *c, int i, const struct sp_assist *assist, int k, bool last)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
 
     c->ctx.exchanged = true;
     for (int j = 0; j < parts_of(c); j++) {
-        const struct sp_shape *sh = part_of_slice(c, aid->op.slice, j);
+        const struct sp_shape *sh = part_of_slice(c, assist->op.slice, j);
         struct sp_attn_keys keys[SP_MAX_SLICES];
-        struct sp_attn at = queries(c, aid, j, keys);
+        struct sp_attn at = queries(c, assist, j, keys);
 
         at.ends = last;
         at.o = *tensor_of(t, SP_TENSOR_O, j);
         at.lse = *tensor_of(t, SP_TENSOR_LSE, j);
         at.sum = t->heads ? t->heads[j].sum : t->sum;
-        if (aid->op.pass == SP_F)
-            sp_attn_merge_insert(&c->ctx, sh, &at, sent(c, aid, SP_TENSOR_O, k)[j],
-                                 sent(c, aid, SP_TENSOR_LSE, k)[j]);
+        if (assist->op.pass == SP_F)
+            sp_attn_merge_insert(&c->ctx, sh, &at, sent(c, assist, SP_TENSOR_O, k)[j],
+                                 sent(c, assist, SP_TENSOR_LSE, k)[j]);
         else
             sp_attn_add_insert(&c->ctx, sh, &at, *tensor_of(t, SP_TENSOR_DQ, j),
-                               sent(c, aid, SP_TENSOR_DQ, k)[j]);
+                               sent(c, assist, SP_TENSOR_DQ, k)[j]);
     }
-    if (aid->op.pass == SP_B)
-        add_dkv(c, i, aid);
+    if (assist->op.pass == SP_B)
+        add_dkv(c, i, assist);
     c->ctx.exchanged = false;
 }
 
@@ -278,19 +278,19 @@ static void merge(struct sp_op_ctx *c, int i, const struct sp_aid *aid, int k, b
 
 static void attend(struct sp_op_ctx *c, int step)
 {
-    struct sp_aid aid[SP_SLOT_STAGES];
-    int n = aids_at(c, step, aid);
+    struct sp_assist assist[SP_SLOT_STAGES];
+    int n = assists_at(c, step, assist);
 
     for (int k = 0; k < n; k++)
-        c->given += aid[k].owner == c->st->index ? aid[k].keys.n : 0;
+        c->given += assist[k].owner == c->st->index ? assist[k].keys.n : 0;
     sp_chunk_attend_layer(c, sp_layerwise_layer(c, step));
     c->given = 0;
     for (int k = 0; k < n; k++)
-        if (aid[k].helper == c->st->index)
-            help(c, &aid[k]);
+        if (assist[k].helper == c->st->index)
+            help(c, &assist[k]);
 }
 
-static void drop_sums(const struct sp_op_ctx *c, struct sp_layer_flight *t)
+static void drop_sums(const struct sp_op_ctx *c, struct sp_layer_activations *t)
 {
     sp_pool_drop(&t->sum);
     for (int j = 0; t->heads && j < parts_of(c); j++)
@@ -299,15 +299,15 @@ static void drop_sums(const struct sp_op_ctx *c, struct sp_layer_flight *t)
 
 static void finish_layer(struct sp_op_ctx *c, int step)
 {
-    struct sp_aid aid[SP_SLOT_STAGES];
-    int n = aids_at(c, step, aid), i = sp_layerwise_layer(c, step), own = 0, merged = 0;
+    struct sp_assist assist[SP_SLOT_STAGES];
+    int n = assists_at(c, step, assist), i = sp_layerwise_layer(c, step), own = 0, merged = 0;
 
     c->ctx.layer = c->first + i;
     for (int k = 0; k < n; k++)
-        own += aid[k].owner == c->st->index;
+        own += assist[k].owner == c->st->index;
     for (int k = 0; k < n; k++)
-        if (aid[k].owner == c->st->index) {
-            merge(c, i, &aid[k], merged, merged == own - 1);
+        if (assist[k].owner == c->st->index) {
+            merge(c, i, &assist[k], merged, merged == own - 1);
             merged++;
         }
     drop_sums(c, &c->fl->layers[i]);
@@ -317,11 +317,11 @@ static void finish_layer(struct sp_op_ctx *c, int step)
                        sp_layerwise_to_head(c, i));
 }
 
-static void run_leg(struct sp_op_ctx *c, int leg)
+static void run_part(struct sp_op_ctx *c, int op_part)
 {
-    int step = leg / 2;
+    int step = op_part / 2;
 
-    if (leg % 2) {
+    if (op_part % 2) {
         attend(c, step);
         return;
     }
@@ -339,13 +339,13 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 {
     struct sp_op_ctx *c = &g->aligned[st->index - g->place.first_local];
 
-    if (a->leg == 0)
+    if (a->op_part == 0)
         sp_layerwise_open(g, st, a->index, c);
-    if (a->legs > 1)
-        run_leg(c, a->leg);
-    for (int leg = 0; a->legs == 1 && leg < sp_aligned_legs(c->count); leg++)
-        run_leg(c, leg);
-    if (a->leg == a->legs - 1)
+    if (a->op_parts > 1)
+        run_part(c, a->op_part);
+    for (int op_part = 0; a->op_parts == 1 && op_part < sp_aligned_parts(c->count); op_part++)
+        run_part(c, op_part);
+    if (a->op_part == a->op_parts - 1)
         sp_op_close(&c->ctx);
 }
 

@@ -20,7 +20,7 @@
 /* Post of layer k-1: the input of layer k, or of the head. */
 static struct sp_tensor *post_forward(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     int layers = c->sh->model.layers;
     struct sp_tensor *x = sp_part_stored(c, SP_TENSOR_X, c->k - 1), *y;
     struct sp_tensor *o = sp_part_hold(sp_part_stored(c, SP_TENSOR_O, c->k - 1));
@@ -43,7 +43,7 @@ static struct sp_tensor *post_forward(struct sp_part_op *c)
 /* Pre of layer k, or only its norm where the product runs beside attention. */
 static void pre_forward(struct sp_part_op *c, struct sp_tensor *x)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     int stage = sp_part_attention_stage(c, c->k);
     struct sp_pre pre = {.x = x, .keep_outputs = c->keep_outputs && !c->ships};
     int64_t stash = c->k == 0 ? c->stash : 0;
@@ -83,7 +83,7 @@ static void block_forward(struct sp_part_op *c)
     if (c->k < c->sh->model.layers)
         pre_forward(c, x);
     else if (c->keeps)
-        sp_part_flight_of(c, c->k)->block.x = x;
+        sp_part_activations_of(c, c->k)->block.x = x;
     else
         sp_pool_drop(&x);
 }
@@ -91,9 +91,9 @@ static void block_forward(struct sp_part_op *c)
 /* q, k and v of what was shipped, as attention reads them. */
 static void multiply(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
-    struct sp_op_ctx a = sp_part_attention_of(c, flights);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
+    struct sp_chunk_activations activations[SP_MAX_SLICES];
+    struct sp_op_ctx a = sp_part_attention_of(c, activations);
 
     t->attn.q = sp_part_take(c, sp_part_q(c), "q");
     t->attn.kv = sp_part_take(c, sp_part_kv(c), "kv");
@@ -104,12 +104,12 @@ static void multiply(struct sp_part_op *c)
 
 static void attention_forward(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
+    struct sp_chunk_activations activations[SP_MAX_SLICES];
     struct sp_op_ctx a;
 
     c->ctx.layer = c->k;
-    a = sp_part_attention_of(c, flights);
+    a = sp_part_attention_of(c, activations);
     if (c->ships) {
         t->attn.n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
         multiply(c);
@@ -129,7 +129,7 @@ static void attention_forward(struct sp_part_op *c)
 static void qkv_backward(struct sp_part_op *c, struct sp_tensor *w, struct sp_tensor *dq,
                          struct sp_tensor *dkv)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_tensor *dn1 =
         sp_part_take_for(c, sp_part_block_stage(c, c->k), sp_part_hidden(c), "dn1");
     bool fresh;
@@ -145,14 +145,14 @@ static void qkv_backward(struct sp_part_op *c, struct sp_tensor *w, struct sp_te
 
 static void attention_backward(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_pool *pool = c->ships ? c->st->local : sp_part_pool(c, sp_part_block_stage(c, c->k));
     struct sp_tensor *d_o = sp_part_stored(c, SP_TENSOR_DO, c->k);
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_chunk_activations activations[SP_MAX_SLICES];
     struct sp_op_ctx a;
 
     c->ctx.layer = c->k;
-    a = sp_part_attention_of(c, flights);
+    a = sp_part_attention_of(c, activations);
     if (!sp_attention_has_keys(&t->attn))
         sp_part_each_slice(c, multiply);
     if (sp_part_runs_again(c))
@@ -171,7 +171,7 @@ static void attention_backward(struct sp_part_op *c)
 /* Everything of a block but attention once more, from what it received. */
 static void recompute(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_pre pre = {.keep_outputs = !c->ships};
     struct sp_tensor *residual = t->block.x;
     bool chunks = sp_part_cuts_mlp(c);
@@ -206,7 +206,7 @@ static void recompute(struct sp_part_op *c)
 /* Gradient of the input of layer k, and the weight gradients of pre. */
 static struct sp_tensor *pre_backward(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_tensor *dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
     struct sp_tensor *a = sp_part_stored(c, c->ships ? SP_TENSOR_DN1 : SP_TENSOR_DQ, c->k);
     struct sp_tensor *b = c->ships ? NULL : sp_part_stored(c, SP_TENSOR_DKV, c->k);
@@ -234,7 +234,7 @@ static struct sp_tensor *pre_backward(struct sp_part_op *c)
 /* Gradients of post of layer k-1, from that of its output: what attention waits for goes first. */
 static void post_backward(struct sp_part_op *c, struct sp_tensor *dy)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     int stage = sp_part_attention_stage(c, c->k - 1);
     struct sp_tensor *w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
     struct sp_tensor *g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
@@ -289,8 +289,8 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 {
     const struct sp_plan *plan = g->cfg.plan;
     const struct sp_op *op = &a->op;
-    struct sp_chunk_flight one = {0};
-    struct sp_part_flight *t;
+    struct sp_chunk_activations one = {0};
+    struct sp_part_activations *t;
     struct sp_op_ctx unit;
     struct sp_part_op c;
 
@@ -319,7 +319,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     c.ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
     c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
-    t = sp_part_flight_of(&c, c.k);
+    t = sp_part_activations_of(&c, c.k);
     unit = sp_part_op_of(&c, op->part == SP_ATTN ? &t->attn : &t->block, &one);
     sp_offload_slot(&unit, 0);
     sp_offload_gate(&unit, 0);
@@ -343,7 +343,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 }
 
 /* Flights: of every slice of every block. */
-static size_t flights_of(const struct sp_graph *g)
+static size_t activations_count(const struct sp_graph *g)
 {
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
@@ -352,8 +352,8 @@ static size_t flights_of(const struct sp_graph *g)
 
 static int create(struct sp_graph *g)
 {
-    size_t n = flights_of(g);
-    int parts = sp_flight_parts(&g->shape);
+    size_t n = activations_count(g);
+    int parts = sp_activations_parts(&g->shape);
 
     g->parts = calloc(n, sizeof *g->parts);
     g->part_heads = parts ? calloc(2 * n * (size_t)parts, sizeof *g->part_heads) : NULL;
@@ -362,14 +362,14 @@ static int create(struct sp_graph *g)
     for (size_t i = 0; g->part_heads && i < n; i++) {
         struct sp_heads *heads = g->part_heads + 2 * i * (size_t)parts;
 
-        sp_flight_give(&g->shape, &g->parts[i].attn, heads);
-        sp_flight_give(&g->shape, &g->parts[i].block, heads + parts);
+        sp_activations_give(&g->shape, &g->parts[i].attn, heads);
+        sp_activations_give(&g->shape, &g->parts[i].block, heads + parts);
     }
     return 0;
 }
 
 /* What the forwards of a slice left of block k and of attention of layer k. */
-static void drop_flight(struct sp_part_flight *t, int parts)
+static void drop_activations(struct sp_part_activations *t, int parts)
 {
     sp_pool_drop(&t->norm);
     sp_layer_drop(&t->attn, parts);
@@ -378,8 +378,8 @@ static void drop_flight(struct sp_part_flight *t, int parts)
 
 static void discard(struct sp_graph *g)
 {
-    for (size_t i = 0; i < flights_of(g); i++)
-        drop_flight(&g->parts[i], sp_flight_parts(&g->shape));
+    for (size_t i = 0; i < activations_count(g); i++)
+        drop_activations(&g->parts[i], sp_activations_parts(&g->shape));
     for (int k = 0; k < g->place.n_local; k++)
         sp_stage_forget(g, &g->stages[k]);
 }

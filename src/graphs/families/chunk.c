@@ -1,7 +1,7 @@
 #include "graphs/families/chunk.h"
 #include "graphs/offload/offload.h"
 #include "graphs/tensor/ends.h"
-#include "graphs/offload/visits.h"
+#include "graphs/offload/streamed_keys.h"
 #include "sp_error.h"
 #include <stdlib.h>
 
@@ -56,7 +56,7 @@ static bool keeps_input(const struct sp_op_ctx *c, int i)
 static void open_forward(struct sp_op_ctx *c, int i)
 {
     sp_offload_slot(c, 2 * i);
-    sp_visits_next_layer(c, i);
+    sp_streamed_keys_next_layer(c, i);
 }
 
 static void close_forward(struct sp_op_ctx *c, int i, struct sp_tensor *y)
@@ -83,7 +83,7 @@ static void open_backward(struct sp_op_ctx *c, int i)
     int every = c->g->cfg.every;
 
     sp_offload_slot(c, c->count - 1 - i);
-    sp_visits_next_layer(c, i);
+    sp_streamed_keys_next_layer(c, i);
     /* where a group of layers that keeps one input ends */
     if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
         (i == c->count - 1 || (i + 1) % every == 0))
@@ -144,7 +144,7 @@ void sp_chunk_wgrad(struct sp_op_ctx *c)
     }
 }
 
-void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_flight *next)
+void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_activations *next)
 {
     struct sp_tensor *y = NULL;
 
@@ -162,7 +162,7 @@ void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_flight *next)
         c->fl->out = y;
 }
 
-void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_flight *before)
+void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_activations *before)
 {
     c->flow = c->fl->grad;
     c->fl->grad = NULL;
@@ -176,77 +176,78 @@ void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_flight *before)
         sp_chunk_embed_gradient(c, c->mb, &c->flow);
 }
 
-struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int chunks, int each)
+struct sp_chunk_activations *sp_activations_new(const struct sp_graph *g, int stage, int chunks,
+                                                int each)
 {
     size_t n = (size_t)chunks * (size_t)each, layers = 0;
-    struct sp_chunk_flight *flights;
-    struct sp_layer_flight *l;
+    struct sp_chunk_activations *activations;
+    struct sp_layer_activations *l;
     struct sp_heads *heads;
-    int first, count, parts = sp_flight_parts(&g->shape);
+    int first, count, parts = sp_activations_parts(&g->shape);
 
     for (int c = 0; c < chunks; c++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, c, &first, &count);
         layers += (size_t)count * (size_t)each;
     }
-    flights = calloc(n, sizeof *flights);
+    activations = calloc(n, sizeof *activations);
     l = calloc(layers + 1, sizeof *l);
     heads = parts ? calloc(layers * (size_t)parts, sizeof *heads) : NULL;
-    if (!flights || !l || (parts && layers && !heads)) {
+    if (!activations || !l || (parts && layers && !heads)) {
         free(heads);
         free(l);
-        free(flights);
+        free(activations);
         return NULL;
     }
     for (size_t i = 0; heads && i < layers; i++)
-        sp_flight_give(&g->shape, &l[i], heads + i * (size_t)parts);
+        sp_activations_give(&g->shape, &l[i], heads + i * (size_t)parts);
     for (size_t i = 0; i < n; i++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, (int)(i / (size_t)each), &first,
                         &count);
-        flights[i].layers = l;
+        activations[i].layers = l;
         l += count;
     }
-    return flights;
+    return activations;
 }
 
-void sp_flights_free(struct sp_chunk_flight *flights)
+void sp_activations_free(struct sp_chunk_activations *activations)
 {
-    if (flights) {
-        free(sp_flight_first(&flights[0].layers[0]));
-        free(flights[0].layers);
+    if (activations) {
+        free(sp_activations_first(&activations[0].layers[0]));
+        free(activations[0].layers);
     }
-    free(flights);
+    free(activations);
 }
 
-int sp_flights_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each)
+int sp_activations_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each)
 {
-    st->flights = sp_flights_new(g, st->index, chunks, each);
-    return st->flights ? 0 : -ENOMEM;
+    st->activations = sp_activations_new(g, st->index, chunks, each);
+    return st->activations ? 0 : -ENOMEM;
 }
 
-void sp_flights_destroy(struct sp_stage *st)
+void sp_activations_destroy(struct sp_stage *st)
 {
-    sp_flights_free(st->flights);
-    st->flights = NULL;
+    sp_activations_free(st->activations);
+    st->activations = NULL;
 }
 
 /* Everything that the forward of a chunk left. */
-static void drop_flight(struct sp_chunk_flight *fl, int layers, int parts)
+static void drop_activations(struct sp_chunk_activations *fl, int layers, int parts)
 {
     sp_pool_drop(&fl->out);
     sp_pool_drop(&fl->norm);
     sp_pool_drop(&fl->grad);
     for (int i = 0; i < layers; i++)
         sp_layer_drop(&fl->layers[i], parts);
-    *fl = (struct sp_chunk_flight){.layers = fl->layers};
+    *fl = (struct sp_chunk_activations){.layers = fl->layers};
 }
 
-void sp_flights_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int each)
+void sp_activations_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int each)
 {
     for (int i = 0; i < chunks * each; i++) {
         int first, count;
 
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, i / each, &first, &count);
-        drop_flight(&st->flights[i], count, sp_flight_parts(&g->shape));
+        drop_activations(&st->activations[i], count, sp_activations_parts(&g->shape));
     }
     sp_stage_forget(g, st);
 }

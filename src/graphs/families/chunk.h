@@ -38,19 +38,20 @@ void sp_chunk_wgrad(struct sp_op_ctx *c);
  * that the chunk after it left, to that of the chunk `before`, of the embedding before the first (NULL):
  * unless `split`, which keeps it for the weight gradients.
  */
-void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_flight *next);
-void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_flight *before);
+void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_activations *next);
+void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_activations *before);
 
 /* Room for `each` micro-batches or slices in each of `chunks` chunks as `stage` numbers them,
  * [chunks][each]. NULL: no memory. */
-struct sp_chunk_flight *sp_flights_new(const struct sp_graph *g, int stage, int chunks, int each);
-void sp_flights_free(struct sp_chunk_flight *flights);
+struct sp_chunk_activations *sp_activations_new(const struct sp_graph *g, int stage, int chunks,
+                                                int each);
+void sp_activations_free(struct sp_chunk_activations *activations);
 
 /* Room on a stage for `each` micro-batches or slices in each of `chunks` chunks, st->flights
  * [chunks][each]. 0 or -ENOMEM. */
-int sp_flights_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
-void sp_flights_destroy(struct sp_stage *st);
+int sp_activations_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
+void sp_activations_destroy(struct sp_stage *st);
 /* Undoes forwards whose tasks have ended: everything that they left is dropped. */
-void sp_flights_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
+void sp_activations_drop(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
 
 #endif

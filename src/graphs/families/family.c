@@ -5,7 +5,7 @@ const struct sp_graph_family *sp_graph_family_of(const struct sp_family *family)
 {
     const struct sp_family_facts *is = &family->facts;
 
-    return family->weave          ? &sp_graph_vocabulary
+    return family->insert_ops     ? &sp_graph_vocabulary
            : family->shared       ? &sp_graph_multiplexed
            : is->parts            ? &sp_graph_attention_parallel
            : is->sharded          ? &sp_graph_sharded

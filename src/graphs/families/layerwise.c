@@ -50,8 +50,9 @@ static struct sp_tensor *buffer_for(struct sp_op_ctx *c, int global, const char 
 {
     bool inside = global >= 0 && global < c->globals;
     struct sp_stage *reader =
-        inside ? sp_graph_stage(c->g, sp_home(&c->g->cfg.plan->layout, c->pipe, global).stage)
-               : NULL;
+        inside
+            ? sp_graph_stage(c->g, sp_chunk_owner(&c->g->cfg.plan->layout, c->pipe, global).stage)
+            : NULL;
 
     return sp_take_boundary(c, reader ? reader : c->st, name);
 }
@@ -172,7 +173,7 @@ void sp_layerwise_open(struct sp_graph *g, struct sp_stage *st, int index, struc
         .st = st,
         .sh = &g->cuts[0].shapes[op->slice],
         .ctx = sp_stage_context(g, st, passes[op->pass]),
-        .fl = &st->flights[sp_flight_number(plan, op->chunk, op->mb, op->slice)],
+        .fl = &st->activations[sp_activations_index(plan, op->chunk, op->mb, op->slice)],
         .mb = op->mb,
         .slice = op->slice,
         .pipe = sp_pipe_of_mb(&plan->layout, op->mb),
@@ -261,7 +262,7 @@ void sp_layerwise_discard(struct sp_graph *g)
     const struct sp_layout *lay = &g->cfg.plan->layout;
 
     for (int k = 0; k < g->place.n_local; k++)
-        sp_flights_drop(g, &g->stages[k], lay->chunks, lay->micro_batches * lay->slices);
+        sp_activations_drop(g, &g->stages[k], lay->chunks, lay->micro_batches * lay->slices);
 }
 
 int sp_layerwise_create(struct sp_graph *g)
@@ -270,14 +271,15 @@ int sp_layerwise_create(struct sp_graph *g)
     int err = 0;
 
     for (int k = 0; !err && k < g->place.n_local; k++)
-        err = sp_flights_create(g, &g->stages[k], lay->chunks, lay->micro_batches * lay->slices);
+        err =
+            sp_activations_create(g, &g->stages[k], lay->chunks, lay->micro_batches * lay->slices);
     return err;
 }
 
 void sp_layerwise_destroy(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++)
-        sp_flights_destroy(&g->stages[k]);
+        sp_activations_destroy(&g->stages[k]);
 }
 
 const struct sp_graph_family sp_graph_layerwise = {

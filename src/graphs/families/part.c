@@ -70,14 +70,14 @@ void sp_part_leave_input(struct sp_part_op *c, struct sp_tensor *x)
         sp_part_leave(c, SP_TENSOR_X, c->k, x);
         return;
     }
-    sp_part_flight_of(c, c->k)->block.x = x;
+    sp_part_activations_of(c, c->k)->block.x = x;
     leave_kept(c, SP_TENSOR_X, 1, &x, sp_part_attention_stage(c, c->k), true);
 }
 
 void sp_part_leave_output(struct sp_part_op *c, int n, struct sp_tensor *const *o)
 {
     int reader = sp_part_block_stage(c, c->k + 1);
-    struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
+    struct sp_layer_activations *t = &sp_part_activations_of(c, c->k)->attn;
 
     if (!c->keeps_output || sp_shape_exchanges(c->sh)) { /* attention goes on with that of heads */
         sp_part_leave_pieces(c, SP_TENSOR_O, c->k, n, o);
@@ -89,8 +89,8 @@ void sp_part_leave_output(struct sp_part_op *c, int n, struct sp_tensor *const *
     leave_kept(c, SP_TENSOR_O, n, o, reader, reader != c->st->index);
 }
 
-struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_flight *t,
-                               struct sp_chunk_flight *one)
+struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_activations *t,
+                               struct sp_chunk_activations *one)
 {
     struct sp_op_ctx op = {.g = c->g,
                            .st = c->st,
@@ -107,13 +107,14 @@ struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_fligh
     return op;
 }
 
-struct sp_op_ctx sp_part_attention_of(const struct sp_part_op *c, struct sp_chunk_flight *flights)
+struct sp_op_ctx sp_part_attention_of(const struct sp_part_op *c,
+                                      struct sp_chunk_activations *activations)
 {
-    struct sp_part_flight *own = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *own = sp_part_activations_of(c, c->k);
 
     for (int j = 0; j <= c->slice; j++)
-        flights[j] = (struct sp_chunk_flight){.layers = &own[j - c->slice].attn};
-    return sp_part_op_of(c, &own->attn, &flights[c->slice]);
+        activations[j] = (struct sp_chunk_activations){.layers = &own[j - c->slice].attn};
+    return sp_part_op_of(c, &own->attn, &activations[c->slice]);
 }
 
 void sp_part_each_slice(const struct sp_part_op *c, void (*fn)(struct sp_part_op *of))
@@ -129,10 +130,10 @@ void sp_part_each_slice(const struct sp_part_op *c, void (*fn)(struct sp_part_op
 
 static void forget(struct sp_part_op *c, bool q, bool kv, bool o)
 {
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
-    struct sp_op_ctx a = sp_part_attention_of(c, flights);
+    struct sp_chunk_activations activations[SP_MAX_SLICES];
+    struct sp_op_ctx a = sp_part_attention_of(c, activations);
 
-    sp_tensor_attention_drop(&a, &sp_part_flight_of(c, c->k)->attn, q, kv, o);
+    sp_tensor_attention_drop(&a, &sp_part_activations_of(c, c->k)->attn, q, kv, o);
 }
 
 static void forget_keys(struct sp_part_op *c)
@@ -226,7 +227,7 @@ void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 void sp_part_embed(struct sp_part_op *c, struct sp_tensor *x)
 {
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_activations one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, NULL, &one);
 
     op.ctx.layer = -1;
@@ -242,8 +243,8 @@ bool sp_part_shares_head(const struct sp_part_op *c)
 
 void sp_part_head_input(struct sp_part_op *c, struct sp_tensor *x)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_chunk_flight one = {0};
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
+    struct sp_chunk_activations one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, &t->block, &one);
 
     sp_vocabulary_input(&op, x, &t->norm);
@@ -251,9 +252,9 @@ void sp_part_head_input(struct sp_part_op *c, struct sp_tensor *x)
 
 struct sp_tensor *sp_part_head_gradient(struct sp_part_op *c, int64_t released)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_tensor *dx = sp_part_take(c, sp_part_hidden(c), "dx");
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_activations one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, &t->block, &one);
 
     sp_vocabulary_gradient(&op, t->block.x, &t->norm, dx, released);
@@ -265,7 +266,7 @@ struct sp_tensor *sp_part_head_gradient(struct sp_part_op *c, int64_t released)
 struct sp_tensor *sp_part_head(struct sp_part_op *c)
 {
     enum sp_block_kind table = sp_head_table(&c->sh->model);
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     int64_t released = c->keeps ? sp_part_bytes(t->block.x) : 0;
     struct sp_tensor *dx;
 
@@ -284,7 +285,7 @@ struct sp_tensor *sp_part_head(struct sp_part_op *c)
 
 void sp_part_embed_gradient(struct sp_part_op *c, struct sp_tensor *dx)
 {
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_activations one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, NULL, &one);
 
     op.ctx.layer = -1;
@@ -302,7 +303,7 @@ bool sp_part_cuts_mlp(const struct sp_part_op *c)
 
 void sp_part_hold_inputs(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_tensor *held[SP_MAX_SLICES + 1];
     int n = sp_shape_shares(c->sh);
 

@@ -10,11 +10,11 @@
 
 /* What one slice of a micro-batch keeps of block k and of the attention of layer k from forward to backward; NULL where
  * absent. */
-struct sp_part_flight {
+struct sp_part_activations {
     /* o and post of layer k-1; pre of layer k, and x, its input, of the last block the head's; or x is the residual of
      * layer k-1, from which all but o is made again */
-    struct sp_layer_flight block;
-    struct sp_layer_flight attn; /* n1 or x, q, kv, o, lse */
+    struct sp_layer_activations block;
+    struct sp_layer_activations attn; /* n1 or x, q, kv, o, lse */
     struct sp_tensor
         *norm; /* of the last block, where all stages share the head: statistics of its norm */
 };
@@ -34,7 +34,7 @@ struct sp_part_op {
     int64_t stash;     /* of the op */
 };
 
-static inline struct sp_part_flight *sp_part_flight_of(const struct sp_part_op *c, int k)
+static inline struct sp_part_activations *sp_part_activations_of(const struct sp_part_op *c, int k)
 {
     size_t blocks = (size_t)c->sh->model.layers + 1, slices = (size_t)c->g->cuts[0].n;
 
@@ -117,10 +117,11 @@ static inline int sp_part_attention_stage(const struct sp_part_op *c, int layer)
 }
 
 /* The op as the tasks of a layer have it: of a chunk of this layer alone, whose flight is t. */
-struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_flight *t,
-                               struct sp_chunk_flight *one);
+struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_activations *t,
+                               struct sp_chunk_activations *one);
 /* As attention has it, which reads slices before this one, too: flights[SP_MAX_SLICES] are those of all. */
-struct sp_op_ctx sp_part_attention_of(const struct sp_part_op *c, struct sp_chunk_flight *flights);
+struct sp_op_ctx sp_part_attention_of(const struct sp_part_op *c,
+                                      struct sp_chunk_activations *activations);
 /* Does something for this slice and all before it, each as an op of its own. */
 void sp_part_each_slice(const struct sp_part_op *c, void (*fn)(struct sp_part_op *of));
 /* Its number among those of all micro-batches. */
@@ -134,7 +135,7 @@ void sp_part_forget(struct sp_part_op *c);
 /* Whether attention has to run again for its backward. */
 static inline bool sp_part_runs_again(const struct sp_part_op *c)
 {
-    const struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
+    const struct sp_layer_activations *t = &sp_part_activations_of(c, c->k)->attn;
 
     return !(t->heads ? t->heads[0].lse : t->lse);
 }

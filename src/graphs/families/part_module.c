@@ -14,9 +14,9 @@
 /* norm1(x) and q, k, v of it, in the forward or once more; keeps what the backward of both wants if `saved`. */
 static void pre_forward(struct sp_part_op *c, bool saved)
 {
-    struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
-    struct sp_op_ctx a = sp_part_attention_of(c, flights);
+    struct sp_layer_activations *t = &sp_part_activations_of(c, c->k)->attn;
+    struct sp_chunk_activations activations[SP_MAX_SLICES];
+    struct sp_op_ctx a = sp_part_attention_of(c, activations);
 
     t->q = sp_part_take(c, sp_part_q(c), "q");
     t->kv = sp_part_take(c, sp_part_kv(c), "kv");
@@ -40,16 +40,16 @@ static void pre_again(struct sp_part_op *c)
 
 static void attention_forward(struct sp_part_op *c)
 {
-    struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
+    struct sp_layer_activations *t = &sp_part_activations_of(c, c->k)->attn;
     int block = sp_part_block_stage(c, c->k + 1);
     struct sp_tensor *r = sp_part_take_for(c, block, sp_part_hidden(c), "r");
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_chunk_activations activations[SP_MAX_SLICES];
     struct sp_op_ctx a;
 
     c->ctx.layer = c->k;
     t->x = sp_part_hold(sp_part_stored(c, SP_TENSOR_X, c->k));
     pre_forward(c, c->keeps);
-    a = sp_part_attention_of(c, flights);
+    a = sp_part_attention_of(c, activations);
     sp_attention_forward(&a, 0, c->stash, c->st->local);
     sp_out_fwd_insert(&c->ctx, c->sh, t->o, sp_part_weights_here(c, SP_BLOCK_POST), true, t->x, r);
     sp_part_forget(c);
@@ -69,12 +69,12 @@ static struct sp_tensor *gradient(struct sp_part_op *c, enum sp_block_kind kind)
 
 static void attention_backward(struct sp_part_op *c)
 {
-    struct sp_layer_flight *t = &sp_part_flight_of(c, c->k)->attn;
+    struct sp_layer_activations *t = &sp_part_activations_of(c, c->k)->attn;
     int block = sp_part_block_stage(c, c->k);
     struct sp_tensor *dr = sp_part_stored(c, SP_TENSOR_DR, c->k);
     struct sp_tensor *w_norm = sp_part_weights_here(c, SP_BLOCK_NORM1), *g_qkv, *g_out;
     struct sp_tensor *d_o = sp_part_take(c, sp_part_q(c), "do"), *dx;
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_chunk_activations activations[SP_MAX_SLICES];
     struct sp_op_ctx a;
     struct sp_pre pre;
 
@@ -84,11 +84,11 @@ static void attention_backward(struct sp_part_op *c)
     if (!sp_attention_has_keys(t))
         sp_part_each_slice(c, pre_again);
     if (sp_part_runs_again(c)) {
-        a = sp_part_attention_of(c, flights);
+        a = sp_part_attention_of(c, activations);
         sp_attention_forward(&a, 0, 0, c->st->local);
     }
     pre = (struct sp_pre){.x = t->x, .saved = t->pre, .keep_outputs = c->keep_outputs};
-    a = sp_part_attention_of(c, flights);
+    a = sp_part_attention_of(c, activations);
     sp_out_bwd_insert(&c->ctx, c->sh, dr, sp_part_weights_here(c, SP_BLOCK_POST), d_o);
     sp_attention_backward(&a, 0, d_o, c->st->local, 0);
     sp_pool_drop(&d_o);
@@ -117,7 +117,7 @@ static void mlp_forward(struct sp_part_op *c, struct sp_tensor *r, bool residual
     c->ctx.layer = c->k - 1;
     sp_post_fwd_insert(&c->ctx, c->sh,
                        &(struct sp_post){.x = r,
-                                         .saved = sp_part_flight_of(c, c->k)->block.post,
+                                         .saved = sp_part_activations_of(c, c->k)->block.post,
                                          .keep_outputs = c->keep_outputs,
                                          .residual = residual},
                        sp_part_weight(c, SP_BLOCK_POST, c->k - 1), y, stash);
@@ -125,7 +125,7 @@ static void mlp_forward(struct sp_part_op *c, struct sp_tensor *r, bool residual
 
 static void block_forward(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     bool last = c->k == c->sh->model.layers;
     int next = last ? c->st->index : sp_part_attention_stage(c, c->k);
     struct sp_tensor *x = sp_part_take_for(c, next, sp_part_hidden(c), "x"), *r;
@@ -154,7 +154,7 @@ static void block_forward(struct sp_part_op *c)
 /* What the backward wants of the MLP of layer k-1, and the head of its output. */
 static void recompute(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_tensor *r = t->block.x;
     bool chunks = sp_part_cuts_mlp(c);
 
@@ -170,7 +170,7 @@ static void recompute(struct sp_part_op *c)
 /* Gradients of the MLP of layer k-1, from that of its output: what attention waits for goes first. */
 static void mlp_backward(struct sp_part_op *c, struct sp_tensor *dy)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     int stage = sp_part_attention_stage(c, c->k - 1);
     struct sp_tensor *w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
     struct sp_tensor *g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);

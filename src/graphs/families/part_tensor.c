@@ -10,9 +10,9 @@
 #include "graphs/tensor/halves.h"
 
 /* As tasks of a layer have the op of a block. */
-static struct sp_op_ctx op_of(const struct sp_part_op *c, struct sp_chunk_flight *one)
+static struct sp_op_ctx op_of(const struct sp_part_op *c, struct sp_chunk_activations *one)
 {
-    return sp_part_op_of(c, &sp_part_flight_of(c, c->k)->block, one);
+    return sp_part_op_of(c, &sp_part_activations_of(c, c->k)->block, one);
 }
 
 static struct sp_keep keep_of(const struct sp_part_op *c)
@@ -24,7 +24,7 @@ static struct sp_keep keep_of(const struct sp_part_op *c)
 
 static void embed(struct sp_part_op *c, struct sp_tensor *x)
 {
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_activations one = {0};
     struct sp_op_ctx op = op_of(c, &one);
 
     sp_tensor_embed(&op, sp_part_unit(c), x);
@@ -34,8 +34,8 @@ static void embed(struct sp_part_op *c, struct sp_tensor *x)
 static void post_forward(struct sp_part_op *c, struct sp_tensor *residual, struct sp_tensor *y,
                          int64_t stash)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_chunk_flight one = {0};
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
+    struct sp_chunk_activations one = {0};
     struct sp_op_ctx op;
 
     c->ctx.layer = c->k - 1;
@@ -47,7 +47,7 @@ static void post_forward(struct sp_part_op *c, struct sp_tensor *residual, struc
 /* The output of layer k-1: the input of layer k, or of the head. */
 static struct sp_tensor *finish_layer(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     int layers = c->sh->model.layers;
     struct sp_tensor *x = sp_part_stored(c, SP_TENSOR_X, c->k - 1), *o[SP_MAX_SLICES];
     struct sp_tensor *y = sp_part_take_for(
@@ -66,7 +66,7 @@ static struct sp_tensor *finish_layer(struct sp_part_op *c)
 static struct sp_tensor *norm_forward(struct sp_part_op *c, struct sp_tensor *x,
                                       struct sp_pool *pool, int64_t stash)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_tensor *n1 = sp_pool_get(pool, sp_part_hidden(c), sp_shape_elem(c->sh), "n1");
 
     if (c->keeps)
@@ -80,12 +80,12 @@ static struct sp_tensor *norm_forward(struct sp_part_op *c, struct sp_tensor *x,
 /* The QKV product at the block: q and kv go to attention, n1 stays if outputs of norms do. */
 static void multiply(struct sp_part_op *c, struct sp_tensor *n1)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_pool *pool = sp_part_pool(c, sp_part_attention_stage(c, c->k));
     struct sp_tensor *q[SP_MAX_SLICES], *kv[SP_MAX_SLICES];
     struct sp_heads heads[SP_MAX_SLICES] = {0};
-    struct sp_layer_flight here = {.shares = heads};
-    struct sp_chunk_flight one = {0};
+    struct sp_layer_activations here = {.shares = heads};
+    struct sp_chunk_activations one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, &here, &one);
 
     sp_tensor_qkv_forward(&op, &here, n1, sp_part_weight(c, SP_BLOCK_QKV, c->k), true, pool);
@@ -129,7 +129,7 @@ static void block_forward(struct sp_part_op *c)
     if (c->k < c->sh->model.layers)
         pre_forward(c, x);
     else if (c->keeps)
-        sp_part_flight_of(c, c->k)->block.x = x;
+        sp_part_activations_of(c, c->k)->block.x = x;
     else
         sp_pool_drop(&x);
 }
@@ -139,7 +139,7 @@ static void block_forward(struct sp_part_op *c)
 /* Everything of a block but attention once more, from what it received. */
 static void recompute(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_tensor *residual = t->block.x, *n1;
 
     c->keeps = c->keep_outputs = true;
@@ -162,9 +162,9 @@ static void recompute(struct sp_part_op *c)
 /* Final norm, logits, loss and their gradient: that of the last layer's output. */
 static struct sp_tensor *head(struct sp_part_op *c, bool kept)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     int64_t released = kept ? sp_part_bytes(t->block.x) : 0;
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_activations one = {0};
     struct sp_op_ctx op = op_of(c, &one);
     struct sp_tensor *dx;
 
@@ -181,13 +181,13 @@ static struct sp_tensor *head(struct sp_part_op *c, bool kept)
 static void product_backward(struct sp_part_op *c, struct sp_tensor *dr, struct sp_tensor *dx,
                              int64_t stash)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_tensor *dq[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
     struct sp_tensor *w_norm = sp_part_weight(c, SP_BLOCK_NORM1, c->k);
     struct sp_tensor *g = sp_part_gradient(c, SP_BLOCK_QKV, c->k);
     struct sp_heads heads[SP_MAX_SLICES] = {0};
-    struct sp_layer_flight here = {.shares = heads};
-    struct sp_chunk_flight one = {0};
+    struct sp_layer_activations here = {.shares = heads};
+    struct sp_chunk_activations one = {0};
     struct sp_op_ctx op = sp_part_op_of(c, &here, &one);
     struct sp_shares dn1;
 
@@ -214,7 +214,7 @@ static void product_backward(struct sp_part_op *c, struct sp_tensor *dr, struct 
 /* Gradient of the input of layer k, and the weight gradients of pre. */
 static struct sp_tensor *pre_backward(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_tensor *dr = sp_part_stored(c, SP_TENSOR_DX, c->k);
     struct sp_tensor *dx = sp_part_take(c, sp_part_hidden(c), "dx");
     int64_t stash = c->k == 0 ? c->stash : 0;
@@ -236,13 +236,13 @@ static struct sp_tensor *pre_backward(struct sp_part_op *c)
 /* Gradients of post of layer k-1, from that of its output: what attention waits for goes first. */
 static void post_backward(struct sp_part_op *c, struct sp_tensor *dy)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     int stage = sp_part_attention_stage(c, c->k - 1);
     struct sp_tensor *w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1);
     struct sp_tensor *g = sp_part_gradient(c, SP_BLOCK_POST, c->k - 1);
     struct sp_tensor *dr = sp_part_take_for(c, stage, sp_part_hidden(c), "dr");
     struct sp_tensor *d_o[SP_MAX_SLICES];
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_activations one = {0};
     struct sp_op_ctx op;
 
     c->ctx.layer = c->k - 1;
@@ -261,7 +261,7 @@ static void post_backward(struct sp_part_op *c, struct sp_tensor *dy)
 static void block_backward(struct sp_part_op *c)
 {
     bool kept = c->keeps;
-    struct sp_chunk_flight one = {0};
+    struct sp_chunk_activations one = {0};
     struct sp_tensor *dx;
 
     if (!kept)

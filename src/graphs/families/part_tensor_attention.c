@@ -9,9 +9,9 @@
 /* q, k and v of what was shipped, as attention reads them. */
 static void multiply_here(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
-    struct sp_op_ctx op = sp_part_attention_of(c, flights);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
+    struct sp_chunk_activations activations[SP_MAX_SLICES];
+    struct sp_op_ctx op = sp_part_attention_of(c, activations);
 
     sp_tensor_qkv_forward(&op, &t->attn, t->attn.n1, sp_part_weights_here(c, SP_BLOCK_QKV), true,
                           c->st->local);
@@ -21,7 +21,7 @@ static void multiply_here(struct sp_part_op *c)
 /* Those that came from the block. */
 static void take_products(struct sp_part_op *c, struct sp_op_ctx *op)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_tensor *q[SP_MAX_SLICES], *kv[SP_MAX_SLICES];
 
     sp_part_hold_pieces(c, SP_TENSOR_Q, c->k, q);
@@ -35,13 +35,13 @@ static void take_products(struct sp_part_op *c, struct sp_op_ctx *op)
 
 static void attention_forward(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
+    struct sp_chunk_activations activations[SP_MAX_SLICES];
     struct sp_tensor *o[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
     c->ctx.layer = c->k;
-    op = sp_part_attention_of(c, flights);
+    op = sp_part_attention_of(c, activations);
     if (c->ships) {
         t->attn.n1 = sp_part_hold(sp_part_stored(c, SP_TENSOR_N1, c->k));
         multiply_here(c);
@@ -66,7 +66,7 @@ static void attention_forward(struct sp_part_op *c)
 /* Gradients of the product's input and weights, which were shipped. */
 static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, struct sp_tensor *w)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_pool *pool = sp_part_pool(c, sp_part_block_stage(c, c->k));
     struct sp_shares dn1;
     bool fresh;
@@ -84,7 +84,7 @@ static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, struct sp_t
 /* dq and dkv to the block that has the product. */
 static void leave_gradients(struct sp_part_op *c)
 {
-    struct sp_heads *heads = sp_part_flight_of(c, c->k)->attn.shares;
+    struct sp_heads *heads = sp_part_activations_of(c, c->k)->attn.shares;
     struct sp_tensor *dq[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
 
     for (int j = 0; j < sp_part_shares(c); j++) {
@@ -98,14 +98,14 @@ static void leave_gradients(struct sp_part_op *c)
 
 static void attention_backward(struct sp_part_op *c)
 {
-    struct sp_part_flight *t = sp_part_flight_of(c, c->k);
+    struct sp_part_activations *t = sp_part_activations_of(c, c->k);
     struct sp_pool *pool = c->ships ? c->st->local : sp_part_pool(c, sp_part_block_stage(c, c->k));
-    struct sp_chunk_flight flights[SP_MAX_SLICES];
+    struct sp_chunk_activations activations[SP_MAX_SLICES];
     struct sp_tensor *d_o[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
     c->ctx.layer = c->k;
-    op = sp_part_attention_of(c, flights);
+    op = sp_part_attention_of(c, activations);
     sp_part_hold_pieces(c, SP_TENSOR_DO, c->k, d_o);
     for (int j = 0; j < sp_part_shares(c); j++)
         t->attn.shares[j].d_o = d_o[j];

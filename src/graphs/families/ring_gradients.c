@@ -74,28 +74,28 @@ static const struct sp_stored *travelling(struct sp_op_ctx *c, const struct sp_o
 }
 
 /* The blocks of an op's chunk are the worker's own. */
-static bool is_home(const struct sp_op_ctx *c, int chunk)
+static bool is_owner(const struct sp_op_ctx *c, int chunk)
 {
     return sp_ring_owner(sp_graph_ring(c->g), chunk) == c->st->index;
 }
 
 /* An op of the owner adds to his own gradients. Around the ring in f32 these are what travels. */
-static bool adds_at_home(const struct sp_op_ctx *c, int chunk)
+static bool adds_at_owner(const struct sp_op_ctx *c, int chunk)
 {
-    return is_home(c, chunk) && (is_line(c->g) || keeps_apart(c->g));
+    return is_owner(c, chunk) && (is_line(c->g) || keeps_apart(c->g));
 }
 
 struct sp_tensor *const *sp_ring_gradients_begin(struct sp_op_ctx *c, const struct sp_op *op,
                                                  struct sp_tensor **own)
 {
     struct sp_tensor_id id = sp_ring_passing(c->g, SP_TENSOR_D, op->mb, op->chunk);
-    bool home = adds_at_home(c, op->chunk);
+    bool returns = adds_at_owner(c, op->chunk);
     size_t bytes;
 
-    if (!home && !keeps_apart(c->g))
+    if (!returns && !keeps_apart(c->g))
         return travelling(c, op)->piece;
     for (int i = 0; i < SP_LAYER_BLOCKS * c->count; i++) {
-        if (home) {
+        if (returns) {
             own[i] = sp_stage_piece(c->g, c->st, &id, i);
             continue;
         }
@@ -146,19 +146,19 @@ static bool closes_with(const struct sp_op_ctx *c, const struct sp_op *op)
 
 void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, struct sp_tensor **own)
 {
-    bool home = is_home(c, op->chunk);
+    bool returns = is_owner(c, op->chunk);
     const struct sp_stored *t;
 
-    if (home && is_line(c->g))
+    if (returns && is_line(c->g))
         add_late(c->g, c->st, op->chunk, 0);
-    if (home && closes_with(c, op))
+    if (returns && closes_with(c, op))
         close_chunk(c->g, c->st, op->chunk);
-    if (!keeps_apart(c->g) || (home && is_line(c->g)))
+    if (!keeps_apart(c->g) || (returns && is_line(c->g)))
         return;
     t = travelling(c, op);
     for (int i = 0; i < t->n; i++) {
         c->ctx.layer = c->first + i / SP_LAYER_BLOCKS;
-        if (home) {
+        if (returns) {
             sp_travel_end_insert(&c->ctx, c->g->shape.dtype, t->piece[i], own[i]);
             sp_clear_insert(&c->ctx, t->piece[i]);
             continue;
@@ -203,24 +203,24 @@ static void add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tens
 }
 
 /* What came home from a journey for a chunk and was left for later. */
-static struct sp_ring_home *late(struct sp_stage *owner, int chunk, int journey)
+static struct sp_ring_returned *late(struct sp_stage *owner, int chunk, int journey)
 {
-    return &owner->homes[2 * chunk + journey];
+    return &owner->returned[2 * chunk + journey];
 }
 
 static void add_late(struct sp_graph *g, struct sp_stage *owner, int chunk, int journey)
 {
-    struct sp_ring_home *h = late(owner, chunk, journey);
+    struct sp_ring_returned *h = late(owner, chunk, journey);
     struct sp_tensor_id id = {.kind = SP_TENSOR_D, .mb = -1, .at = chunk};
 
     add(g, owner, &id, h->n, h->piece);
     for (int i = 0; i < h->n; i++)
         sp_pool_drop(&h->piece[i]);
     free(h->piece);
-    *h = (struct sp_ring_home){0};
+    *h = (struct sp_ring_returned){0};
 }
 
-static void leave_for_later(struct sp_ring_home *h, const struct sp_stored *t)
+static void leave_for_later(struct sp_ring_returned *h, const struct sp_stored *t)
 {
     h->piece = calloc((size_t)t->n, sizeof *h->piece);
     SP_NEED(h->piece, "no memory for a gradient of %d parts", t->n);
@@ -251,8 +251,8 @@ static void add_all_late(struct sp_graph *g, struct sp_stage *owner, int journey
         add_late(g, owner, c, journey);
 }
 
-void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
-                            const struct sp_tensor_id *id)
+void sp_ring_gradients_return(struct sp_graph *g, struct sp_stage *owner,
+                              const struct sp_tensor_id *id)
 {
     const struct sp_stored *t = sp_store_find(&owner->store, id);
     bool line = is_line(g), closes = line && g->ahead && is_last(g, id);

@@ -36,8 +36,8 @@ void sp_ring_gradients_end(struct sp_op_ctx *c, const struct sp_op *op, struct s
  * when the next one comes, a round later, or by sp_ring_gradients_flush at the end of the step: his program does not
  * wait.
  */
-void sp_ring_gradients_home(struct sp_graph *g, struct sp_stage *owner,
-                            const struct sp_tensor_id *id);
+void sp_ring_gradients_return(struct sp_graph *g, struct sp_stage *owner,
+                              const struct sp_tensor_id *id);
 
 void sp_ring_gradients_flush(struct sp_graph *g, struct sp_stage *owner);
 

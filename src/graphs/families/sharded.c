@@ -48,12 +48,12 @@ static void arm(struct sp_op_ctx *c, int index)
     c->end_gradient = s->end_gradients.handle;
 }
 
-static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
+static struct sp_chunk_activations *activations(const struct sp_op_ctx *c, int chunk)
 {
     const struct sp_layout *lay = &c->g->cfg.plan->layout;
     int P = lay->stages;
 
-    return &c->st->flights[chunk * (lay->micro_batches / P) + c->mb / P];
+    return &c->st->activations[chunk * (lay->micro_batches / P) + c->mb / P];
 }
 
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
@@ -73,17 +73,17 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
     sp_chunk_layers(g->cfg.plan, g->shape.model.layers, 0, op->chunk, &c.first, &c.count);
-    c.fl = flight(&c, op->chunk);
+    c.fl = activations(&c, op->chunk);
     if (g->place.stages > 1)
         arm(&c, a->index);
     if (op->pass == SP_F) {
-        sp_chunk_forward(&c, op->chunk < last ? flight(&c, op->chunk + 1) : NULL);
+        sp_chunk_forward(&c, op->chunk < last ? activations(&c, op->chunk + 1) : NULL);
     } else {
         if (op->chunk == last) {
             c.fl->grad = sp_take_hidden(&c, "dx");
             sp_chunk_head(&c, c.mb, c.fl->grad);
         }
-        sp_chunk_backward(&c, op->chunk > 0 ? flight(&c, op->chunk - 1) : NULL);
+        sp_chunk_backward(&c, op->chunk > 0 ? activations(&c, op->chunk - 1) : NULL);
     }
     sp_op_close(&c.ctx);
     if (g->place.stages > 1)
@@ -133,7 +133,7 @@ static int create(struct sp_graph *g)
     for (int k = 0; !err && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
-        err = sp_flights_create(g, st, lay->chunks, lay->micro_batches / lay->stages);
+        err = sp_activations_create(g, st, lay->chunks, lay->micro_batches / lay->stages);
         if (!err && g->place.stages > 1)
             err = create_shards(g, st);
     }
@@ -143,7 +143,7 @@ static int create(struct sp_graph *g)
 static void destroy(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++) {
-        sp_flights_destroy(&g->stages[k]);
+        sp_activations_destroy(&g->stages[k]);
         sp_shards_destroy(&g->stages[k]);
     }
 }

@@ -143,7 +143,7 @@ static struct sp_tensor *merge(struct sp_op_ctx *c, int j, struct sp_tensor *own
 
 static void forward(struct sp_op_ctx *c)
 {
-    struct sp_head_flight *fl = &c->st->heads[sp_op_unit(c)];
+    struct sp_head_activations *fl = &c->st->heads[sp_op_unit(c)];
     struct sp_tensor_id id = tensor(c, SP_TENSOR_STATS, c->st->index);
     int rows = rows_of(c), n = sp_tensor_shares(c);
     struct sp_tensor *stats[n];
@@ -175,7 +175,7 @@ static bool counts(const struct sp_op_ctx *c, int j)
 
 static void backward(struct sp_op_ctx *c)
 {
-    struct sp_head_flight *fl = &c->st->heads[sp_op_unit(c)];
+    struct sp_head_activations *fl = &c->st->heads[sp_op_unit(c)];
     int p = stages_of(c), rows = rows_of(c);
     struct sp_shares dn = {.n = sp_tensor_shares(c)};
     struct sp_tensor *stats[p];
@@ -306,7 +306,7 @@ static int create_heads(struct sp_graph *g, struct sp_stage *st)
     }
     for (size_t i = 0; i < units; i++)
         st->heads[i] =
-            (struct sp_head_flight){handles + 2 * i * each, handles + (2 * i + 1) * each};
+            (struct sp_head_activations){handles + 2 * i * each, handles + (2 * i + 1) * each};
     return 0;
 }
 

@@ -34,9 +34,9 @@ static int chunks(const struct sp_graph *g)
     return sp_graph_ring(g)->chunks;
 }
 
-static struct sp_chunk_flight *flight(const struct sp_op_ctx *c, int chunk)
+static struct sp_chunk_activations *activations(const struct sp_op_ctx *c, int chunk)
 {
-    return &c->st->flights[chunk * sp_graph_ring(c->g)->rounds + c->mb / workers(c->g)];
+    return &c->st->activations[chunk * sp_graph_ring(c->g)->rounds + c->mb / workers(c->g)];
 }
 
 /* ---- what comes by ---------------------------------------------------------------------------- */
@@ -106,19 +106,19 @@ static void expand(struct sp_op_ctx *c, const struct sp_op *op)
     int last = chunks(c->g) - 1;
 
     if (op->part == SP_HEAD) {
-        c->fl = flight(c, last);
+        c->fl = activations(c, last);
         c->fl->grad = sp_take_hidden(c, "dx");
         sp_chunk_head(c, c->mb, c->fl->grad);
         return;
     }
     switch (op->pass) {
     case SP_F:
-        sp_chunk_forward(c, op->chunk < last ? flight(c, op->chunk + 1) : NULL);
+        sp_chunk_forward(c, op->chunk < last ? activations(c, op->chunk + 1) : NULL);
         break;
     case SP_B:
         if (c->split)
             take_norms(c);
-        sp_chunk_backward(c, op->chunk > 0 ? flight(c, op->chunk - 1) : NULL);
+        sp_chunk_backward(c, op->chunk > 0 ? activations(c, op->chunk - 1) : NULL);
         break;
     case SP_W:
         sp_chunk_wgrad(c);
@@ -162,7 +162,7 @@ static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_acti
     c.ctx.mb = op->mb;
     c.ctx.documents = sp_graph_documents(g, op->mb);
     c.ctx.op = sp_window_open(g->window, g->turn);
-    c.fl = flight(&c, op->chunk);
+    c.fl = activations(&c, op->chunk);
     if (st->shards)
         take_ends(&c, a->index);
     if (sp_ring_adds(g->cfg.plan, st->index, op))
@@ -178,7 +178,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     if (a->index >= 0)
         run_op(g, st, a);
     else
-        sp_ring_gradients_home(g, st, &a->tensor);
+        sp_ring_gradients_return(g, st, &a->tensor);
 }
 
 /* ---- the family --------------------------------------------------------------------------------- */
@@ -186,7 +186,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 static void discard(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++)
-        sp_flights_drop(g, &g->stages[k], chunks(g), sp_graph_ring(g)->rounds);
+        sp_activations_drop(g, &g->stages[k], chunks(g), sp_graph_ring(g)->rounds);
 }
 
 static int create(struct sp_graph *g)
@@ -199,9 +199,10 @@ static int create(struct sp_graph *g)
         st->norms =
             calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)sp_graph_ring(g)->rounds,
                    sizeof(struct sp_tensor *));
-        st->homes = calloc(2 * (size_t)chunks(g), sizeof *st->homes);
-        err = st->norms && st->homes ? sp_flights_create(g, st, chunks(g), sp_graph_ring(g)->rounds)
-                                     : -ENOMEM;
+        st->returned = calloc(2 * (size_t)chunks(g), sizeof *st->returned);
+        err = st->norms && st->returned
+                  ? sp_activations_create(g, st, chunks(g), sp_graph_ring(g)->rounds)
+                  : -ENOMEM;
         if (!err && workers(g) > 1)
             err = sp_shards_create(g, st);
     }
@@ -211,10 +212,10 @@ static int create(struct sp_graph *g)
 static void destroy(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++) {
-        sp_flights_destroy(&g->stages[k]);
+        sp_activations_destroy(&g->stages[k]);
         sp_shards_destroy(&g->stages[k]);
         free(g->stages[k].norms);
-        free(g->stages[k].homes);
+        free(g->stages[k].returned);
     }
 }
 

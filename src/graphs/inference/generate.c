@@ -17,14 +17,14 @@
 
 struct sp_generator {
     struct sp_graph *g;
-    struct sp_shape whole, sh;              /* of a full window; of the forward under way */
-    int length;                             /* rows of the cache that count */
-    int32_t *text;                          /* [window] the tokens behind these rows */
-    struct sp_shape all;                    /* of the rows of the cache that count */
-    struct sp_tensor *ends[SP_BLOCK_KINDS]; /* blocks outside the layers */
-    struct sp_tensor **blocks;              /* [layers][SP_LAYER_BLOCKS] */
-    struct sp_tensor **cache;               /* [layers] keys and values (window, kv), of `pool` */
-    struct sp_layer_flight *flight;         /* [layers] */
+    struct sp_shape whole, sh;                /* of a full window; of the forward under way */
+    int length;                               /* rows of the cache that count */
+    int32_t *text;                            /* [window] the tokens behind these rows */
+    struct sp_shape all;                      /* of the rows of the cache that count */
+    struct sp_tensor *ends[SP_BLOCK_KINDS];   /* blocks outside the layers */
+    struct sp_tensor **blocks;                /* [layers][SP_LAYER_BLOCKS] */
+    struct sp_tensor **cache;                 /* [layers] keys and values (window, kv), of `pool` */
+    struct sp_layer_activations *activations; /* [layers] */
     struct sp_tensor *ids, *logits;
     struct sp_pool *pool;
 };
@@ -66,7 +66,7 @@ static int keep_block(void *arg, enum sp_block_kind kind, int layer, const float
 static void keep_keys(struct sp_op_ctx *c, int l)
 {
     struct sp_generator *gen = c->data;
-    struct sp_layer_flight *t = &gen->flight[l];
+    struct sp_layer_activations *t = &gen->activations[l];
     const struct sp_shape *sh = c->sh;
     struct sp_rows rows = {.batch = 1,
                            .width = sh->kv_width,
@@ -84,13 +84,13 @@ static void keep_keys(struct sp_op_ctx *c, int l)
 /* From the embedding's output, which dies with each layer, to that of the last layer. */
 static struct sp_tensor *forward_layers(struct sp_generator *gen, struct sp_tensor *x)
 {
-    struct sp_chunk_flight flight = {.layers = gen->flight};
+    struct sp_chunk_activations activations = {.layers = gen->activations};
     struct sp_cut cut = {.n = 1, .shapes = &gen->all};
     struct sp_stage pools = {.local = gen->pool};
     struct sp_op_ctx c = {.g = gen->g,
                           .st = &pools,
                           .sh = &gen->sh,
-                          .fl = &flight,
+                          .fl = &activations,
                           .cut = &cut,
                           .share = keep_keys,
                           .data = gen,
@@ -100,9 +100,9 @@ static struct sp_tensor *forward_layers(struct sp_generator *gen, struct sp_tens
         struct sp_tensor *y = sp_take_hidden(&c, "x");
 
         c.ctx = context_of(gen, l);
-        gen->flight[l].x = x;
+        gen->activations[l].x = x;
         sp_layer_forward(&c, l, (struct sp_keep){0}, false, y, false);
-        sp_pool_drop(&gen->flight[l].x);
+        sp_pool_drop(&gen->activations[l].x);
         x = y;
     }
     return x;
@@ -176,9 +176,9 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
     gen->text = calloc((size_t)window, sizeof *gen->text);
     gen->blocks = calloc((size_t)m->layers * SP_LAYER_BLOCKS, sizeof *gen->blocks);
     gen->cache = calloc((size_t)m->layers, sizeof *gen->cache);
-    gen->flight = calloc((size_t)m->layers, sizeof *gen->flight);
+    gen->activations = calloc((size_t)m->layers, sizeof *gen->activations);
     gen->pool = sp_pool_create(g->cfg.sink, 0, SP_POOL_FORGETS);
-    if (!gen->text || !gen->blocks || !gen->cache || !gen->flight || !gen->pool) {
+    if (!gen->text || !gen->blocks || !gen->cache || !gen->activations || !gen->pool) {
         sp_generator_destroy(gen);
         return NULL;
     }
@@ -248,6 +248,6 @@ void sp_generator_destroy(struct sp_generator *gen)
     free(gen->text);
     free(gen->blocks);
     free(gen->cache);
-    free(gen->flight);
+    free(gen->activations);
     free(gen);
 }

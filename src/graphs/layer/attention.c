@@ -1,7 +1,7 @@
 #include "graphs/layer/attention.h"
 #include "graphs/context/heads.h"
 #include "graphs/context/ring.h"
-#include "graphs/offload/visits.h"
+#include "graphs/offload/streamed_keys.h"
 
 static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, size_t elements,
                               const char *name)
@@ -12,7 +12,7 @@ static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, s
 /* ---- what attention reads ----------------------------------------------------------------- */
 
 /* Of attention, one part of the tokens of the slice: all of them where heads are not shared. */
-static struct sp_heads heads_of(const struct sp_layer_flight *t, int part)
+static struct sp_heads heads_of(const struct sp_layer_activations *t, int part)
 {
     return t->heads
                ? t->heads[part]
@@ -42,13 +42,13 @@ static const struct sp_shape *room_of(const struct sp_op_ctx *c, const struct sp
  */
 struct rounds {
     int n; /* visits */
-    struct sp_visit visit[SP_MAX_SLICES];
+    struct sp_streamed_keys stream[SP_MAX_SLICES];
     bool gradients, made; /* gradients come too, as far as there are any yet */
 };
 
 static bool is_away(const struct sp_op_ctx *c, int i, int slice)
 {
-    return c->fl[slice - c->slice].layers[i].away;
+    return c->fl[slice - c->slice].layers[i].evicted;
 }
 
 static void plan_rounds(struct sp_op_ctx *c, int i, bool gradients, bool made, struct rounds *r)
@@ -61,27 +61,27 @@ static void plan_rounds(struct sp_op_ctx *c, int i, bool gradients, bool made, s
     for (int j = 0; j < c->slice; j++) {
         if (!is_away(c, i, j))
             continue;
-        if (!sp_visit_takes(c, i, j, &bytes))
-            r->visit[r->n++].first = j;
-        r->visit[r->n - 1].end = j + 1;
+        if (!sp_streamed_keys_take(c, i, j, &bytes))
+            r->stream[r->n++].first = j;
+        r->stream[r->n - 1].end = j + 1;
     }
     if (r->n > 0)
-        sp_visit_begin(c, i, &r->visit[0], r->made);
+        sp_streamed_keys_begin(c, i, &r->stream[0], r->made);
 }
 
 /* The next task is the first of a round. */
 static void begin_round(struct sp_op_ctx *c, int i, int round, struct rounds *r)
 {
     if (round + 1 < r->n)
-        sp_visit_begin(c, i, &r->visit[round + 1], r->made);
-    c->ctx.visited = round > 0;
+        sp_streamed_keys_begin(c, i, &r->stream[round + 1], r->made);
+    c->ctx.streamed = round > 0;
 }
 
 static void end_round(struct sp_op_ctx *c, int i, int round, struct rounds *r)
 {
-    c->ctx.visited = false;
+    c->ctx.streamed = false;
     if (round > 0 && r->gradients)
-        sp_visit_end(c, i, &r->visit[round - 1]);
+        sp_streamed_keys_end(c, i, &r->stream[round - 1]);
 }
 
 /* In a round, attention of one part of the tokens of this slice over keys and values of slices before, of parts
@@ -94,7 +94,7 @@ struct attention {
 static void attention_of(const struct sp_op_ctx *c, int i, int part, const struct rounds *r,
                          int round, struct sp_tensor *sum, struct attention *a)
 {
-    const struct sp_visit *visit = round ? &r->visit[round - 1] : NULL;
+    const struct sp_streamed_keys *stream = round ? &r->stream[round - 1] : NULL;
     const struct sp_heads h = heads_of(&c->fl->layers[i], part);
     int n = 0, pos = 0;
     size_t at = 0;
@@ -106,13 +106,13 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
 
             if (j < c->given)
                 ; /* other stages read them */
-            else if (visit && is_away(c, i, j) && j >= visit->first && j < visit->end)
+            else if (stream && is_away(c, i, j) && j >= stream->first && j < stream->end)
                 a->keys[n++] = (struct sp_attn_keys){.first = pos,
                                                      .len = len,
-                                                     .at = sp_visit_next(c, i, j, k, &at),
-                                                     .kv = visit->kv,
-                                                     .dkv = visit->dkv};
-            else if (!visit && !is_away(c, i, j))
+                                                     .at = sp_streamed_keys_next(c, i, j, k, &at),
+                                                     .kv = stream->kv,
+                                                     .dkv = stream->dkv};
+            else if (!stream && !is_away(c, i, j))
                 a->keys[n++] =
                     (struct sp_attn_keys){.first = pos, .len = len, .kv = of.kv, .dkv = of.dkv};
             pos += len;
@@ -131,12 +131,12 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
     };
 }
 
-bool sp_attention_has_keys(const struct sp_layer_flight *t)
+bool sp_attention_has_keys(const struct sp_layer_activations *t)
 {
     return heads_of(t, 0).kv != NULL;
 }
 
-void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool keys)
+void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_activations *t, bool keys)
 {
     struct sp_tensor *parts[SP_MAX_SLICES];
 
@@ -159,7 +159,7 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool
 /* Of each part of the tokens: they wait for what other stages compute of it, or are done. */
 static void end_sums(struct sp_op_ctx *c, int i, struct sp_tensor **sum)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
 
     for (int j = 0; j < parts_of(c); j++)
         if (c->given)
@@ -188,13 +188,13 @@ static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
         end_round(c, i, round, &r);
     }
     end_sums(c, i, sum);
-    sp_visits_leave(c, i);
+    sp_streamed_keys_evict(c, i);
 }
 
 void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool)
 {
     const struct sp_shape *heads = sp_op_heads(c, 0), *room = stashed ? heads : room_of(c, heads);
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     size_t T = (size_t)room->rows;
     struct sp_tensor *parts[SP_MAX_SLICES];
 
@@ -230,10 +230,10 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
     bool first = false;
 
     for (int j = c->given; j <= c->slice; j++) {
-        struct sp_layer_flight *t = &c->fl[j - c->slice].layers[i];
+        struct sp_layer_activations *t = &c->fl[j - c->slice].layers[i];
         size_t rows = (size_t)sp_op_cut(c)->shapes[j].rows;
 
-        for (int k = 0; !t->away && k < (j < c->slice ? parts_of(c) : part + 1); k++) {
+        for (int k = 0; !t->evicted && k < (j < c->slice ? parts_of(c) : part + 1); k++) {
             struct sp_tensor **own = t->heads ? &t->heads[k].dkv : &t->dkv;
 
             first |= !*own;
@@ -248,7 +248,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
 /* The gradient of part j's queries. */
 static void take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     const struct sp_shape *heads = room_of(c, sp_op_heads(c, j));
     struct sp_tensor **dq = t->heads ? &t->heads[j].dq : &t->dq;
 
@@ -259,7 +259,7 @@ static void take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
 /* Back to all heads of this process's tokens. */
 static void collect_gradients(struct sp_op_ctx *c, int i, struct sp_pool *pool)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     struct sp_tensor *dq[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
 
     for (int j = 0; j < parts_of(c); j++) {
@@ -278,7 +278,7 @@ static void collect_gradients(struct sp_op_ctx *c, int i, struct sp_pool *pool)
 static void backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool first,
                      int64_t released)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     struct sp_tensor *sum[SP_MAX_SLICES];
     int last = parts_of(c) - 1;
     struct rounds r;
@@ -304,7 +304,7 @@ static void backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool fir
 void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, struct sp_pool *pool,
                            int64_t released)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     struct sp_tensor *of_o[SP_MAX_SLICES];
     bool first = !c->attend && take_dkv(c, i, parts_of(c) - 1, pool);
 
@@ -339,7 +339,7 @@ void sp_heads_drop(struct sp_heads *heads)
         sp_pool_drop(all[i]);
 }
 
-void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_flight *t, bool q, bool kv,
+void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_activations *t, bool q, bool kv,
                        bool o)
 {
     if (q)

@@ -9,10 +9,10 @@
 #include "graphs/op.h"
 
 /* Whether keys and values are there, as attention reads them. */
-bool sp_attention_has_keys(const struct sp_layer_flight *t);
+bool sp_attention_has_keys(const struct sp_layer_activations *t);
 
 /* t->q, and with `keys` t->kv, to where attention reads them: if heads are shared out, else nothing happens. */
-void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_flight *t, bool keys);
+void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_activations *t, bool keys);
 
 /* o, from `pool`, and lse of layer i of the chunk. */
 void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool);
@@ -24,7 +24,7 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, st
                            int64_t released);
 
 /* Drops what it read and wrote, as far as that is said. */
-void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_flight *t, bool q, bool kv,
+void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_activations *t, bool q, bool kv,
                        bool o);
 /* Of one part of the tokens. */
 void sp_heads_drop(struct sp_heads *heads);

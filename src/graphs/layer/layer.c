@@ -2,7 +2,7 @@
 #include "graphs/layer/attention.h"
 #include "graphs/offload/offload.h"
 #include "graphs/tensor/layer.h"
-#include "graphs/offload/visits.h"
+#include "graphs/offload/streamed_keys.h"
 
 /* ---- handles -------------------------------------------------------------------------- */
 
@@ -39,7 +39,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
                            bool stash_x)
 {
     const struct sp_shape *sh = c->sh;
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     int layer = c->first + i;
     struct sp_tensor *kv = NULL; /* where they stayed for later slices, they are there */
     int64_t stashed = counted_part(c, &keep, keep.qkv, SP_STASH_Q) +
@@ -83,7 +83,7 @@ static void forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, struct 
                         bool stash_y)
 {
     const struct sp_shape *size = size_of(c, keep, true);
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     int64_t of_y = stash_y ? (int64_t)sp_tensor_size(y) : 0, post = 0;
 
     c->ctx.layer = c->first + i;
@@ -140,7 +140,7 @@ void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
         bool whole = sp_chunk_recompute(c, i) == SP_RECOMPUTE_FULL;
         struct sp_tensor *y = NULL;
 
-        sp_visits_next_layer(c, i);
+        sp_streamed_keys_next_layer(c, i);
         keep.has_attn = !whole;
         keep.residual = sp_chunk_cuts_mlp(c, i);
         if (whole && i < b - 1)
@@ -161,7 +161,7 @@ static bool keeps_outputs(const struct sp_op_ctx *c, int i)
 static void backward_begin(struct sp_op_ctx *c, int i)
 {
     const struct sp_shape *sh = c->sh, *room = sp_op_room(c);
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     int layer = c->first + i;
 
     c->ctx.layer = layer;
@@ -192,7 +192,7 @@ static void backward_attention(struct sp_op_ctx *c, int i)
 static void backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
 {
     const struct sp_shape *sh = c->sh;
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     int layer = c->first + i;
 
     c->ctx.layer = layer;
@@ -216,7 +216,7 @@ static void backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
 
 static void layer_wgrad(struct sp_op_ctx *c, int i)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     int layer = c->first + i;
 
     c->ctx.layer = layer;
@@ -271,7 +271,7 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
     (c->sh->tensor > 1 ? sp_tensor_layer_wgrad : layer_wgrad)(c, i);
 }
 
-void sp_layer_drop(struct sp_layer_flight *t, int parts)
+void sp_layer_drop(struct sp_layer_activations *t, int parts)
 {
     struct sp_tensor **const left[] = {&t->x,   &t->pre,  &t->q,  &t->kv, &t->o,
                                        &t->lse, &t->post, &t->n1, &t->r,  &t->n2};
@@ -279,6 +279,6 @@ void sp_layer_drop(struct sp_layer_flight *t, int parts)
     for (size_t k = 0; k < sizeof left / sizeof *left; k++)
         sp_pool_drop(left[k]);
     for (int j = 0; j < parts; j++)
-        sp_heads_drop(sp_flight_first(t) + j);
-    *t = (struct sp_layer_flight){.heads = t->heads, .shares = t->shares};
+        sp_heads_drop(sp_activations_first(t) + j);
+    *t = (struct sp_layer_activations){.heads = t->heads, .shares = t->shares};
 }

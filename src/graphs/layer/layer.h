@@ -30,8 +30,8 @@ void sp_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx);
 /* Weight gradient of layer i of the chunk; frees all that the layer still holds. */
 void sp_layer_wgrad(struct sp_op_ctx *c, int i);
 
-/* Gives back everything that a forward left of a layer, which is undone; `parts` as sp_flight_parts has them. */
-void sp_layer_drop(struct sp_layer_flight *t, int parts);
+/* Gives back everything that a forward left of a layer, which is undone; `parts` as sp_activations_parts has them. */
+void sp_layer_drop(struct sp_layer_activations *t, int parts);
 
 /* Runs the forward of layers a..b-1 of the chunk again, from the input of layer a. */
 void sp_layers_recompute(struct sp_op_ctx *c, int a, int b);

@@ -1,5 +1,5 @@
 #include "graphs/offload/offload.h"
-#include "graphs/offload/visits.h"
+#include "graphs/offload/streamed_keys.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static int first_unit(const struct sp_op_ctx *c, const struct sp_eviction_plan *
     const struct sp_plan *plan = c->g->cfg.plan;
     const struct sp_op *op = &plan->programs[c->st->index].ops[c->ctx.op_index];
 
-    return a->flight_unit[sp_flight_of_op(plan, c->st->index, op)];
+    return a->activations_unit[sp_activations_of_op(plan, c->st->index, op)];
 }
 
 void sp_offload_slot(struct sp_op_ctx *c, int k)
@@ -85,7 +85,7 @@ static int add_buffers(struct sp_tensor **out, int n, struct sp_tensor *const *b
 static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int tensor,
                       struct sp_tensor **out)
 {
-    const struct sp_layer_flight *t = kept->layer;
+    const struct sp_layer_activations *t = kept->layer;
     enum { WHOLE = 3 };
     struct sp_tensor *const whole[SP_UNIT_TENSORS][WHOLE] = {
         [SP_STASH_X] = {t->x},
@@ -127,7 +127,7 @@ void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_a
     struct sp_meter *meter = sp_stage_meter(g, st);
 
     if (unit < 0)
-        return; /* tasks of the op do it (graphs/offload/visits.h) */
+        return; /* tasks of the op do it (graphs/offload/streamed_keys.h) */
     for (int k = 0; k < SP_UNIT_TENSORS; k++)
         if (g->cfg.evictions[st->index].units[unit].out >> k & 1)
             n += tensors_of(g, &st->kept[unit], k, leave + n);
@@ -163,14 +163,14 @@ int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
         return -ENOMEM;
     for (size_t u = 0; u < units; u++)
         st->moves[u].tensors = st->moved + u * each;
-    return sp_visits_stage_create(g, st);
+    return sp_streamed_keys_create(g, st);
 }
 
 void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
 {
     if (!g->cfg.evictions)
         return;
-    sp_visits_stage_destroy(g, st);
+    sp_streamed_keys_destroy(g, st);
     g->cfg.sink->ops->tier->stop(&st->mover, st->moves,
                                  (size_t)g->cfg.evictions[st->index].n_units + 1);
     free(st->moves);

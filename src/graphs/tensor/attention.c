@@ -71,7 +71,7 @@ static void split(struct sp_op_ctx *c, struct sp_tensor *whole, struct sp_tensor
     for (int each = 0; each < sp_tensor_shares(c); each++)                                         \
     share[each] = &(t)->shares[each].field
 
-void sp_tensor_attention_take(struct sp_op_ctx *c, struct sp_layer_flight *t, bool keys)
+void sp_tensor_attention_take(struct sp_op_ctx *c, struct sp_layer_activations *t, bool keys)
 {
     struct sp_tensor **share[SP_MAX_SLICES];
     struct sp_op_ctx op;
@@ -90,7 +90,7 @@ void sp_tensor_attention_take(struct sp_op_ctx *c, struct sp_layer_flight *t, bo
 
 void sp_tensor_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     struct sp_tensor **share[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
@@ -104,7 +104,7 @@ void sp_tensor_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, st
     split(c, t->o, share, op.sh->q_width, pool, "o");
 }
 
-void sp_tensor_attention_outputs(struct sp_op_ctx *c, struct sp_layer_flight *t)
+void sp_tensor_attention_outputs(struct sp_op_ctx *c, struct sp_layer_activations *t)
 {
     struct sp_tensor **share[SP_MAX_SLICES];
     struct sp_op_ctx op;
@@ -119,7 +119,7 @@ void sp_tensor_attention_outputs(struct sp_op_ctx *c, struct sp_layer_flight *t)
 void sp_tensor_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool,
                                   int64_t released)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     struct sp_tensor **share[SP_MAX_SLICES], *d_o;
     struct sp_op_ctx op;
 
@@ -142,7 +142,7 @@ void sp_tensor_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *po
     sp_pool_drop(&t->dkv);
 }
 
-void sp_tensor_attention_drop(struct sp_op_ctx *c, struct sp_layer_flight *t, bool q, bool kv,
+void sp_tensor_attention_drop(struct sp_op_ctx *c, struct sp_layer_activations *t, bool q, bool kv,
                               bool o)
 {
     struct sp_op_ctx op;

@@ -33,8 +33,9 @@ static void reads(struct sp_op_ctx *c, int j)
 
 /* ---- before attention ---------------------------------------------------------------------------- */
 
-void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *n1,
-                           struct sp_tensor *w, bool keys, struct sp_pool *pool)
+void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_activations *t,
+                           struct sp_tensor *n1, struct sp_tensor *w, bool keys,
+                           struct sp_pool *pool)
 {
     size_t rows = (size_t)c->sh->rows, elem = sp_shape_elem(c->sh);
     struct sp_shares all;
@@ -56,7 +57,7 @@ void sp_tensor_qkv_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, struc
 }
 
 /* n1 of all shares, for the weight gradient, or for the norms of heads before it. */
-static void gather_n1(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *n1)
+static void gather_n1(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *n1)
 {
     struct sp_shares all;
 
@@ -67,9 +68,9 @@ static void gather_n1(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_
         t->shares[j].n1 = all.at[j];
 }
 
-void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *n1,
-                            struct sp_tensor *w, struct sp_tensor *g, bool apart, bool fresh,
-                            struct sp_pool *pool, struct sp_shares *dn1)
+void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_activations *t,
+                            struct sp_tensor *n1, struct sp_tensor *w, struct sp_tensor *g,
+                            bool apart, bool fresh, struct sp_pool *pool, struct sp_shares *dn1)
 {
     if (c->sh->model.qk_norm)
         gather_n1(c, t, n1);
@@ -84,7 +85,7 @@ void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, stru
     sp_tensor_reduce(c, SP_TENSOR_DN1, dn1);
 }
 
-void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *n1,
+void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *n1,
                          struct sp_tensor *g, bool fresh, int64_t released)
 {
     int n = sp_tensor_shares(c);
@@ -107,7 +108,7 @@ void sp_tensor_qkv_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, struct 
 /* ---- after attention ----------------------------------------------------------------------------- */
 
 /* r = x + o Wo^T + bias, as parts of that sum: the first of them is not kept by others. */
-static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *x,
+static void output(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *x,
                    struct sp_tensor *w, struct sp_shares *r)
 {
     take_shares(c, c->st->local, "r", r);
@@ -123,7 +124,7 @@ static void output(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_ten
 }
 
 /* u, g and, if there is a y, that share of its sum. */
-static void multiply(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *w,
+static void multiply(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *w,
                      bool wants_g, struct sp_tensor *y, struct sp_shares *sum)
 {
     struct sp_shares n2;
@@ -170,9 +171,9 @@ static int64_t kept_bytes(const struct sp_op_ctx *c, struct sp_keep keep)
                : 0;
 }
 
-void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *x,
-                            struct sp_tensor *w, struct sp_keep keep, struct sp_tensor *y,
-                            int64_t stashed)
+void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_activations *t,
+                            struct sp_tensor *x, struct sp_tensor *w, struct sp_keep keep,
+                            struct sp_tensor *y, int64_t stashed)
 {
     struct sp_shares sum;
 
@@ -203,9 +204,9 @@ void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_flight *t, stru
     }
 }
 
-void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *dy,
-                             struct sp_tensor *w, struct sp_tensor *g, bool apart,
-                             struct sp_tensor *dr)
+void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_activations *t,
+                             struct sp_tensor *dy, struct sp_tensor *w, struct sp_tensor *g,
+                             bool apart, struct sp_tensor *dr)
 {
     struct sp_shares rows, dn;
 
@@ -241,7 +242,7 @@ void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_flight *t, str
 }
 
 /* n2 of this member's tokens: kept, or made again. */
-static struct sp_tensor *norm2_rows(struct sp_op_ctx *c, struct sp_layer_flight *t,
+static struct sp_tensor *norm2_rows(struct sp_op_ctx *c, struct sp_layer_activations *t,
                                     struct sp_tensor *w)
 {
     if (!t->n2) {
@@ -252,7 +253,7 @@ static struct sp_tensor *norm2_rows(struct sp_op_ctx *c, struct sp_layer_flight 
 }
 
 /* Share by share in the same order on all members: the biases that all have get the same bits. */
-void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_flight *t, struct sp_tensor *w,
+void sp_tensor_post_wgrad(struct sp_op_ctx *c, struct sp_layer_activations *t, struct sp_tensor *w,
                           struct sp_tensor *g, int64_t released)
 {
     struct sp_shares n2;

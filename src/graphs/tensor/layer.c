@@ -20,7 +20,7 @@ static int64_t bytes_of(const struct sp_op_ctx *c, enum sp_recompute mode,
 static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool keep_kv,
                            bool stash_x)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     enum sp_recompute outputs = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
     bool keys = !sp_attention_has_keys(t); /* where they stayed for later slices, they are there */
     int layer = c->first + i;
@@ -44,7 +44,7 @@ static int64_t forward_pre(struct sp_op_ctx *c, int i, struct sp_keep keep, bool
 }
 
 /* The outputs of shares, where attention keeps them joined. */
-static void drop_outputs(struct sp_op_ctx *c, struct sp_layer_flight *t)
+static void drop_outputs(struct sp_op_ctx *c, struct sp_layer_activations *t)
 {
     for (int j = 0; sp_op_cut(c)->joined && j < sp_tensor_shares(c); j++)
         sp_pool_drop(&t->shares[j].o);
@@ -69,7 +69,7 @@ void sp_tensor_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_kee
 void sp_tensor_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep,
                                  struct sp_tensor *y, bool stash_y)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     enum sp_recompute outputs = keep.keep_outputs ? SP_RECOMPUTE_NONE : SP_RECOMPUTE_SELECTIVE;
 
     c->ctx.layer = c->first + i;
@@ -87,7 +87,7 @@ void sp_tensor_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep
 
 void sp_tensor_layer_backward_begin(struct sp_op_ctx *c, int i)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     int layer = c->first + i;
     bool apart = c->norms != NULL;
 
@@ -110,7 +110,7 @@ void sp_tensor_layer_backward_attention(struct sp_op_ctx *c, int i)
 
 void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     int layer = c->first + i;
     bool apart = c->norms != NULL;
     struct sp_tensor *norm1 = sp_weight(c, SP_BLOCK_NORM1, layer), *n1 = NULL;
@@ -146,7 +146,7 @@ void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *
 
 void sp_tensor_layer_wgrad(struct sp_op_ctx *c, int i)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     int layer = c->first + i;
 
     c->ctx.layer = layer;

@@ -3,7 +3,7 @@
 #include "sp_error.h"
 #include <stdlib.h>
 
-struct holder {
+struct owner {
     struct sp_graph *g;
     struct sp_stage *st;
 };
@@ -46,16 +46,16 @@ static void destroy_state(struct sp_block *b)
 
 static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
-    struct sp_graph *g = ((struct holder *)arg)->g;
-    struct sp_stage *st = ((struct holder *)arg)->st;
+    struct sp_graph *g = ((struct owner *)arg)->g;
+    struct sp_stage *st = ((struct owner *)arg)->st;
     size_t n = sp_block_held(g->cfg.plan, &g->shape.held, kind);
-    int holders[SP_MAX_HOLDERS];
-    int n_holders = sp_block_holders(g->cfg.plan, &g->shape.held, kind, layer, holders);
+    int owners[SP_MAX_OWNERS];
+    int n_owners = sp_block_owners(g->cfg.plan, &g->shape.held, kind, layer, owners);
     struct sp_block *more, *b;
 
-    if (n_holders > 2)
+    if (n_owners > 2)
         return sp_error(EINVAL, "the placement keeps %d replicas of a block, at most 2 are summed",
-                        n_holders);
+                        n_owners);
 
     more = realloc(st->blocks, (size_t)(st->n_blocks + 1) * sizeof *more);
     if (!more)
@@ -67,16 +67,16 @@ static int add_block(void *arg, enum sp_block_kind kind, int layer)
         .layer = layer,
         .first = sp_block_first(g->cfg.plan, &g->shape.held, kind, st->index),
         .n = n,
-        .counted = holders[0] == st->index || sp_block_is_sharded(g->cfg.plan, kind),
+        .counted = owners[0] == st->index || sp_block_is_sharded(g->cfg.plan, kind),
     };
     return add_state(g, b);
 }
 
 int sp_blocks_create(struct sp_graph *g, struct sp_stage *st)
 {
-    struct holder holder = {.g = g, .st = st};
+    struct owner owner = {.g = g, .st = st};
 
-    return sp_stage_each_block(g->cfg.plan, &g->shape.held, st->index, add_block, &holder);
+    return sp_stage_each_block(g->cfg.plan, &g->shape.held, st->index, add_block, &owner);
 }
 
 void sp_blocks_destroy(struct sp_stage *st)

@@ -184,15 +184,15 @@ static void fetch_member(struct sp_graph *g, enum sp_field field, enum sp_block_
 {
     size_t held = sp_block_held(g->cfg.plan, &g->shape.held, kind);
     int parts = sp_block_is_sharded(g->cfg.plan, kind) ? g->place.stages : 1;
-    int equals = g->shape.zero ? sp_graph_equals(g) : 1;
+    int replicas = g->shape.zero ? sp_graph_replicas(g) : 1;
 
-    for (int i = 0; i < parts * equals; i++) {
-        int stage = parts > 1 ? i / equals : sp_block_owner(g, kind, layer);
+    for (int i = 0; i < parts * replicas; i++) {
+        int stage = parts > 1 ? i / replicas : sp_block_owner(g, kind, layer);
         uint64_t first, count;
 
-        sp_pipelines_part(held, i % equals, equals, &first, &count);
-        fetch(g, field, kind, layer, stage, i % equals * g->shape.tensor + member,
-              to ? to + (size_t)(i / equals) * held + first : NULL, count);
+        sp_pipelines_part(held, i % replicas, replicas, &first, &count);
+        fetch(g, field, kind, layer, stage, i % replicas * g->shape.tensor + member,
+              to ? to + (size_t)(i / replicas) * held + first : NULL, count);
     }
 }
 
@@ -205,8 +205,8 @@ static float *new_values(bool here, size_t n)
 }
 
 /* One block on rank 0, put together. */
-static int visit(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
-                 sp_block_fn fn, void *arg)
+static int stream(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
+                  sp_block_fn fn, void *arg)
 {
     size_t n = sp_block_elements(&g->cfg.params->model, kind);
     size_t held = sp_block_held(g->cfg.plan, &g->shape.held, kind);
@@ -241,11 +241,11 @@ int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, 
     /* The tags of a gathering are its own; those with the same parameters as the first have what it has, unless they share it
      * out. After an error the rest is still received, and ignored: the owners send it anyway. */
     g->step++;
-    if (sp_graph_equal(g) > 0 && !g->shape.zero)
+    if (sp_graph_replica(g) > 0 && !g->shape.zero)
         return 0;
 #define VISIT(kind, layer)                                                                         \
     do {                                                                                           \
-        more = visit(g, field, kind, layer, fn, arg);                                              \
+        more = stream(g, field, kind, layer, fn, arg);                                             \
         err = err ? err : more;                                                                    \
     } while (0)
     for (int kind = 0; kind < SP_BLOCK_NORM1; kind++)

@@ -6,7 +6,7 @@
 
 int sp_zero_create(struct sp_graph *g, struct sp_block *b)
 {
-    int parts = sp_graph_equals(g), q = sp_graph_equal(g), err;
+    int parts = sp_graph_replicas(g), q = sp_graph_replica(g), err;
     size_t n = b->n;
     uint64_t first, held;
 
@@ -50,7 +50,7 @@ void sp_zero_cut(struct sp_block *b)
 
 static void gather(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
 {
-    int q = sp_graph_equal(g), D = sp_graph_equals(g);
+    int q = sp_graph_replica(g), D = sp_graph_replicas(g);
     int64_t tag = sp_tag(g, SP_MSG_WEIGHTS, sp_block_number(g, st, b));
     struct sp_gathered *w = &b->shared[SP_SHARED_W];
     struct sp_tensor_id t = {
@@ -59,8 +59,8 @@ static void gather(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
     for (int k = 1; k < D; k++) {
         int to = (q + k) % D, from = (q - k + D) % D;
 
-        sp_message_share(g, st, &t, w->part[q], sp_equal_pipeline(g, to), tag);
-        sp_message_take(g, st, w->part[from], sp_equal_pipeline(g, from), tag);
+        sp_message_share(g, st, &t, w->part[q], sp_replica_pipeline(g, to), tag);
+        sp_message_take(g, st, w->part[from], sp_replica_pipeline(g, from), tag);
     }
 }
 

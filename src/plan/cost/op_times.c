@@ -1,5 +1,5 @@
 #include "plan/cost/op_times.h"
-#include "plan/cost/aid_times.h"
+#include "plan/cost/assist_times.h"
 #include "plan/cost/part_times.h"
 #include "plan/cost/shared_slice_times.h"
 #include "plan/memory.h"
@@ -193,7 +193,7 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
     if (sp_op_updates(&p->plan->layout, op))
         sum += update_time(p->plan, p->sh, &p->terms, stage);
     if (p->plan->family->facts.shares_attention)
-        sum += sp_aid_time(p->plan, p->sh, &p->terms, stage, op);
+        sum += sp_assist_time(p->plan, p->sh, &p->terms, stage, op);
     if (n > 0 && work[0].keeps_attention)
         sum += sp_shared_slice_time(p->plan, p->sh, &p->terms, op);
     return 1e3 * sum;

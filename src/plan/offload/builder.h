@@ -25,7 +25,7 @@ struct sp_units_backward {
 };
 
 int sp_units_layers(const struct sp_units_builder *b, const struct sp_op *op);
-int sp_units_flight(const struct sp_units_builder *b, const struct sp_op *op);
+int sp_units_activations(const struct sp_units_builder *b, const struct sp_op *op);
 
 /* The stage's forward after op `op`, -1: none. */
 int sp_units_next_forward(const struct sp_units_builder *b, int op);

@@ -110,35 +110,35 @@ static void list_returns(const struct stage *st, struct sp_evictions *e, int *by
 }
 
 /* What comes for the attention of layer `layer` of op `index`, in a slot, and what leaves after it. */
-static void list_visit(const struct stage *st, struct sp_evictions *e, int index, int layer,
-                       int slot)
+static void list_stream(const struct stage *st, struct sp_evictions *e, int index, int layer,
+                        int slot)
 {
     const struct sp_op *op = &st->prog->ops[index];
     const struct sp_moment none = {-1, 0}, begins = st->begins[slot], ends = end_of(st, slot);
-    struct sp_eviction visit = {
+    struct sp_eviction stream = {
         .tensor = {.kind = SP_TENSOR_KV, .slice = op->slice, .mb = op->mb, .at = layer},
         .unit = -1};
 
-    visit.bytes = st->chosen->visit_in[slot];
-    visit.leaves = visit.gone = none;
-    visit.returns = begins;
-    visit.used = ends;
-    if (visit.bytes)
-        e->visits[e->n_visits++] = visit;
-    visit.bytes = st->chosen->visit_out[slot];
-    visit.returns = visit.used = none;
-    visit.leaves = ends;
-    visit.gone = (struct sp_moment){index + 1 < st->prog->n ? index + 1 : -1, 0};
-    if (visit.bytes)
-        e->visits[e->n_visits++] = visit;
+    stream.bytes = st->chosen->slot_streamed_in[slot];
+    stream.leaves = stream.gone = none;
+    stream.returns = begins;
+    stream.used = ends;
+    if (stream.bytes)
+        e->streams[e->n_streams++] = stream;
+    stream.bytes = st->chosen->slot_streamed_out[slot];
+    stream.returns = stream.used = none;
+    stream.leaves = ends;
+    stream.gone = (struct sp_moment){index + 1 < st->prog->n ? index + 1 : -1, 0};
+    if (stream.bytes)
+        e->streams[e->n_streams++] = stream;
 }
 
-static void list_visits(const struct stage *st, const struct sp_shape *sh, struct sp_evictions *e)
+static void list_streams(const struct stage *st, const struct sp_shape *sh, struct sp_evictions *e)
 {
     const struct sp_eviction_plan *a = st->chosen;
     int first, count;
 
-    e->n_visits = 0;
+    e->n_streams = 0;
     for (int i = 0; i < st->prog->n; i++) {
         const struct sp_op *op = &st->prog->ops[i];
 
@@ -148,8 +148,8 @@ static void list_visits(const struct stage *st, const struct sp_shape *sh, struc
         for (int k = 0; k < count; k++) {
             int layer = op->pass == SP_F ? k : count - 1 - k;
 
-            list_visit(st, e, i, first + layer,
-                       a->slot[a->op_slots[i] + (op->pass == SP_F ? 2 * k : k)]);
+            list_stream(st, e, i, first + layer,
+                        a->slot[a->op_slots[i] + (op->pass == SP_F ? 2 * k : k)]);
         }
     }
 }
@@ -164,13 +164,13 @@ static int apply(const struct sp_offload *offload, const struct sp_shape *sh, st
                        .chosen = a,
                        .index = stage,
                        .begins = calloc((size_t)a->n_slots + 1, sizeof *st.begins)};
-    int *by_unit = calloc((size_t)a->n_units + 1, sizeof *by_unit), n = 0, visits = 0;
+    int *by_unit = calloc((size_t)a->n_units + 1, sizeof *by_unit), n = 0, streams = 0;
 
     for (int i = 0; i < a->n_units; i++)
         n += a->units[i].out != 0;
     for (int s = 0; s < a->n_slots; s++)
-        visits += (a->visit_in[s] > 0) + (a->visit_out[s] > 0);
-    if (!st.begins || !by_unit || sp_evictions_reserve(e, n, visits)) {
+        streams += (a->slot_streamed_in[s] > 0) + (a->slot_streamed_out[s] > 0);
+    if (!st.begins || !by_unit || sp_evictions_reserve(e, n, streams)) {
         free(st.begins);
         free(by_unit);
         return -ENOMEM;
@@ -178,7 +178,7 @@ static int apply(const struct sp_offload *offload, const struct sp_shape *sh, st
     find_moments(&st);
     list_units(&st, sh, e);
     list_returns(&st, e, by_unit);
-    list_visits(&st, sh, e);
+    list_streams(&st, sh, e);
     free(st.begins);
     free(by_unit);
     return 0;

@@ -33,7 +33,7 @@ void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, i
     }
     next.slice++;
     u->keys = u->bytes[SP_STASH_KV];
-    u->keys_gone = sp_units_slot(b, b->forward[sp_units_flight(b, &next)], i) + 2;
+    u->keys_gone = sp_units_slot(b, b->forward[sp_units_activations(b, &next)], i) + 2;
     u->keys_back = sp_units_backward_of(b, op, i).begins;
 }
 
@@ -84,30 +84,30 @@ static int64_t keys_of(struct sp_units_builder *b, const struct sp_op *op, int s
 }
 
 /* Those that visit attention of an op, in a layer: in all, and those of the largest visit. */
-struct visits {
+struct streams {
     int64_t bytes, largest;
 };
 
-static struct visits visits_of(struct sp_units_builder *b, const struct sp_op *op)
+static struct streams streams_of(struct sp_units_builder *b, const struct sp_op *op)
 {
     int end = op->pass == SP_F ? op->slice - 1 : op->slice;
-    struct visits v = {0};
-    int64_t visit = 0;
+    struct streams v = {0};
+    int64_t stream = 0;
 
     for (int j = 0; j < end; j++) {
         int64_t bytes = leaves(b, j) ? keys_of(b, op, j) : 0;
 
         if (!bytes)
             continue;
-        sp_eviction_visit_takes(b->a, bytes, &visit);
+        sp_eviction_stream_takes(b->a, bytes, &stream);
         v.bytes += bytes;
-        v.largest = visit > v.largest ? visit : v.largest;
+        v.largest = stream > v.largest ? stream : v.largest;
     }
     return v;
 }
 
 /* So that a visit takes little beside the rest: a part of what a layer of the longest slice keeps. */
-static int64_t most_of_visit(struct sp_units_builder *b)
+static int64_t most_of_stream(struct sp_units_builder *b)
 {
     enum { PART = 8 };
     int64_t bytes[SP_STASH_TENSORS], sum = 0;
@@ -134,14 +134,14 @@ static int64_t scratch_of(const struct sp_shape *part)
 
 static void count(struct sp_units_builder *b, int slot, int64_t in, int64_t out)
 {
-    b->a->visit_in[slot] += in;
-    b->a->visit_out[slot] += out;
-    b->a->visits_in += in;
-    b->a->visits_out += out;
+    b->a->slot_streamed_in[slot] += in;
+    b->a->slot_streamed_out[slot] += out;
+    b->a->streamed_in += in;
+    b->a->streamed_out += out;
 }
 
 /* The visits of layer i of an op. */
-static void add_visits(struct sp_units_builder *b, int index, int i, struct visits v)
+static void add_streams(struct sp_units_builder *b, int index, int i, struct streams v)
 {
     const struct sp_op *op = &b->prog->ops[index];
     bool last = op->slice == b->plan->layout.slices - 1;
@@ -150,8 +150,8 @@ static void add_visits(struct sp_units_builder *b, int index, int i, struct visi
     if (!v.bytes)
         return;
     sp_units_also(b, slot, slot, sum_of(sp_units_shape(b, op)));
-    if (v.largest > b->a->visit_largest)
-        b->a->visit_largest = v.largest;
+    if (v.largest > b->a->streamed_largest)
+        b->a->streamed_largest = v.largest;
     if (op->pass == SP_F) {
         count(b, slot, v.bytes, 0);
         return;
@@ -170,26 +170,26 @@ static void add_own(struct sp_units_builder *b, const struct sp_op *op, int i)
     struct sp_op next = *op;
 
     next.slice++;
-    count(b, sp_units_slot(b, b->forward[sp_units_flight(b, &next)], i), 0, bytes);
+    count(b, sp_units_slot(b, b->forward[sp_units_activations(b, &next)], i), 0, bytes);
     count(b, sp_units_backward_of(b, op, i).begins, 2 * bytes, 0);
 }
 
-void sp_keys_visits(struct sp_units_builder *b)
+void sp_keys_stream(struct sp_units_builder *b)
 {
     struct sp_shape longest;
     bool any = false;
 
-    b->a->visit_most = most_of_visit(b);
+    b->a->streamed_most = most_of_stream(b);
     for (int i = 0; i < b->prog->n; i++) {
         const struct sp_op *op = &b->prog->ops[i];
         bool leave = op->pass == SP_F && sp_keys_leave(b, op);
-        struct visits visits;
+        struct streams streams;
 
         if (op->part != SP_CHUNK || (op->pass != SP_F && op->pass != SP_B))
             continue;
-        visits = visits_of(b, op);
+        streams = streams_of(b, op);
         for (int k = 0; k < sp_units_layers(b, op); k++) {
-            add_visits(b, i, k, visits);
+            add_streams(b, i, k, streams);
             if (leave)
                 add_own(b, op, k);
         }
@@ -199,5 +199,5 @@ void sp_keys_visits(struct sp_units_builder *b)
     sp_memory_longest_slice(b->plan, b->sh, &longest);
     if (any) /* they stay; visits have buffers of keys and values and of gradients */
         sp_units_also(b, 0, b->a->n_slots - 1,
-                      scratch_of(&longest) + 2 * SP_EVICTION_VISITS * b->a->visit_largest);
+                      scratch_of(&longest) + 2 * SP_EVICTION_STREAMS * b->a->streamed_largest);
 }

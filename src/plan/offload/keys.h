@@ -27,6 +27,6 @@ void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, i
                      struct sp_unit *u);
 
 /* What all visits of a stage take in memory, and bring and take away; and the gradients of keys and values that stay. */
-void sp_keys_visits(struct sp_units_builder *b);
+void sp_keys_stream(struct sp_units_builder *b);
 
 #endif

@@ -206,7 +206,7 @@ double sp_offload_ratio(const struct sp_plan *plan, const struct sp_eviction_pla
 
     for (int i = 0; i < prog->n; i++) {
         const struct sp_op *op = &prog->ops[i];
-        int first = a->flight_unit[sp_flight_of_op(plan, stage, op)];
+        int first = a->activations_unit[sp_activations_of_op(plan, stage, op)];
         int slots = a->op_slots[i + 1] - a->op_slots[i];
 
         if (!sp_op_keeps_layers(op) || slice_of(plan, op) != slice)

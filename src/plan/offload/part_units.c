@@ -19,7 +19,7 @@ double sp_part_unit_seconds(struct sp_units_builder *b, const struct sp_op *op)
 /* The slot of the op that a part's forward, or its backward, is. */
 static int slot_of(const struct sp_units_builder *b, const int *ops, const struct sp_op *op)
 {
-    return sp_units_slot(b, ops[sp_units_flight(b, op)], 0);
+    return sp_units_slot(b, ops[sp_units_activations(b, op)], 0);
 }
 
 /* What the block and the attention before it keep together leaves and returns with the block, whose backward comes

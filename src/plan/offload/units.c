@@ -16,9 +16,9 @@ int sp_units_layers(const struct sp_units_builder *b, const struct sp_op *op)
     return count;
 }
 
-int sp_units_flight(const struct sp_units_builder *b, const struct sp_op *op)
+int sp_units_activations(const struct sp_units_builder *b, const struct sp_op *op)
 {
-    return sp_flight_of_op(b->plan, b->stage, op);
+    return sp_activations_of_op(b->plan, b->stage, op);
 }
 
 /* Slots of each layer in an op. */
@@ -157,12 +157,12 @@ void sp_units_also(struct sp_units_builder *b, int first, int last, int64_t byte
 struct sp_units_backward sp_units_backward_of(const struct sp_units_builder *b,
                                               const struct sp_op *op, int i)
 {
-    int flight = sp_units_flight(b, op), every = b->want->every;
-    struct sp_units_backward back = {.own = sp_units_slot(b, b->use[flight], i),
-                                     .ends = sp_units_slot(b, b->release[flight], i)};
+    int activations = sp_units_activations(b, op), every = b->want->every;
+    struct sp_units_backward back = {.own = sp_units_slot(b, b->use[activations], i),
+                                     .ends = sp_units_slot(b, b->release[activations], i)};
 
     back.begins = is_recomputed(sp_units_recompute(b, op, i))
-                      ? sp_units_slot(b, b->use[flight], (i / every + 1) * every - 1)
+                      ? sp_units_slot(b, b->use[activations], (i / every + 1) * every - 1)
                       : back.own;
     return back;
 }
@@ -227,11 +227,11 @@ static void add_units(struct sp_units_builder *b)
         const struct sp_op *op = &b->prog->ops[i];
 
         if (sp_op_keeps_layers(op))
-            b->forward[sp_units_flight(b, op)] = i;
+            b->forward[sp_units_activations(b, op)] = i;
         if (op->pass == SP_B && op->part != SP_HEAD)
-            b->use[sp_units_flight(b, op)] = i;
+            b->use[sp_units_activations(b, op)] = i;
         if (op->pass != SP_F && sp_op_releases(b->plan, b->stage, op))
-            b->release[sp_units_flight(b, op)] = i;
+            b->release[sp_units_activations(b, op)] = i;
     }
     for (int i = 0; i < b->prog->n; i++) {
         const struct sp_op *op = &b->prog->ops[i];
@@ -243,7 +243,7 @@ static void add_units(struct sp_units_builder *b)
             b->a->groups[group++].first = unit;
         b->a->groups[group - 1].n += count;
         b->a->groups[group - 1].hides_s += next >= 0 ? seconds_of(b, next) : 0;
-        b->a->flight_unit[sp_units_flight(b, op)] = unit;
+        b->a->activations_unit[sp_units_activations(b, op)] = unit;
         for (int k = 0; k < count; k++)
             if (op->part == SP_CHUNK)
                 add_unit(b, i, k, next, &b->a->units[unit++]);
@@ -252,14 +252,14 @@ static void add_units(struct sp_units_builder *b)
     }
     b->a->n_groups = group;
     if (!b->plan->family->facts.parts)
-        sp_keys_visits(b);
+        sp_keys_stream(b);
     for (int s = 1; s < b->a->n_slots; s++)
         b->a->also[s] += b->a->also[s - 1];
 }
 
 static int build(struct sp_units_builder *b)
 {
-    int flights = sp_flights_of(b->plan), slots = 0, units = 0, groups = 0;
+    int activations = sp_activations_count(b->plan), slots = 0, units = 0, groups = 0;
     int err;
 
     for (int i = 0; i < b->prog->n; i++) {
@@ -269,15 +269,16 @@ static int build(struct sp_units_builder *b)
             groups++;
         }
     }
-    b->use = calloc(3 * (size_t)flights, sizeof *b->use);
-    err = b->use ? sp_eviction_plan_alloc(b->a, slots, units, groups, b->prog->n, slots, flights)
-                 : -ENOMEM;
+    b->use = calloc(3 * (size_t)activations, sizeof *b->use);
+    err = b->use
+              ? sp_eviction_plan_alloc(b->a, slots, units, groups, b->prog->n, slots, activations)
+              : -ENOMEM;
     if (err) {
         free(b->use);
         return err;
     }
-    b->release = b->use + flights;
-    b->forward = b->release + flights;
+    b->release = b->use + activations;
+    b->forward = b->release + activations;
     place_ops(b);
     add_units(b);
     free(b->use);

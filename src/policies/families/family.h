@@ -118,7 +118,7 @@ struct sp_owners {
     /* Every block of a stage, and the stage of a block. */
     int (*each_block)(const struct sp_plan *plan, const struct sp_model *m, int stage,
                       sp_stage_block_fn fn, void *arg);
-    int (*holder)(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
+    int (*owner)(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
 };
 
 struct sp_family {
@@ -143,7 +143,7 @@ struct sp_family {
 
     /* Adds to the programs, when all are made, ops that are none of the schedule's, of a vocabulary that all stages
      * share: 0, or -EINVAL with the reason in why[n], -ENOMEM. NULL: there are none. */
-    int (*weave)(struct sp_plan *plan, char *why, size_t n);
+    int (*insert_ops)(struct sp_plan *plan, char *why, size_t n);
 
     /* Refuses in train what a plan cannot do, beside what the facts say: 0, or -EINVAL after one line. NULL:
      * nothing. */

@@ -53,10 +53,10 @@ int sp_pipe_of_chunk(const struct sp_layout *lay, int chunk)
     return sp_pipes(lay) > 1 ? chunk : 0;
 }
 
-struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g)
+struct sp_chunk_owner sp_chunk_owner(const struct sp_layout *lay, int pipe, int g)
 {
     if (!lay->map)
-        return (struct sp_home){g % lay->stages, g / lay->stages};
+        return (struct sp_chunk_owner){g % lay->stages, g / lay->stages};
     return lay->map->home[(size_t)pipe * (size_t)lay->map->globals + (size_t)g];
 }
 
@@ -71,7 +71,7 @@ static int fill(const struct sp_layout *lay,
         for (int c = 0; c < lay->chunks; c++) {
             int g = global ? global(lay, s, c) : s + c * lay->stages;
             int pipe = map->pipes > 1 ? c : 0;
-            struct sp_home *home;
+            struct sp_chunk_owner *home;
 
             if (g < 0 || g >= map->globals) {
                 snprintf(why, n, "places chunk %d of stage %d at global stage %d, not in 0 .. %d",
@@ -84,7 +84,7 @@ static int fill(const struct sp_layout *lay,
                          home->stage, s);
                 return -EINVAL;
             }
-            *home = (struct sp_home){s, c};
+            *home = (struct sp_chunk_owner){s, c};
             map->global[(size_t)s * (size_t)lay->chunks + (size_t)c] = g;
         }
     }

@@ -13,15 +13,15 @@
 
 struct sp_family;
 
-struct sp_home {
+struct sp_chunk_owner {
     int stage, chunk;
 };
 
 struct sp_map {
     int pipes, globals;
-    int *global;          /* [stages][chunks] global stage */
-    struct sp_home *home; /* [pipes][globals] */
-    unsigned char *pipe;  /* [micro_batches]; NULL: all 0 */
+    int *global;                 /* [stages][chunks] global stage */
+    struct sp_chunk_owner *home; /* [pipes][globals] */
+    unsigned char *pipe;         /* [micro_batches]; NULL: all 0 */
     int batch; /* micro-batches whose gradients an update of a stage has; 0: all of a step, at its end */
     int late; /* updates that the weights of a batch lack of those before it; 0: of its micro-batches, none that is made */
     const struct sp_family *base; /* the family to whose ops others are added; NULL: none are */
@@ -51,6 +51,6 @@ int sp_pipe_of_chunk(const struct sp_layout *lay, int chunk);
 int sp_updates(const struct sp_layout *lay);
 bool sp_op_updates(const struct sp_layout *lay, const struct sp_op *op);
 /* Stage and chunk of global stage g of a pipe. */
-struct sp_home sp_home(const struct sp_layout *lay, int pipe, int g);
+struct sp_chunk_owner sp_chunk_owner(const struct sp_layout *lay, int pipe, int g);
 
 #endif

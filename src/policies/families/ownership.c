@@ -87,7 +87,7 @@ bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last)
     if (owners_of(plan)->is_end)
         return owners_of(plan)->is_end(lay, stage, last);
     for (int pipe = 0; pipe < sp_pipes(lay); pipe++)
-        if (sp_home(lay, pipe, last ? sp_globals(lay) - 1 : 0).stage == stage)
+        if (sp_chunk_owner(lay, pipe, last ? sp_globals(lay) - 1 : 0).stage == stage)
             return true;
     return false;
 }
@@ -116,7 +116,7 @@ int sp_slices_of(const struct sp_plan *plan, int global)
     return plan->family->shared ? plan->family->shared->parts_of(lay, global) : lay->slices;
 }
 
-static int flights_each(const struct sp_plan *plan)
+static int activations_each(const struct sp_plan *plan)
 {
     int most = 0;
 
@@ -125,24 +125,24 @@ static int flights_each(const struct sp_plan *plan)
     return most;
 }
 
-int sp_flights_of(const struct sp_plan *plan)
+int sp_activations_count(const struct sp_plan *plan)
 {
     if (plan->family->facts.parts)
         return plan->family->ids(&plan->layout);
-    return sp_chunks_of(plan) * plan->layout.micro_batches * flights_each(plan);
+    return sp_chunks_of(plan) * plan->layout.micro_batches * activations_each(plan);
 }
 
-int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice)
+int sp_activations_index(const struct sp_plan *plan, int chunk, int mb, int slice)
 {
-    return (chunk * plan->layout.micro_batches + mb) * flights_each(plan) + slice;
+    return (chunk * plan->layout.micro_batches + mb) * activations_each(plan) + slice;
 }
 
-int sp_flight_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op)
+int sp_activations_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op)
 {
     struct sp_op forward = *op;
 
     if (!plan->family->facts.parts)
-        return sp_flight_number(plan, op->chunk, op->mb, op->slice);
+        return sp_activations_index(plan, op->chunk, op->mb, op->slice);
     forward.pass = SP_F;
     return plan->family->id(&plan->layout, stage, &forward);
 }
@@ -184,7 +184,8 @@ uint64_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m,
 /* ---- the blocks of a stage ---------------------------------------------------------------- */
 
 /* A block that the model does not have is nobody's. */
-static int visit(const struct sp_model *m, enum sp_block_kind kind, sp_stage_block_fn fn, void *arg)
+static int stream(const struct sp_model *m, enum sp_block_kind kind, sp_stage_block_fn fn,
+                  void *arg)
 {
     return sp_block_elements(m, kind) ? fn(arg, kind, -1) : 0;
 }
@@ -200,21 +201,21 @@ static int visit_layers(const struct sp_plan *plan, const struct sp_model *m, in
     return err;
 }
 
-int sp_visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
+int sp_stream_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
 {
     int err = 0;
 
     for (int kind = 0; !err && kind < SP_BLOCK_KINDS; kind++)
         if (!sp_block_is_of_layer((enum sp_block_kind)kind))
-            err = visit(m, (enum sp_block_kind)kind, fn, arg);
+            err = stream(m, (enum sp_block_kind)kind, fn, arg);
     return err;
 }
 
-int sp_visit_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
+int sp_stream_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
 {
-    int err = visit(m, SP_BLOCK_TOKENS, fn, arg);
+    int err = stream(m, SP_BLOCK_TOKENS, fn, arg);
 
-    return err ? err : visit(m, SP_BLOCK_HEAD, fn, arg);
+    return err ? err : stream(m, SP_BLOCK_HEAD, fn, arg);
 }
 
 /* A global stage begins with the tables, if it is the first one, and ends in norm and head, if it is the
@@ -226,16 +227,16 @@ static int visit_global(const struct sp_plan *plan, const struct sp_model *m, in
     int err = 0;
 
     if (global == 0) {
-        err = *has_tokens || shared ? 0 : visit(m, SP_BLOCK_TOKENS, fn, arg);
-        err = err ? err : visit(m, SP_BLOCK_POSITIONS, fn, arg);
+        err = *has_tokens || shared ? 0 : stream(m, SP_BLOCK_TOKENS, fn, arg);
+        err = err ? err : stream(m, SP_BLOCK_POSITIONS, fn, arg);
         *has_tokens = true;
     }
     err = err ? err : visit_layers(plan, m, global, fn, arg);
     if (global < sp_globals(&plan->layout) - 1)
         return err;
-    err = err ? err : visit(m, SP_BLOCK_NORM, fn, arg);
+    err = err ? err : stream(m, SP_BLOCK_NORM, fn, arg);
     if (!err && !(m->tied && *has_tokens) && !shared)
-        err = visit(m, sp_head_table(m), fn, arg);
+        err = stream(m, sp_head_table(m), fn, arg);
     *has_tokens |= m->tied;
     return err;
 }
@@ -249,9 +250,9 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
     if (owners_of(plan)->each_block)
         return owners_of(plan)->each_block(plan, m, stage, fn, arg);
     if (plan->family->facts.shards_ends)
-        err = sp_visit_ends(m, fn, arg);
+        err = sp_stream_ends(m, fn, arg);
     if (plan->layout.vocabulary_parallel)
-        err = sp_visit_tables(m, fn, arg);
+        err = sp_stream_tables(m, fn, arg);
     for (int i = 0; !err && (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
         if (plan->family->facts.shards_ends)
             err = visit_layers(plan, m, at, fn, arg);
@@ -279,20 +280,20 @@ static int globals_of(const struct sp_plan *plan, const struct sp_model *m, enum
     return kind == SP_BLOCK_TOKENS && m->tied && last > 0 ? 2 : 1;
 }
 
-int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
-                     int layer, int stages[SP_MAX_HOLDERS])
+int sp_block_owners(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
+                    int layer, int stages[SP_MAX_OWNERS])
 {
     const struct sp_layout *lay = &plan->layout;
     int globals[2], n_globals, n = 0;
 
-    if (owners_of(plan)->holder || (plan->family->facts.shards_ends && layer < 0) ||
+    if (owners_of(plan)->owner || (plan->family->facts.shards_ends && layer < 0) ||
         is_by_rows(plan, kind)) {
-        stages[0] = owners_of(plan)->holder ? owners_of(plan)->holder(plan, kind, layer) : 0;
+        stages[0] = owners_of(plan)->owner ? owners_of(plan)->owner(plan, kind, layer) : 0;
         return 1;
     }
     n_globals = globals_of(plan, m, kind, layer, globals);
     for (int i = 0; i < n_globals * sp_pipes(lay); i++) {
-        int stage = sp_home(lay, i / n_globals, globals[i % n_globals]).stage, at = 0;
+        int stage = sp_chunk_owner(lay, i / n_globals, globals[i % n_globals]).stage, at = 0;
 
         while (at < n && stages[at] < stage)
             at++;

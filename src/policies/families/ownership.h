@@ -2,8 +2,8 @@
  * How layers are dealt out to chunks, and who holds which parameters. Pure: the graph, the planner and
  * the tests share it.
  */
-#ifndef SP_HOLDERS_H
-#define SP_HOLDERS_H
+#ifndef SP_OWNERSHIP_H
+#define SP_OWNERSHIP_H
 
 #include "model/params.h"
 #include "policies/plan.h"
@@ -40,10 +40,10 @@ void sp_part_layers(const struct sp_plan *plan, int layers, int parts, int c, in
  * shared out, of all stages together by global stage, micro-batch and part: how many, and which. The
  * parts of a micro-batch follow each other.
  */
-int sp_flights_of(const struct sp_plan *plan);
-int sp_flight_number(const struct sp_plan *plan, int chunk, int mb, int slice);
+int sp_activations_count(const struct sp_plan *plan);
+int sp_activations_index(const struct sp_plan *plan, int chunk, int mb, int slice);
 /* Of what an op works on; where parts of layers are ops, of each part. */
-int sp_flight_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op);
+int sp_activations_of_op(const struct sp_plan *plan, int stage, const struct sp_op *op);
 
 /* Whether a stage begins (`last`: ends) the model for the micro-batches that do so there. */
 bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last);
@@ -66,10 +66,10 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
                         sp_stage_block_fn fn, void *arg);
 
 /* The same for embedding, final norm and head. */
-int sp_visit_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
+int sp_stream_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
 
 /* The tables of embedding and head. */
-int sp_visit_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
+int sp_stream_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
 
 /* Whether every stage holds a part of such blocks; and whether some stage has them whole while a step runs. */
 bool sp_block_is_sharded(const struct sp_plan *plan, enum sp_block_kind kind);
@@ -90,8 +90,8 @@ uint64_t sp_block_first(const struct sp_plan *plan, const struct sp_model *m,
  * whose gradients are summed (tied tables of both ends; the two pipes of a bidirectional plan).
  * Where a block is sharded, or every stage has one (weight-ring: embedding and head), the first stage alone.
  */
-#define SP_MAX_HOLDERS 4
-int sp_block_holders(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
-                     int layer, int stages[SP_MAX_HOLDERS]);
+#define SP_MAX_OWNERS 4
+int sp_block_owners(const struct sp_plan *plan, const struct sp_model *m, enum sp_block_kind kind,
+                    int layer, int stages[SP_MAX_OWNERS]);
 
 #endif

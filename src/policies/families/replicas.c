@@ -5,8 +5,8 @@ static void reduce(struct sp_lowering *l, enum sp_block_kind kind, int layer)
 {
     struct sp_tensor_id t = {
         .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = layer};
-    int stages[SP_MAX_HOLDERS];
-    int n = sp_block_holders(l->plan, &l->shape->held, kind, layer, stages);
+    int stages[SP_MAX_OWNERS];
+    int n = sp_block_owners(l->plan, &l->shape->held, kind, layer, stages);
 
     for (int k = 0; n > 1 && k < n; k++)
         sp_lower_collective(l, SP_ACTION_REDUCE, stages[k], -1, t, n, stages,

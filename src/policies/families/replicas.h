@@ -5,7 +5,7 @@
 #include "policies/lowering/lowering.h"
 
 /*
- * A REDUCE for each stage of a block that more than one holds (ownership.h: sp_block_holders), block by
+ * A REDUCE for each stage of a block that more than one holds (ownership.h: sp_block_owners), block by
  * block in the order of the model, whatever the order in which a stage holds them: if processes took them
  * up in orders of their own, each could wait for a buffer that the other's exchange frees. Nothing where
  * the model is unknown.

@@ -120,7 +120,7 @@ static int build(const struct sp_csv_reader *r, struct sp_plan *plan)
     int *chunks = calloc((size_t)lay->stages, sizeof *chunks); /* of a stage, so far */
     struct sp_program *programs = calloc((size_t)lay->stages, sizeof *programs);
     int *global = calloc((size_t)r->globals, sizeof *global);
-    struct sp_home *home = calloc((size_t)r->globals, sizeof *home);
+    struct sp_chunk_owner *home = calloc((size_t)r->globals, sizeof *home);
 
     if (!map || !chunks || !programs || !global || !home) {
         free(map);
@@ -134,7 +134,7 @@ static int build(const struct sp_csv_reader *r, struct sp_plan *plan)
     for (int g = 0; g < r->globals; g++) {
         int s = r->owner[g];
 
-        home[g] = (struct sp_home){s, chunks[s]++};
+        home[g] = (struct sp_chunk_owner){s, chunks[s]++};
         global[(size_t)s * (size_t)lay->chunks + (size_t)home[g].chunk] = g;
     }
     free(chunks);

@@ -30,7 +30,7 @@ struct sp_action {
     int stage;       /* in whose program it is */
     struct sp_op op; /* RUN */
     /* RUN: an op that stages exchange tensors for while it runs is submitted in legs, 0 .. legs - 1; others in one */
-    int leg, legs;
+    int op_part, op_parts;
     int index; /* in the program of the stage: of the op that RUN runs (-1: the family's own, see
                 * below), that left what SEND sends (-1: it is kept, or goes on as it came), that reads
                 * first what RECV receives (-1: none does), that ran when EVICT begins, that runs next

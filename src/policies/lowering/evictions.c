@@ -7,14 +7,14 @@ struct sp_evictions *sp_evictions_new(int stages)
     return calloc((size_t)stages, sizeof(struct sp_evictions));
 }
 
-int sp_evictions_reserve(struct sp_evictions *e, int n, int visits)
+int sp_evictions_reserve(struct sp_evictions *e, int n, int streams)
 {
     e->leaving = calloc((size_t)n + 1, sizeof *e->leaving);
     e->returning = calloc((size_t)n + 1, sizeof *e->returning);
-    e->visits = calloc((size_t)visits + 1, sizeof *e->visits);
+    e->streams = calloc((size_t)streams + 1, sizeof *e->streams);
     e->n = n;
-    e->n_visits = visits;
-    return e->leaving && e->returning && e->visits ? 0 : -ENOMEM;
+    e->n_streams = streams;
+    return e->leaving && e->returning && e->streams ? 0 : -ENOMEM;
 }
 
 void sp_evictions_destroy(struct sp_evictions *e, int stages)
@@ -22,7 +22,7 @@ void sp_evictions_destroy(struct sp_evictions *e, int stages)
     for (int s = 0; e && s < stages; s++) {
         free(e[s].leaving);
         free(e[s].returning);
-        free(e[s].visits);
+        free(e[s].streams);
     }
     free(e);
 }
@@ -54,14 +54,14 @@ static int op_of_returning(const struct sp_evictions *e, int i)
     return e->leaving[e->returning[i]].returns.index;
 }
 
-int sp_visit_index(const struct sp_eviction *visit)
+int sp_stream_index(const struct sp_eviction *stream)
 {
-    return visit->leaves.index < 0 ? visit->returns.index : visit->leaves.index;
+    return stream->leaves.index < 0 ? stream->returns.index : stream->leaves.index;
 }
 
-static int op_of_visit(const struct sp_evictions *e, int i)
+static int op_of_stream(const struct sp_evictions *e, int i)
 {
-    return sp_visit_index(&e->visits[i]);
+    return sp_stream_index(&e->streams[i]);
 }
 
 int sp_evictions_leaving_from(const struct sp_evictions *e, int index)
@@ -74,7 +74,7 @@ int sp_evictions_returning_from(const struct sp_evictions *e, int index)
     return first_from(e, e->n, op_of_returning, index);
 }
 
-int sp_evictions_visits_from(const struct sp_evictions *e, int index)
+int sp_evictions_streams_from(const struct sp_evictions *e, int index)
 {
-    return first_from(e, e->n_visits, op_of_visit, index);
+    return first_from(e, e->n_streams, op_of_stream, index);
 }

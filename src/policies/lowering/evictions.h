@@ -30,20 +30,20 @@ struct sp_evictions {
     int *returning;              /* [n] the same, in the order of the ops with which they return */
     /* What comes for the attention of a layer in an op, all of it together, and what leaves after it: keys and values
      * of slices that visit. Of what comes leaves.index is -1, of what leaves returns.index. By their ops. */
-    int n_visits;
-    struct sp_eviction *visits; /* [n_visits] */
+    int n_streams;
+    struct sp_eviction *streams; /* [n_streams] */
 };
 
 struct sp_evictions *sp_evictions_new(int stages);
 /* Room for n on a stage, and so many visits. 0 or -ENOMEM. */
-int sp_evictions_reserve(struct sp_evictions *e, int n, int visits);
+int sp_evictions_reserve(struct sp_evictions *e, int n, int streams);
 void sp_evictions_destroy(struct sp_evictions *e, int stages);
 
 /* The first of those that leave after, or return with, op `index` of the program, or a later one. */
 int sp_evictions_leaving_from(const struct sp_evictions *e, int index);
 int sp_evictions_returning_from(const struct sp_evictions *e, int index);
 /* The op of a visit, and the first visit of op `index` or a later one. */
-int sp_visit_index(const struct sp_eviction *visit);
-int sp_evictions_visits_from(const struct sp_evictions *e, int index);
+int sp_stream_index(const struct sp_eviction *stream);
+int sp_evictions_streams_from(const struct sp_evictions *e, int index);
 
 #endif

@@ -220,14 +220,14 @@ static void move(struct sp_lowering *l, enum sp_action_kind kind, int stage, int
 }
 
 /* Keys and values that come for an op, or leave after it. */
-static void visits(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index)
+static void streams(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index)
 {
     const struct sp_evictions *e = l->plan->evictions ? &l->plan->evictions[stage] : NULL;
 
-    for (int i = e ? sp_evictions_visits_from(e, index) : 0;
-         e && i < e->n_visits && sp_visit_index(&e->visits[i]) == index; i++)
-        if ((e->visits[i].leaves.index < 0) == (kind == SP_ACTION_FETCH))
-            move(l, kind, stage, index, &e->visits[i]);
+    for (int i = e ? sp_evictions_streams_from(e, index) : 0;
+         e && i < e->n_streams && sp_stream_index(&e->streams[i]) == index; i++)
+        if ((e->streams[i].leaves.index < 0) == (kind == SP_ACTION_FETCH))
+            move(l, kind, stage, index, &e->streams[i]);
 }
 
 static int64_t exchange_bytes(struct sp_lowering *l, int stage, int index)
@@ -259,29 +259,29 @@ static void exchange(struct sp_lowering *l, int stage, int index)
 
 void sp_lower_run(struct sp_lowering *l, int stage, int index)
 {
-    sp_lower_leg(l, stage, index, 0, 1);
+    sp_lower_part(l, stage, index, 0, 1);
 }
 
-void sp_lower_leg(struct sp_lowering *l, int stage, int index, int leg, int legs)
+void sp_lower_part(struct sp_lowering *l, int stage, int index, int op_part, int op_parts)
 {
     const struct sp_evictions *all = l->plan->evictions, *e = all ? &all[stage] : NULL;
     struct sp_action a = {.kind = SP_ACTION_RUN,
                           .stage = stage,
                           .op = l->plan->programs[stage].ops[index],
-                          .leg = leg,
-                          .legs = legs,
+                          .op_part = op_part,
+                          .op_parts = op_parts,
                           .index = index};
 
-    if (leg == 0) {
-        visits(l, SP_ACTION_FETCH, stage, index); /* before what only later ops want */
+    if (op_part == 0) {
+        streams(l, SP_ACTION_FETCH, stage, index); /* before what only later ops want */
         for (int i = e ? sp_evictions_returning_from(e, index) : 0;
              e && i < e->n && e->leaving[e->returning[i]].returns.index == index; i++)
             move(l, SP_ACTION_FETCH, stage, index, &e->leaving[e->returning[i]]);
     }
     l->emit(l->arg, &a);
-    if (leg < legs - 1)
+    if (op_part < op_parts - 1)
         return;
-    visits(l, SP_ACTION_EVICT, stage, index);
+    streams(l, SP_ACTION_EVICT, stage, index);
     exchange(l, stage, index);
     for (int i = e ? sp_evictions_leaving_from(e, index) : 0;
          e && i < e->n && e->leaving[i].leaves.index == index; i++)
@@ -349,7 +349,7 @@ void sp_lower_pass(struct sp_lowering *l, int from, int to, struct sp_tensor_id 
     sp_lower_free(l, from, t);
 }
 
-void sp_lower_recv_home(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)
+void sp_lower_recv_owner(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)
 {
     receive(l, from, to, t, -1, true, false);
 }

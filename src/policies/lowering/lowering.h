@@ -78,7 +78,7 @@ int sp_lowering_position(const struct sp_lowering *l, int stage, const struct sp
  * of what leaves then. */
 void sp_lower_run(struct sp_lowering *l, int stage, int index);
 /* One of the legs of an op that is not run in one go. */
-void sp_lower_leg(struct sp_lowering *l, int stage, int index, int leg, int legs);
+void sp_lower_part(struct sp_lowering *l, int stage, int index, int op_part, int op_parts);
 /* A RUN of the family's own: gradients that came by or came home, as they are in the stage's store. */
 void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients);
 /* `index`: of the op in the sender's program that leaves it, -1: none, it is kept or goes on as it came. */
@@ -86,7 +86,7 @@ void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id 
 /* `index`: of the op in the receiver's program that reads it first, -1: none; home: into the
  * gradients of the receiver's own blocks. */
 void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index);
-void sp_lower_recv_home(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
+void sp_lower_recv_owner(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t);
 /* While ops run: sent, received, and freed where it came from. */
 void sp_lower_pass(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);

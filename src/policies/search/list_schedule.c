@@ -256,8 +256,8 @@ static void deliver(struct sp_list_schedule *r, int g, int pass, int mb, int h, 
     if (h < 0 || h >= r->globals || (pass == SP_W && !r->split))
         return;
     it = &r->items[*place(r, pass, mb, h)];
-    src = sp_home(r->lay, 0, g).stage;
-    dst = sp_home(r->lay, 0, h).stage;
+    src = sp_chunk_owner(r->lay, 0, g).stage;
+    dst = sp_chunk_owner(r->lay, 0, h).stage;
     if (src != dst) {
         it->channel = ((pass == SP_F) * 2 + (src < dst)) * r->p + dst;
         it->number = r->sent[it->channel]++;

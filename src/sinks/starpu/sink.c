@@ -1,6 +1,6 @@
 #include "sinks/starpu/sink.h"
 #include "config.h"
-#include "offload/away.h"
+#include "offload/evicted.h"
 #include "offload/mover.h"
 #include "offload/simulated_memory.h"
 #include "sinks/starpu/device_memory.h"
@@ -303,13 +303,13 @@ static const struct sp_tier_ops tier = {
     .stop = sp_mover_destroy,
     .evict = sp_move_out,
     .gate = sp_move_hold,
-    .away_start = sp_away_create,
-    .away_stop = sp_away_destroy,
+    .evicted_start = sp_evicted_create,
+    .evicted_stop = sp_evicted_destroy,
     .place = sp_place_new,
-    .write = sp_away_write,
+    .write = sp_evicted_write,
     .wait = sp_leave_wait,
-    .read = sp_away_read,
-    .fetch = sp_away_return,
+    .read = sp_evicted_read,
+    .fetch = sp_evicted_return,
 };
 
 static const struct sp_sink_ops ops = {

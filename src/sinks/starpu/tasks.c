@@ -157,7 +157,7 @@ static void count_op(const struct sp_task_args *a, const struct spent *spent, do
         r->late_us += late;
         if (a->exchanged)
             r->exchange_us += waited - late;
-        if (a->visited) {
+        if (a->streamed) {
             r->stall_us += waited - late;
             m->fetch_us += waited - late;
         }

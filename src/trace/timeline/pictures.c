@@ -96,10 +96,10 @@ static int add_away(const struct sp_timeline *t, struct sp_gantt *g)
         if (left->kind == SP_ACTION_EVICT && back->kind == SP_ACTION_FETCH &&
             left->from == back->from && left->bytes == back->bytes &&
             !strcmp(left->tensor, back->tensor))
-            err = sp_gantt_add_away(g, &(struct sp_gantt_away){.stage = left->from,
-                                                               .from = left->arrived,
-                                                               .until = back->arrived,
-                                                               .bytes = left->bytes});
+            err = sp_gantt_add_evicted(g, &(struct sp_gantt_evicted){.stage = left->from,
+                                                                     .from = left->arrived,
+                                                                     .until = back->arrived,
+                                                                     .bytes = left->bytes});
     }
     free(move);
     return err;

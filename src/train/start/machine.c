@@ -117,10 +117,10 @@ bool sp_train_predicts_workers(const struct sp_trainer *t)
     return sp_machine_is_cpu(&t->machine) || t->place.gpus;
 }
 
-void sp_train_lanes(const struct sp_trainer *t, int *worker, int *process)
+void sp_train_stage_workers(const struct sp_trainer *t, int *worker, int *process)
 {
     for (int s = 0; s < t->plan.layout.stages; s++) {
-        worker[s] = sp_stage_lane(&t->place, s);
+        worker[s] = sp_stage_worker_number(&t->place, s);
         process[s] = sp_stage_rank(&t->place, s);
     }
 }
@@ -144,7 +144,7 @@ int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *predictio
                                                                t->rates.read / t->place.n_local}
                                       : sp_offload_tier(&t->machine, 1);
     if (sp_train_predicts_workers(t)) {
-        sp_train_lanes(t, worker, process);
+        sp_train_stage_workers(t, worker, process);
         request.worker = worker;
         request.terms.process = process;
     }

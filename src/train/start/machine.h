@@ -26,7 +26,7 @@ bool sp_train_machine_is_assumed(const struct sp_trainer *t);
 bool sp_train_predicts_workers(const struct sp_trainer *t);
 
 /* The worker and the process of each stage. */
-void sp_train_lanes(const struct sp_trainer *t, int *worker, int *process);
+void sp_train_stage_workers(const struct sp_trainer *t, int *worker, int *process);
 
 /* Predicts a step of the run: on the workers and processes that it has here if the machine's
  * devices are CPUs, otherwise with a device for each stage. 0 or -ENOMEM. */

@@ -74,7 +74,7 @@ int sp_train_choose_recompute(struct sp_trainer *t)
         return err;
     worker = calloc(2 * (size_t)stages, sizeof *worker);
     if (worker && sp_train_predicts_workers(t)) {
-        sp_train_lanes(t, worker, worker + stages);
+        sp_train_stage_workers(t, worker, worker + stages);
         wish.worker = worker;
         wish.process = worker + stages;
     }

@@ -34,7 +34,8 @@ void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tens
     all.block = 0;
     received = sp_multiplex_find(g, &all);
     for (int i = 0; i < n; i++) {
-        struct sp_tensor *kv = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers[i].kv;
+        struct sp_tensor *kv =
+            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].kv;
 
         kv = kv ? kv : received->piece[i];
         piece[i] = kv;
@@ -64,7 +65,8 @@ void sp_share_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_te
     rows.to_len = in.from_len;
     rows.to_at = in.from_at;
     for (int i = 0; i < share->n; i++) {
-        struct sp_tensor *dkv = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers[i].dkv;
+        struct sp_tensor *dkv =
+            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].dkv;
 
         if (cut)
             sp_rows_add_insert(&ctx, sh, &rows, share->piece[i], dkv);

@@ -6,7 +6,7 @@
  *   B(mb, stage, part):  [head | rows from the parts of the stage after]    { post.B attn.B pre.B  w }
  *
  * A stage that computes for another one reads its weights where they are, or in another process a copy, and adds up
- * gradients of them by itself, so that the parts need not wait for each other (policies/families/multiplexed/lending.h).
+ * gradients of them by itself, so that the parts need not wait for each other (policies/families/multiplexed/shared_weights.h).
  * The parts of a slice attend together: shared.c.
  */
 #include "graphs/families/family.h"
@@ -100,7 +100,7 @@ static void leave(struct sp_op_ctx *c, enum sp_tensor_kind kind)
 static void find_keys(struct sp_op_ctx *c)
 {
     for (int k = 0; k < c->slice; k++) {
-        struct sp_chunk_flight *fl = sp_multiplex_flight(c->g, c->global, c->mb, k);
+        struct sp_chunk_activations *fl = sp_multiplexed_activations(c->g, c->global, c->mb, k);
         struct sp_tensor_id id = id_of(SP_TENSOR_KV, c->global, c->mb, k);
         const struct sp_stored *t = fl->layers[0].kv ? NULL : sp_multiplex_find(c->g, &id);
 
@@ -126,7 +126,8 @@ static void make_keys(struct sp_graph *g, struct sp_stage *st, const struct sp_t
     bool keys = id->kind == SP_TENSOR_KV;
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
     struct sp_tensor *piece[n];
-    struct sp_layer_flight *t = sp_multiplex_flight(g, id->at, id->mb, id->slice)->layers;
+    struct sp_layer_activations *t =
+        sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers;
 
     for (int i = 0; i < n; i++) {
         piece[i] = keys ? t[i].kv : t[i].dkv;
@@ -152,13 +153,13 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
             make_keys(g, st, id);
         break;
     case SP_TENSOR_GRADIENT:
-        sp_help_leave(g, st, id);
+        sp_multiplex_assist_leave(g, st, id);
         break;
     case SP_TENSOR_Q:
     case SP_TENSOR_O:
     case SP_TENSOR_LSE:
     case SP_TENSOR_DO:
-        sp_shared_lend(shared_op(g, st), id);
+        sp_shared_send(shared_op(g, st), id);
         break;
     default:
         break;
@@ -233,7 +234,7 @@ static void open(struct sp_graph *g, struct sp_stage *st, const struct sp_action
         .g = g,
         .st = st,
         .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
-        .fl = sp_multiplex_flight(g, op->chunk, op->mb, op->slice),
+        .fl = sp_multiplexed_activations(g, op->chunk, op->mb, op->slice),
         .mb = op->mb,
         .slice = op->slice,
         .cut = sp_graph_cut(g, op->chunk),
@@ -248,7 +249,7 @@ static void open(struct sp_graph *g, struct sp_stage *st, const struct sp_action
     c->ctx.slice = op->slice;
     c->ctx.op = sp_window_open(g->window, g->turn);
     if (op->chunk != st->index)
-        sp_help_use(c, op->pass == SP_B);
+        sp_multiplex_assist_use(c, op->pass == SP_B);
 }
 
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
@@ -258,20 +259,21 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     void (*share)(struct sp_op_ctx * c, int i) = a->op.pass == SP_B && apart ? add_gradients : NULL;
 
     if (a->index < 0) {
-        (a->tensor.kind == SP_TENSOR_DKV ? sp_share_add : sp_help_add)(g, st, &a->tensor);
+        (a->tensor.kind == SP_TENSOR_DKV ? sp_share_add : sp_multiplex_assist_add)(g, st,
+                                                                                   &a->tensor);
         return;
     }
-    if (a->leg == 0)
+    if (a->op_part == 0)
         open(g, st, a, &op->c);
-    if (a->leg == 0 && apart && op->c.global == st->index)
+    if (a->op_part == 0 && apart && op->c.global == st->index)
         find_keys(&op->c);
     if (g->cfg.plan->family->shared->keeps_attention(sp_multiplex_layout(g), &a->op)) {
-        sp_shared_run(op, a->leg, share);
+        sp_shared_run(op, a->op_part, share);
     } else {
         op->c.share = share;
         run_layers(&op->c);
     }
-    if (a->leg == a->legs - 1)
+    if (a->op_part == a->op_parts - 1)
         sp_op_close(&op->c.ctx);
 }
 
@@ -281,8 +283,8 @@ static void destroy(struct sp_graph *g)
 {
     if (!g->multiplex)
         return;
-    sp_help_destroy(g);
-    sp_flights_free(g->multiplex->flights);
+    sp_multiplex_assist_destroy(g);
+    sp_activations_free(g->multiplex->activations);
     free(g->multiplex->op);
     free(g->multiplex);
     g->multiplex = NULL;
@@ -296,9 +298,10 @@ static int create(struct sp_graph *g)
     if (!g->multiplex)
         return -ENOMEM;
     /* chunks are global stages, whatever stage computes */
-    g->multiplex->flights = sp_flights_new(g, 0, stages, sp_flights_of(g->cfg.plan) / stages);
+    g->multiplex->activations =
+        sp_activations_new(g, 0, stages, sp_activations_count(g->cfg.plan) / stages);
     g->multiplex->op = calloc((size_t)g->place.n_local, sizeof *g->multiplex->op);
-    return g->multiplex->flights && g->multiplex->op ? sp_help_create(g) : -ENOMEM;
+    return g->multiplex->activations && g->multiplex->op ? sp_multiplex_assist_create(g) : -ENOMEM;
 }
 
 const struct sp_graph_family sp_graph_multiplexed = {

@@ -12,7 +12,7 @@
 #include "policies/families/multiplexed/multiplex.h"
 
 /* What a stage adds up for another one, and where it reads the weights. */
-struct sp_help {
+struct sp_multiplex_assist {
     struct sp_tensor **w, **gradient;        /* [layers of the other][3] */
     struct sp_tensor *end_w[SP_BLOCK_KINDS]; /* embedding, or final norm and head */
     struct sp_tensor *end_gradient[SP_BLOCK_KINDS];
@@ -20,9 +20,9 @@ struct sp_help {
 };
 
 struct sp_multiplex {
-    struct sp_chunk_flight *flights; /* [stages][micro_batches][stride] */
-    struct sp_help *help;            /* [stages that compute][stages they compute for] */
-    struct sp_shared_op *op;         /* [n_local] that a stage is in the middle of */
+    struct sp_chunk_activations *activations; /* [stages][micro_batches][stride] */
+    struct sp_multiplex_assist *help;         /* [stages that compute][stages they compute for] */
+    struct sp_shared_op *op;                  /* [n_local] that a stage is in the middle of */
 };
 
 static inline const struct sp_layout *sp_multiplex_layout(const struct sp_graph *g)
@@ -30,10 +30,10 @@ static inline const struct sp_layout *sp_multiplex_layout(const struct sp_graph 
     return &g->cfg.plan->layout;
 }
 
-static inline struct sp_chunk_flight *sp_multiplex_flight(const struct sp_graph *g, int global,
-                                                          int mb, int part)
+static inline struct sp_chunk_activations *sp_multiplexed_activations(const struct sp_graph *g,
+                                                                      int global, int mb, int part)
 {
-    return &g->multiplex->flights[sp_flight_number(g->cfg.plan, global, mb, part)];
+    return &g->multiplex->activations[sp_activations_index(g->cfg.plan, global, mb, part)];
 }
 
 /* A tensor in the store of a stage of this process; NULL: of none. */
@@ -47,14 +47,16 @@ struct sp_tensor *sp_multiplex_output(struct sp_op_ctx *c, int i);
 
 /* ---- help --------------------------------------------------------------------------------- */
 
-int sp_help_create(struct sp_graph *g); /* 0 or -ENOMEM */
-void sp_help_destroy(struct sp_graph *g);
+int sp_multiplex_assist_create(struct sp_graph *g); /* 0 or -ENOMEM */
+void sp_multiplex_assist_destroy(struct sp_graph *g);
 
 /* The op computes for another stage: with its weights, and sums of gradients of its own. */
-void sp_help_use(struct sp_op_ctx *c, bool backward);
+void sp_multiplex_assist_use(struct sp_op_ctx *c, bool backward);
 /* A sum is whole: the stage has it to send. And one that came is added to the stage's own gradient, or to its sum for
  * the same block. */
-void sp_help_leave(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
-void sp_help_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
+void sp_multiplex_assist_leave(struct sp_graph *g, struct sp_stage *st,
+                               const struct sp_tensor_id *id);
+void sp_multiplex_assist_add(struct sp_graph *g, struct sp_stage *st,
+                             const struct sp_tensor_id *id);
 
 #endif

@@ -18,9 +18,9 @@ static struct sp_slice_part part_of(const struct sp_op_ctx *c, int part)
     return sp_part_at(sp_multiplex_layout(c->g), c->global, part);
 }
 
-static struct sp_layer_flight *flight_of(const struct sp_op_ctx *c, int part, int i)
+static struct sp_layer_activations *activations_of(const struct sp_op_ctx *c, int part, int i)
 {
-    return &sp_multiplex_flight(c->g, c->global, c->mb, part)->layers[i];
+    return &sp_multiplexed_activations(c->g, c->global, c->mb, part)->layers[i];
 }
 
 static bool is_right(const struct sp_op_ctx *c, int slice)
@@ -87,7 +87,7 @@ static void add_keys(struct queries *q, int first, int len, struct sp_tensor *kv
 static void add_part(const struct sp_op_ctx *c, struct queries *q, int part, int i, bool here)
 {
     const struct sp_shape *sh = &c->cut->shapes[part];
-    const struct sp_layer_flight *t = flight_of(c, part, i);
+    const struct sp_layer_activations *t = activations_of(c, part, i);
 
     add_keys(q, sh->first, sh->seq, here ? t->kv : NULL, here ? t->dkv : NULL);
 }
@@ -133,7 +133,7 @@ static void queries_of(const struct sp_op_ctx *c, int part, int stage, int i, st
 
 static void take_dkv(const struct sp_op_ctx *c, int part, int i, bool clear)
 {
-    struct sp_layer_flight *t = flight_of(c, part, i);
+    struct sp_layer_activations *t = activations_of(c, part, i);
 
     t->dkv =
         take(c, c->st->local, (size_t)c->cut->shapes[part].rows * (size_t)c->sh->kv_width, "dkv");
@@ -195,7 +195,7 @@ static bool begin_gradients(const struct sp_op_ctx *c, int i)
 /* Of the op's own queries (struct sp_op_ctx: attend). */
 static void attend(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, int64_t bytes)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     bool first = d_o && begin_gradients(c, i);
     int others = helpers(c);
     struct queries q;
@@ -276,7 +276,7 @@ static struct sp_tensor *sent(const struct sp_op_ctx *c, enum sp_tensor_kind kin
 
 static void merge(struct sp_op_ctx *c, int i)
 {
-    struct sp_layer_flight *t = &c->fl->layers[i];
+    struct sp_layer_activations *t = &c->fl->layers[i];
     int n = helpers(c), k = 0;
     struct stages of = stages_of(c);
 
@@ -320,12 +320,12 @@ static void finish_layer(struct sp_op_ctx *c, int i)
                        i == c->count - 1 && c->global == c->globals - 1);
 }
 
-static void run_leg(struct sp_shared_op *r, int leg)
+static void run_part(struct sp_shared_op *r, int op_part)
 {
     struct sp_op_ctx *c = &r->c;
-    int step = leg / 2;
+    int step = op_part / 2;
 
-    if (leg % 2) {
+    if (op_part % 2) {
         struct stages of = stages_of(c);
 
         sp_chunk_attend_layer(c, r->layer);
@@ -346,16 +346,16 @@ static void run_leg(struct sp_shared_op *r, int leg)
     sp_chunk_begin_layer(c, r->layer);
 }
 
-void sp_shared_run(struct sp_shared_op *r, int leg, void (*share)(struct sp_op_ctx *c, int i))
+void sp_shared_run(struct sp_shared_op *r, int op_part, void (*share)(struct sp_op_ctx *c, int i))
 {
     r->c.attend = attend;
     r->c.share = share;
-    run_leg(r, leg);
+    run_part(r, op_part);
 }
 
 /* ---- what a stage sends ----------------------------------------------------------------------- */
 
-static struct sp_tensor *tensor_at(const struct sp_layer_flight *t, int kind)
+static struct sp_tensor *tensor_at(const struct sp_layer_activations *t, int kind)
 {
     switch (kind) {
     case SP_TENSOR_Q:
@@ -369,7 +369,7 @@ static struct sp_tensor *tensor_at(const struct sp_layer_flight *t, int kind)
     }
 }
 
-void sp_shared_lend(struct sp_shared_op *r, const struct sp_tensor_id *id)
+void sp_shared_send(struct sp_shared_op *r, const struct sp_tensor_id *id)
 {
     struct sp_tensor *piece;
 

@@ -11,9 +11,9 @@ struct sp_shared_op {
 };
 
 /* A leg of an op that was opened (policies/families/multiplexed/shared_slices.h), with struct sp_op_ctx's `share`. */
-void sp_shared_run(struct sp_shared_op *r, int leg, void (*share)(struct sp_op_ctx *c, int i));
+void sp_shared_run(struct sp_shared_op *r, int op_part, void (*share)(struct sp_op_ctx *c, int i));
 /* q, or o, lse and its gradient, of the layer that the op has come to, for the stages of the other parts. */
-void sp_shared_lend(struct sp_shared_op *r, const struct sp_tensor_id *id);
+void sp_shared_send(struct sp_shared_op *r, const struct sp_tensor_id *id);
 
 /* A share of a part's keys and values, of its owner; gradients of one, added to his (keys.c). */
 void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);

@@ -10,7 +10,7 @@
  *            helper to owner, F: o and lse(l,k)   B: dq(l,k), and dkv(l,j) of the keys that it does not go on with
  *   RUN, the rest, and SEND x or dx of all
  */
-#include "policies/families/aligned/aid.h"
+#include "policies/families/aligned/assist.h"
 #include "policies/families/aligned/aligned.h"
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
@@ -37,74 +37,77 @@ int sp_aligned_unit(const struct sp_lowering *l, int i)
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
 /* What the helper reads: fn for each, of the owner's slice, and of those of keys but `but`. */
-static void
-each_lent(struct sp_lowering *l, const struct sp_aid *aid, const struct sp_key_range *but,
-          void (*fn)(struct sp_lowering *l, const struct sp_aid *aid, struct sp_tensor_id t))
+static void each_shared(struct sp_lowering *l, const struct sp_assist *assist,
+                        const struct sp_key_range *but,
+                        void (*fn)(struct sp_lowering *l, const struct sp_assist *assist,
+                                   struct sp_tensor_id t))
 {
     static const enum sp_tensor_kind backward[] = {SP_TENSOR_DO, SP_TENSOR_O, SP_TENSOR_LSE};
-    const struct sp_key_range *keys = &aid->keys;
+    const struct sp_key_range *keys = &assist->keys;
 
-    fn(l, aid, sp_aid_tensor(aid, SP_TENSOR_Q, aid->op.slice));
-    for (int k = 0; aid->op.pass == SP_B && k < 3; k++)
-        fn(l, aid, sp_aid_tensor(aid, backward[k], aid->op.slice));
+    fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_Q, assist->op.slice));
+    for (int k = 0; assist->op.pass == SP_B && k < 3; k++)
+        fn(l, assist, sp_assist_tensor(assist, backward[k], assist->op.slice));
     for (int j = keys->first; j < keys->first + keys->n; j++)
         if (!sp_key_range_has(but, j))
-            fn(l, aid, sp_aid_tensor(aid, SP_TENSOR_KV, j));
+            fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_KV, j));
 }
 
 /* What it leaves for the owner. */
-static void each_returned(struct sp_lowering *l, const struct sp_aid *aid,
-                          void (*fn)(struct sp_lowering *l, const struct sp_aid *aid,
+static void each_returned(struct sp_lowering *l, const struct sp_assist *assist,
+                          void (*fn)(struct sp_lowering *l, const struct sp_assist *assist,
                                      struct sp_tensor_id t))
 {
-    const struct sp_key_range *keys = &aid->keys;
-    bool forward = aid->op.pass == SP_F;
+    const struct sp_key_range *keys = &assist->keys;
+    bool forward = assist->op.pass == SP_F;
 
-    fn(l, aid, sp_aid_tensor(aid, forward ? SP_TENSOR_O : SP_TENSOR_DQ, aid->op.slice));
+    fn(l, assist, sp_assist_tensor(assist, forward ? SP_TENSOR_O : SP_TENSOR_DQ, assist->op.slice));
     if (forward)
-        fn(l, aid, sp_aid_tensor(aid, SP_TENSOR_LSE, aid->op.slice));
+        fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_LSE, assist->op.slice));
     for (int j = keys->first; !forward && j < keys->first + keys->n; j++)
-        if (!sp_key_range_has(&aid->goes_on, j))
-            fn(l, aid, sp_aid_tensor(aid, SP_TENSOR_DKV, j));
+        if (!sp_key_range_has(&assist->goes_on, j))
+            fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_DKV, j));
 }
 
-static void lend(struct sp_lowering *l, const struct sp_aid *aid, struct sp_tensor_id t)
+static void share(struct sp_lowering *l, const struct sp_assist *assist, struct sp_tensor_id t)
 {
-    sp_lower_pass(l, aid->owner, aid->helper, t);
+    sp_lower_pass(l, assist->owner, assist->helper, t);
 }
 
-static void give_back(struct sp_lowering *l, const struct sp_aid *aid, struct sp_tensor_id t)
+static void give_back(struct sp_lowering *l, const struct sp_assist *assist, struct sp_tensor_id t)
 {
-    sp_lower_pass(l, aid->helper, aid->owner, t);
+    sp_lower_pass(l, assist->helper, assist->owner, t);
 }
 
-static void free_lent(struct sp_lowering *l, const struct sp_aid *aid, struct sp_tensor_id t)
+static void free_shared(struct sp_lowering *l, const struct sp_assist *assist,
+                        struct sp_tensor_id t)
 {
-    sp_lower_free(l, aid->helper, t);
+    sp_lower_free(l, assist->helper, t);
 }
 
-static void free_returned(struct sp_lowering *l, const struct sp_aid *aid, struct sp_tensor_id t)
+static void free_returned(struct sp_lowering *l, const struct sp_assist *assist,
+                          struct sp_tensor_id t)
 {
-    sp_lower_free(l, aid->owner, t);
+    sp_lower_free(l, assist->owner, t);
 }
 
 /* ---- the slot ------------------------------------------------------------------------------- */
 
-static int legs_of(const struct sp_lowering *l, int i)
+static int parts_of_op(const struct sp_lowering *l, int i)
 {
     int first, count;
 
     sp_chunk_layers(l->plan, sp_aligned_layers(l->plan, l->shape), l->order[i].stage,
                     sp_lowering_op(l, i)->chunk, &first, &count);
-    return sp_aligned_legs(count);
+    return sp_aligned_parts(count);
 }
 
 /* A leg of the ops at places i .. i+n-1, as far as they have it. */
-static void run_legs(struct sp_lowering *l, int i, int n, int leg)
+static void run_parts(struct sp_lowering *l, int i, int n, int op_part)
 {
     for (int k = i; k < i + n; k++)
-        if (leg < legs_of(l, k))
-            sp_lower_leg(l, l->order[k].stage, l->order[k].index, leg, legs_of(l, k));
+        if (op_part < parts_of_op(l, k))
+            sp_lower_part(l, l->order[k].stage, l->order[k].index, op_part, parts_of_op(l, k));
 }
 
 /* All legs, with what is exchanged between them. */
@@ -113,21 +116,21 @@ static void run_shared(struct sp_lowering *l, int i, int n)
     int layers = sp_aligned_layers(l->plan, l->shape), slot = slot_at(l, i);
     int steps = sp_slot_steps(l->plan, layers, slot);
 
-    run_legs(l, i, n, 0);
+    run_parts(l, i, n, 0);
     for (int step = 0; step < steps; step++) {
-        struct sp_aid aid[SP_SLOT_STAGES];
-        int aids = sp_step_aid(l->plan, layers, slot, step, aid);
+        struct sp_assist assist[SP_SLOT_STAGES];
+        int assists = sp_step_assist(l->plan, layers, slot, step, assist);
 
-        for (int k = 0; k < aids; k++)
-            each_lent(l, &aid[k], &aid[k].had, lend);
-        run_legs(l, i, n, 2 * step + 1);
-        for (int k = 0; k < aids; k++) {
-            each_returned(l, &aid[k], give_back);
-            each_lent(l, &aid[k], &aid[k].goes_on, free_lent);
+        for (int k = 0; k < assists; k++)
+            each_shared(l, &assist[k], &assist[k].had, share);
+        run_parts(l, i, n, 2 * step + 1);
+        for (int k = 0; k < assists; k++) {
+            each_returned(l, &assist[k], give_back);
+            each_shared(l, &assist[k], &assist[k].goes_on, free_shared);
         }
-        run_legs(l, i, n, 2 * step + 2);
-        for (int k = 0; k < aids; k++)
-            each_returned(l, &aid[k], free_returned);
+        run_parts(l, i, n, 2 * step + 2);
+        for (int k = 0; k < assists; k++)
+            each_returned(l, &assist[k], free_returned);
     }
 }
 
@@ -135,8 +138,8 @@ static void run_shared(struct sp_lowering *l, int i, int n)
 void sp_aligned_lower(struct sp_lowering *l, int i)
 {
     int n = sp_aligned_unit(l, i);
-    struct sp_aid aid[SP_SLOT_STAGES];
-    bool shared = sp_slot_aid(&l->plan->layout, slot_at(l, i), aid) > 0;
+    struct sp_assist assist[SP_SLOT_STAGES];
+    bool shared = sp_slot_assist(&l->plan->layout, slot_at(l, i), assist) > 0;
 
     for (int k = i; k < i + n; k++)
         sp_layerwise_receive(l, l->order[k].stage, sp_lowering_op(l, k), l->order[k].index);
@@ -165,13 +168,13 @@ int sp_aligned_run_deps(const struct sp_layout *lay, int stage, const struct sp_
                         struct sp_dep out[SP_MAX_DEPS])
 {
     int n = sp_family_aligned.deps(lay, stage, op, out), slot = sp_slot_of(lay, stage, op);
-    struct sp_aid aid[SP_SLOT_STAGES];
-    int aids = sp_slot_aid(lay, slot, aid);
+    struct sp_assist assist[SP_SLOT_STAGES];
+    int assists = sp_slot_assist(lay, slot, assist);
 
-    for (int k = 0; k < aids; k++) {
-        int other = aid[k].owner == stage    ? aid[k].helper
-                    : aid[k].helper == stage ? aid[k].owner
-                                             : -1;
+    for (int k = 0; k < assists; k++) {
+        int other = assist[k].owner == stage    ? assist[k].helper
+                    : assist[k].helper == stage ? assist[k].owner
+                                                : -1;
 
         if (other >= 0 && op_before(lay, other, slot, &out[n].op)) {
             out[n].beside = false;

@@ -18,7 +18,7 @@ void sp_aligned_lower(struct sp_lowering *l, int i);
  * attention. The first one of a layer begins with the rest of the layer before, and after the last layer comes one
  * more.
  */
-static inline int sp_aligned_legs(int layers)
+static inline int sp_aligned_parts(int layers)
 {
     return 2 * layers + 1;
 }

@@ -316,7 +316,7 @@ bool sp_parts_is_end(const struct sp_layout *lay, int stage, bool last)
     return stage == 0;
 }
 
-int sp_parts_holder(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
+int sp_parts_owner(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
 {
     const struct sp_layout *lay = &plan->layout;
 
@@ -334,10 +334,10 @@ int sp_parts_holder(const struct sp_plan *plan, enum sp_block_kind kind, int lay
 static int each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
                       sp_stage_block_fn fn, void *arg)
 {
-    int err = stage == 0 ? sp_visit_ends(m, fn, arg) : 0;
+    int err = stage == 0 ? sp_stream_ends(m, fn, arg) : 0;
 
     for (int i = 0; !err && i < SP_LAYER_BLOCKS * m->layers; i++)
-        if (sp_parts_holder(plan, sp_layer_block(i), i / SP_LAYER_BLOCKS) == stage)
+        if (sp_parts_owner(plan, sp_layer_block(i), i / SP_LAYER_BLOCKS) == stage)
             err = fn(arg, sp_layer_block(i), i / SP_LAYER_BLOCKS);
     return err;
 }
@@ -360,7 +360,7 @@ static const struct sp_lowerer lowers = {.stream = stream,
 static const struct sp_owners owners = {.owned = sp_parts_owned,
                                         .is_end = sp_parts_is_end,
                                         .each_block = each_block,
-                                        .holder = sp_parts_holder};
+                                        .owner = sp_parts_owner};
 
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",

@@ -60,7 +60,7 @@ int sp_parts_groups(const struct sp_layout *lay);
 int sp_parts_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish);
 int sp_parts_owned(const struct sp_layout *lay, int stage, int i);
 bool sp_parts_is_end(const struct sp_layout *lay, int stage, bool last);
-int sp_parts_holder(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
+int sp_parts_owner(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
 
 /* As published, weights and their gradients go with every micro-batch. */
 bool sp_ships_each_time(const struct sp_plan *plan);

@@ -25,7 +25,8 @@ static int stage_of(const struct sp_lowering *l, const struct sp_op *op, int g)
 {
     const struct sp_layout *lay = &l->plan->layout;
 
-    return g < 0 || g >= sp_globals(lay) ? -1 : sp_home(lay, sp_pipe_of_mb(lay, op->mb), g).stage;
+    return g < 0 || g >= sp_globals(lay) ? -1
+                                         : sp_chunk_owner(lay, sp_pipe_of_mb(lay, op->mb), g).stage;
 }
 
 /* Which way a pass goes through the global stages; W and R go nowhere. */

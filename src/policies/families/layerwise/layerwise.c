@@ -83,7 +83,7 @@ bool sp_layerwise_foreign(const struct sp_layout *lay, int stage, const struct s
 /* The op of a pass on global stage g, and where it runs. */
 static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, int mb, int g, int slice)
 {
-    struct sp_home home = sp_home(lay, sp_pipe_of_mb(lay, mb), g);
+    struct sp_chunk_owner home = sp_chunk_owner(lay, sp_pipe_of_mb(lay, mb), g);
 
     return (struct sp_dep){.stage = home.stage,
                            .op = {.pass = (unsigned char)pass,

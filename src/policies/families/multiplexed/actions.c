@@ -11,7 +11,7 @@
  */
 #include "policies/families/families.h"
 #include "policies/families/multiplexed/key_shares.h"
-#include "policies/families/multiplexed/lending.h"
+#include "policies/families/multiplexed/shared_weights.h"
 #include "policies/families/multiplexed/shared_slices.h"
 #include "policies/families/replicas.h"
 
@@ -23,7 +23,7 @@ static const struct sp_layout *layout(const struct sp_lowering *l)
 /* ---- keys and values ------------------------------------------------------------------------ */
 
 /* Whether an op's keys and values are of a left slice, whose owner in another process has more slices. */
-static bool are_lent(const struct sp_lowering *l, int stage, const struct sp_op *op)
+static bool are_shared(const struct sp_lowering *l, int stage, const struct sp_op *op)
 {
     const struct sp_layout *lay = layout(l);
 
@@ -38,9 +38,9 @@ static struct sp_tensor_id of_op(enum sp_tensor_kind kind, const struct sp_op *o
         .kind = (unsigned char)kind, .slice = op->slice, .mb = op->mb, .at = op->chunk};
 }
 
-static void lend_keys(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
+static void share_keys(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
-    if (!are_lent(l, stage, op))
+    if (!are_shared(l, stage, op))
         return;
     sp_lower_send(l, stage, op->chunk, of_op(SP_TENSOR_KV, op), index);
     sp_lower_recv(l, stage, op->chunk, of_op(SP_TENSOR_KV, op), sp_owner_op(l, op));
@@ -50,7 +50,7 @@ static void lend_keys(struct sp_lowering *l, int stage, const struct sp_op *op, 
 /* The owner's slices have all come back. */
 static void collect_gradients(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
-    if (!are_lent(l, stage, op))
+    if (!are_shared(l, stage, op))
         return;
     sp_lower_send(l, op->chunk, stage, of_op(SP_TENSOR_DKV, op), sp_owner_op(l, op));
     sp_lower_recv(l, op->chunk, stage, of_op(SP_TENSOR_DKV, op), index);
@@ -60,7 +60,7 @@ static void collect_gradients(struct sp_lowering *l, int stage, const struct sp_
 
 static void release_gradients(struct sp_lowering *l, int stage, const struct sp_op *op)
 {
-    if (are_lent(l, stage, op))
+    if (are_shared(l, stage, op))
         sp_lower_free(l, stage, of_op(SP_TENSOR_DKV, op));
 }
 
@@ -164,7 +164,7 @@ void sp_multiplexed_lower(struct sp_lowering *l, int i)
     int n = l->plan->family->lowers->unit(l, i);
 
     for (int k = i; k < i + n; k++)
-        sp_lending_before(l, k);
+        sp_shared_weights_before(l, k);
     for (int k = i; k < i + n; k++)
         sp_key_shares_before(l, k);
     for (int k = i; k < i + n && op->pass == SP_B; k++)
@@ -176,14 +176,14 @@ void sp_multiplexed_lower(struct sp_lowering *l, int i)
     for (int k = i; k < i + n; k++) {
         const struct sp_op *of = sp_lowering_op(l, k);
 
-        (op->pass == SP_F ? lend_keys(l, l->order[k].stage, of, l->order[k].index)
+        (op->pass == SP_F ? share_keys(l, l->order[k].stage, of, l->order[k].index)
                           : release_gradients(l, l->order[k].stage, of));
         sp_key_shares_after(l, k);
         send_rows(l, l->order[k].stage, of, l->order[k].index);
     }
     for (int k = i; k < i + n; k++) {
         release_rows(l, k);
-        sp_lending_after(l, k);
+        sp_shared_weights_after(l, k);
     }
 }
 
@@ -191,11 +191,11 @@ void sp_multiplexed_lower(struct sp_lowering *l, int i)
 
 int sp_multiplexed_lower_begin(struct sp_lowering *l)
 {
-    return sp_lending_begin(l);
+    return sp_shared_weights_begin(l);
 }
 
 void sp_multiplexed_lower_end(struct sp_lowering *l)
 {
-    sp_lending_end(l);
+    sp_shared_weights_end(l);
     sp_replicas_lower(l);
 }

@@ -141,7 +141,7 @@ static void release(const struct exchange *x, enum sp_tensor_kind kind)
     sp_lower_free(x->l, x->to, tensor_of(x, kind));
 }
 
-static void each_lent(const struct exchange *x, step_fn step)
+static void each_shared(const struct exchange *x, step_fn step)
 {
     step(x, SP_TENSOR_Q);
     if (x->op.pass == SP_F)
@@ -202,10 +202,10 @@ static void each_exchange(const struct slice *s, bool back,
         }
 }
 
-static void run_legs(const struct slice *s, int leg, int legs)
+static void run_parts(const struct slice *s, int op_part, int op_parts)
 {
     for (int k = s->i; k < s->i + s->n; k++)
-        sp_lower_leg(s->l, s->l->order[k].stage, s->l->order[k].index, leg, legs);
+        sp_lower_part(s->l, s->l->order[k].stage, s->l->order[k].index, op_part, op_parts);
 }
 
 void sp_shared_slice_lower(struct sp_lowering *l, int i, int n)
@@ -213,20 +213,20 @@ void sp_shared_slice_lower(struct sp_lowering *l, int i, int n)
     const struct sp_op *op = sp_lowering_op(l, i);
     int slice = sp_part_at(layout(l), op->chunk, op->slice).slice;
     int g = op->chunk, layers = l->shape ? l->shape->model.layers : layout(l)->stages;
-    int first, count, legs;
+    int first, count, op_parts;
     bool has_keys[n * n];
     struct slice s = {.l = l, .i = i, .n = n, .has_keys = has_keys};
 
     find_keys(&s, has_keys);
     sp_chunk_layers(l->plan, layers, g, g, &first, &count);
-    legs = sp_shared_slice_legs(count);
-    run_legs(&s, 0, legs);
+    op_parts = sp_shared_slice_parts(count);
+    run_parts(&s, 0, op_parts);
     for (int step = 0; step < count; step++) {
-        each_exchange(&s, false, each_lent, pass);
-        run_legs(&s, 2 * step + 1, legs);
+        each_exchange(&s, false, each_shared, pass);
+        run_parts(&s, 2 * step + 1, op_parts);
         each_exchange(&s, true, each_returned, pass);
-        each_exchange(&s, false, each_lent, release);
-        run_legs(&s, 2 * step + 2, legs);
+        each_exchange(&s, false, each_shared, release);
+        run_parts(&s, 2 * step + 2, op_parts);
         each_exchange(&s, true, each_returned, release);
     }
     if (op->pass == SP_B && slice == layout(l)->slices - g)

@@ -25,7 +25,7 @@ void sp_shared_slice_lower(struct sp_lowering *l, int i, int n);
 
 /* A leg is what of an op comes between two exchanges: up to attention, and attention, of every layer; the first of a
  * layer begins with the rest of the one before, and after the last layer comes one more. */
-static inline int sp_shared_slice_legs(int layers)
+static inline int sp_shared_slice_parts(int layers)
 {
     return 2 * layers + 1;
 }

@@ -1,6 +1,6 @@
 #include "policies/families/families.h"
 #include "policies/families/vocabulary/vocabulary.h"
-#include "policies/families/vocabulary/weave.h"
+#include "policies/families/vocabulary/insertion.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/times.h"
@@ -74,10 +74,10 @@ static bool is_better(const struct candidate *a, const struct candidate *b)
 }
 
 /* Weaves one for messages that take `comm`. 0 or -ENOMEM. */
-static int try_order(const struct sp_plan *plan, struct sp_weave *w, int ahead, double comm,
+static int try_order(const struct sp_plan *plan, struct sp_insertion *w, int ahead, double comm,
                      struct candidate *c)
 {
-    struct sp_plan woven = *plan;
+    struct sp_plan inserted = *plan;
     struct sp_costs costs = nominal(plan, comm), fast = nominal(plan, FAST / 100.0);
     char why[256];
     struct sp_times t;
@@ -85,10 +85,11 @@ static int try_order(const struct sp_plan *plan, struct sp_weave *w, int ahead, 
     int err;
 
     c->makespan = INFINITY;
-    if (!sp_weave(w, &costs, ahead, c->programs))
+    if (!sp_insertion(w, &costs, ahead, c->programs))
         return 0;
-    woven.programs = c->programs;
-    err = sp_listsim(&woven, &fast, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why);
+    inserted.programs = c->programs;
+    err =
+        sp_listsim(&inserted, &fast, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why);
     if (err)
         return err == -ENOMEM ? err : 0;
     if (sp_times_beyond_memory(plan, &t, &held) < 0) {
@@ -111,7 +112,7 @@ static void swap(struct candidate *a, struct candidate *b)
 static int try_orders(const struct sp_plan *plan, struct candidate best[MOST_AHEAD + 1],
                       struct candidate *spare)
 {
-    struct sp_weave *w = sp_weave_create(plan);
+    struct sp_insertion *w = sp_insertion_create(plan);
     int err = w ? 0 : -ENOMEM;
 
     for (int k = 0; k <= MOST_AHEAD; k++) {
@@ -124,7 +125,7 @@ static int try_orders(const struct sp_plan *plan, struct candidate best[MOST_AHE
                 swap(spare, &best[k]);
         }
     }
-    sp_weave_destroy(w);
+    sp_insertion_destroy(w);
     return err;
 }
 
@@ -175,7 +176,7 @@ static int choose_order(struct sp_plan *plan, struct candidate all[MOST_AHEAD + 
     return 0;
 }
 
-int sp_vocabulary_weave(struct sp_plan *plan, char *why, size_t n)
+int sp_vocabulary_insert_ops(struct sp_plan *plan, char *why, size_t n)
 {
     size_t stages = (size_t)plan->layout.stages;
     struct candidate all[MOST_AHEAD + 2];

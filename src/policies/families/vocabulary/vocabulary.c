@@ -17,7 +17,7 @@ struct sp_dep sp_vocabulary_last(const struct sp_layout *lay, enum sp_pass pass,
 {
     struct sp_dep last = {
         .op = {.pass = (unsigned char)pass, .mb = unit->mb, .slice = unit->slice}};
-    struct sp_home home;
+    struct sp_chunk_owner home;
 
     if (sp_vocabulary_base(lay)->facts.parts) {
         last.op.part = SP_BLOCK;
@@ -25,7 +25,7 @@ struct sp_dep sp_vocabulary_last(const struct sp_layout *lay, enum sp_pass pass,
         last.stage = sp_block_stage(lay, lay->layers);
         return last;
     }
-    home = sp_home(lay, 0, sp_globals(lay) - 1);
+    home = sp_chunk_owner(lay, 0, sp_globals(lay) - 1);
     last.op.chunk = home.chunk;
     last.stage = home.stage;
     return last;
@@ -45,7 +45,8 @@ int sp_vocabulary_root(const struct sp_layout *lay)
 
 int sp_vocabulary_first(const struct sp_layout *lay)
 {
-    return sp_vocabulary_base(lay)->facts.parts ? sp_block_stage(lay, 0) : sp_home(lay, 0, 0).stage;
+    return sp_vocabulary_base(lay)->facts.parts ? sp_block_stage(lay, 0)
+                                                : sp_chunk_owner(lay, 0, 0).stage;
 }
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
@@ -208,7 +209,7 @@ static int work_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
     return n;
 }
 
-struct visit {
+struct stream {
     const struct sp_plan *plan;
     int stage;
     sp_stage_block_fn fn;
@@ -218,7 +219,7 @@ struct visit {
 /* Of what the family has without: tables are on every stage. */
 static int visit_part(void *arg, enum sp_block_kind kind, int layer)
 {
-    const struct visit *v = arg;
+    const struct stream *v = arg;
 
     return sp_block_is_sharded(v->plan, kind) ? 0 : v->fn(v->arg, kind, layer);
 }
@@ -226,8 +227,8 @@ static int visit_part(void *arg, enum sp_block_kind kind, int layer)
 static int each_block_of_parts(const struct sp_plan *plan, const struct sp_model *m, int stage,
                                sp_stage_block_fn fn, void *arg)
 {
-    struct visit v = {plan, stage, fn, arg};
-    int err = sp_visit_tables(m, fn, arg);
+    struct stream v = {plan, stage, fn, arg};
+    int err = sp_stream_tables(m, fn, arg);
 
     return err ? err
                : sp_family_attention_parallel.owners->each_block(plan, m, stage, visit_part, &v);
@@ -245,9 +246,10 @@ static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape 
 /* ---- the families --------------------------------------------------------------------------- */
 
 #define OPS                                                                                        \
-    .name = "vocabulary-parallel", .facts.post_validates = true, .weave = sp_vocabulary_weave,     \
-    .id = id, .ids = ids, .deps = deps, .required = required, .cost = cost, .again = again,        \
-    .activations = activations, .lowers = &lowers
+    .name = "vocabulary-parallel", .facts.post_validates = true,                                   \
+    .insert_ops = sp_vocabulary_insert_ops, .id = id, .ids = ids, .deps = deps,                    \
+    .required = required, .cost = cost, .again = again, .activations = activations,                \
+    .lowers = &lowers
 #define CHUNKS                                                                                     \
     .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .facts.prices_head = true,          \
     .check = check, .place = sp_layerwise_place, .groups = sp_all_groups,                          \
@@ -260,7 +262,7 @@ static const struct sp_lowerer lowers = {.stream = stream,
 static const struct sp_owners owners_of_parts = {.owned = sp_parts_owned,
                                                  .is_end = sp_parts_is_end,
                                                  .each_block = each_block_of_parts,
-                                                 .holder = sp_parts_holder};
+                                                 .owner = sp_parts_owner};
 
 static const struct sp_family whole = {CHUNKS};
 static const struct sp_family slices = {.facts.slices = true, CHUNKS};

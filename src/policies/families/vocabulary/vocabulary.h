@@ -43,7 +43,7 @@ const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
  *
  * Where parts of layers are ops they stay where they are: backwards come long after their forwards anyway.
  */
-int sp_vocabulary_weave(struct sp_plan *plan, char *why, size_t n);
+int sp_vocabulary_insert_ops(struct sp_plan *plan, char *why, size_t n);
 
 int sp_vocabulary_lower_begin(struct sp_lowering *l);
 void sp_vocabulary_lower(struct sp_lowering *l, int i);

@@ -82,7 +82,7 @@ static bool has(const struct sp_lowering *l, int worker, int t, int item)
     const struct sp_ring *ring = sp_lowering_ring(l);
     int last = item == 0 ? sp_ring_last_forward(ring) : sp_ring_last_backward(ring);
 
-    if (t > last && sp_ring_comes_home(ring) &&
+    if (t > last && sp_ring_returns(ring) &&
         item_of(l, worker, t, item).payload == SP_RING_GRADIENT)
         return false;
     return (item == 0 || t >= workers(l)) && (t <= last + 1 || workers(l) == 1);
@@ -104,10 +104,11 @@ static void pass(struct sp_lowering *l, int worker, int item)
 static void advance(struct sp_lowering *l, int worker, int t);
 
 /* A gradient comes home to its owner: into those of his blocks, or, rounded on its way, it is added to them. */
-static void come_home(struct sp_lowering *l, int from, int owner, struct sp_tensor_id gradient)
+static void return_to_owner(struct sp_lowering *l, int from, int owner,
+                            struct sp_tensor_id gradient)
 {
     if (!sp_rounds_gradients(l->plan, l->shape)) {
-        sp_lower_recv_home(l, from, owner, gradient);
+        sp_lower_recv_owner(l, from, owner, gradient);
         return;
     }
     sp_lower_recv(l, from, owner, gradient, -1);
@@ -121,13 +122,13 @@ static void receive(struct sp_lowering *l, int worker, int t, int item)
     int from = (worker + workers(l) - 1) % workers(l);
     struct sp_ring_item what = item_of(l, from, t, item);
     const struct sp_ring *ring = sp_lowering_ring(l);
-    bool home = what.payload == SP_RING_GRADIENT && sp_ring_comes_home(ring) &&
-                t == sp_ring_last_backward(ring);
+    bool returns = what.payload == SP_RING_GRADIENT && sp_ring_returns(ring) &&
+                   t == sp_ring_last_backward(ring);
 
     advance(l, from, t);
     pass(l, from, item);
-    if (home)
-        come_home(l, from, worker, tensor_of(what));
+    if (returns)
+        return_to_owner(l, from, worker, tensor_of(what));
     else
         sp_lower_recv(l, from, worker, tensor_of(what), user_of(l, worker, t + 1, what, false));
     if (turn_of(l, from)->now > t)
@@ -135,7 +136,7 @@ static void receive(struct sp_lowering *l, int worker, int t, int item)
 }
 
 /* A chunk's weights, from its owner to the first worker that has them. */
-static void lend(struct sp_lowering *l, int worker, struct sp_ring_item item)
+static void share(struct sp_lowering *l, int worker, struct sp_ring_item item)
 {
     int owner = sp_ring_owner(sp_lowering_ring(l), item.chunk);
 
@@ -143,7 +144,7 @@ static void lend(struct sp_lowering *l, int worker, struct sp_ring_item item)
         sp_lower_send(l, owner, worker, tensor_of(item), -1);
 }
 
-static void borrow(struct sp_lowering *l, int worker, int t, struct sp_ring_item item)
+static void take_shared(struct sp_lowering *l, int worker, int t, struct sp_ring_item item)
 {
     int owner = sp_ring_owner(sp_lowering_ring(l), item.chunk);
 
@@ -160,7 +161,7 @@ static void set_out(struct sp_lowering *l, int worker)
         struct sp_ring_item item = item_of(l, worker, now, i);
 
         if (item.payload == SP_RING_BACKWARD)
-            borrow(l, worker, now, item);
+            take_shared(l, worker, now, item);
     }
 }
 
@@ -264,10 +265,10 @@ int sp_ring_around_lower_begin(struct sp_lowering *l)
             struct sp_ring_item item = item_of(l, r, i ? P : 0, i);
 
             if (item.payload != SP_RING_GRADIENT)
-                lend(l, r, item);
+                share(l, r, item);
         }
     for (int r = 0; r < P; r++)
-        borrow(l, r, 0, item_of(l, r, 0, 0));
+        take_shared(l, r, 0, item_of(l, r, 0, 0));
     return 0;
 }
 
@@ -281,7 +282,7 @@ static void give_back(struct sp_lowering *l, int worker, struct sp_ring_item ite
         return;
     }
     sp_lower_send(l, worker, owner, tensor_of(item), -1);
-    come_home(l, worker, owner, tensor_of(item));
+    return_to_owner(l, worker, owner, tensor_of(item));
 }
 
 void sp_ring_around_lower_end(struct sp_lowering *l)
@@ -296,7 +297,7 @@ void sp_ring_around_lower_end(struct sp_lowering *l)
 
             if (!has(l, r, last, i))
                 continue;
-            if (item.payload == SP_RING_GRADIENT && !sp_ring_comes_home(sp_lowering_ring(l)) &&
+            if (item.payload == SP_RING_GRADIENT && !sp_ring_returns(sp_lowering_ring(l)) &&
                 workers(l) > 1)
                 give_back(l, r, item);
             sp_lower_free(l, r, tensor_of(item));

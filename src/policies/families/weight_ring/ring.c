@@ -50,7 +50,7 @@ int sp_ring_owner(const struct sp_ring *ring, int chunk)
     return ring->owner[chunk];
 }
 
-bool sp_ring_comes_home(const struct sp_ring *ring)
+bool sp_ring_returns(const struct sp_ring *ring)
 {
     return ring->layout == SP_RING_REVERSED;
 }
@@ -62,7 +62,7 @@ int sp_ring_last_forward(const struct sp_ring *ring)
 
 int sp_ring_last_backward(const struct sp_ring *ring)
 {
-    return ring->turns + ring->chunks - (sp_ring_comes_home(ring) ? 1 : 3);
+    return ring->turns + ring->chunks - (sp_ring_returns(ring) ? 1 : 3);
 }
 
 /* The weights of an op of turn k must be at worker 0 then; the head has its own. */

@@ -77,7 +77,7 @@ int sp_ring_last_forward(const struct sp_ring *ring);
 int sp_ring_last_backward(const struct sp_ring *ring);
 /* Whether the last of those turns brings every gradient home; otherwise their last workers send them
  * there. */
-bool sp_ring_comes_home(const struct sp_ring *ring);
+bool sp_ring_returns(const struct sp_ring *ring);
 
 /* What worker r has in turn t: the forward weights, then what there is for backwards (from turn P
  * on). */

@@ -42,7 +42,7 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
         return err;
     }
     for (int c = 0; c < ring->chunks; c++)
-        (*map)->home[c] = (struct sp_home){.stage = sp_ring_owner(ring, c), .chunk = c};
+        (*map)->home[c] = (struct sp_chunk_owner){.stage = sp_ring_owner(ring, c), .chunk = c};
     (*map)->state = ring;
     (*map)->destroy_state = sp_ring_destroy;
     return 0;
@@ -51,7 +51,7 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
 static int owned(const struct sp_layout *lay, int stage, int i)
 {
     for (int c = 0; c < sp_globals(lay); c++)
-        if (sp_home(lay, 0, c).stage == stage && i-- == 0)
+        if (sp_chunk_owner(lay, 0, c).stage == stage && i-- == 0)
             return c;
     return -1;
 }

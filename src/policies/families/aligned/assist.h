@@ -5,8 +5,8 @@
  * of keys more than another. Queries' own keys, half of which they see, stay, as do the latest ones before them: what
  * goes are the earliest, which are there longest. Pure.
  */
-#ifndef SP_AID_H
-#define SP_AID_H
+#ifndef SP_ASSIST_H
+#define SP_ASSIST_H
 
 #include "policies/families/aligned/slots.h"
 #include "policies/lowering/tensor.h"
@@ -26,7 +26,7 @@ static inline bool sp_key_range_has(const struct sp_key_range *r, int j)
  * as the owner's slices go on reading them there, slot after slot of one pass, and so do their gradients: it had some
  * of them in the slot before, and goes on with some in the next one.
  */
-struct sp_aid {
+struct sp_assist {
     int owner, helper;
     struct sp_op op; /* the owner's */
     int layer;       /* that it comes to at the step */
@@ -34,25 +34,25 @@ struct sp_aid {
 };
 
 /* A tensor of that layer, of the owner's slice or of one of keys. */
-static inline struct sp_tensor_id sp_aid_tensor(const struct sp_aid *aid, enum sp_tensor_kind kind,
-                                                int slice)
+static inline struct sp_tensor_id sp_assist_tensor(const struct sp_assist *assist,
+                                                   enum sp_tensor_kind kind, int slice)
 {
     return (struct sp_tensor_id){.kind = (unsigned char)kind,
                                  .slice = (unsigned short)slice,
-                                 .mb = aid->op.mb,
-                                 .at = aid->layer};
+                                 .mb = assist->op.mb,
+                                 .at = assist->layer};
 }
 
 /* Of the stages of a slot, the neediest owner first; without layers, and without what was and will be. Returns how
  * many, fewer than stages. */
-int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT_STAGES]);
+int sp_slot_assist(const struct sp_layout *lay, int slot, struct sp_assist assist[SP_SLOT_STAGES]);
 
 /*
  * The same of the layers that chunks have at place `step` of a pass's order, of `layers` of the model: stages whose
  * chunk has fewer have no part in it.
  */
-int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
-                struct sp_aid aid[SP_SLOT_STAGES]);
+int sp_step_assist(const struct sp_plan *plan, int layers, int slot, int step,
+                   struct sp_assist assist[SP_SLOT_STAGES]);
 
 /* The op of a stage in a slot, and the layer that its pass comes to at a step; -1: it has no op there, or no more
  * layers. */

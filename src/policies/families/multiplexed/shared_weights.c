@@ -1,4 +1,4 @@
-#include "policies/families/multiplexed/lending.h"
+#include "policies/families/multiplexed/shared_weights.h"
 #include "policies/families/ownership.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static int *last_of(const struct sp_lowering *l, int stage)
     return &((struct lending *)l->state)->last[stage];
 }
 
-int sp_lending_begin(struct sp_lowering *l)
+int sp_shared_weights_begin(struct sp_lowering *l)
 {
     size_t p = (size_t)stages_of(l), copies = (size_t)l->processes * p;
     struct lending *state;
@@ -105,7 +105,7 @@ static int process_after(const struct sp_lowering *l, int process, int global)
 }
 
 /* The stage of a process that receives and keeps the copy: the one next to the owner. */
-static int keeper(const struct sp_lowering *l, int process, int global)
+static int owner_in(const struct sp_lowering *l, int process, int global)
 {
     int stage = global;
 
@@ -122,7 +122,7 @@ static bool begins_help(const struct sp_program *prog, int k)
 /* Ops of help number `help` of the stages of a process, and the first one of the copy's keeper. */
 static int help_ops(const struct sp_lowering *l, int process, int global, int help, int *reader)
 {
-    int ops = 0, kept = keeper(l, process, global);
+    int ops = 0, kept = owner_in(l, process, global);
 
     for (int s = 0; s < stages_of(l); s++) {
         const struct sp_program *prog = &l->plan->programs[s];
@@ -140,7 +140,7 @@ static int help_ops(const struct sp_lowering *l, int process, int global, int he
     return ops;
 }
 
-static void lend(const struct move *m, struct sp_tensor_id block)
+static void share(const struct move *m, struct sp_tensor_id block)
 {
     sp_lower_send(m->l, m->from, m->to, block, m->sender);
     sp_lower_recv(m->l, m->from, m->to, block, m->reader);
@@ -161,14 +161,14 @@ static void release_copy(struct sp_lowering *l, int process, int global)
         return;
     c->here = false;
     each_block(&(struct move){.l = l,
-                              .from = keeper(l, process, global),
+                              .from = owner_in(l, process, global),
                               .kind = SP_TENSOR_BLOCK,
                               .step = release,
                               .owner = global});
 }
 
 /* The weights of a stage are in a process for so many helps. */
-static void borrow(struct sp_lowering *l, int process, int global, int helps)
+static void take_shared(struct sp_lowering *l, int process, int global, int helps)
 {
     int owner = sp_lowering_process(l, global), before, from, reader = -1;
     struct copy *c = copy_of(l, process, global);
@@ -176,17 +176,17 @@ static void borrow(struct sp_lowering *l, int process, int global, int helps)
     if (process == owner || c->helps >= helps)
         return;
     before = process_before(l, process, global);
-    borrow(l, before, global, helps);
+    take_shared(l, before, global, helps);
     c->ops += help_ops(l, process, global, c->helps++, &reader);
-    from = before == owner ? global : keeper(l, before, global);
+    from = before == owner ? global : owner_in(l, before, global);
     if (!c->here)
         each_block(&(struct move){.l = l,
                                   .from = from,
-                                  .to = keeper(l, process, global),
+                                  .to = owner_in(l, process, global),
                                   .sender = *last_of(l, from),
                                   .reader = reader,
                                   .kind = SP_TENSOR_BLOCK,
-                                  .step = lend,
+                                  .step = share,
                                   .owner = global});
     c->here = true;
     if (before != owner)
@@ -241,7 +241,7 @@ static void take_sums(struct sp_lowering *l, int global)
         pass_sum(l, s, s - 1, global);
 }
 
-void sp_lending_end(struct sp_lowering *l)
+void sp_shared_weights_end(struct sp_lowering *l)
 {
     for (int g = 0; g < stages_of(l); g++)
         take_sums(l, g);
@@ -261,11 +261,11 @@ static void prepare(struct sp_lowering *l, int stage, int k)
     int g = k < prog->n ? prog->ops[k].chunk : stage;
 
     if (g != stage)
-        borrow(l, sp_lowering_process(l, stage), g,
-               sum_of(l, stage, g)->helps + begins_help(prog, k));
+        take_shared(l, sp_lowering_process(l, stage), g,
+                    sum_of(l, stage, g)->helps + begins_help(prog, k));
 }
 
-void sp_lending_before(struct sp_lowering *l, int i)
+void sp_shared_weights_before(struct sp_lowering *l, int i)
 {
     int stage = l->order[i].stage, k = l->order[i].index;
     const struct sp_program *prog = &l->plan->programs[stage];
@@ -278,7 +278,7 @@ void sp_lending_before(struct sp_lowering *l, int i)
         take_sums(l, g); /* those of the micro-batch before */
 }
 
-void sp_lending_after(struct sp_lowering *l, int i)
+void sp_shared_weights_after(struct sp_lowering *l, int i)
 {
     int stage = l->order[i].stage, k = l->order[i].index, process = sp_lowering_process(l, stage);
     const struct sp_program *prog = &l->plan->programs[stage];

@@ -11,17 +11,17 @@
  * on by one stage while ops run: an owner sends and receives them once for all stages on a side of it, in the order of the
  * stages, whatever process they are in.
  */
-#ifndef SP_LENDING_H
-#define SP_LENDING_H
+#ifndef SP_SHARED_WEIGHTS_H
+#define SP_SHARED_WEIGHTS_H
 
 #include "policies/lowering/lowering.h"
 
 /* Of a step: 0 or -ENOMEM. */
-int sp_lending_begin(struct sp_lowering *l);
+int sp_shared_weights_begin(struct sp_lowering *l);
 /* Around the actions of the op at place i of the order. */
-void sp_lending_before(struct sp_lowering *l, int i);
-void sp_lending_after(struct sp_lowering *l, int i);
+void sp_shared_weights_before(struct sp_lowering *l, int i);
+void sp_shared_weights_after(struct sp_lowering *l, int i);
 /* Sums that have not arrived. */
-void sp_lending_end(struct sp_lowering *l);
+void sp_shared_weights_end(struct sp_lowering *l);
 
 #endif

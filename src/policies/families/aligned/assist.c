@@ -1,4 +1,4 @@
-#include "policies/families/aligned/aid.h"
+#include "policies/families/aligned/assist.h"
 #include "policies/families/ownership.h"
 
 /* A stage that has part in it: before the keys of its op's slice are as many slices of them. */
@@ -26,7 +26,7 @@ static void sort(struct load *load, int n)
 }
 
 /* Whole slices of keys go from the stages with most of them to those with fewest, which takes fewest pairs. */
-static int share_out(struct load *load, int n, struct sp_aid aid[SP_SLOT_STAGES])
+static int share_out(struct load *load, int n, struct sp_assist assist[SP_SLOT_STAGES])
 {
     int sum = 0, count = 0, helper = n - 1, given = 0;
 
@@ -45,11 +45,11 @@ static int share_out(struct load *load, int n, struct sp_aid aid[SP_SLOT_STAGES]
                 given = 0;
                 continue;
             }
-            aid[count++] = (struct sp_aid){.owner = load[owner].stage,
-                                           .helper = load[helper].stage,
-                                           .op = load[owner].op,
-                                           .layer = load[owner].layer,
-                                           .keys = {first, moves}};
+            assist[count++] = (struct sp_assist){.owner = load[owner].stage,
+                                                 .helper = load[helper].stage,
+                                                 .op = load[owner].op,
+                                                 .layer = load[owner].layer,
+                                                 .keys = {first, moves}};
             first += moves;
             surplus -= moves;
             given += moves;
@@ -58,7 +58,7 @@ static int share_out(struct load *load, int n, struct sp_aid aid[SP_SLOT_STAGES]
     return count;
 }
 
-int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT_STAGES])
+int sp_slot_assist(const struct sp_layout *lay, int slot, struct sp_assist assist[SP_SLOT_STAGES])
 {
     struct load load[SP_SLOT_STAGES];
     struct sp_op op;
@@ -67,7 +67,7 @@ int sp_slot_aid(const struct sp_layout *lay, int slot, struct sp_aid aid[SP_SLOT
     for (int s = 0; s < lay->stages; s++)
         if (sp_slot_op(lay, s, slot, &op))
             load[n++] = (struct load){s, -1, op};
-    return share_out(load, n, aid);
+    return share_out(load, n, assist);
 }
 
 int sp_step_layer(const struct sp_plan *plan, int layers, int stage, int slot, int step,
@@ -84,8 +84,8 @@ int sp_step_layer(const struct sp_plan *plan, int layers, int stage, int slot, i
 }
 
 /* Without what was and will be. */
-static int aid_of_step(const struct sp_plan *plan, int layers, int slot, int step,
-                       struct sp_aid aid[SP_SLOT_STAGES])
+static int assist_of_step(const struct sp_plan *plan, int layers, int slot, int step,
+                          struct sp_assist assist[SP_SLOT_STAGES])
 {
     struct load load[SP_SLOT_STAGES];
     int n = 0;
@@ -97,7 +97,7 @@ static int aid_of_step(const struct sp_plan *plan, int layers, int slot, int ste
         if (at.layer >= 0)
             load[n++] = at;
     }
-    return share_out(load, n, aid);
+    return share_out(load, n, assist);
 }
 
 static struct sp_key_range both(const struct sp_key_range *a, const struct sp_key_range *b)
@@ -110,27 +110,28 @@ static struct sp_key_range both(const struct sp_key_range *a, const struct sp_ke
 
 /* The keys of an aid that the helper has in another slot too, which has the aids other[n]. Those of another micro-batch
  * it cannot be: that begins or ends with a slice whose stage gives none. */
-static struct sp_key_range there_too(const struct sp_aid *aid, const struct sp_aid *other, int n)
+static struct sp_key_range there_too(const struct sp_assist *assist, const struct sp_assist *other,
+                                     int n)
 {
     for (int k = 0; k < n; k++)
-        if (other[k].owner == aid->owner && other[k].helper == aid->helper &&
-            other[k].op.chunk == aid->op.chunk)
-            return both(&aid->keys, &other[k].keys);
+        if (other[k].owner == assist->owner && other[k].helper == assist->helper &&
+            other[k].op.chunk == assist->op.chunk)
+            return both(&assist->keys, &other[k].keys);
     return (struct sp_key_range){0, 0};
 }
 
-int sp_step_aid(const struct sp_plan *plan, int layers, int slot, int step,
-                struct sp_aid aid[SP_SLOT_STAGES])
+int sp_step_assist(const struct sp_plan *plan, int layers, int slot, int step,
+                   struct sp_assist assist[SP_SLOT_STAGES])
 {
-    int n = aid_of_step(plan, layers, slot, step, aid);
+    int n = assist_of_step(plan, layers, slot, step, assist);
 
     for (int way = -1; n && way <= 1; way += 2) {
         int beside = sp_slot_beside(&plan->layout, slot, way), others;
-        struct sp_aid other[SP_SLOT_STAGES];
+        struct sp_assist other[SP_SLOT_STAGES];
 
-        others = beside < 0 ? 0 : aid_of_step(plan, layers, beside, step, other);
+        others = beside < 0 ? 0 : assist_of_step(plan, layers, beside, step, other);
         for (int k = 0; k < n; k++)
-            *(way < 0 ? &aid[k].had : &aid[k].goes_on) = there_too(&aid[k], other, others);
+            *(way < 0 ? &assist[k].had : &assist[k].goes_on) = there_too(&assist[k], other, others);
     }
     return n;
 }

@@ -1,6 +1,6 @@
-#include "plan/cost/aid_times.h"
+#include "plan/cost/assist_times.h"
 #include "plan/cost/exchange_times.h"
-#include "policies/families/aligned/aid.h"
+#include "policies/families/aligned/assist.h"
 #include <math.h>
 
 struct slot {
@@ -10,7 +10,7 @@ struct slot {
     int number, step;
     enum sp_attention_pass pass;
     int n;
-    struct sp_aid aid[SP_SLOT_STAGES];
+    struct sp_assist assist[SP_SLOT_STAGES];
 };
 
 static void tokens_of(const struct slot *s, int stage, struct sp_shape *slice)
@@ -42,15 +42,15 @@ static int tokens_in(const struct slot *s, const struct sp_key_range *keys)
     return sum;
 }
 
-static int tokens_given(const struct slot *s, const struct sp_aid *aid)
+static int tokens_given(const struct slot *s, const struct sp_assist *assist)
 {
-    return tokens_in(s, &aid->keys);
+    return tokens_in(s, &assist->keys);
 }
 
 /* What a device has of k and v of the keys that the helper has not had; `back`: that it does not go on with. */
-static double keys_sent(const struct slot *s, const struct sp_aid *aid, bool back)
+static double keys_sent(const struct slot *s, const struct sp_assist *assist, bool back)
 {
-    int tokens = tokens_given(s, aid) - tokens_in(s, back ? &aid->goes_on : &aid->had);
+    int tokens = tokens_given(s, assist) - tokens_in(s, back ? &assist->goes_on : &assist->had);
 
     return (double)s->sh->batch * tokens * s->sh->kv_width / sp_shape_spread(s->sh);
 }
@@ -64,67 +64,67 @@ static double kept_s(const struct slot *s, int stage)
     tokens_of(s, stage, &slice);
     before = slice.first;
     for (int k = 0; k < s->n; k++)
-        if (s->aid[k].owner == stage)
-            before -= tokens_given(s, &s->aid[k]);
+        if (s->assist[k].owner == stage)
+            before -= tokens_given(s, &s->assist[k]);
     return attention_s(s, sp_queries_flops(&slice, before));
 }
 
-static double help_s(const struct slot *s, const struct sp_aid *aid)
+static double help_s(const struct slot *s, const struct sp_assist *assist)
 {
     struct sp_shape slice;
-    int tokens = tokens_given(s, aid);
+    int tokens = tokens_given(s, assist);
 
-    tokens_of(s, aid->owner, &slice);
+    tokens_of(s, assist->owner, &slice);
     return attention_s(s, sp_queries_flops(&slice, tokens) - sp_queries_flops(&slice, 0)) +
            s->terms->machine->rates.launch_s;
 }
 
 /* What came is read, and what it becomes part of read and written. */
-static double merge_s(const struct slot *s, const struct sp_aid *aid)
+static double merge_s(const struct slot *s, const struct sp_assist *assist)
 {
     struct sp_shape slice;
     double width;
 
-    tokens_of(s, aid->owner, &slice);
+    tokens_of(s, assist->owner, &slice);
     width = 3.0 * slice.rows * slice.q_width;
     if (s->pass == SP_ATTENTION_BACKWARD)
-        width += 3.0 * keys_sent(s, aid, true);
+        width += 3.0 * keys_sent(s, assist, true);
     return sp_merge_s(s->terms, s->sh, width);
 }
 
 /* ---- sending -------------------------------------------------------------------------------- */
 
-static double link_s(const struct slot *s, const struct sp_aid *aid, double elements)
+static double link_s(const struct slot *s, const struct sp_assist *assist, double elements)
 {
-    return sp_exchange_s(s->terms, s->sh, aid->owner, aid->helper, elements);
+    return sp_exchange_s(s->terms, s->sh, assist->owner, assist->helper, elements);
 }
 
 /* q, k and v, and with the gradient of o that and its statistics; o with its statistics, or dq, dk and dv. */
-static double way_s(const struct slot *s, const struct sp_aid *aid, bool back)
+static double way_s(const struct slot *s, const struct sp_assist *assist, bool back)
 {
     bool backward = s->pass == SP_ATTENTION_BACKWARD;
     struct sp_shape slice;
     double q, kv, lse;
 
-    tokens_of(s, aid->owner, &slice);
+    tokens_of(s, assist->owner, &slice);
     q = (double)slice.rows * slice.q_width;
-    kv = keys_sent(s, aid, back);
+    kv = keys_sent(s, assist, back);
     lse = (double)sp_shape_f32(&slice, (uint64_t)slice.rows * (uint64_t)slice.model.heads);
     if (back)
-        return link_s(s, aid, q + (backward ? kv : lse));
-    return link_s(s, aid, kv + (backward ? 3 * q + lse : q));
+        return link_s(s, assist, q + (backward ? kv : lse));
+    return link_s(s, assist, kv + (backward ? 3 * q + lse : q));
 }
 
 /* ---- an op ---------------------------------------------------------------------------------- */
 
 /* When what a helper needs is there: owners send to one helper after the other. */
-static double lent_at(const struct slot *s, int k)
+static double shared_at(const struct slot *s, int k)
 {
     double at = 0;
 
     for (int i = 0; i <= k; i++)
-        if (s->aid[i].owner == s->aid[k].owner)
-            at += way_s(s, &s->aid[i], false);
+        if (s->assist[i].owner == s->assist[k].owner)
+            at += way_s(s, &s->assist[i], false);
     return at;
 }
 
@@ -134,8 +134,8 @@ static double helped_at(const struct slot *s, int stage, int last)
     double at = kept_s(s, stage);
 
     for (int k = 0; k <= last; k++)
-        if (s->aid[k].helper == stage)
-            at = fmax(at, lent_at(s, k)) + help_s(s, &s->aid[k]);
+        if (s->assist[k].helper == stage)
+            at = fmax(at, shared_at(s, k)) + help_s(s, &s->assist[k]);
     return at;
 }
 
@@ -145,15 +145,15 @@ static double done_at(const struct slot *s, int stage)
     double at = helped_at(s, stage, s->n - 1), merges = 0;
 
     for (int k = 0; k < s->n; k++)
-        if (s->aid[k].owner == stage) {
-            at = fmax(at, helped_at(s, s->aid[k].helper, k) + way_s(s, &s->aid[k], true));
-            merges += merge_s(s, &s->aid[k]);
+        if (s->assist[k].owner == stage) {
+            at = fmax(at, helped_at(s, s->assist[k].helper, k) + way_s(s, &s->assist[k], true));
+            merges += merge_s(s, &s->assist[k]);
         }
     return at + merges;
 }
 
-double sp_aid_time(const struct sp_plan *plan, const struct sp_shape *sh,
-                   const struct sp_op_terms *terms, int stage, const struct sp_op *op)
+double sp_assist_time(const struct sp_plan *plan, const struct sp_shape *sh,
+                      const struct sp_op_terms *terms, int stage, const struct sp_op *op)
 {
     int layers = sh->model.layers;
     struct slot s = {.plan = plan,
@@ -167,7 +167,7 @@ double sp_aid_time(const struct sp_plan *plan, const struct sp_shape *sh,
         struct sp_shape slice;
         struct sp_op of;
 
-        s.n = sp_step_aid(plan, layers, s.number, s.step, s.aid);
+        s.n = sp_step_assist(plan, layers, s.number, s.step, s.assist);
         if (!s.n || sp_step_layer(plan, layers, stage, s.number, s.step, &of) < 0)
             continue;
         tokens_of(&s, stage, &slice);

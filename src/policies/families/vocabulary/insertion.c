@@ -1,4 +1,4 @@
-#include "policies/families/vocabulary/weave.h"
+#include "policies/families/vocabulary/insertion.h"
 #include "policies/families/vocabulary/vocabulary.h"
 #include "policies/simulation/costs.h"
 #include <math.h>
@@ -24,7 +24,7 @@ struct stage {
 };
 
 /* A list simulation in which a stage takes an op of the head as soon as it can. */
-struct sp_weave {
+struct sp_insertion {
     const struct sp_plan *plan;
     struct sp_program *chunks; /* [stages] forwards brought forward */
     struct sp_program *out;    /* [stages] with the head's ops */
@@ -37,12 +37,12 @@ struct sp_weave {
     const struct sp_costs *costs;
 };
 
-static struct unit *unit_of(const struct sp_weave *w, const struct sp_op *op)
+static struct unit *unit_of(const struct sp_insertion *w, const struct sp_op *op)
 {
     return &w->unit[w->unit_of[op->mb * w->plan->layout.slices + op->slice]];
 }
 
-static bool is_last(const struct sp_weave *w, int stage, const struct sp_op *op)
+static bool is_last(const struct sp_insertion *w, int stage, const struct sp_op *op)
 {
     return sp_vocabulary_is_last(&w->plan->layout, stage, op);
 }
@@ -50,7 +50,7 @@ static bool is_last(const struct sp_weave *w, int stage, const struct sp_op *op)
 /* ---- what a stage can do -------------------------------------------------------------------- */
 
 /* When what a chunk's op waits for is there; -1: not known yet. */
-static double ready(const struct sp_weave *w, int stage, const struct sp_op *op)
+static double ready(const struct sp_insertion *w, int stage, const struct sp_op *op)
 {
     const struct sp_layout *lay = &w->plan->layout;
     struct sp_dep deps[SP_MAX_DEPS];
@@ -78,7 +78,7 @@ static void consider(struct stage *s, enum next next, double at)
 }
 
 /* What it can begin first; of several, the head's backward, then its forward: others wait for them. */
-static void look(const struct sp_weave *w, int stage)
+static void look(const struct sp_insertion *w, int stage)
 {
     const struct sp_program *prog = &w->chunks[stage];
     struct stage *s = &w->stage[stage];
@@ -100,22 +100,22 @@ static void look(const struct sp_weave *w, int stage)
 
 /* ---- what it does ----------------------------------------------------------------------------- */
 
-static void change_all(struct sp_weave *w)
+static void change_all(struct sp_insertion *w)
 {
     for (int s = 0; s < w->plan->layout.stages; s++)
         w->stage[s].changed = true;
 }
 
-static void change(struct sp_weave *w, int global)
+static void change(struct sp_insertion *w, int global)
 {
     const struct sp_layout *lay = &w->plan->layout;
 
     if (global >= 0 && global < sp_globals(lay))
-        w->stage[sp_home(lay, 0, global).stage].changed = true;
+        w->stage[sp_chunk_owner(lay, 0, global).stage].changed = true;
 }
 
 /* Those that may wait for an op: of a chunk, the chunks beside it; of the last one and of parts of layers, all. */
-static void wake(struct sp_weave *w, int stage, const struct sp_op *op)
+static void wake(struct sp_insertion *w, int stage, const struct sp_op *op)
 {
     if (w->plan->family->facts.parts || is_last(w, stage, op)) {
         change_all(w);
@@ -127,7 +127,7 @@ static void wake(struct sp_weave *w, int stage, const struct sp_op *op)
     }
 }
 
-static void run(struct sp_weave *w, int stage, const struct sp_op *op, double end)
+static void run(struct sp_insertion *w, int stage, const struct sp_op *op, double end)
 {
     const struct sp_layout *lay = &w->plan->layout;
 
@@ -137,7 +137,7 @@ static void run(struct sp_weave *w, int stage, const struct sp_op *op, double en
     w->stage[stage].changed = true;
 }
 
-static void run_chunk(struct sp_weave *w, int stage)
+static void run_chunk(struct sp_insertion *w, int stage)
 {
     struct stage *s = &w->stage[stage];
     const struct sp_op *op = &w->chunks[stage].ops[s->op];
@@ -155,7 +155,7 @@ static void run_chunk(struct sp_weave *w, int stage)
     s->op += ops;
 }
 
-static void run_head(struct sp_weave *w, int stage, bool backward)
+static void run_head(struct sp_insertion *w, int stage, bool backward)
 {
     struct stage *s = &w->stage[stage];
     struct unit *u = &w->unit[backward ? s->backward++ : s->forward++];
@@ -177,7 +177,7 @@ static void run_head(struct sp_weave *w, int stage, bool backward)
 
 /* ---- all of it ---------------------------------------------------------------------------------- */
 
-static void reset(struct sp_weave *w)
+static void reset(struct sp_insertion *w)
 {
     const struct sp_layout *lay = &w->plan->layout;
     int ids = w->plan->family->ids(lay);
@@ -194,7 +194,7 @@ static void reset(struct sp_weave *w)
 }
 
 /* False: the stages wait for each other. */
-static bool simulate(struct sp_weave *w)
+static bool simulate(struct sp_insertion *w)
 {
     const struct sp_layout *lay = &w->plan->layout;
 
@@ -252,7 +252,7 @@ static void bring_forward(const struct sp_program *from, int ahead, struct sp_pr
 }
 
 /* Where backwards come last in, first out, so does the head: no more logits live than have to. */
-static void list_units(struct sp_weave *w)
+static void list_units(struct sp_insertion *w)
 {
     const struct sp_program *prog = &w->plan->programs[w->root];
 
@@ -269,11 +269,11 @@ static void list_units(struct sp_weave *w)
 
 /* ---- its life --------------------------------------------------------------------------------- */
 
-struct sp_weave *sp_weave_create(const struct sp_plan *plan)
+struct sp_insertion *sp_insertion_create(const struct sp_plan *plan)
 {
     const struct sp_layout *lay = &plan->layout;
     size_t stages = (size_t)lay->stages, units = (size_t)lay->micro_batches * (size_t)lay->slices;
-    struct sp_weave *w = calloc(1, sizeof *w);
+    struct sp_insertion *w = calloc(1, sizeof *w);
 
     if (!w)
         return NULL;
@@ -285,14 +285,14 @@ struct sp_weave *sp_weave_create(const struct sp_plan *plan)
     w->unit_of = calloc(units, sizeof *w->unit_of);
     w->stage = calloc(stages, sizeof *w->stage);
     if (!w->chunks || !w->end || !w->unit || !w->unit_of || !w->stage) {
-        sp_weave_destroy(w);
+        sp_insertion_destroy(w);
         return NULL;
     }
     list_units(w);
     return w;
 }
 
-void sp_weave_destroy(struct sp_weave *w)
+void sp_insertion_destroy(struct sp_insertion *w)
 {
     if (!w)
         return;
@@ -306,7 +306,8 @@ void sp_weave_destroy(struct sp_weave *w)
     free(w);
 }
 
-bool sp_weave(struct sp_weave *w, const struct sp_costs *costs, int ahead, struct sp_program *out)
+bool sp_insertion(struct sp_insertion *w, const struct sp_costs *costs, int ahead,
+                  struct sp_program *out)
 {
     const struct sp_layout *lay = &w->plan->layout;
 

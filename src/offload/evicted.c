@@ -1,4 +1,4 @@
-#include "offload/away.h"
+#include "offload/evicted.h"
 #include "offload/host.h"
 #include "offload/tensor_sums.h"
 #include "sinks/starpu/tensor.h"
@@ -25,7 +25,7 @@ struct sp_leave {
 
 /* A buffer on its way: it goes when it is acquired, and when it was told to. */
 struct sp_return {
-    struct sp_away *away;
+    struct sp_evicted *evicted;
     starpu_data_handle_t buffer;
     bool writes, acquired, told, last; /* last: of its place */
     char *memory;
@@ -38,23 +38,23 @@ struct sp_return {
 
 /* ---- places ------------------------------------------------------------------------------------ */
 
-int sp_away_create(struct sp_away *a, struct sp_mover *mover, struct sp_disk *disk)
+int sp_evicted_create(struct sp_evicted *a, struct sp_mover *mover, struct sp_disk *disk)
 {
     int err = 0;
 
-    *a = (struct sp_away){.mover = mover, .disk = disk};
+    *a = (struct sp_evicted){.mover = mover, .disk = disk};
     for (int i = 0; !disk && !err && i < 2; i++)
         err = sp_transfers_start(&a->memory[i], -1, i, NULL, NULL);
     return err;
 }
 
-void sp_away_destroy(struct sp_away *a)
+void sp_evicted_destroy(struct sp_evicted *a)
 {
     for (int i = 0; a->mover && !a->disk && i < 2; i++)
         sp_transfers_stop(&a->memory[i]);
 }
 
-struct sp_place *sp_place_new(struct sp_away *a, size_t bytes, const char *name)
+struct sp_place *sp_place_new(struct sp_evicted *a, size_t bytes, const char *name)
 {
     struct sp_place *place = malloc(sizeof *place);
     void *memory = NULL;
@@ -63,7 +63,7 @@ struct sp_place *sp_place_new(struct sp_away *a, size_t bytes, const char *name)
 
     SP_NEED(!fails, "no memory for a tensor that is away");
     *place =
-        (struct sp_place){.away = a,
+        (struct sp_place){.evicted = a,
                           .at = a->disk ? sp_disk_take(a->disk, bytes) : (off_t)(uintptr_t)memory,
                           .bytes = bytes};
     snprintf(place->name, sizeof place->name, "%s", name);
@@ -72,7 +72,7 @@ struct sp_place *sp_place_new(struct sp_away *a, size_t bytes, const char *name)
 
 static void place_free(struct sp_place *place)
 {
-    struct sp_away *a = place->away;
+    struct sp_evicted *a = place->evicted;
 
     if (a->disk)
         sp_disk_give(a->disk, place->at, place->bytes);
@@ -84,7 +84,7 @@ static void place_free(struct sp_place *place)
 /* ---- transfers --------------------------------------------------------------------------------- */
 
 /* Where buffers are acquired: a worker's memory, or, beside a GPU, main memory. */
-static unsigned node_of(const struct sp_away *a)
+static unsigned node_of(const struct sp_evicted *a)
 {
     unsigned node = a->mover->node;
 
@@ -112,11 +112,11 @@ static void count(const struct sp_return *move, int64_t sign)
 /* All pieces are. */
 static void end(struct sp_return *move, unsigned held)
 {
-    struct sp_mover *m = move->away->mover;
+    struct sp_mover *m = move->evicted->mover;
 
-    starpu_data_release_on_node(move->buffer, (int)node_of(move->away));
+    starpu_data_release_on_node(move->buffer, (int)node_of(move->evicted));
     /* what returns may be dead in the order of submission */
-    if (!move->writes && !move->last && m->node != node_of(move->away))
+    if (!move->writes && !move->last && m->node != node_of(move->evicted))
         starpu_data_prefetch_on_node(move->buffer, m->node, 1);
     if (held)
         sp_order_release(m->worker, held);
@@ -155,13 +155,13 @@ static void piece_done(void *arg)
 {
     struct sp_transit *piece = arg, *next;
     struct sp_return *move = piece->move;
-    struct sp_mover *m = move->away->mover;
+    struct sp_mover *m = move->evicted->mover;
     struct sp_place *place = piece->place;
     unsigned held = 0;
     bool all;
 
     if (move->writes)
-        sp_tensor_sum_name(sp_tensor_place(place->away->disk ? 0 : -1, place->at), place->name);
+        sp_tensor_sum_name(sp_tensor_place(place->evicted->disk ? 0 : -1, place->at), place->name);
 
     pthread_mutex_lock(&m->mutex);
     *(move->writes ? &m->moved.left : &m->moved.returned) += (int64_t)sp_host_round(place->bytes);
@@ -182,7 +182,7 @@ static void piece_done(void *arg)
 static void start(struct sp_transit *piece)
 {
     struct sp_return *move = piece->move;
-    struct sp_away *a = move->away;
+    struct sp_evicted *a = move->evicted;
     struct sp_transfers *queue =
         a->disk ? sp_disk_transfers(a->disk, move->writes) : &a->memory[move->writes];
 
@@ -192,7 +192,7 @@ static void start(struct sp_transit *piece)
 
 static void go(struct sp_return *move)
 {
-    struct sp_mover *m = move->away->mover;
+    struct sp_mover *m = move->evicted->mover;
 
     for (int i = 0, n = move->n; i < n; i++) { /* the last piece may be the end of it */
         struct sp_transit *piece = &move->piece[i];
@@ -215,23 +215,27 @@ static void acquired(void *arg)
     struct sp_return *move = arg;
     bool goes;
 
-    move->memory = starpu_data_handle_to_pointer(move->buffer, node_of(move->away));
-    pthread_mutex_lock(&move->away->mover->mutex);
+    move->memory = starpu_data_handle_to_pointer(move->buffer, node_of(move->evicted));
+    pthread_mutex_lock(&move->evicted->mover->mutex);
     move->acquired = true;
     goes = move->told;
-    pthread_mutex_unlock(&move->away->mover->mutex);
+    pthread_mutex_unlock(&move->evicted->mover->mutex);
     if (goes)
         go(move);
 }
 
-static struct sp_return *new_move(struct sp_away *a, struct sp_tensor *buffer, bool writes,
+static struct sp_return *new_move(struct sp_evicted *a, struct sp_tensor *buffer, bool writes,
                                   const struct sp_piece *piece, int n)
 {
     struct sp_return *move = malloc(sizeof *move + sizeof *move->piece * (size_t)n);
 
     SP_NEED(move, "no memory to move a tensor");
-    *move = (struct sp_return){
-        .away = a, .buffer = sp_handle(buffer), .writes = writes, .told = true, .n = n, .left = n};
+    *move = (struct sp_return){.evicted = a,
+                               .buffer = sp_handle(buffer),
+                               .writes = writes,
+                               .told = true,
+                               .n = n,
+                               .left = n};
     for (int i = 0; i < n; i++) {
         struct sp_place *place = piece[i].place;
 
@@ -243,7 +247,7 @@ static struct sp_return *new_move(struct sp_away *a, struct sp_tensor *buffer, b
 
 static void submit(struct sp_return *move)
 {
-    int err = starpu_data_acquire_on_node_cb(move->buffer, (int)node_of(move->away),
+    int err = starpu_data_acquire_on_node_cb(move->buffer, (int)node_of(move->evicted),
                                              move->writes ? STARPU_R : STARPU_W, acquired, move);
 
     STARPU_ASSERT_MSG(!err, "starpipe: a tensor cannot be moved");
@@ -251,8 +255,8 @@ static void submit(struct sp_return *move)
 
 /* ---- what callers do ---------------------------------------------------------------------------- */
 
-void sp_away_write(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n,
-                   struct sp_leave **leave, int64_t *live, int64_t *peak)
+void sp_evicted_write(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
+                      int n, struct sp_leave **leave, int64_t *live, int64_t *peak)
 {
     struct sp_return *move = new_move(a, buffer, true, piece, n);
 
@@ -281,14 +285,15 @@ void sp_leave_wait(struct sp_leave *leave, unsigned position)
     pthread_mutex_unlock(&m->mutex);
 }
 
-void sp_away_read(struct sp_away *a, struct sp_tensor *buffer, const struct sp_piece *piece, int n)
+void sp_evicted_read(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
+                     int n)
 {
     submit(new_move(a, buffer, false, piece, n));
 }
 
-struct sp_return *sp_away_return(struct sp_away *a, struct sp_tensor *buffer,
-                                 struct sp_place *place, int64_t *live, int64_t *peak,
-                                 struct sp_return *next)
+struct sp_return *sp_evicted_return(struct sp_evicted *a, struct sp_tensor *buffer,
+                                    struct sp_place *place, int64_t *live, int64_t *peak,
+                                    struct sp_return *next)
 {
     struct sp_return *move = new_move(a, buffer, false, &(struct sp_piece){.place = place}, 1);
 
@@ -304,7 +309,7 @@ struct sp_return *sp_away_return(struct sp_away *a, struct sp_tensor *buffer,
 void sp_return_begin(struct sp_return *first)
 {
     for (struct sp_return *move = first, *next; move; move = next) {
-        struct sp_mover *m = move->away->mover;
+        struct sp_mover *m = move->evicted->mover;
         bool goes;
 
         next = move->next;

@@ -2,7 +2,7 @@
 #include "sp_error.h"
 #include <stdlib.h>
 
-static struct sp_help *help_of(const struct sp_graph *g, int stage, int global)
+static struct sp_multiplex_assist *help_of(const struct sp_graph *g, int stage, int global)
 {
     return &g->multiplex->help[stage * sp_multiplex_layout(g)->stages + global];
 }
@@ -40,14 +40,14 @@ static size_t elements_of(const struct walk *w, enum sp_block_kind kind)
     return sp_block_elements(&w->g->shape.held, kind);
 }
 
-static struct sp_tensor **weight(struct sp_help *h, const struct walk *w, enum sp_block_kind kind,
-                                 int layer)
+static struct sp_tensor **weight(struct sp_multiplex_assist *h, const struct walk *w,
+                                 enum sp_block_kind kind, int layer)
 {
     return layer < 0 ? &h->end_w[kind] : &h->w[sp_layer_block_at(kind, layer - w->first)];
 }
 
-static struct sp_tensor **sum(struct sp_help *h, const struct walk *w, enum sp_block_kind kind,
-                              int layer)
+static struct sp_tensor **sum(struct sp_multiplex_assist *h, const struct walk *w,
+                              enum sp_block_kind kind, int layer)
 {
     return layer < 0 ? &h->end_gradient[kind]
                      : &h->gradient[sp_layer_block_at(kind, layer - w->first)];
@@ -82,10 +82,10 @@ static int begin_sum(void *arg, enum sp_block_kind kind, int layer)
     return 0;
 }
 
-void sp_help_use(struct sp_op_ctx *c, bool backward)
+void sp_multiplex_assist_use(struct sp_op_ctx *c, bool backward)
 {
     struct walk w = walk_of(c->g, c->st->index, c->global);
-    struct sp_help *h = help_of(c->g, c->st->index, c->global);
+    struct sp_multiplex_assist *h = help_of(c->g, c->st->index, c->global);
 
     each_block(&w, find_weight);
     if (backward && !h->adds)
@@ -105,7 +105,8 @@ static struct sp_tensor **sum_of(struct sp_graph *g, int stage, const struct sp_
     return sum(help_of(g, stage, id->mb), &w, (enum sp_block_kind)id->block, id->at);
 }
 
-void sp_help_leave(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+void sp_multiplex_assist_leave(struct sp_graph *g, struct sp_stage *st,
+                               const struct sp_tensor_id *id)
 {
     struct sp_tensor **s = sum_of(g, st->index, id);
 
@@ -115,7 +116,7 @@ void sp_help_leave(struct sp_graph *g, struct sp_stage *st, const struct sp_tens
     help_of(g, st->index, id->mb)->adds = false;
 }
 
-void sp_help_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+void sp_multiplex_assist_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
     struct sp_task_context ctx = sp_stage_context(g, st, 'S');
 
@@ -128,7 +129,7 @@ void sp_help_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
 
 /* ---- room ----------------------------------------------------------------------------------- */
 
-int sp_help_create(struct sp_graph *g)
+int sp_multiplex_assist_create(struct sp_graph *g)
 {
     size_t p = (size_t)sp_multiplex_layout(g)->stages;
 
@@ -137,7 +138,7 @@ int sp_help_create(struct sp_graph *g)
         return -ENOMEM;
     for (int s = 0; s < (int)p; s++)
         for (int global = 0; global < (int)p; global++) {
-            struct sp_help *h = help_of(g, s, global);
+            struct sp_multiplex_assist *h = help_of(g, s, global);
             int first, count;
 
             sp_chunk_layers(g->cfg.plan, g->shape.model.layers, s, global, &first, &count);
@@ -149,7 +150,7 @@ int sp_help_create(struct sp_graph *g)
     return 0;
 }
 
-void sp_help_destroy(struct sp_graph *g)
+void sp_multiplex_assist_destroy(struct sp_graph *g)
 {
     int p = sp_multiplex_layout(g)->stages;
 

@@ -4,7 +4,7 @@
  */
 #include "engine/numbered.h"
 #include "engine/tier.h"
-#include "offload/away.h"
+#include "offload/evicted.h"
 #include "sinks/pool.h"
 #include "sinks/starpu/sink.h"
 
@@ -24,11 +24,11 @@ static void use_in_turns(struct sp_disk *where)
     int value[SETS], wrote = 0;
     uint64_t seed = 9;
     struct sp_mover m;
-    struct sp_away a;
+    struct sp_evicted a;
 
     wrong = reads = 0;
     sp_mover_init(&m, STARPU_MAIN_RAM, tier, 0);
-    assert_int_equal(sp_away_create(&a, &m, where), 0);
+    assert_int_equal(sp_evicted_create(&a, &m, where), 0);
     for (int b = 0; b < BUFFERS; b++)
         buffer[b] = sp_tensor_make(sp_starpu_sink(), PIECES * NUMBERS, sizeof(float), "buffer");
     for (int s = 0; s < SETS; s++)
@@ -42,10 +42,10 @@ static void use_in_turns(struct sp_disk *where)
         if (k < SETS || draw_below(&seed, 2)) {
             value[s] = 10000 * (k % 100) + s;
             submit(&write_cl, in, value[s]);
-            sp_away_write(&a, in, piece[s], PIECES, NULL, NULL, NULL);
+            sp_evicted_write(&a, in, piece[s], PIECES, NULL, NULL, NULL);
             wrote++;
         } else {
-            sp_away_read(&a, in, piece[s], PIECES);
+            sp_evicted_read(&a, in, piece[s], PIECES);
             submit(&read_cl, in, value[s]);
         }
     }
@@ -65,7 +65,7 @@ static void use_in_turns(struct sp_disk *where)
             struct sp_return *r;
 
             home = sp_tensor_make(sp_starpu_sink(), NUMBERS, sizeof(float), "home");
-            r = sp_away_return(&a, home, piece[s][p].place, &live, &peak, NULL);
+            r = sp_evicted_return(&a, home, piece[s][p].place, &live, &peak, NULL);
             submit(&read_cl, home, value[s] + p * NUMBERS);
             usleep(s + p ? 0 : 20000);
             assert_true(reads == before && live == 0);
@@ -75,7 +75,7 @@ static void use_in_turns(struct sp_disk *where)
         }
     assert_int_equal(wrong, 0);
     assert_int_equal(starpu_task_wait_for_all(), 0);
-    sp_away_destroy(&a);
+    sp_evicted_destroy(&a);
     sp_mover_destroy(&m, NULL, 0);
 }
 
@@ -91,7 +91,7 @@ static void in_memory(void **state)
     use_in_turns(NULL);
 }
 
-TEST_GROUP(away)
+TEST_GROUP(evicted)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(on_disk), cmocka_unit_test(in_memory)};
 

@@ -1,6 +1,6 @@
-/* What attention of an op takes more or less for being shared (policies/families/aligned/aid.h). Pure. */
-#ifndef SP_AID_TIMES_H
-#define SP_AID_TIMES_H
+/* What attention of an op takes more or less for being shared (policies/families/aligned/assist.h). Pure. */
+#ifndef SP_ASSIST_TIMES_H
+#define SP_ASSIST_TIMES_H
 
 #include "plan/cost/terms.h"
 #include "policies/plan.h"
@@ -10,7 +10,7 @@
  * of a slot come to a layer at the same time. A helper attends to its own slice, then to what came meanwhile, one
  * after the other; an owner is done when it has what its helpers sent back, and has merged it.
  */
-double sp_aid_time(const struct sp_plan *plan, const struct sp_shape *sh,
-                   const struct sp_op_terms *terms, int stage, const struct sp_op *op);
+double sp_assist_time(const struct sp_plan *plan, const struct sp_shape *sh,
+                      const struct sp_op_terms *terms, int stage, const struct sp_op *op);
 
 #endif

@@ -1,0 +1,217 @@
+#include "graphs/offload/streamed_keys.h"
+#include "offload/host.h"
+#include "sp_error.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct sp_eviction_plan *evictions_of(const struct sp_graph *g,
+                                                   const struct sp_stage *st)
+{
+    const struct sp_eviction_plan *all = g->cfg.evictions;
+
+    return all && all[st->index].streamed_in ? &all[st->index] : NULL;
+}
+
+static const struct sp_tier_ops *tier_of(const struct sp_op_ctx *c)
+{
+    return c->g->cfg.sink->ops->tier;
+}
+
+static struct sp_layer_activations *activations_of(const struct sp_op_ctx *c, int i, int slice)
+{
+    return &c->fl[slice - c->slice].layers[i];
+}
+
+static int parts_of(const struct sp_op_ctx *c)
+{
+    return sp_shape_parts(&c->g->shape);
+}
+
+/* Part k of a layer's keys and values, or of their gradients. */
+static struct sp_tensor **tensor_of(struct sp_layer_activations *t, int k, bool gradients)
+{
+    return gradients ? (t->heads ? &t->heads[k].dkv : &t->dkv)
+                     : (t->heads ? &t->heads[k].kv : &t->kv);
+}
+
+/* ---- to stay ----------------------------------------------------------------------------------- */
+
+static int unit_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, int i, int slice)
+{
+    const struct sp_plan *plan = c->g->cfg.plan;
+    int chunk = plan->programs[c->st->index].ops[c->ctx.op_index].chunk;
+
+    return a->activations_unit[sp_activations_index(plan, chunk, c->mb, slice)] + i;
+}
+
+/* For keys and values of layer i, or their gradients. */
+static struct sp_place *new_place(struct sp_op_ctx *c, int i, int slice, bool gradients,
+                                  size_t bytes)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "%s s%d m%d.%d l%d",
+             gradients ? "gradients of keys and values" : "keys and values", c->ctx.stage, c->mb,
+             slice, c->first + i);
+    return tier_of(c)->place(&c->st->streams.evicted, bytes, name);
+}
+
+/* A tensor that is away comes into a new buffer, with the next task. */
+static struct sp_return *bring(struct sp_op_ctx *c, struct sp_place *place, bool gradients,
+                               struct sp_tensor **tensor, struct sp_return *next)
+{
+    struct sp_meter *meter = sp_stage_meter(c->g, c->st);
+    size_t elem = sp_shape_elem(c->sh);
+
+    *tensor = sp_pool_get(c->st->local, place->bytes / elem, elem, gradients ? "dkv" : "kv");
+    return tier_of(c)->fetch(&c->st->streams.evicted, *tensor, place,
+                             gradients ? NULL : &meter->live_bytes, &meter->peak_bytes, next);
+}
+
+void sp_streamed_keys_next_layer(struct sp_op_ctx *c, int i)
+{
+    const struct sp_eviction_plan *a = evictions_of(c->g, c->st);
+    struct sp_layer_activations *t = &c->fl->layers[i];
+    struct sp_return *first = NULL;
+    struct sp_move *own;
+
+    if (!a)
+        return;
+    while (c->st->streams.n_leaving > 0)
+        tier_of(c)->wait(c->st->streams.leaving[--c->st->streams.n_leaving], *c->ctx.order + 1);
+    if (!t->evicted)
+        return;
+    for (int k = 0; k < 2 * parts_of(c); k++) {
+        bool gradients = k >= parts_of(c);
+
+        if (t->evicted[k])
+            first =
+                bring(c, t->evicted[k], gradients, tensor_of(t, k % parts_of(c), gradients), first);
+    }
+    free(t->evicted);
+    t->evicted = NULL;
+    own = &c->st->streams.own[unit_of(c, a, i, c->slice)];
+    *own = (struct sp_move){.mover = &c->st->mover, .returns = first, .next = c->st->returning};
+    c->st->returning = own;
+}
+
+void sp_streamed_keys_evict(struct sp_op_ctx *c, int i)
+{
+    const struct sp_eviction_plan *a = evictions_of(c->g, c->st);
+    struct sp_meter *meter = sp_stage_meter(c->g, c->st);
+    struct sp_layer_activations *t;
+
+    if (!a || c->ctx.pass != 'F' || c->slice == 0 || !a->units[unit_of(c, a, i, c->slice - 1)].keys)
+        return;
+    t = activations_of(c, i, c->slice - 1);
+    t->evicted = calloc(2 * (size_t)parts_of(c), sizeof(struct sp_place *));
+    SP_NEED(t->evicted, "no memory for keys and values that leave");
+    for (int k = 0; k < parts_of(c); k++) {
+        struct sp_tensor **kv = tensor_of(t, k, false);
+
+        t->evicted[k] = new_place(c, i, c->slice - 1, false, sp_tensor_size(*kv));
+        tier_of(c)->write(&c->st->streams.evicted, *kv, &(struct sp_piece){.place = t->evicted[k]},
+                          1, &c->st->streams.leaving[c->st->streams.n_leaving++],
+                          &meter->live_bytes, &meter->peak_bytes);
+        sp_pool_put(*kv);
+        *kv = NULL;
+    }
+}
+
+/* ---- for a moment ------------------------------------------------------------------------------- */
+
+bool sp_streamed_keys_take(const struct sp_op_ctx *c, int i, int slice, int64_t *bytes)
+{
+    const struct sp_layer_activations *t = activations_of(c, i, slice);
+    size_t more = 0;
+
+    for (int k = 0; k < parts_of(c); k++)
+        more += sp_host_round(t->evicted[k]->bytes);
+    return sp_eviction_stream_takes(evictions_of(c->g, c->st), (int64_t)more, bytes);
+}
+
+size_t sp_streamed_keys_next(const struct sp_op_ctx *c, int i, int slice, int part, size_t *at)
+{
+    size_t begin = *at;
+
+    *at += sp_host_round(activations_of(c, i, slice)->evicted[part]->bytes);
+    return begin / sp_shape_elem(c->sh);
+}
+
+/* Where a visit's keys and values, or their gradients, are, in its buffers and out of them; how many pieces. */
+static int pieces_of(struct sp_op_ctx *c, int i, const struct sp_streamed_keys *stream,
+                     bool gradients, struct sp_piece *piece)
+{
+    size_t at = 0;
+    int n = 0;
+
+    for (int j = stream->first; j < stream->end; j++) {
+        struct sp_layer_activations *t = activations_of(c, i, j);
+
+        for (int k = 0; t->evicted && k < parts_of(c); k++) {
+            struct sp_place **place = &t->evicted[gradients ? parts_of(c) + k : k];
+
+            if (!*place)
+                *place = new_place(c, i, j, gradients, t->evicted[k]->bytes);
+            piece[n++] = (struct sp_piece){*place, at};
+            at += sp_host_round((*place)->bytes);
+        }
+    }
+    return n;
+}
+
+void sp_streamed_keys_begin(struct sp_op_ctx *c, int i, struct sp_streamed_keys *stream, bool made)
+{
+    struct sp_stage *st = c->st;
+    struct sp_piece piece[SP_MAX_SLICES];
+    int turn = st->streams.begun++ % SP_EVICTION_STREAMS;
+
+    stream->kv = st->streams.buffer[turn];
+    stream->dkv = st->streams.buffer[SP_EVICTION_STREAMS + turn];
+    tier_of(c)->read(&st->streams.evicted, stream->kv, piece,
+                     pieces_of(c, i, stream, false, piece));
+    if (made)
+        tier_of(c)->read(&st->streams.evicted, stream->dkv, piece,
+                         pieces_of(c, i, stream, true, piece));
+}
+
+void sp_streamed_keys_end(struct sp_op_ctx *c, int i, const struct sp_streamed_keys *stream)
+{
+    struct sp_piece piece[SP_MAX_SLICES];
+
+    tier_of(c)->write(&c->st->streams.evicted, stream->dkv, piece,
+                      pieces_of(c, i, stream, true, piece), NULL, NULL, NULL);
+}
+
+/* ---- of a stage --------------------------------------------------------------------------------- */
+
+int sp_streamed_keys_create(struct sp_graph *g, struct sp_stage *st)
+{
+    const struct sp_eviction_plan *a = evictions_of(g, st);
+    size_t elem = sp_shape_elem(&g->shape);
+
+    if (!a)
+        return 0;
+    for (int i = 0; i < 2 * SP_EVICTION_STREAMS; i++)
+        st->streams.buffer[i] =
+            sp_tensor_make(g->cfg.sink, (size_t)a->streamed_largest / elem, elem,
+                           i < SP_EVICTION_STREAMS ? "visiting kv" : "visiting dkv");
+    st->streams.own = calloc((size_t)a->n_units, sizeof *st->streams.own);
+    st->streams.leaving = calloc((size_t)sp_shape_parts(&g->shape), sizeof(struct sp_leave *));
+    return st->streams.own && st->streams.leaving
+               ? g->cfg.sink->ops->tier->evicted_start(&st->streams.evicted, &st->mover,
+                                                       g->cfg.disk)
+               : -ENOMEM;
+}
+
+void sp_streamed_keys_destroy(struct sp_graph *g, struct sp_stage *st)
+{
+    if (!evictions_of(g, st))
+        return;
+    for (int i = 0; i < 2 * SP_EVICTION_STREAMS; i++)
+        sp_tensor_unmake(st->streams.buffer[i]);
+    g->cfg.sink->ops->tier->evicted_stop(&st->streams.evicted);
+    free(st->streams.own);
+    free(st->streams.leaving);
+}
