@@ -1,6 +1,6 @@
 /*
- * Heads of attention that devices share out, to a tensor each, and back: columns of (T,width) tensors, the keys'
- * and the values' in a row of kv.
+ * Splits attention heads between devices, a tensor for each, and joins them again: columns of
+ * (T,width) tensors, of both the keys and the values in a row of kv.
  *
  *   part_j(T, n) = whole(T, first_j .. first_j + n-1)
  */
@@ -11,10 +11,11 @@ struct columns_args {
     bool keys;
 };
 
-/* What part j has of a row: `n` columns from `first` on in each of `segments` segments of `width`. */
+/* The columns of part j: `n` from `first` on, in each of `segments` segments of `width` in a
+ * row. */
 struct columns {
     size_t segments, width, first, n;
-    bool again; /* the part before has the same */
+    bool again; /* the part before it has the same columns */
 };
 
 static struct columns columns_of(const struct columns_args *a, int j)
@@ -31,7 +32,7 @@ static struct columns columns_of(const struct columns_args *a, int j)
                             .again = heads < parts && j % (parts / heads)};
 }
 
-/* Part j, from the whole or, `back`, to it. */
+/* Copies part j out of the whole, or with `back` into it. */
 static void copy_part(const struct sp_backend *k, const struct columns_args *a, int j, void *whole,
                       void *part, bool back)
 {

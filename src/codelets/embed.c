@@ -1,7 +1,7 @@
 /*
  * Token and position embedding:
  *
- *   x(b,s,h) = tokens[ids(b,s)] + positions[0..s-1]        (positions: GPT-2 style, of each document)
+ *   x(b,s,h) = tokens[ids(b,s)] + positions[0..s-1]     (positions: GPT-2 style, per document)
  *
  * There is no input gradient; weight gradient: dtokens[ids] += dx, dpositions += sum_b dx.
  */

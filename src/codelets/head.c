@@ -7,7 +7,7 @@
  *   was: logits = n E^T        so: dn = dlogits E, dE += dlogits^T n
  *   was: n = norm(x)           so: dx = norm'(dn); gain, bias +=
  *
- * For sampling, the logits of some rows alone.
+ * Sampling computes only the logits of some rows.
  */
 #include "codelets/insert.h"
 #include "kernels/kernels.h"

@@ -1,6 +1,6 @@
 #include "codelets/heads.h"
 
-/* Queries, or keys: rows of the product's matrix, and the gain of their heads. */
+/* Places of queries or of keys: rows of the product's matrix, and the gain of their heads. */
 struct heads {
     int n, width;
     size_t weight, bias, gain; /* (size_t)-1: none */
@@ -45,8 +45,8 @@ static struct scratch parts_of(const struct sp_shape *sh, void *base)
     return (struct scratch){base, sp_skip(sh, base, n), sp_skip(sh, base, 2 * n)};
 }
 
-/* raw(T,width) = n1 W^T + b, and normed = norm(raw), with statistics: one call for forward and
- * backward, so that both have the same bits. */
+/* raw(T,width) = n1 W^T + b, and normed = norm(raw), with statistics. Forward and backward share
+ * it, so that both get the same bits. */
 static void normalise(const struct sp_backend *k, const struct sp_shape *sh, struct heads of,
                       const void *n1, void *w, struct scratch s)
 {
@@ -76,7 +76,7 @@ void sp_heads_forward(const struct sp_backend *k, const struct sp_shape *sh, con
               sp_skip(sh, kv, width), 2 * of.width);
 }
 
-/* dy(T,width) = norm'(dy), gain += ; dx takes the place of dy, row by row. */
+/* dy(T,width) = norm'(dy), gain += ; dx overwrites dy row by row. */
 static void norm_backward(const struct sp_backend *k, const struct sp_shape *sh, struct heads of,
                           void *w, struct scratch s, void *dy, float *gain)
 {

@@ -1,5 +1,5 @@
 /*
- * An op that computes nothing yet: what it received is kept for its backward.
+ * An op that computes nothing yet, but keeps the tensors that it received for its backward.
  */
 #include "codelets/insert.h"
 

@@ -1,9 +1,9 @@
 /*
- * One insert a sub-layer task. Handles are vectors of elements of the shape's type (ids and targets:
- * int32) with the sizes of struct sp_shape; T rows, h hidden, q and kv widths of a token. "w" is a
- * parameter block as products read it (R), "g" its gradient, in f32 (RW, accumulated), `ctx` says
- * where and when the task runs.
- * Each function submits one task and returns it done: failures end the run with the task's name.
+ * One insert function for each sub-layer task. Handles are vectors of elements of the shape's type
+ * (ids and targets: int32) with the sizes of struct sp_shape: T rows, h hidden, and the widths q
+ * and kv of a token. "w" is a parameter block as products read it (R), "g" its gradient, in f32
+ * (RW, accumulated); `ctx` says where and when the task runs. Each function submits one task.
+ * Failures end the run with the task's name.
  */
 #ifndef SP_INSERT_H
 #define SP_INSERT_H
@@ -21,52 +21,55 @@ void sp_embed_wgrad_insert(const struct sp_task_context *ctx, const struct sp_sh
                            struct sp_tensor *ids, struct sp_tensor *dx, struct sp_tensor *dtokens,
                            struct sp_tensor *dpositions);
 
-/* What a layer's forward writes: NULL handles are not kept. */
+/* The tensors that a layer's forward writes. A NULL `saved` keeps nothing. */
 struct sp_pre {
     struct sp_tensor *x;      /* (T,h) input of the layer */
     struct sp_tensor *saved;  /* sp_shape_pre_saved */
-    struct sp_tensor *q, *kv; /* (T,q) (T,kv), rotated for Llama; kv NULL: q alone */
+    struct sp_tensor *q, *kv; /* (T,q) (T,kv), rotated for Llama; kv NULL: only q */
     bool keep_outputs;        /* saved holds n1 */
 };
 
 struct sp_post {
     struct sp_tensor *x;     /* (T,h) residual */
-    struct sp_tensor *o;     /* (T,q) attention output; NULL: x is r already (see out.c) */
+    struct sp_tensor *o;     /* (T,q) attention output; NULL: x is r already, see out.c */
     struct sp_tensor *saved; /* sp_shape_post_saved; NULL: a forward that keeps nothing */
     bool keep_outputs;       /* saved holds n2 and g */
     bool residual;           /* saved is sp_shape_residual_saved */
 };
 
-/* Keys and values (b,len,kv) of `len` tokens from position `first` on; or (2,b,len/2,kv), of halves from `first`
- * and from `second` on, where that is not 0. */
+/* Keys and values (b,len,kv) of `len` tokens from position `first` on. If `second` is not 0:
+ * (2,b,len/2,kv), two halves that begin at `first` and at `second`. */
 struct sp_attn_keys {
     int first, second, len;
-    size_t at; /* in their buffers, which those that follow may share: elements */
+    size_t at; /* offset in their buffer, in elements: keys that follow may share the buffer */
     struct sp_tensor *kv, *dkv;
 };
 
 /*
- * Attention of the queries of slice i over keys and values of slices 0..i, or of some of them: then a task for each
- * such part, one after the other, computes and merges. One slice is the whole sequence.
+ * Attention of the queries of slice i over keys and values of slices 0..i, or over some of them:
+ * then each such part has a task, one after the other, which merges its result. A single slice is
+ * the whole sequence.
  */
 struct sp_attn {
-    int q_len, q_pos, q_second; /* as seq, first and second of a shape */
-    bool begins, ends;          /* the first part, which has the queries' own keys; the last one */
+    int q_len, q_pos, q_second; /* like seq, first and second of a shape */
+    bool begins, ends;          /* first part, with the queries' own keys; last part */
     int n_keys;
     const struct sp_attn_keys *keys; /* [n_keys] by their positions */
     struct sp_tensor *q, *o, *lse;   /* (b,q_len,q) twice, (b,a,q_len) */
-    /* (b,q_len,q) in f32, where tensors of another type are computed in several parts; else NULL */
+    /* (b,q_len,q) in f32, if o or dq is of another type and is computed in several parts; else
+     * NULL */
     struct sp_tensor *sum;
 };
 
-/* n1 = norm1(x); q = n1 Wq^T, kv = n1 Wkv^T, rotated. Written: saved (if any), q, kv (if any). */
+/* n1 = norm1(x); q = n1 Wq^T, kv = n1 Wkv^T, rotated. Writes q, and saved and kv unless they are
+ * NULL. */
 void sp_pre_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        const struct sp_pre *t, struct sp_tensor *w_norm, struct sp_tensor *w_qkv,
                        int64_t stashed);
 
-/* dx(T,h) = dr + norm1'(dq Wq + dkv Wkv); dq, dkv rotated back in place; g_norm accumulated. Where
- * heads have norms, so are the gains' gradients: in `gains`, the block of the product's, or, `apart`,
- * sp_shape_gains elements. */
+/* dx(T,h) = dr + norm1'(dq Wq + dkv Wkv); dq, dkv rotated back in place; g_norm accumulated. If
+ * heads have norms, it also accumulates the gradients of their gains in `gains`: the block of
+ * the product's gradient, or with `apart` a tensor of sp_shape_gains elements. */
 void sp_pre_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        const struct sp_pre *t, struct sp_tensor *w_norm, struct sp_tensor *w_qkv,
                        struct sp_tensor *g_norm, struct sp_tensor *gains, bool apart,
@@ -79,9 +82,9 @@ void sp_pre_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
                          struct sp_tensor *dkv, struct sp_tensor *g_qkv, int64_t released);
 
 /*
- * The two halves of pre, where the QKV product runs beside attention: n1 = norm1(x), its statistics
- * to t->saved. With `keep_outputs` n1 goes there too, and its own handle must be NULL; otherwise NULL
- * says that no task reads n1. t->q and t->kv are not used.
+ * The two halves of pre, for a QKV product that runs next to attention: n1 = norm1(x), its
+ * statistics go to t->saved. With `keep_outputs` n1 goes there too, and its own handle must be
+ * NULL; otherwise a NULL n1 means that no task reads it. t->q and t->kv are not used.
  */
 void sp_norm_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_pre *t, struct sp_tensor *n1, struct sp_tensor *w_norm,
@@ -93,73 +96,77 @@ void sp_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
                         struct sp_tensor *dn1, struct sp_tensor *dr, struct sp_tensor *dx,
                         int64_t released);
 
-/* q = n1 Wq^T, kv = n1 Wkv^T, rotated; kv NULL: q alone. */
+/* q = n1 Wq^T, kv = n1 Wkv^T, rotated; kv NULL: only q. */
 void sp_qkv_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        struct sp_tensor *n1, struct sp_tensor *w, struct sp_tensor *q,
                        struct sp_tensor *kv, int64_t stashed);
 
-/* dn1 = dq Wq + dkv Wkv; dq, dkv rotated back in place. Where heads have norms, these read n1, and
- * g += the gradients of their gains, in the product's block or, `apart`, sp_shape_gains elements; `fresh`: g =, and
- * what else is in the block 0. */
+/* dn1 = dq Wq + dkv Wkv; dq, dkv rotated back in place. If heads have norms, it also reads n1
+ * and does g += the gradients of their gains, in the product's block or, with `apart`, in
+ * sp_shape_gains elements; `fresh`: it writes them, and sets the rest of the block to 0. */
 void sp_qkv_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        struct sp_tensor *n1, struct sp_tensor *w, struct sp_tensor *dq,
                        struct sp_tensor *dkv, struct sp_tensor *dn1, struct sp_tensor *g,
                        bool apart, bool fresh);
 
-/* g += (dq, dkv)^T n1, after sp_qkv_bwd with the same `fresh`: g =, and what else is in the block 0,
- * unless sp_qkv_bwd has begun it. */
+/* g += (dq, dkv)^T n1, after sp_qkv_bwd with the same `fresh`. With `fresh` it writes them and
+ * sets the rest of the block to 0, unless sp_qkv_bwd has written the block already. */
 void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          struct sp_tensor *n1, struct sp_tensor *dq, struct sp_tensor *dkv,
                          struct sp_tensor *g, bool fresh, int64_t released);
 
-/* o, lse = attention(q, kv), or merged with it; o is there after the last part. */
+/* o, lse = attention(q, kv), merged with earlier parts; o is complete after the last part. */
 void sp_attn_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, int64_t stashed);
 
-/* dq = or +=, there after the last part; dkv of the keys += (cleared first if `first`: the last slice of the
- * sequence). */
+/* Writes or adds to dq, which is complete after the last part; adds to dkv of the keys, or
+ * overwrites it if `first`, which is the sequence's last slice. */
 void sp_attn_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, bool first, struct sp_tensor *d_o,
                         struct sp_tensor *dq, int64_t released);
 
-/* A part that was computed elsewhere, as attention of its own of the same queries over the keys of t, whose positions
- * alone count: merged with o and lse; added to dq. As above after parts before it. */
+/* Takes in a part that was computed elsewhere, by an attention task for the same queries over
+ * the keys of t, of which only the positions count: forward it is merged with o and lse,
+ * backward added to dq. Comes after earlier parts, as above. */
 void sp_attn_merge_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           const struct sp_attn *t, struct sp_tensor *part,
                           struct sp_tensor *part_lse);
 void sp_attn_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_attn *t, struct sp_tensor *dq, struct sp_tensor *part);
 
-/* r = x + o Wo^T, or x; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what saved needs. */
+/* r = x + o Wo^T, or x; y = r + MLP(norm2(r)), in chunks of rows; y NULL: only what `saved`
+ * needs. */
 void sp_post_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_post *t, struct sp_tensor *w, struct sp_tensor *y,
                         int64_t stashed);
 
-/* du(T,up), dr(T,h), d_o(T,q) if not NULL = from dy(T,h); norm2's gradient accumulated into g: the block's, or,
- * `apart`, one laid out like norm1's. */
+/* du(T,up), dr(T,h), and d_o(T,q) if not NULL, from dy(T,h). Accumulates norm2's gradient into
+ * g: the block's, or with `apart` one laid out like norm1's. */
 void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_post *t, struct sp_tensor *w, struct sp_tensor *g,
                         bool apart, struct sp_tensor *dy, struct sp_tensor *du,
                         struct sp_tensor *dr, struct sp_tensor *d_o);
 
-/* Nothing, once these n are there: from then on they count as stashed, so many bytes. */
+/* Computes nothing. Once these n tensors are there, they count as `stashed` bytes. */
 void sp_hold_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int n,
                     struct sp_tensor *const *held, int64_t stashed);
 
-/* Both gradients of post from t->residual, t->o and dy(T,h): dr(T,h), d_o(T,q) =, the block's += g; t->o and d_o
- * NULL: but for those of the output product. The inside of the MLP is computed again, mlp_rows rows at a time. */
+/* Both gradients of post from t->residual, t->o and dy(T,h): writes dr(T,h) and d_o(T,q), and
+ * adds to the block's g. If t->o and d_o are NULL, it leaves out the output product. It computes
+ * the inside of the MLP again, mlp_rows rows at a time. */
 void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           const struct sp_post *t, struct sp_tensor *w, struct sp_tensor *g,
                           struct sp_tensor *dy, struct sp_tensor *dr, struct sp_tensor *d_o,
                           int64_t released);
 
 /*
- * Where devices share heads, MLP and vocabulary: a layer's second half and the head in parts. `sh` is the shape of a
- * device's heads, of T rows of one part of the tokens; of sp_partial_sum to sp_sum_norm_bwd that of its own tokens.
+ * For devices that share heads, MLP and vocabulary: a layer's second half and the head, in parts.
+ * `sh` is the shape of a device's heads, with T rows of one part of the tokens; from sp_partial_sum
+ * to sp_sum_norm_bwd it has the device's own tokens.
  */
 
-/* y(T,h) = o Wo^T, `biased`: with the bias; + x, or, x NULL, a part of a sum over devices. w and g are the block, or as
- * much of it as the product has. */
+/* y(T,h) = o Wo^T, `biased`: with the bias; + x, or with x NULL a part of a sum over devices. w
+ * and g are the block, or only the front of it, up to the end of this product. */
 void sp_out_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        struct sp_tensor *o, struct sp_tensor *w, bool biased, struct sp_tensor *x,
                        struct sp_tensor *y);
@@ -169,15 +176,16 @@ void sp_out_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape 
 void sp_out_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          struct sp_tensor *o, struct sp_tensor *dr, struct sp_tensor *g);
 
-/* u(T,up) = n2 Wup^T; g(T,f) = act(u) unless NULL; y(T,h) = g Wdown^T unless NULL, a part of a sum as above. */
+/* u(T,up) = n2 Wup^T; g(T,f) = act(u) unless NULL; y(T,h) = g Wdown^T unless NULL, a part of a
+ * sum over devices. */
 void sp_mlp_fwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        struct sp_tensor *n2, struct sp_tensor *w, struct sp_tensor *u,
                        struct sp_tensor *g, bool biased, struct sp_tensor *y);
-/* du(T,up) and dn(T,h), a part of a sum, from dy(T,h). */
+/* du(T,up) and dn(T,h), a part of a sum over devices, from dy(T,h). */
 void sp_mlp_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                        struct sp_tensor *u, struct sp_tensor *w, struct sp_tensor *dy,
                        struct sp_tensor *du, struct sp_tensor *dn);
-/* grad += of up and down, with biases; g NULL: it is made again of u. */
+/* grad += gradients of up and down, with biases; g NULL: it is computed again from u. */
 void sp_mlp_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                          struct sp_tensor *n2, struct sp_tensor *u, struct sp_tensor *g,
                          struct sp_tensor *dy, struct sp_tensor *du, struct sp_tensor *grad,
@@ -186,44 +194,47 @@ void sp_mlp_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
 /* y(T,h) += n parts. */
 void sp_partial_sum_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                            struct sp_tensor *y, int n, struct sp_tensor *const *part);
-/* r(T,h) += n_part parts; n = norm(r), stats(T,2) = if not NULL. The norm's block `w` is one like NORM1, or, `in_post`,
- * that of the layer's second half. */
+/* r(T,h) += n_part parts; n = norm(r), and stats(T,2) unless NULL. `w` is the norm's block, like
+ * NORM1, or with `in_post` the block of the layer's second half. */
 void sp_sum_norm_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool in_post,
                         struct sp_tensor *w, struct sp_tensor *r, int n_part,
                         struct sp_tensor *const *part, struct sp_tensor *n, struct sp_tensor *stats,
                         int64_t stashed);
-/* n(T,h) = that norm once more. */
+/* n(T,h) = the same norm once more, from r and its statistics. */
 void sp_norm_again_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           bool in_post, struct sp_tensor *w, struct sp_tensor *r,
                           struct sp_tensor *stats, struct sp_tensor *n);
-/* dn(T,h) += n_part parts; dr(T,h) = norm'(dn), + dy if not NULL; gain and bias in g +=: laid out as in `w`, or,
- * `apart`, as in NORM1. Ends the life of `released` bytes. */
+/* dn(T,h) += n_part parts; dr(T,h) = norm'(dn), + dy if not NULL; g += gain and bias, laid out
+ * as in `w`, or with `apart` as in NORM1. Ends the life of `released` bytes. */
 void sp_sum_norm_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                             bool in_post, bool apart, struct sp_tensor *w, struct sp_tensor *g,
                             struct sp_tensor *r, struct sp_tensor *stats, struct sp_tensor *dn,
                             int n_part, struct sp_tensor *const *part, struct sp_tensor *dy,
                             struct sp_tensor *dr, int64_t released);
 
-/* stats(T,2) of the logits of n(T,h), of `rows` rows of the table w that are here; logits(T,V) = if not NULL. */
+/* stats(T,2) of the logits of n(T,h), over the `rows` rows of the table that w has; logits(T,V)
+ * = unless NULL. */
 void sp_logit_stats_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int rows,
                            struct sp_tensor *n, struct sp_tensor *targets, struct sp_tensor *w,
                            struct sp_tensor *stats, struct sp_tensor *logits);
-/* merged(T,2) = the stats of the parts of some devices, as if they were one part. */
+/* merged(T,2) = the stats of some devices' parts, as if they were one part. */
 void sp_logit_merge_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                            int devices, struct sp_tensor *const *stats, struct sp_tensor *merged);
-/* Of the stats of all devices, and of these logits if they were kept: dn(T,h) =, a part of a sum; g += of the table;
- * `counts`: tally[SP_TALLY_LOSS] += . */
+/* From the stats of all devices, and from the logits if they were kept: dn(T,h) =, a part of a
+ * sum over devices; g += the table's gradient; `counts`: tally[SP_TALLY_LOSS] += . */
 void sp_vocabulary_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int rows,
                           bool counts, struct sp_tensor *n, struct sp_tensor *targets,
                           struct sp_tensor *w, struct sp_tensor *g, int devices,
                           struct sp_tensor *const *stats, struct sp_tensor *logits,
                           struct sp_tensor *dn, struct sp_tensor *tally);
 
-/* g += part from its element `first` on, in f32: gradients that were apart from their block. */
+/* g += part, from g's element `first` on, in f32: for gradients that were apart from their
+ * block. */
 void sp_part_add_insert(const struct sp_task_context *ctx, struct sp_tensor *part,
                         struct sp_tensor *g, size_t first);
 
-/* g += weight gradients of up and down products, and if t->o is not NULL of the output product, from dy, du, dr. */
+/* g += weight gradients of the up and down products, and of the output product unless t->o is
+ * NULL, from dy, du, dr. */
 void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                           const struct sp_post *t, struct sp_tensor *w, struct sp_tensor *g,
                           struct sp_tensor *dy, struct sp_tensor *du, struct sp_tensor *dr,
@@ -239,42 +250,44 @@ void sp_head_insert(const struct sp_task_context *ctx, const struct sp_shape *sh
                     struct sp_tensor *w_table, struct sp_tensor *g_norm, struct sp_tensor *g_table,
                     struct sp_tensor *dx, struct sp_tensor *tally, int64_t released);
 
-/* logits(n,ld) = norm(x) E^T of rows first .. first+n-1 of x(T,h); ld is sp_logits_ld(V), and what
- * lies beyond V in a row is not written. */
+/* logits(n,ld) = norm(x) E^T for rows first .. first+n-1 of x(T,h); ld is sp_logits_ld(V).
+ * Nothing beyond V in a row is written. */
 void sp_logits_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int first,
                       int n, struct sp_tensor *x, struct sp_tensor *w_norm,
                       struct sp_tensor *w_table, struct sp_tensor *logits);
 
 /*
- * Heads of attention to as many parts as devices share them, and back: `keys` says that `whole` is keys and values
- * (T,kv), else queries or outputs (T,q). Part j has the heads from j heads / sh->context on, as a tensor of so many
- * fewer columns. Back, of parts that have the same key and value head the first counts.
+ * Splits heads of attention into as many parts as devices share them, and joins them: with `keys`,
+ * `whole` holds keys and values (T,kv), else queries or outputs (T,q). Part j is a narrower tensor
+ * with the heads from j heads / sh->context on. If parts have the same key and value head, the join
+ * takes the first.
  */
 void sp_heads_split_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
                            struct sp_tensor *whole, struct sp_tensor *const *parts);
 void sp_heads_join_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
                           struct sp_tensor *const *parts, struct sp_tensor *whole);
 
-/* Rows of tokens in tensors (b,len,width) that are cut differently. */
+/* Rows of tokens that move between (b,len,width) tensors with different cuts. */
 struct sp_rows {
     int batch, width, n;
     int from_len, from_at, to_len, to_at;
 };
 
-/* to = n rows of from, of every sequence; the rest of `to` stays, unless it is the `first` to be
- * written. */
+/* to = n rows of from, in every sequence; the rest of `to` stays, unless these are the `first`
+ * rows to be written. */
 void sp_rows_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                     const struct sp_rows *rows, struct sp_tensor *from, struct sp_tensor *to,
                     bool first);
-/* The same, added to what they are. */
+/* Adds the rows to those in `to`. */
 void sp_rows_add_insert(const struct sp_task_context *ctx, const struct sp_shape *sh,
                         const struct sp_rows *rows, struct sp_tensor *from, struct sp_tensor *to);
 
-/* What a stage adds up in a step: a vector of doubles. */
+/* The sums of a stage in a step: a vector of doubles. */
 enum sp_tally { SP_TALLY_LOSS, SP_TALLY_SUMSQ, SP_TALLIES };
 
-/* tally[SP_TALLY_SUMSQ] += sum of g^2, but of elements that are skipped: ascending ranges of the handle's.
- * `more`: the worker's next task adds to the same tally, so that nobody need wait for this one (cuda.h). */
+/* tally[SP_TALLY_SUMSQ] += sum of g^2, without the skipped elements: ascending ranges of the
+ * handle's. `more`: the worker's next task adds to the same tally, so that nobody need wait for
+ * this one (sinks/starpu/cuda.h). */
 void sp_sumsq_insert(const struct sp_task_context *ctx, struct sp_tensor *g, int n_skipped,
                      const struct sp_block_range *skipped, struct sp_tensor *tally, bool more);
 
@@ -285,8 +298,9 @@ void sp_unpack_insert(const struct sp_task_context *ctx, int n, const struct sp_
                       struct sp_tensor *part, struct sp_tensor *g);
 
 /*
- * Gradients that travel in `dtype`, a type of fewer bytes: travelling += own, f32, rounded at random with the bits of
- * `stream` (kernels/backend.h); gradient, f32, += travelling.
+ * For gradients that travel in `dtype`, a type of fewer bytes. Add: travelling += own (f32),
+ * rounded at random with the bits of `stream` (kernels/backend.h). End: gradient (f32) +=
+ * travelling.
  */
 void sp_travel_add_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, uint32_t stream,
                           struct sp_tensor *own, struct sp_tensor *travelling);
@@ -300,7 +314,7 @@ void sp_sum_insert(const struct sp_task_context *ctx, enum sp_dtype dtype, struc
 /* a = 0 */
 void sp_clear_insert(const struct sp_task_context *ctx, struct sp_tensor *a);
 
-/* to = what from begins with: all of it, or less. */
+/* to = the first elements of from, as many as `to` has. */
 void sp_copy_insert(const struct sp_task_context *ctx, struct sp_tensor *from,
                     struct sp_tensor *to);
 
@@ -311,9 +325,9 @@ struct sp_update {
     float factor;       /* of the gradient: min(1, clip / norm) */
 };
 
-/* AdamW on the elements of a block from `first` on, as many as the handles have, all f32; gradient
- * cleared. Weight decay applies to the tensors marked for it. low = w, rounded to `dtype`, unless that
- * is f32. */
+/* AdamW on the elements of a block from `first` on, as many as the handles have, all f32; clears
+ * the gradient. Weight decay applies to the tensors marked for it. low = w, rounded to `dtype`,
+ * unless that is f32. */
 void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params *params,
                       enum sp_block_kind kind, int layer, size_t first, const struct sp_update *hp,
                       struct sp_tensor *w, struct sp_tensor *g, struct sp_tensor *m,
@@ -323,14 +337,14 @@ void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params 
 void sp_round_insert(const struct sp_task_context *ctx, struct sp_tensor *w, enum sp_dtype dtype,
                      struct sp_tensor *low);
 
-/* to[i] = from[i] for n handles: a block's state to another. */
+/* to[i] = from[i] for n handles: copies one block's state to another. */
 void sp_state_copy_insert(const struct sp_task_context *ctx, int n, struct sp_tensor *const *from,
                           struct sp_tensor *const *to);
 
 /* A scratch buffer of n elements of a shape for one task (SP_SCRATCH), shared by size. */
 struct sp_tensor *sp_scratch_handle(const struct sp_task_context *ctx, const struct sp_shape *sh,
                                     size_t n);
-/* One of (T,width), T of the longest slice. */
+/* A scratch buffer of (T,width), for the T of the longest slice. */
 struct sp_tensor *sp_scratch_rows(const struct sp_task_context *ctx, const struct sp_shape *sh,
                                   int width);
 

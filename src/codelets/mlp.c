@@ -1,10 +1,10 @@
 /*
- * The MLP where devices share its width, of a part of a micro-batch's tokens:
+ * The MLP if devices share its width, for a part of a micro-batch's tokens:
  *
  *   u(T,up) = n2 Wup^T + bup     g(T,f) = act(u)
- *   y(T,h) = g Wdown^T, of this device's columns: a part of the sum over devices, one of which adds bdown
+ *   y(T,h) = g Wdown^T over this device's columns: a part of the sum over devices; one adds bdown
  *
- * Backward B, from dy of that sum:
+ * Backward B, from that sum's dy:
  *   was: y = g Wdown^T      so: dg = dy Wdown
  *   was: g = act(u)         so: du = act'(u) dg
  *   was: u = n2 Wup^T       so: dn = du Wup, a part of the sum over devices

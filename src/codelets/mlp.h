@@ -1,4 +1,5 @@
-/* An MLP on plain arrays, as `post` computes it, and `mlp` where devices share it: all but its last product. */
+/* An MLP on plain arrays, without its last product: for `post`, and for `mlp` if devices share
+ * it. */
 #ifndef SP_MLP_H
 #define SP_MLP_H
 
@@ -31,7 +32,8 @@ static inline void sp_mlp_up(const struct sp_backend *k, const struct sp_shape *
         sp_mlp_activate(k, sh, rows, u, g);
 }
 
-/* Backward, from dy of the MLP's output: du = act'(u) (dy Wdown), dn = du Wup. dg(rows,f) is scratch, where a gate is. */
+/* Backward, from dy of the MLP's output: du = act'(u) (dy Wdown), dn = du Wup. dg(rows,f) is
+ * scratch, needed for a gate. */
 static inline void sp_mlp_backward(const struct sp_backend *k, const struct sp_shape *sh, int rows,
                                    const void *dy, void *w, const void *u, void *dg, void *du,
                                    void *dn)

@@ -1,5 +1,5 @@
 /*
- * The norm before attention by itself, where the QKV product runs beside attention (HelixPipe
+ * The norm before attention by itself, for a QKV product that runs next to attention (HelixPipe
  * section 4.2), one micro-batch:
  *
  *   n1(T,h) = norm1(x), with its statistics

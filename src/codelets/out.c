@@ -1,9 +1,9 @@
 /*
  * The output product of attention by itself:
  *
- *   y(T,h) = x + o Wo^T + bo                where all of attention is one op (ship=attention of HelixPipe)
- *   y(T,h) = o Wo^T, of a device's heads    where devices share them: a part of the sum over devices, one of which adds
- *                                           bo, for a part of a micro-batch's tokens
+ *   y(T,h) = x + o Wo^T + bo         if all of attention is one op (ship=attention of HelixPipe)
+ *   y(T,h) = o Wo^T, over a device's heads, if devices share them, for a part of a micro-batch's
+ *                                    tokens: a part of the sum over devices; one adds bo
  *
  * Backward B, from the gradient dr of y: do = dr Wo
  * Backward W: dWo += dr^T o, with the bias

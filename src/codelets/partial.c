@@ -1,11 +1,12 @@
 /*
- * What devices of a stage computed parts of, put together by the one that has the tokens:
+ * Puts together the parts that devices of a stage computed, on the device that has the tokens:
  *
  *   sum          y(T,h) += parts
  *   sum_norm     r(T,h) += parts;  n = norm(r), with statistics
- *   norm_again   n = norm(r) by the statistics of then
+ *   norm_again   n = norm(r), from the statistics of sum_norm
  *
- * Backward of sum_norm, from parts of dn, the first of them in place of the sum, and the gradient dy of the residual:
+ * Backward of sum_norm, from parts of dn, the first of which becomes the sum, and the gradient dy
+ * of the residual:
  *   was: n = norm(r)     so: dr = dy + norm'(dn); gain, bias +=
  */
 #include "codelets/insert.h"
@@ -13,8 +14,8 @@
 
 struct partial_args {
     struct sp_task_args base;
-    bool in_post; /* the norm's block is that of the layer's second half */
-    bool apart;   /* its gradient is laid out like one of norm1 all the same */
+    bool in_post; /* the norm is in the block of the layer's second half */
+    bool apart;   /* its gradient is laid out like one of norm1 even so */
 };
 
 static void add_parts(const struct sp_backend *k, const struct sp_shape *sh, void *const *part,
@@ -25,7 +26,7 @@ static void add_parts(const struct sp_backend *k, const struct sp_shape *sh, voi
                      sum);
 }
 
-/* Where gain and bias are in a block of weights, and in one of gradients. */
+/* Gain and bias in a block of weights. */
 static void *gain_of(const struct partial_args *a, void *w)
 {
     return a->in_post ? sp_weight_at(a->base.shape, w, a->base.shape->gain) : w;
@@ -127,7 +128,7 @@ static struct sp_task *new_task(const struct sp_task_context *ctx, struct sp_cod
     return task;
 }
 
-/* Of `passes` over a tensor. */
+/* Operations of `passes` over a tensor. */
 static double flops(const struct sp_shape *sh, int passes)
 {
     return (double)passes * sh->rows * sh->model.hidden;

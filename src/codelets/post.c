@@ -4,8 +4,8 @@
  *   r(T,h) = x + o Wo^T + bo       n2 = norm2(r)       u(T,up) = n2 Wup^T + bup
  *   g(T,f) = act(u)                y(T,h) = r + g Wdown^T + bdown
  *
- * act is GELU-tanh, or SwiGLU on (gate, up). What comes after r is computed mlp_rows rows at a time. Where the output
- * product is with attention (out.c), o is not there: x is r.
+ * act is GELU-tanh, or SwiGLU on (gate, up). Everything after r is computed mlp_rows rows at a
+ * time. If the output product is in the attention op (out.c), there is no o, and x is r.
  *
  * Backward B, from dy:
  *   was: y = r + g Wdown^T     so: dg = dy Wdown, dr = dy
@@ -15,7 +15,7 @@
  *   was: r = x + o Wo^T        so: do = dr Wo; dr goes on to x
  * Backward W: dWdown += dy^T g, dWup += du^T n2, dWo += dr^T o.
  *
- * Where u is not kept, both in one: post_again.c.
+ * If u is not kept, post_again.c does both in one task.
  */
 #include "codelets/insert.h"
 #include "codelets/mlp.h"
@@ -24,17 +24,17 @@
 struct post_args {
     struct sp_task_args base;
     bool keep_outputs;
-    bool residual; /* r alone is kept */
+    bool residual; /* only r is kept */
     bool apart;    /* the gradient of norm2 is laid out like one of norm1 */
 };
 
-/* Scratch of the forward: what is not kept. r in full, the rest one chunk. */
+/* Scratch of the forward, for all that is not kept: r in full, the rest for one chunk. */
 static size_t fwd_scratch(const struct sp_shape *sh, const struct sp_post *t)
 {
     size_t part = (size_t)sh->mlp_rows, h = (size_t)sh->model.hidden, n = 0;
 
     if (t->saved && t->residual)
-        return sp_shape_post_chunk(sh); /* what comes next wants one of that size */
+        return sp_shape_post_chunk(sh); /* post_again needs this size: both share one buffer */
     if (!t->saved)
         n += (t->o ? (size_t)sh->rows * h : 0) + part * (size_t)sh->up_width;
     if (!t->saved || !t->keep_outputs)
@@ -139,7 +139,7 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
     sp_check_finite(&a->base, k, "do", b->d_o, (size_t)T * (size_t)sh->q_width);
 }
 
-/* w and scratch: for n2 and g, unless saved holds them. */
+/* w and scratch serve to compute n2 and g, unless saved holds them. */
 #define POST_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
     ONE(saved, SP_READ)           /* sp_shape_post_saved */                                        \
     OPTIONAL(o, SP_READ)          /* (T,q) */                                                      \

@@ -1,12 +1,12 @@
 /*
- * Backward of post (post.c), B and W in one, from the residual stream alone:
+ * Backward of post (post.c), B and W in one task, from the residual stream only:
  *
  *   again: n2 = norm2(r), u = n2 Wup^T + bup, g = act(u)
  *   then:  dg = dy Wdown, du = act'(u) dg, dn2 = du Wup; dWup += du^T n2, dWdown += dy^T g
  *
- * mlp_rows rows at a time, so that no whole u, g or du is ever there (chunked MLP, HelixPipe section 4.4.2); and
- * of all rows dr = dy + norm2'(dn2), do = dr Wo, dWo += dr^T o; without the latter two where the output product is with
- * attention.
+ * This runs mlp_rows rows at a time, so that u, g and du never exist in full (chunked MLP,
+ * HelixPipe section 4.4.2). For all rows together: dr = dy + norm2'(dn2), do = dr Wo, dWo += dr^T
+ * o; without the latter two if the output product is in the attention op.
  */
 #include "codelets/insert.h"
 #include "codelets/mlp.h"
@@ -23,7 +23,7 @@
     ONE(scratch, SP_SCRATCH) /* sp_shape_post_chunk */
 SP_BUFFERS(post_again, POST_AGAIN_BUFFERS)
 
-/* Of so many rows: dn from r, its statistics and dy. */
+/* For some rows: computes dn from r, its statistics and dy; adds to the weights' gradients. */
 static void mlp_again(const struct sp_backend *k, const struct sp_shape *sh, int rows,
                       const void *r, const float *stats, const void *dy, void *w, float *g,
                       void *scratch, void *dn)
@@ -71,7 +71,7 @@ static void post_again(const struct sp_backend *k, const struct post_again_buffe
 
 SP_CODELET(post_again);
 
-/* The products of both gradients, and the first one of the MLP once more. */
+/* Counts the products of both gradients, and the MLP's first product once more. */
 static double flops_of(const struct sp_shape *sh, bool out)
 {
     const struct sp_model *m = &sh->model;

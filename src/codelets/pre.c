@@ -17,11 +17,11 @@
 struct pre_args {
     struct sp_task_args base;
     bool keep_outputs;
-    bool apart; /* the gradients of the gains of heads are by themselves, not in the block */
+    bool apart; /* the gradients of the heads' gains have a tensor of their own, not the block */
 };
 
-/* Scratch of a task: that of the heads' norms, which has f32 in it and an even number of elements, then n1, unless it
- * is kept. */
+/* Scratch of a task: first that of the heads' norms, which holds f32 and has an even number of
+ * elements, then n1 unless it is kept. */
 static size_t scratch_elements(const struct sp_shape *sh, bool keeps_n1)
 {
     size_t n1 = (size_t)sp_shape_scratch(sh)->rows * (size_t)sh->model.hidden;
@@ -98,7 +98,7 @@ static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
     sp_check_finite(&a->base, k, "dx", b->dx, (size_t)T * (size_t)h);
 }
 
-/* x, w_norm and scratch: for n1, unless saved holds it. */
+/* x, w_norm and scratch serve to compute n1, unless saved holds it. */
 #define PRE_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
     ONE(saved, SP_READ)           /* sp_shape_pre_saved */                                         \
     ONE(dq, SP_READ)              /* (T,q) */                                                      \

@@ -1,8 +1,8 @@
 /*
- * The QKV product beside attention, on weights that came with the input (HelixPipe section 4.2),
+ * The QKV product next to attention, with weights that came with the input (HelixPipe section 4.2),
  * one micro-batch:
  *
- *   q(T,a*d) = n1 Wq^T + bq      kv(T,2g*d) = n1 Wkv^T + bkv      as in pre.c: heads' norms, rotated
+ *   q(T,a*d) = n1 Wq^T + bq      kv(T,2g*d) = n1 Wkv^T + bkv      heads' norms, rotated: see pre.c
  *
  * Backward B: dq, dkv brought back, gains (+)=; dn1 = dq Wq + dkv Wkv
  * Backward W: dWq (+)= dq^T n1, dWkv (+)= dkv^T n1, with biases
@@ -31,7 +31,7 @@ static void qkv_fwd(const struct sp_backend *k, const struct qkv_fwd_buffers *b,
 
 struct qkv_bwd_args {
     struct sp_task_args base;
-    bool apart; /* the gradients of the gains of heads are by themselves, not in the block */
+    bool apart; /* the gradients of the heads' gains have a tensor of their own, not the block */
 };
 
 #define QKV_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
@@ -39,7 +39,7 @@ struct qkv_bwd_args {
     ONE(dq, SP_READ_WRITE)        /* (T,q), brought back to the product */                         \
     ONE(dkv, SP_READ_WRITE)       /* (T,kv), likewise */                                           \
     ONE(dn1, SP_WRITE)            /* = (T,h) */                                                    \
-    OPTIONAL(n1, SP_READ)         /* (T,h), where heads have norms, as what follows */             \
+    OPTIONAL(n1, SP_READ)         /* (T,h), only if heads have norms, like the next */             \
     OPTIONAL(g, SP_READ_WRITE)    /* += gains in the block of the product, or apart */             \
     OPTIONAL(new_g, SP_WRITE)     /* = block of the product, in place of g */                      \
     OPTIONAL(scratch, SP_SCRATCH) /* sp_heads_scratch */
@@ -78,7 +78,7 @@ SP_CODELET(qkv_fwd);
 SP_CODELET(qkv_bwd);
 SP_CODELET(qkv_wgrad);
 
-/* Scratch of the heads' norms; NULL: there are none. */
+/* Scratch for the heads' norms; NULL if there are none. */
 static struct sp_tensor *heads_of(const struct sp_task_context *ctx, const struct sp_shape *sh)
 {
     return sh->model.qk_norm ? sp_scratch_handle(ctx, sh, sp_heads_scratch(sh)) : NULL;
@@ -119,7 +119,7 @@ void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
     struct sp_task *task =
         sp_task_new(ctx, &qkv_wgrad_cl, "qkv.w", sh, sizeof(struct sp_task_args));
 
-    fresh = fresh && !sh->model.qk_norm; /* B has begun it */
+    fresh = fresh && !sh->model.qk_norm; /* with such norms B has written the block already */
     SP_TASK_BUFFERS(task, qkv_wgrad, .n1 = n1, .dq = dq, .dkv = dkv, .g = fresh ? NULL : g,
                     .new_g = fresh ? g : NULL);
     sp_task_releases(task, released);

@@ -1,6 +1,6 @@
 /*
- * The QKV product of a layer on plain arrays, as `pre` computes it beside the norm and `qkv` beside
- * attention. Weights of q and kv are rows of one matrix: kv's follow q's.
+ * The QKV product of a layer on plain arrays: `pre` runs it with the norm, `qkv` next to attention.
+ * Weights of q and kv are rows of one matrix: kv's follow q's.
  */
 #ifndef SP_QKV_H
 #define SP_QKV_H
@@ -9,7 +9,8 @@
 #include "kernels/backend.h"
 #include "model/documents.h"
 
-/* Llama style: rotates q and the keys by their positions in their documents, or back. */
+/* Llama style: rotates q and the keys by their positions in their documents, or rotates them
+ * back. */
 static inline void sp_qkv_rotate(const struct sp_backend *k, const struct sp_shape *sh,
                                  const struct sp_documents *d, void *q, void *kv, bool inverse)
 {
@@ -27,7 +28,7 @@ static inline void sp_qkv_rotate(const struct sp_backend *k, const struct sp_sha
     }
 }
 
-/* q(T,q) = n1 Wq^T + bq, kv(T,kv) = n1 Wkv^T + bkv, rotated; kv NULL: q alone. `scratch`: of
+/* q(T,q) = n1 Wq^T + bq, kv(T,kv) = n1 Wkv^T + bkv, rotated; kv NULL: only q. `scratch` has
  * sp_heads_scratch elements. */
 static inline void sp_qkv_forward(const struct sp_backend *k, const struct sp_shape *sh,
                                   const struct sp_documents *d, const void *n1, void *w,
@@ -48,8 +49,8 @@ static inline void sp_qkv_forward(const struct sp_backend *k, const struct sp_sh
     sp_qkv_rotate(k, sh, d, q, kv, false);
 }
 
-/* dn1(T,h) = dq Wq + dkv Wkv; dq and dkv are first brought back to the product's output, in place.
- * Where heads have norms, these read n1 and add to the gradients of their gains. */
+/* dn1(T,h) = dq Wq + dkv Wkv; dq and dkv are first brought back to the product's output, in
+ * place. If heads have norms, this reads n1 and adds to the gradients of their gains. */
 static inline void sp_qkv_backward(const struct sp_backend *k, const struct sp_shape *sh,
                                    const struct sp_documents *d, const void *n1, void *scratch,
                                    float *gains, void *dq, void *dkv, void *w, void *dn1)
@@ -64,7 +65,8 @@ static inline void sp_qkv_backward(const struct sp_backend *k, const struct sp_s
                  true);
 }
 
-/* dWq += dq^T n1, dWkv += dkv^T n1, of gradients that sp_qkv_backward brought back; biases too. */
+/* dWq += dq^T n1, dWkv += dkv^T n1, with gradients that sp_qkv_backward brought back; biases
+ * too. */
 static inline void sp_qkv_wgrad(const struct sp_backend *k, const struct sp_shape *sh,
                                 const void *n1, const void *dq, const void *dkv, float *g)
 {

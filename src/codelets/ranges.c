@@ -1,5 +1,6 @@
 /*
- * Some elements of a block's gradient by themselves, to be summed with those of other devices:
+ * Takes some elements of a block's gradient out, to be summed with those of other devices, and puts
+ * them back:
  *
  *   pack     part = g[ranges], one after the other
  *   unpack   g[ranges] = part

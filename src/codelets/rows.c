@@ -1,5 +1,5 @@
 /*
- * Tokens of one cut of a sequence to another: rows of (b,len,width) tensors.
+ * Moves tokens between different cuts of a sequence: rows of (b,len,width) tensors.
  *
  *   rows      to(b, at .. at+n-1, width) = from(b, from_at .. from_at+n-1, width)
  *   add_rows  the same, +=

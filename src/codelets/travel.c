@@ -1,10 +1,11 @@
 /*
- * Gradients of weights that travel from worker to worker in two bytes an element:
+ * Gradients of weights that travel from worker to worker, in two bytes an element:
  *
  *   travelling = round at random (travelling + own)   on every worker
- *   gradient += travelling                            where its journey ends
+ *   gradient += travelling                            at the journey's end
  *
- * Rounded to the nearest, what is below half a step of the sum so far would be lost, on every worker again.
+ * Rounding to the nearest would lose, on every worker again, whatever is below half a step of the
+ * sum so far.
  */
 #include "codelets/insert.h"
 

@@ -2,7 +2,8 @@
  * The end of a step, one parameter block at a time:
  *
  *   norm^2 = sum over blocks of sum of g^2 (replicas once)
- *   AdamW with factor g, factor = min(1, clip / norm); decoupled weight decay on matrices and tables; g = 0
+ *   AdamW with factor g, factor = min(1, clip / norm); decoupled weight decay on matrices and
+ *   tables; g = 0
  */
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
@@ -69,10 +70,10 @@ struct update_args {
     const struct sp_params *params;
     enum sp_block_kind kind;
     int layer;
-    size_t first; /* element of the block that the buffers begin with */
+    size_t first; /* the block's element that the buffers begin with */
     struct sp_adamw hp;
     float decay;
-    const struct sp_backend *k; /* while the task runs, as what follows */
+    const struct sp_backend *k; /* this and the fields below are set while the task runs */
     float *w, *g, *m, *v;
     char *low;
     size_t n;

@@ -1,31 +1,33 @@
 /*
- * The head where devices share the vocabulary, of a part of a micro-batch's tokens, n = norm(x) of which all have:
+ * The head if devices share the vocabulary, for a part of a micro-batch's tokens. All devices have
+ * their n = norm(x):
  *
- *   logit_stats   Z(T,V) = n E^T of this device's rows of E;  stats(T,2) = log(sum e^Z), Z[target] if that is here
- *   logit_merge   stats of some devices as if they were one
- *   vocabulary    of the stats of all devices: lse(T), loss = sum of lse - Z[target]; then
- *                 was: Z = n E^T     so: dZ = scale (e^(Z - lse) - onehot), dn = dZ E, a part of the sum over devices,
- *                                        dE += dZ^T n
+ *   logit_stats   Z(T,V) = n E^T for this device's rows of E;
+ *                 stats(T,2) = log(sum e^Z), Z[target] if this device has it
+ *   logit_merge   merges the stats of some devices as if they were one
+ *   vocabulary    from the stats of all devices: lse(T), loss = sum of lse - Z[target]; then
+ *                 was: Z = n E^T     so: dZ = scale (e^(Z - lse) - onehot), dE += dZ^T n,
+ *                                        dn = dZ E, a part of the sum over devices
  *
- * The logits stay in between if they are few; else they are computed twice, head_rows rows at a time, so that no more of
- * them live.
+ * If the logits are few, they are kept in between; otherwise both tasks compute them, head_rows
+ * rows at a time, so that no more than those live.
  */
 #include "codelets/insert.h"
 #include "kernels/kernels.h"
 
 struct vocabulary_args {
     struct sp_task_args base;
-    int rows;    /* of E that are here */
-    bool counts; /* the loss of these tokens, on one of the devices */
+    int rows;    /* rows of E that this device has */
+    bool counts; /* adds the loss of these tokens: true on one of the devices */
 };
 
-/* Rows of logits at a time. */
+/* Rows of logits that are computed at a time. */
 static int rows_of(const struct sp_shape *sh, bool kept)
 {
     return kept ? sh->rows : sh->head_rows;
 }
 
-/* lse, and logits that are not kept. */
+/* Room for lse, and for logits that are not kept. */
 static size_t scratch_elements(const struct sp_shape *sh, int rows, bool kept)
 {
     return sp_shape_f32(sh, (size_t)sh->rows) +

@@ -1,4 +1,4 @@
-/* The settings of the trainer: their table, their defaults, what does not go together. */
+/* The settings of the trainer: their table, their defaults, and which do not go together. */
 #include "train/config.h"
 #include "policies/load/plugin.h"
 #include "sp_error.h"
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Only its addresses are used: the table's values are at the same places of any configuration. */
+/* Only the addresses in it are used: the table's values are at the same offsets in every
+ * configuration. */
 static struct sp_train_config like;
 
 static const struct sp_option table[] = {
@@ -435,7 +436,7 @@ _Static_assert((int)SP_TRAIN_WSD == SP_LR_WSD && (int)SP_TRAIN_BF16 == SP_BF16,
                "numbers as inside");
 _Static_assert(sizeof table / sizeof *table == SP_TRAIN_OPTIONS, "as config.h says");
 
-/* What of `like` is pointed to, in `cfg`. */
+/* The address in `cfg` that corresponds to `at` in `like`. */
 static void *shift(struct sp_train_config *cfg, const void *at)
 {
     return at ? (char *)cfg + ((const char *)at - (const char *)&like) : NULL;
@@ -476,7 +477,8 @@ enum sp_option_role sp_train_role(const char *name)
     return o->name ? o->role : SP_ROLE_NONE;
 }
 
-/* As it was given, of whatever length; "" where it was not, and no value stands for that, as 0 does for a seed. */
+/* The value as it was given, of any length; "" if it was not given. The seed is an exception: 0
+ * stands for one not given. */
 static const char *value_text(const struct sp_option *o, char text[64])
 {
     if (o->given && !*o->given && strcmp(o->name, "seed"))
@@ -508,7 +510,7 @@ char *sp_train_settings(const struct sp_train_config *cfg, bool paths)
     return settings;
 }
 
-/* On a disk, as a rule, which /tmp need not be. */
+/* A directory that usually is on a disk, as /tmp need not be. */
 static const char *default_offload_dir(void)
 {
     const char *dir = getenv("TMPDIR");
@@ -516,7 +518,8 @@ static const char *default_offload_dir(void)
     return dir && *dir ? dir : "/var/tmp";
 }
 
-/* What the device is where it is not given: for tests, which run the same commands on either. */
+/* The default of --device from SP_DEVICE, for tests, which run the same commands on either
+ * device. */
 static int default_device(int *device)
 {
     const char *wanted = getenv("SP_DEVICE");
@@ -544,7 +547,7 @@ int sp_train_config_init(struct sp_train_config *cfg)
         .clip = 1.0,
         .stall_timeout = 300,
         .keep = 1,
-        .shard_size = 5000000000, /* of transformers */
+        .shard_size = 5000000000, /* as in transformers */
         .prompt = "\n",
         .partition = "even",
         .offload_dir = default_offload_dir(),
@@ -564,7 +567,7 @@ struct sp_lr_schedule sp_train_lr(const struct sp_train_config *cfg)
                                    .steps = cfg->steps};
 }
 
-/* With --schedule auto: settings that go with some schedules or numbers of stages only. */
+/* With --schedule auto: refuses settings that go only with some schedules or numbers of stages. */
 static int check_auto(const struct sp_train_config *a)
 {
     if (!sp_layout_is_auto(&a->layout))
@@ -585,7 +588,7 @@ static int check_auto(const struct sp_train_config *a)
     return 0;
 }
 
-/* Settings that do not go together, or of which one has to be given. */
+/* Refuses settings that do not go together, or a choice of several of which none was given. */
 static int check(const struct sp_train_config *a)
 {
     if (a->data && a->tokens)
@@ -606,7 +609,7 @@ static int check(const struct sp_train_config *a)
     return 0;
 }
 
-/* Settings other than the defaults, of which another one that is not set would make use. */
+/* Refuses settings that are not the defaults if the setting that would use them is not set. */
 static int check_wants(const struct sp_option *options)
 {
     struct sp_train_config none;

@@ -1,4 +1,5 @@
-/* The settings of the trainer as a table: one list for the command, for programs, for what is kept. */
+/* The settings of the trainer as a table: one list for the command, for programs, and for
+ * checkpoints. */
 #ifndef SP_TRAIN_CONFIG_H
 #define SP_TRAIN_CONFIG_H
 
@@ -12,17 +13,19 @@ enum { SP_TRAIN_OPTIONS = 73 }; /* entries, with the one that ends the table */
 /* The options of `starpipe train`; the value of each is in *cfg. */
 void sp_train_options(struct sp_train_config *cfg, struct sp_option options[SP_TRAIN_OPTIONS]);
 
-/* Takes back every setting that makes use of another one which is not set: a run that goes on was told it with that. */
+/* Takes back every setting that would be used by another one which is not set. A continuing run
+ * may have inherited it. */
 void sp_train_drop_unused(struct sp_train_config *cfg);
 
 /* The role of the option of this name, without dashes. */
 enum sp_option_role sp_train_role(const char *name);
 
-/* All of them as lines, see settings.h; `paths`: or, where it is false, "given" in the place of each, since they
- * may differ between processes. To be freed. */
+/* All settings as lines, see settings.h. `paths` false: files to be read appear as "given",
+ * since their paths may differ between processes. To be freed. */
 char *sp_train_settings(const struct sp_train_config *cfg, bool paths);
 
-/* Refuses what needs no file to be known wrong, and loads plugins: 0, or -EINVAL after one line. */
+/* Refuses all that can be refused without reading a file, and loads plugins: 0, or -EINVAL after
+ * one line. */
 int sp_train_config_check(const struct sp_train_config *cfg);
 
 /* The learning rate of the run. */

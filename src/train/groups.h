@@ -1,4 +1,4 @@
-/* The options that say how many processes each stage has: and what they make of a shape. */
+/* The options that say how many processes each stage has, and their effect on a shape. */
 #ifndef SP_TRAIN_GROUPS_H
 #define SP_TRAIN_GROUPS_H
 
@@ -63,13 +63,14 @@
         .choices = "0|1", .wants = "data-parallel|context-parallel", .role = SP_ROLE_WAY           \
     }
 
-/* Pipelines that share a step: with samples of their own, tokens of the same, or parameters. */
+/* Pipelines that share a step: each has its own samples, its own tokens of the same samples, or
+ * its part of the parameters. */
 static inline int sp_groups_pipelines(const struct sp_group_args *a)
 {
     return a->data_parallel * a->context_parallel * a->tensor_parallel;
 }
 
-/* Of a shape as sp_shape_init leaves it, that of one process. */
+/* Changes a shape that sp_shape_init made into that of one process. */
 void sp_groups_shape(const struct sp_group_args *a, struct sp_shape *sh);
 
 #endif

@@ -6,28 +6,29 @@
 #include <string.h>
 #include <time.h>
 
-/* Layouts of a search, and how many of them are predicted from all their micro-batches: the first, and the next best. */
+/* The most layouts of a search, and how many of them are predicted over all micro-batches: the
+ * best and the next best. */
 enum { MOST = 64, TOLD = 2 };
-/* Layouts that may become contenders. */
+/* The most layouts that may become contenders. */
 enum { OTHERS = 32 };
 
 static const struct sp_layout_args standard = SP_LAYOUT_ARGS_DEFAULT;
 static const double RESERVE =
-    0.08; /* of a device's memory, where nobody looks what it has: as plan leaves */
-static const double EXACT = 0.01; /* no prediction is more than that */
+    0.08; /* of a device's memory, if nobody looks how much it has; plan leaves as much */
+static const double EXACT = 0.01; /* no prediction is more exact */
 
-/* The search of all numbers of workers and pipelines. */
+/* The state of a search over all numbers of workers and pipelines. */
 struct choosing {
     const struct sp_auto_request *r;
     struct sp_search want;
-    struct sp_machine machine; /* with as many devices a node as there are workers */
-    int workers, most;         /* of a process: now, and at most */
+    struct sp_machine machine; /* with one device for each worker of a node */
+    int workers, most;         /* of a process: in this search, and at most */
     double started_s;
     struct sp_auto_choice *best;
-    struct sp_auto_choice other[OTHERS]; /* the fastest, each of a schedule and grid of its own */
+    struct sp_auto_choice other[OTHERS]; /* the fastest, each with another schedule and grid */
     int others;
-    struct sp_auto_choice plain; /* of the usual schedule the fastest */
-    struct sp_found least;       /* of those that do not fit, the one that needs least */
+    struct sp_auto_choice plain; /* the fastest of the usual schedule */
+    struct sp_found least;       /* of the layouts that do not fit, the one that needs least */
     bool any, fits;
 };
 
@@ -69,16 +70,16 @@ static bool has_time(struct choosing *c)
     return has;
 }
 
-/* As sp_search asks: until there is a layout, however long that takes. */
+/* sp_search asks this: the search goes on until there is a layout, however long that takes. */
 static bool goes_on(void *arg, int tried, const struct sp_found *best)
 {
     (void)tried;
     return !best || has_time(arg);
 }
 
-/* ---- what is left open ---------------------------------------------------------------------------- */
+/* ---- options left open ----------------------------------------------------------------------- */
 
-/* Whether an option is as it was given, or has a value that nobody gave by default. */
+/* True if an option was given, or has a value that is not the default. */
 static bool is_kept(bool kept, int value, int usual)
 {
     return kept || value != usual;
@@ -120,7 +121,7 @@ int sp_layout_auto_check(const char *command, const struct sp_layout_args *l,
     return 0;
 }
 
-/* Tensor and context parallelism, as the options have them. */
+/* Takes tensor and context parallelism from the options. */
 static void take_groups(const struct sp_auto_request *r, struct sp_search *want)
 {
     const struct sp_group_args *g = r->groups;
@@ -134,13 +135,13 @@ static void take_groups(const struct sp_auto_request *r, struct sp_search *want)
     want->devices = want->tensor * want->context;
 }
 
-/* What an option of two values leaves open. */
+/* The choice that an on/off option leaves open. */
 static enum sp_search_choice choice_of(bool kept, bool on)
 {
     return on ? SP_SEARCH_WITH : kept ? SP_SEARCH_WITHOUT : SP_SEARCH_EITHER;
 }
 
-/* All but the number of workers and of pipelines. 0 or -EINVAL after one line. */
+/* Takes all options but the numbers of workers and pipelines. 0 or -EINVAL after one line. */
 static int take_options(struct choosing *c)
 {
     const struct sp_auto_request *r = c->r;
@@ -161,7 +162,7 @@ static int take_options(struct choosing *c)
         .chunks = l->chunks,
         .slices = is_kept(k->slices, l->slices, 1) ? l->slices : 0,
         .cut = l->partition_slices,
-        .balanced = SP_SEARCH_WITHOUT, /* a run's is --partition balanced, by measured times */
+        .balanced = SP_SEARCH_WITHOUT, /* a run balances by measured times: --partition balanced */
         .zero = choice_of(k->zero, r->groups->zero > 0),
         .any_recompute = !mode,
         .any_offload = !is_kept(k->offload, strcmp(l->offload, "none") != 0, 0),
@@ -181,9 +182,10 @@ static int take_options(struct choosing *c)
     return 0;
 }
 
-/* ---- searches ------------------------------------------------------------------------------------- */
+/* ---- searches -------------------------------------------------------------------------------- */
 
-/* Nodes of so many workers a process, with the figures of as many threads as each has then. */
+/* Sets up nodes with `workers` workers a process, at the rates for as many threads as each of
+ * them has then. */
 static void place(struct choosing *c, int workers)
 {
     const struct sp_auto_devices *d = &c->r->devices;
@@ -193,12 +195,12 @@ static void place(struct choosing *c, int workers)
 
     c->workers = workers;
     *m = *c->r->machine;
-    if (d->cores > 0) /* what has no figures of so many threads is said once there is a layout */
+    if (d->cores > 0) /* missing figures are reported once there is a layout */
         sp_machine_take_threads(m, threads > 0 ? threads : 1, why);
     m->node.shared_by = m->node.shared_by < here ? m->node.shared_by : here;
     m->network.shared_by = m->network.shared_by < here ? m->network.shared_by : here;
     m->devices_per_node = here;
-    if (d->processes == 1) /* its stages hand tensors over where they are */
+    if (d->processes == 1) /* stages of one process hand tensors over in place */
         m->node = (struct sp_link){.bandwidth = INFINITY, .shared_by = 1};
     if (c->r->node_bytes && sp_machine_is_cpu(m))
         m->memory_bytes = c->r->node_bytes / here;
@@ -218,7 +220,7 @@ static bool is_alike(const struct sp_found *a, const struct sp_found *b)
     return sp_found_same_grid(a, b) && !strcmp(a->schedule, b->schedule) && a->zero == b->zero;
 }
 
-/* Keeps the fastest, in that order, each of a schedule and a grid of its own. */
+/* Keeps the fastest layouts, sorted, each with another schedule and grid. */
 static void keep(struct choosing *c, const struct sp_auto_choice *one)
 {
     int at = 0;
@@ -234,7 +236,7 @@ static void keep(struct choosing *c, const struct sp_auto_choice *one)
     c->other[at] = *one;
 }
 
-/* One that fits and that train runs. */
+/* Considers a layout that fits and that train can run. */
 static void compare(struct choosing *c, const struct sp_search *want, const struct sp_found *f)
 {
     const struct sp_auto_choice one = {
@@ -250,7 +252,7 @@ static void compare(struct choosing *c, const struct sp_search *want, const stru
     c->fits = true;
 }
 
-/* The fastest; or the schedule that runs where none is named, where no prediction is exact enough to tell it from that. */
+/* Takes the fastest layout, or the usual schedule's if that is slower by no more than EXACT. */
 static void conclude(struct choosing *c)
 {
     struct sp_auto_choice *best = c->best;
@@ -264,7 +266,7 @@ static void conclude(struct choosing *c)
     *best = taken;
 }
 
-/* A contender differs in this from the choice and the contenders before it. */
+/* How a contender must differ from the choice and the contenders before it. */
 enum contrast { GRID, SCHEDULE, EITHER };
 
 static bool is_new(const struct sp_auto_choice *choice, const struct sp_auto_contenders *all,
@@ -281,7 +283,8 @@ static bool is_new(const struct sp_auto_choice *choice, const struct sp_auto_con
     return true;
 }
 
-/* The fastest of another grid, the fastest of another schedule, then whatever differs. */
+/* Contenders: the fastest with another grid, the fastest with another schedule, then any that
+ * differs. */
 static void contend(const struct choosing *c, struct sp_auto_contenders *all)
 {
     all->n = 0;
@@ -299,8 +302,9 @@ static void contend(const struct choosing *c, struct sp_auto_contenders *all)
 }
 
 /*
- * Whether the stages that were given, with so many workers, take all devices; as many pipelines as do, then. More stages
- * than that share workers: they are searched as if each had its own, with the most workers, and a process for each.
+ * True if the given number of stages, with c->workers workers a process, uses all devices; sets the
+ * number of pipelines to do so. If there are too many stages, they share workers: the search counts
+ * them as if each had its own, with the most workers, in one process for each.
  */
 static bool takes_devices(const struct choosing *c, struct sp_search *want)
 {
@@ -323,7 +327,7 @@ static bool takes_devices(const struct choosing *c, struct sp_search *want)
     return all % least == 0 && want->sequences % want->data == 0;
 }
 
-/* On the devices of c->machine. */
+/* Searches on the devices of c->machine. */
 static int search(struct choosing *c)
 {
     static struct sp_found found[MOST];
@@ -346,7 +350,8 @@ static int search(struct choosing *c)
     return n < 0 ? n : 0;
 }
 
-/* Workers of a process take stages: pipelines, and devices that share a stage, are processes. */
+/* If processes have several workers, these take stages; pipelines, and devices that share a
+ * stage, are processes. */
 static int search_pipelines(struct choosing *c)
 {
     int processes = c->r->devices.processes, err = 0;
@@ -362,7 +367,8 @@ static int search_pipelines(struct choosing *c)
     return err;
 }
 
-/* With one worker a process, with as many as there may be, then with the powers of 2 between. */
+/* Searches with one worker a process, with as many as possible, then with the powers of 2
+ * between. */
 static int search_workers(struct choosing *c)
 {
     bool groups = c->want.tensor > 1 || c->want.context > 1;
@@ -380,7 +386,7 @@ static int search_workers(struct choosing *c)
     return err;
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static int refuse(const struct choosing *c)
 {
@@ -408,7 +414,7 @@ static int refuse(const struct choosing *c)
 int sp_layout_auto(const struct sp_auto_request *r, struct sp_auto_choice *choice,
                    struct sp_auto_contenders *contenders)
 {
-    static struct choosing c; /* a machine is large */
+    static struct choosing c; /* static, because a machine is large */
     int err = sp_layout_auto_check(r->command, r->layout, r->groups, r->model);
 
     if (!err && r->machine->kinds)

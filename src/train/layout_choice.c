@@ -1,4 +1,4 @@
-/* A layout that was chosen: taken over as options, handed to other processes, told in words. */
+/* A chosen layout: taken over as options, sent to other processes, described in words. */
 #include "policies/registry.h"
 #include "sp_text.h"
 #include "train/layout_auto.h"
@@ -29,7 +29,7 @@ void sp_layout_auto_take(const struct sp_auto_choice *choice, struct sp_layout_a
     l->offload = sp_offload_name(f->offload);
     l->vocabulary_parallel = f->vocabulary;
     if (adapipe || f->by_layer || f->offload != SP_OFFLOAD_NONE)
-        l->memory_limit = (uint64_t)choice->memory; /* what it is planned within */
+        l->memory_limit = (uint64_t)choice->memory; /* the limit it was planned within */
     if (f->context > 1 && groups->context_parallel != f->context)
         groups->context_method = choice->ring ? SP_TRAIN_RING : SP_TRAIN_ULYSSES;
     groups->data_parallel = f->data;
@@ -77,13 +77,13 @@ bool sp_auto_same(const struct sp_auto_choice *a, const struct sp_auto_choice *b
     struct sp_auto_choice x = *a, y = *b;
 
     x.layouts = y.layouts = 0;
-    x.memory = y.memory = 0; /* of the machine, where nobody gave it */
+    x.memory = y.memory = 0; /* the machine's, if nobody gave it */
     sp_auto_choice_pack(&x, of_a);
     sp_auto_choice_pack(&y, of_b);
     return !strcmp(of_a, of_b);
 }
 
-/* Adds to a text, as far as there is room. */
+/* Appends to a text as far as there is room. */
 static void add(char text[SP_AUTO_TEXT], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -125,7 +125,7 @@ void sp_auto_choice_name(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT]
         add(text, ", offload %s", sp_offload_name(f->offload));
 }
 
-/* The next best by what tells it from the chosen one. */
+/* Adds the next best layout, by its differences from the chosen one. */
 static void add_next(const struct sp_auto_choice *c, double step_ms, char text[SP_AUTO_TEXT])
 {
     const struct sp_found *f = &c->found, *n = &c->next;

@@ -29,7 +29,7 @@ int sp_choice_of(const char *choices, const char *text)
     return -1;
 }
 
-/* ", did you mean full?" of a word that is none of the choices, "" where none is near, in text[n]. */
+/* ", did you mean full?" for a word that is none of the choices, "" if none is near, in text[n]. */
 static const char *nearest(const char *choices, const char *typed, char *text, int n)
 {
     struct sp_suggestion suggestion = {.typed = typed};
@@ -88,7 +88,7 @@ int sp_parse_recompute(const char *command, const char *text, struct sp_recomput
                     nearest("none|full|selective|no-attention", text, meant, sizeof meant));
 }
 
-/* The number that stands for the word of an INT. */
+/* The number that the word of an INT stands for. */
 static int word_value(const struct sp_option *o)
 {
     return o->min < 0 ? (int)o->min : 0;
@@ -160,10 +160,10 @@ int sp_parse_size(const char *text, uint64_t *bytes)
                  {"MB", 1e6},
                  {"GB", 1e9},
                  {"TB", 1e12}}; /* as dd and sort of GNU read them */
-    char *end, suffix[5];       /* one more than any has */
+    char *end, suffix[5];       /* longer by one than any valid suffix */
     double v;
 
-    /* no signs, blanks, hexadecimal or "inf" of strtod */
+    /* strtod's signs, blanks, hexadecimal and "inf" are refused */
     if (*text < '0' || *text > '9' || strspn(text, "0123456789.") != strcspn(text, "kKMGT"))
         return -EINVAL;
     v = strtod(text, &end);
@@ -182,13 +182,13 @@ int sp_parse_size(const char *text, uint64_t *bytes)
     return -EINVAL;
 }
 
-/* The least that may be given as a number. */
+/* The smallest number that may be given. */
 static double least_number(const struct sp_option *o)
 {
     return o->choices && o->min < 0 ? 0 : o->min;
 }
 
-/* The line for a number beyond the range. -EINVAL. */
+/* Prints the line for a number out of range. -EINVAL. */
 static int beyond(const struct sp_option *o, const char *command, const char *text)
 {
     bool any = o->min == 0 && o->max == 0;
@@ -265,7 +265,7 @@ static int parse_flag(const struct sp_option *o, const char *command, const char
     return 0;
 }
 
-/* The value of a text, or one more word of an operand that takes several. */
+/* Adds the value of an operand: its only word, or one more of several. */
 static int add_word(const struct sp_option *o, const char *command, const char *text)
 {
     const char **word = o->value;
@@ -349,7 +349,7 @@ int sp_option_check(const struct sp_option *o, const char *command)
     return ok ? 0 : beyond(o, command, text);
 }
 
-/* Whether it does anything as it is set; of a count, more than the least. */
+/* True if the option has an effect as it is set; for a count, if it is above the minimum. */
 static bool is_on(const struct sp_option *o)
 {
     const char *text;

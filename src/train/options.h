@@ -1,7 +1,7 @@
 /*
- * Settings as tables: the name of each, its kind, its range, where its value is. A command parses its
- * arguments by such a table (cli/options.h); the trainer checks its configuration by one, compares it
- * between processes and writes it beside checkpoints.
+ * Settings as tables: the name, kind and range of each, and the address of its value. A command
+ * parses its arguments by such a table (cli/options.h); the trainer checks its configuration by
+ * one, compares it between processes and saves it with checkpoints.
  */
 #ifndef SP_TRAIN_OPTIONS_H
 #define SP_TRAIN_OPTIONS_H
@@ -17,36 +17,36 @@
 
 enum sp_option_kind {
     SP_OPT_STRING, /* const char **, not empty */
-    SP_OPT_TEXT,   /* const char **, of any length */
+    SP_OPT_TEXT,   /* const char **, may be empty */
     SP_OPT_INT,    /* int *, in min .. max */
     SP_OPT_SIZE,   /* uint64_t *, bytes, or with a suffix: KiB, MB, M, ... */
     SP_OPT_DOUBLE, /* double *, in min .. max */
     SP_OPT_CHOICE, /* int *, index in `choices` */
     SP_OPT_PLUGIN, /* const char **; the plugins are loaded when all options are parsed */
     SP_OPT_FLAG,   /* bool *, set by the bare name */
-    SP_OPT_OUTPUT, /* const char **; a file that the command writes, and that is none of its operands */
-    /* const char **, a word without dashes; all are needed, in the table's order. With a max, the last of them may
-     * be so many words: value is an array of them, which NULL ends. */
+    SP_OPT_OUTPUT, /* const char **; a file that the command writes, not one of its operands */
+    /* const char **, a word without dashes; all are needed, in the table's order. With a max,
+     * the last operand takes up to so many words: its value is an array of them that NULL ends. */
     SP_OPT_OPERAND
 };
 
 /*
- * What an option of train is to the processes of a run, to what is kept of it, and to a run that goes on from
- * that. A run that goes on takes over all options but those of SP_ROLE_START.
+ * The role of an option of train: for the processes of a run, for its checkpoints, and for a run
+ * that continues from one. A continuing run takes over all options but those of SP_ROLE_START.
  */
 enum sp_option_role {
-    SP_ROLE_NONE,    /* of no run */
+    SP_ROLE_NONE,    /* belongs to no run */
     SP_ROLE_NUMBERS, /* the numbers of a run depend on it: losses, gradients, parameters */
-    SP_ROLE_PLACE,   /* so does which samples a step takes */
-    SP_ROLE_WAY,     /* neither: how the same numbers come about, and what is told of them */
-    SP_ROLE_READ, /* files that are there: their paths may differ between processes, what they hold counts */
-    SP_ROLE_WRITTEN, /* files: a run that goes on where another ended goes on with them */
-    SP_ROLE_START    /* of one start alone */
+    SP_ROLE_PLACE,   /* they depend on it, and so does which samples a step takes */
+    SP_ROLE_WAY,     /* neither: how the same numbers are computed and reported */
+    SP_ROLE_READ,    /* files to read: paths may differ between processes, only contents count */
+    SP_ROLE_WRITTEN, /* files to write: a run that continues where another ended appends to them */
+    SP_ROLE_START    /* only for one start */
 };
 
-/* Under which heading --help lists an option; the headings are in cli/help/text.c. */
+/* The heading that --help lists an option under; the headings are in cli/help/text.c. */
 enum sp_option_topic {
-    SP_TOPIC_NONE, /* of a command with few options */
+    SP_TOPIC_NONE, /* for a command with few options */
     SP_TOPIC_EVERYDAY,
     SP_TOPIC_MODEL,
     SP_TOPIC_SCHEDULE,
@@ -74,52 +74,53 @@ struct sp_option {
     enum sp_option_role role; /* train's */
 };
 
-/* Its value from a text, as it is given: a flag's is "on" or "off". Strings are not copied. 0, or -EINVAL after
- * one line that begins with the command. */
+/* Sets the value from a text as it is given: "on" or "off" for a flag. Strings are not copied.
+ * 0, or -EINVAL after one line that begins with the command. */
 int sp_option_set(const struct sp_option *o, const char *command, const char *text);
 /* Bytes of "512", "64KiB" or "64K", "1.5GiB", and, in powers of 1000, "5GB"; 0 or -EINVAL. */
 int sp_parse_size(const char *text, uint64_t *bytes);
 
-/* Gives it the value of another one of its kind, and says as little of who gave it. */
+/* Copies the value of another option of the same kind, and whether it was given. */
 void sp_option_copy(const struct sp_option *o, const struct sp_option *from);
 
-/* The word that an INT may be given as, "auto" of "N|auto"; NULL: its value is none, or is a number. */
+/* The word that the value of an INT may be given as, such as "auto" of "N|auto"; NULL: it has no
+ * word, or is a number. */
 const char *sp_option_word(const struct sp_option *o);
 
-/* The value of an option as it would be given: "0.001", "4096", "shuffled"; "" where there is none. */
+/* The value of an option as it would be given: "0.001", "4096", "shuffled"; "" if there is none. */
 void sp_option_text(const struct sp_option *o, char *text, size_t n);
 
-/* Whether its value, however it was set, is one of its range: 0, or -EINVAL after one line that begins
- * with the command. */
+/* Checks that the value, however it was set, is in its range: 0, or -EINVAL after one line that
+ * begins with the command. */
 int sp_option_check(const struct sp_option *o, const char *command);
 
-/* Whether one of the options that `o` wants is on, or it wants none: 0, or -EINVAL after one line that begins with
- * the command and tells what was typed, a name of `o`. */
+/* Checks that one of the options that `o` wants is on, or that it wants none: 0, or -EINVAL
+ * after one line that begins with the command and shows `typed`, a name of `o`. */
 int sp_option_check_wants(const struct sp_option *options, const struct sp_option *o,
                           const char *command, const char *typed);
 
 /* The i-th word of "a|b|c" and its length; NULL past the end. */
 const char *sp_choice(const char *choices, int i, int *length);
-/* The number of the word that `text` is, -1: of none. */
+/* The number of the word that `text` is; -1: it is none of them. */
 int sp_choice_of(const char *choices, const char *text);
 
-/* --recompute: every=K is full, kept every K layers. */
+/* --recompute; every=K is full, but keeps the input of only every K-th layer. */
 struct sp_recompute_option {
     enum sp_recompute mode;
     int every;
 };
 
-/* Whether it is left to train (plan/recompute.h): then the others read it as none. */
+/* True if train chooses (plan/recompute.h); the other commands read it as none. */
 bool sp_recompute_is_auto(const char *text);
 
-/* Reads it; one line beginning with the command and -EINVAL if it is none. */
+/* Reads it; -EINVAL after one line beginning with the command if it is no such value. */
 int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option);
-/* --offload, likewise; and whether --offload-keys goes with it. */
+/* Reads --offload in the same way; also checks that --offload-keys goes with it. */
 int sp_parse_offload(const char *command, const struct sp_layout_args *a,
                      enum sp_offload_mode *mode);
 
-/* The layout of a model of `layers` layers, 0: unknown. With csv:FILE, sizes that were not given are
- * 0, so that the file has its way. layout.options is "". */
+/* The layout of a model of `layers` layers, 0: unknown. With csv:FILE, sizes that were not given
+ * are 0, so that the file decides. layout.options is "". */
 struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
 
 #define SP_LAYOUT_ARGS_DEFAULT                                                                     \
@@ -131,7 +132,7 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
 #define SP_PLUGIN_ARG "FILE.so[,FILE.so...]"
 #define SP_PLUGIN_HELP "schedule plugins; and those of STARPIPE_PLUGIN_PATH"
 #define SP_OFFLOAD_MODES "none|full|adaptive" /* as in enum sp_offload_mode */
-/* Defaults in which commands differ are said alike in all of them. */
+/* Help texts that all commands share, because the defaults differ between them. */
 #define SP_STAGES_HELP                                                                             \
     "pipeline stages: train begins with 1, show and simulate with 4, plan tries all"
 #define SP_SEQ_HELP "tokens of a sequence: 128 in all commands but plan, which is for 65536"

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line is one setting: an end of a line within it becomes "\\n", a backslash two. NULL without memory. */
+/* A line is one setting, so a newline within it becomes "\\n" and a backslash two. NULL without
+ * memory. */
 static char *escaped(const char *value)
 {
     char *text = malloc(2 * strlen(value) + 1), *to = text;
@@ -23,7 +24,7 @@ static char *escaped(const char *value)
     return text;
 }
 
-/* As it was given: the first n letters of a line's value. NULL without memory. */
+/* The value as it was given, from the first n letters of a line's value. NULL without memory. */
 static char *unescaped(const char *value, int n)
 {
     char *text = malloc((size_t)n + 1), *to = text;
@@ -66,7 +67,7 @@ struct line {
     int name_length, value_length;
 };
 
-/* The line at *at, which moves on to the next; false at the end. */
+/* Reads the line at *at, which moves on to the next; false at the end. */
 static bool next(const char **at, struct line *l)
 {
     if (!**at)

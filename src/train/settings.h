@@ -1,6 +1,7 @@
 /*
- * What a run was told, as lines "name=value" in the order of the options; "\n" in a value is an end of a line. Ranks compare theirs
- * before anything else, a checkpoint keeps them, and a resumed run says what it was told otherwise.
+ * The settings of a run, as lines "name=value" in the order of the options; "\n" in a value is a
+ * newline. Ranks compare them before anything else, a checkpoint keeps them, and a resumed run says
+ * which of its settings differ.
  */
 #ifndef SP_SETTINGS_H
 #define SP_SETTINGS_H
@@ -22,12 +23,12 @@ int sp_settings_same(const char *mine, const char *root);
 /* {"name": "value", ...}; NULL without memory. */
 json_t *sp_settings_json(const char *text);
 
-/* True if a setting counts in a comparison; `name` with its dashes. */
+/* True if a setting counts in a comparison; `name` has its dashes. */
 typedef bool sp_setting_counts(const char *name);
 
 /*
- * Of the settings that count, those that differ from the saved ones, as "--lr 0.01 (was 0.001), --seq 64 (was 32)"
- * in out[n]. How many.
+ * Lists, in out[n], the settings that count and differ from the saved ones, as "--lr 0.01 (was
+ * 0.001), --seq 64 (was 32)". Returns how many there are.
  */
 int sp_settings_changes(const char *text, const json_t *saved, sp_setting_counts *counts, char *out,
                         size_t n);

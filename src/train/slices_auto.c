@@ -29,7 +29,7 @@ static int check(const char *command, const struct sp_layout_args *l, const stru
     return 0;
 }
 
-/* Whether slices are multiplexed is left to us. */
+/* True if the option leaves multiplexing of slices to this program. */
 static bool chooses_multiplex(const struct sp_layout_args *l)
 {
     return !strcmp(l->schedule, "sppo:multiplex=auto");
@@ -40,7 +40,7 @@ bool sp_slices_are_auto(const struct sp_layout_args *l)
     return !l->slices || chooses_multiplex(l);
 }
 
-/* The fastest of the schedules named, which end with NULL, that fits; 0: none does. */
+/* Finds the fastest schedule that fits, of those named (NULL ends the list); 0: none does. */
 static int search(struct sp_search *want, const char *const *schedule, struct sp_found *best)
 {
     int found = 0;

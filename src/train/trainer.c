@@ -17,7 +17,8 @@ int sp_trainer_rank(const struct sp_trainer *t)
     return t->world.rank;
 }
 
-/* Whether what a dry run prints is read by a program, or goes to a file: it is the whole of that. */
+/* True if a program reads a dry run's output, or a file takes it: then nothing else may be
+ * printed. */
 static bool is_asked_for_data(const struct sp_trainer *t)
 {
     return t->cfg.dry_run && (t->cfg.format != SP_TRAIN_TEXT || t->cfg.output);

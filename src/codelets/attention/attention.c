@@ -7,17 +7,19 @@
  *   was: O = P V               so: dV_j += P^T dO, dP = dO V^T, dS = P o (dP - rowsum(dO o O))
  *   was: S = Q K^T / sqrt(d)   so: dQ_i = dS K / sqrt(d), dK_j += dS^T Q / sqrt(d)
  *
- * Where keys and values do not come all at once there is a task for each part of them. What one computed is merged
- * with what the ones before it did (equations in kernels/cpu/attention/attention_merge.c), in f32; P of the backward
- * is that of the whole, by LSE, so that dQ is a sum.
+ * If keys and values do not come all at once, each part of them has its own task. A task merges its
+ * result with that of the parts before it, in f32 (equations in
+ * kernels/cpu/attention/attention_merge.c). The backward computes P of the whole from LSE, so that
+ * dQ is a sum over parts.
  *
- * Where documents are told apart, one after the other: each with its own keys, and its own part of LSE.
+ * If documents are told apart, they are computed one after the other, each with its own keys and
+ * its own part of LSE.
  */
 #include "codelets/attention/parts.h"
 
-/* ---- a part of it -------------------------------------------------------------------------------- */
+/* ---- one part -------------------------------------------------------------------------------- */
 
-/* Rows that a kernel takes at a time, at most. */
+/* The most rows that a kernel takes at a time. */
 static size_t run_rows(const struct sp_shape *slice)
 {
     const struct sp_shape *sh = sp_shape_scratch(slice);
@@ -39,14 +41,14 @@ static float *scratch_lse(const struct sp_shape *sh, void *scratch)
     return sp_skip(sh, scratch, part + part % 2);
 }
 
-/* Of a segment. */
+/* Bytes of the statistics of a segment. */
 static size_t stats_bytes(const struct sp_shape *sh, const struct sp_segment *s)
 {
     return sizeof(float) * (size_t)(s->sequences * s->len) * (size_t)sh->model.heads;
 }
 
-/* Queries that see none of these keys, which is where they are computed for another stage: it skips them when it
- * merges. */
+/* Queries that see none of these keys get a zero. That happens if they are computed for another
+ * stage, which skips them when it merges. */
 static void see_nothing(const struct sp_backend *k, const struct sp_attn_args *a, size_t elements,
                         void *part)
 {
@@ -54,7 +56,7 @@ static void see_nothing(const struct sp_backend *k, const struct sp_attn_args *a
         k->clear(k, elements * sp_shape_elem(a->base.shape), part);
 }
 
-/* ---- forward -------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 #define ATTN_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
     ONE(q, SP_READ)              /* (b,s_i,q) */                                                   \
@@ -104,7 +106,7 @@ static void attn_fwd(const struct sp_backend *k, const struct attn_fwd_buffers *
         sp_check_finite(&a->base, k, "o", sum.whole, sp_attn_elements(a));
 }
 
-/* ---- backward ------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 #define ATTN_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
     ONE(q, SP_READ)              /* (b,s_i,q) */                                                   \
@@ -128,7 +130,8 @@ static void attn_bwd(const struct sp_backend *k, const struct attn_bwd_buffers *
     struct sp_attn_sum sum =
         sp_attn_sum_of(a, b->new_dq ? b->new_dq : b->dq, b->new_sum ? b->new_sum : b->sum);
     bool first = b->n_new_dkv > 0;
-    /* documents that end before these queries, and the second part of a buffer, have no part in what follows */
+    /* the kernels below skip documents that end before these queries, and the second half of a
+     * buffer */
     bool clears = first && (a->base.documents || sh.second);
     struct sp_keys piece[2 * SP_MAX_SLICES];
     int n = sp_attn_pieces(a, b->kv, first ? b->new_dkv : b->dkv, piece);
@@ -160,9 +163,9 @@ static void attn_bwd(const struct sp_backend *k, const struct attn_bwd_buffers *
 SP_CODELET(attn_fwd);
 SP_CODELET(attn_bwd);
 
-/* ---- tasks ---------------------------------------------------------------------------------------- */
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* Whatever documents there are. */
+/* Counts as if documents were not told apart. */
 static double flops(const struct sp_attn_args *a)
 {
     const struct sp_shape sh = sp_attn_queries(a);
@@ -186,7 +189,8 @@ static struct sp_tensor *scratch_of(const struct sp_task_context *ctx, const str
     return direct ? NULL : sp_scratch_handle(ctx, sh, scratch_elements(sh));
 }
 
-/* The buffers of keys and values, or of their gradients, each once; how many. */
+/* Lists the buffers of keys and values, or of their gradients, each once. Returns how many there
+ * are. */
 static int buffers_of(const struct sp_attn *t, bool gradients, struct sp_tensor **buffer)
 {
     int n = 0;

@@ -1,8 +1,9 @@
 /*
- * What another stage computed of attention of these queries, over keys that it has been sent, becomes part of it
- * (equations in kernels/cpu/attention/attention_merge.c): O and LSE forward; backward a sum, dQ.
+ * Merges the part of these queries' attention that another stage computed, over keys that it was
+ * sent. Forward, O and LSE are merged (equations in kernels/cpu/attention/attention_merge.c);
+ * backward, dQ is added.
  *
- * Queries that see none of these keys, as they are of other documents, have no part there.
+ * Queries that see none of these keys, because they belong to other documents, are left out.
  */
 #include "codelets/attention/parts.h"
 

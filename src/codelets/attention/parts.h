@@ -1,12 +1,12 @@
-/* What the codelets of attention share: the queries and keys of a task, and sums of parts that tasks of their own
- * compute. */
+/* Shared by the codelets of attention: the queries and keys of a task, and sums whose parts
+ * separate tasks compute. */
 #ifndef SP_ATTENTION_PARTS_H
 #define SP_ATTENTION_PARTS_H
 
 #include "codelets/attention/sight.h"
 #include "codelets/insert.h"
 
-/* Tokens of a buffer of keys and values, as struct sp_attn_keys has them. */
+/* Tokens in a buffer of keys and values; `first` to `at` as in struct sp_attn_keys. */
 struct sp_attn_keys_arg {
     int first, second, len, buffer;
     size_t at;
@@ -20,23 +20,24 @@ struct sp_attn_args {
     struct sp_attn_keys_arg keys[SP_MAX_SLICES]; /* args are allocated up to the last one used */
 };
 
-/* The queries, as a shape has tokens; elements of them. */
+/* The queries as a shape, and the number of their elements. */
 struct sp_shape sp_attn_queries(const struct sp_attn_args *a);
 size_t sp_attn_elements(const struct sp_attn_args *a);
 
-/* Where the tokens of all buffers are, by their positions; how many runs of them. NULL: their positions alone. */
+/* Lists the tokens of all buffers as pieces, by position, and returns how many there are. kv
+ * NULL: positions only. */
 int sp_attn_pieces(const struct sp_attn_args *a, void *const *kv, void *const *dkv,
                    struct sp_keys *piece);
 
-/* Where the sum of parts is: in what it becomes, or, where that has no room for f32, apart. */
+/* Holds the sum of parts: in its result if that is f32, or in a tensor of its own. */
 struct sp_attn_sum {
-    void *whole; /* what it becomes; NULL: not yet */
+    void *whole; /* the result, o or dq; NULL: a later task has it */
     float *at;
-    bool direct; /* the first part is computed where it stays */
+    bool direct; /* the first part is computed in `whole` */
 };
 
 struct sp_attn_sum sp_attn_sum_of(const struct sp_attn_args *a, void *whole, float *apart);
-/* Of n elements. */
+/* Adds a part of n elements. */
 void sp_attn_add(const struct sp_backend *k, const struct sp_attn_args *a, size_t n,
                  const void *part, float *sum);
 void sp_attn_end(const struct sp_backend *k, const struct sp_attn_args *a,
@@ -44,17 +45,19 @@ void sp_attn_end(const struct sp_backend *k, const struct sp_attn_args *a,
 
 /* ---- tasks ---------------------------------------------------------------------------------- */
 
-/* `part` as sp_task_new takes it. */
+/* Makes the task of a part; `part` as for sp_task_new. */
 struct sp_task *sp_attn_task(const struct sp_task_context *ctx, struct sp_codelet *cl,
                              const char *part, const struct sp_shape *sh, const struct sp_attn *t);
 
-/* Keys that follow each other may share a buffer: whether those number j begin one. */
+/* Keys that follow each other may share a buffer: true if keys number j begin one. */
 bool sp_attn_begins_buffer(const struct sp_attn *t, int j);
 
-/* Whether o or dq is summed up apart, and has what is made by this part. */
+/* True if o or dq is summed in f32 in a tensor of its own, because it has several parts and is
+ * of another type. */
 bool sp_attn_sums_apart(const struct sp_shape *sh, const struct sp_attn *t);
 
-/* The handles of what a task sums up, of which one was and the others are NULL. */
+/* The tensors of a sum that a task adds to (whole, sum) or overwrites (new_whole, new_sum);
+ * those not used are NULL. */
 struct sp_attn_summed {
     struct sp_tensor *whole, *new_whole, *sum, *new_sum;
 };

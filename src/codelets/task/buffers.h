@@ -1,5 +1,5 @@
 /*
- * The buffers of a codelet by name. A table has a row for each, in the order in which a sink gets
+ * Names the buffers of a codelet. A table has a row for each, in the order in which a sink gets
  * them; a comment says the shape, and for outputs whether the task writes (=) or adds (+=):
  *
  *   #define EXAMPLE_BUFFERS(ONE, OPTIONAL, LIST)
@@ -8,14 +8,14 @@
  *       LIST(kv, SP_READ)         [n_kv] (b,kv_len[j],kv)
  *   SP_BUFFERS(example, EXAMPLE_BUFFERS)
  *
- * SP_BUFFERS declares struct example_buffers, which the body gets: pointers x, y and kv[n_kv], with
- * their sizes in bytes. And struct example_tensors, which the insert fills in by name:
+ * SP_BUFFERS declares two structs. The body gets struct example_buffers: pointers x, y and
+ * kv[n_kv], with their sizes in bytes. The insert fills in struct example_tensors by name:
  *
  *   SP_TASK_BUFFERS(task, example, .x = x, .y = y, .kv = kv, .n_kv = n);
  *
- * An optional tensor that is NULL, or not given, leaves its buffer out of the task, and the body finds
- * NULL; a list has at most SP_MAX_SLICES buffers, and none if it is not given. Where a tensor that is
- * not optional is missing, the run ends.
+ * An optional tensor that is NULL, or not given, leaves its buffer out of the task, and the body
+ * finds NULL; a list has at most SP_MAX_SLICES buffers, and none if it is not given. A missing
+ * tensor that is not optional ends the run.
  */
 #ifndef SP_BUFFERS_H
 #define SP_BUFFERS_H
@@ -51,7 +51,8 @@ enum { SP_BUFFERS_MAX = 12 }; /* rows of a table */
 #define SP_TASK_BUFFERS(task, op, ...)                                                             \
     op##_buffers_add(task, &(const struct op##_tensors){__VA_ARGS__})
 
-/* What a row becomes in each part of SP_BUFFERS: SP_BUFFER_ for one buffer, SP_BUFFERS_ for a list. */
+/* A row's expansion in each part of SP_BUFFERS: SP_BUFFER_ for one buffer, SP_BUFFERS_ for a
+ * list. */
 #define SP_BUFFER_AT(name, mode)                                                                   \
     void *name;                                                                                    \
     size_t name##_bytes;
@@ -77,11 +78,11 @@ enum { SP_BUFFERS_MAX = 12 }; /* rows of a table */
     sp_buffers_add(task, row++, #name, h->name != NULL, &h->name, mode);
 #define SP_BUFFERS_ADD(name, mode) sp_buffers_add(task, row++, #name, h->n_##name, h->name, mode);
 
-/* Appends the n buffers of a row of the table. None may be NULL: the run would end here. */
+/* Appends the n buffers of a row of the table. If one is NULL, the run ends here. */
 void sp_buffers_add(struct sp_task *task, int row, const char *name, int n,
                     struct sp_tensor *const *tensors, enum sp_access access);
 
-/* Where the next n buffers of a task are, and their sizes in bytes; *at and *bytes go on behind them. */
+/* Reads the next n buffers of a task and their sizes in bytes; moves *at and *bytes past them. */
 void sp_buffers_read(void *const **at, const size_t **bytes, int n, void **to, size_t *to_bytes);
 
 #endif

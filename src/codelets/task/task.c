@@ -25,7 +25,7 @@ struct sp_task *sp_task_new(const struct sp_task_context *ctx, struct sp_codelet
     struct sp_task_args *a = calloc(1, size);
 
     SP_NEED(task && a, "out of memory for a task");
-    memset(task, 0, offsetof(struct sp_task, own)); /* there is one for every task of a count */
+    memset(task, 0, offsetof(struct sp_task, own)); /* a count builds every task: clear only this */
     task->codelet = cl;
     task->args = a;
     task->args_bytes = size;
@@ -102,7 +102,7 @@ void sp_task_submit(const struct sp_task_context *ctx, struct sp_task *task, dou
     ctx->sink->ops->insert(ctx, task, flops);
 }
 
-/* ---- the end of an op ------------------------------------------------------------------------- */
+/* ---- the end of an op ------------------------------------------------------------------------ */
 
 static void end_run(const struct sp_backend *k, void *const *at, const size_t *bytes, void *arg)
 {
@@ -123,7 +123,7 @@ void sp_op_close(const struct sp_task_context *ctx)
     sp_window_close(ctx->op);
 }
 
-/* ---- checks ------------------------------------------------------------------------------------ */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 bool sp_switch_is_on(const char *name, int *known)
 {

@@ -7,13 +7,13 @@ struct sp_window {
     pthread_mutex_t mutex;
     pthread_cond_t room;
     int limit, open;
-    int of_turn[2]; /* of those open, by the turn of their step */
+    int of_turn[2]; /* open ops, by the turn of their step */
 };
 
 struct sp_window_op {
     struct sp_window *window;
     int turn;
-    int pending; /* tasks in flight, plus one until the op is closed */
+    int pending; /* tasks not done, plus one until the op is closed */
 };
 
 struct sp_window *sp_window_create(int ops)

@@ -12,14 +12,14 @@
 struct sp_window;
 struct sp_window_op;
 
-/* A window of `ops` unfinished ops. NULL without memory. */
+/* Makes a window of `ops` unfinished ops. NULL without memory. */
 struct sp_window *sp_window_create(int ops);
 void sp_window_destroy(struct sp_window *w);
 
-/* Opens an op of a step, waiting for room; tasks are counted in with sp_window_add. Steps have turn 0
- * and 1 in turns: one may begin before the one before it has ended. */
+/* Opens an op of a step, waiting for room; sp_window_add counts its tasks. Steps have turns 0
+ * and 1 alternately, because one may begin before the last one has ended. */
 struct sp_window_op *sp_window_open(struct sp_window *w, int turn);
-/* No more tasks will be added. */
+/* Says that no more tasks will be added. */
 void sp_window_close(struct sp_window_op *op);
 
 void sp_window_add(struct sp_window_op *op);  /* one more task */

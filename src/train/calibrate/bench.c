@@ -10,11 +10,12 @@
 
 enum { NOISE_BYTES = 1 << 20 };
 
-/* Shorter samples are of several calls: clocks, and waiting for a GPU, take some time themselves. Longer ones are
- * disturbed more often: what other programs have of a core, they have for milliseconds at a time. */
+/* A sample takes at least this long and may be of several calls, because reading a clock and
+ * waiting for a GPU take time too. A longer one would be disturbed more often: a program that
+ * takes a core keeps it for milliseconds. */
 static const double sample_s = 0.5e-3;
 
-/* A sample during which threads waited longer for their cores is no sample. */
+/* A sample does not count if threads waited for their cores for a larger part of it. */
 static const double most_waited = 0.05;
 
 double sp_bench_now_s(void)
@@ -25,7 +26,7 @@ double sp_bench_now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The second number: nanoseconds on the queue of a processor. */
+/* Reads the second number of schedstat: nanoseconds on the queue of a processor. */
 double sp_bench_waited_s(void)
 {
     unsigned long long ran, waited = 0;
@@ -43,13 +44,13 @@ double sp_bench_waited_s(void)
 struct timing_args {
     struct sp_task_args task;
     const struct sp_timed_call *call;
-    double visit_s;
+    double turn_s;
     int places;
     struct sp_steady *samples;
 };
 
-/* Values of 1/4 to 1/2 of either sign, in f32 as in bf16: nothing is denormal, or soon infinite. All of an arena has
- * them whenever nothing is timed in it. */
+/* Fills with values of 1/4 to 1/2 of either sign, in f32 as in bf16: nothing is denormal, and
+ * nothing soon becomes infinite. The whole arena has them whenever nothing is timed in it. */
 static void fill(const struct sp_backend *k, const char *noise, char *arrays, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += NOISE_BYTES)
@@ -60,7 +61,7 @@ struct turns {
     char *arrays;
     size_t bytes; /* of a place */
     int places, first;
-    int taken; /* calls so far, from the first place on, and around */
+    int taken; /* calls so far; they take the places in turn, from `first` on */
 };
 
 static double calls_s(const struct sp_backend *k, const struct sp_timed_call *call,
@@ -77,7 +78,7 @@ static double calls_s(const struct sp_backend *k, const struct sp_timed_call *ca
     return sp_bench_now_s() - start;
 }
 
-/* The places that calls wrote to have their values again. */
+/* Refills the places that calls wrote to. */
 static void restore(const struct sp_backend *k, const char *noise, const struct turns *turns)
 {
     int n = turns->taken < turns->places ? turns->taken : turns->places;
@@ -89,7 +90,7 @@ static void restore(const struct sp_backend *k, const char *noise, const struct 
     sp_cuda_wait(k);
 }
 
-/* The time that the threads of a worker's team have waited for cores, their mean. */
+/* The mean time that the threads of a worker's team have waited for cores. */
 static double team_waited_s(const struct sp_backend *k)
 {
     double sum = 0;
@@ -122,7 +123,8 @@ static void sample(const struct sp_backend *k, const struct timing_args *a, stru
         sp_steady_disturbed(s, took / calls);
 }
 
-/* A disturbed visit goes on for some times as long, until it has undisturbed samples. */
+/* A disturbed turn goes on until it has UNDISTURBED samples, for at most PATIENCE times as
+ * long. */
 enum { UNDISTURBED = 2, PATIENCE = 10 };
 
 static void timing(const struct sp_backend *k, void *const *at, const size_t *bytes_at, void *arg)
@@ -139,7 +141,7 @@ static void timing(const struct sp_backend *k, void *const *at, const size_t *by
     turns.bytes = sp_timed_bytes(a->call, bytes);
     turns.first = (int)((unsigned)s->n * 7919u % (unsigned)turns.places);
     if (s->n + s->disturbed == 0) {
-        calls_s(k, a->call, &turns, 1); /* libraries choose what they do when they meet a shape */
+        calls_s(k, a->call, &turns, 1); /* libraries tune when they first meet a shape */
         sp_steady_disturbed(s, calls_s(k, a->call, &turns, 1));
     }
     start = sp_bench_now_s();
@@ -147,8 +149,8 @@ static void timing(const struct sp_backend *k, void *const *at, const size_t *by
         sample(k, a, &turns);
         spent = sp_bench_now_s() - start;
     } while (s->n < SP_STEADY_MOST &&
-             (spent < a->visit_s ||
-              (s->n - before < UNDISTURBED && s->disturbed && spent < PATIENCE * a->visit_s)));
+             (spent < a->turn_s ||
+              (s->n - before < UNDISTURBED && s->disturbed && spent < PATIENCE * a->turn_s)));
     restore(k, noise, &turns);
 }
 
@@ -193,7 +195,7 @@ static void submit(struct sp_bench *b, int worker, const struct sp_figure *f)
     struct timing_args *a = task->args;
 
     a->call = &f->call;
-    a->visit_s = b->visit_s;
+    a->turn_s = b->turn_s;
     a->places = places_of(f);
     a->samples = &f->worker[worker];
     a->task.dtype = f->call.dtype;
@@ -209,7 +211,8 @@ static void leave_arena(struct sp_bench *b)
     b->arena_bytes = 0;
 }
 
-/* Kept from figure to figure: fresh memory costs more than what is measured in it. */
+/* The arena is kept from figure to figure: using fresh memory costs more than what is measured
+ * in it. */
 static void enlarge_arena(struct sp_bench *b, size_t bytes)
 {
     if (bytes <= b->arena_bytes)
@@ -228,7 +231,7 @@ static void enlarge_arena(struct sp_bench *b, size_t bytes)
     b->arena_bytes = bytes;
 }
 
-void sp_bench_visit(struct sp_bench *b, struct sp_figure *f)
+void sp_bench_turn(struct sp_bench *b, struct sp_figure *f)
 {
     size_t bytes[SP_TIMED_ARRAYS];
 

@@ -1,4 +1,4 @@
-/* The runtime, what is measured in turn, and where each number is from. */
+/* Starts the runtime, measures everything in turn, and notes how each number was obtained. */
 #include "train/calibrate/calibrate.h"
 #include "sinks/starpu/cuda.h"
 #include "offload/disk.h"
@@ -15,7 +15,7 @@
 
 enum { DISK_BYTES = 64 << 20 };
 
-/* As many devices as a process has: GPUs, or its cores in teams of so many threads. */
+/* Places as many devices as a process has: GPUs, or its cores in teams of `threads` threads. */
 static int place_devices(const struct sp_calibration *c, const struct sp_world *world, int threads,
                          struct sp_placement *pl)
 {
@@ -38,7 +38,8 @@ static int place_devices(const struct sp_calibration *c, const struct sp_world *
     return err;
 }
 
-/* The described devices, and where nobody says how many threads they have, such of 1, 2, 4 ... threads before them. */
+/* Places the described devices. If nobody says how many threads they have, devices of 1, 2, 4
+ * ... threads come before. */
 static int place_all(const struct sp_calibration *c, const struct sp_world *world,
                      struct sp_calibrated *devices)
 {
@@ -56,7 +57,7 @@ int sp_calibrate_prepare(const struct sp_calibration *c, const struct sp_world *
                          struct sp_calibrated *devices, struct sp_disk **disk)
 {
     int err = place_all(c, world, devices);
-    bool alike = sp_transport_same((uint64_t)devices->n); /* they measure each together */
+    bool alike = sp_transport_same((uint64_t)devices->n); /* processes measure each together */
 
     *disk = NULL;
     if (!err && !alike)
@@ -92,7 +93,8 @@ static void stop(const struct sp_placement *pl)
 
 /* ---- measuring ----------------------------------------------------------------------------- */
 
-/* Alone, devices of a node hand over through memory, those of GPUs through the host's. */
+/* Measures the link within a node. A process alone hands over through memory, with GPUs through
+ * the host's. */
 static void node_link(struct sp_bench *b, int peer, struct sp_machine *m)
 {
     sp_bench_show(b, "messages in the node");
@@ -128,7 +130,8 @@ static void network_link(struct sp_bench *b, int peer, struct sp_machine *m)
     sp_machine_note(m, "network: not measured, there was one node: as node.link");
 }
 
-/* How far the figures are to be trusted: told unless they are known to be rough. On rank 0. */
+/* Judges, on rank 0, how far the figures can be trusted, and says so unless they are known to be
+ * rough. */
 static int judge(const struct sp_quality *q, bool rough, const struct sp_machine *m)
 {
     char text[1024];
@@ -152,7 +155,7 @@ static void note_quality(const struct sp_quality *q, bool quick, struct sp_machi
                     quick ? ", in the short time that --quick gives them" : "", text);
 }
 
-/* The described devices measure all that has nothing to do with their number of threads. */
+/* With the described devices, measures all that does not depend on their number of threads. */
 static int measure_links(struct sp_bench *b, const struct sp_calibration *c, struct sp_disk *disk,
                          struct sp_peers peers, struct sp_machine *m)
 {
@@ -180,7 +183,7 @@ static struct sp_effort effort(const struct sp_calibration *c, bool gpus)
     return e;
 }
 
-/* The devices of a number of threads; with the last of them, all else. */
+/* Measures the devices of each number of threads; with the last of them, all else. */
 static int measure(struct sp_bench *b, const struct sp_calibration *c, struct sp_disk *disk,
                    const struct sp_peers *peers, struct sp_machine *m)
 {
@@ -209,7 +212,7 @@ int sp_calibrate(const struct sp_calibration *c, const struct sp_calibrated *dev
     *m = (struct sp_machine){.teams = 0};
     for (int i = 0; i < devices->n && !err; i++) {
         b = (struct sp_bench){.place = devices->place[i],
-                              .visit_s = c->quick ? 4e-3 : 10e-3,
+                              .turn_s = c->quick ? 4e-3 : 10e-3,
                               .longest_s = c->quick ? 3e-3 : 0.08,
                               .shows = c->shows && world->rank == 0,
                               .rough = c->rough,

@@ -1,4 +1,5 @@
-/* The rates of devices: which calls a curve is measured with, and the rounds over all of them. */
+/* The rates of devices: chooses the calls that a curve is measured with, and makes the rounds
+ * over all of them. */
 #include "sp_error.h"
 #include "train/calibrate/rates.h"
 #include "transport/transport.h"
@@ -22,7 +23,7 @@ enum { CALLS = 7, POINTS = SP_DTYPES * (2 + SP_ATTENTION_PASSES) * SP_CURVE_POIN
 /* A point is the time that calls of about one size take together. */
 struct point {
     struct sp_curve *curve;
-    struct sp_curve *pairs; /* of attention with heads of two widths; NULL: it is none */
+    struct sp_curve *pairs; /* for attention with heads of two widths; NULL: not attention */
     struct sp_figure call[CALLS];
     int calls;
 };
@@ -52,7 +53,7 @@ static int add_call(struct figures *f, const struct sp_timed_call *call, size_t 
     if (!figure->worker)
         return sp_error(ENOMEM, "calibrate: no memory for samples");
     sp_bench_show(f->bench, "%s", figure->what);
-    sp_bench_visit(f->bench, figure);
+    sp_bench_turn(f->bench, figure);
     return 0;
 }
 
@@ -61,7 +62,8 @@ static void begin_point(struct figures *f, struct sp_curve *c, struct sp_curve *
     f->point[f->points++] = (struct point){.curve = c, .pairs = pairs};
 }
 
-/* The longest call of the last point, by its fastest samples: a disturbed moment must not end a curve. */
+/* The longest call of the last point, by its fastest samples, because a disturbed moment must
+ * not end a curve. */
 static double longest_call_s(const struct figures *f)
 {
     const struct point *p = &f->point[f->points - 1];
@@ -73,7 +75,8 @@ static double longest_call_s(const struct figures *f)
     return s;
 }
 
-/* Tells whether calls that are so many times larger may be timed: the first always, others as long as they are short enough. */
+/* True if calls that are `times` larger may be timed: the first always, others as long as they
+ * are short enough. */
 static bool goes_on(const struct figures *f, const struct sp_curve *c, double times)
 {
     int n = 0;
@@ -83,9 +86,9 @@ static bool goes_on(const struct figures *f, const struct sp_curve *c, double ti
     return !n || (n < SP_CURVE_POINTS && times * longest_call_s(f) <= f->bench->longest_s);
 }
 
-/* A step comes back to a tensor when it has been to some tens of its size, which a small model's caches keep: calls take
- * turns in so many times what one of them takes, or in so much memory, of which caches keep no more than of a large
- * model's step. */
+/* A step comes back to a tensor after using some tens of its size of other memory; a small
+ * model's caches keep that much. So calls take turns in so many times the memory of one call, or
+ * in so much memory as makes caches keep no more than they keep of a large model's step. */
 enum { PRODUCTS = 16, PASSES = 64, SPREAD_BYTES = 256 << 20 };
 
 static size_t spread(double bytes, int times)
@@ -102,7 +105,7 @@ static size_t spread_of(const struct sp_timed_call *call)
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* The nearest multiple of what kernels compute at a time. */
+/* The nearest multiple of the tile that kernels compute at a time. */
 static int in_tiles(double x, int tile)
 {
     int n = (int)round(x / tile) * tile;
@@ -110,8 +113,8 @@ static int in_tiles(double x, int tile)
     return n > tile ? n : tile;
 }
 
-/* The products of a layer, with four times as many tokens as it is wide: a square one, and forward, input gradient and weight gradient
- * of those that widen fourfold and back. */
+/* The products of a layer with four times as many tokens as it is wide: a square one, and the
+ * forward, input gradient and weight gradient of those that widen fourfold and narrow again. */
 static int add_products(struct figures *f, enum sp_dtype dtype, double most, struct sp_curve *c)
 {
     static const struct {
@@ -130,7 +133,7 @@ static int add_products(struct figures *f, enum sp_dtype dtype, double most, str
     int err = 0;
 
     for (double flops = 1e6; !err && flops <= 1.01 * most && goes_on(f, c, 10); flops *= 10) {
-        int wide = in_tiles(cbrt(flops / 32), flops < 5e6 ? 32 : 64); /* as models are */
+        int wide = in_tiles(cbrt(flops / 32), flops < 5e6 ? 32 : 64); /* widths that models have */
 
         begin_point(f, c, NULL);
         for (int i = 0; i < CALLS && !err; i++) {
@@ -148,7 +151,8 @@ static int add_products(struct figures *f, enum sp_dtype dtype, double most, str
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
-/* On cores with heads of two widths: what a pair costs beside operations is most of narrow ones. */
+/* On cores, heads have two widths: for narrow ones a pair's cost apart from its operations is
+ * the larger part. */
 static int add_attention(struct figures *f, enum sp_dtype dtype, enum sp_attention_pass pass,
                          double most, struct sp_rates *r)
 {
@@ -159,7 +163,7 @@ static int add_attention(struct figures *f, enum sp_dtype dtype, enum sp_attenti
         .kernel = pass == SP_ATTENTION_FORWARD ? SP_TIME_ATTENTION : SP_TIME_ATTENTION_BWD,
         .dtype = dtype,
         .rows = gpu ? 128 : 64,
-        .heads = gpu ? 16 : 6, /* rows of no power of two: these collide in caches */
+        .heads = gpu ? 16 : 6, /* rows are no power of two: such rows collide in caches */
         .head_dim = gpu ? 128 : 64};
     int err = 0;
 
@@ -181,7 +185,8 @@ static int add_attention(struct figures *f, enum sp_dtype dtype, enum sp_attenti
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-/* In bf16 norms and activations, which layers have most of; the optimizer's numbers are f32. */
+/* bf16 times norms and activations, the larger part of a layer's memory traffic; the optimizer's
+ * numbers are f32. */
 static int add_memory(struct figures *f, enum sp_dtype dtype, double most, struct sp_curve *c)
 {
     enum { KERNELS = 4, IN_BF16 = 2 };
@@ -214,7 +219,7 @@ static int add_memory(struct figures *f, enum sp_dtype dtype, double most, struc
 
 /* ---- rounds ------------------------------------------------------------------------------- */
 
-/* The first visit of all, which finds the sizes that there is time for. */
+/* The first turn of all figures, which finds the sizes that there is time for. */
 static int find_sizes(struct figures *f, const struct sp_effort *e, struct sp_rates *r)
 {
     int err = 0;
@@ -234,12 +239,12 @@ static int find_sizes(struct figures *f, const struct sp_effort *e, struct sp_ra
 
 struct round {
     bool each;   /* all figures, not only those that are not steady */
-    double ends; /* no visits after that time */
-    bool steady; /* all were before; all were figures at all */
+    double ends; /* no turn begins after that time */
+    bool steady; /* all figures were steady before; `known`: all were figures at all */
     bool known;
 };
 
-static void visit_all(struct figures *f, struct round *r)
+static void take_turns(struct figures *f, struct round *r)
 {
     bool task = sp_steady_reached(&f->task) || f->task.n == SP_STEADY_MOST;
 
@@ -251,7 +256,7 @@ static void visit_all(struct figures *f, struct round *r)
             bool reached = sp_figure_reached(f->bench, figure);
 
             if ((r->each || !reached) && sp_bench_now_s() < r->ends)
-                sp_bench_visit(f->bench, figure);
+                sp_bench_turn(f->bench, figure);
             r->steady = r->steady && reached;
             r->known = r->known && sp_figure_known(f->bench, figure);
         }
@@ -259,10 +264,10 @@ static void visit_all(struct figures *f, struct round *r)
         sp_measure_task(f->bench, &f->task);
 }
 
-/* While figures are spoilt, rounds go on for so many times the time of others. */
+/* While figures are spoilt, rounds go on for so many times the usual time. */
 enum { PERSISTENCE = 4 };
 
-/* All processes make as many rounds, each at the same time: rank 0 says when it is enough. */
+/* All processes make the same number of rounds, each at the same time: rank 0 says when to stop. */
 static void make_rounds(struct figures *f, const struct sp_effort *e)
 {
     const double start = sp_bench_now_s();
@@ -275,7 +280,7 @@ static void make_rounds(struct figures *f, const struct sp_effort *e)
 
         sp_bench_show(f->bench, "round %d over %d sizes", round + 1, f->points);
         sp_transport_barrier();
-        visit_all(f, &r);
+        take_turns(f, &r);
         spent = sp_bench_now_s() - start;
         more = (r.each || (!r.steady && spent < e->seconds) || !r.known) &&
                spent < PERSISTENCE * e->seconds;
@@ -283,9 +288,9 @@ static void make_rounds(struct figures *f, const struct sp_effort *e)
     }
 }
 
-/* ---- what comes of them -------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* The worker that knows least of a figure stands for all. */
+/* The worker that knows least about a figure stands for all. */
 static void judge(struct sp_bench *b, const struct sp_figure *f)
 {
     const struct sp_steady *least = &f->worker[0];
@@ -306,8 +311,8 @@ static void add_point(struct sp_curve *c, double size, double rate)
     c->at[c->n++].rate = sp_measured(rate);
 }
 
-/* There are heads of two widths: what grows with the width is operations, what does not is a pair's. At least a hundredth is
- * either. */
+/* Splits times of heads of two widths: the part that grows with the width is operations, the
+ * rest is a pair's cost. Each gets at least a hundredth. */
 static void take_pairs(struct sp_bench *b, const struct point *p)
 {
     const struct sp_timed_call *wide = &p->call[0].call, *narrow = &p->call[1].call;

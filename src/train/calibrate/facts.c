@@ -27,7 +27,8 @@ void sp_machine_note(struct sp_machine *m, const char *format, ...)
     va_end(ap);
 }
 
-/* A text of the system's: what a file has no room for, or what is no text, becomes a question mark. */
+/* Tidies a text of the system's: characters that are no text, or that a file cannot hold, become
+ * question marks. */
 static void tidy(char *text)
 {
     for (; *text; text++)
@@ -35,7 +36,7 @@ static void tidy(char *text)
             *text = '?';
 }
 
-/* Memory of the node, as far as its processes may use it. */
+/* Memory of the node that its processes may use. */
 static int64_t host_bytes(void)
 {
     struct sp_host_memory m;
@@ -66,8 +67,8 @@ static int look_around(char cpu[128], int *cores)
     return *cores > 0 ? 0 : sp_error(EIO, "calibrate: hwloc finds no cores");
 }
 
-/* Devices of the node: those of all its processes; of cores, at least as many as would fit on those that
- * they may use. */
+/* Devices of the node: those of all its processes; if they are cores, at least as many as would
+ * fit on those that the processes may use. */
 static int devices(const struct sp_placement *pl)
 {
     int started = pl->workers * pl->world.node_size, cores = pl->cores * pl->world.node_size;

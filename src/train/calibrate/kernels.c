@@ -1,7 +1,7 @@
 #include "train/calibrate/kernels.h"
 #include <math.h>
 
-enum { LINE = 256 }; /* what libraries of GPUs want of addresses */
+enum { LINE = 256 }; /* alignment that libraries of GPUs need */
 
 static struct sp_attention attention_of(const struct sp_timed_call *c)
 {
@@ -17,7 +17,7 @@ static struct sp_attention attention_of(const struct sp_timed_call *c)
 
 /* ---- sizes -------------------------------------------------------------------------------- */
 
-/* Elements of the arrays in the order of sp_timed_run's; negative: of f32 whatever the type. */
+/* Elements of the arrays in the order of sp_timed_run's; negative: f32 whatever the type. */
 static void count(const struct sp_timed_call *c, double n[SP_TIMED_ARRAYS])
 {
     double T = c->rows, x = T * c->in, y = T * c->out, w = (double)c->in * c->out;
@@ -108,7 +108,8 @@ static void run_attention(const struct sp_backend *k, const struct sp_timed_call
         k->attention_bwd(k, &at, a[0], kv, a[2], a[3], a[4], a[5], dkv, true);
 }
 
-/* Factors that leave everything as it is, however often: the arithmetic is the same. */
+/* The factors leave all values as they are, however often it runs; the arithmetic is that of a
+ * step. */
 static void run_adamw(const struct sp_backend *k, const struct sp_timed_call *c,
                       void *a[SP_TIMED_ARRAYS])
 {

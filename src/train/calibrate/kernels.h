@@ -1,6 +1,6 @@
 /*
- * The kernels that a machine's curves are measured with: what each reads and writes, how it is called, and how
- * much work a call is.
+ * The kernels that a machine's curves are measured with: their arrays, their calls, and the work of
+ * a call.
  */
 #ifndef SP_CALIBRATE_KERNELS_H
 #define SP_CALIBRATE_KERNELS_H
@@ -28,13 +28,14 @@ struct sp_timed_call {
     int heads, head_dim;
 };
 
-/* Bytes of the arrays of a call, each in whole cache lines; bytes[] 0: there are no more. Returns their sum. */
+/* Bytes of the arrays of a call, each in complete cache lines; bytes[] 0: there are no more.
+ * Returns their sum. */
 size_t sp_timed_bytes(const struct sp_timed_call *c, size_t bytes[SP_TIMED_ARRAYS]);
 
 /* FLOPs of a product or of attention, otherwise bytes read and written. */
 double sp_timed_work(const struct sp_timed_call *c);
 
-/* One call on arrays that follow each other from `place` on. */
+/* Makes one call, on arrays that follow each other from `place` on. */
 void sp_timed_run(const struct sp_backend *k, const struct sp_timed_call *c, char *place);
 
 #endif

@@ -1,4 +1,4 @@
-/* Messages between processes: their latency, and what is left of long ones. */
+/* Messages between processes: their latency, and the bandwidth of long ones. */
 #include "plan/profile.h"
 #include "sp_error.h"
 #include "train/calibrate/rates.h"
@@ -29,7 +29,7 @@ struct sp_peers sp_find_peers(const struct sp_world *world)
 
 enum { SHORT_BYTES = 64, LONG_BYTES = 8 << 20, TIMES = 5 };
 
-/* The ranks must agree on how often, so that time does not count here. */
+/* Takes a fixed number of samples whatever they take, because the two ranks must agree on it. */
 static double message_s(struct sp_bench *b, int peer, size_t bytes)
 {
     struct sp_steady s = {0};
@@ -75,7 +75,7 @@ void sp_measure_memory_link(struct sp_bench *b, struct sp_link *link)
         else
             sp_steady_disturbed(&s, took);
     } while (s.n < SP_STEADY_MOST && !sp_steady_reached(&s) &&
-             sp_bench_now_s() - start < 40 * b->visit_s);
+             sp_bench_now_s() - start < 40 * b->turn_s);
     sp_quality_add_shared(b->quality, "copy through memory", &s);
     *link = (struct sp_link){.bandwidth = sp_measured(LONG_BYTES / s.fastest), .shared_by = 1};
     free(from);

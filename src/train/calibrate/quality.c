@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double most_waited = 0.1; /* of the time */
+static const double most_waited = 0.1; /* the most, as a part of the time */
 
 /* ---- samples ------------------------------------------------------------------------------ */
 
@@ -66,8 +66,9 @@ int sp_quality_check(const struct sp_quality *q)
 
 /* ---- rates -------------------------------------------------------------------------------- */
 
-/* The slowest and the fastest clock of a core; operations and bytes of a cycle: a multiplication and an addition on each
- * of the widest vectors twice, tiles of bf16, three accesses to the first cache. */
+/* The slowest and the fastest clock of a core. Operations and bytes of a cycle: a multiplication
+ * and an addition on each of two of the widest vectors, tiles of bf16, three accesses to the
+ * first cache. */
 static const double slow_hz = 1e9, fast_hz = 7e9, vector_flops = 64, tile_flops = 2048,
                     cache_bytes = 192, part = 1e-3;
 
@@ -96,7 +97,7 @@ static double fastest(const struct sp_curve *c)
     return most;
 }
 
-/* Small calls do not fill a GPU: it is the fastest of each curve that is compared. */
+/* Small calls do not fill a GPU, so only the fastest point of each curve is compared. */
 static int check_gpu(const char *what, const struct sp_curve *c, double best)
 {
     struct sp_curve top = {1, {{c->at[c->n - 1].size, fastest(c)}}};
@@ -104,7 +105,7 @@ static int check_gpu(const char *what, const struct sp_curve *c, double best)
     return check_curve(what, &top, (struct bounds){part * best, 1e18});
 }
 
-/* All figures of a type: products, attention in both directions with its pairs, memory. */
+/* Checks all figures of a type: products, attention in both directions with its pairs, memory. */
 static int check_type(const struct sp_rates *r, enum sp_dtype t, double best)
 {
     const double flops = t == SP_BF16 ? tile_flops : vector_flops;

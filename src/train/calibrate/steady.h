@@ -1,4 +1,4 @@
-/* Repetitions until what they take is known well enough. Pure. */
+/* Repeats a measurement until its value is known well enough. Pure. */
 #ifndef SP_STEADY_H
 #define SP_STEADY_H
 
@@ -11,29 +11,31 @@ struct sp_steady {
     int n;
     double sorted[SP_STEADY_MOST];
     int disturbed;  /* samples that do not count */
-    double fastest; /* of all, these too; 0: there are none */
+    double fastest; /* of all samples, disturbed ones too; 0: there are none */
     double took_s,
-        waited_s; /* what they took in all, and of that, how long threads waited for cores */
+        waited_s; /* time of all samples, and the part of it that threads waited for cores */
 };
 
-/* After the SP_STEADY_MOST-th it does nothing. */
+/* Adds a sample; after the SP_STEADY_MOST-th it does nothing. */
 void sp_steady_add(struct sp_steady *s, double sample);
 
-/* One during which other programs had the processor: it only tells how long a call takes at most. */
+/* Adds a sample during which other programs had the processor: it only tells how long a call
+ * takes at most. */
 void sp_steady_disturbed(struct sp_steady *s, double sample);
 
-/* The median, of at least one sample, the shorter of two in the middle: a step has calls like the others, and not the
- * shortest ones of each alone. */
+/* The median of at least one sample, the shorter of the two in the middle: a step's calls are
+ * like most of the samples, and not like the shortest. */
 double sp_steady_value(const struct sp_steady *s);
 
-/* The part of itself by which it is longer than the lower quartile: what disturbs a sample makes it longer, so that the
- * quartile tells how long others may be too. */
+/* By how much the median is longer than the lower quartile, as a part of the median. A
+ * disturbance only makes samples longer, so the quartile bounds how much longer than undisturbed
+ * ones they may be. */
 double sp_steady_doubt(const struct sp_steady *s);
 
-/* Tells whether they make no figure at all: fewer than SP_STEADY_LEAST of them count. */
+/* True if the samples make no figure at all: fewer than SP_STEADY_LEAST of them count. */
 bool sp_steady_spoilt(const struct sp_steady *s);
 
-/* Tells whether there are SP_STEADY_LEAST samples and the doubt is at most 5 %. */
+/* True if there are SP_STEADY_LEAST samples and the doubt is at most 5 %. */
 bool sp_steady_reached(const struct sp_steady *s);
 
 #endif

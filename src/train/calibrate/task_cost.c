@@ -1,4 +1,5 @@
-/* What the runtime takes for a task: tasks with buffers as those of a layer, that do nothing. */
+/* Measures the time that the runtime needs for a task, with tasks that have a layer's buffers
+ * and do nothing. */
 #include "train/calibrate/rates.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
@@ -13,7 +14,7 @@ enum { BUFFERS = 4 };
 
 static struct sp_codelet nothing_cl = {.name = "nothing", .run = nothing, .timed = true};
 
-/* A chain: each task reads what the one before wrote. */
+/* Tasks form a chain: each reads what the one before it wrote. */
 static void submit(struct sp_bench *b, int worker, struct sp_tensor *const *t, int i)
 {
     struct sp_task_context ctx = sp_bench_context(b, worker);
@@ -46,7 +47,7 @@ void sp_measure_task(struct sp_bench *b, struct sp_steady *s)
                 submit(b, w, t + w * BUFFERS, i);
         sp_starpu_sink()->ops->wait();
         sp_steady_add(s, (sp_bench_now_s() - begin) / TASKS);
-    } while (s->n < SP_STEADY_MOST && sp_bench_now_s() - start < 2 * b->visit_s);
+    } while (s->n < SP_STEADY_MOST && sp_bench_now_s() - start < 2 * b->turn_s);
     for (int i = 0; i < n; i++)
         sp_tensor_unmake_at(t[i]);
     free(t);

@@ -1,11 +1,13 @@
-/* Where offloaded activations go: the host, disks. The rates are measured as a run that offloads does. */
+/* Measures the tiers that offloaded activations go to, the host and disks, in the way that a run
+ * uses them. */
 #include "sinks/starpu/cuda_memory.h"
 #include "offload/disk.h"
 #include "train/calibrate/rates.h"
 #include <math.h>
 #include <stdio.h>
 
-/* Times of a byte to, from, and with both ways busy, of which no way is faster than alone. */
+/* Seconds a byte to the tier, from it, and with both ways busy; then neither way is faster than
+ * alone. */
 struct tier {
     const char *what;
     struct sp_steady write, read, both;
@@ -17,7 +19,7 @@ static bool goes_on(const struct sp_bench *b, const struct tier *t, double start
         sp_steady_reached(&t->write) && sp_steady_reached(&t->read) && sp_steady_reached(&t->both);
 
     return t->write.n < SP_STEADY_LEAST ||
-           (t->write.n < SP_STEADY_MOST && !steady && sp_bench_now_s() - start < 100 * b->visit_s);
+           (t->write.n < SP_STEADY_MOST && !steady && sp_bench_now_s() - start < 100 * b->turn_s);
 }
 
 static void add(struct tier *t, double write, double read, double both)

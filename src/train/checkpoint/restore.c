@@ -14,19 +14,19 @@
 
 #define REPLACED "\xef\xbf\xbd" /* bytes that were no UTF-8 (sp_utf8.h) */
 
-/* Options point into it until the program ends. */
+/* Options point into this until the program ends. */
 static struct sp_run_state kept;
 
-/* The run that is gone on with. */
+/* The run to be continued. */
 struct source {
-    const char *cwd; /* where it was started; NULL: here, or unknown */
+    const char *cwd; /* the directory it was started in; NULL: this one, or unknown */
     char dir[SP_RUN_PATH];
     bool goes_on; /* at the newest step of `dir`, which it saved into */
 };
 
 /* ---- paths ------------------------------------------------------------------------------ */
 
-/* One of the names, from where the run was started; a copy, NULL without memory. */
+/* A path as seen from where the run was started, copied; NULL without memory. */
 static char *name_from(const char *cwd, const char *name)
 {
     char *joined;
@@ -36,7 +36,7 @@ static char *name_from(const char *cwd, const char *name)
     return asprintf(&joined, "%s/%s", cwd, name) < 0 ? NULL : joined;
 }
 
-/* The names between commas; NULL without memory. */
+/* The same for names between commas; NULL without memory. */
 static char *names_from(const char *cwd, const char *text)
 {
     char *parts = strdup(text), *rest = parts, *part, *all = strdup("");
@@ -61,7 +61,7 @@ static bool is_one_of(const char *name, const char *const *names)
     return *names;
 }
 
-/* A model or a machine may be named instead of a path. */
+/* True if the text names a built-in model or machine rather than a path. */
 static bool is_preset(const char *option, const char *text)
 {
     return (!strcmp(option, "model") && sp_model_is_preset(text)) ||
@@ -106,8 +106,8 @@ static const char *stored(const char *name)
     return json_string_value(json_object_get(json_object_get(kept.json, "options"), key));
 }
 
-/* True if the run saved step N into `dir` last: the step may have been archived there, or be one that it has left
- * behind. */
+/* True if the run saved step N into `dir` last. Otherwise the step may have been archived there,
+ * or be one that the run has left behind. */
 static bool is_newest(const struct source *from, long n)
 {
     const char *save = stored("save");
@@ -158,9 +158,9 @@ static bool is_taken(const struct source *from, const struct sp_option *o, const
 {
     if (!text || !*text || o->role == SP_ROLE_START || o->role == SP_ROLE_NONE)
         return false;
-    if (!strcmp(o->name, "offload-dir")) /* of another machine, as a rule its TMPDIR */
+    if (!strcmp(o->name, "offload-dir")) /* may be another machine's, usually its TMPDIR */
         return !access(text, W_OK);
-    /* an older version, which counted no samples, wrote a value also where none was given */
+    /* a version that counted no samples wrote a value even for an option that was not given */
     if (o->given && !strcmp(text, "0") && !json_object_get(kept.json, "samples"))
         return false;
     if ((o->role == SP_ROLE_READ || o->role == SP_ROLE_WRITTEN) && strstr(text, REPLACED)) {

@@ -1,4 +1,4 @@
-/* From where a run goes on, and what its state has of it. */
+/* Finds the step from which a run continues, and takes over its state. */
 #include "train/checkpoint/resume.h"
 #include "graphs/weights/checkpoint.h"
 #include "model/files/checksums.h"
@@ -81,13 +81,14 @@ int sp_train_load_resume(struct sp_trainer *t)
     int err = moment(t, SP_FIELD_M, true);
 
     err = err ? err : moment(t, SP_FIELD_V, true);
-    /* a step that is removed while it is open takes room on the disk */
+    /* a removed step takes room on the disk while its files are open */
     sp_dir_close(&t->resumed_dir);
     sp_st_close(&t->weights);
     return err;
 }
 
-/* The next sample of a run whose samples had another length: the first whose tokens were not seen. */
+/* The next sample if the run's samples had another length: the first one whose tokens were not
+ * seen. */
 static uint64_t next_sample(const struct sp_run_state *s, int seq)
 {
     uint64_t was = (uint64_t)s->seq, is = (uint64_t)seq;
@@ -116,7 +117,7 @@ void sp_train_tell_changes(const struct sp_trainer *t)
         sp_warn("%s was saved by a run that was told otherwise: now %s", t->resumed_dir.path,
                 changes);
     sp_run_state_other_changes(&t->resumed, &now, changes, sizeof changes);
-    if (!t->cfg.dry_run) /* which prints something else there */
+    if (!t->cfg.dry_run) /* a dry run prints something else there */
         sp_train_say(t, "goes on from %s, at sample %llu%s%s", t->resumed_dir.path,
                      (unsigned long long)now.samples, *changes ? ", with " : "", changes);
 }

@@ -1,4 +1,4 @@
-/* A run that goes on from a checkpoint. */
+/* Continues a run from a checkpoint. */
 #ifndef SP_TRAIN_RESUME_H
 #define SP_TRAIN_RESUME_H
 
@@ -12,19 +12,19 @@ extern const char *const sp_field_files[];
  * t->resumed_dir: sets first_step, and the seed if none was given. Whatever is read of the step from now on lies in these
  * files. 0 or -errno. */
 int sp_train_find_resume(struct sp_trainer *t);
-/* Is that step undamaged, and of this model? All ranks call it, each checks a share. Needs t->params.
- * 0 or -errno. */
+/* Checks that the step is undamaged and belongs to this model. All ranks call it, and each
+ * checks a share. Needs t->params. 0 or -errno. */
 int sp_train_check_resume(struct sp_trainer *t);
-/* Reads its moments, and closes its files. 0 or -errno. */
+/* Reads the step's moments and closes its files. 0 or -errno. */
 int sp_train_load_resume(struct sp_trainer *t);
 /* Sets the place in the data from which the run goes on, once the sizes of a step are known: at the first sample that was
  * not taken yet, whatever the sizes were. 0. */
 int sp_train_find_place(struct sp_trainer *t);
-/* Says where it goes on, and what this run was told otherwise than the one that saved that: a warning where
- * numbers depend on it. */
+/* Says where the run continues, and which settings differ from those of the run that saved the
+ * step: with a warning if numbers depend on them. */
 void sp_train_tell_changes(const struct sp_trainer *t);
 
-/* What a checkpoint after so many steps says of the run. */
+/* The state of the run that a checkpoint after `steps_done` steps records. */
 struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done);
 
 #endif

@@ -14,7 +14,7 @@
 
 /* ---- locking ---------------------------------------------------------------------------- */
 
-/* Opens the file of the lock: -1, 0 with it not there and not to be made, 1. */
+/* Opens the lock file: 1; 0 if it is not there and must not be made; -1 after one line. */
 static int open_lock(struct sp_run_dir *d, bool create, int *fd)
 {
     int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -26,7 +26,7 @@ static int open_lock(struct sp_run_dir *d, bool create, int *fd)
         d->made_lock = *fd >= 0;
     }
     if (*fd < 0 && !create)
-        return 0; /* said when it is to be made */
+        return 0; /* an error is printed when the file must be made */
     if (*fd < 0 && errno != ELOOP && errno != EISDIR)
         return sp_error(errno, "cannot write %s: %s", d->path, strerror(errno));
     if (*fd < 0 || fstat(*fd, &st) || !S_ISREG(st.st_mode)) {
@@ -38,7 +38,7 @@ static int open_lock(struct sp_run_dir *d, bool create, int *fd)
     return 1;
 }
 
-/* Says who has it. */
+/* Refuses, and says which process has the lock. */
 static int refuse_locked(const struct sp_run_dir *d, int fd)
 {
     char holder[128] = "";
@@ -59,8 +59,8 @@ static int sign_lock(const struct sp_run_dir *d, int fd)
     return sp_error(errno, "cannot write %s/" LOCK ": %s", d->path, strerror(errno));
 }
 
-/* One writer a directory; without `create` only where there was one before. Where the file system has no
- * locks nothing can be done. */
+/* Locks the directory for one writer; without `create` only if it had one before. On a file
+ * system without locks it only warns. */
 static int lock(struct sp_run_dir *d, bool create)
 {
     struct stat st;
@@ -77,7 +77,7 @@ static int lock(struct sp_run_dir *d, bool create)
             sp_warn("%s cannot be locked (%s): make sure that no other run saves there", d->path,
                     strerror(errno));
         }
-        err = fstat(fd, &st) || st.st_nlink ? 0 : -EAGAIN; /* removed by the run that had it */
+        err = fstat(fd, &st) || st.st_nlink ? 0 : -EAGAIN; /* removed by the run that held it */
         if (err)
             close(fd);
     } while (err);
@@ -94,9 +94,9 @@ err_close:
     return err;
 }
 
-/* ---- what it holds ---------------------------------------------------------------------- */
+/* ---- the contents ------------------------------------------------------------------------- */
 
-/* Is the resumed step one of this directory's? Its number then, -1 otherwise. */
+/* The number of the resumed step if it is one of this directory's, otherwise -1. */
 static long find_resumed(const struct sp_run_dir *d, const struct sp_dir *resumed,
                          const char *suffix)
 {
@@ -112,7 +112,8 @@ static long find_resumed(const struct sp_run_dir *d, const struct sp_dir *resume
     return -1;
 }
 
-/* Refuses a thing that no run made in the place of a step above `here`, or of one that is put aside. */
+/* Refuses anything that no run made under the name of a step above `here`, or of a step that is
+ * put aside. */
 static int refuse_foreign(const struct sp_run_dir *d, const char *suffix, long here)
 {
     char name[SP_STEP_NAME];
@@ -129,7 +130,7 @@ static int refuse_foreign(const struct sp_run_dir *d, const char *suffix, long h
     return 0;
 }
 
-/* With --overwrite: what makes way can make way. */
+/* With --overwrite: checks that everything that must make way can do so. */
 static int check_replaced(struct sp_run_dir *d, long newest, long here)
 {
     char model[240];
@@ -149,7 +150,7 @@ static int check_replaced(struct sp_run_dir *d, long newest, long here)
     return 0;
 }
 
-/* Sees that nobody's steps would be lost. */
+/* Checks that no steps of another run would be lost. */
 static int check_holds(struct sp_run_dir *d, const struct sp_dir *resumed, bool overwrite)
 {
     long newest = sp_step_highest(&d->dir, "", SP_ANY_STEP), here = -1;
@@ -215,7 +216,7 @@ int sp_run_dir_claim(struct sp_run_dir *d, const struct sp_dir *resumed, int kee
 
     d->keep = keep;
     if (d->dir.fd >= 0)
-        err = check_holds(d, resumed, overwrite); /* what is refused is left as it is */
+        err = check_holds(d, resumed, overwrite); /* a refused directory stays as it is */
     else
         err = sp_dir_make(d->path, &d->made);
     if (!err && d->dir.fd < 0) {
@@ -225,7 +226,7 @@ int sp_run_dir_claim(struct sp_run_dir *d, const struct sp_dir *resumed, int kee
     }
     if (!err && d->lock < 0) {
         err = lock(d, true);
-        err = err ? err : check_holds(d, resumed, overwrite); /* who may have come before */
+        err = err ? err : check_holds(d, resumed, overwrite); /* another may have come before */
     }
     if (err)
         return err;
@@ -298,7 +299,7 @@ void sp_run_dir_abandon(const struct sp_run_dir *d, long step)
     sp_step_remove_files(&d->dir, name);
 }
 
-/* They are on the disk before an older step goes. */
+/* Links the files of a step, which are on the disk before an older step goes. */
 static int link_step(struct sp_run_dir *d, long step)
 {
     char name[SP_STEP_NAME];
@@ -330,7 +331,8 @@ static int rename_step(const struct sp_run_dir *d, long step, const char *suffix
     return 0;
 }
 
-/* Later steps of the run that is replaced make way, the newest last: the new one may have lower numbers. */
+/* Puts aside the later steps of the run that is replaced, the newest last: the new run may have
+ * lower numbers. */
 static int put_aside(const struct sp_run_dir *d)
 {
     long newest = sp_step_highest(&d->dir, "", SP_ANY_STEP), n = newest;
@@ -347,7 +349,8 @@ static int put_aside(const struct sp_run_dir *d)
     return err;
 }
 
-/* A step that is there already is exchanged in one go, where the file system can. */
+/* Renames the finished step into place. A step of that name is exchanged in one go, if the file
+ * system can. */
 static int put_in_place(const struct sp_run_dir *d, long step)
 {
     char from[SP_STEP_NAME], to[SP_STEP_NAME];
@@ -359,7 +362,7 @@ static int put_in_place(const struct sp_run_dir *d, long step)
     kind = sp_step_look(&d->dir, to);
     if (kind == SP_STEP_FOREIGN)
         return in_the_way(d, to);
-    /* the old one has the name of the remains then */
+    /* then the old step has the temporary name */
     if (kind == SP_STEP_OURS && !renameat2(fd, from, fd, to, RENAME_EXCHANGE))
         return 0;
     err = kind == SP_STEP_OURS ? rename_step(d, step, ".replaced") : 0;
@@ -384,13 +387,13 @@ int sp_run_dir_commit(struct sp_run_dir *d, long step)
     d->overwrite = false;
     err = link_step(d, step);
     if (!err)
-        sp_run_dir_abandon(d, step); /* what was exchanged */
+        sp_run_dir_abandon(d, step); /* removes the old step after an exchange */
     return err;
 }
 
 /* ---- old steps -------------------------------------------------------------------------- */
 
-/* Says once that one stays. */
+/* Removes an old step; says once that one cannot be removed. */
 static void remove_old(struct sp_run_dir *d, long step)
 {
     if (sp_step_remove(&d->dir, step) || d->is_stuck)

@@ -15,7 +15,7 @@
 
 enum { FORMAT = 2, MOST_BYTES = 64 << 20 };
 
-/* The data as {"path", "bytes", "digest"}; NULL where they cannot be read. */
+/* The data as {"path", "bytes", "digest"}; NULL if they cannot be read. */
 static json_t *data_json(const struct sp_run_config *now)
 {
     uint64_t bytes, digest;
@@ -46,7 +46,7 @@ int sp_run_state_write(const struct sp_dir *dir, const struct sp_run_config *now
     return err;
 }
 
-/* The number that an option had; 0: unknown. */
+/* The value of an option that is a number; 0: unknown. */
 static int option_of(const json_t *state, const char *name)
 {
     const char *text = json_string_value(json_object_get(json_object_get(state, "options"), name));
@@ -54,7 +54,8 @@ static int option_of(const json_t *state, const char *name)
     return text ? atoi(text) : 0;
 }
 
-/* How far the data were read: written down, or, by an older version, that of steps of one size. */
+/* How far the data were read: as the file says, or for an older version as steps of one size
+ * give it. */
 static void read_place(struct sp_run_state *s)
 {
     int pipelines = option_of(s->json, "--data-parallel");
@@ -71,7 +72,7 @@ static void read_place(struct sp_run_state *s)
         s->samples = each * s->step < most ? (uint64_t)(each * s->step) : 0;
 }
 
-/* NULL without a word: missing or malformed. */
+/* Loads the file, without an error line; NULL: it is missing or malformed. */
 static json_t *load(const struct sp_dir *dir)
 {
     bool quiet = sp_error_quiet(true);
@@ -119,7 +120,7 @@ void sp_run_state_free(struct sp_run_state *s)
     s->json = NULL;
 }
 
-/* Whether the contents differ; a file of the same contents may lie elsewhere. */
+/* True if the contents differ; a file of the same contents may be elsewhere. */
 static bool other_data(const struct sp_run_state *s, const struct sp_run_config *now)
 {
     json_t *was = json_object_get(s->json, "data"), *is = data_json(now);
@@ -136,7 +137,8 @@ static const char *saved_option(const struct sp_run_state *s, const char *name)
     return json_string_value(json_object_get(json_object_get(s->json, "options"), name));
 }
 
-/* A step is told by the samples that it takes; the seed is what was drawn with, given or not. */
+/* These differences are told in another way: the sizes of a step by its samples, the seed by the
+ * one that was drawn with. */
 static bool is_told_apart(const char *name)
 {
     static const char *const names[] = {"--micro-batches", "--micro-batch-size", "--data-parallel",
@@ -156,7 +158,7 @@ static bool counts_for_numbers(const char *name)
            strcmp(name, "--steps");
 }
 
-/* The last step is where a falling rate ends. */
+/* True if the learning rate falls, because then the last step decides its course. */
 static bool falls(const struct sp_run_state *s)
 {
     const char *shape = saved_option(s, "--lr-schedule");
@@ -181,7 +183,7 @@ static bool counts_for_nothing(const char *name)
     return role == SP_ROLE_WAY || (role == SP_ROLE_PLACE && is_told_apart(name));
 }
 
-/* True if gradients of weights that are older than the step's are taken by one of the two and not the other. */
+/* True if only one of the two takes gradients of weights that are older than the step's. */
 static bool other_updates(const struct sp_run_state *s, const struct sp_run_config *now)
 {
     const char *was = saved_option(s, "--schedule");
@@ -190,7 +192,7 @@ static bool other_updates(const struct sp_run_state *s, const struct sp_run_conf
            sp_schedule_is_synchronous(was) != sp_schedule_is_synchronous(now->schedule);
 }
 
-/* A list in out[n]: ", " between what is added. */
+/* A list in out[n], with ", " between its items. */
 struct list {
     char *out;
     size_t n, used;

@@ -1,4 +1,4 @@
-/* state.json of a checkpoint: where the run was, and what it was told. */
+/* state.json of a checkpoint: the state of the run, and its settings. */
 #ifndef SP_RUN_STATE_H
 #define SP_RUN_STATE_H
 
@@ -8,39 +8,39 @@
 #include <stdint.h>
 
 struct sp_run_state {
-    int format; /* of the checkpoint: 2; 1: without checksums, by an older version */
+    int format; /* of the checkpoint: 2; or 1, of an older version, without checksums */
     int step;   /* steps done */
     uint64_t seed;
-    uint64_t samples; /* taken by them */
+    uint64_t samples; /* that the steps took */
     int seq;          /* tokens of each; 0: unknown */
-    int step_samples; /* of the last step; 0: unknown */
-    double loss;      /* likewise */
+    int step_samples; /* samples of the last step; 0: unknown */
+    double loss;      /* samples of the last step; 0: unknown */
     void *json;       /* all of it */
 };
 
 struct sp_run_config {
-    const char *schedule, *settings; /* name; as of sp_settings_add */
+    const char *schedule, *settings; /* the name; lines as of sp_settings_add */
     const char *data;                /* path */
     const struct sp_data *tokens;    /* that file */
-    int step;                        /* done */
-    uint64_t samples;                /* taken by them */
-    int step_samples;                /* of one */
+    int step;                        /* steps done */
+    uint64_t samples;                /* that they took */
+    int step_samples;                /* samples of one step */
     uint64_t seed;
     double loss;                     /* of the last step */
-    const struct sp_dir *companions; /* that the step has, NULL: none */
+    const struct sp_dir *companions; /* companions of the step's model, NULL: none */
 };
 
 /* Writes state.json in `dir`. 0 or -errno after one line. */
 int sp_run_state_write(const struct sp_dir *dir, const struct sp_run_config *now);
 
-/* Reads it. 0 or -EINVAL after one line; to be freed. */
+/* Reads state.json. 0 or -EINVAL after one line; to be freed. */
 int sp_run_state_read(const struct sp_dir *dir, struct sp_run_state *s);
 void sp_run_state_free(struct sp_run_state *s);
 
 /*
- * What the run that goes on was told otherwise, in out[n]: as "--lr 0.01 (was 0.001), other data" if it is of
- * what the numbers depend on (SP_ROLE_NUMBERS, SP_ROLE_PLACE), and of everything else as "--stages 4 (was 2)".
- * How many differences.
+ * The first lists, in out[n], the settings of the continuing run that differ and that its numbers
+ * depend on (SP_ROLE_NUMBERS, SP_ROLE_PLACE), as "--lr 0.01 (was 0.001), other data"; the second
+ * lists all others, as "--stages 4 (was 2)". Both return how many there are.
  */
 int sp_run_state_changes(const struct sp_run_state *s, const struct sp_run_config *now, char *out,
                          size_t n);

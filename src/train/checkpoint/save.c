@@ -1,4 +1,5 @@
-/* Checkpoints: when, what, and from where a run goes on. The directory is train/checkpoint/run_dir.h's. */
+/* Makes checkpoints: decides when, and writes them. train/checkpoint/run_dir.h has the
+ * directory. */
 #include "train/checkpoint/save.h"
 #include "graphs/weights/checkpoint.h"
 #include "model/files/checksums.h"
@@ -15,7 +16,7 @@ enum { N_FIELDS = 3 };
 
 /* ---- the directory ---------------------------------------------------------------------- */
 
-/* Parameters and moments, what their files have besides, and the model's companions. */
+/* Bytes of parameters and moments, of the rest of their files, and of the model's companions. */
 static uint64_t checkpoint_bytes(const struct sp_trainer *t)
 {
     return 12 * sp_model_parameters(&t->model) + (1 << 20) + sp_companions_bytes(&t->companions);
@@ -39,13 +40,13 @@ int sp_train_claim(struct sp_trainer *t)
     err = sp_run_dir_claim(&s->dir, a->resume ? &t->resumed_dir : NULL, a->keep, a->overwrite);
     if (err)
         return err;
-    s->saved = s->dir.resumed; /* proven by the first loss */
+    s->saved = s->dir.resumed; /* the first loss proves it */
     return sp_run_dir_room(&s->dir, checkpoint_bytes(t));
 }
 
 /* ---- saving ----------------------------------------------------------------------------- */
 
-/* A checkpoint on its way to the disk, on rank 0. */
+/* A checkpoint that is being written, on rank 0. */
 struct sp_writing {
     struct sp_run_dir *dir;
     const struct sp_model *model;
@@ -72,11 +73,11 @@ static int begin_writing(struct sp_trainer *t, int steps_done, struct sp_writing
                              .shard_bytes = t->cfg.shard_size,
                              .sums = json_object()};
     err = err ? err : sp_run_dir_begin(&t->saver.dir, steps_done, &w->tmp);
-    /* first: from it one knows whose the directory is */
+    /* this file comes first: it tells whose directory this is */
     return err ? err : sp_run_state_write(&w->tmp, &w->now);
 }
 
-/* The small files, and what all of them add up to; then it is a step. */
+/* Writes the small files and the checksums of all; then it is a step. */
 static int complete(struct sp_writing *w)
 {
     static const char *const names[] = {"config.json", "state.json"};
@@ -110,7 +111,7 @@ static void saved(struct sp_saver *s, int step)
     s->proven = false;
 }
 
-/* While nothing is written: what is not proven does not count. */
+/* Removes old steps while nothing is written: steps that are not proven do not count. */
 static void prune_proven(struct sp_saver *s)
 {
     if (s->now || s->saved < 0 || s->proven || s->finite <= s->saved)
@@ -119,7 +120,7 @@ static void prune_proven(struct sp_saver *s)
     sp_run_dir_prune(&s->dir, s->saved);
 }
 
-/* Straight from the stages. */
+/* Writes directly from the stages. */
 static int save_now(struct sp_trainer *t, int steps_done)
 {
     struct sp_writing w = {.tmp = SP_DIR_CLOSED};
@@ -152,7 +153,7 @@ static void *write_copies(void *arg)
     return NULL;
 }
 
-/* Waits for the thread, if there is one. */
+/* Waits for the thread that writes, if there is one. */
 static int join(struct sp_saver *s)
 {
     struct sp_writing *w = s->now;
@@ -240,7 +241,7 @@ int sp_train_saved_all(struct sp_trainer *t)
                       t->cfg.save ? "saving the last step" : "ending the run");
     err = join(&t->saver);
     if (!err)
-        prune_proven(&t->saver); /* the last step is not: what was there before it stays */
+        prune_proven(&t->saver); /* the last step is not proven, so the one before it stays */
     if (!err)
         sp_transport_barrier();
     sp_watchdog_end();

@@ -48,7 +48,7 @@ long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit)
 
 /* ---- files ------------------------------------------------------------------------------ */
 
-/* The state.json of a directory; NULL: it has none that can be read. */
+/* Reads the state.json of a directory; NULL: it has none that can be read. */
 static json_t *load_state(const struct sp_dir *dir)
 {
     enum { MOST = 64 << 20 };
@@ -91,8 +91,8 @@ bool sp_step_has_companion(const json_t *companions, const char *name)
     return false;
 }
 
-/* Is it the name of a file of a step with these companions, or of what a killed process left of one
- * ("NAME.tmp-...")? */
+/* True if it names a file of a step with these companions, or the remains of one that a killed
+ * process left ("NAME.tmp-..."). */
 static bool is_file(const char *name, const void *companions)
 {
     static const char *const names[] = {"config.json", STATE, "checksums.json",
@@ -107,7 +107,7 @@ static bool is_file(const char *name, const void *companions)
     return sp_weights_is_file(whole) || sp_step_has_companion(companions, whole);
 }
 
-/* Keeps all of them open. */
+/* Opens all files of the step, and keeps them open. */
 static int hold(struct sp_dir *step)
 {
     json_t *companions = sp_step_companions(step);
@@ -125,7 +125,8 @@ static int refuse_to_resume(const char *from, int err)
                     err == ENOTDIR ? "not a directory" : strerror(err));
 }
 
-/* Opens a step of `run` with its files. 0; -EAGAIN: another run is removing it; -errno after one line. */
+/* Opens a step of `run` with its files. 0; -EAGAIN: another run is removing it; -errno after one
+ * line. */
 static int open_step(const struct sp_dir *run, const char *name, struct sp_dir *step)
 {
     struct stat st;
@@ -141,7 +142,7 @@ static int open_step(const struct sp_dir *run, const char *name, struct sp_dir *
         return err;
     }
     err = hold(step);
-    /* a step loses its name before its files */
+    /* a step that is removed loses its name before its files */
     if (!err && (fstatat(run->fd, name, &st, 0) || !sp_dir_is(step, &st)))
         err = -EAGAIN;
     if (err)
@@ -160,7 +161,7 @@ static int open_newest(const struct sp_dir *run, struct sp_dir *step)
         long n = sp_step_highest(run, suffix, SP_ANY_STEP);
 
         if (n < 0) {
-            /* the first step of the run that was to replace them never came */
+            /* the run that was to replace these steps never saved its first one */
             suffix = ".replaced";
             n = sp_step_highest(run, suffix, SP_ANY_STEP);
         }
@@ -217,7 +218,7 @@ static bool says_a_step(const struct sp_dir *dir)
     return says;
 }
 
-/* Nothing is in it, or what a killed process left of its first file. */
+/* True if it is empty, or has only the remains of its first file that a killed process left. */
 static bool has_just_begun(const struct sp_dir *dir)
 {
     DIR *d = sp_dir_list(dir);
@@ -232,7 +233,8 @@ static bool has_just_begun(const struct sp_dir *dir)
     return only;
 }
 
-/* Opens what a run made. 0; -ENOENT: nothing is there; or -EEXIST: something else. */
+/* Opens a directory that a run made. 0; -ENOENT: nothing is there; or -EEXIST: something else
+ * is. */
 static int open_ours(const struct sp_dir *run, const char *name, struct sp_dir *dir)
 {
     struct stat st;
@@ -275,13 +277,13 @@ void sp_step_remove_files(const struct sp_dir *run, const char *name)
     if (d)
         closedir(d);
     json_decref(companions);
-    sp_dir_sync(&dir); /* as long as others may be there, whose they are is known */
+    sp_dir_sync(&dir); /* while other files may be there, STATE tells whose they are */
     unlinkat(dir.fd, STATE, 0);
     sp_dir_close(&dir);
     unlinkat(run->fd, name, AT_REMOVEDIR);
 }
 
-/* Renamed first: a step-N is whole or is not there. */
+/* Renames first, because a step-N must be complete or absent. */
 bool sp_step_remove(const struct sp_dir *run, long step)
 {
     char from[SP_STEP_NAME], to[SP_STEP_NAME];

@@ -1,14 +1,15 @@
 /*
- * The step-N directories of a run: one a checkpoint. What else has such a name:
+ * The step-N directories of a run, one for each checkpoint. Their names:
  *
- *   step-N            whole
+ *   step-N            complete
  *   step-N.tmp        being written
- *   step-N.replaced   of another run, which this one replaces (--overwrite)
+ *   step-N.replaced   another run's, which this one replaces (--overwrite)
  *   step-N.diverged   made by an update after which the loss was not finite
  *   step-N.removed    being removed
  *
- * A run made it if it is a directory and no link, and has a state.json that says a step: that file comes
- * first and goes last. Only such a directory is renamed or removed, and only files of a checkpoint in it.
+ * A run made it if it is a directory, no link, and has a state.json that names a step: that file is
+ * written first and removed last. Only such a directory is renamed or removed, and in it only files
+ * of a checkpoint.
  */
 #ifndef SP_STEP_DIRS_H
 #define SP_STEP_DIRS_H
@@ -20,16 +21,18 @@
 enum { SP_RUN_PATH = 4400, SP_STEP_NAME = 48 };
 
 /*
- * Opens the newest whole step in `dir`, or `dir` itself if it is one, with all files of the checkpoint:
- * also while a run that goes on removes older steps. To be closed. 0, or -errno after one line.
+ * Opens the newest complete step in `dir`, or `dir` itself if it is one, with all files of the
+ * checkpoint. This works while a running run removes older steps. To be closed. 0, or -errno after
+ * one line.
  */
 int sp_step_open(const char *dir, struct sp_dir *step);
 
-/* N of "step-N<suffix>" as it is written here, -1 of other names. */
+/* N of "step-N<suffix>" in the form written here; -1 for other names. */
 long sp_step_number(const char *name, const char *suffix);
 void sp_step_name(long step, const char *suffix, char name[SP_STEP_NAME]);
 
-/* The highest N below `limit` of the names step-N<suffix> in `run`, whatever they are of; -1: none. */
+/* The highest N below `limit` among the names step-N<suffix> in `run`, whoever made them; -1:
+ * none. */
 #define SP_ANY_STEP 0x7fffffffffffffffL
 long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit);
 
@@ -44,18 +47,20 @@ enum sp_step_kind {
 enum sp_step_kind sp_step_look(const struct sp_dir *run, const char *name);
 
 /*
- * The names of the model's companions (companions.h) that are files of the step: as state.json lists them, which is
- * there before them and longer than they are. Other files are whose they are. NULL: none.
+ * The names of the model's companions (companions.h) that are files of the step. state.json lists
+ * them; it is written before them and removed after them. Any other file is somebody else's. NULL:
+ * none.
  */
 json_t *sp_step_companions(const struct sp_dir *step);
 bool sp_step_has_companion(const json_t *companions, const char *name);
 #define SP_STEP_COMPANIONS "files" /* the key of that list */
 
-/* Removes the files of a checkpoint from a directory that a run made, and it if there were no others. */
+/* Removes the files of a checkpoint from a directory that a run made, and the directory if it is
+ * empty then. */
 void sp_step_remove_files(const struct sp_dir *run, const char *name);
 /* Removes step N. False: it cannot be renamed, and stays. */
 bool sp_step_remove(const struct sp_dir *run, long step);
-/* Removes every step-N<suffix>; not for steps themselves. */
+/* Removes every step-N<suffix>. Not for steps themselves. */
 void sp_step_remove_all(const struct sp_dir *run, const char *suffix);
 
 #endif

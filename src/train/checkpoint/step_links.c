@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Is `name` a link to the same name in a step-N beside it? The name of that in step[], then. */
+/* True if `name` is a link to the same name in a step-N of the same directory; step[] gets that
+ * step's name. */
 static bool find_step(const struct sp_dir *run, const char *name, char step[SP_STEP_NAME + 256])
 {
     ssize_t n = readlinkat(run->fd, name, step, SP_STEP_NAME + 255);
@@ -31,7 +32,8 @@ static bool is_ours(const struct sp_dir *run, const char *name)
     return find_step(run, name, step);
 }
 
-/* True if it is one to a companion of that step, or to nothing: not to what a user has put into the step. */
+/* True if it links to a companion of that step, or to nothing; false for a file that a user has
+ * put into the step. */
 static bool is_to_companion(const struct sp_dir *run, const char *name)
 {
     char step[SP_STEP_NAME + 256];
@@ -53,8 +55,8 @@ static bool is_to_companion(const struct sp_dir *run, const char *name)
 
 /* ---- making ----------------------------------------------------------------------------- */
 
-/* Points `name` at step/name: a new link under another name, renamed over the old one. 0; or, without a word, the errno
- * with which none can be made; or -errno after one line. */
+/* Points `name` at step/name: makes a new link under another name and renames it over the old
+ * one. 0; the errno, without a line, if no link can be made; or -errno after one line. */
 static int point(const struct sp_dir *run, const char *step, const char *name)
 {
     char target[SP_STEP_NAME + 256], from[300];
@@ -101,7 +103,7 @@ static bool is_linked(const struct linked *l, const char *name)
     return sp_step_has_companion(l->companions, name);
 }
 
-/* Removes the links to weights and companions that the step does not have; NULL: to all. */
+/* Removes the links to weights and companions that the step does not have; NULL: all links. */
 static void remove_stale(const struct sp_dir *run, const struct linked *kept)
 {
     DIR *d = sp_dir_list(run);
@@ -138,7 +140,8 @@ static int list_linked(const struct sp_dir *run, const char *step, struct linked
     return err;
 }
 
-/* A file of the user's that has the name of one stays, and there is no link. */
+/* Makes the links to companions. A user's file that has the name of one stays, and that link is
+ * not made. */
 static int point_companions(const struct sp_dir *run, const char *step, const json_t *companions)
 {
     json_t *companion;
@@ -164,8 +167,8 @@ int sp_step_link(const struct sp_dir *run, const char *step)
     if (err)
         return err;
     /*
-     * Shards of two steps must never be read as one model: their index goes first and comes last.
-     * What a reader finds in between, shards without an index or two forms, it refuses.
+     * Shards of two steps must never be read as one model, so their index goes first and comes back
+     * last. In between a reader finds shards without an index, or two forms, and refuses them.
      */
     remove_link(run, SP_WEIGHTS_INDEX);
     err = point(run, step, "config.json");
@@ -177,7 +180,7 @@ int sp_step_link(const struct sp_dir *run, const char *step)
     free_linked(&l);
     if (err <= 0)
         return err;
-    sp_step_unlink(run); /* some may lead to an older step */
+    sp_step_unlink(run); /* some links may lead to an older step */
     sp_warn("%s: no symbolic links can be made there (%s): %s itself does not load as a model, "
             "%s/%s does",
             run->path, strerror(err), run->path, run->path, step);
@@ -191,14 +194,14 @@ void sp_step_unlink(const struct sp_dir *run)
     remove_stale(run, NULL);
 }
 
-/* ---- a model that is not the run's ------------------------------------------------------ */
+/* ---- a model that no run made --------------------------------------------------------------- */
 
 static bool is_foreign(const struct sp_dir *run, const char *name, struct stat *st)
 {
     return sp_dir_has(run, name, st) && !is_ours(run, name);
 }
 
-/* Calls `fn` with each of its names. False: the directory cannot be read. */
+/* Calls `fn` with each of the model's names. False: the directory cannot be read. */
 static bool each_foreign(const struct sp_dir *run,
                          void (*fn)(const struct sp_dir *run, const char *name,
                                     const struct stat *st, void *arg),

@@ -17,7 +17,7 @@ int sp_sampling_check(const struct sp_sampling *how, const char *where)
     return 0;
 }
 
-/* ---- the likeliest, one after the other: a heap of tokens ---------------------------------------- */
+/* ---- the likeliest, one after the other: a heap of tokens ------------------------------------ */
 
 static bool is_likelier(const float *logits, int32_t a, int32_t b)
 {
@@ -48,7 +48,7 @@ static void make_heap(const float *logits, int32_t *heap, int n)
         sink(logits, heap, n, i);
 }
 
-/* Takes the likeliest of n out of the heap, and puts it behind those that stay. */
+/* Takes the likeliest of n tokens out of the heap, and puts it behind those that stay. */
 static int32_t take_likeliest(const float *logits, int32_t *heap, int n)
 {
     int32_t token = heap[0];
@@ -59,7 +59,7 @@ static int32_t take_likeliest(const float *logits, int32_t *heap, int n)
     return token;
 }
 
-/* ---- a draw -------------------------------------------------------------------------------------- */
+/* ---- a draw ---------------------------------------------------------------------------------- */
 
 static int32_t likeliest(const float *logits, int n)
 {
@@ -71,10 +71,10 @@ static int32_t likeliest(const float *logits, int n)
     return best;
 }
 
-/* Tokens by their numbers, or room[0 .. n-1] from its end on. */
+/* The candidates of a draw: tokens 0 .. n-1, or the last n entries of room, likeliest last. */
 struct candidates {
     const float *logits;
-    const int32_t *room; /* NULL: all of them in order */
+    const int32_t *room; /* NULL: all tokens in order */
     int all, n;
     double top, temperature;
 };
@@ -103,7 +103,7 @@ static bool is_cut(const struct sp_sampling *how, int all)
     return how->top_k && how->top_k < all;
 }
 
-/* The `most` likeliest, or fewer that have `share` of the sum of their weights. */
+/* Takes the `most` likeliest tokens, or fewer if those have `share` of the sum of all weights. */
 static void take_candidates(struct candidates *c, const struct sp_sampling *how, int32_t *room)
 {
     int most = is_cut(how, c->all) ? how->top_k : c->all;

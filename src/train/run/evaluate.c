@@ -1,4 +1,4 @@
-/* --eval: the loss on a file that is held out, every now and then and at the end. */
+/* --eval: computes the loss on a held-out file at intervals and at the end. */
 #include "graphs/inference/evaluate.h"
 #include "sp_error.h"
 #include "train/run/log.h"

@@ -1,4 +1,4 @@
-/* cfg.log: what a run says of itself while it goes on, as JSON lines. */
+/* cfg.log: what a run reports while it goes on, as JSON lines. */
 #include "train/run/log.h"
 #include "train/run/log_file.h"
 #include "config.h"
@@ -25,7 +25,7 @@ static int write_line(struct sp_trainer *t, json_t *line)
     return err;
 }
 
-/* What leaves memory, as planned: of every stage. */
+/* The evictions of every stage, as planned. */
 static json_t *offload_json(const struct sp_trainer *t)
 {
     json_t *memory = json_array(), *leaving = json_array();
@@ -108,7 +108,7 @@ static json_t *stage_json(const struct sp_stage_report *s)
         s->update_us / 1e3);
 }
 
-/* SP_SAMPLES: the places in the data of the samples of a step, pipeline by pipeline. */
+/* SP_SAMPLES: where in the data the samples of a step are, pipeline by pipeline. */
 static json_t *samples_json(const struct sp_trainer *t, int step)
 {
     json_t *places = json_array();

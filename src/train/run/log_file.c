@@ -40,7 +40,8 @@ static int open_stdout(FILE **log)
     return sp_error(errno, "cannot write the log on standard output: %s", strerror(errno));
 }
 
-/* Does it begin with a plan? Also if a run was killed while it wrote that line. */
+/* True if it begins with a plan, or with a part of that line because the run was killed while it
+ * wrote it. */
 static bool begins_log(FILE *f)
 {
     enum { MOST = 1 << 20 };
@@ -84,7 +85,7 @@ int sp_log_shift(const json_t *line, int before)
     return json_integer_value(json_object_get(line, "first_step")) == 1 ? 0 : SP_LOG_SHIFT_OLD;
 }
 
-/* The number of the step that a line is about, -1: of none. */
+/* The number of the step that a line is about; -1: none. */
 static json_int_t step_of(const json_t *line, int shift)
 {
     const json_t *step = json_object_get(line, "step");
@@ -92,10 +93,10 @@ static json_int_t step_of(const json_t *line, int shift)
     return json_is_integer(step) ? json_integer_value(step) + shift : -1;
 }
 
-/* Where in the log a line is that ends what is kept, or the last step that is kept. */
+/* A line of the log: the one that ends the part to keep, or that of the last step so far. */
 struct mark {
     int line;
-    json_int_t step; /* -1: torn */
+    json_int_t step; /* -1: the line is torn */
 };
 
 static int out_of_order(const char *path, int line, json_int_t step, const struct mark *m, int done)
@@ -110,7 +111,7 @@ static int out_of_order(const char *path, int line, json_int_t step, const struc
                     path, line, (long long)step, m->line, what, done + 1);
 }
 
-/* Bytes of what is about the first `done` steps. */
+/* Finds how many bytes belong to the first `done` steps. */
 static int scan(FILE *f, const char *path, int done, off_t *keep)
 {
     struct mark last = {0}, cut = {0};
@@ -144,7 +145,7 @@ static int scan(FILE *f, const char *path, int done, off_t *keep)
     return err;
 }
 
-/* Of a regular file: may it be a log of this run, and how much of it stays? */
+/* For a regular file: checks that it may be a log of this run, and finds how much of it stays. */
 static int examine(const char *path, int done, off_t *keep)
 {
     FILE *f = fopen(path, "r");
@@ -171,7 +172,7 @@ int sp_log_check(const char *path, int done)
     return examine(path, done, &keep);
 }
 
-/* Of a regular file that is open for writing. */
+/* Cuts a regular file that is open for writing; does nothing to others. */
 static int cut(int fd, const char *path, int done)
 {
     struct stat st;
@@ -190,7 +191,8 @@ static int cut(int fd, const char *path, int done)
     return err;
 }
 
-/* Who holds a lock on the file, as the kernel lists it: " (process 12, name)", or "". */
+/* Names the process that holds a lock on the file, as the kernel lists it: " (process 12,
+ * name)", or "". */
 static void name_holder(const struct stat *st, char *out, size_t n)
 {
     unsigned long long inode;
@@ -206,7 +208,7 @@ static void name_holder(const struct stat *st, char *out, size_t n)
             pid = 0;
     if (f)
         fclose(f);
-    if (pid <= 0) /* none, or one that cannot be seen from here */
+    if (pid <= 0) /* no holder, or one that cannot be seen from here */
         return;
     snprintf(path, sizeof path, "/proc/%ld/comm", pid);
     f = fopen(path, "r");
@@ -217,10 +219,10 @@ static void name_holder(const struct stat *st, char *out, size_t n)
     snprintf(out, n, " (process %ld%s%s)", pid, name[0] ? ", " : "", name);
 }
 
-/* 0; -EAGAIN: the name leads to another file by now; or -errno after one line on stderr. */
+/* 0; -EAGAIN: the name meanwhile leads to another file; or -errno after one line on stderr. */
 static int lock(int fd, const char *path)
 {
-    enum { TRIES = 10 }; /* a reader that looks whether a run goes on has a lock for a moment */
+    enum { TRIES = 10 }; /* a reader locks it for a moment, to see if a run still writes it */
     struct stat here, named;
     char holder[128];
     int err;
@@ -259,7 +261,7 @@ int sp_log_take(const char *path, struct sp_log_file *log)
         return 0;
     do {
         log->made = access(path, F_OK) != 0;
-        /* O_NONBLOCK: should it have become a FIFO since it was checked */
+        /* O_NONBLOCK, in case it has become a FIFO since it was checked */
         fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
         if (fd < 0)
             return sp_error(errno, "cannot write log %s: %s", path, strerror(errno));
@@ -272,7 +274,7 @@ int sp_log_take(const char *path, struct sp_log_file *log)
     return err;
 }
 
-/* Past the buffer of the stream, which would write the rest of a line later. 0 or an errno. */
+/* Writes around the stream's buffer, which might write the rest of a line later. 0 or an errno. */
 static int write_all(int fd, const char *text, size_t n)
 {
     while (n) {

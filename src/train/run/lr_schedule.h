@@ -4,14 +4,14 @@
 
 enum sp_lr_shape { SP_LR_CONSTANT, SP_LR_COSINE, SP_LR_LINEAR, SP_LR_WSD };
 
-/* As the options say: --lr-schedule, in the order of the enum. */
+/* The shapes of --lr-schedule, in the order of the enum. */
 #define SP_LR_SHAPES "constant|cosine|linear|wsd"
 
 struct sp_lr_schedule {
     enum sp_lr_shape shape;
     double lr, min; /* highest and last learning rate */
     int warmup;     /* steps of linear rise: step k has lr (k+1) / warmup */
-    int decay;      /* steps of the fall from lr to min; 0: what sp_lr_decay says */
+    int decay;      /* steps of the fall from lr to min; 0: the default of sp_lr_decay */
     int steps;      /* of the run */
 };
 
@@ -29,7 +29,7 @@ int sp_lr_decay(const struct sp_lr_schedule *s);
  */
 double sp_lr_at(const struct sp_lr_schedule *s, int step);
 
-/* Refuses what cannot be: 0, or -EINVAL after one line. */
+/* Refuses schedules that make no sense: 0, or -EINVAL after one line. */
 int sp_lr_check(const struct sp_lr_schedule *s);
 
 #endif

@@ -20,7 +20,7 @@ static struct sp_timeline_terms terms_of(const struct sp_trainer *t, int *place)
                                       .processes = t->place.world.size};
 }
 
-/* What a record has of a run beside its times. */
+/* Fills in everything in a record but its times. */
 static int describe(const struct sp_trainer *t, struct sp_timeline *r)
 {
     snprintf(r->unit, sizeof r->unit, "ms");

@@ -1,7 +1,7 @@
 /*
- * Orders that are searched (zb1p:auto): the first ones are made for the machine's costs; after a few steps
- * rank 0 searches again at the costs that the run measured, and all processes go on in the order
- * it found. Where chunks live does not change.
+ * Some orders are searched for (zb1p:auto). The first ones are made for the machine's costs. After
+ * a few steps rank 0 searches again with the costs that the run measured, and all processes
+ * continue in the order it found. Chunks stay on their stages.
  */
 #include "train/run/reorder.h"
 #include "plan/expected.h"
@@ -26,7 +26,8 @@ bool sp_train_reorders(const struct sp_trainer *t)
     return t->done == t->first_step + WARM_UP && sp_layout_flag(&t->plan.layout, "auto");
 }
 
-/* The programs of a plan in a row of integers: the ops of every stage, then the ops. */
+/* Packs the programs of a plan into an array of integers: the number of ops of every stage, then
+ * the ops. */
 static int *pack(const struct sp_plan *plan, size_t *n)
 {
     int *out, *at;
@@ -65,7 +66,8 @@ static void unpack(const int *in, struct sp_plan *plan)
     }
 }
 
-/* On rank 0: the order searched at the measured costs, in *row; unchanged if it is not better. */
+/* On rank 0: searches an order at the measured costs and packs it into *row; it is unchanged if
+ * the new one is not better. */
 static int search(struct sp_trainer *t, double comm_ms, int **row, size_t *n)
 {
     struct sp_layout lay = t->plan.layout;
@@ -104,7 +106,7 @@ out:
     return err;
 }
 
-/* The order that rank 0 found, on all ranks in *row. An error ends all processes. */
+/* Gives all ranks the order that rank 0 found, in *row. An error ends all processes. */
 static int find_order(struct sp_trainer *t, int **row)
 {
     const struct sp_shape *sh = &t->graph.shape;

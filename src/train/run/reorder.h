@@ -1,12 +1,12 @@
-/* Orders that are searched, searched again at the costs that the run measured. */
+/* Searches an order again, at the costs that the run measured. */
 #ifndef SP_TRAIN_REORDER_H
 #define SP_TRAIN_REORDER_H
 
 #include "train/trainer.h"
 
-/* Whether the next step begins with that. */
+/* True if the next step begins with a new search. */
 bool sp_train_reorders(const struct sp_trainer *t);
-/* Rank 0 searches, all take the order over. All call it, between steps. 0 or -errno. */
+/* Rank 0 searches, and all take the order over. All call it, between steps. 0 or -errno. */
 int sp_train_reorder(struct sp_trainer *t);
 
 #endif

@@ -19,33 +19,34 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* A turn is the steps of one layout. Of the first one, and of those that begin with a new graph, the first steps warm up
- * caches and buffers, and orders that are searched (run/reorder.h). */
+/* A turn is the steps of one layout. Its first steps do not count: they warm up caches and
+ * buffers after a new graph, and in the first turn orders that are searched (run/reorder.h). */
 enum { FIRST_TURN = 8, FIRST_WARM_UP = 3, TURN = 4, WARM_UP = 1 };
-/* The chosen layout, its contenders, and what the rates that were measured speak for. */
+/* The turns: the chosen layout, its contenders, and the layout that the measured rates favour. */
 enum { MOST_TURNS = 2 + SP_AUTO_CONTENDERS };
-/* A change takes so long where none was seen yet: a new graph, and weights and moments at so many bytes a second. */
+/* The time of a change until one was seen: a new graph, and weights and moments at so many bytes
+ * a second. */
 static const double RESTART_S = 0.3, CARRIED_PER_S = 2e8;
 
 struct turn {
     struct sp_auto_choice layout;
     double predicted_ms; /* 0: not known */
-    double took_ms;      /* the shortest step: others only make it longer; 0: none counts yet */
+    double took_ms;      /* shortest step, since others only make it longer; 0: none counts yet */
 };
 
-/* The turns so far, of which the last goes on; and of that one, on rank 0, what its steps took: sums over them. */
+/* The turns so far; the last one goes on. On rank 0 also sums over that turn's steps. */
 struct sp_auto_look {
     struct turn turn[MOST_TURNS];
-    int turns, next;              /* contenders that were taken up */
-    int began;                    /* its first step */
-    bool at_rates;                /* the rates that were measured have spoken */
-    double spent_s, change_s;     /* in changes, in the last one */
+    int turns, next;              /* next: contenders that had their turn */
+    int began;                    /* first step of this turn */
+    bool at_rates;                /* the measured rates have been used */
+    double spent_s, change_s;     /* in all changes, in the last one */
     int n;                        /* steps that count */
     double *busy, *gaps, *update; /* in sums[], as struct sp_fit_measured has them */
     double sums[];
 };
 
-/* ---- what steps take ------------------------------------------------------------------------------ */
+/* ---- times of steps -------------------------------------------------------------------------- */
 
 /* Begins the turn of the layout that the run has now. 0 or -ENOMEM. */
 static int begin_turn(struct sp_trainer *t, double predicted_ms)
@@ -71,7 +72,7 @@ static int begin_turn(struct sp_trainer *t, double predicted_ms)
     return 0;
 }
 
-/* Between the tasks of an op: the time that none of them ran, nor waited for anything but the runtime. */
+/* Time between the tasks of an op in which none of them ran and all waited only for the runtime. */
 static double gap_us(const struct sp_op_record *op)
 {
     return fmax(0, op->end_us - op->start_us - op->busy_us - op->late_us - op->stall_us -
@@ -126,15 +127,15 @@ bool sp_train_replans(const struct sp_trainer *t)
     const struct sp_auto_look *look = is_trying(t) ? t->choice->look : NULL;
     int steps = look ? t->done - look->began : 0;
 
-    /* what is left of all turns is the last one's */
+    /* the last turn gets all steps that are left */
     return look && (steps == (look->turns > 1 ? TURN : FIRST_TURN) ||
                     t->done == t->first_step + SP_AUTO_STEPS);
 }
 
-/* ---- the machine as it was measured ---------------------------------------------------------------- */
+/* ---- the machine as it was measured ---------------------------------------------------------- */
 
-/* Messages between rank 0 and another process of its node, or of any: a short one, and the output of a layer. All call it;
- * the link counts on rank 0. */
+/* Measures messages between rank 0 and another process, on its node or any: a short one, and the
+ * output of a layer. All processes call it; rank 0 has the link. */
 static void measure_link(const struct sp_trainer *t, struct sp_machine *m)
 {
     enum { SHORT = 1024 };
@@ -150,7 +151,7 @@ static void measure_link(const struct sp_trainer *t, struct sp_machine *m)
         link->bandwidth = (double)(bytes - SHORT) / (1e-6 * (much_us - little_us));
 }
 
-/* On rank 0: the machine with the rates that the ops of the run had. 0 or -errno. */
+/* On rank 0: fits the machine to the rates that the run's ops had. 0 or -errno. */
 static int fit_machine(const struct sp_trainer *t, struct sp_machine *m)
 {
     struct sp_auto_look *look = t->choice->look;
@@ -180,18 +181,18 @@ static int fit_machine(const struct sp_trainer *t, struct sp_machine *m)
     return err;
 }
 
-/* ---- the decision ---------------------------------------------------------------------------------- */
+/* ---- the decision ---------------------------------------------------------------------------- */
 
-/* Rank 0's, for all. */
+/* Rank 0's decision, for all ranks. */
 struct decision {
     bool changes; /* to `layout` */
-    bool settles; /* on that, or on what the run has */
+    bool settles; /* on `layout`, or on the layout that the run has */
     double predicted_ms, gain;
     char layout[SP_AUTO_TEXT];
-    char dir[PATH_MAX]; /* where weights and moments go over; empty: there is no place for them */
+    char dir[PATH_MAX]; /* directory that carries weights and moments over; empty: none has room */
 };
 
-/* What the layout of the run is predicted to take on a machine. 0 or -errno. */
+/* Predicts the step of the run's own layout on a machine. 0 or -errno. */
 static int predict_own(const struct sp_trainer *t, const struct sp_machine *m, double *step_ms)
 {
     const struct sp_layout_kept all = {true, true, true, true, true, true, true};
@@ -209,13 +210,14 @@ static int predict_own(const struct sp_trainer *t, const struct sp_machine *m, d
     return err;
 }
 
-/* Weights and moments of all blocks, as f32. */
+/* Bytes of the weights and moments of all blocks, as f32. */
 static double carried_bytes(const struct sp_trainer *t)
 {
     return 3.0 * sizeof(float) * (double)sp_model_parameters(&t->model);
 }
 
-/* In --save DIR, which all nodes see, or where activations would go, if there is one node; with room for all. */
+/* Finds a directory with room for all: --save DIR, which all nodes see, or on a single node that
+ * of offloaded activations. */
 static void find_dir(const struct sp_trainer *t, char dir[PATH_MAX])
 {
     const struct sp_train_config *a = &t->cfg;
@@ -251,7 +253,7 @@ static bool was_tried(const struct sp_auto_look *look, const struct sp_auto_choi
     return false;
 }
 
-/* Tells whether there is time to change the layout and back. */
+/* True if there is time to change the layout and back. */
 static bool has_time(const struct sp_trainer *t)
 {
     const struct sp_auto_look *look = t->choice->look;
@@ -271,7 +273,7 @@ static void change_to(const struct sp_trainer *t, const struct sp_auto_choice *l
     d->changes = d->changes && *d->dir;
 }
 
-/* The next contender, if there is time for it; its step as it is predicted on this machine. */
+/* Takes the next contender if there is time for it, with its step predicted on this machine. */
 static bool take_contender(struct sp_trainer *t, struct decision *d)
 {
     const struct sp_auto_contenders *all = &t->choice->contenders;
@@ -289,8 +291,9 @@ static bool take_contender(struct sp_trainer *t, struct decision *d)
     return false;
 }
 
-/* The layout that the measured rates speak for, if it is predicted to be faster than all that were tried by more than
- * SP_AUTO_GAIN. Whatever is not known leaves the run as it is. */
+/* Takes the layout that is predicted to be fastest at the measured rates, if it is faster than
+ * all that were tried by more than SP_AUTO_GAIN. If something is not known, the run stays as it
+ * is. */
 static bool take_predicted(struct sp_trainer *t, struct sp_machine *m, struct decision *d,
                            struct sp_auto_choice *other)
 {
@@ -313,7 +316,7 @@ static bool take_predicted(struct sp_trainer *t, struct sp_machine *m, struct de
     return true;
 }
 
-/* Lists what was tried beside `but`. */
+/* Lists the layouts that were tried, without `but`. */
 static void list_tried(const struct sp_auto_look *look, const struct turn *but,
                        char text[SP_AUTO_TEXT])
 {
@@ -333,7 +336,8 @@ static void list_tried(const struct sp_auto_look *look, const struct turn *but,
     }
 }
 
-/* After SP_AUTO_STEPS steps: how far predictions were, and whether another layout is worth a turn. */
+/* After SP_AUTO_STEPS steps: reports how good predictions were, and decides if another layout is
+ * worth a turn. */
 static void look_again(struct sp_trainer *t, struct sp_machine *m, struct decision *d)
 {
     const struct sp_auto_look *look = t->choice->look;
@@ -362,7 +366,7 @@ static void look_again(struct sp_trainer *t, struct sp_machine *m, struct decisi
                               "give --save");
 }
 
-/* On rank 0, at the end of a turn: what comes next. */
+/* On rank 0, at the end of a turn: decides what comes next. */
 static void decide(struct sp_trainer *t, struct sp_machine *m, struct decision *d)
 {
     struct sp_auto_look *look = t->choice->look;
@@ -388,9 +392,10 @@ static void decide(struct sp_trainer *t, struct sp_machine *m, struct decision *
     }
 }
 
-/* ---- the change ------------------------------------------------------------------------------------ */
+/* ---- the change ------------------------------------------------------------------------------ */
 
-/* Lays the run out as chosen; or, where a process refuses that, as it was. 0 or -errno. */
+/* Changes the run to the chosen layout, or back to its old one if a process refuses that. 0 or
+ * -errno. */
 static int lay_out(struct sp_trainer *t, const struct sp_auto_choice *to)
 {
     const struct sp_auto_choice was = t->choice->chosen;
@@ -406,7 +411,8 @@ static int lay_out(struct sp_trainer *t, const struct sp_auto_choice *to)
     return err ? err : sp_train_lay_out_again(t);
 }
 
-/* The graph ends, StarPU with it, as workers may be others; and both begin again. */
+/* Changes the layout: ends the graph and StarPU, whose workers may be others afterwards, and
+ * starts both again. */
 static int change(struct sp_trainer *t, const struct decision *d)
 {
     struct sp_auto_choice to;
@@ -421,7 +427,7 @@ static int change(struct sp_trainer *t, const struct decision *d)
         err = err ? err : sp_train_start_graph(t);
     }
     if (!err)
-        sp_transport_barrier(); /* all have read */
+        sp_transport_barrier(); /* until all have read */
     sp_train_remove_carried(t);
     if (err)
         return err;
@@ -429,7 +435,8 @@ static int change(struct sp_trainer *t, const struct decision *d)
     return sp_train_log_layout(t);
 }
 
-/* The change of a turn, or the last one. What a checkpoint keeps is the layout that was chosen first until then. */
+/* Makes the change to a turn's layout, or the final one. Until the final one, checkpoints record
+ * the layout chosen first. */
 static int make_change(struct sp_trainer *t, const struct decision *d)
 {
     struct sp_auto_look *look = t->choice->look;
@@ -453,7 +460,7 @@ static int make_change(struct sp_trainer *t, const struct decision *d)
 
 int sp_train_replan(struct sp_trainer *t)
 {
-    static struct sp_machine machine; /* a large one */
+    static struct sp_machine machine; /* static, because it is large */
     struct decision d = {.changes = false};
     bool last = t->done == t->first_step + SP_AUTO_STEPS;
     int err = 0;

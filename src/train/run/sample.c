@@ -1,4 +1,4 @@
-/* Text that rank 0 draws from the model as it is. */
+/* Rank 0 draws text from the model as it is. */
 #include "train/run/sample.h"
 #include "graphs/inference/generate.h"
 #include "sp_error.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- text to tokens ------------------------------------------------------------------------------ */
+/* ---- text to tokens -------------------------------------------------------------------------- */
 
 int sp_train_check_prompt(const struct sp_trainer *t, const char *prompt)
 {
@@ -26,7 +26,7 @@ int sp_train_check_prompt(const struct sp_trainer *t, const char *prompt)
     return 0;
 }
 
-/* By the model's tokenizer. */
+/* Turns the prompt into tokens with the model's tokenizer. */
 static int encode(const struct sp_trainer *t, const char *prompt, bool special, struct sp_ids *ids)
 {
     unsigned flags = SP_ENCODE_AROUND | SP_ENCODE_UNFINISHED | (special ? SP_ENCODE_SPECIAL : 0);
@@ -64,9 +64,9 @@ int sp_train_encode_prompt(const struct sp_trainer *t, const char *prompt, bool 
     return err;
 }
 
-/* ---- tokens to text ------------------------------------------------------------------------------ */
+/* ---- tokens to text -------------------------------------------------------------------------- */
 
-/* What has been said so far, from the prompt's first token on. */
+/* The text so far, from the prompt's first token on. */
 struct speech {
     const struct sp_tokenizer *tokenizer; /* NULL: tokens are bytes */
     struct sp_decoding state;
@@ -79,8 +79,9 @@ static void speech_end(struct speech *s)
     sp_decode_room_free(&s->room);
 }
 
-/* The bytes that a token adds, *n of them, until the next call. A model may have more tokens than its tokenizer, which say
- * nothing; without one, tokens that are no bytes are said by their number. */
+/* The *n bytes that a token adds, valid until the next call. A model may have more tokens than
+ * its tokenizer; those add nothing. Without a tokenizer, tokens that are no bytes appear as
+ * numbers. */
 static int say(struct speech *s, int32_t id, const char **text, size_t *n)
 {
     int err;
@@ -100,7 +101,8 @@ static int say(struct speech *s, int32_t id, const char **text, size_t *n)
     return 0;
 }
 
-/* Says the prompt, which is known: what follows is said as its continuation, with blanks between. */
+/* Feeds in the prompt without printing it, so that the next tokens are decoded as its
+ * continuation, blanks included. */
 static int speech_begin(const struct sp_trainer *t, const struct sp_ids *prompt, struct speech *s)
 {
     const char *text;
@@ -114,7 +116,7 @@ static int speech_begin(const struct sp_trainer *t, const struct sp_ids *prompt,
     return err;
 }
 
-/* ---- drawing ------------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 bool sp_train_is_eos(const struct sp_trainer *t, int32_t id)
 {
@@ -199,7 +201,7 @@ int sp_train_sample(struct sp_trainer *t, const struct sp_ids *prompt,
     return sp_train_fail(t, err);
 }
 
-/* ---- the public function ------------------------------------------------------------------------- */
+/* ---- the public function --------------------------------------------------------------------- */
 
 struct listener {
     int (*text)(void *arg, const char *text, size_t n);

@@ -5,19 +5,20 @@
 #include "model/tokenizer/tokenizer.h"
 #include "train/trainer.h"
 
-/* Sees that the prompt can be tokens of the model. 0, or -EINVAL after one line. */
+/* Checks that the prompt can be tokens of the model. 0, or -EINVAL after one line. */
 int sp_train_check_prompt(const struct sp_trainer *t, const char *prompt);
 
-/* Appends the tokens that a text begins with whose beginning is the prompt: bos, where the tokenizer puts it there, and
- * the prompt's. At least one. 0, or -errno after one line. */
+/* Appends the tokens of a text that begins with the prompt: bos if the tokenizer puts it there,
+ * and the prompt's tokens. There is at least one. 0, or -errno after one line. */
 int sp_train_encode_prompt(const struct sp_trainer *t, const char *prompt, bool special_tokens,
                            struct sp_ids *ids);
 
-/* Whether text ends with this token. */
+/* True if this token ends a text. */
 bool sp_train_is_eos(const struct sp_trainer *t, int32_t id);
 
-/* Gets every token on rank 0, the last eos too, and the bytes that it adds to the text; a result other than 0 ends
- * it. `id` is -1 at the end, for bytes of a character that never became whole. */
+/* Receives every token on rank 0, also the last eos, with the bytes that it adds to the text; a
+ * result other than 0 ends the text. `id` is -1 at the end, for bytes of a character that was
+ * never completed. */
 struct sp_sample_sink {
     int (*token)(void *arg, int32_t id, const char *text, size_t n);
     void *arg;

@@ -1,7 +1,7 @@
 #include "train/run/stall.h"
 #include <math.h>
 
-/* Of a tick that a busy machine delays: it counts still, as two ticks at most. */
+/* A busy machine delays a tick by at most this much; such a tick counts, as two ticks at most. */
 static const double LATE_US = 2e5;
 
 void sp_stall_start(struct sp_stall *s, double timeout_us, double now_us, unsigned long moves)

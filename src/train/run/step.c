@@ -1,7 +1,7 @@
 /*
  * The steps of a run. As a rule a step ends on all stages before its update, and the update before
  * the next step. With --post-validation the next step begins at once, as if nothing had to be
- * clipped; when the norm is known and says otherwise, both are undone and done again.
+ * clipped; if the norm, once known, says otherwise, both are undone and done again.
  */
 #include "train/run/step.h"
 #include "sp_error.h"
@@ -48,14 +48,15 @@ static int diverged(struct sp_trainer *t, int step)
     return -EDOM;
 }
 
-/* The report of a step, with what any process asks for. */
+/* Completes the report of a step with what any process asks for. */
 static void close_step(struct sp_trainer *t)
 {
     t->report.asks = t->cfg.asks ? t->cfg.asks(t->cfg.arg) : 0;
     sp_step_finish(&t->graph, &t->report);
 }
 
-/* Those of every batch within a step, each a step of the optimizer; NULL where the step has one of all. */
+/* Updates after each batch within a step, each a step of the optimizer; NULL if the step has
+ * only one update. */
 static const struct sp_update *updates_of(struct sp_trainer *t, int step)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -71,7 +72,7 @@ static const struct sp_update *updates_of(struct sp_trainer *t, int step)
     return t->updates;
 }
 
-/* From the report. */
+/* Fills the meters in from the report. */
 static void fill(struct sp_trainer *t, double lr, struct sp_meters *m)
 {
     const struct sp_step_report *r = &t->report;

@@ -16,17 +16,17 @@
 enum { NESTED = 8, TEXT = 128 };
 static const double TICK_US = 2e5;
 static const double FOREVER_US = 1e15;
-static const double GRACE_S = 3; /* of a process whose end was asked for, in which nothing moves */
+static const double GRACE_S = 3; /* if nothing moves so long after an end was asked for, it ends */
 static const double TASK_S = 60; /* the same while a worker has a task */
 static const double SAVE_S =
-    30; /* and while a checkpoint is written: as long as batch systems wait */
+    30; /* the same while a checkpoint is written: as long as batch systems wait */
 
 static const struct {
     double least_s;
-    bool ends;     /* when asked: nothing is lost */
-    bool tasks;    /* workers have some */
-    bool stays;    /* nothing need move */
-    bool computes; /* by itself: time on a core is a move */
+    bool ends;     /* the process ends at once when asked: nothing is lost */
+    bool tasks;    /* workers may have tasks */
+    bool stays;    /* nothing needs to move */
+    bool computes; /* the process computes by itself: time on a core is a move */
 } PHASES[] = {
     [SP_PHASE_LAUNCH] = {.least_s = 6, .ends = true},
     [SP_PHASE_PREPARE] = {.least_s = 60, .ends = true, .computes = true},
@@ -43,30 +43,30 @@ static struct {
     pthread_mutex_t mutex;
     pthread_cond_t stop;
     bool runs, stopping;
-    bool ending; /* as it was asked to */
+    bool ending; /* the run ends, as it was asked to */
     double seconds;
     int rank; /* -1: not known */
     const struct sp_graph *graph;
-    bool program; /* the process is the command's */
+    bool program; /* the command owns the process */
     struct sp_parent launcher;
 
     int depth; /* of phases */
     enum sp_phase phase[NESTED];
     char what[NESTED][TEXT];
 
-    /* the thread's own */
+    /* only the thread uses these */
     struct sp_stall stall, grace;
-    unsigned long heard, sent; /* beats of others that moved; touches when this one said so */
-    bool told;                 /* others, that an end is asked for */
-    bool asked_there;          /* for the end of another process */
+    unsigned long heard, sent; /* beats of others that moved; touches at this process's last beat */
+    bool told;                 /* others know that an end is asked for */
+    bool asked_there;          /* another process is asked to end */
     double beat_us;
     double looked_us,
-        cpu_us; /* at the last look: the time, and what the process has had of cores */
+        cpu_us; /* at the last look: the time, and the CPU time of the process */
 } dog = {.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = -1};
 
-/* ---- what it says ------------------------------------------------------------------------ */
+/* ---- its lines ------------------------------------------------------------------------------- */
 
-/* The first op of a stage's program that has not run in the step of a turn, -1 if all have. */
+/* The first op of a stage's program that has not run in the step of a turn; -1: all have. */
 static int first_waiting(const struct sp_graph *g, const struct sp_stage *st, int turn)
 {
     for (int i = 0; i < g->cfg.plan->programs[st->index].n; i++)
@@ -75,7 +75,8 @@ static int first_waiting(const struct sp_graph *g, const struct sp_stage *st, in
     return -1;
 }
 
-/* Of this step, or of the one before it, which may be under way as well. */
+/* Reports the op that a stage waits for, in this step or in the one before it, which may be
+ * under way as well. */
 static void report(const struct sp_graph *g, const struct sp_stage *st)
 {
     const struct sp_program *prog = &g->cfg.plan->programs[st->index];
@@ -96,7 +97,7 @@ static void report(const struct sp_graph *g, const struct sp_stage *st)
              several ? ", and waits for the gradients of other pipelines" : "");
 }
 
-/* " while saving step 4, waiting for rank 1"; a step's ops are named besides. */
+/* Writes " while saving step 4, waiting for rank 1"; the ops of a step are printed separately. */
 static void describe(char *out, size_t n)
 {
     int rank = sp_activity_awaited(), used = 0;
@@ -124,7 +125,7 @@ static void give_up(double seconds)
     sp_last_seconds(1); /* also if nobody reads the lines */
     name_rank(rank);
     describe(at, sizeof at);
-    sp_error_hold(0); /* whatever is held: this is said now */
+    sp_error_hold(0); /* this line is printed now, even if others are held */
     sp_error(ETIMEDOUT, "%snothing moved for %g s%s, giving up", rank, seconds, at);
     if (dog.graph && dog.depth && dog.phase[dog.depth - 1] == SP_PHASE_STEP)
         for (int k = 0; k < dog.graph->place.n_local; k++)
@@ -132,8 +133,8 @@ static void give_up(double seconds)
     sp_transport_abort(1);
 }
 
-/* One line is enough if every process was asked: rank 0 comes first. A launcher that ends its processes says why
- * itself: another one has failed. */
+/* If every process was asked, one line is enough, and rank 0 is the first to print it. A
+ * launcher that ends its processes prints the reason itself: another process has failed. */
 static void end_as_asked(const char *by, double still_s)
 {
     char rank[32], at[TEXT + 64];
@@ -164,7 +165,8 @@ static double clock_us(clockid_t clock)
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* The clock does not jump with the date; while this process is stopped it goes on, see stall.h. */
+/* A clock that does not jump with the date. While this process is stopped it goes on, see
+ * stall.h. */
 static double now_us(void)
 {
     return clock_us(CLOCK_MONOTONIC);
@@ -181,7 +183,7 @@ static void wait_tick(double tick_us)
         continue;
 }
 
-/* In seconds: what the phase is allowed besides. */
+/* The least timeout of the phase, in seconds. */
 static double least_s(void)
 {
     if (!dog.depth || sp_activity_awaited() != SP_NO_RANK)
@@ -191,14 +193,14 @@ static double least_s(void)
     return PHASES[dog.phase[dog.depth - 1]].least_s;
 }
 
-/* A worker has a task: its end will be a move. */
+/* True if a worker has a task: the task's end will be a move. */
 static bool computes(void)
 {
     return dog.graph && dog.depth && PHASES[dog.phase[dog.depth - 1]].tasks &&
            sp_workers_waiting() < dog.graph->place.workers;
 }
 
-/* Tells the others whether this process moves, and hears whether they do. */
+/* Tells the others that this process moves, and hears if they do. */
 static void beat(double now)
 {
     unsigned long touches = sp_activity_touches();
@@ -222,7 +224,7 @@ static void beat(double now)
         dog.asked_there = true;
 }
 
-/* A search or a simulation, whose steps nobody counts, moves while it has a core. */
+/* A search or a simulation counts no moves, so the CPU time that it gets counts as one. */
 static void count_computing(double now)
 {
     double cpu = clock_us(CLOCK_PROCESS_CPUTIME_ID);
@@ -365,7 +367,7 @@ void sp_watchdog_begin(enum sp_phase phase, const char *what, ...)
 void sp_watchdog_end(void)
 {
     sp_activity_touch();
-    pthread_mutex_lock(&dog.mutex); /* which a call of MPI for a beat has, too */
+    pthread_mutex_lock(&dog.mutex); /* an MPI call for a beat also runs under it */
     dog.depth--;
     pthread_mutex_unlock(&dog.mutex);
 }

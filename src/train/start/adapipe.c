@@ -1,5 +1,5 @@
 /*
- * Schedule adapipe: how many layers each stage takes and what each layer recomputes, chosen for
+ * Schedule adapipe: chooses how many layers each stage takes and what each layer recomputes, for
  * --memory-limit. As with --partition balanced, estimated costs serve until the model was measured.
  */
 #include "train/start/adapipe.h"
@@ -16,7 +16,8 @@ bool sp_train_is_adapipe(const struct sp_trainer *t)
     return !strcmp(t->plan.def->name, "adapipe");
 }
 
-/* counts[stages], then the layers' modes, as ints for the way to other ranks. */
+/* Fills row with counts[stages], then the layers' modes, as ints that can be sent to other
+ * ranks. */
 static int choose(struct sp_trainer *t, const struct sp_layer_costs *costs, int *row,
                   struct sp_adapipe_figures *figures)
 {
@@ -84,7 +85,7 @@ int sp_train_adapipe_early(struct sp_trainer *t)
     return err;
 }
 
-/* One letter a layer: none, selective, no attention again, full. */
+/* Prints a letter for each layer: none, selective, no attention again, full. */
 static void say(const struct sp_trainer *t, const int *row, const struct sp_adapipe_figures *f)
 {
     int stages = t->plan.layout.stages, layers = t->model.layers, l = 0;

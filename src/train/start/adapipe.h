@@ -1,4 +1,5 @@
-/* Schedule adapipe chooses layers and recomputation: the two calls of partition.h for it. */
+/* Schedule adapipe chooses layers and recomputation: its versions of the two calls of
+ * partition.h. */
 #ifndef SP_TRAIN_ADAPIPE_H
 #define SP_TRAIN_ADAPIPE_H
 

@@ -1,6 +1,6 @@
 /*
- * Processes that were told different things, or that read different files, would train on without a
- * word, or wait for each other for ever. So they compare both before anything else is done.
+ * Processes with different settings, or that read different files, would train on without a word,
+ * or wait for each other for ever. So they compare both before they do anything else.
  */
 #include "train/start/agree.h"
 #include "config.h"
@@ -22,7 +22,7 @@ bool sp_train_disagree(int rank, int err)
     return true;
 }
 
-/* Compares with rank 0's, and frees `mine`. 0, or -EINVAL on ranks that differ. */
+/* Compares the text with rank 0's, and frees `mine`. 0, or -EINVAL on ranks that differ. */
 static int compare(char *mine)
 {
     char *root = sp_transport_root_text(mine ? mine : "");
@@ -40,7 +40,7 @@ int sp_train_agree_settings(struct sp_trainer *t)
     const char *traced = getenv("STARPU_FXT_TRACE");
 
     mine = sp_settings_add(mine, "the program", "%s", PACKAGE_STRING);
-    /* A traced process would wait for the others in StarPU's start. */
+    /* If only some processes were traced, those would wait for the others in StarPU's start. */
     mine = sp_settings_add(mine, "STARPU_FXT_TRACE", "%d", traced && atoi(traced) > 0);
     return compare(mine);
 }

@@ -13,15 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the machine ---------------------------------------------------------------------------------- */
+/* ---- the machine ----------------------------------------------------------------------------- */
 
-/* Of the time for the choice, what measuring may take; rounds that do not get steady take as many times theirs. */
+/* The part of the time for the choice that measuring may take. Rounds that do not get steady
+ * take ROUNDS times as long. */
 static const double measuring_part = 0.2;
 enum { ROUNDS = 4 };
-/* Less than this for a round over all figures of a device measures nothing. */
+/* With less time for a round over all figures of a device, nothing is measured. */
 static const double least_round_s = 0.1;
 
-/* Threads of each stage, where the options say how many: no others are measured. 0: several numbers are tried. */
+/* Threads of each stage, if the options fix them; then only those are measured. 0: several
+ * numbers are tried. */
 static int threads_of_stages(const struct sp_trainer *t)
 {
     struct sp_placement pl;
@@ -32,8 +34,9 @@ static int threads_of_stages(const struct sp_trainer *t)
     return pl.threads;
 }
 
-/* All processes together, as all their devices are at work in a step. The line of an error is not printed: without figures
- * of its own the run is predicted as on a machine that has a name. 0 or -errno on all. */
+/* All processes measure together, because in a step all their devices work at once. The line of
+ * an error is not printed: without figures of its own, the run is predicted with those of a
+ * named machine. 0 or -errno on all. */
 static int measure(struct sp_trainer *t)
 {
     static struct sp_calibrated devices;
@@ -79,7 +82,7 @@ static void measure_machine(struct sp_trainer *t)
                      t->choice->within_s);
 }
 
-/* Every process has the same files but for caches of its own: rank 0's counts. */
+/* Every process has the same files, except for caches of its own, so rank 0's answer counts. */
 static bool is_unknown(const struct sp_trainer *t)
 {
     char *root = sp_transport_root_text(sp_train_machine_is_unknown(t) ? "unknown" : "");
@@ -89,9 +92,9 @@ static bool is_unknown(const struct sp_trainer *t)
     return unknown;
 }
 
-/* ---- the choice ----------------------------------------------------------------------------------- */
+/* ---- the choice ------------------------------------------------------------------------------ */
 
-/* Of the model, or of the step that the run goes on from. */
+/* Loads the model, or that of the step that the run continues from. */
 static int load_model(const struct sp_trainer *t, struct sp_model *model)
 {
     struct sp_dir dir;
@@ -107,7 +110,7 @@ static int load_model(const struct sp_trainer *t, struct sp_model *model)
     return err;
 }
 
-/* A dry run may be of any number of processes: of as many as groups were given for. */
+/* A dry run may stand for any number of processes: as many as the given groups need. */
 static int count_processes(const struct sp_trainer *t)
 {
     int groups = sp_groups_pipelines(&t->choice->groups);
@@ -115,7 +118,8 @@ static int count_processes(const struct sp_trainer *t)
     return t->cfg.dry_run && t->world.size == 1 ? groups : t->world.size;
 }
 
-/* Whether a dry run is planned for GPUs that are described, and not here: those of a node then. */
+/* True if a dry run is planned for described GPUs that this machine does not have; it uses those
+ * of a node then. */
 static bool plans_elsewhere(const struct sp_trainer *t, const struct sp_machine *machine)
 {
     return t->cfg.dry_run && t->world.size == 1 && !sp_machine_is_cpu(machine) &&
@@ -135,7 +139,7 @@ static int find_devices(const struct sp_trainer *t, const struct sp_machine *mac
         *d = sp_auto_devices_of(machine, &t->choice->layout, &t->choice->groups);
         return 0;
     }
-    if (d->processes > t->world.size) /* which are none yet */
+    if (d->processes > t->world.size) /* a dry run's: not started */
         d->node_processes = d->processes;
     if (d->processes % d->node_processes)
         return sp_error(EINVAL, "train: --schedule auto: nodes have different numbers of "
@@ -154,7 +158,8 @@ static int find_devices(const struct sp_trainer *t, const struct sp_machine *mac
     return 0;
 }
 
-/* Of a node, or of a GPU; 0: as the machine says, which a dry run is planned on. */
+/* Memory of a node, or of a GPU; 0: the described machine's, for a dry run that is planned on
+ * one. */
 static int64_t find_bytes(const struct sp_trainer *t)
 {
     int64_t bytes;
@@ -167,7 +172,7 @@ static int64_t find_bytes(const struct sp_trainer *t)
     return bytes < INT64_MAX ? bytes : 0;
 }
 
-/* What can be refused before anything is measured. On rank 0. */
+/* Refuses, on rank 0, all that can be refused before anything is measured. */
 static int check(const struct sp_trainer *t)
 {
     struct sp_model model;
@@ -218,7 +223,8 @@ int sp_train_keep_layout(struct sp_trainer *t)
     return t->settings ? 0 : sp_error(ENOMEM, "out of memory for settings");
 }
 
-/* On rank 0, within the time that measuring left; the text of it, or an empty one. */
+/* Chooses on rank 0, in the time that measuring left. Gives the choice as text, or an empty
+ * text. */
 static int choose(const struct sp_trainer *t, double begun_us, char text[SP_AUTO_TEXT])
 {
     static struct sp_machine machine;
@@ -233,7 +239,7 @@ static int choose(const struct sp_trainer *t, double begun_us, char text[SP_AUTO
     return err;
 }
 
-/* Rank 0's, on all. */
+/* Brings rank 0's choice to all ranks. */
 static int share(struct sp_trainer *t, const char *text)
 {
     char *root = sp_transport_root_text(text);
@@ -262,7 +268,7 @@ int sp_train_choose_layout(struct sp_trainer *t)
     if (sp_train_disagree(t->world.rank, t->world.rank ? 0 : check(t)))
         return -EINVAL;
     if (count_processes(t) % sp_groups_pipelines(&t->cfg.groups))
-        return 0; /* refused with what there should be */
+        return 0; /* refused later, with the number of processes that is needed */
     if (is_unknown(t))
         measure_machine(t);
     sp_watchdog_begin(SP_PHASE_PREPARE, "choosing a layout");
@@ -274,7 +280,7 @@ int sp_train_choose_layout(struct sp_trainer *t)
     return share(t, text);
 }
 
-/* ---- words ---------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 void sp_train_tell_choice(struct sp_trainer *t)
 {

@@ -1,4 +1,4 @@
-/* --device: cores or GPUs, and whether the run fits the GPUs' memory. */
+/* --device: chooses cores or GPUs, and checks that the run fits the GPUs' memory. */
 #include "train/start/device.h"
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/cuda_memory.h"
@@ -24,12 +24,12 @@ int sp_train_head_rows(const struct sp_trainer *t)
 {
     if (t->cfg.logit_rows)
         return t->cfg.logit_rows;
-    if (t->cfg.dry_run && t->cfg.hardware) /* that machine would run it */
+    if (t->cfg.dry_run && t->cfg.hardware) /* planned for that machine */
         return sp_machine_head_rows(&t->machine, &t->model);
     return sp_train_find_gpus(t) ? sp_head_rows_of_gpu(&t->model) : 0;
 }
 
-/* NCCL moves from GPU to GPU, one a process; why it cannot here, or NULL. */
+/* NCCL moves data between GPUs, one a process. Returns why that is impossible here, or NULL. */
 static const char *no_nccl(const struct sp_trainer *t, int devices)
 {
     if (!t->place.gpus)
@@ -41,7 +41,7 @@ static const char *no_nccl(const struct sp_trainer *t, int devices)
     return NULL;
 }
 
-/* Of what a GPU has free: the rest is for what libraries load. */
+/* The bytes that may be planned of those that a GPU has free: libraries load into the rest. */
 static int64_t budget(int64_t unused)
 {
     const int64_t GiB = 1 << 30;
@@ -49,7 +49,7 @@ static int64_t budget(int64_t unused)
     return unused > 10 * GiB ? unused - GiB : unused / 10 * 9;
 }
 
-/* What the kernels of the k-th GPU of this process take beside tensors. */
+/* Bytes that the kernels of the k-th GPU of this process take in addition to tensors. */
 static int64_t kernels_bytes(const struct sp_trainer *t, int k)
 {
     struct sp_shape slice;
@@ -69,8 +69,9 @@ static int64_t room(const struct sp_trainer *t)
 }
 
 /*
- * An eighth of a sequence is the longest slice that many would have. Processes must come to the same: what
- * their GPUs have, not what is free.
+ * Assumes slices of an eighth of a sequence, the longest that a sequence of many slices would have.
+ * Several processes must get the same result, so they take what their GPUs have, and not what is
+ * free.
  */
 int64_t sp_train_expect_gpus(const struct sp_trainer *t)
 {
@@ -142,7 +143,7 @@ int64_t sp_train_gpu_bytes(const struct sp_trainer *t)
     return sum;
 }
 
-/* The stages of this process that run on its k-th GPU. */
+/* The memory of the stages of this process that run on its k-th GPU. */
 static struct sp_memory memory_of(const struct sp_trainer *t, const struct sp_memory *all, int k,
                                   int *first, int *last)
 {
@@ -206,8 +207,9 @@ bool sp_train_runs_ahead(const struct sp_trainer *t)
     return sp_train_planned_bytes(t) < (room > 0 ? room : t->gpu_room) / 6 * 5;
 }
 
-/* Tensors that leave and come back take and free buffers all the time: of pools, where drivers have them. CUDA opens no
- * memory of a pool to another process, as MPI does that reads from GPUs. */
+/* Evictions and fetches take and free buffers all the time, so buffers come from pools if
+ * drivers have them. CUDA does not open the memory of a pool to another process, which an MPI
+ * that reads from GPUs needs. */
 static bool has_pools(const struct sp_trainer *t)
 {
     const char *direct = getenv("STARPU_MPI_GPUDIRECT");
@@ -218,7 +220,7 @@ static bool has_pools(const struct sp_trainer *t)
     return has;
 }
 
-/* --memory-limit of all stages of a GPU; 0: the GPU has no more. */
+/* The sum of --memory-limit over the stages of a GPU; 0: the GPU has no more than that. */
 static int64_t limit_of(const struct sp_trainer *t)
 {
     int64_t limit = (int64_t)t->cfg.layout.memory_limit * sp_stages_of_worker(&t->place);
@@ -245,8 +247,9 @@ int sp_train_prepare_gpus(struct sp_trainer *t)
         err = sp_starpu_environment_default("STARPU_MPI_GPUDIRECT", "0");
     if (err)
         return err;
-    /* Buffers that were freed wait for others of their size until so much is taken. What is in use keeps to
-     * --memory-limit by the plan: where StarPU counts that alone, its limit is for what the plan does not know. */
+    /* StarPU keeps freed buffers for others of their size until this limit is reached. The plan
+     * keeps the buffers in use within --memory-limit. If StarPU counts only those, as with
+     * pools, its limit is for what the plan does not know. */
     t->gpu_pools = has_pools(t);
     limit = t->gpu_pools ? 0 : limit_of(t);
     limit = limit ? limit : t->gpu_room;

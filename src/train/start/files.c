@@ -1,4 +1,5 @@
-/* The files of a run, before it starts: nothing that it reads is written to, nothing written twice. */
+/* Checks the files of a run before it starts: none that it reads is written to, and none is
+ * written twice. */
 #include "train/start/phases.h"
 #include "model/files/companions.h"
 #include "sp_error.h"
@@ -15,7 +16,7 @@ static int add(struct sp_files *files, enum sp_file_use use, const char *option,
     return path ? sp_files_add(files, use, option, path) : 0;
 }
 
-/* Files of a directory by their names. */
+/* Adds files of a directory, by their names. */
 static int add_names(struct sp_files *files, enum sp_file_use use, const char *option,
                      const char *dir, const char *const *names)
 {
@@ -29,7 +30,7 @@ static int add_names(struct sp_files *files, enum sp_file_use use, const char *o
     return err;
 }
 
-/* All files that a name of data stands for. */
+/* Adds all files that a name of data stands for. */
 static int add_data(struct sp_files *files, const char *option, const char *names)
 {
     char **paths;
@@ -62,7 +63,7 @@ static int add_outputs(const struct sp_train_config *a, struct sp_files *files)
     static const char *const links[] = {"config.json", "model.safetensors", NULL}; /* of DIR */
     int err = add(files, SP_FILE_WRITTEN, "--output", a->output);
 
-    if (a->dry_run) /* it writes nothing else */
+    if (a->dry_run) /* writes nothing else */
         return err;
     err =
         err ? err : add(files, SP_FILE_WRITTEN, "--log", sp_log_is_stdout(a->log) ? NULL : a->log);
@@ -81,7 +82,7 @@ static bool is_of_step(const char *name)
     return false;
 }
 
-/* Steps are made, renamed and removed by the run alone. */
+/* Only the run may make, rename and remove steps. */
 static int check_steps(const struct sp_train_config *a)
 {
     const struct {
@@ -118,7 +119,7 @@ int sp_train_check_files(struct sp_trainer *t)
     return err;
 }
 
-/* Is it a file of the run, or the log of this one or another? */
+/* True if it is a file of the run, or a log, this run's or another's. */
 static bool is_of_run(int fd, const struct stat *st, const void *files)
 {
     return sp_files_have(files, st) || sp_log_is_log(fd);

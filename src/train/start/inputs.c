@@ -1,4 +1,4 @@
-/* What a run reads: its model, the tokenizer, data, what evaluations read, and the weights to begin with. */
+/* Opens the inputs of a run: its model, the tokenizer, data, what evaluations read, and the weights to begin with. */
 #define _GNU_SOURCE /* O_TMPFILE, memfd_create */
 #include "train/start/phases.h"
 #include "model/files/checksums.h"
@@ -15,12 +15,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* More text than this is to be tokenized once, by the command, and not by each process of each run. */
+/* More text than this must be tokenized once, by the command, instead of by each process of each
+ * run. */
 #define MOST_TEXT_BYTES ((uint64_t)1 << 30)
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-/* Whether shard_size makes no more files than a reader takes. */
+/* Checks that shard_size makes no more files than a reader takes. */
 static int check_shards(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -116,7 +117,7 @@ int sp_train_read_prompt(struct sp_trainer *t)
 
 /* ---- text as tokens ----------------------------------------------------------------------- */
 
-/* The tokens of texts on their way into a file without a name. */
+/* Writes the tokens of texts into a file without a name. */
 struct tokens {
     const struct sp_trainer *t;
     const char *path; /* of the text under way */
@@ -124,7 +125,7 @@ struct tokens {
     int width; /* bytes of a token */
 };
 
-/* Where temporary files go, or in memory. A descriptor, or -1 and errno. */
+/* Opens a nameless file in TMPDIR or /tmp, or else in memory. A descriptor, or -1 and errno. */
 static int open_unnamed(void)
 {
     const char *dir = getenv("TMPDIR");
@@ -185,7 +186,7 @@ static int tokenize_file(struct sp_tokenizing *z, struct tokens *to, const char 
     return err;
 }
 
-/* All of them, in order, into to->f. */
+/* Tokenizes all files, in order, into to->f. */
 static int tokenize_files(struct tokens *to, const char *names, struct sp_tokenizing *z)
 {
     char **paths;
@@ -202,7 +203,7 @@ static int tokenize_files(struct tokens *to, const char *names, struct sp_tokeni
     return err;
 }
 
-/* Data of one file, that of `to`, which is read from now on by another descriptor. */
+/* Makes data of the one file of `to`, which another descriptor reads from now on. */
 static int take_tokens(const struct tokens *to, const char *names, const struct sp_tokenizing *z,
                        struct sp_data *data)
 {
@@ -235,7 +236,7 @@ static int take_tokens(const struct tokens *to, const char *names, const struct 
 static int open_as_tokens(const struct sp_trainer *t, const char *names, struct sp_data *data)
 {
     const struct sp_train_config *a = &t->cfg;
-    bool documents = a->separator_set; /* the texts may hold many, where their end is eos */
+    bool documents = a->separator_set; /* the texts may hold many, each ended by eos */
     int64_t eos = sp_tokenizer_special(t->tokenizer, SP_TOKEN_EOS);
     struct sp_tokenizing z = {.t = t->tokenizer,
                               .threads = omp_get_max_threads(),
@@ -289,7 +290,7 @@ int sp_train_open_data(struct sp_trainer *t)
     return 0;
 }
 
-/* Each token that is asked for is predicted once; the last step is as short as it comes. */
+/* Each token that is asked for is predicted once, so the last step may be shorter. */
 int sp_train_open_eval(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -318,8 +319,8 @@ int sp_train_open_eval(struct sp_trainer *t)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* Of a model that a run saved: what is read is what was written. In the directory of a run, config.json is a link
- * into its newest step, where the checksums are. */
+/* For a model that a run saved: checks that its files are as they were written. In the directory
+ * of a run, config.json is a link into the newest step, which has the checksums. */
 static int verify_model(const struct sp_trainer *t)
 {
     const char *model = t->cfg.layout.model;
@@ -339,13 +340,13 @@ static int verify_model(const struct sp_trainer *t)
     }
     free(real);
     if (dir.fd < 0)
-        return 0; /* said when it is read */
+        return 0; /* an error is printed when it is read */
     err = sp_checksums_verify_model(&dir, t->world.rank, t->world.size);
     sp_dir_close(&dir);
     return err == -ENOENT ? 0 : err;
 }
 
-/* A model begins with random weights; but nothing is to be read of them. */
+/* Training may begin with random weights; an inference run refuses a model without weights. */
 static int refuse_no_weights(const struct sp_trainer *t)
 {
     return t->cfg.inference ? sp_error(ENOENT,
@@ -355,7 +356,8 @@ static int refuse_no_weights(const struct sp_trainer *t)
                             : 0;
 }
 
-/* Of the model or of the step to resume, which must have some; elsewhere t->weights may stay zero. */
+/* Opens the weights of the model, or of the step to resume, which must have some; otherwise
+ * t->weights may stay zero. */
 int sp_train_open_weights(struct sp_trainer *t)
 {
     const char *model = t->cfg.layout.model;
@@ -374,7 +376,7 @@ int sp_train_open_weights(struct sp_trainer *t)
     err = sp_weights_check(&t->weights, &t->params);
     if (err || t->cfg.dry_run)
         return err;
-    err = t->cfg.resume ? 0 : verify_model(t); /* of a step: sp_train_check_resume */
+    err = t->cfg.resume ? 0 : verify_model(t); /* sp_train_check_resume checks a step */
     if (err)
         return err;
     return sp_weights_check_values(&t->weights, &t->params, t->world.rank, t->world.size);

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What calibrate is told to write where runs look for it. */
+/* The file that calibrate writes by default, where runs look for it. False: there is none. */
 static bool calibrated(char path[PATH_MAX])
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -23,7 +23,8 @@ static bool calibrated(char path[PATH_MAX])
     return n > 0 && n < PATH_MAX && !access(path, R_OK);
 }
 
-/* The stages of --schedule csv:FILE are as many as the file has, unless --stages says how many; 0: not known. */
+/* The number of stages. With --schedule csv:FILE the file decides, unless --stages is given; 0:
+ * not known. */
 static int count_stages(const struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
@@ -35,7 +36,7 @@ static int count_stages(const struct sp_trainer *t)
     if (layout.stages)
         return layout.stages;
     if (stat(l->schedule + strlen("csv:"), &st) || !S_ISREG(st.st_mode))
-        return 0; /* what is no file can be read once */
+        return 0; /* only a regular file can be read twice */
     quiet = sp_error_quiet(true);
     if (!sp_plan_create(l->schedule, &layout, &plan)) {
         layout.stages = plan.layout.stages;
@@ -45,7 +46,8 @@ static int count_stages(const struct sp_trainer *t)
     return layout.stages;
 }
 
-/* Threads that a stage will have, before there is a plan; 0: not known, as it is refused later. */
+/* Threads that a stage will have, before there is a plan; 0: not known, because it is refused
+ * later. */
 static int threads_of_stages(const struct sp_trainer *t)
 {
     int stages = count_stages(t);
@@ -71,7 +73,7 @@ int sp_train_load_machine(const struct sp_trainer *t, struct sp_machine *machine
     return sp_machine_load(name, machine);
 }
 
-/* That of rank 0, which prints what is wrong with it. */
+/* Loads rank 0's machine; rank 0 prints what is wrong with it. */
 static int load(struct sp_trainer *t)
 {
     char why[SP_THREADS_WHY] = "";

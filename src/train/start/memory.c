@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* To sample: weights as products read them, the largest block once more on its way in, the keys and values of all
- * positions, and a forward. */
+/* Memory for sampling: weights as products read them, a second copy of the largest block while
+ * it is read in, the keys and values of all positions, and a forward. */
 static void add_inference(const struct sp_trainer *t, struct sp_memory *m)
 {
     int64_t elem = (int64_t)sp_shape_elem(&t->shape);
@@ -103,8 +103,8 @@ int sp_train_count(const struct sp_trainer *t, int processes, struct sp_count *c
 
 /* ---- whether it fits ---------------------------------------------------------------------- */
 
-/* Address space that threads take beside tensors: stacks of workers, their teams and those of StarPU, MPI and the
- * program; and what the runtime maps. */
+/* Address space needed besides tensors: the stacks of workers, their teams and the threads of
+ * StarPU, MPI and the program; and what the runtime maps. */
 static int64_t runtime_bytes(const struct sp_trainer *t)
 {
     enum { OTHER_THREADS = 6, STACK_BYTES = 8 << 20, RUNTIME_BYTES = 96 << 20 };
@@ -116,8 +116,8 @@ static int64_t runtime_bytes(const struct sp_trainer *t)
     return RUNTIME_BYTES + stack * (OTHER_THREADS + t->place.workers * t->place.threads);
 }
 
-/* The bytes that the stages of a process, or of all those of a node, hold: states and activations of each, workspace of those that
- * work at once. 0 or -EINVAL. */
+/* Sums the bytes that the stages of a process, or of all processes of a node, hold: states and
+ * activations of each, workspace of those that work at once. 0 or -EINVAL. */
 static int sum_memory(const struct sp_trainer *t, int first, int count, struct sp_memory *sum)
 {
     struct sp_memory *all = sp_train_memory(t);
@@ -134,7 +134,7 @@ static int sum_memory(const struct sp_trainer *t, int first, int count, struct s
     return 0;
 }
 
-/* The unit of a size, for several of a line. */
+/* The unit of the sizes in one line. */
 struct unit {
     double bytes;
     const char *name;
@@ -147,13 +147,13 @@ static struct unit unit_for(int64_t bytes)
     return bytes < GiB ? (struct unit){1 << 20, "MiB"} : (struct unit){1 << 30, "GiB"};
 }
 
-/* Copies of parameters and moments of the whole model, on rank 0. */
+/* Bytes of copies of the whole model's parameters and moments, on rank 0. */
 static int64_t copied_bytes(const struct sp_trainer *t)
 {
     return t->cfg.save_async ? 12 * (int64_t)sp_model_parameters(&t->model) : 0;
 }
 
-/* The part of a line that names them; empty: there are none. */
+/* The part of a line that names the copies; empty: there are none. */
 static const char *show_copies(int64_t copies, struct unit unit, char text[64])
 {
     text[0] = '\0';
@@ -162,7 +162,7 @@ static const char *show_copies(int64_t copies, struct unit unit, char text[64])
     return text;
 }
 
-/* A process without a limit still cannot have more than there is. */
+/* Even without a limit, a process cannot have more memory than the machine. */
 static int check_machine(const struct sp_trainer *t)
 {
     int64_t copies = t->world.rank ? 0 : copied_bytes(t), needs;
@@ -195,7 +195,8 @@ static int check_machine(const struct sp_trainer *t)
                     copies ? "no --save-async, " : "");
 }
 
-/* Nor have all processes of a machine, where they are all of the run's. */
+/* The processes of a machine together cannot have more either; checked if all of the run's are
+ * on it. */
 static int check_node(const struct sp_trainer *t)
 {
     double pipelines = sp_train_pipelines(t), needs;
@@ -229,7 +230,7 @@ int sp_train_check_memory(struct sp_trainer *t)
     const struct sp_train_config *a = &t->cfg;
     int err;
 
-    /* with --offload the plan keeps to the limit */
+    /* with --offload the plan itself keeps to the limit */
     err = sp_memory_check(&t->plan, &t->shape, t->recompute, t->every,
                           sp_train_offloads(t) ? 0 : a->layout.memory_limit);
     if (err || a->dry_run || t->place.gpus)

@@ -1,4 +1,4 @@
-/* --offload: what leaves memory, planned before the start and again at measured rates; the tiers. */
+/* --offload: plans evictions before the start, and again at measured rates; opens the tiers. */
 #include "train/start/phases.h"
 #include "sinks/starpu/cuda_memory.h"
 #include "offload/host.h"
@@ -22,7 +22,7 @@ static bool has_empty_stage(const struct sp_plan *plan)
     return false;
 }
 
-/* What does not go with it, and why. */
+/* Refuses settings that do not go with --recompute auto, and says why. */
 static int check(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -54,7 +54,7 @@ static int check(const struct sp_trainer *t)
     return 0;
 }
 
-/* Of what a stage is computed in: the memory of its GPU, or of the machine. */
+/* A stage's share of the memory that it computes in: its GPU's, or the machine's. */
 static int64_t machine_share(const struct sp_trainer *t)
 {
     int most = sp_stages_of_worker(&t->place);
@@ -64,7 +64,8 @@ static int64_t machine_share(const struct sp_trainer *t)
     return sp_host_memory_has(t->world.node_size).bytes / t->place.n_local;
 }
 
-/* Without a limit of the user `limit` is what the machine has; 0: it does not count. */
+/* Plans the evictions. If the user set no limit, `limit` is what the machine has; 0: no limit
+ * counts. */
 static int plan(struct sp_trainer *t, enum sp_offload_mode mode, enum sp_offload_keys keys,
                 int64_t limit, struct sp_tier_rates rates, struct sp_op_speed speed)
 {
@@ -82,7 +83,7 @@ static int plan(struct sp_trainer *t, enum sp_offload_mode mode, enum sp_offload
     return err ? err : sp_offload_apply(&t->offload, &t->shape, &t->plan);
 }
 
-/* Bytes of the file: what is away at once, and room for the gaps that sizes leave. */
+/* Bytes of the file: the most that is evicted at once, and room for the gaps that sizes leave. */
 static int64_t file_bytes(const struct sp_trainer *t)
 {
     int64_t sum = 0;
@@ -92,8 +93,8 @@ static int64_t file_bytes(const struct sp_trainer *t)
     return sum + sum / 16;
 }
 
-/* From GPUs activations go to main memory, and what that has no room for to disk: StarPU sends on what
- * was not used for longest. Bytes of main memory for them: StarPU's own limit, or what is free. */
+/* Bytes of main memory for activations from GPUs: StarPU's own limit, or what is free. StarPU
+ * sends those that do not fit, the least recently used first, on to disk. */
 static int64_t host_room(const struct sp_trainer *t)
 {
     const char *limit = getenv("STARPU_LIMIT_CPU_MEM");
@@ -119,7 +120,8 @@ static int64_t largest_tensor(const struct sp_trainer *t)
     return most;
 }
 
-/* On the way to disk a few are in main memory: two that come from the GPU, two that are written or read. */
+/* A few tensors on their way to disk are in main memory: two that come from the GPU, two that
+ * are written or read. */
 static int check_host(const struct sp_trainer *t, int64_t room)
 {
     const double MiB = 1024 * 1024;
@@ -148,7 +150,7 @@ static int open_behind_host(struct sp_trainer *t)
     return sp_disk_create(t->cfg.offload_dir, file_bytes(t), sp_transport_abort, &t->disk);
 }
 
-/* A disk behind main memory is slower than the plan counts with: that is said once. */
+/* A disk behind main memory is slower than the plan assumes: this is said once. */
 static int say_disk(const struct sp_trainer *t)
 {
     const double GiB = 1024.0 * 1024 * 1024;
@@ -166,7 +168,7 @@ static int say_disk(const struct sp_trainer *t)
     return err;
 }
 
-/* Where they go, and how fast. */
+/* Opens the tier that activations are evicted to, and measures how fast it is. */
 static int open_tier(struct sp_trainer *t)
 {
     int node = t->disk ? sp_disk_register(t->disk) : 0;
@@ -195,7 +197,7 @@ int sp_train_offload_early(struct sp_trainer *t)
     if (!sp_train_offloads(t))
         return 0;
     err = check(t);
-    /* Without a limit and without rates: the most that may be chosen once they are known. */
+    /* Without a limit and without rates: plans the most that may be chosen once they are known. */
     err = err ? err
               : plan(t, open ? SP_OFFLOAD_FULL : t->offloads, keys, limit,
                      (struct sp_tier_rates){0}, (struct sp_op_speed){0});
@@ -208,7 +210,7 @@ int sp_train_offload_early(struct sp_trainer *t)
 
 /* ---- measured ------------------------------------------------------------------------- */
 
-/* Tokens that are measured: no more than a slice has, or than the limit has room for. */
+/* Tokens of a measurement: no more than a slice has, nor than the limit has room for. */
 static int measured_length(const struct sp_trainer *t)
 {
     enum { SHORT = 512, SHORTEST = 16 };
@@ -226,7 +228,8 @@ static int measured_length(const struct sp_trainer *t)
     return len;
 }
 
-/* A layer of a short sequence, scaled by operations: long ones would take as long as a step. */
+/* Measures a layer of a short sequence and scales it by operations: long ones would take as long
+ * as a step. */
 static int measure_speed(struct sp_trainer *t, struct sp_op_speed *speed)
 {
     struct sp_layer_costs costs;
@@ -240,7 +243,7 @@ static int measure_speed(struct sp_trainer *t, struct sp_op_speed *speed)
         return err;
     if (t->world.rank == 0) {
         flops = sp_slice_flops(&t->shape);
-        /* that of all members of a stage, which compute at once */
+        /* the cost of all members of a stage, which compute at once */
         one = sp_slice_cost(&flops, 0, len) * t->shape.context * t->shape.tensor;
         *speed = (struct sp_op_speed){1e-6 * sp_layer_fwd_us(&costs) / one,
                                       1e-6 * (costs.bwd_us + costs.wgrad_us) / one};
@@ -261,7 +264,8 @@ static bool exceeds_machine(const struct sp_trainer *t)
     return most > machine_share(t);
 }
 
-/* Beside GPUs: whole tensors, in StarPU's buffers. Keys that visit have places of their own. */
+/* With GPUs, reserves host memory for whole tensors in StarPU's buffers. Streamed keys have
+ * places of their own. */
 static void reserve_host(const struct sp_trainer *t)
 {
     int64_t sum = 0, room = host_room(t);

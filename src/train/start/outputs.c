@@ -16,7 +16,7 @@
 
 /* ---- can it be written? --------------------------------------------------------------- */
 
-/* What nobody wants written in the place of a file; NULL: it may be. */
+/* Names a kind of file that an output must not replace; NULL: the output may go there. */
 static const char *bad_kind(mode_t mode)
 {
     return S_ISFIFO(mode)   ? "a FIFO"
@@ -34,18 +34,19 @@ static int try_file(const char *name, const char *shown)
 
     if (existed && bad_kind(st.st_mode))
         return sp_error(EINVAL, "cannot write %s: it is %s", shown, bad_kind(st.st_mode));
-    /* O_NONBLOCK: should it have become a FIFO meanwhile */
+    /* O_NONBLOCK, in case it has become a FIFO meanwhile */
     fd = open(name, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
     if (fd < 0)
         return sp_error(errno, "cannot write %s: %s", shown, strerror(errno));
-    /* not the link that led there, nor a log that another run has locked meanwhile */
+    /* removes the file and not a link that led to it, nor a log that another run has locked by
+     * now */
     if (!existed && (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) && realpath(name, real))
         unlink(real);
     close(fd);
     return 0;
 }
 
-/* Is there nothing at `path`, not even a link to nothing? */
+/* True if there is nothing at `path`, not even a dangling link. */
 static bool is_absent(const char *path)
 {
     struct stat st;
@@ -53,7 +54,7 @@ static bool is_absent(const char *path)
     return lstat(path, &st) && errno == ENOENT;
 }
 
-/* Cuts the last name off: "." is left of one name alone. */
+/* Cuts the last name off; "." is left of a single name. */
 static void cut_name(char path[PATH_MAX])
 {
     size_t n = strlen(path);
@@ -67,7 +68,7 @@ static void cut_name(char path[PATH_MAX])
     strcpy(path + n, n ? "" : ".");
 }
 
-/* Could the directory at `path`, which is not there, be made? */
+/* Checks if a directory could be made at `path`, where there is none. */
 static int try_to_make(const char *path, const char *shown)
 {
     char at[PATH_MAX];
@@ -118,9 +119,10 @@ int sp_output_try_dir(const char *path)
 
 /* ---- which file is it? ---------------------------------------------------------------- */
 
-/* A file that exists, or of one that does not the nearest directory that does and the way on from there. */
+/* Identifies a file: by itself if it exists, otherwise by the nearest directory that does and
+ * the path from there. */
 struct identity {
-    bool device; /* of characters: may be written by many */
+    bool device; /* a character device, which several outputs may share */
     dev_t dev;
     ino_t ino;
     char *rest; /* "a/b", NULL: it exists */
@@ -133,7 +135,8 @@ struct sp_file {
     struct identity itself, target; /* a link, and what it leads to */
 };
 
-/* `at` names a link: now what it leads to. False: it is none, or leads nowhere that can be named. */
+/* If `at` names a link, replaces it by its target. False: it is none, or its target cannot be
+ * named. */
 static bool follow(char at[PATH_MAX])
 {
     char to[PATH_MAX];
@@ -148,7 +151,8 @@ static bool follow(char at[PATH_MAX])
     return true;
 }
 
-/* A path of names that are not there, without ".", ".." and slashes that say nothing; to be freed. */
+/* Normalises a path of names that are not there: without ".", ".." and superfluous slashes; to
+ * be freed. */
 static char *normal(const char *path)
 {
     char *out = calloc(1, strlen(path) + 2), *end = out;
@@ -181,7 +185,7 @@ static void identify(const char *path, bool through, struct identity *id)
         *id = (struct identity){.device = S_ISCHR(st.st_mode), .dev = st.st_dev, .ino = st.st_ino};
         return;
     }
-    while (through && hops++ < MOST_LINKS && follow(at)) /* of links to what is not there yet */
+    while (through && hops++ < MOST_LINKS && follow(at)) /* links to what is not there yet */
         continue;
     strcpy(dir, at);
     do
@@ -232,7 +236,8 @@ static bool ends_in(const char *name, const char *end)
     return len >= n && !strcmp(name + len - n, end);
 }
 
-/* Shards of weights and their index too, and what says how it reads and writes text. */
+/* True for shards of weights and their index too, and for files that say how the model reads and
+ * writes text. */
 static bool is_of_model(const char *name)
 {
     if (!strcmp(name, "config.json") || !strcmp(name, "state.json") || sp_companions_is_known(name))
@@ -250,7 +255,7 @@ int sp_files_add_model(struct sp_files *files, const char *option, const char *d
 
     for (const char *const *preset = sp_model_presets(); *preset; preset++)
         if (!strcmp(dir, *preset))
-            return 0; /* whatever directory of that name there is */
+            return 0; /* even if a directory has that name */
     d = opendir(dir);
     if (!d)
         return 0;
@@ -275,12 +280,12 @@ int sp_files_add_layout(struct sp_files *files, const struct sp_layout_args *lay
     return err;
 }
 
-/* Does writing `out` change `other`, a file that is read or written? */
+/* True if writing `out` changes `other`, a file that is read or written. */
 static bool destroys(const struct sp_file *out, const struct sp_file *other)
 {
     if (out->use == SP_FILE_WRITTEN && other->use != SP_FILE_REPLACED)
         return same(&out->target, &other->target);
-    /* a name is replaced: what has only this name is lost */
+    /* a name is replaced, so a file that has only this name is lost */
     if (other->use == SP_FILE_READ)
         return same(&out->itself, &other->target);
     return same(&out->itself, &other->itself) || same(&out->itself, &other->target) ||

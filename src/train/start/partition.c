@@ -1,4 +1,4 @@
-/* --partition: how many layers each global stage takes, by list or by measured times. */
+/* --partition: gives each global stage its number of layers, from a list or from measured times. */
 #include "train/start/phases.h"
 #include "policies/families/activations.h"
 #include "plan/memory.h"
@@ -20,10 +20,10 @@ static bool is_balanced(const struct sp_trainer *t)
 
 /* ---- the balanced one ----------------------------------------------------------------- */
 
-/* What the stages hold under the counts that were asked for last. */
+/* The memory of the stages with the counts that were asked for last. */
 struct held {
     struct sp_trainer *t;
-    int *counts;              /* [globals]; the first one 0: nothing was asked yet */
+    int *counts;              /* [globals]; the first is 0 if nothing was asked yet */
     struct sp_memory *memory; /* [stages] */
 };
 
@@ -43,8 +43,8 @@ static int64_t stage_bytes(void *arg, int stage, const int *counts)
     return sp_memory_sum(&h->memory[stage]);
 }
 
-/* The balanced counts[globals] at these costs, of the devices of stage 0 or, if `of_slowest`, of the slowest ones, within
- * --memory-limit. */
+/* Balances counts[globals] at these costs within --memory-limit: for the devices of stage 0, or
+ * if `of_slowest` for the slowest ones. */
 static int balance(struct sp_trainer *t, const struct sp_layer_costs *costs, bool of_slowest,
                    int *counts)
 {
@@ -101,14 +101,14 @@ int sp_train_partition_early(struct sp_trainer *t)
 
 /* ---- measured ------------------------------------------------------------------------- */
 
-/* Time of a step under counts[globals] if each stage had a core of its own; negative: no memory.
- * The plan is left with these counts. */
+/* The time of a step with counts[globals] if each stage had a core of its own; negative: no
+ * memory. The plan keeps these counts. */
 static double step_us(struct sp_trainer *t, const struct sp_layer_costs *c, double comm_us,
                       const int *counts)
 {
     const struct sp_layout *lay = &t->plan.layout;
     int globals = sp_globals(lay);
-    double unit = (double)globals / lay->stages; /* costs are of a whole stage */
+    double unit = (double)globals / lay->stages; /* costs are for a whole stage */
     double *f = calloc((size_t)globals, sizeof *f), *b = calloc((size_t)globals, sizeof *b);
     double *w = calloc((size_t)globals, sizeof *w);
     bool room = f && b && w;
@@ -178,7 +178,7 @@ int sp_train_partition_measured(struct sp_trainer *t)
     if (t->world.rank == 0)
         err = sp_train_measure(t, t->cfg.layout.micro_batch_size, t->cfg.layout.seq, &costs);
     if (err)
-        goto out; /* the run ends: the other ranks are told by the abort */
+        goto out; /* the run ends: the abort tells the other ranks */
     comm_us = sp_profile_comm_us(&t->world, 1, bytes);
     if (t->world.rank == 0) {
         for (int g = 0, first; g < globals; g++)

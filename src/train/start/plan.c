@@ -1,4 +1,5 @@
-/* The plan of a run: what the settings make of the schedule, and whether they go with its family. */
+/* Makes the plan of a run: applies the settings to the schedule, and checks that they go with
+ * its family. */
 #include "train/start/phases.h"
 #include "plan/cost/layer_costs.h"
 #include "plan/memory.h"
@@ -14,7 +15,7 @@
 #include "transport/launcher.h"
 #include <string.h>
 
-/* --recompute, or what the schedule wants. */
+/* Takes --recompute, or else the schedule's default. */
 static int choose_recompute(struct sp_trainer *t)
 {
     struct sp_train_config *a = &t->cfg;
@@ -47,7 +48,7 @@ static int check_family(const struct sp_trainer *t)
     return sp_plan_refuse(&t->plan, &wish);
 }
 
-/* --partition-slices. */
+/* Takes --partition-slices. */
 static int cut_sequences(struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
@@ -59,13 +60,14 @@ static int cut_sequences(struct sp_trainer *t)
     err = t->plan.layout.slices > 1
               ? sp_plan_cut(&t->plan, &t->shape, l->partition_slices, &t->machine)
               : 0;
-    /* a dry run alone is of a process a stage, as plan and show have it */
+    /* a dry run without a launcher has a process for each stage, as in plan and show */
     t->plan.processes = t->cfg.dry_run && sp_launcher_find().size <= 1 ? t->plan.layout.stages
                                                                        : sp_train_pipeline_size(t);
     return err;
 }
 
-/* The plan whose stages hold at most so many micro-batches; 0: as many as the schedule wants. */
+/* Makes the plan whose stages hold at most `most` micro-batches; 0: as many as the schedule
+ * wants. */
 static int search(struct sp_trainer *t, struct sp_layout *layout, int most)
 {
     int err;
@@ -78,15 +80,15 @@ static int search(struct sp_trainer *t, struct sp_layout *layout, int most)
     return err;
 }
 
-/* Orders that are searched (zb1p:auto) are searched again, for as many micro-batches as --memory-limit leaves room for,
- * where they need more. */
+/* If the order is searched (zb1p:auto) and needs more memory than --memory-limit, searches again
+ * for stages that hold as many micro-batches as the limit has room for. */
 static int fit(struct sp_trainer *t, struct sp_layout *layout)
 {
     int low = 1, high = t->plan.layout.micro_batches, err = 0;
 
     if (!sp_layout_flag(&t->plan.layout, "auto") || sp_train_fits(t, &t->plan))
         return 0;
-    /* 1 micro-batch may not fit either: the memory check says so then */
+    /* even 1 micro-batch may not fit: then the memory check says so */
     while (low < high) {
         int middle = (low + high + 1) / 2;
 
@@ -146,7 +148,7 @@ int sp_train_plan(struct sp_trainer *t)
     if (err)
         return err;
     if (sp_schedule_is_searched(
-            l->schedule)) { /* as the description says; the run measures later */
+            l->schedule)) { /* costs from the description; the run measures later */
         costs = sp_search_costs(&t->machine, &t->shape, layout.stages, t->recompute,
                                 sp_schedule_tensors(l->schedule));
         layout.costs = &costs;
@@ -158,7 +160,7 @@ int sp_train_plan(struct sp_trainer *t)
     err = err ? err : fit(t, &layout);
     if (err)
         return err;
-    /* those of a file */
+    /* a file determines them */
     l->stages = t->plan.layout.stages;
     l->micro_batches = t->plan.layout.micro_batches;
     take_sizes(t);

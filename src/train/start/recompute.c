@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What does not go with it, and why. */
+/* Refuses settings that do not go with --recompute auto, and says why. */
 static int check(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -32,7 +32,8 @@ static int check(const struct sp_trainer *t)
     return 0;
 }
 
-/* A letter a layer: - keeps all, s, a, f computes again, as --recompute selective, no-attention, full. */
+/* Prints a letter for each layer: - keeps all; s, a, f compute again like --recompute selective,
+ * no-attention, full. */
 static void say(const struct sp_trainer *t, const struct sp_recompute_chosen *c)
 {
     int layers = t->model.layers;
@@ -83,7 +84,7 @@ int sp_train_choose_recompute(struct sp_trainer *t)
         return sp_error(ENOMEM, "no memory to choose what %d stages compute again", stages);
     t->recompute = chosen.mode;
     if (err)
-        return 0; /* what checks the limit says what is needed at least */
+        return 0; /* the check of the limit says what is needed at least */
     t->plan.recompute = chosen.layer;
     say(t, &chosen);
     return 0;

@@ -12,14 +12,14 @@
 #include "transport/transport.h"
 #include <stdlib.h>
 
-/* How StarPU gets main memory. */
+/* Sets how StarPU gets main memory. */
 static int start_memory(const struct sp_trainer *t)
 {
     static const struct sp_host_pins pins = {sp_cuda_pin, sp_cuda_unpin};
     int err;
 
     if (sp_train_offloads(t)) {
-        /* would bring back what has just left: inputs of any task that is ready */
+        /* a prefetch for any ready task would fetch what was just evicted */
         err = sp_starpu_environment_change("STARPU_PREFETCH", "0");
         if (err)
             return err;
@@ -39,7 +39,7 @@ static void stop_memory(const struct sp_trainer *t)
         sp_main_memory_stop();
 }
 
-/* GPUs and main memory, before StarPU takes its own. */
+/* Prepares GPUs and main memory, before StarPU takes its own. */
 static int prepare_devices(void *arg)
 {
     struct sp_trainer *t = arg;

@@ -36,7 +36,7 @@ static int take_settings(struct sp_trainer *t)
     return sp_parse_offload("train", &t->cfg.layout, &t->offloads);
 }
 
-/* A dry run may be of any number of processes: it is planned as if there were one a pipeline. */
+/* A dry run may stand for any number of processes: it is planned as if each pipeline had one. */
 static int check_pipelines(struct sp_trainer *t)
 {
     const struct {
@@ -107,7 +107,8 @@ static int make_graph(struct sp_trainer *t)
     return err;
 }
 
-/* Weights and moments: those of the layout before this one, of the step that the run goes on from, or to begin with. */
+/* Fills in weights and moments: those of the layout before this one, those of the resumed step,
+ * or the initial ones. */
 static int fill_graph(struct sp_trainer *t)
 {
     int err = 0;
@@ -141,7 +142,7 @@ static int open_log(struct sp_trainer *t)
     int err = sp_train_log_open(t);
 
     if (!err)
-        sp_transport_barrier(); /* nothing moves before the last one is ready */
+        sp_transport_barrier(); /* nothing moves before all are ready */
     return err;
 }
 

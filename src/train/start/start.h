@@ -20,7 +20,7 @@ void sp_train_stop_graph(struct sp_trainer *t);
 int sp_train_lay_out_again(struct sp_trainer *t);
 int sp_train_start_graph(struct sp_trainer *t);
 
-/* sp_transport_join and sp_transport_leave, watched. */
+/* sp_transport_join and sp_transport_leave under the watchdog. */
 int sp_train_join(int *argc, char ***argv, struct sp_world *world);
 void sp_train_leave(void);
 
