@@ -1,6 +1,6 @@
 #include "cli/train/args.h"
 #include "cli/options.h"
-#include "train/checkpoint/restore.h"
+#include "train/checkpoint/resume.h"
 #include "sp_error.h"
 #include "train/config.h"
 #include "train/groups.h"

@@ -13,7 +13,6 @@
 #include "train/checkpoint/save.h"
 #include "train/checkpoint/step_dirs.h"
 #include "train/run/record.h"
-#include "train/run/reorder.h"
 #include "train/run/replan.h"
 #include "train/run/watchdog.h"
 #include "transport/transport.h"

@@ -1,4 +1,4 @@
-#include "train/calibrate/bench.h"
+#include "train/calibrate/rates.h"
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"

@@ -4,7 +4,6 @@
 #include "offload/disk.h"
 #include "sp_error.h"
 #include "starpipe/trainer.h"
-#include "train/calibrate/facts.h"
 #include "train/calibrate/quality.h"
 #include "train/calibrate/rates.h"
 #include "train/start/device.h"

@@ -1,4 +1,4 @@
-#include "train/calibrate/facts.h"
+#include "train/calibrate/rates.h"
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/cuda_memory.h"
 #include "config.h"

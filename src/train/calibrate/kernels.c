@@ -1,4 +1,4 @@
-#include "train/calibrate/kernels.h"
+#include "train/calibrate/rates.h"
 #include <math.h>
 
 enum { LINE = 256 }; /* alignment that libraries of GPUs need */

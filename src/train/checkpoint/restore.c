@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* asprintf */
-#include "train/checkpoint/restore.h"
+#include "train/checkpoint/resume.h"
 #include "sp_error.h"
 #include "train/checkpoint/run_state.h"
 #include "train/checkpoint/step_dirs.h"

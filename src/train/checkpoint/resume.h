@@ -27,4 +27,15 @@ void sp_train_tell_changes(const struct sp_trainer *t);
 /* The state of the run that a checkpoint after `steps_done` steps records. */
 struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done);
 
+/* ---- restore.c: for `train --resume DIR` alone ------------------------------------------------- */
+
+/*
+ * Sets in *cfg, whose `resume` names the run, the options that the resumed step keeps. Relative
+ * paths are relative to where the run was started. `goes_on`: if the step is the newest of the
+ * run's own directory, this also takes over the files that the run wrote (--save, --log, --trace),
+ * with --save as the directory that the step was found in. The texts live as long as the program.
+ * 0, or -errno after one line.
+ */
+int sp_train_restore(struct sp_train_config *cfg, bool goes_on);
+
 #endif

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE /* renameat2 */
 #include "train/checkpoint/run_dir.h"
 #include "sp_error.h"
-#include "train/checkpoint/step_links.h"
+#include "train/checkpoint/step_dirs.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -23,8 +23,8 @@ struct sp_run_dir {
     struct sp_made_dirs made; /* directories made on the way to it */
     int lock;                 /* descriptor; -1: not claimed */
     int keep;                 /* complete steps to keep; 0: all */
-    long resumed;   /* the step of this directory that the run continues from; -1: none */
-    bool overwrite; /* another run's steps make way for the first step of this one */
+    long resumed;             /* the step of this directory that the run continues from; -1: none */
+    bool overwrite;           /* another run's steps make way for the first step of this one */
     bool made_lock, has_saved;
     bool no_links, is_stuck; /* each is said once */
 };

@@ -1,4 +1,3 @@
-#include "train/checkpoint/step_links.h"
 #include "model/files/companions.h"
 #include "model/files/weights_dir.h"
 #include "sp_error.h"

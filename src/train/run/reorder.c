@@ -3,7 +3,7 @@
  * a few steps rank 0 searches again with the costs that the run measured, and all processes
  * continue in the order it found. Chunks stay on their stages.
  */
-#include "train/run/reorder.h"
+#include "train/run/replan.h"
 #include "plan/expected.h"
 #include "plan/profile.h"
 #include "policies/lowering/traffic.h"

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 /* A turn is the steps of one layout. Its first steps do not count: they warm up caches and
- * buffers after a new graph, and in the first turn orders that are searched (run/reorder.h). */
+ * buffers after a new graph, and in the first turn orders that are searched (run/reorder.c). */
 enum { FIRST_TURN = 8, FIRST_WARM_UP = 3, TURN = 4, WARM_UP = 1 };
 /* The turns: the chosen layout, its contenders, and the layout that the measured rates favour. */
 enum { MOST_TURNS = 2 + SP_AUTO_CONTENDERS };

@@ -25,4 +25,11 @@ bool sp_train_replans(const struct sp_trainer *t);
 /* All ranks call it, between steps. 0 or -errno after one line. */
 int sp_train_replan(struct sp_trainer *t);
 
+/* ---- reorder.c: searches an order again, at the costs that the run measured --------------------- */
+
+/* True if the next step begins with a new search. */
+bool sp_train_reorders(const struct sp_trainer *t);
+/* Rank 0 searches, and all take the order over. All call it, between steps. 0 or -errno. */
+int sp_train_reorder(struct sp_trainer *t);
+
 #endif

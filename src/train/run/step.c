@@ -9,7 +9,6 @@
 #include "train/config.h"
 #include "train/run/log.h"
 #include "train/run/replan.h"
-#include "train/run/reorder.h"
 #include "train/run/watchdog.h"
 #include "transport/transport.h"
 #include <math.h>

@@ -13,8 +13,8 @@
  * not the watchdog's `seconds`, and what happens to the process when it is asked to end
  * (sp_activity_ask_end). */
 enum sp_phase {
-    SP_PHASE_LAUNCH, /* MPI's start and end: at least 6 s; ends when asked */
-    SP_PHASE_PREPARE, /* the same, at least 60 s; no limit while it computes (searches) */
+    SP_PHASE_LAUNCH,   /* MPI's start and end: at least 6 s; ends when asked */
+    SP_PHASE_PREPARE,  /* the same, at least 60 s; no limit while it computes (searches) */
     SP_PHASE_SETUP,    /* before the first step, after the last: at least 60 s; ends when asked */
     SP_PHASE_SAVE,     /* at least 60 s, unless it waits for others; 30 s when asked */
     SP_PHASE_STEP,     /* of the graph: `seconds`; when asked 3 s, unless a worker runs a task */

@@ -2,11 +2,10 @@
  * Schedule adapipe: chooses how many layers each stage takes and what each layer recomputes, for
  * --memory-limit. As with --partition balanced, estimated costs serve until the model was measured.
  */
-#include "train/start/adapipe.h"
+#include "train/start/phases.h"
 #include "plan/adapipe.h"
 #include "plan/memory.h"
 #include "sp_error.h"
-#include "train/start/measure.h"
 #include "transport/transport.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Opens the inputs of a run: its model, the tokenizer, data, what evaluations read, and the weights to begin with. */
+/* Opens the inputs of a run: model, tokenizer, data of the training and of evaluations, weights. */
 #define _GNU_SOURCE /* O_TMPFILE, memfd_create */
 #include "train/start/phases.h"
 #include "model/files/checksums.h"

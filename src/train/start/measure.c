@@ -1,4 +1,4 @@
-#include "train/start/measure.h"
+#include "train/start/phases.h"
 #include "offload/host_memory.h"
 #include "plan/profile.h"
 #include "sp_error.h"

@@ -7,8 +7,6 @@
 #include "offload/host_memory.h"
 #include "plan/slices.h"
 #include "sp_error.h"
-#include "train/start/adapipe.h"
-#include "train/start/measure.h"
 #include "transport/transport.h"
 #include "sinks/starpu/runtime.h"
 #include <stdlib.h>

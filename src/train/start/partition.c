@@ -7,8 +7,6 @@
 #include "sp_error.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/times.h"
-#include "train/start/adapipe.h"
-#include "train/start/measure.h"
 #include "transport/transport.h"
 #include <stdlib.h>
 #include <string.h>

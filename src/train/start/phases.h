@@ -5,6 +5,7 @@
 #ifndef SP_TRAIN_PHASES_H
 #define SP_TRAIN_PHASES_H
 
+#include "plan/cost/layer_costs.h"
 #include "train/trainer.h"
 
 /* inputs.c. The model, of the step that is resumed or of --model, with t->params. */
@@ -52,5 +53,16 @@ void sp_train_stop_runtime(struct sp_trainer *t);
 int sp_train_partition_measured(struct sp_trainer *t);
 /* offload.c: the tier, and what leaves at its rates. */
 int sp_train_offload_measured(struct sp_trainer *t);
+
+/* adapipe.c: schedule adapipe chooses layers and recomputation, in its versions of partition.c's phases. */
+bool sp_train_is_adapipe(const struct sp_trainer *t);
+int sp_train_adapipe_early(struct sp_trainer *t);
+int sp_train_adapipe_measured(struct sp_trainer *t);
+
+/* measure.c: how long a layer takes, before the graph is there. */
+/* Before StarPU starts: checks that measuring fits this machine. 0, or -EINVAL after one line. */
+int sp_train_check_profile(const struct sp_trainer *t);
+/* After it, on rank 0: measures the times of `batch` sequences of `seq` tokens. 0 or -errno. */
+int sp_train_measure(struct sp_trainer *t, int batch, int seq, struct sp_layer_costs *costs);
 
 #endif

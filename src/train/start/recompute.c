@@ -2,7 +2,6 @@
 #include "plan/recompute.h"
 #include "sp_error.h"
 #include "train/options.h"
-#include "train/start/adapipe.h"
 #include "train/start/machine.h"
 #include <stdlib.h>
 #include <string.h>
