@@ -93,24 +93,18 @@ static int help_of(int argc, char **argv)
 
 static int run(int argc, char **argv)
 {
+    enum sp_help_form form;
+
     if (argc < 2) {
         sp_error(EINVAL, "no command; 'starpipe --help' lists them");
         return 2;
     }
     if (!strcmp(argv[1], "help") && argc > 2)
         return help_of(argc - 2, argv + 2);
-    switch (sp_help_form(strcmp(argv[1], "help") ? argv[1] : "--help")) {
-    case SP_HELP_TEXT:
-        sp_help_program_text(commands, COMMANDS);
+    form = sp_help_form(strcmp(argv[1], "help") ? argv[1] : "--help");
+    if (form) {
+        sp_help_print_program(form, commands, COMMANDS);
         return 0;
-    case SP_HELP_MAN:
-        sp_help_program_man(commands, COMMANDS);
-        return 0;
-    case SP_HELP_BASH:
-        sp_help_program_bash(commands, COMMANDS);
-        return 0;
-    case SP_HELP_NONE:
-        break;
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version") || !strcmp(argv[1], "-V")) {
         printf("%s\n", PACKAGE_STRING);

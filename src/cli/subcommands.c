@@ -1,4 +1,4 @@
-#include "cli/subcommands.h"
+#include "cli/commands.h"
 #include "cli/help/help.h"
 #include "sp_error.h"
 #include "sp_suggest.h"

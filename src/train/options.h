@@ -44,7 +44,7 @@ enum sp_option_role {
     SP_ROLE_START    /* of one start alone */
 };
 
-/* Under which heading --help lists an option; the headings are in cli/help/text.c. */
+/* Under which heading --help lists an option; the headings are in cli/help/help.c. */
 enum sp_option_topic {
     SP_TOPIC_NONE, /* of a command with few options */
     SP_TOPIC_EVERYDAY,

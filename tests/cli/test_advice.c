@@ -2,7 +2,7 @@
  * The advice of a run, on records whose times are a list simulation's, so that it is known what is
  * true of them.
  */
-#include "cli/train/advice.h"
+#include "cli/train/train.h"
 #include "model/support.h"
 #include "train/run/record.h"
 #include "train/start/prepare.h"

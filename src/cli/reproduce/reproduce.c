@@ -4,7 +4,6 @@
 #include "cli/commands.h"
 #include "cli/result.h"
 #include "cli/reproduce/paper.h"
-#include "cli/subcommands.h"
 
 static const struct {
     const struct sp_paper *paper;

@@ -1,6 +1,6 @@
 /* Each piece of advice comes with a factor, how much faster a step would be; only the largest is
  * given. */
-#include "cli/train/advice.h"
+#include "cli/train/train.h"
 #include "plan/expected.h"
 #include "policies/families/family.h"
 #include "policies/plan_create.h"

@@ -1,4 +1,4 @@
-#include "cli/train/args.h"
+#include "cli/train/train.h"
 #include "cli/options.h"
 #include "train/checkpoint/restore.h"
 #include "sp_error.h"

@@ -6,8 +6,7 @@
  *   next: starpipe report trace   or   starpipe train --resume run --steps 300
  */
 #define _GNU_SOURCE /* program_invocation_name */
-#include "cli/train/closing.h"
-#include "cli/train/advice.h"
+#include "cli/train/train.h"
 #include "sp_figure.h"
 #include "sp_text.h"
 #include "train/run/log_file.h"

@@ -1,7 +1,6 @@
 /* The tables of one typical step: its time and its memory. */
-#include "cli/train/summary.h"
+#include "cli/train/train.h"
 #include "cli/train/progress.h"
-#include "cli/train/words.h"
 #include "plan/memory.h"
 #include "trace/analysis/print.h"
 #include "trace/timeline/pictures.h"

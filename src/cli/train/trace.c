@@ -1,4 +1,4 @@
-#include "cli/train/trace.h"
+#include "cli/train/train.h"
 #include "cli/record.h"
 #include "trace/analysis/causes.h"
 #include "trace/timeline/pictures.h"

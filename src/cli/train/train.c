@@ -1,12 +1,9 @@
 /* starpipe train: options, a trainer, its loop, an exit status. */
 #include "cli/commands.h"
 #include "cli/result.h"
-#include "cli/train/args.h"
-#include "cli/train/dry_run.h"
+#include "cli/train/train.h"
 #include "cli/train/interrupt.h"
-#include "cli/train/loop.h"
 #include "cli/train/progress.h"
-#include "cli/train/words.h"
 #include "offload/host_memory.h"
 #include "sp_error.h"
 #include "train/run/log_file.h"

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE /* asprintf */
-/* starpipe trace fxt: StarPU's traces of a run, for StarVZ. */
+/* starpipe trace: what other programs recorded of a run, brought into the form that a tool reads. */
+#include "cli/commands.h"
 #include "cli/options.h"
-#include "cli/trace/trace.h"
 #include "sp_error.h"
 #include "trace/fxt/convert.h"
 #include "sinks/starpu/fxt_tool.h"
@@ -127,7 +127,8 @@ static int convert(const char *dir, char **files, int n)
     return err;
 }
 
-int sp_cmd_trace_fxt(int argc, char **argv)
+/* trace fxt: StarPU's traces, for StarVZ. */
+static int run_fxt(int kind, int argc, char **argv)
 {
     const char *dir = NULL;
     const struct sp_option options[] = {
@@ -143,6 +144,7 @@ int sp_cmd_trace_fxt(int argc, char **argv)
     int most = sp_fxt_tool_most_files(), n;
     char **files;
 
+    (void)kind;
     if (ret)
         return SP_OPTIONS_EXIT(ret);
     if (!most) {
@@ -159,4 +161,26 @@ int sp_cmd_trace_fxt(int argc, char **argv)
         free(files[i]);
     free(files);
     return ret;
+}
+
+static const struct sp_subcommand kinds[] = {
+    {"fxt", "StarPU's traces (STARPU_FXT_TRACE=1), for StarVZ, ViTE and R"},
+};
+
+int sp_cmd_trace(int argc, char **argv)
+{
+    static const struct sp_subcommands c = {
+        .command = "trace",
+        .what = "kind",
+        .operand = "KIND",
+        .options = "...",
+        .summary = "Brings what was recorded of a run into the form that other tools read.",
+        .joint = ": ",
+        .help = "what it takes",
+        .sub = kinds,
+        .n = sizeof kinds / sizeof *kinds,
+        .run = run_fxt,
+    };
+
+    return sp_subcommands_run(&c, argc, argv);
 }
