@@ -9,7 +9,6 @@
 #include "train/start/agree.h"
 #include "transport/transport.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -66,26 +65,11 @@ static int parse(int argc, char **argv, struct args *a)
                             argv);
 }
 
-static int print_machine(const struct sp_machine *m)
-{
-    char *text = sp_machine_text(m);
-
-    if (!text)
-        return -ENOMEM;
-    fputs(text, stdout);
-    free(text);
-    return 0;
-}
-
 static int write_result(const struct args *a, const struct sp_machine *m)
 {
     int err = sp_result_begin("calibrate", a->output, 0);
 
-    if (!err && a->format)
-        sp_hardware_print(stdout, m);
-    else if (!err)
-        err = print_machine(m);
-    return err;
+    return err ? err : sp_hardware_print(m, a->format);
 }
 
 int sp_cmd_calibrate(int argc, char **argv)

@@ -4,6 +4,7 @@
  */
 #include "cli/diff/diff.h"
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "cli/result.h"
 #include "model/files/weights_dir.h"
 #include "sp_error.h"
@@ -248,10 +249,10 @@ static enum sp_diff print(const struct args *args, enum kind kind)
     result = compare(&with, kind);
     root = json_pack("{s:b,s:f,s:o}", "same", result == SP_DIFF_SAME, "tolerance",
                      args->how.tolerance, "parts", with.how.parts);
-    if (result != SP_DIFF_UNREADABLE &&
-        (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF))
+    if (result == SP_DIFF_UNREADABLE)
+        json_decref(root);
+    else if (sp_json_print(root, 0, stdout))
         result = SP_DIFF_UNREADABLE;
-    json_decref(root);
     return result;
 }
 

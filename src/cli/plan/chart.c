@@ -3,7 +3,7 @@
  * line of steps. Points are links, so keys reach them; nothing here needs a script. Time is logarithmic: layouts may differ
  * a hundredfold, and a percent is as long everywhere.
  */
-#include "cli/plan/page.h"
+#include "cli/plan/ranking.h"
 #include "sp_text.h"
 #include "trace/escape.h"
 #include "trace/gantt.h"

@@ -5,7 +5,7 @@
  * get a section even if they are not among the rows asked for.
  */
 #include "src/cli/plan/style.inc"
-#include "cli/plan/page.h"
+#include "cli/plan/ranking.h"
 #include "plan/predict.h"
 #include "plan/search/trial.h"
 #include "policies/plan.h"

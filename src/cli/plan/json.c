@@ -10,12 +10,12 @@
  *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
  *   host_bytes (of the fullest node, of what left)
  */
+#include "cli/json.h"
 #include "cli/plan/ranking.h"
 #include "sp_error.h"
 #include "sp_figure.h"
 #include "sp_utf8.h"
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 
 static json_t *json_of(const struct sp_ranking *r, const struct sp_found *f)
@@ -62,8 +62,6 @@ int sp_ranking_json(const struct sp_ranking *r, FILE *out)
         json_decref(root);
         return sp_error(ENOMEM, "plan: no memory for the layouts of %s", r->names.model);
     }
-    if (!json_dumpf(root, out, JSON_INDENT(1)))
-        putc('\n', out);
-    json_decref(root);
+    sp_json_print(root, 0, out);
     return 0;
 }

@@ -11,7 +11,7 @@
  *   1F1B, ZB1, ZB2   Megatron-LM's: messages block (run.h). 1F1B recomputes all; ZB's numbers are
  *                    those of runs without recomputation.
  *   FSDP             ZeRO-3 of DeepSpeed (systems.h): nothing of its communication is hidden
- *   WeiPipe          all messages beside computation, as the paper passes them around (ring.h)
+ *   WeiPipe          all messages beside computation, as the paper passes them around (run.h)
  */
 #include "cli/reproduce/systems.h"
 #include "cli/reproduce/theory.h"

@@ -34,11 +34,11 @@
  *                            workspace, total}; only with --model
  */
 #include "policies/families/multiplexed/multiplex.h"
+#include "cli/json.h"
 #include "cli/show/show.h"
 #include "policies/families/ownership.h"
 #include "sp_error.h"
 #include "sp_utf8.h"
-#include <jansson.h>
 #include <stdlib.h>
 
 static json_t *stage_map(const struct sp_plan *plan)
@@ -53,33 +53,6 @@ static json_t *stage_map(const struct sp_plan *plan)
         json_array_append_new(map, owned);
     }
     return map;
-}
-
-static json_t *op_name(const struct sp_plan *plan, const struct sp_op *op)
-{
-    char text[SP_OP_TEXT];
-
-    return json_string(sp_op_print(op, plan->layout.slices > 1, text));
-}
-
-static void add_programs(const struct sp_show *show, json_t *root)
-{
-    const struct sp_plan *plan = show->plan;
-    json_t *ranks = json_array(), *times = json_array();
-
-    for (int s = 0; s < plan->layout.stages; s++) {
-        json_t *ops = json_array(), *when = json_array();
-
-        for (int k = 0; k < plan->programs[s].n; k++) {
-            json_array_append_new(ops, op_name(plan, &plan->programs[s].ops[k]));
-            json_array_append_new(when, json_pack("[f,f]", show->prediction->times.start[s][k],
-                                                  show->prediction->times.end[s][k]));
-        }
-        json_array_append_new(ranks, ops);
-        json_array_append_new(times, when);
-    }
-    json_object_set_new(root, "ranks", ranks);
-    json_object_set_new(root, "times", times);
 }
 
 static json_t *overlap(const struct sp_plan *plan)
@@ -126,15 +99,6 @@ static json_t *messages(const struct sp_show *show)
     return list;
 }
 
-static json_t *reals(const double *v, int n)
-{
-    json_t *list = json_array();
-
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_real(v[i]));
-    return list;
-}
-
 static json_t *integers(const int *v, int n)
 {
     json_t *list = json_array();
@@ -168,10 +132,10 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     if (!root)
         return sp_error(ENOMEM, "show: no memory for schedule %s", show->schedule);
     json_object_set_new(root, "stage_map", stage_map(show->plan));
-    add_programs(show, root);
+    sp_json_add_programs(show->plan, t, root);
     json_object_set_new(root, "makespan", json_real(t->makespan));
-    json_object_set_new(root, "span", reals(t->span, lay->stages));
-    json_object_set_new(root, "idle", reals(t->idle, lay->stages));
+    json_object_set_new(root, "span", sp_json_reals(t->span, lay->stages));
+    json_object_set_new(root, "idle", sp_json_reals(t->idle, lay->stages));
     json_object_set_new(root, "bubble_ratio", json_real(t->bubble_ratio));
     json_object_set_new(root, "peak_live", integers(t->peak_live, lay->stages));
     json_object_set_new(root, "peak_micro_batches", peaks(show));
@@ -200,8 +164,9 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     ret = ret || !show->shape ? ret : sp_show_links_json(show, root);
     ret = ret || !show->shape ? ret : sp_show_memory_json(show, root);
     ret = ret || !show->actions ? ret : sp_show_actions_json(show, root);
-    if (!ret && json_dumpf(root, out, JSON_INDENT(1)) == 0)
-        putc('\n', out);
-    json_decref(root);
+    if (ret)
+        json_decref(root);
+    else
+        sp_json_print(root, 0, out);
     return ret;
 }
