@@ -18,7 +18,7 @@ struct args {
     const char *output;
 };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     struct sp_train_config like;
     int err = sp_train_config_init(&like);
@@ -88,7 +88,7 @@ int sp_cmd_calibrate(int argc, char **argv)
         sp_options_write_none();
     if (world.rank > 0 && !freopen("/dev/null", "w", stdout))
         sp_error(errno, "cannot silence standard output: %s", strerror(errno));
-    err = parse(argc, argv, &a);
+    err = parse_options(argc, argv, &a);
     if (sp_train_disagree(world.rank, err)) {
         sp_transport_leave();
         return err > 0 ? 0 : 2;

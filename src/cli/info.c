@@ -83,7 +83,7 @@ static int print_json(const struct facts *f)
 }
 
 /* Prints this machine and this build. Returns the exit status. */
-static int found(bool json)
+static int print_this_machine(bool json)
 {
     struct facts f = {0};
     int bad;
@@ -99,7 +99,7 @@ static int found(bool json)
     return bad;
 }
 
-static int described(const char *name, bool json)
+static int print_described(const char *name, bool json)
 {
     struct sp_machine m;
 
@@ -127,5 +127,5 @@ int sp_cmd_info(int argc, char **argv)
         return SP_OPTIONS_EXIT(ret);
     if (sp_result_begin("info", result.output, 1))
         return 1;
-    return machine ? described(machine, result.format) : found(result.format);
+    return machine ? print_described(machine, result.format) : print_this_machine(result.format);
 }

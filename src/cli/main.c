@@ -91,7 +91,7 @@ static int help_of(int argc, char **argv)
     return run_command(argc + 1, words);
 }
 
-static int run(int argc, char **argv)
+static int run_words(int argc, char **argv)
 {
     enum sp_help_form form;
 
@@ -118,5 +118,5 @@ int main(int argc, char **argv)
     if (hold_standard_streams())
         return 1;
     signal(SIGXFSZ, SIG_IGN); /* the write fails then, which is said */
-    return check_output(sp_result_end(run(argc, argv)));
+    return check_output(sp_result_end(run_words(argc, argv)));
 }

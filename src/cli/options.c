@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int unknown(const struct sp_option *options, const char *command, const char *name, int len)
+static int refuse_option(const struct sp_option *options, const char *command, const char *name,
+                         int len)
 {
     char typed[64], meant[128];
     struct sp_suggestion suggestion = {.typed = typed};
@@ -75,7 +76,7 @@ static int find_option(const struct sp_option *options, const char *command, int
     while (o->name && !is_named(o, name, len, word))
         o++;
     if (!o->name)
-        return unknown(options, command, name, len);
+        return refuse_option(options, command, name, len);
     word->option = o;
     word->name = name;
     word->value = word->also[0] ? word->also : NULL;

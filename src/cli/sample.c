@@ -23,7 +23,7 @@ struct args {
 
 enum { TEXT, JSON };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
         {.name = "DIR",
@@ -222,7 +222,7 @@ int sp_cmd_sample(int argc, char **argv)
     struct args a = {.prompt = "", .how = SP_SAMPLING_DEFAULT};
     struct sp_trainer *t = NULL;
     struct sp_ids prompt = {0};
-    int ret = parse(argc, argv, &a), status = 2;
+    int ret = parse_options(argc, argv, &a), status = 2;
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);

@@ -33,7 +33,7 @@ struct args {
     struct sp_hardware_args hardware;
 };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
@@ -80,7 +80,7 @@ static int parse(int argc, char **argv, struct args *a)
         argv);
 }
 
-static int check(const struct args *a)
+static int check_options(const struct args *a)
 {
     const struct sp_layout_args *l = &a->layout;
 
@@ -453,7 +453,7 @@ static int write_trace(const struct outcome *o, const char *dir)
 
 /* ---- the run ------------------------------------------------------------------------------------- */
 
-static int print(const struct args *a, const struct outcome *o)
+static int print_outcome(const struct args *a, const struct outcome *o)
 {
     int err = sp_result_begin("simulate", a->result.output, 0);
 
@@ -504,7 +504,7 @@ static int predict(const struct args *a, const struct subject *s, struct sp_pred
     return a->link ? sp_sim_machine_parse(a->link, links) : 0;
 }
 
-static int simulate(const struct args *a, const struct subject *s)
+static int simulate_step(const struct args *a, const struct subject *s)
 {
     struct sp_simulation simulation = {
         .plan = &s->plan,
@@ -535,7 +535,7 @@ static int simulate(const struct args *a, const struct subject *s)
                                   .prediction = &p,
                                   .simulated = &simulated};
 
-        err = print(a, &o);
+        err = print_outcome(a, &o);
         sp_simulated_destroy(&simulated);
     }
     sp_prediction_destroy(&p);
@@ -546,7 +546,7 @@ int sp_cmd_simulate(int argc, char **argv)
 {
     struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT, .groups = SP_GROUP_ARGS_DEFAULT};
     struct subject s;
-    int err = parse(argc, argv, &a);
+    int err = parse_options(argc, argv, &a);
 
     if (err)
         return SP_OPTIONS_EXIT(err);
@@ -555,11 +555,11 @@ int sp_cmd_simulate(int argc, char **argv)
                          "build-sim/starpipe-sim, which simulates");
         return 2;
     }
-    if (check(&a))
+    if (check_options(&a))
         return 2;
     err = find_subject(&a, &s);
     if (!err) {
-        err = simulate(&a, &s);
+        err = simulate_step(&a, &s);
         sp_params_destroy(&s.params);
         sp_plan_destroy(&s.plan);
     }

@@ -29,7 +29,7 @@ struct tokens {
     uint64_t tokens; /* in it so far */
 };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
         {.name = "FILE...",
@@ -225,7 +225,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int run(const struct args *a, const struct sp_tokenizer *t)
+static int tokenize_and_tell(const struct args *a, const struct sp_tokenizer *t)
 {
     struct sp_tokenizing z = {.t = t,
                               .flags = (a->special ? SP_ENCODE_SPECIAL : 0) |
@@ -263,13 +263,13 @@ int sp_cmd_tokenize(int argc, char **argv)
         sp_error(ENOMEM, "tokenize: no memory");
         return 1;
     }
-    ret = parse(argc, argv, a);
+    ret = parse_options(argc, argv, a);
     if (ret)
         status = SP_OPTIONS_EXIT(ret);
     else if (!a->model || !a->output)
         sp_error(EINVAL, "tokenize: --%s is missing", a->model ? "output FILE" : "model DIR");
     else if (!check_files(a) && !sp_tokenizer_open(a->model, &t))
-        status = run(a, t) ? 1 : 0;
+        status = tokenize_and_tell(a, t) ? 1 : 0;
     sp_tokenizer_close(t);
     free(a);
     return status;

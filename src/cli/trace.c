@@ -30,7 +30,7 @@ static int rank_of(const char *name)
 }
 
 /* Puts a file into files[rank]. */
-static int put(char **files, int most, const char *dir, const char *name)
+static int add_file(char **files, int most, const char *dir, const char *name)
 {
     int rank = rank_of(name);
 
@@ -63,7 +63,7 @@ static int find_files(const char *dir, char **files, int most)
     if (!d)
         return sp_error(errno, "trace fxt: cannot read %s: %s", dir, strerror(errno));
     while (!err && (entry = readdir(d)))
-        err = put(files, most, dir, entry->d_name);
+        err = add_file(files, most, dir, entry->d_name);
     closedir(d);
     while (!err && n < most && files[n])
         n++;
@@ -93,7 +93,7 @@ static void remove_tree(const char *dir)
     rmdir(dir);
 }
 
-static void say(const char *dir, const struct sp_fxt_summary *s)
+static void print_summary(const char *dir, const struct sp_fxt_summary *s)
 {
     printf("%s: %d tasks of %d process%s", dir, s->tasks, s->ranks, s->ranks > 1 ? "es" : "");
     if (s->ranks > 1)
@@ -109,7 +109,7 @@ static void say(const char *dir, const struct sp_fxt_summary *s)
 }
 
 /* The files of StarPU's tool go into a directory of their own: one that is read half is never left behind. */
-static int convert(const char *dir, char **files, int n)
+static int convert_files(const char *dir, char **files, int n)
 {
     char scratch[PATH_MAX];
     struct sp_fxt_summary summary;
@@ -123,7 +123,7 @@ static int convert(const char *dir, char **files, int n)
     err = err ? err : sp_fxt_convert(scratch, dir, n, &summary);
     remove_tree(scratch);
     if (!err)
-        say(dir, &summary);
+        print_summary(dir, &summary);
     return err;
 }
 
@@ -156,7 +156,7 @@ static int run_fxt(int kind, int argc, char **argv)
     if (!files)
         return 1;
     n = find_files(dir, files, most);
-    ret = n < 0 ? 2 : convert(dir, files, n) ? 1 : 0;
+    ret = n < 0 ? 2 : convert_files(dir, files, n) ? 1 : 0;
     for (int i = 0; i < most; i++)
         free(files[i]);
     free(files);

@@ -31,7 +31,7 @@ struct args {
     bool schedule_set, batch_set, zero_set, group_set, reserve_set, nodes_set, simulated;
 };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
         {.name = "model",
@@ -218,7 +218,7 @@ static int parse(int argc, char **argv, struct args *a)
                             argc, argv);
 }
 
-static int check(const struct args *a, const struct sp_model *model)
+static int check_options(const struct args *a, const struct sp_model *model)
 {
     const struct sp_found *found = NULL;
     const struct sp_layout_args *l = &a->layout;
@@ -295,8 +295,8 @@ static int take_nodes(const struct sp_machine *machine, struct args *a)
 }
 
 /* Turns the options into a search request. 0, or -EINVAL after one line. */
-static int take(const struct args *a, const struct sp_model *model,
-                const struct sp_machine *machine, struct sp_search *want)
+static int make_request(const struct args *a, const struct sp_model *model,
+                        const struct sp_machine *machine, struct sp_search *want)
 {
     const struct sp_layout_args *l = &a->layout;
     struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
@@ -438,7 +438,7 @@ int sp_cmd_plan(int argc, char **argv)
     struct sp_search want;
     struct sp_ranking r = {.want = &want};
     struct sp_model model;
-    int ret = parse(argc, argv, &a), n;
+    int ret = parse_options(argc, argv, &a), n;
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
@@ -446,9 +446,9 @@ int sp_cmd_plan(int argc, char **argv)
         sp_error(EINVAL, "plan: which model? give --model PRESET or --model DIR");
         return 2;
     }
-    if (sp_model_load(a.layout.model, &model) || check(&a, &model) ||
+    if (sp_model_load(a.layout.model, &model) || check_options(&a, &model) ||
         sp_step_machine(&a.hardware, &machine) || take_nodes(&machine, &a) ||
-        take(&a, &model, &machine, &want))
+        make_request(&a, &model, &machine, &want))
         return 2;
     want.order = order;
     want.orders = sp_machine_orders(&machine, order);

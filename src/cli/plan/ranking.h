@@ -45,14 +45,35 @@ void sp_command_wrap(const char *command, int indent, FILE *out);
 
 enum { SP_CELL = 320, SP_COLUMNS = 20 };
 
+enum sp_column_what {
+    SP_COLUMN_INT, /* the int at `at` in struct sp_found */
+    SP_COLUMN_SCHEDULE,
+    SP_COLUMN_MICRO_BATCHES,
+    SP_COLUMN_RECOMPUTE,
+    SP_COLUMN_OFFLOAD,
+    SP_COLUMN_VOCABULARY,
+    SP_COLUMN_LAYERS,
+    SP_COLUMN_DTYPE,
+    SP_COLUMN_STEP,
+    SP_COLUMN_TOKENS,
+    SP_COLUMN_BUBBLE,
+    SP_COLUMN_MEMORY,
+    SP_COLUMN_REMARK
+};
+
 struct sp_column {
     const char *name;
     const char *legend;  /* NULL: the name explains itself */
     const char *neutral; /* the cell that carries no information if all rows have it; NULL: none */
     bool left;           /* text; otherwise a figure, aligned to the right */
     bool kept;           /* shown even if all rows have the same */
-    void (*print)(const struct sp_ranking *r, const struct sp_found *f, char cell[SP_CELL]);
+    enum sp_column_what what;
+    size_t at;
 };
+
+/* Prints the cell of a layout in a column. */
+void sp_cell_print(const struct sp_ranking *r, const struct sp_column *c, const struct sp_found *f,
+                   char cell[SP_CELL]);
 
 /*
  * The columns in which the rows of a ranking differ, and those marked `kept`. A ranking of one row

@@ -74,7 +74,7 @@ static double parameters(const struct sp_model *m, const char *part)
 }
 
 /* Numbers of a token that a part's backward reads, in h. */
-static double kept(const struct sp_shape *sh, const char *part)
+static double kept_by_part(const struct sp_shape *sh, const char *part)
 {
     const struct sp_post_saved post = sp_shape_post_view(sh, true, NULL);
     const double of = (double)sp_shape_elem(sh) * sh->rows * sh->model.hidden;
@@ -114,7 +114,7 @@ int sp_helixpipe_table_1_memory(struct sp_cell *c)
     if (shape_of(&m, &sh))
         return -EINVAL;
     if (!strcmp(term, "bsh"))
-        sp_cell_set(c, kept(&sh, part));
+        sp_cell_set(c, kept_by_part(&sh, part));
     else if (!strcmp(part, "layer") && !strcmp(term, "h"))
         sp_cell_set(c, 2 * parameters(&m, "norm1"));
     else

@@ -1,7 +1,6 @@
 #include "cli/reproduce/run.h"
 #include "cli/reproduce/sppo.h"
-#include "cli/reproduce/theory.h"
-#include "plan/cost/part_times.h"
+#include "cli/reproduce/systems.h"
 #include "plan/slices.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "policies/plan_create.h"
@@ -22,10 +21,9 @@ int sp_sppo_model(const struct sp_cell *c, struct sp_model *model)
 /* ---- table 2, section 2: sizes -------------------------------------------------------------------- */
 
 /* Bytes of the activations of all layers, and of the model with its optimizer. */
-static int sizes(const struct sp_cell *c, double *activations, double *states)
+static int find_sizes(const struct sp_cell *c, double *activations, double *states)
 {
     const int tokens = 65536; /* measured, then scaled to the cell's: all is proportional */
-    int64_t kept[SP_STASH_TENSORS];
     struct sp_model model;
     struct sp_shape sh;
     int err = sp_sppo_model(c, &model);
@@ -34,10 +32,8 @@ static int sizes(const struct sp_cell *c, double *activations, double *states)
         return err;
     sp_shape_init(&sh, &model, 1, tokens, 1, 0, 0);
     sh.dtype = SP_BF16;
-    sp_stash_of_layer(&sh, SP_RECOMPUTE_NONE, true, false, kept);
-    *activations = 0;
-    for (int i = 0; i < SP_STASH_TENSORS; i++)
-        *activations += (double)kept[i] * model.layers * sp_cell_int(c, "seq", 0) / tokens;
+    *activations = sp_layer_kept_bytes(&sh, SP_RECOMPUTE_NONE) * model.layers *
+                   sp_cell_int(c, "seq", 0) / tokens;
     *states = 18.0 * (double)sp_model_parameters(&model);
     return 0;
 }
@@ -45,7 +41,7 @@ static int sizes(const struct sp_cell *c, double *activations, double *states)
 int sp_sppo_table_2(struct sp_cell *c)
 {
     double activations, states;
-    int err = sizes(c, &activations, &states);
+    int err = find_sizes(c, &activations, &states);
 
     if (err)
         return err;
@@ -65,7 +61,7 @@ int sp_sppo_table_2(struct sp_cell *c)
 int sp_sppo_section_2(struct sp_cell *c)
 {
     double activations, states;
-    int err = sizes(c, &activations, &states);
+    int err = find_sizes(c, &activations, &states);
 
     if (err)
         return err;
@@ -131,7 +127,7 @@ int sp_sppo_figure_5(struct sp_cell *c)
     struct sp_model model;
     double activations, states, bytes;
 
-    if (!machine || sp_sppo_model(c, &model) || sizes(c, &activations, &states) || n > MOST)
+    if (!machine || sp_sppo_model(c, &model) || find_sizes(c, &activations, &states) || n > MOST)
         return -EINVAL;
     sp_sppo_slices(&model, seq, n, len);
     /* keys and values, 2 of 16 parts, stay for later slices */
@@ -159,7 +155,7 @@ static double layer_time(const struct sp_machine *machine, const struct sp_shape
 
         sp_shape_slice(sh, first, len, &part);
         sp_part_times(machine, 1, &part, &t);
-        sum += t.pre + t.attention + t.post;
+        sum += sp_layer_forward_s(&t);
     }
     return sum * (n + stages - 1) / n;
 }
@@ -205,7 +201,7 @@ int sp_sppo_figure_8(struct sp_cell *c)
     int err = sp_sppo_run(c, "sppo", full ? SP_OFFLOAD_FULL : SP_OFFLOAD_ADAPTIVE, &model, &run);
 
     run.hides_all = true;
-    err = err ? err : sizes(c, &activations, &states);
+    err = err ? err : find_sizes(c, &activations, &states);
     err = err ? err : sp_sppo_play(&run, &r);
     if (err)
         return err;

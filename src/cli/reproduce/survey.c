@@ -7,7 +7,6 @@
 #include "cli/reproduce/run.h"
 #include "cli/reproduce/systems.h"
 #include "cli/reproduce/theory.h"
-#include "plan/cost/part_times.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +25,7 @@ static bool is_column(const struct sp_cell *c, const char *name)
 }
 
 /* Schedules with one chunk a stage refuse to take more. */
-static int play(struct sp_theory *t, struct sp_theory_result *r)
+static int play_theory(struct sp_theory *t, struct sp_theory_result *r)
 {
     if (strcmp(t->schedule, "interleaved"))
         t->chunks = 0;
@@ -37,7 +36,7 @@ static int bubble(struct sp_cell *c)
 {
     struct sp_theory t = theory_of(c);
     struct sp_theory_result r;
-    int err = play(&t, &r);
+    int err = play_theory(&t, &r);
 
     if (err)
         return err;
@@ -54,14 +53,14 @@ static int peak(struct sp_cell *c)
 {
     struct sp_theory t = theory_of(c);
     struct sp_theory_result r, over;
-    int err = play(&t, &r);
+    int err = play_theory(&t, &r);
 
     if (err)
         return err;
     sp_cell_set(c, r.peak);
     if (sp_cell_text(c, "over", NULL)) {
         t.schedule = sp_cell_text(c, "over", "gpipe");
-        err = play(&t, &over);
+        err = play_theory(&t, &over);
         sp_cell_set(c, over.peak / r.peak);
     }
     return err;
@@ -72,10 +71,10 @@ static int messages(struct sp_cell *c)
 {
     struct sp_theory t = theory_of(c), plain = t;
     struct sp_theory_result r, one;
-    int err = play(&t, &r);
+    int err = play_theory(&t, &r);
 
     plain.schedule = "1f1b";
-    err = err ? err : play(&plain, &one);
+    err = err ? err : play_theory(&plain, &one);
     if (!err)
         sp_cell_set(c, (double)r.messages / one.messages);
     return err;
@@ -147,7 +146,7 @@ static int activation_memory(struct sp_cell *c)
     if (is_column(c, "Activation Memory of one")) {
         struct sp_theory_result r;
 
-        err = err ? err : play(&t, &r);
+        err = err ? err : play_theory(&t, &r);
         if (!err)
             sp_cell_set(c, bytes / 1e9 / r.peak);
         sp_cell_note(c, "16bsh numbers a layer");
@@ -176,11 +175,8 @@ static int recomputed(double *saved, double *cost)
         return err;
     sp_part_times(machine, 8, &sh, &p);
     *saved = 100 * (1 - kept / all);
-    *cost = 100 *
-            (p.pre_again[SP_RECOMPUTE_FULL] + p.attention_again[SP_RECOMPUTE_FULL] +
-             p.post_again[SP_RECOMPUTE_FULL]) /
-            (p.pre + p.attention + p.post + p.pre_input + p.attention_input + p.post_input +
-             p.qkv_weight + p.post_weight);
+    *cost = 100 * sp_layer_again_s(&p, SP_RECOMPUTE_FULL) /
+            (sp_layer_forward_s(&p) + sp_layer_backward_s(&p));
     return 0;
 }
 
@@ -301,7 +297,7 @@ static int best_bubble(struct sp_cell *c)
         int err;
 
         t.schedule = schedules[i];
-        err = play(&t, &r);
+        err = play_theory(&t, &r);
         if (err)
             return err;
         if (r.bubble < least) {

@@ -1,11 +1,20 @@
 /*
- * Systems that papers compare with and that no schedule of ours is: what a step takes of each, by formula,
+ * Sums over the parts of a layer; and systems that papers compare with and that no schedule of ours is: what a step takes of each, by formula,
  * from the operations, bytes and links of the same machines.
  */
 #ifndef SP_REPRODUCE_SYSTEMS_H
 #define SP_REPRODUCE_SYSTEMS_H
 
 #include "cli/reproduce/run.h"
+#include "plan/cost/part_times.h"
+
+/* What a layer takes forwards and backwards, and what its backward computes again. */
+double sp_layer_forward_s(const struct sp_part_times *t);
+double sp_layer_backward_s(const struct sp_part_times *t);
+double sp_layer_again_s(const struct sp_part_times *t, enum sp_recompute recompute);
+
+/* Bytes that a layer keeps for its backward. */
+double sp_layer_kept_bytes(const struct sp_shape *sh, enum sp_recompute recompute);
 
 /* Sums over the devices of a tensor-parallel stage, a layer and direction: after attention's output product
  * and after the MLP's last one (Megatron-LM, Shoeybi et al. 2019, section 3). */

@@ -41,7 +41,7 @@
 #include "sp_utf8.h"
 #include <stdlib.h>
 
-static json_t *stage_map(const struct sp_plan *plan)
+static json_t *stage_map_json(const struct sp_plan *plan)
 {
     json_t *map = json_array();
 
@@ -55,7 +55,7 @@ static json_t *stage_map(const struct sp_plan *plan)
     return map;
 }
 
-static json_t *overlap(const struct sp_plan *plan)
+static json_t *overlap_json(const struct sp_plan *plan)
 {
     json_t *all = json_array();
 
@@ -81,7 +81,7 @@ static void add_formula(const struct sp_show *show, json_t *root)
                                       "claim", f.claim));
 }
 
-static json_t *messages(const struct sp_show *show)
+static json_t *messages_json(const struct sp_show *show)
 {
     int n, *order = sp_step_messages_by_reader(&show->prediction->messages, show->plan, &n);
     json_t *list = order ? json_array() : NULL;
@@ -108,7 +108,7 @@ static json_t *integers(const int *v, int n)
     return list;
 }
 
-static json_t *peaks(const struct sp_show *show)
+static json_t *peaks_json(const struct sp_show *show)
 {
     const struct sp_plan *plan = show->plan;
     double share = sp_activation_share(plan->family, &plan->layout);
@@ -131,14 +131,14 @@ int sp_show_json(const struct sp_show *show, FILE *out)
 
     if (!root)
         return sp_error(ENOMEM, "show: no memory for schedule %s", show->schedule);
-    json_object_set_new(root, "stage_map", stage_map(show->plan));
+    json_object_set_new(root, "stage_map", stage_map_json(show->plan));
     sp_json_add_programs(show->plan, t, root);
     json_object_set_new(root, "makespan", json_real(t->makespan));
     json_object_set_new(root, "span", sp_json_reals(t->span, lay->stages));
     json_object_set_new(root, "idle", sp_json_reals(t->idle, lay->stages));
     json_object_set_new(root, "bubble_ratio", json_real(t->bubble_ratio));
     json_object_set_new(root, "peak_live", integers(t->peak_live, lay->stages));
-    json_object_set_new(root, "peak_micro_batches", peaks(show));
+    json_object_set_new(root, "peak_micro_batches", peaks_json(show));
     if (show->plan->first_token)
         json_object_set_new(root, "slice_tokens", tokens = json_array());
     for (int k = 0; tokens && k < lay->slices; k++) {
@@ -150,7 +150,7 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     if (sp_is_multiplexed(lay))
         json_object_set_new(root, "multiplex", sp_show_multiplex_json(show));
     if (show->plan->paired)
-        json_object_set_new(root, "overlap", overlap(show->plan));
+        json_object_set_new(root, "overlap", overlap_json(show->plan));
     json_object_set_new(root, "buffers", json_integer(show->buffers));
     add_formula(show, root);
     if (show->execution && show->execution->ready)
@@ -159,7 +159,7 @@ int sp_show_json(const struct sp_show *show, FILE *out)
         json_object_set_new(root, "step_ms", json_real(show->prediction->step_ms));
     if (show->offload)
         json_object_set_new(root, "offload", sp_show_offload_json(show));
-    if (json_object_set_new(root, "messages", messages(show)))
+    if (json_object_set_new(root, "messages", messages_json(show)))
         ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);
     ret = ret || !show->shape ? ret : sp_show_links_json(show, root);
     ret = ret || !show->shape ? ret : sp_show_memory_json(show, root);

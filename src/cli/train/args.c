@@ -19,7 +19,7 @@ static int read_words(int argc, char **argv, struct sp_train_config *cfg)
     return sp_options_read(options, summary, argc, argv, NULL);
 }
 
-static int parse(int argc, char **argv, struct sp_train_config *cfg)
+static int parse_options(int argc, char **argv, struct sp_train_config *cfg)
 {
     struct sp_option options[SP_TRAIN_OPTIONS];
 
@@ -123,7 +123,7 @@ int sp_train_parse(int argc, char **argv, struct sp_train_config *cfg)
     err = err ? err : read_words(argc, argv, cfg);
     if (!err && cfg->resume)
         err = continue_run(cfg);
-    err = err ? err : parse(argc, argv, cfg);
+    err = err ? err : parse_options(argc, argv, cfg);
     if (!err && cfg->resume)
         sp_train_drop_unused(cfg);
     return err;

@@ -52,7 +52,7 @@ struct share {
     double part; /* of the step, in the mean of the stages */
 };
 
-static int compare(const void *x, const void *y)
+static int compare_shares(const void *x, const void *y)
 {
     const struct share *a = x, *b = y;
 
@@ -76,7 +76,7 @@ static double share_out(const struct sp_waits *w, struct share waits[WAITS], dou
     waits[4] = (struct share){"for a core", mean[SP_STEP_CORE]};
     if (w->t->stages == 1) /* what it waits for at the end is no other's */
         waits[0].words = "for the end of the step";
-    qsort(waits, WAITS, sizeof *waits, compare);
+    qsort(waits, WAITS, sizeof *waits, compare_shares);
     *update = mean[SP_STEP_UPDATE];
     return mean[SP_STEP_COMPUTE];
 }

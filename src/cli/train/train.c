@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say(void *arg, const char *line)
+static void say_line(void *arg, const char *line)
 {
     const struct sp_train_config *cfg = arg;
 
@@ -25,7 +25,7 @@ static void say(void *arg, const char *line)
 }
 
 /* The exit status. */
-static int run(struct sp_trainer *t)
+static int start_and_loop(struct sp_trainer *t)
 {
     int err;
 
@@ -39,7 +39,7 @@ static int run(struct sp_trainer *t)
 }
 
 /* Trains, after all options were accepted. Returns the exit status. */
-static int train(struct sp_trainer *t)
+static int run_trainer(struct sp_trainer *t)
 {
     bool dry = t->cfg.dry_run;
     int status = 0;
@@ -47,7 +47,7 @@ static int train(struct sp_trainer *t)
     if (t->world.rank == 0)
         sp_print_warnings(t);
     if (!dry)
-        status = run(t);
+        status = start_and_loop(t);
     else if (t->world.rank == 0)
         status = sp_result_begin("train", t->cfg.output, 0) || sp_dry_run(t) ? 1 : 0;
     if (sp_trainer_close(t))
@@ -133,8 +133,8 @@ int sp_cmd_train(int argc, char **argv)
     if (status >= 0)
         return status;
     cfg.arg = &cfg;
-    cfg.say = say;
+    cfg.say = say_line;
     cfg.asks = sp_loop_asks;
     share_arena();
-    return sp_train_prepare(&cfg, &t) ? 2 : train(t);
+    return sp_train_prepare(&cfg, &t) ? 2 : run_trainer(t);
 }

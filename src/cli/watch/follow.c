@@ -30,7 +30,7 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static void measure(struct screen *s)
+static void measure_screen(struct screen *s)
 {
     const char *term = getenv("TERM");
     struct winsize size = {0};
@@ -44,7 +44,7 @@ static void measure(struct screen *s)
     }
 }
 
-static void draw(struct screen *s, const struct sp_watched *w)
+static void draw_picture(struct screen *s, const struct sp_watched *w)
 {
     if (s->drawn)
         printf("\033[%dA\r", s->drawn);
@@ -58,9 +58,9 @@ static void draw(struct screen *s, const struct sp_watched *w)
 /* After each line: prints steps if there is no terminal, else redraws the picture now and then. */
 static void show_line(struct screen *s, const struct sp_watched *w, int steps)
 {
-    measure(s);
+    measure_screen(s);
     if (s->terminal && now_ms() - s->last_ms >= REDRAW_MS)
-        draw(s, w);
+        draw_picture(s, w);
     if (s->terminal || w->n == steps)
         return;
     sp_watch_line(w, stdout);
@@ -124,7 +124,7 @@ int sp_watch_follow(FILE *in, struct sp_watched *w, bool once)
     int err;
 
     regular = !fstat(fileno(in), &st) && S_ISREG(st.st_mode);
-    measure(&screen);
+    measure_screen(&screen);
     do {
         going = regular && !once && is_written(fileno(in)); /* before its last lines are read */
         err = read_lines(in, w, once ? NULL : &screen, regular);
@@ -134,6 +134,6 @@ int sp_watch_follow(FILE *in, struct sp_watched *w, bool once)
     if (!err && !w->plan)
         err = sp_error(EINVAL, "watch: %s is empty", w->name);
     if (!err && (once || screen.terminal))
-        draw(&screen, w);
+        draw_picture(&screen, w);
     return err;
 }
