@@ -1,7 +1,7 @@
 /* starpipe calibrate: measures this machine and writes a description of it. */
 #include "train/calibrate/calibrate.h"
 #include "cli/commands.h"
-#include "cli/hardware.h"
+#include "cli/print.h"
 #include "cli/result.h"
 #include "model/files/output.h"
 #include "sp_error.h"
@@ -83,11 +83,7 @@ int sp_cmd_calibrate(int argc, char **argv)
 
     if (sp_transport_join(&argc, &argv, &world))
         return 2;
-    sp_error_hold(world.rank);
-    if (world.rank > 0)
-        sp_options_write_none();
-    if (world.rank > 0 && !freopen("/dev/null", "w", stdout))
-        sp_error(errno, "cannot silence standard output: %s", strerror(errno));
+    sp_options_of_rank(world.rank);
     err = parse_options(argc, argv, &a);
     if (sp_train_disagree(world.rank, err)) {
         sp_transport_leave();

@@ -1,4 +1,4 @@
-#include "cli/hardware.h"
+#include "cli/print.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* starpipe info: describes this build and this machine, or a machine from a file. */
 #include "cli/commands.h"
-#include "cli/hardware.h"
-#include "cli/json.h"
+#include "cli/print.h"
 #include "cli/result.h"
 #include "sinks/starpu/cuda.h"
 #include "config.h"

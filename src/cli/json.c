@@ -1,4 +1,4 @@
-#include "cli/json.h"
+#include "cli/print.h"
 #include <errno.h>
 
 int sp_json_print(json_t *root, size_t flags, FILE *out)

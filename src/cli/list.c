@@ -2,7 +2,7 @@
  * starpipe list: the schedules there are.
  */
 #include "cli/commands.h"
-#include "cli/json.h"
+#include "cli/print.h"
 #include "cli/result.h"
 #include "policies/registry.h"
 #include "sp_error.h"

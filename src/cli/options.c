@@ -189,9 +189,12 @@ static int add_file(struct sp_files *files, const struct sp_option *o, char name
 
 static bool writes_none;
 
-void sp_options_write_none(void)
+void sp_options_of_rank(int rank)
 {
-    writes_none = true;
+    sp_error_hold(rank);
+    writes_none = rank > 0;
+    if (rank > 0 && !freopen("/dev/null", "w", stdout))
+        sp_error(errno, "cannot silence standard output: %s", strerror(errno));
 }
 
 /* Checks that the files of SP_OPT_OUTPUT can be written and that the command does not read them

@@ -1,7 +1,7 @@
 /* starpipe sample: text that a saved model draws. */
 #include "cli/commands.h"
 #include "cli/result.h"
-#include "cli/utf8_printer.h"
+#include "cli/print.h"
 #include "sp_error.h"
 #include "sp_utf8.h"
 #include "train/config.h"

@@ -4,7 +4,7 @@
  */
 #include "simulate/run.h"
 #include "cli/commands.h"
-#include "cli/json.h"
+#include "cli/print.h"
 #include "cli/record.h"
 #include "cli/result.h"
 #include "cli/step_options.h"
@@ -429,21 +429,17 @@ static int write_trace(const struct outcome *o, const char *dir)
     int err = make_records(o, t);
 
     for (int i = 0; !err && i < 2; i++) {
-        char name[32];
-
         err = sp_record_write(&t[i], dir, files[i]);
         if (!err && sp_gantt_of_timeline(&t[i], &g[i]))
             err = sp_error(ENOMEM, "simulate: no memory for a picture of %d ops",
                            sp_plan_ops(&o->subject->plan));
-        snprintf(name, sizeof name, "%s.svg", what[i]);
         snprintf(g[i].title, sizeof g[i].title, "%s %s: %d stages, %d micro-batches",
                  o->subject->plan.def->name, what[i], o->subject->plan.layout.stages,
                  o->subject->plan.layout.micro_batches);
         snprintf(g[i].subtitle, sizeof g[i].subtitle, "%.6g%s; costs: %.128s", t[i].length,
                  *t[i].unit ? " ms" : "", o->machine);
-        err = err ? err : sp_record_svg(&g[i], dir, name);
     }
-    err = err ? err : sp_record_page(o->subject->plan.def, g, what[0], what[1], dir);
+    err = err ? err : sp_record_pictures(o->subject->plan.def, g, what, dir);
     for (int i = 0; i < 2; i++) {
         sp_gantt_destroy(&g[i]);
         sp_timeline_destroy(&t[i]);

@@ -1,6 +1,7 @@
 /* starpipe tokenize: files of text to one file of tokens, as train --tokens reads it. */
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "model/files/output.h"
 #include "model/tokenizer/stream.h"
 #include "sp_error.h"
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 enum { FILES = 65536, NPY_HEADER = 128 };
 
@@ -217,14 +217,6 @@ static int write_output(const struct args *a, struct sp_tokenizing *z, struct to
     return sp_output_commit(&f->out);
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int tokenize_and_tell(const struct args *a, const struct sp_tokenizer *t)
 {
     struct sp_tokenizing z = {.t = t,
@@ -233,13 +225,13 @@ static int tokenize_and_tell(const struct args *a, const struct sp_tokenizer *t)
                               .threads = a->threads ? a->threads : omp_get_num_procs(),
                               .by = documents_by(a)};
     struct tokens f = {0};
-    double begun = now(), s;
+    double begun = sp_clock_s(), s;
     int err = find_separator(a, t, &z.separator);
 
     err = err ? err : write_output(a, &z, &f);
     if (err)
         return err;
-    s = now() - begun;
+    s = sp_clock_s() - begun;
     printf("%" PRIu64 " tokens of %d bytes, %.2f bytes of text each; %" PRIu64 " document%s; "
            "%.1f MB/s on %d thread%s\n",
            z.tokens, f.width, (double)z.bytes / (double)z.tokens, z.documents,

@@ -1,5 +1,5 @@
 /* Text in pieces of any size, as Python decodes it whole with errors="replace". */
-#include "cli/utf8_printer.h"
+#include "cli/print.h"
 #include "model/support.h"
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  *   alone      [A, B] how many ops the other has not
  */
 #include "cli/compare/compare.h"
-#include "cli/json.h"
+#include "cli/print.h"
 #include "sp_error.h"
 #include "sp_figure.h"
 #include <errno.h>

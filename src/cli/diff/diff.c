@@ -4,7 +4,7 @@
  */
 #include "cli/diff/diff.h"
 #include "cli/commands.h"
-#include "cli/json.h"
+#include "cli/print.h"
 #include "cli/result.h"
 #include "model/files/weights_dir.h"
 #include "sp_error.h"

@@ -10,7 +10,7 @@
  *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
  *   host_bytes (of the fullest node, of what left)
  */
-#include "cli/json.h"
+#include "cli/print.h"
 #include "cli/plan/ranking.h"
 #include "sp_error.h"
 #include "sp_figure.h"

@@ -3,6 +3,7 @@
  */
 #include "cli/commands.h"
 #include "cli/plan/ranking.h"
+#include "cli/print.h"
 #include "cli/result.h"
 #include "cli/step_options.h"
 #include "model/model.h"
@@ -14,9 +15,7 @@
 #include "sp_text.h"
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { TEXT, JSON, HTML };          /* of --format */
@@ -353,14 +352,6 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void show_progress(const struct sp_found *best)
 {
     enum { COLUMNS = 79 };
@@ -381,7 +372,7 @@ static void show_progress(const struct sp_found *best)
 static bool tell_progress(void *arg, int tried, const struct sp_found *best)
 {
     const double EVERY_S = 0.2;
-    double s = now_s();
+    double s = sp_clock_s();
 
     (void)arg;
     progress.tried = tried > progress.tried ? tried : progress.tried;
@@ -399,10 +390,9 @@ static bool tell_progress(void *arg, int tried, const struct sp_found *best)
 static void begin_progress(struct sp_search *want)
 {
     struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-    const char *term = getenv("TERM");
 
-    progress.shows = isatty(STDERR_FILENO) && (!term || strcmp(term, "dumb"));
-    progress.last_s = now_s();
+    progress.shows = sp_rewrites_lines(STDERR_FILENO);
+    progress.last_s = sp_clock_s();
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, NULL, &progress.before);
     if (progress.before.sa_handler != SIG_IGN)

@@ -8,7 +8,7 @@
  *   waits      [{stage, op, ms, start_ms, part, for: [stage, op] or null}] the longest first
  */
 #include "cli/report/report.h"
-#include "cli/json.h"
+#include "cli/print.h"
 #include "sp_error.h"
 #include "sp_figure.h"
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "cli/json.h"
+#include "cli/print.h"
 #include "cli/reproduce/paper.h"
 #include "sp_error.h"
 #include <errno.h>

@@ -34,7 +34,7 @@
  *                            workspace, total}; only with --model
  */
 #include "policies/families/multiplexed/multiplex.h"
-#include "cli/json.h"
+#include "cli/print.h"
 #include "cli/show/show.h"
 #include "policies/families/ownership.h"
 #include "sp_error.h"

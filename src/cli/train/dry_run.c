@@ -9,7 +9,7 @@
  *                     as many steps; bytes_sent: of a step, to other processes; each stage counts
  *                     as a process of its own unless a launcher started several}
  */
-#include "cli/json.h"
+#include "cli/print.h"
 #include "cli/train/train.h"
 #include "offload/host_memory.h"
 #include "plan/memory.h"

@@ -2,7 +2,7 @@
 #include "cli/train/train.h"
 #include "cli/train/interrupt.h"
 #include "cli/train/progress.h"
-#include "cli/utf8_printer.h"
+#include "cli/print.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
 #include "train/checkpoint/save.h"

@@ -86,11 +86,7 @@ static int read_options(int argc, char **argv, struct sp_train_config *cfg)
 
     if (sp_train_join(&argc, &argv, &world))
         return 2;
-    sp_error_hold(world.rank);
-    if (world.rank > 0)
-        sp_options_write_none();
-    if (world.rank > 0 && !freopen("/dev/null", "w", stdout))
-        sp_error(errno, "cannot silence standard output: %s", strerror(errno));
+    sp_options_of_rank(world.rank);
     sp_watchdog_begin(SP_PHASE_PREPARE, "reading the options");
     err = sp_train_parse(argc, argv, cfg);
     if (sp_train_disagree(world.rank, err)) {
