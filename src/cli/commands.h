@@ -19,7 +19,7 @@ int sp_cmd_trace(int argc, char **argv);
 int sp_cmd_train(int argc, char **argv);
 int sp_cmd_watch(int argc, char **argv);
 
-/* ---- commands that are a word more: starpipe trace fxt, starpipe reproduce sppo (subcommands.c) */
+/* ---- commands of two words: starpipe trace fxt, starpipe reproduce sppo (subcommands.c) */
 
 struct sp_subcommand {
     const char *name, *summary;

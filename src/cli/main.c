@@ -30,8 +30,9 @@ static const struct sp_command commands[] = {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-/* Started with a standard stream closed, the first file that is opened would take its place, and what is
- * printed would go into it. Reads and writes of what is put there instead fail as those of a closed one. */
+/* Started with a standard stream closed, the first file that is opened would take its place, and
+ * what is printed would go into it. Reads and writes of what is put there instead fail as those of
+ * a closed one. */
 static int hold_standard_streams(void)
 {
     static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};

@@ -17,7 +17,7 @@ enum { SP_OPTIONS_MOST = 128 }; /* entries of a table */
  * option has the others that it needs, and plugins are loaded.
  */
 int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv);
-/* Of several processes that read the same options, rank 0 alone prints and says what is wrong with
+/* Several processes read the same options: rank 0 alone prints and says what is wrong with
  * them, and checks SP_OPT_OUTPUT files, which it writes on its own node. */
 void sp_options_of_rank(int rank);
 /* Reads the values alone, without checking what the options mean together. If typed is not NULL,

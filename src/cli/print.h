@@ -1,4 +1,4 @@
-/* What several commands print alike: JSON, a machine, text of a model; and on what they print. */
+/* Several commands print these alike: JSON, a machine, text of a model; and on what they print. */
 #ifndef SP_CLI_PRINT_H
 #define SP_CLI_PRINT_H
 

@@ -96,7 +96,7 @@ static int parse_options(int argc, char **argv, struct args *a)
     return sp_options_parse(options, "Draws text from a saved model.", argc, argv);
 }
 
-/* ---- what is printed ------------------------------------------------------------------------------ */
+/* ---- what is printed */
 
 /* The text as it comes, or all of it at once. */
 struct output {
@@ -168,7 +168,7 @@ static int print_json(struct sp_trainer *t, const struct args *a, const struct s
     return err;
 }
 
-/* ---- the model ------------------------------------------------------------------------------------ */
+/* ---- the model */
 
 /* 0, or -errno after one line. */
 static int open_model(const struct args *a, struct sp_trainer **t)

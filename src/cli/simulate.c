@@ -396,7 +396,7 @@ static int print_json(const struct outcome *o)
     return 0;
 }
 
-/* ---- records and pictures -------------------------------------------------------------------------- */
+/* ---- records and pictures */
 
 /* Makes the records of the step as simulated and as predicted; each stage is a process. */
 static int make_records(const struct outcome *o, struct sp_timeline t[2])
@@ -447,7 +447,7 @@ static int write_trace(const struct outcome *o, const char *dir)
     return err;
 }
 
-/* ---- the run ------------------------------------------------------------------------------------- */
+/* ---- the run */
 
 static int print_outcome(const struct args *a, const struct outcome *o)
 {

@@ -22,7 +22,8 @@ static void print_usage(const struct sp_subcommands *c)
     printf("\n'starpipe %s %s --help' lists %s.\n", c->command, c->operand, c->help);
 }
 
-/* The page of the command names the subcommands; the completion knows the options of each of them too. */
+/* The page of the command names the subcommands; the completion knows the options of each of them
+ * too. */
 static void print_page(const struct sp_subcommands *c, enum sp_help_form form)
 {
     char names[256] = "", summaries[1024] = "", *argv[] = {NULL, "--help=bash", NULL};

@@ -83,7 +83,7 @@ static int parse_options(int argc, char **argv, struct args *a)
     return sp_options_parse(options, "Turns text into the tokens of a model.", argc, argv);
 }
 
-/* ---- what the options ask for ------------------------------------------------------------------ */
+/* ---- what the options ask for */
 
 /* --document-separator: the number of a token, -1: none. */
 static int find_separator(const struct args *a, const struct sp_tokenizer *t, int64_t *separator)
@@ -114,7 +114,8 @@ static int find_separator(const struct args *a, const struct sp_tokenizer *t, in
     return 0;
 }
 
-/* --documents; who names eos as the separator has it in the text, where there are several documents. */
+/* --documents; who names eos as the separator has it in the text, where there are several
+ * documents. */
 static enum sp_documents_by documents_by(const struct args *a)
 {
     bool eos = a->separator && !strcmp(a->separator, "eos");
@@ -146,7 +147,7 @@ static int check_files(const struct args *a)
     return err;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------- */
+/* ---- the file */
 
 static int write_tokens(void *to, const uint32_t *ids, size_t n)
 {

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* asprintf */
-/* starpipe trace: what other programs recorded of a run, brought into the form that a tool reads. */
+/* starpipe trace: what other programs recorded of a run, brought into the form that a tool
+ * reads. */
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "sp_error.h"
@@ -108,7 +109,8 @@ static void print_summary(const char *dir, const struct sp_fxt_summary *s)
         "tasks.csv, messages.csv, memory.csv, dependencies.csv: for examples/starvz/pipeline.R\n");
 }
 
-/* The files of StarPU's tool go into a directory of their own: one that is read half is never left behind. */
+/* The files of StarPU's tool go into a directory of their own: one that is read half is never left
+ * behind. */
 static int convert_files(const char *dir, char **files, int n)
 {
     char scratch[PATH_MAX];

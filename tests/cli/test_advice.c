@@ -83,7 +83,7 @@ static void more_micro_batches(void **state)
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
-/* What is nearly as fast as can be gets none. */
+/* A step that is nearly as fast as can be gets none. */
 static void none(void **state)
 {
     struct sp_trainer *t = open_trainer(1, 8, "even");
@@ -106,7 +106,8 @@ static void fewer_stages(void **state)
     printf("%s\n", advice);
     assert_true(!strncmp(advice, "4 stages share 2 cores: 2 would be ", 35));
     assert_non_null(strstr(advice, " times as fast (--stages 2)"));
-    /* the play of two stages takes longer than that of four with a device each, not longer than the run */
+    /* the play of two stages takes longer than that of four with a device each, not longer than the
+     * run */
     assert_true(atof(advice + 35) > 1.5 && atof(advice + 35) < 3);
     advise(t, 1, advice); /* a step as short as on four devices: two stages would be no faster */
     assert_null(strstr(advice, "--stages"));

@@ -43,7 +43,7 @@ static int remove_dir(void **state)
     return 0;
 }
 
-/* What stands in the file, which goes. */
+/* Returns the text of the file, and removes the file. */
 static char *take(void)
 {
     static char text[4096];
@@ -152,7 +152,7 @@ static void test_refused(void **state)
     }
 }
 
-/* What is there may be a device, a FIFO that nobody reads, or nothing. */
+/* A log may be a device, a FIFO that nobody reads, or nothing. */
 static void test_no_files(void **state)
 {
     struct capture c;
@@ -175,7 +175,8 @@ static void test_no_files(void **state)
     alarm(0);
 }
 
-/* Another process has a lock of either kind: refused at once, whoever has it is named, nothing is touched. */
+/* Another process has a lock of either kind: refused at once, whoever has it is named, nothing is
+ * touched. */
 static void test_locked(void **state)
 {
     struct sp_log_file file, other;

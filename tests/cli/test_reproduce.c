@@ -1,6 +1,6 @@
 /*
- * The papers once more: what the simulation must get right of each, with the figures it gets. All constants
- * are those of the named machines; nothing here or there is set for a cell.
+ * The papers once more: what the simulation must get right of each, with the figures it gets. All
+ * constants are those of the named machines; nothing here or there is set for a cell.
  */
 #include "../policies/common.h"
 #include "cli/reproduce/paper.h"
@@ -96,7 +96,7 @@ static double worth(struct sp_value v)
     return v.kind == SP_VALUE_NUMBER ? v.number : -1;
 }
 
-/* Whether the cell is the fastest of its row as much as it was published to be. */
+/* Tells whether the cell is the fastest of its row as much as it was published to be. */
 static bool is_placed_right(const struct sp_paper *paper, const struct sp_cell *c)
 {
     bool published = true, simulated = true;
@@ -220,7 +220,8 @@ static void survey_counts_as_the_list_simulation(void **state)
     sp_paper_destroy(&paper);
 }
 
-/* Two stages, a model whose messages take longer than its ops: what a micro-batch takes when messages block. */
+/* Two stages, a model whose messages take longer than its ops: what a micro-batch takes when
+ * messages block. */
 static void blocking_messages_are_exposed_twice(void **state)
 {
     struct sp_run run = {.machine = "a800-nvlink-eth",

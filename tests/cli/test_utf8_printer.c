@@ -38,7 +38,7 @@ static const struct {
     CASE("\xef\xbf\xbe", "\xef\xbf\xbe"),
 };
 
-/* What is printed of bytes in pieces of `size`, to be freed. */
+/* Returns what is printed of bytes in pieces of `size`; to be freed. */
 static char *print(const char *bytes, size_t n, size_t size, bool plain)
 {
     char *text = NULL;

@@ -49,7 +49,7 @@ static void choose_rows(const struct sp_ranking *r, struct sp_plan_page *page)
     }
 }
 
-/* ---- text ------------------------------------------------------------------------------------------- */
+/* ---- text */
 
 typedef void print_text(const struct sp_ranking *r, FILE *out);
 
@@ -102,7 +102,7 @@ static int put_command(const struct sp_ranking *r, int i, FILE *out)
     return err;
 }
 
-/* ---- tables ----------------------------------------------------------------------------------------- */
+/* ---- tables */
 
 static void put_link(const struct sp_plan_page *page, int i, const char *text, FILE *out)
 {
@@ -172,7 +172,7 @@ static int put_table(const struct sp_plan_page *page, const struct sp_ranking *r
     return err;
 }
 
-/* ---- pictures --------------------------------------------------------------------------------------- */
+/* ---- pictures */
 
 struct picture {
     FILE *out;
@@ -237,7 +237,7 @@ static int put_picture(const struct sp_ranking *r, int i, FILE *out)
     return err;
 }
 
-/* ---- sections --------------------------------------------------------------------------------------- */
+/* ---- sections */
 
 static void put_figure(const char *name, const char *value, FILE *out)
 {

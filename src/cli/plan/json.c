@@ -1,14 +1,15 @@
 /*
- * As JSON, one object: model, hardware, nodes, dtype (or both), seq, sequences (of a step), complete (false: the search was ended
- * early), and layouts[], in the order of the table:
+ * As JSON, one object: model, hardware, nodes, dtype (or both), seq, sequences (of a step),
+ * complete (false: the search was ended early), and layouts[], in the order of the table:
  *   command              that trains with it
  *   trains               whether train runs it; otherwise it is simulated only
  *   fits                 into the memory of devices and nodes
- *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they are),
- *   data_parallel (pipelines), zero, processes (of all)
- *   micro_batches, micro_batch_size, chunks, slices, recompute, offload, vocabulary_parallel, dtype, partition
- *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
- *   host_bytes (of the fullest node, of what left)
+ *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they
+ *   are), data_parallel (pipelines), zero, processes (of all)
+ *   micro_batches, micro_batch_size, chunks, slices, recompute, offload, vocabulary_parallel,
+ *   dtype, partition
+ *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest
+ *   device), host_bytes (of the fullest node, of what left)
  */
 #include "cli/print.h"
 #include "cli/plan/ranking.h"

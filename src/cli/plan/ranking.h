@@ -25,7 +25,8 @@ int sp_ranking_html(const struct sp_ranking *r, FILE *out);
 /* "gpt3-1.3b on 1 node of 8 devices (h100-ib): a step of 16 sequences of 32768 tokens, in bf16" */
 void sp_ranking_title(const struct sp_ranking *r, FILE *out);
 
-/* "12 of 126 layouts, a choice of schedules and grids, sorted by tokens/s (0.1 % apart is equal)" */
+/* "12 of 126 layouts, a choice of schedules and grids, sorted by tokens/s (0.1 % apart is
+ * equal)" */
 void sp_ranking_order(const struct sp_ranking *r, FILE *out);
 
 /* Why no layout is recommended, and what may help: one sentence without its full stop. */

@@ -1,6 +1,6 @@
 /*
- * The claims of HelixPipe's text about its figures, and figure 8's grid: two clusters, three models, three pipelines, four
- * lengths and four systems, each played once.
+ * The claims of HelixPipe's text about its figures, and figure 8's grid: two clusters, three
+ * models, three pipelines, four lengths and four systems, each played once.
  */
 #include "cli/reproduce/helixpipe.h"
 #include <errno.h>
@@ -149,7 +149,7 @@ static int set_count(struct sp_cell *c, const struct count *n, const char *of)
     return 0;
 }
 
-/* ---- figure 8 ------------------------------------------------------------------------------------- */
+/* ---- figure 8 */
 
 /* "Comparable": no more than 5 % behind. */
 static void comparable(struct count *n)
@@ -239,7 +239,7 @@ static int grid_claim(struct sp_cell *c)
     return set_count(c, &n, grid_claims[i].of);
 }
 
-/* ---- figures 3, 4 and 6 ---------------------------------------------------------------------------- */
+/* ---- figures 3, 4 and 6 */
 
 static int attention_dominates(struct sp_cell *c)
 {
@@ -319,7 +319,7 @@ static int two_fold_hides(struct sp_cell *c)
     return err;
 }
 
-/* ---- figure 10 ------------------------------------------------------------------------------------- */
+/* ---- figure 10 */
 
 enum { STAGES = 8 };
 
@@ -443,7 +443,7 @@ static int alike_on_clusters(struct sp_cell *c)
     return 0;
 }
 
-/* ---- figure 11 ------------------------------------------------------------------------------------- */
+/* ---- figure 11 */
 
 static int gap_shrinks(struct sp_cell *c)
 {

@@ -14,7 +14,7 @@ static const struct published {
 };
 enum { PUBLISHED = sizeof published / sizeof *published };
 
-/* ---- cells ------------------------------------------------------------------------------------ */
+/* ---- cells */
 
 const char *sp_cell_text(const struct sp_cell *cell, const char *key, const char *otherwise)
 {
@@ -72,7 +72,7 @@ const char *sp_value_print(struct sp_value v, char text[32])
     return text;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading */
 
 static struct sp_value value_of(const json_t *value)
 {
@@ -181,7 +181,7 @@ static int read_published(struct sp_paper *paper)
     return sp_error(ENOENT, "reproduce: nothing published by %s", paper->name);
 }
 
-/* ---- simulating ------------------------------------------------------------------------------- */
+/* ---- simulating */
 
 static int simulate_cell(const struct sp_paper *paper, struct sp_cell *cell)
 {

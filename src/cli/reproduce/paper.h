@@ -89,7 +89,7 @@ const char *sp_cell_text(const struct sp_cell *cell, const char *key, const char
 int sp_cell_int(const struct sp_cell *cell, const char *key, int otherwise);
 
 void sp_cell_set(struct sp_cell *cell, double simulated);
-/* Of a claim: whether it holds, and by which figures. */
+/* Sets whether a claim holds, and notes by which figures. */
 void sp_cell_holds(struct sp_cell *claim, bool holds, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void sp_cell_note(struct sp_cell *cell, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

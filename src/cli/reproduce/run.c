@@ -77,7 +77,7 @@ static int plan_adapipe(struct trial *t)
     return err;
 }
 
-/* ---- time ------------------------------------------------------------------------------------- */
+/* ---- time */
 
 /*
  * Messages that block, as Megatron-LM's do between forwards and backwards: both sides wait while a
@@ -163,7 +163,7 @@ static int simulate_step(const struct trial *t, struct sp_run_result *result)
     return err;
 }
 
-/* ---- weights that travel around a ring as WeiPipe describes it ------------------------------------ */
+/* ---- weights that travel around a ring as WeiPipe describes it */
 
 static bool is_weight(const struct sp_step_message *m)
 {
@@ -245,7 +245,7 @@ void sp_ring_as_published(const struct sp_plan *plan, struct sp_step_messages *a
     link_messages(plan, all);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory */
 
 static void note_memory(const struct trial *t, int stage, const struct sp_memory *m,
                         struct sp_run_result *result)
@@ -316,7 +316,7 @@ static int find_memory(struct trial *t, struct sp_run_result *result)
     return err;
 }
 
-/* ---- a run ------------------------------------------------------------------------------------ */
+/* ---- a run */
 
 int sp_run(const struct sp_run *run, struct sp_run_result *result)
 {

@@ -5,29 +5,27 @@
 #include <math.h>
 #include <string.h>
 
-/* The parts of a layer on the machine of a cell, for all tokens of a sequence or for one slice of so many. */
-static int times_of(const struct sp_cell *c, int first, int tokens, struct sp_part_times *t)
+/* The parts of a layer on the machine of a cell, for all tokens of a sequence (0) or for a first
+ * slice of so many. */
+static int times_of(const struct sp_cell *c, int tokens, struct sp_part_times *t)
 {
-    const struct sp_machine *machine = sp_machine_named(sp_cell_text(c, "machine", "a100-sppo"));
-    struct sp_model model;
+    const struct sp_machine *machine = sp_sppo_machine(c);
     struct sp_shape sh, part;
 
-    if (!machine || sp_sppo_model(c, &model))
+    if (!machine || sp_sppo_shape(c, sp_cell_int(c, "seq", 131072), &sh))
         return -EINVAL;
-    sp_shape_init(&sh, &model, 1, sp_cell_int(c, "seq", 131072), 1, 0, 0);
-    sh.dtype = SP_BF16;
-    sp_shape_slice(&sh, first, tokens ? tokens : sh.seq, &part);
+    sp_shape_slice(&sh, 0, tokens ? tokens : sh.seq, &part);
     sp_part_times(machine, sp_cell_int(c, "devices_per_stage", 8), &part, t);
     return 0;
 }
 
-/* ---- sections 2.1 and 5.1 --------------------------------------------------------------------------- */
+/* ---- sections 2.1 and 5.1 */
 
 int sp_sppo_recomputation(struct sp_cell *c)
 {
     struct sp_part_times t;
     double again, backward;
-    int err = times_of(c, 0, 0, &t);
+    int err = times_of(c, 0, &t);
 
     if (err)
         return err;
@@ -46,31 +44,28 @@ int sp_sppo_section_5(struct sp_cell *c)
 {
     int64_t kept[SP_STASH_TENSORS];
     double keys;
-    struct sp_model model;
     struct sp_shape sh;
-    int err = sp_sppo_model(c, &model);
+    int err = sp_sppo_shape(c, 65536, &sh);
 
     if (err)
         return err;
-    sp_shape_init(&sh, &model, 1, 65536, 1, 0, 0);
-    sh.dtype = SP_BF16;
     sp_stash_of_layer(&sh, SP_RECOMPUTE_NONE, true, false, kept);
     keys = (double)kept[SP_STASH_KV];
     sp_cell_set(c, (strcmp(c->column, "keys and values")
                         ? sp_layer_kept_bytes(&sh, SP_RECOMPUTE_NONE) - keys
                         : keys) /
-                       ((double)sh.rows * model.hidden));
+                       ((double)sh.rows * sh.model.hidden));
     sp_cell_note(c, "table 2 has 32 BSH bytes of a layer in all");
     return 0;
 }
 
-/* ---- figure 5 ---------------------------------------------------------------------------------------- */
+/* ---- figure 5 */
 
 /* The first of eight slices, as its cells of the figure have it; a stage is a node. */
 static int first_takes_longer(struct sp_cell *c)
 {
     enum { SLICES = 8 };
-    const struct sp_machine *machine = sp_machine_named(sp_cell_text(c, "machine", "a100-sppo"));
+    const struct sp_machine *machine = sp_sppo_machine(c);
     const int devices = sp_cell_int(c, "devices", 64);
     struct sp_part_times t;
     struct sp_model model;
@@ -80,7 +75,7 @@ static int first_takes_longer(struct sp_cell *c)
     if (!machine || sp_sppo_model(c, &model))
         return -EINVAL;
     sp_sppo_slices(&model, sp_cell_int(c, "seq", 131072), SLICES, len);
-    err = times_of(c, 0, len[0], &t);
+    err = times_of(c, len[0], &t);
     if (err)
         return err;
     compute = (double)model.layers * sp_cell_int(c, "devices_per_stage", 8) / devices *
@@ -94,20 +89,17 @@ static int first_takes_longer(struct sp_cell *c)
     return 0;
 }
 
-/* ---- figure 7 ---------------------------------------------------------------------------------------- */
+/* ---- figure 7 */
 
 /* A layer's forward of the sequence in slices of so many tokens. */
 static int layer_in_slices(const struct sp_cell *c, int tokens, double *seconds)
 {
-    *seconds = 0;
-    for (int first = 0; first < sp_cell_int(c, "seq", 131072); first += tokens) {
-        struct sp_part_times t;
-        int err = times_of(c, first, tokens, &t);
+    const struct sp_machine *machine = sp_sppo_machine(c);
+    struct sp_shape sh;
 
-        if (err)
-            return err;
-        *seconds += sp_layer_forward_s(&t);
-    }
+    if (!machine || sp_sppo_shape(c, sp_cell_int(c, "seq", 131072), &sh))
+        return -EINVAL;
+    *seconds = sp_sppo_layer_s(machine, sp_cell_int(c, "devices_per_stage", 8), &sh, tokens);
     return 0;
 }
 
@@ -170,7 +162,7 @@ static int longer_has_more_bubble(struct sp_cell *c)
     return 0;
 }
 
-/* ---- figures 10 and 12 ------------------------------------------------------------------------------- */
+/* ---- figures 10 and 12 */
 
 static int heads_do_not_divide(struct sp_cell *c)
 {

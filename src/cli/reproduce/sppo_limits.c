@@ -61,7 +61,7 @@ int sp_sppo_figure_10(struct sp_cell *c)
     return 0;
 }
 
-/* ---- the longest --------------------------------------------------------------------------------- */
+/* ---- the longest */
 
 struct limit {
     int tokens;

@@ -1,14 +1,16 @@
 /*
  * SPPO over Megatron-LM, and SPPO's offloading over SPPO without any (sections 7.1 and 7.2).
  *
- * The paper states neither the sequences of a step nor, of 7B and 13B, with which layout a speedup was measured. Cells
- * have the reading that their numbers allow, and the note of each has the other one:
+ * The paper states neither the sequences of a step nor, of 7B and 13B, with which layout a speedup
+ * was measured. Cells have the reading that their numbers allow, and the note of each has the other
+ * one:
  *
- *   7B    the layout of SPPO ("under the same parallelism strategy"), many sequences: with one, three stages of four
- *         would be idle
- *   13B   the same; 40 heads cannot be shared by more than 8 GPUs of a stage, and its tuned layout is this one
- *   65B   table 4's tuned layout, SP 64 and PP 2, and one sequence (section 3.1: the count of micro-batches collapses
- *         to one); that of SPPO does not fit with several
+ *   7B    the layout of SPPO ("under the same parallelism strategy"), many sequences: with one,
+ *         three stages of four would be idle
+ *   13B   the same; 40 heads cannot be shared by more than 8 GPUs of a stage, and its tuned layout
+ *         is this one
+ *   65B   table 4's tuned layout, SP 64 and PP 2, and one sequence (section 3.1: the count of
+ *         micro-batches collapses to one); that of SPPO does not fit with several
  *
  * Nothing is compared with a run that does not fit.
  */
@@ -95,7 +97,7 @@ static int speedup_of_cell(struct sp_cell *c)
     return err;
 }
 
-/* ---- ranges -------------------------------------------------------------------------------------- */
+/* ---- ranges */
 
 /* The rows of table 4 in which Megatron-LM runs, each with the reading above. */
 static const struct row {

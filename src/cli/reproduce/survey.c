@@ -310,7 +310,7 @@ static int best_bubble(struct sp_cell *c)
     return 0;
 }
 
-/* ---- which parallelism suits a task ---------------------------------------------------------------- */
+/* ---- which parallelism suits a task */
 
 /*
  * Tensor, pipeline and data parallelism of the layout with the shortest step, of all in powers of
@@ -322,8 +322,7 @@ enum { MOST_TENSOR = 64, MOST_STAGES = 16 };
 struct choice {
     int tensor, stages, replicas;
     enum sp_recompute recompute;
-    double step_s, memory_bytes;
-    bool fits;
+    struct sp_run_result result;
 };
 
 /* The task of a cell. */
@@ -332,9 +331,11 @@ struct task {
     int devices, sequences, batch;
 };
 
-static int play_choice(const struct task *task, struct choice *choice)
+/* Plays a layout with the least recomputation with which it fits, or with all. */
+static int play_layout(const struct task *task, struct choice *choice)
 {
-    struct sp_run_result r;
+    static const enum sp_recompute modes[] = {SP_RECOMPUTE_NONE, SP_RECOMPUTE_NO_ATTENTION,
+                                              SP_RECOMPUTE_FULL};
     struct sp_model model;
     struct sp_run run = {.machine = "h100-ib",
                          .schedule = "1f1b",
@@ -344,48 +345,30 @@ static int play_choice(const struct task *task, struct choice *choice)
                          .stages = choice->stages,
                          .devices = choice->tensor,
                          .pipelines = choice->replicas,
-                         .micro_batches = task->sequences / task->batch / choice->replicas,
-                         .recompute = choice->recompute};
+                         .micro_batches = task->sequences / task->batch / choice->replicas};
     int err = sp_model_load(task->model, &model);
 
-    err = err ? err : sp_run(&run, &r);
-    if (err)
-        return err;
-    choice->step_s = r.step_s;
-    choice->memory_bytes = r.memory_bytes;
-    choice->fits = r.fits;
-    return 0;
-}
-
-/* With the least recomputation with which it fits, or with all. */
-static int play_least(const struct task *task, struct choice *choice)
-{
-    static const enum sp_recompute modes[] = {SP_RECOMPUTE_NONE, SP_RECOMPUTE_NO_ATTENTION,
-                                              SP_RECOMPUTE_FULL};
-    int err = 0;
-
-    choice->fits = false;
-    for (size_t i = 0; !err && !choice->fits && i < sizeof modes / sizeof *modes; i++) {
-        choice->recompute = modes[i];
-        err = play_choice(task, choice);
+    for (size_t i = 0; !err && !choice->result.fits && i < sizeof modes / sizeof *modes; i++) {
+        choice->recompute = run.recompute = modes[i];
+        err = sp_run(&run, &choice->result);
     }
     return err;
 }
 
-/* One that fits before one that does not; of those that do not, the one with fewer replicas, whose parameters are cut
- * more often; then the faster one. */
+/* One that fits before one that does not; of those that do not, the one with fewer replicas, whose
+ * parameters are cut more often; then the faster one. */
 static bool is_better(const struct choice *a, const struct choice *b)
 {
-    if (a->fits != b->fits)
-        return a->fits;
-    if (!a->fits && a->replicas != b->replicas)
+    if (a->result.fits != b->result.fits)
+        return a->result.fits;
+    if (!a->result.fits && a->replicas != b->replicas)
         return a->replicas < b->replicas;
-    return a->step_s < b->step_s;
+    return a->result.step_s < b->result.step_s;
 }
 
 static int choose(const struct task *task, struct choice *best)
 {
-    *best = (struct choice){.step_s = INFINITY, .replicas = task->devices + 1};
+    *best = (struct choice){.result.step_s = INFINITY, .replicas = task->devices + 1};
     for (int tensor = 1; tensor <= MOST_TENSOR && tensor <= task->devices; tensor *= 2)
         for (int stages = 1; stages <= MOST_STAGES && tensor * stages <= task->devices;
              stages *= 2) {
@@ -395,7 +378,7 @@ static int choose(const struct task *task, struct choice *best)
 
             if (one.replicas * task->batch > task->sequences)
                 continue;
-            err = play_least(task, &one);
+            err = play_layout(task, &one);
             if (err)
                 return err;
             if (is_better(&one, best))
@@ -420,13 +403,13 @@ static int choice(struct sp_cell *c)
     sp_cell_set(c, !strcmp(c->column, "TP")   ? best.tensor
                    : !strcmp(c->column, "PP") ? best.stages
                                               : best.replicas);
-    if (best.fits)
-        sp_cell_note(c, "%.1f s a step, %.0f GB a GPU, recomputed: %s", best.step_s,
-                     best.memory_bytes / 1e9, sp_recompute_name(best.recompute));
+    if (best.result.fits)
+        sp_cell_note(c, "%.1f s a step, %.0f GB a GPU, recomputed: %s", best.result.step_s,
+                     best.result.memory_bytes / 1e9, sp_recompute_name(best.recompute));
     else
         sp_cell_note(
             c, "none fits with 18 bytes a parameter: the fastest with one replica, %.0f GB a GPU",
-            best.memory_bytes / 1e9);
+            best.result.memory_bytes / 1e9);
     return 0;
 }
 

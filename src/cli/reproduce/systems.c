@@ -28,7 +28,8 @@ double sp_layer_kept_bytes(const struct sp_shape *sh, enum sp_recompute recomput
     return (double)sum;
 }
 
-/* A micro-batch forwards and backwards through all layers on one device, embedding and head included. */
+/* A micro-batch forwards and backwards through all layers on one device, embedding and head
+ * included. */
 static double compute(const struct sp_machine *machine, const struct sp_run *run,
                       const struct sp_shape *sh)
 {
@@ -59,7 +60,8 @@ int sp_zero3(const struct sp_run *run, struct sp_run_result *result)
         run->micro_batches * fmax(run->context, 1) / n *
             (compute(machine, run, &sh) + 3 * (n - 1) / n * 2 * parameters / link->bandwidth) +
         sp_update_time(machine, parameters / n);
-    /* its shard with gradient, moments and the type of the run; two gathered layers; one layer at work */
+    /* its shard with gradient, moments and the type of the run; two gathered layers; one layer at
+     * work */
     result->memory_bytes =
         18 * parameters / n + run->model->layers * sp_layer_kept_bytes(&sh, run->recompute) +
         4 * parameters / run->model->layers + run->logit_bytes * sh.rows * run->model->vocab +

@@ -236,7 +236,7 @@ static int speedup(struct sp_cell *c)
     return err;
 }
 
-/* ---- figure 5: by its own units ---------------------------------------------------------------- */
+/* ---- figure 5: by its own units */
 
 /* Activations of the fullest stage, in units of a micro-batch's in the whole model. */
 static int figure_5(struct sp_cell *c)

@@ -1,5 +1,6 @@
 /*
- * WeiPipe: what the text says of its tables and figures, figures 6 and 7 on their grids, and what a ring carries.
+ * WeiPipe: what the text says of its tables and figures, figures 6 and 7 on their grids, and what a
+ * ring carries.
  */
 #include "cli/reproduce/systems.h"
 #include "cli/reproduce/theory.h"
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- figure 5: what is sent ---------------------------------------------------------------------- */
+/* ---- figure 5: what is sent */
 
 enum { LAYERS = 32, SEQ = 4096 };
 
@@ -46,7 +47,8 @@ static void destroy_sending(struct sending *s)
     sp_plan_destroy(&s->plan);
 }
 
-/* Numbers that a worker of the ring passes on in a turn, weights twice and gradients, a layer, in H^2. */
+/* Numbers that a worker of the ring passes on in a turn, weights twice and gradients, a layer, in
+ * H^2. */
 static int sent_in_a_turn(struct sp_cell *c)
 {
     double numbers[SP_TENSOR_KINDS] = {0}, sum;
@@ -76,8 +78,8 @@ static bool is_chunk(const struct sp_step_message *m)
            m->tensor.kind == SP_TENSOR_D;
 }
 
-/* Chunks that worker 1 passes on for each operation of its own, over a step so long that filling and draining count for
- * little. */
+/* Chunks that worker 1 passes on for each operation of its own, over a step so long that filling
+ * and draining count for little. */
 static int chunks_of(const char *schedule, double *sent)
 {
     struct sending s;
@@ -146,9 +148,10 @@ int sp_weipipe_figure_5_communication(struct sp_cell *c)
     return err;
 }
 
-/* ---- figure 5: bubbles ---------------------------------------------------------------------------- */
+/* ---- figure 5: bubbles */
 
-/* With forwards, backwards of inputs and of weights that take the same, on 4 workers with 12 micro-batches. */
+/* With forwards, backwards of inputs and of weights that take the same, on 4 workers with 12
+ * micro-batches. */
 static int bubble_of(const char *schedule, double *bubble)
 {
     struct sp_theory t = {.schedule = schedule,
@@ -187,7 +190,8 @@ static int smaller_bubbles(struct sp_cell *c)
     return err;
 }
 
-/* "Almost no bubble" in a round as drawn, where the next step's forwards follow: not with a step that ends. */
+/* "Almost no bubble" in a round as drawn, where the next step's forwards follow: not with a step
+ * that ends. */
 static int almost_no_bubble(struct sp_cell *c)
 {
     double zb2, wzb2 = 0;
@@ -200,7 +204,7 @@ static int almost_no_bubble(struct sp_cell *c)
     return err;
 }
 
-/* ---- table 2: memory ------------------------------------------------------------------------------- */
+/* ---- table 2: memory */
 
 static int memory_of(const struct sp_cell *c, int row, const char *schedule, double *bytes)
 {
@@ -255,15 +259,15 @@ static int more_than_fsdp(struct sp_cell *c)
     return 0;
 }
 
-/* ---- figures 6 and 7 ------------------------------------------------------------------------------- */
+/* ---- figures 6 and 7 */
 
 enum { SIZES = 3, SYSTEMS = 5, FSDP = 3, WEIPIPE = 4 };
 
 static const int sizes[SIZES] = {8, 16, 32};
 static const char *const systems[SYSTEMS] = {"1f1b", "zb1p", "zb2p", "fsdp", "weipipe"};
 
-/* Tokens a second and GPU by the arrays above, with `all` sequences a step, 0: 16 a GPU; 0 where it does not fit. The
- * paper does not say the hidden size: 2048 is the middle one of its tables. */
+/* Tokens a second and GPU by the arrays above, with `all` sequences a step, 0: 16 a GPU; 0 where it
+ * does not fit. The paper does not say the hidden size: 2048 is the middle one of its tables. */
 static int rates_by_size(int all, double rates[SIZES][SYSTEMS])
 {
     for (int i = 0; i < SIZES; i++)

@@ -8,30 +8,33 @@
  *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
  *   span[rank], idle[rank]   last end - first start; makespan - busy
  *   peak_live[rank]          most (micro-batch, chunk) activations alive at once
- *   peak_micro_batches[rank] the same in micro-batches on a whole stage, of which a chunk or slice is a part
- *   multiplex[stage]         {left, steady, right: slices; left_stages, ...: who computes them}; only
- *                            with the flag multiplex, where an op names the global stage as its chunk,
- *                            and a part of its slices, counted over all of them, as its slice
+ *   peak_micro_batches[rank] the same in micro-batches on a whole stage, of which a chunk or slice
+ *                            is a part
+ *   multiplex[stage]         {left, steady, right: slices; left_stages, ...: who computes them};
+ *                            only with the flag multiplex, where an op names the global stage as
+ *                            its chunk, and a part of its slices, counted over all of them, as its
+ *                            slice
  *   slice_tokens[slice]      tokens of each; only with --partition-slices
  *   overlap[rank]            [k, k+1] of ops that are one unit; only where there are any
  *   buffers                  messages that may wait on a channel at once; 0: sends may block
- *   strict_makespan          of the order in which no op overtakes another; only with --scheduler ready,
- *                            of which all else is
+ *   strict_makespan          of the order in which no op overtakes another; only with --scheduler
+ *                            ready, of which all else is
  *   formula                  makespan, source, claim ("exact", "lower bound", "upper bound",
  *                            "approximate"): the published one, without communication; only where
  *                            there is one for the layout
- *   messages                 [from, to, op, sent, arrives] of every message between stages, in the order
- *                            of the receivers' programs; op is the producer, or the tensor where that
- *                            goes on as it came
- *   actions[rank]            [kind, op or tensor, peer or group or null, bytes or null] in the order of
- *                            submission, with a process a stage; only with --actions
- *   step_ms                  makespan, messages that come after it, and the update; times are in milliseconds
- *                            then; only with --model and without --cost
- *   bytes_sent[rank]         payload of one optimizer step, with a process a stage; only with --model
- *   bytes_by_link            [from, to, bytes] of the same, by who receives it; of from = to what the devices
- *                            of a stage, or its pipelines, send each other
- *   memory_bytes[rank]       {parameters: weights and gradients, optimizer: two moments, activations,
- *                            workspace, total}; only with --model
+ *   messages                 [from, to, op, sent, arrives] of every message between stages, in the
+ *                            order of the receivers' programs; op is the producer, or the tensor
+ *                            where that goes on as it came
+ *   actions[rank]            [kind, op or tensor, peer or group or null, bytes or null] in the
+ *                            order of submission, with a process a stage; only with --actions
+ *   step_ms                  makespan, messages that come after it, and the update; times are in
+ *                            milliseconds then; only with --model and without --cost
+ *   bytes_sent[rank]         payload of one optimizer step, with a process a stage; only with
+ *                            --model
+ *   bytes_by_link            [from, to, bytes] of the same, by who receives it; of from = to what
+ *                            the devices of a stage, or its pipelines, send each other
+ *   memory_bytes[rank]       {parameters: weights and gradients, optimizer: two moments,
+ *                            activations, workspace, total}; only with --model
  */
 #include "policies/families/multiplexed/multiplex.h"
 #include "cli/print.h"

@@ -58,8 +58,8 @@ static void forget_layout(struct sp_train_config *cfg, const struct sp_train_con
     cfg->groups = none->groups;
 }
 
-/* Drops from what a run was told that which says how to do something that is told otherwise now: by other
- * data, another schedule, or as many processes as were started. */
+/* Drops from what a run was told that which says how to do something that is told otherwise now: by
+ * other data, another schedule, or as many processes as were started. */
 static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_config *given,
                             const struct sp_train_config *none)
 {
@@ -100,7 +100,8 @@ static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_c
     sp_train_drop_unused(cfg); /* as how it saved: what it saves now, if it does, it is told anew */
 }
 
-/* A run that goes on is told what it was told before; what it is told now, *cfg, is still to be told then. */
+/* A run that goes on is told what it was told before; what it is told now, *cfg, is still to be
+ * told then. */
 static int continue_run(struct sp_train_config *cfg)
 {
     struct sp_train_config given = *cfg, none;
@@ -108,7 +109,8 @@ static int continue_run(struct sp_train_config *cfg)
 
     *cfg = none;
     cfg->resume = given.resume;
-    /* on data of its own it is another run, which begins with the weights and moments of this one */
+    /* on data of its own it is another run, which begins with the weights and moments of this
+     * one */
     err = err ? err : sp_train_restore(cfg, !given.data && !given.tokens);
     if (err)
         return err;

@@ -1,7 +1,8 @@
 /*
  * For example:
  *
- *   done: 150 steps in 12.1 s, 80.4 ms each, 25480 tokens/s, bubble 21.9 % (of 1f1b itself 21.1 %); loss 2.3411
+ *   done: 150 steps in 12.1 s, 80.4 ms each, 25480 tokens/s, bubble 21.9 % (of 1f1b itself 21.1 %);
+ *     loss 2.3411
  *   time: stages compute 78 % of a step and wait 14 % for other stages, 5 % for the runtime
  *   next: starpipe report trace   or   starpipe train --resume run --steps 300
  */

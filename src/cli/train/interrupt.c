@@ -55,8 +55,8 @@ void sp_interrupt_clear(int bits)
 }
 
 /*
- * Launchers and timeout(1) may send the same signal twice, to the process and to its group; a person
- * who asks again has waited.
+ * Launchers and timeout(1) may send the same signal twice, to the process and to its group; a
+ * person who asks again has waited.
  */
 static void on_signal(int number, siginfo_t *info, void *context)
 {

@@ -1,4 +1,5 @@
-/* The page: page.html, which the build turns into the string `page`, with the log's lines as a JSON list in it. */
+/* The page: page.html, which the build turns into the string `page`, with the log's lines as a JSON
+ * list in it. */
 #include "src/cli/watch/page.inc"
 #include "cli/watch/watch.h"
 #include "sp_error.h"

@@ -2,7 +2,8 @@
  * The picture of a run in a terminal, for example:
  *
  *   1f1b of gpt-tiny, 2 stages, 4 micro-batches, f32 on cpu
- *   step 150  loss 2.2134  evaluation 2.1626 after step 150  1.2 gradient norm  8123 tokens/s  114.6 ms a step
+ *   step 150  loss 2.2134  evaluation 2.1626 after step 150  1.2 gradient norm  8123 tokens/s
+ *             114.6 ms a step
  *    5.54 |*
  *         | **
  *         |   ****   *
