@@ -1,7 +1,7 @@
 /* starpipe calibrate: measures this machine and writes a description of it. */
 #include "train/calibrate/calibrate.h"
 #include "cli/commands.h"
-#include "cli/hardware.h"
+#include "cli/print.h"
 #include "cli/result.h"
 #include "model/files/output.h"
 #include "sp_error.h"
@@ -9,7 +9,6 @@
 #include "train/start/agree.h"
 #include "transport/transport.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,7 +18,7 @@ struct args {
     const char *output;
 };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     struct sp_train_config like;
     int err = sp_train_config_init(&like);
@@ -66,26 +65,11 @@ static int parse(int argc, char **argv, struct args *a)
                             argv);
 }
 
-static int print_machine(const struct sp_machine *m)
-{
-    char *text = sp_machine_text(m);
-
-    if (!text)
-        return -ENOMEM;
-    fputs(text, stdout);
-    free(text);
-    return 0;
-}
-
 static int write_result(const struct args *a, const struct sp_machine *m)
 {
     int err = sp_result_begin("calibrate", a->output, 0);
 
-    if (!err && a->format)
-        sp_hardware_print(stdout, m);
-    else if (!err)
-        err = print_machine(m);
-    return err;
+    return err ? err : sp_hardware_print(m, a->format);
 }
 
 int sp_cmd_calibrate(int argc, char **argv)
@@ -99,12 +83,8 @@ int sp_cmd_calibrate(int argc, char **argv)
 
     if (sp_transport_join(&argc, &argv, &world))
         return 2;
-    sp_error_hold(world.rank);
-    if (world.rank > 0)
-        sp_options_write_none();
-    if (world.rank > 0 && !freopen("/dev/null", "w", stdout))
-        sp_error(errno, "cannot silence standard output: %s", strerror(errno));
-    err = parse(argc, argv, &a);
+    sp_options_of_rank(world.rank);
+    err = parse_options(argc, argv, &a);
     if (sp_train_disagree(world.rank, err)) {
         sp_transport_leave();
         return err > 0 ? 0 : 2;

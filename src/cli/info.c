@@ -1,6 +1,6 @@
 /* starpipe info: describes this build and this machine, or a machine from a file. */
 #include "cli/commands.h"
-#include "cli/hardware.h"
+#include "cli/print.h"
 #include "cli/result.h"
 #include "sinks/starpu/cuda.h"
 #include "config.h"
@@ -10,8 +10,6 @@
 #include "transport/transport.h"
 #include "sinks/starpu/runtime.h"
 #include <hwloc.h>
-#include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* The facts about this build and machine: found once, printed in either form. */
@@ -67,11 +65,10 @@ static void print_text(const struct facts *f)
         printf("           %s\n", f->workers.name[w]);
 }
 
-/* Prints one object with the same names as the text. 0 or 1. */
+/* Prints one object with the same names as the text. 0 or -EIO. */
 static int print_json(const struct facts *f)
 {
     json_t *workers = json_array(), *root;
-    int bad;
 
     for (int w = 0; w < f->workers.n; w++)
         json_array_append_new(workers, json_string(f->workers.name[w]));
@@ -81,13 +78,11 @@ static int print_json(const struct facts *f)
                      "cuda", has_cuda(), "hardware", "packages", f->packages, "cores", f->cores,
                      "processing_units", f->units, "numa_nodes", f->numa, "memory_bytes",
                      (json_int_t)f->memory_bytes, "workers", workers);
-    bad = !root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF;
-    json_decref(root);
-    return bad;
+    return sp_json_print(root, 0, stdout);
 }
 
 /* Prints this machine and this build. Returns the exit status. */
-static int found(bool json)
+static int print_this_machine(bool json)
 {
     struct facts f = {0};
     int bad;
@@ -103,24 +98,13 @@ static int found(bool json)
     return bad;
 }
 
-/* Prints a described machine in words, or as the file that describes it. */
-static int described(const char *name, bool json)
+static int print_described(const char *name, bool json)
 {
     struct sp_machine m;
-    char *text;
 
     if (sp_machine_load(name, &m))
         return 2;
-    if (!json) {
-        sp_hardware_print(stdout, &m);
-        return 0;
-    }
-    text = sp_machine_text(&m);
-    if (!text)
-        return 1;
-    fputs(text, stdout);
-    free(text);
-    return 0;
+    return sp_hardware_print(&m, !json) ? 1 : 0;
 }
 
 int sp_cmd_info(int argc, char **argv)
@@ -142,5 +126,5 @@ int sp_cmd_info(int argc, char **argv)
         return SP_OPTIONS_EXIT(ret);
     if (sp_result_begin("info", result.output, 1))
         return 1;
-    return machine ? described(machine, result.format) : found(result.format);
+    return machine ? print_described(machine, result.format) : print_this_machine(result.format);
 }

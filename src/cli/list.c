@@ -2,12 +2,11 @@
  * starpipe list: the schedules there are.
  */
 #include "cli/commands.h"
+#include "cli/print.h"
 #include "cli/result.h"
 #include "policies/registry.h"
 #include "sp_error.h"
 #include "sp_utf8.h"
-#include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 
 /* "  [group=.. auto]": what may stand after the name. */
@@ -66,9 +65,10 @@ static int print_json(void)
         if (json_array_append_new(list, o))
             ret = sp_error(ENOMEM, "list: cannot describe schedule %d", i);
     }
-    if (!ret && json_dumpf(list, stdout, JSON_INDENT(1)) == 0)
-        putchar('\n');
-    json_decref(list);
+    if (ret)
+        json_decref(list);
+    else
+        sp_json_print(list, 0, stdout);
     return ret;
 }
 

@@ -30,8 +30,9 @@ static const struct sp_command commands[] = {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-/* Started with a standard stream closed, the first file that is opened would take its place, and what is
- * printed would go into it. Reads and writes of what is put there instead fail as those of a closed one. */
+/* Started with a standard stream closed, the first file that is opened would take its place, and
+ * what is printed would go into it. Reads and writes of what is put there instead fail as those of
+ * a closed one. */
 static int hold_standard_streams(void)
 {
     static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
@@ -91,26 +92,20 @@ static int help_of(int argc, char **argv)
     return run_command(argc + 1, words);
 }
 
-static int run(int argc, char **argv)
+static int run_words(int argc, char **argv)
 {
+    enum sp_help_form form;
+
     if (argc < 2) {
         sp_error(EINVAL, "no command; 'starpipe --help' lists them");
         return 2;
     }
     if (!strcmp(argv[1], "help") && argc > 2)
         return help_of(argc - 2, argv + 2);
-    switch (sp_help_form(strcmp(argv[1], "help") ? argv[1] : "--help")) {
-    case SP_HELP_TEXT:
-        sp_help_program_text(commands, COMMANDS);
+    form = sp_help_form(strcmp(argv[1], "help") ? argv[1] : "--help");
+    if (form) {
+        sp_help_print_program(form, commands, COMMANDS);
         return 0;
-    case SP_HELP_MAN:
-        sp_help_program_man(commands, COMMANDS);
-        return 0;
-    case SP_HELP_BASH:
-        sp_help_program_bash(commands, COMMANDS);
-        return 0;
-    case SP_HELP_NONE:
-        break;
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version") || !strcmp(argv[1], "-V")) {
         printf("%s\n", PACKAGE_STRING);
@@ -124,5 +119,5 @@ int main(int argc, char **argv)
     if (hold_standard_streams())
         return 1;
     signal(SIGXFSZ, SIG_IGN); /* the write fails then, which is said */
-    return check_output(sp_result_end(run(argc, argv)));
+    return check_output(sp_result_end(run_words(argc, argv)));
 }

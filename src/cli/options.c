@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int unknown(const struct sp_option *options, const char *command, const char *name, int len)
+static int refuse_option(const struct sp_option *options, const char *command, const char *name,
+                         int len)
 {
     char typed[64], meant[128];
     struct sp_suggestion suggestion = {.typed = typed};
@@ -75,7 +76,7 @@ static int find_option(const struct sp_option *options, const char *command, int
     while (o->name && !is_named(o, name, len, word))
         o++;
     if (!o->name)
-        return unknown(options, command, name, len);
+        return refuse_option(options, command, name, len);
     word->option = o;
     word->name = name;
     word->value = word->also[0] ? word->also : NULL;
@@ -188,9 +189,12 @@ static int add_file(struct sp_files *files, const struct sp_option *o, char name
 
 static bool writes_none;
 
-void sp_options_write_none(void)
+void sp_options_of_rank(int rank)
 {
-    writes_none = true;
+    sp_error_hold(rank);
+    writes_none = rank > 0;
+    if (rank > 0 && !freopen("/dev/null", "w", stdout))
+        sp_error(errno, "cannot silence standard output: %s", strerror(errno));
 }
 
 /* Checks that the files of SP_OPT_OUTPUT can be written and that the command does not read them

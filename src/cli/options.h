@@ -17,9 +17,9 @@ enum { SP_OPTIONS_MOST = 128 }; /* entries of a table */
  * option has the others that it needs, and plugins are loaded.
  */
 int sp_options_parse(const struct sp_option *options, const char *summary, int argc, char **argv);
-/* Turns off checks of SP_OPT_OUTPUT files from here on: another process, on its own node, writes
- * them. */
-void sp_options_write_none(void);
+/* Several processes read the same options: rank 0 alone prints and says what is wrong with
+ * them, and checks SP_OPT_OUTPUT files, which it writes on its own node. */
+void sp_options_of_rank(int rank);
 /* Reads the values alone, without checking what the options mean together. If typed is not NULL,
  * typed[i] becomes the name by which option i was given. */
 int sp_options_read(const struct sp_option *options, const char *summary, int argc, char **argv,

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A file of a directory, to be written. 0, or -errno after one line. */
-static int begin(const char *dir, const char *name, struct sp_output *f)
+static int open_in_dir(const char *dir, const char *name, struct sp_output *f)
 {
     char path[4400];
 
@@ -15,7 +15,7 @@ static int begin(const char *dir, const char *name, struct sp_output *f)
 int sp_record_write(const struct sp_timeline *t, const char *dir, const char *name)
 {
     struct sp_output f = {0};
-    int err = begin(dir, name, &f);
+    int err = open_in_dir(dir, name, &f);
 
     if (err)
         return err;
@@ -27,25 +27,30 @@ int sp_record_write(const struct sp_timeline *t, const char *dir, const char *na
     return sp_output_commit(&f);
 }
 
-int sp_record_svg(const struct sp_gantt *g, const char *dir, const char *name)
+static int write_svg(const struct sp_gantt *g, const char *dir, const char *what)
 {
     struct sp_output f = {0};
-    int err = begin(dir, name, &f);
+    char name[64];
+    int err;
 
+    snprintf(name, sizeof name, "%s.svg", what);
+    err = open_in_dir(dir, name, &f);
     if (err)
         return err;
     sp_gantt_svg(g, f.f);
     return sp_output_commit(&f);
 }
 
-int sp_record_page(const struct sp_schedule_def *def, const struct sp_gantt g[2], const char *first,
-                   const char *second, const char *dir)
+int sp_record_pictures(const struct sp_schedule_def *def, const struct sp_gantt g[2],
+                       const char *const what[2], const char *dir)
 {
-    const char *const what[] = {first, second};
     struct sp_gantt_fact facts[3] = {{.name = "schedule"}};
     struct sp_output f = {0};
-    int err = begin(dir, "trace.html", &f);
+    int err = 0;
 
+    for (int i = 0; !err && i < 2; i++)
+        err = write_svg(&g[i], dir, what[i]);
+    err = err ? err : open_in_dir(dir, "trace.html", &f);
     if (err)
         return err;
     snprintf(facts[0].value, sizeof facts[0].value, "%s: %s", def->name, def->summary);

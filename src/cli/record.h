@@ -5,11 +5,12 @@
 #include "trace/gantt.h"
 #include "trace/timeline/json.h"
 
-/* Into an existing directory. 0, or -errno after one line. */
+/* Writes a record into an existing directory. 0, or -errno after one line. */
 int sp_record_write(const struct sp_timeline *t, const char *dir, const char *name);
-int sp_record_svg(const struct sp_gantt *g, const char *dir, const char *name);
-/* trace.html: two pictures of one schedule on one axis, `first` and `second` saying what they are. */
-int sp_record_page(const struct sp_schedule_def *def, const struct sp_gantt g[2], const char *first,
-                   const char *second, const char *dir);
+
+/* Writes two pictures of one schedule: what[0].svg, what[1].svg, and trace.html with both on one
+ * axis. 0, or -errno after one line. */
+int sp_record_pictures(const struct sp_schedule_def *def, const struct sp_gantt g[2],
+                       const char *const what[2], const char *dir);
 
 #endif

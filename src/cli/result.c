@@ -42,7 +42,7 @@ int sp_result_begin(const char *command, const char *output, int most)
     return 0;
 }
 
-static int copy(FILE *from, FILE *to)
+static int copy_file(FILE *from, FILE *to)
 {
     char some[1 << 16];
     size_t n;
@@ -64,7 +64,7 @@ static int replace_file(long bytes)
     if (err)
         return err;
     out.bytes = (uint64_t)bytes;
-    err = copy(result.kept, out.f);
+    err = copy_file(result.kept, out.f);
     if (!err)
         return sp_output_commit(&out);
     err = sp_output_fail(&out, err);
@@ -92,7 +92,7 @@ static int write_file(void)
     if (is_replaced(result.path))
         return replace_file(bytes);
     to = fopen(result.path, "w");
-    err = to ? copy(result.kept, to) : errno;
+    err = to ? copy_file(result.kept, to) : errno;
     if (to && fclose(to) && !err)
         err = errno;
     return err ? sp_error(err, "%s: cannot write %s: %s (%ld bytes are wanted)", result.command,

@@ -1,7 +1,7 @@
 /* starpipe sample: text that a saved model draws. */
 #include "cli/commands.h"
 #include "cli/result.h"
-#include "cli/utf8_printer.h"
+#include "cli/print.h"
 #include "sp_error.h"
 #include "sp_utf8.h"
 #include "train/config.h"
@@ -22,7 +22,7 @@ struct args {
 
 enum { TEXT, JSON };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
         {.name = "DIR",
@@ -95,7 +95,7 @@ static int parse(int argc, char **argv, struct args *a)
     return sp_options_parse(options, "Draws text from a saved model.", argc, argv);
 }
 
-/* ---- what is printed ------------------------------------------------------------------------------ */
+/* ---- what is printed */
 
 /* The text as it comes, or all of it at once. */
 struct output {
@@ -167,7 +167,7 @@ static int print_json(struct sp_trainer *t, const struct args *a, const struct s
     return err;
 }
 
-/* ---- the model ------------------------------------------------------------------------------------ */
+/* ---- the model */
 
 /* 0, or -errno after one line. */
 static int open_model(const struct args *a, struct sp_trainer **t)
@@ -221,7 +221,7 @@ int sp_cmd_sample(int argc, char **argv)
     struct args a = {.prompt = "", .how = SP_SAMPLING_DEFAULT};
     struct sp_trainer *t = NULL;
     struct sp_ids prompt = {0};
-    int ret = parse(argc, argv, &a), status = 2;
+    int ret = parse_options(argc, argv, &a), status = 2;
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);

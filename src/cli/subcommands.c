@@ -1,11 +1,11 @@
-#include "cli/subcommands.h"
+#include "cli/commands.h"
 #include "cli/help/help.h"
 #include "sp_error.h"
 #include "sp_suggest.h"
 #include <stdio.h>
 #include <string.h>
 
-static int run(const struct sp_subcommands *c, int i, int argc, char **argv)
+static int run_sub(const struct sp_subcommands *c, int i, int argc, char **argv)
 {
     static char name[64];
 
@@ -14,7 +14,7 @@ static int run(const struct sp_subcommands *c, int i, int argc, char **argv)
     return c->run(i, argc, argv);
 }
 
-static void print(const struct sp_subcommands *c)
+static void print_usage(const struct sp_subcommands *c)
 {
     printf("usage: starpipe %s %s %s\n%s\n\n", c->command, c->operand, c->options, c->summary);
     for (int i = 0; i < c->n; i++)
@@ -22,8 +22,9 @@ static void print(const struct sp_subcommands *c)
     printf("\n'starpipe %s %s --help' lists %s.\n", c->command, c->operand, c->help);
 }
 
-/* The page of the command names the subcommands; the completion knows the options of each of them too. */
-static void help(const struct sp_subcommands *c, enum sp_help_form form)
+/* The page of the command names the subcommands; the completion knows the options of each of them
+ * too. */
+static void print_page(const struct sp_subcommands *c, enum sp_help_form form)
 {
     char names[256] = "", summaries[1024] = "", *argv[] = {NULL, "--help=bash", NULL};
     const char *value = NULL;
@@ -42,10 +43,10 @@ static void help(const struct sp_subcommands *c, enum sp_help_form form)
     }
     sp_help_print(form, options, c->command, c->summary);
     for (int i = 0; i < c->n && form == SP_HELP_BASH; i++)
-        run(c, i, 2, argv);
+        run_sub(c, i, 2, argv);
 }
 
-static int unknown(const struct sp_subcommands *c, const char *word)
+static int refuse_word(const struct sp_subcommands *c, const char *word)
 {
     struct sp_suggestion suggestion = {.typed = word};
     char meant[128];
@@ -73,13 +74,13 @@ int sp_subcommands_run(const struct sp_subcommands *c, int argc, char **argv)
     form = sp_help_form(argv[1]);
     if (form) {
         if (form == SP_HELP_TEXT)
-            print(c);
+            print_usage(c);
         else
-            help(c, form);
+            print_page(c, form);
         return 0;
     }
     for (int i = 0; i < c->n; i++)
         if (!strcmp(argv[1], c->sub[i].name))
-            return run(c, i, argc - 1, argv + 1);
-    return unknown(c, argv[1]);
+            return run_sub(c, i, argc - 1, argv + 1);
+    return refuse_word(c, argv[1]);
 }

@@ -1,6 +1,7 @@
 /* starpipe tokenize: files of text to one file of tokens, as train --tokens reads it. */
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "model/files/output.h"
 #include "model/tokenizer/stream.h"
 #include "sp_error.h"
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 enum { FILES = 65536, NPY_HEADER = 128 };
 
@@ -29,7 +29,7 @@ struct tokens {
     uint64_t tokens; /* in it so far */
 };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
         {.name = "FILE...",
@@ -83,7 +83,7 @@ static int parse(int argc, char **argv, struct args *a)
     return sp_options_parse(options, "Turns text into the tokens of a model.", argc, argv);
 }
 
-/* ---- what the options ask for ------------------------------------------------------------------ */
+/* ---- what the options ask for */
 
 /* --document-separator: the number of a token, -1: none. */
 static int find_separator(const struct args *a, const struct sp_tokenizer *t, int64_t *separator)
@@ -114,7 +114,8 @@ static int find_separator(const struct args *a, const struct sp_tokenizer *t, in
     return 0;
 }
 
-/* --documents; who names eos as the separator has it in the text, where there are several documents. */
+/* --documents; who names eos as the separator has it in the text, where there are several
+ * documents. */
 static enum sp_documents_by documents_by(const struct args *a)
 {
     bool eos = a->separator && !strcmp(a->separator, "eos");
@@ -146,7 +147,7 @@ static int check_files(const struct args *a)
     return err;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------- */
+/* ---- the file */
 
 static int write_tokens(void *to, const uint32_t *ids, size_t n)
 {
@@ -217,15 +218,7 @@ static int write_output(const struct args *a, struct sp_tokenizing *z, struct to
     return sp_output_commit(&f->out);
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int run(const struct args *a, const struct sp_tokenizer *t)
+static int tokenize_and_tell(const struct args *a, const struct sp_tokenizer *t)
 {
     struct sp_tokenizing z = {.t = t,
                               .flags = (a->special ? SP_ENCODE_SPECIAL : 0) |
@@ -233,13 +226,13 @@ static int run(const struct args *a, const struct sp_tokenizer *t)
                               .threads = a->threads ? a->threads : omp_get_num_procs(),
                               .by = documents_by(a)};
     struct tokens f = {0};
-    double begun = now(), s;
+    double begun = sp_clock_s(), s;
     int err = find_separator(a, t, &z.separator);
 
     err = err ? err : write_output(a, &z, &f);
     if (err)
         return err;
-    s = now() - begun;
+    s = sp_clock_s() - begun;
     printf("%" PRIu64 " tokens of %d bytes, %.2f bytes of text each; %" PRIu64 " document%s; "
            "%.1f MB/s on %d thread%s\n",
            z.tokens, f.width, (double)z.bytes / (double)z.tokens, z.documents,
@@ -263,13 +256,13 @@ int sp_cmd_tokenize(int argc, char **argv)
         sp_error(ENOMEM, "tokenize: no memory");
         return 1;
     }
-    ret = parse(argc, argv, a);
+    ret = parse_options(argc, argv, a);
     if (ret)
         status = SP_OPTIONS_EXIT(ret);
     else if (!a->model || !a->output)
         sp_error(EINVAL, "tokenize: --%s is missing", a->model ? "output FILE" : "model DIR");
     else if (!check_files(a) && !sp_tokenizer_open(a->model, &t))
-        status = run(a, t) ? 1 : 0;
+        status = tokenize_and_tell(a, t) ? 1 : 0;
     sp_tokenizer_close(t);
     free(a);
     return status;

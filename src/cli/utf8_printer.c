@@ -1,4 +1,4 @@
-#include "cli/utf8_printer.h"
+#include "cli/print.h"
 #include "sp_utf8.h"
 #include <string.h>
 

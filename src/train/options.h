@@ -44,7 +44,7 @@ enum sp_option_role {
     SP_ROLE_START    /* only for one start */
 };
 
-/* The heading that --help lists an option under; the headings are in cli/help/text.c. */
+/* The heading that --help lists an option under; the headings are in cli/help/help.c. */
 enum sp_option_topic {
     SP_TOPIC_NONE, /* for a command with few options */
     SP_TOPIC_EVERYDAY,

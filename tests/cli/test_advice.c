@@ -2,7 +2,7 @@
  * Tests the advice after a run. The records come from a list simulation, so the right advice is
  * known.
  */
-#include "cli/train/advice.h"
+#include "cli/train/train.h"
 #include "model/support.h"
 #include "train/run/record.h"
 #include "train/start/start.h"
@@ -105,7 +105,8 @@ static void fewer_stages(void **state)
     printf("%s\n", advice);
     assert_true(!strncmp(advice, "4 stages share 2 cores: 2 would be ", 35));
     assert_non_null(strstr(advice, " times as fast (--stages 2)"));
-    /* the play of two stages takes longer than that of four with a device each, not longer than the run */
+    /* the play of two stages takes longer than that of four with a device each, not longer than the
+     * run */
     assert_true(atof(advice + 35) > 1.5 && atof(advice + 35) < 3);
     advise(t, 1, advice); /* a step as short as on four devices: two stages would be no faster */
     assert_null(strstr(advice, "--stages"));

@@ -1,4 +1,5 @@
-/* Outputs that cannot be written, that are inputs by whatever name, or that are one and the same. */
+/* Outputs that cannot be written, that are inputs by whatever name, or that are one and the
+ * same. */
 #include "model/files/dir.h"
 #include "model/support.h"
 #include "train/start/outputs.h"

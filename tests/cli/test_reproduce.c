@@ -4,7 +4,6 @@
  */
 #include "../policies/common.h"
 #include "cli/reproduce/paper.h"
-#include "cli/reproduce/ring.h"
 #include "cli/reproduce/run.h"
 #include "policies/plan_create.h"
 #include <math.h>

@@ -64,8 +64,8 @@ static void moves_on(void **state)
     assert_true(step >= 200 - SP_TYPICAL_STEPS && ms[step] < 500);
 }
 
-/* In a run of equals with outliers now and then, never an outlier, wherever it ends; always one of the
- * last steps, and near their median. */
+/* In a run of equals with outliers now and then, never an outlier, wherever it ends; always one of
+ * the last steps, and near their median. */
 static void any_end(void **state)
 {
     uint64_t seed = 5;

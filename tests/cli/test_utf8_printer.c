@@ -1,6 +1,6 @@
 /* Text printed in pieces of any size must come out as Python decodes it whole with
  * errors="replace". */
-#include "cli/utf8_printer.h"
+#include "cli/print.h"
 #include "model/support.h"
 #include <stdlib.h>
 #include <string.h>

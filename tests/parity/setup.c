@@ -1,7 +1,7 @@
 /* Turns options into a plan as `starpipe train` does, without anything that needs a measurement. */
 #include "parity/run.h"
 #include "plan/memory.h"
-#include "cli/train/args.h"
+#include "cli/train/train.h"
 #include "train/options.h"
 #include "plan/partition.h"
 #include "plan/slices.h"

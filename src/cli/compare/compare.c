@@ -10,8 +10,8 @@
 enum format { TEXT, JSON, SVG, HTML };
 
 /* -EINVAL after one line for records that have nothing in common. */
-static int check(const struct sp_timeline *a, const struct sp_timeline *b,
-                 const char *const path[2])
+static int check_comparable(const struct sp_timeline *a, const struct sp_timeline *b,
+                            const char *const path[2])
 {
     if (strcmp(a->unit, b->unit))
         return sp_error(EINVAL,
@@ -32,7 +32,7 @@ static int check(const struct sp_timeline *a, const struct sp_timeline *b,
     return 0;
 }
 
-static int print(const struct sp_timeline t[2], enum format format, int rows)
+static int print_comparison(const struct sp_timeline t[2], enum format format, int rows)
 {
     struct sp_comparison c;
     int err = sp_comparison_make(&t[0], &t[1], &c);
@@ -90,14 +90,14 @@ int sp_cmd_compare(int argc, char **argv)
         err = sp_error(EINVAL, "compare: --rows is for --format text");
     for (given = 0; !err && given < 2; given++)
         err = sp_timeline_load("compare", path[given], &t[given]);
-    err = err ? err : check(&t[0], &t[1], path);
+    err = err ? err : check_comparable(&t[0], &t[1], path);
     if (err) {
         sp_timeline_destroy(&t[0]);
         sp_timeline_destroy(&t[1]);
         return 2;
     }
     err = sp_result_begin("compare", result.output, 0);
-    err = err ? err : print(t, (enum format)result.format, rows);
+    err = err ? err : print_comparison(t, (enum format)result.format, rows);
     sp_timeline_destroy(&t[0]);
     sp_timeline_destroy(&t[1]);
     return err ? 1 : 0;

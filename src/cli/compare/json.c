@@ -8,10 +8,10 @@
  *   alone      [A, B] how many ops the other has not
  */
 #include "cli/compare/compare.h"
+#include "cli/print.h"
 #include "sp_error.h"
 #include "sp_figure.h"
 #include <errno.h>
-#include <jansson.h>
 
 static json_t *record_json(const struct sp_timeline *t)
 {
@@ -65,11 +65,8 @@ int sp_compare_json(const struct sp_comparison *c, FILE *out)
                              "b", record_json(c->t[1]), "step_ms", c->t[0]->length, c->t[1]->length,
                              "parts", means_json(c), "stages", stages_json(c), "ops", ops_json(c),
                              "alone", c->alone[0], c->alone[1]);
-    int bad = !root || json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
 
-    json_decref(root);
-    if (bad)
-        return sp_error(ENOMEM, "compare: no memory for JSON, or it cannot be written");
-    fputc('\n', out);
-    return 0;
+    return sp_json_print(root, JSON_REAL_PRECISION(12), out)
+               ? sp_error(ENOMEM, "compare: no memory for JSON, or it cannot be written")
+               : 0;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- parts of stages ------------------------------------------------------------------------------- */
+/* ---- parts of stages */
 
 static int compare_parts(const void *x, const void *y)
 {
@@ -37,7 +37,7 @@ static void list_parts(struct sp_comparison *c)
     qsort(c->mean, SP_STEP_PARTS, sizeof *c->mean, compare_parts);
 }
 
-/* ---- ops ----------------------------------------------------------------------------------------------- */
+/* ---- ops */
 
 /* An op of a record, sorted by its stage and by what it does, to be found in the other record. */
 struct known {

@@ -4,6 +4,7 @@
  */
 #include "cli/diff/diff.h"
 #include "cli/commands.h"
+#include "cli/print.h"
 #include "cli/result.h"
 #include "model/files/weights_dir.h"
 #include "sp_error.h"
@@ -19,7 +20,7 @@ struct args {
     bool worst_set;
 };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
         {.name = "A",
@@ -226,7 +227,7 @@ static int find_kind(const char *path, enum kind *kind)
     return 0;
 }
 
-static enum sp_diff compare(const struct args *args, enum kind kind)
+static enum sp_diff compare_kind(const struct args *args, enum kind kind)
 {
     if (kind == LOG)
         return sp_diff_logs(args->a, args->b, &args->how);
@@ -236,22 +237,22 @@ static enum sp_diff compare(const struct args *args, enum kind kind)
 
 /* JSON: {same, tolerance, parts[]}, one part for each pair of files, as tensors.c and logs.c
  * make it. A file that only one side has is a part with its name alone. */
-static enum sp_diff print(const struct args *args, enum kind kind)
+static enum sp_diff print_result(const struct args *args, enum kind kind)
 {
     struct args with = *args;
     enum sp_diff result;
     json_t *root;
 
     if (!args->result.format)
-        return compare(args, kind);
+        return compare_kind(args, kind);
     with.how.parts = json_array();
-    result = compare(&with, kind);
+    result = compare_kind(&with, kind);
     root = json_pack("{s:b,s:f,s:o}", "same", result == SP_DIFF_SAME, "tolerance",
                      args->how.tolerance, "parts", with.how.parts);
-    if (result != SP_DIFF_UNREADABLE &&
-        (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF))
+    if (result == SP_DIFF_UNREADABLE)
+        json_decref(root);
+    else if (sp_json_print(root, 0, stdout))
         result = SP_DIFF_UNREADABLE;
-    json_decref(root);
     return result;
 }
 
@@ -260,7 +261,7 @@ int sp_cmd_diff(int argc, char **argv)
     static const char *const kinds[] = {"a file of tensors", "a log", "a directory"};
     struct args args = {.how.worst = 5};
     enum kind a, b;
-    int ret = parse(argc, argv, &args);
+    int ret = parse_options(argc, argv, &args);
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
@@ -277,5 +278,5 @@ int sp_cmd_diff(int argc, char **argv)
     }
     if (sp_result_begin("diff", args.result.output, SP_DIFF_DIFFERENT))
         return SP_DIFF_UNREADABLE;
-    return (int)print(&args, a);
+    return (int)print_result(&args, a);
 }

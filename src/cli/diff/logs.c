@@ -107,8 +107,8 @@ static int print_only(const struct run *in, const struct run *other, bool quiet)
     return n;
 }
 
-static enum sp_diff compare(const struct run *a, const struct run *b,
-                            const struct sp_diff_options *options)
+static enum sp_diff compare_runs(const struct run *a, const struct run *b,
+                                 const struct sp_diff_options *options)
 {
     bool quiet = options->parts;
     int only_a = print_only(a, b, quiet), only_b = options->part ? 0 : print_only(b, a, quiet);
@@ -152,7 +152,7 @@ enum sp_diff sp_diff_logs(const char *a, const char *b, const struct sp_diff_opt
     enum sp_diff result = SP_DIFF_UNREADABLE;
 
     if (!read_run(a, &x) && !read_run(b, &y))
-        result = compare(&x, &y, options);
+        result = compare_runs(&x, &y, options);
     free(x.steps);
     free(y.steps);
     return result;

@@ -63,7 +63,7 @@ static int compare_data(const struct sp_st_file *a, const struct sp_st_file *b, 
     return err;
 }
 
-static int compare(const struct sp_st_file *a, const struct sp_st_file *b, struct pair *p)
+static int compare_pair(const struct sp_st_file *a, const struct sp_st_file *b, struct pair *p)
 {
     p->other_shape = p->a->ndim != p->b->ndim ||
                      memcmp(p->a->shape, p->b->shape, (size_t)p->a->ndim * sizeof *p->a->shape);
@@ -253,7 +253,7 @@ enum sp_diff sp_diff_tensors(const struct sp_st_file *a, const struct sp_st_file
 
         if (!p.b)
             continue;
-        if (compare(a, b, &p))
+        if (compare_pair(a, b, &p))
             goto out;
         pairs[n++] = p;
     }

@@ -1,6 +1,6 @@
 /*
- * Completion for bash: a table of options and their values, and completion.bash, which looks them up and
- * which the build turns into the string `functions`.
+ * Completion for bash: a table of options and their values, and completion.bash, which looks them
+ * up and which the build turns into the string `functions`.
  */
 #include "cli/help/help.h"
 #include "model/model.h"
@@ -11,8 +11,8 @@
 
 #include "src/cli/help/completion.inc"
 
-/* The values of "PRESET|DIR", "none|full|every=K", "FILE.jsonl": words as they are, "every=", and @kind
- * for what the shell or the program knows. */
+/* The values of "PRESET|DIR", "none|full|every=K", "FILE.jsonl": words as they are, "every=", and
+ * @kind for what the shell or the program knows. */
 static void print_values(const char *value)
 {
     const char *word, *between = "";

@@ -6,7 +6,7 @@
 #ifndef SP_HELP_H
 #define SP_HELP_H
 
-#include "cli/options.h"
+#include "train/options.h"
 
 enum sp_help_form { SP_HELP_NONE, SP_HELP_TEXT, SP_HELP_MAN, SP_HELP_BASH };
 
@@ -40,7 +40,9 @@ struct sp_command {
     const char *summary;
 };
 
-/* The program's own help. Its completion runs each command for that command's part. */
+/* Prints the program's own help. Its completion runs each command for that command's part. */
+void sp_help_print_program(enum sp_help_form form, const struct sp_command *commands, int n);
+
 void sp_help_program_text(const struct sp_command *commands, int n);
 void sp_help_program_man(const struct sp_command *commands, int n);
 void sp_help_program_bash(const struct sp_command *commands, int n);

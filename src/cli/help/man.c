@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Text as roff prints it: dashes that can be copied, no requests. */
-static void put(const char *text)
+static void put_roff(const char *text)
 {
     if (*text == '.' || *text == '\'')
         fputs("\\&", stdout);
@@ -20,10 +20,10 @@ static void put(const char *text)
     }
 }
 
-static void put_in(char font, const char *text)
+static void put_in_font(char font, const char *text)
 {
     printf("\\f%c", font);
-    put(text);
+    put_roff(text);
     fputs("\\fR", stdout);
 }
 
@@ -50,9 +50,9 @@ static void put_head(const char *command, const char *summary)
     if (islower(line[1]))
         line[0] = (char)tolower(line[0]);
     printf(".TH %s 1 \"\" \"" PACKAGE_STRING "\" \"starpipe\"\n.SH NAME\n", title);
-    put(name);
+    put_roff(name);
     printf(" \\- ");
-    put(line);
+    put_roff(line);
     printf("\n.SH SYNOPSIS\n");
 }
 
@@ -63,27 +63,27 @@ static void put_option(const struct sp_option *o)
 
     printf(".TP\n");
     if (o->kind == SP_OPT_OPERAND) {
-        put_in('I', o->name);
+        put_in_font('I', o->name);
     } else {
         printf("\\fB\\-\\-");
-        put(o->name);
+        put_roff(o->name);
         printf("\\fR");
         if (value) {
             putchar(' ');
-            put_in('I', value);
+            put_in_font('I', value);
         }
     }
     putchar('\n');
-    put(o->help);
+    put_roff(o->help);
     putchar('\n');
     sp_help_default(o, text, sizeof text);
     if (text[0]) {
-        put(text);
+        put_roff(text);
         putchar('\n');
     }
     sp_help_also(o, also, sizeof also);
     if (also[0]) {
-        put(also);
+        put_roff(also);
         putchar('\n');
     }
 }
@@ -96,7 +96,7 @@ static void put_options(const struct sp_option *options)
     printf(".SH OPTIONS\nA value follows its option, or an equals sign.\n"
            "If an option is given twice, the last value counts.\n");
     if (sizes) {
-        put(sizes);
+        put_roff(sizes);
         putchar('\n');
     }
     for (const struct sp_option *o = options; o->name; o++)
@@ -107,7 +107,7 @@ static void put_options(const struct sp_option *options)
 
         if (heading && topic != SP_TOPIC_NONE) {
             printf(".SS ");
-            put(heading);
+            put_roff(heading);
             putchar('\n');
         }
         for (const struct sp_option *o = options; heading && o->name; o++)
@@ -124,9 +124,9 @@ static void put_examples(const struct sp_help_page *page)
     printf(".SH EXAMPLES\n");
     for (int i = 0; i < 5 && page->examples[i].line; i++) {
         printf("%s\n", i ? ".PP" : "");
-        put(page->examples[i].what);
+        put_roff(page->examples[i].what);
         printf("\n.PP\n.nf\n.RS\n");
-        put(page->examples[i].line);
+        put_roff(page->examples[i].line);
         printf("\n.RE\n.fi\n");
     }
 }
@@ -151,15 +151,15 @@ void sp_help_man(const struct sp_option *options, const char *command, const cha
     for (const struct sp_option *o = options; o->name; o++) {
         if (o->kind == SP_OPT_OPERAND) {
             putchar(' ');
-            put_in('I', o->name);
+            put_in_font('I', o->name);
         }
     }
     printf(" [\\fIoptions\\fR]\n.SH DESCRIPTION\n");
-    put(summary);
+    put_roff(summary);
     putchar('\n');
     for (int i = 0; page && i < 4 && page->paragraphs[i]; i++) {
         printf(".PP\n");
-        put(page->paragraphs[i]);
+        put_roff(page->paragraphs[i]);
         putchar('\n');
     }
     put_options(options);
@@ -194,7 +194,8 @@ void sp_help_program_man(const struct sp_command *commands, int n)
     printf("\\fBstarpipe\\fR \\fICOMMAND\\fR [\\fIoptions\\fR]\n.br\n"
            "\\fBstarpipe\\fR \\fBhelp\\fR [\\fICOMMAND\\fR]\n.br\n"
            "\\fBstarpipe\\fR \\fB\\-\\-version\\fR|\\fB\\-V\\fR\n.SH DESCRIPTION\n");
-    put("starpipe trains GPT-2 and Llama-like models in pipeline stages. A schedule, chosen by its "
+    put_roff(
+        "starpipe trains GPT-2 and Llama-like models in pipeline stages. A schedule, chosen by its "
         "name, says "
         "what each stage computes when; StarPU runs it as a task graph, on the cores or GPUs of "
         "one "
@@ -204,15 +205,15 @@ void sp_help_program_man(const struct sp_command *commands, int n)
     printf("\n.SH COMMANDS\n");
     for (int i = 0; i < n; i++) {
         printf(".TP\n\\fBstarpipe\\-%s\\fR(1)\n", commands[i].name);
-        put(commands[i].summary);
+        put_roff(commands[i].summary);
         putchar('\n');
     }
     printf(".SH ENVIRONMENT\n");
     for (size_t i = 0; i < sizeof environment / sizeof *environment; i++) {
         printf(".TP\n");
-        put_in('B', environment[i].name);
+        put_in_font('B', environment[i].name);
         putchar('\n');
-        put(environment[i].what);
+        put_roff(environment[i].what);
         putchar('\n');
     }
     put_exit_status("");

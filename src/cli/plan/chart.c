@@ -1,9 +1,10 @@
 /*
- * Step time against memory of the fullest device: a point a layout, its colour how many stages, and the frontier as a
- * line of steps. Points are links, so keys reach them; nothing here needs a script. Time is logarithmic: layouts may differ
- * a hundredfold, and a percent is as long everywhere.
+ * Step time against memory of the fullest device: a point a layout, its colour how many stages, and
+ * the frontier as a line of steps. Points are links, so keys reach them; nothing here needs a
+ * script. Time is logarithmic: layouts may differ a hundredfold, and a percent is as long
+ * everywhere.
  */
-#include "cli/plan/page.h"
+#include "cli/plan/ranking.h"
 #include "sp_text.h"
 #include "trace/escape.h"
 #include "trace/gantt.h"
@@ -54,7 +55,7 @@ static int64_t limit_of(const struct sp_ranking *r)
     return r->want->memory ? r->want->memory : r->want->machine->memory_bytes;
 }
 
-/* ---- where things are ------------------------------------------------------------------------------- */
+/* ---- where things are */
 
 static int compare_stages(const void *a, const void *b)
 {
@@ -83,7 +84,8 @@ static int color_of(const struct chart *c, int stages)
     return k % COLORS;
 }
 
-/* The memory of a device is in sight, unless all need far less; layouts that need far more stand at the right edge. */
+/* The memory of a device is in sight, unless all need far less; layouts that need far more stand at
+ * the right edge. */
 static void find_range(struct chart *c)
 {
     double low = INFINITY, high = SHORTEST, least = INFINITY, bytes = 0, room;
@@ -120,7 +122,7 @@ static double y_of(const struct chart *c, double ms)
            (HEIGHT - TOP - BOTTOM) * (c->most - log(fmax(ms, SHORTEST))) / (c->most - c->least);
 }
 
-/* ---- what is drawn ---------------------------------------------------------------------------------- */
+/* ---- what is drawn */
 
 static void draw_line(const struct chart *c, const char *kind, double x, double y, const char *d)
 {

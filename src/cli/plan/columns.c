@@ -3,6 +3,7 @@
 #include "sp_figure.h"
 #include "sp_text.h"
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 void sp_cell_figure(double v, char cell[SP_CELL])
@@ -28,160 +29,104 @@ void sp_cell_bytes(int64_t bytes, char cell[SP_CELL])
     strcat(cell, gib >= 0.1 || !bytes ? " GiB" : " MiB");
 }
 
-#define PRINT(column)                                                                              \
-    static void print_##column(const struct sp_ranking *r, const struct sp_found *f,               \
-                               char cell[SP_CELL])
-
-PRINT(schedule)
-{
-    (void)r;
-    sp_text_show(f->schedule, cell, SP_CELL);
-}
-
-PRINT(stages)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%d", f->stages);
-}
-
-PRINT(tensor)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%d", f->devices);
-}
-
-PRINT(context)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%d", f->context);
-}
-
-PRINT(data)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%d", f->data);
-}
-
-PRINT(micro_batches)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%d x %d", f->micro_batches, f->batch);
-}
-
-PRINT(chunks)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%d", f->chunks);
-}
-
-PRINT(slices)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%d", f->slices);
-}
-
-PRINT(recompute)
+void sp_cell_print(const struct sp_ranking *r, const struct sp_column *c, const struct sp_found *f,
+                   char cell[SP_CELL])
 {
     char text[SP_RECOMPUTE_TEXT];
 
-    (void)r;
-    snprintf(cell, SP_CELL, "%s", sp_found_recompute(f, text));
-}
-
-PRINT(offload)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%s", sp_offload_name(f->offload));
-}
-
-PRINT(step)
-{
-    (void)r;
-    sp_cell_duration(f->step_ms, cell);
-}
-
-PRINT(tokens)
-{
-    (void)r;
-    sp_cell_figure(f->tokens_per_s, cell);
-}
-
-PRINT(bubble)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%.1f %%", sp_figure(100 * f->bubble, 1));
-}
-
-PRINT(memory)
-{
-    (void)r;
-    sp_cell_bytes(f->memory, cell);
-}
-
-PRINT(vocabulary)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%s", f->vocabulary ? "split" : "-");
-}
-
-PRINT(layers)
-{
-    (void)r;
-    snprintf(cell, SP_CELL, "%s", f->balanced ? "by time" : "even");
-}
-
-PRINT(dtype)
-{
-    snprintf(cell, SP_CELL, "%s", r->want->any_dtype ? sp_dtype_name(f->dtype) : "-");
-}
-
-PRINT(remark)
-{
-    const char *text = f->fits ? "" : "does not fit";
-
-    if (!r->all[0].fits) /* the heading says it of all */
-        text = "";
-    snprintf(cell, SP_CELL, "%s", *text || f->trains ? text : "simulated only");
+    switch (c->what) {
+    case SP_COLUMN_INT:
+        snprintf(cell, SP_CELL, "%d", *(const int *)((const char *)f + c->at));
+        break;
+    case SP_COLUMN_SCHEDULE:
+        sp_text_show(f->schedule, cell, SP_CELL);
+        break;
+    case SP_COLUMN_MICRO_BATCHES:
+        snprintf(cell, SP_CELL, "%d x %d", f->micro_batches, f->batch);
+        break;
+    case SP_COLUMN_RECOMPUTE:
+        snprintf(cell, SP_CELL, "%s", sp_found_recompute(f, text));
+        break;
+    case SP_COLUMN_OFFLOAD:
+        snprintf(cell, SP_CELL, "%s", sp_offload_name(f->offload));
+        break;
+    case SP_COLUMN_VOCABULARY:
+        snprintf(cell, SP_CELL, "%s", f->vocabulary ? "split" : "-");
+        break;
+    case SP_COLUMN_LAYERS:
+        snprintf(cell, SP_CELL, "%s", f->balanced ? "by time" : "even");
+        break;
+    case SP_COLUMN_DTYPE:
+        snprintf(cell, SP_CELL, "%s", r->want->any_dtype ? sp_dtype_name(f->dtype) : "-");
+        break;
+    case SP_COLUMN_STEP:
+        sp_cell_duration(f->step_ms, cell);
+        break;
+    case SP_COLUMN_TOKENS:
+        sp_cell_figure(f->tokens_per_s, cell);
+        break;
+    case SP_COLUMN_BUBBLE:
+        snprintf(cell, SP_CELL, "%.1f %%", sp_figure(100 * f->bubble, 1));
+        break;
+    case SP_COLUMN_MEMORY:
+        sp_cell_bytes(f->memory, cell);
+        break;
+    case SP_COLUMN_REMARK: /* if none fits, the heading says it of all */
+        snprintf(cell, SP_CELL, "%s",
+                 !f->fits && r->all[0].fits ? "does not fit"
+                 : f->trains                ? ""
+                                            : "simulated only");
+        break;
+    }
 }
 
 static const struct sp_column columns[] = {
-    {.name = "schedule", .print = print_schedule, .left = true, .kept = true},
-    {.name = "stages", .print = print_stages},
+    {.name = "schedule", .what = SP_COLUMN_SCHEDULE, .left = true, .kept = true},
+    {.name = "stages", .at = offsetof(struct sp_found, stages)},
     {.name = "tensor",
-     .print = print_tensor,
+     .at = offsetof(struct sp_found, devices),
      .neutral = "1",
      .legend = "tensor: devices of a stage that share parameters"},
     {.name = "context",
-     .print = print_context,
+     .at = offsetof(struct sp_found, context),
      .neutral = "1",
      .legend = "context: devices of a stage that share tokens"},
-    {.name = "data", .print = print_data, .neutral = "1", .legend = "data: pipelines side by side"},
+    {.name = "data",
+     .at = offsetof(struct sp_found, data),
+     .neutral = "1",
+     .legend = "data: pipelines side by side"},
     {.name = "micro-batches",
-     .print = print_micro_batches,
+     .what = SP_COLUMN_MICRO_BATCHES,
      .legend = "micro-batches: of a pipeline x sequences of each"},
-    {.name = "chunks", .print = print_chunks, .neutral = "1", .legend = "chunks: of a stage"},
-    {.name = "slices", .print = print_slices, .neutral = "1", .legend = "slices: of a sequence"},
-    {.name = "recompute", .print = print_recompute, .left = true},
-    {.name = "offload", .print = print_offload, .left = true},
+    {.name = "chunks",
+     .at = offsetof(struct sp_found, chunks),
+     .neutral = "1",
+     .legend = "chunks: of a stage"},
+    {.name = "slices",
+     .at = offsetof(struct sp_found, slices),
+     .neutral = "1",
+     .legend = "slices: of a sequence"},
+    {.name = "recompute", .what = SP_COLUMN_RECOMPUTE, .left = true},
+    {.name = "offload", .what = SP_COLUMN_OFFLOAD, .left = true},
     {.name = "vocabulary",
-     .print = print_vocabulary,
+     .what = SP_COLUMN_VOCABULARY,
      .neutral = "-",
      .left = true,
      .legend = "vocabulary: split over all stages"},
     {.name = "layers",
-     .print = print_layers,
+     .what = SP_COLUMN_LAYERS,
      .neutral = "even",
      .left = true,
      .legend = "layers: dealt out evenly, or so that stages take equal times"},
-    {.name = "dtype", .print = print_dtype, .neutral = "-", .left = true},
-    {.name = "step", .print = print_step, .kept = true},
-    {.name = "tokens/s", .print = print_tokens, .kept = true, .legend = "tokens/s: of a device"},
-    {.name = "bubble", .print = print_bubble, .kept = true},
+    {.name = "dtype", .what = SP_COLUMN_DTYPE, .neutral = "-", .left = true},
+    {.name = "step", .what = SP_COLUMN_STEP, .kept = true},
+    {.name = "tokens/s", .what = SP_COLUMN_TOKENS, .kept = true, .legend = "tokens/s: of a device"},
+    {.name = "bubble", .what = SP_COLUMN_BUBBLE, .kept = true},
     {.name = "memory",
-     .print = print_memory,
+     .what = SP_COLUMN_MEMORY,
      .kept = true,
      .legend = "memory: of the fullest device"},
-    {.name = "", .print = print_remark, .neutral = "", .left = true},
+    {.name = "", .what = SP_COLUMN_REMARK, .neutral = "", .left = true},
 };
 
 /* True if all rows have the same text in this column, which is then in `cell`. */
@@ -190,9 +135,9 @@ static bool is_common(const struct sp_ranking *r, const struct sp_column *column
 {
     char other[SP_CELL];
 
-    column->print(r, &r->all[r->row[0]], cell);
+    sp_cell_print(r, column, &r->all[r->row[0]], cell);
     for (int i = 1; i < r->rows; i++) {
-        column->print(r, &r->all[r->row[i]], other);
+        sp_cell_print(r, column, &r->all[r->row[i]], other);
         if (strcmp(cell, other))
             return false;
     }

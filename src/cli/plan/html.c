@@ -5,7 +5,7 @@
  * get a section even if they are not among the rows asked for.
  */
 #include "src/cli/plan/style.inc"
-#include "cli/plan/page.h"
+#include "cli/plan/ranking.h"
 #include "plan/predict.h"
 #include "plan/search/trial.h"
 #include "policies/plan.h"
@@ -49,7 +49,7 @@ static void choose_rows(const struct sp_ranking *r, struct sp_plan_page *page)
     }
 }
 
-/* ---- text ------------------------------------------------------------------------------------------- */
+/* ---- text */
 
 typedef void print_text(const struct sp_ranking *r, FILE *out);
 
@@ -82,7 +82,7 @@ static void print_command(const struct sp_ranking *r, FILE *out)
     free(command);
 }
 
-static struct sp_ranking alone(const struct sp_ranking *r, int i)
+static struct sp_ranking one_row(const struct sp_ranking *r, int i)
 {
     struct sp_ranking one = *r;
 
@@ -93,7 +93,7 @@ static struct sp_ranking alone(const struct sp_ranking *r, int i)
 
 static int put_command(const struct sp_ranking *r, int i, FILE *out)
 {
-    struct sp_ranking one = alone(r, i);
+    struct sp_ranking one = one_row(r, i);
     int err;
 
     fputs("<pre>", out);
@@ -102,7 +102,7 @@ static int put_command(const struct sp_ranking *r, int i, FILE *out)
     return err;
 }
 
-/* ---- tables ----------------------------------------------------------------------------------------- */
+/* ---- tables */
 
 static void put_link(const struct sp_plan_page *page, int i, const char *text, FILE *out)
 {
@@ -130,7 +130,7 @@ static int put_row(const struct sp_plan_page *page, const struct sp_ranking *r,
     for (int k = 0; k < table->n; k++) {
         const struct sp_column *c = table->column[k];
 
-        c->print(r, &r->all[i], cell);
+        sp_cell_print(r, c, &r->all[i], cell);
         fprintf(out, "<td%s>", c->left ? "" : " class=\"n\"");
         if (!k)
             put_link(page, i, cell, out);
@@ -172,7 +172,7 @@ static int put_table(const struct sp_plan_page *page, const struct sp_ranking *r
     return err;
 }
 
-/* ---- pictures --------------------------------------------------------------------------------------- */
+/* ---- pictures */
 
 struct picture {
     FILE *out;
@@ -180,7 +180,7 @@ struct picture {
     int drawn;    /* micro-batches; 0: there were more ops */
 };
 
-static int draw(const struct sp_plan *plan, const struct sp_prediction *p, void *data)
+static int draw_step(const struct sp_plan *plan, const struct sp_prediction *p, void *data)
 {
     struct picture *picture = data;
     struct sp_gantt g;
@@ -218,7 +218,7 @@ static int put_picture(const struct sp_ranking *r, int i, FILE *out)
     int err, whole = f.micro_batches;
 
     do {
-        err = sp_trial_show(r->want, &f, draw, &picture);
+        err = sp_trial_show(r->want, &f, draw_step, &picture);
         if (err == -EINVAL && f.micro_batches < whole) {
             f.micro_batches *= 2;
             picture.most_ops = INT_MAX;
@@ -237,7 +237,7 @@ static int put_picture(const struct sp_ranking *r, int i, FILE *out)
     return err;
 }
 
-/* ---- sections --------------------------------------------------------------------------------------- */
+/* ---- sections */
 
 static void put_figure(const char *name, const char *value, FILE *out)
 {
@@ -248,7 +248,7 @@ static void put_figure(const char *name, const char *value, FILE *out)
 
 static void put_figures(const struct sp_ranking *r, int i, FILE *out)
 {
-    struct sp_ranking one = alone(r, i);
+    struct sp_ranking one = one_row(r, i);
     const struct sp_found *f = &r->all[i];
     struct sp_table table;
     char cell[SP_CELL];
@@ -256,7 +256,7 @@ static void put_figures(const struct sp_ranking *r, int i, FILE *out)
     sp_table_choose(&one, &table);
     fputs("<dl class=\"figures\">\n", out);
     for (int k = 1; k < table.n; k++) {
-        table.column[k]->print(r, f, cell);
+        sp_cell_print(r, table.column[k], f, cell);
         put_figure(*table.column[k]->name ? table.column[k]->name : "remark", cell, out);
     }
     if (f->stall_ms > 0) {

@@ -1,21 +1,22 @@
 /*
- * As JSON, one object: model, hardware, nodes, dtype (or both), seq, sequences (of a step), complete (false: the search was ended
- * early), and layouts[], in the order of the table:
+ * As JSON, one object: model, hardware, nodes, dtype (or both), seq, sequences (of a step),
+ * complete (false: the search was ended early), and layouts[], in the order of the table:
  *   command              that trains with it
  *   trains               whether train runs it; otherwise it is simulated only
  *   fits                 into the memory of devices and nodes
- *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they are),
- *   data_parallel (pipelines), zero, processes (of all)
- *   micro_batches, micro_batch_size, chunks, slices, recompute, offload, vocabulary_parallel, dtype, partition
- *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest device),
- *   host_bytes (of the fullest node, of what left)
+ *   schedule, stages, devices (of a stage), tensor_parallel, context_parallel (whose product they
+ *   are), data_parallel (pipelines), zero, processes (of all)
+ *   micro_batches, micro_batch_size, chunks, slices, recompute, offload, vocabulary_parallel,
+ *   dtype, partition
+ *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest
+ *   device), host_bytes (of the fullest node, of what left)
  */
+#include "cli/print.h"
 #include "cli/plan/ranking.h"
 #include "sp_error.h"
 #include "sp_figure.h"
 #include "sp_utf8.h"
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 
 static json_t *json_of(const struct sp_ranking *r, const struct sp_found *f)
@@ -62,8 +63,6 @@ int sp_ranking_json(const struct sp_ranking *r, FILE *out)
         json_decref(root);
         return sp_error(ENOMEM, "plan: no memory for the layouts of %s", r->names.model);
     }
-    if (!json_dumpf(root, out, JSON_INDENT(1)))
-        putc('\n', out);
-    json_decref(root);
+    sp_json_print(root, 0, out);
     return 0;
 }

@@ -2,8 +2,8 @@
  * starpipe plan: finds a schedule and a layout for a model on a machine, without running anything.
  */
 #include "cli/commands.h"
-#include "cli/plan/progress.h"
 #include "cli/plan/ranking.h"
+#include "cli/print.h"
 #include "cli/result.h"
 #include "cli/step_options.h"
 #include "model/model.h"
@@ -12,7 +12,11 @@
 #include "policies/registry.h"
 #include "train/groups.h"
 #include "sp_error.h"
+#include "sp_text.h"
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TEXT, JSON, HTML };          /* of --format */
 enum { BOTH_DTYPES = SP_BF16 + 1 }; /* of --dtype, after the types themselves */
@@ -26,7 +30,7 @@ struct args {
     bool schedule_set, batch_set, zero_set, group_set, reserve_set, nodes_set, simulated;
 };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
         {.name = "model",
@@ -213,7 +217,7 @@ static int parse(int argc, char **argv, struct args *a)
                             argc, argv);
 }
 
-static int check(const struct args *a, const struct sp_model *model)
+static int check_options(const struct args *a, const struct sp_model *model)
 {
     const struct sp_found *found = NULL;
     const struct sp_layout_args *l = &a->layout;
@@ -290,8 +294,8 @@ static int take_nodes(const struct sp_machine *machine, struct args *a)
 }
 
 /* Turns the options into a search request. 0, or -EINVAL after one line. */
-static int take(const struct args *a, const struct sp_model *model,
-                const struct sp_machine *machine, struct sp_search *want)
+static int make_request(const struct args *a, const struct sp_model *model,
+                        const struct sp_machine *machine, struct sp_search *want)
 {
     const struct sp_layout_args *l = &a->layout;
     struct sp_recompute_option recompute = {SP_RECOMPUTE_NONE, 1};
@@ -331,6 +335,83 @@ static int take(const struct args *a, const struct sp_model *model,
     return 0;
 }
 
+/* ---- a search that shows how far it is, and that Ctrl-C ends early */
+
+static volatile sig_atomic_t interrupted;
+
+static struct {
+    bool shows, shown;
+    int tried;
+    double last_s; /* when the line was written last */
+    struct sigaction before;
+} progress;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+static void show_progress(const struct sp_found *best)
+{
+    enum { COLUMNS = 79 };
+    char schedule[SP_TEXT_SHOWN], step[SP_CELL], line[2 * SP_CELL];
+    int n = snprintf(line, sizeof line, "plan: %s tried", SP_COUNT(progress.tried, "layout"));
+
+    if (best && best->fits) {
+        sp_cell_duration(best->step_ms, step);
+        snprintf(line + n, sizeof line - (size_t)n, ", best so far: %s on %s, %s a step",
+                 sp_text_show(best->schedule, schedule, sizeof schedule),
+                 SP_COUNT(best->stages, "stage"), step);
+    }
+    fprintf(stderr, "\r%.*s\033[K", COLUMNS, line);
+    fflush(stderr);
+    progress.shown = true;
+}
+
+static bool tell_progress(void *arg, int tried, const struct sp_found *best)
+{
+    const double EVERY_S = 0.2;
+    double s = sp_clock_s();
+
+    (void)arg;
+    progress.tried = tried > progress.tried ? tried : progress.tried;
+    if (progress.shows && s - progress.last_s > EVERY_S) {
+        show_progress(best);
+        progress.last_s = s;
+    }
+    return !interrupted;
+}
+
+/*
+ * From here on SIGINT ends the search with what it has; a second one ends the program. On a
+ * terminal, standard error has a line of the layouts tried and the best of them.
+ */
+static void begin_progress(struct sp_search *want)
+{
+    struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+
+    progress.shows = sp_rewrites_lines(STDERR_FILENO);
+    progress.last_s = sp_clock_s();
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, NULL, &progress.before);
+    if (progress.before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &act, NULL);
+    want->go_on = tell_progress;
+}
+
+/* Ends that. True if the search was ended early, which is then said on standard error. */
+static bool end_progress(void)
+{
+    sigaction(SIGINT, &progress.before, NULL);
+    if (progress.shown)
+        fputs("\r\033[K", stderr);
+    if (interrupted)
+        fprintf(stderr, "plan: stopped after %s; this is the best so far\n",
+                SP_COUNT(progress.tried, "layout"));
+    return interrupted;
+}
+
 int sp_cmd_plan(int argc, char **argv)
 {
     struct args a = {.layout = {.micro_batches = 64, .micro_batch_size = 1, .seq = 65536},
@@ -347,7 +428,7 @@ int sp_cmd_plan(int argc, char **argv)
     struct sp_search want;
     struct sp_ranking r = {.want = &want};
     struct sp_model model;
-    int ret = parse(argc, argv, &a), n;
+    int ret = parse_options(argc, argv, &a), n;
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
@@ -355,18 +436,18 @@ int sp_cmd_plan(int argc, char **argv)
         sp_error(EINVAL, "plan: which model? give --model PRESET or --model DIR");
         return 2;
     }
-    if (sp_model_load(a.layout.model, &model) || check(&a, &model) ||
+    if (sp_model_load(a.layout.model, &model) || check_options(&a, &model) ||
         sp_step_machine(&a.hardware, &machine) || take_nodes(&machine, &a) ||
-        take(&a, &model, &machine, &want))
+        make_request(&a, &model, &machine, &want))
         return 2;
     want.order = order;
     want.orders = sp_machine_orders(&machine, order);
     r.names = (struct sp_found_names){
         .model = a.layout.model, .hardware = a.hardware.name, .plugin = a.layout.plugin};
-    sp_plan_progress_begin(&want);
+    begin_progress(&want);
     n = sp_search(&want, found, SP_RANKING_MOST,
                   a.result.format == HTML ? SP_RANKING_MOST : a.top); /* a page shows all */
-    r.stopped = sp_plan_progress_end();
+    r.stopped = end_progress();
     if (n < 0)
         return n == -EINVAL ? 2 : 1;
     if (n == 0)

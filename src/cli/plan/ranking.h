@@ -25,7 +25,8 @@ int sp_ranking_html(const struct sp_ranking *r, FILE *out);
 /* "gpt3-1.3b on 1 node of 8 devices (h100-ib): a step of 16 sequences of 32768 tokens, in bf16" */
 void sp_ranking_title(const struct sp_ranking *r, FILE *out);
 
-/* "12 of 126 layouts, a choice of schedules and grids, sorted by tokens/s (0.1 % apart is equal)" */
+/* "12 of 126 layouts, a choice of schedules and grids, sorted by tokens/s (0.1 % apart is
+ * equal)" */
 void sp_ranking_order(const struct sp_ranking *r, FILE *out);
 
 /* Why no layout is recommended, and what may help: one sentence without its full stop. */
@@ -45,14 +46,35 @@ void sp_command_wrap(const char *command, int indent, FILE *out);
 
 enum { SP_CELL = 320, SP_COLUMNS = 20 };
 
+enum sp_column_what {
+    SP_COLUMN_INT, /* the int at `at` in struct sp_found */
+    SP_COLUMN_SCHEDULE,
+    SP_COLUMN_MICRO_BATCHES,
+    SP_COLUMN_RECOMPUTE,
+    SP_COLUMN_OFFLOAD,
+    SP_COLUMN_VOCABULARY,
+    SP_COLUMN_LAYERS,
+    SP_COLUMN_DTYPE,
+    SP_COLUMN_STEP,
+    SP_COLUMN_TOKENS,
+    SP_COLUMN_BUBBLE,
+    SP_COLUMN_MEMORY,
+    SP_COLUMN_REMARK
+};
+
 struct sp_column {
     const char *name;
     const char *legend;  /* NULL: the name explains itself */
     const char *neutral; /* the cell that carries no information if all rows have it; NULL: none */
     bool left;           /* text; otherwise a figure, aligned to the right */
     bool kept;           /* shown even if all rows have the same */
-    void (*print)(const struct sp_ranking *r, const struct sp_found *f, char cell[SP_CELL]);
+    enum sp_column_what what;
+    size_t at;
 };
+
+/* Prints the cell of a layout in a column. */
+void sp_cell_print(const struct sp_ranking *r, const struct sp_column *c, const struct sp_found *f,
+                   char cell[SP_CELL]);
 
 /*
  * The columns in which the rows of a ranking differ, and those marked `kept`. A ranking of one row
@@ -70,5 +92,26 @@ void sp_table_choose(const struct sp_ranking *r, struct sp_table *table);
 void sp_cell_duration(double ms, char cell[SP_CELL]);
 void sp_cell_bytes(int64_t bytes, char cell[SP_CELL]);
 void sp_cell_figure(double v, char cell[SP_CELL]);
+
+/* ---- the page (html.c, chart.c) */
+
+/* Layouts with a section are numbered from 1 in the order of the ranking and have the anchor
+ * "layout-NUMBER"; the others have the anchor "other-RANK". */
+struct sp_plan_page {
+    struct sp_ranking shown, others; /* rows that have a section; the rest */
+    bool frontier[SP_RANKING_MOST];  /* of all: see sp_ranking_frontier */
+};
+
+/*
+ * Marks the layouts of all[n] on the frontier of step time and memory: no layout is faster in no
+ * more memory, or as fast in less. Only layouts that fit compete, or all if none fits.
+ */
+void sp_ranking_frontier(const struct sp_ranking *r, bool *frontier);
+
+/* Number of the section of all[i]; 0: it has none. */
+int sp_plan_page_number(const struct sp_plan_page *page, int i);
+
+/* Draws step time against memory, one point for each layout, as an SVG element with its legend. */
+void sp_plan_page_chart(const struct sp_plan_page *page, FILE *out);
 
 #endif

@@ -22,12 +22,12 @@ static void print_cell(const struct sp_ranking *r, const struct sp_column *c,
                        const struct sp_found *f, char cell[SP_CELL])
 {
     if (f)
-        c->print(r, f, cell);
+        sp_cell_print(r, c, f, cell);
     else
         snprintf(cell, SP_CELL, "%s", c->name);
 }
 
-static void measure(const struct sp_ranking *r, const struct sp_table *table, int *width)
+static void measure_columns(const struct sp_ranking *r, const struct sp_table *table, int *width)
 {
     char cell[SP_CELL];
 
@@ -96,7 +96,7 @@ int sp_ranking_text(const struct sp_ranking *r, FILE *out)
     if (*table.common)
         fprintf(out, "\nall with %s", table.common);
     fputs("\n\n", out);
-    measure(r, &table, width);
+    measure_columns(r, &table, width);
     put_row(r, &table, width, NULL, out);
     for (int i = 0; i < r->rows; i++)
         put_row(r, &table, width, &r->all[r->row[i]], out);

@@ -12,21 +12,21 @@ struct facts {
     int n;
 };
 
-/* The value of a fact while it is printed: `out` collects the text until add() takes it. */
+/* The value of a fact while it is printed: `out` collects the text until add_fact() takes it. */
 struct value {
     char *text;
     size_t n;
     FILE *out;
 };
 
-static int begin(struct value *v)
+static int begin_fact(struct value *v)
 {
     *v = (struct value){0};
     v->out = open_memstream(&v->text, &v->n);
     return v->out ? 0 : -ENOMEM;
 }
 
-static void add(struct facts *f, const char *name, struct value *v)
+static void add_fact(struct facts *f, const char *name, struct value *v)
 {
     struct sp_gantt_fact *fact = &f->fact[f->n++];
 
@@ -54,35 +54,35 @@ static int list_facts(const struct sp_report *r, struct facts *f)
     struct value v;
     char name[32];
 
-    if (begin(&v))
+    if (begin_fact(&v))
         return -ENOMEM;
     sp_report_headline(t, v.out);
-    add(f, "step", &v);
+    add_fact(f, "step", &v);
     for (int i = 0; i < SP_FINDINGS && sp_report_counts(r, &r->finding[i]); i++) {
-        if (begin(&v))
+        if (begin_fact(&v))
             return -ENOMEM;
         fprintf(v.out, "%.4g (-%.1f %%): %s", t->length - r->finding[i].gain,
                 100 * r->finding[i].gain / t->length, r->finding[i].text);
         snprintf(name, sizeof name, "without %s", sp_finding_name(r->finding[i].kind));
-        add(f, name, &v);
+        add_fact(f, name, &v);
     }
-    if (begin(&v))
+    if (begin_fact(&v))
         return -ENOMEM;
     sp_path_print(&r->waits, &r->path, v.out);
-    add(f, "critical path", &v);
+    add_fact(f, "critical path", &v);
     for (int i = 0; i < r->n_longest; i++) {
-        if (begin(&v))
+        if (begin_fact(&v))
             return -ENOMEM;
         sp_report_wait(r, &r->longest[i], v.out);
         snprintf(name, sizeof name, "longest wait %d", i + 1);
-        add(f, name, &v);
+        add_fact(f, name, &v);
     }
     for (int s = 0; s < t->stages; s++) {
-        if (begin(&v))
+        if (begin_fact(&v))
             return -ENOMEM;
         print_parts(r, s, v.out);
         snprintf(name, sizeof name, "stage %d", s);
-        add(f, name, &v);
+        add_fact(f, name, &v);
     }
     return 0;
 }

@@ -8,10 +8,10 @@
  *   waits      [{stage, op, ms, start_ms, part, for: [stage, op] or null}] the longest first
  */
 #include "cli/report/report.h"
+#include "cli/print.h"
 #include "sp_error.h"
 #include "sp_figure.h"
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,7 +107,6 @@ int sp_report_json(const struct sp_report *r, FILE *out)
 {
     const struct sp_timeline *t = r->t;
     json_t *parts = json_array(), *root;
-    int bad;
 
     for (int s = 0; s < t->stages; s++)
         json_array_append_new(parts, parts_json(r->waits.stage[s]));
@@ -118,10 +117,7 @@ int sp_report_json(const struct sp_report *r, FILE *out)
                   t->stages, "step_ms", t->length, "span_ms", t->span, "bubble_ratio",
                   sp_figure(t->bubble, SP_FIGURE_ALL), "causes", causes_json(&r->causes), "parts",
                   parts, "without", findings_json(r), "path", path_json(r), "waits", waits_json(r));
-    bad = !root || json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-    json_decref(root);
-    if (bad)
-        return sp_error(ENOMEM, "report: no memory for JSON, or it cannot be written");
-    fputc('\n', out);
-    return 0;
+    return sp_json_print(root, JSON_REAL_PRECISION(12), out)
+               ? sp_error(ENOMEM, "report: no memory for JSON, or it cannot be written")
+               : 0;
 }

@@ -31,7 +31,7 @@ void sp_report_destroy(struct sp_report *r)
     sp_path_destroy(&r->path);
 }
 
-static int print(const struct sp_timeline *t, enum format format)
+static int print_report(const struct sp_timeline *t, enum format format)
 {
     struct sp_report r;
     int err = sp_report_make(t, &r);
@@ -70,7 +70,7 @@ int sp_cmd_report(int argc, char **argv)
     if (sp_timeline_load("report", path, &t))
         return 2;
     err = sp_result_begin("report", result.output, 0);
-    err = err ? err : print(&t, (enum format)result.format);
+    err = err ? err : print_report(&t, (enum format)result.format);
     sp_timeline_destroy(&t);
     return err ? 1 : 0;
 }

@@ -130,7 +130,7 @@ int sp_helixpipe_lost(const struct sp_helixpipe_setting *setting, double *percen
     return 0;
 }
 
-/* ---- figures 8 and 11: throughput ------------------------------------------------------------- */
+/* ---- figures 8 and 11: throughput */
 
 /* Speedup of HelixPipe over the best of its baselines that fits. */
 static int figure_8(struct sp_cell *c)
@@ -163,7 +163,7 @@ static int figure_11(struct sp_cell *c)
     return err;
 }
 
-/* ---- figure 9: a message beside what hides it --------------------------------------------------- */
+/* ---- figure 9: a message beside what hides it */
 
 static int figure_9(struct sp_cell *c)
 {
@@ -186,7 +186,7 @@ static int figure_9(struct sp_cell *c)
     return 0;
 }
 
-/* ---- figures 4 and 10, table 2: activations ----------------------------------------------------- */
+/* ---- figures 4 and 10, table 2: activations */
 
 int sp_helixpipe_activations(const struct sp_cell *c, struct sp_model *model, const char *schedule,
                              double *bytes, double *bsh)
@@ -234,7 +234,7 @@ static int figure_4(struct sp_cell *c)
     return err;
 }
 
-/* ---- table 3 ------------------------------------------------------------------------------------ */
+/* ---- table 3 */
 
 static int table_3(struct sp_cell *c)
 {
@@ -248,7 +248,7 @@ static int table_3(struct sp_cell *c)
     return err;
 }
 
-/* ---- figures 3, 6, 8 and 10, which have no numbers ------------------------------------------------- */
+/* ---- figures 3, 6, 8 and 10, which have no numbers */
 
 static int figure_3(struct sp_unpublished *out)
 {

@@ -1,6 +1,6 @@
 /*
- * The claims of HelixPipe's text about its figures, and figure 8's grid: two clusters, three models, three pipelines, four
- * lengths and four systems, each played once.
+ * The claims of HelixPipe's text about its figures, and figure 8's grid: two clusters, three
+ * models, three pipelines, four lengths and four systems, each played once.
  */
 #include "cli/reproduce/helixpipe.h"
 #include <errno.h>
@@ -29,7 +29,7 @@ static const char *const systems[] = {"1f1b", "zb1p", "adapipe", "helix"};
 static double rates[MACHINES][MODELS][SIZES][LENGTHS][SYSTEMS];
 static bool played;
 
-static int play(int machine, int model, int size, int length)
+static int play_setting(int machine, int model, int size, int length)
 {
     const struct sp_helixpipe_setting setting = {machines[machine], models[model], lengths[length],
                                                  sizes[size], 0};
@@ -60,7 +60,7 @@ static int play_grid(void)
         return 0;
     EACH_SETTING
     {
-        int err = play(a, m, p, s);
+        int err = play_setting(a, m, p, s);
 
         if (err)
             return err;
@@ -137,124 +137,109 @@ struct count {
     int right, all;
 };
 
-static void count(struct count *n, bool right)
+static void add_to(struct count *n, bool right)
 {
     n->right += right;
     n->all++;
 }
 
-static int set(struct sp_cell *c, const struct count *n, const char *of)
+static int set_count(struct sp_cell *c, const struct count *n, const char *of)
 {
-    sp_cell_holds(c, n->all > 0 && n->right == n->all);
-    sp_cell_note(c, "in %d of %d %s", n->right, n->all, of);
+    sp_cell_holds(c, n->all > 0 && n->right == n->all, "in %d of %d %s", n->right, n->all, of);
     return 0;
 }
 
-/* ---- figure 8 ------------------------------------------------------------------------------------- */
+/* ---- figure 8 */
 
 /* "Comparable": no more than 5 % behind. */
-static int comparable(struct sp_cell *c)
+static void comparable(struct count *n)
 {
-    struct count n = {0};
-    int err = play_grid();
-
-    if (err)
-        return err;
     EACH_SETTING
     if ((p < SIZES - 1 || s < LENGTHS - 1) && !isnan(speedup(a, m, p, s)))
-        count(&n, speedup(a, m, p, s) >= -5);
-    return set(c, &n, "settings with fewer stages or tokens, at most 5 % behind");
+        add_to(n, speedup(a, m, p, s) >= -5);
 }
 
-static int gains_with_length(struct sp_cell *c)
+static void gains_with_length(struct count *n)
 {
-    struct count n = {0};
-    int err = play_grid();
-
-    if (err)
-        return err;
     EACH_SETTING
     if (s > 0 && !isnan(speedup(a, m, p, s)) && !isnan(speedup(a, m, p, s - 1)))
-        count(&n, speedup(a, m, p, s) > speedup(a, m, p, s - 1));
-    return set(c, &n, "steps to the next length");
+        add_to(n, speedup(a, m, p, s) > speedup(a, m, p, s - 1));
 }
 
 /* From the shortest to the longest, all three models go the same way. */
-static int alike_for_models(struct sp_cell *c)
+static void alike_for_models(struct count *n)
 {
-    struct count n = {0};
-    int err = play_grid();
-
-    if (err)
-        return err;
     for (int a = 0; a < MACHINES; a++)
         for (int p = 0; p < SIZES; p++) {
             int up = 0;
 
             for (int m = 0; m < MODELS; m++)
                 up += speedup(a, m, p, LENGTHS - 1) > speedup(a, m, p, 0);
-            count(&n, up == 0 || up == MODELS);
+            add_to(n, up == 0 || up == MODELS);
         }
-    return set(c, &n, "clusters and pipelines");
 }
 
-static int gains_but_for_short_a800(struct sp_cell *c)
+static void gains_but_for_short_a800(struct count *n)
 {
-    struct count n = {0};
-    int err = play_grid();
-
-    if (err)
-        return err;
     EACH_SETTING
     if (!isnan(speedup(a, m, p, s)))
-        count(&n, a == A800 && s == 0 ? speedup(a, m, p, s) <= 0 : speedup(a, m, p, s) > 0);
-    return set(c, &n, "settings");
+        add_to(n, a == A800 && s == 0 ? speedup(a, m, p, s) <= 0 : speedup(a, m, p, s) > 0);
 }
 
-static int less_on_a800(struct sp_cell *c)
+static void less_on_a800(struct count *n)
 {
-    struct count n = {0};
-    int err = play_grid();
-
-    if (err)
-        return err;
     EACH_SETTING
     if (a == A800 && !isnan(speedup(a, m, p, s)) && !isnan(speedup(H20, m, p, s)))
-        count(&n, speedup(a, m, p, s) < speedup(H20, m, p, s));
-    return set(c, &n, "settings");
+        add_to(n, speedup(a, m, p, s) < speedup(H20, m, p, s));
 }
 
-static int best_is_1f1b(struct sp_cell *c)
+static void best_is_1f1b(struct count *n)
 {
-    struct count n = {0};
-    int err = play_grid();
-
-    if (err)
-        return err;
     for (int m = 0; m < MODELS; m++)
         for (int p = 0; p < SIZES; p++) {
             const double *rate = rates[A800][m][p][0];
 
-            count(&n, rate[0] >= fmax(rate[1], fmax(rate[2], rate[HELIX])));
+            add_to(n, rate[0] >= fmax(rate[1], fmax(rate[2], rate[HELIX])));
         }
-    return set(c, &n, "settings");
 }
 
 /* In settings in which both fit. */
-static int adapipe_is_no_faster(struct sp_cell *c)
+static void adapipe_is_no_faster(struct count *n)
+{
+    EACH_SETTING
+    if (rates[a][m][p][s][0] > 0 && rates[a][m][p][s][2] > 0)
+        add_to(n, rates[a][m][p][s][2] <= rates[a][m][p][s][0] * (1 + 1e-9));
+}
+
+/* Claims about figure 8, by their tests: what each counts in the grid, and of what. */
+static const struct {
+    const char *test;
+    void (*count)(struct count *n);
+    const char *of;
+} grid_claims[] = {
+    {"comparable", comparable, "settings with fewer stages or tokens, at most 5 % behind"},
+    {"gains-with-length", gains_with_length, "steps to the next length"},
+    {"alike-for-models", alike_for_models, "clusters and pipelines"},
+    {"gains-but-for-short-a800", gains_but_for_short_a800, "settings"},
+    {"less-on-a800", less_on_a800, "settings"},
+    {"best-is-1f1b", best_is_1f1b, "settings"},
+    {"adapipe-is-no-faster", adapipe_is_no_faster, "settings in which both fit"},
+};
+
+static int grid_claim(struct sp_cell *c)
 {
     struct count n = {0};
-    int err = play_grid();
+    int i = 0, err = play_grid();
 
     if (err)
         return err;
-    EACH_SETTING
-    if (rates[a][m][p][s][0] > 0 && rates[a][m][p][s][2] > 0)
-        count(&n, rates[a][m][p][s][2] <= rates[a][m][p][s][0] * (1 + 1e-9));
-    return set(c, &n, "settings in which both fit");
+    while (strcmp(grid_claims[i].test, c->test))
+        i++;
+    grid_claims[i].count(&n);
+    return set_count(c, &n, grid_claims[i].of);
 }
 
-/* ---- figures 3, 4 and 6 ---------------------------------------------------------------------------- */
+/* ---- figures 3, 4 and 6 */
 
 static int attention_dominates(struct sp_cell *c)
 {
@@ -263,9 +248,9 @@ static int attention_dominates(struct sp_cell *c)
 
     if (err)
         return err;
-    sp_cell_holds(c, share[1] > 0.5 && share[4] > 0.5);
-    sp_cell_note(c, "%.0f %% of the forward and %.0f %% of the backward with 128k", 100 * share[1],
-                 100 * share[4]);
+    sp_cell_holds(c, share[1] > 0.5 && share[4] > 0.5,
+                  "%.0f %% of the forward and %.0f %% of the backward with 128k", 100 * share[1],
+                  100 * share[4]);
     return 0;
 }
 
@@ -279,9 +264,9 @@ static int others_are_marginal(struct sp_cell *c)
         return err;
     forward = share[0] + share[2];
     backward = share[3] + share[5];
-    sp_cell_holds(c, forward < 0.25 && backward < 0.25);
-    sp_cell_note(c, "%.0f %% of the forward and %.0f %% of the backward with 128k", 100 * forward,
-                 100 * backward);
+    sp_cell_holds(c, forward < 0.25 && backward < 0.25,
+                  "%.0f %% of the forward and %.0f %% of the backward with 128k", 100 * forward,
+                  100 * backward);
     return 0;
 }
 
@@ -293,13 +278,12 @@ static int memory_is_spare(struct sp_cell *c)
 
     err = err ? err : sp_helixpipe_activations(c, &model, "1f1b", &bytes, &bsh);
     bytes /= sp_cell_int(c, "devices_per_stage", 8);
-    sp_cell_holds(c, bytes < 40e9);
-    sp_cell_note(c, "the last stage keeps %.1f GB of 80", bytes / 1e9);
+    sp_cell_holds(c, bytes < 40e9, "the last stage keeps %.1f GB of 80", bytes / 1e9);
     return err;
 }
 
 /* Messages as long as a pre-attention add this part to the makespan. */
-static int added(int fold, double *part)
+static int added_by_messages(int fold, double *part)
 {
     struct sp_theory t = {.schedule = fold == 1 ? "helix:fold=1,tail=published"
                                                 : "helix:fold=2,tail=published",
@@ -320,24 +304,22 @@ static int added(int fold, double *part)
 static int naive_waits(struct sp_cell *c)
 {
     double part = 0;
-    int err = added(1, &part);
+    int err = added_by_messages(1, &part);
 
-    sp_cell_holds(c, part > 0.1);
-    sp_cell_note(c, "p=8, m=16, L=32: messages of one unit add %.1f %%", 100 * part);
+    sp_cell_holds(c, part > 0.1, "p=8, m=16, L=32: messages of one unit add %.1f %%", 100 * part);
     return err;
 }
 
 static int two_fold_hides(struct sp_cell *c)
 {
     double part = 1;
-    int err = added(2, &part);
+    int err = added_by_messages(2, &part);
 
-    sp_cell_holds(c, part < 0.01);
-    sp_cell_note(c, "p=8, m=16, L=32: messages of one unit add %.1f %%", 100 * part);
+    sp_cell_holds(c, part < 0.01, "p=8, m=16, L=32: messages of one unit add %.1f %%", 100 * part);
     return err;
 }
 
-/* ---- figure 10 ------------------------------------------------------------------------------------- */
+/* ---- figure 10 */
 
 enum { STAGES = 8 };
 
@@ -355,7 +337,7 @@ static int peaks_on(const char *machine, struct peaks *peaks)
     return err;
 }
 
-static double most(const double *bytes)
+static double most_of_stages(const double *bytes)
 {
     double m = 0;
 
@@ -364,7 +346,7 @@ static double most(const double *bytes)
     return m;
 }
 
-static double least(const double *bytes)
+static double least_of_stages(const double *bytes)
 {
     double m = INFINITY;
 
@@ -382,12 +364,12 @@ static int lowest_and_even(struct sp_cell *c)
     if (err)
         return err;
     for (int i = 0; i < HELIX; i++)
-        holds &=
-            most(peaks.of[HELIX]) < most(peaks.of[i]) &&
-            most(peaks.of[HELIX]) / least(peaks.of[HELIX]) < most(peaks.of[i]) / least(peaks.of[i]);
-    sp_cell_holds(c, holds);
-    sp_cell_note(c, "HelixPipe %.1f to %.1f GB, 1F1B %.1f to %.1f", least(peaks.of[HELIX]) / 1e9,
-                 most(peaks.of[HELIX]) / 1e9, least(peaks.of[0]) / 1e9, most(peaks.of[0]) / 1e9);
+        holds &= most_of_stages(peaks.of[HELIX]) < most_of_stages(peaks.of[i]) &&
+                 most_of_stages(peaks.of[HELIX]) / least_of_stages(peaks.of[HELIX]) <
+                     most_of_stages(peaks.of[i]) / least_of_stages(peaks.of[i]);
+    sp_cell_holds(c, holds, "HelixPipe %.1f to %.1f GB, 1F1B %.1f to %.1f",
+                  least_of_stages(peaks.of[HELIX]) / 1e9, most_of_stages(peaks.of[HELIX]) / 1e9,
+                  least_of_stages(peaks.of[0]) / 1e9, most_of_stages(peaks.of[0]) / 1e9);
     return 0;
 }
 
@@ -405,9 +387,9 @@ static int skewed_and_flat(struct sp_cell *c)
         low = fmin(low, zb[s]);
         high = fmax(high, zb[s]);
     }
-    sp_cell_holds(c, one[0] > 2 * one[STAGES - 1] && high < 1.1 * low);
-    sp_cell_note(c, "1F1B %.1f to %.1f GB, ZB1P %.1f to %.1f but for the last stage", one[0] / 1e9,
-                 one[STAGES - 1] / 1e9, low / 1e9, high / 1e9);
+    sp_cell_holds(c, one[0] > 2 * one[STAGES - 1] && high < 1.1 * low,
+                  "1F1B %.1f to %.1f GB, ZB1P %.1f to %.1f but for the last stage", one[0] / 1e9,
+                  one[STAGES - 1] / 1e9, low / 1e9, high / 1e9);
     return 0;
 }
 
@@ -419,9 +401,9 @@ static int zb1p_fills_the_last(struct sp_cell *c)
 
     if (err)
         return err;
-    sp_cell_holds(c, zb[STAGES - 1] >= most(zb));
-    sp_cell_note(c, "%.1f GB on the last stage, %.1f on the first", zb[STAGES - 1] / 1e9,
-                 zb[0] / 1e9);
+    sp_cell_holds(c, zb[STAGES - 1] >= most_of_stages(zb),
+                  "%.1f GB on the last stage, %.1f on the first", zb[STAGES - 1] / 1e9,
+                  zb[0] / 1e9);
     return 0;
 }
 
@@ -440,9 +422,8 @@ static int adapipe_fills_three(struct sp_cell *c)
         full += is;
         first &= is == (s < 3);
     }
-    sp_cell_holds(c, first);
-    sp_cell_note(c, "%d stages are full; %.1f GB at most, so nothing is recomputed", full,
-                 most(peaks.of[2]) / 1e9);
+    sp_cell_holds(c, first, "%d stages are full; %.1f GB at most, so nothing is recomputed", full,
+                  most_of_stages(peaks.of[2]) / 1e9);
     return 0;
 }
 
@@ -458,12 +439,11 @@ static int alike_on_clusters(struct sp_cell *c)
     for (int i = 0; i < SYSTEMS; i++)
         for (int s = 0; s < STAGES; s++)
             off = fmax(off, fabs(a800.of[i][s] / h20.of[i][s] - 1));
-    sp_cell_holds(c, off < 0.05);
-    sp_cell_note(c, "apart by %.1f %% at most", 100 * off);
+    sp_cell_holds(c, off < 0.05, "apart by %.1f %% at most", 100 * off);
     return 0;
 }
 
-/* ---- figure 11 ------------------------------------------------------------------------------------- */
+/* ---- figure 11 */
 
 static int gap_shrinks(struct sp_cell *c)
 {
@@ -481,11 +461,11 @@ static int gap_shrinks(struct sp_cell *c)
             if (err)
                 return err;
             if (s > 0)
-                count(&n, percent < last);
+                add_to(&n, percent < last);
             last = percent;
         }
     }
-    return set(c, &n, "steps to the next length");
+    return set_count(c, &n, "steps to the next length");
 }
 
 /* The longest sequence in steps of 32k, without recomputation and with it. */
@@ -505,8 +485,8 @@ static int ends_at_128k(struct sp_cell *c)
             if (fits[i])
                 longest[i] = seq;
     }
-    sp_cell_holds(c, longest[0] <= 131072 && longest[1] > 131072);
-    sp_cell_note(c, "on A800 %dk without, %dk with it", longest[0] / 1024, longest[1] / 1024);
+    sp_cell_holds(c, longest[0] <= 131072 && longest[1] > 131072,
+                  "on A800 %dk without, %dk with it", longest[0] / 1024, longest[1] / 1024);
     return 0;
 }
 
@@ -516,13 +496,13 @@ const struct sp_experiment sp_helixpipe_claims[] = {
     {"memory-is-spare", memory_is_spare},
     {"naive-waits", naive_waits},
     {"two-fold-hides", two_fold_hides},
-    {"comparable", comparable},
-    {"gains-with-length", gains_with_length},
-    {"alike-for-models", alike_for_models},
-    {"gains-but-for-short-a800", gains_but_for_short_a800},
-    {"less-on-a800", less_on_a800},
-    {"best-is-1f1b", best_is_1f1b},
-    {"adapipe-is-no-faster", adapipe_is_no_faster},
+    {"comparable", grid_claim},
+    {"gains-with-length", grid_claim},
+    {"alike-for-models", grid_claim},
+    {"gains-but-for-short-a800", grid_claim},
+    {"less-on-a800", grid_claim},
+    {"best-is-1f1b", grid_claim},
+    {"adapipe-is-no-faster", grid_claim},
     {"lowest-and-even", lowest_and_even},
     {"skewed-and-flat", skewed_and_flat},
     {"zb1p-fills-the-last", zb1p_fills_the_last},

@@ -1,4 +1,5 @@
-/* HelixPipe's tables 1 and 2, from what the kernels count, what layers keep and the list simulation. */
+/* HelixPipe's tables 1 and 2, from what the kernels count, what layers keep and the list
+ * simulation. */
 #include "cli/reproduce/helixpipe.h"
 #include "kernels/kernels.h"
 #include "model/params.h"
@@ -16,7 +17,7 @@ static int shape_of(struct sp_model *m, struct sp_shape *sh)
     return err;
 }
 
-/* ---- table 1 ------------------------------------------------------------------------------------ */
+/* ---- table 1 */
 
 static const struct {
     const char *name;
@@ -74,7 +75,7 @@ static double parameters(const struct sp_model *m, const char *part)
 }
 
 /* Numbers of a token that a part's backward reads, in h. */
-static double kept(const struct sp_shape *sh, const char *part)
+static double kept_by_part(const struct sp_shape *sh, const char *part)
 {
     const struct sp_post_saved post = sp_shape_post_view(sh, true, NULL);
     const double of = (double)sp_shape_elem(sh) * sh->rows * sh->model.hidden;
@@ -114,7 +115,7 @@ int sp_helixpipe_table_1_memory(struct sp_cell *c)
     if (shape_of(&m, &sh))
         return -EINVAL;
     if (!strcmp(term, "bsh"))
-        sp_cell_set(c, kept(&sh, part));
+        sp_cell_set(c, kept_by_part(&sh, part));
     else if (!strcmp(part, "layer") && !strcmp(term, "h"))
         sp_cell_set(c, 2 * parameters(&m, "norm1"));
     else
@@ -122,7 +123,7 @@ int sp_helixpipe_table_1_memory(struct sp_cell *c)
     return 0;
 }
 
-/* ---- table 2 ------------------------------------------------------------------------------------ */
+/* ---- table 2 */
 
 /* The makespan less the work of the busiest stage. */
 int sp_helixpipe_table_2(struct sp_cell *c)
@@ -147,9 +148,10 @@ int sp_helixpipe_table_2(struct sp_cell *c)
     return err;
 }
 
-/* ---- section 4.5: recomputation without attention --------------------------------------------------- */
+/* ---- section 4.5: recomputation without attention */
 
-/* The two-fold schedule's bubble with it over that without, and what its first stage keeps without it over with. */
+/* The two-fold schedule's bubble with it over that without, and what its first stage keeps without
+ * it over with. */
 int sp_helixpipe_section_4(struct sp_cell *c)
 {
     struct sp_theory t = {.schedule = "helix:fold=2,tail=published",

@@ -25,7 +25,7 @@ static const char head[] =
     "svg text { fill: #ddd } td, th { border-color: #444 } .s { fill: #5a9fe0 } }\n"
     "</style>\n";
 
-static void put(const char *text)
+static void put_escaped(const char *text)
 {
     for (; *text; text++) {
         if (*text == '<')
@@ -105,9 +105,9 @@ static void put_bars(const struct sp_cell *cells, int n)
         int y = i * LINE + 3;
 
         printf("<text x=\"0\" y=\"%d\">", y + BAR + 4);
-        put(cells[i].row);
+        put_escaped(cells[i].row);
         fputs(", ", stdout);
-        put(cells[i].column);
+        put_escaped(cells[i].column);
         puts("</text>");
         put_bar("p", cells[i].published, scale, labels, y);
         put_bar("s", cells[i].simulated, scale, labels, y + BAR + 1);
@@ -125,18 +125,18 @@ static void put_table(const struct sp_cell *cells, int n)
         double off = sp_cell_error(c);
 
         fputs("<tr><td>", stdout);
-        put(c->row);
+        put_escaped(c->row);
         fputs("<td>", stdout);
-        put(c->column);
+        put_escaped(c->column);
         printf("<td class=\"n\">%s %s<td class=\"n\">%s<td class=\"n\">",
                c->relation ? c->relation : "", sp_value_print(c->published, published),
                sp_value_print(c->simulated, simulated));
         if (off >= 0)
             printf("%.1f %%", 100 * off);
         fputs("<td>", stdout);
-        put(c->unit);
+        put_escaped(c->unit);
         fputs("<td>", stdout);
-        put(c->note);
+        put_escaped(c->note);
         puts("</tr>");
     }
     puts("</table></details>");
@@ -183,9 +183,9 @@ int sp_paper_html(const struct sp_paper *paper)
 
     fputs(head, stdout);
     fputs("<title>", stdout);
-    put(title);
+    put_escaped(title);
     fputs("</title></head><body>\n<h1>", stdout);
-    put(title);
+    put_escaped(title);
     puts("</h1>");
     put_summary(paper);
     for (int i = 0, n; i < paper->n; i += n) {
@@ -193,7 +193,7 @@ int sp_paper_html(const struct sp_paper *paper)
              i + n < paper->n && paper->cells[i + n].experiment == paper->cells[i].experiment;)
             n++;
         printf("<h2>%s: ", paper->cells[i].id);
-        put(title_of(&paper->cells[i]));
+        put_escaped(title_of(&paper->cells[i]));
         puts("</h2>");
         put_bars(&paper->cells[i], numbers_of(&paper->cells[i], n));
         put_table(&paper->cells[i], n);

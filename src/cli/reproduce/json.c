@@ -1,20 +1,20 @@
+#include "cli/print.h"
 #include "cli/reproduce/paper.h"
 #include "sp_error.h"
 #include <errno.h>
-#include <stdio.h>
 
-static json_t *value(struct sp_value v)
+static json_t *value_json(struct sp_value v)
 {
     return v.kind == SP_VALUE_NUMBER ? json_real(v.number)
            : v.kind == SP_VALUE_OOM  ? json_string("OOM")
                                      : json_null();
 }
 
-static json_t *cell(const struct sp_cell *c)
+static json_t *cell_json(const struct sp_cell *c)
 {
     json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:o,s:s,s:s}", "experiment", c->id, "row", c->row,
-                          "column", c->column, "published", value(c->published), "simulated",
-                          value(c->simulated), "unit", c->unit, "note", c->note);
+                          "column", c->column, "published", value_json(c->published), "simulated",
+                          value_json(c->simulated), "unit", c->unit, "note", c->note);
 
     if (sp_cell_is_claim(c))
         json_object_set_new(o, "claim", json_true());
@@ -36,7 +36,7 @@ int sp_paper_json(const struct sp_paper *paper)
     int err = root ? 0 : -ENOMEM;
 
     for (int i = 0; !err && i < paper->n; i++)
-        err = json_array_append_new(cells, cell(&paper->cells[i])) ? -ENOMEM : 0;
+        err = json_array_append_new(cells, cell_json(&paper->cells[i])) ? -ENOMEM : 0;
     for (int i = 0; !err && i < paper->n_more; i++) {
         const struct sp_unpublished *u = &paper->more[i];
 
@@ -46,8 +46,10 @@ int sp_paper_json(const struct sp_paper *paper)
                   ? -ENOMEM
                   : 0;
     }
-    if (!err && json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) == 0)
-        putchar('\n');
-    json_decref(root);
-    return err ? sp_error(ENOMEM, "reproduce: no memory for %d cells", paper->n) : 0;
+    if (err) {
+        json_decref(root);
+        return sp_error(ENOMEM, "reproduce: no memory for %d cells", paper->n);
+    }
+    sp_json_print(root, JSON_REAL_PRECISION(6), stdout);
+    return 0;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Text in a cell of a table. */
-static void put(const char *text)
+static void put_escaped(const char *text)
 {
     for (; *text; text++)
         printf(*text == '|' ? "\\%c" : "%c", *text);
@@ -16,17 +16,17 @@ static void put_cell(const struct sp_cell *c)
     double off = sp_cell_error(c);
 
     fputs("| ", stdout);
-    put(c->row);
+    put_escaped(c->row);
     fputs(" | ", stdout);
-    put(c->column);
+    put_escaped(c->column);
     printf(" | %s%s%s | %s | ", c->relation ? c->relation : "", c->relation ? " " : "",
            sp_value_print(c->published, published), sp_value_print(c->simulated, simulated));
     if (off >= 0)
         printf("%.1f %%", 100 * off);
     fputs(" | ", stdout);
-    put(c->unit);
+    put_escaped(c->unit);
     fputs(" | ", stdout);
-    put(c->note);
+    put_escaped(c->note);
     puts(" |");
 }
 

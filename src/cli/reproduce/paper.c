@@ -14,7 +14,7 @@ static const struct published {
 };
 enum { PUBLISHED = sizeof published / sizeof *published };
 
-/* ---- cells ------------------------------------------------------------------------------------ */
+/* ---- cells */
 
 const char *sp_cell_text(const struct sp_cell *cell, const char *key, const char *otherwise)
 {
@@ -35,9 +35,14 @@ void sp_cell_set(struct sp_cell *cell, double simulated)
     cell->simulated = (struct sp_value){SP_VALUE_NUMBER, simulated};
 }
 
-void sp_cell_holds(struct sp_cell *claim, bool holds)
+void sp_cell_holds(struct sp_cell *claim, bool holds, const char *fmt, ...)
 {
+    va_list ap;
+
     sp_cell_set(claim, holds);
+    va_start(ap, fmt);
+    vsnprintf(claim->note, sizeof claim->note, fmt, ap);
+    va_end(ap);
 }
 
 bool sp_cell_is_claim(const struct sp_cell *cell)
@@ -67,7 +72,7 @@ const char *sp_value_print(struct sp_value v, char text[32])
     return text;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading */
 
 static struct sp_value value_of(const json_t *value)
 {
@@ -79,7 +84,7 @@ static struct sp_value value_of(const json_t *value)
 }
 
 /* Values of `from` that are known. */
-static void put(json_t *config, json_t *from)
+static void put_known(json_t *config, json_t *from)
 {
     for (void *at = json_object_iter(from); at; at = json_object_iter_next(from, at))
         if (!json_is_null(json_object_iter_value(at)))
@@ -96,11 +101,11 @@ static json_t *config_of(json_t *experiment, json_t *from)
 {
     json_t *machine = json_object_get(experiment, "machine"), *config = json_object();
 
-    put(config, json_object_get(experiment, "setup"));
-    put(config, json_object_get(experiment, "inferred"));
+    put_known(config, json_object_get(experiment, "setup"));
+    put_known(config, json_object_get(experiment, "inferred"));
     if (text_of(machine, "name"))
         json_object_set(config, "machine", json_object_get(machine, "name"));
-    put(config, json_object_get(from, "config"));
+    put_known(config, json_object_get(from, "config"));
     return config;
 }
 
@@ -176,9 +181,9 @@ static int read_published(struct sp_paper *paper)
     return sp_error(ENOENT, "reproduce: nothing published by %s", paper->name);
 }
 
-/* ---- simulating ------------------------------------------------------------------------------- */
+/* ---- simulating */
 
-static int simulate(const struct sp_paper *paper, struct sp_cell *cell)
+static int simulate_cell(const struct sp_paper *paper, struct sp_cell *cell)
 {
     bool claim = sp_cell_is_claim(cell);
     const struct sp_experiment *e = claim ? paper->claims : paper->experiments;
@@ -214,7 +219,7 @@ int sp_paper_run(struct sp_paper *paper, bool vary)
     int err = read_published(paper);
 
     for (int i = 0; !err && i < paper->n; i++)
-        err = simulate(paper, &paper->cells[i]);
+        err = simulate_cell(paper, &paper->cells[i]);
     err = err ? err : add_unpublished(paper, vary);
     if (!err)
         sp_paper_summarize(paper);

@@ -89,7 +89,9 @@ const char *sp_cell_text(const struct sp_cell *cell, const char *key, const char
 int sp_cell_int(const struct sp_cell *cell, const char *key, int otherwise);
 
 void sp_cell_set(struct sp_cell *cell, double simulated);
-void sp_cell_holds(struct sp_cell *claim, bool holds);
+/* Sets whether a claim holds, and notes by which figures. */
+void sp_cell_holds(struct sp_cell *claim, bool holds, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 void sp_cell_note(struct sp_cell *cell, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A value as it is printed: "8581.7", "OOM", "-". */

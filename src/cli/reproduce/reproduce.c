@@ -4,7 +4,6 @@
 #include "cli/commands.h"
 #include "cli/result.h"
 #include "cli/reproduce/paper.h"
-#include "cli/subcommands.h"
 
 static const struct {
     const struct sp_paper *paper;
@@ -22,7 +21,7 @@ static int (*const forms[])(const struct sp_paper *) = {sp_paper_text, sp_paper_
                                                         sp_paper_markdown, sp_paper_html};
 
 /* The paper's own command. */
-static int run(int i, int argc, char **argv)
+static int run_paper(int i, int argc, char **argv)
 {
     struct sp_paper paper = *papers[i].paper;
     struct sp_result result = {0};
@@ -62,7 +61,7 @@ int sp_cmd_reproduce(int argc, char **argv)
         .help = "the options of a paper",
         .sub = sub,
         .n = PAPERS,
-        .run = run,
+        .run = run_paper,
     };
 
     for (int i = 0; i < PAPERS; i++)

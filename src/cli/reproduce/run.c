@@ -1,5 +1,4 @@
 #include "cli/reproduce/run.h"
-#include "cli/reproduce/ring.h"
 #include "plan/adapipe.h"
 #include "plan/memory.h"
 #include "plan/offload/offload.h"
@@ -29,7 +28,7 @@ const struct sp_machine *sp_machine_named(const char *name)
     return &kept;
 }
 
-static void scale(struct sp_curve *curve, double by)
+static void scale_rates(struct sp_curve *curve, double by)
 {
     for (int i = 0; i < curve->n; i++)
         curve->at[i].rate *= by;
@@ -45,9 +44,9 @@ const struct sp_machine *sp_run_machine(const struct sp_run *run)
     machine = *named;
     for (int t = 0; t < SP_DTYPES; t++) {
         if (run->unfused > 0)
-            scale(&machine.rates.memory[t], 1 / run->unfused);
+            scale_rates(&machine.rates.memory[t], 1 / run->unfused);
         for (int p = 0; run->attention > 0 && p < SP_ATTENTION_PASSES; p++)
-            scale(&machine.rates.attention[t][p], run->attention);
+            scale_rates(&machine.rates.attention[t][p], run->attention);
     }
     return &machine;
 }
@@ -59,7 +58,7 @@ double sp_run_rate(const struct sp_run *run, const struct sp_run_result *result)
 }
 
 /* AdaPipe divides the layers among the stages and chooses what each stage recomputes. */
-static int adapt(struct trial *t)
+static int plan_adapipe(struct trial *t)
 {
     const int layers = t->shape.model.layers, stages = t->run->stages;
     struct sp_adapipe in = {
@@ -78,7 +77,7 @@ static int adapt(struct trial *t)
     return err;
 }
 
-/* ---- time ------------------------------------------------------------------------------------- */
+/* ---- time */
 
 /*
  * Messages that block, as Megatron-LM's do between forwards and backwards: both sides wait while a
@@ -105,8 +104,8 @@ static struct sp_route blocking_route(const void *arg, const struct sp_step_mess
     return (struct sp_route){.out = -1, .in = -1, .delay = -wait_of(b, m)};
 }
 
-static void prolong(const struct blocking *b, const struct sp_plan *plan,
-                    const struct sp_step_messages *messages, double *by_op)
+static void prolong_ops(const struct blocking *b, const struct sp_plan *plan,
+                        const struct sp_step_messages *messages, double *by_op)
 {
     for (int i = 0; i < messages->n; i++) {
         const struct sp_step_message *m = &messages->message[i];
@@ -121,7 +120,7 @@ static void prolong(const struct blocking *b, const struct sp_plan *plan,
     }
 }
 
-static int simulate(const struct trial *t, struct sp_run_result *result)
+static int simulate_step(const struct trial *t, struct sp_run_result *result)
 {
     const struct sp_plan *plan = &t->plan;
     const struct sp_machine_network links = {.machine = t->machine,
@@ -141,7 +140,7 @@ static int simulate(const struct trial *t, struct sp_run_result *result)
     if (!err && t->run->ring_as_published)
         sp_ring_as_published(plan, &messages);
     if (!err && t->run->blocking) {
-        prolong(&block, plan, &messages, by_op);
+        prolong_ops(&block, plan, &messages, by_op);
         network.route = blocking_route;
         network.arg = &block;
     }
@@ -164,7 +163,89 @@ static int simulate(const struct trial *t, struct sp_run_result *result)
     return err;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- weights that travel around a ring as WeiPipe describes it */
+
+static bool is_weight(const struct sp_step_message *m)
+{
+    return m->tensor.kind == SP_TENSOR_W || m->tensor.kind == SP_TENSOR_WB;
+}
+
+/* True if an op read the tensor on its previous hop too. */
+static bool was_read(const struct sp_step_messages *all, const struct sp_step_message *m)
+{
+    return m->before >= 0 && all->message[m->before].reader >= 0;
+}
+
+/* The last weight that the stage gets for the first time and reads before it reads `m`; -1:
+ * none. */
+static int wanted_before(const struct sp_step_messages *all, const struct sp_step_message *m)
+{
+    int last = -1;
+
+    for (int i = 0; i < all->n; i++) {
+        const struct sp_step_message *e = &all->message[i];
+
+        if (e->to == m->to && is_weight(e) && !was_read(all, e) && e->writer < 0 &&
+            e->reader >= 0 && e->reader < m->reader &&
+            (last < 0 || e->reader > all->message[last].reader))
+            last = i;
+    }
+    return last;
+}
+
+/* Makes the lists by writer and by previous message again. */
+static void link_messages(const struct sp_plan *plan, struct sp_step_messages *all)
+{
+    for (int i = 0; i < all->first_op[plan->layout.stages]; i++)
+        all->first_of_writer[i] = -1;
+    for (int i = 0; i < all->n; i++)
+        all->first_of_before[i] = -1;
+    for (int i = all->n - 1; i >= 0; i--) {
+        struct sp_step_message *m = &all->message[i];
+
+        if (m->writer >= 0) {
+            int *first = &all->first_of_writer[all->first_op[m->writer_stage] + m->writer];
+
+            m->next_of_writer = *first;
+            *first = i;
+        }
+        if (m->before >= 0) {
+            m->next_of_before = all->first_of_before[m->before];
+            all->first_of_before[m->before] = i;
+        }
+    }
+}
+
+void sp_ring_as_published(const struct sp_plan *plan, struct sp_step_messages *all)
+{
+    int *before = all->first_of_before; /* link_messages makes it again at the end */
+
+    for (int i = 0; i < all->n; i++) {
+        const struct sp_step_message *m = &all->message[i];
+        bool first = is_weight(m) && m->reader >= 0 && m->writer < 0 && !was_read(all, m);
+
+        before[i] = !first                           ? m->before
+                    : m->tensor.kind == SP_TENSOR_WB ? wanted_before(all, m)
+                                                     : -1;
+    }
+    for (int i = all->n - 1; i >= 0; i--) { /* `before` of earlier messages is not changed yet */
+        struct sp_step_message *m = &all->message[i];
+
+        if (m->reader < 0 ||
+            (m->tensor.kind == SP_TENSOR_D && m->writer < 0)) /* only passes through; is 0 */
+            m->bytes = 0;
+        if (is_weight(m) && m->writer < 0 && m->reader >= 0 && was_read(all, m)) {
+            m->writer = all->message[m->before].reader;
+            m->writer_stage = m->from;
+            m->beside = true;
+        }
+    }
+    for (int i = 0; i < all->n; i++)
+        all->message[i].before = before[i];
+    link_messages(plan, all);
+}
+
+/* ---- memory */
 
 static void note_memory(const struct trial *t, int stage, const struct sp_memory *m,
                         struct sp_run_result *result)
@@ -180,7 +261,7 @@ static void note_memory(const struct trial *t, int stage, const struct sp_memory
 }
 
 /* Plans the offloading and adds it to the plan for the simulation. */
-static int offload(struct trial *t, struct sp_run_result *result)
+static int plan_offload(struct trial *t, struct sp_run_result *result)
 {
     const double devices = t->run->devices;
     struct sp_offload_request want =
@@ -208,7 +289,7 @@ static int offload(struct trial *t, struct sp_run_result *result)
     return err;
 }
 
-static int weigh_all(struct trial *t, struct sp_run_result *result)
+static int memory_of_stages(struct trial *t, struct sp_run_result *result)
 {
     struct sp_memory *m = calloc((size_t)t->run->stages, sizeof *m);
     int err;
@@ -222,20 +303,20 @@ static int weigh_all(struct trial *t, struct sp_run_result *result)
     return err;
 }
 
-static int weigh(struct trial *t, struct sp_run_result *result)
+static int find_memory(struct trial *t, struct sp_run_result *result)
 {
     int err = 0;
 
     if (t->run->offload != SP_OFFLOAD_NONE)
-        err = offload(t, result);
+        err = plan_offload(t, result);
     else
-        err = weigh_all(t, result);
+        err = memory_of_stages(t, result);
     result->fits = result->memory_bytes <= (double)t->machine->memory_bytes &&
                    result->host_bytes <= (double)t->machine->host_bytes;
     return err;
 }
 
-/* ---- a run ------------------------------------------------------------------------------------ */
+/* ---- a run */
 
 int sp_run(const struct sp_run *run, struct sp_run_result *result)
 {
@@ -259,9 +340,9 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
         .machine = t.machine, .devices = run->devices, .recompute = run->recompute, .every = 1};
     err = lay.slices > 1 ? sp_plan_cut(&t.plan, &t.shape, run->cut, t.machine) : 0;
     t.plan.processes = run->stages;
-    err = err || strcmp(t.plan.def->name, "adapipe") ? err : adapt(&t);
-    err = err ? err : weigh(&t, result);
-    err = err || run->memory_only ? err : simulate(&t, result);
+    err = err || strcmp(t.plan.def->name, "adapipe") ? err : plan_adapipe(&t);
+    err = err ? err : find_memory(&t, result);
+    err = err || run->memory_only ? err : simulate_step(&t, result);
     sp_plan_destroy(&t.plan);
     return err == -ENOMEM ? sp_error(ENOMEM, "reproduce: no memory for %s on %d stages",
                                      run->schedule, run->stages)

@@ -67,7 +67,7 @@ int sp_sppo_megatron(const struct sp_cell *c, struct sp_model *model, struct sp_
     return err;
 }
 
-/* ---- table 4 and figure 1 ---------------------------------------------------------------------------- */
+/* ---- table 4 and figure 1 */
 
 /* The fewest slices, among the table's, whose step is within a twentieth of the shortest. */
 static int table_4(struct sp_cell *c)

@@ -1,6 +1,7 @@
 /*
- * SPPO: its systems as runs, and its tables and figures. In sppo_tables.c is what needs no run of the whole system, in
- * sppo_speedups.c SPPO over Megatron-LM, in sppo_limits.c what fits, in sppo_claims.c what the text says.
+ * SPPO: its systems as runs, and its tables and figures. In sppo_tables.c is what needs no run of
+ * the whole system, in sppo_speedups.c SPPO over Megatron-LM, in sppo_limits.c what fits, in
+ * sppo_claims.c what the text says.
  */
 #ifndef SP_REPRODUCE_SPPO_H
 #define SP_REPRODUCE_SPPO_H
@@ -11,6 +12,18 @@
 
 /* The model without a table of positions: four million rows of it would be a model of their own. */
 int sp_sppo_model(const struct sp_cell *cell, struct sp_model *model);
+
+/* The machine of a cell; NULL after one line. */
+const struct sp_machine *sp_sppo_machine(const struct sp_cell *cell);
+
+/* One sequence of so many tokens of that model, in two bytes. 0; or one line on stderr and
+ * -errno. */
+int sp_sppo_shape(const struct sp_cell *cell, int seq, struct sp_shape *sh);
+
+/* A layer's forward of the sequence, in slices of so many tokens, on a stage of so many devices, in
+ * seconds. */
+double sp_sppo_layer_s(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
+                       int tokens);
 
 /* Slices of equal operations, attention not halved by its mask: len[n]. */
 void sp_sppo_slices(const struct sp_model *model, int seq, int n, int *len);

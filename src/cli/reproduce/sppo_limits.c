@@ -25,7 +25,7 @@ static int ulysses_of(const struct sp_cell *c, struct sp_model *model, struct sp
     return err;
 }
 
-static bool is(const struct sp_cell *c, const char *system)
+static bool is_system(const struct sp_cell *c, const char *system)
 {
     return !strncmp(sp_cell_text(c, "schedule", "sppo"), system, strlen(system));
 }
@@ -33,12 +33,12 @@ static bool is(const struct sp_cell *c, const char *system)
 /* The run of a cell's system. */
 static int system_of(const struct sp_cell *c, struct sp_model *model, struct sp_run *run)
 {
-    return is(c, "sppo")       ? sp_sppo_run(c, "sppo", SP_OFFLOAD_FULL, model, run)
-           : is(c, "Megatron") ? sp_sppo_megatron(c, model, run)
-                               : ulysses_of(c, model, run);
+    return is_system(c, "sppo")       ? sp_sppo_run(c, "sppo", SP_OFFLOAD_FULL, model, run)
+           : is_system(c, "Megatron") ? sp_sppo_megatron(c, model, run)
+                                      : ulysses_of(c, model, run);
 }
 
-static int play(struct sp_run *run, struct sp_run_result *r)
+static int play_system(struct sp_run *run, struct sp_run_result *r)
 {
     return run->context ? sp_zero3(run, r) : sp_sppo_play(run, r);
 }
@@ -50,7 +50,7 @@ int sp_sppo_figure_10(struct sp_cell *c)
     struct sp_run run;
     int err = system_of(c, &model, &run);
 
-    err = err ? err : play(&run, &r);
+    err = err ? err : play_system(&run, &r);
     if (err)
         return err;
     sp_cell_set(c, sp_run_rate(&run, &r));
@@ -61,14 +61,14 @@ int sp_sppo_figure_10(struct sp_cell *c)
     return 0;
 }
 
-/* ---- the longest --------------------------------------------------------------------------------- */
+/* ---- the longest */
 
 struct limit {
     int tokens;
     bool of_hosts; /* the hosts' memory is the limit, not the GPUs' */
 };
 
-static int longest(struct sp_run *run, struct limit *limit)
+static int find_longest(struct sp_run *run, struct limit *limit)
 {
     int low = 0, high = 256; /* 16M tokens */
     struct sp_run_result r;
@@ -78,7 +78,7 @@ static int longest(struct sp_run *run, struct limit *limit)
         int middle = (low + high) / 2, err;
 
         run->seq = middle * STEP;
-        err = play(run, &r);
+        err = play_system(run, &r);
         if (err)
             return err;
         *(r.fits ? &low : &high) = middle;
@@ -89,8 +89,8 @@ static int longest(struct sp_run *run, struct limit *limit)
     return 0;
 }
 
-static void note(struct sp_cell *c, const struct sp_run *run, const struct limit *limit,
-                 const char *why)
+static void note_limit(struct sp_cell *c, const struct sp_run *run, const struct limit *limit,
+                       const char *why)
 {
     sp_cell_note(c, "%dK tokens with SP %d, PP %d; the memory of %s ends it%s",
                  limit->tokens / 1024, run->context ? run->context : run->devices,
@@ -104,17 +104,18 @@ int sp_sppo_figure_10_longest(struct sp_cell *c)
     struct sp_run run;
     int err = system_of(c, &model, &run);
 
-    err = err ? err : longest(&run, &limit);
+    err = err ? err : find_longest(&run, &limit);
     if (err)
         return err;
     sp_cell_set(c, limit.tokens / 1024.0);
-    note(c, &run, &limit, "");
+    note_limit(c, &run, &limit, "");
     return 0;
 }
 
 /* Megatron-LM tuned for length: as many GPUs share a sequence as its heads allow; the others
  * form stages. */
-static int tuned(const struct sp_cell *c, int devices, struct sp_run *run, struct limit *limit)
+static int longest_of_megatron(const struct sp_cell *c, int devices, struct sp_run *run,
+                               struct limit *limit)
 {
     static struct sp_model model;
     int err = sp_sppo_megatron(c, &model, run);
@@ -123,7 +124,7 @@ static int tuned(const struct sp_cell *c, int devices, struct sp_run *run, struc
         return err;
     run->devices = devices < model.heads ? devices : model.heads;
     run->stages = devices / run->devices;
-    return longest(run, limit);
+    return find_longest(run, limit);
 }
 
 static int longest_of_sppo(const struct sp_cell *c, int devices, struct sp_run *run,
@@ -133,7 +134,7 @@ static int longest_of_sppo(const struct sp_cell *c, int devices, struct sp_run *
     int err = sp_sppo_run(c, "sppo", SP_OFFLOAD_FULL, &model, run);
 
     run->stages = devices / run->devices;
-    return err ? err : longest(run, limit);
+    return err ? err : find_longest(run, limit);
 }
 
 int sp_sppo_longest(const struct sp_cell *c, int devices, int *tokens)
@@ -156,7 +157,7 @@ int sp_sppo_figure_12(struct sp_cell *c)
     struct sp_run run;
 
     err = sp_sppo_model(c, &model);
-    if (is(c, "DeepSpeed")) {
+    if (is_system(c, "DeepSpeed")) {
         if (devices <= model.heads)
             sp_cell_note(c, "1K a GPU would be 32K tokens: less than all that table 4 runs");
         else {
@@ -165,11 +166,11 @@ int sp_sppo_figure_12(struct sp_cell *c)
         }
         return err;
     }
-    err = err ? err : tuned(c, 32, &run, &base);
-    if (!err && is(c, "Megatron"))
-        err = tuned(c, devices, &run, &limit);
+    err = err ? err : longest_of_megatron(c, 32, &run, &base);
+    if (!err && is_system(c, "Megatron"))
+        err = longest_of_megatron(c, devices, &run, &limit);
     else if (!err) {
-        err = tuned(c, devices, &run, &other);
+        err = longest_of_megatron(c, devices, &run, &other);
         err = err ? err : longest_of_sppo(c, devices, &run, &limit);
     }
     if (err)
@@ -177,10 +178,11 @@ int sp_sppo_figure_12(struct sp_cell *c)
     sp_cell_set(c, !strcmp(c->unit, "K tokens")          ? limit.tokens / 1024.0
                    : !strcmp(c->unit, "times the other") ? (double)limit.tokens / other.tokens
                                                          : (double)limit.tokens / base.tokens);
-    note(c, &run, &limit,
-         !is(c, "Megatron") ? "; of a layer 4bsh bytes stay, keys and values; recomputation keeps 2"
-         : devices > model.heads
-             ? "; more do not share its heads, and the logits of the last stage do not shrink"
-             : "");
+    note_limit(c, &run, &limit,
+               !is_system(c, "Megatron")
+                   ? "; of a layer 4bsh bytes stay, keys and values; recomputation keeps 2"
+               : devices > model.heads
+                   ? "; more do not share its heads, and the logits of the last stage do not shrink"
+                   : "");
     return 0;
 }

@@ -1,14 +1,16 @@
 /*
  * SPPO over Megatron-LM, and SPPO's offloading over SPPO without any (sections 7.1 and 7.2).
  *
- * The paper states neither the sequences of a step nor, of 7B and 13B, with which layout a speedup was measured. Cells
- * have the reading that their numbers allow, and the note of each has the other one:
+ * The paper states neither the sequences of a step nor, of 7B and 13B, with which layout a speedup
+ * was measured. Cells have the reading that their numbers allow, and the note of each has the other
+ * one:
  *
- *   7B    the layout of SPPO ("under the same parallelism strategy"), many sequences: with one, three stages of four
- *         would be idle
- *   13B   the same; 40 heads cannot be shared by more than 8 GPUs of a stage, and its tuned layout is this one
- *   65B   table 4's tuned layout, SP 64 and PP 2, and one sequence (section 3.1: the count of micro-batches collapses
- *         to one); that of SPPO does not fit with several
+ *   7B    the layout of SPPO ("under the same parallelism strategy"), many sequences: with one,
+ *         three stages of four would be idle
+ *   13B   the same; 40 heads cannot be shared by more than 8 GPUs of a stage, and its tuned layout
+ *         is this one
+ *   65B   table 4's tuned layout, SP 64 and PP 2, and one sequence (section 3.1: the count of
+ *         micro-batches collapses to one); that of SPPO does not fit with several
  *
  * Nothing is compared with a run that does not fit.
  */
@@ -31,7 +33,7 @@ static bool is_over_sppo(const struct sp_cell *c)
 }
 
 /* Plays a cell's run and what it is over, with so many sequences a step, 0: those of the cell. */
-static int compare(const struct sp_cell *c, int sequences, struct comparison *r)
+static int compare_systems(const struct sp_cell *c, int sequences, struct comparison *r)
 {
     static struct sp_model ours, theirs;
     enum sp_offload_mode mode = strcmp(sp_cell_text(c, "offload", "adaptive"), "full")
@@ -55,7 +57,7 @@ static int compare(const struct sp_cell *c, int sequences, struct comparison *r)
 int sp_sppo_ratio(const struct sp_cell *c, double *ratio)
 {
     struct comparison r;
-    int err = compare(c, 0, &r);
+    int err = compare_systems(c, 0, &r);
 
     if (!err)
         *ratio = r.ratio;
@@ -63,7 +65,7 @@ int sp_sppo_ratio(const struct sp_cell *c, double *ratio)
 }
 
 /* Notes what does not fit; tells whether all does. */
-static bool fit(struct sp_cell *c, const struct comparison *r)
+static bool both_fit(struct sp_cell *c, const struct comparison *r)
 {
     const double GB = 1e9, holds = (double)sp_run_machine(&r->ours)->memory_bytes;
 
@@ -76,12 +78,12 @@ static bool fit(struct sp_cell *c, const struct comparison *r)
     return r->our.fits && r->their.fits;
 }
 
-static int one(struct sp_cell *c)
+static int speedup_of_cell(struct sp_cell *c)
 {
     struct comparison r, other;
-    int err = compare(c, 0, &r), sequences = sp_cell_int(c, "sequences", 1);
+    int err = compare_systems(c, 0, &r), sequences = sp_cell_int(c, "sequences", 1);
 
-    if (err || !fit(c, &r))
+    if (err || !both_fit(c, &r))
         return err;
     sp_cell_set(c, r.ratio);
     if (is_over_sppo(c)) {
@@ -89,13 +91,13 @@ static int one(struct sp_cell *c)
                      r.their.step_s);
         return 0;
     }
-    err = compare(c, sequences == 1 ? MANY : 1, &other);
+    err = compare_systems(c, sequences == 1 ? MANY : 1, &other);
     sp_cell_note(c, "over SP %d, PP %d; sequences a step: %d; with %d, %.2f", r.theirs.devices,
                  r.theirs.stages, sequences, other.theirs.micro_batches, other.ratio);
     return err;
 }
 
-/* ---- ranges -------------------------------------------------------------------------------------- */
+/* ---- ranges */
 
 /* The rows of table 4 in which Megatron-LM runs, each with the reading above. */
 static const struct row {
@@ -129,7 +131,7 @@ static void configure(struct sp_cell *c, const struct row *row)
 }
 
 /* The least or most over the rows of the cell's model, or of all, that fit. */
-static int range(struct sp_cell *c)
+static int speedup_range(struct sp_cell *c)
 {
     char model[32]; /* the cell's is replaced by that of each row */
     bool least = !strcmp(c->column, "least");
@@ -146,7 +148,7 @@ static int range(struct sp_cell *c)
         if (model[0] && strcmp(model, rows[i].model))
             continue;
         configure(c, &rows[i]);
-        err = compare(c, 0, &r);
+        err = compare_systems(c, 0, &r);
         if (err)
             return err;
         if (!r.our.fits || !r.their.fits) {
@@ -169,5 +171,6 @@ static int range(struct sp_cell *c)
 
 int sp_sppo_speedup(struct sp_cell *c)
 {
-    return !strcmp(c->column, "least") || !strcmp(c->column, "most") ? range(c) : one(c);
+    return !strcmp(c->column, "least") || !strcmp(c->column, "most") ? speedup_range(c)
+                                                                     : speedup_of_cell(c);
 }

@@ -1,7 +1,6 @@
 #include "cli/reproduce/run.h"
 #include "cli/reproduce/sppo.h"
-#include "cli/reproduce/theory.h"
-#include "plan/cost/part_times.h"
+#include "cli/reproduce/systems.h"
 #include "plan/slices.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "policies/plan_create.h"
@@ -19,33 +18,44 @@ int sp_sppo_model(const struct sp_cell *c, struct sp_model *model)
     return err;
 }
 
-/* ---- table 2, section 2: sizes -------------------------------------------------------------------- */
-
-/* Bytes of the activations of all layers, and of the model with its optimizer. */
-static int sizes(const struct sp_cell *c, double *activations, double *states)
+const struct sp_machine *sp_sppo_machine(const struct sp_cell *c)
 {
-    const int tokens = 65536; /* measured, then scaled to the cell's: all is proportional */
-    int64_t kept[SP_STASH_TENSORS];
+    return sp_machine_named(sp_cell_text(c, "machine", "a100-sppo"));
+}
+
+int sp_sppo_shape(const struct sp_cell *c, int seq, struct sp_shape *sh)
+{
     struct sp_model model;
-    struct sp_shape sh;
     int err = sp_sppo_model(c, &model);
 
     if (err)
         return err;
-    sp_shape_init(&sh, &model, 1, tokens, 1, 0, 0);
-    sh.dtype = SP_BF16;
-    sp_stash_of_layer(&sh, SP_RECOMPUTE_NONE, true, false, kept);
-    *activations = 0;
-    for (int i = 0; i < SP_STASH_TENSORS; i++)
-        *activations += (double)kept[i] * model.layers * sp_cell_int(c, "seq", 0) / tokens;
-    *states = 18.0 * (double)sp_model_parameters(&model);
+    sp_shape_init(sh, &model, 1, seq, 1, 0, 0);
+    sh->dtype = SP_BF16;
+    return 0;
+}
+
+/* ---- table 2, section 2: sizes */
+
+/* Bytes of the activations of all layers, and of the model with its optimizer. */
+static int find_sizes(const struct sp_cell *c, double *activations, double *states)
+{
+    const int tokens = 65536; /* measured, then scaled to the cell's: all is proportional */
+    struct sp_shape sh;
+    int err = sp_sppo_shape(c, tokens, &sh);
+
+    if (err)
+        return err;
+    *activations = sp_layer_kept_bytes(&sh, SP_RECOMPUTE_NONE) * sh.model.layers *
+                   sp_cell_int(c, "seq", 0) / tokens;
+    *states = 18.0 * (double)sp_model_parameters(&sh.model);
     return 0;
 }
 
 int sp_sppo_table_2(struct sp_cell *c)
 {
     double activations, states;
-    int err = sizes(c, &activations, &states);
+    int err = find_sizes(c, &activations, &states);
 
     if (err)
         return err;
@@ -65,7 +75,7 @@ int sp_sppo_table_2(struct sp_cell *c)
 int sp_sppo_section_2(struct sp_cell *c)
 {
     double activations, states;
-    int err = sizes(c, &activations, &states);
+    int err = find_sizes(c, &activations, &states);
 
     if (err)
         return err;
@@ -78,7 +88,7 @@ int sp_sppo_section_2(struct sp_cell *c)
     return 0;
 }
 
-/* ---- table 3: who computes which slices ----------------------------------------------------------- */
+/* ---- table 3: who computes which slices */
 
 int sp_sppo_table_3(struct sp_cell *c)
 {
@@ -109,7 +119,7 @@ int sp_sppo_table_3(struct sp_cell *c)
     return 0;
 }
 
-/* ---- figure 5: slices of equal operations --------------------------------------------------------- */
+/* ---- figure 5: slices of equal operations */
 
 void sp_sppo_slices(const struct sp_model *model, int seq, int n, int *len)
 {
@@ -125,13 +135,13 @@ void sp_sppo_slices(const struct sp_model *model, int seq, int n, int *len)
 int sp_sppo_figure_5(struct sp_cell *c)
 {
     enum { MOST = 64 };
-    const struct sp_machine *machine = sp_machine_named(sp_cell_text(c, "machine", "a100-sppo"));
+    const struct sp_machine *machine = sp_sppo_machine(c);
     int n = sp_cell_int(c, "slices", 8), k = sp_cell_int(c, "slice", 0), len[MOST];
     int seq = sp_cell_int(c, "seq", 131072);
     struct sp_model model;
     double activations, states, bytes;
 
-    if (!machine || sp_sppo_model(c, &model) || sizes(c, &activations, &states) || n > MOST)
+    if (!machine || sp_sppo_model(c, &model) || find_sizes(c, &activations, &states) || n > MOST)
         return -EINVAL;
     sp_sppo_slices(&model, seq, n, len);
     /* keys and values, 2 of 16 parts, stay for later slices */
@@ -145,41 +155,40 @@ int sp_sppo_figure_5(struct sp_cell *c)
     return 0;
 }
 
-/* ---- figure 7: how long a slice should be ----------------------------------------------------------- */
+/* ---- figure 7: how long a slice should be */
 
-/* A layer's forward in slices of `len` tokens on one device, and the bubble of four stages. */
-static double layer_time(const struct sp_machine *machine, const struct sp_shape *sh, int len)
+double sp_sppo_layer_s(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
+                       int tokens)
 {
-    const double stages = 4, n = (double)sh->seq / len;
     double sum = 0;
 
-    for (int first = 0; first < sh->seq; first += len) {
+    for (int first = 0; first < sh->seq; first += tokens) {
         struct sp_part_times t;
         struct sp_shape part;
 
-        sp_shape_slice(sh, first, len, &part);
-        sp_part_times(machine, 1, &part, &t);
-        sum += t.pre + t.attention + t.post;
+        sp_shape_slice(sh, first, tokens, &part);
+        sp_part_times(machine, devices, &part, &t);
+        sum += sp_layer_forward_s(&t);
     }
-    return sum * (n + stages - 1) / n;
+    return sum;
 }
 
 int sp_sppo_figure_7(struct sp_cell *c)
 {
     enum { LENGTHS = 9, SHORTEST = 256 };
-    const struct sp_machine *machine = sp_machine_named(sp_cell_text(c, "machine", "a100-sppo"));
+    const struct sp_machine *machine = sp_sppo_machine(c);
     bool lower = !strncmp(c->column, "lower", 5);
-    struct sp_model model;
+    const double stages = 4;
     struct sp_shape sh;
     double t[LENGTHS], best = INFINITY;
     int end = 0;
 
-    if (!machine || sp_sppo_model(c, &model))
+    if (!machine || sp_sppo_shape(c, sp_cell_int(c, "seq", 131072), &sh))
         return -EINVAL;
-    sp_shape_init(&sh, &model, 1, sp_cell_int(c, "seq", 131072), 1, 0, 0);
-    sh.dtype = SP_BF16;
-    for (int i = 0; i < LENGTHS; i++) {
-        t[i] = layer_time(machine, &sh, SHORTEST << i);
+    for (int i = 0; i < LENGTHS; i++) { /* on one device, with the bubble of four stages */
+        double n = (double)sh.seq / (SHORTEST << i);
+
+        t[i] = sp_sppo_layer_s(machine, 1, &sh, SHORTEST << i) * (n + stages - 1) / n;
         best = fmin(best, t[i]);
     }
     for (int i = 0; i < LENGTHS; i++)
@@ -190,7 +199,7 @@ int sp_sppo_figure_7(struct sp_cell *c)
     return 0;
 }
 
-/* ---- figure 8, at the rates of the machine, and unit costs -------------------------------------------- */
+/* ---- figure 8, at the rates of the machine, and unit costs */
 
 /* The most that forwards keep on a device, in units of what a stage keeps of the shortest slice. */
 int sp_sppo_figure_8(struct sp_cell *c)
@@ -205,7 +214,7 @@ int sp_sppo_figure_8(struct sp_cell *c)
     int err = sp_sppo_run(c, "sppo", full ? SP_OFFLOAD_FULL : SP_OFFLOAD_ADAPTIVE, &model, &run);
 
     run.hides_all = true;
-    err = err ? err : sizes(c, &activations, &states);
+    err = err ? err : find_sizes(c, &activations, &states);
     err = err ? err : sp_sppo_play(&run, &r);
     if (err)
         return err;

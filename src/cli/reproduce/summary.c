@@ -40,7 +40,7 @@ double sp_cell_error(const struct sp_cell *c)
     return fabs(s - p) / (of > 0 ? of : 1);
 }
 
-/* ---- winners ---------------------------------------------------------------------------------- */
+/* ---- winners */
 
 static double worth(struct sp_value v)
 {

@@ -3,11 +3,12 @@
  * The survey derives all of it in theory, without a machine; only the cost of recomputation is
  * taken from an H100 here.
  */
-#include "cli/reproduce/survey.h"
+#include "cli/reproduce/paper.h"
 #include "cli/reproduce/run.h"
 #include "cli/reproduce/systems.h"
 #include "cli/reproduce/theory.h"
-#include "plan/cost/part_times.h"
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct sp_theory theory_of(const struct sp_cell *c)
@@ -24,7 +25,7 @@ static bool is_column(const struct sp_cell *c, const char *name)
 }
 
 /* Schedules with one chunk a stage refuse to take more. */
-static int play(struct sp_theory *t, struct sp_theory_result *r)
+static int play_theory(struct sp_theory *t, struct sp_theory_result *r)
 {
     if (strcmp(t->schedule, "interleaved"))
         t->chunks = 0;
@@ -35,7 +36,7 @@ static int bubble(struct sp_cell *c)
 {
     struct sp_theory t = theory_of(c);
     struct sp_theory_result r;
-    int err = play(&t, &r);
+    int err = play_theory(&t, &r);
 
     if (err)
         return err;
@@ -52,14 +53,14 @@ static int peak(struct sp_cell *c)
 {
     struct sp_theory t = theory_of(c);
     struct sp_theory_result r, over;
-    int err = play(&t, &r);
+    int err = play_theory(&t, &r);
 
     if (err)
         return err;
     sp_cell_set(c, r.peak);
     if (sp_cell_text(c, "over", NULL)) {
         t.schedule = sp_cell_text(c, "over", "gpipe");
-        err = play(&t, &over);
+        err = play_theory(&t, &over);
         sp_cell_set(c, over.peak / r.peak);
     }
     return err;
@@ -70,10 +71,10 @@ static int messages(struct sp_cell *c)
 {
     struct sp_theory t = theory_of(c), plain = t;
     struct sp_theory_result r, one;
-    int err = play(&t, &r);
+    int err = play_theory(&t, &r);
 
     plain.schedule = "1f1b";
-    err = err ? err : play(&plain, &one);
+    err = err ? err : play_theory(&plain, &one);
     if (!err)
         sp_cell_set(c, (double)r.messages / one.messages);
     return err;
@@ -145,7 +146,7 @@ static int activation_memory(struct sp_cell *c)
     if (is_column(c, "Activation Memory of one")) {
         struct sp_theory_result r;
 
-        err = err ? err : play(&t, &r);
+        err = err ? err : play_theory(&t, &r);
         if (!err)
             sp_cell_set(c, bytes / 1e9 / r.peak);
         sp_cell_note(c, "16bsh numbers a layer");
@@ -174,11 +175,8 @@ static int recomputed(double *saved, double *cost)
         return err;
     sp_part_times(machine, 8, &sh, &p);
     *saved = 100 * (1 - kept / all);
-    *cost = 100 *
-            (p.pre_again[SP_RECOMPUTE_FULL] + p.attention_again[SP_RECOMPUTE_FULL] +
-             p.post_again[SP_RECOMPUTE_FULL]) /
-            (p.pre + p.attention + p.post + p.pre_input + p.attention_input + p.post_input +
-             p.qkv_weight + p.post_weight);
+    *cost = 100 * sp_layer_again_s(&p, SP_RECOMPUTE_FULL) /
+            (sp_layer_forward_s(&p) + sp_layer_backward_s(&p));
     return 0;
 }
 
@@ -299,7 +297,7 @@ static int best_bubble(struct sp_cell *c)
         int err;
 
         t.schedule = schedules[i];
-        err = play(&t, &r);
+        err = play_theory(&t, &r);
         if (err)
             return err;
         if (r.bubble < least) {
@@ -309,6 +307,109 @@ static int best_bubble(struct sp_cell *c)
     }
     sp_cell_set(c, 100 * least);
     sp_cell_note(c, "%s", best);
+    return 0;
+}
+
+/* ---- which parallelism suits a task */
+
+/*
+ * Tensor, pipeline and data parallelism of the layout with the shortest step, of all in powers of
+ * two, with as little recomputation as fits. Pipelines run 1F1B; the replicas share out the update
+ * (ZeRO-1).
+ */
+enum { MOST_TENSOR = 64, MOST_STAGES = 16 };
+
+struct choice {
+    int tensor, stages, replicas;
+    enum sp_recompute recompute;
+    struct sp_run_result result;
+};
+
+/* The task of a cell. */
+struct task {
+    const char *model;
+    int devices, sequences, batch;
+};
+
+/* Plays a layout with the least recomputation with which it fits, or with all. */
+static int play_layout(const struct task *task, struct choice *choice)
+{
+    static const enum sp_recompute modes[] = {SP_RECOMPUTE_NONE, SP_RECOMPUTE_NO_ATTENTION,
+                                              SP_RECOMPUTE_FULL};
+    struct sp_model model;
+    struct sp_run run = {.machine = "h100-ib",
+                         .schedule = "1f1b",
+                         .model = &model,
+                         .batch = task->batch,
+                         .seq = 4096,
+                         .stages = choice->stages,
+                         .devices = choice->tensor,
+                         .pipelines = choice->replicas,
+                         .micro_batches = task->sequences / task->batch / choice->replicas};
+    int err = sp_model_load(task->model, &model);
+
+    for (size_t i = 0; !err && !choice->result.fits && i < sizeof modes / sizeof *modes; i++) {
+        choice->recompute = run.recompute = modes[i];
+        err = sp_run(&run, &choice->result);
+    }
+    return err;
+}
+
+/* One that fits before one that does not; of those that do not, the one with fewer replicas, whose
+ * parameters are cut more often; then the faster one. */
+static bool is_better(const struct choice *a, const struct choice *b)
+{
+    if (a->result.fits != b->result.fits)
+        return a->result.fits;
+    if (!a->result.fits && a->replicas != b->replicas)
+        return a->replicas < b->replicas;
+    return a->result.step_s < b->result.step_s;
+}
+
+static int choose(const struct task *task, struct choice *best)
+{
+    *best = (struct choice){.result.step_s = INFINITY, .replicas = task->devices + 1};
+    for (int tensor = 1; tensor <= MOST_TENSOR && tensor <= task->devices; tensor *= 2)
+        for (int stages = 1; stages <= MOST_STAGES && tensor * stages <= task->devices;
+             stages *= 2) {
+            struct choice one = {
+                .tensor = tensor, .stages = stages, .replicas = task->devices / tensor / stages};
+            int err;
+
+            if (one.replicas * task->batch > task->sequences)
+                continue;
+            err = play_layout(task, &one);
+            if (err)
+                return err;
+            if (is_better(&one, best))
+                *best = one;
+        }
+    return 0;
+}
+
+static int choice(struct sp_cell *c)
+{
+    static struct choice best;
+    static char of[64]; /* the row that it is of */
+    const struct task task = {.model = sp_cell_text(c, "model", "preset:llama3-405b"),
+                              .devices = sp_cell_int(c, "devices", 8),
+                              .sequences = sp_cell_int(c, "global_batch", 16),
+                              .batch = sp_cell_int(c, "micro_batch_size", 1)};
+    int err = strcmp(of, c->row) ? choose(&task, &best) : 0;
+
+    if (err)
+        return err;
+    snprintf(of, sizeof of, "%s", c->row);
+    sp_cell_set(c, !strcmp(c->column, "TP")   ? best.tensor
+                   : !strcmp(c->column, "PP") ? best.stages
+                                              : best.replicas);
+    if (best.result.fits)
+        sp_cell_note(c, "%.1f s a step, %.0f GB a GPU, recomputed: %s", best.result.step_s,
+                     best.result.memory_bytes / 1e9, sp_recompute_name(best.recompute));
+    else
+        sp_cell_note(
+            c, "none fits with 18 bytes a parameter: the fastest with one replica, %.0f GB a GPU",
+            best.result.memory_bytes / 1e9);
     return 0;
 }
 
@@ -323,7 +424,7 @@ static const struct sp_experiment experiments[] = {
     {"checkpointing", checkpointing},
     {"layout-405b", layout_405b},
     {"communication-405b", communication_405b},
-    {"choice", sp_survey_choice},
+    {"choice", choice},
     {"summary", interleaved},
     {"best", best_bubble},
     {"facts", facts},

@@ -11,7 +11,7 @@
  *   1F1B, ZB1, ZB2   Megatron-LM's: messages block (run.h). 1F1B recomputes all; ZB's numbers are
  *                    those of runs without recomputation.
  *   FSDP             ZeRO-3 of DeepSpeed (systems.h): nothing of its communication is hidden
- *   WeiPipe          all messages beside computation, as the paper passes them around (ring.h)
+ *   WeiPipe          all messages beside computation, as the paper passes them around (run.h)
  */
 #include "cli/reproduce/systems.h"
 #include "cli/reproduce/theory.h"
@@ -38,6 +38,20 @@ struct sp_weipipe_setting sp_weipipe_setting_of(const struct sp_cell *c)
     };
 }
 
+struct sp_weipipe_setting sp_weipipe_row(const struct sp_cell *c, int row)
+{
+    static const char *const models[] = {"llama-h1024", "llama-h2048", "llama-h4096"};
+    static const struct {
+        int seq, batch;
+    } lengths[] = {{4096, 16}, {8192, 8}, {16384, 4}};
+    struct sp_weipipe_setting setting = sp_weipipe_setting_of(c);
+
+    setting.model = models[row / 3];
+    setting.seq = lengths[row % 3].seq;
+    setting.batch = lengths[row % 3].batch;
+    return setting;
+}
+
 /* Results of runs, with every setting of the run that matters, so that no run is simulated
  * twice. */
 static struct played {
@@ -59,7 +73,7 @@ static bool is_same(const struct played *p, const struct sp_run *run)
            p->run.unfused == run->unfused && p->run.memory_only == run->memory_only;
 }
 
-static int play(const struct sp_run *run, struct sp_run_result *result)
+static int play_once(const struct sp_run *run, struct sp_run_result *result)
 {
     struct played *p = &played[n_played];
     int err;
@@ -112,7 +126,7 @@ int sp_weipipe_run(const struct sp_weipipe_setting *setting, const char *schedul
                                !strcmp(schedule, "weipipe") && !setting->assumed.own_ring,
                            .unfused = setting->assumed.unfused,
                            .memory_only = setting->memory_only};
-    return play(run, result);
+    return play_once(run, result);
 }
 
 int sp_weipipe_rate(const struct sp_weipipe_setting *setting, const char *schedule, double *rate)
@@ -125,19 +139,12 @@ int sp_weipipe_rate(const struct sp_weipipe_setting *setting, const char *schedu
     return err;
 }
 
-static int simulate(const struct sp_cell *c, const char *schedule, struct sp_run *run,
-                    struct sp_run_result *r)
-{
-    const struct sp_weipipe_setting setting = sp_weipipe_setting_of(c);
-
-    return sp_weipipe_run(&setting, schedule, run, r);
-}
-
 static int throughput(struct sp_cell *c)
 {
+    const struct sp_weipipe_setting setting = sp_weipipe_setting_of(c);
     struct sp_run_result r;
     struct sp_run run;
-    int err = simulate(c, sp_cell_text(c, "schedule", "1f1b"), &run, &r);
+    int err = sp_weipipe_run(&setting, sp_cell_text(c, "schedule", "1f1b"), &run, &r);
 
     if (err)
         return err;
@@ -170,7 +177,7 @@ static int memory(struct sp_cell *c)
 
 /* Speedup of WeiPipe over another system, the best pipeline or the best of all, if they fit; 0:
  * none fits. */
-static int over(const struct sp_weipipe_setting *setting, const char *over, double *percent)
+static int speedup_over(const struct sp_weipipe_setting *setting, const char *over, double *percent)
 {
     static const char *const others[] = {"1f1b", "zb1p", "zb2p", "fsdp"};
     bool all = !strcmp(over, "best other"), pipelines = !strcmp(over, "best pipeline");
@@ -192,24 +199,16 @@ static int over(const struct sp_weipipe_setting *setting, const char *over, doub
 }
 
 /* The least or the most among the rows of table 2. */
-static int range(struct sp_cell *c)
+static int speedup_range(struct sp_cell *c)
 {
-    static const char *const models[] = {"llama-h1024", "llama-h2048", "llama-h4096"};
-    static const struct {
-        int seq, batch;
-    } lengths[] = {{4096, 16}, {8192, 8}, {16384, 4}};
-    struct sp_weipipe_setting setting = sp_weipipe_setting_of(c);
     bool least = !strcmp(c->column, "least");
     double end = NAN;
 
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < SP_WEIPIPE_ROWS; i++) {
+        const struct sp_weipipe_setting setting = sp_weipipe_row(c, i);
         double percent;
-        int err;
+        int err = speedup_over(&setting, "best pipeline", &percent);
 
-        setting.model = models[i / 3];
-        setting.seq = lengths[i % 3].seq;
-        setting.batch = lengths[i % 3].batch;
-        err = over(&setting, "best pipeline", &percent);
         if (err)
             return err;
         end = least ? fmin(end, percent) : fmax(end, percent);
@@ -226,10 +225,10 @@ static int speedup(struct sp_cell *c)
     int err;
 
     if (!strcmp(sp_cell_text(c, "over", ""), "best pipeline"))
-        return range(c);
+        return speedup_range(c);
     if (!strcmp(sp_cell_text(c, "of", ""), "table3"))
         setting.machine = "a800-pcie-eth";
-    err = over(&setting, sp_cell_text(c, "over", "1f1b"), &percent);
+    err = speedup_over(&setting, sp_cell_text(c, "over", "1f1b"), &percent);
     if (!err && !isnan(percent))
         sp_cell_set(c, percent);
     else
@@ -237,7 +236,7 @@ static int speedup(struct sp_cell *c)
     return err;
 }
 
-/* ---- figure 5: by its own units ---------------------------------------------------------------- */
+/* ---- figure 5: by its own units */
 
 /* Activations of the fullest stage, in units of a micro-batch's in the whole model. */
 static int figure_5(struct sp_cell *c)

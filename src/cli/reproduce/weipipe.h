@@ -1,5 +1,5 @@
-/* WeiPipe: its systems as runs; in weipipe_claims.c what the text says, figures 6 and 7, and what rings
- * carry, in weipipe_assumptions.c who wins under other assumptions. */
+/* WeiPipe: its systems as runs; in weipipe_claims.c what the text says, figures 6 and 7, and what
+ * rings carry, in weipipe_assumptions.c who wins under other assumptions. */
 #ifndef SP_REPRODUCE_WEIPIPE_H
 #define SP_REPRODUCE_WEIPIPE_H
 
@@ -27,7 +27,12 @@ struct sp_weipipe_setting {
 
 struct sp_weipipe_setting sp_weipipe_setting_of(const struct sp_cell *cell);
 
-/* Plays each setting once: later calls have the result of the first. 0; or one line on stderr and -errno. The run's model lasts until the next call. */
+/* The setting of a row of table 2, otherwise as the cell has it. */
+enum { SP_WEIPIPE_ROWS = 9 };
+struct sp_weipipe_setting sp_weipipe_row(const struct sp_cell *cell, int row);
+
+/* Plays each setting once: later calls have the result of the first. 0; or one line on stderr and
+ * -errno. The run's model lasts until the next call. */
 int sp_weipipe_run(const struct sp_weipipe_setting *setting, const char *schedule,
                    struct sp_run *run, struct sp_run_result *result);
 

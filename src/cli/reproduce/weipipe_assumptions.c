@@ -1,6 +1,7 @@
 /*
- * WeiPipe: what becomes of tables 2 to 4 where one of the assumptions (weipipe.h) is another: rows in which the same
- * system is the fastest, how far 1F1B's and zero-bubble's cells of tables 2 and 3 are off, and the rates of one length.
+ * WeiPipe: what becomes of tables 2 to 4 where one of the assumptions (weipipe.h) is another: rows
+ * in which the same system is the fastest, how far 1F1B's and zero-bubble's cells of tables 2 and 3
+ * are off, and the rates of one length.
  */
 #include "cli/reproduce/weipipe.h"
 #include <math.h>

@@ -1,5 +1,6 @@
 /*
- * WeiPipe: what the text says of its tables and figures, figures 6 and 7 on their grids, and what a ring carries.
+ * WeiPipe: what the text says of its tables and figures, figures 6 and 7 on their grids, and what a
+ * ring carries.
  */
 #include "cli/reproduce/systems.h"
 #include "cli/reproduce/theory.h"
@@ -11,36 +12,63 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- figure 5: what is sent ---------------------------------------------------------------------- */
+/* ---- figure 5: what is sent */
 
-/* Numbers that a worker of the ring passes on in a turn, weights twice and gradients, a layer, in H^2. */
-static int sent_in_a_turn(struct sp_cell *c)
+enum { LAYERS = 32, SEQ = 4096 };
+
+/* A schedule on four workers and the messages of its step. */
+struct sending {
+    struct sp_plan plan;
+    struct sp_step_messages messages;
+};
+
+/* In f32, as gradients are; `model` NULL: without sizes. 0 or -errno. */
+static int create_sending(const char *schedule, int micro_batches, int layers,
+                          const struct sp_model *model, struct sending *s)
 {
     struct sp_layout lay = {
-        .stages = 4, .micro_batches = 12, .slices = 1, .layers = 32, .options = ""};
-    struct sp_step_messages messages;
-    double numbers[SP_TENSOR_KINDS] = {0}, sum = 0;
-    struct sp_model model;
+        .stages = 4, .micro_batches = micro_batches, .slices = 1, .layers = layers, .options = ""};
     struct sp_shape sh;
-    struct sp_plan plan;
-    int err = sp_model_load("llama-h4096", &model);
+    int err = sp_plan_create(schedule, &lay, &s->plan);
 
-    err = err ? err : sp_plan_create("weipipe", &lay, &plan);
     if (err)
         return err;
-    sp_shape_init(&sh, &model, 1, 4096, lay.micro_batches, 0, 0); /* in f32, as gradients are */
-    err = sp_step_messages_create(&plan, &sh, &messages);
-    for (int i = 0; !err && i < messages.n; i++)
-        if (messages.message[i].reader >= 0)
-            numbers[messages.message[i].tensor.kind] =
-                (double)messages.message[i].bytes / sizeof(float);
-    if (!err) {
-        sum = numbers[SP_TENSOR_W] + numbers[SP_TENSOR_WB] + numbers[SP_TENSOR_D];
-        sp_cell_set(c, sum / (lay.layers / lay.stages) / ((double)model.hidden * model.hidden));
-        sp_step_messages_destroy(&messages);
-    }
-    sp_plan_destroy(&plan);
+    if (model)
+        sp_shape_init(&sh, model, 1, SEQ, micro_batches, 0, 0);
+    err = sp_step_messages_create(&s->plan, model ? &sh : NULL, &s->messages);
+    if (err)
+        sp_plan_destroy(&s->plan);
     return err;
+}
+
+static void destroy_sending(struct sending *s)
+{
+    sp_step_messages_destroy(&s->messages);
+    sp_plan_destroy(&s->plan);
+}
+
+/* Numbers that a worker of the ring passes on in a turn, weights twice and gradients, a layer, in
+ * H^2. */
+static int sent_in_a_turn(struct sp_cell *c)
+{
+    double numbers[SP_TENSOR_KINDS] = {0}, sum;
+    struct sp_model model;
+    struct sending s;
+    int err = sp_model_load("llama-h4096", &model);
+
+    err = err ? err : create_sending("weipipe", 12, LAYERS, &model, &s);
+    if (err)
+        return err;
+    for (int i = 0; i < s.messages.n; i++) {
+        const struct sp_step_message *m = &s.messages.message[i];
+
+        if (m->reader >= 0)
+            numbers[m->tensor.kind] = (double)m->bytes / sizeof(float);
+    }
+    sum = numbers[SP_TENSOR_W] + numbers[SP_TENSOR_WB] + numbers[SP_TENSOR_D];
+    sp_cell_set(c, sum / (LAYERS / 4) / ((double)model.hidden * model.hidden));
+    destroy_sending(&s);
+    return 0;
 }
 
 /* Tells whether a message has weights of a chunk, or gradients of them. */
@@ -50,62 +78,50 @@ static bool is_chunk(const struct sp_step_message *m)
            m->tensor.kind == SP_TENSOR_D;
 }
 
-/* Chunks that worker 1 passes on for each operation of its own, over a step so long that filling and draining count for
- * little. */
+/* Chunks that worker 1 passes on for each operation of its own, over a step so long that filling
+ * and draining count for little. */
 static int chunks_of(const char *schedule, double *sent)
 {
-    struct sp_layout lay = {
-        .stages = 4, .micro_batches = 240, .slices = 1, .layers = 4, .options = ""};
-    struct sp_step_messages messages;
-    struct sp_plan plan;
-    int n = 0, err = sp_plan_create(schedule, &lay, &plan);
+    struct sending s;
+    int n = 0, err = create_sending(schedule, 240, 4, NULL, &s);
 
     if (err)
         return err;
-    err = sp_step_messages_create(&plan, NULL, &messages);
-    for (int i = 0; !err && i < messages.n; i++)
-        n += messages.message[i].from == 1 && messages.message[i].to == 2 &&
-             is_chunk(&messages.message[i]);
-    if (!err) {
-        *sent = (double)n / plan.programs[1].n;
-        sp_step_messages_destroy(&messages);
+    for (int i = 0; i < s.messages.n; i++) {
+        const struct sp_step_message *m = &s.messages.message[i];
+
+        n += m->from == 1 && m->to == 2 && is_chunk(m);
     }
-    sp_plan_destroy(&plan);
-    return err;
+    *sent = (double)n / s.plan.programs[1].n;
+    destroy_sending(&s);
+    return 0;
 }
 
 /* Numbers of a layer's weights over those of an activation, times GS/(12H). */
 static int crossing(struct sp_cell *c)
 {
-    struct sp_layout lay = {
-        .stages = 4, .micro_batches = 8, .slices = 1, .layers = 32, .options = ""};
     static const char *const schedules[] = {"weipipe", "1f1b"};
     double numbers[2] = {0};
-    const int seq = 4096;
     struct sp_model model;
     int err = sp_model_load("llama-h4096", &model);
 
     for (int i = 0; !err && i < 2; i++) {
-        struct sp_step_messages messages;
-        struct sp_shape sh;
-        struct sp_plan plan;
+        struct sending s;
 
-        err = sp_plan_create(schedules[i], &lay, &plan);
+        err = create_sending(schedules[i], 8, LAYERS, &model, &s);
         if (err)
             return err;
-        sp_shape_init(&sh, &model, 1, seq, lay.micro_batches, 0, 0);
-        err = sp_step_messages_create(&plan, &sh, &messages);
-        for (int k = 0; !err && k < messages.n; k++)
-            if (i ? messages.message[k].tensor.kind != SP_TENSOR_W
-                  : messages.message[k].tensor.kind == SP_TENSOR_W && messages.message[k].bytes)
-                numbers[i] = (double)messages.message[k].bytes / sizeof(float);
-        if (!err)
-            sp_step_messages_destroy(&messages);
-        sp_plan_destroy(&plan);
+        for (int k = 0; k < s.messages.n; k++) {
+            const struct sp_step_message *m = &s.messages.message[k];
+            bool weights = m->tensor.kind == SP_TENSOR_W;
+
+            if (i ? !weights : weights && m->bytes)
+                numbers[i] = (double)m->bytes / sizeof(float);
+        }
+        destroy_sending(&s);
     }
     if (!err)
-        sp_cell_set(c, numbers[0] / (lay.layers / lay.stages) / numbers[1] * seq /
-                           (12.0 * model.hidden));
+        sp_cell_set(c, numbers[0] / (LAYERS / 4) / numbers[1] * SEQ / (12.0 * model.hidden));
     return err;
 }
 
@@ -132,9 +148,10 @@ int sp_weipipe_figure_5_communication(struct sp_cell *c)
     return err;
 }
 
-/* ---- figure 5: bubbles ---------------------------------------------------------------------------- */
+/* ---- figure 5: bubbles */
 
-/* With forwards, backwards of inputs and of weights that take the same, on 4 workers with 12 micro-batches. */
+/* With forwards, backwards of inputs and of weights that take the same, on 4 workers with 12
+ * micro-batches. */
 static int bubble_of(const char *schedule, double *bubble)
 {
     struct sp_theory t = {.schedule = schedule,
@@ -155,8 +172,8 @@ static int same_bubble(struct sp_cell *c)
     int err = bubble_of("weipipe", &ours);
 
     err = err ? err : bubble_of("1f1b", &theirs);
-    sp_cell_holds(c, fabs(ours - theirs) < 0.005);
-    sp_cell_note(c, "P=4, N=12: %.1f and %.1f %%", 100 * ours, 100 * theirs);
+    sp_cell_holds(c, fabs(ours - theirs) < 0.005, "P=4, N=12: %.1f and %.1f %%", 100 * ours,
+                  100 * theirs);
     return err;
 }
 
@@ -167,43 +184,35 @@ static int smaller_bubbles(struct sp_cell *c)
 
     err = err ? err : bubble_of("wzb1", &one);
     err = err ? err : bubble_of("wzb2", &two);
-    sp_cell_holds(c, one < plain && two < plain);
-    sp_cell_note(c, "P=4, N=12: WZB1 %.1f, WZB2 %.1f, Interleave %.1f %%", 100 * one, 100 * two,
-                 100 * plain);
+    sp_cell_holds(c, one < plain && two < plain,
+                  "P=4, N=12: WZB1 %.1f, WZB2 %.1f, Interleave %.1f %%", 100 * one, 100 * two,
+                  100 * plain);
     return err;
 }
 
-/* "Almost no bubble" in a round as drawn, where the next step's forwards follow: not with a step that ends. */
+/* "Almost no bubble" in a round as drawn, where the next step's forwards follow: not with a step
+ * that ends. */
 static int almost_no_bubble(struct sp_cell *c)
 {
     double zb2, wzb2 = 0;
     int err = bubble_of("zb2p", &zb2);
 
     err = err ? err : bubble_of("wzb2", &wzb2);
-    sp_cell_holds(c, zb2 < 0.1 && wzb2 < 0.1);
-    sp_cell_note(c, "P=4, N=12: ZB2 %.1f, WZB2 %.1f %% of a step that fills and drains", 100 * zb2,
-                 100 * wzb2);
+    sp_cell_holds(c, zb2 < 0.1 && wzb2 < 0.1,
+                  "P=4, N=12: ZB2 %.1f, WZB2 %.1f %% of a step that fills and drains", 100 * zb2,
+                  100 * wzb2);
     return err;
 }
 
-/* ---- table 2: memory ------------------------------------------------------------------------------- */
-
-static const char *const models[] = {"llama-h1024", "llama-h2048", "llama-h4096"};
-static const struct {
-    int seq, batch;
-} lengths[] = {{4096, 16}, {8192, 8}, {16384, 4}};
-enum { ROWS = 9 };
+/* ---- table 2: memory */
 
 static int memory_of(const struct sp_cell *c, int row, const char *schedule, double *bytes)
 {
-    struct sp_weipipe_setting setting = sp_weipipe_setting_of(c);
+    struct sp_weipipe_setting setting = sp_weipipe_row(c, row);
     struct sp_run_result r;
     struct sp_run run;
     int err;
 
-    setting.model = models[row / 3];
-    setting.seq = lengths[row % 3].seq;
-    setting.batch = lengths[row % 3].batch;
     setting.memory_only = true;
     err = sp_weipipe_run(&setting, schedule, &run, &r);
     *bytes = err ? 0 : r.memory_bytes;
@@ -214,7 +223,7 @@ static int least_is_1f1b(struct sp_cell *c)
 {
     int n = 0;
 
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < SP_WEIPIPE_ROWS; i++) {
         double one, others[3];
         int err = memory_of(c, i, "1f1b", &one);
 
@@ -225,8 +234,7 @@ static int least_is_1f1b(struct sp_cell *c)
             return err;
         n += one <= fmin(others[0], fmin(others[1], others[2]));
     }
-    sp_cell_holds(c, n == ROWS);
-    sp_cell_note(c, "in %d of %d rows", n, ROWS);
+    sp_cell_holds(c, n == SP_WEIPIPE_ROWS, "in %d of %d rows", n, SP_WEIPIPE_ROWS);
     return 0;
 }
 
@@ -235,7 +243,7 @@ static int more_than_fsdp(struct sp_cell *c)
     double least = INFINITY, most = 0;
     int n = 0;
 
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < SP_WEIPIPE_ROWS; i++) {
         double ours, theirs;
         int err = memory_of(c, i, "weipipe", &ours);
 
@@ -246,21 +254,21 @@ static int more_than_fsdp(struct sp_cell *c)
         least = fmin(least, ours / theirs);
         most = fmax(most, ours / theirs);
     }
-    sp_cell_holds(c, n == ROWS);
-    sp_cell_note(c, "in %d of %d rows; %.2f to %.2f times", n, ROWS, least, most);
+    sp_cell_holds(c, n == SP_WEIPIPE_ROWS, "in %d of %d rows; %.2f to %.2f times", n,
+                  SP_WEIPIPE_ROWS, least, most);
     return 0;
 }
 
-/* ---- figures 6 and 7 ------------------------------------------------------------------------------- */
+/* ---- figures 6 and 7 */
 
 enum { SIZES = 3, SYSTEMS = 5, FSDP = 3, WEIPIPE = 4 };
 
 static const int sizes[SIZES] = {8, 16, 32};
 static const char *const systems[SYSTEMS] = {"1f1b", "zb1p", "zb2p", "fsdp", "weipipe"};
 
-/* Tokens a second and GPU by the arrays above, with `all` sequences a step, 0: 16 a GPU; 0 where it does not fit. The
- * paper does not say the hidden size: 2048 is the middle one of its tables. */
-static int scale(int all, double rates[SIZES][SYSTEMS])
+/* Tokens a second and GPU by the arrays above, with `all` sequences a step, 0: 16 a GPU; 0 where it
+ * does not fit. The paper does not say the hidden size: 2048 is the middle one of its tables. */
+static int rates_by_size(int all, double rates[SIZES][SYSTEMS])
 {
     for (int i = 0; i < SIZES; i++)
         for (int k = 0; k < SYSTEMS; k++) {
@@ -293,7 +301,7 @@ int sp_weipipe_figures_6_7(struct sp_unpublished *out)
 
     for (int f = 0; f < 2; f++) {
         double rates[SIZES][SYSTEMS];
-        int err = scale(figures[f].all, rates);
+        int err = rates_by_size(figures[f].all, rates);
 
         if (err)
             return err;
@@ -310,27 +318,26 @@ int sp_weipipe_figures_6_7(struct sp_unpublished *out)
 static int scales(struct sp_cell *c)
 {
     double rates[SIZES][SYSTEMS], kept;
-    int err = scale(0, rates);
+    int err = rates_by_size(0, rates);
 
     if (err)
         return err;
     kept = rates[SIZES - 1][WEIPIPE] / rates[0][WEIPIPE];
-    sp_cell_holds(c, kept > 0.9);
-    sp_cell_note(c, "a GPU of 32 has %.0f %% of what one of 8 has", 100 * kept);
+    sp_cell_holds(c, kept > 0.9, "a GPU of 32 has %.0f %% of what one of 8 has", 100 * kept);
     return 0;
 }
 
 static int slower_than_fsdp(struct sp_cell *c)
 {
     double rates[SIZES][SYSTEMS];
-    int err = scale(0, rates);
+    int err = rates_by_size(0, rates);
 
     if (err)
         return err;
-    sp_cell_holds(c, rates[0][WEIPIPE] < rates[0][FSDP]);
-    sp_cell_note(c, "on the 8 GPUs of a node WeiPipe has %.2f of FSDP's rate, on 32 GPUs %.2f",
-                 rates[0][WEIPIPE] / rates[0][FSDP],
-                 rates[SIZES - 1][WEIPIPE] / rates[SIZES - 1][FSDP]);
+    sp_cell_holds(c, rates[0][WEIPIPE] < rates[0][FSDP],
+                  "on the 8 GPUs of a node WeiPipe has %.2f of FSDP's rate, on 32 GPUs %.2f",
+                  rates[0][WEIPIPE] / rates[0][FSDP],
+                  rates[SIZES - 1][WEIPIPE] / rates[SIZES - 1][FSDP]);
     return 0;
 }
 
@@ -338,7 +345,7 @@ static int scales_best(struct sp_cell *c)
 {
     double rates[SIZES][SYSTEMS], kept[SYSTEMS];
     bool best = true;
-    int err = scale(128, rates);
+    int err = rates_by_size(128, rates);
 
     if (err)
         return err;
@@ -348,9 +355,8 @@ static int scales_best(struct sp_cell *c)
     }
     for (int k = 0; k < WEIPIPE; k++)
         best &= kept[k] < kept[WEIPIPE];
-    sp_cell_holds(c, best);
-    sp_cell_note(c, "of 8 GPUs' rate a GPU, 32 have: WeiPipe %.0f %%, FSDP %.0f, 1F1B %.0f",
-                 100 * kept[WEIPIPE], 100 * kept[FSDP], 100 * kept[0]);
+    sp_cell_holds(c, best, "of 8 GPUs' rate a GPU, 32 have: WeiPipe %.0f %%, FSDP %.0f, 1F1B %.0f",
+                  100 * kept[WEIPIPE], 100 * kept[FSDP], 100 * kept[0]);
     return 0;
 }
 

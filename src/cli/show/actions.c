@@ -40,8 +40,8 @@ static int no_memory(const struct sp_show *show)
 }
 
 /* Emits the actions of one step. */
-static int lower(const struct sp_show *show,
-                 void (*emit)(void *arg, const struct sp_action *action), void *arg)
+static int lower_step(const struct sp_show *show,
+                      void (*emit)(void *arg, const struct sp_action *action), void *arg)
 {
     return sp_lower_step(show->lowering, emit, arg) ? no_memory(show) : 0;
 }
@@ -97,7 +97,7 @@ int sp_show_actions_text(const struct sp_show *show, FILE *out)
 
     for (; !err && t.stage < show->plan->layout.stages; t.stage++) {
         fprintf(out, "\nactions of stage %d\n", t.stage);
-        err = lower(show, print_action, &t);
+        err = lower_step(show, print_action, &t);
     }
     return err;
 }
@@ -153,7 +153,7 @@ int sp_show_actions_json(const struct sp_show *show, json_t *root)
     struct lists lists = {.show = show, .stages = array_of_stages(show)};
 
     json_object_set_new(root, "actions", lists.stages);
-    return lower(show, add_action, &lists);
+    return lower_step(show, add_action, &lists);
 }
 
 static json_t *memory_of(const struct sp_show *show, int stage, const struct sp_memory *m)

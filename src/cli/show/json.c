@@ -8,40 +8,43 @@
  *   makespan, bubble_ratio   idle of all ranks / (ranks x makespan)
  *   span[rank], idle[rank]   last end - first start; makespan - busy
  *   peak_live[rank]          most (micro-batch, chunk) activations alive at once
- *   peak_micro_batches[rank] the same in micro-batches on a whole stage, of which a chunk or slice is a part
- *   multiplex[stage]         {left, steady, right: slices; left_stages, ...: who computes them}; only
- *                            with the flag multiplex, where an op names the global stage as its chunk,
- *                            and a part of its slices, counted over all of them, as its slice
+ *   peak_micro_batches[rank] the same in micro-batches on a whole stage, of which a chunk or slice
+ *                            is a part
+ *   multiplex[stage]         {left, steady, right: slices; left_stages, ...: who computes them};
+ *                            only with the flag multiplex, where an op names the global stage as
+ *                            its chunk, and a part of its slices, counted over all of them, as its
+ *                            slice
  *   slice_tokens[slice]      tokens of each; only with --partition-slices
  *   overlap[rank]            [k, k+1] of ops that are one unit; only where there are any
  *   buffers                  messages that may wait on a channel at once; 0: sends may block
- *   strict_makespan          of the order in which no op overtakes another; only with --scheduler ready,
- *                            of which all else is
+ *   strict_makespan          of the order in which no op overtakes another; only with --scheduler
+ *                            ready, of which all else is
  *   formula                  makespan, source, claim ("exact", "lower bound", "upper bound",
  *                            "approximate"): the published one, without communication; only where
  *                            there is one for the layout
- *   messages                 [from, to, op, sent, arrives] of every message between stages, in the order
- *                            of the receivers' programs; op is the producer, or the tensor where that
- *                            goes on as it came
- *   actions[rank]            [kind, op or tensor, peer or group or null, bytes or null] in the order of
- *                            submission, with a process a stage; only with --actions
- *   step_ms                  makespan, messages that come after it, and the update; times are in milliseconds
- *                            then; only with --model and without --cost
- *   bytes_sent[rank]         payload of one optimizer step, with a process a stage; only with --model
- *   bytes_by_link            [from, to, bytes] of the same, by who receives it; of from = to what the devices
- *                            of a stage, or its pipelines, send each other
- *   memory_bytes[rank]       {parameters: weights and gradients, optimizer: two moments, activations,
- *                            workspace, total}; only with --model
+ *   messages                 [from, to, op, sent, arrives] of every message between stages, in the
+ *                            order of the receivers' programs; op is the producer, or the tensor
+ *                            where that goes on as it came
+ *   actions[rank]            [kind, op or tensor, peer or group or null, bytes or null] in the
+ *                            order of submission, with a process a stage; only with --actions
+ *   step_ms                  makespan, messages that come after it, and the update; times are in
+ *                            milliseconds then; only with --model and without --cost
+ *   bytes_sent[rank]         payload of one optimizer step, with a process a stage; only with
+ *                            --model
+ *   bytes_by_link            [from, to, bytes] of the same, by who receives it; of from = to what
+ *                            the devices of a stage, or its pipelines, send each other
+ *   memory_bytes[rank]       {parameters: weights and gradients, optimizer: two moments,
+ *                            activations, workspace, total}; only with --model
  */
 #include "policies/families/multiplexed/multiplex.h"
+#include "cli/print.h"
 #include "cli/show/show.h"
 #include "policies/families/ownership.h"
 #include "sp_error.h"
 #include "sp_utf8.h"
-#include <jansson.h>
 #include <stdlib.h>
 
-static json_t *stage_map(const struct sp_plan *plan)
+static json_t *stage_map_json(const struct sp_plan *plan)
 {
     json_t *map = json_array();
 
@@ -55,34 +58,7 @@ static json_t *stage_map(const struct sp_plan *plan)
     return map;
 }
 
-static json_t *op_name(const struct sp_plan *plan, const struct sp_op *op)
-{
-    char text[SP_OP_TEXT];
-
-    return json_string(sp_op_print(op, plan->layout.slices > 1, text));
-}
-
-static void add_programs(const struct sp_show *show, json_t *root)
-{
-    const struct sp_plan *plan = show->plan;
-    json_t *ranks = json_array(), *times = json_array();
-
-    for (int s = 0; s < plan->layout.stages; s++) {
-        json_t *ops = json_array(), *when = json_array();
-
-        for (int k = 0; k < plan->programs[s].n; k++) {
-            json_array_append_new(ops, op_name(plan, &plan->programs[s].ops[k]));
-            json_array_append_new(when, json_pack("[f,f]", show->prediction->times.start[s][k],
-                                                  show->prediction->times.end[s][k]));
-        }
-        json_array_append_new(ranks, ops);
-        json_array_append_new(times, when);
-    }
-    json_object_set_new(root, "ranks", ranks);
-    json_object_set_new(root, "times", times);
-}
-
-static json_t *overlap(const struct sp_plan *plan)
+static json_t *overlap_json(const struct sp_plan *plan)
 {
     json_t *all = json_array();
 
@@ -108,7 +84,7 @@ static void add_formula(const struct sp_show *show, json_t *root)
                                       "claim", f.claim));
 }
 
-static json_t *messages(const struct sp_show *show)
+static json_t *messages_json(const struct sp_show *show)
 {
     int n, *order = sp_step_messages_by_reader(&show->prediction->messages, show->plan, &n);
     json_t *list = order ? json_array() : NULL;
@@ -126,15 +102,6 @@ static json_t *messages(const struct sp_show *show)
     return list;
 }
 
-static json_t *reals(const double *v, int n)
-{
-    json_t *list = json_array();
-
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_real(v[i]));
-    return list;
-}
-
 static json_t *integers(const int *v, int n)
 {
     json_t *list = json_array();
@@ -144,7 +111,7 @@ static json_t *integers(const int *v, int n)
     return list;
 }
 
-static json_t *peaks(const struct sp_show *show)
+static json_t *peaks_json(const struct sp_show *show)
 {
     const struct sp_plan *plan = show->plan;
     double share = sp_activation_share(plan->family, &plan->layout);
@@ -167,14 +134,14 @@ int sp_show_json(const struct sp_show *show, FILE *out)
 
     if (!root)
         return sp_error(ENOMEM, "show: no memory for schedule %s", show->schedule);
-    json_object_set_new(root, "stage_map", stage_map(show->plan));
-    add_programs(show, root);
+    json_object_set_new(root, "stage_map", stage_map_json(show->plan));
+    sp_json_add_programs(show->plan, t, root);
     json_object_set_new(root, "makespan", json_real(t->makespan));
-    json_object_set_new(root, "span", reals(t->span, lay->stages));
-    json_object_set_new(root, "idle", reals(t->idle, lay->stages));
+    json_object_set_new(root, "span", sp_json_reals(t->span, lay->stages));
+    json_object_set_new(root, "idle", sp_json_reals(t->idle, lay->stages));
     json_object_set_new(root, "bubble_ratio", json_real(t->bubble_ratio));
     json_object_set_new(root, "peak_live", integers(t->peak_live, lay->stages));
-    json_object_set_new(root, "peak_micro_batches", peaks(show));
+    json_object_set_new(root, "peak_micro_batches", peaks_json(show));
     if (show->plan->first_token)
         json_object_set_new(root, "slice_tokens", tokens = json_array());
     for (int k = 0; tokens && k < lay->slices; k++) {
@@ -186,7 +153,7 @@ int sp_show_json(const struct sp_show *show, FILE *out)
     if (sp_is_multiplexed(lay))
         json_object_set_new(root, "multiplex", sp_show_multiplex_json(show));
     if (show->plan->paired)
-        json_object_set_new(root, "overlap", overlap(show->plan));
+        json_object_set_new(root, "overlap", overlap_json(show->plan));
     json_object_set_new(root, "buffers", json_integer(show->buffers));
     add_formula(show, root);
     if (show->execution && show->execution->ready)
@@ -195,13 +162,14 @@ int sp_show_json(const struct sp_show *show, FILE *out)
         json_object_set_new(root, "step_ms", json_real(show->prediction->step_ms));
     if (show->offload)
         json_object_set_new(root, "offload", sp_show_offload_json(show));
-    if (json_object_set_new(root, "messages", messages(show)))
+    if (json_object_set_new(root, "messages", messages_json(show)))
         ret = sp_error(ENOMEM, "show: no memory for the messages of %d stages", lay->stages);
     ret = ret || !show->shape ? ret : sp_show_links_json(show, root);
     ret = ret || !show->shape ? ret : sp_show_memory_json(show, root);
     ret = ret || !show->actions ? ret : sp_show_actions_json(show, root);
-    if (!ret && json_dumpf(root, out, JSON_INDENT(1)) == 0)
-        putc('\n', out);
-    json_decref(root);
+    if (ret)
+        json_decref(root);
+    else
+        sp_json_print(root, 0, out);
     return ret;
 }

@@ -114,7 +114,7 @@ void sp_show_multiplex_text(const struct sp_show *show, FILE *out)
     print_gain(show, out);
 }
 
-static json_t *range(int first, int last)
+static json_t *range_json(int first, int last)
 {
     json_t *list = json_array();
 
@@ -135,9 +135,9 @@ json_t *sp_show_multiplex_json(const struct sp_show *show)
             struct phase p = phase_of(lay, s, (enum sp_phase)k);
             char key[32];
 
-            json_object_set_new(stage, phase_names[k], range(p.first, p.last));
+            json_object_set_new(stage, phase_names[k], range_json(p.first, p.last));
             snprintf(key, sizeof key, "%s_stages", phase_names[k]);
-            json_object_set_new(stage, key, range(p.from, p.to));
+            json_object_set_new(stage, key, range_json(p.from, p.to));
         }
         json_array_append_new(stages, stage);
     }

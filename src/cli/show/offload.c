@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* Turns the options into a request; its mode is SP_OFFLOAD_NONE if nothing leaves memory. */
-static int request(const struct sp_show *show, const struct sp_layout_args *l,
-                   const struct sp_plan *plan, struct sp_offload_request *want)
+static int make_request(const struct sp_show *show, const struct sp_layout_args *l,
+                        const struct sp_plan *plan, struct sp_offload_request *want)
 {
     enum sp_offload_mode mode;
     struct sp_op_terms terms = {.machine = show->machine,
@@ -39,7 +39,7 @@ int sp_show_plan_memory(struct sp_show *show, const struct sp_layout_args *l, st
                         struct sp_offload *offload)
 {
     struct sp_offload_request want;
-    int err = request(show, l, plan, &want);
+    int err = make_request(show, l, plan, &want);
 
     if (err)
         return err;

@@ -37,7 +37,7 @@ struct args {
     const struct sp_machine *machine; /* of --hardware, if its times are shown; or NULL */
 };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
@@ -106,7 +106,7 @@ static int parse(int argc, char **argv, struct args *a)
 }
 
 /* Refuses layout options that the list simulation could not honour. */
-static int check(const struct args *a)
+static int check_options(const struct args *a)
 {
     static const struct sp_layout_args like = SP_LAYOUT_ARGS_DEFAULT;
     const struct sp_layout_args *l = &a->layout;
@@ -404,8 +404,8 @@ static int find_conduct(const struct args *a, struct sp_plan *plan, struct sp_sh
 
 /* If stages may overtake, it also finds the makespan of the strict order, to compare. 0 or
  * -ENOMEM. */
-static int simulate(struct sp_show *show, struct conduct *c, const struct sp_plan *plan,
-                    struct sp_prediction *p)
+static int simulate_plan(struct sp_show *show, struct conduct *c, const struct sp_plan *plan,
+                         struct sp_prediction *p)
 {
     const struct sp_ready_rule *ready = c->execution.ready;
     int err;
@@ -445,8 +445,8 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
     if (!ret && show.shape)
         ret = sp_show_plan_memory(&show, &a->layout, plan, &offload);
     ret = ret ? ret : find_conduct(a, plan, &show, &conduct);
-    if (!ret &&
-        (sp_listsim_buffers(plan, &show.buffers) || simulate(&show, &conduct, plan, &prediction)))
+    if (!ret && (sp_listsim_buffers(plan, &show.buffers) ||
+                 simulate_plan(&show, &conduct, plan, &prediction)))
         ret = sp_error(ENOMEM, "show: no memory to simulate %d ops", sp_plan_ops(plan));
     show.prediction = &prediction;
     ret = ret ? ret : sp_show_lower(&show, &lowering);
@@ -481,8 +481,8 @@ static int create_on_machine(const struct args *a, const struct sp_model *model,
 
 /* Creates the plan. A searched order needs the costs, and --cost needs the sizes of a plan to be
  * read, so the plan is created twice, unless the costs are the default ones of the search. */
-static int create(const struct args *a, const struct sp_model *model, struct sp_layout *layout,
-                  struct sp_plan *plan)
+static int create_plan(const struct args *a, const struct sp_model *model, struct sp_layout *layout,
+                       struct sp_plan *plan)
 {
     struct sp_costs costs;
     int ret;
@@ -512,17 +512,17 @@ int sp_cmd_show(int argc, char **argv)
     struct sp_layout layout;
     struct sp_model model;
     struct sp_plan plan;
-    int ret = parse(argc, argv, &a), layers;
+    int ret = parse_options(argc, argv, &a), layers;
 
     if (ret)
         return SP_OPTIONS_EXIT(ret);
-    if (check(&a) || sp_show_check_output(a.result.output, &a.layout) ||
+    if (check_options(&a) || sp_show_check_output(a.result.output, &a.layout) ||
         find_layers(&a, &model, &layers) || find_machine(&a) || find_layout(&a, &model) ||
         find_slices(&a, &model))
         return 2;
     layout = sp_layout_of_args(&a.layout, layers);
     layout.lists_layers = sp_partition_is_list(a.partition);
-    ret = create(&a, &model, &layout, &plan);
+    ret = create_plan(&a, &model, &layout, &plan);
     if (!ret) {
         ret = check_members(&a, &model, &plan);
         ret = ret ? ret : deal_layers(&a, &model, &plan);

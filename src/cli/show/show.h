@@ -61,10 +61,6 @@ struct sp_show_formula {
 /* False if there is none for this layout. */
 bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f);
 
-/* Makes the picture of the simulated times, with the messages if they take time. 0 or -ENOMEM. */
-struct sp_gantt;
-int sp_show_gantt(const struct sp_show *show, struct sp_gantt *g);
-
 /* The costs in words. */
 void sp_show_costs(const struct sp_show *show, char *text, size_t n);
 
@@ -106,10 +102,8 @@ int sp_show_write(const struct sp_show *show, enum sp_show_format format, const 
 /* Each returns 0, or -errno after one line on stderr; write errors are left in ferror(out). */
 int sp_show_text(const struct sp_show *show, FILE *out);
 int sp_show_json(const struct sp_show *show, FILE *out);
-int sp_show_csv(const struct sp_show *show, FILE *out);
 int sp_show_svg(const struct sp_show *show, FILE *out);
 int sp_show_html(const struct sp_show *show, FILE *out);
 int sp_show_picture(const struct sp_show *show, FILE *out); /* sp_gantt_json */
-int sp_show_perfetto(const struct sp_show *show, FILE *out);
 
 #endif

@@ -35,7 +35,7 @@ static void print_exchanges(const struct sp_show *show, FILE *out)
 enum { OPS_OF_COLUMN = 8 };
 
 /* 0 or -ENOMEM. */
-static int draw(const struct sp_show *show, FILE *out)
+static int draw_plan(const struct sp_show *show, FILE *out)
 {
     const struct sp_plan *plan = show->plan;
     struct sp_gantt g;
@@ -60,7 +60,7 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     double share = sp_activation_share(plan->family, &plan->layout);
     int err;
 
-    if (draw(show, out))
+    if (draw_plan(show, out))
         return sp_error(ENOMEM, "show: no memory for a picture of %d ops", sp_plan_ops(plan));
 
     fprintf(out, "\nschedule   %s: %s\n", plan->def->name, plan->def->summary);

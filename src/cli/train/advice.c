@@ -1,6 +1,6 @@
 /* Each piece of advice comes with a factor, how much faster a step would be; only the largest is
  * given. */
-#include "cli/train/advice.h"
+#include "cli/train/train.h"
 #include "plan/expected.h"
 #include "policies/families/family.h"
 #include "policies/plan_create.h"
@@ -44,7 +44,7 @@ static int usual_costs(const struct sp_trainer *t, const struct sp_report *r,
 }
 
 /* Adapts the measured costs to another number of stages, which share the layers equally. */
-static void spread(struct sp_costs *costs, int globals, double factor)
+static void spread_costs(struct sp_costs *costs, int globals, double factor)
 {
     double *const scale[] = {(double *)costs->scale_f, (double *)costs->scale_b,
                              (double *)costs->scale_w};
@@ -81,8 +81,8 @@ static double makespan_of(const struct sp_trainer *t, struct sp_layout *lay,
 }
 
 /* Time from the first op to the last in this layout, if only its order took time; -1: not known. */
-static double play(const struct sp_trainer *t, const struct sp_report *r, int stages,
-                   int micro_batches)
+static double play_layout(const struct sp_trainer *t, const struct sp_report *r, int stages,
+                          int micro_batches)
 {
     const struct sp_layout *now = &t->plan.layout;
     struct sp_layout lay = *now;
@@ -94,7 +94,7 @@ static double play(const struct sp_trainer *t, const struct sp_report *r, int st
     lay.micro_batches = micro_batches;
     if (!usual_costs(t, r, &costs)) {
         if (stages != now->stages)
-            spread(&costs, sp_globals(now), (double)now->stages / stages);
+            spread_costs(&costs, sp_globals(now), (double)now->stages / stages);
         ms = makespan_of(t, &lay, &costs);
         sp_expected_costs_free(&costs);
     }
@@ -135,7 +135,7 @@ static bool plays_are_right(const struct sp_trainer *t, const struct sp_report *
     if (!has_costs_by_chunk(t->plan.family) || is_crowded(&r->waits) || r->t->overlaps ||
         sp_layout_flag(lay, "auto") || sp_train_offloads(t) || sp_plan_ops(&t->plan) > MOST_OPS)
         return false;
-    played = play(t, r, lay->stages, lay->micro_batches);
+    played = play_layout(t, r, lay->stages, lay->micro_batches);
     return played > 0 && fabs(played - order) <= NEAR_ENOUGH * r->t->length;
 }
 
@@ -148,7 +148,7 @@ static double advise_stages(const struct sp_trainer *t, const struct sp_report *
 
     if (t->world.size > 1 || place->gpus || workers >= stages || !is_even(t))
         return 0;
-    ms = play(t, r, workers, t->plan.layout.micro_batches);
+    ms = play_layout(t, r, workers, t->plan.layout.micro_batches);
     ms = ms > 0
              ? ms + r->causes.ms[SP_CAUSE_RUNTIME] + fmax(0, r->t->length - r->causes.measured_ms)
              : INFINITY;
@@ -166,7 +166,7 @@ static double advise_micro_batches(const struct sp_trainer *t, const struct sp_r
     const struct sp_layout *lay = &t->plan.layout;
     const struct sp_causes *c = &r->causes;
     double order = c->ms[SP_CAUSE_SCHEDULE], end = fmax(0, r->t->length - c->measured_ms);
-    double ms = lay->stages > 1 ? play(t, r, lay->stages, 2 * lay->micro_batches) : 0;
+    double ms = lay->stages > 1 ? play_layout(t, r, lay->stages, 2 * lay->micro_batches) : 0;
     double factor = ms > 0 ? 2 * r->t->length / (ms + 2 * (c->measured_ms - order) + end) : 0;
 
     snprintf(text, SP_ADVICE,
@@ -180,8 +180,8 @@ static double advise_micro_batches(const struct sp_trainer *t, const struct sp_r
 /* ---- the step without its main cause of delay ------------------------------------------------ */
 
 /* Puts a finding in words, with its remedy ("" if there is none). */
-static void tell(const struct sp_trainer *t, const struct sp_report *r, const struct sp_finding *f,
-                 char what[SP_WHAT], const char **remedy)
+static void find_words(const struct sp_trainer *t, const struct sp_report *r,
+                       const struct sp_finding *f, char what[SP_WHAT], const char **remedy)
 {
     const char *words = f->text;
 
@@ -209,7 +209,7 @@ static double advise_finding(const struct sp_trainer *t, const struct sp_report 
 
     if (f->kind == SP_FINDING_OPS) /* pure chance: take the next finding */
         f++;
-    tell(t, r, f, what, &remedy);
+    find_words(t, r, f, what, &remedy);
     factor = f->gain < r->t->length ? r->t->length / (r->t->length - f->gain) : 0;
     snprintf(text, SP_ADVICE, "%s; without that a step would be %.1f times as fast%s", what, factor,
              remedy);

@@ -1,4 +1,4 @@
-#include "cli/train/args.h"
+#include "cli/train/train.h"
 #include "cli/options.h"
 #include "train/checkpoint/resume.h"
 #include "sp_error.h"
@@ -19,7 +19,7 @@ static int read_words(int argc, char **argv, struct sp_train_config *cfg)
     return sp_options_read(options, summary, argc, argv, NULL);
 }
 
-static int parse(int argc, char **argv, struct sp_train_config *cfg)
+static int parse_options(int argc, char **argv, struct sp_train_config *cfg)
 {
     struct sp_option options[SP_TRAIN_OPTIONS];
 
@@ -58,8 +58,8 @@ static void forget_layout(struct sp_train_config *cfg, const struct sp_train_con
     cfg->groups = none->groups;
 }
 
-/* Drops from what a run was told that which says how to do something that is told otherwise now: by other
- * data, another schedule, or as many processes as were started. */
+/* Drops from what a run was told that which says how to do something that is told otherwise now: by
+ * other data, another schedule, or as many processes as were started. */
 static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_config *given,
                             const struct sp_train_config *none)
 {
@@ -100,7 +100,8 @@ static void forget_replaced(struct sp_train_config *cfg, const struct sp_train_c
     sp_train_drop_unused(cfg); /* as how it saved: what it saves now, if it does, it is told anew */
 }
 
-/* A run that goes on is told what it was told before; what it is told now, *cfg, is still to be told then. */
+/* A run that goes on is told what it was told before; what it is told now, *cfg, is still to be
+ * told then. */
 static int continue_run(struct sp_train_config *cfg)
 {
     struct sp_train_config given = *cfg, none;
@@ -108,7 +109,8 @@ static int continue_run(struct sp_train_config *cfg)
 
     *cfg = none;
     cfg->resume = given.resume;
-    /* on data of its own it is another run, which begins with the weights and moments of this one */
+    /* on data of its own it is another run, which begins with the weights and moments of this
+     * one */
     err = err ? err : sp_train_restore(cfg, !given.data && !given.tokens);
     if (err)
         return err;
@@ -123,7 +125,7 @@ int sp_train_parse(int argc, char **argv, struct sp_train_config *cfg)
     err = err ? err : read_words(argc, argv, cfg);
     if (!err && cfg->resume)
         err = continue_run(cfg);
-    err = err ? err : parse(argc, argv, cfg);
+    err = err ? err : parse_options(argc, argv, cfg);
     if (!err && cfg->resume)
         sp_train_drop_unused(cfg);
     return err;

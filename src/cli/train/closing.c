@@ -1,13 +1,13 @@
 /*
  * For example:
  *
- *   done: 150 steps in 12.1 s, 80.4 ms each, 25480 tokens/s, bubble 21.9 % (of 1f1b itself 21.1 %); loss 2.3411
+ *   done: 150 steps in 12.1 s, 80.4 ms each, 25480 tokens/s, bubble 21.9 % (of 1f1b itself 21.1 %);
+ *     loss 2.3411
  *   time: stages compute 78 % of a step and wait 14 % for other stages, 5 % for the runtime
  *   next: starpipe report trace   or   starpipe train --resume run --steps 300
  */
 #define _GNU_SOURCE /* program_invocation_name */
-#include "cli/train/closing.h"
-#include "cli/train/advice.h"
+#include "cli/train/train.h"
 #include "sp_figure.h"
 #include "sp_text.h"
 #include "train/run/log_file.h"
@@ -53,7 +53,7 @@ struct share {
     double part; /* of the step, in the mean of the stages */
 };
 
-static int compare(const void *x, const void *y)
+static int compare_shares(const void *x, const void *y)
 {
     const struct share *a = x, *b = y;
 
@@ -77,7 +77,7 @@ static double share_out(const struct sp_waits *w, struct share waits[WAITS], dou
     waits[4] = (struct share){"for a core", mean[SP_STEP_CORE]};
     if (w->t->stages == 1) /* what it waits for at the end is no other's */
         waits[0].words = "for the end of the step";
-    qsort(waits, WAITS, sizeof *waits, compare);
+    qsort(waits, WAITS, sizeof *waits, compare_shares);
     *update = mean[SP_STEP_UPDATE];
     return mean[SP_STEP_COMPUTE];
 }

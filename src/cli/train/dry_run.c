@@ -9,8 +9,8 @@
  *                     as many steps; bytes_sent: of a step, to other processes; each stage counts
  *                     as a process of its own unless a launcher started several}
  */
-#include "cli/train/dry_run.h"
-#include "cli/train/words.h"
+#include "cli/print.h"
+#include "cli/train/train.h"
 #include "offload/host_memory.h"
 #include "plan/memory.h"
 #include "plan/slices.h"
@@ -22,7 +22,6 @@
 #include "train/start/machine.h"
 #include "transport/launcher.h"
 #include "train/start/memory.h"
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,12 +164,8 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
         t->cfg.groups.zero, "hardware", sp_utf8_json(t->machine.name), "hardware_assumed",
         sp_train_machine_is_assumed(t), "predicted_step_ms", p->step_ms, "predicted_bubble",
         p->times.bubble_ratio, "stages", stages);
-    if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF) {
-        json_decref(root);
-        return sp_error(EIO, "train: the prediction cannot be written");
-    }
-    json_decref(root);
-    return 0;
+    return sp_json_print(root, 0, stdout) ? sp_error(EIO, "train: the prediction cannot be written")
+                                          : 0;
 }
 
 /* Counts for the processes that were launched. If there is only this one, it counts messages as

@@ -55,8 +55,8 @@ void sp_interrupt_clear(int bits)
 }
 
 /*
- * Launchers and timeout(1) may send the same signal twice, to the process and to its group; a person
- * who asks again has waited.
+ * Launchers and timeout(1) may send the same signal twice, to the process and to its group; a
+ * person who asks again has waited.
  */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
@@ -82,7 +82,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     sp_interrupt_ask(bit);
 }
 
-static void take(int number)
+static void take_signal(int number)
 {
     struct sigaction act = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
 
@@ -92,7 +92,7 @@ static void take(int number)
 
 void sp_interrupt_install_early(void)
 {
-    take(SIGUSR1);
+    take_signal(SIGUSR1);
 }
 
 void sp_interrupt_install(void)
@@ -106,7 +106,7 @@ void sp_interrupt_install(void)
             old.sa_handler == SIG_IGN)
             stays = stays || isatty(STDOUT_FILENO);
         else
-            take(TABLE[i].signal);
+            take_signal(TABLE[i].signal);
     }
     signal(SIGPIPE, SIG_IGN);
 }

@@ -1,13 +1,8 @@
 /* The loop of `starpipe train`: the steps, and what is due between them. */
-#include "cli/train/loop.h"
-#include "cli/train/closing.h"
+#include "cli/train/train.h"
 #include "cli/train/interrupt.h"
 #include "cli/train/progress.h"
-#include "cli/train/sample.h"
-#include "cli/train/summary.h"
-#include "cli/train/trace.h"
-#include "cli/train/words.h"
-#include "cli/train/typical.h"
+#include "cli/print.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
 #include "train/checkpoint/save.h"
@@ -17,12 +12,109 @@
 #include "train/run/watchdog.h"
 #include "transport/transport.h"
 #include <stdio.h>
+#include <string.h>
+
+/* ---- the report of a typical step, which the summary and the pictures are made from */
+
+/* Reports of steps that may prove typical; on rank 0. */
+struct reports {
+    struct sp_typical typical;
+    struct sp_step_report report[SP_TYPICAL_KEPT];
+};
+
+/* Remembers the report of the step just made, if it may prove typical. 0 or -ENOMEM. */
+static int keep_report(struct reports *k, const struct sp_trainer *t, int step)
+{
+    int at, err;
+
+    if (t->world.rank)
+        return 0;
+    at = sp_typical_offer(&k->typical, step, t->report.step_us);
+    if (at < 0)
+        return 0;
+    err = k->report[at].stages ? 0 : sp_step_report_create(&t->graph, &k->report[at]);
+    if (!err)
+        sp_step_report_copy(&t->graph, &t->report, &k->report[at]);
+    return err;
+}
+
+/* The steps to come are of another layout: none of those so far is typical. */
+static void forget_reports(struct reports *k, const struct sp_trainer *t)
+{
+    for (int i = 0; i < SP_TYPICAL_KEPT; i++)
+        sp_step_reports_free(&k->report[i], t->place.stages);
+    *k = (struct reports){0};
+}
+
+/* After the last step: t->report becomes that of the typical one, and the others are freed. */
+static void take_typical(struct reports *k, struct sp_trainer *t)
+{
+    int at = sp_typical_best(&k->typical);
+
+    for (int s = 0; at >= 0 && s < t->place.stages; s++) {
+        const struct sp_stage_report *last = &t->report.stages[s];
+        struct sp_stage_report *kept = &k->report[at].stages[s];
+
+        /* highest so far */
+        kept->pool_bytes = last->pool_bytes;
+        kept->device_bytes = last->device_bytes;
+        kept->buffers_bytes = last->buffers_bytes;
+        kept->resident_bytes = last->resident_bytes;
+    }
+    if (at >= 0)
+        sp_step_report_copy(&t->graph, &k->report[at], &t->report);
+    for (int i = 0; i < SP_TYPICAL_KEPT; i++)
+        sp_step_report_destroy(&t->graph, &k->report[i]);
+}
+
+/* ---- --sample */
+
+/* The text that is printed; it begins with the prompt. */
+struct sample {
+    const char *prompt;
+    bool begun;
+    struct sp_utf8_printer printer;
+};
+
+static int print_piece(void *arg, const char *text, size_t n)
+{
+    struct sample *s = arg;
+
+    if (!s->begun) {
+        printf("sample:\n");
+        sp_utf8_print(&s->printer, s->prompt, strlen(s->prompt));
+    }
+    s->begun = true;
+    if (sp_interrupt_asked() & SP_ASK_END)
+        return 1;
+    sp_utf8_print(&s->printer, text, n);
+    return 0;
+}
+
+/* Prints the prompt and n tokens after it. All ranks call it. 0 or -ENOMEM. */
+static int print_sample(struct sp_trainer *t, const char *prompt, int n)
+{
+    struct sp_sampling how = SP_SAMPLING_DEFAULT;
+    struct sample s = {.prompt = prompt, .printer = {.to = stdout, .plain = true}};
+    int err;
+
+    how.tokens = n;
+    how.seed = (int)t->seed;
+    err = sp_trainer_sample(t, prompt, &how, print_piece, &s);
+    if (s.begun) {
+        sp_utf8_print_end(&s.printer);
+        printf("\n");
+    }
+    return err;
+}
+
+/* ---- the steps */
 
 /* A run of the trainer, up to its last step. */
 struct run {
     struct sp_trainer *t;
     const struct sp_train_config *cfg;
-    struct sp_typical_report kept;
+    struct reports kept;
     int asked;      /* requests by signal, of any process: bits of interrupt.h */
     long by_signal; /* the step that a signal asked to be saved; -1: none */
     long told;      /* the newest step reported as saved, or found saved; -1: none */
@@ -134,7 +226,7 @@ static int run_steps(struct run *r)
         if (sp_train_reorders(t)) /* steps differ from here on */
             r->kept.typical = (struct sp_typical){0};
         if (sp_train_replans(t))
-            sp_typical_forget(&r->kept, t);
+            forget_reports(&r->kept, t);
         err = sp_trainer_step(t, !pauses_after(r, step), &m);
         if (err)
             return err;
@@ -142,7 +234,7 @@ static int run_steps(struct run *r)
         sp_interrupt_clear(asks & SP_ASK_SAVE);
         r->loss = m.loss;
         show_progress(r, &m);
-        err = sp_typical_note(&r->kept, t, step);
+        err = keep_report(&r->kept, t, step);
         if (!err && evaluates_after(r->cfg, step))
             err = evaluate(r);
         if (!err && !t->begun && t->done < r->cfg->steps)
@@ -175,8 +267,7 @@ static int say_end(const struct run *r)
 static int show_typical(struct run *r, const struct sp_timeline *record)
 {
     const struct sp_typical *typical = &r->kept.typical;
-    struct sp_closing closing = {
-        .typical = typical, .loss = r->loss, .seconds = (sp_now_us() - r->started_us) / 1e6};
+    struct sp_closing closing = {.loss = r->loss, .seconds = (sp_now_us() - r->started_us) / 1e6};
     struct sp_report step;
     int err = sp_report_make(record, &step);
 
@@ -241,9 +332,9 @@ int sp_loop(struct sp_trainer *t)
     if ((r.asked & SP_ASK_END) && t->done < a->steps)
         return say_end(&r);
     if (a->sample)
-        err = sp_print_sample(t, a->prompt, a->sample);
+        err = print_sample(t, a->prompt, a->sample);
     sp_watchdog_begin(SP_PHASE_WORDS, "printing the summary");
-    sp_typical_take(&r.kept, t);
+    take_typical(&r.kept, t);
     if (!err && t->world.rank == 0 && trained)
         err = close_run(&r);
     sp_watchdog_end();

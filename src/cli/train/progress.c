@@ -1,4 +1,5 @@
 #include "cli/train/progress.h"
+#include "cli/print.h"
 #include "cli/train/interrupt.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
@@ -9,7 +10,6 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -72,9 +72,7 @@ static bool launcher_on_terminal(void)
 
 bool sp_progress_on_terminal(void)
 {
-    const char *term = getenv("TERM");
-
-    return isatty(STDOUT_FILENO) && (!term || strcmp(term, "dumb")) &&
+    return sp_rewrites_lines(STDOUT_FILENO) &&
            (sp_launcher_find().size == 0 || launcher_on_terminal());
 }
 

@@ -1,7 +1,6 @@
 /* The tables of one typical step: its time and its memory. */
-#include "cli/train/summary.h"
+#include "cli/train/train.h"
 #include "cli/train/progress.h"
-#include "cli/train/words.h"
 #include "plan/memory.h"
 #include "trace/analysis/print.h"
 #include "trace/timeline/pictures.h"
@@ -81,7 +80,7 @@ static void print_stages(const struct sp_trainer *t)
     }
 }
 
-static void draw(const struct sp_timeline *step)
+static void draw_step(const struct sp_timeline *step)
 {
     bool terminal = sp_progress_on_terminal();
     struct sp_gantt g = {0};
@@ -111,5 +110,5 @@ void sp_print_summary(const struct sp_trainer *t, const struct sp_typical *typic
     print_stages(t);
     if (sp_train_offloads(t))
         sp_print_offloaded(t);
-    draw(step->t);
+    draw_step(step->t);
 }

@@ -1,4 +1,4 @@
-#include "cli/train/trace.h"
+#include "cli/train/train.h"
 #include "cli/record.h"
 #include "trace/analysis/causes.h"
 #include "trace/timeline/pictures.h"
@@ -22,6 +22,7 @@ static int write_predicted(const struct sp_trainer *t, const char *dir)
 static int write_pictures(const struct sp_trainer *t, const struct sp_waits *step,
                           const struct sp_timeline *expected, struct sp_gantt g[2])
 {
+    static const char *const what[] = {"measured", "expected"};
     int err = sp_gantt_of_timeline(step->t, &g[0]);
 
     err = err ? err : sp_gantt_of_timeline(expected, &g[1]);
@@ -39,9 +40,7 @@ static int write_pictures(const struct sp_trainer *t, const struct sp_waits *ste
                  t->model.name, sp_dtype_name(t->graph.shape.dtype), t->cfg.layout.seq,
                  t->cfg.layout.micro_batch_size, t->place.gpus ? "GPUs" : "CPUs",
                  SP_COUNT(t->place.world.size, "process"));
-    err = sp_record_svg(&g[0], t->cfg.trace, "measured.svg");
-    err = err ? err : sp_record_svg(&g[1], t->cfg.trace, "expected.svg");
-    return err ? err : sp_record_page(t->plan.def, g, "measured", "expected", t->cfg.trace);
+    return sp_record_pictures(t->plan.def, g, what, t->cfg.trace);
 }
 
 int sp_trace_write(const struct sp_trainer *t, const struct sp_waits *step)

@@ -1,12 +1,9 @@
 /* starpipe train: options, a trainer, its loop, an exit status. */
 #include "cli/commands.h"
 #include "cli/result.h"
-#include "cli/train/args.h"
-#include "cli/train/dry_run.h"
+#include "cli/train/train.h"
 #include "cli/train/interrupt.h"
-#include "cli/train/loop.h"
 #include "cli/train/progress.h"
-#include "cli/train/words.h"
 #include "offload/host_memory.h"
 #include "sp_error.h"
 #include "train/run/log_file.h"
@@ -19,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say(void *arg, const char *line)
+static void say_line(void *arg, const char *line)
 {
     const struct sp_train_config *cfg = arg;
 
@@ -27,7 +24,7 @@ static void say(void *arg, const char *line)
 }
 
 /* The exit status. */
-static int run(struct sp_trainer *t)
+static int start_and_loop(struct sp_trainer *t)
 {
     int err;
 
@@ -41,7 +38,7 @@ static int run(struct sp_trainer *t)
 }
 
 /* Trains, after all options were accepted. Returns the exit status. */
-static int train(struct sp_trainer *t)
+static int run_trainer(struct sp_trainer *t)
 {
     bool dry = t->cfg.dry_run;
     int status = 0;
@@ -49,7 +46,7 @@ static int train(struct sp_trainer *t)
     if (t->world.rank == 0)
         sp_print_warnings(t);
     if (!dry)
-        status = run(t);
+        status = start_and_loop(t);
     else if (t->world.rank == 0)
         status = sp_result_begin("train", t->cfg.output, 0) || sp_dry_run(t) ? 1 : 0;
     if (sp_trainer_close(t))
@@ -88,11 +85,7 @@ static int read_options(int argc, char **argv, struct sp_train_config *cfg)
 
     if (sp_train_join(&argc, &argv, &world))
         return 2;
-    sp_error_hold(world.rank);
-    if (world.rank > 0)
-        sp_options_write_none();
-    if (world.rank > 0 && !freopen("/dev/null", "w", stdout))
-        sp_error(errno, "cannot silence standard output: %s", strerror(errno));
+    sp_options_of_rank(world.rank);
     sp_watchdog_begin(SP_PHASE_PREPARE, "reading the options");
     err = sp_train_parse(argc, argv, cfg);
     if (sp_train_disagree(world.rank, err)) {
@@ -135,8 +128,8 @@ int sp_cmd_train(int argc, char **argv)
     if (status >= 0)
         return status;
     cfg.arg = &cfg;
-    cfg.say = say;
+    cfg.say = say_line;
     cfg.asks = sp_loop_asks;
     share_arena();
-    return sp_train_prepare(&cfg, &t) ? 2 : train(t);
+    return sp_train_prepare(&cfg, &t) ? 2 : run_trainer(t);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare(const void *x, const void *y)
+static int compare_durations(const void *x, const void *y)
 {
     const double *a = x, *b = y;
 
@@ -19,14 +19,14 @@ void sp_typical_range(const struct sp_typical *t, double *least, double *median,
     if (!t->n)
         return;
     memcpy(us, t->us, sizeof us);
-    qsort(us, (size_t)t->n, sizeof *us, compare);
+    qsort(us, (size_t)t->n, sizeof *us, compare_durations);
     *least = us[0];
     *median = us[(t->n - 1) / 2]; /* of one of them */
     *most = us[t->n - 1];
 }
 
 /* How little the kept step k stands for the last ones: infinite if it is not among them. */
-static double distance(const struct sp_typical *t, int k, double median)
+static double distance_to_median(const struct sp_typical *t, int k, double median)
 {
     bool among = t->kept[k].seen > 0 && t->kept[k].seen > t->seen - t->n;
 
@@ -46,8 +46,8 @@ int sp_typical_offer(struct sp_typical *t, int step, double us)
     t->n += t->n < SP_TYPICAL_STEPS;
     sp_typical_range(t, &least, &median, &most);
     for (int k = 0; k < SP_TYPICAL_KEPT; k++)
-        if (distance(t, k, median) > worst) {
-            worst = distance(t, k, median);
+        if (distance_to_median(t, k, median) > worst) {
+            worst = distance_to_median(t, k, median);
             at = k;
         }
     if (fabs(us - median) > worst)
@@ -65,8 +65,8 @@ int sp_typical_best(const struct sp_typical *t)
 
     sp_typical_range(t, &least, &median, &most);
     for (int k = 0; k < SP_TYPICAL_KEPT; k++)
-        if (distance(t, k, median) < nearest) {
-            nearest = distance(t, k, median);
+        if (distance_to_median(t, k, median) < nearest) {
+            nearest = distance_to_median(t, k, median);
             best = k;
         }
     return best;

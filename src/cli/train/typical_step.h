@@ -1,7 +1,7 @@
 /*
- * Which step of a run stands for it: the one whose duration is the median of the last steps, not the
- * last one, which may be anything. Reports are too large to keep them all, so the caller keeps those of
- * a few steps, chosen as the run goes on.
+ * Which step of a run stands for it: the one whose duration is the median of the last steps, not
+ * the last one, which may be anything. Reports are too large to keep them all, so the caller keeps
+ * those of a few steps, chosen as the run goes on.
  */
 #ifndef SP_TYPICAL_STEP_H
 #define SP_TYPICAL_STEP_H

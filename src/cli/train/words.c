@@ -1,4 +1,4 @@
-#include "cli/train/words.h"
+#include "cli/train/train.h"
 #include "cli/train/progress.h"
 #include "kernels/backend.h"
 #include "plan/memory.h"

@@ -3,10 +3,10 @@
  * the lock ends with the process, however it ends. If nobody holds the lock, nothing more will be
  * written.
  */
+#include "cli/print.h"
 #include "cli/watch/watch.h"
 #include "sp_error.h"
 #include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -19,23 +19,14 @@ struct screen {
     bool terminal;
     int drawn; /* lines, which the next picture overwrites */
     int columns, rows;
-    double last_ms;
+    double last_s;
 };
 
-static double now_ms(void)
+static void measure_screen(struct screen *s)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-static void measure(struct screen *s)
-{
-    const char *term = getenv("TERM");
     struct winsize size = {0};
 
-    s->terminal = isatty(STDOUT_FILENO) && (!term || strcmp(term, "dumb"));
+    s->terminal = sp_rewrites_lines(STDOUT_FILENO);
     s->columns = 100;
     s->rows = 1 << 16;
     if (s->terminal && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col >= 40) {
@@ -44,7 +35,7 @@ static void measure(struct screen *s)
     }
 }
 
-static void draw(struct screen *s, const struct sp_watched *w)
+static void draw_picture(struct screen *s, const struct sp_watched *w)
 {
     if (s->drawn)
         printf("\033[%dA\r", s->drawn);
@@ -52,15 +43,15 @@ static void draw(struct screen *s, const struct sp_watched *w)
     if (s->terminal)
         fputs("\033[J", stdout);
     fflush(stdout);
-    s->last_ms = now_ms();
+    s->last_s = sp_clock_s();
 }
 
 /* After each line: prints steps if there is no terminal, else redraws the picture now and then. */
 static void show_line(struct screen *s, const struct sp_watched *w, int steps)
 {
-    measure(s);
-    if (s->terminal && now_ms() - s->last_ms >= REDRAW_MS)
-        draw(s, w);
+    measure_screen(s);
+    if (s->terminal && 1e3 * (sp_clock_s() - s->last_s) >= REDRAW_MS)
+        draw_picture(s, w);
     if (s->terminal || w->n == steps)
         return;
     sp_watch_line(w, stdout);
@@ -124,7 +115,7 @@ int sp_watch_follow(FILE *in, struct sp_watched *w, bool once)
     int err;
 
     regular = !fstat(fileno(in), &st) && S_ISREG(st.st_mode);
-    measure(&screen);
+    measure_screen(&screen);
     do {
         going = regular && !once && is_written(fileno(in)); /* before its last lines are read */
         err = read_lines(in, w, once ? NULL : &screen, regular);
@@ -134,6 +125,6 @@ int sp_watch_follow(FILE *in, struct sp_watched *w, bool once)
     if (!err && !w->plan)
         err = sp_error(EINVAL, "watch: %s is empty", w->name);
     if (!err && (once || screen.terminal))
-        draw(&screen, w);
+        draw_picture(&screen, w);
     return err;
 }

@@ -1,4 +1,5 @@
-/* The page: page.html, which the build turns into the string `page`, with the log's lines as a JSON list in it. */
+/* The page: page.html, which the build turns into the string `page`, with the log's lines as a JSON
+ * list in it. */
 #include "src/cli/watch/page.inc"
 #include "cli/watch/watch.h"
 #include "sp_error.h"
@@ -6,7 +7,7 @@
 #include <string.h>
 
 /* '<' stands in strings only, and would end the element that holds the list. */
-static void put(const char *line, ssize_t n, FILE *out)
+static void put_line(const char *line, ssize_t n, FILE *out)
 {
     for (ssize_t i = 0; i < n; i++) {
         if (line[i] == '<')
@@ -31,7 +32,7 @@ static int write_lines(FILE *in, struct sp_watched *w, FILE *out)
             continue;
         }
         fputs(w->lines > 1 ? "," : "", out);
-        put(line, n, out);
+        put_line(line, n, out);
     }
     if (!err && ferror(in))
         err = sp_error(EIO, "watch: cannot read %s", w->name);

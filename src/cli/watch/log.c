@@ -13,7 +13,7 @@ void sp_watched_destroy(struct sp_watched *w)
     *w = (struct sp_watched){.name = w->name, .eval_step = -1};
 }
 
-static double real(const json_t *object, const char *key)
+static double real_of(const json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));
 }
@@ -64,15 +64,16 @@ static int add_stages(struct sp_watched *w, const json_t *stages)
     for (int s = 0; s < n; s++) {
         const json_t *from = json_array_get(stages, (size_t)s);
 
-        stage[s] = (struct sp_watched_stage){.bubble = real(from, "bubble_ratio"),
-                                             .stashed_bytes = real(from, "peak_activation_bytes"),
-                                             .buffer_bytes = real(from, "buffer_bytes")};
+        stage[s] =
+            (struct sp_watched_stage){.bubble = real_of(from, "bubble_ratio"),
+                                      .stashed_bytes = real_of(from, "peak_activation_bytes"),
+                                      .buffer_bytes = real_of(from, "buffer_bytes")};
     }
     return 0;
 }
 
 /* The number of a step, counted from 1. */
-static int number(const struct sp_watched *w, const json_t *line, const char *key)
+static int step_of(const struct sp_watched *w, const json_t *line, const char *key)
 {
     return (int)json_integer_value(json_object_get(line, key)) + w->shift;
 }
@@ -88,16 +89,16 @@ static int add_step(struct sp_watched *w, const json_t *line)
         w->steps = more;
         w->cap = cap;
     }
-    w->steps[w->n++] = (struct sp_watched_step){.number = number(w, line, "step"),
-                                                .loss = real(line, "loss"),
-                                                .grad_norm = real(line, "grad_norm"),
-                                                .tokens_per_s = real(line, "tokens_per_s"),
-                                                .step_ms = real(line, "step_ms")};
+    w->steps[w->n++] = (struct sp_watched_step){.number = step_of(w, line, "step"),
+                                                .loss = real_of(line, "loss"),
+                                                .grad_norm = real_of(line, "grad_norm"),
+                                                .tokens_per_s = real_of(line, "tokens_per_s"),
+                                                .step_ms = real_of(line, "step_ms")};
     return add_stages(w, json_object_get(line, "stages"));
 }
 
 /* Refuses a first line that belongs to no log. -EINVAL. */
-static int refuse(const struct sp_watched *w, const char *text, size_t n)
+static int refuse_file(const struct sp_watched *w, const char *text, size_t n)
 {
     static const char record[] = "{\"displayTimeUnit\":"; /* trace/timeline/json_write.c */
 
@@ -115,7 +116,7 @@ int sp_watched_add(struct sp_watched *w, const char *text, size_t n)
     w->lines++;
     if (!json_is_object(line) || (!w->plan && !json_object_get(line, "plan"))) {
         err = w->lines == 1
-                  ? refuse(w, text, n)
+                  ? refuse_file(w, text, n)
                   : sp_error(EINVAL, "watch: %s, line %ld: not a JSON object", w->name, w->lines);
     } else if (!is_possible(line)) {
         err = w->plan ? 1
@@ -126,8 +127,8 @@ int sp_watched_add(struct sp_watched *w, const char *text, size_t n)
         w->plan = json_incref(line);
         w->shift = sp_log_shift(line, w->shift);
     } else if (json_object_get(line, "eval_step")) {
-        w->eval_step = number(w, line, "eval_step");
-        w->eval_loss = real(line, "eval_loss");
+        w->eval_step = step_of(w, line, "eval_step");
+        w->eval_loss = real_of(line, "eval_loss");
     } else if (json_object_get(line, "step")) {
         err = add_step(w, line);
     }

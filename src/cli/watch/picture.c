@@ -2,7 +2,8 @@
  * The picture of a run in a terminal, for example:
  *
  *   1f1b of gpt-tiny, 2 stages, 4 micro-batches, f32 on cpu
- *   step 150  loss 2.2134  evaluation 2.1626 after step 150  1.2 gradient norm  8123 tokens/s  114.6 ms a step
+ *   step 150  loss 2.2134  evaluation 2.1626 after step 150  1.2 gradient norm  8123 tokens/s
+ *             114.6 ms a step
  *    5.54 |*
  *         | **
  *         |   ****   *
@@ -17,20 +18,20 @@
 
 enum { CURVE = 8, LEFT = 11, BAR = 30, OTHER_LINES = 4, MOST_COLUMNS = 400 };
 
-static const char *text(const struct sp_watched *w, const char *key, char shown[SP_TEXT_SHOWN])
+static const char *plan_text(const struct sp_watched *w, const char *key, char shown[SP_TEXT_SHOWN])
 {
     const char *found = json_string_value(json_object_get(w->plan, key));
 
     return found ? sp_text_show(found, shown, SP_TEXT_SHOWN) : "?";
 }
 
-static int integer(const struct sp_watched *w, const char *key)
+static int plan_int(const struct sp_watched *w, const char *key)
 {
     return (int)json_integer_value(json_object_get(w->plan, key));
 }
 
 /* The mean loss of the steps that a column stands for. */
-static double mean(const struct sp_watched *w, int column, int columns)
+static double mean_loss(const struct sp_watched *w, int column, int columns)
 {
     int first = (int)((long long)column * w->n / columns);
     int last = (int)((long long)(column + 1) * w->n / columns);
@@ -42,14 +43,14 @@ static double mean(const struct sp_watched *w, int column, int columns)
     return sum / (last - first);
 }
 
-static void curve(const struct sp_watched *w, int columns, const char *end, FILE *out)
+static void print_curve(const struct sp_watched *w, int columns, const char *end, FILE *out)
 {
     double loss[MOST_COLUMNS], least = INFINITY, most = -INFINITY;
 
     columns = columns - LEFT < MOST_COLUMNS ? columns - LEFT : MOST_COLUMNS;
     columns = columns < w->n ? columns : w->n;
     for (int c = 0; c < columns; c++) {
-        loss[c] = mean(w, c, columns);
+        loss[c] = mean_loss(w, c, columns);
         least = fmin(least, loss[c]);
         most = fmax(most, loss[c]);
     }
@@ -68,7 +69,7 @@ static void curve(const struct sp_watched *w, int columns, const char *end, FILE
     }
 }
 
-static void stage(const struct sp_watched_stage *s, int number, int bar, FILE *out)
+static void print_stage(const struct sp_watched_stage *s, int number, int bar, FILE *out)
 {
     int full = (int)lround(s->bubble * bar);
 
@@ -106,19 +107,19 @@ int sp_watch_picture(const struct sp_watched *w, int columns, int rows, const ch
 
     if (!w->plan)
         return 0;
-    fprintf(out, "%s of %s, %s, %s, %s on %s%s", text(w, "plan", plan), text(w, "model", model),
-            SP_COUNT(integer(w, "stages"), "stage"),
-            SP_COUNT(integer(w, "micro_batches"), "micro-batch"), text(w, "dtype", dtype),
-            text(w, "device", device), end);
+    fprintf(out, "%s of %s, %s, %s, %s on %s%s", plan_text(w, "plan", plan),
+            plan_text(w, "model", model), SP_COUNT(plan_int(w, "stages"), "stage"),
+            SP_COUNT(plan_int(w, "micro_batches"), "micro-batch"), plan_text(w, "dtype", dtype),
+            plan_text(w, "device", device), end);
     sp_watch_line(w, out);
     fputs(end, out);
     if (!w->n)
         return 2;
-    curve(w, columns, end, out);
+    print_curve(w, columns, end, out);
     if (shown > fit)
         shown = fit > 0 ? fit : 0;
     for (int i = 0; i < shown; i++) {
-        stage(&w->stage[i], i, columns > 90 + BAR ? BAR : 10, out);
+        print_stage(&w->stage[i], i, columns > 90 + BAR ? BAR : 10, out);
         fputs(end, out);
     }
     if (shown < w->stages)

@@ -16,7 +16,7 @@ struct args {
 };
 
 /* --html FILE is --format html --output FILE. */
-static int check(struct args *a)
+static int check_options(struct args *a)
 {
     if (a->html && a->result.output)
         return sp_error(EINVAL, "watch: --html names the file, and --output another; give one");
@@ -60,7 +60,7 @@ int sp_cmd_watch(int argc, char **argv)
 
     if (err)
         return SP_OPTIONS_EXIT(err);
-    if (check(&a))
+    if (check_options(&a))
         return 2;
     w.name = strcmp(a.log, "-") ? a.log : "standard input";
     in = strcmp(a.log, "-") ? fopen(a.log, "r") : stdin;

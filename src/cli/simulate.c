@@ -4,8 +4,9 @@
  */
 #include "simulate/run.h"
 #include "cli/commands.h"
+#include "cli/print.h"
+#include "cli/record.h"
 #include "cli/result.h"
-#include "cli/simulate/print.h"
 #include "cli/step_options.h"
 #include "config.h"
 #include "model/files/dir.h"
@@ -15,6 +16,9 @@
 #include "policies/plan_create.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "sp_utf8.h"
+#include "trace/timeline/measured.h"
+#include "trace/timeline/pictures.h"
 #include "train/groups.h"
 #include "train/layout_auto.h"
 #include "train/start/outputs.h"
@@ -29,7 +33,7 @@ struct args {
     struct sp_hardware_args hardware;
 };
 
-static int parse(int argc, char **argv, struct args *a)
+static int parse_options(int argc, char **argv, struct args *a)
 {
     struct sp_option options[] = {
         SP_LAYOUT_OPTIONS(a->layout),
@@ -76,7 +80,7 @@ static int parse(int argc, char **argv, struct args *a)
         argv);
 }
 
-static int check(const struct args *a)
+static int check_options(const struct args *a)
 {
     const struct sp_layout_args *l = &a->layout;
 
@@ -99,8 +103,7 @@ static int check(const struct args *a)
     return a->trace ? sp_output_try_dir(a->trace) : 0;
 }
 
-/* ---- the step to simulate
- * ------------------------------------------------------------------------ */
+/* ---- the step to simulate */
 
 struct subject {
     struct sp_model model;
@@ -271,17 +274,190 @@ static int find_subject(struct args *a, struct subject *s)
     return err;
 }
 
-/* ---- the run ------------------------------------------------------------------------------------- */
+/* ---- what is printed, beside what show predicts of the same order */
 
-static int print(const struct args *a, struct sp_simulate_print *p)
+/* A step that was simulated. */
+struct outcome {
+    const struct subject *subject;
+    const char *schedule, *model;
+    const char *unit;    /* of times: "ms", or "" for that of the costs */
+    const char *machine; /* or "" */
+    const struct sp_prediction *prediction;
+    const struct sp_simulated *simulated;
+};
+
+/* Says when the gradients of a stage's members and of all pipelines are summed, after the ops. */
+static void print_sums(const struct outcome *o)
+{
+    const struct sp_prediction *told = o->prediction;
+
+    printf("gradients  summed after %.6g%s", o->simulated->step, o->unit[0] ? " ms" : "");
+    if (told->step_ms > 0)
+        printf("; show predicts %.6g", told->step_ms - told->update_ms);
+    printf("\nmembers    %d of each stage; of each the first one is shown\n",
+           o->simulated->members);
+}
+
+static int print_text(const struct outcome *o)
+{
+    const struct sp_simulated *r = o->simulated;
+    const struct sp_times *t = &r->times;
+    struct sp_gantt g;
+
+    if (sp_gantt_from_times(&o->subject->plan, t, &g))
+        return sp_error(ENOMEM, "simulate: no memory for a picture of %d ops",
+                        sp_plan_ops(&o->subject->plan));
+    sp_gantt_text(&g, 120, false, stdout);
+    sp_gantt_destroy(&g);
+    printf("\nschedule   %s: %s\n", o->subject->plan.def->name, o->subject->plan.def->summary);
+    printf("model      %s\n", o->model);
+    printf("makespan   %.6g%s, bubble %.2f %%; show predicts %.6g, ratio %.6f\n", t->makespan,
+           o->unit[0] ? " ms" : "", 100 * t->bubble_ratio, o->prediction->times.makespan,
+           t->makespan / o->prediction->times.makespan);
+    if (r->members > 1)
+        print_sums(o);
+    printf("simulated  %ld tasks, %ld messages in %.2f + %.2f s, %.0f MiB\n", r->tasks,
+           r->n_messages, r->submit_s, r->run_s, (double)r->resident_bytes / 1048576);
+    printf("\nstage %10s %10s %10s %8s %12s %12s\n", "busy", "span", "idle", "bubble", "stash MiB",
+           "sent MiB");
+    for (int s = 0; s < o->subject->plan.layout.stages; s++)
+        printf("%5d %10.6g %10.6g %10.6g %6.2f %% %12.2f %12.2f\n", s, r->busy[s], t->span[s],
+               t->idle[s], t->makespan > 0 ? 100 * t->idle[s] / t->makespan : 0,
+               (double)r->peak_bytes[s] / 1048576, r->bytes_sent[s] / 1048576);
+    return 0;
+}
+
+/*
+ * One object:
+ *   schedule, model, stages, micro_batches, chunks, slices, layers
+ *   members                  processes of a stage; of each stage the first one is shown
+ *   ranks[stage][k]          ops in issue order, "F3.0"
+ *   times[stage][k]          [start, end] of ranks[stage][k]: of its first task, of its last
+ *   makespan, bubble_ratio   until all members are done; idle of all stages / (stages x makespan)
+ *   predicted_makespan       the makespan that show predicts
+ *   summed                   until all members' gradients are summed and the last message arrived
+ *   unit                     of times: "ms", or "" if times are in units of the costs
+ *   span[stage], busy[stage], idle[stage]   last end - first start; in tasks; makespan - busy
+ *   peak_bytes[stage]        stashed activations, as the tasks counted them
+ *   bytes_sent[stage]        of messages
+ *   messages                 [from, to, bytes, ready, arrived] in the order in which they arrived;
+ *                            member m of stage s is number s x members + m
+ *   tasks                    of ops, of all members
+ *   submit_s, run_s          seconds to submit and to simulate
+ *   resident_bytes           the most memory that it took
+ */
+static void add_stages(const struct outcome *o, json_t *root)
+{
+    const struct sp_simulated *r = o->simulated;
+    int n = o->subject->plan.layout.stages;
+    json_t *peaks = json_array();
+
+    for (int s = 0; s < n; s++)
+        json_array_append_new(peaks, json_integer(r->peak_bytes[s]));
+    json_object_set_new(root, "span", sp_json_reals(r->times.span, n));
+    json_object_set_new(root, "busy", sp_json_reals(r->busy, n));
+    json_object_set_new(root, "idle", sp_json_reals(r->times.idle, n));
+    json_object_set_new(root, "peak_bytes", peaks);
+    json_object_set_new(root, "bytes_sent", sp_json_reals(r->bytes_sent, n));
+}
+
+static void add_messages(const struct sp_simulated *r, json_t *root)
+{
+    json_t *list = json_array();
+
+    for (long i = 0; i < r->n_messages; i++) {
+        const struct sp_sim_message *m = &r->messages[i];
+
+        json_array_append_new(
+            list, json_pack("[i,i,f,f,f]", m->from, m->to, m->bytes, m->ready, m->arrived));
+    }
+    json_object_set_new(root, "messages", list);
+}
+
+static int print_json(const struct outcome *o)
+{
+    const struct sp_layout *lay = &o->subject->plan.layout;
+    const struct sp_simulated *r = o->simulated;
+    json_t *root = json_pack(
+        "{s:o,s:o,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:f,s:I,s:f,s:f,s:I}", "schedule",
+        sp_utf8_json(o->schedule), "model", sp_utf8_json(o->model), "unit", o->unit, "stages",
+        lay->stages, "micro_batches", lay->micro_batches, "chunks", lay->chunks, "slices",
+        lay->slices, "layers", lay->layers, "members", r->members, "makespan", r->times.makespan,
+        "predicted_makespan", o->prediction->times.makespan, "bubble_ratio", r->times.bubble_ratio,
+        "summed", r->step, "tasks", (json_int_t)r->tasks, "submit_s", r->submit_s, "run_s",
+        r->run_s, "resident_bytes", (json_int_t)r->resident_bytes);
+
+    if (!root)
+        return sp_error(ENOMEM, "simulate: no memory for schedule %s", o->schedule);
+    sp_json_add_programs(&o->subject->plan, &r->times, root);
+    add_stages(o, root);
+    add_messages(r, root);
+    sp_json_print(root, 0, stdout);
+    return 0;
+}
+
+/* ---- records and pictures */
+
+/* Makes the records of the step as simulated and as predicted; each stage is a process. */
+static int make_records(const struct outcome *o, struct sp_timeline t[2])
+{
+    const struct sp_timeline_terms terms = {.plan = &o->subject->plan,
+                                            .shape = &o->subject->shape,
+                                            .recompute = o->subject->recompute.mode,
+                                            .every = o->subject->recompute.every};
+    int err = sp_timeline_of_report(&terms, &o->simulated->report, &t[0]);
+
+    err = err ? err : sp_timeline_of_prediction(&terms, o->prediction, &t[1]);
+    t[0].source = SP_TIMELINE_SIMULATED;
+    for (int i = 0; !err && i < 2; i++) {
+        snprintf(t[i].unit, sizeof t[i].unit, "%s", o->unit);
+        snprintf(t[i].model, sizeof t[i].model, "%s", o->model);
+        snprintf(t[i].machine, sizeof t[i].machine, "%s", o->machine);
+    }
+    return err ? sp_error(-err, "simulate: no memory for the record of %d ops",
+                          sp_plan_ops(&o->subject->plan))
+               : 0;
+}
+
+/* Writes records and pictures of both into an existing directory. */
+static int write_trace(const struct outcome *o, const char *dir)
+{
+    static const char *const what[] = {"simulated", "predicted"};
+    static const char *const files[] = {"trace.json", "predicted.json"};
+    struct sp_timeline t[2] = {0};
+    struct sp_gantt g[2] = {0};
+    int err = make_records(o, t);
+
+    for (int i = 0; !err && i < 2; i++) {
+        err = sp_record_write(&t[i], dir, files[i]);
+        if (!err && sp_gantt_of_timeline(&t[i], &g[i]))
+            err = sp_error(ENOMEM, "simulate: no memory for a picture of %d ops",
+                           sp_plan_ops(&o->subject->plan));
+        snprintf(g[i].title, sizeof g[i].title, "%s %s: %d stages, %d micro-batches",
+                 o->subject->plan.def->name, what[i], o->subject->plan.layout.stages,
+                 o->subject->plan.layout.micro_batches);
+        snprintf(g[i].subtitle, sizeof g[i].subtitle, "%.6g%s; costs: %.128s", t[i].length,
+                 *t[i].unit ? " ms" : "", o->machine);
+    }
+    err = err ? err : sp_record_pictures(o->subject->plan.def, g, what, dir);
+    for (int i = 0; i < 2; i++) {
+        sp_gantt_destroy(&g[i]);
+        sp_timeline_destroy(&t[i]);
+    }
+    return err;
+}
+
+/* ---- the run */
+
+static int print_outcome(const struct args *a, const struct outcome *o)
 {
     int err = sp_result_begin("simulate", a->result.output, 0);
 
     err = err || !a->trace ? err : sp_dir_make(a->trace, NULL);
     if (!err && a->trace)
-        err = sp_simulate_trace(p, a->trace);
+        err = write_trace(o, a->trace);
     if (!err)
-        err = a->result.format ? sp_simulate_json(p) : sp_simulate_text(p);
+        err = a->result.format ? print_json(o) : print_text(o);
     return err;
 }
 
@@ -324,7 +500,7 @@ static int predict(const struct args *a, const struct subject *s, struct sp_pred
     return a->link ? sp_sim_machine_parse(a->link, links) : 0;
 }
 
-static int simulate(const struct args *a, const struct subject *s)
+static int simulate_step(const struct args *a, const struct subject *s)
 {
     struct sp_simulation simulation = {
         .plan = &s->plan,
@@ -347,19 +523,15 @@ static int simulate(const struct args *a, const struct subject *s)
     simulation.costs = &costs;
     err = err ? err : sp_sim_run(&simulation, &simulated);
     if (!err) {
-        struct sp_simulate_print what = {.schedule = a->layout.schedule,
-                                         .model = s->model.name,
-                                         .unit = a->layout.model && !a->cost ? "ms" : "",
-                                         .plan = &s->plan,
-                                         .listed = &p.times,
-                                         .prediction = &p,
-                                         .shape = &s->shape,
-                                         .recompute = s->recompute.mode,
-                                         .every = s->recompute.every,
-                                         .machine = s->machine ? s->machine->name : "",
-                                         .simulated = &simulated};
+        const struct outcome o = {.subject = s,
+                                  .schedule = a->layout.schedule,
+                                  .model = s->model.name,
+                                  .unit = a->layout.model && !a->cost ? "ms" : "",
+                                  .machine = s->machine ? s->machine->name : "",
+                                  .prediction = &p,
+                                  .simulated = &simulated};
 
-        err = print(a, &what);
+        err = print_outcome(a, &o);
         sp_simulated_destroy(&simulated);
     }
     sp_prediction_destroy(&p);
@@ -370,7 +542,7 @@ int sp_cmd_simulate(int argc, char **argv)
 {
     struct args a = {.layout = SP_LAYOUT_ARGS_DEFAULT, .groups = SP_GROUP_ARGS_DEFAULT};
     struct subject s;
-    int err = parse(argc, argv, &a);
+    int err = parse_options(argc, argv, &a);
 
     if (err)
         return SP_OPTIONS_EXIT(err);
@@ -379,11 +551,11 @@ int sp_cmd_simulate(int argc, char **argv)
                          "build-sim/starpipe-sim, which simulates");
         return 2;
     }
-    if (check(&a))
+    if (check_options(&a))
         return 2;
     err = find_subject(&a, &s);
     if (!err) {
-        err = simulate(&a, &s);
+        err = simulate_step(&a, &s);
         sp_params_destroy(&s.params);
         sp_plan_destroy(&s.plan);
     }

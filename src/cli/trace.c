@@ -1,7 +1,8 @@
 #define _GNU_SOURCE /* asprintf */
-/* starpipe trace fxt: StarPU's traces of a run, for StarVZ. */
+/* starpipe trace: what other programs recorded of a run, brought into the form that a tool
+ * reads. */
+#include "cli/commands.h"
 #include "cli/options.h"
-#include "cli/trace/trace.h"
 #include "sp_error.h"
 #include "trace/fxt/convert.h"
 #include "sinks/starpu/fxt_tool.h"
@@ -30,7 +31,7 @@ static int rank_of(const char *name)
 }
 
 /* Puts a file into files[rank]. */
-static int put(char **files, int most, const char *dir, const char *name)
+static int add_file(char **files, int most, const char *dir, const char *name)
 {
     int rank = rank_of(name);
 
@@ -63,7 +64,7 @@ static int find_files(const char *dir, char **files, int most)
     if (!d)
         return sp_error(errno, "trace fxt: cannot read %s: %s", dir, strerror(errno));
     while (!err && (entry = readdir(d)))
-        err = put(files, most, dir, entry->d_name);
+        err = add_file(files, most, dir, entry->d_name);
     closedir(d);
     while (!err && n < most && files[n])
         n++;
@@ -93,7 +94,7 @@ static void remove_tree(const char *dir)
     rmdir(dir);
 }
 
-static void say(const char *dir, const struct sp_fxt_summary *s)
+static void print_summary(const char *dir, const struct sp_fxt_summary *s)
 {
     printf("%s: %d tasks of %d process%s", dir, s->tasks, s->ranks, s->ranks > 1 ? "es" : "");
     if (s->ranks > 1)
@@ -108,8 +109,9 @@ static void say(const char *dir, const struct sp_fxt_summary *s)
         "tasks.csv, messages.csv, memory.csv, dependencies.csv: for examples/starvz/pipeline.R\n");
 }
 
-/* The files of StarPU's tool go into a directory of their own: one that is read half is never left behind. */
-static int convert(const char *dir, char **files, int n)
+/* The files of StarPU's tool go into a directory of their own: one that is read half is never left
+ * behind. */
+static int convert_files(const char *dir, char **files, int n)
 {
     char scratch[PATH_MAX];
     struct sp_fxt_summary summary;
@@ -123,11 +125,12 @@ static int convert(const char *dir, char **files, int n)
     err = err ? err : sp_fxt_convert(scratch, dir, n, &summary);
     remove_tree(scratch);
     if (!err)
-        say(dir, &summary);
+        print_summary(dir, &summary);
     return err;
 }
 
-int sp_cmd_trace_fxt(int argc, char **argv)
+/* trace fxt: StarPU's traces, for StarVZ. */
+static int run_fxt(int kind, int argc, char **argv)
 {
     const char *dir = NULL;
     const struct sp_option options[] = {
@@ -143,6 +146,7 @@ int sp_cmd_trace_fxt(int argc, char **argv)
     int most = sp_fxt_tool_most_files(), n;
     char **files;
 
+    (void)kind;
     if (ret)
         return SP_OPTIONS_EXIT(ret);
     if (!most) {
@@ -154,9 +158,31 @@ int sp_cmd_trace_fxt(int argc, char **argv)
     if (!files)
         return 1;
     n = find_files(dir, files, most);
-    ret = n < 0 ? 2 : convert(dir, files, n) ? 1 : 0;
+    ret = n < 0 ? 2 : convert_files(dir, files, n) ? 1 : 0;
     for (int i = 0; i < most; i++)
         free(files[i]);
     free(files);
     return ret;
+}
+
+static const struct sp_subcommand kinds[] = {
+    {"fxt", "StarPU's traces (STARPU_FXT_TRACE=1), for StarVZ, ViTE and R"},
+};
+
+int sp_cmd_trace(int argc, char **argv)
+{
+    static const struct sp_subcommands c = {
+        .command = "trace",
+        .what = "kind",
+        .operand = "KIND",
+        .options = "...",
+        .summary = "Brings what was recorded of a run into the form that other tools read.",
+        .joint = ": ",
+        .help = "what it takes",
+        .sub = kinds,
+        .n = sizeof kinds / sizeof *kinds,
+        .run = run_fxt,
+    };
+
+    return sp_subcommands_run(&c, argc, argv);
 }
