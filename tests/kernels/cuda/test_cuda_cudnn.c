@@ -5,7 +5,7 @@
 #include "../reference.h"
 #include "fake_cudart.h"
 #include "fake_cudnn.h"
-#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/device/device.h"
 #include "kernels/cuda/pointwise/sums.h"
 #include "said.h"
 #include "sp_error.h"

@@ -16,7 +16,7 @@
 #endif
 #ifdef HAVE_CUDNN_FRONTEND
 #include "kernels/cuda/attention/cudnn_plans.h"
-#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/device/device.h"
 #include "kernels/cuda/flash3/flash3.h"
 #include "sp_error.h"
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * kernels ask for. */
 #include "kernels/cuda/gemm/gemm_cuda.h"
 #include "kernels/cuda/gemm/tuning_cache.h"
-#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/device/device.h"
 #include "sp_error.h"
 #include <stdio.h>
 #include <stdlib.h>
