@@ -10,7 +10,9 @@ static inline void sp_mlp_activate(const struct sp_backend *k, const struct sp_s
                                    const void *u, void *g)
 {
     if (sh->model.arch == SP_ARCH_LLAMA)
-        k->gated(k, sp_model_act(&sh->model), rows, sh->model.mlp, u, g);
+        k->gated(k,
+                 &(struct sp_gated){.act = sp_model_act(&sh->model), .T = rows, .f = sh->model.mlp},
+                 u, g);
     else
         k->act(k, sp_model_act(&sh->model), (size_t)rows * (size_t)sh->model.mlp, u, g);
 }
@@ -23,10 +25,13 @@ static inline void sp_mlp_up(const struct sp_backend *k, const struct sp_shape *
     void *weight = sp_weight_at(sh, w, sh->up), *bias = sp_weight_at(sh, w, sh->up_bias);
 
     if (g && sh->model.arch != SP_ARCH_LLAMA) {
-        k->linear_act(k, sp_model_act(&sh->model), rows, h, width, n2, weight, bias, u, g);
+        k->linear_act(
+            k, &(struct sp_linear){.T = rows, .in = h, .out = width, .w = weight, .bias = bias},
+            sp_model_act(&sh->model), n2, u, g);
         return;
     }
-    k->linear(k, rows, h, width, n2, weight, bias, u, width);
+    k->linear(k, &(struct sp_linear){.T = rows, .in = h, .out = width, .w = weight, .bias = bias},
+              n2, u);
     if (g)
         sp_mlp_activate(k, sh, rows, u, g);
 }
@@ -40,12 +45,17 @@ static inline void sp_mlp_backward(const struct sp_backend *k, const struct sp_s
     void *down = sp_weight_at(sh, w, sh->down);
 
     if (sh->model.arch == SP_ARCH_LLAMA) {
-        k->linear_dx(k, rows, f, h, dy, h, down, dg, false);
-        k->gated_bwd(k, sp_model_act(&sh->model), rows, f, u, dg, du);
+        k->linear_dx(k, &(struct sp_linear){.T = rows, .in = f, .out = h, .w = down}, dy, dg,
+                     false);
+        k->gated_bwd(k, &(struct sp_gated){.act = sp_model_act(&sh->model), .T = rows, .f = f}, u,
+                     dg, du);
     } else {
-        k->linear_dx_act(k, sp_model_act(&sh->model), rows, f, h, dy, down, u, du);
+        k->linear_dx_act(k, &(struct sp_linear){.T = rows, .in = f, .out = h, .w = down},
+                         sp_model_act(&sh->model), dy, u, du);
     }
-    k->linear_dx(k, rows, h, width, du, width, sp_weight_at(sh, w, sh->up), dn, false);
+    k->linear_dx(
+        k, &(struct sp_linear){.T = rows, .in = h, .out = width, .w = sp_weight_at(sh, w, sh->up)},
+        du, dn, false);
 }
 
 #endif

@@ -17,8 +17,28 @@ static void one_product(bool ta, bool tb, int m, int n, int k, float alpha, floa
             for (int j = 0; j < n; j++)
                 C[i * ldc + j] = NAN;
     again = new_copy(in_c, C);
-    sp_gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);
-    sp_gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, again, ldc);
+    sp_gemm(&(struct sp_gemm){.trans_a = ta,
+                              .trans_b = tb,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .alpha = alpha,
+                              .lda = lda,
+                              .ldb = ldb,
+                              .beta = beta,
+                              .ldc = ldc},
+            A, B, C);
+    sp_gemm(&(struct sp_gemm){.trans_a = ta,
+                              .trans_b = tb,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .alpha = alpha,
+                              .lda = lda,
+                              .ldb = ldb,
+                              .beta = beta,
+                              .ldc = ldc},
+            A, B, again);
     snprintf(what, sizeof what, "%c%c %dx%dx%d alpha %g beta %g", ta ? 'T' : 'N', tb ? 'T' : 'N', m,
              n, k, (double)alpha, (double)beta);
     /* The columns between n and ldc are in `want` as they were. */
@@ -46,11 +66,15 @@ static void test_empty(void **state)
     float c[6] = {1, 2, 3, 4, 5, NAN}, unread = NAN;
 
     (void)state;
-    sp_gemm(false, false, 0, 3, 2, 1, &unread, 2, &unread, 3, 0, c, 3);
+    sp_gemm(&(struct sp_gemm){.n = 3, .k = 2, .alpha = 1, .lda = 2, .ldb = 3, .ldc = 3}, &unread,
+            &unread, c);
     assert_true(c[0] == 1 && c[4] == 5);
-    sp_gemm(false, false, 1, 2, 0, 1, &unread, 1, &unread, 2, 0.5f, c, 2);
+    sp_gemm(
+        &(struct sp_gemm){.m = 1, .n = 2, .alpha = 1, .lda = 1, .ldb = 2, .beta = 0.5f, .ldc = 2},
+        &unread, &unread, c);
     assert_true(c[0] == 0.5f && c[1] == 1 && c[2] == 3);
-    sp_gemm(false, false, 1, 2, 0, 1, &unread, 1, &unread, 2, 0, c + 4, 2);
+    sp_gemm(&(struct sp_gemm){.m = 1, .n = 2, .alpha = 1, .lda = 1, .ldb = 2, .ldc = 2}, &unread,
+            &unread, c + 4);
     assert_true(c[4] == 0 && c[5] == 0);
 }
 
@@ -67,7 +91,10 @@ static void test_inside_region(void **state)
         C[i] = new_nan(M * N);
 #pragma omp parallel for num_threads(2) schedule(static, 1)
     for (int i = 0; i < CALLS; i++)
-        sp_gemm(false, true, M, N, K, 1, A, K, B, K, 0, C[i], N);
+        sp_gemm(
+            &(struct sp_gemm){
+                .trans_b = true, .m = M, .n = N, .k = K, .alpha = 1, .lda = K, .ldb = K, .ldc = N},
+            A, B, C[i]);
     for (int i = 0; i < CALLS; i++) {
         assert_close("in a region", M * N, C[i], want, TOLERANCE);
         assert_same_bits(M * N, C[i], C[0]);

@@ -22,32 +22,33 @@ static void linear_shape(int T, int in, int out)
             want[i * ld + j] = (double)bias[j];
         }
     ref_gemm(false, true, T, out, in, 1, x, in, w, in, 1, want, ld);
-    sp_linear(T, in, out, x, w, bias, y, ld);
+    sp_linear(&(struct sp_linear){.T = T, .in = in, .out = out, .w = w, .bias = bias, .ld = ld}, x,
+              y);
     assert_close("linear", n_y, y, want, TOLERANCE);
 
     ref_gemm(false, true, T, out, in, 1, x, in, w, in, 0, want, ld);
     for (int i = 0; i < T; i++)
         for (int j = 0; j < out; j++)
             y[i * ld + j] = NAN;
-    sp_linear(T, in, out, x, w, NULL, y, ld);
+    sp_linear(&(struct sp_linear){.T = T, .in = in, .out = out, .w = w, .ld = ld}, x, y);
     assert_close("linear without bias", n_y, y, want, TOLERANCE);
 
     ref_gemm(false, false, T, in, out, 1, y, ld, w, in, 0, want_dx, in);
-    sp_linear_dx(T, in, out, y, ld, w, dx, false);
+    sp_linear_dx(&(struct sp_linear){.T = T, .in = in, .out = out, .w = w, .ld = ld}, y, dx, false);
     assert_close("dx =", n_x, dx, want_dx, TOLERANCE);
     ref_gemm(false, false, T, in, out, 1, y, ld, w, in, 1, want_dx, in);
-    sp_linear_dx(T, in, out, y, ld, w, dx, true);
+    sp_linear_dx(&(struct sp_linear){.T = T, .in = in, .out = out, .w = w, .ld = ld}, y, dx, true);
     assert_close("dx +=", n_x, dx, want_dx, TOLERANCE);
 
     ref_gemm(true, false, out, in, T, 1, y, ld, x, in, 1, want_dw, in);
     for (int i = 0; i < T; i++)
         for (int j = 0; j < out; j++)
             want_db[j] += (double)y[i * ld + j];
-    sp_linear_dw(T, in, out, x, y, ld, dw, dbias);
+    sp_linear_dw(&(struct sp_linear){.T = T, .in = in, .out = out, .ld = ld}, x, y, dw, dbias);
     assert_close("dw +=", n_w, dw, want_dw, TOLERANCE);
     assert_close("dbias +=", n_out, dbias, want_db, TOLERANCE);
     ref_gemm(true, false, out, in, T, 1, y, ld, x, in, 1, want_dw, in);
-    sp_linear_dw(T, in, out, x, y, ld, dw, NULL);
+    sp_linear_dw(&(struct sp_linear){.T = T, .in = in, .out = out, .ld = ld}, x, y, dw, NULL);
     assert_close("dw += without dbias", n_w, dw, want_dw, TOLERANCE);
     free(x), free(w), free(bias), free(y), free(dx), free(dw), free(dbias);
     free(want), free(want_dx), free(want_dw), free(want_db);
@@ -184,11 +185,11 @@ static void swiglu_shape(int T, int f)
             want_du[at] = d * p * silu_gradient(g);
             want_du[at + (size_t)f] = d * silu(g);
         }
-    sp_gated(SP_SILU, T, f, u, y);
+    sp_gated(&(struct sp_gated){.act = SP_SILU, .T = T, .f = f}, u, y);
     assert_each("swiglu", n, y, want);
-    sp_gated_bwd(SP_SILU, T, f, u, dy, du);
+    sp_gated_bwd(&(struct sp_gated){.act = SP_SILU, .T = T, .f = f}, u, dy, du);
     assert_each("swiglu backward", 2 * n, du, want_du);
-    sp_gated_bwd(SP_SILU, T, f, u, dy, u);
+    sp_gated_bwd(&(struct sp_gated){.act = SP_SILU, .T = T, .f = f}, u, dy, u);
     assert_same_bits(2 * n, u, du);
     free(u), free(dy), free(y), free(du), free(want), free(want_du);
 }
@@ -210,7 +211,7 @@ static void test_nan(void **state)
     assert_true(isnan(y[1]) && !isnan(y[0]) && !isnan(y[2]));
     sp_activation_bwd(SP_GELU_TANH, 5, u, dy, y);
     assert_true(isnan(y[1]) && !isnan(y[0]));
-    sp_gated(SP_SILU, 1, 2, u, y);
+    sp_gated(&(struct sp_gated){.act = SP_SILU, .T = 1, .f = 2}, u, y);
     assert_true(isnan(y[1]) && !isnan(y[0]));
 }
 

@@ -43,9 +43,23 @@ static void shape(int batch, int len, int heads, int d, int pos0, const struct s
     double *want = new_double(n, x), *back = new_double(n, x);
 
     reference(batch, len, heads, d, ld, pos0, rope, want);
-    sp_rope(batch, len, heads, d, ld, pos0, rope, false, x);
+    sp_rope(&(struct sp_rotation){.batch = batch,
+                                  .len = len,
+                                  .heads = heads,
+                                  .d = d,
+                                  .ld = ld,
+                                  .pos0 = pos0,
+                                  .rope = rope},
+            false, x);
     assert_close("rope", n, x, want, 3e-7);
-    sp_rope(batch, len, heads, d, ld, pos0, rope, true, x);
+    sp_rope(&(struct sp_rotation){.batch = batch,
+                                  .len = len,
+                                  .heads = heads,
+                                  .d = d,
+                                  .ld = ld,
+                                  .pos0 = pos0,
+                                  .rope = rope},
+            true, x);
     assert_close("there and back", n, x, back, 3e-7);
     for (int r = 0; r < batch * len; r++)
         assert_same_bits(7, x + (size_t)r * (size_t)ld + heads * d,
@@ -86,9 +100,22 @@ static void test_slices(void **state)
     float *x = new_random(LEN * LD, 1), *cut = new_copy(LEN * LD, x);
 
     (void)state;
-    sp_rope(1, LEN, HEADS, D, LD, 0, &plain, false, x);
-    sp_rope(1, CUT, HEADS, D, LD, 0, &plain, false, cut);
-    sp_rope(1, LEN - CUT, HEADS, D, LD, CUT, &plain, false, cut + CUT * LD);
+    sp_rope(
+        &(struct sp_rotation){
+            .batch = 1, .len = LEN, .heads = HEADS, .d = D, .ld = LD, .rope = &plain},
+        false, x);
+    sp_rope(
+        &(struct sp_rotation){
+            .batch = 1, .len = CUT, .heads = HEADS, .d = D, .ld = LD, .rope = &plain},
+        false, cut);
+    sp_rope(&(struct sp_rotation){.batch = 1,
+                                  .len = LEN - CUT,
+                                  .heads = HEADS,
+                                  .d = D,
+                                  .ld = LD,
+                                  .pos0 = CUT,
+                                  .rope = &plain},
+            false, cut + CUT * LD);
     assert_same_bits(LEN * LD, x, cut);
     free(x), free(cut);
 }

@@ -63,17 +63,18 @@ static void gated(enum sp_activation kind, enum sp_dtype t, int T, int f, size_t
     void *ty = new_typed_nan(t, n + 1), *tdu = new_typed_nan(t, 2 * n + 1);
 
     printf("    %d rows of %d%s\n", T, f, off ? ", not aligned" : "");
-    sp_gated(kind, T, f, u + off, y);
-    sp_gated_bwd(kind, T, f, u + off, dy, du);
-    k->gated(k, kind, T, f, at(t, tu, off), ty);
-    k->gated_bwd(k, kind, T, f, at(t, tu, off), tdy, tdu);
+    sp_gated(&(struct sp_gated){.act = kind, .T = T, .f = f}, u + off, y);
+    sp_gated_bwd(&(struct sp_gated){.act = kind, .T = T, .f = f}, u + off, dy, du);
+    k->gated(k, &(struct sp_gated){.act = kind, .T = T, .f = f}, at(t, tu, off), ty);
+    k->gated_bwd(k, &(struct sp_gated){.act = kind, .T = T, .f = f}, at(t, tu, off), tdy, tdu);
     sp_emulated_wait();
     assert_typed("gated", t, n, ty, y, BOTH);
     assert_typed("gated backward", t, 2 * n, tdu, du, BOTH);
     assert_same_bytes(t, 1, at(t, ty, n), "\xff\xff\xff\xff");
     assert_same_bytes(t, 1, at(t, tdu, 2 * n), "\xff\xff\xff\xff");
     sp_emulated_order(1);
-    k->gated_bwd(k, kind, T, f, at(t, tu, off), tdy, at(t, tu, off));
+    k->gated_bwd(k, &(struct sp_gated){.act = kind, .T = T, .f = f}, at(t, tu, off), tdy,
+                 at(t, tu, off));
     sp_emulated_wait();
     assert_same_bytes(t, 2 * n, at(t, tu, off), tdu);
     sp_emulated_order(0);
@@ -173,12 +174,42 @@ static void rope(enum sp_dtype t, int batch, int len, int heads, int d, int gap,
 
     want = new_copy(n, x), back = new_copy(n, x);
     printf("    %d x %d rows, %d heads of %d, from %d\n", batch, len, heads, d, pos0);
-    sp_rope(batch, len, heads, d, ld, pos0, how, false, want);
-    sp_rope(batch, len, heads, d, ld, pos0, how, true, back);
-    k->rope(k, batch, len, heads, d, ld, pos0, how, false, tx);
+    sp_rope(&(struct sp_rotation){.batch = batch,
+                                  .len = len,
+                                  .heads = heads,
+                                  .d = d,
+                                  .ld = ld,
+                                  .pos0 = pos0,
+                                  .rope = how},
+            false, want);
+    sp_rope(&(struct sp_rotation){.batch = batch,
+                                  .len = len,
+                                  .heads = heads,
+                                  .d = d,
+                                  .ld = ld,
+                                  .pos0 = pos0,
+                                  .rope = how},
+            true, back);
+    k->rope(k,
+            &(struct sp_rotation){.batch = batch,
+                                  .len = len,
+                                  .heads = heads,
+                                  .d = d,
+                                  .ld = ld,
+                                  .pos0 = pos0,
+                                  .rope = how},
+            false, tx);
     sp_emulated_order(1);
     sp_emulated_wait();
-    k->rope(k, batch, len, heads, d, ld, pos0, how, true, tback);
+    k->rope(k,
+            &(struct sp_rotation){.batch = batch,
+                                  .len = len,
+                                  .heads = heads,
+                                  .d = d,
+                                  .ld = ld,
+                                  .pos0 = pos0,
+                                  .rope = how},
+            true, tback);
     sp_emulated_wait();
     sp_emulated_order(0);
     assert_typed("rope", t, n, tx, want, 6e-7);

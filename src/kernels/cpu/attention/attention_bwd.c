@@ -164,26 +164,25 @@ static void shared_scratch(struct bwd *w)
     atomic_init(&w->next, 0);
 }
 
-void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, const void *q,
-                          const void *const *kv, const void *o, const float *lse, const void *d_o,
-                          void *dq, void *const *dkv, bool first)
+void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
+                          const struct sp_attention_bwd *b)
 {
     struct bwd w = {.at = at,
                     .path = sp_attention_path(type),
                     .type = type,
-                    .q = q,
-                    .kv = kv,
-                    .o = o,
-                    .lse = lse,
-                    .d_o = d_o,
-                    .dq = dq,
-                    .dkv = dkv,
-                    .first = first};
+                    .q = b->q,
+                    .kv = b->kv,
+                    .o = b->o,
+                    .lse = b->lse,
+                    .d_o = b->d_o,
+                    .dq = b->dq,
+                    .dkv = b->dkv,
+                    .first = b->first};
 
     w.seen = seen_keys(at);
     sp_bwd_sizes(&w);
     shared_scratch(&w);
-    if (first)
+    if (b->first)
         clear_unseen(&w);
 #pragma omp parallel
     {
@@ -200,10 +199,7 @@ void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, con
     }
 }
 
-void sp_attention_bwd(const struct sp_attention *at, const float *q, const float *const *kv,
-                      const float *o, const float *lse, const float *d_o, float *dq,
-                      float *const *dkv)
+void sp_attention_bwd(const struct sp_attention *at, const struct sp_attention_bwd *b)
 {
-    sp_cpu_attention_bwd(SP_F32, at, q, (const void *const *)kv, o, lse, d_o, dq,
-                         (void *const *)dkv, false);
+    sp_cpu_attention_bwd(SP_F32, at, b);
 }

@@ -101,9 +101,8 @@ void sp_cuda_memory_fill(struct sp_backend *backend); /* clear, copy, first_not_
  * the same type or f32 (`c_f32`). For kernels that are products and something more (the head). It
  * uses a workspace of its own.
  */
-void sp_cuda_gemm(const struct sp_backend *k, bool trans_a, bool trans_b, int m, int n, int kk,
-                  float alpha, const void *A, int lda, const void *B, int ldb, float beta, void *C,
-                  int ldc, bool c_f32);
+void sp_cuda_gemm(const struct sp_backend *k, const struct sp_gemm *g, const void *A, const void *B,
+                  void *C, bool c_f32);
 
 /* Puts attention in one kernel, FlashAttention-3's or cuDNN's, into the bf16 table in place of
  * the tiled kernels. False: neither was built in, or neither is there. */
