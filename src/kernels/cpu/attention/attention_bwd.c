@@ -83,14 +83,33 @@ static void add_queries(const struct bwd *w, const struct bwd_scratch *s, int tu
 
     wait_for(ticket, turn);
     if (turn == 0 && last) {
-        w->path->store(w->type, t->rows, at->head_dim, s->dq, w->ldd, NULL, at->scale, false, dq,
-                       width);
+        w->path->store(&(struct sp_tile_store){.type = w->type,
+                                               .rows = t->rows,
+                                               .d = at->head_dim,
+                                               .x = s->dq,
+                                               .ldx = w->ldd,
+                                               .scale = at->scale,
+                                               .y = dq,
+                                               .ld = width});
     } else {
-        w->path->store(SP_F32, t->rows, at->head_dim, s->dq, w->ldd, NULL, at->scale, turn > 0, sum,
-                       ld);
+        w->path->store(&(struct sp_tile_store){.type = SP_F32,
+                                               .rows = t->rows,
+                                               .d = at->head_dim,
+                                               .x = s->dq,
+                                               .ldx = w->ldd,
+                                               .scale = at->scale,
+                                               .add = turn > 0,
+                                               .y = sum,
+                                               .ld = ld});
         if (last && w->sums)
-            w->path->store(w->type, t->rows, at->head_dim, sum, at->head_dim, NULL, 1, false, dq,
-                           width);
+            w->path->store(&(struct sp_tile_store){.type = w->type,
+                                                   .rows = t->rows,
+                                                   .d = at->head_dim,
+                                                   .x = sum,
+                                                   .ldx = at->head_dim,
+                                                   .scale = 1,
+                                                   .y = dq,
+                                                   .ld = width});
     }
     atomic_store_explicit(ticket, turn + 1, memory_order_release);
 }

@@ -56,10 +56,22 @@ void sp_bwd_load_keys(const struct bwd *w, struct bwd_scratch *s, const struct s
     size_t to_v = (size_t)at->kv_heads * (size_t)at->head_dim;
     int all = sp_up(k->n, path->pair);
 
-    path->pack(w->type, k->n, all, at->head_dim, sp_element(w->type, w->kv[k->slice], from),
-               2 * to_v, s->k, w->ldw);
-    path->pack(w->type, k->n, all, at->head_dim, sp_element(w->type, w->kv[k->slice], from + to_v),
-               2 * to_v, s->v, w->ldw);
+    path->pack(&(struct sp_tile_pack){.type = w->type,
+                                      .rows = k->n,
+                                      .all = all,
+                                      .d = at->head_dim,
+                                      .x = sp_element(w->type, w->kv[k->slice], from),
+                                      .ld = 2 * to_v,
+                                      .tile = s->k,
+                                      .ldt = w->ldw});
+    path->pack(&(struct sp_tile_pack){.type = w->type,
+                                      .rows = k->n,
+                                      .all = all,
+                                      .d = at->head_dim,
+                                      .x = sp_element(w->type, w->kv[k->slice], from + to_v),
+                                      .ld = 2 * to_v,
+                                      .tile = s->v,
+                                      .ldt = w->ldw});
     if (path->pair > 1)
         path->interleave(k->n, s->k, w->ldw, s->k_across, w->ldd);
     memset(s->dk, 0, sizeof *s->dk * (size_t)k->n * (size_t)w->ldd);
@@ -73,8 +85,14 @@ static void load_rows(const struct bwd *w, const struct bwd_tile *t, const void 
     const struct sp_attention *at = w->at;
     const struct sp_attention_path *path = w->path;
 
-    path->pack(w->type, t->rows, t->columns, at->head_dim, sp_element(w->type, x, t->at_q),
-               (size_t)at->heads * (size_t)at->head_dim, rows, w->ldw);
+    path->pack(&(struct sp_tile_pack){.type = w->type,
+                                      .rows = t->rows,
+                                      .all = t->columns,
+                                      .d = at->head_dim,
+                                      .x = sp_element(w->type, x, t->at_q),
+                                      .ld = (size_t)at->heads * (size_t)at->head_dim,
+                                      .tile = rows,
+                                      .ldt = w->ldw});
     path->transpose(t->columns, sp_up(w->words, 4), rows, w->ldw, transposed);
     if (path->pair > 1)
         path->interleave(t->rows, rows, w->ldw, across, w->ldd);
@@ -161,8 +179,22 @@ void sp_bwd_store_keys(const struct bwd *w, const struct bwd_scratch *s,
     size_t to_v = (size_t)at->kv_heads * (size_t)at->head_dim;
     char *dkv = w->dkv[k->slice];
 
-    w->path->store(w->type, k->n, at->head_dim, s->dk, w->ldd, NULL, at->scale, !w->first,
-                   dkv + from * bytes, 2 * to_v);
-    w->path->store(w->type, k->n, at->head_dim, s->dv, w->ldd, NULL, 1, !w->first,
-                   dkv + (from + to_v) * bytes, 2 * to_v);
+    w->path->store(&(struct sp_tile_store){.type = w->type,
+                                           .rows = k->n,
+                                           .d = at->head_dim,
+                                           .x = s->dk,
+                                           .ldx = w->ldd,
+                                           .scale = at->scale,
+                                           .add = !w->first,
+                                           .y = dkv + from * bytes,
+                                           .ld = 2 * to_v});
+    w->path->store(&(struct sp_tile_store){.type = w->type,
+                                           .rows = k->n,
+                                           .d = at->head_dim,
+                                           .x = s->dv,
+                                           .ldx = w->ldd,
+                                           .scale = 1,
+                                           .add = !w->first,
+                                           .y = dkv + (from + to_v) * bytes,
+                                           .ld = 2 * to_v});
 }
