@@ -3,7 +3,7 @@
  * subnormal numbers too. Errors are relative to the largest of the result and 1.
  */
 #include "reference.h"
-#include "kernels/cpu/pointwise/sigmoid.h"
+#include "kernels/cpu/pointwise/activation.h"
 
 enum { N = 1 << 16 };
 

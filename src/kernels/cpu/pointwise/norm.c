@@ -5,7 +5,6 @@
  *
  * The backward is norm_bwd.c.
  */
-#include "kernels/cpu/pointwise/lanes.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 #include <math.h>

@@ -6,7 +6,6 @@
  *   dx = dres + rstd (e - mean(e) - n mean(e n))         (RMSNorm: without mean(e))
  *   dgain += sum over rows of dy n,  dbias += sum over rows of dy
  */
-#include "kernels/cpu/pointwise/lanes.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 
