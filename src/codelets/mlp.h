@@ -23,15 +23,13 @@ static inline void sp_mlp_up(const struct sp_backend *k, const struct sp_shape *
 {
     int h = sh->model.hidden, width = sh->up_width;
     void *weight = sp_weight_at(sh, w, sh->up), *bias = sp_weight_at(sh, w, sh->up_bias);
+    const struct sp_linear up = {.T = rows, .in = h, .out = width, .w = weight, .bias = bias};
 
     if (g && sh->model.arch != SP_ARCH_LLAMA) {
-        k->linear_act(
-            k, &(struct sp_linear){.T = rows, .in = h, .out = width, .w = weight, .bias = bias},
-            sp_model_act(&sh->model), n2, u, g);
+        k->linear_act(k, &up, sp_model_act(&sh->model), n2, u, g);
         return;
     }
-    k->linear(k, &(struct sp_linear){.T = rows, .in = h, .out = width, .w = weight, .bias = bias},
-              n2, u);
+    k->linear(k, &up, n2, u);
     if (g)
         sp_mlp_activate(k, sh, rows, u, g);
 }
@@ -43,15 +41,14 @@ static inline void sp_mlp_backward(const struct sp_backend *k, const struct sp_s
 {
     int h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
     void *down = sp_weight_at(sh, w, sh->down);
+    const struct sp_linear last = {.T = rows, .in = f, .out = h, .w = down};
 
     if (sh->model.arch == SP_ARCH_LLAMA) {
-        k->linear_dx(k, &(struct sp_linear){.T = rows, .in = f, .out = h, .w = down}, dy, dg,
-                     false);
+        k->linear_dx(k, &last, dy, dg, false);
         k->gated_bwd(k, &(struct sp_gated){.act = sp_model_act(&sh->model), .T = rows, .f = f}, u,
                      dg, du);
     } else {
-        k->linear_dx_act(k, &(struct sp_linear){.T = rows, .in = f, .out = h, .w = down},
-                         sp_model_act(&sh->model), dy, u, du);
+        k->linear_dx_act(k, &last, sp_model_act(&sh->model), dy, u, du);
     }
     k->linear_dx(
         k, &(struct sp_linear){.T = rows, .in = h, .out = width, .w = sp_weight_at(sh, w, sh->up)},

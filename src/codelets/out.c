@@ -30,15 +30,12 @@ static void out_fwd(const struct sp_backend *k, const struct out_fwd_buffers *b,
     int T = sh->rows, h = sh->model.hidden;
     void *weight = sp_weight_at(sh, b->w, sh->out);
     void *bias = a->biased ? sp_weight_at(sh, b->w, sh->out_bias) : NULL;
+    const struct sp_linear layer = {.T = T, .in = sh->q_width, .out = h, .w = weight, .bias = bias};
 
     if (b->x)
-        k->linear_add(
-            k, &(struct sp_linear){.T = T, .in = sh->q_width, .out = h, .w = weight, .bias = bias},
-            b->o, b->x, b->y);
+        k->linear_add(k, &layer, b->o, b->x, b->y);
     else
-        k->linear(
-            k, &(struct sp_linear){.T = T, .in = sh->q_width, .out = h, .w = weight, .bias = bias},
-            b->o, b->y);
+        k->linear(k, &layer, b->o, b->y);
     sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
 }
 

@@ -15,40 +15,62 @@ static void linear_shape(int T, int in, int out)
     float *dbias = new_random(n_out, 6);
     double *want = new_double(n_y, y), *want_dx = new_double(n_x, NULL);
     double *want_dw = new_double(n_w, dw), *want_db = new_double(n_out, dbias);
+    const struct sp_linear layer = {.T = T, .in = in, .out = out, .w = w, .ld = ld};
+    struct sp_gemm to_y = {.trans_b = true,
+                           .m = T,
+                           .n = out,
+                           .k = in,
+                           .lda = in,
+                           .ldb = in,
+                           .ldc = ld,
+                           .alpha = 1,
+                           .beta = 1};
+    struct sp_gemm to_dx = {.m = T, .n = in, .k = out, .lda = ld, .ldb = in, .ldc = in, .alpha = 1};
+    const struct sp_gemm to_dw = {.trans_a = true,
+                                  .m = out,
+                                  .n = in,
+                                  .k = T,
+                                  .lda = ld,
+                                  .ldb = in,
+                                  .ldc = in,
+                                  .alpha = 1,
+                                  .beta = 1};
 
     for (int i = 0; i < T; i++)
         for (int j = 0; j < out; j++) {
             y[i * ld + j] = NAN;
             want[i * ld + j] = (double)bias[j];
         }
-    ref_gemm(false, true, T, out, in, 1, x, in, w, in, 1, want, ld);
+    ref_gemm(&to_y, x, w, want);
     sp_linear(&(struct sp_linear){.T = T, .in = in, .out = out, .w = w, .bias = bias, .ld = ld}, x,
               y);
     assert_close("linear", n_y, y, want, TOLERANCE);
 
-    ref_gemm(false, true, T, out, in, 1, x, in, w, in, 0, want, ld);
+    to_y.beta = 0;
+    ref_gemm(&to_y, x, w, want);
     for (int i = 0; i < T; i++)
         for (int j = 0; j < out; j++)
             y[i * ld + j] = NAN;
-    sp_linear(&(struct sp_linear){.T = T, .in = in, .out = out, .w = w, .ld = ld}, x, y);
+    sp_linear(&layer, x, y);
     assert_close("linear without bias", n_y, y, want, TOLERANCE);
 
-    ref_gemm(false, false, T, in, out, 1, y, ld, w, in, 0, want_dx, in);
-    sp_linear_dx(&(struct sp_linear){.T = T, .in = in, .out = out, .w = w, .ld = ld}, y, dx, false);
+    ref_gemm(&to_dx, y, w, want_dx);
+    sp_linear_dx(&layer, y, dx, false);
     assert_close("dx =", n_x, dx, want_dx, TOLERANCE);
-    ref_gemm(false, false, T, in, out, 1, y, ld, w, in, 1, want_dx, in);
-    sp_linear_dx(&(struct sp_linear){.T = T, .in = in, .out = out, .w = w, .ld = ld}, y, dx, true);
+    to_dx.beta = 1;
+    ref_gemm(&to_dx, y, w, want_dx);
+    sp_linear_dx(&layer, y, dx, true);
     assert_close("dx +=", n_x, dx, want_dx, TOLERANCE);
 
-    ref_gemm(true, false, out, in, T, 1, y, ld, x, in, 1, want_dw, in);
+    ref_gemm(&to_dw, y, x, want_dw);
     for (int i = 0; i < T; i++)
         for (int j = 0; j < out; j++)
             want_db[j] += (double)y[i * ld + j];
-    sp_linear_dw(&(struct sp_linear){.T = T, .in = in, .out = out, .ld = ld}, x, y, dw, dbias);
+    sp_linear_dw(&layer, x, y, dw, dbias);
     assert_close("dw +=", n_w, dw, want_dw, TOLERANCE);
     assert_close("dbias +=", n_out, dbias, want_db, TOLERANCE);
-    ref_gemm(true, false, out, in, T, 1, y, ld, x, in, 1, want_dw, in);
-    sp_linear_dw(&(struct sp_linear){.T = T, .in = in, .out = out, .ld = ld}, x, y, dw, NULL);
+    ref_gemm(&to_dw, y, x, want_dw);
+    sp_linear_dw(&layer, x, y, dw, NULL);
     assert_close("dw += without dbias", n_w, dw, want_dw, TOLERANCE);
     free(x), free(w), free(bias), free(y), free(dx), free(dw), free(dbias);
     free(want), free(want_dx), free(want_dw), free(want_db);

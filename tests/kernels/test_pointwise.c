@@ -109,18 +109,17 @@ static void gated(enum sp_activation kind, int T, int f)
 {
     size_t n = (size_t)T * (size_t)f;
     struct both u = values(2 * n, 1, 6), dy = values(n, 2, 1), y = of_size(n);
+    const struct sp_gated g = {.act = kind, .T = T, .f = f};
 
-    sp_gated_typed(SP_BF16, &(struct sp_gated){.act = kind, .T = T, .f = f}, u.low, y.low);
-    sp_gated(&(struct sp_gated){.act = kind, .T = T, .f = f}, u.wide, y.wide);
+    sp_gated_typed(SP_BF16, &g, u.low, y.low);
+    sp_gated(&g, u.wide, y.wide);
     check("gated", y);
     y = of_size(2 * n);
-    sp_gated_bwd_typed(SP_BF16, &(struct sp_gated){.act = kind, .T = T, .f = f}, u.low, dy.low,
-                       y.low);
-    sp_gated_bwd(&(struct sp_gated){.act = kind, .T = T, .f = f}, u.wide, dy.wide, y.wide);
+    sp_gated_bwd_typed(SP_BF16, &g, u.low, dy.low, y.low);
+    sp_gated_bwd(&g, u.wide, dy.wide, y.wide);
     check("gated backward", y);
-    sp_gated_bwd_typed(SP_BF16, &(struct sp_gated){.act = kind, .T = T, .f = f}, u.low, dy.low,
-                       u.low);
-    sp_gated_bwd(&(struct sp_gated){.act = kind, .T = T, .f = f}, u.wide, dy.wide, u.wide);
+    sp_gated_bwd_typed(SP_BF16, &g, u.low, dy.low, u.low);
+    sp_gated_bwd(&g, u.wide, dy.wide, u.wide);
     check("gated backward in place", u);
     drop(dy);
 }
@@ -268,31 +267,20 @@ static void test_embed(void **state)
         struct both table = values(V * h, 1, 1), pos = values(places * h, 2, 1), x = of_size(n);
         float *dt[2] = {new_random(V * h, 4), new_random(V * h, 4)};
         float *dp[2] = {new_random(places * h, 5), new_random(places * h, 5)};
+        const struct sp_embed e = {.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids};
 
-        sp_embed_typed(
-            SP_BF16, &(struct sp_embed){.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids},
-            table.low, pos.low, x.low);
-        sp_embed(&(struct sp_embed){.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids},
-                 table.wide, pos.wide, x.wide);
+        sp_embed_typed(SP_BF16, &e, table.low, pos.low, x.low);
+        sp_embed(&e, table.wide, pos.wide, x.wide);
         check("embed", x);
         x = of_size(n);
-        sp_embed_typed(
-            SP_BF16, &(struct sp_embed){.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids},
-            table.low, NULL, x.low);
-        sp_embed(&(struct sp_embed){.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids},
-                 table.wide, NULL, x.wide);
+        sp_embed_typed(SP_BF16, &e, table.low, NULL, x.low);
+        sp_embed(&e, table.wide, NULL, x.wide);
         check("embed without positions", x);
         x = values(n, 3, 1);
-        sp_embed_bwd_typed(
-            SP_BF16, &(struct sp_embed){.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids},
-            x.low, dt[0], dp[0]);
-        sp_embed_bwd(&(struct sp_embed){.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids},
-                     x.wide, dt[1], dp[1]);
-        sp_embed_bwd_typed(
-            SP_BF16, &(struct sp_embed){.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids},
-            x.low, dt[0], NULL);
-        sp_embed_bwd(&(struct sp_embed){.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids},
-                     x.wide, dt[1], NULL);
+        sp_embed_bwd_typed(SP_BF16, &e, x.low, dt[0], dp[0]);
+        sp_embed_bwd(&e, x.wide, dt[1], dp[1]);
+        sp_embed_bwd_typed(SP_BF16, &e, x.low, dt[0], NULL);
+        sp_embed_bwd(&e, x.wide, dt[1], NULL);
         check_f32("dtable", V * h, dt[0], dt[1]);
         check_f32("dpositions", places * h, dp[0], dp[1]);
         drop(table), drop(pos), drop(x);

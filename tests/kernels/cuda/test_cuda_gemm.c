@@ -256,38 +256,31 @@ static void test_long_vectors(void **state)
     report();
 }
 
-static void one_gemm(const struct sp_backend *k, int t, int m, int n, int kk, float alpha,
-                     float beta, bool c_f32)
+/* g has everything but the leading dimensions. */
+static void one_gemm(const struct sp_backend *k, struct sp_gemm g, bool c_f32)
 {
-    bool ta = t & 1, tb = t & 2;
-    int lda = (ta ? m : kk) + 3, ldb = (tb ? kk : n) + 5, ldc = n + 2;
-    size_t of_a = area(ta ? kk : m, lda), of_b = area(tb ? n : kk, ldb), of_c = area(m, ldc);
-    float *a = new_random(of_a, 21), *b = new_random(of_b, 22), *c = new_random(of_c, 23);
     enum sp_dtype out = c_f32 ? SP_F32 : k->dtype;
-    struct array A = array(k->dtype, of_a, a, m % 8 ? t : 0), B = array(k->dtype, of_b, b, 0), C;
+    int t = g.trans_a + 2 * g.trans_b;
+    size_t of_a, of_b, of_c;
+    float *a, *b, *c;
+    struct array A, B, C;
     double *want;
 
-    for (int i = 0; i < m; i++)
-        for (int j = beta == 0 ? 0 : n; j < ldc; j++)
-            c[i * ldc + j] = NAN;
+    g.lda = (g.trans_a ? g.m : g.k) + 3, g.ldb = (g.trans_b ? g.k : g.n) + 5, g.ldc = g.n + 2;
+    of_a = area(g.trans_a ? g.k : g.m, g.lda), of_b = area(g.trans_b ? g.n : g.k, g.ldb);
+    of_c = area(g.m, g.ldc);
+    a = new_random(of_a, 21), b = new_random(of_b, 22), c = new_random(of_c, 23);
+    A = array(k->dtype, of_a, a, g.m % 8 ? t : 0), B = array(k->dtype, of_b, b, 0);
+    for (int i = 0; i < g.m; i++)
+        for (int j = g.beta == 0 ? 0 : g.n; j < g.ldc; j++)
+            c[i * g.ldc + j] = NAN;
     C = array(out, of_c, c, 1);
     want = new_double(of_c, c);
-    sp_cuda_gemm(k,
-                 &(struct sp_gemm){.trans_a = ta,
-                                   .trans_b = tb,
-                                   .m = m,
-                                   .n = n,
-                                   .k = kk,
-                                   .lda = lda,
-                                   .ldb = ldb,
-                                   .ldc = ldc,
-                                   .alpha = alpha,
-                                   .beta = beta},
-                 A.x, B.x, C.x, c_f32);
-    ref_gemm(ta, tb, m, n, kk, (double)alpha, a, lda, b, ldb, (double)beta, want, ldc);
+    sp_cuda_gemm(k, &g, A.x, B.x, C.x, c_f32);
+    ref_gemm(&g, a, b, want);
     for (size_t i = 0; i < of_c; i++)
         c[i] = (float)want[i];
-    compare(GEMM, &C, m, n, ldc, c, out == SP_BF16 ? ROUNDING : TOLERANCE);
+    compare(GEMM, &C, g.m, g.n, g.ldc, c, out == SP_BF16 ? ROUNDING : TOLERANCE);
     free(a), free(b), free(c), free(want), free(A.memory), free(B.memory), free(C.memory);
 }
 
@@ -302,9 +295,14 @@ static void test_gemm(void **state)
             const struct sp_backend *k = &cuda.backends[i / 16 % 2];
             const int *s = sizes[i / 4 % 4];
 
-            one_gemm(k, i % 4, s[0], s[1], s[2], 1, 0, i / 32);
-            one_gemm(k, i % 4, s[0], s[1], s[2], -0.75f, 1, i / 32);
-            one_gemm(k, i % 4, s[0], s[1], s[2], 0.5f, 0.25f, i / 32);
+            struct sp_gemm g = {
+                .trans_a = i & 1, .trans_b = i & 2, .m = s[0], .n = s[1], .k = s[2], .alpha = 1};
+
+            one_gemm(k, g, i / 32);
+            g.alpha = -0.75f, g.beta = 1;
+            one_gemm(k, g, i / 32);
+            g.alpha = 0.5f, g.beta = 0.25f;
+            one_gemm(k, g, i / 32);
         }
         sp_cuda_gemm(&cuda.backends[0],
                      &(struct sp_gemm){.n = 3, .k = 2, .lda = 2, .ldb = 3, .ldc = 3, .alpha = 1},

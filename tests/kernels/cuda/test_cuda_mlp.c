@@ -163,63 +163,33 @@ static void test_accumulate(void **state)
     }
 }
 
-static void rope(enum sp_dtype t, int batch, int len, int heads, int d, int gap, int pos0,
-                 const struct sp_rope *how)
+/* `gap`: elements between rows */
+static void rope(enum sp_dtype t, struct sp_rotation r, int gap)
 {
-    int ld = heads * d + gap;
-    size_t n = (size_t)(batch * len) * (size_t)ld;
+    int width = r.heads * r.d, ld = r.ld = width + gap;
+    size_t n = (size_t)(r.batch * r.len) * (size_t)ld;
     const struct sp_backend *k = sp_emulated_backend(t);
     float *x = new_random(n, 1), *want, *back;
     void *tx = new_typed(t, n, x), *tback = new_bytes_of(n * sp_dtype_bytes(t), tx);
 
     want = new_copy(n, x), back = new_copy(n, x);
-    printf("    %d x %d rows, %d heads of %d, from %d\n", batch, len, heads, d, pos0);
-    sp_rope(&(struct sp_rotation){.batch = batch,
-                                  .len = len,
-                                  .heads = heads,
-                                  .d = d,
-                                  .ld = ld,
-                                  .pos0 = pos0,
-                                  .rope = how},
-            false, want);
-    sp_rope(&(struct sp_rotation){.batch = batch,
-                                  .len = len,
-                                  .heads = heads,
-                                  .d = d,
-                                  .ld = ld,
-                                  .pos0 = pos0,
-                                  .rope = how},
-            true, back);
-    k->rope(k,
-            &(struct sp_rotation){.batch = batch,
-                                  .len = len,
-                                  .heads = heads,
-                                  .d = d,
-                                  .ld = ld,
-                                  .pos0 = pos0,
-                                  .rope = how},
-            false, tx);
+    printf("    %d x %d rows, %d heads of %d, from %d\n", r.batch, r.len, r.heads, r.d, r.pos0);
+    sp_rope(&r, false, want);
+    sp_rope(&r, true, back);
+    k->rope(k, &r, false, tx);
     sp_emulated_order(1);
     sp_emulated_wait();
-    k->rope(k,
-            &(struct sp_rotation){.batch = batch,
-                                  .len = len,
-                                  .heads = heads,
-                                  .d = d,
-                                  .ld = ld,
-                                  .pos0 = pos0,
-                                  .rope = how},
-            true, tback);
+    k->rope(k, &r, true, tback);
     sp_emulated_wait();
     sp_emulated_order(0);
     assert_typed("rope", t, n, tx, want, 6e-7);
     assert_typed("rope back", t, n, tback, back, 6e-7);
     /* What lies between the rows stays, though want has it too: to the bit. */
-    for (int r = 0; r < batch * len; r++)
-        for (int j = heads * d; j < ld; j++) {
-            float *now = new_values(t, 1, at(t, tx, (size_t)r * (size_t)ld + (size_t)j));
+    for (int row = 0; row < r.batch * r.len; row++)
+        for (int j = width; j < ld; j++) {
+            float *now = new_values(t, 1, at(t, tx, (size_t)row * (size_t)ld + (size_t)j));
 
-            assert_true(*now == x[r * ld + j]);
+            assert_true(*now == x[row * ld + j]);
             free(now);
         }
     free(x), free(want), free(back), free(tx), free(tback);
@@ -232,12 +202,13 @@ static void test_rope(void **state)
 
     (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
-        rope(t, 1, 7, 3, 10, 7, 0, &plain);
-        rope(t, 2, 5, 1, 2, 0, 11, &plain);
-        rope(t, 3, 37, 6, 64, 8, 5, &large);
-        rope(t, 1, 9, 2, 128, 3, 77, &llama3);
-        rope(t, 2, 3, 40, 128, 16, 131000, &plain); /* angles of 1e5 radians */
-        rope(t, 1, 9, 2, 256, 3, 77, &plain);
+        rope(t, (struct sp_rotation){1, 7, 3, 10, 0, 0, &plain}, 7);
+        rope(t, (struct sp_rotation){2, 5, 1, 2, 0, 11, &plain}, 0);
+        rope(t, (struct sp_rotation){3, 37, 6, 64, 0, 5, &large}, 8);
+        rope(t, (struct sp_rotation){1, 9, 2, 128, 0, 77, &llama3}, 3);
+        rope(t, (struct sp_rotation){2, 3, 40, 128, 0, 131000, &plain},
+             16); /* angles of 1e5 radians */
+        rope(t, (struct sp_rotation){1, 9, 2, 256, 0, 77, &plain}, 3);
     }
 }
 

@@ -1,11 +1,12 @@
 /* Embedding and loss on the emulated device, against the CPU's. */
 #include "cuda_test.h"
 
-static void embed(enum sp_dtype t, int batch, int len, int h, int pos0, int V, size_t off)
+/* `off`: elements before the table */
+static void embed(enum sp_dtype t, struct sp_embed e, int V, size_t off)
 {
-    int rows = batch * len;
-    size_t n = (size_t)rows * (size_t)h, n_table = (size_t)V * (size_t)h + off;
-    size_t n_pos = (size_t)(pos0 + len + 2) * (size_t)h;
+    int rows = e.batch * e.len;
+    size_t n = (size_t)rows * (size_t)e.h, n_table = (size_t)V * (size_t)e.h + off;
+    size_t n_pos = (size_t)(e.pos0 + e.len + 2) * (size_t)e.h;
     const struct sp_backend *k = sp_emulated_backend(t);
     float *table = new_random(n_table, 1), *pos = new_random(n_pos, 2), *dx = new_random(n, 3);
     float *dtable = new_random(n_table, 4), *dpos = new_random(n_pos, 5), *x = new_nan(n);
@@ -19,40 +20,31 @@ static void embed(enum sp_dtype t, int batch, int len, int h, int pos0, int V, s
      * in this part of it. */
     for (int r = 0; r < rows; r++)
         ids[r] = r % 11 == 7 ? -1 : r % 5 == 4 ? V - 1 : (r * r * 7 + 3 * r) % V;
-    sp_embed(&(struct sp_embed){.batch = batch, .len = len, .h = h, .pos0 = pos0, .ids = ids},
-             table + off, pos, x);
-    sp_embed(&(struct sp_embed){.batch = batch, .len = len, .h = h, .pos0 = pos0, .ids = ids},
-             table + off, NULL, plain);
-    sp_embed_bwd(&(struct sp_embed){.batch = batch, .len = len, .h = h, .pos0 = pos0, .ids = ids},
-                 dx, want_table + off, want_pos);
-    printf("    %d x %d rows of %d, %d tokens%s\n", batch, len, h, V, off ? ", not aligned" : "");
+    e.ids = ids;
+    sp_embed(&e, table + off, pos, x);
+    sp_embed(&e, table + off, NULL, plain);
+    sp_embed_bwd(&e, dx, want_table + off, want_pos);
+    printf("    %d x %d rows of %d, %d tokens%s\n", e.batch, e.len, e.h, V,
+           off ? ", not aligned" : "");
     for (unsigned order = 0; order < ORDERS; order++) {
         void *tx = new_typed_nan(t, n + 1);
         float *got_table = new_copy(n_table, dtable), *got_pos = new_copy(n_pos, dpos);
 
         sp_emulated_order(order);
-        k->embed(k,
-                 &(struct sp_embed){.batch = batch, .len = len, .h = h, .pos0 = pos0, .ids = ids},
-                 at(t, ttable, off), tpos, tx);
+        k->embed(k, &e, at(t, ttable, off), tpos, tx);
         sp_emulated_wait();
         assert_typed("embed", t, n, tx, x, 1e-7);
         assert_same_bytes(t, 1, at(t, tx, n), "\xff\xff\xff\xff");
-        k->embed(k,
-                 &(struct sp_embed){.batch = batch, .len = len, .h = h, .pos0 = pos0, .ids = ids},
-                 at(t, ttable, off), NULL, tx);
+        k->embed(k, &e, at(t, ttable, off), NULL, tx);
         sp_emulated_wait();
         assert_typed("embed without positions", t, n, tx, plain, 0);
         /* The order of the CPU: its bits. */
-        k->embed_bwd(
-            k, &(struct sp_embed){.batch = batch, .len = len, .h = h, .pos0 = pos0, .ids = ids},
-            tdx, got_table + off, got_pos);
+        k->embed_bwd(k, &e, tdx, got_table + off, got_pos);
         sp_emulated_wait();
         assert_same_bits(n_table, got_table, want_table);
         assert_same_bits(n_pos, got_pos, want_pos);
         memcpy(got_table, dtable, n_table * sizeof *dtable);
-        k->embed_bwd(
-            k, &(struct sp_embed){.batch = batch, .len = len, .h = h, .pos0 = pos0, .ids = ids},
-            tdx, got_table + off, NULL);
+        k->embed_bwd(k, &e, tdx, got_table + off, NULL);
         sp_emulated_wait();
         assert_same_bits(n_table, got_table, want_table);
         free(tx), free(got_table), free(got_pos);
@@ -66,12 +58,13 @@ static void test_embed(void **state)
 {
     (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
-        embed(t, 1, 7, 24, 0, 11, 0);
-        embed(t, 3, 5, 10, 4, 6, 0);
-        embed(t, 2, 67, 99, 13, 17, 0);
-        embed(t, 2, 67, 96, 13, 170, 1);
-        embed(t, 1, 1, 2056, 0, 1, 0);
-        embed(t, 3, 411, 16, 3, 29, 0); /* more tokens than a tile of them */
+        embed(t, (struct sp_embed){1, 7, 24, 0, NULL}, 11, 0);
+        embed(t, (struct sp_embed){3, 5, 10, 4, NULL}, 6, 0);
+        embed(t, (struct sp_embed){2, 67, 99, 13, NULL}, 17, 0);
+        embed(t, (struct sp_embed){2, 67, 96, 13, NULL}, 170, 1);
+        embed(t, (struct sp_embed){1, 1, 2056, 0, NULL}, 1, 0);
+        embed(t, (struct sp_embed){3, 411, 16, 3, NULL}, 29,
+              0); /* more tokens than a tile of them */
     }
 }
 

@@ -162,16 +162,12 @@ static void round_sums(const struct part *p)
     const struct sp_fused_shape *s = &p->known->parts.part;
     size_t half = (size_t)s->kv_heads * (size_t)s->head_dim,
            row = (size_t)p->known->parts.whole.dkv_row;
+    const struct sp_row_copy rows = {
+        .n = (size_t)s->kv_len, .bytes = 2 * half, .from = 4 * half, .to = 2 * row};
 
     p->k->round(p->k, sp_cudnn_gradient_elements(s), p->sum, p->low);
-    p->k->copy_rows(p->k,
-                    &(struct sp_row_copy){
-                        .n = (size_t)s->kv_len, .bytes = 2 * half, .from = 4 * half, .to = 2 * row},
-                    p->low, p->at.dk);
-    p->k->copy_rows(p->k,
-                    &(struct sp_row_copy){
-                        .n = (size_t)s->kv_len, .bytes = 2 * half, .from = 4 * half, .to = 2 * row},
-                    sp_cudnn_offset(p->low, half), p->at.dv);
+    p->k->copy_rows(p->k, &rows, p->low, p->at.dk);
+    p->k->copy_rows(p->k, &rows, sp_cudnn_offset(p->low, half), p->at.dv);
 }
 
 static void run_part(const struct part *p)
