@@ -79,14 +79,30 @@ static void products(float *x, float *y, float *w, float *dw, float *bias, float
 
     for (int t = 0; t < T; t++)
         target[t] = (t * 977) % V;
-    BEST(best, sp_gemm(false, true, T, F, H, 1, x, H, w, H, 0, y, F));
+    BEST(best,
+         sp_gemm(
+             &(struct sp_gemm){
+                 .trans_b = true, .m = T, .n = F, .k = H, .alpha = 1, .lda = H, .ldb = H, .ldc = F},
+             x, w, y));
     gemm_rate = f / best;
     report("gemm", best, f);
-    FLOPS("linear + bias", f, sp_linear(T, H, F, x, w, bias, y, F));
-    FLOPS("linear dx", f, sp_linear_dx(T, H, F, y, F, w, x, false));
-    FLOPS("linear dw + dbias", f, sp_linear_dw(T, H, F, x, y, F, dw, bias));
+    FLOPS("linear + bias", f,
+          sp_linear(&(struct sp_linear){.T = T, .in = H, .out = F, .w = w, .bias = bias}, x, y));
+    FLOPS("linear dx", f,
+          sp_linear_dx(&(struct sp_linear){.T = T, .in = H, .out = F, .w = w}, y, x, false));
+    FLOPS("linear dw + dbias", f,
+          sp_linear_dw(&(struct sp_linear){.T = T, .in = H, .out = F}, x, y, dw, bias));
     FLOPS("cross-entropy", 3 * sp_flops_linear(T, H, V),
-          sp_cross_entropy(T, H, V, ROWS, x, w, target, 1e-3f, &loss, y, dw, scratch));
+          sp_cross_entropy(&(struct sp_logits){.T = T,
+                                               .h = H,
+                                               .V = V,
+                                               .rows = ROWS,
+                                               .x = x,
+                                               .w = w,
+                                               .targets = target,
+                                               .scale = 1e-3f,
+                                               .scratch = scratch},
+                           &loss, y, dw));
 }
 
 /* The arrays that a layer's products read and write, in one type. */
@@ -138,6 +154,10 @@ static struct layer layer_in(enum sp_dtype type, float *values, float *dw, float
                best_[1] / best_[0]);                                                               \
     } while (0)
 
+/* The products of an MLP. */
+#define UP(...) ((struct sp_linear){.T = T, .in = H, .out = F, .w = l->w, __VA_ARGS__})
+#define DOWN(...) ((struct sp_linear){.T = T, .in = F, .out = H, .w = l->w, __VA_ARGS__})
+
 static void products_bf16(float *values, float *dw, float *dbias)
 {
     struct layer layers[2] = {layer_in(SP_F32, values, dw, dbias),
@@ -148,16 +168,25 @@ static void products_bf16(float *values, float *dw, float *dbias)
     for (int t = 0; t < T; t++)
         ids[t] = (t * 977) % V;
     printf("bf16: %s\n", sp_bf16_unit_name(sp_cpu_bf16_unit()));
-    BOTH("linear + bias", f, linear(l->k, T, H, F, l->x, l->w, l->bias, l->y, F));
+    BOTH("linear + bias", f, linear(l->k, &UP(.bias = l->bias), l->x, l->y));
     BOTH("linear + bias, gelu", f,
-         linear_act(l->k, SP_GELU_TANH, T, H, F, l->x, l->w, l->bias, l->u, l->y));
-    BOTH("linear + residual", f, linear_add(l->k, T, F, H, l->g, l->w, l->bias, l->x, l->y));
-    BOTH("linear dx", f, linear_dx(l->k, T, H, F, l->g, F, l->w, l->y, false));
-    BOTH("linear dx, gelu", f, linear_dx_act(l->k, SP_GELU_TANH, T, F, H, l->x, l->w, l->u, l->y));
-    BOTH("linear dw + dbias", f, linear_dw(l->k, T, H, F, l->x, l->g, F, l->dw, l->dbias));
-    BOTH(
-        "cross-entropy", 3 * sp_flops_linear(T, H, V),
-        cross_entropy(l->k, T, H, V, ROWS, l->x, l->w, ids, 1e-3f, &loss, l->y, l->dw, l->scratch));
+         linear_act(l->k, &UP(.bias = l->bias), SP_GELU_TANH, l->x, l->u, l->y));
+    BOTH("linear + residual", f, linear_add(l->k, &DOWN(.bias = l->bias), l->g, l->x, l->y));
+    BOTH("linear dx", f, linear_dx(l->k, &UP(), l->g, l->y, false));
+    BOTH("linear dx, gelu", f, linear_dx_act(l->k, &DOWN(), SP_GELU_TANH, l->x, l->u, l->y));
+    BOTH("linear dw + dbias", f, linear_dw(l->k, &UP(), l->x, l->g, l->dw, l->dbias));
+    BOTH("cross-entropy", 3 * sp_flops_linear(T, H, V),
+         cross_entropy(l->k,
+                       &(struct sp_logits){.T = T,
+                                           .h = H,
+                                           .V = V,
+                                           .rows = ROWS,
+                                           .x = l->x,
+                                           .w = l->w,
+                                           .targets = ids,
+                                           .scale = 1e-3f,
+                                           .scratch = l->scratch},
+                       &loss, l->y, l->dw));
     for (int t = 0; t < 2; t++) {
         free(layers[t].x), free(layers[t].g), free(layers[t].w), free(layers[t].bias);
         free(layers[t].y), free(layers[t].u), free(layers[t].scratch);
@@ -190,7 +219,15 @@ static struct attention_time time_attention(enum sp_dtype type, const struct sp_
     struct attention_time t;
 
     BEST(t.forward, k->attention(k, at, q, slices, o, lse));
-    BEST(t.backward, k->attention_bwd(k, at, q, slices, o, lse, d_o, dq, dslices, true));
+    BEST(t.backward, k->attention_bwd(k, at,
+                                      &(struct sp_attention_bwd){.q = q,
+                                                                 .kv = slices,
+                                                                 .o = o,
+                                                                 .lse = lse,
+                                                                 .d_o = d_o,
+                                                                 .dq = dq,
+                                                                 .dkv = dslices,
+                                                                 .first = true}));
     free(q), free(kv), free(o), free(d_o), free(dq), free(dkv), free(lse);
     return t;
 }

@@ -173,17 +173,30 @@ static void rows(const struct arena *m)
 
     memset(m->gain, 0, 2 * (size_t)h * sizeof *m->gain);
     STREAM("layer norm", 1, 1, 2, n * e,
-           k->norm(k, false, T, h, 1e-5f, m->a, m->gain, m->gain + h, m->b, m->stats));
+           k->norm(k,
+                   &(struct sp_norm){
+                       .T = T, .h = h, .eps = 1e-5f, .gain = m->gain, .bias = m->gain + h},
+                   m->a, m->b, m->stats));
     STREAM("layer norm again", 1, 1, 2, n * e,
-           k->norm_apply(k, T, h, m->a, m->stats, m->gain, m->gain + h, m->b));
+           k->norm_apply(k, &(struct sp_norm){.T = T, .h = h, .gain = m->gain, .bias = m->gain + h},
+                         m->a, m->stats, m->b));
     STREAM("rms norm", 1, 1, 2, n * e,
-           k->norm(k, true, T, h, 1e-5f, m->a, m->gain, NULL, m->b, m->stats));
+           k->norm(k, &(struct sp_norm){.rms = true, .T = T, .h = h, .eps = 1e-5f, .gain = m->gain},
+                   m->a, m->b, m->stats));
     STREAM("layer norm backward", 3, 1, 3, n * e,
-           k->norm_bwd(k, false, T, h, m->a, m->stats, m->gain, m->b, m->c, m->c, dgain, dbias));
+           k->norm_bwd(k, &(struct sp_norm){.T = T, .h = h, .gain = m->gain}, m->a, m->stats,
+                       &(struct sp_norm_bwd){
+                           .dy = m->b, .dres = m->c, .dx = m->c, .dgain = dgain, .dbias = dbias}));
     STREAM("rms norm backward", 3, 1, 3, n * e,
-           k->norm_bwd(k, true, T, h, m->a, m->stats, m->gain, m->b, m->c, m->c, dgain, NULL));
+           k->norm_bwd(
+               k, &(struct sp_norm){.rms = true, .T = T, .h = h, .gain = m->gain}, m->a, m->stats,
+               &(struct sp_norm_bwd){.dy = m->b, .dres = m->c, .dx = m->c, .dgain = dgain}));
     fill(n * e, m->c);
-    STREAM("rope", 1, 1, 1, n * e, k->rope(k, 1, T, h / 64, 64, h, 0, &rope, false, m->a));
+    STREAM("rope", 1, 1, 1, n * e,
+           k->rope(k,
+                   &(struct sp_rotation){
+                       .batch = 1, .len = T, .heads = h / 64, .d = 64, .ld = h, .rope = &rope},
+                   false, m->a));
     STREAM("add", 2, 1, 2, n * e, k->add(k, n, m->a, m->b));
     fill(n * e, m->b);
     STREAM("copy", 1, 1, 2, n * e, k->copy(k, n * e, m->a, m->b));
@@ -196,19 +209,24 @@ static void activations(const struct arena *m)
     STREAM("gelu", 1, 1, 2, n * e, k->act(k, SP_GELU_TANH, n, m->a, m->b));
     STREAM("gelu backward", 2, 1, 3, n * e,
            sp_activation_bwd_typed(SP_GELU_TANH, k->dtype, n, m->a, m->b, m->c));
-    STREAM("swiglu", 2, 1, 3, n * e / 2, k->gated(k, SP_SILU, m->T, m->f / 2, m->a, m->b));
+    STREAM("swiglu", 2, 1, 3, n * e / 2,
+           k->gated(k, &(struct sp_gated){.act = SP_SILU, .T = m->T, .f = m->f / 2}, m->a, m->b));
     STREAM("swiglu backward", 3, 2, 5, n * e / 2,
-           k->gated_bwd(k, SP_SILU, m->T, m->f / 2, m->a, m->b, m->c));
+           k->gated_bwd(k, &(struct sp_gated){.act = SP_SILU, .T = m->T, .f = m->f / 2}, m->a, m->b,
+                        m->c));
 }
 
 static void tokens(const struct arena *m)
 {
     size_t e = sp_dtype_bytes(k->dtype), n = (size_t)m->T * (size_t)m->h;
 
-    STREAM("embed", 2, 1, 3, n * e, k->embed(k, 1, m->T, m->h, 0, m->ids, m->a, m->b, m->c));
+    STREAM("embed", 2, 1, 3, n * e,
+           k->embed(k, &(struct sp_embed){.batch = 1, .len = m->T, .h = m->h, .ids = m->ids}, m->a,
+                    m->b, m->c));
     /* dx in its type, two tables in f32: 1 + 4 arrays of f32, or as many bytes */
     STREAM("embed backward", 3, 2, 3, n * (e + 16) / 5,
-           k->embed_bwd(k, 1, m->T, m->h, 0, m->ids, m->c, (float *)m->a, (float *)m->b));
+           k->embed_bwd(k, &(struct sp_embed){.batch = 1, .len = m->T, .h = m->h, .ids = m->ids},
+                        m->c, (float *)m->a, (float *)m->b));
 }
 
 static void parameters(const struct arena *m)
@@ -219,12 +237,15 @@ static void parameters(const struct arena *m)
     double sum = 0;
 
     STREAM("sum of squares", 1, 0, 1, n * 4, k->sumsq(k, n, a, &sum));
-    STREAM("adamw", 4, 4, 4, n * 4, k->adamw(k, n, &hp, a, b, c, d, NULL));
+    STREAM("adamw", 4, 4, 4, n * 4,
+           k->adamw(k, &hp, &(struct sp_adamw_arrays){.n = n, .w = a, .g = b, .m = c, .v = d}));
     if (k->dtype != SP_BF16)
         return;
     /* The fifth array is half as wide: 34 bytes an element, not 32. */
     STREAM("adamw, bf16 weights", 4, 4, 4, n * 34 / 8,
-           k->adamw(k, n, &hp, a, b, c, d, m->d + m->bytes));
+           k->adamw(k, &hp,
+                    &(struct sp_adamw_arrays){
+                        .n = n, .w = a, .g = b, .m = c, .v = d, .low = m->d + m->bytes}));
     STREAM("round to bf16", 1, 1, 2, n * 3, k->round(k, n, a, b));
 }
 

@@ -3,6 +3,7 @@
  * alone. Each task spins once, for bench_spin_us microseconds, in the one kernel it calls once.
  */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/kernels.h"
 #include "overhead.h"
 #include <time.h>
@@ -29,11 +30,9 @@ static void task(void)
 }
 
 #define UNUSED (void)
-void sp_gemm(bool trans_a, bool trans_b, int m, int n, int k, float alpha, const float *A, int lda,
-             const float *B, int ldb, float beta, float *C, int ldc)
+void sp_gemm(const struct sp_gemm *g, const float *A, const float *B, float *C)
 {
-    UNUSED trans_a, UNUSED trans_b, UNUSED m, UNUSED n, UNUSED k, UNUSED alpha, UNUSED A;
-    UNUSED lda, UNUSED B, UNUSED ldb, UNUSED beta, UNUSED C, UNUSED ldc;
+    UNUSED g, UNUSED A, UNUSED B, UNUSED C;
 }
 
 const char *sp_gemm_backend(void)
@@ -41,63 +40,55 @@ const char *sp_gemm_backend(void)
     return "none";
 }
 
-void sp_linear(int T, int in, int out, const float *x, const float *w, const float *bias, float *y,
-               int ldy)
+void sp_linear(const struct sp_linear *l, const float *x, float *y)
 {
-    UNUSED T, UNUSED in, UNUSED out, UNUSED x, UNUSED w, UNUSED bias, UNUSED y, UNUSED ldy;
+    UNUSED l, UNUSED x, UNUSED y;
 }
 
-void sp_linear_add(int T, int in, int out, const float *x, const float *w, const float *bias,
-                   const float *residual, float *y)
+void sp_linear_add(const struct sp_linear *l, const float *x, const float *residual, float *y)
 {
-    UNUSED T, UNUSED in, UNUSED out, UNUSED x, UNUSED w, UNUSED bias, UNUSED residual, UNUSED y;
+    UNUSED l, UNUSED x, UNUSED residual, UNUSED y;
 }
 
-void sp_linear_dx(int T, int in, int out, const float *dy, int lddy, const float *w, float *dx,
-                  bool accumulate)
+void sp_linear_dx(const struct sp_linear *l, const float *dy, float *dx, bool accumulate)
 {
-    UNUSED T, UNUSED in, UNUSED out, UNUSED dy, UNUSED lddy, UNUSED w, UNUSED dx;
-    UNUSED accumulate;
+    UNUSED l, UNUSED dy, UNUSED dx, UNUSED accumulate;
 }
 
 /* A weight gradient task has exactly one product from h to h: of q, or of the attention output. */
-void sp_linear_dw(int T, int in, int out, const float *x, const float *dy, int lddy, float *dw,
+void sp_linear_dw(const struct sp_linear *l, const float *x, const float *dy, float *dw,
                   float *dbias)
 {
-    UNUSED T, UNUSED x, UNUSED dy, UNUSED lddy, UNUSED dw, UNUSED dbias;
-    if (in == out)
+    UNUSED x, UNUSED dy, UNUSED dw, UNUSED dbias;
+    if (l->in == l->out)
         task();
 }
 
-void sp_norm(bool rms, int T, int h, float eps, const float *x, const float *gain,
-             const float *bias, float *y, float *stats)
+void sp_norm_typed(enum sp_dtype type, const struct sp_norm *n, const void *x, void *y,
+                   float *stats)
 {
-    UNUSED rms, UNUSED T, UNUSED h, UNUSED eps, UNUSED x, UNUSED gain, UNUSED bias, UNUSED y;
-    UNUSED stats;
+    UNUSED type, UNUSED n, UNUSED x, UNUSED y, UNUSED stats;
     task();
 }
 
-void sp_norm_apply(int T, int h, const float *x, const float *stats, const float *gain,
-                   const float *bias, float *y)
+void sp_norm_apply_typed(enum sp_dtype type, const struct sp_norm *n, const void *x,
+                         const float *stats, void *y)
 {
-    UNUSED T, UNUSED h, UNUSED x, UNUSED stats, UNUSED gain, UNUSED bias, UNUSED y;
+    UNUSED type, UNUSED n, UNUSED x, UNUSED stats, UNUSED y;
 }
 
-void sp_norm_bwd(bool rms, int T, int h, const float *x, const float *stats, const float *gain,
-                 const float *dy, const float *dres, float *dx, float *dgain, float *dbias)
+void sp_norm_bwd_typed(enum sp_dtype type, const struct sp_norm *n, const void *x,
+                       const float *stats, const struct sp_norm_bwd *g)
 {
-    UNUSED rms, UNUSED T, UNUSED h, UNUSED x, UNUSED stats, UNUSED gain, UNUSED dy, UNUSED dres;
-    UNUSED dx, UNUSED dgain, UNUSED dbias;
+    UNUSED type, UNUSED n, UNUSED x, UNUSED stats, UNUSED g;
     if (!head_running)
         task();
     head_running = false;
 }
 
-void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, const struct sp_rope *rope,
-             bool inverse, float *x)
+void sp_rope_typed(enum sp_dtype type, const struct sp_rotation *r, bool inverse, void *x)
 {
-    UNUSED batch, UNUSED len, UNUSED heads, UNUSED d, UNUSED ld, UNUSED pos0, UNUSED rope;
-    UNUSED inverse, UNUSED x;
+    UNUSED type, UNUSED r, UNUSED inverse, UNUSED x;
 }
 
 void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const void *q,
@@ -107,13 +98,17 @@ void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const v
     task();
 }
 
-void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, const void *q,
-                          const void *const *kv, const void *o, const float *lse, const void *d_o,
-                          void *dq, void *const *dkv, bool first)
+void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
+                          const struct sp_attention_bwd *b)
 {
-    UNUSED type, UNUSED at, UNUSED q, UNUSED kv, UNUSED o, UNUSED lse, UNUSED d_o, UNUSED dq;
-    UNUSED dkv, UNUSED first;
+    UNUSED type, UNUSED at, UNUSED b;
     task();
+}
+
+void sp_activation_typed(enum sp_activation act, enum sp_dtype type, size_t n, const void *u,
+                         void *y)
+{
+    UNUSED act, UNUSED type, UNUSED n, UNUSED u, UNUSED y;
 }
 
 void sp_activation(enum sp_activation act, size_t n, const float *u, float *y)
@@ -126,14 +121,15 @@ void sp_activation_bwd(enum sp_activation act, size_t n, const float *u, const f
     UNUSED act, UNUSED n, UNUSED u, UNUSED dy, UNUSED du;
 }
 
-void sp_gated(enum sp_activation act, int T, int f, const float *u, float *y)
+void sp_gated_typed(enum sp_dtype type, const struct sp_gated *g, const void *u, void *y)
 {
-    UNUSED act, UNUSED T, UNUSED f, UNUSED u, UNUSED y;
+    UNUSED type, UNUSED g, UNUSED u, UNUSED y;
 }
 
-void sp_gated_bwd(enum sp_activation act, int T, int f, const float *u, const float *dy, float *du)
+void sp_gated_bwd_typed(enum sp_dtype type, const struct sp_gated *g, const void *u, const void *dy,
+                        void *du)
 {
-    UNUSED act, UNUSED T, UNUSED f, UNUSED u, UNUSED dy, UNUSED du;
+    UNUSED type, UNUSED g, UNUSED u, UNUSED dy, UNUSED du;
 }
 
 void sp_add(size_t n, const float *x, float *y)
@@ -141,19 +137,22 @@ void sp_add(size_t n, const float *x, float *y)
     UNUSED n, UNUSED x, UNUSED y;
 }
 
-void sp_embed(int batch, int len, int h, int pos0, const int32_t *ids, const float *table,
-              const float *positions, float *x)
+void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y)
 {
-    UNUSED batch, UNUSED len, UNUSED h, UNUSED pos0, UNUSED ids, UNUSED table, UNUSED positions;
-    UNUSED x;
+    UNUSED type, UNUSED n, UNUSED x, UNUSED y;
+}
+
+void sp_embed_typed(enum sp_dtype type, const struct sp_embed *e, const void *table,
+                    const void *positions, void *x)
+{
+    UNUSED type, UNUSED e, UNUSED table, UNUSED positions, UNUSED x;
     task();
 }
 
-void sp_embed_bwd(int batch, int len, int h, int pos0, const int32_t *ids, const float *dx,
-                  float *dtable, float *dpositions)
+void sp_embed_bwd_typed(enum sp_dtype type, const struct sp_embed *e, const void *dx, float *dtable,
+                        float *dpositions)
 {
-    UNUSED batch, UNUSED len, UNUSED h, UNUSED pos0, UNUSED ids, UNUSED dx, UNUSED dtable;
-    UNUSED dpositions;
+    UNUSED type, UNUSED e, UNUSED dx, UNUSED dtable, UNUSED dpositions;
     task();
 }
 
@@ -163,12 +162,9 @@ double sp_row_loss(int V, int target, bool gradient, float scale, float *z)
     return 0;
 }
 
-void sp_cross_entropy(int T, int h, int V, int rows, const float *x, const float *w,
-                      const int32_t *targets, float scale, double *loss, float *dx, float *dw,
-                      float *scratch)
+void sp_cross_entropy(const struct sp_logits *l, double *loss, float *dx, float *dw)
 {
-    UNUSED T, UNUSED h, UNUSED V, UNUSED rows, UNUSED x, UNUSED w, UNUSED targets, UNUSED scale;
-    UNUSED loss, UNUSED dx, UNUSED dw, UNUSED scratch;
+    UNUSED l, UNUSED loss, UNUSED dx, UNUSED dw;
     head_running = true;
 }
 
@@ -177,9 +173,9 @@ void sp_sumsq(size_t n, const float *g, double *sum)
     UNUSED n, UNUSED g, UNUSED sum;
 }
 
-void sp_adamw(size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v)
+void sp_adamw(const struct sp_adamw *hp, const struct sp_adamw_arrays *a)
 {
-    UNUSED n, UNUSED hp, UNUSED w, UNUSED g, UNUSED m, UNUSED v;
+    UNUSED hp, UNUSED a;
 }
 
 double sp_flops_linear(double T, double in, double out)

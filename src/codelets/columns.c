@@ -44,8 +44,12 @@ static void copy_part(const struct sp_backend *k, const struct columns_args *a, 
     for (size_t s = 0; s < c.segments && !(back && c.again); s++) {
         void *w = sp_skip(sh, whole, s * c.width + c.first), *p = sp_skip(sh, part, s * c.n);
 
-        k->copy_rows(k, (size_t)sh->rows, c.n * elem, back ? p : w, back ? in_part : in_whole,
-                     back ? w : p, back ? in_whole : in_part);
+        k->copy_rows(k,
+                     &(struct sp_row_copy){.n = (size_t)sh->rows,
+                                           .bytes = c.n * elem,
+                                           .from = back ? in_part : in_whole,
+                                           .to = back ? in_whole : in_part},
+                     back ? p : w, back ? w : p);
     }
 }
 

@@ -23,7 +23,12 @@ static void embed_fwd(const struct sp_backend *k, const struct embed_fwd_buffers
     struct sp_segment s = {0};
 
     while (sp_segment_next(sh, a->documents, &s))
-        k->embed(k, s.sequences, s.len, sh->model.hidden, s.position, (int32_t *)b->ids + s.row,
+        k->embed(k,
+                 &(struct sp_embed){.batch = s.sequences,
+                                    .len = s.len,
+                                    .h = sh->model.hidden,
+                                    .pos0 = s.position,
+                                    .ids = (int32_t *)b->ids + s.row},
                  b->tokens, b->positions, sp_skip(sh, b->x, s.row * (size_t)sh->model.hidden));
     sp_check_finite(a, k, "x", b->x, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
@@ -42,7 +47,12 @@ static void embed_wgrad(const struct sp_backend *k, const struct embed_wgrad_buf
     struct sp_segment s = {0};
 
     while (sp_segment_next(sh, a->documents, &s))
-        k->embed_bwd(k, s.sequences, s.len, sh->model.hidden, s.position, (int32_t *)b->ids + s.row,
+        k->embed_bwd(k,
+                     &(struct sp_embed){.batch = s.sequences,
+                                        .len = s.len,
+                                        .h = sh->model.hidden,
+                                        .pos0 = s.position,
+                                        .ids = (int32_t *)b->ids + s.row},
                      sp_skip(sh, b->dx, s.row * (size_t)sh->model.hidden), b->dtokens,
                      b->dpositions);
 }

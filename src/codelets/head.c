@@ -42,12 +42,31 @@ static void head(const struct sp_backend *k, const struct head_buffers *b,
     float *stats =
         sp_skip(sh, logits, (size_t)sh->head_rows * (size_t)sp_logits_ld(sh->model.vocab));
 
-    k->norm(k, sh->rms, sh->rows, sh->model.hidden, sh->model.norm_eps, b->x, b->w_norm,
-            sp_weight_at(sh, b->w_norm, sh->norm_bias), n, stats);
-    k->cross_entropy(k, sh->rows, sh->model.hidden, sh->model.vocab, sh->head_rows, n, b->w_table,
-                     b->targets, sh->loss_scale, &tally[SP_TALLY_LOSS], dn, b->g_table, logits);
-    k->norm_bwd(k, sh->rms, sh->rows, sh->model.hidden, b->x, stats, b->w_norm, dn, NULL, b->dx,
-                b->g_norm, sp_at(b->g_norm, sh->norm_bias));
+    k->norm(k,
+            &(struct sp_norm){.rms = sh->rms,
+                              .T = sh->rows,
+                              .h = sh->model.hidden,
+                              .eps = sh->model.norm_eps,
+                              .gain = b->w_norm,
+                              .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
+            b->x, n, stats);
+    k->cross_entropy(k,
+                     &(struct sp_logits){.T = sh->rows,
+                                         .h = sh->model.hidden,
+                                         .V = sh->model.vocab,
+                                         .rows = sh->head_rows,
+                                         .x = n,
+                                         .w = b->w_table,
+                                         .targets = b->targets,
+                                         .scale = sh->loss_scale,
+                                         .scratch = logits},
+                     &tally[SP_TALLY_LOSS], dn, b->g_table);
+    k->norm_bwd(
+        k,
+        &(struct sp_norm){.rms = sh->rms, .T = sh->rows, .h = sh->model.hidden, .gain = b->w_norm},
+        b->x, stats,
+        &(struct sp_norm_bwd){
+            .dy = dn, .dx = b->dx, .dgain = b->g_norm, .dbias = sp_at(b->g_norm, sh->norm_bias)});
     sp_check_finite(a, k, "dx", b->dx, T * h);
 }
 
@@ -71,9 +90,16 @@ static void logits(const struct sp_backend *k, const struct logits_buffers *b,
     int h = sh->model.hidden, V = sh->model.vocab, ld = sp_logits_ld(V);
     void *x = sp_skip(sh, b->x, (size_t)a->first * (size_t)h);
 
-    k->norm(k, sh->rms, a->n, h, sh->model.norm_eps, x, b->w_norm,
-            sp_weight_at(sh, b->w_norm, sh->norm_bias), b->scratch, NULL);
-    k->linear(k, a->n, h, V, b->scratch, b->w_table, NULL, b->logits, ld);
+    k->norm(k,
+            &(struct sp_norm){.rms = sh->rms,
+                              .T = a->n,
+                              .h = h,
+                              .eps = sh->model.norm_eps,
+                              .gain = b->w_norm,
+                              .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
+            x, b->scratch, NULL);
+    k->linear(k, &(struct sp_linear){.T = a->n, .in = h, .out = V, .w = b->w_table, .ld = ld},
+              b->scratch, b->logits);
     for (int r = 0; r < a->n; r++)
         sp_check_finite(&a->base, k, "logits", sp_skip(sh, b->logits, (size_t)r * (size_t)ld),
                         (size_t)V);

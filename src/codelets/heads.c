@@ -50,10 +50,20 @@ static struct scratch parts_of(const struct sp_shape *sh, void *base)
 static void normalise(const struct sp_backend *k, const struct sp_shape *sh, struct heads of,
                       const void *n1, void *w, struct scratch s)
 {
-    k->linear(k, sh->rows, sh->model.hidden, of.width, n1, sp_weight_at(sh, w, of.weight),
-              sp_weight_at(sh, w, of.bias), s.raw, of.width);
-    k->norm(k, true, sh->rows * of.n, sh->model.head_dim, sh->model.norm_eps, s.raw,
-            sp_weight_at(sh, w, of.gain), NULL, s.normed, s.stats);
+    k->linear(k,
+              &(struct sp_linear){.T = sh->rows,
+                                  .in = sh->model.hidden,
+                                  .out = of.width,
+                                  .w = sp_weight_at(sh, w, of.weight),
+                                  .bias = sp_weight_at(sh, w, of.bias)},
+              n1, s.raw);
+    k->norm(k,
+            &(struct sp_norm){.rms = true,
+                              .T = sh->rows * of.n,
+                              .h = sh->model.head_dim,
+                              .eps = sh->model.norm_eps,
+                              .gain = sp_weight_at(sh, w, of.gain)},
+            s.raw, s.normed, s.stats);
 }
 
 void sp_heads_forward(const struct sp_backend *k, const struct sp_shape *sh, const void *n1,
@@ -69,19 +79,31 @@ void sp_heads_forward(const struct sp_backend *k, const struct sp_shape *sh, con
     of = keys(sh);
     width = (size_t)of.width;
     normalise(k, sh, of, n1, w, s);
-    k->copy_rows(k, T, width * elem, s.normed, width * elem, kv, 2 * width * elem);
-    k->linear(k, sh->rows, sh->model.hidden, of.width, n1,
-              sp_weight_at(sh, w, of.weight + width * h),
-              of.bias == (size_t)-1 ? NULL : sp_weight_at(sh, w, of.bias + width),
-              sp_skip(sh, kv, width), 2 * of.width);
+    k->copy_rows(k,
+                 &(struct sp_row_copy){
+                     .n = T, .bytes = width * elem, .from = width * elem, .to = 2 * width * elem},
+                 s.normed, kv);
+    k->linear(k,
+              &(struct sp_linear){
+                  .T = sh->rows,
+                  .in = sh->model.hidden,
+                  .out = of.width,
+                  .w = sp_weight_at(sh, w, of.weight + width * h),
+                  .bias = of.bias == (size_t)-1 ? NULL : sp_weight_at(sh, w, of.bias + width),
+                  .ld = 2 * of.width},
+              n1, sp_skip(sh, kv, width));
 }
 
 /* dy(T,width) = norm'(dy), gain += ; dx overwrites dy row by row. */
 static void norm_backward(const struct sp_backend *k, const struct sp_shape *sh, struct heads of,
                           void *w, struct scratch s, void *dy, float *gain)
 {
-    k->norm_bwd(k, true, sh->rows * of.n, sh->model.head_dim, s.raw, s.stats,
-                sp_weight_at(sh, w, of.gain), dy, NULL, dy, gain, NULL);
+    k->norm_bwd(k,
+                &(struct sp_norm){.rms = true,
+                                  .T = sh->rows * of.n,
+                                  .h = sh->model.head_dim,
+                                  .gain = sp_weight_at(sh, w, of.gain)},
+                s.raw, s.stats, &(struct sp_norm_bwd){.dy = dy, .dx = dy, .dgain = gain});
 }
 
 void sp_heads_backward(const struct sp_backend *k, const struct sp_shape *sh, const void *n1,
@@ -96,7 +118,9 @@ void sp_heads_backward(const struct sp_backend *k, const struct sp_shape *sh, co
     of = keys(sh);
     row = (size_t)of.width * elem;
     normalise(k, sh, of, n1, w, s);
-    k->copy_rows(k, T, row, dkv, 2 * row, s.normed, row);
+    k->copy_rows(k, &(struct sp_row_copy){.n = T, .bytes = row, .from = 2 * row, .to = row}, dkv,
+                 s.normed);
     norm_backward(k, sh, of, w, s, s.normed, gains + (sh->k_gain - sh->q_gain));
-    k->copy_rows(k, T, row, s.normed, row, dkv, 2 * row);
+    k->copy_rows(k, &(struct sp_row_copy){.n = T, .bytes = row, .from = row, .to = 2 * row},
+                 s.normed, dkv);
 }

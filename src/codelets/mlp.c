@@ -36,8 +36,13 @@ static void mlp_fwd(const struct sp_backend *k, const struct mlp_fwd_buffers *b,
     sp_mlp_up(k, sh, T, b->n2, b->w, b->u, b->g);
     if (!b->y)
         return;
-    k->linear(k, T, sh->model.mlp, h, b->g, sp_weight_at(sh, b->w, sh->down),
-              a->biased ? sp_weight_at(sh, b->w, sh->down_bias) : NULL, b->y, h);
+    k->linear(k,
+              &(struct sp_linear){.T = T,
+                                  .in = sh->model.mlp,
+                                  .out = h,
+                                  .w = sp_weight_at(sh, b->w, sh->down),
+                                  .bias = a->biased ? sp_weight_at(sh, b->w, sh->down_bias) : NULL},
+              b->g, b->y);
     sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
 }
 
@@ -80,8 +85,10 @@ static void mlp_wgrad(const struct sp_backend *k, const struct mlp_wgrad_buffers
 
     if (!b->g)
         sp_mlp_activate(k, sh, T, b->u, g);
-    k->linear_dw(k, T, h, width, b->n2, b->du, width, grad + sh->up, sp_at(grad, sh->up_bias));
-    k->linear_dw(k, T, sh->model.mlp, h, g, b->dy, h, grad + sh->down, sp_at(grad, sh->down_bias));
+    k->linear_dw(k, &(struct sp_linear){.T = T, .in = h, .out = width}, b->n2, b->du, grad + sh->up,
+                 sp_at(grad, sh->up_bias));
+    k->linear_dw(k, &(struct sp_linear){.T = T, .in = sh->model.mlp, .out = h}, g, b->dy,
+                 grad + sh->down, sp_at(grad, sh->down_bias));
 }
 
 SP_CODELET(mlp_fwd);

@@ -11,7 +11,9 @@ static inline void sp_mlp_activate(const struct sp_backend *k, const struct sp_s
                                    const void *u, void *g)
 {
     if (sh->model.arch == SP_ARCH_LLAMA)
-        k->gated(k, sp_model_act(&sh->model), rows, sh->model.mlp, u, g);
+        k->gated(k,
+                 &(struct sp_gated){.act = sp_model_act(&sh->model), .T = rows, .f = sh->model.mlp},
+                 u, g);
     else
         k->act(k, sp_model_act(&sh->model), (size_t)rows * (size_t)sh->model.mlp, u, g);
 }
@@ -22,12 +24,13 @@ static inline void sp_mlp_up(const struct sp_backend *k, const struct sp_shape *
 {
     int h = sh->model.hidden, width = sh->up_width;
     void *weight = sp_weight_at(sh, w, sh->up), *bias = sp_weight_at(sh, w, sh->up_bias);
+    const struct sp_linear up = {.T = rows, .in = h, .out = width, .w = weight, .bias = bias};
 
     if (g && sh->model.arch != SP_ARCH_LLAMA) {
-        k->linear_act(k, sp_model_act(&sh->model), rows, h, width, n2, weight, bias, u, g);
+        k->linear_act(k, &up, sp_model_act(&sh->model), n2, u, g);
         return;
     }
-    k->linear(k, rows, h, width, n2, weight, bias, u, width);
+    k->linear(k, &up, n2, u);
     if (g)
         sp_mlp_activate(k, sh, rows, u, g);
 }
@@ -40,14 +43,18 @@ static inline void sp_mlp_backward(const struct sp_backend *k, const struct sp_s
 {
     int h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
     void *down = sp_weight_at(sh, w, sh->down);
+    const struct sp_linear last = {.T = rows, .in = f, .out = h, .w = down};
 
     if (sh->model.arch == SP_ARCH_LLAMA) {
-        k->linear_dx(k, rows, f, h, dy, h, down, dg, false);
-        k->gated_bwd(k, sp_model_act(&sh->model), rows, f, u, dg, du);
+        k->linear_dx(k, &last, dy, dg, false);
+        k->gated_bwd(k, &(struct sp_gated){.act = sp_model_act(&sh->model), .T = rows, .f = f}, u,
+                     dg, du);
     } else {
-        k->linear_dx_act(k, sp_model_act(&sh->model), rows, f, h, dy, down, u, du);
+        k->linear_dx_act(k, &last, sp_model_act(&sh->model), dy, u, du);
     }
-    k->linear_dx(k, rows, h, width, du, width, sp_weight_at(sh, w, sh->up), dn, false);
+    k->linear_dx(
+        k, &(struct sp_linear){.T = rows, .in = h, .out = width, .w = sp_weight_at(sh, w, sh->up)},
+        du, dn, false);
 }
 
 #endif

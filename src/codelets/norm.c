@@ -35,8 +35,14 @@ static void norm_fwd(const struct sp_backend *k, const struct norm_fwd_buffers *
     if (b->saved)
         s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
     n1 = s.n1 ? s.n1 : b->n1 ? b->n1 : b->scratch;
-    k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->x, b->w_norm,
-            sp_weight_at(sh, b->w_norm, sh->norm_bias), n1, s.stats);
+    k->norm(k,
+            &(struct sp_norm){.rms = sh->rms,
+                              .T = T,
+                              .h = h,
+                              .eps = sh->model.norm_eps,
+                              .gain = b->w_norm,
+                              .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
+            b->x, n1, s.stats);
     sp_check_finite(&a->base, k, "n1", n1, (size_t)T * (size_t)h);
 }
 
@@ -57,8 +63,13 @@ static void norm_bwd(const struct sp_backend *k, const struct norm_bwd_buffers *
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
 
-    k->norm_bwd(k, sh->rms, T, h, b->x, s.stats, b->w_norm, b->dn1, b->dr, b->dx, b->g_norm,
-                sp_at(b->g_norm, sh->norm_bias));
+    k->norm_bwd(k, &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = b->w_norm}, b->x,
+                s.stats,
+                &(struct sp_norm_bwd){.dy = b->dn1,
+                                      .dres = b->dr,
+                                      .dx = b->dx,
+                                      .dgain = b->g_norm,
+                                      .dbias = sp_at(b->g_norm, sh->norm_bias)});
     sp_check_finite(&a->base, k, "dx", b->dx, (size_t)T * (size_t)h);
 }
 

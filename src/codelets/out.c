@@ -30,11 +30,12 @@ static void out_fwd(const struct sp_backend *k, const struct out_fwd_buffers *b,
     int T = sh->rows, h = sh->model.hidden;
     void *weight = sp_weight_at(sh, b->w, sh->out);
     void *bias = a->biased ? sp_weight_at(sh, b->w, sh->out_bias) : NULL;
+    const struct sp_linear layer = {.T = T, .in = sh->q_width, .out = h, .w = weight, .bias = bias};
 
     if (b->x)
-        k->linear_add(k, T, sh->q_width, h, b->o, weight, bias, b->x, b->y);
+        k->linear_add(k, &layer, b->o, b->x, b->y);
     else
-        k->linear(k, T, sh->q_width, h, b->o, weight, bias, b->y, h);
+        k->linear(k, &layer, b->o, b->y);
     sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
 }
 
@@ -49,8 +50,12 @@ static void out_bwd(const struct sp_backend *k, const struct out_bwd_buffers *b,
 {
     const struct sp_shape *sh = a->shape;
 
-    k->linear_dx(k, sh->rows, sh->q_width, sh->model.hidden, b->dr, sh->model.hidden,
-                 sp_weight_at(sh, b->w, sh->out), b->d_o, false);
+    k->linear_dx(k,
+                 &(struct sp_linear){.T = sh->rows,
+                                     .in = sh->q_width,
+                                     .out = sh->model.hidden,
+                                     .w = sp_weight_at(sh, b->w, sh->out)},
+                 b->dr, b->d_o, false);
     sp_check_finite(a, k, "do", b->d_o, (size_t)sh->rows * (size_t)sh->q_width);
 }
 
@@ -67,7 +72,8 @@ static void out_wgrad(const struct sp_backend *k, const struct out_wgrad_buffers
     int h = sh->model.hidden;
     float *g = b->g;
 
-    k->linear_dw(k, sh->rows, sh->q_width, h, b->o, b->dr, h, g + sh->out, sp_at(g, sh->out_bias));
+    k->linear_dw(k, &(struct sp_linear){.T = sh->rows, .in = sh->q_width, .out = h}, b->o, b->dr,
+                 g + sh->out, sp_at(g, sh->out_bias));
 }
 
 SP_CODELET(out_fwd);

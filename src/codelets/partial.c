@@ -68,8 +68,14 @@ static void sum_norm(const struct sp_backend *k, const struct sum_norm_buffers *
     int T = sh->rows, h = sh->model.hidden;
 
     add_parts(k, sh, b->part, b->n_part, b->r);
-    k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->r, gain_of(a, b->w), bias_of(a, b->w), b->n,
-            b->stats);
+    k->norm(k,
+            &(struct sp_norm){.rms = sh->rms,
+                              .T = T,
+                              .h = h,
+                              .eps = sh->model.norm_eps,
+                              .gain = gain_of(a, b->w),
+                              .bias = bias_of(a, b->w)},
+            b->r, b->n, b->stats);
     sp_check_finite(&a->base, k, "n", b->n, (size_t)T * (size_t)h);
 }
 
@@ -85,8 +91,12 @@ static void norm_again(const struct sp_backend *k, const struct norm_again_buffe
 {
     const struct sp_shape *sh = a->base.shape;
 
-    k->norm_apply(k, sh->rows, sh->model.hidden, b->r, b->stats, gain_of(a, b->w), bias_of(a, b->w),
-                  b->n);
+    k->norm_apply(k,
+                  &(struct sp_norm){.T = sh->rows,
+                                    .h = sh->model.hidden,
+                                    .gain = gain_of(a, b->w),
+                                    .bias = bias_of(a, b->w)},
+                  b->r, b->stats, b->n);
 }
 
 #define SUM_NORM_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                  \
@@ -109,8 +119,13 @@ static void sum_norm_bwd(const struct sp_backend *k, const struct sum_norm_bwd_b
     float *g = b->g;
 
     add_parts(k, sh, b->part, b->n_part, b->dn);
-    k->norm_bwd(k, sh->rms, T, h, b->r, b->stats, gain_of(a, b->w), b->dn, b->dy, b->dr,
-                in_post ? g + sh->gain : g, sp_at(g, in_post ? sh->bias : sh->norm_bias));
+    k->norm_bwd(k, &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = gain_of(a, b->w)},
+                b->r, b->stats,
+                &(struct sp_norm_bwd){.dy = b->dn,
+                                      .dres = b->dy,
+                                      .dx = b->dr,
+                                      .dgain = in_post ? g + sh->gain : g,
+                                      .dbias = sp_at(g, in_post ? sh->bias : sh->norm_bias)});
     sp_check_finite(&a->base, k, "dr", b->dr, (size_t)T * (size_t)h);
 }
 

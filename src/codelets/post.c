@@ -79,8 +79,13 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
     }
 
     if (b->o)
-        k->linear_add(k, T, sh->q_width, h, b->o, sp_weight_at(sh, w, sh->out),
-                      sp_weight_at(sh, w, sh->out_bias), b->x, s.r);
+        k->linear_add(k,
+                      &(struct sp_linear){.T = T,
+                                          .in = sh->q_width,
+                                          .out = h,
+                                          .w = sp_weight_at(sh, w, sh->out),
+                                          .bias = sp_weight_at(sh, w, sh->out_bias)},
+                      b->o, b->x, s.r);
     else if (b->saved)
         k->copy(k, (size_t)T * (size_t)h * sp_shape_elem(sh), b->x, s.r);
     for (int t = 0; t < T; t += sh->mlp_rows) {
@@ -90,13 +95,24 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
         void *ut = s.u ? sp_skip(sh, s.u, row * (size_t)sh->up_width) : u;
         void *gt = s.g ? sp_skip(sh, s.g, row * (size_t)f) : g;
 
-        k->norm(k, sh->rms, rows, h, sh->model.norm_eps, rt, sp_weight_at(sh, w, sh->gain),
-                sp_weight_at(sh, w, sh->bias), nt, s.stats ? s.stats + 2 * row : NULL);
+        k->norm(k,
+                &(struct sp_norm){.rms = sh->rms,
+                                  .T = rows,
+                                  .h = h,
+                                  .eps = sh->model.norm_eps,
+                                  .gain = sp_weight_at(sh, w, sh->gain),
+                                  .bias = sp_weight_at(sh, w, sh->bias)},
+                rt, nt, s.stats ? s.stats + 2 * row : NULL);
         if (b->y || s.u)
             sp_mlp_up(k, sh, rows, nt, w, ut, b->y || s.g ? gt : NULL);
         if (b->y)
-            k->linear_add(k, rows, f, h, gt, sp_weight_at(sh, w, sh->down),
-                          sp_weight_at(sh, w, sh->down_bias), rt, sp_skip(sh, b->y, at));
+            k->linear_add(k,
+                          &(struct sp_linear){.T = rows,
+                                              .in = f,
+                                              .out = h,
+                                              .w = sp_weight_at(sh, w, sh->down),
+                                              .bias = sp_weight_at(sh, w, sh->down_bias)},
+                          gt, rt, sp_skip(sh, b->y, at));
     }
     if (b->y)
         sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
@@ -130,12 +146,21 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
         sp_mlp_backward(k, sh, rows, sp_skip(sh, b->dy, at), w, sp_skip(sh, s.u, at_u), b->dg,
                         sp_skip(sh, b->du, at_u), sp_skip(sh, b->dr, at));
     }
-    k->norm_bwd(k, sh->rms, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain), b->dr, b->dy, b->dr,
-                g + (a->apart ? 0 : sh->gain), sp_at(g, a->apart ? sh->norm_bias : sh->bias));
+    k->norm_bwd(
+        k, &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = sp_weight_at(sh, w, sh->gain)},
+        s.r, s.stats,
+        &(struct sp_norm_bwd){.dy = b->dr,
+                              .dres = b->dy,
+                              .dx = b->dr,
+                              .dgain = g + (a->apart ? 0 : sh->gain),
+                              .dbias = sp_at(g, a->apart ? sh->norm_bias : sh->bias)});
     sp_check_finite(&a->base, k, "dr", b->dr, (size_t)T * (size_t)h);
     if (!b->d_o)
         return;
-    k->linear_dx(k, T, sh->q_width, h, b->dr, h, sp_weight_at(sh, w, sh->out), b->d_o, false);
+    k->linear_dx(
+        k,
+        &(struct sp_linear){.T = T, .in = sh->q_width, .out = h, .w = sp_weight_at(sh, w, sh->out)},
+        b->dr, b->d_o, false);
     sp_check_finite(&a->base, k, "do", b->d_o, (size_t)T * (size_t)sh->q_width);
 }
 
@@ -160,16 +185,23 @@ static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffe
     float *g = b->g;
 
     if (b->o)
-        k->linear_dw(k, T, sh->q_width, h, b->o, b->dr, h, g + sh->out, sp_at(g, sh->out_bias));
+        k->linear_dw(k, &(struct sp_linear){.T = T, .in = sh->q_width, .out = h}, b->o, b->dr,
+                     g + sh->out, sp_at(g, sh->out_bias));
     if (!a->keep_outputs) {
         s.g = s.n2 = b->scratch;
-        k->norm_apply(k, T, h, s.r, s.stats, sp_weight_at(sh, b->w, sh->gain),
-                      sp_weight_at(sh, b->w, sh->bias), s.n2);
+        k->norm_apply(k,
+                      &(struct sp_norm){.T = T,
+                                        .h = h,
+                                        .gain = sp_weight_at(sh, b->w, sh->gain),
+                                        .bias = sp_weight_at(sh, b->w, sh->bias)},
+                      s.r, s.stats, s.n2);
     }
-    k->linear_dw(k, T, h, width, s.n2, b->du, width, g + sh->up, sp_at(g, sh->up_bias));
+    k->linear_dw(k, &(struct sp_linear){.T = T, .in = h, .out = width}, s.n2, b->du, g + sh->up,
+                 sp_at(g, sh->up_bias));
     if (!a->keep_outputs)
         sp_mlp_activate(k, sh, T, s.u, s.g);
-    k->linear_dw(k, T, f, h, s.g, b->dy, h, g + sh->down, sp_at(g, sh->down_bias));
+    k->linear_dw(k, &(struct sp_linear){.T = T, .in = f, .out = h}, s.g, b->dy, g + sh->down,
+                 sp_at(g, sh->down_bias));
 }
 
 SP_CODELET(post_fwd);

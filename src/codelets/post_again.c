@@ -34,12 +34,18 @@ static void mlp_again(const struct sp_backend *k, const struct sp_shape *sh, int
     void *act = sp_skip(sh, u, part * (size_t)width), *du = sp_skip(sh, act, part * (size_t)f);
     void *dg = sp_skip(sh, du, part * (size_t)width);
 
-    k->norm_apply(k, rows, h, r, stats, sp_weight_at(sh, w, sh->gain),
-                  sp_weight_at(sh, w, sh->bias), n2);
+    k->norm_apply(k,
+                  &(struct sp_norm){.T = rows,
+                                    .h = h,
+                                    .gain = sp_weight_at(sh, w, sh->gain),
+                                    .bias = sp_weight_at(sh, w, sh->bias)},
+                  r, stats, n2);
     sp_mlp_up(k, sh, rows, n2, w, u, act);
     sp_mlp_backward(k, sh, rows, dy, w, u, dg, du, dn);
-    k->linear_dw(k, rows, h, width, n2, du, width, g + sh->up, sp_at(g, sh->up_bias));
-    k->linear_dw(k, rows, f, h, act, dy, h, g + sh->down, sp_at(g, sh->down_bias));
+    k->linear_dw(k, &(struct sp_linear){.T = rows, .in = h, .out = width}, n2, du, g + sh->up,
+                 sp_at(g, sh->up_bias));
+    k->linear_dw(k, &(struct sp_linear){.T = rows, .in = f, .out = h}, act, dy, g + sh->down,
+                 sp_at(g, sh->down_bias));
 }
 
 static void post_again(const struct sp_backend *k, const struct post_again_buffers *b,
@@ -59,13 +65,23 @@ static void post_again(const struct sp_backend *k, const struct post_again_buffe
         mlp_again(k, sh, rows, sp_skip(sh, s.r, at), s.stats + 2 * (size_t)t,
                   sp_skip(sh, b->dy, at), w, g, b->scratch, sp_skip(sh, b->dr, at));
     }
-    k->norm_bwd(k, sh->rms, T, h, s.r, s.stats, sp_weight_at(sh, w, sh->gain), b->dr, b->dy, b->dr,
-                g + sh->gain, sp_at(g, sh->bias));
+    k->norm_bwd(
+        k, &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = sp_weight_at(sh, w, sh->gain)},
+        s.r, s.stats,
+        &(struct sp_norm_bwd){.dy = b->dr,
+                              .dres = b->dy,
+                              .dx = b->dr,
+                              .dgain = g + sh->gain,
+                              .dbias = sp_at(g, sh->bias)});
     sp_check_finite(a, k, "dr", b->dr, (size_t)T * (size_t)h);
     if (!b->o)
         return;
-    k->linear_dx(k, T, sh->q_width, h, b->dr, h, sp_weight_at(sh, w, sh->out), b->d_o, false);
-    k->linear_dw(k, T, sh->q_width, h, b->o, b->dr, h, g + sh->out, sp_at(g, sh->out_bias));
+    k->linear_dx(
+        k,
+        &(struct sp_linear){.T = T, .in = sh->q_width, .out = h, .w = sp_weight_at(sh, w, sh->out)},
+        b->dr, b->d_o, false);
+    k->linear_dw(k, &(struct sp_linear){.T = T, .in = sh->q_width, .out = h}, b->o, b->dr,
+                 g + sh->out, sp_at(g, sh->out_bias));
     sp_check_finite(a, k, "do", b->d_o, (size_t)T * (size_t)sh->q_width);
 }
 

@@ -56,8 +56,14 @@ static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
         s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
     n1 = s.n1 ? s.n1 : n1_in(sh, b->scratch);
 
-    k->norm(k, sh->rms, T, h, sh->model.norm_eps, b->x, b->w_norm,
-            sp_weight_at(sh, b->w_norm, sh->norm_bias), n1, s.stats);
+    k->norm(k,
+            &(struct sp_norm){.rms = sh->rms,
+                              .T = T,
+                              .h = h,
+                              .eps = sh->model.norm_eps,
+                              .gain = b->w_norm,
+                              .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
+            b->x, n1, s.stats);
     sp_qkv_forward(k, sh, a->base.documents, n1, b->w_qkv, b->scratch, b->q, b->kv);
     sp_check_finite(&a->base, k, "q", b->q, (size_t)T * (size_t)sh->q_width);
     if (b->kv)
@@ -88,13 +94,22 @@ static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
     float *gains = b->gains && !a->apart ? (float *)b->gains + sh->q_gain : b->gains;
 
     if (b->gains && !s.n1)
-        k->norm_apply(k, T, h, b->x, s.stats, b->w_norm, sp_weight_at(sh, b->w_norm, sh->norm_bias),
-                      n1);
+        k->norm_apply(k,
+                      &(struct sp_norm){.T = T,
+                                        .h = h,
+                                        .gain = b->w_norm,
+                                        .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
+                      b->x, s.stats, n1);
     /* dx holds dn1 until norm1's backward overwrites it, row by row. */
     sp_qkv_backward(k, sh, a->base.documents, n1, b->scratch, gains, b->dq, b->dkv, b->w_qkv,
                     b->dx);
-    k->norm_bwd(k, sh->rms, T, h, b->x, s.stats, b->w_norm, b->dx, b->dr, b->dx, b->g_norm,
-                sp_at(b->g_norm, sh->norm_bias));
+    k->norm_bwd(k, &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = b->w_norm}, b->x,
+                s.stats,
+                &(struct sp_norm_bwd){.dy = b->dx,
+                                      .dres = b->dr,
+                                      .dx = b->dx,
+                                      .dgain = b->g_norm,
+                                      .dbias = sp_at(b->g_norm, sh->norm_bias)});
     sp_check_finite(&a->base, k, "dx", b->dx, (size_t)T * (size_t)h);
 }
 
@@ -117,8 +132,12 @@ static void pre_wgrad(const struct sp_backend *k, const struct pre_wgrad_buffers
 
     if (!s.n1) {
         s.n1 = b->scratch;
-        k->norm_apply(k, sh->rows, sh->model.hidden, b->x, s.stats, b->w_norm,
-                      sp_weight_at(sh, b->w_norm, sh->norm_bias), s.n1);
+        k->norm_apply(k,
+                      &(struct sp_norm){.T = sh->rows,
+                                        .h = sh->model.hidden,
+                                        .gain = b->w_norm,
+                                        .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
+                      b->x, s.stats, s.n1);
     }
     sp_qkv_wgrad(k, sh, s.n1, b->dq, b->dkv, b->g_qkv);
 }

@@ -20,11 +20,25 @@ static inline void sp_qkv_rotate(const struct sp_backend *k, const struct sp_sha
     if (m->arch != SP_ARCH_LLAMA)
         return;
     while (sp_segment_next(sh, d, &s)) {
-        k->rope(k, s.sequences, s.len, m->heads, m->head_dim, sh->q_width, s.position, &m->rope,
+        k->rope(k,
+                &(struct sp_rotation){.batch = s.sequences,
+                                      .len = s.len,
+                                      .heads = m->heads,
+                                      .d = m->head_dim,
+                                      .ld = sh->q_width,
+                                      .pos0 = s.position,
+                                      .rope = &m->rope},
                 inverse, sp_skip(sh, q, s.row * (size_t)sh->q_width));
         if (kv)
-            k->rope(k, s.sequences, s.len, m->kv_heads, m->head_dim, sh->kv_width, s.position,
-                    &m->rope, inverse, sp_skip(sh, kv, s.row * (size_t)sh->kv_width));
+            k->rope(k,
+                    &(struct sp_rotation){.batch = s.sequences,
+                                          .len = s.len,
+                                          .heads = m->kv_heads,
+                                          .d = m->head_dim,
+                                          .ld = sh->kv_width,
+                                          .pos0 = s.position,
+                                          .rope = &m->rope},
+                    inverse, sp_skip(sh, kv, s.row * (size_t)sh->kv_width));
     }
 }
 
@@ -41,11 +55,21 @@ static inline void sp_qkv_forward(const struct sp_backend *k, const struct sp_sh
         sp_qkv_rotate(k, sh, d, q, kv, false);
         return;
     }
-    k->linear(k, T, h, sh->q_width, n1, sp_weight_at(sh, w, sh->qkv),
-              sp_weight_at(sh, w, sh->qkv_bias), q, sh->q_width);
+    k->linear(k,
+              &(struct sp_linear){.T = T,
+                                  .in = h,
+                                  .out = sh->q_width,
+                                  .w = sp_weight_at(sh, w, sh->qkv),
+                                  .bias = sp_weight_at(sh, w, sh->qkv_bias)},
+              n1, q);
     if (kv)
-        k->linear(k, T, h, sh->kv_width, n1, sp_weight_at(sh, w, sp_kv_rows(sh)),
-                  sp_weight_at(sh, w, sp_kv_bias(sh)), kv, sh->kv_width);
+        k->linear(k,
+                  &(struct sp_linear){.T = T,
+                                      .in = h,
+                                      .out = sh->kv_width,
+                                      .w = sp_weight_at(sh, w, sp_kv_rows(sh)),
+                                      .bias = sp_weight_at(sh, w, sp_kv_bias(sh))},
+                  n1, kv);
     sp_qkv_rotate(k, sh, d, q, kv, false);
 }
 
@@ -60,9 +84,15 @@ static inline void sp_qkv_backward(const struct sp_backend *k, const struct sp_s
     sp_qkv_rotate(k, sh, d, dq, dkv, true);
     if (sh->model.qk_norm)
         sp_heads_backward(k, sh, n1, w, scratch, dq, dkv, gains);
-    k->linear_dx(k, T, h, sh->q_width, dq, sh->q_width, sp_weight_at(sh, w, sh->qkv), dn1, false);
-    k->linear_dx(k, T, h, sh->kv_width, dkv, sh->kv_width, sp_weight_at(sh, w, sp_kv_rows(sh)), dn1,
-                 true);
+    k->linear_dx(
+        k,
+        &(struct sp_linear){.T = T, .in = h, .out = sh->q_width, .w = sp_weight_at(sh, w, sh->qkv)},
+        dq, dn1, false);
+    k->linear_dx(
+        k,
+        &(struct sp_linear){
+            .T = T, .in = h, .out = sh->kv_width, .w = sp_weight_at(sh, w, sp_kv_rows(sh))},
+        dkv, dn1, true);
 }
 
 /* dWq += dq^T n1, dWkv += dkv^T n1, with gradients that sp_qkv_backward brought back; biases
@@ -72,10 +102,10 @@ static inline void sp_qkv_wgrad(const struct sp_backend *k, const struct sp_shap
 {
     int T = sh->rows, h = sh->model.hidden;
 
-    k->linear_dw(k, T, h, sh->q_width, n1, dq, sh->q_width, sp_at(g, sh->qkv),
-                 sp_at(g, sh->qkv_bias));
-    k->linear_dw(k, T, h, sh->kv_width, n1, dkv, sh->kv_width, sp_at(g, sp_kv_rows(sh)),
-                 sp_at(g, sp_kv_bias(sh)));
+    k->linear_dw(k, &(struct sp_linear){.T = T, .in = h, .out = sh->q_width}, n1, dq,
+                 sp_at(g, sh->qkv), sp_at(g, sh->qkv_bias));
+    k->linear_dw(k, &(struct sp_linear){.T = T, .in = h, .out = sh->kv_width}, n1, dkv,
+                 sp_at(g, sp_kv_rows(sh)), sp_at(g, sp_kv_bias(sh)));
 }
 
 static inline double sp_qkv_flops(const struct sp_shape *sh)

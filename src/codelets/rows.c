@@ -24,11 +24,13 @@ static void rows(const struct sp_backend *k, const struct rows_buffers *b,
     const struct sp_rows *r = &a->rows;
     size_t width = (size_t)r->width, elem = sp_shape_elem(sh);
 
-    k->copy_rows(k, (size_t)r->batch, (size_t)r->n * width * elem,
+    k->copy_rows(k,
+                 &(struct sp_row_copy){.n = (size_t)r->batch,
+                                       .bytes = (size_t)r->n * width * elem,
+                                       .from = (size_t)r->from_len * width * elem,
+                                       .to = (size_t)r->to_len * width * elem},
                  sp_skip(sh, b->from, (size_t)r->from_at * width),
-                 (size_t)r->from_len * width * elem,
-                 sp_skip(sh, b->to ? b->to : b->new_to, (size_t)r->to_at * width),
-                 (size_t)r->to_len * width * elem);
+                 sp_skip(sh, b->to ? b->to : b->new_to, (size_t)r->to_at * width));
 }
 
 #define ADD_ROWS_BUFFERS(ONE, OPTIONAL, LIST)                                                      \

@@ -90,8 +90,14 @@ static void update_tensor(void *arg, const struct sp_parameter *t)
         return;
     at = from - a->first;
     a->hp.weight_decay = t->decay ? a->decay : 0;
-    a->k->adamw(a->k, to - from, &a->hp, a->w + at, a->g + at, a->m + at, a->v + at,
-                a->low ? a->low + at * sp_dtype_bytes(a->base.dtype) : NULL);
+    a->k->adamw(a->k, &a->hp,
+                &(struct sp_adamw_arrays){
+                    .n = to - from,
+                    .w = a->w + at,
+                    .g = a->g + at,
+                    .m = a->m + at,
+                    .v = a->v + at,
+                    .low = a->low ? a->low + at * sp_dtype_bytes(a->base.dtype) : NULL});
 }
 
 #define UPDATE_BUFFERS(ONE, OPTIONAL, LIST)                                                        \

@@ -48,8 +48,16 @@ static void logit_stats(const struct sp_backend *k, const struct logit_stats_buf
 {
     const struct sp_shape *sh = a->base.shape;
 
-    k->logit_stats(k, sh->rows, sh->model.hidden, a->rows, rows_of(sh, b->logits), b->n, b->w,
-                   b->targets, b->stats, b->logits ? b->logits : b->scratch);
+    k->logit_stats(k,
+                   &(struct sp_logits){.T = sh->rows,
+                                       .h = sh->model.hidden,
+                                       .V = a->rows,
+                                       .rows = rows_of(sh, b->logits),
+                                       .x = b->n,
+                                       .w = b->w,
+                                       .targets = b->targets,
+                                       .scratch = b->logits ? b->logits : b->scratch},
+                   b->stats);
 }
 
 #define LOGIT_MERGE_BUFFERS(ONE, OPTIONAL, LIST)                                                   \
@@ -85,9 +93,19 @@ static void vocabulary(const struct sp_backend *k, const struct vocabulary_buffe
 
     k->merge_logits(k, T, b->n_stats, (const float *const *)b->stats, lse,
                     a->counts ? &tally[SP_TALLY_LOSS] : NULL);
-    k->logits_bwd(k, T, h, a->rows, rows_of(sh, b->logits), b->n, b->w, b->targets, lse,
-                  sh->loss_scale, b->logits != NULL, b->dn, b->g,
-                  b->logits ? b->logits : sp_skip(sh, b->scratch, sp_shape_f32(sh, (size_t)T)));
+    k->logits_bwd(k,
+                  &(struct sp_logits){
+                      .T = T,
+                      .h = h,
+                      .V = a->rows,
+                      .rows = rows_of(sh, b->logits),
+                      .x = b->n,
+                      .w = b->w,
+                      .targets = b->targets,
+                      .scale = sh->loss_scale,
+                      .scratch = b->logits ? b->logits
+                                           : sp_skip(sh, b->scratch, sp_shape_f32(sh, (size_t)T))},
+                  lse, b->logits != NULL, b->dn, b->g);
     sp_check_finite(&a->base, k, "dn", b->dn, (size_t)T * (size_t)h);
 }
 

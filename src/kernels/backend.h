@@ -19,67 +19,65 @@
 
 struct sp_cuda; /* kernels/cuda/device/device.h */
 
+/* Copies n rows of `bytes` each, which begin `from` bytes apart in x and `to` bytes in y. */
+struct sp_row_copy {
+    size_t n, bytes, from, to;
+};
+
 struct sp_backend {
     const char *name; /* "cpu", "cuda" */
     enum sp_dtype dtype;
     struct sp_cuda *cuda; /* stream, libraries and workspace; NULL on the CPU */
 
     /* ---- products: w in the backend's type, bias too; dw and dbias f32 ---- */
-    void (*linear)(const struct sp_backend *k, int T, int in, int out, const void *x, const void *w,
-                   const void *bias, void *y, int ldy);
-    void (*linear_add)(const struct sp_backend *k, int T, int in, int out, const void *x,
-                       const void *w, const void *bias, const void *residual, void *y);
+    void (*linear)(const struct sp_backend *k, const struct sp_linear *l, const void *x, void *y);
+    void (*linear_add)(const struct sp_backend *k, const struct sp_linear *l, const void *x,
+                       const void *residual, void *y);
     /* u(T,out) = x w^T + bias and g(T,out) = act(u), in one pass if the device can. */
-    void (*linear_act)(const struct sp_backend *k, enum sp_activation act, int T, int in, int out,
-                       const void *x, const void *w, const void *bias, void *u, void *g);
-    void (*linear_dx)(const struct sp_backend *k, int T, int in, int out, const void *dy, int lddy,
-                      const void *w, void *dx, bool accumulate);
+    void (*linear_act)(const struct sp_backend *k, const struct sp_linear *l,
+                       enum sp_activation act, const void *x, void *u, void *g);
+    void (*linear_dx)(const struct sp_backend *k, const struct sp_linear *l, const void *dy,
+                      void *dx, bool accumulate);
     /* du(T,in) = act'(u) o (dy(T,out) w): the gradient before the activation that fed w. */
-    void (*linear_dx_act)(const struct sp_backend *k, enum sp_activation act, int T, int in,
-                          int out, const void *dy, const void *w, const void *u, void *du);
-    void (*linear_dw)(const struct sp_backend *k, int T, int in, int out, const void *x,
-                      const void *dy, int lddy, float *dw, float *dbias);
+    void (*linear_dx_act)(const struct sp_backend *k, const struct sp_linear *l,
+                          enum sp_activation act, const void *dy, const void *u, void *du);
+    void (*linear_dw)(const struct sp_backend *k, const struct sp_linear *l, const void *x,
+                      const void *dy, float *dw, float *dbias);
 
     /* ---- norms ---- */
-    void (*norm)(const struct sp_backend *k, bool rms, int T, int h, float eps, const void *x,
-                 const void *gain, const void *bias, void *y, float *stats);
-    void (*norm_apply)(const struct sp_backend *k, int T, int h, const void *x, const float *stats,
-                       const void *gain, const void *bias, void *y);
-    void (*norm_bwd)(const struct sp_backend *k, bool rms, int T, int h, const void *x,
-                     const float *stats, const void *gain, const void *dy, const void *dres,
-                     void *dx, float *dgain, float *dbias);
+    void (*norm)(const struct sp_backend *k, const struct sp_norm *n, const void *x, void *y,
+                 float *stats);
+    void (*norm_apply)(const struct sp_backend *k, const struct sp_norm *n, const void *x,
+                       const float *stats, void *y);
+    void (*norm_bwd)(const struct sp_backend *k, const struct sp_norm *n, const void *x,
+                     const float *stats, const struct sp_norm_bwd *g);
 
     /* ---- attention ---- */
-    void (*rope)(const struct sp_backend *k, int batch, int len, int heads, int d, int ld, int pos0,
-                 const struct sp_rope *rope, bool inverse, void *x);
+    void (*rope)(const struct sp_backend *k, const struct sp_rotation *r, bool inverse, void *x);
     void (*attention)(const struct sp_backend *k, const struct sp_attention *at, const void *q,
                       const void *const *kv, void *o, float *lse);
     /* o is a sum of parts, in f32: it is rounded once, at its end */
     void (*attention_merge)(const struct sp_backend *k, const struct sp_attention *at,
                             const void *part, const float *part_lse, float *o, float *lse);
-    /* `first`: dkv = instead of +=. */
-    void (*attention_bwd)(const struct sp_backend *k, const struct sp_attention *at, const void *q,
-                          const void *const *kv, const void *o, const float *lse, const void *d_o,
-                          void *dq, void *const *dkv, bool first);
+    void (*attention_bwd)(const struct sp_backend *k, const struct sp_attention *at,
+                          const struct sp_attention_bwd *b);
 
     /* ---- activations ---- */
     void (*act)(const struct sp_backend *k, enum sp_activation act, size_t n, const void *u,
                 void *y);
-    void (*gated)(const struct sp_backend *k, enum sp_activation act, int T, int f, const void *u,
-                  void *y);
-    void (*gated_bwd)(const struct sp_backend *k, enum sp_activation act, int T, int f,
-                      const void *u, const void *dy, void *du);
+    void (*gated)(const struct sp_backend *k, const struct sp_gated *g, const void *u, void *y);
+    void (*gated_bwd)(const struct sp_backend *k, const struct sp_gated *g, const void *u,
+                      const void *dy, void *du);
 
     /* ---- embedding and loss ---- id < 0: another device has the row, x = position or 0 ---- */
-    void (*embed)(const struct sp_backend *k, int batch, int len, int h, int pos0,
-                  const int32_t *ids, const void *table, const void *positions, void *x);
-    void (*embed_bwd)(const struct sp_backend *k, int batch, int len, int h, int pos0,
-                      const int32_t *ids, const void *dx, float *dtable, float *dpositions);
-    /* scratch: rows * sp_logits_ld(V) elements. loss is in the memory of the device. A row whose
-     * target is SP_NO_TARGET adds nothing to the loss and has no gradient, here and below. */
-    void (*cross_entropy)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
-                          const void *w, const int32_t *targets, float scale, double *loss,
-                          void *dx, float *dw, void *scratch);
+    void (*embed)(const struct sp_backend *k, const struct sp_embed *e, const void *table,
+                  const void *positions, void *x);
+    void (*embed_bwd)(const struct sp_backend *k, const struct sp_embed *e, const void *dx,
+                      float *dtable, float *dpositions);
+    /* loss is in the memory of the device. A row whose target is SP_NO_TARGET adds nothing to the
+     * loss and has no gradient, here and below. */
+    void (*cross_entropy)(const struct sp_backend *k, const struct sp_logits *l, double *loss,
+                          void *dx, float *dw);
     /*
      * The same if w has V rows of a larger vocabulary; a target outside them is -1. For n parts:
      *   logit_stats   stats(T,2) = log(sum e^z), z[target] (0 for -1, NaN for SP_NO_TARGET)
@@ -88,15 +86,13 @@ struct sp_backend {
      *   logits_bwd    dx = and dw += of these V rows. `kept`: scratch still has the logits of
      *                 logit_stats, as it does if all rows were taken at a time; saves making them
      */
-    void (*logit_stats)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
-                        const void *w, const int32_t *targets, float *stats, void *scratch);
+    void (*logit_stats)(const struct sp_backend *k, const struct sp_logits *l, float *stats);
     void (*merge_logits)(const struct sp_backend *k, int T, int n, const float *const *stats,
                          float *lse, double *loss);
     void (*merge_stats)(const struct sp_backend *k, int T, int n, const float *const *stats,
                         float *merged);
-    void (*logits_bwd)(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
-                       const void *w, const int32_t *targets, const float *lse, float scale,
-                       bool kept, void *dx, float *dw, void *scratch);
+    void (*logits_bwd)(const struct sp_backend *k, const struct sp_logits *l, const float *lse,
+                       bool kept, void *dx, float *dw);
 
     /* ---- parameters and memory ---- */
     void (*add_f32)(const struct sp_backend *k, size_t n, const float *x, float *y); /* y += x */
@@ -112,16 +108,15 @@ struct sp_backend {
     /* y(n) += x(n), of the backend's type */
     void (*add_to_f32)(const struct sp_backend *k, size_t n, const void *x, float *y);
     void (*sumsq)(const struct sp_backend *k, size_t n, const float *g, double *sum);
-    /* The update of kernels.h on f32 weights; w_low(n) = the new weights, rounded, if not NULL. */
-    void (*adamw)(const struct sp_backend *k, size_t n, const struct sp_adamw *hp, float *w,
-                  float *g, float *m, float *v, void *w_low);
+    /* The update of kernels.h on f32 weights. */
+    void (*adamw)(const struct sp_backend *k, const struct sp_adamw *hp,
+                  const struct sp_adamw_arrays *a);
     /* y(n) = x(n) in the backend's type */
     void (*round)(const struct sp_backend *k, size_t n, const float *x, void *y);
     void (*clear)(const struct sp_backend *k, size_t bytes, void *y);
     void (*copy)(const struct sp_backend *k, size_t bytes, const void *x, void *y);
-    /* copies `rows` rows of `bytes` each, `from` and `to` bytes apart */
-    void (*copy_rows)(const struct sp_backend *k, size_t rows, size_t bytes, const void *x,
-                      size_t from, void *y, size_t to);
+    void (*copy_rows)(const struct sp_backend *k, const struct sp_row_copy *c, const void *x,
+                      void *y);
     /* Index of the first of n elements that is not finite; n if all are. Waits; for debugging. */
     size_t (*first_not_finite)(const struct sp_backend *k, enum sp_dtype dtype, const void *x,
                                size_t n);

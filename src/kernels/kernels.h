@@ -18,26 +18,43 @@
 /* ---- products ------------------------------------------------------------------------- */
 
 /* C = alpha op(A) op(B) + beta C, op(A) m x k, op(B) k x n; beta 0 never reads C. */
-void sp_gemm(bool trans_a, bool trans_b, int m, int n, int k, float alpha, const float *A, int lda,
-             const float *B, int ldb, float beta, float *C, int ldc);
+struct sp_gemm {
+    bool trans_a, trans_b;
+    int m, n, k;
+    int lda, ldb, ldc;
+    float alpha, beta;
+};
+
+void sp_gemm(const struct sp_gemm *g, const float *A, const float *B, float *C);
 
 /* Name and version of the library behind sp_gemm. */
 const char *sp_gemm_backend(void);
 
-/* y(T,out) = x(T,in) w(out,in)^T + bias(out); bias may be NULL. */
-void sp_linear(int T, int in, int out, const float *x, const float *w, const float *bias, float *y,
-               int ldy);
+/* A linear layer on T rows. Arrays that a structure of this file names are f32 for the functions
+ * here, and of the backend's type for those of backend.h. */
+struct sp_linear {
+    int T, in, out;
+    const void *w;    /* (out,in) */
+    const void *bias; /* (out), or NULL */
+    int ld;           /* leading dimension of y or dy; 0: out */
+};
 
-/* y(T,out) = residual(T,out) + x(T,in) w(out,in)^T + bias(out); bias may be NULL. */
-void sp_linear_add(int T, int in, int out, const float *x, const float *w, const float *bias,
-                   const float *residual, float *y);
+static inline int sp_linear_ld(const struct sp_linear *l)
+{
+    return l->ld ? l->ld : l->out;
+}
 
-/* dx(T,in) = dy(T,out) w; `accumulate`: += instead. dy has leading dimension lddy. */
-void sp_linear_dx(int T, int in, int out, const float *dy, int lddy, const float *w, float *dx,
-                  bool accumulate);
+/* y(T,out) = x(T,in) w(out,in)^T + bias(out) */
+void sp_linear(const struct sp_linear *l, const float *x, float *y);
 
-/* dw(out,in) += dy^T x; dbias(out) += column sums of dy, if not NULL. */
-void sp_linear_dw(int T, int in, int out, const float *x, const float *dy, int lddy, float *dw,
+/* y(T,out) = residual(T,out) + x(T,in) w(out,in)^T + bias(out); y is dense. */
+void sp_linear_add(const struct sp_linear *l, const float *x, const float *residual, float *y);
+
+/* dx(T,in) = dy(T,out) w; `accumulate`: += instead. */
+void sp_linear_dx(const struct sp_linear *l, const float *dy, float *dx, bool accumulate);
+
+/* dw(out,in) += dy^T x; dbias(out) += column sums of dy, if not NULL. Neither w nor bias is read. */
+void sp_linear_dw(const struct sp_linear *l, const float *x, const float *dy, float *dw,
                   float *dbias);
 
 /* ---- norms ---------------------------------------------------------------------------- */
@@ -47,19 +64,30 @@ void sp_linear_dw(int T, int in, int out, const float *x, const float *dy, int l
  * RMSNorm (bias == NULL and rms): y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps).
  * stats(T,2) = mean (0 for RMSNorm), rstd; may be NULL.
  */
-void sp_norm(bool rms, int T, int h, float eps, const float *x, const float *gain,
-             const float *bias, float *y, float *stats);
+struct sp_norm {
+    bool rms;
+    int T, h;
+    float eps;        /* of sp_norm alone */
+    const void *gain; /* (h) */
+    const void *bias; /* (h), or NULL; the backward does not read it */
+};
+
+void sp_norm(const struct sp_norm *n, const float *x, float *y, float *stats);
 
 /* y again from x and stats (recompute). */
-void sp_norm_apply(int T, int h, const float *x, const float *stats, const float *gain,
-                   const float *bias, float *y);
+void sp_norm_apply(const struct sp_norm *n, const float *x, const float *stats, float *y);
 
-/*
- * dx = (residual gradient) + norm'(dy): dx(T,h) = dres + ... where dres may be NULL (0) or alias
- * dx; dgain(h) +=, dbias(h) += (NULL for RMSNorm). dgain may be NULL: input gradient only.
- */
-void sp_norm_bwd(bool rms, int T, int h, const float *x, const float *stats, const float *gain,
-                 const float *dy, const float *dres, float *dx, float *dgain, float *dbias);
+/* dx(T,h) = dres + norm'(dy), dgain(h) +=, dbias(h) += */
+struct sp_norm_bwd {
+    const void *dy;
+    const void *dres; /* the residual gradient; may be NULL (0) or alias dx */
+    void *dx;
+    float *dgain; /* NULL: input gradient only */
+    float *dbias; /* NULL for RMSNorm */
+};
+
+void sp_norm_bwd(const struct sp_norm *n, const float *x, const float *stats,
+                 const struct sp_norm_bwd *g);
 
 /* ---- rotary positions ------------------------------------------------------------------ */
 
@@ -70,8 +98,12 @@ void sp_norm_bwd(bool rms, int T, int h, const float *x, const float *stats, con
  * `len` rows.
  * `inverse` rotates back, which is also the backward.
  */
-void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, const struct sp_rope *rope,
-             bool inverse, float *x);
+struct sp_rotation {
+    int batch, len, heads, d, ld, pos0;
+    const struct sp_rope *rope;
+};
+
+void sp_rope(const struct sp_rotation *r, bool inverse, float *x);
 
 /* ---- attention ------------------------------------------------------------------------ */
 
@@ -106,9 +138,18 @@ void sp_attention_merge(const struct sp_attention *at, const float *part, const 
  * Gradient: D = rowsum(dO o O), P = exp(S - lse), dV += P^T dO, dS = P o (dO V^T - D),
  * dQ = scale dS K, dK += scale dS^T Q. dq is written (=), dkv[j] accumulated (+=).
  */
-void sp_attention_bwd(const struct sp_attention *at, const float *q, const float *const *kv,
-                      const float *o, const float *lse, const float *d_o, float *dq,
-                      float *const *dkv);
+struct sp_attention_bwd {
+    const void *q;
+    const void *const *kv;
+    const void *o;
+    const float *lse;
+    const void *d_o;
+    void *dq;
+    void *const *dkv;
+    bool first; /* dkv = instead of += */
+};
+
+void sp_attention_bwd(const struct sp_attention *at, const struct sp_attention_bwd *b);
 
 /* ---- activations ----------------------------------------------------------------------- */
 
@@ -119,10 +160,14 @@ void sp_activation_bwd(enum sp_activation kind, size_t n, const float *u, const 
                        float *du);
 
 /* u(T,2f) holds gate then up in each row: y(T,f) = act(gate) * up. */
-void sp_gated(enum sp_activation kind, int T, int f, const float *u, float *y);
+struct sp_gated {
+    enum sp_activation act;
+    int T, f;
+};
+
+void sp_gated(const struct sp_gated *g, const float *u, float *y);
 /* du(T,2f) = ; du may alias u. */
-void sp_gated_bwd(enum sp_activation kind, int T, int f, const float *u, const float *dy,
-                  float *du);
+void sp_gated_bwd(const struct sp_gated *g, const float *u, const float *dy, float *du);
 
 /* y += x, n elements. */
 void sp_add(size_t n, const float *x, float *y);
@@ -130,11 +175,14 @@ void sp_add(size_t n, const float *x, float *y);
 /* ---- embedding and loss ---------------------------------------------------------------- */
 
 /* x(batch*len,h) = table[ids] (+ positions[pos0 + t], if not NULL). */
-void sp_embed(int batch, int len, int h, int pos0, const int32_t *ids, const float *table,
-              const float *positions, float *x);
+struct sp_embed {
+    int batch, len, h, pos0;
+    const int32_t *ids;
+};
+
+void sp_embed(const struct sp_embed *e, const float *table, const float *positions, float *x);
 /* dtable(V,h) +=, dpositions += (if not NULL). Deterministic: rows in order. */
-void sp_embed_bwd(int batch, int len, int h, int pos0, const int32_t *ids, const float *dx,
-                  float *dtable, float *dpositions);
+void sp_embed_bwd(const struct sp_embed *e, const float *dx, float *dtable, float *dpositions);
 
 /* The target of a token that is not predicted: its row counts for no loss and has no gradient. */
 enum { SP_NO_TARGET = -2 };
@@ -144,11 +192,16 @@ enum { SP_NO_TARGET = -2 };
  *   loss = sum over T rows of -log softmax(x w^T)[target];   *loss += (double)
  *   dx(T,h) = scale * (softmax - onehot) w     (NULL: not computed)
  *   dw(V,h) += scale * (softmax - onehot)^T x  (NULL: not computed)
- * scratch: rows * V floats.
  */
-void sp_cross_entropy(int T, int h, int V, int rows, const float *x, const float *w,
-                      const int32_t *targets, float scale, double *loss, float *dx, float *dw,
-                      float *scratch);
+struct sp_logits {
+    int T, h, V, rows;
+    const void *x, *w; /* (T,h), (V,h) */
+    const int32_t *targets;
+    float scale;   /* of gradients */
+    void *scratch; /* rows * V floats; of a backend, rows * sp_logits_ld(V) elements */
+};
+
+void sp_cross_entropy(const struct sp_logits *l, double *loss, float *dx, float *dw);
 
 /* ---- optimizer ------------------------------------------------------------------------- */
 
@@ -165,7 +218,13 @@ struct sp_adamw {
  * AdamW as in PyTorch: w -= lr wd w; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
  * w -= lr (m/bias1) / (sqrt(v/bias2) + eps). Then g = 0, ready for the next step.
  */
-void sp_adamw(size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v);
+struct sp_adamw_arrays {
+    size_t n;
+    float *w, *g, *m, *v;
+    void *low; /* (n) = the new weights, rounded to the backend's type, if not NULL */
+};
+
+void sp_adamw(const struct sp_adamw *hp, const struct sp_adamw_arrays *a);
 
 /* ---- counting -------------------------------------------------------------------------- */
 

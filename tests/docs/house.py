@@ -12,7 +12,6 @@ import sys
 STARPU = ("offload/", "policies/simulation/starpu_", "simulate/", "sinks/starpu/", "transport/")
 KNOWN = {  # the first file of a circle, by name: how many it has
     "graphs/families/multiplexed/multiplexed": 2,
-    "kernels/cuda/device/device": 2,
     "model/tokenizer/added": 7,
     "offload/away": 2,
     "plan/offload/builder": 4,

@@ -52,7 +52,13 @@ static void check_attention(bool llama, const int *kv_len, int n, bool first)
     sp_attn_bwd_insert(&ctx, &sh, &t, first, d_o.handle, dq.handle, 0);
     starpu_task_wait_for_all();
     sp_attention(&at, q.at, kv_at, ro, rlse);
-    sp_attention_bwd(&at, q.at, kv_at, ro, rlse, d_o.at, rdq, rdkv);
+    sp_attention_bwd(&at, &(struct sp_attention_bwd){.q = q.at,
+                                                     .kv = (const void *const *)kv_at,
+                                                     .o = ro,
+                                                     .lse = rlse,
+                                                     .d_o = d_o.at,
+                                                     .dq = rdq,
+                                                     .dkv = (void *const *)rdkv});
     assert_same_bits(o.at, ro, nq, "o");
     assert_same_bits(lse.at, rlse, nlse, "lse");
     assert_same_bits(dq.at, rdq, nq, "dq");

@@ -28,8 +28,10 @@ static void check_embed(const struct sp_shape *sh)
     sp_embed_fwd_insert(&ctx, sh, ih, w.handle, gpt ? p.handle : NULL, x.handle, 0);
     sp_embed_wgrad_insert(&ctx, sh, ih, dx.handle, g.handle, gpt ? gp.handle : NULL);
     starpu_task_wait_for_all();
-    sp_embed(BATCH, SEQ, h, 0, ids, w.at, gpt ? p.at : NULL, rx);
-    sp_embed_bwd(BATCH, SEQ, h, 0, ids, dx.at, rg, gpt ? rp : NULL);
+    sp_embed(&(struct sp_embed){.batch = BATCH, .len = SEQ, .h = h, .ids = ids}, w.at,
+             gpt ? p.at : NULL, rx);
+    sp_embed_bwd(&(struct sp_embed){.batch = BATCH, .len = SEQ, .h = h, .ids = ids}, dx.at, rg,
+                 gpt ? rp : NULL);
     assert_same_bits(x.at, rx, nx, "x");
     assert_same_bits(g.at, rg, g.n, "token gradient");
     assert_same_bits(gp.at, rp, gp.n, "position gradient");
@@ -58,10 +60,26 @@ static void check_head(const struct sp_shape *sh)
     sp_head_insert(&ctx, sh, x.handle, ih, wn.handle, w.handle, gn.handle, g.handle, dx.handle, th,
                    0);
     starpu_task_wait_for_all();
-    sp_norm(sh->rms, T, h, sh->model.norm_eps, x.at, wn.at, sp_at(wn.at, sh->norm_bias), n, stats);
-    sp_cross_entropy(T, h, V, sh->head_rows, n, w.at, targets, sh->loss_scale, &loss, dn, rg,
-                     logits);
-    sp_norm_bwd(sh->rms, T, h, x.at, stats, wn.at, dn, NULL, rdx, rn, sp_at(rn, sh->norm_bias));
+    sp_norm(&(struct sp_norm){.rms = sh->rms,
+                              .T = T,
+                              .h = h,
+                              .eps = sh->model.norm_eps,
+                              .gain = wn.at,
+                              .bias = sp_at(wn.at, sh->norm_bias)},
+            x.at, n, stats);
+    sp_cross_entropy(&(struct sp_logits){.T = T,
+                                         .h = h,
+                                         .V = V,
+                                         .rows = sh->head_rows,
+                                         .x = n,
+                                         .w = w.at,
+                                         .targets = targets,
+                                         .scale = sh->loss_scale,
+                                         .scratch = logits},
+                     &loss, dn, rg);
+    sp_norm_bwd(
+        &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = wn.at}, x.at, stats,
+        &(struct sp_norm_bwd){.dy = dn, .dx = rdx, .dgain = rn, .dbias = sp_at(rn, sh->norm_bias)});
     assert_same_bits(dx.at, rdx, nx, "dx");
     assert_same_bits(gn.at, rn, gn.n, "norm gradient");
     assert_same_bits(g.at, rg, g.n, "table gradient");
@@ -87,9 +105,14 @@ static void check_logits(const struct sp_shape *sh)
 
     sp_logits_insert(&ctx, sh, FIRST, ROWS, x.handle, wn.handle, w.handle, z.handle);
     starpu_task_wait_for_all();
-    sp_norm(sh->rms, ROWS, h, sh->model.norm_eps, x.at + FIRST * h, wn.at,
-            sp_at(wn.at, sh->norm_bias), n, NULL);
-    sp_linear(ROWS, h, V, n, w.at, NULL, rz, ld);
+    sp_norm(&(struct sp_norm){.rms = sh->rms,
+                              .T = ROWS,
+                              .h = h,
+                              .eps = sh->model.norm_eps,
+                              .gain = wn.at,
+                              .bias = sp_at(wn.at, sh->norm_bias)},
+            x.at + FIRST * h, n, NULL);
+    sp_linear(&(struct sp_linear){.T = ROWS, .in = h, .out = V, .w = w.at, .ld = ld}, n, rz);
     for (int r = 0; r < ROWS; r++) {
         assert_same_bits(z.at + r * ld, rz + r * ld, (size_t)V, "logits");
         for (int i = V; i < ld; i++)

@@ -31,19 +31,33 @@ static void post_forward(const struct sp_shape *sh, const float *x, const float 
 {
     int h = sh->model.hidden, m = sh->model.mlp, up = sh->up_width;
 
-    sp_linear_add(T, sh->q_width, h, o, w + sh->out, sp_at(w, sh->out_bias), x, f->r);
-    sp_norm(sh->rms, T, h, sh->model.norm_eps, f->r, w + sh->gain, sp_at(w, sh->bias), f->n2,
-            f->stats);
+    sp_linear_add(
+        &(struct sp_linear){
+            .T = T, .in = sh->q_width, .out = h, .w = w + sh->out, .bias = sp_at(w, sh->out_bias)},
+        o, x, f->r);
+    sp_norm(&(struct sp_norm){.rms = sh->rms,
+                              .T = T,
+                              .h = h,
+                              .eps = sh->model.norm_eps,
+                              .gain = w + sh->gain,
+                              .bias = sp_at(w, sh->bias)},
+            f->r, f->n2, f->stats);
     for (int t = 0; t < T; t += sh->mlp_rows) {
         int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
 
-        sp_linear(rows, h, up, f->n2 + t * h, w + sh->up, sp_at(w, sh->up_bias), f->u + t * up, up);
+        sp_linear(
+            &(struct sp_linear){
+                .T = rows, .in = h, .out = up, .w = w + sh->up, .bias = sp_at(w, sh->up_bias)},
+            f->n2 + t * h, f->u + t * up);
         if (sh->rms)
-            sp_gated(SP_SILU, rows, m, f->u + t * up, f->g + t * m);
+            sp_gated(&(struct sp_gated){.act = SP_SILU, .T = rows, .f = m}, f->u + t * up,
+                     f->g + t * m);
         else
             sp_activation(SP_GELU_TANH, (size_t)(rows * m), f->u + t * up, f->g + t * m);
-        sp_linear_add(rows, m, h, f->g + t * m, w + sh->down, sp_at(w, sh->down_bias), f->r + t * h,
-                      f->y + t * h);
+        sp_linear_add(
+            &(struct sp_linear){
+                .T = rows, .in = m, .out = h, .w = w + sh->down, .bias = sp_at(w, sh->down_bias)},
+            f->g + t * m, f->r + t * h, f->y + t * h);
     }
 }
 
@@ -56,16 +70,22 @@ static void post_backward(const struct sp_shape *sh, float *w, const float *dy, 
     for (int t = 0; t < T; t += sh->mlp_rows) {
         int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
 
-        sp_linear_dx(rows, m, h, dy + t * h, h, w + sh->down, dg, false);
+        sp_linear_dx(&(struct sp_linear){.T = rows, .in = m, .out = h, .w = w + sh->down},
+                     dy + t * h, dg, false);
         if (sh->rms)
-            sp_gated_bwd(SP_SILU, rows, m, f->u + t * up, dg, f->du + t * up);
+            sp_gated_bwd(&(struct sp_gated){.act = SP_SILU, .T = rows, .f = m}, f->u + t * up, dg,
+                         f->du + t * up);
         else
             sp_activation_bwd(SP_GELU_TANH, (size_t)(rows * m), f->u + t * up, dg, f->du + t * up);
-        sp_linear_dx(rows, h, up, f->du + t * up, up, w + sh->up, dn + t * h, false);
+        sp_linear_dx(&(struct sp_linear){.T = rows, .in = h, .out = up, .w = w + sh->up},
+                     f->du + t * up, dn + t * h, false);
     }
-    sp_norm_bwd(sh->rms, T, h, f->r, f->stats, w + sh->gain, dn, dy, f->dr, g + sh->gain,
-                sp_at(g, sh->bias));
-    sp_linear_dx(T, sh->q_width, h, f->dr, h, w + sh->out, f->d_o, false);
+    sp_norm_bwd(
+        &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = w + sh->gain}, f->r, f->stats,
+        &(struct sp_norm_bwd){
+            .dy = dn, .dres = dy, .dx = f->dr, .dgain = g + sh->gain, .dbias = sp_at(g, sh->bias)});
+    sp_linear_dx(&(struct sp_linear){.T = T, .in = sh->q_width, .out = h, .w = w + sh->out}, f->dr,
+                 f->d_o, false);
     free(dg), free(dn);
 }
 
@@ -74,9 +94,12 @@ static void post_weights(const struct sp_shape *sh, const float *o, const float 
 {
     int h = sh->model.hidden, up = sh->up_width;
 
-    sp_linear_dw(T, sh->q_width, h, o, f->dr, h, g + sh->out, sp_at(g, sh->out_bias));
-    sp_linear_dw(T, h, up, f->n2, f->du, up, g + sh->up, sp_at(g, sh->up_bias));
-    sp_linear_dw(T, sh->model.mlp, h, f->g, dy, h, g + sh->down, sp_at(g, sh->down_bias));
+    sp_linear_dw(&(struct sp_linear){.T = T, .in = sh->q_width, .out = h}, o, f->dr, g + sh->out,
+                 sp_at(g, sh->out_bias));
+    sp_linear_dw(&(struct sp_linear){.T = T, .in = h, .out = up}, f->n2, f->du, g + sh->up,
+                 sp_at(g, sh->up_bias));
+    sp_linear_dw(&(struct sp_linear){.T = T, .in = sh->model.mlp, .out = h}, f->g, dy, g + sh->down,
+                 sp_at(g, sh->down_bias));
 }
 
 /* Norm2's gradient by way of a block like norm1's: what it is in g, but for rounding, and nothing else
@@ -152,8 +175,11 @@ static void check_post(const struct sp_shape *sh)
             starpu_task_wait_for_all();
             post_backward(sh, w.at, dy.at, rg, &f);
             if (!keep_outputs)
-                sp_norm_apply(T, sh->model.hidden, f.r, f.stats, w.at + sh->gain,
-                              sp_at(w.at, sh->bias), f.n2);
+                sp_norm_apply(&(struct sp_norm){.T = T,
+                                                .h = sh->model.hidden,
+                                                .gain = w.at + sh->gain,
+                                                .bias = sp_at(w.at, sh->bias)},
+                              f.r, f.stats, f.n2);
             check_apart(sh, &post, &w, &dy, before, rg, &du, &dr, &d_o);
             post_weights(sh, o.at, dy.at, rg, &f);
             assert_same_bits(du.at, f.du, nu, "du");
@@ -208,7 +234,10 @@ static void check_again(const struct sp_shape *whole)
                              0);
         starpu_task_wait_for_all();
         post_backward(whole, w.at, dy.at, rg, &f);
-        sp_norm_apply(T, sh.model.hidden, f.r, f.stats, w.at + sh.gain, sp_at(w.at, sh.bias), f.n2);
+        sp_norm_apply(
+            &(struct sp_norm){
+                .T = T, .h = sh.model.hidden, .gain = w.at + sh.gain, .bias = sp_at(w.at, sh.bias)},
+            f.r, f.stats, f.n2);
         post_weights(whole, o.at, dy.at, rg, &f);
         assert_same_bits(sp_shape_residual_view(whole, saved.at).r, f.r, nx, "r");
         if (k % 2)
@@ -268,8 +297,11 @@ static void check_without_out(const struct sp_shape *sh)
             sp_out_wgrad_insert(&ctx, sh, o.handle, dr.handle, g_out.handle);
             starpu_task_wait_for_all();
             post_backward(sh, w.at, dy.at, rg, &f);
-            sp_norm_apply(T, sh->model.hidden, f.r, f.stats, w.at + sh->gain, sp_at(w.at, sh->bias),
-                          f.n2);
+            sp_norm_apply(&(struct sp_norm){.T = T,
+                                            .h = sh->model.hidden,
+                                            .gain = w.at + sh->gain,
+                                            .bias = sp_at(w.at, sh->bias)},
+                          f.r, f.stats, f.n2);
             post_weights(sh, o.at, dy.at, rg, &f);
             assert_near(dr.at, f.dr, nx, "dr");
             assert_near(d_o.at, f.d_o, no, "do");

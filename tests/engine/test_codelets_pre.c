@@ -7,8 +7,20 @@ static void rotate(const struct sp_shape *sh, bool inverse, float *q, float *kv)
 
     if (!sh->rms)
         return;
-    sp_rope(BATCH, SEQ, m->heads, m->head_dim, sh->q_width, 0, &m->rope, inverse, q);
-    sp_rope(BATCH, SEQ, m->kv_heads, m->head_dim, sh->kv_width, 0, &m->rope, inverse, kv);
+    sp_rope(&(struct sp_rotation){.batch = BATCH,
+                                  .len = SEQ,
+                                  .heads = m->heads,
+                                  .d = m->head_dim,
+                                  .ld = sh->q_width,
+                                  .rope = &m->rope},
+            inverse, q);
+    sp_rope(&(struct sp_rotation){.batch = BATCH,
+                                  .len = SEQ,
+                                  .heads = m->kv_heads,
+                                  .d = m->head_dim,
+                                  .ld = sh->kv_width,
+                                  .rope = &m->rope},
+            inverse, kv);
 }
 
 /* The product by parts: queries, keys, values; kv's rows are keys, then values. */
@@ -22,8 +34,13 @@ static void project(const struct sp_shape *sh, const float *n1, float *w, struct
 {
     float *bias = sp_at(w, sh->qkv_bias);
 
-    sp_linear(T, sh->model.hidden, p.width, n1, w + sh->qkv + p.at * sh->model.hidden,
-              bias ? bias + p.at : NULL, p.out, p.ld);
+    sp_linear(&(struct sp_linear){.T = T,
+                                  .in = sh->model.hidden,
+                                  .out = p.width,
+                                  .w = w + sh->qkv + p.at * sh->model.hidden,
+                                  .bias = bias ? bias + p.at : NULL,
+                                  .ld = p.ld},
+              n1, p.out);
 }
 
 /* Raw heads of queries (T,qw) and of keys (T,kw/2), and q and kv with those normalised. */
@@ -36,10 +53,15 @@ static void normalised(const struct sp_shape *sh, const float *n1, float *w, flo
     project(sh, n1, w, (struct part){0, qw, raw_q, qw});
     project(sh, n1, w, (struct part){qw, kw, raw_k, kw});
     project(sh, n1, w, (struct part){qw + kw, kw, kv + kw, 2 * kw});
-    sp_norm(true, T * m->heads, d, m->norm_eps, raw_q, w + sh->q_gain, NULL, q, NULL);
+    sp_norm(
+        &(struct sp_norm){
+            .rms = true, .T = T * m->heads, .h = d, .eps = m->norm_eps, .gain = w + sh->q_gain},
+        raw_q, q, NULL);
     for (int t = 0; t < T; t++)
-        sp_norm(true, m->kv_heads, d, m->norm_eps, raw_k + t * kw, w + sh->k_gain, NULL,
-                kv + 2 * t * kw, NULL);
+        sp_norm(
+            &(struct sp_norm){
+                .rms = true, .T = m->kv_heads, .h = d, .eps = m->norm_eps, .gain = w + sh->k_gain},
+            raw_k + t * kw, kv + 2 * t * kw, NULL);
 }
 
 /* dq and the keys of dkv through the norms of heads, gains of g += ; the rest of dkv stays. */
@@ -53,12 +75,18 @@ static void norms_back(const struct sp_shape *sh, const float *n1, float *w, flo
     float *stats = floats((size_t)(2 * nq)), *dk = floats((size_t)(nk * d));
 
     normalised(sh, n1, w, raw_q, raw_k, q, kv);
-    sp_norm(true, nq, d, m->norm_eps, raw_q, w + sh->q_gain, NULL, q, stats);
-    sp_norm_bwd(true, nq, d, raw_q, stats, w + sh->q_gain, dq, NULL, dq, g + sh->q_gain, NULL);
+    sp_norm(
+        &(struct sp_norm){.rms = true, .T = nq, .h = d, .eps = m->norm_eps, .gain = w + sh->q_gain},
+        raw_q, q, stats);
+    sp_norm_bwd(&(struct sp_norm){.rms = true, .T = nq, .h = d, .gain = w + sh->q_gain}, raw_q,
+                stats, &(struct sp_norm_bwd){.dy = dq, .dx = dq, .dgain = g + sh->q_gain});
     for (int t = 0; t < T; t++)
         memcpy(dk + t * kw, dkv + 2 * t * kw, (size_t)kw * sizeof *dk);
-    sp_norm(true, nk, d, m->norm_eps, raw_k, w + sh->k_gain, NULL, q, stats);
-    sp_norm_bwd(true, nk, d, raw_k, stats, w + sh->k_gain, dk, NULL, dk, g + sh->k_gain, NULL);
+    sp_norm(
+        &(struct sp_norm){.rms = true, .T = nk, .h = d, .eps = m->norm_eps, .gain = w + sh->k_gain},
+        raw_k, q, stats);
+    sp_norm_bwd(&(struct sp_norm){.rms = true, .T = nk, .h = d, .gain = w + sh->k_gain}, raw_k,
+                stats, &(struct sp_norm_bwd){.dy = dk, .dx = dk, .dgain = g + sh->k_gain});
     for (int t = 0; t < T; t++)
         memcpy(dkv + 2 * t * kw, dk + t * kw, (size_t)kw * sizeof *dk);
     free(raw_q), free(raw_k), free(q), free(kv), free(stats), free(dk);
@@ -75,9 +103,18 @@ static void check_pre(const struct sp_shape *sh)
     float *wkv = w.at + sh->qkv + (size_t)qw * (size_t)h, *bias = sp_at(w.at, sh->qkv_bias);
     struct sp_task_context ctx = test_context();
 
-    sp_norm(sh->rms, T, h, sh->model.norm_eps, x.at, wn.at, sp_at(wn.at, sh->norm_bias), n1, stats);
-    sp_linear(T, h, qw, n1, w.at + sh->qkv, bias, q, qw);
-    sp_linear(T, h, kw, n1, wkv, bias ? bias + qw : NULL, kv, kw);
+    sp_norm(&(struct sp_norm){.rms = sh->rms,
+                              .T = T,
+                              .h = h,
+                              .eps = sh->model.norm_eps,
+                              .gain = wn.at,
+                              .bias = sp_at(wn.at, sh->norm_bias)},
+            x.at, n1, stats);
+    sp_linear(&(struct sp_linear){.T = T, .in = h, .out = qw, .w = w.at + sh->qkv, .bias = bias},
+              n1, q);
+    sp_linear(
+        &(struct sp_linear){.T = T, .in = h, .out = kw, .w = wkv, .bias = bias ? bias + qw : NULL},
+        n1, kv);
     if (sh->model.qk_norm) {
         float *raw_q = floats(nq), *raw_k = floats(nkv);
 
@@ -117,16 +154,23 @@ static void check_pre(const struct sp_shape *sh)
         starpu_task_wait_for_all();
         rotate(sh, true, rdq, rdkv);
         if (!keep_outputs)
-            sp_norm_apply(T, h, x.at, stats, wn.at, sp_at(wn.at, sh->norm_bias), n1);
+            sp_norm_apply(
+                &(struct sp_norm){
+                    .T = T, .h = h, .gain = wn.at, .bias = sp_at(wn.at, sh->norm_bias)},
+                x.at, stats, n1);
         if (sh->model.qk_norm)
             norms_back(sh, n1, w.at, rdq, rdkv, rg);
-        sp_linear_dx(T, h, qw, rdq, qw, w.at + sh->qkv, dn, false);
-        sp_linear_dx(T, h, kw, rdkv, kw, wkv, dn, true);
-        sp_norm_bwd(sh->rms, T, h, x.at, stats, wn.at, dn, dr.at, dn, rn, sp_at(rn, sh->norm_bias));
+        sp_linear_dx(&(struct sp_linear){.T = T, .in = h, .out = qw, .w = w.at + sh->qkv}, rdq, dn,
+                     false);
+        sp_linear_dx(&(struct sp_linear){.T = T, .in = h, .out = kw, .w = wkv}, rdkv, dn, true);
+        sp_norm_bwd(
+            &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = wn.at}, x.at, stats,
+            &(struct sp_norm_bwd){
+                .dy = dn, .dres = dr.at, .dx = dn, .dgain = rn, .dbias = sp_at(rn, sh->norm_bias)});
         gbias = sp_at(rg, sh->qkv_bias);
-        sp_linear_dw(T, h, qw, n1, rdq, qw, rg + sh->qkv, gbias);
-        sp_linear_dw(T, h, kw, n1, rdkv, kw, rg + sh->qkv + (size_t)qw * (size_t)h,
-                     gbias ? gbias + qw : NULL);
+        sp_linear_dw(&(struct sp_linear){.T = T, .in = h, .out = qw}, n1, rdq, rg + sh->qkv, gbias);
+        sp_linear_dw(&(struct sp_linear){.T = T, .in = h, .out = kw}, n1, rdkv,
+                     rg + sh->qkv + (size_t)qw * (size_t)h, gbias ? gbias + qw : NULL);
         assert_same_bits(dx.at, dn, nx, "dx");
         assert_same_bits(dq.at, rdq, nq, "dq");
         assert_same_bits(dkv.at, rdkv, nkv, "dkv");

@@ -241,8 +241,16 @@ static void check_head(const struct sp_shape *sh)
 
     for (int t = 0; t < T; t++)
         all[t] = draw_below(&seed, V);
-    sp_cross_entropy(T, h, V, sh->head_rows, n.at, table.at, all, sh->loss_scale, &loss, want,
-                     want_g, logits);
+    sp_cross_entropy(&(struct sp_logits){.T = T,
+                                         .h = h,
+                                         .V = V,
+                                         .rows = sh->head_rows,
+                                         .x = n.at,
+                                         .w = table.at,
+                                         .targets = all,
+                                         .scale = sh->loss_scale,
+                                         .scratch = logits},
+                     &loss, want, want_g);
     for (int i = 0; i < DEVICES; i++) {
         int first, rows;
 

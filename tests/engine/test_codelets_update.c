@@ -46,8 +46,11 @@ static void update_reference(void *arg, const struct sp_parameter *t)
                           .grad_scale = step_hp->factor};
     size_t at = t->offset;
 
-    sp_adamw((size_t)t->rows * (size_t)t->cols, &hp, ref_w + at, ref_g + at, ref_m + at,
-             ref_v + at);
+    sp_adamw(&hp, &(struct sp_adamw_arrays){.n = (size_t)t->rows * (size_t)t->cols,
+                                            .w = ref_w + at,
+                                            .g = ref_g + at,
+                                            .m = ref_m + at,
+                                            .v = ref_v + at});
 }
 
 /* A block updated part by part, the last one longer than what is left: as in one piece. */

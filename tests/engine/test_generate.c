@@ -167,9 +167,15 @@ static void train_forward(struct trained *t, float *logits)
     rows = acquired(x);
     norm = acquired(weight(t, SP_BLOCK_NORM, -1));
     table = acquired(weight(t, kind, -1));
-    k->norm(k, sh->rms, TOKENS, h, sh->model.norm_eps, rows, norm,
-            sp_weight_at(sh, (void *)norm, sh->norm_bias), n, NULL);
-    k->linear(k, TOKENS, h, VOCAB, n, table, NULL, z, VOCAB);
+    k->norm(k,
+            &(struct sp_norm){.rms = sh->rms,
+                              .T = TOKENS,
+                              .h = h,
+                              .eps = sh->model.norm_eps,
+                              .gain = norm,
+                              .bias = sp_weight_at(sh, (void *)norm, sh->norm_bias)},
+            rows, n, NULL);
+    k->linear(k, &(struct sp_linear){.T = TOKENS, .in = h, .out = VOCAB, .w = table}, n, z);
     for (size_t i = 0; i < TOKENS * VOCAB; i++)
         logits[i] = value(sh->dtype, z, i);
     sp_tensor_release(weight(t, kind, -1));

@@ -42,8 +42,18 @@ static void normalise_heads(const struct sp_shape *sh, const float *w, float *q,
     for (int t = 0; t < T; t++) {
         float *qt = q + t * sh->q_width, *kt = kv + t * sh->kv_width;
 
-        sp_norm(true, m->heads, m->head_dim, m->norm_eps, qt, w + sh->q_gain, NULL, qt, NULL);
-        sp_norm(true, m->kv_heads, m->head_dim, m->norm_eps, kt, w + sh->k_gain, NULL, kt, NULL);
+        sp_norm(&(struct sp_norm){.rms = true,
+                                  .T = m->heads,
+                                  .h = m->head_dim,
+                                  .eps = m->norm_eps,
+                                  .gain = w + sh->q_gain},
+                qt, qt, NULL);
+        sp_norm(&(struct sp_norm){.rms = true,
+                                  .T = m->kv_heads,
+                                  .h = m->head_dim,
+                                  .eps = m->norm_eps,
+                                  .gain = w + sh->k_gain},
+                kt, kt, NULL);
     }
 }
 
@@ -59,24 +69,61 @@ static double loss(const struct layer *l)
     float y[T * 64];
     double sum = 0;
 
-    sp_norm(sh->rms, T, h, m->norm_eps, l->x.at, wn, sp_at(wn, sh->norm_bias), n, NULL);
-    sp_linear(T, h, qw, n, w + sh->qkv, bias, q, qw);
-    sp_linear(T, h, kw, n, w + sh->qkv + qw * h, bias ? bias + qw : NULL, kv, kw);
+    sp_norm(&(struct sp_norm){.rms = sh->rms,
+                              .T = T,
+                              .h = h,
+                              .eps = m->norm_eps,
+                              .gain = wn,
+                              .bias = sp_at(wn, sh->norm_bias)},
+            l->x.at, n, NULL);
+    sp_linear(&(struct sp_linear){.T = T, .in = h, .out = qw, .w = w + sh->qkv, .bias = bias}, n,
+              q);
+    sp_linear(
+        &(struct sp_linear){
+            .T = T, .in = h, .out = kw, .w = w + sh->qkv + qw * h, .bias = bias ? bias + qw : NULL},
+        n, kv);
     if (m->qk_norm)
         normalise_heads(sh, w, q, kv);
     if (sh->rms) {
-        sp_rope(BATCH, SEQ, m->heads, m->head_dim, qw, 0, &m->rope, false, q);
-        sp_rope(BATCH, SEQ, m->kv_heads, m->head_dim, kw, 0, &m->rope, false, kv);
+        sp_rope(&(struct sp_rotation){.batch = BATCH,
+                                      .len = SEQ,
+                                      .heads = m->heads,
+                                      .d = m->head_dim,
+                                      .ld = qw,
+                                      .rope = &m->rope},
+                false, q);
+        sp_rope(&(struct sp_rotation){.batch = BATCH,
+                                      .len = SEQ,
+                                      .heads = m->kv_heads,
+                                      .d = m->head_dim,
+                                      .ld = kw,
+                                      .rope = &m->rope},
+                false, kv);
     }
     attention_of(sh, q, kv, o, lse);
-    sp_linear_add(T, qw, h, o, wp + sh->out, sp_at(wp, sh->out_bias), l->x.at, r);
-    sp_norm(sh->rms, T, h, m->norm_eps, r, wp + sh->gain, sp_at(wp, sh->bias), n, NULL);
-    sp_linear(T, h, sh->up_width, n, wp + sh->up, sp_at(wp, sh->up_bias), u, sh->up_width);
+    sp_linear_add(
+        &(struct sp_linear){
+            .T = T, .in = qw, .out = h, .w = wp + sh->out, .bias = sp_at(wp, sh->out_bias)},
+        o, l->x.at, r);
+    sp_norm(&(struct sp_norm){.rms = sh->rms,
+                              .T = T,
+                              .h = h,
+                              .eps = m->norm_eps,
+                              .gain = wp + sh->gain,
+                              .bias = sp_at(wp, sh->bias)},
+            r, n, NULL);
+    sp_linear(
+        &(struct sp_linear){
+            .T = T, .in = h, .out = sh->up_width, .w = wp + sh->up, .bias = sp_at(wp, sh->up_bias)},
+        n, u);
     if (sh->rms)
-        sp_gated(SP_SILU, T, m->mlp, u, g);
+        sp_gated(&(struct sp_gated){.act = SP_SILU, .T = T, .f = m->mlp}, u, g);
     else
         sp_activation(SP_GELU_TANH, (size_t)(T * m->mlp), u, g);
-    sp_linear_add(T, m->mlp, h, g, wp + sh->down, sp_at(wp, sh->down_bias), r, y);
+    sp_linear_add(
+        &(struct sp_linear){
+            .T = T, .in = m->mlp, .out = h, .w = wp + sh->down, .bias = sp_at(wp, sh->down_bias)},
+        g, r, y);
     for (int i = 0; i < T * h; i++)
         sum += (double)y[i] * (double)l->dy.at[i];
     return sum;

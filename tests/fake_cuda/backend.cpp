@@ -80,78 +80,100 @@ size_t area(int rows, int width)
 #define QUEUE(name, arguments, ...)                                                                \
     queue(k, #name, {__VA_ARGS__}, [=](backend *cpu) { cpu->name arguments; })
 
-void linear(backend *k, int T, int in, int out, const void *x, const void *w, const void *bias,
-            void *y, int ldy)
+/* Structures of the caller are copied: the queue runs later. */
+void linear(backend *k, const struct sp_linear *layer, const void *x, void *y)
 {
-    QUEUE(linear, (cpu, T, in, out, x, w, bias, y, ldy), R(x, area(T, in)), R(w, area(out, in)),
-          R(bias, area(1, out)), W(y, area(T - 1, ldy) + area(1, out)));
+    const struct sp_linear l = *layer;
+
+    QUEUE(linear, (cpu, &l, x, y), R(x, area(l.T, l.in)), R(l.w, area(l.out, l.in)),
+          R(l.bias, area(1, l.out)), W(y, area(l.T - 1, sp_linear_ld(&l)) + area(1, l.out)));
 }
 
-void linear_add(backend *k, int T, int in, int out, const void *x, const void *w, const void *bias,
-                const void *residual, void *y)
+void linear_add(backend *k, const struct sp_linear *layer, const void *x, const void *residual,
+                void *y)
 {
-    QUEUE(linear_add, (cpu, T, in, out, x, w, bias, residual, y), R(x, area(T, in)),
-          R(w, area(out, in)), R(bias, area(1, out)), R(residual, area(T, out)),
-          W(y, area(T, out)));
+    const struct sp_linear l = *layer;
+
+    QUEUE(linear_add, (cpu, &l, x, residual, y), R(x, area(l.T, l.in)), R(l.w, area(l.out, l.in)),
+          R(l.bias, area(1, l.out)), R(residual, area(l.T, l.out)), W(y, area(l.T, l.out)));
 }
 
-void linear_act(backend *k, enum sp_activation act, int T, int in, int out, const void *x,
-                const void *w, const void *bias, void *u, void *g)
+void linear_act(backend *k, const struct sp_linear *layer, enum sp_activation act, const void *x,
+                void *u, void *g)
 {
-    QUEUE(linear_act, (cpu, act, T, in, out, x, w, bias, u, g), R(x, area(T, in)),
-          R(w, area(out, in)), R(bias, area(1, out)), W(u, area(T, out)), W(g, area(T, out)));
+    const struct sp_linear l = *layer;
+
+    QUEUE(linear_act, (cpu, &l, act, x, u, g), R(x, area(l.T, l.in)), R(l.w, area(l.out, l.in)),
+          R(l.bias, area(1, l.out)), W(u, area(l.T, l.out)), W(g, area(l.T, l.out)));
 }
 
-void linear_dx(backend *k, int T, int in, int out, const void *dy, int lddy, const void *w,
-               void *dx, bool accumulate)
+void linear_dx(backend *k, const struct sp_linear *layer, const void *dy, void *dx, bool accumulate)
 {
-    QUEUE(linear_dx, (cpu, T, in, out, dy, lddy, w, dx, accumulate),
-          R(dy, area(T - 1, lddy) + area(1, out)), R(w, area(out, in)), W(dx, area(T, in)));
+    const struct sp_linear l = *layer;
+
+    QUEUE(linear_dx, (cpu, &l, dy, dx, accumulate),
+          R(dy, area(l.T - 1, sp_linear_ld(&l)) + area(1, l.out)), R(l.w, area(l.out, l.in)),
+          W(dx, area(l.T, l.in)));
 }
 
-void linear_dx_act(backend *k, enum sp_activation act, int T, int in, int out, const void *dy,
-                   const void *w, const void *u, void *du)
+void linear_dx_act(backend *k, const struct sp_linear *layer, enum sp_activation act,
+                   const void *dy, const void *u, void *du)
 {
-    QUEUE(linear_dx_act, (cpu, act, T, in, out, dy, w, u, du), R(dy, area(T, out)),
-          R(w, area(out, in)), R(u, area(T, in)), W(du, area(T, in)));
+    const struct sp_linear l = *layer;
+
+    QUEUE(linear_dx_act, (cpu, &l, act, dy, u, du), R(dy, area(l.T, l.out)),
+          R(l.w, area(l.out, l.in)), R(u, area(l.T, l.in)), W(du, area(l.T, l.in)));
 }
 
-void linear_dw(backend *k, int T, int in, int out, const void *x, const void *dy, int lddy,
-               float *dw, float *dbias)
+void linear_dw(backend *k, const struct sp_linear *layer, const void *x, const void *dy, float *dw,
+               float *dbias)
 {
-    QUEUE(linear_dw, (cpu, T, in, out, x, dy, lddy, dw, dbias), R(x, area(T, in)),
-          R(dy, area(T - 1, lddy) + area(1, out)), WF(dw, area(out, in)), WF(dbias, area(1, out)));
+    const struct sp_linear l = *layer;
+
+    QUEUE(linear_dw, (cpu, &l, x, dy, dw, dbias), R(x, area(l.T, l.in)),
+          R(dy, area(l.T - 1, sp_linear_ld(&l)) + area(1, l.out)), WF(dw, area(l.out, l.in)),
+          WF(dbias, area(1, l.out)));
 }
 
-void norm(backend *k, bool rms, int T, int h, float eps, const void *x, const void *gain,
-          const void *bias, void *y, float *stats)
+void norm(backend *k, const struct sp_norm *layer, const void *x, void *y, float *stats)
 {
-    QUEUE(norm, (cpu, rms, T, h, eps, x, gain, bias, y, stats), R(x, area(T, h)),
-          R(gain, area(1, h)), R(bias, area(1, h)), W(y, area(T, h)), WF(stats, area(T, 2)));
+    const struct sp_norm n = *layer;
+
+    QUEUE(norm, (cpu, &n, x, y, stats), R(x, area(n.T, n.h)), R(n.gain, area(1, n.h)),
+          R(n.bias, area(1, n.h)), W(y, area(n.T, n.h)), WF(stats, area(n.T, 2)));
 }
 
-void norm_apply(backend *k, int T, int h, const void *x, const float *stats, const void *gain,
-                const void *bias, void *y)
+void norm_apply(backend *k, const struct sp_norm *layer, const void *x, const float *stats, void *y)
 {
-    QUEUE(norm_apply, (cpu, T, h, x, stats, gain, bias, y), R(x, area(T, h)), RF(stats, area(T, 2)),
-          R(gain, area(1, h)), R(bias, area(1, h)), W(y, area(T, h)));
+    const struct sp_norm n = *layer;
+
+    QUEUE(norm_apply, (cpu, &n, x, stats, y), R(x, area(n.T, n.h)), RF(stats, area(n.T, 2)),
+          R(n.gain, area(1, n.h)), R(n.bias, area(1, n.h)), W(y, area(n.T, n.h)));
 }
 
-void norm_bwd(backend *k, bool rms, int T, int h, const void *x, const float *stats,
-              const void *gain, const void *dy, const void *dres, void *dx, float *dgain,
-              float *dbias)
+void norm_bwd(backend *k, const struct sp_norm *layer, const void *x, const float *stats,
+              const struct sp_norm_bwd *gradients)
 {
-    QUEUE(norm_bwd, (cpu, rms, T, h, x, stats, gain, dy, dres, dx, dgain, dbias), R(x, area(T, h)),
-          RF(stats, area(T, 2)), R(gain, area(1, h)), R(dy, area(T, h)), R(dres, area(T, h)),
-          W(dx, area(T, h)), WF(dgain, area(1, h)), WF(dbias, area(1, h)));
+    const struct sp_norm n = *layer;
+    const struct sp_norm_bwd g = *gradients;
+
+    QUEUE(norm_bwd, (cpu, &n, x, stats, &g), R(x, area(n.T, n.h)), RF(stats, area(n.T, 2)),
+          R(n.gain, area(1, n.h)), R(g.dy, area(n.T, n.h)), R(g.dres, area(n.T, n.h)),
+          W(g.dx, area(n.T, n.h)), WF(g.dgain, area(1, n.h)), WF(g.dbias, area(1, n.h)));
 }
 
-void rope(backend *k, int batch, int len, int heads, int d, int ld, int pos0,
-          const struct sp_rope *like, bool inverse, void *x)
+void rope(backend *k, const struct sp_rotation *rotation, bool inverse, void *x)
 {
-    const struct sp_rope how = *like; /* the queue runs later */
-    QUEUE(rope, (cpu, batch, len, heads, d, ld, pos0, &how, inverse, x),
-          W(x, area(batch * len - 1, ld) + area(heads, d)));
+    const struct sp_rope how = *rotation->rope;
+    struct sp_rotation r = *rotation;
+    std::vector<access> list{
+        W(x, area(r.batch * r.len - 1, r.ld) + area(r.heads, r.d)),
+    };
+
+    queue(k, "rope", list, [=](backend *cpu) mutable {
+        r.rope = &how;
+        cpu->rope(cpu, &r, inverse, x);
+    });
 }
 
 /* What the caller's memory holds is copied: it is gone when the kernel runs. */
@@ -206,24 +228,24 @@ void attention_merge(backend *k, const struct sp_attention *at, const void *part
     });
 }
 
-void attention_bwd(backend *k, const struct sp_attention *at, const void *q, const void *const *kv,
-                   const void *o, const float *lse, const void *d_o, void *dq, void *const *dkv,
-                   bool first)
+void attention_bwd(backend *k, const struct sp_attention *at, const struct sp_attention_bwd *arrays)
 {
     seen s(at);
-    std::vector<const void *> keys(kv, kv + at->n_kv);
-    std::vector<void *> gradients(dkv, dkv + at->n_kv);
-    std::vector<access> list{R(q, s.queries()), R(o, s.queries()),
-                             RF(lse, area(at->batch * at->heads, at->q_len)), R(d_o, s.queries()),
-                             W(dq, s.queries())};
+    struct sp_attention_bwd b = *arrays;
+    std::vector<const void *> keys(b.kv, b.kv + at->n_kv);
+    std::vector<void *> gradients(b.dkv, b.dkv + at->n_kv);
+    std::vector<access> list{R(b.q, s.queries()), R(b.o, s.queries()),
+                             RF(b.lse, area(at->batch * at->heads, at->q_len)),
+                             R(b.d_o, s.queries()), W(b.dq, s.queries())};
 
     for (int j = 0; j < at->n_kv; j++) {
-        list.push_back(R(kv[j], s.keys(j)));
-        list.push_back(W(dkv[j], s.keys(j)));
+        list.push_back(R(b.kv[j], s.keys(j)));
+        list.push_back(W(b.dkv[j], s.keys(j)));
     }
     queue(k, "attention_bwd", list, [=](backend *cpu) mutable {
-        cpu->attention_bwd(cpu, s.attention(), q, keys.data(), o, lse, d_o, dq, gradients.data(),
-                           first);
+        b.kv = keys.data();
+        b.dkv = gradients.data();
+        cpu->attention_bwd(cpu, s.attention(), &b);
     });
 }
 
@@ -232,51 +254,60 @@ void act(backend *k, enum sp_activation kind, size_t n, const void *u, void *y)
     QUEUE(act, (cpu, kind, n, u, y), R(u, n), W(y, n));
 }
 
-void gated(backend *k, enum sp_activation act, int T, int f, const void *u, void *y)
+void gated(backend *k, const struct sp_gated *gate, const void *u, void *y)
 {
-    QUEUE(gated, (cpu, act, T, f, u, y), R(u, area(T, 2 * f)), W(y, area(T, f)));
+    const struct sp_gated g = *gate;
+
+    QUEUE(gated, (cpu, &g, u, y), R(u, area(g.T, 2 * g.f)), W(y, area(g.T, g.f)));
 }
 
-void gated_bwd(backend *k, enum sp_activation act, int T, int f, const void *u, const void *dy,
-               void *du)
+void gated_bwd(backend *k, const struct sp_gated *gate, const void *u, const void *dy, void *du)
 {
-    QUEUE(gated_bwd, (cpu, act, T, f, u, dy, du), R(u, area(T, 2 * f)), R(dy, area(T, f)),
-          W(du, area(T, 2 * f)));
+    const struct sp_gated g = *gate;
+
+    QUEUE(gated_bwd, (cpu, &g, u, dy, du), R(u, area(g.T, 2 * g.f)), R(dy, area(g.T, g.f)),
+          W(du, area(g.T, 2 * g.f)));
 }
 
 /* Tables are read and written here and there: the first row stands for them. */
-void embed(backend *k, int batch, int len, int h, int pos0, const int32_t *ids, const void *table,
-           const void *positions, void *x)
+void embed(backend *k, const struct sp_embed *tokens, const void *table, const void *positions,
+           void *x)
 {
-    QUEUE(embed, (cpu, batch, len, h, pos0, ids, table, positions, x),
-          access{ids, area(batch, len) * sizeof *ids, false}, R(table, area(1, h)),
-          R(positions, area(1, h)), W(x, area(batch * len, h)));
+    const struct sp_embed e = *tokens;
+
+    QUEUE(embed, (cpu, &e, table, positions, x),
+          access{e.ids, area(e.batch, e.len) * sizeof *e.ids, false}, R(table, area(1, e.h)),
+          R(positions, area(1, e.h)), W(x, area(e.batch * e.len, e.h)));
 }
 
-void embed_bwd(backend *k, int batch, int len, int h, int pos0, const int32_t *ids, const void *dx,
-               float *dtable, float *dpositions)
+void embed_bwd(backend *k, const struct sp_embed *tokens, const void *dx, float *dtable,
+               float *dpositions)
 {
-    QUEUE(embed_bwd, (cpu, batch, len, h, pos0, ids, dx, dtable, dpositions),
-          access{ids, area(batch, len) * sizeof *ids, false}, R(dx, area(batch * len, h)),
-          WF(dtable, area(1, h)), WF(dpositions, area(1, h)));
+    const struct sp_embed e = *tokens;
+
+    QUEUE(embed_bwd, (cpu, &e, dx, dtable, dpositions),
+          access{e.ids, area(e.batch, e.len) * sizeof *e.ids, false},
+          R(dx, area(e.batch * e.len, e.h)), WF(dtable, area(1, e.h)),
+          WF(dpositions, area(1, e.h)));
 }
 
-void cross_entropy(backend *k, int T, int h, int V, int rows, const void *x, const void *w,
-                   const int32_t *targets, float scale, double *loss, void *dx, float *dw,
-                   void *scratch)
+void cross_entropy(backend *k, const struct sp_logits *logits, double *loss, void *dx, float *dw)
 {
-    QUEUE(cross_entropy, (cpu, T, h, V, rows, x, w, targets, scale, loss, dx, dw, scratch),
-          R(x, area(T, h)), R(w, area(V, h)), access{targets, area(T, 1) * sizeof *targets, false},
-          access{loss, sizeof *loss, true}, W(dx, area(T, h)), WF(dw, area(V, h)),
-          W(scratch, area(rows, sp_logits_ld(V))));
+    const struct sp_logits l = *logits;
+
+    QUEUE(cross_entropy, (cpu, &l, loss, dx, dw), R(l.x, area(l.T, l.h)), R(l.w, area(l.V, l.h)),
+          access{l.targets, area(l.T, 1) * sizeof *l.targets, false},
+          access{loss, sizeof *loss, true}, W(dx, area(l.T, l.h)), WF(dw, area(l.V, l.h)),
+          W(l.scratch, area(l.rows, sp_logits_ld(l.V))));
 }
 
-void logit_stats(backend *k, int T, int h, int V, int rows, const void *x, const void *w,
-                 const int32_t *targets, float *stats, void *scratch)
+void logit_stats(backend *k, const struct sp_logits *logits, float *stats)
 {
-    QUEUE(logit_stats, (cpu, T, h, V, rows, x, w, targets, stats, scratch), R(x, area(T, h)),
-          R(w, area(V, h)), access{targets, area(T, 1) * sizeof *targets, false},
-          WF(stats, area(T, 2)), W(scratch, area(rows, sp_logits_ld(V))));
+    const struct sp_logits l = *logits;
+
+    QUEUE(logit_stats, (cpu, &l, stats), R(l.x, area(l.T, l.h)), R(l.w, area(l.V, l.h)),
+          access{l.targets, area(l.T, 1) * sizeof *l.targets, false}, WF(stats, area(l.T, 2)),
+          W(l.scratch, area(l.rows, sp_logits_ld(l.V))));
 }
 
 void merge_logits(backend *k, int T, int n, const float *const *stats, float *lse, double *loss)
@@ -301,14 +332,15 @@ void merge_stats(backend *k, int T, int n, const float *const *stats, float *mer
           [=](backend *cpu) { cpu->merge_stats(cpu, T, n, all.data(), merged); });
 }
 
-void logits_bwd(backend *k, int T, int h, int V, int rows, const void *x, const void *w,
-                const int32_t *targets, const float *lse, float scale, bool kept, void *dx,
-                float *dw, void *scratch)
+void logits_bwd(backend *k, const struct sp_logits *logits, const float *lse, bool kept, void *dx,
+                float *dw)
 {
-    QUEUE(logits_bwd, (cpu, T, h, V, rows, x, w, targets, lse, scale, kept, dx, dw, scratch),
-          R(x, area(T, h)), R(w, area(V, h)), access{targets, area(T, 1) * sizeof *targets, false},
-          RF(lse, area(T, 1)), W(dx, area(T, h)), WF(dw, area(V, h)),
-          W(scratch, area(rows, sp_logits_ld(V))));
+    const struct sp_logits l = *logits;
+
+    QUEUE(logits_bwd, (cpu, &l, lse, kept, dx, dw), R(l.x, area(l.T, l.h)), R(l.w, area(l.V, l.h)),
+          access{l.targets, area(l.T, 1) * sizeof *l.targets, false}, RF(lse, area(l.T, 1)),
+          W(dx, area(l.T, l.h)), WF(dw, area(l.V, l.h)),
+          W(l.scratch, area(l.rows, sp_logits_ld(l.V))));
 }
 
 void add_f32(backend *k, size_t n, const float *x, float *y)
@@ -347,13 +379,13 @@ void sumsq(backend *k, size_t n, const float *g, double *sum)
     QUEUE(sumsq, (cpu, n, g, sum), RF(g, n), access{sum, sizeof *sum, true});
 }
 
-void adamw(backend *k, size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v,
-           void *w_low)
+void adamw(backend *k, const struct sp_adamw *hp, const struct sp_adamw_arrays *arrays)
 {
-    struct sp_adamw values = *hp;
+    const struct sp_adamw values = *hp;
+    const struct sp_adamw_arrays a = *arrays;
 
-    QUEUE(adamw, (cpu, n, &values, w, g, m, v, w_low), WF(w, n), WF(g, n), WF(m, n), WF(v, n),
-          W(w_low, n));
+    QUEUE(adamw, (cpu, &values, &a), WF(a.w, a.n), WF(a.g, a.n), WF(a.m, a.n), WF(a.v, a.n),
+          W(a.low, a.n));
 }
 
 void round_weights(backend *k, size_t n, const float *x, void *y)
@@ -371,11 +403,12 @@ void copy(backend *k, size_t bytes, const void *x, void *y)
     QUEUE(copy, (cpu, bytes, x, y), access{x, bytes, false}, access{y, bytes, true});
 }
 
-void copy_rows(backend *k, size_t rows, size_t bytes, const void *x, size_t from, void *y,
-               size_t to)
+void copy_rows(backend *k, const struct sp_row_copy *rows, const void *x, void *y)
 {
-    QUEUE(copy_rows, (cpu, rows, bytes, x, from, y, to),
-          access{x, (rows - 1) * from + bytes, false}, access{y, (rows - 1) * to + bytes, true});
+    const struct sp_row_copy c = *rows;
+
+    QUEUE(copy_rows, (cpu, &c, x, y), access{x, (c.n - 1) * c.from + c.bytes, false},
+          access{y, (c.n - 1) * c.to + c.bytes, true});
 }
 
 size_t first_not_finite(backend *k, enum sp_dtype dtype, const void *x, size_t n)

@@ -129,33 +129,54 @@ static void products(const struct sizes *s)
     struct both dw = filled((size_t)in * (size_t)out, 6, true), db = filled((size_t)out, 7, true);
 
     y = empty((size_t)T * (size_t)ld, false);
-    BOTH(gpu->linear(gpu, T, in, out, x.at, w.at, bias.at, y.at, ld),
-         cpu->linear(cpu, T, in, out, x.host, w.host, bias.host, y.host, ld));
+    BOTH(gpu->linear(gpu,
+                     &(struct sp_linear){
+                         .T = T, .in = in, .out = out, .w = w.at, .bias = bias.at, .ld = ld},
+                     x.at, y.at),
+         cpu->linear(cpu,
+                     &(struct sp_linear){
+                         .T = T, .in = in, .out = out, .w = w.host, .bias = bias.host, .ld = ld},
+                     x.host, y.host));
     check("linear", &y);
     y = empty(y_n, false);
-    BOTH(gpu->linear_add(gpu, T, in, out, x.at, w.at, NULL, r.at, y.at),
-         cpu->linear_add(cpu, T, in, out, x.host, w.host, NULL, r.host, y.host));
+    BOTH(gpu->linear_add(gpu, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.at}, x.at,
+                         r.at, y.at),
+         cpu->linear_add(cpu, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.host},
+                         x.host, r.host, y.host));
     check("linear_add", &y);
     for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
         y = empty(y_n, false), u = empty(y_n, false);
-        BOTH(gpu->linear_act(gpu, act, T, in, out, x.at, w.at, bias.at, u.at, y.at),
-             cpu->linear_act(cpu, act, T, in, out, x.host, w.host, bias.host, u.host, y.host));
+        BOTH(gpu->linear_act(
+                 gpu, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.at, .bias = bias.at},
+                 act, x.at, u.at, y.at),
+             cpu->linear_act(
+                 cpu,
+                 &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.host, .bias = bias.host},
+                 act, x.host, u.host, y.host));
         check("linear_act u", &u), check("linear_act", &y);
     }
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         y = accumulate ? filled(x_n, 8, false) : empty(x_n, false);
-        BOTH(gpu->linear_dx(gpu, T, in, out, dy.at, ld, w.at, y.at, accumulate),
-             cpu->linear_dx(cpu, T, in, out, dy.host, ld, w.host, y.host, accumulate));
+        BOTH(gpu->linear_dx(gpu,
+                            &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.at, .ld = ld},
+                            dy.at, y.at, accumulate),
+             cpu->linear_dx(
+                 cpu, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.host, .ld = ld},
+                 dy.host, y.host, accumulate));
         check(accumulate ? "linear_dx +=" : "linear_dx", &y);
     }
     for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
         u = filled(x_n, 9, false), y = empty(x_n, false);
-        BOTH(gpu->linear_dx_act(gpu, act, T, in, out, r.at, w.at, u.at, y.at),
-             cpu->linear_dx_act(cpu, act, T, in, out, r.host, w.host, u.host, y.host));
+        BOTH(gpu->linear_dx_act(gpu, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.at},
+                                act, r.at, u.at, y.at),
+             cpu->linear_dx_act(cpu, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.host},
+                                act, r.host, u.host, y.host));
         check("linear_dx_act", &y), drop(&u);
     }
-    BOTH(gpu->linear_dw(gpu, T, in, out, x.at, dy.at, ld, dw.at, db.at),
-         cpu->linear_dw(cpu, T, in, out, x.host, dy.host, ld, dw.host, db.host));
+    BOTH(gpu->linear_dw(gpu, &(struct sp_linear){.T = T, .in = in, .out = out, .ld = ld}, x.at,
+                        dy.at, dw.at, db.at),
+         cpu->linear_dw(cpu, &(struct sp_linear){.T = T, .in = in, .out = out, .ld = ld}, x.host,
+                        dy.host, dw.host, db.host));
     check("linear_dw", &dw), check("linear_dw bias", &db);
     drop(&x), drop(&w), drop(&bias), drop(&r), drop(&dy);
 }
@@ -172,17 +193,37 @@ static void norms(const struct sizes *s, bool rms)
     float *bias_host = rms ? NULL : bias.host;
 
     y = empty(n, false);
-    BOTH(gpu->norm(gpu, rms, T, h, 1e-5f, x.at, gain.at, bias_at, y.at, stats.at),
-         cpu->norm(cpu, rms, T, h, 1e-5f, x.host, gain.host, bias_host, y.host, stats.host));
+    BOTH(gpu->norm(gpu,
+                   &(struct sp_norm){
+                       .rms = rms, .T = T, .h = h, .eps = 1e-5f, .gain = gain.at, .bias = bias_at},
+                   x.at, y.at, stats.at),
+         cpu->norm(
+             cpu,
+             &(struct sp_norm){
+                 .rms = rms, .T = T, .h = h, .eps = 1e-5f, .gain = gain.host, .bias = bias_host},
+             x.host, y.host, stats.host));
     check("norm", &y);
     y = empty(n, false);
-    BOTH(gpu->norm_apply(gpu, T, h, x.at, stats.at, gain.at, bias_at, y.at),
-         cpu->norm_apply(cpu, T, h, x.host, stats.host, gain.host, bias_host, y.host));
+    BOTH(gpu->norm_apply(gpu, &(struct sp_norm){.T = T, .h = h, .gain = gain.at, .bias = bias_at},
+                         x.at, stats.at, y.at),
+         cpu->norm_apply(cpu,
+                         &(struct sp_norm){.T = T, .h = h, .gain = gain.host, .bias = bias_host},
+                         x.host, stats.host, y.host));
     check("norm_apply", &y);
-    BOTH(gpu->norm_bwd(gpu, rms, T, h, x.at, stats.at, gain.at, dx.at, dres.at, dx.at, dg.at,
-                       rms ? NULL : db.at),
-         cpu->norm_bwd(cpu, rms, T, h, x.host, stats.host, gain.host, dx.host, dres.host, dx.host,
-                       dg.host, rms ? NULL : db.host));
+    BOTH(gpu->norm_bwd(gpu, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain.at}, x.at,
+                       stats.at,
+                       &(struct sp_norm_bwd){.dy = dx.at,
+                                             .dres = dres.at,
+                                             .dx = dx.at,
+                                             .dgain = dg.at,
+                                             .dbias = rms ? NULL : db.at}),
+         cpu->norm_bwd(cpu, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain.host},
+                       x.host, stats.host,
+                       &(struct sp_norm_bwd){.dy = dx.host,
+                                             .dres = dres.host,
+                                             .dx = dx.host,
+                                             .dgain = dg.host,
+                                             .dbias = rms ? NULL : db.host}));
     check("norm_bwd", &dx), check("norm_bwd gain", &dg), check("norm_bwd bias", &db);
     check("norm statistics", &stats);
     drop(&x), drop(&gain), drop(&bias), drop(&dres);
@@ -233,10 +274,24 @@ static void attend(int B, int A, int G, int D, int q_len, int n_kv, const int *l
             dkv[j] = first ? empty(kv[j].n, false) : filled(kv[j].n, 11 + (uint64_t)j, false);
             gradients[j] = dkv[j].at, host_gradients[j] = dkv[j].host;
         }
-        BOTH(
-            gpu->attention_bwd(gpu, &at, q.at, keys, o.at, lse.at, d_o.at, dq.at, gradients, first),
-            cpu->attention_bwd(cpu, &at, q.host, host_keys, o.host, lse.host, d_o.host, dq.host,
-                               host_gradients, first));
+        BOTH(gpu->attention_bwd(gpu, &at,
+                                &(struct sp_attention_bwd){.q = q.at,
+                                                           .kv = keys,
+                                                           .o = o.at,
+                                                           .lse = lse.at,
+                                                           .d_o = d_o.at,
+                                                           .dq = dq.at,
+                                                           .dkv = gradients,
+                                                           .first = first}),
+             cpu->attention_bwd(cpu, &at,
+                                &(struct sp_attention_bwd){.q = q.host,
+                                                           .kv = host_keys,
+                                                           .o = o.host,
+                                                           .lse = lse.host,
+                                                           .d_o = d_o.host,
+                                                           .dq = dq.host,
+                                                           .dkv = host_gradients,
+                                                           .first = first}));
         check("attention_bwd dq", &dq);
         for (int j = 0; j < n_kv; j++)
             check("attention_bwd dkv", &dkv[j]);
@@ -258,19 +313,29 @@ static void mlp(const struct sizes *s)
         BOTH(gpu->act(gpu, act, 2 * n, u.at, y.at), cpu->act(cpu, act, 2 * n, u.host, y.host));
         check("act", &y);
         y = empty(n, false);
-        BOTH(gpu->gated(gpu, act, T, f, u.at, y.at), cpu->gated(cpu, act, T, f, u.host, y.host));
+        BOTH(gpu->gated(gpu, &(struct sp_gated){.act = act, .T = T, .f = f}, u.at, y.at),
+             cpu->gated(cpu, &(struct sp_gated){.act = act, .T = T, .f = f}, u.host, y.host));
         check("gated", &y);
         y = empty(2 * n, false);
-        BOTH(gpu->gated_bwd(gpu, act, T, f, u.at, dy.at, y.at),
-             cpu->gated_bwd(cpu, act, T, f, u.host, dy.host, y.host));
+        BOTH(gpu->gated_bwd(gpu, &(struct sp_gated){.act = act, .T = T, .f = f}, u.at, dy.at, y.at),
+             cpu->gated_bwd(cpu, &(struct sp_gated){.act = act, .T = T, .f = f}, u.host, dy.host,
+                            y.host));
         check("gated_bwd", &y);
     }
     y = filled(n, 3, false);
     BOTH(gpu->add(gpu, n, dy.at, y.at), cpu->add(cpu, n, dy.host, y.host));
     check("add", &y);
     y = filled(n, 4, false);
-    BOTH(gpu->rope(gpu, 1, T, f / d, d, f, 3, &rope, false, y.at),
-         cpu->rope(cpu, 1, T, f / d, d, f, 3, &rope, false, y.host));
+    BOTH(gpu->rope(
+             gpu,
+             &(struct sp_rotation){
+                 .batch = 1, .len = T, .heads = f / d, .d = d, .ld = f, .pos0 = 3, .rope = &rope},
+             false, y.at),
+         cpu->rope(
+             cpu,
+             &(struct sp_rotation){
+                 .batch = 1, .len = T, .heads = f / d, .d = d, .ld = f, .pos0 = 3, .rope = &rope},
+             false, y.host));
     check("rope", &y);
     drop(&u), drop(&dy);
 }
@@ -296,16 +361,40 @@ static void tokens(int B, int S, int h, int V, int rows)
     copy_in(targets_at, targets, (size_t)T * sizeof *ids);
     sp_cuda_must(cudaMalloc((void **)&loss_at, sizeof loss), "loss");
     copy_in(loss_at, &loss, sizeof loss);
-    BOTH(gpu->embed(gpu, B, S, h, 2, ids_at, table.at, places.at, y.at),
-         cpu->embed(cpu, B, S, h, 2, ids, table.host, places.host, y.host));
+    BOTH(gpu->embed(gpu, &(struct sp_embed){.batch = B, .len = S, .h = h, .pos0 = 2, .ids = ids_at},
+                    table.at, places.at, y.at),
+         cpu->embed(cpu, &(struct sp_embed){.batch = B, .len = S, .h = h, .pos0 = 2, .ids = ids},
+                    table.host, places.host, y.host));
     check("embed", &y);
-    BOTH(gpu->embed_bwd(gpu, B, S, h, 2, ids_at, x.at, dt.at, dp.at),
-         cpu->embed_bwd(cpu, B, S, h, 2, ids, x.host, dt.host, dp.host));
+    BOTH(gpu->embed_bwd(gpu,
+                        &(struct sp_embed){.batch = B, .len = S, .h = h, .pos0 = 2, .ids = ids_at},
+                        x.at, dt.at, dp.at),
+         cpu->embed_bwd(cpu,
+                        &(struct sp_embed){.batch = B, .len = S, .h = h, .pos0 = 2, .ids = ids},
+                        x.host, dt.host, dp.host));
     check("embed_bwd", &dt), check("embed_bwd positions", &dp);
-    BOTH(gpu->cross_entropy(gpu, T, h, V, rows, x.at, table.at, targets_at, 0.1f, loss_at, dx.at,
-                            dw.at, scratch.at),
-         cpu->cross_entropy(cpu, T, h, V, rows, x.host, table.host, targets, 0.1f, &loss, dx.host,
-                            dw.host, scratch.host));
+    BOTH(gpu->cross_entropy(gpu,
+                            &(struct sp_logits){.T = T,
+                                                .h = h,
+                                                .V = V,
+                                                .rows = rows,
+                                                .x = x.at,
+                                                .w = table.at,
+                                                .targets = targets_at,
+                                                .scale = 0.1f,
+                                                .scratch = scratch.at},
+                            loss_at, dx.at, dw.at),
+         cpu->cross_entropy(cpu,
+                            &(struct sp_logits){.T = T,
+                                                .h = h,
+                                                .V = V,
+                                                .rows = rows,
+                                                .x = x.host,
+                                                .w = table.host,
+                                                .targets = targets,
+                                                .scale = 0.1f,
+                                                .scratch = scratch.host},
+                            &loss, dx.host, dw.host));
     check("cross_entropy dx", &dx);
     dw.f32 = gpu->dtype == SP_F32; /* a sum of rounded logits' gradients: the bar of bf16 */
     if (dw.f32) {
@@ -362,8 +451,12 @@ static void update(size_t n)
     BOTH(gpu->add_to_f32(gpu, n, way.at, home.at), cpu->add_f32(cpu, n, way.host, home.host));
     BOTH(gpu->add_at_random(gpu, n, 7, g.at, way.at), cpu->add_f32(cpu, n, g.host, way.host));
     check("add_to_f32", &home), check("add_at_random", &way);
-    BOTH(gpu->adamw(gpu, n, &hp, w.at, g.at, m.at, v.at, low.at),
-         cpu->adamw(cpu, n, &hp, w.host, g.host, m.host, v.host, NULL));
+    BOTH(gpu->adamw(gpu, &hp,
+                    &(struct sp_adamw_arrays){
+                        .n = n, .w = w.at, .g = g.at, .m = m.at, .v = v.at, .low = low.at}),
+         cpu->adamw(cpu, &hp,
+                    &(struct sp_adamw_arrays){
+                        .n = n, .w = w.host, .g = g.host, .m = m.host, .v = v.host}));
     memcpy(low.host, w.host, n * sizeof(float));
     memcpy(again.host, w.host, n * sizeof(float));
     gpu->round(gpu, n, w.at, again.at);
@@ -439,7 +532,8 @@ static void test_same_bits(void **state)
         struct both dw = filled(H * H, 3, true), db = filled(H, 4, true);
         float *got;
 
-        gpu->linear_dw(gpu, T, H, H, x.at, dy.at, H, dw.at, db.at);
+        gpu->linear_dw(gpu, &(struct sp_linear){.T = T, .in = H, .out = H}, x.at, dy.at, dw.at,
+                       db.at);
         got = download(&dw);
         if (i == 0)
             first = dw, memcpy(first.host, got, sizeof(float) * H * H);
@@ -479,7 +573,15 @@ static void same_gradients(int kv_heads, int d)
         void *gradients[] = {dkv.at};
         float *got[2];
 
-        gpu->attention_bwd(gpu, &at, q.at, keys, o.at, lse.at, d_o.at, dq.at, gradients, true);
+        gpu->attention_bwd(gpu, &at,
+                           &(struct sp_attention_bwd){.q = q.at,
+                                                      .kv = keys,
+                                                      .o = o.at,
+                                                      .lse = lse.at,
+                                                      .d_o = d_o.at,
+                                                      .dq = dq.at,
+                                                      .dkv = gradients,
+                                                      .first = true});
         got[0] = download(&dq), got[1] = download(&dkv);
         for (int j = 0; j < 2; j++) {
             if (first[j])

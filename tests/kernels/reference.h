@@ -141,18 +141,17 @@ static inline void assert_gradient(const char *what, double (*f)(void *), void *
     assert_true(error / scale < 1e-7);
 }
 
-/* C = op(A) op(B), dense apart from the leading dimensions. */
-static inline void ref_gemm(bool ta, bool tb, int m, int n, int k, double alpha, const float *A,
-                            int lda, const float *B, int ldb, double beta, double *C, int ldc)
+/* sp_gemm in double. */
+static inline void ref_gemm(const struct sp_gemm *g, const float *A, const float *B, double *C)
 {
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j++) {
-            double sum = 0;
+    for (int i = 0; i < g->m; i++)
+        for (int j = 0; j < g->n; j++) {
+            double sum = 0, *c = C + i * g->ldc + j;
 
-            for (int l = 0; l < k; l++)
-                sum += (double)A[ta ? l * lda + i : i * lda + l] *
-                       (double)B[tb ? j * ldb + l : l * ldb + j];
-            C[i * ldc + j] = alpha * sum + (beta == 0 ? 0 : beta * C[i * ldc + j]);
+            for (int l = 0; l < g->k; l++)
+                sum += (double)A[g->trans_a ? l * g->lda + i : i * g->lda + l] *
+                       (double)B[g->trans_b ? j * g->ldb + l : l * g->ldb + j];
+            *c = (double)g->alpha * sum + (g->beta == 0 ? 0 : (double)g->beta * *c);
         }
 }
 

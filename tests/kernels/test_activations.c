@@ -3,7 +3,7 @@
  * subnormal numbers too. Errors are relative to the largest of the result and 1.
  */
 #include "reference.h"
-#include "kernels/cpu/pointwise/sigmoid.h"
+#include "kernels/cpu/pointwise/activation.h"
 
 enum { N = 1 << 16 };
 
@@ -130,8 +130,8 @@ static void whole_range(enum sp_activation kind)
             compare(&value, x[i], y[i], g * part_of(kind, g));
             compare(&gradient, x[i], dx[i], (double)d[i] * gradient_of(kind, g));
         }
-        sp_gated(kind, 1, (int)n, u, y);
-        sp_gated_bwd(kind, 1, (int)n, u, d, du);
+        sp_gated(&(struct sp_gated){.act = kind, .T = 1, .f = (int)n}, u, y);
+        sp_gated_bwd(&(struct sp_gated){.act = kind, .T = 1, .f = (int)n}, u, d, du);
         for (size_t i = 0; i < n; i++) {
             double g = (double)x[i], p = (double)d[i], s = g * part_of(kind, g);
 
@@ -170,9 +170,9 @@ static void test_infinities(void **state)
         assert_true(isinf(got[0]) && got[0] > 0 && isnan(got[1]));
         sp_activation_bwd(kind, 2, in, one, got);
         assert_true(isnan(got[0]) && isnan(got[1]));
-        sp_gated(kind, 2, 1, rows, got);
+        sp_gated(&(struct sp_gated){.act = kind, .T = 2, .f = 1}, rows, got);
         assert_true(isinf(got[0]) && got[0] > 0 && isnan(got[1]));
-        sp_gated_bwd(kind, 2, 1, rows, one, du);
+        sp_gated_bwd(&(struct sp_gated){.act = kind, .T = 2, .f = 1}, rows, one, du);
         for (int i = 0; i < 4; i++)
             assert_true(isnan(du[i]));
     }

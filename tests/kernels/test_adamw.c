@@ -31,7 +31,7 @@ static void steps(size_t n)
             want[i] -=
                 lr * (want_m[i] / (1 - pow(b1, t))) / (sqrt(want_v[i] / (1 - pow(b2, t))) + eps);
         }
-        sp_adamw(n, &hp, w, g, m, v);
+        sp_adamw(&hp, &(struct sp_adamw_arrays){.n = n, .w = w, .g = g, .m = m, .v = v});
         for (size_t i = 0; i < n; i++)
             assert_true(g[i] == 0);
     }
@@ -59,7 +59,7 @@ static void test_zero_rate(void **state)
     memset(m, 0, sizeof m);
     memset(v, 0, sizeof v);
     g[3] = 0;
-    sp_adamw(N, &hp, w, g, m, v);
+    sp_adamw(&hp, &(struct sp_adamw_arrays){.n = N, .w = w, .g = g, .m = m, .v = v});
     assert_same_bits(N, w, was);
     free(w), free(was), free(g);
 }

@@ -78,12 +78,24 @@ static void backward(const struct sp_attention *at, bool apart, const float *q,
     size_t n = (size_t)(at->batch * at->q_len * at->heads * at->head_dim);
 
     if (!apart)
-        sp_attention_bwd(at, q, kv, o, lse, d_o, dq, dkv);
+        sp_attention_bwd(at, &(struct sp_attention_bwd){.q = q,
+                                                        .kv = (const void *const *)kv,
+                                                        .o = o,
+                                                        .lse = lse,
+                                                        .d_o = d_o,
+                                                        .dq = dq,
+                                                        .dkv = (void *const *)dkv});
     for (int j = 0; apart && j < at->n_kv; j++) {
         struct sp_attention one = alone(at, j);
         float *part = new_nan(n);
 
-        sp_attention_bwd(&one, q, &kv[j], o, lse, d_o, j ? part : dq, &dkv[j]);
+        sp_attention_bwd(&one, &(struct sp_attention_bwd){.q = q,
+                                                          .kv = (const void *const *)&kv[j],
+                                                          .o = o,
+                                                          .lse = lse,
+                                                          .d_o = d_o,
+                                                          .dq = j ? part : dq,
+                                                          .dkv = (void *const *)&dkv[j]});
         if (j)
             sp_add(n, part, dq);
         free(part);
@@ -292,10 +304,22 @@ static void keys_beyond(void **state)
     for (int i = SEEN * 2 * D; i < LEN * 2 * D; i++)
         kv[i] = NAN;
     sp_attention(&at, q, slices, o, lse);
-    sp_attention_bwd(&at, q, slices, o, lse, d_o, dq, grads);
+    sp_attention_bwd(&at, &(struct sp_attention_bwd){.q = q,
+                                                     .kv = (const void *const *)slices,
+                                                     .o = o,
+                                                     .lse = lse,
+                                                     .d_o = d_o,
+                                                     .dq = dq,
+                                                     .dkv = (void *const *)grads});
     at.kv_len = &seen;
     sp_attention(&at, q, slices, o2, lse);
-    sp_attention_bwd(&at, q, slices, o2, lse, d_o, dq2, grads2);
+    sp_attention_bwd(&at, &(struct sp_attention_bwd){.q = q,
+                                                     .kv = (const void *const *)slices,
+                                                     .o = o2,
+                                                     .lse = lse,
+                                                     .d_o = d_o,
+                                                     .dq = dq2,
+                                                     .dkv = (void *const *)grads2});
     assert_same_bits(Q * D, o, o2);
     assert_same_bits(Q * D, dq, dq2);
     assert_same_bits(LEN * 2 * D, dkv, dkv2);
@@ -332,12 +356,24 @@ static void turns(void **state)
     memset(want_dkv, 0, 2 * N * sizeof(float));
     omp_set_num_threads(1);
     sp_attention(&at, q, slices, o, lse);
-    sp_attention_bwd(&at, q, slices, o, lse, d_o, want_dq, want_grads);
+    sp_attention_bwd(&at, &(struct sp_attention_bwd){.q = q,
+                                                     .kv = (const void *const *)slices,
+                                                     .o = o,
+                                                     .lse = lse,
+                                                     .d_o = d_o,
+                                                     .dq = want_dq,
+                                                     .dkv = (void *const *)want_grads});
     for (int i = 0; i < RUNS; i++) {
         omp_set_num_threads(2 + i % 5);
         memset(dq, 0xff, N * sizeof(float));
         memset(dkv, 0, 2 * N * sizeof(float));
-        sp_attention_bwd(&at, q, slices, o, lse, d_o, dq, grads);
+        sp_attention_bwd(&at, &(struct sp_attention_bwd){.q = q,
+                                                         .kv = (const void *const *)slices,
+                                                         .o = o,
+                                                         .lse = lse,
+                                                         .d_o = d_o,
+                                                         .dq = dq,
+                                                         .dkv = (void *const *)grads});
         assert_same_bits(N, dq, want_dq);
         assert_same_bits(2 * N, dkv, want_dkv);
     }
@@ -364,7 +400,13 @@ static void extreme(void **state)
 
     (void)state;
     sp_attention(&at, q, slices, o, lse);
-    sp_attention_bwd(&at, q, slices, o, lse, d_o, dq, grads);
+    sp_attention_bwd(&at, &(struct sp_attention_bwd){.q = q,
+                                                     .kv = (const void *const *)slices,
+                                                     .o = o,
+                                                     .lse = lse,
+                                                     .d_o = d_o,
+                                                     .dq = dq,
+                                                     .dkv = (void *const *)grads});
     printf("    o %g %g, lse %g %g, dq %g %g\n", (double)o[0], (double)o[1], (double)lse[0],
            (double)lse[1], (double)dq[0], (double)dq[1]);
     assert_true(o[0] == 5 && o[1] == 5 && lse[0] == 1000 && lse[1] == 1000);

@@ -78,8 +78,15 @@ static void run(struct sequence *s)
         if (step < s->n)
             k->attention(k, &at, s->q + at_q, kv, s->o + at_q, lse);
         else
-            k->attention_bwd(k, &at, s->q + at_q, kv, s->o + at_q, lse, s->d_o + at_q, s->dq + at_q,
-                             dkv, i == s->n - 1);
+            k->attention_bwd(k, &at,
+                             &(struct sp_attention_bwd){.q = s->q + at_q,
+                                                        .kv = kv,
+                                                        .o = s->o + at_q,
+                                                        .lse = lse,
+                                                        .d_o = s->d_o + at_q,
+                                                        .dq = s->dq + at_q,
+                                                        .dkv = dkv,
+                                                        .first = i == s->n - 1});
     }
 }
 
@@ -209,7 +216,15 @@ static struct gradients run_beside(const struct beside *b, const uint16_t *q, co
         slice[i] = kv + from, dslice[i] = r.dkv + from;
     memset(r.o, 0xff, n_q * 2), memset(r.dq, 0xff, n_q * 2), memset(r.dkv, 0xff, n_kv * 2);
     k->attention(k, &at, q, slice, r.o, lse);
-    k->attention_bwd(k, &at, q, slice, r.o, lse, d_o, r.dq, dslice, true);
+    k->attention_bwd(k, &at,
+                     &(struct sp_attention_bwd){.q = q,
+                                                .kv = slice,
+                                                .o = r.o,
+                                                .lse = lse,
+                                                .d_o = d_o,
+                                                .dq = r.dq,
+                                                .dkv = dslice,
+                                                .first = true});
     free(lse);
     return r;
 }
@@ -328,7 +343,15 @@ static void test_keys_beyond(void **state)
     memset(kv + Q * 2 * D, 0xff, (LEN - Q) * 2 * D * sizeof *kv);
     memset(dkv, 0xff, sizeof dkv);
     k->attention(k, &at, q, slices, o, lse);
-    k->attention_bwd(k, &at, q, slices, o, lse, q, dq, grads, true);
+    k->attention_bwd(k, &at,
+                     &(struct sp_attention_bwd){.q = q,
+                                                .kv = slices,
+                                                .o = o,
+                                                .lse = lse,
+                                                .d_o = q,
+                                                .dq = dq,
+                                                .dkv = grads,
+                                                .first = true});
     for (int i = 0; i < Q * D; i++)
         assert_false(isnan(sp_bf16_value(o[i])) || isnan(sp_bf16_value(dq[i])));
     for (int i = 0; i < LEN * 2 * D; i++)

@@ -130,33 +130,53 @@ static void test_products(void **state)
 
     (void)state;
     y = output(T * (OUT + 1));
-    exact->linear(exact, T, IN, OUT, x.low, w.low, bias.low, y.low, OUT + 1);
-    hi->linear(hi, T, IN, OUT, x.wide, w.wide, bias.wide, y.wide, OUT + 1);
+    exact->linear(exact,
+                  &(struct sp_linear){
+                      .T = T, .in = IN, .out = OUT, .w = w.low, .bias = bias.low, .ld = OUT + 1},
+                  x.low, y.low);
+    hi->linear(hi,
+               &(struct sp_linear){
+                   .T = T, .in = IN, .out = OUT, .w = w.wide, .bias = bias.wide, .ld = OUT + 1},
+               x.wide, y.wide);
     check("linear", &y);
     y = output(T * OUT);
-    exact->linear_add(exact, T, IN, OUT, x.low, w.low, NULL, r.low, y.low);
-    hi->linear_add(hi, T, IN, OUT, x.wide, w.wide, NULL, r.wide, y.wide);
+    exact->linear_add(exact, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.low}, x.low,
+                      r.low, y.low);
+    hi->linear_add(hi, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.wide}, x.wide,
+                   r.wide, y.wide);
     check("linear_add", &y);
     for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
         u = output(T * OUT), y = output(T * OUT);
-        exact->linear_act(exact, act, T, IN, OUT, x.low, w.low, bias.low, u.low, y.low);
-        hi->linear_act(hi, act, T, IN, OUT, x.wide, w.wide, bias.wide, u.wide, y.wide);
+        exact->linear_act(
+            exact, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.low, .bias = bias.low},
+            act, x.low, u.low, y.low);
+        hi->linear_act(
+            hi, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.wide, .bias = bias.wide},
+            act, x.wide, u.wide, y.wide);
         check("linear_act u", &u), check("linear_act g", &y);
     }
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         y = accumulate ? pair(T * IN, 8) : output(T * IN);
-        exact->linear_dx(exact, T, IN, OUT, dy.low, OUT + 3, w.low, y.low, accumulate);
-        hi->linear_dx(hi, T, IN, OUT, dy.wide, OUT + 3, w.wide, y.wide, accumulate);
+        exact->linear_dx(
+            exact, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.low, .ld = OUT + 3},
+            dy.low, y.low, accumulate);
+        hi->linear_dx(hi,
+                      &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.wide, .ld = OUT + 3},
+                      dy.wide, y.wide, accumulate);
         check("linear_dx", &y);
     }
     for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
         u = pair(T * IN, 9), y = output(T * IN);
-        exact->linear_dx_act(exact, act, T, IN, OUT, r.low, w.low, u.low, y.low);
-        hi->linear_dx_act(hi, act, T, IN, OUT, r.wide, w.wide, u.wide, y.wide);
+        exact->linear_dx_act(exact, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.low},
+                             act, r.low, u.low, y.low);
+        hi->linear_dx_act(hi, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.wide}, act,
+                          r.wide, u.wide, y.wide);
         check("linear_dx_act", &y), drop(&u);
     }
-    exact->linear_dw(exact, T, IN, OUT, x.low, dy.low, OUT + 3, dw[0], db[0]);
-    hi->linear_dw(hi, T, IN, OUT, x.wide, dy.wide, OUT + 3, dw[1], db[1]);
+    exact->linear_dw(exact, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .ld = OUT + 3}, x.low,
+                     dy.low, dw[0], db[0]);
+    hi->linear_dw(hi, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .ld = OUT + 3}, x.wide,
+                  dy.wide, dw[1], db[1]);
     check_f32("dw", OUT * IN, dw[0], dw[1]), check_f32("dbias", OUT, db[0], db[1]);
     drop(&x), drop(&w), drop(&bias), drop(&dy), drop(&r);
 }
@@ -172,19 +192,47 @@ static void test_norms(void **state)
         struct pair dres = pair(T * IN, 6);
 
         y = output(T * IN);
-        lo->norm(lo, rms, T, IN, 1e-5f, x.low, gain.low, rms ? NULL : bias.low, y.low, stats[0]);
-        hi->norm(hi, rms, T, IN, 1e-5f, x.wide, gain.wide, rms ? NULL : bias.wide, y.wide,
-                 stats[1]);
+        lo->norm(lo,
+                 &(struct sp_norm){.rms = rms,
+                                   .T = T,
+                                   .h = IN,
+                                   .eps = 1e-5f,
+                                   .gain = gain.low,
+                                   .bias = rms ? NULL : bias.low},
+                 x.low, y.low, stats[0]);
+        hi->norm(hi,
+                 &(struct sp_norm){.rms = rms,
+                                   .T = T,
+                                   .h = IN,
+                                   .eps = 1e-5f,
+                                   .gain = gain.wide,
+                                   .bias = rms ? NULL : bias.wide},
+                 x.wide, y.wide, stats[1]);
         check("norm", &y);
         y = output(T * IN);
-        lo->norm_apply(lo, T, IN, x.low, stats[0], gain.low, rms ? NULL : bias.low, y.low);
-        hi->norm_apply(hi, T, IN, x.wide, stats[1], gain.wide, rms ? NULL : bias.wide, y.wide);
+        lo->norm_apply(
+            lo, &(struct sp_norm){.T = T, .h = IN, .gain = gain.low, .bias = rms ? NULL : bias.low},
+            x.low, stats[0], y.low);
+        hi->norm_apply(
+            hi,
+            &(struct sp_norm){.T = T, .h = IN, .gain = gain.wide, .bias = rms ? NULL : bias.wide},
+            x.wide, stats[1], y.wide);
         check("norm_apply", &y);
         dx = pair(T * IN, 7); /* dy, too */
-        lo->norm_bwd(lo, rms, T, IN, x.low, stats[0], gain.low, dx.low, dres.low, dx.low, dg[0],
-                     rms ? NULL : db[0]);
-        hi->norm_bwd(hi, rms, T, IN, x.wide, stats[1], gain.wide, dx.wide, dres.wide, dx.wide,
-                     dg[1], rms ? NULL : db[1]);
+        lo->norm_bwd(lo, &(struct sp_norm){.rms = rms, .T = T, .h = IN, .gain = gain.low}, x.low,
+                     stats[0],
+                     &(struct sp_norm_bwd){.dy = dx.low,
+                                           .dres = dres.low,
+                                           .dx = dx.low,
+                                           .dgain = dg[0],
+                                           .dbias = rms ? NULL : db[0]});
+        hi->norm_bwd(hi, &(struct sp_norm){.rms = rms, .T = T, .h = IN, .gain = gain.wide}, x.wide,
+                     stats[1],
+                     &(struct sp_norm_bwd){.dy = dx.wide,
+                                           .dres = dres.wide,
+                                           .dx = dx.wide,
+                                           .dgain = dg[1],
+                                           .dbias = rms ? NULL : db[1]});
         check("norm_bwd", &dx);
         check_f32("stats", 2 * T, stats[0], stats[1]);
         check_f32("dgain", IN, dg[0], dg[1]), check_f32("dbias", IN, db[0], db[1]);
@@ -231,8 +279,24 @@ static void attention_on(const char *path)
             dkv[j] = first ? output(kv[j].n) : pair(kv[j].n, 5 + (uint64_t)j);
             dlo[j] = dkv[j].low, dhi[j] = dkv[j].wide;
         }
-        lo->attention_bwd(lo, &at, q.low, klo, o.low, lse[0], d_o.low, dq.low, dlo, first);
-        hi->attention_bwd(hi, &at, q.wide, khi, o.wide, lse[1], d_o.wide, dq.wide, dhi, first);
+        lo->attention_bwd(lo, &at,
+                          &(struct sp_attention_bwd){.q = q.low,
+                                                     .kv = klo,
+                                                     .o = o.low,
+                                                     .lse = lse[0],
+                                                     .d_o = d_o.low,
+                                                     .dq = dq.low,
+                                                     .dkv = dlo,
+                                                     .first = first});
+        hi->attention_bwd(hi, &at,
+                          &(struct sp_attention_bwd){.q = q.wide,
+                                                     .kv = khi,
+                                                     .o = o.wide,
+                                                     .lse = lse[1],
+                                                     .d_o = d_o.wide,
+                                                     .dq = dq.wide,
+                                                     .dkv = dhi,
+                                                     .first = first});
         check("dq", &dq), check("dkv 0", &dkv[0]), check("dkv 1", &dkv[1]);
     }
     check_f32("lse", B * A * Q, lse[0], lse[1]);
@@ -252,8 +316,24 @@ static void test_rope(void **state)
 
     (void)state;
     x = pair(T * 50, 8); /* two heads of 24 in rows of 50 */
-    lo->rope(lo, 1, T, 2, 24, 50, 7, &(struct sp_rope){.theta = 1e4f}, false, x.low);
-    hi->rope(hi, 1, T, 2, 24, 50, 7, &(struct sp_rope){.theta = 1e4f}, false, x.wide);
+    lo->rope(lo,
+             &(struct sp_rotation){.batch = 1,
+                                   .len = T,
+                                   .heads = 2,
+                                   .d = 24,
+                                   .ld = 50,
+                                   .pos0 = 7,
+                                   .rope = &(struct sp_rope){.theta = 1e4f}},
+             false, x.low);
+    hi->rope(hi,
+             &(struct sp_rotation){.batch = 1,
+                                   .len = T,
+                                   .heads = 2,
+                                   .d = 24,
+                                   .ld = 50,
+                                   .pos0 = 7,
+                                   .rope = &(struct sp_rope){.theta = 1e4f}},
+             false, x.wide);
     check("rope", &x);
 }
 
@@ -267,12 +347,12 @@ static void test_mlp(void **state)
     hi->act(hi, SP_GELU_TANH, T * 2 * IN, u.wide, y.wide);
     check("gelu", &y);
     y = output(T * IN);
-    lo->gated(lo, SP_SILU, T, IN, u.low, y.low);
-    hi->gated(hi, SP_SILU, T, IN, u.wide, y.wide);
+    lo->gated(lo, &(struct sp_gated){.act = SP_SILU, .T = T, .f = IN}, u.low, y.low);
+    hi->gated(hi, &(struct sp_gated){.act = SP_SILU, .T = T, .f = IN}, u.wide, y.wide);
     check("swiglu", &y);
     y = output(T * 2 * IN);
-    lo->gated_bwd(lo, SP_SILU, T, IN, u.low, dy.low, y.low);
-    hi->gated_bwd(hi, SP_SILU, T, IN, u.wide, dy.wide, y.wide);
+    lo->gated_bwd(lo, &(struct sp_gated){.act = SP_SILU, .T = T, .f = IN}, u.low, dy.low, y.low);
+    hi->gated_bwd(hi, &(struct sp_gated){.act = SP_SILU, .T = T, .f = IN}, u.wide, dy.wide, y.wide);
     check("swiglu_bwd", &y);
     y = pair(T * IN, 3);
     lo->add(lo, T * IN, dy.low, y.low);
@@ -294,16 +374,38 @@ static void test_tokens(void **state)
     for (int t = 0; t < T; t++)
         ids[t] = (t * t + 3) % V;
     y = output(T * IN);
-    lo->embed(lo, 1, T, IN, 2, ids, table.low, places.low, y.low);
-    hi->embed(hi, 1, T, IN, 2, ids, table.wide, places.wide, y.wide);
+    lo->embed(lo, &(struct sp_embed){.batch = 1, .len = T, .h = IN, .pos0 = 2, .ids = ids},
+              table.low, places.low, y.low);
+    hi->embed(hi, &(struct sp_embed){.batch = 1, .len = T, .h = IN, .pos0 = 2, .ids = ids},
+              table.wide, places.wide, y.wide);
     check("embed", &y);
-    lo->embed_bwd(lo, 1, T, IN, 2, ids, x.low, dt[0], dp[0]);
-    hi->embed_bwd(hi, 1, T, IN, 2, ids, x.wide, dt[1], dp[1]);
+    lo->embed_bwd(lo, &(struct sp_embed){.batch = 1, .len = T, .h = IN, .pos0 = 2, .ids = ids},
+                  x.low, dt[0], dp[0]);
+    hi->embed_bwd(hi, &(struct sp_embed){.batch = 1, .len = T, .h = IN, .pos0 = 2, .ids = ids},
+                  x.wide, dt[1], dp[1]);
     y = output(T * IN);
-    exact->cross_entropy(exact, T, IN, V, ROWS, x.low, table.low, ids, 0.1f, &loss[0], y.low, dt[0],
-                         scratch);
-    hi->cross_entropy(hi, T, IN, V, ROWS, x.wide, table.wide, ids, 0.1f, &loss[1], y.wide, dt[1],
-                      scratch);
+    exact->cross_entropy(exact,
+                         &(struct sp_logits){.T = T,
+                                             .h = IN,
+                                             .V = V,
+                                             .rows = ROWS,
+                                             .x = x.low,
+                                             .w = table.low,
+                                             .targets = ids,
+                                             .scale = 0.1f,
+                                             .scratch = scratch},
+                         &loss[0], y.low, dt[0]);
+    hi->cross_entropy(hi,
+                      &(struct sp_logits){.T = T,
+                                          .h = IN,
+                                          .V = V,
+                                          .rows = ROWS,
+                                          .x = x.wide,
+                                          .w = table.wide,
+                                          .targets = ids,
+                                          .scale = 0.1f,
+                                          .scratch = scratch},
+                      &loss[1], y.wide, dt[1]);
     check("cross_entropy dx", &y);
     assert_true(loss[0] == loss[1] && loss[0] > 1);
     check_f32("dtable", V * IN, dt[0], dt[1]);
@@ -333,8 +435,11 @@ static void test_update(void **state)
         for (int k = 0; k < N; k++)
             v[i][k] = fabsf(v[i][k]);
     }
-    lo->adamw(lo, N, &hp, w[0], g[0], m[0], v[0], low.low);
-    hi->adamw(hi, N, &hp, w[1], g[1], m[1], v[1], NULL);
+    lo->adamw(lo, &hp,
+              &(struct sp_adamw_arrays){
+                  .n = N, .w = w[0], .g = g[0], .m = m[0], .v = v[0], .low = low.low});
+    hi->adamw(hi, &hp,
+              &(struct sp_adamw_arrays){.n = N, .w = w[1], .g = g[1], .m = m[1], .v = v[1]});
     memcpy(low.wide, w[1], N * sizeof(float));
     memcpy(again.wide, w[1], N * sizeof(float));
     lo->round(lo, N, w[0], again.low);

@@ -79,19 +79,55 @@ static void shape(int T, int h, int V, int rows)
         r.dw[i] += (double)dw[i];
     dw2 = new_copy(n_w, dw);
 
-    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &loss, dx, dw, scratch);
+    sp_cross_entropy(&(struct sp_logits){.T = T,
+                                         .h = h,
+                                         .V = V,
+                                         .rows = rows,
+                                         .x = x,
+                                         .w = w,
+                                         .targets = targets,
+                                         .scale = 0.125f,
+                                         .scratch = scratch},
+                     &loss, dx, dw);
     assert_loss(loss - 2.5, r.loss);
     assert_close("dx =", n_x, dx, r.dx, TOLERANCE);
     assert_close("dw +=", n_w, dw, r.dw, TOLERANCE);
     assert_true(isnan(scratch[n_z]));
 
-    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &loss2, dx2, NULL, scratch);
+    sp_cross_entropy(&(struct sp_logits){.T = T,
+                                         .h = h,
+                                         .V = V,
+                                         .rows = rows,
+                                         .x = x,
+                                         .w = w,
+                                         .targets = targets,
+                                         .scale = 0.125f,
+                                         .scratch = scratch},
+                     &loss2, dx2, NULL);
     assert_true(loss2 == loss);
     assert_same_bits(n_x, dx2, dx);
-    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &loss2, NULL, dw2, scratch);
+    sp_cross_entropy(&(struct sp_logits){.T = T,
+                                         .h = h,
+                                         .V = V,
+                                         .rows = rows,
+                                         .x = x,
+                                         .w = w,
+                                         .targets = targets,
+                                         .scale = 0.125f,
+                                         .scratch = scratch},
+                     &loss2, NULL, dw2);
     assert_same_bits(n_w, dw2, dw);
     loss2 = 0;
-    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &loss2, NULL, NULL, scratch);
+    sp_cross_entropy(&(struct sp_logits){.T = T,
+                                         .h = h,
+                                         .V = V,
+                                         .rows = rows,
+                                         .x = x,
+                                         .w = w,
+                                         .targets = targets,
+                                         .scale = 0.125f,
+                                         .scratch = scratch},
+                     &loss2, NULL, NULL);
     assert_loss(loss2, r.loss);
     free(x), free(w), free(dx), free(dw), free(dw2), free(dx2), free(scratch), free(targets);
     free(r.x), free(r.w), free(r.dx), free(r.dw);
@@ -127,7 +163,16 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
     sp_convert(SP_F32, type, n_w, w, tw);
     for (int t = 0; t < T; t++)
         targets[t] = t == 0 ? V - 1 : t % 4 == 2 ? SP_NO_TARGET : t * 5 % V;
-    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &want, want_dx, want_dw, scratch);
+    sp_cross_entropy(&(struct sp_logits){.T = T,
+                                         .h = h,
+                                         .V = V,
+                                         .rows = rows,
+                                         .x = x,
+                                         .w = w,
+                                         .targets = targets,
+                                         .scale = 0.125f,
+                                         .scratch = scratch},
+                     &want, want_dx, want_dw);
     memset(dx, 0, n_x * sizeof *dx);
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < 3; i++) {
@@ -142,11 +187,29 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
             if (pass == 0) {
                 stats[i] = new_nan(2 * (size_t)T);
                 logits[i] = new_nan((size_t)rows * (size_t)sp_logits_ld(n));
-                k->logit_stats(k, T, h, n, rows, tx, at, here, stats[i], logits[i]);
+                k->logit_stats(k,
+                               &(struct sp_logits){.T = T,
+                                                   .h = h,
+                                                   .V = n,
+                                                   .rows = rows,
+                                                   .x = tx,
+                                                   .w = at,
+                                                   .targets = here,
+                                                   .scratch = logits[i]},
+                               stats[i]);
                 continue;
             }
-            k->logits_bwd(k, T, h, n, rows, tx, at, here, lse, 0.125f, rows >= T, part,
-                          dw + (size_t)begin[i] * (size_t)h, logits[i]);
+            k->logits_bwd(k,
+                          &(struct sp_logits){.T = T,
+                                              .h = h,
+                                              .V = n,
+                                              .rows = rows,
+                                              .x = tx,
+                                              .w = at,
+                                              .targets = here,
+                                              .scale = 0.125f,
+                                              .scratch = logits[i]},
+                          lse, rows >= T, part, dw + (size_t)begin[i] * (size_t)h);
             sp_convert(type, SP_F32, n_x, part, wide);
             for (size_t e = 0; e < n_x; e++)
                 dx[e] += wide[e];
@@ -191,7 +254,16 @@ static void test_large_logits(void **state)
     double loss = 0;
 
     (void)state;
-    sp_cross_entropy(2, 1, 3, 2, x, w, targets, 1, &loss, dx, NULL, scratch);
+    sp_cross_entropy(&(struct sp_logits){.T = 2,
+                                         .h = 1,
+                                         .V = 3,
+                                         .rows = 2,
+                                         .x = x,
+                                         .w = w,
+                                         .targets = targets,
+                                         .scale = 1,
+                                         .scratch = scratch},
+                     &loss, dx, NULL);
     printf("    loss %g, dx %g %g\n", loss, (double)dx[0], (double)dx[1]);
     assert_true(fabs(loss - (300 + 400)) < 1e-3);
     assert_true(fabsf(dx[0] - 300) < 1e-3f && fabsf(dx[1] + 400) < 1e-3f);
@@ -205,7 +277,16 @@ static void test_nan(void **state)
     double loss = 0;
 
     (void)state;
-    sp_cross_entropy(2, 2, 3, 2, x, w, targets, 1, &loss, dx, NULL, scratch);
+    sp_cross_entropy(&(struct sp_logits){.T = 2,
+                                         .h = 2,
+                                         .V = 3,
+                                         .rows = 2,
+                                         .x = x,
+                                         .w = w,
+                                         .targets = targets,
+                                         .scale = 1,
+                                         .scratch = scratch},
+                     &loss, dx, NULL);
     assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
 }
 

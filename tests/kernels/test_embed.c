@@ -12,6 +12,7 @@ static void shape(int batch, int len, int h, int pos0, int V)
     int32_t *ids = new_bytes((size_t)rows * sizeof *ids);
     double *want = new_double(n, NULL), *want_t = new_double(n_table, dtable);
     double *want_p = new_double(n_pos, dpos);
+    const struct sp_embed e = {.batch = batch, .len = len, .h = h, .pos0 = pos0, .ids = ids};
 
     /* Few distinct tokens, so that many rows meet. */
     for (int r = 0; r < rows; r++)
@@ -24,13 +25,13 @@ static void shape(int batch, int len, int h, int pos0, int V)
             want_t[at] += (double)dx[r * h + j];
             want_p[p] += (double)dx[r * h + j];
         }
-    sp_embed(batch, len, h, pos0, ids, table, pos, x);
+    sp_embed(&e, table, pos, x);
     assert_close("embed", n, x, want, 1e-7);
-    sp_embed_bwd(batch, len, h, pos0, ids, dx, dtable, dpos);
+    sp_embed_bwd(&e, dx, dtable, dpos);
     assert_close("dtable +=", n_table, dtable, want_t, TOLERANCE);
     assert_close("dpositions +=", n_pos, dpos, want_p, TOLERANCE);
     omp_set_num_threads(1);
-    sp_embed_bwd(batch, len, h, pos0, ids, dx, dtable2, NULL);
+    sp_embed_bwd(&e, dx, dtable2, NULL);
     omp_set_num_threads(2);
     assert_same_bits(n_table, dtable, dtable2);
 
@@ -38,7 +39,7 @@ static void shape(int batch, int len, int h, int pos0, int V)
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < h; j++)
             want[r * h + j] = (double)table[ids[r] * h + j];
-    sp_embed(batch, len, h, pos0, ids, table, NULL, x);
+    sp_embed(&e, table, NULL, x);
     assert_close("embed without positions", n, x, want, 0);
     free(table), free(pos), free(x), free(dx), free(dtable), free(dpos), free(dtable2), free(ids);
     free(want), free(want_t), free(want_p);
@@ -57,15 +58,19 @@ static void parts(int batch, int len, int h, int V, bool positions)
 
     for (int r = 0; r < rows; r++)
         ids[r] = (r * r * 7 + 3 * r) % V;
-    sp_embed(batch, len, h, 0, ids, table, positions ? pos : NULL, want);
-    sp_embed_bwd(batch, len, h, 0, ids, dx, want_table, NULL);
+    sp_embed(&(struct sp_embed){.batch = batch, .len = len, .h = h, .ids = ids}, table,
+             positions ? pos : NULL, want);
+    sp_embed_bwd(&(struct sp_embed){.batch = batch, .len = len, .h = h, .ids = ids}, dx, want_table,
+                 NULL);
     for (int part = 0; part < 2; part++) {
         size_t at = part ? (size_t)cut * (size_t)h : 0;
 
         for (int r = 0; r < rows; r++)
             here[r] = (ids[r] >= cut) == part ? ids[r] - part * cut : -1;
-        sp_embed(batch, len, h, 0, here, table + at, positions && part ? pos : NULL, x[part]);
-        sp_embed_bwd(batch, len, h, 0, here, dx, dtable + at, NULL);
+        sp_embed(&(struct sp_embed){.batch = batch, .len = len, .h = h, .ids = here}, table + at,
+                 positions && part ? pos : NULL, x[part]);
+        sp_embed_bwd(&(struct sp_embed){.batch = batch, .len = len, .h = h, .ids = here}, dx,
+                     dtable + at, NULL);
     }
     sp_add(n, x[0], x[1]);
     for (size_t i = 0; i < n; i++)

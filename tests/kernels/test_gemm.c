@@ -1,29 +1,33 @@
 /* sp_gemm: transpositions, leading dimensions, alpha and beta, against double loops. */
 #include "reference.h"
 
-static void one_product(bool ta, bool tb, int m, int n, int k, float alpha, float beta)
+/* g has everything but the leading dimensions. */
+static void one_product(struct sp_gemm g)
 {
-    int lda = (ta ? m : k) + 3, ldb = (tb ? k : n) + 5, ldc = n + 2;
-    size_t in_c = (size_t)m * (size_t)ldc;
-    float *A = new_random((size_t)(ta ? k : m) * (size_t)lda, 1);
-    float *B = new_random((size_t)(tb ? n : k) * (size_t)ldb, 2);
-    float *C = new_random(in_c, 3), *again;
-    double *want = new_double(in_c, C);
+    size_t of_a, of_b, of_c;
+    float *A, *B, *C, *again;
+    double *want;
     char what[64];
 
-    ref_gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, want, ldc);
-    if (beta == 0)
-        for (int i = 0; i < m; i++)
-            for (int j = 0; j < n; j++)
-                C[i * ldc + j] = NAN;
-    again = new_copy(in_c, C);
-    sp_gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);
-    sp_gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, again, ldc);
-    snprintf(what, sizeof what, "%c%c %dx%dx%d alpha %g beta %g", ta ? 'T' : 'N', tb ? 'T' : 'N', m,
-             n, k, (double)alpha, (double)beta);
+    g.lda = (g.trans_a ? g.m : g.k) + 3, g.ldb = (g.trans_b ? g.k : g.n) + 5, g.ldc = g.n + 2;
+    of_a = (size_t)(g.trans_a ? g.k : g.m) * (size_t)g.lda;
+    of_b = (size_t)(g.trans_b ? g.n : g.k) * (size_t)g.ldb;
+    of_c = (size_t)g.m * (size_t)g.ldc;
+    A = new_random(of_a, 1), B = new_random(of_b, 2), C = new_random(of_c, 3);
+    want = new_double(of_c, C);
+    ref_gemm(&g, A, B, want);
+    if (g.beta == 0)
+        for (int i = 0; i < g.m; i++)
+            for (int j = 0; j < g.n; j++)
+                C[i * g.ldc + j] = NAN;
+    again = new_copy(of_c, C);
+    sp_gemm(&g, A, B, C);
+    sp_gemm(&g, A, B, again);
+    snprintf(what, sizeof what, "%c%c %dx%dx%d alpha %g beta %g", g.trans_a ? 'T' : 'N',
+             g.trans_b ? 'T' : 'N', g.m, g.n, g.k, (double)g.alpha, (double)g.beta);
     /* The columns between n and ldc are in `want` as they were. */
-    assert_close(what, in_c, C, want, TOLERANCE);
-    assert_same_bits(in_c, C, again);
+    assert_close(what, of_c, C, want, TOLERANCE);
+    assert_same_bits(of_c, C, again);
     free(A), free(B), free(C), free(again), free(want);
 }
 
@@ -35,9 +39,18 @@ static void test_products(void **state)
     printf("    %s\n", sp_gemm_backend());
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (int t = 0; t < 4; t++) {
-            one_product(t & 1, t & 2, sizes[s][0], sizes[s][1], sizes[s][2], 1, 0);
-            one_product(t & 1, t & 2, sizes[s][0], sizes[s][1], sizes[s][2], -0.75f, 1);
-            one_product(t & 1, t & 2, sizes[s][0], sizes[s][1], sizes[s][2], 0.5f, 0.25f);
+            struct sp_gemm g = {.trans_a = t & 1,
+                                .trans_b = t & 2,
+                                .m = sizes[s][0],
+                                .n = sizes[s][1],
+                                .k = sizes[s][2],
+                                .alpha = 1};
+
+            one_product(g);
+            g.alpha = -0.75f, g.beta = 1;
+            one_product(g);
+            g.alpha = 0.5f, g.beta = 0.25f;
+            one_product(g);
         }
 }
 
@@ -46,11 +59,15 @@ static void test_empty(void **state)
     float c[6] = {1, 2, 3, 4, 5, NAN}, unread = NAN;
 
     (void)state;
-    sp_gemm(false, false, 0, 3, 2, 1, &unread, 2, &unread, 3, 0, c, 3);
+    sp_gemm(&(struct sp_gemm){.n = 3, .k = 2, .alpha = 1, .lda = 2, .ldb = 3, .ldc = 3}, &unread,
+            &unread, c);
     assert_true(c[0] == 1 && c[4] == 5);
-    sp_gemm(false, false, 1, 2, 0, 1, &unread, 1, &unread, 2, 0.5f, c, 2);
+    sp_gemm(
+        &(struct sp_gemm){.m = 1, .n = 2, .alpha = 1, .lda = 1, .ldb = 2, .beta = 0.5f, .ldc = 2},
+        &unread, &unread, c);
     assert_true(c[0] == 0.5f && c[1] == 1 && c[2] == 3);
-    sp_gemm(false, false, 1, 2, 0, 1, &unread, 1, &unread, 2, 0, c + 4, 2);
+    sp_gemm(&(struct sp_gemm){.m = 1, .n = 2, .alpha = 1, .lda = 1, .ldb = 2, .ldc = 2}, &unread,
+            &unread, c + 4);
     assert_true(c[4] == 0 && c[5] == 0);
 }
 
@@ -62,12 +79,18 @@ static void test_inside_region(void **state)
     double *want = new_double(M * N, NULL);
 
     (void)state;
-    ref_gemm(false, true, M, N, K, 1, A, K, B, K, 0, want, N);
+    ref_gemm(
+        &(struct sp_gemm){
+            .trans_b = true, .m = M, .n = N, .k = K, .lda = K, .ldb = K, .ldc = N, .alpha = 1},
+        A, B, want);
     for (int i = 0; i < CALLS; i++)
         C[i] = new_nan(M * N);
 #pragma omp parallel for num_threads(2) schedule(static, 1)
     for (int i = 0; i < CALLS; i++)
-        sp_gemm(false, true, M, N, K, 1, A, K, B, K, 0, C[i], N);
+        sp_gemm(
+            &(struct sp_gemm){
+                .trans_b = true, .m = M, .n = N, .k = K, .alpha = 1, .lda = K, .ldb = K, .ldc = N},
+            A, B, C[i]);
     for (int i = 0; i < CALLS; i++) {
         assert_close("in a region", M * N, C[i], want, TOLERANCE);
         assert_same_bits(M * N, C[i], C[0]);

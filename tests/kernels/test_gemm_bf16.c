@@ -83,7 +83,17 @@ static void one_product(struct sp_gemm_bf16 g, int pad)
     BIAS = new_low((size_t)g.n, 4, &bias);
     ADDEND = new_low((size_t)g.m * (size_t)g.n, 5, &addend);
     want = new_double(nc, c);
-    ref_gemm(g.trans_a, g.trans_b, g.m, g.n, g.k, 1, a, g.lda, b, g.ldb, g.accumulate, want, g.ldc);
+    ref_gemm(&(struct sp_gemm){.trans_a = g.trans_a,
+                               .trans_b = g.trans_b,
+                               .m = g.m,
+                               .n = g.n,
+                               .k = g.k,
+                               .lda = g.lda,
+                               .ldb = g.ldb,
+                               .ldc = g.ldc,
+                               .alpha = 1,
+                               .beta = g.accumulate},
+             a, b, want);
     for (int i = 0; i < g.m; i++)
         for (int j = 0; j < g.n; j++)
             want[i * g.ldc + j] +=
@@ -174,7 +184,10 @@ static void test_inside_region(void **state)
     double *want = new_double(M * N, NULL);
 
     (void)state;
-    ref_gemm(false, true, M, N, K, 1, a, K, b, K, 0, want, N);
+    ref_gemm(
+        &(struct sp_gemm){
+            .trans_b = true, .m = M, .n = N, .k = K, .lda = K, .ldb = K, .ldc = N, .alpha = 1},
+        a, b, want);
     for (int i = 0; i < CALLS; i++)
         C[i] = new_nan(M * N);
 #pragma omp parallel for num_threads(2) schedule(static, 1)

@@ -67,17 +67,31 @@ static void forward(int T, int in, int out)
         const void *b = with ? bias.native : NULL;
 
         y = new_low((size_t)T * (size_t)(out + 3), 0);
-        native->linear(native, T, in, out, x.native, w.native, b, y.native, out + 3);
-        exact->linear(exact, T, in, out, x.native, w.native, b, y.exact, out + 3);
+        native->linear(native,
+                       &(struct sp_linear){
+                           .T = T, .in = in, .out = out, .w = w.native, .bias = b, .ld = out + 3},
+                       x.native, y.native);
+        exact->linear(exact,
+                      &(struct sp_linear){
+                          .T = T, .in = in, .out = out, .w = w.native, .bias = b, .ld = out + 3},
+                      x.native, y.exact);
         check("linear", &y);
         y = new_low(n, 0);
-        native->linear_add(native, T, in, out, x.native, w.native, b, r.native, y.native);
-        exact->linear_add(exact, T, in, out, x.native, w.native, b, r.native, y.exact);
+        native->linear_add(
+            native, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native, .bias = b},
+            x.native, r.native, y.native);
+        exact->linear_add(
+            exact, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native, .bias = b},
+            x.native, r.native, y.exact);
         check("linear_add", &y);
         for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
             u = new_low(n, 0), y = new_low(n, 0);
-            native->linear_act(native, act, T, in, out, x.native, w.native, b, u.native, y.native);
-            exact->linear_act(exact, act, T, in, out, x.native, w.native, b, u.exact, y.exact);
+            native->linear_act(
+                native, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native, .bias = b},
+                act, x.native, u.native, y.native);
+            exact->linear_act(
+                exact, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native, .bias = b},
+                act, x.native, u.exact, y.exact);
             check("linear_act u", &u), check("linear_act g", &y);
         }
     }
@@ -95,20 +109,32 @@ static void backward(int T, int in, int out)
 
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         y = new_low(n, accumulate ? 8 : 0);
-        native->linear_dx(native, T, in, out, dy.native, out + 5, w.native, y.native, accumulate);
-        exact->linear_dx(exact, T, in, out, dy.native, out + 5, w.native, y.exact, accumulate);
+        native->linear_dx(
+            native, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native, .ld = out + 5},
+            dy.native, y.native, accumulate);
+        exact->linear_dx(
+            exact, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native, .ld = out + 5},
+            dy.native, y.exact, accumulate);
         check(accumulate ? "linear_dx +=" : "linear_dx", &y);
     }
     for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
         y = new_low(n, 0);
-        native->linear_dx_act(native, act, T, in, out, dense.native, w.native, u.native, y.native);
-        exact->linear_dx_act(exact, act, T, in, out, dense.native, w.native, u.native, y.exact);
+        native->linear_dx_act(native,
+                              &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native}, act,
+                              dense.native, u.native, y.native);
+        exact->linear_dx_act(exact,
+                             &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native}, act,
+                             dense.native, u.native, y.exact);
         check("linear_dx_act", &y);
     }
-    native->linear_dw(native, T, in, out, x.native, dy.native, out + 5, dw[0], db[0]);
-    exact->linear_dw(exact, T, in, out, x.native, dy.native, out + 5, dw[1], db[1]);
-    native->linear_dw(native, T, in, out, x.native, dense.native, out, dw[0], NULL);
-    exact->linear_dw(exact, T, in, out, x.native, dense.native, out, dw[1], NULL);
+    native->linear_dw(native, &(struct sp_linear){.T = T, .in = in, .out = out, .ld = out + 5},
+                      x.native, dy.native, dw[0], db[0]);
+    exact->linear_dw(exact, &(struct sp_linear){.T = T, .in = in, .out = out, .ld = out + 5},
+                     x.native, dy.native, dw[1], db[1]);
+    native->linear_dw(native, &(struct sp_linear){.T = T, .in = in, .out = out}, x.native,
+                      dense.native, dw[0], NULL);
+    exact->linear_dw(exact, &(struct sp_linear){.T = T, .in = in, .out = out}, x.native,
+                     dense.native, dw[1], NULL);
     check_f32("linear_dw", m, dw[0], dw[1], TOLERANCE);
     assert_same_bits((size_t)out, db[0], db[1]); /* added in the same order */
     free(db[0]), free(db[1]);
@@ -147,15 +173,51 @@ static void test_head(void **state)
     (void)state;
     for (int t = 0; t < T; t++)
         ids[t] = (t * t * 31 + 3) % V;
-    native->cross_entropy(native, T, H, V, ROWS, x.native, w.native, ids, 0.1f, &loss[0], dx.native,
-                          dw[0], scratch);
-    exact->cross_entropy(exact, T, H, V, ROWS, x.native, w.native, ids, 0.1f, &loss[1], dx.exact,
-                         dw[1], scratch);
+    native->cross_entropy(native,
+                          &(struct sp_logits){.T = T,
+                                              .h = H,
+                                              .V = V,
+                                              .rows = ROWS,
+                                              .x = x.native,
+                                              .w = w.native,
+                                              .targets = ids,
+                                              .scale = 0.1f,
+                                              .scratch = scratch},
+                          &loss[0], dx.native, dw[0]);
+    exact->cross_entropy(exact,
+                         &(struct sp_logits){.T = T,
+                                             .h = H,
+                                             .V = V,
+                                             .rows = ROWS,
+                                             .x = x.native,
+                                             .w = w.native,
+                                             .targets = ids,
+                                             .scale = 0.1f,
+                                             .scratch = scratch},
+                         &loss[1], dx.exact, dw[1]);
     /* each gradient alone, and the loss alone */
-    native->cross_entropy(native, T, H, V, ROWS, x.native, w.native, ids, 0.1f, &loss[2], NULL,
-                          more, scratch);
-    native->cross_entropy(native, T, H, V, ROWS, x.native, w.native, ids, 0.1f, &loss[3], NULL,
-                          NULL, scratch);
+    native->cross_entropy(native,
+                          &(struct sp_logits){.T = T,
+                                              .h = H,
+                                              .V = V,
+                                              .rows = ROWS,
+                                              .x = x.native,
+                                              .w = w.native,
+                                              .targets = ids,
+                                              .scale = 0.1f,
+                                              .scratch = scratch},
+                          &loss[2], NULL, more);
+    native->cross_entropy(native,
+                          &(struct sp_logits){.T = T,
+                                              .h = H,
+                                              .V = V,
+                                              .rows = ROWS,
+                                              .x = x.native,
+                                              .w = w.native,
+                                              .targets = ids,
+                                              .scale = 0.1f,
+                                              .scratch = scratch},
+                          &loss[3], NULL, NULL);
     printf("    loss %.6f, through f32 %.6f\n", loss[0], loss[1]);
     assert_true(loss[0] == loss[2] && loss[0] == loss[3] && loss[1] > T);
     assert_true(fabs(loss[0] / loss[1] - 1) < 1e-3);

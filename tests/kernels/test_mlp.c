@@ -15,39 +15,62 @@ static void linear_shape(int T, int in, int out)
     float *dbias = new_random(n_out, 6);
     double *want = new_double(n_y, y), *want_dx = new_double(n_x, NULL);
     double *want_dw = new_double(n_w, dw), *want_db = new_double(n_out, dbias);
+    const struct sp_linear layer = {.T = T, .in = in, .out = out, .w = w, .ld = ld};
+    struct sp_gemm to_y = {.trans_b = true,
+                           .m = T,
+                           .n = out,
+                           .k = in,
+                           .lda = in,
+                           .ldb = in,
+                           .ldc = ld,
+                           .alpha = 1,
+                           .beta = 1};
+    struct sp_gemm to_dx = {.m = T, .n = in, .k = out, .lda = ld, .ldb = in, .ldc = in, .alpha = 1};
+    const struct sp_gemm to_dw = {.trans_a = true,
+                                  .m = out,
+                                  .n = in,
+                                  .k = T,
+                                  .lda = ld,
+                                  .ldb = in,
+                                  .ldc = in,
+                                  .alpha = 1,
+                                  .beta = 1};
 
     for (int i = 0; i < T; i++)
         for (int j = 0; j < out; j++) {
             y[i * ld + j] = NAN;
             want[i * ld + j] = (double)bias[j];
         }
-    ref_gemm(false, true, T, out, in, 1, x, in, w, in, 1, want, ld);
-    sp_linear(T, in, out, x, w, bias, y, ld);
+    ref_gemm(&to_y, x, w, want);
+    sp_linear(&(struct sp_linear){.T = T, .in = in, .out = out, .w = w, .bias = bias, .ld = ld}, x,
+              y);
     assert_close("linear", n_y, y, want, TOLERANCE);
 
-    ref_gemm(false, true, T, out, in, 1, x, in, w, in, 0, want, ld);
+    to_y.beta = 0;
+    ref_gemm(&to_y, x, w, want);
     for (int i = 0; i < T; i++)
         for (int j = 0; j < out; j++)
             y[i * ld + j] = NAN;
-    sp_linear(T, in, out, x, w, NULL, y, ld);
+    sp_linear(&layer, x, y);
     assert_close("linear without bias", n_y, y, want, TOLERANCE);
 
-    ref_gemm(false, false, T, in, out, 1, y, ld, w, in, 0, want_dx, in);
-    sp_linear_dx(T, in, out, y, ld, w, dx, false);
+    ref_gemm(&to_dx, y, w, want_dx);
+    sp_linear_dx(&layer, y, dx, false);
     assert_close("dx =", n_x, dx, want_dx, TOLERANCE);
-    ref_gemm(false, false, T, in, out, 1, y, ld, w, in, 1, want_dx, in);
-    sp_linear_dx(T, in, out, y, ld, w, dx, true);
+    to_dx.beta = 1;
+    ref_gemm(&to_dx, y, w, want_dx);
+    sp_linear_dx(&layer, y, dx, true);
     assert_close("dx +=", n_x, dx, want_dx, TOLERANCE);
 
-    ref_gemm(true, false, out, in, T, 1, y, ld, x, in, 1, want_dw, in);
+    ref_gemm(&to_dw, y, x, want_dw);
     for (int i = 0; i < T; i++)
         for (int j = 0; j < out; j++)
             want_db[j] += (double)y[i * ld + j];
-    sp_linear_dw(T, in, out, x, y, ld, dw, dbias);
+    sp_linear_dw(&layer, x, y, dw, dbias);
     assert_close("dw +=", n_w, dw, want_dw, TOLERANCE);
     assert_close("dbias +=", n_out, dbias, want_db, TOLERANCE);
-    ref_gemm(true, false, out, in, T, 1, y, ld, x, in, 1, want_dw, in);
-    sp_linear_dw(T, in, out, x, y, ld, dw, NULL);
+    ref_gemm(&to_dw, y, x, want_dw);
+    sp_linear_dw(&layer, x, y, dw, NULL);
     assert_close("dw += without dbias", n_w, dw, want_dw, TOLERANCE);
     free(x), free(w), free(bias), free(y), free(dx), free(dw), free(dbias);
     free(want), free(want_dx), free(want_dw), free(want_db);
@@ -184,11 +207,11 @@ static void swiglu_shape(int T, int f)
             want_du[at] = d * p * silu_gradient(g);
             want_du[at + (size_t)f] = d * silu(g);
         }
-    sp_gated(SP_SILU, T, f, u, y);
+    sp_gated(&(struct sp_gated){.act = SP_SILU, .T = T, .f = f}, u, y);
     assert_each("swiglu", n, y, want);
-    sp_gated_bwd(SP_SILU, T, f, u, dy, du);
+    sp_gated_bwd(&(struct sp_gated){.act = SP_SILU, .T = T, .f = f}, u, dy, du);
     assert_each("swiglu backward", 2 * n, du, want_du);
-    sp_gated_bwd(SP_SILU, T, f, u, dy, u);
+    sp_gated_bwd(&(struct sp_gated){.act = SP_SILU, .T = T, .f = f}, u, dy, u);
     assert_same_bits(2 * n, u, du);
     free(u), free(dy), free(y), free(du), free(want), free(want_du);
 }
@@ -210,7 +233,7 @@ static void test_nan(void **state)
     assert_true(isnan(y[1]) && !isnan(y[0]) && !isnan(y[2]));
     sp_activation_bwd(SP_GELU_TANH, 5, u, dy, y);
     assert_true(isnan(y[1]) && !isnan(y[0]));
-    sp_gated(SP_SILU, 1, 2, u, y);
+    sp_gated(&(struct sp_gated){.act = SP_SILU, .T = 1, .f = 2}, u, y);
     assert_true(isnan(y[1]) && !isnan(y[0]));
 }
 

@@ -85,12 +85,19 @@ static void shape(bool rms, int T, int h, float offset, double tolerance)
         forward(&r);
     }
 
-    sp_norm(rms, T, h, (float)eps, x, gain, rms ? NULL : bias, y, stats);
+    sp_norm(
+        &(struct sp_norm){
+            .rms = rms, .T = T, .h = h, .eps = (float)eps, .gain = gain, .bias = rms ? NULL : bias},
+        x, y, stats);
     assert_close(rms ? "rms norm" : "layer norm", n, y, r.y, tolerance);
-    sp_norm_apply(T, h, x, stats, gain, rms ? NULL : bias, again);
+    sp_norm_apply(&(struct sp_norm){.T = T, .h = h, .gain = gain, .bias = rms ? NULL : bias}, x,
+                  stats, again);
     assert_same_bits(n, again, y);
     memset(again, 0xff, n * sizeof *again);
-    sp_norm(rms, T, h, (float)eps, x, gain, rms ? NULL : bias, again, NULL);
+    sp_norm(
+        &(struct sp_norm){
+            .rms = rms, .T = T, .h = h, .eps = (float)eps, .gain = gain, .bias = rms ? NULL : bias},
+        x, again, NULL);
     assert_same_bits(n, again, y);
     for (int t = 0; rms && t < T; t++)
         assert_true(stats[2 * t] == 0);
@@ -100,20 +107,26 @@ static void shape(bool rms, int T, int h, float offset, double tolerance)
         r.dgain[j] += (double)dgain[j];
         r.dbias[j] += (double)dbias[j];
     }
-    sp_norm_bwd(rms, T, h, x, stats, gain, dy, NULL, dx, dgain, rms ? NULL : dbias);
+    sp_norm_bwd(
+        &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain}, x, stats,
+        &(struct sp_norm_bwd){.dy = dy, .dx = dx, .dgain = dgain, .dbias = rms ? NULL : dbias});
     assert_close("dx", n, dx, r.dx, tolerance);
     assert_close("dgain", width, dgain, r.dgain, tolerance);
     if (!rms)
         assert_close("dbias", width, dbias, r.dbias, tolerance);
-    sp_norm_bwd(rms, T, h, x, stats, gain, dy, NULL, again, dgain2, rms ? NULL : dbias2);
+    sp_norm_bwd(&(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain}, x, stats,
+                &(struct sp_norm_bwd){
+                    .dy = dy, .dx = again, .dgain = dgain2, .dbias = rms ? NULL : dbias2});
     assert_same_bits(n, again, dx);
     assert_same_bits(width, dgain2, dgain);
 
     for (size_t i = 0; i < n; i++)
         r.dx[i] += (double)dres[i];
-    sp_norm_bwd(rms, T, h, x, stats, gain, dy, dres, dx, NULL, NULL);
+    sp_norm_bwd(&(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain}, x, stats,
+                &(struct sp_norm_bwd){.dy = dy, .dres = dres, .dx = dx});
     assert_close("dx with residual", n, dx, r.dx, tolerance);
-    sp_norm_bwd(rms, T, h, x, stats, gain, dy, dres, dres, NULL, NULL);
+    sp_norm_bwd(&(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain}, x, stats,
+                &(struct sp_norm_bwd){.dy = dy, .dres = dres, .dx = dres});
     assert_same_bits(n, dres, dx);
     free(x), free(gain), free(bias), free(dy), free(dres), free(dgain), free(dbias), free(y);
     free(again), free(dx), free(stats), free(dgain2), free(dbias2);
@@ -142,12 +155,14 @@ static void test_teams(void **state)
     int before = omp_get_max_threads();
 
     (void)state;
-    sp_norm(true, T, H, 1e-5f, x, gain, NULL, y, stats);
+    sp_norm(&(struct sp_norm){.rms = true, .T = T, .h = H, .eps = 1e-5f, .gain = gain}, x, y,
+            stats);
     for (int k = 0; k < 4; k++) {
         dgain[k] = new_bytes(H * sizeof(float));
         memset(dgain[k], 0, H * sizeof(float));
         omp_set_num_threads(1 + k % 2);
-        sp_norm_bwd(true, T, H, x, stats, gain, dy, NULL, dx, dgain[k], NULL);
+        sp_norm_bwd(&(struct sp_norm){.rms = true, .T = T, .h = H, .gain = gain}, x, stats,
+                    &(struct sp_norm_bwd){.dy = dy, .dx = dx, .dgain = dgain[k]});
     }
     omp_set_num_threads(before);
     assert_same_bits(H, dgain[0], dgain[2]);

@@ -109,16 +109,17 @@ static void gated(enum sp_activation kind, int T, int f)
 {
     size_t n = (size_t)T * (size_t)f;
     struct both u = values(2 * n, 1, 6), dy = values(n, 2, 1), y = of_size(n);
+    const struct sp_gated g = {.act = kind, .T = T, .f = f};
 
-    sp_gated_typed(kind, SP_BF16, T, f, u.low, y.low);
-    sp_gated(kind, T, f, u.wide, y.wide);
+    sp_gated_typed(SP_BF16, &g, u.low, y.low);
+    sp_gated(&g, u.wide, y.wide);
     check("gated", y);
     y = of_size(2 * n);
-    sp_gated_bwd_typed(kind, SP_BF16, T, f, u.low, dy.low, y.low);
-    sp_gated_bwd(kind, T, f, u.wide, dy.wide, y.wide);
+    sp_gated_bwd_typed(SP_BF16, &g, u.low, dy.low, y.low);
+    sp_gated_bwd(&g, u.wide, dy.wide, y.wide);
     check("gated backward", y);
-    sp_gated_bwd_typed(kind, SP_BF16, T, f, u.low, dy.low, u.low);
-    sp_gated_bwd(kind, T, f, u.wide, dy.wide, u.wide);
+    sp_gated_bwd_typed(SP_BF16, &g, u.low, dy.low, u.low);
+    sp_gated_bwd(&g, u.wide, dy.wide, u.wide);
     check("gated backward in place", u);
     drop(dy);
 }
@@ -141,10 +142,19 @@ static void norm_backward(bool rms, int T, int h, struct both x, struct both gai
         float *db[2] = {new_random(width, 8), new_random(width, 8)};
         bool res = arrays % 2, bias = arrays / 2 == 0 && !rms, dgain = arrays / 2 < 2;
 
-        sp_norm_bwd_typed(SP_BF16, rms, T, h, x.low, stats, gain.low, dy.low, res ? dres.low : NULL,
-                          dx.low, dgain ? dg[0] : NULL, bias ? db[0] : NULL);
-        sp_norm_bwd(rms, T, h, x.wide, stats, gain.wide, dy.wide, res ? dres.wide : NULL, dx.wide,
-                    dgain ? dg[1] : NULL, bias ? db[1] : NULL);
+        sp_norm_bwd_typed(SP_BF16, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain.low},
+                          x.low, stats,
+                          &(struct sp_norm_bwd){.dy = dy.low,
+                                                .dres = res ? dres.low : NULL,
+                                                .dx = dx.low,
+                                                .dgain = dgain ? dg[0] : NULL,
+                                                .dbias = bias ? db[0] : NULL});
+        sp_norm_bwd(&(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain.wide}, x.wide, stats,
+                    &(struct sp_norm_bwd){.dy = dy.wide,
+                                          .dres = res ? dres.wide : NULL,
+                                          .dx = dx.wide,
+                                          .dgain = dgain ? dg[1] : NULL,
+                                          .dbias = bias ? db[1] : NULL});
         check("norm backward", dx);
         if (!dgain)
             assert_true(dg[0][0] == random_at(7, 0) && db[0][0] == random_at(8, 0));
@@ -165,14 +175,31 @@ static void test_norms(void **state)
             struct both bias = values((size_t)h, 3, 1), y = of_size(n);
             float *stats[2] = {new_nan(2 * (size_t)T), new_nan(2 * (size_t)T)};
 
-            sp_norm_typed(SP_BF16, rms, T, h, 1e-5f, x.low, gain.low, rms ? NULL : bias.low, y.low,
-                          stats[0]);
-            sp_norm(rms, T, h, 1e-5f, x.wide, gain.wide, rms ? NULL : bias.wide, y.wide, stats[1]);
+            sp_norm_typed(SP_BF16,
+                          &(struct sp_norm){.rms = rms,
+                                            .T = T,
+                                            .h = h,
+                                            .eps = 1e-5f,
+                                            .gain = gain.low,
+                                            .bias = rms ? NULL : bias.low},
+                          x.low, y.low, stats[0]);
+            sp_norm(&(struct sp_norm){.rms = rms,
+                                      .T = T,
+                                      .h = h,
+                                      .eps = 1e-5f,
+                                      .gain = gain.wide,
+                                      .bias = rms ? NULL : bias.wide},
+                    x.wide, y.wide, stats[1]);
             check("norm", y);
             y = of_size(n);
-            sp_norm_apply_typed(SP_BF16, T, h, x.low, stats[0], gain.low, rms ? NULL : bias.low,
-                                y.low);
-            sp_norm_apply(T, h, x.wide, stats[1], gain.wide, rms ? NULL : bias.wide, y.wide);
+            sp_norm_apply_typed(
+                SP_BF16,
+                &(struct sp_norm){.T = T, .h = h, .gain = gain.low, .bias = rms ? NULL : bias.low},
+                x.low, stats[0], y.low);
+            sp_norm_apply(
+                &(struct sp_norm){
+                    .T = T, .h = h, .gain = gain.wide, .bias = rms ? NULL : bias.wide},
+                x.wide, stats[1], y.wide);
             check("norm again", y);
             norm_backward(rms, T, h, x, gain, stats[1]);
             check_f32("stats", 2 * (size_t)T, stats[0], stats[1]);
@@ -192,16 +219,33 @@ static void test_rope(void **state)
         size_t n = 2 * (size_t)len * (size_t)ld;
         struct both x = values(n, 1, 1), whole = values(n, 1, 1);
 
-        sp_rope_typed(SP_BF16, 2, len, 3, d, ld, 1000, &how, k % 2, x.low);
-        sp_rope(2, len, 3, d, ld, 1000, &how, k % 2, x.wide);
-        sp_rope(2, len, 3, d, ld, 1000, &how, k % 2, whole.wide);
+        sp_rope_typed(
+            SP_BF16,
+            &(struct sp_rotation){
+                .batch = 2, .len = len, .heads = 3, .d = d, .ld = ld, .pos0 = 1000, .rope = &how},
+            k % 2, x.low);
+        sp_rope(
+            &(struct sp_rotation){
+                .batch = 2, .len = len, .heads = 3, .d = d, .ld = ld, .pos0 = 1000, .rope = &how},
+            k % 2, x.wide);
+        sp_rope(
+            &(struct sp_rotation){
+                .batch = 2, .len = len, .heads = 3, .d = d, .ld = ld, .pos0 = 1000, .rope = &how},
+            k % 2, whole.wide);
         for (int b = 0; b < 2; b++)
             for (int t = 0; t < len; t += 13) {
                 size_t at = (size_t)(b * len + t) * (size_t)ld;
                 struct both part = values(n, 1, 1);
                 int rows = len - t < 13 ? len - t : 13;
 
-                sp_rope(1, rows, 3, d, ld, 1000 + t, &how, k % 2, part.wide + at);
+                sp_rope(&(struct sp_rotation){.batch = 1,
+                                              .len = rows,
+                                              .heads = 3,
+                                              .d = d,
+                                              .ld = ld,
+                                              .pos0 = 1000 + t,
+                                              .rope = &how},
+                        k % 2, part.wide + at);
                 assert_same_bits((size_t)rows * (size_t)ld, part.wide + at, whole.wide + at);
                 drop(part);
             }
@@ -223,19 +267,20 @@ static void test_embed(void **state)
         struct both table = values(V * h, 1, 1), pos = values(places * h, 2, 1), x = of_size(n);
         float *dt[2] = {new_random(V * h, 4), new_random(V * h, 4)};
         float *dp[2] = {new_random(places * h, 5), new_random(places * h, 5)};
+        const struct sp_embed e = {.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids};
 
-        sp_embed_typed(SP_BF16, B, LEN, (int)h, 2, ids, table.low, pos.low, x.low);
-        sp_embed(B, LEN, (int)h, 2, ids, table.wide, pos.wide, x.wide);
+        sp_embed_typed(SP_BF16, &e, table.low, pos.low, x.low);
+        sp_embed(&e, table.wide, pos.wide, x.wide);
         check("embed", x);
         x = of_size(n);
-        sp_embed_typed(SP_BF16, B, LEN, (int)h, 2, ids, table.low, NULL, x.low);
-        sp_embed(B, LEN, (int)h, 2, ids, table.wide, NULL, x.wide);
+        sp_embed_typed(SP_BF16, &e, table.low, NULL, x.low);
+        sp_embed(&e, table.wide, NULL, x.wide);
         check("embed without positions", x);
         x = values(n, 3, 1);
-        sp_embed_bwd_typed(SP_BF16, B, LEN, (int)h, 2, ids, x.low, dt[0], dp[0]);
-        sp_embed_bwd(B, LEN, (int)h, 2, ids, x.wide, dt[1], dp[1]);
-        sp_embed_bwd_typed(SP_BF16, B, LEN, (int)h, 2, ids, x.low, dt[0], NULL);
-        sp_embed_bwd(B, LEN, (int)h, 2, ids, x.wide, dt[1], NULL);
+        sp_embed_bwd_typed(SP_BF16, &e, x.low, dt[0], dp[0]);
+        sp_embed_bwd(&e, x.wide, dt[1], dp[1]);
+        sp_embed_bwd_typed(SP_BF16, &e, x.low, dt[0], NULL);
+        sp_embed_bwd(&e, x.wide, dt[1], NULL);
         check_f32("dtable", V * h, dt[0], dt[1]);
         check_f32("dpositions", places * h, dp[0], dp[1]);
         drop(table), drop(pos), drop(x);
@@ -286,9 +331,10 @@ static void test_nan(void **state)
             bad[0] = isnan(sp_bf16_value(y[at]));
             sp_activation_bwd_typed(SP_GELU_TANH, SP_BF16, 5, u, dy, y);
             bad[1] = isnan(sp_bf16_value(y[at]));
-            sp_gated_typed(SP_SILU, SP_BF16, 1, 5, wide, y);
+            sp_gated_typed(SP_BF16, &(struct sp_gated){.act = SP_SILU, .T = 1, .f = 5}, wide, y);
             bad[2] = isnan(sp_bf16_value(y[at]));
-            sp_gated_bwd_typed(SP_SILU, SP_BF16, 1, 5, wide, dy, du);
+            sp_gated_bwd_typed(SP_BF16, &(struct sp_gated){.act = SP_SILU, .T = 1, .f = 5}, wide,
+                               dy, du);
             bad[3] = isnan(sp_bf16_value(du[at])) && isnan(sp_bf16_value(du[5 + at]));
             assert_true(bad[0] && bad[1] && bad[2] && bad[3]);
             memcpy(y, dy, sizeof y);

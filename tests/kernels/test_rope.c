@@ -18,16 +18,16 @@ static double stretched(const struct sp_rope *r, double angle)
     return (1 - smooth) * angle / r->factor + smooth * angle;
 }
 
-static void reference(int batch, int len, int heads, int d, int ld, int pos0,
-                      const struct sp_rope *rope, double *x)
+static void reference(const struct sp_rotation *r, double *x)
 {
-    for (int b = 0; b < batch; b++)
-        for (int t = 0; t < len; t++)
-            for (int head = 0; head < heads; head++)
-                for (int i = 0; i < d / 2; i++) {
-                    double *x1 = x + (b * len + t) * ld + head * d + i, *x2 = x1 + d / 2;
-                    double angle =
-                        (pos0 + t) * stretched(rope, pow((double)rope->theta, -2.0 * i / d));
+    for (int b = 0; b < r->batch; b++)
+        for (int t = 0; t < r->len; t++)
+            for (int head = 0; head < r->heads; head++)
+                for (int i = 0; i < r->d / 2; i++) {
+                    double *x1 = x + (b * r->len + t) * r->ld + head * r->d + i,
+                           *x2 = x1 + r->d / 2;
+                    double angle = (r->pos0 + t) *
+                                   stretched(r->rope, pow((double)r->rope->theta, -2.0 * i / r->d));
                     double a = *x1, c = *x2;
 
                     *x1 = a * cos(angle) - c * sin(angle);
@@ -37,15 +37,17 @@ static void reference(int batch, int len, int heads, int d, int ld, int pos0,
 
 static void shape(int batch, int len, int heads, int d, int pos0, const struct sp_rope *rope)
 {
-    int ld = heads * d + 7;
+    const int ld = heads * d + 7;
+    const struct sp_rotation how = {
+        .batch = batch, .len = len, .heads = heads, .d = d, .ld = ld, .pos0 = pos0, .rope = rope};
     size_t n = (size_t)(batch * len) * (size_t)ld;
     float *x = new_random(n, 1), *was = new_copy(n, x);
     double *want = new_double(n, x), *back = new_double(n, x);
 
-    reference(batch, len, heads, d, ld, pos0, rope, want);
-    sp_rope(batch, len, heads, d, ld, pos0, rope, false, x);
+    reference(&how, want);
+    sp_rope(&how, false, x);
     assert_close("rope", n, x, want, 3e-7);
-    sp_rope(batch, len, heads, d, ld, pos0, rope, true, x);
+    sp_rope(&how, true, x);
     assert_close("there and back", n, x, back, 3e-7);
     for (int r = 0; r < batch * len; r++)
         assert_same_bits(7, x + (size_t)r * (size_t)ld + heads * d,
@@ -86,9 +88,22 @@ static void test_slices(void **state)
     float *x = new_random(LEN * LD, 1), *cut = new_copy(LEN * LD, x);
 
     (void)state;
-    sp_rope(1, LEN, HEADS, D, LD, 0, &plain, false, x);
-    sp_rope(1, CUT, HEADS, D, LD, 0, &plain, false, cut);
-    sp_rope(1, LEN - CUT, HEADS, D, LD, CUT, &plain, false, cut + CUT * LD);
+    sp_rope(
+        &(struct sp_rotation){
+            .batch = 1, .len = LEN, .heads = HEADS, .d = D, .ld = LD, .rope = &plain},
+        false, x);
+    sp_rope(
+        &(struct sp_rotation){
+            .batch = 1, .len = CUT, .heads = HEADS, .d = D, .ld = LD, .rope = &plain},
+        false, cut);
+    sp_rope(&(struct sp_rotation){.batch = 1,
+                                  .len = LEN - CUT,
+                                  .heads = HEADS,
+                                  .d = D,
+                                  .ld = LD,
+                                  .pos0 = CUT,
+                                  .rope = &plain},
+            false, cut + CUT * LD);
     assert_same_bits(LEN * LD, x, cut);
     free(x), free(cut);
 }

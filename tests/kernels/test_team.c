@@ -20,8 +20,10 @@ static void *multiply(void *arg)
     omp_set_num_threads(THREADS);
     omp_set_dynamic(asked->dynamic);
     omp_set_max_active_levels(asked->levels);
-    ref_gemm(false, false, M, N, K, 1, A, K, B, N, 0, want, N);
-    sp_gemm(false, false, M, N, K, 1, A, K, B, N, 0, C, N);
+    ref_gemm(&(struct sp_gemm){.m = M, .n = N, .k = K, .lda = K, .ldb = N, .ldc = N, .alpha = 1}, A,
+             B, want);
+    sp_gemm(&(struct sp_gemm){.m = M, .n = N, .k = K, .alpha = 1, .lda = K, .ldb = N, .ldc = N}, A,
+            B, C);
     assert_close("a product", M * N, C, want, TOLERANCE);
     assert_false(omp_get_dynamic());
     assert_int_equal(omp_get_max_threads(), THREADS);

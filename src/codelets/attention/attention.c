@@ -149,9 +149,16 @@ static void attn_bwd(const struct sp_backend *k, const struct attn_bwd_buffers *
             see_nothing(k, a, elements, dq);
             continue;
         }
-        k->attention_bwd(k, &see.at, sp_skip(&sh, b->q, at), (const void *const *)see.keys,
-                         sp_skip(&sh, b->o, at), (const float *)b->lse + sp_segment_stats(&sh, &s),
-                         sp_skip(&sh, b->d_o, at), dq, see.gradients, first && !clears);
+        k->attention_bwd(
+            k, &see.at,
+            &(struct sp_attention_bwd){.q = sp_skip(&sh, b->q, at),
+                                       .kv = (const void *const *)see.keys,
+                                       .o = sp_skip(&sh, b->o, at),
+                                       .lse = (const float *)b->lse + sp_segment_stats(&sh, &s),
+                                       .d_o = sp_skip(&sh, b->d_o, at),
+                                       .dq = dq,
+                                       .dkv = see.gradients,
+                                       .first = first && !clears});
         if (!sum.direct)
             sp_attn_add(k, a, elements, dq, sum.at + at);
     }

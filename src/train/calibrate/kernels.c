@@ -105,7 +105,15 @@ static void run_attention(const struct sp_backend *k, const struct sp_timed_call
     if (c->kernel == SP_TIME_ATTENTION)
         k->attention(k, &at, a[0], kv, a[2], a[3]);
     else
-        k->attention_bwd(k, &at, a[0], kv, a[2], a[3], a[4], a[5], dkv, true);
+        k->attention_bwd(k, &at,
+                         &(struct sp_attention_bwd){.q = a[0],
+                                                    .kv = kv,
+                                                    .o = a[2],
+                                                    .lse = a[3],
+                                                    .d_o = a[4],
+                                                    .dq = a[5],
+                                                    .dkv = dkv,
+                                                    .first = true});
 }
 
 /* The factors leave all values as they are, however often it runs; the arithmetic is that of a
@@ -116,8 +124,13 @@ static void run_adamw(const struct sp_backend *k, const struct sp_timed_call *c,
     const struct sp_adamw hp = {
         .beta1 = 1, .beta2 = 1, .eps = 1e-8f, .bias1 = 1, .bias2 = 1, .grad_scale = 1};
 
-    k->adamw(k, (size_t)c->rows * (size_t)c->in, &hp, a[0], a[1], a[2], a[3],
-             c->dtype == SP_F32 ? NULL : a[4]);
+    k->adamw(k, &hp,
+             &(struct sp_adamw_arrays){.n = (size_t)c->rows * (size_t)c->in,
+                                       .w = a[0],
+                                       .g = a[1],
+                                       .m = a[2],
+                                       .v = a[3],
+                                       .low = c->dtype == SP_F32 ? NULL : a[4]});
 }
 
 void sp_timed_run(const struct sp_backend *k, const struct sp_timed_call *c, char *place)
@@ -130,20 +143,26 @@ void sp_timed_run(const struct sp_backend *k, const struct sp_timed_call *c, cha
         a[i] = place;
     switch (c->kernel) {
     case SP_TIME_LINEAR:
-        k->linear(k, c->rows, c->in, c->out, a[0], a[1], NULL, a[2], c->out);
+        k->linear(k, &(struct sp_linear){.T = c->rows, .in = c->in, .out = c->out, .w = a[1]}, a[0],
+                  a[2]);
         break;
     case SP_TIME_LINEAR_DX:
-        k->linear_dx(k, c->rows, c->in, c->out, a[2], c->out, a[1], a[0], false);
+        k->linear_dx(k, &(struct sp_linear){.T = c->rows, .in = c->in, .out = c->out, .w = a[1]},
+                     a[2], a[0], false);
         break;
     case SP_TIME_LINEAR_DW:
-        k->linear_dw(k, c->rows, c->in, c->out, a[0], a[2], c->out, a[1], NULL);
+        k->linear_dw(k, &(struct sp_linear){.T = c->rows, .in = c->in, .out = c->out}, a[0], a[2],
+                     a[1], NULL);
         break;
     case SP_TIME_ATTENTION:
     case SP_TIME_ATTENTION_BWD:
         run_attention(k, c, a);
         break;
     case SP_TIME_NORM:
-        k->norm(k, false, c->rows, c->in, 1e-5f, a[0], a[1], a[2], a[3], a[4]);
+        k->norm(
+            k,
+            &(struct sp_norm){.T = c->rows, .h = c->in, .eps = 1e-5f, .gain = a[1], .bias = a[2]},
+            a[0], a[3], a[4]);
         break;
     case SP_TIME_ADD:
         k->add(k, n, a[0], a[1]);

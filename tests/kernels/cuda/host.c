@@ -66,24 +66,25 @@ static float value(enum sp_dtype t, const void *p, size_t i)
     return t == SP_BF16 ? sp_bf16_value(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
-void sp_cuda_gemm(const struct sp_backend *k, bool trans_a, bool trans_b, int m, int n, int kk,
-                  float alpha, const void *A, int lda, const void *B, int ldb, float beta, void *C,
-                  int ldc, bool c_f32)
+void sp_cuda_gemm(const struct sp_backend *k, const struct sp_gemm *g, const void *A, const void *B,
+                  void *C, bool c_f32)
 {
     enum sp_dtype type_c = c_f32 ? SP_F32 : k->dtype;
 
     sp_cuda_workspace(k, 64); /* as a library's products do */
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j++) {
-            size_t at = (size_t)i * (size_t)ldc + (size_t)j;
+    for (int i = 0; i < g->m; i++)
+        for (int j = 0; j < g->n; j++) {
+            size_t at = (size_t)i * (size_t)g->ldc + (size_t)j;
             double sum = 0;
 
-            for (int l = 0; l < kk; l++)
-                sum += (double)value(k->dtype, A, (size_t)(trans_a ? l * lda + i : i * lda + l)) *
-                       (double)value(k->dtype, B, (size_t)(trans_b ? j * ldb + l : l * ldb + j));
-            sum *= (double)alpha;
-            if (beta != 0)
-                sum += (double)beta * (double)value(type_c, C, at);
+            for (int l = 0; l < g->k; l++)
+                sum += (double)value(k->dtype, A,
+                                     (size_t)(g->trans_a ? l * g->lda + i : i * g->lda + l)) *
+                       (double)value(k->dtype, B,
+                                     (size_t)(g->trans_b ? j * g->ldb + l : l * g->ldb + j));
+            sum *= (double)g->alpha;
+            if (g->beta != 0)
+                sum += (double)g->beta * (double)value(type_c, C, at);
             if (type_c == SP_BF16)
                 ((uint16_t *)C)[at] = sp_bf16((float)sum);
             else

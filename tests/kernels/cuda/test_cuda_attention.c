@@ -54,7 +54,15 @@ static void call_apart(const struct sp_attention *at, const struct sp_backend *k
         one.kv_len = &at->kv_len[j];
         one.q_pos = j < at->n_kv - 1 ? at->kv_len[j] : 0;
         if (dkv)
-            k->attention_bwd(k, &one, q, &kv[j], o, lse, d_o, part, &dkv[j], first);
+            k->attention_bwd(k, &one,
+                             &(struct sp_attention_bwd){.q = q,
+                                                        .kv = &kv[j],
+                                                        .o = o,
+                                                        .lse = lse,
+                                                        .d_o = d_o,
+                                                        .dq = part,
+                                                        .dkv = &dkv[j],
+                                                        .first = first});
         else
             k->attention(k, &one, q, &kv[j], part, j ? part_lse : lse);
         if (!j)
@@ -98,7 +106,15 @@ static void call(const struct whole *r, int i, int pos, const void *q, void *con
     if (r->apart)
         call_apart(&at, k, q, keys, o, lse, d_o, dq, dkv ? grads : NULL, first);
     else if (dkv)
-        k->attention_bwd(k, &at, q, keys, o, lse, d_o, dq, grads, first);
+        k->attention_bwd(k, &at,
+                         &(struct sp_attention_bwd){.q = q,
+                                                    .kv = keys,
+                                                    .o = o,
+                                                    .lse = lse,
+                                                    .d_o = d_o,
+                                                    .dq = dq,
+                                                    .dkv = grads,
+                                                    .first = first});
     else
         k->attention(k, &at, q, keys, o, lse);
     memset(lens, 0xff, sizeof lens);
@@ -198,9 +214,21 @@ static void shape(enum sp_dtype t, int batch, int heads, int kv_heads, int d, in
         keys[0] = kv;
         sp_attention(&at, q, keys, o, lse);
         grads[0] = added;
-        sp_attention_bwd(&at, q, keys, o, lse, d_o, dq, grads);
+        sp_attention_bwd(&at, &(struct sp_attention_bwd){.q = q,
+                                                         .kv = (const void *const *)keys,
+                                                         .o = o,
+                                                         .lse = lse,
+                                                         .d_o = d_o,
+                                                         .dq = dq,
+                                                         .dkv = (void *const *)grads});
         grads[0] = alone;
-        sp_attention_bwd(&at, q, keys, o, lse, d_o, dq, grads);
+        sp_attention_bwd(&at, &(struct sp_attention_bwd){.q = q,
+                                                         .kv = (const void *const *)keys,
+                                                         .o = o,
+                                                         .lse = lse,
+                                                         .d_o = d_o,
+                                                         .dq = dq,
+                                                         .dkv = (void *const *)grads});
     }
     for (unsigned order = 0; order < ORDERS; order++) {
         struct result s;
@@ -318,7 +346,15 @@ static void test_most_slices(void **state)
                                   .kv_len = &len};
 
         k->attention(k, &at, q, keys, o1, lse1);
-        k->attention_bwd(k, &at, q, keys, o1, lse1, d_o, dq1, grads, true);
+        k->attention_bwd(k, &at,
+                         &(struct sp_attention_bwd){.q = q,
+                                                    .kv = keys,
+                                                    .o = o1,
+                                                    .lse = lse1,
+                                                    .d_o = d_o,
+                                                    .dq = dq1,
+                                                    .dkv = grads,
+                                                    .first = true});
         sp_emulated_wait();
     }
     /* Not even the bits depend on the cuts. */
@@ -371,8 +407,23 @@ static void keys_beyond(enum sp_dtype t, int d, int q_len, int q_pos, int len)
         grads[i] = new_bytes_of(n_kv * sp_dtype_bytes(t), before),
         fresh[i] = new_typed_nan(t, n_kv);
         k->attention(k, &at, tq, kvs, o[i], lse);
-        k->attention_bwd(k, &at, tq, kvs, o[i], lse, td_o, dq[i], &grads[i], false);
-        k->attention_bwd(k, &at, tq, kvs, o[i], lse, td_o, dq[i], &fresh[i], true);
+        k->attention_bwd(k, &at,
+                         &(struct sp_attention_bwd){.q = tq,
+                                                    .kv = kvs,
+                                                    .o = o[i],
+                                                    .lse = lse,
+                                                    .d_o = td_o,
+                                                    .dq = dq[i],
+                                                    .dkv = &grads[i]});
+        k->attention_bwd(k, &at,
+                         &(struct sp_attention_bwd){.q = tq,
+                                                    .kv = kvs,
+                                                    .o = o[i],
+                                                    .lse = lse,
+                                                    .d_o = td_o,
+                                                    .dq = dq[i],
+                                                    .dkv = &fresh[i],
+                                                    .first = true});
         sp_emulated_wait();
     }
     assert_same_bytes(t, n_q, o[0], o[1]);
@@ -420,7 +471,10 @@ static void test_extreme(void **state)
 
     (void)state;
     k->attention(k, &at, q, slices, o, lse);
-    k->attention_bwd(k, &at, q, slices, o, lse, d_o, dq, grads, false);
+    k->attention_bwd(
+        k, &at,
+        &(struct sp_attention_bwd){
+            .q = q, .kv = slices, .o = o, .lse = lse, .d_o = d_o, .dq = dq, .dkv = grads});
     sp_emulated_wait();
     printf("    o %g %g, lse %g %g, dq %g %g\n", (double)o[0], (double)o[1], (double)lse[0],
            (double)lse[1], (double)dq[0], (double)dq[1]);

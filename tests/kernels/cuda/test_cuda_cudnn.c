@@ -6,7 +6,7 @@
 #include "../reference.h"
 #include "fake_cudart.h"
 #include "fake_cudnn.h"
-#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/device/device.h"
 #include "kernels/cuda/pointwise/sums.h"
 #include "said.h"
 #include "sp_error.h"
@@ -27,12 +27,9 @@ static void tiled_attention(const struct sp_backend *k, const struct sp_attentio
 }
 
 static void tiled_attention_bwd(const struct sp_backend *k, const struct sp_attention *at,
-                                const void *q, const void *const *kv, const void *o,
-                                const float *lse, const void *d_o, void *dq, void *const *dkv,
-                                bool first)
+                                const struct sp_attention_bwd *b)
 {
-    (void)k, (void)at, (void)q, (void)kv, (void)o, (void)lse, (void)d_o, (void)dq, (void)dkv;
-    (void)first;
+    (void)k, (void)at, (void)b;
     tiled += 10;
 }
 
@@ -55,14 +52,14 @@ static void host_clear(const struct sp_backend *k, size_t bytes, void *y)
 }
 
 /* As cudaMemcpy2DAsync, which refuses rows wider than their distance. */
-static void host_copy_rows(const struct sp_backend *k, size_t rows, size_t bytes, const void *x,
-                           size_t from, void *y, size_t to)
+static void host_copy_rows(const struct sp_backend *k, const struct sp_row_copy *c, const void *x,
+                           void *y)
 {
     (void)k;
-    assert_true(bytes <= from && bytes <= to);
+    assert_true(c->bytes <= c->from && c->bytes <= c->to);
     copies++;
-    for (size_t i = 0; i < rows; i++)
-        memcpy((char *)y + i * to, (const char *)x + i * from, bytes);
+    for (size_t i = 0; i < c->n; i++)
+        memcpy((char *)y + i * c->to, (const char *)x + i * c->from, c->bytes);
 }
 
 static void host_round(const struct sp_backend *k, size_t n, const float *x, void *y)
@@ -267,11 +264,23 @@ static void unmake(struct data *x)
     free(x->lse), free(x->want_lse);
 }
 
+static void compute_backward(struct data *x, uint16_t *dq, bool first)
+{
+    table.attention_bwd(&table, &x->at,
+                        &(struct sp_attention_bwd){.q = x->q.low,
+                                                   .kv = x->kv_low,
+                                                   .o = x->o.low,
+                                                   .lse = x->lse,
+                                                   .d_o = x->d_o.low,
+                                                   .dq = dq,
+                                                   .dkv = x->dkv_low,
+                                                   .first = first});
+}
+
 static void compute(struct data *x, bool first)
 {
     table.attention(&table, &x->at, x->q.low, x->kv_low, x->o.low, x->lse);
-    table.attention_bwd(&table, &x->at, x->q.low, x->kv_low, x->o.low, x->lse, x->d_o.low,
-                        x->dq.low, x->dkv_low, first);
+    compute_backward(x, x->dq.low, first);
 }
 
 /* Forward and backward as sp_attention and sp_attention_bwd compute them. */
@@ -287,7 +296,13 @@ static void one_problem(const struct problem *p, bool first)
     compare(&x.o, x.o.f, ROUNDING);
     lse = new_double(rows, x.want_lse);
     assert_true(error_of(rows, x.lse, lse) < TOLERANCE);
-    sp_attention_bwd(&x.at, x.q.f, x.kv_f, x.o.f, x.want_lse, x.d_o.f, x.dq.f, x.dkv_f);
+    sp_attention_bwd(&x.at, &(struct sp_attention_bwd){.q = x.q.f,
+                                                       .kv = (const void *const *)x.kv_f,
+                                                       .o = x.o.f,
+                                                       .lse = x.want_lse,
+                                                       .d_o = x.d_o.f,
+                                                       .dq = x.dq.f,
+                                                       .dkv = (void *const *)x.dkv_f});
     /* o is rounded for one and not for the other. */
     compare(&x.dq, x.dq.f, 2 * ROUNDING);
     for (int j = 0; j < p->n_kv; j++)
@@ -515,8 +530,7 @@ static void test_tiled(void **state)
     make(&x, &p, true);
     table.attention(&table, &x.at, x.q.low + 1, x.kv_low, x.o.low, x.lse);
     assert_int_equal(tiled, 1);
-    table.attention_bwd(&table, &x.at, x.q.low, x.kv_low, x.o.low, x.lse, x.d_o.low, x.dq.low + 4,
-                        x.dkv_low, true);
+    compute_backward(&x, x.dq.low + 4, true);
     assert_int_equal(tiled, 11);
     assert_int_equal(sp_fake_cudnn.created, 0);
     unmake(&x);

@@ -7,7 +7,7 @@
 #endif
 #include "../reference.h"
 #include "fake_cudart.h"
-#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/device/device.h"
 #include "said.h"
 #include "sp_error.h"
 

@@ -74,8 +74,15 @@ static void one_linear(const struct sp_backend *k, struct sizes s)
     struct array B = array(k->dtype, (size_t)s.out, b, s.shift);
     struct array Y = array(k->dtype, area(s.T, ld), NULL, 0);
 
-    k->linear(k, s.T, s.in, s.out, X.x, W.x, s.bias ? B.x : NULL, Y.x, ld);
-    sp_linear(s.T, s.in, s.out, x, w, s.bias ? b : NULL, want, ld);
+    k->linear(
+        k,
+        &(struct sp_linear){
+            .T = s.T, .in = s.in, .out = s.out, .w = W.x, .bias = s.bias ? B.x : NULL, .ld = ld},
+        X.x, Y.x);
+    sp_linear(
+        &(struct sp_linear){
+            .T = s.T, .in = s.in, .out = s.out, .w = w, .bias = s.bias ? b : NULL, .ld = ld},
+        x, want);
     compare(LINEAR, &Y, s.T, s.out, ld, want, tolerance_of(k, bias_roundings));
     free(x), free(w), free(b), free(want);
     free(X.memory), free(W.memory), free(B.memory), free(Y.memory);
@@ -92,8 +99,13 @@ static void one_linear_add(const struct sp_backend *k, struct sizes s)
     struct array R = array(k->dtype, area(s.T, s.out), r, s.shift);
     struct array Y = array(k->dtype, area(s.T, s.out), NULL, 0);
 
-    k->linear_add(k, s.T, s.in, s.out, X.x, W.x, s.bias ? B.x : NULL, R.x, Y.x);
-    sp_linear_add(s.T, s.in, s.out, x, w, s.bias ? b : NULL, r, want);
+    k->linear_add(k,
+                  &(struct sp_linear){
+                      .T = s.T, .in = s.in, .out = s.out, .w = W.x, .bias = s.bias ? B.x : NULL},
+                  X.x, R.x, Y.x);
+    sp_linear_add(
+        &(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .w = w, .bias = s.bias ? b : NULL},
+        x, r, want);
     compare(LINEAR_ADD, &Y, s.T, s.out, s.out, want, tolerance_of(k, bias_roundings));
     free(x), free(w), free(b), free(r), free(want);
     free(X.memory), free(W.memory), free(B.memory), free(R.memory), free(Y.memory);
@@ -109,8 +121,13 @@ static void one_linear_act(const struct sp_backend *k, enum sp_activation act, s
     struct array B = array(k->dtype, (size_t)s.out, b, s.shift);
     struct array U = array(k->dtype, n, NULL, s.shift), G = array(k->dtype, n, NULL, 0);
 
-    k->linear_act(k, act, s.T, s.in, s.out, X.x, W.x, s.bias ? B.x : NULL, U.x, G.x);
-    sp_linear(s.T, s.in, s.out, x, w, s.bias ? b : NULL, u, s.out);
+    k->linear_act(k,
+                  &(struct sp_linear){
+                      .T = s.T, .in = s.in, .out = s.out, .w = W.x, .bias = s.bias ? B.x : NULL},
+                  act, X.x, U.x, G.x);
+    sp_linear(
+        &(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .w = w, .bias = s.bias ? b : NULL},
+        x, u);
     sp_activation(act, n, u, g);
     compare(GELU_U, &U, s.T, s.out, s.out, u, tolerance_of(k, bias_roundings));
     compare(GELU_G, &G, s.T, s.out, s.out, g, tolerance_of(k, 1 + bias_roundings));
@@ -127,8 +144,10 @@ static void one_linear_dx(const struct sp_backend *k, struct sizes s, bool accum
     struct array W = array(k->dtype, area(s.out, s.in), w, 0);
     struct array X = array(k->dtype, area(s.T, s.in), accumulate ? dx : NULL, s.shift);
 
-    k->linear_dx(k, s.T, s.in, s.out, DY.x, ld, W.x, X.x, accumulate);
-    sp_linear_dx(s.T, s.in, s.out, dy, ld, w, dx, accumulate);
+    k->linear_dx(k, &(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .w = W.x, .ld = ld},
+                 DY.x, X.x, accumulate);
+    sp_linear_dx(&(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .w = w, .ld = ld}, dy, dx,
+                 accumulate);
     compare(DX, &X, s.T, s.in, s.in, dx, tolerance_of(k, 1));
     free(dy), free(w), free(dx), free(DY.memory), free(W.memory), free(X.memory);
 }
@@ -142,8 +161,9 @@ static void one_linear_dx_act(const struct sp_backend *k, enum sp_activation act
     struct array W = array(k->dtype, area(s.out, s.in), w, 0);
     struct array U = array(k->dtype, n, u, s.shift), DU = array(k->dtype, n, NULL, 0);
 
-    k->linear_dx_act(k, act, s.T, s.in, s.out, DY.x, W.x, U.x, DU.x);
-    sp_linear_dx(s.T, s.in, s.out, dy, s.out, w, du, false);
+    k->linear_dx_act(k, &(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .w = W.x}, act,
+                     DY.x, U.x, DU.x);
+    sp_linear_dx(&(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .w = w}, dy, du, false);
     sp_activation_bwd(act, n, u, du, du);
     compare(DX_GELU, &DU, s.T, s.in, s.in, du, tolerance_of(k, 2));
     free(dy), free(w), free(u), free(du);
@@ -160,8 +180,10 @@ static void one_linear_dw(const struct sp_backend *k, struct sizes s)
     struct array W = array(SP_F32, area(s.out, s.in), dw, s.shift);
     struct array DB = array(SP_F32, (size_t)s.out, db, s.shift);
 
-    k->linear_dw(k, s.T, s.in, s.out, X.x, DY.x, ld, (float *)W.x, s.bias ? (float *)DB.x : NULL);
-    sp_linear_dw(s.T, s.in, s.out, x, dy, ld, dw, s.bias ? db : NULL);
+    k->linear_dw(k, &(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .ld = ld}, X.x, DY.x,
+                 (float *)W.x, s.bias ? (float *)DB.x : NULL);
+    sp_linear_dw(&(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .ld = ld}, x, dy, dw,
+                 s.bias ? db : NULL);
     compare(DW, &W, s.out, s.in, s.in, dw, TOLERANCE);
     compare(DBIAS, &DB, 1, s.out, s.out, db, TOLERANCE);
     free(x), free(dy), free(dw), free(db);
@@ -234,27 +256,31 @@ static void test_long_vectors(void **state)
     report();
 }
 
-static void one_gemm(const struct sp_backend *k, int t, int m, int n, int kk, float alpha,
-                     float beta, bool c_f32)
+/* g has everything but the leading dimensions. */
+static void one_gemm(const struct sp_backend *k, struct sp_gemm g, bool c_f32)
 {
-    bool ta = t & 1, tb = t & 2;
-    int lda = (ta ? m : kk) + 3, ldb = (tb ? kk : n) + 5, ldc = n + 2;
-    size_t of_a = area(ta ? kk : m, lda), of_b = area(tb ? n : kk, ldb), of_c = area(m, ldc);
-    float *a = new_random(of_a, 21), *b = new_random(of_b, 22), *c = new_random(of_c, 23);
     enum sp_dtype out = c_f32 ? SP_F32 : k->dtype;
-    struct array A = array(k->dtype, of_a, a, m % 8 ? t : 0), B = array(k->dtype, of_b, b, 0), C;
+    int t = g.trans_a + 2 * g.trans_b;
+    size_t of_a, of_b, of_c;
+    float *a, *b, *c;
+    struct array A, B, C;
     double *want;
 
-    for (int i = 0; i < m; i++)
-        for (int j = beta == 0 ? 0 : n; j < ldc; j++)
-            c[i * ldc + j] = NAN;
+    g.lda = (g.trans_a ? g.m : g.k) + 3, g.ldb = (g.trans_b ? g.k : g.n) + 5, g.ldc = g.n + 2;
+    of_a = area(g.trans_a ? g.k : g.m, g.lda), of_b = area(g.trans_b ? g.n : g.k, g.ldb);
+    of_c = area(g.m, g.ldc);
+    a = new_random(of_a, 21), b = new_random(of_b, 22), c = new_random(of_c, 23);
+    A = array(k->dtype, of_a, a, g.m % 8 ? t : 0), B = array(k->dtype, of_b, b, 0);
+    for (int i = 0; i < g.m; i++)
+        for (int j = g.beta == 0 ? 0 : g.n; j < g.ldc; j++)
+            c[i * g.ldc + j] = NAN;
     C = array(out, of_c, c, 1);
     want = new_double(of_c, c);
-    sp_cuda_gemm(k, ta, tb, m, n, kk, alpha, A.x, lda, B.x, ldb, beta, C.x, ldc, c_f32);
-    ref_gemm(ta, tb, m, n, kk, (double)alpha, a, lda, b, ldb, (double)beta, want, ldc);
+    sp_cuda_gemm(k, &g, A.x, B.x, C.x, c_f32);
+    ref_gemm(&g, a, b, want);
     for (size_t i = 0; i < of_c; i++)
         c[i] = (float)want[i];
-    compare(GEMM, &C, m, n, ldc, c, out == SP_BF16 ? ROUNDING : TOLERANCE);
+    compare(GEMM, &C, g.m, g.n, g.ldc, c, out == SP_BF16 ? ROUNDING : TOLERANCE);
     free(a), free(b), free(c), free(want), free(A.memory), free(B.memory), free(C.memory);
 }
 
@@ -269,11 +295,18 @@ static void test_gemm(void **state)
             const struct sp_backend *k = &cuda.backends[i / 16 % 2];
             const int *s = sizes[i / 4 % 4];
 
-            one_gemm(k, i % 4, s[0], s[1], s[2], 1, 0, i / 32);
-            one_gemm(k, i % 4, s[0], s[1], s[2], -0.75f, 1, i / 32);
-            one_gemm(k, i % 4, s[0], s[1], s[2], 0.5f, 0.25f, i / 32);
+            struct sp_gemm g = {
+                .trans_a = i & 1, .trans_b = i & 2, .m = s[0], .n = s[1], .k = s[2], .alpha = 1};
+
+            one_gemm(k, g, i / 32);
+            g.alpha = -0.75f, g.beta = 1;
+            one_gemm(k, g, i / 32);
+            g.alpha = 0.5f, g.beta = 0.25f;
+            one_gemm(k, g, i / 32);
         }
-        sp_cuda_gemm(&cuda.backends[0], false, false, 0, 3, 2, 1, NULL, 2, NULL, 3, 0, NULL, 3, 0);
+        sp_cuda_gemm(&cuda.backends[0],
+                     &(struct sp_gemm){.n = 3, .k = 2, .lda = 2, .ldb = 3, .ldc = 3, .alpha = 1},
+                     NULL, NULL, NULL, 0);
         stop();
     }
     report();

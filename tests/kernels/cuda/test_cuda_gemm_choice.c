@@ -32,9 +32,9 @@ static void compute(struct outputs *o)
         o->low[i] = sp_bf16(random_at(34, i));
     }
     memset(o->sums, 0, sizeof o->sums);
-    f->linear(f, T, IN, OUT, a, b, NULL, o->x, OUT);
-    k->linear_dw(k, T, IN, OUT, A.x, C.x, OUT, o->y, o->sums);
-    k->linear_dx(k, T, IN, OUT, C.x, OUT, B.x, o->low, true);
+    f->linear(f, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = b}, a, o->x);
+    k->linear_dw(k, &(struct sp_linear){.T = T, .in = IN, .out = OUT}, A.x, C.x, o->y, o->sums);
+    k->linear_dx(k, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = B.x}, C.x, o->low, true);
     free(a), free(b), free(c), free(A.memory), free(B.memory), free(C.memory);
 }
 
@@ -82,16 +82,18 @@ static int call(enum function function, enum sp_dtype type, int shift)
 
     switch (function) {
     case LINEAR:
-        k->linear(k, T, IN, OUT, x.x, w.x, NULL, y.x, OUT);
+        k->linear(k, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.x}, x.x, y.x);
         break;
     case LINEAR_GELU:
-        k->linear_act(k, SP_GELU_TANH, T, IN, OUT, x.x, w.x, w.x, y.x, z.x);
+        k->linear_act(k, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.x, .bias = w.x},
+                      SP_GELU_TANH, x.x, y.x, z.x);
         break;
     case DX_GELU:
-        k->linear_dx_act(k, SP_GELU_TANH, T, IN, OUT, x.x, w.x, z.x, y.x);
+        k->linear_dx_act(k, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.x},
+                         SP_GELU_TANH, x.x, z.x, y.x);
         break;
     default:
-        k->linear_dw(k, T, IN, OUT, x.x, w.x, OUT, (float *)y.x,
+        k->linear_dw(k, &(struct sp_linear){.T = T, .in = IN, .out = OUT}, x.x, w.x, (float *)y.x,
                      function == DW ? NULL : (float *)z.x);
     }
     free(x.memory), free(w.memory), free(y.memory), free(z.memory);

@@ -63,17 +63,18 @@ static void gated(enum sp_activation kind, enum sp_dtype t, int T, int f, size_t
     void *ty = new_typed_nan(t, n + 1), *tdu = new_typed_nan(t, 2 * n + 1);
 
     printf("    %d rows of %d%s\n", T, f, off ? ", not aligned" : "");
-    sp_gated(kind, T, f, u + off, y);
-    sp_gated_bwd(kind, T, f, u + off, dy, du);
-    k->gated(k, kind, T, f, at(t, tu, off), ty);
-    k->gated_bwd(k, kind, T, f, at(t, tu, off), tdy, tdu);
+    sp_gated(&(struct sp_gated){.act = kind, .T = T, .f = f}, u + off, y);
+    sp_gated_bwd(&(struct sp_gated){.act = kind, .T = T, .f = f}, u + off, dy, du);
+    k->gated(k, &(struct sp_gated){.act = kind, .T = T, .f = f}, at(t, tu, off), ty);
+    k->gated_bwd(k, &(struct sp_gated){.act = kind, .T = T, .f = f}, at(t, tu, off), tdy, tdu);
     sp_emulated_wait();
     assert_typed("gated", t, n, ty, y, BOTH);
     assert_typed("gated backward", t, 2 * n, tdu, du, BOTH);
     assert_same_bytes(t, 1, at(t, ty, n), "\xff\xff\xff\xff");
     assert_same_bytes(t, 1, at(t, tdu, 2 * n), "\xff\xff\xff\xff");
     sp_emulated_order(1);
-    k->gated_bwd(k, kind, T, f, at(t, tu, off), tdy, at(t, tu, off));
+    k->gated_bwd(k, &(struct sp_gated){.act = kind, .T = T, .f = f}, at(t, tu, off), tdy,
+                 at(t, tu, off));
     sp_emulated_wait();
     assert_same_bytes(t, 2 * n, at(t, tu, off), tdu);
     sp_emulated_order(0);
@@ -162,23 +163,23 @@ static void test_accumulate(void **state)
     }
 }
 
-static void rope(enum sp_dtype t, int batch, int len, int heads, int d, int gap, int pos0,
-                 const struct sp_rope *how)
+/* `gap`: elements between rows */
+static void rope(enum sp_dtype t, struct sp_rotation r, int gap)
 {
-    int ld = heads * d + gap;
-    size_t n = (size_t)(batch * len) * (size_t)ld;
+    int width = r.heads * r.d, ld = r.ld = width + gap;
+    size_t n = (size_t)(r.batch * r.len) * (size_t)ld;
     const struct sp_backend *k = sp_emulated_backend(t);
     float *x = new_random(n, 1), *want, *back;
     void *tx = new_typed(t, n, x), *tback = new_bytes_of(n * sp_dtype_bytes(t), tx);
 
     want = new_copy(n, x), back = new_copy(n, x);
-    printf("    %d x %d rows, %d heads of %d, from %d\n", batch, len, heads, d, pos0);
-    sp_rope(batch, len, heads, d, ld, pos0, how, false, want);
-    sp_rope(batch, len, heads, d, ld, pos0, how, true, back);
-    k->rope(k, batch, len, heads, d, ld, pos0, how, false, tx);
+    printf("    %d x %d rows, %d heads of %d, from %d\n", r.batch, r.len, r.heads, r.d, r.pos0);
+    sp_rope(&r, false, want);
+    sp_rope(&r, true, back);
+    k->rope(k, &r, false, tx);
     sp_emulated_order(1);
     sp_emulated_wait();
-    k->rope(k, batch, len, heads, d, ld, pos0, how, true, tback);
+    k->rope(k, &r, true, tback);
     sp_emulated_wait();
     sp_emulated_order(0);
     assert_typed("rope", t, n, tx, want, 6e-7);
@@ -188,7 +189,7 @@ static void rope(enum sp_dtype t, int batch, int len, int heads, int d, int gap,
         for (int j = heads * d; j < ld; j++) {
             float *now = new_values(t, 1, at(t, tx, (size_t)r * (size_t)ld + (size_t)j));
 
-            assert_true(*now == x[r * ld + j]);
+            assert_true(*now == x[row * ld + j]);
             free(now);
         }
     free(x), free(want), free(back), free(tx), free(tback);
@@ -201,12 +202,13 @@ static void test_rope(void **state)
 
     (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
-        rope(t, 1, 7, 3, 10, 7, 0, &plain);
-        rope(t, 2, 5, 1, 2, 0, 11, &plain);
-        rope(t, 3, 37, 6, 64, 8, 5, &large);
-        rope(t, 1, 9, 2, 128, 3, 77, &llama3);
-        rope(t, 2, 3, 40, 128, 16, 131000, &plain); /* angles of 1e5 radians */
-        rope(t, 1, 9, 2, 256, 3, 77, &plain);
+        rope(t, (struct sp_rotation){1, 7, 3, 10, 0, 0, &plain}, 7);
+        rope(t, (struct sp_rotation){2, 5, 1, 2, 0, 11, &plain}, 0);
+        rope(t, (struct sp_rotation){3, 37, 6, 64, 0, 5, &large}, 8);
+        rope(t, (struct sp_rotation){1, 9, 2, 128, 0, 77, &llama3}, 3);
+        rope(t, (struct sp_rotation){2, 3, 40, 128, 0, 131000, &plain},
+             16); /* angles of 1e5 radians */
+        rope(t, (struct sp_rotation){1, 9, 2, 256, 0, 77, &plain}, 3);
     }
 }
 

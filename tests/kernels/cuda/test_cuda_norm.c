@@ -24,10 +24,19 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
     tx = new_typed(t, n + off, x), tgain = new_typed(t, width + off, gain);
     tbias = new_typed(t, width + off, bias), tdy = new_typed(t, n + off, dy);
     tdres = new_typed(t, n + off, dres);
-    sp_norm(rms, T, h, eps, x + off, gain + off, rms ? NULL : bias + off, y, stats);
-    sp_norm_bwd(rms, T, h, x + off, stats, gain + off, dy + off, NULL, dx, want_dgain,
-                rms ? NULL : want_dbias);
-    sp_norm_bwd(rms, T, h, x + off, stats, gain + off, dy + off, dres + off, dx_res, NULL, NULL);
+    sp_norm(&(struct sp_norm){.rms = rms,
+                              .T = T,
+                              .h = h,
+                              .eps = eps,
+                              .gain = gain + off,
+                              .bias = rms ? NULL : bias + off},
+            x + off, y, stats);
+    sp_norm_bwd(
+        &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain + off}, x + off, stats,
+        &(struct sp_norm_bwd){
+            .dy = dy + off, .dx = dx, .dgain = want_dgain, .dbias = rms ? NULL : want_dbias});
+    sp_norm_bwd(&(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain + off}, x + off, stats,
+                &(struct sp_norm_bwd){.dy = dy + off, .dres = dres + off, .dx = dx_res});
     for (unsigned order = 0; order < ORDERS; order++) {
         void *ty = new_typed_nan(t, n + off), *again = new_typed_nan(t, n + off);
         void *tdx = new_typed_nan(t, n + off), *alias = new_bytes_of(bytes, tdy);
@@ -36,20 +45,32 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
         const void *b = rms ? NULL : at(t, tbias, off);
 
         sp_emulated_order(order);
-        k->norm(k, rms, T, h, eps, at(t, tx, off), at(t, tgain, off), b, at(t, ty, off), tstats);
-        k->norm_apply(k, T, h, at(t, tx, off), tstats, at(t, tgain, off), b, at(t, again, off));
+        k->norm(k,
+                &(struct sp_norm){
+                    .rms = rms, .T = T, .h = h, .eps = eps, .gain = at(t, tgain, off), .bias = b},
+                at(t, tx, off), at(t, ty, off), tstats);
+        k->norm_apply(k, &(struct sp_norm){.T = T, .h = h, .gain = at(t, tgain, off), .bias = b},
+                      at(t, tx, off), tstats, at(t, again, off));
         sp_emulated_wait();
         assert_same_bytes(t, n + off, again, ty);
         memset(again, 0xff, bytes);
-        k->norm(k, rms, T, h, eps, at(t, tx, off), at(t, tgain, off), b, at(t, again, off), NULL);
+        k->norm(k,
+                &(struct sp_norm){
+                    .rms = rms, .T = T, .h = h, .eps = eps, .gain = at(t, tgain, off), .bias = b},
+                at(t, tx, off), at(t, again, off), NULL);
         sp_emulated_wait();
         assert_same_bytes(t, n + off, again, ty);
 
-        k->norm_bwd(k, rms, T, h, at(t, tx, off), tstats, at(t, tgain, off), at(t, tdy, off), NULL,
-                    at(t, tdx, off), sum_gain, rms ? NULL : sum_bias);
+        k->norm_bwd(k, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = at(t, tgain, off)},
+                    at(t, tx, off), tstats,
+                    &(struct sp_norm_bwd){.dy = at(t, tdy, off),
+                                          .dx = at(t, tdx, off),
+                                          .dgain = sum_gain,
+                                          .dbias = rms ? NULL : sum_bias});
         /* dx may be dy, whatever else is wanted. */
-        k->norm_bwd(k, rms, T, h, at(t, tx, off), tstats, at(t, tgain, off), at(t, alias, off),
-                    NULL, at(t, alias, off), NULL, NULL);
+        k->norm_bwd(k, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = at(t, tgain, off)},
+                    at(t, tx, off), tstats,
+                    &(struct sp_norm_bwd){.dy = at(t, alias, off), .dx = at(t, alias, off)});
         sp_emulated_wait();
         assert_same_bytes(t, n, at(t, alias, off), at(t, tdx, off));
         if (order == 0) {
@@ -75,16 +96,25 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
         sum_bias = sum_gain + width;
         memcpy(sum_gain, dgain, width * sizeof *dgain);
         memcpy(sum_bias, dbias, width * sizeof *dbias);
-        k->norm_bwd(k, rms, T, h, at(t, tx, off), tstats, at(t, tgain, off), at(t, tdy, off),
-                    at(t, tdres, off), at(t, again, off), NULL, NULL);
+        k->norm_bwd(k, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = at(t, tgain, off)},
+                    at(t, tx, off), tstats,
+                    &(struct sp_norm_bwd){
+                        .dy = at(t, tdy, off), .dres = at(t, tdres, off), .dx = at(t, again, off)});
         memcpy(alias, tdres, bytes);
-        k->norm_bwd(k, rms, T, h, at(t, tx, off), tstats, at(t, tgain, off), at(t, tdy, off),
-                    at(t, alias, off), at(t, alias, off), NULL, NULL);
+        k->norm_bwd(k, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = at(t, tgain, off)},
+                    at(t, tx, off), tstats,
+                    &(struct sp_norm_bwd){
+                        .dy = at(t, tdy, off), .dres = at(t, alias, off), .dx = at(t, alias, off)});
         sp_emulated_wait();
         assert_same_bytes(t, n, at(t, alias, off), at(t, again, off));
         memcpy(alias, tdy, bytes);
-        k->norm_bwd(k, rms, T, h, at(t, tx, off), tstats, at(t, tgain, off), at(t, alias, off),
-                    at(t, tdres, off), at(t, alias, off), sum_gain, rms ? NULL : sum_bias);
+        k->norm_bwd(k, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = at(t, tgain, off)},
+                    at(t, tx, off), tstats,
+                    &(struct sp_norm_bwd){.dy = at(t, alias, off),
+                                          .dres = at(t, tdres, off),
+                                          .dx = at(t, alias, off),
+                                          .dgain = sum_gain,
+                                          .dbias = rms ? NULL : sum_bias});
         sp_emulated_wait();
         assert_same_bytes(t, n, at(t, alias, off), at(t, again, off));
         assert_same_bits(width, sum_gain, kept_dgain);
@@ -150,10 +180,12 @@ static void test_many_rows(void **state)
     float *dgain = new_random(H, 4), *want_dgain = new_copy(H, dgain);
 
     (void)state;
-    sp_norm(true, T, H, eps, x, gain, NULL, y, stats);
-    sp_norm_bwd(true, T, H, x, stats, gain, dy, NULL, want, want_dgain, NULL);
+    sp_norm(&(struct sp_norm){.rms = true, .T = T, .h = H, .eps = eps, .gain = gain}, x, y, stats);
+    sp_norm_bwd(&(struct sp_norm){.rms = true, .T = T, .h = H, .gain = gain}, x, stats,
+                &(struct sp_norm_bwd){.dy = dy, .dx = want, .dgain = want_dgain});
     sp_emulated_order(2);
-    k->norm_bwd(k, true, T, H, x, stats, gain, dy, NULL, dx, dgain, NULL);
+    k->norm_bwd(k, &(struct sp_norm){.rms = true, .T = T, .h = H, .gain = gain}, x, stats,
+                &(struct sp_norm_bwd){.dy = dy, .dx = dx, .dgain = dgain});
     sp_emulated_wait();
     assert_close_floats("dx", N, dx, want, BOTH);
     assert_close_floats("dgain +=", H, dgain, want_dgain, BOTH);

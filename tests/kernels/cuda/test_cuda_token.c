@@ -1,11 +1,12 @@
 /* Embedding and loss on the emulated device, against the CPU's. */
 #include "cuda_test.h"
 
-static void embed(enum sp_dtype t, int batch, int len, int h, int pos0, int V, size_t off)
+/* `off`: elements before the table */
+static void embed(enum sp_dtype t, struct sp_embed e, int V, size_t off)
 {
-    int rows = batch * len;
-    size_t n = (size_t)rows * (size_t)h, n_table = (size_t)V * (size_t)h + off;
-    size_t n_pos = (size_t)(pos0 + len + 2) * (size_t)h;
+    int rows = e.batch * e.len;
+    size_t n = (size_t)rows * (size_t)e.h, n_table = (size_t)V * (size_t)e.h + off;
+    size_t n_pos = (size_t)(e.pos0 + e.len + 2) * (size_t)e.h;
     const struct sp_backend *k = sp_emulated_backend(t);
     float *table = new_random(n_table, 1), *pos = new_random(n_pos, 2), *dx = new_random(n, 3);
     float *dtable = new_random(n_table, 4), *dpos = new_random(n_pos, 5), *x = new_nan(n);
@@ -19,29 +20,31 @@ static void embed(enum sp_dtype t, int batch, int len, int h, int pos0, int V, s
      * in this part of it. */
     for (int r = 0; r < rows; r++)
         ids[r] = r % 11 == 7 ? -1 : r % 5 == 4 ? V - 1 : (r * r * 7 + 3 * r) % V;
-    sp_embed(batch, len, h, pos0, ids, table + off, pos, x);
-    sp_embed(batch, len, h, pos0, ids, table + off, NULL, plain);
-    sp_embed_bwd(batch, len, h, pos0, ids, dx, want_table + off, want_pos);
-    printf("    %d x %d rows of %d, %d tokens%s\n", batch, len, h, V, off ? ", not aligned" : "");
+    e.ids = ids;
+    sp_embed(&e, table + off, pos, x);
+    sp_embed(&e, table + off, NULL, plain);
+    sp_embed_bwd(&e, dx, want_table + off, want_pos);
+    printf("    %d x %d rows of %d, %d tokens%s\n", e.batch, e.len, e.h, V,
+           off ? ", not aligned" : "");
     for (unsigned order = 0; order < ORDERS; order++) {
         void *tx = new_typed_nan(t, n + 1);
         float *got_table = new_copy(n_table, dtable), *got_pos = new_copy(n_pos, dpos);
 
         sp_emulated_order(order);
-        k->embed(k, batch, len, h, pos0, ids, at(t, ttable, off), tpos, tx);
+        k->embed(k, &e, at(t, ttable, off), tpos, tx);
         sp_emulated_wait();
         assert_typed("embed", t, n, tx, x, 1e-7);
         assert_same_bytes(t, 1, at(t, tx, n), "\xff\xff\xff\xff");
-        k->embed(k, batch, len, h, pos0, ids, at(t, ttable, off), NULL, tx);
+        k->embed(k, &e, at(t, ttable, off), NULL, tx);
         sp_emulated_wait();
         assert_typed("embed without positions", t, n, tx, plain, 0);
         /* The order of the CPU: its bits. */
-        k->embed_bwd(k, batch, len, h, pos0, ids, tdx, got_table + off, got_pos);
+        k->embed_bwd(k, &e, tdx, got_table + off, got_pos);
         sp_emulated_wait();
         assert_same_bits(n_table, got_table, want_table);
         assert_same_bits(n_pos, got_pos, want_pos);
         memcpy(got_table, dtable, n_table * sizeof *dtable);
-        k->embed_bwd(k, batch, len, h, pos0, ids, tdx, got_table + off, NULL);
+        k->embed_bwd(k, &e, tdx, got_table + off, NULL);
         sp_emulated_wait();
         assert_same_bits(n_table, got_table, want_table);
         free(tx), free(got_table), free(got_pos);
@@ -55,12 +58,13 @@ static void test_embed(void **state)
 {
     (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
-        embed(t, 1, 7, 24, 0, 11, 0);
-        embed(t, 3, 5, 10, 4, 6, 0);
-        embed(t, 2, 67, 99, 13, 17, 0);
-        embed(t, 2, 67, 96, 13, 170, 1);
-        embed(t, 1, 1, 2056, 0, 1, 0);
-        embed(t, 3, 411, 16, 3, 29, 0); /* more tokens than a tile of them */
+        embed(t, (struct sp_embed){1, 7, 24, 0, NULL}, 11, 0);
+        embed(t, (struct sp_embed){3, 5, 10, 4, NULL}, 6, 0);
+        embed(t, (struct sp_embed){2, 67, 99, 13, NULL}, 17, 0);
+        embed(t, (struct sp_embed){2, 67, 96, 13, NULL}, 170, 1);
+        embed(t, (struct sp_embed){1, 1, 2056, 0, NULL}, 1, 0);
+        embed(t, (struct sp_embed){3, 411, 16, 3, NULL}, 29,
+              0); /* more tokens than a tile of them */
     }
 }
 
@@ -82,7 +86,16 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
 
     for (int r = 0; r < T; r++)
         targets[r] = r == 0 ? V - 1 : r * 5 % V;
-    sp_cross_entropy(T, h, V, rows, x, w, targets, 0.125f, &want, dx, want_dw, z);
+    sp_cross_entropy(&(struct sp_logits){.T = T,
+                                         .h = h,
+                                         .V = V,
+                                         .rows = rows,
+                                         .x = x,
+                                         .w = w,
+                                         .targets = targets,
+                                         .scale = 0.125f,
+                                         .scratch = z},
+                     &want, dx, want_dw);
     printf("    %d rows of %d, %d tokens, %d rows at a time%s\n", T, h, V, rows,
            off ? ", not aligned" : "");
     for (unsigned order = 0; order < ORDERS; order++) {
@@ -93,8 +106,17 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
 
         *got = 2.5;
         sp_emulated_order(order);
-        k->cross_entropy(k, T, h, V, rows, tx, tw, targets, 0.125f, got, tdx, got_dw,
-                         at(t, scratch, off));
+        k->cross_entropy(k,
+                         &(struct sp_logits){.T = T,
+                                             .h = h,
+                                             .V = V,
+                                             .rows = rows,
+                                             .x = tx,
+                                             .w = tw,
+                                             .targets = targets,
+                                             .scale = 0.125f,
+                                             .scratch = at(t, scratch, off)},
+                         got, tdx, got_dw);
         sp_emulated_wait();
         assert_same_bytes(t, 1, at(t, scratch, n_z + off), "\xff\xff\xff\xff");
         if (order == 0) {
@@ -110,19 +132,46 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
             free(tdx), free(got_dw);
         }
         *got = 2.5;
-        k->cross_entropy(k, T, h, V, rows, tx, tw, targets, 0.125f, got, alone, NULL,
-                         at(t, scratch, off));
+        k->cross_entropy(k,
+                         &(struct sp_logits){.T = T,
+                                             .h = h,
+                                             .V = V,
+                                             .rows = rows,
+                                             .x = tx,
+                                             .w = tw,
+                                             .targets = targets,
+                                             .scale = 0.125f,
+                                             .scratch = at(t, scratch, off)},
+                         got, alone, NULL);
         sp_emulated_wait();
         assert_true(*got == kept);
         assert_same_bytes(t, n_x, alone, kept_dx);
         got_dw = new_copy(n_w, dw);
-        k->cross_entropy(k, T, h, V, rows, tx, tw, targets, 0.125f, got, NULL, got_dw,
-                         at(t, scratch, off));
+        k->cross_entropy(k,
+                         &(struct sp_logits){.T = T,
+                                             .h = h,
+                                             .V = V,
+                                             .rows = rows,
+                                             .x = tx,
+                                             .w = tw,
+                                             .targets = targets,
+                                             .scale = 0.125f,
+                                             .scratch = at(t, scratch, off)},
+                         got, NULL, got_dw);
         sp_emulated_wait();
         assert_same_bits(n_w, got_dw, kept_dw);
         *got = 2.5;
-        k->cross_entropy(k, T, h, V, rows, tx, tw, targets, 0.125f, got, NULL, NULL,
-                         at(t, scratch, off));
+        k->cross_entropy(k,
+                         &(struct sp_logits){.T = T,
+                                             .h = h,
+                                             .V = V,
+                                             .rows = rows,
+                                             .x = tx,
+                                             .w = tw,
+                                             .targets = targets,
+                                             .scale = 0.125f,
+                                             .scratch = at(t, scratch, off)},
+                         got, NULL, NULL);
         sp_emulated_wait();
         assert_true(*got == kept);
         free(scratch), free(alone), free(got_dw), free(got);
@@ -163,8 +212,21 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
 
     for (int r = 0; r < T; r++)
         targets[r] = r % 3 == 1 ? -1 : r == 0 ? V - 1 : r * 5 % V;
-    cpu->logit_stats(cpu, T, h, V, rows, x, w, targets, stats[0], z);
-    k->logit_stats(k, T, h, V, rows, tx, tw, targets, got[0], at(t, scratch, off));
+    cpu->logit_stats(
+        cpu,
+        &(struct sp_logits){
+            .T = T, .h = h, .V = V, .rows = rows, .x = x, .w = w, .targets = targets, .scratch = z},
+        stats[0]);
+    k->logit_stats(k,
+                   &(struct sp_logits){.T = T,
+                                       .h = h,
+                                       .V = V,
+                                       .rows = rows,
+                                       .x = tx,
+                                       .w = tw,
+                                       .targets = targets,
+                                       .scratch = at(t, scratch, off)},
+                   got[0]);
     sp_emulated_wait();
     assert_close_floats("statistics", n_s, got[0], stats[0], t == SP_BF16 ? 2e-2 : 1e-5);
     cpu->merge_logits(cpu, T, 2, (const float *const *)stats, lse, &want);
@@ -177,9 +239,28 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     k->merge_stats(k, T, 2, (const float *const *)stats, got[0]);
     sp_emulated_wait();
     assert_close_floats("merged", n_s, got[0], merged, 1e-6);
-    cpu->logits_bwd(cpu, T, h, V, rows, x, w, targets, lse, 0.125f, false, dx, want_dw, z);
-    k->logits_bwd(k, T, h, V, rows, tx, tw, targets, lse, 0.125f, rows >= T, tdx, got_dw,
-                  at(t, scratch, off));
+    cpu->logits_bwd(cpu,
+                    &(struct sp_logits){.T = T,
+                                        .h = h,
+                                        .V = V,
+                                        .rows = rows,
+                                        .x = x,
+                                        .w = w,
+                                        .targets = targets,
+                                        .scale = 0.125f,
+                                        .scratch = z},
+                    lse, false, dx, want_dw);
+    k->logits_bwd(k,
+                  &(struct sp_logits){.T = T,
+                                      .h = h,
+                                      .V = V,
+                                      .rows = rows,
+                                      .x = tx,
+                                      .w = tw,
+                                      .targets = targets,
+                                      .scale = 0.125f,
+                                      .scratch = at(t, scratch, off)},
+                  lse, rows >= T, tdx, got_dw);
     sp_emulated_wait();
     assert_typed("dx =", t, n_x, tdx, dx, tolerance);
     assert_close_floats("dw +=", n_w, got_dw, want_dw, tolerance);
@@ -209,13 +290,33 @@ static void test_large_logits(void **state)
     double loss = 0;
 
     (void)state;
-    k->cross_entropy(k, 2, 1, 3, 2, x, w, targets, 1, &loss, dx, NULL, scratch);
+    k->cross_entropy(k,
+                     &(struct sp_logits){.T = 2,
+                                         .h = 1,
+                                         .V = 3,
+                                         .rows = 2,
+                                         .x = x,
+                                         .w = w,
+                                         .targets = targets,
+                                         .scale = 1,
+                                         .scratch = scratch},
+                     &loss, dx, NULL);
     sp_emulated_wait();
     printf("    loss %g, dx %g %g\n", loss, (double)dx[0], (double)dx[1]);
     assert_true(fabs(loss - (300 + 400)) < 1e-3);
     assert_true(fabsf(dx[0] - 300) < 1e-3f && fabsf(dx[1] + 400) < 1e-3f);
     loss = 0;
-    k->cross_entropy(k, 1, 1, 3, 2, x, w2, targets2, 1, &loss, NULL, NULL, scratch);
+    k->cross_entropy(k,
+                     &(struct sp_logits){.T = 1,
+                                         .h = 1,
+                                         .V = 3,
+                                         .rows = 2,
+                                         .x = x,
+                                         .w = w2,
+                                         .targets = targets2,
+                                         .scale = 1,
+                                         .scratch = scratch},
+                     &loss, NULL, NULL);
     sp_emulated_wait();
     assert_true(fabs(loss - log(1 + exp(1))) < 1e-6);
 }
@@ -229,7 +330,17 @@ static void test_nan(void **state)
     double loss = 0;
 
     (void)state;
-    k->cross_entropy(k, 2, 2, 3, 2, x, w, targets, 1, &loss, dx, NULL, scratch);
+    k->cross_entropy(k,
+                     &(struct sp_logits){.T = 2,
+                                         .h = 2,
+                                         .V = 3,
+                                         .rows = 2,
+                                         .x = x,
+                                         .w = w,
+                                         .targets = targets,
+                                         .scale = 1,
+                                         .scratch = scratch},
+                     &loss, dx, NULL);
     sp_emulated_wait();
     assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
 }

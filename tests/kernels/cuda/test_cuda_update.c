@@ -26,9 +26,19 @@ static void adamw(enum sp_dtype t, size_t n, size_t off, bool low)
 
         for (size_t i = 0; i < n; i++)
             g[off + i] = want_g[off + i] = random_at((uint64_t)step + 10, i);
-        sp_adamw(n, &hp, want_w + off, want_g + off, want_m + off, want_v + off);
+        sp_adamw(&hp, &(struct sp_adamw_arrays){.n = n,
+                                                .w = want_w + off,
+                                                .g = want_g + off,
+                                                .m = want_m + off,
+                                                .v = want_v + off});
         sp_emulated_order((unsigned)step - 1);
-        k->adamw(k, n, &hp, w + off, g + off, m + off, v + off, low ? at(t, w_low, off) : NULL);
+        k->adamw(k, &hp,
+                 &(struct sp_adamw_arrays){.n = n,
+                                           .w = w + off,
+                                           .g = g + off,
+                                           .m = m + off,
+                                           .v = v + off,
+                                           .low = low ? at(t, w_low, off) : NULL});
         memset(&hp, 0xff, sizeof hp); /* the caller's, who is gone when the kernel runs */
         sp_emulated_wait();
         for (size_t i = 0; i < n; i++)
@@ -179,13 +189,15 @@ static void test_far_rows(void **state)
     assert_true(x != MAP_FAILED);
     for (size_t r = 0; r < 3; r++)
         memcpy(x + r * apart, "abcdefghi" + 2 * r, 4);
-    k->copy_rows(k, 3, 4, x, apart, near, 5);
-    k->copy_rows(k, 2, 5, near + 5, 5, x + 8, apart);
+    k->copy_rows(k, &(struct sp_row_copy){.n = 3, .bytes = 4, .from = apart, .to = 5}, x, near);
+    k->copy_rows(k, &(struct sp_row_copy){.n = 2, .bytes = 5, .from = 5, .to = apart}, near + 5,
+                 x + 8);
     sp_emulated_wait();
     assert_memory_equal(near, "abcd\0cdef\0efgh\0", 15);
     assert_memory_equal(x + 8, "cdef", 5);
     assert_memory_equal(x + apart + 8, "efgh", 5);
-    k->copy_rows(k, 1, 4, x + apart, bytes, near, bytes); /* a single row is as far as it likes */
+    k->copy_rows(k, &(struct sp_row_copy){.n = 1, .bytes = 4, .from = bytes, .to = bytes},
+                 x + apart, near); /* a single row is as far as it likes */
     sp_emulated_wait();
     assert_memory_equal(near, "cdef", 4);
     munmap(x, bytes);
@@ -200,11 +212,11 @@ static void test_memory(void **state)
 
     (void)state;
     k->copy(k, 100, x, y);
-    k->copy_rows(k, 3, 8, x + 1, 20, y + 30, 12);
+    k->copy_rows(k, &(struct sp_row_copy){.n = 3, .bytes = 8, .from = 20, .to = 12}, x + 1, y + 30);
     k->clear(k, 12, y + 50);
     k->clear(k, 0, NULL);
     k->copy(k, 0, NULL, NULL);
-    k->copy_rows(k, 0, 8, NULL, 8, NULL, 8);
+    k->copy_rows(k, &(struct sp_row_copy){.bytes = 8, .from = 8, .to = 8}, NULL, NULL);
     assert_same_bits(N, y, was); /* queued, not done */
     sp_emulated_wait();
     assert_same_bits(25, y, x);

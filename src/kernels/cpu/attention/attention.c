@@ -74,9 +74,15 @@ static void load_queries(const struct fwd *w, struct fwd_scratch *s, struct quer
     t->row = row;
     t->rows = at->q_len - row < SP_Q_TILE ? at->q_len - row : SP_Q_TILE;
     t->columns = sp_up(t->rows, path->lanes);
-    path->pack(w->type, t->rows, t->columns, at->head_dim,
-               sp_element(w->type, w->q, sp_query_offset(at, b, head, row)),
-               (size_t)at->heads * (size_t)at->head_dim, s->rows, w->ldw);
+    path->pack(
+        &(struct sp_tile_pack){.type = w->type,
+                               .rows = t->rows,
+                               .all = t->columns,
+                               .d = at->head_dim,
+                               .x = sp_element(w->type, w->q, sp_query_offset(at, b, head, row)),
+                               .ld = (size_t)at->heads * (size_t)at->head_dim,
+                               .tile = s->rows,
+                               .ldt = w->ldw});
     path->transpose(t->columns, sp_up(w->words, 4), s->rows, w->ldw, t->q);
 }
 
@@ -88,11 +94,22 @@ static void load_keys(const struct fwd *w, struct fwd_scratch *s, const struct s
     size_t from = sp_key_offset(at, k, b, kv_head), to_v = (size_t)at->kv_heads * at->head_dim;
     bool pairs = path->pair > 1;
 
-    path->pack(w->type, k->n, k->n, at->head_dim, sp_element(w->type, w->kv[k->slice], from),
-               2 * to_v, s->k, w->ldw);
-    path->pack(w->type, k->n, sp_up(k->n, path->pair), at->head_dim,
-               sp_element(w->type, w->kv[k->slice], from + to_v), 2 * to_v, pairs ? s->rows : s->v,
-               w->ldw);
+    path->pack(&(struct sp_tile_pack){.type = w->type,
+                                      .rows = k->n,
+                                      .all = k->n,
+                                      .d = at->head_dim,
+                                      .x = sp_element(w->type, w->kv[k->slice], from),
+                                      .ld = 2 * to_v,
+                                      .tile = s->k,
+                                      .ldt = w->ldw});
+    path->pack(&(struct sp_tile_pack){.type = w->type,
+                                      .rows = k->n,
+                                      .all = sp_up(k->n, path->pair),
+                                      .d = at->head_dim,
+                                      .x = sp_element(w->type, w->kv[k->slice], from + to_v),
+                                      .ld = 2 * to_v,
+                                      .tile = pairs ? s->rows : s->v,
+                                      .ldt = w->ldw});
     if (pairs)
         path->interleave(k->n, s->rows, w->ldw, s->v, w->ldd);
 }
@@ -160,7 +177,14 @@ static void finish(const struct fwd *w, struct query_tile *t, int b, int head)
         t->sum[i] = 1.0f / t->sum[i];
     }
     o += sp_query_offset(at, b, head, t->row) * sp_dtype_bytes(w->type);
-    w->path->store(w->type, t->rows, at->head_dim, t->o, w->ldd, t->sum, 0, false, o, width);
+    w->path->store(&(struct sp_tile_store){.type = w->type,
+                                           .rows = t->rows,
+                                           .d = at->head_dim,
+                                           .x = t->o,
+                                           .ldx = w->ldd,
+                                           .factor = t->sum,
+                                           .y = o,
+                                           .ld = width});
 }
 
 /* Computes one unit: the tiles of queries of one head from tile `first` on. */

@@ -111,10 +111,15 @@ V_INLINE void step(const int rows, const int columns, const uint32_t *a, size_t 
         sp_amx_dot(7, 1, 3);
 }
 
-/* A block of C, of words start .. end-1. */
-V_INLINE void block(const int rows, const int columns, const struct sp_product *p, int r, int c,
-                    int start, int end, struct staged *s)
+/* A block of C: its first row and column, and the words that its sum takes: start .. end-1. */
+struct block {
+    int r, c, start, end;
+};
+
+V_INLINE void block(const int rows, const int columns, const struct sp_product *p,
+                    const struct block of, struct staged *s)
 {
+    const int r = of.r, c = of.c, start = of.start, end = of.end;
     float *to = p->c + (size_t)r * p->ldc + (size_t)c;
     const bool turned = p->a_word > 1;
     const uint32_t *a = turned ? s->left : p->a + (size_t)r * p->a_row + (size_t)start;
@@ -169,9 +174,9 @@ V_INLINE void block_row(const int tiles, const struct sp_product *p, int r, stru
         fill_left(p, r, 16 * tiles, end - (end - start) % SP_AMX_WORDS,
                   (end - start) % SP_AMX_WORDS, s->left);
     for (c = from; c + 16 < p->columns; c += BLOCK)
-        block(tiles, 2, p, r, c, start, end, s);
+        block(tiles, 2, p, (struct block){r, c, start, end}, s);
     if (c < p->columns)
-        block(tiles, 1, p, r, c, start, end, s);
+        block(tiles, 1, p, (struct block){r, c, start, end}, s);
 }
 
 /* The configuration of whoever had one, the product's libraries perhaps, is put back, but not what was in the tiles. */

@@ -14,12 +14,257 @@
  * always taken before, and it waits only for earlier ones: no deadlock. All heads of a tile come
  * before the next tile, so with as many heads as threads no thread waits.
  */
-#include "kernels/cpu/attention/attention_bwd.h"
+#include "kernels/cpu/attention/tile.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/team.h"
 #include "kernels/cpu/vec.h"
+#include <math.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
+
+struct bwd {
+    const struct sp_attention *at;
+    const struct sp_attention_path *path;
+    enum sp_dtype type;
+    const void *q;
+    const void *const *kv;
+    const void *o;
+    const float *lse;
+    const void *d_o;
+    void *dq;
+    void *const *dkv;
+    bool first;          /* dkv = instead of += */
+    int words, ldw, ldd; /* words of a row along d, as they are and padded; d padded */
+    int keys;            /* of a unit, at most */
+    int seen;            /* keys that some query sees */
+    float *mean;         /* D(batch, a, q_len) */
+    float *sums;         /* dq(batch, a, q_len, d) where the type is not f32, or NULL */
+    atomic_int *tickets; /* (batch, a, query tiles) */
+    atomic_int next;     /* unit to take */
+};
+
+/* A tile of queries. */
+struct bwd_tile {
+    int row, rows, columns;
+    size_t bh, at_q; /* b a + head; offset of its first row in q */
+    float lse[SP_Q_TILE], mean[SP_Q_TILE];
+};
+
+/* Tiles; in words along d but where `across` says along the rows: with pair 1 that is the same. */
+struct bwd_scratch {
+    float *row;                               /* 2 a d */
+    uint32_t *k, *v, *k_across;               /* (keys,ldw), (keys,ldw), (keys/pair,ldd) */
+    float *dk, *dv;                           /* (keys,ldd) */
+    uint32_t *q, *d_o, *q_across, *do_across; /* (Q_TILE,ldw) twice, (Q_TILE/pair,ldd) twice */
+    uint32_t *qt, *dot;                       /* (words,Q_TILE) */
+    float *s, *dp, *dq;                       /* (keys,Q_TILE) twice, (Q_TILE,ldd) */
+    uint32_t *p, *ds, *ds_across;             /* as the path's `gradient` leaves them */
+};
+
+/* ---- tiles: loaded, multiplied, stored ---- */
+
+/* Sets words .. keys from the path and the head's size. */
+static void set_sizes(struct bwd *w)
+{
+    const struct sp_attention_path *path = w->path;
+
+    w->words = (w->at->head_dim + path->pair - 1) / path->pair;
+    w->ldw = sp_up(w->words, path->lanes);
+    w->ldd = sp_up(w->at->head_dim, path->lanes);
+    w->keys = sp_keys_of_a_tile(w->at);
+}
+
+/* The calling thread's scratch. */
+static void cut_scratch(const struct bwd *w, struct bwd_scratch *s)
+{
+    size_t pair = (size_t)w->path->pair, keys = (size_t)w->keys;
+    size_t ldw = (size_t)w->ldw, ldd = (size_t)w->ldd, scores = keys * SP_Q_TILE;
+    size_t row = 2 * (size_t)sp_up(w->at->heads * w->at->head_dim, 16);
+    size_t words = row + keys * (2 * ldw + 3 * ldd) + SP_Q_TILE * (4 * ldw + 3 * ldd) + 5 * scores;
+    uint32_t *p = sp_scratch(SP_SCRATCH_OWN, words * sizeof *p);
+
+    s->row = (float *)(void *)p, p += row;
+    s->k = p, p += keys * ldw;
+    s->v = p, p += keys * ldw;
+    s->dk = (float *)(void *)p, p += keys * ldd;
+    s->dv = (float *)(void *)p, p += keys * ldd;
+    s->q = p, p += SP_Q_TILE * ldw;
+    s->d_o = p, p += SP_Q_TILE * ldw;
+    s->qt = p, p += SP_Q_TILE * ldw;
+    s->dot = p, p += SP_Q_TILE * ldw;
+    s->dq = (float *)(void *)p, p += SP_Q_TILE * ldd;
+    s->s = (float *)(void *)p, p += scores;
+    s->dp = (float *)(void *)p, p += scores;
+    if (pair == 1) {
+        s->k_across = s->k, s->q_across = s->q, s->do_across = s->d_o;
+        s->p = (uint32_t *)(void *)s->s, s->ds = s->ds_across = (uint32_t *)(void *)s->dp;
+        return;
+    }
+    s->k_across = p, p += keys / pair * ldd;
+    s->q_across = p, p += SP_Q_TILE / pair * ldd;
+    s->do_across = p, p += SP_Q_TILE / pair * ldd;
+    s->p = p, p += scores / pair;
+    s->ds = p, p += scores / pair;
+    s->ds_across = p;
+}
+
+/* Loads K and V of a unit; dk, dv = 0. */
+static void load_keys(const struct bwd *w, struct bwd_scratch *s, const struct sp_key_tile *k,
+                      int b, int kv_head)
+{
+    const struct sp_attention *at = w->at;
+    const struct sp_attention_path *path = w->path;
+    size_t from = sp_key_offset(at, k, b, kv_head);
+    size_t to_v = (size_t)at->kv_heads * (size_t)at->head_dim;
+    int all = sp_up(k->n, path->pair);
+
+    path->pack(&(struct sp_tile_pack){.type = w->type,
+                                      .rows = k->n,
+                                      .all = all,
+                                      .d = at->head_dim,
+                                      .x = sp_element(w->type, w->kv[k->slice], from),
+                                      .ld = 2 * to_v,
+                                      .tile = s->k,
+                                      .ldt = w->ldw});
+    path->pack(&(struct sp_tile_pack){.type = w->type,
+                                      .rows = k->n,
+                                      .all = all,
+                                      .d = at->head_dim,
+                                      .x = sp_element(w->type, w->kv[k->slice], from + to_v),
+                                      .ld = 2 * to_v,
+                                      .tile = s->v,
+                                      .ldt = w->ldw});
+    if (path->pair > 1)
+        path->interleave(k->n, s->k, w->ldw, s->k_across, w->ldd);
+    memset(s->dk, 0, sizeof *s->dk * (size_t)k->n * (size_t)w->ldd);
+    memset(s->dv, 0, sizeof *s->dv * (size_t)k->n * (size_t)w->ldd);
+}
+
+/* One of q and d_o, in the three forms in which the products read it. */
+static void load_rows(const struct bwd *w, const struct bwd_tile *t, const void *x, uint32_t *rows,
+                      uint32_t *across, uint32_t *transposed)
+{
+    const struct sp_attention *at = w->at;
+    const struct sp_attention_path *path = w->path;
+
+    path->pack(&(struct sp_tile_pack){.type = w->type,
+                                      .rows = t->rows,
+                                      .all = t->columns,
+                                      .d = at->head_dim,
+                                      .x = sp_element(w->type, x, t->at_q),
+                                      .ld = (size_t)at->heads * (size_t)at->head_dim,
+                                      .tile = rows,
+                                      .ldt = w->ldw});
+    path->transpose(t->columns, sp_up(w->words, 4), rows, w->ldw, transposed);
+    if (path->pair > 1)
+        path->interleave(t->rows, rows, w->ldw, across, w->ldd);
+}
+
+static void load_queries(const struct bwd *w, struct bwd_scratch *s, struct bwd_tile *t, int b,
+                         int head, int row)
+{
+    const struct sp_attention *at = w->at;
+    size_t from;
+
+    t->row = row;
+    t->rows = at->q_len - row < SP_Q_TILE ? at->q_len - row : SP_Q_TILE;
+    t->columns = sp_up(t->rows, w->path->lanes * w->path->pair);
+    t->bh = (size_t)b * (size_t)at->heads + (size_t)head;
+    t->at_q = sp_query_offset(at, b, head, row);
+    load_rows(w, t, w->q, s->q, s->q_across, s->qt);
+    load_rows(w, t, w->d_o, s->d_o, s->do_across, s->dot);
+    from = t->bh * (size_t)at->q_len + (size_t)row;
+    for (int i = 0; i < t->columns; i++) {
+        t->lse[i] = i < t->rows ? w->lse[from + (size_t)i] : INFINITY;
+        t->mean[i] = i < t->rows ? w->mean[from + (size_t)i] : 0;
+    }
+}
+
+/* dk, dv +=, dq = (without its scale). */
+static void multiply_tiles(const struct bwd *w, const struct bwd_scratch *s,
+                           const struct bwd_tile *t, const struct sp_key_tile *k)
+{
+    const struct sp_attention_path *path = w->path;
+    int diag = w->at->q_pos + t->row - k->pos;
+    /* Rows of dK and dV that a product adds to besides: nobody here sees these keys, P and dS are 0; or it has no more. */
+    int seen = sp_up(t->rows + diag, path->rows), keys = seen < k->n ? seen : k->n;
+    int pair = path->pair;
+    size_t ldw = (size_t)w->ldw, ldd = (size_t)w->ldd;
+    struct sp_product p = {.kind = SP_KEYS_QUERIES,
+                           .diag = diag,
+                           .rows = keys,
+                           .columns = t->columns,
+                           .words = w->words,
+                           .a = s->k,
+                           .a_row = ldw,
+                           .a_word = 1,
+                           .b = s->qt,
+                           .ldb = SP_Q_TILE,
+                           .c = s->s,
+                           .ldc = SP_Q_TILE};
+    const struct sp_gradient g = {.keys = keys,
+                                  .queries = t->columns,
+                                  .diag = diag,
+                                  .scale = w->at->scale,
+                                  .lse = t->lse,
+                                  .mean = t->mean,
+                                  .s = s->s,
+                                  .dp = s->dp,
+                                  .p = s->p,
+                                  .ds = s->ds,
+                                  .across = s->ds_across};
+
+    path->product(&p); /* S^T = K Q^T */
+    p.a = s->v, p.b = s->dot, p.c = s->dp;
+    path->product(&p); /* dP^T = V dO^T */
+    path->gradient(&g);
+    p.kind = SP_OVER_QUERIES;
+    p.columns = w->ldd, p.words = (t->rows + pair - 1) / pair;
+    p.a = s->p, p.a_row = SP_Q_TILE / (size_t)pair;
+    p.b = s->do_across, p.ldb = ldd;
+    p.c = s->dv, p.ldc = ldd, p.add = true;
+    path->product(&p); /* dV += P^T dO */
+    p.a = s->ds, p.b = s->q_across, p.c = s->dk;
+    path->product(&p); /* dK += dS^T Q */
+    p.kind = SP_OVER_KEYS;
+    p.rows = t->rows, p.words = (keys + pair - 1) / pair;
+    p.a = s->ds_across, p.a_row = 1, p.a_word = SP_Q_TILE;
+    p.b = s->k_across;
+    p.c = s->dq, p.add = false;
+    path->product(&p); /* dQ += dS K */
+}
+
+/* Adds dk and dv to dkv, or writes them. */
+static void store_keys(const struct bwd *w, const struct bwd_scratch *s,
+                       const struct sp_key_tile *k, int b, int kv_head)
+{
+    const struct sp_attention *at = w->at;
+    size_t from = sp_key_offset(at, k, b, kv_head), bytes = sp_dtype_bytes(w->type);
+    size_t to_v = (size_t)at->kv_heads * (size_t)at->head_dim;
+    char *dkv = w->dkv[k->slice];
+
+    w->path->store(&(struct sp_tile_store){.type = w->type,
+                                           .rows = k->n,
+                                           .d = at->head_dim,
+                                           .x = s->dk,
+                                           .ldx = w->ldd,
+                                           .scale = at->scale,
+                                           .add = !w->first,
+                                           .y = dkv + from * bytes,
+                                           .ld = 2 * to_v});
+    w->path->store(&(struct sp_tile_store){.type = w->type,
+                                           .rows = k->n,
+                                           .d = at->head_dim,
+                                           .x = s->dv,
+                                           .ldx = w->ldd,
+                                           .scale = 1,
+                                           .add = !w->first,
+                                           .y = dkv + (from + to_v) * bytes,
+                                           .ld = 2 * to_v});
+}
+
+/* ---- units of work ---- */
 
 SP_CLONES static float dot(int n, const float *a, const float *b)
 {
@@ -83,14 +328,33 @@ static void add_queries(const struct bwd *w, const struct bwd_scratch *s, int tu
 
     wait_for(ticket, turn);
     if (turn == 0 && last) {
-        w->path->store(w->type, t->rows, at->head_dim, s->dq, w->ldd, NULL, at->scale, false, dq,
-                       width);
+        w->path->store(&(struct sp_tile_store){.type = w->type,
+                                               .rows = t->rows,
+                                               .d = at->head_dim,
+                                               .x = s->dq,
+                                               .ldx = w->ldd,
+                                               .scale = at->scale,
+                                               .y = dq,
+                                               .ld = width});
     } else {
-        w->path->store(SP_F32, t->rows, at->head_dim, s->dq, w->ldd, NULL, at->scale, turn > 0, sum,
-                       ld);
+        w->path->store(&(struct sp_tile_store){.type = SP_F32,
+                                               .rows = t->rows,
+                                               .d = at->head_dim,
+                                               .x = s->dq,
+                                               .ldx = w->ldd,
+                                               .scale = at->scale,
+                                               .add = turn > 0,
+                                               .y = sum,
+                                               .ld = ld});
         if (last && w->sums)
-            w->path->store(w->type, t->rows, at->head_dim, sum, at->head_dim, NULL, 1, false, dq,
-                           width);
+            w->path->store(&(struct sp_tile_store){.type = w->type,
+                                                   .rows = t->rows,
+                                                   .d = at->head_dim,
+                                                   .x = sum,
+                                                   .ldx = at->head_dim,
+                                                   .scale = 1,
+                                                   .y = dq,
+                                                   .ld = width});
     }
     atomic_store_explicit(ticket, turn + 1, memory_order_release);
 }
@@ -106,18 +370,18 @@ static bool unit(struct bwd *w, struct bwd_scratch *s, int u, struct sp_key_tile
         if (!sp_key_tile_next(at, w->seen, k))
             return false;
     first = k->pos > at->q_pos ? (k->pos - at->q_pos) / SP_Q_TILE : 0;
-    sp_bwd_load_keys(w, s, k, b, kv_head);
+    load_keys(w, s, k, b, kv_head);
     for (int i = 0; i < group; i++)
         for (int tile = first; tile < sp_query_tiles(at); tile++) {
             struct bwd_tile t;
             int end;
 
-            sp_bwd_load_queries(w, s, &t, b, kv_head * group + i, tile * SP_Q_TILE);
-            sp_bwd_meet(w, s, &t, k);
+            load_queries(w, s, &t, b, kv_head * group + i, tile * SP_Q_TILE);
+            multiply_tiles(w, s, &t, k);
             end = at->q_pos + t.row + t.rows;
             add_queries(w, s, *turn, k->pos + k->n >= (end < w->seen ? end : w->seen), &t);
         }
-    sp_bwd_store_keys(w, s, k, b, kv_head);
+    store_keys(w, s, k, b, kv_head);
     return true;
 }
 
@@ -164,26 +428,25 @@ static void shared_scratch(struct bwd *w)
     atomic_init(&w->next, 0);
 }
 
-void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, const void *q,
-                          const void *const *kv, const void *o, const float *lse, const void *d_o,
-                          void *dq, void *const *dkv, bool first)
+void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
+                          const struct sp_attention_bwd *b)
 {
     struct bwd w = {.at = at,
                     .path = sp_attention_path(type),
                     .type = type,
-                    .q = q,
-                    .kv = kv,
-                    .o = o,
-                    .lse = lse,
-                    .d_o = d_o,
-                    .dq = dq,
-                    .dkv = dkv,
-                    .first = first};
+                    .q = b->q,
+                    .kv = b->kv,
+                    .o = b->o,
+                    .lse = b->lse,
+                    .d_o = b->d_o,
+                    .dq = b->dq,
+                    .dkv = b->dkv,
+                    .first = b->first};
 
     w.seen = seen_keys(at);
-    sp_bwd_sizes(&w);
+    set_sizes(&w);
     shared_scratch(&w);
-    if (first)
+    if (b->first)
         clear_unseen(&w);
 #pragma omp parallel
     {
@@ -191,7 +454,7 @@ void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, con
         struct bwd_scratch s;
         int turn = -1;
 
-        sp_bwd_scratch_cut(&w, &s);
+        cut_scratch(&w, &s);
 #pragma omp for
         for (int row = 0; row < at->batch * at->q_len; row++)
             dots(&w, row, s.row);
@@ -200,10 +463,7 @@ void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at, con
     }
 }
 
-void sp_attention_bwd(const struct sp_attention *at, const float *q, const float *const *kv,
-                      const float *o, const float *lse, const float *d_o, float *dq,
-                      float *const *dkv)
+void sp_attention_bwd(const struct sp_attention *at, const struct sp_attention_bwd *b)
 {
-    sp_cpu_attention_bwd(SP_F32, at, q, (const void *const *)kv, o, lse, d_o, dq,
-                         (void *const *)dkv, false);
+    sp_cpu_attention_bwd(SP_F32, at, b);
 }

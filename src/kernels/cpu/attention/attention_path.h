@@ -66,17 +66,35 @@ struct sp_gradient {
     uint32_t *p, *ds, *across;
 };
 
+/* tile(all,ldt) = x(rows,d) in words along d; 0 beyond d, up to ldt, and beyond rows. */
+struct sp_tile_pack {
+    enum sp_dtype type; /* of x */
+    int rows, all, d;
+    const void *x;
+    size_t ld;
+    uint32_t *tile;
+    int ldt; /* a multiple of lanes */
+};
+
+/* y(rows,d) = factor(rows) x, rounded; or += with `add`. */
+struct sp_tile_store {
+    enum sp_dtype type; /* of y */
+    int rows, d;
+    const float *x;
+    int ldx;
+    const float *factor; /* NULL: `scale` for all rows */
+    float scale;
+    bool add;
+    void *y;
+    size_t ld;
+};
+
 struct sp_attention_path {
     const char *name;
     int pair, lanes, rows;
     /* On AMX this also asks the kernel for tiles, which the process then keeps. */
     bool (*supported)(void);
-    /*
-     * tile(all,ldt) = x(rows,d), with leading dimension ld, in words along d; 0 beyond d, up to
-     * ldt, and beyond rows. ldt is a multiple of lanes.
-     */
-    void (*pack)(enum sp_dtype type, int rows, int all, int d, const void *x, size_t ld,
-                 uint32_t *tile, int ldt);
+    void (*pack)(const struct sp_tile_pack *t);
     /* out(words,SP_Q_TILE) = tile(rows,words)^T; rows a multiple of lanes, words of 4. */
     void (*transpose)(int rows, int words, const uint32_t *tile, int ldt, uint32_t *out);
     /* out(rows/2,ldo): words along the rows of a packed tile(rows,ldt). NULL if pair is 1. */
@@ -86,9 +104,7 @@ struct sp_attention_path {
     void (*gradient)(const struct sp_gradient *g);
     /* x(rows,width) *= factor(rows); width a multiple of lanes */
     void (*scale)(int rows, int width, const float *factor, float *x);
-    /* y(rows,d) = factor(rows) x, rounded; or += with `add`. factor NULL: all `scale`. */
-    void (*store)(enum sp_dtype type, int rows, int d, const float *x, int ldx, const float *factor,
-                  float scale, bool add, void *y, size_t ld);
+    void (*store)(const struct sp_tile_store *t);
 };
 
 /* Paths on f32 tiles; `supported` is false for a path that the build or the machine lacks. */

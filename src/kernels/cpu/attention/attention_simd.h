@@ -18,7 +18,7 @@ const struct sp_attention_path SP_PATH = {
     .lanes = SP_LANES,
     .rows = SP_ROWS,
     .supported = supported,
-    .pack = pack,
+    .pack = pack_rows,
     .transpose = transpose,
 #if SP_PAIR == 2
     .interleave = interleave,
@@ -27,5 +27,5 @@ const struct sp_attention_path SP_PATH = {
     .softmax = softmax,
     .gradient = gradient,
     .scale = scale_rows,
-    .store = store,
+    .store = store_rows,
 };

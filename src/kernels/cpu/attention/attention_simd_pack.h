@@ -17,13 +17,17 @@ enum { SP_AHEAD = 16 };
                 __builtin_prefetch(row_ + i_, write, 3);                                           \
     } while (0)
 
-SP_TARGET static void pack(enum sp_dtype type, int rows, int all, int d, const void *x, size_t ld,
-                           uint32_t *tile, int ldt)
+SP_TARGET static void pack_rows(const struct sp_tile_pack *t)
 {
+    const int rows = t->rows, d = t->d, ldt = t->ldt;
+    const void *x = t->x;
+    const size_t ld = t->ld;
+    uint32_t *tile = t->tile;
+
     for (int r = 0; r < rows; r++, tile += ldt) {
-        row_ahead(type, r, rows, d, x, ld, 0);
+        row_ahead(t->type, r, rows, d, x, ld, 0);
 #if SP_PAIR == 1
-        if (type == SP_BF16) {
+        if (t->type == SP_BF16) {
             const uint16_t *from = (const uint16_t *)x + (size_t)r * ld;
 
 #pragma omp simd
@@ -35,14 +39,14 @@ SP_TARGET static void pack(enum sp_dtype type, int rows, int all, int d, const v
         for (int i = d; i < ldt; i++)
             tile[i] = 0;
 #else
-        (void)type; /* bf16 */
+        /* x is bf16 */
         memcpy(tile, (const uint16_t *)x + (size_t)r * ld, sizeof(uint16_t) * (size_t)d);
         for (int i = d; i < 2 * ldt; i++)
             ((uint16_t *)tile)[i] = 0;
 #endif
     }
-    if (all > rows)
-        memset(tile, 0, sizeof *tile * (size_t)(all - rows) * (size_t)ldt);
+    if (t->all > rows)
+        memset(tile, 0, sizeof *tile * (size_t)(t->all - rows) * (size_t)ldt);
 }
 
 SP_TARGET static void transpose(int rows, int words, const uint32_t *tile, int ldt, uint32_t *out)
@@ -114,17 +118,22 @@ V_INLINE void store_f32(int n, const float *x, float factor, bool add, float *y)
     }
 }
 
-SP_TARGET static void store(enum sp_dtype type, int rows, int d, const float *x, int ldx,
-                            const float *factor, float scale, bool add, void *y, size_t ld)
+SP_TARGET static void store_rows(const struct sp_tile_store *t)
 {
-    for (int r = 0; r < rows; r++, x += ldx) {
-        float f = factor ? factor[r] : scale;
+    const enum sp_dtype type = t->type;
+    const int rows = t->rows, d = t->d;
+    const float *x = t->x;
+    const size_t ld = t->ld;
+    void *y = t->y;
+
+    for (int r = 0; r < rows; r++, x += t->ldx) {
+        float f = t->factor ? t->factor[r] : t->scale;
 
         row_ahead(type, r, rows, d, y, ld, 1);
         if (type == SP_F32)
-            store_f32(d, x, f, add, (float *)y + (size_t)r * ld);
+            store_f32(d, x, f, t->add, (float *)y + (size_t)r * ld);
         for (int i = 0; type == SP_BF16 && i < d; i += SP_ROUND)
-            store_bf16(d - i < SP_ROUND ? d - i : SP_ROUND, x + i, f, add,
+            store_bf16(d - i < SP_ROUND ? d - i : SP_ROUND, x + i, f, t->add,
                        (uint16_t *)y + (size_t)r * ld + i);
     }
 }

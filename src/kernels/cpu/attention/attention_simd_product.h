@@ -8,9 +8,18 @@ enum { SP_BLOCK_ROWS = 6 };
 #define v_dot(sum, a, b) v_fma(a, b, sum)
 #endif
 
-V_INLINE void block(const int rows, const int vectors, const struct sp_product *p, int words,
-                    const uint32_t *a, const uint32_t *b, float *c)
+/* The first elements of a block, and the words that its sum takes. */
+struct block {
+    const uint32_t *a, *b;
+    float *c;
+    int words;
+};
+
+V_INLINE void block(const int rows, const int vectors, const struct sp_product *p,
+                    const struct block *first)
 {
+    const uint32_t *a = first->a, *b = first->b;
+    float *c = first->c;
     vec sum[SP_BLOCK_ROWS][SP_BLOCK_VECTORS];
     size_t ldc = p->ldc;
 
@@ -19,7 +28,7 @@ V_INLINE void block(const int rows, const int vectors, const struct sp_product *
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++)
             sum[i][j] = p->add ? v_load(c + (size_t)i * ldc + j * SP_LANES) : v_zero();
-    for (; words > 0; words--) {
+    for (int words = first->words; words > 0; words--) {
         vec right[SP_BLOCK_VECTORS];
 
 #pragma GCC unroll 8
@@ -45,9 +54,9 @@ V_INLINE void block(const int rows, const int vectors, const struct sp_product *
 
 #define SP_BLOCK(rows, vectors)                                                                    \
     __attribute__((noinline)) SP_TARGET static void block_##rows##_##vectors(                      \
-        const struct sp_product *p, int words, const uint32_t *a, const uint32_t *b, float *c)     \
+        const struct sp_product *p, const struct block *first)                                     \
     {                                                                                              \
-        block(rows, vectors, p, words, a, b, c);                                                   \
+        block(rows, vectors, p, first);                                                            \
     }
 #define SP_BLOCKS(vectors)                                                                         \
     SP_BLOCK(1, vectors)                                                                           \
@@ -68,8 +77,7 @@ SP_BLOCKS(3)
 SP_BLOCKS(4)
 #endif
 
-typedef void (*block_fn)(const struct sp_product *, int, const uint32_t *, const uint32_t *,
-                         float *);
+typedef void (*block_fn)(const struct sp_product *, const struct block *);
 
 /* By vectors, then rows. */
 static const block_fn blocks[SP_BLOCK_VECTORS][SP_BLOCK_ROWS] = {
@@ -96,10 +104,11 @@ static void panel(const struct sp_product *p, int lo, int hi)
         if (p->kind == SP_OVER_KEYS && (r + rows + p->diag + SP_PAIR - 1) / SP_PAIR < end)
             end = (r + rows + p->diag + SP_PAIR - 1) / SP_PAIR;
         if (from < hi)
-            blocks[hi - from - 1][rows - 1](p, end - start,
-                                            p->a + (size_t)r * p->a_row + (size_t)start * p->a_word,
-                                            p->b + (size_t)start * p->ldb + (size_t)from * SP_LANES,
-                                            p->c + (size_t)r * p->ldc + (size_t)from * SP_LANES);
+            blocks[hi - from - 1][rows - 1](
+                p, &(struct block){.a = p->a + (size_t)r * p->a_row + (size_t)start * p->a_word,
+                                   .b = p->b + (size_t)start * p->ldb + (size_t)from * SP_LANES,
+                                   .c = p->c + (size_t)r * p->ldc + (size_t)from * SP_LANES,
+                                   .words = end - start});
     }
 }
 

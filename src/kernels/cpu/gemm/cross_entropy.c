@@ -55,28 +55,29 @@ SP_CLONES double sp_row_loss(int V, int target, bool gradient, float scale, floa
     return log(sum) + (double)max - (double)at_target;
 }
 
-void sp_cross_entropy(int T, int h, int V, int rows, const float *x, const float *w,
-                      const int32_t *targets, float scale, double *loss, float *dx, float *dw,
-                      float *scratch)
+void sp_cross_entropy(const struct sp_logits *l, double *loss, float *dx, float *dw)
 {
-    double *row = sp_scratch(SP_SCRATCH_TEAM, (size_t)rows * sizeof *row);
+    int h = l->h, V = l->V;
+    double *row = sp_scratch(SP_SCRATCH_TEAM, (size_t)l->rows * sizeof *row);
     double sum = 0;
+    float *z = l->scratch;
 
-    for (int t = 0; t < T; t += rows) {
-        int n = T - t < rows ? T - t : rows;
-        const float *xt = x + (size_t)t * (size_t)h;
+    for (int t = 0; t < l->T; t += l->rows) {
+        int n = l->T - t < l->rows ? l->T - t : l->rows;
+        struct sp_linear head = {.T = n, .in = h, .out = V, .w = l->w};
+        const float *x = (const float *)l->x + (size_t)t * (size_t)h;
 
-        sp_gemm(false, true, n, V, h, 1, xt, h, w, h, 0, scratch, V);
+        sp_linear(&head, x, z);
 #pragma omp parallel for if ((size_t)n * (size_t)V > SP_TEAM_WORTH)
         for (int r = 0; r < n; r++)
             row[r] =
-                sp_row_loss(V, targets[t + r], dx || dw, scale, scratch + (size_t)r * (size_t)V);
+                sp_row_loss(V, l->targets[t + r], dx || dw, l->scale, z + (size_t)r * (size_t)V);
         for (int r = 0; r < n; r++)
             sum += row[r];
         if (dx)
-            sp_gemm(false, false, n, h, V, 1, scratch, V, w, h, 0, dx + (size_t)t * (size_t)h, h);
+            sp_linear_dx(&head, z, dx + (size_t)t * (size_t)h, false);
         if (dw)
-            sp_gemm(true, false, V, h, n, 1, scratch, V, xt, h, 1, dw, h);
+            sp_linear_dw(&head, x, z, dw, NULL);
     }
     *loss += sum;
 }

@@ -11,18 +11,18 @@
 #if defined(HAVE_DNNL)
 #include <oneapi/dnnl/dnnl.h>
 
-static void product(bool trans_a, bool trans_b, int m, int n, int k, float alpha, const float *A,
-                    int lda, const float *B, int ldb, float beta, float *C, int ldc)
+static void product(const struct sp_gemm *g, const float *A, const float *B, float *C)
 {
     dnnl_status_t status;
 
     sp_team_ensure();
-    status = dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, A, lda, B, ldb,
-                        beta, C, ldc);
-    SP_NEED(status != dnnl_out_of_memory, "gemm: no memory for a product of %d x %d x %d", m, n, k);
+    status = dnnl_sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, g->alpha,
+                        A, g->lda, B, g->ldb, g->beta, C, g->ldc);
+    SP_NEED(status != dnnl_out_of_memory, "gemm: no memory for a product of %d x %d x %d", g->m,
+            g->n, g->k);
     if (status != dnnl_success) {
-        sp_error(EINVAL, "gemm: dnnl_sgemm of %d x %d x %d (ld %d, %d, %d) returned %d", m, n, k,
-                 lda, ldb, ldc, (int)status);
+        sp_error(EINVAL, "gemm: dnnl_sgemm of %d x %d x %d (ld %d, %d, %d) returned %d", g->m, g->n,
+                 g->k, g->lda, g->ldb, g->ldc, (int)status);
         abort();
     }
 }
@@ -49,32 +49,32 @@ __attribute__((constructor)) static void leave_threads_to_us(void)
         openblas_set_num_threads(1);
 }
 
-static void piece(bool trans_a, bool trans_b, int m, int n, int k, float alpha, const float *A,
-                  int lda, const float *B, int ldb, float beta, float *C, int ldc)
+static void product_of_thread(const struct sp_gemm *g, int m, int n, const float *A, const float *B,
+                              float *C)
 {
-    cblas_sgemm(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans,
-                trans_b ? CblasTrans : CblasNoTrans, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);
+    cblas_sgemm(CblasRowMajor, g->trans_a ? CblasTrans : CblasNoTrans,
+                g->trans_b ? CblasTrans : CblasNoTrans, m, n, g->k, g->alpha, A, g->lda, B, g->ldb,
+                g->beta, C, g->ldc);
 }
 
 /* The library computes on one thread; the team shares the larger side of C. */
-static void product(bool trans_a, bool trans_b, int m, int n, int k, float alpha, const float *A,
-                    int lda, const float *B, int ldb, float beta, float *C, int ldc)
+static void product(const struct sp_gemm *g, const float *A, const float *B, float *C)
 {
-#pragma omp parallel if (!omp_in_parallel() && (double)m * n * k > 1e5)
+#pragma omp parallel if (!omp_in_parallel() && (double)g->m * g->n * g->k > 1e5)
     {
         size_t lo, hi;
 
-        if (m >= n) {
-            sp_team_share((size_t)m, 16, &lo, &hi);
+        if (g->m >= g->n) {
+            sp_team_share((size_t)g->m, 16, &lo, &hi);
             if (lo < hi)
-                piece(trans_a, trans_b, (int)(hi - lo), n, k, alpha,
-                      A + lo * (trans_a ? 1 : (size_t)lda), lda, B, ldb, beta, C + lo * (size_t)ldc,
-                      ldc);
+                product_of_thread(g, (int)(hi - lo), g->n,
+                                  A + lo * (g->trans_a ? 1 : (size_t)g->lda), B,
+                                  C + lo * (size_t)g->ldc);
         } else {
-            sp_team_share((size_t)n, 16, &lo, &hi);
+            sp_team_share((size_t)g->n, 16, &lo, &hi);
             if (lo < hi)
-                piece(trans_a, trans_b, m, (int)(hi - lo), k, alpha, A, lda,
-                      B + lo * (trans_b ? (size_t)ldb : 1), ldb, beta, C + lo, ldc);
+                product_of_thread(g, g->m, (int)(hi - lo), A,
+                                  B + lo * (g->trans_b ? (size_t)g->ldb : 1), C + lo);
         }
     }
 }
@@ -88,16 +88,18 @@ const char *sp_gemm_backend(void)
 #error "the kernels need oneDNN (HAVE_DNNL) or a CBLAS (HAVE_CBLAS)"
 #endif
 
-void sp_gemm(bool trans_a, bool trans_b, int m, int n, int k, float alpha, const float *A, int lda,
-             const float *B, int ldb, float beta, float *C, int ldc)
+void sp_gemm(const struct sp_gemm *g, const float *A, const float *B, float *C)
 {
-    if (m <= 0 || n <= 0)
+    if (g->m <= 0 || g->n <= 0)
         return;
-    if (k > 0) {
-        product(trans_a, trans_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);
+    if (g->k > 0) {
+        product(g, A, B, C);
         return;
     }
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j++)
-            C[(size_t)i * ldc + j] = beta == 0 ? 0 : beta * C[(size_t)i * ldc + j];
+    for (int i = 0; i < g->m; i++)
+        for (int j = 0; j < g->n; j++) {
+            float *c = C + (size_t)i * (size_t)g->ldc + (size_t)j;
+
+            *c = g->beta == 0 ? 0 : g->beta * *c;
+        }
 }

@@ -46,49 +46,56 @@ static int at_most(int left, int block)
     return left < block ? left : block;
 }
 
-/* to(rows,width), dense = the block of x at (row,column). */
-static void widen_block(const uint16_t *x, int ld, int row, int column, int rows, int width,
-                        float *to)
+/* A part of a matrix. */
+struct block {
+    int row, column, rows, width;
+};
+
+/* to(rows,width), dense = the block of x */
+static void widen_block(const uint16_t *x, int ld, const struct block b, float *to)
 {
-#pragma omp parallel for if ((size_t)rows * (size_t)width > SP_TEAM_WORTH)
-    for (int r = 0; r < rows; r++)
-        sp_bf16_widen((size_t)width, x + (size_t)(row + r) * (size_t)ld + (size_t)column,
-                      to + (size_t)r * (size_t)width);
+#pragma omp parallel for if ((size_t)b.rows * (size_t)b.width > SP_TEAM_WORTH)
+    for (int r = 0; r < b.rows; r++)
+        sp_bf16_widen((size_t)b.width, x + (size_t)(b.row + r) * (size_t)ld + (size_t)b.column,
+                      to + (size_t)r * (size_t)b.width);
 }
 
 /* A block of C before the product: what it accumulates onto, addend and bias. */
-static void start_block(const struct sp_gemm_bf16 *g, int i, int j, int m, int n,
-                        const uint16_t *bias, const uint16_t *addend, const void *C, float *sum)
+static void start_block(const struct sp_gemm_bf16 *g, const struct block b, const uint16_t *bias,
+                        const uint16_t *addend, const void *C, float *sum)
 {
-#pragma omp parallel for if ((size_t)m * (size_t)n > SP_TEAM_WORTH)
-    for (int r = 0; r < m; r++) {
-        size_t at = (size_t)(i + r) * (size_t)g->ldc + (size_t)j;
-        float *row = sum + (size_t)r * (size_t)n;
+    const size_t n = (size_t)b.width;
 
-        memset(row, 0, (size_t)n * sizeof *row);
+#pragma omp parallel for if ((size_t)b.rows * n > SP_TEAM_WORTH)
+    for (int r = 0; r < b.rows; r++) {
+        size_t at = (size_t)(b.row + r) * (size_t)g->ldc + (size_t)b.column;
+        float *row = sum + (size_t)r * n;
+
+        memset(row, 0, n * sizeof *row);
         if (g->accumulate && g->type == SP_F32)
-            memcpy(row, (const float *)C + at, (size_t)n * sizeof *row);
+            memcpy(row, (const float *)C + at, n * sizeof *row);
         else if (g->accumulate)
-            sp_bf16_widen((size_t)n, (const uint16_t *)C + at, row);
+            sp_bf16_widen(n, (const uint16_t *)C + at, row);
         else if (g->addend)
-            sp_bf16_widen((size_t)n, addend + (size_t)(i + r) * (size_t)g->n + (size_t)j, row);
-        for (int c = 0; g->bias && c < n; c++)
-            row[c] += sp_bf16_value(bias[j + c]);
+            sp_bf16_widen(n, addend + (size_t)(b.row + r) * (size_t)g->n + (size_t)b.column, row);
+        for (int c = 0; g->bias && c < b.width; c++)
+            row[c] += sp_bf16_value(bias[b.column + c]);
     }
 }
 
-static void end_block(const struct sp_gemm_bf16 *g, int i, int j, int m, int n, const float *sum,
-                      void *C)
+static void end_block(const struct sp_gemm_bf16 *g, const struct block b, const float *sum, void *C)
 {
-#pragma omp parallel for if ((size_t)m * (size_t)n > SP_TEAM_WORTH)
-    for (int r = 0; r < m; r++) {
-        size_t at = (size_t)(i + r) * (size_t)g->ldc + (size_t)j;
-        const float *row = sum + (size_t)r * (size_t)n;
+    const size_t n = (size_t)b.width;
+
+#pragma omp parallel for if ((size_t)b.rows * n > SP_TEAM_WORTH)
+    for (int r = 0; r < b.rows; r++) {
+        size_t at = (size_t)(b.row + r) * (size_t)g->ldc + (size_t)b.column;
+        const float *row = sum + (size_t)r * n;
 
         if (g->type == SP_F32)
-            memcpy((float *)C + at, row, (size_t)n * sizeof *row);
+            memcpy((float *)C + at, row, n * sizeof *row);
         else
-            sp_bf16_round((size_t)n, row, (uint16_t *)C + at);
+            sp_bf16_round(n, row, (uint16_t *)C + at);
     }
 }
 
@@ -107,17 +114,30 @@ void sp_gemm_bf16_widened(const struct sp_gemm_bf16 *g, const void *A, const voi
     for (int j = 0; j < g->n; j += N_BLOCK)
         for (int i = 0; i < g->m; i += M_BLOCK) {
             int m = at_most(g->m - i, M_BLOCK), n = at_most(g->n - j, N_BLOCK);
+            const struct block result = {i, j, m, n};
 
-            start_block(g, i, j, m, n, bias, addend, C, c);
+            start_block(g, result, bias, addend, C, c);
             for (int l = 0; l < g->k; l += K_BLOCK) {
                 int k = at_most(g->k - l, K_BLOCK);
                 bool ta = g->trans_a, tb = g->trans_b;
 
-                widen_block(A, g->lda, ta ? l : i, ta ? i : l, ta ? k : m, ta ? m : k, a);
-                widen_block(B, g->ldb, tb ? j : l, tb ? l : j, tb ? n : k, tb ? k : n, b);
-                sp_gemm(ta, tb, m, n, k, 1, a, ta ? m : k, b, tb ? k : n, 1, c, n);
+                widen_block(A, g->lda, ta ? (struct block){l, i, k, m} : (struct block){i, l, m, k},
+                            a);
+                widen_block(B, g->ldb, tb ? (struct block){j, l, n, k} : (struct block){l, j, k, n},
+                            b);
+                sp_gemm(&(struct sp_gemm){.trans_a = ta,
+                                          .trans_b = tb,
+                                          .m = m,
+                                          .n = n,
+                                          .k = k,
+                                          .lda = ta ? m : k,
+                                          .ldb = tb ? k : n,
+                                          .ldc = n,
+                                          .alpha = 1,
+                                          .beta = 1},
+                        a, b, c);
             }
-            end_block(g, i, j, m, n, c, C);
+            end_block(g, result, c, C);
         }
 }
 

@@ -106,14 +106,20 @@ static struct cache *my_cache(void)
     return mine;
 }
 
-/* `rows` x `width` elements as the product sees them; a single row has no leading dimension. */
-static void describe(const struct sp_gemm_bf16 *g, enum sp_dtype type, int rows, int width,
-                     bool trans, int ld, dnnl_memory_desc_t *d)
-{
-    int64_t apart = (trans ? width : rows) == 1 ? (trans ? rows : width) : ld;
-    dnnl_dims_t dims = {rows, width}, strides = {trans ? 1 : apart, trans ? apart : 1};
+/* A matrix as the product sees it; a single row has no leading dimension. */
+struct matrix {
+    enum sp_dtype type;
+    int rows, width;
+    bool trans;
+    int ld;
+};
 
-    must(g, describe_strides(d, 2, dims, type == SP_BF16 ? dnnl_bf16 : dnnl_f32, strides),
+static void describe(const struct sp_gemm_bf16 *g, const struct matrix x, dnnl_memory_desc_t *d)
+{
+    int64_t apart = (x.trans ? x.width : x.rows) == 1 ? (x.trans ? x.rows : x.width) : x.ld;
+    dnnl_dims_t dims = {x.rows, x.width}, strides = {x.trans ? 1 : apart, x.trans ? apart : 1};
+
+    must(g, describe_strides(d, 2, dims, x.type == SP_BF16 ? dnnl_bf16 : dnnl_f32, strides),
          "describing an operand");
 }
 
@@ -219,11 +225,11 @@ static void make(const struct sp_gemm_bf16 *g, struct product *p)
     dnnl_primitive_desc_t pd;
     desc_of scratch;
 
-    describe(g, SP_BF16, g->m, g->k, g->trans_a, g->lda, &d[SRC]);
-    describe(g, SP_BF16, g->k, g->n, g->trans_b, g->ldb, &d[WEIGHTS]);
-    describe(g, g->type, g->m, g->n, false, g->ldc, &d[DST]);
-    describe(g, SP_BF16, 1, g->n, false, g->n, &d[BIAS]);
-    describe(g, SP_BF16, g->m, g->n, false, g->n, &d[ADDEND]);
+    describe(g, (struct matrix){SP_BF16, g->m, g->k, g->trans_a, g->lda}, &d[SRC]);
+    describe(g, (struct matrix){SP_BF16, g->k, g->n, g->trans_b, g->ldb}, &d[WEIGHTS]);
+    describe(g, (struct matrix){g->type, g->m, g->n, false, g->ldc}, &d[DST]);
+    describe(g, (struct matrix){SP_BF16, 1, g->n, false, g->n}, &d[BIAS]);
+    describe(g, (struct matrix){SP_BF16, g->m, g->n, false, g->n}, &d[ADDEND]);
     pd = choose(g, d);
     must(g, dnnl_primitive_create(&p->primitive, pd), "the primitive");
     for (int o = 0; o < OPERANDS; o++) {

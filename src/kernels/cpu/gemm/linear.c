@@ -10,15 +10,29 @@
 #include "kernels/cpu/team.h"
 #include "kernels/cpu/vec.h"
 
-void sp_linear(int T, int in, int out, const float *x, const float *w, const float *bias, float *y,
-               int ldy)
+/* y(T,out) = or += x w^T */
+static void forward(const struct sp_linear *l, const float *x, float beta, float *y)
 {
-    if (bias) {
-#pragma omp parallel for if ((size_t)T * (size_t)out > SP_TEAM_WORTH)
-        for (int t = 0; t < T; t++)
-            memcpy(y + (size_t)t * (size_t)ldy, bias, (size_t)out * sizeof *y);
+    sp_gemm(&(struct sp_gemm){.trans_b = true,
+                              .m = l->T,
+                              .n = l->out,
+                              .k = l->in,
+                              .lda = l->in,
+                              .ldb = l->in,
+                              .ldc = sp_linear_ld(l),
+                              .alpha = 1,
+                              .beta = beta},
+            x, l->w, y);
+}
+
+void sp_linear(const struct sp_linear *l, const float *x, float *y)
+{
+    if (l->bias) {
+#pragma omp parallel for if ((size_t)l->T * (size_t)l->out > SP_TEAM_WORTH)
+        for (int t = 0; t < l->T; t++)
+            memcpy(y + (size_t)t * (size_t)sp_linear_ld(l), l->bias, (size_t)l->out * sizeof *y);
     }
-    sp_gemm(false, true, T, out, in, 1, x, in, w, in, bias ? 1 : 0, y, ldy);
+    forward(l, x, l->bias ? 1 : 0, y);
 }
 
 SP_CLONES static void add_row(int n, const float *x, const float *bias, float *y)
@@ -27,31 +41,46 @@ SP_CLONES static void add_row(int n, const float *x, const float *bias, float *y
         y[j] = x[j] + bias[j];
 }
 
-void sp_linear_add(int T, int in, int out, const float *x, const float *w, const float *bias,
-                   const float *residual, float *y)
+void sp_linear_add(const struct sp_linear *l, const float *x, const float *residual, float *y)
 {
-#pragma omp parallel for if ((size_t)T * (size_t)out > SP_TEAM_WORTH)
-    for (int t = 0; t < T; t++) {
-        size_t row = (size_t)t * (size_t)out;
+#pragma omp parallel for if ((size_t)l->T * (size_t)l->out > SP_TEAM_WORTH)
+    for (int t = 0; t < l->T; t++) {
+        size_t row = (size_t)t * (size_t)l->out;
 
-        if (bias)
-            add_row(out, residual + row, bias, y + row);
+        if (l->bias)
+            add_row(l->out, residual + row, l->bias, y + row);
         else
-            memcpy(y + row, residual + row, (size_t)out * sizeof *y);
+            memcpy(y + row, residual + row, (size_t)l->out * sizeof *y);
     }
-    sp_gemm(false, true, T, out, in, 1, x, in, w, in, 1, y, out);
+    forward(l, x, 1, y);
 }
 
-void sp_linear_dx(int T, int in, int out, const float *dy, int lddy, const float *w, float *dx,
-                  bool accumulate)
+void sp_linear_dx(const struct sp_linear *l, const float *dy, float *dx, bool accumulate)
 {
-    sp_gemm(false, false, T, in, out, 1, dy, lddy, w, in, accumulate ? 1 : 0, dx, in);
+    sp_gemm(&(struct sp_gemm){.m = l->T,
+                              .n = l->in,
+                              .k = l->out,
+                              .lda = sp_linear_ld(l),
+                              .ldb = l->in,
+                              .ldc = l->in,
+                              .alpha = 1,
+                              .beta = accumulate ? 1 : 0},
+            dy, l->w, dx);
 }
 
-void sp_linear_dw(int T, int in, int out, const float *x, const float *dy, int lddy, float *dw,
+void sp_linear_dw(const struct sp_linear *l, const float *x, const float *dy, float *dw,
                   float *dbias)
 {
-    sp_gemm(true, false, out, in, T, 1, dy, lddy, x, in, 1, dw, in);
+    sp_gemm(&(struct sp_gemm){.trans_a = true,
+                              .m = l->out,
+                              .n = l->in,
+                              .k = l->T,
+                              .lda = sp_linear_ld(l),
+                              .ldb = l->in,
+                              .ldc = l->in,
+                              .alpha = 1,
+                              .beta = 1},
+            dy, x, dw);
     if (dbias)
-        sp_column_sums(SP_F32, T, out, dy, lddy, dbias);
+        sp_column_sums(SP_F32, l->T, l->out, dy, sp_linear_ld(l), dbias);
 }

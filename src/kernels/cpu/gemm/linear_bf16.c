@@ -11,55 +11,56 @@
 
 #define K const struct sp_backend *k
 
-void sp_bf16_linear(K, int T, int in, int out, const void *x, const void *w, const void *bias,
-                    void *y, int ldy)
+/* y(T,out) = x w^T + bias */
+static struct sp_gemm_bf16 forward(const struct sp_linear *l)
 {
-    const struct sp_gemm_bf16 g = {.trans_b = true,
-                                   .m = T,
-                                   .n = out,
-                                   .k = in,
-                                   .lda = in,
-                                   .ldb = in,
-                                   .ldc = ldy,
-                                   .type = SP_BF16,
-                                   .bias = bias != NULL};
-
-    (void)k;
-    sp_gemm_bf16(&g, x, w, bias, NULL, y);
+    return (struct sp_gemm_bf16){.trans_b = true,
+                                 .m = l->T,
+                                 .n = l->out,
+                                 .k = l->in,
+                                 .lda = l->in,
+                                 .ldb = l->in,
+                                 .ldc = sp_linear_ld(l),
+                                 .type = SP_BF16,
+                                 .bias = l->bias != NULL};
 }
 
-void sp_bf16_linear_add(K, int T, int in, int out, const void *x, const void *w, const void *bias,
-                        const void *residual, void *y)
+/* dx(T,in) = dy w */
+static struct sp_gemm_bf16 backward(const struct sp_linear *l)
 {
-    const struct sp_gemm_bf16 g = {.trans_b = true,
-                                   .m = T,
-                                   .n = out,
-                                   .k = in,
-                                   .lda = in,
-                                   .ldb = in,
-                                   .ldc = out,
-                                   .type = SP_BF16,
-                                   .bias = bias != NULL,
-                                   .addend = true};
-
-    (void)k;
-    sp_gemm_bf16(&g, x, w, bias, residual, y);
+    return (struct sp_gemm_bf16){.m = l->T,
+                                 .n = l->in,
+                                 .k = l->out,
+                                 .lda = sp_linear_ld(l),
+                                 .ldb = l->in,
+                                 .ldc = l->in,
+                                 .type = SP_BF16};
 }
 
-void sp_bf16_linear_dx(K, int T, int in, int out, const void *dy, int lddy, const void *w, void *dx,
-                       bool accumulate)
+void sp_bf16_linear(K, const struct sp_linear *l, const void *x, void *y)
 {
-    const struct sp_gemm_bf16 g = {.m = T,
-                                   .n = in,
-                                   .k = out,
-                                   .lda = lddy,
-                                   .ldb = in,
-                                   .ldc = in,
-                                   .type = SP_BF16,
-                                   .accumulate = accumulate};
+    const struct sp_gemm_bf16 g = forward(l);
 
     (void)k;
-    sp_gemm_bf16(&g, dy, w, NULL, NULL, dx);
+    sp_gemm_bf16(&g, x, l->w, l->bias, NULL, y);
+}
+
+void sp_bf16_linear_add(K, const struct sp_linear *l, const void *x, const void *residual, void *y)
+{
+    struct sp_gemm_bf16 g = forward(l);
+
+    (void)k;
+    g.addend = true;
+    sp_gemm_bf16(&g, x, l->w, l->bias, residual, y);
+}
+
+void sp_bf16_linear_dx(K, const struct sp_linear *l, const void *dy, void *dx, bool accumulate)
+{
+    struct sp_gemm_bf16 g = backward(l);
+
+    (void)k;
+    g.accumulate = accumulate;
+    sp_gemm_bf16(&g, dy, l->w, NULL, NULL, dx);
 }
 
 /* ---- with an activation ----------------------------------------------------------------------- */
@@ -142,50 +143,44 @@ static void product_finished(int T, struct sp_gemm_bf16 *product, const uint16_t
     }
 }
 
-void sp_bf16_linear_act(K, enum sp_activation act, int T, int in, int out, const void *x,
-                        const void *w, const void *bias, void *u, void *g)
+void sp_bf16_linear_act(K, const struct sp_linear *l, enum sp_activation act, const void *x,
+                        void *u, void *g)
 {
-    struct sp_gemm_bf16 product = {.trans_b = true,
-                                   .n = out,
-                                   .k = in,
-                                   .lda = in,
-                                   .ldb = in,
-                                   .ldc = out,
-                                   .type = SP_F32,
-                                   .bias = bias != NULL};
+    struct sp_gemm_bf16 product = forward(l);
 
     (void)k;
-    product_finished(T, &product, x, w, bias, &(struct finish){act_rounded, act, u, g});
+    product.type = SP_F32;
+    product_finished(l->T, &product, x, l->w, l->bias, &(struct finish){act_rounded, act, u, g});
 }
 
-void sp_bf16_linear_dx_act(K, enum sp_activation act, int T, int in, int out, const void *dy,
-                           const void *w, const void *u, void *du)
+void sp_bf16_linear_dx_act(K, const struct sp_linear *l, enum sp_activation act, const void *dy,
+                           const void *u, void *du)
 {
-    struct sp_gemm_bf16 product = {
-        .n = in, .k = out, .lda = out, .ldb = in, .ldc = in, .type = SP_F32};
+    struct sp_gemm_bf16 product = backward(l);
 
     (void)k;
-    product_finished(T, &product, dy, w, NULL,
+    product.type = SP_F32;
+    product_finished(l->T, &product, dy, l->w, NULL,
                      &(struct finish){act_bwd_rounded, act, (uint16_t *)u, du});
 }
 
 /* ---- gradients of parameters: f32 ------------------------------------------------------------- */
 
-void sp_bf16_linear_dw(K, int T, int in, int out, const void *x, const void *dy, int lddy,
-                       float *dw, float *dbias)
+void sp_bf16_linear_dw(K, const struct sp_linear *l, const void *x, const void *dy, float *dw,
+                       float *dbias)
 {
     const struct sp_gemm_bf16 g = {.trans_a = true,
-                                   .m = out,
-                                   .n = in,
-                                   .k = T,
-                                   .lda = lddy,
-                                   .ldb = in,
-                                   .ldc = in,
+                                   .m = l->out,
+                                   .n = l->in,
+                                   .k = l->T,
+                                   .lda = sp_linear_ld(l),
+                                   .ldb = l->in,
+                                   .ldc = l->in,
                                    .type = SP_F32,
                                    .accumulate = true};
 
     (void)k;
     sp_gemm_bf16(&g, dy, x, NULL, NULL, dw);
     if (dbias)
-        sp_column_sums(SP_BF16, T, out, dy, lddy, dbias);
+        sp_column_sums(SP_BF16, l->T, l->out, dy, sp_linear_ld(l), dbias);
 }

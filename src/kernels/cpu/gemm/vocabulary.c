@@ -16,16 +16,37 @@
 #include <math.h>
 #include <string.h>
 
-/* Z(n,V) = x w^T */
-static void logits(enum sp_dtype type, int n, int h, int V, const void *x, const void *w, void *z)
+/* Some of the rows. */
+struct rows {
+    struct sp_linear head; /* Z = x w^T of these rows */
+    const void *x;
+};
+
+static struct rows rows_from(const struct sp_backend *k, const struct sp_logits *l, int first)
 {
-    const struct sp_gemm_bf16 to_z = {
-        .trans_b = true, .m = n, .n = V, .k = h, .lda = h, .ldb = h, .ldc = V, .type = SP_BF16};
+    int n = l->T - first < l->rows ? l->T - first : l->rows;
+
+    return (struct rows){.head = {.T = n, .in = l->h, .out = l->V, .w = l->w},
+                         .x = (const char *)l->x +
+                              (size_t)first * (size_t)l->h * sp_dtype_bytes(k->dtype)};
+}
+
+static void logits(enum sp_dtype type, const struct rows *c, void *z)
+{
+    const struct sp_linear *l = &c->head;
+    const struct sp_gemm_bf16 to_z = {.trans_b = true,
+                                      .m = l->T,
+                                      .n = l->out,
+                                      .k = l->in,
+                                      .lda = l->in,
+                                      .ldb = l->in,
+                                      .ldc = l->out,
+                                      .type = SP_BF16};
 
     if (type == SP_BF16)
-        sp_gemm_bf16(&to_z, x, w, NULL, NULL, z);
+        sp_gemm_bf16(&to_z, c->x, l->w, NULL, NULL, z);
     else
-        sp_gemm(false, true, n, V, h, 1, x, h, w, h, 0, z, V);
+        sp_linear(l, c->x, z);
 }
 
 /* A row of logits in f32: in place, or in a copy. */
@@ -79,21 +100,18 @@ static float logit_of(int target, const float *z)
     return target >= 0 ? z[target] : target == SP_NO_TARGET ? NAN : 0;
 }
 
-void sp_cpu_logit_stats(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
-                        const void *w, const int32_t *targets, float *stats, void *scratch)
+void sp_cpu_logit_stats(const struct sp_backend *k, const struct sp_logits *l, float *stats)
 {
-    size_t elem = sp_dtype_bytes(k->dtype);
+    for (int t = 0; t < l->T; t += l->rows) {
+        struct rows c = rows_from(k, l, t);
 
-    for (int t = 0; t < T; t += rows) {
-        int n = T - t < rows ? T - t : rows;
+        logits(k->dtype, &c, l->scratch);
+#pragma omp parallel for if ((size_t)c.head.T * (size_t)l->V > SP_TEAM_WORTH)
+        for (int r = 0; r < c.head.T; r++) {
+            const float *z = row_of(k->dtype, l->V, l->scratch, (size_t)r);
 
-        logits(k->dtype, n, h, V, (const char *)x + (size_t)t * (size_t)h * elem, w, scratch);
-#pragma omp parallel for if ((size_t)n * (size_t)V > SP_TEAM_WORTH)
-        for (int r = 0; r < n; r++) {
-            const float *z = row_of(k->dtype, V, scratch, (size_t)r);
-
-            stats[2 * (t + r)] = log_sum(V, z);
-            stats[2 * (t + r) + 1] = logit_of(targets[t + r], z);
+            stats[2 * (t + r)] = log_sum(l->V, z);
+            stats[2 * (t + r) + 1] = logit_of(l->targets[t + r], z);
         }
     }
 }
@@ -143,27 +161,25 @@ void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *
         *loss += sum;
 }
 
-void sp_cpu_logits_bwd(const struct sp_backend *k, int T, int h, int V, int rows, const void *x,
-                       const void *w, const int32_t *targets, const float *lse, float scale,
-                       bool kept, void *dx, float *dw, void *scratch)
+void sp_cpu_logits_bwd(const struct sp_backend *k, const struct sp_logits *l, const float *lse,
+                       bool kept, void *dx, float *dw)
 {
-    size_t elem = sp_dtype_bytes(k->dtype), row_bytes = (size_t)h * elem;
+    size_t V = (size_t)l->V, row_bytes = (size_t)l->h * sp_dtype_bytes(k->dtype);
 
-    for (int t = 0; t < T; t += rows) {
-        int n = T - t < rows ? T - t : rows;
-        const void *xt = (const char *)x + (size_t)t * row_bytes;
+    for (int t = 0; t < l->T; t += l->rows) {
+        struct rows c = rows_from(k, l, t);
 
         if (!kept)
-            logits(k->dtype, n, h, V, xt, w, scratch);
-#pragma omp parallel for if ((size_t)n * (size_t)V > SP_TEAM_WORTH)
-        for (int r = 0; r < n; r++) {
-            float *z = row_of(k->dtype, V, scratch, (size_t)r);
+            logits(k->dtype, &c, l->scratch);
+#pragma omp parallel for if ((size_t)c.head.T * V > SP_TEAM_WORTH)
+        for (int r = 0; r < c.head.T; r++) {
+            float *z = row_of(k->dtype, l->V, l->scratch, (size_t)r);
 
-            gradient(V, targets[t + r], lse[t + r], scale, z);
+            gradient(l->V, l->targets[t + r], lse[t + r], l->scale, z);
             if (k->dtype == SP_BF16)
-                sp_bf16_round((size_t)V, z, (uint16_t *)scratch + (size_t)r * (size_t)V);
+                sp_bf16_round(V, z, (uint16_t *)l->scratch + (size_t)r * V);
         }
-        k->linear_dx(k, n, h, V, scratch, V, w, (char *)dx + (size_t)t * row_bytes, false);
-        k->linear_dw(k, n, h, V, xt, scratch, V, dw, NULL);
+        k->linear_dx(k, &c.head, l->scratch, (char *)dx + (size_t)t * row_bytes, false);
+        k->linear_dw(k, &c.head, c.x, l->scratch, dw, NULL);
     }
 }

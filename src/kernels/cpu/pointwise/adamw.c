@@ -3,15 +3,16 @@
 #include "kernels/cpu/team.h"
 #include <math.h>
 
-SP_INLINE void update_loop(bool rounded, size_t n, const struct sp_adamw *hp, float *w, float *g,
-                           float *m, float *v, uint16_t *low)
+SP_INLINE void update_loop(bool rounded, const struct sp_adamw *hp, const struct sp_adamw_arrays a)
 {
     const float b1 = hp->beta1, b2 = hp->beta2, c1 = 1.0f - b1, c2 = 1.0f - b2;
     const float keep = 1.0f - hp->lr * hp->weight_decay, step = hp->lr / hp->bias1;
     const float root = 1.0f / sqrtf(hp->bias2), eps = hp->eps, clip = hp->grad_scale;
+    float *w = a.w, *g = a.g, *m = a.m, *v = a.v;
+    uint16_t *low = a.low;
 
 #pragma omp simd
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < a.n; i++) {
         float gi = g[i] * clip;
         float mi = b1 * m[i] + c1 * gi;
         float vi = b2 * v[i] + c2 * gi * gi;
@@ -26,28 +27,36 @@ SP_INLINE void update_loop(bool rounded, size_t n, const struct sp_adamw *hp, fl
     }
 }
 
-SP_CLONES static void update(size_t n, const struct sp_adamw *hp, float *w, float *g, float *m,
-                             float *v, uint16_t *low)
+SP_CLONES static void update(const struct sp_adamw *hp, const struct sp_adamw_arrays a)
 {
-    if (low)
-        update_loop(true, n, hp, w, g, m, v, low);
+    if (a.low)
+        update_loop(true, hp, a);
     else
-        update_loop(false, n, hp, w, g, m, v, NULL);
+        update_loop(false, hp, a);
 }
 
-void sp_adamw_rounded(size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v,
-                      uint16_t *low)
+void sp_adamw_rounded(const struct sp_adamw *hp, const struct sp_adamw_arrays *a)
 {
-#pragma omp parallel if (n > SP_TEAM_WORTH)
+#pragma omp parallel if (a->n > SP_TEAM_WORTH)
     {
         size_t lo, hi;
 
-        sp_team_share(n, 32, &lo, &hi);
-        update(hi - lo, hp, w + lo, g + lo, m + lo, v + lo, low ? low + lo : NULL);
+        sp_team_share(a->n, 32, &lo, &hi);
+        update(hp, (struct sp_adamw_arrays){.n = hi - lo,
+                                            .w = a->w + lo,
+                                            .g = a->g + lo,
+                                            .m = a->m + lo,
+                                            .v = a->v + lo,
+                                            .low = a->low ? (uint16_t *)a->low + lo : NULL});
     }
 }
 
-void sp_adamw(size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v)
+void sp_adamw(const struct sp_adamw *hp, const struct sp_adamw_arrays *a)
 {
-    sp_adamw_rounded(n, hp, w, g, m, v, NULL);
+    struct sp_adamw_arrays f32 = *a;
+
+    f32.low = NULL;
+    sp_adamw_rounded(hp, &f32);
+    if (a->low)
+        sp_convert(SP_F32, SP_F32, a->n, a->w, a->low);
 }

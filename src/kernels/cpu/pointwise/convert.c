@@ -112,11 +112,11 @@ void sp_cpu_copy(const struct sp_backend *k, size_t bytes, const void *x, void *
     }
 }
 
-void sp_cpu_copy_rows(const struct sp_backend *k, size_t rows, size_t bytes, const void *x,
-                      size_t from, void *y, size_t to)
+void sp_cpu_copy_rows(const struct sp_backend *k, const struct sp_row_copy *c, const void *x,
+                      void *y)
 {
     (void)k;
-#pragma omp parallel for if (rows > 1 && rows * bytes > 4 * SP_TEAM_WORTH)
-    for (size_t r = 0; r < rows; r++)
-        memcpy((char *)y + r * to, (const char *)x + r * from, bytes);
+#pragma omp parallel for if (c->n > 1 && c->n * c->bytes > 4 * SP_TEAM_WORTH)
+    for (size_t r = 0; r < c->n; r++)
+        memcpy((char *)y + r * c->to, (const char *)x + r * c->from, c->bytes);
 }

@@ -28,17 +28,18 @@ SP_CLONES static void add(enum sp_dtype type, size_t h, const void *a, const voi
         add_rows(SP_F32, h, a, b, sum);
 }
 
-void sp_embed_typed(enum sp_dtype type, int batch, int len, int h, int pos0, const int32_t *ids,
-                    const void *table, const void *positions, void *x)
+void sp_embed_typed(enum sp_dtype type, const struct sp_embed *e, const void *table,
+                    const void *positions, void *x)
 {
-    size_t width = (size_t)h;
+    const int32_t *ids = e->ids;
+    size_t width = (size_t)e->h;
 
-#pragma omp parallel for if ((size_t)batch * (size_t)len * width > SP_TEAM_WORTH)
-    for (int r = 0; r < batch * len; r++) {
+#pragma omp parallel for if ((size_t)e->batch * (size_t)e->len * width > SP_TEAM_WORTH)
+    for (int r = 0; r < e->batch * e->len; r++) {
         bool here = ids[r] >= 0;
         const void *token = here ? sp_from(type, table, (size_t)ids[r] * width) : NULL;
         const void *position =
-            positions ? sp_from(type, positions, (size_t)(pos0 + r % len) * width) : NULL;
+            positions ? sp_from(type, positions, (size_t)(e->pos0 + r % e->len) * width) : NULL;
         void *to = sp_to(type, x, (size_t)r * width);
 
         if (here && position)
@@ -57,44 +58,49 @@ SP_INLINE void add_to(enum sp_dtype type, size_t n, const void *row, float *to)
         to[j] += sp_load(type, row, j);
 }
 
-/* Columns of all rows: row r of dx to row ids[r] of the table, if it is there, and to position r % len if not
- * NULL. */
-SP_INLINE void scatter_rows(enum sp_dtype type, size_t rows, size_t n, size_t ld, size_t len,
-                            const int32_t *ids, const void *dx, float *table, float *positions)
+/* n columns of all rows; arrays begin at the first of them, and their rows are ld apart. */
+struct columns {
+    size_t rows, n, ld, len;
+    const int32_t *ids;
+    const void *dx;
+    float *table, *positions; /* positions may be NULL */
+};
+
+/* Adds row r of dx to row ids[r] of the table, if it is there, and to position r % len. */
+SP_INLINE void scatter_rows(enum sp_dtype type, const struct columns c)
 {
     enum { CHUNK = 256 };
 
-    for (size_t r = 0; r < rows; r++) {
-        int32_t id = ids[r], after = ids[r + 1 < rows ? r + 1 : r];
-        float *token = table + (size_t)(id < 0 ? 0 : id) * ld;
-        float *next = table + (size_t)(after < 0 ? 0 : after) * ld;
+    for (size_t r = 0; r < c.rows; r++) {
+        int32_t id = c.ids[r], after = c.ids[r + 1 < c.rows ? r + 1 : r];
+        float *token = c.table + (size_t)(id < 0 ? 0 : id) * c.ld;
+        float *next = c.table + (size_t)(after < 0 ? 0 : after) * c.ld;
 
-        for (size_t j = 0; j < n; j += CHUNK) {
-            const void *from = sp_from(type, dx, r * ld + j);
-            size_t m = n - j < CHUNK ? n - j : CHUNK;
+        for (size_t j = 0; j < c.n; j += CHUNK) {
+            const void *from = sp_from(type, c.dx, r * c.ld + j);
+            size_t m = c.n - j < CHUNK ? c.n - j : CHUNK;
 
             sp_prefetch(next + j, m * sizeof *next);
             if (id >= 0)
                 add_to(type, m, from, token + j);
-            if (positions)
-                add_to(type, m, from, positions + r % len * ld + j);
+            if (c.positions)
+                add_to(type, m, from, c.positions + r % c.len * c.ld + j);
         }
     }
 }
 
-SP_CLONES static void scatter(enum sp_dtype type, size_t rows, size_t n, size_t ld, size_t len,
-                              const int32_t *ids, const void *dx, float *table, float *positions)
+SP_CLONES static void scatter(enum sp_dtype type, const struct columns c)
 {
     if (type == SP_BF16)
-        scatter_rows(SP_BF16, rows, n, ld, len, ids, dx, table, positions);
+        scatter_rows(SP_BF16, c);
     else
-        scatter_rows(SP_F32, rows, n, ld, len, ids, dx, table, positions);
+        scatter_rows(SP_F32, c);
 }
 
-void sp_embed_bwd_typed(enum sp_dtype type, int batch, int len, int h, int pos0, const int32_t *ids,
-                        const void *dx, float *dtable, float *dpositions)
+void sp_embed_bwd_typed(enum sp_dtype type, const struct sp_embed *e, const void *dx, float *dtable,
+                        float *dpositions)
 {
-    size_t width = (size_t)h, rows = (size_t)batch * (size_t)len;
+    size_t width = (size_t)e->h, rows = (size_t)e->batch * (size_t)e->len;
 
 #pragma omp parallel if (rows * width > SP_TEAM_WORTH)
     {
@@ -102,19 +108,25 @@ void sp_embed_bwd_typed(enum sp_dtype type, int batch, int len, int h, int pos0,
 
         sp_team_share(width, 32, &lo, &hi);
         if (lo < hi)
-            scatter(type, rows, hi - lo, width, (size_t)len, ids, sp_from(type, dx, lo),
-                    dtable + lo, dpositions ? dpositions + (size_t)pos0 * width + lo : NULL);
+            scatter(type, (struct columns){
+                              .rows = rows,
+                              .n = hi - lo,
+                              .ld = width,
+                              .len = (size_t)e->len,
+                              .ids = e->ids,
+                              .dx = sp_from(type, dx, lo),
+                              .table = dtable + lo,
+                              .positions =
+                                  dpositions ? dpositions + (size_t)e->pos0 * width + lo : NULL});
     }
 }
 
-void sp_embed(int batch, int len, int h, int pos0, const int32_t *ids, const float *table,
-              const float *positions, float *x)
+void sp_embed(const struct sp_embed *e, const float *table, const float *positions, float *x)
 {
-    sp_embed_typed(SP_F32, batch, len, h, pos0, ids, table, positions, x);
+    sp_embed_typed(SP_F32, e, table, positions, x);
 }
 
-void sp_embed_bwd(int batch, int len, int h, int pos0, const int32_t *ids, const float *dx,
-                  float *dtable, float *dpositions)
+void sp_embed_bwd(const struct sp_embed *e, const float *dx, float *dtable, float *dpositions)
 {
-    sp_embed_bwd_typed(SP_F32, batch, len, h, pos0, ids, dx, dtable, dpositions);
+    sp_embed_bwd_typed(SP_F32, e, dx, dtable, dpositions);
 }

@@ -102,34 +102,33 @@ SP_CLONES static void backward(enum sp_activation kind, enum sp_dtype type, size
         FOR_EACH(backward_row, SP_GELU_TANH, type, f, u, dy, du);
 }
 
-void sp_gated_typed(enum sp_activation kind, enum sp_dtype type, int T, int f, const void *u,
-                    void *y)
+void sp_gated_typed(enum sp_dtype type, const struct sp_gated *g, const void *u, void *y)
 {
-    size_t width = (size_t)f;
+    size_t width = (size_t)g->f;
 
-#pragma omp parallel for if ((size_t)T * width > SP_TEAM_WORTH)
-    for (int t = 0; t < T; t++)
-        forward(kind, type, width, sp_from(type, u, (size_t)t * 2 * width),
+#pragma omp parallel for if ((size_t)g->T * width > SP_TEAM_WORTH)
+    for (int t = 0; t < g->T; t++)
+        forward(g->act, type, width, sp_from(type, u, (size_t)t * 2 * width),
                 sp_to(type, y, (size_t)t * width));
 }
 
-void sp_gated_bwd_typed(enum sp_activation kind, enum sp_dtype type, int T, int f, const void *u,
-                        const void *dy, void *du)
+void sp_gated_bwd_typed(enum sp_dtype type, const struct sp_gated *g, const void *u, const void *dy,
+                        void *du)
 {
-    size_t width = (size_t)f;
+    size_t width = (size_t)g->f;
 
-#pragma omp parallel for if ((size_t)T * width > SP_TEAM_WORTH)
-    for (int t = 0; t < T; t++)
-        backward(kind, type, width, sp_from(type, u, (size_t)t * 2 * width),
+#pragma omp parallel for if ((size_t)g->T * width > SP_TEAM_WORTH)
+    for (int t = 0; t < g->T; t++)
+        backward(g->act, type, width, sp_from(type, u, (size_t)t * 2 * width),
                  sp_from(type, dy, (size_t)t * width), sp_to(type, du, (size_t)t * 2 * width));
 }
 
-void sp_gated(enum sp_activation kind, int T, int f, const float *u, float *y)
+void sp_gated(const struct sp_gated *g, const float *u, float *y)
 {
-    sp_gated_typed(kind, SP_F32, T, f, u, y);
+    sp_gated_typed(SP_F32, g, u, y);
 }
 
-void sp_gated_bwd(enum sp_activation kind, int T, int f, const float *u, const float *dy, float *du)
+void sp_gated_bwd(const struct sp_gated *g, const float *u, const float *dy, float *du)
 {
-    sp_gated_bwd_typed(kind, SP_F32, T, f, u, dy, du);
+    sp_gated_bwd_typed(SP_F32, g, u, dy, du);
 }

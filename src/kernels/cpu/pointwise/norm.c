@@ -5,7 +5,6 @@
  *
  * The backward is norm_bwd.c.
  */
-#include "kernels/cpu/pointwise/lanes.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 #include <math.h>
@@ -45,19 +44,22 @@ SP_INLINE float row_sum(enum sp_dtype type, bool square, size_t n, const void *x
 }
 
 /* Mean and rstd of one row; the variance from centred values, as x may have a large mean. */
-SP_INLINE void row_stats(enum sp_dtype type, bool rms, size_t h, float eps, const void *x,
-                         float *stats, const void *next)
+SP_INLINE void row_stats(enum sp_dtype type, const struct sp_norm *n, const void *x, float *stats,
+                         const void *next)
 {
-    float mean = rms ? 0 : row_sum(type, false, h, x, 0, next) / (float)h;
+    const size_t h = (size_t)n->h;
+    float mean = n->rms ? 0 : row_sum(type, false, h, x, 0, next) / (float)h;
     float square = row_sum(type, true, h, x, mean, next);
 
     stats[0] = mean;
-    stats[1] = 1.0f / sqrtf(square / (float)h + eps);
+    stats[1] = 1.0f / sqrtf(square / (float)h + n->eps);
 }
 
-SP_INLINE void row_apply(enum sp_dtype type, size_t h, const void *x, const float *stats,
-                         const void *gain, const void *bias, void *y)
+SP_INLINE void row_apply(enum sp_dtype type, const struct sp_norm *n, const void *x,
+                         const float *stats, void *y)
 {
+    const size_t h = (size_t)n->h;
+    const void *gain = n->gain, *bias = n->bias;
     float mean = stats[0], rstd = stats[1];
 
     if (bias) {
@@ -84,82 +86,84 @@ SP_INLINE void row_apply(enum sp_dtype type, size_t h, const void *x, const floa
     }
 }
 
-SP_INLINE void norm_rows(enum sp_dtype type, bool rms, size_t rows, size_t h, float eps,
-                         const void *x, const void *gain, const void *bias, void *y, float *stats)
+/* `rows` of the rows: x, y and stats begin at the first. */
+SP_INLINE void norm_rows(enum sp_dtype type, const struct sp_norm *n, size_t rows, const void *x,
+                         void *y, float *stats)
 {
+    const size_t h = (size_t)n->h;
+
     for (size_t t = 0; t < rows; t++) {
         const void *row = sp_from(type, x, t * h);
         float own[2], *st = stats ? stats + 2 * t : own;
 
-        row_stats(type, rms, h, eps, row, st, t + 1 < rows ? sp_from(type, row, h) : row);
-        row_apply(type, h, row, st, gain, bias, sp_to(type, y, t * h));
+        row_stats(type, n, row, st, t + 1 < rows ? sp_from(type, row, h) : row);
+        row_apply(type, n, row, st, sp_to(type, y, t * h));
     }
 }
 
-SP_INLINE void apply_rows(enum sp_dtype type, size_t rows, size_t h, const void *x,
-                          const float *stats, const void *gain, const void *bias, void *y)
+SP_INLINE void apply_rows(enum sp_dtype type, const struct sp_norm *n, size_t rows, const void *x,
+                          const float *stats, void *y)
 {
+    const size_t h = (size_t)n->h;
+
     for (size_t t = 0; t < rows; t++)
-        row_apply(type, h, sp_from(type, x, t * h), stats + 2 * t, gain, bias,
-                  sp_to(type, y, t * h));
+        row_apply(type, n, sp_from(type, x, t * h), stats + 2 * t, sp_to(type, y, t * h));
 }
 
-SP_CLONES static void norm(enum sp_dtype type, bool rms, size_t rows, size_t h, float eps,
-                           const void *x, const void *gain, const void *bias, void *y, float *stats)
+SP_CLONES static void norm(enum sp_dtype type, const struct sp_norm *n, size_t rows, const void *x,
+                           void *y, float *stats)
 {
     if (type == SP_BF16)
-        norm_rows(SP_BF16, rms, rows, h, eps, x, gain, bias, y, stats);
+        norm_rows(SP_BF16, n, rows, x, y, stats);
     else
-        norm_rows(SP_F32, rms, rows, h, eps, x, gain, bias, y, stats);
+        norm_rows(SP_F32, n, rows, x, y, stats);
 }
 
-SP_CLONES static void apply(enum sp_dtype type, size_t rows, size_t h, const void *x,
-                            const float *stats, const void *gain, const void *bias, void *y)
+SP_CLONES static void apply(enum sp_dtype type, const struct sp_norm *n, size_t rows, const void *x,
+                            const float *stats, void *y)
 {
     if (type == SP_BF16)
-        apply_rows(SP_BF16, rows, h, x, stats, gain, bias, y);
+        apply_rows(SP_BF16, n, rows, x, stats, y);
     else
-        apply_rows(SP_F32, rows, h, x, stats, gain, bias, y);
+        apply_rows(SP_F32, n, rows, x, stats, y);
 }
 
-void sp_norm_typed(enum sp_dtype type, bool rms, int T, int h, float eps, const void *x,
-                   const void *gain, const void *bias, void *y, float *stats)
+void sp_norm_typed(enum sp_dtype type, const struct sp_norm *n, const void *x, void *y,
+                   float *stats)
 {
-    size_t width = (size_t)h;
+    size_t width = (size_t)n->h;
 
-#pragma omp parallel if ((size_t)T * width > SP_TEAM_WORTH)
+#pragma omp parallel if ((size_t)n->T * width > SP_TEAM_WORTH)
     {
         size_t lo, hi;
 
-        sp_team_share((size_t)T, 1, &lo, &hi);
-        norm(type, rms, hi - lo, width, eps, sp_from(type, x, lo * width), gain, bias,
-             sp_to(type, y, lo * width), stats ? stats + 2 * lo : NULL);
+        sp_team_share((size_t)n->T, 1, &lo, &hi);
+        norm(type, n, hi - lo, sp_from(type, x, lo * width), sp_to(type, y, lo * width),
+             stats ? stats + 2 * lo : NULL);
     }
 }
 
-void sp_norm_apply_typed(enum sp_dtype type, int T, int h, const void *x, const float *stats,
-                         const void *gain, const void *bias, void *y)
+void sp_norm_apply_typed(enum sp_dtype type, const struct sp_norm *n, const void *x,
+                         const float *stats, void *y)
 {
-    size_t width = (size_t)h;
+    size_t width = (size_t)n->h;
 
-#pragma omp parallel if ((size_t)T * width > SP_TEAM_WORTH)
+#pragma omp parallel if ((size_t)n->T * width > SP_TEAM_WORTH)
     {
         size_t lo, hi;
 
-        sp_team_share((size_t)T, 1, &lo, &hi);
-        apply(type, hi - lo, width, sp_from(type, x, lo * width), stats + 2 * lo, gain, bias,
+        sp_team_share((size_t)n->T, 1, &lo, &hi);
+        apply(type, n, hi - lo, sp_from(type, x, lo * width), stats + 2 * lo,
               sp_to(type, y, lo * width));
     }
 }
 
-void sp_norm(bool rms, int T, int h, float eps, const float *x, const float *gain,
-             const float *bias, float *y, float *stats)
+void sp_norm(const struct sp_norm *n, const float *x, float *y, float *stats)
 {
-    sp_norm_typed(SP_F32, rms, T, h, eps, x, gain, bias, y, stats);
+    sp_norm_typed(SP_F32, n, x, y, stats);
 }
 
-void sp_norm_apply(int T, int h, const float *x, const float *stats, const float *gain,
-                   const float *bias, float *y)
+void sp_norm_apply(const struct sp_norm *n, const float *x, const float *stats, float *y)
 {
-    sp_norm_apply_typed(SP_F32, T, h, x, stats, gain, bias, y);
+    sp_norm_apply_typed(SP_F32, n, x, stats, y);
 }

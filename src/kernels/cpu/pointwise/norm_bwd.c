@@ -6,7 +6,6 @@
  *   dx = dres + rstd (e - mean(e) - n mean(e n))         (RMSNorm: without mean(e))
  *   dgain += sum over rows of dy n,  dbias += sum over rows of dy
  */
-#include "kernels/cpu/pointwise/lanes.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 
@@ -118,11 +117,17 @@ SP_INLINE void last_element(enum sp_dtype type, const struct arrays *w, const st
     sp_store(type, r->dx, j, r->dres ? sp_load(type, r->dres, j) + dx : dx);
 }
 
-/* Gradients of n rows, 1 or TOGETHER. Constants say which arrays there are, so each combination
- * is a loop without tests. */
-SP_INLINE void gradients(enum sp_dtype type, const int n, bool gain, bool bias, bool dres,
+/* The arrays that there are. */
+struct given {
+    bool gain, bias, dres;
+};
+
+/* Gradients of n rows, 1 or TOGETHER. `given` is constant, so each combination is a loop without
+ * tests. */
+SP_INLINE void gradients(enum sp_dtype type, const int n, const struct given given,
                          const struct arrays *w, const struct row *rows)
 {
+    const bool gain = given.gain, bias = given.bias, dres = given.dres;
     const struct row r0 = rows[0], r1 = rows[n > 1], r2 = rows[n > 1 ? 2 : 0];
     const struct row r3 = rows[n > 1 ? 3 : 0];
     const size_t h = w->h, half = type == SP_BF16 ? h / 2 : 0;
@@ -163,17 +168,17 @@ SP_INLINE void rows_bwd(enum sp_dtype type, const int n, const struct arrays *w,
     bool dres = rows->dres;
 
     if (w->dgain && w->dbias && dres)
-        gradients(type, n, true, true, true, w, rows);
+        gradients(type, n, (struct given){true, true, true}, w, rows);
     else if (w->dgain && w->dbias)
-        gradients(type, n, true, true, false, w, rows);
+        gradients(type, n, (struct given){true, true, false}, w, rows);
     else if (w->dgain && dres)
-        gradients(type, n, true, false, true, w, rows);
+        gradients(type, n, (struct given){true, false, true}, w, rows);
     else if (w->dgain)
-        gradients(type, n, true, false, false, w, rows);
+        gradients(type, n, (struct given){true, false, false}, w, rows);
     else if (dres)
-        gradients(type, n, false, false, true, w, rows);
+        gradients(type, n, (struct given){false, false, true}, w, rows);
     else
-        gradients(type, n, false, false, false, w, rows);
+        gradients(type, n, (struct given){false, false, false}, w, rows);
 }
 
 /* Goes over `left` rows from r on, with their statistics. */
@@ -213,54 +218,65 @@ SP_CLONES static void backward(enum sp_dtype type, bool rms, size_t rows, const 
         all_bwd(SP_F32, rms, rows, stats, w, first);
 }
 
-/* sum[lo..hi) += the sums of all threads, `stride` apart and in the order of steps. */
-static void add_partials(enum sp_dtype type, size_t h, size_t lo, size_t hi, int threads,
-                         const float *part, size_t stride, float *sum)
+/* The sums that threads keep, in the order of steps. */
+struct partials {
+    enum sp_dtype type;
+    size_t h,
+        stride; /* elements of a thread's: for the gain, and from stride / 2 on for the bias */
+    float *of;  /* of thread 0; NULL: none */
+};
+
+/* sum[lo..hi) += those of all threads, from `offset` on */
+static void add_partials(const struct partials *p, size_t lo, size_t hi, int threads, size_t offset,
+                         float *sum)
 {
-    for (int k = 0; k < threads; k++, part += stride)
+    const float *part = p->of + offset;
+
+    for (int k = 0; k < threads; k++, part += p->stride)
         for (size_t j = lo; j < hi; j++)
-            sum[j] += part[sp_place(type, h, j)];
+            sum[j] += part[sp_place(p->type, p->h, j)];
 }
 
 /* Each thread sums the gain and bias gradients of its rows; the sums are added in thread order. */
-void sp_norm_bwd_typed(enum sp_dtype type, bool rms, int T, int h, const void *x,
-                       const float *stats, const void *gain, const void *dy, const void *dres,
-                       void *dx, float *dgain, float *dbias)
+void sp_norm_bwd_typed(enum sp_dtype type, const struct sp_norm *n, const void *x,
+                       const float *stats, const struct sp_norm_bwd *g)
 {
-    size_t width = (size_t)h, stride = 2 * ((width + 15) & ~(size_t)15);
-    float *part = NULL;
+    size_t width = (size_t)n->h;
+    struct partials part = {
+        .type = type, .h = width, .stride = 2 * ((width + 15) & ~(size_t)15), .of = NULL};
 
-    if (dgain)
-        part = sp_scratch(SP_SCRATCH_TEAM, (size_t)omp_get_max_threads() * stride * sizeof *part);
-#pragma omp parallel if ((size_t)T * width > SP_TEAM_WORTH)
+    if (g->dgain)
+        part.of = sp_scratch(SP_SCRATCH_TEAM,
+                             (size_t)omp_get_max_threads() * part.stride * sizeof *part.of);
+#pragma omp parallel if ((size_t)n->T * width > SP_TEAM_WORTH)
     {
         int threads = omp_get_num_threads();
-        float *own = part ? part + (size_t)omp_get_thread_num() * stride : NULL;
+        float *own = part.of ? part.of + (size_t)omp_get_thread_num() * part.stride : NULL;
         size_t lo, hi;
 
         if (own)
-            memset(own, 0, stride * sizeof *own);
-        sp_team_share((size_t)T, 1, &lo, &hi);
-        backward(type, rms, hi - lo, stats + 2 * lo,
+            memset(own, 0, part.stride * sizeof *own);
+        sp_team_share((size_t)n->T, 1, &lo, &hi);
+        backward(type, n->rms, hi - lo, stats + 2 * lo,
                  &(struct arrays){.h = width,
-                                  .gain = gain,
+                                  .gain = n->gain,
                                   .dgain = own,
-                                  .dbias = own && dbias ? own + stride / 2 : NULL},
+                                  .dbias = own && g->dbias ? own + part.stride / 2 : NULL},
                  (struct row){.x = sp_from(type, x, lo * width),
-                              .dy = sp_from(type, dy, lo * width),
-                              .dres = dres ? sp_from(type, dres, lo * width) : NULL,
-                              .dx = sp_to(type, dx, lo * width)});
+                              .dy = sp_from(type, g->dy, lo * width),
+                              .dres = g->dres ? sp_from(type, g->dres, lo * width) : NULL,
+                              .dx = sp_to(type, g->dx, lo * width)});
 #pragma omp barrier
         sp_team_share(width, 16, &lo, &hi);
-        if (dgain)
-            add_partials(type, width, lo, hi, threads, part, stride, dgain);
-        if (dgain && dbias)
-            add_partials(type, width, lo, hi, threads, part + stride / 2, stride, dbias);
+        if (g->dgain)
+            add_partials(&part, lo, hi, threads, 0, g->dgain);
+        if (g->dgain && g->dbias)
+            add_partials(&part, lo, hi, threads, part.stride / 2, g->dbias);
     }
 }
 
-void sp_norm_bwd(bool rms, int T, int h, const float *x, const float *stats, const float *gain,
-                 const float *dy, const float *dres, float *dx, float *dgain, float *dbias)
+void sp_norm_bwd(const struct sp_norm *n, const float *x, const float *stats,
+                 const struct sp_norm_bwd *g)
 {
-    sp_norm_bwd_typed(SP_F32, rms, T, h, x, stats, gain, dy, dres, dx, dgain, dbias);
+    sp_norm_bwd_typed(SP_F32, n, x, stats, g);
 }

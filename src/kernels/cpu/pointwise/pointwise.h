@@ -10,30 +10,27 @@
 #include "kernels/cpu/pointwise/element.h"
 #include "kernels/kernels.h"
 
-void sp_norm_typed(enum sp_dtype type, bool rms, int T, int h, float eps, const void *x,
-                   const void *gain, const void *bias, void *y, float *stats);
-void sp_norm_apply_typed(enum sp_dtype type, int T, int h, const void *x, const float *stats,
-                         const void *gain, const void *bias, void *y);
-void sp_norm_bwd_typed(enum sp_dtype type, bool rms, int T, int h, const void *x,
-                       const float *stats, const void *gain, const void *dy, const void *dres,
-                       void *dx, float *dgain, float *dbias);
+void sp_norm_typed(enum sp_dtype type, const struct sp_norm *n, const void *x, void *y,
+                   float *stats);
+void sp_norm_apply_typed(enum sp_dtype type, const struct sp_norm *n, const void *x,
+                         const float *stats, void *y);
+void sp_norm_bwd_typed(enum sp_dtype type, const struct sp_norm *n, const void *x,
+                       const float *stats, const struct sp_norm_bwd *g);
 
-void sp_rope_typed(enum sp_dtype type, int batch, int len, int heads, int d, int ld, int pos0,
-                   const struct sp_rope *rope, bool inverse, void *x);
+void sp_rope_typed(enum sp_dtype type, const struct sp_rotation *r, bool inverse, void *x);
 
 void sp_activation_typed(enum sp_activation kind, enum sp_dtype type, size_t n, const void *u,
                          void *y);
 void sp_activation_bwd_typed(enum sp_activation kind, enum sp_dtype type, size_t n, const void *u,
                              const void *dy, void *du);
-void sp_gated_typed(enum sp_activation kind, enum sp_dtype type, int T, int f, const void *u,
-                    void *y);
-void sp_gated_bwd_typed(enum sp_activation kind, enum sp_dtype type, int T, int f, const void *u,
-                        const void *dy, void *du);
+void sp_gated_typed(enum sp_dtype type, const struct sp_gated *g, const void *u, void *y);
+void sp_gated_bwd_typed(enum sp_dtype type, const struct sp_gated *g, const void *u, const void *dy,
+                        void *du);
 
-void sp_embed_typed(enum sp_dtype type, int batch, int len, int h, int pos0, const int32_t *ids,
-                    const void *table, const void *positions, void *x);
-void sp_embed_bwd_typed(enum sp_dtype type, int batch, int len, int h, int pos0, const int32_t *ids,
-                        const void *dx, float *dtable, float *dpositions);
+void sp_embed_typed(enum sp_dtype type, const struct sp_embed *e, const void *table,
+                    const void *positions, void *x);
+void sp_embed_bwd_typed(enum sp_dtype type, const struct sp_embed *e, const void *dx, float *dtable,
+                        float *dpositions);
 
 /* sum(n) += column sums of x(T,n), whose leading dimension is ld. */
 void sp_column_sums(enum sp_dtype type, int T, int n, const void *x, int ld, float *sum);
@@ -49,8 +46,7 @@ void sp_bf16_round(size_t n, const float *x, uint16_t *y);
 /* y(n) = x(n) as type `to`, x of type `from`. */
 void sp_convert(enum sp_dtype from, enum sp_dtype to, size_t n, const void *x, void *y);
 
-/* sp_adamw; also low(n) = the new weights in bf16, if not NULL. */
-void sp_adamw_rounded(size_t n, const struct sp_adamw *hp, float *w, float *g, float *m, float *v,
-                      uint16_t *low);
+/* sp_adamw; `low` is bf16. */
+void sp_adamw_rounded(const struct sp_adamw *hp, const struct sp_adamw_arrays *a);
 
 #endif

@@ -125,15 +125,14 @@ void sp_rope_turns(const struct sp_rope *rope, int d, double *turns)
 
 enum { STEP = 32 };
 
-void sp_rope_typed(enum sp_dtype type, int batch, int len, int heads, int d, int ld, int pos0,
-                   const struct sp_rope *rope, bool inverse, void *x)
+void sp_rope_typed(enum sp_dtype type, const struct sp_rotation *r, bool inverse, void *x)
 {
-    int half = d / 2;
-    size_t n = (size_t)half;
+    int len = r->len, pos0 = r->pos0, half = r->d / 2;
+    size_t n = (size_t)half, batch = (size_t)r->batch;
     double *turns = sp_scratch(SP_SCRATCH_TEAM, (1 + 2 * STEP) * n * sizeof *turns);
     double *rests = turns + n; /* of rest k: n cosines, n sines */
 
-    sp_rope_turns(rope, d, rests);
+    sp_rope_turns(r->rope, r->d, rests);
     for (size_t i = 0; i < n; i++)
         turns[sp_place(type, n, i)] = rests[i];
     for (int t = 0; t < STEP && t < len; t++) {
@@ -141,7 +140,7 @@ void sp_rope_typed(enum sp_dtype type, int batch, int len, int heads, int d, int
 
         fill_angles(half, (pos0 + t) % STEP, turns, rest, rest + n);
     }
-#pragma omp parallel if ((size_t)batch * (size_t)len * (size_t)(heads * d) > SP_TEAM_WORTH)
+#pragma omp parallel if (batch * (size_t)len * (size_t)(r->heads * r->d) > SP_TEAM_WORTH)
     {
         double *whole = sp_scratch(SP_SCRATCH_OWN, 2 * n * (sizeof *whole + sizeof(float)));
         void *after = whole + 2 * n;
@@ -156,15 +155,14 @@ void sp_rope_typed(enum sp_dtype type, int batch, int len, int heads, int d, int
             if (filled != pos - rest)
                 fill_angles(half, filled = pos - rest, turns, whole, whole + n);
             add_angles(half, inverse ? -1 : 1, whole, rests + 2 * n * (size_t)rest, cosine, sine);
-            for (size_t b = 0; b < (size_t)batch; b++)
-                rotate(type, heads, half, cosine, sine,
-                       sp_to(type, x, (b * (size_t)len + t) * (size_t)ld));
+            for (size_t b = 0; b < batch; b++)
+                rotate(type, r->heads, half, cosine, sine,
+                       sp_to(type, x, (b * (size_t)len + t) * (size_t)r->ld));
         }
     }
 }
 
-void sp_rope(int batch, int len, int heads, int d, int ld, int pos0, const struct sp_rope *rope,
-             bool inverse, float *x)
+void sp_rope(const struct sp_rotation *r, bool inverse, float *x)
 {
-    sp_rope_typed(SP_F32, batch, len, heads, d, ld, pos0, rope, inverse, x);
+    sp_rope_typed(SP_F32, r, inverse, x);
 }

@@ -222,24 +222,23 @@ template <typename T> static float *means_launch(const struct attention_grads &w
 }
 
 template <typename T>
-static void attention_bwd(const struct sp_backend *k, const struct sp_attention *at, const void *q,
-                          const void *const *kv, const void *o, const float *lse, const void *d_o,
-                          void *dq, void *const *dkv, bool first)
+static void attention_bwd(const struct sp_backend *k, const struct sp_attention *at,
+                          const struct sp_attention_bwd *b)
 {
-    const void *const rows[] = {q, o, d_o, dq};
+    const void *const rows[] = {b->q, b->o, b->d_o, b->dq};
     struct attention_grads w = {};
 
     w.k = k;
     w.at = at;
-    w.a = attention_shape_of<T>(at, kv, (const void *const *)dkv, rows, 4);
-    w.q = q;
-    w.d_o = d_o;
-    w.lse = lse;
-    w.kv = kv;
-    w.dkv = dkv;
-    w.dq = dq;
-    w.first = first;
-    w.means = means_launch<T>(w, o);
+    w.a = attention_shape_of<T>(at, b->kv, (const void *const *)b->dkv, rows, 4);
+    w.q = b->q;
+    w.d_o = b->d_o;
+    w.lse = b->lse;
+    w.kv = b->kv;
+    w.dkv = b->dkv;
+    w.dq = b->dq;
+    w.first = b->first;
+    w.means = means_launch<T>(w, b->o);
     if (k->dtype == SP_BF16 && attention_mma_can(&w.a)) {
         sp_cuda_attention_mma_bwd(&w);
     } else if (at->head_dim <= 64) {

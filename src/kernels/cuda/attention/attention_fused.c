@@ -16,7 +16,7 @@
 #endif
 #ifdef HAVE_CUDNN_FRONTEND
 #include "kernels/cuda/attention/cudnn_plans.h"
-#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/device/device.h"
 #include "kernels/cuda/flash3/flash3.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -138,9 +138,12 @@ static void gather(const struct sp_backend *k, const struct sp_attention *at, co
     size_t row = 2 * kv_row(at);
 
     for (int j = 0, start = 0; j < at->n_kv; start += at->kv_len[j++])
-        k->copy_rows(k, (size_t)at->batch, (size_t)visible_in(at, j, start) * row, kv[j],
-                     (size_t)at->kv_len[j] * row, (char *)all + (size_t)start * row,
-                     (size_t)visible(at) * row);
+        k->copy_rows(k,
+                     &(struct sp_row_copy){.n = (size_t)at->batch,
+                                           .bytes = (size_t)visible_in(at, j, start) * row,
+                                           .from = (size_t)at->kv_len[j] * row,
+                                           .to = (size_t)visible(at) * row},
+                     kv[j], (char *)all + (size_t)start * row);
 }
 
 /* dkv[j] = or += its rows of all; with =, rows that no query sees become 0. */
@@ -156,7 +159,10 @@ static void scatter(const struct sp_backend *k, const struct sp_attention *at, c
         if (first && n < len)
             k->clear(k, 2 * batch * len, dkv[j]);
         if (first)
-            k->copy_rows(k, batch, 2 * n, from, 2 * total, dkv[j], 2 * len);
+            k->copy_rows(
+                k,
+                &(struct sp_row_copy){.n = batch, .bytes = 2 * n, .from = 2 * total, .to = 2 * len},
+                from, dkv[j]);
         else if (n == len && n == total)
             k->add(k, batch * n, from, dkv[j]);
         else
@@ -193,16 +199,20 @@ static void attention(const struct sp_backend *k, const struct sp_attention *at,
     run(k, &engine, &shape, &t, workspace + gathered);
 }
 
-static void attention_bwd(const struct sp_backend *k, const struct sp_attention *at, const void *q,
-                          const void *const *kv, const void *o, const float *lse, const void *d_o,
-                          void *dq, void *const *dkv, bool first)
+static void attention_bwd(const struct sp_backend *k, const struct sp_attention *at,
+                          const struct sp_attention_bwd *b)
 {
     struct sp_cuda_attention *a = k->cuda->attention;
-    const void *addresses[] = {q, kv[0], o, lse, d_o, dq, dkv[0]};
+    const void *addresses[] = {b->q, b->kv[0], b->o, b->lse, b->d_o, b->dq, b->dkv[0]};
     struct sp_fused_shape shape = shape_of(at);
-    struct sp_fused_tensors t = {
-        .q = q, .k = kv[0], .o = (void *)o, .lse = (void *)lse, .d_o = d_o, .dq = dq, .dk = dkv[0]};
-    bool direct = first && one_slice(at);
+    struct sp_fused_tensors t = {.q = b->q,
+                                 .k = b->kv[0],
+                                 .o = (void *)b->o,
+                                 .lse = (void *)b->lse,
+                                 .d_o = b->d_o,
+                                 .dq = b->dq,
+                                 .dk = b->dkv[0]};
+    bool direct = b->first && one_slice(at);
     size_t gathered = one_slice(at) ? 0 : gathered_bytes(at);
     size_t apart = direct ? 0 : gathered_bytes(at);
     unsigned char *workspace;
@@ -212,24 +222,24 @@ static void attention_bwd(const struct sp_backend *k, const struct sp_attention 
     shape.deterministic = a->deterministic;
     shape.dkv_rows = direct ? at->kv_len[0] : visible(at);
     if (!all_there(at) || !aligned(addresses, 7) || !find_engine(a, &shape, &engine)) {
-        a->tiled.attention_bwd(k, at, q, kv, o, lse, d_o, dq, dkv, first);
+        a->tiled.attention_bwd(k, at, b);
         return;
     }
     workspace = sp_cuda_workspace(k, gathered + apart + engine.workspace_bytes);
     if (gathered) {
-        gather(k, at, kv, workspace);
+        gather(k, at, b->kv, workspace);
         t.k = workspace;
     }
     if (apart)
         t.dk = workspace + gathered;
     for (int j = 0; direct && j < at->n_kv; j++)
         if (j > 0 || at->kv_len[0] > visible(at))
-            k->clear(k, 2 * (size_t)at->batch * (size_t)at->kv_len[j] * kv_row(at), dkv[j]);
+            k->clear(k, 2 * (size_t)at->batch * (size_t)at->kv_len[j] * kv_row(at), b->dkv[j]);
     t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
     t.dv = sp_cudnn_offset(t.dk, kv_row(at) / 2);
     run(k, &engine, &shape, &t, workspace + gathered + apart);
     if (apart)
-        scatter(k, at, t.dk, dkv, first);
+        scatter(k, at, t.dk, b->dkv, b->first);
 }
 
 /* ---- the table ---- */

@@ -5,7 +5,7 @@
  * queries, each of which computes its dQ from the keys that it sees. Several runs add to the same
  * dK and dV then: each run's are rounded to bf16, and their sum is in f32.
  */
-#include "kernels/cuda/attention/cudnn_parts.h"
+#include "kernels/cuda/attention/cudnn_plans.h"
 
 enum {
     MARGIN = 1 << 20,

@@ -137,8 +137,12 @@ static void run_piece(const struct part *p, int h, int i)
     if (p->lse) {
         size_t row = sizeof(float) * (size_t)s.q_len;
 
-        p->k->copy_rows(p->k, (size_t)(s.batch * s.heads), row, t.lse, sizeof(float) * q_len,
-                        p->lse, row);
+        p->k->copy_rows(p->k,
+                        &(struct sp_row_copy){.n = (size_t)(s.batch * s.heads),
+                                              .bytes = row,
+                                              .from = sizeof(float) * q_len,
+                                              .to = row},
+                        t.lse, p->lse);
         t.lse = p->lse;
     }
     if (p->low) {
@@ -158,11 +162,12 @@ static void round_sums(const struct part *p)
     const struct sp_fused_shape *s = &p->known->parts.part;
     size_t half = (size_t)s->kv_heads * (size_t)s->head_dim,
            row = (size_t)p->known->parts.whole.dkv_row;
+    const struct sp_row_copy rows = {
+        .n = (size_t)s->kv_len, .bytes = 2 * half, .from = 4 * half, .to = 2 * row};
 
     p->k->round(p->k, sp_cudnn_gradient_elements(s), p->sum, p->low);
-    p->k->copy_rows(p->k, (size_t)s->kv_len, 2 * half, p->low, 4 * half, p->at.dk, 2 * row);
-    p->k->copy_rows(p->k, (size_t)s->kv_len, 2 * half, sp_cudnn_offset(p->low, half), 4 * half,
-                    p->at.dv, 2 * row);
+    p->k->copy_rows(p->k, &rows, p->low, p->at.dk);
+    p->k->copy_rows(p->k, &rows, sp_cudnn_offset(p->low, half), p->at.dv);
 }
 
 static void run_part(const struct part *p)

@@ -3,8 +3,68 @@
 #define SP_CUDNN_PLANS_H
 
 #include "kernels/backend.h"
-#include "kernels/cuda/attention/cudnn_parts.h"
+#include "kernels/cuda/attention/cudnn_plan.h"
 #include <stdint.h>
+
+/* ---- cuts into parts, so that the workspace stays within bounds: arithmetic alone ---- */
+
+enum { SP_CUDNN_PIECES = 32 /* of queries, at most: each is a shape to plan */ };
+
+/* A part: some sequences, key heads, query heads of one key head, and queries at a time. */
+struct sp_cudnn_parts {
+    struct sp_fused_shape whole, part;
+    int pieces; /* number of pieces of the queries, of part.q_len each; the first is the rest */
+};
+
+static inline struct sp_cudnn_parts sp_cudnn_whole(const struct sp_fused_shape *shape)
+{
+    return (struct sp_cudnn_parts){.whole = *shape, .part = *shape, .pieces = 1};
+}
+
+/* Number of query heads that share a key head. */
+static inline int sp_cudnn_group(const struct sp_fused_shape *s)
+{
+    return s->heads / s->kv_heads;
+}
+
+/* The workspace above which a plan takes less at a time, on a device with so much memory. */
+size_t sp_cudnn_most_bytes(size_t device_bytes);
+bool sp_cudnn_fits(size_t bytes, size_t most_bytes);
+
+/* Takes less at a time, so that a plan needs `most_bytes` instead of `bytes`; false if there is
+ * no less. */
+bool sp_cudnn_take_less(struct sp_cudnn_parts *parts, size_t bytes, size_t most_bytes);
+
+/* The first query of piece i, and the shape to plan for it. The last piece has the most keys. */
+int sp_cudnn_piece_first(const struct sp_cudnn_parts *parts, int i);
+struct sp_fused_shape sp_cudnn_piece(const struct sp_cudnn_parts *parts, int i);
+
+/* True if several runs of a plan add to the same dK and dV; true if they need a copy of lse. */
+bool sp_cudnn_sums(const struct sp_cudnn_parts *parts);
+bool sp_cudnn_copies_lse(const struct sp_cudnn_parts *parts);
+
+/* Elements of a part's dK and dV, dense. */
+size_t sp_cudnn_gradient_elements(const struct sp_fused_shape *part);
+
+/* Offsets in the workspace, behind the plan's own bytes: a copy of lse; dK and dV of one run in
+ * bf16; their sum in f32. */
+struct sp_cudnn_places {
+    size_t lse, low, sum, end;
+};
+
+struct sp_cudnn_places sp_cudnn_places(const struct sp_cudnn_parts *parts, size_t plan_bytes);
+
+/* A bound on the workspace for `shape`, if a plan may take `most_bytes`; 0: it needs more than
+ * SP_CUDNN_PIECES pieces, and is not done. */
+size_t sp_cudnn_bound(const struct sp_fused_shape *shape, size_t most_bytes);
+
+/* Rounds up to where the next part of a workspace may begin. */
+static inline size_t sp_cudnn_aligned(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* ---- plans ---- */
 
 /* The plans of a worker. */
 struct sp_cudnn_plans {

@@ -2,7 +2,7 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
-#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/device/device.h"
 #include "sp_error.h"
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /*
  * Errors of a device, each told in one line; and the workspace of a worker.
  */
-#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/device/device.h"
 #include "sp_error.h"
 #include <stdarg.h>
 #include <stdio.h>

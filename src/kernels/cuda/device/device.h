@@ -66,6 +66,25 @@ void sp_cuda_must(cudaError_t err, const char *what);
 void sp_cuda_fatal(const char *format, ...) __attribute__((format(printf, 1, 2)))
 __attribute__((noreturn));
 
+/* ---- between the files that make up struct sp_cuda ---- */
+
+/* Adds to sp_cuda_held_bytes; negative to release. */
+void sp_cuda_hold(int64_t bytes);
+
+/* The bytes that sp_cuda_workspace takes for a request of `bytes`: sizes of a model differ by
+ * little, so with some room to spare few later requests make it grow. */
+size_t sp_cuda_roomy(size_t bytes);
+
+/* Bytes that products take on a device and never give back. */
+size_t sp_cuda_gemm_bytes(int device);
+
+/* The most workspace that attention takes on a device with so much memory; 0: neither
+ * FlashAttention-3 nor cuDNN is there. */
+size_t sp_cuda_attention_bytes(int device, const struct sp_attention *at, size_t device_bytes);
+
+/* Frees the workspace; its last kernel must have ended. */
+void sp_cuda_release(struct sp_cuda *cuda);
+
 /* The parts of a table; `backend` has name, dtype and cuda. Each file of kernels/cuda fills in
  * its own. */
 void sp_cuda_gemm_fill(struct sp_backend *backend);      /* linear... */
@@ -82,9 +101,8 @@ void sp_cuda_memory_fill(struct sp_backend *backend); /* clear, copy, first_not_
  * the same type or f32 (`c_f32`). For kernels that are products and something more (the head). It
  * uses a workspace of its own.
  */
-void sp_cuda_gemm(const struct sp_backend *k, bool trans_a, bool trans_b, int m, int n, int kk,
-                  float alpha, const void *A, int lda, const void *B, int ldb, float beta, void *C,
-                  int ldc, bool c_f32);
+void sp_cuda_gemm(const struct sp_backend *k, const struct sp_gemm *g, const void *A, const void *B,
+                  void *C, bool c_f32);
 
 /* Puts attention in one kernel, FlashAttention-3's or cuDNN's, into the bf16 table in place of
  * the tiled kernels. False: neither was built in, or neither is there. */

@@ -18,19 +18,19 @@ static void copy(const struct sp_backend *k, size_t bytes, const void *x, void *
                      "copy");
 }
 
-static void copy_rows(const struct sp_backend *k, size_t rows, size_t bytes, const void *x,
-                      size_t from, void *y, size_t to)
+static void copy_rows(const struct sp_backend *k, const struct sp_row_copy *c, const void *x,
+                      void *y)
 {
     const unsigned char *in = (const unsigned char *)x;
     unsigned char *out = (unsigned char *)y;
 
-    if (rows > 1 && bytes && from <= MOST_PITCH && to <= MOST_PITCH)
-        sp_cuda_must(cudaMemcpy2DAsync(y, to, x, from, bytes, rows, cudaMemcpyDeviceToDevice,
-                                       k->cuda->stream),
+    if (c->n > 1 && c->bytes && c->from <= MOST_PITCH && c->to <= MOST_PITCH)
+        sp_cuda_must(cudaMemcpy2DAsync(y, c->to, x, c->from, c->bytes, c->n,
+                                       cudaMemcpyDeviceToDevice, k->cuda->stream),
                      "copy_rows");
     else
-        for (size_t i = 0; i < rows; i++)
-            copy(k, bytes, in + i * from, out + i * to);
+        for (size_t i = 0; i < c->n; i++)
+            copy(k, c->bytes, in + i * c->from, out + i * c->to);
 }
 
 /* Exponent bits all set: infinite or no number. */

@@ -2,7 +2,7 @@
  * kernels ask for. */
 #include "kernels/cuda/gemm/gemm_cuda.h"
 #include "kernels/cuda/gemm/tuning_cache.h"
-#include "kernels/cuda/device/state.h"
+#include "kernels/cuda/device/device.h"
 #include "sp_error.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,30 +18,29 @@ void sp_gemm_refused(const struct sp_product *p)
                   sp_dtype_name(p->out), p->lda, p->ldb, p->ldd);
 }
 
-void sp_cuda_gemm(const struct sp_backend *k, bool trans_a, bool trans_b, int m, int n, int kk,
-                  float alpha, const void *A, int lda, const void *B, int ldb, float beta, void *C,
-                  int ldc, bool c_f32)
+void sp_cuda_gemm(const struct sp_backend *k, const struct sp_gemm *g, const void *A, const void *B,
+                  void *C, bool c_f32)
 {
     struct sp_product p = {
-        .trans_a = trans_a,
-        .trans_b = trans_b,
-        .m = m,
-        .n = n,
-        .k = kk,
-        .alpha = alpha,
-        .beta = beta,
+        .trans_a = g->trans_a,
+        .trans_b = g->trans_b,
+        .m = g->m,
+        .n = g->n,
+        .k = g->k,
+        .alpha = g->alpha,
+        .beta = g->beta,
         .in = k->dtype,
         .out = c_f32 ? SP_F32 : k->dtype,
         .A = A,
         .B = B,
         .C = C,
         .D = C,
-        .lda = lda,
-        .ldb = ldb,
-        .ldd = ldc,
+        .lda = g->lda,
+        .ldb = g->ldb,
+        .ldd = g->ldc,
     };
 
-    if (m > 0 && n > 0 && !sp_gemm_product(k, &p))
+    if (g->m > 0 && g->n > 0 && !sp_gemm_product(k, &p))
         sp_gemm_refused(&p);
 }
 

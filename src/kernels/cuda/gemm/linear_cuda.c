@@ -21,18 +21,18 @@ static struct sp_product product(const struct sp_backend *k, int m, int n, int k
 /* ---- forward ---- */
 
 /* y(T,out) = x w^T, without the bias */
-static struct sp_product forward(const struct sp_backend *k, int T, int in, int out, const void *x,
-                                 const void *w, void *y, int ldy)
+static struct sp_product forward(const struct sp_backend *k, const struct sp_linear *l,
+                                 const void *x, void *y)
 {
-    struct sp_product p = product(k, T, out, in);
+    struct sp_product p = product(k, l->T, l->out, l->in);
 
     p.trans_b = true;
     p.A = x;
-    p.lda = in;
-    p.B = w;
-    p.ldb = in;
+    p.lda = l->in;
+    p.B = l->w;
+    p.ldb = l->in;
     p.D = y;
-    p.ldd = ldy;
+    p.ldd = sp_linear_ld(l);
     return p;
 }
 
@@ -70,23 +70,22 @@ static void add_up(const struct sp_backend *k, struct sp_product *p)
         sp_cuda_add_bias(k, p->m, p->n, bias, p->D, p->ldd);
 }
 
-static void linear(const struct sp_backend *k, int T, int in, int out, const void *x, const void *w,
-                   const void *bias, void *y, int ldy)
+static void linear(const struct sp_backend *k, const struct sp_linear *l, const void *x, void *y)
 {
-    struct sp_product p = forward(k, T, in, out, x, w, y, ldy);
+    struct sp_product p = forward(k, l, x, y);
 
-    p.vector = aligned(k, out, bias);
+    p.vector = aligned(k, l->out, l->bias);
     add_up(k, &p);
 }
 
-static void linear_add(const struct sp_backend *k, int T, int in, int out, const void *x,
-                       const void *w, const void *bias, const void *residual, void *y)
+static void linear_add(const struct sp_backend *k, const struct sp_linear *l, const void *x,
+                       const void *residual, void *y)
 {
-    struct sp_product p = forward(k, T, in, out, x, w, y, out);
+    struct sp_product p = forward(k, l, x, y);
 
     p.beta = 1;
     p.C = residual;
-    p.vector = aligned(k, out, bias);
+    p.vector = aligned(k, l->out, l->bias);
     add_up(k, &p);
 }
 
@@ -107,15 +106,15 @@ static void act(void *arg)
 
 /* The library has only the tanh form of gelu. In f32 the epilogue would save a pass over memory
  * that an f32 product hides anyway. */
-static void linear_act(const struct sp_backend *k, enum sp_activation kind, int T, int in, int out,
-                       const void *x, const void *w, const void *bias, void *u, void *g)
+static void linear_act(const struct sp_backend *k, const struct sp_linear *l,
+                       enum sp_activation kind, const void *x, void *u, void *g)
 {
-    struct sp_product plain = forward(k, T, in, out, x, w, u, out), fused = plain;
-    struct act_call rest = {k, kind, (size_t)T * (size_t)out, u, g};
+    struct sp_product plain = forward(k, l, x, u), fused = plain;
+    struct act_call rest = {k, kind, (size_t)l->T * (size_t)l->out, u, g};
 
-    plain.vector = fused.vector = aligned(k, out, bias);
-    plain.epilogue = bias ? SP_EPI_BIAS : SP_EPI_NONE;
-    fused.epilogue = bias ? SP_EPI_GELU_BIAS : SP_EPI_GELU;
+    plain.vector = fused.vector = aligned(k, l->out, l->bias);
+    plain.epilogue = l->bias ? SP_EPI_BIAS : SP_EPI_NONE;
+    fused.epilogue = l->bias ? SP_EPI_GELU_BIAS : SP_EPI_GELU;
     fused.D = g;
     fused.aux = u;
     if (k->dtype == SP_BF16 && kind == SP_GELU_TANH &&
@@ -128,24 +127,24 @@ static void linear_act(const struct sp_backend *k, enum sp_activation kind, int 
 /* ---- backward ---- */
 
 /* dx(T,in) = dy(T,out) w */
-static struct sp_product backward(const struct sp_backend *k, int T, int in, int out,
-                                  const void *dy, int lddy, const void *w, void *dx)
+static struct sp_product backward(const struct sp_backend *k, const struct sp_linear *l,
+                                  const void *dy, void *dx)
 {
-    struct sp_product p = product(k, T, in, out);
+    struct sp_product p = product(k, l->T, l->in, l->out);
 
     p.A = dy;
-    p.lda = lddy;
-    p.B = w;
-    p.ldb = in;
+    p.lda = sp_linear_ld(l);
+    p.B = l->w;
+    p.ldb = l->in;
     p.C = p.D = dx;
-    p.ldd = in;
+    p.ldd = l->in;
     return p;
 }
 
-static void linear_dx(const struct sp_backend *k, int T, int in, int out, const void *dy, int lddy,
-                      const void *w, void *dx, bool accumulate)
+static void linear_dx(const struct sp_backend *k, const struct sp_linear *l, const void *dy,
+                      void *dx, bool accumulate)
 {
-    struct sp_product p = backward(k, T, in, out, dy, lddy, w, dx);
+    struct sp_product p = backward(k, l, dy, dx);
 
     p.beta = accumulate ? 1 : 0;
     if (!sp_gemm_product(k, &p))
@@ -159,11 +158,11 @@ static void act_bwd(void *arg)
     sp_cuda_activation_bwd(c->k, c->act, c->n, c->u, c->y, c->y);
 }
 
-static void linear_dx_act(const struct sp_backend *k, enum sp_activation kind, int T, int in,
-                          int out, const void *dy, const void *w, const void *u, void *du)
+static void linear_dx_act(const struct sp_backend *k, const struct sp_linear *l,
+                          enum sp_activation kind, const void *dy, const void *u, void *du)
 {
-    struct sp_product plain = backward(k, T, in, out, dy, out, w, du), fused = plain;
-    struct act_call rest = {k, kind, (size_t)T * (size_t)in, u, du};
+    struct sp_product plain = backward(k, l, dy, du), fused = plain;
+    struct act_call rest = {k, kind, (size_t)l->T * (size_t)l->in, u, du};
 
     fused.epilogue = SP_EPI_DGELU;
     fused.aux = (void *)u;
@@ -208,20 +207,20 @@ static bool dw_with_sums(const struct sp_backend *k, const struct sp_product *pl
     return true;
 }
 
-static void linear_dw(const struct sp_backend *k, int T, int in, int out, const void *x,
-                      const void *dy, int lddy, float *dw, float *dbias)
+static void linear_dw(const struct sp_backend *k, const struct sp_linear *l, const void *x,
+                      const void *dy, float *dw, float *dbias)
 {
-    struct sums_call call = {k, T, out, dy, lddy, dbias};
-    struct sp_product p = product(k, out, in, T);
+    struct sums_call call = {k, l->T, l->out, dy, sp_linear_ld(l), dbias};
+    struct sp_product p = product(k, l->out, l->in, l->T);
 
     p.trans_a = true;
     p.A = dy;
-    p.lda = lddy;
+    p.lda = call.ldx;
     p.B = x;
-    p.ldb = in;
+    p.ldb = l->in;
     p.beta = 1;
     p.C = p.D = dw;
-    p.ldd = in;
+    p.ldd = l->in;
     p.out = SP_F32;
     if (dbias && dw_with_sums(k, &p, call))
         return;

@@ -96,61 +96,101 @@ template <typename T> static int most_words(int vocabulary)
     return sizeof(T) < sizeof(float) && vocabulary > word ? vocabulary / word * word : vocabulary;
 }
 
+/* A chunk of n rows, from row `first` on. */
+template <typename T> struct chunk {
+    int n, h, vocabulary, ld;
+    const T *x, *w;
+    T *z; /* logits, or their gradients */
+    const int32_t *targets;
+    bool wide;
+};
+
+template <typename T> static struct chunk<T> chunk_at(const struct sp_logits *l, int first)
+{
+    struct chunk<T> c;
+
+    c.n = l->T - first < l->rows ? l->T - first : l->rows;
+    c.h = l->h;
+    c.vocabulary = l->V;
+    c.ld = sp_logits_ld(l->V);
+    c.x = (const T *)l->x + (size_t)first * (size_t)l->h;
+    c.w = (const T *)l->w;
+    c.z = (T *)l->scratch;
+    c.targets = l->targets + first;
+    c.wide = sp_is_wide(c.z, (size_t)c.ld);
+    return c;
+}
+
+/* C = or += A B, or its operands transposed */
+static struct sp_gemm product_of(bool trans_a, bool trans_b, int m, int n, int k, bool accumulate)
+{
+    struct sp_gemm g = {};
+
+    g.trans_a = trans_a;
+    g.trans_b = trans_b;
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    g.alpha = 1;
+    g.beta = accumulate ? 1 : 0;
+    return g;
+}
+
 /* z(n,V) = x w^T */
-template <typename T>
-static void logits(const struct sp_backend *k, int n, int h, int vocabulary, const T *x, const T *w,
-                   T *z)
+template <typename T> static void logits(const struct sp_backend *k, const struct chunk<T> &c)
 {
-    int ld = sp_logits_ld(vocabulary), most = most_words<T>(vocabulary);
+    int most = most_words<T>(c.vocabulary);
+    struct sp_gemm g = product_of(false, true, c.n, most, c.h, false);
 
-    sp_cuda_gemm(k, false, true, n, most, h, 1, x, h, w, h, 0, z, ld, false);
-    sp_cuda_gemm(k, false, true, n, vocabulary - most, h, 1, x, h, w + (size_t)most * (size_t)h, h,
-                 0, z + most, ld, false);
+    g.lda = g.ldb = c.h;
+    g.ldc = c.ld;
+    sp_cuda_gemm(k, &g, c.x, c.w, c.z, false);
+    g.n = c.vocabulary - most;
+    sp_cuda_gemm(k, &g, c.x, c.w + (size_t)most * (size_t)c.h, c.z + most, false);
 }
 
-/* For a chunk of n rows with dz(n,V): dx = dz w, dw += dz^T x, if not NULL. dx first gets the
- * share of the few remaining words, rounded; then the others' is added. */
+/* With dz(n,V) in z: dx = dz w, dw += dz^T x, if not NULL. dx first gets the share of the few
+ * remaining words, rounded; then the others' is added. */
 template <typename T>
-static void product_gradients(const struct sp_backend *k, int n, int h, int vocabulary, const T *dz,
-                              const T *x, const T *w, T *dx, float *dw)
+static void product_gradients(const struct sp_backend *k, const struct chunk<T> &c, T *dx, float *dw)
 {
-    int ld = sp_logits_ld(vocabulary), most = most_words<T>(vocabulary), few = vocabulary - most;
-    size_t skipped = (size_t)most * (size_t)h;
+    int most = most_words<T>(c.vocabulary), few = c.vocabulary - most;
+    size_t skipped = (size_t)most * (size_t)c.h;
+    struct sp_gemm to_dx = product_of(false, false, c.n, c.h, few, false);
+    struct sp_gemm to_dw = product_of(true, false, most, c.h, c.n, true);
 
+    to_dx.lda = to_dw.lda = c.ld;
+    to_dx.ldb = to_dw.ldb = to_dx.ldc = to_dw.ldc = c.h;
     if (dx && few)
-        sp_cuda_gemm(k, false, false, n, h, few, 1, dz + most, ld, w + skipped, h, 0, dx, h, false);
+        sp_cuda_gemm(k, &to_dx, c.z + most, c.w + skipped, dx, false);
+    to_dx.k = most;
+    to_dx.beta = few ? 1 : 0;
     if (dx)
-        sp_cuda_gemm(k, false, false, n, h, most, 1, dz, ld, w, h, few ? 1 : 0, dx, h, false);
-    if (dw) {
-        sp_cuda_gemm(k, true, false, most, h, n, 1, dz, ld, x, h, 1, dw, h, true);
-        sp_cuda_gemm(k, true, false, few, h, n, 1, dz + most, ld, x, h, 1, dw + skipped, h, true);
-    }
+        sp_cuda_gemm(k, &to_dx, c.z, c.w, dx, false);
+    if (!dw)
+        return;
+    sp_cuda_gemm(k, &to_dw, c.z, c.x, dw, true);
+    to_dw.m = few;
+    sp_cuda_gemm(k, &to_dw, c.z + most, c.x, dw + skipped, true);
 }
 
 template <typename T>
-static void cross_entropy(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
-                          const void *x, const void *w, const int32_t *targets, float scale,
-                          double *loss, void *dx, float *dw, void *scratch)
+static void cross_entropy(const struct sp_backend *k, const struct sp_logits *l, double *loss,
+                          void *dx, float *dw)
 {
-    int ld = sp_logits_ld(vocabulary);
-    T *z = (T *)scratch;
-    bool wide = sp_is_wide(z, (size_t)ld);
-
-    for (int t = 0; t < rows; t += each) {
-        int n = rows - t < each ? rows - t : each;
-        const T *xt = (const T *)x + (size_t)t * (size_t)h;
+    for (int t = 0; t < l->T; t += l->rows) {
+        struct chunk<T> c = chunk_at<T>(l, t);
         double *part;
 
-        logits(k, n, h, vocabulary, xt, (const T *)w, z);
+        logits(k, c);
         /* The products may use the workspace too, so a chunk's losses are added before the next. */
-        part = (double *)sp_cuda_workspace(k, (size_t)n * sizeof *part);
+        part = (double *)sp_cuda_workspace(k, (size_t)c.n * sizeof *part);
         sp_launch(k, "cross_entropy",
-                  wide ? cross_entropy_kernel<T, sp_wide<T>::N> : cross_entropy_kernel<T, 1>,
-                  (unsigned)n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), vocabulary, (size_t)ld,
-                  targets + t, dx || dw, scale, z, part);
-        sp_cuda_add_doubles(k, n, part, loss);
-        product_gradients(k, n, h, vocabulary, z, xt, (const T *)w,
-                          dx ? (T *)dx + (size_t)t * (size_t)h : NULL, dw);
+                  c.wide ? cross_entropy_kernel<T, sp_wide<T>::N> : cross_entropy_kernel<T, 1>,
+                  (unsigned)c.n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), c.vocabulary,
+                  (size_t)c.ld, c.targets, dx || dw, l->scale, c.z, part);
+        sp_cuda_add_doubles(k, c.n, part, loss);
+        product_gradients(k, c, dx ? (T *)dx + (size_t)t * (size_t)c.h : NULL, dw);
     }
 }
 
@@ -213,22 +253,16 @@ SP_KERNEL void merge_logits_kernel(int rows, bool begins, bool ends, const float
 }
 
 template <typename T>
-static void logit_stats(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
-                        const void *x, const void *w, const int32_t *targets, float *stats,
-                        void *scratch)
+static void logit_stats(const struct sp_backend *k, const struct sp_logits *l, float *stats)
 {
-    int ld = sp_logits_ld(vocabulary);
-    T *z = (T *)scratch;
-    bool wide = sp_is_wide(z, (size_t)ld);
+    for (int t = 0; t < l->T; t += l->rows) {
+        struct chunk<T> c = chunk_at<T>(l, t);
 
-    for (int t = 0; t < rows; t += each) {
-        int n = rows - t < each ? rows - t : each;
-
-        logits(k, n, h, vocabulary, (const T *)x + (size_t)t * (size_t)h, (const T *)w, z);
+        logits(k, c);
         sp_launch(k, "logit_stats",
-                  wide ? logit_stats_kernel<T, sp_wide<T>::N> : logit_stats_kernel<T, 1>,
-                  (unsigned)n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), vocabulary, (size_t)ld,
-                  targets + t, (const T *)z, stats + 2 * (size_t)t);
+                  c.wide ? logit_stats_kernel<T, sp_wide<T>::N> : logit_stats_kernel<T, 1>,
+                  (unsigned)c.n, LOSS_THREADS, 3 * SP_WARP * sizeof(float), c.vocabulary,
+                  (size_t)c.ld, c.targets, (const T *)c.z, stats + 2 * (size_t)t);
     }
 }
 
@@ -287,26 +321,19 @@ static void merge_stats(const struct sp_backend *k, int rows, int n, const float
 }
 
 template <typename T>
-static void logits_bwd(const struct sp_backend *k, int rows, int h, int vocabulary, int each,
-                       const void *x, const void *w, const int32_t *targets, const float *lse,
-                       float scale, bool kept, void *dx, float *dw, void *scratch)
+static void logits_bwd(const struct sp_backend *k, const struct sp_logits *l, const float *lse,
+                       bool kept, void *dx, float *dw)
 {
-    int ld = sp_logits_ld(vocabulary);
-    T *z = (T *)scratch;
-    bool wide = sp_is_wide(z, (size_t)ld);
-
-    for (int t = 0; t < rows; t += each) {
-        int n = rows - t < each ? rows - t : each;
-        const T *xt = (const T *)x + (size_t)t * (size_t)h;
+    for (int t = 0; t < l->T; t += l->rows) {
+        struct chunk<T> c = chunk_at<T>(l, t);
 
         if (!kept)
-            logits(k, n, h, vocabulary, xt, (const T *)w, z);
+            logits(k, c);
         sp_launch(k, "logits_gradient",
-                  wide ? logits_gradient_kernel<T, sp_wide<T>::N> : logits_gradient_kernel<T, 1>,
-                  (unsigned)n, LOSS_THREADS, 0, vocabulary, (size_t)ld, targets + t, lse + t, scale,
-                  z);
-        product_gradients(k, n, h, vocabulary, z, xt, (const T *)w, (T *)dx + (size_t)t * (size_t)h,
-                          dw);
+                  c.wide ? logits_gradient_kernel<T, sp_wide<T>::N> : logits_gradient_kernel<T, 1>,
+                  (unsigned)c.n, LOSS_THREADS, 0, c.vocabulary, (size_t)c.ld, c.targets, lse + t,
+                  l->scale, c.z);
+        product_gradients(k, c, (T *)dx + (size_t)t * (size_t)c.h, dw);
     }
 }
 

@@ -198,17 +198,16 @@ static void act(const struct sp_backend *k, enum sp_activation kind, size_t n, c
 }
 
 template <typename T>
-static void gated(const struct sp_backend *k, enum sp_activation act, int rows, int f,
-                  const void *u, void *y)
+static void gated(const struct sp_backend *k, const struct sp_gated *g, const void *u, void *y)
 {
-    OF_KIND(gated_as, act)(k, rows, f, u, y);
+    OF_KIND(gated_as, g->act)(k, g->T, g->f, u, y);
 }
 
 template <typename T>
-static void gated_bwd(const struct sp_backend *k, enum sp_activation act, int rows, int f,
-                      const void *u, const void *dy, void *du)
+static void gated_bwd(const struct sp_backend *k, const struct sp_gated *g, const void *u,
+                      const void *dy, void *du)
 {
-    OF_KIND(gated_bwd_as, act)(k, rows, f, u, dy, du);
+    OF_KIND(gated_bwd_as, g->act)(k, g->T, g->f, u, dy, du);
 }
 
 template <typename T> static void mlp_fill(struct sp_backend *backend)

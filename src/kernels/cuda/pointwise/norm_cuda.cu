@@ -279,44 +279,49 @@ static dim3 norm_block(int h, int held, int most)
                               : dim3((unsigned)(threads < most ? threads : most));
 }
 
+/* `given`: stats are read, else written */
 template <typename T>
-static void norm_rows(const struct sp_backend *k, bool given, bool rms, int rows, int h, float eps,
-                      const void *x, const void *gain, const void *bias, void *y, float *stats)
+static void norm_rows(const struct sp_backend *k, bool given, const struct sp_norm *n,
+                      const void *x, void *y, float *stats)
 {
-    size_t width = (size_t)h;
+    size_t width = (size_t)n->h;
     bool wide = sp_is_wide((const T *)x, width) && sp_is_wide((const T *)y, width) &&
-                sp_is_wide((const T *)gain, 0) && sp_is_wide((const T *)bias, 0);
-    dim3 block = norm_block(h, wide ? HELD<sp_wide<T>::N> : HELD<1>, FWD_THREADS);
+                sp_is_wide((const T *)n->gain, 0) && sp_is_wide((const T *)n->bias, 0);
+    dim3 block = norm_block(n->h, wide ? HELD<sp_wide<T>::N> : HELD<1>, FWD_THREADS);
 
     sp_launch(k, given ? "norm_apply" : "norm",
               wide ? norm_kernel<T, sp_wide<T>::N> : norm_kernel<T, 1>,
-              sp_blocks((size_t)rows, block.y), block, 2 * SP_WARP * sizeof(float), given, rms,
-              rows, h, eps, (const T *)x, (const T *)gain, (const T *)bias, (T *)y, stats);
+              sp_blocks((size_t)n->T, block.y), block, 2 * SP_WARP * sizeof(float), given,
+              !given && n->rms, n->T, n->h, given ? 0 : n->eps, (const T *)x, (const T *)n->gain,
+              (const T *)n->bias, (T *)y, stats);
 }
 
 template <typename T>
-static void norm(const struct sp_backend *k, bool rms, int rows, int h, float eps, const void *x,
-                 const void *gain, const void *bias, void *y, float *stats)
+static void norm(const struct sp_backend *k, const struct sp_norm *n, const void *x, void *y,
+                 float *stats)
 {
-    norm_rows<T>(k, false, rms, rows, h, eps, x, gain, bias, y, stats);
+    norm_rows<T>(k, false, n, x, y, stats);
 }
 
 template <typename T>
-static void norm_apply(const struct sp_backend *k, int rows, int h, const void *x,
-                       const float *stats, const void *gain, const void *bias, void *y)
+static void norm_apply(const struct sp_backend *k, const struct sp_norm *n, const void *x,
+                       const float *stats, void *y)
 {
-    norm_rows<T>(k, true, false, rows, h, 0, x, gain, bias, y, (float *)stats);
+    norm_rows<T>(k, true, n, x, y, (float *)stats);
 }
 
 template <typename T>
-static void norm_bwd(const struct sp_backend *k, bool rms, int rows, int h, const void *x,
-                     const float *stats, const void *gain, const void *dy, const void *dres,
-                     void *dx, float *dgain, float *dbias)
+static void norm_bwd(const struct sp_backend *k, const struct sp_norm *norm, const void *x,
+                     const float *stats, const struct sp_norm_bwd *g)
 {
+    const int rows = norm->T, h = norm->h;
+    const T *gain = (const T *)norm->gain, *dy = (const T *)g->dy, *dres = (const T *)g->dres;
+    T *dx = (T *)g->dx;
+    float *dgain = g->dgain, *dbias = g->dbias;
     size_t width = (size_t)h, n = sp_wide<T>::N;
-    bool wide = sp_is_wide((const T *)x, width) && sp_is_wide((const T *)dy, width) &&
-                sp_is_wide((const T *)dres, width) && sp_is_wide((const T *)dx, width) &&
-                sp_is_wide((const T *)gain, 0);
+    bool wide = sp_is_wide((const T *)x, width) && sp_is_wide(dy, width) &&
+                sp_is_wide(dres, width) && sp_is_wide((const T *)dx, width) &&
+                sp_is_wide(gain, 0);
     int held = wide ? HELD<sp_wide<T>::N> : HELD<1>, sums = dbias ? 2 : 1;
     dim3 block = norm_block(h, held, BWD_THREADS);
     bool spans = h > (int)block.x * held;
@@ -333,13 +338,13 @@ static void norm_bwd(const struct sp_backend *k, bool rms, int rows, int h, cons
         sp_launch(k, "norm_bwd columns",
                   wide ? norm_columns_kernel<T, sp_wide<T>::N> : norm_columns_kernel<T, 1>,
                   dim3(sp_blocks(width, SP_WARP * (wide ? n : 1)), blocks),
-                  dim3(SP_WARP, COLUMN_ROWS), 0, rows, h, (const T *)x, stats, (const T *)dy, sums,
+                  dim3(SP_WARP, COLUMN_ROWS), 0, rows, h, (const T *)x, stats, dy, sums,
                   part);
     if (spans)
         blocks = (unsigned)rows;
     sp_launch(k, "norm_bwd", wide ? norm_bwd_kernel<T, sp_wide<T>::N> : norm_bwd_kernel<T, 1>,
-              blocks, block, 2 * SP_WARP * sizeof(float), rms, rows, h, (const T *)x, stats,
-              (const T *)gain, (const T *)dy, (const T *)dres, (T *)dx, sums, spans ? NULL : part);
+              blocks, block, 2 * SP_WARP * sizeof(float), norm->rms, rows, h, (const T *)x, stats,
+              gain, dy, dres, dx, sums, spans ? NULL : part);
     if (dgain && dbias == dgain + h) { /* as in a block of parameters */
         sp_cuda_add_partials(k, (int)groups, 2 * h, part, 2 * width, dgain);
         return;

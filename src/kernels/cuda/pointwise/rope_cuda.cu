@@ -54,24 +54,23 @@ SP_KERNEL void rope_kernel(const __grid_constant__ struct rope_turns turns, int 
 }
 
 template <typename T>
-static void rope(const struct sp_backend *k, int batch, int len, int heads, int d, int ld, int pos0,
-                 const struct sp_rope *how, bool inverse, void *x)
+static void rope(const struct sp_backend *k, const struct sp_rotation *r, bool inverse, void *x)
 {
-    int half = d / 2, rows = batch * len, items, each;
-    bool wide = half % sp_wide<T>::N == 0 && sp_is_wide((T *)x, (size_t)ld);
+    int half = r->d / 2, rows = r->batch * r->len, items, each;
+    bool wide = half % sp_wide<T>::N == 0 && sp_is_wide((T *)x, (size_t)r->ld);
     struct rope_turns turns;
 
     if (half > HALF)
-        sp_cuda_fatal("cuda: heads of %d, and rope is made for %d at most", d, 2 * HALF);
-    if (!half || !heads)
+        sp_cuda_fatal("cuda: heads of %d, and rope is made for %d at most", r->d, 2 * HALF);
+    if (!half || !r->heads)
         return;
-    sp_rope_turns(how, d, turns.of);
-    items = heads * (half / (wide ? (int)sp_wide<T>::N : 1));
+    sp_rope_turns(r->rope, r->d, turns.of);
+    items = r->heads * (half / (wide ? (int)sp_wide<T>::N : 1));
     each = (int)sp_at_most((unsigned)(ROPE_WORK / items + 1), ROPE_ROWS);
     sp_launch(k, "rope", wide ? rope_kernel<T, sp_wide<T>::N> : rope_kernel<T, 1>,
               sp_blocks((size_t)rows, (size_t)each), SP_BLOCK,
-              2 * (size_t)each * (size_t)half * sizeof(float), turns, rows, each, len, heads, half,
-              (size_t)ld, pos0, inverse, (T *)x);
+              2 * (size_t)each * (size_t)half * sizeof(float), turns, rows, each, r->len,
+              r->heads, half, (size_t)r->ld, r->pos0, inverse, (T *)x);
 }
 
 extern "C" void sp_cuda_rope_fill(struct sp_backend *backend)

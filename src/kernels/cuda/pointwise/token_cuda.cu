@@ -34,16 +34,16 @@ SP_KERNEL void embed_kernel(int rows, int len, int h, int pos0, const int32_t *i
 }
 
 template <typename T>
-static void embed(const struct sp_backend *k, int batch, int len, int h, int pos0,
-                  const int32_t *ids, const void *table, const void *positions, void *x)
+static void embed(const struct sp_backend *k, const struct sp_embed *e, const void *table,
+                  const void *positions, void *x)
 {
-    size_t width = (size_t)h, rows = (size_t)batch * (size_t)len;
+    size_t width = (size_t)e->h, rows = (size_t)e->batch * (size_t)e->len;
     bool wide = sp_is_wide((const T *)table, width) && sp_is_wide((const T *)positions, width) &&
                 sp_is_wide((const T *)x, width);
     struct sp_row_split s = sp_split_row(width / (wide ? (size_t)sp_wide<T>::N : 1));
 
     sp_launch(k, "embed", wide ? embed_kernel<T, sp_wide<T>::N> : embed_kernel<T, 1>,
-              sp_blocks(rows, s.rows), dim3(s.threads, s.rows), 0, (int)rows, len, h, pos0, ids,
+              sp_blocks(rows, s.rows), dim3(s.threads, s.rows), 0, (int)rows, e->len, e->h, e->pos0, e->ids,
               (const T *)table, (const T *)positions, (T *)x);
 }
 
@@ -138,10 +138,10 @@ SP_KERNEL void embed_positions_kernel(int batch, int len, int h, unsigned pieces
 }
 
 template <typename T>
-static void embed_bwd(const struct sp_backend *k, int batch, int len, int h, int pos0,
-                      const int32_t *ids, const void *dx, float *dtable, float *dpositions)
+static void embed_bwd(const struct sp_backend *k, const struct sp_embed *e, const void *dx,
+                      float *dtable, float *dpositions)
 {
-    size_t width = (size_t)h, rows = (size_t)batch * (size_t)len;
+    size_t width = (size_t)e->h, rows = (size_t)e->batch * (size_t)e->len;
     const T *d = (const T *)dx;
     bool wide = sp_is_wide(d, width) && sp_is_wide(dtable, width) && sp_is_wide(dpositions, width);
     struct sp_row_split s = sp_split_row(width / (wide ? (size_t)sp_wide<T>::N : 1));
@@ -149,16 +149,16 @@ static void embed_bwd(const struct sp_backend *k, int batch, int len, int h, int
 
     sp_launch(k, "sort_tokens", sort_tokens_kernel, sp_blocks(rows, SORT_TOKENS),
               dim3(SORT_TOKENS, SORT_LANES),
-              (SORT_TILE + SORT_TOKENS * SORT_LANES) * sizeof(int32_t), (int)rows, ids, order,
+              (SORT_TILE + SORT_TOKENS * SORT_LANES) * sizeof(int32_t), (int)rows, e->ids, order,
               order + rows);
     sp_launch(k, "embed_bwd", wide ? embed_bwd_kernel<T, sp_wide<T>::N> : embed_bwd_kernel<T, 1>,
-              (unsigned)rows * s.pieces, s.threads, 0, (int)rows, h, s.pieces, order, order + rows,
+              (unsigned)rows * s.pieces, s.threads, 0, (int)rows, e->h, s.pieces, order, order + rows,
               d, dtable);
     if (dpositions)
         sp_launch(k, "embed_positions",
                   wide ? embed_positions_kernel<T, sp_wide<T>::N> : embed_positions_kernel<T, 1>,
-                  (unsigned)len * s.pieces, s.threads, 0, batch, len, h, s.pieces, d,
-                  dpositions + (size_t)pos0 * width);
+                  (unsigned)e->len * s.pieces, s.threads, 0, e->batch, e->len, e->h, s.pieces, d,
+                  dpositions + (size_t)e->pos0 * width);
 }
 
 template <typename T> static void token_fill(struct sp_backend *backend)

@@ -199,8 +199,8 @@ SP_KERNEL void adamw_kernel(size_t accesses, struct adamw_factors f, float *w, f
 }
 
 template <typename T>
-static void adamw(const struct sp_backend *k, size_t n, const struct sp_adamw *hp, float *w,
-                  float *g, float *m, float *v, void *w_low)
+static void adamw(const struct sp_backend *k, const struct sp_adamw *hp,
+                  const struct sp_adamw_arrays *a)
 {
     const struct adamw_factors f = {hp->beta1,
                                     hp->beta2,
@@ -211,7 +211,9 @@ static void adamw(const struct sp_backend *k, size_t n, const struct sp_adamw *h
                                     1.0f / sqrtf(hp->bias2),
                                     hp->eps,
                                     hp->grad_scale};
-    T *low = (T *)w_low;
+    const size_t n = a->n;
+    float *w = a->w, *g = a->g, *m = a->m, *v = a->v;
+    T *low = (T *)a->low;
     bool wide = sp_is_wide(w, 0) && sp_is_wide(g, 0) && sp_is_wide(m, 0) && sp_is_wide(v, 0) &&
                 (uintptr_t)low % (4 * sizeof(T)) == 0;
     size_t accesses = wide ? n / 4 : 0, done = accesses * 4;
