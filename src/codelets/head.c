@@ -41,15 +41,14 @@ static void head(const struct sp_backend *k, const struct head_buffers *b,
     void *n = b->scratch, *dn = sp_skip(sh, n, T * h), *logits = sp_skip(sh, dn, T * h);
     float *stats =
         sp_skip(sh, logits, (size_t)sh->head_rows * (size_t)sp_logits_ld(sh->model.vocab));
+    const struct sp_norm norm = {.rms = sh->rms,
+                                 .T = sh->rows,
+                                 .h = sh->model.hidden,
+                                 .eps = sh->model.norm_eps,
+                                 .gain = b->w_norm,
+                                 .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)};
 
-    k->norm(k,
-            &(struct sp_norm){.rms = sh->rms,
-                              .T = sh->rows,
-                              .h = sh->model.hidden,
-                              .eps = sh->model.norm_eps,
-                              .gain = b->w_norm,
-                              .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
-            b->x, n, stats);
+    k->norm(k, &norm, b->x, n, stats);
     k->cross_entropy(k,
                      &(struct sp_logits){.T = sh->rows,
                                          .h = sh->model.hidden,
@@ -62,9 +61,7 @@ static void head(const struct sp_backend *k, const struct head_buffers *b,
                                          .scratch = logits},
                      &tally[SP_TALLY_LOSS], dn, b->g_table);
     k->norm_bwd(
-        k,
-        &(struct sp_norm){.rms = sh->rms, .T = sh->rows, .h = sh->model.hidden, .gain = b->w_norm},
-        b->x, stats,
+        k, &norm, b->x, stats,
         &(struct sp_norm_bwd){
             .dy = dn, .dx = b->dx, .dgain = b->g_norm, .dbias = sp_at(b->g_norm, sh->norm_bias)});
     sp_check_finite(a, k, "dx", b->dx, T * h);

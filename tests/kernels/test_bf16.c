@@ -340,6 +340,7 @@ static void test_rope(void **state)
 static void test_mlp(void **state)
 {
     struct pair u = pair(T * 2 * IN, 1), dy = pair(T * IN, 2), y;
+    const struct sp_gated g = {.act = SP_SILU, .T = T, .f = IN};
 
     (void)state;
     y = output(T * 2 * IN);
@@ -347,12 +348,12 @@ static void test_mlp(void **state)
     hi->act(hi, SP_GELU_TANH, T * 2 * IN, u.wide, y.wide);
     check("gelu", &y);
     y = output(T * IN);
-    lo->gated(lo, &(struct sp_gated){.act = SP_SILU, .T = T, .f = IN}, u.low, y.low);
-    hi->gated(hi, &(struct sp_gated){.act = SP_SILU, .T = T, .f = IN}, u.wide, y.wide);
+    lo->gated(lo, &g, u.low, y.low);
+    hi->gated(hi, &g, u.wide, y.wide);
     check("swiglu", &y);
     y = output(T * 2 * IN);
-    lo->gated_bwd(lo, &(struct sp_gated){.act = SP_SILU, .T = T, .f = IN}, u.low, dy.low, y.low);
-    hi->gated_bwd(hi, &(struct sp_gated){.act = SP_SILU, .T = T, .f = IN}, u.wide, dy.wide, y.wide);
+    lo->gated_bwd(lo, &g, u.low, dy.low, y.low);
+    hi->gated_bwd(hi, &g, u.wide, dy.wide, y.wide);
     check("swiglu_bwd", &y);
     y = pair(T * IN, 3);
     lo->add(lo, T * IN, dy.low, y.low);
@@ -369,20 +370,17 @@ static void test_tokens(void **state)
     float *scratch = new_nan(ROWS * (size_t)sp_logits_ld(V));
     double loss[2] = {0.5, 0.5};
     int32_t ids[T];
+    const struct sp_embed e = {.batch = 1, .len = T, .h = IN, .pos0 = 2, .ids = ids};
 
     (void)state;
     for (int t = 0; t < T; t++)
         ids[t] = (t * t + 3) % V;
     y = output(T * IN);
-    lo->embed(lo, &(struct sp_embed){.batch = 1, .len = T, .h = IN, .pos0 = 2, .ids = ids},
-              table.low, places.low, y.low);
-    hi->embed(hi, &(struct sp_embed){.batch = 1, .len = T, .h = IN, .pos0 = 2, .ids = ids},
-              table.wide, places.wide, y.wide);
+    lo->embed(lo, &e, table.low, places.low, y.low);
+    hi->embed(hi, &e, table.wide, places.wide, y.wide);
     check("embed", &y);
-    lo->embed_bwd(lo, &(struct sp_embed){.batch = 1, .len = T, .h = IN, .pos0 = 2, .ids = ids},
-                  x.low, dt[0], dp[0]);
-    hi->embed_bwd(hi, &(struct sp_embed){.batch = 1, .len = T, .h = IN, .pos0 = 2, .ids = ids},
-                  x.wide, dt[1], dp[1]);
+    lo->embed_bwd(lo, &e, x.low, dt[0], dp[0]);
+    hi->embed_bwd(hi, &e, x.wide, dt[1], dp[1]);
     y = output(T * IN);
     exact->cross_entropy(exact,
                          &(struct sp_logits){.T = T,

@@ -65,6 +65,15 @@ static void shape(int T, int h, int V, int rows)
     int32_t *targets = new_bytes((size_t)T * sizeof *targets);
     struct head r = {.T = T, .h = h, .V = V, .targets = targets, .scale = 0.125};
     double loss = 2.5, loss2 = 2.5;
+    const struct sp_logits head = {.T = T,
+                                   .h = h,
+                                   .V = V,
+                                   .rows = rows,
+                                   .x = x,
+                                   .w = w,
+                                   .targets = targets,
+                                   .scale = 0.125f,
+                                   .scratch = scratch};
 
     for (int t = 0; t < T; t++)
         targets[t] = t == 0 ? V - 1 : t % 4 == 2 ? SP_NO_TARGET : t * 5 % V;
@@ -79,55 +88,19 @@ static void shape(int T, int h, int V, int rows)
         r.dw[i] += (double)dw[i];
     dw2 = new_copy(n_w, dw);
 
-    sp_cross_entropy(&(struct sp_logits){.T = T,
-                                         .h = h,
-                                         .V = V,
-                                         .rows = rows,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 0.125f,
-                                         .scratch = scratch},
-                     &loss, dx, dw);
+    sp_cross_entropy(&head, &loss, dx, dw);
     assert_loss(loss - 2.5, r.loss);
     assert_close("dx =", n_x, dx, r.dx, TOLERANCE);
     assert_close("dw +=", n_w, dw, r.dw, TOLERANCE);
     assert_true(isnan(scratch[n_z]));
 
-    sp_cross_entropy(&(struct sp_logits){.T = T,
-                                         .h = h,
-                                         .V = V,
-                                         .rows = rows,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 0.125f,
-                                         .scratch = scratch},
-                     &loss2, dx2, NULL);
+    sp_cross_entropy(&head, &loss2, dx2, NULL);
     assert_true(loss2 == loss);
     assert_same_bits(n_x, dx2, dx);
-    sp_cross_entropy(&(struct sp_logits){.T = T,
-                                         .h = h,
-                                         .V = V,
-                                         .rows = rows,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 0.125f,
-                                         .scratch = scratch},
-                     &loss2, NULL, dw2);
+    sp_cross_entropy(&head, &loss2, NULL, dw2);
     assert_same_bits(n_w, dw2, dw);
     loss2 = 0;
-    sp_cross_entropy(&(struct sp_logits){.T = T,
-                                         .h = h,
-                                         .V = V,
-                                         .rows = rows,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 0.125f,
-                                         .scratch = scratch},
-                     &loss2, NULL, NULL);
+    sp_cross_entropy(&head, &loss2, NULL, NULL);
     assert_loss(loss2, r.loss);
     free(x), free(w), free(dx), free(dw), free(dw2), free(dx2), free(scratch), free(targets);
     free(r.x), free(r.w), free(r.dx), free(r.dw);

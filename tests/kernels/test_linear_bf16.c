@@ -169,55 +169,24 @@ static void test_head(void **state)
     uint16_t *scratch = new_bytes(ROWS * (size_t)sp_logits_ld(V) * sizeof *scratch);
     double loss[4] = {0.5, 0.5, 0.5, 0.5};
     int32_t ids[T];
+    const struct sp_logits head = {.T = T,
+                                   .h = H,
+                                   .V = V,
+                                   .rows = ROWS,
+                                   .x = x.native,
+                                   .w = w.native,
+                                   .targets = ids,
+                                   .scale = 0.1f,
+                                   .scratch = scratch};
 
     (void)state;
     for (int t = 0; t < T; t++)
         ids[t] = (t * t * 31 + 3) % V;
-    native->cross_entropy(native,
-                          &(struct sp_logits){.T = T,
-                                              .h = H,
-                                              .V = V,
-                                              .rows = ROWS,
-                                              .x = x.native,
-                                              .w = w.native,
-                                              .targets = ids,
-                                              .scale = 0.1f,
-                                              .scratch = scratch},
-                          &loss[0], dx.native, dw[0]);
-    exact->cross_entropy(exact,
-                         &(struct sp_logits){.T = T,
-                                             .h = H,
-                                             .V = V,
-                                             .rows = ROWS,
-                                             .x = x.native,
-                                             .w = w.native,
-                                             .targets = ids,
-                                             .scale = 0.1f,
-                                             .scratch = scratch},
-                         &loss[1], dx.exact, dw[1]);
+    native->cross_entropy(native, &head, &loss[0], dx.native, dw[0]);
+    exact->cross_entropy(exact, &head, &loss[1], dx.exact, dw[1]);
     /* each gradient alone, and the loss alone */
-    native->cross_entropy(native,
-                          &(struct sp_logits){.T = T,
-                                              .h = H,
-                                              .V = V,
-                                              .rows = ROWS,
-                                              .x = x.native,
-                                              .w = w.native,
-                                              .targets = ids,
-                                              .scale = 0.1f,
-                                              .scratch = scratch},
-                          &loss[2], NULL, more);
-    native->cross_entropy(native,
-                          &(struct sp_logits){.T = T,
-                                              .h = H,
-                                              .V = V,
-                                              .rows = ROWS,
-                                              .x = x.native,
-                                              .w = w.native,
-                                              .targets = ids,
-                                              .scale = 0.1f,
-                                              .scratch = scratch},
-                          &loss[3], NULL, NULL);
+    native->cross_entropy(native, &head, &loss[2], NULL, more);
+    native->cross_entropy(native, &head, &loss[3], NULL, NULL);
     printf("    loss %.6f, through f32 %.6f\n", loss[0], loss[1]);
     assert_true(loss[0] == loss[2] && loss[0] == loss[3] && loss[1] > T);
     assert_true(fabs(loss[0] / loss[1] - 1) < 1e-3);

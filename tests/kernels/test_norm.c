@@ -69,6 +69,8 @@ static void shape(bool rms, int T, int h, float offset, double tolerance)
     float *stats = new_nan(2 * (size_t)T), *dgain2 = new_copy(width, dgain);
     float *dbias2 = new_copy(width, dbias);
     struct norm r = {.rms = rms, .T = T, .h = h};
+    const struct sp_norm norm = {
+        .rms = rms, .T = T, .h = h, .eps = (float)eps, .gain = gain, .bias = rms ? NULL : bias};
 
     for (size_t i = 0; i < n; i++)
         x[i] += offset;
@@ -85,19 +87,12 @@ static void shape(bool rms, int T, int h, float offset, double tolerance)
         forward(&r);
     }
 
-    sp_norm(
-        &(struct sp_norm){
-            .rms = rms, .T = T, .h = h, .eps = (float)eps, .gain = gain, .bias = rms ? NULL : bias},
-        x, y, stats);
+    sp_norm(&norm, x, y, stats);
     assert_close(rms ? "rms norm" : "layer norm", n, y, r.y, tolerance);
-    sp_norm_apply(&(struct sp_norm){.T = T, .h = h, .gain = gain, .bias = rms ? NULL : bias}, x,
-                  stats, again);
+    sp_norm_apply(&norm, x, stats, again);
     assert_same_bits(n, again, y);
     memset(again, 0xff, n * sizeof *again);
-    sp_norm(
-        &(struct sp_norm){
-            .rms = rms, .T = T, .h = h, .eps = (float)eps, .gain = gain, .bias = rms ? NULL : bias},
-        x, again, NULL);
+    sp_norm(&norm, x, again, NULL);
     assert_same_bits(n, again, y);
     for (int t = 0; rms && t < T; t++)
         assert_true(stats[2 * t] == 0);
@@ -108,13 +103,13 @@ static void shape(bool rms, int T, int h, float offset, double tolerance)
         r.dbias[j] += (double)dbias[j];
     }
     sp_norm_bwd(
-        &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain}, x, stats,
+        &norm, x, stats,
         &(struct sp_norm_bwd){.dy = dy, .dx = dx, .dgain = dgain, .dbias = rms ? NULL : dbias});
     assert_close("dx", n, dx, r.dx, tolerance);
     assert_close("dgain", width, dgain, r.dgain, tolerance);
     if (!rms)
         assert_close("dbias", width, dbias, r.dbias, tolerance);
-    sp_norm_bwd(&(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain}, x, stats,
+    sp_norm_bwd(&norm, x, stats,
                 &(struct sp_norm_bwd){
                     .dy = dy, .dx = again, .dgain = dgain2, .dbias = rms ? NULL : dbias2});
     assert_same_bits(n, again, dx);
@@ -122,11 +117,9 @@ static void shape(bool rms, int T, int h, float offset, double tolerance)
 
     for (size_t i = 0; i < n; i++)
         r.dx[i] += (double)dres[i];
-    sp_norm_bwd(&(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain}, x, stats,
-                &(struct sp_norm_bwd){.dy = dy, .dres = dres, .dx = dx});
+    sp_norm_bwd(&norm, x, stats, &(struct sp_norm_bwd){.dy = dy, .dres = dres, .dx = dx});
     assert_close("dx with residual", n, dx, r.dx, tolerance);
-    sp_norm_bwd(&(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain}, x, stats,
-                &(struct sp_norm_bwd){.dy = dy, .dres = dres, .dx = dres});
+    sp_norm_bwd(&norm, x, stats, &(struct sp_norm_bwd){.dy = dy, .dres = dres, .dx = dres});
     assert_same_bits(n, dres, dx);
     free(x), free(gain), free(bias), free(dy), free(dres), free(dgain), free(dbias), free(y);
     free(again), free(dx), free(stats), free(dgain2), free(dbias2);

@@ -61,20 +61,20 @@ static void gated(enum sp_activation kind, enum sp_dtype t, int T, int f, size_t
     float *du = new_nan(2 * n);
     void *tu = new_typed(t, 2 * n + off, u), *tdy = new_typed(t, n, dy);
     void *ty = new_typed_nan(t, n + 1), *tdu = new_typed_nan(t, 2 * n + 1);
+    const struct sp_gated g = {.act = kind, .T = T, .f = f};
 
     printf("    %d rows of %d%s\n", T, f, off ? ", not aligned" : "");
-    sp_gated(&(struct sp_gated){.act = kind, .T = T, .f = f}, u + off, y);
-    sp_gated_bwd(&(struct sp_gated){.act = kind, .T = T, .f = f}, u + off, dy, du);
-    k->gated(k, &(struct sp_gated){.act = kind, .T = T, .f = f}, at(t, tu, off), ty);
-    k->gated_bwd(k, &(struct sp_gated){.act = kind, .T = T, .f = f}, at(t, tu, off), tdy, tdu);
+    sp_gated(&g, u + off, y);
+    sp_gated_bwd(&g, u + off, dy, du);
+    k->gated(k, &g, at(t, tu, off), ty);
+    k->gated_bwd(k, &g, at(t, tu, off), tdy, tdu);
     sp_emulated_wait();
     assert_typed("gated", t, n, ty, y, BOTH);
     assert_typed("gated backward", t, 2 * n, tdu, du, BOTH);
     assert_same_bytes(t, 1, at(t, ty, n), "\xff\xff\xff\xff");
     assert_same_bytes(t, 1, at(t, tdu, 2 * n), "\xff\xff\xff\xff");
     sp_emulated_order(1);
-    k->gated_bwd(k, &(struct sp_gated){.act = kind, .T = T, .f = f}, at(t, tu, off), tdy,
-                 at(t, tu, off));
+    k->gated_bwd(k, &g, at(t, tu, off), tdy, at(t, tu, off));
     sp_emulated_wait();
     assert_same_bytes(t, 2 * n, at(t, tu, off), tdu);
     sp_emulated_order(0);

@@ -18,24 +18,24 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
     double tolerance = offset != 0 ? 2e-4 : BOTH;
     void *tx, *tgain, *tbias, *tdy, *tdres, *kept_y = NULL, *kept_dx = NULL;
     float *kept_dgain = NULL, *kept_dbias = NULL;
+    const struct sp_norm want = {.rms = rms,
+                                 .T = T,
+                                 .h = h,
+                                 .eps = eps,
+                                 .gain = gain + off,
+                                 .bias = rms ? NULL : bias + off};
 
     for (size_t i = 0; i < n + off; i++)
         x[i] += offset;
     tx = new_typed(t, n + off, x), tgain = new_typed(t, width + off, gain);
     tbias = new_typed(t, width + off, bias), tdy = new_typed(t, n + off, dy);
     tdres = new_typed(t, n + off, dres);
-    sp_norm(&(struct sp_norm){.rms = rms,
-                              .T = T,
-                              .h = h,
-                              .eps = eps,
-                              .gain = gain + off,
-                              .bias = rms ? NULL : bias + off},
-            x + off, y, stats);
+    sp_norm(&want, x + off, y, stats);
     sp_norm_bwd(
-        &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain + off}, x + off, stats,
+        &want, x + off, stats,
         &(struct sp_norm_bwd){
             .dy = dy + off, .dx = dx, .dgain = want_dgain, .dbias = rms ? NULL : want_dbias});
-    sp_norm_bwd(&(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain + off}, x + off, stats,
+    sp_norm_bwd(&want, x + off, stats,
                 &(struct sp_norm_bwd){.dy = dy + off, .dres = dres + off, .dx = dx_res});
     for (unsigned order = 0; order < ORDERS; order++) {
         void *ty = new_typed_nan(t, n + off), *again = new_typed_nan(t, n + off);
@@ -43,33 +43,26 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
         float *tstats = new_nan(2 * (size_t)T), *sum_gain = new_copy(width, dgain);
         float *sum_bias = new_copy(width, dbias);
         const void *b = rms ? NULL : at(t, tbias, off);
+        const struct sp_norm norm = {
+            .rms = rms, .T = T, .h = h, .eps = eps, .gain = at(t, tgain, off), .bias = b};
 
         sp_emulated_order(order);
-        k->norm(k,
-                &(struct sp_norm){
-                    .rms = rms, .T = T, .h = h, .eps = eps, .gain = at(t, tgain, off), .bias = b},
-                at(t, tx, off), at(t, ty, off), tstats);
-        k->norm_apply(k, &(struct sp_norm){.T = T, .h = h, .gain = at(t, tgain, off), .bias = b},
-                      at(t, tx, off), tstats, at(t, again, off));
+        k->norm(k, &norm, at(t, tx, off), at(t, ty, off), tstats);
+        k->norm_apply(k, &norm, at(t, tx, off), tstats, at(t, again, off));
         sp_emulated_wait();
         assert_same_bytes(t, n + off, again, ty);
         memset(again, 0xff, bytes);
-        k->norm(k,
-                &(struct sp_norm){
-                    .rms = rms, .T = T, .h = h, .eps = eps, .gain = at(t, tgain, off), .bias = b},
-                at(t, tx, off), at(t, again, off), NULL);
+        k->norm(k, &norm, at(t, tx, off), at(t, again, off), NULL);
         sp_emulated_wait();
         assert_same_bytes(t, n + off, again, ty);
 
-        k->norm_bwd(k, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = at(t, tgain, off)},
-                    at(t, tx, off), tstats,
+        k->norm_bwd(k, &norm, at(t, tx, off), tstats,
                     &(struct sp_norm_bwd){.dy = at(t, tdy, off),
                                           .dx = at(t, tdx, off),
                                           .dgain = sum_gain,
                                           .dbias = rms ? NULL : sum_bias});
         /* dx may be dy, whatever else is wanted. */
-        k->norm_bwd(k, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = at(t, tgain, off)},
-                    at(t, tx, off), tstats,
+        k->norm_bwd(k, &norm, at(t, tx, off), tstats,
                     &(struct sp_norm_bwd){.dy = at(t, alias, off), .dx = at(t, alias, off)});
         sp_emulated_wait();
         assert_same_bytes(t, n, at(t, alias, off), at(t, tdx, off));
@@ -96,20 +89,17 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
         sum_bias = sum_gain + width;
         memcpy(sum_gain, dgain, width * sizeof *dgain);
         memcpy(sum_bias, dbias, width * sizeof *dbias);
-        k->norm_bwd(k, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = at(t, tgain, off)},
-                    at(t, tx, off), tstats,
+        k->norm_bwd(k, &norm, at(t, tx, off), tstats,
                     &(struct sp_norm_bwd){
                         .dy = at(t, tdy, off), .dres = at(t, tdres, off), .dx = at(t, again, off)});
         memcpy(alias, tdres, bytes);
-        k->norm_bwd(k, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = at(t, tgain, off)},
-                    at(t, tx, off), tstats,
+        k->norm_bwd(k, &norm, at(t, tx, off), tstats,
                     &(struct sp_norm_bwd){
                         .dy = at(t, tdy, off), .dres = at(t, alias, off), .dx = at(t, alias, off)});
         sp_emulated_wait();
         assert_same_bytes(t, n, at(t, alias, off), at(t, again, off));
         memcpy(alias, tdy, bytes);
-        k->norm_bwd(k, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = at(t, tgain, off)},
-                    at(t, tx, off), tstats,
+        k->norm_bwd(k, &norm, at(t, tx, off), tstats,
                     &(struct sp_norm_bwd){.dy = at(t, alias, off),
                                           .dres = at(t, tdres, off),
                                           .dx = at(t, alias, off),

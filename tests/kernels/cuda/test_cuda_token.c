@@ -103,20 +103,19 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
         void *alone = new_typed_nan(t, n_x);
         float *got_dw = new_copy(n_w, dw);
         double *got = new_bytes(sizeof *got);
+        const struct sp_logits head = {.T = T,
+                                       .h = h,
+                                       .V = V,
+                                       .rows = rows,
+                                       .x = tx,
+                                       .w = tw,
+                                       .targets = targets,
+                                       .scale = 0.125f,
+                                       .scratch = at(t, scratch, off)};
 
         *got = 2.5;
         sp_emulated_order(order);
-        k->cross_entropy(k,
-                         &(struct sp_logits){.T = T,
-                                             .h = h,
-                                             .V = V,
-                                             .rows = rows,
-                                             .x = tx,
-                                             .w = tw,
-                                             .targets = targets,
-                                             .scale = 0.125f,
-                                             .scratch = at(t, scratch, off)},
-                         got, tdx, got_dw);
+        k->cross_entropy(k, &head, got, tdx, got_dw);
         sp_emulated_wait();
         assert_same_bytes(t, 1, at(t, scratch, n_z + off), "\xff\xff\xff\xff");
         if (order == 0) {
@@ -132,46 +131,16 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
             free(tdx), free(got_dw);
         }
         *got = 2.5;
-        k->cross_entropy(k,
-                         &(struct sp_logits){.T = T,
-                                             .h = h,
-                                             .V = V,
-                                             .rows = rows,
-                                             .x = tx,
-                                             .w = tw,
-                                             .targets = targets,
-                                             .scale = 0.125f,
-                                             .scratch = at(t, scratch, off)},
-                         got, alone, NULL);
+        k->cross_entropy(k, &head, got, alone, NULL);
         sp_emulated_wait();
         assert_true(*got == kept);
         assert_same_bytes(t, n_x, alone, kept_dx);
         got_dw = new_copy(n_w, dw);
-        k->cross_entropy(k,
-                         &(struct sp_logits){.T = T,
-                                             .h = h,
-                                             .V = V,
-                                             .rows = rows,
-                                             .x = tx,
-                                             .w = tw,
-                                             .targets = targets,
-                                             .scale = 0.125f,
-                                             .scratch = at(t, scratch, off)},
-                         got, NULL, got_dw);
+        k->cross_entropy(k, &head, got, NULL, got_dw);
         sp_emulated_wait();
         assert_same_bits(n_w, got_dw, kept_dw);
         *got = 2.5;
-        k->cross_entropy(k,
-                         &(struct sp_logits){.T = T,
-                                             .h = h,
-                                             .V = V,
-                                             .rows = rows,
-                                             .x = tx,
-                                             .w = tw,
-                                             .targets = targets,
-                                             .scale = 0.125f,
-                                             .scratch = at(t, scratch, off)},
-                         got, NULL, NULL);
+        k->cross_entropy(k, &head, got, NULL, NULL);
         sp_emulated_wait();
         assert_true(*got == kept);
         free(scratch), free(alone), free(got_dw), free(got);
