@@ -102,8 +102,8 @@ static void backward(const struct sp_attention *at, bool apart, const float *q,
     }
 }
 
-static struct result run(const struct whole *r, bool apart, int n_slices, const int *lens, float *q,
-                         float *kv, float *d_o, float *dkv)
+static struct result run_slices(const struct whole *r, bool apart, int n_slices, const int *lens,
+                                float *q, float *kv, float *d_o, float *dkv)
 {
     int wq = r->heads * r->d, wkv = 2 * r->kv_heads * r->d, pos[MAX_SLICES + 1] = {0};
     size_t rows = (size_t)(r->batch * r->len);
@@ -190,11 +190,11 @@ static void shape(int batch, int heads, int kv_heads, int d, int n_slices, const
         r.dkv[i] += (double)dkv[i];
 
     omp_set_num_threads(1);
-    one = run(&r, false, n_slices, lens, q, kv, d_o, dkv);
+    one = run_slices(&r, false, n_slices, lens, q, kv, d_o, dkv);
     omp_set_num_threads(2);
-    two = run(&r, false, n_slices, lens, q, kv, d_o, dkv);
-    again = run(&r, false, n_slices, lens, q, kv, d_o, dkv);
-    merged = run(&r, true, n_slices, lens, q, kv, d_o, dkv);
+    two = run_slices(&r, false, n_slices, lens, q, kv, d_o, dkv);
+    again = run_slices(&r, false, n_slices, lens, q, kv, d_o, dkv);
+    merged = run_slices(&r, true, n_slices, lens, q, kv, d_o, dkv);
     omp_set_num_threads(before);
     assert_close("o, merged", n_q, merged.o, r.o, TOLERANCE);
     assert_close("lse, merged", merged.n_lse, merged.lse, r.lse, TOLERANCE);

@@ -47,7 +47,7 @@ struct sequence {
     float *lse; /* slice after slice (a, len) */
 };
 
-static void run(struct sequence *s)
+static void run_sequence(struct sequence *s)
 {
     const struct sp_backend *k = sp_cpu_backend(SP_BF16);
     size_t wq = (size_t)(s->heads * s->d), wkv = (size_t)(2 * s->kv_heads * s->d);
@@ -102,7 +102,7 @@ static void check_lse(const struct sequence *s, const double *want)
                 assert_true(fabs((double)s->lse[from] - want[head * s->len + pos + t]) < 1e-3);
 }
 
-static void check(const char *what, size_t n, const uint16_t *got, const double *want)
+static void check_close(const char *what, size_t n, const uint16_t *got, const double *want)
 {
     float *x = wide(n, got);
 
@@ -119,9 +119,9 @@ static void compare(const struct sequence *s)
     r.o = new_double(s->n_q, NULL), r.lse = new_double((size_t)(s->heads * s->len), NULL);
     r.dq = new_double(s->n_q, NULL), r.dkv = new_double(s->n_kv, NULL);
     reference(&r, true);
-    check("o", s->n_q, s->o, r.o);
-    check("dq", s->n_q, s->dq, r.dq);
-    check("dkv", s->n_kv, s->dkv, r.dkv);
+    check_close("o", s->n_q, s->o, r.o);
+    check_close("dq", s->n_q, s->dq, r.dq);
+    check_close("dkv", s->n_kv, s->dkv, r.dkv);
     check_lse(s, r.lse);
     free(r.q), free(r.kv), free(r.d_o), free(r.o), free(r.lse), free(r.dq), free(r.dkv);
 }
@@ -140,14 +140,14 @@ static void shape(int heads, int kv_heads, int d, int n, const int *lens)
     s.o = new_bytes(s.n_q * 2), s.dq = new_bytes(s.n_q * 2), s.dkv = new_bytes(s.n_kv * 2);
     s.lse = new_nan((size_t)(s.len * heads));
     omp_set_num_threads(1);
-    run(&s);
+    run_sequence(&s);
     compare(&s);
     first[0] = memcpy(new_bytes(s.n_q * 2), s.o, s.n_q * 2);
     first[1] = memcpy(new_bytes(s.n_q * 2), s.dq, s.n_q * 2);
     first[2] = memcpy(new_bytes(s.n_kv * 2), s.dkv, s.n_kv * 2);
     for (int team = 2; team < 5; team++) {
         omp_set_num_threads(team);
-        run(&s);
+        run_sequence(&s);
         assert_memory_equal(s.o, first[0], s.n_q * 2);
         assert_memory_equal(s.dq, first[1], s.n_q * 2);
         assert_memory_equal(s.dkv, first[2], s.n_kv * 2);
@@ -170,7 +170,7 @@ static void spoil_scratch(void)
     s.lse = new_nan((size_t)s.len);
     memset(s.q, 0xff, s.n_q * 2), memset(s.kv, 0xff, s.n_kv * 2), memset(s.d_o, 0xff, s.n_q * 2);
     omp_set_num_threads(1);
-    run(&s);
+    run_sequence(&s);
     omp_set_num_threads(before);
     assert_true(isnan(sp_bf16_value(s.dkv[0])));
     free(s.q), free(s.kv), free(s.d_o), free(s.o), free(s.dq), free(s.dkv), free(s.lse);
@@ -233,7 +233,7 @@ static void check_beside(const char *what, size_t n, const uint16_t *got, const 
 {
     double *w = wider(n, want);
 
-    check(what, n, got, w);
+    check_close(what, n, got, w);
     free(w);
 }
 

@@ -103,7 +103,7 @@ static void drop(struct pair *p)
     free(p->low);
 }
 
-static void check(const char *what, struct pair *p)
+static void check_pair(const char *what, struct pair *p)
 {
     for (size_t i = 0; i < p->n; i++)
         if (p->low[i] != sp_bf16(p->wide[i]) && !(isnan(p->wide[i]) && p->low[i] == 0xffff))
@@ -138,13 +138,13 @@ static void test_products(void **state)
                &(struct sp_linear){
                    .T = T, .in = IN, .out = OUT, .w = w.wide, .bias = bias.wide, .ld = OUT + 1},
                x.wide, y.wide);
-    check("linear", &y);
+    check_pair("linear", &y);
     y = output(T * OUT);
     exact->linear_add(exact, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.low}, x.low,
                       r.low, y.low);
     hi->linear_add(hi, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.wide}, x.wide,
                    r.wide, y.wide);
-    check("linear_add", &y);
+    check_pair("linear_add", &y);
     for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
         u = output(T * OUT), y = output(T * OUT);
         exact->linear_act(
@@ -153,7 +153,7 @@ static void test_products(void **state)
         hi->linear_act(
             hi, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.wide, .bias = bias.wide},
             act, x.wide, u.wide, y.wide);
-        check("linear_act u", &u), check("linear_act g", &y);
+        check_pair("linear_act u", &u), check_pair("linear_act g", &y);
     }
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         y = accumulate ? pair(T * IN, 8) : output(T * IN);
@@ -163,7 +163,7 @@ static void test_products(void **state)
         hi->linear_dx(hi,
                       &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.wide, .ld = OUT + 3},
                       dy.wide, y.wide, accumulate);
-        check("linear_dx", &y);
+        check_pair("linear_dx", &y);
     }
     for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
         u = pair(T * IN, 9), y = output(T * IN);
@@ -171,7 +171,7 @@ static void test_products(void **state)
                              act, r.low, u.low, y.low);
         hi->linear_dx_act(hi, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = w.wide}, act,
                           r.wide, u.wide, y.wide);
-        check("linear_dx_act", &y), drop(&u);
+        check_pair("linear_dx_act", &y), drop(&u);
     }
     exact->linear_dw(exact, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .ld = OUT + 3}, x.low,
                      dy.low, dw[0], db[0]);
@@ -208,7 +208,7 @@ static void test_norms(void **state)
                                    .gain = gain.wide,
                                    .bias = rms ? NULL : bias.wide},
                  x.wide, y.wide, stats[1]);
-        check("norm", &y);
+        check_pair("norm", &y);
         y = output(T * IN);
         lo->norm_apply(
             lo, &(struct sp_norm){.T = T, .h = IN, .gain = gain.low, .bias = rms ? NULL : bias.low},
@@ -217,7 +217,7 @@ static void test_norms(void **state)
             hi,
             &(struct sp_norm){.T = T, .h = IN, .gain = gain.wide, .bias = rms ? NULL : bias.wide},
             x.wide, stats[1], y.wide);
-        check("norm_apply", &y);
+        check_pair("norm_apply", &y);
         dx = pair(T * IN, 7); /* dy, too */
         lo->norm_bwd(lo, &(struct sp_norm){.rms = rms, .T = T, .h = IN, .gain = gain.low}, x.low,
                      stats[0],
@@ -233,7 +233,7 @@ static void test_norms(void **state)
                                            .dx = dx.wide,
                                            .dgain = dg[1],
                                            .dbias = rms ? NULL : db[1]});
-        check("norm_bwd", &dx);
+        check_pair("norm_bwd", &dx);
         check_f32("stats", 2 * T, stats[0], stats[1]);
         check_f32("dgain", IN, dg[0], dg[1]), check_f32("dbias", IN, db[0], db[1]);
         drop(&x), drop(&gain), drop(&bias), drop(&dres);
@@ -297,7 +297,7 @@ static void attention_on(const char *path)
                                                      .dq = dq.wide,
                                                      .dkv = dhi,
                                                      .first = first});
-        check("dq", &dq), check("dkv 0", &dkv[0]), check("dkv 1", &dkv[1]);
+        check_pair("dq", &dq), check_pair("dkv 0", &dkv[0]), check_pair("dkv 1", &dkv[1]);
     }
     check_f32("lse", B * A * Q, lse[0], lse[1]);
     drop(&q), drop(&d_o), drop(&o), drop(&kv[0]), drop(&kv[1]);
@@ -334,7 +334,7 @@ static void test_rope(void **state)
                                    .pos0 = 7,
                                    .rope = &(struct sp_rope){.theta = 1e4f}},
              false, x.wide);
-    check("rope", &x);
+    check_pair("rope", &x);
 }
 
 static void test_mlp(void **state)
@@ -346,19 +346,19 @@ static void test_mlp(void **state)
     y = output(T * 2 * IN);
     lo->act(lo, SP_GELU_TANH, T * 2 * IN, u.low, y.low);
     hi->act(hi, SP_GELU_TANH, T * 2 * IN, u.wide, y.wide);
-    check("gelu", &y);
+    check_pair("gelu", &y);
     y = output(T * IN);
     lo->gated(lo, &g, u.low, y.low);
     hi->gated(hi, &g, u.wide, y.wide);
-    check("swiglu", &y);
+    check_pair("swiglu", &y);
     y = output(T * 2 * IN);
     lo->gated_bwd(lo, &g, u.low, dy.low, y.low);
     hi->gated_bwd(hi, &g, u.wide, dy.wide, y.wide);
-    check("swiglu_bwd", &y);
+    check_pair("swiglu_bwd", &y);
     y = pair(T * IN, 3);
     lo->add(lo, T * IN, dy.low, y.low);
     hi->add(hi, T * IN, dy.wide, y.wide);
-    check("add", &y);
+    check_pair("add", &y);
     drop(&u), drop(&dy);
 }
 
@@ -378,7 +378,7 @@ static void test_tokens(void **state)
     y = output(T * IN);
     lo->embed(lo, &e, table.low, places.low, y.low);
     hi->embed(hi, &e, table.wide, places.wide, y.wide);
-    check("embed", &y);
+    check_pair("embed", &y);
     lo->embed_bwd(lo, &e, x.low, dt[0], dp[0]);
     hi->embed_bwd(hi, &e, x.wide, dt[1], dp[1]);
     y = output(T * IN);
@@ -404,7 +404,7 @@ static void test_tokens(void **state)
                                           .scale = 0.1f,
                                           .scratch = scratch},
                       &loss[1], y.wide, dt[1]);
-    check("cross_entropy dx", &y);
+    check_pair("cross_entropy dx", &y);
     assert_true(loss[0] == loss[1] && loss[0] > 1);
     check_f32("dtable", V * IN, dt[0], dt[1]);
     check_f32("dpositions", (T + 2) * IN, dp[0], dp[1]);
@@ -441,7 +441,7 @@ static void test_update(void **state)
     memcpy(low.wide, w[1], N * sizeof(float));
     memcpy(again.wide, w[1], N * sizeof(float));
     lo->round(lo, N, w[0], again.low);
-    check("rounded by the update", &low), check("rounded", &again);
+    check_pair("rounded by the update", &low), check_pair("rounded", &again);
     check_f32("w", N, w[0], w[1]), check_f32("g", N, g[0], g[1]);
     check_f32("m", N, m[0], m[1]), check_f32("v", N, v[0], v[1]);
 }

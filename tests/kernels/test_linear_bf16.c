@@ -29,7 +29,7 @@ static void drop(struct low *x)
 }
 
 /* At most one bf16 apart, 2^-7 of the value, or far below the largest. */
-static void check(const char *what, struct low *x)
+static void check_low(const char *what, struct low *x)
 {
     double top = 0, worst = 0;
     size_t other = 0;
@@ -75,7 +75,7 @@ static void forward(int T, int in, int out)
                       &(struct sp_linear){
                           .T = T, .in = in, .out = out, .w = w.native, .bias = b, .ld = out + 3},
                       x.native, y.exact);
-        check("linear", &y);
+        check_low("linear", &y);
         y = new_low(n, 0);
         native->linear_add(
             native, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native, .bias = b},
@@ -83,7 +83,7 @@ static void forward(int T, int in, int out)
         exact->linear_add(
             exact, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native, .bias = b},
             x.native, r.native, y.exact);
-        check("linear_add", &y);
+        check_low("linear_add", &y);
         for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
             u = new_low(n, 0), y = new_low(n, 0);
             native->linear_act(
@@ -92,7 +92,7 @@ static void forward(int T, int in, int out)
             exact->linear_act(
                 exact, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native, .bias = b},
                 act, x.native, u.exact, y.exact);
-            check("linear_act u", &u), check("linear_act g", &y);
+            check_low("linear_act u", &u), check_low("linear_act g", &y);
         }
     }
     drop(&x), drop(&w), drop(&bias), drop(&r);
@@ -115,7 +115,7 @@ static void backward(int T, int in, int out)
         exact->linear_dx(
             exact, &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native, .ld = out + 5},
             dy.native, y.exact, accumulate);
-        check(accumulate ? "linear_dx +=" : "linear_dx", &y);
+        check_low(accumulate ? "linear_dx +=" : "linear_dx", &y);
     }
     for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
         y = new_low(n, 0);
@@ -125,7 +125,7 @@ static void backward(int T, int in, int out)
         exact->linear_dx_act(exact,
                              &(struct sp_linear){.T = T, .in = in, .out = out, .w = w.native}, act,
                              dense.native, u.native, y.exact);
-        check("linear_dx_act", &y);
+        check_low("linear_dx_act", &y);
     }
     native->linear_dw(native, &(struct sp_linear){.T = T, .in = in, .out = out, .ld = out + 5},
                       x.native, dy.native, dw[0], db[0]);

@@ -39,7 +39,7 @@ static void drop(struct both x)
     free(x.low);
 }
 
-static void check(const char *what, struct both x)
+static void check_both(const char *what, struct both x)
 {
     for (size_t i = 0; i < x.n; i++)
         if (x.low[i] != sp_bf16(x.wide[i]) || isnan(x.wide[i]))
@@ -69,19 +69,19 @@ static void activation(enum sp_activation kind, size_t n)
 
     sp_activation_typed(kind, SP_BF16, n, u.low, y.low);
     sp_activation(kind, n, u.wide, y.wide);
-    check("activation", y);
+    check_both("activation", y);
     y = of_size(n);
     sp_activation_bwd_typed(kind, SP_BF16, n, u.low, dy.low, y.low);
     sp_activation_bwd(kind, n, u.wide, dy.wide, y.wide);
-    check("activation backward", y);
+    check_both("activation backward", y);
     /* in place of each input */
     y = values(n, 1, 6);
     sp_activation_bwd_typed(kind, SP_BF16, n, y.low, dy.low, y.low);
     sp_activation_bwd(kind, n, u.wide, dy.wide, y.wide);
-    check("activation backward on u", y);
+    check_both("activation backward on u", y);
     sp_activation_bwd_typed(kind, SP_BF16, n, u.low, dy.low, dy.low);
     sp_activation_bwd(kind, n, u.wide, dy.wide, dy.wide);
-    check("activation backward on dy", dy);
+    check_both("activation backward on dy", dy);
     drop(u);
 }
 
@@ -96,11 +96,11 @@ static void test_elementwise(void **state)
             activation(kind, n);
         sp_add_typed(SP_BF16, n, dy.low, y.low);
         sp_add(n, dy.wide, y.wide);
-        check("add", y);
+        check_both("add", y);
         y = values(n, 4, 1); /* of three, rounded once */
         sp_add_parts_typed(SP_BF16, n, 3, (const void *[]){dy.low, u.low, dy.low}, y.low);
         sp_add_parts_typed(SP_F32, n, 3, (const void *[]){dy.wide, u.wide, dy.wide}, y.wide);
-        check("add three", y);
+        check_both("add three", y);
         drop(u), drop(dy);
     }
 }
@@ -113,14 +113,14 @@ static void gated(enum sp_activation kind, int T, int f)
 
     sp_gated_typed(SP_BF16, &g, u.low, y.low);
     sp_gated(&g, u.wide, y.wide);
-    check("gated", y);
+    check_both("gated", y);
     y = of_size(2 * n);
     sp_gated_bwd_typed(SP_BF16, &g, u.low, dy.low, y.low);
     sp_gated_bwd(&g, u.wide, dy.wide, y.wide);
-    check("gated backward", y);
+    check_both("gated backward", y);
     sp_gated_bwd_typed(SP_BF16, &g, u.low, dy.low, u.low);
     sp_gated_bwd(&g, u.wide, dy.wide, u.wide);
-    check("gated backward in place", u);
+    check_both("gated backward in place", u);
     drop(dy);
 }
 
@@ -155,7 +155,7 @@ static void norm_backward(bool rms, int T, int h, struct both x, struct both gai
                                           .dx = dx.wide,
                                           .dgain = dgain ? dg[1] : NULL,
                                           .dbias = bias ? db[1] : NULL});
-        check("norm backward", dx);
+        check_both("norm backward", dx);
         if (!dgain)
             assert_true(dg[0][0] == random_at(7, 0) && db[0][0] == random_at(8, 0));
         check_f32("dgain", width, dg[0], dg[1]);
@@ -190,7 +190,7 @@ static void test_norms(void **state)
                                       .gain = gain.wide,
                                       .bias = rms ? NULL : bias.wide},
                     x.wide, y.wide, stats[1]);
-            check("norm", y);
+            check_both("norm", y);
             y = of_size(n);
             sp_norm_apply_typed(
                 SP_BF16,
@@ -200,7 +200,7 @@ static void test_norms(void **state)
                 &(struct sp_norm){
                     .T = T, .h = h, .gain = gain.wide, .bias = rms ? NULL : bias.wide},
                 x.wide, stats[1], y.wide);
-            check("norm again", y);
+            check_both("norm again", y);
             norm_backward(rms, T, h, x, gain, stats[1]);
             check_f32("stats", 2 * (size_t)T, stats[0], stats[1]);
             drop(x), drop(gain), drop(bias);
@@ -249,7 +249,7 @@ static void test_rope(void **state)
                 assert_same_bits((size_t)rows * (size_t)ld, part.wide + at, whole.wide + at);
                 drop(part);
             }
-        check("rope", x);
+        check_both("rope", x);
         drop(whole);
     }
 }
@@ -271,11 +271,11 @@ static void test_embed(void **state)
 
         sp_embed_typed(SP_BF16, &e, table.low, pos.low, x.low);
         sp_embed(&e, table.wide, pos.wide, x.wide);
-        check("embed", x);
+        check_both("embed", x);
         x = of_size(n);
         sp_embed_typed(SP_BF16, &e, table.low, NULL, x.low);
         sp_embed(&e, table.wide, NULL, x.wide);
-        check("embed without positions", x);
+        check_both("embed without positions", x);
         x = values(n, 3, 1);
         sp_embed_bwd_typed(SP_BF16, &e, x.low, dt[0], dp[0]);
         sp_embed_bwd(&e, x.wide, dt[1], dp[1]);

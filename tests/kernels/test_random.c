@@ -31,7 +31,7 @@ static float definition(uint64_t seed, uint64_t stream, float std, size_t i)
     return (float)((double)std * (radius * (i % 2 ? sin(angle) : cos(angle))));
 }
 
-static void check(uint64_t seed, uint64_t stream, float std, size_t first, size_t n)
+static void check_stream(uint64_t seed, uint64_t stream, float std, size_t first, size_t n)
 {
     float *w = new_nan(n + 1);
 
@@ -68,9 +68,9 @@ static void test_same_bits(void **state)
 
     (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
-        check(42 + s, 0xcbf29ce484222325u * (s + 1), 0.02f, 0, sizes[s]);
-    check(7, 0x100000001b3u, 1, 0, 1000000);
-    check(~UINT64_C(0), 1, 0.02f / sqrtf(24), 4 * ((UINT64_C(1) << 32) - 1000), 1000000);
+        check_stream(42 + s, 0xcbf29ce484222325u * (s + 1), 0.02f, 0, sizes[s]);
+    check_stream(7, 0x100000001b3u, 1, 0, 1000000);
+    check_stream(~UINT64_C(0), 1, 0.02f / sqrtf(24), 4 * ((UINT64_C(1) << 32) - 1000), 1000000);
 }
 
 /* The only two of the first 4e9 values of this stream that the fast functions alone would round the
@@ -78,8 +78,8 @@ static void test_same_bits(void **state)
 static void test_doubtful(void **state)
 {
     (void)state;
-    check(43, 7, 1, 1756696315 / 512 * 512, 512);
-    check(43, 7, 1, 2068118102 / 512 * 512, 512);
+    check_stream(43, 7, 1, 1756696315 / 512 * 512, 512);
+    check_stream(43, 7, 1, 2068118102 / 512 * 512, 512);
 }
 
 /* A part is the part of the whole, and the team does not matter. */
@@ -109,7 +109,7 @@ static void test_widths(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof widths / sizeof widths[0]; k++)
-        check(k, k, widths[k], 0, 5000);
+        check_stream(k, k, widths[k], 0, 5000);
 }
 
 TEST_GROUP(random)

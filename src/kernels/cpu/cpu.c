@@ -185,7 +185,7 @@ struct copies {
     int n;
 };
 
-static float *empty(struct copies *c, size_t n)
+static float *new_copy(struct copies *c, size_t n)
 {
     float *x = malloc(n ? n * sizeof *x : 1);
 
@@ -204,7 +204,7 @@ static float *widened(struct copies *c, size_t n, const void *from)
 
     if (!from)
         return NULL;
-    x = empty(c, n);
+    x = new_copy(c, n);
     sp_convert(SP_BF16, SP_F32, n, from, x);
     return x;
 }
@@ -214,7 +214,7 @@ static void rounded(size_t n, const float *x, void *to)
     sp_convert(SP_F32, SP_BF16, n, x, to);
 }
 
-static void done(struct copies *c)
+static void free_copies(struct copies *c)
 {
     while (c->n > 0)
         free(c->at[--c->n]);
@@ -226,7 +226,7 @@ static size_t area(int rows, int width)
 }
 
 /* Elements of a matrix with a leading dimension, up to its last element. */
-static size_t spread(int rows, int width, int ld)
+static size_t strided_elements(int rows, int width, int ld)
 {
     return rows > 0 ? (size_t)(rows - 1) * (size_t)ld + (size_t)width : 0;
 }
@@ -251,13 +251,13 @@ static void emulated_linear(K, const struct sp_linear *l, const void *x, void *y
 {
     struct copies c = {.n = 0};
     struct sp_linear wide = widened_layer(&c, l);
-    float *result = empty(&c, area(l->T, l->out));
+    float *result = new_copy(&c, area(l->T, l->out));
 
     (void)k;
     wide.ld = l->out;
     sp_linear(&wide, widened(&c, area(l->T, l->in), x), result);
     round_rows(l->T, l->out, result, l->out, y, sp_linear_ld(l));
-    done(&c);
+    free_copies(&c);
 }
 
 static void emulated_linear_add(K, const struct sp_linear *l, const void *x, const void *residual,
@@ -265,13 +265,13 @@ static void emulated_linear_add(K, const struct sp_linear *l, const void *x, con
 {
     struct copies c = {.n = 0};
     struct sp_linear wide = widened_layer(&c, l);
-    float *result = empty(&c, area(l->T, l->out));
+    float *result = new_copy(&c, area(l->T, l->out));
 
     (void)k;
     sp_linear_add(&wide, widened(&c, area(l->T, l->in), x),
                   widened(&c, area(l->T, l->out), residual), result);
     rounded(area(l->T, l->out), result, y);
-    done(&c);
+    free_copies(&c);
 }
 
 /* act of the product before u is rounded, as a fused epilogue computes it. */
@@ -280,14 +280,14 @@ static void emulated_linear_act(K, const struct sp_linear *l, enum sp_activation
 {
     struct copies c = {.n = 0};
     struct sp_linear wide = widened_layer(&c, l);
-    float *result = empty(&c, area(l->T, l->out));
+    float *result = new_copy(&c, area(l->T, l->out));
 
     (void)k;
     sp_linear(&wide, widened(&c, area(l->T, l->in), x), result);
     rounded(area(l->T, l->out), result, u);
     sp_activation(kind, area(l->T, l->out), result, result);
     rounded(area(l->T, l->out), result, g);
-    done(&c);
+    free_copies(&c);
 }
 
 static void emulated_linear_dx(K, const struct sp_linear *l, const void *dy, void *dx,
@@ -296,12 +296,13 @@ static void emulated_linear_dx(K, const struct sp_linear *l, const void *dy, voi
     struct copies c = {.n = 0};
     struct sp_linear wide = widened_layer(&c, l);
     size_t n = area(l->T, l->in);
-    float *result = accumulate ? widened(&c, n, dx) : empty(&c, n);
+    float *result = accumulate ? widened(&c, n, dx) : new_copy(&c, n);
 
     (void)k;
-    sp_linear_dx(&wide, widened(&c, spread(l->T, l->out, sp_linear_ld(l)), dy), result, accumulate);
+    sp_linear_dx(&wide, widened(&c, strided_elements(l->T, l->out, sp_linear_ld(l)), dy), result,
+                 accumulate);
     rounded(n, result, dx);
-    done(&c);
+    free_copies(&c);
 }
 
 static void emulated_linear_dx_act(K, const struct sp_linear *l, enum sp_activation kind,
@@ -310,13 +311,13 @@ static void emulated_linear_dx_act(K, const struct sp_linear *l, enum sp_activat
     struct copies c = {.n = 0};
     struct sp_linear wide = widened_layer(&c, l);
     size_t n = area(l->T, l->in);
-    float *result = empty(&c, n);
+    float *result = new_copy(&c, n);
 
     (void)k;
     sp_linear_dx(&wide, widened(&c, area(l->T, l->out), dy), result, false);
     sp_activation_bwd(kind, n, widened(&c, n, u), result, result);
     rounded(n, result, du);
-    done(&c);
+    free_copies(&c);
 }
 
 static void emulated_linear_dw(K, const struct sp_linear *l, const void *x, const void *dy,
@@ -326,8 +327,8 @@ static void emulated_linear_dw(K, const struct sp_linear *l, const void *x, cons
 
     (void)k;
     sp_linear_dw(l, widened(&c, area(l->T, l->in), x),
-                 widened(&c, spread(l->T, l->out, sp_linear_ld(l)), dy), dw, dbias);
-    done(&c);
+                 widened(&c, strided_elements(l->T, l->out, sp_linear_ld(l)), dy), dw, dbias);
+    free_copies(&c);
 }
 
 /* Logits stay f32 here. The device rounds its logits before the softmax, so its loss differs a
@@ -336,16 +337,16 @@ static void emulated_cross_entropy(K, const struct sp_logits *l, double *loss, v
 {
     struct copies c = {.n = 0};
     struct sp_logits wide = *l;
-    float *result = dx ? empty(&c, area(l->T, l->h)) : NULL;
+    float *result = dx ? new_copy(&c, area(l->T, l->h)) : NULL;
 
     (void)k;
     wide.x = widened(&c, area(l->T, l->h), l->x);
     wide.w = widened(&c, area(l->V, l->h), l->w);
-    wide.scratch = empty(&c, area(l->rows, l->V));
+    wide.scratch = new_copy(&c, area(l->rows, l->V));
     sp_cross_entropy(&wide, loss, result, dw);
     if (dx)
         rounded(area(l->T, l->h), result, dx);
-    done(&c);
+    free_copies(&c);
 }
 
 /* ---- the tables -------------------------------------------------------------------------- */

@@ -79,12 +79,12 @@ void sp_cudnn_plan_destroy(struct sp_cudnn_plan *plan)
     free(plan);
 }
 
-static double get(const void *x, size_t i)
+static double element(const void *x, size_t i)
 {
     return (double)sp_bf16_value(((const uint16_t *)x)[i]);
 }
 
-static void put(void *x, size_t i, double value)
+static void set_element(void *x, size_t i, double value)
 {
     ((uint16_t *)x)[i] = sp_bf16((float)value);
 }
@@ -99,8 +99,8 @@ static double scores(const struct sp_fused_shape *s, const struct sp_fused_tenso
     for (int j = 0; j < s->kv_len; j++) {
         p[j] = 0;
         for (int e = 0; e < s->head_dim; e++)
-            p[j] += get(t->q, at_q + (size_t)(i * s->q_row + e)) *
-                    get(t->k, at_k + (size_t)(j * s->kv_row + e));
+            p[j] += element(t->q, at_q + (size_t)(i * s->q_row + e)) *
+                    element(t->k, at_k + (size_t)(j * s->kv_row + e));
         p[j] = j < seen ? p[j] * (double)s->scale : -INFINITY;
         max = fmax(max, p[j]);
     }
@@ -120,8 +120,8 @@ static void forward_head(const struct sp_fused_shape *s, const struct sp_fused_t
             double o = 0;
 
             for (int j = 0; j < s->kv_len; j++)
-                o += p[j] * get(t->v, at_k + (size_t)(j * s->kv_row + e));
-            put(t->o, at_q + (size_t)(i * s->q_row + e), o);
+                o += p[j] * element(t->v, at_k + (size_t)(j * s->kv_row + e));
+            set_element(t->o, at_q + (size_t)(i * s->q_row + e), o);
         }
     }
 }
@@ -139,28 +139,28 @@ static void backward_head(const struct sp_fused_shape *s, const struct sp_fused_
 
         assert_true(fabs(scores(s, t, at_q, at_k, i, p) - (double)lse[i]) < 1e-4);
         for (int e = 0; e < d; e++)
-            mean += get(t->d_o, row + (size_t)e) * get(t->o, row + (size_t)e);
+            mean += element(t->d_o, row + (size_t)e) * element(t->o, row + (size_t)e);
         for (int e = 0; e < d; e++)
-            put(t->dq, row + (size_t)e, 0);
+            set_element(t->dq, row + (size_t)e, 0);
         for (int j = 0; j < s->kv_len; j++) {
             size_t key = at_k + (size_t)(j * s->kv_row);
             double dp = 0, ds;
 
             for (int e = 0; e < d; e++) {
-                dp += get(t->d_o, row + (size_t)e) * get(t->v, key + (size_t)e);
-                dv[j * d + e] += p[j] * get(t->d_o, row + (size_t)e);
+                dp += element(t->d_o, row + (size_t)e) * element(t->v, key + (size_t)e);
+                dv[j * d + e] += p[j] * element(t->d_o, row + (size_t)e);
             }
             ds = p[j] * (dp - mean) * (double)s->scale;
             for (int e = 0; e < d; e++)
-                dk[j * d + e] += ds * get(t->q, row + (size_t)e);
+                dk[j * d + e] += ds * element(t->q, row + (size_t)e);
             p[j] = ds;
         }
         for (int e = 0; e < d; e++) {
             double dq = 0;
 
             for (int j = 0; j < s->kv_len; j++)
-                dq += p[j] * get(t->k, at_k + (size_t)(j * s->kv_row + e));
-            put(t->dq, row + (size_t)e, dq);
+                dq += p[j] * element(t->k, at_k + (size_t)(j * s->kv_row + e));
+            set_element(t->dq, row + (size_t)e, dq);
         }
     }
 }
@@ -174,8 +174,8 @@ static void spoil(const struct sp_fused_shape *s, const struct sp_fused_tensors 
                 size_t row = (size_t)(b * s->dkv_rows + i / s->head_dim) * (size_t)s->dkv_row;
                 size_t at = row + (size_t)(g * s->head_dim + i % s->head_dim);
 
-                put(t->dk, at, NAN);
-                put(t->dv, at, NAN);
+                set_element(t->dk, at, NAN);
+                set_element(t->dv, at, NAN);
             }
 }
 
@@ -200,8 +200,8 @@ static void one_head(const struct sp_fused_shape *s, const struct sp_fused_tenso
     }
     for (int j = 0; s->backward && j < s->kv_len; j++)
         for (int e = 0; e < s->head_dim; e++) {
-            put(t->dk, at_dk + (size_t)(j * s->dkv_row + e), dk[j * s->head_dim + e]);
-            put(t->dv, at_dk + (size_t)(j * s->dkv_row + e), dv[j * s->head_dim + e]);
+            set_element(t->dk, at_dk + (size_t)(j * s->dkv_row + e), dk[j * s->head_dim + e]);
+            set_element(t->dv, at_dk + (size_t)(j * s->dkv_row + e), dv[j * s->head_dim + e]);
         }
     free(p), free(dk), free(dv);
 }

@@ -297,12 +297,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t lt, cublasLtMatmu
 
 /* ---- the product ---- */
 
-static float get(int32_t type, const void *x, size_t i)
+static float value_at(int32_t type, const void *x, size_t i)
 {
     return type == CUDA_R_16BF ? sp_bf16_value(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
-static void put(int32_t type, void *x, size_t i, float value)
+static void set_value_at(int32_t type, void *x, size_t i, float value)
 {
     if (type == CUDA_R_16BF)
         ((uint16_t *)x)[i] = sp_bf16(value);
@@ -328,7 +328,7 @@ static float dgelu(float x)
 /* Element (i,j) of op(X). */
 static float element(const struct layout *l, int32_t trans, const void *x, uint64_t i, uint64_t j)
 {
-    return get(l->type, x, trans ? j + i * (uint64_t)l->ld : i + j * (uint64_t)l->ld);
+    return value_at(l->type, x, trans ? j + i * (uint64_t)l->ld : i + j * (uint64_t)l->ld);
 }
 
 static bool aligned(const void *x, uint32_t to)
@@ -397,21 +397,21 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t desc, co
             }
             x *= scale;
             if (keep != 0)
-                x += keep * get(d->type, C, at);
+                x += keep * value_at(d->type, C, at);
             if (op->epilogue & 4)
-                x += get(d->type, op->bias, i);
+                x += value_at(d->type, op->bias, i);
             if (op->epilogue & 32) {
-                put(d->type, op->aux, aux, x);
+                set_value_at(d->type, op->aux, aux, x);
                 x = gelu(x);
             }
             if (op->epilogue & 64)
-                x *= dgelu(get(d->type, op->aux, aux));
-            put(d->type, D, at, x);
+                x *= dgelu(value_at(d->type, op->aux, aux));
+            set_value_at(d->type, D, at, x);
         }
         for (uint64_t k = 0; k < s.k && op->epilogue == CUBLASLT_EPILOGUE_BGRADB; k++)
             column += (double)element(b, op->trans[1], B, k, j);
         if (op->epilogue == CUBLASLT_EPILOGUE_BGRADB)
-            put(d->type, (void *)(uintptr_t)op->bias, j, (float)column);
+            set_value_at(d->type, (void *)(uintptr_t)op->bias, j, (float)column);
     }
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -125,7 +125,7 @@ static void call(const struct whole *r, int i, int pos, const void *q, void *con
 }
 
 /* `first`: the first backward writes dkv; else all backwards add to r->dkv. */
-static struct result run(struct whole *r, bool first)
+static struct result run_whole(struct whole *r, bool first)
 {
     size_t each = sp_dtype_bytes(r->type), wq = (size_t)(r->heads * r->d) * each;
     size_t wkv = (size_t)(2 * r->kv_heads * r->d) * each, rows = (size_t)(r->batch * r->len);
@@ -234,19 +234,19 @@ static void shape(enum sp_dtype t, int batch, int heads, int kv_heads, int d, in
         struct result s;
 
         sp_emulated_order(order);
-        s = run(&r, false);
+        s = run_whole(&r, false);
         if (order == 0) {
             kept = s;
             assert_typed("o", t, n_q, s.o, o, tolerance_o);
             assert_close_floats("lse", n_lse, s.lse, lse, BOTH);
             assert_typed("dq", t, n_q, s.dq, dq, tolerance);
             assert_typed("dkv +=", t, n_kv, s.dkv, added, tolerance);
-            s = run(&r, true);
+            s = run_whole(&r, true);
             assert_typed("dkv =", t, n_kv, s.dkv, alone, tolerance);
             assert_same_bytes(t, n_q, s.dq, kept.dq);
             free_result(&s);
             r.apart = true;
-            s = run(&r, true);
+            s = run_whole(&r, true);
             r.apart = false;
             assert_typed("o, merged", t, n_q, s.o, o, tolerance_o * (t == SP_BF16 ? n : 1));
             assert_close_floats("lse, merged", n_lse, s.lse, lse, BOTH);

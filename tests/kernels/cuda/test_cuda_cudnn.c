@@ -33,7 +33,7 @@ static void tiled_attention_bwd(const struct sp_backend *k, const struct sp_atte
     tiled += 10;
 }
 
-static float get(const void *x, size_t i)
+static float bf16_at(const void *x, size_t i)
 {
     return sp_bf16_value(((const uint16_t *)x)[i]);
 }
@@ -42,7 +42,7 @@ static void host_add(const struct sp_backend *k, size_t n, const void *x, void *
 {
     (void)k;
     for (size_t i = 0; i < n; i++)
-        ((uint16_t *)y)[i] = sp_bf16(get(x, i) + get(y, i));
+        ((uint16_t *)y)[i] = sp_bf16(bf16_at(x, i) + bf16_at(y, i));
 }
 
 static void host_clear(const struct sp_backend *k, size_t bytes, void *y)
@@ -73,7 +73,7 @@ void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, flo
 {
     (void)k;
     for (size_t i = 0; i < n; i++)
-        sum[i] += get(x, i);
+        sum[i] += bf16_at(x, i);
 }
 
 /* ---- the workspace, to the byte ---- */
@@ -117,7 +117,7 @@ void sp_cuda_fatal(const char *format, ...)
 static struct sp_cuda worker;
 static struct sp_backend table;
 
-static bool start(void)
+static bool open_table(void)
 {
     memset(&worker, 0, sizeof worker);
     table = (struct sp_backend){.dtype = SP_BF16,
@@ -228,7 +228,7 @@ struct data {
     float *dkv_f[MOST_SLICES];
 };
 
-static void make(struct data *x, const struct problem *p, bool first)
+static void make_data(struct data *x, const struct problem *p, bool first)
 {
     size_t n = (size_t)p->batch * (size_t)p->q_len * (size_t)p->heads * (size_t)p->d;
     size_t rows = (size_t)p->batch * (size_t)p->heads * (size_t)p->q_len;
@@ -256,7 +256,7 @@ static void make(struct data *x, const struct problem *p, bool first)
     }
 }
 
-static void unmake(struct data *x)
+static void free_data(struct data *x)
 {
     drop(&x->q), drop(&x->o), drop(&x->d_o), drop(&x->dq);
     for (int j = 0; j < x->at.n_kv; j++)
@@ -290,7 +290,7 @@ static void one_problem(const struct problem *p, bool first)
     struct data x;
     double *lse;
 
-    make(&x, p, first);
+    make_data(&x, p, first);
     compute(&x, first);
     sp_attention(&x.at, x.q.f, x.kv_f, x.o.f, x.want_lse);
     compare(&x.o, x.o.f, ROUNDING);
@@ -308,7 +308,7 @@ static void one_problem(const struct problem *p, bool first)
     for (int j = 0; j < p->n_kv; j++)
         compare(&x.dkv[j], x.dkv[j].f, 2 * ROUNDING);
     free(lse);
-    unmake(&x);
+    free_data(&x);
 }
 
 /* The bytes of workspace that memory is planned with. */
@@ -325,7 +325,7 @@ static void test_problems(void **state)
     (void)state;
     for (int i = 0; i < PROBLEMS; i++)
         for (int first = 0; first < 2; first++) {
-            assert_true(start());
+            assert_true(open_table());
             sp_fake_cudnn.runs = copies = 0;
             one_problem(&problems[i], first);
             assert_int_equal(sp_fake_cudnn.runs, 2);
@@ -344,7 +344,7 @@ static void test_plans_are_kept(void **state)
     struct problem again = {2, 4, 2, 8, 8, 7, 3, {6, 4, 5}};
 
     (void)state;
-    assert_true(start());
+    assert_true(open_table());
     one_problem(&problems[3], true);
     assert_int_equal(sp_fake_cudnn.created, 2);
     one_problem(&problems[3], false);
@@ -364,7 +364,7 @@ static void in_parts(const struct problem *p, double whole, int runs)
     double keys = p->q_pos + p->q_len;
 
     sp_fake_cudnn.bytes = whole * limit / (p->batch * p->heads * p->q_len * keys);
-    assert_true(start());
+    assert_true(open_table());
     for (int first = 0; first < 2; first++) {
         sp_fake_cudnn.runs = 0;
         one_problem(p, first);
@@ -442,11 +442,11 @@ static void test_pieces(void **state)
         struct data x;
 
         sp_fake_cudnn.bytes = 100 * limit / (none->batch * none->heads * none->q_len * 64.0);
-        assert_true(start());
-        make(&x, none, true);
+        assert_true(open_table());
+        make_data(&x, none, true);
         compute(&x, true);
         assert_int_equal(tiled, 10);
-        unmake(&x);
+        free_data(&x);
         stop();
     }
     sp_error_hold(0);
@@ -466,7 +466,7 @@ static void test_planned(void **state)
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i += (size_t)test_every(2)) {
         size_t bound = planned(&large[i]);
 
-        assert_true(start());
+        assert_true(open_table());
         one_problem(&large[i], true);
         printf("    %zu bytes of %zu\n", most_workspace, bound);
         assert_true(most_workspace <= bound &&
@@ -492,12 +492,12 @@ static int two_of(void *arg)
     const struct problem *p = arg;
     struct data x;
 
-    if (!start())
+    if (!open_table())
         return 100;
     for (int i = 0; i < 2; i++) {
-        make(&x, p, true);
+        make_data(&x, p, true);
         compute(&x, true);
-        unmake(&x);
+        free_data(&x);
     }
     return tiled;
 }
@@ -526,28 +526,28 @@ static void test_tiled(void **state)
     sp_fake_cudnn.refuse_runs = false;
 
     /* An address that is not aligned. */
-    assert_true(start());
-    make(&x, &p, true);
+    assert_true(open_table());
+    make_data(&x, &p, true);
     table.attention(&table, &x.at, x.q.low + 1, x.kv_low, x.o.low, x.lse);
     assert_int_equal(tiled, 1);
     compute_backward(&x, x.dq.low + 4, true);
     assert_int_equal(tiled, 11);
     assert_int_equal(sp_fake_cudnn.created, 0);
-    unmake(&x);
+    free_data(&x);
 
     /* One query behind other tokens, as sampling has with more keys each time. */
-    make(&x, &lone, true);
+    make_data(&x, &lone, true);
     table.attention(&table, &x.at, x.q.low, x.kv_low, x.o.low, x.lse);
     assert_int_equal(tiled, 12);
     assert_int_equal(sp_fake_cudnn.created, 0);
-    unmake(&x);
+    free_data(&x);
     stop();
 }
 
 static int start_twice(void *arg)
 {
     (void)arg;
-    return start() + start();
+    return open_table() + open_table();
 }
 
 static void test_absent(void **state)
@@ -563,7 +563,7 @@ static void test_absent(void **state)
     sp_fake_cudnn.absent = false;
     assert_true(planned(&problems[0]) > 0);
     setenv("SP_CUDA_CUDNN", "0", 1);
-    assert_false(start());
+    assert_false(open_table());
     assert_int_equal(planned(&problems[0]), 0);
     assert_ptr_equal(table.attention, tiled_attention);
     assert_ptr_equal(table.attention_bwd, tiled_attention_bwd);
@@ -584,7 +584,7 @@ static void test_flash3(void **state)
                 setenv("SP_CUDA_FAST", first ? "1" : "0", 1);
                 if (absent) /* a warning that test_absent looks at */
                     setenv("SP_CUDA_CUDNN", "0", 1);
-                assert_true(start());
+                assert_true(open_table());
                 sp_fake_cudnn.runs = sp_fake_flash3.runs = 0;
                 if (taken || !absent)
                     one_problem(&problems[i], first);
@@ -607,8 +607,8 @@ static int refused_run(void *arg)
     (void)arg;
     sp_fake_flash3.head_dim = 8;
     sp_fake_flash3.refuse_runs = true;
-    start();
-    make(&x, &problems[1], true);
+    open_table();
+    make_data(&x, &problems[1], true);
     compute(&x, true);
     return 0;
 }

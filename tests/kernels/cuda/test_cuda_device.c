@@ -170,7 +170,7 @@ static void test_workspace(void **state)
 static char filled[17];
 static int gemm_error, gemms;
 
-static void fill(struct sp_backend *k, char part)
+static void fill_part(struct sp_backend *k, char part)
 {
     size_t n = strlen(filled);
 
@@ -184,42 +184,42 @@ void sp_cuda_gemm_fill(struct sp_backend *k)
 {
     if (k->dtype == SP_F32)
         filled[0] = '\0';
-    fill(k, 'g');
+    fill_part(k, 'g');
 }
 
 void sp_cuda_norm_fill(struct sp_backend *k)
 {
-    fill(k, 'n');
+    fill_part(k, 'n');
 }
 
 void sp_cuda_attention_fill(struct sp_backend *k)
 {
-    fill(k, 'a');
+    fill_part(k, 'a');
 }
 
 void sp_cuda_mlp_fill(struct sp_backend *k)
 {
-    fill(k, 'm');
+    fill_part(k, 'm');
 }
 
 void sp_cuda_token_fill(struct sp_backend *k)
 {
-    fill(k, 't');
+    fill_part(k, 't');
 }
 
 void sp_cuda_loss_fill(struct sp_backend *k)
 {
-    fill(k, 'l');
+    fill_part(k, 'l');
 }
 
 void sp_cuda_update_fill(struct sp_backend *k)
 {
-    fill(k, 'u');
+    fill_part(k, 'u');
 }
 
 void sp_cuda_memory_fill(struct sp_backend *k)
 {
-    fill(k, '.');
+    fill_part(k, '.');
 }
 
 struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda)

@@ -114,8 +114,8 @@ static void load_keys(const struct fwd *w, struct fwd_scratch *s, const struct s
         path->interleave(k->n, s->rows, w->ldw, s->v, w->ldd);
 }
 
-static void meet(const struct fwd *w, const struct fwd_scratch *s, struct query_tile *t,
-                 const struct sp_key_tile *k)
+static void multiply_tiles(const struct fwd *w, const struct fwd_scratch *s, struct query_tile *t,
+                           const struct sp_key_tile *k)
 {
     const struct sp_attention_path *path = w->path;
     int diag = w->at->q_pos + t->row - k->pos;
@@ -188,7 +188,7 @@ static void finish(const struct fwd *w, struct query_tile *t, int b, int head)
 }
 
 /* Computes one unit: the tiles of queries of one head from tile `first` on. */
-static void unit(const struct fwd *w, struct fwd_scratch *s, int b, int head, int first)
+static void compute_unit(const struct fwd *w, struct fwd_scratch *s, int b, int head, int first)
 {
     const struct sp_attention *at = w->at;
     struct sp_key_tile k = SP_KEY_TILE_START;
@@ -201,7 +201,7 @@ static void unit(const struct fwd *w, struct fwd_scratch *s, int b, int head, in
     while (sp_key_tile_next(at, end, &k)) {
         load_keys(w, s, &k, b, head / (at->heads / at->kv_heads));
         for (int i = 0; i < n; i++)
-            meet(w, s, &s->tile[i], &k);
+            multiply_tiles(w, s, &s->tile[i], &k);
     }
     for (int i = 0; i < n; i++)
         finish(w, &s->tile[i], b, head);
@@ -241,7 +241,7 @@ void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const v
         for (int u = 0; u < groups * all_heads; u++) {
             int bh = u / groups, group = groups - 1 - u % groups;
 
-            unit(&w, &s, bh / at->heads, bh % at->heads, group * w.tiles);
+            compute_unit(&w, &s, bh / at->heads, bh % at->heads, group * w.tiles);
         }
     }
 }

@@ -360,7 +360,8 @@ static void add_queries(const struct bwd *w, const struct bwd_scratch *s, int tu
 }
 
 /* Unit u: key tile u / (batch g), the thread's tile `k` having been number *turn before. */
-static bool unit(struct bwd *w, struct bwd_scratch *s, int u, struct sp_key_tile *k, int *turn)
+static bool compute_unit(struct bwd *w, struct bwd_scratch *s, int u, struct sp_key_tile *k,
+                         int *turn)
 {
     const struct sp_attention *at = w->at;
     int units = at->batch * at->kv_heads, group = at->heads / at->kv_heads;
@@ -458,7 +459,7 @@ void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
 #pragma omp for
         for (int row = 0; row < at->batch * at->q_len; row++)
             dots(&w, row, s.row);
-        while (unit(&w, &s, atomic_fetch_add(&w.next, 1), &k, &turn))
+        while (compute_unit(&w, &s, atomic_fetch_add(&w.next, 1), &k, &turn))
             ;
     }
 }

@@ -217,7 +217,7 @@ static void add_argument(struct product *p, enum operand o, int arg, desc_of d)
     must(&p->of, dnnl_memory_create(&p->args[p->n_args++].memory, d, engine, NULL), "memory");
 }
 
-static void make(const struct sp_gemm_bf16 *g, struct product *p)
+static void make_product(const struct sp_gemm_bf16 *g, struct product *p)
 {
     static const int names[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS,
                                         DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1};
@@ -257,7 +257,7 @@ static void make_for_team(const struct sp_gemm_bf16 *g, int team, struct product
     p->of = *g;
     p->team = team;
     omp_set_num_threads(team);
-    make(g, p);
+    make_product(g, p);
     omp_set_num_threads(threads);
 }
 

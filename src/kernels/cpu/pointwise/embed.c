@@ -20,7 +20,8 @@ SP_INLINE void add_rows(enum sp_dtype type, size_t h, const void *a, const void 
         sp_store(type, sum, h - 1, sp_load(type, a, h - 1) + sp_load(type, b, h - 1));
 }
 
-SP_CLONES static void add(enum sp_dtype type, size_t h, const void *a, const void *b, void *sum)
+SP_CLONES static void add_typed_rows(enum sp_dtype type, size_t h, const void *a, const void *b,
+                                     void *sum)
 {
     if (type == SP_BF16)
         add_rows(SP_BF16, h, a, b, sum);
@@ -43,7 +44,7 @@ void sp_embed_typed(enum sp_dtype type, const struct sp_embed *e, const void *ta
         void *to = sp_to(type, x, (size_t)r * width);
 
         if (here && position)
-            add(type, width, token, position, to);
+            add_typed_rows(type, width, token, position, to);
         else if (here || position)
             memcpy(to, here ? token : position, width * sp_dtype_bytes(type));
         else

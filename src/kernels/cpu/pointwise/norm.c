@@ -110,8 +110,8 @@ SP_INLINE void apply_rows(enum sp_dtype type, const struct sp_norm *n, size_t ro
         row_apply(type, n, sp_from(type, x, t * h), stats + 2 * t, sp_to(type, y, t * h));
 }
 
-SP_CLONES static void norm(enum sp_dtype type, const struct sp_norm *n, size_t rows, const void *x,
-                           void *y, float *stats)
+SP_CLONES static void norm_typed_rows(enum sp_dtype type, const struct sp_norm *n, size_t rows,
+                                      const void *x, void *y, float *stats)
 {
     if (type == SP_BF16)
         norm_rows(SP_BF16, n, rows, x, y, stats);
@@ -119,8 +119,8 @@ SP_CLONES static void norm(enum sp_dtype type, const struct sp_norm *n, size_t r
         norm_rows(SP_F32, n, rows, x, y, stats);
 }
 
-SP_CLONES static void apply(enum sp_dtype type, const struct sp_norm *n, size_t rows, const void *x,
-                            const float *stats, void *y)
+SP_CLONES static void apply_typed_rows(enum sp_dtype type, const struct sp_norm *n, size_t rows,
+                                       const void *x, const float *stats, void *y)
 {
     if (type == SP_BF16)
         apply_rows(SP_BF16, n, rows, x, stats, y);
@@ -138,8 +138,8 @@ void sp_norm_typed(enum sp_dtype type, const struct sp_norm *n, const void *x, v
         size_t lo, hi;
 
         sp_team_share((size_t)n->T, 1, &lo, &hi);
-        norm(type, n, hi - lo, sp_from(type, x, lo * width), sp_to(type, y, lo * width),
-             stats ? stats + 2 * lo : NULL);
+        norm_typed_rows(type, n, hi - lo, sp_from(type, x, lo * width), sp_to(type, y, lo * width),
+                        stats ? stats + 2 * lo : NULL);
     }
 }
 
@@ -153,8 +153,8 @@ void sp_norm_apply_typed(enum sp_dtype type, const struct sp_norm *n, const void
         size_t lo, hi;
 
         sp_team_share((size_t)n->T, 1, &lo, &hi);
-        apply(type, n, hi - lo, sp_from(type, x, lo * width), stats + 2 * lo,
-              sp_to(type, y, lo * width));
+        apply_typed_rows(type, n, hi - lo, sp_from(type, x, lo * width), stats + 2 * lo,
+                         sp_to(type, y, lo * width));
     }
 }
 

@@ -14,7 +14,7 @@ SP_INLINE void add_loop(enum sp_dtype type, size_t n, const void *x, void *y)
         sp_store(type, y, n - 1, sp_load(type, y, n - 1) + sp_load(type, x, n - 1));
 }
 
-SP_CLONES static void add(enum sp_dtype type, size_t n, const void *x, void *y)
+SP_CLONES static void add_array(enum sp_dtype type, size_t n, const void *x, void *y)
 {
     if (type == SP_BF16)
         add_loop(SP_BF16, n, x, y);
@@ -29,7 +29,7 @@ void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y)
         size_t lo, hi;
 
         sp_team_share(n, 32, &lo, &hi);
-        add(type, hi - lo, sp_from(type, x, lo), sp_to(type, y, lo));
+        add_array(type, hi - lo, sp_from(type, x, lo), sp_to(type, y, lo));
     }
 }
 

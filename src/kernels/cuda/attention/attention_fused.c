@@ -47,9 +47,9 @@ static bool find_engine(struct sp_cuda_attention *a, const struct sp_fused_shape
     return engine->cudnn;
 }
 
-static void run(const struct sp_backend *k, const struct engine *engine,
-                const struct sp_fused_shape *shape, const struct sp_fused_tensors *tensors,
-                void *workspace)
+static void run_engine(const struct sp_backend *k, const struct engine *engine,
+                       const struct sp_fused_shape *shape, const struct sp_fused_tensors *tensors,
+                       void *workspace)
 {
     const char *why = "";
 
@@ -196,7 +196,7 @@ static void attention(const struct sp_backend *k, const struct sp_attention *at,
         t.k = workspace;
     }
     t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
-    run(k, &engine, &shape, &t, workspace + gathered);
+    run_engine(k, &engine, &shape, &t, workspace + gathered);
 }
 
 static void attention_bwd(const struct sp_backend *k, const struct sp_attention *at,
@@ -237,7 +237,7 @@ static void attention_bwd(const struct sp_backend *k, const struct sp_attention 
             k->clear(k, 2 * (size_t)at->batch * (size_t)at->kv_len[j] * kv_row(at), b->dkv[j]);
     t.v = sp_cudnn_offset(t.k, kv_row(at) / 2);
     t.dv = sp_cudnn_offset(t.dk, kv_row(at) / 2);
-    run(k, &engine, &shape, &t, workspace + gathered + apart);
+    run_engine(k, &engine, &shape, &t, workspace + gathered + apart);
     if (apart)
         scatter(k, at, t.dk, b->dkv, b->first);
 }

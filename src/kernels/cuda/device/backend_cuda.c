@@ -6,7 +6,7 @@
 #include "sp_error.h"
 #include <stdlib.h>
 
-static void fill(struct sp_cuda *cuda, enum sp_dtype dtype)
+static void fill_table(struct sp_cuda *cuda, enum sp_dtype dtype)
 {
     struct sp_backend *backend = &cuda->backends[dtype];
 
@@ -47,7 +47,7 @@ int sp_cuda_create(int device, cudaStream_t stream, struct sp_cuda **cuda)
         goto err_free;
     }
     for (int t = 0; t < SP_DTYPES; t++)
-        fill(c, (enum sp_dtype)t);
+        fill_table(c, (enum sp_dtype)t);
     sp_cuda_attention_fused(c, &c->backends[SP_BF16]);
     *cuda = c;
     return 0;

@@ -299,7 +299,8 @@ static struct sp_choice *choose(const struct sp_backend *k, const struct sp_prod
 }
 
 /* An algorithm may refuse although the heuristics named it: then the next one is tried. */
-static bool run(const struct sp_backend *k, struct sp_choice *choice, const struct sp_product *p)
+static bool run_choice(const struct sp_backend *k, struct sp_choice *choice,
+                       const struct sp_product *p)
 {
     for (int tried = 0; tried < choice->n; tried++) {
         if (sp_call_run(k->cuda->gemm, &choice->call, p, &choice->algos[choice->at]) ==
@@ -316,7 +317,7 @@ bool sp_gemm_product(const struct sp_backend *k, const struct sp_product *p)
 {
     struct sp_choice *choice = choose(k, p);
 
-    return choice && run(k, choice, p);
+    return choice && run_choice(k, choice, p);
 }
 
 bool sp_gemm_fuses(const struct sp_backend *k, const struct sp_product *fused,

@@ -64,7 +64,7 @@ size_t sp_cuda_gemm_bytes(int device)
 
 /* Choices depend on the device, the library and the format of a key, 1 so far; the name has all
  * three. */
-static struct sp_kept *open_kept(int device)
+static struct sp_kept *open_cache(int device)
 {
     struct cudaDeviceProp about;
     char name[sizeof about.name + 64];
@@ -115,7 +115,7 @@ struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda)
     }
     sp_cuda_hold((int64_t)held);
     if (gemm->tune)
-        gemm->kept = open_kept(cuda->device);
+        gemm->kept = open_cache(cuda->device);
     return gemm;
 
 err_destroy:

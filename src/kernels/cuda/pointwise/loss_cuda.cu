@@ -105,8 +105,7 @@ template <typename T> struct chunk {
     bool wide;
 };
 
-template <typename T> static struct chunk<T> chunk_at(const struct sp_logits *l, int first)
-{
+template <typename T> static struct chunk<T> chunk_at(const struct sp_logits *l, int first) {
     struct chunk<T> c;
 
     c.n = l->T - first < l->rows ? l->T - first : l->rows;
@@ -122,7 +121,8 @@ template <typename T> static struct chunk<T> chunk_at(const struct sp_logits *l,
 }
 
 /* C = or += A B, or its operands transposed */
-static struct sp_gemm product_of(bool trans_a, bool trans_b, int m, int n, int k, bool accumulate)
+static struct sp_gemm
+product_of(bool trans_a, bool trans_b, int m, int n, int k, bool accumulate)
 {
     struct sp_gemm g = {};
 
@@ -152,7 +152,8 @@ template <typename T> static void logits(const struct sp_backend *k, const struc
 /* With dz(n,V) in z: dx = dz w, dw += dz^T x, if not NULL. dx first gets the share of the few
  * remaining words, rounded; then the others' is added. */
 template <typename T>
-static void product_gradients(const struct sp_backend *k, const struct chunk<T> &c, T *dx, float *dw)
+static void product_gradients(const struct sp_backend *k, const struct chunk<T> &c, T *dx,
+                              float *dw)
 {
     int most = most_words<T>(c.vocabulary), few = c.vocabulary - most;
     size_t skipped = (size_t)most * (size_t)c.h;

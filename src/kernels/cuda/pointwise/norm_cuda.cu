@@ -320,8 +320,7 @@ static void norm_bwd(const struct sp_backend *k, const struct sp_norm *norm, con
     float *dgain = g->dgain, *dbias = g->dbias;
     size_t width = (size_t)h, n = sp_wide<T>::N;
     bool wide = sp_is_wide((const T *)x, width) && sp_is_wide(dy, width) &&
-                sp_is_wide(dres, width) && sp_is_wide((const T *)dx, width) &&
-                sp_is_wide(gain, 0);
+                sp_is_wide(dres, width) && sp_is_wide((const T *)dx, width) && sp_is_wide(gain, 0);
     int held = wide ? HELD<sp_wide<T>::N> : HELD<1>, sums = dbias ? 2 : 1;
     dim3 block = norm_block(h, held, BWD_THREADS);
     bool spans = h > (int)block.x * held;
@@ -338,8 +337,7 @@ static void norm_bwd(const struct sp_backend *k, const struct sp_norm *norm, con
         sp_launch(k, "norm_bwd columns",
                   wide ? norm_columns_kernel<T, sp_wide<T>::N> : norm_columns_kernel<T, 1>,
                   dim3(sp_blocks(width, SP_WARP * (wide ? n : 1)), blocks),
-                  dim3(SP_WARP, COLUMN_ROWS), 0, rows, h, (const T *)x, stats, dy, sums,
-                  part);
+                  dim3(SP_WARP, COLUMN_ROWS), 0, rows, h, (const T *)x, stats, dy, sums, part);
     if (spans)
         blocks = (unsigned)rows;
     sp_launch(k, "norm_bwd", wide ? norm_bwd_kernel<T, sp_wide<T>::N> : norm_bwd_kernel<T, 1>,

@@ -69,8 +69,8 @@ static void rope(const struct sp_backend *k, const struct sp_rotation *r, bool i
     each = (int)sp_at_most((unsigned)(ROPE_WORK / items + 1), ROPE_ROWS);
     sp_launch(k, "rope", wide ? rope_kernel<T, sp_wide<T>::N> : rope_kernel<T, 1>,
               sp_blocks((size_t)rows, (size_t)each), SP_BLOCK,
-              2 * (size_t)each * (size_t)half * sizeof(float), turns, rows, each, r->len,
-              r->heads, half, (size_t)r->ld, r->pos0, inverse, (T *)x);
+              2 * (size_t)each * (size_t)half * sizeof(float), turns, rows, each, r->len, r->heads,
+              half, (size_t)r->ld, r->pos0, inverse, (T *)x);
 }
 
 extern "C" void sp_cuda_rope_fill(struct sp_backend *backend)

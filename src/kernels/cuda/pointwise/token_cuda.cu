@@ -43,8 +43,8 @@ static void embed(const struct sp_backend *k, const struct sp_embed *e, const vo
     struct sp_row_split s = sp_split_row(width / (wide ? (size_t)sp_wide<T>::N : 1));
 
     sp_launch(k, "embed", wide ? embed_kernel<T, sp_wide<T>::N> : embed_kernel<T, 1>,
-              sp_blocks(rows, s.rows), dim3(s.threads, s.rows), 0, (int)rows, e->len, e->h, e->pos0, e->ids,
-              (const T *)table, (const T *)positions, (T *)x);
+              sp_blocks(rows, s.rows), dim3(s.threads, s.rows), 0, (int)rows, e->len, e->h, e->pos0,
+              e->ids, (const T *)table, (const T *)positions, (T *)x);
 }
 
 enum { SORT_TOKENS = SP_WARP, SORT_LANES = 8, SORT_TILE = 1024 };
@@ -152,8 +152,8 @@ static void embed_bwd(const struct sp_backend *k, const struct sp_embed *e, cons
               (SORT_TILE + SORT_TOKENS * SORT_LANES) * sizeof(int32_t), (int)rows, e->ids, order,
               order + rows);
     sp_launch(k, "embed_bwd", wide ? embed_bwd_kernel<T, sp_wide<T>::N> : embed_bwd_kernel<T, 1>,
-              (unsigned)rows * s.pieces, s.threads, 0, (int)rows, e->h, s.pieces, order, order + rows,
-              d, dtable);
+              (unsigned)rows * s.pieces, s.threads, 0, (int)rows, e->h, s.pieces, order,
+              order + rows, d, dtable);
     if (dpositions)
         sp_launch(k, "embed_positions",
                   wide ? embed_positions_kernel<T, sp_wide<T>::N> : embed_positions_kernel<T, 1>,
