@@ -27,7 +27,7 @@ static void assert_same_value(float x, float expected)
         fail_msg("%a instead of %a", x, expected);
 }
 
-static void half_precision(void **state)
+TEST(half_precision)
 {
     static const struct {
         uint16_t bits;
@@ -53,7 +53,6 @@ static void half_precision(void **state)
     float x[N + 1];
     FILE *f;
 
-    (void)state;
     for (int i = 0; i < N; i++)
         bits[i] = bits[N + 1 + i] = known[i].bits;
     bits[N] = 0x7e01; /* NaN */
@@ -139,12 +138,11 @@ static const struct {
     {"{" T("a\xff", "F32", "[1]", 0, 4) "}", 4, "JSON"},
 };
 
-static void headers_good_and_bad(void **state)
+TEST(headers_good_and_bad)
 {
     char *dir = scratch_make(), path[4200];
     int accepted = 0, refused = 0;
 
-    (void)state;
     scratch_path(dir, "x.safetensors", path);
     for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
         struct sp_st_file st;
@@ -173,7 +171,7 @@ static void headers_good_and_bad(void **state)
     free(dir);
 }
 
-static void files_cut_and_lying(void **state)
+TEST(files_cut_and_lying)
 {
     static const char good[] = "{" T("a", "F32", "[2]", 0, 8) "}";
     static const struct {
@@ -191,7 +189,6 @@ static void files_cut_and_lying(void **state)
     struct capture c;
     float x[2];
 
-    (void)state;
     scratch_path(dir, "x.safetensors", path);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         craft(path, lengths[i].header_bytes, good, 8);
@@ -239,15 +236,4 @@ static void files_cut_and_lying(void **state)
     unlink(path);
     rmdir(dir);
     free(dir);
-}
-
-TEST_GROUP(safetensors)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(half_precision),
-        cmocka_unit_test(headers_good_and_bad),
-        cmocka_unit_test(files_cut_and_lying),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,7 @@ static void check_set(const struct sp_st_file *st, const char *shards)
 }
 
 /* A tensor is never divided, the limit is kept where no tensor is larger, and no shard is empty. */
-static void round_trip(void **state)
+TEST(round_trip)
 {
     static const struct {
         uint64_t limit;
@@ -109,7 +109,6 @@ static void round_trip(void **state)
                  {235, "111111122", 2}};
     char *dir = scratch_make(), path[4200], index[4300];
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     snprintf(index, sizeof index, "%s.index.json", path);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -148,14 +147,13 @@ static void round_trip(void **state)
     free(dir);
 }
 
-static void interrupted_writing_leaves_no_model(void **state)
+TEST(interrupted_writing_leaves_no_model)
 {
     char *dir = scratch_make(), path[4200], index[4300];
     struct rlimit old_limit, limit;
     struct sp_st_writer *w;
     struct capture c;
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     snprintf(index, sizeof index, "%s.index.json", path);
     w = declared(path, 32);
@@ -260,12 +258,11 @@ static const struct {
     {MAP("\"c\":\"index\""), "index: "},
 };
 
-static void indexes_are_checked(void **state)
+TEST(indexes_are_checked)
 {
     char *dir = scratch_make(), path[4200], other[4200];
     int accepted = 0, refused = 0;
 
-    (void)state;
     craft(dir, "one", "a", "b");
     craft(dir, "two", "c", NULL);
     craft(dir, "again", "c", NULL);
@@ -304,14 +301,13 @@ static void indexes_are_checked(void **state)
 }
 
 /* An index that is a pipe, one of 17 MiB, and one of 4097 shards that are not even looked for. */
-static void no_index(void **state)
+TEST(no_index)
 {
     char *dir = scratch_make(), path[4200], *json = malloc(200000);
     struct sp_st_file st;
     struct capture c;
     size_t n;
 
-    (void)state;
     must(json != NULL, "malloc");
     scratch_path(dir, "index", path);
     must(!mkfifo(path, 0644), "mkfifo");
@@ -336,16 +332,4 @@ static void no_index(void **state)
     rmdir(dir);
     free(dir);
     free(json);
-}
-
-TEST_GROUP(safetensors_shards)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),
-        cmocka_unit_test(interrupted_writing_leaves_no_model),
-        cmocka_unit_test(indexes_are_checked),
-        cmocka_unit_test(no_index),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

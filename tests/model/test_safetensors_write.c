@@ -46,7 +46,7 @@ static void fill(float *x, size_t n, size_t from)
         x[i] = value(from + i);
 }
 
-static void round_trip(void **state)
+TEST(round_trip)
 {
     static const struct {
         const char *name;
@@ -65,7 +65,6 @@ static void round_trip(void **state)
     struct sp_st_file st;
     float *x, *y;
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     assert_int_equal(sp_st_writer_create(path, &w), 0);
     for (int i = 0; i < n; i++) {
@@ -177,7 +176,7 @@ static struct sp_st_writer *begin_new(const char *path, size_t elements)
     return w;
 }
 
-static void interrupted_save_keeps_the_old_file(void **state)
+TEST(interrupted_save_keeps_the_old_file)
 {
     char *dir = scratch_make(), path[4200];
     struct rlimit old_limit, limit;
@@ -187,7 +186,6 @@ static void interrupted_save_keeps_the_old_file(void **state)
     int status = 0, rc = 0;
     pid_t child;
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     make_old(path);
 
@@ -251,7 +249,7 @@ static void interrupted_save_keeps_the_old_file(void **state)
     free(dir);
 }
 
-static void misuse_of_the_writer(void **state)
+TEST(misuse_of_the_writer)
 {
     const int64_t shape[2] = {2, 3}, negative[1] = {-1}, huge[2] = {INT64_MAX, 4};
     char *dir = scratch_make(), path[4200];
@@ -259,7 +257,6 @@ static void misuse_of_the_writer(void **state)
     struct sp_st_writer *w;
     struct capture c;
 
-    (void)state;
     scratch_path(dir, "a.safetensors", path);
 #define REFUSED(CALL, WORD)                                                                        \
     assert_int_equal(sp_st_writer_create(path, &w), 0);                                            \
@@ -289,7 +286,7 @@ static void misuse_of_the_writer(void **state)
 }
 
 /* Longer than the piece that is read at a time; the last element counts. */
-static void equal_tensors(void **state)
+TEST(equal_tensors)
 {
     enum { N = 70001 };
     const int64_t n = N, other = N - 1;
@@ -299,7 +296,6 @@ static void equal_tensors(void **state)
     struct sp_st_file st;
     bool same;
 
-    (void)state;
     must(x != NULL, "malloc");
     scratch_path(dir, "a.safetensors", path);
     fill(x, N, 0);
@@ -324,16 +320,4 @@ static void equal_tensors(void **state)
     rmdir(dir);
     free(dir);
     free(x);
-}
-
-TEST_GROUP(safetensors_write)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),
-        cmocka_unit_test(interrupted_save_keeps_the_old_file),
-        cmocka_unit_test(misuse_of_the_writer),
-        cmocka_unit_test(equal_tensors),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,9 +172,8 @@ static void limits(struct sp_eviction_plan *a, int64_t none, int64_t full)
 
 static int planned, left, refused;
 
-static void fuzz(void **state)
+TEST(fuzz)
 {
-    (void)state;
     for (int i = 0; i < 600; i += test_every(3)) {
         struct sp_offload o = {0};
         struct try t;
@@ -218,9 +217,8 @@ static void fuzz(void **state)
 /* ---- refusals ---------------------------------------------------------------------------- */
 
 /* A refusal names the smallest limit that works. */
-static void smallest(void **state)
+TEST(smallest)
 {
-    (void)state;
     for (int i = 0; i < 200; i++) {
         struct sp_offload o = {0};
         struct catch said;
@@ -282,12 +280,11 @@ static struct sp_eviction_plan *plan_slices(int n, struct sp_plan *plan, struct 
 /* Memory does not grow with the sequence, and they move as often as slices follow. In a layer, in slices:
  *   forwards    visits of slices 0 .. i-2 with slice i; each leaves once
  *   backwards   the last one makes the gradients of those before it, which then come and leave with every other one */
-static void keys_leave(void **state)
+TEST(keys_leave)
 {
     struct sp_offload_request want = {.mode = SP_OFFLOAD_FULL, .every = 1, .speed = {1e-9, 2e-9}};
     int64_t peak = 0, staying = 0;
 
-    (void)state;
     for (int n = 8; n <= 256; n *= 2) {
         struct sp_offload o = {0};
         struct sp_plan plan;
@@ -316,7 +313,7 @@ static void keys_leave(void **state)
 }
 
 /* Keys of as few slices leave as the limit requires, those of the last slices. */
-static void few_keys_leave(void **state)
+TEST(few_keys_leave)
 {
     struct sp_offload_request want = {
         .mode = SP_OFFLOAD_ADAPTIVE, .keys = SP_KEYS_STAY, .every = 1, .speed = {1e-9, 2e-9}};
@@ -325,7 +322,6 @@ static void few_keys_leave(void **state)
     struct sp_plan plan;
     struct sp_shape sh;
 
-    (void)state;
     most = plan_slices(32, &plan, &sh, &want, &o)->peak;
     sp_plan_destroy(&plan);
     want.mode = SP_OFFLOAD_FULL;
@@ -357,7 +353,7 @@ static void few_keys_leave(void **state)
 /* ---- the paper's recursion ------------------------------------------------------------------ */
 
 /* M_i = M_(i-1) + A_i - a_(i-1) A_(i-1), a_i A_i the same for slices of equal times. */
-static void recursion(void **state)
+TEST(recursion)
 {
     struct sp_layout lay = layout(1, 1);
     struct sp_offload_request want = {
@@ -366,7 +362,6 @@ static void recursion(void **state)
     struct sp_offload o = {0};
     struct sp_plan plan;
 
-    (void)state;
     lay.layers = 16;
     lay.slices = 8;
     assert_int_equal(sp_plan_create("sppo", &lay, &plan), 0);
@@ -404,14 +399,4 @@ static void recursion(void **state)
     }
     sp_offload_destroy(&o);
     sp_plan_destroy(&plan);
-}
-
-TEST_GROUP(offload)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fuzz),           cmocka_unit_test(smallest),  cmocka_unit_test(keys_leave),
-        cmocka_unit_test(few_keys_leave), cmocka_unit_test(recursion),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

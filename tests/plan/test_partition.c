@@ -17,7 +17,7 @@ static int random_int(int from, int to)
 
 /* ---- lists ------------------------------------------------------------------------------ */
 
-static void lists(void **state)
+TEST(lists)
 {
     static const struct {
         const char *text, *says;
@@ -34,7 +34,6 @@ static void lists(void **state)
                {"3,2,2,2", "deals out 9 layers, the model has 8"}};
     int counts[4] = {0};
 
-    (void)state;
     assert_int_equal(sp_partition_parse("0,8,0,0", 8, 4, counts), 0);
     assert_memory_equal(counts, ((int[]){0, 8, 0, 0}), sizeof counts);
     assert_int_equal(sp_partition_parse("3,2,2,1", 8, 4, counts), 0);
@@ -161,11 +160,10 @@ static int balanced(const struct sp_balance *b, int *counts, struct catch *c)
     return ret;
 }
 
-static void chain(void **state)
+TEST(chain)
 {
     int fitted = 0, refused = 0;
 
-    (void)state;
     for (int i = 0; i < 1500; i++) {
         int p = random_int(1, 5), L = p + random_int(0, 6), counts[MOST] = {0};
         struct sp_layout lay = layout(p, 8);
@@ -213,7 +211,7 @@ static void chain(void **state)
 
 typedef int (*placement)(const struct sp_layout *lay, int stage, int chunk);
 
-static void chunks(void **state)
+TEST(chunks)
 {
     static const struct {
         const char *name;
@@ -222,7 +220,6 @@ static void chunks(void **state)
     } kinds[] = {
         {"loop", NULL, 1}, {"wave", sp_place_wave, 1}, {"both ways", sp_place_both_ways, 2}};
 
-    (void)state;
     for (size_t kind = 0; kind < 3; kind++) {
         int best = 0, cases = 0, limited = 0;
         double most = 1;
@@ -291,11 +288,10 @@ static void chunks(void **state)
 }
 
 /* With equal layers one pipe can be filled one layer at a time, each to the least loaded stage. */
-static void equal_layers(void **state)
+TEST(equal_layers)
 {
     double gain = 0;
 
-    (void)state;
     for (int i = 0; i < 60; i++) {
         struct sp_layout lay = layout(random_int(2, 8), 8);
         int even[MOST], counts[MOST], G, L;
@@ -339,14 +335,13 @@ static void equal_layers(void **state)
 
 /* ---- a model ---------------------------------------------------------------------------- */
 
-static void models(void **state)
+TEST(models)
 {
     static const struct {
         const char *name;
         int stages, seq;
     } runs[] = {{"gpt2-124m", 4, 1024}, {"gpt3-7b", 8, 32768}, {"llama3-405b", 16, 131072}};
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct sp_layout lay = layout(runs[i].stages, 16);
         double layer_us[128], even_worst;
@@ -382,13 +377,4 @@ static void models(void **state)
                       m.name, lay.stages, runs[i].seq, counts[lay.stages - 1], even[lay.stages - 1],
                       measure(&b, counts).worst / even_worst);
     }
-}
-
-TEST_GROUP(partition)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lists), cmocka_unit_test(chain),
-                                       cmocka_unit_test(chunks), cmocka_unit_test(equal_layers),
-                                       cmocka_unit_test(models)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,11 +100,10 @@ static double play(const struct sp_plan *plan, const struct sp_costs *c, double 
 static double end[MAX_P][MAX_OPS];
 
 /* Programs and times. */
-static void orders(void **state)
+TEST(orders)
 {
     int plans = 0;
 
-    (void)state;
     for (int p = 1; p <= MAX_P; p++)
         for (int rounds = 1; rounds <= 3; rounds++)
             for (int V = 1; V <= 9; V++) {
@@ -175,9 +174,8 @@ static int gathered(const struct sp_program *prog)
     return n;
 }
 
-static void gathers(void **state)
+TEST(gathers)
 {
-    (void)state;
     seed = 11;
     for (int V = 1; V <= 9; V++)
         for (int rounds = 1; rounds <= 4; rounds++) {
@@ -201,12 +199,11 @@ static void gathers(void **state)
 }
 
 /* By default a unit is a layer. */
-static void units(void **state)
+TEST(units)
 {
     struct sp_layout lay = cut(4, 8, 0);
     struct sp_plan plan;
 
-    (void)state;
     assert_int_equal(sp_plan_create("fsdp", &lay, &plan), 0);
     assert_int_equal(plan.layout.chunks, 4);
     sp_plan_destroy(&plan);
@@ -235,11 +232,10 @@ static void refuse(struct sp_layout lay, const char *text)
         fail_msg("p=%d m=%d: %d '%s', not '%s'", lay.stages, lay.micro_batches, ret, said, text);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     struct sp_layout lay = cut(4, 8, 6);
 
-    (void)state;
     refuse(cut(4, 10, 4), "use --micro-batches 8 or 12");
     refuse(cut(4, 3, 4), "use --micro-batches 4");
     lay.slices = 2;
@@ -254,9 +250,8 @@ static void refusals(void **state)
 }
 
 /* Other orders than that of the baseline: all forwards first, and unit by unit. */
-static void other_orders(void **state)
+TEST(other_orders)
 {
-    (void)state;
     for (int p = 1; p <= 4; p++)
         for (int rounds = 1; rounds <= 3; rounds++)
             for (int V = 1; V <= 6; V++)
@@ -350,11 +345,10 @@ static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
     }
 }
 
-static void mutations(void **state)
+TEST(mutations)
 {
     int rejected[KINDS] = {0}, legal[KINDS] = {0};
 
-    (void)state;
     seed = 7;
     for (int i = 0; i < 21000; i++) {
         struct sp_layout lay = cut(1 + pick(5), 0, 1 + pick(5));
@@ -380,14 +374,4 @@ static void mutations(void **state)
         print_message("kind %d: %d refused, %d legal\n", k, rejected[k], legal[k]);
     assert_true(rejected[SWAP] > 100 && legal[SWAP] > 10 && rejected[RENAME] > 10 &&
                 legal[RENAME] > 100);
-}
-
-TEST_GROUP(fsdp)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders),   cmocka_unit_test(gathers),      cmocka_unit_test(units),
-        cmocka_unit_test(refusals), cmocka_unit_test(other_orders), cmocka_unit_test(mutations),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,12 +23,11 @@ static void refused(const char *schedule, struct sp_layout lay, const char *text
 
 /* If the last loop is not full, the order still has every micro-batch and can be run, and no step
  * takes longer than one with the next multiple of a loop. */
-static void micro_batches(void **state)
+TEST(micro_batches)
 {
     const struct sp_part_costs unit = {.pre = 1, .attn = 3, .post = 2, .backward = 2};
     int steps = 0;
 
-    (void)state;
     for (int p = 1; p <= 6; p++) {
         for (int i = 1; i <= 3 * p * 3 * 3; i++) {
             int fold = i % 3 + 1, m = i / 3 + 1, loop = p * fold,
@@ -57,7 +56,7 @@ static void micro_batches(void **state)
     print_message("%d steps\n", steps);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     static const struct {
         const char *schedule, *text;
@@ -82,7 +81,6 @@ static void refusals(void **state)
     };
     struct sp_layout lay = helix_layout(4, 8, 8), other;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         refused(table[i].schedule, lay, table[i].text);
     other = lay;
@@ -102,13 +100,12 @@ static void refusals(void **state)
 
 /* All forwards come before all backwards, so a stage holds half its ops, each p/(2L+1) of a
  * micro-batch on a whole stage; on average a stage holds m micro-batches. */
-static void memory(void **state)
+TEST(memory)
 {
     static const int table[][4] = {
         {1, 1, 1, 1}, {2, 5, 3, 2}, {3, 7, 2, 1}, {4, 8, 2, 2}, {6, 6, 1, 2}};
     int limits = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         int p = table[i][0], L = table[i][1], fold = table[i][2], m = p * fold * table[i][3];
         double part = (double)p / (2 * L + 1), sum = 0;
@@ -150,15 +147,4 @@ static void memory(void **state)
         sp_plan_destroy(&plan);
     }
     print_message("%d limits\n", limits);
-}
-
-TEST_GROUP(helix_refusals)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(micro_batches),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static int count(void)
     return n;
 }
 
-static void registers(void **state)
+TEST(registers)
 {
     static struct sp_schedule_def mine, again;
     struct sp_layout lay = layout(3, 4);
@@ -71,7 +71,6 @@ static void registers(void **state)
     int before = count();
     struct catch c;
 
-    (void)state;
     mine = again = good("mine");
     assert_int_equal(sp_schedule_register(&mine), 0);
     assert_int_equal(sp_schedule_register(&mine), 0); /* known */
@@ -97,7 +96,7 @@ static void registers(void **state)
     assert_int_equal(count(), before + 1);
 }
 
-static void refuses_definitions(void **state)
+TEST(refuses_definitions)
 {
     const struct {
         struct sp_schedule_def def;
@@ -116,7 +115,6 @@ static void refuses_definitions(void **state)
     int before = count();
     struct catch c;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         catch_begin(&c);
         assert_int_equal(sp_schedule_register(&table[i].def), -EINVAL);
@@ -130,7 +128,7 @@ static void refuses_definitions(void **state)
 }
 
 /* It is in order until it is called: the plan is refused, and the process goes on. */
-static void refuses_orders(void **state)
+TEST(refuses_orders)
 {
     static struct sp_schedule_def def[3];
     static const char *const line[] = {"schedule drops: order: stage 1: B3.0 is missing",
@@ -141,7 +139,6 @@ static void refuses_orders(void **state)
     struct sp_plan plan;
     struct catch c;
 
-    (void)state;
     def[0] = good("drops");
     def[0].emit = drops;
     def[1] = good("crashes");
@@ -160,15 +157,4 @@ static void refuses_orders(void **state)
     sp_plan_destroy(&plan);
     sigaction(SIGSEGV, NULL, &after); /* a crash of the program is no business of the library */
     assert_true(before.sa_handler == after.sa_handler);
-}
-
-TEST_GROUP(register)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(registers),
-        cmocka_unit_test(refuses_definitions),
-        cmocka_unit_test(refuses_orders),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,12 +26,11 @@ static const char *refused(const char *schedule, struct sp_layout lay, const cha
 /* If weights are gathered, each worker needs equally many micro-batches: the refusal names the
  * nearest multiple of the workers, which works. If weights travel around a ring, any number
  * works. */
-static void micro_batches(void **state)
+TEST(micro_batches)
 {
     static const char use[] = "use --micro-batches ";
     int refusals = 0;
 
-    (void)state;
     for (int i = 0; i < 8 * 25; i++) {
         int p = i % 8 + 1, m = i / 8 + 1, far = p, n;
         const char *name = "fsdp", *at;
@@ -56,9 +55,8 @@ static void micro_batches(void **state)
     print_message("%d refused\n", refusals);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     for (int naive = 0; naive < 2; naive++) {
         const char *name = weipipe_name(naive);
         struct sp_layout lay = layout(4, 8);
@@ -74,14 +72,4 @@ static void refusals(void **state)
                 "use gradients=run or gradients=f32");
         refused(naive ? "weipipe-naive:auto" : "weipipe:auto", layout(4, 8), "auto");
     }
-}
-
-TEST_GROUP(weipipe_refusals)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(micro_batches),
-        cmocka_unit_test(refusals),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

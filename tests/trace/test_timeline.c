@@ -87,11 +87,10 @@ static void check_list_simulation(const struct sp_plan *plan, const struct sp_co
     free(times);
 }
 
-static void as_list_simulation(void **state)
+TEST(as_list_simulation)
 {
     int n = each_record(0, 0, check_list_simulation);
 
-    (void)state;
     print_message("%d plans as their list simulation has them\n", n);
     assert_true(n > 30);
 }
@@ -128,11 +127,10 @@ static void check_whole(const struct sp_plan *plan, const struct sp_costs *costs
     sp_waits_destroy(&w);
 }
 
-static void whole_step(void **state)
+TEST(whole_step)
 {
     int n = each_record(0.5, 0, check_whole);
 
-    (void)state;
     n += each_record(0.25, 0.5, check_whole);
     print_message("%d steps replayed as they were\n", n);
     assert_true(n > 60);
@@ -267,18 +265,16 @@ static void check_numbers(const struct sp_plan *plan, const struct sp_costs *cos
     assert_false(is_refused(t));
 }
 
-static void numbers_are_bounded(void **state)
+TEST(numbers_are_bounded)
 {
-    (void)state;
     assert_true(each_record(0.25, 0.5, check_bounds) > 30);
     assert_true(each_record(0.25, 0.5, check_numbers) > 30);
 }
 
-static void read_again(void **state)
+TEST(read_again)
 {
     int n = each_record(0.25, 0.5, check_file);
 
-    (void)state;
     print_message("%d records read as they were written\n", n);
     assert_true(n > 30);
 }
@@ -305,14 +301,13 @@ static void check_tracks(const struct sp_plan *plan, const struct sp_costs *cost
     sp_tracks_destroy(&tracks);
 }
 
-static void tracks_apart(void **state)
+TEST(tracks_apart)
 {
-    (void)state;
     assert_true(each_record(3, 0.5, check_tracks) > 30);
 }
 
 /* A text that is no record is refused with one line. */
-static void refusals(void **state)
+TEST(refusals)
 {
     static const char *const texts[] = {
         "",
@@ -325,7 +320,6 @@ static void refusals(void **state)
         "\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"op\",\"name\":\"F0.0\",\"ts\":0,\"dur\":1,"
         "\"args\":{\"stage\":0,\"index\":3}}]}"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char path[] = "/tmp/starpipe-test-record-XXXXXX";
         FILE *f = fdopen(mkstemp(path), "w");
@@ -340,15 +334,4 @@ static void refusals(void **state)
         assert_true(strchr(c.text, '\n') == c.text + strlen(c.text) - 1);
         unlink(path);
     }
-}
-
-TEST_GROUP(timeline)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_list_simulation), cmocka_unit_test(whole_step),
-        cmocka_unit_test(read_again),         cmocka_unit_test(numbers_are_bounded),
-        cmocka_unit_test(tracks_apart),       cmocka_unit_test(refusals),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,14 +47,13 @@ static const char *token_file(size_t n, int width, int limit)
 }
 
 /* tokens[n*S .. n*S+S], wrapping at the end of the file. */
-static void test_sequential(void **state)
+TEST(test_sequential)
 {
     static const size_t files[] = {1, 2, 5, 16, 17, 100, 257};
     static const int limits[] = {[1] = 251, [2] = 50021, [4] = 128009};
     static const int seqs[] = {1, 2, 5, 16, 17, 33, 300};
     int checked = 0;
 
-    (void)state;
     for (int width = 1; width <= 4; width *= 2)
         for (size_t f = 0; f < 7; f++)
             for (size_t k = 0; k < 7; k++) {
@@ -82,13 +81,12 @@ static void test_sequential(void **state)
 }
 
 /* Late samples: n*S does not fit 64 bits, its remainder does. */
-static void test_late_samples(void **state)
+TEST(test_late_samples)
 {
     struct sp_data d;
     int32_t in[5], out[5];
     uint64_t n = UINT64_MAX - 3;
 
-    (void)state;
     assert_int_equal(sp_data_open(token_file(103, 1, 251), 1, 256, &d), 0);
     assert_int_equal(sp_data_sample(&d, n, 5, in, out), 0);
     for (int t = 0; t < 5; t++)
@@ -104,13 +102,12 @@ static void test_late_samples(void **state)
 }
 
 /* Every sample once a pass, each pass and seed in an order of its own; the origin is a place in that. */
-static void test_shuffled(void **state)
+TEST(test_shuffled)
 {
     static const int sizes[] = {1, 8, 9, 17, 97, 9 * 64, 9 * 1000 + 3};
     enum { S = 9, PASSES = 3, MOST = 1000 };
     int same_order = 0, same_seed = 0, checked = 0;
 
-    (void)state;
     for (size_t f = 0; f < sizeof sizes / sizeof *sizes; f++) {
         uint64_t samples = sizes[f] < S ? 1 : (uint64_t)sizes[f] / S, before[MOST] = {0};
         struct sp_data d, e;
@@ -153,9 +150,8 @@ static void test_shuffled(void **state)
 }
 
 /* Read once: each token but the first is a target once, and what is behind the last is padding. */
-static void test_once(void **state)
+TEST(test_once)
 {
-    (void)state;
     for (int tokens = 2; tokens < 40; tokens++)
         for (int S = 1; S < 12; S++) {
             int next = 1, padding = 0;
@@ -184,7 +180,7 @@ static void test_once(void **state)
     unlink(path);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     static const struct {
         const char *name, *bytes;
@@ -209,7 +205,6 @@ static void test_refused(void **state)
     struct sp_data d;
     int ret;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         write_file(scratch_path(dir, "bad", path), table[i].bytes, (size_t)table[i].n);
         memset(&d, 0xee, sizeof d);
@@ -230,13 +225,12 @@ static void test_refused(void **state)
 }
 
 /* Not a file, not there, not readable, a pipe without a writer: said, and at once. */
-static void test_not_a_file(void **state)
+TEST(test_not_a_file)
 {
     struct capture c;
     struct sp_data d;
     int ret;
 
-    (void)state;
     alarm(20);
     capture_begin(&c);
     ret = sp_data_open(dir, 1, 256, &d);
@@ -282,7 +276,7 @@ static const char *headed_file(uint32_t magic, uint32_t version, uint32_t tokens
     return path;
 }
 
-static void test_headers(void **state)
+TEST(test_headers)
 {
     enum { GPT2 = 20240520, LLAMA3 = 20240801 };
     static const struct {
@@ -309,7 +303,6 @@ static void test_headers(void **state)
     struct sp_data d;
     int32_t in[3];
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const char *said = table[i].said;
         int ret;
@@ -369,7 +362,7 @@ static const char *npy_file(const char *dict, int version, int width, int tokens
 #define NPY(descr, order, shape)                                                                   \
     "{'descr': '" descr "', 'fortran_order': " order ", 'shape': " shape ", }"
 
-static void test_numpy(void **state)
+TEST(test_numpy)
 {
     static const struct {
         const char *dict;
@@ -398,7 +391,6 @@ static void test_numpy(void **state)
     struct sp_data d;
     int32_t in[3];
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         int ret;
 
@@ -432,7 +424,7 @@ static void test_numpy(void **state)
 }
 
 /* Shards, by names and by a pattern, whose samples run over their ends. */
-static void test_several(void **state)
+TEST(test_several)
 {
     static const int sizes[] = {7, 1, 30, 2};
     char names[5000] = "", pattern[4300], one[4300];
@@ -440,7 +432,6 @@ static void test_several(void **state)
     struct sp_data d;
     int32_t in[11], out[11];
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         char name[32];
 
@@ -506,13 +497,12 @@ static void test_several(void **state)
 }
 
 /* Under a run a file may shrink, or be written anew. */
-static void test_changes(void **state)
+TEST(test_changes)
 {
     struct capture c;
     struct sp_data d;
     int32_t in[40], out[40];
 
-    (void)state;
     assert_int_equal(sp_data_open(token_file(5000, 2, 50000), 2, 50000, &d), 0);
     must(!truncate(path, 4001), "truncate");
     assert_int_equal(sp_data_sample(&d, 48, 40, in, out), 0); /* tokens 1920 to 1960 */
@@ -546,12 +536,11 @@ static void *sample_much(void *arg)
     return (void *)wrong;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     pthread_t thread[4];
     struct sp_data d;
 
-    (void)state;
     assert_int_equal(sp_data_open(token_file(30011, 2, 50000), 2, 50000, &d), 0);
     for (int i = 0; i < 4; i++)
         must(!pthread_create(&thread[i], NULL, sample_much, &d), "thread");
@@ -565,16 +554,4 @@ static void test_threads(void **state)
     unlink(path);
 }
 
-TEST_GROUP(data)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential), cmocka_unit_test(test_late_samples),
-        cmocka_unit_test(test_shuffled),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_not_a_file), cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_changes),    cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_once),       cmocka_unit_test(test_numpy),
-        cmocka_unit_test(test_several),
-    };
-
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+TEST_FIXTURE(make_dir, remove_dir)

@@ -278,14 +278,13 @@ static const char *explore(int messages, int ends, int depth, bool buffered)
     return search.wrong;
 }
 
-static void test_every_interleaving(void **state)
+TEST(test_every_interleaving)
 {
     static const struct {
         int messages, ends, depth;
     } cases[] = {{1, 2, 1}, {2, 2, 1}, {3, 2, 1}, {3, 2, 2}, {3, 2, 3}, {4, 2, 1},
                  {4, 2, 2}, {1, 3, 1}, {2, 3, 1}, {2, 3, 2}, {2, 1, 1}};
 
-    (void)state;
     agree_mistake = AGREE_RIGHT;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int buffered = 0; buffered < 2; buffered++) {
@@ -300,9 +299,8 @@ static void test_every_interleaving(void **state)
         }
 }
 
-static void test_mistakes(void **state)
+TEST(test_mistakes)
 {
-    (void)state;
     for (int m = AGREE_RIGHT + 1; m < AGREE_MISTAKES; m++) {
         const char *wrong;
 
@@ -317,14 +315,13 @@ static void test_mistakes(void **state)
 /* ---- mistakes of the caller ---------------------------------------------------------------------------- */
 
 /* Each mistake gives one line and an error. */
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     struct sp_agree_message m = {.tag = 5, .bytes = 8}, again = m, other = {.tag = 6, .bytes = 8};
     struct sp_agree leader, follower;
     struct sp_agree_step step;
     struct catch said;
 
-    (void)state;
     sp_agree_init(&leader, 1, 1, "rank 0 to 1");
     sp_agree_init(&follower, -1, 1, "rank 0 to 1");
     catch_begin(&said);
@@ -356,15 +353,4 @@ static void test_refusals(void **state)
     catch_end(&said);
     sp_agree_clear(&leader);
     sp_agree_clear(&follower);
-}
-
-TEST_GROUP(agree)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_interleaving),
-        cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_refusals),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
