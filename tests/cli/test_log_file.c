@@ -141,9 +141,8 @@ TEST(test_refused)
         for (int opens = 0; opens < 2; opens++) {
             int ret;
 
-            capture_begin(&c);
-            ret = opens ? open_log(path, table[i].done, &log) : sp_log_check(path, table[i].done);
-            capture_end(&c);
+            ret = CAPTURED(&c, opens ? open_log(path, table[i].done, &log)
+                                     : sp_log_check(path, table[i].done));
             assert_int_equal(ret, -EINVAL);
             assert_said(c.text, table[i].said, table[i].text);
         }
@@ -167,9 +166,8 @@ TEST(test_no_files)
     assert_true(open_log(path, SP_LOG_NEW, &log) < 0);
     assert_said(capture_end(&c), "cannot write log", "FIFO");
     unlink(path);
-    capture_begin(&c);
-    assert_int_equal(open_log("/nowhere/log", SP_LOG_NEW, &log), -ENOENT);
-    assert_said(capture_end(&c), "cannot write log /nowhere/log: No such file", "no directory");
+    assert_says(&c, open_log("/nowhere/log", SP_LOG_NEW, &log), -ENOENT,
+                "cannot write log /nowhere/log: No such file", "no directory");
     alarm(0);
 }
 
@@ -211,9 +209,7 @@ TEST(test_no_locks)
     struct capture c;
 
     has_locks = false;
-    capture_begin(&c);
-    assert_int_equal(sp_log_take(path, &file), 0);
-    assert_said(capture_end(&c), "warning: log ", "no locks");
+    assert_says(&c, sp_log_take(path, &file), 0, "warning: log ", "no locks");
     assert_said(c.text, "cannot be locked (No locks available)", "no locks");
     has_locks = true;
     assert_true(file.fd >= 0);

@@ -163,12 +163,10 @@ TEST(refuses)
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct values v = {.count = 4};
-        struct catch c;
+        struct capture c;
         int ret;
 
-        catch_begin(&c);
-        ret = parse_line(table[i].line, &v);
-        catch_end(&c);
+        ret = CAPTURED(&c, parse_line(table[i].line, &v));
         if (ret != -EINVAL || strncmp(c.text, "starpipe: ", 10) || !strstr(c.text, table[i].why) ||
             strchr(c.text, '\n') != c.text + strlen(c.text) - 1)
             fail_msg("'%s': %d, '%s'", table[i].line, ret, c.text);
@@ -209,15 +207,13 @@ TEST(operands)
     assert_string_equal(to, "b");
     assert_true(fast);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct catch c;
+        struct capture c;
         int argc = 0, ret;
 
         from = to = NULL;
         while (argc < 5 && bad[i].words[argc])
             argc++;
-        catch_begin(&c);
-        ret = sp_options_parse(options, "Tests.", argc, (char **)bad[i].words);
-        catch_end(&c);
+        ret = CAPTURED(&c, sp_options_parse(options, "Tests.", argc, (char **)bad[i].words));
         if (ret != -EINVAL || !strstr(c.text, bad[i].why))
             fail_msg("%d words: %d, '%s', not '%s'", argc, ret, c.text, bad[i].why);
     }

@@ -124,9 +124,7 @@ TEST(test_same)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         int ret;
 
-        capture_begin(&c);
-        ret = check(table[i].use, table[i].out, table[i].other_use, table[i].other);
-        capture_end(&c);
+        ret = CAPTURED(&c, check(table[i].use, table[i].out, table[i].other_use, table[i].other));
         if (ret != (table[i].said ? -EINVAL : 0))
             fail_msg("%s, %s: %d, \"%s\"", table[i].out, table[i].other, ret, c.text);
         if (table[i].said)
@@ -141,9 +139,7 @@ static void assert_refused(int (*try)(const char *), const char *name, const cha
     struct capture c;
     int ret;
 
-    capture_begin(&c);
-    ret = try(name);
-    capture_end(&c);
+    ret = CAPTURED(&c, try(name));
     assert_true(ret < 0);
     assert_said(c.text, said, name);
 }

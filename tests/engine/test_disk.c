@@ -139,36 +139,36 @@ TEST(test_rates)
 TEST(test_refusals)
 {
     struct sp_disk *none = NULL;
-    struct catch said;
+    struct capture said;
 
-    catch_begin(&said);
+    capture_begin(&said);
     assert_int_equal(sp_disk_create("/nowhere", 1, _exit, &none), -ENOENT);
-    assert_non_null(strstr(catch_end(&said), "/nowhere/"));
-    catch_begin(&said);
+    assert_non_null(strstr(capture_end(&said), "/nowhere/"));
+    capture_begin(&said);
     assert_true(sp_disk_create("/var/tmp", INT64_C(1) << 60, _exit, &none) < 0);
-    assert_non_null(strstr(catch_end(&said), "offload file /var/tmp/"));
+    assert_non_null(strstr(capture_end(&said), "offload file /var/tmp/"));
     assert_null(none);
 }
 
 TEST(test_no_room)
 {
     struct sp_disk *none = NULL;
-    struct catch said;
+    struct capture said;
 
     reservations = 0;
     wanted_free = 10 << 20;
-    catch_begin(&said);
+    capture_begin(&said);
     assert_int_equal(sp_disk_create("/var/tmp", 64 << 20, _exit, &none), -ENOSPC);
-    assert_non_null(strstr(catch_end(&said), "needs 64 MiB, 10 are free there"));
+    assert_non_null(strstr(capture_end(&said), "needs 64 MiB, 10 are free there"));
     assert_int_equal(reservations, 0);
 
     /* There seemed to be room: what was taken of it is given back before the free space is told. */
     wanted_free = -1;
     fails_half_way = true;
     held = -1;
-    catch_begin(&said);
+    capture_begin(&said);
     assert_int_equal(sp_disk_create("/var/tmp", 8 << 20, _exit, &none), -ENOSPC);
-    assert_non_null(strstr(catch_end(&said), "needs 8 MiB, "));
+    assert_non_null(strstr(capture_end(&said), "needs 8 MiB, "));
     assert_int_equal(reservations, 1);
     assert_int_equal(held, 0);
     fails_half_way = false;

@@ -31,7 +31,7 @@ static void run(void *arg)
 
 TEST(test_too_large)
 {
-    struct catch said;
+    struct capture said;
     int mib = 8 << 10, status = in_child(run, &mib, &said);
 
     printf("    %s", said.text);
@@ -41,7 +41,7 @@ TEST(test_too_large)
 
 TEST(test_fits)
 {
-    struct catch said;
+    struct capture said;
     int mib = 16;
 
     assert_int_equal(in_child(run, &mib, &said), 0);

@@ -127,13 +127,11 @@ TEST(test_too_many_processes)
     for (size_t i = 0; i < 3; i++) {
         struct sp_world world = {.size = table[i][1], .node_size = 1};
         struct sp_placement pl;
-        struct catch said;
+        struct capture said;
         char expected[128];
         int ret;
 
-        catch_begin(&said);
-        ret = sp_placement_init(&pl, &world, 1, table[i][0], 0);
-        catch_end(&said);
+        ret = CAPTURED(&said, sp_placement_init(&pl, &world, 1, table[i][0], 0));
         assert_int_equal(ret, -EINVAL);
         snprintf(expected, sizeof expected,
                  "starpipe: %d processes for %d stages: start at most %d\n", table[i][1],

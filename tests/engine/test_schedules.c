@@ -14,12 +14,10 @@ static int runs;
 
 static int quiet_plan(const char *name, const struct sp_layout *lay, struct sp_plan *plan)
 {
-    struct catch said;
+    struct capture said;
     int ret;
 
-    catch_begin(&said);
-    ret = sp_plan_create(name, lay, plan);
-    catch_end(&said);
+    ret = CAPTURED(&said, sp_plan_create(name, lay, plan));
     return ret;
 }
 

@@ -97,9 +97,7 @@ static void flip(const char *name, const char *word, bool all)
 
         bytes[bit / 8] ^= (char)(1 << bit % 8);
         write_file(path, bytes, n);
-        capture_begin(&c);
-        err = verify(2);
-        capture_end(&c);
+        err = CAPTURED(&c, verify(2));
         harmless += !err;
         if (err && (c.text[0] == '\0' || (word && !strstr(c.text, word))))
             fail_msg("%s, bit %zu: said '%s'", name, bit, c.text);

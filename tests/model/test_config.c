@@ -502,23 +502,18 @@ TEST(windows_limit_sequences)
 
     assert_int_equal(parse(RELATIVE("mistral", ", \"sliding_window\": 50"), &m), 0);
     assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){50, 1, 1}, ""), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){51, 1, 1}, "show: "), -EINVAL);
-    assert_said(capture_end(&c),
+    assert_says(&c, sp_model_check_step(&m, &(struct sp_step_size){51, 1, 1}, "show: "), -EINVAL,
                 "show: sequences of 51 tokens, but attention of here looks back 50", "window");
     m.window = 0;
     assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){99, 1, 1}, ""), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){100, 1, 1}, ""), -EINVAL);
-    assert_said(capture_end(&c), "sequences of 100 tokens, but here has 99 positions", "positions");
+    assert_says(&c, sp_model_check_step(&m, &(struct sp_step_size){100, 1, 1}, ""), -EINVAL,
+                "sequences of 100 tokens, but here has 99 positions", "positions");
 
     /* steps whose bytes would overflow */
     m.mlp = 1 << 29;
     assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){99, 1, 1}, ""), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){99, 1 << 20, 65536}, ""),
-                     -EINVAL);
-    assert_said(capture_end(&c), "65536 micro-batches of 1048576 x 99 tokens", "size");
+    assert_says(&c, sp_model_check_step(&m, &(struct sp_step_size){99, 1 << 20, 65536}, ""),
+                -EINVAL, "65536 micro-batches of 1048576 x 99 tokens", "size");
 }
 
 static const struct {
@@ -771,31 +766,23 @@ TEST(load_says_what_is_there)
     struct sp_model m;
     struct capture c;
 
-    capture_begin(&c);
-    assert_int_equal(sp_model_load("gpt-huge", &m), -ENOENT);
-    assert_said(capture_end(&c), "'gpt-huge' is neither a preset", "gpt-huge");
+    assert_says(&c, sp_model_load("gpt-huge", &m), -ENOENT, "'gpt-huge' is neither a preset",
+                "gpt-huge");
     assert_non_null(strstr(c.text, "llama3-405b"));
 
-    capture_begin(&c);
-    assert_int_equal(sp_model_load(dir, &m), -ENOENT);
-    assert_said(capture_end(&c), "config.json: cannot be opened", "empty directory");
+    assert_says(&c, sp_model_load(dir, &m), -ENOENT, "config.json: cannot be opened",
+                "empty directory");
 
     mkdir(scratch_path(dir, "config.json", path), 0755);
-    capture_begin(&c);
-    assert_int_equal(sp_model_load(dir, &m), -EINVAL);
-    assert_said(capture_end(&c), "not a regular file", "directory");
+    assert_says(&c, sp_model_load(dir, &m), -EINVAL, "not a regular file", "directory");
     rmdir(path);
 
     mkfifo(path, 0644); /* nobody writes to it: it must not be waited for */
-    capture_begin(&c);
-    assert_int_equal(sp_model_load(dir, &m), -EINVAL);
-    assert_said(capture_end(&c), "not a regular file", "pipe");
+    assert_says(&c, sp_model_load(dir, &m), -EINVAL, "not a regular file", "pipe");
     unlink(path);
 
     write_file(path, "{\"model_type\"", 13);
-    capture_begin(&c);
-    assert_int_equal(sp_model_load(dir, &m), -EINVAL);
-    assert_said(capture_end(&c), path, "cut short");
+    assert_says(&c, sp_model_load(dir, &m), -EINVAL, path, "cut short");
     unlink(path);
     rmdir(dir);
     free(dir);
@@ -816,9 +803,8 @@ TEST(directory_named_like_a_preset)
     assert_int_equal(sp_model_load("gpt-tiny", &m), 0); /* nothing in it: no model */
     assert_int_equal(m.arch, SP_ARCH_GPT2);
     assert_int_equal(sp_model_write_config(&tiny, "gpt-tiny/config.json"), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_model_load("gpt-tiny", &m), -EEXIST);
-    assert_said(capture_end(&c), "say ./gpt-tiny for the directory, preset:gpt-tiny for", "both");
+    assert_says(&c, sp_model_load("gpt-tiny", &m), -EEXIST,
+                "say ./gpt-tiny for the directory, preset:gpt-tiny for", "both");
     assert_int_equal(sp_model_load("preset:gpt-tiny", &m), 0);
     assert_int_equal(m.arch, SP_ARCH_GPT2);
     assert_int_equal(sp_model_load("./gpt-tiny", &m), 0);

@@ -163,9 +163,8 @@ TEST(interrupted_writing_leaves_no_model)
 
     w = declared(path, 32);
     stream(w, 50, 50);
-    capture_begin(&c);
-    assert_int_equal(sp_st_writer_finish(w), -EINVAL);
-    assert_said(capture_end(&c), "200 bytes of data written, 236 declared", "short");
+    assert_says(&c, sp_st_writer_finish(w), -EINVAL, "200 bytes of data written, 236 declared",
+                "short");
     assert_int_equal(files_in(dir), 0);
 
     /* the index is larger than any shard, and the disk full */
@@ -188,9 +187,7 @@ TEST(interrupted_writing_leaves_no_model)
 
         write_file(there, "old", 3);
         w = declared(path, 32);
-        capture_begin(&c);
-        assert_int_equal(sp_st_writer_finish(w), -EEXIST);
-        assert_said(capture_end(&c), there, "a model there");
+        assert_says(&c, sp_st_writer_finish(w), -EEXIST, there, "a model there");
         assert_int_equal(files_in(dir), 1);
         unlink(there);
     }
@@ -278,9 +275,7 @@ TEST(indexes_are_checked)
         int rc;
 
         write_file(path, indexes[i].json, strlen(indexes[i].json));
-        capture_begin(&c);
-        rc = sp_st_open_index(path, &st);
-        capture_end(&c);
+        rc = CAPTURED(&c, sp_st_open_index(path, &st));
         if (!indexes[i].word) {
             if (rc)
                 fail_msg("%s: %s", indexes[i].json, c.text);
@@ -311,23 +306,17 @@ TEST(no_index)
     must(json != NULL, "malloc");
     scratch_path(dir, "index", path);
     must(!mkfifo(path, 0644), "mkfifo");
-    capture_begin(&c);
-    assert_int_equal(sp_st_open_index(path, &st), -EINVAL);
-    assert_said(capture_end(&c), "index: not a regular file", "pipe");
+    assert_says(&c, sp_st_open_index(path, &st), -EINVAL, "index: not a regular file", "pipe");
     unlink(path);
     write_file(path, "{", 1);
     must(!truncate(path, 17 << 20), "truncate");
-    capture_begin(&c);
-    assert_int_equal(sp_st_open_index(path, &st), -EINVAL);
-    assert_said(capture_end(&c), "an index has at most 16777216", "huge");
+    assert_says(&c, sp_st_open_index(path, &st), -EINVAL, "an index has at most 16777216", "huge");
     n = (size_t)sprintf(json, "{\"weight_map\":{");
     for (int i = 0; i < 4097; i++)
         n += (size_t)sprintf(json + n, "%s\"t%d\":\"s%d\"", i ? "," : "", i, i);
     n += (size_t)sprintf(json + n, "}}");
     write_file(path, json, n);
-    capture_begin(&c);
-    assert_int_equal(sp_st_open_index(path, &st), -EINVAL);
-    assert_said(capture_end(&c), "index: more than 4096 shards", "many");
+    assert_says(&c, sp_st_open_index(path, &st), -EINVAL, "index: more than 4096 shards", "many");
     unlink(path);
     rmdir(dir);
     free(dir);

@@ -194,9 +194,8 @@ TEST(interrupted_save_keeps_the_old_file)
     assert_int_equal(files_in(dir), 1);
 
     w = begin_new(path, 299000); /* one row short */
-    capture_begin(&c);
-    assert_int_equal(sp_st_writer_finish(w), -EINVAL);
-    assert_said(capture_end(&c), "1196000 bytes of data written, 1200000 declared", "short");
+    assert_says(&c, sp_st_writer_finish(w), -EINVAL,
+                "1196000 bytes of data written, 1200000 declared", "short");
     assert_old(path);
     assert_int_equal(files_in(dir), 1);
 
@@ -274,12 +273,9 @@ TEST(misuse_of_the_writer)
     REFUSED((sp_st_writer_data(w, x, 6), sp_st_writer_data(w, x, 1)), "after 24 of 24");
     REFUSED((sp_st_writer_data(w, x, 6), sp_st_writer_declare(w, "u", 2, shape)), "after the data");
 #undef REFUSED
-    capture_begin(&c);
-    assert_int_equal(sp_st_writer_create("/nonexistent-directory/a", &w), -ENOENT);
-    assert_said(capture_end(&c), "cannot be created", "no directory");
-    capture_begin(&c);
-    assert_int_equal(sp_st_writer_create(dir, &w), -EINVAL);
-    assert_said(capture_end(&c), "not a regular file", "a directory");
+    assert_says(&c, sp_st_writer_create("/nonexistent-directory/a", &w), -ENOENT,
+                "cannot be created", "no directory");
+    assert_says(&c, sp_st_writer_create(dir, &w), -EINVAL, "not a regular file", "a directory");
     assert_int_equal(files_in(dir), 0);
     rmdir(dir);
     free(dir);

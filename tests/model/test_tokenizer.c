@@ -518,9 +518,8 @@ TEST(test_regex)
     find_one("(?i:K)", "\xe2\x84\xaa", 0, 3);
     find_one("x", "y", 0, 0);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        capture_begin(&c);
-        assert_int_equal(sp_regex_create(refused[i], strlen(refused[i]), "test", &re), -EINVAL);
-        assert_said(capture_end(&c), "regular expression", refused[i]);
+        assert_says(&c, sp_regex_create(refused[i], strlen(refused[i]), "test", &re), -EINVAL,
+                    "regular expression", refused[i]);
     }
 }
 
@@ -628,9 +627,7 @@ TEST(test_unknown)
     assert_non_null(e);
     assert_int_equal(sp_encode(e, "aa", 2, 0, &ids), 0);
     assert_int_equal(ids.n, 2);
-    capture_begin(&c);
-    assert_int_equal(sp_encode(e, "ab", 2, 0, &ids), -ENOENT);
-    assert_said(capture_end(&c), "no unk", "an unknown character");
+    assert_says(&c, sp_encode(e, "ab", 2, 0, &ids), -ENOENT, "no unk", "an unknown character");
     sp_encoder_destroy(e);
     sp_tokenizer_close(t);
     sp_ids_free(&ids);
@@ -650,9 +647,8 @@ TEST(test_directory)
     struct sp_tokenizer *t = NULL;
     struct capture c;
 
-    capture_begin(&c);
-    assert_int_equal(sp_tokenizer_open(dir, &t), -ENOENT);
-    assert_said(capture_end(&c), "has no tokenizer.json", "an empty directory");
+    assert_says(&c, sp_tokenizer_open(dir, &t), -ENOENT, "has no tokenizer.json",
+                "an empty directory");
     write_text(dir, "tokenizer.json",
                LETTERS("\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}],", ""));
     assert_int_equal(sp_tokenizer_open(dir, &t), 0);
@@ -673,13 +669,10 @@ TEST(test_directory)
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_PAD), 3);
     sp_tokenizer_close(t);
     write_text(dir, "generation_config.json", "{");
-    capture_begin(&c);
-    assert_int_equal(sp_tokenizer_open(dir, &t), -EINVAL);
-    assert_said(capture_end(&c), "generation_config.json", "a damaged file");
+    assert_says(&c, sp_tokenizer_open(dir, &t), -EINVAL, "generation_config.json",
+                "a damaged file");
     must(!truncate(scratch_path(dir, "tokenizer.json", path), (off_t)SP_TOKENIZER_MAX_BYTES + 1),
          "truncate");
-    capture_begin(&c);
-    assert_int_equal(sp_tokenizer_open(dir, &t), -EINVAL);
-    assert_said(capture_end(&c), "at most", "a large file");
+    assert_says(&c, sp_tokenizer_open(dir, &t), -EINVAL, "at most", "a large file");
     scratch_remove(dir);
 }

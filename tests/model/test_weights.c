@@ -387,9 +387,7 @@ TEST(values_are_checked)
                 struct capture c;
                 int rc;
 
-                capture_begin(&c);
-                rc = sp_weights_check_values(&st, &p, share, shares);
-                capture_end(&c);
+                rc = CAPTURED(&c, sp_weights_check_values(&st, &p, share, shares));
                 if (!rc)
                     continue;
                 assert_int_equal(rc, -EINVAL);
@@ -421,9 +419,7 @@ TEST(files_of_others)
         assert_int_equal(sp_params_create(&models[foreign[i].model], &p), 0);
         write_foreign(&p, &foreign[i].d, path);
         assert_int_equal(sp_st_open(path, &st), 0);
-        capture_begin(&c);
-        rc = sp_weights_check(&st, &p);
-        capture_end(&c);
+        rc = CAPTURED(&c, sp_weights_check(&st, &p));
         if (foreign[i].word) {
             assert_said(c.text, foreign[i].word, "foreign file");
             assert_non_null(strstr(c.text, path));

@@ -198,9 +198,7 @@ TEST(lists_what_is_written)
     sp_dir_free_names(names, n);
     fd = opened.fd;
     opened.fd = -1;
-    capture_begin(&c);
-    assert_int_equal(sp_weights_list(&opened, &names, &n), -EBADF);
-    assert_said(capture_end(&c), dir, "no directory");
+    assert_says(&c, sp_weights_list(&opened, &names, &n), -EBADF, dir, "no directory");
     opened.fd = fd;
     sp_dir_close(&opened);
     rmdir(dir);

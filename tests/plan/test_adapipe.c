@@ -126,7 +126,7 @@ TEST(brute_force)
         unsigned char mode[8];
         struct sp_adapipe in;
         struct brute want;
-        struct catch c;
+        struct capture c;
         int ret;
 
         random_input(&in, p, L, random_int(1, 12));
@@ -210,7 +210,7 @@ TEST(refused)
     struct sp_adapipe in;
     unsigned char mode[MOST];
     int counts[MOST];
-    struct catch c;
+    struct capture c;
 
     random_input(&in, 4, 3, 8);
     assert_int_equal(choose(&in, counts, mode, NULL, &c), -EINVAL);

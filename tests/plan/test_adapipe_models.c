@@ -66,7 +66,7 @@ TEST(random_models)
         struct sp_adapipe_figures fig;
         unsigned char mode[MOST];
         struct sp_adapipe in;
-        struct catch c;
+        struct capture c;
 
         random_input(&in, p, L, m);
         for (int limit = 100; limit <= 1800; limit += random_int(20, 300)) {
@@ -190,7 +190,7 @@ TEST(models)
             int64_t most = fig.peak_bytes;
             struct sp_adapipe limited = in;
             struct sp_adapipe_figures of;
-            struct catch c;
+            struct capture c;
 
             limited.memory.limit_bytes = most / 10 * tenths;
             if (choose(&limited, counts, mode, &of, &c)) {

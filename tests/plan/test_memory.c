@@ -219,7 +219,7 @@ TEST(test_limits)
                 enum sp_recompute mode = (enum sp_recompute)r;
                 struct sp_memory worst = {0}, stage[4];
                 struct sp_plan plan;
-                struct catch said;
+                struct capture said;
                 double mib;
                 int ret;
 
@@ -231,9 +231,8 @@ TEST(test_limits)
                 assert_int_equal(sp_memory_check(&plan, &sh, mode, 1, 0), 0);
                 assert_int_equal(
                     sp_memory_check(&plan, &sh, mode, 1, (uint64_t)sp_memory_sum(&worst)), 0);
-                catch_begin(&said);
-                ret = sp_memory_check(&plan, &sh, mode, 1, (uint64_t)sp_memory_sum(&worst) - 1);
-                catch_end(&said);
+                ret = CAPTURED(&said, sp_memory_check(&plan, &sh, mode, 1,
+                                                      (uint64_t)sp_memory_sum(&worst) - 1));
                 assert_int_equal(ret, -EINVAL);
                 if (strncmp(said.text, "starpipe: memory limit ", 23) ||
                     !!strstr(said.text, "try --recompute") != (mode == SP_RECOMPUTE_NONE))
@@ -298,7 +297,7 @@ TEST(test_large)
 {
     struct sp_shape sh = shape_of(SP_ARCH_GPT2, 80, 8192, 64, 64, 32768, 1, 1 << 20);
     struct sp_plan plan;
-    struct catch said;
+    struct capture said;
     int ret;
 
     assert_int_equal(sp_stash_bytes(&sh, SP_RECOMPUTE_NO_ATTENTION, 1, 80, false),
@@ -306,9 +305,7 @@ TEST(test_large)
     make_plan("1f1b", 1, 1, &plan);
     assert_int_equal(sp_memory_check(&plan, &sh, SP_RECOMPUTE_NONE, 1, 0), 0);
     sh = shape_of(SP_ARCH_GPT2, 80, 8192, 64, 64, 32768, 4096, 1 << 20);
-    catch_begin(&said);
-    ret = sp_memory_check(&plan, &sh, SP_RECOMPUTE_NONE, 1, 0);
-    catch_end(&said);
+    ret = CAPTURED(&said, sp_memory_check(&plan, &sh, SP_RECOMPUTE_NONE, 1, 0));
     assert_int_equal(ret, -EINVAL);
     assert_non_null(strstr(said.text, "4096 sequences of 1048576 tokens"));
     sp_plan_destroy(&plan);

@@ -119,15 +119,13 @@ static bool draw_plan(struct try *t)
     struct sp_layout lay = layout(1 + below(4), 1 + below(9));
     const char *name = names[below(sizeof names / sizeof *names)];
     bool sliced = !strcmp(name, "sppo") || !strcmp(name, "seq1f1b") || !strcmp(name, "terapipe");
-    struct catch said;
+    struct capture said;
     int err;
 
     lay.layers = 8 + below(9);
     lay.slices = sliced ? 1 + below(8) : 1;
     t->sh = shape_of(lay.layers, 16 + below(300), 1 + below(2), below(2));
-    catch_begin(&said);
-    err = sp_plan_create(name, &lay, &t->plan);
-    catch_end(&said);
+    err = CAPTURED(&said, sp_plan_create(name, &lay, &t->plan));
     if (err)
         return false;
     if (lay.slices > 1)
@@ -221,7 +219,7 @@ TEST(smallest)
 {
     for (int i = 0; i < 200; i++) {
         struct sp_offload o = {0};
-        struct catch said;
+        struct capture said;
         double needs = 0;
         struct try t;
         const char *at;
@@ -235,9 +233,9 @@ TEST(smallest)
         t.want.mode = SP_OFFLOAD_ADAPTIVE;
         t.want.limit = 1;
         for (int tries = 0; tries < 2; tries++) { /* of all stages, not of the first */
-            catch_begin(&said);
+            capture_begin(&said);
             err = sp_offload_create(&t.plan, &t.sh, &t.want, &o);
-            at = strstr(catch_end(&said), "stage ");
+            at = strstr(capture_end(&said), "stage ");
             if (!err)
                 break;
             assert_int_equal(err, -EINVAL);
@@ -250,9 +248,7 @@ TEST(smallest)
         for (int s = 0; s < o.stages; s++)
             assert_true(sp_memory_sum(&o.memory[s]) <= t.want.limit);
         t.want.limit -= 32 * 1024; /* the figure is rounded up to 10 KiB */
-        catch_begin(&said);
-        err = sp_offload_create(&t.plan, &t.sh, &t.want, &o);
-        catch_end(&said);
+        err = CAPTURED(&said, sp_offload_create(&t.plan, &t.sh, &t.want, &o));
         assert_int_equal(err, -EINVAL);
         assert_null(o.evictions);
         sp_plan_destroy(&t.plan);

@@ -39,13 +39,13 @@ TEST(lists)
     assert_int_equal(sp_partition_parse("3,2,2,1", 8, 4, counts), 0);
     assert_memory_equal(counts, ((int[]){3, 2, 2, 1}), sizeof counts);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct catch c;
+        struct capture c;
         const char *said;
         int ret;
 
-        catch_begin(&c);
+        capture_begin(&c);
         ret = sp_partition_parse(bad[i].text, 8, 4, counts);
-        said = catch_end(&c);
+        said = capture_end(&c);
         assert_int_equal(ret, -EINVAL);
         if (!strstr(said, bad[i].says) || strchr(said, '\n') != said + strlen(said) - 1)
             fail_msg("'%s': %s", bad[i].text, said);
@@ -150,13 +150,11 @@ static void random_times(int layers, bool equal, double *layer_us, struct sp_bal
 }
 
 /* Runs sp_partition_balanced; its messages are in c->text. */
-static int balanced(const struct sp_balance *b, int *counts, struct catch *c)
+static int balanced(const struct sp_balance *b, int *counts, struct capture *c)
 {
     int ret;
 
-    catch_begin(c);
-    ret = sp_partition_balanced(b, counts);
-    catch_end(c);
+    ret = CAPTURED(c, sp_partition_balanced(b, counts));
     return ret;
 }
 
@@ -171,7 +169,7 @@ TEST(chain)
         struct sp_balance b = {.lay = &lay};
         double layer_us[MOST], slow[MOST];
         struct brute want;
-        struct catch c;
+        struct capture c;
         int ret;
 
         random_times(L, random_int(0, 3) == 0, layer_us, &b);
@@ -234,7 +232,7 @@ TEST(chunks)
             struct figures got, of_even;
             double layer_us[MOST], slow[MOST];
             struct brute want;
-            struct catch c;
+            struct capture c;
             char why[256];
 
             lay.chunks = 2;

@@ -375,7 +375,7 @@ TEST(variations_are_read)
         {"uniform=0.1,seed=1.5", "seed=1.5 is not a whole number"},
     };
     struct sp_variation v;
-    struct catch c;
+    struct capture c;
 
     assert_int_equal(sp_variation_parse("show", "uniform=0.25,seed=7,stage=3x1.5,link=2x4", 4, &v),
                      0);
@@ -385,9 +385,9 @@ TEST(variations_are_read)
         const char *said;
         int ret;
 
-        catch_begin(&c);
+        capture_begin(&c);
         ret = sp_variation_parse("show", wrong[i].text, 4, &v);
-        said = catch_end(&c);
+        said = capture_end(&c);
         assert_int_equal(ret, -EINVAL);
         if (!strstr(said, wrong[i].message))
             fail_msg("'%s': %s", wrong[i].text, said);

@@ -261,7 +261,7 @@ TEST(defaults)
     struct sp_shape sh = shape_of(30), tiny = shape_of(2);
     struct sp_layout lay = layout(2, 2);
     struct sp_plan plan;
-    struct catch c;
+    struct capture c;
 
     lay.slices = 3;
     for (int i = 0; i < 3; i++) {
@@ -271,15 +271,15 @@ TEST(defaults)
         for (size_t k = 0; i == 0 && k < sizeof bad / sizeof *bad; k++) {
             int ret;
 
-            catch_begin(&c);
+            capture_begin(&c);
             ret = sp_plan_cut(&plan, &sh, bad[k].how, NULL);
-            if (!strstr(catch_end(&c), bad[k].says) || ret != -EINVAL)
+            if (!strstr(capture_end(&c), bad[k].says) || ret != -EINVAL)
                 fail_msg("%s: %s", bad[k].how, c.text);
             assert_int_equal(plan.first_token[1], 10);
         }
-        catch_begin(&c);
+        capture_begin(&c);
         assert_int_equal(sp_plan_cut(&plan, &tiny, NULL, NULL), -EINVAL);
-        assert_non_null(strstr(catch_end(&c), "there are at most 2"));
+        assert_non_null(strstr(capture_end(&c), "there are at most 2"));
         sp_plan_destroy(&plan);
     }
 }

@@ -145,13 +145,11 @@ static int check_layout(const char *schedule, int p, int m, int chunks, int slic
                             .options = "",
                             .vocabulary_parallel = vocabulary};
     struct sp_plan plan;
-    struct catch said;
+    struct capture said;
     char what[96];
     int err;
 
-    catch_begin(&said);
-    err = sp_plan_create(schedule, &lay, &plan);
-    catch_end(&said);
+    err = CAPTURED(&said, sp_plan_create(schedule, &lay, &plan));
     if (err)
         return 0;
     snprintf(what, sizeof what, "%s p=%d m=%d v=%d n=%d L=%d", schedule, p, m, chunks, slices,

@@ -72,14 +72,12 @@ TEST(round_trips)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             struct sp_layout lay = layout(sizes[k][0], sizes[k][1]);
             struct sp_plan plan, back;
-            struct catch c;
+            struct capture c;
             char *text, *again, why[512] = "";
             int err;
 
             lay.chunks = 0;
-            catch_begin(&c);
-            err = sp_plan_create(def->name, &lay, &plan);
-            catch_end(&c);
+            err = CAPTURED(&c, sp_plan_create(def->name, &lay, &plan));
             if (err)
                 continue;
             text = written(&plan);
@@ -248,13 +246,13 @@ TEST(refuses)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         size_t n = table[i].n ? table[i].n : strlen(table[i].text);
         struct sp_plan plan;
-        struct catch c;
+        struct capture c;
         const char *said;
         int err;
 
-        catch_begin(&c);
+        capture_begin(&c);
         err = parse(table[i].text, n, (struct sp_layout){0}, &plan);
-        said = catch_end(&c);
+        said = capture_end(&c);
         if (err != -EINVAL || !strstr(said, table[i].why) || strchr(said, '\n')[1] ||
             strncmp(said, "starpipe: order.csv: ", 21))
             fail_msg("%s: %d, %s", table[i].text, err, said);
@@ -266,13 +264,13 @@ TEST(refuses)
 static int create(const char *schedule, struct sp_layout lay, const char *why)
 {
     struct sp_plan plan;
-    struct catch c;
+    struct capture c;
     const char *said;
     int err;
 
-    catch_begin(&c);
+    capture_begin(&c);
     err = sp_plan_create(schedule, &lay, &plan);
-    said = catch_end(&c);
+    said = capture_end(&c);
     if (!err) {
         sp_plan_destroy(&plan);
         assert_string_equal(said, "");

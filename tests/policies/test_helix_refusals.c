@@ -5,22 +5,6 @@
 #include "policies/helix.h"
 #include "policies/plan_create.h"
 
-/* -EINVAL and one line that ends in, or holds, the text. */
-static void refused(const char *schedule, struct sp_layout lay, const char *text)
-{
-    struct sp_plan plan;
-    const char *said;
-    struct catch c;
-    int ret;
-
-    catch_begin(&c);
-    ret = sp_plan_create(schedule, &lay, &plan);
-    said = catch_end(&c);
-    if (ret != -EINVAL || !strstr(said, text) || strchr(said, '\n') != said + strlen(said) - 1)
-        fail_msg("%s p=%d L=%d m=%d: %d '%s', not '%s'", schedule, lay.stages, lay.layers,
-                 lay.micro_batches, ret, said, text);
-}
-
 /* If the last loop is not full, the order still has every micro-batch and can be run, and no step
  * takes longer than one with the next multiple of a loop. */
 TEST(micro_batches)
@@ -82,20 +66,20 @@ TEST(refusals)
     struct sp_layout lay = helix_layout(4, 8, 8), other;
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        refused(table[i].schedule, lay, table[i].text);
+        assert_no_plan(table[i].schedule, lay, table[i].text);
     other = lay;
     other.layers = 0;
-    refused("helix", other, "layers are unknown");
+    assert_no_plan("helix", other, "layers are unknown");
     other.layers = 3;
-    refused("helix", other, "need 4 layers, the model has 3");
+    assert_no_plan("helix", other, "need 4 layers, the model has 3");
     other.layers = 1 << 30;
-    refused("helix", other, "2147483649 parts of 8 micro-batches");
+    assert_no_plan("helix", other, "2147483649 parts of 8 micro-batches");
     other = lay;
     other.chunks = 2;
-    refused("helix", other, "not 2 chunks");
+    assert_no_plan("helix", other, "not 2 chunks");
     other = lay;
     other.slices = 65536;
-    refused("helix", other, "17 parts of 524288 slices");
+    assert_no_plan("helix", other, "17 parts of 524288 slices");
 }
 
 /* All forwards come before all backwards, so a stage holds half its ops, each p/(2L+1) of a
@@ -139,7 +123,7 @@ TEST(memory)
                      "order: stage %d holds activations of %.6g micro-batches at once, more than "
                      "the %.6g allowed",
                      s, h.peak[s] * part, lay.memory);
-            refused(helix_name(fold, false), lay, text);
+            assert_no_plan(helix_name(fold, false), lay, text);
         }
         print_message("p=%d L=%d m=%d: stage 0 holds %d ops, %g micro-batches\n", p, L, m,
                       h.peak[0], h.peak[0] * part);

@@ -193,13 +193,11 @@ TEST(merges)
                 struct sp_plan plan;
                 struct sp_times t;
                 enum sp_channel kind;
-                struct catch c;
+                struct capture c;
                 int ret;
 
                 lay.chunks = def->default_chunks;
-                catch_begin(&c);
-                ret = sp_plan_create(def->name, &lay, &plan);
-                catch_end(&c);
+                ret = CAPTURED(&c, sp_plan_create(def->name, &lay, &plan));
                 if (ret)
                     continue;
                 kind = plan.paired ? SP_PAIRED : SP_UNBOUNDED; /* as the graph runs */

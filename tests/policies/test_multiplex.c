@@ -250,29 +250,14 @@ TEST(times)
 
 /* ---- refusals ------------------------------------------------------------------------------ */
 
-static void refuse(const char *schedule, int p, int n, const char *pattern)
-{
-    struct sp_layout lay = multiplexed(p, n);
-    struct sp_plan plan;
-    struct catch said;
-    const char *text;
-    int err;
-
-    catch_begin(&said);
-    err = sp_plan_create(schedule, &lay, &plan);
-    text = catch_end(&said);
-    assert_int_equal(err, -EINVAL);
-    if (!strstr(text, pattern))
-        fail_msg("'%s' has no '%s'", text, pattern);
-}
-
 TEST(refusals)
 {
-    refuse("sppo:multiplex", 6, 4, "at least 5 slices on 6 stages, not 4; use --slices 5");
-    refuse("sppo:multiplex", 2, 1, "at least 2 slices");
-    refuse("sppo:multiplex", 31, 40, "at most 30 stages");
-    refuse("seq1f1b:multiplex", 2, 4, "takes no options");
-    refuse("sppo:multiplex=1", 2, 4, "takes no value");
+    assert_no_plan("sppo:multiplex", multiplexed(6, 4),
+                   "at least 5 slices on 6 stages, not 4; use --slices 5");
+    assert_no_plan("sppo:multiplex", multiplexed(2, 1), "at least 2 slices");
+    assert_no_plan("sppo:multiplex", multiplexed(31, 40), "at most 30 stages");
+    assert_no_plan("seq1f1b:multiplex", multiplexed(2, 4), "takes no options");
+    assert_no_plan("sppo:multiplex=1", multiplexed(2, 4), "takes no value");
 }
 
 /* An order in which a helper comes too late for what its part waits for cannot run. */

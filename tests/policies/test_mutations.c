@@ -174,18 +174,12 @@ static int mutate_schedule(const char *name)
 
     seed = 4711; /* the same mutants whatever came before */
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct sp_layout lay = {.stages = table[i][0],
-                                .micro_batches = table[i][1],
-                                .chunks = table[i][2],
-                                .slices = table[i][3],
-                                .options = ""};
+        struct sp_layout lay = layout_of(table[i][0], table[i][1], table[i][2], table[i][3]);
         struct sp_plan plan;
-        struct catch c;
+        struct capture c;
         int ret;
 
-        catch_begin(&c);
-        ret = sp_plan_create(name, &lay, &plan);
-        catch_end(&c);
+        ret = CAPTURED(&c, sp_plan_create(name, &lay, &plan));
         if (ret)
             continue;
         if (oracle_covers(&plan)) {

@@ -77,35 +77,21 @@ TEST(refuses)
                                 .slices = table[i].n,
                                 .layers = table[i].layers};
         struct sp_plan plan = {.layout.stages = 99};
-        struct catch c;
-        const char *line;
-        int ret;
+        struct capture c;
 
-        catch_begin(&c);
-        ret = sp_plan_create(table[i].schedule, &lay, &plan);
-        line = catch_end(&c);
-        assert_int_equal(ret, -EINVAL);
+        assert_says(&c, sp_plan_create(table[i].schedule, &lay, &plan), -EINVAL, table[i].line,
+                    table[i].schedule);
         assert_int_equal(plan.layout.stages, 99); /* set only on success */
-        if (strncmp(line, "starpipe: ", 10) || !strstr(line, table[i].line) ||
-            strchr(line, '\n') != line + strlen(line) - 1)
-            fail_msg("row %zu: '%s' is not one line with '%s'", i, line, table[i].line);
     }
     print_message("%zu plans refused\n", sizeof table / sizeof *table);
 }
 
 TEST(refuses_long_options)
 {
-    struct sp_layout lay = layout(2, 2);
     char text[300] = "gpipe:backward=";
-    struct sp_plan plan;
-    struct catch c;
-    int ret;
 
     memset(text + strlen(text), 'x', 200);
-    catch_begin(&c);
-    ret = sp_plan_create(text, &lay, &plan);
-    assert_non_null(strstr(catch_end(&c), "options of 209 characters, at most 127"));
-    assert_int_equal(ret, -EINVAL);
+    assert_no_plan(text, layout(2, 2), "options of 209 characters, at most 127");
 }
 
 TEST(parses_costs)
@@ -166,13 +152,13 @@ TEST(refuses_costs)
         struct sp_plan plan = {.layout = {.stages = 2, .chunks = 2, .layers = abs(table[i].layers)},
                                .def = sp_schedule_find(parts ? "helix" : "1f1b")};
         struct sp_costs costs = {.f = 77};
-        struct catch c;
+        struct capture c;
         int ret;
 
-        catch_begin(&c);
+        capture_begin(&c);
         plan.family = sp_family_find(plan.def->family);
         ret = sp_costs_parse(table[i].text, &plan, &costs);
-        catch_end(&c);
+        capture_end(&c);
         if (ret != -EINVAL || !strstr(c.text, table[i].line))
             fail_msg("'%s': %d, '%s'", table[i].text, ret, c.text);
         assert_true(costs.f == 77);

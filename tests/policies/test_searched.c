@@ -275,7 +275,7 @@ TEST(planned_for_its_costs)
  * that suffices. */
 TEST(memory_of_the_layout)
 {
-    struct catch c;
+    struct capture c;
 
     for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
         struct sp_layout lay = layout(8, 24);
@@ -293,9 +293,9 @@ TEST(memory_of_the_layout)
 
         lay.memory = 0.5;
         lay.chunks = 0;
-        catch_begin(&c);
+        capture_begin(&c);
         assert_int_equal(sp_plan_create(searched[i], &lay, &plan), -EINVAL);
-        text = strstr(catch_end(&c), "activations of ");
+        text = strstr(capture_end(&c), "activations of ");
         assert_non_null(text);
         assert_int_equal(sscanf(text, "activations of %lf", &need), 1);
         lay.memory = need;
@@ -320,16 +320,16 @@ TEST(any_size)
             for (int m = 1; m <= 20; m += table[i].step) {
                 struct sp_layout lay = layout(p, m);
                 struct sp_plan plan;
-                struct catch c;
+                struct capture c;
                 const char *text, *use;
                 int ret;
 
                 if ((p + m) % test_every(11))
                     continue;
                 lay.chunks = table[i].chunks;
-                catch_begin(&c);
+                capture_begin(&c);
                 ret = sp_plan_create(table[i].name, &lay, &plan);
-                text = catch_end(&c);
+                text = capture_end(&c);
                 assert_int_equal(!ret, strcmp(table[i].name, "chimera") ? table[i].chunks != 3
                                                                         : p % 2 == 0);
                 if (ret) {

@@ -262,7 +262,7 @@ TEST(memory_limit)
     struct sp_layout lay = {.stages = 2, .micro_batches = 2, .chunks = 2, .slices = 1};
     struct sp_plan plan;
     char why[256] = "";
-    struct catch c;
+    struct capture c;
 
     lay.memory = 2;
     write_plan(lay, lines, &plan);
@@ -281,10 +281,11 @@ TEST(memory_limit)
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
     sp_plan_destroy(&plan);
     lay.memory = 3;
-    catch_begin(&c);
+    capture_begin(&c);
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), -EINVAL);
-    assert_string_equal(catch_end(&c), "starpipe: schedule 1f1b: order: stage 0 holds activations "
-                                       "of 4 micro-batches at once, more than the 3 allowed\n");
+    assert_string_equal(capture_end(&c),
+                        "starpipe: schedule 1f1b: order: stage 0 holds activations "
+                        "of 4 micro-batches at once, more than the 3 allowed\n");
 }
 
 /* W and R: each optional, at most once, in their place. */

@@ -233,15 +233,13 @@ TEST(refuses)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_layout lay = layout(4, 8);
         struct sp_plan plan;
-        struct catch c;
+        struct capture c;
         int ret;
 
         lay.chunks = table[i].v;
         lay.slices = table[i].n;
         lay.memory = table[i].memory;
-        catch_begin(&c);
-        ret = sp_plan_create(table[i].schedule, &lay, &plan);
-        catch_end(&c);
+        ret = CAPTURED(&c, sp_plan_create(table[i].schedule, &lay, &plan));
         if (ret != -EINVAL || !strstr(c.text, table[i].line))
             fail_msg("%s: %d, '%s'", table[i].schedule, ret, c.text);
     }

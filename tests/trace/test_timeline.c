@@ -201,15 +201,13 @@ static bool is_refused(const struct sp_timeline *t)
     char path[] = "/tmp/starpipe-test-record-XXXXXX";
     FILE *f = fdopen(mkstemp(path), "w");
     struct sp_timeline back;
-    struct catch c;
+    struct capture c;
     int err;
 
     assert_non_null(f);
     assert_int_equal(sp_timeline_write(t, f), 0);
     assert_int_equal(fclose(f), 0);
-    catch_begin(&c);
-    err = sp_timeline_load("test", path, &back);
-    catch_end(&c);
+    err = CAPTURED(&c, sp_timeline_load("test", path, &back));
     unlink(path);
     if (!err)
         sp_timeline_destroy(&back);
@@ -324,13 +322,13 @@ TEST(refusals)
         char path[] = "/tmp/starpipe-test-record-XXXXXX";
         FILE *f = fdopen(mkstemp(path), "w");
         struct sp_timeline t;
-        struct catch c;
+        struct capture c;
 
         fputs(texts[i], f);
         fclose(f);
-        catch_begin(&c);
+        capture_begin(&c);
         assert_true(sp_timeline_load("test", path, &t) < 0);
-        catch_end(&c);
+        capture_end(&c);
         assert_true(strchr(c.text, '\n') == c.text + strlen(c.text) - 1);
         unlink(path);
     }

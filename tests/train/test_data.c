@@ -208,9 +208,7 @@ TEST(test_refused)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         write_file(scratch_path(dir, "bad", path), table[i].bytes, (size_t)table[i].n);
         memset(&d, 0xee, sizeof d);
-        capture_begin(&c);
-        ret = sp_data_open(path, table[i].width, table[i].vocab, &d);
-        capture_end(&c);
+        ret = CAPTURED(&c, sp_data_open(path, table[i].width, table[i].vocab, &d));
         assert_int_equal(ret, table[i].ret);
         if (ret) {
             assert_said(c.text, table[i].said, table[i].name);
@@ -309,9 +307,7 @@ TEST(test_headers)
 
         headed_file(table[i].magic, table[i].version, table[i].tokens, table[i].width,
                     (size_t)table[i].bytes);
-        capture_begin(&c);
-        ret = sp_data_open(path, table[i].asked, 100, &d);
-        capture_end(&c);
+        ret = CAPTURED(&c, sp_data_open(path, table[i].asked, 100, &d));
         assert_int_equal(ret, said ? -EINVAL : 0);
         if (said) {
             assert_said(c.text, said, said);
@@ -335,9 +331,8 @@ TEST(test_headers)
     assert_int_equal(d.tokens, 517);
     sp_data_close(&d);
     must(!truncate(headed_file(GPT2, 1, 5, 2, 10), 1000), "truncate");
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(path, 0, 65536, &d), -EINVAL);
-    assert_said(capture_end(&c), "makes 1034 bytes in all; it has 1000", "cut header");
+    assert_says(&c, sp_data_open(path, 0, 65536, &d), -EINVAL,
+                "makes 1034 bytes in all; it has 1000", "cut header");
     unlink(path);
 }
 
@@ -395,9 +390,7 @@ TEST(test_numpy)
         int ret;
 
         npy_file(table[i].dict, table[i].version, table[i].width, table[i].tokens);
-        capture_begin(&c);
-        ret = sp_data_open(path, table[i].asked, 100, &d);
-        capture_end(&c);
+        ret = CAPTURED(&c, sp_data_open(path, table[i].asked, 100, &d));
         if (table[i].said) {
             assert_said(c.text, table[i].said, table[i].said);
             assert_int_equal(ret, -EINVAL);
@@ -417,9 +410,7 @@ TEST(test_numpy)
         must(fd >= 0 && pwrite(fd, "\1", 1, 10 + 118 + 8 * 7 + 5) == 1, "pwrite");
         close(fd);
     }
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(path, 0, 100, &d), -EINVAL);
-    assert_said(capture_end(&c), "token 7 is 4294967295", "large");
+    assert_says(&c, sp_data_open(path, 0, 100, &d), -EINVAL, "token 7 is 4294967295", "large");
     unlink(path);
 }
 
@@ -460,13 +451,11 @@ TEST(test_several)
         sp_data_close(&d);
     }
     snprintf(pattern, sizeof pattern, "%s/none_*.bin", dir);
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(pattern, 0, 50000, &d), -ENOENT);
-    assert_said(capture_end(&c), "no file has such a name", "pattern");
+    assert_says(&c, sp_data_open(pattern, 0, 50000, &d), -ENOENT, "no file has such a name",
+                "pattern");
     snprintf(pattern, sizeof pattern, "%s,,x", names);
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(pattern, 0, 50000, &d), -EINVAL);
-    assert_said(capture_end(&c), "an empty name between two commas", "empty");
+    assert_says(&c, sp_data_open(pattern, 0, 50000, &d), -EINVAL,
+                "an empty name between two commas", "empty");
     for (int i = 0; i < 4; i++) {
         char name[32];
 
@@ -479,18 +468,12 @@ TEST(test_several)
     assert_int_equal(d.tokens, 5);
     sp_data_close(&d);
     /* nobody said how wide, and two bytes cannot number them all */
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(one, 0, 70000, &d), -EINVAL);
-    assert_said(capture_end(&c), "say --token-bytes 4, or 2", "wide");
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(one, 2, 70000, &d), 0);
-    assert_said(capture_end(&c), "warning: data ", "told");
+    assert_says(&c, sp_data_open(one, 0, 70000, &d), -EINVAL, "say --token-bytes 4, or 2", "wide");
+    assert_says(&c, sp_data_open(one, 2, 70000, &d), 0, "warning: data ", "told");
     sp_data_close(&d);
     unlink(one);
     write_file(scratch_path(dir, "a.npz", one), "PK\3\4....", 8);
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(one, 0, 50000, &d), -EINVAL);
-    assert_said(capture_end(&c), "is a zip archive", "zip");
+    assert_says(&c, sp_data_open(one, 0, 50000, &d), -EINVAL, "is a zip archive", "zip");
     assert_int_equal(sp_data_open(one, 1, 256, &d), 0); /* as text, any bytes */
     sp_data_close(&d);
     unlink(one);
@@ -506,13 +489,10 @@ TEST(test_changes)
     assert_int_equal(sp_data_open(token_file(5000, 2, 50000), 2, 50000, &d), 0);
     must(!truncate(path, 4001), "truncate");
     assert_int_equal(sp_data_sample(&d, 48, 40, in, out), 0); /* tokens 1920 to 1960 */
-    capture_begin(&c);
-    assert_int_equal(sp_data_sample(&d, 50, 40, in, out), -EIO);
-    assert_said(capture_end(&c), "tokens: ends at byte 4001, it had 10000 when it was opened",
-                "truncated");
-    capture_begin(&c);
-    assert_int_equal(sp_data_sample(&d, 100, 40, in, out), -EIO);
-    assert_said(capture_end(&c), "ends at byte 4001, it had 10000", "far behind the end");
+    assert_says(&c, sp_data_sample(&d, 50, 40, in, out), -EIO,
+                "tokens: ends at byte 4001, it had 10000 when it was opened", "truncated");
+    assert_says(&c, sp_data_sample(&d, 100, 40, in, out), -EIO, "ends at byte 4001, it had 10000",
+                "far behind the end");
     token_file(5000, 2, 65000);
     capture_begin(&c);
     assert_int_equal(sp_data_sample(&d, 0, 40, in, out), 0);

@@ -165,9 +165,8 @@ TEST(test_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct capture c;
 
-        capture_begin(&c);
-        assert_int_equal(sp_sampling_check(&cases[i].how, "here"), -EINVAL);
-        assert_said(capture_end(&c), cases[i].word, cases[i].word);
+        assert_says(&c, sp_sampling_check(&cases[i].how, "here"), -EINVAL, cases[i].word,
+                    cases[i].word);
     }
     assert_int_equal(sp_sampling_check(&fine, "here"), 0);
 }

@@ -93,8 +93,6 @@ TEST(test_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct capture c;
 
-        capture_begin(&c);
-        assert_int_equal(sp_lr_check(&cases[i].s), -EINVAL);
-        assert_said(capture_end(&c), cases[i].word, cases[i].word);
+        assert_says(&c, sp_lr_check(&cases[i].s), -EINVAL, cases[i].word, cases[i].word);
     }
 }

@@ -20,18 +20,14 @@ TEST(test_same)
 
     assert_string_equal(a, "--lr=0.1\n--log=\n--prompt=two\\nlines=one\n");
     assert_int_equal(sp_settings_same(a, b), 0);
-    capture_begin(&cap);
-    assert_int_equal(sp_settings_same(c, a), -EINVAL);
-    assert_said(capture_end(&cap), "--lr is 0.2 here and 0.1 on rank 0", "another number");
-    capture_begin(&cap);
-    assert_int_equal(sp_settings_same(d, a), -EINVAL);
-    assert_said(capture_end(&cap), "--log is x here and not given on rank 0", "one without");
-    capture_begin(&cap);
-    assert_int_equal(sp_settings_same(a, d), -EINVAL);
-    assert_said(capture_end(&cap), "--log is not given here and x on rank 0", "the other without");
-    capture_begin(&cap);
-    assert_int_equal(sp_settings_same(e, a), -EINVAL);
-    assert_said(capture_end(&cap), "--new: rank 0 has no such setting", "another program");
+    assert_says(&cap, sp_settings_same(c, a), -EINVAL, "--lr is 0.2 here and 0.1 on rank 0",
+                "another number");
+    assert_says(&cap, sp_settings_same(d, a), -EINVAL, "--log is x here and not given on rank 0",
+                "one without");
+    assert_says(&cap, sp_settings_same(a, d), -EINVAL, "--log is not given here and x on rank 0",
+                "the other without");
+    assert_says(&cap, sp_settings_same(e, a), -EINVAL, "--new: rank 0 has no such setting",
+                "another program");
     free(a), free(b), free(c), free(d), free(e);
 }
 

@@ -320,16 +320,16 @@ TEST(test_refusals)
     struct sp_agree_message m = {.tag = 5, .bytes = 8}, again = m, other = {.tag = 6, .bytes = 8};
     struct sp_agree leader, follower;
     struct sp_agree_step step;
-    struct catch said;
+    struct capture said;
 
     sp_agree_init(&leader, 1, 1, "rank 0 to 1");
     sp_agree_init(&follower, -1, 1, "rank 0 to 1");
-    catch_begin(&said);
+    capture_begin(&said);
     assert_int_equal(sp_agree_ready(&follower, &m, &step), 0);
     assert_int_equal(sp_agree_ready(&follower, &again, &step), -EEXIST);
-    assert_string_equal(catch_end(&said),
+    assert_string_equal(capture_end(&said),
                         "starpipe: internal: two messages 5 (rank 0 to 1) at once\n");
-    catch_begin(&said);
+    capture_begin(&said);
     assert_int_equal(
         sp_agree_hear(&follower, &(struct sp_agree_note){.go = 1, .tag = 6, .bytes = 8}, &step),
         -EPROTO);
@@ -341,8 +341,8 @@ TEST(test_refusals)
         sp_agree_hear(&follower, &(struct sp_agree_note){.go = 1, .tag = 5, .bytes = 9}, &step),
         -EMSGSIZE);
     assert_int_equal(sp_agree_hear(&follower, &(struct sp_agree_note){.tag = 5}, &step), -EPROTO);
-    assert_non_null(strstr(catch_end(&said), "message 5 (rank 0 to 1) has 8 bytes here, 9 at"));
-    catch_begin(&said);
+    assert_non_null(strstr(capture_end(&said), "message 5 (rank 0 to 1) has 8 bytes here, 9 at"));
+    capture_begin(&said);
     assert_int_equal(sp_agree_hear(&leader, &(struct sp_agree_note){.tag = 6, .bytes = 9}, &step),
                      0);
     assert_int_equal(sp_agree_ready(&leader, &other, &step), -EMSGSIZE);
@@ -350,7 +350,7 @@ TEST(test_refusals)
                      0);
     assert_int_equal(sp_agree_hear(&leader, &(struct sp_agree_note){.tag = 7, .bytes = 9}, &step),
                      -EEXIST);
-    catch_end(&said);
+    capture_end(&said);
     sp_agree_clear(&leader);
     sp_agree_clear(&follower);
 }

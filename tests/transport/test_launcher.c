@@ -26,13 +26,11 @@ static void clear(void)
 
 static const char *refusal(const char *mpi)
 {
-    static struct catch said;
+    static struct capture said;
     struct sp_launcher l = sp_launcher_find();
     int err;
 
-    catch_begin(&said);
-    err = sp_launcher_refuse(&l, mpi);
-    catch_end(&said);
+    err = CAPTURED(&said, sp_launcher_refuse(&l, mpi));
     assert_int_equal(err, -EINVAL);
     return said.text;
 }
