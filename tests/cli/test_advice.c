@@ -8,24 +8,16 @@
 #include "train/start/start.h"
 #include <math.h>
 
-static char *scratch, text[4200];
+static char text[4200];
 
 static int setup(void **state)
 {
     char words[2001];
 
-    (void)state;
+    scratch_setup(state);
     for (size_t i = 0; i < sizeof words; i++)
         words[i] = (char)('a' + i * i % 23);
-    scratch = scratch_make();
     write_file(scratch_path(scratch, "text", text), words, sizeof words);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    scratch_remove(scratch);
     return 0;
 }
 
@@ -144,4 +136,4 @@ TEST(all_schedules)
     model = "gpt-tiny";
 }
 
-TEST_FIXTURE(setup, teardown)
+TEST_FIXTURE(setup, scratch_teardown)

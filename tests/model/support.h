@@ -2,6 +2,7 @@
 #ifndef TESTS_MODEL_SUPPORT_H
 #define TESTS_MODEL_SUPPORT_H
 
+#include <dirent.h>
 #include <fts.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,6 +44,35 @@ static inline void scratch_remove(char *dir)
     free(dir);
 }
 
+/* How many files a directory has. */
+static inline int files_in(const char *dir)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+
+    must(d != NULL, "opendir");
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2; /* . and .. */
+}
+
+/* Removes the files of a directory. */
+static inline void scratch_empty(const char *dir)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+
+    must(d != NULL, "opendir");
+    while ((e = readdir(d))) {
+        char path[4500];
+
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        unlink(path);
+    }
+    closedir(d);
+}
+
 static inline const char *scratch_path(const char *dir, const char *name, char out[4200])
 {
     snprintf(out, 4200, "%s/%s", dir, name);
@@ -54,6 +84,23 @@ static inline void write_file(const char *path, const void *data, size_t n)
     FILE *f = fopen(path, "wb");
 
     must(f && fwrite(data, 1, n, f) == n && !fclose(f), "writing a file");
+}
+
+/* The directory of a TEST_FIXTURE(scratch_setup, scratch_teardown). */
+static char *scratch;
+
+static inline int scratch_setup(void **state)
+{
+    (void)state;
+    scratch = scratch_make();
+    return 0;
+}
+
+static inline int scratch_teardown(void **state)
+{
+    (void)state;
+    scratch_remove(scratch);
+    return 0;
 }
 
 #endif

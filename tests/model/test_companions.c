@@ -8,22 +8,6 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-static char *scratch;
-
-static int setup(void **state)
-{
-    (void)state;
-    scratch = scratch_make();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    scratch_remove(scratch);
-    return 0;
-}
-
 static const char *at(const char *name)
 {
     static char path[4][4200];
@@ -278,9 +262,9 @@ TEST_GROUP(companions)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
-        cmocka_unit_test_setup_teardown(test_found, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_left_out, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_copied, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_found, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(test_left_out, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(test_copied, scratch_setup, scratch_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

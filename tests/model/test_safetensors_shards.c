@@ -4,39 +4,11 @@
  */
 #include "support.h"
 #include "model/files/safetensors.h"
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-
-static int files_in(const char *dir)
-{
-    DIR *d = opendir(dir);
-    int n = 0;
-
-    must(d != NULL, "opendir");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 2; /* . and .. */
-}
-
-static void empty(const char *dir)
-{
-    DIR *d = opendir(dir);
-    struct dirent *e;
-
-    must(d != NULL, "opendir");
-    while ((e = readdir(d))) {
-        char path[4500];
-
-        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        unlink(path);
-    }
-    closedir(d);
-}
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
@@ -130,7 +102,7 @@ TEST(round_trip)
             assert_int_equal(st.n_shards, cases[i].n);
             check_set(&st, cases[i].shards);
             sp_st_close(&st);
-            empty(dir);
+            scratch_empty(dir);
         }
         printf("at most %llu bytes: shards %s\n", (unsigned long long)cases[i].limit,
                cases[i].shards);
@@ -141,7 +113,7 @@ TEST(round_trip)
         stream(w, ELEMENTS, 7);
         assert_int_equal(sp_st_writer_finish(w), 0);
         assert_int_equal(files_in(dir), 1);
-        empty(dir);
+        scratch_empty(dir);
     }
     rmdir(dir);
     free(dir);
@@ -290,7 +262,7 @@ TEST(indexes_are_checked)
     }
     printf("%d indexes accepted, %d refused\n", accepted, refused);
     rmdir(scratch_path(dir, "dir", other));
-    empty(dir);
+    scratch_empty(dir);
     rmdir(dir);
     free(dir);
 }

@@ -1,39 +1,11 @@
 /* Writing safetensors: what is written is read; what is interrupted leaves the old file. */
 #include "support.h"
 #include "model/files/safetensors.h"
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-
-static int files_in(const char *dir)
-{
-    DIR *d = opendir(dir);
-    int n = 0;
-
-    must(d != NULL, "opendir");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 2; /* . and .. */
-}
-
-static void empty(const char *dir)
-{
-    DIR *d = opendir(dir);
-    struct dirent *e;
-
-    must(d != NULL, "opendir");
-    while ((e = readdir(d))) {
-        char path[4500];
-
-        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        unlink(path);
-    }
-    closedir(d);
-}
 
 static float value(size_t i)
 {
@@ -243,7 +215,7 @@ TEST(interrupted_save_keeps_the_old_file)
     make_old(path); /* and it bars no later save */
     assert_old(path);
     assert_int_equal(sp_st_writer_finish(begin_new(path, 300000)), 0);
-    empty(dir);
+    scratch_empty(dir);
     assert_int_equal(rmdir(dir), 0);
     free(dir);
 }

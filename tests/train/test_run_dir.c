@@ -8,22 +8,6 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-static char *scratch;
-
-static int setup(void **state)
-{
-    (void)state;
-    scratch = scratch_make();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    scratch_remove(scratch);
-    return 0;
-}
-
 /* A path in a directory of the case. */
 static const char *at(const char *name)
 {
@@ -645,4 +629,4 @@ TEST(test_room)
     sp_run_dir_release(&d);
 }
 
-TEST_FIXTURE(setup, teardown)
+TEST_FIXTURE(scratch_setup, scratch_teardown)

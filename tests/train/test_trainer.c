@@ -13,25 +13,17 @@
 
 enum { STEPS = 5, SEQ = 16, MICRO_BATCHES = 4 };
 
-static char *scratch, text[4200], saved[4200];
+static char text[4200], saved[4200];
 
 static int setup(void **state)
 {
     char words[4001];
 
-    (void)state;
+    scratch_setup(state);
     for (size_t i = 0; i < sizeof words; i++)
         words[i] = (char)('a' + i * i % 23);
-    scratch = scratch_make();
     write_file(scratch_path(scratch, "text", text), words, sizeof words);
     scratch_path(scratch, "saved", saved);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    scratch_remove(scratch);
     return 0;
 }
 
@@ -346,4 +338,4 @@ TEST(refused_configurations)
     }
 }
 
-TEST_FIXTURE(setup, teardown)
+TEST_FIXTURE(setup, scratch_teardown)
