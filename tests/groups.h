@@ -21,7 +21,7 @@
     }                                                                                              \
     static void name(__attribute__((unused)) void **test_state)
 
-/* What runs before the first and after the last TEST of the file; NULL: nothing. */
+/* Functions that run before the first and after the last TEST of the file; NULL: none. */
 #define TEST_FIXTURE(setup, teardown)                                                              \
     __attribute__((constructor)) static void test_add_fixture(void)                                \
     {                                                                                              \

@@ -14,7 +14,7 @@ static const char *const kind_name[KINDS] = {"drop", "double",       "foreign", 
                                              "swap", "swap of next", "move",    "rename"};
 static int rejected[KINDS], legal[KINDS], reasons[6];
 
-/* What differs between the families. */
+/* Each family has its own: */
 
 /* Makes an op that is not of the family, or of another stage; reason[n] is the verifier's message. */
 static void make_foreign(const struct sp_layout *lay, struct sp_op *op, char *reason, size_t n);
