@@ -111,6 +111,23 @@ refused()
     fi
 }
 
+# refused_in N PATTERN ARGUMENTS...: of N processes: exit status 2, one line of ours among those of the launcher.
+refused_in()
+{
+    local n=$1 pattern=$2 status lines
+
+    shift 2
+    timeout -k 2 20 $MPIRUN -np "$n" "$STARPIPE" "$@" > "$work/stdout" 2> "$work/stderr" < /dev/null
+    status=$?
+    lines=$(cat "$work/stdout" "$work/stderr" | grep -c 'starpipe: ')
+    if [ $status -ne 2 ] || [ "$lines" -ne 1 ] ||
+        ! grep -Eq "^starpipe: .*$pattern" "$work/stderr"; then
+        fail "$n processes: starpipe $*"
+        echo "  exit status $status, $lines lines of ours, wanted: $pattern"
+        grep starpipe: "$work/stdout" "$work/stderr" | head -n 5 | cut -c 1-300
+    fi
+}
+
 # near [--part] A B TOLERANCE: what `diff` says of two logs, files of tensors or checkpoints.
 near()
 {
@@ -154,6 +171,12 @@ make_text()
 steps_of()
 {
     sed -n '/"step":/s/.*"'"$2"'":\([^,}]*\).*/\1/p' "$1"
+}
+
+# losses LOG: the loss and the norm of the gradients of each step, one line a step.
+losses()
+{
+    grep -o '"loss":[^,]*,"grad_norm":[^,]*' "$1"
 }
 
 # stages_of LOG KEY: a field of all stages, one line a step.

@@ -5,6 +5,11 @@
  * Exit: 0 all passed, 1 some did not, 2 there is no such group.
  */
 #include "groups.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +17,64 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_GROUPS = 64 };
+enum { MOST_GROUPS = 64, MOST_TESTS = 64 };
 
 static struct group {
-    const char *name;
-    int (*run)(void);
+    char name[64];
+    int (*run)(void); /* NULL: the tests below */
+    int (*setup)(void **state), (*teardown)(void **state);
+    struct CMUnitTest tests[MOST_TESTS];
+    int lines[MOST_TESTS];
+    size_t n_tests;
 } groups[MOST_GROUPS];
 static int n_groups;
 
-void test_group_add(const char *name, int (*run)(void))
+static struct group *add_group(const char *name, int length)
 {
     if (n_groups == MOST_GROUPS)
         abort();
-    groups[n_groups++] = (struct group){name, run};
+    snprintf(groups[n_groups].name, sizeof groups->name, "%.*s", length, name);
+    return &groups[n_groups++];
+}
+
+void test_group_add(const char *name, int (*run)(void))
+{
+    add_group(name, (int)strlen(name))->run = run;
+}
+
+/* The group of FOLDER/test_NAME.c. */
+static struct group *find_group(const char *file)
+{
+    const char *name = strrchr(file, '/') + strlen("/test_");
+    int length = (int)strlen(name) - (int)strlen(".c");
+
+    for (int i = 0; i < n_groups; i++)
+        if ((int)strlen(groups[i].name) == length && !strncmp(groups[i].name, name, (size_t)length))
+            return &groups[i];
+    return add_group(name, length);
+}
+
+void test_register(const char *file, int line, const char *name, void (*test)(void **state))
+{
+    struct group *g = find_group(file);
+    size_t at = g->n_tests++;
+
+    if (at == MOST_TESTS)
+        abort();
+    for (; at > 0 && g->lines[at - 1] > line; at--) { /* compilers may turn the order round */
+        g->tests[at] = g->tests[at - 1];
+        g->lines[at] = g->lines[at - 1];
+    }
+    g->tests[at] = (struct CMUnitTest){.name = name, .test_func = test};
+    g->lines[at] = line;
+}
+
+void test_fixture(const char *file, int (*setup)(void **state), int (*teardown)(void **state))
+{
+    struct group *g = find_group(file);
+
+    g->setup = setup;
+    g->teardown = teardown;
 }
 
 int test_every(int n)
@@ -53,7 +103,9 @@ static int run_group(const struct group *g)
     fflush(NULL);
     pid = fork();
     if (!pid)
-        exit(g->run() != 0);
+        exit(g->run ? g->run() != 0
+                    : _cmocka_run_group_tests(g->name, g->tests, g->n_tests, g->setup,
+                                              g->teardown) != 0);
     if (pid < 0 || wait4(pid, &status, 0, &usage) != pid) {
         perror(g->name);
         return 0;

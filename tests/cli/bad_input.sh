@@ -327,24 +327,6 @@ refused "no option" info --jsn
 
 # ---- several processes: one line of ours among those of the launcher
 
-# refused_in N PATTERN ARGUMENTS
-refused_in()
-{
-    local n=$1 pattern=$2 status lines
-
-    shift 2
-    timeout -k 2 20 $MPIRUN -np "$n" "$STARPIPE" "$@" > "$work/stdout" 2> "$work/stderr" < /dev/null
-    status=$?
-    lines=$(cat "$work/stdout" "$work/stderr" | grep -c 'starpipe: ')
-    refusals=$((refusals + 1))
-    if [ $status -ne 2 ] || [ "$lines" -ne 1 ] ||
-        ! grep -Eq "^starpipe: .*$pattern" "$work/stderr"; then
-        fail "$n processes: starpipe $*"
-        echo "  exit status $status, $lines lines of ours, wanted: $pattern"
-        grep starpipe: "$work/stdout" "$work/stderr" | head -n 5 | cut -c 1-300
-    fi
-}
-
 if have_mpi; then
     refused_in 2 "no option --frobnicate" $tiny --frobnicate
     refused_in 2 "2 processes for 1 stages" $tiny

@@ -8,24 +8,16 @@
 #include "train/start/start.h"
 #include <math.h>
 
-static char *scratch, text[4200];
+static char text[4200];
 
 static int setup(void **state)
 {
     char words[2001];
 
-    (void)state;
+    scratch_setup(state);
     for (size_t i = 0; i < sizeof words; i++)
         words[i] = (char)('a' + i * i % 23);
-    scratch = scratch_make();
     write_file(scratch_path(scratch, "text", text), words, sizeof words);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    scratch_remove(scratch);
     return 0;
 }
 
@@ -68,12 +60,11 @@ static void advise(struct sp_trainer *t, double times, char advice[SP_ADVICE])
     sp_timeline_destroy(&record);
 }
 
-static void more_micro_batches(void **state)
+TEST(more_micro_batches)
 {
     struct sp_trainer *t = open_trainer(2, 2, "even");
     char advice[SP_ADVICE];
 
-    (void)state;
     advise(t, 1, advice);
     printf("%s\n", advice);
     assert_non_null(strstr(advice, "with 2 micro-batches 1f1b itself is idle 3"));
@@ -83,23 +74,21 @@ static void more_micro_batches(void **state)
 }
 
 /* A run that is nearly as fast as possible gets no advice. */
-static void none(void **state)
+TEST(none)
 {
     struct sp_trainer *t = open_trainer(1, 8, "even");
     char advice[SP_ADVICE] = "x";
 
-    (void)state;
     advise(t, 1, advice);
     assert_string_equal(advice, "");
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
-static void fewer_stages(void **state)
+TEST(fewer_stages)
 {
     struct sp_trainer *t = open_trainer(4, 8, "even");
     char advice[SP_ADVICE];
 
-    (void)state;
     t->place.workers = 2;
     advise(t, 4, advice);
     printf("%s\n", advice);
@@ -113,12 +102,11 @@ static void fewer_stages(void **state)
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
-static void uneven_stages(void **state)
+TEST(uneven_stages)
 {
     struct sp_trainer *t = open_trainer(2, 32, "7,1");
     char advice[SP_ADVICE];
 
-    (void)state;
     advise(t, 1, advice);
     printf("%s\n", advice);
     assert_non_null(strstr(advice, "the partition is uneven: stage 0 has 7 of 8 layers"));
@@ -127,7 +115,7 @@ static void uneven_stages(void **state)
 }
 
 /* Also covers schedules whose ops are not of whole chunks. */
-static void all_schedules(void **state)
+TEST(all_schedules)
 {
     static const char *const names[] = {"gpipe",    "interleaved", "zb1p",      "zbv",
                                         "dualpipe", "hanayo",      "seq1f1b",   "terapipe",
@@ -135,7 +123,6 @@ static void all_schedules(void **state)
                                         "sppo",     "chimera",     "pipedream", "pipedream-2bw"};
     char advice[SP_ADVICE];
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct sp_trainer *t;
 
@@ -150,13 +137,4 @@ static void all_schedules(void **state)
     model = "gpt-tiny";
 }
 
-TEST_GROUP(advice)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(more_micro_batches), cmocka_unit_test(none),
-        cmocka_unit_test(fewer_stages),       cmocka_unit_test(uneven_stages),
-        cmocka_unit_test(all_schedules),
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_FIXTURE(setup, scratch_teardown)

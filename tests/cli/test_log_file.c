@@ -83,9 +83,8 @@ static void expect(const char *before, int done, const char *kept)
     assert_string_equal(take(), want);
 }
 
-static void test_kept(void **state)
+TEST(test_kept)
 {
-    (void)state;
     expect(PLAN STEP(1) STEP(2), SP_LOG_NEW, "");
     expect("", SP_LOG_NEW, "");
     expect("", 3, "");
@@ -113,7 +112,7 @@ static void test_kept(void **state)
     expect("{\"plan\":\"1f", SP_LOG_NEW, "");
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     static const struct {
         const char *text;
@@ -137,15 +136,13 @@ static void test_refused(void **state)
     struct capture c;
     FILE *log;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         write_file(path, table[i].text, strlen(table[i].text));
         for (int opens = 0; opens < 2; opens++) {
             int ret;
 
-            capture_begin(&c);
-            ret = opens ? open_log(path, table[i].done, &log) : sp_log_check(path, table[i].done);
-            capture_end(&c);
+            ret = CAPTURED(&c, opens ? open_log(path, table[i].done, &log)
+                                     : sp_log_check(path, table[i].done));
             assert_int_equal(ret, -EINVAL);
             assert_said(c.text, table[i].said, table[i].text);
         }
@@ -154,12 +151,11 @@ static void test_refused(void **state)
 }
 
 /* The path may name a device, a FIFO that nobody reads, or nothing. */
-static void test_no_files(void **state)
+TEST(test_no_files)
 {
     struct capture c;
     FILE *log;
 
-    (void)state;
     alarm(20);
     assert_int_equal(sp_log_check(path, 3), 0);
     assert_int_equal(sp_log_check("/dev/null", 3), 0);
@@ -170,22 +166,20 @@ static void test_no_files(void **state)
     assert_true(open_log(path, SP_LOG_NEW, &log) < 0);
     assert_said(capture_end(&c), "cannot write log", "FIFO");
     unlink(path);
-    capture_begin(&c);
-    assert_int_equal(open_log("/nowhere/log", SP_LOG_NEW, &log), -ENOENT);
-    assert_said(capture_end(&c), "cannot write log /nowhere/log: No such file", "no directory");
+    assert_says(&c, open_log("/nowhere/log", SP_LOG_NEW, &log), -ENOENT,
+                "cannot write log /nowhere/log: No such file", "no directory");
     alarm(0);
 }
 
 /* Another process holds a lock of either kind: the log is refused at once, its holder is named, and
  * nothing is touched. */
-static void test_locked(void **state)
+TEST(test_locked)
 {
     struct sp_log_file file, other;
     char me[64];
     struct capture c;
     int fd;
 
-    (void)state;
     alarm(20);
     write_file(path, PLAN STEP(1), strlen(PLAN STEP(1)));
     assert_int_equal(sp_log_take(path, &file), 0);
@@ -209,16 +203,13 @@ static void test_locked(void **state)
 }
 
 /* Without locks the run warns and goes on. */
-static void test_no_locks(void **state)
+TEST(test_no_locks)
 {
     struct sp_log_file file;
     struct capture c;
 
-    (void)state;
     has_locks = false;
-    capture_begin(&c);
-    assert_int_equal(sp_log_take(path, &file), 0);
-    assert_said(capture_end(&c), "warning: log ", "no locks");
+    assert_says(&c, sp_log_take(path, &file), 0, "warning: log ", "no locks");
     assert_said(c.text, "cannot be locked (No locks available)", "no locks");
     has_locks = true;
     assert_true(file.fd >= 0);
@@ -226,11 +217,10 @@ static void test_no_locks(void **state)
 }
 
 /* A log made for a run that is then refused is removed; a file that was there before stays. */
-static void test_released(void **state)
+TEST(test_released)
 {
     struct sp_log_file file;
 
-    (void)state;
     assert_int_equal(sp_log_take(path, &file), 0);
     sp_log_release(path, &file);
     assert_int_not_equal(access(path, F_OK), 0);
@@ -240,13 +230,4 @@ static void test_released(void **state)
     assert_string_equal(take(), "");
 }
 
-TEST_GROUP(log_file)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),     cmocka_unit_test(test_locked),
-        cmocka_unit_test(test_no_locks), cmocka_unit_test(test_released),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_no_files),
-    };
-
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+TEST_FIXTURE(make_dir, remove_dir)

@@ -87,11 +87,10 @@ static int parse_line(const char *line, struct values *v)
     return parse(argc, argv, v);
 }
 
-static void takes_every_kind(void **state)
+TEST(takes_every_kind)
 {
     struct values v = {.file = "default", .count = 4, .rate = 0.5};
 
-    (void)state;
     assert_int_equal(parse_line("", &v), 0);
     assert_string_equal(v.file, "default");
     assert_false(v.given);
@@ -120,7 +119,7 @@ static void takes_every_kind(void **state)
     assert_int_equal(parse_line("--style plain", &(struct values){0}), 0);
 }
 
-static void refuses(void **state)
+TEST(refuses)
 {
     static const struct {
         const char *line, *why;
@@ -162,15 +161,12 @@ static void refuses(void **state)
         {"--fancy", "test: --fancy without --file FILE has no effect"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct values v = {.count = 4};
-        struct catch c;
+        struct capture c;
         int ret;
 
-        catch_begin(&c);
-        ret = parse_line(table[i].line, &v);
-        catch_end(&c);
+        ret = CAPTURED(&c, parse_line(table[i].line, &v));
         if (ret != -EINVAL || strncmp(c.text, "starpipe: ", 10) || !strstr(c.text, table[i].why) ||
             strchr(c.text, '\n') != c.text + strlen(c.text) - 1)
             fail_msg("'%s': %d, '%s'", table[i].line, ret, c.text);
@@ -181,7 +177,7 @@ static void refuses(void **state)
 }
 
 /* Operands stand anywhere among the options; each is needed, none may be more. */
-static void operands(void **state)
+TEST(operands)
 {
     static const struct {
         const char *words[5], *why;
@@ -206,27 +202,24 @@ static void operands(void **state)
         {0},
     };
 
-    (void)state;
     assert_int_equal(sp_options_parse(options, "Tests.", 4, (char **)good), 0);
     assert_string_equal(from, "a");
     assert_string_equal(to, "b");
     assert_true(fast);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct catch c;
+        struct capture c;
         int argc = 0, ret;
 
         from = to = NULL;
         while (argc < 5 && bad[i].words[argc])
             argc++;
-        catch_begin(&c);
-        ret = sp_options_parse(options, "Tests.", argc, (char **)bad[i].words);
-        catch_end(&c);
+        ret = CAPTURED(&c, sp_options_parse(options, "Tests.", argc, (char **)bad[i].words));
         if (ret != -EINVAL || !strstr(c.text, bad[i].why))
             fail_msg("%d words: %d, '%s', not '%s'", argc, ret, c.text, bad[i].why);
     }
 }
 
-static void sizes(void **state)
+TEST(sizes)
 {
     static const struct {
         const char *text;
@@ -256,7 +249,6 @@ static void sizes(void **state)
                                       "1m",    "1kibb", "1KiBB", "8388608T", "99999999999GiB"};
     uint64_t v = 7;
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_int_equal(sp_parse_size(good[i].text, &v), 0);
         assert_true(v == good[i].bytes);
@@ -270,7 +262,7 @@ static void sizes(void **state)
 }
 
 /* The help goes to stdout, with names, ranges and defaults. */
-static void helps(void **state)
+TEST(helps)
 {
     struct values v = {.file = "x.bin", .count = 4, .limit = 2 << 20, .rate = 0.25, .format = 1};
     FILE *out = tmpfile();
@@ -278,7 +270,6 @@ static void helps(void **state)
     int saved = dup(STDOUT_FILENO), ret;
     size_t n;
 
-    (void)state;
     assert_non_null(out);
     fflush(stdout);
     dup2(fileno(out), STDOUT_FILENO);
@@ -311,7 +302,7 @@ static void helps(void **state)
         strstr(text, "\nSizes are in bytes; 10M is 10MiB, 10 x 1024^2 bytes; 10MB is "));
 }
 
-static void layout_table(void **state)
+TEST(layout_table)
 {
     struct sp_layout_args a = SP_LAYOUT_ARGS_DEFAULT;
     const struct sp_option options[] = {SP_LAYOUT_OPTIONS(a), {0}};
@@ -320,7 +311,6 @@ static void layout_table(void **state)
         "1048576",    "--memory-limit=80GiB", "--micro-batches",     "17",         "--chunks=2",
         "--slices=5", "--recompute=every=4",  "--micro-batch-size",  "2"};
 
-    (void)state;
     assert_string_equal(a.schedule, "1f1b");
     assert_int_equal(a.stages, 4);
     assert_int_equal(a.micro_batches, 8);
@@ -334,18 +324,4 @@ static void layout_table(void **state)
     assert_int_equal(a.slices, 5);
     assert_string_equal(a.recompute, "every=4");
     assert_int_equal(a.micro_batch_size, 2);
-}
-
-TEST_GROUP(options)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_every_kind),
-        cmocka_unit_test(refuses),
-        cmocka_unit_test(operands),
-        cmocka_unit_test(sizes),
-        cmocka_unit_test(helps),
-        cmocka_unit_test(layout_table),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ static int check(enum sp_file_use use, const char *out, enum sp_file_use other_u
     return ret;
 }
 
-static void test_same(void **state)
+TEST(test_same)
 {
     static const struct {
         enum sp_file_use use;
@@ -122,13 +122,10 @@ static void test_same(void **state)
     };
     struct capture c;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         int ret;
 
-        capture_begin(&c);
-        ret = check(table[i].use, table[i].out, table[i].other_use, table[i].other);
-        capture_end(&c);
+        ret = CAPTURED(&c, check(table[i].use, table[i].out, table[i].other_use, table[i].other));
         if (ret != (table[i].said ? -EINVAL : 0))
             fail_msg("%s, %s: %d, \"%s\"", table[i].out, table[i].other, ret, c.text);
         if (table[i].said)
@@ -143,9 +140,7 @@ static void assert_refused(int (*try)(const char *), const char *name, const cha
     struct capture c;
     int ret;
 
-    capture_begin(&c);
-    ret = try(name);
-    capture_end(&c);
+    ret = CAPTURED(&c, try(name));
     assert_true(ret < 0);
     assert_said(c.text, said, name);
 }
@@ -160,13 +155,12 @@ static int try_old_dir(const char *path)
     return sp_output_try_file(path, false);
 }
 
-static void test_try(void **state)
+TEST(test_try)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
     struct stat before, after;
     int s = socket(AF_UNIX, SOCK_STREAM, 0);
 
-    (void)state;
     alarm(20);
     must(!mkfifo("fifo", 0600), "mkfifo");
     must(!bind(s, (struct sockaddr *)&address, sizeof address), "bind");
@@ -208,12 +202,11 @@ static void test_try(void **state)
 }
 
 /* Directories of a run that is refused after all go again, unless others put something there. */
-static void test_make(void **state)
+TEST(test_make)
 {
     struct sp_made_dirs made = {0};
     struct stat st;
 
-    (void)state;
     assert_int_equal(sp_dir_make_parent("a/b/c/log", &made), 0);
     assert_int_equal(sp_dir_make("a/b/d//e/", &made), 0);
     assert_int_equal(sp_dir_make("other", &made), 0);
@@ -227,13 +220,4 @@ static void test_make(void **state)
     must(!unlink("a/b/c/log") && !rmdir("a/b/c") && !rmdir("a/b") && !rmdir("a"), "remove");
 }
 
-TEST_GROUP(outputs)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same),
-        cmocka_unit_test(test_try),
-        cmocka_unit_test(test_make),
-    };
-
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+TEST_FIXTURE(make_dir, remove_dir)

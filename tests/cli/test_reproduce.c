@@ -57,12 +57,11 @@ static const struct sp_cell *cell_of(const struct sp_paper *paper, const char *i
     return NULL;
 }
 
-static void helixpipe_is_ahead_by_what_it_says(void **state)
+TEST(helixpipe_is_ahead_by_what_it_says)
 {
     struct sp_paper paper;
     int cells = 0;
 
-    (void)state;
     run(&sp_paper_helixpipe, &paper);
     assert_int_equal(paper.summary.claims, 19);
     assert_int_equal(paper.summary.claims_right, 13);
@@ -112,12 +111,11 @@ static bool is_placed_right(const struct sp_paper *paper, const struct sp_cell *
     return published == simulated;
 }
 
-static void weipipe_wins_where_it_did(void **state)
+TEST(weipipe_wins_where_it_did)
 {
     int cells = 0, right = 0, winners = 0, first = 0;
     struct sp_paper paper;
 
-    (void)state;
     run(&sp_paper_weipipe, &paper);
     for (int i = 0; i < paper.n; i++) {
         const struct sp_cell *c = &paper.cells[i];
@@ -154,12 +152,11 @@ static void weipipe_wins_where_it_did(void **state)
     sp_paper_destroy(&paper);
 }
 
-static void sppo_gains_what_recomputation_costs(void **state)
+TEST(sppo_gains_what_recomputation_costs)
 {
     struct sp_paper paper;
     const struct sp_cell *c;
 
-    (void)state;
     run(&sp_paper_sppo, &paper);
     all_within(&paper, "table3", 0);
     all_within(&paper, "figure5", 0.2);
@@ -193,11 +190,10 @@ static void sppo_gains_what_recomputation_costs(void **state)
     sp_paper_destroy(&paper);
 }
 
-static void survey_counts_as_the_list_simulation(void **state)
+TEST(survey_counts_as_the_list_simulation)
 {
     struct sp_paper paper;
 
-    (void)state;
     run(&sp_paper_survey, &paper);
     all_within(&paper, "gpipe-bubble", 0.03); /* one printed cell is wrong by 2 % */
     all_within(&paper, "naive-bubble", 1e-9);
@@ -222,7 +218,7 @@ static void survey_counts_as_the_list_simulation(void **state)
 
 /* Two stages and a model whose messages take longer than its ops: the time of a micro-batch if
  * messages block. */
-static void blocking_messages_are_exposed_twice(void **state)
+TEST(blocking_messages_are_exposed_twice)
 {
     struct sp_run run = {.machine = "a800-nvlink-eth",
                          .schedule = "1f1b",
@@ -235,7 +231,6 @@ static void blocking_messages_are_exposed_twice(void **state)
     struct sp_model model;
     double message, compute, apart, twice;
 
-    (void)state;
     assert_int_equal(sp_model_load("llama-h1024", &model), 0);
     run.model = &model;
     message =
@@ -263,7 +258,7 @@ static void blocking_messages_are_exposed_twice(void **state)
 }
 
 /* In each turn a worker sends the next one weights twice and gradients once, and nothing else. */
-static void ring_carries_what_is_used(void **state)
+TEST(ring_carries_what_is_used)
 {
     struct sp_layout lay = {
         .stages = 4, .micro_batches = 16, .slices = 1, .layers = 8, .options = ""};
@@ -273,7 +268,6 @@ static void ring_carries_what_is_used(void **state)
     struct sp_shape sh;
     struct sp_plan plan;
 
-    (void)state;
     assert_int_equal(sp_model_load("llama-h1024", &model), 0);
     model.layers = lay.layers;
     assert_int_equal(sp_plan_create("weipipe", &lay, &plan), 0);
@@ -292,14 +286,13 @@ static void ring_carries_what_is_used(void **state)
     sp_plan_destroy(&plan);
 }
 
-static void errors_are_of_ratios_and_bounds(void **state)
+TEST(errors_are_of_ratios_and_bounds)
 {
     struct sp_cell c = {.what = "speedup",
                         .unit = "% over the other",
                         .published = {SP_VALUE_NUMBER, 25},
                         .simulated = {SP_VALUE_NUMBER, 0}};
 
-    (void)state;
     assert_true(fabs(sp_cell_error(&c) - 0.2) < 1e-12);
     c.what = "memory";
     c.unit = "GB";
@@ -312,19 +305,4 @@ static void errors_are_of_ratios_and_bounds(void **state)
     c.what = "memory";
     c.simulated.kind = SP_VALUE_OOM;
     assert_true(sp_cell_error(&c) < 0);
-}
-
-TEST_GROUP(reproduce)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_are_of_ratios_and_bounds),
-        cmocka_unit_test(blocking_messages_are_exposed_twice),
-        cmocka_unit_test(ring_carries_what_is_used),
-        cmocka_unit_test(helixpipe_is_ahead_by_what_it_says),
-        cmocka_unit_test(weipipe_wins_where_it_did),
-        cmocka_unit_test(sppo_gains_what_recomputation_costs),
-        cmocka_unit_test(survey_counts_as_the_list_simulation),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

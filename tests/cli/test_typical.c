@@ -21,13 +21,12 @@ static int typical_of(const double *ms, int n, struct sp_typical *t)
     return t->kept[sp_typical_best(t)].step;
 }
 
-static void last_step_is_an_outlier(void **state)
+TEST(last_step_is_an_outlier)
 {
     static const double ms[] = {900, 500, 300, 45, 47, 44, 46, 48, 299};
     double least, median, most;
     struct sp_typical t;
 
-    (void)state;
     assert_int_equal(typical_of(ms, 9, &t), 6);
     sp_typical_range(&t, &least, &median, &most);
     printf("[          ] %g to %g us, median %g, of %d\n", least, most, median, t.n);
@@ -35,12 +34,11 @@ static void last_step_is_an_outlier(void **state)
 }
 
 /* The first steps count where there are no others. */
-static void short_runs(void **state)
+TEST(short_runs)
 {
     static const double ms[] = {900, 500, 300, 70};
     struct sp_typical t = {0};
 
-    (void)state;
     assert_int_equal(sp_typical_best(&t), -1);
     assert_int_equal(typical_of(ms, 1, &t), 0);
     assert_int_equal(typical_of(ms, 2, &t), 1);
@@ -50,13 +48,12 @@ static void short_runs(void **state)
 }
 
 /* A run that gets slower: what stood for it is too old, and far from its median. */
-static void moves_on(void **state)
+TEST(moves_on)
 {
     double ms[200];
     struct sp_typical t;
     int step;
 
-    (void)state;
     for (int k = 0; k < 200; k++)
         ms[k] = 10 + k + (k % 7 == 0 ? 500 : 0);
     step = typical_of(ms, 200, &t);
@@ -66,13 +63,12 @@ static void moves_on(void **state)
 
 /* In a run of equals with outliers now and then, never an outlier, wherever it ends; always one of
  * the last steps, and near their median. */
-static void any_end(void **state)
+TEST(any_end)
 {
     uint64_t seed = 5;
     double ms[400];
     double off = 0;
 
-    (void)state;
     for (int k = 0; k < 400; k++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         ms[k] = 40 + (double)(seed >> 44) / (1 << 16) + ((seed >> 40) % 5 == 0 ? 250 : 0);
@@ -89,16 +85,4 @@ static void any_end(void **state)
     printf("[          ] steps of 40 to 56 ms: %.2f ms off the median in the mean\n", off);
     printf("[          ] %d of 400 reports were kept for a while\n", copies);
     assert_true(off < 0.5 && copies < 200);
-}
-
-TEST_GROUP(typical)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(last_step_is_an_outlier),
-        cmocka_unit_test(short_runs),
-        cmocka_unit_test(moves_on),
-        cmocka_unit_test(any_end),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,9 +53,8 @@ static char *print(const char *bytes, size_t n, size_t size, bool plain)
     return text;
 }
 
-static void test_replaced(void **state)
+TEST(test_replaced)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t size = 1; size <= 9; size++) {
             char *text = print(cases[i].bytes, cases[i].n, size, false);
@@ -66,24 +65,15 @@ static void test_replaced(void **state)
 }
 
 /* Plain text holds nothing that a terminal would obey. */
-static void test_plain(void **state)
+TEST(test_plain)
 {
     const char bytes[] = "a\x1b[2J\r\a\x7f\xc2\x9b"
                          "1m\tb\n\xc3\xa9";
     char *raw = print(bytes, sizeof bytes - 1, 1, false);
     char *plain = print(bytes, sizeof bytes - 1, 1, true);
 
-    (void)state;
     assert_string_equal(raw, bytes);
     assert_string_equal(plain, "a?[2J????1m\tb\n\xc3\xa9");
     free(raw);
     free(plain);
-}
-
-TEST_GROUP(utf8_printer)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_replaced),
-                                       cmocka_unit_test(test_plain)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

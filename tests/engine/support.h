@@ -49,12 +49,12 @@ static inline int draw_below(uint64_t *state, int n)
  * Runs `fn` in a child that starts its own StarPU, and returns how it ended (wait status) with the
  * first 2 KiB of its stderr. A child that hangs is killed after 20 s.
  */
-static inline int in_child(void (*fn)(void *), void *arg, struct catch *said)
+static inline int in_child(void (*fn)(void *), void *arg, struct capture *said)
 {
     int status = 0;
     pid_t pid;
 
-    catch_begin(said);
+    capture_begin(said);
     pid = fork();
     if (pid == 0) {
         alarm(20);
@@ -62,7 +62,7 @@ static inline int in_child(void (*fn)(void *), void *arg, struct catch *said)
         _exit(0);
     }
     assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
-    catch_end(said);
+    capture_end(said);
     return status;
 }
 

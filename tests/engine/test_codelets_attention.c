@@ -71,23 +71,15 @@ static void check_attention(bool llama, const int *kv_len, int n, bool first)
     free(ro), free(rlse), free(rdq);
 }
 
-static void test_attention(void **state)
+TEST(test_attention)
 {
     static const int lens[] = {3, 5, 2, 4, 1, 3, 2, 5, 1, 2, 4};
     static const int counts[] = {1, 2, 3, 4, 5, 9, 11}; /* 5 + 2n buffers */
 
-    (void)state;
     for (int llama = 0; llama < 2; llama++)
         for (int first = 0; first < 2; first++)
             for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
                 check_attention(llama, lens, counts[i], first);
 }
 
-TEST_GROUP(codelets_attention)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention),
-    };
-
-    return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
-}
+TEST_FIXTURE(start_one_worker, stop_one_worker)

@@ -122,31 +122,19 @@ static void check_logits(const struct sp_shape *sh)
     free(n), free(rz);
 }
 
-static void test_logits(void **state)
+TEST(test_logits)
 {
-    (void)state;
     for_each_shape(check_logits);
 }
 
-static void test_embed(void **state)
+TEST(test_embed)
 {
-    (void)state;
     for_each_shape(check_embed);
 }
 
-static void test_head(void **state)
+TEST(test_head)
 {
-    (void)state;
     for_each_shape(check_head);
 }
 
-TEST_GROUP(codelets_head)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embed),
-        cmocka_unit_test(test_head),
-        cmocka_unit_test(test_logits),
-    };
-
-    return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
-}
+TEST_FIXTURE(start_one_worker, stop_one_worker)

@@ -318,31 +318,19 @@ static void check_without_out(const struct sp_shape *sh)
     drop_tensor(&x), drop_tensor(&o), drop_tensor(&dy), drop_tensor(&w), drop_tensor(&w_out);
 }
 
-static void test_without_out(void **state)
+TEST(test_without_out)
 {
-    (void)state;
     for_each_shape(check_without_out);
 }
 
-static void test_again(void **state)
+TEST(test_again)
 {
-    (void)state;
     for_each_shape(check_again);
 }
 
-static void test_post(void **state)
+TEST(test_post)
 {
-    (void)state;
     for_each_shape(check_post);
 }
 
-TEST_GROUP(codelets_post)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_post),
-        cmocka_unit_test(test_again),
-        cmocka_unit_test(test_without_out),
-    };
-
-    return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
-}
+TEST_FIXTURE(start_one_worker, stop_one_worker)

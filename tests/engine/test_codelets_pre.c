@@ -187,9 +187,8 @@ static void check_pre(const struct sp_shape *sh)
     free(n1), free(stats), free(q), free(kv);
 }
 
-static void test_pre(void **state)
+TEST(test_pre)
 {
-    (void)state;
     for_each_shape(check_pre);
 }
 
@@ -260,18 +259,9 @@ static void check_halves(const struct sp_shape *sh)
     drop_tensor(&q), drop_tensor(&kv), drop_tensor(&q2), drop_tensor(&kv2);
 }
 
-static void test_halves(void **state)
+TEST(test_halves)
 {
-    (void)state;
     for_each_shape(check_halves);
 }
 
-TEST_GROUP(codelets_pre)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pre),
-        cmocka_unit_test(test_halves),
-    };
-
-    return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
-}
+TEST_FIXTURE(start_one_worker, stop_one_worker)

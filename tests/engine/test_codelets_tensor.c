@@ -310,27 +310,25 @@ static void each_divisible(void (*check)(const struct sp_shape *sh), int *n)
     }
 }
 
-static void test_half(void **state)
+TEST(test_half)
 {
     int n = 0;
 
-    (void)state;
     each_divisible(check_half, &n);
     printf("    %d models\n", n);
     assert_int_equal(n, SMALL_MODELS);
 }
 
-static void test_head(void **state)
+TEST(test_head)
 {
     int n = 0;
 
-    (void)state;
     each_divisible(check_head, &n);
     assert_int_equal(n, SMALL_MODELS);
 }
 
 /* Ranges of a gradient to a tensor of their own and back; the norm without them. */
-static void test_ranges(void **state)
+TEST(test_ranges)
 {
     const struct sp_block_range range[] = {{0, 3}, {10, 1}, {90, 10}};
     struct tensor g = random_tensor(100, 61), part = tensor(14);
@@ -339,7 +337,6 @@ static void test_ranges(void **state)
     struct sp_tensor *th = doubles(tally);
     struct sp_task_context ctx = test_context();
 
-    (void)state;
     sp_pack_insert(&ctx, 3, range, g.handle, part.handle);
     sp_sumsq_insert(&ctx, g.handle, 3, range, th, false);
     starpu_task_wait_for_all();
@@ -360,13 +357,4 @@ static void test_ranges(void **state)
     free(before);
 }
 
-TEST_GROUP(codelets_tensor)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_half),
-        cmocka_unit_test(test_head),
-        cmocka_unit_test(test_ranges),
-    };
-
-    return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
-}
+TEST_FIXTURE(start_one_worker, stop_one_worker)

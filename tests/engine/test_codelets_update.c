@@ -2,7 +2,7 @@
 #include "engine/codelets.h"
 #include "sinks/starpu/sink.h"
 
-static void test_sums(void **state)
+TEST(test_sums)
 {
     struct tensor a = random_tensor(1001, 71), b = random_tensor(1001, 72);
     float *ra = copy(&a);
@@ -10,7 +10,6 @@ static void test_sums(void **state)
     struct sp_tensor *th;
     struct sp_task_context ctx = test_context();
 
-    (void)state;
     th = sp_tensor_make_at(sp_starpu_sink(), tally, SP_TALLIES, sizeof *tally, "test");
     sp_sumsq_insert(&ctx, a.handle, 0, NULL, th, false);
     starpu_task_wait_for_all();
@@ -102,7 +101,7 @@ static void check_rounded(struct sp_tensor *low, const float *w, size_t n)
     sp_tensor_release(low);
 }
 
-static void test_update(void **state)
+TEST(test_update)
 {
     struct sp_update hp = {.lr = 0.01f,
                            .beta1 = 0.9f,
@@ -114,7 +113,6 @@ static void test_update(void **state)
                            .factor = 0.7f};
     struct sp_task_context ctx = test_context();
 
-    (void)state;
     for (int k = 0; k < 2 * SP_BLOCK_KINDS; k++) {
         enum sp_block_kind kind = (enum sp_block_kind)(k % SP_BLOCK_KINDS);
         bool in_layer = kind == SP_BLOCK_NORM1 || kind == SP_BLOCK_QKV || kind == SP_BLOCK_POST;
@@ -154,12 +152,4 @@ static void test_update(void **state)
     }
 }
 
-TEST_GROUP(codelets_update)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_update),
-    };
-
-    return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
-}
+TEST_FIXTURE(start_one_worker, stop_one_worker)

@@ -62,7 +62,7 @@ static void wait_left(struct sp_mover *m, int64_t bytes)
     assert_true(m->moved.left == bytes);
 }
 
-static void test_out_and_back(void **state)
+TEST(test_out_and_back)
 {
     struct sp_pool *pool = sp_pool_create(sp_starpu_sink(), 2, SP_POOL_FREES);
     int64_t live = 0, peak = 0, most = 0;
@@ -70,7 +70,6 @@ static void test_out_and_back(void **state)
     struct sp_move moves[TENSORS] = {0};
     struct sp_mover m;
 
-    (void)state;
     sp_mover_init(&m, STARPU_MAIN_RAM, tier, 0);
     for (int round = 0; round < ROUNDS; round++) {
         struct sp_move_tensor moved[TENSORS];
@@ -119,13 +118,12 @@ static void test_out_and_back(void **state)
 }
 
 /* Reading on where nothing was asked back, and measuring beside, work too. */
-static void test_rates(void **state)
+TEST(test_rates)
 {
     struct sp_tier_rates rates;
     struct sp_disk_traffic t;
     double both;
 
-    (void)state;
     assert_int_equal(sp_disk_measure(disk, &rates), 0);
     t = sp_disk_traffic(disk);
     assert_true(rates.write > 1e6 && rates.read > 1e6);
@@ -138,55 +136,43 @@ static void test_rates(void **state)
            rates.read / 1e9, both / 1e9);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     struct sp_disk *none = NULL;
-    struct catch said;
+    struct capture said;
 
-    (void)state;
-    catch_begin(&said);
+    capture_begin(&said);
     assert_int_equal(sp_disk_create("/nowhere", 1, _exit, &none), -ENOENT);
-    assert_non_null(strstr(catch_end(&said), "/nowhere/"));
-    catch_begin(&said);
+    assert_non_null(strstr(capture_end(&said), "/nowhere/"));
+    capture_begin(&said);
     assert_true(sp_disk_create("/var/tmp", INT64_C(1) << 60, _exit, &none) < 0);
-    assert_non_null(strstr(catch_end(&said), "offload file /var/tmp/"));
+    assert_non_null(strstr(capture_end(&said), "offload file /var/tmp/"));
     assert_null(none);
 }
 
-static void test_no_room(void **state)
+TEST(test_no_room)
 {
     struct sp_disk *none = NULL;
-    struct catch said;
+    struct capture said;
 
-    (void)state;
     reservations = 0;
     wanted_free = 10 << 20;
-    catch_begin(&said);
+    capture_begin(&said);
     assert_int_equal(sp_disk_create("/var/tmp", 64 << 20, _exit, &none), -ENOSPC);
-    assert_non_null(strstr(catch_end(&said), "needs 64 MiB, 10 are free there"));
+    assert_non_null(strstr(capture_end(&said), "needs 64 MiB, 10 are free there"));
     assert_int_equal(reservations, 0);
 
     /* There seemed to be room: what was taken of it is given back before the free space is told. */
     wanted_free = -1;
     fails_half_way = true;
     held = -1;
-    catch_begin(&said);
+    capture_begin(&said);
     assert_int_equal(sp_disk_create("/var/tmp", 8 << 20, _exit, &none), -ENOSPC);
-    assert_non_null(strstr(catch_end(&said), "needs 8 MiB, "));
+    assert_non_null(strstr(capture_end(&said), "needs 8 MiB, "));
     assert_int_equal(reservations, 1);
     assert_int_equal(held, 0);
     fails_half_way = false;
     assert_null(none);
 }
 
-TEST_GROUP(disk)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_out_and_back),
-        cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_no_room),
-    };
-
-    return cmocka_run_group_tests(tests, start, stop_tier);
-}
+TEST_FIXTURE(start, stop_tier)

@@ -106,12 +106,11 @@ static void check(const char *schedule, int slices, struct setting set)
     free(run.gradients);
 }
 
-static void families(void **state)
+TEST(families)
 {
     static const char *const whole[] = {"1f1b",  "zb1p",    "interleaved", "chimera",
                                         "helix", "weipipe", "wzb2",        "fsdp"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         check(whole[i], 1, (struct setting){.tied = i % 2});
     check("sppo", 3, (struct setting){.tied = true});
@@ -119,18 +118,9 @@ static void families(void **state)
 }
 
 /* An evaluation also fetches evicted tensors. */
-static void offload(void **state)
+TEST(offload)
 {
-    (void)state;
     check("1f1b", 1, (struct setting){.offload = SP_OFFLOAD_FULL});
 }
 
-TEST_GROUP(evaluate)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families),
-        cmocka_unit_test(offload),
-    };
-
-    return cmocka_run_group_tests(tests, make_data, close_data);
-}
+TEST_FIXTURE(make_data, close_data)

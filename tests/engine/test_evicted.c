@@ -79,21 +79,14 @@ static void use_in_turns(struct sp_disk *where)
     sp_mover_destroy(&m, NULL, 0);
 }
 
-static void on_disk(void **state)
+TEST(on_disk)
 {
-    (void)state;
     use_in_turns(disk);
 }
 
-static void in_memory(void **state)
+TEST(in_memory)
 {
-    (void)state;
     use_in_turns(NULL);
 }
 
-TEST_GROUP(evicted)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(on_disk), cmocka_unit_test(in_memory)};
-
-    return cmocka_run_group_tests(tests, start, stop_tier);
-}
+TEST_FIXTURE(start, stop_tier)

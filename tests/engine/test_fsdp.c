@@ -5,7 +5,7 @@
  */
 #include "engine/graph_run.h"
 
-static void every_mode(void **state)
+TEST(every_mode)
 {
     static const struct {
         int stages, rounds, layers, units;
@@ -13,7 +13,6 @@ static void every_mode(void **state)
                  {5, 1, 6, 2}, {2, 2, 3, 1}, {3, 3, 4, 2}, {7, 1, 5, 0}};
     int runs = 0;
 
-    (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int i = 0; i < 3; i++) {
             int pick = (int)k + 2 * i;
@@ -34,19 +33,10 @@ static void every_mode(void **state)
     print_message("%d plans, %d steps each, gradients within %.1e\n", runs, STEPS, worst);
 }
 
-static void same_bits(void **state)
+TEST(same_bits)
 {
-    (void)state;
     check_bits("fsdp", 4, 8, 5, anywhere, 3);
     check_bits("fsdp:order=breadth", 4, 12, 5, anywhere, 3);
 }
 
-TEST_GROUP(fsdp)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mode),
-        cmocka_unit_test(same_bits),
-    };
-
-    return cmocka_run_group_tests(tests, make_data, close_data);
-}
+TEST_FIXTURE(make_data, close_data)

@@ -267,12 +267,11 @@ static void check_loss(struct trained *t)
     sp_generator_destroy(gen);
 }
 
-static void test_logits(void **state)
+TEST(test_logits)
 {
     static float want[TOKENS * VOCAB];
     struct trained t;
 
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         start(&kinds[i], &t);
         train_forward(&t, want);
@@ -341,11 +340,10 @@ static void check_prompts(struct trained *t, int window)
     sp_generator_destroy(gen);
 }
 
-static void test_window(void **state)
+TEST(test_window)
 {
     struct trained t;
 
-    (void)state;
     for (int i = 0; i < 4; i += 3) {
         start(&kinds[i], &t);
         check_slides(&t, 1);
@@ -356,12 +354,4 @@ static void test_window(void **state)
     }
 }
 
-TEST_GROUP(generate)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_window),
-    };
-
-    return cmocka_run_group_tests(tests, make_data, close_data);
-}
+TEST_FIXTURE(make_data, close_data)

@@ -77,7 +77,7 @@ static void plan_of(const struct program *prog, struct sp_plan *plan)
 
 static const struct program one_stage = {"one stage", 1, 1, {"F0.0 B0.0 F1.0 B1.0 F2.0 B2.0"}};
 
-static void test_programs(void **state)
+TEST(test_programs)
 {
     static const struct setting settings[] = {
         {.tied = true, .workers = 2},
@@ -89,7 +89,6 @@ static void test_programs(void **state)
     };
     int runs = 0;
 
-    (void)state;
     for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
         struct setting plain = {.llama = settings[k].llama, .tied = settings[k].tied, .workers = 1};
         struct sp_plan plan;
@@ -118,13 +117,12 @@ static void test_programs(void **state)
 }
 
 /* Two runs of one plan give the same bits. */
-static void test_same_bits(void **state)
+TEST(test_same_bits)
 {
     struct setting set = {.tied = true, .workers = 2, .ready = true, .window = 3};
     struct sp_plan plan;
     struct run a, b;
 
-    (void)state;
     plan_of(&table[4], &plan);
     run_plan(&plan, &set, &a);
     run_plan(&plan, &set, &b);
@@ -136,12 +134,4 @@ static void test_same_bits(void **state)
     free(b.gradients);
 }
 
-TEST_GROUP(graph)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_programs),
-        cmocka_unit_test(test_same_bits),
-    };
-
-    return cmocka_run_group_tests(tests, make_data, close_data);
-}
+TEST_FIXTURE(make_data, close_data)

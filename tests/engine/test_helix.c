@@ -7,7 +7,7 @@
 #include "engine/graph_run.h"
 #include "policies/plan_create.h"
 
-static void every_mode(void **state)
+TEST(every_mode)
 {
     static const char *const schedules[] = {"helix:qkv=weights",
                                             "helix:qkv=activations",
@@ -25,7 +25,6 @@ static void every_mode(void **state)
     } sizes[] = {{1, 2}, {2, 2}, {2, 5}, {3, 3}, {3, 4}, {4, 7}};
     int runs = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             int p = sizes[k].stages, fold = folds[i];
@@ -45,14 +44,13 @@ static void every_mode(void **state)
 }
 
 /* The bits must not depend on how many stages share a worker. */
-static void same_bits(void **state)
+TEST(same_bits)
 {
     static const struct setting sets[] = {
         {.llama = true, .workers = 4, .recompute = SP_RECOMPUTE_NO_ATTENTION},
         {.llama = true, .workers = 1, .recompute = SP_RECOMPUTE_NO_ATTENTION},
         {.llama = true, .workers = 2, .window = 1, .recompute = SP_RECOMPUTE_NO_ATTENTION}};
 
-    (void)state;
     check_bits("helix", 4, 8, 5, sets, 3);
 }
 
@@ -62,7 +60,7 @@ static void same_bits(void **state)
  * micro-batches (equal at 18 tokens), or 12 against 36 x 24 if one key head serves all queries. One
  * micro-batch needs twice the tokens.
  */
-static void chooses_what_to_ship(void **state)
+TEST(chooses_what_to_ship)
 {
     static const struct {
         int seq, kv_heads, micro_batches;
@@ -79,7 +77,6 @@ static void chooses_what_to_ship(void **state)
                 {"helix:ship=attention", SP_SHIP_ATTENTION}};
     struct sp_plan plan;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_layout lay = layout(2, table[i].micro_batches);
         struct sp_model m = model_of(2, true, false);
@@ -101,13 +98,4 @@ static void chooses_what_to_ship(void **state)
     }
 }
 
-TEST_GROUP(helix)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mode),
-        cmocka_unit_test(same_bits),
-        cmocka_unit_test(chooses_what_to_ship),
-    };
-
-    return cmocka_run_group_tests(tests, make_data, close_data);
-}
+TEST_FIXTURE(make_data, close_data)

@@ -48,11 +48,10 @@ static char *take(size_t bytes)
 
 /* One call pins the whole reservation. Buffers beyond it are pinned when they are made, and not
  * again when they are reused. */
-static void test_reserved(void **state)
+TEST(test_reserved)
 {
     char *a[4], *more;
 
-    (void)state;
     begin(SIZE_MAX);
     sp_host_reserve(4 * MIB - 100); /* whole pages */
     assert_int_equal(asked, 1);
@@ -75,11 +74,10 @@ static void test_reserved(void **state)
 }
 
 /* If a pin is refused, the reservation is halved until it succeeds. */
-static void test_refused(void **state)
+TEST(test_refused)
 {
     char *a, *b;
 
-    (void)state;
     begin(2 * MIB);
     sp_host_reserve(8 * MIB);
     assert_int_equal(asked, 3); /* 8, 4, 2 */
@@ -98,14 +96,4 @@ static void test_refused(void **state)
     a = take(MIB); /* as it is */
     starpu_free_noflag(a, MIB);
     end();
-}
-
-TEST_GROUP(host)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reserved),
-        cmocka_unit_test(test_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -269,9 +269,8 @@ static void check_layer(enum small which, bool keep_outputs, int mlp_rows)
     drop_tensor(&l.g_norm), drop_tensor(&l.g_qkv), drop_tensor(&l.g_post);
 }
 
-static void test_gradients(void **state)
+TEST(test_gradients)
 {
-    (void)state;
     for (int which = 0; which < SMALL_MODELS; which++)
         for (int keep_outputs = 0; keep_outputs < 2; keep_outputs++) {
             check_layer((enum small)which, keep_outputs, 0);
@@ -280,9 +279,4 @@ static void test_gradients(void **state)
     printf("[          ] largest deviation from finite differences: %.1e of the gradient\n", worst);
 }
 
-TEST_GROUP(layer)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients)};
-
-    return cmocka_run_group_tests(tests, start_one_worker, stop_one_worker);
-}
+TEST_FIXTURE(start_one_worker, stop_one_worker)

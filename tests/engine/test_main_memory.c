@@ -29,30 +29,20 @@ static void run(void *arg)
     sp_main_memory_stop();
 }
 
-static void test_too_large(void **state)
+TEST(test_too_large)
 {
-    struct catch said;
+    struct capture said;
     int mib = 8 << 10, status = in_child(run, &mib, &said);
 
-    (void)state;
     printf("    %s", said.text);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
     assert_non_null(strstr(said.text, "starpipe: no memory for a buffer of 8192.0 MiB: ulimit -v"));
 }
 
-static void test_fits(void **state)
+TEST(test_fits)
 {
-    struct catch said;
+    struct capture said;
     int mib = 16;
 
-    (void)state;
     assert_int_equal(in_child(run, &mib, &said), 0);
-}
-
-TEST_GROUP(main_memory)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_too_large),
-                                       cmocka_unit_test(test_fits)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,9 +95,8 @@ static void compare_modes(const char *name, int stages, int mbs, int slices, str
 }
 
 /* Slices 1 to 8, one to four stages, both styles, uneven slices, all that is recomputed. */
-static void slices(void **state)
+TEST(slices)
 {
-    (void)state;
     for (int n = 1; n <= 8; n++)
         for (int stages = 1; stages <= 4; stages *= 2) {
             struct setting set = {.llama = n % 2,
@@ -116,9 +115,8 @@ static void slices(void **state)
 }
 
 /* Slices that several stages compute. */
-static void multiplexed(void **state)
+TEST(multiplexed)
 {
-    (void)state;
     for (int stages = 2; stages <= 4; stages++)
         for (int n = stages > 3 ? 3 : 2; n <= 8; n += 2) {
             struct setting set = {.llama = n % 3 == 0,
@@ -139,7 +137,7 @@ static void multiplexed(void **state)
 
 /* Whole micro-batches, several at a time, chunks, separate weight gradients, overlapped pairs, two
  * pipes. */
-static void schedules(void **state)
+TEST(schedules)
 {
     static const struct {
         const char *name;
@@ -149,7 +147,6 @@ static void schedules(void **state)
                  {"dualpipe", 2, 6, 1}, {"seq1f1b", 2, 3, 3}, {"terapipe", 2, 3, 3},
                  {"hanayo", 2, 4, 1},   {"bfs", 2, 4, 1}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i += (size_t)test_every(2)) {
         struct setting set = {.llama = i % 2,
                               .tied = i % 3 == 0,
@@ -163,23 +160,12 @@ static void schedules(void **state)
     }
 }
 
-static void all(void **state)
+TEST(all)
 {
-    (void)state;
     printf(
         "%d runs, %.1f MB left memory in their last steps; worst difference from one stage %.1e\n",
         runs, moved / 1e6, worst);
     assert_true(moved > 1e6 && visited > 1e5);
 }
 
-TEST_GROUP(offload)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices),
-        cmocka_unit_test(multiplexed),
-        cmocka_unit_test(schedules),
-        cmocka_unit_test(all),
-    };
-
-    return cmocka_run_group_tests(tests, make_data, close_data);
-}
+TEST_FIXTURE(make_data, close_data)

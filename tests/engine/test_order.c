@@ -376,7 +376,7 @@ static void test_misuse(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct catch said;
+        struct capture said;
         int status = in_child(commit_misuse, &table[i], &said);
         bool either = i == 1 && strstr(said.text, "two tasks at position 1");
 

@@ -58,12 +58,11 @@ static void check_one(int p, int R, int node_size, int cores, int threads)
     assert_int_equal(next, p);
 }
 
-static void test_maps(void **state)
+TEST(test_maps)
 {
     static const int cores[] = {1, 2, 3, 8}, threads[] = {0, 1, 2, 3, 16};
     int cases = 0;
 
-    (void)state;
     for (size_t c = 0; c < 4; c++) {
         machine(cores[c]);
         for (int p = 1; p <= 9; p += p < 5 ? 1 : 2)
@@ -81,12 +80,11 @@ static void test_maps(void **state)
     printf("[          ] %d placements\n", cases);
 }
 
-static void test_large(void **state)
+TEST(test_large)
 {
     struct sp_placement pl = {
         .stages = 65536, .pipelines = 1, .world = {.size = 65535, .rank = 65534}};
 
-    (void)state;
     for (int s = 0; s < 65536; s++)
         assert_int_equal(sp_stage_rank(&pl, s), (int64_t)s * 65535 / 65536);
     pl.first_local = 0;
@@ -96,9 +94,8 @@ static void test_large(void **state)
 }
 
 /* D pipelines of R ranks each, dealt out in turn; in each of them the stages are where those of one are. */
-static void test_pipelines(void **state)
+TEST(test_pipelines)
 {
-    (void)state;
     machine(8);
     for (int D = 1; D <= 5; D++)
         for (int p = 1; p <= 6; p++)
@@ -123,21 +120,18 @@ static void test_pipelines(void **state)
     unsetenv("HWLOC_SYNTHETIC");
 }
 
-static void test_too_many_processes(void **state)
+TEST(test_too_many_processes)
 {
     static const int table[][2] = {{1, 2}, {3, 4}, {4, 64}};
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct sp_world world = {.size = table[i][1], .node_size = 1};
         struct sp_placement pl;
-        struct catch said;
+        struct capture said;
         char expected[128];
         int ret;
 
-        catch_begin(&said);
-        ret = sp_placement_init(&pl, &world, 1, table[i][0], 0);
-        catch_end(&said);
+        ret = CAPTURED(&said, sp_placement_init(&pl, &world, 1, table[i][0], 0));
         assert_int_equal(ret, -EINVAL);
         snprintf(expected, sizeof expected,
                  "starpipe: %d processes for %d stages: start at most %d\n", table[i][1],
@@ -162,12 +156,11 @@ static void assert_threads(int first, int rest)
 }
 
 /* The first worker takes the threads of all, and gives them back. */
-static void test_gather(void **state)
+TEST(test_gather)
 {
     struct sp_placement pl = {
         .stages = 3, .n_local = 3, .workers = 3, .threads = 2, .cores = 6, .crowded = true};
 
-    (void)state;
     start_starpu(3, &sp_order_strict);
     sp_placement_bind(&pl);
     assert_threads(2, 2);
@@ -176,15 +169,4 @@ static void test_gather(void **state)
     sp_placement_gather(&pl, false);
     assert_threads(2, 2);
     starpu_shutdown();
-}
-
-TEST_GROUP(placement)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_maps),      cmocka_unit_test(test_large),
-        cmocka_unit_test(test_pipelines), cmocka_unit_test(test_too_many_processes),
-        cmocka_unit_test(test_gather),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,13 +19,12 @@ static int stop(void **state)
 }
 
 /* No slack: the handle given back last, of the size asked for. */
-static void test_takes_the_latest(void **state)
+TEST(test_takes_the_latest)
 {
     struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);
     struct sp_tensor *a = sp_pool_get(p, 33, 4, "a"), *b = sp_pool_get(p, 33, 4, "b");
     struct sp_tensor *other = sp_pool_get(p, 34, 4, "c"), *wide = sp_pool_get(p, 17, 8, "d");
 
-    (void)state;
     assert_ptr_not_equal(a, b);
     assert_int_equal(sp_pool_bytes(p), 4 * (33 + 33 + 34 + 2 * 17));
     assert_int_equal(sp_tensor_size(other), 4 * 34);
@@ -49,12 +48,11 @@ static void test_takes_the_latest(void **state)
 }
 
 /* A handle returns to the pool only when all its users have given it back. */
-static void test_owners(void **state)
+TEST(test_owners)
 {
     struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);
     struct sp_tensor *a = sp_pool_get(p, 5, 4, "a"), *b;
 
-    (void)state;
     sp_pool_hold(a);
     sp_pool_put(a);
     b = sp_pool_get(p, 5, 4, "b");
@@ -70,12 +68,11 @@ static void test_owners(void **state)
 
 /* With slack s the pool gives the oldest handle, and only if more than s are idle; where the oldest
  * are asked for, without slack. Compared with a plain list, at random. */
-static void test_slack(void **state)
+TEST(test_slack)
 {
     enum { MOST = 64 };
     uint64_t seed = 11;
 
-    (void)state;
     for (int slack = 0; slack <= 3; slack++) {
         struct sp_pool *p = sp_pool_create(sp_starpu_sink(), slack, SP_POOL_FORGETS);
         struct sp_tensor *idle[MOST], *flying[MOST];
@@ -118,13 +115,12 @@ static void test_slack(void **state)
 
 /* Many rounds of tensors of several sizes in flight: made in the first round, never after; and
  * every reader sees what its writer wrote, whatever was in the buffer before. */
-static void test_steady(void **state)
+TEST(test_steady)
 {
     static const size_t sizes[] = {7, 33, 1025};
     size_t after_first = 0;
     uint64_t seed = 4;
 
-    (void)state;
     for (int way = 0; way < 4; way++) {
         int slack = way & 2;
         struct sp_pool *p =
@@ -165,7 +161,7 @@ static void test_steady(void **state)
 }
 
 /* A pool may keep a returned handle's value, forget it, or free its buffer. */
-static void test_dead(void **state)
+TEST(test_dead)
 {
     static const struct {
         enum sp_pool_dead dead;
@@ -173,7 +169,6 @@ static void test_dead(void **state)
     } cases[] = {
         {SP_POOL_KEEPS, true, true}, {SP_POOL_FORGETS, true, false}, {SP_POOL_FREES, false, false}};
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, cases[k].dead);
         struct sp_tensor *h = sp_pool_get(p, 33, 4, "h");
@@ -193,12 +188,11 @@ static void test_dead(void **state)
 }
 
 /* Beyond 2^32 elements the handle counts in larger units (no memory is touched). */
-static void test_wide_vectors(void **state)
+TEST(test_wide_vectors)
 {
     static const size_t sizes[] = {1, 4294967294u, 4294967295u, 5000000001u, 34359738368u};
     struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);
 
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct sp_tensor *h = sp_pool_get(p, sizes[i], 4, "wide");
         size_t bytes = sp_tensor_size(h);
@@ -212,16 +206,4 @@ static void test_wide_vectors(void **state)
     sp_pool_destroy(p);
 }
 
-TEST_GROUP(pool)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_takes_the_latest),
-        cmocka_unit_test(test_owners),
-        cmocka_unit_test(test_slack),
-        cmocka_unit_test(test_steady),
-        cmocka_unit_test(test_dead),
-        cmocka_unit_test(test_wide_vectors),
-    };
-
-    return cmocka_run_group_tests(tests, start, stop);
-}
+TEST_FIXTURE(start, stop)

@@ -203,20 +203,18 @@ static void check_preset(const char *preset, bool ready)
     end();
 }
 
-static void test_gpt(void **state)
+TEST(test_gpt)
 {
-    (void)state;
     check_preset("gpt-tiny", false);
 }
 
-static void test_llama(void **state)
+TEST(test_llama)
 {
-    (void)state;
     check_preset("llama-tiny", true);
 }
 
 /* A graph, two measurements, a graph, all in one StarPU: positions, handles, memory. */
-static void test_nothing_stays(void **state)
+TEST(test_nothing_stays)
 {
     struct sp_shape shape;
     struct sp_graph_config cfg = {
@@ -224,7 +222,6 @@ static void test_nothing_stays(void **state)
     struct sp_layer_costs a, b;
     size_t heap[2];
 
-    (void)state;
     begin("gpt-tiny", false);
     sp_shape_init(&shape, &params.model, BATCH, SEQ, M, 0, 0);
     real_step(&cfg);
@@ -275,11 +272,10 @@ static void measure_sizes(struct sizes *out)
 
 /* A larger vocabulary costs the head more and a layer nothing, a longer sequence attention most. On a busy machine one
  * of a few measurements has to show it. */
-static void test_follows_sizes(void **state)
+TEST(test_follows_sizes)
 {
     bool seen = false;
 
-    (void)state;
     begin("gpt-tiny", false);
     for (int tries = 0; tries < 4 && !seen; tries++) {
         struct sizes s;
@@ -298,13 +294,12 @@ static void test_follows_sizes(void **state)
 
 /* The memory announced for measuring: states and activations of two layers, however many the model
  * has. */
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
     struct sp_model model;
     struct sp_shape shape;
     int64_t bytes, states;
 
-    (void)state;
     assert_int_equal(sp_model_load("llama-tiny", &model), 0);
     model.layers = 2;
     states = 8 * sp_model_parameters(&model); /* weights and gradients */
@@ -315,15 +310,4 @@ static void test_bytes(void **state)
     assert_true(bytes > states + 2 * 10 * 4 * (int64_t)shape.rows * model.hidden);
     shape.held.layers = shape.model.layers = 100;
     assert_true(sp_profile_bytes(&shape) == bytes);
-}
-
-TEST_GROUP(profile)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt),           cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_nothing_stays), cmocka_unit_test(test_follows_sizes),
-        cmocka_unit_test(test_bytes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

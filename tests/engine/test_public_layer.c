@@ -259,13 +259,11 @@ static void test_refusals(void **state)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_layer_config c = good;
         struct sp_layer *l = NULL;
-        struct catch said;
+        struct capture said;
         int err;
 
         memcpy((char *)&c + table[i].field, &table[i].value, sizeof table[i].value);
-        catch_begin(&said);
-        err = sp_layer_create(&c, &l);
-        catch_end(&said);
+        err = CAPTURED(&said, sp_layer_create(&c, &l));
         if (err != -EINVAL || l || !strstr(said.text, table[i].line))
             fail_msg("'%s': %d, said: %s", table[i].line, err, said.text);
     }
@@ -298,7 +296,7 @@ static void test_misuse(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        struct catch said;
+        struct capture said;
         int status = in_child(misuse, &i, &said);
 
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || !strstr(said.text, lines[i]))

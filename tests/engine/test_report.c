@@ -83,9 +83,8 @@ static void one_worker(const char *schedule, int stages)
     tear_down(&t);
 }
 
-static void shared_worker(void **state)
+TEST(shared_worker)
 {
-    (void)state;
     one_worker("1f1b", 4);
     one_worker("interleaved", 2);
     one_worker("dualpipe", 4);
@@ -113,11 +112,10 @@ static void report_step(struct timed *t, double start_us, bool next, double idle
     assert_true(t->report.stages[0].idle_us == idle_0 && t->report.stages[1].idle_us == idle_1);
 }
 
-static void steps_that_overlap(void **state)
+TEST(steps_that_overlap)
 {
     struct timed t;
 
-    (void)state;
     set_up("1f1b", 2, 2, 2, &t);
     t.g.begun_ahead = false;
     /* from 1000 to 1123: 3 times 32 us busy, 27 idle on either stage */
@@ -139,7 +137,7 @@ static void *spin(void *arg)
 
 /* The worker shares one core with a thread that never rests, so sooner or later it is preempted in
  * a task. */
-static void without_a_core(void **state)
+TEST(without_a_core)
 {
     enum { STEPS_MOST = 5000, ENOUGH_US = 500 };
     double busy = 0, waited = 0;
@@ -148,7 +146,6 @@ static void without_a_core(void **state)
     struct timed t;
     int cpu = 0, k;
 
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     while (!CPU_ISSET(cpu, &all))
         cpu++;
@@ -189,14 +186,13 @@ static void count_late(void *counted)
 
 /* A task's data can be acquired before its callback has run; the callback counts in the task's
  * stage. */
-static void stages_outlast_callbacks(void **state)
+TEST(stages_outlast_callbacks)
 {
     static struct starpu_codelet nothing = {
         .cpu_funcs = {do_nothing}, .nbuffers = 1, .modes = {STARPU_RW}};
     bool counted = false;
     struct timed t;
 
-    (void)state;
     set_up("1f1b", 2, 2, 1, &t);
     assert_int_equal(starpu_task_insert(&nothing, STARPU_RW, sp_handle(t.g.stages[0].tally[0]),
                                         STARPU_CALLBACK_WITH_ARG_NFREE, count_late, &counted, 0),
@@ -206,14 +202,4 @@ static void stages_outlast_callbacks(void **state)
     tear_down_rest(&t);
 }
 
-TEST_GROUP(report)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shared_worker),
-        cmocka_unit_test(steps_that_overlap),
-        cmocka_unit_test(without_a_core),
-        cmocka_unit_test(stages_outlast_callbacks),
-    };
-
-    return cmocka_run_group_tests(tests, make_data, close_data);
-}
+TEST_FIXTURE(make_data, close_data)

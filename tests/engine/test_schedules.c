@@ -14,12 +14,10 @@ static int runs;
 
 static int quiet_plan(const char *name, const struct sp_layout *lay, struct sp_plan *plan)
 {
-    struct catch said;
+    struct capture said;
     int ret;
 
-    catch_begin(&said);
-    ret = sp_plan_create(name, lay, plan);
-    catch_end(&said);
+    ret = CAPTURED(&said, sp_plan_create(name, lay, plan));
     return ret;
 }
 
@@ -55,7 +53,7 @@ static void run_schedule(const char *name, struct sp_layout lay, struct setting 
     runs++;
 }
 
-static void every_schedule(void **state)
+TEST(every_schedule)
 {
     static const struct sp_layout layouts[] = {
         {.stages = 2, .micro_batches = 4, .slices = 1},
@@ -74,7 +72,6 @@ static void every_schedule(void **state)
     };
     const struct sp_schedule_def *def;
 
-    (void)state;
     for (int i = 0; (def = sp_schedule_at(i)); i++) {
         int before = runs;
 
@@ -100,11 +97,10 @@ static void every_schedule(void **state)
 }
 
 /* Buffers of long slices do not serve short ones: both kinds are planned for. */
-static void unequal_slices(void **state)
+TEST(unequal_slices)
 {
     int before = runs;
 
-    (void)state;
     run_schedule("seq1f1b",
                  (struct sp_layout){.stages = 5, .micro_batches = 6, .slices = 2, .options = ""},
                  (struct setting){.tied = true, .workers = 2, .batch = 1, .seq = 9});
@@ -131,12 +127,4 @@ static void unequal_slices(void **state)
     assert_int_equal(runs, before + 14);
 }
 
-TEST_GROUP(schedules)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_schedule),
-        cmocka_unit_test(unequal_slices),
-    };
-
-    return cmocka_run_group_tests(tests, make_data, close_data);
-}
+TEST_FIXTURE(make_data, close_data)

@@ -284,7 +284,7 @@ static double check(const struct method *method, int p, int m, int layers,
     return far / size;
 }
 
-static void versions(void **state)
+TEST(versions)
 {
     static const struct {
         int p, m, layers;
@@ -301,14 +301,13 @@ static void versions(void **state)
     const struct method pipedream = {"pipedream", 1, false};
     double most = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         most =
             fmax(most, check(&pipedream, cases[i].p, cases[i].m, cases[i].layers, &cases[i].set));
     print_message("weights within %.1e of those by definition\n", most);
 }
 
-static void two_versions(void **state)
+TEST(two_versions)
 {
     static const struct {
         struct method method;
@@ -329,7 +328,6 @@ static void two_versions(void **state)
     };
     double most = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         most = fmax(
             most, check(&cases[i].method, cases[i].p, cases[i].m, cases[i].layers, &cases[i].set));
@@ -337,12 +335,11 @@ static void two_versions(void **state)
 }
 
 /* Versions are then of the rounded weights; the master is updated in place. */
-static void two_bytes(void **state)
+TEST(two_bytes)
 {
     static const struct setting set = {.llama = true, .workers = 3};
     double loss[2][PIPEDREAM_STEPS], norm[2][PIPEDREAM_STEPS];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct values w = {0};
         struct engine e;
@@ -357,10 +354,4 @@ static void two_bytes(void **state)
             fail_msg("step %d: loss %.9g, in f32 %.9g", k, loss[1][k], loss[0][k]);
 }
 
-TEST_GROUP(stashing)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(versions), cmocka_unit_test(two_versions),
-                                       cmocka_unit_test(two_bytes)};
-
-    return cmocka_run_group_tests(tests, make_data, close_data);
-}
+TEST_FIXTURE(make_data, close_data)

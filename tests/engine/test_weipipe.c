@@ -5,7 +5,7 @@
  */
 #include "engine/graph_run.h"
 
-static void every_mode(void **state)
+TEST(every_mode)
 {
     static const char *const schedules[] = {"weipipe", "weipipe-naive",   "wzb1",
                                             "wzb2",    "wzb2:owner=each", "weipipe:flow=line",
@@ -15,7 +15,6 @@ static void every_mode(void **state)
     } sizes[] = {{1, 3, 2}, {2, 2, 2}, {2, 3, 5}, {3, 2, 3}, {3, 3, 7}, {4, 2, 4}, {5, 1, 6}};
     int runs = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             int pick = (int)(i + k);
@@ -45,20 +44,11 @@ static void every_mode(void **state)
     print_message("%d plans, %d steps each, gradients within %.1e\n", runs, STEPS, worst);
 }
 
-static void same_bits(void **state)
+TEST(same_bits)
 {
-    (void)state;
     check_bits("weipipe", 4, 8, 5, anywhere, 3);
     check_bits("wzb2", 4, 8, 5, anywhere, 3);
     check_bits("tawpipe:node=2", 4, 10, 5, anywhere, 3);
 }
 
-TEST_GROUP(weipipe)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mode),
-        cmocka_unit_test(same_bits),
-    };
-
-    return cmocka_run_group_tests(tests, make_data, close_data);
-}
+TEST_FIXTURE(make_data, close_data)

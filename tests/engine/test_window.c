@@ -32,14 +32,13 @@ static bool opens_within(struct opener *o, int ms)
     return o->opened;
 }
 
-static void test_blocks_at_limit(void **state)
+TEST(test_blocks_at_limit)
 {
     struct sp_window *w = sp_window_create(LIMIT);
     struct sp_window_op *ops[LIMIT];
     struct opener o = {.w = w};
     pthread_t thread;
 
-    (void)state;
     for (int i = 0; i < LIMIT; i++)
         ops[i] = sp_window_open(w, 0);
     pthread_create(&thread, NULL, open_one, &o);
@@ -77,14 +76,13 @@ static void *drain(void *arg)
     return NULL;
 }
 
-static void test_drains(void **state)
+TEST(test_drains)
 {
     struct sp_window *w = sp_window_create(3);
     struct sp_window_op *a = sp_window_open(w, 0), *b = sp_window_open(w, 0);
     struct opener o = {.w = w};
     pthread_t thread;
 
-    (void)state;
     sp_window_add(a);
     sp_window_close(a);
     sp_window_close(b);
@@ -123,12 +121,11 @@ static void *work(void *arg)
     }
 }
 
-static void test_many_threads(void **state)
+TEST(test_many_threads)
 {
     struct sp_window *w = sp_window_create(LIMIT);
     pthread_t threads[THREADS];
 
-    (void)state;
     for (int i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, work, w);
     for (int i = 0; i < OPS; i++) {
@@ -154,15 +151,4 @@ static void test_many_threads(void **state)
     sp_window_destroy(w);
     printf("[          ] %d ops of %d tasks by %d threads, %d open at once of %d\n", OPS, TASKS,
            THREADS, most_open, LIMIT);
-}
-
-TEST_GROUP(window)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks_at_limit),
-        cmocka_unit_test(test_drains),
-        cmocka_unit_test(test_many_threads),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

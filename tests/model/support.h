@@ -2,6 +2,7 @@
 #ifndef TESTS_MODEL_SUPPORT_H
 #define TESTS_MODEL_SUPPORT_H
 
+#include <dirent.h>
 #include <fts.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,54 +14,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "capture.h"
 #include "groups.h"
-
-static inline void must(int ok, const char *what)
-{
-    if (!ok) {
-        fail_msg("%s failed", what);
-        abort(); /* fail_msg does not return, which the compiler cannot know */
-    }
-}
-
-struct capture {
-    int saved;
-    FILE *into;
-    char text[4096];
-};
-
-static inline void capture_begin(struct capture *c)
-{
-    fflush(stderr);
-    c->saved = dup(STDERR_FILENO);
-    c->into = tmpfile();
-    must(c->saved >= 0 && c->into && dup2(fileno(c->into), STDERR_FILENO) >= 0, "capture");
-}
-
-/* Returns the text written to stderr since capture_begin. */
-static inline const char *capture_end(struct capture *c)
-{
-    size_t n;
-
-    fflush(stderr);
-    must(dup2(c->saved, STDERR_FILENO) >= 0, "end of capture");
-    close(c->saved);
-    rewind(c->into);
-    n = fread(c->text, 1, sizeof c->text - 1, c->into);
-    c->text[n] = 0;
-    fclose(c->into);
-    return c->text;
-}
-
-/* Checks that `text` is one line with the prefix and `word` in it. */
-static inline void assert_said(const char *text, const char *word, const char *what)
-{
-    size_t n = strlen(text);
-
-    if (strncmp(text, "starpipe: ", 10) || n == 0 || strchr(text, '\n') != text + n - 1 ||
-        !strstr(text, word))
-        fail_msg("%s: expected one line with \"%s\", got \"%s\"", what, word, text);
-}
 
 /* A directory of this test, removed by scratch_remove. */
 static inline char *scratch_make(void)
@@ -89,6 +44,35 @@ static inline void scratch_remove(char *dir)
     free(dir);
 }
 
+/* How many files a directory has. */
+static inline int files_in(const char *dir)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+
+    must(d != NULL, "opendir");
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2; /* . and .. */
+}
+
+/* Removes the files of a directory. */
+static inline void scratch_empty(const char *dir)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+
+    must(d != NULL, "opendir");
+    while ((e = readdir(d))) {
+        char path[4500];
+
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        unlink(path);
+    }
+    closedir(d);
+}
+
 static inline const char *scratch_path(const char *dir, const char *name, char out[4200])
 {
     snprintf(out, 4200, "%s/%s", dir, name);
@@ -100,6 +84,23 @@ static inline void write_file(const char *path, const void *data, size_t n)
     FILE *f = fopen(path, "wb");
 
     must(f && fwrite(data, 1, n, f) == n && !fclose(f), "writing a file");
+}
+
+/* The directory of a TEST_FIXTURE(scratch_setup, scratch_teardown). */
+static char *scratch;
+
+static inline int scratch_setup(void **state)
+{
+    (void)state;
+    scratch = scratch_make();
+    return 0;
+}
+
+static inline int scratch_teardown(void **state)
+{
+    (void)state;
+    scratch_remove(scratch);
+    return 0;
 }
 
 #endif

@@ -58,13 +58,12 @@ static char *read_all(const char *path, size_t *n)
     return bytes;
 }
 
-static void test_whole(void **state)
+TEST(test_whole)
 {
     char path[4200];
     size_t n;
     char *bytes;
 
-    (void)state;
     make();
     for (int shares = 1; shares < 7; shares++)
         assert_int_equal(verify(shares), 0);
@@ -98,9 +97,7 @@ static void flip(const char *name, const char *word, bool all)
 
         bytes[bit / 8] ^= (char)(1 << bit % 8);
         write_file(path, bytes, n);
-        capture_begin(&c);
-        err = verify(2);
-        capture_end(&c);
+        err = CAPTURED(&c, verify(2));
         harmless += !err;
         if (err && (c.text[0] == '\0' || (word && !strstr(c.text, word))))
             fail_msg("%s, bit %zu: said '%s'", name, bit, c.text);
@@ -112,9 +109,8 @@ static void flip(const char *name, const char *word, bool all)
     free(bytes);
 }
 
-static void test_flipped_bits(void **state)
+TEST(test_flipped_bits)
 {
-    (void)state;
     flip("a.json", "a.json: damaged: it has checksum", true);
     flip("weights", "weights: damaged: ", true);
     flip(SP_CHECKSUMS_FILE, NULL, false);
@@ -129,13 +125,12 @@ static void refused(const char *word)
     assert_said(capture_end(&c), word, word);
 }
 
-static void test_names_what_is_wrong(void **state)
+TEST(test_names_what_is_wrong)
 {
     char path[4200];
     char *bytes;
     size_t n;
 
-    (void)state;
     make();
     bytes = read_all(scratch_path(dir, "weights", path), &n);
     bytes[2500] ^= 4;
@@ -168,13 +163,4 @@ static int teardown(void **state)
     return 0;
 }
 
-TEST_GROUP(checksums)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_flipped_bits),
-        cmocka_unit_test(test_names_what_is_wrong),
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_FIXTURE(setup, teardown)

@@ -8,22 +8,6 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-static char *scratch;
-
-static int setup(void **state)
-{
-    (void)state;
-    scratch = scratch_make();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    scratch_remove(scratch);
-    return 0;
-}
-
 static const char *at(const char *name)
 {
     static char path[4][4200];
@@ -232,9 +216,8 @@ static void test_copied(void **state)
     assert_int_equal(sp_checksums_write(&to, sums), 0);
     assert_int_equal(sp_checksums_verify(&to, (const char *const[]){"a", "b", NULL}, 0, 1), 0);
     put("to/a", "onE");
-    capture_begin(&c);
-    assert_int_equal(sp_checksums_verify(&to, (const char *const[]){NULL}, 0, 1), -EINVAL);
-    assert_said(capture_end(&c), "a: damaged", "a flipped bit");
+    assert_says(&c, sp_checksums_verify(&to, (const char *const[]){NULL}, 0, 1), -EINVAL,
+                "a: damaged", "a flipped bit");
     put("to/a", "one");
 
     /* from a directory that holds its files, by a list that may say anything */
@@ -259,9 +242,8 @@ static void test_copied(void **state)
     assert_string_equal(open_all(NULL, &held), "");
     must(!truncate(at("a"), (64 << 20) + 1), "truncate");
     sums = json_object();
-    capture_begin(&c);
-    assert_int_equal(sp_companions_copy(&held, &to, sums), 0);
-    assert_said(capture_end(&c), "a is not saved with the model (File too large)", "grown");
+    assert_says(&c, sp_companions_copy(&held, &to, sums), 0,
+                "a is not saved with the model (File too large)", "grown");
     assert_has(&to, "a", "one");
     assert_null(json_object_get(sums, "a"));
     must(!unlink(at("to/c")) || errno == ENOENT, "unlink");
@@ -280,9 +262,9 @@ TEST_GROUP(companions)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
-        cmocka_unit_test_setup_teardown(test_found, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_left_out, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_copied, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_found, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(test_left_out, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(test_copied, scratch_setup, scratch_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

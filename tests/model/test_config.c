@@ -61,7 +61,7 @@ static void round_trip(const char *dir, const struct sp_model *m, struct sp_mode
     unlink(path);
 }
 
-static void presets_load_and_round_trip(void **state)
+TEST(presets_load_and_round_trip)
 {
     static const char *const contract[] = {
         "gpt-tiny", "llama-tiny", "gpt2-124m",   "gpt3-1.3b",   "gpt3-3b",     "gpt3-7b",
@@ -70,7 +70,6 @@ static void presets_load_and_round_trip(void **state)
     char *dir = scratch_make();
     int n = 0;
 
-    (void)state;
     for (; names[n]; n++) {
         struct sp_model m, back;
 
@@ -88,7 +87,7 @@ static void presets_load_and_round_trip(void **state)
 }
 
 /* Python's NaN and Infinity, which JSON lacks, are accepted in values that nothing reads. */
-static void numbers_of_python(void **state)
+TEST(numbers_of_python)
 {
     static const char *const harmless[] = {"NaN",
                                            "Infinity",
@@ -103,7 +102,6 @@ static void numbers_of_python(void **state)
     struct sp_model m, plain;
     char text[1024];
 
-    (void)state;
     assert_int_equal(parse(LLAMA(""), &plain), 0);
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
         snprintf(text, sizeof text, LLAMA(", \"best_metric\": %s, \"after\" : 1"), harmless[i]);
@@ -113,7 +111,7 @@ static void numbers_of_python(void **state)
 }
 
 /* Every name of an activation, and what is written back. */
-static void activations_by_name(void **state)
+TEST(activations_by_name)
 {
     static const struct {
         const char *name;
@@ -130,7 +128,6 @@ static void activations_by_name(void **state)
     char *dir = scratch_make(), text[1024];
     struct sp_model m, back;
 
-    (void)state;
     assert_int_equal(parse(GPT2(""), &m), 0);
     assert_int_equal(sp_model_act(&m), SP_GELU_TANH);
     assert_int_equal(parse(LLAMA(""), &m), 0);
@@ -152,12 +149,11 @@ static void activations_by_name(void **state)
 }
 
 /* Tokens of the tokenizer are written as they were read, those of another vocabulary are not. */
-static void tokens_are_kept(void **state)
+TEST(tokens_are_kept)
 {
     char *dir = scratch_make();
     struct sp_model m, back;
 
-    (void)state;
     assert_int_equal(parse(LLAMA(", \"bos_token_id\": 1, \"eos_token_id\": [2, 100, 101], "
                                  "\"pad_token_id\": 0"),
                            &m),
@@ -178,7 +174,7 @@ static void tokens_are_kept(void **state)
 }
 
 /* Everything but the members that are set keeps its bytes. */
-static void edits_keep_the_rest(void **state)
+TEST(edits_keep_the_rest)
 {
     static const struct sp_config_edit edits[] = {
         {"a", "\"new\"", true}, {"b", "[1]", false}, {"c", "3", true}, {0}};
@@ -206,7 +202,6 @@ static void edits_keep_the_rest(void **state)
         {"[1]", NULL},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *out = NULL;
         size_t n = 0;
@@ -257,7 +252,7 @@ static char *written_as_read(const char *json, const char *changed, const char *
 
 /* Saving sets the type of the weights and the class of the model; all other keys, known or not,
  * stay as read. */
-static void config_is_kept(void **state)
+TEST(config_is_kept)
 {
     static const struct {
         const char *json, *written;
@@ -283,7 +278,6 @@ static void config_is_kept(void **state)
     static const char gpt2[] = GPT2(", \"kept\": 1"), *said;
     char *text, *as_ever;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         text = written_as_read(cases[i].json, NULL, &said);
         assert_string_equal(said, "");
@@ -306,7 +300,7 @@ static void config_is_kept(void **state)
     free(as_ever);
 }
 
-static void every_field_is_read(void **state)
+TEST(every_field_is_read)
 {
     struct sp_model m, back,
         g = {.arch = SP_ARCH_GPT2,
@@ -334,7 +328,6 @@ static void every_field_is_read(void **state)
                          .rope.theta = 10000};
     char *dir = scratch_make();
 
-    (void)state;
     assert_int_equal(parse(GPT2(""), &m), 0);
     assert_same(&m, &g);
     assert_string_equal(m.name, "here");
@@ -385,7 +378,7 @@ static void every_field_is_read(void **state)
 
 /* Keys that relatives of Llama and scaled positions have or leave out; the models are written and
  * read again. */
-static void relatives_are_read(void **state)
+TEST(relatives_are_read)
 {
     static const struct {
         const char *json, *type;
@@ -480,7 +473,6 @@ static void relatives_are_read(void **state)
     };
     char *dir = scratch_make();
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct sp_model m, back;
 
@@ -503,31 +495,25 @@ static void relatives_are_read(void **state)
 }
 
 /* Attention that would not see a whole sequence is refused, one that would is not. */
-static void windows_limit_sequences(void **state)
+TEST(windows_limit_sequences)
 {
     struct sp_model m;
     struct capture c;
 
-    (void)state;
     assert_int_equal(parse(RELATIVE("mistral", ", \"sliding_window\": 50"), &m), 0);
     assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){50, 1, 1}, ""), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){51, 1, 1}, "show: "), -EINVAL);
-    assert_said(capture_end(&c),
+    assert_says(&c, sp_model_check_step(&m, &(struct sp_step_size){51, 1, 1}, "show: "), -EINVAL,
                 "show: sequences of 51 tokens, but attention of here looks back 50", "window");
     m.window = 0;
     assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){99, 1, 1}, ""), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){100, 1, 1}, ""), -EINVAL);
-    assert_said(capture_end(&c), "sequences of 100 tokens, but here has 99 positions", "positions");
+    assert_says(&c, sp_model_check_step(&m, &(struct sp_step_size){100, 1, 1}, ""), -EINVAL,
+                "sequences of 100 tokens, but here has 99 positions", "positions");
 
     /* steps whose bytes would overflow */
     m.mlp = 1 << 29;
     assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){99, 1, 1}, ""), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_model_check_step(&m, &(struct sp_step_size){99, 1 << 20, 65536}, ""),
-                     -EINVAL);
-    assert_said(capture_end(&c), "65536 micro-batches of 1048576 x 99 tokens", "size");
+    assert_says(&c, sp_model_check_step(&m, &(struct sp_step_size){99, 1 << 20, 65536}, ""),
+                -EINVAL, "65536 micro-batches of 1048576 x 99 tokens", "size");
 }
 
 static const struct {
@@ -673,11 +659,10 @@ static const struct {
      "num_attention_heads is missing"},
 };
 
-static void bad_configs_are_refused(void **state)
+TEST(bad_configs_are_refused)
 {
     struct sp_model untouched;
 
-    (void)state;
     memset(&untouched, 0x5a, sizeof untouched);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct sp_model m = untouched;
@@ -695,7 +680,7 @@ static void bad_configs_are_refused(void **state)
 }
 
 /* Keys of relatives with values that change nothing. */
-static void neutral_keys_are_accepted(void **state)
+TEST(neutral_keys_are_accepted)
 {
     static const char *const good[] = {
         LLAMA(", \"pretraining_tp\": 1, \"rope_scaling\": {\"factor\": 1.0}, "
@@ -711,7 +696,6 @@ static void neutral_keys_are_accepted(void **state)
         GPT2(", \"n_inner\": null, \"intermediate_size\": 80, \"is_causal\": true"),
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         struct sp_model m;
 
@@ -720,12 +704,11 @@ static void neutral_keys_are_accepted(void **state)
     }
 }
 
-static void check_refuses_what_no_config_can_say(void **state)
+TEST(check_refuses_what_no_config_can_say)
 {
     struct sp_model good, m;
     struct capture c;
 
-    (void)state;
     assert_int_equal(sp_model_load("gpt-tiny", &good), 0);
 #define REFUSED(FIELD, VALUE, WORD)                                                                \
     m = good;                                                                                      \
@@ -745,11 +728,10 @@ static void check_refuses_what_no_config_can_say(void **state)
 }
 
 /* A run warns of the largest dropout. */
-static void dropout_is_noted(void **state)
+TEST(dropout_is_noted)
 {
     struct sp_model m;
 
-    (void)state;
     assert_int_equal(parse(GPT2(", \"resid_pdrop\": 0.125, \"embd_pdrop\": 0.0"), &m), 0);
     assert_true(m.dropout == 0.125f);
     assert_int_equal(parse(GPT2(", \"attn_pdrop\": 0.0, \"resid_pdrop\": 0"), &m), 0);
@@ -757,14 +739,13 @@ static void dropout_is_noted(void **state)
 }
 
 /* A path longer than sp_model.name keeps its end. */
-static void long_directory(void **state)
+TEST(long_directory)
 {
     static const char long_name[] =
         "a-directory-whose-name-alone-has-more-than-sixty-three-bytes-in-it";
     char *base = scratch_make(), dir[4200], path[4300];
     struct sp_model m, back;
 
-    (void)state;
     scratch_path(base, long_name, dir);
     assert_int_equal(mkdir(dir, 0755), 0);
     snprintf(path, sizeof path, "%s/config.json", dir);
@@ -779,51 +760,41 @@ static void long_directory(void **state)
     free(base);
 }
 
-static void load_says_what_is_there(void **state)
+TEST(load_says_what_is_there)
 {
     char *dir = scratch_make(), path[4200];
     struct sp_model m;
     struct capture c;
 
-    (void)state;
-    capture_begin(&c);
-    assert_int_equal(sp_model_load("gpt-huge", &m), -ENOENT);
-    assert_said(capture_end(&c), "'gpt-huge' is neither a preset", "gpt-huge");
+    assert_says(&c, sp_model_load("gpt-huge", &m), -ENOENT, "'gpt-huge' is neither a preset",
+                "gpt-huge");
     assert_non_null(strstr(c.text, "llama3-405b"));
 
-    capture_begin(&c);
-    assert_int_equal(sp_model_load(dir, &m), -ENOENT);
-    assert_said(capture_end(&c), "config.json: cannot be opened", "empty directory");
+    assert_says(&c, sp_model_load(dir, &m), -ENOENT, "config.json: cannot be opened",
+                "empty directory");
 
     mkdir(scratch_path(dir, "config.json", path), 0755);
-    capture_begin(&c);
-    assert_int_equal(sp_model_load(dir, &m), -EINVAL);
-    assert_said(capture_end(&c), "not a regular file", "directory");
+    assert_says(&c, sp_model_load(dir, &m), -EINVAL, "not a regular file", "directory");
     rmdir(path);
 
     mkfifo(path, 0644); /* nobody writes to it: it must not be waited for */
-    capture_begin(&c);
-    assert_int_equal(sp_model_load(dir, &m), -EINVAL);
-    assert_said(capture_end(&c), "not a regular file", "pipe");
+    assert_says(&c, sp_model_load(dir, &m), -EINVAL, "not a regular file", "pipe");
     unlink(path);
 
     write_file(path, "{\"model_type\"", 13);
-    capture_begin(&c);
-    assert_int_equal(sp_model_load(dir, &m), -EINVAL);
-    assert_said(capture_end(&c), path, "cut short");
+    assert_says(&c, sp_model_load(dir, &m), -EINVAL, path, "cut short");
     unlink(path);
     rmdir(dir);
     free(dir);
 }
 
 /* If a preset and a directory have one name, the user must say which is meant. */
-static void directory_named_like_a_preset(void **state)
+TEST(directory_named_like_a_preset)
 {
     char *dir = scratch_make(), cwd[4096];
     struct sp_model tiny, m;
     struct capture c;
 
-    (void)state;
     assert_int_equal(sp_model_load("preset:llama-tiny", &tiny), 0);
     assert_string_equal(tiny.name, "llama-tiny");
     assert_true(sp_model_is_preset("llama-tiny") && sp_model_is_preset("preset:llama-tiny"));
@@ -832,9 +803,8 @@ static void directory_named_like_a_preset(void **state)
     assert_int_equal(sp_model_load("gpt-tiny", &m), 0); /* nothing in it: no model */
     assert_int_equal(m.arch, SP_ARCH_GPT2);
     assert_int_equal(sp_model_write_config(&tiny, "gpt-tiny/config.json"), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_model_load("gpt-tiny", &m), -EEXIST);
-    assert_said(capture_end(&c), "say ./gpt-tiny for the directory, preset:gpt-tiny for", "both");
+    assert_says(&c, sp_model_load("gpt-tiny", &m), -EEXIST,
+                "say ./gpt-tiny for the directory, preset:gpt-tiny for", "both");
     assert_int_equal(sp_model_load("preset:gpt-tiny", &m), 0);
     assert_int_equal(m.arch, SP_ARCH_GPT2);
     assert_int_equal(sp_model_load("./gpt-tiny", &m), 0);
@@ -844,28 +814,4 @@ static void directory_named_like_a_preset(void **state)
     must(!chdir(cwd), "chdir");
     rmdir(dir);
     free(dir);
-}
-
-TEST_GROUP(config)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(presets_load_and_round_trip),
-        cmocka_unit_test(numbers_of_python),
-        cmocka_unit_test(activations_by_name),
-        cmocka_unit_test(tokens_are_kept),
-        cmocka_unit_test(edits_keep_the_rest),
-        cmocka_unit_test(config_is_kept),
-        cmocka_unit_test(every_field_is_read),
-        cmocka_unit_test(relatives_are_read),
-        cmocka_unit_test(windows_limit_sequences),
-        cmocka_unit_test(bad_configs_are_refused),
-        cmocka_unit_test(neutral_keys_are_accepted),
-        cmocka_unit_test(check_refuses_what_no_config_can_say),
-        cmocka_unit_test(dropout_is_noted),
-        cmocka_unit_test(long_directory),
-        cmocka_unit_test(load_says_what_is_there),
-        cmocka_unit_test(directory_named_like_a_preset),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,12 +83,11 @@ static void check_shapes(const struct sp_documents *d, int32_t tokens[BATCH][SEQ
             }
 }
 
-static void segments(void **state)
+TEST(segments)
 {
     int32_t tokens[BATCH][SEQ];
     struct sp_documents d;
 
-    (void)state;
     assert_int_equal(sp_documents_create(&d, BATCH), 0);
     srand(7);
     for (int round = 0; round < ROUNDS; round++) {
@@ -100,11 +99,4 @@ static void segments(void **state)
         check_shapes(&d, tokens);
     }
     sp_documents_destroy(&d);
-}
-
-TEST_GROUP(documents)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(segments)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

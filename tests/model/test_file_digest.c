@@ -20,7 +20,7 @@ static uint64_t digest_of(const char *bytes, size_t n)
     return digest;
 }
 
-static void test_digest(void **state)
+TEST(test_digest)
 {
     enum { PAGE = 4096, LARGE = 300 * PAGE + 77 };
     static const size_t sizes[] = {1, PAGE - 1, PAGE, PAGE + 1, 256 * PAGE, LARGE};
@@ -28,7 +28,6 @@ static void test_digest(void **state)
     uint64_t digest;
     int seen = 0;
 
-    (void)state;
     must(bytes != NULL, "malloc");
     dir = scratch_make();
     for (size_t i = 0; i < LARGE; i++)
@@ -56,11 +55,4 @@ static void test_digest(void **state)
     assert_true(digest_of(bytes, 300 * PAGE) != digest_of(bytes, 299 * PAGE));
     free(bytes);
     scratch_remove(dir);
-}
-
-TEST_GROUP(file_digest)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_digest)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,11 +46,10 @@ static float *block_of(const struct sp_params *p, const struct sp_parameter *t, 
     return w;
 }
 
-static void golden_values(void **state)
+TEST(golden_values)
 {
     double worst = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof golden / sizeof golden[0]; i++) {
         struct sp_params p = params_of(golden[i].model);
         int found = 0;
@@ -101,11 +100,10 @@ static double check_normal(const struct sp_parameter *t, const float *w)
     return sqrt(variance) / s;
 }
 
-static void distributions(void **state)
+TEST(distributions)
 {
     static const char *const models[] = {"gpt-tiny", "llama-tiny"};
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         struct sp_params p = params_of(models[k]);
         double low = 9, high = 0;
@@ -135,7 +133,7 @@ static void distributions(void **state)
 }
 
 /* Two matrices of one size are uncorrelated, whether seed, name or layer differs. */
-static void streams_differ(void **state)
+TEST(streams_differ)
 {
     struct sp_params p = params_of("llama-tiny");
     const struct sp_parameter *q0 = NULL, *q1 = NULL, *o0 = NULL;
@@ -143,7 +141,6 @@ static void streams_differ(void **state)
     float *a, *b, *c, *d;
     size_t n;
 
-    (void)state;
     for (int i = 0; i < p.n; i++) {
         if (!strcmp(p.tensors[i].name, "model.layers.0.self_attn.q_proj.weight"))
             q0 = &p.tensors[i];
@@ -179,14 +176,13 @@ static void streams_differ(void **state)
 /* A block asked for twice, after others, from a list of tensors made anew: the same bits, the
  * padding zero. A model with more layers has the same values in the layers both have, except
  * where the width of the distribution depends on L. */
-static void independent_of_order(void **state)
+TEST(independent_of_order)
 {
     struct sp_model m = ODD_GPT2;
     size_t n = sp_block_elements(&m, SP_BLOCK_QKV);
     float *first = malloc(n * sizeof *first), *again = malloc(n * sizeof *again);
     struct sp_params p, deeper;
 
-    (void)state;
     must(first && again, "malloc");
     assert_int_equal(sp_params_create(&m, &p), 0);
     m.layers = 9;
@@ -204,16 +200,4 @@ static void independent_of_order(void **state)
     sp_params_destroy(&deeper);
     free(first);
     free(again);
-}
-
-TEST_GROUP(init)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_values),
-        cmocka_unit_test(distributions),
-        cmocka_unit_test(streams_differ),
-        cmocka_unit_test(independent_of_order),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,11 +82,10 @@ static void check_model(const struct sp_model *m)
     assert_null(p.tensors);
 }
 
-static void every_tensor_once(void **state)
+TEST(every_tensor_once)
 {
     struct sp_model m;
 
-    (void)state;
     for (const char *const *name = sp_model_presets(); *name; name++) {
         assert_int_equal(sp_model_load(*name, &m), 0);
         check_model(&m);
@@ -95,7 +94,7 @@ static void every_tensor_once(void **state)
         check_model(&odd[i]);
 }
 
-static void published_counts(void **state)
+TEST(published_counts)
 {
     static const struct {
         const char *name;
@@ -114,7 +113,6 @@ static void published_counts(void **state)
         {"llama-h4096", 1.0 * 32 * 12 * 0x1p24, 1.01 * 32 * 12 * 0x1p24 + 2 * 4096 * 32000},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         struct sp_model m;
         double n;
@@ -128,11 +126,10 @@ static void published_counts(void **state)
 }
 
 /* Layouts written out by hand: the order of params.h, every role at a multiple of 8. */
-static void layouts_by_hand(void **state)
+TEST(layouts_by_hand)
 {
     const struct sp_model *g = &odd[0], *l = &odd[2];
 
-    (void)state;
     assert_int_equal(sp_block_elements(g, SP_BLOCK_TOKENS), 168);    /* 11 x 15 = 165 */
     assert_int_equal(sp_block_elements(g, SP_BLOCK_POSITIONS), 200); /* 13 x 15 = 195 */
     assert_int_equal(sp_block_elements(g, SP_BLOCK_NORM1), 32);
@@ -172,7 +169,7 @@ static void layouts_by_hand(void **state)
 }
 
 /* Names and shapes of one layer of each style, as Hugging Face has them. */
-static void names_of_a_layer(void **state)
+TEST(names_of_a_layer)
 {
     static const struct {
         const char *name;
@@ -202,7 +199,6 @@ static void names_of_a_layer(void **state)
                  {"lm_head.weight", 11, 7, 0}};
     struct sp_params p;
 
-    (void)state;
     assert_int_equal(sp_params_create(&odd[0], &p), 0);
     assert_string_equal(p.tensors[0].name, "transformer.wte.weight");
     assert_string_equal(p.tensors[1].name, "transformer.wpe.weight");
@@ -228,16 +224,4 @@ static void names_of_a_layer(void **state)
         assert_int_equal(t->transposed, llama[i].transposed);
     }
     sp_params_destroy(&p);
-}
-
-TEST_GROUP(params)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_tensor_once),
-        cmocka_unit_test(published_counts),
-        cmocka_unit_test(layouts_by_hand),
-        cmocka_unit_test(names_of_a_layer),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void assert_same_value(float x, float expected)
         fail_msg("%a instead of %a", x, expected);
 }
 
-static void half_precision(void **state)
+TEST(half_precision)
 {
     static const struct {
         uint16_t bits;
@@ -53,7 +53,6 @@ static void half_precision(void **state)
     float x[N + 1];
     FILE *f;
 
-    (void)state;
     for (int i = 0; i < N; i++)
         bits[i] = bits[N + 1 + i] = known[i].bits;
     bits[N] = 0x7e01; /* NaN */
@@ -139,12 +138,11 @@ static const struct {
     {"{" T("a\xff", "F32", "[1]", 0, 4) "}", 4, "JSON"},
 };
 
-static void headers_good_and_bad(void **state)
+TEST(headers_good_and_bad)
 {
     char *dir = scratch_make(), path[4200];
     int accepted = 0, refused = 0;
 
-    (void)state;
     scratch_path(dir, "x.safetensors", path);
     for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
         struct sp_st_file st;
@@ -152,9 +150,7 @@ static void headers_good_and_bad(void **state)
         int rc;
 
         craft(path, strlen(headers[i].header), headers[i].header, headers[i].bytes);
-        capture_begin(&c);
-        rc = sp_st_open(path, &st);
-        capture_end(&c);
+        rc = CAPTURED(&c, sp_st_open(path, &st));
         if (headers[i].word) {
             assert_said(c.text, headers[i].word, headers[i].header);
             assert_non_null(strstr(c.text, path));
@@ -173,7 +169,7 @@ static void headers_good_and_bad(void **state)
     free(dir);
 }
 
-static void files_cut_and_lying(void **state)
+TEST(files_cut_and_lying)
 {
     static const char good[] = "{" T("a", "F32", "[2]", 0, 8) "}";
     static const struct {
@@ -191,63 +187,39 @@ static void files_cut_and_lying(void **state)
     struct capture c;
     float x[2];
 
-    (void)state;
     scratch_path(dir, "x.safetensors", path);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         craft(path, lengths[i].header_bytes, good, 8);
-        capture_begin(&c);
-        assert_int_equal(sp_st_open(path, &st), -EINVAL);
-        assert_said(capture_end(&c), lengths[i].word, "header length");
+        assert_says(&c, sp_st_open(path, &st), -EINVAL, lengths[i].word, "header length");
     }
     craft(path, strlen(good), good, 8);
     for (long n = (long)(8 + strlen(good)) + 7; n >= 0; n--) { /* every truncation */
         assert_int_equal(truncate(path, n), 0);
-        capture_begin(&c);
-        assert_int_equal(sp_st_open(path, &st), -EINVAL);
-        assert_said(capture_end(&c), path, "truncated");
+        assert_says(&c, sp_st_open(path, &st), -EINVAL, path, "truncated");
     }
 
     craft(path, strlen(good), good, 8); /* truncated while it is open */
     assert_int_equal(sp_st_open(path, &st), 0);
     assert_int_equal(truncate(path, (long)(8 + strlen(good)) + 6), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_st_read(&st, &st.entries[0], x), -EIO);
-    assert_said(capture_end(&c), "it was longer", "truncated while open");
-    capture_begin(&c);
-    assert_int_equal(sp_st_read_part(&st, &st.entries[0], 1, 2, x), -EINVAL);
-    assert_said(capture_end(&c), "elements 1 .. 3 of tensor a, which has 2", "part");
-    capture_begin(&c);
-    assert_int_equal(sp_st_read_part(&st, &st.entries[0], UINT64_MAX, 2, x), -EINVAL);
-    assert_said(capture_end(&c), "which has 2", "part that wraps");
+    assert_says(&c, sp_st_read(&st, &st.entries[0], x), -EIO, "it was longer",
+                "truncated while open");
+    assert_says(&c, sp_st_read_part(&st, &st.entries[0], 1, 2, x), -EINVAL,
+                "elements 1 .. 3 of tensor a, which has 2", "part");
+    assert_says(&c, sp_st_read_part(&st, &st.entries[0], UINT64_MAX, 2, x), -EINVAL, "which has 2",
+                "part that wraps");
     sp_st_close(&st);
 
     craft(path, strlen("{" T("a", "I32", "[2]", 0, 8) "}"), "{" T("a", "I32", "[2]", 0, 8) "}", 8);
     assert_int_equal(sp_st_open(path, &st), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_st_read(&st, &st.entries[0], x), -EINVAL);
-    assert_said(capture_end(&c), "tensor a is I32", "integers");
+    assert_says(&c, sp_st_read(&st, &st.entries[0], x), -EINVAL, "tensor a is I32", "integers");
     sp_st_close(&st);
 
     unlink(path);
-    capture_begin(&c);
-    assert_int_equal(sp_st_open(path, &st), -ENOENT);
-    assert_said(capture_end(&c), "cannot be opened", "absent");
+    assert_says(&c, sp_st_open(path, &st), -ENOENT, "cannot be opened", "absent");
     assert_int_equal(mkfifo(path, 0600), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_st_open(path, &st), -EINVAL); /* and does not wait for a writer */
-    assert_said(capture_end(&c), "not a regular file", "pipe");
+    assert_says(&c, sp_st_open(path, &st), -EINVAL, "not a regular file",
+                "pipe"); /* and does not wait for a writer */
     unlink(path);
     rmdir(dir);
     free(dir);
-}
-
-TEST_GROUP(safetensors)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(half_precision),
-        cmocka_unit_test(headers_good_and_bad),
-        cmocka_unit_test(files_cut_and_lying),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

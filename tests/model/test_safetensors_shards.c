@@ -4,39 +4,11 @@
  */
 #include "support.h"
 #include "model/files/safetensors.h"
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-
-static int files_in(const char *dir)
-{
-    DIR *d = opendir(dir);
-    int n = 0;
-
-    must(d != NULL, "opendir");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 2; /* . and .. */
-}
-
-static void empty(const char *dir)
-{
-    DIR *d = opendir(dir);
-    struct dirent *e;
-
-    must(d != NULL, "opendir");
-    while ((e = readdir(d))) {
-        char path[4500];
-
-        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        unlink(path);
-    }
-    closedir(d);
-}
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
@@ -96,7 +68,7 @@ static void check_set(const struct sp_st_file *st, const char *shards)
 }
 
 /* A tensor is never divided, the limit is kept where no tensor is larger, and no shard is empty. */
-static void round_trip(void **state)
+TEST(round_trip)
 {
     static const struct {
         uint64_t limit;
@@ -109,7 +81,6 @@ static void round_trip(void **state)
                  {235, "111111122", 2}};
     char *dir = scratch_make(), path[4200], index[4300];
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     snprintf(index, sizeof index, "%s.index.json", path);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -131,7 +102,7 @@ static void round_trip(void **state)
             assert_int_equal(st.n_shards, cases[i].n);
             check_set(&st, cases[i].shards);
             sp_st_close(&st);
-            empty(dir);
+            scratch_empty(dir);
         }
         printf("at most %llu bytes: shards %s\n", (unsigned long long)cases[i].limit,
                cases[i].shards);
@@ -142,20 +113,19 @@ static void round_trip(void **state)
         stream(w, ELEMENTS, 7);
         assert_int_equal(sp_st_writer_finish(w), 0);
         assert_int_equal(files_in(dir), 1);
-        empty(dir);
+        scratch_empty(dir);
     }
     rmdir(dir);
     free(dir);
 }
 
-static void interrupted_writing_leaves_no_model(void **state)
+TEST(interrupted_writing_leaves_no_model)
 {
     char *dir = scratch_make(), path[4200], index[4300];
     struct rlimit old_limit, limit;
     struct sp_st_writer *w;
     struct capture c;
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     snprintf(index, sizeof index, "%s.index.json", path);
     w = declared(path, 32);
@@ -165,9 +135,8 @@ static void interrupted_writing_leaves_no_model(void **state)
 
     w = declared(path, 32);
     stream(w, 50, 50);
-    capture_begin(&c);
-    assert_int_equal(sp_st_writer_finish(w), -EINVAL);
-    assert_said(capture_end(&c), "200 bytes of data written, 236 declared", "short");
+    assert_says(&c, sp_st_writer_finish(w), -EINVAL, "200 bytes of data written, 236 declared",
+                "short");
     assert_int_equal(files_in(dir), 0);
 
     /* the index is larger than any shard, and the disk full */
@@ -190,9 +159,7 @@ static void interrupted_writing_leaves_no_model(void **state)
 
         write_file(there, "old", 3);
         w = declared(path, 32);
-        capture_begin(&c);
-        assert_int_equal(sp_st_writer_finish(w), -EEXIST);
-        assert_said(capture_end(&c), there, "a model there");
+        assert_says(&c, sp_st_writer_finish(w), -EEXIST, there, "a model there");
         assert_int_equal(files_in(dir), 1);
         unlink(there);
     }
@@ -260,12 +227,11 @@ static const struct {
     {MAP("\"c\":\"index\""), "index: "},
 };
 
-static void indexes_are_checked(void **state)
+TEST(indexes_are_checked)
 {
     char *dir = scratch_make(), path[4200], other[4200];
     int accepted = 0, refused = 0;
 
-    (void)state;
     craft(dir, "one", "a", "b");
     craft(dir, "two", "c", NULL);
     craft(dir, "again", "c", NULL);
@@ -281,9 +247,7 @@ static void indexes_are_checked(void **state)
         int rc;
 
         write_file(path, indexes[i].json, strlen(indexes[i].json));
-        capture_begin(&c);
-        rc = sp_st_open_index(path, &st);
-        capture_end(&c);
+        rc = CAPTURED(&c, sp_st_open_index(path, &st));
         if (!indexes[i].word) {
             if (rc)
                 fail_msg("%s: %s", indexes[i].json, c.text);
@@ -298,54 +262,35 @@ static void indexes_are_checked(void **state)
     }
     printf("%d indexes accepted, %d refused\n", accepted, refused);
     rmdir(scratch_path(dir, "dir", other));
-    empty(dir);
+    scratch_empty(dir);
     rmdir(dir);
     free(dir);
 }
 
 /* An index that is a pipe, one of 17 MiB, and one of 4097 shards that are not even looked for. */
-static void no_index(void **state)
+TEST(no_index)
 {
     char *dir = scratch_make(), path[4200], *json = malloc(200000);
     struct sp_st_file st;
     struct capture c;
     size_t n;
 
-    (void)state;
     must(json != NULL, "malloc");
     scratch_path(dir, "index", path);
     must(!mkfifo(path, 0644), "mkfifo");
-    capture_begin(&c);
-    assert_int_equal(sp_st_open_index(path, &st), -EINVAL);
-    assert_said(capture_end(&c), "index: not a regular file", "pipe");
+    assert_says(&c, sp_st_open_index(path, &st), -EINVAL, "index: not a regular file", "pipe");
     unlink(path);
     write_file(path, "{", 1);
     must(!truncate(path, 17 << 20), "truncate");
-    capture_begin(&c);
-    assert_int_equal(sp_st_open_index(path, &st), -EINVAL);
-    assert_said(capture_end(&c), "an index has at most 16777216", "huge");
+    assert_says(&c, sp_st_open_index(path, &st), -EINVAL, "an index has at most 16777216", "huge");
     n = (size_t)sprintf(json, "{\"weight_map\":{");
     for (int i = 0; i < 4097; i++)
         n += (size_t)sprintf(json + n, "%s\"t%d\":\"s%d\"", i ? "," : "", i, i);
     n += (size_t)sprintf(json + n, "}}");
     write_file(path, json, n);
-    capture_begin(&c);
-    assert_int_equal(sp_st_open_index(path, &st), -EINVAL);
-    assert_said(capture_end(&c), "index: more than 4096 shards", "many");
+    assert_says(&c, sp_st_open_index(path, &st), -EINVAL, "index: more than 4096 shards", "many");
     unlink(path);
     rmdir(dir);
     free(dir);
     free(json);
-}
-
-TEST_GROUP(safetensors_shards)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),
-        cmocka_unit_test(interrupted_writing_leaves_no_model),
-        cmocka_unit_test(indexes_are_checked),
-        cmocka_unit_test(no_index),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

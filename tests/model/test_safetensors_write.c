@@ -1,39 +1,11 @@
 /* Writing safetensors: what is written is read; what is interrupted leaves the old file. */
 #include "support.h"
 #include "model/files/safetensors.h"
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-
-static int files_in(const char *dir)
-{
-    DIR *d = opendir(dir);
-    int n = 0;
-
-    must(d != NULL, "opendir");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 2; /* . and .. */
-}
-
-static void empty(const char *dir)
-{
-    DIR *d = opendir(dir);
-    struct dirent *e;
-
-    must(d != NULL, "opendir");
-    while ((e = readdir(d))) {
-        char path[4500];
-
-        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        unlink(path);
-    }
-    closedir(d);
-}
 
 static float value(size_t i)
 {
@@ -46,7 +18,7 @@ static void fill(float *x, size_t n, size_t from)
         x[i] = value(from + i);
 }
 
-static void round_trip(void **state)
+TEST(round_trip)
 {
     static const struct {
         const char *name;
@@ -65,7 +37,6 @@ static void round_trip(void **state)
     struct sp_st_file st;
     float *x, *y;
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     assert_int_equal(sp_st_writer_create(path, &w), 0);
     for (int i = 0; i < n; i++) {
@@ -177,7 +148,7 @@ static struct sp_st_writer *begin_new(const char *path, size_t elements)
     return w;
 }
 
-static void interrupted_save_keeps_the_old_file(void **state)
+TEST(interrupted_save_keeps_the_old_file)
 {
     char *dir = scratch_make(), path[4200];
     struct rlimit old_limit, limit;
@@ -187,7 +158,6 @@ static void interrupted_save_keeps_the_old_file(void **state)
     int status = 0, rc = 0;
     pid_t child;
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     make_old(path);
 
@@ -196,9 +166,8 @@ static void interrupted_save_keeps_the_old_file(void **state)
     assert_int_equal(files_in(dir), 1);
 
     w = begin_new(path, 299000); /* one row short */
-    capture_begin(&c);
-    assert_int_equal(sp_st_writer_finish(w), -EINVAL);
-    assert_said(capture_end(&c), "1196000 bytes of data written, 1200000 declared", "short");
+    assert_says(&c, sp_st_writer_finish(w), -EINVAL,
+                "1196000 bytes of data written, 1200000 declared", "short");
     assert_old(path);
     assert_int_equal(files_in(dir), 1);
 
@@ -246,12 +215,12 @@ static void interrupted_save_keeps_the_old_file(void **state)
     make_old(path); /* and it bars no later save */
     assert_old(path);
     assert_int_equal(sp_st_writer_finish(begin_new(path, 300000)), 0);
-    empty(dir);
+    scratch_empty(dir);
     assert_int_equal(rmdir(dir), 0);
     free(dir);
 }
 
-static void misuse_of_the_writer(void **state)
+TEST(misuse_of_the_writer)
 {
     const int64_t shape[2] = {2, 3}, negative[1] = {-1}, huge[2] = {INT64_MAX, 4};
     char *dir = scratch_make(), path[4200];
@@ -259,7 +228,6 @@ static void misuse_of_the_writer(void **state)
     struct sp_st_writer *w;
     struct capture c;
 
-    (void)state;
     scratch_path(dir, "a.safetensors", path);
 #define REFUSED(CALL, WORD)                                                                        \
     assert_int_equal(sp_st_writer_create(path, &w), 0);                                            \
@@ -277,19 +245,16 @@ static void misuse_of_the_writer(void **state)
     REFUSED((sp_st_writer_data(w, x, 6), sp_st_writer_data(w, x, 1)), "after 24 of 24");
     REFUSED((sp_st_writer_data(w, x, 6), sp_st_writer_declare(w, "u", 2, shape)), "after the data");
 #undef REFUSED
-    capture_begin(&c);
-    assert_int_equal(sp_st_writer_create("/nonexistent-directory/a", &w), -ENOENT);
-    assert_said(capture_end(&c), "cannot be created", "no directory");
-    capture_begin(&c);
-    assert_int_equal(sp_st_writer_create(dir, &w), -EINVAL);
-    assert_said(capture_end(&c), "not a regular file", "a directory");
+    assert_says(&c, sp_st_writer_create("/nonexistent-directory/a", &w), -ENOENT,
+                "cannot be created", "no directory");
+    assert_says(&c, sp_st_writer_create(dir, &w), -EINVAL, "not a regular file", "a directory");
     assert_int_equal(files_in(dir), 0);
     rmdir(dir);
     free(dir);
 }
 
 /* Longer than the piece that is read at a time; the last element counts. */
-static void equal_tensors(void **state)
+TEST(equal_tensors)
 {
     enum { N = 70001 };
     const int64_t n = N, other = N - 1;
@@ -299,7 +264,6 @@ static void equal_tensors(void **state)
     struct sp_st_file st;
     bool same;
 
-    (void)state;
     must(x != NULL, "malloc");
     scratch_path(dir, "a.safetensors", path);
     fill(x, N, 0);
@@ -324,16 +288,4 @@ static void equal_tensors(void **state)
     rmdir(dir);
     free(dir);
     free(x);
-}
-
-TEST_GROUP(safetensors_write)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),
-        cmocka_unit_test(interrupted_save_keeps_the_old_file),
-        cmocka_unit_test(misuse_of_the_writer),
-        cmocka_unit_test(equal_tensors),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

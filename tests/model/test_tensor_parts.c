@@ -153,11 +153,10 @@ static void check_heads(const struct divided *d)
     free(whole), free(part);
 }
 
-static void test_parts(void **state)
+TEST(test_parts)
 {
     int blocks = 0;
 
-    (void)state;
     for (int i = 0; i < MODELS; i++)
         for (int devices = 2; devices <= 4; devices += 2) {
             struct divided d;
@@ -177,9 +176,8 @@ static void test_parts(void **state)
 }
 
 /* sp_block_summed counts what the ranges of sp_block_ranges list, for any piece of a block. */
-static void test_summed(void **state)
+TEST(test_summed)
 {
-    (void)state;
     for (int i = 0; i < MODELS; i++)
         for (int kind = 0; kind < SP_BLOCK_KINDS; kind++)
             for (int tokens = 0; tokens < 2; tokens++) {
@@ -205,12 +203,11 @@ static void test_summed(void **state)
 
 /* Biases of the output and of down are added to complete sums; norms apply to tokens; gains of
  * heads to heads. */
-static void test_which_are_summed(void **state)
+TEST(test_which_are_summed)
 {
     const struct sp_model *m = &models[2];
     struct sp_model part;
 
-    (void)state;
     sp_model_divide(m, 2, &part);
     assert_int_equal(sp_block_summed(&part, SP_BLOCK_NORM1, true, 0, 1000), 7);
     assert_int_equal(sp_block_summed(&part, SP_BLOCK_POST, true, 0, 10000), 7);
@@ -220,9 +217,8 @@ static void test_which_are_summed(void **state)
     assert_int_equal(sp_block_summed(&part, SP_BLOCK_QKV, false, 0, 10000), 2 * 2);
 }
 
-static void test_vocabulary(void **state)
+TEST(test_vocabulary)
 {
-    (void)state;
     for (int devices = 1; devices <= 8; devices++) {
         struct sp_model m = models[0];
         int next = 0, first, count;
@@ -238,12 +234,11 @@ static void test_vocabulary(void **state)
     }
 }
 
-static void test_what_does_not_divide(void **state)
+TEST(test_what_does_not_divide)
 {
     struct sp_model m = models[1];
     char why[64];
 
-    (void)state;
     assert_true(sp_model_is_divisible(&m, 2, why, sizeof why));
     assert_false(sp_model_is_divisible(&m, 4, why, sizeof why));
     assert_string_equal(why, "8 heads and 2 of keys and values");
@@ -259,11 +254,10 @@ static void test_what_does_not_divide(void **state)
 }
 
 /* With or without `sequence`, a device's shape computes and keeps a part of a step. */
-static void test_shapes(void **state)
+TEST(test_shapes)
 {
     struct sp_shape whole, sequence, tokens;
 
-    (void)state;
     sp_shape_init(&whole, &models[1], 3, 8, 2, 0, 0);
     sequence = tokens = whole;
     sp_shape_tensor(&sequence, 2, true);
@@ -276,18 +270,4 @@ static void test_shapes(void **state)
     assert_true(sequence.loss_scale == whole.loss_scale);
     assert_int_equal(sp_shape_unit(&sequence), 2);
     assert_int_equal(sp_shape_unit(&tokens), 1);
-}
-
-TEST_GROUP(tensor_parts)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_summed),
-        cmocka_unit_test(test_which_are_summed),
-        cmocka_unit_test(test_vocabulary),
-        cmocka_unit_test(test_what_does_not_divide),
-        cmocka_unit_test(test_shapes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

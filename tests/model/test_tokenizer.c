@@ -114,13 +114,12 @@ static int check_case(const struct fixture *f, const char *form, const char *kin
     return same ? 0 : 1;
 }
 
-static void test_golden(void **state)
+TEST(test_golden)
 {
     static const char *const kinds[] = {"plain", "special", "latin1"};
     size_t lines = 0, least = FORMS * 150;
     int wrong = 0;
 
-    (void)state;
     for (int i = 0; i < FORMS; i++) {
         struct fixture f;
 
@@ -157,7 +156,7 @@ static char *all_lines(const struct fixture *f, size_t *n)
 }
 
 /* Places between words that white space, which looks ahead, does not reach. */
-static void test_cut_places(void **state)
+TEST(test_cut_places)
 {
     static const struct {
         const char *text;
@@ -176,7 +175,6 @@ static void test_cut_places(void **state)
     struct sp_tokenizer *t;
     struct fixture f;
 
-    (void)state;
     fixture_open(&f, "gpt2");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t n = strlen(cases[i].text);
@@ -191,9 +189,8 @@ static void test_cut_places(void **state)
 }
 
 /* Cut wherever it may be, text has the ids of the whole. Tokenizers whose steps depend on more are never cut. */
-static void test_cut(void **state)
+TEST(test_cut)
 {
-    (void)state;
     for (int i = 0; i < FORMS; i++) {
         bool never = !strncmp(forms[i], "other", 5) || !strcmp(forms[i], "unigram-bytes") ||
                      !strcmp(forms[i], "gpt4o");
@@ -237,14 +234,13 @@ static bool is_utf8(const char *text, size_t n)
 
 /* Told to, decoding gives whole characters, of text that is valid, and in all the text; every byte of any text comes
  * back where the vocabulary has bytes. */
-static void test_stream(void **state)
+TEST(test_stream)
 {
     static const char line[] =
         "caf\xc3\xa9 \xf0\x9f\x91\x8d\xf0\x9f\x8f\xbd\xe5\xad\x97 \xe0\xb8\xa0";
     static const char *const all[] = {"gpt2", "llama3", "gpt4o", "llama2"};
     char bytes[256 * 3], out[8192];
 
-    (void)state;
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)(i * 167);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -277,12 +273,11 @@ static void test_stream(void **state)
 }
 
 /* Many equal letters are no more work a letter than few. */
-static void test_long_word(void **state)
+TEST(test_long_word)
 {
     enum { LETTERS = 200000 };
     char *text = malloc(LETTERS), *out = malloc(2 * LETTERS);
 
-    (void)state;
     must(text && out, "malloc");
     for (int i = 0; i < FORMS; i++) {
         struct sp_ids ids = {0};
@@ -346,13 +341,12 @@ static size_t make_document(const struct fixture *f, uint64_t *rng, char *to)
 }
 
 /* Files have the ids of their documents, whatever is read and encoded at once. */
-static void test_files(void **state)
+TEST(test_files)
 {
     uint64_t rng = 5;
     char *text = malloc(1 << 20);
     struct fixture f;
 
-    (void)state;
     must(text != NULL, "malloc");
     fixture_open(&f, "llama3");
     for (int round = 0; round < 200; round++) {
@@ -410,7 +404,7 @@ static void test_files(void **state)
 /* ---- words ------------------------------------------------------------------------------------- */
 
 /* Words that are matched by hand end where PCRE2 says. */
-static void test_words(void **state)
+TEST(test_words)
 {
     static const char *const patterns[] = {
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
@@ -461,7 +455,6 @@ static void test_words(void **state)
     size_t words = 0;
     char text[512];
 
-    (void)state;
     must(m != NULL, "sp_matcher_create");
     for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
         const struct sp_words *w = sp_words_of(patterns[p]);
@@ -505,7 +498,7 @@ static void find_one(const char *pattern, const char *text, size_t from, size_t 
 }
 
 /* Patterns that Oniguruma writes in another way, or means something else by. */
-static void test_regex(void **state)
+TEST(test_regex)
 {
     static const char *const refused[] = {
         "[a&&b]", "[a[bc]]", "\\bx",        "(?<n>x)", "a{1,2}+",       "\\K", "(*ACCEPT)",
@@ -513,7 +506,6 @@ static void test_regex(void **state)
     struct sp_regex *re = NULL;
     struct capture c;
 
-    (void)state;
     find_one("\\s", "\xe1\xa0\x8e\xe3\x80\x80", 3, 6); /* U+180E is no white space */
     find_one("\\h+", "x19aFg", 1, 5);
     find_one("a{,2}b", "aaab", 1, 4);
@@ -526,9 +518,8 @@ static void test_regex(void **state)
     find_one("(?i:K)", "\xe2\x84\xaa", 0, 3);
     find_one("x", "y", 0, 0);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        capture_begin(&c);
-        assert_int_equal(sp_regex_create(refused[i], strlen(refused[i]), "test", &re), -EINVAL);
-        assert_said(capture_end(&c), "regular expression", refused[i]);
+        assert_says(&c, sp_regex_create(refused[i], strlen(refused[i]), "test", &re), -EINVAL,
+                    "regular expression", refused[i]);
     }
 }
 
@@ -540,7 +531,7 @@ static void test_regex(void **state)
     "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]" model  \
     "}}"
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     static const struct {
         const char *json, *said;
@@ -611,7 +602,6 @@ static void test_refused(void **state)
     struct sp_tokenizer *t = NULL;
     struct capture c;
 
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         capture_begin(&c);
         if (!sp_tokenizer_parse(refused[i].json, strlen(refused[i].json), "t.json", &t))
@@ -624,7 +614,7 @@ static void test_refused(void **state)
 }
 
 /* Unigram without unk has nothing for a character that is in no token. */
-static void test_unknown(void **state)
+TEST(test_unknown)
 {
     static const char unigram[] = "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}";
     struct sp_tokenizer *t;
@@ -632,15 +622,12 @@ static void test_unknown(void **state)
     struct sp_encoder *e;
     struct capture c;
 
-    (void)state;
     assert_int_equal(sp_tokenizer_parse(unigram, sizeof unigram - 1, "t.json", &t), 0);
     e = sp_encoder_create(t);
     assert_non_null(e);
     assert_int_equal(sp_encode(e, "aa", 2, 0, &ids), 0);
     assert_int_equal(ids.n, 2);
-    capture_begin(&c);
-    assert_int_equal(sp_encode(e, "ab", 2, 0, &ids), -ENOENT);
-    assert_said(capture_end(&c), "no unk", "an unknown character");
+    assert_says(&c, sp_encode(e, "ab", 2, 0, &ids), -ENOENT, "no unk", "an unknown character");
     sp_encoder_destroy(e);
     sp_tokenizer_close(t);
     sp_ids_free(&ids);
@@ -654,16 +641,14 @@ static void write_text(const char *dir, const char *name, const char *text)
 }
 
 /* Special tokens by their content, or by their ids; a vocabulary as large as the model's; what is not there. */
-static void test_directory(void **state)
+TEST(test_directory)
 {
     char *dir = scratch_make(), path[4200];
     struct sp_tokenizer *t = NULL;
     struct capture c;
 
-    (void)state;
-    capture_begin(&c);
-    assert_int_equal(sp_tokenizer_open(dir, &t), -ENOENT);
-    assert_said(capture_end(&c), "has no tokenizer.json", "an empty directory");
+    assert_says(&c, sp_tokenizer_open(dir, &t), -ENOENT, "has no tokenizer.json",
+                "an empty directory");
     write_text(dir, "tokenizer.json",
                LETTERS("\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}],", ""));
     assert_int_equal(sp_tokenizer_open(dir, &t), 0);
@@ -684,27 +669,10 @@ static void test_directory(void **state)
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_PAD), 3);
     sp_tokenizer_close(t);
     write_text(dir, "generation_config.json", "{");
-    capture_begin(&c);
-    assert_int_equal(sp_tokenizer_open(dir, &t), -EINVAL);
-    assert_said(capture_end(&c), "generation_config.json", "a damaged file");
+    assert_says(&c, sp_tokenizer_open(dir, &t), -EINVAL, "generation_config.json",
+                "a damaged file");
     must(!truncate(scratch_path(dir, "tokenizer.json", path), (off_t)SP_TOKENIZER_MAX_BYTES + 1),
          "truncate");
-    capture_begin(&c);
-    assert_int_equal(sp_tokenizer_open(dir, &t), -EINVAL);
-    assert_said(capture_end(&c), "at most", "a large file");
+    assert_says(&c, sp_tokenizer_open(dir, &t), -EINVAL, "at most", "a large file");
     scratch_remove(dir);
-}
-
-TEST_GROUP(tokenizer)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),     cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_cut_places), cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_long_word),  cmocka_unit_test(test_words),
-        cmocka_unit_test(test_files),      cmocka_unit_test(test_regex),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_directory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

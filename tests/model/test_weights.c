@@ -140,11 +140,10 @@ static size_t check_file(const struct sp_params *p, const struct sp_st_file *st)
     return total;
 }
 
-static void round_trip(void **state)
+TEST(round_trip)
 {
     char *dir = scratch_make(), path[4200];
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct sp_st_file st;
@@ -346,7 +345,7 @@ static const struct {
 };
 
 /* Values that are no numbers, in each type, are found by whichever share has them. */
-static void values_are_checked(void **state)
+TEST(values_are_checked)
 {
     static const struct {
         const char *dtype;
@@ -362,7 +361,6 @@ static void values_are_checked(void **state)
     char *dir = scratch_make(), path[4200];
     struct sp_params p;
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     assert_int_equal(sp_params_create(&models[0], &p), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -389,9 +387,7 @@ static void values_are_checked(void **state)
                 struct capture c;
                 int rc;
 
-                capture_begin(&c);
-                rc = sp_weights_check_values(&st, &p, share, shares);
-                capture_end(&c);
+                rc = CAPTURED(&c, sp_weights_check_values(&st, &p, share, shares));
                 if (!rc)
                     continue;
                 assert_int_equal(rc, -EINVAL);
@@ -408,12 +404,11 @@ static void values_are_checked(void **state)
     free(dir);
 }
 
-static void files_of_others(void **state)
+TEST(files_of_others)
 {
     char *dir = scratch_make(), path[4200];
     int accepted = 0, refused = 0;
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         struct sp_st_file st;
@@ -424,9 +419,7 @@ static void files_of_others(void **state)
         assert_int_equal(sp_params_create(&models[foreign[i].model], &p), 0);
         write_foreign(&p, &foreign[i].d, path);
         assert_int_equal(sp_st_open(path, &st), 0);
-        capture_begin(&c);
-        rc = sp_weights_check(&st, &p);
-        capture_end(&c);
+        rc = CAPTURED(&c, sp_weights_check(&st, &p));
         if (foreign[i].word) {
             assert_said(c.text, foreign[i].word, "foreign file");
             assert_non_null(strstr(c.text, path));
@@ -450,13 +443,12 @@ static void files_of_others(void **state)
 /* ---- shards ------------------------------------------------------------------------------ */
 
 /* The same tensors in any number of files; one that every tensor has by itself among them. */
-static void in_shards(void **state)
+TEST(in_shards)
 {
     static const uint64_t limits[] = {1, 100, 1000, 5000, 1000000};
     char *dir = scratch_make(), path[4200], index[4300];
     struct sp_params p;
 
-    (void)state;
     scratch_path(dir, "model.safetensors", path);
     snprintf(index, sizeof index, "%s.index.json", path);
     assert_int_equal(sp_params_create(&models[0], &p), 0);
@@ -488,7 +480,7 @@ static void in_shards(void **state)
 }
 
 /* A transposed element follows the definition literally: file[in][out] == block[out][in]. */
-static void transposition_literally(void **state)
+TEST(transposition_literally)
 {
     const struct sp_model *m = &models[0];
     size_t n = sp_block_elements(m, SP_BLOCK_QKV),
@@ -498,7 +490,6 @@ static void transposition_literally(void **state)
     struct sp_params p;
     float file[15 * 45], *w = malloc(n * sizeof *w);
 
-    (void)state;
     must(w != NULL, "malloc");
     scratch_path(dir, "model.safetensors", path);
     assert_int_equal(sp_params_create(m, &p), 0);
@@ -525,17 +516,4 @@ static void transposition_literally(void **state)
     rmdir(dir);
     free(dir);
     free(w);
-}
-
-TEST_GROUP(weights)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),
-        cmocka_unit_test(values_are_checked),
-        cmocka_unit_test(files_of_others),
-        cmocka_unit_test(in_shards),
-        cmocka_unit_test(transposition_literally),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

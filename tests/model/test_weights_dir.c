@@ -44,13 +44,12 @@ static void assert_refused(const char *dir, const char *word, const char *what)
     assert_int_equal(st.n_shards, 0);
 }
 
-static void one_file_or_shards(void **state)
+TEST(one_file_or_shards)
 {
     char *dir = scratch_make(), path[4200];
     struct sp_st_file st = {0};
     float x = 0;
 
-    (void)state;
     write_file(scratch_path(dir, "config.json", path), "{}", 2);
     write_file(scratch_path(dir, "tokenizer.model", path), "{}", 2);
     write_file(scratch_path(dir, "training_args.bin", path), "{}", 2);
@@ -90,12 +89,11 @@ static void one_file_or_shards(void **state)
 }
 
 /* A name that exists but cannot be read as a file is not taken for absent. */
-static void unreadable(void **state)
+TEST(unreadable)
 {
     static const char *const names[] = {SP_WEIGHTS_FILE, SP_WEIGHTS_INDEX};
     char *dir = scratch_make(), path[4200];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         scratch_path(dir, names[i], path);
         must(!symlink("no/such/file", path), "symlink");
@@ -118,7 +116,7 @@ static void unreadable(void **state)
     free(dir);
 }
 
-static void other_forms(void **state)
+TEST(other_forms)
 {
     static const struct {
         const char *name, *word;
@@ -147,7 +145,6 @@ static void other_forms(void **state)
     };
     char *dir = scratch_make();
 
-    (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         char path[4200];
 
@@ -171,7 +168,7 @@ static void other_forms(void **state)
     free(dir);
 }
 
-static void lists_what_is_written(void **state)
+TEST(lists_what_is_written)
 {
     static const char *const there[] = {
         "model.safetensors.index.json",     "config.json",
@@ -186,7 +183,6 @@ static void lists_what_is_written(void **state)
     struct capture c;
     int n, fd;
 
-    (void)state;
     assert_int_equal(sp_dir_open(dir, &opened), 0);
     for (int i = 0; i < 8; i++)
         write_file(scratch_path(dir, there[i], path), "", 0);
@@ -202,23 +198,9 @@ static void lists_what_is_written(void **state)
     sp_dir_free_names(names, n);
     fd = opened.fd;
     opened.fd = -1;
-    capture_begin(&c);
-    assert_int_equal(sp_weights_list(&opened, &names, &n), -EBADF);
-    assert_said(capture_end(&c), dir, "no directory");
+    assert_says(&c, sp_weights_list(&opened, &names, &n), -EBADF, dir, "no directory");
     opened.fd = fd;
     sp_dir_close(&opened);
     rmdir(dir);
     free(dir);
-}
-
-TEST_GROUP(weights_dir)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_file_or_shards),
-        cmocka_unit_test(unreadable),
-        cmocka_unit_test(other_forms),
-        cmocka_unit_test(lists_what_is_written),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,13 +113,11 @@ static inline void times_of(const struct sp_adapipe *in, const int *counts,
 
 /* Runs sp_adapipe_choose; its messages are in c->text. */
 static inline int choose(const struct sp_adapipe *in, int *counts, unsigned char *mode,
-                         struct sp_adapipe_figures *fig, struct catch *c)
+                         struct sp_adapipe_figures *fig, struct capture *c)
 {
     int ret;
 
-    catch_begin(c);
-    ret = sp_adapipe_choose(in, counts, mode, fig);
-    catch_end(c);
+    ret = CAPTURED(c, sp_adapipe_choose(in, counts, mode, fig));
     return ret;
 }
 

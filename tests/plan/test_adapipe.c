@@ -16,12 +16,11 @@ static double modelled(int p, int m, const double *f, const double *b)
     return sum + (m - 1) * worst;
 }
 
-static void order(void **state)
+TEST(order)
 {
     double f[9], b[9], room[18], least = INFINITY, most = 0;
     int cases = 0;
 
-    (void)state;
     for (int p = 1; p <= 9; p++) {
         for (int m = 1; m <= 20; m++) {
             struct sp_plan one, ada;
@@ -116,19 +115,18 @@ static struct brute best_of_all(const struct sp_adapipe *in)
     return x;
 }
 
-static void brute_force(void **state)
+TEST(brute_force)
 {
     int fitted = 0, shortest = 0, refused = 0;
     double most = 1;
 
-    (void)state;
     for (int i = 0; i < 400; i++) {
         int p = random_int(1, 4), L = p + random_int(0, 6 - p), counts[8] = {0};
         struct sp_adapipe_figures fig;
         unsigned char mode[8];
         struct sp_adapipe in;
         struct brute want;
-        struct catch c;
+        struct capture c;
         int ret;
 
         random_input(&in, p, L, random_int(1, 12));
@@ -163,11 +161,10 @@ static void brute_force(void **state)
 }
 
 /* One stage: the cheapest of all numbers of layers in each mode, which sometimes needs three. */
-static void mixes(void **state)
+TEST(mixes)
 {
     int modes_used[MODES + 1] = {0};
 
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         int p = random_int(1, 4), s = random_int(0, p - 1), k = random_int(1, 12), used = 0;
         struct sp_adapipe in;
@@ -208,23 +205,14 @@ static void mixes(void **state)
                   modes_used[1], modes_used[2], modes_used[3], modes_used[4]);
 }
 
-static void refused(void **state)
+TEST(refused)
 {
     struct sp_adapipe in;
     unsigned char mode[MOST];
     int counts[MOST];
-    struct catch c;
+    struct capture c;
 
-    (void)state;
     random_input(&in, 4, 3, 8);
     assert_int_equal(choose(&in, counts, mode, NULL, &c), -EINVAL);
     assert_string_equal(c.text, "starpipe: 3 layers cannot be dealt out to 4 stages\n");
-}
-
-TEST_GROUP(adapipe)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(order), cmocka_unit_test(mixes),
-                                       cmocka_unit_test(brute_force), cmocka_unit_test(refused)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,19 +55,18 @@ static void check_choice(const struct sp_adapipe *in, const int *counts, const u
     assert_true(fig->makespan_us <= even_uniform(in) * (1 + 1e-12));
 }
 
-static void random_models(void **state)
+TEST(random_models)
 {
     int fitted = 0, longer = 0, simulations = 0;
     double gain = 0, longest = 1;
 
-    (void)state;
     for (int i = 0; i < 400; i++) {
         int p = random_int(1, 8), L = p + random_int(0, 24), m = random_int(1, 24), counts[MOST];
         double model = INFINITY, before = INFINITY, even;
         struct sp_adapipe_figures fig;
         unsigned char mode[MOST];
         struct sp_adapipe in;
-        struct catch c;
+        struct capture c;
 
         random_input(&in, p, L, m);
         for (int limit = 100; limit <= 1800; limit += random_int(20, 300)) {
@@ -109,12 +108,11 @@ static void random_models(void **state)
 
 /* A choice keeps to its limit by the count of a run's graph; a limit that no choice keeps to is
  * refused. */
-static void kept_limits(void **state)
+TEST(kept_limits)
 {
     static const char *const names[] = {"gpt-tiny", "llama-tiny"};
     int cases = 0, refused = 0;
 
-    (void)state;
     for (int i = 0; i < 2 * 5 * 6; i++) {
         int p = 1 + i / 2 % 5, m = 1 + i / 10 * 2, counts[8];
         struct sp_layout lay = layout(p, m);
@@ -162,7 +160,7 @@ static void kept_limits(void **state)
     assert_true(cases > refused && refused > 0);
 }
 
-static void models(void **state)
+TEST(models)
 {
     static const struct {
         const char *name;
@@ -171,7 +169,6 @@ static void models(void **state)
         {"gpt2-124m", 4, 16, 1024}, {"gpt3-7b", 8, 32, 32768}, {"llama3-405b", 16, 64, 8192}};
     static const char letter[] = "nsaf";
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct sp_adapipe in = {.stages = runs[i].stages, .micro_batches = runs[i].micro_batches};
         static struct sp_machine machine;
@@ -193,7 +190,7 @@ static void models(void **state)
             int64_t most = fig.peak_bytes;
             struct sp_adapipe limited = in;
             struct sp_adapipe_figures of;
-            struct catch c;
+            struct capture c;
 
             limited.memory.limit_bytes = most / 10 * tenths;
             if (choose(&limited, counts, mode, &of, &c)) {
@@ -221,12 +218,4 @@ static void models(void **state)
             print_message("\n");
         }
     }
-}
-
-TEST_GROUP(adapipe_models)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_models),
-                                       cmocka_unit_test(kept_limits), cmocka_unit_test(models)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

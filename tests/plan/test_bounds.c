@@ -57,7 +57,7 @@ static void check(void *arg, const struct sp_found *f)
     t->near += bound > 0.8 * whole.step_ms;
 }
 
-static void hold(void **state)
+TEST(hold)
 {
     const struct sp_search want = request();
     struct tally t = {.want = &want};
@@ -65,7 +65,6 @@ static void hold(void **state)
     struct sp_grid *grid;
     int n;
 
-    (void)state;
     grid = sp_grids(&want, &n);
     assert_non_null(grid);
     for (int i = 0; (def = sp_schedule_at(i)); i++)
@@ -78,13 +77,12 @@ static void hold(void **state)
 
 /* The grids of 8 devices are all ways to write 8 as a product of four factors; given factors
  * stay. */
-static void grids(void **state)
+TEST(grids)
 {
     struct sp_search want = request();
     struct sp_grid *grid;
     int n;
 
-    (void)state;
     grid = sp_grids(&want, &n);
     assert_int_equal(n, 20);
     for (int i = 0; i < n; i++) {
@@ -118,12 +116,4 @@ static void grids(void **state)
     machine.devices_per_node = 8;
 }
 
-TEST_GROUP(bounds)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hold),
-        cmocka_unit_test(grids),
-    };
-
-    return cmocka_run_group_tests(tests, load, NULL);
-}
+TEST_FIXTURE(load, NULL)

@@ -130,13 +130,12 @@ static void drop_plan(struct sp_plan *plan, struct run *run)
     sp_plan_destroy(plan);
 }
 
-static void test_classes(void **state)
+TEST(test_classes)
 {
     const struct sp_count_steps steps = {.n = SP_COUNT_STEADY};
     uint64_t seed = 51;
     int counted = 0, walked = 0, by[SCHEDULES][2] = {0};
 
-    (void)state;
     for (int i = 0; i < DRAWS; i++) {
         struct sp_count classes[4], whole[4];
         struct sp_plan plan;
@@ -274,13 +273,12 @@ static double compare_flops(const struct sp_plan *plan, const double *ms, char *
 }
 
 /* The FLOPs and messages that the cost model has of an op are those of its tasks. */
-static void test_costs(void **state)
+TEST(test_costs)
 {
     static struct sp_machine machine;
     uint64_t seed = 78;
     int n[SCHEDULES] = {0};
 
-    (void)state;
     make_counter(&machine);
     for (int i = 0; i < DRAWS; i++) {
         struct sp_op_terms terms = {.machine = &machine, .devices = 1};
@@ -319,12 +317,4 @@ static void test_costs(void **state)
             schedules[i], n[i]);
         assert_true(n[i] > 0);
     }
-}
-
-TEST_GROUP(count)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_classes),
-                                       cmocka_unit_test(test_costs)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

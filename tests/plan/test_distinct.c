@@ -35,7 +35,7 @@ static void chosen_are(const struct sp_found *all, int n, int most, const char *
 }
 
 /* Helix has the five fastest rows: they leave half of the table to other grids and schedules. */
-static void by_hand(void **state)
+TEST(by_hand)
 {
     const struct sp_found all[] = {
         a_layout("helix:bounded", 8, 1, true), a_layout("helix", 8, 1, true),
@@ -45,7 +45,6 @@ static void by_hand(void **state)
         a_layout("1f1b", 2, 4, true),          a_layout("gpipe", 1, 8, false),
     };
 
-    (void)state;
     chosen_are(all, 10, 1, "0");
     chosen_are(all, 10, 2, "0 5");         /* one grid is half; another family */
     chosen_are(all, 10, 4, "0 3 5 6");     /* the best of two grids, two more families */
@@ -59,7 +58,7 @@ static void by_hand(void **state)
 
 /* The first can only be simulated; the best that train can run is in the table, whatever its
  * rank. */
-static void recommended(void **state)
+TEST(recommended)
 {
     struct sp_found all[] = {
         a_layout("sppo:multiplex", 8, 1, true),
@@ -70,7 +69,6 @@ static void recommended(void **state)
         a_layout("1f1b:x", 8, 1, true),
     };
 
-    (void)state;
     for (int i = 0; i < 5; i++)
         all[i].trains = false;
     chosen_are(all, 6, 2, "0 5");
@@ -124,14 +122,13 @@ static int variants(const struct sp_found *all, const int *chosen, int count)
     return n;
 }
 
-static void random_rankings(void **state)
+TEST(random_rankings)
 {
     static const char *const names[] = {"1f1b",      "helix", "helix:bounded",  "helix:fold=1",
                                         "1f1b-v",    "sppo",  "sppo:multiplex", "gpipe",
                                         "gpipe:b=f", "zbv"};
     int full = 0;
 
-    (void)state;
     for (int round = 0; round < 2000; round++) {
         struct sp_found all[64];
         int wide = 1 + below(4); /* few grids, and many */
@@ -161,15 +158,4 @@ static void random_rankings(void **state)
         }
     }
     assert_true(full > 100);
-}
-
-TEST_GROUP(distinct)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand),
-        cmocka_unit_test(recommended),
-        cmocka_unit_test(random_rankings),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

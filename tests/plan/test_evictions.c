@@ -145,12 +145,11 @@ static const struct {
 
 enum { CASES = sizeof cases / sizeof *cases };
 
-static void actions(void **state)
+TEST(actions)
 {
     static struct seen seen;
     int moved = 0, streams = 0;
 
-    (void)state;
     for (int i = 0; i < CASES; i++)
         for (int p = 2; p <= STAGES; p += 2) {
             struct sp_lowering l;
@@ -182,12 +181,11 @@ static void actions(void **state)
 
 /* Parts of layers keep the tensors of their ops, each once, even one that two of them share. Sizes
  * are whole pages. */
-static void parts(void **state)
+TEST(parts)
 {
     static const char *const names[] = {"helix", "helix:qkv=activations", "helix:ship=attention",
                                         "helix:bounded"};
 
-    (void)state;
     for (int i = 0; i < 2 * 4 * 4; i++) {
         enum sp_recompute mode = i % 2 ? SP_RECOMPUTE_FULL : SP_RECOMPUTE_NO_ATTENTION;
         int p = 1 + i / 8, leaves = 0;
@@ -349,12 +347,11 @@ static double solve(struct apart *x)
     return end;
 }
 
-static void times(void **state)
+TEST(times)
 {
     static struct apart x;
     double longest = 0;
 
-    (void)state;
     for (int i = 0; i < 3 * CASES; i++) {
         struct sp_costs costs = {
             .f = 16 + draw(9),
@@ -406,7 +403,7 @@ static void times(void **state)
 }
 
 /* If the tier is too slow for the evictions, the stage waits for the rest of its transfers. */
-static void stalls(void **state)
+TEST(stalls)
 {
     struct sp_costs costs = {.f = 1, .b = 1, .w = 1};
     struct tier tier = {.stages = 1};
@@ -414,7 +411,6 @@ static void stalls(void **state)
     struct sp_step_messages messages;
     struct offloaded o;
 
-    (void)state;
     set_up("sppo", 1, 1, 4, SP_KEYS_STAY, &o);
     assert_int_equal(sp_step_messages_create(&o.plan, &o.shape, &messages), 0);
     for (int k = 0; k < 2; k++) {
@@ -433,16 +429,4 @@ static void stalls(void **state)
     }
     sp_step_messages_destroy(&messages);
     tear_down(&o);
-}
-
-TEST_GROUP(evictions)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(actions),
-        cmocka_unit_test(parts),
-        cmocka_unit_test(times),
-        cmocka_unit_test(stalls),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

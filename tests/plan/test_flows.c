@@ -86,7 +86,7 @@ static void check(struct letter *l, int n, double tolerance)
                      l[i].in, l[i].ready, l[i].busy, end[i], l[i].end);
 }
 
-static void by_hand(void **state)
+TEST(by_hand)
 {
     struct letter alone[] = {{0, 1, 1, 4, 0, 0}};
     struct letter pair[] = {{0, 1, 0, 4, 0, 0}, {0, 1, 1, 2, 0, 0}};
@@ -94,7 +94,6 @@ static void by_hand(void **state)
     struct letter half[] = {{0, 1, 0, 4, 0, 0}, {1, 0, 0, 4, 0, 0}}; /* one port for both ways */
     double end[2];
 
-    (void)state;
     play(alone, 1, end);
     assert_true(end[0] == 5);
     play(pair, 2, end);
@@ -119,11 +118,10 @@ static int by_ready(const void *a, const void *b)
     return (x->ready > y->ready) - (x->ready < y->ready);
 }
 
-static void at_random(void **state)
+TEST(at_random)
 {
     unsigned seed = 5;
 
-    (void)state;
     for (int round = 0; round < 200; round++) {
         struct letter l[FLOWS];
         int n = 1 + draw(&seed, FLOWS);
@@ -138,14 +136,4 @@ static void at_random(void **state)
         /* Ends are some tens away: a rate that changes within a step of time puts it off a little. */
         check(l, n, 0.1);
     }
-}
-
-TEST_GROUP(flows)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand),
-        cmocka_unit_test(at_random),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

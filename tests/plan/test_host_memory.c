@@ -50,12 +50,11 @@ static void assert_limit(const struct sp_memory_limit *limit, int64_t kib, const
                  (long long)kib, origin);
 }
 
-static void test_machine(void **state)
+TEST(test_machine)
 {
     struct sp_host_memory m;
     struct sp_memory_limit share;
 
-    (void)state;
     begin();
     m = end();
     assert_limit(&m.node, 1000, "this machine");
@@ -67,22 +66,20 @@ static void test_machine(void **state)
 }
 
 /* Without /proc there is no limit, and no crash. */
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
     struct sp_host_memory m;
 
-    (void)state;
     root = scratch_make();
     m = end();
     assert_true(m.node.bytes == INT64_MAX && m.process.bytes == INT64_MAX);
     assert_true(sp_host_memory_share(&m, 2).bytes == INT64_MAX);
 }
 
-static void test_promises(void **state)
+TEST(test_promises)
 {
     struct sp_host_memory m;
 
-    (void)state;
     begin();
     put("proc/sys/vm/overcommit_memory", "2\n");
     m = end();
@@ -91,11 +88,10 @@ static void test_promises(void **state)
 }
 
 /* The smallest limit of all levels counts, wherever it is; pages of files are no use. */
-static void test_unified(void **state)
+TEST(test_unified)
 {
     struct sp_host_memory m;
 
-    (void)state;
     begin();
     put("proc/self/cgroup", "0::/user/job/step\n");
     put("proc/self/mountinfo",
@@ -115,12 +111,11 @@ static void test_unified(void **state)
 }
 
 /* In a container the group is what is mounted, whatever its name is outside. */
-static void test_container(void **state)
+TEST(test_container)
 {
     static const char *const groups[] = {"0::/\n", "0::/../../outside\n", "0::/docker/4711\n"};
     static const char *const mounts[] = {"/", "/", "/docker/4711"};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct sp_host_memory m;
         char line[200];
@@ -138,11 +133,10 @@ static void test_container(void **state)
 }
 
 /* The older hierarchies: that of memory is one of several. */
-static void test_memory_controller(void **state)
+TEST(test_memory_controller)
 {
     struct sp_host_memory m;
 
-    (void)state;
     begin();
     put("proc/self/cgroup", "5:cpuset:/other\n4:memory:/slurm/job_7\n0::/\n");
     put("proc/self/mountinfo",
@@ -157,12 +151,11 @@ static void test_memory_controller(void **state)
     assert_limit(&m.node_free, 210, "slurm");
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
     struct sp_memory_limit share;
     struct sp_host_memory m;
 
-    (void)state;
     begin();
     put("proc/self/limits",
         "Max data size             204800               unlimited            bytes\n"
@@ -176,24 +169,11 @@ static void test_limits(void **state)
 }
 
 /* This machine, whatever it is. */
-static void test_here(void **state)
+TEST(test_here)
 {
     struct sp_memory_limit has = sp_host_memory_has(1), unused = sp_host_memory_has_free(1);
 
-    (void)state;
     print_message("%s has room for %.2f GiB, %.2f of them free (%s)\n", has.origin,
                   (double)has.bytes / (1 << 30), (double)unused.bytes / (1 << 30), unused.origin);
     assert_true(has.bytes > 1 << 20 && has.bytes < INT64_MAX && unused.bytes <= has.bytes);
-}
-
-TEST_GROUP(host_memory)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_machine),   cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_promises),  cmocka_unit_test(test_unified),
-        cmocka_unit_test(test_container), cmocka_unit_test(test_memory_controller),
-        cmocka_unit_test(test_limits),    cmocka_unit_test(test_here),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,11 +19,10 @@ static bool near(double a, double b)
 
 /* ---- curves ------------------------------------------------------------------------------- */
 
-static void curves(void **state)
+TEST(curves)
 {
     const struct sp_curve c = {3, {{10, 1}, {1000, 100}, {4000, 50}}}, one = {1, {{5, 7}}};
 
-    (void)state;
     assert_true(near(sp_curve_rate(&c, 10), 1) && near(sp_curve_rate(&c, 1000), 100) &&
                 near(sp_curve_rate(&c, 4000), 50));
     assert_true(near(sp_curve_rate(&c, 100), 10)); /* the middle of two decades */
@@ -34,11 +33,10 @@ static void curves(void **state)
     assert_true(sp_curve_s(&c, 0) <= 0);
 }
 
-static void links(void **state)
+TEST(links)
 {
     const struct sp_link l = {.latency_s = 1e-5, .bandwidth = 1e9, .shared_by = 1};
 
-    (void)state;
     assert_true(near(sp_link_s(&l, 0), 1e-5) && near(sp_link_s(&l, 5e8), 0.5 + 1e-5));
 }
 
@@ -72,12 +70,11 @@ static void check_rates(const struct sp_machine *m)
     assert_true(m->disk.both <= m->disk.write && m->disk.both <= m->disk.read);
 }
 
-static void named(void **state)
+TEST(named)
 {
     const char *name, *last = "";
     int n = 0;
 
-    (void)state;
     for (; (name = sp_machine_name_at(n)); n++) {
         struct sp_machine m, again;
         char *text;
@@ -103,13 +100,12 @@ static void named(void **state)
 }
 
 /* A machine whose numbers have all their digits, without optional keys. */
-static void written(void **state)
+TEST(written)
 {
     struct sp_machine m, again;
     double x = 1.0 / 3;
     char *text;
 
-    (void)state;
     assert_int_equal(sp_machine_load("laptop", &m), 0);
     m.copy = (struct sp_copy_rates){.to_host = 0};
     m.disk = (struct sp_disk_rates){.write = 0};
@@ -221,7 +217,7 @@ static void refused_with(const char *path, const char *value, const char *why)
 }
 
 /* Every key missing, and of a wrong type. */
-static void every_key(void **state)
+TEST(every_key)
 {
     static const char *const wrong[] = {
         [SP_FIELD_TEXT] = "7",    [SP_FIELD_LINES] = "\"text\"", [SP_FIELD_REAL] = "\"1\"",
@@ -233,7 +229,6 @@ static void every_key(void **state)
         [SP_FIELD_CURVE] = "[]",  [SP_FIELD_TEAMS] = "[]"};
     int keys = 0;
 
-    (void)state;
     for (const struct sp_machine_field *f = sp_machine_fields; f->path; f++, keys++) {
         if (!f->optional)
             refused_with(f->path, NULL, "it is missing");
@@ -246,12 +241,11 @@ static void every_key(void **state)
 }
 
 /* Numbers that no time can be computed from. */
-static void bounds(void **state)
+TEST(bounds)
 {
     static const char *const large[] = {"1.7e308", "1e22"};
     int keys = 0;
 
-    (void)state;
     for (const struct sp_machine_field *f = sp_machine_fields; f->path; f++) {
         char text[64];
 
@@ -305,9 +299,8 @@ static void refused_teams(const char *threads, const char *teams, const char *wh
     free(json);
 }
 
-static void teams_refused(void **state)
+TEST(teams_refused)
 {
-    (void)state;
     refused_teams("8", "[7]", "[0]: it must be an object");
     refused_teams("8", "[" TEAM("1", "1e3", "") "]", "[0]: launch_s: it is missing");
     refused_teams("8", "[" TEAM("0", "1e3", LAUNCH) "]", "[0]: threads: it is 0, it must be");
@@ -324,12 +317,11 @@ static void teams_refused(void **state)
     refused_teams(NULL, "[" TEAM("1", "1e3", LAUNCH) "]", ": device.threads is missing");
 }
 
-static void cores_bounded(void **state)
+TEST(cores_bounded)
 {
     json_t *root = laptop();
     char *text;
 
-    (void)state;
     json_object_set_new(json_object_get(root, "device"), "threads", json_integer(40000));
     json_object_set_new(json_object_get(root, "node"), "devices", json_integer(2));
     text = json_dumps(root, 0);
@@ -349,12 +341,11 @@ static void parse_teams(struct sp_machine *m)
     m->network.shared_by = 2;
 }
 
-static void teams_written(void **state)
+TEST(teams_written)
 {
     struct sp_machine m, again;
     char *text;
 
-    (void)state;
     parse_teams(&m);
     m.team[0].pairs[SP_BF16][SP_ATTENTION_BACKWARD] = (struct sp_curve){1, {{1, 2}}};
     m.rates.memory[SP_BF16] = (struct sp_curve){2, {{1, 2}, {2, 3}}};
@@ -368,7 +359,7 @@ static void teams_written(void **state)
 }
 
 /* Rates at a measured number of threads, between two, and beyond, which prints a warning. */
-static void threads_taken(void **state)
+TEST(threads_taken)
 {
     static const struct {
         int threads, devices;
@@ -377,7 +368,6 @@ static void threads_taken(void **state)
     } cases[] = {{1, 16, 1e3, false}, {4, 4, 2e3, false}, {2, 8, 0, false},
                  {8, 2, 0, false},    {16, 1, 0, true},   {0, 2, 0, false}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char why[SP_THREADS_WHY];
         struct sp_machine m, before, again;
@@ -407,12 +397,11 @@ static void threads_taken(void **state)
 }
 
 /* A file without a number of threads is taken as it is, with a warning; GPUs have none. */
-static void threads_unknown(void **state)
+TEST(threads_unknown)
 {
     char why[SP_THREADS_WHY];
     struct sp_machine m, before;
 
-    (void)state;
     assert_int_equal(sp_machine_load("laptop", &m), 0);
     m.rates.threads = 0;
     before = m;
@@ -426,9 +415,8 @@ static void threads_unknown(void **state)
     assert_string_equal(why, "");
 }
 
-static void unknown_keys(void **state)
+TEST(unknown_keys)
 {
-    (void)state;
     refused_with("colour", "1", "there is no such key");
     refused_with("device.matmull", "1", "there is no such key");
     refused_with("device.mat", "1", "there is no such key");
@@ -441,9 +429,8 @@ static void unknown_keys(void **state)
     refused("{\"a\\nb\": 1}", "a\\x0ab: there is no such key");
 }
 
-static void values(void **state)
+TEST(values)
 {
-    (void)state;
     refused_with("device.matmul.bf16", "[[1, 2], [2, 3], [2, 4]]",
                  "[2]: sizes must ascend, 2 is not above 2");
     refused_with("device.matmul.bf16", "[[1, 2], [2, 0]]", "[1]: it is 0, it must be a number");
@@ -469,32 +456,29 @@ static void values(void **state)
     }
 }
 
-static void documents(void **state)
+TEST(documents)
 {
-    (void)state;
     refused("", "line ");
     refused("[]", "it is no JSON object");
     refused("{\"name\": \"a\", \"name\": \"b\"}", "line 1: duplicate");
 }
 
-static void whole_numbers(void **state)
+TEST(whole_numbers)
 {
     struct sp_machine m;
     char *json = with("device.memory_bytes", "80e9");
 
-    (void)state;
     assert_int_equal(parse(json, &m), 0);
     assert_int_equal(m.memory_bytes, 80000000000);
     free(json);
 }
 
 /* As many rows of logits as `train` has at a time on a GPU; on cores it says so itself. */
-static void head_rows(void **state)
+TEST(head_rows)
 {
     struct sp_machine gpu, cpu;
     struct sp_model model = {.vocab = 50257};
 
-    (void)state;
     assert_int_equal(sp_machine_load("h200", &gpu), 0);
     assert_int_equal(sp_machine_load("laptop", &cpu), 0);
     assert_int_equal(sp_machine_head_rows(&gpu, &model), 4096);
@@ -507,12 +491,11 @@ static void head_rows(void **state)
 }
 
 /* A refused file leaves the machine as it was. */
-static void untouched(void **state)
+TEST(untouched)
 {
     struct sp_machine m, before;
     char *json = with("network.shared_by", NULL), text[1024];
 
-    (void)state;
     assert_int_equal(sp_machine_load("h200", &m), 0);
     before = m;
     assert_int_equal(sp_machine_parse("machine x.json", json, &m), -EINVAL);
@@ -530,11 +513,10 @@ static void untouched(void **state)
 
 /* ---- nodes of several kinds ------------------------------------------------------------- */
 
-static void list(void **state)
+TEST(list)
 {
     struct sp_machine m, fast, slow;
 
-    (void)state;
     assert_int_equal(sp_machine_load("h100-ib:2,a800-ib:3", &m), 0);
     assert_int_equal(sp_machine_load("h100-ib", &fast), 0);
     assert_int_equal(sp_machine_load("a800-ib", &slow), 0);
@@ -557,7 +539,7 @@ static void list(void **state)
     assert_int_equal(sp_machine_nodes(&fast), 0);
 }
 
-static void list_refused(void **state)
+TEST(list_refused)
 {
     static const struct {
         const char *list, *says;
@@ -571,7 +553,6 @@ static void list_refused(void **state)
                 "at most 8 kinds"}};
     char text[1024];
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(said(sp_machine_load, bad[i].list, text), -EINVAL);
         if (!strstr(text, bad[i].says))
@@ -580,12 +561,11 @@ static void list_refused(void **state)
 }
 
 /* Every process has the machine of rank 0 as a text. */
-static void kinds_written(void **state)
+TEST(kinds_written)
 {
     struct sp_machine m, again;
     char *text;
 
-    (void)state;
     assert_int_equal(sp_machine_load("h20-ib:2,a800-ib:1", &m), 0);
     text = sp_machine_text(&m);
     assert_non_null(text);
@@ -615,11 +595,10 @@ static void kinds_written(void **state)
 }
 
 /* Three kinds of nodes have all six orders, two have both, and equal nodes have one. */
-static void orders(void **state)
+TEST(orders)
 {
     struct sp_machine order[SP_MACHINE_ORDERS], m;
 
-    (void)state;
     assert_int_equal(sp_machine_load("h100-ib:1,a800-ib:2,h20-ib:3", &m), 0);
     assert_int_equal(sp_machine_orders(&m, order), 6);
     for (int i = 0; i < 6; i++) {
@@ -638,23 +617,4 @@ static void orders(void **state)
     assert_string_equal(order[1].name, "a800-ib:2,h100-ib:1");
     assert_int_equal(sp_machine_load("h100-ib", &m), 0);
     assert_int_equal(sp_machine_orders(&m, order), 1);
-}
-
-TEST_GROUP(machine)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(curves),        cmocka_unit_test(links),
-        cmocka_unit_test(named),         cmocka_unit_test(written),
-        cmocka_unit_test(every_key),     cmocka_unit_test(bounds),
-        cmocka_unit_test(unknown_keys),  cmocka_unit_test(values),
-        cmocka_unit_test(documents),     cmocka_unit_test(whole_numbers),
-        cmocka_unit_test(head_rows),     cmocka_unit_test(untouched),
-        cmocka_unit_test(teams_refused), cmocka_unit_test(teams_written),
-        cmocka_unit_test(threads_taken), cmocka_unit_test(threads_unknown),
-        cmocka_unit_test(cores_bounded), cmocka_unit_test(list),
-        cmocka_unit_test(list_refused),  cmocka_unit_test(kinds_written),
-        cmocka_unit_test(orders),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,11 +28,10 @@ static struct sp_shape shape_of(enum sp_arch arch, int layers, int hidden, int h
 
 /* ---- stash ------------------------------------------------------------------------------ */
 
-static void test_stash_gpt(void **state)
+TEST(test_stash_gpt)
 {
     static const int sizes[][3] = {{64, 4, 3}, {96, 3, 7}, {128, 8, 1}};
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         int h = sizes[i][0], a = sizes[i][1], b = sizes[i][2], s = 33;
         struct sp_shape sh = shape_of(SP_ARCH_GPT2, 12, h, a, a, 4 * h, b, s);
@@ -58,9 +57,8 @@ static void test_stash_gpt(void **state)
 }
 
 /* Statistics are floats: they lie where floats must, however odd the sizes. */
-static void test_stash_aligned(void **state)
+TEST(test_stash_aligned)
 {
-    (void)state;
     for (int h = 5; h <= 8; h++)
         for (int rows = 3; rows <= 6; rows++)
             for (int keeps = 0; keeps < 2; keeps++) {
@@ -87,12 +85,11 @@ static void test_stash_aligned(void **state)
 }
 
 /* Llama: q of a*d, keys and values of 2 g d, u of 2f, one f. */
-static void test_stash_llama(void **state)
+TEST(test_stash_llama)
 {
     struct sp_shape sh = shape_of(SP_ARCH_LLAMA, 4, 96, 6, 2, 131, 2, 19);
     int64_t bs = 38, h = 96, kv = 2 * 2 * 16, f = 131, a = 6;
 
-    (void)state;
     assert_int_equal(sp_stash_bytes(&sh, SP_RECOMPUTE_NONE, 1, 1, false),
                      4 * bs * ((h + h + kv + h + a) + (2 + h) + (h + 2 + 2 * f + h + f)));
     assert_int_equal(sp_stash_bytes(&sh, SP_RECOMPUTE_SELECTIVE, 1, 1, false),
@@ -103,9 +100,8 @@ static void test_stash_llama(void **state)
 
 /* ---- partition -------------------------------------------------------------------------- */
 
-static void test_partition(void **state)
+TEST(test_partition)
 {
-    (void)state;
     for (int layers = 1; layers <= 97; layers++)
         for (int parts = 1; parts <= layers; parts++) {
             int next = 0, least = layers, most = 0;
@@ -125,9 +121,8 @@ static void test_partition(void **state)
         }
 }
 
-static void test_chunk_layers(void **state)
+TEST(test_chunk_layers)
 {
-    (void)state;
     for (int p = 1; p <= 5; p++)
         for (int v = 1; v <= 4; v++)
             for (int layers = p * v; layers <= p * v + 7; layers++) {
@@ -160,11 +155,10 @@ static int64_t held(const struct sp_plan *plan, const struct sp_shape *sh, int s
     return peak / one;
 }
 
-static void test_peaks(void **state)
+TEST(test_peaks)
 {
     int cases = 0;
 
-    (void)state;
     for (int p = 1; p <= 9; p++)
         for (int m = 1; m <= 17; m += m < 10 ? 1 : 3) {
             struct sp_shape sh = shape_of(SP_ARCH_GPT2, 2 * p + 1, 64, 4, 4, 256, 1, 8);
@@ -189,14 +183,13 @@ static void test_peaks(void **state)
 
 /* The tensors that a separate W reads stay alive until it runs, except the head's input (bsh). A B
  * without a W frees them at once. */
-static void test_peak_of_split(void **state)
+TEST(test_peak_of_split)
 {
     static const char *const lines[] = {"F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 W0.0 W2.0"};
     struct sp_shape sh = shape_of(SP_ARCH_GPT2, 3, 64, 4, 4, 256, 1, 8);
     struct sp_op f = {.pass = SP_F};
     struct sp_plan plan;
 
-    (void)state;
     write_plan(layout(1, 3), lines, &plan);
     assert_int_equal(sp_stash_peak(&plan, &sh, SP_RECOMPUTE_NONE, 1, 0),
                      2 * sp_stash_of_op(&plan, &sh, SP_RECOMPUTE_NONE, 1, 0, &f) - 4 * 8 * 64);
@@ -213,12 +206,11 @@ static double needed(const char *text)
     return strtod(at + 7, NULL);
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
     static const char *const schedules[] = {"1f1b", "gpipe", "naive"};
     int cases = 0;
 
-    (void)state;
     for (size_t k = 0; k < 3; k++)
         for (int p = 1; p <= 4; p++)
             for (int r = 0; r < 4; r++) {
@@ -227,7 +219,7 @@ static void test_limits(void **state)
                 enum sp_recompute mode = (enum sp_recompute)r;
                 struct sp_memory worst = {0}, stage[4];
                 struct sp_plan plan;
-                struct catch said;
+                struct capture said;
                 double mib;
                 int ret;
 
@@ -239,9 +231,8 @@ static void test_limits(void **state)
                 assert_int_equal(sp_memory_check(&plan, &sh, mode, 1, 0), 0);
                 assert_int_equal(
                     sp_memory_check(&plan, &sh, mode, 1, (uint64_t)sp_memory_sum(&worst)), 0);
-                catch_begin(&said);
-                ret = sp_memory_check(&plan, &sh, mode, 1, (uint64_t)sp_memory_sum(&worst) - 1);
-                catch_end(&said);
+                ret = CAPTURED(&said, sp_memory_check(&plan, &sh, mode, 1,
+                                                      (uint64_t)sp_memory_sum(&worst) - 1));
                 assert_int_equal(ret, -EINVAL);
                 if (strncmp(said.text, "starpipe: memory limit ", 23) ||
                     !!strstr(said.text, "try --recompute") != (mode == SP_RECOMPUTE_NONE))
@@ -257,9 +248,8 @@ static void test_limits(void **state)
 }
 
 /* States: 16 bytes a parameter, summed over stages, tied tables once more. */
-static void test_states(void **state)
+TEST(test_states)
 {
-    (void)state;
     for (int p = 1; p <= 5; p++) {
         struct sp_shape sh = shape_of(SP_ARCH_GPT2, 5, 64, 4, 4, 256, 1, 8);
         struct sp_plan plan;
@@ -282,9 +272,8 @@ static void test_states(void **state)
 }
 
 /* Two turns of a step's inputs on the first stage and of its targets on the last: 8 bytes a token each. */
-static void test_tokens(void **state)
+TEST(test_tokens)
 {
-    (void)state;
     for (int p = 1; p <= 4; p++)
         for (int b = 1; b <= 3; b += 2) {
             struct sp_shape sh = shape_of(SP_ARCH_GPT2, 5, 64, 4, 4, 256, b, 8);
@@ -304,37 +293,20 @@ static void test_tokens(void **state)
 }
 
 /* Sizes past 32 bits are summed right, and rows past an int refused. */
-static void test_large(void **state)
+TEST(test_large)
 {
     struct sp_shape sh = shape_of(SP_ARCH_GPT2, 80, 8192, 64, 64, 32768, 1, 1 << 20);
     struct sp_plan plan;
-    struct catch said;
+    struct capture said;
     int ret;
 
-    (void)state;
     assert_int_equal(sp_stash_bytes(&sh, SP_RECOMPUTE_NO_ATTENTION, 1, 80, false),
                      4ll * 80 * ((2ll << 20) * 8192 + (64ll << 20)));
     make_plan("1f1b", 1, 1, &plan);
     assert_int_equal(sp_memory_check(&plan, &sh, SP_RECOMPUTE_NONE, 1, 0), 0);
     sh = shape_of(SP_ARCH_GPT2, 80, 8192, 64, 64, 32768, 4096, 1 << 20);
-    catch_begin(&said);
-    ret = sp_memory_check(&plan, &sh, SP_RECOMPUTE_NONE, 1, 0);
-    catch_end(&said);
+    ret = CAPTURED(&said, sp_memory_check(&plan, &sh, SP_RECOMPUTE_NONE, 1, 0));
     assert_int_equal(ret, -EINVAL);
     assert_non_null(strstr(said.text, "4096 sequences of 1048576 tokens"));
     sp_plan_destroy(&plan);
-}
-
-TEST_GROUP(memory)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stash_gpt),     cmocka_unit_test(test_stash_aligned),
-        cmocka_unit_test(test_stash_llama),   cmocka_unit_test(test_partition),
-        cmocka_unit_test(test_chunk_layers),  cmocka_unit_test(test_peaks),
-        cmocka_unit_test(test_peak_of_split), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_states),        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_tokens),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,15 +119,13 @@ static bool draw_plan(struct try *t)
     struct sp_layout lay = layout(1 + below(4), 1 + below(9));
     const char *name = names[below(sizeof names / sizeof *names)];
     bool sliced = !strcmp(name, "sppo") || !strcmp(name, "seq1f1b") || !strcmp(name, "terapipe");
-    struct catch said;
+    struct capture said;
     int err;
 
     lay.layers = 8 + below(9);
     lay.slices = sliced ? 1 + below(8) : 1;
     t->sh = shape_of(lay.layers, 16 + below(300), 1 + below(2), below(2));
-    catch_begin(&said);
-    err = sp_plan_create(name, &lay, &t->plan);
-    catch_end(&said);
+    err = CAPTURED(&said, sp_plan_create(name, &lay, &t->plan));
     if (err)
         return false;
     if (lay.slices > 1)
@@ -172,9 +170,8 @@ static void limits(struct sp_eviction_plan *a, int64_t none, int64_t full)
 
 static int planned, left, refused;
 
-static void fuzz(void **state)
+TEST(fuzz)
 {
-    (void)state;
     for (int i = 0; i < 600; i += test_every(3)) {
         struct sp_offload o = {0};
         struct try t;
@@ -218,12 +215,11 @@ static void fuzz(void **state)
 /* ---- refusals ---------------------------------------------------------------------------- */
 
 /* A refusal names the smallest limit that works. */
-static void smallest(void **state)
+TEST(smallest)
 {
-    (void)state;
     for (int i = 0; i < 200; i++) {
         struct sp_offload o = {0};
-        struct catch said;
+        struct capture said;
         double needs = 0;
         struct try t;
         const char *at;
@@ -237,9 +233,9 @@ static void smallest(void **state)
         t.want.mode = SP_OFFLOAD_ADAPTIVE;
         t.want.limit = 1;
         for (int tries = 0; tries < 2; tries++) { /* of all stages, not of the first */
-            catch_begin(&said);
+            capture_begin(&said);
             err = sp_offload_create(&t.plan, &t.sh, &t.want, &o);
-            at = strstr(catch_end(&said), "stage ");
+            at = strstr(capture_end(&said), "stage ");
             if (!err)
                 break;
             assert_int_equal(err, -EINVAL);
@@ -252,9 +248,7 @@ static void smallest(void **state)
         for (int s = 0; s < o.stages; s++)
             assert_true(sp_memory_sum(&o.memory[s]) <= t.want.limit);
         t.want.limit -= 32 * 1024; /* the figure is rounded up to 10 KiB */
-        catch_begin(&said);
-        err = sp_offload_create(&t.plan, &t.sh, &t.want, &o);
-        catch_end(&said);
+        err = CAPTURED(&said, sp_offload_create(&t.plan, &t.sh, &t.want, &o));
         assert_int_equal(err, -EINVAL);
         assert_null(o.evictions);
         sp_plan_destroy(&t.plan);
@@ -282,12 +276,11 @@ static struct sp_eviction_plan *plan_slices(int n, struct sp_plan *plan, struct 
 /* Memory does not grow with the sequence, and they move as often as slices follow. In a layer, in slices:
  *   forwards    streams of slices 0 .. i-2 with slice i; each leaves once
  *   backwards   the last one makes the gradients of those before it, which then come and leave with every other one */
-static void keys_leave(void **state)
+TEST(keys_leave)
 {
     struct sp_offload_request want = {.mode = SP_OFFLOAD_FULL, .every = 1, .speed = {1e-9, 2e-9}};
     int64_t peak = 0, staying = 0;
 
-    (void)state;
     for (int n = 8; n <= 256; n *= 2) {
         struct sp_offload o = {0};
         struct sp_plan plan;
@@ -316,7 +309,7 @@ static void keys_leave(void **state)
 }
 
 /* Keys of as few slices leave as the limit requires, those of the last slices. */
-static void few_keys_leave(void **state)
+TEST(few_keys_leave)
 {
     struct sp_offload_request want = {
         .mode = SP_OFFLOAD_ADAPTIVE, .keys = SP_KEYS_STAY, .every = 1, .speed = {1e-9, 2e-9}};
@@ -325,7 +318,6 @@ static void few_keys_leave(void **state)
     struct sp_plan plan;
     struct sp_shape sh;
 
-    (void)state;
     most = plan_slices(32, &plan, &sh, &want, &o)->peak;
     sp_plan_destroy(&plan);
     want.mode = SP_OFFLOAD_FULL;
@@ -357,7 +349,7 @@ static void few_keys_leave(void **state)
 /* ---- the paper's recursion ------------------------------------------------------------------ */
 
 /* M_i = M_(i-1) + A_i - a_(i-1) A_(i-1), a_i A_i the same for slices of equal times. */
-static void recursion(void **state)
+TEST(recursion)
 {
     struct sp_layout lay = layout(1, 1);
     struct sp_offload_request want = {
@@ -366,7 +358,6 @@ static void recursion(void **state)
     struct sp_offload o = {0};
     struct sp_plan plan;
 
-    (void)state;
     lay.layers = 16;
     lay.slices = 8;
     assert_int_equal(sp_plan_create("sppo", &lay, &plan), 0);
@@ -404,14 +395,4 @@ static void recursion(void **state)
     }
     sp_offload_destroy(&o);
     sp_plan_destroy(&plan);
-}
-
-TEST_GROUP(offload)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fuzz),           cmocka_unit_test(smallest),  cmocka_unit_test(keys_leave),
-        cmocka_unit_test(few_keys_leave), cmocka_unit_test(recursion),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

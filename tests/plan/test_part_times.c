@@ -31,13 +31,12 @@ static double forward(const struct sp_machine *machine, int devices)
 
 /* A layer's forward gathers or scatters its rows four times; between nodes they go through the
  * adapters. */
-static void gathers_beyond_a_node_take_the_network(void **state)
+TEST(gathers_beyond_a_node_take_the_network)
 {
     static struct sp_machine machine, fast;
     const double bytes = 2.0 * 16384 * 4096 * 15 / 16;
     double beyond, within, adapters, more;
 
-    (void)state;
     assert_int_equal(sp_machine_load("a100-sppo", &machine), 0);
     fast = machine;
     fast.network.bandwidth = 1e15;
@@ -57,13 +56,12 @@ static void gathers_beyond_a_node_take_the_network(void **state)
 /* A block that keeps no inner tensors recomputes all of post, since its output is needed, and a
  * norm. The MLP in chunks of rows recomputes its first product once more, and attention q, k and v
  * if it has their weights. The last block's forward is left to the head. */
-static void blocks_make_their_output_again(void **state)
+TEST(blocks_make_their_output_again)
 {
     static struct sp_machine machine;
     static const char *const names[] = {"helix:qkv=weights", "helix:qkv=activations",
                                         "helix:ship=attention"};
 
-    (void)state;
     assert_int_equal(sp_machine_load("h20-ib", &machine), 0);
     for (int k = 0; k < 6; k++) {
         struct sp_op_terms terms = {.machine = &machine, .devices = 1, .every = 1};
@@ -125,13 +123,12 @@ static void attention(const struct sp_machine *machine, int members, bool ring, 
 /* The time beyond that over links that take none must follow from the bytes of graphs/context/:
  * heads send (1 + 1/r) (t-1)/t^2 T 2h e each way. A ring sends 2 (t-1)/t T h e/r forward, hidden
  * unless that takes longer. */
-static void members_exchange(void **state)
+TEST(members_exchange)
 {
     static struct sp_machine machine, fast;
     const double T = 65536, h = 16384, r = 16, e = 2;
     double at[2], alone[2], ring[2];
 
-    (void)state;
     assert_int_equal(sp_machine_load("a800-ib", &machine), 0);
     fast = machine;
     fast.node.bandwidth = fast.network.bandwidth = 1e18;
@@ -159,14 +156,13 @@ static void members_exchange(void **state)
 
 /* Attention whose pairs are priced separately: a call takes the time of its heads, each that of its
  * operations and its pairs. Heads half as wide take less, but have as many pairs. */
-static void pairs_count_beside_operations(void **state)
+TEST(pairs_count_beside_operations)
 {
     static struct sp_machine machine;
     const double flops = 4.0 * 64 * 1000;
     struct sp_model model;
     struct sp_shape sh;
 
-    (void)state;
     assert_int_equal(sp_machine_load("laptop", &machine), 0);
     assert_int_equal(sp_model_load("gpt-tiny", &model), 0);
     sp_shape_init(&sh, &model, 1, 128, 1, 0, 0);
@@ -196,11 +192,10 @@ static void pairs_count_beside_operations(void **state)
 
 /* Passes in bf16 have their own rate if the machine gives one, else that of f32; the update is in
  * f32. */
-static void passes_in_bf16_have_a_rate(void **state)
+TEST(passes_in_bf16_have_a_rate)
 {
     static struct sp_machine machine;
 
-    (void)state;
     assert_int_equal(sp_machine_load("laptop", &machine), 0);
     machine.rates.memory[SP_F32] = (struct sp_curve){1, {{1, 1e9}}};
     assert_true(fabs(sp_memory_s(&machine, SP_BF16, 1e6) / 1e-3 - 1) < 1e-9);
@@ -208,17 +203,4 @@ static void passes_in_bf16_have_a_rate(void **state)
     assert_true(fabs(sp_memory_s(&machine, SP_BF16, 1e6) / 2e-3 - 1) < 1e-9);
     assert_true(fabs(sp_memory_s(&machine, SP_F32, 1e6) / 1e-3 - 1) < 1e-9);
     assert_true(sp_update_time(&machine, 1e6) < 33e-3);
-}
-
-TEST_GROUP(part_times)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gathers_beyond_a_node_take_the_network),
-        cmocka_unit_test(members_exchange),
-        cmocka_unit_test(blocks_make_their_output_again),
-        cmocka_unit_test(pairs_count_beside_operations),
-        cmocka_unit_test(passes_in_bf16_have_a_rate),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static int random_int(int from, int to)
 
 /* ---- lists ------------------------------------------------------------------------------ */
 
-static void lists(void **state)
+TEST(lists)
 {
     static const struct {
         const char *text, *says;
@@ -34,19 +34,18 @@ static void lists(void **state)
                {"3,2,2,2", "deals out 9 layers, the model has 8"}};
     int counts[4] = {0};
 
-    (void)state;
     assert_int_equal(sp_partition_parse("0,8,0,0", 8, 4, counts), 0);
     assert_memory_equal(counts, ((int[]){0, 8, 0, 0}), sizeof counts);
     assert_int_equal(sp_partition_parse("3,2,2,1", 8, 4, counts), 0);
     assert_memory_equal(counts, ((int[]){3, 2, 2, 1}), sizeof counts);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct catch c;
+        struct capture c;
         const char *said;
         int ret;
 
-        catch_begin(&c);
+        capture_begin(&c);
         ret = sp_partition_parse(bad[i].text, 8, 4, counts);
-        said = catch_end(&c);
+        said = capture_end(&c);
         assert_int_equal(ret, -EINVAL);
         if (!strstr(said, bad[i].says) || strchr(said, '\n') != said + strlen(said) - 1)
             fail_msg("'%s': %s", bad[i].text, said);
@@ -151,21 +150,18 @@ static void random_times(int layers, bool equal, double *layer_us, struct sp_bal
 }
 
 /* Runs sp_partition_balanced; its messages are in c->text. */
-static int balanced(const struct sp_balance *b, int *counts, struct catch *c)
+static int balanced(const struct sp_balance *b, int *counts, struct capture *c)
 {
     int ret;
 
-    catch_begin(c);
-    ret = sp_partition_balanced(b, counts);
-    catch_end(c);
+    ret = CAPTURED(c, sp_partition_balanced(b, counts));
     return ret;
 }
 
-static void chain(void **state)
+TEST(chain)
 {
     int fitted = 0, refused = 0;
 
-    (void)state;
     for (int i = 0; i < 1500; i++) {
         int p = random_int(1, 5), L = p + random_int(0, 6), counts[MOST] = {0};
         struct sp_layout lay = layout(p, 8);
@@ -173,7 +169,7 @@ static void chain(void **state)
         struct sp_balance b = {.lay = &lay};
         double layer_us[MOST], slow[MOST];
         struct brute want;
-        struct catch c;
+        struct capture c;
         int ret;
 
         random_times(L, random_int(0, 3) == 0, layer_us, &b);
@@ -213,7 +209,7 @@ static void chain(void **state)
 
 typedef int (*placement)(const struct sp_layout *lay, int stage, int chunk);
 
-static void chunks(void **state)
+TEST(chunks)
 {
     static const struct {
         const char *name;
@@ -222,7 +218,6 @@ static void chunks(void **state)
     } kinds[] = {
         {"loop", NULL, 1}, {"wave", sp_place_wave, 1}, {"both ways", sp_place_both_ways, 2}};
 
-    (void)state;
     for (size_t kind = 0; kind < 3; kind++) {
         int best = 0, cases = 0, limited = 0;
         double most = 1;
@@ -237,7 +232,7 @@ static void chunks(void **state)
             struct figures got, of_even;
             double layer_us[MOST], slow[MOST];
             struct brute want;
-            struct catch c;
+            struct capture c;
             char why[256];
 
             lay.chunks = 2;
@@ -291,11 +286,10 @@ static void chunks(void **state)
 }
 
 /* With equal layers one pipe can be filled one layer at a time, each to the least loaded stage. */
-static void equal_layers(void **state)
+TEST(equal_layers)
 {
     double gain = 0;
 
-    (void)state;
     for (int i = 0; i < 60; i++) {
         struct sp_layout lay = layout(random_int(2, 8), 8);
         int even[MOST], counts[MOST], G, L;
@@ -339,14 +333,13 @@ static void equal_layers(void **state)
 
 /* ---- a model ---------------------------------------------------------------------------- */
 
-static void models(void **state)
+TEST(models)
 {
     static const struct {
         const char *name;
         int stages, seq;
     } runs[] = {{"gpt2-124m", 4, 1024}, {"gpt3-7b", 8, 32768}, {"llama3-405b", 16, 131072}};
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct sp_layout lay = layout(runs[i].stages, 16);
         double layer_us[128], even_worst;
@@ -382,13 +375,4 @@ static void models(void **state)
                       m.name, lay.stages, runs[i].seq, counts[lay.stages - 1], even[lay.stages - 1],
                       measure(&b, counts).worst / even_worst);
     }
-}
-
-TEST_GROUP(partition)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lists), cmocka_unit_test(chain),
-                                       cmocka_unit_test(chunks), cmocka_unit_test(equal_layers),
-                                       cmocka_unit_test(models)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,12 +107,11 @@ static int fit(const char *schedule, int stages, double spoilt, struct sp_fit *f
     return err;
 }
 
-static void parts_of_layers_tell_kinds_apart(void **state)
+TEST(parts_of_layers_tell_kinds_apart)
 {
     static const double factor[SP_FIT_KINDS] = {2, 3, 5, 1.5};
     struct sp_fit found;
 
-    (void)state;
     make_slow(factor, 7);
     assert_int_equal(fit("helix", 4, 1, &found), 0);
     printf("  products %.3f, attention %.3f and %.3f, memory %.3f, tasks %.3f\n", found.factor[0],
@@ -123,13 +122,12 @@ static void parts_of_layers_tell_kinds_apart(void **state)
 }
 
 /* A factor common to all kinds is found exactly, whatever the ops are. */
-static void a_common_factor_is_that_of_all_kinds(void **state)
+TEST(a_common_factor_is_that_of_all_kinds)
 {
     static const char *const schedules[] = {"1f1b", "zb1p", "helix", "weipipe"};
     static const double factor[SP_FIT_KINDS] = {3, 3, 3, 3};
     struct sp_fit found;
 
-    (void)state;
     make_slow(factor, 1);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(fit(schedules[i], 4, 1, &found), 0);
@@ -140,7 +138,7 @@ static void a_common_factor_is_that_of_all_kinds(void **state)
 
 /* Ops of whole stages show only sums of kinds; the fit must still predict the step of another
  * layout. */
-static void other_layouts_are_predicted(void **state)
+TEST(other_layouts_are_predicted)
 {
     static const double factors[][SP_FIT_KINDS] = {
         {1, 6, 1, 1}, {4, 1, 1, 1}, {1, 1, 1, 8}, {0.5, 1, 3, 2}};
@@ -150,7 +148,6 @@ static void other_layouts_are_predicted(void **state)
     } others[] = {{"1f1b", 4, 1}, {"gpipe", 2, 4}, {"zb1p", 4, 2}, {"helix", 2, 1}};
     double worst = 0, without = 0;
 
-    (void)state;
     for (int f = 0; f < 4; f++) {
         struct sp_machine machine = described;
         struct sp_fit found;
@@ -174,41 +171,28 @@ static void other_layouts_are_predicted(void **state)
 }
 
 /* A disturbed op counts no more than one that takes no time. */
-static void one_op_moves_little(void **state)
+TEST(one_op_moves_little)
 {
     static const double factor[SP_FIT_KINDS] = {2, 2, 2, 2};
     struct sp_fit found;
 
-    (void)state;
     make_slow(factor, 1);
     assert_int_equal(fit("1f1b", 2, 1000, &found), 0);
     printf("  an op 1000 times as long: products %.2f\n", found.factor[SP_FIT_PRODUCTS]);
     assert_true(fabs(found.factor[SP_FIT_PRODUCTS] / 2 - 1) < 0.2);
 }
 
-static void nothing_measured_is_nothing(void **state)
+TEST(nothing_measured_is_nothing)
 {
     const double none[4096] = {0};
     const struct sp_fit_measured measured = {none, none, none, false};
     struct sp_fit found;
     struct laid l;
 
-    (void)state;
     lay_out("1f1b", 2, 1, &described, &l);
     assert_true(l.plan.family->ids(&l.plan.layout) <= 4096);
     assert_int_equal(sp_rates_fit(&l.plan, &l.shape, &l.terms, &measured, &found), -EINVAL);
     sp_plan_destroy(&l.plan);
 }
 
-TEST_GROUP(rates_fit)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_layers_tell_kinds_apart),
-        cmocka_unit_test(a_common_factor_is_that_of_all_kinds),
-        cmocka_unit_test(other_layouts_are_predicted),
-        cmocka_unit_test(one_op_moves_little),
-        cmocka_unit_test(nothing_measured_is_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, load, NULL);
-}
+TEST_FIXTURE(load, NULL)

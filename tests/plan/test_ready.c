@@ -188,11 +188,10 @@ static void check_adders(const struct sp_plan *plan, const struct sp_plan *plann
         }
 }
 
-static void every_schedule_varied(void **state)
+TEST(every_schedule_varied)
 {
     int overtakings = 0;
 
-    (void)state;
     for (int i = 0; i < CASES; i++)
         for (unsigned k = 0; k < 12; k++) {
             const struct sp_variation v = {.uniform = k % 3 == 0   ? 0.5
@@ -238,9 +237,8 @@ static void every_schedule_varied(void **state)
 /* ---- against the strict order ------------------------------------------------------------------ */
 
 /* Looking at one op alone is the strict order, whatever times vary. */
-static void a_window_of_one_is_strict(void **state)
+TEST(a_window_of_one_is_strict)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++)
         for (unsigned seed = 0; seed < 4; seed++) {
             const struct sp_variation v = {.uniform = 0.7, .seed = seed};
@@ -260,9 +258,8 @@ static void a_window_of_one_is_strict(void **state)
 }
 
 /* At times as planned, an order without idle has nothing to overtake; all others may gain, never lose much. */
-static void at_planned_times(void **state)
+TEST(at_planned_times)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) {
         struct sp_costs costs = costs_of(0, 0);
         struct sp_prediction got;
@@ -283,7 +280,7 @@ static void at_planned_times(void **state)
 }
 
 /* Two stages by hand. The message of F0 takes 5, so stage 1 has nothing to overtake with; W0 of stage 0 fills its wait. */
-static void two_stages_by_hand(void **state)
+TEST(two_stages_by_hand)
 {
     static const char *const lines[] = {"F0 F1 B0 B1 W0 W1", "F0 B0 F1 B1 W0 W1"};
     struct sp_costs costs = {.f = 3, .b = 3, .w = 3};
@@ -293,7 +290,6 @@ static void two_stages_by_hand(void **state)
     struct sp_plan plan;
     double want;
 
-    (void)state;
     lay.layers = 2;
     write_plan(lay, lines, &plan);
     plan.def = NULL;
@@ -311,7 +307,7 @@ static void two_stages_by_hand(void **state)
 }
 
 /* An op that overtook gives way after the task that it is at. */
-static void tasks_are_overtaken(void **state)
+TEST(tasks_are_overtaken)
 {
     static const char *const lines[] = {"F0 F1 B0 B1 W0 W1", "F0 B0 F1 B1 W0 W1"};
     struct sp_costs costs = {.f = 3, .b = 3, .w = 30};
@@ -319,7 +315,6 @@ static void tasks_are_overtaken(void **state)
     struct sp_prediction got;
     struct sp_plan plan;
 
-    (void)state;
     lay.layers = 2;
     write_plan(lay, lines, &plan);
     /* Stage 1: F0 3-6, B0 6-9, F1 9-12, B1 12-15. Stage 0: F0, F1 until 6, B0 9-12, W0 12-22 (a task of three), B1
@@ -337,12 +332,11 @@ static void tasks_are_overtaken(void **state)
 
 /* ---- variation --------------------------------------------------------------------------------- */
 
-static void factors_have_their_means(void **state)
+TEST(factors_have_their_means)
 {
     static const struct sp_variation all[] = {
         {.uniform = 0.5, .seed = 1}, {.lognormal = 0.5, .seed = 1}, {.lognormal = 0.3, .seed = 9}};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         double sum = 0, squares = 0, deviation;
         int n = 0;
@@ -362,7 +356,7 @@ static void factors_have_their_means(void **state)
     }
 }
 
-static void variations_are_read(void **state)
+TEST(variations_are_read)
 {
     static const struct {
         const char *text, *message;
@@ -381,9 +375,8 @@ static void variations_are_read(void **state)
         {"uniform=0.1,seed=1.5", "seed=1.5 is not a whole number"},
     };
     struct sp_variation v;
-    struct catch c;
+    struct capture c;
 
-    (void)state;
     assert_int_equal(sp_variation_parse("show", "uniform=0.25,seed=7,stage=3x1.5,link=2x4", 4, &v),
                      0);
     assert_true(v.uniform == 0.25 && v.seed == 7 && v.slow_stage == 3 && v.stage_by == 1.5 &&
@@ -392,9 +385,9 @@ static void variations_are_read(void **state)
         const char *said;
         int ret;
 
-        catch_begin(&c);
+        capture_begin(&c);
         ret = sp_variation_parse("show", wrong[i].text, 4, &v);
-        said = catch_end(&c);
+        said = capture_end(&c);
         assert_int_equal(ret, -EINVAL);
         if (!strstr(said, wrong[i].message))
             fail_msg("'%s': %s", wrong[i].text, said);
@@ -402,28 +395,15 @@ static void variations_are_read(void **state)
 }
 
 /* A slow link delays what crosses it, both ways, and nothing else. */
-static void slow_links(void **state)
+TEST(slow_links)
 {
     struct sp_costs costs = costs_of(1, 0);
     const struct sp_variation last = {.slow_link = 2, .link_by = 3}, none = {.slow_link = 2};
     struct sp_plan plan;
 
-    (void)state;
     make_plan("naive", 4, 1, &plan);
     /* F and B of one micro-batch one after the other: six messages, two of them over the link. */
     assert_true(fabs(strict_makespan(&plan, &costs, &none) - (4 * 3 + 6)) < 1e-9);
     assert_true(fabs(strict_makespan(&plan, &costs, &last) - (4 * 3 + 6 + 2 * 2)) < 1e-9);
     sp_plan_destroy(&plan);
-}
-
-TEST_GROUP(ready)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_schedule_varied), cmocka_unit_test(a_window_of_one_is_strict),
-        cmocka_unit_test(at_planned_times),      cmocka_unit_test(two_stages_by_hand),
-        cmocka_unit_test(tasks_are_overtaken),   cmocka_unit_test(factors_have_their_means),
-        cmocka_unit_test(variations_are_read),   cmocka_unit_test(slow_links),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,7 +115,7 @@ static double choose(struct sp_plan *plan, const struct sp_shape *sh, enum sp_of
     return ms;
 }
 
-static void limits(void **state)
+TEST(limits)
 {
     static const struct {
         const char *name;
@@ -126,7 +126,6 @@ static void limits(void **state)
                  {"sppo", 2, 1, 8},
                  {"gpipe", 1, 2, 1}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         struct sp_plan plan;
         struct sp_shape sh;
@@ -165,9 +164,4 @@ static void limits(void **state)
     assert_true(mixed > 10 && left > 3);
 }
 
-TEST_GROUP(recompute)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(limits)};
-
-    return cmocka_run_group_tests(tests, load, NULL);
-}
+TEST_FIXTURE(load, NULL)

@@ -37,12 +37,11 @@ static struct sp_search request(const char *schedule, int seq, int per_node)
                               .memory = INT64_MAX / 64};
 }
 
-static void heuristics(void **state)
+TEST(heuristics)
 {
     static const int seqs[] = {2048, 16384, 131072, 1 << 20};
     int layouts = 0;
 
-    (void)state;
     for (int per_node = 1; per_node <= 8; per_node *= 2)
         for (size_t q = 0; q < sizeof seqs / sizeof *seqs; q += (size_t)test_every(2)) {
             struct sp_search want = request("sppo", seqs[q], per_node);
@@ -67,13 +66,12 @@ static void heuristics(void **state)
 }
 
 /* No other number of slices, and no other stages, are faster than the first. */
-static void best_of_all(void **state)
+TEST(best_of_all)
 {
     struct sp_search want = request("sppo", 65536, 8), one;
     struct sp_found best, other;
     int tried = 0;
 
-    (void)state;
     assert_int_equal(sp_search(&want, &best, 1, 1), 1);
     for (int p = 1; p <= 8; p *= 2)
         for (int n = 4; n <= 10; n++) {
@@ -91,13 +89,12 @@ static void best_of_all(void **state)
 }
 
 /* With free tasks as many slices as may be; with tasks that take as long as slices, as few. */
-static void slices(void **state)
+TEST(slices)
 {
     struct sp_search want = request("sppo", 131072, 4);
     struct sp_machine kept = machine;
     struct sp_found best;
 
-    (void)state;
     want.stages = 4;
     machine.rates.launch_s = 0;
     machine.node.bandwidth = 1e18;
@@ -110,12 +107,11 @@ static void slices(void **state)
 }
 
 /* Steps that are extrapolated, of one stage that never waits and of several: no bubble is below nothing. */
-static void bubbles(void **state)
+TEST(bubbles)
 {
     static const char *const schedules[] = {"helix:ship=attention", "1f1b", "gpipe"};
     struct sp_found best[64];
 
-    (void)state;
     for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++)
         for (int stages = 1; stages <= 4; stages *= 2) {
             struct sp_search want = request(schedules[k], 4096, 8);
@@ -135,13 +131,12 @@ static void bubbles(void **state)
 }
 
 /* Every number of a machine at either bound: times stay finite. */
-static void extremes(void **state)
+TEST(extremes)
 {
     struct sp_machine kept = machine;
     struct sp_found best[64];
     int tried = 0;
 
-    (void)state;
     for (const struct sp_machine_field *f = sp_machine_fields; f->path; f++)
         for (int end = 0; end < 2; end++) {
             struct sp_search want = request(NULL, 512, 2);
@@ -171,13 +166,12 @@ static void extremes(void **state)
     assert_true(tried > 30);
 }
 
-static void memory(void **state)
+TEST(memory)
 {
     struct sp_search want = request("sppo", 16384, 4);
     struct sp_found none, full, best[64];
     int n;
 
-    (void)state;
     want.stages = 4;
     assert_int_equal(sp_search(&want, &none, 1, 1), 1);
     want.offload = SP_OFFLOAD_FULL;
@@ -199,13 +193,12 @@ static void memory(void **state)
 }
 
 /* Less memory makes more layers compute again, one by one, and the step longer; in the end all do. */
-static void recompute(void **state)
+TEST(recompute)
 {
     struct sp_search want = request("1f1b", 8192, 8);
     struct sp_found f, last = {.memory = INT64_MAX};
     int by_layer = 0, fit = 0;
 
-    (void)state;
     want.stages = 8;
     want.sequences = 16;
     want.any_recompute = true;
@@ -251,7 +244,7 @@ static double simulated_whole(const struct sp_search *want, const struct sp_layo
 }
 
 /* A step of many micro-batches from two of fewer is what simulating all of it gives. */
-static void many_micro_batches(void **state)
+TEST(many_micro_batches)
 {
     static const struct {
         const char *schedule;
@@ -260,7 +253,6 @@ static void many_micro_batches(void **state)
                  {"zbv", 1},  {"helix", 1},   {"weipipe", 1},     {"wzb1", 1},
                  {"fsdp", 1}, {"seq1f1b", 8}, {"sppo", 8},        {"dualpipev", 1}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sp_search want = request(cases[i].schedule, 8192, 4);
         struct sp_layout lay = {.stages = 4,
@@ -330,12 +322,11 @@ static const struct sp_found *find_balanced(const struct sp_found *best, int n)
 
 /* On one machine whose head is heavy, and on nodes of two kinds: as fast as the best of all partitions, 2 % apart at most,
  * as what is balanced are stages and what counts are steps. */
-static void balanced(void **state)
+TEST(balanced)
 {
     static const char *const machines[] = {"h100-ib", "h100-ib:1,a800-ib:1", "h100-ib:1,h20-ib:1"};
     struct sp_model usual = model;
 
-    (void)state;
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
         struct sp_machine order[SP_MACHINE_ORDERS];
         struct sp_search want = request("1f1b", 4096, 8);
@@ -373,14 +364,13 @@ static void balanced(void **state)
 }
 
 /* No bound is above the step of what was found, on nodes of several kinds either. */
-static void bounds_of_kinds(void **state)
+TEST(bounds_of_kinds)
 {
     struct sp_machine order[SP_MACHINE_ORDERS];
     struct sp_search want = request(NULL, 4096, 8);
     struct sp_found best[64];
     int n;
 
-    (void)state;
     assert_int_equal(sp_machine_load("h100-ib:1,a800-ib:1", &machine), 0);
     want.nodes = 2;
     want.batch = 0;
@@ -394,15 +384,4 @@ static void bounds_of_kinds(void **state)
     assert_int_equal(sp_machine_load("h100-ib", &machine), 0);
 }
 
-TEST_GROUP(search)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heuristics), cmocka_unit_test(best_of_all),
-        cmocka_unit_test(slices),     cmocka_unit_test(bubbles),
-        cmocka_unit_test(extremes),   cmocka_unit_test(memory),
-        cmocka_unit_test(recompute),  cmocka_unit_test(many_micro_batches),
-        cmocka_unit_test(balanced),   cmocka_unit_test(bounds_of_kinds),
-    };
-
-    return cmocka_run_group_tests(tests, load, NULL);
-}
+TEST_FIXTURE(load, NULL)

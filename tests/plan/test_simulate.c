@@ -176,7 +176,7 @@ static struct sp_costs draw_costs(const struct sp_plan *plan, unsigned *seed)
     return costs;
 }
 
-static void every_schedule(void **state)
+TEST(every_schedule)
 {
     static const struct {
         const char *name;
@@ -192,7 +192,6 @@ static void every_schedule(void **state)
     static struct brute brute;
     unsigned seed = 7;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int p = 2; p <= 4; p += 2)
             for (int k = 0; k < 6; k++) {
@@ -226,7 +225,7 @@ static void every_schedule(void **state)
 
 /* HelixPipe with messages that occupy the wire for their whole time: the makespan is that of
  * another simulation. */
-static void helix_on_a_wire(void **state)
+TEST(helix_on_a_wire)
 {
     struct sp_layout lay = {
         .stages = 8, .micro_batches = 16, .slices = 1, .layers = 32, .options = ""};
@@ -234,7 +233,6 @@ static void helix_on_a_wire(void **state)
     struct sp_plan plan;
     struct sp_times t;
 
-    (void)state;
     assert_int_equal(sp_plan_create("helix", &lay, &plan), 0);
     assert_int_equal(sp_costs_parse("pre=1,attn=3,post=2,wire=3", &plan, &costs), 0);
     simulate(&plan, &costs, &t);
@@ -244,11 +242,10 @@ static void helix_on_a_wire(void **state)
 }
 
 /* If weights travel in no time, the remaining waits are those of a run. */
-static void weights_that_take_no_time(void **state)
+TEST(weights_that_take_no_time)
 {
     static const char *const names[] = {"weipipe-naive", "weipipe", "wzb1", "wzb2"};
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         for (int p = 2; p <= 6; p += 2)
             for (int rounds = 1; rounds <= 3; rounds++) {
@@ -288,7 +285,7 @@ static double side_by_side(const struct sp_plan *plan, const struct sp_machine *
     return makespan;
 }
 
-static void pipelines_fill_nodes(void **state)
+TEST(pipelines_fill_nodes)
 {
     struct sp_machine machine;
     struct sp_model model;
@@ -296,7 +293,6 @@ static void pipelines_fill_nodes(void **state)
     struct sp_plan plan;
     double alone, inside, apart;
 
-    (void)state;
     assert_int_equal(sp_machine_load("a800-nvlink-eth", &machine), 0);
     assert_int_equal(sp_model_load("gpt2-124m", &model), 0);
     assert_int_equal(machine.devices_per_node, 8);
@@ -308,16 +304,4 @@ static void pipelines_fill_nodes(void **state)
     assert_true(fabs(inside - alone) < 1e-2 * alone);
     assert_true(apart > 1.1 * inside); /* the third stage is in another node */
     sp_plan_destroy(&plan);
-}
-
-TEST_GROUP(simulate)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_schedule),
-        cmocka_unit_test(helix_on_a_wire),
-        cmocka_unit_test(weights_that_take_no_time),
-        cmocka_unit_test(pipelines_fill_nodes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,9 +25,8 @@ static struct sp_slice_costs random_costs(void)
                                    .pair = below(3) ? 0.1 * below(200) : 0};
 }
 
-static void costs(void **state)
+TEST(costs)
 {
-    (void)state;
     for (int i = 0; i < 200; i++) {
         struct sp_slice_costs c = random_costs();
         int first = below(50), len = 1 + below(50);
@@ -58,21 +57,19 @@ static struct sp_shape shape_of(int seq)
 }
 
 /* A layer of width h: 24h^2 operations a token and 4h a pair. */
-static void flops(void **state)
+TEST(flops)
 {
     struct sp_shape sh = shape_of(128);
     struct sp_slice_costs c = sp_slice_flops(&sh);
 
-    (void)state;
     assert_true(c.token == 24 * 64 * 64 && c.pair == 4 * 64);
 }
 
 /* All slices within a token of the mean, the first the longest, none empty. */
-static void balanced(void **state)
+TEST(balanced)
 {
     int most = 0, len[64];
 
-    (void)state;
     for (int i = 0; i < 5000; i++) {
         struct sp_slice_costs c = random_costs();
         int seq = 1 + below(3000), n = 1 + below(seq < 64 ? seq : 64), first = 0;
@@ -139,12 +136,11 @@ static double total(const struct priced *c, const int *len, int n, int stages, i
 
 /* Short sequences against all ways to cut them. The program tries bounds on the longest slice in
  * steps, so it misses the optimum a few times in a thousand. */
-static void program(void **state)
+TEST(program)
 {
     double far = 0;
     int len[8];
 
-    (void)state;
     for (int i = 0; i < 300; i++) {
         struct priced c = {.c = random_costs()};
         struct sp_slice_time t = {time_of, &c};
@@ -172,14 +168,13 @@ static void program(void **state)
 
 /* TeraPipe's lengths are never worse than equal times, and better if every slice has a constant
  * cost. */
-static void long_ones(void **state)
+TEST(long_ones)
 {
     struct priced c = {.c = {.token = 24 * 1024., .pair = 4}};
     struct sp_slice_time t = {time_of, &c};
     static int len[256], most[SP_MAX_SIZE];
     int sum = 0;
 
-    (void)state;
     c.each = 512 * c.c.token;
     for (int n = 2; n <= 256; n *= 4) {
         double even;
@@ -199,14 +194,13 @@ static void long_ones(void **state)
 }
 
 /* The bubble (p-1)/n of SPPO with slices of equal times, more with equal lengths. */
-static void plans(void **state)
+TEST(plans)
 {
     static const char *const how[] = {"length", "flops", "dp", "1000,600,300,148"};
     struct sp_shape sh = shape_of(2048);
     uint64_t digest[4];
     double bubble[4];
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct sp_layout lay = layout(4, 1);
         struct sp_plan plan;
@@ -239,13 +233,12 @@ static void plans(void **state)
     assert_true(digest[0] != digest[1] && digest[1] != digest[3]);
 }
 
-static void words(void **state)
+TEST(words)
 {
     struct sp_layout lay = layout(2, 1);
     struct sp_plan plan;
     char text[160], little[8];
 
-    (void)state;
     lay.slices = 40;
     assert_int_equal(sp_plan_create("seq1f1b", &lay, &plan), 0);
     sp_slices_text(&plan, 100, text, sizeof text);
@@ -256,7 +249,7 @@ static void words(void **state)
 }
 
 /* The default lengths of schedules, and the lists that are refused. */
-static void defaults(void **state)
+TEST(defaults)
 {
     static const struct {
         const char *how, *says;
@@ -268,9 +261,8 @@ static void defaults(void **state)
     struct sp_shape sh = shape_of(30), tiny = shape_of(2);
     struct sp_layout lay = layout(2, 2);
     struct sp_plan plan;
-    struct catch c;
+    struct capture c;
 
-    (void)state;
     lay.slices = 3;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(sp_plan_create(names[i], &lay, &plan), 0);
@@ -279,26 +271,15 @@ static void defaults(void **state)
         for (size_t k = 0; i == 0 && k < sizeof bad / sizeof *bad; k++) {
             int ret;
 
-            catch_begin(&c);
+            capture_begin(&c);
             ret = sp_plan_cut(&plan, &sh, bad[k].how, NULL);
-            if (!strstr(catch_end(&c), bad[k].says) || ret != -EINVAL)
+            if (!strstr(capture_end(&c), bad[k].says) || ret != -EINVAL)
                 fail_msg("%s: %s", bad[k].how, c.text);
             assert_int_equal(plan.first_token[1], 10);
         }
-        catch_begin(&c);
+        capture_begin(&c);
         assert_int_equal(sp_plan_cut(&plan, &tiny, NULL, NULL), -EINVAL);
-        assert_non_null(strstr(catch_end(&c), "there are at most 2"));
+        assert_non_null(strstr(capture_end(&c), "there are at most 2"));
         sp_plan_destroy(&plan);
     }
-}
-
-TEST_GROUP(slices)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(costs),   cmocka_unit_test(flops),     cmocka_unit_test(balanced),
-        cmocka_unit_test(program), cmocka_unit_test(long_ones), cmocka_unit_test(plans),
-        cmocka_unit_test(words),   cmocka_unit_test(defaults),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,11 +8,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "capture.h"
 #include "groups.h"
 #include "policies/plan.h"
 #include "sp_error.h"
 #include "policies/plan_create.h"
 #include "policies/families/families.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,30 @@ static inline void make_plan(const char *schedule, int p, int m, struct sp_plan 
     struct sp_layout lay = layout(p, m);
 
     assert_int_equal(sp_plan_create(schedule, &lay, plan), 0);
+}
+
+static inline struct sp_layout layout_of(int p, int m, int chunks, int slices)
+{
+    struct sp_layout lay = layout(p, m);
+
+    lay.chunks = chunks;
+    lay.slices = slices;
+    return lay;
+}
+
+/* A plan is refused with one line that holds the text; returns it, valid until the next one. */
+static inline const char *assert_no_plan(const char *schedule, struct sp_layout lay,
+                                         const char *text)
+{
+    static struct capture c;
+    struct sp_plan plan;
+    int ret = CAPTURED(&c, sp_plan_create(schedule, &lay, &plan));
+    const char *end = strchr(c.text, '\n');
+
+    if (ret != -EINVAL || !strstr(c.text, text) || !end || end[1])
+        fail_msg("%s p=%d m=%d v=%d n=%d L=%d: %d '%s', not '%s'", schedule, lay.stages,
+                 lay.micro_batches, lay.chunks, lay.slices, lay.layers, ret, c.text, text);
+    return c.text;
 }
 
 /* A model of odd sizes. */
@@ -84,37 +110,6 @@ static inline void place_plan(struct sp_plan *plan, int pipes,
                      0);
     plan->layout.map = plan->map;
     assert_int_equal(sp_plan_index(plan), 0);
-}
-
-/* Catches stderr from catch_begin to catch_end, which returns it (valid until the next one). */
-struct catch
-{
-    FILE *file;
-    int saved;
-    char text[2048];
-};
-
-static inline void catch_begin(struct catch *c)
-{
-    fflush(stderr);
-    c->file = tmpfile();
-    assert_non_null(c->file);
-    c->saved = dup(STDERR_FILENO);
-    assert_true(c->saved >= 0 && dup2(fileno(c->file), STDERR_FILENO) >= 0);
-}
-
-static inline const char *catch_end(struct catch *c)
-{
-    size_t n;
-
-    fflush(stderr);
-    assert_true(dup2(c->saved, STDERR_FILENO) >= 0);
-    close(c->saved);
-    rewind(c->file);
-    n = fread(c->text, 1, sizeof c->text - 1, c->file);
-    c->text[n] = 0;
-    fclose(c->file);
-    return c->text;
 }
 
 #endif

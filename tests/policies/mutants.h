@@ -42,4 +42,29 @@ static inline void swap(struct sp_program *prog, int j, int k)
     prog->ops[k] = op;
 }
 
+/* A plan with the programs of another, whose placement it shares. */
+static inline struct sp_plan mutant_create(const struct sp_plan *whole)
+{
+    struct sp_plan plan = *whole;
+
+    plan.deferred = NULL;
+    plan.classes = (struct sp_op_classes){0};
+    plan.order = NULL;
+    plan.first_layer = NULL;
+    plan.recompute = NULL;
+    plan.programs = calloc((size_t)plan.layout.stages, sizeof *plan.programs);
+    assert_non_null(plan.programs);
+    for (int s = 0; s < plan.layout.stages; s++) {
+        for (int k = 0; k < whole->programs[s].n; k++)
+            sp_program_add_op(&plan.programs[s], whole->programs[s].ops[k]);
+    }
+    return plan;
+}
+
+static inline void mutant_destroy(struct sp_plan *plan)
+{
+    plan->map = NULL; /* the whole plan's */
+    sp_plan_destroy(plan);
+}
+
 #endif

@@ -145,13 +145,11 @@ static int check_layout(const char *schedule, int p, int m, int chunks, int slic
                             .options = "",
                             .vocabulary_parallel = vocabulary};
     struct sp_plan plan;
-    struct catch said;
+    struct capture said;
     char what[96];
     int err;
 
-    catch_begin(&said);
-    err = sp_plan_create(schedule, &lay, &plan);
-    catch_end(&said);
+    err = CAPTURED(&said, sp_plan_create(schedule, &lay, &plan));
     if (err)
         return 0;
     snprintf(what, sizeof what, "%s p=%d m=%d v=%d n=%d L=%d", schedule, p, m, chunks, slices,
@@ -169,7 +167,7 @@ static int check_layout(const char *schedule, int p, int m, int chunks, int slic
     return 1;
 }
 
-static void all_schedules(void **state)
+TEST(all_schedules)
 {
     static const char *const more[] = {
         "sppo:multiplex",      "helix:qkv=weights",    "helix:qkv=activations",
@@ -179,7 +177,6 @@ static void all_schedules(void **state)
                                         "wzb2:owner=each", "tawpipe"};
     int layouts = 0;
 
-    (void)state;
     for (int k = 0; sp_schedule_at(k); k++)
         for (int p = 1; p <= 6; p++)
             for (int m = p; m <= 4 * p; m += p)
@@ -204,14 +201,13 @@ static void all_schedules(void **state)
 }
 
 /* Bytes of the closed forms: 1F1B's 2bsh numbers a micro-batch and link, in f32. */
-static void bytes_are_those_of_the_paper(void **state)
+TEST(bytes_are_those_of_the_paper)
 {
     struct sp_layout lay = layout(4, 8);
     struct sp_model model = tiny(8, false);
     struct sp_plan plan;
     struct sp_shape shape;
 
-    (void)state;
     lay.layers = 8;
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
     sp_shape_init(&shape, &model, 2, 24, 8, 0, 0);
@@ -256,7 +252,7 @@ static void lower_wrongly(struct sp_lowering *l, int i)
 }
 
 /* Refused with the stage, the tensor and what is wrong with it. */
-static void wrong_families_are_refused(void **state)
+TEST(wrong_families_are_refused)
 {
     struct sp_layout lay = layout(2, 3);
     struct sp_family family;
@@ -264,7 +260,6 @@ static void wrong_families_are_refused(void **state)
     struct sp_plan plan;
     char why[256] = "";
 
-    (void)state;
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
     family = *plan.family;
     lowers = *family.lowers;
@@ -285,15 +280,4 @@ static void wrong_families_are_refused(void **state)
     silent = -1;
     assert_int_equal(sp_plan_check_traffic(&plan, why, sizeof why), 0);
     sp_plan_destroy(&plan);
-}
-
-TEST_GROUP(actions)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_families_are_refused),
-        cmocka_unit_test(all_schedules),
-        cmocka_unit_test(bytes_are_those_of_the_paper),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

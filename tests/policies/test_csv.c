@@ -57,14 +57,13 @@ static void assert_same(const struct sp_plan *a, const struct sp_plan *b)
 }
 
 /* Every schedule of the family, over a grid; sizes it cannot do are not for this test. */
-static void round_trips(void **state)
+TEST(round_trips)
 {
     static const int sizes[][2] = {{1, 1}, {1, 5}, {2, 4},  {3, 6},
                                    {4, 8}, {4, 3}, {5, 20}, {8, 32}};
     const struct sp_schedule_def *def;
     int plans = 0, schedules = 0, pairs = 0;
 
-    (void)state;
     for (int i = 0; (def = sp_schedule_at(i)); i++) {
         int before = plans;
 
@@ -73,14 +72,12 @@ static void round_trips(void **state)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             struct sp_layout lay = layout(sizes[k][0], sizes[k][1]);
             struct sp_plan plan, back;
-            struct catch c;
+            struct capture c;
             char *text, *again, why[512] = "";
             int err;
 
             lay.chunks = 0;
-            catch_begin(&c);
-            err = sp_plan_create(def->name, &lay, &plan);
-            catch_end(&c);
+            err = CAPTURED(&c, sp_plan_create(def->name, &lay, &plan));
             if (err)
                 continue;
             text = written(&plan);
@@ -104,7 +101,7 @@ static void round_trips(void **state)
 }
 
 /* Files that torch wrote: its own schedules, and ours after it read them (make_torch_csv.py). */
-static void torch_files(void **state)
+TEST(torch_files)
 {
     static const struct {
         const char *name;
@@ -118,7 +115,6 @@ static void torch_files(void **state)
         {"starpipe_dualpipev_p4_m8_v2.csv", 4, 8, 2, 1, 1},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_layout lay = {.options = ""};
         struct sp_plan plan;
@@ -162,13 +158,12 @@ static void torch_files(void **state)
 }
 
 /* Any placement of as many stages on each rank; chunks count from the first layer on. */
-static void placements(void **state)
+TEST(placements)
 {
     static const char text[] = " 1F0 ,\"3F0\",,3B0,1B0,\r\n0F0,2F0,,2B0,0B0\r\n";
     struct sp_plan plan;
     char *out;
 
-    (void)state;
     assert_int_equal(parse(text, sizeof text - 1, (struct sp_layout){0}, &plan), 0);
     assert_int_equal(plan.layout.stages, 2);
     assert_int_equal(plan.layout.chunks, 2);
@@ -183,7 +178,7 @@ static void placements(void **state)
 }
 
 /* PyTorch also writes actions that follow from the order; they change nothing. */
-static void skips(void **state)
+TEST(skips)
 {
     static const char text[] =
         "0UNSHARD,0F0,0SEND_F0,0F1,1RECV_B0,0WAIT_RECV_B0,0B0,0B1,0REDUCE_GRAD\n"
@@ -191,7 +186,6 @@ static void skips(void **state)
     struct sp_plan plan;
     char *out;
 
-    (void)state;
     assert_int_equal(parse(text, sizeof text - 1, (struct sp_layout){0}, &plan), 0);
     out = written(&plan);
     assert_string_equal(out, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
@@ -199,7 +193,7 @@ static void skips(void **state)
     sp_plan_destroy(&plan);
 }
 
-static void refuses(void **state)
+TEST(refuses)
 {
     static const struct {
         const char *text, *why;
@@ -249,17 +243,16 @@ static void refuses(void **state)
          "cell 2: '0000000000000000000000000000000000000000...' is too long", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         size_t n = table[i].n ? table[i].n : strlen(table[i].text);
         struct sp_plan plan;
-        struct catch c;
+        struct capture c;
         const char *said;
         int err;
 
-        catch_begin(&c);
+        capture_begin(&c);
         err = parse(table[i].text, n, (struct sp_layout){0}, &plan);
-        said = catch_end(&c);
+        said = capture_end(&c);
         if (err != -EINVAL || !strstr(said, table[i].why) || strchr(said, '\n')[1] ||
             strncmp(said, "starpipe: order.csv: ", 21))
             fail_msg("%s: %d, %s", table[i].text, err, said);
@@ -271,13 +264,13 @@ static void refuses(void **state)
 static int create(const char *schedule, struct sp_layout lay, const char *why)
 {
     struct sp_plan plan;
-    struct catch c;
+    struct capture c;
     const char *said;
     int err;
 
-    catch_begin(&c);
+    capture_begin(&c);
     err = sp_plan_create(schedule, &lay, &plan);
-    said = catch_end(&c);
+    said = capture_end(&c);
     if (!err) {
         sp_plan_destroy(&plan);
         assert_string_equal(said, "");
@@ -288,13 +281,12 @@ static int create(const char *schedule, struct sp_layout lay, const char *why)
 }
 
 /* Requested sizes must be those of the file; an order that cannot run is refused. */
-static void sizes_and_orders(void **state)
+TEST(sizes_and_orders)
 {
     char path[] = "/tmp/starpipe-csv-XXXXXX", schedule[64];
     int fd = mkstemp(path);
     FILE *f = fdopen(fd, "w");
 
-    (void)state;
     assert_non_null(f);
     snprintf(schedule, sizeof schedule, "csv:%s", path);
     fputs("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", f);
@@ -327,13 +319,12 @@ static void sizes_and_orders(void **state)
 }
 
 /* Plans that the format cannot express are refused. */
-static void export_refused(void **state)
+TEST(export_refused)
 {
     struct sp_layout lay = layout(2, 2);
     struct sp_plan plan;
     char why[160] = "";
 
-    (void)state;
     lay.slices = 2;
     write_plan(lay, (const char *[]){"F0s0 F0s1 B0s1 B0s0", "F0s0 F0s1 B0s1 B0s0"}, &plan);
     assert_int_equal(sp_csv_write(&plan, stderr, why, sizeof why), -EINVAL);
@@ -352,16 +343,4 @@ static void export_refused(void **state)
         assert_non_null(strstr(why, "one copy of each stage"));
         sp_plan_destroy(&plan);
     }
-}
-
-TEST_GROUP(csv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trips),    cmocka_unit_test(torch_files),
-        cmocka_unit_test(placements),     cmocka_unit_test(skips),
-        cmocka_unit_test(refuses),        cmocka_unit_test(sizes_and_orders),
-        cmocka_unit_test(export_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,14 +15,6 @@
 
 enum { MAX_P = 6, MAX_OPS = 400 };
 
-static struct sp_layout cut(int p, int m, int units)
-{
-    struct sp_layout lay = layout(p, m);
-
-    lay.chunks = units;
-    return lay;
-}
-
 /* Position of an op on a stage, -1: it is not there. */
 static int find(const struct sp_plan *plan, int stage, enum sp_pass pass, int mb, int chunk)
 {
@@ -100,15 +92,14 @@ static double play(const struct sp_plan *plan, const struct sp_costs *c, double 
 static double end[MAX_P][MAX_OPS];
 
 /* Programs and times. */
-static void orders(void **state)
+TEST(orders)
 {
     int plans = 0;
 
-    (void)state;
     for (int p = 1; p <= MAX_P; p++)
         for (int rounds = 1; rounds <= 3; rounds++)
             for (int V = 1; V <= 9; V++) {
-                struct sp_layout lay = cut(p, p * rounds, V);
+                struct sp_layout lay = layout_of(p, p * rounds, V, 1);
                 struct sp_plan plan;
 
                 assert_int_equal(sp_plan_create("fsdp", &lay, &plan), 0);
@@ -175,13 +166,12 @@ static int gathered(const struct sp_program *prog)
     return n;
 }
 
-static void gathers(void **state)
+TEST(gathers)
 {
-    (void)state;
     seed = 11;
     for (int V = 1; V <= 9; V++)
         for (int rounds = 1; rounds <= 4; rounds++) {
-            struct sp_layout lay = cut(2, 2 * rounds, V);
+            struct sp_layout lay = layout_of(2, 2 * rounds, V, 1);
             struct sp_plan plan;
 
             assert_int_equal(sp_plan_create("fsdp", &lay, &plan), 0);
@@ -201,12 +191,11 @@ static void gathers(void **state)
 }
 
 /* By default a unit is a layer. */
-static void units(void **state)
+TEST(units)
 {
-    struct sp_layout lay = cut(4, 8, 0);
+    struct sp_layout lay = layout_of(4, 8, 0, 1);
     struct sp_plan plan;
 
-    (void)state;
     assert_int_equal(sp_plan_create("fsdp", &lay, &plan), 0);
     assert_int_equal(plan.layout.chunks, 4);
     sp_plan_destroy(&plan);
@@ -221,47 +210,28 @@ static void units(void **state)
     sp_plan_destroy(&plan);
 }
 
-static void refuse(struct sp_layout lay, const char *text)
+TEST(refusals)
 {
-    struct catch c;
-    struct sp_plan plan;
-    const char *said;
-    int ret;
+    struct sp_layout lay = layout_of(4, 8, 6, 1);
 
-    catch_begin(&c);
-    ret = sp_plan_create("fsdp", &lay, &plan);
-    said = catch_end(&c);
-    if (ret != -EINVAL || !strstr(said, text) || strchr(said, '\n') != said + strlen(said) - 1)
-        fail_msg("p=%d m=%d: %d '%s', not '%s'", lay.stages, lay.micro_batches, ret, said, text);
-}
-
-static void refusals(void **state)
-{
-    struct sp_layout lay = cut(4, 8, 6);
-
-    (void)state;
-    refuse(cut(4, 10, 4), "use --micro-batches 8 or 12");
-    refuse(cut(4, 3, 4), "use --micro-batches 4");
+    assert_no_plan("fsdp", layout_of(4, 10, 4, 1), "use --micro-batches 8 or 12");
+    assert_no_plan("fsdp", layout_of(4, 3, 4, 1), "use --micro-batches 4");
     lay.slices = 2;
-    refuse(lay, "use --slices 1");
+    assert_no_plan("fsdp", lay, "use --slices 1");
     lay.slices = 1;
     lay.layers = 5;
-    refuse(lay, "6 chunks are more than the 5 layers of the model; use --chunks 5");
-    refuse(
-        (struct sp_layout){
-            .stages = 2, .micro_batches = 65536, .chunks = 200, .slices = 1, .options = ""},
-        "make one of them smaller");
+    assert_no_plan("fsdp", lay, "6 chunks are more than the 5 layers of the model; use --chunks 5");
+    assert_no_plan("fsdp", layout_of(2, 65536, 200, 1), "make one of them smaller");
 }
 
 /* Other orders than that of the baseline: all forwards first, and unit by unit. */
-static void other_orders(void **state)
+TEST(other_orders)
 {
-    (void)state;
     for (int p = 1; p <= 4; p++)
         for (int rounds = 1; rounds <= 3; rounds++)
             for (int V = 1; V <= 6; V++)
                 for (int by_unit = 0; by_unit < 2; by_unit++) {
-                    struct sp_layout lay = cut(p, p * rounds, V);
+                    struct sp_layout lay = layout_of(p, p * rounds, V, 1);
                     struct sp_plan plan;
                     char why[512] = "";
                     int messages;
@@ -350,14 +320,13 @@ static void mutate(struct sp_plan *plan, int kind, char *want, size_t n)
     }
 }
 
-static void mutations(void **state)
+TEST(mutations)
 {
     int rejected[KINDS] = {0}, legal[KINDS] = {0};
 
-    (void)state;
     seed = 7;
     for (int i = 0; i < 21000; i++) {
-        struct sp_layout lay = cut(1 + pick(5), 0, 1 + pick(5));
+        struct sp_layout lay = layout_of(1 + pick(5), 0, 1 + pick(5), 1);
         char want[128], why[512] = "";
         int kind = i % KINDS, ret, messages;
         struct sp_plan plan;
@@ -380,14 +349,4 @@ static void mutations(void **state)
         print_message("kind %d: %d refused, %d legal\n", k, rejected[k], legal[k]);
     assert_true(rejected[SWAP] > 100 && legal[SWAP] > 10 && rejected[RENAME] > 10 &&
                 legal[RENAME] > 100);
-}
-
-TEST_GROUP(fsdp)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders),   cmocka_unit_test(gathers),      cmocka_unit_test(units),
-        cmocka_unit_test(refusals), cmocka_unit_test(other_orders), cmocka_unit_test(mutations),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

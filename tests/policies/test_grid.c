@@ -286,8 +286,7 @@ static void check_schedule(const char *name, int every)
         for (int m = 1; m <= 20; m++) {
             for (int v = 1; v <= 4; v++) {
                 for (int n = 1; n <= 3; n++) {
-                    struct sp_layout lay = {
-                        .stages = p, .micro_batches = m, .chunks = v, .slices = n, .options = ""};
+                    struct sp_layout lay = layout_of(p, m, v, n);
                     struct sp_plan plan;
                     char line[1024];
                     int ret;

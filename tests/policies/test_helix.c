@@ -70,11 +70,10 @@ static void assert_formula(const struct sp_plan *plan, const struct sp_part_cost
     assert_true(h->fold == 1 || h->p == 1 ? formula == h->makespan : formula >= h->makespan);
 }
 
-static void simulation(void **state)
+TEST(simulation)
 {
     int plans = 0, ops = 0, formulas = 0;
 
-    (void)state;
     for (int i = 0; i < 6 * 13 * 3 * 3 * 2; i++) {
         int p = i % 6 + 1, L = i / 6 % 13 + 1, fold = i / 78 % 3 + 1, loops = i / 234 % 3 + 1;
         struct sp_plan plan;
@@ -181,9 +180,8 @@ static void bubbles_of(int p, int rest, int fold, bool reverse, double most[2][2
     }
 }
 
-static void bubbles(void **state)
+TEST(bubbles)
 {
-    (void)state;
     for (int fold = 1; fold <= 3; fold++) {
         double most[2][2] = {{0}};
 
@@ -199,7 +197,7 @@ static void bubbles(void **state)
     }
 }
 
-static void figures(void **state)
+TEST(figures)
 {
     static const struct {
         int p, L, m, fold, again, comm, makespan;
@@ -211,7 +209,6 @@ static void figures(void **state)
         {8, 32, 16, 2, 0, 1, 1, 1266, 1268},
     };
 
-    (void)state;
     for (size_t i = 0; i < 2 * sizeof table / sizeof *table; i++) {
         int k = (int)i / 2, reverse = i % 2;
         struct sp_part_costs c = {
@@ -259,11 +256,10 @@ static bool is_faster(const struct sp_plan *reverse, const struct sp_plan *publi
     return faster;
 }
 
-static void reverse_is_never_slower(void **state)
+TEST(reverse_is_never_slower)
 {
     int cases = 0, faster = 0;
 
-    (void)state;
     for (int p = 2; p <= 8; p++) {
         for (int i = 0; i < 2 * 3 * 2; i++) { /* layers, folds, loops */
             int L = p * (i % 2 + 1), fold = i / 2 % 3 + 1, m = p * fold * (i / 6 + 1);
@@ -291,12 +287,11 @@ static void reverse_is_never_slower(void **state)
 
 /* At 1:3:2 the bubble is always below 1F1B's. It is below ZB1P's (p-1)(pre+3attn+post)L/p except
  * for a fold of 2 with one layer a stage on 4 stages or more. */
-static void against_others(void **state)
+TEST(against_others)
 {
     static const struct sp_part_costs c = {.pre = 1, .attn = 3, .post = 2, .backward = 2};
     int layouts = 0, not_below = 0;
 
-    (void)state;
     for (int p = 2; p <= 8; p++) {
         for (int i = 4 * p; i < 4 * 27; i++) {
             int L = i / 4, fold = i % 2 + 1;
@@ -317,15 +312,4 @@ static void against_others(void **state)
         }
     }
     print_message("%d layouts below 1F1B's bubble, all but %d below ZB1P's\n", layouts, not_below);
-}
-
-TEST_GROUP(helix)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(simulation),     cmocka_unit_test(bubbles),
-        cmocka_unit_test(figures),        cmocka_unit_test(reverse_is_never_slower),
-        cmocka_unit_test(against_others),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,12 +75,11 @@ static double check(int fold, int p, int L, int loops, int rest)
     return filled;
 }
 
-static void bounded(void **state)
+TEST(bounded)
 {
     double sum = 0;
     int plans = 0;
 
-    (void)state;
     for (int p = 1; p <= 6; p++)
         for (int L = p; L <= 13; L++)
             for (int fold = 1; fold <= 3; fold++)
@@ -92,11 +91,4 @@ static void bounded(void **state)
     print_message("%d plans, %.0f %% of the bubbles of their loops are filled\n", plans,
                   100 * sum / plans);
     assert_true(sum > 0.1 * plans);
-}
-
-TEST_GROUP(helix_bounded)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bounded)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,12 +112,11 @@ static int compare_messages(const struct sp_plan *plan, int fold, json_t *root)
     return messages;
 }
 
-static void published(void **state)
+TEST(published)
 {
     static const char *const names[] = {"helixpipe_p2_m2_L2_fold1", "helixpipe_p2_m4_L2_fold2",
                                         "helixpipe_p4_m4_L4_fold1", "helixpipe_p4_m8_L4_fold2"};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         json_t *root = reference_load(names[i]);
         int p = (int)reference_number(root, "p", -1), m = (int)reference_number(root, "m", -1);
@@ -234,11 +233,10 @@ static void obeys_the_rules(const struct sp_plan *plan, int fold, bool reverse)
     helix_destroy(&h);
 }
 
-static void every_order(void **state)
+TEST(every_order)
 {
     int plans = 0, even = 0, ops = 0;
 
-    (void)state;
     for (int p = 1; p <= 6; p++) {
         for (int L = p; L <= 13; L++) {
             for (int i = 0; i < 3 * 3 * 2; i++) { /* folds, loops, tails */
@@ -276,21 +274,19 @@ static void assert_same_order(const char *a, const char *b, int p, int L, int m)
 }
 
 /* The choice of what to ship does not change the order, and "helix" means fold 2. */
-static void options(void **state)
+TEST(options)
 {
     static const char *const names[] = {"helix:fold=2,qkv=weights", "helix:qkv=activations",
                                         "helix:qkv=auto", "helix:tail=reverse,fold=2"};
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         assert_same_order("helix", names[i], 3, 7, 12);
 }
 
 /* The default tail is the reverse one, except with one layer a stage: then it is that of the
  * published orders. */
-static void default_tail(void **state)
+TEST(default_tail)
 {
-    (void)state;
     for (int p = 1; p <= 4; p++) {
         for (int L = p; L <= 9; L++) {
             assert_same_order("helix", helix_name(2, L > p), p, L, 4 * p);
@@ -301,12 +297,11 @@ static void default_tail(void **state)
 
 /* With ship=attention all but the MLPs counts as attention: checks the work of its stages, and that
  * the bubble is of MLPs alone. */
-static void attention_shipped(void **state)
+TEST(attention_shipped)
 {
     static const double again[] = {0, 1};
     double longest = 0;
 
-    (void)state;
     for (int p = 1; p <= 6; p++)
         for (int L = p; L <= 18; L += p)
             for (int i = 0; i < 3 * 2 * 2; i++) {
@@ -337,13 +332,12 @@ static void attention_shipped(void **state)
 }
 
 /* fold=auto is as good as the best of the folds, up to the terms that its formula leaves out. */
-static void chosen_fold(void **state)
+TEST(chosen_fold)
 {
     static const double comm[] = {0, 0.25, 0.5, 1, 2, 4, 7};
     double worst = 1;
     int ones = 0, more = 0;
 
-    (void)state;
     for (int p = 2; p <= 8; p += 2)
         for (int L = 2 * p; L <= 4 * p; L += 2 * p)
             for (int m = p; m <= 4 * p; m += p)
@@ -379,15 +373,4 @@ static void chosen_fold(void **state)
                 }
     print_message("at most %.3f of the best fold; 1 in %d cases, more in %d\n", worst, ones, more);
     assert_true(ones > 10 && more > 10);
-}
-
-TEST_GROUP(helix_orders)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published),         cmocka_unit_test(every_order),
-        cmocka_unit_test(options),           cmocka_unit_test(default_tail),
-        cmocka_unit_test(attention_shipped), cmocka_unit_test(chosen_fold),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

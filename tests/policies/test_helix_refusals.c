@@ -5,30 +5,13 @@
 #include "policies/helix.h"
 #include "policies/plan_create.h"
 
-/* -EINVAL and one line that ends in, or holds, the text. */
-static void refused(const char *schedule, struct sp_layout lay, const char *text)
-{
-    struct sp_plan plan;
-    const char *said;
-    struct catch c;
-    int ret;
-
-    catch_begin(&c);
-    ret = sp_plan_create(schedule, &lay, &plan);
-    said = catch_end(&c);
-    if (ret != -EINVAL || !strstr(said, text) || strchr(said, '\n') != said + strlen(said) - 1)
-        fail_msg("%s p=%d L=%d m=%d: %d '%s', not '%s'", schedule, lay.stages, lay.layers,
-                 lay.micro_batches, ret, said, text);
-}
-
 /* If the last loop is not full, the order still has every micro-batch and can be run, and no step
  * takes longer than one with the next multiple of a loop. */
-static void micro_batches(void **state)
+TEST(micro_batches)
 {
     const struct sp_part_costs unit = {.pre = 1, .attn = 3, .post = 2, .backward = 2};
     int steps = 0;
 
-    (void)state;
     for (int p = 1; p <= 6; p++) {
         for (int i = 1; i <= 3 * p * 3 * 3; i++) {
             int fold = i % 3 + 1, m = i / 3 + 1, loop = p * fold,
@@ -57,7 +40,7 @@ static void micro_batches(void **state)
     print_message("%d steps\n", steps);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     static const struct {
         const char *schedule, *text;
@@ -82,33 +65,31 @@ static void refusals(void **state)
     };
     struct sp_layout lay = helix_layout(4, 8, 8), other;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        refused(table[i].schedule, lay, table[i].text);
+        assert_no_plan(table[i].schedule, lay, table[i].text);
     other = lay;
     other.layers = 0;
-    refused("helix", other, "layers are unknown");
+    assert_no_plan("helix", other, "layers are unknown");
     other.layers = 3;
-    refused("helix", other, "need 4 layers, the model has 3");
+    assert_no_plan("helix", other, "need 4 layers, the model has 3");
     other.layers = 1 << 30;
-    refused("helix", other, "2147483649 parts of 8 micro-batches");
+    assert_no_plan("helix", other, "2147483649 parts of 8 micro-batches");
     other = lay;
     other.chunks = 2;
-    refused("helix", other, "not 2 chunks");
+    assert_no_plan("helix", other, "not 2 chunks");
     other = lay;
     other.slices = 65536;
-    refused("helix", other, "17 parts of 524288 slices");
+    assert_no_plan("helix", other, "17 parts of 524288 slices");
 }
 
 /* All forwards come before all backwards, so a stage holds half its ops, each p/(2L+1) of a
  * micro-batch on a whole stage; on average a stage holds m micro-batches. */
-static void memory(void **state)
+TEST(memory)
 {
     static const int table[][4] = {
         {1, 1, 1, 1}, {2, 5, 3, 2}, {3, 7, 2, 1}, {4, 8, 2, 2}, {6, 6, 1, 2}};
     int limits = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         int p = table[i][0], L = table[i][1], fold = table[i][2], m = p * fold * table[i][3];
         double part = (double)p / (2 * L + 1), sum = 0;
@@ -142,7 +123,7 @@ static void memory(void **state)
                      "order: stage %d holds activations of %.6g micro-batches at once, more than "
                      "the %.6g allowed",
                      s, h.peak[s] * part, lay.memory);
-            refused(helix_name(fold, false), lay, text);
+            assert_no_plan(helix_name(fold, false), lay, text);
         }
         print_message("p=%d L=%d m=%d: stage 0 holds %d ops, %g micro-batches\n", p, L, m,
                       h.peak[0], h.peak[0] * part);
@@ -150,15 +131,4 @@ static void memory(void **state)
         sp_plan_destroy(&plan);
     }
     print_message("%d limits\n", limits);
-}
-
-TEST_GROUP(helix_refusals)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(micro_batches),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

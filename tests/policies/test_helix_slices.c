@@ -70,7 +70,7 @@ static void assert_turns(const struct sp_plan *plan)
     free(seen);
 }
 
-static void orders(void **state)
+TEST(orders)
 {
     static const char *const schedules[] = {"helix",
                                             "helix:fold=2",
@@ -82,7 +82,6 @@ static void orders(void **state)
                                             "helix:ship=attention,bounded"};
     int plans = 0;
 
-    (void)state;
     for (int p = 1; p <= 6; p++)
         for (int i = 0; i < 8 * 3 * 4; i++) {
             int L = p + i % 3, m = p * (i / 3 % 4 + 1) - i % 2, n = 2 + i % 3;
@@ -100,12 +99,11 @@ static void orders(void **state)
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-static void bubbles(void **state)
+TEST(bubbles)
 {
     static const struct sp_part_costs c = {.pre = 2, .attn = 6, .post = 2, .backward = 2};
     double block = 3 * (c.pre + c.post), layer = block + 3 * c.attn;
 
-    (void)state;
     for (int p = 2; p <= 8; p++)
         for (int n = 1; n <= 8; n++) {
             double work = 2 * p * layer * 2, filled = p == 2 ? 1.0 / n : p - 3 + 2.0 / n;
@@ -122,12 +120,11 @@ static void bubbles(void **state)
 
 /* With two slices, a message of one is hidden while the other computes, as in the two-fold
  * schedule, whose bubble is twice as long. */
-static void messages(void **state)
+TEST(messages)
 {
     static const struct sp_part_costs c = {.pre = 1, .attn = 3, .post = 2, .backward = 2};
     int faster = 0, cases = 0;
 
-    (void)state;
     for (int p = 2; p <= 8; p++)
         for (int i = 0; i < 8; i++) {
             double comm = 0.25 * (i % 4 + 1); /* a part of a slice takes 1.5 at least */
@@ -143,12 +140,4 @@ static void messages(void **state)
             cases++;
         }
     print_message("%d cases, slices faster than two-fold in %d\n", cases, faster);
-}
-
-TEST_GROUP(helix_slices)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(orders), cmocka_unit_test(bubbles),
-                                       cmocka_unit_test(messages)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

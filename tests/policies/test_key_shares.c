@@ -88,11 +88,10 @@ static int check_queries(const struct sp_plan *plan, int g)
     return parts;
 }
 
-static void all_keys_once(void **state)
+TEST(all_keys_once)
 {
     int parts = 0;
 
-    (void)state;
     for (int p = 2; p <= MOST; p++)
         for (int n = p > 3 ? p - 1 : 2; n <= 14; n++) {
             struct sp_plan plan;
@@ -132,12 +131,11 @@ static double work_of(const struct sp_plan *plan, int g, int part, int helper, d
 
 /* Parts are balanced both if a token costs as much as its attention and if attention is nearly
  * all. */
-static void parts_are_balanced(void **state)
+TEST(parts_are_balanced)
 {
     static const double tokens[] = {SEQ / 2, 64};
     double worst = 0;
 
-    (void)state;
     for (int p = 2; p <= 8; p++)
         for (size_t c = 0; c < 2; c++) {
             struct sp_plan plan;
@@ -175,9 +173,8 @@ static void parts_are_balanced(void **state)
 
 /* The parts of a slice are submitted one after the other, and no op before one that it waits
  * for. */
-static void slices_are_units(void **state)
+TEST(slices_are_units)
 {
-    (void)state;
     for (int p = 2; p <= 7; p++)
         for (int n = p > 3 ? p - 1 : 2; n <= 12; n += 2) {
             struct sp_plan plan;
@@ -276,9 +273,8 @@ static void count_action(void *arg, const struct sp_action *a)
  * forward and for the backward; those of the last stage go once, as no other op is between the two.
  * Sums are sent back once.
  */
-static void bytes_and_memory(void **state)
+TEST(bytes_and_memory)
 {
-    (void)state;
     for (int p = 2; p <= 6; p++) {
         int n = 2 * p, T = SEQ / n;
         struct sp_model model;
@@ -334,11 +330,10 @@ static void bytes_and_memory(void **state)
 
 /* However many micro-batches follow each other, a stage has weights of at most two others, and its
  * memory stays the same. */
-static void micro_batches(void **state)
+TEST(micro_batches)
 {
     static const int layouts[][2] = {{2, 2}, {4, 3}, {4, 8}, {6, 5}, {8, 7}, {8, 10}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         for (int apart = 0; apart < 2; apart++) {
             struct sp_count held[2][MOST];
@@ -370,15 +365,4 @@ static void micro_batches(void **state)
                              layouts[i][0], layouts[i][1], apart, s, (long long)held[0][s].buffers,
                              (long long)held[1][s].buffers);
         }
-}
-
-TEST_GROUP(key_shares)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_keys_once),    cmocka_unit_test(parts_are_balanced),
-        cmocka_unit_test(slices_are_units), cmocka_unit_test(bytes_and_memory),
-        cmocka_unit_test(micro_batches),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,11 +81,10 @@ static void check_all(int P, int m, int node, int chunks)
         check(lines[k], P, m, 1, chunks);
 }
 
-static void messages(void **state)
+TEST(messages)
 {
     int checks = 0;
 
-    (void)state;
     for (int P = 1; P <= 8; P++)
         for (int node = 1; node <= P; node++)
             for (int m = 1; m <= 3 * P + 1 && P % node == 0; m++, checks++)
@@ -94,12 +93,11 @@ static void messages(void **state)
 }
 
 /* From the turns, where weights wait for the op before; and never longer than the next multiple of workers takes. */
-static void makespans(void **state)
+TEST(makespans)
 {
     static const struct sp_costs costs = {.f = 1, .b = 1.25, .w = 0.75};
     char why[256] = "", name[64];
 
-    (void)state;
     for (int P = 1; P <= 8; P++)
         for (int node = 1; node <= P; node++) {
             double last = 0;
@@ -141,14 +139,13 @@ static double takes(const char *schedule, int P, int m, const struct sp_costs *c
 }
 
 /* A last round of fewer workers: every op once and in order, or there is no plan, and never longer than a full one. */
-static void last_rounds(void **state)
+TEST(last_rounds)
 {
     static const char *const schedules[] = {"weipipe", "weipipe-naive", "wzb1", "wzb2",
                                             "weipipe:flow=line"};
     static const struct sp_costs costs = {.f = 1, .b = 1.25, .w = 0.75};
     int plans = 0;
 
-    (void)state;
     for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++)
         for (int P = 1; P <= 8; P++) {
             double last = INFINITY;
@@ -163,15 +160,4 @@ static void last_rounds(void **state)
             }
         }
     print_message("%d plans\n", plans);
-}
-
-TEST_GROUP(line)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages),
-        cmocka_unit_test(makespans),
-        cmocka_unit_test(last_rounds),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,12 +21,11 @@ static void simulate(const struct sp_plan *plan, const struct sp_costs *c, enum 
                  plan->layout.micro_batches, why);
 }
 
-static void closed_forms(void **state)
+TEST(closed_forms)
 {
     static const char *const names[] = {"naive", "gpipe", "gpipe:backward=fifo", "1f1b"};
     int cases = 0;
 
-    (void)state;
     for (int p = 1; p <= 9; p++) {
         for (int m = 1; m <= 20; m++) {
             for (int i = 0; i < 4; i++) {
@@ -65,13 +64,12 @@ static void closed_forms(void **state)
 }
 
 /* HelixPipe equation 1: bubble 3 (p-1)(pre + attn + post) L/p, at costs of its figure 2. */
-static void helixpipe_equation_1(void **state)
+TEST(helixpipe_equation_1)
 {
     struct sp_plan plan;
     struct sp_costs c;
     struct sp_times t;
 
-    (void)state;
     make_plan("1f1b", 4, 6, &plan);
     plan.layout.layers = 8;
     assert_int_equal(sp_costs_parse("pre=1,attn=3,post=2,backward=2", &plan, &c), 0);
@@ -86,13 +84,12 @@ static void helixpipe_equation_1(void **state)
 }
 
 /* With communication c, 2 stages, 1 micro-batch: F, c, F, B, c, B. */
-static void communication_counts(void **state)
+TEST(communication_counts)
 {
     static const struct sp_costs c = {.f = 2, .b = 3, .w = 4, .comm = 0.5};
     struct sp_plan plan;
     struct sp_times t;
 
-    (void)state;
     make_plan("1f1b", 2, 1, &plan);
     for (int kind = SP_UNBOUNDED; kind <= SP_RENDEZVOUS; kind++) {
         simulate(&plan, &c, (enum sp_channel)kind, &t);
@@ -104,7 +101,7 @@ static void communication_counts(void **state)
 }
 
 /* Split backward, chunks, slices and scales: costs of single ops. */
-static void op_costs(void **state)
+TEST(op_costs)
 {
     static const char *const lines[] = {"F0.0 F0.1 B0.1 W0.1 B0.0"};
     static const double scale_f[] = {1, 10}, scale_b[] = {1, 100};
@@ -115,7 +112,6 @@ static void op_costs(void **state)
     struct sp_times t;
     char why[256] = "";
 
-    (void)state;
     lay.chunks = 2;
     write_plan(lay, lines, &plan);
     assert_true(plan.split);
@@ -131,7 +127,7 @@ static void op_costs(void **state)
 }
 
 /* Slices: F of a slice after the one before, B in reverse; one stage holds all of them. */
-static void slices(void **state)
+TEST(slices)
 {
     static const char *const lines[] = {"F0s0 F0s1 F0s2 B0s2 B0s1 B0s0",
                                         "F0s0 F0s1 F0s2 B0s2 B0s1 B0s0"};
@@ -141,7 +137,6 @@ static void slices(void **state)
     struct sp_times t;
     char why[256] = "";
 
-    (void)state;
     lay.slices = 3;
     write_plan(lay, lines, &plan);
     assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
@@ -186,12 +181,11 @@ static void check_merge(const struct sp_plan *plan, const struct sp_times *t)
     free(order);
 }
 
-static void merges(void **state)
+TEST(merges)
 {
     static const struct sp_costs nothing = {0}, some = {.f = 6, .b = 9, .w = 3, .comm = 2};
     const struct sp_schedule_def *def;
 
-    (void)state;
     for (int i = 0; (def = sp_schedule_at(i)); i++) {
         for (int p = 1; p <= 7; p += 2) {
             for (int m = 1; m <= 9; m += 4) {
@@ -199,13 +193,11 @@ static void merges(void **state)
                 struct sp_plan plan;
                 struct sp_times t;
                 enum sp_channel kind;
-                struct catch c;
+                struct capture c;
                 int ret;
 
                 lay.chunks = def->default_chunks;
-                catch_begin(&c);
-                ret = sp_plan_create(def->name, &lay, &plan);
-                catch_end(&c);
+                ret = CAPTURED(&c, sp_plan_create(def->name, &lay, &plan));
                 if (ret)
                     continue;
                 kind = plan.paired ? SP_PAIRED : SP_UNBOUNDED; /* as the graph runs */
@@ -219,18 +211,4 @@ static void merges(void **state)
             }
         }
     }
-}
-
-TEST_GROUP(listsim)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_forms),
-        cmocka_unit_test(helixpipe_equation_1),
-        cmocka_unit_test(communication_counts),
-        cmocka_unit_test(op_costs),
-        cmocka_unit_test(slices),
-        cmocka_unit_test(merges),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

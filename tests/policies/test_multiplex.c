@@ -24,7 +24,7 @@ static struct sp_layout multiplexed(int p, int n)
 
 enum { P = 4, N = 8, END = -1 };
 
-static void table_3(void **state)
+TEST(table_3)
 {
     static const int left[P][N + 1] = {{0, 1, 2, END}, {0, 1, END}, {0, END}, {END}};
     static const int steady[P][N + 1] = {
@@ -35,7 +35,6 @@ static void table_3(void **state)
         {END}, {0, 1, END}, {0, 1, 2, END}, {0, 1, 2, 3, END}};
     struct sp_layout lay = multiplexed(P, N);
 
-    (void)state;
     for (int g = 0; g < P; g++) {
         const int *const sets[] = {left[g], steady[g], right[g]};
         const int own[] = {g, END}, *const ranges[] = {left_range[g], own, right_range[g]};
@@ -58,9 +57,8 @@ static void table_3(void **state)
 
 /* ---- parts ------------------------------------------------------------------------------- */
 
-static void parts(void **state)
+TEST(parts)
 {
-    (void)state;
     for (int p = 1; p <= 9; p++)
         for (int n = p > 3 ? p - 1 : 2; n < 14; n++) {
             struct sp_layout lay = multiplexed(p, n);
@@ -171,12 +169,11 @@ static double play(const struct sp_plan *plan)
 }
 
 /* Messages of parts are parts of a message; those between parts of a slice leave as they begin. */
-static void messages(void **state)
+TEST(messages)
 {
     struct sp_costs costs = sp_costs_unit;
     int waited = 0;
 
-    (void)state;
     costs.comm = 0.05;
     for (int p = 2; p <= 6; p++) {
         struct sp_layout lay = multiplexed(p, p + 3);
@@ -213,11 +210,10 @@ static void messages(void **state)
     assert_true(waited > 100);
 }
 
-static void times(void **state)
+TEST(times)
 {
     int plans = 0;
 
-    (void)state;
     for (int p = 1; p <= 8; p++)
         for (int n = p > 3 ? p - 1 : 2; n <= 16; n += 1 + n / 6) {
             struct sp_layout lay = multiplexed(p, n);
@@ -254,41 +250,24 @@ static void times(void **state)
 
 /* ---- refusals ------------------------------------------------------------------------------ */
 
-static void refuse(const char *schedule, int p, int n, const char *pattern)
+TEST(refusals)
 {
-    struct sp_layout lay = multiplexed(p, n);
-    struct sp_plan plan;
-    struct catch said;
-    const char *text;
-    int err;
-
-    catch_begin(&said);
-    err = sp_plan_create(schedule, &lay, &plan);
-    text = catch_end(&said);
-    assert_int_equal(err, -EINVAL);
-    if (!strstr(text, pattern))
-        fail_msg("'%s' has no '%s'", text, pattern);
-}
-
-static void refusals(void **state)
-{
-    (void)state;
-    refuse("sppo:multiplex", 6, 4, "at least 5 slices on 6 stages, not 4; use --slices 5");
-    refuse("sppo:multiplex", 2, 1, "at least 2 slices");
-    refuse("sppo:multiplex", 31, 40, "at most 30 stages");
-    refuse("seq1f1b:multiplex", 2, 4, "takes no options");
-    refuse("sppo:multiplex=1", 2, 4, "takes no value");
+    assert_no_plan("sppo:multiplex", multiplexed(6, 4),
+                   "at least 5 slices on 6 stages, not 4; use --slices 5");
+    assert_no_plan("sppo:multiplex", multiplexed(2, 1), "at least 2 slices");
+    assert_no_plan("sppo:multiplex", multiplexed(31, 40), "at most 30 stages");
+    assert_no_plan("seq1f1b:multiplex", multiplexed(2, 4), "takes no options");
+    assert_no_plan("sppo:multiplex=1", multiplexed(2, 4), "takes no value");
 }
 
 /* An order in which an assisting stage comes too late for what its part waits for cannot run. */
-static void wrong_orders(void **state)
+TEST(wrong_orders)
 {
     struct sp_layout lay = multiplexed(P, N);
     struct sp_plan plan;
     int found = 0, tried = 0;
     char why[512];
 
-    (void)state;
     assert_int_equal(sp_plan_create("sppo:multiplex", &lay, &plan), 0);
     for (int s = 0; s < P; s++)
         for (int i = 0; i + 1 < plan.programs[s].n; i++) {
@@ -311,14 +290,4 @@ static void wrong_orders(void **state)
     assert_int_equal(sp_verify(&plan, why, sizeof why), -EINVAL);
     plan.programs[1].ops[0].slice--;
     sp_plan_destroy(&plan);
-}
-
-TEST_GROUP(multiplex)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_3),  cmocka_unit_test(parts),    cmocka_unit_test(times),
-        cmocka_unit_test(messages), cmocka_unit_test(refusals), cmocka_unit_test(wrong_orders),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

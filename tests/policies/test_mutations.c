@@ -143,20 +143,9 @@ static void mutant(const struct sp_plan *whole, int kind)
 {
     const struct sp_layout *lay = &whole->layout;
     char want[128], why[512] = "";
-    struct sp_plan plan = *whole;
+    struct sp_plan plan = mutant_create(whole);
     int wrong, ret;
 
-    plan.deferred = NULL;
-    plan.classes = (struct sp_op_classes){0};
-    plan.order = NULL;
-    plan.first_layer = NULL;
-    plan.recompute = NULL;
-    plan.programs = calloc((size_t)lay->stages, sizeof *plan.programs);
-    assert_non_null(plan.programs);
-    for (int s = 0; s < lay->stages; s++) {
-        for (int k = 0; k < whole->programs[s].n; k++)
-            sp_program_add_op(&plan.programs[s], whole->programs[s].ops[k]);
-    }
     mutate(&plan, kind, want, sizeof want);
     assert_int_equal(sp_plan_index(&plan), 0);
     ret = sp_verify(&plan, why, sizeof why);
@@ -172,8 +161,7 @@ static void mutant(const struct sp_plan *whole, int kind)
         refused[kind]++;
     else
         legal[kind]++;
-    plan.map = NULL; /* the whole plan's */
-    sp_plan_destroy(&plan);
+    mutant_destroy(&plan);
 }
 
 /* Tries layouts, some of which each schedule takes. */
@@ -186,18 +174,12 @@ static int mutate_schedule(const char *name)
 
     seed = 4711; /* the same mutants whatever came before */
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct sp_layout lay = {.stages = table[i][0],
-                                .micro_batches = table[i][1],
-                                .chunks = table[i][2],
-                                .slices = table[i][3],
-                                .options = ""};
+        struct sp_layout lay = layout_of(table[i][0], table[i][1], table[i][2], table[i][3]);
         struct sp_plan plan;
-        struct catch c;
+        struct capture c;
         int ret;
 
-        catch_begin(&c);
-        ret = sp_plan_create(name, &lay, &plan);
-        catch_end(&c);
+        ret = CAPTURED(&c, sp_plan_create(name, &lay, &plan));
         if (ret)
             continue;
         if (oracle_covers(&plan)) {
@@ -210,13 +192,12 @@ static int mutate_schedule(const char *name)
     return layouts;
 }
 
-static void mutants(void **state)
+TEST(mutants)
 {
     static const char *const causes[] = {"foreign", "twice", "missing", "early",
                                          "pair",    "stuck", "turn",    "pairs stuck"};
     const struct sp_schedule_def *def;
 
-    (void)state;
     for (int i = 0; (def = sp_schedule_at(i)); i++) {
         int layouts = mutate_schedule(def->name);
 
@@ -231,11 +212,4 @@ static void mutants(void **state)
         print_message("refused as %-12s %6d\n", causes[k], reasons[k]);
     assert_int_equal(legal[DOUBLE] + legal[FOREIGN], 0);
     assert_true(legal[SWAP] > 0 && legal[MOVE] > 0 && refused[SWAP] > 0 && refused[MOVE] > 0);
-}
-
-TEST_GROUP(mutations)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(mutants)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

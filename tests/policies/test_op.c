@@ -1,11 +1,10 @@
 /* The notation of ops, programs, and the options of a layout. */
 #include "common.h"
 
-static void prints_and_parses_back(void **state)
+TEST(prints_and_parses_back)
 {
     int n = 0;
 
-    (void)state;
     for (int pass = 0; pass < SP_PASSES; pass++) {
         for (int part = 0; part <= SP_UPDATE; part++) {
             for (int sliced = 0; sliced < 2; sliced++) {
@@ -33,7 +32,7 @@ static void prints_and_parses_back(void **state)
     print_message("%d ops printed and parsed back\n", n);
 }
 
-static void prints_the_notation(void **state)
+TEST(prints_the_notation)
 {
     static const struct {
         struct sp_op op;
@@ -54,12 +53,11 @@ static void prints_the_notation(void **state)
     };
     char text[SP_OP_TEXT];
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         assert_string_equal(sp_op_print(&table[i].op, table[i].sliced, text), table[i].text);
 }
 
-static void refuses_what_is_no_op(void **state)
+TEST(refuses_what_is_no_op)
 {
     static const char *const bad[] = {"",       "F",    "3",     "F.0",   "F3.",           "F3.0x",
                                       "F3s",    "G3.0", "F-1.0", "F+1.0", "F3.0s65536",    "F 3.0",
@@ -67,7 +65,6 @@ static void refuses_what_is_no_op(void **state)
                                       "F3s1.0", "L",    "rw1"};
     struct sp_op op = {.mb = 77};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (sp_op_parse(bad[i], &op) != -EINVAL)
             fail_msg("'%s' was accepted", bad[i]);
@@ -75,11 +72,10 @@ static void refuses_what_is_no_op(void **state)
     assert_int_equal(op.mb, 77); /* set only on success */
 }
 
-static void programs_grow(void **state)
+TEST(programs_grow)
 {
     struct sp_program prog = {0};
 
-    (void)state;
     for (int i = 0; i < 1000; i++)
         sp_program_add(&prog, i % 3 ? SP_F : SP_W, i, i % 5);
     assert_int_equal(prog.n, 1000);
@@ -94,13 +90,12 @@ static void programs_grow(void **state)
     assert_int_equal(prog.n, 0);
 }
 
-static void reads_layout_options(void **state)
+TEST(reads_layout_options)
 {
     struct sp_layout lay = {.options = "group=12,fold=-3,name=long,no=4x,big=99999999999,e="};
     char text[8] = "before", tiny[3];
     int ok = 1;
 
-    (void)state;
     assert_int_equal(sp_layout_option_int(&lay, "group", 5, &ok), 12);
     assert_int_equal(sp_layout_option_int(&lay, "fold", 5, &ok), -3);
     assert_int_equal(sp_layout_option_int(&lay, "absent", 5, &ok), 5);
@@ -120,15 +115,4 @@ static void reads_layout_options(void **state)
     assert_string_equal(text, "long");
     assert_int_equal(sp_layout_option(&lay, "name", tiny, sizeof tiny), 1);
     assert_string_equal(tiny, "lo");
-}
-
-TEST_GROUP(op)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prints_and_parses_back), cmocka_unit_test(prints_the_notation),
-        cmocka_unit_test(refuses_what_is_no_op),  cmocka_unit_test(programs_grow),
-        cmocka_unit_test(reads_layout_options),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

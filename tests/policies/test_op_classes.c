@@ -58,14 +58,13 @@ static int check_stage(const struct sp_plan *plan, const struct sp_shape *sh, in
 }
 
 /* Every schedule, whole sequences and slices, and with the vocabulary cut over all stages. */
-static void same_of_a_class(void **state)
+TEST(same_of_a_class)
 {
     struct sp_model model = tiny(LAYERS, false);
     struct sp_shape sh = shape_of(&model);
     const struct sp_schedule_def *def;
     int plans = 0;
 
-    (void)state;
     for (int i = 0; (def = sp_schedule_at(i)); i++)
         for (int way = 0; way < 4; way++) {
             struct sp_layout lay = layout(STAGES, MICRO_BATCHES);
@@ -93,12 +92,11 @@ static void same_of_a_class(void **state)
 }
 
 /* An order book returns a stored order, and only for the same schedule and sizes. */
-static void order_book(void **state)
+TEST(order_book)
 {
     static const char *const schedules[] = {"v-half", "hanayo", "zb2p", "1f1b-v"};
     struct sp_order_book *book = sp_order_book_create();
 
-    (void)state;
     assert_non_null(book);
     for (int round = 0; round < 2; round++)
         for (int m = 8; m <= 12; m += 4)
@@ -115,14 +113,4 @@ static void order_book(void **state)
                 sp_plan_destroy(&made);
             }
     sp_order_book_destroy(book);
-}
-
-TEST_GROUP(op_classes)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_of_a_class),
-        cmocka_unit_test(order_book),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

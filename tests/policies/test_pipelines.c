@@ -45,9 +45,8 @@ static bool advance(struct pipeline *p, int q)
     return true;
 }
 
-static void all_come_to_one_sum(void **state)
+TEST(all_come_to_one_sum)
 {
-    (void)state;
     for (int n = 1; n <= MOST; n++) {
         struct pipeline p[MOST] = {0};
         int sent = 0, rounds = 0;
@@ -83,11 +82,10 @@ static void all_come_to_one_sum(void **state)
 }
 
 /* Parts follow each other without a gap, and differ by one element at most. */
-static void parts_are_all(void **state)
+TEST(parts_are_all)
 {
     const uint64_t sizes[] = {1, 7, 64, 1000003, UINT32_MAX};
 
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int n = 1; n <= 9; n++) {
             uint64_t at = 0, first, count, largest;
@@ -101,12 +99,4 @@ static void parts_are_all(void **state)
             }
             assert_int_equal(at, sizes[i]);
         }
-}
-
-TEST_GROUP(pipelines)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_come_to_one_sum),
-                                       cmocka_unit_test(parts_are_all)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

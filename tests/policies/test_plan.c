@@ -6,12 +6,11 @@
 #include "policies/simulation/costs.h"
 #include "policies/families/families.h"
 
-static void fills_in_defaults(void **state)
+TEST(fills_in_defaults)
 {
     struct sp_layout lay = {.stages = 3, .micro_batches = 5, .slices = 1, .layers = 7};
     struct sp_plan plan;
 
-    (void)state;
     assert_int_equal(sp_plan_create("gpipe:backward=fifo", &lay, &plan), 0);
     assert_string_equal(plan.def->name, "gpipe");
     assert_int_equal(plan.layout.chunks, 1);
@@ -25,7 +24,7 @@ static void fills_in_defaults(void **state)
     sp_plan_destroy(&plan);
 }
 
-static void refuses(void **state)
+TEST(refuses)
 {
     static const struct {
         const char *schedule;
@@ -71,7 +70,6 @@ static void refuses(void **state)
          "4096 stages, 4096 micro-batches, 1 chunks and 1 slices make"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_layout lay = {.stages = table[i].p,
                                 .micro_batches = table[i].m,
@@ -79,45 +77,29 @@ static void refuses(void **state)
                                 .slices = table[i].n,
                                 .layers = table[i].layers};
         struct sp_plan plan = {.layout.stages = 99};
-        struct catch c;
-        const char *line;
-        int ret;
+        struct capture c;
 
-        catch_begin(&c);
-        ret = sp_plan_create(table[i].schedule, &lay, &plan);
-        line = catch_end(&c);
-        assert_int_equal(ret, -EINVAL);
+        assert_says(&c, sp_plan_create(table[i].schedule, &lay, &plan), -EINVAL, table[i].line,
+                    table[i].schedule);
         assert_int_equal(plan.layout.stages, 99); /* set only on success */
-        if (strncmp(line, "starpipe: ", 10) || !strstr(line, table[i].line) ||
-            strchr(line, '\n') != line + strlen(line) - 1)
-            fail_msg("row %zu: '%s' is not one line with '%s'", i, line, table[i].line);
     }
     print_message("%zu plans refused\n", sizeof table / sizeof *table);
 }
 
-static void refuses_long_options(void **state)
+TEST(refuses_long_options)
 {
-    struct sp_layout lay = layout(2, 2);
     char text[300] = "gpipe:backward=";
-    struct sp_plan plan;
-    struct catch c;
-    int ret;
 
-    (void)state;
     memset(text + strlen(text), 'x', 200);
-    catch_begin(&c);
-    ret = sp_plan_create(text, &lay, &plan);
-    assert_non_null(strstr(catch_end(&c), "options of 209 characters, at most 127"));
-    assert_int_equal(ret, -EINVAL);
+    assert_no_plan(text, layout(2, 2), "options of 209 characters, at most 127");
 }
 
-static void parses_costs(void **state)
+TEST(parses_costs)
 {
     struct sp_plan plan = {.layout = {.stages = 2, .chunks = 2, .slices = 1, .layers = 8},
                            .family = sp_family_find("layerwise")};
     struct sp_costs c;
 
-    (void)state;
     assert_int_equal(sp_costs_parse("f=2,b=3.5,w=0,comm=1e-1", &plan, &c), 0);
     assert_true(c.f == 2 && c.b == 3.5 && c.w == 0 && c.comm == 0.1);
     assert_int_equal(sp_costs_parse("b=4", &plan, &c), 0);
@@ -141,7 +123,7 @@ static void parses_costs(void **state)
     assert_true(c.parts.pre == 1 && c.parts.attn == 3 && c.parts.post == 2 && c.comm == 2);
 }
 
-static void refuses_costs(void **state)
+TEST(refuses_costs)
 {
     static const struct {
         const char *text;
@@ -165,31 +147,29 @@ static void refuses_costs(void **state)
         {"f=2,w=1", -8, "the ops of helix are parts of layers; use pre=1"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         bool parts = table[i].layers < 0; /* of helix */
         struct sp_plan plan = {.layout = {.stages = 2, .chunks = 2, .layers = abs(table[i].layers)},
                                .def = sp_schedule_find(parts ? "helix" : "1f1b")};
         struct sp_costs costs = {.f = 77};
-        struct catch c;
+        struct capture c;
         int ret;
 
-        catch_begin(&c);
+        capture_begin(&c);
         plan.family = sp_family_find(plan.def->family);
         ret = sp_costs_parse(table[i].text, &plan, &costs);
-        catch_end(&c);
+        capture_end(&c);
         if (ret != -EINVAL || !strstr(c.text, table[i].line))
             fail_msg("'%s': %d, '%s'", table[i].text, ret, c.text);
         assert_true(costs.f == 77);
     }
 }
 
-static void registry_is_sound(void **state)
+TEST(registry_is_sound)
 {
     const struct sp_schedule_def *def;
     int n = 0;
 
-    (void)state;
     for (; (def = sp_schedule_at(n)); n++) {
         assert_int_equal(def->abi, SP_SCHEDULE_ABI);
         assert_ptr_equal(sp_schedule_find(def->name), def);
@@ -209,7 +189,7 @@ static void registry_is_sound(void **state)
     print_message("%d schedules\n", n);
 }
 
-static void distances(void **state)
+TEST(distances)
 {
     static const struct {
         const char *word, *text;
@@ -219,7 +199,6 @@ static void distances(void **state)
                  {"s", ""},
                  {"frobnicate", ""}};
 
-    (void)state;
     assert_int_equal(sp_edit_distance("", "abc"), 3);
     assert_int_equal(sp_edit_distance("kitten", "sitting"), 3);
     assert_int_equal(sp_edit_distance("gppie", "gpipe"), 1);
@@ -232,19 +211,4 @@ static void distances(void **state)
         sp_suggest(&suggestion, "sta|ab", 3); /* as words of a list end */
         assert_string_equal(sp_suggest_text(&suggestion, "--", text, sizeof text), typed[i].text);
     }
-}
-
-TEST_GROUP(plan)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fills_in_defaults),
-        cmocka_unit_test(refuses),
-        cmocka_unit_test(refuses_long_options),
-        cmocka_unit_test(parses_costs),
-        cmocka_unit_test(refuses_costs),
-        cmocka_unit_test(registry_is_sound),
-        cmocka_unit_test(distances),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

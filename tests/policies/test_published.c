@@ -79,7 +79,7 @@ static void compare_figures(const struct sp_plan *plan, json_t *check, int pairs
     sp_times_destroy(&t);
 }
 
-static void equal_to_reference(void **state)
+TEST(equal_to_reference)
 {
     static const struct {
         const char *schedule, *file;
@@ -121,7 +121,6 @@ static void equal_to_reference(void **state)
         {"seq1f1b", "sail_seq1f1b_p4_m4_s4"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_t *root = reference_load(table[i].file);
         struct sp_layout lay = layout(integer(root, "p", 0), integer(root, "m", 0));
@@ -140,7 +139,7 @@ static void equal_to_reference(void **state)
 }
 
 /* Four stages, eight micro-batches, a forward, an input and a weight gradient of 1. */
-static void results_at_unit_costs(void **state)
+TEST(results_at_unit_costs)
 {
     static const struct {
         const char *schedule;
@@ -154,7 +153,6 @@ static void results_at_unit_costs(void **state)
         {"terapipe", 2, 28.5, 24, 16},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_layout lay = layout(4, 8);
         char why[256] = "";
@@ -176,12 +174,11 @@ static void results_at_unit_costs(void **state)
 }
 
 /* No order of TeraPipe is stored: it runs slices forward, and backward in the exact reverse. */
-static void terapipe_is_a_stack(void **state)
+TEST(terapipe_is_a_stack)
 {
     struct sp_layout lay = layout(3, 5);
     struct sp_plan plan;
 
-    (void)state;
     lay.slices = 4;
     assert_int_equal(sp_plan_create("terapipe", &lay, &plan), 0);
     for (int s = 0; s < 3; s++) {
@@ -230,12 +227,11 @@ static int known_peak(const struct sp_layout *lay, const char *schedule, int sta
     }
 }
 
-static void memory_over_a_grid(void **state)
+TEST(memory_over_a_grid)
 {
     static const char *const schedules[] = {"interleaved", "bfs",     "zbv",     "dualpipe",
                                             "dualpipev",   "seq1f1b", "terapipe"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
         int plans = 0, below = 0;
 
@@ -277,12 +273,11 @@ static void memory_over_a_grid(void **state)
 }
 
 /* Last in, first out unless asked otherwise, as in the paper. */
-static void gpipe_defaults_to_lifo(void **state)
+TEST(gpipe_defaults_to_lifo)
 {
     struct sp_plan plan, lifo;
     char text[SP_OP_TEXT];
 
-    (void)state;
     make_plan("gpipe", 3, 5, &plan);
     make_plan("gpipe:backward=lifo", 3, 5, &lifo);
     for (int s = 0; s < 3; s++) {
@@ -293,15 +288,4 @@ static void gpipe_defaults_to_lifo(void **state)
     }
     sp_plan_destroy(&plan);
     sp_plan_destroy(&lifo);
-}
-
-TEST_GROUP(published)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_to_reference),    cmocka_unit_test(gpipe_defaults_to_lifo),
-        cmocka_unit_test(results_at_unit_costs), cmocka_unit_test(terapipe_is_a_stack),
-        cmocka_unit_test(memory_over_a_grid),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static double makespan(const char *schedule, int p, int m)
 
 /* Compares the makespan, and the span and memory of every stage. An op of a chunk costs 1 in the
  * files. */
-static void no_worse_than_reference(void **state)
+TEST(no_worse_than_reference)
 {
     static const struct {
         const char *schedule, *file;
@@ -71,7 +71,6 @@ static void no_worse_than_reference(void **state)
         {"1f1b-v", "sail_1f1bv_p4_m8_v2"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_t *root = reference_load(table[i].file), *check = json_object_get(root, "check");
         int p = (int)reference_number(root, "p", -1), m = (int)reference_number(root, "m", -1);
@@ -99,7 +98,7 @@ static void no_worse_than_reference(void **state)
 
 /* Results of the authors' v1f1b.py at f = b = w, for sizes without a file: the makespan if an op of
  * a chunk takes 1, and the peak. */
-static void onef1b_v_no_longer_than_its_authors(void **state)
+TEST(onef1b_v_no_longer_than_its_authors)
 {
     static const struct {
         int p, m, makespan, peak;
@@ -111,7 +110,6 @@ static void onef1b_v_no_longer_than_its_authors(void **state)
         {8, 24, 177, 12}, {8, 32, 225, 12},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_plan plan;
         struct sp_times t;
@@ -126,14 +124,13 @@ static void onef1b_v_no_longer_than_its_authors(void **state)
                   sizeof table / sizeof *table);
 }
 
-static void chimera_is_the_reference(void **state)
+TEST(chimera_is_the_reference)
 {
     json_t *root = reference_load("chimera_2pipe_p4_m8_v2"),
            *check = json_object_get(root, "check");
     struct sp_plan plan;
     struct sp_times t;
 
-    (void)state;
     plan_and_time("chimera", layout(4, 8), &plan, &t);
     reference_compare(&plan, root);
     for (int s = 0; s < 4; s++) {
@@ -158,9 +155,8 @@ static int granted(const char *schedule, int p)
     return 2 * p;
 }
 
-static void memory_of_the_paper(void **state)
+TEST(memory_of_the_paper)
 {
-    (void)state;
     print_message("makespan over the least, m(f+b+w) + (p-1)f, and peak in micro-batches\n");
     print_message("  p  m  1f1b");
     for (size_t i = 0; i < sizeof searched / sizeof *searched; i++)
@@ -188,11 +184,10 @@ static void memory_of_the_paper(void **state)
 }
 
 /* The steady state of a pattern has no bubble, so the idle time does not grow with m. */
-static void bubble_is_constant(void **state)
+TEST(bubble_is_constant)
 {
     static const char *const names[] = {"v-half", "v-min", "1f1b-v"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         for (int p = 2; p <= 8; p++) {
             double lost = makespan(names[i], p, 4 * p) - 12 * p;
@@ -202,14 +197,13 @@ static void bubble_is_constant(void **state)
     }
 }
 
-static void formulas(void **state)
+TEST(formulas)
 {
     static const struct sp_costs costs[] = {
         {.f = 1, .b = 1, .w = 1}, {.f = 2, .b = 1, .w = 1.5}, {.f = 1, .b = 2, .w = 0.25}};
     static const char *const names[] = {"v-half", "v-min", "1f1b-v", "hanayo", "chimera"};
     int exact = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         double most = 1;
 
@@ -251,12 +245,11 @@ static void formulas(void **state)
 }
 
 /* An order planned for its costs is seldom worse than one planned for others. */
-static void planned_for_its_costs(void **state)
+TEST(planned_for_its_costs)
 {
     static const struct sp_costs costs = {.f = 1, .b = 1.6, .w = 0.7, .comm = 0.2};
     double own = 0, other = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
         for (int p = 3; p <= 8; p++) {
             struct sp_layout lay = layout(p, 2 * p + 1);
@@ -280,11 +273,10 @@ static void planned_for_its_costs(void **state)
 
 /* More memory makes a shorter order, and the limit holds; too little is refused, naming an amount
  * that suffices. */
-static void memory_of_the_layout(void **state)
+TEST(memory_of_the_layout)
 {
-    struct catch c;
+    struct capture c;
 
-    (void)state;
     for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
         struct sp_layout lay = layout(8, 24);
         double is = makespan(searched[i], 8, 24), need;
@@ -301,9 +293,9 @@ static void memory_of_the_layout(void **state)
 
         lay.memory = 0.5;
         lay.chunks = 0;
-        catch_begin(&c);
+        capture_begin(&c);
         assert_int_equal(sp_plan_create(searched[i], &lay, &plan), -EINVAL);
-        text = strstr(catch_end(&c), "activations of ");
+        text = strstr(capture_end(&c), "activations of ");
         assert_non_null(text);
         assert_int_equal(sscanf(text, "activations of %lf", &need), 1);
         lay.memory = need;
@@ -314,7 +306,7 @@ static void memory_of_the_layout(void **state)
 }
 
 /* Any size builds a verified order, or is refused with a size that works. */
-static void any_size(void **state)
+TEST(any_size)
 {
     static const struct {
         const char *name;
@@ -323,22 +315,21 @@ static void any_size(void **state)
                  {"hanayo", 2, 1}, {"hanayo", 4, 5}, {"hanayo", 3, 19}};
     int built = 0, refused = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         for (int p = 1; p <= 9; p++) {
             for (int m = 1; m <= 20; m += table[i].step) {
                 struct sp_layout lay = layout(p, m);
                 struct sp_plan plan;
-                struct catch c;
+                struct capture c;
                 const char *text, *use;
                 int ret;
 
                 if ((p + m) % test_every(11))
                     continue;
                 lay.chunks = table[i].chunks;
-                catch_begin(&c);
+                capture_begin(&c);
                 ret = sp_plan_create(table[i].name, &lay, &plan);
-                text = catch_end(&c);
+                text = capture_end(&c);
                 assert_int_equal(!ret, strcmp(table[i].name, "chimera") ? table[i].chunks != 3
                                                                         : p % 2 == 0);
                 if (ret) {
@@ -361,9 +352,8 @@ static void any_size(void **state)
             makespan(table[i].name, p, 3);
 }
 
-static void same_every_time(void **state)
+TEST(same_every_time)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
         struct sp_layout lay = layout(8, 32);
         clock_t from = clock();
@@ -387,22 +377,4 @@ static void same_every_time(void **state)
         sp_plan_destroy(&a);
         sp_plan_destroy(&b);
     }
-}
-
-TEST_GROUP(searched)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_worse_than_reference),
-        cmocka_unit_test(onef1b_v_no_longer_than_its_authors),
-        cmocka_unit_test(chimera_is_the_reference),
-        cmocka_unit_test(memory_of_the_paper),
-        cmocka_unit_test(bubble_is_constant),
-        cmocka_unit_test(formulas),
-        cmocka_unit_test(planned_for_its_costs),
-        cmocka_unit_test(memory_of_the_layout),
-        cmocka_unit_test(any_size),
-        cmocka_unit_test(same_every_time),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

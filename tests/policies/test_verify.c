@@ -19,14 +19,13 @@ static void expect(const struct sp_plan *plan, const char *want)
 
 /* Each kind of channel refuses the programs that only it blocks, and names the op that every
  * blocked stage waits for. */
-static void names_what_blocks(void **state)
+TEST(names_what_blocks)
 {
     static const char *const crossed[] = {"F0 B0 F1 B1", "F0 F1 B0 B1"};
     static const char *const turned[] = {"F0 F1 B1 B0", "F1 F0 B1 B0"};
     struct sp_layout lay = layout(2, 2);
     struct sp_plan plan;
 
-    (void)state;
     write_plan(lay, crossed, &plan);
     expect(&plan, "order: deadlock with unbounded channels: stage 0 at B0.0 waits for B0.0 of "
                   "stage 1; stage 1 at F1.0 waits for F1.0 of stage 0");
@@ -40,7 +39,7 @@ static void names_what_blocks(void **state)
 }
 
 /* Channels with room for one message are classified, not demanded: breadth-first needs more. */
-static void counts_buffers(void **state)
+TEST(counts_buffers)
 {
     static const char *const wide[] = {"F0 F1 F2 F0.1 F1.1 F2.1 B2.1 B1.1 B0.1 B2 B1 B0",
                                        "F0 F1 F2 F0.1 F1.1 F2.1 B2.1 B1.1 B0.1 B2 B1 B0"};
@@ -54,7 +53,6 @@ static void counts_buffers(void **state)
     struct sp_times t;
     int buffers = -1;
 
-    (void)state;
     /* stage 0 runs on to chunk 1 only after its 3 of chunk 0: stage 1 sends the first too early */
     write_plan(lay, wide, &plan);
     assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
@@ -93,13 +91,12 @@ static void counts_buffers(void **state)
 }
 
 /* Messages sent are counted against messages taken. */
-static void messages_left(void **state)
+TEST(messages_left)
 {
     struct sp_channels ch;
     struct sp_plan plan;
     int ids;
 
-    (void)state;
     make_plan("1f1b", 2, 3, &plan);
     ids = plan.family->ids(&plan.layout);
     assert_int_equal(sp_channels_create(&plan, ids, &ch), 0);
@@ -128,7 +125,7 @@ static int forgetful_deps(const struct sp_layout *lay, int stage, const struct s
 }
 
 /* A family whose ops wait for fewer messages than it sends is found out. */
-static void sent_but_not_taken(void **state)
+TEST(sent_but_not_taken)
 {
     static const char *const lines[] = {"F0 B0", "F0 B0"};
     static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
@@ -137,7 +134,6 @@ static void sent_but_not_taken(void **state)
     struct sp_plan plan;
     struct sp_times t;
 
-    (void)state;
     write_plan(layout(2, 1), lines, &plan);
     family.deps = forgetful_deps;
     plan.family = &family;
@@ -152,7 +148,7 @@ static void overlap(struct sp_plan *plan, int stage, int index)
     plan->programs[stage].ops[index].overlap = 1;
 }
 
-static void overlapped_pairs(void **state)
+TEST(overlapped_pairs)
 {
     static const char *const lines[] = {"F0 F1 B0 B1", "F0 B0 F1 B1"};
     static const char *const early[] = {"F0 F1 B0 B1", "F0 F1 B0 B1"};
@@ -178,7 +174,6 @@ static void overlapped_pairs(void **state)
     struct sp_plan plan;
     char why[256] = "";
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         write_plan(layout(2, 2), lines, &plan);
         overlap(&plan, table[i].stage, table[i].index);
@@ -214,7 +209,7 @@ static void placed(struct sp_plan *plan, const char *family,
     assert_int_equal(sp_plan_index(plan), 0);
 }
 
-static void both_ways(void **state)
+TEST(both_ways)
 {
     static const char *const good[] = {"F0 F1.1 B1.1 B0", "F1.1 F0 B0 B1.1"};
     static const char *const strange[] = {"F0 F1.1 B1.1 B0", "F1.1 F0.1 B0 B1.1"};
@@ -223,7 +218,6 @@ static void both_ways(void **state)
     struct sp_plan plan;
     char why[256] = "";
 
-    (void)state;
     write_plan(lay, good, &plan);
     placed(&plan, "bidirectional", sp_place_both_ways);
     if (sp_verify(&plan, why, sizeof why))
@@ -240,7 +234,7 @@ static void both_ways(void **state)
     sp_plan_destroy(&plan);
 }
 
-static void v_placement(void **state)
+TEST(v_placement)
 {
     static const char *const good[] = {"F0 F0.1 B0.1 W0.1 B0 W0", "F0 F0.1 B0.1 B0 W0.1 W0"};
     static const char *const loop[] = {"F0 F0.1 B0.1 B0", "F0.1 F0 B0 B0.1"};
@@ -248,7 +242,6 @@ static void v_placement(void **state)
     struct sp_plan plan;
     char why[256] = "";
 
-    (void)state;
     write_plan(lay, good, &plan);
     placed(&plan, "layerwise", sp_place_wave);
     if (sp_verify(&plan, why, sizeof why))
@@ -262,16 +255,15 @@ static void v_placement(void **state)
 }
 
 /* Memory is in micro-batches of a whole stage, whatever the chunks and slices. */
-static void memory_limit(void **state)
+TEST(memory_limit)
 {
     static const char *const lines[] = {"F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1",
                                         "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1"};
     struct sp_layout lay = {.stages = 2, .micro_batches = 2, .chunks = 2, .slices = 1};
     struct sp_plan plan;
     char why[256] = "";
-    struct catch c;
+    struct capture c;
 
-    (void)state;
     lay.memory = 2;
     write_plan(lay, lines, &plan);
     if (sp_verify(&plan, why, sizeof why))
@@ -289,14 +281,15 @@ static void memory_limit(void **state)
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
     sp_plan_destroy(&plan);
     lay.memory = 3;
-    catch_begin(&c);
+    capture_begin(&c);
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), -EINVAL);
-    assert_string_equal(catch_end(&c), "starpipe: schedule 1f1b: order: stage 0 holds activations "
-                                       "of 4 micro-batches at once, more than the 3 allowed\n");
+    assert_string_equal(capture_end(&c),
+                        "starpipe: schedule 1f1b: order: stage 0 holds activations "
+                        "of 4 micro-batches at once, more than the 3 allowed\n");
 }
 
 /* W and R: each optional, at most once, in their place. */
-static void optional_ops(void **state)
+TEST(optional_ops)
 {
     static const struct {
         const char *line, *why;
@@ -311,7 +304,6 @@ static void optional_ops(void **state)
         {"", "order: stage 0: F0.0 is missing"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_plan plan;
         char why[256] = "";
@@ -326,7 +318,7 @@ static void optional_ops(void **state)
 }
 
 /* Slices of a sequence go forward in order and backward in reverse. */
-static void slices_in_order(void **state)
+TEST(slices_in_order)
 {
     static const struct {
         const char *line, *why;
@@ -343,7 +335,6 @@ static void slices_in_order(void **state)
     };
     struct sp_layout lay = layout(1, 1);
 
-    (void)state;
     lay.slices = 3;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_plan plan;
@@ -356,17 +347,4 @@ static void slices_in_order(void **state)
             assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
         sp_plan_destroy(&plan);
     }
-}
-
-TEST_GROUP(verify)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_what_blocks), cmocka_unit_test(counts_buffers),
-        cmocka_unit_test(messages_left),     cmocka_unit_test(sent_but_not_taken),
-        cmocka_unit_test(overlapped_pairs),  cmocka_unit_test(both_ways),
-        cmocka_unit_test(v_placement),       cmocka_unit_test(memory_limit),
-        cmocka_unit_test(optional_ops),      cmocka_unit_test(slices_in_order),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,14 +172,13 @@ static void payload_text(int p, const struct sent *s, char *text, size_t size)
                          i + 1 < s->n ? ", " : "]");
 }
 
-static void published(void **state)
+TEST(published)
 {
     static const struct {
         const char *name;
         int p, rounds;
     } table[] = {{"weipipe_p2_G1", 2, 1}, {"weipipe_p2_G2", 2, 2}, {"weipipe_p4_G1", 4, 1}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_t *root = reference_load(table[i].name), *messages;
         struct sp_plan plan;
@@ -263,11 +262,10 @@ static void same_ring(const struct rings *r)
     }
 }
 
-static void grid(void **state)
+TEST(grid)
 {
     int plans = 0, messages = 0;
 
-    (void)state;
     for (int i = 0; i < 2 * 8 * 5; i++) {
         bool naive = i % 2;
         int p = i / 2 % 8 + 1, rounds = i / 16 + 1;
@@ -292,14 +290,4 @@ static void grid(void **state)
         sp_plan_destroy(&plan);
     }
     print_message("%d plans, %d messages\n", plans, messages);
-}
-
-TEST_GROUP(weipipe)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published),
-        cmocka_unit_test(grid),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

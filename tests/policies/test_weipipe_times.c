@@ -85,11 +85,10 @@ static double simulated(const struct sp_plan *plan, const struct sp_costs *c)
     return makespan;
 }
 
-static void times(void **state)
+TEST(times)
 {
     int played = 0;
 
-    (void)state;
     for (int i = 0; i < 2 * 8 * 5; i++) {
         bool naive = i % 2;
         int p = i / 2 % 8 + 1, rounds = i / 16 + 1;
@@ -126,11 +125,10 @@ static void times(void **state)
 }
 
 /* Against 1F1B, and naive against interleaved. */
-static void makespans(void **state)
+TEST(makespans)
 {
     int slower = 0, equal = 0, quicker = 0;
 
-    (void)state;
     for (int i = 0; i < 8 * 5; i++) {
         int p = i % 8 + 1, rounds = i / 8 + 1;
         struct sp_plan weipipe, naive, onef1b;
@@ -166,14 +164,4 @@ static void makespans(void **state)
     print_message("naive is slower %d times, as quick %d times, quicker %d times\n", slower, equal,
                   quicker);
     assert_true(slower > 0 && quicker > 0);
-}
-
-TEST_GROUP(weipipe_times)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times),
-        cmocka_unit_test(makespans),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

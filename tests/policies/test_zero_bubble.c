@@ -2,7 +2,7 @@
 #include "zero_bubble.h"
 #include "policies/plan_create.h"
 
-static void zb1p_equals_torch(void **state)
+TEST(zb1p_equals_torch)
 {
     static const char *const files[] = {
         "torch_interleavedzb_p2_m4_v1", "torch_interleavedzb_p2_m4_v2",
@@ -12,7 +12,6 @@ static void zb1p_equals_torch(void **state)
     static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
     int ops = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         json_t *root = reference_load(files[i]);
         json_t *check = json_object_get(root, "check");
@@ -41,11 +40,10 @@ static const struct sp_costs grid_costs[] = {
 enum { GRID_COSTS = sizeof grid_costs / sizeof *grid_costs };
 
 /* HelixPipe equations 3 and 4. */
-static void zb1p_formulas(void **state)
+TEST(zb1p_formulas)
 {
     int exact = 0, none = 0;
 
-    (void)state;
     for (int p = 1; p <= 9; p++) {
         for (int m = 1; m <= 20; m++) {
             for (int v = 1; v <= 4; v++) {
@@ -77,11 +75,10 @@ static void zb1p_formulas(void **state)
     assert_true(exact > 3 * none);
 }
 
-static void zb2p_formulas(void **state)
+TEST(zb2p_formulas)
 {
     int exact = 0;
 
-    (void)state;
     for (int p = 1; p <= 9; p++) {
         for (int m = 1; m <= 20; m++) {
             for (int c = 0; c < GRID_COSTS; c++) {
@@ -132,11 +129,10 @@ static void published_zb_h2(int p, int m, struct sp_plan *plan)
 
 /* With m < 2p-1: as short as can be at f = b = w, never longer than with the W where they are for
  * more micro-batches, nor than zb1p, at any costs here. */
-static void zb2p_with_few_micro_batches(void **state)
+TEST(zb2p_with_few_micro_batches)
 {
     int cases = 0, shorter = 0;
 
-    (void)state;
     for (int p = 2; p <= 16; p++) {
         for (int m = 1; m < 2 * p - 1; m++) {
             int least = 3 * m + p - 1 + (m < p ? p - m : 0);
@@ -169,11 +165,10 @@ static void zb2p_with_few_micro_batches(void **state)
 }
 
 /* With m >= 2p-1: op by op. */
-static void zb2p_is_zb_h2(void **state)
+TEST(zb2p_is_zb_h2)
 {
     int ops = 0;
 
-    (void)state;
     for (int p = 1; p <= 9; p++) {
         for (int m = 2 * p - 1; m <= 2 * p + 9; m++) {
             struct sp_plan published, plan;
@@ -196,12 +191,11 @@ static void zb2p_is_zb_h2(void **state)
 }
 
 /* The figures of the papers, p = 4, m = 8, f = b = w. */
-static void known_figures(void **state)
+TEST(known_figures)
 {
     struct sp_layout lay = layout(4, 8);
     struct figures f;
 
-    (void)state;
     f = measure("zb1p", lay, &grid_costs[0], NULL);
     assert_true(f.makespan == 27 && f.peak == 4);
     f = measure("zb2p", lay, &grid_costs[0], NULL);
@@ -211,7 +205,7 @@ static void known_figures(void **state)
     assert_true(f.makespan == 25.5 && f.peak == 8);
 }
 
-static void refuses(void **state)
+TEST(refuses)
 {
     static const struct {
         const char *schedule;
@@ -236,32 +230,17 @@ static void refuses(void **state)
         {"zb2p:automatic", 1, 1, 0, "has no option 'automatic'; it has"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_layout lay = layout(4, 8);
         struct sp_plan plan;
-        struct catch c;
+        struct capture c;
         int ret;
 
         lay.chunks = table[i].v;
         lay.slices = table[i].n;
         lay.memory = table[i].memory;
-        catch_begin(&c);
-        ret = sp_plan_create(table[i].schedule, &lay, &plan);
-        catch_end(&c);
+        ret = CAPTURED(&c, sp_plan_create(table[i].schedule, &lay, &plan));
         if (ret != -EINVAL || !strstr(c.text, table[i].line))
             fail_msg("%s: %d, '%s'", table[i].schedule, ret, c.text);
     }
-}
-
-TEST_GROUP(zero_bubble)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zb1p_equals_torch), cmocka_unit_test(zb1p_formulas),
-        cmocka_unit_test(zb2p_formulas),     cmocka_unit_test(zb2p_with_few_micro_batches),
-        cmocka_unit_test(zb2p_is_zb_h2),     cmocka_unit_test(known_figures),
-        cmocka_unit_test(refuses),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static void read_plan(json_t *root, struct sp_plan *plan)
 }
 
 /* At least as good as the authors' own heuristic, at its costs and in its memory. */
-static void auto_matches_authors(void **state)
+TEST(auto_matches_authors)
 {
     static const struct {
         const char *schedule, *file;
@@ -45,7 +45,6 @@ static void auto_matches_authors(void **state)
          {.f = 1000, .b = 1200, .w = 800, .comm = 50}},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_t *root = reference_load(table[i].file);
         const char *input = json_string_value(json_object_get(root, "scheduler_input"));
@@ -77,11 +76,10 @@ static double uniform(double low, double high)
 }
 
 /* Sizes, costs, uneven stages and limits by chance. */
-static void auto_is_never_worse(void **state)
+TEST(auto_is_never_worse)
 {
     int cases = 0, better1 = 0, better2 = 0;
 
-    (void)state;
     for (int p = 1; p <= 6; p++) {
         for (int m = 1; m <= 11; m += p < 4 ? 2 : 5) {
             double scales[3][6];
@@ -162,11 +160,10 @@ static void enumerate(struct all *a, int s)
     }
 }
 
-static void auto_is_best_of_all_orders(void **state)
+TEST(auto_is_best_of_all_orders)
 {
     static const int sizes[][3] = {{2, 3, 2}, {2, 3, 3}, {2, 4, 2}, {3, 2, 2}};
 
-    (void)state;
     for (int i = 0; i < 12; i++) {
         const int *size = sizes[i % 4];
         struct sp_costs k = {.f = floor(uniform(1, 9)),
@@ -201,7 +198,7 @@ static void auto_is_best_of_all_orders(void **state)
  * Sizes at which the list schedules, or replays by squeeze.h of simple orders, annealed or not, end
  * 0.1 to 2 % later than the whole search. The shortest makespans known.
  */
-static void auto_is_short_where_parts_of_it_are_not(void **state)
+TEST(auto_is_short_where_parts_of_it_are_not)
 {
     static const struct {
         int p, m, limit;
@@ -214,7 +211,6 @@ static void auto_is_short_where_parts_of_it_are_not(void **state)
         {16, 54, 23, {.f = 1, .b = 1.6, .w = 0.7, .comm = 0.5}, 217.8},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_layout lay = layout(table[i].p, table[i].m);
         struct figures found;
@@ -230,13 +226,12 @@ static void auto_is_short_where_parts_of_it_are_not(void **state)
     }
 }
 
-static void auto_is_repeatable(void **state)
+TEST(auto_is_repeatable)
 {
     static const struct sp_costs costs = {.f = 1, .b = 1.7, .w = 0.8, .comm = 0.1};
     struct sp_layout lay = layout(5, 9);
     struct sp_plan a, b;
 
-    (void)state;
     lay.costs = &costs;
     assert_int_equal(sp_plan_create("zb1p:auto,budget=50", &lay, &a), 0);
     assert_int_equal(sp_plan_create("zb1p:auto,budget=50", &lay, &b), 0);
@@ -245,17 +240,4 @@ static void auto_is_repeatable(void **state)
     assert_null(a.layout.costs);
     sp_plan_destroy(&a);
     sp_plan_destroy(&b);
-}
-
-TEST_GROUP(zero_bubble_auto)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(auto_matches_authors),
-        cmocka_unit_test(auto_is_never_worse),
-        cmocka_unit_test(auto_is_best_of_all_orders),
-        cmocka_unit_test(auto_is_short_where_parts_of_it_are_not),
-        cmocka_unit_test(auto_is_repeatable),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

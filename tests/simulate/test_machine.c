@@ -11,21 +11,19 @@ static void refused(const char *text)
     assert_memory_equal(&m, &sp_sim_machine_default, sizeof m);
 }
 
-static void test_default_is_instant(void **state)
+TEST(test_default_is_instant)
 {
     const struct sp_sim_machine *m = &sp_sim_machine_default;
 
-    (void)state;
     assert_true(sp_sim_link_is_instant(sp_sim_link_between(m, 0, 1)));
     assert_int_equal(sp_sim_node(m, 63), 0);
     assert_int_equal(sp_sim_interface(&m->node, 5), 5);
 }
 
-static void test_one_link_serves_for_both(void **state)
+TEST(test_one_link_serves_for_both)
 {
     struct sp_sim_machine m = sp_sim_machine_default;
 
-    (void)state;
     assert_int_equal(sp_sim_machine_parse("latency=0.5,bandwidth=1e9", &m), 0);
     assert_true(sp_sim_link_between(&m, 0, 7)->latency_s == 0.5);
     assert_true(sp_sim_link_between(&m, 0, 7)->bandwidth == 1e9);
@@ -33,11 +31,10 @@ static void test_one_link_serves_for_both(void **state)
     assert_int_equal(m.sharing, SP_LINK_QUEUED);
 }
 
-static void test_nodes(void **state)
+TEST(test_nodes)
 {
     struct sp_sim_machine m = sp_sim_machine_default;
 
-    (void)state;
     assert_int_equal(sp_sim_machine_parse("devices=4,node_bandwidth=400,bandwidth=50,latency=2,"
                                           "node_latency=0,duplex=half,node_duplex=full,shared_by=4,"
                                           "node_shared_by=1,sharing=fair",
@@ -56,12 +53,11 @@ static void test_nodes(void **state)
 }
 
 /* Costs are milliseconds there, and so are latencies that are given. */
-static void test_of_a_machine(void **state)
+TEST(test_of_a_machine)
 {
     static struct sp_machine h100;
     struct sp_sim_machine m;
 
-    (void)state;
     assert_int_equal(sp_machine_load("h100-ib", &h100), 0);
     m = sp_sim_machine_of(&h100);
     assert_int_equal(m.devices_per_node, h100.devices_per_node);
@@ -72,7 +68,7 @@ static void test_of_a_machine(void **state)
     assert_int_equal(m.network.shared_by, h100.network.shared_by);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     static const char *const texts[] = {"speed=1",        "latency",
                                         "latency=",       "latency=-1",
@@ -82,20 +78,6 @@ static void test_refusals(void **state)
                                         "node_=1",        "shared_by=-1",
                                         "node_devices=2", "latency=1,,duplex=full"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         refused(texts[i]);
-}
-
-TEST_GROUP(machine)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_default_is_instant),
-        cmocka_unit_test(test_one_link_serves_for_both),
-        cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_of_a_machine),
-        cmocka_unit_test(test_refusals),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,9 +160,8 @@ static void check_sums(const struct sp_waits *w)
     assert_true(fabs(c.ms[SP_CAUSE_REST]) < 1e-9 * w->t->span);
 }
 
-static void named_first(void **state)
+TEST(named_first)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_finding f[SP_FINDINGS];
         struct sp_plan plan;
@@ -187,7 +186,7 @@ static void named_first(void **state)
 }
 
 /* The step that is its order: nothing to be found. */
-static void nothing_is_wrong(void **state)
+TEST(nothing_is_wrong)
 {
     struct sp_finding f[SP_FINDINGS];
     struct sp_long_wait longest[SP_LONG_WAITS];
@@ -195,7 +194,6 @@ static void nothing_is_wrong(void **state)
     struct sp_timeline t;
     struct sp_waits w;
 
-    (void)state;
     base(&plan, &t);
     plant_in(&t, nothing);
     assert_int_equal(sp_waits_create(&t, &w), 0);
@@ -213,7 +211,7 @@ static void nothing_is_wrong(void **state)
 }
 
 /* The same of steps that a network, workers and a disk make, not the test. */
-static void simulated(void **state)
+TEST(simulated)
 {
     static const struct {
         const char *what;
@@ -222,7 +220,6 @@ static void simulated(void **state)
     } links[] = {{"latency", 3, 0, SP_FINDING_MESSAGES},
                  {"bandwidth", 0, 1.5, SP_FINDING_MESSAGES}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
         const struct sp_costs costs = {
             .f = 2, .b = 2, .w = 2, .comm = links[i].comm, .wire = links[i].wire};
@@ -242,15 +239,4 @@ static void simulated(void **state)
         sp_timeline_destroy(&t);
         sp_plan_destroy(&plan);
     }
-}
-
-TEST_GROUP(findings)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(named_first),
-        cmocka_unit_test(nothing_is_wrong),
-        cmocka_unit_test(simulated),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

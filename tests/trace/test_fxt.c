@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void test_names(void **state)
+TEST(test_names)
 {
     static const struct {
         const char *text;
@@ -28,7 +28,6 @@ static void test_names(void **state)
     struct sp_task_name n;
     char kind[SP_TASK_KIND];
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_true(sp_task_name_read(names[i].text, &n));
         assert_int_equal(n.pass, names[i].is.pass);
@@ -46,11 +45,10 @@ static void test_names(void **state)
 
 /* A clock that is 5 ms ahead at first and 1 ms at the end, a tenth of a second later; its trace began at 2 s of
  * it, runs 1000 ppm fast, and its marks come up to 50 us late but for one of each end. */
-static void test_clock(void **state)
+TEST(test_clock)
 {
     struct sp_rank_clock c = {.offset = {{2e9, 5e6, 1000}, {2.1e9, 1e6, 1000}}};
 
-    (void)state;
     for (int i = 0; i < 5; i++)
         for (int end = 0; end < 2; end++) {
             double local = (end ? 2.1e9 : 2e9) + 1e4 * i;
@@ -65,12 +63,11 @@ static void test_clock(void **state)
 }
 
 /* Offsets 3 us apart, one known to 5 us and one to 1 us: no drift. The same, both known to 1 us: drift. */
-static void test_unseen_drift(void **state)
+TEST(test_unseen_drift)
 {
     struct sp_rank_clock c = {.offset = {{1e9, 7000, 10000}, {2e9, 4000, 2000}}};
     struct sp_rank_clock drifts = {.offset = {{1e9, 7000, 2000}, {2e9, 4000, 2000}}};
 
-    (void)state;
     sp_rank_clock_settle(&c);
     assert_true(c.offset[0].offset_ns == 4000 && c.offset[1].offset_ns == 4000);
     assert_true(c.offset[0].local_ns == 1e9);
@@ -116,11 +113,10 @@ static int read_quietly(struct sp_fxt_messages *m)
 
 /* Two messages of one tag, received in order on a clock that is 500 ns ahead; the second arrives
  * too early. */
-static void test_messages(void **state)
+TEST(test_messages)
 {
     struct sp_fxt_messages m;
 
-    (void)state;
     write_rank(0, 1, 0, sends);
     write_rank(1, 1, 500,
                MESSAGE("from", "0", "7", "", "b0", "3000", "3400")
@@ -137,7 +133,7 @@ static void test_messages(void **state)
     sp_fxt_messages_destroy(&m);
 }
 
-static void test_refused_messages(void **state)
+TEST(test_refused_messages)
 {
     static const struct {
         int run;
@@ -150,7 +146,6 @@ static void test_refused_messages(void **state)
     };
     struct sp_fxt_messages m;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         write_rank(1, bad[i].run, 0, bad[i].messages);
         assert_int_not_equal(read_quietly(&m), 0);
@@ -162,7 +157,7 @@ static void test_refused_messages(void **state)
 
 /* Task a writes buffer 1 and sends it. The receiver's buffer 2 is read by c, after d has read its
  * previous value. b never ran, so e, which waited for b, depends on a. */
-static void test_dependencies(void **state)
+TEST(test_dependencies)
 {
     struct sp_fxt_task t[] = {
         {.job = "a", .handles = "1", .modes = "W", .after = "", .start_ns = 10, .end_ns = 20},
@@ -195,7 +190,6 @@ static void test_dependencies(void **state)
     const struct sp_fxt_messages messages = {.ranks = 2, .n = 1, .message = &m};
     struct sp_fxt_dependencies d;
 
-    (void)state;
     sp_fxt_dependencies_of_messages(&tasks, &messages, &d);
     assert_int_equal(d.n, 2);
     assert_ptr_equal(d.at[0].after, &t[0]);
@@ -211,13 +205,12 @@ static void test_dependencies(void **state)
 
 /* ---- events -------------------------------------------------------------------------------------- */
 
-static void test_order(void **state)
+TEST(test_order)
 {
     static const char *const order[] = {"late value", "first",    "second", "zero",
                                         "one",        "also one", "two"};
     struct sp_paje p = {0};
 
-    (void)state;
     sp_paje_add(&p, SP_PAJE_SET_STATE, 2, "two");
     sp_paje_add(&p, SP_PAJE_CREATE, 5, "first");
     sp_paje_add(&p, SP_PAJE_SET_STATE, 1, "one");
@@ -231,12 +224,11 @@ static void test_order(void **state)
     sp_paje_destroy(&p);
 }
 
-static void test_words(void **state)
+TEST(test_words)
 {
     struct sp_paje_words w = {0};
     char *text;
 
-    (void)state;
     sp_paje_split("0_w0\tWS \"F s0 m0 l0 attn\"  12 \"\"", &w);
     assert_int_equal(w.n, 5);
     assert_string_equal(w.at[2], "F s0 m0 l0 attn");
@@ -265,18 +257,4 @@ static int remove_dir(void **state)
     return rmdir(dir);
 }
 
-TEST_GROUP(fxt)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_clock),
-        cmocka_unit_test(test_unseen_drift),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_refused_messages),
-        cmocka_unit_test(test_dependencies),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_words),
-    };
-
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+TEST_FIXTURE(make_dir, remove_dir)

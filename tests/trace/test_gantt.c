@@ -100,7 +100,7 @@ static void check_xml(const char *x)
     assert_true(elements > 10);
 }
 
-static void svg_holds_every_op(void **state)
+TEST(svg_holds_every_op)
 {
     static const struct sp_costs c = {.f = 6, .b = 9, .w = 3, .comm = 0.5};
     static const struct {
@@ -108,7 +108,6 @@ static void svg_holds_every_op(void **state)
         int p, m;
     } table[] = {{"1f1b", 4, 8}, {"gpipe", 1, 1}, {"naive", 3, 5}, {"1f1b", 17, 111}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         int p = table[i].p, m = table[i].m;
         struct sp_gantt g;
@@ -129,13 +128,12 @@ static void svg_holds_every_op(void **state)
     }
 }
 
-static void svg_escapes(void **state)
+TEST(svg_escapes)
 {
     struct sp_bar bar = {.end = 4, .label = "<&\">", .name = "a<b&c", .mb = -1};
     struct sp_gantt g;
     char *svg;
 
-    (void)state;
     assert_int_equal(sp_gantt_create(1, &g), 0);
     snprintf(g.title, sizeof g.title, "run <of> \"A&B\" \x01");
     snprintf(g.note[0], sizeof g.note[0], "x<y");
@@ -154,13 +152,12 @@ static void svg_escapes(void **state)
 }
 
 /* A picture without bars, or with bars of no length, is still drawn. */
-static void empty_pictures(void **state)
+TEST(empty_pictures)
 {
     static const struct sp_costs nothing = {0};
     struct sp_gantt g;
     char *text;
 
-    (void)state;
     picture("1f1b", 2, 3, &nothing, &g);
     text = drawn(&g, 0, false);
     check_xml(text);
@@ -172,13 +169,12 @@ static void empty_pictures(void **state)
     sp_gantt_destroy(&g);
 }
 
-static void text_is_to_scale(void **state)
+TEST(text_is_to_scale)
 {
     static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
     struct sp_gantt g;
     char *text, *again;
 
-    (void)state;
     picture("1f1b", 2, 3, &unit, &g);
     /* 12 units of 2 columns, 9 for the names, 24 for the notes */
     text = drawn(&g, 2 * 12 + 9 + 24, false);
@@ -208,7 +204,7 @@ static void text_is_to_scale(void **state)
 }
 
 /* Odd chunks and overlapped pairs are told apart, and the legend says how. */
-static void chunks_and_pairs(void **state)
+TEST(chunks_and_pairs)
 {
     static const struct sp_costs unit = {.f = 2, .b = 2, .w = 2};
     static const char *const lines[] = {"F0.0 F0.1 B0.1 W0.1 B0.0 W0.0"};
@@ -218,7 +214,6 @@ static void chunks_and_pairs(void **state)
     struct sp_gantt g;
     char *text, why[256] = "";
 
-    (void)state;
     lay.chunks = 2;
     write_plan(lay, lines, &plan);
     plan.def = sp_schedule_find("1f1b");
@@ -296,7 +291,7 @@ static int check_labels(const char *svg)
 
 /* Terminal, SVG and page explain the same signs in the same words; peaks are in micro-batches of a
  * whole stage, whatever the parts. */
-static void legends(void **state)
+TEST(legends)
 {
     static const struct {
         const char *schedule;
@@ -316,7 +311,6 @@ static void legends(void **state)
     static const struct sp_costs unit = {
         .f = 1, .b = 1, .w = 1, .parts = {.pre = 1, .attn = 3, .post = 2, .backward = 2}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_gantt_key key[SP_GANTT_KEYS];
         struct sp_layout lay = layout(4, table[i].m);
@@ -375,7 +369,7 @@ static void legends(void **state)
 }
 
 /* Evictions and fetches at one moment are one step of the row, which ends with nothing evicted. */
-static void evicted(void **state)
+TEST(evicted)
 {
     static const struct sp_gantt_evicted table[] = {{1, 4, 8, 3 << 20}, {0, 2, 6, 1 << 20},
                                                     {0, 1, 4, 2 << 20}, {0, 4, 5, 4 << 20},
@@ -388,7 +382,6 @@ static void evicted(void **state)
     char *svg, *json;
     int n;
 
-    (void)state;
     assert_int_equal(sp_gantt_create(3, &g), 0);
     g.end = 9;
     assert_int_equal(sp_gantt_add(&g, &bar), 0);
@@ -416,11 +409,10 @@ static void evicted(void **state)
 }
 
 /* Text can be read on every bar: WCAG asks for 4.5. */
-static void contrasts(void **state)
+TEST(contrasts)
 {
     double least = 21;
 
-    (void)state;
     for (int k = 0; k < SP_BAR_KINDS; k++)
         for (int mb = 0; mb < SP_GANTT_SHADES; mb++) {
             struct sp_color fill = sp_gantt_color((enum sp_bar_kind)k, mb);
@@ -433,7 +425,7 @@ static void contrasts(void **state)
 
 /* Measured bars: all of the width is used however short the shortest is, and a bar without room for a
  * number beside its fill shows its fill. */
-static void uneven_bars(void **state)
+TEST(uneven_bars)
 {
     static const struct sp_bar bars[] = {
         {.start = 0, .end = 0.5, .kind = SP_BAR_F, .mb = 3, .label = "3"},
@@ -443,7 +435,6 @@ static void uneven_bars(void **state)
     struct sp_gantt g;
     char *text;
 
-    (void)state;
     assert_int_equal(sp_gantt_create(1, &g), 0);
     for (size_t i = 0; i < sizeof bars / sizeof *bars; i++)
         assert_int_equal(sp_gantt_add(&g, &bars[i]), 0);
@@ -456,12 +447,11 @@ static void uneven_bars(void **state)
     sp_gantt_destroy(&g);
 }
 
-static void ticks(void **state)
+TEST(ticks)
 {
     static const int lead[] = {1, 2, 5};
     int worst = 99;
 
-    (void)state;
     assert_true(fabs(sp_gantt_tick(33, 10) - 5) < 1e-12);
     assert_true(fabs(sp_gantt_tick(100, 10) - 10) < 1e-12);
     assert_true(sp_gantt_tick(0, 5) == 1);
@@ -479,22 +469,4 @@ static void ticks(void **state)
     }
     print_message("between %d and 12 pieces\n", worst);
     assert_true(worst >= 4);
-}
-
-TEST_GROUP(gantt)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(svg_holds_every_op),
-        cmocka_unit_test(svg_escapes),
-        cmocka_unit_test(empty_pictures),
-        cmocka_unit_test(text_is_to_scale),
-        cmocka_unit_test(chunks_and_pairs),
-        cmocka_unit_test(legends),
-        cmocka_unit_test(evicted),
-        cmocka_unit_test(contrasts),
-        cmocka_unit_test(uneven_bars),
-        cmocka_unit_test(ticks),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static const char *sample_of(const json_t *picture)
     return "";
 }
 
-static void pages_of_schedules(void **state)
+TEST(pages_of_schedules)
 {
     static const struct sp_costs c = {.f = 6, .b = 9, .w = 3, .comm = 0.5};
     static const struct {
@@ -132,7 +132,6 @@ static void pages_of_schedules(void **state)
                  {"csv:" SP_TESTDATA "/schedules/torch_interleavedzb_p4_m8_v2.csv", 4, 8, 2, 0.5},
                  {"csv:" SP_TESTDATA "/schedules/torch_dualpipev_p4_m8_v2.csv", 4, 8, 2, 0.5}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct sp_layout lay = layout(table[i].p, table[i].m);
         struct sp_plan plan;
@@ -167,7 +166,7 @@ static void pages_of_schedules(void **state)
 }
 
 /* A page refers to nothing outside: it works without a network and sends nothing. */
-static void stands_alone(void **state)
+TEST(stands_alone)
 {
     static const char *const outside[] = {
         "http:",  "https:",         "src=",      "href=",  "@import",   "url(",
@@ -175,7 +174,6 @@ static void stands_alone(void **state)
     struct sp_gantt g;
     char *page;
 
-    (void)state;
     assert_int_equal(sp_gantt_create(1, &g), 0);
     page = drawn(&g, 1, NULL, 0);
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
@@ -191,7 +189,7 @@ static void stands_alone(void **state)
 }
 
 /* The text for a terminal. */
-static void shows(void **state)
+TEST(shows)
 {
     static const char *const as_it_is[] = {"", "m \xc3\xa9 \xf0\x9f\x98\x80 \\x1b", "~"};
     static const struct {
@@ -204,7 +202,6 @@ static void shows(void **state)
                  {"a\xe2\x82", "a\\xe2\\x82"}};
     char out[64];
 
-    (void)state;
     for (size_t i = 0; i < sizeof as_it_is / sizeof *as_it_is; i++) {
         assert_true(sp_text_is_plain(as_it_is[i]));
         assert_string_equal(sp_text_show(as_it_is[i], out, sizeof out), as_it_is[i]);
@@ -217,7 +214,7 @@ static void shows(void **state)
     assert_string_equal(sp_text_show("ab\n", out, 6), "ab");
 }
 
-static void counts(void **state)
+TEST(counts)
 {
     static const struct {
         double seconds;
@@ -226,7 +223,6 @@ static void counts(void **state)
                      {725, "12:05"}, {3599, "59:59"}, {3600 + 15, "1:00:15"}, {90061, "25:01:01"}};
     char text[64];
 
-    (void)state;
     for (size_t i = 0; i < sizeof durations / sizeof *durations; i++)
         assert_string_equal(sp_text_duration(durations[i].seconds, text), durations[i].text);
     assert_string_equal(SP_COUNT(1, "stage"), "1 stage");
@@ -239,7 +235,7 @@ static void counts(void **state)
 }
 
 /* Whatever a name holds, the data ends where it should, and has the name unchanged. */
-static void escapes(void **state)
+TEST(escapes)
 {
     static const char nasty[] = "</script><!-- & \"quoted\" \\ \x01\n\t' \xc2\xb7 \xf0\x9f\x98\x80";
     static const char *const broken[] = {
@@ -250,7 +246,6 @@ static void escapes(void **state)
     json_t *data, *picture;
     char *page;
 
-    (void)state;
     assert_int_equal(sp_gantt_create(1, &g), 0);
     snprintf(g.title, sizeof g.title, "%s", nasty);
     snprintf(fact.value, sizeof fact.value, "%s", nasty);
@@ -283,7 +278,7 @@ static void escapes(void **state)
 }
 
 /* Two bars of a unit that ran at the same time share the row. */
-static void lanes(void **state)
+TEST(lanes)
 {
     struct sp_bar f = {.end = 4, .name = "F1.0", .joined = true};
     struct sp_bar b = {.start = 1, .end = 5, .kind = SP_BAR_B, .name = "B0.0"};
@@ -291,7 +286,6 @@ static void lanes(void **state)
     json_t *data, *pictures;
     char *page;
 
-    (void)state;
     assert_int_equal(sp_gantt_create(1, &g[0]), 0);
     assert_int_equal(sp_gantt_create(1, &g[1]), 0);
     assert_int_equal(sp_gantt_add(&g[0], &f), 0);
@@ -313,18 +307,4 @@ static void lanes(void **state)
     free(page);
     sp_gantt_destroy(&g[0]);
     sp_gantt_destroy(&g[1]);
-}
-
-TEST_GROUP(page)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_of_schedules),
-        cmocka_unit_test(stands_alone),
-        cmocka_unit_test(shows),
-        cmocka_unit_test(counts),
-        cmocka_unit_test(escapes),
-        cmocka_unit_test(lanes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

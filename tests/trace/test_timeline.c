@@ -87,11 +87,10 @@ static void check_list_simulation(const struct sp_plan *plan, const struct sp_co
     free(times);
 }
 
-static void as_list_simulation(void **state)
+TEST(as_list_simulation)
 {
     int n = each_record(0, 0, check_list_simulation);
 
-    (void)state;
     print_message("%d plans as their list simulation has them\n", n);
     assert_true(n > 30);
 }
@@ -128,11 +127,10 @@ static void check_whole(const struct sp_plan *plan, const struct sp_costs *costs
     sp_waits_destroy(&w);
 }
 
-static void whole_step(void **state)
+TEST(whole_step)
 {
     int n = each_record(0.5, 0, check_whole);
 
-    (void)state;
     n += each_record(0.25, 0.5, check_whole);
     print_message("%d steps replayed as they were\n", n);
     assert_true(n > 60);
@@ -203,15 +201,13 @@ static bool is_refused(const struct sp_timeline *t)
     char path[] = "/tmp/starpipe-test-record-XXXXXX";
     FILE *f = fdopen(mkstemp(path), "w");
     struct sp_timeline back;
-    struct catch c;
+    struct capture c;
     int err;
 
     assert_non_null(f);
     assert_int_equal(sp_timeline_write(t, f), 0);
     assert_int_equal(fclose(f), 0);
-    catch_begin(&c);
-    err = sp_timeline_load("test", path, &back);
-    catch_end(&c);
+    err = CAPTURED(&c, sp_timeline_load("test", path, &back));
     unlink(path);
     if (!err)
         sp_timeline_destroy(&back);
@@ -267,18 +263,16 @@ static void check_numbers(const struct sp_plan *plan, const struct sp_costs *cos
     assert_false(is_refused(t));
 }
 
-static void numbers_are_bounded(void **state)
+TEST(numbers_are_bounded)
 {
-    (void)state;
     assert_true(each_record(0.25, 0.5, check_bounds) > 30);
     assert_true(each_record(0.25, 0.5, check_numbers) > 30);
 }
 
-static void read_again(void **state)
+TEST(read_again)
 {
     int n = each_record(0.25, 0.5, check_file);
 
-    (void)state;
     print_message("%d records read as they were written\n", n);
     assert_true(n > 30);
 }
@@ -305,14 +299,13 @@ static void check_tracks(const struct sp_plan *plan, const struct sp_costs *cost
     sp_tracks_destroy(&tracks);
 }
 
-static void tracks_apart(void **state)
+TEST(tracks_apart)
 {
-    (void)state;
     assert_true(each_record(3, 0.5, check_tracks) > 30);
 }
 
 /* A text that is no record is refused with one line. */
-static void refusals(void **state)
+TEST(refusals)
 {
     static const char *const texts[] = {
         "",
@@ -325,30 +318,18 @@ static void refusals(void **state)
         "\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"op\",\"name\":\"F0.0\",\"ts\":0,\"dur\":1,"
         "\"args\":{\"stage\":0,\"index\":3}}]}"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char path[] = "/tmp/starpipe-test-record-XXXXXX";
         FILE *f = fdopen(mkstemp(path), "w");
         struct sp_timeline t;
-        struct catch c;
+        struct capture c;
 
         fputs(texts[i], f);
         fclose(f);
-        catch_begin(&c);
+        capture_begin(&c);
         assert_true(sp_timeline_load("test", path, &t) < 0);
-        catch_end(&c);
+        capture_end(&c);
         assert_true(strchr(c.text, '\n') == c.text + strlen(c.text) - 1);
         unlink(path);
     }
-}
-
-TEST_GROUP(timeline)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_list_simulation), cmocka_unit_test(whole_step),
-        cmocka_unit_test(read_again),         cmocka_unit_test(numbers_are_bounded),
-        cmocka_unit_test(tracks_apart),       cmocka_unit_test(refusals),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

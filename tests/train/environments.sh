@@ -15,11 +15,6 @@ mkdir "$work/locked" && chmod 555 "$work/locked"
 base="train --model gpt-tiny --seq 32 --micro-batches 4 --steps 2 --data $work/text --log -"
 variants=("--stages 2 --threads 1" "--threads 2" "--stages 2 --threads 2 --dtype bf16")
 
-losses()
-{
-    grep -o '"loss":[^,]*,"grad_norm":[^,]*' "$1"
-}
-
 for i in 0 1 2; do
     starpipe $base ${variants[i]} > "$work/log" 2> "$work/stderr" || fail "${variants[i]}: $(head -n 1 "$work/stderr")"
     losses "$work/log" > "$work/want.$i"

@@ -57,10 +57,6 @@ for mode in none selective no-attention full every=2; do
 done
 
 # auto LIMIT LAYERS: what is chosen within a limit, kept to; the same losses as with nothing computed again.
-losses()
-{
-    grep -o '"loss":[^,]*,"grad_norm":[^,]*' "$1"
-}
 auto()
 {
     quiet "auto, $1" starpipe train $layout --recompute auto --memory-limit $1 --steps 2 --log "$work/auto" || return

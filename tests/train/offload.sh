@@ -10,11 +10,6 @@ mkdir "$dir"
 plain="train --data $work/text --schedule sppo"
 small="$plain --offload-dir $dir"
 
-losses()
-{
-    grep -o '"loss":[^,]*,"grad_norm":[^,]*' "$1"
-}
-
 # ---- within the limit
 
 # A model whose keys and values are a small part of what it keeps.

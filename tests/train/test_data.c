@@ -47,14 +47,13 @@ static const char *token_file(size_t n, int width, int limit)
 }
 
 /* tokens[n*S .. n*S+S], wrapping at the end of the file. */
-static void test_sequential(void **state)
+TEST(test_sequential)
 {
     static const size_t files[] = {1, 2, 5, 16, 17, 100, 257};
     static const int limits[] = {[1] = 251, [2] = 50021, [4] = 128009};
     static const int seqs[] = {1, 2, 5, 16, 17, 33, 300};
     int checked = 0;
 
-    (void)state;
     for (int width = 1; width <= 4; width *= 2)
         for (size_t f = 0; f < 7; f++)
             for (size_t k = 0; k < 7; k++) {
@@ -82,13 +81,12 @@ static void test_sequential(void **state)
 }
 
 /* Late samples: n*S does not fit 64 bits, its remainder does. */
-static void test_late_samples(void **state)
+TEST(test_late_samples)
 {
     struct sp_data d;
     int32_t in[5], out[5];
     uint64_t n = UINT64_MAX - 3;
 
-    (void)state;
     assert_int_equal(sp_data_open(token_file(103, 1, 251), 1, 256, &d), 0);
     assert_int_equal(sp_data_sample(&d, n, 5, in, out), 0);
     for (int t = 0; t < 5; t++)
@@ -104,13 +102,12 @@ static void test_late_samples(void **state)
 }
 
 /* Every sample once a pass, each pass and seed in an order of its own; the origin is a place in that. */
-static void test_shuffled(void **state)
+TEST(test_shuffled)
 {
     static const int sizes[] = {1, 8, 9, 17, 97, 9 * 64, 9 * 1000 + 3};
     enum { S = 9, PASSES = 3, MOST = 1000 };
     int same_order = 0, same_seed = 0, checked = 0;
 
-    (void)state;
     for (size_t f = 0; f < sizeof sizes / sizeof *sizes; f++) {
         uint64_t samples = sizes[f] < S ? 1 : (uint64_t)sizes[f] / S, before[MOST] = {0};
         struct sp_data d, e;
@@ -153,9 +150,8 @@ static void test_shuffled(void **state)
 }
 
 /* Read once: each token but the first is a target once, and what is behind the last is padding. */
-static void test_once(void **state)
+TEST(test_once)
 {
-    (void)state;
     for (int tokens = 2; tokens < 40; tokens++)
         for (int S = 1; S < 12; S++) {
             int next = 1, padding = 0;
@@ -184,7 +180,7 @@ static void test_once(void **state)
     unlink(path);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     static const struct {
         const char *name, *bytes;
@@ -209,13 +205,10 @@ static void test_refused(void **state)
     struct sp_data d;
     int ret;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         write_file(scratch_path(dir, "bad", path), table[i].bytes, (size_t)table[i].n);
         memset(&d, 0xee, sizeof d);
-        capture_begin(&c);
-        ret = sp_data_open(path, table[i].width, table[i].vocab, &d);
-        capture_end(&c);
+        ret = CAPTURED(&c, sp_data_open(path, table[i].width, table[i].vocab, &d));
         assert_int_equal(ret, table[i].ret);
         if (ret) {
             assert_said(c.text, table[i].said, table[i].name);
@@ -230,13 +223,12 @@ static void test_refused(void **state)
 }
 
 /* Not a file, not there, not readable, a pipe without a writer: said, and at once. */
-static void test_not_a_file(void **state)
+TEST(test_not_a_file)
 {
     struct capture c;
     struct sp_data d;
     int ret;
 
-    (void)state;
     alarm(20);
     capture_begin(&c);
     ret = sp_data_open(dir, 1, 256, &d);
@@ -282,7 +274,7 @@ static const char *headed_file(uint32_t magic, uint32_t version, uint32_t tokens
     return path;
 }
 
-static void test_headers(void **state)
+TEST(test_headers)
 {
     enum { GPT2 = 20240520, LLAMA3 = 20240801 };
     static const struct {
@@ -309,16 +301,13 @@ static void test_headers(void **state)
     struct sp_data d;
     int32_t in[3];
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const char *said = table[i].said;
         int ret;
 
         headed_file(table[i].magic, table[i].version, table[i].tokens, table[i].width,
                     (size_t)table[i].bytes);
-        capture_begin(&c);
-        ret = sp_data_open(path, table[i].asked, 100, &d);
-        capture_end(&c);
+        ret = CAPTURED(&c, sp_data_open(path, table[i].asked, 100, &d));
         assert_int_equal(ret, said ? -EINVAL : 0);
         if (said) {
             assert_said(c.text, said, said);
@@ -342,9 +331,8 @@ static void test_headers(void **state)
     assert_int_equal(d.tokens, 517);
     sp_data_close(&d);
     must(!truncate(headed_file(GPT2, 1, 5, 2, 10), 1000), "truncate");
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(path, 0, 65536, &d), -EINVAL);
-    assert_said(capture_end(&c), "makes 1034 bytes in all; it has 1000", "cut header");
+    assert_says(&c, sp_data_open(path, 0, 65536, &d), -EINVAL,
+                "makes 1034 bytes in all; it has 1000", "cut header");
     unlink(path);
 }
 
@@ -369,7 +357,7 @@ static const char *npy_file(const char *dict, int version, int width, int tokens
 #define NPY(descr, order, shape)                                                                   \
     "{'descr': '" descr "', 'fortran_order': " order ", 'shape': " shape ", }"
 
-static void test_numpy(void **state)
+TEST(test_numpy)
 {
     static const struct {
         const char *dict;
@@ -398,14 +386,11 @@ static void test_numpy(void **state)
     struct sp_data d;
     int32_t in[3];
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         int ret;
 
         npy_file(table[i].dict, table[i].version, table[i].width, table[i].tokens);
-        capture_begin(&c);
-        ret = sp_data_open(path, table[i].asked, 100, &d);
-        capture_end(&c);
+        ret = CAPTURED(&c, sp_data_open(path, table[i].asked, 100, &d));
         if (table[i].said) {
             assert_said(c.text, table[i].said, table[i].said);
             assert_int_equal(ret, -EINVAL);
@@ -425,14 +410,12 @@ static void test_numpy(void **state)
         must(fd >= 0 && pwrite(fd, "\1", 1, 10 + 118 + 8 * 7 + 5) == 1, "pwrite");
         close(fd);
     }
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(path, 0, 100, &d), -EINVAL);
-    assert_said(capture_end(&c), "token 7 is 4294967295", "large");
+    assert_says(&c, sp_data_open(path, 0, 100, &d), -EINVAL, "token 7 is 4294967295", "large");
     unlink(path);
 }
 
 /* Shards, by names and by a pattern, whose samples run over their ends. */
-static void test_several(void **state)
+TEST(test_several)
 {
     static const int sizes[] = {7, 1, 30, 2};
     char names[5000] = "", pattern[4300], one[4300];
@@ -440,7 +423,6 @@ static void test_several(void **state)
     struct sp_data d;
     int32_t in[11], out[11];
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         char name[32];
 
@@ -469,13 +451,11 @@ static void test_several(void **state)
         sp_data_close(&d);
     }
     snprintf(pattern, sizeof pattern, "%s/none_*.bin", dir);
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(pattern, 0, 50000, &d), -ENOENT);
-    assert_said(capture_end(&c), "no file has such a name", "pattern");
+    assert_says(&c, sp_data_open(pattern, 0, 50000, &d), -ENOENT, "no file has such a name",
+                "pattern");
     snprintf(pattern, sizeof pattern, "%s,,x", names);
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(pattern, 0, 50000, &d), -EINVAL);
-    assert_said(capture_end(&c), "an empty name between two commas", "empty");
+    assert_says(&c, sp_data_open(pattern, 0, 50000, &d), -EINVAL,
+                "an empty name between two commas", "empty");
     for (int i = 0; i < 4; i++) {
         char name[32];
 
@@ -488,41 +468,31 @@ static void test_several(void **state)
     assert_int_equal(d.tokens, 5);
     sp_data_close(&d);
     /* nobody said how wide, and two bytes cannot number them all */
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(one, 0, 70000, &d), -EINVAL);
-    assert_said(capture_end(&c), "say --token-bytes 4, or 2", "wide");
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(one, 2, 70000, &d), 0);
-    assert_said(capture_end(&c), "warning: data ", "told");
+    assert_says(&c, sp_data_open(one, 0, 70000, &d), -EINVAL, "say --token-bytes 4, or 2", "wide");
+    assert_says(&c, sp_data_open(one, 2, 70000, &d), 0, "warning: data ", "told");
     sp_data_close(&d);
     unlink(one);
     write_file(scratch_path(dir, "a.npz", one), "PK\3\4....", 8);
-    capture_begin(&c);
-    assert_int_equal(sp_data_open(one, 0, 50000, &d), -EINVAL);
-    assert_said(capture_end(&c), "is a zip archive", "zip");
+    assert_says(&c, sp_data_open(one, 0, 50000, &d), -EINVAL, "is a zip archive", "zip");
     assert_int_equal(sp_data_open(one, 1, 256, &d), 0); /* as text, any bytes */
     sp_data_close(&d);
     unlink(one);
 }
 
 /* Under a run a file may shrink, or be written anew. */
-static void test_changes(void **state)
+TEST(test_changes)
 {
     struct capture c;
     struct sp_data d;
     int32_t in[40], out[40];
 
-    (void)state;
     assert_int_equal(sp_data_open(token_file(5000, 2, 50000), 2, 50000, &d), 0);
     must(!truncate(path, 4001), "truncate");
     assert_int_equal(sp_data_sample(&d, 48, 40, in, out), 0); /* tokens 1920 to 1960 */
-    capture_begin(&c);
-    assert_int_equal(sp_data_sample(&d, 50, 40, in, out), -EIO);
-    assert_said(capture_end(&c), "tokens: ends at byte 4001, it had 10000 when it was opened",
-                "truncated");
-    capture_begin(&c);
-    assert_int_equal(sp_data_sample(&d, 100, 40, in, out), -EIO);
-    assert_said(capture_end(&c), "ends at byte 4001, it had 10000", "far behind the end");
+    assert_says(&c, sp_data_sample(&d, 50, 40, in, out), -EIO,
+                "tokens: ends at byte 4001, it had 10000 when it was opened", "truncated");
+    assert_says(&c, sp_data_sample(&d, 100, 40, in, out), -EIO, "ends at byte 4001, it had 10000",
+                "far behind the end");
     token_file(5000, 2, 65000);
     capture_begin(&c);
     assert_int_equal(sp_data_sample(&d, 0, 40, in, out), 0);
@@ -546,12 +516,11 @@ static void *sample_much(void *arg)
     return (void *)wrong;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     pthread_t thread[4];
     struct sp_data d;
 
-    (void)state;
     assert_int_equal(sp_data_open(token_file(30011, 2, 50000), 2, 50000, &d), 0);
     for (int i = 0; i < 4; i++)
         must(!pthread_create(&thread[i], NULL, sample_much, &d), "thread");
@@ -565,16 +534,4 @@ static void test_threads(void **state)
     unlink(path);
 }
 
-TEST_GROUP(data)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential), cmocka_unit_test(test_late_samples),
-        cmocka_unit_test(test_shuffled),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_not_a_file), cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_changes),    cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_once),       cmocka_unit_test(test_numpy),
-        cmocka_unit_test(test_several),
-    };
-
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+TEST_FIXTURE(make_dir, remove_dir)

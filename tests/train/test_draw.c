@@ -44,13 +44,12 @@ static void expect(double temperature, const bool kept[VOCAB], double p[VOCAB])
         p[i] /= sum;
 }
 
-static void test_all(void **state)
+TEST(test_all)
 {
     static const double temperatures[] = {0.3, 1, 4};
     const bool kept[VOCAB] = {true, true, true, true, true, true};
     double p[VOCAB];
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct sp_sampling how = {.tokens = 1, .temperature = temperatures[i], .top_p = 1};
 
@@ -61,14 +60,13 @@ static void test_all(void **state)
     }
 }
 
-static void test_top_k(void **state)
+TEST(test_top_k)
 {
     const bool two[VOCAB] = {[1] = true, [3] = true};
     const bool four[VOCAB] = {
         [0] = true, [1] = true, [3] = true, [5] = true}; /* of equals the first */
     double p[VOCAB];
 
-    (void)state;
     expect(0.7, two, p);
     check_frequencies(&(struct sp_sampling){.temperature = 0.7, .top_k = 2, .top_p = 1}, p);
     expect(0.7, four, p);
@@ -76,13 +74,12 @@ static void test_top_k(void **state)
 }
 
 /* At temperature 1 the tokens have 0.469, 0.285, 0.105, 0.064 twice, 0.014 of the whole... */
-static void test_top_p(void **state)
+TEST(test_top_p)
 {
     const bool one[VOCAB] = {[3] = true}, two[VOCAB] = {[1] = true, [3] = true};
     const bool three[VOCAB] = {[1] = true, [3] = true, [5] = true};
     double p[VOCAB];
 
-    (void)state;
     expect(1, one, p);
     check_frequencies(&(struct sp_sampling){.temperature = 1, .top_p = 0.4}, p);
     expect(1, two, p);
@@ -97,7 +94,7 @@ static void test_top_p(void **state)
 }
 
 /* The k likeliest by a sort of their own are the tokens that come. */
-static void test_large(void **state)
+TEST(test_large)
 {
     enum { N = 1000, K = 7 };
     static float large[N];
@@ -105,7 +102,6 @@ static void test_large(void **state)
     struct sp_sampling how = {.temperature = 5, .top_k = K, .top_p = 1}, greedy = {.top_p = 1};
     uint64_t at = 3, x = 1;
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
         large[i] = (float)(x >> 40) / 1e6f;
@@ -123,27 +119,25 @@ static void test_large(void **state)
     assert_int_equal(sp_draw(large, 1, &how, &at, room), 0);
 }
 
-static void test_greedy(void **state)
+TEST(test_greedy)
 {
     struct sp_sampling how = {.top_p = 1};
     const float equal[4] = {1, 3, 3, 2};
     uint64_t at = 5;
     int32_t room[VOCAB];
 
-    (void)state;
     assert_int_equal(sp_draw(logits, VOCAB, &how, &at, room), 3);
     assert_int_equal(sp_draw(equal, 4, &how, &at, room), 1);
     assert_true(at == 5); /* nothing is drawn */
 }
 
 /* The draws of a seed stay what they are: the first eight of two seeds. */
-static void test_seeds(void **state)
+TEST(test_seeds)
 {
     struct sp_sampling how = {.temperature = 1, .top_p = 1};
     uint64_t at[3] = {1, 1, 2};
     int32_t drawn[3][32], room[VOCAB];
 
-    (void)state;
     for (int s = 0; s < 3; s++)
         for (int i = 0; i < 32; i++)
             drawn[s][i] = sp_draw(logits, VOCAB, &how, &at[s], room);
@@ -151,7 +145,7 @@ static void test_seeds(void **state)
     assert_memory_not_equal(drawn[0], drawn[2], sizeof drawn[0]);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     static const struct {
         struct sp_sampling how;
@@ -168,24 +162,11 @@ static void test_refused(void **state)
     };
     const struct sp_sampling fine = SP_SAMPLING_DEFAULT;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct capture c;
 
-        capture_begin(&c);
-        assert_int_equal(sp_sampling_check(&cases[i].how, "here"), -EINVAL);
-        assert_said(capture_end(&c), cases[i].word, cases[i].word);
+        assert_says(&c, sp_sampling_check(&cases[i].how, "here"), -EINVAL, cases[i].word,
+                    cases[i].word);
     }
     assert_int_equal(sp_sampling_check(&fine, "here"), 0);
-}
-
-TEST_GROUP(draw)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all),     cmocka_unit_test(test_top_k),  cmocka_unit_test(test_top_p),
-        cmocka_unit_test(test_large),   cmocka_unit_test(test_greedy), cmocka_unit_test(test_seeds),
-        cmocka_unit_test(test_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

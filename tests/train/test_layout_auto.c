@@ -74,9 +74,8 @@ static struct asked chosen(const struct asked *a, struct sp_auto_texts *texts)
     return b;
 }
 
-static void all_devices_are_taken(void **state)
+TEST(all_devices_are_taken)
 {
-    (void)state;
     for (int n = 1; n <= 4; n *= 2) {
         struct asked a = ask(n);
         struct sp_auto_texts texts;
@@ -86,13 +85,12 @@ static void all_devices_are_taken(void **state)
 }
 
 /* Each is nearly as fast, and differs from the choice and from the others in its grid, its schedule or its optimizer. */
-static void contenders_differ(void **state)
+TEST(contenders_differ)
 {
     struct asked a = ask(4);
     struct sp_auto_choice choice;
     int grids = 0;
 
-    (void)state;
     a.layout.micro_batches = 16;
     assert_int_equal(choose(&a, 0, &choice), 0);
     assert_int_equal(contenders.n, SP_AUTO_CONTENDERS);
@@ -112,12 +110,11 @@ static void contenders_differ(void **state)
     assert_true(grids > 0);
 }
 
-static void what_was_given_stays(void **state)
+TEST(what_was_given_stays)
 {
     struct sp_auto_texts texts;
     struct asked a = ask(4), b;
 
-    (void)state;
     a.layout.stages = 2;
     a.layout.stages_set = true;
     b = chosen(&a, &texts);
@@ -148,12 +145,11 @@ static void what_was_given_stays(void **state)
 }
 
 /* Workers of one process take stages, and hand tensors over where they are. */
-static void workers_take_stages(void **state)
+TEST(workers_take_stages)
 {
     struct sp_auto_choice choice;
     struct asked a = ask(1);
 
-    (void)state;
     a.devices.workers = 3;
     assert_int_equal(choose(&a, 0, &choice), 0);
     assert_true(choice.found.stages > 1 && choice.found.stages <= 3);
@@ -161,22 +157,20 @@ static void workers_take_stages(void **state)
 }
 
 /* Schedules that one stage makes the same differ in nothing but their name. */
-static void the_usual_schedule_goes_before_equals(void **state)
+TEST(the_usual_schedule_goes_before_equals)
 {
     struct sp_auto_choice choice;
     struct asked a = ask(1);
 
-    (void)state;
     assert_int_equal(choose(&a, 0, &choice), 0);
     assert_string_equal(choice.found.schedule, "1f1b");
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
     struct sp_auto_choice choice;
     struct asked a = ask(2);
 
-    (void)state;
     a.layout.memory_limit = 1 << 20;
     assert_int_equal(choose(&a, 0, &choice), -EINVAL);
     a = ask(2);
@@ -189,25 +183,23 @@ static void what_does_not_fit_is_refused(void **state)
     assert_int_equal(choose(&a, 0, &choice), -EINVAL);
 }
 
-static void time_ends_the_search(void **state)
+TEST(time_ends_the_search)
 {
     struct sp_auto_choice all, some;
     struct asked a = ask(4);
 
-    (void)state;
     assert_int_equal(choose(&a, 0, &all), 0);
     assert_false(all.cut_short);
     assert_int_equal(choose(&a, 1e-9, &some), 0);
     assert_true(some.cut_short && some.layouts < all.layouts);
 }
 
-static void choices_travel(void **state)
+TEST(choices_travel)
 {
     struct sp_auto_choice choice, read;
     struct asked a = ask(4);
     char text[SP_AUTO_TEXT];
 
-    (void)state;
     assert_int_equal(choose(&a, 0, &choice), 0);
     sp_auto_choice_pack(&choice, text);
     assert_int_equal(sp_auto_choice_unpack(text, &read), 0);
@@ -217,18 +209,4 @@ static void choices_travel(void **state)
     assert_int_equal(sp_auto_choice_unpack("1f1b 2", &read), -EINVAL);
 }
 
-TEST_GROUP(layout_auto)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_usual_schedule_goes_before_equals),
-        cmocka_unit_test(all_devices_are_taken),
-        cmocka_unit_test(contenders_differ),
-        cmocka_unit_test(what_was_given_stays),
-        cmocka_unit_test(workers_take_stages),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(time_ends_the_search),
-        cmocka_unit_test(choices_travel),
-    };
-
-    return cmocka_run_group_tests(tests, load, NULL);
-}
+TEST_FIXTURE(load, NULL)

@@ -10,22 +10,20 @@ static void near(double a, double b)
         fail_msg("%.15g, not %.15g", a, b);
 }
 
-static void test_constant(void **state)
+TEST(test_constant)
 {
     struct sp_lr_schedule s = {.lr = 0.5, .warmup = 4, .steps = 10};
 
-    (void)state;
     near(sp_lr_at(&s, 0), 0.125);
     near(sp_lr_at(&s, 3), 0.5);
     near(sp_lr_at(&s, 9), 0.5);
     near(sp_lr_at(&s, 1000), 0.5);
 }
 
-static void test_cosine(void **state)
+TEST(test_cosine)
 {
     struct sp_lr_schedule s = {SP_LR_COSINE, .lr = 1, .min = 0.1, .warmup = 10, .steps = 110};
 
-    (void)state;
     assert_int_equal(sp_lr_decay(&s), 100);
     near(sp_lr_at(&s, 4), 0.5);
     near(sp_lr_at(&s, 9), 1);
@@ -40,21 +38,19 @@ static void test_cosine(void **state)
     near(sp_lr_at(&s, 99), 0.1);
 }
 
-static void test_linear(void **state)
+TEST(test_linear)
 {
     struct sp_lr_schedule s = {SP_LR_LINEAR, .lr = 1, .min = 0.2, .warmup = 2, .steps = 10};
 
-    (void)state;
     for (int k = 2; k < 10; k++)
         near(sp_lr_at(&s, k), 1 - 0.8 * (k - 2) / 8);
     near(sp_lr_at(&s, 10), 0.2);
 }
 
-static void test_wsd(void **state)
+TEST(test_wsd)
 {
     struct sp_lr_schedule s = {SP_LR_WSD, .lr = 1, .min = 0, .warmup = 5, .steps = 100};
 
-    (void)state;
     assert_int_equal(sp_lr_decay(&s), 10);
     near(sp_lr_at(&s, 0), 0.2);
     near(sp_lr_at(&s, 50), 1);
@@ -67,9 +63,8 @@ static void test_wsd(void **state)
 }
 
 /* No shape ever leaves [0, lr] or rises after the warm-up. */
-static void test_falls(void **state)
+TEST(test_falls)
 {
-    (void)state;
     for (int shape = 0; shape < 4; shape++)
         for (int warmup = 0; warmup < 30; warmup += 7)
             for (int decay = 0; decay < 40; decay += 13) {
@@ -83,7 +78,7 @@ static void test_falls(void **state)
             }
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     const struct {
         struct sp_lr_schedule s;
@@ -95,23 +90,9 @@ static void test_refused(void **state)
         {{SP_LR_WSD, .lr = 1, .warmup = 5, .decay = 5, .steps = 9}, "do not fit into --steps 9"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct capture c;
 
-        capture_begin(&c);
-        assert_int_equal(sp_lr_check(&cases[i].s), -EINVAL);
-        assert_said(capture_end(&c), cases[i].word, cases[i].word);
+        assert_says(&c, sp_lr_check(&cases[i].s), -EINVAL, cases[i].word, cases[i].word);
     }
-}
-
-TEST_GROUP(lr_schedule)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_constant), cmocka_unit_test(test_cosine),
-        cmocka_unit_test(test_linear),   cmocka_unit_test(test_wsd),
-        cmocka_unit_test(test_falls),    cmocka_unit_test(test_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,13 +23,12 @@ static struct sp_steady samples(int n, double noise)
     return s;
 }
 
-static void steady(void **state)
+TEST(steady)
 {
     struct sp_steady s = samples(10, 0.001);
     struct sp_quality q = {0};
     char text[512];
 
-    (void)state;
     sp_quality_add(&q, "norm", &s);
     sp_quality_text(&q, text, sizeof text);
     assert_string_equal(text, "0 of 1 figures did not get steady within 5 %");
@@ -37,14 +36,13 @@ static void steady(void **state)
 }
 
 /* The worst are named with what they may be off by, the worst first, and no more than there is room for. */
-static void unsteady(void **state)
+TEST(unsteady)
 {
     static const double noise[] = {0.031, 0.05, 0.029, 0.06, 0.04, 0.001};
     static const char *const what[] = {"c", "b", "too little", "a", "bb", "steady"};
     struct sp_quality q = {0};
     char text[512];
 
-    (void)state;
     for (int i = 0; i < 6; i++) {
         struct sp_steady s = samples(12, noise[i]);
 
@@ -60,12 +58,11 @@ static void unsteady(void **state)
 
 /* A device's figure of disturbed samples is refused, and so are figures between which others had the cores; a disk's is
  * only told. */
-static void spoilt(void **state)
+TEST(spoilt)
 {
     struct sp_steady few = samples(SP_STEADY_LEAST - 1, 0), wide = samples(8, 5);
     bool quiet = sp_error_quiet(true);
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         const struct sp_steady *s = i % 2 ? &few : &wide;
         struct sp_quality q = {0};
@@ -91,13 +88,12 @@ static void spoilt(void **state)
 }
 
 /* The named machines pass; a figure a thousand times too low or too high does not, whichever it is. */
-static void rates(void **state)
+TEST(rates)
 {
     bool quiet = sp_error_quiet(true);
     struct sp_machine m;
     int refused = 0;
 
-    (void)state;
     for (int i = 0; sp_machine_name_at(i); i++) {
         assert_int_equal(sp_machine_load(sp_machine_name_at(i), &m), 0);
         if (sp_machine_is_cpu(&m))
@@ -124,12 +120,4 @@ static void rates(void **state)
     assert_int_equal(sp_quality_check_rates(&m.rates), -ERANGE);
     sp_error_quiet(quiet);
     print_message("%d curves with a point that no device has, each refused\n", refused);
-}
-
-TEST_GROUP(quality)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(steady), cmocka_unit_test(unsteady),
-                                       cmocka_unit_test(spoilt), cmocka_unit_test(rates)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,22 +8,6 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-static char *scratch;
-
-static int setup(void **state)
-{
-    (void)state;
-    scratch = scratch_make();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    scratch_remove(scratch);
-    return 0;
-}
-
 /* A path in a directory of the case. */
 static const char *at(const char *name)
 {
@@ -162,11 +146,10 @@ static void refused(const char *path, const char *resumed, const char *word)
     refused_as(path, resumed, false, word);
 }
 
-static void test_keeps_the_newest(void **state)
+TEST(test_keeps_the_newest)
 {
     struct sp_run_dir d;
 
-    (void)state;
     claim(&d, at("keep"), NULL, 2, false);
     for (int n = 1; n <= 5; n++)
         save(&d, n);
@@ -187,11 +170,10 @@ static void test_keeps_the_newest(void **state)
     sp_run_dir_release(&d);
 }
 
-static void test_belongs_to_one_run(void **state)
+TEST(test_belongs_to_one_run)
 {
     struct sp_run_dir d;
 
-    (void)state;
     claim(&d, at("mine"), NULL, 1, false);
     refused(at("mine"), NULL, "another run is writing it (process ");
     save(&d, 7);
@@ -214,13 +196,12 @@ static void test_belongs_to_one_run(void **state)
 
 /* The old run's steps stay until the new run's first step is complete, although that has a lower
  * number. */
-static void test_overwrites(void **state)
+TEST(test_overwrites)
 {
     struct sp_run_dir d;
     struct sp_dir tmp;
     struct capture c;
 
-    (void)state;
     claim(&d, at("over"), NULL, 1, false);
     save(&d, 40);
     sp_run_dir_release(&d);
@@ -259,11 +240,10 @@ static void test_overwrites(void **state)
 }
 
 /* The run was killed after the old steps were moved away and before the new one was there. */
-static void test_finds_what_was_to_be_replaced(void **state)
+TEST(test_finds_what_was_to_be_replaced)
 {
     struct sp_run_dir d;
 
-    (void)state;
     claim(&d, at("half"), NULL, 1, false);
     save(&d, 5);
     save(&d, 6);
@@ -280,11 +260,10 @@ static void test_finds_what_was_to_be_replaced(void **state)
     sp_run_dir_release(&d);
 }
 
-static void test_steps_back(void **state)
+TEST(test_steps_back)
 {
     struct sp_run_dir d;
 
-    (void)state;
     claim(&d, at("back"), NULL, 1, false);
     save(&d, 1);
     assert_int_equal(sp_run_dir_step_back(&d, 1), -1); /* better than nothing */
@@ -297,11 +276,10 @@ static void test_steps_back(void **state)
 }
 
 /* Links follow the files of the newest step, whatever they are. */
-static void test_links(void **state)
+TEST(test_links)
 {
     struct sp_run_dir d;
 
-    (void)state;
     claim(&d, at("links"), NULL, 1, false);
     save(&d, 1);
     save_as(&d, 2, true);
@@ -349,13 +327,12 @@ static void assert_whole(const char *name)
 
 /* Files listed in a step's state.json belong to the step: they get links, and are removed with
  * it. */
-static void test_companions(void **state)
+TEST(test_companions)
 {
     struct sp_run_dir d;
     struct sp_dir step;
     struct stat st;
 
-    (void)state;
     claim(&d, at("with"), NULL, 1, false);
     save_with(&d, 1, false, COMPANIONS("tokenizer.json", "README.md", "old"));
     assert_link(at("with/tokenizer.json"), "step-000001/tokenizer.json");
@@ -393,12 +370,11 @@ static void test_companions(void **state)
 }
 
 /* An unfinished step is removed with its companions, finished or not. */
-static void test_companions_of_a_killed_run(void **state)
+TEST(test_companions_of_a_killed_run)
 {
     struct sp_run_dir d;
     struct sp_dir tmp;
 
-    (void)state;
     claim(&d, at("torn"), NULL, 1, false);
     begin(&d, 1, &tmp, COMPANIONS("a", "b", "c"));
     put(&tmp, "b.tmp-77-0", "x");
@@ -424,14 +400,13 @@ static void test_companions_of_a_killed_run(void **state)
 }
 
 /* A forged list can name nothing outside the step, and nothing that is not a file. */
-static void test_hostile_companions(void **state)
+TEST(test_hostile_companions)
 {
     static const char listed[] = "{\"step\": 1, \"files\": [\"../../outside/config.json\", \"..\", "
                                  "\".lock\", [], 7, \"sub\", \"state.json\"]}";
     struct sp_run_dir d;
     struct stat st;
 
-    (void)state;
     make_victim("outside");
     claim(&d, at("hostile"), NULL, 1, false);
     save(&d, 1);
@@ -448,12 +423,11 @@ static void test_hostile_companions(void **state)
 
 /* A file or directory that no run made is refused if it is in the way, else left alone, and never
  * entered. */
-static void test_follows_no_link(void **state)
+TEST(test_follows_no_link)
 {
     struct sp_run_dir d;
     struct stat st;
 
-    (void)state;
     make_victim("victim");
     claim(&d, at("held"), NULL, 1, false);
     save(&d, 4);
@@ -493,12 +467,11 @@ static void test_follows_no_link(void **state)
 
 /* A run resumes from an archived step that was linked back; the step does not count as kept, and
  * stays. */
-static void test_archived_step(void **state)
+TEST(test_archived_step)
 {
     struct sp_run_dir d;
     struct stat st;
 
-    (void)state;
     claim(&d, at("short"), NULL, 2, false);
     save(&d, 4);
     sp_run_dir_release(&d);
@@ -525,11 +498,10 @@ static void test_archived_step(void **state)
 }
 
 /* If files of a step are links, only the links are removed. */
-static void test_links_in_a_step(void **state)
+TEST(test_links_in_a_step)
 {
     struct sp_run_dir d;
 
-    (void)state;
     make_victim("far");
     claim(&d, at("inner"), NULL, 1, false);
     save(&d, 1);
@@ -545,12 +517,11 @@ static void test_links_in_a_step(void **state)
 }
 
 /* As in the cache of Hugging Face: links, and none of them to a step. */
-static void test_snapshot(void **state)
+TEST(test_snapshot)
 {
     struct sp_run_dir d;
     struct capture c;
 
-    (void)state;
     make_victim("blobs");
     must(
         !mkdir(at("snapshot"), 0777) &&
@@ -579,11 +550,10 @@ static void test_snapshot(void **state)
 }
 
 /* The run's directory is renamed and another takes its name: the run stays in its own. */
-static void test_stays_in_its_directory(void **state)
+TEST(test_stays_in_its_directory)
 {
     struct sp_run_dir d;
 
-    (void)state;
     claim(&d, at("first"), NULL, 1, false);
     save(&d, 1);
     must(!rename(at("first"), at("moved")) && !mkdir(at("first"), 0777), "rename");
@@ -596,14 +566,13 @@ static void test_stays_in_its_directory(void **state)
 }
 
 /* An open step stays whole, even if it is removed or another takes its name. */
-static void test_reads_what_it_opened(void **state)
+TEST(test_reads_what_it_opened)
 {
     struct sp_run_dir d;
     struct sp_dir step;
     size_t n;
     char *text;
 
-    (void)state;
     claim(&d, at("live"), NULL, 1, false);
     save(&d, 1);
     assert_int_equal(sp_step_open(at("live/"), &step), 0);
@@ -620,11 +589,10 @@ static void test_reads_what_it_opened(void **state)
 }
 
 /* Missing parents are made, and removed again if nothing was saved. */
-static void test_makes_its_way(void **state)
+TEST(test_makes_its_way)
 {
     struct sp_run_dir d;
 
-    (void)state;
     claim(&d, at("far/away/run/"), NULL, 1, false);
     assert_int_equal(access(at("far/away/run/.lock"), F_OK), 0);
     sp_run_dir_release(&d);
@@ -636,9 +604,8 @@ static void test_makes_its_way(void **state)
 }
 
 /* A .lock that is not a regular file is refused. */
-static void test_lock(void **state)
+TEST(test_lock)
 {
-    (void)state;
     must(!mkdir(at("locked"), 0777), "mkdir");
     write_file(at("precious"), "x", 1);
     must(!symlink("../precious", at("locked/.lock")), "symlink");
@@ -651,42 +618,15 @@ static void test_lock(void **state)
     refused(at("locked"), NULL, ".lock is no file of a run");
 }
 
-static void test_room(void **state)
+TEST(test_room)
 {
     struct sp_run_dir d;
     struct capture c;
 
-    (void)state;
     claim(&d, at("room"), NULL, 1, false);
     assert_int_equal(sp_run_dir_room(&d, 1000), 0);
-    capture_begin(&c);
-    assert_int_equal(sp_run_dir_room(&d, (uint64_t)1 << 60), -ENOSPC);
-    assert_said(capture_end(&c), "are free there", "room");
+    assert_says(&c, sp_run_dir_room(&d, (uint64_t)1 << 60), -ENOSPC, "are free there", "room");
     sp_run_dir_release(&d);
 }
 
-TEST_GROUP(run_dir)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keeps_the_newest),
-        cmocka_unit_test(test_belongs_to_one_run),
-        cmocka_unit_test(test_overwrites),
-        cmocka_unit_test(test_finds_what_was_to_be_replaced),
-        cmocka_unit_test(test_steps_back),
-        cmocka_unit_test(test_links),
-        cmocka_unit_test(test_companions),
-        cmocka_unit_test(test_companions_of_a_killed_run),
-        cmocka_unit_test(test_hostile_companions),
-        cmocka_unit_test(test_follows_no_link),
-        cmocka_unit_test(test_archived_step),
-        cmocka_unit_test(test_links_in_a_step),
-        cmocka_unit_test(test_snapshot),
-        cmocka_unit_test(test_stays_in_its_directory),
-        cmocka_unit_test(test_reads_what_it_opened),
-        cmocka_unit_test(test_makes_its_way),
-        cmocka_unit_test(test_lock),
-        cmocka_unit_test(test_room),
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_FIXTURE(scratch_setup, scratch_teardown)

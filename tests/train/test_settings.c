@@ -12,27 +12,22 @@ static char *settings(const char *lr, const char *log)
     return sp_settings_add(s, "--prompt", "%s", "two\nlines=one");
 }
 
-static void test_same(void **state)
+TEST(test_same)
 {
     char *a = settings("0.1", ""), *b = settings("0.1", ""), *c = settings("0.2", "");
     char *d = settings("0.1", "x"), *e = sp_settings_add(settings("0.1", ""), "--new", "%d", 1);
     struct capture cap;
 
-    (void)state;
     assert_string_equal(a, "--lr=0.1\n--log=\n--prompt=two\\nlines=one\n");
     assert_int_equal(sp_settings_same(a, b), 0);
-    capture_begin(&cap);
-    assert_int_equal(sp_settings_same(c, a), -EINVAL);
-    assert_said(capture_end(&cap), "--lr is 0.2 here and 0.1 on rank 0", "another number");
-    capture_begin(&cap);
-    assert_int_equal(sp_settings_same(d, a), -EINVAL);
-    assert_said(capture_end(&cap), "--log is x here and not given on rank 0", "one without");
-    capture_begin(&cap);
-    assert_int_equal(sp_settings_same(a, d), -EINVAL);
-    assert_said(capture_end(&cap), "--log is not given here and x on rank 0", "the other without");
-    capture_begin(&cap);
-    assert_int_equal(sp_settings_same(e, a), -EINVAL);
-    assert_said(capture_end(&cap), "--new: rank 0 has no such setting", "another program");
+    assert_says(&cap, sp_settings_same(c, a), -EINVAL, "--lr is 0.2 here and 0.1 on rank 0",
+                "another number");
+    assert_says(&cap, sp_settings_same(d, a), -EINVAL, "--log is x here and not given on rank 0",
+                "one without");
+    assert_says(&cap, sp_settings_same(a, d), -EINVAL, "--log is not given here and x on rank 0",
+                "the other without");
+    assert_says(&cap, sp_settings_same(e, a), -EINVAL, "--new: rank 0 has no such setting",
+                "another program");
     free(a), free(b), free(c), free(d), free(e);
 }
 
@@ -46,12 +41,11 @@ static bool log_only(const char *name)
     return !strcmp(name, "--log");
 }
 
-static void test_changes(void **state)
+TEST(test_changes)
 {
     char *was = settings("0.1", "a"), *now = settings("0.25", "b"), text[200], cut[12];
     json_t *saved = sp_settings_json(was);
 
-    (void)state;
     assert_int_equal(sp_settings_changes(was, saved, any, text, sizeof text), 0);
     assert_string_equal(text, "");
     assert_int_equal(sp_settings_changes(now, saved, any, text, sizeof text), 2);
@@ -69,7 +63,7 @@ static void test_changes(void **state)
 }
 
 /* An option of train without a role would be forgotten by a run that goes on. */
-static void test_roles(void **state)
+TEST(test_roles)
 {
     static struct sp_train_config cfg;
     static char longest[20000];
@@ -77,7 +71,6 @@ static void test_roles(void **state)
     int counts[SP_ROLE_START + 1] = {0};
     char *all;
 
-    (void)state;
     assert_int_equal(sp_train_config_init(&cfg), 0);
     sp_train_options(&cfg, options);
     for (const struct sp_option *o = options; o->name; o++) {
@@ -114,7 +107,7 @@ static void test_roles(void **state)
 }
 
 /* Names of files may be any bytes; documents are UTF-8. */
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
     static const struct {
         const char *name, *shown;
@@ -126,7 +119,6 @@ static void test_bytes(void **state)
         {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         char *text = sp_settings_add(NULL, "--data", "%s", table[i].name);
         json_t *saved = sp_settings_json(text);
@@ -135,16 +127,4 @@ static void test_bytes(void **state)
         json_decref(saved);
         free(text);
     }
-}
-
-TEST_GROUP(settings)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_roles),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

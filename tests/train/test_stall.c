@@ -33,12 +33,11 @@ static double until_stalled(void)
     return 0;
 }
 
-static void test_ticks(void **state)
+TEST(test_ticks)
 {
     static const double timeouts[] = {0.05 * S, 1 * S, 3 * S, 300 * S};
     static const double ticks[] = {0.01 * S, 0.1 * S, 0.3 * S, 1 * S};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         start(timeouts[i]);
         assert_true(stall.tick_us == ticks[i]);
@@ -46,9 +45,8 @@ static void test_ticks(void **state)
 }
 
 /* It counts from the last movement, to a tick. */
-static void test_movement(void **state)
+TEST(test_movement)
 {
-    (void)state;
     start(3 * S);
     for (int i = 0; i < 100; i++) {
         moves += (unsigned long)(i % 9 == 0);
@@ -62,11 +60,10 @@ static void test_movement(void **state)
 }
 
 /* A machine with much to do makes ticks late: they count, but none for long. */
-static void test_late_ticks(void **state)
+TEST(test_late_ticks)
 {
     int n = 0;
 
-    (void)state;
     start(1 * S);
     while (!tick_after(0.35 * S))
         n++;
@@ -74,11 +71,10 @@ static void test_late_ticks(void **state)
 }
 
 /* A pause starts the count anew, whenever it comes and however often. */
-static void test_stopped(void **state)
+TEST(test_stopped)
 {
     static const double pauses[] = {0.5, 1, 3, 15, 1e5};
 
-    (void)state;
     for (int i = 0; i < 5; i++)
         for (int before = 0; before < 9; before++) {
             start(1 * S);
@@ -95,24 +91,12 @@ static void test_stopped(void **state)
 }
 
 /* While nothing is expected to move no time counts. */
-static void test_paused(void **state)
+TEST(test_paused)
 {
-    (void)state;
     start(1 * S);
     for (int i = 0; i < 5; i++)
         assert_false(tick_after(0.1 * S));
     for (int i = 0; i < 100; i++)
         assert_false(sp_stall_tick(&stall, now += 0.1 * S, moves, true));
     assert_true(until_stalled() >= 0.95 * S);
-}
-
-TEST_GROUP(stall)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ticks),      cmocka_unit_test(test_movement),
-        cmocka_unit_test(test_late_ticks), cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_paused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

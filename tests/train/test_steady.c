@@ -22,12 +22,11 @@ static double draw(void)
     return (double)(state >> 40) / (1 << 24);
 }
 
-static void medians(void **unused)
+TEST(medians)
 {
     struct sp_steady s = {0};
     const double samples[] = {5, 1, 4, 2, 3, 6, 0.5, 7}, want[] = {5, 1, 4, 2, 3, 3, 3, 3};
 
-    (void)unused;
     for (int i = 0; i < 8; i++) {
         sp_steady_add(&s, samples[i]);
         assert_true(fabs(sp_steady_value(&s) - want[i]) < 1e-12);
@@ -53,14 +52,13 @@ static int needed(double noise, double *value)
 }
 
 /* More noise takes more samples, and too much is never steady. A steady median is right. */
-static void samples_needed(void **unused)
+TEST(samples_needed)
 {
     static const double noise[] = {0, 0.04, 0.08, 0.9};
     enum { KINDS = 4, RUNS = 200 };
     double mean[KINDS] = {0}, most = 0;
     int wrong = 0, never[KINDS] = {0};
 
-    (void)unused;
     for (int k = 0; k < KINDS; k++)
         for (int i = 0; i < RUNS; i++) {
             double value, off;
@@ -83,22 +81,20 @@ static void samples_needed(void **unused)
 }
 
 /* Lengthened samples, wherever they fall, do not move the median while half of all are right. */
-static void outliers(void **unused)
+TEST(outliers)
 {
     struct sp_steady s = {0};
 
-    (void)unused;
     for (int i = 0; i < 40; i++)
         sp_steady_add(&s, i % 2 ? 50 : 1 + 0.01 * draw());
     assert_true(sp_steady_reached(&s) && sp_steady_value(&s) < 1.01);
 }
 
 /* Disturbed samples do not count. */
-static void disturbed(void **unused)
+TEST(disturbed)
 {
     struct sp_steady s = {0};
 
-    (void)unused;
     for (int i = 0; i < 1000; i++)
         sp_steady_disturbed(&s, i % 3 ? 9 : 2);
     assert_true(s.n == 0 && s.disturbed == 1000 && fabs(s.fastest - 2) < 1e-12);
@@ -111,11 +107,10 @@ static void disturbed(void **unused)
 
 /* A few shorter samples change nothing. If more than a quarter are much shorter, the median is not
  * steady until others are short too. */
-static void shorter(void **unused)
+TEST(shorter)
 {
     struct sp_steady s = {0};
 
-    (void)unused;
     for (int i = 0; i < 40; i++)
         sp_steady_add(&s, i < 9 ? 1 : 2);
     assert_true(sp_steady_reached(&s) && fabs(sp_steady_value(&s) - 2) < 1e-12);
@@ -125,13 +120,4 @@ static void shorter(void **unused)
     for (int i = 0; i < 20; i++)
         sp_steady_add(&s, 1.01);
     assert_true(sp_steady_reached(&s) && sp_steady_value(&s) < 1.02);
-}
-
-TEST_GROUP(steady)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(medians), cmocka_unit_test(samples_needed),
-                                       cmocka_unit_test(outliers), cmocka_unit_test(disturbed),
-                                       cmocka_unit_test(shorter)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,25 +13,17 @@
 
 enum { STEPS = 5, SEQ = 16, MICRO_BATCHES = 4 };
 
-static char *scratch, text[4200], saved[4200];
+static char text[4200], saved[4200];
 
 static int setup(void **state)
 {
     char words[4001];
 
-    (void)state;
+    scratch_setup(state);
     for (size_t i = 0; i < sizeof words; i++)
         words[i] = (char)('a' + i * i % 23);
-    scratch = scratch_make();
     write_file(scratch_path(scratch, "text", text), words, sizeof words);
     scratch_path(scratch, "saved", saved);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    scratch_remove(scratch);
     return 0;
 }
 
@@ -81,12 +73,11 @@ static void train(const struct sp_train_config *cfg, int save_after, double loss
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
-static void one_after_the_other(void **state)
+TEST(one_after_the_other)
 {
     struct sp_train_config cfg;
     double whole[STEPS], again[STEPS], part[STEPS];
 
-    (void)state;
     defaults(&cfg);
     train(&cfg, 0, whole);
     cfg.layout.schedule = "zbv"; /* another order, the same numbers: to rounding */
@@ -122,7 +113,7 @@ static int collect(void *arg, const char *piece, size_t n)
     return ++said->pieces == 5; /* enough */
 }
 
-static void between_steps(void **state)
+TEST(between_steps)
 {
     struct sp_train_config cfg;
     struct sp_trainer *t;
@@ -130,7 +121,6 @@ static void between_steps(void **state)
     struct said said[3] = {{0}};
     double loss[3];
 
-    (void)state;
     defaults(&cfg);
     cfg.eval = text;
     cfg.eval_tokens = 64;
@@ -151,13 +141,12 @@ static void between_steps(void **state)
 }
 
 /* Settings for StarPU stay in the environment until the trainer is closed, which restores it. */
-static void environment_put_back(void **state)
+TEST(environment_put_back)
 {
     static const char *const names[] = {"STARPU_PREFETCH", "STARPU_SCHED", "TMPDIR"};
     struct sp_train_config cfg;
     struct sp_trainer *t;
 
-    (void)state;
     defaults(&cfg);
     cfg.layout.offload = "full";
     cfg.offload_dir = scratch;
@@ -180,14 +169,13 @@ static int asks(void *arg)
 
 /* A process asks with bits at the end of its second step: the meters have them then, and nothing
  * before. */
-static void asked(void **state)
+TEST(asked)
 {
     struct sp_train_config cfg;
     struct sp_trainer *t;
     struct sp_meters m;
     int times = 0;
 
-    (void)state;
     defaults(&cfg);
     cfg.arg = &times;
     cfg.asks = asks;
@@ -208,14 +196,13 @@ static void assert_call(int ret, int wanted, struct capture *c, const char *word
 }
 
 /* While the next step runs ahead nothing can be read or written; closing discards that step. */
-static void ahead(void **state)
+TEST(ahead)
 {
     struct sp_train_config cfg;
     struct sp_trainer *t;
     struct capture c;
     double loss;
 
-    (void)state;
     defaults(&cfg);
     cfg.post_validation = true;
     cfg.eval = text;
@@ -252,7 +239,7 @@ static void never_ends(const struct sp_layout *lay, int stage, struct sp_program
 
 /* Two schedules fail while the trainer opens, which leaves the process as it was; a third one
  * trains. */
-static void registered(void **state)
+TEST(registered)
 {
     static struct sp_schedule_def def[] = {{.name = "crashes", .emit = crashes},
                                            {.name = "endless", .emit = never_ends},
@@ -264,7 +251,6 @@ static void registered(void **state)
     struct sp_trainer *t;
     struct capture c;
 
-    (void)state;
     defaults(&cfg);
     for (int i = 0; i < 3; i++) {
         def[i].abi = SP_SCHEDULE_ABI;
@@ -284,7 +270,7 @@ static void registered(void **state)
     assert_memory_equal(mine, built_in, sizeof mine);
 }
 
-static void refused_calls(void **state)
+TEST(refused_calls)
 {
     struct sp_train_config cfg;
     struct sp_trainer *t;
@@ -292,7 +278,6 @@ static void refused_calls(void **state)
     double loss;
     int err = 0;
 
-    (void)state;
     defaults(&cfg);
     assert_int_equal(sp_trainer_open(&cfg, &t), 0);
     capture_begin(&c);
@@ -320,7 +305,7 @@ static void refused_calls(void **state)
     assert_int_equal(sp_trainer_close(t), 0);
 }
 
-static void refused_configurations(void **state)
+TEST(refused_configurations)
 {
     struct sp_train_config bad[9];
     static const char *const said[] = {"train: --stages: 0 is not in 1 .. 65536",
@@ -335,7 +320,6 @@ static void refused_configurations(void **state)
     struct sp_trainer *t = NULL;
     struct capture c;
 
-    (void)state;
     for (int i = 0; i < 9; i++)
         defaults(&bad[i]);
     bad[0].layout.stages = 0;
@@ -354,18 +338,4 @@ static void refused_configurations(void **state)
     }
 }
 
-TEST_GROUP(trainer)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_after_the_other),
-        cmocka_unit_test(between_steps),
-        cmocka_unit_test(environment_put_back),
-        cmocka_unit_test(asked),
-        cmocka_unit_test(ahead),
-        cmocka_unit_test(registered),
-        cmocka_unit_test(refused_calls),
-        cmocka_unit_test(refused_configurations),
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_FIXTURE(setup, scratch_teardown)

@@ -278,14 +278,13 @@ static const char *explore(int messages, int ends, int depth, bool buffered)
     return search.wrong;
 }
 
-static void test_every_interleaving(void **state)
+TEST(test_every_interleaving)
 {
     static const struct {
         int messages, ends, depth;
     } cases[] = {{1, 2, 1}, {2, 2, 1}, {3, 2, 1}, {3, 2, 2}, {3, 2, 3}, {4, 2, 1},
                  {4, 2, 2}, {1, 3, 1}, {2, 3, 1}, {2, 3, 2}, {2, 1, 1}};
 
-    (void)state;
     agree_mistake = AGREE_RIGHT;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int buffered = 0; buffered < 2; buffered++) {
@@ -300,9 +299,8 @@ static void test_every_interleaving(void **state)
         }
 }
 
-static void test_mistakes(void **state)
+TEST(test_mistakes)
 {
-    (void)state;
     for (int m = AGREE_RIGHT + 1; m < AGREE_MISTAKES; m++) {
         const char *wrong;
 
@@ -317,22 +315,21 @@ static void test_mistakes(void **state)
 /* ---- mistakes of the caller ---------------------------------------------------------------------------- */
 
 /* Each mistake gives one line and an error. */
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     struct sp_agree_message m = {.tag = 5, .bytes = 8}, again = m, other = {.tag = 6, .bytes = 8};
     struct sp_agree leader, follower;
     struct sp_agree_step step;
-    struct catch said;
+    struct capture said;
 
-    (void)state;
     sp_agree_init(&leader, 1, 1, "rank 0 to 1");
     sp_agree_init(&follower, -1, 1, "rank 0 to 1");
-    catch_begin(&said);
+    capture_begin(&said);
     assert_int_equal(sp_agree_ready(&follower, &m, &step), 0);
     assert_int_equal(sp_agree_ready(&follower, &again, &step), -EEXIST);
-    assert_string_equal(catch_end(&said),
+    assert_string_equal(capture_end(&said),
                         "starpipe: internal: two messages 5 (rank 0 to 1) at once\n");
-    catch_begin(&said);
+    capture_begin(&said);
     assert_int_equal(
         sp_agree_hear(&follower, &(struct sp_agree_note){.go = 1, .tag = 6, .bytes = 8}, &step),
         -EPROTO);
@@ -344,8 +341,8 @@ static void test_refusals(void **state)
         sp_agree_hear(&follower, &(struct sp_agree_note){.go = 1, .tag = 5, .bytes = 9}, &step),
         -EMSGSIZE);
     assert_int_equal(sp_agree_hear(&follower, &(struct sp_agree_note){.tag = 5}, &step), -EPROTO);
-    assert_non_null(strstr(catch_end(&said), "message 5 (rank 0 to 1) has 8 bytes here, 9 at"));
-    catch_begin(&said);
+    assert_non_null(strstr(capture_end(&said), "message 5 (rank 0 to 1) has 8 bytes here, 9 at"));
+    capture_begin(&said);
     assert_int_equal(sp_agree_hear(&leader, &(struct sp_agree_note){.tag = 6, .bytes = 9}, &step),
                      0);
     assert_int_equal(sp_agree_ready(&leader, &other, &step), -EMSGSIZE);
@@ -353,18 +350,7 @@ static void test_refusals(void **state)
                      0);
     assert_int_equal(sp_agree_hear(&leader, &(struct sp_agree_note){.tag = 7, .bytes = 9}, &step),
                      -EEXIST);
-    catch_end(&said);
+    capture_end(&said);
     sp_agree_clear(&leader);
     sp_agree_clear(&follower);
-}
-
-TEST_GROUP(agree)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_interleaving),
-        cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_refusals),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

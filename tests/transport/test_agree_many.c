@@ -371,12 +371,11 @@ static const char *run_world(uint64_t seed)
     return w.wrong;
 }
 
-static void test_programs(void **state)
+TEST(test_programs)
 {
     enum { WORLDS = 600 };
     long messages = 0;
 
-    (void)state;
     agree_mistake = AGREE_RIGHT;
     for (uint64_t seed = 1; seed <= WORLDS; seed++) {
         const char *wrong = run_world(seed);
@@ -389,11 +388,10 @@ static void test_programs(void **state)
     printf("%d programs, %ld messages\n", WORLDS, messages);
 }
 
-static void test_mistakes(void **state)
+TEST(test_mistakes)
 {
     enum { WORLDS = 150 };
 
-    (void)state;
     for (int m = AGREE_RIGHT + 1; m < AGREE_MISTAKES; m++) {
         int seen = 0;
 
@@ -404,14 +402,4 @@ static void test_mistakes(void **state)
         assert_true(seen > 0);
     }
     agree_mistake = AGREE_RIGHT;
-}
-
-TEST_GROUP(agree_many)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_programs),
-        cmocka_unit_test(test_mistakes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,20 +26,17 @@ static void clear(void)
 
 static const char *refusal(const char *mpi)
 {
-    static struct catch said;
+    static struct capture said;
     struct sp_launcher l = sp_launcher_find();
     int err;
 
-    catch_begin(&said);
-    err = sp_launcher_refuse(&l, mpi);
-    catch_end(&said);
+    err = CAPTURED(&said, sp_launcher_refuse(&l, mpi));
     assert_int_equal(err, -EINVAL);
     return said.text;
 }
 
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
-    (void)state;
     clear();
     assert_int_equal(sp_launcher_find().size, 0);
     setenv("SLURM_NTASKS", "4", 1); /* in an allocation, for plain commands too */
@@ -60,14 +57,13 @@ static void test_sizes(void **state)
 }
 
 /* A size counts where something says that this is one of the tasks. */
-static void test_tasks(void **state)
+TEST(test_tasks)
 {
     static const char *const pairs[][2] = {{"FLUX_JOB_SIZE", "FLUX_TASK_RANK"},
                                            {"PALS_SIZE", "PALS_RANKID"},
                                            {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"},
                                            {"MPIRUN_NPROCS", NULL}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         clear();
         setenv(pairs[i][0], "6", 1);
@@ -81,9 +77,8 @@ static void test_tasks(void **state)
     clear();
 }
 
-static void test_causes(void **state)
+TEST(test_causes)
 {
-    (void)state;
     clear();
     setenv("PMI_SIZE", "2", 1);
     assert_non_null(
@@ -93,12 +88,4 @@ static void test_causes(void **state)
     assert_non_null(strstr(refusal("MPI X"), "srun --mpi=pmix"));
     assert_non_null(strstr(refusal(NULL), "built without MPI"));
     clear();
-}
-
-TEST_GROUP(launcher)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_tasks),
-                                       cmocka_unit_test(test_causes)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

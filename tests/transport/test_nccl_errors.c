@@ -101,12 +101,12 @@ static void test_library(void **state)
 static void test_device(void **state)
 {
     struct rank ranks[2] = {{.cfg.device = 0}, {.cfg.device = 1}};
-    struct catch said;
+    struct capture said;
 
     (void)state;
-    catch_begin(&said);
+    capture_begin(&said);
     run_ranks(ranks, NULL);
-    assert_string_equal(catch_end(&said), "starpipe: cudaSetDevice: invalid device ordinal\n");
+    assert_string_equal(capture_end(&said), "starpipe: cudaSetDevice: invalid device ordinal\n");
     assert_int_equal(ranks[0].err, -EIO);
     assert_int_equal(ranks[1].err, -EIO);
 }
@@ -133,15 +133,15 @@ static void differ(struct sp_nccl *nccl, int rank)
 static void test_sizes(void **state)
 {
     struct rank ranks[2] = {0};
-    struct catch said;
+    struct capture said;
 
     (void)state;
     handle[0] = fake_handle(100);
     handle[1] = fake_handle(104);
-    catch_begin(&said);
+    capture_begin(&said);
     run_ranks(ranks, differ);
-    assert_string_equal(catch_end(&said), "starpipe: internal: message 7 (rank 0 to 1) has 100 "
-                                          "bytes here, 104 at the other end\n");
+    assert_string_equal(capture_end(&said), "starpipe: internal: message 7 (rank 0 to 1) has 100 "
+                                            "bytes here, 104 at the other end\n");
     assert_int_equal(failures, 1);
 }
 
@@ -162,16 +162,16 @@ static void leave(struct sp_nccl *nccl, int rank)
 static void test_peer_gone(void **state)
 {
     struct rank ranks[2] = {0};
-    struct catch said;
+    struct capture said;
 
     (void)state;
     handle[0] = fake_handle(100);
     handle[1] = fake_handle(100);
     setenv("FAKE_NCCL_STOP_AFTER", "1", 1); /* the first transfer makes the edge ready */
-    catch_begin(&said);
+    capture_begin(&said);
     run_ranks(ranks, leave);
     unsetenv("FAKE_NCCL_STOP_AFTER");
-    assert_string_equal(catch_end(&said),
+    assert_string_equal(capture_end(&said),
                         "starpipe: a message between GPUs: remote process exited or there was a "
                         "network error\n");
     assert_int_equal(failures, 1);
@@ -198,12 +198,12 @@ static void no_edge(struct sp_nccl *nccl, int rank)
 static void mistake(void (*work)(struct sp_nccl *nccl, int rank), const char *line)
 {
     struct rank ranks[2] = {0};
-    struct catch said;
+    struct capture said;
     int status = 0;
     pid_t pid;
 
     handle[0] = fake_handle(100);
-    catch_begin(&said);
+    capture_begin(&said);
     pid = fork();
     if (pid == 0) {
         alarm(10);
@@ -211,7 +211,7 @@ static void mistake(void (*work)(struct sp_nccl *nccl, int rank), const char *li
         _exit(0);
     }
     assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
-    catch_end(&said);
+    capture_end(&said);
     fake_handle_free(handle[0]);
     if (!strstr(said.text, line))
         fail_msg("%s", said.text);

@@ -16,11 +16,10 @@ static int wakings(double us, bool awaited, bool crowded)
     return n;
 }
 
-static void test_computing(void **state)
+TEST(test_computing)
 {
     int n = wakings(1e5, false, true);
 
-    (void)state;
     print_message("wakings in 100 ms in which all compute: %d, with a core to spare %d\n", n,
                   wakings(1e5, false, false));
     assert_in_range(n, 100, 110); /* one a millisecond, a few more at the beginning */
@@ -28,18 +27,16 @@ static void test_computing(void **state)
     assert_true(wakings(1e5, false, false) > 4000);
 }
 
-static void test_awaited(void **state)
+TEST(test_awaited)
 {
-    (void)state;
     for (int crowded = 0; crowded < 2; crowded++) {
         assert_int_equal(sp_poll_rest_ns(0, true, crowded), 0);
         assert_in_range(sp_poll_rest_ns(1e6, true, crowded), 1, 10000);
     }
 }
 
-static void test_given(void **state)
+TEST(test_given)
 {
-    (void)state;
     unsetenv("SP_POLL_US");
     assert_true(sp_poll_given_ns() < 0);
     assert_int_equal(sp_poll_pause_ns(), 20000);
@@ -72,14 +69,13 @@ static void count_wrong(double idle_us, double piece_us, int *missed, int *dream
     }
 }
 
-static void pieces_are_seen(void **state)
+TEST(pieces_are_seen)
 {
     const struct {
         double idle_us, piece_us;
     } machines[] = {{0.3, 3}, {1, 3.5}, {2, 6}, {4, 12}, {6, 20}};
     double quiet = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
         int missed, dreamt;
 
@@ -91,16 +87,4 @@ static void pieces_are_seen(void **state)
     }
     assert_true(sp_poll_moved(3, 50, &quiet)); /* what is in the caches takes less */
     assert_false(sp_poll_moved(1, 50, &quiet));
-}
-
-TEST_GROUP(poll)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_computing),
-        cmocka_unit_test(pieces_are_seen),
-        cmocka_unit_test(test_awaited),
-        cmocka_unit_test(test_given),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
