@@ -11,7 +11,6 @@
  * so they are taken to tell everything.
  */
 #include "fake.h"
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,6 @@ struct sp_access {
     int device;
     unsigned long number;
     const char *what;
-    cudaHostFn_t function; /* of a kernel that told no name */
 };
 
 static struct sp_clock host;
@@ -45,14 +43,12 @@ static void join(struct sp_clock *clock, const struct sp_clock *other)
 
 void sp_check_queue(struct sp_clock *stream, int actor, struct sp_item *item)
 {
-    if (!sp_settings()->check)
+    if (!sp_fake_cudart.check)
         return;
     host.at[HOST] = times[HOST]++; /* what the host does from now on, the item does not know */
     join(stream, &host);
     stream->at[actor] = ++times[actor];
-    item->clock = malloc(sizeof *item->clock);
-    if (!item->clock)
-        sp_refuse("no host memory for a clock");
+    item->clock = sp_new(sizeof *item->clock);
     *item->clock = *stream;
 }
 
@@ -70,20 +66,6 @@ void sp_check_seen(const struct sp_item *item)
 
 /* ---- accesses -------------------------------------------------------------------------------- */
 
-/* Whether a row of `s` meets [at, at + bytes). */
-static bool row_meets(const struct sp_span *s, const char *at, size_t bytes)
-{
-    size_t row;
-
-    if (s->at >= at + bytes || at >= s->at + sp_span_length(s))
-        return false;
-    if (at <= s->at)
-        return true;
-    row = (size_t)(at - s->at) / s->pitch;
-    return (size_t)(at - s->at) - row * s->pitch < s->bytes ||
-           (row + 1 < s->rows && s->at + (row + 1) * s->pitch < at + bytes);
-}
-
 /* Whether an access is over for who has this clock; the host's threads are one. */
 static bool known(const struct sp_access *a, int actor, const struct sp_clock *clock)
 {
@@ -92,34 +74,22 @@ static bool known(const struct sp_access *a, int actor, const struct sp_clock *c
 
 static bool meet(const struct sp_span *a, const struct sp_span *b)
 {
-    if (a->at >= b->at + sp_span_length(b) || b->at >= a->at + sp_span_length(a))
-        return false;
-    for (size_t y = 0; y < a->rows; y++)
-        if (row_meets(b, a->at + y * a->pitch, a->bytes))
-            return true;
-    return false;
+    return a->at < b->at + b->bytes && b->at < a->at + a->bytes;
 }
 
-/* Whether all of `b` is in `a`, as far as it is easily told. */
+/* Whether all of `b` is in `a`. */
 static bool covers(const struct sp_span *a, const struct sp_span *b)
 {
-    if (a->at == b->at && a->bytes == b->bytes && a->pitch == b->pitch && a->rows == b->rows)
-        return true;
-    return a->rows == 1 && b->at >= a->at && b->at + sp_span_length(b) <= a->at + a->bytes;
+    return b->at >= a->at && b->at + b->bytes <= a->at + a->bytes;
 }
 
 static void describe(char *line, size_t n, const struct sp_access *a)
 {
-    const char *what = a->what;
-    Dl_info info;
-
-    if (a->function && dladdr((void *)(uintptr_t)a->function, &info) && info.dli_sname)
-        what = info.dli_sname;
     if (a->actor == HOST)
-        snprintf(line, n, "%s by %s", a->write ? "written" : "read", what);
+        snprintf(line, n, "%s by %s", a->write ? "written" : "read", a->what);
     else
         snprintf(line, n, "%s by %s (device %d, stream %d, item %lu)",
-                 a->write ? "written" : "read", what, a->device, a->actor, a->number);
+                 a->write ? "written" : "read", a->what, a->device, a->actor, a->number);
 }
 
 static void __attribute__((noreturn))
@@ -180,30 +150,27 @@ static void add(struct sp_accesses *list, const struct sp_access *a, const struc
     list->list[list->n++] = *a;
 }
 
-void sp_check_access(const struct sp_item *by, const struct sp_span *span, bool write,
-                     const char *what)
+void sp_check_access(const struct sp_item *by, struct sp_span span, bool write, const char *what)
 {
     const struct sp_clock *clock = by ? by->clock : &host;
-    struct sp_access a = {.span = *span, .write = write, .what = what};
+    struct sp_access a = {.span = span, .write = write, .what = what};
     struct sp_accesses *list;
     struct sp_region *r;
 
-    if (!sp_settings()->check)
+    if (!sp_fake_cudart.check)
         return;
-    r = sp_region_of(span->at, sp_span_length(span));
+    r = sp_region_of(span.at, span.bytes);
     list = r ? &r->accesses : &outside;
     a.actor = by ? by->stream : HOST;
     a.time = by ? clock->at[a.actor] : times[HOST];
     if (by) {
         a.device = by->device;
         a.number = by->number;
-        if (by == sp_kernel && !strcmp(what, "kernel"))
-            a.function = by->kernel.function;
     }
     for (unsigned i = 0; i < list->n; i++) {
         const struct sp_access *o = &list->list[i];
 
-        if ((write || o->write) && !known(o, a.actor, clock) && meet(&o->span, span))
+        if ((write || o->write) && !known(o, a.actor, clock) && meet(&o->span, &span))
             report(o, &a);
     }
     add(list, &a, clock);

@@ -5,7 +5,7 @@
 #ifndef SP_FAKE_SCENE_H
 #define SP_FAKE_SCENE_H
 
-#include "fake_cuda.h"
+#include "fake_cudart.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,11 @@ struct scene {
     const char *name;
     void (*play)(void);
 };
+
+#define SCENE(f)                                                                                   \
+    {                                                                                              \
+#f, f                                                                                      \
+    }
 
 /* In a scene: what must hold, or it ends with status 99. */
 #define MUST(x)                                                                                    \

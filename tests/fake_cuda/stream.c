@@ -1,7 +1,6 @@
 /* Streams as the API gives them. */
 #include "fake.h"
 #include <sched.h>
-#include <stdlib.h>
 
 struct CUstream_st *sp_streams;
 
@@ -24,16 +23,14 @@ static int free_actor(void)
     sp_refuse("more than %d streams at a time", SP_ACTORS - 1);
 }
 
-static struct CUstream_st *create(unsigned flags, int priority)
+static struct CUstream_st *create(unsigned flags)
 {
     struct CUstream_st *s = sp_streams;
 
     while (s && (s->live || s->started))
         s = s->next;
     if (!s) {
-        s = calloc(1, sizeof *s);
-        if (!s)
-            sp_refuse("no host memory for a stream");
+        s = sp_new(sizeof *s);
         s->next = sp_streams;
         sp_streams = s;
         pthread_cond_init(&s->work, NULL);
@@ -43,9 +40,8 @@ static struct CUstream_st *create(unsigned flags, int priority)
     s->device = sp_current();
     s->actor = free_actor();
     s->flags = flags;
-    s->priority = priority;
     s->queued = 0;
-    s->random = sp_settings()->seed * 1000003 + (uint64_t)s->actor;
+    s->random = sp_fake_cudart.seed * 1000003 + (uint64_t)s->actor;
     s->clock = (struct sp_clock){0};
     return s;
 }
@@ -60,7 +56,7 @@ struct CUstream_st *sp_stream_of(cudaStream_t handle)
         struct CUstream_st **usual = &defaults[sp_current()];
 
         if (!*usual)
-            *usual = create(cudaStreamDefault, 0);
+            *usual = create(cudaStreamDefault);
         return *usual;
     }
     for (s = sp_streams; s && s != handle; s = s->next)
@@ -119,25 +115,27 @@ void sp_wait_device(int device)
 
 /* ---- the API --------------------------------------------------------------------------------- */
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 {
     SP_ENTER();
     if (flags & ~(unsigned)cudaStreamNonBlocking)
         return sp_leave(cudaErrorInvalidValue);
     sp_take_lock();
-    *stream = create(flags, priority > 0 ? 0 : priority < -5 ? -5 : priority);
+    *stream = create(flags);
     sp_give_lock();
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+/* Nothing runs before another for its priority. */
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
 {
-    return cudaStreamCreateWithPriority(stream, flags, 0);
+    (void)priority;
+    return cudaStreamCreateWithFlags(stream, flags);
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t *stream)
 {
-    return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
@@ -151,33 +149,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags)
-{
-    SP_ENTER();
-    sp_take_lock();
-    *flags = sp_stream_of(stream)->flags;
-    sp_give_lock();
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
-{
-    SP_ENTER();
-    sp_take_lock();
-    *priority = sp_stream_of(stream)->priority;
-    sp_give_lock();
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
-{
-    SP_ENTER();
-    sp_take_lock();
-    *device = sp_stream_of(stream)->device;
-    sp_give_lock();
-    return cudaSuccess;
-}
-
 /* An item of its own: the default stream's waits for all that it includes. */
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
@@ -185,13 +156,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
     SP_ENTER();
     sp_take_lock();
+    sp_fake_cudart.waits++;
     s = sp_stream_of(stream);
     if (s == defaults[s->device])
         sp_submit(s, sp_item_new("synchronize", NULL), true);
     else if (s->newest)
         sp_wait(s->newest);
     sp_give_lock();
-    return cudaSuccess;
+    return sp_fake_cudart.stream_error;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)

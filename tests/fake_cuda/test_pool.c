@@ -4,10 +4,29 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include "fake_cuda.h"
+#include "fake_cudart.h"
 #include "kernels/cuda/device/device.h"
 #include "kernels/cuda/device/pool.h"
-#include "runtime.h"
+#include "scene.h"
+#include <sched.h>
+#include <stdatomic.h>
+
+enum { MIB = 1 << 20 };
+
+#define OK(call) assert_int_equal(call, cudaSuccess)
+
+/* A kernel that holds its stream until the test lets it go. */
+struct gate {
+    atomic_bool open;
+};
+
+static void CUDART_CB stand(void *arg)
+{
+    struct gate *g = arg;
+
+    while (!g->open)
+        sched_yield();
+}
 
 static struct sp_cuda_pool *pool_of(int device)
 {
@@ -171,6 +190,7 @@ int main(int argc, char **argv)
     };
 
     scene_main(argc, argv, scenes, sizeof scenes / sizeof *scenes);
-    fake_devices(argc, argv);
+    setenv("SP_FAKE_GPUS", "2", 1);
+    setenv("SP_FAKE_GPU_MEM", "64M", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
