@@ -1,6 +1,6 @@
 /*
  * For tests of what ends a process: the test program starts itself again with the name of a scene,
- * which is a function, and looks at how that ended and what it said.
+ * and looks at how that ended and what it said.
  */
 #ifndef SP_FAKE_SCENE_H
 #define SP_FAKE_SCENE_H
@@ -12,16 +12,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-struct scene {
-    const char *name;
-    void (*play)(void);
-};
-
-#define SCENE(f)                                                                                   \
-    {                                                                                              \
-#f, f                                                                                      \
-    }
 
 /* In a scene: what must hold, or it ends with status 99. */
 #define MUST(x)                                                                                    \
@@ -36,18 +26,16 @@ struct scene {
  * In main, first: plays the scene that the command line names, if it names one. Without the fake
  * libraries first in LD_LIBRARY_PATH the test is skipped.
  */
-static inline void scene_main(int argc, char **argv, const struct scene *scenes, size_t n)
+static inline void scene_main(int argc, char **argv, void (*play)(const char *name))
 {
     if (!sp_fake_counts) {
         fprintf(stderr, "this is not the fake CUDA runtime\n");
         exit(77);
     }
-    for (size_t i = 0; argc > 1 && i < n; i++)
-        if (!strcmp(argv[1], scenes[i].name)) {
-            scenes[i].play();
-            fflush(NULL);
-            _exit(0);
-        }
+    if (argc > 1) {
+        play(argv[1]);
+        _exit(0);
+    }
 }
 
 /*

@@ -162,12 +162,11 @@ static void test_waits_for_nothing(void **state)
 }
 
 /* In a process of its own: a driver without pools. */
-static void without(void)
+static void without(const char *name)
 {
+    (void)name;
     MUST(!sp_cuda_pool_supported(0));
 }
-
-static const struct scene scenes[] = {{"without", without}};
 
 static void test_without(void **state)
 {
@@ -189,7 +188,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_without),
     };
 
-    scene_main(argc, argv, scenes, sizeof scenes / sizeof *scenes);
+    scene_main(argc, argv, without);
     setenv("SP_FAKE_GPUS", "2", 1);
     setenv("SP_FAKE_GPU_MEM", "64M", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
