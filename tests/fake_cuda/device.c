@@ -81,7 +81,6 @@ static void read_settings(void)
         .most_allocations = INT_MAX,
         .pools = setting("SP_FAKE_GPU_POOLS", 1, 1),
         .check = setting("SP_FAKE_GPU_CHECK", 0, 1),
-        .log = setting("SP_FAKE_GPU_LOG", 0, 1),
         .jitter_us = (long)setting("SP_FAKE_GPU_JITTER_US", 0, 1000000),
         .seed = setting("SP_FAKE_GPU_SEED", 1, ~0ull),
     };

@@ -21,7 +21,6 @@
  *   SP_FAKE_GPU_JITTER_US=n   everything queued waits 0 to n us first, at random (0)
  *   SP_FAKE_GPU_SEED=n        of that (1)
  *   SP_FAKE_GPU_CHECK=1       two accesses that conflict and are not ordered end the run: check.c
- *   SP_FAKE_GPU_LOG=1         one line on stderr for everything done by a stream
  *   SP_FAKE_GPU_COUNTS=1      one line on stderr at the end for each device: its memory
  *
  * With StarPU, STARPU_HOSTNAME=fake<devices> keeps apart the bus speeds that it measures once for

@@ -24,7 +24,7 @@ struct sp_fake_cudart {
     int most_allocations; /* allocations fail from this one on */
     bool at_once;         /* streams have no threads: what is queued is done */
     double us;            /* the devices' clock, if at_once */
-    bool pools, check, log;
+    bool pools, check;
     long jitter_us;
     uint64_t seed;
     /* ---- what happened, on all devices ---- */

@@ -74,17 +74,11 @@ static void linger(uint64_t *random)
 
 static void perform(struct CUstream_st *s, struct sp_item *item)
 {
-    double begin;
-
     sp_give_lock();
     linger(&s->random);
-    begin = sp_now_us();
     if (item->run)
         item->run(item);
     item->end_us = sp_now_us();
-    if (sp_fake_cudart.log)
-        fprintf(stderr, "fake cuda: %.1f to %.1f us, device %d, stream %d, item %lu: %s\n", begin,
-                item->end_us, s->device, s->actor, item->number, item->name);
     sp_take_lock();
 }
 
