@@ -3,7 +3,7 @@
 #include <sched.h>
 
 struct CUevent_st {
-    struct CUevent_st *next; /* of those that wait to be used again */
+    struct CUevent_st *next;
     uint64_t live; /* LIVE, or it was destroyed: events are not freed, so this can be read */
     int device;
     unsigned flags;
@@ -11,7 +11,7 @@ struct CUevent_st {
 };
 
 static const uint64_t LIVE = 0x6576656e74206f6b;
-static struct CUevent_st *idle;
+static struct CUevent_st *events;
 
 /* The lock is held. */
 static struct CUevent_st *event_of(cudaEvent_t event)
@@ -29,11 +29,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
     if (flags & ~(unsigned)(cudaEventBlockingSync | cudaEventDisableTiming))
         return sp_leave(cudaErrorInvalidValue);
     sp_take_lock();
-    e = idle;
-    if (e)
-        idle = e->next;
-    else
-        e = sp_new(sizeof *e);
+    e = sp_new(sizeof *e);
+    e->next = events;
+    events = e;
     e->live = LIVE;
     e->device = sp_current();
     e->flags = flags;
@@ -57,8 +55,6 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     sp_fake_cudart.events--;
     sp_item_drop(event->record);
     event->record = NULL;
-    event->next = idle;
-    idle = event;
     sp_give_lock();
     return cudaSuccess;
 }

@@ -136,8 +136,6 @@ void sp_region_end(struct sp_region *r);
 bool sp_region_touched(const void *at, size_t bytes);
 /* The region that has all of [at, at + bytes); NULL: none has any. Half in one ends the run. */
 struct sp_region *sp_region_of(const void *at, size_t bytes);
-/* The next one on `device` from number *i on, or NULL; *i is then the number after it. */
-struct sp_region *sp_region_next(size_t *i, int device);
 /* A pointer and where it points, in words that stay until the thread's next call. */
 const char *sp_where(const void *at);
 
@@ -146,9 +144,6 @@ void sp_memory_release(void *pointer, enum sp_place place);
 /* So much of the pool in the order of the stream. Without the lock. */
 cudaError_t sp_pool_allocate(void **pointer, size_t bytes, struct CUmemPoolHandle_st *pool,
                              cudaStream_t stream);
-
-/* Frees all on a device. */
-void sp_memory_reset(int device);
 
 /* ---- streams: queue.c, stream.c -------------------------------------------------------------- */
 
@@ -215,7 +210,6 @@ struct CUstream_st *sp_stream_of(cudaStream_t handle);
 /* t is s, or s is the default stream that t waits for and that waits for t. */
 bool sp_stream_includes(const struct CUstream_st *s, const struct CUstream_st *t);
 void sp_stream_ended(struct CUstream_st *stream);
-void sp_streams_close(int device);
 
 /* The item that the thread runs, if it is a kernel. */
 extern __thread struct sp_item *sp_kernel;

@@ -1,7 +1,6 @@
-/* Memory of the host in reach of devices, what a pointer is, pools that a program makes. */
+/* Memory of the host in reach of devices, pools that a program makes. */
 #include "fake.h"
 #include <stdlib.h>
-#include <string.h>
 
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int flags)
 {
@@ -73,43 +72,6 @@ cudaError_t cudaHostUnregister(void *pointer)
     }
     sp_give_lock();
     return sp_leave(found ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
-}
-
-/* ---- what a pointer is ----------------------------------------------------------------------- */
-
-cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int flags)
-{
-    struct sp_region *r;
-
-    SP_ENTER();
-    sp_take_lock();
-    r = sp_region_of(host, 1);
-    sp_give_lock();
-    if (flags || !r || r->place == SP_ON_DEVICE)
-        return sp_leave(cudaErrorInvalidValue);
-    *device = host;
-    return cudaSuccess;
-}
-
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
-{
-    struct sp_region *r;
-
-    SP_ENTER();
-    memset(attributes, 0, sizeof *attributes);
-    attributes->type = cudaMemoryTypeUnregistered;
-    attributes->device = cudaInvalidDeviceId;
-    sp_take_lock();
-    r = sp_region_of(pointer, 1);
-    if (r) {
-        attributes->type = r->place == SP_ON_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
-        attributes->device = r->device;
-        attributes->devicePointer = (void *)pointer;
-    }
-    if (!r || r->place != SP_ON_DEVICE)
-        attributes->hostPointer = (void *)pointer;
-    sp_give_lock();
-    return cudaSuccess;
 }
 
 /* ---- pools ----------------------------------------------------------------------------------- */

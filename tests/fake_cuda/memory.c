@@ -67,18 +67,6 @@ void sp_memory_release(void *pointer, enum sp_place place)
     sp_give_lock();
 }
 
-void sp_memory_reset(int device)
-{
-    struct sp_region *r;
-    size_t i = 0;
-
-    while ((r = sp_region_next(&i, device))) {
-        sp_region_end(r);
-        i--;
-    }
-    sp_counts[device].bytes = 0;
-}
-
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
     struct sp_region *r;

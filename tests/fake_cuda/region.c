@@ -102,17 +102,6 @@ void sp_region_insert(struct sp_region *r)
     n_regions++;
 }
 
-struct sp_region *sp_region_next(size_t *i, int device)
-{
-    while (*i < n_regions) {
-        struct sp_region *r = table[(*i)++];
-
-        if (r->place == SP_ON_DEVICE && r->device == device)
-            return r;
-    }
-    return NULL;
-}
-
 /* ---- pages ----------------------------------------------------------------------------------- */
 
 static size_t page_bytes(void)

@@ -66,16 +66,6 @@ struct CUstream_st *sp_stream_of(cudaStream_t handle)
     return s;
 }
 
-/* Its items are still done. */
-static void close_stream(struct CUstream_st *s)
-{
-    s->closing = true;
-    if (s->started)
-        pthread_cond_signal(&s->work);
-    else
-        sp_stream_ended(s);
-}
-
 void sp_stream_ended(struct CUstream_st *s)
 {
     s->live = false;
@@ -86,14 +76,6 @@ bool sp_stream_includes(const struct CUstream_st *s, const struct CUstream_st *t
 {
     return t == s || (s == defaults[s->device] && t->live && t->device == s->device &&
                       !(t->flags & cudaStreamNonBlocking));
-}
-
-void sp_streams_close(int device)
-{
-    for (struct CUstream_st *s = sp_streams; s; s = s->next)
-        if (s->live && !s->closing && s->device == device)
-            close_stream(s);
-    defaults[device] = NULL;
 }
 
 void sp_wait_device(int device)
@@ -144,7 +126,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     sp_take_lock();
     if (!stream || stream == cudaStreamLegacy)
         sp_refuse("the default stream stays");
-    close_stream(sp_stream_of(stream));
+    stream = sp_stream_of(stream);
+    stream->closing = true; /* Its items are still done. */
+    if (stream->started)
+        pthread_cond_signal(&stream->work);
+    else
+        sp_stream_ended(stream);
     sp_give_lock();
     return cudaSuccess;
 }
