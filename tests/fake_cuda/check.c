@@ -2,8 +2,8 @@
  * The checker: two accesses to the same bytes, one of them a write, of which neither is known to be
  * over when the other begins, end the run with status 1, whatever the timing was.
  *
- * "Known" are vector clocks, of which each stream has one, and the host. What is queued knows what
- * its stream knows (all queued there before, what cudaStreamWaitEvent and the default stream waited
+ * "Known" are vector clocks, of which each stream has one, and the host. An item knows what its
+ * stream knows (all queued there before, what cudaStreamWaitEvent and the default stream waited
  * for) and what the host knows then; all of that is settled when an item is queued. The host knows
  * what it waited for, or asked for and was told that it is over.
  *
@@ -66,7 +66,7 @@ void sp_check_seen(const struct sp_item *item)
 
 /* ---- accesses -------------------------------------------------------------------------------- */
 
-/* Whether an access is over for who has this clock; the host's threads are one. */
+/* True if an access is over for who has this clock; the host's threads are one. */
 static bool known(const struct sp_access *a, int actor, const struct sp_clock *clock)
 {
     return a->time <= clock->at[a->actor] || (a->actor == HOST && actor == HOST);
@@ -77,7 +77,7 @@ static bool meet(const struct sp_span *a, const struct sp_span *b)
     return a->at < b->at + b->bytes && b->at < a->at + a->bytes;
 }
 
-/* Whether all of `b` is in `a`. */
+/* True if all of `b` is in `a`. */
 static bool covers(const struct sp_span *a, const struct sp_span *b)
 {
     return b->at >= a->at && b->at + b->bytes <= a->at + a->bytes;

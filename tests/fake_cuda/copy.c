@@ -1,5 +1,5 @@
 /*
- * What streams do: copies, fills, kernels. When the host goes on is what CUDA documents ("API
+ * The work of streams: copies, fills, kernels. When the host goes on is what CUDA documents ("API
  * synchronization behavior"):
  *
  *                      from pageable memory   to pageable memory   pinned         device to device

@@ -46,7 +46,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
     return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 
-/* What was queued with it goes on. */
+/* Items that were queued with it go on. */
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     SP_ENTER();
@@ -87,7 +87,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 
-/* Of an event never recorded there is nothing to wait for. */
+/* There is nothing to wait for if it was never recorded. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     struct sp_item *record;

@@ -8,8 +8,8 @@
  * check.c, and choose in sp_fake_cudart what it answers.
  *
  * Device memory is host memory in mappings of its own, full of NaN when new and out of reach when
- * freed; a stream is a queue with a thread; kernels are host functions. What CUDA reports as an
- * error that a program may meet is returned (out of memory, registered twice, not ready); what is a
+ * freed; a stream is a queue with a thread; kernels are host functions. If CUDA reports an
+ * error that a program may meet, it is returned (out of memory, registered twice, not ready); a
  * mistake in the program (a direction that is not the copy's, a stale handle, a pointer into
  * nothing) ends it with one line and SIGABRT, so that no test passes over it. Functions that nobody
  * calls end the run too.
@@ -54,7 +54,7 @@ void sp_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)))
 __attribute__((noreturn));
 void sp_fake_unknown(const char *function);
 
-/* Of zeros; never NULL. */
+/* Filled with zeros; never NULL. */
 void *sp_new(size_t bytes);
 
 double sp_now_us(void);
@@ -67,7 +67,7 @@ void sp_give_lock(void);
 int sp_current(void);
 /* Ends the run if there is no such device. */
 void sp_device_exists(int device);
-/* Whether kernels on `device` may access memory of `peer`. */
+/* True if kernels on `device` may access memory of `peer`. */
 bool sp_device_reaches(int device, int peer);
 extern struct sp_fake_counts sp_counts[SP_DEVICES];
 
@@ -132,7 +132,7 @@ struct sp_region *sp_region_new(enum sp_place place, int device, size_t bytes);
 void sp_region_insert(struct sp_region *r);
 /* Takes it out of the table and frees it. */
 void sp_region_end(struct sp_region *r);
-/* Whether some region has some of [at, at + bytes). */
+/* True if some region has some of [at, at + bytes). */
 bool sp_region_touched(const void *at, size_t bytes);
 /* The region that has all of [at, at + bytes); NULL: none has any. Half in one ends the run. */
 struct sp_region *sp_region_of(const void *at, size_t bytes);
@@ -185,7 +185,7 @@ struct CUstream_st {
     struct sp_clock clock;
 };
 
-/* Those that are live, and others that wait to be used again. */
+/* All that are live, and others that wait to be used again. */
 extern struct CUstream_st *sp_streams;
 
 /* The lock is held by all that follow. */

@@ -1,5 +1,5 @@
 /*
- * What tests and programs on the fake CUDA runtime choose, tell and ask. With NVIDIA's library these
+ * Settings, reports and counts of the fake CUDA runtime, for tests and programs on it. With NVIDIA's library these
  * names are NULL: a program that looks first runs with either.
  */
 #ifndef SP_TESTS_FAKE_CUDART_H
@@ -50,7 +50,7 @@ void sp_fake_kernel_access(const void *at, size_t bytes, int write) SP_FAKE_WEAK
 /* The name of the kernel that is running, for messages; the string must stay. */
 void sp_fake_kernel_name(const char *name) SP_FAKE_WEAK;
 
-/* Of a device since the start. */
+/* Counts of a device since the start. */
 struct sp_fake_counts {
     size_t allocations, bytes, peak_bytes; /* calls of cudaMalloc, bytes now and at the highest */
     size_t pooled;                         /* allocations in the order of a stream */

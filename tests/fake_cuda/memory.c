@@ -109,7 +109,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 
 /* ---- in the order of a stream ---------------------------------------------------------------- */
 
-/* What is freed on the stream before is there again. */
+/* Memory freed on the stream before is there again. */
 cudaError_t sp_pool_allocate(void **pointer, size_t bytes, struct CUmemPoolHandle_st *pool,
                              cudaStream_t stream)
 {

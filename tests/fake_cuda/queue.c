@@ -1,6 +1,6 @@
 /*
- * What is queued: items in order on a stream, and the stream's thread that does them, started with
- * the first. What orders items of different streams is an item that is done when another one is:
+ * The queues: items in order on a stream, and the stream's thread that does them, started with
+ * the first. Items of different streams are ordered by one that is done when another one is:
  * for cudaStreamWaitEvent, and around the default stream.
  */
 #include "fake.h"

@@ -1,5 +1,5 @@
 /*
- * Pieces of memory by address. Those of cudaMalloc and cudaHostAlloc end where a page out of reach
+ * Pieces of memory by address. Pieces of cudaMalloc and cudaHostAlloc end where a page out of reach
  * begins, are full of NaN in any type (0x7ff7), and stay out of reach for long after they were
  * freed.
  */

@@ -83,7 +83,7 @@ void sp_wait_device(int device)
     struct sp_item *newest[SP_ACTORS];
     int n = 0;
 
-    /* What is queued meanwhile is not waited for. */
+    /* Items queued meanwhile are not waited for. */
     for (struct CUstream_st *s = sp_streams; s; s = s->next)
         if (s->live && s->device == device && s->newest) {
             newest[n] = s->newest;

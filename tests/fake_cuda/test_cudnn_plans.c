@@ -1,5 +1,5 @@
 /*
- * What the cuDNN of this machine plans for GPUs that are described to it: it computes every attention of
+ * Plans that the cuDNN of this machine makes for GPUs that are described to it: it computes every attention of
  * the models, in the workspace that memory is planned with. Nothing runs. Without cuDNN there is nothing
  * to ask, and the test is skipped.
  */
@@ -53,7 +53,7 @@ static struct sp_cudnn *describe(const char **why)
 
 static struct sp_cudnn *cudnn;
 
-/* Of plans that are never run. */
+/* For plans that are never run. */
 void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, float *sum)
 {
     (void)k, (void)n, (void)x, (void)sum;

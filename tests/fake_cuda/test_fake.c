@@ -1,8 +1,8 @@
 /*
- * What the fake CUDA runtime does for tests of programs that make mistakes: it ends those that break
- * a rule of CUDA; its checker finds two accesses that nothing orders, whatever the timing is; jitter
- * makes such programs compute something else; and memory that nobody wrote holds no numbers. That it
- * does right what it is asked for shows where the program computes on it what it computes on the CPU.
+ * The fake CUDA runtime under programs that make mistakes: it ends programs that break a rule of
+ * CUDA; its checker finds two accesses that nothing orders, whatever the timing is; jitter makes such
+ * programs compute something else; and memory that nobody wrote holds no numbers. It does right what
+ * it is asked for, as the program computes on it what it computes on the CPU: gpu.sh.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,7 +87,7 @@ static void copy_to_host(cudaStream_t stream)
     OK(cudaMemcpyAsync(m.h, m.d, BYTES, cudaMemcpyDeviceToHost, stream));
 }
 
-/* What is queued in `stream` waits for what is in m.a now. */
+/* Later items of `stream` wait for those in m.a now. */
 static void wait_for_a(cudaStream_t stream)
 {
     OK(cudaEventRecord(m.event, m.a));

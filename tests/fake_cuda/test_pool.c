@@ -71,7 +71,7 @@ static void test_reuse(void **state)
     assert_int_equal(counts(0).bytes, before);
 }
 
-/* What is idle goes, the oldest first, where more would be than may. */
+/* Idle buffers go, the oldest first, where more would be than may. */
 static void test_idle(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(1);

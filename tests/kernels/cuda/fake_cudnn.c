@@ -157,7 +157,7 @@ static void spoil(const struct sp_fused_shape *s, const struct sp_fused_tensors 
     free(nan);
 }
 
-/* What both do with tensors and a workspace. */
+/* Both use tensors and a workspace like this. */
 static void compute(const struct sp_fused_shape *s, const struct sp_fused_tensors *t,
                     void *workspace, size_t workspace_bytes)
 {

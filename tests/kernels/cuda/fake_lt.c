@@ -22,7 +22,7 @@ struct preference {
     uint64_t workspace;
 };
 
-/* What an algorithm remembers of the product it was named for. */
+/* An algorithm remembers this of the product it was named for. */
 struct algo {
     uint32_t index, align[4], workspace, problem;
 };

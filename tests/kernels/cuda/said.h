@@ -1,4 +1,4 @@
-/* What a function says on stderr, in a process of its own, and how that ends. */
+/* Runs a function in a process of its own: how that ends, and the words on stderr. */
 #ifndef SP_TESTS_SAID_H
 #define SP_TESTS_SAID_H
 

@@ -1,5 +1,5 @@
 /*
- * What the products use of cuBLASLt, for machines without CUDA: tests/kernels/cuda/fake_lt.c plays
+ * The part of cuBLASLt that products use, for machines without CUDA: tests/kernels/cuda/fake_lt.c plays
  * it. Values are the real ones.
  */
 #ifndef SP_STUB_CUBLASLT_H
