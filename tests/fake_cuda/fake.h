@@ -4,8 +4,8 @@
  *
  *   LD_LIBRARY_PATH=<where the fake libraries are> SP_FAKE_GPUS=2 program
  *
- * and unit tests of what calls CUDA link device.c, memory.c, region.c, stream.c, queue.c, event.c and
- * check.c, and choose in sp_fake_cudart what it answers.
+ * and unit tests of what calls CUDA link device.c, memory.c, region.c, stream.c, queue.c, event.c
+ * and check.c, and choose in sp_fake_cudart what it answers.
  *
  * Device memory is host memory in mappings of its own, full of NaN when new and out of reach when
  * freed; a stream is a queue with a thread; kernels are host functions. If CUDA reports an

@@ -1,6 +1,6 @@
 /*
- * Settings, reports and counts of the fake CUDA runtime, for tests and programs on it. With NVIDIA's library these
- * names are NULL: a program that looks first runs with either.
+ * Settings, reports and counts of the fake CUDA runtime, for tests and programs on it. With NVIDIA's
+ * library these names are NULL: a program that looks first runs with either.
  */
 #ifndef SP_TESTS_FAKE_CUDART_H
 #define SP_TESTS_FAKE_CUDART_H
@@ -30,7 +30,7 @@ struct sp_fake_cudart {
     /* ---- what happened, on all devices ---- */
     size_t used_bytes;
     int allocations, live, events, waits;
-    int device_waits; /* calls that wait for all of the device: allocations and frees outside of streams */
+    int device_waits; /* allocations and frees outside of streams: they wait for the device */
 };
 
 #define SP_FAKE_WEAK __attribute__((weak))
@@ -41,9 +41,9 @@ extern struct sp_fake_cudart sp_fake_cudart SP_FAKE_WEAK;
 void sp_fake_cudart_reset(void);
 
 /*
- * Before code touches memory. In a kernel, a host function queued with cudaLaunchHostFunc: the bytes
- * must be memory that the kernel's device can reach, or the run ends. Anywhere else: the host's own
- * access, which must be to host memory.
+ * Before code touches memory. In a kernel, a host function queued with cudaLaunchHostFunc: the
+ * bytes must be memory that the kernel's device can reach, or the run ends. Anywhere else: the
+ * host's own access, which must be to host memory.
  */
 void sp_fake_kernel_access(const void *at, size_t bytes, int write) SP_FAKE_WEAK;
 

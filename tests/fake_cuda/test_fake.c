@@ -1,7 +1,7 @@
 /*
  * The fake CUDA runtime under programs that make mistakes: it ends programs that break a rule of
- * CUDA; its checker finds two accesses that nothing orders, whatever the timing is; jitter makes such
- * programs compute something else; and memory that nobody wrote holds no numbers. It does right what
+ * CUDA; its checker finds two accesses that nothing orders, whatever the timing is; jitter makes
+ * such programs compute something else; and memory that nobody wrote holds no numbers. It does right what
  * it is asked for, as the program computes on it what it computes on the CPU: gpu.sh.
  */
 #include <stdarg.h>
