@@ -1,17 +1,16 @@
 /*
- * The checker ends the run with status 1 on a race: two accesses to the same bytes, one of them a
- * write, neither known to be over when the other begins. It finds races whatever the timing was.
+ * The checker: two accesses to the same bytes, one of them a write, of which neither is known to be
+ * over when the other begins, end the run with status 1, whatever the timing was.
  *
- * "Known" is by vector clocks: each stream has one, and the host. A queued item knows what its
- * stream knows (all items queued there before, all that cudaStreamWaitEvent and the default stream
- * waited for) and what the host knows; this is settled when the item is queued. The host knows the
- * items it waited for, or asked about and was told are done.
+ * "Known" are vector clocks, of which each stream has one, and the host. An item knows what its
+ * stream knows (all queued there before, what cudaStreamWaitEvent and the default stream waited
+ * for) and what the host knows then; all of that is settled when an item is queued. The host knows
+ * what it waited for, or asked for and was told that it is over.
  *
- * The threads of the host are one actor: the checker does not see how they synchronise, so it
- * assumes that each knows what the others know.
+ * The threads of the host are one actor: how they tell each other what they know is not seen here,
+ * so they are taken to tell everything.
  */
 #include "fake.h"
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +22,10 @@ struct sp_access {
     struct sp_span span;
     bool write;
     int actor;
-    uint64_t time; /* of the actor; over for actors whose clock has it */
+    uint64_t time; /* of the actor: over for those whose clock has it */
     int device;
     unsigned long number;
     const char *what;
-    cudaHostFn_t function; /* of a kernel without a name */
 };
 
 static struct sp_clock host;
@@ -45,14 +43,12 @@ static void join(struct sp_clock *clock, const struct sp_clock *other)
 
 void sp_check_queue(struct sp_clock *stream, int actor, struct sp_item *item)
 {
-    if (!sp_settings()->check)
+    if (!sp_fake_cudart.check)
         return;
-    host.at[HOST] = times[HOST]++; /* the item does not know what the host does from now on */
+    host.at[HOST] = times[HOST]++; /* what the host does from now on, the item does not know */
     join(stream, &host);
     stream->at[actor] = ++times[actor];
-    item->clock = malloc(sizeof *item->clock);
-    if (!item->clock)
-        sp_refuse("no host memory for a clock");
+    item->clock = sp_new(sizeof *item->clock);
     *item->clock = *stream;
 }
 
@@ -70,22 +66,7 @@ void sp_check_seen(const struct sp_item *item)
 
 /* ---- accesses -------------------------------------------------------------------------------- */
 
-/* True if a row of `s` overlaps [at, at + bytes). */
-static bool row_meets(const struct sp_span *s, const char *at, size_t bytes)
-{
-    size_t row;
-
-    if (s->at >= at + bytes || at >= s->at + sp_span_length(s))
-        return false;
-    if (at <= s->at)
-        return true;
-    row = (size_t)(at - s->at) / s->pitch;
-    return (size_t)(at - s->at) - row * s->pitch < s->bytes ||
-           (row + 1 < s->rows && s->at + (row + 1) * s->pitch < at + bytes);
-}
-
-/* True if an actor with this clock knows that the access is over; the host's threads are one
- * actor. */
+/* True if an access is over for who has this clock; the host's threads are one. */
 static bool known(const struct sp_access *a, int actor, const struct sp_clock *clock)
 {
     return a->time <= clock->at[a->actor] || (a->actor == HOST && actor == HOST);
@@ -93,34 +74,22 @@ static bool known(const struct sp_access *a, int actor, const struct sp_clock *c
 
 static bool meet(const struct sp_span *a, const struct sp_span *b)
 {
-    if (a->at >= b->at + sp_span_length(b) || b->at >= a->at + sp_span_length(a))
-        return false;
-    for (size_t y = 0; y < a->rows; y++)
-        if (row_meets(b, a->at + y * a->pitch, a->bytes))
-            return true;
-    return false;
+    return a->at < b->at + b->bytes && b->at < a->at + a->bytes;
 }
 
-/* True if `a` clearly covers all of `b`; false if that is not easily told. */
+/* True if all of `b` is in `a`. */
 static bool covers(const struct sp_span *a, const struct sp_span *b)
 {
-    if (a->at == b->at && a->bytes == b->bytes && a->pitch == b->pitch && a->rows == b->rows)
-        return true;
-    return a->rows == 1 && b->at >= a->at && b->at + sp_span_length(b) <= a->at + a->bytes;
+    return b->at >= a->at && b->at + b->bytes <= a->at + a->bytes;
 }
 
 static void describe(char *line, size_t n, const struct sp_access *a)
 {
-    const char *what = a->what;
-    Dl_info info;
-
-    if (a->function && dladdr((void *)(uintptr_t)a->function, &info) && info.dli_sname)
-        what = info.dli_sname;
     if (a->actor == HOST)
-        snprintf(line, n, "%s by %s", a->write ? "written" : "read", what);
+        snprintf(line, n, "%s by %s", a->write ? "written" : "read", a->what);
     else
         snprintf(line, n, "%s by %s (device %d, stream %d, item %lu)",
-                 a->write ? "written" : "read", what, a->device, a->actor, a->number);
+                 a->write ? "written" : "read", a->what, a->device, a->actor, a->number);
 }
 
 static void __attribute__((noreturn))
@@ -137,8 +106,8 @@ report(const struct sp_access *earlier, const struct sp_access *later)
 }
 
 /*
- * Drops accesses that nothing can conflict with any more: the host and all queued items know them
- * to be over.
+ * Drops what nobody can conflict with any more: what the host knows, and all that is queued knew
+ * when it was queued.
  */
 static void collect(struct sp_accesses *list)
 {
@@ -158,7 +127,7 @@ static void collect(struct sp_accesses *list)
     list->collect_at = 2 * kept + 64;
 }
 
-/* A new access replaces those whose conflicts it all shares. */
+/* An access takes the place of those that conflict with nothing that it does not conflict with. */
 static void add(struct sp_accesses *list, const struct sp_access *a, const struct sp_clock *clock)
 {
     unsigned kept = 0;
@@ -181,30 +150,27 @@ static void add(struct sp_accesses *list, const struct sp_access *a, const struc
     list->list[list->n++] = *a;
 }
 
-void sp_check_access(const struct sp_item *by, const struct sp_span *span, bool write,
-                     const char *what)
+void sp_check_access(const struct sp_item *by, struct sp_span span, bool write, const char *what)
 {
     const struct sp_clock *clock = by ? by->clock : &host;
-    struct sp_access a = {.span = *span, .write = write, .what = what};
+    struct sp_access a = {.span = span, .write = write, .what = what};
     struct sp_accesses *list;
     struct sp_region *r;
 
-    if (!sp_settings()->check)
+    if (!sp_fake_cudart.check)
         return;
-    r = sp_region_of(span->at, sp_span_length(span));
+    r = sp_region_of(span.at, span.bytes);
     list = r ? &r->accesses : &outside;
     a.actor = by ? by->stream : HOST;
     a.time = by ? clock->at[a.actor] : times[HOST];
     if (by) {
         a.device = by->device;
         a.number = by->number;
-        if (by == sp_kernel && !strcmp(what, "kernel"))
-            a.function = by->kernel.function;
     }
     for (unsigned i = 0; i < list->n; i++) {
         const struct sp_access *o = &list->list[i];
 
-        if ((write || o->write) && !known(o, a.actor, clock) && meet(&o->span, span))
+        if ((write || o->write) && !known(o, a.actor, clock) && meet(&o->span, &span))
             report(o, &a);
     }
     add(list, &a, clock);

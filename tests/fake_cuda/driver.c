@@ -1,6 +1,6 @@
 /*
- * A CUDA driver without a GPU, for libraries that ask it while they plan: kernels load, and nothing
- * else succeeds. Other functions come from the toolkit's stub, which returns an error.
+ * A CUDA driver without a GPU, for libraries that ask it while they plan: kernels load, and nothing else
+ * succeeds. All else comes from the names of the toolkit's stub, with the error that it has.
  */
 #include <cuda.h>
 #include <stdint.h>

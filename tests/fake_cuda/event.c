@@ -1,10 +1,9 @@
 /* Events: a record is an item that does nothing; the event is done when its last record is. */
 #include "fake.h"
 #include <sched.h>
-#include <stdlib.h>
 
 struct CUevent_st {
-    struct CUevent_st *next; /* of those that wait to be used again */
+    struct CUevent_st *next;
     uint64_t live; /* LIVE, or it was destroyed: events are not freed, so this can be read */
     int device;
     unsigned flags;
@@ -12,7 +11,7 @@ struct CUevent_st {
 };
 
 static const uint64_t LIVE = 0x6576656e74206f6b;
-static struct CUevent_st *idle;
+static struct CUevent_st *events;
 
 /* The lock is held. */
 static struct CUevent_st *event_of(cudaEvent_t event)
@@ -30,16 +29,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
     if (flags & ~(unsigned)(cudaEventBlockingSync | cudaEventDisableTiming))
         return sp_leave(cudaErrorInvalidValue);
     sp_take_lock();
-    e = idle;
-    if (e)
-        idle = e->next;
-    else
-        e = calloc(1, sizeof *e);
-    if (!e)
-        sp_refuse("no host memory for an event");
+    e = sp_new(sizeof *e);
+    e->next = events;
+    events = e;
     e->live = LIVE;
     e->device = sp_current();
     e->flags = flags;
+    sp_fake_cudart.events++;
     sp_give_lock();
     *event = e;
     return cudaSuccess;
@@ -50,27 +46,24 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
     return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 
-/* Items queued with the event go on. */
+/* Items that were queued with it go on. */
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     SP_ENTER();
     sp_take_lock();
     event_of(event)->live = 0;
+    sp_fake_cudart.events--;
     sp_item_drop(event->record);
     event->record = NULL;
-    event->next = idle;
-    idle = event;
     sp_give_lock();
     return cudaSuccess;
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     struct CUstream_st *s;
 
     SP_ENTER();
-    if (flags)
-        return sp_leave(cudaErrorInvalidValue);
     sp_take_lock();
     s = sp_stream_of(stream);
     if (event_of(event)->device != s->device)
@@ -81,11 +74,6 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     sp_queue(s, event->record);
     sp_give_lock();
     return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
@@ -99,7 +87,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 
-/* An event that was never recorded counts as done. */
+/* There is nothing to wait for if it was never recorded. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     struct sp_item *record;
@@ -124,7 +112,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     if (event_of(event)->record)
         sp_wait(event->record);
     sp_give_lock();
-    return cudaSuccess;
+    return sp_fake_cudart.stream_error;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
@@ -139,7 +127,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     else if (!start->record->done || !end->record->done)
         err = cudaErrorNotReady;
     else
-        *ms = (float)((end->record->end_us - start->record->end_us) * 1e-3);
+        *ms = (float)((end->record->end_us - start->record->end_us) / 1000);
     sp_give_lock();
     return sp_leave(err);
 }

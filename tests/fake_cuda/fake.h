@@ -1,14 +1,18 @@
 /*
  * A CUDA runtime without a GPU: what NVIDIA's libcudart does for StarPU and starpipe, on the CPU.
- * The library takes the real one's name, so that programs built for CUDA run unchanged:
+ * As a library it takes the real one's name, so that programs built for CUDA run unchanged:
  *
  *   LD_LIBRARY_PATH=<where the fake libraries are> SP_FAKE_GPUS=2 program
  *
+ * and unit tests of what calls CUDA link device.c, memory.c, region.c, stream.c, queue.c, event.c
+ * and check.c, and choose in sp_fake_cudart what it answers.
+ *
  * Device memory is host memory in mappings of its own, full of NaN when new and out of reach when
- * freed; a stream is a queue with a thread; kernels are host functions. Errors that a correct
- * program may meet are returned (out of memory, registered twice, not ready). Mistakes in the
- * program (a wrong direction of a copy, a stale handle, a pointer into nothing) end it with one
- * line and SIGABRT, so that no test passes over them.
+ * freed; a stream is a queue with a thread; kernels are host functions. If CUDA reports an
+ * error that a program may meet, it is returned (out of memory, registered twice, not ready); a
+ * mistake in the program (a direction that is not the copy's, a stale handle, a pointer into
+ * nothing) ends it with one line and SIGABRT, so that no test passes over it. Functions that nobody
+ * calls end the run too.
  *
  *   SP_FAKE_GPUS=n            devices (1)
  *   SP_FAKE_GPU_MEM=n[k|M|G]  bytes of each (1G)
@@ -17,43 +21,27 @@
  *   SP_FAKE_GPU_JITTER_US=n   everything queued waits 0 to n us first, at random (0)
  *   SP_FAKE_GPU_SEED=n        of that (1)
  *   SP_FAKE_GPU_CHECK=1       two accesses that conflict and are not ordered end the run: check.c
- *   SP_FAKE_GPU_LOG=1         one line on stderr for everything done by a stream
  *   SP_FAKE_GPU_COUNTS=1      one line on stderr at the end for each device: its memory
  *
  * With StarPU, STARPU_HOSTNAME=fake<devices> keeps apart the bus speeds that it measures once for
- * each number of devices, and STARPU_SUBALLOCATOR=0 makes small limits and exact byte counts
- * possible, as it otherwise takes 32 MiB at a time. Kernels that use OpenMP want OMP_NUM_THREADS=1
- * where cores are few.
+ * each number of devices. Kernels that use OpenMP want OMP_NUM_THREADS=1 where cores are few.
  *
  * One lock covers all state; it is free while a copy or a kernel runs.
  */
 #ifndef SP_FAKE_H
 #define SP_FAKE_H
 
-#define _GNU_SOURCE /* names of threads, dladdr */
+#define _GNU_SOURCE /* names of threads */
 
-#include "fake_cuda.h"
-#include <cuda_runtime_api.h>
+#include "fake_cudart.h"
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 enum {
     SP_DEVICES = 16,
     SP_ACTORS = 128, /* who can access memory, for the checker: 0 is the host, others streams */
 };
 
-/* ---- settings, errors: device.c, error.c ----------------------------------------------------- */
-
-struct sp_settings {
-    int devices, capability;
-    size_t memory;
-    long jitter_us;
-    uint64_t seed;
-    bool check, log, pools;
-};
-
-const struct sp_settings *sp_settings(void);
+/* ---- errors, the lock, devices: device.c ----------------------------------------------------- */
 
 /* Every function of the API begins with this, and ends with sp_leave; not from within a kernel. */
 #define SP_ENTER() sp_enter(__func__)
@@ -64,6 +52,10 @@ cudaError_t sp_leave(cudaError_t err);
 /* Ends the run: one line with the function of the API that the thread is in. */
 void sp_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)))
 __attribute__((noreturn));
+void sp_fake_unknown(const char *function);
+
+/* Filled with zeros; never NULL. */
+void *sp_new(size_t bytes);
 
 double sp_now_us(void);
 
@@ -71,8 +63,6 @@ extern pthread_mutex_t sp_lock;
 
 void sp_take_lock(void);
 void sp_give_lock(void);
-
-/* ---- devices: device.c ----------------------------------------------------------------------- */
 
 int sp_current(void);
 /* Ends the run if there is no such device. */
@@ -88,16 +78,10 @@ struct sp_clock {
     uint64_t at[SP_ACTORS];
 };
 
-/* `rows` times `bytes` bytes, `pitch` apart. */
 struct sp_span {
     char *at;
-    size_t bytes, pitch, rows;
+    size_t bytes;
 };
-
-static inline size_t sp_span_length(const struct sp_span *s)
-{
-    return s->rows ? (s->rows - 1) * s->pitch + s->bytes : 0;
-}
 
 /* Accesses to a piece of memory that later ones may still conflict with. */
 struct sp_accesses {
@@ -112,14 +96,19 @@ void sp_check_queue(struct sp_clock *stream, int actor, struct sp_item *item);
 void sp_check_order(struct sp_clock *stream, const struct sp_item *earlier);
 /* The host knows that it has ended. */
 void sp_check_seen(const struct sp_item *item);
-/* Notes an access now, by a running item or, if NULL, by the host. */
-void sp_check_access(const struct sp_item *by, const struct sp_span *span, bool write,
-                     const char *what);
+/* Now, by an item that runs, or NULL: by the host. */
+void sp_check_access(const struct sp_item *by, struct sp_span span, bool write, const char *what);
 void sp_check_forget(struct sp_accesses *accesses);
 
-/* ---- memory: region.c, memory.c, mempool.c --------------------------------------------------- */
+/* ---- memory: region.c, memory.c, host.c ------------------------------------------------------ */
 
 enum sp_place { SP_ON_DEVICE, SP_PINNED, SP_REGISTERED };
+
+struct CUmemPoolHandle_st {
+    int device;
+    size_t in_use; /* allocations */
+    bool reaches[SP_DEVICES];
+};
 
 struct sp_region {
     char *base;
@@ -135,12 +124,7 @@ struct sp_region {
 /* A device gives memory in pieces of this. */
 enum { SP_ALIGNMENT = 256 };
 
-static inline size_t sp_region_cost(size_t bytes)
-{
-    return (bytes + SP_ALIGNMENT - 1) / SP_ALIGNMENT * SP_ALIGNMENT;
-}
-
-/* Makes a region with pages of its own, not in the table; place is not SP_REGISTERED. */
+/* With pages of its own, not in the table; place is not SP_REGISTERED. */
 struct sp_region *sp_region_new(enum sp_place place, int device, size_t bytes);
 
 /* The lock is held by those that follow. */
@@ -148,38 +132,22 @@ struct sp_region *sp_region_new(enum sp_place place, int device, size_t bytes);
 void sp_region_insert(struct sp_region *r);
 /* Takes it out of the table and frees it. */
 void sp_region_end(struct sp_region *r);
-/* True if some region overlaps [at, at + bytes). */
+/* True if some region has some of [at, at + bytes). */
 bool sp_region_touched(const void *at, size_t bytes);
 /* The region that has all of [at, at + bytes); NULL: none has any. Half in one ends the run. */
 struct sp_region *sp_region_of(const void *at, size_t bytes);
-/* The next one on `device` from number *i on, or NULL; *i is then the number after it. */
-struct sp_region *sp_region_next(size_t *i, int device);
 /* A pointer and where it points, in words that stay until the thread's next call. */
 const char *sp_where(const void *at);
 
-/* Allocates so many bytes on a device, in the table; NULL: it has no more. Called without the
- * lock. */
-struct sp_region *sp_device_memory(int device, size_t bytes);
-/* Frees that memory, in a running item. */
-void sp_device_memory_end(void *base, const struct sp_item *by);
+/* Waits for all that uses memory of the host or of cudaMalloc, and ends it. Without the lock. */
+void sp_memory_release(void *pointer, enum sp_place place);
+/* So much of the pool in the order of the stream. Without the lock. */
+cudaError_t sp_pool_allocate(void **pointer, size_t bytes, struct CUmemPoolHandle_st *pool,
+                             cudaStream_t stream);
 
-/* True if kernels on `device` may access memory of the pool; cudaDeviceEnablePeerAccess does not
- * grant that. */
-bool sp_pool_reaches(int device, const struct CUmemPoolHandle_st *pool);
+/* ---- streams: queue.c, stream.c -------------------------------------------------------------- */
 
-/* Frees all on a device. */
-void sp_memory_reset(int device);
-
-/* ---- streams: queue.c, stream.c, kernel.c ---------------------------------------------------- */
-
-struct sp_box { /* of a copy: `depth` slices of `rows` rows */
-    char *to;
-    const char *from;
-    size_t bytes, rows, depth;
-    size_t to_pitch, from_pitch, to_slice, from_slice;
-};
-
-/* A queued item. Whoever keeps a pointer holds a reference. */
+/* Something queued. Whoever keeps a pointer holds a reference. */
 struct sp_item {
     struct sp_item *next;
     int refs;
@@ -190,25 +158,14 @@ struct sp_item {
     const char *name;
     void (*run)(struct sp_item *item);
     struct sp_item *after; /* of another stream: done when that is */
+    struct sp_span span;   /* that it writes, or frees */
     union {
-        struct sp_box box;
-        struct {
-            struct sp_span span;
-            int value;
-        } set;
-        struct {
-            struct sp_span span;
-            bool write;
-        } access;
+        const char *from; /* of a copy */
+        int value;        /* of a fill */
         struct {
             cudaHostFn_t function;
             void *argument;
         } kernel;
-        struct {
-            cudaStreamCallback_t function;
-            cudaStream_t stream;
-            void *argument;
-        } callback;
     };
     char *staged;           /* freed with the item */
     struct sp_clock *clock; /* what is over when it starts; at[stream] is itself */
@@ -217,7 +174,7 @@ struct sp_item {
 struct CUstream_st {
     struct CUstream_st *next;
     bool live, closing, started;
-    int device, actor, priority;
+    int device, actor;
     unsigned flags;
     unsigned long queued;
     struct sp_item *first, *last; /* not begun */
@@ -228,7 +185,7 @@ struct CUstream_st {
     struct sp_clock clock;
 };
 
-/* The list of live streams and of those that wait to be used again. */
+/* All that are live, and others that wait to be used again. */
 extern struct CUstream_st *sp_streams;
 
 /* The lock is held by all that follow. */
@@ -243,9 +200,9 @@ void sp_queue(struct CUstream_st *stream, struct sp_item *item);
 void sp_queue_wait(struct CUstream_st *stream, struct sp_item *earlier);
 /* Queues an item and drops it; `wait`: returns when it is done. */
 void sp_submit(struct CUstream_st *stream, struct sp_item *item, bool wait);
-/* Waits until the item is done; the host then knows it. */
+/* Until the item is done, and the host knows. */
 void sp_wait(struct sp_item *item);
-/* Waits until all items now queued on the device are done. */
+/* Until all that is queued on the device now is done. */
 void sp_wait_device(int device);
 
 /* The stream of a handle; the default one of the current device for 0. Others end the run. */
@@ -253,7 +210,6 @@ struct CUstream_st *sp_stream_of(cudaStream_t handle);
 /* t is s, or s is the default stream that t waits for and that waits for t. */
 bool sp_stream_includes(const struct CUstream_st *s, const struct CUstream_st *t);
 void sp_stream_ended(struct CUstream_st *stream);
-void sp_streams_close(int device);
 
 /* The item that the thread runs, if it is a kernel. */
 extern __thread struct sp_item *sp_kernel;

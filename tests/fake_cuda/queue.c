@@ -1,7 +1,7 @@
 /*
- * A stream is a queue of items and a thread that runs them in order, started with the first. Items
- * of different streams are ordered by an item that is done when another one is: for
- * cudaStreamWaitEvent, and around the default stream.
+ * The queues: items in order on a stream, and the stream's thread that does them, started with
+ * the first. Items of different streams are ordered by one that is done when another one is:
+ * for cudaStreamWaitEvent, and around the default stream.
  */
 #include "fake.h"
 #include <signal.h>
@@ -16,10 +16,8 @@ static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* an item is done */
 
 struct sp_item *sp_item_new(const char *name, void (*run)(struct sp_item *item))
 {
-    struct sp_item *item = calloc(1, sizeof *item);
+    struct sp_item *item = sp_new(sizeof *item);
 
-    if (!item)
-        sp_refuse("no host memory for an item");
     item->refs = 1;
     item->name = name;
     item->run = run;
@@ -32,7 +30,8 @@ void sp_item_hold(struct sp_item *item)
     item->refs++;
 }
 
-void sp_item_drop(struct sp_item *item)
+/* Not inlined: GCC takes the references of others for used after they were freed. */
+__attribute__((noinline)) void sp_item_drop(struct sp_item *item)
 {
     if (!item || --item->refs)
         return;
@@ -65,7 +64,7 @@ static uint64_t draw(uint64_t *state)
 
 static void linger(uint64_t *random)
 {
-    long us = sp_settings()->jitter_us;
+    long us = sp_fake_cudart.jitter_us;
 
     if (us) {
         us = (long)(draw(random) % (uint64_t)(us + 1));
@@ -75,17 +74,11 @@ static void linger(uint64_t *random)
 
 static void perform(struct CUstream_st *s, struct sp_item *item)
 {
-    double begin;
-
     sp_give_lock();
     linger(&s->random);
-    begin = sp_now_us();
     if (item->run)
         item->run(item);
     item->end_us = sp_now_us();
-    if (sp_settings()->log)
-        fprintf(stderr, "fake cuda: %.1f to %.1f us, device %d, stream %d, item %lu: %s\n", begin,
-                item->end_us, s->device, s->actor, item->number, item->name);
     sp_take_lock();
 }
 
@@ -93,7 +86,7 @@ static void wait_after(struct sp_item *item)
 {
     while (!item->after->done)
         pthread_cond_wait(&progress, &sp_lock);
-    sp_item_drop(item->after); /* or chains of items would never be freed */
+    sp_item_drop(item->after); /* or chains of them would last */
     item->after = NULL;
 }
 
@@ -165,6 +158,13 @@ static void append(struct CUstream_st *s, struct sp_item *item)
     item->refs += 2; /* the queue's, newest's */
     sp_item_drop(s->newest);
     s->newest = item;
+    if (sp_fake_cudart.at_once) {
+        s->first = NULL;
+        perform(s, item);
+        item->done = true;
+        sp_item_drop(item);
+        return;
+    }
     start(s);
     pthread_cond_signal(&s->work);
 }
@@ -185,8 +185,7 @@ void sp_queue_wait(struct CUstream_st *s, struct sp_item *earlier)
     sp_item_drop(item);
 }
 
-/* The default stream of a device waits for the others and they for it, except for non-blocking
- * streams. */
+/* The default stream of a device waits for the others and they for it, but for the non-blocking. */
 void sp_queue(struct CUstream_st *s, struct sp_item *item)
 {
     for (struct CUstream_st *t = sp_streams; t; t = t->next)

@@ -1,6 +1,7 @@
 /*
- * Regions of memory by address. Regions of cudaMalloc and cudaHostAlloc end where an inaccessible
- * page begins and are full of NaN in any type (0x7ff7). Freed ones stay inaccessible for long.
+ * Pieces of memory by address. Pieces of cudaMalloc and cudaHostAlloc end where a page out of reach
+ * begins, are full of NaN in any type (0x7ff7), and stay out of reach for long after they were
+ * freed.
  */
 #include "fake.h"
 #include <stdio.h>
@@ -9,7 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { GRAVES = 512 };
+enum {
+    GRAVES = 512,
+    SPARSE = 256 << 20 /* allocations from here on have no NaN: tests touch little of them */
+};
 
 static const uint16_t poison = 0x7ff7;
 
@@ -98,17 +102,6 @@ void sp_region_insert(struct sp_region *r)
     n_regions++;
 }
 
-struct sp_region *sp_region_next(size_t *i, int device)
-{
-    while (*i < n_regions) {
-        struct sp_region *r = table[(*i)++];
-
-        if (r->place == SP_ON_DEVICE && r->device == device)
-            return r;
-    }
-    return NULL;
-}
-
 /* ---- pages ----------------------------------------------------------------------------------- */
 
 static size_t page_bytes(void)
@@ -124,15 +117,15 @@ static size_t round_up(size_t n, size_t to)
 struct sp_region *sp_region_new(enum sp_place place, int device, size_t bytes)
 {
     size_t whole = round_up(bytes, page_bytes());
-    struct sp_region *r = calloc(1, sizeof *r);
+    struct sp_region *r = sp_new(sizeof *r);
     char *map = mmap(NULL, whole + page_bytes(), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     uint16_t *fill = (uint16_t *)map;
 
-    if (!r || map == MAP_FAILED)
+    if (map == MAP_FAILED)
         sp_refuse("the host has no memory for %zu bytes", bytes);
     madvise(map, whole, MADV_HUGEPAGE); /* StarPU asks for 32 MiB at a time: fewer faults */
-    for (size_t i = 0; i < whole / sizeof *fill; i++)
+    for (size_t i = 0; bytes < SPARSE && i < whole / sizeof *fill; i++)
         fill[i] = poison;
     mprotect(map + whole, page_bytes(), PROT_NONE);
     r->place = place;
@@ -140,16 +133,15 @@ struct sp_region *sp_region_new(enum sp_place place, int device, size_t bytes)
     r->bytes = bytes;
     r->map = map;
     r->map_bytes = whole;
-    /* Device memory ends as near to the page's end as its alignment allows; pinned memory begins a
-     * page, as CUDA's does. */
+    /* As far back as its alignment lets it; pinned memory begins a page, as CUDA's does. */
     r->base = place == SP_ON_DEVICE ? map + whole - round_up(bytes, SP_ALIGNMENT) : map;
     return r;
 }
 
-/* Checks that the bytes between the allocation and the edges of its pages are still poison. */
+/* Between the allocation and the edges of its pages there is still poison. */
 static void check_edges(const struct sp_region *r)
 {
-    for (size_t i = 0; i < r->map_bytes; i++) {
+    for (size_t i = 0; r->bytes < SPARSE && i < r->map_bytes; i++) {
         bool before = r->map + i < r->base, within = !before && r->map + i < r->base + r->bytes;
 
         if (within)
@@ -160,7 +152,7 @@ static void check_edges(const struct sp_region *r)
     }
 }
 
-/* Makes the region inaccessible and keeps its address from being reused soon. */
+/* The address is not used again soon, and nobody can touch it. */
 static void bury(struct sp_region *r)
 {
     size_t i = n_freed++ % GRAVES;

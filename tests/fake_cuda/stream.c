@@ -1,7 +1,6 @@
-/* Streams: the functions of the API. */
+/* Streams as the API gives them. */
 #include "fake.h"
 #include <sched.h>
-#include <stdlib.h>
 
 struct CUstream_st *sp_streams;
 
@@ -24,16 +23,14 @@ static int free_actor(void)
     sp_refuse("more than %d streams at a time", SP_ACTORS - 1);
 }
 
-static struct CUstream_st *create(unsigned flags, int priority)
+static struct CUstream_st *create(unsigned flags)
 {
     struct CUstream_st *s = sp_streams;
 
     while (s && (s->live || s->started))
         s = s->next;
     if (!s) {
-        s = calloc(1, sizeof *s);
-        if (!s)
-            sp_refuse("no host memory for a stream");
+        s = sp_new(sizeof *s);
         s->next = sp_streams;
         sp_streams = s;
         pthread_cond_init(&s->work, NULL);
@@ -43,9 +40,8 @@ static struct CUstream_st *create(unsigned flags, int priority)
     s->device = sp_current();
     s->actor = free_actor();
     s->flags = flags;
-    s->priority = priority;
     s->queued = 0;
-    s->random = sp_settings()->seed * 1000003 + (uint64_t)s->actor;
+    s->random = sp_fake_cudart.seed * 1000003 + (uint64_t)s->actor;
     s->clock = (struct sp_clock){0};
     return s;
 }
@@ -60,7 +56,7 @@ struct CUstream_st *sp_stream_of(cudaStream_t handle)
         struct CUstream_st **usual = &defaults[sp_current()];
 
         if (!*usual)
-            *usual = create(cudaStreamDefault, 0);
+            *usual = create(cudaStreamDefault);
         return *usual;
     }
     for (s = sp_streams; s && s != handle; s = s->next)
@@ -68,16 +64,6 @@ struct CUstream_st *sp_stream_of(cudaStream_t handle)
     if (!s || !s->live || s->closing)
         sp_refuse("%p is no stream%s", (void *)handle, s ? " any more" : "");
     return s;
-}
-
-/* The stream's remaining items still run. */
-static void close_stream(struct CUstream_st *s)
-{
-    s->closing = true;
-    if (s->started)
-        pthread_cond_signal(&s->work);
-    else
-        sp_stream_ended(s);
 }
 
 void sp_stream_ended(struct CUstream_st *s)
@@ -90,14 +76,6 @@ bool sp_stream_includes(const struct CUstream_st *s, const struct CUstream_st *t
 {
     return t == s || (s == defaults[s->device] && t->live && t->device == s->device &&
                       !(t->flags & cudaStreamNonBlocking));
-}
-
-void sp_streams_close(int device)
-{
-    for (struct CUstream_st *s = sp_streams; s; s = s->next)
-        if (s->live && !s->closing && s->device == device)
-            close_stream(s);
-    defaults[device] = NULL;
 }
 
 void sp_wait_device(int device)
@@ -119,25 +97,27 @@ void sp_wait_device(int device)
 
 /* ---- the API --------------------------------------------------------------------------------- */
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 {
     SP_ENTER();
     if (flags & ~(unsigned)cudaStreamNonBlocking)
         return sp_leave(cudaErrorInvalidValue);
     sp_take_lock();
-    *stream = create(flags, priority > 0 ? 0 : priority < -5 ? -5 : priority);
+    *stream = create(flags);
     sp_give_lock();
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+/* Nothing runs before another for its priority. */
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
 {
-    return cudaStreamCreateWithPriority(stream, flags, 0);
+    (void)priority;
+    return cudaStreamCreateWithFlags(stream, flags);
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t *stream)
 {
-    return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
@@ -146,34 +126,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     sp_take_lock();
     if (!stream || stream == cudaStreamLegacy)
         sp_refuse("the default stream stays");
-    close_stream(sp_stream_of(stream));
-    sp_give_lock();
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags)
-{
-    SP_ENTER();
-    sp_take_lock();
-    *flags = sp_stream_of(stream)->flags;
-    sp_give_lock();
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
-{
-    SP_ENTER();
-    sp_take_lock();
-    *priority = sp_stream_of(stream)->priority;
-    sp_give_lock();
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
-{
-    SP_ENTER();
-    sp_take_lock();
-    *device = sp_stream_of(stream)->device;
+    stream = sp_stream_of(stream);
+    stream->closing = true; /* Its items are still done. */
+    if (stream->started)
+        pthread_cond_signal(&stream->work);
+    else
+        sp_stream_ended(stream);
     sp_give_lock();
     return cudaSuccess;
 }
@@ -185,13 +143,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
     SP_ENTER();
     sp_take_lock();
+    sp_fake_cudart.waits++;
     s = sp_stream_of(stream);
     if (s == defaults[s->device])
         sp_submit(s, sp_item_new("synchronize", NULL), true);
     else if (s->newest)
         sp_wait(s->newest);
     sp_give_lock();
-    return cudaSuccess;
+    return sp_fake_cudart.stream_error;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
@@ -209,8 +168,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
         if (t->newest && sp_stream_includes(s, t))
             sp_check_seen(t->newest);
     sp_give_lock();
-    /* A thread that polls yields its core to the thread it waits for: there are fewer cores than
-     * threads. */
+    /* Who asks all the time leaves the core to whom it waits for: there are fewer than threads. */
     if (!done)
         sched_yield();
     return sp_leave(done ? cudaSuccess : cudaErrorNotReady);

@@ -1,7 +1,7 @@
 /*
- * Describes GPUs to this machine's cuDNN and checks its plans: it must compute every attention of
- * the models, in the workspace that memory is planned with. Nothing runs. Without cuDNN the test is
- * skipped.
+ * Plans that the cuDNN of this machine makes for GPUs that are described to it: it computes every attention of
+ * the models, in the workspace that memory is planned with. Nothing runs. Without cuDNN there is nothing
+ * to ask, and the test is skipped.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ static const struct gpu {
 
 static const struct gpu *gpu;
 
-/* Describes the GPU to cuDNN in its format; NULL: it does not know such GPUs. */
+/* As cuDNN writes devices; NULL: it does not know them. */
 static struct sp_cudnn *describe(const char **why)
 {
     static const char form[] =
@@ -53,7 +53,7 @@ static struct sp_cudnn *describe(const char **why)
 
 static struct sp_cudnn *cudnn;
 
-/* Plans refer to this function, but they are never run. */
+/* For plans that are never run. */
 void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, float *sum)
 {
     (void)k, (void)n, (void)x, (void)sum;
@@ -100,9 +100,8 @@ static struct sp_fused_shape shape_of(const struct problem *p, bool backward, bo
 
 enum { FORWARD, BACKWARD, DETERMINISTIC, KINDS };
 
-/* The forward needs no workspace, the backward no more than the bound. On Hopper the bound is
- * close; earlier GPUs take twice as much for dQ; on later ones a deterministic backward keeps no
- * scores. */
+/* Forward in nothing, backward in no more than the bound. On Hopper that is close; before, dQ takes twice
+ * as much, and after, a deterministic one keeps no scores. */
 static void whole(const struct problem *p, int kind)
 {
     static const char *const names[KINDS] = {"forward", "backward", "deterministic"};
@@ -128,8 +127,8 @@ static void test_whole(void **state)
             whole(&problems[i], kind);
 }
 
-/* Problems whose scores, or dK and dV of every query head, are too large run in parts, within a
- * share of the GPU's memory. */
+/* Problems too large for their scores, or for dK and dV of every query head: in parts, within a share of
+ * the GPU's memory. */
 static void test_parts(void **state)
 {
     static const struct {

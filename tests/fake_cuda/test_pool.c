@@ -4,10 +4,29 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include "fake_cuda.h"
+#include "fake_cudart.h"
 #include "kernels/cuda/device/device.h"
 #include "kernels/cuda/device/pool.h"
-#include "runtime.h"
+#include "scene.h"
+#include <sched.h>
+#include <stdatomic.h>
+
+enum { MIB = 1 << 20 };
+
+#define OK(call) assert_int_equal(call, cudaSuccess)
+
+/* A kernel that holds its stream until the test lets it go. */
+struct gate {
+    atomic_bool open;
+};
+
+static void CUDART_CB stand(void *arg)
+{
+    struct gate *g = arg;
+
+    while (!g->open)
+        sched_yield();
+}
 
 static struct sp_cuda_pool *pool_of(int device)
 {
@@ -29,7 +48,7 @@ static struct sp_fake_counts counts(int device)
 
 enum { IDLE = 16 * MIB };
 
-/* A buffer is reused only for its own size, the latest first. */
+/* A buffer is used again for its size, the latest first, and for no other. */
 static void test_reuse(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
@@ -52,7 +71,7 @@ static void test_reuse(void **state)
     assert_int_equal(counts(0).bytes, before);
 }
 
-/* If more buffers would be idle than may, the oldest idle ones are freed first. */
+/* Idle buffers go, the oldest first, where more would be than may. */
 static void test_idle(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(1);
@@ -78,7 +97,7 @@ static void test_idle(void **state)
     OK(cudaSetDevice(0));
 }
 
-/* If the device has no room for a workspace, idle buffers are freed, but no more than needed. */
+/* A workspace that the device has no room for takes that of idle buffers, as no more of them are needed. */
 static void test_workspace(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
@@ -99,8 +118,7 @@ static void test_workspace(void **state)
     sp_cuda_pool_destroy(pool);
 }
 
-/* On a full device of 64 MiB idle buffers make room; without any, allocation fails and leaves no
- * error behind. */
+/* A device of 64 MiB that is full: what is idle makes room, and without it there is none; no error stays behind. */
 static void test_full(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
@@ -120,7 +138,7 @@ static void test_full(void **state)
     assert_int_equal(counts(0).bytes, before);
 }
 
-/* Taking and giving back never wait for the device. */
+/* Taking and giving back wait for nothing that the device computes. */
 static void test_waits_for_nothing(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
@@ -144,12 +162,11 @@ static void test_waits_for_nothing(void **state)
 }
 
 /* In a process of its own: a driver without pools. */
-static void without(void)
+static void without(const char *name)
 {
+    (void)name;
     MUST(!sp_cuda_pool_supported(0));
 }
-
-static const struct scene scenes[] = {{"without", without}};
 
 static void test_without(void **state)
 {
@@ -171,7 +188,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_without),
     };
 
-    scene_main(argc, argv, scenes, sizeof scenes / sizeof *scenes);
-    fake_devices(argc, argv);
+    scene_main(argc, argv, without);
+    setenv("SP_FAKE_GPUS", "2", 1);
+    setenv("SP_FAKE_GPU_MEM", "64M", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

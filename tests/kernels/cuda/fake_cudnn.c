@@ -2,6 +2,7 @@
 #include "fake_cudnn.h"
 #include "kernels/cuda/flash3/flash3.h"
 #include "kernels/dtype.h"
+#include "kernels/kernels.h"
 
 struct sp_cudnn {
     cudaStream_t stream;
@@ -79,135 +80,90 @@ void sp_cudnn_plan_destroy(struct sp_cudnn_plan *plan)
     free(plan);
 }
 
-static double element(const void *x, size_t i)
+/* Rows of `width` elements, `row` apart in x and `ld` apart in memory that holds f32. */
+struct rows {
+    int n, width, row, ld;
+};
+
+static void gather(struct rows r, const void *x, float *values)
 {
-    return (double)sp_bf16_value(((const uint16_t *)x)[i]);
+    for (int i = 0; i < r.n * r.width; i++)
+        values[i / r.width * r.ld + i % r.width] =
+            sp_bf16_value(((const uint16_t *)x)[i / r.width * r.row + i % r.width]);
 }
 
-static void set_element(void *x, size_t i, double value)
+static void scatter(struct rows r, const float *values, void *x)
 {
-    ((uint16_t *)x)[i] = sp_bf16((float)value);
+    for (int i = 0; i < r.n * r.width; i++)
+        ((uint16_t *)x)[i / r.width * r.row + i % r.width] =
+            sp_bf16(values[i / r.width * r.ld + i % r.width]);
 }
 
-/* For one query head: p(kv_len) = softmax of the scaled scores of query i; returns log-sum-exp. */
-static double scores(const struct sp_fused_shape *s, const struct sp_fused_tensors *t, size_t at_q,
-                     size_t at_k, int i, double *p)
+static void *from(const void *x, int rows, int row)
 {
-    int seen = s->kv_len - s->q_len + i + 1;
-    double max = -INFINITY, sum = 0;
+    return (uint16_t *)(uintptr_t)x + (size_t)rows * (size_t)row;
+}
 
-    for (int j = 0; j < s->kv_len; j++) {
-        p[j] = 0;
-        for (int e = 0; e < s->head_dim; e++)
-            p[j] += element(t->q, at_q + (size_t)(i * s->q_row + e)) *
-                    element(t->k, at_k + (size_t)(j * s->kv_row + e));
-        p[j] = j < seen ? p[j] * (double)s->scale : -INFINITY;
-        max = fmax(max, p[j]);
+/* Attention of one sequence by the CPU's kernels, on copies without gaps. */
+static void one_sequence(const struct sp_fused_shape *s, const struct sp_fused_tensors *t, int b)
+{
+    const struct sp_attention at = {1,         s->heads, s->kv_heads,          s->head_dim,
+                                    s->scale,  s->q_len, s->kv_len - s->q_len, 1,
+                                    &s->kv_len};
+    int q_width = s->heads * s->head_dim, width = s->kv_heads * s->head_dim, at_q = b * s->q_rows;
+    struct rows q_rows = {s->q_len, q_width, s->q_row, q_width};
+    struct rows kv_rows = {s->kv_len, width, s->kv_row, 2 * width};
+    struct rows dkv_rows = {s->kv_len, width, s->dkv_row, 2 * width};
+    size_t n = (size_t)(s->q_len * q_width), n_kv = (size_t)(s->kv_len * 2 * width);
+    size_t n_lse = (size_t)(s->heads * s->q_len);
+    float *q = new_nan(n), *kv = new_nan(n_kv), *o = new_nan(n), *lse = new_nan(n_lse);
+    float *d_o = new_nan(n), *dq = new_nan(n), *dkv = new_bytes(n_kv * sizeof *dkv);
+    float *kept = (float *)t->lse + (size_t)b * n_lse;
+    const float *keys[] = {kv};
+
+    gather(q_rows, from(t->q, at_q, s->q_row), q);
+    gather(kv_rows, from(t->k, b * s->kv_rows, s->kv_row), kv);
+    gather(kv_rows, from(t->v, b * s->kv_rows, s->kv_row), kv + width);
+    sp_attention(&at, q, keys, o, lse);
+    if (!s->backward) {
+        memcpy(kept, lse, n_lse * sizeof *lse);
+        scatter(q_rows, o, from(t->o, at_q, s->q_row));
+    } else {
+        for (size_t i = 0; i < n_lse; i++)
+            assert_true(fabsf(lse[i] - kept[i]) < 1e-4f);
+        gather(q_rows, from(t->o, at_q, s->q_row), o);
+        gather(q_rows, from(t->d_o, at_q, s->q_row), d_o);
+        memset(dkv, 0, n_kv * sizeof *dkv);
+        sp_attention_bwd(&at, &(struct sp_attention_bwd){.q = q,
+                                                         .kv = (const void *const *)keys,
+                                                         .o = o,
+                                                         .lse = kept,
+                                                         .d_o = d_o,
+                                                         .dq = dq,
+                                                         .dkv = (void *const *)&dkv});
+        scatter(q_rows, dq, from(t->dq, at_q, s->q_row));
+        scatter(dkv_rows, dkv, from(t->dk, b * s->dkv_rows, s->dkv_row));
+        scatter(dkv_rows, dkv + width, from(t->dv, b * s->dkv_rows, s->dkv_row));
     }
-    for (int j = 0; j < s->kv_len; j++)
-        sum += p[j] = exp(p[j] - max);
-    for (int j = 0; j < s->kv_len; j++)
-        p[j] /= sum;
-    return max + log(sum);
+    free(q), free(kv), free(o), free(lse), free(d_o), free(dq), free(dkv);
 }
 
-static void forward_head(const struct sp_fused_shape *s, const struct sp_fused_tensors *t,
-                         size_t at_q, size_t at_k, float *lse, double *p)
-{
-    for (int i = 0; i < s->q_len; i++) {
-        lse[i] = (float)scores(s, t, at_q, at_k, i, p);
-        for (int e = 0; e < s->head_dim; e++) {
-            double o = 0;
-
-            for (int j = 0; j < s->kv_len; j++)
-                o += p[j] * element(t->v, at_k + (size_t)(j * s->kv_row + e));
-            set_element(t->o, at_q + (size_t)(i * s->q_row + e), o);
-        }
-    }
-}
-
-/* dk and dv(kv_len,d) +=, of one query head */
-static void backward_head(const struct sp_fused_shape *s, const struct sp_fused_tensors *t,
-                          size_t at_q, size_t at_k, const float *lse, double *p, double *dk,
-                          double *dv)
-{
-    int d = s->head_dim;
-
-    for (int i = 0; i < s->q_len; i++) {
-        size_t row = at_q + (size_t)(i * s->q_row);
-        double mean = 0;
-
-        assert_true(fabs(scores(s, t, at_q, at_k, i, p) - (double)lse[i]) < 1e-4);
-        for (int e = 0; e < d; e++)
-            mean += element(t->d_o, row + (size_t)e) * element(t->o, row + (size_t)e);
-        for (int e = 0; e < d; e++)
-            set_element(t->dq, row + (size_t)e, 0);
-        for (int j = 0; j < s->kv_len; j++) {
-            size_t key = at_k + (size_t)(j * s->kv_row);
-            double dp = 0, ds;
-
-            for (int e = 0; e < d; e++) {
-                dp += element(t->d_o, row + (size_t)e) * element(t->v, key + (size_t)e);
-                dv[j * d + e] += p[j] * element(t->d_o, row + (size_t)e);
-            }
-            ds = p[j] * (dp - mean) * (double)s->scale;
-            for (int e = 0; e < d; e++)
-                dk[j * d + e] += ds * element(t->q, row + (size_t)e);
-            p[j] = ds;
-        }
-        for (int e = 0; e < d; e++) {
-            double dq = 0;
-
-            for (int j = 0; j < s->kv_len; j++)
-                dq += p[j] * element(t->k, at_k + (size_t)(j * s->kv_row + e));
-            set_element(t->dq, row + (size_t)e, dq);
-        }
-    }
-}
-
-/* Overwrites dk and dv with NaN before they are computed, and nothing beyond them. */
+/* Outputs hold nothing before they are written, and lie nowhere else. */
 static void spoil(const struct sp_fused_shape *s, const struct sp_fused_tensors *t)
 {
-    for (int b = 0; b < s->batch; b++)
-        for (int g = 0; g < s->kv_heads; g++)
-            for (int i = 0; i < s->kv_len * s->head_dim; i++) {
-                size_t row = (size_t)(b * s->dkv_rows + i / s->head_dim) * (size_t)s->dkv_row;
-                size_t at = row + (size_t)(g * s->head_dim + i % s->head_dim);
+    int width = s->kv_heads * s->head_dim;
+    float *nan = new_nan((size_t)(s->kv_len * width));
 
-                set_element(t->dk, at, NAN);
-                set_element(t->dv, at, NAN);
-            }
-}
-
-/* A key/value head and the query heads that use it. */
-static void one_head(const struct sp_fused_shape *s, const struct sp_fused_tensors *t, int b, int g)
-{
-    size_t n = (size_t)s->kv_len * (size_t)s->head_dim;
-    size_t at_k = (size_t)b * (size_t)s->kv_rows * (size_t)s->kv_row + (size_t)(g * s->head_dim);
-    size_t at_dk = (size_t)b * (size_t)s->dkv_rows * (size_t)s->dkv_row + (size_t)(g * s->head_dim);
-    double *p = new_double((size_t)s->kv_len, NULL);
-    double *dk = new_double(n, NULL), *dv = new_double(n, NULL);
-    int group = s->heads / s->kv_heads;
-
-    for (int h = g * group; h < (g + 1) * group; h++) {
-        size_t at_q = (size_t)b * (size_t)s->q_rows * (size_t)s->q_row + (size_t)(h * s->head_dim);
-        float *lse = (float *)t->lse + (b * s->heads + h) * s->q_len;
-
-        if (s->backward)
-            backward_head(s, t, at_q, at_k, lse, p, dk, dv);
-        else
-            forward_head(s, t, at_q, at_k, lse, p);
+    for (int b = 0; b < s->batch; b++) {
+        scatter((struct rows){s->kv_len, width, s->dkv_row, width}, nan,
+                from(t->dk, b * s->dkv_rows, s->dkv_row));
+        scatter((struct rows){s->kv_len, width, s->dkv_row, width}, nan,
+                from(t->dv, b * s->dkv_rows, s->dkv_row));
     }
-    for (int j = 0; s->backward && j < s->kv_len; j++)
-        for (int e = 0; e < s->head_dim; e++) {
-            set_element(t->dk, at_dk + (size_t)(j * s->dkv_row + e), dk[j * s->head_dim + e]);
-            set_element(t->dv, at_dk + (size_t)(j * s->dkv_row + e), dv[j * s->head_dim + e]);
-        }
-    free(p), free(dk), free(dv);
+    free(nan);
 }
 
-/* The computation of cuDNN and FlashAttention-3. Checks alignment and overwrites the workspace's
- * ends. */
+/* Both use tensors and a workspace like this. */
 static void compute(const struct sp_fused_shape *s, const struct sp_fused_tensors *t,
                     void *workspace, size_t workspace_bytes)
 {
@@ -224,8 +180,7 @@ static void compute(const struct sp_fused_shape *s, const struct sp_fused_tensor
     if (s->backward)
         spoil(s, t);
     for (int b = 0; b < s->batch; b++)
-        for (int g = 0; g < s->kv_heads; g++)
-            one_head(s, t, b, g);
+        one_sequence(s, t, b);
 }
 
 bool sp_cudnn_plan_run(struct sp_cudnn *cudnn, const struct sp_cudnn_plan *plan,

@@ -1,11 +1,5 @@
-#include "fake_lt.h"
-#include "fake_cudart.h"
-#include "kernels/dtype.h"
-#include <math.h>
+#include "gemm_host.h"
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct sp_fake_lt sp_fake_lt;
 
@@ -28,7 +22,7 @@ struct preference {
     uint64_t workspace;
 };
 
-/* An algorithm remembers the product that the heuristics offered it for. */
+/* An algorithm remembers this of the product it was named for. */
 struct algo {
     uint32_t index, align[4], workspace, problem;
 };
@@ -297,38 +291,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t lt, cublasLtMatmu
 
 /* ---- the product ---- */
 
-static float value_at(int32_t type, const void *x, size_t i)
+static enum sp_dtype dtype_of(int32_t type)
 {
-    return type == CUDA_R_16BF ? sp_bf16_value(((const uint16_t *)x)[i]) : ((const float *)x)[i];
-}
-
-static void set_value_at(int32_t type, void *x, size_t i, float value)
-{
-    if (type == CUDA_R_16BF)
-        ((uint16_t *)x)[i] = sp_bf16(value);
-    else
-        ((float *)x)[i] = value;
-}
-
-static float gelu(float u)
-{
-    double z = 0.7978845608028654 * ((double)u + 0.044715 * pow((double)u, 3));
-
-    return (float)(0.5 * (double)u * (1 + tanh(z)));
-}
-
-static float dgelu(float x)
-{
-    double u = (double)x, t = tanh(0.7978845608028654 * (u + 0.044715 * u * u * u));
-
-    return (float)(0.5 * (1 + t) +
-                   0.5 * u * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * u * u));
+    return type == CUDA_R_16BF ? SP_BF16 : SP_F32;
 }
 
 /* Element (i,j) of op(X). */
 static float element(const struct layout *l, int32_t trans, const void *x, uint64_t i, uint64_t j)
 {
-    return value_at(l->type, x, trans ? j + i * (uint64_t)l->ld : i + j * (uint64_t)l->ld);
+    return value_of(dtype_of(l->type), x,
+                    trans ? j + i * (uint64_t)l->ld : i + j * (uint64_t)l->ld);
 }
 
 static bool aligned(const void *x, uint32_t to)
@@ -347,6 +319,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t desc, co
     const struct layout *a = (void *)la, *b = (void *)lb, *d = (void *)ld;
     const struct layout *const l[3] = {a, b, d};
     float scale = *(const float *)alpha, keep = *(const float *)beta;
+    enum sp_dtype type = dtype_of(d->type);
     struct algo algo;
     struct sizes s;
     cublasStatus_t status = legal(op, a, b, (void *)lc, d, &s);
@@ -387,7 +360,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t desc, co
             uint64_t stride = algo.index + 1;
             float x = 0;
 
-            /* Algorithm 0 sums in order; the others sum in as many parts as their number says. */
+            /* Algorithm 0 sums in order, another in as many parts as its number says. */
             for (uint64_t part = 0; part < stride; part++) {
                 float sum = 0;
 
@@ -397,21 +370,26 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t desc, co
             }
             x *= scale;
             if (keep != 0)
-                x += keep * value_at(d->type, C, at);
+                x += keep * value_of(type, C, at);
             if (op->epilogue & 4)
-                x += value_at(d->type, op->bias, i);
+                x += value_of(type, op->bias, i);
             if (op->epilogue & 32) {
-                set_value_at(d->type, op->aux, aux, x);
-                x = gelu(x);
+                float u = x;
+
+                set_value(type, op->aux, aux, x);
+                sp_activation(SP_GELU_TANH, 1, &u, &x);
             }
-            if (op->epilogue & 64)
-                x *= dgelu(value_at(d->type, op->aux, aux));
-            set_value_at(d->type, D, at, x);
+            if (op->epilogue & 64) {
+                float u = value_of(type, op->aux, aux);
+
+                sp_activation_bwd(SP_GELU_TANH, 1, &u, &x, &x);
+            }
+            set_value(type, D, at, x);
         }
         for (uint64_t k = 0; k < s.k && op->epilogue == CUBLASLT_EPILOGUE_BGRADB; k++)
             column += (double)element(b, op->trans[1], B, k, j);
         if (op->epilogue == CUBLASLT_EPILOGUE_BGRADB)
-            set_value_at(d->type, (void *)(uintptr_t)op->bias, j, (float)column);
+            set_value(type, (void *)(uintptr_t)op->bias, j, (float)column);
     }
     return CUBLAS_STATUS_SUCCESS;
 }

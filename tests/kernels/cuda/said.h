@@ -1,4 +1,4 @@
-/* Runs a function in a process of its own and returns its stderr and how it ends. */
+/* Runs a function in a process of its own: how that ends, and the words on stderr. */
 #ifndef SP_TESTS_SAID_H
 #define SP_TESTS_SAID_H
 
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Runs f(arg), whose result, 0 to 255, is the exit status if it returns. */
+/* Runs f(arg), whose result, 0 to 255, is the exit status if it returns; -n: ended by signal n. */
 static inline int said_by(int (*f)(void *arg), void *arg, char *text, size_t size)
 {
     int ends[2], status;
@@ -30,7 +30,7 @@ static inline int said_by(int (*f)(void *arg), void *arg, char *text, size_t siz
     text[got] = '\0';
     close(ends[0]);
     waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
 /* One line of ours, and no more. */
