@@ -5,7 +5,7 @@
  *
  *   a step begins           gather: the parts of the weights, from the pipelines that updated them
  *   a gradient is complete  scatter: its parts, to the pipelines that update them, which add up
- *                           (gradients.c)
+ *                           (step.c)
  *
  * With D pipelines and P parameters, a pipeline sends (D - 1)/D P elements of gradients in a step,
  * and as many of weights. Ops read gathered weights and add to gathered gradients; from a scatter
