@@ -21,7 +21,7 @@
 #include "cli/record.h"
 #include "sp_error.h"
 #include "sp_utf8.h"
-#include "trace/timeline/measured.h"
+#include "trace/timeline/timeline.h"
 #include "trace/timeline/pictures.h"
 #include <errno.h>
 #include <jansson.h>

@@ -1,6 +1,5 @@
 #include "graphs/layer/attention.h"
-#include "graphs/context/heads.h"
-#include "graphs/context/ring.h"
+#include "graphs/context/context.h"
 #include "graphs/offload/streamed_keys.h"
 
 static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, size_t elements,

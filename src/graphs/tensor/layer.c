@@ -1,4 +1,3 @@
-#include "graphs/tensor/layer.h"
 #include "graphs/offload/offload.h"
 #include "graphs/tensor/attention.h"
 #include "graphs/tensor/halves.h"

@@ -1,5 +1,5 @@
 /* --eval: the loss on a file that is held out, every now and then and at the end. */
-#include "graphs/inference/evaluate.h"
+#include "graphs/inference/inference.h"
 #include "sp_error.h"
 #include "train/run/log.h"
 #include "train/run/watchdog.h"

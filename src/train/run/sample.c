@@ -1,6 +1,6 @@
 /* Text that rank 0 draws from the model as it is. */
 #include "train/run/sample.h"
-#include "graphs/inference/generate.h"
+#include "graphs/inference/inference.h"
 #include "sp_error.h"
 #include "train/run/draw.h"
 #include "train/run/watchdog.h"
