@@ -273,16 +273,24 @@ void sp_checkpoint_clear(struct sp_graph *g, enum sp_field field)
             clear(g, &g->stages[k], field_of(&g->stages[k].blocks[i], field));
 }
 
+/* One field of a block of the model. */
+struct block_field {
+    enum sp_field field;
+    enum sp_block_kind kind;
+    int layer;
+};
+
 /* Sends n elements of a block from a stage of a pipeline to rank 0, which puts them at `to`. */
-static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
-                  int stage, int pipeline, float *to, size_t n)
+static void fetch_from_stage(struct sp_graph *g, const struct block_field *b, int stage,
+                             int pipeline, float *to, size_t n)
 {
     int owner = sp_stage_rank_in(&g->place, stage, pipeline), rank = g->place.world.rank;
-    int64_t of_layer = (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind;
-    int64_t of_stage = of_layer * (g->shape.model.layers + 1) + layer + 1;
+    int64_t of_layer = (int64_t)b->field * SP_BLOCK_KINDS + (int64_t)b->kind;
+    int64_t of_stage = of_layer * (g->shape.model.layers + 1) + b->layer + 1;
     int64_t tag = sp_tag(g, SP_MSG_BLOCK, of_stage * g->place.stages + stage);
     struct sp_stage *st = sp_graph_stage(g, stage);
-    struct sp_tensor *handle = st ? field_of(sp_stage_block(st, kind, layer), field) : NULL;
+    struct sp_tensor *handle =
+        st ? field_of(sp_stage_block(st, b->kind, b->layer), b->field) : NULL;
 
     if (rank == 0 && owner == 0) {
         values_read(g, st, handle, to, n);
@@ -297,20 +305,19 @@ static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
 
 /* Puts together at `to` on rank 0 what one tensor-parallel member holds of a block, from all stages
  * and pipelines that hold parts of it. */
-static void fetch_member(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind,
-                         int layer, int member, float *to)
+static void fetch_member(struct sp_graph *g, const struct block_field *b, int member, float *to)
 {
-    size_t held = sp_block_held(g->cfg.plan, &g->shape.held, kind);
-    int parts = sp_block_is_sharded(g->cfg.plan, kind) ? g->place.stages : 1;
+    size_t held = sp_block_held(g->cfg.plan, &g->shape.held, b->kind);
+    int parts = sp_block_is_sharded(g->cfg.plan, b->kind) ? g->place.stages : 1;
     int replicas = g->shape.zero ? sp_graph_replicas(g) : 1;
 
     for (int i = 0; i < parts * replicas; i++) {
-        int stage = parts > 1 ? i / replicas : sp_block_owner(g, kind, layer);
+        int stage = parts > 1 ? i / replicas : sp_block_owner(g, b->kind, b->layer);
         uint64_t first, count;
 
         sp_pipelines_part(held, i % replicas, replicas, &first, &count);
-        fetch(g, field, kind, layer, stage, i % replicas * g->shape.tensor + member,
-              to ? to + (size_t)(i / replicas) * held + first : NULL, count);
+        fetch_from_stage(g, b, stage, i % replicas * g->shape.tensor + member,
+                         to ? to + (size_t)(i / replicas) * held + first : NULL, count);
     }
 }
 
@@ -322,10 +329,20 @@ static float *new_values(bool here, size_t n)
     return values;
 }
 
+/* Blocks on their way to the caller of sp_checkpoint_each. */
+struct streaming {
+    struct sp_graph *g;
+    enum sp_field field;
+    sp_block_fn fn;
+    void *arg;
+    int err; /* the first that fn returned */
+};
+
 /* Puts one block together on rank 0 and calls fn with it. */
-static int stream(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
-                  sp_block_fn fn, void *arg)
+static void stream_block(struct streaming *s, enum sp_block_kind kind, int layer)
 {
+    struct sp_graph *g = s->g;
+    const struct block_field b = {.field = s->field, .kind = kind, .layer = layer};
     size_t n = sp_block_elements(&g->cfg.params->model, kind);
     size_t held = sp_block_held(g->cfg.plan, &g->shape.held, kind);
     int parts = sp_block_is_sharded(g->cfg.plan, kind) ? g->place.stages : 1, err = 0;
@@ -333,28 +350,28 @@ static int stream(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
     float *whole, *own;
 
     if (!n)
-        return 0;
+        return;
     sp_activity_touch();
     own = new_values(here, held * (size_t)parts);
     whole = divided ? new_values(here, n) : own;
     if (here && divided)
         memset(whole, 0, n * sizeof *whole);
     for (int m = 0; m < g->shape.tensor; m++) {
-        fetch_member(g, field, kind, layer, m, own);
+        fetch_member(g, &b, m, own);
         if (here && divided)
             sp_block_put_part(g->cfg.params, &g->held, m, kind, layer, own, whole);
     }
     if (here)
-        err = fn(arg, kind, layer, whole, n);
+        err = s->fn(s->arg, kind, layer, whole, n);
+    s->err = s->err ? s->err : err;
     if (divided)
         free(whole);
     free(own);
-    return err;
 }
 
 int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, void *arg)
 {
-    int err = 0, more;
+    struct streaming s = {.g = g, .field = field, .fn = fn, .arg = arg};
 
     /* The step number changes, so that each gathering has tags of its own. Processes whose
      * parameters are replicas of the first one's do nothing, unless they hold parts. After an error
@@ -362,17 +379,11 @@ int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, 
     g->step++;
     if (sp_graph_replica(g) > 0 && !g->shape.zero)
         return 0;
-#define VISIT(kind, layer)                                                                         \
-    do {                                                                                           \
-        more = stream(g, field, kind, layer, fn, arg);                                             \
-        err = err ? err : more;                                                                    \
-    } while (0)
     for (int kind = 0; kind < SP_BLOCK_NORM1; kind++)
-        VISIT((enum sp_block_kind)kind, -1);
+        stream_block(&s, (enum sp_block_kind)kind, -1);
     for (int i = 0; i < SP_LAYER_BLOCKS * g->shape.model.layers; i++)
-        VISIT(sp_layer_block(i), i / SP_LAYER_BLOCKS);
+        stream_block(&s, sp_layer_block(i), i / SP_LAYER_BLOCKS);
     for (int kind = SP_BLOCK_POST + 1; kind < SP_BLOCK_KINDS; kind++)
-        VISIT((enum sp_block_kind)kind, -1);
-#undef VISIT
-    return err;
+        stream_block(&s, (enum sp_block_kind)kind, -1);
+    return s.err;
 }
