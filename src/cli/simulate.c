@@ -17,7 +17,7 @@
 #include "policies/registry.h"
 #include "sp_error.h"
 #include "sp_utf8.h"
-#include "trace/timeline/measured.h"
+#include "trace/timeline/timeline.h"
 #include "trace/timeline/pictures.h"
 #include "train/groups.h"
 #include "train/layout_auto.h"

@@ -89,8 +89,15 @@ static struct sp_message_record *record(struct sp_graph *g, struct sp_stage *st,
 
 /* ---- one message ------------------------------------------------------------------------- */
 
+/* The destination of a message. */
+struct destination {
+    int rank;
+    int64_t tag;
+    struct sp_transfer *times; /* NULL: not recorded */
+};
+
 static void post(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
-                 struct sp_tensor *handle, int rank, int64_t tag, struct sp_transfer *times)
+                 struct sp_tensor *handle, const struct destination *to)
 {
     char name[SP_TENSOR_TEXT] = "";
 
@@ -98,7 +105,7 @@ static void post(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
         sp_tensor_print(g->cfg.plan, t, name);
     st->bytes_sent[g->turn] += sp_tensor_size(handle);
     st->messages_sent[g->turn]++;
-    g->cfg.sink->ops->send(handle, rank, tag, name, times);
+    g->cfg.sink->ops->send(handle, to->rank, to->tag, name, to->times);
 }
 
 void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a, int k,
@@ -107,14 +114,18 @@ void sp_message_post(struct sp_graph *g, struct sp_stage *st, const struct sp_ac
     int number = number_of(a, k);
     struct sp_message_record *r = record(g, st, true, number);
 
-    post(g, st, &a->tensor, handle, sp_stage_rank(&g->place, to),
-         sp_tag(g, SP_MSG_ACTION, number % MESSAGES), r ? &r->times : NULL);
+    post(g, st, &a->tensor, handle,
+         &(struct destination){.rank = sp_stage_rank(&g->place, to),
+                               .tag = sp_tag(g, SP_MSG_ACTION, number % MESSAGES),
+                               .times = r ? &r->times : NULL});
 }
 
 void sp_message_share(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
                       struct sp_tensor *handle, int pipeline, int64_t tag)
 {
-    post(g, st, t, handle, sp_stage_rank_in(&g->place, st->index, pipeline), tag, NULL);
+    post(g, st, t, handle,
+         &(struct destination){.rank = sp_stage_rank_in(&g->place, st->index, pipeline),
+                               .tag = tag});
 }
 
 void sp_message_take(const struct sp_graph *g, const struct sp_stage *st, struct sp_tensor *handle,

@@ -1,6 +1,5 @@
 #include "graphs/step.h"
 #include "graphs/families/family.h"
-#include "graphs/gradients.h"
 #include "graphs/message.h"
 #include "graphs/offload/offload.h"
 #include "policies/lowering/action.h"
@@ -8,8 +7,176 @@
 #include "graphs/tokens.h"
 #include "graphs/weights/zero.h"
 #include "sp_error.h"
+#include "graphs/members.h"
+#include "policies/families/ownership.h"
+#include "policies/lowering/pipelines.h"
 #include <math.h>
 #include <string.h>
+
+/* Sums the gradients of blocks that more than one stage holds, before the norm and the update. */
+
+/* Takes a buffer for another replica's gradient. The buffer goes back two exchanges later: at most
+ * three exist, and an exchange need not wait for the sum of the one before it. */
+static struct sp_tensor *take_replica_gradient(struct sp_stage *st, size_t n)
+{
+    if (st->replica_gradients[1])
+        sp_pool_put(st->replica_gradients[1]);
+    st->replica_gradients[1] = st->replica_gradients[0];
+    st->replica_gradients[0] = sp_pool_get(st->local, n, sizeof(float), "replica gradient");
+    return st->replica_gradients[0];
+}
+
+static void drop_replica_gradients(struct sp_stage *st)
+{
+    for (int i = 0; i < 2; i++) {
+        if (st->replica_gradients[i])
+            sp_pool_put(st->replica_gradients[i]);
+        st->replica_gradients[i] = NULL;
+    }
+}
+
+/* Does the REDUCE of one of two replicas in a pipeline. Both replicas add the two gradients in the
+ * same order. */
+static void reduce_replicas(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+{
+    struct sp_block *b = sp_stage_block(st, (enum sp_block_kind)a->tensor.block, a->tensor.at);
+    int mine = a->member[0] == st->index ? 0 : 1, peer = a->member[!mine];
+    struct sp_stage *other = sp_graph_stage(g, peer);
+    struct sp_task_context ctx = sp_stage_context(g, st, 'T');
+    struct sp_tensor *replica;
+
+    ctx.layer = b->layer;
+    if (other) { /* a + b = b + a: one sum serves both */
+        if (b->counted)
+            sp_sum_insert(&ctx, SP_F32, b->g, sp_stage_gradient(other, b->kind, b->layer), true);
+        return;
+    }
+    replica = take_replica_gradient(st, sp_tensor_size(b->g) / sizeof(float));
+    sp_message_post(g, st, a, mine, b->g, peer);
+    sp_message_expect(g, &ctx, a, !mine, replica, peer);
+    sp_sum_insert(&ctx, SP_F32, b->g, replica, false);
+}
+
+/* ---- between pipelines ----------------------------------------------------------------------- */
+
+/* One exchange of a block's gradient, or of its packed ranges, between pipelines. */
+struct sharing {
+    struct sp_graph *g;
+    struct sp_stage *st;
+    struct sp_block *b;
+    int64_t tag;
+    struct sp_task_context ctx;
+};
+
+static void send_gradient(const struct sharing *s, struct sp_tensor *handle, int pipeline)
+{
+    struct sp_tensor_id t = {.kind = SP_TENSOR_GRADIENT,
+                             .block = (unsigned char)s->b->kind,
+                             .mb = -1,
+                             .at = s->b->layer};
+
+    sp_message_share(s->g, s->st, &t, handle, pipeline, s->tag);
+}
+
+/* Receives another pipeline's gradient and adds it to this process's sum. */
+static void add_gradient(const struct sharing *s, struct sp_tensor *sum, int pipeline)
+{
+    struct sp_tensor *replica = take_replica_gradient(s->st, sp_tensor_size(sum) / sizeof(float));
+
+    sp_message_take(s->g, s->st, replica, pipeline, s->tag);
+    sp_sum_insert(&s->ctx, SP_F32, sum, replica, false);
+}
+
+/* Sums over n pipelines, of which this one is number q; all get the sum. pipeline(g, k) is the
+ * pipeline with number k. */
+static void reduce_pipelines(const struct sharing *s, struct sp_tensor *sum, int q, int n,
+                             int (*pipeline)(const struct sp_graph *g, int k))
+{
+    struct sp_exchange e[SP_MAX_EXCHANGES];
+    int rounds = sp_pipelines_exchanges(q, n, e);
+
+    for (int i = 0; i < rounds; i++) {
+        int peer = pipeline(s->g, e[i].peer);
+
+        if (e[i].sends)
+            send_gradient(s, sum, peer);
+        if (e[i].receives && e[i].replaces)
+            sp_message_take(s->g, s->st, sum, peer, s->tag);
+        else if (e[i].receives)
+            add_gradient(s, sum, peer);
+    }
+}
+
+/* Sends each pipeline the gradient of the part that it updates, and sums those of its own part. */
+static void scatter(const struct sharing *s)
+{
+    int q = sp_graph_replica(s->g), n = sp_graph_replicas(s->g);
+
+    sp_zero_cut(s->b);
+    for (int k = 1; k < n; k++) {
+        int to = (q + k) % n;
+
+        send_gradient(s, s->b->shared[SP_SHARED_G].part[to], sp_replica_pipeline(s->g, to));
+        add_gradient(s, s->b->state[SP_STATE_G], sp_replica_pipeline(s->g, (q - k + n) % n));
+    }
+}
+
+/* Sums over the tensor-parallel members the gradients of elements that they all hold; each member
+ * computed these gradients for its own tokens or heads only. */
+static void reduce_same(const struct sharing *s)
+{
+    struct sp_block whole = *s->b;
+    struct sp_block_range range[SP_BLOCK_RANGES];
+    size_t elements = 0;
+    struct sp_tensor *packed;
+    int n;
+
+    if (whole.shared) {
+        whole.first = sp_block_first(s->g->cfg.plan, &s->g->shape.held, whole.kind, s->st->index);
+        whole.n = sp_tensor_size(whole.g) / sizeof(float);
+    }
+    n = sp_block_same(s->g, &whole, SP_RANGES_SUMMED, range);
+    if (n == 0)
+        return;
+    for (int i = 0; i < n; i++)
+        elements += range[i].n;
+    packed = sp_pool_get(s->st->local, elements, sizeof(float), "packed gradient");
+    sp_pack_insert(&s->ctx, n, range, s->b->g, packed);
+    reduce_pipelines(s, packed, sp_tensor_member(s->g), s->g->shape.tensor, sp_tensor_pipeline);
+    sp_unpack_insert(&s->ctx, n, range, packed, s->b->g);
+    sp_pool_put(packed);
+}
+
+/* Sums a block's gradient, complete in this pipeline, with those of the other pipelines, into the
+ * block's state. All pipelines call it for the same blocks in the same order. */
+static void share_gradient(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
+{
+    int64_t number = sp_block_number(g, st, b);
+    struct sharing s = {.g = g, .st = st, .b = b, .ctx = sp_stage_context(g, st, 'T')};
+
+    s.ctx.layer = b->layer;
+    s.tag = sp_tag(g, SP_MSG_SAME, number);
+    reduce_same(&s);
+    s.tag = sp_tag(g, SP_MSG_GRADIENT, number);
+    if (b->shared)
+        scatter(&s);
+    else
+        reduce_pipelines(&s, b->g, sp_graph_replica(g), sp_graph_replicas(g), sp_replica_pipeline);
+}
+
+/* Does this for all blocks of this process for which it was not done ahead, and gives back
+ * buffers. */
+static void share_remaining_gradients(struct sp_graph *g)
+{
+    for (int k = 0; k < g->place.n_local; k++) {
+        struct sp_stage *st = &g->stages[k];
+
+        for (int i = 0; i < st->n_blocks && g->place.pipelines > 1; i++)
+            if (!st->blocks[i].closed)
+                share_gradient(g, st, &st->blocks[i]);
+        drop_replica_gradients(st);
+    }
+}
 
 static void clear_meters(struct sp_graph *g)
 {
@@ -134,7 +301,7 @@ void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
     if (!g->ahead)
         return;
     ctx.layer = b->layer;
-    sp_gradients_share(g, st, b);
+    share_gradient(g, st, b);
     if (b->counted)
         count_norm(g, &ctx, st, b, false);
     update(g, &ctx, b, g->ahead, g->beside);
@@ -200,7 +367,7 @@ void sp_step_act(struct sp_graph *g, const struct sp_action *a)
         sp_store_drop(&st->store, &a->tensor);
         break;
     case SP_ACTION_REDUCE:
-        sp_gradients_reduce(g, st, a);
+        reduce_replicas(g, st, a);
         break;
     case SP_ACTION_EXCHANGE:
         break; /* tasks of the op do it */
@@ -255,7 +422,7 @@ void sp_step_conclude(struct sp_graph *g)
     if (g->family->end)
         g->family->end(g);
     g->ahead = NULL;
-    sp_gradients_end(g);
+    share_remaining_gradients(g);
     norm_tasks(g);
     g->closing = g->turn;
 }

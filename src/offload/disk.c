@@ -1,6 +1,5 @@
 #define _GNU_SOURCE /* O_DIRECT */
 #include "offload/disk.h"
-#include "offload/file_space.h"
 #include "offload/host.h"
 #include "offload/tensor_sums.h"
 #include "offload/transfers.h"
@@ -16,6 +15,109 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <errno.h>
+
+/* The free space of a file that holds tensors of many sizes: first fit. Pure. */
+
+struct file_gap {
+    off_t at;
+    size_t bytes;
+};
+
+/* All zeros: an empty file. */
+struct file_space {
+    struct file_gap *gaps; /* by place, no two of them touch */
+    int n, cap;
+    off_t end;
+};
+
+static int insert_gap(struct file_space *f, int i, struct file_gap gap)
+{
+    if (f->n == f->cap) {
+        int cap = f->cap ? 2 * f->cap : 64;
+        struct file_gap *more = realloc(f->gaps, (size_t)cap * sizeof *more);
+
+        if (!more)
+            return -ENOMEM;
+        f->gaps = more;
+        f->cap = cap;
+    }
+    memmove(&f->gaps[i + 1], &f->gaps[i], (size_t)(f->n - i) * sizeof *f->gaps);
+    f->gaps[i] = gap;
+    f->n++;
+    return 0;
+}
+
+static void erase_gap(struct file_space *f, int i)
+{
+    memmove(&f->gaps[i], &f->gaps[i + 1], (size_t)(f->n - i - 1) * sizeof *f->gaps);
+    f->n--;
+}
+
+/* Takes room from the first gap that has it; otherwise from the end on, and *grows is set. */
+static off_t take_space(struct file_space *f, size_t bytes, bool *grows)
+{
+    off_t at;
+
+    *grows = false;
+    for (int i = 0; i < f->n; i++) {
+        struct file_gap *gap = &f->gaps[i];
+
+        if (gap->bytes < bytes)
+            continue;
+        at = gap->at;
+        gap->at += (off_t)bytes;
+        gap->bytes -= bytes;
+        if (!gap->bytes)
+            erase_gap(f, i);
+        return at;
+    }
+    *grows = true;
+    at = f->end;
+    f->end += (off_t)bytes;
+    return at;
+}
+
+/* The first gap behind a place. */
+static int gap_behind(const struct file_space *f, off_t at)
+{
+    int low = 0, high = f->n;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+
+        if (f->gaps[middle].at < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Gives room back, joining neighbours. 0 or -ENOMEM. */
+static int give_space(struct file_space *f, off_t at, size_t bytes)
+{
+    int i = gap_behind(f, at);
+    bool follows = i > 0 && f->gaps[i - 1].at + (off_t)f->gaps[i - 1].bytes == at;
+    bool precedes = i < f->n && at + (off_t)bytes == f->gaps[i].at;
+
+    if (!follows && !precedes)
+        return insert_gap(f, i, (struct file_gap){at, bytes});
+    if (!follows) {
+        f->gaps[i].at = at;
+        f->gaps[i].bytes += bytes;
+        return 0;
+    }
+    f->gaps[i - 1].bytes += bytes;
+    if (precedes) {
+        f->gaps[i - 1].bytes += f->gaps[i].bytes;
+        erase_gap(f, i);
+    }
+    return 0;
+}
 
 struct sp_disk {
     char path[4096];
@@ -23,7 +125,7 @@ struct sp_disk {
     void (*on_error)(int status);
     struct sp_transfers write, read;
     pthread_mutex_t mutex; /* protects the space */
-    struct sp_file_space space;
+    struct file_space space;
 };
 
 static void fail(void *arg, const char *what, off_t at, int err)
@@ -81,7 +183,7 @@ off_t sp_disk_take(struct sp_disk *d, size_t size)
     int err;
 
     pthread_mutex_lock(&d->mutex);
-    at = sp_file_space_take(&d->space, bytes, &grows);
+    at = take_space(&d->space, bytes, &grows);
     err = grows ? make_room(d, at, (off_t)bytes) : 0;
     pthread_mutex_unlock(&d->mutex);
     if (err)
@@ -94,7 +196,7 @@ void sp_disk_give(struct sp_disk *d, off_t at, size_t size)
     int err;
 
     pthread_mutex_lock(&d->mutex);
-    err = sp_file_space_give(&d->space, at, sp_host_round(size));
+    err = give_space(&d->space, at, sp_host_round(size));
     pthread_mutex_unlock(&d->mutex);
     SP_NEED(!err, "out of memory for the space of an offload file");
 }
@@ -246,7 +348,7 @@ static int reserve(struct sp_disk *d, int64_t bytes)
         err = make_room(d, 0, (off_t)bytes);
     if (!err) {
         d->space.end = (off_t)bytes;
-        if (bytes > 0 && sp_file_space_give(&d->space, 0, (size_t)bytes))
+        if (bytes > 0 && give_space(&d->space, 0, (size_t)bytes))
             return sp_error(ENOMEM, "out of memory for the space of an offload file");
         return 0;
     }

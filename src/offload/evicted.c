@@ -30,7 +30,7 @@ struct sp_return {
     starpu_data_handle_t buffer;
     bool writes, acquired, told, last; /* last: the place is free afterwards */
     char *memory;
-    int64_t *live, *peak; /* bytes in memory, of the stage's meter; NULL: not counted there */
+    struct sp_memory_count count;
     struct sp_leave *leave;
     struct sp_return *next;
     int n, left;
@@ -106,8 +106,8 @@ static void count(const struct sp_return *move, int64_t sign)
 {
     int64_t bytes = sign * bytes_of(move);
 
-    if (move->live)
-        sp_raise(move->peak, __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED));
+    if (move->count.live)
+        sp_raise(move->count.peak, __atomic_add_fetch(move->count.live, bytes, __ATOMIC_RELAXED));
 }
 
 /* All pieces of a transfer have ended. */
@@ -258,12 +258,11 @@ static void submit(struct sp_return *move)
  * ---------------------------------------------------------------------------------- */
 
 void sp_evicted_write(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
-                      int n, struct sp_leave **leave, int64_t *live, int64_t *peak)
+                      int n, struct sp_leave **leave, struct sp_memory_count count)
 {
     struct sp_return *move = new_move(a, buffer, true, piece, n);
 
-    move->live = live;
-    move->peak = peak;
+    move->count = count;
     if (leave) {
         *leave = malloc(sizeof **leave);
         SP_NEED(*leave, "no memory to move a tensor");
@@ -294,15 +293,14 @@ void sp_evicted_read(struct sp_evicted *a, struct sp_tensor *buffer, const struc
 }
 
 struct sp_return *sp_evicted_return(struct sp_evicted *a, struct sp_tensor *buffer,
-                                    struct sp_place *place, int64_t *live, int64_t *peak,
+                                    struct sp_place *place, struct sp_memory_count count,
                                     struct sp_return *next)
 {
     struct sp_return *move = new_move(a, buffer, false, &(struct sp_piece){.place = place}, 1);
 
     move->told = false;
     move->last = true;
-    move->live = live;
-    move->peak = peak;
+    move->count = count;
     move->next = next;
     submit(move);
     return move;

@@ -46,10 +46,10 @@ struct sp_place *sp_place_new(struct sp_evicted *a, size_t bytes, const char *na
 struct sp_leave;
 
 /* Writes piece[n] of a buffer to their places, after the tasks submitted so far have written it.
- * `leave`, if not NULL, receives a handle for sp_leave_wait. `live`, if not NULL, counts bytes in
- * memory; the pieces are subtracted from it once they are written. */
+ * `leave`, if not NULL, receives a handle for sp_leave_wait. The pieces are subtracted from
+ * the count once they are written. */
 void sp_evicted_write(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
-                      int n, struct sp_leave **leave, int64_t *live, int64_t *peak);
+                      int n, struct sp_leave **leave, struct sp_memory_count count);
 /* Holds the task at `position` of the stage's worker until the write is done. Once a write. */
 void sp_leave_wait(struct sp_leave *leave, unsigned position);
 
@@ -61,7 +61,7 @@ void sp_evicted_read(struct sp_evicted *a, struct sp_tensor *buffer, const struc
  * then. */
 struct sp_return;
 struct sp_return *sp_evicted_return(struct sp_evicted *a, struct sp_tensor *buffer,
-                                    struct sp_place *place, int64_t *live, int64_t *peak,
+                                    struct sp_place *place, struct sp_memory_count count,
                                     struct sp_return *next);
 /* Begins this return and all that follow it by `next`. Called by a worker. */
 void sp_return_begin(struct sp_return *first);

@@ -375,7 +375,7 @@ bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mo
 /* ---- room ----------------------------------------------------------------------------- */
 
 int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int groups, int ops,
-                           int op_slots, int activations)
+                           int activations)
 {
     size_t s = (size_t)slots + 1, u = (size_t)units + 1;
 
@@ -386,7 +386,7 @@ int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int
     a->also = calloc(4 * s, sizeof *a->also);
     a->returns_allowed = calloc(s, sizeof *a->returns_allowed);
     a->choices = calloc(KINDS, sizeof *a->choices);
-    a->gates = calloc(4 * s + 4 * u + (size_t)ops + 1 + (size_t)op_slots + (size_t)activations,
+    a->gates = calloc(4 * s + 4 * u + (size_t)ops + 1 + (size_t)slots + (size_t)activations,
                       sizeof *a->gates);
     if (!a->units || !a->groups || !a->seconds || !a->also || !a->returns_allowed || !a->gates ||
         !a->choices) {
@@ -405,7 +405,7 @@ int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int
     a->next_free = a->next_use + u;
     a->op_slots = a->next_free + u;
     a->slot = a->op_slots + ops + 1;
-    a->activations_unit = a->slot + op_slots;
+    a->activations_unit = a->slot + slots;
     return 0;
 }
 

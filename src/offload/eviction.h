@@ -148,9 +148,9 @@ static inline int64_t sp_eviction_plan_bytes(const struct sp_eviction_plan *a)
 int64_t sp_unit_leaving(const struct sp_unit *u);
 int64_t sp_unit_may_leave(const struct sp_unit *u);
 
-/* Allocates the arrays, all zero. `op_slots` is the number of entries of `slot`. 0 or -ENOMEM. */
+/* Allocates the arrays, all zero. 0 or -ENOMEM. */
 int sp_eviction_plan_alloc(struct sp_eviction_plan *a, int slots, int units, int groups, int ops,
-                           int op_slots, int activations);
+                           int activations);
 void sp_eviction_plan_free(struct sp_eviction_plan *a);
 
 #endif

@@ -31,7 +31,7 @@ static double now_us(void)
 
 static void count(struct sp_move *move, int64_t bytes)
 {
-    sp_raise(move->peak, __atomic_add_fetch(move->live, bytes, __ATOMIC_RELAXED));
+    sp_raise(move->count.peak, __atomic_add_fetch(move->count.live, bytes, __ATOMIC_RELAXED));
 }
 
 /* Returns true if another thread has requested the tensor on `node` again: a message of its
@@ -118,11 +118,10 @@ static void written(void *arg)
 }
 
 void sp_move_out(struct sp_move *move, struct sp_mover *m, struct sp_tensor *const *tensors, int n,
-                 int64_t *live, int64_t *peak)
+                 struct sp_memory_count count)
 {
     struct sp_move begun = {.mover = m,
-                            .live = live,
-                            .peak = peak,
+                            .count = count,
                             .n = n,
                             .leaving = n,
                             .tensors = move->tensors,

@@ -35,13 +35,18 @@ struct sp_move_tensor {
     bool gone;
 };
 
+/* Counts a stage's bytes in memory, in its meter. `live` NULL: they are not counted. */
+struct sp_memory_count {
+    int64_t *live, *peak;
+};
+
 /* One unit. */
 struct sp_move {
     struct sp_mover *mover;
     struct sp_move *next; /* in the list of units that are fetched together */
-    int64_t *live, *peak; /* bytes in memory, of the stage's meter */
-    int n, leaving;       /* tensors; tensors that are not written yet */
-    unsigned held;        /* the worker's position that waits for them; 0: none */
+    struct sp_memory_count count;
+    int n, leaving; /* tensors; tensors that are not written yet */
+    unsigned held;  /* the worker's position that waits for them; 0: none */
     bool returning;
     struct sp_return *returns;      /* if not NULL, these are fetched instead (offload/evicted.h) */
     char name[32];                  /* of the unit, for messages: "s0 m1 l2" */
@@ -56,9 +61,10 @@ void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker)
 void sp_mover_destroy(struct sp_mover *m, struct sp_move *moves, size_t n);
 
 /* Evicts tensors[n], once the tasks submitted so far have read them, and subtracts their bytes from
- * *live. `move`, with room for n tensors and the unit's name set, must live until they are dead. */
+ * the count. `move`, with room for n tensors and the unit's name set, must live until they are
+ * dead. */
 void sp_move_out(struct sp_move *move, struct sp_mover *m, struct sp_tensor *const *tensors, int n,
-                 int64_t *live, int64_t *peak);
+                 struct sp_memory_count count);
 
 /* Holds the task that will be at `position` of the worker until the tensors have left memory. */
 void sp_move_hold(struct sp_move *move, unsigned position);

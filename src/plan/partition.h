@@ -11,6 +11,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Describes a list of counts on the command line, such as 3,2,2,1, for its check and for
+ * messages. */
+struct sp_counts {
+    const char *option; /* "partition" */
+    const char *unit;   /* "layers" */
+    const char *whole;  /* "the model" has `total` of them */
+    const char *parts;  /* "the schedule" has `n` "stages and chunks" to fill */
+    int total, n;
+    int least; /* of a count: 0 or 1 */
+};
+
+/* Reads counts[n], each at least `least`, with sum `total`. 0; or one line on stderr and -EINVAL
+ * (-ENOMEM), counts untouched. */
+int sp_counts_parse(const char *text, const struct sp_counts *want, int *counts);
+
 /* True if this is a list of counts rather than a word. */
 bool sp_partition_is_list(const char *text);
 

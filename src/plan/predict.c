@@ -81,8 +81,12 @@ static int simulate(const struct sp_predict_request *r, const struct sp_network 
                                                             .rule = e->ready},
                                  &p->times, &p->when);
     return err ? err
-               : sp_simulate(r->plan, &p->costs, &p->messages, &slow, r->worker, &p->times,
-                             &p->when);
+               : sp_simulate(&(struct sp_simulated_step){.plan = r->plan,
+                                                         .costs = &p->costs,
+                                                         .messages = &p->messages,
+                                                         .network = &slow,
+                                                         .worker = r->worker},
+                             &p->times, &p->when);
 }
 
 int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p)

@@ -1,7 +1,7 @@
 #include "plan/slices.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "plan/cost/part_times.h"
-#include "plan/counts.h"
+#include "plan/partition.h"
 #include "model/tensor_parts.h"
 #include "policies/families/ownership.h"
 #include "sp_error.h"

@@ -105,9 +105,9 @@ static void stop_mover(struct sp_mover *m, struct sp_move *moves, size_t n)
 }
 
 static void evict(struct sp_move *move, struct sp_mover *m, struct sp_tensor *const *tensors, int n,
-                  int64_t *live, int64_t *peak)
+                  struct sp_memory_count count)
 {
-    (void)move, (void)m, (void)tensors, (void)n, (void)live, (void)peak;
+    (void)move, (void)m, (void)tensors, (void)n, (void)count;
 }
 
 static void gate(struct sp_move *move, unsigned position)
@@ -137,9 +137,9 @@ static struct sp_place *new_place(struct sp_evicted *a, size_t bytes, const char
 }
 
 static void write_away(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
-                       int n, struct sp_leave **leave, int64_t *live, int64_t *peak)
+                       int n, struct sp_leave **leave, struct sp_memory_count count)
 {
-    (void)a, (void)buffer, (void)piece, (void)n, (void)live, (void)peak;
+    (void)a, (void)buffer, (void)piece, (void)n, (void)count;
     if (leave)
         *leave = NULL;
 }
@@ -156,10 +156,10 @@ static void read_away(struct sp_evicted *a, struct sp_tensor *buffer, const stru
 }
 
 static struct sp_return *fetch(struct sp_evicted *a, struct sp_tensor *buffer,
-                               struct sp_place *place, int64_t *live, int64_t *peak,
+                               struct sp_place *place, struct sp_memory_count count,
                                struct sp_return *next)
 {
-    (void)a, (void)buffer, (void)live, (void)peak;
+    (void)a, (void)buffer, (void)count;
     free(place);
     return next;
 }

@@ -18,6 +18,7 @@ struct sp_place;
 struct sp_piece;
 struct sp_leave;
 struct sp_return;
+struct sp_memory_count;
 struct sp_task;
 struct sp_task_context;
 
@@ -27,18 +28,18 @@ struct sp_tier_ops {
     void (*start)(struct sp_mover *m, unsigned tier, int worker);
     void (*stop)(struct sp_mover *m, struct sp_move *moves, size_t n);
     void (*evict)(struct sp_move *move, struct sp_mover *m, struct sp_tensor *const *tensors, int n,
-                  int64_t *live, int64_t *peak);
+                  struct sp_memory_count count);
     void (*gate)(struct sp_move *move, unsigned position);
     int (*evicted_start)(struct sp_evicted *a, struct sp_mover *m, struct sp_disk *disk);
     void (*evicted_stop)(struct sp_evicted *a);
     struct sp_place *(*place)(struct sp_evicted *a, size_t bytes, const char *name);
     void (*write)(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
-                  int n, struct sp_leave **leave, int64_t *live, int64_t *peak);
+                  int n, struct sp_leave **leave, struct sp_memory_count count);
     void (*wait)(struct sp_leave *leave, unsigned position);
     void (*read)(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
                  int n);
     struct sp_return *(*fetch)(struct sp_evicted *a, struct sp_tensor *buffer,
-                               struct sp_place *place, int64_t *live, int64_t *peak,
+                               struct sp_place *place, struct sp_memory_count count,
                                struct sp_return *next);
 };
 

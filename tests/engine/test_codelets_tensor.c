@@ -183,7 +183,7 @@ static void check_half(const struct sp_shape *sh)
         sp_mlp_wgrad_insert(&ctx, &d.part, n2.handle, v[i].u.handle, keeps ? v[i].act.handle : NULL,
                             dy.handle, v[i].du.handle, v[i].g.handle, 0);
     }
-    /* norm2's gradient is on device 0; copy it to device 1, as reduce_same in gradients.c would */
+    /* norm2's gradient is on device 0; copy it to device 1, as reduce_same in step.c would */
     starpu_task_wait_for_all();
     memcpy(v[1].g.at + d.part.gain, v[0].g.at + d.part.gain,
            (size_t)sh->model.hidden * sizeof(float));

@@ -89,7 +89,7 @@ TEST(test_out_and_back)
                 continue;
             live += (int64_t)(n * sizeof(float));
             moves[i].tensors = &moved[i];
-            sp_move_out(&moves[i], &m, &handles[i], 1, &live, &peak);
+            sp_move_out(&moves[i], &m, &handles[i], 1, (struct sp_memory_count){&live, &peak});
             out += (int64_t)sp_host_round(n * sizeof(float));
         }
         wait_left(&m, out);

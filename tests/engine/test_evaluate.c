@@ -3,7 +3,7 @@
  * gradients stay, and the next step has the same bits as without it.
  */
 #include "engine/graph_run.h"
-#include "graphs/inference/evaluate.h"
+#include "graphs/inference/inference.h"
 #include "plan/slices.h"
 #include "policies/plan_create.h"
 

@@ -42,7 +42,8 @@ static void use_in_turns(struct sp_disk *where)
         if (k < SETS || draw_below(&seed, 2)) {
             value[s] = 10000 * (k % 100) + s;
             submit(&write_cl, in, value[s]);
-            sp_evicted_write(&a, in, piece[s], PIECES, NULL, NULL, NULL);
+            sp_evicted_write(&a, in, piece[s], PIECES, NULL,
+                             (struct sp_memory_count){.live = NULL});
             wrote++;
         } else {
             sp_evicted_read(&a, in, piece[s], PIECES);
@@ -65,7 +66,8 @@ static void use_in_turns(struct sp_disk *where)
             struct sp_return *r;
 
             home = sp_tensor_make(sp_starpu_sink(), NUMBERS, sizeof(float), "home");
-            r = sp_evicted_return(&a, home, piece[s][p].place, &live, &peak, NULL);
+            r = sp_evicted_return(&a, home, piece[s][p].place,
+                                  (struct sp_memory_count){&live, &peak}, NULL);
             submit(&read_cl, home, value[s] + p * NUMBERS);
             usleep(s + p ? 0 : 20000);
             assert_true(reads == before && live == 0);

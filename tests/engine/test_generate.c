@@ -3,7 +3,7 @@
  * all tokens, however they are fed. Their cross-entropy must be the loss of a training step.
  */
 #include "engine/graph_run.h"
-#include "graphs/inference/generate.h"
+#include "graphs/inference/inference.h"
 #include "policies/plan_create.h"
 #include "graphs/create.h"
 #include "sinks/starpu/sink.h"

@@ -387,7 +387,12 @@ TEST(times)
         want = solve(&x);
         sp_index_destroy(&x.ix);
         assert_int_equal(sp_step_messages_create(&o.plan, &o.shape, &messages), 0);
-        assert_int_equal(sp_simulate(&o.plan, &costs, &messages, &network, NULL, &t, &when), 0);
+        assert_int_equal(sp_simulate(&(struct sp_simulated_step){.plan = &o.plan,
+                                                                 .costs = &costs,
+                                                                 .messages = &messages,
+                                                                 .network = &network},
+                                     &t, &when),
+                         0);
         if (fabs(t.makespan - want) > 1e-6 * want)
             fail_msg("%s p=%d: %.6f, apart %.6f", cases[i % CASES].name, p, t.makespan, want);
         for (int s = 0; s < p; s++) {
@@ -418,7 +423,12 @@ TEST(stalls)
         struct sp_times t;
 
         tier.write = tier.read = (double)o.offload.evictions[0].bytes / (k ? 1e-6 : 4);
-        assert_int_equal(sp_simulate(&o.plan, &costs, &messages, &network, NULL, &t, &when), 0);
+        assert_int_equal(sp_simulate(&(struct sp_simulated_step){.plan = &o.plan,
+                                                                 .costs = &costs,
+                                                                 .messages = &messages,
+                                                                 .network = &network},
+                                     &t, &when),
+                         0);
         if (k)
             assert_true(when.stalled[0] < 1e-5);
         else /* 4 out and 4 back, beside 3 of work that they overlap with at most */

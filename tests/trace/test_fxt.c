@@ -1,10 +1,8 @@
 /* The pieces of `trace fxt`: names of tasks, clocks of ranks, messages of two sides, events in
  * order. */
 #include "../policies/common.h"
-#include "trace/fxt/dependencies.h"
-#include "trace/fxt/messages.h"
 #include "trace/fxt/paje.h"
-#include "trace/fxt/rank_clock.h"
+#include "trace/fxt/traced_run.h"
 #include "trace/fxt/task_name.h"
 #include "sp_error.h"
 #include <math.h>

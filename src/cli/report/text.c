@@ -1,7 +1,7 @@
 #include "cli/report/report.h"
 #include "sp_figure.h"
 #include "sp_text.h"
-#include "trace/analysis/print.h"
+#include "trace/analysis/causes.h"
 
 static const char *unit_of(const struct sp_timeline *t)
 {

@@ -144,7 +144,11 @@ static int simulate_step(const struct trial *t, struct sp_run_result *result)
         network.route = blocking_route;
         network.arg = &block;
     }
-    err = err ? err : sp_simulate(plan, &costs, &messages, &network, NULL, &times, &when);
+    err = err ? err
+              : sp_simulate(
+                    &(struct sp_simulated_step){
+                        .plan = plan, .costs = &costs, .messages = &messages, .network = &network},
+                    &times, &when);
     if (!err) {
         double ms = times.makespan;
 

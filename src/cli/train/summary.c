@@ -2,7 +2,7 @@
 #include "cli/train/train.h"
 #include "cli/train/progress.h"
 #include "plan/memory.h"
-#include "trace/analysis/print.h"
+#include "trace/analysis/causes.h"
 #include "trace/timeline/pictures.h"
 #include "sp_figure.h"
 #include "sp_text.h"

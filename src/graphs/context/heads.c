@@ -1,4 +1,4 @@
-#include "graphs/context/heads.h"
+#include "graphs/context/context.h"
 #include "graphs/members.h"
 
 /* One exchange between the members, as this one sees it. */

@@ -1,4 +1,4 @@
-#include "graphs/context/ring.h"
+#include "graphs/context/context.h"
 #include "graphs/members.h"
 
 /* The tensors that pass around the ring, one per slice. */

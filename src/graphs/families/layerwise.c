@@ -14,7 +14,6 @@
  * nothing: every op has its place in the worker's order, and a time.
  */
 #include "graphs/families/layerwise.h"
-#include "graphs/families/stashing.h"
 #include "graphs/families/vocabulary.h"
 #include "graphs/offload/offload.h"
 #include "sp_error.h"

@@ -1,5 +1,5 @@
-/* The functions of the layerwise families that aligned.c, whose stages begin ops together, also
- * uses. */
+/* The functions of the layerwise families that others use: aligned.c, whose stages begin ops
+ * together, and stashing.c, whose stages update their weights within a step. */
 #ifndef SP_GRAPH_LAYERWISE_H
 #define SP_GRAPH_LAYERWISE_H
 
@@ -20,6 +20,10 @@ int sp_layerwise_layer(const struct sp_op_ctx *c, int step);
 struct sp_tensor *sp_layerwise_output(struct sp_op_ctx *c, int i);
 /* True if this output is the head's input. */
 bool sp_layerwise_to_head(const struct sp_op_ctx *c, int i);
+
+/* Sets the weights of an op whose stage has versions of them (stashing.c): a forward reads the
+ * newest of its stage or late ones, a backward those of its forward. */
+void sp_stashing_use(struct sp_op_ctx *c);
 
 /* For struct sp_graph_family. */
 int sp_layerwise_create(struct sp_graph *g);

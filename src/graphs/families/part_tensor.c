@@ -41,8 +41,12 @@ static void post_forward(struct sp_part_op *c, struct sp_tensor *residual, struc
 
     c->ctx.layer = c->k - 1;
     op = op_of(c, &one);
-    sp_tensor_post_forward(&op, &t->block, residual, sp_part_weight(c, SP_BLOCK_POST, c->k - 1),
-                           keep_of(c), y, stash);
+    sp_tensor_post_forward(&op, &t->block,
+                           &(struct sp_tensor_post){.x = residual,
+                                                    .w = sp_part_weight(c, SP_BLOCK_POST, c->k - 1),
+                                                    .keep = keep_of(c),
+                                                    .y = y,
+                                                    .stashed = stash});
 }
 
 /* Computes the output of layer k-1, which is the input of layer k or of the head. */
@@ -205,8 +209,10 @@ static void product_backward(struct sp_part_op *c, struct sp_tensor *dr, struct 
         t->block.n1 = sp_part_take(c, sp_part_hidden(c), "n1");
         sp_norm_again_insert(&c->ctx, c->sh, false, w_norm, t->block.x, t->block.pre, t->block.n1);
     }
-    sp_tensor_qkv_backward(&op, &here, t->block.n1, sp_part_weight(c, SP_BLOCK_QKV, c->k), g, false,
-                           false, c->st->local, &dn1);
+    sp_tensor_qkv_backward(
+        &op, &here, t->block.n1,
+        &(struct sp_tensor_weights){.w = sp_part_weight(c, SP_BLOCK_QKV, c->k), .g = g},
+        c->st->local, &dn1);
     sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, w_norm,
                            sp_part_gradient(c, SP_BLOCK_NORM1, c->k), t->block.x, t->block.pre,
                            dn1.at[0], dn1.n - 1, dn1.at + 1, dr, dx, 0);
@@ -255,7 +261,7 @@ static void post_backward(struct sp_part_op *c, struct sp_tensor *dy)
     for (int j = 0; j < sp_part_shares(c); j++)
         d_o[j] = t->block.shares[j].d_o = sp_part_take_for(
             c, stage, (size_t)c->sh->rows * (size_t)sp_op_share(&op, j)->q_width, "do");
-    sp_tensor_post_backward(&op, &t->block, dy, w, g, false, dr);
+    sp_tensor_post_backward(&op, &t->block, dy, &(struct sp_tensor_weights){.w = w, .g = g}, dr);
     for (int j = 0; j < sp_part_shares(c); j++)
         t->block.shares[j].d_o = NULL;
     sp_part_leave_pieces(c, SP_TENSOR_DO, c->k - 1, sp_part_shares(c), d_o);

@@ -73,7 +73,9 @@ static void qkv_backward(struct sp_part_op *c, struct sp_op_ctx *op, struct sp_t
     bool fresh;
     struct sp_tensor *dw = sp_part_gradient_here(c, SP_BLOCK_QKV, &fresh);
 
-    sp_tensor_qkv_backward(op, &t->attn, t->attn.n1, w, dw, false, fresh, pool, &dn1);
+    sp_tensor_qkv_backward(op, &t->attn, t->attn.n1,
+                           &(struct sp_tensor_weights){.w = w, .g = dw, .fresh = fresh}, pool,
+                           &dn1);
     if (dn1.n > 1)
         sp_partial_sum_insert(&op->ctx, c->sh, dn1.at[0], dn1.n - 1, dn1.at + 1);
     sp_part_leave(c, SP_TENSOR_DN1, c->k, sp_part_hold(dn1.at[0]));

@@ -10,7 +10,7 @@
  * in flight at most: a backward leaves one less in flight, so one version is free. With `late`
  * there are late + 1.
  */
-#include "graphs/families/stashing.h"
+#include "graphs/families/layerwise.h"
 #include "graphs/step.h"
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
@@ -81,7 +81,7 @@ static int unread(const struct sp_stashing *s)
 
 /* Submits the update after a batch's last backward. Without training there are no updates, and the
  * gradients add up. */
-void sp_stashing_end(struct sp_graph *g, struct sp_stage *st, const struct sp_op *op)
+static void end_backward(struct sp_graph *g, struct sp_stage *st, const struct sp_op *op)
 {
     struct sp_stashing *s = st->stashing;
     int to;
@@ -96,7 +96,8 @@ void sp_stashing_end(struct sp_graph *g, struct sp_stage *st, const struct sp_op
     s->newest = to;
 }
 
-void sp_stashing_begin(struct sp_stage *st)
+/* A step begins with the newest weights. */
+static void begin_step(struct sp_stage *st)
 {
     struct sp_stashing *s = st->stashing;
 
@@ -104,8 +105,7 @@ void sp_stashing_begin(struct sp_stage *st)
         s->version[i].updates = i == s->newest ? 0 : -1;
 }
 
-/* ---- creation and destruction
- * ----------------------------------------------------------------- */
+/* ---- creation and destruction ---------------------------------------------------------------- */
 
 /* Adds a version; the first one is the state itself. */
 static int add_version(const struct sp_stage *st, bool first, struct version *v)
@@ -125,7 +125,8 @@ static int add_version(const struct sp_stage *st, bool first, struct version *v)
     return 0;
 }
 
-int sp_stashing_create(struct sp_graph *g, struct sp_stage *st)
+/* Creates the versions of a stage whose blocks exist, 0 or -ENOMEM. */
+static int create_versions(struct sp_graph *g, struct sp_stage *st)
 {
     const struct sp_plan *plan = g->cfg.plan;
     struct sp_stashing *s = st->stashing = calloc(1, sizeof *s);
@@ -148,7 +149,7 @@ int sp_stashing_create(struct sp_graph *g, struct sp_stage *st)
 }
 
 /* The newest version belongs to the state, which frees it. */
-void sp_stashing_destroy(struct sp_stage *st)
+static void destroy_versions(struct sp_stage *st)
 {
     struct sp_stashing *s = st->stashing;
 
@@ -165,3 +166,41 @@ void sp_stashing_destroy(struct sp_stage *st)
     free(s);
     st->stashing = NULL;
 }
+
+/* ---- the family ------------------------------------------------------------------------------ */
+
+static void begin(struct sp_graph *g)
+{
+    for (int k = 0; k < g->place.n_local; k++)
+        begin_step(&g->stages[k]);
+}
+
+static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
+{
+    sp_graph_layerwise.run(g, st, a);
+    if (a->op.pass == SP_B)
+        end_backward(g, st, &a->op);
+}
+
+static int create(struct sp_graph *g)
+{
+    int err = sp_layerwise_create(g);
+
+    for (int k = 0; !err && k < g->place.n_local; k++)
+        err = create_versions(g, &g->stages[k]);
+    return err;
+}
+
+static void destroy(struct sp_graph *g)
+{
+    sp_layerwise_destroy(g);
+    for (int k = 0; k < g->place.n_local; k++)
+        destroy_versions(&g->stages[k]);
+}
+
+const struct sp_graph_family sp_graph_stashing = {
+    .create = create,
+    .destroy = destroy,
+    .begin = begin,
+    .run = run,
+};

@@ -1,4 +1,4 @@
-#include "graphs/inference/evaluate.h"
+#include "graphs/inference/inference.h"
 #include "graphs/weights/checkpoint.h"
 
 int sp_evaluate(struct sp_graph *g, const struct sp_data *data, int steps, double *loss)

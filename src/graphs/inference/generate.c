@@ -8,7 +8,7 @@
  * On cores the first worker does it all, with the threads of all workers. On GPUs the layers are
  * divided among the GPUs in order, as stages are.
  */
-#include "graphs/inference/generate.h"
+#include "graphs/inference/inference.h"
 #include "graphs/weights/checkpoint.h"
 #include "graphs/layer/layer.h"
 #include "sp_error.h"

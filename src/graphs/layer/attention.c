@@ -1,6 +1,5 @@
 #include "graphs/layer/attention.h"
-#include "graphs/context/heads.h"
-#include "graphs/context/ring.h"
+#include "graphs/context/context.h"
 #include "graphs/offload/streamed_keys.h"
 
 static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, size_t elements,
@@ -47,7 +46,8 @@ static const struct sp_shape *room_of(const struct sp_op_ctx *c, const struct sp
 struct rounds {
     int n; /* batches streamed through */
     struct sp_streamed_keys stream[SP_MAX_SLICES];
-    bool gradients, made; /* gradients are streamed too; some exist already */
+    bool gradients, made;                 /* gradients are streamed too; some exist already */
+    struct sp_tensor *sum[SP_MAX_SLICES]; /* of each part of the tokens, over the rounds */
 };
 
 static bool is_away(const struct sp_op_ctx *c, int i, int slice)
@@ -96,7 +96,7 @@ struct attention {
 };
 
 static void attention_of(const struct sp_op_ctx *c, int i, int part, const struct rounds *r,
-                         int round, struct sp_tensor *sum, struct attention *a)
+                         int round, struct attention *a)
 {
     const struct sp_streamed_keys *stream = round ? &r->stream[round - 1] : NULL;
     const struct sp_heads h = heads_of(&c->fl->layers[i], part);
@@ -131,7 +131,7 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
         .q = h.q,
         .o = h.o,
         .lse = h.lse,
-        .sum = sum,
+        .sum = r->sum[part],
     };
 }
 
@@ -176,23 +176,22 @@ static void end_sums(struct sp_op_ctx *c, int i, struct sp_tensor **sum)
 static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
 {
     const struct sp_shape *heads = sp_op_heads(c, 0);
-    struct sp_tensor *sum[SP_MAX_SLICES];
     struct rounds r;
 
     plan_rounds(c, i, false, false, &r);
     for (int j = 0; j < parts_of(c); j++)
-        sum[j] = sp_take_sum(c, heads, r.n + 1 + (c->given > 0));
+        r.sum[j] = sp_take_sum(c, heads, r.n + 1 + (c->given > 0));
     for (int round = 0; round <= r.n; round++) {
         begin_round(c, i, round, &r);
         for (int j = 0; j < parts_of(c); j++) {
             struct attention a;
 
-            attention_of(c, i, j, &r, round, sum[j], &a);
+            attention_of(c, i, j, &r, round, &a);
             sp_attn_fwd_insert(&c->ctx, heads, &a.at, round == 0 && j == 0 ? stashed : 0);
         }
         end_round(c, i, round, &r);
     }
-    end_sums(c, i, sum);
+    end_sums(c, i, r.sum);
     sp_streamed_keys_evict(c, i);
 }
 
@@ -286,26 +285,25 @@ static void backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool fir
                      int64_t released)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
-    struct sp_tensor *sum[SP_MAX_SLICES];
     int last = parts_of(c) - 1;
     struct rounds r;
 
     plan_rounds(c, i, true, !first, &r);
     for (int j = 0; j <= last; j++)
-        sum[j] = sp_take_sum(c, sp_op_heads(c, j), r.n + 1 + (c->given > 0));
+        r.sum[j] = sp_take_sum(c, sp_op_heads(c, j), r.n + 1 + (c->given > 0));
     for (int round = 0; round <= r.n; round++) {
         begin_round(c, i, round, &r);
         for (int j = last; j >= 0; j--) {
             struct attention a;
 
-            attention_of(c, i, j, &r, round, sum[j], &a);
+            attention_of(c, i, j, &r, round, &a);
             sp_attn_bwd_insert(&c->ctx, sp_op_heads(c, j), &a.at, first && j == last,
                                t->heads ? t->heads[j].d_o : d_o, t->heads ? t->heads[j].dq : t->dq,
                                round == r.n && j == 0 ? released : 0);
         }
         end_round(c, i, round, &r);
     }
-    end_sums(c, i, sum);
+    end_sums(c, i, r.sum);
 }
 
 void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, struct sp_pool *pool,

@@ -1,6 +1,6 @@
 /*
  * Attention of a layer as tasks, for every family: over all heads, over this process's heads if the
- * members of a stage split them (context/heads.h), or around a ring of members (context/ring.h). It
+ * members of a stage split them (context/heads.c), or around a ring of members (context/ring.c). It
  * reads and writes the activations of the layer, of this slice and of those before it.
  */
 #ifndef SP_GRAPH_ATTENTION_H

@@ -1,7 +1,7 @@
 #include "graphs/layer/layer.h"
 #include "graphs/layer/attention.h"
 #include "graphs/offload/offload.h"
-#include "graphs/tensor/layer.h"
+#include "graphs/tensor/halves.h"
 #include "graphs/offload/streamed_keys.h"
 
 /* ---- handles -------------------------------------------------------------------------- */

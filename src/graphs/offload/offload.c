@@ -132,8 +132,8 @@ void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_a
     for (int k = 0; k < SP_UNIT_TENSORS; k++)
         if (g->cfg.evictions[st->index].units[unit].out >> k & 1)
             n += tensors_of(g, &st->kept[unit], k, leave + n);
-    g->cfg.sink->ops->tier->evict(&st->moves[unit], &st->mover, leave, n, &meter->live_bytes,
-                                  &meter->peak_bytes);
+    g->cfg.sink->ops->tier->evict(&st->moves[unit], &st->mover, leave, n,
+                                  (struct sp_memory_count){&meter->live_bytes, &meter->peak_bytes});
 }
 
 void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a)

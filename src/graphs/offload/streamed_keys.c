@@ -66,7 +66,9 @@ static struct sp_return *bring(struct sp_op_ctx *c, struct sp_place *place, bool
 
     *tensor = sp_pool_get(c->st->local, place->bytes / elem, elem, gradients ? "dkv" : "kv");
     return tier_of(c)->fetch(&c->st->streams.evicted, *tensor, place,
-                             gradients ? NULL : &meter->live_bytes, &meter->peak_bytes, next);
+                             (struct sp_memory_count){.live = gradients ? NULL : &meter->live_bytes,
+                                                      .peak = &meter->peak_bytes},
+                             next);
 }
 
 void sp_streamed_keys_next_layer(struct sp_op_ctx *c, int i)
@@ -113,7 +115,7 @@ void sp_streamed_keys_evict(struct sp_op_ctx *c, int i)
         t->evicted[k] = new_place(c, i, c->slice - 1, false, sp_tensor_size(*kv));
         tier_of(c)->write(&c->st->streams.evicted, *kv, &(struct sp_piece){.place = t->evicted[k]},
                           1, &c->st->streams.leaving[c->st->streams.n_leaving++],
-                          &meter->live_bytes, &meter->peak_bytes);
+                          (struct sp_memory_count){&meter->live_bytes, &meter->peak_bytes});
         sp_pool_put(*kv);
         *kv = NULL;
     }
@@ -182,7 +184,8 @@ void sp_streamed_keys_end(struct sp_op_ctx *c, int i, const struct sp_streamed_k
     struct sp_piece piece[SP_MAX_SLICES];
 
     tier_of(c)->write(&c->st->streams.evicted, stream->dkv, piece,
-                      pieces_of(c, i, stream, true, piece), NULL, NULL, NULL);
+                      pieces_of(c, i, stream, true, piece), NULL,
+                      (struct sp_memory_count){.live = NULL});
 }
 
 /* ---- of a stage ------------------------------------------------------------------------------ */

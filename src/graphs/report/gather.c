@@ -1,6 +1,5 @@
 #include "graphs/report/report.h"
 #include "graphs/step.h"
-#include "graphs/report/times.h"
 #include "sinks/starpu/sink.h"
 #include "sinks/starpu/cuda.h"
 #include "offload/disk.h"
@@ -10,6 +9,135 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Busy, idle and waiting times of a step, from the records of all stages. */
+
+/* The number of units that may be evicted on a stage. */
+static int units_of(const struct sp_graph *g, int stage)
+{
+    return g->cfg.evictions ? g->cfg.evictions[stage].n_units : 0;
+}
+
+/* The time when the last producer of an op on another stage ended. */
+static double last_message(const struct sp_graph *g, const struct sp_step_report *r, int stage,
+                           int index)
+{
+    const struct sp_plan *plan = g->cfg.plan;
+    struct sp_dep deps[SP_MAX_DEPS];
+    int n = sp_run_deps(plan, stage, &plan->programs[stage].ops[index], deps);
+    double last = 0;
+
+    for (int d = 0; d < n; d++)
+        if (deps[d].stage != stage) {
+            int at = sp_index_place(&g->places, plan, &deps[d]);
+
+            const struct sp_op_record *from = &r->stages[deps[d].stage].ops[at];
+
+            last = fmax(last, deps[d].beside ? from->start_us : from->end_us);
+        }
+    return last;
+}
+
+/* The first of the stages, consecutive ones, that share a worker with stage s. */
+static int first_of_worker(const struct sp_graph *g, const struct sp_step_report *r, int s)
+{
+    while (s > 0 && sp_stage_rank(&g->place, s - 1) == sp_stage_rank(&g->place, s) &&
+           r->stages[s - 1].worker == r->stages[s].worker)
+        s--;
+    return s;
+}
+
+/*
+ * An op waits from the end of the previous op on its worker, of any stage and step, or from the
+ * moment when it could have started, whichever is later.
+ */
+static void add_waits(const struct sp_graph *g, struct sp_step_report *r)
+{
+    for (int s = 0; s < g->place.stages; s++)
+        r->stages[s].comm_wait_us = 0;
+    for (int k = 0; k < g->lowering.n; k++) {
+        int s = g->lowering.order[k].stage, i = g->lowering.order[k].index;
+        const struct sp_op_record *op = &r->stages[s].ops[i];
+        double *free_at = &g->free_at[first_of_worker(g, r, s)], ready = last_message(g, r, s, i);
+
+        if (ready > 0 && op->start_us > fmax(ready, *free_at))
+            r->stages[s].comm_wait_us += op->start_us - fmax(ready, *free_at);
+        *free_at = fmax(*free_at, op->end_us); /* if two ops overlap, either may end last */
+    }
+}
+
+/*
+ * A stage is idle from the first op of all stages to the last one, unless it is busy. If steps
+ * overlap, it counts from its own last op of the previous step to its own last op of this one: then
+ * the times of all steps add up to that of the run.
+ */
+static void add_idle(struct sp_graph *g, struct sp_step_report *r, double first, double last)
+{
+    bool next_begun = g->turn != g->closing;
+
+    for (int s = 0; s < g->place.stages; s++) {
+        struct sp_stage_report *st = &r->stages[s];
+        double from = g->begun_ahead ? g->ended[s] : first, own = 0;
+
+        st->busy_us = st->core_wait_us = 0;
+        for (int i = 0; i < st->n_ops; i++) {
+            st->busy_us += st->ops[i].busy_us;
+            st->core_wait_us += st->ops[i].core_wait_us;
+            own = fmax(own, st->ops[i].end_us);
+        }
+        st->idle_us = fmax(0, (next_begun ? own : last) - from - st->busy_us);
+        st->bubble_ratio =
+            st->busy_us + st->idle_us > 0 ? st->idle_us / (st->busy_us + st->idle_us) : 0;
+        g->ended[s] = own;
+    }
+    g->begun_ahead = next_begun;
+}
+
+/* Shifts a time; 0 means unknown and stays. */
+static void shift_time(double *us, double first)
+{
+    if (*us > 0)
+        *us -= first;
+}
+
+/* Makes all times of a stage relative to the first op. */
+static void count_times_from(const struct sp_graph *g, int stage, double first,
+                             struct sp_stage_report *s)
+{
+    for (int i = 0; i < s->n_ops; i++) {
+        s->ops[i].start_us -= first;
+        s->ops[i].end_us -= first;
+        shift_time(&s->ops[i].out_us, first);
+        shift_time(&s->ops[i].arrived_us, first);
+        shift_time(&s->ops[i].submitted_us, first);
+        shift_time(&s->ops[i].ready_us, first);
+    }
+    for (int i = 0; i < s->n_messages; i++) {
+        shift_time(&s->messages[i].ready_us, first);
+        shift_time(&s->messages[i].begun_us, first);
+        shift_time(&s->messages[i].ended_us, first);
+    }
+    for (int u = 0; u < 2 * units_of(g, stage); u++)
+        shift_time(&s->left_at_us[u], first);
+}
+
+/* Computes `span_us`, and the times of every stage from its ops and messages; makes their times
+ * relative to the step's first op. Runs on rank 0. */
+static void add_times(struct sp_graph *g, struct sp_step_report *r)
+{
+    double first = INFINITY, last = 0;
+
+    for (int s = 0; s < g->place.stages; s++)
+        for (int i = 0; i < r->stages[s].n_ops; i++) {
+            first = fmin(first, r->stages[s].ops[i].start_us);
+            last = fmax(last, r->stages[s].ops[i].end_us);
+        }
+    r->span_us = last - first;
+    add_waits(g, r);
+    add_idle(g, r, first, last);
+    for (int s = 0; s < g->place.stages; s++)
+        count_times_from(g, s, first, &r->stages[s]);
+}
 
 /* A stage's report on the wire: this header, the records of its ops, those of its messages, two
  * times of each unit that may be evicted; all doubles. */
@@ -35,7 +163,7 @@ struct shared {
 static size_t wire_doubles(const struct sp_graph *g, int stage)
 {
     return WIRE_HEAD + WIRE_OP * (size_t)g->cfg.plan->programs[stage].n +
-           WIRE_MESSAGE * (size_t)g->records[stage] + 2 * (size_t)sp_report_units(g, stage);
+           WIRE_MESSAGE * (size_t)g->records[stage] + 2 * (size_t)units_of(g, stage);
 }
 
 static int create_stage(const struct sp_graph *g, int stage, struct sp_stage_report *r)
@@ -43,10 +171,10 @@ static int create_stage(const struct sp_graph *g, int stage, struct sp_stage_rep
     r->n_ops = g->cfg.plan->programs[stage].n;
     r->ops = calloc((size_t)r->n_ops, sizeof *r->ops);
     r->messages = calloc((size_t)g->records[stage] + 1, sizeof *r->messages);
-    r->left_at_us = calloc(2 * (size_t)sp_report_units(g, stage) + 1, sizeof *r->left_at_us);
+    r->left_at_us = calloc(2 * (size_t)units_of(g, stage) + 1, sizeof *r->left_at_us);
     if (!r->ops || !r->messages || !r->left_at_us)
         return -ENOMEM;
-    r->back_at_us = r->left_at_us + sp_report_units(g, stage);
+    r->back_at_us = r->left_at_us + units_of(g, stage);
     return 0;
 }
 
@@ -99,8 +227,7 @@ void sp_step_report_copy(const struct sp_graph *g, const struct sp_step_report *
         stages[s].back_at_us = own.back_at_us;
         memcpy(own.ops, f->ops, sizeof *own.ops * (size_t)f->n_ops);
         memcpy(own.messages, f->messages, sizeof *own.messages * (size_t)f->n_messages);
-        memcpy(own.left_at_us, f->left_at_us,
-               2 * sizeof *own.left_at_us * (size_t)sp_report_units(g, s));
+        memcpy(own.left_at_us, f->left_at_us, 2 * sizeof *own.left_at_us * (size_t)units_of(g, s));
     }
 }
 
@@ -134,7 +261,7 @@ static int pack_transfers(const struct sp_graph *g, const struct sp_stage *st, d
     const struct sp_message_log *log = &st->log[g->closing];
     struct wire_message *m = (struct wire_message *)out;
     double *units = out + WIRE_MESSAGE * (size_t)g->records[st->index];
-    int n = sp_report_units(g, st->index);
+    int n = units_of(g, st->index);
 
     for (int i = 0; i < log->n; i++) {
         const struct sp_message_record *r = &log->record[i];
@@ -187,7 +314,7 @@ static void unpack_transfers(const struct sp_graph *g, int stage, const double *
         s->messages[i] = (struct sp_message_end){(int)m[i].number, m[i].sends != 0, m[i].ready_us,
                                                  m[i].begun_us, m[i].ended_us};
     memcpy(s->left_at_us, in + WIRE_MESSAGE * (size_t)g->records[stage],
-           2 * sizeof *in * (size_t)sp_report_units(g, stage));
+           2 * sizeof *in * (size_t)units_of(g, stage));
 }
 
 static void unpack(const double *in, struct sp_stage_report *s, struct shared *all)
@@ -287,7 +414,7 @@ void sp_report_gather(struct sp_graph *g, struct sp_step_report *report)
     report->loss = all.loss * (double)g->shape.loss_scale / g->losses;
     report->grad_norm = sqrt(all.sumsq / g->losses);
     if (world->rank == 0)
-        sp_report_add_times(g, report);
+        add_times(g, report);
 }
 
 /* ---- a step with its report ------------------------------------------------------------------ */

@@ -69,8 +69,8 @@ static void gather_n1(struct sp_op_ctx *c, struct sp_layer_activations *t, struc
 }
 
 void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_activations *t,
-                            struct sp_tensor *n1, struct sp_tensor *w, struct sp_tensor *g,
-                            bool apart, bool fresh, struct sp_pool *pool, struct sp_shares *dn1)
+                            struct sp_tensor *n1, const struct sp_tensor_weights *w,
+                            struct sp_pool *pool, struct sp_shares *dn1)
 {
     if (c->sh->model.qk_norm)
         gather_n1(c, t, n1);
@@ -79,8 +79,8 @@ void sp_tensor_qkv_backward(struct sp_op_ctx *c, struct sp_layer_activations *t,
         int j = sp_tensor_departure(c, k);
         const struct sp_heads *h = &t->shares[j];
 
-        sp_qkv_bwd_insert(&c->ctx, sp_op_share(c, j), h->n1, w, h->dq, h->dkv, dn1->at[j], g, apart,
-                          fresh && k == 0);
+        sp_qkv_bwd_insert(&c->ctx, sp_op_share(c, j), h->n1, w->w, h->dq, h->dkv, dn1->at[j], w->g,
+                          w->apart, w->fresh && k == 0);
     }
     sp_tensor_reduce(c, SP_TENSOR_DN1, dn1);
 }
@@ -173,26 +173,26 @@ static int64_t kept_bytes(const struct sp_op_ctx *c, struct sp_keep keep)
 }
 
 void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_activations *t,
-                            struct sp_tensor *x, struct sp_tensor *w, struct sp_keep keep,
-                            struct sp_tensor *y, int64_t stashed)
+                            const struct sp_tensor_post *p)
 {
+    struct sp_keep keep = p->keep;
     struct sp_shares sum;
 
-    output(c, t, x, w, &sum);
+    output(c, t, p->x, p->w, &sum);
     t->r = sum.at[0];
     sum.at[0] = NULL;
     t->n2 = sp_take_hidden(c, "n2");
     if (keep.saved)
         t->post = take(c, sp_shape_f32(c->sh, 2 * (size_t)c->sh->rows), "statistics");
     c->ctx.exchanged = true;
-    sp_sum_norm_insert(&c->ctx, c->sh, true, w, t->r, sum.n - 1, sum.at + 1, t->n2, t->post,
-                       kept_bytes(c, keep) + stashed);
+    sp_sum_norm_insert(&c->ctx, c->sh, true, p->w, t->r, sum.n - 1, sum.at + 1, t->n2, t->post,
+                       kept_bytes(c, keep) + p->stashed);
     c->ctx.exchanged = false;
     sp_tensor_drop(&sum);
 
-    multiply(c, t, w, y || keep.keep_outputs, y, &sum);
-    if (y)
-        add_up(c, y, t->r, &sum);
+    multiply(c, t, p->w, p->y || keep.keep_outputs, p->y, &sum);
+    if (p->y)
+        add_up(c, p->y, t->r, &sum);
     if (!keep.saved)
         sp_pool_drop(&t->r);
     if (!keep.keep_outputs)
@@ -206,8 +206,8 @@ void sp_tensor_post_forward(struct sp_op_ctx *c, struct sp_layer_activations *t,
 }
 
 void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_activations *t,
-                             struct sp_tensor *dy, struct sp_tensor *w, struct sp_tensor *g,
-                             bool apart, struct sp_tensor *dr)
+                             struct sp_tensor *dy, const struct sp_tensor_weights *w,
+                             struct sp_tensor *dr)
 {
     struct sp_shares rows, dn;
 
@@ -221,12 +221,12 @@ void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_activations *t
         h->dy = rows.at[j];
         h->du = take_rows(c, sh->up_width, "du");
         reads(c, j);
-        sp_mlp_bwd_insert(&c->ctx, sh, h->u, w, h->dy, h->du, dn.at[j]);
+        sp_mlp_bwd_insert(&c->ctx, sh, h->u, w->w, h->dy, h->du, dn.at[j]);
     }
     sp_tensor_reduce(c, SP_TENSOR_DN1, &dn);
     c->ctx.exchanged = true;
-    sp_sum_norm_bwd_insert(&c->ctx, c->sh, true, apart, w, g, t->r, t->post, dn.at[0], dn.n - 1,
-                           dn.at + 1, dy, dr, 0);
+    sp_sum_norm_bwd_insert(&c->ctx, c->sh, true, w->apart, w->w, w->g, t->r, t->post, dn.at[0],
+                           dn.n - 1, dn.at + 1, dy, dr, 0);
     sp_tensor_drop(&dn);
 
     sp_tensor_gather(c, SP_TENSOR_DX, dr, &rows);
@@ -237,7 +237,7 @@ void sp_tensor_post_backward(struct sp_op_ctx *c, struct sp_layer_activations *t
 
         h->dr = rows.at[j];
         reads(c, j);
-        sp_out_bwd_insert(&c->ctx, sh, h->dr, w, h->d_o);
+        sp_out_bwd_insert(&c->ctx, sh, h->dr, w->w, h->d_o);
     }
     c->ctx.exchanged = false;
 }

@@ -1,4 +1,3 @@
-#include "graphs/tensor/layer.h"
 #include "graphs/offload/offload.h"
 #include "graphs/tensor/attention.h"
 #include "graphs/tensor/halves.h"
@@ -77,8 +76,13 @@ void sp_tensor_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep
         sp_tensor_attention_outputs(c, t);
     if (keep.stash)
         sp_offload_gate(c, 2 * i + 1);
-    sp_tensor_post_forward(c, t, t->x, sp_weight(c, SP_BLOCK_POST, c->ctx.layer), keep, y,
-                           stash_y ? (int64_t)sp_tensor_size(y) : 0);
+    sp_tensor_post_forward(
+        c, t,
+        &(struct sp_tensor_post){.x = t->x,
+                                 .w = sp_weight(c, SP_BLOCK_POST, c->ctx.layer),
+                                 .keep = keep,
+                                 .y = y,
+                                 .stashed = stash_y ? (int64_t)sp_tensor_size(y) : 0});
     if (keep.stash && keep.saved)
         t->stashed += bytes_of(c, outputs, SP_STASH_POST);
     sp_tensor_attention_drop(c, t, !keep.qkv, !sp_keeps_keys(c, keep), !keep.attn);
@@ -90,6 +94,10 @@ void sp_tensor_layer_backward_begin(struct sp_op_ctx *c, int i)
     struct sp_layer_activations *t = &c->fl->layers[i];
     int layer = c->first + i;
     bool apart = c->norms != NULL;
+    struct sp_tensor_weights post = {.w = sp_weight(c, SP_BLOCK_POST, layer),
+                                     .g = apart ? c->norms[SP_NORMS * i + 1]
+                                                : sp_gradient(c, SP_BLOCK_POST, layer),
+                                     .apart = apart};
 
     c->ctx.layer = layer;
     t->dr = sp_take_hidden(c, "dr");
@@ -97,9 +105,7 @@ void sp_tensor_layer_backward_begin(struct sp_op_ctx *c, int i)
         t->shares[j].d_o =
             sp_pool_get(c->st->local, (size_t)c->sh->rows * (size_t)sp_op_share(c, j)->q_width,
                         sp_shape_elem(c->sh), "do");
-    sp_tensor_post_backward(
-        c, t, t->dy, sp_weight(c, SP_BLOCK_POST, layer),
-        apart ? c->norms[SP_NORMS * i + 1] : sp_gradient(c, SP_BLOCK_POST, layer), apart, t->dr);
+    sp_tensor_post_backward(c, t, t->dy, &post, t->dr);
 }
 
 void sp_tensor_layer_backward_attention(struct sp_op_ctx *c, int i)
@@ -114,6 +120,10 @@ void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *
     int layer = c->first + i;
     bool apart = c->norms != NULL;
     struct sp_tensor *norm1 = sp_weight(c, SP_BLOCK_NORM1, layer), *n1 = NULL;
+    struct sp_tensor_weights qkv = {.w = sp_weight(c, SP_BLOCK_QKV, layer),
+                                    .g = apart ? c->norms[SP_NORMS * i + 2]
+                                               : sp_gradient(c, SP_BLOCK_QKV, layer),
+                                    .apart = apart};
     struct sp_shares dn;
 
     c->ctx.layer = layer;
@@ -129,9 +139,7 @@ void sp_tensor_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *
         n1 = sp_take_hidden(c, "n1");
         sp_norm_again_insert(&c->ctx, c->sh, false, norm1, t->x, t->pre, n1);
     }
-    sp_tensor_qkv_backward(c, t, t->n1 ? t->n1 : n1, sp_weight(c, SP_BLOCK_QKV, layer),
-                           apart ? c->norms[SP_NORMS * i + 2] : sp_gradient(c, SP_BLOCK_QKV, layer),
-                           apart, false, c->st->local, &dn);
+    sp_tensor_qkv_backward(c, t, t->n1 ? t->n1 : n1, &qkv, c->st->local, &dn);
     sp_pool_drop(&n1);
     c->ctx.output = i == 0; /* no other stage waits for the weight gradients that follow */
     c->ctx.exchanged = true;

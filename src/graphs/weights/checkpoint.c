@@ -1,12 +1,128 @@
 #include "graphs/weights/checkpoint.h"
-#include "graphs/weights/initial.h"
 #include "graphs/weights/zero.h"
 #include "policies/lowering/pipelines.h"
 #include "sinks/starpu/sink.h"
 #include "sp_activity.h"
 #include "sp_error.h"
+#include "model/files/weights.h"
+#include "kernels/backend.h"
 #include <stdlib.h>
 #include <string.h>
+
+/* The initial values of parameters. */
+
+/* Fills a complete block, read from `file` or drawn. */
+static int read_or_draw_block(const struct sp_graph *g, const struct sp_block *b,
+                              const struct sp_st_file *file, float *whole)
+{
+    if (file)
+        return sp_weights_read_block(file, g->cfg.params, b->kind, b->layer, whole);
+    sp_block_init(g->cfg.params, b->kind, b->layer, g->cfg.seed, whole);
+    return 0;
+}
+
+/*
+ * part(b->n) = initial values of this process's part of a block: from `file`, or drawn from the
+ * seed if that is NULL; zero past the block's end. 0 or -errno.
+ */
+static int initial_part(const struct sp_graph *g, const struct sp_block *b,
+                        const struct sp_st_file *file, float *part)
+{
+    size_t all = sp_block_elements(&g->cfg.params->model, b->kind), n = 0;
+    size_t held = sp_block_elements(&g->shape.held, b->kind);
+    bool divided = g->shape.tensor > 1;
+    float *whole = b->n == all && !divided ? part : malloc(all * sizeof *whole);
+    float *own = b->n == held || !divided ? (divided ? part : whole) : malloc(held * sizeof *own);
+    int err = whole && own ? read_or_draw_block(g, b, file, whole)
+                           : sp_error(ENOMEM, "no memory for a block of %zu parameters", all);
+
+    if (!err && divided)
+        sp_block_take_part(g->cfg.params, &g->held, sp_tensor_member(g), b->kind, b->layer, whole,
+                           own);
+    if (!err && own != part) {
+        n = b->first >= held ? 0 : held - b->first < b->n ? held - b->first : b->n;
+        memcpy(part, own + b->first, n * sizeof *part);
+        memset(part + n, 0, (b->n - n) * sizeof *part);
+    }
+    if (own != part && own != whole)
+        free(own);
+    if (whole != part)
+        free(whole);
+    return err;
+}
+
+/* Draws the i-th block of every local stage. */
+struct drawing {
+    const struct sp_graph *g;
+    int i;
+    int *err; /* [local stages]: workers write concurrently */
+};
+
+static void clear_cpu_values(struct sp_tensor *t)
+{
+    const struct sp_backend *k = sp_cpu_backend(SP_F32);
+
+    k->clear(k, sp_tensor_size(t), sp_tensor_local(t));
+}
+
+static void draw_on_worker(void *arg)
+{
+    struct drawing *d = arg;
+
+    for (int k = 0; k < d->g->place.n_local; k++) {
+        const struct sp_stage *st = &d->g->stages[k];
+        const struct sp_block *b = &st->blocks[d->i];
+
+        if (st->worker != sp_worker_here() || d->i >= st->n_blocks)
+            continue;
+        d->err[k] = initial_part(d->g, b, NULL, sp_tensor_local(b->state[SP_STATE_MASTER]));
+        clear_cpu_values(b->state[SP_STATE_G]);
+        clear_cpu_values(b->state[SP_STATE_M]);
+        clear_cpu_values(b->state[SP_STATE_V]);
+    }
+}
+
+/* Takes one block of each stage at a time: with limited memory, other blocks may have to be
+ * evicted. */
+static void each_drawn_handle(const struct drawing *d, void (*act)(struct sp_tensor *handle))
+{
+    for (int k = 0; k < d->g->place.n_local; k++) {
+        const struct sp_stage *st = &d->g->stages[k];
+
+        for (int i = 0; i < SP_STATE_W && d->i < st->n_blocks; i++)
+            act(st->blocks[d->i].state[i]);
+    }
+}
+
+static void acquire_to_write(struct sp_tensor *t)
+{
+    sp_tensor_acquire(t, SP_WRITE);
+}
+
+/*
+ * Draws every local block and clears its gradients and moments, on cores. Each worker draws the
+ * blocks of its stages with its team: so all cores draw, and memory is near the core that touches
+ * it first. 0 or -errno.
+ */
+static int draw_blocks(struct sp_graph *g)
+{
+    struct drawing d = {.g = g, .err = calloc((size_t)g->place.n_local, sizeof *d.err)};
+    int blocks = 0, err = 0;
+
+    if (!d.err)
+        return sp_error(ENOMEM, "no memory for %d stages", g->place.n_local);
+    for (int k = 0; k < g->place.n_local; k++)
+        blocks = g->stages[k].n_blocks > blocks ? g->stages[k].n_blocks : blocks;
+    for (; d.i < blocks && !err; d.i++) {
+        each_drawn_handle(&d, acquire_to_write);
+        sp_workers_run(draw_on_worker, &d);
+        each_drawn_handle(&d, sp_tensor_release);
+        for (int k = 0; k < g->place.n_local && !err; k++)
+            err = d.err[k];
+    }
+    free(d.err);
+    return err;
+}
 
 static struct sp_tensor *field_of(struct sp_block *b, enum sp_field field)
 {
@@ -89,7 +205,7 @@ static int fill(struct sp_graph *g, struct sp_stage *st, const struct sp_block *
                 struct sp_tensor *handle, const struct sp_st_file *file)
 {
     float *part = values_begin(g, handle, b->n, SP_WRITE);
-    int err = sp_initial_block(g, b, file, part);
+    int err = initial_part(g, b, file, part);
 
     values_end(g, st, handle, part, b->n);
     return err;
@@ -115,7 +231,7 @@ static void round_weights(struct sp_graph *g)
 int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
 {
     bool here = !weights && !g->place.gpus;
-    int drawn = here ? sp_initial_values(g) : 0;
+    int drawn = here ? draw_blocks(g) : 0;
 
     if (drawn)
         return drawn;
@@ -157,16 +273,24 @@ void sp_checkpoint_clear(struct sp_graph *g, enum sp_field field)
             clear(g, &g->stages[k], field_of(&g->stages[k].blocks[i], field));
 }
 
+/* One field of a block of the model. */
+struct block_field {
+    enum sp_field field;
+    enum sp_block_kind kind;
+    int layer;
+};
+
 /* Sends n elements of a block from a stage of a pipeline to rank 0, which puts them at `to`. */
-static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
-                  int stage, int pipeline, float *to, size_t n)
+static void fetch_from_stage(struct sp_graph *g, const struct block_field *b, int stage,
+                             int pipeline, float *to, size_t n)
 {
     int owner = sp_stage_rank_in(&g->place, stage, pipeline), rank = g->place.world.rank;
-    int64_t of_layer = (int64_t)field * SP_BLOCK_KINDS + (int64_t)kind;
-    int64_t of_stage = of_layer * (g->shape.model.layers + 1) + layer + 1;
+    int64_t of_layer = (int64_t)b->field * SP_BLOCK_KINDS + (int64_t)b->kind;
+    int64_t of_stage = of_layer * (g->shape.model.layers + 1) + b->layer + 1;
     int64_t tag = sp_tag(g, SP_MSG_BLOCK, of_stage * g->place.stages + stage);
     struct sp_stage *st = sp_graph_stage(g, stage);
-    struct sp_tensor *handle = st ? field_of(sp_stage_block(st, kind, layer), field) : NULL;
+    struct sp_tensor *handle =
+        st ? field_of(sp_stage_block(st, b->kind, b->layer), b->field) : NULL;
 
     if (rank == 0 && owner == 0) {
         values_read(g, st, handle, to, n);
@@ -181,20 +305,19 @@ static void fetch(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
 
 /* Puts together at `to` on rank 0 what one tensor-parallel member holds of a block, from all stages
  * and pipelines that hold parts of it. */
-static void fetch_member(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind,
-                         int layer, int member, float *to)
+static void fetch_member(struct sp_graph *g, const struct block_field *b, int member, float *to)
 {
-    size_t held = sp_block_held(g->cfg.plan, &g->shape.held, kind);
-    int parts = sp_block_is_sharded(g->cfg.plan, kind) ? g->place.stages : 1;
+    size_t held = sp_block_held(g->cfg.plan, &g->shape.held, b->kind);
+    int parts = sp_block_is_sharded(g->cfg.plan, b->kind) ? g->place.stages : 1;
     int replicas = g->shape.zero ? sp_graph_replicas(g) : 1;
 
     for (int i = 0; i < parts * replicas; i++) {
-        int stage = parts > 1 ? i / replicas : sp_block_owner(g, kind, layer);
+        int stage = parts > 1 ? i / replicas : sp_block_owner(g, b->kind, b->layer);
         uint64_t first, count;
 
         sp_pipelines_part(held, i % replicas, replicas, &first, &count);
-        fetch(g, field, kind, layer, stage, i % replicas * g->shape.tensor + member,
-              to ? to + (size_t)(i / replicas) * held + first : NULL, count);
+        fetch_from_stage(g, b, stage, i % replicas * g->shape.tensor + member,
+                         to ? to + (size_t)(i / replicas) * held + first : NULL, count);
     }
 }
 
@@ -206,10 +329,20 @@ static float *new_values(bool here, size_t n)
     return values;
 }
 
+/* Blocks on their way to the caller of sp_checkpoint_each. */
+struct streaming {
+    struct sp_graph *g;
+    enum sp_field field;
+    sp_block_fn fn;
+    void *arg;
+    int err; /* the first that fn returned */
+};
+
 /* Puts one block together on rank 0 and calls fn with it. */
-static int stream(struct sp_graph *g, enum sp_field field, enum sp_block_kind kind, int layer,
-                  sp_block_fn fn, void *arg)
+static void stream_block(struct streaming *s, enum sp_block_kind kind, int layer)
 {
+    struct sp_graph *g = s->g;
+    const struct block_field b = {.field = s->field, .kind = kind, .layer = layer};
     size_t n = sp_block_elements(&g->cfg.params->model, kind);
     size_t held = sp_block_held(g->cfg.plan, &g->shape.held, kind);
     int parts = sp_block_is_sharded(g->cfg.plan, kind) ? g->place.stages : 1, err = 0;
@@ -217,28 +350,28 @@ static int stream(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
     float *whole, *own;
 
     if (!n)
-        return 0;
+        return;
     sp_activity_touch();
     own = new_values(here, held * (size_t)parts);
     whole = divided ? new_values(here, n) : own;
     if (here && divided)
         memset(whole, 0, n * sizeof *whole);
     for (int m = 0; m < g->shape.tensor; m++) {
-        fetch_member(g, field, kind, layer, m, own);
+        fetch_member(g, &b, m, own);
         if (here && divided)
             sp_block_put_part(g->cfg.params, &g->held, m, kind, layer, own, whole);
     }
     if (here)
-        err = fn(arg, kind, layer, whole, n);
+        err = s->fn(s->arg, kind, layer, whole, n);
+    s->err = s->err ? s->err : err;
     if (divided)
         free(whole);
     free(own);
-    return err;
 }
 
 int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, void *arg)
 {
-    int err = 0, more;
+    struct streaming s = {.g = g, .field = field, .fn = fn, .arg = arg};
 
     /* The step number changes, so that each gathering has tags of its own. Processes whose
      * parameters are replicas of the first one's do nothing, unless they hold parts. After an error
@@ -246,17 +379,11 @@ int sp_checkpoint_each(struct sp_graph *g, enum sp_field field, sp_block_fn fn, 
     g->step++;
     if (sp_graph_replica(g) > 0 && !g->shape.zero)
         return 0;
-#define VISIT(kind, layer)                                                                         \
-    do {                                                                                           \
-        more = stream(g, field, kind, layer, fn, arg);                                             \
-        err = err ? err : more;                                                                    \
-    } while (0)
     for (int kind = 0; kind < SP_BLOCK_NORM1; kind++)
-        VISIT((enum sp_block_kind)kind, -1);
+        stream_block(&s, (enum sp_block_kind)kind, -1);
     for (int i = 0; i < SP_LAYER_BLOCKS * g->shape.model.layers; i++)
-        VISIT(sp_layer_block(i), i / SP_LAYER_BLOCKS);
+        stream_block(&s, sp_layer_block(i), i / SP_LAYER_BLOCKS);
     for (int kind = SP_BLOCK_POST + 1; kind < SP_BLOCK_KINDS; kind++)
-        VISIT((enum sp_block_kind)kind, -1);
-#undef VISIT
-    return err;
+        stream_block(&s, (enum sp_block_kind)kind, -1);
+    return s.err;
 }

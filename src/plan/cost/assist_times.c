@@ -1,5 +1,4 @@
-#include "plan/cost/assist_times.h"
-#include "plan/cost/exchange_times.h"
+#include "plan/cost/shared_attention.h"
 #include "policies/families/aligned/assist.h"
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "plan/cost/exchange_times.h"
+#include "plan/cost/shared_attention.h"
 #include "kernels/kernels.h"
 
 double sp_queries_flops(const struct sp_shape *slice, int before)

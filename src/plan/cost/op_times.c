@@ -1,7 +1,6 @@
 #include "plan/cost/op_times.h"
-#include "plan/cost/assist_times.h"
+#include "plan/cost/shared_attention.h"
 #include "plan/cost/part_times.h"
-#include "plan/cost/shared_slice_times.h"
 #include "plan/memory.h"
 #include "policies/families/activations.h"
 #include "policies/families/work.h"

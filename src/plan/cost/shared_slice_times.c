@@ -1,5 +1,4 @@
-#include "plan/cost/shared_slice_times.h"
-#include "plan/cost/exchange_times.h"
+#include "plan/cost/shared_attention.h"
 #include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/ownership.h"
 #include <math.h>

@@ -268,9 +268,8 @@ static int build(struct sp_units_builder *b)
         }
     }
     b->use = calloc(3 * (size_t)activations, sizeof *b->use);
-    err = b->use
-              ? sp_eviction_plan_alloc(b->a, slots, units, groups, b->prog->n, slots, activations)
-              : -ENOMEM;
+    err = b->use ? sp_eviction_plan_alloc(b->a, slots, units, groups, b->prog->n, activations)
+                 : -ENOMEM;
     if (err) {
         free(b->use);
         return err;

@@ -1,4 +1,4 @@
-#include "plan/search/grids.h"
+#include "plan/search/moves.h"
 #include "model/tensor_parts.h"
 #include "policies/lowering/pipelines.h"
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "plan/search/bounds.h"
 #include "plan/search/distinct.h"
 #include "plan/search/moves.h"
-#include "plan/search/trials.h"
+#include "plan/search/trial.h"
 #include "policies/order_book.h"
 #include "policies/registry.h"
 #include "sp_error.h"

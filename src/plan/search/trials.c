@@ -1,4 +1,3 @@
-#include "plan/search/trials.h"
 #include "plan/search/trial.h"
 #include "policies/registry.h"
 #include <errno.h>

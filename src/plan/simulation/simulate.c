@@ -400,12 +400,14 @@ static int keep(const struct sim *sim, struct sp_message_times *when)
     return 0;
 }
 
-int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
-                const struct sp_step_messages *messages, const struct sp_network *network,
-                const int *worker, struct sp_times *times, struct sp_message_times *when)
+int sp_simulate(const struct sp_simulated_step *step, struct sp_times *times,
+                struct sp_message_times *when)
 {
-    struct sim sim = {
-        .plan = plan, .costs = costs, .messages = messages, .network = network, .worker = worker};
+    struct sim sim = {.plan = step->plan,
+                      .costs = step->costs,
+                      .messages = step->messages,
+                      .network = step->network,
+                      .worker = step->worker};
     int err = create(&sim);
     bool finished = !err && sp_player_play(&sim.player);
 
@@ -417,7 +419,7 @@ int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
         err = -EDEADLK;
     err = err || !when ? err : keep(&sim, when);
     if (!err) {
-        sp_times_summarize(plan, costs, &sim.t);
+        sp_times_summarize(step->plan, step->costs, &sim.t);
         *times = sim.t;
         sim.t = (struct sp_times){0};
     }

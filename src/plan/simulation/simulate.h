@@ -39,17 +39,24 @@ struct sp_message_times {
     double *stall;          /* [ops] their parts of `stalled`, by the numbers of sp_step_messages */
 };
 
+/* A step to be simulated. */
+struct sp_simulated_step {
+    const struct sp_plan *plan;
+    const struct sp_costs *costs; /* as sp_op_cost has them */
+    const struct sp_step_messages *messages;
+    const struct sp_network *network;
+    const int *worker; /* [stages] stages with the same number take turns, in the order of
+                        * submission; NULL: each has its own worker */
+};
+
 /*
  * Every op starts as soon as the op before it on its stage has ended and its messages have arrived;
  * overlapped ops start and end together. An op that would wait in its middle for an eviction or a
- * fetch starts later by as much, and ends at the same time. worker[stages]: stages with the same
- * number take turns, in the order of submission; NULL: each has its own worker. Costs as sp_op_cost
- * has them. 0, -ENOMEM, or -EDEADLK: the plan has not been verified. `times` and `when` (NULL: not
+ * fetch starts later by as much, and ends at the same time. 0, -ENOMEM, or -EDEADLK: the plan has not been verified. `times` and `when` (NULL: not
  * wanted) are set on success; times->messages counts all messages except collectives.
  */
-int sp_simulate(const struct sp_plan *plan, const struct sp_costs *costs,
-                const struct sp_step_messages *messages, const struct sp_network *network,
-                const int *worker, struct sp_times *times, struct sp_message_times *when);
+int sp_simulate(const struct sp_simulated_step *step, struct sp_times *times,
+                struct sp_message_times *when);
 void sp_message_times_destroy(struct sp_message_times *when);
 
 /* sp_simulate with stages that let ops overtake. Programs, messages and times are reordered by the

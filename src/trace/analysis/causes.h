@@ -3,6 +3,8 @@
 #define SP_CAUSES_H
 
 #include "trace/analysis/replay.h"
+#include "trace/analysis/waits.h"
+#include <stdio.h>
 
 /* Causes that make a step longer than its order, each counted on top of those before it. */
 enum sp_cause {
@@ -34,5 +36,11 @@ int sp_causes_usual(const struct sp_waits *w, double *compute, double *part);
 /* Makes the record of the step with the first cause alone: as the schedule would have it. The
  * caller destroys it. 0 or -ENOMEM. */
 int sp_causes_expected(const struct sp_waits *w, struct sp_timeline *expected);
+
+/* Prints rows of causes that add up to the step. */
+void sp_causes_print(const struct sp_waits *w, const struct sp_causes *c, FILE *out);
+
+/* Prints a line for each stage, with the parts of the step that some stage has. */
+void sp_waits_print(const struct sp_waits *w, FILE *out);
 
 #endif

@@ -1,4 +1,4 @@
-#include "trace/analysis/print.h"
+#include "trace/analysis/causes.h"
 #include "sp_figure.h"
 #include <math.h>
 
@@ -19,6 +19,15 @@ static bool moves(const struct sp_timeline *t)
     return false;
 }
 
+/* True if a part is worth a column: it takes a thousandth of the step on some stage. */
+static bool is_worth_a_column(const struct sp_waits *w, enum sp_part_of_step part)
+{
+    for (int s = 0; s < w->t->stages; s++)
+        if (fabs(w->stage[s][part]) >= 1e-3 * w->t->length)
+            return true;
+    return false;
+}
+
 void sp_causes_print(const struct sp_waits *w, const struct sp_causes *c, FILE *out)
 {
     const struct sp_timeline *t = w->t;
@@ -35,7 +44,7 @@ void sp_causes_print(const struct sp_waits *w, const struct sp_causes *c, FILE *
 
     fprintf(out, "where it went %45s %12s\n", *t->unit ? "ms" : "time", "bubble points");
     for (int k = 0; k < SP_CAUSES; k++) {
-        bool alone = t->processes == 1 && !sp_waits_has(w, SP_STEP_MESSAGE);
+        bool alone = t->processes == 1 && !is_worth_a_column(w, SP_STEP_MESSAGE);
 
         if ((k == SP_CAUSE_MESSAGES && alone) || (k == SP_CAUSE_OFFLOAD && !moves(t)))
             continue;
@@ -49,27 +58,19 @@ void sp_causes_print(const struct sp_waits *w, const struct sp_causes *c, FILE *
                 sp_figure(t->length - c->measured_ms, 2));
 }
 
-bool sp_waits_has(const struct sp_waits *w, enum sp_part_of_step part)
-{
-    for (int s = 0; s < w->t->stages; s++)
-        if (fabs(w->stage[s][part]) >= 1e-3 * w->t->length)
-            return true;
-    return false;
-}
-
 void sp_waits_print(const struct sp_waits *w, FILE *out)
 {
     const struct sp_timeline *t = w->t;
 
     fprintf(out, "stage %9s", *t->unit ? "step ms" : "step");
     for (int i = 0; i < SP_STEP_PARTS; i++)
-        if (sp_waits_has(w, (enum sp_part_of_step)i))
+        if (is_worth_a_column(w, (enum sp_part_of_step)i))
             fprintf(out, " %10s", sp_part_of_step_name((enum sp_part_of_step)i));
     fputs("\n", out);
     for (int s = 0; s < t->stages; s++) {
         fprintf(out, "%5d %9.2f", s, t->length);
         for (int i = 0; i < SP_STEP_PARTS; i++)
-            if (sp_waits_has(w, (enum sp_part_of_step)i))
+            if (is_worth_a_column(w, (enum sp_part_of_step)i))
                 fprintf(out, " %10.2f", sp_figure(w->stage[s][i], 2));
         fputs("\n", out);
     }

@@ -1,7 +1,6 @@
 #include "trace/fxt/convert.h"
 #include "sp_error.h"
 #include "trace/fxt/rewrite.h"
-#include "trace/fxt/tables.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

@@ -18,7 +18,7 @@ struct sp_fxt_summary {
 /*
  * Reads paje.trace, tasks.rec, dag.dot and data.rec in `from`, as starpu_fxt_tool left them for
  * `ranks` processes, and messages_RANK.jsonl in `dir`. Writes new versions of those four into
- * `dir`, with entities.csv and the tables of tables.h. 0 or -errno after one line.
+ * `dir`, with entities.csv and the tables of rewrite.h. 0 or -errno after one line.
  */
 int sp_fxt_convert(const char *from, const char *dir, int ranks, struct sp_fxt_summary *summary);
 

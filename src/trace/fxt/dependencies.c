@@ -1,4 +1,4 @@
-#include "trace/fxt/dependencies.h"
+#include "trace/fxt/traced_run.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "trace/fxt/messages.h"
+#include "trace/fxt/traced_run.h"
 #include "sp_error.h"
 #include <jansson.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "trace/fxt/rank_clock.h"
+#include "trace/fxt/traced_run.h"
 #include <math.h>
 
 void sp_rank_clock_settle(struct sp_rank_clock *c)

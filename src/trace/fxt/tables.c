@@ -1,4 +1,3 @@
-#include "trace/fxt/tables.h"
 #include "sp_error.h"
 #include "trace/fxt/rewrite.h"
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "trace/fxt/tasks.h"
+#include "trace/fxt/traced_run.h"
 #include "sp_error.h"
 #include <stdio.h>
 #include <stdlib.h>

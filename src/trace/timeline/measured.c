@@ -1,4 +1,5 @@
-#include "trace/timeline/measured.h"
+#include "trace/timeline/timeline.h"
+#include "graphs/report/report.h"
 #include "policies/lowering/lowering.h"
 #include <errno.h>
 #include <math.h>

@@ -147,4 +147,12 @@ char *sp_timeline_name(const struct sp_timeline *t, int op, char text[SP_OP_TEXT
 /* "measured", ... */
 const char *sp_timeline_source_name(enum sp_timeline_source source);
 
+struct sp_step_report;
+
+/* Makes the record of a step that was run, or simulated as a run, from the report of all stages. terms->process gives the rank of each stage;
+ * terms->shape is required; workers come from the reports, not from terms->worker. 0; -ENOMEM;
+ * -EINVAL: the report does not match the plan. */
+int sp_timeline_of_report(const struct sp_timeline_terms *terms,
+                          const struct sp_step_report *report, struct sp_timeline *t);
+
 #endif

@@ -1,5 +1,5 @@
 /* --eval: computes the loss on a held-out file at intervals and at the end. */
-#include "graphs/inference/evaluate.h"
+#include "graphs/inference/inference.h"
 #include "sp_error.h"
 #include "train/run/log.h"
 #include "train/run/watchdog.h"

@@ -1,6 +1,6 @@
 #include "train/run/record.h"
 #include "sp_error.h"
-#include "trace/timeline/measured.h"
+#include "trace/timeline/timeline.h"
 #include "train/start/machine.h"
 #include <stdlib.h>
 #include <string.h>

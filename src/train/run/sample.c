@@ -1,6 +1,6 @@
 /* Rank 0 draws text from the model as it is. */
 #include "train/run/sample.h"
-#include "graphs/inference/generate.h"
+#include "graphs/inference/inference.h"
 #include "sp_error.h"
 #include "train/run/draw.h"
 #include "train/run/watchdog.h"

@@ -1,12 +1,24 @@
+/* Uses of a graph without training: the loss on other tokens, and logits of the next one. */
+#ifndef SP_INFERENCE_H
+#define SP_INFERENCE_H
+
+#include "graphs/step.h"
+#include "model/files/weights.h"
+
+/*
+ * Returns in *loss the mean loss over `steps` steps' worth of `data`, from its beginning, with the
+ * current weights, on tokens that are not trained on. For data that are read once the mean is over all tokens but the first, which
+ * `steps` must reach. Runs the forwards and backwards of training steps, so that every schedule can
+ * evaluate as it trains and in the same memory, then clears the gradients. Must run between steps:
+ * no step is begun, gradients are zero. Weights, moments and gradients end as they were, bit for
+ * bit. All processes call it and learn the loss. 0 or -ENOMEM.
+ */
+int sp_evaluate(struct sp_graph *g, const struct sp_data *data, int steps, double *loss);
+
 /*
  * Computes logits of the next token, for sampling, from the weights of a graph or a file. Runs the
  * tasks of a training forward on one sequence and keeps its keys and values from call to call.
  */
-#ifndef SP_GENERATE_H
-#define SP_GENERATE_H
-
-#include "graphs/graph.h"
-#include "model/files/weights.h"
 
 struct sp_generator;
 
