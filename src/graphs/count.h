@@ -12,8 +12,7 @@ struct sp_count {
     int64_t scratch; /* scratch of tasks */
     int64_t sent;    /* to other processes, in a step */
     int64_t stashed; /* kept from forward to backward, at the highest */
-    int64_t
-        beside; /* buffers in use but not stashed, at the highest, or an upper bound */
+    int64_t beside;  /* buffers in use but not stashed, at the highest, or an upper bound */
 };
 
 /* After this many steps a run makes no new buffer. */

@@ -50,8 +50,8 @@ struct sp_model {
     int mlp;       /* f, MLP width */
     int vocab;     /* V */
     int positions; /* longest sequence (GPT-2: rows of the position table) */
-    int planned; /* longest that may be planned, if beyond the table; 0: positions */
-    bool tied;   /* the head shares the token embedding */
+    int planned;   /* longest that may be planned, if beyond the table; 0: positions */
+    bool tied;     /* the head shares the token embedding */
     float norm_eps;
     float dropout; /* the largest in config.json, for a warning: nothing is dropped */
     int act; /* of the MLP, Llama style: of its gate; a row of sp_activation_names, 0: the usual one */

@@ -27,7 +27,7 @@ struct sp_shape {
     int first;     /* position of the first token: not 0 in later slices of a sequence */
     int second; /* position of the first token of the second half, if that does not follow the first
                  * half: all first halves then lie before all second ones. Else 0 */
-    int rows;      /* T = b*s / sp_shape_spread */
+    int rows;   /* T = b*s / sp_shape_spread */
     int mlp_rows;  /* rows of the MLP computed at a time */
     int head_rows; /* rows of logits that live at a time */
     int q_width, kv_width, up_width;

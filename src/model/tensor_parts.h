@@ -46,7 +46,7 @@ struct sp_block_range {
 enum { SP_BLOCK_RANGES = 8 }; /* of a block, at most */
 
 enum sp_range_kind {
-    SP_RANGES_SAME, /* tensors that all devices have the same of */
+    SP_RANGES_SAME,   /* tensors that all devices have the same of */
     SP_RANGES_SUMMED, /* those of them whose gradients on a device count only its own tokens or
                        * heads. `tokens`: devices share tokens where they do not share heads */
 };

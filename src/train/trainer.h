@@ -57,7 +57,7 @@ struct sp_trainer {
     uint64_t seed;
     struct sp_model model;
     struct sp_tokenizer
-        *tokenizer; /* the model's, if text is read or written; NULL: tokens are bytes */
+        *tokenizer;          /* the model's, if text is read or written; NULL: tokens are bytes */
     struct sp_token_ids eos; /* the tokens that end a text */
     struct sp_params params;
     struct sp_data data;

@@ -141,8 +141,7 @@ static void write_file(const struct sp_clock_point *end)
     FILE *f;
 
     snprintf(path, sizeof path, "%s/messages_%d.jsonl", dir ? dir : ".", book.rank);
-    unlink(
-        path); /* never follow a link of that name, nor overwrite a file that others have */
+    unlink(path); /* never follow a link of that name, nor overwrite a file that others have */
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     f = fd < 0 ? NULL : fdopen(fd, "w");
     err = !f || put(json_pack("{si si sI so so}", "rank", book.rank, "ranks", book.ranks, "run",

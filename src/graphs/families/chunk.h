@@ -50,7 +50,7 @@ struct sp_chunk_activations *sp_activations_new(const struct sp_graph *g, int st
                                                 int each);
 void sp_activations_free(struct sp_chunk_activations *activations);
 
-/* The same for a stage, in st->flights. 0 or -ENOMEM. */
+/* The same for a stage, in st->activations. 0 or -ENOMEM. */
 int sp_activations_create(struct sp_graph *g, struct sp_stage *st, int chunks, int each);
 void sp_activations_destroy(struct sp_stage *st);
 /* Undoes forwards whose tasks have ended: drops everything that they left. */

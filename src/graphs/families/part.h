@@ -122,7 +122,7 @@ static inline int sp_part_attention_stage(const struct sp_part_op *c, int layer)
  * t. */
 struct sp_op_ctx sp_part_op_of(const struct sp_part_op *c, struct sp_layer_activations *t,
                                struct sp_chunk_activations *one);
-/* The op's context for attention, which also reads earlier slices: flights[SP_MAX_SLICES] are the
+/* The op's context for attention, which also reads earlier slices: activations[SP_MAX_SLICES] are the
  * activations of all. */
 struct sp_op_ctx sp_part_attention_of(const struct sp_part_op *c,
                                       struct sp_chunk_activations *activations);

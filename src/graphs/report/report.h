@@ -24,10 +24,10 @@ struct sp_stage_report {
     double pool_bytes;   /* all activation buffers ever made */
     double bytes_sent;   /* in this step */
     int messages_sent;   /* likewise, to processes of any pipeline */
-    double left_bytes, returned_bytes; /* activations evicted in this step, fetched */
-    double stall_us;                   /* its worker waited for evictions or fetches */
-    double transfer_us;  /* its process's disk was at work; at its first stage */
-    double device_bytes; /* its process's peak on GPUs; 0: it has no GPU */
+    double left_bytes, returned_bytes;    /* activations evicted in this step, fetched */
+    double stall_us;                      /* its worker waited for evictions or fetches */
+    double transfer_us;                   /* its process's disk was at work; at its first stage */
+    double device_bytes;                  /* its process's peak on GPUs; 0: it has no GPU */
     double buffers_bytes, resident_bytes; /* if the run offloads: of its process, highest so far:
                                            * StarPU's buffers, and all resident memory */
     double polling_us; /* CPU time of its process's message thread since the last report */

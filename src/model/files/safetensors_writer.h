@@ -29,9 +29,9 @@ struct sp_st_writer {
     json_t *map;                /* tensor: number of its shard */
     bool streaming;             /* a header has been written */
     json_t *sums;               /* where the sums of the files go; NULL: not wanted */
-    void *tensor;         /* iterator of the current header: the tensor being written */
-    uint64_t tensor_left; /* bytes of it to come */
-    int err;              /* first failure, already reported */
+    void *tensor;               /* iterator of the current header: the tensor being written */
+    uint64_t tensor_left;       /* bytes of it to come */
+    int err;                    /* first failure, already reported */
 };
 
 /* Keeps the first failure, which the caller has reported; returns rc. */

@@ -22,7 +22,7 @@ struct sp_units_builder {
     const struct sp_program *prog;
     int stage;
     struct sp_eviction_plan *a;
-    int *use, *release, *forward; /* [flights] ops */
+    int *use, *release, *forward; /* [activations] ops */
     struct sp_shape part;         /* of the last request; rows 0: none yet */
 };
 

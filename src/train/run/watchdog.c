@@ -60,8 +60,7 @@ static struct {
     bool told;                 /* others know that an end is asked for */
     bool asked_there;          /* another process is asked to end */
     double beat_us;
-    double looked_us,
-        cpu_us; /* at the last look: the time, and the CPU time of the process */
+    double looked_us, cpu_us; /* at the last look: the time, and the CPU time of the process */
 } dog = {.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = -1};
 
 /* ---- its lines ------------------------------------------------------------------------------- */

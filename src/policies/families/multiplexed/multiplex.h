@@ -43,8 +43,7 @@ struct sp_multiplex_cut {
     struct sp_multiplex_turns turns;
     int *part_token; /* [stages+1][slices][stages+1]: first token of part j of `of` of a slice, at
                       * (of * slices + slice) * (stages+1) + j; NULL: equal parts */
-    int64_t *
-        held; /* [stages] most bytes of other stages that a stage holds; NULL: not counted */
+    int64_t *held;   /* [stages] most bytes of other stages that a stage holds; NULL: not counted */
     uint64_t held_key; /* the plan and shape to which `held` belongs */
 };
 
