@@ -14,7 +14,6 @@ KNOWN = {  # the first file of a circle, by name: how many it has
     "cli/help/help": 2,
     "graphs/families/multiplexed/multiplexed": 2,
     "kernels/cuda/device/device": 2,
-    "model/tokenizer/added": 7,
     "offload/away": 2,
     "plan/offload/builder": 4,
     "policies/families/attention_parallel/attention_parallel": 3,
