@@ -11,15 +11,16 @@ enum { TAG = 0 };
 
 static pthread_mutex_t mpi = PTHREAD_MUTEX_INITIALIZER;
 
-/* What a beat says, by its value: sends may be under way when all else is freed. */
+/* A beat's value, in memory that outlives everything: sends may still be under way when all else
+ * is freed. */
 static const char SAID[] = {0, 1, 2, 3};
 
 static struct {
     bool started;
-    bool on, quiet; /* read without the lock too; quiet: it listens only */
+    bool on, quiet; /* also read without the lock; quiet: this process only listens */
     MPI_Comm comm;
     int rank, size;
-    MPI_Request *request; /* [size] of the last beat to each */
+    MPI_Request *request; /* [size] the last beat to each process */
 } beats;
 
 void sp_mpi_lock(void)
@@ -32,7 +33,7 @@ void sp_mpi_unlock(void)
     pthread_mutex_unlock(&mpi);
 }
 
-/* Others have it for moments as a rule, or for a collective call that may take for ever. */
+/* Others hold the lock for moments as a rule, but a collective call may hold it for ever. */
 static bool try_lock(void)
 {
     for (int i = 0; pthread_mutex_trylock(&mpi); i++) {
@@ -86,7 +87,7 @@ static int hear(void)
     return heard;
 }
 
-/* A process that has not taken the last beat yet gets none: it does not listen. */
+/* A process that has not taken the last beat gets no new one: it does not listen. */
 static void tell(int say)
 {
     for (int r = 0; r < beats.size; r++) {

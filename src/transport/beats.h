@@ -1,7 +1,7 @@
 /*
- * Processes tell each other that they move, by messages of one byte on a communicator of their own, which the
- * watchdog sends and takes; and the lock that keeps its calls of MPI and those of others apart, as MPI is
- * initialised for one at a time.
+ * Processes tell each other that they make progress, in messages of one byte on a communicator of
+ * their own. The watchdog sends and takes these beats. A lock keeps its MPI calls apart from those
+ * of other threads, as MPI is initialised for one thread at a time.
  */
 #ifndef SP_BEATS_H
 #define SP_BEATS_H
@@ -10,13 +10,13 @@
 #include <stdbool.h>
 
 enum {
-    SP_BEAT_MOVES = 1, /* something moves here */
-    SP_BEAT_ASKED = 2, /* an end is asked for here: others tell of themselves more often */
+    SP_BEAT_MOVES = 1, /* this process makes progress */
+    SP_BEAT_ASKED = 2, /* this process is asked to end: the others report more often */
 };
 
 /*
- * Tells all others `say` (0: nothing), and what they have said since the last call: *heard. Never waits: false,
- * and *heard 0, where MPI is busy, or this is the only process.
+ * Sends `say` to all others (0: nothing) and puts the OR of what they sent since the last call into
+ * *heard. Never waits: returns false, with *heard 0, when MPI is busy or this is the only process.
  */
 bool sp_transport_beat(int say, int *heard);
 
@@ -25,13 +25,14 @@ bool sp_transport_beat(int say, int *heard);
 
 void sp_mpi_lock(void);
 void sp_mpi_unlock(void);
-/* Waits for it, beats in between. */
+/* Waits for the request and gives the lock away in between, so that beats go on. */
 void sp_mpi_wait(MPI_Request *request);
 
-/* By all processes: beats go from the one to the other. 0 or -errno. */
+/* All processes call both; beats flow between the two calls. 0 or -errno. */
 int sp_beats_start(MPI_Comm comm);
-void sp_beats_stop(void); /* nothing where they were not started */
-/* Between the two: none goes on before all are here. Before calls that wait with the lock. */
+void sp_beats_stop(void); /* does nothing if beats were not started */
+/* A barrier for use while beats flow; they go on during the wait. Needed before calls that wait
+ * with the lock. */
 void sp_mpi_exchange_beats(void);
 #endif
 

@@ -1,4 +1,5 @@
-/* As NTP does it: a reply that says when it left lies halfway between request and arrival. */
+/* As in NTP, the time in a reply is taken to lie halfway between sending the request and
+ * receiving the reply. */
 #include "config.h"
 #ifdef HAVE_MPI
 #include "transport/clock_offset.h"
@@ -7,11 +8,12 @@
 #include <string.h>
 #include <time.h>
 
-/* With each rank: as many exchanges, or as long. */
+/* Rank 0 makes at most EXCHANGES exchanges with each rank, and stops after MOST_NS if it has
+ * LEAST of them. */
 enum { EXCHANGES = 60, LEAST = 5, MOST_NS = 20000000, TAG = 0 };
 enum { LAST = 0, AGAIN = 1 };
 
-/* What rank 0 tells a rank at the end. */
+/* The result, which rank 0 sends to a rank at the end. */
 struct verdict {
     struct sp_clock_point point;
     char boot[40]; /* of rank 0's machine */
@@ -26,7 +28,7 @@ int64_t sp_clock_ns(void)
     return 1000000000 * (int64_t)t.tv_sec + t.tv_nsec;
 }
 
-/* Different on every machine, and after every start of it. "": not known. */
+/* Reads an id that differs between machines and between starts of one machine. "": not known. */
 static void read_boot(char boot[40])
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -37,7 +39,7 @@ static void read_boot(char boot[40])
         fclose(f);
 }
 
-/* Of rank 0, with rank r. */
+/* Rank 0 calls this to exchange messages with rank r. */
 static struct sp_clock_point ask(MPI_Comm comm, int r)
 {
     struct sp_clock_point best = {.round_trip_ns = INT64_MAX};
@@ -59,7 +61,7 @@ static struct sp_clock_point ask(MPI_Comm comm, int r)
     return best;
 }
 
-/* Until rank 0 has sent something. */
+/* Sleeps until rank 0 has sent something. */
 static void rest(MPI_Comm comm)
 {
     const struct timespec pause = {.tv_nsec = 200000};
@@ -113,7 +115,8 @@ void sp_clock_measure(MPI_Comm comm, struct sp_clock_point *point, int64_t *numb
         reply(comm);
         rest(comm);
         MPI_Recv(&v, (int)sizeof v, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE);
-        /* The same clock, unless it was found to be another (in a container it may be). */
+        /* One machine has one clock, unless the measurement shows otherwise (as it may in a
+         * container). */
         if (*boot && !strcmp(boot, v.boot) && 2 * llabs(v.point.offset_ns) <= v.point.round_trip_ns)
             v.point.offset_ns = v.point.round_trip_ns = 0;
     }

@@ -5,7 +5,8 @@
 
 struct sp_launcher sp_launcher_find(void)
 {
-    /* An allocation may set a size for plain commands too: the second says that this is one of the tasks. */
+    /* An allocation may set a size for plain commands too; `with` is set only in the tasks that
+     * it starts. */
     static const struct {
         const char *size, *with;
     } known[] = {{"OMPI_COMM_WORLD_SIZE", NULL},
@@ -29,7 +30,7 @@ struct sp_launcher sp_launcher_find(void)
     return most;
 }
 
-/* Under srun also the variables of PMI are Slurm's. */
+/* Slurm sets PMI's variables too, so srun is looked for first. */
 static const char *cause(const char *variable)
 {
     if (!strncmp(variable, "OMPI_", 5))

@@ -1,17 +1,18 @@
-/* How many processes the launcher started, from its environment. */
+/* Reads from the environment how many processes the launcher started. */
 #ifndef SP_LAUNCHER_H
 #define SP_LAUNCHER_H
 
 struct sp_launcher {
     int size;             /* processes; 0: no launcher (a plain command line) */
-    const char *variable; /* that says so */
+    const char *variable; /* the variable that gives the size */
 };
 
-/* One may have started another, for example one task a node: the most that any of them says. */
+/* Returns the largest count: one launcher may have started another, for example one task a node. */
 struct sp_launcher sp_launcher_find(void);
 
-/* The likely cause where a program that knows MPI, or was built without (`mpi` NULL), is alone among several that `l`
- * started: each would train by itself. Prints one line and returns -EINVAL. */
+/* For a program that is alone although `l` started several, so that each would train by itself:
+ * prints one line with the likely cause and returns -EINVAL. `mpi`: the MPI library; NULL: the
+ * program was built without MPI. */
 int sp_launcher_refuse(const struct sp_launcher *l, const char *mpi);
 
 #endif

@@ -59,7 +59,7 @@ void sp_transport_stop(void)
 
 void sp_transport_leave(void)
 {
-    sp_starpu_environment_restore(); /* where StarPU was not started */
+    sp_starpu_environment_restore(); /* in case StarPU was not started */
 }
 
 void sp_transport_abort(int status)

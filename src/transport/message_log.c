@@ -32,7 +32,8 @@ static struct {
     struct sp_logged_message *first, **end;
 } book = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Several, as a thread may lose its core between the look at the clock and the event. */
+/* Makes several marks, as a thread may lose its core between reading the clock and adding the
+ * event. */
 static void mark_clock(const char *when)
 {
     enum { MARKS = 5 };
@@ -44,7 +45,7 @@ static void mark_clock(const char *when)
     }
 }
 
-/* The same in all processes: train/start/agree.c. */
+/* All processes get the same answer: train/start/agree.c has checked the environment. */
 static bool traced(void)
 {
 #ifdef STARPU_USE_FXT
@@ -105,7 +106,8 @@ void sp_message_log_ends(struct sp_logged_message *r)
         r->end_ns = sp_clock_ns();
 }
 
-/* ---- the file ---------------------------------------------------------------------------------- */
+/* ---- the file
+ * ---------------------------------------------------------------------------------- */
 
 static json_t *point(const struct sp_clock_point *p)
 {
@@ -141,7 +143,7 @@ static void write_file(const struct sp_clock_point *end)
 
     snprintf(path, sizeof path, "%s/messages_%d.jsonl", dir ? dir : ".", book.rank);
     unlink(
-        path); /* nothing is written through a link of that name, nor into a file that others have */
+        path); /* never follow a link of that name, nor overwrite a file that others have */
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     f = fd < 0 ? NULL : fdopen(fd, "w");
     err = !f || put(json_pack("{si si sI so so}", "rank", book.rank, "ranks", book.ranks, "run",

@@ -16,7 +16,7 @@ static struct sp_mpi box;
 
 /* ---- submissions ----------------------------------------------------------------------------- */
 
-/* A mistake of ours, where there is no one to return it to. */
+/* Ends the run after a mistake of this program, in a function that cannot return an error. */
 static void mistake(const struct sp_mpi_message *m, const char *what)
 {
     sp_error(EINVAL, "internal: message %" PRId64 " %s rank %d: %s", m->tag,
@@ -24,7 +24,7 @@ static void mistake(const struct sp_mpi_message *m, const char *what)
     sp_transport_abort(1);
 }
 
-/* Of StarPU: the handle is acquired. */
+/* StarPU calls this when the handle is acquired. */
 static void acquired(void *arg)
 {
     struct sp_mpi_message *m = arg;
@@ -118,7 +118,7 @@ void sp_messages_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
     sp_activity_waited();
 }
 
-/* Of the scheduler: a worker has nothing to run. */
+/* The scheduler calls this when a worker has nothing to run. */
 static void worker_waits(void)
 {
     pthread_mutex_lock(&box.mutex);
@@ -126,7 +126,8 @@ static void worker_waits(void)
     pthread_mutex_unlock(&box.mutex);
 }
 
-/* ---- start and end ------------------------------------------------------------------------------- */
+/* ---- start and end
+ * ------------------------------------------------------------------------------- */
 
 int sp_messages_start(MPI_Comm comm)
 {
@@ -182,7 +183,7 @@ void sp_messages_stop(void)
     free(box.requests);
     free(box.flying);
     free(box.found);
-    box.started = false; /* the mutex stays: a worker may be about to tell that it waits */
+    box.started = false; /* the mutex stays: a worker may be about to call worker_waits */
 }
 
 double sp_messages_polling_us(void)

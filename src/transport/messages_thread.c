@@ -51,7 +51,7 @@ static void begin(struct sp_mpi *b, struct sp_mpi_message *m)
     sp_mpi_unlock();
 }
 
-/* Back to StarPU, which may call `acquired` from here for other messages. */
+/* Releases the handle to StarPU, which may call `acquired` from here for other messages. */
 static void end(struct sp_mpi *b, struct sp_mpi_message *m)
 {
     if (m->times)
@@ -68,7 +68,7 @@ static void end(struct sp_mpi *b, struct sp_mpi_message *m)
     pthread_mutex_unlock(&b->mutex);
 }
 
-/* Ends what MPI has done. */
+/* Asks MPI once, and ends the messages that it has completed. */
 static void poll(struct sp_mpi *b)
 {
     int n = 0, kept = 0;
@@ -94,7 +94,8 @@ static void poll(struct sp_mpi *b)
     b->n = n > 0 ? kept : b->n;
 }
 
-/* Until something is ready, a worker has nothing to run, or the time is over. Mutex held. */
+/* Waits until something is ready, a worker has nothing to run, or the rest is over. The mutex is
+ * held. */
 static void rest(struct sp_mpi *b)
 {
     bool awaited = sp_order_waiting() > 0;
@@ -110,7 +111,8 @@ static void rest(struct sp_mpi *b)
     pthread_cond_timedwait(&b->wake, &b->mutex, &until);
 }
 
-/* What has become ready; rests, or sleeps, before. False: the end. */
+/* Rests, or sleeps while no message is under way, then takes all that is ready. False: the
+ * thread ends. */
 static bool next_turn(struct sp_mpi *b, struct sp_mpi_message **list)
 {
     bool on;

@@ -1,8 +1,9 @@
 /*
- * What the two halves of the transport over MPI share: submissions and start (messages.c), and the thread that
- * gives messages to MPI and finds out when they are done (messages_thread.c).
+ * Shared by the two halves of the transport over MPI: messages.c submits and starts, and the thread
+ * of messages_thread.c gives messages to MPI and finds out when they are done.
  *
- *   submitted --StarPU: the value is written, or free to be received in--> ready --MPI_Isend, MPI_Irecv--> on its
+ *   submitted --StarPU: the value is written, or the buffer is free--> ready --MPI_Isend,
+ *   MPI_Irecv--> under
  *             way --MPI_Testsome--> done: released to StarPU
  */
 #ifndef SP_MESSAGES_THREAD_H
@@ -19,7 +20,7 @@ struct sp_mpi_message {
     bool sends;
     int peer;
     int64_t tag;
-    struct sp_transfer *times; /* to be filled in, or NULL */
+    struct sp_transfer *times; /* the thread fills it in; or NULL */
     void (*done)(void *arg);
     void *arg;
     struct sp_logged_message *record; /* NULL: the run is not traced */
@@ -29,7 +30,7 @@ struct sp_mpi {
     MPI_Comm comm;
     int most_tag;
     bool crowded;
-    double polled_us, quiet_us; /* the end of the last poll; as sp_poll_moved has it */
+    double polled_us, quiet_us; /* the end of the last poll; the state of sp_poll_moved */
     long given_ns;
     pthread_t thread;
     bool started;
@@ -40,10 +41,10 @@ struct sp_mpi {
     int pending;                               /* submitted and not done */
     bool stopping;
 
-    /* The thread's own: what was given to MPI. */
+    /* Only the thread uses these: what was given to MPI. */
     int n, cap;
     MPI_Request *requests;
-    struct sp_mpi_message **flying; /* of each request */
+    struct sp_mpi_message **flying; /* the message of each request */
     int *found;
     double moved_us;
 };
@@ -51,7 +52,7 @@ struct sp_mpi {
 /* The thread; its argument is the struct sp_mpi. */
 void *sp_messages_thread(void *mpi);
 
-/* The time: of the clock that processes on other machines have too. */
+/* CLOCK_REALTIME in microseconds, which processes on other machines can compare with theirs. */
 static inline double sp_message_time_us(void)
 {
     struct timespec t;

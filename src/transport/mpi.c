@@ -1,6 +1,6 @@
 /*
- * The transport over MPI. StarPU-MPI is started for what it tells StarPU of the world (ranks, clocks of
- * traces); messages are our own (messages.h).
+ * The transport over MPI. StarPU-MPI is started because it tells StarPU about the world (ranks,
+ * clocks of traces); the messages are our own (messages.h).
  */
 #include "config.h"
 #ifdef HAVE_MPI
@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool joined, ours; /* MPI: this process is part of it; it was initialised here */
+static bool joined, ours; /* this process is part of MPI; MPI was initialised here */
 static struct sp_world self = {.size = 1, .node_size = 1};
 static uint64_t bytes_sent;
 static struct sp_nccl *nccl; /* NULL: all messages go over MPI */
@@ -54,7 +54,7 @@ int sp_transport_use_nccl(unsigned node, int device, bool wanted)
     return wanted ? err : 0;
 }
 
-/* Open MPI ends a process whose TMPDIR it cannot write. 0 or -ENOMEM. */
+/* Unsets a TMPDIR that cannot be written, because Open MPI would end the process. 0 or -ENOMEM. */
 static int leave_out_tmpdir(void)
 {
     const char *dir = getenv("TMPDIR");
@@ -66,11 +66,12 @@ static int leave_out_tmpdir(void)
     return sp_starpu_environment_change("TMPDIR", NULL);
 }
 
-/* As the program did, or by ourselves where a launcher started it; *there: there is MPI. 0 or -errno. */
+/* Uses MPI as the program initialised it, or initialises it after a launcher. *there: there is
+ * MPI. 0 or -errno. */
 static int find_mpi(const struct sp_launcher *launcher, int *argc, char ***argv, int *there)
 {
 #ifdef HAVE_NCCL
-    const int wanted = MPI_THREAD_MULTIPLE; /* NCCL's notes have a thread of their own */
+    const int wanted = MPI_THREAD_MULTIPLE; /* a second thread sends NCCL's notes over MPI */
 #else
     const int wanted = MPI_THREAD_SERIALIZED;
 #endif
@@ -95,7 +96,7 @@ static int find_mpi(const struct sp_launcher *launcher, int *argc, char ***argv,
     return 0;
 }
 
-/* The world, from MPI. */
+/* Reads ranks and sizes from MPI. */
 static void look_around(void)
 {
     MPI_Comm node;
@@ -143,7 +144,7 @@ static int no_worker(void)
     return sp_error(ENODEV, "StarPU found no worker to start");
 }
 
-/* By all processes, which have met. */
+/* All processes call this, after a barrier. */
 static int start_with_mpi(struct starpu_conf *conf)
 {
     int err;
@@ -166,7 +167,8 @@ int sp_transport_start(struct starpu_conf *conf)
     if (!err && !joined) {
         err = starpu_init(conf) ? no_worker() : 0;
     } else if (!err) {
-        /* it would run tasks between its polls, and never sleep where there is none for it */
+        /* StarPU-MPI's thread would run tasks between its polls, and would never sleep without
+         * any */
         err = sp_starpu_environment_change("STARPU_MPI_DRIVER_CALL_FREQUENCY", "0");
         sp_mpi_exchange_beats();
         err = err ? err : start_with_mpi(conf);
@@ -202,13 +204,13 @@ void sp_transport_leave(void)
 
     if (joined)
         sp_beats_stop();
-    joined = false; /* who gives up from here on leaves MPI as it is */
+    joined = false; /* from here on a process that gives up leaves MPI as it is */
     if (ends)
         MPI_Finalize();
-    sp_starpu_environment_restore(); /* where StarPU was not started */
+    sp_starpu_environment_restore(); /* in case StarPU was not started */
 }
 
-/* MPI may be what hangs: then the process leaves without it, which its launcher sees. */
+/* MPI itself may hang: then the process leaves without it, and its launcher sees that. */
 void sp_transport_abort(int status)
 {
     bool leaves = sp_last_seconds(status);
@@ -260,7 +262,7 @@ void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
     sp_messages_recv_wait(handle, src, tag);
 }
 
-/* Not MPI_Bcast: all calls of MPI are the thread's for messages. */
+/* Not MPI_Bcast, because only the thread for messages may call MPI now. */
 void sp_transport_share(void *data, size_t bytes)
 {
     starpu_data_handle_t handle;
@@ -310,7 +312,7 @@ void sp_transport_wait_all(void)
         sp_activity_waited();
 }
 
-/* Collective calls before the start, in which beats go on. */
+/* For collective calls before StarPU starts; beats go on meanwhile. */
 static void reduce(void *data, int n, MPI_Datatype type, MPI_Op op)
 {
     MPI_Request request;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The name of a process, its parent and start, as /proc has them. False: it is gone, or waits to be buried. */
+/* Reads a process's name, parent and start from /proc. False: it is gone, or a zombie. */
 static bool look_at(pid_t pid, char name[32], pid_t *parent, unsigned long long *start)
 {
     char path[48], text[1024], *end, state;

@@ -1,4 +1,5 @@
-/* The launcher of this process (mpirun, orted, slurmstepd), and whether it is still there. */
+/* Finds the launcher of this process (mpirun, orted, slurmstepd), and tells whether it still
+ * runs. */
 #ifndef SP_PARENT_H
 #define SP_PARENT_H
 
@@ -6,12 +7,12 @@
 #include <sys/types.h>
 
 struct sp_parent {
-    pid_t pid;                /* 0: none was found: it is never gone */
+    pid_t pid;                /* 0: none was found, and sp_parent_gone is false */
     unsigned long long start; /* of that process, in ticks since the machine's start */
 };
 
-/* The nearest ancestor that is a launcher; the parent, where a launcher said that it started this one and
- * none has such a name. */
+/* Finds the nearest ancestor that is a launcher. If none has a launcher's name but the
+ * environment says that one started this process, the parent counts as it. */
 void sp_parent_find(struct sp_parent *p);
 bool sp_parent_gone(const struct sp_parent *p);
 

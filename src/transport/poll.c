@@ -4,10 +4,10 @@
 enum {
     AWAITED_NS = 5000, /* Linux adds some 50 us */
     SPARE_NS = 20000,
-    LEAST_NS = 50000, /* of a thread that shares its core */
+    LEAST_NS = 50000, /* for a thread that shares its core */
     MOST_NS = 1000000,
 };
-static const double SPIN_US = 50; /* of polls without a rest while a worker waits */
+static const double SPIN_US = 50; /* so long it polls without a rest while a worker waits */
 
 static const double PIECE_US = 2.5; /* less than a piece takes where copies are fastest */
 static const double COLD_US = 200;  /* a rest that leaves nothing in the caches */

@@ -12,9 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Respected: they are of traces, statistics, caches and performance. All other variables of StarPU's are set aside:
- * workers, cores, order, memory nodes and the world are not theirs to say. */
-enum kind { TEXT, NUMBER, FILE_NAME }; /* StarPU ends the program where it is something else */
+/* The variables that stay: they control traces, statistics, caches and performance. All other
+ * variables of StarPU's are set aside, because workers, cores, order, memory nodes and the world
+ * are not theirs to choose. */
+enum kind { TEXT, NUMBER, FILE_NAME }; /* StarPU ends the program if a value is of another kind */
 
 static const struct {
     const char *name;
@@ -47,7 +48,7 @@ static const struct {
     {"STARPU_MEMORY_STATS", NUMBER},
     {"STARPU_MINIMUM_CLEAN_BUFFERS", NUMBER},
     {"STARPU_MPI_GPUDIRECT", NUMBER},
-    {"STARPU_NCPU", NUMBER}, /* what info asks: runs say how many workers they take */
+    {"STARPU_NCPU", NUMBER}, /* only info uses it: runs choose their number of workers */
     {"STARPU_NCUDA", NUMBER},
     {"STARPU_PERF_MODEL_DIR", TEXT},
     {"STARPU_PERF_MODEL_PATH", TEXT},
@@ -64,7 +65,7 @@ static const struct {
     {"STARPU_WORKER_STATS_FILE", TEXT},
 };
 
-/* A variable as it was. */
+/* A variable as it was before. */
 struct before {
     char *name, *value; /* value NULL: not set */
 };
@@ -101,7 +102,8 @@ int sp_starpu_environment_default(const char *name, const char *value)
     return getenv(name) ? 0 : sp_starpu_environment_change(name, value);
 }
 
-/* ---- the variables --------------------------------------------------------------------------------- */
+/* ---- the variables
+ * --------------------------------------------------------------------------------- */
 
 static bool is_of_kind(const char *text, enum kind kind)
 {
@@ -112,7 +114,7 @@ static bool is_of_kind(const char *text, enum kind kind)
     return kind == TEXT || (strtol(text, &end, 10) >= 0 && end != text && !*end);
 }
 
-/* True if a variable stays as it is; an unreadable one does not, after one line. */
+/* True if a variable stays as it is; one with an unreadable value goes, after one line. */
 static bool stays(const char *name, const char *value)
 {
     for (size_t i = 0; i < sizeof respected / sizeof *respected; i++) {
@@ -127,7 +129,7 @@ static bool stays(const char *name, const char *value)
     return false;
 }
 
-/* The name of the first variable that does not stay, to be freed; NULL: all do. */
+/* Returns the name of the first variable that must go, to be freed; NULL: all stay. */
 static char *first_to_go(void)
 {
     for (char **at = environ; *at; at++) {
@@ -150,9 +152,10 @@ static int set_aside(void)
     return err;
 }
 
-/* ---- the directory --------------------------------------------------------------------------------- */
+/* ---- the directory
+ * --------------------------------------------------------------------------------- */
 
-/* A file of some size can be written there. */
+/* True if a file of some size can be written there. */
 static bool can_write(const char *dir)
 {
     static const char block[4096];
@@ -170,7 +173,7 @@ static bool can_write(const char *dir)
     return !close(fd) && wrote;
 }
 
-/* Makes `dir` and what is above it. */
+/* Makes `dir` and the directories above it. */
 static bool make_path(const char *dir)
 {
     char path[PATH_MAX];
@@ -180,7 +183,7 @@ static bool make_path(const char *dir)
         return false;
     for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
         *slash = '\0';
-        mkdir(path, 0777); /* the last of them tells */
+        mkdir(path, 0777); /* errors show in the stat at the end */
         *slash = '/';
     }
     mkdir(path, 0777);
@@ -208,7 +211,7 @@ static bool is_usable(const char *home)
            holds_models(path);
 }
 
-/* As StarPU looks for it; versions differ in which of the first two they prefer. */
+/* Looks where StarPU looks; versions differ in which of the first two they prefer. */
 static bool home_is_usable(void)
 {
     const char *models = getenv("STARPU_PERF_MODEL_DIR"), *cache = getenv("XDG_CACHE_HOME");
@@ -217,10 +220,10 @@ static bool home_is_usable(void)
     if ((models && !holds_models(models)) || (cache && !is_usable(cache)) ||
         (own_home && !is_usable(own_home)))
         return false;
-    return cache || own_home || (home && is_usable(home)); /* without any it would take /tmp */
+    return cache || own_home || (home && is_usable(home)); /* without any StarPU would use /tmp */
 }
 
-/* 0 or -errno. */
+/* Makes a directory for StarPU in the first place that can be written. 0 or -errno. */
 static int make_own(void)
 {
     const char *places[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "."};
@@ -257,9 +260,10 @@ void sp_starpu_environment_remove(void)
     own[0] = '\0';
 }
 
-/* ---- both ------------------------------------------------------------------------------------------ */
+/* ---- both
+ * ------------------------------------------------------------------------------------------ */
 
-/* Its figures go with the directory. */
+/* Moves StarPU's home to `own`. Performance figures go with it, so calibration is off. */
 static int move_home(void)
 {
     int err = change("XDG_CACHE_HOME", own);

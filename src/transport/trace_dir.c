@@ -12,7 +12,7 @@
 
 #define VARIABLE "STARPU_FXT_PREFIX"
 
-/* The same in all processes: train/start/agree.c. */
+/* All processes get the same answer: train/start/agree.c has checked the environment. */
 static bool wanted(void)
 {
 #ifdef STARPU_USE_FXT
@@ -24,7 +24,8 @@ static bool wanted(void)
 #endif
 }
 
-/* On another machine than rank 0's it is not there yet; on the same one it is ours. */
+/* Another machine than rank 0's has no such directory yet; on rank 0's machine it is ours
+ * already. */
 static bool have_dir(const char *path)
 {
     struct stat st;

@@ -7,12 +7,12 @@ struct sp_world {
     int node_rank, node_size; /* among the processes of this machine */
 };
 
-/* When one end of a message was at work, microseconds of CLOCK_REALTIME (of simulated time, where runs are
- * simulated); 0: not known. */
+/* When one end of a message did its steps, in microseconds of CLOCK_REALTIME (of simulated time
+ * in simulated runs); 0: not known. */
 struct sp_transfer {
     double ready_us; /* its buffer was written, or free to be received in */
-    double begun_us; /* it was given to the network, or awaited from it */
-    double ended_us; /* it had gone, or was there */
+    double begun_us; /* it was given to the network, or its receive was posted */
+    double ended_us; /* it had gone, or had arrived */
 };
 
 #endif

@@ -11,7 +11,7 @@
 
 /* ---- submissions ----------------------------------------------------------------------------- */
 
-/* Of StarPU: the handle is acquired. */
+/* StarPU calls this when the handle is acquired. */
 static void acquired(void *arg)
 {
     struct sp_nccl_message *m = arg;
@@ -25,7 +25,7 @@ static void acquired(void *arg)
     pthread_mutex_unlock(&n->mutex);
 }
 
-/* A mistake of ours, where there is no one to return it to. */
+/* Ends the run after a mistake of this program, in a function that cannot return an error. */
 static void mistake(struct sp_nccl *n, const char *what, int rank, int64_t tag)
 {
     sp_error(EINVAL, "internal: message %" PRId64 ", rank %d to rank %d: %s", tag, n->links.rank,
@@ -81,7 +81,8 @@ void sp_nccl_sum(struct sp_nccl *n, starpu_data_handle_t handle, int group, int6
            &(struct sp_nccl_message){.part = {.tag = tag}, .handle = handle}, STARPU_RW);
 }
 
-/* ---- start and end ------------------------------------------------------------------------------- */
+/* ---- start and end
+ * ------------------------------------------------------------------------------- */
 
 static int start_thread(struct sp_nccl *n)
 {
@@ -108,7 +109,7 @@ void sp_nccl_prepare(int links)
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
-/* NCCL's version, or why it cannot be used here. */
+/* Returns NCCL's version, or an error and in `why` the reason why it cannot be used here. */
 static int usable(char *why, size_t size)
 {
     static const char *const serial[] = {"CUDA_LAUNCH_BLOCKING", "NCCL_LAUNCH_ORDER_IMPLICIT"};
@@ -145,7 +146,7 @@ int sp_nccl_start(const struct sp_nccl_config *cfg, struct sp_wire *wire, char *
         return err;
     }
     err = wire->least(wire, start_thread(n));
-    if (err) { /* a process without a thread left is not one to go on with */
+    if (err) { /* some process has no thread for messages: none can go on */
         sp_nccl_abort(n);
         return err;
     }
@@ -165,8 +166,8 @@ int sp_nccl_wait_all(struct sp_nccl *n)
     return err;
 }
 
-/* The communicators are the thread's: it gives them up, unless it is inside a call that does not return
- * before they are. */
+/* The thread owns the communicators and gives them up itself, unless it is inside a call that
+ * returns only after they are given up. */
 void sp_nccl_abort(struct sp_nccl *n)
 {
     struct timespec until;
@@ -195,7 +196,7 @@ void sp_nccl_stop(struct sp_nccl *n)
     sp_comm_use(n->cfg.device);
     sp_nccl_links_destroy(&n->links);
     if (n->failed)
-        return; /* StarPU may still call back for what was given up, and the others are gone */
+        return; /* StarPU may still call back for abandoned messages; the other ends are gone */
     n->wire->close(n->wire);
     pthread_mutex_destroy(&n->mutex);
     pthread_cond_destroy(&n->wake);

@@ -1,16 +1,17 @@
 /*
- * Messages between GPUs over NCCL, one GPU a process: handles of StarPU, from the sender's GPU memory to
- * the receiver's. Submitted in graph order like those of transport.h, and as little do they block the
- * caller or a worker; completion is found by a thread of the transport, which sleeps while nothing of this
- * process is ready and not done.
+ * Messages between GPUs over NCCL, one GPU a process: each carries a StarPU handle from the
+ * sender's GPU memory to the receiver's. They are submitted in graph order like those of
+ * transport.h, and block neither the caller nor a worker. A thread of the transport finds out what
+ * has completed; it sleeps while this process has no message that is ready and not done.
  *
- * What differs from messages over MPI: nothing is buffered. A value stays in its handle until its receiver
- * has the buffer for it, so whatever writes the handle again has to come after the receiving op in the order
- * of submission that all processes share: that is the rule about `until` of sp_message_send. And a message
- * may be larger than 2 GiB.
+ * There are two differences from messages over MPI. NCCL buffers nothing: a value stays in its
+ * handle until its receiver has the buffer for it. Whatever writes the handle again must therefore
+ * come after the receiving op in the order of submission that all processes share; `until` of
+ * sp_message_send is that rule. And a message may be larger than 2 GiB.
  *
- * A value leaves when StarPU takes its task for ended: then the task must have ended on the GPU, not only
- * have been queued there. The value is read and written on streams of the transport's own.
+ * A value leaves as soon as StarPU takes its task for ended, so by then the task must have ended on
+ * the GPU, and not only be queued there. The transport reads and writes values on streams of its
+ * own.
  */
 #ifndef SP_NCCL_H
 #define SP_NCCL_H
@@ -20,7 +21,7 @@
 
 struct sp_nccl;
 
-/* Ranks that add up together; in the same order everywhere, each once. */
+/* Ranks that add up together: each once, and in the same order on every process. */
 struct sp_nccl_group {
     const int *ranks; /* kept until sp_nccl_stop */
     int n;
@@ -29,65 +30,70 @@ struct sp_nccl_group {
 struct sp_nccl_config {
     unsigned node; /* StarPU's memory node of this process's GPU */
     int device;    /* the GPU, as CUDA counts them in this process */
-    /* Does anyone send from src to dst? The same answers everywhere. NULL: everyone to everyone else.
-     * Every edge costs its two processes about a second at the start, and memory of both GPUs. */
+    /* True if anyone sends from src to dst; every process must give the same answers. NULL:
+     * everyone sends to everyone else. Every edge costs its two processes about a second at the
+     * start, and memory on both GPUs. */
     bool (*uses)(void *arg, int src, int dst);
     void *arg;
-    const struct sp_nccl_group *groups; /* the same everywhere */
+    const struct sp_nccl_group *groups; /* the same on every process */
     int n_groups;
-    /* Messages in a stream at once, at most 8; 0: SP_NCCL_DEPTH, or 1. More leave no gap between messages
-     * of an edge, but where streams share a queue of the GPU, what waits in one stops another, which may
-     * be what it waits for. For measurements. */
+    /* Messages in a stream at once, at most 8; 0: SP_NCCL_DEPTH, or 1. More than one leaves no
+     * gap between an edge's messages. But streams may share a queue of the GPU: then a message
+     * that waits in one stream stops the other, which may hold the very message it waits for.
+     * For measurements only. */
     int depth;
-    /* Called by the transport's thread after one line when a message fails: ends every process, as
-     * sp_transport_abort does. NULL, or if it returns: sp_nccl_wait_all fails. */
+    /* When a message fails, the transport's thread calls this after one line; it ends every
+     * process, as sp_transport_abort does. If it is NULL or returns, sp_nccl_wait_all fails. */
     void (*fail)(int status);
 };
 
 /*
- * Before StarPU starts, and with it CUDA: puts into the environment, unless it is there, what both libraries
- * read from it once, for a process with so many edges and groups: as many queues of the GPU as there may be
- * (streams that share one may wait for each other), and few enough thread blocks for each message.
+ * Sets variables that CUDA and NCCL read once, for a process with `links` edges and groups; call it
+ * before StarPU starts, and CUDA with it. Variables that are set already stay. It asks for as many
+ * GPU queues as possible (streams that share one may wait for each other), and for few enough
+ * thread blocks for each message.
  */
 void sp_nccl_prepare(int links);
 
 /*
- * Makes a communicator for every edge and group of this process and starts the thread; called by all
- * processes at once, after StarPU was started and before the first message. All get 0, and `wire` belongs
- * to the transport; or all get an error, and it does not: -ELIBACC where a process has no libnccl.so.2 of
- * 2.18 or newer, -ENOTSUP where the environment makes edges wait for each other, both with the reason in
- * `why` and no line; -EIO, -EINVAL, -ENOMEM after one line.
+ * Makes a communicator for every edge and group of this process and starts the thread. All
+ * processes call it at once, after StarPU was started and before the first message. Either all get
+ * 0, and the transport owns `wire`; or all get an error, and the caller keeps it. -ELIBACC (a
+ * process has no libnccl.so.2 of 2.18 or newer) and -ENOTSUP (the environment makes edges wait for
+ * each other) give the reason in `why` and print no line; -EIO, -EINVAL and -ENOMEM print one line.
  */
 int sp_nccl_start(const struct sp_nccl_config *cfg, struct sp_wire *wire, char *why, size_t n,
                   struct sp_nccl **nccl);
-/* By all processes, after sp_nccl_wait_all. */
+/* All processes call this, after sp_nccl_wait_all. */
 void sp_nccl_stop(struct sp_nccl *nccl);
 
-/* Submits the sending of a handle's value after the tasks that write it; dst may be this process. Tags:
- * distinct for every message of an edge on its way. An edge that start did not make ends the run. */
+/* Submits the sending of a handle's value after the tasks that write it; dst may be this
+ * process. An edge's messages under way must have distinct tags. An edge that start did not make
+ * ends the run. */
 void sp_nccl_send(struct sp_nccl *nccl, starpu_data_handle_t handle, int dst, int64_t tag);
-/* Submits a receive of as many bytes; tasks submitted later that read the handle wait for it. `arrived`,
- * if not NULL, is called with `arg` when it is there, by the transport's thread. */
+/* Submits a receive of as many bytes; tasks submitted later that read the handle wait for it.
+ * The transport's thread calls `arrived`, if not NULL, with `arg` when the value is there. */
 void sp_nccl_recv(struct sp_nccl *nccl, starpu_data_handle_t handle, int src, int64_t tag,
                   void (*arrived)(void *arg), void *arg);
 /*
- * handle += the values of the others of a group, f32: submitted by each with the same tag, in any order.
- * All get the same bits. Those of two are a + b as everywhere; with three or more the order of the sum is
- * NCCL's, and so not that of a run in one process.
+ * Adds the f32 values of the other members of a group to the handle. Each member submits it with
+ * the same tag, in any order of tags, and all get the same bits. Two members compute a + b as any
+ * other sum does; with three or more NCCL chooses the order of the sum, which differs from that of
+ * a run in one process.
  */
 void sp_nccl_sum(struct sp_nccl *nccl, starpu_data_handle_t handle, int group, int64_t tag);
 
-/* Waits until every submitted message went. 0, or -EIO where they failed. Tasks that messages wait for,
- * and those that wait for messages, are StarPU's: call this and then starpu_task_wait_for_all. */
+/* Waits until every submitted message is done. 0, or -EIO if messages failed. It does not wait
+ * for StarPU's tasks before or after messages: call starpu_task_wait_for_all afterwards. */
 int sp_nccl_wait_all(struct sp_nccl *nccl);
 
-/* Gives up every message, for a process that goes on without them; one that ends need not. From any
- * thread. What is acquired stays so. */
+/* Gives up every message, for a process that goes on without them; a process that ends need not.
+ * Any thread may call it. Acquired handles stay acquired. */
 void sp_nccl_abort(struct sp_nccl *nccl);
 
 /* CPU time that the thread has taken so far, in microseconds. */
 double sp_nccl_polling_us(struct sp_nccl *nccl);
-/* As NCCL writes it, 22809. */
+/* NCCL's version as its header writes it, such as 22809. */
 int sp_nccl_version(struct sp_nccl *nccl);
 
 #endif

@@ -1,4 +1,4 @@
-/* A build without NCCL: it cannot be loaded, and so nothing else here is called. */
+/* For a build without NCCL: sp_nccl_load fails, so nothing else here is called. */
 #include "config.h"
 #ifndef HAVE_NCCL
 #include "transport/nccl/nccl_device.h"

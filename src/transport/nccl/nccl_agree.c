@@ -55,7 +55,7 @@ static int wrong_size(const struct sp_agree *end, int64_t tag, uint64_t here, ui
                     tag, end->name, here, there);
 }
 
-/* The next in order, if there is room for it. */
+/* Begins the next message in order, if there is room for it. */
 static void begin_next(struct sp_agree *end, struct sp_agree_step *step)
 {
     struct sp_agree_message *m = end->agreed;
@@ -67,7 +67,7 @@ static void begin_next(struct sp_agree *end, struct sp_agree_step *step)
     step->begin = m;
 }
 
-/* Moves a message from those that wait to the end of the order. */
+/* Moves a waiting message to the end of the agreed order. */
 static void agree(struct sp_agree *end, struct sp_agree_message **at, struct sp_agree_step *step)
 {
     struct sp_agree_message *m = *at;
@@ -83,7 +83,7 @@ static void agree(struct sp_agree *end, struct sp_agree_message **at, struct sp_
     begin_next(end, step);
 }
 
-/* Of a leader: gives the message its number if all are ready for it. */
+/* For a leader: gives the message its number if all ends are ready for it. */
 static int lead(struct sp_agree *end, int64_t tag, struct sp_agree_step *step)
 {
     struct sp_agree_message **m = waiting_of(end, tag);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before 2.18 the limit on thread blocks of a communicator is not heeded. */
+/* NCCL before 2.18 does not heed a communicator's limit on thread blocks. */
 enum { OLDEST = NCCL_VERSION(2, 18, 1) };
 
 #define FUNCTIONS(X)                                                                               \
@@ -37,7 +37,7 @@ static struct {
 struct sp_comm {
     ncclComm_t comm;
     cudaStream_t stream;
-    cudaEvent_t done[SP_COMM_DEPTH]; /* of message number i: [i % SP_COMM_DEPTH] */
+    cudaEvent_t done[SP_COMM_DEPTH]; /* message number i has [i % SP_COMM_DEPTH] */
     unsigned begun, tested;          /* messages so far */
     int aborted;
 };
@@ -51,7 +51,7 @@ static int cuda(cudaError_t err, const char *what)
     return sp_error(EIO, "%s: %s", what, cudaGetErrorString(err));
 }
 
-/* NCCL's last error is a line of its own words, the code a kind. */
+/* NCCL describes its last error in a line of its own; the code only gives the kind. */
 static int check(ncclResult_t res, ncclComm_t comm, const char *what)
 {
     const char *words;
@@ -128,14 +128,14 @@ int sp_comm_id(unsigned char id[SP_COMM_ID_BYTES])
 
 int sp_comm_blocks(int links)
 {
-    int n = 16; /* what the fastest links of today want */
+    int n = 16; /* the fastest links of today need so many */
 
     while (n > 1 && n * links > 64)
         n /= 2;
     return n;
 }
 
-/* A stream that waits for no other, and whose kernels start before those that compute. */
+/* Makes a stream that waits for no other, and whose kernels start before those that compute. */
 static int make_stream(struct sp_comm *c)
 {
     int least, greatest, err;
@@ -222,7 +222,7 @@ void sp_comm_destroy(struct sp_comm *c)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* After a message: by its event we learn when it is done. */
+/* Records an event after a message; the event tells when the message is done. */
 static int put(struct sp_comm *c, int err)
 {
     if (!err)

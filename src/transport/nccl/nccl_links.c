@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What is being made. */
+/* The state of making all links. */
 struct making {
     const struct sp_nccl_config *cfg;
     struct sp_wire *wire;
     struct sp_nccl_links *links;
-    int depth, n; /* communicators that this process will have */
-    int err;      /* the first */
+    int depth, n; /* n: communicators that this process will have */
+    int err;      /* the first error */
 };
 
 static bool used(const struct making *mk, int src, int dst)
@@ -17,7 +17,7 @@ static bool used(const struct making *mk, int src, int dst)
     return mk->cfg->uses ? mk->cfg->uses(mk->cfg->arg, src, dst) : src != dst;
 }
 
-/* This process's place in a link; -1: none. */
+/* This process's place among the members of a link; -1: it is none of them. */
 static int place_in(const struct sp_nccl_link *link, int rank)
 {
     for (int i = 0; i < link->n_members; i++)
@@ -34,7 +34,7 @@ static void name_link(const struct sp_nccl_link *link, char *name, size_t n)
         snprintf(name, n, "rank %d to %d", link->edge[0], link->edge[1]);
 }
 
-/* Gets the name of a communicator from its first member to the others. */
+/* Brings the id of a communicator from its first member to the others. */
 static int share_id(struct making *mk, const struct sp_nccl_link *link, int place,
                     unsigned char id[SP_COMM_ID_BYTES])
 {
@@ -51,8 +51,8 @@ static int share_id(struct making *mk, const struct sp_nccl_link *link, int plac
     return err;
 }
 
-/* All members of a link come here for it. A process that failed goes on with its other links: their ends
- * wait for it. */
+/* All members of a link make it together. A process that failed still makes its other links,
+ * because their other ends wait for it. */
 static void make(struct making *mk, struct sp_nccl_link *link)
 {
     int place = place_in(link, mk->links->rank), err;
@@ -108,19 +108,20 @@ static bool is_mine(const struct sp_nccl_links *links, int src, int dst)
 }
 
 /*
- * Whom a process meets in a round: rounds 0..odd - 1 bring each pair of 0..odd together once. A number
- * beyond the last process: nobody.
+ * The process that `rank` pairs with in a round: rounds 0..odd - 1 pair any two of 0..odd once. A
+ * number beyond the last process means nobody.
  */
 static int partner(int rank, int round, int odd)
 {
     int i = (round - rank + 2 * odd) % odd;
 
     if (rank == odd)
-        return round * ((odd + 1) / 2) % odd; /* who would meet himself */
+        return round * ((odd + 1) / 2) % odd; /* this one would be paired with itself */
     return i == rank ? odd : i;
 }
 
-/* In rounds, so that as many pairs as can be meet at the same time, and none waits in a circle. */
+/* Works in rounds, so that as many pairs as possible come together at once and none waits in a
+ * circle. */
 static void make_all(struct making *mk)
 {
     struct sp_nccl_links *links = mk->links;
@@ -181,7 +182,7 @@ static int count(const struct making *mk)
     return n;
 }
 
-/* Room for the links; those of groups know their members. */
+/* Makes room for the links, and tells those of groups their members. */
 static int make_room(struct making *mk)
 {
     const struct sp_nccl_config *cfg = mk->cfg;

@@ -1,10 +1,10 @@
 /*
- * The communicators of a process: one for every directed edge that it has an end of, and one for every
- * group it is in, each with a stream, so that no message can block one of another edge.
+ * The communicators of a process: one for every directed edge that it has an end of, and one for
+ * every group it is in. Each has its own stream, so that no message can block one of another edge.
  *
- * All are made at the start. Making one is a call by both ends that returns when both have come, and
- * synchronises the GPU: made at an edge's first message, it would stop the thread that moves all others,
- * in a circle of processes for ever.
+ * All are made at the start. Both ends call NCCL to make one; the call returns when both have come,
+ * and it synchronises the GPU. At an edge's first message it would stop the thread that moves all
+ * other messages, and in a circle of processes for ever.
  */
 #ifndef SP_NCCL_LINKS_H
 #define SP_NCCL_LINKS_H
@@ -16,7 +16,7 @@ struct sp_nccl_message;
 
 enum sp_nccl_role { SP_NCCL_SENDER, SP_NCCL_RECEIVER, SP_NCCL_MEMBER };
 
-/* This process's end of one. */
+/* This process's end of a link. */
 struct sp_nccl_link {
     enum sp_nccl_role role;
     int id;             /* the same at all ends */
@@ -25,8 +25,8 @@ struct sp_nccl_link {
     int edge[2]; /* the members of an edge */
     struct sp_comm *comm;
     struct sp_agree end;
-    struct sp_nccl_link *self;              /* the other end, where this process has both */
-    struct sp_nccl_message *held;           /* to begin when `self` does */
+    struct sp_nccl_link *self;              /* the other end, if this process has both */
+    struct sp_nccl_message *held;           /* begins when `self` has its message too */
     struct sp_nccl_message *flying, **last; /* begun, oldest first */
     struct sp_nccl_message *submitted;      /* all that are not done */
 };
@@ -39,14 +39,14 @@ struct sp_nccl_links {
     int n;
 };
 
-/* Called by all processes at once. 0, or -errno on all after one line on those that failed. */
+/* All processes call this at once. 0, or -errno on all, after one line on those that failed. */
 int sp_nccl_links_create(const struct sp_nccl_config *cfg, struct sp_wire *wire,
                          struct sp_nccl_links *links);
-/* By all at once, or after sp_nccl_links_abort. */
+/* All processes call this at once, or after sp_nccl_links_abort. */
 void sp_nccl_links_destroy(struct sp_nccl_links *links);
 void sp_nccl_links_abort(struct sp_nccl_links *links);
 
-/* Whose note it is; NULL: nobody's here. */
+/* The link that a note belongs to; NULL: this process has no such link. */
 struct sp_nccl_link *sp_nccl_links_of(struct sp_nccl_links *links,
                                       const struct sp_agree_note *note);
 

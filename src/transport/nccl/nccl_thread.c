@@ -17,7 +17,7 @@ static double now_us(void)
 
 static int apply(struct sp_nccl *n, struct sp_nccl_link *link, const struct sp_agree_step *step);
 
-/* A note of this process, to itself or to another. */
+/* Delivers a note of this process, to itself or to another. */
 static int tell(struct sp_nccl *n, struct sp_nccl_link *link, struct sp_agree_note note)
 {
     int first = note.go ? 1 : 0, end = note.go ? link->n_members : 1, err = 0;
@@ -46,7 +46,7 @@ static void fly(struct sp_nccl_message *m)
     m->link->last = &m->next;
 }
 
-/* To oneself: once both ends have come. */
+/* Begins a message to this process itself, once both its ends have come. */
 static int begin_self(struct sp_nccl *n, struct sp_nccl_message *m)
 {
     struct sp_nccl_link *link = m->link, *other = link->self;
@@ -80,7 +80,7 @@ static int begin(struct sp_nccl *n, struct sp_nccl_message *m)
     return sp_comm_sum(link->comm, place_of(n, m), m->part.bytes / sizeof(float));
 }
 
-/* The note first: the other end has the longer way. */
+/* Sends the note first, because the other end has the longer way. */
 static int apply(struct sp_nccl *n, struct sp_nccl_link *link, const struct sp_agree_step *step)
 {
     int err = step->tell ? tell(n, link, step->note) : 0;
@@ -140,7 +140,7 @@ static void forget(struct sp_nccl *n, struct sp_nccl_message *m)
     pthread_mutex_unlock(&n->mutex);
 }
 
-/* Back to StarPU, which may call `acquired` from here for other messages. */
+/* Releases the handle to StarPU, which may call `acquired` from here for other messages. */
 static void release(struct sp_nccl *n, struct sp_nccl_message *m)
 {
     forget(n, m);
@@ -165,7 +165,8 @@ static struct sp_nccl_message *land(struct sp_nccl_link *link)
     return m;
 }
 
-/* The oldest message of a stream is done: the next one first, so that the stream is not idle. */
+/* Ends the oldest message of a stream, but begins the next one first, so that the stream is not
+ * idle. */
 static int done(struct sp_nccl *n, struct sp_nccl_link *link)
 {
     struct sp_nccl_message *m = land(link), *other = link->self ? land(link->self) : NULL;
@@ -184,7 +185,8 @@ static int done(struct sp_nccl *n, struct sp_nccl_link *link)
     return err;
 }
 
-/* Ten times a second it also asks whether a communicator lost its peer. */
+/* Ends the messages that are done; ten times a second it also asks whether a communicator lost
+ * its peer. */
 static int take_done(struct sp_nccl *n, bool *moved)
 {
     double now = now_us();
@@ -213,9 +215,10 @@ static int take_done(struct sp_nccl *n, bool *moved)
     return 0;
 }
 
-/* ---- the thread --------------------------------------------------------------------------------- */
+/* ---- the thread
+ * --------------------------------------------------------------------------------- */
 
-/* A short rest, or until something is ready. */
+/* Waits for the pause, or until something is ready. The mutex is held. */
 static void rest(struct sp_nccl *n)
 {
     struct timespec until;
@@ -229,7 +232,8 @@ static void rest(struct sp_nccl *n)
     pthread_cond_timedwait(&n->wake, &n->mutex, &until);
 }
 
-/* What has become ready; rests, or sleeps, where nothing moved in the last turn. False: the end. */
+/* Takes all that is ready; rests before if the last turn moved nothing, or sleeps. False: the
+ * thread ends. */
 static bool next_turn(struct sp_nccl *n, bool moved, struct sp_nccl_message **list)
 {
     bool on, watching = n->working > 0 || n->wire->busy(n->wire);
@@ -247,7 +251,7 @@ static bool next_turn(struct sp_nccl *n, bool moved, struct sp_nccl_message **li
     return on;
 }
 
-/* Its kernels would wait for ever, and so would the caller. */
+/* Aborts the links: their kernels would wait for ever, and so would the caller. */
 static void give_up(struct sp_nccl *n)
 {
     sp_nccl_links_abort(&n->links);
@@ -264,7 +268,7 @@ void *sp_nccl_thread(void *arg)
     bool moved = false;
     int err = sp_comm_use(n->cfg.device);
 
-    /* The kernel makes a rest 50 us longer otherwise. */
+    /* Otherwise the kernel makes a rest 50 us longer. */
     prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!err && next_turn(n, moved, &list)) {
         moved = list != NULL;

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Errors of MPI end the processes, as they do everywhere: that is what its handler is set to. */
+/* MPI's error handler ends the processes on any error, so return codes are not read. */
 
 enum { SETUP = 1, NOTE }; /* tags */
 
-/* A note on its way. They go at once as a rule: small, and the receiver polls. */
+/* A note under way. Notes go at once as a rule: they are small, and the receiver polls. */
 struct going {
     struct going *next;
     MPI_Request request;
@@ -67,7 +67,7 @@ static void tell(struct sp_wire *wire, int to, const struct sp_agree_note *note)
         w->spare = g->next;
     else
         g = malloc(sizeof *g);
-    if (!g) { /* no buffer to keep it in: the one note that waits */
+    if (!g) { /* no buffer to keep it in: only this note waits */
         MPI_Send(note, sizeof *note, MPI_BYTE, to, NOTE, w->comm);
         return;
     }
