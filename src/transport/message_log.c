@@ -106,8 +106,7 @@ void sp_message_log_ends(struct sp_logged_message *r)
         r->end_ns = sp_clock_ns();
 }
 
-/* ---- the file
- * ---------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static json_t *point(const struct sp_clock_point *p)
 {

@@ -126,8 +126,7 @@ static void worker_waits(void)
     pthread_mutex_unlock(&box.mutex);
 }
 
-/* ---- start and end
- * ------------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 int sp_messages_start(MPI_Comm comm)
 {

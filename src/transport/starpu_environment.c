@@ -102,8 +102,7 @@ int sp_starpu_environment_default(const char *name, const char *value)
     return getenv(name) ? 0 : sp_starpu_environment_change(name, value);
 }
 
-/* ---- the variables
- * --------------------------------------------------------------------------------- */
+/* ---- the variables --------------------------------------------------------------------------- */
 
 static bool is_of_kind(const char *text, enum kind kind)
 {
@@ -152,8 +151,7 @@ static int set_aside(void)
     return err;
 }
 
-/* ---- the directory
- * --------------------------------------------------------------------------------- */
+/* ---- the directory --------------------------------------------------------------------------- */
 
 /* True if a file of some size can be written there. */
 static bool can_write(const char *dir)
@@ -260,8 +258,7 @@ void sp_starpu_environment_remove(void)
     own[0] = '\0';
 }
 
-/* ---- both
- * ------------------------------------------------------------------------------------------ */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 /* Moves StarPU's home to `own`. Performance figures go with it, so calibration is off. */
 static int move_home(void)

@@ -81,8 +81,7 @@ void sp_nccl_sum(struct sp_nccl *n, starpu_data_handle_t handle, int group, int6
            &(struct sp_nccl_message){.part = {.tag = tag}, .handle = handle}, STARPU_RW);
 }
 
-/* ---- start and end
- * ------------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 static int start_thread(struct sp_nccl *n)
 {

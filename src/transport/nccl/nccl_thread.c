@@ -215,8 +215,7 @@ static int take_done(struct sp_nccl *n, bool *moved)
     return 0;
 }
 
-/* ---- the thread
- * --------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 /* Waits for the pause, or until something is ready. The mutex is held. */
 static void rest(struct sp_nccl *n)
