@@ -19,8 +19,6 @@ KNOWN = {  # the first file of a circle, by name: how many it has
     "policies/families/attention_parallel/attention_parallel": 3,
     "policies/families/ownership": 5,
     "train/run/log": 7,
-    "transport/messages": 2,
-    "transport/nccl/nccl": 3,
 }
 
 

@@ -1,5 +1,5 @@
 /* Reads the messages of a traced run from the messages_RANK.jsonl of its ranks
- * (transport/message_log.h). */
+ * (transport/messages.h). */
 #ifndef SP_FXT_MESSAGES_H
 #define SP_FXT_MESSAGES_H
 

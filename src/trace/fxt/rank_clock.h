@@ -1,6 +1,6 @@
 /*
  * Puts all ranks of a trace on one clock. starpu_fxt_tool aligns ranks by when they left a barrier,
- * which on a crowded machine differs by milliseconds. Marks in the trace (transport/message_log.h)
+ * which on a crowded machine differs by milliseconds. Marks in the trace (transport/messages.h)
  * give a rank's times back in its own clock; offsets that the run measured at its start and its end
  * convert these to rank 0's clock. Times between the two are interpolated, which removes the drift.
  */
