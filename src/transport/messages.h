@@ -50,13 +50,12 @@ double sp_messages_polling_us(void);
  * prof_file_USER_RANK; `starpipe trace fxt` reads both.
  *
  * The first line is {"rank", "ranks", "run", "start": {"local_ns", "offset_ns", "round_trip_ns"},
- * "end": {...}} (struct clock_point of message_log.c); "run" is one number for all ranks of a run. Each further line is
- * a message: {"to" or "from", "tag", "bytes", "tensor", "handle", "start_ns", "end_ns"}. Its times,
+ * "end": {...}} (message_log.c says what a point is); "run" is one number for all ranks of a run.
+ * Each further line is a message: {"to" or "from", "tag", "bytes", "tensor", "handle", "start_ns", "end_ns"}. Its times,
  * in CLOCK_MONOTONIC, run from MPI_Isend or MPI_Irecv until MPI was found to be done. StarPU's
  * trace has events "starpipe clock start NS" and "... end NS" at its two ends; NS is the
  * CLOCK_MONOTONIC time just before, which brings the trace to the same clock.
  */
-
 struct sp_logged_message;
 
 /* All ranks call these: between the starts of StarPU and of messages; between the last message

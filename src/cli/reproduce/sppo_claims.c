@@ -14,7 +14,7 @@ static int times_of(const struct sp_cell *c, int first, int tokens, struct sp_pa
 
     if (!machine || sp_sppo_model(c, &model))
         return -EINVAL;
-    sp_shape_init(&sh, &model, 1, sp_cell_int(c, "seq", 131072), 1, 0, 0);
+    sp_shape_init(&sh, &model, 1, sp_cell_int(c, "seq", 131072), 1);
     sh.dtype = SP_BF16;
     sp_shape_slice(&sh, first, tokens ? tokens : sh.seq, &part);
     sp_part_times(machine, sp_cell_int(c, "devices_per_stage", 8), &part, t);
@@ -58,7 +58,7 @@ int sp_sppo_section_5(struct sp_cell *c)
 
     if (err)
         return err;
-    sp_shape_init(&sh, &model, 1, 65536, 1, 0, 0);
+    sp_shape_init(&sh, &model, 1, 65536, 1);
     sh.dtype = SP_BF16;
     sp_stash_of_layer(&sh, SP_RECOMPUTE_NONE, true, false, kept);
     for (int i = 0; i < SP_STASH_TENSORS; i++)

@@ -32,7 +32,7 @@ static int sizes(const struct sp_cell *c, double *activations, double *states)
 
     if (err)
         return err;
-    sp_shape_init(&sh, &model, 1, tokens, 1, 0, 0);
+    sp_shape_init(&sh, &model, 1, tokens, 1);
     sh.dtype = SP_BF16;
     sp_stash_of_layer(&sh, SP_RECOMPUTE_NONE, true, false, kept);
     *activations = 0;
@@ -116,7 +116,7 @@ void sp_sppo_slices(const struct sp_model *model, int seq, int n, int *len)
     struct sp_slice_costs flops;
     struct sp_shape sh;
 
-    sp_shape_init(&sh, model, 1, seq, 1, 0, 0);
+    sp_shape_init(&sh, model, 1, seq, 1);
     flops = sp_slice_flops(&sh);
     flops.pair *= 2;
     sp_slices_by_flops(&flops, seq, n, len);
@@ -176,7 +176,7 @@ int sp_sppo_figure_7(struct sp_cell *c)
 
     if (!machine || sp_sppo_model(c, &model))
         return -EINVAL;
-    sp_shape_init(&sh, &model, 1, sp_cell_int(c, "seq", 131072), 1, 0, 0);
+    sp_shape_init(&sh, &model, 1, sp_cell_int(c, "seq", 131072), 1);
     sh.dtype = SP_BF16;
     for (int i = 0; i < LENGTHS; i++) {
         t[i] = layer_time(machine, &sh, SHORTEST << i);

@@ -28,7 +28,7 @@ static int sent_in_a_turn(struct sp_cell *c)
     err = err ? err : sp_plan_create("weipipe", &lay, &plan);
     if (err)
         return err;
-    sp_shape_init(&sh, &model, 1, 4096, lay.micro_batches, 0, 0); /* in f32, as gradients are */
+    sp_shape_init(&sh, &model, 1, 4096, lay.micro_batches); /* in f32, as gradients are */
     err = sp_step_messages_create(&plan, &sh, &messages);
     for (int i = 0; !err && i < messages.n; i++)
         if (messages.message[i].reader >= 0)
@@ -93,7 +93,7 @@ static int crossing(struct sp_cell *c)
         err = sp_plan_create(schedules[i], &lay, &plan);
         if (err)
             return err;
-        sp_shape_init(&sh, &model, 1, seq, lay.micro_batches, 0, 0);
+        sp_shape_init(&sh, &model, 1, seq, lay.micro_batches);
         err = sp_step_messages_create(&plan, &sh, &messages);
         for (int k = 0; !err && k < messages.n; k++)
             if (i ? messages.message[k].tensor.kind != SP_TENSOR_W

@@ -226,7 +226,8 @@ static int stream(struct sp_graph *g, enum sp_field field, enum sp_block_kind ki
     for (int m = 0; m < g->shape.tensor; m++) {
         fetch_member(g, field, kind, layer, m, own);
         if (here && divided)
-            sp_block_put_part(g->cfg.params, &g->held, m, kind, layer, own, whole);
+            sp_block_put_part(&(struct sp_divided_block){g->cfg.params, &g->held, kind, layer}, m,
+                              own, whole);
     }
     if (here)
         err = fn(arg, kind, layer, whole, n);

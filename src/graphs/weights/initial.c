@@ -27,8 +27,8 @@ int sp_initial_block(const struct sp_graph *g, const struct sp_block *b,
                            : sp_error(ENOMEM, "no memory for a block of %zu parameters", all);
 
     if (!err && divided)
-        sp_block_take_part(g->cfg.params, &g->held, sp_tensor_member(g), b->kind, b->layer, whole,
-                           own);
+        sp_block_take_part(&(struct sp_divided_block){g->cfg.params, &g->held, b->kind, b->layer},
+                           sp_tensor_member(g), whole, own);
     if (!err && own != part) {
         n = b->first >= held ? 0 : held - b->first < b->n ? held - b->first : b->n;
         memcpy(part, own + b->first, n * sizeof *part);
