@@ -100,7 +100,7 @@ static void start(struct bench *b, int micro_batches)
     if (sp_model_load("gpt-tiny", &b->model))
         exit(1);
     b->model.layers = LAYERS;
-    sp_shape_init(&shape, &b->model, 1, 8, micro_batches, 0, 0);
+    sp_shape_init(&shape, &b->model, 1, 8, micro_batches);
     b->file = (struct sp_data_file){.bytes = text, .tokens = sizeof text, .width = 1};
     b->data = (struct sp_data){.file = &b->file, .files = 1, .tokens = sizeof text};
     starpu_conf_init(&conf);

@@ -190,7 +190,8 @@ static void find_shape(const struct args *a, struct subject *s)
     struct sp_shape *shape = &s->shape;
 
     sp_shape_init(shape, &s->model, a->layout.micro_batch_size, a->layout.seq,
-                  a->layout.micro_batches, 0, sp_machine_head_rows(s->machine, &s->model));
+                  a->layout.micro_batches);
+    sp_shape_cut(shape, 0, sp_machine_head_rows(s->machine, &s->model));
     shape->dtype = (enum sp_dtype)a->dtype;
     sp_groups_shape(&a->groups, shape);
 }

@@ -54,22 +54,27 @@ static void take_blocks(struct sp_shape *sh, const struct sp_model *m)
     sh->down_bias = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_DOWN_BIAS);
 }
 
+/* No more rows are computed at a time than there are. */
+static void limit_rows(struct sp_shape *sh)
+{
+    sh->mlp_rows = sh->mlp_rows < sh->rows ? sh->mlp_rows : sh->rows;
+    sh->head_rows = sh->head_rows < sh->rows ? sh->head_rows : sh->rows;
+}
+
 void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
-                   int micro_batches, int mlp_rows, int head_rows)
+                   int micro_batches)
 {
     int64_t rows = (int64_t)batch * seq;
     int T = rows < INT_MAX ? (int)rows : INT_MAX; /* refused by sp_memory_check */
 
-    if (head_rows <= 0)
-        head_rows = default_head_rows(m);
     *sh = (struct sp_shape){
         .vocab = m->vocab,
         .rms = m->arch == SP_ARCH_LLAMA,
         .batch = batch,
         .seq = seq,
         .rows = T,
-        .mlp_rows = mlp_rows > 0 && mlp_rows < T ? mlp_rows : T,
-        .head_rows = head_rows < T ? head_rows : T,
+        .mlp_rows = T,
+        .head_rows = default_head_rows(m),
         .context = 1,
         .tensor = 1,
         .pipelines = 1,
@@ -77,6 +82,14 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
     };
     take_widths(sh, m);
     take_blocks(sh, m);
+    limit_rows(sh);
+}
+
+void sp_shape_cut(struct sp_shape *sh, int mlp_rows, int head_rows)
+{
+    sh->mlp_rows = mlp_rows > 0 ? mlp_rows : sh->mlp_rows;
+    sh->head_rows = head_rows > 0 ? head_rows : sh->head_rows;
+    limit_rows(sh);
 }
 
 void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero)
@@ -89,8 +102,7 @@ void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero)
 static void spread_rows(struct sp_shape *sh, int devices)
 {
     sh->rows /= devices;
-    sh->mlp_rows = sh->mlp_rows < sh->rows ? sh->mlp_rows : sh->rows;
-    sh->head_rows = sh->head_rows < sh->rows ? sh->head_rows : sh->rows;
+    limit_rows(sh);
 }
 
 void sp_shape_context(struct sp_shape *sh, int context, bool ring)

@@ -47,9 +47,13 @@ struct sp_shape {
  * rows mean fewer passes over the gradient of the table, which a GPU's products do not hide. */
 int sp_head_rows_of_gpu(const struct sp_model *m);
 
-/* mlp_rows 0: all rows; head_rows 0: as many rows of logits as 128 MiB hold. */
+/* The whole sequences of a micro-batch on one device: all rows of the MLP at a time, and as many rows
+ * of logits as 128 MiB hold. */
 void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int seq,
-                   int micro_batches, int mlp_rows, int head_rows);
+                   int micro_batches);
+
+/* Right after sp_shape_init: the rows of the MLP and of logits at a time; 0: as they are. */
+void sp_shape_cut(struct sp_shape *sh, int mlp_rows, int head_rows);
 
 /* Lets so many devices share the tokens of every sequence: T becomes the tokens of one device. */
 void sp_shape_context(struct sp_shape *sh, int context, bool ring);

@@ -93,9 +93,11 @@ static int segments_of(const struct sp_model *m, enum sp_role role, int size, in
 }
 
 /* True if tensor i is in the block; both lists have the same tensors in the same order. */
-static bool is_in(const struct sp_params *p, int i, enum sp_block_kind kind, int layer)
+static bool is_in_block(const struct sp_divided_block *b, int i)
 {
-    return p->tensors[i].block == kind && (p->tensors[i].layer < 0 || p->tensors[i].layer == layer);
+    const struct sp_parameter *t = &b->whole->tensors[i];
+
+    return t->block == b->kind && (t->layer < 0 || t->layer == b->layer);
 }
 
 static bool is_whole(const struct sp_parameter *whole, const struct sp_parameter *part)
@@ -103,48 +105,48 @@ static bool is_whole(const struct sp_parameter *whole, const struct sp_parameter
     return whole->rows == part->rows && whole->cols == part->cols;
 }
 
-/* Copies the elements of a part, a run of each row at a time: from the whole to the part if `take`,
- * else back. */
-static void copy_tensor(const struct sp_model *m, const struct sp_parameter *whole,
-                        const struct sp_parameter *part, int member, bool take, const float *from,
-                        float *to)
+/* Copies the elements of a part of tensor i, a run of each row at a time: from the whole to the part
+ * if `take`, else back. */
+static void copy_tensor(const struct sp_divided_block *b, int i, int member, bool take,
+                        const float *from, float *to)
 {
+    const struct sp_model *m = &b->whole->model;
+    const struct sp_parameter *whole = &b->whole->tensors[i], *part = &b->part->tensors[i];
     struct segment rows[3], cols[3];
     int n_rows = segments_of(m, whole->role, whole->rows, part->rows, member, rows);
     int n_cols = segments_of(m, whole->role, whole->cols, part->cols, member, cols);
 
-    for (int i = 0; i < n_rows; i++)
-        for (int r = 0; r < rows[i].n; r++)
-            for (int j = 0; j < n_cols; j++) {
-                size_t a = whole->offset + (size_t)(rows[i].from + r) * (size_t)whole->cols +
-                           (size_t)cols[j].from;
-                size_t b = part->offset + (size_t)(rows[i].to + r) * (size_t)part->cols +
-                           (size_t)cols[j].to;
+    for (int j = 0; j < n_rows; j++)
+        for (int r = 0; r < rows[j].n; r++)
+            for (int k = 0; k < n_cols; k++) {
+                size_t x = whole->offset + (size_t)(rows[j].from + r) * (size_t)whole->cols +
+                           (size_t)cols[k].from;
+                size_t y = part->offset + (size_t)(rows[j].to + r) * (size_t)part->cols +
+                           (size_t)cols[k].to;
 
-                memcpy(to + (take ? b : a), from + (take ? a : b), (size_t)cols[j].n * sizeof *to);
+                memcpy(to + (take ? y : x), from + (take ? x : y), (size_t)cols[k].n * sizeof *to);
             }
 }
 
-static void copy_block(const struct sp_params *whole, const struct sp_params *part, int member,
-                       enum sp_block_kind kind, int layer, bool take, const float *from, float *to)
+static void copy_block(const struct sp_divided_block *b, int member, bool take, const float *from,
+                       float *to)
 {
-    for (int i = 0; i < whole->n; i++)
-        if (is_in(whole, i, kind, layer))
-            copy_tensor(&whole->model, &whole->tensors[i], &part->tensors[i], member, take, from,
-                        to);
+    for (int i = 0; i < b->whole->n; i++)
+        if (is_in_block(b, i))
+            copy_tensor(b, i, member, take, from, to);
 }
 
-void sp_block_take_part(const struct sp_params *whole, const struct sp_params *part, int member,
-                        enum sp_block_kind kind, int layer, const float *from, float *to)
+void sp_block_take_part(const struct sp_divided_block *b, int member, const float *whole,
+                        float *part)
 {
-    memset(to, 0, sp_block_elements(&part->model, kind) * sizeof *to);
-    copy_block(whole, part, member, kind, layer, true, from, to);
+    memset(part, 0, sp_block_elements(&b->part->model, b->kind) * sizeof *part);
+    copy_block(b, member, true, whole, part);
 }
 
-void sp_block_put_part(const struct sp_params *whole, const struct sp_params *part, int member,
-                       enum sp_block_kind kind, int layer, const float *from, float *to)
+void sp_block_put_part(const struct sp_divided_block *b, int member, const float *part,
+                       float *whole)
 {
-    copy_block(whole, part, member, kind, layer, false, from, to);
+    copy_block(b, member, false, part, whole);
 }
 
 /* Gains of heads are applied to a device's own heads. Other replicated tensors are applied to a
@@ -184,16 +186,15 @@ uint64_t sp_block_summed(const struct sp_model *part, enum sp_block_kind kind, b
     return sum;
 }
 
-int sp_block_ranges(const struct sp_params *whole, const struct sp_params *part,
-                    enum sp_block_kind kind, int layer, enum sp_range_kind what, bool tokens,
+int sp_block_ranges(const struct sp_divided_block *b, enum sp_range_kind what, bool tokens,
                     struct sp_block_range *out)
 {
     int n = 0;
 
-    for (int i = 0; i < whole->n; i++) {
-        const struct sp_parameter *t = &part->tensors[i];
+    for (int i = 0; i < b->whole->n; i++) {
+        const struct sp_parameter *t = &b->part->tensors[i];
 
-        if (!is_in(whole, i, kind, layer) || !is_whole(&whole->tensors[i], t))
+        if (!is_in_block(b, i) || !is_whole(&b->whole->tensors[i], t))
             continue;
         if (what == SP_RANGES_SAME || is_summed(t->role, tokens))
             out[n++] = (struct sp_block_range){t->offset, (size_t)t->rows * (size_t)t->cols};

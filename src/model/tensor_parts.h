@@ -32,12 +32,20 @@ int sp_vocabulary_rows(const struct sp_model *m, int devices);
  * least one. */
 void sp_vocabulary_part(const struct sp_model *m, int devices, int member, int *first, int *count);
 
+/* A block of a model that devices divide: `whole` lists the tensors of the model, `part` those of each
+ * device (sp_model_divide). */
+struct sp_divided_block {
+    const struct sp_params *whole, *part;
+    enum sp_block_kind kind;
+    int layer;
+};
+
 /* Copies one device's part (sp_block_elements of the part) out of a whole block; and back into it,
  * leaving its other elements alone. */
-void sp_block_take_part(const struct sp_params *whole, const struct sp_params *part, int member,
-                        enum sp_block_kind kind, int layer, const float *from, float *to);
-void sp_block_put_part(const struct sp_params *whole, const struct sp_params *part, int member,
-                       enum sp_block_kind kind, int layer, const float *from, float *to);
+void sp_block_take_part(const struct sp_divided_block *b, int member, const float *whole,
+                        float *part);
+void sp_block_put_part(const struct sp_divided_block *b, int member, const float *part,
+                       float *whole);
 
 /* Elements of a block of a part, in ascending order. */
 struct sp_block_range {
@@ -56,8 +64,7 @@ uint64_t sp_block_summed(const struct sp_model *part, enum sp_block_kind kind, b
                          uint64_t first, uint64_t n);
 
 /* Writes the ranges of that kind to out[SP_BLOCK_RANGES]; returns how many. */
-int sp_block_ranges(const struct sp_params *whole, const struct sp_params *part,
-                    enum sp_block_kind kind, int layer, enum sp_range_kind what, bool tokens,
+int sp_block_ranges(const struct sp_divided_block *b, enum sp_range_kind what, bool tokens,
                     struct sp_block_range *out);
 
 #endif

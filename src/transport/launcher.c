@@ -1,7 +1,9 @@
 #include "transport/launcher.h"
 #include "sp_error.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct sp_launcher sp_launcher_find(void)
 {
@@ -53,4 +55,73 @@ int sp_launcher_refuse(const struct sp_launcher *l, const char *mpi)
                     "started as one of %d tasks (%s), but MPI (%s) knows of 1, so that each would "
                     "train alone: %s; or start one",
                     l->size, l->variable, mpi, cause(l->variable));
+}
+
+/* ---- its process --------------------------------------------------------------------------------- */
+
+/* Reads a process's name, parent and start from /proc. False: it is gone, or a zombie. */
+static bool read_process(pid_t pid, char name[32], pid_t *parent, unsigned long long *start)
+{
+    char path[48], text[1024], *end, state;
+    FILE *f;
+    size_t n;
+    int up;
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    f = fopen(path, "r");
+    if (!f)
+        return false;
+    n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    end = strrchr(text, ')');
+    if (!end || !strchr(text, '('))
+        return false;
+    *end = '\0';
+    snprintf(name, 32, "%.31s", strchr(text, '(') + 1);
+    if (sscanf(end + 1,
+               " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+               &state, &up, start) != 3)
+        return false;
+    *parent = up;
+    return state != 'Z' && state != 'X';
+}
+
+static bool is_launcher(const char *name)
+{
+    static const char *const names[] = {
+        "mpirun",  "mpiexec", "orterun",         "orted",         "prte",      "prted",
+        "prterun", "srun",    "hydra_pmi_proxy", "mpiexec.hydra", "slurmstepd"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
+
+void sp_parent_find(struct sp_parent *p)
+{
+    pid_t direct = getppid(), pid = direct, up;
+    unsigned long long start;
+    char name[32];
+
+    *p = (struct sp_parent){0};
+    if (!sp_launcher_find().size)
+        return;
+    for (int i = 0; i < 16 && pid > 1 && read_process(pid, name, &up, &start); i++, pid = up)
+        if (is_launcher(name)) {
+            *p = (struct sp_parent){pid, start};
+            return;
+        }
+    if (direct > 1 && read_process(direct, name, &up, &start))
+        *p = (struct sp_parent){direct, start};
+}
+
+bool sp_parent_gone(const struct sp_parent *p)
+{
+    unsigned long long start;
+    char name[32];
+    pid_t up;
+
+    return p->pid && (!read_process(p->pid, name, &up, &start) || start != p->start);
 }

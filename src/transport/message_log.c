@@ -1,7 +1,7 @@
+/* The log of messages, and the clocks of the processes that wrote it. */
 #include "config.h"
 #ifdef HAVE_MPI
-#include "transport/message_log.h"
-#include "transport/clock_offset.h"
+#include "transport/messages.h"
 #include "sp_error.h"
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,7 +12,146 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+/* ---- how far the clocks are apart --------------------------------------------------------------- */
+
+/* As in NTP, the time in a reply is taken to lie halfway between sending the request and
+ * receiving the reply. */
+
+/* Rank 0 makes at most EXCHANGES exchanges with each rank, and stops after MOST_NS if it has
+ * LEAST of them. */
+enum { EXCHANGES = 60, LEAST = 5, MOST_NS = 20000000, TAG = 0 };
+enum { LAST = 0, AGAIN = 1 };
+
+/* The clocks of two processes at one moment of a run. */
+struct clock_point {
+    int64_t local_ns;      /* this process's CLOCK_MONOTONIC */
+    int64_t offset_ns;     /* this clock less rank 0's */
+    int64_t round_trip_ns; /* time of the exchange that gave the offset, whose error is at most half
+                            * of it; 0: both processes read the clock of one machine */
+};
+
+/* The result, which rank 0 sends to a rank at the end. */
+struct verdict {
+    struct clock_point point;
+    char boot[40]; /* of rank 0's machine */
+    int64_t number;
+};
+
+/* CLOCK_MONOTONIC. */
+static int64_t clock_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1000000000 * (int64_t)t.tv_sec + t.tv_nsec;
+}
+
+/* Reads an id that differs between machines and between starts of one machine. "": not known. */
+static void read_boot(char boot[40])
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+    if (!f || !fgets(boot, 40, f))
+        *boot = '\0';
+    if (f)
+        fclose(f);
+}
+
+/* Rank 0 calls this to exchange messages with rank r. */
+static struct clock_point ask_clock(MPI_Comm comm, int r)
+{
+    struct clock_point best = {.round_trip_ns = INT64_MAX};
+    int64_t began = clock_ns(), more = AGAIN;
+
+    for (int i = 0; more == AGAIN; i++) {
+        int64_t before = clock_ns(), there, after;
+
+        if (i + 1 >= EXCHANGES || (i + 1 >= LEAST && before - began > MOST_NS))
+            more = LAST;
+        MPI_Send(&more, 1, MPI_INT64_T, r, TAG, comm);
+        MPI_Recv(&there, 1, MPI_INT64_T, r, TAG, comm, MPI_STATUS_IGNORE);
+        after = clock_ns();
+        if (after - before < best.round_trip_ns)
+            best = (struct clock_point){.local_ns = there,
+                                        .offset_ns = there - (before + (after - before) / 2),
+                                        .round_trip_ns = after - before};
+    }
+    return best;
+}
+
+/* Sleeps until rank 0 has sent something. */
+static void wait_for_root(MPI_Comm comm)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    int here = 0;
+
+    while (MPI_Iprobe(0, TAG, comm, &here, MPI_STATUS_IGNORE), !here)
+        nanosleep(&pause, NULL);
+}
+
+static void reply_clock(MPI_Comm comm)
+{
+    wait_for_root(comm);
+    for (int64_t more = AGAIN; more == AGAIN;) {
+        int64_t time;
+
+        MPI_Recv(&more, 1, MPI_INT64_T, 0, TAG, comm, MPI_STATUS_IGNORE);
+        time = clock_ns();
+        MPI_Send(&time, 1, MPI_INT64_T, 0, TAG, comm);
+    }
+}
+
+static void measure_all(MPI_Comm comm, int size, struct verdict *mine)
+{
+    struct verdict *all = calloc((size_t)size, sizeof *all);
+
+    if (!all)
+        MPI_Abort(comm, 1);
+    for (int r = 1; r < size; r++) {
+        all[r] = *mine;
+        all[r].point = ask_clock(comm, r);
+    }
+    for (int r = 1; r < size; r++)
+        MPI_Send(&all[r], (int)sizeof all[r], MPI_BYTE, r, TAG, comm);
+    free(all);
+}
+
+/*
+ * All ranks call this while no other thread calls MPI. Rank 0 exchanges messages with every other
+ * rank in turn and takes the fastest of many exchanges. Waiting ranks sleep, so that on a crowded
+ * machine they leave the cores to those that measure. *number: rank 0's on entry, the same on every
+ * rank afterwards.
+ */
+static void measure_clock(MPI_Comm comm, struct clock_point *point, int64_t *number)
+{
+    struct verdict v = {.number = *number};
+    char boot[40];
+    int rank, size;
+
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    read_boot(boot);
+    if (rank == 0) {
+        v.point.local_ns = clock_ns();
+        memcpy(v.boot, boot, sizeof boot);
+        measure_all(comm, size, &v);
+    } else {
+        reply_clock(comm);
+        wait_for_root(comm);
+        MPI_Recv(&v, (int)sizeof v, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE);
+        /* One machine has one clock, unless the measurement shows otherwise (as it may in a
+         * container). */
+        if (*boot && !strcmp(boot, v.boot) && 2 * llabs(v.point.offset_ns) <= v.point.round_trip_ns)
+            v.point.offset_ns = v.point.round_trip_ns = 0;
+    }
+    *point = v.point;
+    *number = v.number;
+}
+
+/* ---- the log ------------------------------------------------------------------------------------ */
 
 struct sp_logged_message {
     struct sp_logged_message *next;
@@ -27,7 +166,7 @@ static struct {
     bool on;
     int rank, ranks;
     int64_t run;
-    struct sp_clock_point start;
+    struct clock_point start;
     pthread_mutex_t mutex; /* of the list */
     struct sp_logged_message *first, **end;
 } book = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -40,13 +179,13 @@ static void mark_clock(const char *when)
     char text[64];
 
     for (int i = 0; i < MARKS; i++) {
-        snprintf(text, sizeof text, "starpipe clock %s %" PRId64, when, sp_clock_ns());
+        snprintf(text, sizeof text, "starpipe clock %s %" PRId64, when, clock_ns());
         starpu_fxt_trace_user_event_string(text);
     }
 }
 
 /* All processes get the same answer: train/start/agree.c has checked the environment. */
-static bool traced(void)
+static bool is_traced(void)
 {
 #ifdef STARPU_USE_FXT
     return starpu_fxt_is_enabled() > 0;
@@ -59,13 +198,13 @@ void sp_message_log_start(MPI_Comm comm)
 {
     MPI_Comm_rank(comm, &book.rank);
     MPI_Comm_size(comm, &book.ranks);
-    book.on = book.ranks > 1 && traced();
+    book.on = book.ranks > 1 && is_traced();
     if (!book.on)
         return;
     book.first = NULL;
     book.end = &book.first;
-    book.run = sp_clock_ns();
-    sp_clock_measure(comm, &book.start, &book.run);
+    book.run = clock_ns();
+    measure_clock(comm, &book.start, &book.run);
     mark_clock("start");
 }
 
@@ -97,24 +236,24 @@ struct sp_logged_message *sp_message_log_new(starpu_data_handle_t handle, bool s
 void sp_message_log_begins(struct sp_logged_message *r)
 {
     if (r)
-        r->start_ns = sp_clock_ns();
+        r->start_ns = clock_ns();
 }
 
 void sp_message_log_ends(struct sp_logged_message *r)
 {
     if (r)
-        r->end_ns = sp_clock_ns();
+        r->end_ns = clock_ns();
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static json_t *point(const struct sp_clock_point *p)
+static json_t *pack_point(const struct clock_point *p)
 {
     return json_pack("{sI sI sI}", "local_ns", (json_int_t)p->local_ns, "offset_ns",
                      (json_int_t)p->offset_ns, "round_trip_ns", (json_int_t)p->round_trip_ns);
 }
 
-static json_t *message(const struct sp_logged_message *r)
+static json_t *pack_message(const struct sp_logged_message *r)
 {
     char handle[32];
 
@@ -125,7 +264,7 @@ static json_t *message(const struct sp_logged_message *r)
                      (json_int_t)r->end_ns);
 }
 
-static int put(json_t *line, FILE *f)
+static int write_line(json_t *line, FILE *f)
 {
     int err = line ? json_dumpf(line, f, JSON_COMPACT) : -1;
 
@@ -133,7 +272,7 @@ static int put(json_t *line, FILE *f)
     return err || fputc('\n', f) == EOF;
 }
 
-static void write_file(const struct sp_clock_point *end)
+static void write_file(const struct clock_point *end)
 {
     const char *dir = getenv("STARPU_FXT_PREFIX"); /* trace_dir.h */
     char path[PATH_MAX];
@@ -144,11 +283,12 @@ static void write_file(const struct sp_clock_point *end)
     unlink(path); /* never follow a link of that name, nor overwrite a file that others have */
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     f = fd < 0 ? NULL : fdopen(fd, "w");
-    err = !f || put(json_pack("{si si sI so so}", "rank", book.rank, "ranks", book.ranks, "run",
-                              (json_int_t)book.run, "start", point(&book.start), "end", point(end)),
-                    f);
+    err = !f || write_line(json_pack("{si si sI so so}", "rank", book.rank, "ranks", book.ranks,
+                                     "run", (json_int_t)book.run, "start", pack_point(&book.start),
+                                     "end", pack_point(end)),
+                           f);
     for (struct sp_logged_message *r = book.first; !err && r; r = r->next)
-        err = put(message(r), f);
+        err = write_line(pack_message(r), f);
     if (f && (fclose(f) || err))
         err = 1;
     else if (!f && fd >= 0)
@@ -159,12 +299,12 @@ static void write_file(const struct sp_clock_point *end)
 
 void sp_message_log_stop(MPI_Comm comm)
 {
-    struct sp_clock_point end;
+    struct clock_point end;
 
     if (!book.on)
         return;
     mark_clock("end");
-    sp_clock_measure(comm, &end, &book.run);
+    measure_clock(comm, &end, &book.run);
     write_file(&end);
     for (struct sp_logged_message *r = book.first, *next; r; r = next) {
         next = r->next;

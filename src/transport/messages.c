@@ -1,23 +1,203 @@
+/*
+ * Messages over MPI: they are submitted here, and a thread gives them to MPI and finds out when
+ * they are done.
+ *
+ *   submitted --StarPU: the value is written, or the buffer is free--> ready
+ *             --MPI_Isend, MPI_Irecv--> under way
+ *             --MPI_Testsome--> done: released to StarPU
+ */
 #include "config.h"
-#include "transport/transport.h"
 #ifdef HAVE_MPI
+#include "transport/messages.h"
 #include "transport/beats.h"
-#include "transport/messages_thread.h"
 #include "transport/poll.h"
 #include "sp_activity.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
 
-static struct sp_mpi box;
+struct message {
+    struct message *next;
+    starpu_data_handle_t handle;
+    bool sends;
+    int peer;
+    int64_t tag;
+    struct sp_transfer *times; /* the thread fills it in; or NULL */
+    void (*done)(void *arg);
+    void *arg;
+    struct sp_logged_message *record; /* NULL: the run is not traced */
+};
+
+static struct {
+    MPI_Comm comm;
+    int most_tag;
+    bool crowded;
+    double polled_us, quiet_us; /* the end of the last poll; the state of sp_poll_moved */
+    long given_ns;
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t wake, idle;
+    struct message *ready, **ready_end; /* acquired, in that order */
+    int pending;                        /* submitted and not done */
+    bool stopping;
+
+    /* Only the thread uses these: what was given to MPI. */
+    int n, cap;
+    MPI_Request *requests;
+    struct message **flying; /* the message of each request */
+    int *found;
+    double moved_us;
+} box;
+
+/* CLOCK_REALTIME in microseconds, which processes on other machines can compare with their own. */
+static double real_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+/* ---- the thread --------------------------------------------------------------------------------- */
+
+static void grow_requests(void)
+{
+    size_t cap = 2 * (size_t)box.cap + 64;
+
+    box.requests = realloc(box.requests, cap * sizeof *box.requests);
+    box.flying = realloc(box.flying, cap * sizeof(struct message *));
+    box.found = realloc(box.found, cap * sizeof *box.found);
+    if (!box.requests || !box.flying || !box.found) {
+        sp_error(ENOMEM, "out of memory for %zu messages", cap);
+        sp_transport_abort(1);
+    }
+    box.cap = (int)cap;
+}
+
+static void begin_message(struct message *m)
+{
+    void *data = starpu_data_handle_to_pointer(m->handle, STARPU_MAIN_RAM);
+    int bytes = (int)starpu_data_get_size(m->handle), tag = (int)m->tag;
+
+    if (box.n == box.cap)
+        grow_requests();
+    box.flying[box.n] = m;
+    if (m->times)
+        m->times->begun_us = real_us();
+    sp_message_log_begins(m->record);
+    sp_mpi_lock();
+    if (m->sends)
+        MPI_Isend(data, bytes, MPI_BYTE, m->peer, tag, box.comm, &box.requests[box.n++]);
+    else
+        MPI_Irecv(data, bytes, MPI_BYTE, m->peer, tag, box.comm, &box.requests[box.n++]);
+    sp_mpi_unlock();
+}
+
+/* Releases the handle to StarPU, which may call `take_acquired` from here for other messages. */
+static void end_message(struct message *m)
+{
+    if (m->times)
+        m->times->ended_us = real_us();
+    sp_message_log_ends(m->record);
+    sp_activity_touch();
+    if (m->done)
+        m->done(m->arg);
+    starpu_data_release_on_node(m->handle, STARPU_MAIN_RAM);
+    free(m);
+    pthread_mutex_lock(&box.mutex);
+    if (--box.pending == 0)
+        pthread_cond_broadcast(&box.idle);
+    pthread_mutex_unlock(&box.mutex);
+}
+
+/* Asks MPI once, and ends the messages that it has completed. */
+static void poll_requests(void)
+{
+    int n = 0, kept = 0;
+    double before, after;
+
+    sp_mpi_lock();
+    before = sp_poll_now_us();
+    MPI_Testsome(box.n, box.requests, &n, box.found, MPI_STATUSES_IGNORE);
+    after = sp_poll_now_us();
+    sp_mpi_unlock();
+    if (sp_poll_moved(after - before, before - box.polled_us, &box.quiet_us) || n > 0)
+        box.moved_us = after;
+    box.polled_us = after;
+    for (int k = 0; k < n; k++) {
+        end_message(box.flying[box.found[k]]);
+        box.flying[box.found[k]] = NULL;
+    }
+    for (int i = 0; n > 0 && i < box.n; i++)
+        if (box.flying[i]) {
+            box.flying[kept] = box.flying[i];
+            box.requests[kept++] = box.requests[i];
+        }
+    box.n = n > 0 ? kept : box.n;
+}
+
+/* Waits until something is ready, a worker has nothing to run, or the rest is over. The mutex is
+ * held. */
+static void rest_before_poll(void)
+{
+    bool awaited = sp_order_waiting() > 0;
+    long ns = box.given_ns >= 0
+                  ? box.given_ns
+                  : sp_poll_rest_ns(sp_poll_now_us() - box.moved_us, awaited, box.crowded);
+
+    if (ns > 0)
+        sp_poll_wait(&box.wake, &box.mutex, ns);
+}
+
+/* Rests, or sleeps while no message is under way, then takes all that is ready. False: the
+ * thread ends. */
+static bool next_turn(struct message **list)
+{
+    bool on;
+
+    pthread_mutex_lock(&box.mutex);
+    if (!box.ready && !box.stopping && box.n > 0)
+        rest_before_poll();
+    while (!box.ready && !box.stopping && box.n == 0)
+        pthread_cond_wait(&box.wake, &box.mutex);
+    *list = box.ready;
+    box.ready = NULL;
+    box.ready_end = &box.ready;
+    on = *list || box.n > 0 || !box.stopping;
+    pthread_mutex_unlock(&box.mutex);
+    return on;
+}
+
+static void *move_messages(void *unused)
+{
+    struct message *list;
+
+    (void)unused;
+    prctl(PR_SET_NAME, "messages", 0, 0, 0);
+    while (next_turn(&list)) {
+        if (list)
+            box.moved_us = sp_poll_now_us();
+        for (struct message *m = list, *next; m; m = next) {
+            next = m->next;
+            begin_message(m);
+        }
+        poll_requests();
+    }
+    return NULL;
+}
 
 /* ---- submissions ----------------------------------------------------------------------------- */
 
 /* Ends the run after a mistake of this program, in a function that cannot return an error. */
-static void mistake(const struct sp_mpi_message *m, const char *what)
+static void end_by_mistake(const struct message *m, const char *what)
 {
     sp_error(EINVAL, "internal: message %" PRId64 " %s rank %d: %s", m->tag,
              m->sends ? "to" : "from", m->peer, what);
@@ -25,12 +205,12 @@ static void mistake(const struct sp_mpi_message *m, const char *what)
 }
 
 /* StarPU calls this when the handle is acquired. */
-static void acquired(void *arg)
+static void take_acquired(void *arg)
 {
-    struct sp_mpi_message *m = arg;
+    struct message *m = arg;
 
     if (m->times)
-        m->times->ready_us = sp_message_time_us();
+        m->times->ready_us = real_us();
     pthread_mutex_lock(&box.mutex);
     *box.ready_end = m;
     box.ready_end = &m->next;
@@ -38,84 +218,75 @@ static void acquired(void *arg)
     pthread_mutex_unlock(&box.mutex);
 }
 
-static void submit(const struct sp_mpi_message *what)
+/* `name` is for a trace of the run. */
+static void submit_message(const struct message *what, const char *name)
 {
-    struct sp_mpi_message *m = malloc(sizeof *m);
+    struct message *m = malloc(sizeof *m);
 
     if (!m)
-        mistake(what, "out of memory");
+        end_by_mistake(what, "out of memory");
     *m = *what;
+    m->record = sp_message_log_new(m->handle, m->sends, m->peer, m->tag, name);
     if (m->tag < 0 || m->tag > box.most_tag)
-        mistake(m, "MPI has fewer tags: take fewer micro-batches or stages");
+        end_by_mistake(m, "MPI has fewer tags: take fewer micro-batches or stages");
     if (starpu_data_get_size(m->handle) > INT_MAX)
-        mistake(m, "larger than 2 GiB");
+        end_by_mistake(m, "larger than 2 GiB");
     pthread_mutex_lock(&box.mutex);
     box.pending++;
     pthread_mutex_unlock(&box.mutex);
     if (starpu_data_acquire_on_node_cb(m->handle, STARPU_MAIN_RAM, m->sends ? STARPU_R : STARPU_W,
-                                       acquired, m))
-        mistake(m, "StarPU does not give its handle");
+                                       take_acquired, m))
+        end_by_mistake(m, "StarPU does not give its handle");
 }
 
 void sp_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
-                      struct sp_transfer *times, void (*done)(void *arg), void *arg)
+                      struct sp_transfer *times)
 {
-    submit(&(struct sp_mpi_message){.handle = handle,
-                                    .sends = true,
-                                    .peer = dst,
-                                    .tag = tag,
-                                    .times = times,
-                                    .done = done,
-                                    .arg = arg,
-                                    .record = sp_message_log_new(handle, true, dst, tag, name)});
+    submit_message(
+        &(struct message){.handle = handle, .sends = true, .peer = dst, .tag = tag, .times = times},
+        name);
 }
 
 void sp_messages_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
-                      void (*done)(void *arg), void *arg)
+                      void (*arrived)(void *arg), void *arg)
 {
-    submit(&(struct sp_mpi_message){.handle = handle,
-                                    .peer = src,
-                                    .tag = tag,
-                                    .times = times,
-                                    .done = done,
-                                    .arg = arg,
-                                    .record = sp_message_log_new(handle, false, src, tag, "")});
+    submit_message(
+        &(struct message){
+            .handle = handle, .peer = src, .tag = tag, .times = times, .done = arrived, .arg = arg},
+        "");
 }
 
-static void set(void *arg)
+static void set_done(void *done)
 {
     pthread_mutex_lock(&box.mutex);
-    *(bool *)arg = true;
+    *(bool *)done = true;
     pthread_cond_broadcast(&box.idle);
     pthread_mutex_unlock(&box.mutex);
 }
 
-static void wait_for(const bool *is_set)
+static void submit_and_wait(struct message m)
 {
+    bool done = false;
+
+    m.done = set_done;
+    m.arg = &done;
+    sp_activity_wait(m.peer);
+    submit_message(&m, "");
     pthread_mutex_lock(&box.mutex);
-    while (!*is_set)
+    while (!done)
         pthread_cond_wait(&box.idle, &box.mutex);
     pthread_mutex_unlock(&box.mutex);
+    sp_activity_waited();
 }
 
 void sp_messages_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
-    bool done = false;
-
-    sp_activity_wait(dst);
-    sp_messages_send(handle, dst, tag, "", NULL, set, &done);
-    wait_for(&done);
-    sp_activity_waited();
+    submit_and_wait((struct message){.handle = handle, .sends = true, .peer = dst, .tag = tag});
 }
 
 void sp_messages_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
 {
-    bool done = false;
-
-    sp_activity_wait(src);
-    sp_messages_recv(handle, src, tag, NULL, set, &done);
-    wait_for(&done);
-    sp_activity_waited();
+    submit_and_wait((struct message){.handle = handle, .peer = src, .tag = tag});
 }
 
 /* The scheduler calls this when a worker has nothing to run. */
@@ -145,7 +316,7 @@ int sp_messages_start(MPI_Comm comm)
     pthread_cond_init(&box.wake, &attr);
     pthread_cond_init(&box.idle, &attr);
     pthread_condattr_destroy(&attr);
-    err = pthread_create(&box.thread, NULL, sp_messages_thread, &box);
+    err = pthread_create(&box.thread, NULL, move_messages, NULL);
     if (err)
         return sp_error(err, "no thread for messages: %s", strerror(err));
     box.started = true;
@@ -187,11 +358,6 @@ void sp_messages_stop(void)
 
 double sp_messages_polling_us(void)
 {
-    struct timespec t;
-    clockid_t clock;
-
-    if (!box.started || pthread_getcpuclockid(box.thread, &clock) || clock_gettime(clock, &t))
-        return 0;
-    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+    return box.started ? sp_poll_cpu_us(box.thread) : 0;
 }
 #endif

@@ -7,7 +7,6 @@
 #include "transport/beats.h"
 #include "transport/last_seconds.h"
 #include "transport/launcher.h"
-#include "transport/message_log.h"
 #include "transport/messages.h"
 #include "transport/nccl/nccl.h"
 #include "transport/starpu_environment.h"
@@ -239,7 +238,7 @@ void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const 
         sp_nccl_send(nccl, handle, dst, tag);
         return;
     }
-    sp_messages_send(handle, dst, tag, name, times, NULL, NULL);
+    sp_messages_send(handle, dst, tag, name, times);
 }
 
 void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,

@@ -1,5 +1,6 @@
 #include "transport/poll.h"
 #include <stdlib.h>
+#include <time.h>
 
 enum {
     AWAITED_NS = 5000, /* Linux adds some 50 us */
@@ -50,4 +51,35 @@ long sp_poll_rest_ns(double since_us, bool awaited, bool crowded)
     if (!crowded)
         return SPARE_NS;
     return grown < LEAST_NS ? LEAST_NS : grown > MOST_NS ? MOST_NS : (long)grown;
+}
+
+void sp_poll_wait(pthread_cond_t *wake, pthread_mutex_t *mutex, long ns)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (until.tv_nsec + ns) / 1000000000;
+    until.tv_nsec = (until.tv_nsec + ns) % 1000000000;
+    pthread_cond_timedwait(wake, mutex, &until);
+}
+
+static double microseconds(const struct timespec *t)
+{
+    return 1e6 * (double)t->tv_sec + 1e-3 * (double)t->tv_nsec;
+}
+
+double sp_poll_now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return microseconds(&t);
+}
+
+double sp_poll_cpu_us(pthread_t thread)
+{
+    struct timespec t;
+    clockid_t clock;
+
+    return pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &t) ? 0 : microseconds(&t);
 }

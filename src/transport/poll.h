@@ -11,6 +11,7 @@
 #ifndef SP_POLL_H
 #define SP_POLL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 /*
@@ -31,5 +32,14 @@ long sp_poll_pause_ns(void);
 /* The length of the rest, in nanoseconds. `since_us`: time since something moved; `awaited`: a
  * worker has nothing to run; `crowded`: no core is left for messages. */
 long sp_poll_rest_ns(double since_us, bool awaited, bool crowded);
+
+/* Waits for `wake`, whose clock is CLOCK_MONOTONIC, at most so long. The caller has the mutex. */
+void sp_poll_wait(pthread_cond_t *wake, pthread_mutex_t *mutex, long ns);
+
+/* CLOCK_MONOTONIC in microseconds. */
+double sp_poll_now_us(void);
+
+/* CPU time that a thread has taken so far, in microseconds; 0: not known. */
+double sp_poll_cpu_us(pthread_t thread);
 
 #endif

@@ -10,7 +10,7 @@
 #include <starpu.h>
 
 /* Submits the sending of a handle's value after the tasks that write it. `name`: the tensor's
- * name for a trace of the run, which is made if sp_transport_records (message_log.h); "": none.
+ * name for a trace of the run, which is made if sp_transport_records (messages.h); "": none.
  * The thread for messages fills in `times`, if not NULL, which must live until the message has
  * gone. */
 void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,

@@ -44,7 +44,7 @@ void sp_transport_crowded(bool crowded);
 /* Ends every process at once, after a message was printed. */
 void sp_transport_abort(int status) __attribute__((noreturn));
 
-/* True if messages are recorded for a trace of the run (message_log.h), so that their names are
+/* True if messages are recorded for a trace of the run (messages.h), so that their names are
  * wanted. */
 bool sp_transport_records(void);
 

@@ -271,7 +271,7 @@ TEST(ring_carries_what_is_used)
     assert_int_equal(sp_model_load("llama-h1024", &model), 0);
     model.layers = lay.layers;
     assert_int_equal(sp_plan_create("weipipe", &lay, &plan), 0);
-    sp_shape_init(&sh, &model, 1, 4096, lay.micro_batches, 0, 0);
+    sp_shape_init(&sh, &model, 1, 4096, lay.micro_batches);
     sh.dtype = SP_BF16;
     assert_int_equal(sp_step_messages_create(&plan, &sh, &messages), 0);
     sp_ring_as_published(&plan, &messages);

@@ -18,7 +18,8 @@ static inline struct sp_shape shape_of(enum small which, int mlp_rows, int head_
     struct sp_model m = small_model(which);
     struct sp_shape sh;
 
-    sp_shape_init(&sh, &m, BATCH, SEQ, 3, mlp_rows, head_rows);
+    sp_shape_init(&sh, &m, BATCH, SEQ, 3);
+    sp_shape_cut(&sh, mlp_rows, head_rows);
     return sh;
 }
 

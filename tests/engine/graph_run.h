@@ -219,7 +219,8 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
     assert_non_null(run->gradients);
     assert_int_equal(sp_params_create(&m, &params), 0);
     sp_shape_init(&shape, &m, set->batch ? set->batch : BATCH, set->seq ? set->seq : SEQ,
-                  plan->layout.micro_batches, 5, 7);
+                  plan->layout.micro_batches);
+    sp_shape_cut(&shape, 5, 7);
     if (set->offload)
         sp_host_start(1 << 16, false);
     start_starpu(workers, set->ready ? &sp_order_ready : &sp_order_strict);

@@ -95,7 +95,7 @@ static void check(const char *schedule, int slices, struct setting set)
 
         set.batch = BATCH;
         set.seq = 28;
-        sp_shape_init(&sh, &m, set.batch, set.seq, lay.micro_batches, 0, 0);
+        sp_shape_init(&sh, &m, set.batch, set.seq, lay.micro_batches);
         assert_int_equal(sp_plan_cut(&plan, &sh, "length", NULL), 0);
     }
     run_plan(&plan, &set, &run);

@@ -85,7 +85,7 @@ TEST(chooses_what_to_ship)
         lay.layers = 2;
         m.kv_heads = table[i].kv_heads;
         m.positions = 4096;
-        sp_shape_init(&sh, &m, 1, table[i].seq, table[i].micro_batches, 0, 0);
+        sp_shape_init(&sh, &m, 1, table[i].seq, table[i].micro_batches);
         assert_int_equal(sp_plan_create("helix", &lay, &plan), 0);
         assert_int_equal(sp_shipment(&plan, &sh), table[i].what);
         sp_plan_destroy(&plan);

@@ -233,7 +233,8 @@ static void check_layer(enum small which, bool keep_outputs, int mlp_rows)
     const struct sp_shape *sh = &l.sh;
     int h = m.hidden;
 
-    sp_shape_init(&l.sh, &m, BATCH, SEQ, 1, mlp_rows, 0);
+    sp_shape_init(&l.sh, &m, BATCH, SEQ, 1);
+    sp_shape_cut(&l.sh, mlp_rows, 0);
     l.x = random_tensor(nx, 1), l.dy = random_tensor(nx, 2), l.dx = tensor(nx);
     l.w_norm = random_tensor(sp_block_elements(&m, SP_BLOCK_NORM1), 3);
     l.w_qkv = random_tensor(sp_block_elements(&m, SP_BLOCK_QKV), 4);

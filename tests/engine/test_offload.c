@@ -23,7 +23,7 @@ static void make(const char *name, int stages, int mbs, int slices, struct setti
     lay.chunks = 0;
     lay.slices = slices;
     assert_int_equal(sp_plan_create(name, &lay, plan), 0);
-    sp_shape_init(&sh, &m, set.batch, set.seq, mbs, 0, 0);
+    sp_shape_init(&sh, &m, set.batch, set.seq, mbs);
     if (slices > 1)
         assert_int_equal(sp_plan_cut(plan, &sh, set.cut, NULL), 0);
 }

@@ -186,7 +186,7 @@ static void check_preset(const char *preset, bool ready)
     unsigned seen = 0;
 
     begin(preset, ready);
-    sp_shape_init(&shape, &params.model, BATCH, SEQ, M, 0, 0);
+    sp_shape_init(&shape, &params.model, BATCH, SEQ, M);
     for (int tries = 0; tries < 5 && seen != all; tries++) {
         struct sp_layer_costs c;
 
@@ -223,7 +223,7 @@ TEST(test_nothing_stays)
     size_t heap[2];
 
     begin("gpt-tiny", false);
-    sp_shape_init(&shape, &params.model, BATCH, SEQ, M, 0, 0);
+    sp_shape_init(&shape, &params.model, BATCH, SEQ, M);
     real_step(&cfg);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(sp_profile_layers(&cfg, &place, i ? &b : &a), 0);
@@ -260,11 +260,11 @@ static void measure_sizes(struct sizes *out)
         sp_params_destroy(&params);
         model.vocab = i ? 8192 : 256;
         assert_int_equal(sp_params_create(&model, &params), 0);
-        sp_shape_init(&shape, &model, 1, 32, 1, 0, 0);
+        sp_shape_init(&shape, &model, 1, 32, 1);
         assert_int_equal(sp_profile_layers(&cfg, &place, &c), 0);
         out->head[i] = c.head_us;
         out->layer[i] = c.bwd_us + c.wgrad_us;
-        sp_shape_init(&shape, &model, 1, i ? 512 : 32, 1, 0, 0);
+        sp_shape_init(&shape, &model, 1, i ? 512 : 32, 1);
         assert_int_equal(sp_profile_layers(&cfg, &place, &c), 0);
         out->attention[i] = c.attn_fwd_us / c.post_fwd_us;
     }
@@ -303,7 +303,7 @@ TEST(test_bytes)
     assert_int_equal(sp_model_load("llama-tiny", &model), 0);
     model.layers = 2;
     states = 8 * sp_model_parameters(&model); /* weights and gradients */
-    sp_shape_init(&shape, &model, BATCH, SEQ, M, 0, 0);
+    sp_shape_init(&shape, &model, BATCH, SEQ, M);
     bytes = sp_profile_bytes(&shape);
     printf("[          ] measuring llama-tiny takes %.2f MiB, %.2f of them weights and gradients\n",
            (double)bytes / 1048576, (double)states / 1048576);

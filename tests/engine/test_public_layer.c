@@ -35,7 +35,7 @@ static struct sp_shape shape_of(const struct sp_layer_config *c)
                          .rope.theta = c->rope_theta > 0 ? c->rope_theta : 10000};
     struct sp_shape sh;
 
-    sp_shape_init(&sh, &m, c->batch, c->seq, 1, 0, 0);
+    sp_shape_init(&sh, &m, c->batch, c->seq, 1);
     sh.dtype = c->dtype == SP_LAYER_BF16 ? SP_BF16 : SP_F32;
     return sh;
 }

@@ -39,7 +39,8 @@ static void set_up(const char *schedule, int stages, int m, int workers, struct 
     assert_int_equal(sp_params_create(&model, &t->params), 0);
     start_starpu(workers, &sp_order_strict);
     starpu_profiling_status_set(STARPU_PROFILING_ENABLE);
-    sp_shape_init(&shape, &model, BATCH, SEQ, lay.micro_batches, 5, 7);
+    sp_shape_init(&shape, &model, BATCH, SEQ, lay.micro_batches);
+    sp_shape_cut(&shape, 5, 7);
     assert_int_equal(sp_graph_create(&cfg, &place, &t->g), 0);
     assert_int_equal(sp_checkpoint_init(&t->g, NULL), 0);
     assert_int_equal(sp_step_report_create(&t->g, &t->report), 0);

@@ -40,7 +40,7 @@ static void run_schedule(const char *name, struct sp_layout lay, struct setting 
         struct sp_model m = model_of(LAYERS, set.llama, set.tied);
         struct sp_shape sh;
 
-        sp_shape_init(&sh, &m, set.batch, set.seq, lay.micro_batches, 0, 0);
+        sp_shape_init(&sh, &m, set.batch, set.seq, lay.micro_batches);
         assert_int_equal(sp_plan_cut(&plan, &sh, set.cut, NULL), 0);
     }
     run_plan(&base, &plain, &one);

@@ -93,7 +93,7 @@ static void start(const char *schedule, int p, int m, int layers, const struct s
     assert_int_equal(sp_params_create(&model, &e->params), 0);
     assert_int_equal(sp_plan_create(schedule, &lay, &e->plan), 0);
     start_starpu(workers, set->ready ? &sp_order_ready : &sp_order_strict);
-    sp_shape_init(&shape, &model, BATCH, SEQ, lay.micro_batches, 0, 0);
+    sp_shape_init(&shape, &model, BATCH, SEQ, lay.micro_batches);
     shape.dtype = dtype;
     assert_int_equal(sp_graph_create(&cfg, &place, &e->g), 0);
     assert_int_equal(sp_checkpoint_init(&e->g, NULL), 0);

@@ -72,7 +72,7 @@ static void check_shapes(const struct sp_documents *d, int32_t tokens[BATCH][SEQ
             for (int from = 0; from < SEQ; from += SEQ / 2) {
                 struct sp_shape whole, slice, member;
 
-                sp_shape_init(&whole, &m, BATCH, SEQ, 1, 0, 0);
+                sp_shape_init(&whole, &m, BATCH, SEQ, 1);
                 sp_shape_context(&whole, members, ring);
                 sp_shape_slice(&whole, from, SEQ / 2, &slice);
                 for (int part = 0; part < members; part++) {

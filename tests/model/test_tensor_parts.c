@@ -103,16 +103,17 @@ static void check_block(const struct divided *d, enum sp_block_kind kind, int la
     size_t held = sp_block_elements(&d->part.model, kind), same = 0;
     float *whole = numbered(&d->whole, kind, layer), *back = zeros(n), *part = zeros(held);
     int *seen = calloc(n + 2, sizeof *seen);
+    const struct sp_divided_block block = {&d->whole, &d->part, kind, layer};
     struct sp_block_range range[SP_BLOCK_RANGES];
-    int ranges = sp_block_ranges(&d->whole, &d->part, kind, layer, SP_RANGES_SAME, true, range);
+    int ranges = sp_block_ranges(&block, SP_RANGES_SAME, true, range);
 
     must(seen != NULL, "calloc");
     for (int m = 0; m < d->devices; m++) {
         memset(part, 0xff, held * sizeof *part);
-        sp_block_take_part(&d->whole, &d->part, m, kind, layer, whole, part);
+        sp_block_take_part(&block, m, whole, part);
         for (size_t i = 0; i < held; i++)
             seen[(int)part[i]] += part[i] > 0;
-        sp_block_put_part(&d->whole, &d->part, m, kind, layer, part, back);
+        sp_block_put_part(&block, m, part, back);
     }
     assert_memory_equal(back, whole, n * sizeof *back);
     for (size_t i = 0; i < n; i++)
@@ -143,7 +144,8 @@ static void check_heads(const struct divided *d)
     size_t each[] = {(size_t)p->heads, (size_t)p->kv_heads, (size_t)p->kv_heads};
 
     for (int k = 0; k < d->devices; k++) {
-        sp_block_take_part(&d->whole, &d->part, k, SP_BLOCK_QKV, 1, whole, part);
+        sp_block_take_part(&(struct sp_divided_block){&d->whole, &d->part, SP_BLOCK_QKV, 1}, k,
+                           whole, part);
         for (int i = 0; i < 3; i++) {
             size_t head = from[i] + (size_t)k * each[i];
 
@@ -183,8 +185,9 @@ TEST(test_summed)
             for (int tokens = 0; tokens < 2; tokens++) {
                 struct divided d = divide(&models[i], 2);
                 struct sp_block_range range[SP_BLOCK_RANGES];
-                int n = sp_block_ranges(&d.whole, &d.part, (enum sp_block_kind)kind, 1,
-                                        SP_RANGES_SUMMED, tokens, range);
+                const struct sp_divided_block block = {&d.whole, &d.part, (enum sp_block_kind)kind,
+                                                       1};
+                int n = sp_block_ranges(&block, SP_RANGES_SUMMED, tokens, range);
                 size_t all = sp_block_elements(&d.part.model, (enum sp_block_kind)kind);
 
                 for (size_t first = 0; first <= all; first += 1 + all / 7) {
@@ -258,7 +261,7 @@ TEST(test_shapes)
 {
     struct sp_shape whole, sequence, tokens;
 
-    sp_shape_init(&whole, &models[1], 3, 8, 2, 0, 0);
+    sp_shape_init(&whole, &models[1], 3, 8, 2);
     sequence = tokens = whole;
     sp_shape_tensor(&sequence, 2, true);
     sp_shape_tensor(&tokens, 2, false);

@@ -67,8 +67,8 @@ void setup_create(struct setup *s, const char *options, int processes)
     must(sp_parse_offload("train", l, &s->offloads), options);
     s->recompute = recompute.mode;
     s->every = recompute.every;
-    sp_shape_init(&s->shape, &s->model, l->micro_batch_size, l->seq, l->micro_batches, a->mlp_chunk,
-                  a->logit_rows);
+    sp_shape_init(&s->shape, &s->model, l->micro_batch_size, l->seq, l->micro_batches);
+    sp_shape_cut(&s->shape, a->mlp_chunk, a->logit_rows);
     s->shape.dtype = (enum sp_dtype)a->dtype;
     if (s->plan.layout.slices > 1)
         must(sp_plan_cut(&s->plan, &s->shape, l->partition_slices, NULL), options);

@@ -125,7 +125,8 @@ TEST(kept_limits)
         int64_t free_bytes;
 
         assert_int_equal(sp_model_load(names[i % 2], &model), 0);
-        sp_shape_init(&sh, &model, 2, 96, m, 0, 16);
+        sp_shape_init(&sh, &model, 2, 96, m);
+        sp_shape_cut(&sh, 0, 16);
         in.layers = lay.layers = model.layers;
         for (int j = 0; j < MODES; j++)
             in.costs.recompute_us[j] = j;
@@ -179,7 +180,7 @@ TEST(models)
         struct sp_shape sh;
 
         assert_int_equal(sp_model_load(runs[i].name, &model), 0);
-        sp_shape_init(&sh, &model, 1, runs[i].seq, in.micro_batches, 0, 0);
+        sp_shape_init(&sh, &model, 1, runs[i].seq, in.micro_batches);
         assert_int_equal(sp_machine_load(SP_MACHINE_DEFAULT, &machine), 0);
         sp_layer_costs_estimate(&machine, &sh, &in.costs);
         in.layers = model.layers;

@@ -65,7 +65,8 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
                                       .recompute = (enum sp_recompute)draw_below(seed, 4),
                                       .every = every};
     sp_shape_init(&r->shape, &model, 1 + draw_below(seed, 2), even ? 48 : 24,
-                  plan->layout.micro_batches, mlp_rows, head_rows);
+                  plan->layout.micro_batches);
+    sp_shape_cut(&r->shape, mlp_rows, head_rows);
     sp_shape_tensor(&r->shape, tensor, draw_below(seed, 2));
     sp_shape_context(&r->shape, context, ring);
     sp_shape_share(&r->shape, context * data, data > 1 && draw_below(seed, 2));

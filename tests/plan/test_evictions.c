@@ -54,7 +54,7 @@ static void set_up_again(const char *name, int p, int m, int slices, enum sp_off
     lay.slices = slices;
     *o = (struct offloaded){0};
     assert_int_equal(sp_plan_create(name, &lay, &o->plan), 0);
-    sp_shape_init(&o->shape, &model, 1, 256, m, 0, 0);
+    sp_shape_init(&o->shape, &model, 1, 256, m);
     if (slices > 1)
         assert_int_equal(sp_plan_cut(&o->plan, &o->shape, "flops", NULL), 0);
     assert_int_equal(sp_offload_create(&o->plan, &o->shape, &want, &o->offload), 0);

@@ -22,7 +22,8 @@ static struct sp_shape shape_of(enum sp_arch arch, int layers, int hidden, int h
                          .norm_eps = 1e-5f};
     struct sp_shape sh;
 
-    sp_shape_init(&sh, &m, batch, seq, 1, 0, 16);
+    sp_shape_init(&sh, &m, batch, seq, 1);
+    sp_shape_cut(&sh, 0, 16);
     return sh;
 }
 

@@ -37,7 +37,7 @@ static struct sp_shape shape_of(int layers, int seq, int batch, bool llama)
                          .positions = seq};
     struct sp_shape sh;
 
-    sp_shape_init(&sh, &m, batch, seq, 1, 0, 0);
+    sp_shape_init(&sh, &m, batch, seq, 1);
     return sh;
 }
 

@@ -15,7 +15,7 @@ static struct sp_part_times times(const struct sp_machine *machine, const char *
     struct sp_shape sh;
 
     assert_int_equal(sp_model_load(name, &model), 0);
-    sp_shape_init(&sh, &model, 1, seq, 1, 0, 0);
+    sp_shape_init(&sh, &model, 1, seq, 1);
     sh.dtype = SP_BF16;
     sp_shape_context(&sh, members, ring);
     sp_part_times(machine, devices, &sh, &t);
@@ -77,7 +77,8 @@ TEST(blocks_make_their_output_again)
         assert_int_equal(sp_model_load("gpt3-1.3b", &model), 0);
         lay.layers = model.layers;
         assert_int_equal(sp_plan_create(names[k % 3], &lay, &plan), 0);
-        sp_shape_init(&sh, &model, 1, 16384, 4, chunks ? 4096 : 0, 0);
+        sp_shape_init(&sh, &model, 1, 16384, 4);
+        sp_shape_cut(&sh, chunks ? 4096 : 0, 0);
         sh.dtype = SP_BF16;
         sp_part_times(&machine, 1, &sh, &t);
         none = sp_op_times(&plan, &sh, &terms);
@@ -165,7 +166,7 @@ TEST(pairs_count_beside_operations)
 
     assert_int_equal(sp_machine_load("laptop", &machine), 0);
     assert_int_equal(sp_model_load("gpt-tiny", &model), 0);
-    sp_shape_init(&sh, &model, 1, 128, 1, 0, 0);
+    sp_shape_init(&sh, &model, 1, 128, 1);
     sh.model.head_dim = 64;
     for (int pass = 0; pass < SP_ATTENTION_PASSES; pass++) {
         struct sp_attention_call call = {

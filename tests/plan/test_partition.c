@@ -351,7 +351,7 @@ TEST(models)
         struct sp_model m;
 
         assert_int_equal(sp_model_load(runs[i].name, &m), 0);
-        sp_shape_init(&sh, &m, 1, runs[i].seq, 16, 0, 0);
+        sp_shape_init(&sh, &m, 1, runs[i].seq, 16);
         assert_int_equal(sp_machine_load(SP_MACHINE_DEFAULT, &machine), 0);
         sp_layer_costs_estimate(&machine, &sh, &costs);
         assert_true(costs.pre_fwd_us > 0 && costs.attn_fwd_us > 0 && costs.post_fwd_us > 0);

@@ -35,7 +35,7 @@ static void lay_out(const char *schedule, int stages, int batch, const struct sp
 
     lay.layers = model.layers;
     assert_int_equal(sp_plan_create(schedule, &lay, &l->plan), 0);
-    sp_shape_init(&l->shape, &model, batch, 1024, 8 / batch, 0, 0);
+    sp_shape_init(&l->shape, &model, batch, 1024, 8 / batch);
     l->terms = (struct sp_op_terms){.machine = m, .devices = 1, .every = 1};
 }
 

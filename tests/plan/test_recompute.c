@@ -30,7 +30,7 @@ static void make(const char *name, int stages, int mbs, int slices, struct sp_pl
     lay.chunks = 0;
     lay.slices = slices;
     assert_int_equal(sp_plan_create(name, &lay, plan), 0);
-    sp_shape_init(sh, &model, 1, 8192, mbs, 0, 0);
+    sp_shape_init(sh, &model, 1, 8192, mbs);
     sh->dtype = SP_BF16;
     if (slices > 1)
         assert_int_equal(sp_plan_cut(plan, sh, "flops", NULL), 0);

@@ -228,8 +228,8 @@ static double simulated_whole(const struct sp_search *want, const struct sp_layo
     double step_ms;
 
     assert_int_equal(sp_plan_create(want->schedule, lay, &plan), 0);
-    sp_shape_init(&shape, want->model, 1, want->seq, lay->micro_batches, 0,
-                  sp_machine_head_rows(want->machine, want->model));
+    sp_shape_init(&shape, want->model, 1, want->seq, lay->micro_batches);
+    sp_shape_cut(&shape, 0, sp_machine_head_rows(want->machine, want->model));
     shape.dtype = want->dtype;
     if (lay->slices > 1)
         assert_int_equal(sp_plan_cut(&plan, &shape, NULL, NULL), 0);

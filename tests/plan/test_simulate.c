@@ -277,7 +277,7 @@ static double side_by_side(const struct sp_plan *plan, const struct sp_machine *
     struct sp_prediction p;
     double makespan;
 
-    sp_shape_init(&shape, model, 1, 1024, plan->layout.micro_batches, 0, 0);
+    sp_shape_init(&shape, model, 1, 1024, plan->layout.micro_batches);
     sp_shape_share(&shape, pipelines, false);
     assert_int_equal(sp_predict(&request, &p), 0);
     makespan = p.times.makespan;

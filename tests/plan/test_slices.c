@@ -52,7 +52,7 @@ static struct sp_shape shape_of(int seq)
                          .positions = 4096};
     struct sp_shape sh;
 
-    sp_shape_init(&sh, &m, 1, seq, 2, 0, 0);
+    sp_shape_init(&sh, &m, 1, seq, 2);
     return sh;
 }
 

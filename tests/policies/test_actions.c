@@ -158,7 +158,7 @@ static int check_layout(const char *schedule, int p, int m, int chunks, int slic
         struct sp_model model = tiny(layers, tied);
         struct sp_shape shape;
 
-        sp_shape_init(&shape, &model, 2, 24, m, 0, 0);
+        sp_shape_init(&shape, &model, 2, 24, m);
         for (int processes = 1; processes <= p; processes++)
             check_plan(&plan, what, &shape, processes);
     }
@@ -210,7 +210,7 @@ TEST(bytes_are_those_of_the_paper)
 
     lay.layers = 8;
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
-    sp_shape_init(&shape, &model, 2, 24, 8, 0, 0);
+    sp_shape_init(&shape, &model, 2, 24, 8);
     {
         int64_t bytes[4] = {0};
         int pc[4] = {0}, collectives[4] = {0};

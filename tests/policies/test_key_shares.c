@@ -211,7 +211,7 @@ static void tiny_shape(int p, int m, struct sp_model *model, struct sp_shape *sh
 {
     *model = tiny(2 * p, false);
     model->positions = SEQ;
-    sp_shape_init(shape, model, BATCH, SEQ, m, 0, 0);
+    sp_shape_init(shape, model, BATCH, SEQ, m);
 }
 
 struct count {

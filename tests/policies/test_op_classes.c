@@ -12,7 +12,7 @@ static struct sp_shape shape_of(const struct sp_model *model)
 {
     struct sp_shape sh;
 
-    sp_shape_init(&sh, model, 2, 48, MICRO_BATCHES, 0, 0);
+    sp_shape_init(&sh, model, 2, 48, MICRO_BATCHES);
     return sh;
 }
 

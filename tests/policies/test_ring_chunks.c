@@ -192,7 +192,7 @@ static int64_t buffers_of(const char *schedule, int p, int v, int64_t *layer)
     struct sp_count counted[4];
 
     make_chunked(schedule, p, 2 * p, v, &plan);
-    sp_shape_init(&shape, &model, 1, 24, 2 * p, 0, 0);
+    sp_shape_init(&shape, &model, 1, 24, 2 * p);
     plan.processes = p;
     assert_int_equal(sp_memory_count(&plan, &shape, SP_RECOMPUTE_NONE, 1, counted), 0);
     *layer = 0;

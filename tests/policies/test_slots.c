@@ -195,7 +195,7 @@ static void bytes_of(int v)
 
     lay.layers = LAYERS;
     assert_int_equal(sp_model_load("llama-tiny", &model), 0);
-    sp_shape_init(&shape, &model, BATCH, SEQ, M, 0, 0);
+    sp_shape_init(&shape, &model, BATCH, SEQ, M);
     shape.dtype = SP_BF16;
     q = 2 * BATCH * SEQ / N * shape.q_width;
     kv = 2 * BATCH * SEQ / N * shape.kv_width;
@@ -246,7 +246,7 @@ TEST(memory)
 
         assert_int_equal(sp_model_load("gpt-tiny", &model), 0);
         model.layers = lay.layers = whole.layers = p * v;
-        sp_shape_init(&shape, &model, 1, 8 * n, 1, 0, 0);
+        sp_shape_init(&shape, &model, 1, 8 * n, 1);
         assert_int_equal(sp_plan_create("slimpipe", &lay, &slim), 0);
         assert_int_equal(sp_plan_create("1f1b", &whole, &plain), 0);
         one = sp_stash_of_op(&plain, &shape, SP_RECOMPUTE_NONE, 1, 0, &plain.programs[0].ops[0]);

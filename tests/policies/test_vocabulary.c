@@ -152,7 +152,7 @@ static struct sp_shape shape_of(struct sp_model *model, int layers, int vocab, b
     model->layers = layers;
     model->vocab = vocab;
     model->tied = tied;
-    sp_shape_init(&sh, model, 2, 24, m, 0, 0);
+    sp_shape_init(&sh, model, 2, 24, m);
     return sh;
 }
 

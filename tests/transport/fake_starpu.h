@@ -1,7 +1,7 @@
 /*
  * Fake StarPU handles for tests of threads: a buffer, and the requests to acquire it in the order
  * of submission; readers share it, a writer is alone. Callbacks come late from a few threads, or at
- * once from the caller. Has only the functions that src/transport/nccl/nccl.c calls.
+ * once from the caller. Has only the functions that src/transport/nccl/nccl_messages.c calls.
  */
 #ifndef SP_TESTS_FAKE_STARPU_H
 #define SP_TESTS_FAKE_STARPU_H

@@ -1,5 +1,5 @@
 /*
- * Messages over src/transport/nccl/nccl.c between processes, with the real StarPU and MPI: tasks
+ * Messages over src/transport/nccl/nccl_messages.c between processes, with the real StarPU and MPI: tasks
  * write and read vectors in orders that cross, and every value is checked. Linked with the fake
  * CUDA and NCCL (fake_cuda.c, fake_nccl.c), the vectors are in main memory; linked with CUDA's
  * runtime, in the GPU's, if StarPU has one.

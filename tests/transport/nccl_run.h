@@ -1,5 +1,5 @@
 /*
- * Random messages between ranks that are threads of this process, over src/transport/nccl/nccl.c with what
+ * Random messages between ranks that are threads of this process, over src/transport/nccl/nccl_messages.c with what
  * stands for StarPU, CUDA, NCCL and MPI.
  */
 #ifndef SP_TESTS_NCCL_RUN_H

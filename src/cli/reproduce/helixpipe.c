@@ -96,7 +96,7 @@ int sp_helixpipe_shares(int seq, double share[SP_HELIXPIPE_PARTS])
 
     if (!machine || sp_model_load("gpt3-7b", &model))
         return -EINVAL;
-    sp_shape_init(&sh, &model, 1, seq, 1, 0, 0);
+    sp_shape_init(&sh, &model, 1, seq, 1);
     sh.dtype = SP_BF16;
     sp_part_times(machine, 1, &sh, &t);
     share[0] = t.pre;
@@ -177,7 +177,7 @@ static int figure_9(struct sp_cell *c)
 
     if (!machine || sp_helixpipe_run(&setting, "helix", &model, &run))
         return -EINVAL;
-    sp_shape_init(&sh, &model, run.batch, run.seq, 1, 0, 0);
+    sp_shape_init(&sh, &model, run.batch, run.seq, 1);
     sh.dtype = SP_BF16;
     sp_part_times(machine, run.devices, &sh, &t);
     interfaces = (double)machine->devices_per_node / machine->network.shared_by;
@@ -203,7 +203,7 @@ int sp_helixpipe_activations(const struct sp_cell *c, struct sp_model *model, co
     t.layers = sp_cell_int(c, "layers", model->layers);
     model->layers = t.layers;
     sp_shape_init(&sh, model, sp_cell_int(c, "micro_batch_size", 1), sp_cell_int(c, "seq", 16384),
-                  t.micro_batches, 0, 0);
+                  t.micro_batches);
     sh.dtype = SP_BF16;
     err = sp_theory_activations(&t, &sh, sp_cell_int(c, "stage", 0), bytes);
     *bsh = *bytes / ((double)sp_shape_elem(&sh) * sh.rows * model->hidden);

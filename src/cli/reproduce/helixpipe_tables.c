@@ -13,7 +13,7 @@ static int shape_of(struct sp_model *m, struct sp_shape *sh)
     int err = sp_model_load("gpt3-7b", m);
 
     if (!err)
-        sp_shape_init(sh, m, 1, 65536, 1, 0, 0);
+        sp_shape_init(sh, m, 1, 65536, 1);
     return err;
 }
 

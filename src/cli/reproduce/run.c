@@ -336,7 +336,7 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
     if (err)
         return err;
     *result = (struct sp_run_result){0};
-    sp_shape_init(&t.shape, run->model, run->batch, run->seq, run->micro_batches, 0, 0);
+    sp_shape_init(&t.shape, run->model, run->batch, run->seq, run->micro_batches);
     t.shape.dtype = SP_BF16;
     if (run->pipelines > 1)
         sp_shape_share(&t.shape, run->pipelines, true);

@@ -30,7 +30,7 @@ int sp_sppo_shape(const struct sp_cell *c, int seq, struct sp_shape *sh)
 
     if (err)
         return err;
-    sp_shape_init(sh, &model, 1, seq, 1, 0, 0);
+    sp_shape_init(sh, &model, 1, seq, 1);
     sh->dtype = SP_BF16;
     return 0;
 }
@@ -126,7 +126,7 @@ void sp_sppo_slices(const struct sp_model *model, int seq, int n, int *len)
     struct sp_slice_costs flops;
     struct sp_shape sh;
 
-    sp_shape_init(&sh, model, 1, seq, 1, 0, 0);
+    sp_shape_init(&sh, model, 1, seq, 1);
     flops = sp_slice_flops(&sh);
     flops.pair *= 2;
     sp_slices_by_flops(&flops, seq, n, len);

@@ -121,7 +121,7 @@ static int shape_of(int layers, int micro_batches, struct sp_model *m, struct sp
     if (err)
         return err;
     m->layers = layers;
-    sp_shape_init(sh, m, 1, 4096, micro_batches, 0, 0);
+    sp_shape_init(sh, m, 1, 4096, micro_batches);
     sh->dtype = SP_BF16;
     return 0;
 }
@@ -268,7 +268,7 @@ static int memory_budget(struct sp_cell *c)
         return err;
     if (is_column(c, "activations")) {
         t.layers = m.layers;
-        sp_shape_init(&sh, &m, 1, 4096, t.micro_batches, 0, 0);
+        sp_shape_init(&sh, &m, 1, 4096, t.micro_batches);
         sh.dtype = SP_BF16;
         err = sp_theory_activations(&t, &sh, 0, &bytes);
         sp_cell_set(c, bytes / devices / 1e9);

@@ -51,7 +51,7 @@ int sp_zero3(const struct sp_run *run, struct sp_run_result *result)
     if (!machine)
         return -EINVAL;
     link = run->stages > machine->devices_per_node ? &machine->network : &machine->node;
-    sp_shape_init(&sh, run->model, run->batch, run->seq, run->micro_batches, 0, 0);
+    sp_shape_init(&sh, run->model, run->batch, run->seq, run->micro_batches);
     sh.dtype = SP_BF16;
     if (run->context > 1)
         sp_shape_context(&sh, run->context, false);

@@ -34,7 +34,7 @@ static int create_sending(const char *schedule, int micro_batches, int layers,
     if (err)
         return err;
     if (model)
-        sp_shape_init(&sh, model, 1, SEQ, micro_batches, 0, 0);
+        sp_shape_init(&sh, model, 1, SEQ, micro_batches);
     err = sp_step_messages_create(&s->plan, model ? &sh : NULL, &s->messages);
     if (err)
         sp_plan_destroy(&s->plan);

@@ -205,8 +205,8 @@ static struct sp_shape shape_of(const struct args *a, const struct sp_model *mod
     const struct sp_layout_args *l = &a->layout;
     struct sp_shape shape;
 
-    sp_shape_init(&shape, model, l->micro_batch_size, l->seq, l->micro_batches, 0,
-                  sp_machine_head_rows(a->machine, model));
+    sp_shape_init(&shape, model, l->micro_batch_size, l->seq, l->micro_batches);
+    sp_shape_cut(&shape, 0, sp_machine_head_rows(a->machine, model));
     shape.dtype = (enum sp_dtype)a->dtype;
     sp_groups_shape(&a->groups, &shape);
     return shape;

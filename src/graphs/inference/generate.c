@@ -170,8 +170,8 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
     if (!gen)
         return NULL;
     gen->g = g;
-    sp_shape_init(&gen->whole, m, 1, window, 1,
-                  g->shape.mlp_rows < g->shape.rows ? g->shape.mlp_rows : 0, 1);
+    sp_shape_init(&gen->whole, m, 1, window, 1);
+    sp_shape_cut(&gen->whole, g->shape.mlp_rows < g->shape.rows ? g->shape.mlp_rows : 0, 1);
     gen->whole.dtype = g->shape.dtype;
     gen->whole.longest = &gen->whole;
     gen->text = calloc((size_t)window, sizeof *gen->text);

@@ -37,8 +37,8 @@ static int initial_part(const struct sp_graph *g, const struct sp_block *b,
                            : sp_error(ENOMEM, "no memory for a block of %zu parameters", all);
 
     if (!err && divided)
-        sp_block_take_part(g->cfg.params, &g->held, sp_tensor_member(g), b->kind, b->layer, whole,
-                           own);
+        sp_block_take_part(&(struct sp_divided_block){g->cfg.params, &g->held, b->kind, b->layer},
+                           sp_tensor_member(g), whole, own);
     if (!err && own != part) {
         n = b->first >= held ? 0 : held - b->first < b->n ? held - b->first : b->n;
         memcpy(part, own + b->first, n * sizeof *part);
@@ -359,7 +359,8 @@ static void stream_block(struct streaming *s, enum sp_block_kind kind, int layer
     for (int m = 0; m < g->shape.tensor; m++) {
         fetch_member(g, &b, m, own);
         if (here && divided)
-            sp_block_put_part(g->cfg.params, &g->held, m, kind, layer, own, whole);
+            sp_block_put_part(&(struct sp_divided_block){g->cfg.params, &g->held, kind, layer}, m,
+                              own, whole);
     }
     if (here)
         err = s->fn(s->arg, kind, layer, whole, n);

@@ -161,8 +161,14 @@ static bool is_hash(const char *hex)
     return hex && strlen(hex) == HEX - 1;
 }
 
-static int compare(struct check *c, int fd, const char *path, const char *part, uint64_t begin,
-                   uint64_t end, const char *want)
+/* A part of a file, as it was saved. */
+struct saved_part {
+    const char *name; /* NULL: the whole file */
+    uint64_t begin, end;
+    const char *hash;
+};
+
+static int compare_part(struct check *c, int fd, const char *path, const struct saved_part *part)
 {
     json_t *sums;
     const char *has;
@@ -170,13 +176,14 @@ static int compare(struct check *c, int fd, const char *path, const char *part, 
 
     if (c->next++ % c->shares != c->share)
         return 0;
-    sums = sum_range(fd, path, begin, end);
+    sums = sum_range(fd, path, part->begin, part->end);
     if (!sums)
         return -EIO;
     has = json_string_value(json_object_get(sums, "checksum"));
-    if (strcmp(has, want))
+    if (strcmp(has, part->hash))
         err = sp_error(EINVAL, "%s: damaged: %s%s has checksum %s, %s was saved; %s", path,
-                       part ? "tensor " : "it", part ? part : "", has, want, c->remedy);
+                       part->name ? "tensor " : "it", part->name ? part->name : "", has, part->hash,
+                       c->remedy);
     json_decref(sums);
     return err;
 }
@@ -199,7 +206,7 @@ static int check_parts(struct check *c, int fd, const char *path, const json_t *
             begin < 0 || (uint64_t)begin != at || end < begin || (uint64_t)end > bytes)
             return sp_error(EINVAL, "%s/" SP_CHECKSUMS_FILE ": damaged at part %zu of %s",
                             c->dir->path, i + 1, path);
-        err = compare(c, fd, path, name, at, (uint64_t)end, hash);
+        err = compare_part(c, fd, path, &(struct saved_part){name, at, (uint64_t)end, hash});
         if (err)
             return err;
         at = (uint64_t)end;
@@ -232,7 +239,7 @@ static int check_file(struct check *c, const char *name, const json_t *sums)
     else if (parts)
         err = check_parts(c, fileno(f), path, parts, bytes);
     else
-        err = compare(c, fileno(f), path, NULL, 0, bytes, hash);
+        err = compare_part(c, fileno(f), path, &(struct saved_part){NULL, 0, bytes, hash});
     fclose(f);
     return err;
 }

@@ -1,6 +1,6 @@
-#include "model/tokenizer/added.h"
 #include "model/tokenizer/json.h"
-#include "model/tokenizer/tokenizer.h"
+#include "model/tokenizer/parts.h"
+#include "model/tokenizer/vocabulary.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

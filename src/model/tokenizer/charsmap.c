@@ -5,7 +5,7 @@
  *
  * A unit has the byte that leads to it, whether a key ends there, and where its children are.
  */
-#include "model/tokenizer/charsmap.h"
+#include "model/tokenizer/parts.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-#include "model/tokenizer/decoder.h"
-#include "model/tokenizer/bpe.h"
 #include "model/tokenizer/json.h"
+#include "model/tokenizer/parts.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

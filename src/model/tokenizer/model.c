@@ -1,6 +1,7 @@
 /* "model" of tokenizer.json: the vocabulary, and what was learnt. */
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
+#include "model/tokenizer/vocabulary.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* memmem */
-#include "model/tokenizer/normalizer.h"
 #include "model/tokenizer/json.h"
+#include "model/tokenizer/parts.h"
+#include "model/tokenizer/regex.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 #define _GNU_SOURCE /* memmem */
-#include "model/tokenizer/pretokenizer.h"
-#include "model/tokenizer/bpe.h"
 #include "model/tokenizer/json.h"
+#include "model/tokenizer/parts.h"
+#include "model/tokenizer/regex.h"
+#include "model/tokenizer/words.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-#include "model/tokenizer/unigram.h"
-#include "model/tokenizer/bpe.h"
-#include "model/tokenizer/unicode.h"
+#include "model/tokenizer/parts.h"
+#include "model/tokenizer/vocabulary.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

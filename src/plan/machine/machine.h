@@ -123,7 +123,7 @@ enum { SP_THREADS_WHY = 256 };
 
 void sp_machine_take_threads(struct sp_machine *m, int threads, char why[SP_THREADS_WHY]);
 
-/* Rows of logits at a time, for sp_shape_init: those that `train` uses there. NULL: no machine is
+/* Rows of logits at a time, for sp_shape_cut: those that `train` uses there. NULL: no machine is
  * known. */
 int sp_machine_head_rows(const struct sp_machine *m, const struct sp_model *model);
 

@@ -22,8 +22,8 @@ bool sp_search_rings(const struct sp_search *want, const struct sp_found *f)
 void sp_found_shape(const struct sp_search *want, const struct sp_found *f, bool apart,
                     struct sp_shape *shape)
 {
-    sp_shape_init(shape, want->model, f->batch, want->seq, f->micro_batches, 0,
-                  sp_machine_head_rows(want->machine, want->model));
+    sp_shape_init(shape, want->model, f->batch, want->seq, f->micro_batches);
+    sp_shape_cut(shape, 0, sp_machine_head_rows(want->machine, want->model));
     shape->dtype = f->dtype;
     sp_shape_tensor(shape, apart ? 1 : f->devices, true);
     sp_shape_context(shape, f->context, sp_search_rings(want, f));

@@ -45,7 +45,7 @@ int sp_layer_create(const struct sp_layer_config *config, struct sp_layer **laye
     l = malloc(sizeof *l);
     if (!l)
         return -ENOMEM;
-    sp_shape_init(&l->shape, &m, c->batch, c->seq, 1, 0, 0);
+    sp_shape_init(&l->shape, &m, c->batch, c->seq, 1);
     l->shape.dtype = c->dtype == SP_LAYER_BF16 ? SP_BF16 : SP_F32;
     *layer = l;
     return 0;

@@ -8,7 +8,7 @@
 
 /*
  * Puts all ranks of a trace on one clock. starpu_fxt_tool aligns ranks by when they left a barrier,
- * which on a crowded machine differs by milliseconds. Marks in the trace (transport/message_log.h)
+ * which on a crowded machine differs by milliseconds. Marks in the trace (transport/messages.h)
  * give a rank's times back in its own clock; offsets that the run measured at its start and its end
  * convert these to rank 0's clock. Times between the two are interpolated, which removes the drift.
  */
@@ -39,7 +39,7 @@ double sp_rank_clock_global(const struct sp_rank_clock *c, double local_ns);
 double sp_rank_clock_of_trace(const struct sp_rank_clock *c, double trace_ms);
 
 /* Reads the messages of a traced run from the messages_RANK.jsonl of its ranks
- * (transport/message_log.h). */
+ * (transport/messages.h). */
 
 struct sp_fxt_message {
     int src, dst;

@@ -5,7 +5,7 @@
 #include "train/run/stall.h"
 #include "transport/beats.h"
 #include "transport/last_seconds.h"
-#include "transport/parent.h"
+#include "transport/launcher.h"
 #include "transport/transport.h"
 #include <math.h>
 #include <pthread.h>

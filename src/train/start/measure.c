@@ -30,7 +30,8 @@ int sp_train_measure(struct sp_trainer *t, int batch, int seq, struct sp_layer_c
         .seed = t->seed,
     };
 
-    sp_shape_init(&shape, &t->model, batch, seq, 1, a->mlp_chunk, a->logit_rows);
+    sp_shape_init(&shape, &t->model, batch, seq, 1);
+    sp_shape_cut(&shape, a->mlp_chunk, a->logit_rows);
     shape.dtype = (enum sp_dtype)a->dtype;
     return sp_profile_layers(&like, &t->place, costs);
 }

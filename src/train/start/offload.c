@@ -218,7 +218,8 @@ static int measured_length(const struct sp_trainer *t)
 
     sp_memory_longest_slice(&t->plan, &t->shape, &slice);
     for (len = slice.seq < SHORT ? slice.seq : SHORT; limit && len > SHORTEST; len /= 2) {
-        sp_shape_init(&one, &t->model, 1, len, 1, t->cfg.mlp_chunk, t->cfg.logit_rows);
+        sp_shape_init(&one, &t->model, 1, len, 1);
+        sp_shape_cut(&one, t->cfg.mlp_chunk, t->cfg.logit_rows);
         one.dtype = t->cfg.dtype;
         if (sp_profile_bytes(&one) <= limit)
             break;

@@ -109,7 +109,8 @@ static void take_sizes(struct sp_trainer *t)
 
     t->cfg.logit_rows = sp_train_head_rows(t);
     sp_shape_init(&t->shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
-                  a->layout.micro_batches, a->mlp_chunk, a->logit_rows);
+                  a->layout.micro_batches);
+    sp_shape_cut(&t->shape, a->mlp_chunk, a->logit_rows);
     sp_groups_shape(&a->groups, &t->shape);
     t->shape.dtype = a->dtype;
 }

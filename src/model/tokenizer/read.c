@@ -1,9 +1,9 @@
 /* The files of a directory that say what its tokens are. */
-#include "model/tokenizer/tokenizer.h"
 #include "model/files/foreign_json.h"
 #include "model/files/input.h"
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
+#include "model/tokenizer/regex.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
