@@ -1,5 +1,5 @@
 /*
- * Evicts keys and values of a slice (plan/offload/keys.h) once the next slice's attention has read
+ * Evicts keys and values of a slice (plan/offload/builder.h) once the next slice's attention has read
  * them. Later slices read them too, and add to their gradients: they are streamed through attention
  * of each of these slices, some slices at a time, in buffers that the stage uses in turns. They are
  * fetched for good for their own backward. All functions do nothing if keys and values stay.
