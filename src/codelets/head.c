@@ -10,6 +10,7 @@
  * Sampling computes only the logits of some rows.
  */
 #include "codelets/insert.h"
+#include "codelets/norms.h"
 #include "kernels/kernels.h"
 
 static size_t scratch_elements(const struct sp_shape *sh)
@@ -41,12 +42,7 @@ static void head(const struct sp_backend *k, const struct head_buffers *b,
     void *n = b->scratch, *dn = sp_skip(sh, n, T * h), *logits = sp_skip(sh, dn, T * h);
     float *stats =
         sp_skip(sh, logits, (size_t)sh->head_rows * (size_t)sp_logits_ld(sh->model.vocab));
-    const struct sp_norm norm = {.rms = sh->rms,
-                                 .T = sh->rows,
-                                 .h = sh->model.hidden,
-                                 .eps = sh->model.norm_eps,
-                                 .gain = b->w_norm,
-                                 .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)};
+    const struct sp_norm norm = sp_block_norm(sh, sh->rows, b->w_norm);
 
     k->norm(k, &norm, b->x, n, stats);
     k->cross_entropy(k,
@@ -84,17 +80,11 @@ static void logits(const struct sp_backend *k, const struct logits_buffers *b,
                    const struct logits_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
+    const struct sp_norm norm = sp_block_norm(sh, a->n, b->w_norm);
     int h = sh->model.hidden, V = sh->model.vocab, ld = sp_logits_ld(V);
     void *x = sp_skip(sh, b->x, (size_t)a->first * (size_t)h);
 
-    k->norm(k,
-            &(struct sp_norm){.rms = sh->rms,
-                              .T = a->n,
-                              .h = h,
-                              .eps = sh->model.norm_eps,
-                              .gain = b->w_norm,
-                              .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
-            x, b->scratch, NULL);
+    k->norm(k, &norm, x, b->scratch, NULL);
     k->linear(k, &(struct sp_linear){.T = a->n, .in = h, .out = V, .w = b->w_table, .ld = ld},
               b->scratch, b->logits);
     for (int r = 0; r < a->n; r++)

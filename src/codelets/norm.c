@@ -8,6 +8,7 @@
  *   was: n1 = norm1(x)      so: dx = dr + norm1'(dn1); gain, bias +=
  */
 #include "codelets/insert.h"
+#include "codelets/norms.h"
 #include "kernels/kernels.h"
 #include "sp_error.h"
 
@@ -28,6 +29,7 @@ static void norm_fwd(const struct sp_backend *k, const struct norm_fwd_buffers *
                      const struct norm_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
+    const struct sp_norm norm = sp_block_norm(sh, sh->rows, b->w_norm);
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = {0};
     void *n1;
@@ -35,14 +37,7 @@ static void norm_fwd(const struct sp_backend *k, const struct norm_fwd_buffers *
     if (b->saved)
         s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
     n1 = s.n1 ? s.n1 : b->n1 ? b->n1 : b->scratch;
-    k->norm(k,
-            &(struct sp_norm){.rms = sh->rms,
-                              .T = T,
-                              .h = h,
-                              .eps = sh->model.norm_eps,
-                              .gain = b->w_norm,
-                              .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
-            b->x, n1, s.stats);
+    k->norm(k, &norm, b->x, n1, s.stats);
     sp_check_finite(&a->base, k, "n1", n1, (size_t)T * (size_t)h);
 }
 
@@ -60,11 +55,11 @@ static void norm_bwd(const struct sp_backend *k, const struct norm_bwd_buffers *
                      const struct norm_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
+    const struct sp_norm norm = sp_block_norm(sh, sh->rows, b->w_norm);
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
 
-    k->norm_bwd(k, &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = b->w_norm}, b->x,
-                s.stats,
+    k->norm_bwd(k, &norm, b->x, s.stats,
                 &(struct sp_norm_bwd){.dy = b->dn1,
                                       .dres = b->dr,
                                       .dx = b->dx,

@@ -10,6 +10,7 @@
  *   was: n = norm(r)     so: dr = dy + norm'(dn); gain, bias +=
  */
 #include "codelets/insert.h"
+#include "codelets/norms.h"
 #include "kernels/kernels.h"
 
 struct partial_args {
@@ -26,17 +27,12 @@ static void add_parts(const struct sp_backend *k, const struct sp_shape *sh, voi
                      sum);
 }
 
-/* Gain and bias in a block of weights. */
-static void *gain_of(const struct partial_args *a, void *w)
-{
-    return a->in_post ? sp_weight_at(a->base.shape, w, a->base.shape->gain) : w;
-}
-
-static void *bias_of(const struct partial_args *a, void *w)
+/* The norm of a task, in block w. */
+static struct sp_norm norm_of(const struct partial_args *a, void *w)
 {
     const struct sp_shape *sh = a->base.shape;
 
-    return sp_weight_at(sh, w, a->in_post ? sh->bias : sh->norm_bias);
+    return (a->in_post ? sp_post_norm : sp_block_norm)(sh, sh->rows, w);
 }
 
 #define PARTIAL_SUM_BUFFERS(ONE, OPTIONAL, LIST)                                                   \
@@ -65,17 +61,11 @@ static void sum_norm(const struct sp_backend *k, const struct sum_norm_buffers *
                      const struct partial_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
+    const struct sp_norm norm = norm_of(a, b->w);
     int T = sh->rows, h = sh->model.hidden;
 
     add_parts(k, sh, b->part, b->n_part, b->r);
-    k->norm(k,
-            &(struct sp_norm){.rms = sh->rms,
-                              .T = T,
-                              .h = h,
-                              .eps = sh->model.norm_eps,
-                              .gain = gain_of(a, b->w),
-                              .bias = bias_of(a, b->w)},
-            b->r, b->n, b->stats);
+    k->norm(k, &norm, b->r, b->n, b->stats);
     sp_check_finite(&a->base, k, "n", b->n, (size_t)T * (size_t)h);
 }
 
@@ -89,14 +79,9 @@ SP_BUFFERS(norm_again, NORM_AGAIN_BUFFERS)
 static void norm_again(const struct sp_backend *k, const struct norm_again_buffers *b,
                        const struct partial_args *a)
 {
-    const struct sp_shape *sh = a->base.shape;
+    const struct sp_norm norm = norm_of(a, b->w);
 
-    k->norm_apply(k,
-                  &(struct sp_norm){.T = sh->rows,
-                                    .h = sh->model.hidden,
-                                    .gain = gain_of(a, b->w),
-                                    .bias = bias_of(a, b->w)},
-                  b->r, b->stats, b->n);
+    k->norm_apply(k, &norm, b->r, b->stats, b->n);
 }
 
 #define SUM_NORM_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                  \
@@ -114,13 +99,13 @@ static void sum_norm_bwd(const struct sp_backend *k, const struct sum_norm_bwd_b
                          const struct partial_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
+    const struct sp_norm norm = norm_of(a, b->w);
     int T = sh->rows, h = sh->model.hidden;
     bool in_post = a->in_post && !a->apart;
     float *g = b->g;
 
     add_parts(k, sh, b->part, b->n_part, b->dn);
-    k->norm_bwd(k, &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = gain_of(a, b->w)},
-                b->r, b->stats,
+    k->norm_bwd(k, &norm, b->r, b->stats,
                 &(struct sp_norm_bwd){.dy = b->dn,
                                       .dres = b->dy,
                                       .dx = b->dr,

@@ -19,6 +19,7 @@
  */
 #include "codelets/insert.h"
 #include "codelets/mlp.h"
+#include "codelets/norms.h"
 #include "kernels/kernels.h"
 
 struct post_args {
@@ -90,19 +91,13 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
         k->copy(k, (size_t)T * (size_t)h * sp_shape_elem(sh), b->x, s.r);
     for (int t = 0; t < T; t += sh->mlp_rows) {
         int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
+        const struct sp_norm norm = sp_post_norm(sh, rows, w);
         size_t row = (size_t)t, at = row * (size_t)h;
         void *rt = sp_skip(sh, s.r, at), *nt = s.n2 ? sp_skip(sh, s.n2, at) : n2;
         void *ut = s.u ? sp_skip(sh, s.u, row * (size_t)sh->up_width) : u;
         void *gt = s.g ? sp_skip(sh, s.g, row * (size_t)f) : g;
 
-        k->norm(k,
-                &(struct sp_norm){.rms = sh->rms,
-                                  .T = rows,
-                                  .h = h,
-                                  .eps = sh->model.norm_eps,
-                                  .gain = sp_weight_at(sh, w, sh->gain),
-                                  .bias = sp_weight_at(sh, w, sh->bias)},
-                rt, nt, s.stats ? s.stats + 2 * row : NULL);
+        k->norm(k, &norm, rt, nt, s.stats ? s.stats + 2 * row : NULL);
         if (b->y || s.u)
             sp_mlp_up(k, sh, rows, nt, w, ut, b->y || s.g ? gt : NULL);
         if (b->y)
@@ -133,6 +128,7 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
                      const struct post_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
+    const struct sp_norm norm = sp_post_norm(sh, sh->rows, b->w);
     int T = sh->rows, h = sh->model.hidden;
     struct sp_post_saved s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
     void *w = b->w;
@@ -146,14 +142,12 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
         sp_mlp_backward(k, sh, rows, sp_skip(sh, b->dy, at), w, sp_skip(sh, s.u, at_u), b->dg,
                         sp_skip(sh, b->du, at_u), sp_skip(sh, b->dr, at));
     }
-    k->norm_bwd(
-        k, &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = sp_weight_at(sh, w, sh->gain)},
-        s.r, s.stats,
-        &(struct sp_norm_bwd){.dy = b->dr,
-                              .dres = b->dy,
-                              .dx = b->dr,
-                              .dgain = g + (a->apart ? 0 : sh->gain),
-                              .dbias = sp_at(g, a->apart ? sh->norm_bias : sh->bias)});
+    k->norm_bwd(k, &norm, s.r, s.stats,
+                &(struct sp_norm_bwd){.dy = b->dr,
+                                      .dres = b->dy,
+                                      .dx = b->dr,
+                                      .dgain = g + (a->apart ? 0 : sh->gain),
+                                      .dbias = sp_at(g, a->apart ? sh->norm_bias : sh->bias)});
     sp_check_finite(&a->base, k, "dr", b->dr, (size_t)T * (size_t)h);
     if (!b->d_o)
         return;
@@ -180,6 +174,7 @@ static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffe
                        const struct post_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
+    const struct sp_norm norm = sp_post_norm(sh, sh->rows, b->w);
     int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
     struct sp_post_saved s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
     float *g = b->g;
@@ -189,12 +184,7 @@ static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffe
                      g + sh->out, sp_at(g, sh->out_bias));
     if (!a->keep_outputs) {
         s.g = s.n2 = b->scratch;
-        k->norm_apply(k,
-                      &(struct sp_norm){.T = T,
-                                        .h = h,
-                                        .gain = sp_weight_at(sh, b->w, sh->gain),
-                                        .bias = sp_weight_at(sh, b->w, sh->bias)},
-                      s.r, s.stats, s.n2);
+        k->norm_apply(k, &norm, s.r, s.stats, s.n2);
     }
     k->linear_dw(k, &(struct sp_linear){.T = T, .in = h, .out = width}, s.n2, b->du, g + sh->up,
                  sp_at(g, sh->up_bias));

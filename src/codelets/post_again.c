@@ -10,6 +10,7 @@
  */
 #include "codelets/insert.h"
 #include "codelets/mlp.h"
+#include "codelets/norms.h"
 #include "kernels/kernels.h"
 
 #define POST_AGAIN_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
@@ -29,17 +30,13 @@ static void mlp_again(const struct sp_backend *k, const struct sp_shape *sh, int
                       void *scratch, void *dn)
 {
     int h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
+    const struct sp_norm norm = sp_post_norm(sh, rows, w);
     size_t part = (size_t)sh->mlp_rows;
     void *n2 = scratch, *u = sp_skip(sh, n2, part * (size_t)h);
     void *act = sp_skip(sh, u, part * (size_t)width), *du = sp_skip(sh, act, part * (size_t)f);
     void *dg = sp_skip(sh, du, part * (size_t)width);
 
-    k->norm_apply(k,
-                  &(struct sp_norm){.T = rows,
-                                    .h = h,
-                                    .gain = sp_weight_at(sh, w, sh->gain),
-                                    .bias = sp_weight_at(sh, w, sh->bias)},
-                  r, stats, n2);
+    k->norm_apply(k, &norm, r, stats, n2);
     sp_mlp_up(k, sh, rows, n2, w, u, act);
     sp_mlp_backward(k, sh, rows, dy, w, u, dg, du, dn);
     k->linear_dw(k, &(struct sp_linear){.T = rows, .in = h, .out = width}, n2, du, g + sh->up,
@@ -52,6 +49,7 @@ static void post_again(const struct sp_backend *k, const struct post_again_buffe
                        const struct sp_task_args *a)
 {
     const struct sp_shape *sh = a->shape;
+    const struct sp_norm norm = sp_post_norm(sh, sh->rows, b->w);
     int T = sh->rows, h = sh->model.hidden;
     struct sp_post_saved s = sp_shape_residual_view(sh, b->saved);
     void *w = b->w;
@@ -65,14 +63,12 @@ static void post_again(const struct sp_backend *k, const struct post_again_buffe
         mlp_again(k, sh, rows, sp_skip(sh, s.r, at), s.stats + 2 * (size_t)t,
                   sp_skip(sh, b->dy, at), w, g, b->scratch, sp_skip(sh, b->dr, at));
     }
-    k->norm_bwd(
-        k, &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = sp_weight_at(sh, w, sh->gain)},
-        s.r, s.stats,
-        &(struct sp_norm_bwd){.dy = b->dr,
-                              .dres = b->dy,
-                              .dx = b->dr,
-                              .dgain = g + sh->gain,
-                              .dbias = sp_at(g, sh->bias)});
+    k->norm_bwd(k, &norm, s.r, s.stats,
+                &(struct sp_norm_bwd){.dy = b->dr,
+                                      .dres = b->dy,
+                                      .dx = b->dr,
+                                      .dgain = g + sh->gain,
+                                      .dbias = sp_at(g, sh->bias)});
     sp_check_finite(a, k, "dr", b->dr, (size_t)T * (size_t)h);
     if (!b->o)
         return;

@@ -12,6 +12,7 @@
  * Backward W: dWq += dq^T n1, dWkv += dkv^T n1.
  */
 #include "codelets/insert.h"
+#include "codelets/norms.h"
 #include "codelets/qkv.h"
 
 struct pre_args {
@@ -48,7 +49,8 @@ static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
                     const struct pre_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden;
+    const struct sp_norm norm = sp_block_norm(sh, sh->rows, b->w_norm);
+    int T = sh->rows;
     struct sp_pre_saved s = {0};
     void *n1;
 
@@ -56,14 +58,7 @@ static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
         s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
     n1 = s.n1 ? s.n1 : n1_in(sh, b->scratch);
 
-    k->norm(k,
-            &(struct sp_norm){.rms = sh->rms,
-                              .T = T,
-                              .h = h,
-                              .eps = sh->model.norm_eps,
-                              .gain = b->w_norm,
-                              .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
-            b->x, n1, s.stats);
+    k->norm(k, &norm, b->x, n1, s.stats);
     sp_qkv_forward(k, sh, a->base.documents, n1, b->w_qkv, b->scratch, b->q, b->kv);
     sp_check_finite(&a->base, k, "q", b->q, (size_t)T * (size_t)sh->q_width);
     if (b->kv)
@@ -88,23 +83,18 @@ static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
                     const struct pre_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
+    const struct sp_norm norm = sp_block_norm(sh, sh->rows, b->w_norm);
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
     void *n1 = s.n1 ? s.n1 : n1_in(sh, b->scratch);
     float *gains = b->gains && !a->apart ? (float *)b->gains + sh->q_gain : b->gains;
 
     if (b->gains && !s.n1)
-        k->norm_apply(k,
-                      &(struct sp_norm){.T = T,
-                                        .h = h,
-                                        .gain = b->w_norm,
-                                        .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
-                      b->x, s.stats, n1);
+        k->norm_apply(k, &norm, b->x, s.stats, n1);
     /* dx holds dn1 until norm1's backward overwrites it, row by row. */
     sp_qkv_backward(k, sh, a->base.documents, n1, b->scratch, gains, b->dq, b->dkv, b->w_qkv,
                     b->dx);
-    k->norm_bwd(k, &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = b->w_norm}, b->x,
-                s.stats,
+    k->norm_bwd(k, &norm, b->x, s.stats,
                 &(struct sp_norm_bwd){.dy = b->dx,
                                       .dres = b->dr,
                                       .dx = b->dx,
@@ -128,16 +118,12 @@ static void pre_wgrad(const struct sp_backend *k, const struct pre_wgrad_buffers
                       const struct pre_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
+    const struct sp_norm norm = sp_block_norm(sh, sh->rows, b->w_norm);
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
 
     if (!s.n1) {
         s.n1 = b->scratch;
-        k->norm_apply(k,
-                      &(struct sp_norm){.T = sh->rows,
-                                        .h = sh->model.hidden,
-                                        .gain = b->w_norm,
-                                        .bias = sp_weight_at(sh, b->w_norm, sh->norm_bias)},
-                      b->x, s.stats, s.n1);
+        k->norm_apply(k, &norm, b->x, s.stats, s.n1);
     }
     sp_qkv_wgrad(k, sh, s.n1, b->dq, b->dkv, b->g_qkv);
 }

@@ -230,8 +230,7 @@ void sp_adamw(const struct sp_adamw *hp, const struct sp_adamw_arrays *a);
 
 /* Floating-point operations: 2mnk of a product; causal attention counts the visible half. */
 double sp_flops_linear(double T, double in, double out);
-double sp_flops_attention(const struct sp_attention *at); /* forward; backward is 2.5 times */
-/* The same, of so many visible pairs of a query and a key in each head: two products of 2 head_dim operations a pair. */
-double sp_flops_pairs(const struct sp_attention *at, double pairs);
+/* Forward; the backward is 2.5 times. n_kv 0: all keys up to each query are there. */
+double sp_flops_attention(const struct sp_attention *at);
 
 #endif

@@ -184,7 +184,7 @@ static double flops(const struct sp_attn_args *a)
 
     while (sp_segment_next(&sh, NULL, &s))
         if (sp_sight_of(&sh, &s, n, piece, &see))
-            sum += sp_flops_pairs(&see.at, see.pairs);
+            sum += sp_flops_attention(&see.at);
     return sum;
 }
 

@@ -1,20 +1,10 @@
 #include "codelets/attention/sight.h"
 #include <math.h>
 
-/* Pairs with `len` keys, of which `earlier` are before the first query: its query and those after it see each later one. */
-static double visible_pairs(double queries, double earlier, double len)
-{
-    double before = fmin(fmax(earlier, 0), len), first = fmax(-earlier, 0);
-    double own = fmin(len - before, fmax(queries - first, 0));
-
-    return queries * before + own * (queries - first) - own * (own - 1) / 2;
-}
-
 bool sp_sight_of(const struct sp_shape *sh, const struct sp_segment *s, int n,
                  const struct sp_keys *piece, struct sp_sight *sight)
 {
     int begin = s->first - s->position, end = s->first + s->len, before = 0, seen = 0;
-    double pairs = 0;
 
     for (int i = 0; i < n && piece[i].first < end; i++) {
         int skip = begin > piece[i].first ? begin - piece[i].first : 0, len = piece[i].len - skip;
@@ -28,9 +18,7 @@ bool sp_sight_of(const struct sp_shape *sh, const struct sp_segment *s, int n,
         sight->keys[seen] = piece[i].keys ? sp_skip(sh, piece[i].keys, at) : NULL;
         sight->gradients[seen++] = piece[i].gradients ? sp_skip(sh, piece[i].gradients, at) : NULL;
         before += earlier < 0 ? 0 : earlier < len ? earlier : len;
-        pairs += visible_pairs(s->len, earlier, len);
     }
-    sight->pairs = pairs;
     sight->at = (struct sp_attention){
         .batch = s->sequences,
         .heads = sh->model.heads,

@@ -16,7 +16,6 @@ struct sp_keys {
 /* Attention of the queries of a segment. */
 struct sp_sight {
     struct sp_attention at;
-    double pairs; /* of a query and a key that it sees, in a head of a sequence */
     int len[2 * SP_MAX_SLICES];
     void *keys[2 * SP_MAX_SLICES], *gradients[2 * SP_MAX_SLICES];
 };

@@ -37,7 +37,7 @@ static int take_settings(struct sp_trainer *t)
 }
 
 /* A dry run may stand for any number of processes: it is planned as if each pipeline had one. */
-static int check_pipelines(struct sp_trainer *t)
+static int check_processes(struct sp_trainer *t)
 {
     const struct {
         const char *name;
@@ -51,7 +51,10 @@ static int check_pipelines(struct sp_trainer *t)
     if (t->cfg.dry_run && size == 1)
         t->world.size = pipelines;
     if (t->world.size % pipelines == 0)
-        return 0;
+        return t->cfg.inference && t->world.size > 1
+                   ? sp_error(EINVAL, "text is drawn by one process, and there are %d",
+                              t->world.size)
+                   : 0;
     for (int i = 0; i < 3; i++)
         if (given[i].size > 1)
             used += snprintf(names + used, sizeof names - (size_t)used, " --%s %d", given[i].name,
@@ -61,13 +64,6 @@ static int check_pipelines(struct sp_trainer *t)
                     "-np %d",
                     names, pipelines, size == 1 ? "is" : "are", size,
                     (size / pipelines + 1) * pipelines);
-}
-
-static int lock_save_dir(struct sp_trainer *t)
-{
-    return t->cfg.inference && t->world.size > 1
-               ? sp_error(EINVAL, "text is drawn by one process, and there are %d", t->world.size)
-               : sp_train_lock(t);
 }
 
 static int place_stages(struct sp_trainer *t)
@@ -159,8 +155,8 @@ static const struct phase reading[] = {
     {sp_train_agree_settings, "comparing the settings of all processes"},
     {sp_train_choose_layout, "choosing a layout"},
     {sp_train_find_machine, "reading the description of the machine"},
-    {check_pipelines, "counting processes"},
-    {lock_save_dir, "locking the directory of --save"},
+    {check_processes, "counting processes"},
+    {sp_train_lock, "locking the directory of --save"},
     {sp_train_find_resume, "finding the step to resume"},
     {sp_train_load_model, "reading the model"},
     {sp_train_open_tokenizer, "reading the tokenizer"},
@@ -281,7 +277,7 @@ int sp_train_start_graph(struct sp_trainer *t)
 
     for (size_t i = 0; !err && i < sizeof starting / sizeof *starting; i++) {
         /* without GPUs StarPU's start is as short as MPI's, and waits for the others */
-        bool launches = i == 0 && !t->place.gpus;
+        bool launches = starting[i].make == sp_train_start_runtime && !t->place.gpus;
 
         sp_watchdog_begin(launches ? SP_PHASE_LAUNCH : SP_PHASE_SETUP, "%s", starting[i].what);
         err = starting[i].make(t);

@@ -27,14 +27,7 @@ struct bwd {
     const struct sp_attention *at;
     const struct sp_attention_path *path;
     enum sp_dtype type;
-    const void *q;
-    const void *const *kv;
-    const void *o;
-    const float *lse;
-    const void *d_o;
-    void *dq;
-    void *const *dkv;
-    bool first;          /* dkv = instead of += */
+    const struct sp_attention_bwd *arrays;
     int words, ldw, ldd; /* words of a row along d, as they are and padded; d padded */
     int keys;            /* of a unit, at most */
     int seen;            /* keys that some query sees */
@@ -123,18 +116,19 @@ static void load_keys(const struct bwd *w, struct bwd_scratch *s, const struct s
                                       .rows = k->n,
                                       .all = all,
                                       .d = at->head_dim,
-                                      .x = sp_element(w->type, w->kv[k->slice], from),
+                                      .x = sp_element(w->type, w->arrays->kv[k->slice], from),
                                       .ld = 2 * to_v,
                                       .tile = s->k,
                                       .ldt = w->ldw});
-    path->pack(&(struct sp_tile_pack){.type = w->type,
-                                      .rows = k->n,
-                                      .all = all,
-                                      .d = at->head_dim,
-                                      .x = sp_element(w->type, w->kv[k->slice], from + to_v),
-                                      .ld = 2 * to_v,
-                                      .tile = s->v,
-                                      .ldt = w->ldw});
+    path->pack(
+        &(struct sp_tile_pack){.type = w->type,
+                               .rows = k->n,
+                               .all = all,
+                               .d = at->head_dim,
+                               .x = sp_element(w->type, w->arrays->kv[k->slice], from + to_v),
+                               .ld = 2 * to_v,
+                               .tile = s->v,
+                               .ldt = w->ldw});
     if (path->pair > 1)
         path->interleave(k->n, s->k, w->ldw, s->k_across, w->ldd);
     memset(s->dk, 0, sizeof *s->dk * (size_t)k->n * (size_t)w->ldd);
@@ -172,11 +166,11 @@ static void load_queries(const struct bwd *w, struct bwd_scratch *s, struct bwd_
     t->columns = sp_up(t->rows, w->path->lanes * w->path->pair);
     t->bh = (size_t)b * (size_t)at->heads + (size_t)head;
     t->at_q = sp_query_offset(at, b, head, row);
-    load_rows(w, t, w->q, s->q, s->q_across, s->qt);
-    load_rows(w, t, w->d_o, s->d_o, s->do_across, s->dot);
+    load_rows(w, t, w->arrays->q, s->q, s->q_across, s->qt);
+    load_rows(w, t, w->arrays->d_o, s->d_o, s->do_across, s->dot);
     from = t->bh * (size_t)at->q_len + (size_t)row;
     for (int i = 0; i < t->columns; i++) {
-        t->lse[i] = i < t->rows ? w->lse[from + (size_t)i] : INFINITY;
+        t->lse[i] = i < t->rows ? w->arrays->lse[from + (size_t)i] : INFINITY;
         t->mean[i] = i < t->rows ? w->mean[from + (size_t)i] : 0;
     }
 }
@@ -242,7 +236,7 @@ static void store_keys(const struct bwd *w, const struct bwd_scratch *s,
     const struct sp_attention *at = w->at;
     size_t from = sp_key_offset(at, k, b, kv_head), bytes = sp_dtype_bytes(w->type);
     size_t to_v = (size_t)at->kv_heads * (size_t)at->head_dim;
-    char *dkv = w->dkv[k->slice];
+    char *dkv = w->arrays->dkv[k->slice];
 
     w->path->store(&(struct sp_tile_store){.type = w->type,
                                            .rows = k->n,
@@ -250,7 +244,7 @@ static void store_keys(const struct bwd *w, const struct bwd_scratch *s,
                                            .x = s->dk,
                                            .ldx = w->ldd,
                                            .scale = at->scale,
-                                           .add = !w->first,
+                                           .add = !w->arrays->first,
                                            .y = dkv + from * bytes,
                                            .ld = 2 * to_v});
     w->path->store(&(struct sp_tile_store){.type = w->type,
@@ -259,7 +253,7 @@ static void store_keys(const struct bwd *w, const struct bwd_scratch *s,
                                            .x = s->dv,
                                            .ldx = w->ldd,
                                            .scale = 1,
-                                           .add = !w->first,
+                                           .add = !w->arrays->first,
                                            .y = dkv + (from + to_v) * bytes,
                                            .ld = 2 * to_v});
 }
@@ -296,9 +290,10 @@ static void dots(const struct bwd *w, int row, float *room)
     size_t width = (size_t)at->heads * (size_t)at->head_dim, q_len = (size_t)at->q_len;
     size_t b = (size_t)row / q_len, t = (size_t)row % q_len;
     const float *o =
-        widened(w->type, (int)width, sp_element(w->type, w->o, (size_t)row * width), room);
-    const float *d_o = widened(w->type, (int)width,
-                               sp_element(w->type, w->d_o, (size_t)row * width), room + width);
+        widened(w->type, (int)width, sp_element(w->type, w->arrays->o, (size_t)row * width), room);
+    const float *d_o =
+        widened(w->type, (int)width, sp_element(w->type, w->arrays->d_o, (size_t)row * width),
+                room + width);
 
     for (int i = 0; i < at->heads; i++)
         w->mean[(b * (size_t)at->heads + (size_t)i) * q_len + t] =
@@ -320,7 +315,7 @@ static void add_queries(const struct bwd *w, const struct bwd_scratch *s, int tu
     size_t width = (size_t)at->heads * (size_t)at->head_dim;
     atomic_int *ticket =
         w->tickets + t->bh * (size_t)sp_query_tiles(at) + (size_t)(t->row / SP_Q_TILE);
-    void *dq = (char *)w->dq + t->at_q * sp_dtype_bytes(w->type);
+    void *dq = (char *)w->arrays->dq + t->at_q * sp_dtype_bytes(w->type);
     float *sum = w->sums
                      ? w->sums + (t->bh * (size_t)at->q_len + (size_t)t->row) * (size_t)at->head_dim
                      : dq;
@@ -397,7 +392,7 @@ static void clear_unseen(const struct bwd *w)
         int len = at->kv_len[j], from = seen < 0 ? 0 : seen;
 
         for (int b = 0; b < at->batch && from < len; b++)
-            memset((char *)w->dkv[j] + row * (size_t)(b * len + from), 0,
+            memset((char *)w->arrays->dkv[j] + row * (size_t)(b * len + from), 0,
                    row * (size_t)(len - from));
     }
 }
@@ -432,17 +427,7 @@ static void shared_scratch(struct bwd *w)
 void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
                           const struct sp_attention_bwd *b)
 {
-    struct bwd w = {.at = at,
-                    .path = sp_attention_path(type),
-                    .type = type,
-                    .q = b->q,
-                    .kv = b->kv,
-                    .o = b->o,
-                    .lse = b->lse,
-                    .d_o = b->d_o,
-                    .dq = b->dq,
-                    .dkv = b->dkv,
-                    .first = b->first};
+    struct bwd w = {.at = at, .path = sp_attention_path(type), .type = type, .arrays = b};
 
     w.seen = seen_keys(at);
     set_sizes(&w);
