@@ -4,6 +4,7 @@
 #ifdef HAVE_SIMGRID
 #include "codelets/task/codelet.h"
 #include "simulate/platform.h"
+#include "sinks/starpu/simulated.h"
 #include "sp_error.h"
 #include "transport/post.h"
 #include <simgrid/actor.h>

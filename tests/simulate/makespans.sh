@@ -23,7 +23,7 @@ for name in $(sim list | sed 's/ .*//'); do
     same "$name" "$(simulated $options)" "$(listed $options)"
     n=$((n + 1))
 done
-[ $n -eq 24 ] || fail "$n schedules, not 24"
+[ $n -eq 25 ] || fail "$n schedules, not 25"
 
 for name in $rings; do
     run=$(simulated --schedule "$name" $sizes $(options_of "$name"))
