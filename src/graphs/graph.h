@@ -104,9 +104,8 @@ struct sp_block {
     bool counted;               /* included in the norm and in checkpoints: once per replica pair */
 };
 
-/* A member's tensors when members of a stage split heads: its own heads' attention tensors for one
- * part of the tokens (sp_shape_parts). When members also split the parameters of a layer: the
- * layer's tensors for one share of the tokens (sp_shape_shares). */
+/* Tensors of some of a slice's tokens, of the heads and the columns of the MLP that this member has.
+ * NULL where absent. */
 struct sp_heads {
     struct sp_tensor *q, *kv, *o, *lse, *dkv;
     struct sp_tensor *sum;   /* sums o or dq until all parts came (struct sp_attn) */
@@ -116,17 +115,14 @@ struct sp_heads {
 
 /* The stashed and transient tensors of one layer and micro-batch; NULL where absent. */
 struct sp_layer_activations {
-    struct sp_tensor *x, *pre, *q, *kv, *o, *lse, *post; /* forward */
+    struct sp_tensor *x, *pre, *post; /* forward */
     /* With tensor parallelism: the tensors of pre and post; `post` then has only the norm's
      * statistics. */
     struct sp_tensor *n1, *r, *n2;
-    struct sp_tensor *dy, *du, *dr, *dq, *dkv; /* backward, until the weight gradient */
-    struct sp_tensor *d_o;                     /* gradient of o, until attention's backward */
-    struct sp_tensor *sum;                     /* as in struct sp_heads */
-    struct sp_heads *heads; /* [parts of the tokens]; NULL: q, kv, o, lse, dkv are in this struct */
-    /* [shares of the tokens] with tensor parallelism; equal to `heads` if attention works on the
-     * shares themselves; NULL: no tensor parallelism */
-    struct sp_heads *shares;
+    struct sp_tensor *dy, *dr; /* backward */
+    struct sp_heads own;       /* of all tokens of this member */
+    struct sp_heads *heads;    /* [sp_shape_parts] of each part of the tokens, for attention */
+    struct sp_heads *shares;   /* [sp_shape_shares] of each share of the tokens, for products */
     /* [2][parts of the tokens] places of evicted keys and values (graphs/offload/streamed_keys.h), then of
      * their gradients, NULL if there are none yet; NULL: in memory */
     struct sp_place **evicted;

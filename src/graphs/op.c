@@ -1,6 +1,27 @@
 #include "graphs/op.h"
 #include "policies/families/slice_buffers.h"
 
+struct sp_op_ctx sp_op_open(struct sp_graph *g, struct sp_stage *st, const struct sp_op *op,
+                            int index)
+{
+    static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W', [SP_R] = 'R'};
+    struct sp_op_ctx c = {
+        .g = g,
+        .st = st,
+        .sh = &g->cuts[0].shapes[op->slice],
+        .ctx = sp_stage_context(g, st, passes[op->pass]),
+        .mb = op->mb,
+        .slice = op->slice,
+    };
+
+    c.ctx.op_index = index;
+    c.ctx.mb = op->mb;
+    c.ctx.documents = sp_graph_documents(g, op->mb);
+    c.ctx.slice = g->cfg.plan->layout.slices > 1 ? op->slice : -1;
+    c.ctx.op = sp_window_open(g->window, g->turn);
+    return c;
+}
+
 static struct sp_tensor *take_hidden(struct sp_pool *pool, const struct sp_shape *sh,
                                      const char *name)
 {
@@ -93,10 +114,8 @@ int sp_activations_parts(const struct sp_shape *sh)
 void sp_activations_give(const struct sp_shape *sh, struct sp_layer_activations *t,
                          struct sp_heads *parts)
 {
-    if (sp_shape_exchanges(sh))
-        t->heads = parts;
-    if (sh->tensor > 1)
-        t->shares = parts + (sp_shape_exchanges(sh) ? sh->context : 0);
-    if (attends_shares(sh))
-        t->heads = t->shares;
+    bool exchanges = sp_shape_exchanges(sh);
+
+    t->shares = sh->tensor > 1 ? parts + (exchanges ? sh->context : 0) : &t->own;
+    t->heads = exchanges ? parts : attends_shares(sh) ? t->shares : &t->own;
 }

@@ -40,6 +40,11 @@ struct sp_op_ctx {
     struct sp_tensor *flow; /* the tensor that one layer hands to the next */
 };
 
+/* Opens an op at a place of a stage's program, with all that families share: its shape is that of
+ * the slice. sp_op_close (codelets/task/codelet.h) ends it. */
+struct sp_op_ctx sp_op_open(struct sp_graph *g, struct sp_stage *st, const struct sp_op *op,
+                            int index);
+
 /* The number of the op's micro-batch or slice among all of a step. */
 static inline int sp_op_unit(const struct sp_op_ctx *c)
 {
@@ -57,7 +62,7 @@ static inline const struct sp_shape *sp_op_share(const struct sp_op_ctx *c, int 
 {
     const struct sp_cut *cut = sp_op_cut(c);
 
-    return &cut->shares[c->slice * cut->n_shares + j];
+    return cut->shares ? &cut->shares[c->slice * cut->n_shares + j] : c->sh;
 }
 
 /* The shape of part j of the tokens, for attention. */
@@ -65,17 +70,17 @@ static inline const struct sp_shape *sp_op_heads(const struct sp_op_ctx *c, int 
 {
     const struct sp_cut *cut = sp_op_cut(c);
 
-    return cut->heads ? &cut->heads[c->slice] : cut->shares ? sp_op_share(c, j) : c->sh;
+    return cut->heads ? &cut->heads[c->slice] : sp_op_share(c, j);
 }
 
-/* The number of struct sp_heads that a layer needs, for the parts and then the shares of the
- * tokens, 0: none; sets a layer's pointers to them; the first of them. */
+/* The number of struct sp_heads that a layer needs besides its own, for the parts and then the
+ * shares of the tokens. Give sets a layer's pointers to them; the first of them, NULL: none. */
 int sp_activations_parts(const struct sp_shape *sh);
 void sp_activations_give(const struct sp_shape *sh, struct sp_layer_activations *t,
                          struct sp_heads *parts);
 static inline struct sp_heads *sp_activations_first(const struct sp_layer_activations *t)
 {
-    return t->heads ? t->heads : t->shares;
+    return t->heads != &t->own ? t->heads : t->shares != &t->own ? t->shares : NULL;
 }
 
 /* The tensors that a forward of a layer writes and keeps. */

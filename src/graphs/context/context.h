@@ -48,9 +48,8 @@ void sp_context_collect(struct sp_op_ctx *c, enum sp_tensor_kind kind,
  * slice and those before it. */
 void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed);
 
-/* Computes dq, and dkv of this slice and those before it: dkv += or, if `first`, dkv =. Ends the
+/* Computes dq from d_o, and dkv of this slice and those before it: dkv += or, if `first`, dkv =. Ends the
  * life of `released` bytes. */
-void sp_context_ring_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool first,
-                              int64_t released);
+void sp_context_ring_backward(struct sp_op_ctx *c, int i, bool first, int64_t released);
 
 #endif

@@ -21,8 +21,8 @@ static void begin(struct sp_op_ctx *c, int i, struct passing *p)
         const struct sp_layer_activations *t = &c->fl[j - c->slice].layers[i];
 
         p->len[j] = sp_op_cut(c)->shapes[j].seq;
-        p->kv[j] = t->kv;
-        p->dkv[j] = t->dkv;
+        p->kv[j] = t->own.kv;
+        p->dkv[j] = t->own.dkv;
     }
     p->sum = sp_take_sum(c, c->sh, sp_graph_members(c->g));
 }
@@ -97,9 +97,9 @@ static struct sp_attn begin_turn(struct passing *p, int k)
                             .ends = is_last(p, k),
                             .n_keys = p->n,
                             .keys = p->keys,
-                            .q = t->q,
-                            .o = t->o,
-                            .lse = t->lse,
+                            .q = t->own.q,
+                            .o = t->own.o,
+                            .lse = t->own.lse,
                             .sum = p->sum};
 }
 
@@ -128,8 +128,7 @@ void sp_context_ring_forward(struct sp_op_ctx *c, int i, int64_t stashed)
     }
 }
 
-void sp_context_ring_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool first,
-                              int64_t released)
+void sp_context_ring_backward(struct sp_op_ctx *c, int i, bool first, int64_t released)
 {
     struct sp_tensor *next[SP_MAX_SLICES], *home[SP_MAX_SLICES];
     struct passing p;
@@ -141,7 +140,7 @@ void sp_context_ring_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o,
         struct sp_attn now = begin_turn(&p, k);
         bool last = is_last(&p, k);
 
-        sp_attn_bwd_insert(&c->ctx, c->sh, &now, first && k == 0, d_o, p.t->dq,
+        sp_attn_bwd_insert(&c->ctx, c->sh, &now, first && k == 0, p.t->own.d_o, p.t->own.dq,
                            last ? released : 0);
         end_turn(&p, k);
         pass_on(&p, SP_TENSOR_DKV, p.dkv, last ? home : NULL, next);

@@ -39,23 +39,23 @@ static const struct sp_shape *part_of_slice(const struct sp_op_ctx *c, int slice
 
 static struct sp_tensor **tensor_of(struct sp_layer_activations *t, int kind, int part)
 {
-    struct sp_heads *h = t->heads ? &t->heads[part] : NULL;
+    struct sp_heads *h = &t->heads[part];
 
     switch (kind) {
     case SP_TENSOR_Q:
-        return h ? &h->q : &t->q;
+        return &h->q;
     case SP_TENSOR_KV:
-        return h ? &h->kv : &t->kv;
+        return &h->kv;
     case SP_TENSOR_O:
-        return h ? &h->o : &t->o;
+        return &h->o;
     case SP_TENSOR_LSE:
-        return h ? &h->lse : &t->lse;
+        return &h->lse;
     case SP_TENSOR_DO:
-        return h ? &h->d_o : &t->d_o;
+        return &h->d_o;
     case SP_TENSOR_DQ:
-        return h ? &h->dq : &t->dq;
+        return &h->dq;
     default:
-        return h ? &h->dkv : &t->dkv;
+        return &h->dkv;
     }
 }
 
@@ -268,7 +268,7 @@ static void merge(struct sp_op_ctx *c, int i, const struct sp_assist *assist, in
         at.ends = last;
         at.o = *tensor_of(t, SP_TENSOR_O, j);
         at.lse = *tensor_of(t, SP_TENSOR_LSE, j);
-        at.sum = t->heads ? t->heads[j].sum : t->sum;
+        at.sum = t->heads[j].sum;
         if (assist->op.pass == SP_F)
             sp_attn_merge_insert(&c->ctx, sh, &at, sent(c, assist, SP_TENSOR_O, k)[j],
                                  sent(c, assist, SP_TENSOR_LSE, k)[j]);
@@ -281,8 +281,7 @@ static void merge(struct sp_op_ctx *c, int i, const struct sp_assist *assist, in
     c->ctx.exchanged = false;
 }
 
-/* ---- parts of an op ----------------------------------------------------------------------------
- * */
+/* ---- parts of an op -------------------------------------------------------------------------- */
 
 static void attend(struct sp_op_ctx *c, int step)
 {
@@ -291,7 +290,7 @@ static void attend(struct sp_op_ctx *c, int step)
 
     for (int k = 0; k < n; k++)
         c->given += assist[k].owner == c->st->index ? assist[k].keys.n : 0;
-    sp_chunk_attend_layer(c, sp_layerwise_layer(c, step));
+    sp_chunk_attend_layer(c, sp_chunk_layer(c, step));
     c->given = 0;
     for (int k = 0; k < n; k++)
         if (assist[k].helper == c->st->index)
@@ -300,15 +299,14 @@ static void attend(struct sp_op_ctx *c, int step)
 
 static void drop_sums(const struct sp_op_ctx *c, struct sp_layer_activations *t)
 {
-    sp_pool_drop(&t->sum);
-    for (int j = 0; t->heads && j < parts_of(c); j++)
+    for (int j = 0; j < parts_of(c); j++)
         sp_pool_drop(&t->heads[j].sum);
 }
 
 static void finish_layer(struct sp_op_ctx *c, int step)
 {
     struct sp_assist assist[SP_SLOT_STAGES];
-    int n = assists_at(c, step, assist), i = sp_layerwise_layer(c, step), own = 0, merged = 0;
+    int n = assists_at(c, step, assist), i = sp_chunk_layer(c, step), own = 0, merged = 0;
 
     c->ctx.layer = c->first + i;
     for (int k = 0; k < n; k++)
@@ -319,10 +317,7 @@ static void finish_layer(struct sp_op_ctx *c, int step)
             merged++;
         }
     drop_sums(c, &c->fl->layers[i]);
-    if (c->ctx.pass == 'F')
-        c->flow = sp_layerwise_output(c, i);
-    sp_chunk_end_layer(c, i, c->ctx.pass == 'F' ? c->flow : sp_layerwise_output(c, i),
-                       sp_layerwise_to_head(c, i));
+    sp_chunk_end_layer(c, i, sp_layerwise_output(c, i), sp_layerwise_to_head(c, i));
 }
 
 static void run_part(struct sp_op_ctx *c, int op_part)
@@ -338,7 +333,7 @@ static void run_part(struct sp_op_ctx *c, int op_part)
     else
         finish_layer(c, step - 1);
     if (step < c->count)
-        sp_chunk_begin_layer(c, sp_layerwise_layer(c, step));
+        sp_chunk_begin_layer(c, sp_chunk_layer(c, step));
     else
         sp_layerwise_end(c);
 }

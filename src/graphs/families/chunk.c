@@ -17,22 +17,26 @@ void sp_chunk_embed(struct sp_op_ctx *c, int tokens, struct sp_tensor *x)
                         0);
 }
 
-void sp_chunk_head(struct sp_op_ctx *c, int tokens, struct sp_tensor *dx)
+void sp_chunk_head(struct sp_op_ctx *c, int tokens, struct sp_tensor **x, int64_t released,
+                   struct sp_tensor *dx)
 {
     enum sp_block_kind table = sp_head_table(&c->sh->model);
-    int64_t released = (int64_t)sp_tensor_size(c->fl->out);
 
     if (c->sh->tensor > 1) {
-        sp_tensor_head(c, tokens, c->fl->out, dx, released);
-        sp_pool_drop(&c->fl->out);
-        return;
+        sp_tensor_head(c, tokens, *x, dx, released);
+    } else {
+        c->ctx.layer = -1;
+        sp_head_insert(&c->ctx, c->sh, *x, sp_graph_tokens(c->g)->targets[tokens],
+                       sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
+                       sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), dx,
+                       sp_stage_tally(c->g, c->st), released);
     }
-    c->ctx.layer = -1;
-    sp_head_insert(&c->ctx, c->sh, c->fl->out, sp_graph_tokens(c->g)->targets[tokens],
-                   sp_weight(c, SP_BLOCK_NORM, -1), sp_weight(c, table, -1),
-                   sp_gradient(c, SP_BLOCK_NORM, -1), sp_gradient(c, table, -1), dx,
-                   sp_stage_tally(c->g, c->st), released);
-    sp_pool_drop(&c->fl->out);
+    sp_pool_drop(x);
+}
+
+void sp_chunk_head_of_output(struct sp_op_ctx *c, int tokens, struct sp_tensor *dx)
+{
+    sp_chunk_head(c, tokens, &c->fl->out, (int64_t)sp_tensor_size(c->fl->out), dx);
 }
 
 void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor **dx)
@@ -53,6 +57,7 @@ static bool keeps_input(const struct sp_op_ctx *c, int i)
     return sp_chunk_recompute(c, i) != SP_RECOMPUTE_FULL || i % c->g->cfg.every == 0;
 }
 
+/* Begins the forward of layer i. */
 static void open_forward(struct sp_op_ctx *c, int i)
 {
     sp_offload_slot(c, 2 * i);
@@ -66,14 +71,7 @@ static void close_forward(struct sp_op_ctx *c, int i, struct sp_tensor *y)
     sp_offload_keep(c, i);
     if (i < c->count - 1)
         c->fl->layers[i + 1].x = y;
-}
-
-void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, struct sp_tensor *y, bool to_head)
-{
-    open_forward(c, i);
-    sp_layer_forward(c, i, sp_keep_in_forward(sp_chunk_recompute(c, i)), keeps_input(c, i), y,
-                     to_head);
-    close_forward(c, i, y);
+    c->flow = y;
 }
 
 /* Begins the backward of layer i from c->flow; recomputes first what it needs. */
@@ -98,11 +96,9 @@ static void close_backward(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
     c->flow = dx;
 }
 
-void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
+int sp_chunk_layer(const struct sp_op_ctx *c, int step)
 {
-    open_backward(c, i);
-    sp_layer_backward(c, i, dx);
-    close_backward(c, i, dx);
+    return c->ctx.pass == 'F' ? step : c->count - 1 - step;
 }
 
 void sp_chunk_begin_layer(struct sp_op_ctx *c, int i)
@@ -136,6 +132,13 @@ void sp_chunk_end_layer(struct sp_op_ctx *c, int i, struct sp_tensor *out, bool 
     }
 }
 
+void sp_chunk_run_layer(struct sp_op_ctx *c, int i, struct sp_tensor *out, bool to_head)
+{
+    sp_chunk_begin_layer(c, i);
+    sp_chunk_attend_layer(c, i);
+    sp_chunk_end_layer(c, i, out, to_head);
+}
+
 void sp_chunk_wgrad(struct sp_op_ctx *c)
 {
     for (int i = c->count - 1; i >= 0; i--) {
@@ -146,20 +149,16 @@ void sp_chunk_wgrad(struct sp_op_ctx *c)
 
 void sp_chunk_forward(struct sp_op_ctx *c, struct sp_chunk_activations *next)
 {
-    struct sp_tensor *y = NULL;
-
     if (c->first == 0) {
         c->fl->layers[0].x = sp_take_hidden(c, "x");
         sp_chunk_embed(c, c->mb, c->fl->layers[0].x);
     }
-    for (int i = 0; i < c->count; i++) {
-        y = sp_take_hidden(c, "x");
-        sp_chunk_forward_layer(c, i, y, i == c->count - 1 && !next);
-    }
+    for (int i = 0; i < c->count; i++)
+        sp_chunk_run_layer(c, i, sp_take_hidden(c, "x"), i == c->count - 1 && !next);
     if (next)
-        next->layers[0].x = y;
+        next->layers[0].x = c->flow;
     else
-        c->fl->out = y;
+        c->fl->out = c->flow;
 }
 
 void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_activations *before)
@@ -167,7 +166,7 @@ void sp_chunk_backward(struct sp_op_ctx *c, struct sp_chunk_activations *before)
     c->flow = c->fl->grad;
     c->fl->grad = NULL;
     for (int i = c->count - 1; i >= 0; i--)
-        sp_chunk_backward_layer(c, i, sp_take_hidden(c, "dx"));
+        sp_chunk_run_layer(c, i, sp_take_hidden(c, "dx"), false);
     if (before)
         before->grad = c->flow;
     else if (c->split)
@@ -198,8 +197,8 @@ struct sp_chunk_activations *sp_activations_new(const struct sp_graph *g, int st
         free(activations);
         return NULL;
     }
-    for (size_t i = 0; heads && i < layers; i++)
-        sp_activations_give(&g->shape, &l[i], heads + i * (size_t)parts);
+    for (size_t i = 0; i < layers; i++)
+        sp_activations_give(&g->shape, &l[i], heads ? heads + i * (size_t)parts : NULL);
     for (size_t i = 0; i < n; i++) {
         sp_chunk_layers(g->cfg.plan, g->shape.model.layers, stage, (int)(i / (size_t)each), &first,
                         &count);

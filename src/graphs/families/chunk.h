@@ -10,23 +10,27 @@
 /* Embeds the tokens with this number (see struct sp_tokens) into x. */
 void sp_chunk_embed(struct sp_op_ctx *c, int tokens, struct sp_tensor *x);
 
-/* Runs head and loss from the chunk's output, which it drops; writes the gradient of that
- * output. */
-void sp_chunk_head(struct sp_op_ctx *c, int tokens, struct sp_tensor *dx);
+/* Runs head and loss from *x, which it drops; writes the gradient of x. Ends the life of `released`
+ * bytes. The other runs them from the chunk's output, which is stashed. */
+void sp_chunk_head(struct sp_op_ctx *c, int tokens, struct sp_tensor **x, int64_t released,
+                   struct sp_tensor *dx);
+void sp_chunk_head_of_output(struct sp_op_ctx *c, int tokens, struct sp_tensor *dx);
 
 /* Adds the gradients of embedding and positions from *dx, which it drops. */
 void sp_chunk_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor **dx);
 
-/* Runs the forward of layer i of the chunk to y, which the next layer reads; `to_head`: y is kept
- * for the head. */
-void sp_chunk_forward_layer(struct sp_op_ctx *c, int i, struct sp_tensor *y, bool to_head);
+/* The layer that a pass expands as number `step`. */
+int sp_chunk_layer(const struct sp_op_ctx *c, int step);
 
-/* Runs the backward of layer i of the chunk from c->flow, and sets c->flow to dx. Recomputes first
- * what it needs, and does the weight gradients unless they come in an op of their own. */
-void sp_chunk_backward_layer(struct sp_op_ctx *c, int i, struct sp_tensor *dx);
+/*
+ * Runs the forward or backward of layer i of the chunk, by the op's pass, to `out`, which is also
+ * c->flow then: y, which the next layer reads (`to_head`: it is kept for the head), or dx. A
+ * backward begins from c->flow; it recomputes first what it needs, and does the weight gradients
+ * unless they come in an op of their own.
+ */
+void sp_chunk_run_layer(struct sp_op_ctx *c, int i, struct sp_tensor *out, bool to_head);
 
-/* The forward or backward, by the op's pass, in three parts (graphs/layer/layer.h): up to
- * attention; attention; the rest, to y or dx. */
+/* The same in three parts (graphs/layer/layer.h): up to attention; attention; the rest. */
 void sp_chunk_begin_layer(struct sp_op_ctx *c, int i);
 void sp_chunk_attend_layer(struct sp_op_ctx *c, int i);
 void sp_chunk_end_layer(struct sp_op_ctx *c, int i, struct sp_tensor *out, bool to_head);

@@ -91,12 +91,6 @@ struct sp_tensor *sp_layerwise_output(struct sp_op_ctx *c, int i)
     return forward ? sp_take_hidden(c, name) : sp_take_hidden_room(c, name);
 }
 
-static void forward_layer(struct sp_op_ctx *c, int i)
-{
-    c->flow = sp_layerwise_output(c, i);
-    sp_chunk_forward_layer(c, i, c->flow, sp_layerwise_to_head(c, i));
-}
-
 static void forward_end(struct sp_op_ctx *c)
 {
     bool last = c->global == c->globals - 1;
@@ -126,14 +120,9 @@ static void backward_begin(struct sp_op_ctx *c)
                                    (int64_t)sp_tensor_size(c->fl->out));
             sp_pool_drop(&c->fl->out);
         } else {
-            sp_chunk_head(c, sp_op_unit(c), c->flow);
+            sp_chunk_head_of_output(c, sp_op_unit(c), c->flow);
         }
     }
-}
-
-static void backward_layer(struct sp_op_ctx *c, int i)
-{
-    sp_chunk_backward_layer(c, i, sp_layerwise_output(c, i));
 }
 
 static void backward_end(struct sp_op_ctx *c)
@@ -164,29 +153,16 @@ static void chunk_wgrad(struct sp_op_ctx *c)
 
 void sp_layerwise_open(struct sp_graph *g, struct sp_stage *st, int index, struct sp_op_ctx *c)
 {
-    static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W', [SP_R] = 'R'};
     const struct sp_plan *plan = g->cfg.plan;
     const struct sp_op *op = &plan->programs[st->index].ops[index];
 
-    *c = (struct sp_op_ctx){
-        .g = g,
-        .st = st,
-        .sh = &g->cuts[0].shapes[op->slice],
-        .ctx = sp_stage_context(g, st, passes[op->pass]),
-        .fl = &st->activations[sp_activations_index(plan, op->chunk, op->mb, op->slice)],
-        .mb = op->mb,
-        .slice = op->slice,
-        .pipe = sp_pipe_of_mb(&plan->layout, op->mb),
-        .global = sp_global_stage(&plan->layout, st->index, op->chunk),
-        .globals = sp_globals(&plan->layout),
-        .split = op->pass == SP_B && !sp_op_releases(plan, st->index, op),
-    };
+    *c = sp_op_open(g, st, op, index);
+    c->fl = &st->activations[sp_activations_index(plan, op->chunk, op->mb, op->slice)];
+    c->pipe = sp_pipe_of_mb(&plan->layout, op->mb);
+    c->global = sp_global_stage(&plan->layout, st->index, op->chunk);
+    c->globals = sp_globals(&plan->layout);
+    c->split = op->pass == SP_B && !sp_op_releases(plan, st->index, op);
     sp_chunk_layers(plan, g->shape.model.layers, st->index, op->chunk, &c->first, &c->count);
-    c->ctx.op_index = index;
-    c->ctx.mb = op->mb;
-    c->ctx.documents = sp_graph_documents(g, op->mb);
-    c->ctx.slice = plan->layout.slices > 1 ? op->slice : -1;
-    c->ctx.op = sp_window_open(g->window, g->turn);
     if (sp_graph_shares_vocabulary(c->g))
         sp_vocabulary_tables(c);
     if (plan->family->facts.stashes)
@@ -203,24 +179,26 @@ void sp_layerwise_end(struct sp_op_ctx *c)
     (c->ctx.pass == 'F' ? forward_end : backward_end)(c);
 }
 
-int sp_layerwise_layer(const struct sp_op_ctx *c, int step)
+static void run_layer(struct sp_op_ctx *c, int step)
 {
-    return c->ctx.pass == 'F' ? step : c->count - 1 - step;
+    int i = sp_chunk_layer(c, step);
+
+    sp_chunk_run_layer(c, i, sp_layerwise_output(c, i), sp_layerwise_to_head(c, i));
 }
 
 /* Alternates the layers of a forward of one micro-batch and a backward of another. */
 static void overlap(struct sp_op_ctx *f, struct sp_op_ctx *b)
 {
-    forward_begin(f);
-    backward_begin(b);
-    for (int i = 0; i < f->count || i < b->count; i++) {
-        if (i < f->count)
-            forward_layer(f, i);
-        if (i < b->count)
-            backward_layer(b, b->count - 1 - i);
+    sp_layerwise_begin(f);
+    sp_layerwise_begin(b);
+    for (int step = 0; step < f->count || step < b->count; step++) {
+        if (step < f->count)
+            run_layer(f, step);
+        if (step < b->count)
+            run_layer(b, step);
     }
-    forward_end(f);
-    backward_end(b);
+    sp_layerwise_end(f);
+    sp_layerwise_end(b);
 }
 
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
@@ -232,25 +210,13 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
         sp_layerwise_open(g, st, a->index + 1, &other);
         overlap(a->op.pass == SP_F ? &c : &other, a->op.pass == SP_F ? &other : &c);
         sp_op_close(&other.ctx);
-        sp_op_close(&c.ctx);
-        return;
-    }
-    switch (a->op.pass) {
-    case SP_F:
-        forward_begin(&c);
-        for (int i = 0; i < c.count; i++)
-            forward_layer(&c, i);
-        forward_end(&c);
-        break;
-    case SP_B:
-        backward_begin(&c);
-        for (int i = c.count - 1; i >= 0; i--)
-            backward_layer(&c, i);
-        backward_end(&c);
-        break;
-    case SP_W:
+    } else if (a->op.pass == SP_W) {
         chunk_wgrad(&c);
-        break;
+    } else {
+        sp_layerwise_begin(&c);
+        for (int step = 0; step < c.count; step++)
+            run_layer(&c, step);
+        sp_layerwise_end(&c);
     }
     sp_op_close(&c.ctx);
 }

@@ -14,9 +14,7 @@ void sp_layerwise_open(struct sp_graph *g, struct sp_stage *st, int index, struc
 void sp_layerwise_begin(struct sp_op_ctx *c);
 void sp_layerwise_end(struct sp_op_ctx *c);
 
-/* The layer that a pass expands as number `step`, and the tensor that it writes: x or dx, in a
- * buffer for the next layer or stage. */
-int sp_layerwise_layer(const struct sp_op_ctx *c, int step);
+/* The tensor that a pass writes at layer i: x or dx, in a buffer for the next layer or stage. */
 struct sp_tensor *sp_layerwise_output(struct sp_op_ctx *c, int i);
 /* True if this output is the head's input. */
 bool sp_layerwise_to_head(const struct sp_op_ctx *c, int i);

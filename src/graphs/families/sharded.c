@@ -61,18 +61,8 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 {
     const struct sp_op *op = &a->op;
     int last = g->cfg.plan->layout.chunks - 1;
-    struct sp_op_ctx c = {
-        .g = g,
-        .st = st,
-        .sh = &g->cuts[0].shapes[0],
-        .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
-        .mb = op->mb,
-    };
+    struct sp_op_ctx c = sp_op_open(g, st, op, a->index);
 
-    c.ctx.op_index = a->index;
-    c.ctx.mb = op->mb;
-    c.ctx.documents = sp_graph_documents(g, op->mb);
-    c.ctx.op = sp_window_open(g->window, g->turn);
     sp_chunk_layers(g->cfg.plan, g->shape.model.layers, 0, op->chunk, &c.first, &c.count);
     c.fl = activations(&c, op->chunk);
     if (g->place.stages > 1)
@@ -82,7 +72,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     } else {
         if (op->chunk == last) {
             c.fl->grad = sp_take_hidden(&c, "dx");
-            sp_chunk_head(&c, c.mb, c.fl->grad);
+            sp_chunk_head_of_output(&c, c.mb, c.fl->grad);
         }
         sp_chunk_backward(&c, op->chunk > 0 ? activations(&c, op->chunk - 1) : NULL);
     }

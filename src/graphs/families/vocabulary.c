@@ -217,22 +217,10 @@ static const struct sp_graph_family *base_of(const struct sp_graph *g)
 
 static void run_head(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
-    const struct sp_op *op = &a->op;
-    struct sp_op_ctx c = {
-        .g = g,
-        .st = st,
-        .sh = &g->cuts[0].shapes[op->slice],
-        .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
-        .mb = op->mb,
-        .slice = op->slice,
-    };
+    struct sp_op_ctx c = sp_op_open(g, st, &a->op, a->index);
 
-    c.ctx.op_index = a->index;
-    c.ctx.mb = op->mb;
     c.ctx.layer = -1;
-    c.ctx.slice = g->cfg.plan->layout.slices > 1 ? op->slice : -1;
-    c.ctx.op = sp_window_open(g->window, g->turn);
-    (op->pass == SP_F ? forward : backward)(&c);
+    (a->op.pass == SP_F ? forward : backward)(&c);
     sp_op_close(&c.ctx);
 }
 

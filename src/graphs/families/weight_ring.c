@@ -412,7 +412,7 @@ static void expand(struct sp_op_ctx *c, const struct sp_op *op)
     if (op->part == SP_HEAD) {
         c->fl = activations(c, last);
         c->fl->grad = sp_take_hidden(c, "dx");
-        sp_chunk_head(c, c->mb, c->fl->grad);
+        sp_chunk_head_of_output(c, c->mb, c->fl->grad);
         return;
     }
     switch (op->pass) {
@@ -446,26 +446,15 @@ static void take_ends(struct sp_op_ctx *c, int index)
 
 static void run_op(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
-    static const char passes[] = {[SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W'};
     const struct sp_op *op = &a->op;
     struct sp_tensor *own[SP_LAYER_BLOCKS * g->shape.model.layers];
     struct sp_tensor *added[SP_LAYER_BLOCKS * g->shape.model.layers];
-    struct sp_op_ctx c = {
-        .g = g,
-        .st = st,
-        .sh = &g->cuts[0].shapes[0],
-        .ctx = sp_stage_context(g, st, passes[op->pass]),
-        .mb = op->mb,
-        .split = op->pass == SP_B && !sp_op_releases(g->cfg.plan, st->index, op),
-    };
+    struct sp_op_ctx c = sp_op_open(g, st, op, a->index);
 
+    c.split = op->pass == SP_B && !sp_op_releases(g->cfg.plan, st->index, op);
     sp_part_layers(g->cfg.plan, g->shape.model.layers, chunks(g), op->chunk, &c.first, &c.count);
     if (sp_ring_wants_weights(op))
         c.w = weights_of(&c, op, own);
-    c.ctx.op_index = a->index;
-    c.ctx.mb = op->mb;
-    c.ctx.documents = sp_graph_documents(g, op->mb);
-    c.ctx.op = sp_window_open(g->window, g->turn);
     c.fl = activations(&c, op->chunk);
     if (st->shards)
         take_ends(&c, a->index);

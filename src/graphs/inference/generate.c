@@ -75,10 +75,10 @@ static void keep_keys(struct sp_op_ctx *c, int l)
                            .to_len = gen->whole.seq,
                            .to_at = sh->first};
 
-    sp_rows_insert(&c->ctx, sh, &rows, t->kv, gen->cache[l], sh->first == 0);
-    sp_pool_drop(&t->kv);
-    t->kv = gen->cache[l];
-    sp_pool_hold(t->kv);
+    sp_rows_insert(&c->ctx, sh, &rows, t->own.kv, gen->cache[l], sh->first == 0);
+    sp_pool_drop(&t->own.kv);
+    t->own.kv = gen->cache[l];
+    sp_pool_hold(t->own.kv);
 }
 
 /* Runs all layers from the embedding's output; each layer's input is dropped after it. Returns the
@@ -102,7 +102,7 @@ static struct sp_tensor *forward_layers(struct sp_generator *gen, struct sp_tens
 
         c.ctx = context_of(gen, l);
         gen->activations[l].x = x;
-        sp_layer_forward(&c, l, (struct sp_keep){0}, false, y, false);
+        sp_layer_forward(&c, l, (struct sp_keep){0}, y);
         sp_pool_drop(&gen->activations[l].x);
         x = y;
     }
@@ -183,6 +183,8 @@ static struct sp_generator *allocate(struct sp_graph *g, int window)
         sp_generator_destroy(gen);
         return NULL;
     }
+    for (int l = 0; l < m->layers; l++)
+        sp_activations_give(&gen->whole, &gen->activations[l], NULL);
     sp_placement_gather(&g->place, true);
     gen->ids = sp_tensor_make(g->cfg.sink, (size_t)window, sizeof(int32_t), "ids");
     gen->logits = sp_tensor_make(g->cfg.sink, (size_t)sp_logits_ld(m->vocab), elem, "logits");

@@ -10,15 +10,6 @@ static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, s
 
 /* ---- what attention reads ----------------------------------------------------------------- */
 
-/* The tensors of attention for one part of the slice's tokens; all tokens are one part if heads are
- * not split. */
-static struct sp_heads heads_of(const struct sp_layer_activations *t, int part)
-{
-    return t->heads
-               ? t->heads[part]
-               : (struct sp_heads){.q = t->q, .kv = t->kv, .o = t->o, .lse = t->lse, .dkv = t->dkv};
-}
-
 static int parts_of(const struct sp_op_ctx *c)
 {
     return sp_shape_parts(c->sh);
@@ -99,13 +90,13 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
                          int round, struct attention *a)
 {
     const struct sp_streamed_keys *stream = round ? &r->stream[round - 1] : NULL;
-    const struct sp_heads h = heads_of(&c->fl->layers[i], part);
+    const struct sp_heads *h = &c->fl->layers[i].heads[part];
     int n = 0, pos = 0;
     size_t at = 0;
 
     for (int j = 0; j <= c->slice; j++)
         for (int k = 0; k < (j < c->slice ? parts_of(c) : part + 1); k++) {
-            const struct sp_heads of = heads_of(&c->fl[j - c->slice].layers[i], k);
+            const struct sp_heads *of = &c->fl[j - c->slice].layers[i].heads[k];
             int len = sp_op_cut(c)->shapes[j].seq;
 
             if (j < c->given)
@@ -118,7 +109,7 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
                                                      .dkv = stream->dkv};
             else if (!stream && !is_away(c, i, j))
                 a->keys[n++] =
-                    (struct sp_attn_keys){.first = pos, .len = len, .kv = of.kv, .dkv = of.dkv};
+                    (struct sp_attn_keys){.first = pos, .len = len, .kv = of->kv, .dkv = of->dkv};
             pos += len;
         }
     a->at = (struct sp_attn){
@@ -128,16 +119,16 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
         .ends = round == r->n && !c->given,
         .n_keys = n,
         .keys = a->keys,
-        .q = h.q,
-        .o = h.o,
-        .lse = h.lse,
+        .q = h->q,
+        .o = h->o,
+        .lse = h->lse,
         .sum = r->sum[part],
     };
 }
 
 bool sp_attention_has_keys(const struct sp_layer_activations *t)
 {
-    return heads_of(t, 0).kv != NULL;
+    return t->heads[0].kv != NULL;
 }
 
 void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_activations *t, bool keys)
@@ -146,14 +137,14 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_activations *t,
 
     if (!exchanges(c))
         return;
-    sp_context_spread(c, SP_TENSOR_Q, t->q, parts);
-    sp_pool_drop(&t->q);
+    sp_context_spread(c, SP_TENSOR_Q, t->own.q, parts);
+    sp_pool_drop(&t->own.q);
     for (int j = 0; j < parts_of(c); j++)
         t->heads[j].q = parts[j];
     if (!keys)
         return;
-    sp_context_spread(c, SP_TENSOR_KV, t->kv, parts);
-    sp_pool_drop(&t->kv);
+    sp_context_spread(c, SP_TENSOR_KV, t->own.kv, parts);
+    sp_pool_drop(&t->own.kv);
     for (int j = 0; j < parts_of(c); j++)
         t->heads[j].kv = parts[j];
 }
@@ -168,7 +159,7 @@ static void end_sums(struct sp_op_ctx *c, int i, struct sp_tensor **sum)
 
     for (int j = 0; j < parts_of(c); j++)
         if (c->given)
-            *(t->heads ? &t->heads[j].sum : &t->sum) = sum[j];
+            t->heads[j].sum = sum[j];
         else
             sp_pool_drop(&sum[j]);
 }
@@ -202,14 +193,14 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
     size_t T = (size_t)room->rows;
     struct sp_tensor *parts[SP_MAX_SLICES];
 
-    c->ctx.exchanged = t->heads != NULL;
+    c->ctx.exchanged = t->heads != &t->own;
     for (int j = 0; j < parts_of(c); j++) {
         struct sp_tensor *lse =
             take(c, c->st->local, sp_shape_f32(room, T * (size_t)heads->model.heads), "lse");
 
         parts[j] = take(c, exchanges(c) ? c->st->local : pool, T * (size_t)heads->q_width, "o");
-        *(t->heads ? &t->heads[j].o : &t->o) = parts[j];
-        *(t->heads ? &t->heads[j].lse : &t->lse) = lse;
+        t->heads[j].o = parts[j];
+        t->heads[j].lse = lse;
     }
     if (heads->ring)
         sp_context_ring_forward(c, i, stashed);
@@ -218,8 +209,8 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
     else
         forward(c, i, stashed);
     if (exchanges(c)) {
-        t->o = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->q_width, "o");
-        sp_context_collect(c, SP_TENSOR_O, parts, t->o);
+        t->own.o = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->q_width, "o");
+        sp_context_collect(c, SP_TENSOR_O, parts, t->own.o);
     }
     c->ctx.exchanged = false;
 }
@@ -239,7 +230,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
         size_t rows = (size_t)sp_op_cut(c)->shapes[j].rows;
 
         for (int k = 0; !t->evicted && k < (j < c->slice ? parts_of(c) : part + 1); k++) {
-            struct sp_tensor **own = t->heads ? &t->heads[k].dkv : &t->dkv;
+            struct sp_tensor **own = &t->heads[k].dkv;
 
             first |= !*own;
             if (!*own)
@@ -255,7 +246,7 @@ static void take_dq(struct sp_op_ctx *c, int i, int j, struct sp_pool *pool)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
     const struct sp_shape *heads = room_of(c, sp_op_heads(c, j));
-    struct sp_tensor **dq = t->heads ? &t->heads[j].dq : &t->dq;
+    struct sp_tensor **dq = &t->heads[j].dq;
 
     *dq = take(c, exchanges(c) ? c->st->local : pool, (size_t)heads->rows * (size_t)heads->q_width,
                "dq");
@@ -271,18 +262,17 @@ static void collect_gradients(struct sp_op_ctx *c, int i, struct sp_pool *pool)
         dq[j] = t->heads[j].dq;
         dkv[j] = t->heads[j].dkv;
     }
-    t->dq = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->q_width, "dq");
-    sp_context_collect(c, SP_TENSOR_DQ, dq, t->dq);
-    t->dkv = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->kv_width, "dkv");
-    sp_context_collect(c, SP_TENSOR_DKV, dkv, t->dkv);
+    t->own.dq = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->q_width, "dq");
+    sp_context_collect(c, SP_TENSOR_DQ, dq, t->own.dq);
+    t->own.dkv = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->kv_width, "dkv");
+    sp_context_collect(c, SP_TENSOR_DKV, dkv, t->own.dkv);
     for (int j = 0; j < parts_of(c); j++)
         sp_heads_drop(&t->heads[j]);
 }
 
 /* Submits the parts from the last to the first. `first`: the last part makes the gradients of keys
  * and values instead of adding to them. */
-static void backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool first,
-                     int64_t released)
+static void backward(struct sp_op_ctx *c, int i, bool first, int64_t released)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
     int last = parts_of(c) - 1;
@@ -298,7 +288,7 @@ static void backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool fir
 
             attention_of(c, i, j, &r, round, &a);
             sp_attn_bwd_insert(&c->ctx, sp_op_heads(c, j), &a.at, first && j == last,
-                               t->heads ? t->heads[j].d_o : d_o, t->heads ? t->heads[j].dq : t->dq,
+                               t->heads[j].d_o, t->heads[j].dq,
                                round == r.n && j == 0 ? released : 0);
         }
         end_round(c, i, round, &r);
@@ -306,27 +296,26 @@ static void backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, bool fir
     end_sums(c, i, r.sum);
 }
 
-void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, struct sp_pool *pool,
-                           int64_t released)
+void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool, int64_t released)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
     struct sp_tensor *of_o[SP_MAX_SLICES];
     bool first = !c->attend && take_dkv(c, i, parts_of(c) - 1, pool);
 
     if (exchanges(c)) {
-        sp_context_spread(c, SP_TENSOR_DO, d_o, of_o);
+        sp_context_spread(c, SP_TENSOR_DO, t->own.d_o, of_o);
         for (int j = 0; j < parts_of(c); j++)
             t->heads[j].d_o = of_o[j];
     }
-    c->ctx.exchanged = t->heads != NULL;
+    c->ctx.exchanged = t->heads != &t->own;
     for (int j = parts_of(c) - 1; j >= 0; j--)
         take_dq(c, i, j, pool);
     if (c->sh->ring)
-        sp_context_ring_backward(c, i, d_o, first, released);
+        sp_context_ring_backward(c, i, first, released);
     else if (c->attend)
-        c->attend(c, i, d_o, released);
+        c->attend(c, i, t->own.d_o, released);
     else
-        backward(c, i, d_o, first, released);
+        backward(c, i, first, released);
     if (exchanges(c))
         collect_gradients(c, i, pool);
     c->ctx.exchanged = false;
@@ -348,14 +337,14 @@ void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_activations *t
                        bool o)
 {
     if (q)
-        sp_pool_drop(&t->q);
+        sp_pool_drop(&t->own.q);
     if (kv)
-        sp_pool_drop(&t->kv);
+        sp_pool_drop(&t->own.kv);
     if (o) {
-        sp_pool_drop(&t->o);
-        sp_pool_drop(&t->lse);
+        sp_pool_drop(&t->own.o);
+        sp_pool_drop(&t->own.lse);
     }
-    for (int j = 0; t->heads && j < parts_of(c); j++) {
+    for (int j = 0; j < parts_of(c); j++) {
         if (q)
             sp_pool_drop(&t->heads[j].q);
         if (kv)

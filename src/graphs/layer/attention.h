@@ -18,11 +18,9 @@ void sp_attention_share_out(struct sp_op_ctx *c, struct sp_layer_activations *t,
 /* Computes o, taken from `pool`, and lse of layer i of the chunk. */
 void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool);
 
-/* Computes dq and dkv of this slice's tokens, taken from `pool`, from their d_o; with tensor
- * parallelism from the d_o of the parts. Makes dkv of the slices before it or adds to it. Ends the
- * life of `released` bytes. */
-void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, struct sp_pool *pool,
-                           int64_t released);
+/* Computes dq and dkv of this slice's tokens, taken from `pool`, from their d_o, which stays. Makes
+ * dkv of the slices before it or adds to it. Ends the life of `released` bytes. */
+void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool, int64_t released);
 
 /* Drops q, keys and values, or o with lse, as the flags say. */
 void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_activations *t, bool q, bool kv,

@@ -8,21 +8,19 @@
 #include "graphs/layer/attention.h"
 
 /*
- * Runs the forward of layer i of the chunk from its x; y NULL: only what the backward needs.
- * `stash_x` and `stash_y`: x and y count as stashed from here on.
+ * The forward of layer i of the chunk from its x; y NULL: only what the backward needs. `stash_x`
+ * and `stash_y`: x and y count as stashed from here on. In three parts: up to attention, which
+ * leaves q, k and v; attention; the rest.
  */
-void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x,
-                      struct sp_tensor *y, bool stash_y);
-
-/* Computes the input gradient of layer i, dx from its dy; keeps what the weight gradient needs. */
-void sp_layer_backward(struct sp_op_ctx *c, int i, struct sp_tensor *dx);
-
-/* The same in three parts: up to attention, which leaves q, k and v, or the gradient of o;
- * attention; the rest. */
 void sp_layer_forward_begin(struct sp_op_ctx *c, int i, struct sp_keep keep, bool stash_x);
 void sp_layer_forward_attention(struct sp_op_ctx *c, int i, struct sp_keep keep);
 void sp_layer_forward_end(struct sp_op_ctx *c, int i, struct sp_keep keep, struct sp_tensor *y,
                           bool stash_y);
+/* All three; without attention if keep.has_attn. */
+void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, struct sp_tensor *y);
+
+/* The input gradient of layer i, dx from its dy, likewise; the first part leaves the gradient of o;
+ * all keep what the weight gradient needs. */
 void sp_layer_backward_begin(struct sp_op_ctx *c, int i);
 void sp_layer_backward_attention(struct sp_op_ctx *c, int i);
 void sp_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx);

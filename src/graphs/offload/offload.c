@@ -91,15 +91,15 @@ static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int 
     struct sp_tensor *const whole[SP_UNIT_TENSORS][WHOLE] = {
         [SP_STASH_X] = {t->x},
         [SP_STASH_PRE] = {t->pre, t->n1},
-        [SP_STASH_Q] = {t->q},
-        [SP_STASH_KV] = {t->kv},
-        [SP_STASH_O] = {t->o},
-        [SP_STASH_LSE] = {t->lse},
+        [SP_STASH_Q] = {t->own.q},
+        [SP_STASH_KV] = {t->own.kv},
+        [SP_STASH_O] = {t->own.o},
+        [SP_STASH_LSE] = {t->own.lse},
         [SP_STASH_POST] = {t->post, t->r, t->n2},
         [SP_UNIT_HEAD] = {kept->chunk ? kept->chunk->out : NULL}};
     int n = add_buffers(out, 0, whole[tensor], WHOLE);
 
-    for (int j = 0; t->heads && j < sp_shape_parts(&g->shape); j++) {
+    for (int j = 0; t->heads != &t->own && j < sp_shape_parts(&g->shape); j++) {
         const struct sp_heads *h = &t->heads[j];
         struct sp_tensor *const apart[SP_UNIT_TENSORS][1] = {
             [SP_STASH_Q] = {h->q},
@@ -110,7 +110,7 @@ static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int 
 
         n = add_buffers(out, n, apart[tensor], 1);
     }
-    for (int j = 0; t->shares && j < sp_shape_shares(&g->shape); j++) {
+    for (int j = 0; t->shares != &t->own && j < sp_shape_shares(&g->shape); j++) {
         const struct sp_heads *h = &t->shares[j];
 
         if (tensor == SP_STASH_POST)

@@ -31,8 +31,7 @@ static int parts_of(const struct sp_op_ctx *c)
 /* Part k of a layer's keys and values, or of their gradients. */
 static struct sp_tensor **tensor_of(struct sp_layer_activations *t, int k, bool gradients)
 {
-    return gradients ? (t->heads ? &t->heads[k].dkv : &t->dkv)
-                     : (t->heads ? &t->heads[k].kv : &t->kv);
+    return gradients ? &t->heads[k].dkv : &t->heads[k].kv;
 }
 
 /* ---- to stay --------------------------------------------------------------------------------- */

@@ -77,14 +77,16 @@ void sp_tensor_attention_take(struct sp_op_ctx *c, struct sp_layer_activations *
     struct sp_tensor **share[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
-    if (!joins(c))
+    if (!joins(c)) {
+        sp_attention_share_out(c, t, keys);
         return;
+    }
     op = joined_op(c);
     SHARES(t, q, share);
-    t->q = join(c, share, op.sh->q_width, "q");
+    t->own.q = join(c, share, op.sh->q_width, "q");
     if (keys) {
         SHARES(t, kv, share);
-        t->kv = join(c, share, op.sh->kv_width, "kv");
+        t->own.kv = join(c, share, op.sh->kv_width, "kv");
     }
     sp_attention_share_out(&op, t, keys);
 }
@@ -102,10 +104,10 @@ void sp_tensor_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, st
     op = joined_op(c);
     sp_attention_forward(&op, i, stashed, c->st->local);
     SHARES(t, o, share);
-    split(c, t->o, share, op.sh->q_width, pool, "o");
+    split(c, t->own.o, share, op.sh->q_width, pool, "o");
 }
 
-void sp_tensor_attention_outputs(struct sp_op_ctx *c, struct sp_layer_activations *t)
+void sp_tensor_attention_outputs(struct sp_op_ctx *c, struct sp_layer_activations *t, bool last)
 {
     struct sp_tensor **share[SP_MAX_SLICES];
     struct sp_op_ctx op;
@@ -114,33 +116,33 @@ void sp_tensor_attention_outputs(struct sp_op_ctx *c, struct sp_layer_activation
         return;
     op = joined_op(c);
     SHARES(t, o, share);
-    split(c, t->o, share, op.sh->q_width, c->st->local, "o");
+    split(c, t->own.o, share, op.sh->q_width, c->st->local, "o");
+    if (last)
+        sp_pool_drop(&t->own.o);
 }
 
 void sp_tensor_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool,
                                   int64_t released)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
-    struct sp_tensor **share[SP_MAX_SLICES], *d_o;
+    struct sp_tensor **share[SP_MAX_SLICES];
     struct sp_op_ctx op;
 
-    SHARES(t, d_o, share);
     if (!joins(c)) {
-        sp_attention_backward(c, i, NULL, pool, released);
-        for (int j = 0; j < sp_tensor_shares(c); j++)
-            sp_pool_drop(share[j]);
+        sp_attention_backward(c, i, pool, released);
         return;
     }
     op = joined_op(c);
-    d_o = join(c, share, op.sh->q_width, "do");
-    sp_attention_backward(&op, i, d_o, c->st->local, released);
-    sp_pool_drop(&d_o);
+    SHARES(t, d_o, share);
+    t->own.d_o = join(c, share, op.sh->q_width, "do");
+    sp_attention_backward(&op, i, c->st->local, released);
+    sp_pool_drop(&t->own.d_o);
     SHARES(t, dq, share);
-    split(c, t->dq, share, op.sh->q_width, pool, "dq");
-    sp_pool_drop(&t->dq);
+    split(c, t->own.dq, share, op.sh->q_width, pool, "dq");
+    sp_pool_drop(&t->own.dq);
     SHARES(t, dkv, share);
-    split(c, t->dkv, share, op.sh->kv_width, pool, "dkv");
-    sp_pool_drop(&t->dkv);
+    split(c, t->own.dkv, share, op.sh->kv_width, pool, "dkv");
+    sp_pool_drop(&t->own.dkv);
 }
 
 void sp_tensor_attention_drop(struct sp_op_ctx *c, struct sp_layer_activations *t, bool q, bool kv,
@@ -154,4 +156,24 @@ void sp_tensor_attention_drop(struct sp_op_ctx *c, struct sp_layer_activations *
     }
     op = joined_op(c);
     sp_attention_drop(&op, t, q, kv, o);
+}
+
+void sp_tensor_attention_drop_shares(struct sp_op_ctx *c, struct sp_layer_activations *t)
+{
+    for (int j = 0; joins(c) && j < sp_tensor_shares(c); j++)
+        sp_pool_drop(&t->shares[j].o);
+}
+
+void sp_tensor_attention_end(struct sp_op_ctx *c, struct sp_layer_activations *t)
+{
+    for (int j = 0; j < sp_tensor_shares(c); j++)
+        sp_pool_drop(&t->shares[j].d_o);
+    sp_pool_drop(&t->own.q);
+    sp_pool_drop(&t->own.kv);
+    sp_pool_drop(&t->own.lse);
+    for (int j = 0; j < sp_tensor_shares(c); j++) {
+        sp_pool_drop(&t->shares[j].q);
+        sp_pool_drop(&t->shares[j].kv);
+        sp_pool_drop(&t->shares[j].lse);
+    }
 }

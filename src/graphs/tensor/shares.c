@@ -26,7 +26,7 @@ static void double_up(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_t
 {
     struct sp_exchange e[SP_MAX_EXCHANGES];
     int rounds = sp_pipelines_exchanges(sp_tensor_member(c->g), c->sh->tensor, e);
-    int64_t tag = sp_exchange_tag(c->g);
+    int64_t tag = rounds ? sp_exchange_tag(c->g) : 0;
 
     for (int i = 0; i < rounds; i++) {
         int peer = sp_tensor_pipeline(c->g, e[i].peer);

@@ -35,7 +35,7 @@ void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tens
     received = sp_multiplex_find(g, &all);
     for (int i = 0; i < n; i++) {
         struct sp_tensor *kv =
-            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].kv;
+            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].own.kv;
 
         kv = kv ? kv : received->piece[i];
         piece[i] = kv;
@@ -66,7 +66,7 @@ void sp_share_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_te
     rows.to_at = in.from_at;
     for (int i = 0; i < share->n; i++) {
         struct sp_tensor *dkv =
-            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].dkv;
+            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].own.dkv;
 
         if (cut)
             sp_rows_add_insert(&ctx, sh, &rows, share->piece[i], dkv);

@@ -105,10 +105,10 @@ static void find_keys(struct sp_op_ctx *c)
     for (int k = 0; k < c->slice; k++) {
         struct sp_chunk_activations *fl = sp_multiplexed_activations(c->g, c->global, c->mb, k);
         struct sp_tensor_id id = id_of(SP_TENSOR_KV, c->global, c->mb, k);
-        const struct sp_stored *t = fl->layers[0].kv ? NULL : sp_multiplex_find(c->g, &id);
+        const struct sp_stored *t = fl->layers[0].own.kv ? NULL : sp_multiplex_find(c->g, &id);
 
         for (int i = 0; t && i < c->count; i++)
-            fl->layers[i].kv = t->piece[i];
+            fl->layers[i].own.kv = t->piece[i];
     }
 }
 
@@ -119,7 +119,7 @@ static void add_gradients(struct sp_op_ctx *c, int i)
     struct sp_tensor_id id = id_of(SP_TENSOR_DKV, c->global, c->mb, c->slice);
 
     for (const struct sp_stored *t = sp_store_find(&c->st->store, &id); t; t = sp_store_next(t))
-        sp_sum_insert(&c->ctx, c->sh->dtype, c->fl->layers[i].dkv, t->piece[i], false);
+        sp_sum_insert(&c->ctx, c->sh->dtype, c->fl->layers[i].own.dkv, t->piece[i], false);
 }
 
 /* Puts keys and values of a left slice into the store, for the owner's process; or the gradients
@@ -134,9 +134,9 @@ static void make_keys(struct sp_graph *g, struct sp_stage *st, const struct sp_t
         sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers;
 
     for (int i = 0; i < n; i++) {
-        piece[i] = keys ? t[i].kv : t[i].dkv;
+        piece[i] = keys ? t[i].own.kv : t[i].own.dkv;
         if (!keys)
-            t[i].kv = t[i].dkv = NULL;
+            t[i].own.kv = t[i].own.dkv = NULL;
     }
     sp_store_put(&st->store, id, n, piece, !keys);
 }
@@ -188,7 +188,7 @@ void sp_multiplex_begin(struct sp_op_ctx *c)
         c->flow = gather(c, SP_TENSOR_DX, c->global + 1);
     } else {
         c->flow = sp_take_hidden(c, "dx");
-        sp_chunk_head(c, tokens_of(c), c->flow);
+        sp_chunk_head_of_output(c, tokens_of(c), c->flow);
     }
 }
 
@@ -198,6 +198,11 @@ struct sp_tensor *sp_multiplex_output(struct sp_op_ctx *c, int i)
 
     return i == (is_forward(c) ? c->count - 1 : 0) ? sp_take_boundary(c, c->st, name)
                                                    : sp_take_hidden(c, name);
+}
+
+bool sp_multiplex_to_head(const struct sp_op_ctx *c, int i)
+{
+    return is_forward(c) && i == c->count - 1 && c->global == c->globals - 1;
 }
 
 void sp_multiplex_end(struct sp_op_ctx *c)
@@ -216,15 +221,10 @@ void sp_multiplex_end(struct sp_op_ctx *c)
 static void run_layers(struct sp_op_ctx *c)
 {
     sp_multiplex_begin(c);
-    for (int k = 0; k < c->count; k++) {
-        int i = is_forward(c) ? k : c->count - 1 - k;
+    for (int step = 0; step < c->count; step++) {
+        int i = sp_chunk_layer(c, step);
 
-        if (is_forward(c)) {
-            c->flow = sp_multiplex_output(c, i);
-            sp_chunk_forward_layer(c, i, c->flow, k == c->count - 1 && c->global == c->globals - 1);
-        } else {
-            sp_chunk_backward_layer(c, i, sp_multiplex_output(c, i));
-        }
+        sp_chunk_run_layer(c, i, sp_multiplex_output(c, i), sp_multiplex_to_head(c, i));
     }
     sp_multiplex_end(c);
 }
@@ -234,24 +234,13 @@ static void open(struct sp_graph *g, struct sp_stage *st, const struct sp_action
 {
     const struct sp_op *op = &a->op;
 
-    *c = (struct sp_op_ctx){
-        .g = g,
-        .st = st,
-        .ctx = sp_stage_context(g, st, op->pass == SP_F ? 'F' : 'B'),
-        .fl = sp_multiplexed_activations(g, op->chunk, op->mb, op->slice),
-        .mb = op->mb,
-        .slice = op->slice,
-        .cut = sp_graph_cut(g, op->chunk),
-        .global = op->chunk,
-        .globals = sp_multiplex_layout(g)->stages,
-    };
+    *c = sp_op_open(g, st, op, a->index);
+    c->fl = sp_multiplexed_activations(g, op->chunk, op->mb, op->slice);
+    c->cut = sp_graph_cut(g, op->chunk);
     c->sh = &c->cut->shapes[op->slice];
+    c->global = op->chunk;
+    c->globals = sp_multiplex_layout(g)->stages;
     sp_chunk_layers(g->cfg.plan, g->shape.model.layers, st->index, op->chunk, &c->first, &c->count);
-    c->ctx.op_index = a->index;
-    c->ctx.mb = op->mb;
-    c->ctx.documents = sp_graph_documents(g, op->mb);
-    c->ctx.slice = op->slice;
-    c->ctx.op = sp_window_open(g->window, g->turn);
     if (op->chunk != st->index)
         sp_multiplex_assist_use(c, op->pass == SP_B);
 }

@@ -52,6 +52,8 @@ const struct sp_stored *sp_multiplex_find(struct sp_graph *g, const struct sp_te
 void sp_multiplex_begin(struct sp_op_ctx *c);
 void sp_multiplex_end(struct sp_op_ctx *c);
 struct sp_tensor *sp_multiplex_output(struct sp_op_ctx *c, int i);
+/* True if this tensor is the head's input. */
+bool sp_multiplex_to_head(const struct sp_op_ctx *c, int i);
 
 /* ---- computing for another stage ----------------------------------------------------------- */
 

@@ -89,7 +89,7 @@ static void add_part(const struct sp_op_ctx *c, struct queries *q, int part, int
     const struct sp_shape *sh = &c->cut->shapes[part];
     const struct sp_layer_activations *t = activations_of(c, part, i);
 
-    add_keys(q, sh->first, sh->seq, here ? t->kv : NULL, here ? t->dkv : NULL);
+    add_keys(q, sh->first, sh->seq, here ? t->own.kv : NULL, here ? t->own.dkv : NULL);
 }
 
 /* Piece i of a share of keys or of their gradients; NULL: none. */
@@ -136,10 +136,10 @@ static void take_dkv(const struct sp_op_ctx *c, int part, int i, bool clear)
 {
     struct sp_layer_activations *t = activations_of(c, part, i);
 
-    t->dkv =
+    t->own.dkv =
         take(c, c->st->local, (size_t)c->cut->shapes[part].rows * (size_t)c->sh->kv_width, "dkv");
     if (clear)
-        sp_clear_insert(&c->ctx, t->dkv);
+        sp_clear_insert(&c->ctx, t->own.dkv);
 }
 
 static void take_share(const struct sp_op_ctx *c, int part, int len)
@@ -183,7 +183,7 @@ static bool begin_gradients(const struct sp_op_ctx *c, int i)
     const struct sp_layout *lay = sp_multiplex_layout(c->g);
     int slice = part_of(c, c->slice).slice, at = part_of(c, c->slice).part;
 
-    if (c->fl->layers[i].dkv)
+    if (c->fl->layers[i].own.dkv)
         return false;
     if (is_right(c, slice))
         begin_shares(c, i);
@@ -204,12 +204,12 @@ static void attend(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, int64_t by
 
     queries_of(c, c->slice, c->st->index, i, &q);
     q.at.ends = others == 0;
-    q.at.q = t->q;
-    q.at.o = t->o;
-    q.at.lse = t->lse;
-    q.at.sum = t->sum = sp_take_sum(c, c->sh, 1 + others);
+    q.at.q = t->own.q;
+    q.at.o = t->own.o;
+    q.at.lse = t->own.lse;
+    q.at.sum = t->own.sum = sp_take_sum(c, c->sh, 1 + others);
     if (d_o)
-        sp_attn_bwd_insert(&c->ctx, c->sh, &q.at, first, d_o, t->dq, bytes);
+        sp_attn_bwd_insert(&c->ctx, c->sh, &q.at, first, d_o, t->own.dq, bytes);
     else
         sp_attn_fwd_insert(&c->ctx, c->sh, &q.at, bytes);
 }
@@ -292,35 +292,26 @@ static void merge(struct sp_op_ctx *c, int i)
         queries_of(c, c->slice, s, i, &q);
         q.at.begins = false;
         q.at.ends = k == n - 1;
-        q.at.o = t->o;
-        q.at.lse = t->lse;
-        q.at.sum = t->sum;
+        q.at.o = t->own.o;
+        q.at.lse = t->own.lse;
+        q.at.sum = t->own.sum;
         if (c->ctx.pass == 'F')
             sp_attn_merge_insert(&c->ctx, c->sh, &q.at, sent(c, SP_TENSOR_O, k),
                                  sent(c, SP_TENSOR_LSE, k));
         else
-            sp_attn_add_insert(&c->ctx, c->sh, &q.at, t->dq, sent(c, SP_TENSOR_DQ, k));
+            sp_attn_add_insert(&c->ctx, c->sh, &q.at, t->own.dq, sent(c, SP_TENSOR_DQ, k));
         k++;
     }
     c->ctx.exchanged = false;
-    sp_pool_drop(&t->sum);
+    sp_pool_drop(&t->own.sum);
 }
 
-/* ---- parts of an op
- * ----------------------------------------------------------------------------- */
-
-static int layer_at(const struct sp_op_ctx *c, int step)
-{
-    return c->ctx.pass == 'F' ? step : c->count - 1 - step;
-}
+/* ---- parts of an op -------------------------------------------------------------------------- */
 
 static void finish_layer(struct sp_op_ctx *c, int i)
 {
     merge(c, i);
-    if (c->ctx.pass == 'F')
-        c->flow = sp_multiplex_output(c, i);
-    sp_chunk_end_layer(c, i, c->ctx.pass == 'F' ? c->flow : sp_multiplex_output(c, i),
-                       i == c->count - 1 && c->global == c->globals - 1);
+    sp_chunk_end_layer(c, i, sp_multiplex_output(c, i), sp_multiplex_to_head(c, i));
 }
 
 static void run_part(struct sp_shared_op *r, int op_part)
@@ -345,7 +336,7 @@ static void run_part(struct sp_shared_op *r, int op_part)
         sp_multiplex_end(c);
         return;
     }
-    r->layer = layer_at(c, step);
+    r->layer = sp_chunk_layer(c, step);
     sp_chunk_begin_layer(c, r->layer);
 }
 
@@ -362,13 +353,13 @@ static struct sp_tensor *tensor_at(const struct sp_layer_activations *t, int kin
 {
     switch (kind) {
     case SP_TENSOR_Q:
-        return t->q;
+        return t->own.q;
     case SP_TENSOR_O:
-        return t->o;
+        return t->own.o;
     case SP_TENSOR_LSE:
-        return t->lse;
+        return t->own.lse;
     default:
-        return t->d_o;
+        return t->own.d_o;
     }
 }
 
