@@ -152,18 +152,6 @@ struct sp_chunk_activations {
     struct sp_layer_activations *layers; /* [layers of the chunk] */
 };
 
-/* Kept from the forward of the head to its backward when all stages split the vocabulary, per share
- * of the tokens: the head's input, and the logits if they are few (else NULL). */
-struct sp_head_activations {
-    struct sp_tensor **n, **logits; /* [shares] */
-};
-
-/* A gradient that has returned to its chunk's owner and is to be added; n is 0 if there is none. */
-struct sp_ring_returned {
-    int n;
-    struct sp_tensor **piece; /* [n] */
-};
-
 /* A stage's state for evicted keys and values (graphs/offload/streamed_keys.h). */
 struct sp_key_streams {
     struct sp_evicted evicted;
@@ -182,7 +170,6 @@ struct sp_kept {
     const struct sp_chunk_activations *chunk; /* NULL: not the last layer */
 };
 
-struct sp_stashing;
 struct sp_shards; /* what a worker has gathered, see sharded.c */
 
 struct sp_stage {
@@ -197,24 +184,21 @@ struct sp_stage {
     struct sp_message_log log[2]; /* by turn */
     struct sp_store store;        /* tensors on their way to or received from other stages */
     struct sp_chunk_activations
-        *activations;         /* layerwise: [chunks][micro_batches][slices]; weight-ring and
+        *activations;              /* layerwise: [chunks][micro_batches][slices]; weight-ring and
                                       * sharded: [chunks][rounds] for its own micro-batches */
-    struct sp_tensor **norms; /* weight-ring: [rounds][layers][SP_NORMS] */
-    struct sp_ring_returned *returned; /* weight-ring: [chunks][journeys] */
-    struct sp_head_activations *heads; /* vocabulary-parallel: [micro_batches][slices] */
-    struct sp_shards *shards;          /* sharded, vocabulary-parallel */
-    struct sp_stashing *stashing;      /* weight-stashing: versions of weights, stashing.c */
-    size_t gathered_bytes;             /* buffers of gathered blocks */
-    struct sp_mover mover;             /* evicts and fetches activations */
-    struct sp_move *moves;             /* [units] */
-    struct sp_move_tensor *moved;      /* [units][tensors of one] */
-    struct sp_key_streams streams;     /* evicted keys and values */
-    struct sp_kept *kept;              /* [units] the activations of each */
-    struct sp_move *fetches;           /* the next op fetches them, each with its slot */
-    struct sp_move *returning;         /* the next task submitted fetches them */
-    double held_us;                    /* its worker's sp_order_held_us at the last report */
-    uint64_t bytes_sent[2];            /* of the messages submitted in a step, by turn */
-    int messages_sent[2];              /* their number */
+    struct sp_shards *shards;      /* sharded, vocabulary-parallel */
+    void *own;                     /* what the family keeps of a stage */
+    size_t gathered_bytes;         /* buffers of gathered blocks */
+    struct sp_mover mover;         /* evicts and fetches activations */
+    struct sp_move *moves;         /* [units] */
+    struct sp_move_tensor *moved;  /* [units][tensors of one] */
+    struct sp_key_streams streams; /* evicted keys and values */
+    struct sp_kept *kept;          /* [units] the activations of each */
+    struct sp_move *fetches;       /* the next op fetches them, each with its slot */
+    struct sp_move *returning;     /* the next task submitted fetches them */
+    double held_us;                /* its worker's sp_order_held_us at the last report */
+    uint64_t bytes_sent[2];        /* of the messages submitted in a step, by turn */
+    int messages_sent[2];          /* their number */
     struct sp_tensor
         *replica_gradients[2]; /* the last gradients from other replicas, latest first */
 };
@@ -243,8 +227,6 @@ struct sp_cut {
 };
 
 struct sp_graph_family;
-struct sp_part_activations;
-struct sp_multiplex;
 struct sp_op_ctx;
 
 struct sp_graph {
@@ -280,12 +262,8 @@ struct sp_graph {
     struct sp_tokens tokens[2];        /* by turn: a step may begin before the previous one ends */
     struct sp_documents *documents[2]; /* [micro_batches] by turn; NULL: documents are not
                                         * separated */
-    struct sp_part_activations *parts; /* attention-parallel: [micro_batches][layers + 1] */
-    struct sp_heads *part_heads;       /* storage for their heads */
-    struct sp_multiplex
-        *multiplex; /* if slices are split: see graphs/families/multiplexed/multiplexed.c */
-    struct sp_op_ctx *aligned; /* aligned: [n_local] the op under way on each stage */
-    int64_t exchanges;         /* exchanges between members so far */
+    void *own;                         /* what the family keeps */
+    int64_t exchanges;                 /* exchanges between members so far */
     int32_t
         *row; /* [3][seq] inputs and targets of one sequence; targets as rows of a stage's part */
 };

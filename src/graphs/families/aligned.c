@@ -340,7 +340,7 @@ static void run_part(struct sp_op_ctx *c, int op_part)
 
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
-    struct sp_op_ctx *c = &g->aligned[st->index - g->place.first_local];
+    struct sp_op_ctx *under_way = g->own, *c = &under_way[st->index - g->place.first_local];
 
     if (a->op_part == 0)
         sp_layerwise_open(g, st, a->index, c);
@@ -357,14 +357,14 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 static void destroy(struct sp_graph *g)
 {
     sp_layerwise_destroy(g);
-    free(g->aligned);
-    g->aligned = NULL;
+    free(g->own);
+    g->own = NULL;
 }
 
 static int create(struct sp_graph *g)
 {
-    g->aligned = calloc((size_t)g->place.n_local, sizeof *g->aligned);
-    return g->aligned ? sp_layerwise_create(g) : -ENOMEM;
+    g->own = calloc((size_t)g->place.n_local, sizeof(struct sp_op_ctx));
+    return g->own ? sp_layerwise_create(g) : -ENOMEM;
 }
 
 const struct sp_graph_family sp_graph_aligned = {

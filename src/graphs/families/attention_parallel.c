@@ -78,18 +78,17 @@ static size_t activations_count(const struct sp_graph *g)
 
 static int create(struct sp_graph *g)
 {
-    size_t n = activations_count(g);
-    int parts = sp_activations_parts(&g->shape);
+    size_t n = activations_count(g), parts = (size_t)sp_activations_parts(&g->shape);
+    struct sp_part_activations *all = g->own = calloc(n, sizeof *all);
+    struct sp_heads *heads = parts ? calloc(2 * n * parts, sizeof *heads) : NULL;
 
-    g->parts = calloc(n, sizeof *g->parts);
-    g->part_heads = parts ? calloc(2 * n * (size_t)parts, sizeof *g->part_heads) : NULL;
-    if (!g->parts || (parts && !g->part_heads))
+    if (!all || (parts && !heads)) {
+        free(heads);
         return -ENOMEM;
+    }
     for (size_t i = 0; i < n; i++) {
-        struct sp_heads *heads = parts ? g->part_heads + 2 * i * (size_t)parts : NULL;
-
-        sp_activations_give(&g->shape, &g->parts[i].attn, heads);
-        sp_activations_give(&g->shape, &g->parts[i].block, parts ? heads + parts : NULL);
+        sp_activations_give(&g->shape, &all[i].attn, heads ? heads + 2 * i * parts : NULL);
+        sp_activations_give(&g->shape, &all[i].block, heads ? heads + (2 * i + 1) * parts : NULL);
     }
     return 0;
 }
@@ -104,16 +103,21 @@ static void drop_activations(struct sp_part_activations *t, int parts)
 
 static void discard(struct sp_graph *g)
 {
+    struct sp_part_activations *all = g->own;
+
     for (size_t i = 0; i < activations_count(g); i++)
-        drop_activations(&g->parts[i], sp_activations_parts(&g->shape));
+        drop_activations(&all[i], sp_activations_parts(&g->shape));
     for (int k = 0; k < g->place.n_local; k++)
         sp_stage_forget(g, &g->stages[k]);
 }
 
 static void destroy(struct sp_graph *g)
 {
-    free(g->parts);
-    free(g->part_heads);
+    struct sp_part_activations *all = g->own;
+
+    if (all)
+        free(sp_activations_first(&all[0].attn));
+    free(all);
 }
 
 const struct sp_graph_family sp_graph_attention_parallel = {

@@ -4,8 +4,9 @@
 struct sp_part_activations *sp_part_activations_of(const struct sp_op_ctx *op, int k)
 {
     size_t blocks = (size_t)op->sh->model.layers + 1, slices = (size_t)op->g->cuts[0].n;
+    struct sp_part_activations *all = op->g->own;
 
-    return &op->g->parts[((size_t)op->mb * blocks + (size_t)k) * slices + (size_t)op->slice];
+    return &all[((size_t)op->mb * blocks + (size_t)k) * slices + (size_t)op->slice];
 }
 
 struct sp_pool *sp_part_pool(const struct sp_part_op *c, int stage)

@@ -23,7 +23,7 @@ struct version {
     struct sp_tensor **w; /* [blocks of the stage] */
 };
 
-struct sp_stashing {
+struct stashing {
     int n, newest;
     int batch, late;                        /* as in struct sp_map */
     struct version *version;                /* [n] */
@@ -35,7 +35,7 @@ struct sp_stashing {
 /* ---- versions -------------------------------------------------------------------------------- */
 
 /* The version that a forward reads. */
-static int version_of(const struct sp_stashing *s, int mb)
+static int version_of(const struct stashing *s, int mb)
 {
     int most = s->version[s->newest].updates, wanted = mb / s->batch - s->late, k = 0;
 
@@ -49,7 +49,7 @@ static int version_of(const struct sp_stashing *s, int mb)
 
 void sp_stashing_use(struct sp_op_ctx *c)
 {
-    struct sp_stashing *s = c->st->stashing;
+    struct stashing *s = c->st->own;
     const struct version *v;
 
     if (c->ctx.pass == 'F') {
@@ -69,7 +69,7 @@ void sp_stashing_use(struct sp_op_ctx *c)
     c->end_w = s->ends;
 }
 
-static int unread(const struct sp_stashing *s)
+static int unread(const struct stashing *s)
 {
     if (!s->late && s->version[s->newest].readers == 0)
         return s->newest;
@@ -83,7 +83,7 @@ static int unread(const struct sp_stashing *s)
  * gradients add up. */
 static void end_backward(struct sp_graph *g, struct sp_stage *st, const struct sp_op *op)
 {
-    struct sp_stashing *s = st->stashing;
+    struct stashing *s = st->own;
     int to;
 
     s->version[s->of[op->mb]].readers--;
@@ -99,7 +99,7 @@ static void end_backward(struct sp_graph *g, struct sp_stage *st, const struct s
 /* A step begins with the newest weights. */
 static void begin_step(struct sp_stage *st)
 {
-    struct sp_stashing *s = st->stashing;
+    struct stashing *s = st->own;
 
     for (int i = 0; i < s->n; i++)
         s->version[i].updates = i == s->newest ? 0 : -1;
@@ -129,7 +129,7 @@ static int add_version(const struct sp_stage *st, bool first, struct version *v)
 static int create_versions(struct sp_graph *g, struct sp_stage *st)
 {
     const struct sp_plan *plan = g->cfg.plan;
-    struct sp_stashing *s = st->stashing = calloc(1, sizeof *s);
+    struct stashing *s = st->own = calloc(1, sizeof *s);
     int versions = sp_weight_versions(plan, st->index), err = s ? 0 : -ENOMEM;
 
     if (err)
@@ -151,7 +151,7 @@ static int create_versions(struct sp_graph *g, struct sp_stage *st)
 /* The newest version belongs to the state, which frees it. */
 static void destroy_versions(struct sp_stage *st)
 {
-    struct sp_stashing *s = st->stashing;
+    struct stashing *s = st->own;
 
     for (int k = 0; s && k < s->n; k++) {
         for (int i = 0; k != s->newest && i < st->n_blocks; i++)
@@ -164,7 +164,7 @@ static void destroy_versions(struct sp_stage *st)
         free(s->layers);
     }
     free(s);
-    st->stashing = NULL;
+    st->own = NULL;
 }
 
 /* ---- the family ------------------------------------------------------------------------------ */

@@ -29,6 +29,19 @@ static int stages_of(const struct sp_op_ctx *c)
     return c->g->cfg.plan->layout.stages;
 }
 
+/* Kept from the forward of the head to its backward, per share of the tokens: the head's input, and
+ * the logits if they are few (else NULL). */
+struct head_activations {
+    struct sp_tensor **n, **logits; /* [shares] */
+};
+
+static struct head_activations *activations_of(const struct sp_stage *st, int unit)
+{
+    struct head_activations *all = st->own; /* [micro_batches][slices] */
+
+    return &all[unit];
+}
+
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 static struct sp_tensor_id tensor(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int at)
@@ -147,7 +160,7 @@ static struct sp_tensor *merge(struct sp_op_ctx *c, int j, struct sp_tensor *own
 
 static void forward(struct sp_op_ctx *c)
 {
-    struct sp_head_activations *fl = &c->st->heads[sp_op_unit(c)];
+    struct head_activations *fl = activations_of(c->st, sp_op_unit(c));
     struct sp_tensor_id id = tensor(c, SP_TENSOR_STATS, c->st->index);
     int rows = rows_of(c), n = sp_tensor_shares(c);
     struct sp_tensor *stats[n];
@@ -179,7 +192,7 @@ static bool counts(const struct sp_op_ctx *c, int j)
 
 static void backward(struct sp_op_ctx *c)
 {
-    struct sp_head_activations *fl = &c->st->heads[sp_op_unit(c)];
+    struct head_activations *fl = activations_of(c->st, sp_op_unit(c));
     int p = stages_of(c), rows = rows_of(c);
     struct sp_shares dn = {.n = sp_tensor_shares(c)};
     struct sp_tensor *stats[p];
@@ -281,8 +294,8 @@ static void discard(struct sp_graph *g)
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < units_of(g); i++)
             for (int j = 0; j < sp_shape_shares(&g->shape); j++) {
-                sp_pool_drop(&g->stages[k].heads[i].n[j]);
-                sp_pool_drop(&g->stages[k].heads[i].logits[j]);
+                sp_pool_drop(&activations_of(&g->stages[k], i)->n[j]);
+                sp_pool_drop(&activations_of(&g->stages[k], i)->logits[j]);
             }
 }
 
@@ -290,15 +303,14 @@ static int create_heads(struct sp_graph *g, struct sp_stage *st)
 {
     size_t units = (size_t)units_of(g), each = (size_t)sp_shape_shares(&g->shape);
     struct sp_tensor **handles = calloc(2 * units * each, sizeof(struct sp_tensor *));
+    struct head_activations *all = st->own = calloc(units, sizeof *all);
 
-    st->heads = calloc(units, sizeof *st->heads);
-    if (!st->heads || !handles) {
+    if (!all || !handles) {
         free(handles);
         return -ENOMEM;
     }
     for (size_t i = 0; i < units; i++)
-        st->heads[i] =
-            (struct sp_head_activations){handles + 2 * i * each, handles + (2 * i + 1) * each};
+        all[i] = (struct head_activations){handles + 2 * i * each, handles + (2 * i + 1) * each};
     return 0;
 }
 
@@ -324,9 +336,9 @@ static void destroy(struct sp_graph *g)
 {
     base_of(g)->destroy(g);
     for (int k = 0; k < g->place.n_local; k++) {
-        if (g->stages[k].heads)
-            free(g->stages[k].heads[0].n);
-        free(g->stages[k].heads);
+        if (g->stages[k].own)
+            free(activations_of(&g->stages[k], 0)->n);
+        free(g->stages[k].own);
         sp_shards_destroy(&g->stages[k]);
     }
 }

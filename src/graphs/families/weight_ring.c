@@ -225,6 +225,18 @@ static bool is_last(const struct sp_graph *g, const struct sp_tensor_id *gradien
            sp_line_journey(ring, last, gradient->at) == gradient->slice;
 }
 
+/* A gradient that has returned to its chunk's owner and is to be added; n is 0 if there is none. */
+struct returned {
+    int n;
+    struct sp_tensor **piece; /* [n] */
+};
+
+/* What a worker keeps. */
+struct worker {
+    struct sp_tensor **norms;  /* [rounds][layers][SP_NORMS] */
+    struct returned *returned; /* [chunks][journeys] */
+};
+
 /* ---- back at the owner
  * -------------------------------------------------------------------------- */
 
@@ -250,24 +262,26 @@ static void add_pieces(struct sp_graph *g, struct sp_stage *owner, const struct 
 }
 
 /* The gradient of a chunk that a journey brought back to its owner and that is added later. */
-static struct sp_ring_returned *late(struct sp_stage *owner, int chunk, int journey)
+static struct returned *late(struct sp_stage *owner, int chunk, int journey)
 {
-    return &owner->returned[2 * chunk + journey];
+    const struct worker *w = owner->own;
+
+    return &w->returned[2 * chunk + journey];
 }
 
 static void add_late(struct sp_graph *g, struct sp_stage *owner, int chunk, int journey)
 {
-    struct sp_ring_returned *h = late(owner, chunk, journey);
+    struct returned *h = late(owner, chunk, journey);
     struct sp_tensor_id id = {.kind = SP_TENSOR_D, .mb = -1, .at = chunk};
 
     add_pieces(g, owner, &id, h->n, h->piece);
     for (int i = 0; i < h->n; i++)
         sp_pool_drop(&h->piece[i]);
     free(h->piece);
-    *h = (struct sp_ring_returned){0};
+    *h = (struct returned){0};
 }
 
-static void leave_for_later(struct sp_ring_returned *h, const struct sp_stored *t)
+static void leave_for_later(struct returned *h, const struct sp_stored *t)
 {
     h->piece = calloc((size_t)t->n, sizeof *h->piece);
     SP_NEED(h->piece, "no memory for a gradient of %d parts", t->n);
@@ -364,8 +378,9 @@ static struct sp_tensor *const *weights_of(struct sp_op_ctx *c, const struct sp_
 static struct sp_tensor **norms_of(const struct sp_op_ctx *c)
 {
     size_t round = (size_t)(c->mb / workers(c->g));
+    const struct worker *w = c->st->own;
 
-    return &c->st->norms[SP_NORMS * (round * (size_t)c->sh->model.layers + (size_t)c->first)];
+    return &w->norms[SP_NORMS * (round * (size_t)c->sh->model.layers + (size_t)c->first)];
 }
 
 static void take_norms(struct sp_op_ctx *c)
@@ -488,13 +503,15 @@ static int create(struct sp_graph *g)
 
     for (int k = 0; !err && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
+        struct worker *w = st->own = calloc(1, sizeof *w);
 
-        st->norms = calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)ring_of(g)->rounds,
-                           sizeof(struct sp_tensor *));
-        st->returned = calloc(2 * (size_t)chunks(g), sizeof *st->returned);
-        err = st->norms && st->returned
-                  ? sp_activations_create(g, st, chunks(g), ring_of(g)->rounds)
-                  : -ENOMEM;
+        if (!w)
+            return -ENOMEM;
+        w->norms = calloc(SP_NORMS * (size_t)g->shape.model.layers * (size_t)ring_of(g)->rounds,
+                          sizeof(struct sp_tensor *));
+        w->returned = calloc(2 * (size_t)chunks(g), sizeof *w->returned);
+        err = w->norms && w->returned ? sp_activations_create(g, st, chunks(g), ring_of(g)->rounds)
+                                      : -ENOMEM;
         if (!err && workers(g) > 1)
             err = sp_shards_create(g, st);
     }
@@ -504,10 +521,15 @@ static int create(struct sp_graph *g)
 static void destroy(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local; k++) {
+        struct worker *w = g->stages[k].own;
+
         sp_activations_destroy(&g->stages[k]);
         sp_shards_destroy(&g->stages[k]);
-        free(g->stages[k].norms);
-        free(g->stages[k].returned);
+        if (w) {
+            free(w->norms);
+            free(w->returned);
+        }
+        free(w);
     }
 }
 

@@ -4,7 +4,7 @@
 
 static struct sp_multiplex_assist *help_of(const struct sp_graph *g, int stage, int global)
 {
-    return &g->multiplex->help[stage * sp_multiplex_layout(g)->stages + global];
+    return &sp_multiplex_of(g)->help[stage * sp_multiplex_layout(g)->stages + global];
 }
 
 /* ---- blocks of a stage of this process or another -------------------------------------------- */
@@ -133,9 +133,10 @@ void sp_multiplex_assist_add(struct sp_graph *g, struct sp_stage *st, const stru
 int sp_multiplex_assist_create(struct sp_graph *g)
 {
     size_t p = (size_t)sp_multiplex_layout(g)->stages;
+    struct sp_multiplex *m = sp_multiplex_of(g);
 
-    g->multiplex->help = calloc(p * p, sizeof *g->multiplex->help);
-    if (!g->multiplex->help)
+    m->help = calloc(p * p, sizeof *m->help);
+    if (!m->help)
         return -ENOMEM;
     for (int s = 0; s < (int)p; s++)
         for (int global = 0; global < (int)p; global++) {
@@ -154,10 +155,11 @@ int sp_multiplex_assist_create(struct sp_graph *g)
 void sp_multiplex_assist_destroy(struct sp_graph *g)
 {
     int p = sp_multiplex_layout(g)->stages;
+    struct sp_multiplex_assist *help = sp_multiplex_of(g)->help;
 
-    for (int i = 0; g->multiplex->help && i < p * p; i++) {
-        free(g->multiplex->help[i].w);
-        free(g->multiplex->help[i].gradient);
+    for (int i = 0; help && i < p * p; i++) {
+        free(help[i].w);
+        free(help[i].gradient);
     }
-    free(g->multiplex->help);
+    free(help);
 }

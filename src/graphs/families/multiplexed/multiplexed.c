@@ -143,7 +143,7 @@ static void make_keys(struct sp_graph *g, struct sp_stage *st, const struct sp_t
 
 static struct sp_shared_op *shared_op(struct sp_graph *g, const struct sp_stage *st)
 {
-    return &g->multiplex->op[st->index - g->place.first_local];
+    return &sp_multiplex_of(g)->op[st->index - g->place.first_local];
 }
 
 static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
@@ -274,27 +274,28 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
 
 static void destroy(struct sp_graph *g)
 {
-    if (!g->multiplex)
+    struct sp_multiplex *m = g->own;
+
+    if (!m)
         return;
     sp_multiplex_assist_destroy(g);
-    sp_activations_free(g->multiplex->activations);
-    free(g->multiplex->op);
-    free(g->multiplex);
-    g->multiplex = NULL;
+    sp_activations_free(m->activations);
+    free(m->op);
+    free(m);
+    g->own = NULL;
 }
 
 static int create(struct sp_graph *g)
 {
     int stages = sp_multiplex_layout(g)->stages;
+    struct sp_multiplex *m = g->own = calloc(1, sizeof *m);
 
-    g->multiplex = calloc(1, sizeof *g->multiplex);
-    if (!g->multiplex)
+    if (!m)
         return -ENOMEM;
     /* chunks are global stages, whichever stage computes them */
-    g->multiplex->activations =
-        sp_activations_new(g, 0, stages, sp_activations_count(g->cfg.plan) / stages);
-    g->multiplex->op = calloc((size_t)g->place.n_local, sizeof *g->multiplex->op);
-    return g->multiplex->activations && g->multiplex->op ? sp_multiplex_assist_create(g) : -ENOMEM;
+    m->activations = sp_activations_new(g, 0, stages, sp_activations_count(g->cfg.plan) / stages);
+    m->op = calloc((size_t)g->place.n_local, sizeof *m->op);
+    return m->activations && m->op ? sp_multiplex_assist_create(g) : -ENOMEM;
 }
 
 const struct sp_graph_family sp_graph_multiplexed = {

@@ -32,6 +32,11 @@ struct sp_multiplex {
     struct sp_shared_op *op;                  /* [n_local] the op under way on each stage */
 };
 
+static inline struct sp_multiplex *sp_multiplex_of(const struct sp_graph *g)
+{
+    return g->own;
+}
+
 static inline const struct sp_layout *sp_multiplex_layout(const struct sp_graph *g)
 {
     return &g->cfg.plan->layout;
@@ -40,7 +45,7 @@ static inline const struct sp_layout *sp_multiplex_layout(const struct sp_graph 
 static inline struct sp_chunk_activations *sp_multiplexed_activations(const struct sp_graph *g,
                                                                       int global, int mb, int part)
 {
-    return &g->multiplex->activations[sp_activations_index(g->cfg.plan, global, mb, part)];
+    return &sp_multiplex_of(g)->activations[sp_activations_index(g->cfg.plan, global, mb, part)];
 }
 
 /* Finds a tensor in the store of any stage of this process; NULL: in none. */
