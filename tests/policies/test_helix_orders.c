@@ -29,7 +29,7 @@ static void assert_same_op(const struct sp_plan *plan, int s, int k, const struc
 
 /* The message that an op sends, as the reference files write it: its tensors and where it goes,
  * -1: nowhere. */
-static int message(const struct helix *h, const struct sp_op *op, char *text, size_t n)
+static int message(const struct oracle *h, const struct sp_op *op, char *text, size_t n)
 {
     int link = op->part == SP_ATTN ? 2 * op->chunk + 1 : 2 * op->chunk, mb = op->mb, l = link / 2;
     int next = op->pass == SP_F ? link + 1 : link - 1, dst;
@@ -79,11 +79,11 @@ static int compare_messages(const struct sp_plan *plan, int fold, json_t *root)
     json_t *peaks = json_object_get(json_object_get(root, "check"), "peak_live_blocks");
     int messages = 0;
     struct sp_times t;
-    struct helix h;
+    struct oracle h;
     char why[256];
 
     helix_create(plan, fold, &h);
-    assert_int_equal(helix_judge(&h), 0);
+    assert_int_equal(oracle_judge(&h), 0);
     for (int s = 0; s < h.p; s++) {
         json_t *sends = json_array_get(json_object_get(root, "comm"), (size_t)s);
         size_t n = 0;
@@ -108,7 +108,7 @@ static int compare_messages(const struct sp_plan *plan, int fold, json_t *root)
         assert_int_equal(json_integer_value(json_array_get(peaks, (size_t)s)), t.peak_live[s]);
     assert_int_equal(t.messages, messages);
     sp_times_destroy(&t);
-    helix_destroy(&h);
+    oracle_destroy(&h);
     return messages;
 }
 
@@ -209,10 +209,10 @@ static void follows_closed_form(const struct sp_plan *plan, int fold)
  * last `fold` ops of stage 0 in the published order. */
 static void obeys_the_rules(const struct sp_plan *plan, int fold, bool reverse)
 {
-    struct helix h;
+    struct oracle h;
 
     helix_create(plan, fold, &h);
-    assert_int_equal(helix_judge(&h), 0);
+    assert_int_equal(oracle_judge(&h), 0);
     for (int s = 0; s < h.p; s++) {
         int n = plan->programs[s].n, up = h.p > 1 && s == 0 && !reverse ? fold : 0;
 
@@ -230,7 +230,7 @@ static void obeys_the_rules(const struct sp_plan *plan, int fold, bool reverse)
             assert_same_op(plan, s, n - up + i, &op);
         }
     }
-    helix_destroy(&h);
+    oracle_destroy(&h);
 }
 
 TEST(every_order)
