@@ -30,6 +30,25 @@ static inline double reference_number(json_t *root, const char *key, int at)
     return json_number_value(v);
 }
 
+/* A whole number of an object; `otherwise` if there is none. */
+static inline int reference_integer(json_t *root, const char *key, int otherwise)
+{
+    json_t *v = json_object_get(root, key);
+
+    return v ? (int)json_integer_value(v) : otherwise;
+}
+
+/* The sizes of a file. */
+static inline struct sp_layout reference_layout(json_t *root)
+{
+    struct sp_layout lay =
+        layout_of(reference_integer(root, "p", 0), reference_integer(root, "m", 0),
+                  reference_integer(root, "v", 1), reference_integer(root, "seq_splits", 1));
+
+    lay.layers = reference_integer(root, "layers", 0);
+    return lay;
+}
+
 /* The programs of a plan are those of the file, op by op. */
 static inline void reference_compare(const struct sp_plan *plan, json_t *root)
 {

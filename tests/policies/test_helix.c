@@ -3,9 +3,6 @@
  * against the bounds of the paper's section 4.5 and against those of 1F1B and ZB1P (its table 2).
  */
 #include "policies/helix.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
-#include <math.h>
 
 static uint32_t seed = 1;
 
@@ -203,15 +200,12 @@ static bool is_faster(const struct sp_plan *reverse, const struct sp_plan *publi
                       const struct sp_costs *c)
 {
     struct sp_times a, b;
-    char why[256];
     bool faster;
 
-    assert_int_equal(sp_listsim(reverse, c, SP_FIFO, &a, why, sizeof why), 0);
-    assert_int_equal(sp_listsim(published, c, SP_FIFO, &b, why, sizeof why), 0);
+    play_plan(reverse, c, SP_FIFO, &a);
+    play_plan(published, c, SP_FIFO, &b);
     if (a.makespan > b.makespan)
-        fail_msg("p=%d L=%d m=%d %s: %g, published %g", reverse->layout.stages,
-                 reverse->layout.layers, reverse->layout.micro_batches, reverse->options,
-                 a.makespan, b.makespan);
+        fail_msg("%s: %g, published %g", describe(reverse), a.makespan, b.makespan);
     for (int s = 0; s < reverse->layout.stages; s++)
         assert_int_equal(a.peak_live[s], b.peak_live[s]);
     faster = a.makespan < b.makespan;

@@ -3,7 +3,6 @@
  * hold. It takes any number of micro-batches.
  */
 #include "policies/helix.h"
-#include "policies/plan_create.h"
 
 /* If the last loop is not full, the order still has every micro-batch and can be run, and no step
  * takes longer than one with the next multiple of a loop. */

@@ -1,25 +1,10 @@
 /* The list simulation against closed forms, a hand-computed case, and the order of submission. */
-#include "common.h"
+#include "policies/play.h"
 #include "policies/registry.h"
-#include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/verify.h"
 #include "policies/simulation/merge.h"
-#include "policies/simulation/times.h"
-#include <math.h>
+#include "policies/simulation/verify.h"
 
 static const struct sp_costs costs[] = {{.f = 1, .b = 1, .w = 1}, {.f = 6, .b = 9, .w = 3}};
-
-static void simulate(const struct sp_plan *plan, const struct sp_costs *c, enum sp_channel kind,
-                     struct sp_times *t)
-{
-    char why[256] = "";
-
-    if (sp_listsim(plan, c, kind, t, why, sizeof why))
-        fail_msg("%s p=%d m=%d: %s", plan->def->name, plan->layout.stages,
-                 plan->layout.micro_batches, why);
-}
 
 TEST(closed_forms)
 {
@@ -38,9 +23,9 @@ TEST(closed_forms)
                     double want = i == 0 ? m * p * each : (m + p - 1) * each;
                     struct sp_times t;
 
-                    simulate(&plan, c, SP_UNBOUNDED, &t);
+                    play_plan(&plan, c, SP_UNBOUNDED, &t);
                     assert_true(t.makespan == want);
-                    assert_true(plan.def->makespan(&plan.layout, c->f, c->b, c->w) == want);
+                    assert_true(formula_of(&plan, c) == want);
                     assert_int_equal(t.messages, 2 * m * (p - 1));
                     for (int s = 0; s < p; s++) {
                         int peak = i == 0 ? 1 : i < 3 ? m : p - s < m ? p - s : m;
@@ -74,13 +59,12 @@ TEST(helixpipe_equation_1)
     plan.layout.layers = 8;
     assert_int_equal(sp_costs_parse("pre=1,attn=3,post=2,backward=2", &plan, &c), 0);
     assert_true(c.f == 12 && c.b == 18 && c.w == 6 && c.comm == 0);
-    simulate(&plan, &c, SP_UNBOUNDED, &t);
+    play_plan(&plan, &c, SP_UNBOUNDED, &t);
     print_message("1f1b p=4 m=6 L=8 pre:attn:post 1:3:2: idle %g, equation 1 %g\n", t.idle[0],
                   3 * 3 * (1. + 3 + 2) * 8 / 4);
     for (int s = 0; s < 4; s++)
         assert_true(t.idle[s] == 3 * 3 * (1. + 3 + 2) * 8 / 4);
-    sp_times_destroy(&t);
-    sp_plan_destroy(&plan);
+    played_done(&plan, &t);
 }
 
 /* With communication c, 2 stages, 1 micro-batch: F, c, F, B, c, B. */
@@ -92,7 +76,7 @@ TEST(communication_counts)
 
     make_plan("1f1b", 2, 1, &plan);
     for (int kind = SP_UNBOUNDED; kind <= SP_RENDEZVOUS; kind++) {
-        simulate(&plan, &c, (enum sp_channel)kind, &t);
+        play_plan(&plan, &c, (enum sp_channel)kind, &t);
         assert_true(t.start[1][0] == 2.5 && t.start[1][1] == 4.5 && t.start[0][1] == 12);
         assert_true(t.makespan == 19);
         sp_times_destroy(&t);
@@ -118,12 +102,11 @@ TEST(op_costs)
     assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
     for (int k = 0; k < 5; k++)
         assert_true(sp_op_cost(&plan, &c, 0, &plan.programs[0].ops[k]) == want[k]);
-    assert_int_equal(sp_listsim(&plan, &c, SP_FIFO, &t, why, sizeof why), 0);
+    play_plan(&plan, &c, SP_FIFO, &t);
     assert_true(t.makespan == 718);
     assert_int_equal(t.peak_live[0], 2);
     assert_int_equal(t.messages, 0);
-    sp_times_destroy(&t);
-    sp_plan_destroy(&plan);
+    played_done(&plan, &t);
 }
 
 /* Slices: F of a slice after the one before, B in reverse; one stage holds all of them. */
@@ -140,11 +123,10 @@ TEST(slices)
     lay.slices = 3;
     write_plan(lay, lines, &plan);
     assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
-    assert_int_equal(sp_listsim(&plan, &c, SP_RENDEZVOUS, &t, why, sizeof why), 0);
+    play_plan(&plan, &c, SP_RENDEZVOUS, &t);
     assert_true(t.makespan == (3 + 1) * 3); /* n + p - 1 steps of (3 + 3 + 3)/3 */
     assert_int_equal(t.peak_live[1], 3);
-    sp_times_destroy(&t);
-    sp_plan_destroy(&plan);
+    played_done(&plan, &t);
 }
 
 static bool same_op(const struct sp_op *a, const struct sp_op *b)
@@ -163,7 +145,7 @@ static void check_order(const struct sp_plan *plan, const struct sp_costs *c)
 
     assert_non_null(order);
     assert_int_equal(n, sp_plan_ops(plan));
-    simulate(plan, c, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t); /* as the graph runs */
+    play_plan(plan, c, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t); /* as the graph runs */
     for (int i = 0; i < n; i++) {
         struct sp_dep deps[SP_MAX_DEPS];
         int s = order[i].stage, k;

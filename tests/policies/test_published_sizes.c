@@ -2,14 +2,9 @@
  * Schedules with a published order over a grid of sizes: each size builds, or is refused with a
  * size that builds. Their makespans are as claimed.
  */
-#include "common.h"
 #include "policies/orders/interleave.h"
+#include "policies/play.h"
 #include "policies/registry.h"
-#include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
-#include "policies/families/families.h"
-#include <math.h>
 
 static const char *const schedules[] = {"interleaved", "bfs",     "zbv",     "dualpipe",
                                         "dualpipev",   "seq1f1b", "terapipe"};
@@ -35,20 +30,24 @@ static bool possible(const char *schedule, const struct sp_layout *lay)
 /* Sets the sizes that a refusal names in the layout; returns how many it names. */
 static int take_advice(const char *line, struct sp_layout *lay)
 {
+    const struct {
+        const char *option;
+        int *value;
+    } sizes[] = {{"--stages ", &lay->stages},
+                 {"--micro-batches ", &lay->micro_batches},
+                 {"--chunks ", &lay->chunks},
+                 {"--slices ", &lay->slices}};
     const char *at = strstr(line, "; use ");
     int named = 0;
 
     assert_non_null(at);
-    named +=
-        sscanf(strstr(at, "--stages ") ? strstr(at, "--stages ") : "", "--stages %d", &lay->stages);
-    named += sscanf(strstr(at, "--micro-batches ") ? strstr(at, "--micro-batches ") : "",
-                    "--micro-batches %d", &lay->micro_batches);
-    named +=
-        sscanf(strstr(at, "--chunks ") ? strstr(at, "--chunks ") : "", "--chunks %d", &lay->chunks);
-    named +=
-        sscanf(strstr(at, "--slices ") ? strstr(at, "--slices ") : "", "--slices %d", &lay->slices);
-    /* sscanf says EOF for an absent one */
-    return named + 4;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const char *option = strstr(at, sizes[i].option);
+
+        if (option && sscanf(option + strlen(sizes[i].option), "%d", sizes[i].value) == 1)
+            named++;
+    }
+    return named;
 }
 
 static void refused_with_advice(const char *schedule, struct sp_layout lay)
@@ -76,9 +75,7 @@ TEST(every_size_builds_or_is_refused)
             lay.chunks = 1 + at / 180 % 4;
             lay.slices = 1 + at / 720;
             if (possible(schedules[i], &lay)) {
-                if (sp_plan_create(schedules[i], &lay, &plan))
-                    fail_msg("%s p=%d m=%d v=%d n=%d", schedules[i], lay.stages, lay.micro_batches,
-                             lay.chunks, lay.slices);
+                make_plan_of(schedules[i], lay, &plan);
                 assert_int_equal(plan.layout.micro_batches, lay.micro_batches);
                 sp_plan_destroy(&plan);
                 built++;
@@ -134,7 +131,7 @@ TEST(groups_of_interleaved)
             snprintf(schedule, sizeof schedule, "interleaved:group=%d", group);
             lay.options = strchr(schedule, ':') + 1;
             if (group_runs(lay, group)) {
-                assert_int_equal(sp_plan_create(schedule, &lay, &plan), 0);
+                make_plan_of(schedule, lay, &plan);
                 sp_plan_destroy(&plan);
                 built++;
                 continue;
@@ -156,20 +153,19 @@ TEST(groups_of_interleaved)
 
 TEST(bad_groups_are_refused)
 {
-    static const struct {
-        const char *schedule, *says;
-    } table[] = {
-        {"interleaved:group=0", "has groups of 1 .. 8 micro-batches, not group=0; use group=4"},
-        {"interleaved:group=-2", "has groups of 1 .. 8 micro-batches, not group=-2; use group=4"},
-        {"interleaved:group=9", "has groups of 1 .. 8 micro-batches, not group=9; use group=8"},
-        {"interleaved:group=x", "wants a number of micro-batches in group=; use group=4"},
-        {"interleaved:group=2", "use group=4"},
+    const struct sp_layout lay = layout_of(4, 8, 3, 1);
+    const struct refusal table[] = {
+        {"interleaved:group=0", lay,
+         "has groups of 1 .. 8 micro-batches, not group=0; use group=4"},
+        {"interleaved:group=-2", lay,
+         "has groups of 1 .. 8 micro-batches, not group=-2; use group=4"},
+        {"interleaved:group=9", lay,
+         "has groups of 1 .. 8 micro-batches, not group=9; use group=8"},
+        {"interleaved:group=x", lay, "wants a number of micro-batches in group=; use group=4"},
+        {"interleaved:group=2", lay, "use group=4"},
     };
-    struct sp_layout lay = layout_of(4, 8, 3, 1);
 
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        print_message("%s", assert_no_plan(table[i].schedule, lay, table[i].says));
-    }
+    assert_no_plans(table);
 }
 
 /* The default group is p if p divides m, else torch's if torch takes m, and never shorter than
@@ -201,21 +197,18 @@ struct compared {
 static void compare(const struct sp_plan *plan, const struct sp_costs *cost,
                     enum sp_channel channel, struct compared *seen)
 {
-    double formula = plan->def->makespan(&plan->layout, cost->f, cost->b, cost->w);
-    char why[256] = "";
-    struct sp_times t;
+    double formula = formula_of(plan, cost), makespan;
 
     if (formula < 0)
         return;
-    assert_int_equal(sp_listsim(plan, cost, channel, &t, why, sizeof why), 0);
+    makespan = makespan_of(plan, cost, channel);
     seen->plans++;
-    if (fabs(t.makespan - formula) < 1e-9)
+    if (fabs(makespan - formula) < 1e-9)
         seen->equal++;
-    else if (t.makespan > formula)
+    else if (makespan > formula)
         seen->above++;
     else
         seen->below++;
-    sp_times_destroy(&t);
 }
 
 TEST(makespans_are_as_claimed)
@@ -237,7 +230,7 @@ TEST(makespans_are_as_claimed)
             lay.slices = 1 + at / 640;
             if (!possible(schedules[i], &lay))
                 continue;
-            assert_int_equal(sp_plan_create(schedules[i], &lay, &plan), 0);
+            make_plan_of(schedules[i], lay, &plan);
             for (size_t c = 0; c < sizeof costs / sizeof *costs; c++)
                 compare(&plan, &costs[c], SP_UNBOUNDED, &all);
             compare(&plan, &costs[0], SP_UNBOUNDED, &even);
