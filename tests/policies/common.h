@@ -78,6 +78,28 @@ static inline void assert_each_refused(const struct refusal *table, size_t n)
     print_message("%zu plans refused\n", n);
 }
 
+/* Sets the sizes that a refusal says to use; returns how many it names. */
+static inline int follow_advice(const char *line, struct sp_layout *lay)
+{
+    const struct {
+        const char *option;
+        int *value;
+    } sizes[] = {{"--stages ", &lay->stages},
+                 {"--micro-batches ", &lay->micro_batches},
+                 {"--chunks ", &lay->chunks},
+                 {"--slices ", &lay->slices}};
+    const char *use = strstr(line, "use --");
+    int named = 0;
+
+    for (size_t i = 0; use && i < sizeof sizes / sizeof *sizes; i++) {
+        const char *option = strstr(use, sizes[i].option);
+
+        if (option && sscanf(option + strlen(sizes[i].option), "%d", sizes[i].value) == 1)
+            named++;
+    }
+    return named;
+}
+
 static inline void assert_same_programs(const struct sp_plan *a, const struct sp_plan *b)
 {
     for (int s = 0; s < a->layout.stages; s++) {

@@ -17,32 +17,12 @@ static const struct {
 };
 
 static struct oracle oracle;
-static FILE *lines; /* what is printed while a plan is made */
 static uint32_t seed;
 
 static int pick(int n)
 {
     seed = seed * 1664525u + 1013904223u;
     return (int)((seed >> 8) % (uint32_t)n);
-}
-
-/* Calls sp_plan_create; line[n] becomes its output. */
-static int create(const char *name, const struct sp_layout *lay, struct sp_plan *plan, char *line,
-                  size_t n)
-{
-    int saved = dup(STDERR_FILENO), ret;
-
-    fflush(stderr);
-    rewind(lines);
-    assert_true(saved >= 0 && !ftruncate(fileno(lines), 0) &&
-                dup2(fileno(lines), STDERR_FILENO) >= 0);
-    ret = sp_plan_create(name, lay, plan);
-    fflush(stderr);
-    assert_true(dup2(saved, STDERR_FILENO) >= 0);
-    close(saved);
-    rewind(lines);
-    line[fread(line, 1, n - 1, lines)] = 0;
-    return ret;
 }
 
 static const char *name_layout(const char *name, const struct sp_layout *lay)
@@ -54,59 +34,33 @@ static const char *name_layout(const char *name, const struct sp_layout *lay)
     return text;
 }
 
-/* The value after "use --OPTION " of a refusal into the layout; false: it names none. */
-static bool follow(const char *line, struct sp_layout *lay)
-{
-    const struct {
-        const char *option;
-        int *value;
-    } table[] = {{"--stages ", &lay->stages},
-                 {"--micro-batches ", &lay->micro_batches},
-                 {"--chunks ", &lay->chunks},
-                 {"--slices ", &lay->slices}};
-    const char *use = strstr(line, "use --");
-
-    for (size_t i = 0; use && i < sizeof table / sizeof *table; i++) {
-        int value;
-
-        if (strncmp(use + 4, table[i].option, strlen(table[i].option)))
-            continue;
-        value = atoi(use + 4 + strlen(table[i].option));
-        if (value < 1 || value == *table[i].value)
-            return false;
-        *table[i].value = value;
-        return true;
-    }
-    return false;
-}
-
 /* Checks that a refusal is one line, and that following its advice leads to a plan after a few
- * tries. */
-static bool check_refusal(const char *name, const struct sp_layout *lay, int ret, const char *first)
+ * tries. Returns true if it gives any. */
+static bool check_refusal(const char *name, const struct sp_layout *lay, int ret, struct capture *c)
 {
     struct sp_layout now = *lay;
-    char line[1024];
-    struct sp_plan plan;
 
-    snprintf(line, sizeof line, "%s", first);
     for (int tries = 0; tries < 6; tries++) {
-        size_t len = strlen(line);
+        struct sp_layout before = now;
+        size_t len = strlen(c->text);
+        struct sp_plan plan;
 
-        if (ret != -EINVAL || strncmp(line, "starpipe: schedule ", 19) || len < 30 ||
-            strchr(line, '\n') != line + len - 1)
-            fail_msg("%s: %d and '%s'", name_layout(name, &now), ret, line);
-        if (!follow(line, &now)) {
-            if (tries > 0 && !strstr(line, "; use ")) /* of an option, "use group=4" */
-                fail_msg("%s: what was said to do is refused: '%s'", name_layout(name, &now), line);
+        if (ret != -EINVAL || strncmp(c->text, "starpipe: schedule ", 19) || len < 30 ||
+            strchr(c->text, '\n') != c->text + len - 1)
+            fail_msg("%s: %d and '%s'", name_layout(name, &now), ret, c->text);
+        if (!follow_advice(c->text, &now) || !memcmp(&before, &now, sizeof now)) {
+            if (tries > 0 && !strstr(c->text, "; use ")) /* of an option, "use group=4" */
+                fail_msg("%s: what was said to do is refused: '%s'", name_layout(name, &now),
+                         c->text);
             return false;
         }
-        ret = create(name, &now, &plan, line, sizeof line);
+        ret = CAPTURED(c, sp_plan_create(name, &now, &plan));
         if (!ret) {
             sp_plan_destroy(&plan);
             return true;
         }
     }
-    fail_msg("%s: no end of '%s'", name_layout(name, lay), line);
+    fail_msg("%s: no end of '%s'", name_layout(name, lay), c->text);
     return false;
 }
 
@@ -216,7 +170,7 @@ static void check_schedule(const char *name, int every)
                 for (int n = 1; n <= 3; n++) {
                     struct sp_layout lay = layout_of(p, m, v, n);
                     struct sp_plan plan;
-                    char line[1024];
+                    struct capture c;
                     int ret;
 
                     /* of large layouts a sample, a larger one of what the schedule is meant for */
@@ -224,14 +178,14 @@ static void check_schedule(const char *name, int every)
                         continue;
                     if (every > 1 && pick(every))
                         continue;
-                    ret = create(name, &lay, &plan, line, sizeof line);
+                    ret = CAPTURED(&c, sp_plan_create(name, &lay, &plan));
                     if (ret) {
-                        hinted += check_refusal(name, &lay, ret, line);
+                        hinted += check_refusal(name, &lay, ret, &c);
                         refused++;
                         continue;
                     }
-                    if (*line)
-                        fail_msg("%s prints '%s'", name_layout(name, &lay), line);
+                    if (*c.text)
+                        fail_msg("%s prints '%s'", describe(&plan), c.text);
                     if (layers_cover(&plan)) {
                         check_plan(&plan);
                         built++;
@@ -256,11 +210,10 @@ static void check_schedule(const char *name, int every)
 }
 
 /* With SP_LONG all layouts, otherwise a sixth of them, a third of variants. */
-static void schedules(void **state)
+TEST(schedules)
 {
     const struct sp_schedule_def *def;
 
-    (void)state;
     for (int i = 0; (def = sp_schedule_at(i)); i++)
         if (!sp_family_find(def->family)->facts.parts) /* those have tests of their own */
             check_schedule(def->name, test_every(6) * (def->emit_all ? 3 : 1));
@@ -268,14 +221,4 @@ static void schedules(void **state)
         if (sp_schedule_find(variants[i].name))
             check_schedule(variants[i].name, test_every(3) * variants[i].every);
     }
-}
-
-TEST_GROUP(grid)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(schedules)};
-
-    lines = tmpfile();
-    if (!lines)
-        return 99;
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

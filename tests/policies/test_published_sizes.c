@@ -27,36 +27,13 @@ static bool possible(const char *schedule, const struct sp_layout *lay)
     return whole;
 }
 
-/* Sets the sizes that a refusal names in the layout; returns how many it names. */
-static int take_advice(const char *line, struct sp_layout *lay)
-{
-    const struct {
-        const char *option;
-        int *value;
-    } sizes[] = {{"--stages ", &lay->stages},
-                 {"--micro-batches ", &lay->micro_batches},
-                 {"--chunks ", &lay->chunks},
-                 {"--slices ", &lay->slices}};
-    const char *at = strstr(line, "; use ");
-    int named = 0;
-
-    assert_non_null(at);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const char *option = strstr(at, sizes[i].option);
-
-        if (option && sscanf(option + strlen(sizes[i].option), "%d", sizes[i].value) == 1)
-            named++;
-    }
-    return named;
-}
-
 static void refused_with_advice(const char *schedule, struct sp_layout lay)
 {
     int m = lay.micro_batches;
     struct sp_plan plan;
     const char *line = assert_no_plan(schedule, lay, "");
 
-    assert_true(take_advice(line, &lay) > 0);
+    assert_true(follow_advice(line, &lay) > 0);
     assert_true(lay.micro_batches >= m);
     if (sp_plan_create(schedule, &lay, &plan))
         fail_msg("does not do what it says: %s", line);

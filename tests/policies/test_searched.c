@@ -300,23 +300,18 @@ TEST(any_size)
                 struct sp_layout lay = layout(p, m);
                 struct sp_plan plan;
                 struct capture c;
-                const char *text, *use;
                 int ret;
 
                 if ((p + m) % test_every(11))
                     continue;
                 lay.chunks = table[i].chunks;
-                capture_begin(&c);
-                ret = sp_plan_create(table[i].name, &lay, &plan);
-                text = capture_end(&c);
+                ret = CAPTURED(&c, sp_plan_create(table[i].name, &lay, &plan));
                 assert_int_equal(!ret, strcmp(table[i].name, "chimera") ? table[i].chunks != 3
                                                                         : p % 2 == 0);
                 if (ret) {
-                    use = strstr(text, "use --");
-                    if (!use || !(sscanf(use, "use --stages %d", &lay.stages) == 1 ||
-                                  sscanf(use, "use --chunks %d", &lay.chunks) == 1))
-                        fail_msg("%s p=%d m=%d: %s", table[i].name, p, m, text);
-                    assert_int_equal(sp_plan_create(table[i].name, &lay, &plan), 0);
+                    if (!follow_advice(c.text, &lay))
+                        fail_msg("%s p=%d m=%d: %s", table[i].name, p, m, c.text);
+                    make_plan_of(table[i].name, lay, &plan);
                     refused++;
                 }
                 assert_int_equal(plan.layout.micro_batches, m);
