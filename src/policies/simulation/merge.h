@@ -1,4 +1,4 @@
-/* One order for the ops of all stages, which the list simulation makes (listsim.c). */
+/* One order for the ops of all stages. */
 #ifndef SP_MERGE_H
 #define SP_MERGE_H
 
@@ -11,7 +11,7 @@ struct sp_placed {
 /*
  * All ops of all stages in the order in which they start at these costs, then by stage; or in the
  * turns of the family. The order is topological even if ops take no time. The caller frees it;
- * NULL: no memory, or the programs deadlock.
+ * NULL: no memory, or the programs deadlock. A play of the list simulation (listsim.c) finds it.
  */
 struct sp_placed *sp_order_at_costs(const struct sp_plan *plan, const struct sp_costs *costs,
                                     int *n);

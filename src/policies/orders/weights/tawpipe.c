@@ -22,7 +22,7 @@
  * nodes and workers pass it on, with as many messages but evenly spread over the senders.
  */
 #include "policies/families/weight_ring/node.h"
-#include "policies/orders/weights/one_by_one.h"
+#include "policies/orders/weights/rounds.h"
 #include <math.h>
 
 /* Workers of a node: by default at most eight, the usual number of GPUs of a node. */
