@@ -124,7 +124,7 @@ static int run(struct sp_player *player, int stage, int k, double start, double 
     return ops;
 }
 
-/* What decides when a stage that could run its next op is next in the order of submission. */
+/* The lower it is, the sooner a stage that could run its next op has its turn in the order. */
 static double turn_of(const struct sp_player *player, int stage)
 {
     const struct sp_plan *plan = ((const struct sim *)player->arg)->plan;

@@ -1,7 +1,8 @@
 /*
  * The policies of starpipe/order.h. Each worker has a queue, a ring of slots indexed by program
  * position. A task that becomes ready is filed in its slot. A worker takes the slot of its next
- * position, or nothing, whatever the order in which StarPU makes tasks ready.
+ * position, or nothing, whatever the order in which StarPU makes tasks ready. This runs while tasks
+ * do, by several threads, so it is no player of programs (player.h).
  */
 #include "starpipe/order.h"
 #include "policies/simulation/overtaking.h"
