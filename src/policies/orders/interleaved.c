@@ -129,7 +129,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return ((v - 1) * (m > p ? m : p) + m + p - 1) / v * (f + b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_interleaved;
 const struct sp_schedule_def sp_schedule_interleaved = {
     .abi = SP_SCHEDULE_ABI,
     .name = "interleaved",

@@ -38,7 +38,6 @@ double sp_1f1b_closed_form(const struct sp_layout *lay, double f, double b, doub
     return ((double)lay->micro_batches + lay->stages - 1) * (f + b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_1f1b;
 const struct sp_schedule_def sp_schedule_1f1b = {
     .abi = SP_SCHEDULE_ABI,
     .name = "1f1b",

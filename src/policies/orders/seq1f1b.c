@@ -52,7 +52,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return (lay->micro_batches + (lay->stages - 1.0) / lay->slices) * (f + b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_seq1f1b;
 const struct sp_schedule_def sp_schedule_seq1f1b = {
     .abi = SP_SCHEDULE_ABI,
     .name = "seq1f1b",

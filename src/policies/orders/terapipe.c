@@ -40,7 +40,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return (lay->micro_batches + (lay->stages - 1.0) / lay->slices) * (f + b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_terapipe;
 const struct sp_schedule_def sp_schedule_terapipe = {
     .abi = SP_SCHEDULE_ABI,
     .name = "terapipe",

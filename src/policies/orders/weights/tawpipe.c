@@ -52,7 +52,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return G * P * (f + back) + (nodes - 1) * fmax(f, back) / lay->chunks;
 }
 
-extern const struct sp_schedule_def sp_schedule_tawpipe;
 const struct sp_schedule_def sp_schedule_tawpipe = {
     .abi = SP_SCHEDULE_ABI,
     .name = "tawpipe",

@@ -40,7 +40,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return G * P * (f + back) + (P - 1) * (fmax(f, back) + (G - 1) * fabs(f - back));
 }
 
-extern const struct sp_schedule_def sp_schedule_weipipe_naive;
 const struct sp_schedule_def sp_schedule_weipipe_naive = {
     .abi = SP_SCHEDULE_ABI,
     .name = "weipipe-naive",

@@ -45,7 +45,6 @@ static int emit_all(const struct sp_layout *lay, struct sp_program *programs, ch
     return sp_vpattern_emit(&pattern, lay, programs, why, n);
 }
 
-extern const struct sp_schedule_def sp_schedule_1f1b_v;
 const struct sp_schedule_def sp_schedule_1f1b_v = {
     .abi = SP_SCHEDULE_ABI,
     .name = "1f1b-v",

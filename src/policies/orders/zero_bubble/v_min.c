@@ -38,7 +38,6 @@ static int emit_all(const struct sp_layout *lay, struct sp_program *programs, ch
     return sp_vpattern_emit(&pattern, lay, programs, why, n);
 }
 
-extern const struct sp_schedule_def sp_schedule_v_min;
 const struct sp_schedule_def sp_schedule_v_min = {
     .abi = SP_SCHEDULE_ABI,
     .name = "v-min",
