@@ -1,5 +1,5 @@
-/* The oracle's knowledge of the layerwise, subsequence and bidirectional families. Of src/policies
- * it calls the schedule's own placement alone. */
+/* The oracle's knowledge of the layerwise, subsequence and bidirectional families. It calls the
+ * schedule's own placement, and nothing else of src/policies. */
 #ifndef SP_TESTS_LAYERS_H
 #define SP_TESTS_LAYERS_H
 

@@ -67,7 +67,7 @@ TEST(every_op_once)
     for (int k = 0; k < SCHEDULES; k++)
         for (int p = 1; p <= 6; p++)
             for (int v = 1; v <= 4; v++)
-                for (int m = 1; m <= 2 * p + 1; m++) {
+                for (int m = 1; m <= 3 * p + 1; m++) {
                     struct sp_plan plan;
 
                     if ((k + p + v + m) % test_every(3))

@@ -1,6 +1,6 @@
 /*
  * The zero-bubble forms of WeiPipe, which the paper only sketches: makespans, the ranking of the
- * four variants, activations. B of a micro-batch goes down the chunks, while W of wzb2 goes up.
+ * four variants, activations. Their orders are in test_ring_chunks.c.
  */
 #include "policies/families/weight_ring/ring.h"
 #include "policies/play.h"
@@ -65,41 +65,6 @@ TEST(bounds)
                 is = simulate("wzb2", P, G, &costs[c], &peak, &formula);
                 assert_true(is >= formula - 1e-9);
             }
-}
-
-/* Position of an op in the program of its worker. */
-static int place(const struct sp_plan *plan, int pass, int mb, int chunk)
-{
-    const struct sp_program *prog = &plan->programs[mb % plan->layout.stages];
-
-    for (int k = 0; k < prog->n; k++)
-        if (prog->ops[k].pass == pass && prog->ops[k].part == SP_CHUNK && prog->ops[k].mb == mb &&
-            prog->ops[k].chunk == chunk)
-            return k;
-    fail_msg("no op of pass %d, micro-batch %d, chunk %d", pass, mb, chunk);
-    return -1;
-}
-
-TEST(orders)
-{
-    static const char *const names[] = {"wzb1", "wzb2"};
-    struct sp_plan plan;
-
-    for (int n = 0; n < 2; n++)
-        for (int P = 2; P <= 6; P++) {
-            make_plan(names[n], P, 5 * P, &plan);
-            for (int i = 0; i < 5 * P; i++)
-                for (int c = 0; c < P; c++) {
-                    assert_true(place(&plan, SP_W, i, c) > place(&plan, SP_B, i, c));
-                    if (c == 0)
-                        continue;
-                    assert_true(place(&plan, SP_B, i, c) < place(&plan, SP_B, i, c - 1));
-                    /* the last worker finishes gradients in the order of the next forwards */
-                    assert_true((place(&plan, SP_W, i, c) > place(&plan, SP_W, i, c - 1)) ==
-                                (n == 1));
-                }
-            sp_plan_destroy(&plan);
-        }
 }
 
 /* In a turn each worker sends to the next one, and the last one sends nothing to the first: wzb2 is
