@@ -2,7 +2,7 @@
 #ifndef SP_TESTS_REFERENCE_H
 #define SP_TESTS_REFERENCE_H
 
-#include "common.h"
+#include "policies/common.h"
 #include <jansson.h>
 
 static inline json_t *reference_load(const char *name)

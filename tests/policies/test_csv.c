@@ -1,11 +1,9 @@
 /* The CSV of torch.distributed.pipelining: our files and torch's are read back, and a text that is
  * no order is refused with its line and cell. */
-#include "common.h"
+#include "policies/common.h"
 #include "policies/load/csv.h"
 #include "policies/registry.h"
-#include "policies/plan_create.h"
 #include "policies/simulation/verify.h"
-#include "policies/families/families.h"
 
 static char *written(const struct sp_plan *plan)
 {
@@ -70,13 +68,12 @@ TEST(round_trips)
         if (strcmp(def->family, "layerwise") && strcmp(def->family, "subsequence"))
             continue;
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-            struct sp_layout lay = layout(sizes[k][0], sizes[k][1]);
+            struct sp_layout lay = layout_of(sizes[k][0], sizes[k][1], 0, 1);
             struct sp_plan plan, back;
             struct capture c;
             char *text, *again, why[512] = "";
             int err;
 
-            lay.chunks = 0;
             err = CAPTURED(&c, sp_plan_create(def->name, &lay, &plan));
             if (err)
                 continue;
@@ -311,17 +308,15 @@ TEST(sizes_and_orders)
 /* Plans that the format cannot express are refused. */
 TEST(export_refused)
 {
-    struct sp_layout lay = layout(2, 2);
     struct sp_plan plan;
     char why[160] = "";
 
-    lay.slices = 2;
-    write_plan(lay, (const char *[]){"F0s0 F0s1 B0s1 B0s0", "F0s0 F0s1 B0s1 B0s0"}, &plan);
+    write_plan(layout_of(2, 2, 1, 2),
+               (const char *[]){"F0s0 F0s1 B0s1 B0s0", "F0s0 F0s1 B0s1 B0s0"}, &plan);
     assert_int_equal(sp_csv_write(&plan, stderr, why, sizeof why), -EINVAL);
     assert_string_equal(why, "the csv format has no word for F0s0 of stage 0");
     sp_plan_destroy(&plan);
-    lay.slices = 1;
-    write_plan(lay, (const char *[]){"F0.0 R0.0 B0.0", "F0.0 B0.0"}, &plan);
+    write_plan(layout(2, 2), (const char *[]){"F0.0 R0.0 B0.0", "F0.0 B0.0"}, &plan);
     assert_int_equal(sp_csv_write(&plan, stderr, why, sizeof why), -EINVAL);
     assert_string_equal(why, "the csv format has no word for R0.0 of stage 0");
     sp_plan_destroy(&plan);

@@ -89,15 +89,13 @@ TEST(op_costs)
 {
     static const char *const lines[] = {"F0.0 F0.1 B0.1 W0.1 B0.0"};
     static const double scale_f[] = {1, 10}, scale_b[] = {1, 100};
-    struct sp_layout lay = layout(1, 1);
     struct sp_costs c = {.f = 2, .b = 6, .w = 8, .scale_f = scale_f, .scale_b = scale_b};
     static const double want[] = {1, 10, 300, 400, 7};
     struct sp_plan plan;
     struct sp_times t;
     char why[256] = "";
 
-    lay.chunks = 2;
-    write_plan(lay, lines, &plan);
+    write_plan(layout_of(1, 1, 2, 1), lines, &plan);
     assert_true(plan.split);
     assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
     for (int k = 0; k < 5; k++)
@@ -115,13 +113,11 @@ TEST(slices)
     static const char *const lines[] = {"F0s0 F0s1 F0s2 B0s2 B0s1 B0s0",
                                         "F0s0 F0s1 F0s2 B0s2 B0s1 B0s0"};
     static const struct sp_costs c = {.f = 3, .b = 3, .w = 3};
-    struct sp_layout lay = layout(2, 1);
     struct sp_plan plan;
     struct sp_times t;
     char why[256] = "";
 
-    lay.slices = 3;
-    write_plan(lay, lines, &plan);
+    write_plan(layout_of(2, 1, 1, 3), lines, &plan);
     assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
     play_plan(&plan, &c, SP_RENDEZVOUS, &t);
     assert_true(t.makespan == (3 + 1) * 3); /* n + p - 1 steps of (3 + 3 + 3)/3 */
@@ -179,12 +175,11 @@ TEST(orders_of_submission)
     for (int i = 0; (def = sp_schedule_at(i)); i++) {
         for (int p = 1; p <= 7; p += 2) {
             for (int m = 1; m <= 9; m += 4) {
-                struct sp_layout lay = layout(p, m);
+                struct sp_layout lay = layout_of(p, m, def->default_chunks, 1);
                 struct sp_plan plan;
                 struct capture c;
                 int ret;
 
-                lay.chunks = def->default_chunks;
                 ret = CAPTURED(&c, sp_plan_create(def->name, &lay, &plan));
                 if (ret)
                     continue;

@@ -155,11 +155,9 @@ TEST(results_at_unit_costs)
 /* No order of TeraPipe is stored: it runs slices forward, and backward in the exact reverse. */
 TEST(terapipe_is_a_stack)
 {
-    struct sp_layout lay = layout(3, 5);
     struct sp_plan plan;
 
-    lay.slices = 4;
-    assert_int_equal(sp_plan_create("terapipe", &lay, &plan), 0);
+    make_plan_of("terapipe", layout_of(3, 5, 1, 4), &plan);
     for (int s = 0; s < 3; s++) {
         assert_int_equal(plan.programs[s].n, 40);
         for (int k = 0; k < 20; k++) {
@@ -215,16 +213,14 @@ TEST(memory_over_a_grid)
         int plans = 0, below = 0;
 
         for (int at = 0; at < 8 * 20 * 3; at++) {
-            struct sp_layout lay = layout(1 + at % 8, 1 + at / 8 % 20);
+            bool sliced = strchr("st", schedules[i][0]) != NULL;
+            struct sp_layout lay = layout_of(1 + at % 8, 1 + at / 8 % 20, sliced ? 1 : 1 + at / 160,
+                                             sliced ? 1 + at / 160 : 1);
             const struct sp_schedule_def *def;
             char why[256] = "";
             struct sp_plan plan;
             struct sp_times t;
 
-            if (strchr("st", schedules[i][0]))
-                lay.slices = 1 + at / 160;
-            else
-                lay.chunks = 1 + at / 160;
             def = sp_schedule_find(schedules[i]);
             if (def->check(&lay, why, sizeof why))
                 continue;

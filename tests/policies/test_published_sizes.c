@@ -46,11 +46,10 @@ TEST(every_size_builds_or_is_refused)
         int built = 0, refused = 0;
 
         for (int at = 0; at < 9 * 20 * 4 * 4; at += test_every(7)) {
-            struct sp_layout lay = layout(1 + at % 9, 1 + at / 9 % 20);
+            struct sp_layout lay =
+                layout_of(1 + at % 9, 1 + at / 9 % 20, 1 + at / 180 % 4, 1 + at / 720);
             struct sp_plan plan;
 
-            lay.chunks = 1 + at / 180 % 4;
-            lay.slices = 1 + at / 720;
             if (possible(schedules[i], &lay)) {
                 make_plan_of(schedules[i], lay, &plan);
                 assert_int_equal(plan.layout.micro_batches, lay.micro_batches);
@@ -96,10 +95,9 @@ TEST(groups_of_interleaved)
     int built = 0, refused = 0;
 
     for (int at = 0; at < 9 * 20 * 4; at += test_every(7)) {
-        struct sp_layout lay = layout(1 + at % 9, 1 + at / 9 % 20);
+        struct sp_layout lay = layout_of(1 + at % 9, 1 + at / 9 % 20, 1 + at / 180, 1);
         int m = lay.micro_batches;
 
-        lay.chunks = 1 + at / 180;
         for (int group = 1; group <= m; group++) {
             char schedule[32], why[256] = "";
             struct sp_plan plan;
@@ -200,11 +198,10 @@ TEST(makespans_are_as_claimed)
         enum sp_formula claim = sp_schedule_find(schedules[i])->makespan_is;
 
         for (int at = 0; at < 8 * 20 * 4 * 4; at += test_every(3)) {
-            struct sp_layout lay = layout(1 + at % 8, 1 + at / 8 % 20);
+            struct sp_layout lay =
+                layout_of(1 + at % 8, 1 + at / 8 % 20, 1 + at / 160 % 4, 1 + at / 640);
             struct sp_plan plan;
 
-            lay.chunks = 1 + at / 160 % 4;
-            lay.slices = 1 + at / 640;
             if (!possible(schedules[i], &lay))
                 continue;
             make_plan_of(schedules[i], lay, &plan);

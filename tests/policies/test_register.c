@@ -1,6 +1,6 @@
 /* Schedules of the program itself: one that is registered is found and verified as others are, every definition
  * that is wrong is refused with its line, and a check that crashes is caught (an emit: tests/train/test_trainer.c). */
-#include "common.h"
+#include "policies/common.h"
 #include "policies/registry.h"
 #include <signal.h>
 

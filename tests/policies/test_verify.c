@@ -1,12 +1,10 @@
 /* The exact messages of the verifier on programs given as text. Broken programs of all schedules
  * are in test_mutations.c. */
-#include "common.h"
+#include "policies/common.h"
 #include "policies/simulation/channels.h"
-#include "policies/plan_create.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/verify.h"
 #include "policies/simulation/times.h"
-#include "policies/families/families.h"
 
 /* The plan is refused with the message; NULL: it is legal. */
 static void expect(struct sp_plan *plan, const char *want)

@@ -45,11 +45,10 @@ TEST(zb1p_formulas)
     for (int p = 1; p <= 9; p++) {
         for (int m = 1; m <= 20; m++) {
             for (int v = 1; v <= 4; v++) {
-                struct sp_layout lay = layout(p, m);
+                struct sp_layout lay = layout_of(p, m, v, 1);
 
                 if ((p + m + v) % test_every(3))
                     continue;
-                lay.chunks = v;
                 for (int c = 0; c < (p * m * v > 200 ? 3 : GRID_COSTS); c++) {
                     const struct sp_costs *k = &grid_costs[c];
                     double formula, eq3 = m * (k->f + k->b + k->w) + (p - 1) * (k->f + k->b - k->w);
