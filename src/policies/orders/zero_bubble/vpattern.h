@@ -22,7 +22,7 @@ struct sp_vpattern {
     void (*slots)(int stages, int stage, int slot[SP_SLOTS]);
 };
 
-/* sp_schedule_def.check: two chunks a stage, whole sequences. */
+/* sp_schedule_def.check of all orders in a V: two chunks a stage, whole sequences. */
 int sp_vpattern_check(const struct sp_layout *lay, char *why, size_t n);
 
 /* Like sp_schedule_def.emit_all. Refuses a layout whose memory is less than the pattern needs. */
