@@ -26,11 +26,16 @@ static inline struct sp_layout layout(int p, int m)
         .stages = p, .micro_batches = m, .chunks = 1, .slices = 1, .options = ""};
 }
 
+static inline void make_plan_of(const char *schedule, struct sp_layout lay, struct sp_plan *plan)
+{
+    if (sp_plan_create(schedule, &lay, plan))
+        fail_msg("%s p=%d m=%d v=%d n=%d L=%d is refused", schedule, lay.stages, lay.micro_batches,
+                 lay.chunks, lay.slices, lay.layers);
+}
+
 static inline void make_plan(const char *schedule, int p, int m, struct sp_plan *plan)
 {
-    struct sp_layout lay = layout(p, m);
-
-    assert_int_equal(sp_plan_create(schedule, &lay, plan), 0);
+    make_plan_of(schedule, layout(p, m), plan);
 }
 
 static inline struct sp_layout layout_of(int p, int m, int chunks, int slices)
@@ -55,6 +60,57 @@ static inline const char *assert_no_plan(const char *schedule, struct sp_layout 
         fail_msg("%s p=%d m=%d v=%d n=%d L=%d: %d '%s', not '%s'", schedule, lay.stages,
                  lay.micro_batches, lay.chunks, lay.slices, lay.layers, ret, c.text, text);
     return c.text;
+}
+
+/* A layout that a schedule refuses with a line that holds the text. */
+struct refusal {
+    const char *schedule;
+    struct sp_layout lay;
+    const char *text;
+};
+
+#define assert_no_plans(table) assert_each_refused(table, sizeof(table) / sizeof *(table))
+
+static inline void assert_each_refused(const struct refusal *table, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        assert_no_plan(table[i].schedule, table[i].lay, table[i].text);
+    print_message("%zu plans refused\n", n);
+}
+
+/* Sets the sizes that a refusal says to use; returns how many it names. */
+static inline int follow_advice(const char *line, struct sp_layout *lay)
+{
+    const struct {
+        const char *option;
+        int *value;
+    } sizes[] = {{"--stages ", &lay->stages},
+                 {"--micro-batches ", &lay->micro_batches},
+                 {"--chunks ", &lay->chunks},
+                 {"--slices ", &lay->slices}};
+    const char *use = strstr(line, "use --");
+    int named = 0;
+
+    for (size_t i = 0; use && i < sizeof sizes / sizeof *sizes; i++) {
+        const char *option = strstr(use, sizes[i].option);
+
+        if (option && sscanf(option + strlen(sizes[i].option), "%d", sizes[i].value) == 1)
+            named++;
+    }
+    return named;
+}
+
+static inline void assert_same_programs(const struct sp_plan *a, const struct sp_plan *b)
+{
+    for (int s = 0; s < a->layout.stages; s++) {
+        assert_int_equal(a->programs[s].n, b->programs[s].n);
+        for (int k = 0; k < a->programs[s].n; k++) {
+            const struct sp_op *x = &a->programs[s].ops[k], *y = &b->programs[s].ops[k];
+
+            assert_true(x->pass == y->pass && x->part == y->part && x->mb == y->mb &&
+                        x->chunk == y->chunk && x->slice == y->slice && x->overlap == y->overlap);
+        }
+    }
 }
 
 /* A model of odd sizes. */

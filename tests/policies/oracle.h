@@ -1,68 +1,106 @@
 /*
- * An independent and simple check whether a set of programs is legal, against which tests compare
- * the verifier and the list simulation. It uses tables, and rounds over all stages until nothing
- * moves; it calls nothing of src/policies but the schedule's own placement. Layerwise, subsequence
- * and bidirectional families.
+ * An independent and simple check whether a set of programs is legal, and of the times that it
+ * takes, against which tests compare schedules, the verifier and the list simulation. It uses
+ * tables, and rounds over all stages until nothing moves; it calls nothing of src/policies but, at
+ * the end, what it is compared with. layers.h, helix.h, weipipe.h and test_fsdp.c say which ops a
+ * family has and what they wait for.
  */
 #ifndef SP_TESTS_ORACLE_H
 #define SP_TESTS_ORACLE_H
 
-#include "policies/common.h"
+#include "policies/play.h"
 
 /* Bits for the errors of a program. */
 enum {
-    WRONG_FOREIGN = 1,    /* an op that no schedule has */
-    WRONG_TWICE = 2,      /* an op appears twice */
-    WRONG_MISSING = 4,    /* a forward or a backward does not appear */
-    WRONG_EARLY = 8,      /* before an op of its stage that it waits for, or R after its B */
-    WRONG_PAIR = 16,      /* overlapped ops that are not a forward and a backward */
-    WRONG_STUCK = 32,     /* deadlock */
-    WRONG_TURN = 64,      /* messages of a channel are taken in another order than sent */
-    WRONG_PAIRSTUCK = 128 /* deadlock of overlapped pairs */
+    WRONG_FOREIGN = 1,     /* an op that no schedule of the family has there */
+    WRONG_TWICE = 2,       /* an op appears twice */
+    WRONG_MISSING = 4,     /* an op that must appear does not */
+    WRONG_EARLY = 8,       /* before an op of its stage that it waits for */
+    WRONG_STUCK = 16,      /* deadlock */
+    WRONG_TURN = 32,       /* messages of a channel are taken in another order than sent */
+    WRONG_PAIR = 64,       /* overlapped ops that are not a forward and a backward */
+    WRONG_PAIRSTUCK = 128, /* deadlock of overlapped pairs */
+    WRONGS = 8
 };
 
-#define ORACLE_STAGES 16
-#define ORACLE_OPS 4096 /* of a stage */
+enum { ORACLE_STAGES = 16, ORACLE_CHUNKS = 8, ORACLE_CHANNELS = 6, ORACLE_WAITS = 6 };
+
+struct oracle;
+
+/* An op that another one waits for: its place in the program of its stage, -1: nowhere. */
+struct oracle_wait {
+    int stage, at;
+};
+
+struct oracle_family {
+    bool pairs; /* a forward and a backward may overlap */
+    /* The number of an op, -1: no schedule of the family has it on the stage. */
+    int (*id)(const struct oracle *o, int stage, const struct sp_op *op);
+    /* Lists the ops that an op waits for; returns how many. */
+    int (*waits)(const struct oracle *o, int stage, const struct sp_op *op,
+                 struct oracle_wait out[ORACLE_WAITS]);
+    double (*cost)(const struct oracle *o, const struct sp_costs *c, int stage,
+                   const struct sp_op *op);
+    /* Which of the channels between two stages brings the messages that an op waits for; -1: they
+     * keep no order. */
+    int (*channel)(const struct oracle *o, const struct sp_op *op);
+    /* Activations that an op adds; negative: that it releases. */
+    int (*live)(const struct oracle *o, int stage, const struct sp_op *op);
+};
 
 struct oracle {
+    const struct oracle_family *family;
     const struct sp_plan *plan;
-    int p, m, v, n, globals;
+    int p, m, v, n, L; /* stages, micro-batches, chunks, slices, layers */
+    int ids, required; /* ops that there are; the first of them must all appear */
+    int *place;        /* [ids] place in the program of its stage, -1: none */
+    /* results of the last play: */
+    double *start[ORACLE_STAGES], *end[ORACLE_STAGES];
+    double makespan, busy[ORACLE_STAGES];
+    int peak[ORACLE_STAGES], messages;
+    /* state of a play: */
+    const struct sp_costs *costs;
+    bool pairs;
+    int capacity;           /* messages of a channel not yet taken; 0: any number */
+    int pc[ORACLE_STAGES];  /* the next op */
+    int *to[ORACLE_STAGES]; /* the stage to which an op sends, -1: none */
+    int on_way[ORACLE_STAGES][ORACLE_STAGES][ORACLE_CHANNELS];
+
+    /* layers.h: */
+    int globals, global[ORACLE_STAGES][ORACLE_CHUNKS]; /* global stage of a chunk */
+    int home[2][ORACLE_STAGES * ORACLE_CHUNKS];        /* [pipe][global] its stage */
     bool two_ways;
-    int global[ORACLE_STAGES][8];                                 /* [stage][chunk] global stage */
-    int stage[2][8 * ORACLE_STAGES], chunk[2][8 * ORACLE_STAGES]; /* [pipe][global] */
-    int *index; /* [pass][mb][global][slice] place in the program of its stage, -1: none */
-    /* times of the last play: */
-    double start[ORACLE_STAGES][ORACLE_OPS], end[ORACLE_STAGES][ORACLE_OPS];
+    /* helix.h: */
+    int fold, streams;
+    /* weipipe.h: */
+    bool naive;
+    int rounds, turns, *turn;
 };
 
-static inline int oracle_pipe(const struct oracle *o, int mb)
+/* Finds the place of every op; returns FOREIGN, TWICE and MISSING. */
+static inline int oracle_index(struct oracle *o)
 {
-    const struct sp_plan *plan = o->plan;
+    int wrong = 0;
 
-    if (!o->two_ways)
-        return 0;
-    if (plan->def && plan->def->layerwise.pipe)
-        return plan->def->layerwise.pipe(&plan->layout, mb);
-    return mb >= (o->m + 1) / 2;
+    memset(o->place, -1, (size_t)o->ids * sizeof *o->place);
+    for (int s = 0; s < o->p; s++) {
+        for (int k = 0; k < o->plan->programs[s].n; k++) {
+            int id = o->family->id(o, s, &o->plan->programs[s].ops[k]);
+
+            if (id < 0)
+                wrong |= WRONG_FOREIGN;
+            else if (o->place[id] >= 0)
+                wrong |= WRONG_TWICE;
+            else
+                o->place[id] = k;
+        }
+    }
+    for (int i = 0; i < o->required; i++)
+        wrong |= o->place[i] < 0 ? WRONG_MISSING : 0;
+    return wrong;
 }
 
-/* The place of an op in the table of ops. */
-static inline int *oracle_at(const struct oracle *o, int pass, int mb, int g, int slice)
-{
-    return &o->index[((pass * o->m + mb) * o->globals + g) * o->n + slice];
-}
-
-static inline bool oracle_covers_family(const char *family)
-{
-    return !strcmp(family, "layerwise") || !strcmp(family, "subsequence") ||
-           !strcmp(family, "bidirectional");
-}
-
-static inline bool oracle_covers(const struct sp_plan *plan)
-{
-    return oracle_covers_family(plan->family->name) && plan->family->facts.pairs;
-}
-
+/* The caller has set the family, `ids`, `required` and what the family needs. */
 static inline void oracle_create(const struct sp_plan *plan, struct oracle *o)
 {
     const struct sp_layout *lay = &plan->layout;
@@ -72,207 +110,175 @@ static inline void oracle_create(const struct sp_plan *plan, struct oracle *o)
     o->m = lay->micro_batches;
     o->v = lay->chunks;
     o->n = lay->slices;
-    o->two_ways = !strcmp(plan->family->name, "bidirectional");
-    o->globals = o->two_ways ? o->p : o->p * o->v;
-    assert_true(o->p <= ORACLE_STAGES && o->v <= 8 && 4 * o->m * o->v * o->n <= ORACLE_OPS);
+    o->L = lay->layers;
+    assert_true(o->p <= ORACLE_STAGES);
+    o->place = malloc((size_t)o->ids * sizeof *o->place);
+    assert_non_null(o->place);
     for (int s = 0; s < o->p; s++) {
-        for (int c = 0; c < o->v; c++) {
-            int g = plan->def && plan->def->layerwise.global_stage
-                        ? plan->def->layerwise.global_stage(lay, s, c)
-                        : s + c * o->p;
+        size_t n = (size_t)plan->programs[s].n;
 
-            o->global[s][c] = g;
-            o->stage[o->two_ways ? c : 0][g] = s;
-            o->chunk[o->two_ways ? c : 0][g] = c;
-        }
+        o->start[s] = calloc(2 * n + 1, sizeof(double));
+        o->to[s] = malloc((n + 1) * sizeof(int));
+        assert_true(o->start[s] && o->to[s]);
+        o->end[s] = o->start[s] + n;
     }
-    o->index = malloc(sizeof(int) * (size_t)(SP_PASSES * o->m * o->globals * o->n));
-    assert_non_null(o->index);
 }
 
 static inline void oracle_destroy(struct oracle *o)
 {
-    free(o->index);
+    free(o->place);
+    free(o->turn);
+    for (int s = 0; s < o->p; s++) {
+        free(o->start[s]);
+        free(o->to[s]);
+    }
 }
 
-/* Lists the ops that an op waits for, as (pass, global stage, slice) of its micro-batch; returns
- * how many. */
-static inline int oracle_waits(const struct oracle *o, int pass, int g, int k, int out[4][3])
+static inline void oracle_done(struct sp_plan *plan, struct oracle *o)
 {
-    int n = 0;
-
-#define WAIT(a, b, c) (out[n][0] = (a), out[n][1] = (b), out[n][2] = (c), n++)
-    if (pass == SP_F && g > 0)
-        WAIT(SP_F, g - 1, k);
-    if (pass == SP_F && k > 0)
-        WAIT(SP_F, g, k - 1);
-    if (pass == SP_B && g < o->globals - 1)
-        WAIT(SP_B, g + 1, k);
-    if (pass == SP_B && k < o->n - 1)
-        WAIT(SP_B, g, k + 1);
-    if (pass == SP_B && g == o->globals - 1) /* the loss of the whole sequence */
-        WAIT(SP_F, g, o->n - 1);
-    if (pass == SP_B || pass == SP_R)
-        WAIT(SP_F, g, k);
-    if (pass == SP_W)
-        WAIT(SP_B, g, k);
-#undef WAIT
-    return n;
+    oracle_destroy(o);
+    sp_plan_destroy(plan);
 }
 
-/* Finds the place of every op; returns FOREIGN, TWICE and MISSING. */
-static inline int oracle_place(struct oracle *o)
+/* Returns EARLY, PAIR and TURN, and finds out to which stage each op sends. */
+static inline int oracle_order(struct oracle *o)
 {
     int wrong = 0;
 
-    memset(o->index, -1, sizeof(int) * (size_t)(SP_PASSES * o->m * o->globals * o->n));
+    for (int s = 0; s < o->p; s++)
+        memset(o->to[s], -1, (size_t)o->plan->programs[s].n * sizeof(int));
     for (int s = 0; s < o->p; s++) {
         const struct sp_program *prog = &o->plan->programs[s];
-
-        for (int k = 0; k < prog->n; k++) {
-            const struct sp_op *op = &prog->ops[k];
-            int *at;
-
-            if (op->part != SP_CHUNK || op->pass >= SP_PASSES || op->mb < 0 || op->mb >= o->m ||
-                op->chunk < 0 || op->chunk >= o->v || op->slice >= o->n ||
-                (o->two_ways && op->chunk != oracle_pipe(o, op->mb)))
-                return WRONG_FOREIGN;
-            at = oracle_at(o, op->pass, op->mb, o->global[s][op->chunk], op->slice);
-            if (*at >= 0)
-                wrong |= WRONG_TWICE;
-            else
-                *at = k;
-        }
-    }
-    for (int i = 0; i < 2 * o->m * o->globals * o->n; i++) { /* F, then B */
-        if (o->index[i] < 0)
-            wrong |= WRONG_MISSING;
-    }
-    return wrong;
-}
-
-/* Returns EARLY, PAIR and TURN. */
-static inline int oracle_order(const struct oracle *o)
-{
-    int wrong = 0;
-
-    for (int s = 0; s < o->p; s++) {
-        const struct sp_program *prog = &o->plan->programs[s];
-        int last[ORACLE_STAGES][2]; /* place in its sender of the last message taken */
+        int last[ORACLE_STAGES]
+                [ORACLE_CHANNELS]; /* place in its sender of the last message taken */
 
         memset(last, -1, sizeof last);
         for (int k = 0; k < prog->n; k++) {
             const struct sp_op *op = &prog->ops[k];
-            int g = o->global[s][op->chunk], waits[4][3], pipe = oracle_pipe(o, op->mb);
-            int n = oracle_waits(o, op->pass, g, op->slice, waits);
-            int b = *oracle_at(o, SP_B, op->mb, g, op->slice);
+            struct oracle_wait waits[ORACLE_WAITS];
+            int n = o->family->waits(o, s, op, waits), channel = o->family->channel(o, op);
 
-            if (op->pass == SP_R && b < k)
-                wrong |= WRONG_EARLY;
             for (int i = 0; i < n; i++) {
-                int src = o->stage[pipe][waits[i][1]];
-                int at = *oracle_at(o, waits[i][0], op->mb, waits[i][1], waits[i][2]);
+                int from = waits[i].stage, at = waits[i].at;
 
-                if (src == s && at > k)
+                if (from == s && at > k)
                     wrong |= WRONG_EARLY;
-                if (src == s && at >= 0 && at == k - 1 && prog->ops[at].overlap)
+                if (from == s && at >= 0 && at == k - 1 && prog->ops[at].overlap)
                     wrong |= WRONG_PAIR;
-                if (src != s && at < last[src][op->pass == SP_F])
-                    wrong |= WRONG_TURN;
-                if (src != s)
-                    last[src][op->pass == SP_F] = at;
+                if (from == s || at < 0)
+                    continue;
+                o->to[from][at] = s;
+                if (channel < 0)
+                    continue;
+                wrong |= at < last[from][channel] ? WRONG_TURN : 0;
+                last[from][channel] = at;
             }
-            if (op->overlap &&
-                (k == prog->n - 1 || op->pass != SP_F || op[1].pass != SP_B || op[1].overlap))
+            if (op->overlap && (!o->family->pairs || k == prog->n - 1 || op->pass != SP_F ||
+                                op[1].pass != SP_B || op[1].overlap))
                 wrong |= WRONG_PAIR;
         }
     }
     return wrong;
 }
 
-/* Cost of an op: its share of a whole stage's. */
-static inline double oracle_cost(const struct oracle *o, const struct sp_costs *c, int s,
-                                 const struct sp_op *op)
+/* Returns true if an op can run; *start is then not before its inputs are there. */
+static inline bool oracle_ready(const struct oracle *o, int s, int k, double *start)
 {
-    double share = 1.0 / ((o->two_ways ? 1 : o->v) * o->n);
-    int g = o->global[s][op->chunk];
+    const struct sp_op *op = &o->plan->programs[s].ops[k];
+    struct oracle_wait waits[ORACLE_WAITS];
+    int n = o->family->waits(o, s, op, waits), to = o->to[s][k];
 
-    if (op->pass == SP_W)
-        return c->w * share;
-    if (op->pass == SP_B)
-        return (c->b + (*oracle_at(o, SP_W, op->mb, g, op->slice) < 0 ? c->w : 0)) * share;
-    return c->f * share;
+    for (int i = 0; i < n; i++) {
+        int from = waits[i].stage, at = waits[i].at;
+
+        if (at < 0 || at >= o->pc[from])
+            return false;
+        *start = fmax(*start, o->end[from][at] + (from == s ? 0 : o->costs->comm));
+    }
+    return to < 0 || o->capacity == 0 || o->on_way[s][to][o->family->channel(o, op)] < o->capacity;
+}
+
+static inline void oracle_run(struct oracle *o, int s, int k, double start, double end)
+{
+    const struct sp_op *op = &o->plan->programs[s].ops[k];
+    struct oracle_wait waits[ORACLE_WAITS];
+    int n = o->family->waits(o, s, op, waits), channel = o->family->channel(o, op);
+
+    for (int i = 0; i < n; i++) {
+        o->messages += waits[i].stage != s;
+        if (o->capacity > 0 && waits[i].stage != s)
+            o->on_way[waits[i].stage][s][channel]--;
+    }
+    if (o->capacity > 0 && o->to[s][k] >= 0)
+        o->on_way[s][o->to[s][k]][channel]++;
+    o->start[s][k] = start;
+    o->end[s][k] = end;
+    o->makespan = fmax(o->makespan, end);
+}
+
+/* Runs the next op of a stage, or two that overlap, if it can. */
+static inline bool oracle_step(struct oracle *o, int s)
+{
+    const struct sp_program *prog = &o->plan->programs[s];
+    int k = o->pc[s], ops = o->pairs && k + 1 < prog->n && prog->ops[k].overlap ? 2 : 1;
+    double start = k > 0 ? o->end[s][k - 1] : 0, cost = 0;
+
+    if (k == prog->n)
+        return false;
+    for (int i = k; i < k + ops; i++) {
+        if (!oracle_ready(o, s, i, &start))
+            return false;
+        cost += o->family->cost(o, o->costs, s, &prog->ops[i]);
+    }
+    for (int i = k; i < k + ops; i++)
+        oracle_run(o, s, i, start, start + cost);
+    o->busy[s] += cost;
+    o->pc[s] += ops;
+    return true;
 }
 
 /*
- * Plays the programs and sets start and end. `pairs`: overlapped pairs run as units. `capacity`:
- * the most messages of a channel not yet taken (0: any number). True if all programs come to their
- * end.
+ * Plays the programs. `pairs`: overlapped pairs run as units. `capacity`: the most messages of a
+ * channel not yet taken (0: any number). True if all programs come to their end.
  */
 static inline bool oracle_play(struct oracle *o, const struct sp_costs *c, bool pairs, int capacity)
 {
-    int pc[ORACLE_STAGES] = {0}, on_way[ORACLE_STAGES][ORACLE_STAGES][2] = {{{0}}};
     bool moved = true, all = true;
 
+    o->costs = c;
+    o->pairs = pairs;
+    o->capacity = capacity;
+    o->makespan = 0;
+    o->messages = 0;
+    memset(o->busy, 0, sizeof o->busy);
+    memset(o->pc, 0, sizeof o->pc);
+    memset(o->on_way, 0, sizeof o->on_way);
     while (moved) {
         moved = false;
         for (int s = 0; s < o->p; s++) {
-            const struct sp_program *prog = &o->plan->programs[s];
-            double start = pc[s] > 0 ? o->end[s][pc[s] - 1] : 0, end;
-            int from[2] = {-1, -1}, to[2] = {-1, -1}, ops = 1;
-            bool ready = pc[s] < prog->n;
-
-            if (ready && pairs && prog->ops[pc[s]].overlap && pc[s] + 1 < prog->n)
-                ops = 2;
-            for (int j = 0; ready && j < ops; j++) {
-                const struct sp_op *op = &prog->ops[pc[s] + j];
-                int g = o->global[s][op->chunk], pipe = oracle_pipe(o, op->mb), waits[4][3];
-                int n = oracle_waits(o, op->pass, g, op->slice, waits), forward = op->pass == SP_F;
-                int next = op->pass == SP_F ? g + 1 : op->pass == SP_B ? g - 1 : -1;
-
-                for (int i = 0; i < n && ready; i++) {
-                    int src = o->stage[pipe][waits[i][1]];
-                    int at = *oracle_at(o, waits[i][0], op->mb, waits[i][1], waits[i][2]);
-
-                    ready = at >= 0 && at < pc[src];
-                    if (ready && o->end[src][at] + (src == s ? 0 : c->comm) > start)
-                        start = o->end[src][at] + (src == s ? 0 : c->comm);
-                    if (src != s)
-                        from[j] = src;
-                }
-                if (next >= 0 && next < o->globals && o->stage[pipe][next] != s)
-                    to[j] = o->stage[pipe][next];
-                if (to[j] >= 0 && capacity > 0 && on_way[s][to[j]][forward] >= capacity)
-                    ready = false;
-            }
-            if (!ready)
-                continue;
-            end = start;
-            for (int j = 0; j < ops; j++)
-                end += oracle_cost(o, c, s, &prog->ops[pc[s] + j]);
-            for (int j = 0; j < ops; j++) {
-                int forward = prog->ops[pc[s]].pass == SP_F;
-
-                if (from[j] >= 0)
-                    on_way[from[j]][s][forward]--;
-                if (to[j] >= 0)
-                    on_way[s][to[j]][forward]++;
-                o->start[s][pc[s]] = start;
-                o->end[s][pc[s]++] = end;
-            }
-            moved = true;
+            while (oracle_step(o, s))
+                moved = true;
         }
     }
-    for (int s = 0; s < o->p; s++)
-        all = all && pc[s] == o->plan->programs[s].n;
+    for (int s = 0; s < o->p; s++) {
+        int live = 0;
+
+        all &= o->pc[s] == o->plan->programs[s].n;
+        o->peak[s] = 0;
+        for (int k = 0; k < o->plan->programs[s].n; k++) {
+            live += o->family->live(o, s, &o->plan->programs[s].ops[k]);
+            o->peak[s] = live > o->peak[s] ? live : o->peak[s];
+        }
+    }
     return all;
 }
 
 /* Returns all errors of the programs; 0: they are legal. */
 static inline int oracle_judge(struct oracle *o)
 {
-    static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
-    int wrong = oracle_place(o);
+    static const struct sp_costs unit = {
+        .f = 1, .b = 1, .w = 1, .parts = {.pre = 1, .attn = 1, .post = 1, .backward = 2}};
+    int wrong = oracle_index(o);
 
     if (wrong & WRONG_FOREIGN)
         return wrong;
@@ -284,21 +290,68 @@ static inline int oracle_judge(struct oracle *o)
     return wrong;
 }
 
-/* The most activations of a stage alive at once: from F to W, or to B if there is no W. */
-static inline int oracle_peak(const struct oracle *o, int s)
+/* Returns true if two times are equal; `within`: up to rounding, of this relative size. */
+static inline bool oracle_near(double a, double b, double within)
+{
+    return fabs(a - b) <= within * (1 + fabs(a) + fabs(b));
+}
+
+/* No op is before what it waits for. Returns how many messages the ops of a stage wait for. */
+static inline int oracle_compare_waits(const struct oracle *o, const struct sp_times *t, int s)
 {
     const struct sp_program *prog = &o->plan->programs[s];
-    int live = 0, peak = 0;
+    int messages = 0;
 
     for (int k = 0; k < prog->n; k++) {
-        const struct sp_op *op = &prog->ops[k];
-        int w = *oracle_at(o, SP_W, op->mb, o->global[s][op->chunk], op->slice);
+        struct oracle_wait waits[ORACLE_WAITS];
+        int n = o->family->waits(o, s, &prog->ops[k], waits);
+        bool second = o->pairs && k > 0 && prog->ops[k - 1].overlap;
 
-        live += op->pass == SP_F;
-        peak = live > peak ? live : peak;
-        live -= op->pass == SP_W || (op->pass == SP_B && w < 0);
+        assert_true(k == 0 || second || t->start[s][k] >= t->end[s][k - 1]);
+        for (int i = 0; i < n; i++) {
+            bool message = waits[i].stage != s;
+
+            messages += message;
+            assert_true(t->end[waits[i].stage][waits[i].at] + message * o->costs->comm <=
+                        t->start[s][k]);
+        }
     }
-    return peak;
+    return messages;
+}
+
+/* Compares the list simulation with a play: the times of every op, and all figures. */
+static inline void oracle_compare(struct oracle *o, const struct sp_costs *c, enum sp_channel kind,
+                                  double within)
+{
+    const struct sp_plan *plan = o->plan;
+    int messages = 0;
+    double idle = 0;
+    struct sp_times t;
+
+    play_plan(plan, c, kind, &t);
+    assert_true(oracle_play(o, c, kind == SP_PAIRED, 0));
+    for (int s = 0; s < o->p; s++) {
+        int n = plan->programs[s].n;
+        char text[SP_OP_TEXT];
+
+        for (int k = 0; k < n; k++)
+            if (!oracle_near(t.start[s][k], o->start[s][k], within) ||
+                !oracle_near(t.end[s][k], o->end[s][k], within))
+                fail_msg("%s, comm %g: %s of stage %d runs %g .. %g, not %g .. %g", describe(plan),
+                         c->comm, sp_op_print(&plan->programs[s].ops[k], o->n > 1, text), s,
+                         t.start[s][k], t.end[s][k], o->start[s][k], o->end[s][k]);
+        messages += oracle_compare_waits(o, &t, s);
+        assert_true(oracle_near(t.busy[s], o->busy[s], within));
+        assert_true(oracle_near(t.idle[s], o->makespan - o->busy[s], within));
+        assert_true(oracle_near(t.span[s], o->end[s][n - 1] - o->start[s][0], within));
+        assert_int_equal(t.peak_live[s], o->peak[s]);
+        idle += t.idle[s];
+    }
+    assert_true(oracle_near(t.makespan, o->makespan, within));
+    assert_true(oracle_near(t.bubble_ratio, t.makespan > 0 ? idle / (o->p * t.makespan) : 0, 1e-9));
+    assert_int_equal(t.messages, o->messages);
+    assert_int_equal(t.messages, messages);
+    sp_times_destroy(&t);
 }
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef SP_TESTS_REFERENCE_H
 #define SP_TESTS_REFERENCE_H
 
-#include "common.h"
+#include "policies/common.h"
 #include <jansson.h>
 
 static inline json_t *reference_load(const char *name)
@@ -28,6 +28,25 @@ static inline double reference_number(json_t *root, const char *key, int at)
     if (!json_is_number(v))
         fail_msg("%s: not a number", key);
     return json_number_value(v);
+}
+
+/* A whole number of an object; `otherwise` if there is none. */
+static inline int reference_integer(json_t *root, const char *key, int otherwise)
+{
+    json_t *v = json_object_get(root, key);
+
+    return v ? (int)json_integer_value(v) : otherwise;
+}
+
+/* The sizes of a file. */
+static inline struct sp_layout reference_layout(json_t *root)
+{
+    struct sp_layout lay =
+        layout_of(reference_integer(root, "p", 0), reference_integer(root, "m", 0),
+                  reference_integer(root, "v", 1), reference_integer(root, "seq_splits", 1));
+
+    lay.layers = reference_integer(root, "layers", 0);
+    return lay;
 }
 
 /* The programs of a plan are those of the file, op by op. */

@@ -3,11 +3,10 @@
  * sent is received once, after it was sent; ops run in the order of the program; nothing is used before it is
  * there or after it was freed, and nothing is left; members meet in collectives in one order.
  */
-#include "common.h"
+#include "policies/common.h"
 #include "policies/lowering/lowering.h"
 #include "policies/lowering/traffic.h"
 #include "policies/registry.h"
-#include "policies/plan_create.h"
 
 /* A tensor on a stage. */
 struct alive {

@@ -1,11 +1,9 @@
 /* The CSV of torch.distributed.pipelining: our files and torch's are read back, and a text that is
  * no order is refused with its line and cell. */
-#include "common.h"
+#include "policies/common.h"
 #include "policies/load/csv.h"
 #include "policies/registry.h"
-#include "policies/plan_create.h"
 #include "policies/simulation/verify.h"
-#include "policies/families/families.h"
 
 static char *written(const struct sp_plan *plan)
 {
@@ -70,13 +68,12 @@ TEST(round_trips)
         if (strcmp(def->family, "layerwise") && strcmp(def->family, "subsequence"))
             continue;
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-            struct sp_layout lay = layout(sizes[k][0], sizes[k][1]);
+            struct sp_layout lay = layout_of(sizes[k][0], sizes[k][1], 0, 1);
             struct sp_plan plan, back;
             struct capture c;
             char *text, *again, why[512] = "";
             int err;
 
-            lay.chunks = 0;
             err = CAPTURED(&c, sp_plan_create(def->name, &lay, &plan));
             if (err)
                 continue;
@@ -261,59 +258,49 @@ TEST(refuses)
     print_message("%zu files refused\n", sizeof table / sizeof *table);
 }
 
-static int create(const char *schedule, struct sp_layout lay, const char *why)
+/* Writes the text to a file that is empty otherwise. */
+static void rewrite(FILE *f, const char *text)
 {
-    struct sp_plan plan;
-    struct capture c;
-    const char *said;
-    int err;
-
-    capture_begin(&c);
-    err = sp_plan_create(schedule, &lay, &plan);
-    said = capture_end(&c);
-    if (!err) {
-        sp_plan_destroy(&plan);
-        assert_string_equal(said, "");
-    } else if (!strstr(said, why) || strchr(said, '\n')[1]) {
-        fail_msg("wanted '%s', got %s", why, said);
-    }
-    return err;
+    rewind(f);
+    assert_int_equal(ftruncate(fileno(f), 0), 0);
+    fputs(text, f);
+    fflush(f);
 }
 
 /* Requested sizes must be those of the file; an order that cannot run is refused. */
 TEST(sizes_and_orders)
 {
-    char path[] = "/tmp/starpipe-csv-XXXXXX", schedule[64];
-    int fd = mkstemp(path);
-    FILE *f = fdopen(fd, "w");
+    char path[] = "/tmp/starpipe-csv-XXXXXX", file[64];
+    FILE *f = fdopen(mkstemp(path), "w");
+    const struct sp_layout any = {0};
+    const struct refusal sizes[] = {
+        {file, layout(4, 2), "has 2 stages, not 4"},
+        {file, layout(2, 8), "has 2 micro-batches, not 8"},
+        {file, {.chunks = 2}, "has 1 chunks, not 2"},
+        {file, {.slices = 3}, "has 1 slices, not 3"},
+        {file, {.layers = 1}, "layers"},
+    };
+    const struct refusal no_files[] = {
+        {"csv:/nonexistent/file", any, "No such file"},
+        {"csv:/tmp", any, "not a regular file"},
+        {"csv:/dev/zero", any, "not a regular file"},
+        {"csv:", any, "which file"},
+    };
+    struct sp_plan plan;
 
     assert_non_null(f);
-    snprintf(schedule, sizeof schedule, "csv:%s", path);
-    fputs("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", f);
-    fflush(f);
-    assert_int_equal(create(schedule, (struct sp_layout){0}, ""), 0);
-    assert_int_equal(create(schedule, layout(2, 2), ""), 0);
-    assert_int_equal(create(schedule, layout(4, 2), "has 2 stages, not 4"), -EINVAL);
-    assert_int_equal(create(schedule, layout(2, 8), "has 2 micro-batches, not 8"), -EINVAL);
-    assert_int_equal(create(schedule, (struct sp_layout){.chunks = 2}, "has 1 chunks, not 2"),
-                     -EINVAL);
-    assert_int_equal(create(schedule, (struct sp_layout){.slices = 3}, "has 1 slices, not 3"),
-                     -EINVAL);
-    assert_int_equal(create(schedule, (struct sp_layout){.layers = 1}, "layers"), -EINVAL);
-
-    rewind(f);
-    assert_int_equal(ftruncate(fd, 0), 0);
-    fputs("0B0,0F1,0F0,0B1\n", f);
-    fflush(f);
-    assert_int_equal(create(schedule, (struct sp_layout){0}, "comes before its F0.0"), -EINVAL);
-
-    assert_int_equal(ftruncate(fd, 1L << 30), 0);
-    assert_int_equal(create(schedule, (struct sp_layout){0}, "1073741824 bytes"), -EINVAL);
-    assert_int_equal(create("csv:/nonexistent/file", (struct sp_layout){0}, "No such file"),
-                     -EINVAL);
-    assert_int_equal(create("csv:/tmp", (struct sp_layout){0}, "not a regular file"), -EINVAL);
-    assert_int_equal(create("csv:/dev/zero", (struct sp_layout){0}, "not a regular file"), -EINVAL);
-    assert_int_equal(create("csv:", (struct sp_layout){0}, "which file"), -EINVAL);
+    snprintf(file, sizeof file, "csv:%s", path);
+    rewrite(f, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    make_plan_of(file, any, &plan);
+    sp_plan_destroy(&plan);
+    make_plan_of(file, layout(2, 2), &plan);
+    sp_plan_destroy(&plan);
+    assert_no_plans(sizes);
+    rewrite(f, "0B0,0F1,0F0,0B1\n");
+    assert_no_plan(file, any, "comes before its F0.0");
+    assert_int_equal(ftruncate(fileno(f), 1L << 30), 0);
+    assert_no_plan(file, any, "1073741824 bytes");
+    assert_no_plans(no_files);
     fclose(f);
     unlink(path);
 }
@@ -321,26 +308,20 @@ TEST(sizes_and_orders)
 /* Plans that the format cannot express are refused. */
 TEST(export_refused)
 {
-    struct sp_layout lay = layout(2, 2);
     struct sp_plan plan;
     char why[160] = "";
 
-    lay.slices = 2;
-    write_plan(lay, (const char *[]){"F0s0 F0s1 B0s1 B0s0", "F0s0 F0s1 B0s1 B0s0"}, &plan);
+    write_plan(layout_of(2, 2, 1, 2),
+               (const char *[]){"F0s0 F0s1 B0s1 B0s0", "F0s0 F0s1 B0s1 B0s0"}, &plan);
     assert_int_equal(sp_csv_write(&plan, stderr, why, sizeof why), -EINVAL);
     assert_string_equal(why, "the csv format has no word for F0s0 of stage 0");
     sp_plan_destroy(&plan);
-    lay.slices = 1;
-    write_plan(lay, (const char *[]){"F0.0 R0.0 B0.0", "F0.0 B0.0"}, &plan);
+    write_plan(layout(2, 2), (const char *[]){"F0.0 R0.0 B0.0", "F0.0 B0.0"}, &plan);
     assert_int_equal(sp_csv_write(&plan, stderr, why, sizeof why), -EINVAL);
     assert_string_equal(why, "the csv format has no word for R0.0 of stage 0");
     sp_plan_destroy(&plan);
-    if (sp_schedule_find("dualpipe")) {
-        lay = layout(2, 4);
-        lay.chunks = 2;
-        assert_int_equal(sp_plan_create("dualpipe", &lay, &plan), 0);
-        assert_int_equal(sp_csv_write(&plan, stderr, why, sizeof why), -EINVAL);
-        assert_non_null(strstr(why, "one copy of each stage"));
-        sp_plan_destroy(&plan);
-    }
+    make_plan_of("dualpipe", layout_of(2, 4, 2, 1), &plan);
+    assert_int_equal(sp_csv_write(&plan, stderr, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "one copy of each stage"));
+    sp_plan_destroy(&plan);
 }

@@ -3,9 +3,6 @@
  * against the bounds of the paper's section 4.5 and against those of 1F1B and ZB1P (its table 2).
  */
 #include "policies/helix.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
-#include <math.h>
 
 static uint32_t seed = 1;
 
@@ -16,7 +13,7 @@ static int pick(int n)
 }
 
 /* Makespan less the work of the busiest stage. */
-static double bubble(const struct helix *h)
+static double bubble(const struct oracle *h)
 {
     double most = 0;
 
@@ -25,37 +22,9 @@ static double bubble(const struct helix *h)
     return h->makespan - most;
 }
 
-/* Start, end and every figure, equal to the bit: the costs are quarters. */
-static void assert_same_times(const struct sp_plan *plan, const struct sp_costs *c,
-                              enum sp_channel channel, struct helix *h)
-{
-    struct sp_times t;
-    char why[256] = "";
-    double idle = 0;
-
-    if (sp_listsim(plan, c, channel, &t, why, sizeof why))
-        fail_msg("p=%d L=%d m=%d: %s", h->p, h->L, h->m, why);
-    for (int s = 0; s < h->p; s++) {
-        for (int k = 0; k < plan->programs[s].n; k++) {
-            if (t.start[s][k] != h->start[s][k] || t.end[s][k] != h->end[s][k])
-                fail_msg("p=%d L=%d m=%d %s: op %d of stage %d from %g to %g, not %g to %g", h->p,
-                         h->L, h->m, plan->options, k, s, t.start[s][k], t.end[s][k],
-                         h->start[s][k], h->end[s][k]);
-        }
-        assert_true(t.busy[s] == h->busy[s]);
-        assert_true(t.idle[s] == h->makespan - h->busy[s]);
-        assert_int_equal(t.peak_live[s], h->peak[s]);
-        idle += t.idle[s];
-    }
-    assert_true(t.makespan == h->makespan);
-    assert_true(fabs(t.bubble_ratio * h->p * h->makespan - idle) <= 1e-9 * h->makespan);
-    assert_int_equal(t.messages, h->messages);
-    sp_times_destroy(&t);
-}
-
 /* The closed form is an upper bound if p divides L, and negative otherwise. */
 static void assert_formula(const struct sp_plan *plan, const struct sp_part_costs *c,
-                           const struct helix *h)
+                           const struct oracle *h)
 {
     double formula = plan->def->makespan_of_parts(&plan->layout, c), blocks = c->pre + c->post;
     double work =
@@ -77,13 +46,12 @@ TEST(simulation)
     for (int i = 0; i < 6 * 13 * 3 * 3 * 2; i++) {
         int p = i % 6 + 1, L = i / 6 % 13 + 1, fold = i / 78 % 3 + 1, loops = i / 234 % 3 + 1;
         struct sp_plan plan;
-        struct helix h;
+        struct oracle h;
 
         if (L < p)
             continue;
-        helix_plan(helix_name(fold, i / 702), p, L, p * fold * loops, &plan);
-        helix_create(&plan, fold, &h);
-        assert_int_equal(helix_judge(&h), 0);
+        helix_legal(helix_name(fold, i / 702), fold, helix_layout(p, L, p * fold * loops), &plan,
+                    &h);
         for (int k = 0; k < 4; k++) {
             struct sp_costs c = {.comm = k % 2 ? 0.25 * (pick(20) + 1) : 0,
                                  .parts = {.pre = 0.25 * pick(12),
@@ -92,8 +60,7 @@ TEST(simulation)
                                            .backward = k < 2 ? 2 : 0.5 * (pick(6) + 1),
                                            .again = pick(2)}};
 
-            assert_true(helix_play(&h, &c.parts, c.comm));
-            assert_same_times(&plan, &c, k < 2 ? SP_UNBOUNDED : SP_FIFO, &h);
+            oracle_compare(&h, &c, k < 2 ? SP_UNBOUNDED : SP_FIFO, 0); /* costs are quarters */
             if (c.comm == 0) {
                 assert_formula(&plan, &c.parts, &h);
                 formulas += L % p == 0;
@@ -101,8 +68,7 @@ TEST(simulation)
         }
         plans++;
         ops += 4 * sp_plan_ops(&plan);
-        helix_destroy(&h);
-        sp_plan_destroy(&plan);
+        oracle_done(&plan, &h);
     }
     print_message(
         "%d plans, %d ops with the times of the oracle, %d makespans within the formula\n", plans,
@@ -130,7 +96,7 @@ enum { RATIOS = sizeof ratios / sizeof *ratios };
  * last micro-batch's ways through the post-attentions and through those stages. That is the paper's
  * (p-1)(pre+post) if r = p.
  */
-static void bounded(const struct helix *h, const struct sp_part_costs *c, double got, double *most)
+static void bounded(const struct oracle *h, const struct sp_part_costs *c, double got, double *most)
 {
     double blocks = c->pre + c->post, times = 3 + c->again;
     double bound = times * h->fold * (h->p - 1) * blocks;
@@ -157,25 +123,23 @@ static void bubbles_of(int p, int rest, int fold, bool reverse, double most[2][2
     for (int L = p + rest; L <= 13; L += p) {
         for (int loops = 1; loops <= 2; loops++) {
             struct sp_plan plan;
-            struct helix h;
+            struct oracle h;
 
-            helix_plan(helix_name(fold, reverse), p, L, p * fold * loops, &plan);
-            helix_create(&plan, fold, &h);
-            assert_int_equal(helix_judge(&h), 0);
+            helix_legal(helix_name(fold, reverse), fold, helix_layout(p, L, p * fold * loops),
+                        &plan, &h);
             for (int i = 0; i < 2 * RATIOS; i++) {
                 struct sp_part_costs c = ratios[i / 2];
                 double got;
 
                 c.again = i % 2;
-                assert_true(helix_play(&h, &c, 0));
+                helix_play(&h, &c, 0);
                 got = bubble(&h);
                 bounded(&h, &c, got, &most[i % 2][rest > 0]);
                 if (L == p + rest && loops == 1)
                     first[i / 2][i % 2] = got;
                 assert_true(got == first[i / 2][i % 2] || (fold > 2 && c.attn == 0));
             }
-            helix_destroy(&h);
-            sp_plan_destroy(&plan);
+            oracle_done(&plan, &h);
         }
     }
 }
@@ -216,20 +180,17 @@ TEST(figures)
         struct sp_costs costs = {.comm = table[k].comm, .parts = c};
         double want = reverse ? table[k].reverse : table[k].published, got;
         struct sp_plan plan;
-        struct helix h;
+        struct oracle h;
 
-        helix_plan(helix_name(table[k].fold, reverse), table[k].p, table[k].L, table[k].m, &plan);
-        helix_create(&plan, table[k].fold, &h);
-        assert_int_equal(helix_judge(&h), 0);
-        assert_true(helix_play(&h, &c, table[k].comm));
-        assert_same_times(&plan, &costs, SP_FIFO, &h);
+        helix_legal(helix_name(table[k].fold, reverse), table[k].fold,
+                    helix_layout(table[k].p, table[k].L, table[k].m), &plan, &h);
+        oracle_compare(&h, &costs, SP_FIFO, 0);
         got = table[k].makespan ? h.makespan : bubble(&h);
         print_message("p=%d L=%d m=%d %s%s, comm %d: %s %g\n", h.p, h.L, h.m, plan.options,
                       table[k].again ? ", recompute" : "", table[k].comm,
                       table[k].makespan ? "makespan" : "bubble", got);
         assert_true(got == want);
-        helix_destroy(&h);
-        sp_plan_destroy(&plan);
+        oracle_done(&plan, &h);
     }
 }
 
@@ -239,15 +200,12 @@ static bool is_faster(const struct sp_plan *reverse, const struct sp_plan *publi
                       const struct sp_costs *c)
 {
     struct sp_times a, b;
-    char why[256];
     bool faster;
 
-    assert_int_equal(sp_listsim(reverse, c, SP_FIFO, &a, why, sizeof why), 0);
-    assert_int_equal(sp_listsim(published, c, SP_FIFO, &b, why, sizeof why), 0);
+    play_plan(reverse, c, SP_FIFO, &a);
+    play_plan(published, c, SP_FIFO, &b);
     if (a.makespan > b.makespan)
-        fail_msg("p=%d L=%d m=%d %s: %g, published %g", reverse->layout.stages,
-                 reverse->layout.layers, reverse->layout.micro_batches, reverse->options,
-                 a.makespan, b.makespan);
+        fail_msg("%s: %g, published %g", describe(reverse), a.makespan, b.makespan);
     for (int s = 0; s < reverse->layout.stages; s++)
         assert_int_equal(a.peak_live[s], b.peak_live[s]);
     faster = a.makespan < b.makespan;
@@ -296,19 +254,16 @@ TEST(against_others)
         for (int i = 4 * p; i < 4 * 27; i++) {
             int L = i / 4, fold = i % 2 + 1;
             struct sp_plan plan;
-            struct helix h;
+            struct oracle h;
 
-            helix_plan(helix_name(fold, i / 2 % 2), p, L, p * fold, &plan);
-            helix_create(&plan, fold, &h);
-            assert_int_equal(helix_judge(&h), 0);
-            assert_true(helix_play(&h, &c, 0));
+            helix_legal(helix_name(fold, i / 2 % 2), fold, helix_layout(p, L, p * fold), &plan, &h);
+            helix_play(&h, &c, 0);
             assert_true(bubble(&h) * p < 3 * (p - 1) * (1 + 3 + 2) * L);
             assert_int_equal(bubble(&h) * p < (p - 1) * (1 + 3 * 3 + 2) * L,
                              fold == 1 || L > p || p < 4);
             layouts++;
             not_below += bubble(&h) * p >= (p - 1) * (1 + 3 * 3 + 2) * L;
-            helix_destroy(&h);
-            sp_plan_destroy(&plan);
+            oracle_done(&plan, &h);
         }
     }
     print_message("%d layouts below 1F1B's bubble, all but %d below ZB1P's\n", layouts, not_below);

@@ -7,7 +7,7 @@
 static const struct sp_part_costs costs = {.pre = 1, .attn = 3, .post = 2, .backward = 2};
 
 /* The most parts whose activations a stage holds; the first block has none. */
-static int held(const struct helix *h, int s)
+static int held(const struct oracle *h, int s)
 {
     const struct sp_program *prog = &h->plan->programs[s];
     int live = 0, most = 0;
@@ -27,18 +27,15 @@ static int held(const struct helix *h, int s)
 static double alone(const char *schedule, int fold, int p, int L, int m, int *most)
 {
     struct sp_plan plan;
-    struct helix h;
+    struct oracle h;
     double makespan;
 
-    helix_plan(schedule, p, L, m, &plan);
-    helix_create(&plan, fold, &h);
-    assert_int_equal(helix_judge(&h), 0);
-    assert_true(helix_play(&h, &costs, 0));
+    helix_legal(schedule, fold, helix_layout(p, L, m), &plan, &h);
+    helix_play(&h, &costs, 0);
     makespan = h.makespan;
     for (int s = 0; s < p; s++)
         most[s] = held(&h, s);
-    helix_destroy(&h);
-    sp_plan_destroy(&plan);
+    oracle_done(&plan, &h);
     return makespan;
 }
 
@@ -49,17 +46,15 @@ static double check(int fold, int p, int L, int loops, int rest)
     int most[HELIX_STAGES], ignored[HELIX_STAGES], m = p * fold * loops + rest;
     char schedule[48];
     struct sp_plan plan;
-    struct helix h;
+    struct oracle h;
     double one, in_turn, filled;
 
     snprintf(schedule, sizeof schedule, "helix:fold=%d,tail=reverse", fold);
     one = alone(schedule, fold, p, L, p * fold, most);
     in_turn = loops * one + (rest ? alone(schedule, fold, p, L, rest, ignored) : 0);
     snprintf(schedule, sizeof schedule, "helix:fold=%d,bounded", fold);
-    helix_plan(schedule, p, L, m, &plan);
-    helix_create(&plan, fold, &h);
-    assert_int_equal(helix_judge(&h), 0);
-    assert_true(helix_play(&h, &costs, 0));
+    helix_legal(schedule, fold, helix_layout(p, L, m), &plan, &h);
+    helix_play(&h, &costs, 0);
     for (int s = 0; s < p; s++)
         if (held(&h, s) > most[s] + most[s] / 4)
             fail_msg("%s p=%d L=%d m=%d: stage %d holds %d parts, a loop is %d", schedule, p, L, m,
@@ -70,8 +65,7 @@ static double check(int fold, int p, int L, int loops, int rest)
     filled = loops * (one - h.busy[0] / loops) > 1e-9
                  ? (in_turn - h.makespan) / (in_turn - h.busy[0])
                  : 0;
-    helix_destroy(&h);
-    sp_plan_destroy(&plan);
+    oracle_done(&plan, &h);
     return filled;
 }
 

@@ -4,10 +4,6 @@
  */
 #include "policies/helix.h"
 #include "policies/reference.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/times.h"
-#include <math.h>
 
 static struct sp_op make_op(int pass, int part, int mb, int j)
 {
@@ -22,14 +18,13 @@ static void assert_same_op(const struct sp_plan *plan, int s, int k, const struc
 
     if (op->pass != want->pass || op->part != want->part || op->mb != want->mb ||
         op->chunk != want->chunk || op->slice || op->overlap)
-        fail_msg("p=%d L=%d m=%d %s: op %d of stage %d is %s, not %s", plan->layout.stages,
-                 plan->layout.layers, plan->layout.micro_batches, plan->options, k, s,
+        fail_msg("%s: op %d of stage %d is %s, not %s", describe(plan), k, s,
                  sp_op_print(op, 0, text), sp_op_print(want, 0, other));
 }
 
 /* The message that an op sends, as the reference files write it: its tensors and where it goes,
  * -1: nowhere. */
-static int message(const struct helix *h, const struct sp_op *op, char *text, size_t n)
+static int message(const struct oracle *h, const struct sp_op *op, char *text, size_t n)
 {
     int link = op->part == SP_ATTN ? 2 * op->chunk + 1 : 2 * op->chunk, mb = op->mb, l = link / 2;
     int next = op->pass == SP_F ? link + 1 : link - 1, dst;
@@ -54,8 +49,6 @@ static void compare_makespan(const struct sp_plan *plan, json_t *root)
 {
     double *each = calloc((size_t)plan->family->ids(&plan->layout), sizeof *each);
     struct sp_costs c = {.by_op = each};
-    struct sp_times t;
-    char why[256];
 
     assert_non_null(each);
     for (int s = 0; s < plan->layout.stages; s++) {
@@ -66,10 +59,9 @@ static void compare_makespan(const struct sp_plan *plan, json_t *root)
                 (op->part == SP_ATTN ? 2 : 1) * (op->pass == SP_B ? 2 : 1);
         }
     }
-    assert_int_equal(sp_listsim(plan, &c, SP_FIFO, &t, why, sizeof why), 0);
-    assert_true(t.makespan == reference_number(json_object_get(root, "check"),
-                                               "makespan_P1_A2_bP2_bA4_comm0", -1));
-    sp_times_destroy(&t);
+    assert_true(makespan_of(plan, &c, SP_FIFO) == reference_number(json_object_get(root, "check"),
+                                                                   "makespan_P1_A2_bP2_bA4_comm0",
+                                                                   -1));
     free(each);
 }
 
@@ -79,11 +71,10 @@ static int compare_messages(const struct sp_plan *plan, int fold, json_t *root)
     json_t *peaks = json_object_get(json_object_get(root, "check"), "peak_live_blocks");
     int messages = 0;
     struct sp_times t;
-    struct helix h;
-    char why[256];
+    struct oracle h;
 
     helix_create(plan, fold, &h);
-    assert_int_equal(helix_judge(&h), 0);
+    assert_int_equal(oracle_judge(&h), 0);
     for (int s = 0; s < h.p; s++) {
         json_t *sends = json_array_get(json_object_get(root, "comm"), (size_t)s);
         size_t n = 0;
@@ -103,12 +94,12 @@ static int compare_messages(const struct sp_plan *plan, int fold, json_t *root)
         assert_int_equal(json_array_size(sends), n);
         messages += (int)n;
     }
-    assert_int_equal(sp_listsim(plan, &sp_costs_unit, SP_FIFO, &t, why, sizeof why), 0);
+    play_plan(plan, &sp_costs_unit, SP_FIFO, &t);
     for (int s = 0; s < h.p; s++)
         assert_int_equal(json_integer_value(json_array_get(peaks, (size_t)s)), t.peak_live[s]);
     assert_int_equal(t.messages, messages);
     sp_times_destroy(&t);
-    helix_destroy(&h);
+    oracle_destroy(&h);
     return messages;
 }
 
@@ -119,15 +110,14 @@ TEST(published)
 
     for (int i = 0; i < 4; i++) {
         json_t *root = reference_load(names[i]);
-        int p = (int)reference_number(root, "p", -1), m = (int)reference_number(root, "m", -1);
-        int L = (int)reference_number(root, "layers", -1);
-        int fold = (int)reference_number(root, "num_fold", -1);
+        struct sp_layout lay = reference_layout(root);
+        int fold = reference_integer(root, "num_fold", 0);
         struct sp_plan plan;
 
-        helix_plan(fold == 1 ? "helix:fold=1" : "helix", p, L, m, &plan); /* by default, too */
+        make_plan_of(fold == 1 ? "helix:fold=1" : "helix", lay, &plan); /* by default, too */
         reference_compare(&plan, root);
         sp_plan_destroy(&plan);
-        helix_plan(helix_name(fold, false), p, L, m, &plan);
+        make_plan_of(helix_name(fold, false), lay, &plan);
         reference_compare(&plan, root);
         compare_makespan(&plan, root);
         print_message("%s: %d ops, %d messages\n", names[i], sp_plan_ops(&plan),
@@ -209,10 +199,10 @@ static void follows_closed_form(const struct sp_plan *plan, int fold)
  * last `fold` ops of stage 0 in the published order. */
 static void obeys_the_rules(const struct sp_plan *plan, int fold, bool reverse)
 {
-    struct helix h;
+    struct oracle h;
 
     helix_create(plan, fold, &h);
-    assert_int_equal(helix_judge(&h), 0);
+    assert_int_equal(oracle_judge(&h), 0);
     for (int s = 0; s < h.p; s++) {
         int n = plan->programs[s].n, up = h.p > 1 && s == 0 && !reverse ? fold : 0;
 
@@ -230,7 +220,7 @@ static void obeys_the_rules(const struct sp_plan *plan, int fold, bool reverse)
             assert_same_op(plan, s, n - up + i, &op);
         }
     }
-    helix_destroy(&h);
+    oracle_destroy(&h);
 }
 
 TEST(every_order)
@@ -264,11 +254,7 @@ static void assert_same_order(const char *a, const char *b, int p, int L, int m)
 
     helix_plan(a, p, L, m, &plan);
     helix_plan(b, p, L, m, &other);
-    for (int s = 0; s < p; s++) {
-        assert_int_equal(plan.programs[s].n, other.programs[s].n);
-        for (int k = 0; k < plan.programs[s].n; k++)
-            assert_same_op(&other, s, k, &plan.programs[s].ops[k]);
-    }
+    assert_same_programs(&plan, &other);
     sp_plan_destroy(&other);
     sp_plan_destroy(&plan);
 }
@@ -309,22 +295,19 @@ TEST(attention_shipped)
                 struct sp_costs c = {
                     .parts = {
                         .pre = 1, .attn = 3, .post = 2, .backward = 2, .again = again[i / 6]}};
-                char name[48], why[256];
+                char name[48];
                 struct sp_plan plan;
-                struct sp_times t;
-                double bound, work = (double)m * L / p * (6 * 3 + again[i / 6] * (3 - 2.0 / 9));
+                double is, bound, work = (double)m * L / p * (6 * 3 + again[i / 6] * (3 - 2.0 / 9));
                 double bubble = fold * (p - 1) * 16.0 / 9 * (3 + again[i / 6]);
 
                 snprintf(name, sizeof name, "helix:fold=%d,ship=attention,tail=reverse", fold);
                 helix_plan(name, p, L, m, &plan);
                 bound = plan.def->makespan_of_parts(&plan.layout, &c.parts);
                 assert_true(fabs(bound - work - bubble) < 1e-9 * bound);
-                assert_int_equal(sp_listsim(&plan, &c, SP_FIFO, &t, why, sizeof why), 0);
-                if (t.makespan > bound * (1 + 1e-9) || t.makespan < work * (1 - 1e-9))
-                    fail_msg("%s p=%d L=%d m=%d takes %g, at most %g", name, p, L, m, t.makespan,
-                             bound);
-                longest = fmax(longest, (t.makespan - work) / (bubble + (p == 1)));
-                sp_times_destroy(&t);
+                is = makespan_of(&plan, &c, SP_FIFO);
+                if (is > bound * (1 + 1e-9) || is < work * (1 - 1e-9))
+                    fail_msg("%s takes %g, at most %g", describe(&plan), is, bound);
+                longest = fmax(longest, (is - work) / (bubble + (p == 1)));
                 sp_plan_destroy(&plan);
             }
     print_message("bubbles of up to %.2f of the formula\n", longest);
@@ -349,19 +332,15 @@ TEST(chosen_fold)
                     c.comm = comm[i];
                     lay.costs = &c;
                     for (int fold = 0; fold <= 4; fold++) { /* 0: auto */
-                        char name[32], why[256];
+                        char name[32];
                         struct sp_plan plan;
-                        struct sp_times t;
 
                         snprintf(name, sizeof name, fold ? "helix:fold=%d" : "helix:fold=auto",
                                  fold);
-                        assert_int_equal(sp_plan_create(name, &lay, &plan), 0);
-                        assert_int_equal(sp_listsim(&plan, &c, SP_UNBOUNDED, &t, why, sizeof why),
-                                         0);
-                        makespan[fold] = t.makespan;
+                        make_plan_of(name, lay, &plan);
+                        makespan[fold] = makespan_of(&plan, &c, SP_UNBOUNDED);
                         if (fold && p * fold <= m)
-                            least = fmin(least, t.makespan);
-                        sp_times_destroy(&t);
+                            least = fmin(least, makespan[fold]);
                         sp_plan_destroy(&plan);
                     }
                     worst = fmax(worst, makespan[0] / least);

@@ -3,7 +3,6 @@
  * hold. It takes any number of micro-batches.
  */
 #include "policies/helix.h"
-#include "policies/plan_create.h"
 
 /* If the last loop is not full, the order still has every micro-batch and can be run, and no step
  * takes longer than one with the next multiple of a loop. */
@@ -21,18 +20,16 @@ TEST(micro_batches)
             for (int k = 0; k < 4; k++) {
                 int L = k / 2 ? p : 2 * p + 1;
                 struct sp_plan plan;
-                struct helix h;
+                struct oracle h;
 
-                helix_plan(helix_name(fold, L > p), p, L, k % 2 ? above : m, &plan);
-                helix_create(&plan, fold, &h);
-                assert_int_equal(helix_judge(&h), 0);
-                assert_true(helix_play(&h, &unit, 0));
+                helix_legal(helix_name(fold, L > p), fold, helix_layout(p, L, k % 2 ? above : m),
+                            &plan, &h);
+                helix_play(&h, &unit, 0);
                 makespan[k % 2] = h.makespan;
                 if (k % 2 && makespan[0] > makespan[1])
                     fail_msg("p=%d L=%d fold=%d: %d micro-batches take %g, %d take %g", p, L, fold,
                              m, makespan[0], above, makespan[1]);
-                helix_destroy(&h);
-                sp_plan_destroy(&plan);
+                oracle_done(&plan, &h);
                 steps++;
             }
         }
@@ -95,11 +92,9 @@ TEST(memory)
         double part = (double)p / (2 * L + 1), sum = 0;
         struct sp_layout lay = helix_layout(p, L, m);
         struct sp_plan plan;
-        struct helix h;
+        struct oracle h;
 
-        helix_plan(helix_name(fold, false), p, L, m, &plan);
-        helix_create(&plan, fold, &h);
-        assert_int_equal(helix_judge(&h), 0);
+        helix_legal(helix_name(fold, false), fold, helix_layout(p, L, m), &plan, &h);
         for (int s = 0; s < p; s++) {
             assert_int_equal(h.peak[s], plan.programs[s].n / 2);
             sum += h.peak[s] * part;
@@ -127,8 +122,7 @@ TEST(memory)
         }
         print_message("p=%d L=%d m=%d: stage 0 holds %d ops, %g micro-batches\n", p, L, m,
                       h.peak[0], h.peak[0] * part);
-        helix_destroy(&h);
-        sp_plan_destroy(&plan);
+        oracle_done(&plan, &h);
     }
     print_message("%d limits\n", limits);
 }

@@ -5,32 +5,24 @@
  * a slot delay no more than those of the two-fold schedule.
  */
 #include "policies/helix.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
-#include <math.h>
 
-static void sliced(const char *schedule, int p, int L, int m, int slices, struct sp_plan *plan)
+static struct sp_layout sliced(int p, int L, int m, int slices)
 {
     struct sp_layout lay = helix_layout(p, L, m);
 
     lay.slices = slices;
-    if (sp_plan_create(schedule, &lay, plan)) /* legal, complete, without deadlock */
-        fail_msg("%s p=%d L=%d m=%d, %d slices", schedule, p, L, m, slices);
+    return lay;
 }
 
-static double makespan_of(const char *schedule, int p, int L, int m, int slices,
-                          const struct sp_part_costs *c, double comm)
+static double takes(const char *schedule, struct sp_layout lay, const struct sp_part_costs *c,
+                    double comm)
 {
     struct sp_costs costs = {.comm = comm, .parts = *c};
-    struct sp_times t;
     struct sp_plan plan;
     double makespan;
-    char why[256];
 
-    sliced(schedule, p, L, m, slices, &plan);
-    assert_int_equal(sp_listsim(&plan, &costs, SP_FIFO, &t, why, sizeof why), 0);
-    makespan = t.makespan;
-    sp_times_destroy(&t);
+    make_plan_of(schedule, lay, &plan);
+    makespan = makespan_of(&plan, &costs, SP_FIFO);
     sp_plan_destroy(&plan);
     return makespan;
 }
@@ -89,7 +81,8 @@ TEST(orders)
 
             if (m < 1)
                 continue;
-            sliced(schedules[i / 12], p, L, m, n, &plan);
+            /* legal, complete, without deadlock */
+            make_plan_of(schedules[i / 12], sliced(p, L, m, n), &plan);
             assert_turns(&plan);
             sp_plan_destroy(&plan);
             plans++;
@@ -107,12 +100,12 @@ TEST(bubbles)
     for (int p = 2; p <= 8; p++)
         for (int n = 1; n <= 8; n++) {
             double work = 2 * p * layer * 2, filled = p == 2 ? 1.0 / n : p - 3 + 2.0 / n;
-            double got = makespan_of("helix:fold=1", p, 2 * p, 2 * p, n, &c, 0) - work;
+            double got = takes("helix:fold=1", sliced(p, 2 * p, 2 * p, n), &c, 0) - work;
 
             if (p == 3 && n > 2) /* attention of three stages does not fill it all */
                 assert_true(got > filled * block &&
-                            got <
-                                makespan_of("helix:fold=1", p, 2 * p, 2 * p, n - 1, &c, 0) - work);
+                            got < takes("helix:fold=1", sliced(p, 2 * p, 2 * p, n - 1), &c, 0) -
+                                      work);
             else if (fabs(got - filled * block) > 1e-6)
                 fail_msg("p=%d, %d slices: a bubble of %g, not %g", p, n, got, filled * block);
         }
@@ -129,9 +122,9 @@ TEST(messages)
         for (int i = 0; i < 8; i++) {
             double comm = 0.25 * (i % 4 + 1); /* a part of a slice takes 1.5 at least */
             int L = p * (1 + i / 4), m = 2 * p;
-            double plain = makespan_of("helix:fold=1", p, L, m, 1, &c, comm);
-            double fold = makespan_of("helix:fold=2", p, L, m, 1, &c, comm);
-            double slices = makespan_of("helix", p, L, m, 2, &c, comm);
+            double plain = takes("helix:fold=1", sliced(p, L, m, 1), &c, comm);
+            double fold = takes("helix:fold=2", sliced(p, L, m, 1), &c, comm);
+            double slices = takes("helix", sliced(p, L, m, 2), &c, comm);
 
             if (slices >= plain || slices > fold)
                 fail_msg("p=%d L=%d comm %g: %g in slices, %g whole, %g two-fold", p, L, comm,

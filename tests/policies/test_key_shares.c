@@ -12,11 +12,10 @@ enum { SEQ = 7200, BATCH = 2, MOST = 9 }; /* a slice of it can be cut in up to 6
 
 static void plan_of(int p, int n, int m, struct sp_plan *plan)
 {
-    struct sp_layout lay = layout(p, m);
+    struct sp_layout lay = layout_of(p, m, 1, n);
 
-    lay.slices = n;
     lay.layers = 2 * p;
-    assert_int_equal(sp_plan_create("sppo:multiplex", &lay, plan), 0);
+    make_plan_of("sppo:multiplex", lay, plan);
 }
 
 static void tokens_of(const struct sp_plan *plan, int g, int part, int *first, int *len)

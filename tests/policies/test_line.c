@@ -2,13 +2,9 @@
  * Weights down a line of workers: how often a chunk is sent from node to node and inside of one, in full rounds as TawPipe
  * says and in a last round of fewer workers; every number of micro-batches; TawPipe's makespan.
  */
-#include "policies/common.h"
-#include "policies/lowering/lowering.h"
-#include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
 #include "policies/families/weight_ring/ring.h"
-#include <math.h>
+#include "policies/lowering/lowering.h"
+#include "policies/play.h"
 
 struct count {
     int node, between, inside;
@@ -47,13 +43,11 @@ static struct count expected(const struct sp_plan *plan, int node)
 
 static void check(const char *schedule, int P, int m, int node, int chunks)
 {
-    struct sp_layout lay = layout(P, m);
     struct sp_plan plan;
     struct sp_lowering l;
     struct count is = {.node = node}, want;
 
-    lay.chunks = chunks;
-    assert_int_equal(sp_plan_create(schedule, &lay, &plan), 0);
+    make_plan_of(schedule, layout_of(P, m, chunks, 1), &plan);
     want = expected(&plan, node);
     assert_int_equal(sp_lowering_create(&plan, NULL, P, &l), 0);
     assert_int_equal(sp_lower_step(&l, count, &is), 0);
@@ -96,7 +90,7 @@ TEST(messages)
 TEST(makespans)
 {
     static const struct sp_costs costs = {.f = 1, .b = 1.25, .w = 0.75};
-    char why[256] = "", name[64];
+    char name[64];
 
     for (int P = 1; P <= 8; P++)
         for (int node = 1; node <= P; node++) {
@@ -104,19 +98,17 @@ TEST(makespans)
 
             for (int m = 3 * P; m >= 1 && P % node == 0; m--) {
                 struct sp_plan plan;
-                struct sp_times t;
-                double formula;
+                double now, formula;
 
                 snprintf(name, sizeof name, "tawpipe:node=%d", node);
                 make_plan(name, P, m, &plan);
-                assert_int_equal(sp_listsim(&plan, &costs, SP_PAIRED, &t, why, sizeof why), 0);
-                formula = plan.def->makespan(&plan.layout, costs.f, costs.b, costs.w);
+                now = makespan_of(&plan, &costs, SP_PAIRED);
+                formula = formula_of(&plan, &costs);
                 if (m % P == 0)
-                    assert_true(fabs(t.makespan - formula) < 1e-9 * formula);
+                    assert_true(fabs(now - formula) < 1e-9 * formula);
                 else
-                    assert_true(formula < 0 && t.makespan <= last + 1e-9);
-                last = t.makespan;
-                sp_times_destroy(&t);
+                    assert_true(formula < 0 && now <= last + 1e-9);
+                last = now;
                 sp_plan_destroy(&plan);
             }
         }
@@ -125,15 +117,10 @@ TEST(makespans)
 static double takes(const char *schedule, int P, int m, const struct sp_costs *costs)
 {
     struct sp_plan plan;
-    struct sp_times t;
-    char why[256] = "";
     double makespan;
 
     make_plan(schedule, P, m, &plan);
-    if (sp_listsim(&plan, costs, SP_PAIRED, &t, why, sizeof why))
-        fail_msg("%s p=%d m=%d: %s", schedule, P, m, why);
-    makespan = t.makespan;
-    sp_times_destroy(&t);
+    makespan = makespan_of(&plan, costs, SP_PAIRED);
     sp_plan_destroy(&plan);
     return makespan;
 }

@@ -1,25 +1,10 @@
-/* The list simulation against closed forms, a hand-computed case, and its merge. */
-#include "common.h"
+/* The list simulation against closed forms, a hand-computed case, and the order of submission. */
+#include "policies/play.h"
 #include "policies/registry.h"
-#include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/verify.h"
 #include "policies/simulation/merge.h"
-#include "policies/simulation/times.h"
-#include <math.h>
+#include "policies/simulation/verify.h"
 
 static const struct sp_costs costs[] = {{.f = 1, .b = 1, .w = 1}, {.f = 6, .b = 9, .w = 3}};
-
-static void simulate(const struct sp_plan *plan, const struct sp_costs *c, enum sp_channel kind,
-                     struct sp_times *t)
-{
-    char why[256] = "";
-
-    if (sp_listsim(plan, c, kind, t, why, sizeof why))
-        fail_msg("%s p=%d m=%d: %s", plan->def->name, plan->layout.stages,
-                 plan->layout.micro_batches, why);
-}
 
 TEST(closed_forms)
 {
@@ -38,9 +23,9 @@ TEST(closed_forms)
                     double want = i == 0 ? m * p * each : (m + p - 1) * each;
                     struct sp_times t;
 
-                    simulate(&plan, c, SP_UNBOUNDED, &t);
+                    play_plan(&plan, c, SP_UNBOUNDED, &t);
                     assert_true(t.makespan == want);
-                    assert_true(plan.def->makespan(&plan.layout, c->f, c->b, c->w) == want);
+                    assert_true(formula_of(&plan, c) == want);
                     assert_int_equal(t.messages, 2 * m * (p - 1));
                     for (int s = 0; s < p; s++) {
                         int peak = i == 0 ? 1 : i < 3 ? m : p - s < m ? p - s : m;
@@ -74,13 +59,12 @@ TEST(helixpipe_equation_1)
     plan.layout.layers = 8;
     assert_int_equal(sp_costs_parse("pre=1,attn=3,post=2,backward=2", &plan, &c), 0);
     assert_true(c.f == 12 && c.b == 18 && c.w == 6 && c.comm == 0);
-    simulate(&plan, &c, SP_UNBOUNDED, &t);
+    play_plan(&plan, &c, SP_UNBOUNDED, &t);
     print_message("1f1b p=4 m=6 L=8 pre:attn:post 1:3:2: idle %g, equation 1 %g\n", t.idle[0],
                   3 * 3 * (1. + 3 + 2) * 8 / 4);
     for (int s = 0; s < 4; s++)
         assert_true(t.idle[s] == 3 * 3 * (1. + 3 + 2) * 8 / 4);
-    sp_times_destroy(&t);
-    sp_plan_destroy(&plan);
+    played_done(&plan, &t);
 }
 
 /* With communication c, 2 stages, 1 micro-batch: F, c, F, B, c, B. */
@@ -92,7 +76,7 @@ TEST(communication_counts)
 
     make_plan("1f1b", 2, 1, &plan);
     for (int kind = SP_UNBOUNDED; kind <= SP_RENDEZVOUS; kind++) {
-        simulate(&plan, &c, (enum sp_channel)kind, &t);
+        play_plan(&plan, &c, (enum sp_channel)kind, &t);
         assert_true(t.start[1][0] == 2.5 && t.start[1][1] == 4.5 && t.start[0][1] == 12);
         assert_true(t.makespan == 19);
         sp_times_destroy(&t);
@@ -105,25 +89,22 @@ TEST(op_costs)
 {
     static const char *const lines[] = {"F0.0 F0.1 B0.1 W0.1 B0.0"};
     static const double scale_f[] = {1, 10}, scale_b[] = {1, 100};
-    struct sp_layout lay = layout(1, 1);
     struct sp_costs c = {.f = 2, .b = 6, .w = 8, .scale_f = scale_f, .scale_b = scale_b};
     static const double want[] = {1, 10, 300, 400, 7};
     struct sp_plan plan;
     struct sp_times t;
     char why[256] = "";
 
-    lay.chunks = 2;
-    write_plan(lay, lines, &plan);
+    write_plan(layout_of(1, 1, 2, 1), lines, &plan);
     assert_true(plan.split);
     assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
     for (int k = 0; k < 5; k++)
         assert_true(sp_op_cost(&plan, &c, 0, &plan.programs[0].ops[k]) == want[k]);
-    assert_int_equal(sp_listsim(&plan, &c, SP_FIFO, &t, why, sizeof why), 0);
+    play_plan(&plan, &c, SP_FIFO, &t);
     assert_true(t.makespan == 718);
     assert_int_equal(t.peak_live[0], 2);
     assert_int_equal(t.messages, 0);
-    sp_times_destroy(&t);
-    sp_plan_destroy(&plan);
+    played_done(&plan, &t);
 }
 
 /* Slices: F of a slice after the one before, B in reverse; one stage holds all of them. */
@@ -132,19 +113,16 @@ TEST(slices)
     static const char *const lines[] = {"F0s0 F0s1 F0s2 B0s2 B0s1 B0s0",
                                         "F0s0 F0s1 F0s2 B0s2 B0s1 B0s0"};
     static const struct sp_costs c = {.f = 3, .b = 3, .w = 3};
-    struct sp_layout lay = layout(2, 1);
     struct sp_plan plan;
     struct sp_times t;
     char why[256] = "";
 
-    lay.slices = 3;
-    write_plan(lay, lines, &plan);
+    write_plan(layout_of(2, 1, 1, 3), lines, &plan);
     assert_int_equal(sp_verify(&plan, why, sizeof why), 0);
-    assert_int_equal(sp_listsim(&plan, &c, SP_RENDEZVOUS, &t, why, sizeof why), 0);
+    play_plan(&plan, &c, SP_RENDEZVOUS, &t);
     assert_true(t.makespan == (3 + 1) * 3); /* n + p - 1 steps of (3 + 3 + 3)/3 */
     assert_int_equal(t.peak_live[1], 3);
-    sp_times_destroy(&t);
-    sp_plan_destroy(&plan);
+    played_done(&plan, &t);
 }
 
 static bool same_op(const struct sp_op *a, const struct sp_op *b)
@@ -154,20 +132,27 @@ static bool same_op(const struct sp_op *a, const struct sp_op *b)
 }
 
 /* Sorted by start, programs in order, producers first, even when all ops take no time. */
-static void check_merge(const struct sp_plan *plan, const struct sp_times *t)
+static void check_order(const struct sp_plan *plan, const struct sp_costs *c)
 {
     int n = 0, next[16] = {0};
-    struct sp_placed *order = sp_merge(plan, t, &n);
+    struct sp_placed *order = sp_order_at_costs(plan, c, &n);
+    double last = 0;
+    struct sp_times t;
 
     assert_non_null(order);
     assert_int_equal(n, sp_plan_ops(plan));
+    play_plan(plan, c, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t); /* as the graph runs */
     for (int i = 0; i < n; i++) {
         struct sp_dep deps[SP_MAX_DEPS];
         int s = order[i].stage, k;
+        double place = plan->family->lowers->turn
+                           ? plan->family->lowers->turn(&plan->layout, s,
+                                                        &plan->programs[s].ops[order[i].index])
+                           : t.start[s][order[i].index];
 
         assert_int_equal(order[i].index, next[s]++);
-        assert_true(order[i].start == t->start[s][order[i].index]);
-        assert_true(i == 0 || order[i - 1].start <= order[i].start);
+        assert_true(last <= place);
+        last = place;
         k = plan->family->deps(&plan->layout, s, &plan->programs[s].ops[order[i].index], deps);
         while (k-- > 0) {
             const struct sp_program *prog = &plan->programs[deps[k].stage];
@@ -178,10 +163,11 @@ static void check_merge(const struct sp_plan *plan, const struct sp_times *t)
             assert_true(at < next[deps[k].stage]);
         }
     }
+    sp_times_destroy(&t);
     free(order);
 }
 
-TEST(merges)
+TEST(orders_of_submission)
 {
     static const struct sp_costs nothing = {0}, some = {.f = 6, .b = 9, .w = 3, .comm = 2};
     const struct sp_schedule_def *def;
@@ -189,24 +175,16 @@ TEST(merges)
     for (int i = 0; (def = sp_schedule_at(i)); i++) {
         for (int p = 1; p <= 7; p += 2) {
             for (int m = 1; m <= 9; m += 4) {
-                struct sp_layout lay = layout(p, m);
+                struct sp_layout lay = layout_of(p, m, def->default_chunks, 1);
                 struct sp_plan plan;
-                struct sp_times t;
-                enum sp_channel kind;
                 struct capture c;
                 int ret;
 
-                lay.chunks = def->default_chunks;
                 ret = CAPTURED(&c, sp_plan_create(def->name, &lay, &plan));
                 if (ret)
                     continue;
-                kind = plan.paired ? SP_PAIRED : SP_UNBOUNDED; /* as the graph runs */
-                simulate(&plan, &nothing, kind, &t);
-                check_merge(&plan, &t);
-                sp_times_destroy(&t);
-                simulate(&plan, &some, kind, &t);
-                check_merge(&plan, &t);
-                sp_times_destroy(&t);
+                check_order(&plan, &nothing);
+                check_order(&plan, &some);
                 sp_plan_destroy(&plan);
             }
         }

@@ -2,22 +2,14 @@
  * Multiplexed sequence partitioning: SPPO's table 3 as printed there, parts and who computes them over a
  * grid, times against a simulation that knows no family, what is refused.
  */
-#include "policies/common.h"
-#include "policies/simulation/index.h"
 #include "policies/families/multiplexed/multiplex.h"
-#include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/costs.h"
+#include "policies/play.h"
+#include "policies/simulation/index.h"
 #include "policies/simulation/verify.h"
-#include "policies/simulation/times.h"
-#include <math.h>
 
 static struct sp_layout multiplexed(int p, int n)
 {
-    struct sp_layout lay = layout(p, 1);
-
-    lay.slices = n;
-    return lay;
+    return layout_of(p, 1, 1, n);
 }
 
 /* ---- table 3 ----------------------------------------------------------------------------- */
@@ -180,11 +172,9 @@ TEST(messages)
         struct sp_plan plan;
         struct sp_times t;
         struct sp_index ix;
-        char why[256] = "";
         int stage, index;
 
-        assert_int_equal(sp_plan_create("sppo:multiplex", &lay, &plan), 0);
-        assert_int_equal(sp_listsim(&plan, &costs, SP_PAIRED, &t, why, sizeof why), 0);
+        make_and_play("sppo:multiplex", lay, &costs, &plan, &t);
         assert_int_equal(sp_index_create(&plan, &ix, &stage, &index), 0);
         for (int s = 0; s < p; s++)
             for (int k = 0; k < plan.programs[s].n; k++) {
@@ -204,8 +194,7 @@ TEST(messages)
                 assert_true(fabs(t.start[s][k] - start) < 1e-9);
             }
         sp_index_destroy(&ix);
-        sp_times_destroy(&t);
-        sp_plan_destroy(&plan);
+        played_done(&plan, &t);
     }
     assert_true(waited > 100);
 }
@@ -219,13 +208,10 @@ TEST(times)
             struct sp_layout lay = multiplexed(p, n);
             struct sp_plan plan, plain;
             struct sp_times t, u;
-            char why[256] = "";
             double busy = 0;
 
-            assert_int_equal(sp_plan_create("sppo:multiplex", &lay, &plan), 0);
-            assert_int_equal(sp_plan_create("sppo", &lay, &plain), 0);
-            assert_int_equal(sp_listsim(&plan, &sp_costs_unit, SP_PAIRED, &t, why, sizeof why), 0);
-            assert_int_equal(sp_listsim(&plain, &sp_costs_unit, SP_PAIRED, &u, why, sizeof why), 0);
+            make_and_play("sppo:multiplex", lay, &sp_costs_unit, &plan, &t);
+            make_and_play("sppo", lay, &sp_costs_unit, &plain, &u);
             for (int s = 0; s < p; s++)
                 busy += t.busy[s];
             assert_true(fabs(busy - 3.0 * p) < 1e-9);
@@ -239,10 +225,8 @@ TEST(times)
                 assert_true(fabs(t.makespan - 3.125) < 1e-9); /* 25/24 of the work */
             for (int s = 0; s < p; s++) /* a stage takes in no more than a slice or two of others */
                 assert_true(t.peak_live[s] <= n + 2);
-            sp_times_destroy(&t);
-            sp_times_destroy(&u);
-            sp_plan_destroy(&plan);
-            sp_plan_destroy(&plain);
+            played_done(&plan, &t);
+            played_done(&plain, &u);
             plans++;
         }
     printf("[          ] %d plans\n", plans);
@@ -252,23 +236,26 @@ TEST(times)
 
 TEST(refusals)
 {
-    assert_no_plan("sppo:multiplex", multiplexed(6, 4),
-                   "at least 5 slices on 6 stages, not 4; use --slices 5");
-    assert_no_plan("sppo:multiplex", multiplexed(2, 1), "at least 2 slices");
-    assert_no_plan("sppo:multiplex", multiplexed(31, 40), "at most 30 stages");
-    assert_no_plan("seq1f1b:multiplex", multiplexed(2, 4), "takes no options");
-    assert_no_plan("sppo:multiplex=1", multiplexed(2, 4), "takes no value");
+    const struct refusal table[] = {
+        {"sppo:multiplex", multiplexed(6, 4),
+         "at least 5 slices on 6 stages, not 4; use --slices 5"},
+        {"sppo:multiplex", multiplexed(2, 1), "at least 2 slices"},
+        {"sppo:multiplex", multiplexed(31, 40), "at most 30 stages"},
+        {"seq1f1b:multiplex", multiplexed(2, 4), "takes no options"},
+        {"sppo:multiplex=1", multiplexed(2, 4), "takes no value"},
+    };
+
+    assert_no_plans(table);
 }
 
 /* An order in which an assisting stage comes too late for what its part waits for cannot run. */
 TEST(wrong_orders)
 {
-    struct sp_layout lay = multiplexed(P, N);
     struct sp_plan plan;
     int found = 0, tried = 0;
     char why[512];
 
-    assert_int_equal(sp_plan_create("sppo:multiplex", &lay, &plan), 0);
+    make_plan_of("sppo:multiplex", multiplexed(P, N), &plan);
     for (int s = 0; s < P; s++)
         for (int i = 0; i + 1 < plan.programs[s].n; i++) {
             struct sp_op *ops = plan.programs[s].ops, op = ops[i];

@@ -1,5 +1,5 @@
 /* The notation of ops, programs, and the options of a layout. */
-#include "common.h"
+#include "policies/common.h"
 
 TEST(prints_and_parses_back)
 {

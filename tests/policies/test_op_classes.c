@@ -67,15 +67,13 @@ TEST(same_of_a_class)
 
     for (int i = 0; (def = sp_schedule_at(i)); i++)
         for (int way = 0; way < 4; way++) {
-            struct sp_layout lay = layout(STAGES, MICRO_BATCHES);
+            struct sp_layout lay = layout_of(STAGES, MICRO_BATCHES, 0, way & 1 ? 4 : 1);
             struct sp_plan plan;
             int classes = 0;
             bool quiet = sp_error_quiet(true);
             int err;
 
-            lay.chunks = 0;
             lay.layers = LAYERS;
-            lay.slices = way & 1 ? 4 : 1;
             lay.vocabulary_parallel = way >> 1;
             err = sp_plan_create(def->name, &lay, &plan);
             sp_error_quiet(quiet);
@@ -101,12 +99,11 @@ TEST(order_book)
     for (int round = 0; round < 2; round++)
         for (int m = 8; m <= 12; m += 4)
             for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++) {
-                struct sp_layout lay = layout(STAGES, m);
+                struct sp_layout lay = layout_of(STAGES, m, 0, 1);
                 struct sp_plan found, made;
 
-                lay.chunks = 0;
                 assert_int_equal(sp_plan_create_by(book, schedules[k], &lay, &found), 0);
-                assert_int_equal(sp_plan_create(schedules[k], &lay, &made), 0);
+                make_plan_of(schedules[k], lay, &made);
                 assert_true(sp_order_book_takes(&made));
                 assert_int_equal(sp_plan_digest(&found), sp_plan_digest(&made));
                 sp_plan_destroy(&found);

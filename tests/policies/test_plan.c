@@ -1,10 +1,8 @@
 /* Plans: defaults, and every refusal with its line. */
-#include "common.h"
+#include "policies/common.h"
 #include "sp_suggest.h"
 #include "policies/registry.h"
-#include "policies/plan_create.h"
 #include "policies/simulation/costs.h"
-#include "policies/families/families.h"
 
 TEST(fills_in_defaults)
 {

@@ -2,21 +2,11 @@
  * Schedules with a published order that needs no search. They equal, op by op, the orders that the
  * code of their authors, of torch and of Megatron-LM ran, and have the same figures.
  */
-#include "reference.h"
+#include "policies/play.h"
+#include "policies/reference.h"
 #include "policies/registry.h"
-#include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
-#include <math.h>
 
 static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
-
-static int integer(json_t *root, const char *key, int fallback)
-{
-    json_t *v = json_object_get(root, key);
-
-    return v ? (int)json_integer_value(v) : fallback;
-}
 
 /* The pairs issued as one unit, all of them and no others. */
 static int compare_overlap(const struct sp_plan *plan, json_t *root)
@@ -59,13 +49,11 @@ static void compare_placement(const struct sp_plan *plan, json_t *map)
 static void compare_figures(const struct sp_plan *plan, json_t *check, int pairs)
 {
     int p = plan->layout.stages, per_stage = sp_globals(&plan->layout) / p;
-    char why[256] = "";
     struct sp_times t;
 
-    assert_int_equal(sp_listsim(plan, &unit, SP_PAIRED, &t, why, sizeof why), 0);
-    print_message("%-18s p=%d m=%d v=%d n=%d: makespan %g span %g peak %d pairs %d\n",
-                  plan->def->name, p, plan->layout.micro_batches, plan->layout.chunks,
-                  plan->layout.slices, t.makespan, t.span[0], t.peak_live[0], pairs);
+    play_plan(plan, &unit, SP_PAIRED, &t);
+    print_message("%s: makespan %g span %g peak %d pairs %d\n", describe(plan), t.makespan,
+                  t.span[0], t.peak_live[0], pairs);
     if (check) {
         assert_true(fabs(t.makespan * per_stage -
                          reference_number(check, "makespan_F1_B1_W1_comm0", -1)) < 1e-9);
@@ -123,12 +111,9 @@ TEST(equal_to_reference)
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_t *root = reference_load(table[i].file);
-        struct sp_layout lay = layout(integer(root, "p", 0), integer(root, "m", 0));
         struct sp_plan plan;
 
-        lay.chunks = integer(root, "v", 1);
-        lay.slices = integer(root, "seq_splits", 1);
-        assert_int_equal(sp_plan_create(table[i].schedule, &lay, &plan), 0);
+        make_plan_of(table[i].schedule, reference_layout(root), &plan);
         reference_compare(&plan, root);
         if (json_object_get(root, "stage_map"))
             compare_placement(&plan, json_object_get(root, "stage_map"));
@@ -154,33 +139,25 @@ TEST(results_at_unit_costs)
     };
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct sp_layout lay = layout(4, 8);
-        char why[256] = "";
         struct sp_plan plan;
         struct sp_times t;
 
-        lay.chunks = 0;
-        lay.slices = table[i].slices;
-        assert_int_equal(sp_plan_create(table[i].schedule, &lay, &plan), 0);
-        assert_int_equal(sp_listsim(&plan, &unit, SP_PAIRED, &t, why, sizeof why), 0);
+        make_and_play(table[i].schedule, layout_of(4, 8, 0, table[i].slices), &unit, &plan, &t);
         print_message("%-12s makespan %g, last stage's span %g, peak of the first %d\n",
                       table[i].schedule, t.makespan, t.span[3], t.peak_live[0]);
         assert_true(fabs(t.makespan - table[i].makespan) < 1e-9);
         assert_true(fabs(t.span[3] - table[i].span) < 1e-9);
         assert_int_equal(t.peak_live[0], table[i].peak);
-        sp_times_destroy(&t);
-        sp_plan_destroy(&plan);
+        played_done(&plan, &t);
     }
 }
 
 /* No order of TeraPipe is stored: it runs slices forward, and backward in the exact reverse. */
 TEST(terapipe_is_a_stack)
 {
-    struct sp_layout lay = layout(3, 5);
     struct sp_plan plan;
 
-    lay.slices = 4;
-    assert_int_equal(sp_plan_create("terapipe", &lay, &plan), 0);
+    make_plan_of("terapipe", layout_of(3, 5, 1, 4), &plan);
     for (int s = 0; s < 3; s++) {
         assert_int_equal(plan.programs[s].n, 40);
         for (int k = 0; k < 20; k++) {
@@ -236,35 +213,30 @@ TEST(memory_over_a_grid)
         int plans = 0, below = 0;
 
         for (int at = 0; at < 8 * 20 * 3; at++) {
-            struct sp_layout lay = layout(1 + at % 8, 1 + at / 8 % 20);
+            bool sliced = strchr("st", schedules[i][0]) != NULL;
+            struct sp_layout lay = layout_of(1 + at % 8, 1 + at / 8 % 20, sliced ? 1 : 1 + at / 160,
+                                             sliced ? 1 + at / 160 : 1);
             const struct sp_schedule_def *def;
             char why[256] = "";
             struct sp_plan plan;
             struct sp_times t;
 
-            if (strchr("st", schedules[i][0]))
-                lay.slices = 1 + at / 160;
-            else
-                lay.chunks = 1 + at / 160;
             def = sp_schedule_find(schedules[i]);
             if (def->check(&lay, why, sizeof why))
                 continue;
-            assert_int_equal(sp_plan_create(schedules[i], &lay, &plan), 0);
-            assert_int_equal(sp_listsim(&plan, &unit, SP_PAIRED, &t, why, sizeof why), 0);
+            make_and_play(schedules[i], lay, &unit, &plan, &t);
             for (int s = 0; s < lay.stages; s++) {
                 int known = known_peak(&lay, schedules[i], s);
 
                 if (t.peak_live[s] > known ||
                     (t.peak_live[s] < known &&
                      !(schedules[i][0] == 'z' && lay.micro_batches < 2 * lay.stages - 1)))
-                    fail_msg("%s p=%d m=%d v=%d n=%d stage %d: peak %d, known for %d", schedules[i],
-                             lay.stages, lay.micro_batches, lay.chunks, lay.slices, s,
+                    fail_msg("%s stage %d: peak %d, known for %d", describe(&plan), s,
                              t.peak_live[s], known);
                 below += t.peak_live[s] < known;
             }
             plans++;
-            sp_times_destroy(&t);
-            sp_plan_destroy(&plan);
+            played_done(&plan, &t);
         }
         print_message("%-12s %d plans, %d stages below the known peak\n", schedules[i], plans,
                       below);

@@ -1,6 +1,6 @@
 /* Schedules of the program itself: one that is registered is found and verified as others are, every definition
  * that is wrong is refused with its line, and a check that crashes is caught (an emit: tests/train/test_trainer.c). */
-#include "common.h"
+#include "policies/common.h"
 #include "policies/registry.h"
 #include <signal.h>
 
@@ -66,7 +66,6 @@ static int count(void)
 TEST(registers)
 {
     static struct sp_schedule_def mine, again;
-    struct sp_layout lay = layout(3, 4);
     struct sp_plan plan, gpipe;
     int before = count();
     struct capture c;
@@ -77,16 +76,9 @@ TEST(registers)
     assert_int_equal(count(), before + 1);
     assert_ptr_equal(sp_schedule_find("mine:depth=2"), &mine);
     assert_null(sp_schedule_plugin(&mine));
-    assert_int_equal(sp_plan_create("mine:depth=2", &lay, &plan), 0);
+    make_plan("mine:depth=2", 3, 4, &plan);
     make_plan("gpipe:backward=fifo", 3, 4, &gpipe);
-    for (int s = 0; s < 3; s++) {
-        assert_int_equal(plan.programs[s].n, gpipe.programs[s].n);
-        for (int k = 0; k < plan.programs[s].n; k++) {
-            const struct sp_op *op = &plan.programs[s].ops[k], *same = &gpipe.programs[s].ops[k];
-
-            assert_true(op->pass == same->pass && op->mb == same->mb && op->chunk == same->chunk);
-        }
-    }
+    assert_same_programs(&plan, &gpipe);
     sp_plan_destroy(&plan);
     sp_plan_destroy(&gpipe);
     capture_begin(&c);

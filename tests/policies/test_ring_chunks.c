@@ -3,16 +3,12 @@
  * owners, and buffers of what travels, all from V alone; wzb1 down the line, with any number of workers; what is
  * refused.
  */
-#include "policies/common.h"
 #include "graphs/count.h"
 #include "plan/memory.h"
 #include "policies/families/family.h"
 #include "policies/families/weight_ring/ring.h"
 #include "policies/families/workers.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
-#include <errno.h>
-#include <math.h>
+#include "policies/play.h"
 
 static const char *const schedules[] = {"weipipe:flow=line", "tawpipe:node=1", "wzb2",
                                         "wzb2:owner=each", "wzb1:flow=line"};
@@ -20,19 +16,7 @@ enum { SCHEDULES = sizeof schedules / sizeof *schedules, WZB1 = SCHEDULES - 1 };
 
 static void make_chunked(const char *schedule, int p, int m, int v, struct sp_plan *plan)
 {
-    struct sp_layout lay = layout(p, m);
-
-    lay.chunks = v;
-    if (sp_plan_create(schedule, &lay, plan))
-        fail_msg("%s p=%d m=%d v=%d: no plan", schedule, p, m, v);
-}
-
-static void times_of(const struct sp_plan *plan, const struct sp_costs *c, struct sp_times *t)
-{
-    char why[256] = "";
-
-    if (sp_listsim(plan, c, SP_PAIRED, t, why, sizeof why))
-        fail_msg("%s: %s", plan->def->name, why);
+    make_plan_of(schedule, layout_of(p, m, v, 1), plan);
 }
 
 /* ---- ops --------------------------------------------------------------------------------------- */
@@ -83,7 +67,7 @@ TEST(every_op_once)
     for (int k = 0; k < SCHEDULES; k++)
         for (int p = 1; p <= 6; p++)
             for (int v = 1; v <= 4; v++)
-                for (int m = 1; m <= 2 * p + 1; m++) {
+                for (int m = 1; m <= 3 * p + 1; m++) {
                     struct sp_plan plan;
 
                     if ((k + p + v + m) % test_every(3))
@@ -130,18 +114,15 @@ TEST(closed_forms)
                         struct sp_times t;
 
                         make_chunked(schedules[k], p, G * p, v, &plan);
-                        times_of(&plan, &costs[i], &t);
+                        play_plan(&plan, &costs[i], SP_PAIRED, &t);
                         if (fabs(t.makespan - want) > 1e-9 * want)
                             fail_msg("%s p=%d G=%d v=%d: %g, not %g", schedules[k], p, G, v,
                                      t.makespan, want);
-                        assert_true(fabs(plan.def->makespan(&plan.layout, costs[i].f, costs[i].b,
-                                                            costs[i].w) -
-                                         want) < 1e-9 * want);
+                        assert_true(fabs(formula_of(&plan, &costs[i]) - want) < 1e-9 * want);
                         for (int s = 0; s < p; s++)
                             assert_int_equal(t.peak_live[s], peak);
                         assert_true(sp_activation_share(plan.family, &plan.layout) == 1. / v);
-                        sp_times_destroy(&t);
-                        sp_plan_destroy(&plan);
+                        played_done(&plan, &t);
                     }
     print_message("%d layouts\n", checks);
 }
@@ -158,16 +139,14 @@ TEST(bounds)
 
                 for (int m = 3 * p; m >= 1; m--) {
                     struct sp_plan plan;
-                    struct sp_times t;
-                    double formula;
+                    double now, formula;
 
                     make_chunked(schedules[k], p, m, v, &plan);
-                    times_of(&plan, &costs, &t);
-                    formula = plan.def->makespan(&plan.layout, costs.f, costs.b, costs.w);
-                    assert_true(m % p ? formula < 0 : t.makespan >= formula - 1e-9);
-                    assert_true(t.makespan <= last + 1e-9);
-                    last = t.makespan;
-                    sp_times_destroy(&t);
+                    now = makespan_of(&plan, &costs, SP_PAIRED);
+                    formula = formula_of(&plan, &costs);
+                    assert_true(m % p ? formula < 0 : now >= formula - 1e-9);
+                    assert_true(now <= last + 1e-9);
+                    last = now;
                     sp_plan_destroy(&plan);
                 }
             }
@@ -265,39 +244,35 @@ TEST(flows)
                              around ? SP_RING_PAIRS : SP_RING_LINE);
             assert_int_equal(sp_ring_of(&line.layout)->layout, SP_RING_LINE);
             assert_int_equal(sp_plan_refuse(&plan, &ahead), around ? -EINVAL : 0);
-            for (int s = 0; s < p; s++) {
-                assert_int_equal(plan.programs[s].n, line.programs[s].n);
-                assert_memory_equal(plan.programs[s].ops, line.programs[s].ops,
-                                    (size_t)line.programs[s].n * sizeof(struct sp_op));
-            }
+            assert_same_programs(&plan, &line);
             sp_plan_destroy(&line);
             sp_plan_destroy(&plan);
         }
     sp_error_quiet(false);
 }
 
+static struct sp_layout chunked(int p, int v, int layers)
+{
+    struct sp_layout lay = layout_of(p, 8, v, 1);
+
+    lay.layers = layers;
+    return lay;
+}
+
 TEST(refusals)
 {
-    static const struct {
-        const char *schedule;
-        int p, v, layers;
-        const char *says;
-    } bad[] = {
-        {"weipipe", 4, 2, 0, "where weights go around, not 2; use --chunks 1, or flow=line\n"},
-        {"wzb1:flow=ring", 4, 3, 0,
+    const struct refusal table[] = {
+        {"weipipe", chunked(4, 2, 0),
+         "where weights go around, not 2; use --chunks 1, or flow=line\n"},
+        {"wzb1:flow=ring", chunked(4, 3, 0),
          "where weights go around, not 3; use --chunks 1, or flow=line\n"},
-        {"wzb1:flow=ring", 3, 1, 0, "not 3; use --stages 4, or flow=line\n"},
-        {"wzb1:flow=up", 4, 1, 0, "use flow=ring or flow=line\n"},
-        {"weipipe-naive", 4, 2, 0, "has 1 chunk per stage, not 2; use --chunks 1\n"},
-        {"weipipe:flow=line", 4, 3, 8, "4 stages of 3 chunk(s) need 12 layers, the model has 8"},
-        {"wzb2", 2, 9, 8, "9 chunks per stage are more than the 8 layers"},
+        {"wzb1:flow=ring", chunked(3, 1, 0), "not 3; use --stages 4, or flow=line\n"},
+        {"wzb1:flow=up", chunked(4, 1, 0), "use flow=ring or flow=line\n"},
+        {"weipipe-naive", chunked(4, 2, 0), "has 1 chunk per stage, not 2; use --chunks 1\n"},
+        {"weipipe:flow=line", chunked(4, 3, 8),
+         "4 stages of 3 chunk(s) need 12 layers, the model has 8"},
+        {"wzb2", chunked(2, 9, 8), "9 chunks per stage are more than the 8 layers"},
     };
 
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct sp_layout lay = layout(bad[i].p, 8);
-
-        lay.chunks = bad[i].v;
-        lay.layers = bad[i].layers;
-        assert_no_plan(bad[i].schedule, lay, bad[i].says);
-    }
+    assert_no_plans(table);
 }

@@ -2,23 +2,12 @@
  * Searched orders, in a V or in waves, and Chimera: no worse than those of their authors' code,
  * within the memory of their papers, and found for any size.
  */
-#include "reference.h"
-#include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
-#include <math.h>
+#include "policies/play.h"
+#include "policies/reference.h"
 #include <time.h>
 
 static const struct sp_costs unit = {.f = 1, .b = 1, .w = 1};
 static const char *const searched[] = {"v-half", "v-min", "1f1b-v", "hanayo"};
-
-static void simulate(const struct sp_plan *plan, const struct sp_costs *costs, struct sp_times *t)
-{
-    char why[256] = "";
-
-    if (sp_listsim(plan, costs, SP_UNBOUNDED, t, why, sizeof why))
-        fail_msg("%s", why);
-}
 
 static int peak(const struct sp_plan *plan, const struct sp_times *t)
 {
@@ -29,20 +18,12 @@ static int peak(const struct sp_plan *plan, const struct sp_times *t)
     return most;
 }
 
-/* Plans a layout and simulates it; the plan and the times are freed by `done`. */
+/* Plans a layout with the schedule's own chunks, and simulates it. */
 static void plan_and_time(const char *schedule, struct sp_layout lay, struct sp_plan *plan,
                           struct sp_times *t)
 {
-    lay.chunks = lay.chunks > 1 ? lay.chunks : 0;
-    if (sp_plan_create(schedule, &lay, plan))
-        fail_msg("%s p=%d m=%d is refused", schedule, lay.stages, lay.micro_batches);
-    simulate(plan, lay.costs ? lay.costs : &unit, t);
-}
-
-static void done(struct sp_plan *plan, struct sp_times *t)
-{
-    sp_times_destroy(t);
-    sp_plan_destroy(plan);
+    lay.chunks = 0;
+    make_and_play(schedule, lay, lay.costs ? lay.costs : &unit, plan, t);
 }
 
 static double makespan(const char *schedule, int p, int m)
@@ -53,7 +34,7 @@ static double makespan(const char *schedule, int p, int m)
 
     plan_and_time(schedule, layout(p, m), &plan, &t);
     is = t.makespan;
-    done(&plan, &t);
+    played_done(&plan, &t);
     return is;
 }
 
@@ -73,7 +54,7 @@ TEST(no_worse_than_reference)
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_t *root = reference_load(table[i].file), *check = json_object_get(root, "check");
-        int p = (int)reference_number(root, "p", -1), m = (int)reference_number(root, "m", -1);
+        int p = reference_integer(root, "p", 0), m = reference_integer(root, "m", 0);
         double theirs = reference_number(check, "makespan_F1_B1_W1_comm0", -1);
         struct sp_plan plan;
         struct sp_times t;
@@ -91,7 +72,7 @@ TEST(no_worse_than_reference)
             assert_true(t.peak_live[s] <= held);
         }
         print_message("\n");
-        done(&plan, &t);
+        played_done(&plan, &t);
         json_decref(root);
     }
 }
@@ -118,7 +99,7 @@ TEST(onef1b_v_no_longer_than_its_authors)
         if (2 * t.makespan > table[i].makespan || peak(&plan, &t) > table[i].peak)
             fail_msg("1f1b-v p=%d m=%d makespan %g (theirs %d), peak %d (%d)", table[i].p,
                      table[i].m, 2 * t.makespan, table[i].makespan, peak(&plan, &t), table[i].peak);
-        done(&plan, &t);
+        played_done(&plan, &t);
     }
     print_message("1f1b-v: %zu sizes no longer than the authors' code\n",
                   sizeof table / sizeof *table);
@@ -139,7 +120,7 @@ TEST(chimera_is_the_reference)
     }
     assert_true(t.makespan == reference_number(check, "makespan_F1_B1_W1_comm0", -1));
     print_message("chimera p=4 m=8 makespan %g, op by op\n", t.makespan);
-    done(&plan, &t);
+    played_done(&plan, &t);
     json_decref(root);
 }
 
@@ -175,7 +156,7 @@ TEST(memory_of_the_paper)
                 print_message("   %6.1f %4.1f", t.makespan - 3 * m - (p - 1),
                               peak(&plan, &t) / 2.0);
                 assert_true(peak(&plan, &t) <= granted(searched[i], p));
-                done(&plan, &t);
+                played_done(&plan, &t);
             }
             print_message("\n");
         }
@@ -217,7 +198,7 @@ TEST(formulas)
 
                     lay.costs = &costs[c];
                     plan_and_time(names[i], lay, &plan, &t);
-                    formula = plan.def->makespan(&plan.layout, costs[c].f, costs[c].b, costs[c].w);
+                    formula = formula_of(&plan, &costs[c]);
                     if (plan.def->makespan_is == SP_EXACT && formula >= 0) {
                         assert_true(fabs(t.makespan - formula) < 1e-9);
                         exact++;
@@ -225,7 +206,7 @@ TEST(formulas)
                         assert_true(t.makespan >= formula - 1e-9);
                         most = t.makespan / formula > most ? t.makespan / formula : most;
                     }
-                    done(&plan, &t);
+                    played_done(&plan, &t);
                 }
             }
         }
@@ -237,7 +218,7 @@ TEST(formulas)
 
         plan_and_time("chimera", layout(6, 6 * k), &plan, &t);
         assert_true(t.makespan == plan.def->makespan(&plan.layout, 1, 1, 1));
-        done(&plan, &t);
+        played_done(&plan, &t);
         exact++;
     }
     print_message("chimera exact in %d cases\n", exact);
@@ -257,14 +238,12 @@ TEST(planned_for_its_costs)
             struct sp_times t;
 
             plan_and_time(searched[i], lay, &plan, &t);
-            sp_times_destroy(&t);
-            simulate(&plan, &costs, &t);
-            other += t.makespan;
-            done(&plan, &t);
+            other += makespan_of(&plan, &costs, SP_PAIRED);
+            played_done(&plan, &t);
             lay.costs = &costs;
             plan_and_time(searched[i], lay, &plan, &t);
             own += t.makespan;
-            done(&plan, &t);
+            played_done(&plan, &t);
         }
     }
     print_message("planned for its costs %.1f, for unit costs %.1f\n", own, other);
@@ -275,10 +254,8 @@ TEST(planned_for_its_costs)
  * that suffices. */
 TEST(memory_of_the_layout)
 {
-    struct capture c;
-
     for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
-        struct sp_layout lay = layout(8, 24);
+        struct sp_layout lay = layout_of(8, 24, 0, 1);
         double is = makespan(searched[i], 8, 24), need;
         struct sp_plan plan;
         struct sp_times t;
@@ -289,19 +266,15 @@ TEST(memory_of_the_layout)
         print_message("%-6s p=8 m=24 makespan %g, in 9.5 micro-batches %g\n", searched[i], is,
                       t.makespan);
         assert_true(t.makespan <= is && peak(&plan, &t) <= 19);
-        done(&plan, &t);
+        played_done(&plan, &t);
 
         lay.memory = 0.5;
-        lay.chunks = 0;
-        capture_begin(&c);
-        assert_int_equal(sp_plan_create(searched[i], &lay, &plan), -EINVAL);
-        text = strstr(capture_end(&c), "activations of ");
-        assert_non_null(text);
+        text = strstr(assert_no_plan(searched[i], lay, "activations of "), "activations of ");
         assert_int_equal(sscanf(text, "activations of %lf", &need), 1);
         lay.memory = need;
         plan_and_time(searched[i], lay, &plan, &t);
         assert_true(peak(&plan, &t) <= 2 * need);
-        done(&plan, &t);
+        played_done(&plan, &t);
     }
 }
 
@@ -318,26 +291,20 @@ TEST(any_size)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         for (int p = 1; p <= 9; p++) {
             for (int m = 1; m <= 20; m += table[i].step) {
-                struct sp_layout lay = layout(p, m);
+                struct sp_layout lay = layout_of(p, m, table[i].chunks, 1);
                 struct sp_plan plan;
                 struct capture c;
-                const char *text, *use;
                 int ret;
 
                 if ((p + m) % test_every(11))
                     continue;
-                lay.chunks = table[i].chunks;
-                capture_begin(&c);
-                ret = sp_plan_create(table[i].name, &lay, &plan);
-                text = capture_end(&c);
+                ret = CAPTURED(&c, sp_plan_create(table[i].name, &lay, &plan));
                 assert_int_equal(!ret, strcmp(table[i].name, "chimera") ? table[i].chunks != 3
                                                                         : p % 2 == 0);
                 if (ret) {
-                    use = strstr(text, "use --");
-                    if (!use || !(sscanf(use, "use --stages %d", &lay.stages) == 1 ||
-                                  sscanf(use, "use --chunks %d", &lay.chunks) == 1))
-                        fail_msg("%s p=%d m=%d: %s", table[i].name, p, m, text);
-                    assert_int_equal(sp_plan_create(table[i].name, &lay, &plan), 0);
+                    if (!follow_advice(c.text, &lay))
+                        fail_msg("%s p=%d m=%d: %s", table[i].name, p, m, c.text);
+                    make_plan_of(table[i].name, lay, &plan);
                     refused++;
                 }
                 assert_int_equal(plan.layout.micro_batches, m);
@@ -355,23 +322,15 @@ TEST(any_size)
 TEST(same_every_time)
 {
     for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
-        struct sp_layout lay = layout(8, 32);
+        struct sp_layout lay = layout_of(8, 32, 0, 1);
         clock_t from = clock();
         struct sp_plan a, b;
         double seconds;
 
-        lay.chunks = 0;
-        assert_int_equal(sp_plan_create(searched[i], &lay, &a), 0);
+        make_plan_of(searched[i], lay, &a);
         seconds = (double)(clock() - from) / CLOCKS_PER_SEC;
-        assert_int_equal(sp_plan_create(searched[i], &lay, &b), 0);
-        for (int s = 0; s < 8; s++) {
-            assert_int_equal(a.programs[s].n, b.programs[s].n);
-            for (int k = 0; k < a.programs[s].n; k++) {
-                const struct sp_op *x = &a.programs[s].ops[k], *y = &b.programs[s].ops[k];
-
-                assert_true(x->pass == y->pass && x->mb == y->mb && x->chunk == y->chunk);
-            }
-        }
+        make_plan_of(searched[i], lay, &b);
+        assert_same_programs(&a, &b);
         print_message("%-6s p=8 m=32 found in %.3f s\n", searched[i], seconds);
         assert_true(seconds < 10); /* a tenth of a second without sanitizers */
         sp_plan_destroy(&a);

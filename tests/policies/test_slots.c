@@ -2,14 +2,12 @@
  * SlimPipe over a grid of sizes: stages run in step; the shared attention and its bytes are
  * compared with closed forms and independent counts; memory and time with the published ones.
  */
-#include "policies/common.h"
 #include "model/model.h"
 #include "policies/families/activations.h"
 #include "policies/families/aligned/assist.h"
 #include "graphs/count.h"
 #include "plan/memory.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/listsim.h"
+#include "policies/play.h"
 
 /* Calls fn for sizes of all kinds. */
 static void each_size(void (*fn)(const struct sp_layout *lay))
@@ -58,12 +56,11 @@ static void published_of(const struct sp_layout *lay)
     static const enum sp_channel kinds[] = {SP_PAIRED, SP_RUN};
     struct sp_plan plan;
 
-    assert_int_equal(sp_plan_create("slimpipe", lay, &plan), 0);
+    make_plan_of("slimpipe", *lay, &plan);
     for (int i = 0; i < 2; i++) {
         struct sp_times times;
-        char why[256];
 
-        assert_int_equal(sp_listsim(&plan, &costs, kinds[i], &times, why, sizeof why), 0);
+        play_plan(&plan, &costs, kinds[i], &times);
         assert_float_equal(times.makespan, (m + (p - 1.0) / each) * 3, 1e-9);
         for (int s = 0; s < p; s++) {
             int held = each + 2 * (p - 1 - s);
@@ -183,7 +180,6 @@ static void note(struct shared *shared, const struct sp_assist *assist, int n,
  * stage gets, and their gradients once it is done with them. */
 static void bytes_of(int v)
 {
-
     static const char *const schedules[] = {"slimpipe", "slimpipe:exchange=off"};
     struct sp_layout lay = layout_of(P, M, v, N);
     struct sp_count counted[2][P];
@@ -203,7 +199,7 @@ static void bytes_of(int v)
     for (int i = 0; i < 2; i++) {
         struct sp_plan plan;
 
-        assert_int_equal(sp_plan_create(schedules[i], &lay, &plan), 0);
+        make_plan_of(schedules[i], lay, &plan);
         plan.processes = P;
         assert_int_equal(sp_memory_count(&plan, &shape, SP_RECOMPUTE_NONE, 1, counted[i]), 0);
         sp_plan_destroy(&plan);
@@ -247,8 +243,8 @@ TEST(memory)
         assert_int_equal(sp_model_load("gpt-tiny", &model), 0);
         model.layers = lay.layers = whole.layers = p * v;
         sp_shape_init(&shape, &model, 1, 8 * n, 1);
-        assert_int_equal(sp_plan_create("slimpipe", &lay, &slim), 0);
-        assert_int_equal(sp_plan_create("1f1b", &whole, &plain), 0);
+        make_plan_of("slimpipe", lay, &slim);
+        make_plan_of("1f1b", whole, &plain);
         one = sp_stash_of_op(&plain, &shape, SP_RECOMPUTE_NONE, 1, 0, &plain.programs[0].ops[0]);
         held = sp_stash_peak(&slim, &shape, SP_RECOMPUTE_NONE, 1, 0);
         kept = sp_stash_peak(&plain, &shape, SP_RECOMPUTE_NONE, 1, 0);
@@ -263,20 +259,13 @@ TEST(memory)
 
 TEST(refusals)
 {
-    static const struct {
-        const char *schedule;
-        int p, v, n;
-        const char *why;
-    } cases[] = {
-        {"slimpipe:exchange=some", 4, 1, 8, "use exchange=on or exchange=off"},
-        {"slimpipe", 4, 2, 6, "groups of 4, the stages, which 6 are not; use --slices 8"},
-        {"slimpipe:exchange=off", 3, 2, 4, "use --slices 6"},
-        {"slimpipe", 61, 1, 61, "at most 60 stages, not 61"},
+    const struct refusal table[] = {
+        {"slimpipe:exchange=some", layout_of(4, 2, 1, 8), "use exchange=on or exchange=off"},
+        {"slimpipe", layout_of(4, 2, 2, 6),
+         "groups of 4, the stages, which 6 are not; use --slices 8"},
+        {"slimpipe:exchange=off", layout_of(3, 2, 2, 4), "use --slices 6"},
+        {"slimpipe", layout_of(61, 2, 1, 61), "at most 60 stages, not 61"},
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sp_layout lay = layout_of(cases[i].p, 2, cases[i].v, cases[i].n);
-
-        assert_no_plan(cases[i].schedule, lay, cases[i].why);
-    }
+    assert_no_plans(table);
 }

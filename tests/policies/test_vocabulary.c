@@ -3,33 +3,19 @@
  * the published number of additional micro-batches, and the bytes of the head's tensors and of the
  * tables agree with closed forms.
  */
-#include "policies/common.h"
 #include "model/model.h"
 #include "model/tensor_parts.h"
 #include "policies/families/ownership.h"
 #include "graphs/count.h"
 #include "plan/memory.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/listsim.h"
+#include "policies/play.h"
 
 static struct sp_layout shared(int p, int m, int n)
 {
-    struct sp_layout lay = layout(p, m);
+    struct sp_layout lay = layout_of(p, m, 0, n);
 
-    lay.chunks = 0;
-    lay.slices = n;
     lay.vocabulary_parallel = 1;
     return lay;
-}
-
-static struct sp_times times_of(const struct sp_plan *plan, const struct sp_costs *costs)
-{
-    struct sp_times t;
-    char why[256];
-
-    assert_int_equal(
-        sp_listsim(plan, costs, plan->paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why), 0);
-    return t;
 }
 
 /* A plan without and one with a divided head, and their times. */
@@ -51,18 +37,16 @@ static bool make_pair(const char *schedule, int p, int m, int n, const struct sp
     err = CAPTURED(&c, sp_plan_create(schedule, &whole, &pair->without));
     if (err)
         return false;
-    assert_int_equal(sp_plan_create(schedule, &lay, &pair->with), 0);
-    pair->before = times_of(&pair->without, &no_head);
-    pair->after = times_of(&pair->with, costs);
+    make_plan_of(schedule, lay, &pair->with);
+    play_plan(&pair->without, &no_head, SP_PAIRED, &pair->before);
+    play_plan(&pair->with, costs, SP_PAIRED, &pair->after);
     return true;
 }
 
 static void free_pair(struct pair *pair)
 {
-    sp_times_destroy(&pair->before);
-    sp_times_destroy(&pair->after);
-    sp_plan_destroy(&pair->without);
-    sp_plan_destroy(&pair->with);
+    played_done(&pair->without, &pair->before);
+    played_done(&pair->with, &pair->after);
 }
 
 /* The step takes longer only by a stage's ops of the head, and for orders that run few
@@ -175,7 +159,7 @@ TEST(bytes)
             struct sp_plan plan;
 
             lay.layers = p;
-            assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+            make_plan_of("1f1b", lay, &plan);
             plan.processes = p;
             assert_int_equal(sp_memory_count(&plan, &sh, SP_RECOMPUTE_NONE, 1, counted), 0);
             for (int s = 0; s < p; s++) {
@@ -218,7 +202,7 @@ TEST(parameters)
             struct sp_plan plan;
 
             lay.layers = p;
-            assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+            make_plan_of("1f1b", lay, &plan);
             for (int s = 0; s < p; s++) {
                 struct rows r = {&plan, &sh.held, 0};
 
@@ -234,23 +218,16 @@ TEST(parameters)
 
 TEST(refusals)
 {
-    static const struct {
-        const char *schedule;
-        int p;
-        const char *why;
-    } cases[] = {
-        {"1f1b", 1, "leave out --vocabulary-parallel or use --stages 2"},
-        {"1f1b", 62, "at most 61 stages, not 62"},
-        {"dualpipe", 4, "schedule dualpipe: --vocabulary-parallel is for schedules of one line"},
-        {"fsdp", 4, "schedule fsdp: --vocabulary-parallel"},
-        {"weipipe", 4, "schedule weipipe: --vocabulary-parallel"},
-        {"sppo:multiplex", 4, "schedule sppo:multiplex: --vocabulary-parallel"},
-        {"slimpipe", 4, "schedule slimpipe: --vocabulary-parallel"},
+    const struct refusal table[] = {
+        {"1f1b", shared(1, 2, 1), "leave out --vocabulary-parallel or use --stages 2"},
+        {"1f1b", shared(62, 124, 1), "at most 61 stages, not 62"},
+        {"dualpipe", shared(4, 8, 1),
+         "schedule dualpipe: --vocabulary-parallel is for schedules of one line"},
+        {"fsdp", shared(4, 8, 1), "schedule fsdp: --vocabulary-parallel"},
+        {"weipipe", shared(4, 8, 1), "schedule weipipe: --vocabulary-parallel"},
+        {"sppo:multiplex", shared(4, 8, 1), "schedule sppo:multiplex: --vocabulary-parallel"},
+        {"slimpipe", shared(4, 8, 1), "schedule slimpipe: --vocabulary-parallel"},
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sp_layout lay = shared(cases[i].p, 2 * cases[i].p, 1);
-
-        assert_no_plan(cases[i].schedule, lay, cases[i].why);
-    }
+    assert_no_plans(table);
 }

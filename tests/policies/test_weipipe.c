@@ -14,7 +14,7 @@ struct sent {
 };
 
 struct rings {
-    struct weipipe h;
+    struct oracle h;
     int forward[WEIPIPE_STAGES], backward[WEIPIPE_STAGES]; /* chunk that a worker holds */
     struct sent grad[WEIPIPE_STAGES]; /* of a chunk, so far; where its backward weights are */
     int next[WEIPIPE_STAGES];         /* op of a worker */
@@ -130,7 +130,7 @@ static void rings_destroy(struct rings *r)
 {
     for (int w = 0; w < r->h.p; w++)
         free(r->sent[w]);
-    weipipe_destroy(&r->h);
+    oracle_destroy(&r->h);
 }
 
 /* Checks that sp_ring_messages lists the messages that a worker sent; returns how many. */
@@ -275,7 +275,7 @@ TEST(grid)
 
         weipipe_plan(naive, p, rounds, &plan);
         turn_rings(&plan, naive, &r);
-        assert_int_equal(weipipe_index(&r.h), 0);
+        assert_int_equal(oracle_index(&r.h), 0);
         same_programs(&plan);
         same_ring(&r);
         for (int w = 0; w < p; w++) {

@@ -3,8 +3,6 @@
  * workers cannot share evenly.
  */
 #include "policies/weipipe.h"
-#include "policies/plan_create.h"
-#include <errno.h>
 
 /* If weights are gathered, each worker needs equally many micro-batches: the refusal names the
  * nearest multiple of the workers, which works. If weights travel around a ring, any number

@@ -7,10 +7,6 @@
  * waits for the slower pass of the others wherever it begins the quicker one.
  */
 #include "policies/weipipe.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/times.h"
-#include <math.h>
 
 static uint32_t seed = 2025;
 
@@ -25,42 +21,6 @@ static bool near(double a, double b)
     return fabs(a - b) < 1e-9 * (1 + fabs(a));
 }
 
-/* Every figure of the list simulation. */
-static void same_times(struct weipipe *h, const struct sp_costs *c)
-{
-    const struct sp_plan *plan = h->plan;
-    double idle = 0;
-    struct sp_times t;
-    char why[256];
-
-    assert_int_equal(sp_listsim(plan, c, SP_UNBOUNDED, &t, why, sizeof why), 0);
-    assert_true(weipipe_play(h, c));
-    for (int s = 0; s < h->p; s++) {
-        int n = plan->programs[s].n;
-
-        for (int k = 0; k < n; k++) {
-            char text[SP_OP_TEXT];
-
-            if (!near(t.start[s][k], h->start[s][k]) || !near(t.end[s][k], h->end[s][k]))
-                fail_msg("%s p=%d m=%d comm=%g: %s of worker %d runs %g .. %g, not %g .. %g",
-                         weipipe_name(h->naive), h->p, h->m, c->comm,
-                         sp_op_print(&plan->programs[s].ops[k], 0, text), s, t.start[s][k],
-                         t.end[s][k], h->start[s][k], h->end[s][k]);
-        }
-        assert_true(near(t.busy[s], h->busy[s]));
-        assert_true(near(t.busy[s], h->m * (c->f + c->b + c->w)));
-        assert_true(near(t.idle[s], h->makespan - h->busy[s]));
-        assert_true(near(t.span[s], h->end[s][n - 1] - h->start[s][0]));
-        assert_int_equal(t.peak_live[s], h->peak[s]);
-        assert_int_equal(h->peak[s], h->p);
-        idle += h->makespan - h->busy[s];
-    }
-    assert_true(near(t.makespan, h->makespan));
-    assert_true(near(t.bubble_ratio, idle / (h->p * h->makespan)));
-    assert_int_equal(t.messages, h->messages);
-    sp_times_destroy(&t);
-}
-
 /* Makespan without communication. */
 static double closed_form(bool naive, int p, int rounds, double f, double back)
 {
@@ -73,18 +33,6 @@ static double closed_form(bool naive, int p, int rounds, double f, double back)
     return work + (p - 1) * (f + back);
 }
 
-static double simulated(const struct sp_plan *plan, const struct sp_costs *c)
-{
-    struct sp_times t;
-    double makespan;
-    char why[256];
-
-    assert_int_equal(sp_listsim(plan, c, SP_UNBOUNDED, &t, why, sizeof why), 0);
-    makespan = t.makespan;
-    sp_times_destroy(&t);
-    return makespan;
-}
-
 TEST(times)
 {
     int played = 0;
@@ -93,11 +41,9 @@ TEST(times)
         bool naive = i % 2;
         int p = i / 2 % 8 + 1, rounds = i / 16 + 1;
         struct sp_plan plan;
-        struct weipipe h;
+        struct oracle h;
 
-        weipipe_plan(naive, p, rounds, &plan);
-        weipipe_create(&plan, naive, &h);
-        assert_int_equal(weipipe_judge(&h), 0);
+        weipipe_legal(naive, p, rounds, &plan, &h);
         for (int k = 0; k < 12; k++, played++) {
             struct sp_costs c = k ? (struct sp_costs){.f = 2 * uniform(),
                                                       .b = uniform(),
@@ -105,12 +51,16 @@ TEST(times)
                                                       .comm = k % 2 ? uniform() : 0}
                                   : sp_costs_unit;
 
-            same_times(&h, &c);
+            oracle_compare(&h, &c, SP_UNBOUNDED, 1e-9);
+            for (int s = 0; s < p; s++) {
+                assert_true(near(h.busy[s], h.m * (c.f + c.b + c.w)));
+                assert_int_equal(h.peak[s], p);
+            }
             if (c.comm > 0)
                 continue;
             assert_true(near(h.makespan, closed_form(naive, p, rounds, c.f, c.b + c.w)));
             if (plan.def->makespan) {
-                double said = plan.def->makespan(&plan.layout, c.f, c.b, c.w);
+                double said = formula_of(&plan, &c);
 
                 assert_int_equal(plan.def->makespan_is, SP_EXACT);
                 if (said >= 0 && !near(said, h.makespan))
@@ -118,8 +68,7 @@ TEST(times)
                              plan.def->name, p, h.m, c.f, c.b, c.w, said, h.makespan);
             }
         }
-        weipipe_destroy(&h);
-        sp_plan_destroy(&plan);
+        oracle_done(&plan, &h);
     }
     print_message("%d plays of the list simulation as expected\n", played);
 }
@@ -137,20 +86,20 @@ TEST(makespans)
         weipipe_plan(false, p, rounds, &weipipe);
         weipipe_plan(true, p, rounds, &naive);
         make_plan("1f1b", p, p * rounds, &onef1b);
-        w = simulated(&weipipe, &sp_costs_unit);
-        n = simulated(&naive, &sp_costs_unit);
+        w = makespan_of(&weipipe, &sp_costs_unit, SP_UNBOUNDED);
+        n = makespan_of(&naive, &sp_costs_unit, SP_UNBOUNDED);
         assert_true(near(w, rounds > 1 ? unit : 3 * p + 2 * (p - 1)));
         assert_true(n > w - 1e-9 && (n > w + 1e-9) == (rounds > 2 && p > 1));
         for (int k = 0; k < 20; k++) {
             struct sp_costs c = {.f = 2 * uniform(), .b = uniform(), .w = uniform()};
             double back = c.b + c.w, more;
 
-            w = simulated(&weipipe, &c);
-            n = simulated(&naive, &c);
+            w = makespan_of(&weipipe, &c, SP_UNBOUNDED);
+            n = makespan_of(&naive, &c, SP_UNBOUNDED);
             if (rounds > 1)
-                assert_true(near(w, simulated(&onef1b, &c)));
+                assert_true(near(w, makespan_of(&onef1b, &c, SP_UNBOUNDED)));
             else
-                assert_true(p == 1 || w < simulated(&onef1b, &c));
+                assert_true(p == 1 || w < makespan_of(&onef1b, &c, SP_UNBOUNDED));
             more = rounds > 1 ? (p - 1) * ((rounds - 1) * fabs(back - c.f) - fmin(c.f, back)) : 0;
             assert_true(near(n - w, more));
             slower += more > 0;

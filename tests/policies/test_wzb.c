@@ -1,34 +1,25 @@
 /*
  * The zero-bubble forms of WeiPipe, which the paper only sketches: makespans, the ranking of the
- * four variants, activations. B of a micro-batch goes down the chunks, while W of wzb2 goes up.
+ * four variants, activations. Their orders are in test_ring_chunks.c.
  */
-#include "policies/common.h"
-#include "policies/registry.h"
 #include "policies/families/weight_ring/ring.h"
-#include "policies/plan_create.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/times.h"
-#include <errno.h>
-#include <math.h>
+#include "policies/play.h"
+#include "policies/registry.h"
 
 static double simulate(const char *name, int P, int G, const struct sp_costs *c, int *peak,
                        double *formula)
 {
     struct sp_plan plan;
     struct sp_times t;
-    char why[256] = "";
     double is;
 
-    make_plan(name, P, G * P, &plan);
-    if (sp_listsim(&plan, c, SP_PAIRED, &t, why, sizeof why))
-        fail_msg("%s: %s", name, why);
+    make_and_play(name, layout(P, G * P), c, &plan, &t);
     *peak = t.peak_live[0];
     for (int s = 1; s < P; s++)
         assert_int_equal(t.peak_live[s], *peak);
-    *formula = plan.def->makespan(&plan.layout, c->f, c->b, c->w);
+    *formula = formula_of(&plan, c);
     is = t.makespan;
-    sp_times_destroy(&t);
-    sp_plan_destroy(&plan);
+    played_done(&plan, &t);
     return is;
 }
 
@@ -76,41 +67,6 @@ TEST(bounds)
             }
 }
 
-/* Position of an op in the program of its worker. */
-static int place(const struct sp_plan *plan, int pass, int mb, int chunk)
-{
-    const struct sp_program *prog = &plan->programs[mb % plan->layout.stages];
-
-    for (int k = 0; k < prog->n; k++)
-        if (prog->ops[k].pass == pass && prog->ops[k].part == SP_CHUNK && prog->ops[k].mb == mb &&
-            prog->ops[k].chunk == chunk)
-            return k;
-    fail_msg("no op of pass %d, micro-batch %d, chunk %d", pass, mb, chunk);
-    return -1;
-}
-
-TEST(orders)
-{
-    static const char *const names[] = {"wzb1", "wzb2"};
-    struct sp_plan plan;
-
-    for (int n = 0; n < 2; n++)
-        for (int P = 2; P <= 6; P++) {
-            make_plan(names[n], P, 5 * P, &plan);
-            for (int i = 0; i < 5 * P; i++)
-                for (int c = 0; c < P; c++) {
-                    assert_true(place(&plan, SP_W, i, c) > place(&plan, SP_B, i, c));
-                    if (c == 0)
-                        continue;
-                    assert_true(place(&plan, SP_B, i, c) < place(&plan, SP_B, i, c - 1));
-                    /* the last worker finishes gradients in the order of the next forwards */
-                    assert_true((place(&plan, SP_W, i, c) > place(&plan, SP_W, i, c - 1)) ==
-                                (n == 1));
-                }
-            sp_plan_destroy(&plan);
-        }
-}
-
 /* In a turn each worker sends to the next one, and the last one sends nothing to the first: wzb2 is
  * a line, and its worker 0 never waits. */
 TEST(line)
@@ -120,15 +76,12 @@ TEST(line)
             struct sp_costs late = {.f = 1, .b = 1, .w = 1, .comm = 0.5};
             struct sp_plan plan;
             struct sp_times t;
-            char why[256];
 
-            make_plan("wzb2", P, G * P, &plan);
-            assert_int_equal(sp_listsim(&plan, &late, SP_UNBOUNDED, &t, why, sizeof why), 0);
+            make_and_play("wzb2", layout(P, G * P), &late, &plan, &t);
             assert_int_equal(t.messages, 3 * G * P * (P - 1));
             assert_true(fabs(t.makespan - (3 * G * P + (P - 1) * 1.5)) < 1e-9);
             assert_true(fabs(t.span[0] - 3 * G * P) < 1e-9);
-            sp_times_destroy(&t);
-            sp_plan_destroy(&plan);
+            played_done(&plan, &t);
         }
 }
 

@@ -2,7 +2,8 @@
  * Simulates `--scheduler ready`: a step (simulate.h) whose stages let ops overtake. A free stage
  * runs the earliest op of its program whose inputs are all there, within the memory of the strict
  * order (policies/simulation/overtaking.h). It chooses again after each task of an op, so an op
- * that overtook, or was to be overtaken, waits at most for one task. Pure.
+ * that overtook, or was to be overtaken, waits at most for one task. The player keeps the rules and
+ * the state of stages, but leaves the choice of the next op to this. Pure.
  *
  * Besides its messages an op waits for ops of its own stage: those that produce its inputs, and
  * those that add to the same gradients before it, because a run adds in program order. The

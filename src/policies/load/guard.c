@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SECONDS = 30, GRACE = 10, FULL = 1000, STACK = 65536, MOST_PLUGINS = 64, FRAMES = 64 };
+enum { SECONDS = 30, GRACE = 10, STACK = 65536, MOST_PLUGINS = 64, FRAMES = 64 };
 enum {
     REHEARSALS = 256
 }; /* a search asks for thousands of layouts: all copies together take at most a second */
@@ -114,7 +114,7 @@ void sp_guard_full(int ops)
     if (guard.active) {
         guard.active = 0;
         guard.ops = ops;
-        siglongjmp(guard.out, FULL);
+        siglongjmp(guard.out, SP_CALL_FULL);
     }
     sp_error(EINVAL, "a schedule appends more than %d ops to a program", ops);
     exit(2);
@@ -221,7 +221,9 @@ static int failed(int cause, int seconds)
 {
     const char *label = guard.owner->label, *what = guard.what;
 
-    if (cause == FULL)
+    if (cause == SP_CALL_EXIT)
+        return sp_error(EINVAL, "%s: %s called exit", label, what);
+    if (cause == SP_CALL_FULL)
         return sp_error(EINVAL, "%s: %s appends more than %d ops to a program", label, what,
                         guard.ops);
     if (cause == SIGALRM)
@@ -231,31 +233,6 @@ static int failed(int cause, int seconds)
                         label, what, seconds);
     return sp_error(EINVAL, "%s: %s %s: %s", label, what,
                     is_caught(cause) ? "crashed" : "raised a signal", strsignal(cause));
-}
-
-/* 0, or -EINVAL after a line. */
-static int rehearse(void (*fn)(void *arg), void *arg, int seconds)
-{
-    static int rehearsals;
-    struct sp_rehearsal ended;
-
-    if (rehearsals++ >= REHEARSALS)
-        return 0;
-    ended = sp_rehearse(fn, arg, seconds);
-    switch (ended.end) {
-    case SP_REHEARSED:
-        return 0;
-    case SP_REHEARSAL_FULL:
-        guard.ops = ended.number;
-        return failed(FULL, seconds);
-    case SP_REHEARSAL_LATE:
-        return failed(SIGALRM, seconds);
-    case SP_REHEARSAL_SIGNAL:
-        return failed(ended.number, seconds);
-    case SP_REHEARSAL_EXIT:
-        break;
-    }
-    return sp_error(EINVAL, "%s: %s called exit", guard.owner->label, guard.what);
 }
 
 /* Work done once: at the first call of all, and at the first call of each plugin. NULL: the code is
@@ -285,7 +262,7 @@ int sp_guard_call(const struct sp_schedule_owner *owner, const char *what, void 
 {
     static struct saved saved;
     static struct handling before;
-    static int seconds;
+    static int seconds, rehearsals;
     int cause;
 
     if (!owner) {
@@ -299,8 +276,9 @@ int sp_guard_call(const struct sp_schedule_owner *owner, const char *what, void 
     guard.what = what;
     guard.thread = pthread_self();
     know(owner->file);
-    if (rehearse(fn, arg, seconds))
-        return -EINVAL;
+    cause = rehearsals++ < REHEARSALS ? sp_rehearse(fn, arg, seconds, &guard.ops) : 0;
+    if (cause)
+        return failed(cause, seconds);
     note_handling(&before);
     install(&saved);
     cause = sigsetjmp(guard.out, 1);
@@ -313,11 +291,9 @@ int sp_guard_call(const struct sp_schedule_owner *owner, const char *what, void 
         return restore_handling(&before, true);
     }
     restore_handling(&before, false);
-    if (cause == FULL) {
+    if (cause == SP_CALL_FULL)
         restore(&saved);
-        return failed(cause, seconds);
-    }
-    /* A lock may be held, the heap broken: the handlers stay for the way out. */
-    alarm(GRACE);
+    else /* a lock may be held, the heap broken: the handlers stay for the way out */
+        alarm(GRACE);
     return failed(cause, seconds);
 }

@@ -103,15 +103,14 @@ static bool await(pid_t copy, int seconds, int *status)
     }
 }
 
-static struct sp_rehearsal judge(const struct shared *shared, bool ended, int status)
+/* The cause that ended the copy; 0: the call came back. */
+static int cause_of(const struct shared *shared, int status)
 {
-    if (!ended)
-        return (struct sp_rehearsal){.end = SP_REHEARSAL_LATE};
     if (shared->full)
-        return (struct sp_rehearsal){.end = SP_REHEARSAL_FULL, .number = shared->full};
+        return SP_CALL_FULL;
     if (WIFSIGNALED(status))
-        return (struct sp_rehearsal){.end = SP_REHEARSAL_SIGNAL, .number = WTERMSIG(status)};
-    return (struct sp_rehearsal){.end = shared->done ? SP_REHEARSED : SP_REHEARSAL_EXIT};
+        return WTERMSIG(status);
+    return shared->done ? 0 : SP_CALL_EXIT;
 }
 
 static void print_said(int said)
@@ -126,13 +125,12 @@ static void print_said(int said)
     }
 }
 
-struct sp_rehearsal sp_rehearse(void (*fn)(void *arg), void *arg, int seconds)
+int sp_rehearse(void (*fn)(void *arg), void *arg, int seconds, int *ops)
 {
-    struct sp_rehearsal ended = {.end = SP_REHEARSED};
     struct sigaction standard = {.sa_handler = SIG_DFL}, before;
     struct shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int said = memfd_create("plugin", MFD_CLOEXEC), status = 0;
+    int said = memfd_create("plugin", MFD_CLOEXEC), status = 0, cause = 0;
     pid_t copy = -1;
 
     if (shared == MAP_FAILED)
@@ -143,10 +141,9 @@ struct sp_rehearsal sp_rehearse(void (*fn)(void *arg), void *arg, int seconds)
     if (copy == 0)
         go(shared, said, fn, arg);
     if (copy > 0) {
-        bool in_time = await(copy, seconds, &status);
-
-        ended = judge(shared, in_time, status);
-        if (ended.end != SP_REHEARSED && said >= 0)
+        cause = await(copy, seconds, &status) ? cause_of(shared, status) : SIGALRM;
+        *ops = shared->full;
+        if (cause && said >= 0)
             print_said(said);
     }
     sigaction(SIGCHLD, &before, NULL);
@@ -154,7 +151,7 @@ struct sp_rehearsal sp_rehearse(void (*fn)(void *arg), void *arg, int seconds)
 out:
     if (said >= 0)
         close(said);
-    return ended;
+    return cause;
 }
 
 void sp_rehearsal_full(int ops)

@@ -3,24 +3,16 @@
 #ifndef SP_REHEARSAL_H
 #define SP_REHEARSAL_H
 
-/* How it ended. */
-struct sp_rehearsal {
-    enum {
-        SP_REHEARSED, /* it came back; or no process could be made for it */
-        SP_REHEARSAL_FULL,
-        SP_REHEARSAL_LATE,   /* it still ran after `seconds` */
-        SP_REHEARSAL_SIGNAL, /* ended by signal `number` */
-        SP_REHEARSAL_EXIT    /* it ended the process */
-    } end;
-    int number; /* signal, or the ops of the program that is full */
-};
+/* Causes that end a call, besides signals; SIGALRM: it still ran after its time. */
+enum { SP_CALL_FULL = 1000 /* a program takes no more ops */, SP_CALL_EXIT /* of the process */ };
 
 /* Calls fn(arg) in a copy of this process: its changes to memory are not seen here. Its output is
- * printed only if it goes wrong. */
-struct sp_rehearsal sp_rehearse(void (*fn)(void *arg), void *arg, int seconds);
+ * printed only if it goes wrong. Returns 0 if it came back, or if no process could be made for it;
+ * otherwise a cause, and sets *ops for SP_CALL_FULL. */
+int sp_rehearse(void (*fn)(void *arg), void *arg, int seconds, int *ops);
 
-/* Code that fn calls uses these in the copy: they end it as SP_REHEARSAL_FULL or _EXIT. Elsewhere
- * they do nothing. */
+/* Code that fn calls uses these in the copy: they end it with SP_CALL_FULL or _EXIT. Elsewhere they
+ * do nothing. */
 void sp_rehearsal_full(int ops);
 void sp_rehearsal_exits(void);
 

@@ -31,7 +31,6 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     return -EINVAL;
 }
 
-extern const struct sp_schedule_def sp_schedule_adapipe;
 const struct sp_schedule_def sp_schedule_adapipe = {
     .abi = SP_SCHEDULE_ABI,
     .name = "adapipe",

@@ -46,7 +46,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return ((v - 1) * each + m + p - 1) / v * (f + b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_bfs;
 const struct sp_schedule_def sp_schedule_bfs = {
     .abi = SP_SCHEDULE_ABI,
     .name = "bfs",

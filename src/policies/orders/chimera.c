@@ -77,7 +77,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return (p + 2 * (units - 1)) * f + units * (2 * p - 2) * (b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_chimera;
 const struct sp_schedule_def sp_schedule_chimera = {
     .abi = SP_SCHEDULE_ABI,
     .name = "chimera",

@@ -59,7 +59,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return lay->micro_batches * (f + b + w) + (lay->stages / 2.0 - 1) * (f + 2 * b - w);
 }
 
-extern const struct sp_schedule_def sp_schedule_dualpipe;
 const struct sp_schedule_def sp_schedule_dualpipe = {
     .abi = SP_SCHEDULE_ABI,
     .name = "dualpipe",

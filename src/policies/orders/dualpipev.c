@@ -45,7 +45,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return lay->micro_batches * (f + b + w) + (lay->stages - 1) * (f + 2 * b - w) / 2;
 }
 
-extern const struct sp_schedule_def sp_schedule_dualpipev;
 const struct sp_schedule_def sp_schedule_dualpipev = {
     .abi = SP_SCHEDULE_ABI,
     .name = "dualpipev",

@@ -45,7 +45,6 @@ static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog
         sp_program_add(prog, SP_B, fifo ? i : m - 1 - i, 0);
 }
 
-extern const struct sp_schedule_def sp_schedule_gpipe;
 const struct sp_schedule_def sp_schedule_gpipe = {
     .abi = SP_SCHEDULE_ABI,
     .name = "gpipe",

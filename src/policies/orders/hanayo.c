@@ -92,7 +92,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return all > alone ? all : alone;
 }
 
-extern const struct sp_schedule_def sp_schedule_hanayo;
 const struct sp_schedule_def sp_schedule_hanayo = {
     .abi = SP_SCHEDULE_ABI,
     .name = "hanayo",

@@ -298,7 +298,6 @@ static double makespan(const struct sp_layout *lay, const struct sp_part_costs *
            fold_of(lay) * (lay->stages - 1) * block * (1 + c->backward + c->again);
 }
 
-extern const struct sp_schedule_def sp_schedule_helix;
 const struct sp_schedule_def sp_schedule_helix = {
     .abi = SP_SCHEDULE_ABI,
     .name = "helix",

@@ -15,7 +15,7 @@
  * more than one loop ahead, the other always the backward; the order that ends earlier is used. A
  * forward waits if the stage would hold more than a loop and a quarter. The schedule always ends:
  * backwards need no memory, and once those of a loop are done, all forwards of the next one have
- * room.
+ * room. A lane of the general player (policies/simulation/player.h) has one list, not two.
  */
 #include "policies/families/attention_parallel/attention_parallel.h"
 #include "policies/families/families.h"

@@ -23,15 +23,15 @@ int sp_interleave_group(const struct sp_layout *lay, int *ok)
 
 struct sp_slot sp_interleave_forward(const struct sp_layout *lay, int group, int k)
 {
-    int first, size, at;
+    int m = lay->micro_batches, first, size, at;
 
-    if (group > lay->micro_batches)
-        group = lay->micro_batches;
+    if (group > m)
+        group = m;
     /* micro-batches before the group: all groups before it are whole */
     first = k / (group * lay->chunks) * group;
-    size = lay->micro_batches - first < group ? lay->micro_batches - first : group;
+    size = m - first < group ? m - first : group;
     at = k - first * lay->chunks;
-    return (struct sp_slot){.mb = first + at % size, .chunk = at / size};
+    return (struct sp_slot){.mb = first + at % size, .chunk = at / size, .size = size};
 }
 
 struct sp_slot sp_interleave_backward(const struct sp_layout *lay, int group, int k)

@@ -10,6 +10,7 @@
 
 struct sp_slot {
     int mb, chunk;
+    int size; /* micro-batches of its group */
 };
 
 /* Micro-batches of a group: the option `group`; by default p, or as little above it as leaves no

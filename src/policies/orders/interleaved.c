@@ -17,13 +17,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-static int group_size(const struct sp_layout *lay, int group, int k)
-{
-    int first = k / (group * lay->chunks) * group;
-
-    return lay->micro_batches - first < group ? lay->micro_batches - first : group;
-}
-
 /*
  * Returns 1 if the order of a group size does not deadlock. Before backward k on the last stage,
  * that stage has begun w + k forwards, w = (v-1)N. Unless backward k is of the last chunk, it waits
@@ -38,14 +31,14 @@ static int runs(const struct sp_layout *lay, int group)
     int j = 0, furthest = 0;
 
     for (int k = 0; k < total; k++) {
-        int size = group_size(lay, group, k);
+        struct sp_slot slot = sp_interleave_forward(lay, group, k), early;
 
-        if (sp_interleave_forward(lay, group, k).chunk == 0)
+        if (slot.chunk == 0)
             continue;
-        for (; j < total && j <= warm + 2 * (lay->stages - 1) + k - size; j++) {
-            if (sp_interleave_forward(lay, group, j).chunk > 0 &&
-                j - group_size(lay, group, j) > furthest)
-                furthest = j - group_size(lay, group, j);
+        for (; j < total && j <= warm + 2 * (lay->stages - 1) + k - slot.size; j++) {
+            early = sp_interleave_forward(lay, group, j);
+            if (early.chunk > 0 && j - early.size > furthest)
+                furthest = j - early.size;
         }
         if (furthest > warm + k)
             return 0;
@@ -129,7 +122,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return ((v - 1) * (m > p ? m : p) + m + p - 1) / v * (f + b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_interleaved;
 const struct sp_schedule_def sp_schedule_interleaved = {
     .abi = SP_SCHEDULE_ABI,
     .name = "interleaved",

@@ -27,7 +27,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return (double)lay->micro_batches * lay->stages * (f + b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_naive;
 const struct sp_schedule_def sp_schedule_naive = {
     .abi = SP_SCHEDULE_ABI,
     .name = "naive",

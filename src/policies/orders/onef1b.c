@@ -35,10 +35,9 @@ void sp_1f1b_emit(const struct sp_layout *lay, int stage, struct sp_program *pro
 
 double sp_1f1b_closed_form(const struct sp_layout *lay, double f, double b, double w)
 {
-    return ((double)lay->micro_batches + lay->stages - 1) * (f + b + w);
+    return (lay->micro_batches + (lay->stages - 1.0) / (lay->slices * lay->chunks)) * (f + b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_1f1b;
 const struct sp_schedule_def sp_schedule_1f1b = {
     .abi = SP_SCHEDULE_ABI,
     .name = "1f1b",

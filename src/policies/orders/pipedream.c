@@ -15,7 +15,6 @@
 #include "policies/check.h"
 #include "policies/orders/onef1b.h"
 
-extern const struct sp_schedule_def sp_schedule_pipedream;
 const struct sp_schedule_def sp_schedule_pipedream = {
     .abi = SP_SCHEDULE_ABI,
     .name = "pipedream",

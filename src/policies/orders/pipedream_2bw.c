@@ -76,7 +76,6 @@ const struct sp_family sp_family_double_buffered = {.name = "double-buffered",
                                                     .kind = kind,
                                                     SP_LAYERWISE};
 
-extern const struct sp_schedule_def sp_schedule_pipedream_2bw;
 const struct sp_schedule_def sp_schedule_pipedream_2bw = {
     .abi = SP_SCHEDULE_ABI,
     .name = "pipedream-2bw",

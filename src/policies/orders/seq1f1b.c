@@ -14,6 +14,7 @@
  * Makespan (m + (p-1)/n)(f + b + w). Stage i holds min(p - i + n-1, mn) slices.
  */
 #include "policies/check.h"
+#include "policies/orders/onef1b.h"
 
 static void forward(const struct sp_layout *lay, int k, struct sp_program *prog)
 {
@@ -47,12 +48,6 @@ static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog
         backward(lay, k, prog);
 }
 
-static double makespan(const struct sp_layout *lay, double f, double b, double w)
-{
-    return (lay->micro_batches + (lay->stages - 1.0) / lay->slices) * (f + b + w);
-}
-
-extern const struct sp_schedule_def sp_schedule_seq1f1b;
 const struct sp_schedule_def sp_schedule_seq1f1b = {
     .abi = SP_SCHEDULE_ABI,
     .name = "seq1f1b",
@@ -62,7 +57,7 @@ const struct sp_schedule_def sp_schedule_seq1f1b = {
     .default_chunks = 1,
     .check = sp_check_sliced,
     .emit = emit,
-    .makespan = makespan,
+    .makespan = sp_1f1b_closed_form,
     .makespan_source = "(m + (p-1)/n)(f+b+w), 1F1B's with m n micro-batches of 1/n",
     .makespan_is = SP_EXACT,
 };

@@ -14,6 +14,7 @@
  * activations of 1 + 2(p-1-s)/(nv) micro-batches; 1F1B holds p - s.
  */
 #include "policies/families/aligned/slots.h"
+#include "policies/orders/onef1b.h"
 #include "policies/refuse.h"
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
@@ -23,12 +24,6 @@ static int check(const struct sp_layout *lay, char *why, size_t n)
     return ret ? ret : sp_slots_check(lay, why, n);
 }
 
-static double makespan(const struct sp_layout *lay, double f, double b, double w)
-{
-    return (lay->micro_batches + (lay->stages - 1.0) / (lay->slices * lay->chunks)) * (f + b + w);
-}
-
-extern const struct sp_schedule_def sp_schedule_slimpipe;
 const struct sp_schedule_def sp_schedule_slimpipe = {
     .abi = SP_SCHEDULE_ABI,
     .name = "slimpipe",
@@ -40,7 +35,7 @@ const struct sp_schedule_def sp_schedule_slimpipe = {
     .variants = "exchange=off",
     .default_chunks = 1,
     .check = check,
-    .makespan = makespan,
+    .makespan = sp_1f1b_closed_form,
     .makespan_source = "(m + (p-1)/(nv))(f+b+w), all slots of the same length",
     .makespan_is = SP_EXACT,
 };

@@ -58,7 +58,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return lay->micro_batches * (1 + (lay->stages - 1.0) / lay->slices) * (f + b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_sppo;
 const struct sp_schedule_def sp_schedule_sppo = {
     .abi = SP_SCHEDULE_ABI,
     .name = "sppo",

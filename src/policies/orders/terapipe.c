@@ -14,6 +14,7 @@
  * Makespan (m + (p-1)/n)(f + b + w). Each stage holds all m micro-batches.
  */
 #include "policies/check.h"
+#include "policies/orders/onef1b.h"
 
 static void add(struct sp_program *prog, enum sp_pass pass, int mb, int slice)
 {
@@ -35,12 +36,6 @@ static void emit(const struct sp_layout *lay, int stage, struct sp_program *prog
     }
 }
 
-static double makespan(const struct sp_layout *lay, double f, double b, double w)
-{
-    return (lay->micro_batches + (lay->stages - 1.0) / lay->slices) * (f + b + w);
-}
-
-extern const struct sp_schedule_def sp_schedule_terapipe;
 const struct sp_schedule_def sp_schedule_terapipe = {
     .abi = SP_SCHEDULE_ABI,
     .name = "terapipe",
@@ -52,7 +47,7 @@ const struct sp_schedule_def sp_schedule_terapipe = {
     .slicing = "dp",
     .check = sp_check_sliced,
     .emit = emit,
-    .makespan = makespan,
+    .makespan = sp_1f1b_closed_form,
     .makespan_source = "(m + (p-1)/n)(f+b+w), sum of t + (p-1) max t of section 3.3, equal slices",
     .makespan_is = SP_EXACT,
 };

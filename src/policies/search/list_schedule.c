@@ -16,9 +16,6 @@ struct item {
     int channel, number; /* the channel of its message, and its turn there; -1: it waits for none */
 };
 
-/* Chunks are told apart modulo this. */
-enum { KINDS = 64 };
-
 struct sp_list_schedule {
     const struct sp_layout *lay;
     const struct sp_costs *costs;
@@ -36,11 +33,8 @@ struct sp_list_schedule {
     int *head, *live;    /* [p] */
     int *ran;            /* [p] ops run */
     int *sent, *taken;   /* [4p] messages of a channel */
-    int *kinds;          /* [p][SP_R][KINDS] ops not yet run of a pass and chunk */
     double *idle, *from; /* [p] when a stage is free, when it began */
     double *wake;        /* [p] before this time a stage need not look again */
-    double *heap;        /* when something may begin */
-    int n_heap;
 };
 
 struct sp_list_schedule *sp_list_schedule_create(const struct sp_layout *lay,
@@ -65,9 +59,7 @@ struct sp_list_schedule *sp_list_schedule_create(const struct sp_layout *lay,
     r->items = calloc(ops + 1, sizeof *r->items);
     r->head = calloc(11 * p, sizeof *r->head);
     r->idle = calloc(3 * p, sizeof *r->idle);
-    r->heap = calloc(2 * ops + 1, sizeof *r->heap); /* an op pushes its end, and its arrival */
-    r->kinds = calloc(p * SP_R * KINDS, sizeof *r->kinds);
-    if (!r->first || !r->at || !r->items || !r->head || !r->idle || !r->heap || !r->kinds) {
+    if (!r->first || !r->at || !r->items || !r->head || !r->idle) {
         sp_list_schedule_destroy(r);
         return NULL;
     }
@@ -94,8 +86,6 @@ void sp_list_schedule_destroy(struct sp_list_schedule *r)
     free(r->items);
     free(r->head);
     free(r->idle);
-    free(r->heap);
-    free(r->kinds);
     free(r);
 }
 
@@ -163,48 +153,6 @@ static double cost_of(const struct sp_list_schedule *r, int stage, const struct 
     return (op->pass == SP_W ? w : r->split ? b : b + w) * part;
 }
 
-static void push(struct sp_list_schedule *r, double time)
-{
-    int i = r->n_heap++;
-
-    for (; i > 0 && r->heap[(i - 1) / 2] > time; i = (i - 1) / 2)
-        r->heap[i] = r->heap[(i - 1) / 2];
-    r->heap[i] = time;
-}
-
-static double pop(struct sp_list_schedule *r)
-{
-    double top = r->heap[0], last = r->heap[--r->n_heap];
-    int i = 0;
-
-    for (int child = 1; child < r->n_heap; i = child, child = 2 * i + 1) {
-        if (child + 1 < r->n_heap && r->heap[child + 1] < r->heap[child])
-            child++;
-        if (r->heap[child] >= last)
-            break;
-        r->heap[i] = r->heap[child];
-    }
-    r->heap[i] = last;
-    return top;
-}
-
-static int *kind(const struct sp_list_schedule *r, int stage, const struct sp_op *op)
-{
-    return &r->kinds[((size_t)stage * SP_R + op->pass) * KINDS + op->chunk % KINDS];
-}
-
-/* The number of (pass, chunk) pairs of which a stage has ops not yet run. */
-static int kinds_left(const struct sp_list_schedule *r, int stage)
-{
-    const int *left = &r->kinds[(size_t)stage * SP_R * KINDS];
-    int chunks = r->lay->chunks < KINDS ? r->lay->chunks : KINDS, n = 0;
-
-    for (int pass = 0; pass < SP_R; pass++)
-        for (int c = 0; c < chunks; c++)
-            n += left[pass * KINDS + c] > 0;
-    return n;
-}
-
 /* The number of ops that an op on global stage g waits for. */
 static int waits_for(const struct sp_list_schedule *r, int pass, int g)
 {
@@ -220,7 +168,6 @@ static int waits_for(const struct sp_list_schedule *r, int pass, int g)
 /* Fills in the lists for a replay, with no op run yet. */
 static void reset(struct sp_list_schedule *r, const struct sp_list_result *from)
 {
-    memset(r->kinds, 0, (size_t)r->p * SP_R * KINDS * sizeof *r->kinds);
     for (int s = 0; s < r->p; s++) {
         int first = r->first[s], end = r->first[s + 1];
 
@@ -236,15 +183,12 @@ static void reset(struct sp_list_schedule *r, const struct sp_list_result *from)
                                         .due = r->reverse ? from->makespan - ended : begun,
                                         .channel = -1};
             *place(r, op.pass, op.mb, g) = i;
-            ++*kind(r, s, &op);
         }
         r->head[s] = first < end ? first : -1;
         r->live[s] = r->ran[s] = 0;
         r->idle[s] = r->from[s] = r->wake[s] = 0;
     }
     memset(r->sent, 0, 8 * (size_t)r->p * sizeof *r->sent); /* and taken */
-    r->n_heap = 0;
-    push(r, 0);
 }
 
 /* Tells the op of a pass on global stage h when the result of one on g will be there. */
@@ -279,9 +223,6 @@ static void begin(struct sp_list_schedule *r, int stage, const struct item *it, 
     double end = time + cost_of(r, stage, op);
 
     r->idle[stage] = end;
-    push(r, end);
-    if (r->costs->comm > 0 && op->pass != SP_W)
-        push(r, end + r->costs->comm);
     if (it->channel >= 0)
         r->taken[it->channel]++;
     if (op->pass != SP_W)
@@ -315,8 +256,8 @@ static bool choose(struct sp_list_schedule *r, const struct sp_list_rule *rule, 
 {
     int live = r->live[stage], peak = live, best = SP_R, prev = -1;
     int left = 8 * r->p * r->lay->chunks + 32; /* how many items it looks at, to bound the time */
-    unsigned long long passed[SP_R] = {0};     /* chunks, modulo KINDS, of the ops looked at */
-    int kinds = kinds_left(r, stage);          /* not looked at yet */
+    unsigned long long passed[SP_R] = {0};     /* chunks, modulo 64, of the ops looked at */
+    int kinds = (r->split ? 3 : 2) * (r->lay->chunks < 64 ? r->lay->chunks : 64); /* not seen yet */
     const struct item *first = &r->items[r->head[stage]];
     double awaited = -1, next = HUGE_VAL; /* when the first F or B of the list, or any, is ready */
 
@@ -372,7 +313,6 @@ static bool step(struct sp_list_schedule *r, const struct sp_list_rule *rule, in
         r->items[before].next = r->items[item].next;
     if (r->ran[stage]++ == 0)
         r->from[stage] = time;
-    --*kind(r, stage, &r->items[item].op);
     begin(r, stage, &r->items[item], time);
     nth = r->reverse ? r->first[stage + 1] - 1 - nth : r->first[stage] + nth;
     out->ops[nth] = r->items[item].op;
@@ -380,6 +320,17 @@ static bool step(struct sp_list_schedule *r, const struct sp_list_rule *rule, in
     if (r->live[stage] > out->peak[stage])
         out->peak[stage] = r->live[stage];
     return true;
+}
+
+/* The first time at which a stage may run an op; HUGE_VAL: none has any that could. */
+static double next_time(const struct sp_list_schedule *r)
+{
+    double first = HUGE_VAL;
+
+    for (int s = 0; s < r->p; s++)
+        if (r->head[s] >= 0)
+            first = fmin(first, fmax(r->idle[s], r->wake[s]));
+    return first;
 }
 
 bool sp_list_schedule_run(struct sp_list_schedule *r, const struct sp_list_rule *rule, bool reverse,
@@ -396,14 +347,9 @@ bool sp_list_schedule_run(struct sp_list_schedule *r, const struct sp_list_rule 
     out->makespan = out->spans = 0;
     out->peaks = 0;
     memset(out->peak, 0, (size_t)r->p * sizeof *out->peak);
-    while (r->n_heap > 0) {
-        double time = pop(r);
-
-        while (r->n_heap > 0 && r->heap[0] <= time + r->epsilon)
-            pop(r);
+    for (double time = 0; time < HUGE_VAL; time = next_time(r))
         for (int s = 0; s < r->p; s++)
             done += step(r, rule, s, time, out);
-    }
     for (int s = 0; s < r->p; s++) {
         out->spans += r->idle[s] - r->from[s];
         out->peaks += out->peak[s];

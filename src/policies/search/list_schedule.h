@@ -2,7 +2,8 @@
  * List scheduling of a legal order. The order is replayed, and a stage that would wait runs a later
  * op of its list instead, as long as it never holds more activations than allowed. A replay forward
  * in time makes ops begin as early as they can, one in reverse as late as they can. For the
- * layerwise family with whole sequences.
+ * layerwise family with whole sequences. It is no user of the general player
+ * (policies/simulation/player.h), whose lanes run their ops in a given order.
  */
 #ifndef SP_LIST_SCHEDULE_H
 #define SP_LIST_SCHEDULE_H

@@ -6,6 +6,8 @@
  *   if neither is ready, a W runs if the known gap is at least `fill` times its cost;
  *   if an F is ready but has no room, a W runs at once (`make_room`), or only as above.
  *
+ * A stage has no list of ops yet, so the players that follow or change one are of no use here.
+ *
  * The paper's heuristic chooses among 8 sets of rules; the variants here are all combinations of
  * the tables below.
  */

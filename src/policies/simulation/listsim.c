@@ -3,11 +3,12 @@
  * stage that cannot go on waits for one op, or for one of its messages to be taken.
  */
 #include "policies/simulation/channels.h"
+#include "policies/simulation/costs.h"
 #include "policies/simulation/index.h"
+#include "policies/simulation/listsim.h"
+#include "policies/simulation/merge.h"
 #include "policies/simulation/player.h"
 #include "policies/simulation/times.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/costs.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,6 +26,9 @@ struct sim {
     struct sp_times t;
     struct sp_player player; /* lanes are stages, events are ops */
     int cross;               /* messages that the turn about to run takes */
+    struct sp_placed
+        *order; /* [n_order] the ops that have run, one after another; NULL: not kept */
+    int n_order;
 };
 
 /* Returns true if a producer has run; *end is then the time at which its output leaves. */
@@ -112,12 +116,31 @@ static int run(struct sp_player *player, int stage, int k, double start, double 
     sim->t.messages += sim->cross;
     for (int i = 0; sim->ch.n > 0 && i < sim->cross; i++)
         sp_player_try(player, sp_channels_take(&sim->ch, stage, start));
-    for (int i = 0; i < ops; i++)
+    for (int i = 0; i < ops; i++) {
+        if (sim->order)
+            sim->order[sim->n_order++] = (struct sp_placed){.stage = stage, .index = k + i};
         sp_player_wake(player, sim->plan->family->id(&sim->plan->layout, stage, op + i));
+    }
     return ops;
 }
 
-static const struct sp_player_rules rules = {.wait = wait_for, .run = run};
+/* The lower it is, the sooner a stage that could run its next op has its turn in the order. */
+static double turn_of(const struct sp_player *player, int stage)
+{
+    const struct sp_plan *plan = ((const struct sim *)player->arg)->plan;
+    const struct sp_op *op = &plan->programs[stage].ops[player->next[stage]];
+
+    return plan->family->lowers->turn ? plan->family->lowers->turn(&plan->layout, stage, op)
+                                      : player->start[stage];
+}
+
+/* sp_player_rules.before. */
+static bool is_before(const void *player, int a, int b)
+{
+    double turn_a = turn_of(player, a), turn_b = turn_of(player, b);
+
+    return turn_a != turn_b ? turn_a < turn_b : a < b;
+}
 
 static void append(char *why, size_t n, const char *fmt, ...)
 {
@@ -203,6 +226,9 @@ static void destroy(struct sim *sim)
 /* The state before the first op. On failure nothing is left to free. */
 static int create(struct sim *sim, char *why, size_t n)
 {
+    static const struct sp_player_rules at_once = {.wait = wait_for, .run = run};
+    static const struct sp_player_rules in_order = {
+        .wait = wait_for, .run = run, .before = is_before};
     const struct sp_plan *plan = sim->plan;
     int stage = 0, index = 0, ret;
     char text[SP_OP_TEXT];
@@ -212,7 +238,8 @@ static int create(struct sim *sim, char *why, size_t n)
         snprintf(why, n, "stage %d: %s is not an op of the family", stage,
                  sp_op_print(&plan->programs[stage].ops[index], plan->layout.slices > 1, text));
     if (!ret)
-        ret = sp_player_create(&rules, sim, plan->layout.stages, sim->ix.ids, &sim->player);
+        ret = sp_player_create(sim->order ? &in_order : &at_once, sim, plan->layout.stages,
+                               sim->ix.ids, &sim->player);
     for (int s = 0; !ret && s < plan->layout.stages; s++)
         sim->player.ops[s] = plan->programs[s].n;
     if (!ret)
@@ -284,4 +311,30 @@ int sp_listsim_buffers(const struct sp_plan *plan, int *buffers)
         ret = -EDEADLK;
     destroy(&sim);
     return ret;
+}
+
+struct sp_placed *sp_order_at_costs(const struct sp_plan *plan, const struct sp_costs *costs,
+                                    int *n)
+{
+    int ops = sp_plan_ops(plan);
+    struct sim sim = {.plan = plan,
+                      .costs = costs,
+                      .kind = SP_PAIRED,
+                      .paired = true,
+                      .order = malloc(((size_t)ops + 1) * sizeof *sim.order)};
+    char why[64];
+    bool finished;
+
+    if (!sim.order || create(&sim, why, sizeof why)) {
+        free(sim.order);
+        return NULL;
+    }
+    finished = sp_player_play(&sim.player);
+    destroy(&sim);
+    if (!finished) {
+        free(sim.order);
+        return NULL;
+    }
+    *n = ops;
+    return sim.order;
 }

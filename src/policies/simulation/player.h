@@ -8,7 +8,7 @@
 #ifndef SP_PLAYER_H
 #define SP_PLAYER_H
 
-#include "policies/simulation/waiters.h"
+#include "policies/simulation/heap.h"
 #include <stdbool.h>
 
 struct sp_player;
@@ -29,6 +29,9 @@ struct sp_player_rules {
     /* Starts op `at`. Returns how many ops of the lane run in this turn, 1 or more, and sets *end
      * to its end. Tells the player about events of this turn: sp_player_wake, sp_player_try. */
     int (*run)(struct sp_player *player, int lane, int at, double start, double *end);
+    /* The order in which lanes take their turns, of those that could; `player` is the player. NULL:
+     * a lane takes turns for as long as it can. With an order, no lane is told to try again. */
+    sp_heap_before before;
 };
 
 struct sp_player {
@@ -38,12 +41,16 @@ struct sp_player {
     int *ops;        /* [lanes] number of ops, filled in by the caller */
     int *next;       /* [lanes] the next op; those before it have run */
     double *free_at; /* [lanes] when the last turn ended */
+    double *start;   /* [lanes] when the next turn of a lane in `ready` starts */
 
-    struct sp_waiters waiters;
-    int *queue;       /* [lanes] ring of lanes to try */
-    bool *queued;     /* [lanes] */
-    int head, length; /* of the ring */
-    int to_go;        /* lanes that have not run all their ops */
+    int *first_waiting;   /* [events] a lane that waits for it, -1: none */
+    int *next_waiting;    /* [lanes] another lane that waits for the same event, -1: none */
+    bool *waits;          /* [lanes] */
+    int *queue;           /* [lanes] ring of lanes to try */
+    bool *queued;         /* [lanes] */
+    int head, length;     /* of the ring */
+    struct sp_heap ready; /* with an order: lanes that could take their turn */
+    int to_go;            /* lanes that have not run all their ops */
 };
 
 /* Creates a player whose lanes have no ops yet. Events have numbers below `events`. 0 or
@@ -51,7 +58,6 @@ struct sp_player {
 int sp_player_create(const struct sp_player_rules *rules, void *arg, int lanes, int events,
                      struct sp_player *player);
 void sp_player_destroy(struct sp_player *player);
-
 
 /* Lets every lane go as far as it can; true if all ops ran. May be called again when a blocked lane
  * may be able to go on. */

@@ -1,7 +1,8 @@
 /*
  * The policies of starpipe/order.h. Each worker has a queue, a ring of slots indexed by program
  * position. A task that becomes ready is filed in its slot. A worker takes the slot of its next
- * position, or nothing, whatever the order in which StarPU makes tasks ready.
+ * position, or nothing, whatever the order in which StarPU makes tasks ready. This runs while tasks
+ * do, by several threads, so it is no player of programs (player.h).
  */
 #include "starpipe/order.h"
 #include "policies/simulation/overtaking.h"
@@ -47,6 +48,12 @@ static void set_up(void)
     STARPU_PTHREAD_MUTEX_UNLOCK(&setup_mutex);
 }
 
+/* The slot of a position that the ring holds. */
+static struct slot *slot_in(const struct queue *q, unsigned order)
+{
+    return &q->ring[order & (q->cap - 1)];
+}
+
 /* The slot of a position at or after next; the ring grows to hold it. The caller holds the
  * mutex. */
 static struct slot *slot_at(struct queue *q, unsigned order)
@@ -62,12 +69,12 @@ static struct slot *slot_at(struct queue *q, unsigned order)
         ring = calloc(cap, sizeof *ring);
         STARPU_ASSERT_MSG(ring, "starpipe: no memory for a program window of %u", cap);
         for (unsigned k = 0; k < q->cap; k++)
-            ring[(q->next + k) & (cap - 1)] = q->ring[(q->next + k) & (q->cap - 1)];
+            ring[(q->next + k) & (cap - 1)] = *slot_in(q, q->next + k);
         free(q->ring);
         q->ring = ring;
         q->cap = cap;
     }
-    return &q->ring[order & (q->cap - 1)];
+    return slot_in(q, order);
 }
 
 void sp_order_bound(int worker, int64_t bytes)
@@ -180,6 +187,14 @@ static int worker_of(const struct starpu_task *task)
     return worker;
 }
 
+/* Others may move data for this worker while it waits. */
+static void lock(starpu_pthread_mutex_t *mutex)
+{
+    starpu_worker_relax_on();
+    STARPU_PTHREAD_MUTEX_LOCK(mutex);
+    starpu_worker_relax_off();
+}
+
 static void init_sched(unsigned ctx)
 {
     (void)ctx;
@@ -197,9 +212,7 @@ static void deinit_sched(unsigned ctx)
 
 static int push_free(struct starpu_task *task)
 {
-    starpu_worker_relax_on();
-    STARPU_PTHREAD_MUTEX_LOCK(&free_mutex);
-    starpu_worker_relax_off();
+    lock(&free_mutex);
     starpu_task_list_push_back(&free_tasks, task);
     __atomic_store_n(&free_count, free_count + 1, __ATOMIC_RELEASE);
     starpu_push_task_end(task);
@@ -220,9 +233,7 @@ static int push_task(struct starpu_task *task)
 
     worker = worker_of(task);
     q = &queues[worker];
-    starpu_worker_relax_on();
-    STARPU_PTHREAD_MUTEX_LOCK(&q->mutex);
-    starpu_worker_relax_off();
+    lock(&q->mutex);
     s = slot_at(q, task->workerorder);
     STARPU_ASSERT_MSG(!s->task && !s->taken, "starpipe: two tasks at position %u of worker %d",
                       task->workerorder, worker);
@@ -237,10 +248,8 @@ static int push_task(struct starpu_task *task)
 /* Moves next past the positions that were taken out of order. */
 static void advance(struct queue *q)
 {
-    while (q->cap && q->ring[q->next & (q->cap - 1)].taken) {
-        q->ring[q->next & (q->cap - 1)] = (struct slot){0};
-        q->next++;
-    }
+    while (slot_in(q, q->next)->taken)
+        *slot_in(q, q->next++) = (struct slot){0};
 }
 
 /* The position to run now, or 0. Strict: the next one, if ready. Ready: by the rule of
@@ -252,13 +261,13 @@ static unsigned choose(struct queue *q, bool ready)
 
     if (!q->cap || !q->filed)
         return 0;
-    next = &q->ring[q->next & (q->cap - 1)];
+    next = slot_in(q, q->next);
     if (next->task && !next->holds)
         return q->next;
     if (next->task && q->held_since <= 0)
         q->held_since = now_us();
     for (unsigned k = 0; ready && k < q->cap; k++) {
-        const struct slot *s = &q->ring[(q->next + k) & (q->cap - 1)];
+        const struct slot *s = slot_in(q, q->next + k);
 
         if (s->taken)
             continue;
@@ -276,12 +285,10 @@ static struct starpu_task *take(struct queue *q, bool ready)
 
     if (!__atomic_load_n(&q->filed, __ATOMIC_ACQUIRE))
         return NULL;
-    starpu_worker_relax_on();
-    STARPU_PTHREAD_MUTEX_LOCK(&q->mutex);
-    starpu_worker_relax_off();
+    lock(&q->mutex);
     order = choose(q, ready);
     if (order) {
-        struct slot *s = &q->ring[order & (q->cap - 1)];
+        struct slot *s = slot_in(q, order);
 
         task = s->task;
         /* acquire and release count at once: the worker runs nothing else meanwhile */
@@ -300,9 +307,7 @@ static struct starpu_task *take_free(unsigned worker)
 
     if (!__atomic_load_n(&free_count, __ATOMIC_ACQUIRE))
         return NULL;
-    starpu_worker_relax_on();
-    STARPU_PTHREAD_MUTEX_LOCK(&free_mutex);
-    starpu_worker_relax_off();
+    lock(&free_mutex);
     for (struct starpu_task *t = starpu_task_list_begin(&free_tasks);
          t != starpu_task_list_end(&free_tasks) && !task; t = starpu_task_list_next(t))
         if (starpu_worker_can_execute_task_first_impl(worker, t, NULL))

@@ -13,6 +13,7 @@
 #include "policies/simulation/verify.h"
 #include "policies/simulation/times.h"
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,6 +28,20 @@ struct check {
 static char *print(const struct check *c, const struct sp_op *op, char *text)
 {
     return sp_op_print(op, c->plan->layout.slices > 1, text);
+}
+
+/* Writes what is wrong with a stage's program, and returns -EINVAL. */
+__attribute__((format(printf, 3, 4))) static int refuse(const struct check *c, int stage,
+                                                        const char *fmt, ...)
+{
+    int n = snprintf(c->why, c->n, "order: stage %d: ", stage);
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (n < (int)c->n)
+        vsnprintf(c->why + n, c->n - (size_t)n, fmt, ap);
+    va_end(ap);
+    return -EINVAL;
 }
 
 /* Writes the reason why the family has no such op on the stage. */
@@ -45,9 +60,7 @@ static int foreign(struct check *c, int stage, int index)
         snprintf(reason, sizeof reason, "%d slice%s", lay->slices, lay->slices > 1 ? "s" : "");
     else
         snprintf(reason, sizeof reason, "no op of the family %s there", family->name);
-    snprintf(c->why, c->n, "order: stage %d: %s does not exist (%s)", stage, print(c, op, text),
-             reason);
-    return -EINVAL;
+    return refuse(c, stage, "%s does not exist (%s)", print(c, op, text), reason);
 }
 
 /* Refuses an op that occurs twice, or before an op of the same stage that it waits for. */
@@ -60,25 +73,19 @@ static int check_op(struct check *c, int stage, int index)
     struct sp_dep self = {.stage = stage, .op = *op};
     int first = sp_index_place(&c->ix, plan, &self), n;
 
-    if (first != index) {
-        snprintf(c->why, c->n, "order: stage %d: %s appears twice (positions %d and %d)", stage,
-                 print(c, op, text), first, index);
-        return -EINVAL;
-    }
+    if (first != index)
+        return refuse(c, stage, "%s appears twice (positions %d and %d)", print(c, op, text), first,
+                      index);
     n = plan->family->deps(&plan->layout, stage, op, deps);
     for (int i = 0; i < n; i++) {
         int place = sp_index_place(&c->ix, plan, &deps[i]);
 
-        if (place < 0) {
-            snprintf(c->why, c->n, "order: stage %d: %s is missing (%s of stage %d waits for it)",
-                     deps[i].stage, print(c, &deps[i].op, other), print(c, op, text), stage);
-            return -EINVAL;
-        }
-        if (deps[i].stage == stage && place > index) {
-            snprintf(c->why, c->n, "order: stage %d: %s at position %d comes before its %s", stage,
-                     print(c, op, text), index, print(c, &deps[i].op, other));
-            return -EINVAL;
-        }
+        if (place < 0)
+            return refuse(c, deps[i].stage, "%s is missing (%s of stage %d waits for it)",
+                          print(c, &deps[i].op, other), print(c, op, text), stage);
+        if (deps[i].stage == stage && place > index)
+            return refuse(c, stage, "%s at position %d comes before its %s", print(c, op, text),
+                          index, print(c, &deps[i].op, other));
     }
     return 0;
 }
@@ -95,9 +102,8 @@ static int check_recompute(struct check *c, int stage, int index)
     backward.op.pass = SP_B;
     if (sp_index_place(&c->ix, c->plan, &backward) > index)
         return 0;
-    snprintf(c->why, c->n, "order: stage %d: %s at position %d comes after its %s", stage,
-             print(c, op, text), index, print(c, &backward.op, other));
-    return -EINVAL;
+    return refuse(c, stage, "%s at position %d comes after its %s", print(c, op, text), index,
+                  print(c, &backward.op, other));
 }
 
 static void need(void *arg, int stage, const struct sp_op *op)
@@ -108,23 +114,7 @@ static void need(void *arg, int stage, const struct sp_op *op)
 
     if (c->ret || sp_index_place(&c->ix, c->plan, &dep) >= 0)
         return;
-    snprintf(c->why, c->n, "order: stage %d: %s is missing", stage, print(c, op, text));
-    c->ret = -EINVAL;
-}
-
-static int check_ops(struct check *c)
-{
-    const struct sp_plan *plan = c->plan;
-
-    plan->family->required(&plan->layout, need, c);
-    for (int s = 0; s < plan->layout.stages && !c->ret; s++) {
-        for (int k = 0; k < plan->programs[s].n && !c->ret; k++) {
-            c->ret = check_op(c, s, k);
-            if (!c->ret)
-                c->ret = check_recompute(c, s, k);
-        }
-    }
-    return c->ret;
+    c->ret = refuse(c, stage, "%s is missing", print(c, op, text));
 }
 
 /* Two ops that overlap must be a forward and then a backward that does not need it; no third may
@@ -141,12 +131,9 @@ static int check_pair(struct check *c, int stage, int index)
     if (!op->overlap)
         return 0;
     print(c, op, text);
-    if (index + 1 == prog->n) {
-        snprintf(c->why, c->n,
-                 "order: stage %d: %s at position %d overlaps with the next op, but is the last",
-                 stage, text, index);
-        return -EINVAL;
-    }
+    if (index + 1 == prog->n)
+        return refuse(c, stage, "%s at position %d overlaps with the next op, but is the last",
+                      text, index);
     if (!plan->family->facts.pairs)
         snprintf(reason, sizeof reason, "but the family %s has no overlapped ops",
                  plan->family->name);
@@ -161,21 +148,27 @@ static int check_pair(struct check *c, int stage, int index)
     }
     if (!*reason)
         return 0;
-    snprintf(c->why, c->n, "order: stage %d: %s at position %d overlaps with %s, %s", stage, text,
-             index, print(c, &op[1], other), reason);
-    return -EINVAL;
+    return refuse(c, stage, "%s at position %d overlaps with %s, %s", text, index,
+                  print(c, &op[1], other), reason);
 }
 
-static int check_pairs(struct check *c)
+static int check_ops(struct check *c)
 {
     const struct sp_plan *plan = c->plan;
-    int ret = 0;
 
-    for (int s = 0; plan->paired && s < plan->layout.stages && !ret; s++) {
-        for (int k = 0; k < plan->programs[s].n && !ret; k++)
-            ret = check_pair(c, s, k);
+    plan->family->required(&plan->layout, need, c);
+    for (int s = 0; s < plan->layout.stages && !c->ret; s++) {
+        for (int k = 0; k < plan->programs[s].n && !c->ret; k++) {
+            c->ret = check_op(c, s, k);
+            if (!c->ret)
+                c->ret = check_recompute(c, s, k);
+        }
     }
-    return ret;
+    for (int s = 0; plan->paired && s < plan->layout.stages && !c->ret; s++) {
+        for (int k = 0; k < plan->programs[s].n && !c->ret; k++)
+            c->ret = check_pair(c, s, k);
+    }
+    return c->ret;
 }
 
 /* Plays the programs. A deadlock becomes the error of the order. */
@@ -235,8 +228,6 @@ int sp_verify(const struct sp_plan *plan, char *why, size_t n)
     if (ret)
         return ret == -EINVAL ? foreign(&c, stage, index) : ret;
     ret = check_ops(&c);
-    if (!ret)
-        ret = check_pairs(&c);
     sp_index_destroy(&c.ix);
     return ret ? ret : check_progress(&c);
 }

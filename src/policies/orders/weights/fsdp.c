@@ -54,7 +54,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return lay->micro_batches * (f + b + w);
 }
 
-extern const struct sp_schedule_def sp_schedule_fsdp;
 const struct sp_schedule_def sp_schedule_fsdp = {
     .abi = SP_SCHEDULE_ABI,
     .name = "fsdp",

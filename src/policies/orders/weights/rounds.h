@@ -16,4 +16,8 @@ static inline int sp_rounds(const struct sp_layout *lay)
     return (lay->micro_batches + lay->stages - 1) / lay->stages;
 }
 
+/* The turns of weipipe-naive, which TawPipe has too: a worker takes one micro-batch forward through
+ * all chunks, then back, then the next. As struct sp_weight_ring_def has it. */
+int sp_turn_one_by_one(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS]);
+
 #endif

@@ -22,7 +22,7 @@
  * nodes and workers pass it on, with as many messages but evenly spread over the senders.
  */
 #include "policies/families/weight_ring/node.h"
-#include "policies/orders/weights/one_by_one.h"
+#include "policies/orders/weights/rounds.h"
 #include <math.h>
 
 /* Workers of a node: by default at most eight, the usual number of GPUs of a node. */
@@ -52,7 +52,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return G * P * (f + back) + (nodes - 1) * fmax(f, back) / lay->chunks;
 }
 
-extern const struct sp_schedule_def sp_schedule_tawpipe;
 const struct sp_schedule_def sp_schedule_tawpipe = {
     .abi = SP_SCHEDULE_ABI,
     .name = "tawpipe",

@@ -69,7 +69,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return G * P * (f + b + w) + (nodes - 1) * (G > 1 ? f + b + w : fmax(f, b + w)) / lay->chunks;
 }
 
-extern const struct sp_schedule_def sp_schedule_weipipe;
 const struct sp_schedule_def sp_schedule_weipipe = {
     .abi = SP_SCHEDULE_ABI,
     .name = "weipipe",

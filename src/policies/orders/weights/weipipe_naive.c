@@ -15,8 +15,20 @@
  * with B = b + w and G rounds: GP(f+B) + (P-1)(max(f,B) + (G-1)|f-B|). If a backward is twice a
  * forward, that is longer than the interleaved form from the third round on.
  */
-#include "policies/orders/weights/one_by_one.h"
+#include "policies/orders/weights/rounds.h"
 #include <math.h>
+
+int sp_turn_one_by_one(const struct sp_layout *lay, int k, struct sp_op ops[SP_TURN_OPS])
+{
+    int C = sp_chunks_of_model(lay), round = k / (2 * C), at = k % (2 * C);
+
+    if (round >= sp_rounds(lay))
+        return -1;
+    ops[0] = at < C ? (struct sp_op){.pass = SP_F, .mb = round, .chunk = at}
+                    : (struct sp_op){.pass = SP_B, .mb = round, .chunk = 2 * C - 1 - at};
+    ops[1] = (struct sp_op){.pass = SP_F, .part = SP_HEAD, .mb = round};
+    return at == C - 1 ? 2 : 1;
+}
 
 /* Exact: between two micro-batches each worker waits for the difference of the turns. */
 static double makespan(const struct sp_layout *lay, double f, double b, double w)
@@ -28,7 +40,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return G * P * (f + back) + (P - 1) * (fmax(f, back) + (G - 1) * fabs(f - back));
 }
 
-extern const struct sp_schedule_def sp_schedule_weipipe_naive;
 const struct sp_schedule_def sp_schedule_weipipe_naive = {
     .abi = SP_SCHEDULE_ABI,
     .name = "weipipe-naive",

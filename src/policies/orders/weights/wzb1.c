@@ -99,7 +99,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return G * P * (f + b + w) + (P - 1) * longest / lay->chunks;
 }
 
-extern const struct sp_schedule_def sp_schedule_wzb1;
 const struct sp_schedule_def sp_schedule_wzb1 = {
     .abi = SP_SCHEDULE_ABI,
     .name = "wzb1",

@@ -65,7 +65,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return G * P * (f + b + w) + (P - 1) * fmax(f, fmax(b, w)) / lay->chunks;
 }
 
-extern const struct sp_schedule_def sp_schedule_wzb2;
 const struct sp_schedule_def sp_schedule_wzb2 = {
     .abi = SP_SCHEDULE_ABI,
     .name = "wzb2",

@@ -45,12 +45,6 @@ static int emit_all(const struct sp_layout *lay, struct sp_program *programs, ch
     return sp_vpattern_emit(&pattern, lay, programs, why, n);
 }
 
-static double makespan(const struct sp_layout *lay, double f, double b, double w)
-{
-    return sp_vpattern_bound(lay, f, b, w, 0);
-}
-
-extern const struct sp_schedule_def sp_schedule_1f1b_v;
 const struct sp_schedule_def sp_schedule_1f1b_v = {
     .abi = SP_SCHEDULE_ABI,
     .name = "1f1b-v",
@@ -61,7 +55,7 @@ const struct sp_schedule_def sp_schedule_1f1b_v = {
     .check = sp_vpattern_check,
     .layerwise.global_stage = sp_place_wave,
     .emit_all = emit_all,
-    .makespan = makespan,
+    .makespan = sp_vpattern_bound_whole,
     .makespan_source = "(m + (p-1)/2)(f+b+w), or one micro-batch alone: no order is below",
     .makespan_is = SP_LOWER_BOUND,
 };

@@ -38,12 +38,6 @@ static int emit_all(const struct sp_layout *lay, struct sp_program *programs, ch
     return sp_vpattern_emit(&pattern, lay, programs, why, n);
 }
 
-static double makespan(const struct sp_layout *lay, double f, double b, double w)
-{
-    return sp_vpattern_bound(lay, f, b, w, 1);
-}
-
-extern const struct sp_schedule_def sp_schedule_v_min;
 const struct sp_schedule_def sp_schedule_v_min = {
     .abi = SP_SCHEDULE_ABI,
     .name = "v-min",
@@ -54,7 +48,7 @@ const struct sp_schedule_def sp_schedule_v_min = {
     .check = sp_vpattern_check,
     .layerwise.global_stage = sp_place_wave,
     .emit_all = emit_all,
-    .makespan = makespan,
+    .makespan = sp_vpattern_bound,
     .makespan_source = "m(f+b+w) + (p-1)f/2, or one micro-batch alone: no order in a V is below",
     .makespan_is = SP_LOWER_BOUND,
 };

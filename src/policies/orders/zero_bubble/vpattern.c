@@ -2,6 +2,7 @@
 #include "policies/refuse.h"
 #include "policies/search/squeeze.h"
 #include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,12 +119,17 @@ int sp_vpattern_emit(const struct sp_vpattern *pattern, const struct sp_layout *
     return ret;
 }
 
-double sp_vpattern_bound(const struct sp_layout *lay, double f, double b, double w, int split)
+double sp_vpattern_bound(const struct sp_layout *lay, double f, double b, double w)
 {
     int p = lay->stages, m = lay->micro_batches;
-    double drain = split ? 0 : (p - 1) * (b + w) / 2; /* its last backward goes up to stage 0 */
-    double all = m * (f + b + w) + (p - 1) * f / 2 + drain;
-    double alone = split ? p * (f + b) + w / 2 : p * (f + b + w);
 
-    return all > alone ? all : alone;
+    return fmax(m * (f + b + w) + (p - 1) * f / 2, p * (f + b) + w / 2);
+}
+
+double sp_vpattern_bound_whole(const struct sp_layout *lay, double f, double b, double w)
+{
+    int p = lay->stages, m = lay->micro_batches;
+    double drain = (p - 1) * (b + w) / 2; /* its last backward goes up to stage 0 */
+
+    return fmax(m * (f + b + w) + (p - 1) * f / 2 + drain, p * (f + b + w));
 }

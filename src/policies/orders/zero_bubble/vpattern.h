@@ -22,7 +22,7 @@ struct sp_vpattern {
     void (*slots)(int stages, int stage, int slot[SP_SLOTS]);
 };
 
-/* sp_schedule_def.check: two chunks a stage, whole sequences. */
+/* sp_schedule_def.check of all orders in a V: two chunks a stage, whole sequences. */
 int sp_vpattern_check(const struct sp_layout *lay, char *why, size_t n);
 
 /* Like sp_schedule_def.emit_all. Refuses a layout whose memory is less than the pattern needs. */
@@ -38,8 +38,10 @@ void sp_vpattern_add(struct sp_program *prog, int step, int mb);
 int sp_vpattern_pack(const struct sp_vpattern *pattern, const struct sp_layout *lay, int limit,
                      struct sp_program *programs);
 
-/* A makespan that no order in a V can be below: the last stage begins p-1 forwards of a chunk
- * late, and a micro-batch alone takes its time. */
-double sp_vpattern_bound(const struct sp_layout *lay, double f, double b, double w, int split);
+/* sp_schedule_def.makespan, with W apart: no order in a V can be below, as the last stage begins p-1
+ * forwards of a chunk late, and a micro-batch alone takes its time. */
+double sp_vpattern_bound(const struct sp_layout *lay, double f, double b, double w);
+/* The same with whole backwards: the last stage also ends p-1 backwards of a chunk early. */
+double sp_vpattern_bound_whole(const struct sp_layout *lay, double f, double b, double w);
 
 #endif

@@ -114,7 +114,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return -1;
 }
 
-extern const struct sp_schedule_def sp_schedule_zb1p;
 const struct sp_schedule_def sp_schedule_zb1p = {
     .abi = SP_SCHEDULE_ABI,
     .name = "zb1p",

@@ -86,7 +86,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return m * (f + b + w) + fmax((p - 1) * f, (p - 1) * (f + b) - (fmin(m, 2 * p - 1) - 1) * w);
 }
 
-extern const struct sp_schedule_def sp_schedule_zb2p;
 const struct sp_schedule_def sp_schedule_zb2p = {
     .abi = SP_SCHEDULE_ABI,
     .name = "zb2p",

@@ -15,16 +15,7 @@
  * stage of 1F1B.
  */
 #include "policies/families/map.h"
-#include "policies/refuse.h"
-
-static int check(const struct sp_layout *lay, char *why, size_t n)
-{
-    struct sp_layout fit = *lay;
-
-    fit.chunks = 2;
-    fit.slices = 1;
-    return sp_refuse_chunks(lay, &fit, why, n);
-}
+#include "policies/orders/zero_bubble/vpattern.h"
 
 /* Next micro-batch of each chunk and pass; numbers past the last are counted but not emitted. */
 struct state {
@@ -106,7 +97,6 @@ static double makespan(const struct sp_layout *lay, double f, double b, double w
     return lay->micro_batches * (f + b + w) + (lay->stages - 1) * f / 2;
 }
 
-extern const struct sp_schedule_def sp_schedule_zbv;
 const struct sp_schedule_def sp_schedule_zbv = {
     .abi = SP_SCHEDULE_ABI,
     .name = "zbv",
@@ -114,7 +104,7 @@ const struct sp_schedule_def sp_schedule_zbv = {
     .source = "Qi et al. 2024, Pipeline Parallelism with Controllable Memory, ZB-V; order of torch",
     .family = "layerwise",
     .default_chunks = 2,
-    .check = check,
+    .check = sp_vpattern_check,
     .layerwise.global_stage = sp_place_wave,
     .emit = emit,
     .makespan = makespan,
