@@ -96,6 +96,25 @@ static const char *text_of(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
+/* The machine, the setup and what is inferred of an experiment may be "as" those of an earlier one:
+ * they have all from there that they do not say themselves, null for what they have not. */
+static void inherit_settings(const json_t *list, size_t at)
+{
+    static const char *const keys[] = {"machine", "setup", "inferred"};
+
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        json_t *own = json_object_get(json_array_get(list, at), keys[k]);
+        const char *as = text_of(own, "as");
+
+        for (size_t i = 0; as && i < at; i++) {
+            json_t *earlier = json_array_get(list, i);
+
+            if (!strcmp(text_of(earlier, "id"), as))
+                json_object_update_missing(own, json_object_get(earlier, keys[k]));
+        }
+    }
+}
+
 /* The settings that all cells of an experiment have in common, and those of this one. */
 static json_t *config_of(json_t *experiment, json_t *from)
 {
@@ -159,6 +178,7 @@ static int read_cells(struct sp_paper *paper)
         json_t *cells = json_object_get(experiment, "cells");
         json_t *claims = json_object_get(experiment, "claims");
 
+        inherit_settings(list, i);
         for (size_t k = 0; k < json_array_size(cells); k++)
             read_cell(experiment, json_array_get(cells, k), &paper->cells[paper->n++]);
         for (size_t k = 0; k < json_array_size(claims); k++)
