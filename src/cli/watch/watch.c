@@ -31,27 +31,16 @@ int sp_cmd_watch(int argc, char **argv)
 {
     struct args a = {0};
     const struct sp_option options[] = {
-        {.name = "LOG",
-         .kind = SP_OPT_OPERAND,
-         .value = &a.log,
-         .arg = "FILE.jsonl",
-         .help = "a log that train --log writes; -: standard input"},
-        {.name = "once",
-         .kind = SP_OPT_FLAG,
-         .value = &a.once,
-         .help = "shows what is there, and ends"},
-        {.name = "format",
-         .kind = SP_OPT_CHOICE,
-         .value = &a.result.format,
-         .help = "what to print; html: a page with what is there, which can read other logs too (a "
-                 "log itself is JSON)",
-         .choices = "text|html"},
+        SP_OPTION(OPERAND, "LOG", a.log, "a log that train --log writes; -: standard input",
+                  .arg = "FILE.jsonl"),
+        SP_OPTION(FLAG, "once", a.once, "shows what is there, and ends"),
+        SP_OPTION(
+            CHOICE, "format", a.result.format,
+            "what to print; html: a page with what is there, which can read other logs too (a "
+            "log itself is JSON)",
+            .choices = "text|html"),
         SP_OUTPUT_OPTION(a.result.output),
-        {.name = "html",
-         .kind = SP_OPT_OUTPUT,
-         .value = &a.html,
-         .arg = "FILE",
-         .help = "the same as --format html --output FILE"},
+        SP_OPTION(OUTPUT, "html", a.html, "the same as --format html --output FILE", .arg = "FILE"),
         {0},
     };
     int err = sp_options_parse(options, "Follows the log of a run.", argc, argv);
