@@ -228,13 +228,11 @@ TEST(blocking_messages_are_exposed_twice)
                          .devices = 8,
                          .blocking = true};
     struct sp_run_result few, many;
-    struct sp_model model;
     double message, compute, apart, twice;
 
-    assert_int_equal(sp_model_load("llama-h1024", &model), 0);
-    run.model = &model;
-    message =
-        2.0 * run.batch * run.seq * model.hidden / sp_machine_named(run.machine)->network.bandwidth;
+    assert_int_equal(sp_model_load("llama-h1024", &run.model), 0);
+    message = 2.0 * run.batch * run.seq * run.model.hidden /
+              sp_machine_named(run.machine)->network.bandwidth;
     run.micro_batches = 16;
     assert_int_equal(sp_run(&run, &few), 0);
     run.micro_batches = 48;

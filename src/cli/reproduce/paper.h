@@ -80,6 +80,12 @@ int sp_paper_run(struct sp_paper *paper, bool vary);
 void sp_paper_destroy(struct sp_paper *paper);
 void sp_paper_summarize(struct sp_paper *paper);
 
+/* Cells from the first one on that are in its row; they stand beside each other. */
+int sp_paper_row(const struct sp_paper *paper, int first);
+
+/* What a run is worth: a number, or -INFINITY. */
+double sp_value_worth(struct sp_value v);
+
 /* The relative error of a simulated value: for a speedup in per cent, of its ratio; for a bound,
  * of the part beyond it. Negative: there is none, as for a claim or a choice. */
 double sp_cell_error(const struct sp_cell *cell);

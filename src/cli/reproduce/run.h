@@ -7,6 +7,7 @@
 #define SP_REPRODUCE_RUN_H
 
 #include "model/model.h"
+#include "model/shape.h"
 #include "model/stash.h"
 #include "plan/machine/machine.h"
 #include "offload/eviction.h"
@@ -14,7 +15,7 @@
 
 struct sp_run {
     const char *machine, *schedule;
-    const struct sp_model *model;
+    struct sp_model model;
     int batch, seq;                    /* of a micro-batch */
     int stages, devices;               /* devices: of a stage */
     int pipelines;                     /* pipelines that share a step and ZeRO-1's update; 0: one */
@@ -27,11 +28,10 @@ struct sp_run {
     bool blocking; /* a stage does not compute while its messages to and from other nodes travel */
     double waits;  /* of blocking messages: each end waits this many times the message; 0: once */
     bool ring_as_published; /* see sp_ring_as_published; for weight rings */
-    double unfused;   /* bytes that element-wise kernels move, relative to ours; 0: the same */
-    double attention; /* rate of attention, relative to the machine's; 0: the same */
-    double
-        logit_bytes;  /* kept for every logit of a micro-batch, if the head is not cut into rows */
-    bool memory_only; /* nothing is simulated */
+    double unfused;     /* bytes that element-wise kernels move, relative to ours; 0: the same */
+    double attention;   /* rate of attention, relative to the machine's; 0: the same */
+    double logit_bytes; /* kept for each logit of a micro-batch, if the head is not cut into rows */
+    bool memory_only;   /* nothing is simulated */
     double *stage_bytes; /* [stages], set to the bytes of one device of each; NULL: not wanted */
 };
 
@@ -40,14 +40,16 @@ struct sp_run_result {
     double bubble;       /* of the time of all stages */
     double memory_bytes; /* of a device of the fullest stage */
     double stall_s;      /* of step_s: the part that offloading adds */
-    double
-        kept_bytes; /* of memory_bytes: kept by forwards for backwards; set only with offloading */
-    double host_bytes; /* that offloading keeps in the memory of a node */
+    double kept_bytes;   /* of memory_bytes: kept for backwards; set only with offloading */
+    double host_bytes;   /* that offloading keeps in the memory of a node */
     bool fits;
 };
 
 /* 0; or one line on stderr and -errno. */
 int sp_run(const struct sp_run *run, struct sp_run_result *result);
+
+/* A micro-batch of so many sequences of so many tokens, in two bytes a number. */
+struct sp_shape sp_bf16_shape(const struct sp_model *model, int batch, int seq, int micro_batches);
 
 /* The machine by its name, and the machine as the run changes it. Both last until the next call.
  * NULL after one line on stderr. */

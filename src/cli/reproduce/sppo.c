@@ -25,7 +25,7 @@ static const char *cut_of(const struct sp_run *run)
 
     if (run->slices < 2 || run->slices > SP_MAX_SLICES)
         return NULL;
-    sp_sppo_slices(run->model, run->seq, run->slices, len);
+    sp_sppo_slices(&run->model, run->seq, run->slices, len);
     for (int i = 0; i < run->slices; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, "%s%d", i ? "," : "", len[i]);
     return text;
@@ -38,11 +38,10 @@ int sp_sppo_play(struct sp_run *run, struct sp_run_result *r)
 }
 
 int sp_sppo_run(const struct sp_cell *c, const char *schedule, enum sp_offload_mode mode,
-                struct sp_model *model, struct sp_run *run)
+                struct sp_run *run)
 {
     *run = (struct sp_run){.machine = sp_cell_text(c, "machine", "a100-sppo"),
                            .schedule = schedule,
-                           .model = model,
                            .batch = 1,
                            .seq = sp_cell_int(c, "seq", 524288),
                            .stages = sp_cell_int(c, "stages", 4),
@@ -50,12 +49,12 @@ int sp_sppo_run(const struct sp_cell *c, const char *schedule, enum sp_offload_m
                            .micro_batches = 1,
                            .slices = sp_cell_int(c, "slices", SLICES),
                            .offload = mode};
-    return sp_sppo_model(c, model);
+    return sp_sppo_model(c, &run->model);
 }
 
-int sp_sppo_megatron(const struct sp_cell *c, struct sp_model *model, struct sp_run *run)
+int sp_sppo_megatron(const struct sp_cell *c, struct sp_run *run)
 {
-    int err = sp_sppo_run(c, "1f1b", SP_OFFLOAD_NONE, model, run);
+    int err = sp_sppo_run(c, "1f1b", SP_OFFLOAD_NONE, run);
 
     run->slices = 1;
     run->stages = sp_cell_int(c, "over_stages", run->stages);
@@ -82,9 +81,8 @@ static int table_4(struct sp_cell *c)
     }
     for (int i = 0; i < TRIED; i++) {
         struct sp_run_result r;
-        struct sp_model model;
         struct sp_run run;
-        int err = sp_sppo_run(c, "sppo", SP_OFFLOAD_ADAPTIVE, &model, &run);
+        int err = sp_sppo_run(c, "sppo", SP_OFFLOAD_ADAPTIVE, &run);
 
         run.slices = tried[i];
         err = err ? err : sp_sppo_play(&run, &r);
@@ -103,9 +101,8 @@ static int table_4(struct sp_cell *c)
 static int figure_1(struct sp_cell *c)
 {
     struct sp_run_result r;
-    struct sp_model model;
     struct sp_run run;
-    int err = sp_sppo_run(c, "sppo", SP_OFFLOAD_ADAPTIVE, &model, &run);
+    int err = sp_sppo_run(c, "sppo", SP_OFFLOAD_ADAPTIVE, &run);
 
     run.stages = sp_cell_int(c, "devices", 128) / run.devices;
     err = err ? err : sp_sppo_play(&run, &r);

@@ -30,8 +30,8 @@ void sp_sppo_slices(const struct sp_model *model, int seq, int n, int *len);
 
 /* SPPO, and Megatron-LM, as the cell has them. 0; or one line on stderr and -errno. */
 int sp_sppo_run(const struct sp_cell *cell, const char *schedule, enum sp_offload_mode mode,
-                struct sp_model *model, struct sp_run *run);
-int sp_sppo_megatron(const struct sp_cell *cell, struct sp_model *model, struct sp_run *run);
+                struct sp_run *run);
+int sp_sppo_megatron(const struct sp_cell *cell, struct sp_run *run);
 
 /* Cuts the run's sequence into its slices and plays it. */
 int sp_sppo_play(struct sp_run *run, struct sp_run_result *result);

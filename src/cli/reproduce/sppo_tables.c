@@ -30,8 +30,7 @@ int sp_sppo_shape(const struct sp_cell *c, int seq, struct sp_shape *sh)
 
     if (err)
         return err;
-    sp_shape_init(sh, &model, 1, seq, 1);
-    sh->dtype = SP_BF16;
+    *sh = sp_bf16_shape(&model, 1, seq, 1);
     return 0;
 }
 
@@ -208,17 +207,16 @@ int sp_sppo_figure_8(struct sp_cell *c)
     bool full = !strcmp(sp_cell_text(c, "offload", "full"), "full");
     double activations, states, unit;
     struct sp_run_result r;
-    struct sp_model model;
     struct sp_run run;
     int len[MOST];
-    int err = sp_sppo_run(c, "sppo", full ? SP_OFFLOAD_FULL : SP_OFFLOAD_ADAPTIVE, &model, &run);
+    int err = sp_sppo_run(c, "sppo", full ? SP_OFFLOAD_FULL : SP_OFFLOAD_ADAPTIVE, &run);
 
     run.hides_all = true;
     err = err ? err : find_sizes(c, &activations, &states);
     err = err ? err : sp_sppo_play(&run, &r);
     if (err)
         return err;
-    sp_sppo_slices(&model, run.seq, run.slices, len);
+    sp_sppo_slices(&run.model, run.seq, run.slices, len);
     unit = activations / run.stages / run.devices * len[run.slices - 1] / run.seq;
     sp_cell_set(c, r.kept_bytes / unit);
     sp_cell_note(c,
