@@ -12,18 +12,14 @@ static void put_escaped(const char *text)
 
 static void put_cell(const struct sp_cell *c)
 {
-    char published[32], simulated[32];
-    double off = sp_cell_error(c);
+    const struct sp_cell_words words = sp_cell_words(c);
 
     fputs("| ", stdout);
     put_escaped(c->row);
     fputs(" | ", stdout);
     put_escaped(c->column);
-    printf(" | %s%s%s | %s | ", c->relation ? c->relation : "", c->relation ? " " : "",
-           sp_value_print(c->published, published), sp_value_print(c->simulated, simulated));
-    if (off >= 0)
-        printf("%.1f %%", 100 * off);
-    fputs(" | ", stdout);
+    printf(" | %s%s%s | %s | %s | ", c->relation ? c->relation : "", c->relation ? " " : "",
+           words.published, words.simulated, words.off);
     put_escaped(c->unit);
     fputs(" | ", stdout);
     put_escaped(c->note);
@@ -48,25 +44,18 @@ static void put_unpublished(const struct sp_paper *paper)
 
 int sp_paper_markdown(const struct sp_paper *paper)
 {
-    const struct sp_summary *s = &paper->summary;
     const json_t *last = NULL;
 
-    printf("# %s\n\n", json_string_value(json_object_get(paper->root, "title")));
-    printf("%d cells, %d simulated. The same system is ahead in %d of %d comparisons", s->cells,
-           s->simulated, s->winners_right, s->winners);
-    if (s->verdicts)
-        printf(", a run goes out of memory or not as published in %d of %d", s->verdicts_right,
-               s->verdicts);
-    if (s->claims)
-        printf(", %d of %d claims hold", s->claims_right, s->claims);
-    printf(". Off by %.1f %% in the mean.\n", 100 * s->mean_error);
+    printf("# %s\n\n", sp_title(paper->root));
+    sp_summary_print(&paper->summary, ", ");
+    putchar('\n');
     for (int i = 0; i < paper->n; i++) {
         const struct sp_cell *c = &paper->cells[i];
 
         if (c->experiment != last)
             printf("\n## %s: %s\n\n| row | column | published | simulated | off by | unit | note "
                    "|\n| --- | --- | ---: | ---: | ---: | --- | --- |\n",
-                   c->id, json_string_value(json_object_get(c->experiment, "title")));
+                   c->id, sp_title(c->experiment));
         last = c->experiment;
         put_cell(c);
     }

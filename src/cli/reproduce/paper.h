@@ -100,8 +100,19 @@ void sp_cell_holds(struct sp_cell *claim, bool holds, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void sp_cell_note(struct sp_cell *cell, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A value as it is printed: "8581.7", "OOM", "-". */
-const char *sp_value_print(struct sp_value v, char text[32]);
+/* A cell's values as they are printed, "8581.7", "OOM" or "-", and how far they are apart, "1.5 %" or
+ * "". */
+struct sp_cell_words {
+    char published[32], simulated[32], off[32];
+};
+struct sp_cell_words sp_cell_words(const struct sp_cell *cell);
+void sp_value_print(struct sp_value v, char text[32]);
+
+/* The title of the paper, or that of a cell's experiment. */
+const char *sp_title(const json_t *of);
+
+/* Prints the summary as sentences, whose parts stand `between` each other: ", ". */
+void sp_summary_print(const struct sp_summary *summary, const char *between);
 
 /* The forms. 0, or -errno after one line on stderr. */
 int sp_paper_text(const struct sp_paper *paper);

@@ -1,6 +1,7 @@
 /* How near the simulation comes to what a paper published. */
 #include "cli/reproduce/paper.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool is_number(struct sp_value v)
@@ -142,4 +143,16 @@ void sp_paper_summarize(struct sp_paper *paper)
     }
     if (s->compared)
         s->mean_error /= s->compared;
+}
+
+void sp_summary_print(const struct sp_summary *s, const char *between)
+{
+    printf("%d cells, %d simulated. The same system is ahead in %d of %d comparisons", s->cells,
+           s->simulated, s->winners_right, s->winners);
+    if (s->verdicts)
+        printf("%sa run goes out of memory or not as published in %d of %d", between,
+               s->verdicts_right, s->verdicts);
+    if (s->claims)
+        printf("%s%d of %d claims hold", between, s->claims_right, s->claims);
+    printf(". Off by %.1f %% in the mean.", 100 * s->mean_error);
 }

@@ -19,15 +19,12 @@ static int width_of(const struct sp_paper *paper, const struct sp_cell *first)
 
 static void print_cell(const struct sp_cell *c, int width)
 {
-    char name[256], published[32], simulated[32], error[32] = "";
-    double off = sp_cell_error(c);
+    const struct sp_cell_words words = sp_cell_words(c);
+    char name[256];
 
     snprintf(name, sizeof name, "%s, %s", c->row, c->column);
-    if (off >= 0)
-        snprintf(error, sizeof error, "%.1f %%", 100 * off);
     printf("  %-*s  %9s %10s %10s %9s  %s%s%s\n", width, name, c->relation ? c->relation : "",
-           sp_value_print(c->published, published), sp_value_print(c->simulated, simulated), error,
-           c->unit, c->note[0] ? ": " : "", c->note);
+           words.published, words.simulated, words.off, c->unit, c->note[0] ? ": " : "", c->note);
 }
 
 static void print_claim(const struct sp_cell *c)
@@ -61,13 +58,13 @@ int sp_paper_text(const struct sp_paper *paper)
     const json_t *last = NULL;
     int width = 0;
 
-    printf("%s\n", json_string_value(json_object_get(paper->root, "title")));
+    printf("%s\n", sp_title(paper->root));
     for (int i = 0; i < paper->n; i++) {
         const struct sp_cell *c = &paper->cells[i];
 
         if (c->experiment != last) {
             width = width_of(paper, c);
-            printf("\n%s: %s\n", c->id, json_string_value(json_object_get(c->experiment, "title")));
+            printf("\n%s: %s\n", c->id, sp_title(c->experiment));
             if (!sp_cell_is_claim(c))
                 printf("  %-*s  %9s %10s %10s %9s\n", width, "", "", "published", "simulated",
                        "off by");
