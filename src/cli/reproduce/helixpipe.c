@@ -6,7 +6,6 @@
  * its two-fold schedule exists to hide them.
  */
 #include "cli/reproduce/helixpipe.h"
-#include "cli/reproduce/run.h"
 #include "plan/cost/part_times.h"
 #include "sp_error.h"
 #include <errno.h>

@@ -7,7 +7,6 @@
 
 #include "cli/reproduce/paper.h"
 #include "cli/reproduce/run.h"
-#include "cli/reproduce/theory.h"
 
 /* Costs of a layer's parts in units of a pre-attention forward, as in the paper's figures. */
 #define SP_HELIXPIPE_COSTS "pre=1,attn=3,post=2"

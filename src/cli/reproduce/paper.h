@@ -114,10 +114,7 @@ const char *sp_title(const json_t *of);
 /* Prints the summary as sentences, whose parts stand `between` each other: ", ". */
 void sp_summary_print(const struct sp_summary *summary, const char *between);
 
-/* The forms. 0, or -errno after one line on stderr. */
-int sp_paper_text(const struct sp_paper *paper);
-int sp_paper_json(const struct sp_paper *paper);
-int sp_paper_markdown(const struct sp_paper *paper);
+/* Prints a page with bars and tables. 0. */
 int sp_paper_html(const struct sp_paper *paper);
 
 #endif

@@ -8,7 +8,6 @@
  * it computes loss and gradient. There is no table of positions. Slices have equal operations if
  * attention counts the whole square, as in figure 5.
  */
-#include "cli/reproduce/run.h"
 #include "cli/reproduce/sppo.h"
 #include "plan/slices.h"
 #include <math.h>

@@ -8,7 +8,6 @@
 
 #include "cli/reproduce/paper.h"
 #include "cli/reproduce/run.h"
-#include "cli/reproduce/theory.h"
 
 /* The model without a table of positions: four million rows of it would be a model of their own. */
 int sp_sppo_model(const struct sp_cell *cell, struct sp_model *model);

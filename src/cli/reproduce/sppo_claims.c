@@ -1,6 +1,5 @@
 /* Claims of SPPO's text without a number, and the numbers of its sections 2 and 5. */
 #include "cli/reproduce/sppo.h"
-#include "cli/reproduce/systems.h"
 #include <errno.h>
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,4 @@
-#include "cli/reproduce/run.h"
 #include "cli/reproduce/sppo.h"
-#include "cli/reproduce/systems.h"
 #include "plan/slices.h"
 #include "policies/families/multiplexed/multiplex.h"
 #include "policies/plan_create.h"

@@ -5,8 +5,6 @@
  */
 #include "cli/reproduce/paper.h"
 #include "cli/reproduce/run.h"
-#include "cli/reproduce/systems.h"
-#include "cli/reproduce/theory.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

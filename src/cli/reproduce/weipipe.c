@@ -13,8 +13,6 @@
  *   FSDP             ZeRO-3 of DeepSpeed (systems.h): nothing of its communication is hidden
  *   WeiPipe          all messages beside computation, as the paper passes them around (run.h)
  */
-#include "cli/reproduce/systems.h"
-#include "cli/reproduce/theory.h"
 #include "cli/reproduce/weipipe.h"
 #include <math.h>
 #include <stdio.h>

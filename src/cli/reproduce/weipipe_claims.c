@@ -2,8 +2,6 @@
  * WeiPipe: what the text says of its tables and figures, figures 6 and 7 on their grids, and what a
  * ring carries.
  */
-#include "cli/reproduce/systems.h"
-#include "cli/reproduce/theory.h"
 #include "cli/reproduce/weipipe.h"
 #include "plan/simulation/step_messages.h"
 #include "policies/plan_create.h"
