@@ -3,11 +3,10 @@
 #include "cli/commands.h"
 #include "cli/print.h"
 #include "cli/result.h"
-#include "model/files/output.h"
-#include "sp_error.h"
 #include "train/config.h"
 #include "train/start/agree.h"
 #include "transport/transport.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -6,7 +6,6 @@
 #include "config.h"
 #include "kernels/backend.h"
 #include "sp_error.h"
-#include "transport/starpu_environment.h"
 #include "transport/transport.h"
 #include "sinks/starpu/runtime.h"
 #include <hwloc.h>

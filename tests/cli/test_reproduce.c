@@ -90,11 +90,6 @@ static bool is_throughput(const struct sp_cell *c)
     return is_of(c, "table2") || is_of(c, "table3") || is_of(c, "table4");
 }
 
-static double worth(struct sp_value v)
-{
-    return v.kind == SP_VALUE_NUMBER ? v.number : -1;
-}
-
 /* True if the simulation agrees with the paper on whether the cell is the fastest of its row. */
 static bool is_placed_right(const struct sp_paper *paper, const struct sp_cell *c)
 {
@@ -105,8 +100,8 @@ static bool is_placed_right(const struct sp_paper *paper, const struct sp_cell *
 
         if (other->experiment != c->experiment || strcmp(other->row, c->row))
             continue;
-        published &= worth(c->published) >= worth(other->published);
-        simulated &= worth(c->simulated) >= worth(other->simulated);
+        published &= sp_value_worth(c->published) >= sp_value_worth(other->published);
+        simulated &= sp_value_worth(c->simulated) >= sp_value_worth(other->simulated);
     }
     return published == simulated;
 }

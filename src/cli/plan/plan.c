@@ -10,7 +10,6 @@
 #include "plan/search/distinct.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"
-#include "train/groups.h"
 #include "sp_error.h"
 #include "sp_text.h"
 #include <signal.h>

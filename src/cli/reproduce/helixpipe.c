@@ -7,10 +7,8 @@
  */
 #include "cli/reproduce/helixpipe.h"
 #include "plan/cost/part_times.h"
-#include "sp_error.h"
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NODE = 8 }; /* GPUs of a stage */

@@ -83,7 +83,7 @@ void sp_paper_summarize(struct sp_paper *paper);
 /* Cells from the first one on that are in its row; they stand beside each other. */
 int sp_paper_row(const struct sp_paper *paper, int first);
 
-/* What a run is worth: a number, or -INFINITY. */
+/* The value of a run among others, of which the most is the best: a number, or -INFINITY. */
 double sp_value_worth(struct sp_value v);
 
 /* The relative error of a simulated value: for a speedup in per cent, of its ratio; for a bound,

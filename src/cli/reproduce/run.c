@@ -2,7 +2,6 @@
 #include "plan/adapipe.h"
 #include "plan/memory.h"
 #include "plan/offload/offload.h"
-#include "plan/predict.h"
 #include "plan/simulation/machine_network.h"
 #include "plan/slices.h"
 #include "policies/plan_create.h"

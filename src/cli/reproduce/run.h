@@ -1,8 +1,8 @@
 /*
- * What the experiments of a paper are played with. A run is a schedule on a machine as in the
- * paper; the simulation that every prediction uses plays it (plan/predict.h). Behaviour that our
- * own runs lack, such as blocking until a message is sent, is a property of the run. Below it are
- * schedules at unit costs, and systems that no schedule of ours is.
+ * Plays the experiments of a paper. A run is a schedule on a machine as in the paper; the
+ * simulation that every prediction uses plays it (plan/predict.h). Behaviour that our own runs
+ * lack, such as blocking until a message is sent, is a property of the run. Below it are schedules
+ * at unit costs, and systems that no schedule of ours is.
  */
 #ifndef SP_REPRODUCE_RUN_H
 #define SP_REPRODUCE_RUN_H

@@ -1,7 +1,6 @@
 /*
- * SPPO: its systems as runs, and its tables and figures. In sppo_tables.c is what needs no run of
- * the whole system, in sppo_speedups.c SPPO over Megatron-LM, in sppo_limits.c what fits, in
- * sppo_claims.c what the text says.
+ * SPPO: its systems as runs, and its tables and figures. In sppo_speedups.c is SPPO over
+ * Megatron-LM, in sppo_limits.c what fits, in sppo_claims.c what the text says.
  */
 #ifndef SP_REPRODUCE_SPPO_H
 #define SP_REPRODUCE_SPPO_H
@@ -35,13 +34,6 @@ int sp_sppo_megatron(const struct sp_cell *cell, struct sp_run *run);
 /* Cuts the run's sequence into its slices and plays it. */
 int sp_sppo_play(struct sp_run *run, struct sp_run_result *result);
 
-int sp_sppo_table_2(struct sp_cell *cell);
-int sp_sppo_section_2(struct sp_cell *cell);
-int sp_sppo_table_3(struct sp_cell *cell);
-int sp_sppo_figure_5(struct sp_cell *cell);
-int sp_sppo_figure_7(struct sp_cell *cell);
-int sp_sppo_figure_8(struct sp_cell *cell);
-int sp_sppo_section_3(struct sp_cell *cell);
 int sp_sppo_speedup(struct sp_cell *cell); /* figure 10 in the text, and figure 11 */
 int sp_sppo_figure_10(struct sp_cell *cell);
 int sp_sppo_figure_10_longest(struct sp_cell *cell);

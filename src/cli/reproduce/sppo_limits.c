@@ -3,7 +3,6 @@
  * system (section 7.1), and how that grows with the GPUs (figure 12).
  */
 #include "cli/reproduce/sppo.h"
-#include <stdio.h>
 #include <string.h>
 
 enum { STEP = 65536 }; /* tokens: the precision of the longest */

@@ -1,5 +1,4 @@
 #include "cli/reproduce/run.h"
-#include "sp_error.h"
 #include <errno.h>
 #include <math.h>
 

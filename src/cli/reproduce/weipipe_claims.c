@@ -5,9 +5,7 @@
 #include "cli/reproduce/weipipe.h"
 #include "plan/simulation/step_messages.h"
 #include "policies/plan_create.h"
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- figure 5: what is sent */

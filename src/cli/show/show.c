@@ -7,7 +7,6 @@
 #include "cli/step_options.h"
 #include "model/model.h"
 #include "plan/cost/layer_costs.h"
-#include "plan/memory.h"
 #include "plan/predict.h"
 #include "plan/offload/offload.h"
 #include "plan/partition.h"
