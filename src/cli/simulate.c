@@ -52,10 +52,9 @@ static int parse_options(int argc, char **argv, struct args *a)
                   .topic = SP_TOPIC_ADVANCED, .choices = "whole|flops"),
         SP_OPTION(
             STRING, "link", a->link,
-            "changes links, in the unit of the costs (ms on a machine) and in bytes: devices= "
-            "of a node, latency=, bandwidth=, duplex=full|half, shared_by= (devices of an "
-            "interface), each for links inside a node with node_ before it; "
-            "sharing=queued|fair|free",
+            "changes links, in the unit of the costs (ms on a machine) and in bytes: devices= of a "
+            "node, latency=, bandwidth=, duplex=full|half, shared_by= (devices of an interface), "
+            "each for links inside a node with node_ before it; sharing=queued|fair|free",
             .topic = SP_TOPIC_ADVANCED, .arg = "latency=..,bandwidth=.."),
         SP_DTYPE_OPTION(a->dtype, NULL),
         SP_RESULT_OPTIONS(a->result, "text|json"),

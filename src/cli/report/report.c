@@ -261,8 +261,7 @@ int sp_cmd_report(int argc, char **argv)
     const struct sp_option options[] = {
         SP_OPTION(OPERAND, "RECORD", path,
                   "the DIR of 'train --trace' or 'simulate --trace', or a file of it, or of 'show "
-                  "--format "
-                  "perfetto'",
+                  "--format perfetto'",
                   .arg = "DIR|FILE.json"),
         SP_RESULT_OPTIONS(result, "text|json|html"),
         {0},

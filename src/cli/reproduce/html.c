@@ -148,10 +148,8 @@ static void put_summary(const struct sp_paper *paper)
     sp_summary_print(&paper->summary, "; ");
     puts("</p>");
     puts("<p><svg width=\"230\" height=\"14\"><rect class=\"p\" width=\"11\" height=\"11\"/><text "
-         "x=\"16\" "
-         "y=\"10\">published</text><rect class=\"s\" x=\"110\" width=\"11\" height=\"11\"/><text "
-         "x=\"126\" "
-         "y=\"10\">simulated</text></svg></p>");
+         "x=\"16\" y=\"10\">published</text><rect class=\"s\" x=\"110\" width=\"11\" "
+         "height=\"11\"/><text x=\"126\" y=\"10\">simulated</text></svg></p>");
 }
 
 int sp_paper_html(const struct sp_paper *paper)
