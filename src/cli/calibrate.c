@@ -3,11 +3,10 @@
 #include "cli/commands.h"
 #include "cli/print.h"
 #include "cli/result.h"
-#include "model/files/output.h"
-#include "sp_error.h"
 #include "train/config.h"
 #include "train/start/agree.h"
 #include "transport/transport.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,37 +22,19 @@ static int parse_options(int argc, char **argv, struct args *a)
     struct sp_train_config like;
     int err = sp_train_config_init(&like);
     const struct sp_option options[] = {
-        {.name = "format",
-         .kind = SP_OPT_CHOICE,
-         .value = &a->format,
-         .help = "the description that other commands read, or the same in words",
-         .choices = "json|text",
-         .also = "json=json"},
-        {.name = "output",
-         .kind = SP_OPT_OUTPUT,
-         .value = &a->output,
-         .arg = "FILE.json",
-         .help = "the file to write, which may be there (default: standard output)"},
-        {.name = "quick",
-         .kind = SP_OPT_FLAG,
-         .value = &a->how.quick,
-         .help = "small sizes only, in a few seconds, less exact"},
-        {.name = "device",
-         .kind = SP_OPT_CHOICE,
-         .value = &a->how.device,
-         .help = "what a device is",
-         .choices = SP_TRAIN_DEVICES},
-        {.name = "threads",
-         .kind = SP_OPT_INT,
-         .value = &a->how.threads,
-         .arg = "T",
-         .help = "threads of a CPU device (0: the cores of its process; and 1, 2, 4 ...)",
-         .max = 4096},
-        {.name = "offload-dir",
-         .kind = SP_OPT_STRING,
-         .value = &a->how.offload_dir,
-         .arg = "DIR",
-         .help = "where offloaded activations would go: a directory on a fast disk"},
+        SP_OPTION(CHOICE, "format", a->format,
+                  "the description that other commands read, or the same in words",
+                  .choices = "json|text", .also = "json=json"),
+        SP_OPTION(OUTPUT, "output", a->output,
+                  "the file to write, which may be there (default: standard output)",
+                  .arg = "FILE.json"),
+        SP_OPTION(FLAG, "quick", a->how.quick, "small sizes only, in a few seconds, less exact"),
+        SP_OPTION(CHOICE, "device", a->how.device, "what a device is", .choices = SP_TRAIN_DEVICES),
+        SP_OPTION(INT, "threads", a->how.threads,
+                  "threads of a CPU device (0: the cores of its process; and 1, 2, 4 ...)",
+                  .arg = "T", .max = 4096),
+        SP_OPTION(STRING, "offload-dir", a->how.offload_dir,
+                  "where offloaded activations would go: a directory on a fast disk", .arg = "DIR"),
         {0},
     };
 

@@ -6,7 +6,6 @@
 #include "config.h"
 #include "kernels/backend.h"
 #include "sp_error.h"
-#include "transport/starpu_environment.h"
 #include "transport/transport.h"
 #include "sinks/starpu/runtime.h"
 #include <hwloc.h>
@@ -112,11 +111,8 @@ int sp_cmd_info(int argc, char **argv)
     const char *machine = NULL;
     struct sp_result result = {0};
     const struct sp_option options[] = {
-        {.name = "hardware",
-         .kind = SP_OPT_STRING,
-         .value = &machine,
-         .arg = "NAME|FILE|LIST",
-         .help = "a described machine in the place of this one"},
+        SP_OPTION(STRING, "hardware", machine, "a described machine in the place of this one",
+                  .arg = "NAME|FILE|LIST"),
         SP_RESULT_OPTIONS(result, "text|json"),
         {0},
     };

@@ -78,11 +78,7 @@ int sp_cmd_list(int argc, char **argv)
     const char *plugin = NULL;
     const struct sp_option options[] = {
         SP_RESULT_OPTIONS(result, "text|json"),
-        {.name = "plugin",
-         .kind = SP_OPT_PLUGIN,
-         .value = &plugin,
-         .arg = SP_PLUGIN_ARG,
-         .help = SP_PLUGIN_HELP},
+        SP_OPTION(PLUGIN, "plugin", plugin, SP_PLUGIN_HELP, .arg = SP_PLUGIN_ARG),
         {0},
     };
     int ret = sp_options_parse(options, "Lists the schedules.", argc, argv);

@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* ---- JSON (json.c) */
+/* ---- JSON */
 
 /* Prints `root` in lines indented by 1 and frees it; `flags` as json_dumpf has them, besides. 0, or
  * -EIO: it is NULL, or it could not be written. */
@@ -38,7 +38,7 @@ void sp_utf8_print(struct sp_utf8_printer *p, const char *text, size_t n);
 /* There is no more: what waits is no character. */
 void sp_utf8_print_end(struct sp_utf8_printer *p);
 
-/* ---- on what it is printed (terminal.c) */
+/* ---- on what it is printed */
 
 /* True if lines of a file descriptor can be written over: it is a terminal, and not a dumb one. */
 bool sp_rewrites_lines(int fd);

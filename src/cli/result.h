@@ -15,20 +15,13 @@ struct sp_result {
 /* Entries of an option table for the struct sp_result `r`; `formats` as in SP_OPT_CHOICE, the
  * default first. */
 #define SP_RESULT_OPTIONS(r, formats)                                                              \
-    {.name = "format",                                                                             \
-     .kind = SP_OPT_CHOICE,                                                                        \
-     .topic = SP_TOPIC_OUTPUT,                                                                     \
-     .value = &(r).format,                                                                         \
-     .help = "what to print",                                                                      \
-     .choices = formats,                                                                           \
-     .also = "json=json"},                                                                         \
+    SP_OPTION(CHOICE, "format", (r).format, "what to print", .topic = SP_TOPIC_OUTPUT,             \
+              .choices = formats, .also = "json=json"),                                            \
         SP_OUTPUT_OPTION((r).output)
 
 #define SP_OUTPUT_OPTION(path)                                                                     \
-    {                                                                                              \
-        .name = "output", .kind = SP_OPT_OUTPUT, .topic = SP_TOPIC_OUTPUT, .value = &(path),       \
-        .arg = "FILE", .help = "file to write (default: standard output)"                          \
-    }
+    SP_OPTION(OUTPUT, "output", path, "file to write (default: standard output)",                  \
+              .topic = SP_TOPIC_OUTPUT, .arg = "FILE")
 
 /*
  * Unless `output` is NULL, standard output is kept for that file from here on. Exit statuses up to

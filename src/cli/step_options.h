@@ -2,11 +2,11 @@
 #ifndef SP_CLI_STEP_OPTIONS_H
 #define SP_CLI_STEP_OPTIONS_H
 
+#include "cli/options.h"
 #include "model/shape.h"
 #include "plan/machine/machine.h"
 #include "policies/plan.h"
 #include "train/groups.h"
-#include "train/options.h"
 
 /* Reads --cost (NULL: none) and adds the time that --recompute adds to backwards; selective
  * recomputation adds next to nothing. 0; or -EINVAL after one line that begins with the command. */
@@ -21,34 +21,21 @@ struct sp_hardware_args {
 
 /* Entries of an option table; the first gets .topic and .help. */
 #define SP_HARDWARE_OPTIONS(h, its_topic, its_help)                                                \
-    {.name = "hardware",                                                                           \
-     .kind = SP_OPT_STRING,                                                                        \
-     .topic = its_topic,                                                                           \
-     .value = &(h).name,                                                                           \
-     .arg = "NAME|FILE|LIST",                                                                      \
-     .help = its_help},                                                                            \
-    {                                                                                              \
-        .name = "threads", .kind = SP_OPT_INT, .topic = SP_TOPIC_DEVICES, .value = &(h).threads,   \
-        .arg = "T", .help = "threads of a device, on a machine of cores (0: as the machine says)", \
-        .max = 4096                                                                                \
-    }
+    SP_OPTION(STRING, "hardware", (h).name, its_help, .topic = its_topic,                          \
+              .arg = "NAME|FILE|LIST"),                                                            \
+        SP_OPTION(INT, "threads", (h).threads,                                                     \
+                  "threads of a device, on a machine of cores (0: as the machine says)",           \
+                  .topic = SP_TOPIC_DEVICES, .arg = "T", .max = 4096)
 
 /* More such entries, whose help differs from command to command. */
 #define SP_LAYERS_OPTION(layers, its_help)                                                         \
-    {                                                                                              \
-        .name = "layers", .kind = SP_OPT_INT, .topic = SP_TOPIC_MODEL, .value = &(layers),         \
-        .arg = "L", .help = its_help, .max = 1000000                                               \
-    }
+    SP_OPTION(INT, "layers", layers, its_help, .topic = SP_TOPIC_MODEL, .arg = "L", .max = 1000000)
 #define SP_COST_OPTION(cost, its_help)                                                             \
-    {                                                                                              \
-        .name = "cost", .kind = SP_OPT_STRING, .topic = SP_TOPIC_MODEL, .value = &(cost),          \
-        .arg = "f=..,b=..,w=..,comm=..,wire=..,head=..", .help = its_help                          \
-    }
+    SP_OPTION(STRING, "cost", cost, its_help, .topic = SP_TOPIC_MODEL,                             \
+              .arg = "f=..,b=..,w=..,comm=..,wire=..,head=..")
 #define SP_DTYPE_OPTION(dtype, is_given)                                                           \
-    {                                                                                              \
-        .name = "dtype", .kind = SP_OPT_CHOICE, .topic = SP_TOPIC_MODEL, .value = &(dtype),        \
-        .help = SP_DTYPE_HELP, .choices = "f32|bf16", .given = is_given                            \
-    }
+    SP_OPTION(CHOICE, "dtype", dtype, SP_DTYPE_HELP, .topic = SP_TOPIC_MODEL,                      \
+              .choices = "f32|bf16", .given = is_given)
 
 /* Finds the machine, with devices of the given number of threads; warns if it has no figures for
  * that number. 0, or -errno after one line. */

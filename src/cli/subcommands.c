@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 #include "cli/help/help.h"
+#include "cli/options.h"
 #include "sp_error.h"
 #include "sp_suggest.h"
 #include <stdio.h>
@@ -28,12 +29,8 @@ static void print_page(const struct sp_subcommands *c, enum sp_help_form form)
 {
     char names[256] = "", summaries[1024] = "", *argv[] = {NULL, "--help=bash", NULL};
     const char *value = NULL;
-    const struct sp_option options[] = {{.name = c->operand,
-                                         .kind = SP_OPT_OPERAND,
-                                         .value = &value,
-                                         .arg = names,
-                                         .help = summaries},
-                                        {0}};
+    const struct sp_option options[] = {
+        SP_OPTION(OPERAND, c->operand, value, summaries, .arg = names), {0}};
     size_t n = 0, m = 0;
 
     for (int i = 0; i < c->n; i++) {

@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,12 +133,10 @@ static int run_fxt(int kind, int argc, char **argv)
 {
     const char *dir = NULL;
     const struct sp_option options[] = {
-        {.name = "DIR",
-         .kind = SP_OPT_OPERAND,
-         .value = &dir,
-         .arg = "DIR",
-         .help = "what a run with STARPU_FXT_TRACE=1 and "
-                 "STARPU_FXT_PREFIX=DIR/ has left; the results go there"},
+        SP_OPTION(OPERAND, "DIR", dir,
+                  "what a run with STARPU_FXT_TRACE=1 and "
+                  "STARPU_FXT_PREFIX=DIR/ has left; the results go there",
+                  .arg = "DIR"),
         {0}};
     int ret = sp_options_parse(options, "Makes what StarVZ reads of StarPU's traces of a run.",
                                argc, argv);

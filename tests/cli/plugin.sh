@@ -68,29 +68,16 @@ else
 fi
 eager=$work/example/eager_1f1b.so
 
-# says WHAT PATTERN ARGUMENTS: exit status 0 and a line of stdout that matches.
-says()
-{
-    local what=$1 pattern=$2
-
-    shift 2
-    if ! starpipe "$@" > "$work/stdout" 2> "$work/stderr"; then
-        fail "$what: failed: $(head -n 2 "$work/stderr")"
-    elif ! grep -Eq -- "$pattern" "$work/stdout"; then
-        fail "$what: nothing like '$pattern' in: $(head -n 5 "$work/stdout")"
-    fi
-}
-
 show="show --stages 4 --micro-batches 8 --width 60"
-says "list" "^eager-1f1b +1F1B.* \(plugin $eager\)" list --plugin "$eager"
-says "list --json" "\"plugin\": *\"$eager\"" list --plugin "$eager" --json
+said "list" "^eager-1f1b +1F1B.* \(plugin $eager\)" list --plugin "$eager"
+said "list --json" "\"plugin\": *\"$eager\"" list --plugin "$eager" --json
 grep -q '"plugin": *null' "$work/stdout" || fail "list --json: built-in schedules have a plugin"
 starpipe list | grep -q eager && fail "list knows the example by itself"
-says "show" '^makespan +33,' $show --plugin "$eager" --schedule eager-1f1b
-says "show" '^published +33 ' $show --plugin "$eager" --schedule eager-1f1b
-says "show with communication" '^makespan +39,' $show --plugin "$eager" --schedule eager-1f1b \
+said "show" '^makespan +33,' $show --plugin "$eager" --schedule eager-1f1b
+said "show" '^published +33 ' $show --plugin "$eager" --schedule eager-1f1b
+said "show with communication" '^makespan +39,' $show --plugin "$eager" --schedule eager-1f1b \
     --cost comm=1
-says "1f1b with communication" '^makespan +49,' $show --schedule 1f1b --cost comm=1
+said "1f1b with communication" '^makespan +49,' $show --schedule 1f1b --cost comm=1
 starpipe $show --plugin "$eager" --schedule eager-1f1b:ahead=1 | grep '^stage' > "$work/a"
 starpipe $show --schedule 1f1b | grep '^stage' > "$work/b"
 cmp -s "$work/a" "$work/b" || fail "ahead=1 is not 1f1b"
@@ -215,17 +202,17 @@ mkdir "$work/dir"
 cp "$work/wide.so" "$work/dir/b.so"
 cp "$work/odd.so" "$work/dir/a.so"
 echo "no plugin" > "$work/dir/README"
-says "two files" '^odd ' list --plugin "$eager,$work/odd.so"
-says "two files" '^odd ' list --plugin="$eager:$work/odd.so:$eager"
+said "two files" '^odd ' list --plugin "$eager,$work/odd.so"
+said "two files" '^odd ' list --plugin="$eager:$work/odd.so:$eager"
 export STARPIPE_PLUGIN_PATH=":$work/dir:$eager:"
-says "STARPIPE_PLUGIN_PATH" '^wide-both ' list
+said "STARPIPE_PLUGIN_PATH" '^wide-both ' list
 [ "$(tail -n 4 "$work/stdout" | cut -d ' ' -f 1 | tr '\n' ' ')" = \
     "odd wide-v wide-both eager-1f1b " ] || fail "plugins of a directory are not sorted by name"
 for schedule in wide-v wide-v:overlap wide-v:weight=W,overlap,least=0 wide-both; do
-    says "$schedule" '^makespan ' $show --schedule $schedule
-    says "$schedule" '^makespan ' show --stages 1 --micro-batches 3 --schedule $schedule
+    said "$schedule" '^makespan ' $show --schedule $schedule
+    said "$schedule" '^makespan ' show --stages 1 --micro-batches 3 --schedule $schedule
 done
-says "train with the path" 'nothing was submitted' ${train/train/train --dry-run} --stages 2 \
+said "train with the path" 'nothing was submitted' ${train/train/train --dry-run} --stages 2 \
     --schedule odd
 unset STARPIPE_PLUGIN_PATH STARPIPE_PLUGIN_SECONDS
 
@@ -305,7 +292,7 @@ bad_order()
 
     shift
     build bad bad "$@"
-    says "a plugin whose order is wrong" '^odd ' list --plugin "$work/bad.so"
+    said "a plugin whose order is wrong" '^odd ' list --plugin "$work/bad.so"
     refused "$pattern" $show --plugin "$work/bad.so" --schedule odd
 }
 

@@ -5,8 +5,6 @@
 #include "cli/train/train.h"
 #include "model/support.h"
 #include "train/run/record.h"
-#include "train/start/start.h"
-#include <math.h>
 
 static char text[4200];
 

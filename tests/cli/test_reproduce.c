@@ -90,11 +90,6 @@ static bool is_throughput(const struct sp_cell *c)
     return is_of(c, "table2") || is_of(c, "table3") || is_of(c, "table4");
 }
 
-static double worth(struct sp_value v)
-{
-    return v.kind == SP_VALUE_NUMBER ? v.number : -1;
-}
-
 /* True if the simulation agrees with the paper on whether the cell is the fastest of its row. */
 static bool is_placed_right(const struct sp_paper *paper, const struct sp_cell *c)
 {
@@ -105,8 +100,8 @@ static bool is_placed_right(const struct sp_paper *paper, const struct sp_cell *
 
         if (other->experiment != c->experiment || strcmp(other->row, c->row))
             continue;
-        published &= worth(c->published) >= worth(other->published);
-        simulated &= worth(c->simulated) >= worth(other->simulated);
+        published &= sp_value_worth(c->published) >= sp_value_worth(other->published);
+        simulated &= sp_value_worth(c->simulated) >= sp_value_worth(other->simulated);
     }
     return published == simulated;
 }
@@ -228,13 +223,11 @@ TEST(blocking_messages_are_exposed_twice)
                          .devices = 8,
                          .blocking = true};
     struct sp_run_result few, many;
-    struct sp_model model;
     double message, compute, apart, twice;
 
-    assert_int_equal(sp_model_load("llama-h1024", &model), 0);
-    run.model = &model;
-    message =
-        2.0 * run.batch * run.seq * model.hidden / sp_machine_named(run.machine)->network.bandwidth;
+    assert_int_equal(sp_model_load("llama-h1024", &run.model), 0);
+    message = 2.0 * run.batch * run.seq * run.model.hidden /
+              sp_machine_named(run.machine)->network.bandwidth;
     run.micro_batches = 16;
     assert_int_equal(sp_run(&run, &few), 0);
     run.micro_batches = 48;

@@ -33,10 +33,7 @@ int sp_comparison_make(const struct sp_timeline *a, const struct sp_timeline *b,
                        struct sp_comparison *c);
 void sp_comparison_destroy(struct sp_comparison *c);
 
-/* At most `rows` of parts and of ops. */
-void sp_compare_text(const struct sp_comparison *c, int rows, FILE *out);
 /* Each returns 0, or -errno after one line. */
-int sp_compare_json(const struct sp_comparison *c, FILE *out);
 int sp_compare_svg(const struct sp_comparison *c, FILE *out);
 int sp_compare_html(const struct sp_comparison *c, FILE *out);
 

@@ -17,8 +17,7 @@ enum sp_help_form sp_help_form(const char *word);
 void sp_help_print(enum sp_help_form form, const struct sp_option *options, const char *command,
                    const char *summary);
 
-/* The forms, one file each. */
-void sp_help_text(const struct sp_option *options, const char *command, const char *summary);
+/* Its other forms (man.c, bash.c). */
 void sp_help_man(const struct sp_option *options, const char *command, const char *summary);
 void sp_help_bash(const struct sp_option *options, const char *command);
 
@@ -43,7 +42,6 @@ struct sp_command {
 /* Prints the program's own help. Its completion runs each command for that command's part. */
 void sp_help_print_program(enum sp_help_form form, const struct sp_command *commands, int n);
 
-void sp_help_program_text(const struct sp_command *commands, int n);
 void sp_help_program_man(const struct sp_command *commands, int n);
 void sp_help_program_bash(const struct sp_command *commands, int n);
 

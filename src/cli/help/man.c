@@ -196,12 +196,9 @@ void sp_help_program_man(const struct sp_command *commands, int n)
            "\\fBstarpipe\\fR \\fB\\-\\-version\\fR|\\fB\\-V\\fR\n.SH DESCRIPTION\n");
     put_roff(
         "starpipe trains GPT-2 and Llama-like models in pipeline stages. A schedule, chosen by its "
-        "name, says "
-        "what each stage computes when; StarPU runs it as a task graph, on the cores or GPUs of "
-        "one "
-        "machine or of the machines of an MPI launcher. The numbers are the same for every "
-        "schedule and "
-        "every number of stages and processes.");
+        "name, says what each stage computes when; StarPU runs it as a task graph, on the cores or "
+        "GPUs of one machine or of the machines of an MPI launcher. The numbers are the same for "
+        "every schedule and every number of stages and processes.");
     printf("\n.SH COMMANDS\n");
     for (int i = 0; i < n; i++) {
         printf(".TP\n\\fBstarpipe\\-%s\\fR(1)\n", commands[i].name);

@@ -7,9 +7,7 @@ static const struct sp_help_page pages[] = {
      {"The model is a preset, with random weights, or a directory as transformers writes it: "
       "config.json with model.safetensors or its shards. The layers are dealt out to the stages, "
       "and the schedule says in which order each stage runs the forwards and backwards of its "
-      "micro-batches. Under an "
-      "MPI "
-      "launcher, stage s of p runs on process floor(s R / p) of R.",
+      "micro-batches. Under an MPI launcher, stage s of p runs on process floor(s R / p) of R.",
       "Data, sizes, memory, the schedule and the outputs are checked before the first task. At the "
       "end the run says where the time of a typical step went; with --report it prints tables, "
       "from the schedule's own bubble to the one measured.",
@@ -96,8 +94,7 @@ static const struct sp_help_page pages[] = {
     {"diff",
      {"Compares tensors of the same name, in the order of the files, which is that of the model: "
       "names the first one and the last one beyond the tolerance, prints the worst ones, and in "
-      "the last line how many there are. "
-      "Tensors in half precision are compared as floats.",
+      "the last line how many there are. Tensors in half precision are compared as floats.",
       "Of a directory that a run saved into, the newest step is compared: the weights and the "
       "moments of the optimizer. Of two logs, the loss and the gradient norm of every step are "
       "compared."},
@@ -129,8 +126,7 @@ static const struct sp_help_page pages[] = {
       "name. tasks.csv, messages.csv, memory.csv and dependencies.csv are the same as plain tables "
       "in ms."},
      {{"STARPU_FXT_TRACE=1 STARPU_FXT_PREFIX=$PWD/fxt/ mpirun -np 4 starpipe train --model "
-       "llama-tiny "
-       "--data book.txt --stages 4 --steps 5",
+       "llama-tiny --data book.txt --stages 4 --steps 5",
        "Four processes leave their traces in the directory fxt:"},
       {"starpipe trace fxt fxt", "What StarVZ reads, in the same directory:"}}},
     {"calibrate",

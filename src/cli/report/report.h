@@ -29,9 +29,7 @@ bool sp_report_counts(const struct sp_report *r, const struct sp_finding *f);
 /* One of the longest waits in words. */
 void sp_report_wait(const struct sp_report *r, const struct sp_long_wait *wait, FILE *out);
 
-void sp_report_text(const struct sp_report *r, FILE *out);
-/* Each returns 0, or -errno after one line. */
-int sp_report_json(const struct sp_report *r, FILE *out);
+/* 0, or -errno after one line. */
 int sp_report_html(const struct sp_report *r, FILE *out);
 
 #endif

@@ -6,24 +6,22 @@
  * its two-fold schedule exists to hide them.
  */
 #include "cli/reproduce/helixpipe.h"
-#include "cli/reproduce/run.h"
 #include "plan/cost/part_times.h"
-#include "sp_error.h"
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NODE = 8 }; /* GPUs of a stage */
 
+const char *const sp_helixpipe_systems[] = {"1f1b", "zb1p", "adapipe", "helix"};
+
 int sp_helixpipe_run(const struct sp_helixpipe_setting *setting, const char *schedule,
-                     struct sp_model *model, struct sp_run *run)
+                     struct sp_run *run)
 {
     bool helix = !strncmp(schedule, "helix", 5);
 
     *run = (struct sp_run){.machine = setting->machine,
                            .schedule = schedule,
-                           .model = model,
                            .batch = 1,
                            .seq = setting->seq,
                            .stages = setting->stages,
@@ -32,7 +30,7 @@ int sp_helixpipe_run(const struct sp_helixpipe_setting *setting, const char *sch
                            .recompute = helix ? SP_RECOMPUTE_NO_ATTENTION : SP_RECOMPUTE_NONE,
                            .blocking = !helix,
                            .attention = setting->attention};
-    return sp_model_load(setting->model, model);
+    return sp_model_load(setting->model, &run->model);
 }
 
 struct sp_helixpipe_setting sp_helixpipe_setting_of(const struct sp_cell *c)
@@ -43,41 +41,44 @@ struct sp_helixpipe_setting sp_helixpipe_setting_of(const struct sp_cell *c)
                                          .stages = sp_cell_int(c, "stages", 8)};
 }
 
-int sp_helixpipe_speedup(const struct sp_helixpipe_setting *setting, double *percent,
-                         const char **best)
+int sp_helixpipe_rates(const struct sp_helixpipe_setting *setting,
+                       double rates[SP_HELIXPIPE_SYSTEMS])
 {
-    static const char *const baselines[] = SP_HELIXPIPE_BASELINES;
-    struct sp_run_result r;
-    struct sp_model model;
-    struct sp_run run;
-    double rate = 0;
     int err = 0;
 
-    *best = NULL;
-    for (int i = 0; !err && i < SP_HELIXPIPE_N_BASELINES; i++) {
-        err = sp_helixpipe_run(setting, baselines[i], &model, &run);
+    for (int i = 0; !err && i < SP_HELIXPIPE_SYSTEMS; i++) {
+        struct sp_run_result r;
+        struct sp_run run;
+
+        err = sp_helixpipe_run(setting, sp_helixpipe_systems[i], &run);
         err = err ? err : sp_run(&run, &r);
-        if (!err && r.fits && sp_run_rate(&run, &r) > rate) {
-            *best = baselines[i];
-            rate = sp_run_rate(&run, &r);
-        }
+        rates[i] = !err && r.fits ? sp_run_rate(&run, &r) : 0;
     }
-    err = err ? err : sp_helixpipe_run(setting, "helix", &model, &run);
-    err = err ? err : sp_run(&run, &r);
-    if (!err && !r.fits)
-        *best = NULL;
-    if (!err && *best)
-        *percent = 100 * (sp_run_rate(&run, &r) / rate - 1);
     return err;
+}
+
+static int best_baseline(const double rates[SP_HELIXPIPE_SYSTEMS])
+{
+    int best = 0;
+
+    for (int i = 1; i < SP_HELIXPIPE_BASELINES; i++)
+        best = rates[i] > rates[best] ? i : best;
+    return best;
+}
+
+double sp_helixpipe_speedup(const double rates[SP_HELIXPIPE_SYSTEMS])
+{
+    double best = rates[best_baseline(rates)], helix = rates[SP_HELIXPIPE_BASELINES];
+
+    return best > 0 && helix > 0 ? 100 * (helix / best - 1) : NAN;
 }
 
 int sp_helixpipe_memory(const struct sp_helixpipe_setting *setting, const char *schedule,
                         double *bytes)
 {
     struct sp_run_result r;
-    struct sp_model model;
     struct sp_run run;
-    int err = sp_helixpipe_run(setting, schedule, &model, &run);
+    int err = sp_helixpipe_run(setting, schedule, &run);
 
     memset(bytes, 0, (size_t)setting->stages * sizeof *bytes);
     run.memory_only = true;
@@ -96,8 +97,7 @@ int sp_helixpipe_shares(int seq, double share[SP_HELIXPIPE_PARTS])
 
     if (!machine || sp_model_load("gpt3-7b", &model))
         return -EINVAL;
-    sp_shape_init(&sh, &model, 1, seq, 1);
-    sh.dtype = SP_BF16;
+    sh = sp_bf16_shape(&model, 1, seq, 1);
     sp_part_times(machine, 1, &sh, &t);
     share[0] = t.pre;
     share[1] = t.attention;
@@ -115,9 +115,8 @@ int sp_helixpipe_shares(int seq, double share[SP_HELIXPIPE_PARTS])
 int sp_helixpipe_lost(const struct sp_helixpipe_setting *setting, double *percent, bool fits[2])
 {
     struct sp_run_result with, without;
-    struct sp_model model;
     struct sp_run run;
-    int err = sp_helixpipe_run(setting, "helix", &model, &run);
+    int err = sp_helixpipe_run(setting, "helix", &run);
 
     err = err ? err : sp_run(&run, &with);
     run.recompute = SP_RECOMPUTE_NONE;
@@ -136,17 +135,17 @@ int sp_helixpipe_lost(const struct sp_helixpipe_setting *setting, double *percen
 static int figure_8(struct sp_cell *c)
 {
     const struct sp_helixpipe_setting setting = sp_helixpipe_setting_of(c);
-    const char *best;
-    double percent = 0;
-    int err = sp_helixpipe_speedup(&setting, &percent, &best);
+    double rates[SP_HELIXPIPE_SYSTEMS];
+    int err = sp_helixpipe_rates(&setting, rates);
 
     if (err)
         return err;
-    if (best) {
-        sp_cell_set(c, percent);
-        sp_cell_note(c, "over %s", best);
-    } else
+    if (isnan(sp_helixpipe_speedup(rates))) {
         sp_cell_note(c, "HelixPipe or all baselines do not fit");
+    } else {
+        sp_cell_set(c, sp_helixpipe_speedup(rates));
+        sp_cell_note(c, "over %s", sp_helixpipe_systems[best_baseline(rates)]);
+    }
     return 0;
 }
 
@@ -170,25 +169,23 @@ static int figure_9(struct sp_cell *c)
     const struct sp_helixpipe_setting setting = sp_helixpipe_setting_of(c);
     const struct sp_machine *machine = sp_machine_named(setting.machine);
     struct sp_part_times t;
-    struct sp_model model;
     struct sp_shape sh;
     struct sp_run run;
     double interfaces, bytes;
 
-    if (!machine || sp_helixpipe_run(&setting, "helix", &model, &run))
+    if (!machine || sp_helixpipe_run(&setting, "helix", &run))
         return -EINVAL;
-    sp_shape_init(&sh, &model, run.batch, run.seq, 1);
-    sh.dtype = SP_BF16;
+    sh = sp_bf16_shape(&run.model, run.batch, run.seq, 1);
     sp_part_times(machine, run.devices, &sh, &t);
     interfaces = (double)machine->devices_per_node / machine->network.shared_by;
-    bytes = 2.0 * sh.rows * model.hidden * (double)sp_shape_elem(&sh);
+    bytes = 2.0 * sh.rows * sh.model.hidden * (double)sp_shape_elem(&sh);
     sp_cell_set(c, t.attention / sp_link_s(&machine->network, bytes / interfaces));
     return 0;
 }
 
 /* ---- figures 4 and 10, table 2: activations */
 
-int sp_helixpipe_activations(const struct sp_cell *c, struct sp_model *model, const char *schedule,
+int sp_helixpipe_activations(const struct sp_cell *c, const char *model, const char *schedule,
                              double *bytes, double *bsh)
 {
     bool helix = !strncmp(schedule, "helix", 5);
@@ -197,29 +194,27 @@ int sp_helixpipe_activations(const struct sp_cell *c, struct sp_model *model, co
                           .micro_batches =
                               sp_cell_int(c, "micro_batches", 2 * sp_cell_int(c, "stages", 8)),
                           .recompute = helix ? SP_RECOMPUTE_NO_ATTENTION : SP_RECOMPUTE_NONE};
+    struct sp_model m;
     struct sp_shape sh;
-    int err;
+    int err = sp_model_load(sp_cell_text(c, "model", model), &m);
 
-    t.layers = sp_cell_int(c, "layers", model->layers);
-    model->layers = t.layers;
-    sp_shape_init(&sh, model, sp_cell_int(c, "micro_batch_size", 1), sp_cell_int(c, "seq", 16384),
-                  t.micro_batches);
-    sh.dtype = SP_BF16;
+    if (err)
+        return err;
+    t.layers = m.layers = sp_cell_int(c, "layers", m.layers);
+    sh = sp_bf16_shape(&m, sp_cell_int(c, "micro_batch_size", 1), sp_cell_int(c, "seq", 16384),
+                       t.micro_batches);
     err = sp_theory_activations(&t, &sh, sp_cell_int(c, "stage", 0), bytes);
-    *bsh = *bytes / ((double)sp_shape_elem(&sh) * sh.rows * model->hidden);
+    *bsh = *bytes / ((double)sp_shape_elem(&sh) * sh.rows * m.hidden);
     return err;
 }
 
 /* GiB of a GPU, or bsh numbers if the cell names no model. */
 static int table_2_memory(struct sp_cell *c)
 {
-    struct sp_model model;
     double bytes = 0, bsh = 0;
-    int err = sp_model_load(sp_cell_text(c, "model", "gpt3-7b"), &model);
+    int err =
+        sp_helixpipe_activations(c, "gpt3-7b", sp_cell_text(c, "schedule", "1f1b"), &bytes, &bsh);
 
-    err = err ? err
-              : sp_helixpipe_activations(c, &model, sp_cell_text(c, "schedule", "1f1b"), &bytes,
-                                         &bsh);
     sp_cell_set(c, sp_cell_text(c, "model", NULL)
                        ? bytes / sp_cell_int(c, "devices_per_stage", 8) / (1 << 30)
                        : bsh);
@@ -309,21 +304,21 @@ static int figure_6(struct sp_unpublished *out)
 /* Peak memory of a GPU of each stage, 3B with 128k: everything that a run holds. */
 static int figure_10(struct sp_unpublished *out)
 {
-    static const char *const schedules[] = {"1f1b", "zb1p", "adapipe", "helix"};
     static const char *const stages[] = {"stage 0", "stage 1", "stage 2", "stage 3",
                                          "stage 4", "stage 5", "stage 6", "stage 7"};
     enum { STAGES = sizeof stages / sizeof *stages };
     int n = 0;
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < SP_HELIXPIPE_SYSTEMS; i++) {
         const struct sp_helixpipe_setting setting = {"h20-ib", "gpt3-3b", 131072, STAGES, 0};
+        const char *schedule = sp_helixpipe_systems[i];
         double bytes[STAGES];
-        int err = sp_helixpipe_memory(&setting, schedules[i], bytes);
+        int err = sp_helixpipe_memory(&setting, schedule, bytes);
 
         if (err)
             return err;
         for (int s = 0; s < STAGES; s++)
-            out[n++] = (struct sp_unpublished){"figure10", schedules[i], stages[s], "GiB/GPU",
+            out[n++] = (struct sp_unpublished){"figure10", schedule, stages[s], "GiB/GPU",
                                                bytes[s] / (1 << 30)};
     }
     return n;

@@ -13,40 +13,20 @@ enum {
     MODELS = 3,
     SIZES = 3,
     LENGTHS = 4,
-    SYSTEMS = 4,
+    SYSTEMS = SP_HELIXPIPE_SYSTEMS,
     H20 = 0,
     A800 = 1,
-    HELIX = 3
+    HELIX = SP_HELIXPIPE_BASELINES
 };
 
 static const char *const machines[] = {"h20-ib", "a800-ib"};
 static const char *const models[] = {"gpt3-1.3b", "gpt3-3b", "gpt3-7b"};
 static const int sizes[] = {2, 4, 8};
 static const int lengths[] = {32768, 65536, 98304, 131072};
-static const char *const systems[] = {"1f1b", "zb1p", "adapipe", "helix"};
 
 /* Throughput by the arrays above; 0: it does not fit. */
 static double rates[MACHINES][MODELS][SIZES][LENGTHS][SYSTEMS];
 static bool played;
-
-static int play_setting(int machine, int model, int size, int length)
-{
-    const struct sp_helixpipe_setting setting = {machines[machine], models[model], lengths[length],
-                                                 sizes[size], 0};
-
-    for (int i = 0; i < SYSTEMS; i++) {
-        struct sp_run_result r;
-        struct sp_model m;
-        struct sp_run run;
-        int err = sp_helixpipe_run(&setting, systems[i], &m, &run);
-
-        err = err ? err : sp_run(&run, &r);
-        if (err)
-            return err;
-        rates[machine][model][size][length][i] = r.fits ? sp_run_rate(&run, &r) : 0;
-    }
-    return 0;
-}
 
 #define EACH_SETTING                                                                               \
     for (int a = 0; a < MACHINES; a++)                                                             \
@@ -60,7 +40,9 @@ static int play_grid(void)
         return 0;
     EACH_SETTING
     {
-        int err = play_setting(a, m, p, s);
+        const struct sp_helixpipe_setting setting = {machines[a], models[m], lengths[s], sizes[p],
+                                                     0};
+        int err = sp_helixpipe_rates(&setting, rates[a][m][p][s]);
 
         if (err)
             return err;
@@ -69,13 +51,9 @@ static int play_grid(void)
     return 0;
 }
 
-/* In per cent over the best baseline; NAN: HelixPipe or all of them do not fit. */
 static double speedup(int a, int m, int p, int s)
 {
-    const double *rate = rates[a][m][p][s];
-    double best = fmax(rate[0], fmax(rate[1], rate[2]));
-
-    return best > 0 && rate[HELIX] > 0 ? 100 * (rate[HELIX] / best - 1) : NAN;
+    return sp_helixpipe_speedup(rates[a][m][p][s]);
 }
 
 int sp_helixpipe_figure_8(struct sp_unpublished *out)
@@ -120,14 +98,14 @@ int sp_helixpipe_vary(const struct sp_paper *paper, struct sp_unpublished *out)
         for (int m = 0; m < MODELS; m++) {
             const struct sp_helixpipe_setting setting = {machines[A800], models[m], 131072, 8,
                                                          rows[i].part * 312e12 / most};
-            const char *best;
-            double percent = NAN;
-            int err = sp_helixpipe_speedup(&setting, &percent, &best);
+            double of[SYSTEMS];
+            int err = sp_helixpipe_rates(&setting, of);
 
             if (err)
                 return err;
-            out[n++] = (struct sp_unpublished){"assumptions", rows[i].row, columns[m],
-                                               "% over the best baseline, A800", percent};
+            out[n++] =
+                (struct sp_unpublished){"assumptions", rows[i].row, columns[m],
+                                        "% over the best baseline, A800", sp_helixpipe_speedup(of)};
         }
     return n;
 }
@@ -241,30 +219,20 @@ static int grid_claim(struct sp_cell *c)
 
 /* ---- figures 3, 4 and 6 */
 
-static int attention_dominates(struct sp_cell *c)
+/* Attention has more than a half of both passes of a layer; the rest is "marginal" where it has less
+ * than a quarter. */
+static int attention_claim(struct sp_cell *c)
 {
-    double share[SP_HELIXPIPE_PARTS];
-    int err = sp_helixpipe_shares(sp_cell_int(c, "seq", 131072), share);
-
-    if (err)
-        return err;
-    sp_cell_holds(c, share[1] > 0.5 && share[4] > 0.5,
-                  "%.0f %% of the forward and %.0f %% of the backward with 128k", 100 * share[1],
-                  100 * share[4]);
-    return 0;
-}
-
-/* "Marginal": less than a quarter. */
-static int others_are_marginal(struct sp_cell *c)
-{
+    bool dominates = !strcmp(c->test, "attention-dominates");
     double share[SP_HELIXPIPE_PARTS], forward, backward;
     int err = sp_helixpipe_shares(sp_cell_int(c, "seq", 131072), share);
 
     if (err)
         return err;
-    forward = share[0] + share[2];
-    backward = share[3] + share[5];
-    sp_cell_holds(c, forward < 0.25 && backward < 0.25,
+    forward = dominates ? share[1] : share[0] + share[2];
+    backward = dominates ? share[4] : share[3] + share[5];
+    sp_cell_holds(c,
+                  dominates ? forward > 0.5 && backward > 0.5 : forward < 0.25 && backward < 0.25,
                   "%.0f %% of the forward and %.0f %% of the backward with 128k", 100 * forward,
                   100 * backward);
     return 0;
@@ -272,11 +240,9 @@ static int others_are_marginal(struct sp_cell *c)
 
 static int memory_is_spare(struct sp_cell *c)
 {
-    struct sp_model model;
     double bytes = 0, bsh = 0;
-    int err = sp_model_load(sp_cell_text(c, "model", "gpt-13b"), &model);
+    int err = sp_helixpipe_activations(c, "gpt-13b", "1f1b", &bytes, &bsh);
 
-    err = err ? err : sp_helixpipe_activations(c, &model, "1f1b", &bytes, &bsh);
     bytes /= sp_cell_int(c, "devices_per_stage", 8);
     sp_cell_holds(c, bytes < 40e9, "the last stage keeps %.1f GB of 80", bytes / 1e9);
     return err;
@@ -301,21 +267,15 @@ static int added_by_messages(int fold, double *part)
     return err;
 }
 
-static int naive_waits(struct sp_cell *c)
+/* The naive schedule waits for them, the two-fold one hides them. */
+static int messages_claim(struct sp_cell *c)
 {
+    bool naive = !strcmp(c->test, "naive-waits");
     double part = 0;
-    int err = added_by_messages(1, &part);
+    int err = added_by_messages(naive ? 1 : 2, &part);
 
-    sp_cell_holds(c, part > 0.1, "p=8, m=16, L=32: messages of one unit add %.1f %%", 100 * part);
-    return err;
-}
-
-static int two_fold_hides(struct sp_cell *c)
-{
-    double part = 1;
-    int err = added_by_messages(2, &part);
-
-    sp_cell_holds(c, part < 0.01, "p=8, m=16, L=32: messages of one unit add %.1f %%", 100 * part);
+    sp_cell_holds(c, naive ? part > 0.1 : part < 0.01,
+                  "p=8, m=16, L=32: messages of one unit add %.1f %%", 100 * part);
     return err;
 }
 
@@ -333,43 +293,44 @@ static int peaks_on(const char *machine, struct peaks *peaks)
     int err = 0;
 
     for (int i = 0; !err && i < SYSTEMS; i++)
-        err = sp_helixpipe_memory(&setting, systems[i], peaks->of[i]);
+        err = sp_helixpipe_memory(&setting, sp_helixpipe_systems[i], peaks->of[i]);
     return err;
 }
 
-static double most_of_stages(const double *bytes)
+/* The least and the most bytes of the first n stages. */
+struct range {
+    double least, most;
+};
+
+static struct range range_of(const double *bytes, int n)
 {
-    double m = 0;
+    struct range r = {INFINITY, 0};
 
-    for (int s = 0; s < STAGES; s++)
-        m = fmax(m, bytes[s]);
-    return m;
-}
-
-static double least_of_stages(const double *bytes)
-{
-    double m = INFINITY;
-
-    for (int s = 0; s < STAGES; s++)
-        m = fmin(m, bytes[s]);
-    return m;
+    for (int s = 0; s < n; s++) {
+        r.least = fmin(r.least, bytes[s]);
+        r.most = fmax(r.most, bytes[s]);
+    }
+    return r;
 }
 
 static int lowest_and_even(struct sp_cell *c)
 {
     struct peaks peaks = {0};
+    struct range helix, one;
     int err = peaks_on("h20-ib", &peaks);
     bool holds = true;
 
     if (err)
         return err;
-    for (int i = 0; i < HELIX; i++)
-        holds &= most_of_stages(peaks.of[HELIX]) < most_of_stages(peaks.of[i]) &&
-                 most_of_stages(peaks.of[HELIX]) / least_of_stages(peaks.of[HELIX]) <
-                     most_of_stages(peaks.of[i]) / least_of_stages(peaks.of[i]);
-    sp_cell_holds(c, holds, "HelixPipe %.1f to %.1f GB, 1F1B %.1f to %.1f",
-                  least_of_stages(peaks.of[HELIX]) / 1e9, most_of_stages(peaks.of[HELIX]) / 1e9,
-                  least_of_stages(peaks.of[0]) / 1e9, most_of_stages(peaks.of[0]) / 1e9);
+    helix = range_of(peaks.of[HELIX], STAGES);
+    one = range_of(peaks.of[0], STAGES);
+    for (int i = 0; i < HELIX; i++) {
+        struct range other = range_of(peaks.of[i], STAGES);
+
+        holds &= helix.most < other.most && helix.most / helix.least < other.most / other.least;
+    }
+    sp_cell_holds(c, holds, "HelixPipe %.1f to %.1f GB, 1F1B %.1f to %.1f", helix.least / 1e9,
+                  helix.most / 1e9, one.least / 1e9, one.most / 1e9);
     return 0;
 }
 
@@ -378,19 +339,13 @@ static int skewed_and_flat(struct sp_cell *c)
 {
     struct peaks peaks = {0};
     int err = peaks_on("h20-ib", &peaks);
-    const double *one = peaks.of[0], *zb = peaks.of[1];
-    double low = INFINITY, high = 0;
+    const double *one = peaks.of[0];
+    struct range zb = range_of(peaks.of[1], STAGES - 1);
 
-    if (err)
-        return err;
-    for (int s = 0; s < STAGES - 1; s++) {
-        low = fmin(low, zb[s]);
-        high = fmax(high, zb[s]);
-    }
-    sp_cell_holds(c, one[0] > 2 * one[STAGES - 1] && high < 1.1 * low,
+    sp_cell_holds(c, one[0] > 2 * one[STAGES - 1] && zb.most < 1.1 * zb.least,
                   "1F1B %.1f to %.1f GB, ZB1P %.1f to %.1f but for the last stage", one[0] / 1e9,
-                  one[STAGES - 1] / 1e9, low / 1e9, high / 1e9);
-    return 0;
+                  one[STAGES - 1] / 1e9, zb.least / 1e9, zb.most / 1e9);
+    return err;
 }
 
 static int zb1p_fills_the_last(struct sp_cell *c)
@@ -399,12 +354,10 @@ static int zb1p_fills_the_last(struct sp_cell *c)
     int err = peaks_on("h20-ib", &peaks);
     const double *zb = peaks.of[1];
 
-    if (err)
-        return err;
-    sp_cell_holds(c, zb[STAGES - 1] >= most_of_stages(zb),
+    sp_cell_holds(c, zb[STAGES - 1] >= range_of(zb, STAGES).most,
                   "%.1f GB on the last stage, %.1f on the first", zb[STAGES - 1] / 1e9,
                   zb[0] / 1e9);
-    return 0;
+    return err;
 }
 
 /* Full: nine tenths of a GPU of the smaller cluster. */
@@ -423,7 +376,7 @@ static int adapipe_fills_three(struct sp_cell *c)
         first &= is == (s < 3);
     }
     sp_cell_holds(c, first, "%d stages are full; %.1f GB at most, so nothing is recomputed", full,
-                  most_of_stages(peaks.of[2]) / 1e9);
+                  range_of(peaks.of[2], STAGES).most / 1e9);
     return 0;
 }
 
@@ -491,11 +444,11 @@ static int ends_at_128k(struct sp_cell *c)
 }
 
 const struct sp_experiment sp_helixpipe_claims[] = {
-    {"attention-dominates", attention_dominates},
-    {"others-are-marginal", others_are_marginal},
+    {"attention-dominates", attention_claim},
+    {"others-are-marginal", attention_claim},
     {"memory-is-spare", memory_is_spare},
-    {"naive-waits", naive_waits},
-    {"two-fold-hides", two_fold_hides},
+    {"naive-waits", messages_claim},
+    {"two-fold-hides", messages_claim},
     {"comparable", grid_claim},
     {"gains-with-length", grid_claim},
     {"alike-for-models", grid_claim},

@@ -3,6 +3,7 @@
  * numbers.
  */
 #include "cli/reproduce/paper.h"
+#include "trace/escape.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,19 +28,7 @@ static const char head[] =
 
 static void put_escaped(const char *text)
 {
-    for (; *text; text++) {
-        if (*text == '<')
-            fputs("&lt;", stdout);
-        else if (*text == '&')
-            fputs("&amp;", stdout);
-        else
-            putchar(*text);
-    }
-}
-
-static const char *title_of(const struct sp_cell *c)
-{
-    return json_string_value(json_object_get(c->experiment, "title"));
+    sp_escape_xml(text, stdout);
 }
 
 static double size_of(struct sp_value v)
@@ -76,11 +65,11 @@ static void put_bar(const char *class, struct sp_value v, double scale, int x, i
     char text[32];
     double width = size_of(v) * scale;
 
+    sp_value_print(v, text);
     if (v.kind == SP_VALUE_NUMBER)
         printf("<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>", class, x, y,
                width, BAR);
-    printf("<text x=\"%.1f\" y=\"%d\">%s</text>\n", x + width + 5, y + BAR - 1,
-           sp_value_print(v, text));
+    printf("<text x=\"%.1f\" y=\"%d\">%s</text>\n", x + width + 5, y + BAR - 1, text);
 }
 
 /* The number of cells before an experiment's claims, which come last. */
@@ -121,19 +110,14 @@ static void put_table(const struct sp_cell *cells, int n)
          "<th>off by<th>unit<th>note</tr>");
     for (int i = 0; i < n; i++) {
         const struct sp_cell *c = &cells[i];
-        char published[32], simulated[32];
-        double off = sp_cell_error(c);
+        const struct sp_cell_words words = sp_cell_words(c);
 
         fputs("<tr><td>", stdout);
         put_escaped(c->row);
         fputs("<td>", stdout);
         put_escaped(c->column);
-        printf("<td class=\"n\">%s %s<td class=\"n\">%s<td class=\"n\">",
-               c->relation ? c->relation : "", sp_value_print(c->published, published),
-               sp_value_print(c->simulated, simulated));
-        if (off >= 0)
-            printf("%.1f %%", 100 * off);
-        fputs("<td>", stdout);
+        printf("<td class=\"n\">%s %s<td class=\"n\">%s<td class=\"n\">%s<td>",
+               c->relation ? c->relation : "", words.published, words.simulated, words.off);
         put_escaped(c->unit);
         fputs("<td>", stdout);
         put_escaped(c->note);
@@ -160,26 +144,17 @@ static void put_unpublished(const struct sp_paper *paper)
 
 static void put_summary(const struct sp_paper *paper)
 {
-    const struct sp_summary *s = &paper->summary;
-
-    printf("<p>%d cells, %d simulated. The same system is ahead in %d of %d comparisons", s->cells,
-           s->simulated, s->winners_right, s->winners);
-    if (s->verdicts)
-        printf("; a run goes out of memory or not as published in %d of %d", s->verdicts_right,
-               s->verdicts);
-    if (s->claims)
-        printf("; %d of %d claims hold", s->claims_right, s->claims);
-    printf(". Off by %.1f %% in the mean.</p>\n", 100 * s->mean_error);
+    fputs("<p>", stdout);
+    sp_summary_print(&paper->summary, "; ");
+    puts("</p>");
     puts("<p><svg width=\"230\" height=\"14\"><rect class=\"p\" width=\"11\" height=\"11\"/><text "
-         "x=\"16\" "
-         "y=\"10\">published</text><rect class=\"s\" x=\"110\" width=\"11\" height=\"11\"/><text "
-         "x=\"126\" "
-         "y=\"10\">simulated</text></svg></p>");
+         "x=\"16\" y=\"10\">published</text><rect class=\"s\" x=\"110\" width=\"11\" "
+         "height=\"11\"/><text x=\"126\" y=\"10\">simulated</text></svg></p>");
 }
 
 int sp_paper_html(const struct sp_paper *paper)
 {
-    const char *title = json_string_value(json_object_get(paper->root, "title"));
+    const char *title = sp_title(paper->root);
 
     fputs(head, stdout);
     fputs("<title>", stdout);
@@ -193,7 +168,7 @@ int sp_paper_html(const struct sp_paper *paper)
              i + n < paper->n && paper->cells[i + n].experiment == paper->cells[i].experiment;)
             n++;
         printf("<h2>%s: ", paper->cells[i].id);
-        put_escaped(title_of(&paper->cells[i]));
+        put_escaped(sp_title(paper->cells[i].experiment));
         puts("</h2>");
         put_bars(&paper->cells[i], numbers_of(&paper->cells[i], n));
         put_table(&paper->cells[i], n);

@@ -35,6 +35,15 @@ void sp_cell_set(struct sp_cell *cell, double simulated)
     cell->simulated = (struct sp_value){SP_VALUE_NUMBER, simulated};
 }
 
+void sp_cell_note(struct sp_cell *cell, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(cell->note, sizeof cell->note, fmt, ap);
+    va_end(ap);
+}
+
 void sp_cell_holds(struct sp_cell *claim, bool holds, const char *fmt, ...)
 {
     va_list ap;
@@ -50,26 +59,31 @@ bool sp_cell_is_claim(const struct sp_cell *cell)
     return !strcmp(cell->what, "claim");
 }
 
-void sp_cell_note(struct sp_cell *cell, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(cell->note, sizeof cell->note, fmt, ap);
-    va_end(ap);
-}
-
-const char *sp_value_print(struct sp_value v, char text[32])
+void sp_value_print(struct sp_value v, char text[32])
 {
     if (v.kind == SP_VALUE_OOM)
-        return "OOM";
-    if (v.kind == SP_VALUE_NONE)
-        return "-";
-    if (v.number >= 1000)
-        snprintf(text, 32, "%.0f", v.number);
+        snprintf(text, 32, "OOM");
+    else if (v.kind == SP_VALUE_NONE)
+        snprintf(text, 32, "-");
     else
-        snprintf(text, 32, "%.4g", v.number);
-    return text;
+        snprintf(text, 32, v.number >= 1000 ? "%.0f" : "%.4g", v.number);
+}
+
+struct sp_cell_words sp_cell_words(const struct sp_cell *c)
+{
+    struct sp_cell_words words = {.off = ""};
+    double off = sp_cell_error(c);
+
+    sp_value_print(c->published, words.published);
+    sp_value_print(c->simulated, words.simulated);
+    if (off >= 0)
+        snprintf(words.off, sizeof words.off, "%.1f %%", 100 * off);
+    return words;
+}
+
+const char *sp_title(const json_t *of)
+{
+    return json_string_value(json_object_get(of, "title"));
 }
 
 /* ---- reading */
@@ -94,6 +108,25 @@ static void put_known(json_t *config, json_t *from)
 static const char *text_of(const json_t *object, const char *key)
 {
     return json_string_value(json_object_get(object, key));
+}
+
+/* The machine, the setup and what is inferred of an experiment may be "as" those of an earlier one:
+ * they have all from there that they do not say themselves, null for what they have not. */
+static void inherit_settings(const json_t *list, size_t at)
+{
+    static const char *const keys[] = {"machine", "setup", "inferred"};
+
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        json_t *own = json_object_get(json_array_get(list, at), keys[k]);
+        const char *as = text_of(own, "as");
+
+        for (size_t i = 0; as && i < at; i++) {
+            json_t *earlier = json_array_get(list, i);
+
+            if (!strcmp(text_of(earlier, "id"), as))
+                json_object_update_missing(own, json_object_get(earlier, keys[k]));
+        }
+    }
 }
 
 /* The settings that all cells of an experiment have in common, and those of this one. */
@@ -126,43 +159,71 @@ static void read_claim(json_t *experiment, json_t *from, struct sp_cell *cell)
         sp_cell_note(cell, "%s", reason);
 }
 
-static void read_cell(json_t *experiment, json_t *from, struct sp_cell *cell)
+/* A cell of a table, or a cell that is its own column and row. */
+static void read_cell(json_t *experiment, json_t *column, json_t *row, const json_t *value,
+                      struct sp_cell *cell)
 {
-    const char *unit = text_of(from, "unit");
+    const char *unit = text_of(column, "unit");
 
     *cell = (struct sp_cell){.experiment = experiment,
-                             .config = config_of(experiment, from),
+                             .config = config_of(experiment, column),
                              .id = text_of(experiment, "id"),
                              .what = text_of(experiment, "what"),
-                             .row = text_of(from, "row"),
-                             .column = text_of(from, "column"),
+                             .row = text_of(row, "row"),
+                             .column = text_of(column, "column"),
                              .unit = unit ? unit : text_of(experiment, "unit"),
-                             .relation = text_of(from, "relation"),
-                             .published = value_of(json_object_get(from, "published"))};
+                             .relation = text_of(column, "relation"),
+                             .published = value_of(value)};
+    put_known(cell->config, json_object_get(row, "config"));
     if (!cell->unit)
         cell->unit = "";
 }
 
+/* An experiment has "cells", or "columns" and "rows", whose "published" has a value a column. */
+static size_t count_cells(const json_t *experiment)
+{
+    return json_array_size(json_object_get(experiment, "cells")) +
+           json_array_size(json_object_get(experiment, "columns")) *
+               json_array_size(json_object_get(experiment, "rows")) +
+           json_array_size(json_object_get(experiment, "claims"));
+}
+
 static int read_cells(struct sp_paper *paper)
 {
-    json_t *list = json_object_get(paper->root, "experiments");
-    size_t n = 0;
+    json_t *list = json_object_get(paper->root, "experiments"), *experiment, *row, *column;
+    struct sp_cell *cell;
+    size_t n = 0, i, k, m;
 
-    for (size_t i = 0; i < json_array_size(list); i++)
-        n += json_array_size(json_object_get(json_array_get(list, i), "cells")) +
-             json_array_size(json_object_get(json_array_get(list, i), "claims"));
-    paper->cells = calloc(n, sizeof *paper->cells);
-    if (!paper->cells)
+    json_array_foreach(list, i, experiment)
+    {
+        n += count_cells(experiment);
+        inherit_settings(list, i);
+    }
+    paper->cells = cell = calloc(n, sizeof *cell);
+    if (!cell)
         return sp_error(ENOMEM, "reproduce: no memory for %zu cells", n);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        json_t *experiment = json_array_get(list, i);
-        json_t *cells = json_object_get(experiment, "cells");
-        json_t *claims = json_object_get(experiment, "claims");
+    paper->n = (int)n;
+    json_array_foreach(list, i, experiment)
+    {
+        const json_t *columns = json_object_get(experiment, "columns");
 
-        for (size_t k = 0; k < json_array_size(cells); k++)
-            read_cell(experiment, json_array_get(cells, k), &paper->cells[paper->n++]);
-        for (size_t k = 0; k < json_array_size(claims); k++)
-            read_claim(experiment, json_array_get(claims, k), &paper->cells[paper->n++]);
+        json_array_foreach(json_object_get(experiment, "cells"), k, row)
+        {
+            read_cell(experiment, row, row, json_object_get(row, "published"), cell++);
+        }
+        json_array_foreach(json_object_get(experiment, "rows"), k, row)
+        {
+            const json_t *values = json_object_get(row, "published");
+
+            json_array_foreach(columns, m, column)
+            {
+                read_cell(experiment, column, row, json_array_get(values, m), cell++);
+            }
+        }
+        json_array_foreach(json_object_get(experiment, "claims"), k, row)
+        {
+            read_claim(experiment, row, cell++);
+        }
     }
     return 0;
 }

@@ -80,6 +80,12 @@ int sp_paper_run(struct sp_paper *paper, bool vary);
 void sp_paper_destroy(struct sp_paper *paper);
 void sp_paper_summarize(struct sp_paper *paper);
 
+/* Cells from the first one on that are in its row; they stand beside each other. */
+int sp_paper_row(const struct sp_paper *paper, int first);
+
+/* The value of a run among others, of which the most is the best: a number, or -INFINITY. */
+double sp_value_worth(struct sp_value v);
+
 /* The relative error of a simulated value: for a speedup in per cent, of its ratio; for a bound,
  * of the part beyond it. Negative: there is none, as for a claim or a choice. */
 double sp_cell_error(const struct sp_cell *cell);
@@ -94,13 +100,21 @@ void sp_cell_holds(struct sp_cell *claim, bool holds, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void sp_cell_note(struct sp_cell *cell, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A value as it is printed: "8581.7", "OOM", "-". */
-const char *sp_value_print(struct sp_value v, char text[32]);
+/* A cell's values as they are printed, "8581.7", "OOM" or "-", and how far they are apart, "1.5 %" or
+ * "". */
+struct sp_cell_words {
+    char published[32], simulated[32], off[32];
+};
+struct sp_cell_words sp_cell_words(const struct sp_cell *cell);
+void sp_value_print(struct sp_value v, char text[32]);
 
-/* The forms. 0, or -errno after one line on stderr. */
-int sp_paper_text(const struct sp_paper *paper);
-int sp_paper_json(const struct sp_paper *paper);
-int sp_paper_markdown(const struct sp_paper *paper);
+/* The title of the paper, or that of a cell's experiment. */
+const char *sp_title(const json_t *of);
+
+/* Prints the summary as sentences, whose parts stand `between` each other: ", ". */
+void sp_summary_print(const struct sp_summary *summary, const char *between);
+
+/* Prints a page with bars and tables. 0. */
 int sp_paper_html(const struct sp_paper *paper);
 
 #endif

@@ -2,7 +2,6 @@
 #include "plan/adapipe.h"
 #include "plan/memory.h"
 #include "plan/offload/offload.h"
-#include "plan/predict.h"
 #include "plan/simulation/machine_network.h"
 #include "plan/slices.h"
 #include "policies/plan_create.h"
@@ -49,6 +48,15 @@ const struct sp_machine *sp_run_machine(const struct sp_run *run)
             scale_rates(&machine.rates.attention[t][p], run->attention);
     }
     return &machine;
+}
+
+struct sp_shape sp_bf16_shape(const struct sp_model *model, int batch, int seq, int micro_batches)
+{
+    struct sp_shape sh;
+
+    sp_shape_init(&sh, model, batch, seq, micro_batches);
+    sh.dtype = SP_BF16;
+    return sh;
 }
 
 double sp_run_rate(const struct sp_run *run, const struct sp_run_result *result)
@@ -328,7 +336,7 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
                             .micro_batches = run->micro_batches,
                             .chunks = run->chunks,
                             .slices = run->slices ? run->slices : 1,
-                            .layers = run->model->layers,
+                            .layers = run->model.layers,
                             .options = ""};
     struct trial t = {.run = run, .machine = sp_run_machine(run)};
     int err = t.machine ? sp_plan_create(run->schedule, &lay, &t.plan) : -EINVAL;
@@ -336,8 +344,7 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
     if (err)
         return err;
     *result = (struct sp_run_result){0};
-    sp_shape_init(&t.shape, run->model, run->batch, run->seq, run->micro_batches);
-    t.shape.dtype = SP_BF16;
+    t.shape = sp_bf16_shape(&run->model, run->batch, run->seq, run->micro_batches);
     if (run->pipelines > 1)
         sp_shape_share(&t.shape, run->pipelines, true);
     t.terms = (struct sp_op_terms){

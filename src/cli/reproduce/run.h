@@ -1,20 +1,23 @@
 /*
- * One run of an experiment: a schedule on a machine, as in a paper, played by the simulation that
- * every prediction uses (plan/predict.h). Behaviour that our own runs lack, such as blocking until
- * a message is sent, is a property of the run.
+ * Plays the experiments of a paper. A run is a schedule on a machine as in the paper; the
+ * simulation that every prediction uses plays it (plan/predict.h). Behaviour that our own runs
+ * lack, such as blocking until a message is sent, is a property of the run. Below it are schedules
+ * at unit costs, and systems that no schedule of ours is.
  */
 #ifndef SP_REPRODUCE_RUN_H
 #define SP_REPRODUCE_RUN_H
 
 #include "model/model.h"
+#include "model/shape.h"
 #include "model/stash.h"
-#include "plan/machine/machine.h"
 #include "offload/eviction.h"
+#include "plan/cost/part_times.h"
+#include "plan/machine/machine.h"
 #include "plan/simulation/step_messages.h"
 
 struct sp_run {
     const char *machine, *schedule;
-    const struct sp_model *model;
+    struct sp_model model;
     int batch, seq;                    /* of a micro-batch */
     int stages, devices;               /* devices: of a stage */
     int pipelines;                     /* pipelines that share a step and ZeRO-1's update; 0: one */
@@ -27,11 +30,10 @@ struct sp_run {
     bool blocking; /* a stage does not compute while its messages to and from other nodes travel */
     double waits;  /* of blocking messages: each end waits this many times the message; 0: once */
     bool ring_as_published; /* see sp_ring_as_published; for weight rings */
-    double unfused;   /* bytes that element-wise kernels move, relative to ours; 0: the same */
-    double attention; /* rate of attention, relative to the machine's; 0: the same */
-    double
-        logit_bytes;  /* kept for every logit of a micro-batch, if the head is not cut into rows */
-    bool memory_only; /* nothing is simulated */
+    double unfused;     /* bytes that element-wise kernels move, relative to ours; 0: the same */
+    double attention;   /* rate of attention, relative to the machine's; 0: the same */
+    double logit_bytes; /* kept for each logit of a micro-batch, if the head is not cut into rows */
+    bool memory_only;   /* nothing is simulated */
     double *stage_bytes; /* [stages], set to the bytes of one device of each; NULL: not wanted */
 };
 
@@ -40,14 +42,16 @@ struct sp_run_result {
     double bubble;       /* of the time of all stages */
     double memory_bytes; /* of a device of the fullest stage */
     double stall_s;      /* of step_s: the part that offloading adds */
-    double
-        kept_bytes; /* of memory_bytes: kept by forwards for backwards; set only with offloading */
-    double host_bytes; /* that offloading keeps in the memory of a node */
+    double kept_bytes;   /* of memory_bytes: kept for backwards; set only with offloading */
+    double host_bytes;   /* that offloading keeps in the memory of a node */
     bool fits;
 };
 
 /* 0; or one line on stderr and -errno. */
 int sp_run(const struct sp_run *run, struct sp_run_result *result);
+
+/* A micro-batch of so many sequences of so many tokens, in two bytes a number. */
+struct sp_shape sp_bf16_shape(const struct sp_model *model, int batch, int seq, int micro_batches);
 
 /* The machine by its name, and the machine as the run changes it. Both last until the next call.
  * NULL after one line on stderr. */
@@ -69,5 +73,61 @@ double sp_run_rate(const struct sp_run *run, const struct sp_run_result *result)
  *     more.
  */
 void sp_ring_as_published(const struct sp_plan *plan, struct sp_step_messages *messages);
+
+/* ---- schedules at unit costs, as papers draw them: no machine, no model (theory.c) */
+
+struct sp_theory {
+    const char *schedule;
+    int stages, micro_batches, slices; /* slices 0: one */
+    int chunks, layers;                /* chunks 0: the schedule's; layers 0: one a chunk */
+    const char *costs;                 /* of cli `--cost`; NULL: f = b = 1, w = 0 */
+    double comm;                       /* besides */
+    enum sp_recompute recompute;
+};
+
+struct sp_theory_result {
+    double makespan, busy; /* busy: of the busiest stage */
+    double bubble;         /* idle part of the time of all stages */
+    double peak;           /* most activations of a stage, in micro-batches on a whole stage */
+    int messages;
+};
+
+/* The list simulation. 0; or one line on stderr and -errno. */
+int sp_theory_run(const struct sp_theory *theory, struct sp_theory_result *result);
+
+/* Bytes of activations that a stage holds at its peak. */
+int sp_theory_activations(const struct sp_theory *theory, const struct sp_shape *shape, int stage,
+                          double *bytes);
+
+/* ---- parts of a layer; and systems that papers compare with and that no schedule of ours is: what
+ * a step takes of each, by formula, from the operations, bytes and links of the same machines
+ * (systems.c) */
+
+/* Seconds of a layer: its forward, its backward, and what its backward computes again. */
+double sp_layer_forward_s(const struct sp_part_times *t);
+double sp_layer_backward_s(const struct sp_part_times *t);
+double sp_layer_again_s(const struct sp_part_times *t, enum sp_recompute recompute);
+
+/* Bytes that a layer keeps for its backward. */
+double sp_layer_kept_bytes(const struct sp_shape *sh, enum sp_recompute recompute);
+
+/* Sums over the devices of a tensor-parallel stage, a layer and direction: after attention's output
+ * product and after the MLP's last one (Megatron-LM, Shoeybi et al. 2019, section 3). */
+enum { SP_TENSOR_PARALLEL_SUMS = 2 };
+
+/*
+ * ZeRO-3 of DeepSpeed (Rajbhandari et al. 2020, section 5.3): devices n, each with whole layers of
+ * its own micro-batches and 1/n of every parameter. Before its forward, and again before its
+ * backward, a layer's parameters are gathered, and afterwards its gradients scattered; each of
+ * these sends (n-1)/n of P parameters over every link of a ring, whose slowest link is that between
+ * nodes:
+ *
+ *   T = m (t_F + t_R + t_B + 3 (n-1)/n 2P / B) + t_update
+ *
+ * Nothing of it is hidden behind computation: with `stages` = n of the run, m = micro_batches / n
+ * each. If `context` devices share each sequence (DeepSpeed-Ulysses), so many have a micro-batch
+ * together.
+ */
+int sp_zero3(const struct sp_run *run, struct sp_run_result *result);
 
 #endif

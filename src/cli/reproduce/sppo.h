@@ -1,14 +1,12 @@
 /*
- * SPPO: its systems as runs, and its tables and figures. In sppo_tables.c is what needs no run of
- * the whole system, in sppo_speedups.c SPPO over Megatron-LM, in sppo_limits.c what fits, in
- * sppo_claims.c what the text says.
+ * SPPO: its systems as runs, and its tables and figures. In sppo_speedups.c is SPPO over
+ * Megatron-LM, in sppo_limits.c what fits, in sppo_claims.c what the text says.
  */
 #ifndef SP_REPRODUCE_SPPO_H
 #define SP_REPRODUCE_SPPO_H
 
 #include "cli/reproduce/paper.h"
 #include "cli/reproduce/run.h"
-#include "cli/reproduce/theory.h"
 
 /* The model without a table of positions: four million rows of it would be a model of their own. */
 int sp_sppo_model(const struct sp_cell *cell, struct sp_model *model);
@@ -30,19 +28,12 @@ void sp_sppo_slices(const struct sp_model *model, int seq, int n, int *len);
 
 /* SPPO, and Megatron-LM, as the cell has them. 0; or one line on stderr and -errno. */
 int sp_sppo_run(const struct sp_cell *cell, const char *schedule, enum sp_offload_mode mode,
-                struct sp_model *model, struct sp_run *run);
-int sp_sppo_megatron(const struct sp_cell *cell, struct sp_model *model, struct sp_run *run);
+                struct sp_run *run);
+int sp_sppo_megatron(const struct sp_cell *cell, struct sp_run *run);
 
 /* Cuts the run's sequence into its slices and plays it. */
 int sp_sppo_play(struct sp_run *run, struct sp_run_result *result);
 
-int sp_sppo_table_2(struct sp_cell *cell);
-int sp_sppo_section_2(struct sp_cell *cell);
-int sp_sppo_table_3(struct sp_cell *cell);
-int sp_sppo_figure_5(struct sp_cell *cell);
-int sp_sppo_figure_7(struct sp_cell *cell);
-int sp_sppo_figure_8(struct sp_cell *cell);
-int sp_sppo_section_3(struct sp_cell *cell);
 int sp_sppo_speedup(struct sp_cell *cell); /* figure 10 in the text, and figure 11 */
 int sp_sppo_figure_10(struct sp_cell *cell);
 int sp_sppo_figure_10_longest(struct sp_cell *cell);

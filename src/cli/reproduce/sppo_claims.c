@@ -1,8 +1,6 @@
 /* Claims of SPPO's text without a number, and the numbers of its sections 2 and 5. */
 #include "cli/reproduce/sppo.h"
-#include "cli/reproduce/systems.h"
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
 /* The parts of a layer on the machine of a cell, for all tokens of a sequence (0) or for a first

@@ -3,8 +3,6 @@
  * system (section 7.1), and how that grows with the GPUs (figure 12).
  */
 #include "cli/reproduce/sppo.h"
-#include "cli/reproduce/systems.h"
-#include <stdio.h>
 #include <string.h>
 
 enum { STEP = 65536 }; /* tokens: the precision of the longest */
@@ -14,9 +12,9 @@ enum { STEP = 65536 }; /* tokens: the precision of the longest */
  * the heads. ZeRO-3 spans all GPUs, and every layer is recomputed. FPDT also moves activations to
  * the hosts; it is left out, because with it all lengths of table 4 would fit.
  */
-static int ulysses_of(const struct sp_cell *c, struct sp_model *model, struct sp_run *run)
+static int ulysses_of(const struct sp_cell *c, struct sp_run *run)
 {
-    int err = sp_sppo_megatron(c, model, run);
+    int err = sp_sppo_megatron(c, run);
 
     run->context = sp_cell_int(c, "context", 1);
     run->stages = sp_cell_int(c, "devices", 128);
@@ -31,11 +29,11 @@ static bool is_system(const struct sp_cell *c, const char *system)
 }
 
 /* The run of a cell's system. */
-static int system_of(const struct sp_cell *c, struct sp_model *model, struct sp_run *run)
+static int system_of(const struct sp_cell *c, struct sp_run *run)
 {
-    return is_system(c, "sppo")       ? sp_sppo_run(c, "sppo", SP_OFFLOAD_FULL, model, run)
-           : is_system(c, "Megatron") ? sp_sppo_megatron(c, model, run)
-                                      : ulysses_of(c, model, run);
+    return is_system(c, "sppo")       ? sp_sppo_run(c, "sppo", SP_OFFLOAD_FULL, run)
+           : is_system(c, "Megatron") ? sp_sppo_megatron(c, run)
+                                      : ulysses_of(c, run);
 }
 
 static int play_system(struct sp_run *run, struct sp_run_result *r)
@@ -46,9 +44,8 @@ static int play_system(struct sp_run *run, struct sp_run_result *r)
 int sp_sppo_figure_10(struct sp_cell *c)
 {
     struct sp_run_result r;
-    struct sp_model model;
     struct sp_run run;
-    int err = system_of(c, &model, &run);
+    int err = system_of(c, &run);
 
     err = err ? err : play_system(&run, &r);
     if (err)
@@ -99,10 +96,9 @@ static void note_limit(struct sp_cell *c, const struct sp_run *run, const struct
 
 int sp_sppo_figure_10_longest(struct sp_cell *c)
 {
-    struct sp_model model;
     struct limit limit;
     struct sp_run run;
-    int err = system_of(c, &model, &run);
+    int err = system_of(c, &run);
 
     err = err ? err : find_longest(&run, &limit);
     if (err)
@@ -117,12 +113,11 @@ int sp_sppo_figure_10_longest(struct sp_cell *c)
 static int longest_of_megatron(const struct sp_cell *c, int devices, struct sp_run *run,
                                struct limit *limit)
 {
-    static struct sp_model model;
-    int err = sp_sppo_megatron(c, &model, run);
+    int err = sp_sppo_megatron(c, run);
 
     if (err)
         return err;
-    run->devices = devices < model.heads ? devices : model.heads;
+    run->devices = devices < run->model.heads ? devices : run->model.heads;
     run->stages = devices / run->devices;
     return find_longest(run, limit);
 }
@@ -130,8 +125,7 @@ static int longest_of_megatron(const struct sp_cell *c, int devices, struct sp_r
 static int longest_of_sppo(const struct sp_cell *c, int devices, struct sp_run *run,
                            struct limit *limit)
 {
-    static struct sp_model model;
-    int err = sp_sppo_run(c, "sppo", SP_OFFLOAD_FULL, &model, run);
+    int err = sp_sppo_run(c, "sppo", SP_OFFLOAD_FULL, run);
 
     run->stages = devices / run->devices;
     return err ? err : find_longest(run, limit);

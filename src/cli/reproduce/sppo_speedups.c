@@ -35,17 +35,16 @@ static bool is_over_sppo(const struct sp_cell *c)
 /* Plays a cell's run and what it is over, with so many sequences a step, 0: those of the cell. */
 static int compare_systems(const struct sp_cell *c, int sequences, struct comparison *r)
 {
-    static struct sp_model ours, theirs;
     enum sp_offload_mode mode = strcmp(sp_cell_text(c, "offload", "adaptive"), "full")
                                     ? SP_OFFLOAD_ADAPTIVE
                                     : SP_OFFLOAD_FULL;
     const char *schedule = sp_cell_text(c, "schedule", "sppo");
-    int err = sp_sppo_run(c, schedule, mode, &ours, &r->ours);
+    int err = sp_sppo_run(c, schedule, mode, &r->ours);
 
     err = err ? err : sp_sppo_play(&r->ours, &r->our);
     err = err               ? err
-          : is_over_sppo(c) ? sp_sppo_run(c, schedule, SP_OFFLOAD_NONE, &theirs, &r->theirs)
-                            : sp_sppo_megatron(c, &theirs, &r->theirs);
+          : is_over_sppo(c) ? sp_sppo_run(c, schedule, SP_OFFLOAD_NONE, &r->theirs)
+                            : sp_sppo_megatron(c, &r->theirs);
     if (sequences)
         r->theirs.micro_batches = sequences;
     err = err ? err : sp_sppo_play(&r->theirs, &r->their);

@@ -1,6 +1,7 @@
 /* How near the simulation comes to what a paper published. */
 #include "cli/reproduce/paper.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool is_number(struct sp_value v)
@@ -42,7 +43,7 @@ double sp_cell_error(const struct sp_cell *c)
 
 /* ---- winners */
 
-static double worth(struct sp_value v)
+double sp_value_worth(struct sp_value v)
 {
     return is_number(v) ? v.number : -INFINITY;
 }
@@ -54,9 +55,9 @@ static void compare_row(const struct sp_cell *cells, int n, struct sp_summary *s
 
     for (int i = 0; i < n; i++) {
         numbers += is_number(cells[i].published) && cells[i].simulated.kind != SP_VALUE_NONE;
-        if (worth(cells[i].published) > worth(cells[published].published))
+        if (sp_value_worth(cells[i].published) > sp_value_worth(cells[published].published))
             published = i;
-        if (worth(cells[i].simulated) > worth(cells[simulated].simulated))
+        if (sp_value_worth(cells[i].simulated) > sp_value_worth(cells[simulated].simulated))
             simulated = i;
     }
     if (numbers < 2)
@@ -88,8 +89,7 @@ static void compare_speedup(const struct sp_cell *c, struct sp_summary *s)
     s->winners_right += (c->published.number > none) == (c->simulated.number > none);
 }
 
-/* Cells of a row stand beside each other. */
-static int row_of(const struct sp_paper *paper, int first)
+int sp_paper_row(const struct sp_paper *paper, int first)
 {
     int n = first;
 
@@ -135,12 +135,24 @@ void sp_paper_summarize(struct sp_paper *paper)
                 (c->published.kind == SP_VALUE_OOM) == (c->simulated.kind == SP_VALUE_OOM);
         }
     }
-    for (int i = 0; i < paper->n; i += row_of(paper, i)) {
+    for (int i = 0; i < paper->n; i += sp_paper_row(paper, i)) {
         if (!strcmp(paper->cells[i].what, "throughput"))
-            compare_row(&paper->cells[i], row_of(paper, i), s);
+            compare_row(&paper->cells[i], sp_paper_row(paper, i), s);
         if (is_choice(&paper->cells[i]))
-            compare_choice(&paper->cells[i], row_of(paper, i), s);
+            compare_choice(&paper->cells[i], sp_paper_row(paper, i), s);
     }
     if (s->compared)
         s->mean_error /= s->compared;
+}
+
+void sp_summary_print(const struct sp_summary *s, const char *between)
+{
+    printf("%d cells, %d simulated. The same system is ahead in %d of %d comparisons", s->cells,
+           s->simulated, s->winners_right, s->winners);
+    if (s->verdicts)
+        printf("%sa run goes out of memory or not as published in %d of %d", between,
+               s->verdicts_right, s->verdicts);
+    if (s->claims)
+        printf("%s%d of %d claims hold", between, s->claims_right, s->claims);
+    printf(". Off by %.1f %% in the mean.", 100 * s->mean_error);
 }

@@ -5,8 +5,6 @@
  */
 #include "cli/reproduce/paper.h"
 #include "cli/reproduce/run.h"
-#include "cli/reproduce/systems.h"
-#include "cli/reproduce/theory.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -114,22 +112,21 @@ static int communication_volume(struct sp_cell *c)
 }
 
 /* GPT-2 style layers of h = 8192, as many as the survey says; b = 1, s = 4096 in two bytes. */
-static int shape_of(int layers, int micro_batches, struct sp_model *m, struct sp_shape *sh)
+static int shape_of(const struct sp_theory *t, struct sp_shape *sh)
 {
-    int err = sp_model_load("preset:gpt-65b", m);
+    struct sp_model m;
+    int err = sp_model_load("preset:gpt-65b", &m);
 
     if (err)
         return err;
-    m->layers = layers;
-    sp_shape_init(sh, m, 1, 4096, micro_batches);
-    sh->dtype = SP_BF16;
+    m.layers = t->layers;
+    *sh = sp_bf16_shape(&m, 1, 4096, t->micro_batches);
     return 0;
 }
 
 static int activation_memory(struct sp_cell *c)
 {
     struct sp_theory t = theory_of(c);
-    struct sp_model m;
     struct sp_shape sh;
     double bytes = 0;
     int err;
@@ -141,7 +138,7 @@ static int activation_memory(struct sp_cell *c)
     if (is_column(c, "In-Flight"))
         return peak(c);
     t.layers = sp_cell_int(c, "layers_per_stage", 10) * t.stages;
-    err = shape_of(t.layers, t.micro_batches, &m, &sh);
+    err = shape_of(&t, &sh);
     err = err ? err : sp_theory_activations(&t, &sh, 0, &bytes);
     if (is_column(c, "Activation Memory of one")) {
         struct sp_theory_result r;
@@ -163,10 +160,9 @@ static int recomputed(double *saved, double *cost)
     const struct sp_machine *machine = sp_machine_named("h100-ib");
     struct sp_theory t = {.schedule = "1f1b", .stages = 8, .micro_batches = 32, .layers = 80};
     struct sp_part_times p;
-    struct sp_model m;
     struct sp_shape sh;
     double all, kept;
-    int err = machine ? shape_of(t.layers, t.micro_batches, &m, &sh) : -1;
+    int err = machine ? shape_of(&t, &sh) : -1;
 
     err = err ? err : sp_theory_activations(&t, &sh, 0, &all);
     t.recompute = SP_RECOMPUTE_FULL;
@@ -268,8 +264,7 @@ static int memory_budget(struct sp_cell *c)
         return err;
     if (is_column(c, "activations")) {
         t.layers = m.layers;
-        sp_shape_init(&sh, &m, 1, 4096, t.micro_batches);
-        sh.dtype = SP_BF16;
+        sh = sp_bf16_shape(&m, 1, 4096, t.micro_batches);
         err = sp_theory_activations(&t, &sh, 0, &bytes);
         sp_cell_set(c, bytes / devices / 1e9);
         sp_cell_note(c, "of the first stage");
@@ -336,17 +331,15 @@ static int play_layout(const struct task *task, struct choice *choice)
 {
     static const enum sp_recompute modes[] = {SP_RECOMPUTE_NONE, SP_RECOMPUTE_NO_ATTENTION,
                                               SP_RECOMPUTE_FULL};
-    struct sp_model model;
     struct sp_run run = {.machine = "h100-ib",
                          .schedule = "1f1b",
-                         .model = &model,
                          .batch = task->batch,
                          .seq = 4096,
                          .stages = choice->stages,
                          .devices = choice->tensor,
                          .pipelines = choice->replicas,
                          .micro_batches = task->sequences / task->batch / choice->replicas};
-    int err = sp_model_load(task->model, &model);
+    int err = sp_model_load(task->model, &run.model);
 
     for (size_t i = 0; !err && !choice->result.fits && i < sizeof modes / sizeof *modes; i++) {
         choice->recompute = run.recompute = modes[i];

@@ -1,5 +1,4 @@
-#include "cli/reproduce/systems.h"
-#include "sp_error.h"
+#include "cli/reproduce/run.h"
 #include <errno.h>
 #include <math.h>
 
@@ -38,21 +37,20 @@ static double compute(const struct sp_machine *machine, const struct sp_run *run
 
     sp_part_times(machine, run->devices, sh, &t);
     layer = sp_layer_forward_s(&t) + sp_layer_again_s(&t, run->recompute) + sp_layer_backward_s(&t);
-    return run->model->layers * layer + t.embed + t.embed_weight + t.head;
+    return run->model.layers * layer + t.embed + t.embed_weight + t.head;
 }
 
 int sp_zero3(const struct sp_run *run, struct sp_run_result *result)
 {
     const struct sp_machine *machine = sp_run_machine(run);
-    const double parameters = (double)sp_model_parameters(run->model), n = run->stages;
+    const double parameters = (double)sp_model_parameters(&run->model), n = run->stages;
     const struct sp_link *link;
     struct sp_shape sh;
 
     if (!machine)
         return -EINVAL;
     link = run->stages > machine->devices_per_node ? &machine->network : &machine->node;
-    sp_shape_init(&sh, run->model, run->batch, run->seq, run->micro_batches);
-    sh.dtype = SP_BF16;
+    sh = sp_bf16_shape(&run->model, run->batch, run->seq, run->micro_batches);
     if (run->context > 1)
         sp_shape_context(&sh, run->context, false);
     *result = (struct sp_run_result){0};
@@ -63,8 +61,8 @@ int sp_zero3(const struct sp_run *run, struct sp_run_result *result)
     /* its shard with gradient, moments and the type of the run; two gathered layers; one layer at
      * work */
     result->memory_bytes =
-        18 * parameters / n + run->model->layers * sp_layer_kept_bytes(&sh, run->recompute) +
-        4 * parameters / run->model->layers + run->logit_bytes * sh.rows * run->model->vocab +
+        18 * parameters / n + run->model.layers * sp_layer_kept_bytes(&sh, run->recompute) +
+        4 * parameters / run->model.layers + run->logit_bytes * sh.rows * run->model.vocab +
         sp_layer_kept_bytes(&sh, SP_RECOMPUTE_NONE);
     result->fits = result->memory_bytes <= (double)machine->memory_bytes;
     return 0;

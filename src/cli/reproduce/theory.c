@@ -1,4 +1,4 @@
-#include "cli/reproduce/theory.h"
+#include "cli/reproduce/run.h"
 #include "policies/families/activations.h"
 #include "policies/plan_create.h"
 #include "policies/simulation/costs.h"

@@ -13,107 +13,86 @@
  *   FSDP             ZeRO-3 of DeepSpeed (systems.h): nothing of its communication is hidden
  *   WeiPipe          all messages beside computation, as the paper passes them around (run.h)
  */
-#include "cli/reproduce/systems.h"
-#include "cli/reproduce/theory.h"
 #include "cli/reproduce/weipipe.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SEQUENCES_A_DEVICE = 64 };
-
-const struct sp_weipipe_assumptions sp_weipipe_assumed = {.vocabulary = 1024, .unfused = 10};
+static const struct sp_weipipe_setting usual = {
+    .machine = "a800-nvlink-eth",
+    .model = "llama-h1024",
+    .layers = 32,
+    .batch = 1,
+    .seq = 4096,
+    .devices = 16,
+    .sequences = 64,
+    .assumed = {.vocabulary = 1024, .unfused = 10},
+};
 
 struct sp_weipipe_setting sp_weipipe_setting_of(const struct sp_cell *c)
 {
-    return (struct sp_weipipe_setting){
-        .machine = sp_cell_text(c, "machine", "a800-nvlink-eth"),
-        .model = sp_cell_text(c, "model", "llama-h1024"),
-        .layers = sp_cell_int(c, "layers", 32),
-        .batch = sp_cell_int(c, "micro_batch_size", 1),
-        .seq = sp_cell_int(c, "seq", 4096),
-        .devices = sp_cell_int(c, "stages", 16),
-        .sequences = SEQUENCES_A_DEVICE,
-        .assumed = sp_weipipe_assumed,
-    };
-}
+    struct sp_weipipe_setting setting = usual;
 
-struct sp_weipipe_setting sp_weipipe_row(const struct sp_cell *c, int row)
-{
-    static const char *const models[] = {"llama-h1024", "llama-h2048", "llama-h4096"};
-    static const struct {
-        int seq, batch;
-    } lengths[] = {{4096, 16}, {8192, 8}, {16384, 4}};
-    struct sp_weipipe_setting setting = sp_weipipe_setting_of(c);
-
-    setting.model = models[row / 3];
-    setting.seq = lengths[row % 3].seq;
-    setting.batch = lengths[row % 3].batch;
+    setting.machine = sp_cell_text(c, "machine", usual.machine);
+    setting.model = sp_cell_text(c, "model", usual.model);
+    setting.layers = sp_cell_int(c, "layers", usual.layers);
+    setting.batch = sp_cell_int(c, "micro_batch_size", usual.batch);
+    setting.seq = sp_cell_int(c, "seq", usual.seq);
+    setting.devices = sp_cell_int(c, "stages", usual.devices);
     return setting;
 }
 
-/* Results of runs, with every setting of the run that matters, so that no run is simulated
- * twice. */
+struct sp_weipipe_setting sp_weipipe_row(int row)
+{
+    static const char *const models[] = {"llama-h1024", "llama-h2048", "llama-h4096"};
+    struct sp_weipipe_setting setting = usual;
+
+    setting.model = models[row / 3];
+    setting.seq = 4096 << row % 3;
+    setting.batch = 16 >> row % 3;
+    return setting;
+}
+
+/* Results of runs. Its text has all in which a run may differ from others. */
 static struct played {
-    struct sp_run run;
-    char machine[32], schedule[32];
-    int layers, hidden, vocab;
+    char run[128];
     struct sp_run_result result;
 } played[1024];
 static int n_played;
 
-static bool is_same(const struct played *p, const struct sp_run *run)
+static int play_once(const struct sp_weipipe_setting *setting, const struct sp_run *run,
+                     struct sp_run_result *result)
 {
-    return !strcmp(p->machine, run->machine) && !strcmp(p->schedule, run->schedule) &&
-           p->layers == run->model->layers && p->hidden == run->model->hidden &&
-           p->vocab == run->model->vocab && p->run.batch == run->batch && p->run.seq == run->seq &&
-           p->run.stages == run->stages && p->run.micro_batches == run->micro_batches &&
-           p->run.recompute == run->recompute && p->run.blocking == run->blocking &&
-           p->run.waits == run->waits && p->run.ring_as_published == run->ring_as_published &&
-           p->run.unfused == run->unfused && p->run.memory_only == run->memory_only;
-}
-
-static int play_once(const struct sp_run *run, struct sp_run_result *result)
-{
-    struct played *p = &played[n_played];
+    char text[sizeof played->run];
     int err;
 
+    snprintf(text, sizeof text, "%s %s %s %d %d %d %d %d %d %d %g %d %g %d", run->machine,
+             setting->model, run->schedule, run->model.layers, run->model.vocab, run->batch,
+             run->seq, run->stages, run->micro_batches, run->blocking, run->waits,
+             run->ring_as_published, run->unfused, run->memory_only);
     for (int i = 0; i < n_played; i++)
-        if (is_same(&played[i], run)) {
+        if (!strcmp(played[i].run, text)) {
             *result = played[i].result;
             return 0;
         }
     err = strcmp(run->schedule, "fsdp") ? sp_run(run, result) : sp_zero3(run, result);
     if (err || n_played == sizeof played / sizeof *played)
         return err;
-    *p = (struct played){.run = *run,
-                         .layers = run->model->layers,
-                         .hidden = run->model->hidden,
-                         .vocab = run->model->vocab,
-                         .result = *result};
-    snprintf(p->machine, sizeof p->machine, "%s", run->machine);
-    snprintf(p->schedule, sizeof p->schedule, "%s", run->schedule);
-    n_played++;
+    memcpy(played[n_played].run, text, sizeof text);
+    played[n_played++].result = *result;
     return 0;
 }
 
 int sp_weipipe_run(const struct sp_weipipe_setting *setting, const char *schedule,
                    struct sp_run *run, struct sp_run_result *result)
 {
-    static struct sp_model model;
     bool zero_bubble = !strncmp(schedule, "zb", 2), megatron = !strcmp(schedule, "1f1b");
-    int batch = setting->batch;
-    int err = sp_model_load(setting->model, &model);
+    int batch = setting->batch, err;
 
-    if (err)
-        return err;
     if (zero_bubble && batch > 1) /* as in the captions of tables 2 to 4 */
         batch = setting->seq > 4096 ? 1 : 4;
-    model.layers = setting->layers;
-    model.vocab = setting->assumed.vocabulary;
     *run = (struct sp_run){.machine = setting->machine,
                            .schedule = schedule,
-                           .model = &model,
                            .batch = batch,
                            .seq = setting->seq,
                            .stages = setting->devices,
@@ -126,7 +105,10 @@ int sp_weipipe_run(const struct sp_weipipe_setting *setting, const char *schedul
                                !strcmp(schedule, "weipipe") && !setting->assumed.own_ring,
                            .unfused = setting->assumed.unfused,
                            .memory_only = setting->memory_only};
-    return play_once(run, result);
+    err = sp_model_load(setting->model, &run->model);
+    run->model.layers = setting->layers;
+    run->model.vocab = setting->assumed.vocabulary;
+    return err ? err : play_once(setting, run, result);
 }
 
 int sp_weipipe_rate(const struct sp_weipipe_setting *setting, const char *schedule, double *rate)
@@ -139,62 +121,67 @@ int sp_weipipe_rate(const struct sp_weipipe_setting *setting, const char *schedu
     return err;
 }
 
+/* Plays the run of a cell. */
+static int play_cell(const struct sp_cell *c, bool memory_only, struct sp_run *run,
+                     struct sp_run_result *r)
+{
+    struct sp_weipipe_setting setting = sp_weipipe_setting_of(c);
+
+    setting.memory_only = memory_only;
+    return sp_weipipe_run(&setting, sp_cell_text(c, "schedule", "1f1b"), run, r);
+}
+
+static void set_if_fits(struct sp_cell *c, double value, const struct sp_run_result *r)
+{
+    sp_cell_set(c, value);
+    if (!r->fits)
+        c->simulated.kind = SP_VALUE_OOM;
+}
+
 static int throughput(struct sp_cell *c)
 {
-    const struct sp_weipipe_setting setting = sp_weipipe_setting_of(c);
     struct sp_run_result r;
     struct sp_run run;
-    int err = sp_weipipe_run(&setting, sp_cell_text(c, "schedule", "1f1b"), &run, &r);
+    int err = play_cell(c, false, &run, &r);
 
     if (err)
         return err;
-    sp_cell_set(c, sp_run_rate(&run, &r) / (strncmp(c->unit, "kilo", 4) ? 1 : 1000));
-    if (!r.fits)
-        c->simulated.kind = SP_VALUE_OOM;
+    set_if_fits(c, sp_run_rate(&run, &r) / (strncmp(c->unit, "kilo", 4) ? 1 : 1000), &r);
     sp_cell_note(c, "%.1f GB", r.memory_bytes / 1e9);
     return 0;
 }
 
 static int memory(struct sp_cell *c)
 {
-    struct sp_weipipe_setting setting = sp_weipipe_setting_of(c);
     struct sp_run_result r;
     struct sp_run run;
-    int err;
-
-    setting.memory_only = true;
-    err = sp_weipipe_run(&setting, sp_cell_text(c, "schedule", "1f1b"), &run, &r);
+    int err = play_cell(c, true, &run, &r);
 
     if (err)
         return err;
-    sp_cell_set(c, r.memory_bytes / 1e9);
-    if (!r.fits) {
-        c->simulated.kind = SP_VALUE_OOM;
+    set_if_fits(c, r.memory_bytes / 1e9, &r);
+    if (!r.fits)
         sp_cell_note(c, "%.1f GB", r.memory_bytes / 1e9);
-    }
     return 0;
 }
 
-/* Speedup of WeiPipe over another system, the best pipeline or the best of all, if they fit; 0:
+/* Speedup of WeiPipe over another system, the best pipeline or the best of all, if they fit; NAN:
  * none fits. */
 static int speedup_over(const struct sp_weipipe_setting *setting, const char *over, double *percent)
 {
     static const char *const others[] = {"1f1b", "zb1p", "zb2p", "fsdp"};
     bool all = !strcmp(over, "best other"), pipelines = !strcmp(over, "best pipeline");
-    struct sp_run_result r;
-    struct sp_run run;
-    double best = 0;
+    double best = 0, rate;
     int err = 0;
 
     for (int i = 0; !err && i < 4; i++) {
         if (!all && !(pipelines && i < 3) && strcmp(over, others[i]))
             continue;
-        err = sp_weipipe_run(setting, others[i], &run, &r);
-        if (!err && r.fits && sp_run_rate(&run, &r) > best)
-            best = sp_run_rate(&run, &r);
+        err = sp_weipipe_rate(setting, others[i], &rate);
+        best = fmax(best, rate);
     }
-    err = err ? err : sp_weipipe_run(setting, "weipipe", &run, &r);
-    *percent = !err && best > 0 && r.fits ? 100 * (sp_run_rate(&run, &r) / best - 1) : NAN;
+    err = err ? err : sp_weipipe_rate(setting, "weipipe", &rate);
+    *percent = !err && best > 0 && rate > 0 ? 100 * (rate / best - 1) : NAN;
     return err;
 }
 
@@ -205,7 +192,7 @@ static int speedup_range(struct sp_cell *c)
     double end = NAN;
 
     for (int i = 0; i < SP_WEIPIPE_ROWS; i++) {
-        const struct sp_weipipe_setting setting = sp_weipipe_row(c, i);
+        const struct sp_weipipe_setting setting = sp_weipipe_row(i);
         double percent;
         int err = speedup_over(&setting, "best pipeline", &percent);
 

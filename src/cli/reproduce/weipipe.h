@@ -15,8 +15,6 @@ struct sp_weipipe_assumptions {
     double waits;   /* of ZB alone, see struct sp_run */
 };
 
-extern const struct sp_weipipe_assumptions sp_weipipe_assumed;
-
 struct sp_weipipe_setting {
     const char *machine, *model;
     int layers, batch, seq, devices;
@@ -25,14 +23,15 @@ struct sp_weipipe_setting {
     struct sp_weipipe_assumptions assumed;
 };
 
+/* The setting of a cell; what it does not say is as in table 2. */
 struct sp_weipipe_setting sp_weipipe_setting_of(const struct sp_cell *cell);
 
-/* The setting of a row of table 2, otherwise as the cell has it. */
+/* The setting of a row of table 2. */
 enum { SP_WEIPIPE_ROWS = 9 };
-struct sp_weipipe_setting sp_weipipe_row(const struct sp_cell *cell, int row);
+struct sp_weipipe_setting sp_weipipe_row(int row);
 
 /* Plays each setting once: later calls have the result of the first. 0; or one line on stderr and
- * -errno. The run's model lasts until the next call. */
+ * -errno. */
 int sp_weipipe_run(const struct sp_weipipe_setting *setting, const char *schedule,
                    struct sp_run *run, struct sp_run_result *result);
 

@@ -24,11 +24,6 @@ static bool is_rate(const struct sp_cell *c)
     return !sp_cell_is_claim(c) && !strcmp(c->what, "throughput") && !strncmp(c->id, "table", 5);
 }
 
-static double worth(struct sp_value v)
-{
-    return v.kind == SP_VALUE_NUMBER ? v.number : 0;
-}
-
 struct tally {
     int rows, same;
     int zero_bubble;    /* cells of tables 2 and 3 that run, in the paper and here */
@@ -60,16 +55,16 @@ static int add_row(const struct sp_cell *cells, int n, const struct variant *var
 
         if (err)
             return err;
-        if (worth(cells[i].published) > worth(cells[published].published))
+        if (sp_value_worth(cells[i].published) > sp_value_worth(cells[published].published))
             published = i;
         if (rate > best) {
             best = rate;
             simulated = i;
         }
         if (strncmp(schedule, "zb", 2) || !strcmp(cells[i].id, "table4") || rate == 0 ||
-            worth(cells[i].published) == 0)
+            cells[i].published.kind != SP_VALUE_NUMBER)
             continue;
-        off = 100 * (rate / worth(cells[i].published) - 1);
+        off = 100 * (rate / cells[i].published.number - 1);
         tally->least = tally->zero_bubble ? fmin(tally->least, off) : off;
         tally->most = tally->zero_bubble ? fmax(tally->most, off) : off;
         tally->zero_bubble++;
@@ -82,27 +77,19 @@ static int add_row(const struct sp_cell *cells, int n, const struct variant *var
 static int tally_of(const struct sp_paper *paper, const struct variant *variant,
                     struct tally *tally)
 {
-    *tally = (struct tally){0};
-    for (int i = 0, n; i < paper->n; i += n) {
-        const struct sp_cell *first = &paper->cells[i];
-        int err;
+    int err = 0;
 
-        for (n = 1; i + n < paper->n && first[n].experiment == first->experiment &&
-                    !strcmp(first[n].row, first->row);)
-            n++;
-        if (!is_rate(first))
-            continue;
-        err = add_row(first, n, variant, tally);
-        if (err)
-            return err;
+    *tally = (struct tally){0};
+    for (int i = 0, n; !err && i < paper->n; i += n) {
+        n = sp_paper_row(paper, i);
+        err = is_rate(&paper->cells[i]) ? add_row(&paper->cells[i], n, variant, tally) : 0;
     }
-    return 0;
+    return err;
 }
 
 /* Tokens a second and GPU of table 2 with 4k tokens. */
 static int rates(struct sp_unpublished *out)
 {
-    static const char *const models[] = {"llama-h1024", "llama-h2048", "llama-h4096"};
     static const struct {
         const char *column, *schedule;
         bool buffered;
@@ -111,16 +98,9 @@ static int rates(struct sp_unpublished *out)
                    {"WeiPipe", "weipipe", false}};
     int n = 0;
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < SP_WEIPIPE_ROWS; i += 3)
         for (int k = 0; k < 3; k++) {
-            struct sp_weipipe_setting setting = {.machine = "a800-nvlink-eth",
-                                                 .model = models[i],
-                                                 .layers = 32,
-                                                 .batch = 16,
-                                                 .seq = 4096,
-                                                 .devices = 16,
-                                                 .sequences = 64,
-                                                 .assumed = sp_weipipe_assumed};
+            struct sp_weipipe_setting setting = sp_weipipe_row(i);
             double rate;
             int err;
 
@@ -128,7 +108,7 @@ static int rates(struct sp_unpublished *out)
             err = sp_weipipe_rate(&setting, columns[k].schedule, &rate);
             if (err)
                 return err;
-            out[n++] = (struct sp_unpublished){"blocking", models[i], columns[k].column,
+            out[n++] = (struct sp_unpublished){"blocking", setting.model, columns[k].column,
                                                "tokens/s/GPU of table 2 with 4k tokens", rate};
         }
     return n;

@@ -2,14 +2,10 @@
  * WeiPipe: what the text says of its tables and figures, figures 6 and 7 on their grids, and what a
  * ring carries.
  */
-#include "cli/reproduce/systems.h"
-#include "cli/reproduce/theory.h"
 #include "cli/reproduce/weipipe.h"
 #include "plan/simulation/step_messages.h"
 #include "policies/plan_create.h"
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- figure 5: what is sent */
@@ -206,16 +202,24 @@ static int almost_no_bubble(struct sp_cell *c)
 
 /* ---- table 2: memory */
 
-static int memory_of(const struct sp_cell *c, int row, const char *schedule, double *bytes)
+/* The systems of tables and figures, by their schedules. */
+enum { ONE, SYSTEMS = 5, FSDP = 3, WEIPIPE = 4 };
+static const char *const systems[SYSTEMS] = {"1f1b", "zb1p", "zb2p", "fsdp", "weipipe"};
+
+/* Bytes of a GPU in a row of the table, by systems. */
+static int memory_of_row(int row, double bytes[SYSTEMS])
 {
-    struct sp_weipipe_setting setting = sp_weipipe_row(c, row);
-    struct sp_run_result r;
-    struct sp_run run;
-    int err;
+    struct sp_weipipe_setting setting = sp_weipipe_row(row);
+    int err = 0;
 
     setting.memory_only = true;
-    err = sp_weipipe_run(&setting, schedule, &run, &r);
-    *bytes = err ? 0 : r.memory_bytes;
+    for (int i = 0; !err && i < SYSTEMS; i++) {
+        struct sp_run_result r;
+        struct sp_run run;
+
+        err = sp_weipipe_run(&setting, systems[i], &run, &r);
+        bytes[i] = err ? 0 : r.memory_bytes;
+    }
     return err;
 }
 
@@ -224,15 +228,12 @@ static int least_is_1f1b(struct sp_cell *c)
     int n = 0;
 
     for (int i = 0; i < SP_WEIPIPE_ROWS; i++) {
-        double one, others[3];
-        int err = memory_of(c, i, "1f1b", &one);
+        double bytes[SYSTEMS];
+        int err = memory_of_row(i, bytes);
 
-        err = err ? err : memory_of(c, i, "zb1p", &others[0]);
-        err = err ? err : memory_of(c, i, "zb2p", &others[1]);
-        err = err ? err : memory_of(c, i, "weipipe", &others[2]);
         if (err)
             return err;
-        n += one <= fmin(others[0], fmin(others[1], others[2]));
+        n += bytes[ONE] <= fmin(bytes[1], fmin(bytes[2], bytes[WEIPIPE]));
     }
     sp_cell_holds(c, n == SP_WEIPIPE_ROWS, "in %d of %d rows", n, SP_WEIPIPE_ROWS);
     return 0;
@@ -244,15 +245,15 @@ static int more_than_fsdp(struct sp_cell *c)
     int n = 0;
 
     for (int i = 0; i < SP_WEIPIPE_ROWS; i++) {
-        double ours, theirs;
-        int err = memory_of(c, i, "weipipe", &ours);
+        double bytes[SYSTEMS], ratio;
+        int err = memory_of_row(i, bytes);
 
-        err = err ? err : memory_of(c, i, "fsdp", &theirs);
         if (err)
             return err;
-        n += ours > theirs;
-        least = fmin(least, ours / theirs);
-        most = fmax(most, ours / theirs);
+        ratio = bytes[WEIPIPE] / bytes[FSDP];
+        n += ratio > 1;
+        least = fmin(least, ratio);
+        most = fmax(most, ratio);
     }
     sp_cell_holds(c, n == SP_WEIPIPE_ROWS, "in %d of %d rows; %.2f to %.2f times", n,
                   SP_WEIPIPE_ROWS, least, most);
@@ -261,33 +262,25 @@ static int more_than_fsdp(struct sp_cell *c)
 
 /* ---- figures 6 and 7 */
 
-enum { SIZES = 3, SYSTEMS = 5, FSDP = 3, WEIPIPE = 4 };
+enum { SIZES = 3 };
 
 static const int sizes[SIZES] = {8, 16, 32};
-static const char *const systems[SYSTEMS] = {"1f1b", "zb1p", "zb2p", "fsdp", "weipipe"};
 
 /* Tokens a second and GPU by the arrays above, with `all` sequences a step, 0: 16 a GPU; 0 where it
  * does not fit. The paper does not say the hidden size: 2048 is the middle one of its tables. */
 static int rates_by_size(int all, double rates[SIZES][SYSTEMS])
 {
-    for (int i = 0; i < SIZES; i++)
-        for (int k = 0; k < SYSTEMS; k++) {
-            const struct sp_weipipe_setting setting = {
-                .machine = "a800-pcie-eth",
-                .model = "llama-h2048",
-                .layers = 32,
-                .batch = 4,
-                .seq = 16384,
-                .devices = sizes[i],
-                .sequences = all ? all / sizes[i] : 16,
-                .assumed = sp_weipipe_assumed,
-            };
-            int err = sp_weipipe_rate(&setting, systems[k], &rates[i][k]);
+    struct sp_weipipe_setting setting = sp_weipipe_row(5); /* h = 2048, 16384 tokens */
+    int err = 0;
 
-            if (err)
-                return err;
-        }
-    return 0;
+    setting.machine = "a800-pcie-eth";
+    for (int i = 0; i < SIZES; i++) {
+        setting.devices = sizes[i];
+        setting.sequences = all ? all / sizes[i] : 16;
+        for (int k = 0; !err && k < SYSTEMS; k++)
+            err = sp_weipipe_rate(&setting, systems[k], &rates[i][k]);
+    }
+    return err;
 }
 
 int sp_weipipe_figures_6_7(struct sp_unpublished *out)

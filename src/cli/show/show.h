@@ -102,8 +102,5 @@ int sp_show_write(const struct sp_show *show, enum sp_show_format format, const 
 /* Each returns 0, or -errno after one line on stderr; write errors are left in ferror(out). */
 int sp_show_text(const struct sp_show *show, FILE *out);
 int sp_show_json(const struct sp_show *show, FILE *out);
-int sp_show_svg(const struct sp_show *show, FILE *out);
-int sp_show_html(const struct sp_show *show, FILE *out);
-int sp_show_picture(const struct sp_show *show, FILE *out); /* sp_gantt_json */
 
 #endif

@@ -1,9 +1,9 @@
 #include "cli/train/interrupt.h"
+#include "cli/print.h"
 #include "sp_activity.h"
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
-#include <time.h>
 #include <unistd.h>
 
 static const struct {
@@ -19,14 +19,6 @@ enum { ENTRIES = sizeof TABLE / sizeof *TABLE };
 static int asked;
 static long first_end_s; /* when an end was asked for first */
 static bool stays;       /* the terminal may be closed */
-
-static long now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (long)t.tv_sec;
-}
 
 void sp_interrupt_ask(int bits)
 {
@@ -68,13 +60,13 @@ static void on_signal(int number, siginfo_t *info, void *context)
             bit = TABLE[i].bit;
     if (bit & (SP_ASK_TERM | SP_ASK_INT)) {
         if (__atomic_load_n(&asked, __ATOMIC_RELAXED) & (SP_ASK_TERM | SP_ASK_INT)) {
-            if (now_s() - first_end_s >= 2) {
+            if ((long)sp_clock_s() - first_end_s >= 2) {
                 signal(number, SIG_DFL);
                 raise(number);
             }
             return;
         }
-        first_end_s = now_s();
+        first_end_s = (long)sp_clock_s();
     }
     for (int i = 0; i < ENTRIES; i++)
         if (TABLE[i].bit == bit && bit & SP_ASK_END)

@@ -1,11 +1,9 @@
 /* The tables of one typical step: its time and its memory. */
 #include "cli/train/train.h"
 #include "cli/train/progress.h"
-#include "plan/memory.h"
 #include "trace/analysis/causes.h"
 #include "trace/timeline/pictures.h"
 #include "sp_figure.h"
-#include "sp_text.h"
 #include "train/run/step.h"
 #include "train/start/device.h"
 #include "train/start/machine.h"

@@ -13,7 +13,6 @@
 #include "cli/watch/watch.h"
 #include "sp_text.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { CURVE = 8, LEFT = 11, BAR = 30, OTHER_LINES = 4, MOST_COLUMNS = 400 };

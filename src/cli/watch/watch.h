@@ -50,7 +50,4 @@ void sp_watch_line(const struct sp_watched *w, FILE *out);
  * stderr. */
 int sp_watch_follow(FILE *in, struct sp_watched *w, bool once);
 
-/* Prints a page with the log in it on standard output. 0, or -errno after one line on stderr. */
-int sp_watch_html(FILE *in, struct sp_watched *w);
-
 #endif

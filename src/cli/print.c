@@ -1,5 +1,9 @@
 #include "cli/print.h"
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 int sp_json_print(json_t *root, size_t flags, FILE *out)
 {
@@ -37,4 +41,19 @@ void sp_json_add_programs(const struct sp_plan *plan, const struct sp_times *tim
     }
     json_object_set_new(root, "ranks", ranks);
     json_object_set_new(root, "times", all);
+}
+
+bool sp_rewrites_lines(int fd)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(fd) && (!term || strcmp(term, "dumb"));
+}
+
+double sp_clock_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
