@@ -86,9 +86,21 @@ static inline void write_file(const char *path, const void *data, size_t n)
     must(f && fwrite(data, 1, n, f) == n && !fclose(f), "writing a file");
 }
 
-/* The directory of a TEST_FIXTURE(scratch_setup, scratch_teardown). */
+/* The directory of a SCRATCH_TEST. */
 static char *scratch;
 
+/* A TEST in an empty directory of its own, which goes with all its contents. */
+#define SCRATCH_TEST(name)                                                                         \
+    static void name##_in_scratch(void);                                                           \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        scratch = scratch_make();                                                                  \
+        name##_in_scratch();                                                                       \
+        scratch_remove(scratch);                                                                   \
+    }                                                                                              \
+    static void name##_in_scratch(void)
+
+/* The same directory for all tests of a file: TEST_FIXTURE(scratch_setup, scratch_teardown). */
 static inline int scratch_setup(void **state)
 {
     (void)state;
@@ -101,6 +113,25 @@ static inline int scratch_teardown(void **state)
     (void)state;
     scratch_remove(scratch);
     return 0;
+}
+
+/* The path of a file in it. The last 16 paths stay. */
+static inline const char *in_scratch(const char *name)
+{
+    static char path[16][4200];
+    static int turn;
+
+    turn = (turn + 1) % 16;
+    return scratch_path(scratch, name, path[turn]);
+}
+
+/* Writes a file in it that holds a text; returns its path. */
+static inline const char *put_text(const char *name, const char *text)
+{
+    const char *path = in_scratch(name);
+
+    write_file(path, text, strlen(text));
+    return path;
 }
 
 #endif

@@ -68,7 +68,7 @@ static void check_set(const struct sp_st_file *st, const char *shards)
 }
 
 /* A tensor is never divided, the limit is kept where no tensor is larger, and no shard is empty. */
-TEST(round_trip)
+SCRATCH_TEST(round_trip)
 {
     static const struct {
         uint64_t limit;
@@ -79,10 +79,9 @@ TEST(round_trip)
                  {160, "111233333", 3},
                  {192, "111122222", 2},
                  {235, "111111122", 2}};
-    char *dir = scratch_make(), path[4200], index[4300];
+    const char *path = in_scratch("model.safetensors");
+    const char *index = in_scratch("model.safetensors.index.json");
 
-    scratch_path(dir, "model.safetensors", path);
-    snprintf(index, sizeof index, "%s.index.json", path);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (size_t piece = 1; piece <= ELEMENTS; piece = piece * 3 + 1) {
             struct sp_st_writer *w = declared(path, cases[i].limit);
@@ -92,7 +91,7 @@ TEST(round_trip)
             stream(w, ELEMENTS, piece);
             assert_true(access(index, F_OK)); /* not before it is finished */
             assert_int_equal(sp_st_writer_finish(w), 0);
-            assert_int_equal(files_in(dir), cases[i].n + 1);
+            assert_int_equal(files_in(scratch), cases[i].n + 1);
             root = json_load_file(index, 0, NULL);
             assert_int_equal(json_integer_value(
                                  json_object_get(json_object_get(root, "metadata"), "total_size")),
@@ -102,7 +101,7 @@ TEST(round_trip)
             assert_int_equal(st.n_shards, cases[i].n);
             check_set(&st, cases[i].shards);
             sp_st_close(&st);
-            scratch_empty(dir);
+            scratch_empty(scratch);
         }
         printf("at most %llu bytes: shards %s\n", (unsigned long long)cases[i].limit,
                cases[i].shards);
@@ -112,32 +111,29 @@ TEST(round_trip)
 
         stream(w, ELEMENTS, 7);
         assert_int_equal(sp_st_writer_finish(w), 0);
-        assert_int_equal(files_in(dir), 1);
-        scratch_empty(dir);
+        assert_int_equal(files_in(scratch), 1);
+        scratch_empty(scratch);
     }
-    rmdir(dir);
-    free(dir);
 }
 
-TEST(interrupted_writing_leaves_no_model)
+SCRATCH_TEST(interrupted_writing_leaves_no_model)
 {
-    char *dir = scratch_make(), path[4200], index[4300];
+    const char *path = in_scratch("model.safetensors");
+    const char *index = in_scratch("model.safetensors.index.json");
     struct rlimit old_limit, limit;
     struct sp_st_writer *w;
     struct capture c;
 
-    scratch_path(dir, "model.safetensors", path);
-    snprintf(index, sizeof index, "%s.index.json", path);
     w = declared(path, 32);
     stream(w, 50, 50); /* into the third shard */
     sp_st_writer_abort(w);
-    assert_int_equal(files_in(dir), 0);
+    assert_int_equal(files_in(scratch), 0);
 
     w = declared(path, 32);
     stream(w, 50, 50);
     assert_says(&c, sp_st_writer_finish(w), -EINVAL, "200 bytes of data written, 236 declared",
                 "short");
-    assert_int_equal(files_in(dir), 0);
+    assert_int_equal(files_in(scratch), 0);
 
     /* the index is larger than any shard, and the disk full */
     w = declared(path, 32);
@@ -151,7 +147,7 @@ TEST(interrupted_writing_leaves_no_model)
     assert_int_equal(sp_st_writer_finish(w), -EFBIG);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
     assert_said(capture_end(&c), "index.json: cannot be written: File too large", "full disk");
-    assert_int_equal(files_in(dir), 0);
+    assert_int_equal(files_in(scratch), 0);
 
     /* a model that is there is not replaced file by file */
     for (int i = 0; i < 2; i++) {
@@ -160,24 +156,20 @@ TEST(interrupted_writing_leaves_no_model)
         write_file(there, "old", 3);
         w = declared(path, 32);
         assert_says(&c, sp_st_writer_finish(w), -EEXIST, there, "a model there");
-        assert_int_equal(files_in(dir), 1);
+        assert_int_equal(files_in(scratch), 1);
         unlink(there);
     }
-    rmdir(dir);
-    free(dir);
 }
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
 /* A file of one or two scalars. */
-static void craft(const char *dir, const char *name, const char *a, const char *b)
+static void craft(const char *name, const char *a, const char *b)
 {
-    char path[4200];
     const float x[2] = {1, 2};
     struct sp_st_writer *w;
 
-    scratch_path(dir, name, path);
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_create(in_scratch(name), &w), 0);
     assert_int_equal(sp_st_writer_declare(w, a, 0, NULL), 0);
     if (b)
         assert_int_equal(sp_st_writer_declare(w, b, 0, NULL), 0);
@@ -227,20 +219,19 @@ static const struct {
     {MAP("\"c\":\"index\""), "index: "},
 };
 
-TEST(indexes_are_checked)
+SCRATCH_TEST(indexes_are_checked)
 {
-    char *dir = scratch_make(), path[4200], other[4200];
+    const char *path = in_scratch("index");
     int accepted = 0, refused = 0;
 
-    craft(dir, "one", "a", "b");
-    craft(dir, "two", "c", NULL);
-    craft(dir, "again", "c", NULL);
-    write_file(scratch_path(dir, "cut", other), "12345678{", 9);
-    must(!symlink("two", scratch_path(dir, "link", other)), "symlink");
-    must(!symlink("gone", scratch_path(dir, "dangling", other)), "symlink");
-    must(!mkfifo(scratch_path(dir, "pipe", other), 0644), "mkfifo");
-    must(!mkdir(scratch_path(dir, "dir", other), 0755), "mkdir");
-    scratch_path(dir, "index", path);
+    craft("one", "a", "b");
+    craft("two", "c", NULL);
+    craft("again", "c", NULL);
+    put_text("cut", "12345678{");
+    must(!symlink("two", in_scratch("link")), "symlink");
+    must(!symlink("gone", in_scratch("dangling")), "symlink");
+    must(!mkfifo(in_scratch("pipe"), 0644), "mkfifo");
+    must(!mkdir(in_scratch("dir"), 0755), "mkdir");
     for (size_t i = 0; i < sizeof indexes / sizeof indexes[0]; i++) {
         struct sp_st_file st = {0};
         struct capture c;
@@ -257,26 +248,22 @@ TEST(indexes_are_checked)
         }
         assert_true(rc < 0 && !st.n_shards && !st.path);
         assert_said(c.text, indexes[i].word, indexes[i].json);
-        assert_non_null(strstr(c.text, dir));
+        assert_non_null(strstr(c.text, scratch));
         refused++;
     }
     printf("%d indexes accepted, %d refused\n", accepted, refused);
-    rmdir(scratch_path(dir, "dir", other));
-    scratch_empty(dir);
-    rmdir(dir);
-    free(dir);
 }
 
 /* An index that is a pipe, one of 17 MiB, and one of 4097 shards that are not even looked for. */
-TEST(no_index)
+SCRATCH_TEST(no_index)
 {
-    char *dir = scratch_make(), path[4200], *json = malloc(200000);
+    const char *path = in_scratch("index");
+    char *json = malloc(200000);
     struct sp_st_file st;
     struct capture c;
     size_t n;
 
     must(json != NULL, "malloc");
-    scratch_path(dir, "index", path);
     must(!mkfifo(path, 0644), "mkfifo");
     assert_says(&c, sp_st_open_index(path, &st), -EINVAL, "index: not a regular file", "pipe");
     unlink(path);
@@ -289,8 +276,5 @@ TEST(no_index)
     n += (size_t)sprintf(json + n, "}}");
     write_file(path, json, n);
     assert_says(&c, sp_st_open_index(path, &st), -EINVAL, "index: more than 4096 shards", "many");
-    unlink(path);
-    rmdir(dir);
-    free(dir);
     free(json);
 }

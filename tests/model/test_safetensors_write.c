@@ -18,7 +18,7 @@ static void fill(float *x, size_t n, size_t from)
         x[i] = value(from + i);
 }
 
-TEST(round_trip)
+SCRATCH_TEST(round_trip)
 {
     static const struct {
         const char *name;
@@ -31,13 +31,12 @@ TEST(round_trip)
                    {"deep", 8, {1, 2, 1, 3, 1, 2, 1, 5}},
                    {"long", 1, {150001}}};
     const int n = (int)(sizeof tensors / sizeof tensors[0]);
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
     size_t total = 0, at = 0;
     struct sp_st_writer *w;
     struct sp_st_file st;
     float *x, *y;
 
-    scratch_path(dir, "model.safetensors", path);
     assert_int_equal(sp_st_writer_create(path, &w), 0);
     for (int i = 0; i < n; i++) {
         size_t count = 1;
@@ -59,7 +58,7 @@ TEST(round_trip)
     }
     assert_true(access(path, F_OK) != 0); /* not before it is finished */
     assert_int_equal(sp_st_writer_finish(w), 0);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(files_in(scratch), 1);
 
     assert_int_equal(sp_st_open(path, &st), 0);
     assert_int_equal(st.n, n);
@@ -86,9 +85,6 @@ TEST(round_trip)
     assert_null(sp_st_find(&st, "absent"));
     sp_st_close(&st);
     printf("%d tensors, %zu elements\n", n, total);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
     free(x);
     free(y);
 }
@@ -148,9 +144,9 @@ static struct sp_st_writer *begin_new(const char *path, size_t elements)
     return w;
 }
 
-TEST(interrupted_save_keeps_the_old_file)
+SCRATCH_TEST(interrupted_save_keeps_the_old_file)
 {
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
     struct rlimit old_limit, limit;
     struct sp_st_writer *w;
     struct capture c;
@@ -158,18 +154,17 @@ TEST(interrupted_save_keeps_the_old_file)
     int status = 0, rc = 0;
     pid_t child;
 
-    scratch_path(dir, "model.safetensors", path);
     make_old(path);
 
     sp_st_writer_abort(begin_new(path, 150000));
     assert_old(path);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(files_in(scratch), 1);
 
     w = begin_new(path, 299000); /* one row short */
     assert_says(&c, sp_st_writer_finish(w), -EINVAL,
                 "1196000 bytes of data written, 1200000 declared", "short");
     assert_old(path);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(files_in(scratch), 1);
 
     /* the file cannot grow past 64 KiB, as on a full disk */
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
@@ -188,7 +183,7 @@ TEST(interrupted_save_keeps_the_old_file)
     assert_said(capture_end(&c), "cannot be written: File too large", "full disk");
     assert_int_equal(rc, -EFBIG);
     assert_old(path);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(files_in(scratch), 1);
 
     /* the same where only the last flush fails: all of it fits the stream's buffer */
     limit.rlim_cur = 16;
@@ -200,7 +195,7 @@ TEST(interrupted_save_keeps_the_old_file)
     capture_end(&c); /* stderr is a file here and may be cut by the limit too */
     assert_int_equal(rc, -EFBIG);
     assert_old(path);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(files_in(scratch), 1);
 
     child = fork();
     if (child == 0) {
@@ -210,25 +205,23 @@ TEST(interrupted_save_keeps_the_old_file)
     assert_true(child > 0 && waitpid(child, &status, 0) == child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     assert_old(path);
-    assert_int_equal(files_in(dir), 2); /* what the dead process had begun */
+    assert_int_equal(files_in(scratch), 2); /* what the dead process had begun */
 
     make_old(path); /* and it bars no later save */
     assert_old(path);
     assert_int_equal(sp_st_writer_finish(begin_new(path, 300000)), 0);
-    scratch_empty(dir);
-    assert_int_equal(rmdir(dir), 0);
-    free(dir);
+    scratch_empty(scratch);
+    assert_int_equal(files_in(scratch), 0);
 }
 
-TEST(misuse_of_the_writer)
+SCRATCH_TEST(misuse_of_the_writer)
 {
     const int64_t shape[2] = {2, 3}, negative[1] = {-1}, huge[2] = {INT64_MAX, 4};
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("a.safetensors");
     const float x[7] = {0};
     struct sp_st_writer *w;
     struct capture c;
 
-    scratch_path(dir, "a.safetensors", path);
 #define REFUSED(CALL, WORD)                                                                        \
     assert_int_equal(sp_st_writer_create(path, &w), 0);                                            \
     assert_int_equal(sp_st_writer_declare(w, "t", 2, shape), 0);                                   \
@@ -247,25 +240,22 @@ TEST(misuse_of_the_writer)
 #undef REFUSED
     assert_says(&c, sp_st_writer_create("/nonexistent-directory/a", &w), -ENOENT,
                 "cannot be created", "no directory");
-    assert_says(&c, sp_st_writer_create(dir, &w), -EINVAL, "not a regular file", "a directory");
-    assert_int_equal(files_in(dir), 0);
-    rmdir(dir);
-    free(dir);
+    assert_says(&c, sp_st_writer_create(scratch, &w), -EINVAL, "not a regular file", "a directory");
+    assert_int_equal(files_in(scratch), 0);
 }
 
 /* Longer than the piece that is read at a time; the last element counts. */
-TEST(equal_tensors)
+SCRATCH_TEST(equal_tensors)
 {
     enum { N = 70001 };
     const int64_t n = N, other = N - 1;
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("a.safetensors");
     float *x = malloc(N * sizeof *x);
     struct sp_st_writer *w;
     struct sp_st_file st;
     bool same;
 
     must(x != NULL, "malloc");
-    scratch_path(dir, "a.safetensors", path);
     fill(x, N, 0);
     assert_int_equal(sp_st_writer_create(path, &w), 0);
     assert_int_equal(sp_st_writer_declare(w, "a", 1, &n), 0);
@@ -284,8 +274,5 @@ TEST(equal_tensors)
         assert_int_equal(same, i == 1);
     }
     sp_st_close(&st);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
     free(x);
 }

@@ -633,46 +633,35 @@ TEST(test_unknown)
     sp_ids_free(&ids);
 }
 
-static void write_text(const char *dir, const char *name, const char *text)
-{
-    char path[4200];
-
-    write_file(scratch_path(dir, name, path), text, strlen(text));
-}
-
 /* Special tokens by their content, or by their ids; a vocabulary as large as the model's; what is not there. */
-TEST(test_directory)
+SCRATCH_TEST(test_directory)
 {
-    char *dir = scratch_make(), path[4200];
     struct sp_tokenizer *t = NULL;
     struct capture c;
 
-    assert_says(&c, sp_tokenizer_open(dir, &t), -ENOENT, "has no tokenizer.json",
+    assert_says(&c, sp_tokenizer_open(scratch, &t), -ENOENT, "has no tokenizer.json",
                 "an empty directory");
-    write_text(dir, "tokenizer.json",
-               LETTERS("\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}],", ""));
-    assert_int_equal(sp_tokenizer_open(dir, &t), 0);
+    put_text("tokenizer.json",
+             LETTERS("\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}],", ""));
+    assert_int_equal(sp_tokenizer_open(scratch, &t), 0);
     assert_int_equal(sp_tokenizer_vocab(t), 8);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_BOS), -1);
     assert_int_equal(sp_tokenizer_id(t, "ab", 2), 2);
     assert_int_equal(sp_tokenizer_id(t, "<s>", 3), 7);
     assert_int_equal(sp_tokenizer_id(t, "x", 1), -1);
     sp_tokenizer_close(t);
-    write_text(dir, "tokenizer_config.json",
-               "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"a\"}");
-    write_text(dir, "config.json",
-               "{\"vocab_size\":12,\"bos_token_id\":0,\"pad_token_id\":3,\"eos_token_id\":[1,2]}");
-    assert_int_equal(sp_tokenizer_open(dir, &t), 0);
+    put_text("tokenizer_config.json", "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"a\"}");
+    put_text("config.json",
+             "{\"vocab_size\":12,\"bos_token_id\":0,\"pad_token_id\":3,\"eos_token_id\":[1,2]}");
+    assert_int_equal(sp_tokenizer_open(scratch, &t), 0);
     assert_int_equal(sp_tokenizer_vocab(t), 12);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_BOS), 7);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_EOS), 0);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_PAD), 3);
     sp_tokenizer_close(t);
-    write_text(dir, "generation_config.json", "{");
-    assert_says(&c, sp_tokenizer_open(dir, &t), -EINVAL, "generation_config.json",
+    put_text("generation_config.json", "{");
+    assert_says(&c, sp_tokenizer_open(scratch, &t), -EINVAL, "generation_config.json",
                 "a damaged file");
-    must(!truncate(scratch_path(dir, "tokenizer.json", path), (off_t)SP_TOKENIZER_MAX_BYTES + 1),
-         "truncate");
-    assert_says(&c, sp_tokenizer_open(dir, &t), -EINVAL, "at most", "a large file");
-    scratch_remove(dir);
+    must(!truncate(in_scratch("tokenizer.json"), (off_t)SP_TOKENIZER_MAX_BYTES + 1), "truncate");
+    assert_says(&c, sp_tokenizer_open(scratch, &t), -EINVAL, "at most", "a large file");
 }

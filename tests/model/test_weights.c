@@ -7,22 +7,8 @@
 
 /* Odd sizes; wide enough in one case for a transposition in several bands. */
 static const struct sp_model models[] = {
-    ODD_GPT2,
-    ODD_GPT2_UNTIED,
-    {.name = "gpt2 wide",
-     .arch = SP_ARCH_GPT2,
-     .layers = 1,
-     .hidden = 333,
-     .heads = 9,
-     .kv_heads = 9,
-     .head_dim = 37,
-     .mlp = 1601,
-     .vocab = 7,
-     .positions = 2,
-     .norm_eps = 1e-5f},
-    ODD_LLAMA,
-    ODD_LLAMA_TIED,
-    ODD_QWEN,
+    ODD_GPT2,  ODD_GPT2_UNTIED, GPT2_MODEL("gpt2 wide", 1, 333, 9, 37, 1601, 7, 2, .tied = false),
+    ODD_LLAMA, ODD_LLAMA_TIED,  ODD_QWEN,
 };
 
 /* Distinct for every tensor (k) and place [r, c] of it. */
@@ -140,11 +126,10 @@ static size_t check_file(const struct sp_params *p, const struct sp_st_file *st)
     return total;
 }
 
-TEST(round_trip)
+SCRATCH_TEST(round_trip)
 {
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
 
-    scratch_path(dir, "model.safetensors", path);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct sp_st_file st;
         struct sp_params p;
@@ -158,9 +143,6 @@ TEST(round_trip)
         sp_st_close(&st);
         sp_params_destroy(&p);
     }
-    unlink(path);
-    rmdir(dir);
-    free(dir);
 }
 
 /* ---- files of others -------------------------------------------------------------------- */
@@ -345,7 +327,7 @@ static const struct {
 };
 
 /* Values that are no numbers, in each type, are found by whichever share has them. */
-TEST(values_are_checked)
+SCRATCH_TEST(values_are_checked)
 {
     static const struct {
         const char *dtype;
@@ -358,10 +340,9 @@ TEST(values_are_checked)
                {"BF16", 0xff80, "holds infinity at element 1"},
                {"F64", UINT64_C(0x7ff8000000000000), "holds NaN at element 1"},
                {"F64", UINT64_C(0x7e37e43c8800759c), "too large for f32 at element 1"}};
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
     struct sp_params p;
 
-    scratch_path(dir, "model.safetensors", path);
     assert_int_equal(sp_params_create(&models[0], &p), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct departure d = {.dtype = bad[i].dtype};
@@ -399,17 +380,13 @@ TEST(values_are_checked)
         sp_st_close(&st);
     }
     sp_params_destroy(&p);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
 }
 
-TEST(files_of_others)
+SCRATCH_TEST(files_of_others)
 {
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
     int accepted = 0, refused = 0;
 
-    scratch_path(dir, "model.safetensors", path);
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         struct sp_st_file st;
         struct sp_params p;
@@ -435,22 +412,18 @@ TEST(files_of_others)
         sp_params_destroy(&p);
     }
     printf("%d files accepted, %d refused\n", accepted, refused);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
 }
 
 /* ---- shards ------------------------------------------------------------------------------ */
 
 /* The same tensors in any number of files; one that every tensor has by itself among them. */
-TEST(in_shards)
+SCRATCH_TEST(in_shards)
 {
     static const uint64_t limits[] = {1, 100, 1000, 5000, 1000000};
-    char *dir = scratch_make(), path[4200], index[4300];
+    const char *path = in_scratch("model.safetensors");
+    const char *index = in_scratch("model.safetensors.index.json");
     struct sp_params p;
 
-    scratch_path(dir, "model.safetensors", path);
-    snprintf(index, sizeof index, "%s.index.json", path);
     assert_int_equal(sp_params_create(&models[0], &p), 0);
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         int shards = sp_weights_shards(&p, limits[i]);
@@ -475,23 +448,21 @@ TEST(in_shards)
     assert_int_equal(sp_weights_shards(&p, 1), p.n);
     assert_int_equal(sp_weights_shards(&p, 0), 1);
     sp_params_destroy(&p);
-    assert_int_equal(rmdir(dir), 0);
-    free(dir);
+    assert_int_equal(files_in(scratch), 0);
 }
 
 /* A transposed element follows the definition literally: file[in][out] == block[out][in]. */
-TEST(transposition_literally)
+SCRATCH_TEST(transposition_literally)
 {
     const struct sp_model *m = &models[0];
     size_t n = sp_block_elements(m, SP_BLOCK_QKV),
            f = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_UP);
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
     struct sp_st_file st;
     struct sp_params p;
     float file[15 * 45], *w = malloc(n * sizeof *w);
 
     must(w != NULL, "malloc");
-    scratch_path(dir, "model.safetensors", path);
     assert_int_equal(sp_params_create(m, &p), 0);
     save(&p, path);
     assert_int_equal(sp_st_open(path, &st), 0);
@@ -512,8 +483,5 @@ TEST(transposition_literally)
     }
     sp_st_close(&st);
     sp_params_destroy(&p);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
     free(w);
 }
