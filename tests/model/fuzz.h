@@ -6,6 +6,7 @@
 #ifndef TESTS_MODEL_FUZZ_H
 #define TESTS_MODEL_FUZZ_H
 
+#include "quotes.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,6 +47,12 @@ struct fuzz_seed {
     const void *data;
     size_t size;
 };
+
+/* A seed of JSON in single quotes. */
+static inline struct fuzz_seed fuzz_json(const char *quoted)
+{
+    return (struct fuzz_seed){json_text(quoted), strlen(quoted)};
+}
 
 /* Words that a mutation may insert. */
 static const char *const fuzz_words[] = {"null",

@@ -93,33 +93,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef SP_LIBFUZZER
 
 static const char gpt2[] =
-    "{\"model_type\":\"gpt2\",\"n_layer\":3,\"n_embd\":20,\"n_head\":5,\"n_inner\":null,"
-    "\"n_positions\":17,\"vocab_size\":101,\"layer_norm_epsilon\":1e-05,\"resid_pdrop\":0.1,"
-    "\"activation_function\":\"gelu_new\",\"tie_word_embeddings\":false}";
+    "{'model_type':'gpt2','n_layer':3,'n_embd':20,'n_head':5,'n_inner':null,'n_positions':17,"
+    "'vocab_size':101,'layer_norm_epsilon':1e-05,'resid_pdrop':0.1,"
+    "'activation_function':'gelu_new','tie_word_embeddings':false}";
 static const char llama[] =
-    "{\"model_type\":\"llama\",\"num_hidden_layers\":3,\"hidden_size\":24,"
-    "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"head_dim\":8,"
-    "\"intermediate_size\":37,\"vocab_size\":101,\"max_position_embeddings\":99,"
-    "\"rms_norm_eps\":1e-06,\"rope_theta\":500000.0,\"hidden_act\":\"silu\","
-    "\"attention_bias\":false,\"rope_scaling\":{\"rope_type\":\"default\"}}";
+    "{'model_type':'llama','num_hidden_layers':3,'hidden_size':24,'num_attention_heads':6,"
+    "'num_key_value_heads':2,'head_dim':8,'intermediate_size':37,'vocab_size':101,"
+    "'max_position_embeddings':99,'rms_norm_eps':1e-06,'rope_theta':500000.0,'hidden_act':'silu',"
+    "'attention_bias':false,'rope_scaling':{'rope_type':'default'}}";
 static const char mistral[] =
-    "{\"model_type\":\"mistral\",\"num_hidden_layers\":3,\"hidden_size\":24,"
-    "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"intermediate_size\":37,"
-    "\"vocab_size\":101,\"max_position_embeddings\":99,\"sliding_window\":64,"
-    "\"rope_parameters\":{\"rope_type\":\"linear\",\"rope_theta\":1e6,\"factor\":2.5}}";
+    "{'model_type':'mistral','num_hidden_layers':3,'hidden_size':24,'num_attention_heads':6,"
+    "'num_key_value_heads':2,'intermediate_size':37,'vocab_size':101,'max_position_embeddings':99,"
+    "'sliding_window':64,'rope_parameters':{'rope_type':'linear','rope_theta':1e6,'factor':2.5}}";
 static const char qwen3[] =
-    "{\"model_type\":\"qwen3\",\"num_hidden_layers\":3,\"hidden_size\":24,"
-    "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"intermediate_size\":37,"
-    "\"vocab_size\":101,\"max_position_embeddings\":99,\"attention_bias\":true,"
-    "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
-    "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}}";
+    "{'model_type':'qwen3','num_hidden_layers':3,'hidden_size':24,'num_attention_heads':6,"
+    "'num_key_value_heads':2,'intermediate_size':37,'vocab_size':101,'max_position_embeddings':99,"
+    "'attention_bias':true,'rope_scaling':{'rope_type':'llama3','factor':8.0,"
+    "'low_freq_factor':1.0,'high_freq_factor':4.0,'original_max_position_embeddings':8192}}";
 
 int main(int argc, char **argv)
 {
-    const struct fuzz_seed seeds[] = {{gpt2, sizeof gpt2 - 1},
-                                      {llama, sizeof llama - 1},
-                                      {mistral, sizeof mistral - 1},
-                                      {qwen3, sizeof qwen3 - 1}};
+    const struct fuzz_seed seeds[] = {fuzz_json(gpt2), fuzz_json(llama), fuzz_json(mistral),
+                                      fuzz_json(qwen3)};
 
     return fuzz_main(argc, argv, seeds, sizeof seeds / sizeof seeds[0], 60000);
 }

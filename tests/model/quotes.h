@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text with "double" quotes for the single ones. The last four texts stay. */
+/* The text with "double" quotes for the single ones. The last eight texts stay. */
 static inline const char *json_text(const char *quoted)
 {
-    static char *texts[4];
+    static char *texts[8];
     static int turn;
     char *text = strdup(quoted);
 
     if (!text)
         abort();
-    turn = (turn + 1) % 4;
+    turn = (turn + 1) % 8;
     free(texts[turn]);
     texts[turn] = text;
     for (char *at = text; (at = strchr(at, '\'')); at++)

@@ -3,6 +3,7 @@
  * (data/tokenizers/make.py), text that is cut or decoded piece by piece, words matched by hand and by PCRE2, and
  * files that are refused.
  */
+#include "quotes.h"
 #include "support.h"
 #include "model/files/input.h"
 #include "model/tokenizer/regex.h"
@@ -16,6 +17,12 @@ static const char *const forms[] = {"gpt2",        "llama3",  "qwen",    "gpt4o"
                                     "llama2",      "mistral", "unigram", "unigram-bytes",
                                     "unigram-map", "other1",  "other2",  "other3"};
 enum { FORMS = sizeof forms / sizeof *forms };
+
+/* Reads a tokenizer.json in single quotes. */
+static int parse(const char *json, struct sp_tokenizer **t)
+{
+    return sp_tokenizer_parse(json_text(json), strlen(json), "t.json", t);
+}
 
 struct fixture {
     struct sp_tokenizer *t;
@@ -169,9 +176,9 @@ TEST(test_cut_places)
         {"a\n\xe3\x80\x80", 0, 0}, {"\xe3\x80\x80\na", 0, 0}};
     /* Its spaces become letters before it is cut. */
     static const char joined[] =
-        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"b\"},"
-        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
-        "\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+        "{'normalizer':{'type':'Replace','pattern':{'String':' '},'content':'b'},"
+        "'pre_tokenizer':{'type':'ByteLevel','add_prefix_space':false},"
+        "'model':{'vocab':{'a':0,'b':1,'ab':2},'merges':['a b']}}";
     struct sp_tokenizer *t;
     struct fixture f;
 
@@ -183,7 +190,7 @@ TEST(test_cut_places)
                          cases[i].place ? cases[i].place : n);
     }
     fixture_close(&f);
-    assert_int_equal(sp_tokenizer_parse(joined, sizeof joined - 1, "t.json", &t), 0);
+    assert_int_equal(parse(joined, &t), 0);
     assert_int_equal(sp_tokenizer_cut(t, "a b", 3, 0), 3);
     sp_tokenizer_close(t);
 }
@@ -527,9 +534,8 @@ TEST(test_regex)
 
 /* A tokenizer of two letters, in which something is replaced. */
 #define LETTERS(before, model)                                                                     \
-    "{\"version\":\"1.0\"," before                                                                 \
-    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]" model  \
-    "}}"
+    "{'version':'1.0'," before                                                                     \
+    "'model':{'type':'BPE','vocab':{'a':0,'b':1,'ab':2},'merges':['a b']" model "}}"
 
 TEST(test_refused)
 {
@@ -539,90 +545,77 @@ TEST(test_refused)
         {"", "line"},
         {"[]", "no JSON object"},
         {"{}", "model"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "WordPiece"},
-        {LETTERS("\"something\":1,", ""), "something"},
-        {LETTERS("", ",\"dropout\":0.1"), "dropout"},
-        {LETTERS("", ",\"end_of_word_suffix\":\"</w>\""), "end_of_word_suffix"},
-        {LETTERS("", ",\"continuing_subword_prefix\":\"##\""), "continuing_subword_prefix"},
-        {LETTERS("", ",\"unk_token\":\"<unk>\""), "<unk>"},
-        {LETTERS("", ",\"fuse_unk\":3"), "fuse_unk"},
-        {LETTERS("", ",\"nonsense\":null"), "nonsense"},
-        {LETTERS("\"normalizer\":{\"type\":\"BertNormalizer\"},", ""), "BertNormalizer"},
-        {LETTERS("\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA*\"},",
-                 ""),
+        {"{'model':{'type':'WordPiece','vocab':{'a':0}}}", "WordPiece"},
+        {LETTERS("'something':1,", ""), "something"},
+        {LETTERS("", ",'dropout':0.1"), "dropout"},
+        {LETTERS("", ",'end_of_word_suffix':'</w>'"), "end_of_word_suffix"},
+        {LETTERS("", ",'continuing_subword_prefix':'##'"), "continuing_subword_prefix"},
+        {LETTERS("", ",'unk_token':'<unk>'"), "<unk>"},
+        {LETTERS("", ",'fuse_unk':3"), "fuse_unk"},
+        {LETTERS("", ",'nonsense':null"), "nonsense"},
+        {LETTERS("'normalizer':{'type':'BertNormalizer'},", ""), "BertNormalizer"},
+        {LETTERS("'normalizer':{'type':'Precompiled','precompiled_charsmap':'AAA*'},", ""),
          "damaged"},
-        {LETTERS(
-             "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"/wAAAAAAAAA=\"},",
-             ""),
+        {LETTERS("'normalizer':{'type':'Precompiled','precompiled_charsmap':'/wAAAAAAAAA='},", ""),
          "damaged"},
-        {LETTERS("\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Nmt\"}]},",
-                 ""),
-         "Nmt"},
-        {LETTERS("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":"
-                 "\"\"},",
-                 ""),
+        {LETTERS("'normalizer':{'type':'Sequence','normalizers':[{'type':'Nmt'}]},", ""), "Nmt"},
+        {LETTERS("'normalizer':{'type':'Replace','pattern':{'Regex':'('},'content':''},", ""),
          "'('"},
-        {LETTERS("\"normalizer\":{\"type\":\"Replace\",\"pattern\":\"x\",\"content\":\"\"},", ""),
-         "pattern"},
-        {LETTERS("\"normalizer\":{},", ""), "type"},
-        {LETTERS("\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},", ""), "UnicodeScripts"},
-        {LETTERS("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},"
-                 "\"behavior\":\"Sideways\"},",
+        {LETTERS("'normalizer':{'type':'Replace','pattern':'x','content':''},", ""), "pattern"},
+        {LETTERS("'normalizer':{},", ""), "type"},
+        {LETTERS("'pre_tokenizer':{'type':'UnicodeScripts'},", ""), "UnicodeScripts"},
+        {LETTERS("'pre_tokenizer':{'type':'Split','pattern':{'String':'x'},'behavior':'Sideways'},",
                  ""),
          "Sideways"},
-        {LETTERS("\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"sometimes\"},",
-                 ""),
+        {LETTERS("'pre_tokenizer':{'type':'Metaspace','prepend_scheme':'sometimes'},", ""),
          "sometimes"},
-        {LETTERS("\"decoder\":{\"type\":\"WordPiece\"},", ""), "WordPiece"},
-        {LETTERS("\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{"
-                 "\"id\":\"A\"}},"
-                 "{\"SpecialToken\":{\"id\":\"<s>\"}}],\"special_tokens\":{}},",
+        {LETTERS("'decoder':{'type':'WordPiece'},", ""), "WordPiece"},
+        {LETTERS("'post_processor':{'type':'TemplateProcessing','single':[{'Sequence':{'id':'A'}},{"
+                 "'SpecialToken':{'id':'<s>'}}],'special_tokens':{}},",
                  ""),
          "<s>"},
-        {LETTERS("\"added_tokens\":[{\"id\":1,\"content\":\"c\"}],", ""), "id 1"},
-        {LETTERS("\"added_tokens\":[{\"id\":5,\"content\":\"a\"}],", ""), "id 5"},
-        {LETTERS("\"added_tokens\":[{\"id\":5,\"content\":\"c\"},{\"id\":5,\"content\":\"d\"}],",
-                 ""),
-         "id 5"},
-        {LETTERS("\"added_tokens\":[{\"id\":4294967296,\"content\":\"c\"}],", ""), "4294967296"},
-        {LETTERS("\"added_tokens\":[{\"id\":5}],", ""), "content"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "id 0"},
-        {"{\"model\":{\"vocab\":{\"a\":-1},\"merges\":[]}}", "'a'"},
-        {"{\"model\":{\"vocab\":{\"a\":4194304},\"merges\":[]}}", "'a'"},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]}}", "vocab"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a b\"]}}", "merge 0"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\",\"ab c\"]}}", "'c'"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"aa\":1},\"merges\":[\"a a a\"]}}", "merge 0"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"\":1},\"merges\":[[\"\",\"a\"]]}}", "merge 0"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}", "line"},
-        {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":2,\"vocab\":[[\"a\",0]]}}", "unk_id"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",\"b\"]]}}", "token 0"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "vocab"},
+        {LETTERS("'added_tokens':[{'id':1,'content':'c'}],", ""), "id 1"},
+        {LETTERS("'added_tokens':[{'id':5,'content':'a'}],", ""), "id 5"},
+        {LETTERS("'added_tokens':[{'id':5,'content':'c'},{'id':5,'content':'d'}],", ""), "id 5"},
+        {LETTERS("'added_tokens':[{'id':4294967296,'content':'c'}],", ""), "4294967296"},
+        {LETTERS("'added_tokens':[{'id':5}],", ""), "content"},
+        {"{'model':{'vocab':{'a':0,'b':0},'merges':[]}}", "id 0"},
+        {"{'model':{'vocab':{'a':-1},'merges':[]}}", "'a'"},
+        {"{'model':{'vocab':{'a':4194304},'merges':[]}}", "'a'"},
+        {"{'model':{'vocab':{},'merges':[]}}", "vocab"},
+        {"{'model':{'vocab':{'a':0,'b':1},'merges':['a b']}}", "merge 0"},
+        {"{'model':{'vocab':{'a':0,'b':1,'ab':2},'merges':['a b','ab c']}}", "'c'"},
+        {"{'model':{'vocab':{'a':0,'aa':1},'merges':['a a a']}}", "merge 0"},
+        {"{'model':{'vocab':{'a':0,'':1},'merges':[['','a']]}}", "merge 0"},
+        {"{'model':{'vocab':{'a':0,'a':1},'merges':[]}}", "line"},
+        {"{'model':{'type':'Unigram','unk_id':2,'vocab':[['a',0]]}}", "unk_id"},
+        {"{'model':{'type':'Unigram','vocab':[['a','b']]}}", "token 0"},
+        {"{'model':{'type':'Unigram','vocab':[]}}", "vocab"},
     };
     struct sp_tokenizer *t = NULL;
     struct capture c;
 
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         capture_begin(&c);
-        if (!sp_tokenizer_parse(refused[i].json, strlen(refused[i].json), "t.json", &t))
+        if (!parse(refused[i].json, &t))
             fail_msg("accepted: %s", refused[i].json);
         assert_said(capture_end(&c), refused[i].said, refused[i].json);
         assert_null(t);
     }
-    assert_int_equal(sp_tokenizer_parse(LETTERS("", ""), strlen(LETTERS("", "")), "t.json", &t), 0);
+    assert_int_equal(parse(LETTERS("", ""), &t), 0);
     sp_tokenizer_close(t);
 }
 
 /* Unigram without unk has nothing for a character that is in no token. */
 TEST(test_unknown)
 {
-    static const char unigram[] = "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}";
+    static const char unigram[] = "{'model':{'type':'Unigram','vocab':[['a',0]]}}";
     struct sp_tokenizer *t;
     struct sp_ids ids = {0};
     struct sp_encoder *e;
     struct capture c;
 
-    assert_int_equal(sp_tokenizer_parse(unigram, sizeof unigram - 1, "t.json", &t), 0);
+    assert_int_equal(parse(unigram, &t), 0);
     e = sp_encoder_create(t);
     assert_non_null(e);
     assert_int_equal(sp_encode(e, "aa", 2, 0, &ids), 0);
@@ -642,7 +635,7 @@ SCRATCH_TEST(test_directory)
     assert_says(&c, sp_tokenizer_open(scratch, &t), -ENOENT, "has no tokenizer.json",
                 "an empty directory");
     put_text("tokenizer.json",
-             LETTERS("\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}],", ""));
+             json_text(LETTERS("'added_tokens':[{'id':7,'content':'<s>','special':true}],", "")));
     assert_int_equal(sp_tokenizer_open(scratch, &t), 0);
     assert_int_equal(sp_tokenizer_vocab(t), 8);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_BOS), -1);
@@ -650,16 +643,16 @@ SCRATCH_TEST(test_directory)
     assert_int_equal(sp_tokenizer_id(t, "<s>", 3), 7);
     assert_int_equal(sp_tokenizer_id(t, "x", 1), -1);
     sp_tokenizer_close(t);
-    put_text("tokenizer_config.json", "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"a\"}");
+    put_text("tokenizer_config.json", json_text("{'bos_token':{'content':'<s>'},'eos_token':'a'}"));
     put_text("config.json",
-             "{\"vocab_size\":12,\"bos_token_id\":0,\"pad_token_id\":3,\"eos_token_id\":[1,2]}");
+             json_text("{'vocab_size':12,'bos_token_id':0,'pad_token_id':3,'eos_token_id':[1,2]}"));
     assert_int_equal(sp_tokenizer_open(scratch, &t), 0);
     assert_int_equal(sp_tokenizer_vocab(t), 12);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_BOS), 7);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_EOS), 0);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_PAD), 3);
     sp_tokenizer_close(t);
-    put_text("generation_config.json", "{");
+    put_text("generation_config.json", json_text("{"));
     assert_says(&c, sp_tokenizer_open(scratch, &t), -EINVAL, "generation_config.json",
                 "a damaged file");
     must(!truncate(in_scratch("tokenizer.json"), (off_t)SP_TOKENIZER_MAX_BYTES + 1), "truncate");
