@@ -143,11 +143,6 @@ int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir,
     return rc;
 }
 
-int sp_model_write_config(const struct sp_model *m, const char *path)
-{
-    return sp_model_write_config_in(m, NULL, path);
-}
-
 /* ---- as it was read ----------------------------------------------------------------------- */
 
 /* True if the text is the configuration of `m`. */

@@ -20,7 +20,7 @@ static struct sp_st_writer *declared(const char *path, uint64_t limit)
 {
     struct sp_st_writer *w;
 
-    assert_int_equal(sp_st_writer_create_sharded(path, limit, &w), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, limit, &w), 0);
     for (int i = 0; i < TENSORS; i++) {
         char name[8];
 
@@ -169,7 +169,7 @@ static void craft(const char *name, const char *a, const char *b)
     const float x[2] = {1, 2};
     struct sp_st_writer *w;
 
-    assert_int_equal(sp_st_writer_create(in_scratch(name), &w), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, in_scratch(name), 0, &w), 0);
     assert_int_equal(sp_st_writer_declare(w, a, 0, NULL), 0);
     if (b)
         assert_int_equal(sp_st_writer_declare(w, b, 0, NULL), 0);

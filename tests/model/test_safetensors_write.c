@@ -37,7 +37,7 @@ SCRATCH_TEST(round_trip)
     struct sp_st_file st;
     float *x, *y;
 
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
     for (int i = 0; i < n; i++) {
         size_t count = 1;
 
@@ -97,7 +97,7 @@ static void make_old(const char *path)
     float x[5];
 
     fill(x, 5, 0);
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
     assert_int_equal(sp_st_writer_declare(w, "t", 1, &five), 0);
     assert_int_equal(sp_st_writer_data(w, x, 5), 0);
     assert_int_equal(sp_st_writer_finish(w), 0);
@@ -123,7 +123,7 @@ static struct sp_st_writer *begin_tiny(const char *path)
     const float x = 7;
     struct sp_st_writer *w;
 
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
     assert_int_equal(sp_st_writer_declare(w, "t", 1, &one), 0);
     assert_int_equal(sp_st_writer_data(w, &x, 1), 0);
     return w;
@@ -137,7 +137,7 @@ static struct sp_st_writer *begin_new(const char *path, size_t elements)
     float x[1000];
 
     fill(x, 1000, 9);
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
     assert_int_equal(sp_st_writer_declare(w, "t", 2, shape), 0);
     for (size_t at = 0; at < elements; at += 1000)
         assert_int_equal(sp_st_writer_data(w, x, 1000), 0);
@@ -223,7 +223,7 @@ SCRATCH_TEST(misuse_of_the_writer)
     struct capture c;
 
 #define REFUSED(CALL, WORD)                                                                        \
-    assert_int_equal(sp_st_writer_create(path, &w), 0);                                            \
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);                                \
     assert_int_equal(sp_st_writer_declare(w, "t", 2, shape), 0);                                   \
     capture_begin(&c);                                                                             \
     assert_int_equal(CALL, -EINVAL);                                                               \
@@ -238,9 +238,10 @@ SCRATCH_TEST(misuse_of_the_writer)
     REFUSED((sp_st_writer_data(w, x, 6), sp_st_writer_data(w, x, 1)), "after 24 of 24");
     REFUSED((sp_st_writer_data(w, x, 6), sp_st_writer_declare(w, "u", 2, shape)), "after the data");
 #undef REFUSED
-    assert_says(&c, sp_st_writer_create("/nonexistent-directory/a", &w), -ENOENT,
+    assert_says(&c, sp_st_writer_create_in(NULL, "/nonexistent-directory/a", 0, &w), -ENOENT,
                 "cannot be created", "no directory");
-    assert_says(&c, sp_st_writer_create(scratch, &w), -EINVAL, "not a regular file", "a directory");
+    assert_says(&c, sp_st_writer_create_in(NULL, scratch, 0, &w), -EINVAL, "not a regular file",
+                "a directory");
     assert_int_equal(files_in(scratch), 0);
 }
 
@@ -257,7 +258,7 @@ SCRATCH_TEST(equal_tensors)
 
     must(x != NULL, "malloc");
     fill(x, N, 0);
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
     assert_int_equal(sp_st_writer_declare(w, "a", 1, &n), 0);
     assert_int_equal(sp_st_writer_declare(w, "b", 1, &n), 0);
     assert_int_equal(sp_st_writer_declare(w, "c", 1, &n), 0);

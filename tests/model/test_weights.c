@@ -86,7 +86,7 @@ static void save(const struct sp_params *p, const char *path)
 {
     struct sp_st_writer *out;
 
-    assert_int_equal(sp_st_writer_create(path, &out), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &out), 0);
     assert_int_equal(sp_weights_declare(out, p), 0);
     each_block(p, write_one, out);
     assert_int_equal(sp_st_writer_finish(out), 0);
@@ -430,7 +430,7 @@ SCRATCH_TEST(in_shards)
         struct sp_st_writer *out;
         struct sp_st_file st;
 
-        assert_int_equal(sp_st_writer_create_sharded(path, limits[i], &out), 0);
+        assert_int_equal(sp_st_writer_create_in(NULL, path, limits[i], &out), 0);
         assert_int_equal(sp_weights_declare(out, &p), 0);
         each_block(&p, write_one, out);
         assert_int_equal(sp_st_writer_finish(out), 0);

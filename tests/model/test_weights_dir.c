@@ -10,7 +10,7 @@ static void tensor_file(const char *name)
     const float x = 7;
     struct sp_st_writer *w;
 
-    assert_int_equal(sp_st_writer_create(in_scratch(name), &w), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, in_scratch(name), 0, &w), 0);
     assert_int_equal(sp_st_writer_declare(w, "t", 0, NULL), 0);
     assert_int_equal(sp_st_writer_data(w, &x, 1), 0);
     assert_int_equal(sp_st_writer_finish(w), 0);

@@ -70,6 +70,8 @@ json_t *sp_file_sum_end(struct sp_file_sum *s)
     json_t *sums = NULL;
     char hex[HEX];
 
+    if (!s)
+        return NULL;
     if (s->whole && s->part && s->parts) {
         print_hash(XXH3_128bits_digest(s->whole), hex);
         sums = json_pack("{s:I,s:s}", "bytes", (json_int_t)s->bytes, "checksum", hex);
@@ -116,12 +118,11 @@ static json_t *sum_range(int fd, const char *path, uint64_t begin, uint64_t end)
     json_t *sums;
     int err = s ? add_range(fd, path, begin, end, s) : -ENOMEM;
 
-    sums = s ? sp_file_sum_end(s) : NULL;
-    if (err) {
-        json_decref(sums);
-        sums = NULL;
-    }
-    return sums;
+    sums = sp_file_sum_end(s);
+    if (!err)
+        return sums;
+    json_decref(sums);
+    return NULL;
 }
 
 json_t *sp_file_sum_in(const struct sp_dir *dir, const char *name)

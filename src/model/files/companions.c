@@ -272,7 +272,7 @@ static int copy(const struct sp_dir *held, const char *name, const struct sp_dir
     err = sum ? sp_output_open_in(to, name, &out)
               : sp_error(ENOMEM, "%s/%s: no memory for its checksum", to->path, name);
     if (err) {
-        json_decref(sum ? sp_file_sum_end(sum) : NULL);
+        json_decref(sp_file_sum_end(sum));
         close(fd);
         return err;
     }
