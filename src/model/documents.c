@@ -1,4 +1,5 @@
 #include "model/documents.h"
+#include "model/grow.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -18,15 +19,8 @@ void sp_documents_destroy(struct sp_documents *d)
 
 static int add(struct sp_documents *d, int n, int start)
 {
-    if (n == d->room) {
-        int room = d->room ? 2 * d->room : 64;
-        int *more = realloc(d->start, (size_t)room * sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        d->start = more;
-        d->room = room;
-    }
+    if (!sp_grow(&d->start, &d->room, (size_t)n + 1, sizeof *d->start))
+        return -ENOMEM;
     d->start[n] = start;
     return 0;
 }

@@ -7,11 +7,9 @@
 
 static int read_token(const struct sp_part *p, struct sp_added_token *t)
 {
-    static const char *const keys[] = {"id",     "content",    "single_word", "lstrip",
-                                       "rstrip", "normalized", "special",     NULL};
     const char *content = NULL;
     int64_t id = -1;
-    int err = sp_part_keys(p, keys);
+    int err = sp_part_keys(p, "id content single_word lstrip rstrip normalized special");
 
     err = err ? err : sp_part_int(p, "id", &id);
     err = err ? err : sp_part_text(p, "content", &content, &t->n);

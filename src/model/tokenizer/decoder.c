@@ -44,13 +44,12 @@ static int read_fuse(const struct sp_part *p, void *to)
 
 static int read_metaspace(const struct sp_part *p, void *to)
 {
-    static const char *const schemes[] = {"never", "first", "always", NULL};
     struct sp_decoder_step s = {.kind = SP_DECODE_METASPACE, .c = 0x2581};
     int scheme = 2, err = sp_part_char(p, "replacement", &s.c);
     bool prefix = true;
 
     err = err ? err : sp_part_bool(p, "add_prefix_space", &prefix);
-    err = err ? err : sp_part_word(p, "prepend_scheme", schemes, &scheme);
+    err = err ? err : sp_part_word(p, "prepend_scheme", "never first always", &scheme);
     s.prefixed = scheme && prefix;
     return err ? err : add_step(p, to, &s);
 }

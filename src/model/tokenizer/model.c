@@ -3,7 +3,6 @@
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/vocabulary.h"
 #include "sp_error.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,34 +124,25 @@ static int refuse_settings(const struct sp_part *p)
     return 0;
 }
 
-static int read_unk(const struct sp_part *p, struct sp_bpe *b)
+static int read_unk(const struct sp_part *p, struct sp_vocabulary *v)
 {
     const char *unk = NULL;
     size_t n;
     int err = sp_part_text(p, "unk_token", &unk, &n);
 
-    b->unk = unk ? sp_vocabulary_find(b->vocabulary, unk, n) : -1;
-    if (!err && unk && b->unk < 0)
+    v->unk = unk ? sp_vocabulary_find(v, unk, n) : -1;
+    if (!err && unk && v->unk < 0)
         err = sp_part_refuse(p, "the unk_token '%s' is not in the vocabulary", unk);
     return err;
 }
 
 static int read_bpe(const struct sp_part *p, struct sp_tokenizer *t)
 {
-    static const char *const keys[] = {"dropout",
-                                       "unk_token",
-                                       "continuing_subword_prefix",
-                                       "end_of_word_suffix",
-                                       "fuse_unk",
-                                       "byte_fallback",
-                                       "ignore_merges",
-                                       "vocab",
-                                       "merges",
-                                       NULL};
     struct sp_bpe *b = &t->bpe;
     struct sp_bpe_merges merges = {0};
     size_t bad = 0;
-    int err = sp_part_keys(p, keys);
+    int err = sp_part_keys(p, "dropout unk_token continuing_subword_prefix end_of_word_suffix "
+                              "fuse_unk byte_fallback ignore_merges vocab merges");
 
     b->vocabulary = &t->vocabulary;
     b->byte_level = t->pretokenizer.byte_level;
@@ -163,9 +153,11 @@ static int read_bpe(const struct sp_part *p, struct sp_tokenizer *t)
     if (!err && b->byte_level && b->byte_fallback)
         err = sp_part_refuse(p, "byte_fallback of a byte-level vocabulary is not supported");
     err = err ? err : read_vocabulary(p, &t->vocabulary);
-    err = err ? err : read_unk(p, b);
+    err = err ? err : read_unk(p, &t->vocabulary);
     err = err ? err : read_merges(p, &t->vocabulary, &merges);
     if (!err) {
+        if (b->byte_level || b->byte_fallback)
+            sp_bytes_find(&t->vocabulary, b->byte_level);
         err = sp_bpe_create(b, &merges, &bad);
         if (err == -EINVAL)
             sp_part_refuse(p, "merge %zu makes a token that is not in the vocabulary", bad);
@@ -205,24 +197,26 @@ static int read_scores(const struct sp_part *p, struct sp_tokenizer *t)
 
 static int read_unigram(const struct sp_part *p, struct sp_tokenizer *t)
 {
-    static const char *const keys[] = {"unk_id", "vocab", "byte_fallback", NULL};
     struct sp_unigram *u = &t->unigram;
-    int err = sp_part_keys(p, keys);
+    int64_t unk = -1;
+    int err = sp_part_keys(p, "unk_id vocab byte_fallback");
 
     t->is_unigram = true;
     u->vocabulary = &t->vocabulary;
-    u->unk = -1;
     if (!err && t->pretokenizer.byte_level)
         err = sp_part_refuse(p, "with the pre-tokenizer ByteLevel is not supported");
-    err = err ? err : sp_part_int(p, "unk_id", &u->unk);
+    err = err ? err : sp_part_int(p, "unk_id", &unk);
     err = err ? err : sp_part_bool(p, "byte_fallback", &u->byte_fallback);
     err = err ? err : read_scores(p, t);
-    if (!err && (u->unk < -1 || u->unk >= (int64_t)t->vocabulary.ids))
-        err = sp_part_refuse(p, "\"unk_id\" is %lld, of %u tokens", (long long)u->unk,
+    if (!err && (unk < -1 || unk >= (int64_t)t->vocabulary.ids))
+        err = sp_part_refuse(p, "\"unk_id\" is %lld, of %u tokens", (long long)unk,
                              (unsigned)t->vocabulary.ids);
-    if (!err && sp_unigram_create(u))
-        err = no_memory(p);
-    return err;
+    if (err)
+        return err;
+    t->vocabulary.unk = unk;
+    if (u->byte_fallback)
+        sp_bytes_find(&t->vocabulary, false);
+    return sp_unigram_create(u) ? no_memory(p) : 0;
 }
 
 int sp_model_read(struct sp_tokenizer *t, const json_t *json, const char *where)

@@ -124,6 +124,7 @@ enum sp_split_behavior {
     SP_SPLIT_MERGED_WITH_NEXT,
     SP_SPLIT_CONTIGUOUS /* neighbours that were found are one */
 };
+/* In the order of the words of "prepend_scheme". */
 enum sp_pretokenizer_prefix { SP_PREFIX_NEVER, SP_PREFIX_FIRST, SP_PREFIX_ALWAYS };
 
 struct sp_pretokenizer {
@@ -198,8 +199,6 @@ struct sp_bpe {
     uint32_t slots;
     bool byte_level; /* words are bytes, and the vocabulary writes each as a character of its own */
     bool byte_fallback, ignore_merges, fuse_unk;
-    int64_t unk;       /* -1: none */
-    int64_t byte[256]; /* the id of a byte: byte_level, byte_fallback; -1: none */
     /*
      * Pairs of characters that are inside some token, by their hash, so some that are not too; NULL: not known. A word
      * may be cut between two others, if each of them is a token.
@@ -251,8 +250,6 @@ struct sp_unigram {
     double *score;       /* [ids] */
     double least;        /* of them */
     bool byte_fallback;
-    int64_t unk;       /* -1: none */
-    int64_t byte[256]; /* ids of <0x00> and on; -1: none */
 };
 
 /* The memory of a thread. */
@@ -330,6 +327,11 @@ struct sp_tokenizer {
     /* Places where text may be cut: a space behind such a character; behind the only newline between two words. */
     bool cut_at_space[128], cut_at_newline;
 };
+
+/* Finds the tokens that a vocabulary has for bytes: written as byte-level ones write them, or <0x00> and on. */
+void sp_bytes_find(struct sp_vocabulary *v, bool byte_level);
+/* True if each of the bytes has a token. */
+bool sp_bytes_known(const struct sp_vocabulary *v, const char *bytes, size_t n);
 
 /* Reads "model", the pre-tokenizers being known. 0 or -errno after one line. */
 int sp_model_read(struct sp_tokenizer *t, const json_t *json, const char *where);

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE /* memmem */
+#include "model/grow.h"
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/regex.h"
@@ -26,16 +27,11 @@ static int add_step(const struct sp_part *p, struct sp_pretokenizer *z,
     return 0;
 }
 
-static const char *const behaviors[] = {[SP_SPLIT_ISOLATED] = "Isolated",
-                                        [SP_SPLIT_REMOVED] = "Removed",
-                                        [SP_SPLIT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
-                                        [SP_SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
-                                        [SP_SPLIT_CONTIGUOUS] = "Contiguous",
-                                        NULL};
-
 static int read_behavior(const struct sp_part *p, struct sp_pretokenizer_step *s)
 {
-    int behavior = SP_SPLIT_ISOLATED, err = sp_part_word(p, "behavior", behaviors, &behavior);
+    static const char words[] = /* in the order of the enum */
+        "Isolated Removed MergedWithPrevious MergedWithNext Contiguous";
+    int behavior = SP_SPLIT_ISOLATED, err = sp_part_word(p, "behavior", words, &behavior);
 
     s->behavior = (enum sp_split_behavior)behavior;
     return err;
@@ -43,11 +39,10 @@ static int read_behavior(const struct sp_part *p, struct sp_pretokenizer_step *s
 
 static int read_byte_level(const struct sp_part *p, void *to)
 {
-    static const char *const keys[] = {"add_prefix_space", "trim_offsets", "use_regex", NULL};
     struct sp_pretokenizer *z = to;
     struct sp_pretokenizer_step s = {.kind = SP_SPLIT_WORDS, .words = &sp_words_gpt2};
     bool prefix = true;
-    int err = sp_part_keys(p, keys);
+    int err = sp_part_keys(p, "add_prefix_space trim_offsets use_regex");
 
     s.splits = true;
     err = err ? err : sp_part_bool(p, "add_prefix_space", &prefix);
@@ -93,20 +88,15 @@ static struct sp_pretokenizer_step split_by(bool (*is)(uint32_t c, uint32_t a), 
 
 static int read_metaspace(const struct sp_part *p, void *to)
 {
-    static const char *const keys[] = {"replacement", "add_prefix_space", "prepend_scheme",
-                                       "split",       "str_rep",          NULL};
-    static const char *const schemes[] = {[SP_PREFIX_NEVER] = "never",
-                                          [SP_PREFIX_FIRST] = "first",
-                                          [SP_PREFIX_ALWAYS] = "always",
-                                          NULL};
     struct sp_pretokenizer_step s;
     uint32_t replacement = 0x2581;
-    int scheme = -1, err = sp_part_keys(p, keys);
+    int scheme = -1;
+    int err = sp_part_keys(p, "replacement add_prefix_space prepend_scheme split str_rep");
     bool prefix = true, splits = true;
 
     err = err ? err : sp_part_char(p, "replacement", &replacement);
     err = err ? err : sp_part_bool(p, "add_prefix_space", &prefix);
-    err = err ? err : sp_part_word(p, "prepend_scheme", schemes, &scheme);
+    err = err ? err : sp_part_word(p, "prepend_scheme", "never first always", &scheme);
     err = err ? err : sp_part_bool(p, "split", &splits);
     if (!err && !prefix && scheme > 0)
         err = sp_part_refuse(p, "\"add_prefix_space\" and \"prepend_scheme\" contradict");
@@ -131,10 +121,9 @@ static const struct sp_words *words_of(const struct sp_pretokenizer_step *s, con
 
 static int read_split(const struct sp_part *p, void *to)
 {
-    static const char *const keys[] = {"pattern", "behavior", "invert", NULL};
     struct sp_pretokenizer_step s = {.kind = SP_SPLIT_TEXT};
     struct sp_pattern pattern;
-    int err = sp_part_keys(p, keys);
+    int err = sp_part_keys(p, "pattern behavior invert");
 
     s.splits = true;
     err = err ? err : sp_part_pattern(p, "pattern", &pattern);
@@ -257,16 +246,7 @@ const struct sp_words *sp_pretokenizer_words(const struct sp_pretokenizer *z)
 
 static void add_piece(struct sp_pieces *p, struct sp_piece piece)
 {
-    if (p->n == p->room && !p->failed) {
-        size_t room = p->room ? 2 * p->room : 64;
-        struct sp_piece *grown = realloc(p->piece, room * sizeof *grown);
-
-        p->failed = !grown;
-        if (grown) {
-            p->piece = grown;
-            p->room = room;
-        }
-    }
+    p->failed = p->failed || !sp_grow(&p->piece, &p->room, p->n + 1, sizeof piece);
     if (!p->failed)
         p->piece[p->n++] = piece;
 }

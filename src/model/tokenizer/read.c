@@ -12,13 +12,11 @@
 
 static int refuse_keys(const json_t *root, const char *where)
 {
-    /* Padding and truncation are of batches. */
-    static const char *const keys[] = {
-        "version",       "truncation",     "padding", "added_tokens", "normalizer",
-        "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
     const struct sp_part p = {root, where, "the file", ""};
 
-    return sp_part_keys(&p, keys);
+    /* Padding and truncation are of batches. */
+    return sp_part_keys(&p, "version truncation padding added_tokens normalizer pre_tokenizer "
+                            "post_processor decoder model");
 }
 
 /* An added token that the vocabulary has too must have the same id there, and an id one text. */

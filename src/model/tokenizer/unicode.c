@@ -1,24 +1,13 @@
 #include "model/tokenizer/unicode.h"
+#include "model/grow.h"
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
 static bool reserve(struct sp_bytes *b, size_t n)
 {
-    size_t room = b->room ? b->room : 256;
-    char *at;
-
-    if (b->failed || b->room - b->n >= n)
-        return !b->failed;
-    while (room - b->n < n)
-        room *= 2;
-    at = realloc(b->at, room);
-    b->failed = !at;
-    if (!at)
-        return false;
-    b->at = at;
-    b->room = room;
-    return true;
+    b->failed = b->failed || !sp_grow(&b->at, &b->room, b->n + n, 1);
+    return !b->failed;
 }
 
 void sp_bytes_add(struct sp_bytes *b, const void *bytes, size_t n)
@@ -37,41 +26,17 @@ void sp_bytes_add_char(struct sp_bytes *b, uint32_t c)
 
 int sp_unicode_decode(const char *text, size_t n, uint32_t *c)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned char *b = (const unsigned char *)text;
-    int length = sp_unicode_length(*text);
+    utf8proc_int32_t number;
+    utf8proc_ssize_t length =
+        utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &number);
 
-    if (length > 1 && (b[0] < 0xc2 || b[0] > 0xf4 || (size_t)length > n))
-        return 0;
-    for (int i = 1; i < length; i++)
-        if ((b[i] & 0xc0) != 0x80)
-            return 0;
-    sp_unicode_next(text, c);
-    return *c < least[length] || *c > 0x10ffff || (*c >= 0xd800 && *c < 0xe000) ? 0 : length;
+    *c = (uint32_t)number;
+    return length > 0 ? (int)length : 0;
 }
 
 int sp_unicode_encode(uint32_t c, char out[4])
 {
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        out[0] = (char)(0xc0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 63));
-        return 2;
-    }
-    if (c < 0x10000) {
-        out[0] = (char)(0xe0 | c >> 12);
-        out[1] = (char)(0x80 | (c >> 6 & 63));
-        out[2] = (char)(0x80 | (c & 63));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | c >> 18);
-    out[1] = (char)(0x80 | (c >> 12 & 63));
-    out[2] = (char)(0x80 | (c >> 6 & 63));
-    out[3] = (char)(0x80 | (c & 63));
-    return 4;
+    return (int)utf8proc_encode_char((utf8proc_int32_t)c, (utf8proc_uint8_t *)out);
 }
 
 size_t sp_unicode_valid(const char *text, size_t n)
