@@ -1,6 +1,5 @@
 /* Text to ids: bytes that are no characters, added tokens, normalizers, pieces, words, the model. */
 #include "model/tokenizer/parts.h"
-#include "model/tokenizer/regex.h"
 #include "model/tokenizer/words.h"
 #include "sp_error.h"
 #include <stdlib.h>

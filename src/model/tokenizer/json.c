@@ -57,8 +57,7 @@ int sp_part_read(const struct sp_part *p, const char *list, const struct sp_part
     return read_part(p, list, types, to, 0);
 }
 
-/* The place of a word in a list with blanks between; -1: it is not there. */
-static int find_word(const char *list, const char *word)
+int sp_word_find(const char *list, const char *word)
 {
     size_t n = strlen(word), length;
 
@@ -77,7 +76,7 @@ int sp_part_keys(const struct sp_part *p, const char *keys)
 
     json_object_foreach((json_t *)p->json, key, value)
     {
-        if (find_word(keys, key) < 0 && strcmp(key, "type"))
+        if (sp_word_find(keys, key) < 0 && strcmp(key, "type"))
             return sp_part_refuse(p, "\"%s\" is not supported", key);
     }
     return 0;
@@ -145,7 +144,7 @@ int sp_part_word(const struct sp_part *p, const char *key, const char *words, in
 
     if (err || !text)
         return err;
-    found = find_word(words, text);
+    found = sp_word_find(words, text);
     if (found < 0)
         return sp_part_refuse(p, "\"%s\" is \"%s\", which is not supported", key, text);
     *out = found;

@@ -32,6 +32,9 @@ int sp_part_refuse(const struct sp_part *p, const char *fmt, ...)
 int sp_part_read(const struct sp_part *p, const char *list, const struct sp_part_type *types,
                  void *to);
 
+/* The place of a word in a list with blanks between; -1: it is not there. */
+int sp_word_find(const char *list, const char *word);
+
 /* The keys that a part may have besides "type", with blanks between: others are refused. */
 int sp_part_keys(const struct sp_part *p, const char *keys);
 /* The value of a key, in *out; a key that is absent or null leaves it as it is. */

@@ -2,13 +2,12 @@
 #ifndef SP_TOKENIZER_PARTS_H
 #define SP_TOKENIZER_PARTS_H
 
+#include "model/tokenizer/regex.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/tokenizer/unicode.h"
 #include "model/tokenizer/vocabulary.h"
 #include <jansson.h>
 
-struct sp_regex;
-struct sp_matcher;
 struct sp_words;
 
 /* Added tokens: texts that are tokens wherever they are, before anything else is looked at. */
@@ -70,21 +69,21 @@ enum { SP_NORMALIZER_STEPS = 32 };
 
 struct sp_normalizer {
     struct sp_normalizer_step {
-        enum sp_normalizer_kind {
-            SP_NORMALIZE_FORM,
-            SP_NORMALIZE_LOWERCASE,
-            SP_NORMALIZE_STRIP,
-            SP_NORMALIZE_STRIP_ACCENTS,
-            SP_NORMALIZE_PREPEND,
-            SP_NORMALIZE_REPLACE,
-            SP_NORMALIZE_CHARSMAP
+        enum sp_normalizer_kind { /* the first are those of enum sp_normal_form */
+                                  SP_NORMALIZE_NFC,
+                                  SP_NORMALIZE_NFD,
+                                  SP_NORMALIZE_NFKC,
+                                  SP_NORMALIZE_NFKD,
+                                  SP_NORMALIZE_LOWERCASE,
+                                  SP_NORMALIZE_STRIP_ACCENTS,
+                                  SP_NORMALIZE_STRIP,
+                                  SP_NORMALIZE_PREPEND,
+                                  SP_NORMALIZE_REPLACE,
+                                  SP_NORMALIZE_CHARSMAP
         } kind;
-        enum sp_normal_form form;
-        bool left, right; /* STRIP */
-        char *from, *to;  /* REPLACE, PREPEND: to */
-        size_t from_n, to_n;
-        struct sp_regex *regex;       /* REPLACE: instead of `from` */
-        struct sp_charsmap *charsmap; /* NULL: it maps nothing */
+        bool left, right;              /* STRIP */
+        struct sp_replacement replace; /* REPLACE; PREPEND: what it puts in front is `to` */
+        struct sp_charsmap *charsmap;  /* NULL: it maps nothing */
     } step[SP_NORMALIZER_STEPS];
     int steps;
 };
@@ -112,8 +111,7 @@ enum { SP_PRETOKENIZER_STEPS = 32 };
 /* Texts that are looked for: */
 enum sp_split_kind {
     SP_SPLIT_WORDS, /* the words of a known pattern, which leave nothing out */
-    SP_SPLIT_REGEX,
-    SP_SPLIT_TEXT,
+    SP_SPLIT_PATTERN,
     SP_SPLIT_CHARACTERS
 };
 /* The use of a text that was found; its neighbours are the texts between: */
@@ -142,9 +140,7 @@ struct sp_pretokenizer {
         bool (*is)(uint32_t c, uint32_t a);
         uint32_t a;
         const struct sp_words *words;
-        struct sp_regex *regex;
-        char *text;
-        size_t text_n;
+        struct sp_regex *pattern;
     } step[SP_PRETOKENIZER_STEPS];
     int steps;
     bool byte_level; /* pieces go to the model as bytes, for a byte-level vocabulary */
@@ -284,8 +280,7 @@ struct sp_decoder {
             SP_DECODE_REPLACE,
             SP_DECODE_STRIP
         } kind;
-        char *from, *to; /* REPLACE */
-        size_t from_n, to_n;
+        struct sp_replacement replace;
         uint32_t c;      /* STRIP, METASPACE */
         int left, right; /* STRIP */
         bool prefixed;   /* METASPACE: text begins with a replacement that was not in it */
@@ -300,10 +295,6 @@ struct sp_decoder {
 /* Reads "decoder". 0 or -errno after one line. */
 int sp_decoder_read(struct sp_decoder *d, const json_t *json, const char *where);
 void sp_decoder_destroy(struct sp_decoder *d);
-
-/* Appends what a token says, which is the first of its text or not. spare: room to work. */
-void sp_decoder_token(const struct sp_decoder *d, const char *text, size_t n, bool first,
-                      struct sp_bytes *out, struct sp_bytes *spare);
 
 enum { SP_AROUND = 8 };
 

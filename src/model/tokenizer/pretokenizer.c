@@ -1,8 +1,5 @@
-#define _GNU_SOURCE /* memmem */
 #include "model/grow.h"
-#include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
-#include "model/tokenizer/regex.h"
 #include "model/tokenizer/words.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -19,8 +16,7 @@ static int add_step(const struct sp_part *p, struct sp_pretokenizer *z,
         z->step[z->steps++] = (struct sp_pretokenizer_step){.maps = true};
     }
     if (z->steps == SP_PRETOKENIZER_STEPS) {
-        sp_regex_destroy(s.regex);
-        free(s.text);
+        sp_regex_destroy(s.pattern);
         return sp_part_refuse(p, "more than %d steps", SP_PRETOKENIZER_STEPS);
     }
     z->step[z->steps++] = s;
@@ -121,16 +117,13 @@ static const struct sp_words *words_of(const struct sp_pretokenizer_step *s, con
 
 static int read_split(const struct sp_part *p, void *to)
 {
-    struct sp_pretokenizer_step s = {.kind = SP_SPLIT_TEXT};
+    struct sp_pretokenizer_step s = {.splits = true, .kind = SP_SPLIT_PATTERN};
     struct sp_pattern pattern;
     int err = sp_part_keys(p, "pattern behavior invert");
 
-    s.splits = true;
     err = err ? err : sp_part_pattern(p, "pattern", &pattern);
     err = err ? err : read_behavior(p, &s);
     err = err ? err : sp_part_bool(p, "invert", &s.invert);
-    if (!err && !pattern.n)
-        err = sp_part_refuse(p, "nothing to look for");
     if (err)
         return err;
     s.words = pattern.regex ? words_of(&s, pattern.text) : NULL;
@@ -138,20 +131,10 @@ static int read_split(const struct sp_part *p, void *to)
         s.kind = SP_SPLIT_WORDS;
         s.behavior = SP_SPLIT_ISOLATED;
         s.invert = false;
-    } else if (pattern.regex) {
-        s.kind = SP_SPLIT_REGEX;
-        err = sp_regex_create(pattern.text, pattern.n, p->where, &s.regex);
     } else {
-        s.text = malloc(pattern.n + 1);
-        s.text_n = pattern.n;
-        if (!s.text)
-            return sp_error(ENOMEM, "%s: no memory", p->where);
-        memcpy(s.text, pattern.text, pattern.n + 1);
+        err = sp_regex_of(p, &pattern, &s.pattern);
     }
-    if (!err)
-        return add_step(p, to, s);
-    free(s.text);
-    return err;
+    return err ? err : add_step(p, to, s);
 }
 
 static int read_digits(const struct sp_part *p, void *to)
@@ -170,8 +153,8 @@ static int read_whitespace(const struct sp_part *p, void *to)
 {
     static const char pattern[] = "[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+";
     struct sp_pretokenizer_step s = {
-        .splits = true, .kind = SP_SPLIT_REGEX, .behavior = SP_SPLIT_REMOVED, .invert = true};
-    int err = sp_regex_create(pattern, sizeof pattern - 1, p->where, &s.regex);
+        .splits = true, .kind = SP_SPLIT_PATTERN, .behavior = SP_SPLIT_REMOVED, .invert = true};
+    int err = sp_regex_create(pattern, sizeof pattern - 1, p->where, &s.pattern);
 
     return err ? err : add_step(p, to, s);
 }
@@ -220,10 +203,8 @@ int sp_pretokenizer_read(struct sp_pretokenizer *z, const json_t *json, const ch
 
 void sp_pretokenizer_destroy(struct sp_pretokenizer *z)
 {
-    for (int i = 0; i < z->steps; i++) {
-        sp_regex_destroy(z->step[i].regex);
-        free(z->step[i].text);
-    }
+    for (int i = 0; i < z->steps; i++)
+        sp_regex_destroy(z->step[i].pattern);
 }
 
 void sp_pretokenizer_room_free(struct sp_pretokenizer_room *r)
@@ -264,16 +245,8 @@ static void add_part(struct sp_pieces *p, const struct sp_piece *of, size_t at, 
 static int find_next(const struct sp_pretokenizer_step *s, struct sp_matcher *m, const char *text,
                      size_t n, size_t at, size_t match[2])
 {
-    const char *found;
-
-    if (s->kind == SP_SPLIT_REGEX)
-        return sp_regex_find(s->regex, m, text, n, at, match);
-    if (s->kind == SP_SPLIT_TEXT) {
-        found = memmem(text + at, n - at, s->text, s->text_n);
-        match[0] = found ? (size_t)(found - text) : 0;
-        match[1] = match[0] + s->text_n;
-        return found != NULL;
-    }
+    if (s->kind == SP_SPLIT_PATTERN)
+        return sp_regex_find(s->pattern, m, text, n, at, match);
     for (size_t length; at < n; at += length) {
         uint32_t c;
 
@@ -300,12 +273,9 @@ static int find_all(const struct sp_pretokenizer_step *s, struct sp_pretokenizer
         found = find_next(s, r->matcher, text, n, at, match);
         if (found <= 0)
             break;
-        at = match[1];
-        if (match[0] == match[1]) { /* of no length: once at a place, and not behind another */
-            at += at < n ? (size_t)sp_unicode_length(text[at]) : 1;
-            if (any && match[0] == covered)
-                continue;
-        }
+        at = sp_regex_behind(text, n, match);
+        if (match[0] == match[1] && any && match[0] == covered)
+            continue; /* of no length: once at a place, and not behind another */
         any = true;
         if (covered < match[0])
             add_piece(&r->found, (struct sp_piece){covered, match[0] - covered, s->invert, false});

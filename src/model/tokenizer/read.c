@@ -3,7 +3,6 @@
 #include "model/files/input.h"
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
-#include "model/tokenizer/regex.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>

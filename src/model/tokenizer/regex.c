@@ -1,5 +1,5 @@
+#define _GNU_SOURCE /* memmem */
 #include "model/tokenizer/regex.h"
-#include "model/tokenizer/unicode.h"
 #include "sp_error.h"
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -8,8 +8,9 @@
 #include <string.h>
 
 struct sp_regex {
-    pcre2_code *code;
-    char *pattern; /* as the file has it */
+    pcre2_code *code; /* NULL: the pattern is a text */
+    char *pattern;    /* as the file has it */
+    size_t n;
 };
 
 struct sp_matcher {
@@ -262,20 +263,32 @@ static int compile(struct sp_regex *re, const char *translated, const char *wher
     return 0;
 }
 
-int sp_regex_create(const char *pattern, size_t n, const char *where, struct sp_regex **re)
+static struct sp_regex *hold_pattern(const char *pattern, size_t n, const char *where)
 {
     struct sp_regex *r = calloc(1, sizeof *r);
+
+    if (r)
+        r->pattern = malloc(n + 1);
+    if (!r || !r->pattern) {
+        sp_regex_destroy(r);
+        sp_error(ENOMEM, "%s: no memory for a pattern", where);
+        return NULL;
+    }
+    memcpy(r->pattern, pattern, n);
+    r->pattern[n] = '\0';
+    r->n = n;
+    return r;
+}
+
+int sp_regex_create(const char *pattern, size_t n, const char *where, struct sp_regex **re)
+{
+    struct sp_regex *r = hold_pattern(pattern, n, where);
     struct translation t = {.at = pattern, .end = pattern + n, .where = where, .pattern = pattern};
     int err;
 
-    if (r)
-        r->pattern = strdup(pattern);
-    if (!r || !r->pattern)
-        err = sp_error(ENOMEM, "%s: no memory for a regular expression", where);
-    else if (strlen(pattern) != n)
-        err = refuse(&t, "a zero byte");
-    else
-        err = translate(&t);
+    if (!r)
+        return -ENOMEM;
+    err = strlen(pattern) != n ? refuse(&t, "a zero byte") : translate(&t);
     err = err ? err : compile(r, t.out.at, where);
     free(t.out.at);
     if (err)
@@ -285,6 +298,16 @@ int sp_regex_create(const char *pattern, size_t n, const char *where, struct sp_
     return err;
 }
 
+int sp_regex_of(const struct sp_part *p, const struct sp_pattern *pattern, struct sp_regex **re)
+{
+    if (!pattern->n)
+        return sp_part_refuse(p, "nothing to look for");
+    if (pattern->regex)
+        return sp_regex_create(pattern->text, pattern->n, p->where, re);
+    *re = hold_pattern(pattern->text, pattern->n, p->where);
+    return *re ? 0 : -ENOMEM;
+}
+
 void sp_regex_destroy(struct sp_regex *re)
 {
     if (!re)
@@ -292,6 +315,11 @@ void sp_regex_destroy(struct sp_regex *re)
     pcre2_code_free(re->code);
     free(re->pattern);
     free(re);
+}
+
+bool sp_regex_is_character(const struct sp_regex *re)
+{
+    return !re->code && (size_t)sp_unicode_length(*re->pattern) == re->n;
 }
 
 struct sp_matcher *sp_matcher_create(void)
@@ -322,13 +350,26 @@ void sp_matcher_destroy(struct sp_matcher *m)
     free(m);
 }
 
+static int find_text(const struct sp_regex *re, const char *text, size_t n, size_t at,
+                     size_t match[2])
+{
+    const char *found = n - at < re->n ? NULL : memmem(text + at, n - at, re->pattern, re->n);
+
+    match[0] = found ? (size_t)(found - text) : 0;
+    match[1] = match[0] + re->n;
+    return found != NULL;
+}
+
 int sp_regex_find(const struct sp_regex *re, struct sp_matcher *m, const char *text, size_t n,
                   size_t at, size_t match[2])
 {
-    int k = pcre2_match(re->code, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK, m->data, m->context);
-    const PCRE2_SIZE *found = pcre2_get_ovector_pointer(m->data);
     PCRE2_UCHAR why[128];
+    const PCRE2_SIZE *found;
+    int k;
 
+    if (!re->code)
+        return find_text(re, text, n, at, match);
+    k = pcre2_match(re->code, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK, m->data, m->context);
     if (k == PCRE2_ERROR_NOMATCH)
         return 0;
     if (k < 0) {
@@ -336,7 +377,74 @@ int sp_regex_find(const struct sp_regex *re, struct sp_matcher *m, const char *t
         return sp_error(EINVAL, "the regular expression '%s' of the tokenizer gave up: %s",
                         re->pattern, (char *)why);
     }
+    found = pcre2_get_ovector_pointer(m->data);
     match[0] = found[0];
     match[1] = found[1];
     return 1;
+}
+
+size_t sp_regex_behind(const char *text, size_t n, const size_t match[2])
+{
+    size_t end = match[1];
+
+    if (match[0] < end)
+        return end;
+    return end + (end < n ? (size_t)sp_unicode_length(text[end]) : 1);
+}
+
+/* ---- replacing --------------------------------------------------------------------------------- */
+
+int sp_replacement_set(struct sp_replacement *r, const struct sp_part *p, const char *to, size_t n)
+{
+    r->to = malloc(n + 1);
+    if (!r->to)
+        return sp_error(ENOMEM, "%s: no memory for a text", p->where);
+    memcpy(r->to, to, n);
+    r->to_n = n;
+    return 0;
+}
+
+int sp_replacement_read(struct sp_replacement *r, const struct sp_part *p, bool texts_only)
+{
+    struct sp_pattern pattern;
+    const char *content = "";
+    size_t n = 0;
+    int err = sp_part_pattern(p, "pattern", &pattern);
+
+    err = err ? err : sp_part_text(p, "content", &content, &n);
+    if (!err && texts_only && pattern.regex)
+        err = sp_part_refuse(p, "a regular expression is not supported");
+    err = err ? err : sp_regex_of(p, &pattern, &r->from);
+    err = err ? err : sp_replacement_set(r, p, content, n);
+    if (err)
+        sp_replacement_destroy(r);
+    return err;
+}
+
+void sp_replacement_destroy(struct sp_replacement *r)
+{
+    sp_regex_destroy(r->from);
+    free(r->to);
+    *r = (struct sp_replacement){0};
+}
+
+int sp_replacement_run(const struct sp_replacement *r, struct sp_matcher *m, const char *text,
+                       size_t n, size_t most, struct sp_bytes *out)
+{
+    size_t copied = 0, match[2];
+    int found = 1;
+
+    for (size_t at = 0; at <= n; at = sp_regex_behind(text, n, match)) {
+        if (out->n > most)
+            return sp_error(EFBIG, "the tokenizer's normalizer makes more than %zu bytes of a text",
+                            most);
+        found = sp_regex_find(r->from, m, text, n, at, match);
+        if (found <= 0)
+            break;
+        sp_bytes_add(out, text + copied, match[0] - copied);
+        sp_bytes_add(out, r->to, r->to_n);
+        copied = match[1];
+    }
+    sp_bytes_add(out, text + copied, n - copied);
+    return found < 0 ? found : 0;
 }
