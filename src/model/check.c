@@ -1,5 +1,6 @@
 /* The check that the sizes of a model fit together. */
 #include "model/model_types.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <math.h>
@@ -111,10 +112,7 @@ int sp_model_check_step(const struct sp_model *m, const struct sp_step_size *ste
 
 int sp_model_check(const struct sp_model *m, const char *where)
 {
-    int rc = check_sizes(m, where);
-
-    if (rc)
-        return rc;
+    SP_TRY(check_sizes(m, where));
     if (m->heads % m->kv_heads)
         return sp_error(EINVAL, "%s: %d heads are not a multiple of %d kv heads", where, m->heads,
                         m->kv_heads);

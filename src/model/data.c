@@ -1,6 +1,7 @@
 /* Samples out of open files. data_open.c opens them. */
 #include "model/data.h"
 #include "kernels/kernels.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -139,12 +140,9 @@ static int read_tokens(const struct sp_data *data, uint64_t at, size_t first, si
     for (size_t done = 0, k; done < n; done += k) {
         const struct sp_data_file *f = file_of(data, at);
         size_t width = (size_t)f->width, in = at - f->first;
-        int err;
 
         k = least(least(PIECE, n - done), f->tokens - in);
-        err = sp_data_read(f, f->begin + in * width, k * width, bytes);
-        if (err)
-            return err;
+        SP_TRY(sp_data_read(f, f->begin + in * width, k * width, bytes));
         for (size_t i = 0, place = first + done; i < k; i++, place++) {
             uint32_t token = sp_data_token(bytes, f->width, i);
 

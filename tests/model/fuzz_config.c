@@ -3,7 +3,7 @@
  * nowhere, is the same when written and read again, and can be edited.
  */
 #include "fuzz.h"
-#include "model/config_edit.h"
+#include "model/config_keys.h"
 #include "model/files/foreign_json.h"
 #include "model/params.h"
 

@@ -2,7 +2,7 @@
 #include "odd_models.h"
 #include "quotes.h"
 #include "support.h"
-#include "model/config_edit.h"
+#include "model/config_keys.h"
 #include "model/files/dir.h"
 #include "model/files/input.h"
 #include "model/model.h"

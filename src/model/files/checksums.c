@@ -3,6 +3,7 @@
 #include "model/files/output.h"
 #include "model/files/weights_dir.h"
 #include "sp_activity.h"
+#include "model/try.h"
 #include "sp_error.h"
 #define XXH_INLINE_ALL
 #include <stdbool.h>
@@ -201,15 +202,12 @@ static int check_parts(struct check *c, int fd, const char *path, const json_t *
     {
         const char *name, *hash;
         json_int_t begin, end;
-        int err;
 
         if (json_unpack(part, "[s,I,I,s!]", &name, &begin, &end, &hash) || !is_hash(hash) ||
             begin < 0 || (uint64_t)begin != at || end < begin || (uint64_t)end > bytes)
             return sp_error(EINVAL, "%s/" SP_CHECKSUMS_FILE ": damaged at part %zu of %s",
                             c->dir->path, i + 1, path);
-        err = compare_part(c, fd, path, &(struct saved_part){name, at, (uint64_t)end, hash});
-        if (err)
-            return err;
+        SP_TRY(compare_part(c, fd, path, &(struct saved_part){name, at, (uint64_t)end, hash}));
         at = (uint64_t)end;
     }
     return at == bytes
@@ -231,9 +229,7 @@ static int check_file(struct check *c, const char *name, const json_t *sums)
     if (!is_hash(hash) || !json_is_integer(size) || (parts && !json_is_array(parts)) ||
         strchr(name, '/'))
         return sp_error(EINVAL, "%s/" SP_CHECKSUMS_FILE ": damaged at %.80s", c->dir->path, name);
-    err = sp_input_open(c->dir, name, &f, &bytes);
-    if (err)
-        return err;
+    SP_TRY(sp_input_open(c->dir, name, &f, &bytes));
     if ((json_int_t)bytes != json_integer_value(size))
         err = sp_error(EINVAL, "%s: damaged: it has %llu bytes, %lld were saved; %s", path,
                        (unsigned long long)bytes, (long long)json_integer_value(size), c->remedy);

@@ -1,6 +1,7 @@
 /* The JSON header of a safetensors file: every tensor is where it says, and nothing else is. */
 #include "model/files/foreign_json.h"
 #include "model/files/safetensors.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include "sp_text.h"
 #include <jansson.h>
@@ -87,22 +88,16 @@ static int parse_entry(const char *name, const json_t *v, uint64_t data_bytes, c
     const char *dtype = json_string_value(json_object_get(v, "dtype"));
     uint64_t elements = 0, bits;
     unsigned width;
-    int rc = sp_st_check_name(name, where);
 
-    if (rc)
-        return rc;
+    SP_TRY(sp_st_check_name(name, where));
     if (!json_is_object(v))
         return sp_error(EINVAL, "%s: tensor %.80s is not described by an object", where, name);
     if (!dtype)
         return sp_error(EINVAL, "%s: tensor %.80s: dtype is missing", where, name);
     if (sp_st_check_name(dtype, where))
         return -EINVAL;
-    rc = parse_shape(json_object_get(v, "shape"), name, where, e, &elements);
-    if (rc)
-        return rc;
-    rc = parse_offsets(json_object_get(v, "data_offsets"), name, data_bytes, where, e);
-    if (rc)
-        return rc;
+    SP_TRY(parse_shape(json_object_get(v, "shape"), name, where, e, &elements));
+    SP_TRY(parse_offsets(json_object_get(v, "data_offsets"), name, data_bytes, where, e));
     width = dtype_bits(dtype);
     if (width &&
         (__builtin_mul_overflow(elements, (uint64_t)width, &bits) || bits / 8 != e->end - e->begin))

@@ -5,6 +5,7 @@
 #include "model/files/foreign_json.h"
 #include "model/files/input.h"
 #include "model/files/safetensors.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include "sp_text.h"
 #include <jansson.h>
@@ -149,13 +150,10 @@ static int open_shards(struct index *x, struct sp_st_file *set)
 {
     const char *file, *name;
     json_t *v;
-    int rc;
 
     json_object_foreach(x->shards, file, v)
     {
-        rc = open_shard(x, file, json_string_value(v), set);
-        if (rc)
-            return rc;
+        SP_TRY(open_shard(x, file, json_string_value(v), set));
     }
     json_object_foreach(x->missing, name, v) return sp_error(
         EINVAL, "%s: tensor %.80s is not in %s, where the index says", x->path, name,

@@ -2,6 +2,7 @@
 #include "model/files/input.h"
 #include "model/files/safetensors.h"
 #include "sp_activity.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdbool.h>
 #include <stdlib.h>
@@ -47,9 +48,7 @@ static int read_header(struct sp_st_shard *from, uint64_t size, struct sp_st_ent
     if (size < sizeof header)
         return sp_error(EINVAL, "%s: %llu bytes are too short for a safetensors file", from->path,
                         (unsigned long long)size);
-    rc = read_at(from, 0, &header, sizeof header);
-    if (rc)
-        return rc;
+    SP_TRY(read_at(from, 0, &header, sizeof header));
     if (header > HEADER_MAX_BYTES)
         return sp_error(EINVAL, "%s: a header of %llu bytes, at most %d are allowed", from->path,
                         (unsigned long long)header, HEADER_MAX_BYTES);

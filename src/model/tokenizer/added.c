@@ -1,6 +1,7 @@
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/vocabulary.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,17 +10,15 @@ static int read_token(const struct sp_part *p, struct sp_added_token *t)
 {
     const char *content = NULL;
     int64_t id = -1;
-    int err = sp_part_keys(p, "id content single_word lstrip rstrip normalized special");
 
-    err = err ? err : sp_part_int(p, "id", &id);
-    err = err ? err : sp_part_text(p, "content", &content, &t->n);
-    err = err ? err : sp_part_bool(p, "single_word", &t->single_word);
-    err = err ? err : sp_part_bool(p, "lstrip", &t->lstrip);
-    err = err ? err : sp_part_bool(p, "rstrip", &t->rstrip);
-    err = err ? err : sp_part_bool(p, "normalized", &t->normalized);
-    err = err ? err : sp_part_bool(p, "special", &t->special);
-    if (err)
-        return err;
+    SP_TRY(sp_part_keys(p, "id content single_word lstrip rstrip normalized special"));
+    SP_TRY(sp_part_int(p, "id", &id));
+    SP_TRY(sp_part_text(p, "content", &content, &t->n));
+    SP_TRY(sp_part_bool(p, "single_word", &t->single_word));
+    SP_TRY(sp_part_bool(p, "lstrip", &t->lstrip));
+    SP_TRY(sp_part_bool(p, "rstrip", &t->rstrip));
+    SP_TRY(sp_part_bool(p, "normalized", &t->normalized));
+    SP_TRY(sp_part_bool(p, "special", &t->special));
     if (id < 0 || id >= SP_TOKENIZER_MAX_IDS)
         return sp_part_refuse(p, "the id %lld is not below %d", (long long)id,
                               SP_TOKENIZER_MAX_IDS);
@@ -78,7 +77,6 @@ int sp_added_index(struct sp_added *a)
             if (a->token[i].normalized == normalized && a->token[i].found_n) {
                 texts[n++] =
                     (struct sp_trie_text){a->token[i].found, a->token[i].found_n, (uint32_t)i};
-                a->begins[normalized][(unsigned char)a->token[i].found[0]] = true;
             }
         err = sp_trie_create(&a->trie[normalized], texts, n);
     }
@@ -169,15 +167,15 @@ static size_t skip_space_back(const struct sp_added_search *s, size_t at)
 const struct sp_added_token *sp_added_next(const struct sp_added *a, struct sp_added_search *s,
                                            size_t *begin)
 {
-    const bool *begins = a->begins[s->normalized];
+    const struct sp_trie *trie = &a->trie[s->normalized];
 
-    if (a->trie[s->normalized].nodes == 1)
+    if (trie->nodes == 1)
         return NULL;
     while (s->at < s->n) {
         const struct sp_added_token *t;
         size_t from = s->at, to;
 
-        while (from < s->n && !begins[(unsigned char)s->text[from]])
+        while (from < s->n && !trie->root[(unsigned char)s->text[from]])
             from++;
         t = from < s->n ? longest_at(a, s, from) : NULL;
         if (!t) {

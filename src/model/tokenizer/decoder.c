@@ -1,6 +1,7 @@
 /* "decoder" of tokenizer.json, and ids to text by it. */
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -52,13 +53,14 @@ static int read_fuse(const struct sp_part *p, void *to)
 static int read_metaspace(const struct sp_part *p, void *to)
 {
     struct sp_decoder_step s = {.kind = SP_DECODE_METASPACE, .c = 0x2581};
-    int scheme = 2, err = sp_part_char(p, "replacement", &s.c);
+    int scheme = 2;
     bool prefix = true;
 
-    err = err ? err : sp_part_bool(p, "add_prefix_space", &prefix);
-    err = err ? err : sp_part_word(p, "prepend_scheme", "never first always", &scheme);
+    SP_TRY(sp_part_char(p, "replacement", &s.c));
+    SP_TRY(sp_part_bool(p, "add_prefix_space", &prefix));
+    SP_TRY(sp_part_word(p, "prepend_scheme", "never first always", &scheme));
     s.prefixed = scheme && prefix;
-    return err ? err : add_step(p, to, s);
+    return add_step(p, to, s);
 }
 
 static int read_strip(const struct sp_part *p, void *to)
@@ -66,12 +68,10 @@ static int read_strip(const struct sp_part *p, void *to)
     struct sp_decoder *d = to;
     struct sp_decoder_step s = {.kind = SP_DECODE_STRIP};
     int64_t left = 0, right = 0;
-    int err = sp_part_char(p, "content", &s.c);
 
-    err = err ? err : sp_part_int(p, "start", &left);
-    err = err ? err : sp_part_int(p, "stop", &right);
-    if (err)
-        return err;
+    SP_TRY(sp_part_char(p, "content", &s.c));
+    SP_TRY(sp_part_int(p, "start", &left));
+    SP_TRY(sp_part_int(p, "stop", &right));
     if (left < 0 || left > 1000 || right < 0 || right > 1000)
         return sp_part_refuse(p, "\"start\" and \"stop\" are to be 0 to 1000");
     if (d->fused && right)

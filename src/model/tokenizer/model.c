@@ -2,6 +2,7 @@
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/vocabulary.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -199,20 +200,18 @@ static int read_unigram(const struct sp_part *p, struct sp_tokenizer *t)
 {
     struct sp_unigram *u = &t->unigram;
     int64_t unk = -1;
-    int err = sp_part_keys(p, "unk_id vocab byte_fallback");
 
+    SP_TRY(sp_part_keys(p, "unk_id vocab byte_fallback"));
     t->is_unigram = true;
     u->vocabulary = &t->vocabulary;
-    if (!err && t->pretokenizer.byte_level)
-        err = sp_part_refuse(p, "with the pre-tokenizer ByteLevel is not supported");
-    err = err ? err : sp_part_int(p, "unk_id", &unk);
-    err = err ? err : sp_part_bool(p, "byte_fallback", &u->byte_fallback);
-    err = err ? err : read_scores(p, t);
-    if (!err && (unk < -1 || unk >= (int64_t)t->vocabulary.ids))
-        err = sp_part_refuse(p, "\"unk_id\" is %lld, of %u tokens", (long long)unk,
-                             (unsigned)t->vocabulary.ids);
-    if (err)
-        return err;
+    if (t->pretokenizer.byte_level)
+        return sp_part_refuse(p, "with the pre-tokenizer ByteLevel is not supported");
+    SP_TRY(sp_part_int(p, "unk_id", &unk));
+    SP_TRY(sp_part_bool(p, "byte_fallback", &u->byte_fallback));
+    SP_TRY(read_scores(p, t));
+    if (unk < -1 || unk >= (int64_t)t->vocabulary.ids)
+        return sp_part_refuse(p, "\"unk_id\" is %lld, of %u tokens", (long long)unk,
+                              (unsigned)t->vocabulary.ids);
     t->vocabulary.unk = unk;
     if (u->byte_fallback)
         sp_bytes_find(&t->vocabulary, false);

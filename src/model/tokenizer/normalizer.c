@@ -1,4 +1,5 @@
 #include "model/tokenizer/parts.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdlib.h>
 
@@ -34,10 +35,10 @@ static int read_plain(const struct sp_part *p, void *to)
 static int read_strip(const struct sp_part *p, void *to)
 {
     struct sp_normalizer_step s = {.kind = SP_NORMALIZE_STRIP, .left = true, .right = true};
-    int err = sp_part_bool(p, "strip_left", &s.left);
 
-    err = err ? err : sp_part_bool(p, "strip_right", &s.right);
-    return err ? err : add_step(p, to, s);
+    SP_TRY(sp_part_bool(p, "strip_left", &s.left));
+    SP_TRY(sp_part_bool(p, "strip_right", &s.right));
+    return add_step(p, to, s);
 }
 
 static int read_prepend(const struct sp_part *p, void *to)
@@ -45,10 +46,10 @@ static int read_prepend(const struct sp_part *p, void *to)
     struct sp_normalizer_step s = {.kind = SP_NORMALIZE_PREPEND};
     const char *text = "";
     size_t n = 0;
-    int err = sp_part_text(p, "prepend", &text, &n);
 
-    err = err ? err : sp_replacement_set(&s.replace, p, text, n);
-    return err ? err : add_step(p, to, s);
+    SP_TRY(sp_part_text(p, "prepend", &text, &n));
+    SP_TRY(sp_replacement_set(&s.replace, p, text, n));
+    return add_step(p, to, s);
 }
 
 static int read_replace(const struct sp_part *p, void *to)

@@ -28,7 +28,6 @@ struct sp_added {
     struct sp_added_token *token;
     size_t n;
     struct sp_trie trie[2]; /* of those not normalized, and those normalized; values count tokens */
-    bool begins[2][256];    /* whether one begins with the byte */
 };
 
 /* Reads "added_tokens"; `found` is the content at first. 0 or -errno after one line. */
@@ -326,8 +325,6 @@ bool sp_bytes_known(const struct sp_vocabulary *v, const char *bytes, size_t n);
 
 /* Reads "model", the pre-tokenizers being known. 0 or -errno after one line. */
 int sp_model_read(struct sp_tokenizer *t, const json_t *json, const char *where);
-/* Reads "post_processor". 0 or -errno after one line. */
-int sp_around_read(struct sp_tokenizer *t, const json_t *json, const char *where);
 /* When all is read: finds out where text may be cut. 0 or -errno after one line. */
 int sp_cut_prepare(struct sp_tokenizer *t);
 

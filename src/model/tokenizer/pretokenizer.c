@@ -1,6 +1,7 @@
 #include "model/grow.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/words.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -38,18 +39,18 @@ static int read_byte_level(const struct sp_part *p, void *to)
     struct sp_pretokenizer *z = to;
     struct sp_pretokenizer_step s = {.kind = SP_SPLIT_WORDS, .words = &sp_words_gpt2};
     bool prefix = true;
-    int err = sp_part_keys(p, "add_prefix_space trim_offsets use_regex");
 
+    SP_TRY(sp_part_keys(p, "add_prefix_space trim_offsets use_regex"));
     s.splits = true;
-    err = err ? err : sp_part_bool(p, "add_prefix_space", &prefix);
-    err = err ? err : sp_part_bool(p, "use_regex", &s.splits);
-    if (!err && z->byte_level)
-        err = sp_part_refuse(p, "a second one is not supported");
+    SP_TRY(sp_part_bool(p, "add_prefix_space", &prefix));
+    SP_TRY(sp_part_bool(p, "use_regex", &s.splits));
+    if (z->byte_level)
+        return sp_part_refuse(p, "a second one is not supported");
     s.prefix = prefix ? SP_PREFIX_ALWAYS : SP_PREFIX_NEVER;
-    if (!err && (s.splits || prefix))
-        err = add_step(p, z, s);
+    if (s.splits || prefix)
+        SP_TRY(add_step(p, z, s));
     z->byte_level = true;
-    return err;
+    return 0;
 }
 
 static bool is_same(uint32_t c, uint32_t a)
@@ -87,17 +88,15 @@ static int read_metaspace(const struct sp_part *p, void *to)
     struct sp_pretokenizer_step s;
     uint32_t replacement = 0x2581;
     int scheme = -1;
-    int err = sp_part_keys(p, "replacement add_prefix_space prepend_scheme split str_rep");
     bool prefix = true, splits = true;
 
-    err = err ? err : sp_part_char(p, "replacement", &replacement);
-    err = err ? err : sp_part_bool(p, "add_prefix_space", &prefix);
-    err = err ? err : sp_part_word(p, "prepend_scheme", "never first always", &scheme);
-    err = err ? err : sp_part_bool(p, "split", &splits);
-    if (!err && !prefix && scheme > 0)
-        err = sp_part_refuse(p, "\"add_prefix_space\" and \"prepend_scheme\" contradict");
-    if (err)
-        return err;
+    SP_TRY(sp_part_keys(p, "replacement add_prefix_space prepend_scheme split str_rep"));
+    SP_TRY(sp_part_char(p, "replacement", &replacement));
+    SP_TRY(sp_part_bool(p, "add_prefix_space", &prefix));
+    SP_TRY(sp_part_word(p, "prepend_scheme", "never first always", &scheme));
+    SP_TRY(sp_part_bool(p, "split", &splits));
+    if (!prefix && scheme > 0)
+        return sp_part_refuse(p, "\"add_prefix_space\" and \"prepend_scheme\" contradict");
     s = split_by(is_same, replacement, SP_SPLIT_MERGED_WITH_NEXT);
     s.splits = splits;
     s.spaces = replacement;
@@ -119,33 +118,29 @@ static int read_split(const struct sp_part *p, void *to)
 {
     struct sp_pretokenizer_step s = {.splits = true, .kind = SP_SPLIT_PATTERN};
     struct sp_pattern pattern;
-    int err = sp_part_keys(p, "pattern behavior invert");
 
-    err = err ? err : sp_part_pattern(p, "pattern", &pattern);
-    err = err ? err : read_behavior(p, &s);
-    err = err ? err : sp_part_bool(p, "invert", &s.invert);
-    if (err)
-        return err;
+    SP_TRY(sp_part_keys(p, "pattern behavior invert"));
+    SP_TRY(sp_part_pattern(p, "pattern", &pattern));
+    SP_TRY(read_behavior(p, &s));
+    SP_TRY(sp_part_bool(p, "invert", &s.invert));
     s.words = pattern.regex ? words_of(&s, pattern.text) : NULL;
-    if (s.words) {
+    if (!s.words) {
+        SP_TRY(sp_regex_of(p, &pattern, &s.pattern));
+    } else {
         s.kind = SP_SPLIT_WORDS;
         s.behavior = SP_SPLIT_ISOLATED;
         s.invert = false;
-    } else {
-        err = sp_regex_of(p, &pattern, &s.pattern);
     }
-    return err ? err : add_step(p, to, s);
+    return add_step(p, to, s);
 }
 
 static int read_digits(const struct sp_part *p, void *to)
 {
-    bool individual = false;
-    int err = sp_part_bool(p, "individual_digits", &individual);
+    bool single = false;
 
-    return err ? err
-               : add_step(
-                     p, to,
-                     split_by(is_number, 0, individual ? SP_SPLIT_ISOLATED : SP_SPLIT_CONTIGUOUS));
+    SP_TRY(sp_part_bool(p, "individual_digits", &single));
+    return add_step(p, to,
+                    split_by(is_number, 0, single ? SP_SPLIT_ISOLATED : SP_SPLIT_CONTIGUOUS));
 }
 
 /* \w+|[^\w\s]+ of the regular expressions of Rust, whose words have the joiners too. */
@@ -154,9 +149,9 @@ static int read_whitespace(const struct sp_part *p, void *to)
     static const char pattern[] = "[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+";
     struct sp_pretokenizer_step s = {
         .splits = true, .kind = SP_SPLIT_PATTERN, .behavior = SP_SPLIT_REMOVED, .invert = true};
-    int err = sp_regex_create(pattern, sizeof pattern - 1, p->where, &s.pattern);
 
-    return err ? err : add_step(p, to, s);
+    SP_TRY(sp_regex_create(pattern, sizeof pattern - 1, p->where, &s.pattern));
+    return add_step(p, to, s);
 }
 
 static int read_whitespace_split(const struct sp_part *p, void *to)
@@ -167,24 +162,23 @@ static int read_whitespace_split(const struct sp_part *p, void *to)
 static int read_punctuation(const struct sp_part *p, void *to)
 {
     struct sp_pretokenizer_step s = split_by(is_punctuation, 0, SP_SPLIT_ISOLATED);
-    int err = read_behavior(p, &s);
 
-    return err ? err : add_step(p, to, s);
+    SP_TRY(read_behavior(p, &s));
+    return add_step(p, to, s);
 }
 
 static int read_bert(const struct sp_part *p, void *to)
 {
-    int err = read_whitespace_split(p, to);
-
-    return err ? err : add_step(p, to, split_by(is_punctuation, 0, SP_SPLIT_ISOLATED));
+    SP_TRY(read_whitespace_split(p, to));
+    return add_step(p, to, split_by(is_punctuation, 0, SP_SPLIT_ISOLATED));
 }
 
 static int read_delimiter(const struct sp_part *p, void *to)
 {
     uint32_t delimiter = UINT32_MAX;
-    int err = sp_part_char(p, "delimiter", &delimiter);
 
-    return err ? err : add_step(p, to, split_by(is_same, delimiter, SP_SPLIT_REMOVED));
+    SP_TRY(sp_part_char(p, "delimiter", &delimiter));
+    return add_step(p, to, split_by(is_same, delimiter, SP_SPLIT_REMOVED));
 }
 
 int sp_pretokenizer_read(struct sp_pretokenizer *z, const json_t *json, const char *where)

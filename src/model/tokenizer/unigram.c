@@ -1,6 +1,7 @@
 #include "model/grow.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/vocabulary.h"
+#include "model/try.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,16 +99,13 @@ int sp_unigram_encode(const struct sp_unigram *u, struct sp_unigram_room *r, con
     int64_t unk = u->vocabulary->unk;
     struct sp_unigram_node *node;
     uint32_t next = 0;
-    int err;
 
     if (n >= UINT32_MAX)
         return -ENOMEM;
     if (!sp_grow(&r->node, &r->nodes, n + 1, sizeof *node))
         return -ENOMEM;
     node = r->node;
-    err = find_ways(u, node, text, n);
-    if (err)
-        return err;
+    SP_TRY(find_ways(u, node, text, n));
     /* From the end: where each part of the way ends. */
     for (uint32_t end = (uint32_t)n, start; end; end = start) {
         start = node[end].start;
