@@ -26,12 +26,20 @@ static int require_bool(const struct sp_config *c, const char *key, bool only)
     return rc;
 }
 
+/* Adds to "a, b or c". */
+enum { CHOICES = 160 };
+static void add_choice(char known[CHOICES], const char *name, bool last)
+{
+    size_t used = strlen(known);
+
+    snprintf(known + used, CHOICES - used, "%s%s", !used ? "" : last ? " or " : ", ", name);
+}
+
 /* The activation of the MLP. */
 static int parse_activation(const struct sp_config *c, const char *key, int *act)
 {
     const json_t *v = sp_config_member(c->root, key);
-    char text[64], known[160] = "";
-    size_t used = 0;
+    char text[64], known[CHOICES] = "";
 
     if (!v)
         return 0;
@@ -42,11 +50,7 @@ static int parse_activation(const struct sp_config *c, const char *key, int *act
             *act = i;
             return 0;
         }
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s",
-                                 i == 1                            ? ""
-                                 : sp_activation_names[i + 1].name ? ", "
-                                                                   : " or ",
-                                 name);
+        add_choice(known, name, !sp_activation_names[i + 1].name);
     }
     return sp_error(EINVAL, "%s: %s is %s, %s would do", c->where, key, sp_config_show(v, text),
                     known);
@@ -275,18 +279,13 @@ static int parse_llama(const struct sp_config *c, const struct sp_model_type *ty
 static int find_type(const struct sp_config *c, const struct sp_model_type **type)
 {
     const json_t *name = sp_config_member(c->root, "model_type");
-    char text[64], known[128] = "";
-    size_t used = 0;
+    char text[64], known[CHOICES] = "";
 
     for (int i = 0; i < sp_model_n_types; i++) {
         *type = &sp_model_types[i];
         if (json_is_string(name) && !strcmp(json_string_value(name), (*type)->name))
             return 0;
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s",
-                                 !i                         ? ""
-                                 : i < sp_model_n_types - 1 ? ", "
-                                                            : " or ",
-                                 (*type)->name);
+        add_choice(known, (*type)->name, i == sp_model_n_types - 1);
     }
     if (!name)
         return sp_error(EINVAL, "%s: model_type is missing, %s would do", c->where, known);

@@ -4,6 +4,7 @@
  * copies inherit.
  */
 #include "model/config_keys.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <math.h>
@@ -242,56 +243,40 @@ static int agree(const json_t *root, const char *where, const char *name, double
 
 #define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static int check_gpt2_names(const json_t *root, const char *where, const struct sp_model *m)
+static int check_names(const json_t *root, const char *where, const struct sp_model *m)
 {
     const struct {
+        enum sp_arch arch;
         const char *name;
         double value;
         const char *const *keys;
-    } sizes[] = {
-        {"n_embd", m->hidden, KEYS("hidden_size")},
-        {"n_head", m->heads, KEYS("num_attention_heads", "num_key_value_heads")},
-        {"n_layer", m->layers, KEYS("num_hidden_layers")},
-        {"n_positions", m->positions, KEYS("max_position_embeddings", "n_ctx")},
-        {"n_inner", m->mlp, KEYS("intermediate_size")},
-        {"n_embd / n_head", m->head_dim, KEYS("head_dim")},
-        {"layer_norm_epsilon", m->norm_eps,
+    } values[] = {
+        {SP_ARCH_GPT2, "n_embd", m->hidden, KEYS("hidden_size")},
+        {SP_ARCH_GPT2, "n_head", m->heads, KEYS("num_attention_heads", "num_key_value_heads")},
+        {SP_ARCH_GPT2, "n_layer", m->layers, KEYS("num_hidden_layers")},
+        {SP_ARCH_GPT2, "n_positions", m->positions, KEYS("max_position_embeddings", "n_ctx")},
+        {SP_ARCH_GPT2, "n_inner", m->mlp, KEYS("intermediate_size")},
+        {SP_ARCH_GPT2, "n_embd / n_head", m->head_dim, KEYS("head_dim")},
+        {SP_ARCH_GPT2, "layer_norm_epsilon", m->norm_eps,
          KEYS("layer_norm_eps", "layernorm_epsilon", "norm_epsilon", "norm_eps", "rms_norm_eps")},
+        {SP_ARCH_LLAMA, "rms_norm_eps", m->norm_eps,
+         KEYS("rms_norm_epsilon", "layer_norm_epsilon", "layer_norm_eps", "layernorm_epsilon",
+              "norm_epsilon", "norm_eps")},
+        {SP_ARCH_LLAMA, "rope_theta", m->rope.theta,
+         KEYS("rotary_emb_base", "rope_base", "rotary_base")},
     };
 
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        int rc = agree(root, where, sizes[i].name, sizes[i].value, sizes[i].keys);
-
-        if (rc)
-            return rc;
-    }
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        if (values[i].arch == m->arch)
+            SP_TRY(agree(root, where, values[i].name, values[i].value, values[i].keys));
     return 0;
-}
-
-static int check_llama_names(const json_t *root, const char *where, const struct sp_model *m)
-{
-    int rc = agree(root, where, "rms_norm_eps", m->norm_eps,
-                   KEYS("rms_norm_epsilon", "layer_norm_epsilon", "layer_norm_eps",
-                        "layernorm_epsilon", "norm_epsilon", "norm_eps"));
-
-    if (rc)
-        return rc;
-    return agree(root, where, "rope_theta", m->rope.theta,
-                 KEYS("rotary_emb_base", "rope_base", "rotary_base"));
 }
 
 int sp_config_check_keys(const json_t *root, const char *where, const struct sp_model *m)
 {
-    int rc = check_others(root, where);
-
-    if (!rc)
-        rc = check_window(root, where, m);
-    if (!rc)
-        rc = check_layer_types(root, where);
-    if (!rc)
-        rc = check_code(root, where);
-    if (rc)
-        return rc;
-    return m->arch == SP_ARCH_GPT2 ? check_gpt2_names(root, where, m)
-                                   : check_llama_names(root, where, m);
+    SP_TRY(check_others(root, where));
+    SP_TRY(check_window(root, where, m));
+    SP_TRY(check_layer_types(root, where));
+    SP_TRY(check_code(root, where));
+    return check_names(root, where, m);
 }

@@ -2,6 +2,7 @@
 #include "model/data.h"
 #include "model/files/file_digest.h"
 #include "model/files/dir.h"
+#include "model/grow.h"
 #include "sp_error.h"
 #include <glob.h>
 #include <stdlib.h>
@@ -18,14 +19,9 @@ struct names {
 
 static int add_name(struct names *to, const char *path)
 {
-    char **longer = realloc(to->path, ((size_t)to->n + 1) * sizeof *longer);
-
-    if (longer)
-        to->path = longer;
-    if (!longer || !(longer[to->n] = strdup(path)))
-        return sp_error(ENOMEM, "no memory for the names of %d files", to->n + 1);
-    to->n++;
-    return 0;
+    return sp_append_text(&to->path, &to->n, path)
+               ? 0
+               : sp_error(ENOMEM, "no memory for the names of %d files", to->n + 1);
 }
 
 /* In the order of the alphabet. */
@@ -76,9 +72,7 @@ int sp_data_names(const char *names, char ***paths, int *n)
 
 void sp_data_free_names(char **paths, int n)
 {
-    for (int i = 0; i < n; i++)
-        free(paths[i]);
-    free(paths);
+    sp_dir_free_names(paths, n);
 }
 
 /* ---- a file ------------------------------------------------------------------------------- */

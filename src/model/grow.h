@@ -26,4 +26,17 @@ static inline bool sp_grow(void *at, size_t *room, size_t n, size_t size)
     return true;
 }
 
+/* Appends a copy of a text to a list of *n. False without memory. */
+static inline bool sp_append_text(char ***list, int *n, const char *text)
+{
+    char **longer = realloc(*list, ((size_t)*n + 1) * sizeof *longer);
+    char *copy = longer ? strdup(text) : NULL;
+
+    if (longer)
+        *list = longer;
+    if (copy)
+        longer[(*n)++] = copy;
+    return copy != NULL;
+}
+
 #endif

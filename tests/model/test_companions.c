@@ -45,47 +45,23 @@ static void assert_has(const struct sp_dir *dir, const char *name, const char *t
 
 TEST(test_names)
 {
-    static const char *const good[] = {
-        "tokenizer.json",      "tokenizer.model", "merges.txt",
-        "vocab.json",          "README.md",       "a b",
-        "modeling_x.py",       "model.md",        "generation_config.json",
-        "chat_template.jinja", "binary",          "safetensors"};
-    static const char *const bad[] = {"config.json",
-                                      "state.json",
-                                      "checksums.json",
-                                      "optimizer-m.safetensors",
-                                      "optimizer-x.json",
-                                      "model.safetensors",
-                                      "model.fp16.safetensors",
-                                      "model.safetensors.index.json",
-                                      "model-00001-of-00002.safetensors",
-                                      "pytorch_model.bin",
-                                      "pytorch_model.bin.index.json",
-                                      "training_args.bin",
-                                      "rust_model.ot",
-                                      "X.GGUF",
-                                      "tf_model.h5",
-                                      "flax_model.msgpack",
-                                      "optimizer.pt",
-                                      "rng_state.pth",
-                                      "last.ckpt",
-                                      "model.onnx",
-                                      "weights.npz",
-                                      "",
-                                      ".",
-                                      "..",
-                                      ".gitattributes",
-                                      "../x",
-                                      "a/b",
-                                      "tokenizer.json.tmp-12-0"};
-    char name[300];
+    char good[] =
+        "tokenizer.json|tokenizer.model|merges.txt|vocab.json|README.md|a b|modeling_x.py|"
+        "model.md|generation_config.json|chat_template.jinja|binary|safetensors";
+    char bad[] = "config.json|state.json|checksums.json|optimizer-m.safetensors|optimizer-x.json|"
+                 "model.safetensors|model.fp16.safetensors|model.safetensors.index.json|"
+                 "model-00001-of-00002.safetensors|pytorch_model.bin|pytorch_model.bin.index.json|"
+                 "training_args.bin|rust_model.ot|X.GGUF|tf_model.h5|flax_model.msgpack|"
+                 "optimizer.pt|rng_state.pth|last.ckpt|model.onnx|weights.npz||.|..|"
+                 ".gitattributes|../x|a/b|tokenizer.json.tmp-12-0"; /* and the empty name */
+    char name[300], *rest, *one;
 
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        if (!sp_companions_is_name(good[i]))
-            fail_msg("%s is none", good[i]);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        if (sp_companions_is_name(bad[i]))
-            fail_msg("%s is one", bad[i]);
+    for (rest = good; (one = strsep(&rest, "|"));)
+        if (!sp_companions_is_name(one))
+            fail_msg("%s is none", one);
+    for (rest = bad; (one = strsep(&rest, "|"));)
+        if (sp_companions_is_name(one))
+            fail_msg("%s is one", one);
     memset(name, 'x', sizeof name);
     name[255] = '\0';
     assert_false(sp_companions_is_name(name));

@@ -13,14 +13,11 @@
 /* A descriptor of the directory of a path, which a rename of the directory does not change. */
 static int open_parent(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *parent = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
     struct sp_dir d = SP_DIR_CLOSED;
-    int err = parent ? sp_dir_open(parent, &d) : -ENOMEM, fd = err ? err : d.fd;
+    int err = sp_dir_open_parent(path, &d), fd = err ? err : d.fd;
 
     d.fd = -1; /* the caller's */
     sp_dir_close(&d);
-    free(parent);
     return fd;
 }
 

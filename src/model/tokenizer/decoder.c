@@ -3,6 +3,7 @@
 #include "model/tokenizer/parts.h"
 #include "model/try.h"
 #include "sp_error.h"
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,23 +139,14 @@ static void byte_level(const char *text, size_t n, struct sp_bytes *out)
     }
 }
 
-static int hexadecimal(char c)
-{
-    const char *digits = "0123456789abcdef0123456789ABCDEF", *at = c ? strchr(digits, c) : NULL;
-
-    return at ? (int)((at - digits) % 16) : -1;
-}
-
 /* <0xE2> */
 static void byte_fallback(const char *text, size_t n, struct sp_bytes *out)
 {
     bool is_byte = n == 6 && !memcmp(text, "<0x", 3) && text[5] == '>' &&
-                   hexadecimal(text[3]) >= 0 && hexadecimal(text[4]) >= 0;
+                   isxdigit((unsigned char)text[3]) && isxdigit((unsigned char)text[4]);
+    char byte = is_byte ? (char)strtol(text + 3, NULL, 16) : 0;
 
-    if (is_byte)
-        sp_bytes_add(out, &(char){(char)(hexadecimal(text[3]) << 4 | hexadecimal(text[4]))}, 1);
-    else
-        sp_bytes_add(out, text, n);
+    sp_bytes_add(out, is_byte ? &byte : text, is_byte ? 1 : n);
 }
 
 /* Bytes, which may be a part of a character. */

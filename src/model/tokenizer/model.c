@@ -27,30 +27,28 @@ static int add_entry(const struct sp_part *p, struct sp_vocabulary *v, uint32_t 
 /* {"token": id}; ids may have gaps. */
 static int read_vocabulary(const struct sp_part *p, struct sp_vocabulary *v)
 {
-    json_t *vocab = json_object_get(p->json, "vocab");
+    json_t *vocab = json_object_get(p->json, "vocab"), *id;
     uint32_t ids = 0;
-    int err = 0;
+    const char *token;
 
     if (!json_is_object(vocab) || !json_object_size(vocab))
         return sp_part_refuse(p, "\"vocab\" is no object with tokens");
-    for (void *at = json_object_iter(vocab); at; at = json_object_iter_next(vocab, at)) {
-        const json_t *id = json_object_iter_value(at);
+    json_object_foreach(vocab, token, id)
+    {
         json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
 
         if (value < 0 || value >= SP_TOKENIZER_MAX_IDS)
-            return sp_part_refuse(p, "the token '%s' has an id that is not one of 0 to %d",
-                                  json_object_iter_key(at), SP_TOKENIZER_MAX_IDS - 1);
+            return sp_part_refuse(p, "the token '%s' has an id that is not one of 0 to %d", token,
+                                  SP_TOKENIZER_MAX_IDS - 1);
         ids = (uint32_t)value >= ids ? (uint32_t)value + 1 : ids;
     }
     if (sp_vocabulary_create(v, ids, json_object_size(vocab)))
         return no_memory(p);
-    for (void *at = json_object_iter(vocab); !err && at; at = json_object_iter_next(vocab, at)) {
-        const char *key = json_object_iter_key(at);
-
-        err = add_entry(p, v, (uint32_t)json_integer_value(json_object_iter_value(at)), key,
-                        strlen(key));
+    json_object_foreach(vocab, token, id)
+    {
+        SP_TRY(add_entry(p, v, (uint32_t)json_integer_value(id), token, strlen(token)));
     }
-    return err;
+    return 0;
 }
 
 /* The two texts of a merge: "a b", or ["a", "b"]. */
