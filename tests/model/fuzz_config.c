@@ -3,6 +3,7 @@
  * nowhere, is the same when written and read again, and can be edited.
  */
 #include "fuzz.h"
+#include "odd_models.h"
 #include "model/config_keys.h"
 #include "model/files/foreign_json.h"
 #include "model/params.h"
@@ -41,13 +42,7 @@ static void round_trip(const struct sp_model *m)
     snprintf(path, sizeof path, "%s/config.json", dir);
     if (sp_model_write_config_in(m, NULL, path) || sp_model_load(dir, &back))
         abort();
-    if (back.arch != m->arch || back.layers != m->layers || back.hidden != m->hidden ||
-        back.heads != m->heads || back.kv_heads != m->kv_heads || back.head_dim != m->head_dim ||
-        back.mlp != m->mlp || back.vocab != m->vocab || back.positions != m->positions ||
-        back.tied != m->tied || back.norm_eps != m->norm_eps || back.relative != m->relative ||
-        memcmp(&back.rope, &m->rope, sizeof m->rope) || back.qkv_bias != m->qkv_bias ||
-        back.out_bias != m->out_bias || back.mlp_bias != m->mlp_bias ||
-        back.qk_norm != m->qk_norm || back.window != m->window)
+    if (model_difference(&back, m))
         abort();
     unlink(path);
     rmdir(dir);

@@ -3,6 +3,8 @@
 #define TESTS_MODEL_ODD_MODELS_H
 
 #include "model/model.h"
+#include <stddef.h>
+#include <string.h>
 
 #define GPT2_MODEL(NAME, L, H, A, D, F, V, POSITIONS, ...)                                         \
     {                                                                                              \
@@ -26,5 +28,28 @@
 #define ODD_LLAMA LLAMA_MODEL("odd-llama", 2, 7, 6, 3, 2, 5, 11, 13, .tied = false)
 #define ODD_LLAMA_TIED LLAMA_MODEL("odd-llama-tied", 2, 5, 2, 1, 6, 3, 9, 13, .tied = true)
 #define ODD_QWEN QWEN_MODEL("odd-qwen", 3, 7, 4, 2, 6, 5, 11, 13)
+
+/* The name of the first field of a configuration in which two models differ; NULL: there is none. */
+static inline const char *model_difference(const struct sp_model *a, const struct sp_model *b)
+{
+#define FIELD(f)                                                                                   \
+    {                                                                                              \
+        .name = #f, .at = offsetof(struct sp_model, f), .size = sizeof a->f                        \
+    }
+    static const struct {
+        const char *name;
+        size_t at, size;
+    } fields[] = {FIELD(arch),      FIELD(layers),   FIELD(hidden),   FIELD(heads),
+                  FIELD(kv_heads),  FIELD(head_dim), FIELD(mlp),      FIELD(vocab),
+                  FIELD(positions), FIELD(tied),     FIELD(norm_eps), FIELD(relative),
+                  FIELD(rope),      FIELD(qkv_bias), FIELD(out_bias), FIELD(mlp_bias),
+                  FIELD(qk_norm),   FIELD(window)};
+#undef FIELD
+
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (memcmp((const char *)a + fields[i].at, (const char *)b + fields[i].at, fields[i].size))
+            return fields[i].name;
+    return NULL;
+}
 
 #endif

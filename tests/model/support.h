@@ -5,12 +5,14 @@
 #include <dirent.h>
 #include <fts.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -132,6 +134,20 @@ static inline const char *put_text(const char *name, const char *text)
 
     write_file(path, text, strlen(text));
     return path;
+}
+
+/* Lets files grow to that many bytes, as on a full disk; returns the limit before. SIGXFSZ is ignored from then on. */
+static inline rlim_t limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+    rlim_t before;
+
+    signal(SIGXFSZ, SIG_IGN);
+    must(!getrlimit(RLIMIT_FSIZE, &limit), "getrlimit");
+    before = limit.rlim_cur;
+    limit.rlim_cur = bytes;
+    must(!setrlimit(RLIMIT_FSIZE, &limit), "setrlimit");
+    return before;
 }
 
 #endif

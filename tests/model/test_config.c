@@ -32,26 +32,10 @@ static int parse(const char *json, struct sp_model *m)
 
 static void assert_same(const struct sp_model *a, const struct sp_model *b)
 {
-    assert_int_equal(a->arch, b->arch);
-    assert_int_equal(a->layers, b->layers);
-    assert_int_equal(a->hidden, b->hidden);
-    assert_int_equal(a->heads, b->heads);
-    assert_int_equal(a->kv_heads, b->kv_heads);
-    assert_int_equal(a->head_dim, b->head_dim);
-    assert_int_equal(a->mlp, b->mlp);
-    assert_int_equal(a->vocab, b->vocab);
-    assert_int_equal(a->positions, b->positions);
-    assert_int_equal(a->tied, b->tied);
-    assert_true(a->norm_eps == b->norm_eps);
-    if (a->arch != SP_ARCH_LLAMA)
-        return;
-    assert_memory_equal(&a->rope, &b->rope, sizeof a->rope);
-    assert_int_equal(a->relative, b->relative);
-    assert_int_equal(a->qkv_bias, b->qkv_bias);
-    assert_int_equal(a->out_bias, b->out_bias);
-    assert_int_equal(a->mlp_bias, b->mlp_bias);
-    assert_int_equal(a->qk_norm, b->qk_norm);
-    assert_int_equal(a->window, b->window);
+    const char *field = model_difference(a, b);
+
+    if (field)
+        fail_msg("%s differs", field);
 }
 
 /* Writes m as the config.json of the scratch directory and loads it. */

@@ -2,12 +2,11 @@
  * Tensors in shards with an index: what is written is read; an index and shards that do not say the
  * same of every tensor are refused, and nothing outside the directory is opened.
  */
+#include "quotes.h"
 #include "support.h"
 #include "model/files/safetensors.h"
 #include <errno.h>
 #include <jansson.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 /* ---- writing ----------------------------------------------------------------------------- */
@@ -120,8 +119,8 @@ SCRATCH_TEST(interrupted_writing_leaves_no_model)
 {
     const char *path = in_scratch("model.safetensors");
     const char *index = in_scratch("model.safetensors.index.json");
-    struct rlimit old_limit, limit;
     struct sp_st_writer *w;
+    rlim_t before;
     struct capture c;
 
     w = declared(path, 32);
@@ -138,14 +137,10 @@ SCRATCH_TEST(interrupted_writing_leaves_no_model)
     /* the index is larger than any shard, and the disk full */
     w = declared(path, 32);
     stream(w, ELEMENTS, 9);
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
-    signal(SIGXFSZ, SIG_IGN);
-    limit = old_limit;
-    limit.rlim_cur = 400;
     capture_begin(&c);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    before = limit_files(400);
     assert_int_equal(sp_st_writer_finish(w), -EFBIG);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    limit_files(before);
     assert_said(capture_end(&c), "index.json: cannot be written: File too large", "full disk");
     assert_int_equal(files_in(scratch), 0);
 
@@ -177,46 +172,46 @@ static void craft(const char *name, const char *a, const char *b)
     assert_int_equal(sp_st_writer_finish(w), 0);
 }
 
-#define MAP(TEXT) "{\"metadata\": {}, \"weight_map\": {" TEXT "}}"
+#define MAP(TEXT) "{'metadata': {}, 'weight_map': {" TEXT "}}"
 
 /* "one" holds a and b, "two" holds c, "again" holds c too; "pipe", "dir", "gone", "cut". */
 static const struct {
     const char *json, *word; /* NULL: accepted */
 } indexes[] = {
-    {MAP("\"a\":\"one\",\"b\":\"one\",\"c\":\"two\""), NULL},
-    {MAP("\"c\":\"two\",\"b\":\"one\",\"a\":\"one\""), NULL},
-    {"{\"weight_map\": {\"c\":\"link\"}}", NULL},
+    {MAP("'a':'one','b':'one','c':'two'"), NULL},
+    {MAP("'c':'two','b':'one','a':'one'"), NULL},
+    {"{'weight_map': {'c':'link'}}", NULL},
     {"", "JSON"},
     {"[]", "no weight_map"},
     {"{}", "no weight_map"},
-    {"{\"weight_map\": []}", "no weight_map"},
-    {"{\"weight_map\": {}}", "names no tensor"},
-    {"{\"weight_map\": {\"a\":\"one\"}, \"weight_map\": {}}", "JSON"},
-    {MAP("\"c\":\"two\",\"c\":\"two\""), "JSON"},
-    {MAP("\"c\":3"), "tensor c: its file is no text"},
-    {MAP("\"c\":null"), "tensor c: its file is no text"},
-    {MAP("\"\":\"two\""), "without a name"},
-    {MAP("\"c\\n\":\"two\""), "control character"},
-    {MAP("\"c\\u0000\":\"two\""), "JSON"},
-    {MAP("\"c\":\"\""), "tensor c is said to be in '', no name"},
-    {MAP("\"c\":\".\""), "in '.', no name of a file here"},
-    {MAP("\"c\":\"..\""), "in '..', no name of a file here"},
-    {MAP("\"c\":\"./two\""), "in './two', no name of a file here"},
-    {MAP("\"c\":\"../x/two\""), "in '../x/two', no name of a file here"},
-    {MAP("\"c\":\"/etc/passwd\""), "in '/etc/passwd', no name of a file here"},
-    {MAP("\"c\":\"two\\n\""), "in 'two\\x0a', no name of a file here"},
-    {MAP("\"a\":\"one\",\"b\":\"one\""), NULL}, /* two is not named: not read */
-    {MAP("\"a\":\"one\",\"c\":\"two\""), "tensor b of one is not in the index"},
-    {MAP("\"a\":\"one\",\"b\":\"two\",\"c\":\"two\""), "tensor b is in one, the index says in two"},
-    {MAP("\"a\":\"one\",\"b\":\"one\",\"c\":\"one\""), "tensor c is not in one, where the index"},
-    {MAP("\"a\":\"one\",\"b\":\"one\",\"c\":\"two\",\"d\":\"two\""), "tensor d is not in two"},
-    {MAP("\"c\":\"two\",\"d\":\"again\""), "tensor c is in again, the index says in two"},
-    {MAP("\"c\":\"gone\""), "tensor c is said to be in gone: No such file"},
-    {MAP("\"c\":\"dangling\""), "tensor c is said to be in dangling: No such file"},
-    {MAP("\"c\":\"pipe\""), "pipe: not a regular file"},
-    {MAP("\"c\":\"dir\""), "dir: not a regular file"},
-    {MAP("\"c\":\"cut\""), "cut: "},
-    {MAP("\"c\":\"index\""), "index: "},
+    {"{'weight_map': []}", "no weight_map"},
+    {"{'weight_map': {}}", "names no tensor"},
+    {"{'weight_map': {'a':'one'}, 'weight_map': {}}", "JSON"},
+    {MAP("'c':'two','c':'two'"), "JSON"},
+    {MAP("'c':3"), "tensor c: its file is no text"},
+    {MAP("'c':null"), "tensor c: its file is no text"},
+    {MAP("'':'two'"), "without a name"},
+    {MAP("'c\\n':'two'"), "control character"},
+    {MAP("'c\\u0000':'two'"), "JSON"},
+    {MAP("'c':''"), "tensor c is said to be in '', no name"},
+    {MAP("'c':'.'"), "in '.', no name of a file here"},
+    {MAP("'c':'..'"), "in '..', no name of a file here"},
+    {MAP("'c':'./two'"), "in './two', no name of a file here"},
+    {MAP("'c':'../x/two'"), "in '../x/two', no name of a file here"},
+    {MAP("'c':'/etc/passwd'"), "in '/etc/passwd', no name of a file here"},
+    {MAP("'c':'two\\n'"), "in 'two\\x0a', no name of a file here"},
+    {MAP("'a':'one','b':'one'"), NULL}, /* two is not named: not read */
+    {MAP("'a':'one','c':'two'"), "tensor b of one is not in the index"},
+    {MAP("'a':'one','b':'two','c':'two'"), "tensor b is in one, the index says in two"},
+    {MAP("'a':'one','b':'one','c':'one'"), "tensor c is not in one, where the index"},
+    {MAP("'a':'one','b':'one','c':'two','d':'two'"), "tensor d is not in two"},
+    {MAP("'c':'two','d':'again'"), "tensor c is in again, the index says in two"},
+    {MAP("'c':'gone'"), "tensor c is said to be in gone: No such file"},
+    {MAP("'c':'dangling'"), "tensor c is said to be in dangling: No such file"},
+    {MAP("'c':'pipe'"), "pipe: not a regular file"},
+    {MAP("'c':'dir'"), "dir: not a regular file"},
+    {MAP("'c':'cut'"), "cut: "},
+    {MAP("'c':'index'"), "index: "},
 };
 
 SCRATCH_TEST(indexes_are_checked)
@@ -237,7 +232,7 @@ SCRATCH_TEST(indexes_are_checked)
         struct capture c;
         int rc;
 
-        write_file(path, indexes[i].json, strlen(indexes[i].json));
+        put_text("index", json_text(indexes[i].json));
         rc = CAPTURED(&c, sp_st_open_index(path, &st));
         if (!indexes[i].word) {
             if (rc)

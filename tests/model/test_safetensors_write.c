@@ -3,8 +3,6 @@
 #include "model/files/safetensors.h"
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 static float value(size_t i)
@@ -89,18 +87,26 @@ SCRATCH_TEST(round_trip)
     free(y);
 }
 
+/* A writer of tensor t(n, n of a row), `elements` of them written, from value(from) on in each row. */
+static struct sp_st_writer *begin(const char *path, const int64_t shape[2], size_t elements,
+                                  size_t from)
+{
+    size_t row = (size_t)shape[1];
+    struct sp_st_writer *w;
+    float x[1000];
+
+    fill(x, row, from);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
+    assert_int_equal(sp_st_writer_declare(w, "t", 2, shape), 0);
+    for (size_t at = 0; at < elements; at += row)
+        assert_int_equal(sp_st_writer_data(w, x, row), 0);
+    return w;
+}
+
 /* A good file with tensor t = value(0 .. 4) stands at `path`. */
 static void make_old(const char *path)
 {
-    const int64_t five = 5;
-    struct sp_st_writer *w;
-    float x[5];
-
-    fill(x, 5, 0);
-    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
-    assert_int_equal(sp_st_writer_declare(w, "t", 1, &five), 0);
-    assert_int_equal(sp_st_writer_data(w, x, 5), 0);
-    assert_int_equal(sp_st_writer_finish(w), 0);
+    assert_int_equal(sp_st_writer_finish(begin(path, (int64_t[]){1, 5}, 5, 0)), 0);
 }
 
 static void assert_old(const char *path)
@@ -116,39 +122,17 @@ static void assert_old(const char *path)
     sp_st_close(&st);
 }
 
-/* A writer of one element, written but not finished. */
-static struct sp_st_writer *begin_tiny(const char *path)
-{
-    const int64_t one = 1;
-    const float x = 7;
-    struct sp_st_writer *w;
-
-    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
-    assert_int_equal(sp_st_writer_declare(w, "t", 1, &one), 0);
-    assert_int_equal(sp_st_writer_data(w, &x, 1), 0);
-    return w;
-}
-
 /* A writer of 300000 elements, `elements` of them written. */
 static struct sp_st_writer *begin_new(const char *path, size_t elements)
 {
-    const int64_t shape[2] = {300, 1000};
-    struct sp_st_writer *w;
-    float x[1000];
-
-    fill(x, 1000, 9);
-    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
-    assert_int_equal(sp_st_writer_declare(w, "t", 2, shape), 0);
-    for (size_t at = 0; at < elements; at += 1000)
-        assert_int_equal(sp_st_writer_data(w, x, 1000), 0);
-    return w;
+    return begin(path, (int64_t[]){300, 1000}, elements, 9);
 }
 
 SCRATCH_TEST(interrupted_save_keeps_the_old_file)
 {
     const char *path = in_scratch("model.safetensors");
-    struct rlimit old_limit, limit;
     struct sp_st_writer *w;
+    rlim_t before;
     struct capture c;
     float x[1000];
     int status = 0, rc = 0;
@@ -167,31 +151,26 @@ SCRATCH_TEST(interrupted_save_keeps_the_old_file)
     assert_int_equal(files_in(scratch), 1);
 
     /* the file cannot grow past 64 KiB, as on a full disk */
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
-    signal(SIGXFSZ, SIG_IGN);
-    limit = old_limit;
-    limit.rlim_cur = 64 << 10;
     capture_begin(&c); /* before the limit: its file grows too */
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    before = limit_files(64 << 10);
     w = begin_new(path, 0);
     fill(x, 1000, 9);
     for (int i = 0; i < 300 && !rc; i++)
         rc = sp_st_writer_data(w, x, 1000);
     assert_int_equal(sp_st_writer_data(w, x, 1000), rc); /* said once */
     assert_int_equal(sp_st_writer_finish(w), rc);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    limit_files(before);
     assert_said(capture_end(&c), "cannot be written: File too large", "full disk");
     assert_int_equal(rc, -EFBIG);
     assert_old(path);
     assert_int_equal(files_in(scratch), 1);
 
     /* the same where only the last flush fails: all of it fits the stream's buffer */
-    limit.rlim_cur = 16;
-    w = begin_tiny(path);
+    w = begin(path, (int64_t[]){1, 1}, 1, 0);
     capture_begin(&c);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit_files(16);
     rc = sp_st_writer_finish(w);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    limit_files(before);
     capture_end(&c); /* stderr is a file here and may be cut by the limit too */
     assert_int_equal(rc, -EFBIG);
     assert_old(path);

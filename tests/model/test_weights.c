@@ -255,6 +255,10 @@ static void all_ones(const struct sp_params *p, enum sp_block_kind kind, int lay
     free(w);
 }
 
+#define WTE "transformer.wte.weight"
+#define EMBED "model.embed_tokens.weight"
+#define HEAD "lm_head.weight"
+
 static const struct {
     int model;
     struct departure d;
@@ -271,37 +275,22 @@ static const struct {
     {1, {.dtype = "F64"}, NULL},
     {3, {.dtype = "F64", .bare = true}, NULL},
     /* tied: the table is stored as the head alone */
-    {0,
-     {.leave = "transformer.wte.weight", .again = "transformer.wte.weight", .as = "lm_head.weight"},
-     NULL},
-    {4,
-     {.leave = "model.embed_tokens.weight",
-      .again = "model.embed_tokens.weight",
-      .as = "lm_head.weight",
-      .bare = true,
-      .dtype = "F64"},
-     NULL},
-    {1, {.leave = "transformer.wte.weight"}, "tensor transformer.wte.weight is missing"},
+    {0, {.leave = WTE, .again = WTE, .as = HEAD}, NULL},
+    {4, {.leave = EMBED, .again = EMBED, .as = HEAD, .bare = true, .dtype = "F64"}, NULL},
+    {1, {.leave = WTE}, "tensor transformer.wte.weight is missing"},
     /* the head is redundant, or another */
-    {0, {.again = "transformer.wte.weight", .as = "lm_head.weight"}, NULL},
-    {4, {.again = "model.embed_tokens.weight", .as = "lm_head.weight", .dtype = "BF16"}, NULL},
+    {0, {.again = WTE, .as = HEAD}, NULL},
+    {4, {.again = EMBED, .as = HEAD, .dtype = "BF16"}, NULL},
     {0,
-     {.again = "transformer.wte.weight", .as = "lm_head.weight", .differs = true},
+     {.again = WTE, .as = HEAD, .differs = true},
      "lm_head.weight differs from transformer.wte.weight"},
     {4,
-     {.again = "model.embed_tokens.weight", .as = "lm_head.weight", .bare = true, .differs = true},
+     {.again = EMBED, .as = HEAD, .bare = true, .differs = true},
      "lm_head.weight differs from embed_tokens.weight"},
-    {4,
-     {.again = "model.embed_tokens.weight",
-      .as = "lm_head.weight",
-      .dtype = "F16",
-      .differs = true},
-     "lm_head.weight differs"},
-    {0, {.add = "lm_head.weight"}, "lm_head.weight differs"}, /* of another shape */
+    {4, {.again = EMBED, .as = HEAD, .dtype = "F16", .differs = true}, "lm_head.weight differs"},
+    {0, {.add = HEAD}, "lm_head.weight differs"}, /* of another shape */
     /* one tensor under two names */
-    {0,
-     {.again = "transformer.wte.weight", .as = "wte.weight"},
-     "has both transformer.wte.weight and wte.weight"},
+    {0, {.again = WTE, .as = "wte.weight"}, "has both transformer.wte.weight and wte.weight"},
     {0,
      {.again = "transformer.h.2.ln_1.bias", .as = "transformer.h.2.ln_1.bias", .bare = true},
      "has both transformer.h.2.ln_1.bias and h.2.ln_1.bias"},
@@ -311,10 +300,10 @@ static const struct {
     {3, {.add = "model.layers.0.self_attn.rotary_emb.inv_freq"}, NULL},
     {0, {.add = "transformer.h.3.ln_1.weight"}, "h.3.ln_1.weight has no place"},
     {3, {.add = "model.layers.0.self_attn.q_proj.bias"}, "q_proj.bias has no place"},
-    {0, {.leave = "transformer.wte.weight"}, "tensor transformer.wte.weight is missing"},
+    {0, {.leave = WTE}, "tensor transformer.wte.weight is missing"},
     {0, {.leave = "transformer.h.2.mlp.c_proj.bias", .bare = true}, "c_proj.bias is missing"},
-    {1, {.leave = "lm_head.weight"}, "lm_head.weight is missing"},
-    {3, {.leave = "lm_head.weight"}, "lm_head.weight is missing"},
+    {1, {.leave = HEAD}, "lm_head.weight is missing"},
+    {3, {.leave = HEAD}, "lm_head.weight is missing"},
     {4, {.leave = "model.layers.1.self_attn.k_proj.weight"}, "k_proj.weight is missing"},
     {0, {.reshape = "transformer.wpe.weight"}, "shape [12, 15], the model needs [13, 15]"},
     {0,

@@ -80,11 +80,6 @@ int sp_output_open_in(const struct sp_dir *dir, const char *name, struct sp_outp
     return rc;
 }
 
-int sp_output_open(const char *path, struct sp_output *out)
-{
-    return sp_output_open_in(NULL, path, out);
-}
-
 int sp_output_fail(const struct sp_output *out, int err)
 {
     err = err ? err : EIO;

@@ -45,7 +45,10 @@ struct sp_st_file {
 /* Opens and checks a file of `dir`; one line on stderr and -errno (-EINVAL: malformed) otherwise. */
 int sp_st_open_in(const struct sp_dir *dir, const char *name, struct sp_st_file *st);
 /* The same at a path. */
-int sp_st_open(const char *path, struct sp_st_file *st);
+static inline int sp_st_open(const char *path, struct sp_st_file *st)
+{
+    return sp_st_open_in(NULL, path, st);
+}
 
 /*
  * Opens `name`, a JSON index as transformers writes it beside shards, and all shards that its
@@ -54,7 +57,10 @@ int sp_st_open(const char *path, struct sp_st_file *st);
  */
 int sp_st_open_index_in(const struct sp_dir *dir, const char *name, struct sp_st_file *st);
 /* The same at a path. */
-int sp_st_open_index(const char *path, struct sp_st_file *st);
+static inline int sp_st_open_index(const char *path, struct sp_st_file *st)
+{
+    return sp_st_open_index_in(NULL, path, st);
+}
 
 void sp_st_close(struct sp_st_file *st);
 const struct sp_st_entry *sp_st_find(const struct sp_st_file *st, const char *name);

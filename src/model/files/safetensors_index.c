@@ -194,8 +194,3 @@ out:
         *st = set;
     return rc;
 }
-
-int sp_st_open_index(const char *path, struct sp_st_file *st)
-{
-    return sp_st_open_index_in(NULL, path, st);
-}

@@ -40,12 +40,19 @@ static int refuse(const struct translation *t, const char *what)
                     t->pattern, what);
 }
 
-static bool compiles(const char *pattern)
+/* Compiles a translated pattern; NULL: it cannot be, for which *err is PCRE2's code. */
+static pcre2_code *compile(const char *translated, int *err)
 {
     PCRE2_SIZE offset;
+
+    return pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, OPTIONS, err, &offset,
+                         NULL);
+}
+
+static bool compiles(const char *pattern)
+{
     int err;
-    pcre2_code *code =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, OPTIONS, &err, &offset, NULL);
+    pcre2_code *code = compile(pattern, &err);
 
     pcre2_code_free(code);
     return code;
@@ -245,14 +252,12 @@ static int translate(struct translation *t)
 
 /* ---- matching ---------------------------------------------------------------------------------- */
 
-static int compile(struct sp_regex *re, const char *translated, const char *where)
+static int compile_pattern(struct sp_regex *re, const char *translated, const char *where)
 {
     PCRE2_UCHAR why[128];
-    PCRE2_SIZE offset;
     int err;
 
-    re->code =
-        pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, OPTIONS, &err, &offset, NULL);
+    re->code = compile(translated, &err);
     if (!re->code) {
         pcre2_get_error_message(err, why, sizeof why);
         return sp_error(EINVAL, "%s: the regular expression '%s': %s", where, re->pattern,
@@ -289,7 +294,7 @@ int sp_regex_create(const char *pattern, size_t n, const char *where, struct sp_
     if (!r)
         return -ENOMEM;
     err = strlen(pattern) != n ? refuse(&t, "a zero byte") : translate(&t);
-    err = err ? err : compile(r, t.out.at, where);
+    err = err ? err : compile_pattern(r, t.out.at, where);
     free(t.out.at);
     if (err)
         sp_regex_destroy(r);
