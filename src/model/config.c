@@ -340,37 +340,36 @@ int sp_model_load_eos_in(const struct sp_dir *dir, const struct sp_model *m,
     return 0;
 }
 
+static int parse_model(const struct sp_config *c, struct sp_model *m)
+{
+    const struct sp_model_type *type = NULL;
+
+    if (!json_is_object(c->root))
+        return sp_error(EINVAL, "%s: not a JSON object", c->where);
+    SP_TRY(find_type(c, &type));
+    m->arch = type->arch;
+    m->relative = type->relative;
+    SP_TRY(type->arch == SP_ARCH_GPT2 ? parse_gpt2(c, m) : parse_llama(c, type, m));
+    SP_TRY(sp_config_check_keys(c->root, c->where, m));
+    parse_tokens(c, "bos_token_id", m->vocab, &m->bos);
+    parse_tokens(c, "eos_token_id", m->vocab, &m->eos);
+    parse_tokens(c, "pad_token_id", m->vocab, &m->pad);
+    snprintf(m->name, sizeof m->name, "%s", c->where);
+    return sp_model_check(m, c->where);
+}
+
 int sp_model_parse_config(const char *json, size_t len, const char *where, struct sp_model *m)
 {
-    struct sp_config c = {.where = where};
     struct sp_model parsed = {0};
-    const struct sp_model_type *type = NULL;
     json_error_t err;
-    json_t *root;
+    json_t *root = sp_foreign_json(json, len, &err);
     int rc;
 
-    root = sp_foreign_json(json, len, &err);
     if (!root)
         return sp_error(EINVAL, "%s: line %d: not valid JSON: %s", where, err.line, err.text);
-    c.root = root;
-    rc = json_is_object(root) ? find_type(&c, &type)
-                              : sp_error(EINVAL, "%s: not a JSON object", where);
-    if (!rc) {
-        parsed.arch = type->arch;
-        parsed.relative = type->relative;
-        rc = type->arch == SP_ARCH_GPT2 ? parse_gpt2(&c, &parsed) : parse_llama(&c, type, &parsed);
-    }
-    if (!rc)
-        rc = sp_config_check_keys(root, where, &parsed);
-    parse_tokens(&c, "bos_token_id", parsed.vocab, &parsed.bos);
-    parse_tokens(&c, "eos_token_id", parsed.vocab, &parsed.eos);
-    parse_tokens(&c, "pad_token_id", parsed.vocab, &parsed.pad);
+    rc = parse_model(&(struct sp_config){.root = root, .where = where}, &parsed);
     json_decref(root);
     if (!rc)
-        rc = sp_model_check(&parsed, where);
-    if (rc)
-        return rc;
-    snprintf(parsed.name, sizeof parsed.name, "%s", where);
-    *m = parsed;
-    return 0;
+        *m = parsed;
+    return rc;
 }

@@ -155,43 +155,44 @@ static int load_json(const char *json, size_t len, const char *where, json_t **r
     return 0;
 }
 
-int sp_st_parse_header(const char *json, size_t len, uint64_t data_bytes, const char *where,
-                       struct sp_st_entry **entries, int *n)
+/* The tensors of the header in the order of their data. */
+static int parse_entries(json_t *root, uint64_t data_bytes, const char *where,
+                         struct sp_st_file *made)
 {
-    struct sp_st_file made = {0}; /* for sp_st_close to undo */
     const char *name;
-    json_t *root, *v;
-    int rc = load_json(json, len, where, &root);
+    json_t *v;
 
-    if (rc)
-        return rc;
-    if (json_object_size(root) > INT_MAX) {
-        rc = sp_error(EINVAL, "%s: %zu tensors are too many", where, json_object_size(root));
-        goto out;
-    }
-    made.entries = calloc(json_object_size(root) + 1, sizeof *made.entries);
-    if (!made.entries) {
-        rc = sp_error(ENOMEM, "%s: no memory for %zu tensors", where, json_object_size(root));
-        goto out;
-    }
+    if (json_object_size(root) > INT_MAX)
+        return sp_error(EINVAL, "%s: %zu tensors are too many", where, json_object_size(root));
+    made->entries = calloc(json_object_size(root) + 1, sizeof *made->entries);
+    if (!made->entries)
+        return sp_error(ENOMEM, "%s: no memory for %zu tensors", where, json_object_size(root));
     json_object_foreach(root, name, v)
     {
         if (!strcmp(name, "__metadata__"))
             continue;
-        rc = parse_entry(name, v, data_bytes, where, &made.entries[made.n]);
-        if (rc)
-            goto out;
-        made.n++;
+        SP_TRY(parse_entry(name, v, data_bytes, where, &made->entries[made->n]));
+        made->n++;
     }
-    qsort(made.entries, (size_t)made.n, sizeof *made.entries, by_offset);
-    rc = check_cover(made.entries, made.n, data_bytes, where);
-    if (rc)
-        goto out;
+    qsort(made->entries, (size_t)made->n, sizeof *made->entries, by_offset);
+    return check_cover(made->entries, made->n, data_bytes, where);
+}
+
+int sp_st_parse_header(const char *json, size_t len, uint64_t data_bytes, const char *where,
+                       struct sp_st_entry **entries, int *n)
+{
+    struct sp_st_file made = {0}; /* for sp_st_close to undo */
+    json_t *root;
+    int rc;
+
+    SP_TRY(load_json(json, len, where, &root));
+    rc = parse_entries(root, data_bytes, where, &made);
+    json_decref(root);
+    if (rc) {
+        sp_st_close(&made);
+        return rc;
+    }
     *entries = made.entries;
     *n = made.n;
-    made = (struct sp_st_file){0};
-out:
-    sp_st_close(&made);
-    json_decref(root);
-    return rc;
+    return 0;
 }

@@ -27,11 +27,15 @@ struct index {
     json_t *missing; /* of the map, what no shard opened so far holds */
 };
 
-static int parse(struct index *x, const char *json, size_t len)
+static int read_map(struct index *x)
 {
     json_error_t err;
+    char *text;
+    size_t len;
 
-    x->root = sp_foreign_json(json, len, &err);
+    SP_TRY(sp_input_read_in(x->dir, x->name, SP_ST_MAX_INDEX_BYTES, "an index", &text, &len));
+    x->root = sp_foreign_json(text, len, &err);
+    free(text);
     if (!x->root)
         return sp_error(EINVAL, "%s: line %d: not valid JSON: %s", x->path, err.line, err.text);
     x->map = json_object_get(x->root, "weight_map");
@@ -63,14 +67,11 @@ static int list_shards(struct index *x)
     json_object_foreach(x->map, name, v)
     {
         const char *file = json_string_value(v);
-        int rc = sp_st_check_name(name, x->path);
 
-        if (!rc && !file)
-            rc = sp_error(EINVAL, "%s: tensor %.80s: its file is no text", x->path, name);
-        if (!rc)
-            rc = check_file_name(file, name, x->path);
-        if (rc)
-            return rc;
+        SP_TRY(sp_st_check_name(name, x->path));
+        if (!file)
+            return sp_error(EINVAL, "%s: tensor %.80s: its file is no text", x->path, name);
+        SP_TRY(check_file_name(file, name, x->path));
         if (json_object_get(x->shards, file))
             continue;
         if (json_object_size(x->shards) == SP_ST_MAX_SHARDS)
@@ -151,6 +152,10 @@ static int open_shards(struct index *x, struct sp_st_file *set)
     const char *file, *name;
     json_t *v;
 
+    x->missing = json_copy(x->map);
+    set->shards = calloc(json_object_size(x->shards), sizeof *set->shards);
+    if (!set->shards || !x->missing)
+        return sp_error(ENOMEM, "%s: no memory for its shards", x->path);
     json_object_foreach(x->shards, file, v)
     {
         SP_TRY(open_shard(x, file, json_string_value(v), set));
@@ -165,26 +170,10 @@ int sp_st_open_index_in(const struct sp_dir *dir, const char *name, struct sp_st
 {
     struct sp_st_file set = {.path = sp_dir_join(dir, name)};
     struct index x = {.dir = dir, .name = name, .path = set.path, .shards = json_object()};
-    char *text = NULL;
-    size_t len = 0;
-    int rc = set.path ? sp_input_read_in(dir, name, SP_ST_MAX_INDEX_BYTES, "an index", &text, &len)
-                      : sp_error(ENOMEM, "%s: no memory for its path", name);
+    int rc = set.path ? read_map(&x) : sp_error(ENOMEM, "%s: no memory for its path", name);
 
-    if (rc)
-        goto out;
-    rc = parse(&x, text, len);
-    if (!rc)
-        rc = list_shards(&x);
-    if (rc)
-        goto out;
-    x.missing = json_copy(x.map);
-    set.shards = calloc(json_object_size(x.shards), sizeof *set.shards);
-    if (!set.shards || !x.missing)
-        rc = sp_error(ENOMEM, "%s: no memory for its shards", set.path);
-    else
-        rc = open_shards(&x, &set);
-out:
-    free(text);
+    rc = rc ? rc : list_shards(&x);
+    rc = rc ? rc : open_shards(&x, &set);
     json_decref(x.shards);
     json_decref(x.missing);
     json_decref(x.root);

@@ -69,7 +69,7 @@ static bool pieces_end_at_space(const struct sp_pretokenizer *z)
         if (s->kind != SP_SPLIT_CHARACTERS || s->behavior == SP_SPLIT_MERGED_WITH_PREVIOUS ||
             s->behavior == SP_SPLIT_MERGED_WITH_NEXT)
             return false;
-        if (s->is(' ', s->a) && s->behavior == SP_SPLIT_REMOVED)
+        if (sp_split_is(s, ' ') && s->behavior == SP_SPLIT_REMOVED)
             return true;
     }
     return false;

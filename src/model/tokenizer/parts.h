@@ -68,17 +68,18 @@ enum { SP_NORMALIZER_STEPS = 32 };
 
 struct sp_normalizer {
     struct sp_normalizer_step {
-        enum sp_normalizer_kind { /* the first are those of enum sp_normal_form */
-                                  SP_NORMALIZE_NFC,
-                                  SP_NORMALIZE_NFD,
-                                  SP_NORMALIZE_NFKC,
-                                  SP_NORMALIZE_NFKD,
-                                  SP_NORMALIZE_LOWERCASE,
-                                  SP_NORMALIZE_STRIP_ACCENTS,
-                                  SP_NORMALIZE_STRIP,
-                                  SP_NORMALIZE_PREPEND,
-                                  SP_NORMALIZE_REPLACE,
-                                  SP_NORMALIZE_CHARSMAP
+        /* The first are those of enum sp_normal_form, in its order. */
+        enum sp_normalizer_kind {
+            SP_NORMALIZE_NFC,
+            SP_NORMALIZE_NFD,
+            SP_NORMALIZE_NFKC,
+            SP_NORMALIZE_NFKD,
+            SP_NORMALIZE_LOWERCASE,
+            SP_NORMALIZE_STRIP_ACCENTS,
+            SP_NORMALIZE_STRIP,
+            SP_NORMALIZE_PREPEND,
+            SP_NORMALIZE_REPLACE,
+            SP_NORMALIZE_CHARSMAP
         } kind;
         bool left, right;              /* STRIP */
         struct sp_replacement replace; /* REPLACE; PREPEND: what it puts in front is `to` */
@@ -128,6 +129,7 @@ struct sp_pretokenizer {
     struct sp_pretokenizer_step {
         /* First, the text of a piece changes: */
         bool maps;       /* its bytes become the characters of byte-level vocabularies */
+        bool unmaps;     /* these become bytes again */
         uint32_t spaces; /* spaces become this character; 0: they stay */
         /* This character, or a space, comes in front where there is none. */
         enum sp_pretokenizer_prefix prefix;
@@ -135,9 +137,9 @@ struct sp_pretokenizer {
         bool splits;
         enum sp_split_kind kind;
         enum sp_split_behavior behavior;
-        bool invert; /* what was not found counts as found, and the other way round */
-        bool (*is)(uint32_t c, uint32_t a);
-        uint32_t a;
+        bool invert;            /* what was not found counts as found, and the other way round */
+        bool (*is)(uint32_t c); /* characters; NULL: `c` alone */
+        uint32_t c;
         const struct sp_words *words;
         struct sp_regex *pattern;
     } step[SP_PRETOKENIZER_STEPS];
@@ -145,6 +147,12 @@ struct sp_pretokenizer {
     bool byte_level; /* pieces go to the model as bytes, for a byte-level vocabulary */
     bool mapped;     /* the steps leave these as the characters of such a vocabulary */
 };
+
+/* True if a step that is SP_SPLIT_CHARACTERS looks for a character. */
+static inline bool sp_split_is(const struct sp_pretokenizer_step *s, uint32_t c)
+{
+    return s->is ? s->is(c) : c == s->c;
+}
 
 struct sp_piece {
     size_t at, n;

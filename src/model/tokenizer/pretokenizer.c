@@ -53,34 +53,21 @@ static int read_byte_level(const struct sp_part *p, void *to)
     return 0;
 }
 
-static bool is_same(uint32_t c, uint32_t a)
+static bool is_number(uint32_t c)
 {
-    return c == a;
-}
-
-static bool is_space(uint32_t c, uint32_t a)
-{
-    (void)a;
-    return sp_unicode_is_space(c);
-}
-
-static bool is_number(uint32_t c, uint32_t a)
-{
-    (void)a;
     return sp_unicode_class(c) == SP_CHAR_NUMBER;
 }
 
-static bool is_punctuation(uint32_t c, uint32_t a)
-{
-    (void)a;
-    return sp_unicode_is_punctuation(c);
-}
-
-static struct sp_pretokenizer_step split_by(bool (*is)(uint32_t c, uint32_t a), uint32_t a,
-                                            enum sp_split_behavior behavior)
+static struct sp_pretokenizer_step split_by(bool (*is)(uint32_t c), enum sp_split_behavior behavior)
 {
     return (struct sp_pretokenizer_step){
-        .splits = true, .kind = SP_SPLIT_CHARACTERS, .behavior = behavior, .is = is, .a = a};
+        .splits = true, .kind = SP_SPLIT_CHARACTERS, .behavior = behavior, .is = is};
+}
+
+static struct sp_pretokenizer_step split_at(uint32_t c, enum sp_split_behavior behavior)
+{
+    return (struct sp_pretokenizer_step){
+        .splits = true, .kind = SP_SPLIT_CHARACTERS, .behavior = behavior, .c = c};
 }
 
 static int read_metaspace(const struct sp_part *p, void *to)
@@ -97,7 +84,7 @@ static int read_metaspace(const struct sp_part *p, void *to)
     SP_TRY(sp_part_bool(p, "split", &splits));
     if (!prefix && scheme > 0)
         return sp_part_refuse(p, "\"add_prefix_space\" and \"prepend_scheme\" contradict");
-    s = split_by(is_same, replacement, SP_SPLIT_MERGED_WITH_NEXT);
+    s = split_at(replacement, SP_SPLIT_MERGED_WITH_NEXT);
     s.splits = splits;
     s.spaces = replacement;
     s.prefix = scheme >= 0 ? (enum sp_pretokenizer_prefix)scheme
@@ -139,8 +126,7 @@ static int read_digits(const struct sp_part *p, void *to)
     bool single = false;
 
     SP_TRY(sp_part_bool(p, "individual_digits", &single));
-    return add_step(p, to,
-                    split_by(is_number, 0, single ? SP_SPLIT_ISOLATED : SP_SPLIT_CONTIGUOUS));
+    return add_step(p, to, split_by(is_number, single ? SP_SPLIT_ISOLATED : SP_SPLIT_CONTIGUOUS));
 }
 
 /* \w+|[^\w\s]+ of the regular expressions of Rust, whose words have the joiners too. */
@@ -156,12 +142,12 @@ static int read_whitespace(const struct sp_part *p, void *to)
 
 static int read_whitespace_split(const struct sp_part *p, void *to)
 {
-    return add_step(p, to, split_by(is_space, 0, SP_SPLIT_REMOVED));
+    return add_step(p, to, split_by(sp_unicode_is_space, SP_SPLIT_REMOVED));
 }
 
 static int read_punctuation(const struct sp_part *p, void *to)
 {
-    struct sp_pretokenizer_step s = split_by(is_punctuation, 0, SP_SPLIT_ISOLATED);
+    struct sp_pretokenizer_step s = split_by(sp_unicode_is_punctuation, SP_SPLIT_ISOLATED);
 
     SP_TRY(read_behavior(p, &s));
     return add_step(p, to, s);
@@ -170,7 +156,7 @@ static int read_punctuation(const struct sp_part *p, void *to)
 static int read_bert(const struct sp_part *p, void *to)
 {
     SP_TRY(read_whitespace_split(p, to));
-    return add_step(p, to, split_by(is_punctuation, 0, SP_SPLIT_ISOLATED));
+    return add_step(p, to, split_by(sp_unicode_is_punctuation, SP_SPLIT_ISOLATED));
 }
 
 static int read_delimiter(const struct sp_part *p, void *to)
@@ -178,7 +164,7 @@ static int read_delimiter(const struct sp_part *p, void *to)
     uint32_t delimiter = UINT32_MAX;
 
     SP_TRY(sp_part_char(p, "delimiter", &delimiter));
-    return add_step(p, to, split_by(is_same, delimiter, SP_SPLIT_REMOVED));
+    return add_step(p, to, split_at(delimiter, SP_SPLIT_REMOVED));
 }
 
 int sp_pretokenizer_read(struct sp_pretokenizer *z, const json_t *json, const char *where)
@@ -245,7 +231,7 @@ static int find_next(const struct sp_pretokenizer_step *s, struct sp_matcher *m,
         uint32_t c;
 
         length = (size_t)sp_unicode_next(text + at, &c);
-        if (s->is(c, s->a)) {
+        if (sp_split_is(s, c)) {
             match[0] = at;
             match[1] = at + length;
             return 1;
@@ -322,6 +308,17 @@ static int split_piece(const struct sp_pretokenizer_step *s, struct sp_pretokeni
     return err;
 }
 
+/* The bytes again that the characters of a text stand for. */
+static void unmap(const char *text, const char *end, struct sp_bytes *out)
+{
+    while (text < end) {
+        uint32_t c;
+
+        text += sp_unicode_next(text, &c);
+        sp_bytes_add(out, &(char){(char)sp_byte_of_char(c)}, 1);
+    }
+}
+
 /* Appends what the text of a piece becomes. */
 static void change_piece(const struct sp_pretokenizer_step *s, const char *text,
                          const struct sp_piece *p, struct sp_bytes *out)
@@ -330,6 +327,10 @@ static void change_piece(const struct sp_pretokenizer_step *s, const char *text,
     uint32_t prefix = s->spaces ? s->spaces : ' ', first = prefix;
 
     text += p->at;
+    if (s->unmaps) {
+        unmap(text, end, out);
+        return;
+    }
     if (s->maps) {
         for (; text < end; text++)
             sp_bytes_add_char(out, sp_byte_char((unsigned char)*text));
@@ -353,8 +354,9 @@ static void change_piece(const struct sp_pretokenizer_step *s, const char *text,
     }
 }
 
-static void change_text(const struct sp_pretokenizer_step *s, struct sp_pretokenizer_room *r,
-                        const char *text)
+/* Changes the text of all pieces; returns the new one. */
+static const char *change_text(const struct sp_pretokenizer_step *s, struct sp_pretokenizer_room *r,
+                               const char *text)
 {
     struct sp_bytes out = r->spare;
 
@@ -369,25 +371,7 @@ static void change_text(const struct sp_pretokenizer_step *s, struct sp_pretoken
     }
     r->spare = r->text;
     r->text = out;
-}
-
-/* The bytes again that the characters of all pieces stand for. */
-static void unmap(struct sp_pretokenizer_room *r, const char *text)
-{
-    r->spare.n = 0;
-    for (size_t i = 0; i < r->pieces.n; i++) {
-        struct sp_piece *p = &r->pieces.piece[i];
-        size_t at = r->spare.n;
-
-        for (size_t k = p->at; k < p->at + p->n;) {
-            uint32_t c;
-
-            k += (size_t)sp_unicode_next(text + k, &c);
-            sp_bytes_add(&r->spare, &(char){(char)sp_byte_of_char(c)}, 1);
-        }
-        p->at = at;
-        p->n = r->spare.n - at;
-    }
+    return out.at;
 }
 
 int sp_pretokenizer_run(const struct sp_pretokenizer *z, struct sp_pretokenizer_room *r,
@@ -400,12 +384,10 @@ int sp_pretokenizer_run(const struct sp_pretokenizer *z, struct sp_pretokenizer_
     add_piece(&r->pieces, whole);
     for (int i = 0; !err && i < z->steps; i++) {
         const struct sp_pretokenizer_step *s = &z->step[i];
-        struct sp_pieces pieces = r->pieces;
+        struct sp_pieces pieces;
 
-        if (s->maps || s->spaces || s->prefix) {
-            change_text(s, r, text);
-            text = r->text.at;
-        }
+        if (s->maps || s->spaces || s->prefix)
+            text = change_text(s, r, text);
         if (!s->splits)
             continue;
         r->spare_pieces.n = 0;
@@ -415,10 +397,8 @@ int sp_pretokenizer_run(const struct sp_pretokenizer *z, struct sp_pretokenizer_
         r->pieces = r->spare_pieces;
         r->spare_pieces = pieces;
     }
-    if (!err && z->mapped) {
-        unmap(r, text);
-        text = r->spare.at;
-    }
+    if (!err && z->mapped)
+        text = change_text(&(struct sp_pretokenizer_step){.unmaps = true}, r, text);
     *of = text;
     if (!err && (r->text.failed || r->spare.failed || r->pieces.failed || r->spare_pieces.failed ||
                  r->found.failed))
