@@ -186,8 +186,8 @@ static int check_code(const json_t *root, const char *where)
 /* ---- a value under another name ----------------------------------------------------------- */
 
 /* Those of `keys`, with blanks between, that are there must be `value`, to the last digit of a float. */
-static int agree(const json_t *root, const char *where, const char *name, double value,
-                 const char *keys)
+static int check_same_value(const json_t *root, const char *where, const char *name, double value,
+                            const char *keys)
 {
     char list[128], text[64], *rest = list, *key;
 
@@ -226,7 +226,7 @@ static int check_names(const json_t *root, const char *where, const struct sp_mo
 
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         if (values[i].arch == m->arch)
-            SP_TRY(agree(root, where, values[i].name, values[i].value, values[i].keys));
+            SP_TRY(check_same_value(root, where, values[i].name, values[i].value, values[i].keys));
     return 0;
 }
 

@@ -91,7 +91,7 @@ static int count_tokens(struct sp_data_file *f)
 }
 
 /* The loops of a width each, so that the compiler makes vectors of them. */
-static uint32_t largest(const unsigned char *bytes, int width, size_t n)
+static uint32_t largest_token(const unsigned char *bytes, int width, size_t n)
 {
     uint32_t most = 0;
     uint16_t most16 = 0;
@@ -130,8 +130,8 @@ static uint32_t largest(const unsigned char *bytes, int width, size_t n)
 }
 
 /* Names the first token that is too large. */
-static int too_large(const struct sp_data_file *f, const unsigned char *block, size_t at,
-                     uint32_t vocab)
+static int refuse_large(const struct sp_data_file *f, const unsigned char *block, size_t at,
+                        uint32_t vocab)
 {
     size_t i = 0;
 
@@ -157,8 +157,8 @@ static int check_tokens(const struct sp_data_file *f, uint32_t vocab)
         n = BLOCK / (size_t)f->width;
         n = n < f->tokens - at ? n : f->tokens - at;
         err = sp_data_read(f, f->begin + at * (size_t)f->width, n * (size_t)f->width, block);
-        if (!err && largest(block, f->width, n) >= vocab)
-            err = too_large(f, block, at, vocab);
+        if (!err && largest_token(block, f->width, n) >= vocab)
+            err = refuse_large(f, block, at, vocab);
     }
     free(block);
     return err;

@@ -50,7 +50,7 @@ const struct sp_tensor_row sp_tensor_table[] = {
 
 const int sp_tensor_rows = sizeof sp_tensor_table / sizeof *sp_tensor_table;
 
-static bool has(const struct sp_model *m, enum sp_when when)
+static bool meets(const struct sp_model *m, enum sp_when when)
 {
     bool gpt2 = m->arch == SP_ARCH_GPT2; /* it has all biases */
     const bool met[] = {
@@ -67,7 +67,7 @@ static bool has(const struct sp_model *m, enum sp_when when)
 
 const char *sp_row_name(const struct sp_model *m, const struct sp_tensor_row *row)
 {
-    if (!has(m, row->when))
+    if (!meets(m, row->when))
         return NULL;
     return m->arch == SP_ARCH_GPT2 ? row->gpt2 : row->llama;
 }

@@ -241,7 +241,7 @@ static int check_file(struct check *c, const char *name, const json_t *sums)
     return err;
 }
 
-static int verify(struct check *c, const char *const *names)
+static int verify_files(struct check *c, const char *const *names)
 {
     const struct sp_dir *dir = c->dir;
     json_t *root, *files, *sums;
@@ -284,7 +284,7 @@ int sp_checksums_verify(const struct sp_dir *dir, const char *const *names, int 
     struct check c = {
         .dir = dir, .remedy = "take another checkpoint", .share = share, .shares = shares};
 
-    return verify(&c, names);
+    return verify_files(&c, names);
 }
 
 static bool is_of_model(const char *name)
@@ -302,5 +302,5 @@ int sp_checksums_verify_model(const struct sp_dir *dir, int share, int shares)
                       .share = share,
                       .shares = shares};
 
-    return verify(&c, none);
+    return verify_files(&c, none);
 }

@@ -253,7 +253,7 @@ int sp_dir_file(const struct sp_dir *d, const char *name)
 /* ---- making ----------------------------------------------------------------------------- */
 
 /* One of them; those on the way to it are there. */
-static int make_one(const char *path, struct sp_made_dirs *made)
+static int make_directory(const char *path, struct sp_made_dirs *made)
 {
     struct stat st;
 
@@ -272,7 +272,7 @@ static int make_one(const char *path, struct sp_made_dirs *made)
 }
 
 /* The directories of path[0 .. n). */
-static int make_until(const char *path, size_t n, struct sp_made_dirs *made)
+static int make_directories(const char *path, size_t n, struct sp_made_dirs *made)
 {
     char *part = strndup(path, n);
     int err = part ? 0 : sp_error(ENOMEM, "%s: no memory for its path", path);
@@ -282,7 +282,7 @@ static int make_until(const char *path, size_t n, struct sp_made_dirs *made)
             char end = part[i];
 
             part[i] = '\0';
-            err = make_one(part, made);
+            err = make_directory(part, made);
             part[i] = end;
         }
     free(part);
@@ -306,7 +306,7 @@ static void sync_made(const struct sp_made_dirs *made, int first)
 static int make_durable(const char *path, size_t n, struct sp_made_dirs *made)
 {
     struct sp_made_dirs here = {0}, *list = made ? made : &here;
-    int first = list->n, err = make_until(path, n, list);
+    int first = list->n, err = make_directories(path, n, list);
 
     if (!err)
         sync_made(list, first);

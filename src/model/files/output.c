@@ -22,7 +22,7 @@ static int open_parent(const char *path)
 }
 
 /* Creates the temporary file in out->dir. */
-static int create(struct sp_output *out)
+static int create_temporary(struct sp_output *out)
 {
     size_t len = strlen(out->name) + 48;
     struct stat st;
@@ -51,7 +51,7 @@ static int create(struct sp_output *out)
     return err;
 }
 
-static void spend(struct sp_output *out)
+static void free_output(struct sp_output *out)
 {
     if (out->dir >= 0)
         close(out->dir);
@@ -70,13 +70,13 @@ int sp_output_open_in(const struct sp_dir *dir, const char *name, struct sp_outp
     out->path = sp_dir_join(dir, name);
     out->name = strdup(slash ? slash + 1 : name);
     if (out->path && out->name && rc >= 0)
-        rc = create(out);
+        rc = create_temporary(out);
     else if (rc < 0)
         sp_error(-rc, "%s: cannot be created: %s", name, strerror(-rc));
     else
         rc = sp_error(ENOMEM, "%s: no memory for its path", name);
     if (rc)
-        spend(out);
+        free_output(out);
     return rc;
 }
 
@@ -114,7 +114,7 @@ int sp_output_commit(struct sp_output *out)
         unlinkat(out->dir, out->temporary, 0);
     else
         (void)fsync(out->dir);
-    spend(out);
+    free_output(out);
     return rc;
 }
 
@@ -123,7 +123,7 @@ void sp_output_discard(struct sp_output *out)
     if (out->f)
         fclose(out->f);
     unlinkat(out->dir, out->temporary, 0);
-    spend(out);
+    free_output(out);
 }
 
 int sp_output_text_in(const struct sp_dir *dir, const char *name, const char *text, size_t n)

@@ -41,7 +41,7 @@ struct sp_st_writer {
 };
 
 /* Keeps the first failure, which the caller has reported; returns rc. */
-static int fail(struct sp_st_writer *w, int rc)
+static int keep_failure(struct sp_st_writer *w, int rc)
 {
     w->err = w->err ? w->err : rc;
     return rc;
@@ -49,7 +49,7 @@ static int fail(struct sp_st_writer *w, int rc)
 
 static int no_memory(struct sp_st_writer *w, const char *what)
 {
-    return fail(w, sp_error(ENOMEM, "%s: no memory for %s", w->path, what));
+    return keep_failure(w, sp_error(ENOMEM, "%s: no memory for %s", w->path, what));
 }
 
 /* ---- names ------------------------------------------------------------------------------- */
@@ -119,7 +119,7 @@ static int open_shard(struct sp_st_writer *w, int i, const char *name)
     int rc = sp_output_open_in(w->dir, name, &w->shards[i].out);
 
     w->shards[i].open = !rc;
-    return fail(w, rc);
+    return keep_failure(w, rc);
 }
 
 void sp_st_writer_sum(struct sp_st_writer *w, json_t *files)
@@ -168,10 +168,11 @@ static int add_entry(struct sp_st_writer *w, const char *name, json_t *dims, uin
                       (json_int_t)s->bytes, (json_int_t)(s->bytes + bytes));
     if (!entry || json_object_set_new(s->header, name, entry) ||
         json_object_set_new(w->map, name, json_pack("[i, I]", w->n - 1, (json_int_t)bytes)))
-        return fail(w, sp_error(EINVAL,
-                                "%s: tensor %.80s cannot be declared: no memory, or a name that "
-                                "is not UTF-8",
-                                w->path, name));
+        return keep_failure(
+            w, sp_error(EINVAL,
+                        "%s: tensor %.80s cannot be declared: no memory, or a name that "
+                        "is not UTF-8",
+                        w->path, name));
     s->bytes += bytes;
     w->declared += bytes;
     return 0;
@@ -183,21 +184,21 @@ int sp_st_writer_declare(struct sp_st_writer *w, const char *name, int ndim, con
     json_t *dims;
 
     if (w->streaming || json_object_get(w->map, name) || !strcmp(name, "__metadata__"))
-        return fail(w, sp_error(EINVAL, "%s: tensor %.80s is declared %s", w->path, name,
-                                w->streaming ? "after the data began" : "twice"));
+        return keep_failure(w, sp_error(EINVAL, "%s: tensor %.80s is declared %s", w->path, name,
+                                        w->streaming ? "after the data began" : "twice"));
     dims = json_array();
     for (int i = 0; i < ndim; i++) {
         if (shape[i] < 0 || __builtin_mul_overflow(bytes, (uint64_t)shape[i], &bytes)) {
             json_decref(dims);
-            return fail(w, sp_error(EINVAL, "%s: dimension %d of tensor %.80s is %lld", w->path, i,
-                                    name, (long long)shape[i]));
+            return keep_failure(w, sp_error(EINVAL, "%s: dimension %d of tensor %.80s is %lld",
+                                            w->path, i, name, (long long)shape[i]));
         }
         json_array_append_new(dims, json_integer(shape[i]));
     }
     if (__builtin_add_overflow(w->declared, bytes, &end) || end > INT64_MAX) {
         json_decref(dims);
-        return fail(w, sp_error(EINVAL, "%s: tensor %.80s of %llu bytes is too large", w->path,
-                                name, (unsigned long long)bytes));
+        return keep_failure(w, sp_error(EINVAL, "%s: tensor %.80s of %llu bytes is too large",
+                                        w->path, name, (unsigned long long)bytes));
     }
     return add_entry(w, name, dims, bytes);
 }
@@ -205,14 +206,14 @@ int sp_st_writer_declare(struct sp_st_writer *w, const char *name, int ndim, con
 /* ---- streaming --------------------------------------------------------------------------- */
 
 /* Writes to the current shard. */
-static int put(struct sp_st_writer *w, const void *data, size_t size, size_t n)
+static int write_elements(struct sp_st_writer *w, const void *data, size_t size, size_t n)
 {
     struct shard *s = &w->shards[w->current];
 
     errno = 0;
     sp_activity_touch();
     if (fwrite(data, size, n, s->out.f) != n)
-        return fail(w, sp_output_fail(&s->out, errno));
+        return keep_failure(w, sp_output_fail(&s->out, errno));
     if (s->sum)
         sp_file_sum_add(s->sum, data, size * n);
     return 0;
@@ -240,7 +241,7 @@ static void end_tensors(struct sp_st_writer *w)
 }
 
 /* Writes the header of the current shard. */
-static int put_header(struct sp_st_writer *w)
+static int write_header(struct sp_st_writer *w)
 {
     static const char padding[8] = "        ";
     struct shard *s = &w->shards[w->current];
@@ -254,10 +255,11 @@ static int put_header(struct sp_st_writer *w)
         return no_memory(w, "the header");
     s->sum = w->sums ? sp_file_sum_create() : NULL;
     s->out.bytes = sizeof total + total + s->bytes;
-    rc = w->sums && !s->sum ? no_memory(w, "checksums") : put(w, &total, sizeof total, 1);
-    rc = rc ? rc : put(w, json, 1, len);
+    rc =
+        w->sums && !s->sum ? no_memory(w, "checksums") : write_elements(w, &total, sizeof total, 1);
+    rc = rc ? rc : write_elements(w, json, 1, len);
     if (!rc && pad)
-        rc = put(w, padding, 1, pad);
+        rc = write_elements(w, padding, 1, pad);
     free(json);
     if (s->sum)
         sp_file_sum_part(s->sum, "header");
@@ -272,7 +274,7 @@ static int begin_shard(struct sp_st_writer *w, int i)
 
     free(name);
     w->current = i;
-    return rc ? rc : put_header(w);
+    return rc ? rc : write_header(w);
 }
 
 /* Shards do not replace a model: its files would be of two models on the way. */
@@ -288,18 +290,19 @@ static int refuse_other(struct sp_st_writer *w)
             : sp_dir_has(w->dir, index, &st) ? ".index.json"
                                              : NULL;
     free(index);
-    return there ? fail(w, sp_error(EEXIST, "%s%s: is there already, and shards do not replace it",
-                                    w->path, there))
+    return there ? keep_failure(w, sp_error(EEXIST,
+                                            "%s%s: is there already, and shards do not replace it",
+                                            w->path, there))
                  : 0;
 }
 
 /* Ends the declarations and begins the first file. */
-static int start(struct sp_st_writer *w)
+static int begin_files(struct sp_st_writer *w)
 {
     w->streaming = true;
     begin_tensor(w, json_object_iter(w->map));
     if (w->n == 1)
-        return put_header(w);
+        return write_header(w);
     sp_output_discard(&w->shards[0].out); /* its name is another */
     w->shards[0].open = false;
     return refuse_other(w) ? w->err : begin_shard(w, 0);
@@ -308,7 +311,8 @@ static int start(struct sp_st_writer *w)
 /* Ends the file of the current shard, and begins that of the tensor that comes. */
 static int next_shard(struct sp_st_writer *w)
 {
-    return fail(w, sp_output_close(&w->shards[w->current].out)) ? w->err : begin_shard(w, w->shard);
+    return keep_failure(w, sp_output_close(&w->shards[w->current].out)) ? w->err
+                                                                        : begin_shard(w, w->shard);
 }
 
 int sp_st_writer_data(struct sp_st_writer *w, const float *data, size_t elements)
@@ -317,19 +321,20 @@ int sp_st_writer_data(struct sp_st_writer *w, const float *data, size_t elements
 
     if (w->err)
         return w->err;
-    if (!w->streaming && start(w))
+    if (!w->streaming && begin_files(w))
         return w->err;
     if (bytes > w->declared - w->written)
-        return fail(w, sp_error(EINVAL, "%s: %llu bytes of data after %llu of %llu declared",
-                                w->path, (unsigned long long)bytes, (unsigned long long)w->written,
-                                (unsigned long long)w->declared));
+        return keep_failure(
+            w, sp_error(EINVAL, "%s: %llu bytes of data after %llu of %llu declared", w->path,
+                        (unsigned long long)bytes, (unsigned long long)w->written,
+                        (unsigned long long)w->declared));
     while (elements) {
         size_t n;
 
         if (w->shard != w->current && next_shard(w))
             return w->err;
         n = elements < w->left / sizeof *data ? elements : (size_t)(w->left / sizeof *data);
-        if (put(w, data, sizeof *data, n))
+        if (write_elements(w, data, sizeof *data, n))
             return w->err;
         w->left -= n * sizeof *data;
         w->written += n * sizeof *data;
@@ -388,7 +393,7 @@ static int write_index(struct sp_st_writer *w)
 }
 
 /* Gives the files their names, then writes the index if there are shards; a failure takes the names away again. */
-static int commit(struct sp_st_writer *w)
+static int commit_files(struct sp_st_writer *w)
 {
     int rc = 0, named = 0;
 
@@ -420,11 +425,11 @@ int sp_st_writer_finish(struct sp_st_writer *w)
     int rc;
 
     if (!w->err && !w->streaming)
-        start(w);
+        begin_files(w);
     if (!w->err && w->written != w->declared)
-        fail(w, sp_error(EINVAL, "%s: %llu bytes of data written, %llu declared", w->path,
-                         (unsigned long long)w->written, (unsigned long long)w->declared));
-    rc = w->err ? w->err : commit(w);
+        keep_failure(w, sp_error(EINVAL, "%s: %llu bytes of data written, %llu declared", w->path,
+                                 (unsigned long long)w->written, (unsigned long long)w->declared));
+    rc = w->err ? w->err : commit_files(w);
     sp_st_writer_abort(w); /* what is left of it */
     return rc;
 }

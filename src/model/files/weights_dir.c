@@ -113,7 +113,7 @@ bool sp_weights_is_any_form(const char *name)
 /* ---- a directory -------------------------------------------------------------------------- */
 
 /* Is there an entry of this name, a dangling link too? 0, 1 or -errno. */
-static int has(const struct sp_dir *dir, const char *name)
+static int has_entry(const struct sp_dir *dir, const char *name)
 {
     struct stat st;
 
@@ -124,9 +124,9 @@ static int has(const struct sp_dir *dir, const char *name)
 
 int sp_weights_open_in(const struct sp_dir *dir, struct sp_st_file *st)
 {
-    int file = has(dir, SP_WEIGHTS_FILE);
-    int index = file < 0 ? file : has(dir, SP_WEIGHTS_INDEX);
-    int adapts = index < 0 ? index : has(dir, "adapter_config.json");
+    int file = has_entry(dir, SP_WEIGHTS_FILE);
+    int index = file < 0 ? file : has_entry(dir, SP_WEIGHTS_INDEX);
+    int adapts = index < 0 ? index : has_entry(dir, "adapter_config.json");
 
     if (adapts < 0)
         return adapts;

@@ -121,7 +121,7 @@ static const struct sp_added_token *longest_at(const struct sp_added *a,
 }
 
 /* The place at which the character before `at` > 0 begins. */
-static size_t before(const char *text, size_t at)
+static size_t character_before(const char *text, size_t at)
 {
     do
         at--;
@@ -153,7 +153,7 @@ static size_t skip_space(const struct sp_added_search *s, size_t at)
 static size_t skip_space_back(const struct sp_added_search *s, size_t at)
 {
     while (at > s->behind) {
-        size_t start = before(s->text, at);
+        size_t start = character_before(s->text, at);
         uint32_t c;
 
         sp_unicode_next(s->text + start, &c);
@@ -185,8 +185,8 @@ const struct sp_added_token *sp_added_next(const struct sp_added *a, struct sp_a
         to = s->at = from + t->found_n;
         if (t->special && !s->special)
             continue;
-        if (t->single_word &&
-            ((from && is_word_at(s, before(s->text, from))) || (to < s->n && is_word_at(s, to))))
+        if (t->single_word && ((from && is_word_at(s, character_before(s->text, from))) ||
+                               (to < s->n && is_word_at(s, to))))
             continue;
         *begin = t->lstrip ? skip_space_back(s, from) : from;
         s->behind = t->rstrip ? skip_space(s, to) : to;

@@ -120,7 +120,7 @@ void sp_decoder_destroy(struct sp_decoder *d)
 /* ---- a token ----------------------------------------------------------------------------------- */
 
 /* Characters that all stand for bytes are these bytes; others say what they are. */
-static void byte_level(const char *text, size_t n, struct sp_bytes *out)
+static void decode_byte_level(const char *text, size_t n, struct sp_bytes *out)
 {
     size_t kept = out->n;
 
@@ -140,7 +140,7 @@ static void byte_level(const char *text, size_t n, struct sp_bytes *out)
 }
 
 /* <0xE2> */
-static void byte_fallback(const char *text, size_t n, struct sp_bytes *out)
+static void decode_byte_fallback(const char *text, size_t n, struct sp_bytes *out)
 {
     bool is_byte = n == 6 && !memcmp(text, "<0x", 3) && text[5] == '>' &&
                    isxdigit((unsigned char)text[3]) && isxdigit((unsigned char)text[4]);
@@ -150,8 +150,8 @@ static void byte_fallback(const char *text, size_t n, struct sp_bytes *out)
 }
 
 /* Bytes, which may be a part of a character. */
-static void metaspace(const struct sp_decoder_step *s, const char *text, size_t n, bool first,
-                      struct sp_bytes *out)
+static void decode_metaspace(const struct sp_decoder_step *s, const char *text, size_t n,
+                             bool first, struct sp_bytes *out)
 {
     char mark[4];
     size_t length = (size_t)sp_unicode_encode(s->c, mark);
@@ -165,7 +165,8 @@ static void metaspace(const struct sp_decoder_step *s, const char *text, size_t 
         }
 }
 
-static void strip(const struct sp_decoder_step *s, const char *text, size_t n, struct sp_bytes *out)
+static void decode_strip(const struct sp_decoder_step *s, const char *text, size_t n,
+                         struct sp_bytes *out)
 {
     char c[4];
     size_t length = (size_t)sp_unicode_encode(s->c, c), from = 0;
@@ -178,24 +179,24 @@ static void strip(const struct sp_decoder_step *s, const char *text, size_t n, s
     sp_bytes_add(out, text + from, n - from);
 }
 
-static void take_step(const struct sp_decoder_step *s, const struct sp_bytes *text, bool first,
-                      struct sp_bytes *out)
+static void decode_step(const struct sp_decoder_step *s, const struct sp_bytes *text, bool first,
+                        struct sp_bytes *out)
 {
     switch (s->kind) {
     case SP_DECODE_BYTE_LEVEL:
-        byte_level(text->at, text->n, out);
+        decode_byte_level(text->at, text->n, out);
         break;
     case SP_DECODE_BYTE_FALLBACK:
-        byte_fallback(text->at, text->n, out);
+        decode_byte_fallback(text->at, text->n, out);
         break;
     case SP_DECODE_METASPACE:
-        metaspace(s, text->at, text->n, first, out);
+        decode_metaspace(s, text->at, text->n, first, out);
         break;
     case SP_DECODE_REPLACE:
         sp_replacement_run(&s->replace, NULL, text->at, text->n, SIZE_MAX, out);
         break;
     case SP_DECODE_STRIP:
-        strip(s, text->at, text->n, out);
+        decode_strip(s, text->at, text->n, out);
         break;
     }
 }
@@ -218,7 +219,7 @@ static void decode_token(const struct sp_decoder *d, const char *text, size_t n,
     sp_bytes_add(out, text, n);
     for (int i = 0; i < d->steps; i++) {
         spare->n = 0;
-        take_step(&d->step[i], out, first, spare);
+        decode_step(&d->step[i], out, first, spare);
         exchange(out, spare);
     }
 }
@@ -267,7 +268,7 @@ static size_t strip_beginning(const struct sp_decoder *z, struct sp_decoding *d,
 }
 
 /* Bytes at the end that begin a character which is not complete. */
-static size_t incomplete(const char *text, size_t n)
+static size_t incomplete_bytes(const char *text, size_t n)
 {
     for (size_t length = 1; length < 4 && length <= n; length++) {
         unsigned char byte = (unsigned char)text[n - length];
@@ -289,7 +290,7 @@ static void hold_back(struct sp_decoding *d, struct sp_bytes *text, struct sp_by
     sp_bytes_add(spare, d->waiting, (size_t)d->n_waiting);
     sp_bytes_add(spare, text->at, text->n);
     exchange(text, spare);
-    n = text->n ? incomplete(text->at, text->n) : 0;
+    n = text->n ? incomplete_bytes(text->at, text->n) : 0;
     d->n_waiting = (int)n;
     if (n)
         memcpy(d->waiting, text->at + text->n - n, n);

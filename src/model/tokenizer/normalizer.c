@@ -104,7 +104,7 @@ void sp_normalizer_destroy(struct sp_normalizer *z)
 
 /* ---- a text ------------------------------------------------------------------------------------ */
 
-static void lowercase(const char *text, size_t n, struct sp_bytes *out)
+static void append_lower_case(const char *text, size_t n, struct sp_bytes *out)
 {
     for (size_t at = 0; at < n;) {
         uint32_t c, low[2];
@@ -115,7 +115,7 @@ static void lowercase(const char *text, size_t n, struct sp_bytes *out)
     }
 }
 
-static void strip_accents(const char *text, size_t n, struct sp_bytes *out)
+static void append_without_accents(const char *text, size_t n, struct sp_bytes *out)
 {
     for (size_t at = 0, length; at < n; at += length) {
         uint32_t c;
@@ -126,8 +126,8 @@ static void strip_accents(const char *text, size_t n, struct sp_bytes *out)
     }
 }
 
-static void strip(const struct sp_normalizer_step *s, const char *text, size_t n,
-                  struct sp_bytes *out)
+static void append_stripped(const struct sp_normalizer_step *s, const char *text, size_t n,
+                            struct sp_bytes *out)
 {
     size_t first = n, last = 0; /* what is no white space is between them */
 
@@ -146,8 +146,8 @@ static void strip(const struct sp_normalizer_step *s, const char *text, size_t n
                      (s->right ? last : n) - (s->left ? first : 0));
 }
 
-static int take_step(const struct sp_normalizer_step *s, struct sp_normalizer_room *r,
-                     const char *text, size_t n)
+static int run_step(const struct sp_normalizer_step *s, struct sp_normalizer_room *r,
+                    const char *text, size_t n)
 {
     switch (s->kind) {
     case SP_NORMALIZE_NFC:
@@ -157,13 +157,13 @@ static int take_step(const struct sp_normalizer_step *s, struct sp_normalizer_ro
         sp_unicode_normalize((enum sp_normal_form)s->kind, text, n, &r->out);
         return 0;
     case SP_NORMALIZE_LOWERCASE:
-        lowercase(text, n, &r->out);
+        append_lower_case(text, n, &r->out);
         return 0;
     case SP_NORMALIZE_STRIP:
-        strip(s, text, n, &r->out);
+        append_stripped(s, text, n, &r->out);
         return 0;
     case SP_NORMALIZE_STRIP_ACCENTS:
-        strip_accents(text, n, &r->out);
+        append_without_accents(text, n, &r->out);
         return 0;
     case SP_NORMALIZE_CHARSMAP:
         if (s->charsmap)
@@ -198,7 +198,7 @@ int sp_normalizer_run(const struct sp_normalizer *z, struct sp_normalizer_room *
         r->spare = r->out;
         r->out = other;
         r->out.n = 0;
-        err = take_step(&z->step[i], r, begun ? r->spare.at : text, begun ? r->spare.n : n);
+        err = run_step(&z->step[i], r, begun ? r->spare.at : text, begun ? r->spare.n : n);
         begun = true;
     }
     if (!begun) {

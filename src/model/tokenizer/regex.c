@@ -29,19 +29,19 @@ struct translation {
     struct sp_bytes out;
 };
 
-static void put(struct translation *t, const char *text)
+static void append(struct translation *t, const char *text)
 {
     sp_bytes_add(&t->out, text, strlen(text));
 }
 
-static int refuse(const struct translation *t, const char *what)
+static int refuse_construct(const struct translation *t, const char *what)
 {
     return sp_error(EINVAL, "%s: the regular expression '%s': %s is not supported", t->where,
                     t->pattern, what);
 }
 
 /* Compiles a translated pattern; NULL: it cannot be, for which *err is PCRE2's code. */
-static pcre2_code *compile(const char *translated, int *err)
+static pcre2_code *compile_translated(const char *translated, int *err)
 {
     PCRE2_SIZE offset;
 
@@ -52,7 +52,7 @@ static pcre2_code *compile(const char *translated, int *err)
 static bool compiles(const char *pattern)
 {
     int err;
-    pcre2_code *code = compile(pattern, &err);
+    pcre2_code *code = compile_translated(pattern, &err);
 
     pcre2_code_free(code);
     return code;
@@ -66,7 +66,7 @@ static int translate_property(struct translation *t)
     bool negative = t->at[-1] == 'P';
 
     if (t->at == t->end || *t->at != '{' || !close || close - t->at > (int)sizeof name)
-        return refuse(t, "\\p without {NAME}");
+        return refuse_construct(t, "\\p without {NAME}");
     t->at++;
     if (*t->at == '^') {
         negative = !negative;
@@ -77,7 +77,7 @@ static int translate_property(struct translation *t)
     snprintf(text, sizeof text, "\\%c{sc:%s}", negative ? 'P' : 'p', name);
     if (strlen(name) < 3 || !compiles(text))
         snprintf(text, sizeof text, "\\%c{%s}", negative ? 'P' : 'p', name);
-    put(t, text);
+    append(t, text);
     return 0;
 }
 
@@ -87,10 +87,10 @@ static int translate_number(struct translation *t)
     char text[16];
 
     if (t->end - t->at < 4 || strspn(t->at, "0123456789abcdefABCDEF") < 4)
-        return refuse(t, "\\u without four digits");
+        return refuse_construct(t, "\\u without four digits");
     snprintf(text, sizeof text, "\\x{%.4s}", t->at);
     t->at += 4;
-    put(t, text);
+    append(t, text);
     return 0;
 }
 
@@ -130,12 +130,12 @@ static int translate_escape(struct translation *t, bool in_class)
     char what[8], c;
 
     if (t->at == t->end)
-        return refuse(t, "a \\ at the end");
+        return refuse_construct(t, "a \\ at the end");
     c = *t->at;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].name == c && (!in_class || known[i].inside)) {
             t->at++;
-            put(t, in_class ? known[i].inside : known[i].outside);
+            append(t, in_class ? known[i].inside : known[i].outside);
             return 0;
         }
     if (c == 'p' || c == 'P') {
@@ -156,7 +156,7 @@ static int translate_escape(struct translation *t, bool in_class)
         return 0;
     }
     snprintf(what, sizeof what, "\\%c", c);
-    return refuse(t, what);
+    return refuse_construct(t, what);
 }
 
 /* [...], from behind its bracket. */
@@ -167,12 +167,12 @@ static int translate_class(struct translation *t)
     if (t->at < t->end && *t->at == '^')
         sp_bytes_add(&t->out, t->at++, 1);
     if (t->at < t->end && *t->at == ']')
-        return refuse(t, "a ] that begins a class");
+        return refuse_construct(t, "a ] that begins a class");
     while (!err && t->at < t->end && *t->at != ']') {
         if (*t->at == '[')
-            return refuse(t, "a class in a class");
+            return refuse_construct(t, "a class in a class");
         if (*t->at == '&' && t->end - t->at > 1 && t->at[1] == '&')
-            return refuse(t, "an intersection of classes");
+            return refuse_construct(t, "an intersection of classes");
         if (*t->at == '\\') {
             t->at++;
             err = translate_escape(t, true);
@@ -181,7 +181,7 @@ static int translate_class(struct translation *t)
         }
     }
     if (!err && t->at == t->end)
-        return refuse(t, "a class without end");
+        return refuse_construct(t, "a class without end");
     if (!err)
         sp_bytes_add(&t->out, t->at++, 1);
     return err;
@@ -196,12 +196,12 @@ static int translate_group(struct translation *t)
         size_t n = strlen(known[i]);
 
         if ((size_t)(t->end - t->at) >= n && !memcmp(t->at, known[i], n)) {
-            put(t, known[i]);
+            append(t, known[i]);
             t->at += n;
             return 0;
         }
     }
-    return refuse(t, "a group of this kind");
+    return refuse_construct(t, "a group of this kind");
 }
 
 /* {n,m}: PCRE2 takes {,m} for a text, and {n,m}+ for a possessive repeat. */
@@ -210,16 +210,16 @@ static int translate_repeat(struct translation *t)
     size_t n = strspn(t->at, "0123456789,");
 
     if (t->at[n] != '}') { /* a text for both */
-        put(t, "\\{");
+        append(t, "\\{");
         return 0;
     }
-    put(t, *t->at == ',' ? "{0" : "{");
+    append(t, *t->at == ',' ? "{0" : "{");
     sp_bytes_add(&t->out, t->at, n + 1);
     t->at += n + 1;
-    return t->at < t->end && *t->at == '+' ? refuse(t, "+ behind {n,m}") : 0;
+    return t->at < t->end && *t->at == '+' ? refuse_construct(t, "+ behind {n,m}") : 0;
 }
 
-static int translate(struct translation *t)
+static int translate_pattern(struct translation *t)
 {
     int err = 0;
 
@@ -238,7 +238,7 @@ static int translate(struct translation *t)
         if (c == '[') {
             err = translate_class(t);
         } else if (c == '(' && t->at < t->end && *t->at == '*') {
-            err = refuse(t, "(*");
+            err = refuse_construct(t, "(*");
         } else if (c == '(' && t->at < t->end && *t->at == '?') {
             sp_bytes_add(&t->out, t->at++, 1);
             err = translate_group(t);
@@ -257,7 +257,7 @@ static int compile_pattern(struct sp_regex *re, const char *translated, const ch
     PCRE2_UCHAR why[128];
     int err;
 
-    re->code = compile(translated, &err);
+    re->code = compile_translated(translated, &err);
     if (!re->code) {
         pcre2_get_error_message(err, why, sizeof why);
         return sp_error(EINVAL, "%s: the regular expression '%s': %s", where, re->pattern,
@@ -293,7 +293,7 @@ int sp_regex_create(const char *pattern, size_t n, const char *where, struct sp_
 
     if (!r)
         return -ENOMEM;
-    err = strlen(pattern) != n ? refuse(&t, "a zero byte") : translate(&t);
+    err = strlen(pattern) != n ? refuse_construct(&t, "a zero byte") : translate_pattern(&t);
     err = err ? err : compile_pattern(r, t.out.at, where);
     free(t.out.at);
     if (err)

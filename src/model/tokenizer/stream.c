@@ -187,7 +187,7 @@ static int encode_window(struct sp_tokenizing *z, struct window *w)
 /* ---- the file ---------------------------------------------------------------------------------- */
 
 /* More text behind that which is there. */
-static int fill(struct sp_tokenizing *z, struct window *w, FILE *f, const char *path)
+static int read_more(struct sp_tokenizing *z, struct window *w, FILE *f, const char *path)
 {
     size_t k;
 
@@ -248,7 +248,7 @@ int sp_tokenize_file(struct sp_tokenizing *z, FILE *f, const char *path)
     while (!err && !w.last) {
         size_t rest = 0;
 
-        err = fill(z, &w, f, path);
+        err = read_more(z, &w, f, path);
         if (!err && !cut_window(z, &w, &rest))
             err = sp_error(ENOMEM, "%s: no memory for its parts", path);
         err = err ? err : encode_window(z, &w);

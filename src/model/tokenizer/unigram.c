@@ -38,7 +38,7 @@ void sp_unigram_destroy(struct sp_unigram *u)
     u->score = NULL;
 }
 
-static void offer(struct sp_unigram_node *to, double score, uint32_t start, uint32_t id)
+static void offer_way(struct sp_unigram_node *to, double score, uint32_t start, uint32_t id)
 {
     if (to->start == UINT32_MAX || score > to->score)
         *to = (struct sp_unigram_node){score, id, start};
@@ -66,15 +66,15 @@ static int find_ways(const struct sp_unigram *u, struct sp_unigram_node *node, c
             id = u->trie.value[at];
             if (id == UINT32_MAX)
                 continue;
-            offer(&node[end], u->score[id] + here, (uint32_t)start, id);
+            offer_way(&node[end], u->score[id] + here, (uint32_t)start, id);
             single |= end - start == length;
         }
         if (single)
             continue;
         if (u->vocabulary->unk < 0)
             return -ENOENT;
-        offer(&node[start + length], u->least - UNK_PENALTY + here, (uint32_t)start,
-              (uint32_t)u->vocabulary->unk);
+        offer_way(&node[start + length], u->least - UNK_PENALTY + here, (uint32_t)start,
+                  (uint32_t)u->vocabulary->unk);
     }
     return 0;
 }
