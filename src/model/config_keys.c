@@ -185,7 +185,7 @@ static int check_code(const json_t *root, const char *where)
 
 /* ---- a value under another name ----------------------------------------------------------- */
 
-/* Those of `keys`, with blanks between, that are there must be `value`, to the last digit of a float. */
+/* Every one of `keys`, which have blanks between, must be `value` if it is there, to the last digit of a float. */
 static int check_same_value(const json_t *root, const char *where, const char *name, double value,
                             const char *keys)
 {

@@ -83,12 +83,9 @@ int sp_st_read_part(const struct sp_st_file *st, const struct sp_st_entry *e, ui
 int sp_st_same(const struct sp_st_file *st, const struct sp_st_entry *a,
                const struct sp_st_entry *b, bool *same);
 
-/* Parses a header held in memory (the fuzzer's entry); data_bytes: size of the data section. */
+/* Parses a header held in memory; data_bytes: size of the data section. */
 int sp_st_parse_header(const char *json, size_t len, uint64_t data_bytes, const char *where,
                        struct sp_st_entry **entries, int *n);
-
-/* Checks that a name may appear in a message: -EINVAL for an empty name or control characters. */
-int sp_st_check_name(const char *name, const char *where);
 
 /*
  * Streaming writer, F32, of a file at the path `name`, or of that name in `dir`, which must stay open until the

@@ -1,4 +1,4 @@
-/* Reading safetensors: the file, and its data as floats. The header is in safetensors_header.c. */
+/* Reading safetensors: the file, and its data as floats. The header is in safetensors_json.c. */
 #include "model/files/input.h"
 #include "model/files/safetensors.h"
 #include "sp_activity.h"

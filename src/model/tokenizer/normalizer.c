@@ -22,7 +22,7 @@ static int add_step(const struct sp_part *p, struct sp_normalizer *z, struct sp_
     return 0;
 }
 
-/* Those that their name says all of. */
+/* Reads a step without settings. */
 static int read_plain(const struct sp_part *p, void *to)
 {
     static const char names[] = /* in the order of the enum */

@@ -5,7 +5,7 @@
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/unicode.h"
 
-/* What is looked for in a text: a regular expression, or a text that stands for itself. */
+/* A pattern to look for in a text: a regular expression, or a text that stands for itself. */
 struct sp_regex;
 struct sp_matcher; /* the memory of a thread that matches */
 
