@@ -39,7 +39,7 @@ static void add_choice(char known[CHOICES], const char *name, bool last)
 static int parse_activation(const struct sp_config *c, const char *key, int *act)
 {
     const json_t *v = sp_config_member(c->root, key);
-    char text[64], known[CHOICES] = "";
+    char known[CHOICES] = "";
 
     if (!v)
         return 0;
@@ -52,8 +52,7 @@ static int parse_activation(const struct sp_config *c, const char *key, int *act
         }
         add_choice(known, name, !sp_activation_names[i + 1].name);
     }
-    return sp_error(EINVAL, "%s: %s is %s, %s would do", c->where, key, sp_config_show(v, text),
-                    known);
+    return sp_config_refuse(c->where, key, v, "%s would do", known);
 }
 
 /* Keeps tokens that are in the vocabulary. transformers also writes ids of other vocabularies,
@@ -97,7 +96,6 @@ static int parse_rope_type(const struct sp_config *c, const json_t *rope, const 
                            enum sp_rope_type *type)
 {
     const json_t *v = sp_config_member(rope, key);
-    char text[64];
 
     if (!v)
         return 0;
@@ -106,8 +104,7 @@ static int parse_rope_type(const struct sp_config *c, const json_t *rope, const 
             *type = (enum sp_rope_type)i;
             return 0;
         }
-    return sp_error(EINVAL, "%s: %s is %s, default, linear and llama3 are supported", c->where, key,
-                    sp_config_show(v, text));
+    return sp_config_refuse(c->where, key, v, "default, linear and llama3 are supported");
 }
 
 /* Refuses keys that the type does not read: a scaling without a type would still change the
@@ -158,13 +155,11 @@ static int parse_rope_object(const struct sp_config *c, const char *name, struct
     const json_t *from = sp_config_member(c->root, name);
     struct sp_rope read = {.theta = rope->theta};
     float partial;
-    char text[64];
 
     if (!from)
         return 0;
     if (!json_is_object(from))
-        return sp_error(EINVAL, "%s: %s is %s, it must be an object", c->where, name,
-                        sp_config_show(from, text));
+        return sp_config_refuse(c->where, name, from, "it must be an object");
     SP_TRY(parse_rope_type(c, from, "type", &read.type));
     SP_TRY(parse_rope_type(c, from, "rope_type", &read.type));
     SP_TRY(sp_config_real(c, from, "partial_rotary_factor", 1, &partial));
@@ -279,7 +274,7 @@ static int parse_llama(const struct sp_config *c, const struct sp_model_type *ty
 static int find_type(const struct sp_config *c, const struct sp_model_type **type)
 {
     const json_t *name = sp_config_member(c->root, "model_type");
-    char text[64], known[CHOICES] = "";
+    char known[CHOICES] = "";
 
     for (int i = 0; i < sp_model_n_types; i++) {
         *type = &sp_model_types[i];
@@ -289,8 +284,7 @@ static int find_type(const struct sp_config *c, const struct sp_model_type **typ
     }
     if (!name)
         return sp_error(EINVAL, "%s: model_type is missing, %s would do", c->where, known);
-    return sp_error(EINVAL, "%s: model_type is %s, %s would do", c->where,
-                    sp_config_show(name, text), known);
+    return sp_config_refuse(c->where, "model_type", name, "%s would do", known);
 }
 
 /* Keys of generation_config.json that change what transformers generates, and are not followed. */

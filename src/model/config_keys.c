@@ -7,7 +7,7 @@
 #include "model/try.h"
 #include "sp_error.h"
 #include <limits.h>
-#include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
 const char *sp_config_show(const json_t *v, char out[64])
@@ -30,6 +30,17 @@ const char *sp_config_show(const json_t *v, char out[64])
     return out;
 }
 
+int sp_config_refuse(const char *where, const char *key, const json_t *v, const char *fmt, ...)
+{
+    char value[64], rest[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(rest, sizeof rest, fmt, ap);
+    va_end(ap);
+    return sp_error(EINVAL, "%s: %s is %s, %s", where, key, sp_config_show(v, value), rest);
+}
+
 const json_t *sp_config_member(const json_t *obj, const char *key)
 {
     const json_t *v = json_object_get(obj, key);
@@ -41,7 +52,6 @@ int sp_config_size(const struct sp_config *c, const json_t *obj, const char *key
                    int *out)
 {
     const json_t *v = sp_config_member(obj, key);
-    char text[64];
 
     if (!v && fallback) {
         *out = fallback;
@@ -50,11 +60,9 @@ int sp_config_size(const struct sp_config *c, const json_t *obj, const char *key
     if (!v)
         return sp_error(EINVAL, "%s: %s is missing", c->where, key);
     if (!json_is_integer(v))
-        return sp_error(EINVAL, "%s: %s is %s, it must be an integer", c->where, key,
-                        sp_config_show(v, text));
+        return sp_config_refuse(c->where, key, v, "it must be an integer");
     if (json_integer_value(v) < 1 || json_integer_value(v) > INT_MAX)
-        return sp_error(EINVAL, "%s: %s is %s, it must be between 1 and %d", c->where, key,
-                        sp_config_show(v, text), INT_MAX);
+        return sp_config_refuse(c->where, key, v, "it must be between 1 and %d", INT_MAX);
     *out = (int)json_integer_value(v);
     return 0;
 }
@@ -63,11 +71,9 @@ int sp_config_real(const struct sp_config *c, const json_t *obj, const char *key
                    float *out)
 {
     const json_t *v = sp_config_member(obj, key);
-    char text[64];
 
     if (v && !json_is_number(v))
-        return sp_error(EINVAL, "%s: %s is %s, it must be a number", c->where, key,
-                        sp_config_show(v, text));
+        return sp_config_refuse(c->where, key, v, "it must be a number");
     *out = (float)(v ? json_number_value(v) : fallback);
     return 0;
 }
@@ -75,11 +81,9 @@ int sp_config_real(const struct sp_config *c, const json_t *obj, const char *key
 int sp_config_bool(const struct sp_config *c, const char *key, bool fallback, bool *out)
 {
     const json_t *v = sp_config_member(c->root, key);
-    char text[64];
 
     if (v && !json_is_boolean(v))
-        return sp_error(EINVAL, "%s: %s is %s, it must be true or false", c->where, key,
-                        sp_config_show(v, text));
+        return sp_config_refuse(c->where, key, v, "it must be true or false");
     *out = v ? json_is_true(v) : fallback;
     return 0;
 }
@@ -113,7 +117,7 @@ static bool changes_nothing(const json_t *v, const char *harmless)
 
 static int check_others(const json_t *root, const char *where)
 {
-    char list[sizeof others], text[64], *rest = list, *key;
+    char list[sizeof others], *rest = list, *key;
 
     memcpy(list, others, sizeof others);
     while ((key = strsep(&rest, " "))) {
@@ -123,8 +127,7 @@ static int check_others(const json_t *root, const char *where)
         key[strcspn(key, "=")] = '\0';
         v = sp_config_member(root, key);
         if (v && !changes_nothing(v, harmless))
-            return sp_error(EINVAL, "%s: %s is %s, only %s is supported", where, key,
-                            sp_config_show(v, text), harmless);
+            return sp_config_refuse(where, key, v, "only %s is supported", harmless);
     }
     return 0;
 }
@@ -134,16 +137,13 @@ static int check_others(const json_t *root, const char *where)
 static int check_window(const json_t *root, const char *where, const struct sp_model *m)
 {
     const json_t *v = sp_config_member(root, "sliding_window");
-    char text[64];
-
     const json_t *use = json_object_get(root, "use_sliding_window");
     bool qwen = m->relative == SP_QWEN2 || m->relative == SP_QWEN3; /* not used unless said so */
 
     if (!v || json_is_false(use) || (qwen && !use) || m->relative == SP_MISTRAL ||
         (json_is_integer(v) && json_integer_value(v) >= m->positions))
         return 0;
-    return sp_error(EINVAL, "%s: sliding_window is %s, only null is supported", where,
-                    sp_config_show(v, text));
+    return sp_config_refuse(where, "sliding_window", v, "only null is supported");
 }
 
 /* transformers may say of each layer what it is. */
@@ -156,8 +156,7 @@ static int check_layer_types(const json_t *root, const char *where)
     if (!types)
         return 0;
     if (!json_is_array(types))
-        return sp_error(EINVAL, "%s: layer_types is %s, it must be a list", where,
-                        sp_config_show(types, text));
+        return sp_config_refuse(where, "layer_types", types, "it must be a list");
     json_array_foreach(types, i, v)
     {
         if (!json_is_string(v) || strcmp(json_string_value(v), "full_attention"))
@@ -189,15 +188,14 @@ static int check_code(const json_t *root, const char *where)
 static int check_same_value(const json_t *root, const char *where, const char *name, double value,
                             const char *keys)
 {
-    char list[128], text[64], *rest = list, *key;
+    char list[128], *rest = list, *key;
 
     snprintf(list, sizeof list, "%s", keys);
     while ((key = strsep(&rest, " "))) {
         const json_t *v = sp_config_member(root, key);
 
         if (v && (!json_is_number(v) || (float)json_number_value(v) != (float)value))
-            return sp_error(EINVAL, "%s: %s is %s, but %s is %g", where, key,
-                            sp_config_show(v, text), name, value);
+            return sp_config_refuse(where, key, v, "but %s is %g", name, value);
     }
     return 0;
 }

@@ -8,6 +8,10 @@
 /* A value of the file as it may stand in a message: short, one line. Returns `out`. */
 const char *sp_config_show(const json_t *v, char out[64]);
 
+/* Says that a key of the file is that value, and what is wrong with it: "WHERE: KEY is VALUE, ..."; -EINVAL. */
+int sp_config_refuse(const char *where, const char *key, const json_t *v, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
 /* ---- typed access: each prints what is wrong and returns -EINVAL ---------------------- */
 
 struct sp_config {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Gives the array that the pointer at `at` is to, which has room for *room elements of `size` bytes, room for at least n. False without memory:
- * it stays as it is. */
+/* Gives the array whose address is in the pointer at `at`, and which has room for *room elements of `size` bytes, room
+ * for at least n. False without memory: it stays as it is. */
 static inline bool sp_grow(void *at, size_t *room, size_t n, size_t size)
 {
     size_t more = *room ? *room : 64;

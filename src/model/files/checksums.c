@@ -50,6 +50,8 @@ struct sp_file_sum *sp_file_sum_create(void)
 
 void sp_file_sum_add(struct sp_file_sum *s, const void *data, size_t bytes)
 {
+    if (!s)
+        return;
     XXH3_128bits_update(s->whole, data, bytes);
     XXH3_128bits_update(s->part, data, bytes);
     s->bytes += bytes;
@@ -59,6 +61,8 @@ void sp_file_sum_part(struct sp_file_sum *s, const char *name)
 {
     char hex[HEX];
 
+    if (!s)
+        return;
     print_hash(XXH3_128bits_digest(s->part), hex);
     json_array_append_new(
         s->parts, json_pack("[s,I,I,s]", name, (json_int_t)s->begin, (json_int_t)s->bytes, hex));

@@ -20,6 +20,7 @@
 struct sp_file_sum;
 
 struct sp_file_sum *sp_file_sum_create(void); /* NULL without memory */
+/* This and the next do nothing if s is NULL. */
 void sp_file_sum_add(struct sp_file_sum *s, const void *data, size_t bytes);
 /* Closes a part: everything added since the last part is called `name`. */
 void sp_file_sum_part(struct sp_file_sum *s, const char *name);

@@ -31,6 +31,14 @@ bool sp_companions_is_name(const char *name)
            !sp_weights_is_any_form(name);
 }
 
+static json_t *unless_empty(json_t *list)
+{
+    if (json_array_size(list))
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
 json_t *sp_companions_names(const struct sp_dir *held)
 {
     json_t *names = json_array();
@@ -39,10 +47,7 @@ json_t *sp_companions_names(const struct sp_dir *held)
     for (int i = 0; names && (name = sp_dir_held(held, i)); i++)
         if (strcmp(name, CONFIG))
             json_array_append_new(names, json_string(name));
-    if (json_array_size(names))
-        return names;
-    json_decref(names);
-    return NULL;
+    return unless_empty(names);
 }
 
 json_t *sp_companions_check_names(const json_t *names)
@@ -56,10 +61,7 @@ json_t *sp_companions_check_names(const json_t *names)
             json_array_size(good) < SP_COMPANIONS_MOST)
             json_array_append(good, name);
     }
-    if (json_array_size(good))
-        return good;
-    json_decref(good);
-    return NULL;
+    return unless_empty(good);
 }
 
 /* ---- finding ------------------------------------------------------------------------------ */

@@ -214,8 +214,7 @@ static int write_elements(struct sp_st_writer *w, const void *data, size_t size,
     sp_activity_touch();
     if (fwrite(data, size, n, s->out.f) != n)
         return keep_failure(w, sp_output_fail(&s->out, errno));
-    if (s->sum)
-        sp_file_sum_add(s->sum, data, size * n);
+    sp_file_sum_add(s->sum, data, size * n);
     return 0;
 }
 
@@ -234,8 +233,7 @@ static void begin_tensor(struct sp_st_writer *w, void *tensor)
 static void end_tensors(struct sp_st_writer *w)
 {
     while (w->tensor && !w->left && w->shard == w->current) {
-        if (w->shards[w->current].sum)
-            sp_file_sum_part(w->shards[w->current].sum, json_object_iter_key(w->tensor));
+        sp_file_sum_part(w->shards[w->current].sum, json_object_iter_key(w->tensor));
         begin_tensor(w, json_object_iter_next(w->map, w->tensor));
     }
 }
@@ -261,8 +259,7 @@ static int write_header(struct sp_st_writer *w)
     if (!rc && pad)
         rc = write_elements(w, padding, 1, pad);
     free(json);
-    if (s->sum)
-        sp_file_sum_part(s->sum, "header");
+    sp_file_sum_part(s->sum, "header");
     end_tensors(w);
     return rc;
 }
