@@ -18,15 +18,14 @@ const char *sp_config_show(const json_t *v, char out[64])
                                              [JSON_FALSE] = "false",
                                              [JSON_NULL] = "null"};
 
-    if (json_is_string(v)) {
+    if (json_is_string(v))
         snprintf(out, 64, "'%.48s'", json_string_value(v));
-    } else if (json_is_integer(v)) {
+    else if (json_is_integer(v))
         snprintf(out, 64, "%lld", (long long)json_integer_value(v));
-    } else if (json_is_real(v)) {
+    else if (json_is_real(v))
         snprintf(out, 64, "%g", json_real_value(v));
-    } else {
+    else
         snprintf(out, 64, "%s", type_names[json_typeof(v)]);
-    }
     return out;
 }
 

@@ -221,6 +221,12 @@ static char *written_as_read(const char *json, const char *changed, const char *
     return text;
 }
 
+#define KEPT(CLASS, TYPE)                                                                          \
+    GPT2(", 'bos_token_id': 50256, '_name_or_path': 'x', 'initializer_range': "                    \
+         "0.020000000000000001, 'resid_pdrop': 0.0, 'big': 123456789012345678901, 'nan': "         \
+         "[NaN, -Infinity], 'task_specific_params': {'dtype': 1}, 'architectures': ['" CLASS       \
+         "'], 'torch_dtype': '" TYPE "'")
+
 /* Saving sets the type of the weights and the class of the model; all other keys, known or not,
  * stay as read. */
 SCRATCH_TEST(config_is_kept)
@@ -228,14 +234,7 @@ SCRATCH_TEST(config_is_kept)
     static const struct {
         const char *json, *written;
     } cases[] = {
-        {GPT2(", 'bos_token_id': 50256, '_name_or_path': 'x', 'initializer_range': "
-              "0.020000000000000001, 'resid_pdrop': 0.0, 'big': 123456789012345678901, 'nan': "
-              "[NaN, -Infinity], 'task_specific_params': {'dtype': 1}, 'architectures': "
-              "['GPT2Model'], 'torch_dtype': 'bfloat16'"),
-         GPT2(", 'bos_token_id': 50256, '_name_or_path': 'x', 'initializer_range': "
-              "0.020000000000000001, 'resid_pdrop': 0.0, 'big': 123456789012345678901, 'nan': "
-              "[NaN, -Infinity], 'task_specific_params': {'dtype': 1}, 'architectures': "
-              "['GPT2LMHeadModel'], 'torch_dtype': 'float32'")},
+        {KEPT("GPT2Model", "bfloat16"), KEPT("GPT2LMHeadModel", "float32")},
         {LLAMA(", 'architectures': ['LlamaForCausalLM'], 'dtype': 'float16', 'eos_token_id': [2, "
                "128009]"),
          LLAMA(", 'architectures': ['LlamaForCausalLM'], 'dtype': 'float32', 'eos_token_id': [2, "

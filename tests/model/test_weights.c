@@ -206,10 +206,9 @@ static void write_foreign(const struct sp_params *p, const struct departure *d, 
             rows--;
         len += describe(header + len, t, bare_name(t->name, d->bare), rows, d, &end);
     }
-    for (int k = 0; k < p->n && d->again; k++) {
+    for (int k = 0; k < p->n && d->again; k++)
         if (!strcmp(p->tensors[k].name, d->again))
             len += describe(header + len, &p->tensors[k], d->as, p->tensors[k].rows, d, &end);
-    }
     if (d->add) {
         len += (uint64_t)sprintf(header + len,
                                  ",\"%s\":{\"dtype\":\"U8\",\"shape\":[3],"
@@ -246,11 +245,10 @@ static void all_ones(const struct sp_params *p, enum sp_block_kind kind, int lay
         assert_true(w[i] == 0.0f || w[i] == 1.0f);
         count += w[i] == 1.0f;
     }
-    for (int k = 0; k < p->n; k++) {
+    for (int k = 0; k < p->n; k++)
         if (p->tensors[k].block == kind &&
             (p->tensors[k].layer < 0 || p->tensors[k].layer == layer))
             expected += (size_t)p->tensors[k].rows * (size_t)p->tensors[k].cols;
-    }
     assert_true(count == expected);
     free(w);
 }
@@ -458,18 +456,16 @@ SCRATCH_TEST(transposition_literally)
     assert_int_equal(sp_st_read(&st, sp_st_find(&st, "transformer.h.1.attn.c_attn.weight"), file),
                      0);
     assert_int_equal(sp_weights_read_block(&st, &p, SP_BLOCK_QKV, 1, w), 0);
-    for (int out = 0; out < 45; out++) {
+    for (int out = 0; out < 45; out++)
         for (int in = 0; in < 15; in++)
             assert_true(w[out * 15 + in] == file[in * 45 + out]);
-    }
     assert_int_equal(sp_st_read(&st, sp_st_find(&st, "transformer.h.1.mlp.c_fc.weight"), file), 0);
     w = realloc(w, sp_block_elements(m, SP_BLOCK_POST) * sizeof *w);
     must(w != NULL, "realloc");
     assert_int_equal(sp_weights_read_block(&st, &p, SP_BLOCK_POST, 1, w), 0);
-    for (int out = 0; out < 7; out++) {
+    for (int out = 0; out < 7; out++)
         for (int in = 0; in < 15; in++)
             assert_true(w[f + (size_t)(out * 15 + in)] == file[in * 7 + out]);
-    }
     sp_st_close(&st);
     sp_params_destroy(&p);
     free(w);

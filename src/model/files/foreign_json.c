@@ -102,7 +102,7 @@ json_t *sp_foreign_json_with(const char *text, size_t len, size_t flags, json_er
         return NULL;
     }
     c.out = copy;
-    while (c.at < c.end) {
+    while (c.at < c.end)
         if (*c.at == '"')
             copy_string(&c);
         else if (copy_word(&c, "NaN") || copy_word(&c, "Infinity") || copy_word(&c, "-Infinity"))
@@ -111,7 +111,6 @@ json_t *sp_foreign_json_with(const char *text, size_t len, size_t flags, json_er
             copy_number(&c);
         else
             *c.out++ = *c.at++;
-    }
     root = json_loadb(copy, (size_t)(c.out - copy), JSON_REJECT_DUPLICATES | flags, err);
     free(copy);
     return root;

@@ -31,10 +31,9 @@ static unsigned dtype_bits(const char *dtype)
                  {"I8", 8},      {"U8", 8},     {"BOOL", 8},  {"C64", 64}, {"F8_E4M3", 8},
                  {"F8_E5M2", 8}, {"F8_E8M0", 8}};
 
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (!strcmp(dtype, known[i].name))
             return known[i].bits;
-    }
     return 0;
 }
 

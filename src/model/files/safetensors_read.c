@@ -106,10 +106,9 @@ void sp_st_close(struct sp_st_file *st)
 
 const struct sp_st_entry *sp_st_find(const struct sp_st_file *st, const char *name)
 {
-    for (int i = 0; i < st->n; i++) {
+    for (int i = 0; i < st->n; i++)
         if (!strcmp(st->entries[i].name, name))
             return &st->entries[i];
-    }
     return NULL;
 }
 

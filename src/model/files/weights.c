@@ -124,10 +124,9 @@ find_checked(const struct sp_st_file *st, const struct sp_params *p, const struc
 
 static bool is_parameter(const char *name, const struct sp_params *p)
 {
-    for (int i = 0; i < p->n; i++) {
+    for (int i = 0; i < p->n; i++)
         if (!strcmp(name, p->tensors[i].name) || !strcmp(name, bare_name(p->tensors[i].name)))
             return true;
-    }
     return false;
 }
 
@@ -155,10 +154,9 @@ static int check_tied(const struct sp_st_file *st, const struct sp_params *p)
 
 int sp_weights_check(const struct sp_st_file *st, const struct sp_params *p)
 {
-    for (int i = 0; i < p->n; i++) {
+    for (int i = 0; i < p->n; i++)
         if (!find_checked(st, p, &p->tensors[i]))
             return -EINVAL;
-    }
     for (int i = 0; i < st->n; i++) {
         const char *name = st->entries[i].name;
 
@@ -251,12 +249,11 @@ static void transpose_band(const struct sp_parameter *t, int first, int n, float
         for (size_t i = 0; i < (size_t)n; i++) {
             float *column = w + (size_t)first + i;
 
-            for (size_t r = r0; r < r1; r++) {
+            for (size_t r = r0; r < r1; r++)
                 if (to_block)
                     column[r * cols] = band[i * rows + r];
                 else
                     band[i * rows + r] = column[r * cols];
-            }
         }
     }
 }
