@@ -1,5 +1,6 @@
 /* The check that the sizes of a model fit together. */
 #include "model/model_types.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <limits.h>
 #include <math.h>
@@ -94,27 +95,24 @@ int sp_model_check_step(const struct sp_model *m, const struct sp_step_size *ste
 {
     double widths[] = {m->hidden, sp_model_q_width(m), sp_model_kv_width(m), sp_model_up_width(m)};
     double tokens = (double)step->seq * step->batch, widest = m->vocab;
-    int rc = check_seq(m, step->seq, where);
 
-    if (!rc && tokens > INT32_MAX)
-        rc = sp_error(EINVAL, "%s%d sequences of %d tokens: a micro-batch has at most %d tokens",
-                      where, step->batch, step->seq, INT32_MAX);
+    SP_TRY(check_seq(m, step->seq, where));
+    if (tokens > INT32_MAX)
+        return sp_error(EINVAL, "%s%d sequences of %d tokens: a micro-batch has at most %d tokens",
+                        where, step->batch, step->seq, INT32_MAX);
     for (int i = 0; i < 4; i++)
         widest = fmax(widest, widths[i]);
-    if (!rc && tokens * widest * m->layers * fmax(1, step->micro_batches) > MAX_ACTIVATIONS)
-        rc = sp_error(EINVAL,
-                      "%s%d micro-batches of %d x %d tokens in %d layers, up to %.0f numbers a "
-                      "token, are more than can be counted",
-                      where, step->micro_batches, step->batch, step->seq, m->layers, widest);
-    return rc;
+    if (tokens * widest * m->layers * fmax(1, step->micro_batches) > MAX_ACTIVATIONS)
+        return sp_error(EINVAL,
+                        "%s%d micro-batches of %d x %d tokens in %d layers, up to %.0f numbers a "
+                        "token, are more than can be counted",
+                        where, step->micro_batches, step->batch, step->seq, m->layers, widest);
+    return 0;
 }
 
 int sp_model_check(const struct sp_model *m, const char *where)
 {
-    int rc = check_sizes(m, where);
-
-    if (rc)
-        return rc;
+    SP_TRY(check_sizes(m, where));
     if (m->heads % m->kv_heads)
         return sp_error(EINVAL, "%s: %d heads are not a multiple of %d kv heads", where, m->heads,
                         m->kv_heads);

@@ -7,6 +7,7 @@
 #include "model/files/foreign_json.h"
 #include "model/files/input.h"
 #include "model/model_types.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <jansson.h>
 #include <limits.h>
@@ -25,12 +26,20 @@ static int require_bool(const struct sp_config *c, const char *key, bool only)
     return rc;
 }
 
+/* Adds to "a, b or c". */
+enum { CHOICES = 160 };
+static void add_choice(char known[CHOICES], const char *name, bool last)
+{
+    size_t used = strlen(known);
+
+    snprintf(known + used, CHOICES - used, "%s%s", !used ? "" : last ? " or " : ", ", name);
+}
+
 /* The activation of the MLP. */
 static int parse_activation(const struct sp_config *c, const char *key, int *act)
 {
     const json_t *v = sp_config_member(c->root, key);
-    char text[64], known[160] = "";
-    size_t used = 0;
+    char known[CHOICES] = "";
 
     if (!v)
         return 0;
@@ -41,14 +50,9 @@ static int parse_activation(const struct sp_config *c, const char *key, int *act
             *act = i;
             return 0;
         }
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s",
-                                 i == 1                            ? ""
-                                 : sp_activation_names[i + 1].name ? ", "
-                                                                   : " or ",
-                                 name);
+        add_choice(known, name, !sp_activation_names[i + 1].name);
     }
-    return sp_error(EINVAL, "%s: %s is %s, %s would do", c->where, key, sp_config_show(v, text),
-                    known);
+    return sp_config_refuse(c->where, key, v, "%s would do", known);
 }
 
 /* Keeps tokens that are in the vocabulary. transformers also writes ids of other vocabularies,
@@ -80,6 +84,107 @@ static int note_dropout(const struct sp_config *c, const char *key, struct sp_mo
     if (!rc && p > m->dropout)
         m->dropout = p;
     return rc;
+}
+
+/* ---- rotary positions: rope_theta and rope_scaling, or rope_parameters since transformers 5 ---- */
+
+static const char *const rope_types[] = {
+    [SP_ROPE_DEFAULT] = "default", [SP_ROPE_LINEAR] = "linear", [SP_ROPE_LLAMA3] = "llama3"};
+
+/* Reads the type under either of its names; without one it stays SP_ROPE_DEFAULT. */
+static int parse_rope_type(const struct sp_config *c, const json_t *rope, const char *key,
+                           enum sp_rope_type *type)
+{
+    const json_t *v = sp_config_member(rope, key);
+
+    if (!v)
+        return 0;
+    for (size_t i = 0; json_is_string(v) && i < sizeof rope_types / sizeof *rope_types; i++)
+        if (!strcmp(json_string_value(v), rope_types[i])) {
+            *type = (enum sp_rope_type)i;
+            return 0;
+        }
+    return sp_config_refuse(c->where, key, v, "default, linear and llama3 are supported");
+}
+
+/* Refuses keys that the type does not read: a scaling without a type would still change the
+ * model. */
+static int check_rope_keys(const struct sp_config *c, const char *name, const json_t *rope,
+                           enum sp_rope_type type)
+{
+    static const struct {
+        const char *key;
+        enum sp_rope_type from; /* types from here on read it */
+    } known[] = {
+        {"rope_type", SP_ROPE_DEFAULT},       {"type", SP_ROPE_DEFAULT},
+        {"rope_theta", SP_ROPE_DEFAULT},      {"partial_rotary_factor", SP_ROPE_DEFAULT},
+        {"factor", SP_ROPE_LINEAR},           {"low_freq_factor", SP_ROPE_LLAMA3},
+        {"high_freq_factor", SP_ROPE_LLAMA3}, {"original_max_position_embeddings", SP_ROPE_LLAMA3}};
+    const char *key;
+    json_t *v;
+    char text[64];
+
+    json_object_foreach((json_t *)rope, key, v)
+    {
+        bool is_known = json_is_null(v) ||
+                        (!strcmp(key, "factor") && json_is_number(v) && json_number_value(v) == 1);
+
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            is_known = is_known || (type >= known[i].from && !strcmp(key, known[i].key));
+        if (!is_known)
+            return sp_error(EINVAL, "%s: %s.%.40s is %s, which is not supported for type %s",
+                            c->where, name, key, sp_config_show(v, text), rope_types[type]);
+    }
+    return 0;
+}
+
+static int parse_rope_scaling(const struct sp_config *c, const json_t *from, struct sp_rope *rope)
+{
+    if (rope->type == SP_ROPE_DEFAULT)
+        return 0;
+    SP_TRY(sp_config_real(c, from, "factor", 0, &rope->factor));
+    if (rope->type == SP_ROPE_LINEAR)
+        return 0;
+    SP_TRY(sp_config_real(c, from, "low_freq_factor", 0, &rope->low));
+    SP_TRY(sp_config_real(c, from, "high_freq_factor", 0, &rope->high));
+    return sp_config_size(c, from, "original_max_position_embeddings", 0, &rope->original);
+}
+
+static int parse_rope_object(const struct sp_config *c, const char *name, struct sp_rope *rope)
+{
+    const json_t *from = sp_config_member(c->root, name);
+    struct sp_rope read = {.theta = rope->theta};
+    float partial;
+
+    if (!from)
+        return 0;
+    if (!json_is_object(from))
+        return sp_config_refuse(c->where, name, from, "it must be an object");
+    SP_TRY(parse_rope_type(c, from, "type", &read.type));
+    SP_TRY(parse_rope_type(c, from, "rope_type", &read.type));
+    SP_TRY(sp_config_real(c, from, "partial_rotary_factor", 1, &partial));
+    if (partial != 1)
+        return sp_error(EINVAL, "%s: partial_rotary_factor is %g, only 1 is supported", c->where,
+                        partial);
+    SP_TRY(check_rope_keys(c, name, from, read.type));
+    SP_TRY(sp_config_real(c, from, "rope_theta", rope->theta, &read.theta));
+    if (sp_config_member(c->root, "rope_theta") && read.theta != rope->theta)
+        return sp_error(EINVAL, "%s: rope_theta is %g, %s.rope_theta %g", c->where, rope->theta,
+                        name, read.theta);
+    SP_TRY(parse_rope_scaling(c, from, &read));
+    if (rope->type != SP_ROPE_DEFAULT && read.type != rope->type)
+        return sp_error(EINVAL, "%s: rope_scaling is of type %s, %s of type %s", c->where,
+                        rope_types[rope->type], name, rope_types[read.type]);
+    *rope = read;
+    return 0;
+}
+
+static int parse_rope(const struct sp_config *c, struct sp_rope *rope)
+{
+    *rope = (struct sp_rope){0};
+    SP_TRY(sp_config_real(c, c->root, "rope_theta", 10000, &rope->theta));
+    SP_TRY(parse_rope_object(c, "rope_scaling", rope));
+    return parse_rope_object(c, "rope_parameters", rope);
 }
 
 /* ---- the two styles --------------------------------------------------------------- */
@@ -159,7 +264,7 @@ static int parse_llama(const struct sp_config *c, const struct sp_model_type *ty
     SP_TRY(parse_activation(c, "hidden_act", &m->act));
     SP_TRY(parse_biases(c, type, m));
     m->qk_norm = type->qk_norm;
-    SP_TRY(sp_config_rope(c, &m->rope));
+    SP_TRY(parse_rope(c, &m->rope));
     /* absent is another thing than null, which says that there is none */
     if (type->window && !json_is_null(json_object_get(c->root, "sliding_window")))
         SP_TRY(sp_config_size(c, c->root, "sliding_window", type->window, &m->window));
@@ -169,23 +274,17 @@ static int parse_llama(const struct sp_config *c, const struct sp_model_type *ty
 static int find_type(const struct sp_config *c, const struct sp_model_type **type)
 {
     const json_t *name = sp_config_member(c->root, "model_type");
-    char text[64], known[128] = "";
-    size_t used = 0;
+    char known[CHOICES] = "";
 
     for (int i = 0; i < sp_model_n_types; i++) {
         *type = &sp_model_types[i];
         if (json_is_string(name) && !strcmp(json_string_value(name), (*type)->name))
             return 0;
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s",
-                                 !i                         ? ""
-                                 : i < sp_model_n_types - 1 ? ", "
-                                                            : " or ",
-                                 (*type)->name);
+        add_choice(known, (*type)->name, i == sp_model_n_types - 1);
     }
     if (!name)
         return sp_error(EINVAL, "%s: model_type is missing, %s would do", c->where, known);
-    return sp_error(EINVAL, "%s: model_type is %s, %s would do", c->where,
-                    sp_config_show(name, text), known);
+    return sp_config_refuse(c->where, "model_type", name, "%s would do", known);
 }
 
 /* Keys of generation_config.json that change what transformers generates, and are not followed. */
@@ -217,14 +316,11 @@ int sp_model_load_eos_in(const struct sp_dir *dir, const struct sp_model *m,
     struct stat st;
     char *text;
     size_t n;
-    int err;
 
     *eos = m->eos;
     if (!sp_dir_has(dir, c.where, &st))
         return 0;
-    err = sp_input_read_in(dir, c.where, SP_CONFIG_MAX_BYTES, "a config", &text, &n);
-    if (err)
-        return err;
+    SP_TRY(sp_input_read_in(dir, c.where, SP_CONFIG_MAX_BYTES, "a config", &text, &n));
     root = sp_foreign_json(text, n, &why);
     free(text);
     if (!root)
@@ -238,37 +334,36 @@ int sp_model_load_eos_in(const struct sp_dir *dir, const struct sp_model *m,
     return 0;
 }
 
+static int parse_model(const struct sp_config *c, struct sp_model *m)
+{
+    const struct sp_model_type *type = NULL;
+
+    if (!json_is_object(c->root))
+        return sp_error(EINVAL, "%s: not a JSON object", c->where);
+    SP_TRY(find_type(c, &type));
+    m->arch = type->arch;
+    m->relative = type->relative;
+    SP_TRY(type->arch == SP_ARCH_GPT2 ? parse_gpt2(c, m) : parse_llama(c, type, m));
+    SP_TRY(sp_config_check_keys(c->root, c->where, m));
+    parse_tokens(c, "bos_token_id", m->vocab, &m->bos);
+    parse_tokens(c, "eos_token_id", m->vocab, &m->eos);
+    parse_tokens(c, "pad_token_id", m->vocab, &m->pad);
+    snprintf(m->name, sizeof m->name, "%s", c->where);
+    return sp_model_check(m, c->where);
+}
+
 int sp_model_parse_config(const char *json, size_t len, const char *where, struct sp_model *m)
 {
-    struct sp_config c = {.where = where};
     struct sp_model parsed = {0};
-    const struct sp_model_type *type = NULL;
     json_error_t err;
-    json_t *root;
+    json_t *root = sp_foreign_json(json, len, &err);
     int rc;
 
-    root = sp_foreign_json(json, len, &err);
     if (!root)
         return sp_error(EINVAL, "%s: line %d: not valid JSON: %s", where, err.line, err.text);
-    c.root = root;
-    rc = json_is_object(root) ? find_type(&c, &type)
-                              : sp_error(EINVAL, "%s: not a JSON object", where);
-    if (!rc) {
-        parsed.arch = type->arch;
-        parsed.relative = type->relative;
-        rc = type->arch == SP_ARCH_GPT2 ? parse_gpt2(&c, &parsed) : parse_llama(&c, type, &parsed);
-    }
-    if (!rc)
-        rc = sp_config_check_keys(root, where, &parsed);
-    parse_tokens(&c, "bos_token_id", parsed.vocab, &parsed.bos);
-    parse_tokens(&c, "eos_token_id", parsed.vocab, &parsed.eos);
-    parse_tokens(&c, "pad_token_id", parsed.vocab, &parsed.pad);
+    rc = parse_model(&(struct sp_config){.root = root, .where = where}, &parsed);
     json_decref(root);
     if (!rc)
-        rc = sp_model_check(&parsed, where);
-    if (rc)
-        return rc;
-    snprintf(parsed.name, sizeof parsed.name, "%s", where);
-    *m = parsed;
-    return 0;
+        *m = parsed;
+    return rc;
 }

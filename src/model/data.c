@@ -1,6 +1,7 @@
 /* Samples out of open files. data_open.c opens them. */
 #include "model/data.h"
 #include "kernels/kernels.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -45,7 +46,7 @@ int sp_data_read(const struct sp_data_file *f, size_t at, size_t n, void *to)
 /* ---- the order -------------------------------------------------------------------------- */
 
 /* SplitMix64: a bijective mix, so that neighbouring numbers land far apart. */
-static uint64_t mix(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -54,13 +55,13 @@ static uint64_t mix(uint64_t x)
 }
 
 /* A permutation of 0 .. 2^(2 half) - 1: Feistel's, whose rounds are bijective whatever they mix in. */
-static uint64_t scramble(uint64_t x, int half, uint64_t key)
+static uint64_t permute_bits(uint64_t x, int half, uint64_t key)
 {
     enum { ROUNDS = 6 };
     uint64_t mask = ((uint64_t)1 << half) - 1, left = x >> half, right = x & mask;
 
     for (uint64_t r = 0; r < ROUNDS; r++) {
-        uint64_t next = left ^ (mix(right ^ mix(key + r)) & mask);
+        uint64_t next = left ^ (mix_bits(right ^ mix_bits(key + r)) & mask);
 
         left = right;
         right = next;
@@ -69,14 +70,14 @@ static uint64_t scramble(uint64_t x, int half, uint64_t key)
 }
 
 /* The same of 0 .. n - 1: steps that lead out of them are taken again, and come back. */
-static uint64_t permute(uint64_t x, uint64_t n, uint64_t key)
+static uint64_t permute_below(uint64_t x, uint64_t n, uint64_t key)
 {
     int half = 1;
 
     while (half < 32 && (uint64_t)1 << 2 * half < n)
         half++;
     do
-        x = scramble(x, half, key);
+        x = permute_bits(x, half, key);
     while (x >= n);
     return x;
 }
@@ -92,14 +93,14 @@ uint64_t sp_data_place(const struct sp_data *data, uint64_t n, int seq)
 {
     uint64_t number = data->origin + n, samples = sp_data_samples(data, seq);
 
-    return data->shuffled
-               ? permute(number % samples, samples, mix(mix(data->seed) + number / samples))
-               : number;
+    return data->shuffled ? permute_below(number % samples, samples,
+                                          mix_bits(mix_bits(data->seed) + number / samples))
+                          : number;
 }
 
 /* ---- samples ---------------------------------------------------------------------------- */
 
-static size_t least(size_t a, size_t b)
+static size_t smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -120,8 +121,8 @@ static const struct sp_data_file *file_of(const struct sp_data *data, uint64_t a
     return &data->file[low];
 }
 
-static int changed(const struct sp_data *data, const struct sp_data_file *f, uint64_t at,
-                   uint32_t token)
+static int refuse_changed(const struct sp_data *data, const struct sp_data_file *f, uint64_t at,
+                          uint32_t token)
 {
     return sp_error(EINVAL,
                     "data %s: token %llu is %u now, the model's vocabulary is %u: it was changed "
@@ -139,17 +140,14 @@ static int read_tokens(const struct sp_data *data, uint64_t at, size_t first, si
     for (size_t done = 0, k; done < n; done += k) {
         const struct sp_data_file *f = file_of(data, at);
         size_t width = (size_t)f->width, in = at - f->first;
-        int err;
 
-        k = least(least(PIECE, n - done), f->tokens - in);
-        err = sp_data_read(f, f->begin + in * width, k * width, bytes);
-        if (err)
-            return err;
+        k = smaller(smaller(PIECE, n - done), f->tokens - in);
+        SP_TRY(sp_data_read(f, f->begin + in * width, k * width, bytes));
         for (size_t i = 0, place = first + done; i < k; i++, place++) {
             uint32_t token = sp_data_token(bytes, f->width, i);
 
             if (data->vocab && token >= data->vocab)
-                return changed(data, f, in + i, token);
+                return refuse_changed(data, f, in + i, token);
             if (to[0] && place < (size_t)seq)
                 to[0][place] = (int32_t)token;
             if (to[1] && place > 0)
@@ -160,7 +158,7 @@ static int read_tokens(const struct sp_data *data, uint64_t at, size_t first, si
     return 0;
 }
 
-static void pad(size_t first, int seq, int32_t *to[2])
+static void pad_sample(size_t first, int seq, int32_t *to[2])
 {
     for (size_t i = first; i < (size_t)seq; i++) {
         if (to[0])
@@ -184,14 +182,14 @@ int sp_data_sample(const struct sp_data *data, uint64_t n, int seq, int32_t *inp
         bool there = place <= total / (uint64_t)seq;
 
         at = there ? place * (uint64_t)seq : total;
-        k = least(want, total - at);
+        k = smaller(want, total - at);
         if (k < want)
-            pad(k, seq, to);
+            pad_sample(k, seq, to);
         return k ? read_tokens(data, at, 0, k, seq, to) : 0;
     }
     at = (place % total) * ((uint64_t)seq % total) % total;
     for (size_t done = 0; !err && done < want; done += k) {
-        k = least(want - done, total - at);
+        k = smaller(want - done, total - at);
         err = read_tokens(data, at, done, k, seq, to);
         at = 0;
     }

@@ -1,5 +1,6 @@
 /* Headers of files of tokens, those of llm.c and NumPy; nanoGPT's have none. */
 #include "model/data.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,13 +42,11 @@ static int read_llmc(struct sp_data_file *f, int asked)
     unsigned char bytes[4 * HEADER_WORDS];
     uint32_t word[HEADER_WORDS];
     const char *of;
-    int err, width, i = 0;
+    int width, i = 0;
 
     if (f->size < sizeof bytes)
         return 1;
-    err = sp_data_read(f, 0, sizeof bytes, bytes);
-    if (err)
-        return err;
+    SP_TRY(sp_data_read(f, 0, sizeof bytes, bytes));
     for (int k = 0; k < HEADER_WORDS; k++)
         word[k] = sp_data_token(bytes, 4, (size_t)k);
     while (i < FORMATS && formats[i].magic != word[0])
@@ -149,9 +148,7 @@ static int read_npy(struct sp_data_file *f)
 
     if (f->size < sizeof start)
         return 1;
-    err = sp_data_read(f, 0, sizeof start, start);
-    if (err)
-        return err;
+    SP_TRY(sp_data_read(f, 0, sizeof start, start));
     if (memcmp(start, NPY_MAGIC, sizeof NPY_MAGIC - 1))
         return 1;
     at = start[6] < 2 ? 10 : 12;

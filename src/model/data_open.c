@@ -2,11 +2,80 @@
 #include "model/data.h"
 #include "model/files/file_digest.h"
 #include "model/files/dir.h"
+#include "model/grow.h"
 #include "sp_error.h"
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- names and patterns ------------------------------------------------------------------- */
+
+struct names {
+    char **path;
+    int n;
+};
+
+static int add_name(struct names *to, const char *path)
+{
+    return sp_append_text(&to->path, &to->n, path)
+               ? 0
+               : sp_error(ENOMEM, "no memory for the names of %d files", to->n + 1);
+}
+
+/* In the order of the alphabet. */
+static int add_pattern(struct names *to, const char *pattern)
+{
+    glob_t found = {0};
+    int rc = glob(pattern, GLOB_ERR, NULL, &found), err = 0;
+
+    if (rc == GLOB_NOMATCH)
+        err = sp_error(ENOENT, "data %s: no file has such a name", pattern);
+    else if (rc)
+        err = sp_error(rc == GLOB_NOSPACE ? ENOMEM : EIO, "data %s: its directory cannot be read",
+                       pattern);
+    for (size_t i = 0; !err && i < found.gl_pathc; i++)
+        err = add_name(to, found.gl_pathv[i]);
+    globfree(&found);
+    return err;
+}
+
+/* A file that is there under this very name is no pattern. */
+static int add_part(struct names *to, const char *part)
+{
+    if (!*part)
+        return sp_error(EINVAL, "data: an empty name between two commas");
+    return access(part, F_OK) && strpbrk(part, "*?[") ? add_pattern(to, part) : add_name(to, part);
+}
+
+int sp_data_names(const char *names, char ***paths, int *n)
+{
+    struct names all = {0};
+    char *parts = strdup(names), *rest = parts, *part;
+    int err = parts ? 0 : sp_error(ENOMEM, "no memory for the name of data %s", names);
+
+    if (!err && !access(names, F_OK))
+        err = add_name(&all, names);
+    else
+        while (!err && (part = strsep(&rest, ",")))
+            err = add_part(&all, part);
+    free(parts);
+    if (err) {
+        sp_data_free_names(all.path, all.n);
+        return err;
+    }
+    *paths = all.path;
+    *n = all.n;
+    return 0;
+}
+
+void sp_data_free_names(char **paths, int n)
+{
+    sp_dir_free_names(paths, n);
+}
+
+/* ---- a file ------------------------------------------------------------------------------- */
 
 static int count_tokens(struct sp_data_file *f)
 {
@@ -22,7 +91,7 @@ static int count_tokens(struct sp_data_file *f)
 }
 
 /* The loops of a width each, so that the compiler makes vectors of them. */
-static uint32_t largest(const unsigned char *bytes, int width, size_t n)
+static uint32_t largest_token(const unsigned char *bytes, int width, size_t n)
 {
     uint32_t most = 0;
     uint16_t most16 = 0;
@@ -61,8 +130,8 @@ static uint32_t largest(const unsigned char *bytes, int width, size_t n)
 }
 
 /* Names the first token that is too large. */
-static int too_large(const struct sp_data_file *f, const unsigned char *block, size_t at,
-                     uint32_t vocab)
+static int refuse_large(const struct sp_data_file *f, const unsigned char *block, size_t at,
+                        uint32_t vocab)
 {
     size_t i = 0;
 
@@ -88,8 +157,8 @@ static int check_tokens(const struct sp_data_file *f, uint32_t vocab)
         n = BLOCK / (size_t)f->width;
         n = n < f->tokens - at ? n : f->tokens - at;
         err = sp_data_read(f, f->begin + at * (size_t)f->width, n * (size_t)f->width, block);
-        if (!err && largest(block, f->width, n) >= vocab)
-            err = too_large(f, block, at, vocab);
+        if (!err && largest_token(block, f->width, n) >= vocab)
+            err = refuse_large(f, block, at, vocab);
     }
     free(block);
     return err;

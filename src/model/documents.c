@@ -1,4 +1,5 @@
 #include "model/documents.h"
+#include "model/grow.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -16,28 +17,21 @@ void sp_documents_destroy(struct sp_documents *d)
     *d = (struct sp_documents){0};
 }
 
-static int add(struct sp_documents *d, int n, int start)
+static int add_start(struct sp_documents *d, int n, int start)
 {
-    if (n == d->room) {
-        int room = d->room ? 2 * d->room : 64;
-        int *more = realloc(d->start, (size_t)room * sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        d->start = more;
-        d->room = room;
-    }
+    if (!sp_grow(&d->start, &d->room, (size_t)n + 1, sizeof *d->start))
+        return -ENOMEM;
     d->start[n] = start;
     return 0;
 }
 
 int sp_documents_read(struct sp_documents *d, int b, const int32_t *tokens, int n, int separator)
 {
-    int at = d->first[b], err = add(d, at++, 0);
+    int at = d->first[b], err = add_start(d, at++, 0);
 
     for (int i = 0; !err && i < n - 1; i++)
         if (tokens[i] == separator)
-            err = add(d, at++, i + 1);
+            err = add_start(d, at++, i + 1);
     d->first[b + 1] = at;
     return err;
 }
@@ -59,7 +53,8 @@ static int document_at(const struct sp_documents *d, int b, int position)
 }
 
 /* From where the last segment ended: the next sequence, the next run. */
-static bool go_on(const struct sp_shape *sh, const struct sp_documents *d, struct sp_segment *s)
+static bool go_to_next(const struct sp_shape *sh, const struct sp_documents *d,
+                       struct sp_segment *s)
 {
     struct sp_tokens_run run = sp_shape_run(sh, s->run);
 
@@ -88,7 +83,7 @@ bool sp_segment_next(const struct sp_shape *sh, const struct sp_documents *d, st
     struct sp_tokens_run run;
     int end, at;
 
-    if (!go_on(sh, d, s))
+    if (!go_to_next(sh, d, s))
         return false;
     run = sp_shape_run(sh, s->run);
     end = run.first + run.len;

@@ -8,9 +8,9 @@
 #include "model/shape.h"
 
 struct sp_documents {
-    int room;   /* of start */
-    int *first; /* [sequences + 1] of those of a sequence in start */
-    int *start; /* positions at which documents begin, ascending, a sequence's first one 0 */
+    size_t room; /* of start */
+    int *first;  /* [sequences + 1] of those of a sequence in start */
+    int *start;  /* positions at which documents begin, ascending, a sequence's first one 0 */
 };
 
 /* For so many sequences of a micro-batch. 0 or -ENOMEM. */

@@ -111,8 +111,7 @@ bool sp_model_is_preset(const char *what);
 /* Parses a Hugging Face config.json held in memory; `where` names it in errors. */
 int sp_model_parse_config(const char *json, size_t len, const char *where, struct sp_model *m);
 
-/* Writes the config.json that transformers reads back. */
-int sp_model_write_config(const struct sp_model *m, const char *path);
+/* Writes the config.json that transformers reads back: `name` in `dir`, or a path where that is NULL. */
 int sp_model_write_config_in(const struct sp_model *m, const struct sp_dir *dir, const char *name);
 /*
  * Writes the config.json of `dir` from the one that `held` holds (sp_dir_hold) and from which `m`

@@ -16,30 +16,13 @@ const struct sp_activation_name sp_activation_names[] = {
 };
 
 const struct sp_model_type sp_model_types[] = {
-    {.name = "gpt2", .architecture = "GPT2LMHeadModel", .arch = SP_ARCH_GPT2},
-    {.name = "llama",
-     .architecture = "LlamaForCausalLM",
-     .arch = SP_ARCH_LLAMA,
-     .relative = SP_LLAMA,
-     .says_attention_bias = true,
+    {"gpt2", "GPT2LMHeadModel", SP_ARCH_GPT2, .window = 0},
+    {"llama", "LlamaForCausalLM", SP_ARCH_LLAMA, SP_LLAMA, .says_attention_bias = true,
      .says_mlp_bias = true},
-    {.name = "mistral",
-     .architecture = "MistralForCausalLM",
-     .arch = SP_ARCH_LLAMA,
-     .relative = SP_MISTRAL,
-     .window = 4096},
-    {.name = "qwen2",
-     .architecture = "Qwen2ForCausalLM",
-     .arch = SP_ARCH_LLAMA,
-     .relative = SP_QWEN2,
-     .qkv_bias = true},
-    {.name = "qwen3",
-     .architecture = "Qwen3ForCausalLM",
-     .arch = SP_ARCH_LLAMA,
-     .relative = SP_QWEN3,
-     .says_attention_bias = true,
-     .qk_norm = true,
-     .head_dim = 128},
+    {"mistral", "MistralForCausalLM", SP_ARCH_LLAMA, SP_MISTRAL, .window = 4096},
+    {"qwen2", "Qwen2ForCausalLM", SP_ARCH_LLAMA, SP_QWEN2, .qkv_bias = true},
+    {"qwen3", "Qwen3ForCausalLM", SP_ARCH_LLAMA, SP_QWEN3, .says_attention_bias = true,
+     .qk_norm = true, .head_dim = 128},
 };
 
 const int sp_model_n_types = sizeof sp_model_types / sizeof *sp_model_types;

@@ -8,7 +8,7 @@
 #define ALIGNMENT 8 /* elements: one AVX register of floats, 32 bytes */
 #define INIT_STD 0.02f
 
-static uint64_t align(uint64_t n)
+static uint64_t align_elements(uint64_t n)
 {
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
@@ -27,7 +27,7 @@ struct walk {
 };
 
 /* The next one; false: there is none, and `end` is the size of the block. Every role starts aligned. */
-static bool next(struct walk *w)
+static bool next_tensor(struct walk *w)
 {
     const struct sp_tensor_row *last = w->row, *row = last ? last + 1 : sp_tensor_table;
 
@@ -36,12 +36,12 @@ static bool next(struct walk *w)
     for (; row < sp_tensor_table + sp_tensor_rows && row->block == w->kind; row++) {
         if (!sp_row_name(w->m, row))
             continue;
-        w->offset = !last || last->role != row->role ? align(w->end) : w->end;
+        w->offset = !last || last->role != row->role ? align_elements(w->end) : w->end;
         w->end = w->offset + elements_of(w->m, row);
         w->row = row;
         return true;
     }
-    w->end = align(w->end);
+    w->end = align_elements(w->end);
     return false;
 }
 
@@ -89,7 +89,7 @@ uint64_t sp_block_elements(const struct sp_model *m, enum sp_block_kind kind)
 {
     struct walk w = {.m = m, .kind = kind};
 
-    while (next(&w))
+    while (next_tensor(&w))
         continue;
     return w.end;
 }
@@ -98,7 +98,7 @@ size_t sp_block_offset(const struct sp_model *m, enum sp_block_kind kind, enum s
 {
     struct walk w = {.m = m, .kind = kind};
 
-    while (next(&w))
+    while (next_tensor(&w))
         if (w.row->role == role)
             return (size_t)w.offset;
     return (size_t)-1;
@@ -108,12 +108,12 @@ static void append_block(struct sp_params *p, enum sp_block_kind kind, int layer
 {
     struct walk w = {.m = &p->model, .kind = kind};
 
-    while (next(&w))
+    while (next_tensor(&w))
         p->tensors[p->n++] = tensor_of(&w, layer);
 }
 
 /* How often the model has a row. */
-static size_t times(const struct sp_model *m, const struct sp_tensor_row *row)
+static size_t count_of_row(const struct sp_model *m, const struct sp_tensor_row *row)
 {
     if (!sp_row_name(m, row))
         return 0;
@@ -126,7 +126,7 @@ int sp_params_create(const struct sp_model *m, struct sp_params *p)
     size_t count = 0;
 
     for (int i = 0; i < sp_tensor_rows; i++)
-        count += times(m, &sp_tensor_table[i]);
+        count += count_of_row(m, &sp_tensor_table[i]);
     made.tensors = malloc(count * sizeof *made.tensors);
     if (!made.tensors)
         return sp_error(ENOMEM, "model %s: no memory for a list of %zu tensors", m->name, count);
@@ -163,7 +163,7 @@ uint64_t sp_model_parameters(const struct sp_model *m)
     uint64_t total = 0;
 
     for (int i = 0; i < sp_tensor_rows; i++)
-        total += elements_of(m, &sp_tensor_table[i]) * times(m, &sp_tensor_table[i]);
+        total += elements_of(m, &sp_tensor_table[i]) * count_of_row(m, &sp_tensor_table[i]);
     return total;
 }
 

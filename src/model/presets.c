@@ -89,10 +89,9 @@ static const struct sp_model *find_preset(const char *what)
 {
     size_t prefix = strncmp(what, PREFIX, strlen(PREFIX)) ? 0 : strlen(PREFIX);
 
-    for (size_t i = 0; i < PRESETS; i++) {
+    for (size_t i = 0; i < PRESETS; i++)
         if (!strcmp(what + prefix, presets[i].name))
             return &presets[i];
-    }
     return NULL;
 }
 

@@ -179,6 +179,5 @@ void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_
     sh->first = first;
     sh->seq = len;
     sh->rows = whole->batch * len / sp_shape_spread(whole);
-    sh->mlp_rows = whole->mlp_rows < sh->rows ? whole->mlp_rows : sh->rows;
-    sh->head_rows = whole->head_rows < sh->rows ? whole->head_rows : sh->rows;
+    limit_rows(sh);
 }

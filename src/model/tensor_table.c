@@ -50,55 +50,41 @@ const struct sp_tensor_row sp_tensor_table[] = {
 
 const int sp_tensor_rows = sizeof sp_tensor_table / sizeof *sp_tensor_table;
 
-static bool has(const struct sp_model *m, enum sp_when when)
+static bool meets(const struct sp_model *m, enum sp_when when)
 {
     bool gpt2 = m->arch == SP_ARCH_GPT2; /* it has all biases */
+    const bool met[] = {
+        [SP_ALWAYS] = true,
+        [SP_WHEN_UNTIED] = !m->tied,
+        [SP_WHEN_QKV_BIAS] = gpt2 || m->qkv_bias,
+        [SP_WHEN_OUT_BIAS] = gpt2 || m->out_bias,
+        [SP_WHEN_MLP_BIAS] = gpt2 || m->mlp_bias,
+        [SP_WHEN_QK_NORM] = m->qk_norm,
+    };
 
-    switch (when) {
-    case SP_ALWAYS:
-        break;
-    case SP_WHEN_UNTIED:
-        return !m->tied;
-    case SP_WHEN_QKV_BIAS:
-        return gpt2 || m->qkv_bias;
-    case SP_WHEN_OUT_BIAS:
-        return gpt2 || m->out_bias;
-    case SP_WHEN_MLP_BIAS:
-        return gpt2 || m->mlp_bias;
-    case SP_WHEN_QK_NORM:
-        return m->qk_norm;
-    }
-    return true;
+    return met[when];
 }
 
 const char *sp_row_name(const struct sp_model *m, const struct sp_tensor_row *row)
 {
-    if (!has(m, row->when))
+    if (!meets(m, row->when))
         return NULL;
     return m->arch == SP_ARCH_GPT2 ? row->gpt2 : row->llama;
 }
 
 int sp_dim(const struct sp_model *m, enum sp_dim dim)
 {
-    switch (dim) {
-    case SP_DIM_ONE:
-        return 1;
-    case SP_DIM_HIDDEN:
-        return m->hidden;
-    case SP_DIM_Q:
-        return sp_model_q_width(m);
-    case SP_DIM_KV:
-        return m->kv_heads * m->head_dim;
-    case SP_DIM_HEAD:
-        return m->head_dim;
-    case SP_DIM_QKV:
-        return sp_model_q_width(m) + sp_model_kv_width(m);
-    case SP_DIM_MLP:
-        return m->mlp;
-    case SP_DIM_VOCAB:
-        return m->vocab;
-    case SP_DIM_POSITIONS:
-        return m->positions;
-    }
-    return 0;
+    const int sizes[] = {
+        [SP_DIM_ONE] = 1,
+        [SP_DIM_HIDDEN] = m->hidden,
+        [SP_DIM_Q] = sp_model_q_width(m),
+        [SP_DIM_KV] = m->kv_heads * m->head_dim,
+        [SP_DIM_HEAD] = m->head_dim,
+        [SP_DIM_QKV] = sp_model_q_width(m) + sp_model_kv_width(m),
+        [SP_DIM_MLP] = m->mlp,
+        [SP_DIM_VOCAB] = m->vocab,
+        [SP_DIM_POSITIONS] = m->positions,
+    };
+
+    return sizes[dim];
 }

@@ -6,6 +6,7 @@
 #ifndef TESTS_MODEL_FUZZ_H
 #define TESTS_MODEL_FUZZ_H
 
+#include "quotes.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -47,31 +48,27 @@ struct fuzz_seed {
     size_t size;
 };
 
-/* Words that a mutation may insert. */
-static const char *const fuzz_words[] = {"null",
-                                         "true",
-                                         "false",
-                                         "-1",
-                                         "0",
-                                         "1e999",
-                                         "\"\"",
-                                         "[]",
-                                         "{}",
-                                         "9223372036854775807",
-                                         "9223372036854775808",
-                                         "4294967296",
-                                         "2147483647",
-                                         "\\u0000",
-                                         "\\n",
-                                         ",",
-                                         ":",
-                                         "\"",
-                                         "[",
-                                         "]",
-                                         "{",
-                                         "}",
-                                         "1.5",
-                                         "\xff"};
+/* A seed of JSON in single quotes. */
+static inline struct fuzz_seed fuzz_json(const char *quoted)
+{
+    return (struct fuzz_seed){json_text(quoted), strlen(quoted)};
+}
+
+/* Words that a mutation may insert, with blanks between. */
+static const char fuzz_words[] =
+    "null true false -1 0 1e999 \"\" [] {} 9223372036854775807 9223372036854775808 4294967296 "
+    "2147483647 \\u0000 \\n , : \" [ ] { } 1.5 \xff";
+enum { FUZZ_WORDS = 24 };
+
+static const char *fuzz_word(uint64_t i, size_t *n)
+{
+    const char *word = fuzz_words;
+
+    for (; i; i--)
+        word = strchr(word, ' ') + 1;
+    *n = strcspn(word, " ");
+    return word;
+}
 
 static uint64_t fuzz_random(uint64_t *state) /* SplitMix64 */
 {
@@ -98,9 +95,8 @@ static size_t fuzz_mutate(uint8_t *buf, size_t size, const struct fuzz_seed *oth
     uint8_t piece[64];
     size_t at = size ? fuzz_random(rng) % size : 0;
     size_t cut = size - at ? fuzz_random(rng) % (size - at < 12 ? size - at + 1 : 12) : 0;
-    size_t words = sizeof fuzz_words / sizeof fuzz_words[0];
-    const char *word = fuzz_words[fuzz_random(rng) % words];
-    size_t from, n;
+    size_t from, n, length;
+    const char *word = fuzz_word(fuzz_random(rng) % FUZZ_WORDS, &length);
 
     switch (fuzz_random(rng) % 6) {
     case 0: /* a bit */
@@ -114,7 +110,7 @@ static size_t fuzz_mutate(uint8_t *buf, size_t size, const struct fuzz_seed *oth
     case 2: /* a piece lost */
         return fuzz_splice(buf, size, at, cut, "", 0);
     case 3: /* a word inserted or put in place of something */
-        return fuzz_splice(buf, size, at, cut, word, strlen(word));
+        return fuzz_splice(buf, size, at, cut, word, length);
     case 4: /* a piece of another seed */
         if (!other->size)
             return size;

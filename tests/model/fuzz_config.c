@@ -3,7 +3,8 @@
  * nowhere, is the same when written and read again, and can be edited.
  */
 #include "fuzz.h"
-#include "model/config_edit.h"
+#include "odd_models.h"
+#include "model/config_keys.h"
 #include "model/files/foreign_json.h"
 #include "model/params.h"
 
@@ -39,15 +40,9 @@ static void round_trip(const struct sp_model *m)
         abort();
     made = 1;
     snprintf(path, sizeof path, "%s/config.json", dir);
-    if (sp_model_write_config(m, path) || sp_model_load(dir, &back))
+    if (sp_model_write_config_in(m, NULL, path) || sp_model_load(dir, &back))
         abort();
-    if (back.arch != m->arch || back.layers != m->layers || back.hidden != m->hidden ||
-        back.heads != m->heads || back.kv_heads != m->kv_heads || back.head_dim != m->head_dim ||
-        back.mlp != m->mlp || back.vocab != m->vocab || back.positions != m->positions ||
-        back.tied != m->tied || back.norm_eps != m->norm_eps || back.relative != m->relative ||
-        memcmp(&back.rope, &m->rope, sizeof m->rope) || back.qkv_bias != m->qkv_bias ||
-        back.out_bias != m->out_bias || back.mlp_bias != m->mlp_bias ||
-        back.qk_norm != m->qk_norm || back.window != m->window)
+    if (model_difference(&back, m))
         abort();
     unlink(path);
     rmdir(dir);
@@ -93,33 +88,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef SP_LIBFUZZER
 
 static const char gpt2[] =
-    "{\"model_type\":\"gpt2\",\"n_layer\":3,\"n_embd\":20,\"n_head\":5,\"n_inner\":null,"
-    "\"n_positions\":17,\"vocab_size\":101,\"layer_norm_epsilon\":1e-05,\"resid_pdrop\":0.1,"
-    "\"activation_function\":\"gelu_new\",\"tie_word_embeddings\":false}";
+    "{'model_type':'gpt2','n_layer':3,'n_embd':20,'n_head':5,'n_inner':null,'n_positions':17,"
+    "'vocab_size':101,'layer_norm_epsilon':1e-05,'resid_pdrop':0.1,"
+    "'activation_function':'gelu_new','tie_word_embeddings':false}";
 static const char llama[] =
-    "{\"model_type\":\"llama\",\"num_hidden_layers\":3,\"hidden_size\":24,"
-    "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"head_dim\":8,"
-    "\"intermediate_size\":37,\"vocab_size\":101,\"max_position_embeddings\":99,"
-    "\"rms_norm_eps\":1e-06,\"rope_theta\":500000.0,\"hidden_act\":\"silu\","
-    "\"attention_bias\":false,\"rope_scaling\":{\"rope_type\":\"default\"}}";
+    "{'model_type':'llama','num_hidden_layers':3,'hidden_size':24,'num_attention_heads':6,"
+    "'num_key_value_heads':2,'head_dim':8,'intermediate_size':37,'vocab_size':101,"
+    "'max_position_embeddings':99,'rms_norm_eps':1e-06,'rope_theta':500000.0,'hidden_act':'silu',"
+    "'attention_bias':false,'rope_scaling':{'rope_type':'default'}}";
 static const char mistral[] =
-    "{\"model_type\":\"mistral\",\"num_hidden_layers\":3,\"hidden_size\":24,"
-    "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"intermediate_size\":37,"
-    "\"vocab_size\":101,\"max_position_embeddings\":99,\"sliding_window\":64,"
-    "\"rope_parameters\":{\"rope_type\":\"linear\",\"rope_theta\":1e6,\"factor\":2.5}}";
+    "{'model_type':'mistral','num_hidden_layers':3,'hidden_size':24,'num_attention_heads':6,"
+    "'num_key_value_heads':2,'intermediate_size':37,'vocab_size':101,'max_position_embeddings':99,"
+    "'sliding_window':64,'rope_parameters':{'rope_type':'linear','rope_theta':1e6,'factor':2.5}}";
 static const char qwen3[] =
-    "{\"model_type\":\"qwen3\",\"num_hidden_layers\":3,\"hidden_size\":24,"
-    "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"intermediate_size\":37,"
-    "\"vocab_size\":101,\"max_position_embeddings\":99,\"attention_bias\":true,"
-    "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
-    "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}}";
+    "{'model_type':'qwen3','num_hidden_layers':3,'hidden_size':24,'num_attention_heads':6,"
+    "'num_key_value_heads':2,'intermediate_size':37,'vocab_size':101,'max_position_embeddings':99,"
+    "'attention_bias':true,'rope_scaling':{'rope_type':'llama3','factor':8.0,"
+    "'low_freq_factor':1.0,'high_freq_factor':4.0,'original_max_position_embeddings':8192}}";
 
 int main(int argc, char **argv)
 {
-    const struct fuzz_seed seeds[] = {{gpt2, sizeof gpt2 - 1},
-                                      {llama, sizeof llama - 1},
-                                      {mistral, sizeof mistral - 1},
-                                      {qwen3, sizeof qwen3 - 1}};
+    const struct fuzz_seed seeds[] = {fuzz_json(gpt2), fuzz_json(llama), fuzz_json(mistral),
+                                      fuzz_json(qwen3)};
 
     return fuzz_main(argc, argv, seeds, sizeof seeds / sizeof seeds[0], 60000);
 }

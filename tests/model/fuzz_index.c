@@ -65,13 +65,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifndef SP_LIBFUZZER
 
-static const char both[] = "{\"metadata\":{\"total_size\":12},\"weight_map\":"
-                           "{\"a\":\"201\",\"b\":\"201\",\"c\":\"202\"}}";
-static const char one[] = "{\"weight_map\":{\"a\":\"201\",\"b\":\"201\"}}";
+static const char both[] =
+    "{'metadata':{'total_size':12},'weight_map':{'a':'201','b':'201','c':'202'}}";
+static const char one[] = "{'weight_map':{'a':'201','b':'201'}}";
 
 int main(int argc, char **argv)
 {
-    const struct fuzz_seed seeds[] = {{both, sizeof both - 1}, {one, sizeof one - 1}};
+    const struct fuzz_seed seeds[] = {fuzz_json(both), fuzz_json(one)};
 
     return fuzz_main(argc, argv, seeds, sizeof seeds / sizeof seeds[0], 60000);
 }

@@ -35,10 +35,9 @@ static void check_entry(const struct sp_st_file *st, int i, uint64_t size)
         abort();
     if (sp_st_find(st, e->name) != e) /* also: no duplicates */
         abort();
-    for (int d = 0; d < e->ndim; d++) {
+    for (int d = 0; d < e->ndim; d++)
         if (e->shape[d] < 0 || __builtin_mul_overflow(count, (uint64_t)e->shape[d], &count))
             abort();
-    }
     if (strcmp(e->dtype, "F32") && strcmp(e->dtype, "F16") && strcmp(e->dtype, "BF16"))
         return;
     if (count != (e->end - e->begin) / width || (e->end - e->begin) % width)

@@ -61,55 +61,40 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef SP_LIBFUZZER
 
 #define ADDED                                                                                      \
-    "\"added_tokens\":[{\"id\":9,\"content\":\"<s>\",\"lstrip\":true,\"rstrip\":true,\"single_"    \
-    "word\":true,\"normalized\":true,\"special\":true}],"
+    "'added_tokens':[{'id':9,'content':'<s>','lstrip':true,'rstrip':true,"                         \
+    "'single_word':true,'normalized':true,'special':true}],"
 
 static const char byte_level[] =
-    "{" ADDED "\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"Sequence\","
-    "\"pretokenizers\":[{\"type\":\"Split\","
-    "\"pattern\":{\"Regex\":\" "
-    "?\\\\p{L}+|\\\\s+(?!\\\\S)|[^a]\"},\"behavior\":\"Isolated\",\"invert\":false},"
-    "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true},{\"type\":\"Digits\","
-    "\"individual_digits\":true}]},"
-    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<"
-    "s>\",\"type_id\":0}},"
-    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\","
-    "\"ids\":[9],\"tokens\":[\"<s>\"]}}},"
-    "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"unk_token\":\"a\",\"fuse_"
-    "unk\":true,\"ignore_merges\":true,"
-    "\"vocab\":{\"a\":0,\"b\":1,\"\\u0120\":2,\"ab\":3,\"aa\":4,\"aaaa\":5,\"\\u0120a\":6},"
-    "\"merges\":[\"a b\",[\"a\",\"a\"],\"aa aa\",\"\\u0120 a\"]}}";
+    "{" ADDED "'normalizer':{'type':'NFC'},'pre_tokenizer':{'type':'Sequence',"
+    "'pretokenizers':[{'type':'Split','pattern':{'Regex':' ?\\\\p{L}+|\\\\s+(?!\\\\S)|[^a]'},"
+    "'behavior':'Isolated','invert':false},{'type':'ByteLevel','add_prefix_space':true,"
+    "'use_regex':true},{'type':'Digits','individual_digits':true}]},"
+    "'post_processor':{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'<s>',"
+    "'type_id':0}},{'Sequence':{'id':'A','type_id':0}}],'special_tokens':{'<s>':{'id':'<s>',"
+    "'ids':[9],'tokens':['<s>']}}},'decoder':{'type':'ByteLevel'},'model':{'type':'BPE',"
+    "'unk_token':'a','fuse_unk':true,'ignore_merges':true,'vocab':{'a':0,'b':1,'\\u0120':2,'ab':3,"
+    "'aa':4,'aaaa':5,'\\u0120a':6},'merges':['a b',['a','a'],'aa aa','\\u0120 a']}}";
 static const char sentencepiece[] =
-    "{" ADDED "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
-    "\"prepend\":\"_\"},"
-    "{\"type\":\"Replace\",\"pattern\":{\"String\":\" "
-    "\"},\"content\":\"_\"}]},\"pre_tokenizer\":null,\"decoder\":{\"type\":"
-    "\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"_\"},\"content\":"
-    "\" \"},{\"type\":\"ByteFallback\"},"
-    "{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" "
-    "\",\"start\":1,\"stop\":0}]},\"model\":{\"type\":\"BPE\","
-    "\"unk_token\":\"<unk>\",\"byte_fallback\":true,\"vocab\":{\"<unk>\":0,\"a\":1,\"b\":2,\"_\":3,"
-    "\"_a\":4,\"ab\":5,\"<0xFF>\":6},"
-    "\"merges\":[\"_ a\",\"a b\"]}}";
+    "{" ADDED "'normalizer':{'type':'Sequence','normalizers':[{'type':'Prepend','prepend':'_'},"
+    "{'type':'Replace','pattern':{'String':' '},'content':'_'}]},'pre_tokenizer':null,"
+    "'decoder':{'type':'Sequence','decoders':[{'type':'Replace','pattern':{'String':'_'},"
+    "'content':' '},{'type':'ByteFallback'},{'type':'Fuse'},{'type':'Strip','content':' ',"
+    "'start':1,'stop':0}]},'model':{'type':'BPE','unk_token':'<unk>','byte_fallback':true,"
+    "'vocab':{'<unk>':0,'a':1,'b':2,'_':3,'_a':4,'ab':5,'<0xFF>':6},'merges':['_ a','a b']}}";
 static const char unigram[] =
-    "{" ADDED "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\","
-    "\"precompiled_charsmap\":\"CAAAAGEBAABhAQAAYgDDqQA=\"},{"
-    "\"type\":\"NFKD\"},{\"type\":\"StripAccents\"},"
-    "{\"type\":\"Lowercase\"},{\"type\":\"Strip\"}]},\"pre_tokenizer\":{"
-    "\"type\":\"Sequence\",\"pretokenizers\":["
-    "{\"type\":\"WhitespaceSplit\"},{\"type\":\"Punctuation\","
-    "\"behavior\":\"Contiguous\"},{\"type\":\"Metaspace\","
-    "\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"split\":true}]}"
-    ",\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"_\"},"
-    "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,"
-    "\"vocab\":[[\"<unk>\",0],[\"a\",-1],[\"b\",-1.5],[\"ab\",-2],"
-    "[\"_\",-3],[\"_a\",-1e3],[\"<0xFF>\",0]]}}";
+    "{" ADDED "'normalizer':{'type':'Sequence','normalizers':[{'type':'Precompiled',"
+    "'precompiled_charsmap':'CAAAAGEBAABhAQAAYgDDqQA='},{'type':'NFKD'},{'type':'StripAccents'},"
+    "{'type':'Lowercase'},{'type':'Strip'}]},'pre_tokenizer':{'type':'Sequence',"
+    "'pretokenizers':[{'type':'WhitespaceSplit'},{'type':'Punctuation','behavior':'Contiguous'},"
+    "{'type':'Metaspace','replacement':'_','prepend_scheme':'first','split':true}]},"
+    "'decoder':{'type':'Metaspace','replacement':'_'},'model':{'type':'Unigram','unk_id':0,"
+    "'byte_fallback':true,'vocab':[['<unk>',0],['a',-1],['b',-1.5],['ab',-2],['_',-3],['_a',-1e3],"
+    "['<0xFF>',0]]}}";
 
 int main(int argc, char **argv)
 {
-    const struct fuzz_seed seeds[] = {{byte_level, sizeof byte_level - 1},
-                                      {sentencepiece, sizeof sentencepiece - 1},
-                                      {unigram, sizeof unigram - 1}};
+    const struct fuzz_seed seeds[] = {fuzz_json(byte_level), fuzz_json(sentencepiece),
+                                      fuzz_json(unigram)};
 
     return fuzz_main(argc, argv, seeds, sizeof seeds / sizeof seeds[0], 30000);
 }

@@ -3,41 +3,53 @@
 #define TESTS_MODEL_ODD_MODELS_H
 
 #include "model/model.h"
+#include <stddef.h>
+#include <string.h>
 
-#define ODD_GPT2                                                                                   \
+#define GPT2_MODEL(NAME, L, H, A, D, F, V, POSITIONS, ...)                                         \
     {                                                                                              \
-        .name = "odd-gpt2", .arch = SP_ARCH_GPT2, .layers = 3, .hidden = 15, .heads = 5,           \
-        .kv_heads = 5, .head_dim = 3, .mlp = 7, .vocab = 11, .positions = 13, .tied = true,        \
-        .norm_eps = 1e-5f                                                                          \
+        .name = NAME, .arch = SP_ARCH_GPT2, .layers = L, .hidden = H, .heads = A, .kv_heads = A,   \
+        .head_dim = D, .mlp = F, .vocab = V, .positions = POSITIONS, .norm_eps = 1e-5f,            \
+        __VA_ARGS__                                                                                \
     }
-
-#define ODD_GPT2_UNTIED                                                                            \
+#define LLAMA_MODEL(NAME, L, H, A, G, D, F, V, POSITIONS, ...)                                     \
     {                                                                                              \
-        .name = "odd-gpt2-untied", .arch = SP_ARCH_GPT2, .layers = 1, .hidden = 9, .heads = 3,     \
-        .kv_heads = 3, .head_dim = 3, .mlp = 5, .vocab = 7, .positions = 2, .norm_eps = 1e-5f      \
+        .name = NAME, .arch = SP_ARCH_LLAMA, .layers = L, .hidden = H, .heads = A, .kv_heads = G,  \
+        .head_dim = D, .mlp = F, .vocab = V, .positions = POSITIONS, .norm_eps = 1e-5f,            \
+        .rope.theta = 10000, __VA_ARGS__                                                           \
     }
-
-#define ODD_LLAMA                                                                                  \
-    {                                                                                              \
-        .name = "odd-llama", .arch = SP_ARCH_LLAMA, .layers = 2, .hidden = 7, .heads = 6,          \
-        .kv_heads = 3, .head_dim = 2, .mlp = 5, .vocab = 11, .positions = 13, .norm_eps = 1e-5f,   \
-        .rope.theta = 10000                                                                        \
-    }
-
-#define ODD_LLAMA_TIED                                                                             \
-    {                                                                                              \
-        .name = "odd-llama-tied", .arch = SP_ARCH_LLAMA, .layers = 2, .hidden = 5, .heads = 2,     \
-        .kv_heads = 1, .head_dim = 6, .mlp = 3, .vocab = 9, .positions = 13, .tied = true,         \
-        .norm_eps = 1e-5f, .rope.theta = 10000                                                     \
-    }
-
 /* All that relatives of Llama may have. */
-#define ODD_QWEN                                                                                   \
+#define QWEN_MODEL(NAME, L, H, A, G, D, F, V, POSITIONS)                                           \
+    LLAMA_MODEL(NAME, L, H, A, G, D, F, V, POSITIONS, .relative = SP_QWEN3, .qkv_bias = true,      \
+                .out_bias = true, .mlp_bias = true, .qk_norm = true)
+
+#define ODD_GPT2 GPT2_MODEL("odd-gpt2", 3, 15, 5, 3, 7, 11, 13, .tied = true)
+#define ODD_GPT2_UNTIED GPT2_MODEL("odd-gpt2-untied", 1, 9, 3, 3, 5, 7, 2, .tied = false)
+#define ODD_LLAMA LLAMA_MODEL("odd-llama", 2, 7, 6, 3, 2, 5, 11, 13, .tied = false)
+#define ODD_LLAMA_TIED LLAMA_MODEL("odd-llama-tied", 2, 5, 2, 1, 6, 3, 9, 13, .tied = true)
+#define ODD_QWEN QWEN_MODEL("odd-qwen", 3, 7, 4, 2, 6, 5, 11, 13)
+
+/* The name of the first field of a configuration in which two models differ; NULL: there is none. */
+static inline const char *model_difference(const struct sp_model *a, const struct sp_model *b)
+{
+#define FIELD(f)                                                                                   \
     {                                                                                              \
-        .name = "odd-qwen", .arch = SP_ARCH_LLAMA, .layers = 3, .hidden = 7, .heads = 4,           \
-        .kv_heads = 2, .head_dim = 6, .mlp = 5, .vocab = 11, .positions = 13, .norm_eps = 1e-5f,   \
-        .relative = SP_QWEN3, .rope.theta = 10000, .qkv_bias = true, .out_bias = true,             \
-        .mlp_bias = true, .qk_norm = true                                                          \
+        .name = #f, .at = offsetof(struct sp_model, f), .size = sizeof a->f                        \
     }
+    static const struct {
+        const char *name;
+        size_t at, size;
+    } fields[] = {FIELD(arch),      FIELD(layers),   FIELD(hidden),   FIELD(heads),
+                  FIELD(kv_heads),  FIELD(head_dim), FIELD(mlp),      FIELD(vocab),
+                  FIELD(positions), FIELD(tied),     FIELD(norm_eps), FIELD(relative),
+                  FIELD(rope),      FIELD(qkv_bias), FIELD(out_bias), FIELD(mlp_bias),
+                  FIELD(qk_norm),   FIELD(window)};
+#undef FIELD
+
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (memcmp((const char *)a + fields[i].at, (const char *)b + fields[i].at, fields[i].size))
+            return fields[i].name;
+    return NULL;
+}
 
 #endif

@@ -5,12 +5,14 @@
 #include <dirent.h>
 #include <fts.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -86,9 +88,21 @@ static inline void write_file(const char *path, const void *data, size_t n)
     must(f && fwrite(data, 1, n, f) == n && !fclose(f), "writing a file");
 }
 
-/* The directory of a TEST_FIXTURE(scratch_setup, scratch_teardown). */
+/* The directory of a SCRATCH_TEST. */
 static char *scratch;
 
+/* A TEST in an empty directory of its own, which goes with all its contents. */
+#define SCRATCH_TEST(name)                                                                         \
+    static void name##_in_scratch(void);                                                           \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        scratch = scratch_make();                                                                  \
+        name##_in_scratch();                                                                       \
+        scratch_remove(scratch);                                                                   \
+    }                                                                                              \
+    static void name##_in_scratch(void)
+
+/* The same directory for all tests of a file: TEST_FIXTURE(scratch_setup, scratch_teardown). */
 static inline int scratch_setup(void **state)
 {
     (void)state;
@@ -101,6 +115,39 @@ static inline int scratch_teardown(void **state)
     (void)state;
     scratch_remove(scratch);
     return 0;
+}
+
+/* The path of a file in it. The last 16 paths stay. */
+static inline const char *in_scratch(const char *name)
+{
+    static char path[16][4200];
+    static int turn;
+
+    turn = (turn + 1) % 16;
+    return scratch_path(scratch, name, path[turn]);
+}
+
+/* Writes a file in it that holds a text; returns its path. */
+static inline const char *put_text(const char *name, const char *text)
+{
+    const char *path = in_scratch(name);
+
+    write_file(path, text, strlen(text));
+    return path;
+}
+
+/* Lets files grow to that many bytes, as on a full disk; returns the limit before. SIGXFSZ is ignored from then on. */
+static inline rlim_t limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+    rlim_t before;
+
+    signal(SIGXFSZ, SIG_IGN);
+    must(!getrlimit(RLIMIT_FSIZE, &limit), "getrlimit");
+    before = limit.rlim_cur;
+    limit.rlim_cur = bytes;
+    must(!setrlimit(RLIMIT_FSIZE, &limit), "setrlimit");
+    return before;
 }
 
 #endif

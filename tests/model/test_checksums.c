@@ -7,8 +7,7 @@
 static const char *const names[] = {"a.json", "weights", NULL};
 enum { WEIGHTS = 3000 };
 
-static char *dir;
-static struct sp_dir opened;
+static struct sp_dir opened; /* the scratch directory */
 
 /* a.json as a whole, weights in three parts. */
 static void make(void)
@@ -16,13 +15,12 @@ static void make(void)
     unsigned char bytes[WEIGHTS];
     json_t *files = json_object();
     struct sp_file_sum *s = sp_file_sum_create();
-    char path[4200];
 
     for (int i = 0; i < WEIGHTS; i++)
         bytes[i] = (unsigned char)(i * i % 253);
-    write_file(scratch_path(dir, "a.json", path), "{\"step\": 5}", 11);
+    put_text("a.json", "{\"step\": 5}");
     json_object_set_new(files, "a.json", sp_file_sum_in(&opened, "a.json"));
-    write_file(scratch_path(dir, "weights", path), bytes, WEIGHTS);
+    write_file(in_scratch("weights"), bytes, WEIGHTS);
     sp_file_sum_add(s, bytes, 100);
     sp_file_sum_part(s, "header");
     sp_file_sum_add(s, bytes + 100, 1000);
@@ -60,38 +58,35 @@ static char *read_all(const char *path, size_t *n)
 
 TEST(test_whole)
 {
-    char path[4200];
-    size_t n;
+    json_t *sums;
     char *bytes;
+    size_t n;
 
     make();
     for (int shares = 1; shares < 7; shares++)
         assert_int_equal(verify(shares), 0);
     /* The parts and the whole are the same sums. */
-    bytes = read_all(scratch_path(dir, SP_CHECKSUMS_FILE, path), &n);
+    bytes = read_all(in_scratch(SP_CHECKSUMS_FILE), &n);
     bytes[n] = '\0';
-    {
-        json_t *sums = sp_file_sum_in(&opened, "weights");
-
-        assert_non_null(strstr(bytes, json_string_value(json_object_get(sums, "checksum"))));
-        json_decref(sums);
-    }
+    sums = sp_file_sum_in(&opened, "weights");
+    assert_non_null(strstr(bytes, json_string_value(json_object_get(sums, "checksum"))));
+    json_decref(sums);
     free(bytes);
-    unlink(scratch_path(dir, SP_CHECKSUMS_FILE, path));
+    unlink(in_scratch(SP_CHECKSUMS_FILE));
     assert_int_equal(verify(1), -ENOENT);
 }
 
 /* Refused, or the same values: what is no part of a value may change, as a space of the JSON. */
 static void flip(const char *name, const char *word, bool all)
 {
+    const char *path = in_scratch(name);
     struct capture c;
-    char path[4200];
     char *bytes;
     size_t n, step = (size_t)test_every(27); /* one bit of every third byte, by turns */
     int harmless = 0;
 
     make();
-    bytes = read_all(scratch_path(dir, name, path), &n);
+    bytes = read_all(path, &n);
     for (size_t bit = 0; bit < 8 * n; bit += step) {
         int err;
 
@@ -127,12 +122,12 @@ static void refused(const char *word)
 
 TEST(test_names_what_is_wrong)
 {
-    char path[4200];
+    const char *path = in_scratch("weights");
     char *bytes;
     size_t n;
 
     make();
-    bytes = read_all(scratch_path(dir, "weights", path), &n);
+    bytes = read_all(path, &n);
     bytes[2500] ^= 4;
     write_file(path, bytes, n);
     refused("damaged: tensor second has checksum");
@@ -142,7 +137,7 @@ TEST(test_names_what_is_wrong)
     unlink(path);
     refused("weights: cannot be opened");
     write_file(path, bytes, n);
-    write_file(scratch_path(dir, SP_CHECKSUMS_FILE, path), "{", 1);
+    put_text(SP_CHECKSUMS_FILE, "{");
     refused("no checksums of XXH3_128bits");
     sp_checksums_write(&opened, json_object());
     refused("no checksum of a.json");
@@ -151,16 +146,8 @@ TEST(test_names_what_is_wrong)
 
 static int setup(void **state)
 {
-    (void)state;
-    dir = scratch_make();
-    return sp_dir_open(dir, &opened);
+    scratch_setup(state);
+    return sp_dir_open(scratch, &opened);
 }
 
-static int teardown(void **state)
-{
-    (void)state;
-    scratch_remove(dir);
-    return 0;
-}
-
-TEST_FIXTURE(setup, teardown)
+TEST_FIXTURE(setup, scratch_teardown)

@@ -8,20 +8,6 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-static const char *at(const char *name)
-{
-    static char path[4][4200];
-    static int turn;
-
-    turn = (turn + 1) % 4;
-    return scratch_path(scratch, name, path[turn]);
-}
-
-static void put(const char *name, const char *text)
-{
-    write_file(at(name), text, strlen(text));
-}
-
 /* Opens the scratch directory's; what was said. */
 static const char *open_all(const struct sp_companions_other *other, struct sp_dir *held)
 {
@@ -57,85 +43,61 @@ static void assert_has(const struct sp_dir *dir, const char *name, const char *t
     free(has);
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
-    static const char *const good[] = {
-        "tokenizer.json",      "tokenizer.model", "merges.txt",
-        "vocab.json",          "README.md",       "a b",
-        "modeling_x.py",       "model.md",        "generation_config.json",
-        "chat_template.jinja", "binary",          "safetensors"};
-    static const char *const bad[] = {"config.json",
-                                      "state.json",
-                                      "checksums.json",
-                                      "optimizer-m.safetensors",
-                                      "optimizer-x.json",
-                                      "model.safetensors",
-                                      "model.fp16.safetensors",
-                                      "model.safetensors.index.json",
-                                      "model-00001-of-00002.safetensors",
-                                      "pytorch_model.bin",
-                                      "pytorch_model.bin.index.json",
-                                      "training_args.bin",
-                                      "rust_model.ot",
-                                      "X.GGUF",
-                                      "tf_model.h5",
-                                      "flax_model.msgpack",
-                                      "optimizer.pt",
-                                      "rng_state.pth",
-                                      "last.ckpt",
-                                      "model.onnx",
-                                      "weights.npz",
-                                      "",
-                                      ".",
-                                      "..",
-                                      ".gitattributes",
-                                      "../x",
-                                      "a/b",
-                                      "tokenizer.json.tmp-12-0"};
-    char name[300];
+    char good[] =
+        "tokenizer.json|tokenizer.model|merges.txt|vocab.json|README.md|a b|modeling_x.py|"
+        "model.md|generation_config.json|chat_template.jinja|binary|safetensors";
+    char bad[] = "config.json|state.json|checksums.json|optimizer-m.safetensors|optimizer-x.json|"
+                 "model.safetensors|model.fp16.safetensors|model.safetensors.index.json|"
+                 "model-00001-of-00002.safetensors|pytorch_model.bin|pytorch_model.bin.index.json|"
+                 "training_args.bin|rust_model.ot|X.GGUF|tf_model.h5|flax_model.msgpack|"
+                 "optimizer.pt|rng_state.pth|last.ckpt|model.onnx|weights.npz||.|..|"
+                 ".gitattributes|../x|a/b|tokenizer.json.tmp-12-0"; /* and the empty name */
+    char name[300], *rest, *one;
 
-    (void)state;
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        if (!sp_companions_is_name(good[i]))
-            fail_msg("%s is none", good[i]);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        if (sp_companions_is_name(bad[i]))
-            fail_msg("%s is one", bad[i]);
+    for (rest = good; (one = strsep(&rest, "|"));)
+        if (!sp_companions_is_name(one))
+            fail_msg("%s is none", one);
+    for (rest = bad; (one = strsep(&rest, "|"));)
+        if (sp_companions_is_name(one))
+            fail_msg("%s is one", one);
     memset(name, 'x', sizeof name);
     name[255] = '\0';
     assert_false(sp_companions_is_name(name));
 }
 
 /* Regular files, through links too; nothing is waited for. */
-static void test_found(void **state)
+SCRATCH_TEST(test_found)
 {
     struct sp_dir held;
 
-    (void)state;
-    put("config.json", "{}");
-    put("tokenizer.json", "t");
-    put("a file", "a");
-    put(".hidden", "h");
-    put("model.safetensors", "w");
-    must(!mkdir(at("blobs"), 0777) && !mkfifo(at("fifo"), 0666) && !mkdir(at("dir"), 0777) &&
-             !symlink("dir", at("to-dir")) && !symlink("fifo", at("to-fifo")) &&
-             !symlink("blobs/17ab", at("vocab.json")) && !symlink("/dev/zero", at("zero")),
+    put_text("config.json", "{}");
+    put_text("tokenizer.json", "t");
+    put_text("a file", "a");
+    put_text(".hidden", "h");
+    put_text("model.safetensors", "w");
+    must(!mkdir(in_scratch("blobs"), 0777) && !mkfifo(in_scratch("fifo"), 0666) &&
+             !mkdir(in_scratch("dir"), 0777) && !symlink("dir", in_scratch("to-dir")) &&
+             !symlink("fifo", in_scratch("to-fifo")) &&
+             !symlink("blobs/17ab", in_scratch("vocab.json")) &&
+             !symlink("/dev/zero", in_scratch("zero")),
          "things");
-    put("blobs/17ab", "v");
+    put_text("blobs/17ab", "v");
     assert_string_equal(open_all(NULL, &held), "");
     assert_string_equal(names_of(&held), "tokenizer.json vocab.json a file");
     assert_has(&held, "vocab.json", "v");
     assert_has(&held, "config.json", "{}");
     assert_int_equal(sp_companions_bytes(&held), 5);
     sp_dir_close(&held);
-    must(!symlink("nowhere", at("to-nothing")), "symlink");
+    must(!symlink("nowhere", in_scratch("to-nothing")), "symlink");
     assert_said(open_all(NULL, &held), "to-nothing is not saved with the model (No such file",
                 "link");
     sp_dir_close(&held);
-    unlink(at("to-nothing"));
+    unlink(in_scratch("to-nothing"));
     if (geteuid()) {
-        put("secret", "s");
-        must(!chmod(at("secret"), 0), "chmod");
+        put_text("secret", "s");
+        must(!chmod(in_scratch("secret"), 0), "chmod");
         assert_said(open_all(NULL, &held), "secret is not saved with the model (Permission",
                     "mode");
         assert_string_equal(names_of(&held), "tokenizer.json vocab.json a file");
@@ -151,38 +113,37 @@ static bool takes_inode(int fd, const struct stat *st, const void *arg)
     return st->st_ino == other->st_ino && st->st_dev == other->st_dev;
 }
 
-static void test_left_out(void **state)
+SCRATCH_TEST(test_left_out)
 {
     char name[16];
     struct stat st;
     const struct sp_companions_other other = {takes_inode, &st};
     struct sp_dir held;
 
-    (void)state;
-    put("config.json", "{}");
-    put("data.txt", "d");
-    put("tokenizer.json", "t");
-    must(!symlink("data.txt", at("also")) && !stat(at("data.txt"), &st), "symlink");
+    put_text("config.json", "{}");
+    put_text("data.txt", "d");
+    put_text("tokenizer.json", "t");
+    must(!symlink("data.txt", in_scratch("also")) && !stat(in_scratch("data.txt"), &st), "symlink");
     assert_string_equal(open_all(&other, &held), "");
     assert_string_equal(names_of(&held), "tokenizer.json");
     sp_dir_close(&held);
-    put("large", "");
-    must(!truncate(at("large"), (64 << 20) + 1), "truncate");
-    put("largest", "");
-    must(!truncate(at("largest"), 64 << 20), "truncate");
-    put("no\xff", "");
+    put_text("large", "");
+    must(!truncate(in_scratch("large"), (64 << 20) + 1), "truncate");
+    put_text("largest", "");
+    must(!truncate(in_scratch("largest"), 64 << 20), "truncate");
+    put_text("no\xff", "");
     assert_said(open_all(&other, &held),
                 "large is not saved with the model (it has more than 64 MiB), and 1 more file\n",
                 "two");
     assert_string_equal(names_of(&held), "tokenizer.json largest");
     sp_dir_close(&held);
-    unlink(at("large"));
+    unlink(in_scratch("large"));
     assert_said(open_all(&other, &held), "(its name is not UTF-8)\n", "one");
     sp_dir_close(&held);
-    unlink(at("no\xff"));
+    unlink(in_scratch("no\xff"));
     for (int i = 0; i < 300; i++) {
         snprintf(name, sizeof name, "file-%03d", i);
-        put(name, "");
+        put_text(name, "");
     }
     assert_said(open_all(&other, &held),
                 "file-255 is not saved with the model (256 others are), and 45", "many");
@@ -190,35 +151,34 @@ static void test_left_out(void **state)
 }
 
 /* The files that had the names when they were opened are copied. */
-static void test_copied(void **state)
+SCRATCH_TEST(test_copied)
 {
     struct sp_dir held, to, taken = SP_DIR_CLOSED, again = SP_DIR_CLOSED;
     json_t *sums = json_object(), *names;
     struct capture c;
     struct stat st;
 
-    (void)state;
-    put("config.json", "{}");
-    put("a", "one");
-    put("b", "");
+    put_text("config.json", "{}");
+    put_text("a", "one");
+    put_text("b", "");
     assert_string_equal(open_all(NULL, &held), "");
-    put("c", "late");
-    put("new", "other");
-    must(!rename(at("new"), at("a")) && !unlink(at("b")) && !mkdir(at("to"), 0777) &&
-             !sp_dir_open(at("to"), &to),
+    put_text("c", "late");
+    put_text("new", "other");
+    must(!rename(in_scratch("new"), in_scratch("a")) && !unlink(in_scratch("b")) &&
+             !mkdir(in_scratch("to"), 0777) && !sp_dir_open(in_scratch("to"), &to),
          "directory");
     assert_int_equal(sp_companions_copy(&held, &to, sums), 0);
     assert_has(&to, "a", "one");
     assert_has(&to, "b", "");
-    assert_int_equal(access(at("to/c"), F_OK), -1);
-    assert_int_equal(access(at("to/config.json"), F_OK), -1); /* which is edited */
+    assert_int_equal(access(in_scratch("to/c"), F_OK), -1);
+    assert_int_equal(access(in_scratch("to/config.json"), F_OK), -1); /* which is edited */
     assert_int_equal(json_object_size(sums), 2);
     assert_int_equal(sp_checksums_write(&to, sums), 0);
     assert_int_equal(sp_checksums_verify(&to, (const char *const[]){"a", "b", NULL}, 0, 1), 0);
-    put("to/a", "onE");
+    put_text("to/a", "onE");
     assert_says(&c, sp_checksums_verify(&to, (const char *const[]){NULL}, 0, 1), -EINVAL,
                 "a: damaged", "a flipped bit");
-    put("to/a", "one");
+    put_text("to/a", "one");
 
     /* from a directory that holds its files, by a list that may say anything */
     names = json_pack("[s, i, s, s, s, s, n]", "../config.json", 3, "checksums.json", "a", "gone",
@@ -231,23 +191,23 @@ static void test_copied(void **state)
     assert_null(sp_companions_names(&again));
     sp_dir_close(&again);
     sp_dir_close(&held);
-    unlink(at("to/a"));
+    unlink(in_scratch("to/a"));
     sums = json_object();
     assert_int_equal(sp_companions_copy(&taken, &to, sums), 0);
     assert_has(&to, "a", "one");
     json_decref(sums);
 
     /* grown beyond the limit: said, and left out; what cannot be written is an error */
-    put("a", "x");
+    put_text("a", "x");
     assert_string_equal(open_all(NULL, &held), "");
-    must(!truncate(at("a"), (64 << 20) + 1), "truncate");
+    must(!truncate(in_scratch("a"), (64 << 20) + 1), "truncate");
     sums = json_object();
     assert_says(&c, sp_companions_copy(&held, &to, sums), 0,
                 "a is not saved with the model (File too large)", "grown");
     assert_has(&to, "a", "one");
     assert_null(json_object_get(sums, "a"));
-    must(!unlink(at("to/c")) || errno == ENOENT, "unlink");
-    must(!mkdir(at("to/c"), 0777), "mkdir");
+    must(!unlink(in_scratch("to/c")) || errno == ENOENT, "unlink");
+    must(!mkdir(in_scratch("to/c"), 0777), "mkdir");
     capture_begin(&c);
     assert_int_equal(sp_companions_copy(&held, &to, sums), -EINVAL);
     capture_end(&c);
@@ -256,16 +216,4 @@ static void test_copied(void **state)
     sp_dir_close(&held);
     sp_dir_close(&taken);
     sp_dir_close(&to);
-}
-
-TEST_GROUP(companions)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test_setup_teardown(test_found, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(test_left_out, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(test_copied, scratch_setup, scratch_teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

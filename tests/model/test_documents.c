@@ -1,5 +1,6 @@
 /* Documents in sequences: every token is in one segment, at its position in its document, however
  * sequences are cut. */
+#include "odd_models.h"
 #include "support.h"
 #include "model/documents.h"
 
@@ -58,14 +59,7 @@ static void check(const struct sp_shape *sh, const struct sp_documents *d,
 /* Checks a whole sequence, its slices, and the parts that 1 to 4 members have of those. */
 static void check_shapes(const struct sp_documents *d, int32_t tokens[BATCH][SEQ])
 {
-    const struct sp_model m = {.arch = SP_ARCH_LLAMA,
-                               .layers = 1,
-                               .hidden = 8,
-                               .heads = 4,
-                               .kv_heads = 4,
-                               .head_dim = 2,
-                               .mlp = 8,
-                               .vocab = 8};
+    const struct sp_model m = LLAMA_MODEL("", 1, 8, 4, 4, 2, 8, 8, SEQ, .tied = false);
 
     for (int members = 1; members <= 4; members++)
         for (int ring = 0; ring < 2; ring++)

@@ -3,15 +3,13 @@
 #include "model/files/file_digest.h"
 #include <fcntl.h>
 
-static char *dir;
-
 static uint64_t digest_of(const char *bytes, size_t n)
 {
-    char path[4200];
+    const char *path = in_scratch("digest");
     uint64_t size, digest;
     int fd;
 
-    write_file(scratch_path(dir, "digest", path), bytes, n);
+    write_file(path, bytes, n);
     fd = open(path, O_RDONLY);
     must(fd >= 0, "open");
     assert_int_equal(sp_file_digest(fd, path, &size, &digest), 0);
@@ -20,7 +18,7 @@ static uint64_t digest_of(const char *bytes, size_t n)
     return digest;
 }
 
-TEST(test_digest)
+SCRATCH_TEST(test_digest)
 {
     enum { PAGE = 4096, LARGE = 300 * PAGE + 77 };
     static const size_t sizes[] = {1, PAGE - 1, PAGE, PAGE + 1, 256 * PAGE, LARGE};
@@ -29,7 +27,6 @@ TEST(test_digest)
     int seen = 0;
 
     must(bytes != NULL, "malloc");
-    dir = scratch_make();
     for (size_t i = 0; i < LARGE; i++)
         bytes[i] = (char)((7 * i * i + 3 * i + 1) % 251);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -54,5 +51,4 @@ TEST(test_digest)
     memset(bytes, 0, LARGE); /* all that is looked at is equal, but for the size */
     assert_true(digest_of(bytes, 300 * PAGE) != digest_of(bytes, 299 * PAGE));
     free(bytes);
-    scratch_remove(dir);
 }

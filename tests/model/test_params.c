@@ -169,59 +169,58 @@ TEST(layouts_by_hand)
 }
 
 /* Names and shapes of one layer of each style, as Hugging Face has them. */
+struct named {
+    const char *name;
+    int rows, cols, transposed;
+};
+
+static void check_names(const struct sp_parameter *t, const struct named *expected, int n)
+{
+    for (int i = 0; i < n; i++) {
+        assert_string_equal(t[i].name, expected[i].name);
+        assert_int_equal(t[i].rows, expected[i].rows);
+        assert_int_equal(t[i].cols, expected[i].cols);
+        assert_int_equal(t[i].transposed, expected[i].transposed);
+    }
+}
+
 TEST(names_of_a_layer)
 {
-    static const struct {
-        const char *name;
-        int rows, cols, transposed;
-    } gpt2[] = {{"transformer.h.2.ln_1.weight", 1, 15, 0},
-                {"transformer.h.2.ln_1.bias", 1, 15, 0},
-                {"transformer.h.2.attn.c_attn.weight", 45, 15, 1},
-                {"transformer.h.2.attn.c_attn.bias", 1, 45, 0},
-                {"transformer.h.2.attn.c_proj.weight", 15, 15, 1},
-                {"transformer.h.2.attn.c_proj.bias", 1, 15, 0},
-                {"transformer.h.2.ln_2.weight", 1, 15, 0},
-                {"transformer.h.2.ln_2.bias", 1, 15, 0},
-                {"transformer.h.2.mlp.c_fc.weight", 7, 15, 1},
-                {"transformer.h.2.mlp.c_fc.bias", 1, 7, 0},
-                {"transformer.h.2.mlp.c_proj.weight", 15, 7, 1},
-                {"transformer.h.2.mlp.c_proj.bias", 1, 15, 0}},
-      llama[] = {{"model.layers.1.input_layernorm.weight", 1, 7, 0},
-                 {"model.layers.1.self_attn.q_proj.weight", 12, 7, 0},
-                 {"model.layers.1.self_attn.k_proj.weight", 6, 7, 0},
-                 {"model.layers.1.self_attn.v_proj.weight", 6, 7, 0},
-                 {"model.layers.1.self_attn.o_proj.weight", 7, 12, 0},
-                 {"model.layers.1.post_attention_layernorm.weight", 1, 7, 0},
-                 {"model.layers.1.mlp.gate_proj.weight", 5, 7, 0},
-                 {"model.layers.1.mlp.up_proj.weight", 5, 7, 0},
-                 {"model.layers.1.mlp.down_proj.weight", 7, 5, 0},
-                 {"model.norm.weight", 1, 7, 0},
-                 {"lm_head.weight", 11, 7, 0}};
+    static const struct named gpt2[] = {{"transformer.h.2.ln_1.weight", 1, 15, 0},
+                                        {"transformer.h.2.ln_1.bias", 1, 15, 0},
+                                        {"transformer.h.2.attn.c_attn.weight", 45, 15, 1},
+                                        {"transformer.h.2.attn.c_attn.bias", 1, 45, 0},
+                                        {"transformer.h.2.attn.c_proj.weight", 15, 15, 1},
+                                        {"transformer.h.2.attn.c_proj.bias", 1, 15, 0},
+                                        {"transformer.h.2.ln_2.weight", 1, 15, 0},
+                                        {"transformer.h.2.ln_2.bias", 1, 15, 0},
+                                        {"transformer.h.2.mlp.c_fc.weight", 7, 15, 1},
+                                        {"transformer.h.2.mlp.c_fc.bias", 1, 7, 0},
+                                        {"transformer.h.2.mlp.c_proj.weight", 15, 7, 1},
+                                        {"transformer.h.2.mlp.c_proj.bias", 1, 15, 0}},
+                              llama[] = {
+                                  {"model.layers.1.input_layernorm.weight", 1, 7, 0},
+                                  {"model.layers.1.self_attn.q_proj.weight", 12, 7, 0},
+                                  {"model.layers.1.self_attn.k_proj.weight", 6, 7, 0},
+                                  {"model.layers.1.self_attn.v_proj.weight", 6, 7, 0},
+                                  {"model.layers.1.self_attn.o_proj.weight", 7, 12, 0},
+                                  {"model.layers.1.post_attention_layernorm.weight", 1, 7, 0},
+                                  {"model.layers.1.mlp.gate_proj.weight", 5, 7, 0},
+                                  {"model.layers.1.mlp.up_proj.weight", 5, 7, 0},
+                                  {"model.layers.1.mlp.down_proj.weight", 7, 5, 0},
+                                  {"model.norm.weight", 1, 7, 0},
+                                  {"lm_head.weight", 11, 7, 0}};
     struct sp_params p;
 
     assert_int_equal(sp_params_create(&odd[0], &p), 0);
     assert_string_equal(p.tensors[0].name, "transformer.wte.weight");
     assert_string_equal(p.tensors[1].name, "transformer.wpe.weight");
-    for (int i = 0; i < 12; i++) {
-        const struct sp_parameter *t = &p.tensors[2 + 2 * 12 + i];
-
-        assert_string_equal(t->name, gpt2[i].name);
-        assert_int_equal(t->rows, gpt2[i].rows);
-        assert_int_equal(t->cols, gpt2[i].cols);
-        assert_int_equal(t->transposed, gpt2[i].transposed);
-    }
+    check_names(p.tensors + 2 + 2 * 12, gpt2, 12);
     assert_string_equal(p.tensors[p.n - 1].name, "transformer.ln_f.bias");
     sp_params_destroy(&p);
 
     assert_int_equal(sp_params_create(&odd[2], &p), 0);
     assert_string_equal(p.tensors[0].name, "model.embed_tokens.weight");
-    for (int i = 0; i < 11; i++) {
-        const struct sp_parameter *t = &p.tensors[1 + 9 + i];
-
-        assert_string_equal(t->name, llama[i].name);
-        assert_int_equal(t->rows, llama[i].rows);
-        assert_int_equal(t->cols, llama[i].cols);
-        assert_int_equal(t->transposed, llama[i].transposed);
-    }
+    check_names(p.tensors + 1 + 9, llama, 11);
     sp_params_destroy(&p);
 }

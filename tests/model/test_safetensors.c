@@ -27,7 +27,7 @@ static void assert_same_value(float x, float expected)
         fail_msg("%a instead of %a", x, expected);
 }
 
-TEST(half_precision)
+SCRATCH_TEST(half_precision)
 {
     static const struct {
         uint16_t bits;
@@ -47,7 +47,8 @@ TEST(half_precision)
                  {0x3f80, 0x1.ep0f, 1.0f},
                  {0xc049, -0x1.124p1f, -3.140625f}};
     enum { N = sizeof known / sizeof known[0] };
-    char *dir = scratch_make(), path[4200], header[400];
+    const char *path = in_scratch("half.safetensors");
+    char header[400];
     uint16_t bits[2 * N + 1];
     struct sp_st_file st;
     float x[N + 1];
@@ -60,7 +61,6 @@ TEST(half_precision)
              "{\"b\":{\"dtype\":\"BF16\",\"shape\":[%d],\"data_offsets\":[%d,%d]},"
              "\"h\":{\"dtype\":\"F16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
              N, 2 * N + 2, 4 * N + 2, N + 1, 2 * N + 2);
-    scratch_path(dir, "half.safetensors", path);
     craft(path, strlen(header), header, 0);
     f = fopen(path, "ab");
     must(f && fwrite(bits, sizeof bits, 1, f) == 1 && !fclose(f), "fwrite");
@@ -74,9 +74,6 @@ TEST(half_precision)
     for (int i = 0; i < N; i++)
         assert_same_value(x[i], known[i].bf16);
     sp_st_close(&st);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
 }
 
 #define T(NAME, DTYPE, SHAPE, BEGIN, END)                                                          \
@@ -138,12 +135,11 @@ static const struct {
     {"{" T("a\xff", "F32", "[1]", 0, 4) "}", 4, "JSON"},
 };
 
-TEST(headers_good_and_bad)
+SCRATCH_TEST(headers_good_and_bad)
 {
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("x.safetensors");
     int accepted = 0, refused = 0;
 
-    scratch_path(dir, "x.safetensors", path);
     for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
         struct sp_st_file st;
         struct capture c;
@@ -164,12 +160,9 @@ TEST(headers_good_and_bad)
         }
     }
     printf("%d headers accepted, %d refused\n", accepted, refused);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
 }
 
-TEST(files_cut_and_lying)
+SCRATCH_TEST(files_cut_and_lying)
 {
     static const char good[] = "{" T("a", "F32", "[2]", 0, 8) "}";
     static const struct {
@@ -182,12 +175,11 @@ TEST(files_cut_and_lying)
                    {UINT64_C(1) << 63, "at most 100"},
                    {0, "JSON"},
                    {5, "JSON"}};
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("x.safetensors");
     struct sp_st_file st;
     struct capture c;
     float x[2];
 
-    scratch_path(dir, "x.safetensors", path);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         craft(path, lengths[i].header_bytes, good, 8);
         assert_says(&c, sp_st_open(path, &st), -EINVAL, lengths[i].word, "header length");
@@ -219,7 +211,4 @@ TEST(files_cut_and_lying)
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_says(&c, sp_st_open(path, &st), -EINVAL, "not a regular file",
                 "pipe"); /* and does not wait for a writer */
-    unlink(path);
-    rmdir(dir);
-    free(dir);
 }

@@ -3,8 +3,6 @@
 #include "model/files/safetensors.h"
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 static float value(size_t i)
@@ -18,7 +16,7 @@ static void fill(float *x, size_t n, size_t from)
         x[i] = value(from + i);
 }
 
-TEST(round_trip)
+SCRATCH_TEST(round_trip)
 {
     static const struct {
         const char *name;
@@ -31,14 +29,13 @@ TEST(round_trip)
                    {"deep", 8, {1, 2, 1, 3, 1, 2, 1, 5}},
                    {"long", 1, {150001}}};
     const int n = (int)(sizeof tensors / sizeof tensors[0]);
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
     size_t total = 0, at = 0;
     struct sp_st_writer *w;
     struct sp_st_file st;
     float *x, *y;
 
-    scratch_path(dir, "model.safetensors", path);
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
     for (int i = 0; i < n; i++) {
         size_t count = 1;
 
@@ -59,7 +56,7 @@ TEST(round_trip)
     }
     assert_true(access(path, F_OK) != 0); /* not before it is finished */
     assert_int_equal(sp_st_writer_finish(w), 0);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(files_in(scratch), 1);
 
     assert_int_equal(sp_st_open(path, &st), 0);
     assert_int_equal(st.n, n);
@@ -86,25 +83,30 @@ TEST(round_trip)
     assert_null(sp_st_find(&st, "absent"));
     sp_st_close(&st);
     printf("%d tensors, %zu elements\n", n, total);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
     free(x);
     free(y);
+}
+
+/* A writer of tensor t(n, n of a row), `elements` of them written, from value(from) on in each row. */
+static struct sp_st_writer *begin(const char *path, const int64_t shape[2], size_t elements,
+                                  size_t from)
+{
+    size_t row = (size_t)shape[1];
+    struct sp_st_writer *w;
+    float x[1000];
+
+    fill(x, row, from);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
+    assert_int_equal(sp_st_writer_declare(w, "t", 2, shape), 0);
+    for (size_t at = 0; at < elements; at += row)
+        assert_int_equal(sp_st_writer_data(w, x, row), 0);
+    return w;
 }
 
 /* A good file with tensor t = value(0 .. 4) stands at `path`. */
 static void make_old(const char *path)
 {
-    const int64_t five = 5;
-    struct sp_st_writer *w;
-    float x[5];
-
-    fill(x, 5, 0);
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
-    assert_int_equal(sp_st_writer_declare(w, "t", 1, &five), 0);
-    assert_int_equal(sp_st_writer_data(w, x, 5), 0);
-    assert_int_equal(sp_st_writer_finish(w), 0);
+    assert_int_equal(sp_st_writer_finish(begin(path, (int64_t[]){1, 5}, 5, 0)), 0);
 }
 
 static void assert_old(const char *path)
@@ -120,87 +122,59 @@ static void assert_old(const char *path)
     sp_st_close(&st);
 }
 
-/* A writer of one element, written but not finished. */
-static struct sp_st_writer *begin_tiny(const char *path)
-{
-    const int64_t one = 1;
-    const float x = 7;
-    struct sp_st_writer *w;
-
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
-    assert_int_equal(sp_st_writer_declare(w, "t", 1, &one), 0);
-    assert_int_equal(sp_st_writer_data(w, &x, 1), 0);
-    return w;
-}
-
 /* A writer of 300000 elements, `elements` of them written. */
 static struct sp_st_writer *begin_new(const char *path, size_t elements)
 {
-    const int64_t shape[2] = {300, 1000};
-    struct sp_st_writer *w;
-    float x[1000];
-
-    fill(x, 1000, 9);
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
-    assert_int_equal(sp_st_writer_declare(w, "t", 2, shape), 0);
-    for (size_t at = 0; at < elements; at += 1000)
-        assert_int_equal(sp_st_writer_data(w, x, 1000), 0);
-    return w;
+    return begin(path, (int64_t[]){300, 1000}, elements, 9);
 }
 
-TEST(interrupted_save_keeps_the_old_file)
+SCRATCH_TEST(interrupted_save_keeps_the_old_file)
 {
-    char *dir = scratch_make(), path[4200];
-    struct rlimit old_limit, limit;
+    const char *path = in_scratch("model.safetensors");
     struct sp_st_writer *w;
+    rlim_t before;
     struct capture c;
     float x[1000];
     int status = 0, rc = 0;
     pid_t child;
 
-    scratch_path(dir, "model.safetensors", path);
     make_old(path);
 
     sp_st_writer_abort(begin_new(path, 150000));
     assert_old(path);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(files_in(scratch), 1);
 
     w = begin_new(path, 299000); /* one row short */
     assert_says(&c, sp_st_writer_finish(w), -EINVAL,
                 "1196000 bytes of data written, 1200000 declared", "short");
     assert_old(path);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(files_in(scratch), 1);
 
     /* the file cannot grow past 64 KiB, as on a full disk */
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
-    signal(SIGXFSZ, SIG_IGN);
-    limit = old_limit;
-    limit.rlim_cur = 64 << 10;
     capture_begin(&c); /* before the limit: its file grows too */
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    before = limit_files(64 << 10);
     w = begin_new(path, 0);
     fill(x, 1000, 9);
     for (int i = 0; i < 300 && !rc; i++)
         rc = sp_st_writer_data(w, x, 1000);
     assert_int_equal(sp_st_writer_data(w, x, 1000), rc); /* said once */
     assert_int_equal(sp_st_writer_finish(w), rc);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    limit_files(before);
     assert_said(capture_end(&c), "cannot be written: File too large", "full disk");
     assert_int_equal(rc, -EFBIG);
     assert_old(path);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(files_in(scratch), 1);
 
     /* the same where only the last flush fails: all of it fits the stream's buffer */
-    limit.rlim_cur = 16;
-    w = begin_tiny(path);
+    w = begin(path, (int64_t[]){1, 1}, 1, 0);
     capture_begin(&c);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit_files(16);
     rc = sp_st_writer_finish(w);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    limit_files(before);
     capture_end(&c); /* stderr is a file here and may be cut by the limit too */
     assert_int_equal(rc, -EFBIG);
     assert_old(path);
-    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(files_in(scratch), 1);
 
     child = fork();
     if (child == 0) {
@@ -210,27 +184,25 @@ TEST(interrupted_save_keeps_the_old_file)
     assert_true(child > 0 && waitpid(child, &status, 0) == child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     assert_old(path);
-    assert_int_equal(files_in(dir), 2); /* what the dead process had begun */
+    assert_int_equal(files_in(scratch), 2); /* what the dead process had begun */
 
     make_old(path); /* and it bars no later save */
     assert_old(path);
     assert_int_equal(sp_st_writer_finish(begin_new(path, 300000)), 0);
-    scratch_empty(dir);
-    assert_int_equal(rmdir(dir), 0);
-    free(dir);
+    scratch_empty(scratch);
+    assert_int_equal(files_in(scratch), 0);
 }
 
-TEST(misuse_of_the_writer)
+SCRATCH_TEST(misuse_of_the_writer)
 {
     const int64_t shape[2] = {2, 3}, negative[1] = {-1}, huge[2] = {INT64_MAX, 4};
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("a.safetensors");
     const float x[7] = {0};
     struct sp_st_writer *w;
     struct capture c;
 
-    scratch_path(dir, "a.safetensors", path);
 #define REFUSED(CALL, WORD)                                                                        \
-    assert_int_equal(sp_st_writer_create(path, &w), 0);                                            \
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);                                \
     assert_int_equal(sp_st_writer_declare(w, "t", 2, shape), 0);                                   \
     capture_begin(&c);                                                                             \
     assert_int_equal(CALL, -EINVAL);                                                               \
@@ -245,29 +217,27 @@ TEST(misuse_of_the_writer)
     REFUSED((sp_st_writer_data(w, x, 6), sp_st_writer_data(w, x, 1)), "after 24 of 24");
     REFUSED((sp_st_writer_data(w, x, 6), sp_st_writer_declare(w, "u", 2, shape)), "after the data");
 #undef REFUSED
-    assert_says(&c, sp_st_writer_create("/nonexistent-directory/a", &w), -ENOENT,
+    assert_says(&c, sp_st_writer_create_in(NULL, "/nonexistent-directory/a", 0, &w), -ENOENT,
                 "cannot be created", "no directory");
-    assert_says(&c, sp_st_writer_create(dir, &w), -EINVAL, "not a regular file", "a directory");
-    assert_int_equal(files_in(dir), 0);
-    rmdir(dir);
-    free(dir);
+    assert_says(&c, sp_st_writer_create_in(NULL, scratch, 0, &w), -EINVAL, "not a regular file",
+                "a directory");
+    assert_int_equal(files_in(scratch), 0);
 }
 
 /* Longer than the piece that is read at a time; the last element counts. */
-TEST(equal_tensors)
+SCRATCH_TEST(equal_tensors)
 {
     enum { N = 70001 };
     const int64_t n = N, other = N - 1;
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("a.safetensors");
     float *x = malloc(N * sizeof *x);
     struct sp_st_writer *w;
     struct sp_st_file st;
     bool same;
 
     must(x != NULL, "malloc");
-    scratch_path(dir, "a.safetensors", path);
     fill(x, N, 0);
-    assert_int_equal(sp_st_writer_create(path, &w), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &w), 0);
     assert_int_equal(sp_st_writer_declare(w, "a", 1, &n), 0);
     assert_int_equal(sp_st_writer_declare(w, "b", 1, &n), 0);
     assert_int_equal(sp_st_writer_declare(w, "c", 1, &n), 0);
@@ -284,8 +254,5 @@ TEST(equal_tensors)
         assert_int_equal(same, i == 1);
     }
     sp_st_close(&st);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
     free(x);
 }

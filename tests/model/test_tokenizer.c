@@ -3,6 +3,7 @@
  * (data/tokenizers/make.py), text that is cut or decoded piece by piece, words matched by hand and by PCRE2, and
  * files that are refused.
  */
+#include "quotes.h"
 #include "support.h"
 #include "model/files/input.h"
 #include "model/tokenizer/regex.h"
@@ -16,6 +17,12 @@ static const char *const forms[] = {"gpt2",        "llama3",  "qwen",    "gpt4o"
                                     "llama2",      "mistral", "unigram", "unigram-bytes",
                                     "unigram-map", "other1",  "other2",  "other3"};
 enum { FORMS = sizeof forms / sizeof *forms };
+
+/* Reads a tokenizer.json in single quotes. */
+static int parse(const char *json, struct sp_tokenizer **t)
+{
+    return sp_tokenizer_parse(json_text(json), strlen(json), "t.json", t);
+}
 
 struct fixture {
     struct sp_tokenizer *t;
@@ -169,9 +176,9 @@ TEST(test_cut_places)
         {"a\n\xe3\x80\x80", 0, 0}, {"\xe3\x80\x80\na", 0, 0}};
     /* Its spaces become letters before it is cut. */
     static const char joined[] =
-        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"b\"},"
-        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
-        "\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+        "{'normalizer':{'type':'Replace','pattern':{'String':' '},'content':'b'},"
+        "'pre_tokenizer':{'type':'ByteLevel','add_prefix_space':false},"
+        "'model':{'vocab':{'a':0,'b':1,'ab':2},'merges':['a b']}}";
     struct sp_tokenizer *t;
     struct fixture f;
 
@@ -183,7 +190,7 @@ TEST(test_cut_places)
                          cases[i].place ? cases[i].place : n);
     }
     fixture_close(&f);
-    assert_int_equal(sp_tokenizer_parse(joined, sizeof joined - 1, "t.json", &t), 0);
+    assert_int_equal(parse(joined, &t), 0);
     assert_int_equal(sp_tokenizer_cut(t, "a b", 3, 0), 3);
     sp_tokenizer_close(t);
 }
@@ -414,48 +421,20 @@ TEST(test_words)
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
         "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
         "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
-    static const char *const parts[] = {" ",
-                                        " ",
-                                        "  ",
-                                        "\n",
-                                        "\r\n",
-                                        "\t",
-                                        "\xc2\xa0",
-                                        "\xe3\x80\x80",
-                                        "\xc2\x85",
-                                        "a",
-                                        "Z",
-                                        "st",
-                                        "\xc3\xa9",
-                                        "\xe5\xad\x97",
-                                        "\xcc\x81",
-                                        "1",
-                                        "22",
-                                        "\xd9\xa3",
-                                        "\xc2\xbd",
-                                        "'",
-                                        "'s",
-                                        "'S",
-                                        "'\xc5\xbf",
-                                        "'ll",
-                                        "'LL",
-                                        "'re",
-                                        "'vE",
-                                        "'M",
-                                        "'d",
-                                        "'T",
-                                        "!",
-                                        "--",
-                                        "\xe2\x80\x94",
-                                        "\xf0\x9f\x98\x80",
-                                        "\xe2\x80\x8d",
-                                        "_"};
+    char listed[] =
+        " | |  |\n|\r\n|\t|\xc2\xa0|\xe3\x80\x80|\xc2\x85|a|Z|st|\xc3\xa9|\xe5\xad\x97|"
+        "\xcc\x81|1|22|\xd9\xa3|\xc2\xbd|'|'s|'S|'\xc5\xbf|'ll|'LL|'re|'vE|'M|'d|'T|!|--|"
+        "\xe2\x80\x94|\xf0\x9f\x98\x80|\xe2\x80\x8d|_";
+    char *parts[36], *rest = listed;
     struct sp_matcher *m = sp_matcher_create();
     uint64_t rng = 1;
     size_t words = 0;
     char text[512];
 
     must(m != NULL, "sp_matcher_create");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        parts[i] = strsep(&rest, "|");
+    assert_null(rest);
     for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
         const struct sp_words *w = sp_words_of(patterns[p]);
         struct sp_regex *re;
@@ -527,9 +506,8 @@ TEST(test_regex)
 
 /* A tokenizer of two letters, in which something is replaced. */
 #define LETTERS(before, model)                                                                     \
-    "{\"version\":\"1.0\"," before                                                                 \
-    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]" model  \
-    "}}"
+    "{'version':'1.0'," before                                                                     \
+    "'model':{'type':'BPE','vocab':{'a':0,'b':1,'ab':2},'merges':['a b']" model "}}"
 
 TEST(test_refused)
 {
@@ -539,90 +517,77 @@ TEST(test_refused)
         {"", "line"},
         {"[]", "no JSON object"},
         {"{}", "model"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "WordPiece"},
-        {LETTERS("\"something\":1,", ""), "something"},
-        {LETTERS("", ",\"dropout\":0.1"), "dropout"},
-        {LETTERS("", ",\"end_of_word_suffix\":\"</w>\""), "end_of_word_suffix"},
-        {LETTERS("", ",\"continuing_subword_prefix\":\"##\""), "continuing_subword_prefix"},
-        {LETTERS("", ",\"unk_token\":\"<unk>\""), "<unk>"},
-        {LETTERS("", ",\"fuse_unk\":3"), "fuse_unk"},
-        {LETTERS("", ",\"nonsense\":null"), "nonsense"},
-        {LETTERS("\"normalizer\":{\"type\":\"BertNormalizer\"},", ""), "BertNormalizer"},
-        {LETTERS("\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA*\"},",
-                 ""),
+        {"{'model':{'type':'WordPiece','vocab':{'a':0}}}", "WordPiece"},
+        {LETTERS("'something':1,", ""), "something"},
+        {LETTERS("", ",'dropout':0.1"), "dropout"},
+        {LETTERS("", ",'end_of_word_suffix':'</w>'"), "end_of_word_suffix"},
+        {LETTERS("", ",'continuing_subword_prefix':'##'"), "continuing_subword_prefix"},
+        {LETTERS("", ",'unk_token':'<unk>'"), "<unk>"},
+        {LETTERS("", ",'fuse_unk':3"), "fuse_unk"},
+        {LETTERS("", ",'nonsense':null"), "nonsense"},
+        {LETTERS("'normalizer':{'type':'BertNormalizer'},", ""), "BertNormalizer"},
+        {LETTERS("'normalizer':{'type':'Precompiled','precompiled_charsmap':'AAA*'},", ""),
          "damaged"},
-        {LETTERS(
-             "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"/wAAAAAAAAA=\"},",
-             ""),
+        {LETTERS("'normalizer':{'type':'Precompiled','precompiled_charsmap':'/wAAAAAAAAA='},", ""),
          "damaged"},
-        {LETTERS("\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Nmt\"}]},",
-                 ""),
-         "Nmt"},
-        {LETTERS("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":"
-                 "\"\"},",
-                 ""),
+        {LETTERS("'normalizer':{'type':'Sequence','normalizers':[{'type':'Nmt'}]},", ""), "Nmt"},
+        {LETTERS("'normalizer':{'type':'Replace','pattern':{'Regex':'('},'content':''},", ""),
          "'('"},
-        {LETTERS("\"normalizer\":{\"type\":\"Replace\",\"pattern\":\"x\",\"content\":\"\"},", ""),
-         "pattern"},
-        {LETTERS("\"normalizer\":{},", ""), "type"},
-        {LETTERS("\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},", ""), "UnicodeScripts"},
-        {LETTERS("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},"
-                 "\"behavior\":\"Sideways\"},",
+        {LETTERS("'normalizer':{'type':'Replace','pattern':'x','content':''},", ""), "pattern"},
+        {LETTERS("'normalizer':{},", ""), "type"},
+        {LETTERS("'pre_tokenizer':{'type':'UnicodeScripts'},", ""), "UnicodeScripts"},
+        {LETTERS("'pre_tokenizer':{'type':'Split','pattern':{'String':'x'},'behavior':'Sideways'},",
                  ""),
          "Sideways"},
-        {LETTERS("\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"sometimes\"},",
-                 ""),
+        {LETTERS("'pre_tokenizer':{'type':'Metaspace','prepend_scheme':'sometimes'},", ""),
          "sometimes"},
-        {LETTERS("\"decoder\":{\"type\":\"WordPiece\"},", ""), "WordPiece"},
-        {LETTERS("\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{"
-                 "\"id\":\"A\"}},"
-                 "{\"SpecialToken\":{\"id\":\"<s>\"}}],\"special_tokens\":{}},",
+        {LETTERS("'decoder':{'type':'WordPiece'},", ""), "WordPiece"},
+        {LETTERS("'post_processor':{'type':'TemplateProcessing','single':[{'Sequence':{'id':'A'}},{"
+                 "'SpecialToken':{'id':'<s>'}}],'special_tokens':{}},",
                  ""),
          "<s>"},
-        {LETTERS("\"added_tokens\":[{\"id\":1,\"content\":\"c\"}],", ""), "id 1"},
-        {LETTERS("\"added_tokens\":[{\"id\":5,\"content\":\"a\"}],", ""), "id 5"},
-        {LETTERS("\"added_tokens\":[{\"id\":5,\"content\":\"c\"},{\"id\":5,\"content\":\"d\"}],",
-                 ""),
-         "id 5"},
-        {LETTERS("\"added_tokens\":[{\"id\":4294967296,\"content\":\"c\"}],", ""), "4294967296"},
-        {LETTERS("\"added_tokens\":[{\"id\":5}],", ""), "content"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "id 0"},
-        {"{\"model\":{\"vocab\":{\"a\":-1},\"merges\":[]}}", "'a'"},
-        {"{\"model\":{\"vocab\":{\"a\":4194304},\"merges\":[]}}", "'a'"},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]}}", "vocab"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a b\"]}}", "merge 0"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\",\"ab c\"]}}", "'c'"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"aa\":1},\"merges\":[\"a a a\"]}}", "merge 0"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"\":1},\"merges\":[[\"\",\"a\"]]}}", "merge 0"},
-        {"{\"model\":{\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}", "line"},
-        {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":2,\"vocab\":[[\"a\",0]]}}", "unk_id"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",\"b\"]]}}", "token 0"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "vocab"},
+        {LETTERS("'added_tokens':[{'id':1,'content':'c'}],", ""), "id 1"},
+        {LETTERS("'added_tokens':[{'id':5,'content':'a'}],", ""), "id 5"},
+        {LETTERS("'added_tokens':[{'id':5,'content':'c'},{'id':5,'content':'d'}],", ""), "id 5"},
+        {LETTERS("'added_tokens':[{'id':4294967296,'content':'c'}],", ""), "4294967296"},
+        {LETTERS("'added_tokens':[{'id':5}],", ""), "content"},
+        {"{'model':{'vocab':{'a':0,'b':0},'merges':[]}}", "id 0"},
+        {"{'model':{'vocab':{'a':-1},'merges':[]}}", "'a'"},
+        {"{'model':{'vocab':{'a':4194304},'merges':[]}}", "'a'"},
+        {"{'model':{'vocab':{},'merges':[]}}", "vocab"},
+        {"{'model':{'vocab':{'a':0,'b':1},'merges':['a b']}}", "merge 0"},
+        {"{'model':{'vocab':{'a':0,'b':1,'ab':2},'merges':['a b','ab c']}}", "'c'"},
+        {"{'model':{'vocab':{'a':0,'aa':1},'merges':['a a a']}}", "merge 0"},
+        {"{'model':{'vocab':{'a':0,'':1},'merges':[['','a']]}}", "merge 0"},
+        {"{'model':{'vocab':{'a':0,'a':1},'merges':[]}}", "line"},
+        {"{'model':{'type':'Unigram','unk_id':2,'vocab':[['a',0]]}}", "unk_id"},
+        {"{'model':{'type':'Unigram','vocab':[['a','b']]}}", "token 0"},
+        {"{'model':{'type':'Unigram','vocab':[]}}", "vocab"},
     };
     struct sp_tokenizer *t = NULL;
     struct capture c;
 
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         capture_begin(&c);
-        if (!sp_tokenizer_parse(refused[i].json, strlen(refused[i].json), "t.json", &t))
+        if (!parse(refused[i].json, &t))
             fail_msg("accepted: %s", refused[i].json);
         assert_said(capture_end(&c), refused[i].said, refused[i].json);
         assert_null(t);
     }
-    assert_int_equal(sp_tokenizer_parse(LETTERS("", ""), strlen(LETTERS("", "")), "t.json", &t), 0);
+    assert_int_equal(parse(LETTERS("", ""), &t), 0);
     sp_tokenizer_close(t);
 }
 
 /* Unigram without unk has nothing for a character that is in no token. */
 TEST(test_unknown)
 {
-    static const char unigram[] = "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}";
+    static const char unigram[] = "{'model':{'type':'Unigram','vocab':[['a',0]]}}";
     struct sp_tokenizer *t;
     struct sp_ids ids = {0};
     struct sp_encoder *e;
     struct capture c;
 
-    assert_int_equal(sp_tokenizer_parse(unigram, sizeof unigram - 1, "t.json", &t), 0);
+    assert_int_equal(parse(unigram, &t), 0);
     e = sp_encoder_create(t);
     assert_non_null(e);
     assert_int_equal(sp_encode(e, "aa", 2, 0, &ids), 0);
@@ -633,46 +598,35 @@ TEST(test_unknown)
     sp_ids_free(&ids);
 }
 
-static void write_text(const char *dir, const char *name, const char *text)
-{
-    char path[4200];
-
-    write_file(scratch_path(dir, name, path), text, strlen(text));
-}
-
 /* Special tokens by their content, or by their ids; a vocabulary as large as the model's; what is not there. */
-TEST(test_directory)
+SCRATCH_TEST(test_directory)
 {
-    char *dir = scratch_make(), path[4200];
     struct sp_tokenizer *t = NULL;
     struct capture c;
 
-    assert_says(&c, sp_tokenizer_open(dir, &t), -ENOENT, "has no tokenizer.json",
+    assert_says(&c, sp_tokenizer_open(scratch, &t), -ENOENT, "has no tokenizer.json",
                 "an empty directory");
-    write_text(dir, "tokenizer.json",
-               LETTERS("\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}],", ""));
-    assert_int_equal(sp_tokenizer_open(dir, &t), 0);
+    put_text("tokenizer.json",
+             json_text(LETTERS("'added_tokens':[{'id':7,'content':'<s>','special':true}],", "")));
+    assert_int_equal(sp_tokenizer_open(scratch, &t), 0);
     assert_int_equal(sp_tokenizer_vocab(t), 8);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_BOS), -1);
     assert_int_equal(sp_tokenizer_id(t, "ab", 2), 2);
     assert_int_equal(sp_tokenizer_id(t, "<s>", 3), 7);
     assert_int_equal(sp_tokenizer_id(t, "x", 1), -1);
     sp_tokenizer_close(t);
-    write_text(dir, "tokenizer_config.json",
-               "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"a\"}");
-    write_text(dir, "config.json",
-               "{\"vocab_size\":12,\"bos_token_id\":0,\"pad_token_id\":3,\"eos_token_id\":[1,2]}");
-    assert_int_equal(sp_tokenizer_open(dir, &t), 0);
+    put_text("tokenizer_config.json", json_text("{'bos_token':{'content':'<s>'},'eos_token':'a'}"));
+    put_text("config.json",
+             json_text("{'vocab_size':12,'bos_token_id':0,'pad_token_id':3,'eos_token_id':[1,2]}"));
+    assert_int_equal(sp_tokenizer_open(scratch, &t), 0);
     assert_int_equal(sp_tokenizer_vocab(t), 12);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_BOS), 7);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_EOS), 0);
     assert_int_equal(sp_tokenizer_special(t, SP_TOKEN_PAD), 3);
     sp_tokenizer_close(t);
-    write_text(dir, "generation_config.json", "{");
-    assert_says(&c, sp_tokenizer_open(dir, &t), -EINVAL, "generation_config.json",
+    put_text("generation_config.json", json_text("{"));
+    assert_says(&c, sp_tokenizer_open(scratch, &t), -EINVAL, "generation_config.json",
                 "a damaged file");
-    must(!truncate(scratch_path(dir, "tokenizer.json", path), (off_t)SP_TOKENIZER_MAX_BYTES + 1),
-         "truncate");
-    assert_says(&c, sp_tokenizer_open(dir, &t), -EINVAL, "at most", "a large file");
-    scratch_remove(dir);
+    must(!truncate(in_scratch("tokenizer.json"), (off_t)SP_TOKENIZER_MAX_BYTES + 1), "truncate");
+    assert_says(&c, sp_tokenizer_open(scratch, &t), -EINVAL, "at most", "a large file");
 }

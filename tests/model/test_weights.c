@@ -7,22 +7,8 @@
 
 /* Odd sizes; wide enough in one case for a transposition in several bands. */
 static const struct sp_model models[] = {
-    ODD_GPT2,
-    ODD_GPT2_UNTIED,
-    {.name = "gpt2 wide",
-     .arch = SP_ARCH_GPT2,
-     .layers = 1,
-     .hidden = 333,
-     .heads = 9,
-     .kv_heads = 9,
-     .head_dim = 37,
-     .mlp = 1601,
-     .vocab = 7,
-     .positions = 2,
-     .norm_eps = 1e-5f},
-    ODD_LLAMA,
-    ODD_LLAMA_TIED,
-    ODD_QWEN,
+    ODD_GPT2,  ODD_GPT2_UNTIED, GPT2_MODEL("gpt2 wide", 1, 333, 9, 37, 1601, 7, 2, .tied = false),
+    ODD_LLAMA, ODD_LLAMA_TIED,  ODD_QWEN,
 };
 
 /* Distinct for every tensor (k) and place [r, c] of it. */
@@ -100,7 +86,7 @@ static void save(const struct sp_params *p, const char *path)
 {
     struct sp_st_writer *out;
 
-    assert_int_equal(sp_st_writer_create(path, &out), 0);
+    assert_int_equal(sp_st_writer_create_in(NULL, path, 0, &out), 0);
     assert_int_equal(sp_weights_declare(out, p), 0);
     each_block(p, write_one, out);
     assert_int_equal(sp_st_writer_finish(out), 0);
@@ -140,11 +126,10 @@ static size_t check_file(const struct sp_params *p, const struct sp_st_file *st)
     return total;
 }
 
-TEST(round_trip)
+SCRATCH_TEST(round_trip)
 {
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
 
-    scratch_path(dir, "model.safetensors", path);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct sp_st_file st;
         struct sp_params p;
@@ -158,9 +143,6 @@ TEST(round_trip)
         sp_st_close(&st);
         sp_params_destroy(&p);
     }
-    unlink(path);
-    rmdir(dir);
-    free(dir);
 }
 
 /* ---- files of others -------------------------------------------------------------------- */
@@ -224,10 +206,9 @@ static void write_foreign(const struct sp_params *p, const struct departure *d, 
             rows--;
         len += describe(header + len, t, bare_name(t->name, d->bare), rows, d, &end);
     }
-    for (int k = 0; k < p->n && d->again; k++) {
+    for (int k = 0; k < p->n && d->again; k++)
         if (!strcmp(p->tensors[k].name, d->again))
             len += describe(header + len, &p->tensors[k], d->as, p->tensors[k].rows, d, &end);
-    }
     if (d->add) {
         len += (uint64_t)sprintf(header + len,
                                  ",\"%s\":{\"dtype\":\"U8\",\"shape\":[3],"
@@ -264,14 +245,17 @@ static void all_ones(const struct sp_params *p, enum sp_block_kind kind, int lay
         assert_true(w[i] == 0.0f || w[i] == 1.0f);
         count += w[i] == 1.0f;
     }
-    for (int k = 0; k < p->n; k++) {
+    for (int k = 0; k < p->n; k++)
         if (p->tensors[k].block == kind &&
             (p->tensors[k].layer < 0 || p->tensors[k].layer == layer))
             expected += (size_t)p->tensors[k].rows * (size_t)p->tensors[k].cols;
-    }
     assert_true(count == expected);
     free(w);
 }
+
+#define WTE "transformer.wte.weight"
+#define EMBED "model.embed_tokens.weight"
+#define HEAD "lm_head.weight"
 
 static const struct {
     int model;
@@ -289,37 +273,22 @@ static const struct {
     {1, {.dtype = "F64"}, NULL},
     {3, {.dtype = "F64", .bare = true}, NULL},
     /* tied: the table is stored as the head alone */
-    {0,
-     {.leave = "transformer.wte.weight", .again = "transformer.wte.weight", .as = "lm_head.weight"},
-     NULL},
-    {4,
-     {.leave = "model.embed_tokens.weight",
-      .again = "model.embed_tokens.weight",
-      .as = "lm_head.weight",
-      .bare = true,
-      .dtype = "F64"},
-     NULL},
-    {1, {.leave = "transformer.wte.weight"}, "tensor transformer.wte.weight is missing"},
+    {0, {.leave = WTE, .again = WTE, .as = HEAD}, NULL},
+    {4, {.leave = EMBED, .again = EMBED, .as = HEAD, .bare = true, .dtype = "F64"}, NULL},
+    {1, {.leave = WTE}, "tensor transformer.wte.weight is missing"},
     /* the head is redundant, or another */
-    {0, {.again = "transformer.wte.weight", .as = "lm_head.weight"}, NULL},
-    {4, {.again = "model.embed_tokens.weight", .as = "lm_head.weight", .dtype = "BF16"}, NULL},
+    {0, {.again = WTE, .as = HEAD}, NULL},
+    {4, {.again = EMBED, .as = HEAD, .dtype = "BF16"}, NULL},
     {0,
-     {.again = "transformer.wte.weight", .as = "lm_head.weight", .differs = true},
+     {.again = WTE, .as = HEAD, .differs = true},
      "lm_head.weight differs from transformer.wte.weight"},
     {4,
-     {.again = "model.embed_tokens.weight", .as = "lm_head.weight", .bare = true, .differs = true},
+     {.again = EMBED, .as = HEAD, .bare = true, .differs = true},
      "lm_head.weight differs from embed_tokens.weight"},
-    {4,
-     {.again = "model.embed_tokens.weight",
-      .as = "lm_head.weight",
-      .dtype = "F16",
-      .differs = true},
-     "lm_head.weight differs"},
-    {0, {.add = "lm_head.weight"}, "lm_head.weight differs"}, /* of another shape */
+    {4, {.again = EMBED, .as = HEAD, .dtype = "F16", .differs = true}, "lm_head.weight differs"},
+    {0, {.add = HEAD}, "lm_head.weight differs"}, /* of another shape */
     /* one tensor under two names */
-    {0,
-     {.again = "transformer.wte.weight", .as = "wte.weight"},
-     "has both transformer.wte.weight and wte.weight"},
+    {0, {.again = WTE, .as = "wte.weight"}, "has both transformer.wte.weight and wte.weight"},
     {0,
      {.again = "transformer.h.2.ln_1.bias", .as = "transformer.h.2.ln_1.bias", .bare = true},
      "has both transformer.h.2.ln_1.bias and h.2.ln_1.bias"},
@@ -329,10 +298,10 @@ static const struct {
     {3, {.add = "model.layers.0.self_attn.rotary_emb.inv_freq"}, NULL},
     {0, {.add = "transformer.h.3.ln_1.weight"}, "h.3.ln_1.weight has no place"},
     {3, {.add = "model.layers.0.self_attn.q_proj.bias"}, "q_proj.bias has no place"},
-    {0, {.leave = "transformer.wte.weight"}, "tensor transformer.wte.weight is missing"},
+    {0, {.leave = WTE}, "tensor transformer.wte.weight is missing"},
     {0, {.leave = "transformer.h.2.mlp.c_proj.bias", .bare = true}, "c_proj.bias is missing"},
-    {1, {.leave = "lm_head.weight"}, "lm_head.weight is missing"},
-    {3, {.leave = "lm_head.weight"}, "lm_head.weight is missing"},
+    {1, {.leave = HEAD}, "lm_head.weight is missing"},
+    {3, {.leave = HEAD}, "lm_head.weight is missing"},
     {4, {.leave = "model.layers.1.self_attn.k_proj.weight"}, "k_proj.weight is missing"},
     {0, {.reshape = "transformer.wpe.weight"}, "shape [12, 15], the model needs [13, 15]"},
     {0,
@@ -345,7 +314,7 @@ static const struct {
 };
 
 /* Values that are no numbers, in each type, are found by whichever share has them. */
-TEST(values_are_checked)
+SCRATCH_TEST(values_are_checked)
 {
     static const struct {
         const char *dtype;
@@ -358,10 +327,9 @@ TEST(values_are_checked)
                {"BF16", 0xff80, "holds infinity at element 1"},
                {"F64", UINT64_C(0x7ff8000000000000), "holds NaN at element 1"},
                {"F64", UINT64_C(0x7e37e43c8800759c), "too large for f32 at element 1"}};
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
     struct sp_params p;
 
-    scratch_path(dir, "model.safetensors", path);
     assert_int_equal(sp_params_create(&models[0], &p), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct departure d = {.dtype = bad[i].dtype};
@@ -399,17 +367,13 @@ TEST(values_are_checked)
         sp_st_close(&st);
     }
     sp_params_destroy(&p);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
 }
 
-TEST(files_of_others)
+SCRATCH_TEST(files_of_others)
 {
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
     int accepted = 0, refused = 0;
 
-    scratch_path(dir, "model.safetensors", path);
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         struct sp_st_file st;
         struct sp_params p;
@@ -435,29 +399,25 @@ TEST(files_of_others)
         sp_params_destroy(&p);
     }
     printf("%d files accepted, %d refused\n", accepted, refused);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
 }
 
 /* ---- shards ------------------------------------------------------------------------------ */
 
 /* The same tensors in any number of files; one that every tensor has by itself among them. */
-TEST(in_shards)
+SCRATCH_TEST(in_shards)
 {
     static const uint64_t limits[] = {1, 100, 1000, 5000, 1000000};
-    char *dir = scratch_make(), path[4200], index[4300];
+    const char *path = in_scratch("model.safetensors");
+    const char *index = in_scratch("model.safetensors.index.json");
     struct sp_params p;
 
-    scratch_path(dir, "model.safetensors", path);
-    snprintf(index, sizeof index, "%s.index.json", path);
     assert_int_equal(sp_params_create(&models[0], &p), 0);
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         int shards = sp_weights_shards(&p, limits[i]);
         struct sp_st_writer *out;
         struct sp_st_file st;
 
-        assert_int_equal(sp_st_writer_create_sharded(path, limits[i], &out), 0);
+        assert_int_equal(sp_st_writer_create_in(NULL, path, limits[i], &out), 0);
         assert_int_equal(sp_weights_declare(out, &p), 0);
         each_block(&p, write_one, out);
         assert_int_equal(sp_st_writer_finish(out), 0);
@@ -475,45 +435,38 @@ TEST(in_shards)
     assert_int_equal(sp_weights_shards(&p, 1), p.n);
     assert_int_equal(sp_weights_shards(&p, 0), 1);
     sp_params_destroy(&p);
-    assert_int_equal(rmdir(dir), 0);
-    free(dir);
+    assert_int_equal(files_in(scratch), 0);
 }
 
 /* A transposed element follows the definition literally: file[in][out] == block[out][in]. */
-TEST(transposition_literally)
+SCRATCH_TEST(transposition_literally)
 {
     const struct sp_model *m = &models[0];
     size_t n = sp_block_elements(m, SP_BLOCK_QKV),
            f = sp_block_offset(m, SP_BLOCK_POST, SP_ROLE_UP);
-    char *dir = scratch_make(), path[4200];
+    const char *path = in_scratch("model.safetensors");
     struct sp_st_file st;
     struct sp_params p;
     float file[15 * 45], *w = malloc(n * sizeof *w);
 
     must(w != NULL, "malloc");
-    scratch_path(dir, "model.safetensors", path);
     assert_int_equal(sp_params_create(m, &p), 0);
     save(&p, path);
     assert_int_equal(sp_st_open(path, &st), 0);
     assert_int_equal(sp_st_read(&st, sp_st_find(&st, "transformer.h.1.attn.c_attn.weight"), file),
                      0);
     assert_int_equal(sp_weights_read_block(&st, &p, SP_BLOCK_QKV, 1, w), 0);
-    for (int out = 0; out < 45; out++) {
+    for (int out = 0; out < 45; out++)
         for (int in = 0; in < 15; in++)
             assert_true(w[out * 15 + in] == file[in * 45 + out]);
-    }
     assert_int_equal(sp_st_read(&st, sp_st_find(&st, "transformer.h.1.mlp.c_fc.weight"), file), 0);
     w = realloc(w, sp_block_elements(m, SP_BLOCK_POST) * sizeof *w);
     must(w != NULL, "realloc");
     assert_int_equal(sp_weights_read_block(&st, &p, SP_BLOCK_POST, 1, w), 0);
-    for (int out = 0; out < 7; out++) {
+    for (int out = 0; out < 7; out++)
         for (int in = 0; in < 15; in++)
             assert_true(w[f + (size_t)(out * 15 + in)] == file[in * 7 + out]);
-    }
     sp_st_close(&st);
     sp_params_destroy(&p);
-    unlink(path);
-    rmdir(dir);
-    free(dir);
     free(w);
 }

@@ -3,6 +3,7 @@
 #include "model/files/output.h"
 #include "model/files/weights_dir.h"
 #include "sp_activity.h"
+#include "model/try.h"
 #include "sp_error.h"
 #define XXH_INLINE_ALL
 #include <stdbool.h>
@@ -49,6 +50,8 @@ struct sp_file_sum *sp_file_sum_create(void)
 
 void sp_file_sum_add(struct sp_file_sum *s, const void *data, size_t bytes)
 {
+    if (!s)
+        return;
     XXH3_128bits_update(s->whole, data, bytes);
     XXH3_128bits_update(s->part, data, bytes);
     s->bytes += bytes;
@@ -58,6 +61,8 @@ void sp_file_sum_part(struct sp_file_sum *s, const char *name)
 {
     char hex[HEX];
 
+    if (!s)
+        return;
     print_hash(XXH3_128bits_digest(s->part), hex);
     json_array_append_new(
         s->parts, json_pack("[s,I,I,s]", name, (json_int_t)s->begin, (json_int_t)s->bytes, hex));
@@ -70,6 +75,8 @@ json_t *sp_file_sum_end(struct sp_file_sum *s)
     json_t *sums = NULL;
     char hex[HEX];
 
+    if (!s)
+        return NULL;
     if (s->whole && s->part && s->parts) {
         print_hash(XXH3_128bits_digest(s->whole), hex);
         sums = json_pack("{s:I,s:s}", "bytes", (json_int_t)s->bytes, "checksum", hex);
@@ -116,12 +123,11 @@ static json_t *sum_range(int fd, const char *path, uint64_t begin, uint64_t end)
     json_t *sums;
     int err = s ? add_range(fd, path, begin, end, s) : -ENOMEM;
 
-    sums = s ? sp_file_sum_end(s) : NULL;
-    if (err) {
-        json_decref(sums);
-        sums = NULL;
-    }
-    return sums;
+    sums = sp_file_sum_end(s);
+    if (!err)
+        return sums;
+    json_decref(sums);
+    return NULL;
 }
 
 json_t *sp_file_sum_in(const struct sp_dir *dir, const char *name)
@@ -200,15 +206,12 @@ static int check_parts(struct check *c, int fd, const char *path, const json_t *
     {
         const char *name, *hash;
         json_int_t begin, end;
-        int err;
 
         if (json_unpack(part, "[s,I,I,s!]", &name, &begin, &end, &hash) || !is_hash(hash) ||
             begin < 0 || (uint64_t)begin != at || end < begin || (uint64_t)end > bytes)
             return sp_error(EINVAL, "%s/" SP_CHECKSUMS_FILE ": damaged at part %zu of %s",
                             c->dir->path, i + 1, path);
-        err = compare_part(c, fd, path, &(struct saved_part){name, at, (uint64_t)end, hash});
-        if (err)
-            return err;
+        SP_TRY(compare_part(c, fd, path, &(struct saved_part){name, at, (uint64_t)end, hash}));
         at = (uint64_t)end;
     }
     return at == bytes
@@ -230,9 +233,7 @@ static int check_file(struct check *c, const char *name, const json_t *sums)
     if (!is_hash(hash) || !json_is_integer(size) || (parts && !json_is_array(parts)) ||
         strchr(name, '/'))
         return sp_error(EINVAL, "%s/" SP_CHECKSUMS_FILE ": damaged at %.80s", c->dir->path, name);
-    err = sp_input_open(c->dir, name, &f, &bytes);
-    if (err)
-        return err;
+    SP_TRY(sp_input_open(c->dir, name, &f, &bytes));
     if ((json_int_t)bytes != json_integer_value(size))
         err = sp_error(EINVAL, "%s: damaged: it has %llu bytes, %lld were saved; %s", path,
                        (unsigned long long)bytes, (long long)json_integer_value(size), c->remedy);
@@ -244,7 +245,7 @@ static int check_file(struct check *c, const char *name, const json_t *sums)
     return err;
 }
 
-static int verify(struct check *c, const char *const *names)
+static int verify_files(struct check *c, const char *const *names)
 {
     const struct sp_dir *dir = c->dir;
     json_t *root, *files, *sums;
@@ -287,7 +288,7 @@ int sp_checksums_verify(const struct sp_dir *dir, const char *const *names, int 
     struct check c = {
         .dir = dir, .remedy = "take another checkpoint", .share = share, .shares = shares};
 
-    return verify(&c, names);
+    return verify_files(&c, names);
 }
 
 static bool is_of_model(const char *name)
@@ -305,5 +306,5 @@ int sp_checksums_verify_model(const struct sp_dir *dir, int share, int shares)
                       .share = share,
                       .shares = shares};
 
-    return verify(&c, none);
+    return verify_files(&c, none);
 }

@@ -20,10 +20,11 @@
 struct sp_file_sum;
 
 struct sp_file_sum *sp_file_sum_create(void); /* NULL without memory */
+/* This and the next do nothing if s is NULL. */
 void sp_file_sum_add(struct sp_file_sum *s, const void *data, size_t bytes);
 /* Closes a part: everything added since the last part is called `name`. */
 void sp_file_sum_part(struct sp_file_sum *s, const char *name);
-/* Returns the file's entry of checksums.json and frees s. NULL without memory. */
+/* Returns the file's entry of checksums.json and frees s. NULL without memory, or if s is NULL. */
 json_t *sp_file_sum_end(struct sp_file_sum *s);
 
 /* Returns such an entry, without parts, for a file already in `dir`. NULL after one line. */

@@ -31,6 +31,14 @@ bool sp_companions_is_name(const char *name)
            !sp_weights_is_any_form(name);
 }
 
+static json_t *unless_empty(json_t *list)
+{
+    if (json_array_size(list))
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
 json_t *sp_companions_names(const struct sp_dir *held)
 {
     json_t *names = json_array();
@@ -39,10 +47,7 @@ json_t *sp_companions_names(const struct sp_dir *held)
     for (int i = 0; names && (name = sp_dir_held(held, i)); i++)
         if (strcmp(name, CONFIG))
             json_array_append_new(names, json_string(name));
-    if (json_array_size(names))
-        return names;
-    json_decref(names);
-    return NULL;
+    return unless_empty(names);
 }
 
 json_t *sp_companions_check_names(const json_t *names)
@@ -56,10 +61,7 @@ json_t *sp_companions_check_names(const json_t *names)
             json_array_size(good) < SP_COMPANIONS_MOST)
             json_array_append(good, name);
     }
-    if (json_array_size(good))
-        return good;
-    json_decref(good);
-    return NULL;
+    return unless_empty(good);
 }
 
 /* ---- finding ------------------------------------------------------------------------------ */
@@ -117,8 +119,9 @@ static bool is_utf8(const char *name)
 }
 
 /* Opens one of the directory's for *held if it is a companion. 0 or -ENOMEM. */
-static int hold(const struct sp_dir *dir, const char *name, const struct sp_companions_other *other,
-                struct sp_dir *held, struct left_out *l)
+static int hold_companion(const struct sp_dir *dir, const char *name,
+                          const struct sp_companions_other *other, struct sp_dir *held,
+                          struct left_out *l)
 {
     bool is_config = !strcmp(name, CONFIG);
     const char *why = NULL;
@@ -152,7 +155,7 @@ static int hold(const struct sp_dir *dir, const char *name, const struct sp_comp
 
 /* Sorts the files that readers of the model look for first, so that they are kept when there are
  * too many. */
-static int by_use(const void *a, const void *b)
+static int known_first(const void *a, const void *b)
 {
     const char *one = *(const char *const *)a, *other = *(const char *const *)b;
     int known = sp_companions_is_known(other) - sp_companions_is_known(one);
@@ -170,7 +173,7 @@ int sp_companions_open(const char *path, const struct sp_companions_other *other
 
     if (err)
         return sp_error(-err, "%s: cannot be read: %s", path, strerror(-err));
-    err = sp_dir_names(&dir, sp_companions_is_name, by_use, &names, &n);
+    err = sp_dir_names(&dir, sp_companions_is_name, known_first, &names, &n);
     if (err > 0)
         sp_warn("%s cannot be listed (%s): its configuration and weights alone are saved", path,
                 strerror(err));
@@ -178,9 +181,9 @@ int sp_companions_open(const char *path, const struct sp_companions_other *other
         goto out;
     held->path = strdup(path);
     err = held->path ? 0 : sp_error(ENOMEM, "%s: no memory for its path", path);
-    err = err ? err : hold(&dir, CONFIG, other, held, &left);
+    err = err ? err : hold_companion(&dir, CONFIG, other, held, &left);
     for (int i = 0; !err && i < n; i++)
-        err = hold(&dir, names[i], other, held, &left);
+        err = hold_companion(&dir, names[i], other, held, &left);
     sp_dir_free_names(names, n);
     tell_left_out(&left, path);
 out:
@@ -188,7 +191,7 @@ out:
     return err;
 }
 
-static int take(const struct sp_dir *from, const char *name, struct sp_dir *held)
+static int take_companion(const struct sp_dir *from, const char *name, struct sp_dir *held)
 {
     struct stat st;
     int fd = sp_dir_has(from, name, &st) && S_ISREG(st.st_mode) ? sp_dir_file(from, name) : -1;
@@ -203,11 +206,11 @@ int sp_companions_take(const struct sp_dir *from, const json_t *names, struct sp
     size_t i;
 
     held->path = strdup(from->path);
-    err = held->path ? take(from, CONFIG, held)
+    err = held->path ? take_companion(from, CONFIG, held)
                      : sp_error(ENOMEM, "%s: no memory for its path", from->path);
     json_array_foreach(good, i, name)
     {
-        err = err ? err : take(from, json_string_value(name), held);
+        err = err ? err : take_companion(from, json_string_value(name), held);
     }
     json_decref(good);
     return err;
@@ -258,7 +261,8 @@ static int copy_bytes(int fd, struct sp_output *out, struct sp_file_sum *sum)
     return err;
 }
 
-static int copy(const struct sp_dir *held, const char *name, const struct sp_dir *to, json_t *sums)
+static int copy_companion(const struct sp_dir *held, const char *name, const struct sp_dir *to,
+                          json_t *sums)
 {
     int fd = sp_dir_file(held, name), err;
     struct sp_file_sum *sum;
@@ -272,7 +276,7 @@ static int copy(const struct sp_dir *held, const char *name, const struct sp_dir
     err = sum ? sp_output_open_in(to, name, &out)
               : sp_error(ENOMEM, "%s/%s: no memory for its checksum", to->path, name);
     if (err) {
-        json_decref(sum ? sp_file_sum_end(sum) : NULL);
+        json_decref(sp_file_sum_end(sum));
         close(fd);
         return err;
     }
@@ -298,6 +302,6 @@ int sp_companions_copy(const struct sp_dir *held, const struct sp_dir *to, json_
 
     for (int i = 0; !err && (name = sp_dir_held(held, i)); i++)
         if (strcmp(name, CONFIG))
-            err = copy(held, name, to, sums);
+            err = copy_companion(held, name, to, sums);
     return err;
 }

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* O_PATH */
 #include "model/files/dir.h"
+#include "model/grow.h"
 #include "sp_error.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,6 +38,16 @@ static int open_at(const struct sp_dir *parent, const char *name, int flags, str
 int sp_dir_open(const char *path, struct sp_dir *d)
 {
     return open_at(NULL, path, 0, d);
+}
+
+int sp_dir_open_parent(const char *path, struct sp_dir *d)
+{
+    const char *slash = strrchr(path, '/');
+    char *parent = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    int err = parent ? sp_dir_open(parent, d) : -ENOMEM;
+
+    free(parent);
+    return err;
 }
 
 int sp_dir_open_in(const struct sp_dir *parent, const char *name, bool follow, struct sp_dir *d)
@@ -105,25 +116,18 @@ int sp_dir_names(const struct sp_dir *d, bool (*takes)(const char *name),
     DIR *entries = sp_dir_list(d);
     char **list = NULL;
     struct dirent *e;
+    bool has_memory = true;
     int count = 0;
 
     if (!entries)
         return errno;
-    while ((e = readdir(entries))) {
-        char **more;
-
-        if (!takes(e->d_name))
-            continue;
-        more = realloc(list, ((size_t)count + 1) * sizeof *more);
-        list = more ? more : list;
-        if (!more || !(list[count] = strdup(e->d_name))) {
-            sp_dir_free_names(list, count);
-            closedir(entries);
-            return sp_error(ENOMEM, "%s: no memory for the names of its files", d->path);
-        }
-        count++;
-    }
+    while (has_memory && (e = readdir(entries)))
+        has_memory = !takes(e->d_name) || sp_append_text(&list, &count, e->d_name);
     closedir(entries);
+    if (!has_memory) {
+        sp_dir_free_names(list, count);
+        return sp_error(ENOMEM, "%s: no memory for the names of its files", d->path);
+    }
     if (count)
         qsort(list, (size_t)count, sizeof *list, compare);
     *names = list;
@@ -249,33 +253,26 @@ int sp_dir_file(const struct sp_dir *d, const char *name)
 /* ---- making ----------------------------------------------------------------------------- */
 
 /* One of them; those on the way to it are there. */
-static int make_one(const char *path, struct sp_made_dirs *made)
+static int make_directory(const char *path, struct sp_made_dirs *made)
 {
-    char **more;
     struct stat st;
 
     if (!stat(path, &st))
         return S_ISDIR(st.st_mode)
                    ? 0
                    : sp_error(ENOTDIR, "cannot make directory %s: %s", path, strerror(EEXIST));
-    more = realloc(made->path, ((size_t)made->n + 1) * sizeof *more);
-    if (!more || !(more[made->n] = strdup(path))) {
-        made->path = more ? more : made->path;
+    if (!sp_append_text(&made->path, &made->n, path))
         return sp_error(ENOMEM, "%s: no memory for its path", path);
-    }
-    made->path = more;
-    if (!mkdir(path, 0777)) {
-        made->n++;
+    if (!mkdir(path, 0777))
         return 0;
-    }
-    free(more[made->n]);
+    free(made->path[--made->n]);
     return errno == EEXIST && !stat(path, &st) && S_ISDIR(st.st_mode)
                ? 0 /* by another process, meanwhile */
                : sp_error(errno, "cannot make directory %s: %s", path, strerror(errno));
 }
 
 /* The directories of path[0 .. n). */
-static int make_until(const char *path, size_t n, struct sp_made_dirs *made)
+static int make_directories(const char *path, size_t n, struct sp_made_dirs *made)
 {
     char *part = strndup(path, n);
     int err = part ? 0 : sp_error(ENOMEM, "%s: no memory for its path", path);
@@ -285,7 +282,7 @@ static int make_until(const char *path, size_t n, struct sp_made_dirs *made)
             char end = part[i];
 
             part[i] = '\0';
-            err = make_one(part, made);
+            err = make_directory(part, made);
             part[i] = end;
         }
     free(part);
@@ -296,15 +293,12 @@ static int make_until(const char *path, size_t n, struct sp_made_dirs *made)
 static void sync_made(const struct sp_made_dirs *made, int first)
 {
     for (int i = first; i < made->n; i++) {
-        const char *path = made->path[i], *slash = strrchr(path, '/');
-        char *parent = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : NULL;
         struct sp_dir d;
 
-        if (!sp_dir_open(parent ? parent : ".", &d)) {
+        if (!sp_dir_open_parent(made->path[i], &d)) {
             sp_dir_sync(&d);
             sp_dir_close(&d);
         }
-        free(parent);
     }
 }
 
@@ -312,7 +306,7 @@ static void sync_made(const struct sp_made_dirs *made, int first)
 static int make_durable(const char *path, size_t n, struct sp_made_dirs *made)
 {
     struct sp_made_dirs here = {0}, *list = made ? made : &here;
-    int first = list->n, err = make_until(path, n, list);
+    int first = list->n, err = make_directories(path, n, list);
 
     if (!err)
         sync_made(list, first);

@@ -23,6 +23,8 @@ struct sp_dir {
 
 /* Opens the directory at `path`, following links. Returns 0, or -errno without a message. */
 int sp_dir_open(const char *path, struct sp_dir *d);
+/* Opens the directory that the file at `path` is in, or would be. Likewise. */
+int sp_dir_open_parent(const char *path, struct sp_dir *d);
 /* Opens `name` in `parent`; follows a link only if `follow`. Returns 0, or -errno without a message
  * (-ENOTDIR, -ELOOP: something else has the name). */
 int sp_dir_open_in(const struct sp_dir *parent, const char *name, bool follow, struct sp_dir *d);

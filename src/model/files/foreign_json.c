@@ -13,7 +13,7 @@ struct copy {
     char *out;
 };
 
-static void put(struct copy *c, const char *text, size_t n)
+static void append(struct copy *c, const char *text, size_t n)
 {
     memcpy(c->out, text, n);
     c->out += n;
@@ -27,7 +27,7 @@ static void copy_string(struct copy *c)
     while (c->at < c->end && *c->at != '"')
         c->at += *c->at == '\\' && c->at + 1 < c->end ? 2 : 1;
     c->at += c->at < c->end;
-    put(c, from, (size_t)(c->at - from));
+    append(c, from, (size_t)(c->at - from));
 }
 
 /* True if a word of n bytes ends there, and is no key. */
@@ -46,9 +46,9 @@ static bool copy_word(struct copy *c, const char *word)
 
     if ((size_t)(c->end - c->at) < n || memcmp(c->at, word, n) || !is_value(c, n))
         return false;
-    put(c, "\"", 1);
-    put(c, word, n);
-    put(c, "\"", 1);
+    append(c, "\"", 1);
+    append(c, word, n);
+    append(c, "\"", 1);
     c->at += n;
     return true;
 }
@@ -74,14 +74,14 @@ static void copy_number(struct copy *c)
         whole = whole && errno == ERANGE;
         x = strtod(text, &end);
         if (isinf(x) && !*end) {
-            put(c, x < 0 ? "\"-Infinity\"" : "\"Infinity\"", x < 0 ? 11 : 10);
+            append(c, x < 0 ? "\"-Infinity\"" : "\"Infinity\"", x < 0 ? 11 : 10);
         } else {
-            put(c, text, n);
-            put(c, ".0", whole ? 2 : 0);
+            append(c, text, n);
+            append(c, ".0", whole ? 2 : 0);
         }
         free(text);
     } else {
-        put(c, c->at, n);
+        append(c, c->at, n);
     }
     c->at += n;
 }
@@ -102,7 +102,7 @@ json_t *sp_foreign_json_with(const char *text, size_t len, size_t flags, json_er
         return NULL;
     }
     c.out = copy;
-    while (c.at < c.end) {
+    while (c.at < c.end)
         if (*c.at == '"')
             copy_string(&c);
         else if (copy_word(&c, "NaN") || copy_word(&c, "Infinity") || copy_word(&c, "-Infinity"))
@@ -111,7 +111,6 @@ json_t *sp_foreign_json_with(const char *text, size_t len, size_t flags, json_er
             copy_number(&c);
         else
             *c.out++ = *c.at++;
-    }
     root = json_loadb(copy, (size_t)(c.out - copy), JSON_REJECT_DUPLICATES | flags, err);
     free(copy);
     return root;

@@ -13,19 +13,16 @@
 /* A descriptor of the directory of a path, which a rename of the directory does not change. */
 static int open_parent(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *parent = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
     struct sp_dir d = SP_DIR_CLOSED;
-    int err = parent ? sp_dir_open(parent, &d) : -ENOMEM, fd = err ? err : d.fd;
+    int err = sp_dir_open_parent(path, &d), fd = err ? err : d.fd;
 
     d.fd = -1; /* the caller's */
     sp_dir_close(&d);
-    free(parent);
     return fd;
 }
 
 /* Creates the temporary file in out->dir. */
-static int create(struct sp_output *out)
+static int create_temporary(struct sp_output *out)
 {
     size_t len = strlen(out->name) + 48;
     struct stat st;
@@ -54,7 +51,7 @@ static int create(struct sp_output *out)
     return err;
 }
 
-static void spend(struct sp_output *out)
+static void free_output(struct sp_output *out)
 {
     if (out->dir >= 0)
         close(out->dir);
@@ -73,19 +70,14 @@ int sp_output_open_in(const struct sp_dir *dir, const char *name, struct sp_outp
     out->path = sp_dir_join(dir, name);
     out->name = strdup(slash ? slash + 1 : name);
     if (out->path && out->name && rc >= 0)
-        rc = create(out);
+        rc = create_temporary(out);
     else if (rc < 0)
         sp_error(-rc, "%s: cannot be created: %s", name, strerror(-rc));
     else
         rc = sp_error(ENOMEM, "%s: no memory for its path", name);
     if (rc)
-        spend(out);
+        free_output(out);
     return rc;
-}
-
-int sp_output_open(const char *path, struct sp_output *out)
-{
-    return sp_output_open_in(NULL, path, out);
 }
 
 int sp_output_fail(const struct sp_output *out, int err)
@@ -122,7 +114,7 @@ int sp_output_commit(struct sp_output *out)
         unlinkat(out->dir, out->temporary, 0);
     else
         (void)fsync(out->dir);
-    spend(out);
+    free_output(out);
     return rc;
 }
 
@@ -131,7 +123,7 @@ void sp_output_discard(struct sp_output *out)
     if (out->f)
         fclose(out->f);
     unlinkat(out->dir, out->temporary, 0);
-    spend(out);
+    free_output(out);
 }
 
 int sp_output_text_in(const struct sp_dir *dir, const char *name, const char *text, size_t n)

@@ -19,7 +19,10 @@ struct sp_output {
 /* Creates the temporary file of `name` in `dir`. 0, or -errno with one line on stderr. */
 int sp_output_open_in(const struct sp_dir *dir, const char *name, struct sp_output *out);
 /* The same at a path. */
-int sp_output_open(const char *path, struct sp_output *out);
+static inline int sp_output_open(const char *path, struct sp_output *out)
+{
+    return sp_output_open_in(NULL, path, out);
+}
 
 /* Says that it cannot be written, with its path and the bytes it was to have: -err. */
 int sp_output_fail(const struct sp_output *out, int err);

@@ -45,7 +45,10 @@ struct sp_st_file {
 /* Opens and checks a file of `dir`; one line on stderr and -errno (-EINVAL: malformed) otherwise. */
 int sp_st_open_in(const struct sp_dir *dir, const char *name, struct sp_st_file *st);
 /* The same at a path. */
-int sp_st_open(const char *path, struct sp_st_file *st);
+static inline int sp_st_open(const char *path, struct sp_st_file *st)
+{
+    return sp_st_open_in(NULL, path, st);
+}
 
 /*
  * Opens `name`, a JSON index as transformers writes it beside shards, and all shards that its
@@ -54,7 +57,10 @@ int sp_st_open(const char *path, struct sp_st_file *st);
  */
 int sp_st_open_index_in(const struct sp_dir *dir, const char *name, struct sp_st_file *st);
 /* The same at a path. */
-int sp_st_open_index(const char *path, struct sp_st_file *st);
+static inline int sp_st_open_index(const char *path, struct sp_st_file *st)
+{
+    return sp_st_open_index_in(NULL, path, st);
+}
 
 void sp_st_close(struct sp_st_file *st);
 const struct sp_st_entry *sp_st_find(const struct sp_st_file *st, const char *name);
@@ -77,36 +83,28 @@ int sp_st_read_part(const struct sp_st_file *st, const struct sp_st_entry *e, ui
 int sp_st_same(const struct sp_st_file *st, const struct sp_st_entry *a,
                const struct sp_st_entry *b, bool *same);
 
-/* Parses a header held in memory (the fuzzer's entry); data_bytes: size of the data section. */
+/* Parses a header held in memory; data_bytes: size of the data section. */
 int sp_st_parse_header(const char *json, size_t len, uint64_t data_bytes, const char *where,
                        struct sp_st_entry **entries, int *n);
 
-/* Checks that a name may appear in a message: -EINVAL for an empty name or control characters. */
-int sp_st_check_name(const char *name, const char *where);
-
 /*
- * Streaming writer, F32: declare every tensor, then write the data in the same order in any
- * pieces. The file appears under its name only at sp_st_writer_finish (temporary file, fsync,
- * rename), so an interrupted save never replaces a good file.
+ * Streaming writer, F32, of a file at the path `name`, or of that name in `dir`, which must stay open until the
+ * writer is freed: declare every tensor, then write the data in the same order in any pieces. The file appears
+ * under its name only at sp_st_writer_finish (temporary file, fsync, rename), so an interrupted save never
+ * replaces a good file.
+ *
+ * When the tensors declared take more than shard_bytes (0: no limit), it writes shards of at most so many bytes and
+ * an index in place of "X.safetensors": X-00001-of-0000N.safetensors, ... and X.safetensors.index.json. A tensor is
+ * never divided: a larger one has a shard of its own. The shards get their names at sp_st_writer_finish, the index
+ * comes last; a directory that has X.safetensors or the index already is refused, -EEXIST.
  */
 struct sp_st_writer;
-int sp_st_writer_create(const char *path, struct sp_st_writer **w);
+int sp_st_writer_create_in(const struct sp_dir *dir, const char *name, uint64_t shard_bytes,
+                           struct sp_st_writer **w);
 int sp_st_writer_declare(struct sp_st_writer *w, const char *name, int ndim, const int64_t *shape);
 int sp_st_writer_data(struct sp_st_writer *w, const float *data, size_t elements);
 int sp_st_writer_finish(struct sp_st_writer *w); /* frees w; -errno if short or on I/O error */
 void sp_st_writer_abort(struct sp_st_writer *w); /* frees w and removes the temporary file */
-
-/*
- * A writer that, when the tensors declared take more than shard_bytes (0: no limit), writes shards
- * of at most so many bytes and an index in place of `path`, "X.safetensors":
- * X-00001-of-0000N.safetensors, ... and X.safetensors.index.json. A tensor is never divided: a
- * larger one has a shard of its own. The shards get their names at sp_st_writer_finish, the index
- * comes last; a directory that has `path` or the index already is refused, -EEXIST.
- */
-int sp_st_writer_create_sharded(const char *path, uint64_t shard_bytes, struct sp_st_writer **w);
-/* The same for a name in `dir`, which must stay open until the writer is freed. */
-int sp_st_writer_create_in(const struct sp_dir *dir, const char *name, uint64_t shard_bytes,
-                           struct sp_st_writer **w);
 
 /*
  * To be called before the data. When sp_st_writer_finish returns 0, `files` has the checksums of

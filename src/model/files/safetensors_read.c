@@ -1,7 +1,8 @@
-/* Reading safetensors: the file, and its data as floats. The header is in safetensors_header.c. */
+/* Reading safetensors: the file, and its data as floats. The header is in safetensors_json.c. */
 #include "model/files/input.h"
 #include "model/files/safetensors.h"
 #include "sp_activity.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdbool.h>
 #include <stdlib.h>
@@ -47,9 +48,7 @@ static int read_header(struct sp_st_shard *from, uint64_t size, struct sp_st_ent
     if (size < sizeof header)
         return sp_error(EINVAL, "%s: %llu bytes are too short for a safetensors file", from->path,
                         (unsigned long long)size);
-    rc = read_at(from, 0, &header, sizeof header);
-    if (rc)
-        return rc;
+    SP_TRY(read_at(from, 0, &header, sizeof header));
     if (header > HEADER_MAX_BYTES)
         return sp_error(EINVAL, "%s: a header of %llu bytes, at most %d are allowed", from->path,
                         (unsigned long long)header, HEADER_MAX_BYTES);
@@ -90,11 +89,6 @@ out:
     return rc;
 }
 
-int sp_st_open(const char *path, struct sp_st_file *st)
-{
-    return sp_st_open_in(NULL, path, st);
-}
-
 void sp_st_close(struct sp_st_file *st)
 {
     for (int i = 0; i < st->n; i++)
@@ -112,10 +106,9 @@ void sp_st_close(struct sp_st_file *st)
 
 const struct sp_st_entry *sp_st_find(const struct sp_st_file *st, const char *name)
 {
-    for (int i = 0; i < st->n; i++) {
+    for (int i = 0; i < st->n; i++)
         if (!strcmp(st->entries[i].name, name))
             return &st->entries[i];
-    }
     return NULL;
 }
 
@@ -233,28 +226,32 @@ int sp_st_read_part(const struct sp_st_file *st, const struct sp_st_entry *e, ui
     return rc;
 }
 
-int sp_st_read(const struct sp_st_file *st, const struct sp_st_entry *e, float *out)
+/* No product overflows: they are checked with the header. */
+static uint64_t elements_of(const struct sp_st_entry *e)
 {
     uint64_t count = 1;
 
-    for (int i = 0; i < e->ndim; i++) /* 0 and no overflow: checked with the header */
+    for (int i = 0; i < e->ndim; i++)
         count *= (uint64_t)e->shape[i];
-    return sp_st_read_part(st, e, 0, count, out);
+    return count;
+}
+
+int sp_st_read(const struct sp_st_file *st, const struct sp_st_entry *e, float *out)
+{
+    return sp_st_read_part(st, e, 0, elements_of(e), out);
 }
 
 int sp_st_same(const struct sp_st_file *st, const struct sp_st_entry *a,
                const struct sp_st_entry *b, bool *same)
 {
     const size_t piece = PIECE_BYTES / sizeof(float);
+    uint64_t count = elements_of(a);
     float *x, *y;
-    uint64_t count = 1;
     int rc = 0;
 
     *same = a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape);
     if (!*same)
         return 0;
-    for (int i = 0; i < a->ndim; i++)
-        count *= (uint64_t)a->shape[i];
     x = malloc(piece * sizeof *x);
     y = malloc(piece * sizeof *y);
     if (!x || !y)

@@ -15,7 +15,7 @@
 /* ---- names ------------------------------------------------------------------------------ */
 
 /* The name without its leading "transformer." or "model.", as files of the bare model have it. */
-static const char *bare(const char *name)
+static const char *bare_name(const char *name)
 {
     static const char *const prefixes[] = {"transformer.", "model."};
 
@@ -39,17 +39,17 @@ static bool is_tied_table(const struct sp_params *p, const struct sp_parameter *
 /* Finds a tensor by its name or its bare name; a tied table that has neither, by the head's name.
  * Returns NULL if it is absent or, with *rc < 0, if both names are there, since one would be
  * ignored. */
-static const struct sp_st_entry *find(const struct sp_st_file *st, const struct sp_params *p,
-                                      const struct sp_parameter *t, int *rc)
+static const struct sp_st_entry *find_tensor(const struct sp_st_file *st, const struct sp_params *p,
+                                             const struct sp_parameter *t, int *rc)
 {
     const struct sp_st_entry *e = sp_st_find(st, t->name), *other = NULL;
 
     *rc = 0;
-    if (bare(t->name) != t->name)
-        other = sp_st_find(st, bare(t->name));
+    if (bare_name(t->name) != t->name)
+        other = sp_st_find(st, bare_name(t->name));
     if (e && other) {
         *rc = sp_error(EINVAL, "%s: has both %s and %s, which are one tensor of the model",
-                       st->path, t->name, bare(t->name));
+                       st->path, t->name, bare_name(t->name));
         return NULL;
     }
     if (!e && !other && is_tied_table(p, t))
@@ -102,7 +102,7 @@ find_checked(const struct sp_st_file *st, const struct sp_params *p, const struc
     char has[200], needs[200];
     int64_t shape[2];
     int ndim = file_shape(t, shape), rc;
-    const struct sp_st_entry *e = find(st, p, t, &rc);
+    const struct sp_st_entry *e = find_tensor(st, p, t, &rc);
 
     if (!e) {
         if (!rc)
@@ -122,12 +122,11 @@ find_checked(const struct sp_st_file *st, const struct sp_params *p, const struc
     return e;
 }
 
-static bool belongs(const char *name, const struct sp_params *p)
+static bool is_parameter(const char *name, const struct sp_params *p)
 {
-    for (int i = 0; i < p->n; i++) {
-        if (!strcmp(name, p->tensors[i].name) || !strcmp(name, bare(p->tensors[i].name)))
+    for (int i = 0; i < p->n; i++)
+        if (!strcmp(name, p->tensors[i].name) || !strcmp(name, bare_name(p->tensors[i].name)))
             return true;
-    }
     return false;
 }
 
@@ -155,14 +154,13 @@ static int check_tied(const struct sp_st_file *st, const struct sp_params *p)
 
 int sp_weights_check(const struct sp_st_file *st, const struct sp_params *p)
 {
-    for (int i = 0; i < p->n; i++) {
+    for (int i = 0; i < p->n; i++)
         if (!find_checked(st, p, &p->tensors[i]))
             return -EINVAL;
-    }
     for (int i = 0; i < st->n; i++) {
         const char *name = st->entries[i].name;
 
-        if (!is_buffer(name, &p->model) && !belongs(name, p))
+        if (!is_buffer(name, &p->model) && !is_parameter(name, p))
             return sp_error(EINVAL, "%s: tensor %.80s has no place in the model (%d layers%s)",
                             sp_st_path(st, &st->entries[i]), name, p->model.layers,
                             p->model.tied ? ", tied head" : "");
@@ -251,12 +249,11 @@ static void transpose_band(const struct sp_parameter *t, int first, int n, float
         for (size_t i = 0; i < (size_t)n; i++) {
             float *column = w + (size_t)first + i;
 
-            for (size_t r = r0; r < r1; r++) {
+            for (size_t r = r0; r < r1; r++)
                 if (to_block)
                     column[r * cols] = band[i * rows + r];
                 else
                     band[i * rows + r] = column[r * cols];
-            }
         }
     }
 }

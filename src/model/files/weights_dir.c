@@ -98,33 +98,14 @@ static int refuse_other(const struct sp_dir *dir)
 /* More than the table has, which takes care to refuse no directory for a file that is no model. */
 bool sp_weights_is_any_form(const char *name)
 {
-    static const char *const patterns[] = {
-        "*.safetensors",
-        "*.safetensors.index.json",
-        "*.bin",
-        "*.bin.index.json",
-        "*.pt",
-        "*.pth",
-        "*.ckpt",
-        "*.ckpt.*",
-        "*.gguf",
-        "*.ggml",
-        "*.h5",
-        "*.h5.index.json",
-        "*.msgpack",
-        "*.onnx",
-        "*.onnx_data",
-        "*.ot",
-        "*.npz",
-        "*.nemo",
-        "*.distcp",
-        "*.tflite",
-        "*.msgpack.index.json",
-        "pytorch_model*",
-    };
+    char patterns[] =
+        "*.safetensors *.safetensors.index.json *.bin *.bin.index.json *.pt *.pth *.ckpt "
+        "*.ckpt.* *.gguf *.ggml *.h5 *.h5.index.json *.msgpack *.msgpack.index.json *.onnx "
+        "*.onnx_data *.ot *.npz *.nemo *.distcp *.tflite pytorch_model*";
+    char *rest = patterns, *pattern;
 
-    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
-        if (!fnmatch(patterns[i], name, FNM_CASEFOLD))
+    while ((pattern = strsep(&rest, " ")))
+        if (!fnmatch(pattern, name, FNM_CASEFOLD))
             return true;
     return false;
 }
@@ -132,7 +113,7 @@ bool sp_weights_is_any_form(const char *name)
 /* ---- a directory -------------------------------------------------------------------------- */
 
 /* Is there an entry of this name, a dangling link too? 0, 1 or -errno. */
-static int has(const struct sp_dir *dir, const char *name)
+static int has_entry(const struct sp_dir *dir, const char *name)
 {
     struct stat st;
 
@@ -143,9 +124,9 @@ static int has(const struct sp_dir *dir, const char *name)
 
 int sp_weights_open_in(const struct sp_dir *dir, struct sp_st_file *st)
 {
-    int file = has(dir, SP_WEIGHTS_FILE);
-    int index = file < 0 ? file : has(dir, SP_WEIGHTS_INDEX);
-    int adapts = index < 0 ? index : has(dir, "adapter_config.json");
+    int file = has_entry(dir, SP_WEIGHTS_FILE);
+    int index = file < 0 ? file : has_entry(dir, SP_WEIGHTS_INDEX);
+    int adapts = index < 0 ? index : has_entry(dir, "adapter_config.json");
 
     if (adapts < 0)
         return adapts;

@@ -1,27 +1,24 @@
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/vocabulary.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
 static int read_token(const struct sp_part *p, struct sp_added_token *t)
 {
-    static const char *const keys[] = {"id",     "content",    "single_word", "lstrip",
-                                       "rstrip", "normalized", "special",     NULL};
     const char *content = NULL;
     int64_t id = -1;
-    int err = sp_part_keys(p, keys);
 
-    err = err ? err : sp_part_int(p, "id", &id);
-    err = err ? err : sp_part_text(p, "content", &content, &t->n);
-    err = err ? err : sp_part_bool(p, "single_word", &t->single_word);
-    err = err ? err : sp_part_bool(p, "lstrip", &t->lstrip);
-    err = err ? err : sp_part_bool(p, "rstrip", &t->rstrip);
-    err = err ? err : sp_part_bool(p, "normalized", &t->normalized);
-    err = err ? err : sp_part_bool(p, "special", &t->special);
-    if (err)
-        return err;
+    SP_TRY(sp_part_keys(p, "id content single_word lstrip rstrip normalized special"));
+    SP_TRY(sp_part_int(p, "id", &id));
+    SP_TRY(sp_part_text(p, "content", &content, &t->n));
+    SP_TRY(sp_part_bool(p, "single_word", &t->single_word));
+    SP_TRY(sp_part_bool(p, "lstrip", &t->lstrip));
+    SP_TRY(sp_part_bool(p, "rstrip", &t->rstrip));
+    SP_TRY(sp_part_bool(p, "normalized", &t->normalized));
+    SP_TRY(sp_part_bool(p, "special", &t->special));
     if (id < 0 || id >= SP_TOKENIZER_MAX_IDS)
         return sp_part_refuse(p, "the id %lld is not below %d", (long long)id,
                               SP_TOKENIZER_MAX_IDS);
@@ -80,7 +77,6 @@ int sp_added_index(struct sp_added *a)
             if (a->token[i].normalized == normalized && a->token[i].found_n) {
                 texts[n++] =
                     (struct sp_trie_text){a->token[i].found, a->token[i].found_n, (uint32_t)i};
-                a->begins[normalized][(unsigned char)a->token[i].found[0]] = true;
             }
         err = sp_trie_create(&a->trie[normalized], texts, n);
     }
@@ -125,7 +121,7 @@ static const struct sp_added_token *longest_at(const struct sp_added *a,
 }
 
 /* The place at which the character before `at` > 0 begins. */
-static size_t before(const char *text, size_t at)
+static size_t character_before(const char *text, size_t at)
 {
     do
         at--;
@@ -157,7 +153,7 @@ static size_t skip_space(const struct sp_added_search *s, size_t at)
 static size_t skip_space_back(const struct sp_added_search *s, size_t at)
 {
     while (at > s->behind) {
-        size_t start = before(s->text, at);
+        size_t start = character_before(s->text, at);
         uint32_t c;
 
         sp_unicode_next(s->text + start, &c);
@@ -171,15 +167,15 @@ static size_t skip_space_back(const struct sp_added_search *s, size_t at)
 const struct sp_added_token *sp_added_next(const struct sp_added *a, struct sp_added_search *s,
                                            size_t *begin)
 {
-    const bool *begins = a->begins[s->normalized];
+    const struct sp_trie *trie = &a->trie[s->normalized];
 
-    if (a->trie[s->normalized].nodes == 1)
+    if (trie->nodes == 1)
         return NULL;
     while (s->at < s->n) {
         const struct sp_added_token *t;
         size_t from = s->at, to;
 
-        while (from < s->n && !begins[(unsigned char)s->text[from]])
+        while (from < s->n && !trie->root[(unsigned char)s->text[from]])
             from++;
         t = from < s->n ? longest_at(a, s, from) : NULL;
         if (!t) {
@@ -189,8 +185,8 @@ const struct sp_added_token *sp_added_next(const struct sp_added *a, struct sp_a
         to = s->at = from + t->found_n;
         if (t->special && !s->special)
             continue;
-        if (t->single_word &&
-            ((from && is_word_at(s, before(s->text, from))) || (to < s->n && is_word_at(s, to))))
+        if (t->single_word && ((from && is_word_at(s, character_before(s->text, from))) ||
+                               (to < s->n && is_word_at(s, to))))
             continue;
         *begin = t->lstrip ? skip_space_back(s, from) : from;
         s->behind = t->rstrip ? skip_space(s, to) : to;

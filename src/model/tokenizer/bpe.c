@@ -1,3 +1,4 @@
+#include "model/grow.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/vocabulary.h"
 #include <errno.h>
@@ -6,29 +7,10 @@
 #include <string.h>
 
 enum {
-    NONE = -1,
     FEW = 40, /* symbols of a word for which looking at all pairs is faster than a heap */
     INSIDE_BITS = 1 << 20 /* of the set of pairs */
 };
 #define LAST UINT32_MAX
-
-/* Grows an array to at least n elements; false without memory. */
-static bool grow(void **at, size_t *room, size_t n, size_t size)
-{
-    size_t more = *room ? *room : 64;
-    void *grown;
-
-    if (*room >= n)
-        return true;
-    while (more < n)
-        more *= 2;
-    grown = realloc(*at, more * size);
-    if (!grown)
-        return false;
-    *at = grown;
-    *room = more;
-    return true;
-}
 
 void sp_bpe_room_free(struct sp_bpe_room *r)
 {
@@ -133,35 +115,39 @@ static int find_inside(struct sp_bpe *b)
     return 0;
 }
 
-/* The tokens that stand for bytes. False: a merge begins with one, so that their neighbours count. */
-static void find_bytes(struct sp_bpe *b)
+void sp_bytes_find(struct sp_vocabulary *v, bool byte_level)
 {
     for (int i = 0; i < 256; i++) {
         char text[8];
-        int n = b->byte_level ? sp_unicode_encode(sp_byte_char((unsigned char)i), text)
-                              : snprintf(text, sizeof text, "<0x%02X>", (unsigned)i);
+        int n = byte_level ? sp_unicode_encode(sp_byte_char((unsigned char)i), text)
+                           : snprintf(text, sizeof text, "<0x%02X>", (unsigned)i);
 
-        b->byte[i] = b->byte_level || b->byte_fallback
-                         ? sp_vocabulary_find(b->vocabulary, text, (size_t)n)
-                         : NONE;
+        v->byte[i] = sp_vocabulary_find(v, text, (size_t)n);
     }
+}
+
+bool sp_bytes_known(const struct sp_vocabulary *v, const char *bytes, size_t n)
+{
+    bool known = true;
+
+    for (size_t i = 0; known && i < n; i++)
+        known = v->byte[(unsigned char)bytes[i]] >= 0;
+    return known;
 }
 
 static bool is_byte_or_unk(const struct sp_bpe *b, uint32_t id)
 {
-    bool found = b->unk == (int64_t)id;
+    bool found = b->vocabulary->unk == (int64_t)id;
 
     for (int i = 0; i < 256 && b->byte_fallback; i++)
-        found |= b->byte[i] == (int64_t)id;
+        found |= b->vocabulary->byte[i] == (int64_t)id;
     return found;
 }
 
 int sp_bpe_create(struct sp_bpe *b, const struct sp_bpe_merges *merges, size_t *bad)
 {
     bool apart = !b->byte_level;
-    int err = 0;
 
-    find_bytes(b);
     b->slots = 16;
     while (b->slots < 2 * merges->n)
         b->slots *= 2;
@@ -180,9 +166,7 @@ int sp_bpe_create(struct sp_bpe *b, const struct sp_bpe_merges *merges, size_t *
             (struct sp_merge){pair[0], pair[1], (uint32_t)i, (uint32_t)id};
         apart = apart && !is_byte_or_unk(b, pair[0]) && !is_byte_or_unk(b, pair[1]);
     }
-    if (apart)
-        err = find_inside(b);
-    return err;
+    return apart ? find_inside(b) : 0;
 }
 
 void sp_bpe_destroy(struct sp_bpe *b)
@@ -209,39 +193,40 @@ bool sp_bpe_apart(const struct sp_bpe *b, uint32_t left, uint32_t right)
 static ptrdiff_t begin_word(const struct sp_bpe *b, struct sp_bpe_room *r, const char *word,
                             size_t n)
 {
+    const struct sp_vocabulary *v = b->vocabulary;
     struct sp_bpe_symbol *s;
     size_t count = 0, length;
     bool unknown = false; /* an unk is to come, which those that follow may be part of */
 
-    if (!grow((void **)&r->symbol, &r->symbols, n + 1, sizeof *r->symbol))
+    if (!sp_grow(&r->symbol, &r->symbols, n + 1, sizeof *r->symbol))
         return -1;
     s = r->symbol;
     for (size_t at = 0; at < n; at += length) {
         int64_t id;
-        bool bytes = !b->byte_level && b->byte_fallback;
 
         length = b->byte_level ? 1 : (size_t)sp_unicode_length(word[at]);
-        id = b->byte_level ? b->byte[(unsigned char)word[at]]
-                           : sp_vocabulary_find(b->vocabulary, word + at, length);
+        id = b->byte_level ? v->byte[(unsigned char)word[at]]
+                           : sp_vocabulary_find(v, word + at, length);
         if (id >= 0) {
             if (unknown)
-                s[count++].id = (uint32_t)b->unk;
+                s[count++].id = (uint32_t)v->unk;
             unknown = false;
             s[count++].id = (uint32_t)id;
             continue;
         }
-        for (size_t i = 0; bytes && i < length; i++)
-            bytes = b->byte[(unsigned char)word[at + i]] >= 0;
-        for (size_t i = 0; bytes && i < length; i++)
-            s[count++].id = (uint32_t)b->byte[(unsigned char)word[at + i]];
-        if (bytes || b->unk < 0)
+        if (b->byte_fallback && sp_bytes_known(v, word + at, length)) {
+            for (size_t i = 0; i < length; i++)
+                s[count++].id = (uint32_t)v->byte[(unsigned char)word[at + i]];
+            continue;
+        }
+        if (v->unk < 0)
             continue;
         if (unknown && !b->fuse_unk)
-            s[count++].id = (uint32_t)b->unk;
+            s[count++].id = (uint32_t)v->unk;
         unknown = true;
     }
     if (unknown)
-        s[count++].id = (uint32_t)b->unk;
+        s[count++].id = (uint32_t)v->unk;
     return (ptrdiff_t)count;
 }
 
@@ -284,7 +269,7 @@ static bool push_pair(const struct sp_bpe *b, struct sp_bpe_room *r, uint32_t at
 
     if (!m)
         return true;
-    if (!grow((void **)&r->heap, &r->pair_room, r->pairs + 1, sizeof *r->heap))
+    if (!sp_grow(&r->heap, &r->pair_room, r->pairs + 1, sizeof *r->heap))
         return false;
     pair = (struct sp_bpe_pair){(uint64_t)m->rank << 32 | at, m->left, m->right, m->id};
     r->pairs++;

@@ -14,14 +14,17 @@
 static bool is_local(const struct sp_normalizer_step *s)
 {
     switch (s->kind) {
-    case SP_NORMALIZE_FORM:
+    case SP_NORMALIZE_NFC:
+    case SP_NORMALIZE_NFD:
+    case SP_NORMALIZE_NFKC:
+    case SP_NORMALIZE_NFKD:
     case SP_NORMALIZE_LOWERCASE:
     case SP_NORMALIZE_STRIP_ACCENTS:
     case SP_NORMALIZE_PREPEND:  /* not where a text continues */
     case SP_NORMALIZE_CHARSMAP: /* a grapheme, which a space is by itself */
         return true;
     case SP_NORMALIZE_REPLACE:
-        return !s->regex && (size_t)sp_unicode_length(*s->from) == s->from_n;
+        return sp_regex_is_character(s->replace.from);
     default:
         return false;
     }
@@ -66,7 +69,7 @@ static bool pieces_end_at_space(const struct sp_pretokenizer *z)
         if (s->kind != SP_SPLIT_CHARACTERS || s->behavior == SP_SPLIT_MERGED_WITH_PREVIOUS ||
             s->behavior == SP_SPLIT_MERGED_WITH_NEXT)
             return false;
-        if (s->is(' ', s->a) && s->behavior == SP_SPLIT_REMOVED)
+        if (sp_split_is(s, ' ') && s->behavior == SP_SPLIT_REMOVED)
             return true;
     }
     return false;
@@ -108,7 +111,7 @@ int sp_cut_prepare(struct sp_tokenizer *t)
         const struct sp_normalizer_step *s = &t->normalizer.step[i];
 
         local &= is_local(s);
-        composes &= s->kind == SP_NORMALIZE_FORM || s->kind == SP_NORMALIZE_LOWERCASE;
+        composes &= s->kind <= SP_NORMALIZE_LOWERCASE /* a form, or lower case */;
         rewritten |= s->kind == SP_NORMALIZE_REPLACE || s->kind == SP_NORMALIZE_PREPEND ||
                      s->kind == SP_NORMALIZE_CHARSMAP;
     }

@@ -1,6 +1,5 @@
 /* Text to ids: bytes that are no characters, added tokens, normalizers, pieces, words, the model. */
 #include "model/tokenizer/parts.h"
-#include "model/tokenizer/regex.h"
 #include "model/tokenizer/words.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -246,8 +245,7 @@ static int encode_added(struct sp_encoder *e, const char *text, struct sp_piece 
 static int encode_byte(struct sp_encoder *e, unsigned char byte)
 {
     static const char unknown[] = "\xef\xbf\xbd"; /* U+FFFD */
-    const struct sp_tokenizer *t = e->t;
-    int64_t id = t->is_unigram ? t->unigram.byte[byte] : t->bpe.byte[byte];
+    int64_t id = e->t->vocabulary.byte[byte];
 
     if (id < 0)
         return ask_model(e, unknown, sizeof unknown - 1);

@@ -57,16 +57,26 @@ int sp_part_read(const struct sp_part *p, const char *list, const struct sp_part
     return read_part(p, list, types, to, 0);
 }
 
-int sp_part_keys(const struct sp_part *p, const char *const *keys)
+int sp_word_find(const char *list, const char *word)
 {
-    for (void *at = json_object_iter((json_t *)p->json); at;
-         at = json_object_iter_next((json_t *)p->json, at)) {
-        const char *key = json_object_iter_key(at);
-        const char *const *known = keys;
+    size_t n = strlen(word), length;
 
-        while (*known && strcmp(*known, key))
-            known++;
-        if (!*known && strcmp(key, "type"))
+    for (int i = 0; *list; i++, list += length + strspn(list + length, " ")) {
+        length = strcspn(list, " ");
+        if (length == n && !memcmp(list, word, n))
+            return i;
+    }
+    return -1;
+}
+
+int sp_part_keys(const struct sp_part *p, const char *keys)
+{
+    json_t *value;
+    const char *key;
+
+    json_object_foreach((json_t *)p->json, key, value)
+    {
+        if (sp_word_find(keys, key) < 0 && strcmp(key, "type"))
             return sp_part_refuse(p, "\"%s\" is not supported", key);
     }
     return 0;
@@ -126,20 +136,19 @@ int sp_part_char(const struct sp_part *p, const char *key, uint32_t *out)
     return 0;
 }
 
-int sp_part_word(const struct sp_part *p, const char *key, const char *const *words, int *out)
+int sp_part_word(const struct sp_part *p, const char *key, const char *words, int *out)
 {
     const char *text = NULL;
     size_t n;
-    int err = sp_part_text(p, key, &text, &n);
+    int err = sp_part_text(p, key, &text, &n), found;
 
     if (err || !text)
         return err;
-    for (int i = 0; words[i]; i++)
-        if (!strcmp(words[i], text)) {
-            *out = i;
-            return 0;
-        }
-    return sp_part_refuse(p, "\"%s\" is \"%s\", which is not supported", key, text);
+    found = sp_word_find(words, text);
+    if (found < 0)
+        return sp_part_refuse(p, "\"%s\" is \"%s\", which is not supported", key, text);
+    *out = found;
+    return 0;
 }
 
 int sp_part_pattern(const struct sp_part *p, const char *key, struct sp_pattern *out)

@@ -32,16 +32,19 @@ int sp_part_refuse(const struct sp_part *p, const char *fmt, ...)
 int sp_part_read(const struct sp_part *p, const char *list, const struct sp_part_type *types,
                  void *to);
 
-/* The keys that a part may have besides "type", ended by NULL: others are refused. */
-int sp_part_keys(const struct sp_part *p, const char *const *keys);
+/* The place of a word in a list with blanks between; -1: it is not there. */
+int sp_word_find(const char *list, const char *word);
+
+/* The keys that a part may have besides "type", with blanks between: others are refused. */
+int sp_part_keys(const struct sp_part *p, const char *keys);
 /* The value of a key, in *out; a key that is absent or null leaves it as it is. */
 int sp_part_bool(const struct sp_part *p, const char *key, bool *out);
 int sp_part_int(const struct sp_part *p, const char *key, int64_t *out);
 int sp_part_text(const struct sp_part *p, const char *key, const char **out, size_t *n);
 /* One character. */
 int sp_part_char(const struct sp_part *p, const char *key, uint32_t *out);
-/* The number of a word among `words`, ended by NULL. */
-int sp_part_word(const struct sp_part *p, const char *key, const char *const *words, int *out);
+/* The number, from 0 on, of a word among `words`, which have blanks between. */
+int sp_part_word(const struct sp_part *p, const char *key, const char *words, int *out);
 
 /* {"String": "..."} or {"Regex": "..."}. */
 struct sp_pattern {

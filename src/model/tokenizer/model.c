@@ -2,8 +2,8 @@
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/vocabulary.h"
+#include "model/try.h"
 #include "sp_error.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,30 +27,28 @@ static int add_entry(const struct sp_part *p, struct sp_vocabulary *v, uint32_t 
 /* {"token": id}; ids may have gaps. */
 static int read_vocabulary(const struct sp_part *p, struct sp_vocabulary *v)
 {
-    json_t *vocab = json_object_get(p->json, "vocab");
+    json_t *vocab = json_object_get(p->json, "vocab"), *id;
     uint32_t ids = 0;
-    int err = 0;
+    const char *token;
 
     if (!json_is_object(vocab) || !json_object_size(vocab))
         return sp_part_refuse(p, "\"vocab\" is no object with tokens");
-    for (void *at = json_object_iter(vocab); at; at = json_object_iter_next(vocab, at)) {
-        const json_t *id = json_object_iter_value(at);
+    json_object_foreach(vocab, token, id)
+    {
         json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
 
         if (value < 0 || value >= SP_TOKENIZER_MAX_IDS)
-            return sp_part_refuse(p, "the token '%s' has an id that is not one of 0 to %d",
-                                  json_object_iter_key(at), SP_TOKENIZER_MAX_IDS - 1);
+            return sp_part_refuse(p, "the token '%s' has an id that is not one of 0 to %d", token,
+                                  SP_TOKENIZER_MAX_IDS - 1);
         ids = (uint32_t)value >= ids ? (uint32_t)value + 1 : ids;
     }
     if (sp_vocabulary_create(v, ids, json_object_size(vocab)))
         return no_memory(p);
-    for (void *at = json_object_iter(vocab); !err && at; at = json_object_iter_next(vocab, at)) {
-        const char *key = json_object_iter_key(at);
-
-        err = add_entry(p, v, (uint32_t)json_integer_value(json_object_iter_value(at)), key,
-                        strlen(key));
+    json_object_foreach(vocab, token, id)
+    {
+        SP_TRY(add_entry(p, v, (uint32_t)json_integer_value(id), token, strlen(token)));
     }
-    return err;
+    return 0;
 }
 
 /* The two texts of a merge: "a b", or ["a", "b"]. */
@@ -125,34 +123,25 @@ static int refuse_settings(const struct sp_part *p)
     return 0;
 }
 
-static int read_unk(const struct sp_part *p, struct sp_bpe *b)
+static int read_unk(const struct sp_part *p, struct sp_vocabulary *v)
 {
     const char *unk = NULL;
     size_t n;
     int err = sp_part_text(p, "unk_token", &unk, &n);
 
-    b->unk = unk ? sp_vocabulary_find(b->vocabulary, unk, n) : -1;
-    if (!err && unk && b->unk < 0)
+    v->unk = unk ? sp_vocabulary_find(v, unk, n) : -1;
+    if (!err && unk && v->unk < 0)
         err = sp_part_refuse(p, "the unk_token '%s' is not in the vocabulary", unk);
     return err;
 }
 
 static int read_bpe(const struct sp_part *p, struct sp_tokenizer *t)
 {
-    static const char *const keys[] = {"dropout",
-                                       "unk_token",
-                                       "continuing_subword_prefix",
-                                       "end_of_word_suffix",
-                                       "fuse_unk",
-                                       "byte_fallback",
-                                       "ignore_merges",
-                                       "vocab",
-                                       "merges",
-                                       NULL};
     struct sp_bpe *b = &t->bpe;
     struct sp_bpe_merges merges = {0};
     size_t bad = 0;
-    int err = sp_part_keys(p, keys);
+    int err = sp_part_keys(p, "dropout unk_token continuing_subword_prefix end_of_word_suffix "
+                              "fuse_unk byte_fallback ignore_merges vocab merges");
 
     b->vocabulary = &t->vocabulary;
     b->byte_level = t->pretokenizer.byte_level;
@@ -163,9 +152,11 @@ static int read_bpe(const struct sp_part *p, struct sp_tokenizer *t)
     if (!err && b->byte_level && b->byte_fallback)
         err = sp_part_refuse(p, "byte_fallback of a byte-level vocabulary is not supported");
     err = err ? err : read_vocabulary(p, &t->vocabulary);
-    err = err ? err : read_unk(p, b);
+    err = err ? err : read_unk(p, &t->vocabulary);
     err = err ? err : read_merges(p, &t->vocabulary, &merges);
     if (!err) {
+        if (b->byte_level || b->byte_fallback)
+            sp_bytes_find(&t->vocabulary, b->byte_level);
         err = sp_bpe_create(b, &merges, &bad);
         if (err == -EINVAL)
             sp_part_refuse(p, "merge %zu makes a token that is not in the vocabulary", bad);
@@ -205,24 +196,24 @@ static int read_scores(const struct sp_part *p, struct sp_tokenizer *t)
 
 static int read_unigram(const struct sp_part *p, struct sp_tokenizer *t)
 {
-    static const char *const keys[] = {"unk_id", "vocab", "byte_fallback", NULL};
     struct sp_unigram *u = &t->unigram;
-    int err = sp_part_keys(p, keys);
+    int64_t unk = -1;
 
+    SP_TRY(sp_part_keys(p, "unk_id vocab byte_fallback"));
     t->is_unigram = true;
     u->vocabulary = &t->vocabulary;
-    u->unk = -1;
-    if (!err && t->pretokenizer.byte_level)
-        err = sp_part_refuse(p, "with the pre-tokenizer ByteLevel is not supported");
-    err = err ? err : sp_part_int(p, "unk_id", &u->unk);
-    err = err ? err : sp_part_bool(p, "byte_fallback", &u->byte_fallback);
-    err = err ? err : read_scores(p, t);
-    if (!err && (u->unk < -1 || u->unk >= (int64_t)t->vocabulary.ids))
-        err = sp_part_refuse(p, "\"unk_id\" is %lld, of %u tokens", (long long)u->unk,
-                             (unsigned)t->vocabulary.ids);
-    if (!err && sp_unigram_create(u))
-        err = no_memory(p);
-    return err;
+    if (t->pretokenizer.byte_level)
+        return sp_part_refuse(p, "with the pre-tokenizer ByteLevel is not supported");
+    SP_TRY(sp_part_int(p, "unk_id", &unk));
+    SP_TRY(sp_part_bool(p, "byte_fallback", &u->byte_fallback));
+    SP_TRY(read_scores(p, t));
+    if (unk < -1 || unk >= (int64_t)t->vocabulary.ids)
+        return sp_part_refuse(p, "\"unk_id\" is %lld, of %u tokens", (long long)unk,
+                              (unsigned)t->vocabulary.ids);
+    t->vocabulary.unk = unk;
+    if (u->byte_fallback)
+        sp_bytes_find(&t->vocabulary, false);
+    return sp_unigram_create(u) ? no_memory(p) : 0;
 }
 
 int sp_model_read(struct sp_tokenizer *t, const json_t *json, const char *where)

@@ -1,4 +1,5 @@
 /* Functions that a build which reads no tokenizers has as well. */
+#include "model/grow.h"
 #include "model/tokenizer/stream.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -20,16 +21,7 @@ int sp_tokenizer_open(const char *dir, struct sp_tokenizer **t)
 
 bool sp_ids_add(struct sp_ids *ids, uint32_t id)
 {
-    if (ids->n == ids->room && !ids->failed) {
-        size_t room = ids->room ? 2 * ids->room : 64;
-        uint32_t *grown = realloc(ids->id, room * sizeof *grown);
-
-        ids->failed = !grown;
-        if (grown) {
-            ids->id = grown;
-            ids->room = room;
-        }
-    }
+    ids->failed = ids->failed || !sp_grow(&ids->id, &ids->room, ids->n + 1, sizeof *ids->id);
     if (!ids->failed)
         ids->id[ids->n++] = id;
     return !ids->failed;

@@ -2,13 +2,12 @@
 #ifndef SP_TOKENIZER_PARTS_H
 #define SP_TOKENIZER_PARTS_H
 
+#include "model/tokenizer/regex.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/tokenizer/unicode.h"
 #include "model/tokenizer/vocabulary.h"
 #include <jansson.h>
 
-struct sp_regex;
-struct sp_matcher;
 struct sp_words;
 
 /* Added tokens: texts that are tokens wherever they are, before anything else is looked at. */
@@ -29,7 +28,6 @@ struct sp_added {
     struct sp_added_token *token;
     size_t n;
     struct sp_trie trie[2]; /* of those not normalized, and those normalized; values count tokens */
-    bool begins[2][256];    /* whether one begins with the byte */
 };
 
 /* Reads "added_tokens"; `found` is the content at first. 0 or -errno after one line. */
@@ -70,21 +68,22 @@ enum { SP_NORMALIZER_STEPS = 32 };
 
 struct sp_normalizer {
     struct sp_normalizer_step {
+        /* The first are those of enum sp_normal_form, in its order. */
         enum sp_normalizer_kind {
-            SP_NORMALIZE_FORM,
+            SP_NORMALIZE_NFC,
+            SP_NORMALIZE_NFD,
+            SP_NORMALIZE_NFKC,
+            SP_NORMALIZE_NFKD,
             SP_NORMALIZE_LOWERCASE,
-            SP_NORMALIZE_STRIP,
             SP_NORMALIZE_STRIP_ACCENTS,
+            SP_NORMALIZE_STRIP,
             SP_NORMALIZE_PREPEND,
             SP_NORMALIZE_REPLACE,
             SP_NORMALIZE_CHARSMAP
         } kind;
-        enum sp_normal_form form;
-        bool left, right; /* STRIP */
-        char *from, *to;  /* REPLACE, PREPEND: to */
-        size_t from_n, to_n;
-        struct sp_regex *regex;       /* REPLACE: instead of `from` */
-        struct sp_charsmap *charsmap; /* NULL: it maps nothing */
+        bool left, right;              /* STRIP */
+        struct sp_replacement replace; /* REPLACE; PREPEND: what it puts in front is `to` */
+        struct sp_charsmap *charsmap;  /* NULL: it maps nothing */
     } step[SP_NORMALIZER_STEPS];
     int steps;
 };
@@ -112,8 +111,7 @@ enum { SP_PRETOKENIZER_STEPS = 32 };
 /* Texts that are looked for: */
 enum sp_split_kind {
     SP_SPLIT_WORDS, /* the words of a known pattern, which leave nothing out */
-    SP_SPLIT_REGEX,
-    SP_SPLIT_TEXT,
+    SP_SPLIT_PATTERN,
     SP_SPLIT_CHARACTERS
 };
 /* The use of a text that was found; its neighbours are the texts between: */
@@ -124,12 +122,14 @@ enum sp_split_behavior {
     SP_SPLIT_MERGED_WITH_NEXT,
     SP_SPLIT_CONTIGUOUS /* neighbours that were found are one */
 };
+/* In the order of the words of "prepend_scheme". */
 enum sp_pretokenizer_prefix { SP_PREFIX_NEVER, SP_PREFIX_FIRST, SP_PREFIX_ALWAYS };
 
 struct sp_pretokenizer {
     struct sp_pretokenizer_step {
         /* First, the text of a piece changes: */
         bool maps;       /* its bytes become the characters of byte-level vocabularies */
+        bool unmaps;     /* these become bytes again */
         uint32_t spaces; /* spaces become this character; 0: they stay */
         /* This character, or a space, comes in front where there is none. */
         enum sp_pretokenizer_prefix prefix;
@@ -137,18 +137,22 @@ struct sp_pretokenizer {
         bool splits;
         enum sp_split_kind kind;
         enum sp_split_behavior behavior;
-        bool invert; /* what was not found counts as found, and the other way round */
-        bool (*is)(uint32_t c, uint32_t a);
-        uint32_t a;
+        bool invert;            /* what was not found counts as found, and the other way round */
+        bool (*is)(uint32_t c); /* characters; NULL: `c` alone */
+        uint32_t c;
         const struct sp_words *words;
-        struct sp_regex *regex;
-        char *text;
-        size_t text_n;
+        struct sp_regex *pattern;
     } step[SP_PRETOKENIZER_STEPS];
     int steps;
     bool byte_level; /* pieces go to the model as bytes, for a byte-level vocabulary */
     bool mapped;     /* the steps leave these as the characters of such a vocabulary */
 };
+
+/* True if a step that is SP_SPLIT_CHARACTERS looks for a character. */
+static inline bool sp_split_is(const struct sp_pretokenizer_step *s, uint32_t c)
+{
+    return s->is ? s->is(c) : c == s->c;
+}
 
 struct sp_piece {
     size_t at, n;
@@ -198,8 +202,6 @@ struct sp_bpe {
     uint32_t slots;
     bool byte_level; /* words are bytes, and the vocabulary writes each as a character of its own */
     bool byte_fallback, ignore_merges, fuse_unk;
-    int64_t unk;       /* -1: none */
-    int64_t byte[256]; /* the id of a byte: byte_level, byte_fallback; -1: none */
     /*
      * Pairs of characters that are inside some token, by their hash, so some that are not too; NULL: not known. A word
      * may be cut between two others, if each of them is a token.
@@ -251,8 +253,6 @@ struct sp_unigram {
     double *score;       /* [ids] */
     double least;        /* of them */
     bool byte_fallback;
-    int64_t unk;       /* -1: none */
-    int64_t byte[256]; /* ids of <0x00> and on; -1: none */
 };
 
 /* The memory of a thread. */
@@ -287,8 +287,7 @@ struct sp_decoder {
             SP_DECODE_REPLACE,
             SP_DECODE_STRIP
         } kind;
-        char *from, *to; /* REPLACE */
-        size_t from_n, to_n;
+        struct sp_replacement replace;
         uint32_t c;      /* STRIP, METASPACE */
         int left, right; /* STRIP */
         bool prefixed;   /* METASPACE: text begins with a replacement that was not in it */
@@ -303,10 +302,6 @@ struct sp_decoder {
 /* Reads "decoder". 0 or -errno after one line. */
 int sp_decoder_read(struct sp_decoder *d, const json_t *json, const char *where);
 void sp_decoder_destroy(struct sp_decoder *d);
-
-/* Appends what a token says, which is the first of its text or not. spare: room to work. */
-void sp_decoder_token(const struct sp_decoder *d, const char *text, size_t n, bool first,
-                      struct sp_bytes *out, struct sp_bytes *spare);
 
 enum { SP_AROUND = 8 };
 
@@ -331,10 +326,13 @@ struct sp_tokenizer {
     bool cut_at_space[128], cut_at_newline;
 };
 
+/* Finds the tokens that a vocabulary has for bytes: written as byte-level ones write them, or <0x00> and on. */
+void sp_bytes_find(struct sp_vocabulary *v, bool byte_level);
+/* True if each of the bytes has a token. */
+bool sp_bytes_known(const struct sp_vocabulary *v, const char *bytes, size_t n);
+
 /* Reads "model", the pre-tokenizers being known. 0 or -errno after one line. */
 int sp_model_read(struct sp_tokenizer *t, const json_t *json, const char *where);
-/* Reads "post_processor". 0 or -errno after one line. */
-int sp_around_read(struct sp_tokenizer *t, const json_t *json, const char *where);
 /* When all is read: finds out where text may be cut. 0 or -errno after one line. */
 int sp_cut_prepare(struct sp_tokenizer *t);
 

@@ -1,8 +1,7 @@
-#define _GNU_SOURCE /* memmem */
-#include "model/tokenizer/json.h"
+#include "model/grow.h"
 #include "model/tokenizer/parts.h"
-#include "model/tokenizer/regex.h"
 #include "model/tokenizer/words.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -18,24 +17,18 @@ static int add_step(const struct sp_part *p, struct sp_pretokenizer *z,
         z->step[z->steps++] = (struct sp_pretokenizer_step){.maps = true};
     }
     if (z->steps == SP_PRETOKENIZER_STEPS) {
-        sp_regex_destroy(s.regex);
-        free(s.text);
+        sp_regex_destroy(s.pattern);
         return sp_part_refuse(p, "more than %d steps", SP_PRETOKENIZER_STEPS);
     }
     z->step[z->steps++] = s;
     return 0;
 }
 
-static const char *const behaviors[] = {[SP_SPLIT_ISOLATED] = "Isolated",
-                                        [SP_SPLIT_REMOVED] = "Removed",
-                                        [SP_SPLIT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
-                                        [SP_SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
-                                        [SP_SPLIT_CONTIGUOUS] = "Contiguous",
-                                        NULL};
-
 static int read_behavior(const struct sp_part *p, struct sp_pretokenizer_step *s)
 {
-    int behavior = SP_SPLIT_ISOLATED, err = sp_part_word(p, "behavior", behaviors, &behavior);
+    static const char words[] = /* in the order of the enum */
+        "Isolated Removed MergedWithPrevious MergedWithNext Contiguous";
+    int behavior = SP_SPLIT_ISOLATED, err = sp_part_word(p, "behavior", words, &behavior);
 
     s->behavior = (enum sp_split_behavior)behavior;
     return err;
@@ -43,76 +36,55 @@ static int read_behavior(const struct sp_part *p, struct sp_pretokenizer_step *s
 
 static int read_byte_level(const struct sp_part *p, void *to)
 {
-    static const char *const keys[] = {"add_prefix_space", "trim_offsets", "use_regex", NULL};
     struct sp_pretokenizer *z = to;
     struct sp_pretokenizer_step s = {.kind = SP_SPLIT_WORDS, .words = &sp_words_gpt2};
     bool prefix = true;
-    int err = sp_part_keys(p, keys);
 
+    SP_TRY(sp_part_keys(p, "add_prefix_space trim_offsets use_regex"));
     s.splits = true;
-    err = err ? err : sp_part_bool(p, "add_prefix_space", &prefix);
-    err = err ? err : sp_part_bool(p, "use_regex", &s.splits);
-    if (!err && z->byte_level)
-        err = sp_part_refuse(p, "a second one is not supported");
+    SP_TRY(sp_part_bool(p, "add_prefix_space", &prefix));
+    SP_TRY(sp_part_bool(p, "use_regex", &s.splits));
+    if (z->byte_level)
+        return sp_part_refuse(p, "a second one is not supported");
     s.prefix = prefix ? SP_PREFIX_ALWAYS : SP_PREFIX_NEVER;
-    if (!err && (s.splits || prefix))
-        err = add_step(p, z, s);
+    if (s.splits || prefix)
+        SP_TRY(add_step(p, z, s));
     z->byte_level = true;
-    return err;
+    return 0;
 }
 
-static bool is_same(uint32_t c, uint32_t a)
+static bool is_number(uint32_t c)
 {
-    return c == a;
-}
-
-static bool is_space(uint32_t c, uint32_t a)
-{
-    (void)a;
-    return sp_unicode_is_space(c);
-}
-
-static bool is_number(uint32_t c, uint32_t a)
-{
-    (void)a;
     return sp_unicode_class(c) == SP_CHAR_NUMBER;
 }
 
-static bool is_punctuation(uint32_t c, uint32_t a)
-{
-    (void)a;
-    return sp_unicode_is_punctuation(c);
-}
-
-static struct sp_pretokenizer_step split_by(bool (*is)(uint32_t c, uint32_t a), uint32_t a,
-                                            enum sp_split_behavior behavior)
+static struct sp_pretokenizer_step split_by(bool (*is)(uint32_t c), enum sp_split_behavior behavior)
 {
     return (struct sp_pretokenizer_step){
-        .splits = true, .kind = SP_SPLIT_CHARACTERS, .behavior = behavior, .is = is, .a = a};
+        .splits = true, .kind = SP_SPLIT_CHARACTERS, .behavior = behavior, .is = is};
+}
+
+static struct sp_pretokenizer_step split_at(uint32_t c, enum sp_split_behavior behavior)
+{
+    return (struct sp_pretokenizer_step){
+        .splits = true, .kind = SP_SPLIT_CHARACTERS, .behavior = behavior, .c = c};
 }
 
 static int read_metaspace(const struct sp_part *p, void *to)
 {
-    static const char *const keys[] = {"replacement", "add_prefix_space", "prepend_scheme",
-                                       "split",       "str_rep",          NULL};
-    static const char *const schemes[] = {[SP_PREFIX_NEVER] = "never",
-                                          [SP_PREFIX_FIRST] = "first",
-                                          [SP_PREFIX_ALWAYS] = "always",
-                                          NULL};
     struct sp_pretokenizer_step s;
     uint32_t replacement = 0x2581;
-    int scheme = -1, err = sp_part_keys(p, keys);
+    int scheme = -1;
     bool prefix = true, splits = true;
 
-    err = err ? err : sp_part_char(p, "replacement", &replacement);
-    err = err ? err : sp_part_bool(p, "add_prefix_space", &prefix);
-    err = err ? err : sp_part_word(p, "prepend_scheme", schemes, &scheme);
-    err = err ? err : sp_part_bool(p, "split", &splits);
-    if (!err && !prefix && scheme > 0)
-        err = sp_part_refuse(p, "\"add_prefix_space\" and \"prepend_scheme\" contradict");
-    if (err)
-        return err;
-    s = split_by(is_same, replacement, SP_SPLIT_MERGED_WITH_NEXT);
+    SP_TRY(sp_part_keys(p, "replacement add_prefix_space prepend_scheme split str_rep"));
+    SP_TRY(sp_part_char(p, "replacement", &replacement));
+    SP_TRY(sp_part_bool(p, "add_prefix_space", &prefix));
+    SP_TRY(sp_part_word(p, "prepend_scheme", "never first always", &scheme));
+    SP_TRY(sp_part_bool(p, "split", &splits));
+    if (!prefix && scheme > 0)
+        return sp_part_refuse(p, "\"add_prefix_space\" and \"prepend_scheme\" contradict");
+    s = split_at(replacement, SP_SPLIT_MERGED_WITH_NEXT);
     s.splits = splits;
     s.spaces = replacement;
     s.prefix = scheme >= 0 ? (enum sp_pretokenizer_prefix)scheme
@@ -131,49 +103,30 @@ static const struct sp_words *words_of(const struct sp_pretokenizer_step *s, con
 
 static int read_split(const struct sp_part *p, void *to)
 {
-    static const char *const keys[] = {"pattern", "behavior", "invert", NULL};
-    struct sp_pretokenizer_step s = {.kind = SP_SPLIT_TEXT};
+    struct sp_pretokenizer_step s = {.splits = true, .kind = SP_SPLIT_PATTERN};
     struct sp_pattern pattern;
-    int err = sp_part_keys(p, keys);
 
-    s.splits = true;
-    err = err ? err : sp_part_pattern(p, "pattern", &pattern);
-    err = err ? err : read_behavior(p, &s);
-    err = err ? err : sp_part_bool(p, "invert", &s.invert);
-    if (!err && !pattern.n)
-        err = sp_part_refuse(p, "nothing to look for");
-    if (err)
-        return err;
+    SP_TRY(sp_part_keys(p, "pattern behavior invert"));
+    SP_TRY(sp_part_pattern(p, "pattern", &pattern));
+    SP_TRY(read_behavior(p, &s));
+    SP_TRY(sp_part_bool(p, "invert", &s.invert));
     s.words = pattern.regex ? words_of(&s, pattern.text) : NULL;
-    if (s.words) {
+    if (!s.words) {
+        SP_TRY(sp_regex_of(p, &pattern, &s.pattern));
+    } else {
         s.kind = SP_SPLIT_WORDS;
         s.behavior = SP_SPLIT_ISOLATED;
         s.invert = false;
-    } else if (pattern.regex) {
-        s.kind = SP_SPLIT_REGEX;
-        err = sp_regex_create(pattern.text, pattern.n, p->where, &s.regex);
-    } else {
-        s.text = malloc(pattern.n + 1);
-        s.text_n = pattern.n;
-        if (!s.text)
-            return sp_error(ENOMEM, "%s: no memory", p->where);
-        memcpy(s.text, pattern.text, pattern.n + 1);
     }
-    if (!err)
-        return add_step(p, to, s);
-    free(s.text);
-    return err;
+    return add_step(p, to, s);
 }
 
 static int read_digits(const struct sp_part *p, void *to)
 {
-    bool individual = false;
-    int err = sp_part_bool(p, "individual_digits", &individual);
+    bool single = false;
 
-    return err ? err
-               : add_step(
-                     p, to,
-                     split_by(is_number, 0, individual ? SP_SPLIT_ISOLATED : SP_SPLIT_CONTIGUOUS));
+    SP_TRY(sp_part_bool(p, "individual_digits", &single));
+    return add_step(p, to, split_by(is_number, single ? SP_SPLIT_ISOLATED : SP_SPLIT_CONTIGUOUS));
 }
 
 /* \w+|[^\w\s]+ of the regular expressions of Rust, whose words have the joiners too. */
@@ -181,38 +134,37 @@ static int read_whitespace(const struct sp_part *p, void *to)
 {
     static const char pattern[] = "[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+";
     struct sp_pretokenizer_step s = {
-        .splits = true, .kind = SP_SPLIT_REGEX, .behavior = SP_SPLIT_REMOVED, .invert = true};
-    int err = sp_regex_create(pattern, sizeof pattern - 1, p->where, &s.regex);
+        .splits = true, .kind = SP_SPLIT_PATTERN, .behavior = SP_SPLIT_REMOVED, .invert = true};
 
-    return err ? err : add_step(p, to, s);
+    SP_TRY(sp_regex_create(pattern, sizeof pattern - 1, p->where, &s.pattern));
+    return add_step(p, to, s);
 }
 
 static int read_whitespace_split(const struct sp_part *p, void *to)
 {
-    return add_step(p, to, split_by(is_space, 0, SP_SPLIT_REMOVED));
+    return add_step(p, to, split_by(sp_unicode_is_space, SP_SPLIT_REMOVED));
 }
 
 static int read_punctuation(const struct sp_part *p, void *to)
 {
-    struct sp_pretokenizer_step s = split_by(is_punctuation, 0, SP_SPLIT_ISOLATED);
-    int err = read_behavior(p, &s);
+    struct sp_pretokenizer_step s = split_by(sp_unicode_is_punctuation, SP_SPLIT_ISOLATED);
 
-    return err ? err : add_step(p, to, s);
+    SP_TRY(read_behavior(p, &s));
+    return add_step(p, to, s);
 }
 
 static int read_bert(const struct sp_part *p, void *to)
 {
-    int err = read_whitespace_split(p, to);
-
-    return err ? err : add_step(p, to, split_by(is_punctuation, 0, SP_SPLIT_ISOLATED));
+    SP_TRY(read_whitespace_split(p, to));
+    return add_step(p, to, split_by(sp_unicode_is_punctuation, SP_SPLIT_ISOLATED));
 }
 
 static int read_delimiter(const struct sp_part *p, void *to)
 {
     uint32_t delimiter = UINT32_MAX;
-    int err = sp_part_char(p, "delimiter", &delimiter);
 
-    return err ? err : add_step(p, to, split_by(is_same, delimiter, SP_SPLIT_REMOVED));
+    SP_TRY(sp_part_char(p, "delimiter", &delimiter));
+    return add_step(p, to, split_at(delimiter, SP_SPLIT_REMOVED));
 }
 
 int sp_pretokenizer_read(struct sp_pretokenizer *z, const json_t *json, const char *where)
@@ -231,10 +183,8 @@ int sp_pretokenizer_read(struct sp_pretokenizer *z, const json_t *json, const ch
 
 void sp_pretokenizer_destroy(struct sp_pretokenizer *z)
 {
-    for (int i = 0; i < z->steps; i++) {
-        sp_regex_destroy(z->step[i].regex);
-        free(z->step[i].text);
-    }
+    for (int i = 0; i < z->steps; i++)
+        sp_regex_destroy(z->step[i].pattern);
 }
 
 void sp_pretokenizer_room_free(struct sp_pretokenizer_room *r)
@@ -257,16 +207,7 @@ const struct sp_words *sp_pretokenizer_words(const struct sp_pretokenizer *z)
 
 static void add_piece(struct sp_pieces *p, struct sp_piece piece)
 {
-    if (p->n == p->room && !p->failed) {
-        size_t room = p->room ? 2 * p->room : 64;
-        struct sp_piece *grown = realloc(p->piece, room * sizeof *grown);
-
-        p->failed = !grown;
-        if (grown) {
-            p->piece = grown;
-            p->room = room;
-        }
-    }
+    p->failed = p->failed || !sp_grow(&p->piece, &p->room, p->n + 1, sizeof piece);
     if (!p->failed)
         p->piece[p->n++] = piece;
 }
@@ -284,21 +225,13 @@ static void add_part(struct sp_pieces *p, const struct sp_piece *of, size_t at, 
 static int find_next(const struct sp_pretokenizer_step *s, struct sp_matcher *m, const char *text,
                      size_t n, size_t at, size_t match[2])
 {
-    const char *found;
-
-    if (s->kind == SP_SPLIT_REGEX)
-        return sp_regex_find(s->regex, m, text, n, at, match);
-    if (s->kind == SP_SPLIT_TEXT) {
-        found = memmem(text + at, n - at, s->text, s->text_n);
-        match[0] = found ? (size_t)(found - text) : 0;
-        match[1] = match[0] + s->text_n;
-        return found != NULL;
-    }
+    if (s->kind == SP_SPLIT_PATTERN)
+        return sp_regex_find(s->pattern, m, text, n, at, match);
     for (size_t length; at < n; at += length) {
         uint32_t c;
 
         length = (size_t)sp_unicode_next(text + at, &c);
-        if (s->is(c, s->a)) {
+        if (sp_split_is(s, c)) {
             match[0] = at;
             match[1] = at + length;
             return 1;
@@ -320,12 +253,9 @@ static int find_all(const struct sp_pretokenizer_step *s, struct sp_pretokenizer
         found = find_next(s, r->matcher, text, n, at, match);
         if (found <= 0)
             break;
-        at = match[1];
-        if (match[0] == match[1]) { /* of no length: once at a place, and not behind another */
-            at += at < n ? (size_t)sp_unicode_length(text[at]) : 1;
-            if (any && match[0] == covered)
-                continue;
-        }
+        at = sp_regex_behind(text, n, match);
+        if (match[0] == match[1] && any && match[0] == covered)
+            continue; /* of no length: once at a place, and not behind another */
         any = true;
         if (covered < match[0])
             add_piece(&r->found, (struct sp_piece){covered, match[0] - covered, s->invert, false});
@@ -378,6 +308,17 @@ static int split_piece(const struct sp_pretokenizer_step *s, struct sp_pretokeni
     return err;
 }
 
+/* The bytes again that the characters of a text stand for. */
+static void unmap(const char *text, const char *end, struct sp_bytes *out)
+{
+    while (text < end) {
+        uint32_t c;
+
+        text += sp_unicode_next(text, &c);
+        sp_bytes_add(out, &(char){(char)sp_byte_of_char(c)}, 1);
+    }
+}
+
 /* Appends what the text of a piece becomes. */
 static void change_piece(const struct sp_pretokenizer_step *s, const char *text,
                          const struct sp_piece *p, struct sp_bytes *out)
@@ -386,6 +327,10 @@ static void change_piece(const struct sp_pretokenizer_step *s, const char *text,
     uint32_t prefix = s->spaces ? s->spaces : ' ', first = prefix;
 
     text += p->at;
+    if (s->unmaps) {
+        unmap(text, end, out);
+        return;
+    }
     if (s->maps) {
         for (; text < end; text++)
             sp_bytes_add_char(out, sp_byte_char((unsigned char)*text));
@@ -409,8 +354,9 @@ static void change_piece(const struct sp_pretokenizer_step *s, const char *text,
     }
 }
 
-static void change_text(const struct sp_pretokenizer_step *s, struct sp_pretokenizer_room *r,
-                        const char *text)
+/* Changes the text of all pieces; returns the new one. */
+static const char *change_text(const struct sp_pretokenizer_step *s, struct sp_pretokenizer_room *r,
+                               const char *text)
 {
     struct sp_bytes out = r->spare;
 
@@ -425,25 +371,7 @@ static void change_text(const struct sp_pretokenizer_step *s, struct sp_pretoken
     }
     r->spare = r->text;
     r->text = out;
-}
-
-/* The bytes again that the characters of all pieces stand for. */
-static void unmap(struct sp_pretokenizer_room *r, const char *text)
-{
-    r->spare.n = 0;
-    for (size_t i = 0; i < r->pieces.n; i++) {
-        struct sp_piece *p = &r->pieces.piece[i];
-        size_t at = r->spare.n;
-
-        for (size_t k = p->at; k < p->at + p->n;) {
-            uint32_t c;
-
-            k += (size_t)sp_unicode_next(text + k, &c);
-            sp_bytes_add(&r->spare, &(char){(char)sp_byte_of_char(c)}, 1);
-        }
-        p->at = at;
-        p->n = r->spare.n - at;
-    }
+    return out.at;
 }
 
 int sp_pretokenizer_run(const struct sp_pretokenizer *z, struct sp_pretokenizer_room *r,
@@ -456,12 +384,10 @@ int sp_pretokenizer_run(const struct sp_pretokenizer *z, struct sp_pretokenizer_
     add_piece(&r->pieces, whole);
     for (int i = 0; !err && i < z->steps; i++) {
         const struct sp_pretokenizer_step *s = &z->step[i];
-        struct sp_pieces pieces = r->pieces;
+        struct sp_pieces pieces;
 
-        if (s->maps || s->spaces || s->prefix) {
-            change_text(s, r, text);
-            text = r->text.at;
-        }
+        if (s->maps || s->spaces || s->prefix)
+            text = change_text(s, r, text);
         if (!s->splits)
             continue;
         r->spare_pieces.n = 0;
@@ -471,10 +397,8 @@ int sp_pretokenizer_run(const struct sp_pretokenizer *z, struct sp_pretokenizer_
         r->pieces = r->spare_pieces;
         r->spare_pieces = pieces;
     }
-    if (!err && z->mapped) {
-        unmap(r, text);
-        text = r->spare.at;
-    }
+    if (!err && z->mapped)
+        text = change_text(&(struct sp_pretokenizer_step){.unmaps = true}, r, text);
     *of = text;
     if (!err && (r->text.failed || r->spare.failed || r->pieces.failed || r->spare_pieces.failed ||
                  r->found.failed))

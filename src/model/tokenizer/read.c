@@ -3,23 +3,102 @@
 #include "model/files/input.h"
 #include "model/tokenizer/json.h"
 #include "model/tokenizer/parts.h"
-#include "model/tokenizer/regex.h"
+#include "model/try.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- tokenizer.json ---------------------------------------------------------------------------- */
+/* ---- the tokens around a text: bos, eos -------------------------------------------------------- */
 
-static int refuse_keys(const json_t *root, const char *where)
+static int add_id(const struct sp_part *p, struct sp_around *a, const json_t *id)
 {
-    /* Padding and truncation are of batches. */
-    static const char *const keys[] = {
-        "version",       "truncation",     "padding", "added_tokens", "normalizer",
-        "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
-    const struct sp_part p = {root, where, "the file", ""};
+    json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
 
-    return sp_part_keys(&p, keys);
+    if (value < 0 || value >= SP_TOKENIZER_MAX_IDS || a->n == SP_AROUND)
+        return sp_part_refuse(
+            p, "%s", a->n == SP_AROUND ? "too many tokens around a text" : "a token without id");
+    a->id[a->n++] = (uint32_t)value;
+    return 0;
 }
+
+static int refuse_second(const struct sp_part *p, struct sp_tokenizer *t)
+{
+    if (t->around)
+        return sp_part_refuse(p, "a second one is not supported");
+    t->around = true;
+    return 0;
+}
+
+/* A token of "single", by its name in "special_tokens". */
+static int add_special(const struct sp_part *p, struct sp_around *a, const json_t *piece)
+{
+    const char *name = json_string_value(json_object_get(piece, "id"));
+    const json_t *token =
+        name ? json_object_get(json_object_get(p->json, "special_tokens"), name) : NULL;
+    const json_t *ids = json_object_get(token, "ids");
+    int err = 0;
+
+    if (!json_is_array(ids))
+        return sp_part_refuse(p, "the special token '%s' has no ids", name ? name : "");
+    for (size_t i = 0; !err && i < json_array_size(ids); i++)
+        err = add_id(p, a, json_array_get(ids, i));
+    return err;
+}
+
+static int read_template(const struct sp_part *p, void *to)
+{
+    struct sp_tokenizer *t = to;
+    const json_t *single = json_object_get(p->json, "single");
+    struct sp_around *side = &t->before;
+    int err = refuse_second(p, t);
+
+    for (size_t i = 0; !err && i < json_array_size(single); i++) {
+        const json_t *piece = json_array_get(single, i);
+        const json_t *special = json_object_get(piece, "SpecialToken");
+
+        if (special)
+            err = add_special(p, side, special);
+        else if (side == &t->before && json_object_get(piece, "Sequence"))
+            side = &t->after;
+        else
+            err = sp_part_refuse(p, "\"single\" is not one text with special tokens around");
+    }
+    if (!err && side == &t->before)
+        err = sp_part_refuse(p, "\"single\" has no text");
+    return err;
+}
+
+/* "cls": ["<s>", 0] before and "sep": ["</s>", 2] behind. */
+static int read_pair(const struct sp_part *p, void *to)
+{
+    struct sp_tokenizer *t = to;
+
+    SP_TRY(refuse_second(p, t));
+    SP_TRY(add_id(p, &t->before, json_array_get(json_object_get(p->json, "cls"), 1)));
+    return add_id(p, &t->after, json_array_get(json_object_get(p->json, "sep"), 1));
+}
+
+/* It moves offsets, and no ids. */
+static int read_byte_level(const struct sp_part *p, void *to)
+{
+    (void)p;
+    (void)to;
+    return 0;
+}
+
+static int read_around(struct sp_tokenizer *t, const json_t *json, const char *where)
+{
+    static const struct sp_part_type types[] = {{"TemplateProcessing", read_template},
+                                                {"RobertaProcessing", read_pair},
+                                                {"BertProcessing", read_pair},
+                                                {"ByteLevel", read_byte_level},
+                                                {NULL, NULL}};
+    const struct sp_part p = {json, where, "post_processor", ""};
+
+    return sp_part_read(&p, "processors", types, t);
+}
+
+/* ---- what belongs together --------------------------------------------------------------------- */
 
 /* An added token that the vocabulary has too must have the same id there, and an id one text. */
 static int check_added(const struct sp_tokenizer *t, const char *where)
@@ -81,24 +160,24 @@ static int count_ids(struct sp_tokenizer *t, const char *where)
 
 static int read_parts(struct sp_tokenizer *t, const json_t *root, const char *where)
 {
-    int err = refuse_keys(root, where);
+    const struct sp_part file = {root, where, "the file", ""};
 
-    err =
-        err ? err : sp_normalizer_read(&t->normalizer, json_object_get(root, "normalizer"), where);
-    err =
-        err ? err
-            : sp_pretokenizer_read(&t->pretokenizer, json_object_get(root, "pre_tokenizer"), where);
-    err = err ? err : sp_model_read(t, json_object_get(root, "model"), where);
-    err = err ? err : sp_added_read(&t->added, json_object_get(root, "added_tokens"), where);
-    err = err ? err : check_added(t, where);
-    err = err ? err : sp_around_read(t, json_object_get(root, "post_processor"), where);
-    err = err ? err : sp_decoder_read(&t->decoder, json_object_get(root, "decoder"), where);
-    err = err ? err : count_ids(t, where);
-    err = err ? err : normalize_added(t);
-    if (!err && sp_added_index(&t->added))
-        err = sp_error(ENOMEM, "%s: no memory for added tokens", where);
+    /* Padding and truncation are of batches. */
+    SP_TRY(sp_part_keys(&file, "version truncation padding added_tokens normalizer pre_tokenizer "
+                               "post_processor decoder model"));
+    SP_TRY(sp_normalizer_read(&t->normalizer, json_object_get(root, "normalizer"), where));
+    SP_TRY(sp_pretokenizer_read(&t->pretokenizer, json_object_get(root, "pre_tokenizer"), where));
+    SP_TRY(sp_model_read(t, json_object_get(root, "model"), where));
+    SP_TRY(sp_added_read(&t->added, json_object_get(root, "added_tokens"), where));
+    SP_TRY(check_added(t, where));
+    SP_TRY(read_around(t, json_object_get(root, "post_processor"), where));
+    SP_TRY(sp_decoder_read(&t->decoder, json_object_get(root, "decoder"), where));
+    SP_TRY(count_ids(t, where));
+    SP_TRY(normalize_added(t));
+    if (sp_added_index(&t->added))
+        return sp_error(ENOMEM, "%s: no memory for added tokens", where);
     t->words = sp_pretokenizer_words(&t->pretokenizer);
-    return err ? err : sp_cut_prepare(t);
+    return sp_cut_prepare(t);
 }
 
 int sp_tokenizer_parse(const char *json, size_t len, const char *where, struct sp_tokenizer **t)
@@ -160,19 +239,14 @@ static int read_beside(const struct sp_dir *dir, const char *name, json_t **root
     json_error_t why;
     char *text;
     size_t len;
-    int err;
 
     *root = NULL;
     if (!sp_dir_has(dir, name, &st))
         return 0;
-    err = sp_input_read_in(dir, name, SP_TOKENIZER_MAX_BYTES, "such a file", &text, &len);
-    if (err)
-        return err;
+    SP_TRY(sp_input_read_in(dir, name, SP_TOKENIZER_MAX_BYTES, "such a file", &text, &len));
     *root = sp_foreign_json(text, len, &why);
     free(text);
-    if (!*root)
-        err = sp_error(EINVAL, "%s/%s: line %d: %s", dir->path, name, why.line, why.text);
-    return err;
+    return *root ? 0 : sp_error(EINVAL, "%s/%s: line %d: %s", dir->path, name, why.line, why.text);
 }
 
 /* "bos_token": "<s>" or {"content": "<s>"}; "bos_token_id": 1 or [1, 2]. */

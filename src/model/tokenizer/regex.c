@@ -1,5 +1,5 @@
+#define _GNU_SOURCE /* memmem */
 #include "model/tokenizer/regex.h"
-#include "model/tokenizer/unicode.h"
 #include "sp_error.h"
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -8,8 +8,9 @@
 #include <string.h>
 
 struct sp_regex {
-    pcre2_code *code;
-    char *pattern; /* as the file has it */
+    pcre2_code *code; /* NULL: the pattern is a text */
+    char *pattern;    /* as the file has it */
+    size_t n;
 };
 
 struct sp_matcher {
@@ -28,23 +29,30 @@ struct translation {
     struct sp_bytes out;
 };
 
-static void put(struct translation *t, const char *text)
+static void append(struct translation *t, const char *text)
 {
     sp_bytes_add(&t->out, text, strlen(text));
 }
 
-static int refuse(const struct translation *t, const char *what)
+static int refuse_construct(const struct translation *t, const char *what)
 {
     return sp_error(EINVAL, "%s: the regular expression '%s': %s is not supported", t->where,
                     t->pattern, what);
 }
 
-static bool compiles(const char *pattern)
+/* Compiles a translated pattern; NULL: it cannot be, for which *err is PCRE2's code. */
+static pcre2_code *compile_translated(const char *translated, int *err)
 {
     PCRE2_SIZE offset;
+
+    return pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, OPTIONS, err, &offset,
+                         NULL);
+}
+
+static bool compiles(const char *pattern)
+{
     int err;
-    pcre2_code *code =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, OPTIONS, &err, &offset, NULL);
+    pcre2_code *code = compile_translated(pattern, &err);
 
     pcre2_code_free(code);
     return code;
@@ -58,7 +66,7 @@ static int translate_property(struct translation *t)
     bool negative = t->at[-1] == 'P';
 
     if (t->at == t->end || *t->at != '{' || !close || close - t->at > (int)sizeof name)
-        return refuse(t, "\\p without {NAME}");
+        return refuse_construct(t, "\\p without {NAME}");
     t->at++;
     if (*t->at == '^') {
         negative = !negative;
@@ -69,7 +77,7 @@ static int translate_property(struct translation *t)
     snprintf(text, sizeof text, "\\%c{sc:%s}", negative ? 'P' : 'p', name);
     if (strlen(name) < 3 || !compiles(text))
         snprintf(text, sizeof text, "\\%c{%s}", negative ? 'P' : 'p', name);
-    put(t, text);
+    append(t, text);
     return 0;
 }
 
@@ -79,10 +87,10 @@ static int translate_number(struct translation *t)
     char text[16];
 
     if (t->end - t->at < 4 || strspn(t->at, "0123456789abcdefABCDEF") < 4)
-        return refuse(t, "\\u without four digits");
+        return refuse_construct(t, "\\u without four digits");
     snprintf(text, sizeof text, "\\x{%.4s}", t->at);
     t->at += 4;
-    put(t, text);
+    append(t, text);
     return 0;
 }
 
@@ -122,12 +130,12 @@ static int translate_escape(struct translation *t, bool in_class)
     char what[8], c;
 
     if (t->at == t->end)
-        return refuse(t, "a \\ at the end");
+        return refuse_construct(t, "a \\ at the end");
     c = *t->at;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].name == c && (!in_class || known[i].inside)) {
             t->at++;
-            put(t, in_class ? known[i].inside : known[i].outside);
+            append(t, in_class ? known[i].inside : known[i].outside);
             return 0;
         }
     if (c == 'p' || c == 'P') {
@@ -148,7 +156,7 @@ static int translate_escape(struct translation *t, bool in_class)
         return 0;
     }
     snprintf(what, sizeof what, "\\%c", c);
-    return refuse(t, what);
+    return refuse_construct(t, what);
 }
 
 /* [...], from behind its bracket. */
@@ -159,12 +167,12 @@ static int translate_class(struct translation *t)
     if (t->at < t->end && *t->at == '^')
         sp_bytes_add(&t->out, t->at++, 1);
     if (t->at < t->end && *t->at == ']')
-        return refuse(t, "a ] that begins a class");
+        return refuse_construct(t, "a ] that begins a class");
     while (!err && t->at < t->end && *t->at != ']') {
         if (*t->at == '[')
-            return refuse(t, "a class in a class");
+            return refuse_construct(t, "a class in a class");
         if (*t->at == '&' && t->end - t->at > 1 && t->at[1] == '&')
-            return refuse(t, "an intersection of classes");
+            return refuse_construct(t, "an intersection of classes");
         if (*t->at == '\\') {
             t->at++;
             err = translate_escape(t, true);
@@ -173,7 +181,7 @@ static int translate_class(struct translation *t)
         }
     }
     if (!err && t->at == t->end)
-        return refuse(t, "a class without end");
+        return refuse_construct(t, "a class without end");
     if (!err)
         sp_bytes_add(&t->out, t->at++, 1);
     return err;
@@ -188,12 +196,12 @@ static int translate_group(struct translation *t)
         size_t n = strlen(known[i]);
 
         if ((size_t)(t->end - t->at) >= n && !memcmp(t->at, known[i], n)) {
-            put(t, known[i]);
+            append(t, known[i]);
             t->at += n;
             return 0;
         }
     }
-    return refuse(t, "a group of this kind");
+    return refuse_construct(t, "a group of this kind");
 }
 
 /* {n,m}: PCRE2 takes {,m} for a text, and {n,m}+ for a possessive repeat. */
@@ -202,16 +210,16 @@ static int translate_repeat(struct translation *t)
     size_t n = strspn(t->at, "0123456789,");
 
     if (t->at[n] != '}') { /* a text for both */
-        put(t, "\\{");
+        append(t, "\\{");
         return 0;
     }
-    put(t, *t->at == ',' ? "{0" : "{");
+    append(t, *t->at == ',' ? "{0" : "{");
     sp_bytes_add(&t->out, t->at, n + 1);
     t->at += n + 1;
-    return t->at < t->end && *t->at == '+' ? refuse(t, "+ behind {n,m}") : 0;
+    return t->at < t->end && *t->at == '+' ? refuse_construct(t, "+ behind {n,m}") : 0;
 }
 
-static int translate(struct translation *t)
+static int translate_pattern(struct translation *t)
 {
     int err = 0;
 
@@ -230,7 +238,7 @@ static int translate(struct translation *t)
         if (c == '[') {
             err = translate_class(t);
         } else if (c == '(' && t->at < t->end && *t->at == '*') {
-            err = refuse(t, "(*");
+            err = refuse_construct(t, "(*");
         } else if (c == '(' && t->at < t->end && *t->at == '?') {
             sp_bytes_add(&t->out, t->at++, 1);
             err = translate_group(t);
@@ -244,14 +252,12 @@ static int translate(struct translation *t)
 
 /* ---- matching ---------------------------------------------------------------------------------- */
 
-static int compile(struct sp_regex *re, const char *translated, const char *where)
+static int compile_pattern(struct sp_regex *re, const char *translated, const char *where)
 {
     PCRE2_UCHAR why[128];
-    PCRE2_SIZE offset;
     int err;
 
-    re->code =
-        pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, OPTIONS, &err, &offset, NULL);
+    re->code = compile_translated(translated, &err);
     if (!re->code) {
         pcre2_get_error_message(err, why, sizeof why);
         return sp_error(EINVAL, "%s: the regular expression '%s': %s", where, re->pattern,
@@ -262,27 +268,49 @@ static int compile(struct sp_regex *re, const char *translated, const char *wher
     return 0;
 }
 
-int sp_regex_create(const char *pattern, size_t n, const char *where, struct sp_regex **re)
+static struct sp_regex *hold_pattern(const char *pattern, size_t n, const char *where)
 {
     struct sp_regex *r = calloc(1, sizeof *r);
+
+    if (r)
+        r->pattern = malloc(n + 1);
+    if (!r || !r->pattern) {
+        sp_regex_destroy(r);
+        sp_error(ENOMEM, "%s: no memory for a pattern", where);
+        return NULL;
+    }
+    memcpy(r->pattern, pattern, n);
+    r->pattern[n] = '\0';
+    r->n = n;
+    return r;
+}
+
+int sp_regex_create(const char *pattern, size_t n, const char *where, struct sp_regex **re)
+{
+    struct sp_regex *r = hold_pattern(pattern, n, where);
     struct translation t = {.at = pattern, .end = pattern + n, .where = where, .pattern = pattern};
     int err;
 
-    if (r)
-        r->pattern = strdup(pattern);
-    if (!r || !r->pattern)
-        err = sp_error(ENOMEM, "%s: no memory for a regular expression", where);
-    else if (strlen(pattern) != n)
-        err = refuse(&t, "a zero byte");
-    else
-        err = translate(&t);
-    err = err ? err : compile(r, t.out.at, where);
+    if (!r)
+        return -ENOMEM;
+    err = strlen(pattern) != n ? refuse_construct(&t, "a zero byte") : translate_pattern(&t);
+    err = err ? err : compile_pattern(r, t.out.at, where);
     free(t.out.at);
     if (err)
         sp_regex_destroy(r);
     else
         *re = r;
     return err;
+}
+
+int sp_regex_of(const struct sp_part *p, const struct sp_pattern *pattern, struct sp_regex **re)
+{
+    if (!pattern->n)
+        return sp_part_refuse(p, "nothing to look for");
+    if (pattern->regex)
+        return sp_regex_create(pattern->text, pattern->n, p->where, re);
+    *re = hold_pattern(pattern->text, pattern->n, p->where);
+    return *re ? 0 : -ENOMEM;
 }
 
 void sp_regex_destroy(struct sp_regex *re)
@@ -292,6 +320,11 @@ void sp_regex_destroy(struct sp_regex *re)
     pcre2_code_free(re->code);
     free(re->pattern);
     free(re);
+}
+
+bool sp_regex_is_character(const struct sp_regex *re)
+{
+    return !re->code && (size_t)sp_unicode_length(*re->pattern) == re->n;
 }
 
 struct sp_matcher *sp_matcher_create(void)
@@ -322,13 +355,26 @@ void sp_matcher_destroy(struct sp_matcher *m)
     free(m);
 }
 
+static int find_text(const struct sp_regex *re, const char *text, size_t n, size_t at,
+                     size_t match[2])
+{
+    const char *found = n - at < re->n ? NULL : memmem(text + at, n - at, re->pattern, re->n);
+
+    match[0] = found ? (size_t)(found - text) : 0;
+    match[1] = match[0] + re->n;
+    return found != NULL;
+}
+
 int sp_regex_find(const struct sp_regex *re, struct sp_matcher *m, const char *text, size_t n,
                   size_t at, size_t match[2])
 {
-    int k = pcre2_match(re->code, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK, m->data, m->context);
-    const PCRE2_SIZE *found = pcre2_get_ovector_pointer(m->data);
     PCRE2_UCHAR why[128];
+    const PCRE2_SIZE *found;
+    int k;
 
+    if (!re->code)
+        return find_text(re, text, n, at, match);
+    k = pcre2_match(re->code, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK, m->data, m->context);
     if (k == PCRE2_ERROR_NOMATCH)
         return 0;
     if (k < 0) {
@@ -336,7 +382,74 @@ int sp_regex_find(const struct sp_regex *re, struct sp_matcher *m, const char *t
         return sp_error(EINVAL, "the regular expression '%s' of the tokenizer gave up: %s",
                         re->pattern, (char *)why);
     }
+    found = pcre2_get_ovector_pointer(m->data);
     match[0] = found[0];
     match[1] = found[1];
     return 1;
+}
+
+size_t sp_regex_behind(const char *text, size_t n, const size_t match[2])
+{
+    size_t end = match[1];
+
+    if (match[0] < end)
+        return end;
+    return end + (end < n ? (size_t)sp_unicode_length(text[end]) : 1);
+}
+
+/* ---- replacing --------------------------------------------------------------------------------- */
+
+int sp_replacement_set(struct sp_replacement *r, const struct sp_part *p, const char *to, size_t n)
+{
+    r->to = malloc(n + 1);
+    if (!r->to)
+        return sp_error(ENOMEM, "%s: no memory for a text", p->where);
+    memcpy(r->to, to, n);
+    r->to_n = n;
+    return 0;
+}
+
+int sp_replacement_read(struct sp_replacement *r, const struct sp_part *p, bool texts_only)
+{
+    struct sp_pattern pattern;
+    const char *content = "";
+    size_t n = 0;
+    int err = sp_part_pattern(p, "pattern", &pattern);
+
+    err = err ? err : sp_part_text(p, "content", &content, &n);
+    if (!err && texts_only && pattern.regex)
+        err = sp_part_refuse(p, "a regular expression is not supported");
+    err = err ? err : sp_regex_of(p, &pattern, &r->from);
+    err = err ? err : sp_replacement_set(r, p, content, n);
+    if (err)
+        sp_replacement_destroy(r);
+    return err;
+}
+
+void sp_replacement_destroy(struct sp_replacement *r)
+{
+    sp_regex_destroy(r->from);
+    free(r->to);
+    *r = (struct sp_replacement){0};
+}
+
+int sp_replacement_run(const struct sp_replacement *r, struct sp_matcher *m, const char *text,
+                       size_t n, size_t most, struct sp_bytes *out)
+{
+    size_t copied = 0, match[2];
+    int found = 1;
+
+    for (size_t at = 0; at <= n; at = sp_regex_behind(text, n, match)) {
+        if (out->n > most)
+            return sp_error(EFBIG, "the tokenizer's normalizer makes more than %zu bytes of a text",
+                            most);
+        found = sp_regex_find(r->from, m, text, n, at, match);
+        if (found <= 0)
+            break;
+        sp_bytes_add(out, text + copied, match[0] - copied);
+        sp_bytes_add(out, r->to, r->to_n);
+        copied = match[1];
+    }
+    sp_bytes_add(out, text + copied, n - copied);
+    return found < 0 ? found : 0;
 }

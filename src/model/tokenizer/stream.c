@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* memmem */
 #include "model/tokenizer/stream.h"
+#include "model/grow.h"
 #include "sp_error.h"
 #include <omp.h>
 #include <stdlib.h>
@@ -77,16 +78,11 @@ static size_t document_end(const struct sp_tokenizing *z, const struct window *w
 
 static bool add_chunk(struct window *w, struct chunk c)
 {
-    if (w->chunks == w->chunk_room) {
-        size_t room = w->chunk_room ? 2 * w->chunk_room : 64;
-        struct chunk *grown = realloc(w->chunk, room * sizeof *grown);
+    size_t room = w->chunk_room;
 
-        if (!grown)
-            return false;
-        memset(grown + w->chunk_room, 0, (room - w->chunk_room) * sizeof *grown);
-        w->chunk = grown;
-        w->chunk_room = room;
-    }
+    if (!sp_grow(&w->chunk, &w->chunk_room, w->chunks + 1, sizeof c))
+        return false;
+    memset(w->chunk + room, 0, (w->chunk_room - room) * sizeof c);
     c.ids = w->chunk[w->chunks].ids;
     w->chunk[w->chunks++] = c;
     return true;
@@ -191,7 +187,7 @@ static int encode_window(struct sp_tokenizing *z, struct window *w)
 /* ---- the file ---------------------------------------------------------------------------------- */
 
 /* More text behind that which is there. */
-static int fill(struct sp_tokenizing *z, struct window *w, FILE *f, const char *path)
+static int read_more(struct sp_tokenizing *z, struct window *w, FILE *f, const char *path)
 {
     size_t k;
 
@@ -252,7 +248,7 @@ int sp_tokenize_file(struct sp_tokenizing *z, FILE *f, const char *path)
     while (!err && !w.last) {
         size_t rest = 0;
 
-        err = fill(z, &w, f, path);
+        err = read_more(z, &w, f, path);
         if (!err && !cut_window(z, &w, &rest))
             err = sp_error(ENOMEM, "%s: no memory for its parts", path);
         err = err ? err : encode_window(z, &w);

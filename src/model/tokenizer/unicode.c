@@ -1,24 +1,13 @@
 #include "model/tokenizer/unicode.h"
+#include "model/grow.h"
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
 static bool reserve(struct sp_bytes *b, size_t n)
 {
-    size_t room = b->room ? b->room : 256;
-    char *at;
-
-    if (b->failed || b->room - b->n >= n)
-        return !b->failed;
-    while (room - b->n < n)
-        room *= 2;
-    at = realloc(b->at, room);
-    b->failed = !at;
-    if (!at)
-        return false;
-    b->at = at;
-    b->room = room;
-    return true;
+    b->failed = b->failed || !sp_grow(&b->at, &b->room, b->n + n, 1);
+    return !b->failed;
 }
 
 void sp_bytes_add(struct sp_bytes *b, const void *bytes, size_t n)
@@ -37,41 +26,17 @@ void sp_bytes_add_char(struct sp_bytes *b, uint32_t c)
 
 int sp_unicode_decode(const char *text, size_t n, uint32_t *c)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned char *b = (const unsigned char *)text;
-    int length = sp_unicode_length(*text);
+    utf8proc_int32_t number;
+    utf8proc_ssize_t length =
+        utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &number);
 
-    if (length > 1 && (b[0] < 0xc2 || b[0] > 0xf4 || (size_t)length > n))
-        return 0;
-    for (int i = 1; i < length; i++)
-        if ((b[i] & 0xc0) != 0x80)
-            return 0;
-    sp_unicode_next(text, c);
-    return *c < least[length] || *c > 0x10ffff || (*c >= 0xd800 && *c < 0xe000) ? 0 : length;
+    *c = (uint32_t)number;
+    return length > 0 ? (int)length : 0;
 }
 
 int sp_unicode_encode(uint32_t c, char out[4])
 {
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        out[0] = (char)(0xc0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 63));
-        return 2;
-    }
-    if (c < 0x10000) {
-        out[0] = (char)(0xe0 | c >> 12);
-        out[1] = (char)(0x80 | (c >> 6 & 63));
-        out[2] = (char)(0x80 | (c & 63));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | c >> 18);
-    out[1] = (char)(0x80 | (c >> 12 & 63));
-    out[2] = (char)(0x80 | (c >> 6 & 63));
-    out[3] = (char)(0x80 | (c & 63));
-    return 4;
+    return (int)utf8proc_encode_char((utf8proc_int32_t)c, (utf8proc_uint8_t *)out);
 }
 
 size_t sp_unicode_valid(const char *text, size_t n)
@@ -106,9 +71,12 @@ const unsigned char sp_ascii_class[128] = {
     O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O,
 };
 
-static utf8proc_category_t category(uint32_t c)
+/* True if a character is of one of the categories from `first` to `last`, in the order that utf8proc has them. */
+static bool is_of(uint32_t c, utf8proc_category_t first, utf8proc_category_t last)
 {
-    return utf8proc_category((utf8proc_int32_t)c);
+    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
+
+    return k >= first && k <= last;
 }
 
 bool sp_unicode_is_space(uint32_t c)
@@ -123,27 +91,16 @@ enum sp_char_class sp_unicode_class(uint32_t c)
 {
     if (c < 0x80)
         return (enum sp_char_class)sp_ascii_class[c];
-    switch (category(c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
+    if (is_of(c, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO))
         return SP_CHAR_LETTER;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
+    if (is_of(c, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO))
         return SP_CHAR_NUMBER;
-    default:
-        return sp_unicode_is_space(c) ? SP_CHAR_SPACE : SP_CHAR_OTHER;
-    }
+    return sp_unicode_is_space(c) ? SP_CHAR_SPACE : SP_CHAR_OTHER;
 }
 
 bool sp_unicode_is_mark(uint32_t c)
 {
-    utf8proc_category_t k = c < 0x80 ? UTF8PROC_CATEGORY_CN : category(c);
-
-    return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME;
+    return c >= 0x80 && is_of(c, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
 }
 
 bool sp_unicode_is_word(uint32_t c)
@@ -151,10 +108,9 @@ bool sp_unicode_is_word(uint32_t c)
     /* Letters in circles and squares: Other_Alphabetic, of category So. */
     static const uint32_t enclosed[][2] = {
         {0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
-    utf8proc_category_t k = category(c);
 
-    if (sp_unicode_class(c) == SP_CHAR_LETTER || sp_unicode_is_mark(c) ||
-        k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_PC)
+    if (is_of(c, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_NL) || /* letters, marks, digits */
+        is_of(c, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PC))
         return true;
     for (size_t i = 0; i < sizeof enclosed / sizeof *enclosed; i++)
         if (c >= enclosed[i][0] && c <= enclosed[i][1])
@@ -166,18 +122,7 @@ bool sp_unicode_is_punctuation(uint32_t c)
 {
     if (c < 0x80)
         return c > ' ' && c < 0x7f && sp_ascii_class[c] == SP_CHAR_OTHER;
-    switch (category(c)) {
-    case UTF8PROC_CATEGORY_PC:
-    case UTF8PROC_CATEGORY_PD:
-    case UTF8PROC_CATEGORY_PS:
-    case UTF8PROC_CATEGORY_PE:
-    case UTF8PROC_CATEGORY_PI:
-    case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO:
-        return true;
-    default:
-        return false;
-    }
+    return is_of(c, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO);
 }
 
 int sp_unicode_lower(uint32_t c, uint32_t out[2])

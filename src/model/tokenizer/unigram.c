@@ -1,13 +1,13 @@
+#include "model/grow.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/vocabulary.h"
+#include "model/try.h"
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* By how much a character that is in no token scores less than the worst token. */
 #define UNK_PENALTY 10.0
-enum { NOWHERE = -1 };
 
 int sp_unigram_create(struct sp_unigram *u)
 {
@@ -28,12 +28,6 @@ int sp_unigram_create(struct sp_unigram *u)
     }
     err = sp_trie_create(&u->trie, texts, n);
     free(texts);
-    for (int i = 0; i < 256; i++) {
-        char text[8];
-        int length = snprintf(text, sizeof text, "<0x%02X>", (unsigned)i);
-
-        u->byte[i] = u->byte_fallback ? sp_vocabulary_find(v, text, (size_t)length) : -1;
-    }
     return err;
 }
 
@@ -44,7 +38,7 @@ void sp_unigram_destroy(struct sp_unigram *u)
     u->score = NULL;
 }
 
-static void offer(struct sp_unigram_node *to, double score, uint32_t start, uint32_t id)
+static void offer_way(struct sp_unigram_node *to, double score, uint32_t start, uint32_t id)
 {
     if (to->start == UINT32_MAX || score > to->score)
         *to = (struct sp_unigram_node){score, id, start};
@@ -72,15 +66,15 @@ static int find_ways(const struct sp_unigram *u, struct sp_unigram_node *node, c
             id = u->trie.value[at];
             if (id == UINT32_MAX)
                 continue;
-            offer(&node[end], u->score[id] + here, (uint32_t)start, id);
+            offer_way(&node[end], u->score[id] + here, (uint32_t)start, id);
             single |= end - start == length;
         }
         if (single)
             continue;
-        if (u->unk < 0)
+        if (u->vocabulary->unk < 0)
             return -ENOENT;
-        offer(&node[start + length], u->least - UNK_PENALTY + here, (uint32_t)start,
-              (uint32_t)u->unk);
+        offer_way(&node[start + length], u->least - UNK_PENALTY + here, (uint32_t)start,
+                  (uint32_t)u->vocabulary->unk);
     }
     return 0;
 }
@@ -88,37 +82,30 @@ static int find_ways(const struct sp_unigram *u, struct sp_unigram_node *node, c
 /* A part of the text on the best way, characters without a token that follow each other being one. */
 static void add_part(const struct sp_unigram *u, const char *text, size_t n, struct sp_ids *ids)
 {
-    int64_t id = sp_vocabulary_find(u->vocabulary, text, n);
-    bool bytes = id < 0 && u->byte_fallback;
+    const struct sp_vocabulary *v = u->vocabulary;
+    int64_t id = sp_vocabulary_find(v, text, n);
 
-    for (size_t i = 0; bytes && i < n; i++)
-        bytes = u->byte[(unsigned char)text[i]] >= 0;
-    for (size_t i = 0; bytes && i < n; i++)
-        sp_ids_add(ids, (uint32_t)u->byte[(unsigned char)text[i]]);
-    if (!bytes)
-        sp_ids_add(ids, (uint32_t)(id < 0 ? u->unk : id));
+    if (id >= 0 || !u->byte_fallback || !sp_bytes_known(v, text, n)) {
+        sp_ids_add(ids, (uint32_t)(id < 0 ? v->unk : id));
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        sp_ids_add(ids, (uint32_t)v->byte[(unsigned char)text[i]]);
 }
 
 int sp_unigram_encode(const struct sp_unigram *u, struct sp_unigram_room *r, const char *text,
                       size_t n, struct sp_ids *ids)
 {
+    int64_t unk = u->vocabulary->unk;
     struct sp_unigram_node *node;
     uint32_t next = 0;
-    int err;
 
     if (n >= UINT32_MAX)
         return -ENOMEM;
-    if (r->nodes < n + 1) {
-        node = realloc(r->node, 2 * (n + 1) * sizeof *node);
-        if (!node)
-            return -ENOMEM;
-        r->node = node;
-        r->nodes = 2 * (n + 1);
-    }
+    if (!sp_grow(&r->node, &r->nodes, n + 1, sizeof *node))
+        return -ENOMEM;
     node = r->node;
-    err = find_ways(u, node, text, n);
-    if (err)
-        return err;
+    SP_TRY(find_ways(u, node, text, n));
     /* From the end: where each part of the way ends. */
     for (uint32_t end = (uint32_t)n, start; end; end = start) {
         start = node[end].start;
@@ -126,8 +113,8 @@ int sp_unigram_encode(const struct sp_unigram *u, struct sp_unigram_room *r, con
     }
     for (uint32_t start = 0; start < n; start = next) {
         next = (uint32_t)node[start].score;
-        while (u->unk >= 0 && node[next].id == (uint32_t)u->unk && next < n &&
-               node[(uint32_t)node[next].score].id == (uint32_t)u->unk)
+        while (unk >= 0 && node[next].id == (uint32_t)unk && next < n &&
+               node[(uint32_t)node[next].score].id == (uint32_t)unk)
             next = (uint32_t)node[next].score;
         add_part(u, text + start, next - start, ids);
     }

@@ -7,7 +7,8 @@
 
 int sp_vocabulary_create(struct sp_vocabulary *v, uint32_t ids, size_t entries)
 {
-    *v = (struct sp_vocabulary){.ids = ids, .slots = 16};
+    *v = (struct sp_vocabulary){.ids = ids, .slots = 16, .unk = -1};
+    memset(v->byte, 0xff, sizeof v->byte);
     while (v->slots < 2 * entries)
         v->slots *= 2;
     v->entry = malloc((ids + (size_t)1) * sizeof *v->entry);

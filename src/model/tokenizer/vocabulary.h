@@ -14,9 +14,11 @@ struct sp_vocabulary {
     char *text;
     size_t used, room;
     uint32_t *slot, slots; /* ids by the hash of their text; UINT32_MAX: empty */
+    int64_t unk;           /* the token of what has none; -1: none */
+    int64_t byte[256];     /* the tokens that stand for bytes; -1: none */
 };
 
-/* For so many entries with ids below `ids`. 0 or -ENOMEM. */
+/* For so many entries with ids below `ids`, without unk and bytes. 0 or -ENOMEM. */
 int sp_vocabulary_create(struct sp_vocabulary *v, uint32_t ids, size_t entries);
 void sp_vocabulary_destroy(struct sp_vocabulary *v);
 /* 0; -EEXIST: the id has a text; or -ENOMEM. A text that is added twice is found by its last id. */
