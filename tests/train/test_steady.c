@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "groups.h"
-#include "train/calibrate/steady.h"
+#include "train/calibrate/quality.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
-#include "train/calibrate/steady.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -14,9 +13,6 @@ enum { NOISE_BYTES = 1 << 20 };
  * waiting for a GPU take time too. A longer one would be disturbed more often: a program that
  * takes a core keeps it for milliseconds. */
 static const double sample_s = 0.5e-3;
-
-/* A sample does not count if threads waited for their cores for a larger part of it. */
-static const double most_waited = 0.05;
 
 double sp_bench_now_s(void)
 {
@@ -114,13 +110,7 @@ static void sample(const struct sp_backend *k, const struct timing_args *a, stru
 
     calls = calls > 1 ? calls : 1;
     took = calls_s(k, a->call, turns, calls);
-    waited = team_waited_s(k) - waited;
-    s->took_s += took;
-    s->waited_s += waited;
-    if (waited <= most_waited * took)
-        sp_steady_add(s, took / calls);
-    else
-        sp_steady_disturbed(s, took / calls);
+    sp_steady_take(s, took, team_waited_s(k) - waited, calls);
 }
 
 /* A disturbed turn goes on until it has UNDISTURBED samples, for at most PATIENCE times as

@@ -1,4 +1,7 @@
-/* Starts the runtime, measures everything in turn, and notes how each number was obtained. */
+/*
+ * A calibration: finds the devices, then for each number of threads starts the runtime and measures; with the described
+ * devices, which come last, measures all else, and notes how each number was obtained; at last judges the figures.
+ */
 #include "train/calibrate/calibrate.h"
 #include "sinks/starpu/cuda.h"
 #include "offload/disk.h"
@@ -67,34 +70,11 @@ int sp_calibrate_prepare(const struct sp_calibration *c, const struct sp_world *
     return err;
 }
 
-/* ---- the runtime --------------------------------------------------------------------------- */
-
-static int start(const struct sp_placement *pl)
-{
-    const struct sp_runtime runtime = {.place = pl};
-    bool started;
-    int err = sp_runtime_start(&runtime, &started);
-
-    if (err && started)
-        sp_transport_stop();
-    err = err ? err : sp_placement_bind(pl);
-    if (err)
-        return err;
-    return pl->gpus ? sp_cuda_start() : 0;
-}
-
-static void stop(const struct sp_placement *pl)
-{
-    if (pl->gpus)
-        sp_cuda_stop();
-    sp_transport_stop();
-}
-
 /* ---- measuring ----------------------------------------------------------------------------- */
 
 /* Measures the link within a node. A process alone hands over through memory, with GPUs through
  * the host's. */
-static void node_link(struct sp_bench *b, int peer, struct sp_machine *m)
+static void measure_node_link(struct sp_bench *b, int peer, struct sp_machine *m)
 {
     sp_bench_show(b, "messages in the node");
     if (peer > 0) {
@@ -113,7 +93,7 @@ static void node_link(struct sp_bench *b, int peer, struct sp_machine *m)
                     "memory, latency of a task");
 }
 
-static void network_link(struct sp_bench *b, int peer, struct sp_machine *m)
+static void measure_network_link(struct sp_bench *b, int peer, struct sp_machine *m)
 {
     sp_bench_show(b, "messages between nodes");
     if (peer > 0) {
@@ -129,51 +109,29 @@ static void network_link(struct sp_bench *b, int peer, struct sp_machine *m)
     sp_machine_note(m, "network: not measured, there was one node: as node.link");
 }
 
-/* Judges, on rank 0, how far the figures can be trusted, and says so unless they are known to be
- * rough. */
-static int judge(const struct sp_quality *q, bool rough, const struct sp_machine *m)
+/* With the described devices: names and memory, their rates, and all that does not depend on their number of threads. */
+static int measure_machine(struct sp_bench *b, const struct sp_effort *effort,
+                           struct sp_peers peers, struct sp_disk *disk, const char *disk_dir,
+                           struct sp_machine *m)
 {
-    char text[1024];
-    int err = sp_quality_check_rates(&m->rates);
+    int err = sp_machine_facts(&b->place, m);
 
-    for (int i = 0; i < m->teams && !err; i++)
-        err = sp_quality_check_rates(&m->team[i]);
-    if (err || !q->unsteady || rough)
-        return err;
-    sp_quality_text(q, text, sizeof text);
-    sp_warn("calibrate: %s", text);
-    return 0;
-}
-
-static void note_quality(const struct sp_quality *q, bool quick, struct sp_machine *m)
-{
-    char text[1024];
-
-    sp_quality_text(q, text, sizeof text);
-    sp_machine_note(m, "medians of samples%s: %s",
-                    quick ? ", in the short time that --quick gives them" : "", text);
-}
-
-/* With the described devices, measures all that does not depend on their number of threads. */
-static int measure_links(struct sp_bench *b, const struct sp_calibration *c, struct sp_disk *disk,
-                         struct sp_peers peers, struct sp_machine *m)
-{
-    int err = sp_measure_copies(b, &m->copy);
-
+    err = err ? err : sp_measure_rates(b, effort, &m->rates);
+    err = err ? err : sp_measure_copies(b, &m->copy);
     if (err)
         return err;
-    node_link(b, peers.node, m);
-    network_link(b, peers.network, m);
+    measure_node_link(b, peers.node, m);
+    measure_network_link(b, peers.network, m);
     sp_transport_barrier();
     if (disk) {
         err = sp_measure_disk(b, disk, &m->disk);
-        sp_machine_note(m, "node.disk: a file in %s", c->offload_dir);
+        sp_machine_note(m, "node.disk: a file in %s", disk_dir);
     }
     sp_transport_barrier();
     return err;
 }
 
-static struct sp_effort effort(const struct sp_calibration *c, bool gpus)
+static struct sp_effort effort_of(const struct sp_calibration *c, bool gpus)
 {
     struct sp_effort e = c->quick ? (struct sp_effort){1e8, 2e9, 1e7, 1}
                                   : (struct sp_effort){1e12, 1e13, gpus ? 1e9 : 1e8, 8};
@@ -182,21 +140,42 @@ static struct sp_effort effort(const struct sp_calibration *c, bool gpus)
     return e;
 }
 
-/* Measures the devices of each number of threads; with the last of them, all else. */
-static int measure(struct sp_bench *b, const struct sp_calibration *c, struct sp_disk *disk,
-                   const struct sp_peers *peers, struct sp_machine *m)
+static int start_runtime(const struct sp_placement *pl)
 {
-    const struct sp_effort e = effort(c, b->place.gpus);
-    int err;
+    const struct sp_runtime runtime = {.place = pl};
+    bool started;
+    int err = sp_runtime_start(&runtime, &started);
 
-    if (!peers)
-        return sp_measure_rates(b, &e, &m->team[m->teams++]);
-    err = sp_machine_facts(&b->place, m);
+    if (err && started)
+        sp_transport_stop();
+    err = err ? err : sp_placement_bind(pl);
     if (err)
         return err;
-    sp_machine_note_origin(&b->place, m);
-    err = sp_measure_rates(b, &e, &m->rates);
-    return err ? err : measure_links(b, c, disk, *peers, m);
+    return pl->gpus ? sp_cuda_start() : 0;
+}
+
+static void stop_runtime(const struct sp_placement *pl)
+{
+    if (pl->gpus)
+        sp_cuda_stop();
+    sp_transport_stop();
+}
+
+/* Notes, on rank 0, how far the figures can be trusted, says so unless they are known to be rough, and refuses those that
+ * no device can have. */
+static int judge(const struct sp_quality *q, const struct sp_calibration *c, struct sp_machine *m)
+{
+    char text[1024];
+    int err = sp_quality_check_rates(&m->rates);
+
+    sp_quality_text(q, text, sizeof text);
+    sp_machine_note(m, "medians of samples%s: %s",
+                    c->quick ? ", in the short time that --quick gives them" : "", text);
+    for (int i = 0; i < m->teams && !err; i++)
+        err = sp_quality_check_rates(&m->team[i]);
+    if (!err && q->unsteady && !c->rough)
+        sp_warn("calibrate: %s", text);
+    return err;
 }
 
 int sp_calibrate(const struct sp_calibration *c, const struct sp_calibrated *devices,
@@ -210,26 +189,28 @@ int sp_calibrate(const struct sp_calibration *c, const struct sp_calibrated *dev
 
     *m = (struct sp_machine){.teams = 0};
     for (int i = 0; i < devices->n && !err; i++) {
+        const struct sp_effort effort = effort_of(c, devices->place[i].gpus);
+
         b = (struct sp_bench){.place = devices->place[i],
                               .turn_s = c->quick ? 4e-3 : 10e-3,
                               .longest_s = c->quick ? 3e-3 : 0.08,
                               .shows = c->shows && world->rank == 0,
                               .rough = c->rough,
                               .quality = &quality};
-        err = start(&b.place);
+        err = start_runtime(&b.place);
         if (err)
             break;
         err = sp_bench_create(&b);
         if (!err) {
-            err = measure(&b, c, disk, i + 1 < devices->n ? NULL : &peers, m);
+            if (i + 1 < devices->n) /* another number of threads */
+                err = sp_measure_rates(&b, &effort, &m->team[m->teams++]);
+            else
+                err = measure_machine(&b, &effort, peers, disk, c->offload_dir, m);
             sp_bench_show(&b, "%s", "");
             sp_bench_destroy(&b);
         }
-        stop(&b.place);
+        stop_runtime(&b.place);
     }
     sp_disk_destroy(disk);
-    if (err || world->rank > 0)
-        return err;
-    note_quality(&quality, c->quick, m);
-    return judge(&quality, c->rough, m);
+    return err || world->rank > 0 ? err : judge(&quality, c, m);
 }

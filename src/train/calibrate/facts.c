@@ -36,15 +36,6 @@ static void tidy(char *text)
             *text = '?';
 }
 
-/* Memory of the node that its processes may use. */
-static int64_t host_bytes(void)
-{
-    struct sp_host_memory m;
-
-    sp_host_memory_read("", &m);
-    return m.node.bytes;
-}
-
 /* Cores of the node, and the name of its processors. */
 static int look_around(char cpu[128], int *cores)
 {
@@ -78,11 +69,30 @@ static int devices(const struct sp_placement *pl)
     return cores / pl->threads > started ? cores / pl->threads : started;
 }
 
+/* Notes the machine, the versions and the day. */
+static void note_origin(const struct sp_placement *pl, const char *cpu, int cores,
+                        struct sp_machine *m)
+{
+    time_t now = time(NULL);
+    struct utsname system;
+    char day[32], starpu[32];
+
+    strftime(day, sizeof day, "%Y-%m-%d", gmtime(&now));
+    sp_runtime_version(starpu);
+    sp_machine_note(m, "measured by %s calibrate on %s", PACKAGE_STRING, day);
+    sp_machine_note(m, "machine: %d cores, %s; at work at once: %d times %s", cores, cpu,
+                    pl->workers * pl->world.size, m->device);
+    sp_machine_note(m, "versions: StarPU %s, %s, %s, %s %s", starpu, sp_gemm_backend(),
+                    sp_transport_version(), uname(&system) ? "?" : system.sysname,
+                    uname(&system) ? "?" : system.release);
+}
+
 int sp_machine_facts(const struct sp_placement *pl, struct sp_machine *m)
 {
+    struct sp_host_memory host;
     char cpu[128];
     int64_t unused;
-    int cores, err = look_around(cpu, &cores);
+    int cores = 0, err = look_around(cpu, &cores);
 
     if (err)
         return err;
@@ -90,32 +100,18 @@ int sp_machine_facts(const struct sp_placement *pl, struct sp_machine *m)
         strcpy(m->name, "calibrated");
     tidy(m->name);
     m->devices_per_node = devices(pl);
-    m->host_bytes = host_bytes();
+    sp_host_memory_read("", &host);
+    m->host_bytes = host.node.bytes; /* that its processes may use */
     m->memory_bytes = m->host_bytes / m->devices_per_node;
     snprintf(m->device, sizeof m->device, "%d core%s of %.96s", pl->threads,
              pl->threads > 1 ? "s" : "", cpu);
-    if (!pl->gpus)
-        return 0;
-    sp_cuda_name(pl->gpu[0], m->device);
-    tidy(m->device);
-    err = sp_cuda_memory(pl->gpu[0], &m->memory_bytes, &unused);
-    return err ? sp_error(-err, "cuda: GPU %d does not tell its memory", pl->gpu[0]) : 0;
-}
-
-void sp_machine_note_origin(const struct sp_placement *pl, struct sp_machine *m)
-{
-    time_t now = time(NULL);
-    int cores;
-    struct utsname system;
-    char day[32], cpu[128], starpu[32];
-
-    strftime(day, sizeof day, "%Y-%m-%d", gmtime(&now));
-    sp_runtime_version(starpu);
-    sp_machine_note(m, "measured by %s calibrate on %s", PACKAGE_STRING, day);
-    if (!look_around(cpu, &cores))
-        sp_machine_note(m, "machine: %d cores, %s; at work at once: %d times %s", cores, cpu,
-                        pl->workers * pl->world.size, m->device);
-    sp_machine_note(m, "versions: StarPU %s, %s, %s, %s %s", starpu, sp_gemm_backend(),
-                    sp_transport_version(), uname(&system) ? "?" : system.sysname,
-                    uname(&system) ? "?" : system.release);
+    if (pl->gpus) {
+        sp_cuda_name(pl->gpu[0], m->device);
+        tidy(m->device);
+        err = sp_cuda_memory(pl->gpu[0], &m->memory_bytes, &unused);
+        if (err)
+            return sp_error(-err, "cuda: GPU %d does not tell its memory", pl->gpu[0]);
+    }
+    note_origin(pl, cpu, cores, m);
+    return 0;
 }

@@ -110,7 +110,7 @@ double sp_bench_now_s(void);
  * system does not tell. */
 double sp_bench_waited_s(void);
 
-/* ---- curves.c, task_cost.c, links.c, tiers.c: rates of devices, links, copies and disks ---------- */
+/* ---- curves.c, task_cost.c, transfers.c: rates of devices, links, copies and disks ------------------- */
 
 /* Rounds a figure to four digits: a measurement is no more exact. */
 double sp_measured(double x);
@@ -155,14 +155,12 @@ int sp_measure_disk(struct sp_bench *b, struct sp_disk *file, struct sp_disk_rat
 
 /* ---- facts.c: names and memory of this machine --------------------------------------------------- */
 
-/* Sets name, device, memory_bytes, devices_per_node, host_bytes. 0, or -errno after one line. */
+/* Sets name, device, memory_bytes, devices_per_node, host_bytes; notes the machine, the versions and the day. 0, or -errno
+ * after one line. */
 int sp_machine_facts(const struct sp_placement *place, struct sp_machine *m);
 
 /* Adds a line to m->source, if there is room. */
 void sp_machine_note(struct sp_machine *m, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-/* Notes the machine, the versions and the day. */
-void sp_machine_note_origin(const struct sp_placement *place, struct sp_machine *m);
 
 #endif
