@@ -103,7 +103,7 @@ static const char *stored(const char *name)
     char key[64];
 
     snprintf(key, sizeof key, "--%s", name);
-    return json_string_value(json_object_get(json_object_get(kept.json, "options"), key));
+    return sp_run_state_option(&kept, key);
 }
 
 /* True if the run saved step N into `dir` last. Otherwise the step may have been archived there,

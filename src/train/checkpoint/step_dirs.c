@@ -48,8 +48,7 @@ long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit)
 
 /* ---- files ------------------------------------------------------------------------------ */
 
-/* Reads the state.json of a directory; NULL: it has none that can be read. */
-static json_t *load_state(const struct sp_dir *dir)
+json_t *sp_step_state(const struct sp_dir *dir)
 {
     enum { MOST = 64 << 20 };
     json_t *state = NULL;
@@ -62,7 +61,7 @@ static json_t *load_state(const struct sp_dir *dir)
         return NULL;
     quiet = sp_error_quiet(true);
     if (!sp_input_read_in(dir, STATE, MOST, "a state", &text, &n)) {
-        state = json_loadb(text, n, 0, NULL);
+        state = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
         free(text);
     }
     sp_error_quiet(quiet);
@@ -71,7 +70,7 @@ static json_t *load_state(const struct sp_dir *dir)
 
 json_t *sp_step_companions(const struct sp_dir *step)
 {
-    json_t *state = load_state(step);
+    json_t *state = sp_step_state(step);
     json_t *names = sp_companions_check_names(json_object_get(state, SP_STEP_COMPANIONS));
 
     json_decref(state);
@@ -211,7 +210,7 @@ int sp_step_open(const char *dir, struct sp_dir *step)
 
 static bool says_a_step(const struct sp_dir *dir)
 {
-    json_t *state = load_state(dir), *step = json_object_get(state, "step");
+    json_t *state = sp_step_state(dir), *step = json_object_get(state, "step");
     bool says = json_is_integer(step) && json_integer_value(step) >= 0;
 
     json_decref(state);

@@ -46,6 +46,9 @@ enum sp_step_kind {
 };
 enum sp_step_kind sp_step_look(const struct sp_dir *run, const char *name);
 
+/* The state.json of a step; NULL: it has none that can be read. */
+json_t *sp_step_state(const struct sp_dir *step);
+
 /*
  * The names of the model's companions (companions.h) that are files of the step. state.json lists
  * them; it is written before them and removed after them. Any other file is somebody else's. NULL:

@@ -3,7 +3,7 @@
 #include "plan/rates_fit.h"
 #include "sp_error.h"
 #include "sp_text.h"
-#include "train/checkpoint/carried.h"
+#include "train/checkpoint/resume.h"
 #include "train/checkpoint/save.h"
 #include "train/run/log.h"
 #include "train/run/watchdog.h"

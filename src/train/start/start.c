@@ -4,12 +4,10 @@
  */
 #include "train/start/start.h"
 #include "graphs/create.h"
-#include "graphs/weights/checkpoint.h"
 #include "policies/load/guard.h"
 #include "sinks/starpu/runtime.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
-#include "train/checkpoint/carried.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/save.h"
 #include "train/config.h"
@@ -103,21 +101,6 @@ static int make_graph(struct sp_trainer *t)
     return err;
 }
 
-/* Fills in weights and moments: those of the layout before this one, those of the resumed step,
- * or the initial ones. */
-static int fill_graph(struct sp_trainer *t)
-{
-    int err = 0;
-
-    if (sp_train_carries(t))
-        return sp_train_take_carried(t);
-    if (!t->cfg.inference)
-        err = sp_checkpoint_init(&t->graph, t->weights.n_shards ? &t->weights : NULL);
-    if (!err && t->cfg.resume)
-        err = sp_train_load_resume(t);
-    return err;
-}
-
 static int make_report(struct sp_trainer *t)
 {
     int err = sp_step_report_create(&t->graph, &t->report);
@@ -201,7 +184,7 @@ static const struct phase starting[] = {
     {sp_train_partition_measured, "measuring a layer"},
     {sp_train_offload_measured, "measuring where activations go"},
     {make_graph, "making the model"},
-    {fill_graph, "filling the model"},
+    {sp_train_load, "filling the model"},
     {make_report, "making the report of a step"},
 };
 
