@@ -231,9 +231,8 @@ static const char *value_text(const struct sp_option *o, char text[64])
 {
     if (o->given && !*o->given && strcmp(o->name, "seed"))
         return "";
-    if (o->kind == SP_OPT_STRING || o->kind == SP_OPT_TEXT || o->kind == SP_OPT_PLUGIN ||
-        o->kind == SP_OPT_OUTPUT)
-        return *(const char **)o->value ? *(const char **)o->value : "";
+    if (sp_option_string(o))
+        return sp_option_string(o);
     sp_option_text(o, text, 64);
     return text;
 }

@@ -96,6 +96,9 @@ const char *sp_option_word(const struct sp_option *o);
 /* The value of an option as it would be given: "0.001", "4096", "shuffled"; "" if there is none. */
 void sp_option_text(const struct sp_option *o, char *text, size_t n);
 
+/* The value of an option that is text (STRING, TEXT, PLUGIN, OUTPUT, OPERAND), which may be NULL; NULL for other kinds. */
+const char *sp_option_string(const struct sp_option *o);
+
 /* Checks that the value, however it was set, is in its range: 0, or -EINVAL after one line that
  * begins with the command. */
 int sp_option_check(const struct sp_option *o, const char *command);

@@ -9,8 +9,6 @@
 #include "starpipe/trainer.h"
 #include "train/calibrate/quality.h"
 #include "train/calibrate/rates.h"
-#include "train/start/device.h"
-#include "transport/starpu_environment.h"
 #include "transport/transport.h"
 #include "sinks/starpu/runtime.h"
 #include <stdlib.h>

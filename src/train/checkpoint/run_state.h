@@ -4,7 +4,6 @@
 
 #include "model/data.h"
 #include "model/files/dir.h"
-#include <stdbool.h>
 #include <stdint.h>
 
 struct sp_run_state {

@@ -7,9 +7,6 @@
 #include "sp_utf8.h"
 #include "train/start/machine.h"
 #include "transport/transport.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/times.h"
 #include "sinks/starpu/runtime.h"
 #include <jansson.h>
 #include <stdlib.h>

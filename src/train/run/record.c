@@ -7,10 +7,7 @@
 
 static struct sp_timeline_terms terms_of(const struct sp_trainer *t, int *place)
 {
-    for (int s = 0; s < t->place.stages; s++) {
-        place[s] = sp_stage_rank(&t->place, s);
-        place[t->place.stages + s] = sp_stage_worker_number(&t->place, s);
-    }
+    sp_train_stage_workers(t, place + t->place.stages, place);
     return (struct sp_timeline_terms){.plan = &t->plan,
                                       .shape = &t->graph.shape,
                                       .recompute = t->recompute,

@@ -4,7 +4,6 @@
 #include "sp_error.h"
 #include "sp_text.h"
 #include "train/checkpoint/resume.h"
-#include "train/checkpoint/save.h"
 #include "train/run/log.h"
 #include "train/run/watchdog.h"
 #include "train/start/auto.h"

@@ -19,7 +19,7 @@ int sp_train_open_data(struct sp_trainer *t);
 
 /* plan.c: the plan, which completes cfg.layout. */
 int sp_train_plan(struct sp_trainer *t);
-/* partition.c: the layers of each stage, a list or as estimated times balance them, so that memory can be checked. */
+/* partition.c: the layers of each stage, from a list or as estimated times give them, so that memory can be checked. */
 int sp_train_partition_early(struct sp_trainer *t);
 /* recompute.c: --recompute auto, which layers compute again. */
 int sp_train_choose_recompute(struct sp_trainer *t);
@@ -49,17 +49,15 @@ int sp_train_claim_log(struct sp_trainer *t);
 /* runtime.c: StarPU with the workers of the placement; and its end, as far as it began. */
 int sp_train_start_runtime(struct sp_trainer *t);
 void sp_train_stop_runtime(struct sp_trainer *t);
-/* partition.c: --partition balanced, by the times of a layer that rank 0 measures; says so in one line. */
+/* partition.c: the same by the times of a layer that rank 0 measures; says so in one line. */
 int sp_train_partition_measured(struct sp_trainer *t);
 /* offload.c: the tier, and what leaves at its rates. */
 int sp_train_offload_measured(struct sp_trainer *t);
 
-/* adapipe.c: schedule adapipe chooses layers and recomputation, in its versions of partition.c's phases. */
+/* Tells if the schedule chooses layers, and what they recompute, by itself. */
 bool sp_train_is_adapipe(const struct sp_trainer *t);
-int sp_train_adapipe_early(struct sp_trainer *t);
-int sp_train_adapipe_measured(struct sp_trainer *t);
 
-/* measure.c: how long a layer takes, before the graph is there. */
+/* How long a layer takes, before the graph is there. */
 /* Before StarPU starts: checks that measuring fits this machine. 0, or -EINVAL after one line. */
 int sp_train_check_profile(const struct sp_trainer *t);
 /* After it, on rank 0: measures the times of `batch` sequences of `seq` tokens. 0 or -errno. */

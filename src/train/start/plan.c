@@ -2,7 +2,6 @@
  * its family. */
 #include "train/start/phases.h"
 #include "plan/cost/layer_costs.h"
-#include "plan/memory.h"
 #include "plan/partition.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"

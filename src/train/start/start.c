@@ -5,7 +5,6 @@
 #include "train/start/start.h"
 #include "graphs/create.h"
 #include "policies/load/guard.h"
-#include "sinks/starpu/runtime.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
