@@ -123,12 +123,11 @@ static void timing(const struct sp_backend *k, void *const *at, const size_t *by
     const char *noise = at[0];
     struct turns turns = {.arrays = at[1], .places = a->places};
     struct sp_steady *s = a->samples;
-    size_t bytes[SP_TIMED_ARRAYS];
     double start, spent;
     int before = s->n;
 
     (void)bytes_at;
-    turns.bytes = sp_timed_bytes(a->call, bytes);
+    turns.bytes = sp_timed_bytes(a->call, NULL);
     turns.first = (int)((unsigned)s->n * 7919u % (unsigned)turns.places);
     if (s->n + s->disturbed == 0) {
         calls_s(k, a->call, &turns, 1); /* libraries tune when they first meet a shape */
@@ -171,8 +170,7 @@ struct sp_task_context sp_bench_context(struct sp_bench *b, int worker)
 
 static int places_of(const struct sp_figure *f)
 {
-    size_t bytes[SP_TIMED_ARRAYS];
-    int places = (int)(f->spread / sp_timed_bytes(&f->call, bytes));
+    int places = (int)(f->spread / sp_timed_bytes(&f->call, NULL));
 
     return places > 0 ? places : 1;
 }
@@ -223,37 +221,10 @@ static void enlarge_arena(struct sp_bench *b, size_t bytes)
 
 void sp_bench_turn(struct sp_bench *b, struct sp_figure *f)
 {
-    size_t bytes[SP_TIMED_ARRAYS];
-
-    enlarge_arena(b, sp_timed_bytes(&f->call, bytes) * (size_t)places_of(f));
+    enlarge_arena(b, sp_timed_bytes(&f->call, NULL) * (size_t)places_of(f));
     for (int w = 0; w < b->place.workers; w++)
         submit(b, w, f);
     sp_starpu_sink()->ops->wait();
-}
-
-double sp_figure_s(const struct sp_bench *b, const struct sp_figure *f)
-{
-    double sum = 0;
-
-    for (int w = 0; w < b->place.workers; w++)
-        sum += f->worker[w].n ? sp_steady_value(&f->worker[w]) : f->worker[w].fastest;
-    return sum / b->place.workers;
-}
-
-bool sp_figure_known(const struct sp_bench *b, const struct sp_figure *f)
-{
-    for (int w = 0; w < b->place.workers; w++)
-        if (sp_steady_spoilt(&f->worker[w]))
-            return false;
-    return true;
-}
-
-bool sp_figure_reached(const struct sp_bench *b, const struct sp_figure *f)
-{
-    for (int w = 0; w < b->place.workers; w++)
-        if (!sp_steady_reached(&f->worker[w]) && f->worker[w].n < SP_STEADY_MOST)
-            return false;
-    return true;
 }
 
 void sp_bench_show(const struct sp_bench *b, const char *format, ...)

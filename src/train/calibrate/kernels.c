@@ -17,14 +17,12 @@ static struct sp_attention attention_of(const struct sp_timed_call *c)
 
 /* ---- sizes -------------------------------------------------------------------------------- */
 
-/* Elements of the arrays in the order of sp_timed_run's; negative: f32 whatever the type. */
+/* Sets the elements of the arrays, in the order of sp_timed_run's, in n, which is zero; negative: f32 whatever the type. */
 static void count(const struct sp_timed_call *c, double n[SP_TIMED_ARRAYS])
 {
     double T = c->rows, x = T * c->in, y = T * c->out, w = (double)c->in * c->out;
     double q = T * c->heads * c->head_dim, lse = -T * c->heads;
 
-    for (int i = 0; i < SP_TIMED_ARRAYS; i++)
-        n[i] = 0;
     switch (c->kernel) {
     case SP_TIME_LINEAR:
     case SP_TIME_LINEAR_DX:
@@ -52,17 +50,19 @@ static void count(const struct sp_timed_call *c, double n[SP_TIMED_ARRAYS])
     }
 }
 
-size_t sp_timed_bytes(const struct sp_timed_call *c, size_t bytes[SP_TIMED_ARRAYS])
+size_t sp_timed_bytes(const struct sp_timed_call *c, size_t *bytes)
 {
-    double n[SP_TIMED_ARRAYS];
+    double n[SP_TIMED_ARRAYS] = {0};
     size_t sum = 0;
 
     count(c, n);
     for (int i = 0; i < SP_TIMED_ARRAYS; i++) {
         size_t elem = n[i] < 0 ? sizeof(float) : sp_dtype_bytes(c->dtype);
+        size_t rounded = ((size_t)fabs(n[i]) * elem + LINE - 1) / LINE * LINE;
 
-        bytes[i] = ((size_t)fabs(n[i]) * elem + LINE - 1) / LINE * LINE;
-        sum += bytes[i];
+        if (bytes)
+            bytes[i] = rounded;
+        sum += rounded;
     }
     return sum;
 }

@@ -35,9 +35,9 @@ struct sp_timed_call {
     int heads, head_dim;
 };
 
-/* Bytes of the arrays of a call, each in complete cache lines; bytes[] 0: there are no more.
- * Returns their sum. */
-size_t sp_timed_bytes(const struct sp_timed_call *c, size_t bytes[SP_TIMED_ARRAYS]);
+/* Bytes of the arrays of a call, each in complete cache lines; bytes[] (NULL: not wanted) 0: there are no more. Returns
+ * their sum. */
+size_t sp_timed_bytes(const struct sp_timed_call *c, size_t *bytes);
 
 /* FLOPs of a product or of attention, otherwise bytes read and written. */
 double sp_timed_work(const struct sp_timed_call *c);
@@ -87,15 +87,6 @@ void sp_bench_destroy(struct sp_bench *b);
 
 /* Takes more samples of a figure on all workers. */
 void sp_bench_turn(struct sp_bench *b, struct sp_figure *f);
-
-/* The mean of the workers for a figure that was measured. Without undisturbed samples: the most
- * that it takes. */
-double sp_figure_s(const struct sp_bench *b, const struct sp_figure *f);
-
-/* True if the samples of all workers make a figure; true if they are steady, or as many as there
- * may be. */
-bool sp_figure_known(const struct sp_bench *b, const struct sp_figure *f);
-bool sp_figure_reached(const struct sp_bench *b, const struct sp_figure *f);
 
 /* A task context on a worker, for sp_task_new and sp_task_submit. */
 struct sp_task_context sp_bench_context(struct sp_bench *b, int worker);

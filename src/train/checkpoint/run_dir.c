@@ -103,12 +103,9 @@ static long find_resumed(const struct sp_run_dir *d, const struct sp_dir *resume
     char name[SP_STEP_NAME];
     struct stat st;
 
-    for (long n = sp_step_highest(&d->dir, suffix, SP_ANY_STEP); n >= 0;
-         n = sp_step_highest(&d->dir, suffix, n)) {
-        sp_step_name(n, suffix, name);
+    for (long n = SP_ANY_STEP; (n = sp_step_before(&d->dir, suffix, n, name)) >= 0;)
         if (!fstatat(d->dir.fd, name, &st, 0) && sp_dir_is(resumed, &st))
             return n;
-    }
     return -1;
 }
 
@@ -118,15 +115,12 @@ static int refuse_foreign(const struct sp_run_dir *d, const char *suffix, long h
 {
     char name[SP_STEP_NAME];
 
-    for (long n = sp_step_highest(&d->dir, suffix, SP_ANY_STEP); n > here;
-         n = sp_step_highest(&d->dir, suffix, n)) {
-        sp_step_name(n, suffix, name);
+    for (long n = SP_ANY_STEP; (n = sp_step_before(&d->dir, suffix, n, name)) > here;)
         if (sp_step_look(&d->dir, name) == SP_STEP_FOREIGN)
             return sp_error(EEXIST,
                             "--save %s: %s/%s is in the way: no directory that a run made; move it "
                             "elsewhere",
                             d->path, d->path, name);
-    }
     return 0;
 }
 
@@ -408,12 +402,9 @@ void sp_run_dir_prune(struct sp_run_dir *d, long proven)
     char name[SP_STEP_NAME];
     int kept = 0;
 
-    for (long n = sp_step_highest(&d->dir, "", proven + 1); d->keep && n >= 0;
-         n = sp_step_highest(&d->dir, "", n)) {
-        sp_step_name(n, "", name);
+    for (long n = proven + 1; d->keep && (n = sp_step_before(&d->dir, "", n, name)) >= 0;)
         if (sp_step_look(&d->dir, name) == SP_STEP_OURS && kept++ >= d->keep)
             remove_old(d, n);
-    }
     sp_step_remove_all(&d->dir, ".removed");
     sp_step_remove_all(&d->dir, ".replaced");
     sp_step_remove_all(&d->dir, ".diverged");

@@ -21,9 +21,7 @@ static uint64_t checkpoint_bytes(const struct sp_trainer *t)
 
 int sp_train_lock(struct sp_trainer *t)
 {
-    const struct sp_train_config *a = &t->cfg;
-
-    return t->world.rank || a->dry_run || !a->save ? 0 : sp_run_dir_lock(&t->saver.dir, a->save);
+    return t->cfg.save ? sp_run_dir_lock(&t->saver.dir, t->cfg.save) : 0;
 }
 
 int sp_train_claim(struct sp_trainer *t)
@@ -32,7 +30,7 @@ int sp_train_claim(struct sp_trainer *t)
     struct sp_saver *s = &t->saver;
     int err;
 
-    if (t->world.rank || a->dry_run || !a->save)
+    if (!a->save)
         return 0;
     err = sp_run_dir_claim(&s->dir, a->resume ? &t->resumed_dir : NULL, a->keep, a->overwrite);
     if (err)

@@ -46,6 +46,16 @@ long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit)
     return most;
 }
 
+long sp_step_before(const struct sp_dir *run, const char *suffix, long limit,
+                    char name[SP_STEP_NAME])
+{
+    long n = sp_step_highest(run, suffix, limit);
+
+    if (n >= 0)
+        sp_step_name(n, suffix, name);
+    return n;
+}
+
 /* ---- files ------------------------------------------------------------------------------ */
 
 json_t *sp_step_state(const struct sp_dir *dir)
@@ -156,20 +166,13 @@ static int open_newest(const struct sp_dir *run, struct sp_dir *step)
     int err = -EAGAIN;
 
     for (int i = 0; i < TRIES && err == -EAGAIN; i++) {
-        const char *suffix = "";
-        long n = sp_step_highest(run, suffix, SP_ANY_STEP);
-
-        if (n < 0) {
-            /* the run that was to replace these steps never saved its first one */
-            suffix = ".replaced";
-            n = sp_step_highest(run, suffix, SP_ANY_STEP);
-        }
-        if (n < 0)
+        /* if there is no other, the run that was to replace these steps never saved its first one */
+        if (sp_step_before(run, "", SP_ANY_STEP, name) < 0 &&
+            sp_step_before(run, ".replaced", SP_ANY_STEP, name) < 0)
             return sp_error(ENOENT,
                             "cannot resume from %s: no step-N directory in it (to start from "
                             "weights alone, give --model DIR)",
                             run->path);
-        sp_step_name(n, suffix, name);
         err = open_step(run, name, step);
     }
     if (err == -EAGAIN)
@@ -302,11 +305,8 @@ void sp_step_remove_all(const struct sp_dir *run, const char *suffix)
 {
     char name[SP_STEP_NAME];
 
-    for (long n = sp_step_highest(run, suffix, SP_ANY_STEP); n >= 0;
-         n = sp_step_highest(run, suffix, n)) {
-        sp_step_name(n, suffix, name);
+    for (long n = SP_ANY_STEP; (n = sp_step_before(run, suffix, n, name)) >= 0;)
         sp_step_remove_files(run, name);
-    }
 }
 
 long long sp_step_bytes(const struct sp_dir *run, long step)

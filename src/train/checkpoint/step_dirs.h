@@ -35,6 +35,9 @@ void sp_step_name(long step, const char *suffix, char name[SP_STEP_NAME]);
  * none. */
 #define SP_ANY_STEP 0x7fffffffffffffffL
 long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit);
+/* The same with the name, which stays as it is where there is none: SP_ANY_STEP, and then each result, walk them all. */
+long sp_step_before(const struct sp_dir *run, const char *suffix, long limit,
+                    char name[SP_STEP_NAME]);
 
 /* Bytes of the files of step N. */
 long long sp_step_bytes(const struct sp_dir *run, long step);

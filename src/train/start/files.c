@@ -117,11 +117,8 @@ int sp_train_check_files(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
     struct sp_files files = {0};
-    int err;
+    int err = add_inputs(a, t->resumed_dir.path, &files);
 
-    if (t->world.rank)
-        return 0;
-    err = add_inputs(a, t->resumed_dir.path, &files);
     err = err ? err : sp_files_add_layout(&files, &a->layout);
     err = err ? err : add_outputs(a, &files);
     err = err ? err : sp_files_check(&files, "train");
@@ -145,7 +142,7 @@ int sp_train_open_companions(struct sp_trainer *t)
     const struct sp_companions_other other = {is_of_run, &files};
     int err;
 
-    if (t->world.rank || a->dry_run || !a->save)
+    if (!a->save)
         return 0;
     if (a->resume)
         return sp_companions_take(
@@ -165,8 +162,6 @@ int sp_train_check_output(struct sp_trainer *t)
     struct output outputs[OUTPUTS];
     int err = 0;
 
-    if (t->world.rank || t->cfg.dry_run)
-        return 0;
     list_outputs(&t->cfg, outputs);
     for (const struct output *o = outputs; !err && o < outputs + OUTPUTS; o++) {
         char path[SP_RUN_PATH];
@@ -186,8 +181,6 @@ int sp_train_make_dirs(struct sp_trainer *t)
     struct output outputs[OUTPUTS];
     int err = 0;
 
-    if (t->world.rank || t->cfg.dry_run)
-        return 0;
     list_outputs(&t->cfg, outputs);
     for (const struct output *o = outputs; !err && o < outputs + OUTPUTS; o++)
         if (o->path && o != &outputs[SAVE])
@@ -197,6 +190,5 @@ int sp_train_make_dirs(struct sp_trainer *t)
 
 int sp_train_claim_log(struct sp_trainer *t)
 {
-    return t->world.rank || t->cfg.dry_run || !t->cfg.log ? 0
-                                                          : sp_log_take(t->cfg.log, &t->log_file);
+    return t->cfg.log ? sp_log_take(t->cfg.log, &t->log_file) : 0;
 }

@@ -34,14 +34,14 @@ int sp_train_open_weights(struct sp_trainer *t);
 /* memory.c: whether the stages fit --memory-limit, their processes and the machine. */
 int sp_train_check_memory(struct sp_trainer *t);
 
-/* files.c. On rank 0: does an output destroy an input, another output, or a file that is no log? */
+/* files.c, on rank 0, and but for the first one only in runs that are no dry runs. Does an output destroy an input, another output, or a file that is no log? */
 int sp_train_check_files(struct sp_trainer *t);
-/* Opens what is saved with the model, t->companions, on rank 0 of a run that saves: the files of the resumed step, or those
- * of the model's directory, except files that the run reads or writes, and logs. */
+/* Opens what a run that saves saves with the model, t->companions: the files of the resumed step, or those of the model's
+ * directory, except files that the run reads or writes, and logs. */
 int sp_train_open_companions(struct sp_trainer *t);
 /* Can the outputs be written? */
 int sp_train_check_output(struct sp_trainer *t);
-/* On rank 0: makes the directories of the outputs, t->made, except the one of --save, which sp_train_claim makes. */
+/* Makes the directories of the outputs, t->made, except the one of --save, which sp_train_claim makes. */
 int sp_train_make_dirs(struct sp_trainer *t);
 /* Takes the log, so that no other run writes it. */
 int sp_train_claim_log(struct sp_trainer *t);
