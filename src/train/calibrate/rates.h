@@ -1,6 +1,6 @@
 /*
  * Shared by the files of calibrate: the kernels that a machine's curves are measured with, the bench that times
- * them, the numbers of a machine's description, and the facts that need no measuring.
+ * them, and the rates that they give.
  */
 #ifndef SP_CALIBRATE_RATES_H
 #define SP_CALIBRATE_RATES_H
@@ -88,8 +88,8 @@ void sp_bench_destroy(struct sp_bench *b);
 /* Takes more samples of a figure on all workers. */
 void sp_bench_turn(struct sp_bench *b, struct sp_figure *f);
 
-/* A task context on a worker, for sp_task_new and sp_task_submit. */
-struct sp_task_context sp_bench_context(struct sp_bench *b, int worker);
+/* Adds samples of the seconds that a task takes that does nothing. */
+void sp_measure_task(struct sp_bench *b, struct sp_steady *s);
 
 /* Shows on a terminal what is measured now; an empty text: nothing more. */
 void sp_bench_show(const struct sp_bench *b, const char *format, ...)
@@ -101,7 +101,7 @@ double sp_bench_now_s(void);
  * system does not tell. */
 double sp_bench_waited_s(void);
 
-/* ---- curves.c, task_cost.c, transfers.c: rates of devices, links, copies and disks ------------------- */
+/* ---- curves.c, transfers.c: rates of devices, links, copies and disks ------------------- */
 
 /* Rounds a figure to four digits: a measurement is no more exact. */
 double sp_measured(double x);
@@ -118,9 +118,6 @@ struct sp_effort {
  * All processes call it, so that their devices work at once. 0, or after one line -EBUSY on all
  * (rank 0's figures are spoilt) or -ENOMEM. */
 int sp_measure_rates(struct sp_bench *b, const struct sp_effort *effort, struct sp_rates *r);
-
-/* Adds samples of the seconds that a task takes that does nothing. */
-void sp_measure_task(struct sp_bench *b, struct sp_steady *s);
 
 /* Ranks that rank 0 can exchange messages with; -1: there is none. */
 struct sp_peers {
@@ -143,15 +140,5 @@ struct sp_disk; /* offload/disk.h */
 
 /* Measures a file as offloading uses it. 0 or -errno after one line. */
 int sp_measure_disk(struct sp_bench *b, struct sp_disk *file, struct sp_disk_rates *disk);
-
-/* ---- facts.c: names and memory of this machine --------------------------------------------------- */
-
-/* Sets name, device, memory_bytes, devices_per_node, host_bytes; notes the machine, the versions and the day. 0, or -errno
- * after one line. */
-int sp_machine_facts(const struct sp_placement *place, struct sp_machine *m);
-
-/* Adds a line to m->source, if there is room. */
-void sp_machine_note(struct sp_machine *m, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -2,7 +2,6 @@
 #include "sp_activity.h"
 #include "sp_error.h"
 #include "sinks/starpu/sink.h"
-#include "train/run/stall.h"
 #include "transport/beats.h"
 #include "transport/last_seconds.h"
 #include "transport/launcher.h"
