@@ -2,16 +2,9 @@
  * Medians of few and of many repetitions, and the number of samples after which a median counts as
  * known, against medians of many draws of noisy samples.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "groups.h"
+#include "model/support.h"
 #include "train/calibrate/quality.h"
 #include <math.h>
-#include <string.h>
 
 static uint64_t state = 7;
 

@@ -1,4 +1,4 @@
-/* What a run begins with: the step that it continues from, its own weights and moments in another layout, or neither. */
+/* A run begins with the step that it continues from, with its own weights and moments in another layout, or with neither. */
 #include "train/checkpoint/resume.h"
 #include "graphs/weights/checkpoint.h"
 #include "model/files/checksums.h"

@@ -285,22 +285,6 @@ void sp_step_remove_files(const struct sp_dir *run, const char *name)
     unlinkat(run->fd, name, AT_REMOVEDIR);
 }
 
-/* Renames first, because a step-N must be complete or absent. */
-bool sp_step_remove(const struct sp_dir *run, long step)
-{
-    char from[SP_STEP_NAME], to[SP_STEP_NAME];
-
-    sp_step_name(step, "", from);
-    sp_step_name(step, ".removed", to);
-    if (sp_step_look(run, from) != SP_STEP_OURS)
-        return false;
-    sp_step_remove_files(run, to);
-    if (sp_step_look(run, to) != SP_STEP_NONE || renameat(run->fd, from, run->fd, to))
-        return false;
-    sp_step_remove_files(run, to);
-    return true;
-}
-
 void sp_step_remove_all(const struct sp_dir *run, const char *suffix)
 {
     char name[SP_STEP_NAME];

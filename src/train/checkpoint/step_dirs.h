@@ -64,8 +64,6 @@ bool sp_step_has_companion(const json_t *companions, const char *name);
 /* Removes the files of a checkpoint from a directory that a run made, and the directory if it is
  * empty then. */
 void sp_step_remove_files(const struct sp_dir *run, const char *name);
-/* Removes step N. False: it cannot be renamed, and stays. */
-bool sp_step_remove(const struct sp_dir *run, long step);
 /* Removes every step-N<suffix>. Not for steps themselves. */
 void sp_step_remove_all(const struct sp_dir *run, const char *suffix);
 

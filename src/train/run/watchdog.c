@@ -163,7 +163,7 @@ static double clock_us(clockid_t clock)
 }
 
 /* A clock that does not jump with the date. While this process is stopped it goes on, see
- * stall.h. */
+ * stall.c. */
 static double now_us(void)
 {
     return clock_us(CLOCK_MONOTONIC);

@@ -7,7 +7,7 @@
 #include "train/run/log_file.h"
 #include "train/start/outputs.h"
 
-/* What a run writes; a dry run writes nothing but --output. */
+/* An output of a run; a dry run has none but --output. */
 struct output {
     const char *option;
     const char *path; /* NULL: not wanted */

@@ -116,7 +116,7 @@ static int64_t runtime_bytes(const struct sp_trainer *t)
     return RUNTIME_BYTES + stack * (OTHER_THREADS + t->place.workers * t->place.threads);
 }
 
-/* What stages need, and how a line shows it. */
+/* The need of some stages, and how a line shows it. */
 struct need {
     struct sp_memory
         sum;      /* states and activations of each stage, workspace of those that work at once */

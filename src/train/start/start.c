@@ -230,6 +230,43 @@ static struct sp_trainer *new_trainer(const struct sp_train_config *cfg,
     return t;
 }
 
+static void forget_plan(struct sp_trainer *t)
+{
+    sp_disk_destroy(t->disk);
+    sp_offload_destroy(&t->offload);
+    if (t->plan.def)
+        sp_plan_destroy(&t->plan);
+    t->disk = NULL;
+    t->offload = (struct sp_offload){0};
+    t->plan = (struct sp_plan){0};
+    t->rates = (struct sp_tier_rates){0};
+}
+
+/* Undoes what was prepared. */
+static void release(struct sp_trainer *t)
+{
+    if (t->weights.n_shards)
+        sp_st_close(&t->weights);
+    sp_dir_close(&t->resumed_dir);
+    sp_dir_close(&t->companions);
+    sp_run_state_free(&t->resumed);
+    sp_log_release(t->cfg.log, &t->log_file);
+    sp_dir_made_end(&t->made, !t->started);
+    sp_run_dir_release(&t->saver.dir);
+    sp_data_close(&t->data);
+    sp_data_close(&t->eval_data);
+    sp_tokenizer_close(t->tokenizer);
+    forget_plan(t);
+    if (t->params.tensors)
+        sp_params_destroy(&t->params);
+    free(t->settings);
+    sp_train_forget_choice(t);
+    sp_train_leave();
+    if (t->own_watchdog)
+        sp_watchdog_stop();
+    free(t);
+}
+
 int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
 {
     bool own_watchdog = !sp_watchdog_runs(), refused;
@@ -255,7 +292,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
               is_refused(t, PHASES(opening));
     sp_error_release(false);
     if (refused) {
-        sp_train_release(t);
+        release(t);
         return -EINVAL;
     }
     sp_train_tell_choice(t);
@@ -311,18 +348,6 @@ int sp_trainer_open(const struct sp_train_config *cfg, struct sp_trainer **t)
 
 /* ---- another layout ---------------------------------------------------------------------------- */
 
-static void forget_plan(struct sp_trainer *t)
-{
-    sp_disk_destroy(t->disk);
-    sp_offload_destroy(&t->offload);
-    if (t->plan.def)
-        sp_plan_destroy(&t->plan);
-    t->disk = NULL;
-    t->offload = (struct sp_offload){0};
-    t->plan = (struct sp_plan){0};
-    t->rates = (struct sp_tier_rates){0};
-}
-
 int sp_train_lay_out_again(struct sp_trainer *t)
 {
     static const struct phase before[] = {
@@ -357,7 +382,8 @@ void sp_train_stop_graph(struct sp_trainer *t)
     t->has_graph = false;
 }
 
-int sp_train_stop(struct sp_trainer *t)
+/* Undoes as much of the start as was done, and waits for what save_async has begun. 0 or -errno of that. */
+static int stop(struct sp_trainer *t)
 {
     int err = 0;
 
@@ -378,36 +404,12 @@ int sp_train_stop(struct sp_trainer *t)
     return err;
 }
 
-void sp_train_release(struct sp_trainer *t)
-{
-    if (t->weights.n_shards)
-        sp_st_close(&t->weights);
-    sp_dir_close(&t->resumed_dir);
-    sp_dir_close(&t->companions);
-    sp_run_state_free(&t->resumed);
-    sp_log_release(t->cfg.log, &t->log_file);
-    sp_dir_made_end(&t->made, !t->started);
-    sp_run_dir_release(&t->saver.dir);
-    sp_data_close(&t->data);
-    sp_data_close(&t->eval_data);
-    sp_tokenizer_close(t->tokenizer);
-    forget_plan(t);
-    if (t->params.tensors)
-        sp_params_destroy(&t->params);
-    free(t->settings);
-    sp_train_forget_choice(t);
-    sp_train_leave();
-    if (t->own_watchdog)
-        sp_watchdog_stop();
-    free(t);
-}
-
 int sp_trainer_close(struct sp_trainer *t)
 {
-    int err = t ? sp_train_stop(t) : 0;
+    int err = t ? stop(t) : 0;
 
     if (t)
-        sp_train_release(t);
+        release(t);
     return err;
 }
 
