@@ -1,5 +1,5 @@
-/* Repeats a measurement until its value is known well enough, and judges how far the figures of a calibration can be trusted.
- * Pure. */
+/* Repeats a measurement until its value is known well enough, and judges how far the figures of a calibration can be
+ * trusted. Pure. */
 #ifndef SP_CALIBRATE_QUALITY_H
 #define SP_CALIBRATE_QUALITY_H
 

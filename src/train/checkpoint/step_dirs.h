@@ -35,7 +35,8 @@ void sp_step_name(long step, const char *suffix, char name[SP_STEP_NAME]);
  * none. */
 #define SP_ANY_STEP 0x7fffffffffffffffL
 long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit);
-/* The same with the name, which stays as it is where there is none: SP_ANY_STEP, and then each result, walk them all. */
+/* The same, and if there is one its name. A loop that begins with SP_ANY_STEP and goes on with each result walks all of
+ * them, the highest first. */
 long sp_step_before(const struct sp_dir *run, const char *suffix, long limit,
                     char name[SP_STEP_NAME]);
 

@@ -12,8 +12,7 @@ struct output {
     const char *option;
     const char *path; /* NULL: not wanted */
     enum sp_file_use use;
-    const char *const
-        *names; /* in a directory: the files of it that NULL ends; NULL: it is a file */
+    const char *const *names; /* of files in that directory, NULL at the end; NULL: it is a file */
 };
 
 enum { LOG, GRADS, SAVE, TRACE, OUTPUTS };

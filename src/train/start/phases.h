@@ -34,10 +34,11 @@ int sp_train_open_weights(struct sp_trainer *t);
 /* memory.c: whether the stages fit --memory-limit, their processes and the machine. */
 int sp_train_check_memory(struct sp_trainer *t);
 
-/* files.c, on rank 0, and but for the first one only in runs that are no dry runs. Does an output destroy an input, another output, or a file that is no log? */
+/* files.c: rank 0 makes these phases, all but the first one only if it is no dry run. */
+/* Does an output destroy an input, another output, or a file that is no log? */
 int sp_train_check_files(struct sp_trainer *t);
-/* Opens what a run that saves saves with the model, t->companions: the files of the resumed step, or those of the model's
- * directory, except files that the run reads or writes, and logs. */
+/* Opens the files that a run saves with its model, t->companions: those of the resumed step, or of the model's directory,
+ * except files that the run reads or writes, and logs. */
 int sp_train_open_companions(struct sp_trainer *t);
 /* Can the outputs be written? */
 int sp_train_check_output(struct sp_trainer *t);
