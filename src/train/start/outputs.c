@@ -6,6 +6,7 @@
 #include "sp_error.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -58,15 +59,10 @@ static bool is_absent(const char *path)
 /* Cuts the last name off; "." is left of a single name. */
 static void cut_name(char path[PATH_MAX])
 {
-    size_t n = strlen(path);
+    const char *parent = dirname(path);
 
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    while (n && path[n - 1] != '/')
-        n--;
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    strcpy(path + n, n ? "" : ".");
+    if (parent != path)
+        strcpy(path, parent);
 }
 
 /* Checks if a directory could be made at `path`, where there is none. */
