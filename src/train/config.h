@@ -4,7 +4,6 @@
 #define SP_TRAIN_CONFIG_H
 
 #include "train/options.h"
-#include "train/run/lr_schedule.h"
 
 #define SP_TRAIN_DEVICES "auto|cpu|cuda"
 
@@ -28,7 +27,39 @@ char *sp_train_settings(const struct sp_train_config *cfg, bool paths);
  * one line. */
 int sp_train_config_check(const struct sp_train_config *cfg);
 
-/* The learning rate of the run. */
+/* ---- run/lr_schedule.c: the learning rate of every step --------------------------------------- */
+
+enum sp_lr_shape { SP_LR_CONSTANT, SP_LR_COSINE, SP_LR_LINEAR, SP_LR_WSD };
+
+/* The shapes of --lr-schedule, in the order of the enum. */
+#define SP_LR_SHAPES "constant|cosine|linear|wsd"
+
+struct sp_lr_schedule {
+    enum sp_lr_shape shape;
+    double lr, min; /* highest and last learning rate */
+    int warmup;     /* steps of linear rise: step k has lr (k+1) / warmup */
+    int decay;      /* steps of the fall from lr to min; 0: the default of sp_lr_decay */
+    int steps;      /* of the run */
+};
+
+/*
+ * Steps of the fall. Cosine and linear fall from the end of the warm-up, by default until the last
+ * step; wsd (warm-up, stable, decay) over the last steps, by default a tenth of them all.
+ */
+int sp_lr_decay(const struct sp_lr_schedule *s);
+
+/*
+ * Step k, counted from 0. With x = (k - first step of the fall) / decay, at most 1:
+ *
+ *   cosine       min + (lr - min) (1 + cos(pi x)) / 2
+ *   linear, wsd  min + (lr - min) (1 - x)
+ */
+double sp_lr_at(const struct sp_lr_schedule *s, int step);
+
+/* Refuses schedules that make no sense: 0, or -EINVAL after one line. */
+int sp_lr_check(const struct sp_lr_schedule *s);
+
+/* The schedule of the run. */
 struct sp_lr_schedule sp_train_lr(const struct sp_train_config *cfg);
 
 #endif

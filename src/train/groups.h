@@ -13,55 +13,35 @@
 
 /* Entries of an option table for the struct sp_group_args `a`. */
 #define SP_GROUP_OPTIONS(a)                                                                        \
-    {.name = "data-parallel",                                                                      \
-     .kind = SP_OPT_INT,                                                                           \
-     .topic = SP_TOPIC_DEVICES,                                                                    \
-     .value = &(a).data_parallel,                                                                  \
-     .arg = "D",                                                                                   \
-     .help = "pipelines side by side that share a step, each with --micro-batches of its own",     \
-     .min = 1,                                                                                     \
-     .max = SP_MAX_PIPELINES,                                                                      \
-     .role = SP_ROLE_PLACE},                                                                       \
-        {.name = "context-parallel",                                                               \
-         .kind = SP_OPT_INT,                                                                       \
-         .topic = SP_TOPIC_DEVICES,                                                                \
-         .value = &(a).context_parallel,                                                           \
-         .arg = "C",                                                                               \
-         .help = "processes of each stage that share the tokens of every sequence",                \
-         .min = 1,                                                                                 \
-         .max = SP_MAX_SLICES,                                                                     \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "context-method",                                                                 \
-         .kind = SP_OPT_CHOICE,                                                                    \
-         .topic = SP_TOPIC_DEVICES,                                                                \
-         .value = &(a).context_method,                                                             \
-         .help = "what they do for attention: share its heads out, or pass keys and values "       \
-                 "around",                                                                         \
-         .choices = "ulysses|ring",                                                                \
-         .wants = "context-parallel",                                                              \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "tensor-parallel",                                                                \
-         .kind = SP_OPT_INT,                                                                       \
-         .topic = SP_TOPIC_DEVICES,                                                                \
-         .value = &(a).tensor_parallel,                                                            \
-         .arg = "T",                                                                               \
-         .help = "processes of each stage that share heads, MLP and vocabulary",                   \
-         .min = 1,                                                                                 \
-         .max = SP_MAX_SLICES,                                                                     \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "sequence-parallel",                                                              \
-         .kind = SP_OPT_CHOICE,                                                                    \
-         .topic = SP_TOPIC_DEVICES,                                                                \
-         .value = &(a).sequence_parallel,                                                          \
-         .help = "whether these share the tokens of all else too",                                 \
-         .choices = "on|off",                                                                      \
-         .wants = "tensor-parallel",                                                               \
-         .role = SP_ROLE_WAY},                                                                     \
-    {                                                                                              \
-        .name = "zero", .kind = SP_OPT_CHOICE, .topic = SP_TOPIC_DEVICES, .value = &(a).zero,      \
-        .help = "1: the pipelines side by side share out the optimizer's state and the update",    \
-        .choices = "0|1", .wants = "data-parallel|context-parallel", .role = SP_ROLE_WAY           \
-    }
+    SP_OPTION(                                                                                     \
+        "data-parallel", INT, (a).data_parallel, .topic = SP_TOPIC_DEVICES, .role = SP_ROLE_PLACE, \
+        .arg = "D",                                                                                \
+        .help = "pipelines side by side that share a step, each with --micro-batches of its own",  \
+        .min = 1, .max = SP_MAX_PIPELINES),                                                        \
+        SP_OPTION("context-parallel", INT, (a).context_parallel, .topic = SP_TOPIC_DEVICES,        \
+                  .role = SP_ROLE_WAY, .arg = "C",                                                 \
+                  .help = "processes of each stage that share the tokens of every sequence",       \
+                  .min = 1, .max = SP_MAX_SLICES),                                                 \
+        SP_OPTION(                                                                                 \
+            "context-method", CHOICE, (a).context_method, .topic = SP_TOPIC_DEVICES,               \
+            .role = SP_ROLE_WAY, .choices = "ulysses|ring",                                        \
+            .help =                                                                                \
+                "what they do for attention: share its heads out, or pass keys and values around", \
+            .wants = "context-parallel"),                                                          \
+        SP_OPTION("tensor-parallel", INT, (a).tensor_parallel, .topic = SP_TOPIC_DEVICES,          \
+                  .role = SP_ROLE_WAY, .arg = "T",                                                 \
+                  .help = "processes of each stage that share heads, MLP and vocabulary",          \
+                  .min = 1, .max = SP_MAX_SLICES),                                                 \
+        SP_OPTION("sequence-parallel", CHOICE, (a).sequence_parallel, .topic = SP_TOPIC_DEVICES,   \
+                  .role = SP_ROLE_WAY, .choices = "on|off",                                        \
+                  .help = "whether these share the tokens of all else too",                        \
+                  .wants = "tensor-parallel"),                                                     \
+        SP_OPTION(                                                                                 \
+            "zero", CHOICE, (a).zero, .topic = SP_TOPIC_DEVICES, .role = SP_ROLE_WAY,              \
+            .choices = "0|1",                                                                      \
+            .help =                                                                                \
+                "1: the pipelines side by side share out the optimizer's state and the update",    \
+            .wants = "data-parallel|context-parallel")
 
 /* Pipelines that share a step: each has its own samples, its own tokens of the same samples, or
  * its part of the parameters. */
@@ -71,6 +51,11 @@ static inline int sp_groups_pipelines(const struct sp_group_args *a)
 }
 
 /* Changes a shape that sp_shape_init made into that of one process. */
-void sp_groups_shape(const struct sp_group_args *a, struct sp_shape *sh);
+static inline void sp_groups_shape(const struct sp_group_args *a, struct sp_shape *sh)
+{
+    sp_shape_tensor(sh, a->tensor_parallel, a->sequence_parallel == SP_TRAIN_SEQUENCE_ON);
+    sp_shape_context(sh, a->context_parallel, a->context_method == SP_TRAIN_RING);
+    sp_shape_share(sh, a->data_parallel * a->context_parallel, a->zero > 0);
+}
 
 #endif

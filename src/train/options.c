@@ -99,21 +99,26 @@ const char *sp_option_word(const struct sp_option *o)
     return o->choices && *(int *)o->value == word_value(o) ? strchr(o->choices, '|') + 1 : NULL;
 }
 
-void sp_option_text(const struct sp_option *o, char *text, size_t n)
+const char *sp_option_string(const struct sp_option *o)
 {
-    const char *word;
-    int length = 0;
-
-    text[0] = '\0';
     switch (o->kind) {
     case SP_OPT_STRING:
     case SP_OPT_TEXT:
     case SP_OPT_PLUGIN:
     case SP_OPT_OUTPUT:
     case SP_OPT_OPERAND:
-        if (*(const char **)o->value)
-            snprintf(text, n, "%s", *(const char **)o->value);
-        break;
+        return *(const char **)o->value;
+    default:
+        return NULL;
+    }
+}
+
+void sp_option_text(const struct sp_option *o, char *text, size_t n)
+{
+    const char *word;
+    int length = 0;
+
+    switch (o->kind) {
     case SP_OPT_INT:
         word = sp_option_word(o);
         if (word)
@@ -138,6 +143,9 @@ void sp_option_text(const struct sp_option *o, char *text, size_t n)
         break;
     case SP_OPT_FLAG:
         snprintf(text, n, "%s", *(bool *)o->value ? "on" : "off");
+        break;
+    default:
+        snprintf(text, n, "%s", sp_option_string(o) ? sp_option_string(o) : "");
         break;
     }
 }
@@ -182,34 +190,43 @@ int sp_parse_size(const char *text, uint64_t *bytes)
     return -EINVAL;
 }
 
-/* The smallest number that may be given. */
-static double least_number(const struct sp_option *o)
+/* The numbers that may be given; a DOUBLE without bounds may be any. */
+struct range {
+    double min, max;
+};
+
+static struct range range_of(const struct sp_option *o)
 {
-    return o->choices && o->min < 0 ? 0 : o->min;
+    if (o->min == 0 && o->max == 0)
+        return o->kind == SP_OPT_INT ? (struct range){INT_MIN, INT_MAX}
+                                     : (struct range){-INFINITY, INFINITY};
+    return (struct range){o->choices && o->min < 0 ? 0 : o->min, o->max};
+}
+
+static bool is_in_range(const struct sp_option *o, double v)
+{
+    struct range r = range_of(o);
+
+    return v >= r.min && v <= r.max;
 }
 
 /* Prints the line for a number out of range. -EINVAL. */
 static int beyond(const struct sp_option *o, const char *command, const char *text)
 {
-    bool any = o->min == 0 && o->max == 0;
+    struct range r = range_of(o);
 
     return sp_error(EINVAL,
                     o->kind == SP_OPT_INT ? "%s: --%s: %s is not in %.0f .. %.0f"
                                           : "%s: --%s: %s is not in %g .. %g",
-                    command, o->name, text, any ? INT_MIN : least_number(o),
-                    any ? INT_MAX : o->max);
+                    command, o->name, text, r.min, r.max);
 }
 
 static int parse_int(const struct sp_option *o, const char *command, const char *text)
 {
-    double min = least_number(o), max = o->max;
+    struct range r = range_of(o);
     char *end;
     long v;
 
-    if (min == 0 && max == 0) {
-        min = INT_MIN;
-        max = INT_MAX;
-    }
     if (o->choices && !strcmp(text, strchr(o->choices, '|') + 1)) {
         *(int *)o->value = word_value(o);
         return 0;
@@ -218,9 +235,9 @@ static int parse_int(const struct sp_option *o, const char *command, const char 
     v = strtol(text, &end, 10);
     if (end == text || *end)
         return sp_error(EINVAL, "%s: --%s: '%s' is not an integer (%.0f .. %.0f)%s%s", command,
-                        o->name, text, min, max, o->choices ? " or " : "",
+                        o->name, text, r.min, r.max, o->choices ? " or " : "",
                         o->choices ? strchr(o->choices, '|') + 1 : "");
-    if (errno || (double)v < min || (double)v > max)
+    if (errno || !is_in_range(o, (double)v))
         return beyond(o, command, text);
     *(int *)o->value = (int)v;
     return 0;
@@ -228,13 +245,12 @@ static int parse_int(const struct sp_option *o, const char *command, const char 
 
 static int parse_double(const struct sp_option *o, const char *command, const char *text)
 {
-    bool bounded = o->min != 0 || o->max != 0;
     char *end;
     double v = strtod(text, &end);
 
     if (end == text || *end || !isfinite(v))
         return sp_error(EINVAL, "%s: --%s: '%s' is not a number", command, o->name, text);
-    if (bounded && (v < o->min || v > o->max))
+    if (!is_in_range(o, v))
         return beyond(o, command, text);
     *(double *)o->value = v;
     return 0;
@@ -282,17 +298,6 @@ static int add_word(const struct sp_option *o, const char *command, const char *
 int sp_option_set(const struct sp_option *o, const char *command, const char *text)
 {
     switch (o->kind) {
-    case SP_OPT_TEXT:
-        *(const char **)o->value = text;
-        return 0;
-    case SP_OPT_STRING:
-    case SP_OPT_PLUGIN:
-    case SP_OPT_OUTPUT:
-    case SP_OPT_OPERAND:
-        if (!*text)
-            return sp_error(EINVAL, "%s: %s%s: the value is empty", command,
-                            o->kind == SP_OPT_OPERAND ? "" : "--", o->name);
-        return add_word(o, command, text);
     case SP_OPT_INT:
         return parse_int(o, command, text);
     case SP_OPT_SIZE:
@@ -307,8 +312,12 @@ int sp_option_set(const struct sp_option *o, const char *command, const char *te
         return parse_choice(o, command, text);
     case SP_OPT_FLAG:
         return parse_flag(o, command, text);
+    default:
+        if (!*text && o->kind != SP_OPT_TEXT)
+            return sp_error(EINVAL, "%s: %s%s: the value is empty", command,
+                            o->kind == SP_OPT_OPERAND ? "" : "--", o->name);
+        return add_word(o, command, text);
     }
-    return 0;
 }
 
 void sp_option_copy(const struct sp_option *o, const struct sp_option *from)
@@ -327,17 +336,14 @@ void sp_option_copy(const struct sp_option *o, const struct sp_option *from)
 
 int sp_option_check(const struct sp_option *o, const char *command)
 {
-    bool any = o->min == 0 && o->max == 0, ok = true;
+    bool ok = true;
     char text[32];
     int length;
-    double v;
 
     if (o->kind == SP_OPT_INT) {
-        v = *(int *)o->value;
-        ok = any || (v >= o->min && v <= o->max) || sp_option_word(o);
+        ok = is_in_range(o, *(int *)o->value) || sp_option_word(o);
     } else if (o->kind == SP_OPT_DOUBLE) {
-        v = *(double *)o->value;
-        ok = isfinite(v) && (any || (v >= o->min && v <= o->max));
+        ok = isfinite(*(double *)o->value) && is_in_range(o, *(double *)o->value);
     } else if (o->kind == SP_OPT_CHOICE) {
         int choice = *(int *)o->value;
 
@@ -352,16 +358,7 @@ int sp_option_check(const struct sp_option *o, const char *command)
 /* True if the option has an effect as it is set; for a count, if it is above the minimum. */
 static bool is_on(const struct sp_option *o)
 {
-    const char *text;
-
     switch (o->kind) {
-    case SP_OPT_STRING:
-    case SP_OPT_TEXT:
-    case SP_OPT_PLUGIN:
-    case SP_OPT_OUTPUT:
-    case SP_OPT_OPERAND:
-        text = *(const char **)o->value;
-        return text && strcmp(text, "none");
     case SP_OPT_INT:
         return *(int *)o->value > o->min;
     case SP_OPT_CHOICE:
@@ -372,8 +369,9 @@ static bool is_on(const struct sp_option *o)
         return *(double *)o->value != 0;
     case SP_OPT_FLAG:
         return *(bool *)o->value;
+    default:
+        return sp_option_string(o) && strcmp(sp_option_string(o), "none");
     }
-    return false;
 }
 
 int sp_option_check_wants(const struct sp_option *options, const struct sp_option *o,

@@ -74,6 +74,12 @@ struct sp_option {
     enum sp_option_role role; /* train's */
 };
 
+/* An entry of a table: SP_OPTION("steps", INT, cfg.steps, .arg = "K", .help = "steps in all"). */
+#define SP_OPTION(option, of_kind, variable, ...)                                                  \
+    {                                                                                              \
+        .name = (option), .kind = SP_OPT_##of_kind, .value = &(variable), __VA_ARGS__              \
+    }
+
 /* Sets the value from a text as it is given: "on" or "off" for a flag. Strings are not copied.
  * 0, or -EINVAL after one line that begins with the command. */
 int sp_option_set(const struct sp_option *o, const char *command, const char *text);
@@ -89,6 +95,9 @@ const char *sp_option_word(const struct sp_option *o);
 
 /* The value of an option as it would be given: "0.001", "4096", "shuffled"; "" if there is none. */
 void sp_option_text(const struct sp_option *o, char *text, size_t n);
+
+/* The value of an option that is text (STRING, TEXT, PLUGIN, OUTPUT, OPERAND), which may be NULL; NULL for other kinds. */
+const char *sp_option_string(const struct sp_option *o);
 
 /* Checks that the value, however it was set, is in its range: 0, or -EINVAL after one line that
  * begins with the command. */
@@ -141,123 +150,52 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
 
 /* Entries of an option table for the struct sp_layout_args `a`. */
 #define SP_LAYOUT_OPTIONS(a)                                                                       \
-    {.name = "model",                                                                              \
-     .kind = SP_OPT_STRING,                                                                        \
-     .topic = SP_TOPIC_EVERYDAY,                                                                   \
-     .value = &(a).model,                                                                          \
-     .arg = "PRESET|DIR",                                                                          \
-     .help = "a model by its name, or a directory in Hugging Face form",                           \
-     .role = SP_ROLE_READ},                                                                        \
-        {.name = "schedule",                                                                       \
-         .kind = SP_OPT_STRING,                                                                    \
-         .topic = SP_TOPIC_EVERYDAY,                                                               \
-         .value = &(a).schedule,                                                                   \
-         .arg = "NAME[:key=value,...]",                                                            \
-         .help = "schedule; 'starpipe list' names them; csv:FILE; auto: the fastest that is "      \
-                 "predicted",                                                                      \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "stages",                                                                         \
-         .kind = SP_OPT_INT,                                                                       \
-         .topic = SP_TOPIC_EVERYDAY,                                                               \
-         .value = &(a).stages,                                                                     \
-         .arg = "P",                                                                               \
-         .help = SP_STAGES_HELP,                                                                   \
-         .min = 1,                                                                                 \
-         .max = 65536,                                                                             \
-         .given = &(a).stages_set,                                                                 \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "micro-batches",                                                                  \
-         .kind = SP_OPT_INT,                                                                       \
-         .topic = SP_TOPIC_MODEL,                                                                  \
-         .value = &(a).micro_batches,                                                              \
-         .arg = "M",                                                                               \
-         .help = "micro-batches of a step",                                                        \
-         .min = 1,                                                                                 \
-         .max = 65536,                                                                             \
-         .given = &(a).micro_batches_set,                                                          \
-         .role = SP_ROLE_PLACE},                                                                   \
-        {.name = "micro-batch-size",                                                               \
-         .kind = SP_OPT_INT,                                                                       \
-         .topic = SP_TOPIC_MODEL,                                                                  \
-         .value = &(a).micro_batch_size,                                                           \
-         .arg = "B",                                                                               \
-         .help = "sequences of a micro-batch",                                                     \
-         .min = 1,                                                                                 \
-         .max = 65536,                                                                             \
-         .role = SP_ROLE_PLACE},                                                                   \
-        {.name = "seq",                                                                            \
-         .kind = SP_OPT_INT,                                                                       \
-         .topic = SP_TOPIC_MODEL,                                                                  \
-         .value = &(a).seq,                                                                        \
-         .arg = "S",                                                                               \
-         .help = SP_SEQ_HELP,                                                                      \
-         .min = 1,                                                                                 \
-         .max = INT_MAX,                                                                           \
-         .role = SP_ROLE_PLACE},                                                                   \
-        {.name = "chunks",                                                                         \
-         .kind = SP_OPT_INT,                                                                       \
-         .topic = SP_TOPIC_SCHEDULE,                                                               \
-         .value = &(a).chunks,                                                                     \
-         .arg = "V",                                                                               \
-         .help = "chunks of layers per stage (0: what the schedule wants)",                        \
-         .max = 65536,                                                                             \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "slices",                                                                         \
-         .kind = SP_OPT_INT,                                                                       \
-         .topic = SP_TOPIC_SCHEDULE,                                                               \
-         .value = &(a).slices,                                                                     \
-         .help = "slices of a sequence; auto: as many as 'plan' would take",                       \
-         .min = 1,                                                                                 \
-         .max = 65536,                                                                             \
-         .choices = "N|auto",                                                                      \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "partition-slices",                                                               \
-         .kind = SP_OPT_STRING,                                                                    \
-         .topic = SP_TOPIC_SCHEDULE,                                                               \
-         .value = &(a).partition_slices,                                                           \
-         .arg = "length|flops|dp|LIST",                                                            \
-         .help = "tokens of each slice: equal, of equal times, by TeraPipe's program, or "         \
-                 "96,64,48,48",                                                                    \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "recompute",                                                                      \
-         .kind = SP_OPT_STRING,                                                                    \
-         .topic = SP_TOPIC_MEMORY,                                                                 \
-         .value = &(a).recompute,                                                                  \
-         .arg = "none|full|selective|no-attention|every=K|auto",                                   \
-         .help = "activations computed again in the backward (default: none, or what train's "     \
-                 "schedule wants); auto: train chooses, for --memory-limit",                       \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "offload",                                                                        \
-         .kind = SP_OPT_STRING,                                                                    \
-         .topic = SP_TOPIC_MEMORY,                                                                 \
-         .value = &(a).offload,                                                                    \
-         .arg = SP_OFFLOAD_MODES,                                                                  \
-         .help = "activations moved out of the device",                                            \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "offload-keys",                                                                   \
-         .kind = SP_OPT_CHOICE,                                                                    \
-         .topic = SP_TOPIC_MEMORY,                                                                 \
-         .value = &(a).offload_keys,                                                               \
-         .help = "keys and values of slices too; auto: with full, and where adaptive must",        \
-         .choices = "auto|stay|leave",                                                             \
-         .wants = "offload",                                                                       \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "vocabulary-parallel",                                                            \
-         .kind = SP_OPT_FLAG,                                                                      \
-         .topic = SP_TOPIC_SCHEDULE,                                                               \
-         .value = &(a).vocabulary_parallel,                                                        \
-         .help = "cut embedding and head over the vocabulary, a share on every stage",             \
-         .role = SP_ROLE_WAY},                                                                     \
-        {.name = "memory-limit",                                                                   \
-         .kind = SP_OPT_SIZE,                                                                      \
-         .topic = SP_TOPIC_MEMORY,                                                                 \
-         .value = &(a).memory_limit,                                                               \
-         .arg = "SIZE",                                                                            \
-         .help = "memory of a stage (0: no limit)",                                                \
-         .role = SP_ROLE_WAY},                                                                     \
-    {                                                                                              \
-        .name = "plugin", .kind = SP_OPT_PLUGIN, .topic = SP_TOPIC_SCHEDULE, .value = &(a).plugin, \
-        .arg = SP_PLUGIN_ARG, .help = SP_PLUGIN_HELP, .role = SP_ROLE_READ                         \
-    }
+    SP_OPTION("model", STRING, (a).model, .topic = SP_TOPIC_EVERYDAY, .role = SP_ROLE_READ,        \
+              .arg = "PRESET|DIR",                                                                 \
+              .help = "a model by its name, or a directory in Hugging Face form"),                 \
+        SP_OPTION("schedule", STRING, (a).schedule, .topic = SP_TOPIC_EVERYDAY,                    \
+                  .role = SP_ROLE_WAY, .arg = "NAME[:key=value,...]",                              \
+                  .help = "schedule; 'starpipe list' names them; csv:FILE; auto: the fastest "     \
+                          "that is predicted"),                                                    \
+        SP_OPTION("stages", INT, (a).stages, .topic = SP_TOPIC_EVERYDAY, .role = SP_ROLE_WAY,      \
+                  .arg = "P", .help = SP_STAGES_HELP, .min = 1, .max = 65536,                      \
+                  .given = &(a).stages_set),                                                       \
+        SP_OPTION("micro-batches", INT, (a).micro_batches, .topic = SP_TOPIC_MODEL,                \
+                  .role = SP_ROLE_PLACE, .arg = "M", .help = "micro-batches of a step", .min = 1,  \
+                  .max = 65536, .given = &(a).micro_batches_set),                                  \
+        SP_OPTION("micro-batch-size", INT, (a).micro_batch_size, .topic = SP_TOPIC_MODEL,          \
+                  .role = SP_ROLE_PLACE, .arg = "B", .help = "sequences of a micro-batch",         \
+                  .min = 1, .max = 65536),                                                         \
+        SP_OPTION("seq", INT, (a).seq, .topic = SP_TOPIC_MODEL, .role = SP_ROLE_PLACE, .arg = "S", \
+                  .help = SP_SEQ_HELP, .min = 1, .max = INT_MAX),                                  \
+        SP_OPTION("chunks", INT, (a).chunks, .topic = SP_TOPIC_SCHEDULE, .role = SP_ROLE_WAY,      \
+                  .arg = "V", .help = "chunks of layers per stage (0: what the schedule wants)",   \
+                  .max = 65536),                                                                   \
+        SP_OPTION("slices", INT, (a).slices, .topic = SP_TOPIC_SCHEDULE, .role = SP_ROLE_WAY,      \
+                  .choices = "N|auto",                                                             \
+                  .help = "slices of a sequence; auto: as many as 'plan' would take", .min = 1,    \
+                  .max = 65536),                                                                   \
+        SP_OPTION("partition-slices", STRING, (a).partition_slices, .topic = SP_TOPIC_SCHEDULE,    \
+                  .role = SP_ROLE_WAY, .arg = "length|flops|dp|LIST",                              \
+                  .help = "tokens of each slice: equal, of equal times, by TeraPipe's program, "   \
+                          "or 96,64,48,48"),                                                       \
+        SP_OPTION("recompute", STRING, (a).recompute, .topic = SP_TOPIC_MEMORY,                    \
+                  .role = SP_ROLE_WAY, .arg = "none|full|selective|no-attention|every=K|auto",     \
+                  .help = "activations computed again in the backward (default: none, or what "    \
+                          "train's schedule wants); auto: train chooses, for --memory-limit"),     \
+        SP_OPTION("offload", STRING, (a).offload, .topic = SP_TOPIC_MEMORY, .role = SP_ROLE_WAY,   \
+                  .arg = SP_OFFLOAD_MODES, .help = "activations moved out of the device"),         \
+        SP_OPTION("offload-keys", CHOICE, (a).offload_keys, .topic = SP_TOPIC_MEMORY,              \
+                  .role = SP_ROLE_WAY, .choices = "auto|stay|leave",                               \
+                  .help =                                                                          \
+                      "keys and values of slices too; auto: with full, and where adaptive must",   \
+                  .wants = "offload"),                                                             \
+        SP_OPTION("vocabulary-parallel", FLAG, (a).vocabulary_parallel,                            \
+                  .topic = SP_TOPIC_SCHEDULE, .role = SP_ROLE_WAY,                                 \
+                  .help = "cut embedding and head over the vocabulary, a share on every stage"),   \
+        SP_OPTION("memory-limit", SIZE, (a).memory_limit, .topic = SP_TOPIC_MEMORY,                \
+                  .role = SP_ROLE_WAY, .arg = "SIZE", .help = "memory of a stage (0: no limit)"),  \
+        SP_OPTION("plugin", PLUGIN, (a).plugin, .topic = SP_TOPIC_SCHEDULE, .role = SP_ROLE_READ,  \
+                  .arg = SP_PLUGIN_ARG, .help = SP_PLUGIN_HELP)
 
 #endif

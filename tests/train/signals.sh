@@ -38,10 +38,10 @@ started()
     has_lines "$work/log" "$1" || gone $run
 }
 
-# ended STATUS: the run has come to its end.
+# ended STATUS [SECONDS]: the run has come to its end, within so many seconds.
 ended()
 {
-    wait_for 40 gone $run || { fail "$what: it goes on"; kill -9 $run; }
+    wait_for "${2:-40}" gone $run || { fail "$what: it goes on"; kill -9 $run; }
     wait $run 2> /dev/null
     status=$?
     echo "$what: status $status, $(ls -d "$work"/saved/step-* 2> /dev/null | sed 's,.*/,,')"
@@ -152,11 +152,8 @@ hangs()
     sleep 1.5
     gone $run && fail "$what: it did not hang"
     kill -TERM $run
-    wait_for 8 gone $run || { fail "$what: it goes on"; kill -9 $run; }
-    wait $run 2> /dev/null
-    status=$?
-    [ $status -eq 1 ] && grep -q "^starpipe: ended by SIGTERM while $2" "$work/stderr" ||
-        fail "$what: status $status, $(last)"
+    ended 1 8
+    grep -q "^starpipe: ended by SIGTERM while $2" "$work/stderr" || fail "$what: $(last)"
 }
 
 if ${CC:-cc} -shared -fPIC -o "$work/hang_at.so" "$here/hang_at.c" -ldl 2> /dev/null; then
@@ -223,10 +220,7 @@ held_up()
     sleep 2
     gone $run && fail "$what: it ended before"
     kill -TERM $run
-    wait_for 20 gone $run || { fail "$what: it goes on"; kill -9 $run; }
-    wait $run 2> /dev/null
-    status=$?
-    [ $status -eq 1 ] || fail "$what: status $status"
+    ended 1 20
 }
 
 mkfifo "$work/full"

@@ -1,6 +1,6 @@
 /* Learning rates against their formulas. */
 #include "model/support.h"
-#include "train/run/lr_schedule.h"
+#include "train/config.h"
 #include <errno.h>
 #include <math.h>
 

@@ -2,17 +2,10 @@
  * Calibrations that are to be trusted, or not: what is said of figures that are not steady, which it refuses, and rates
  * that no device has.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "groups.h"
+#include "model/support.h"
 #include "sp_error.h"
 #include "train/calibrate/quality.h"
 #include <errno.h>
-#include <string.h>
 
 static struct sp_steady samples(int n, double noise)
 {

@@ -1,6 +1,6 @@
 /* When a run counts as stalled, at times that the test makes up, in microseconds. */
 #include "policies/common.h"
-#include "train/run/stall.h"
+#include "train/run/watchdog.h"
 
 enum { S = 1000000 };
 

@@ -2,16 +2,9 @@
  * Medians of few and of many repetitions, and the number of samples after which a median counts as
  * known, against medians of many draws of noisy samples.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "groups.h"
-#include "train/calibrate/steady.h"
+#include "model/support.h"
+#include "train/calibrate/quality.h"
 #include <math.h>
-#include <string.h>
 
 static uint64_t state = 7;
 
@@ -103,6 +96,18 @@ TEST(disturbed)
         sp_steady_add(&s, 3);
     assert_true(sp_steady_reached(&s) && !sp_steady_spoilt(&s));
     assert_true(fabs(sp_steady_value(&s) - 3) < 1e-12);
+}
+
+/* Samples of ten calls count unless threads waited for a core for more than 5 % of the time. */
+TEST(taken)
+{
+    struct sp_steady s = {0};
+
+    sp_steady_take(&s, 2, 0.09, 10);
+    sp_steady_take(&s, 1, 0.06, 10);
+    assert_true(s.n == 1 && s.disturbed == 1 && fabs(s.sorted[0] - 0.2) < 1e-12);
+    assert_true(fabs(s.fastest - 0.1) < 1e-12);
+    assert_true(fabs(s.took_s - 3) < 1e-12 && fabs(s.waited_s - 0.15) < 1e-12);
 }
 
 /* A few shorter samples change nothing. If more than a quarter are much shorter, the median is not

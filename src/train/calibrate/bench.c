@@ -2,7 +2,6 @@
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
-#include "train/calibrate/steady.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -14,9 +13,6 @@ enum { NOISE_BYTES = 1 << 20 };
  * waiting for a GPU take time too. A longer one would be disturbed more often: a program that
  * takes a core keeps it for milliseconds. */
 static const double sample_s = 0.5e-3;
-
-/* A sample does not count if threads waited for their cores for a larger part of it. */
-static const double most_waited = 0.05;
 
 double sp_bench_now_s(void)
 {
@@ -114,13 +110,7 @@ static void sample(const struct sp_backend *k, const struct timing_args *a, stru
 
     calls = calls > 1 ? calls : 1;
     took = calls_s(k, a->call, turns, calls);
-    waited = team_waited_s(k) - waited;
-    s->took_s += took;
-    s->waited_s += waited;
-    if (waited <= most_waited * took)
-        sp_steady_add(s, took / calls);
-    else
-        sp_steady_disturbed(s, took / calls);
+    sp_steady_take(s, took, team_waited_s(k) - waited, calls);
 }
 
 /* A disturbed turn goes on until it has UNDISTURBED samples, for at most PATIENCE times as
@@ -133,12 +123,11 @@ static void timing(const struct sp_backend *k, void *const *at, const size_t *by
     const char *noise = at[0];
     struct turns turns = {.arrays = at[1], .places = a->places};
     struct sp_steady *s = a->samples;
-    size_t bytes[SP_TIMED_ARRAYS];
     double start, spent;
     int before = s->n;
 
     (void)bytes_at;
-    turns.bytes = sp_timed_bytes(a->call, bytes);
+    turns.bytes = sp_timed_bytes(a->call, NULL);
     turns.first = (int)((unsigned)s->n * 7919u % (unsigned)turns.places);
     if (s->n + s->disturbed == 0) {
         calls_s(k, a->call, &turns, 1); /* libraries tune when they first meet a shape */
@@ -166,7 +155,8 @@ static struct sp_codelet fill_arena_cl = {.name = "fill arena", .run = fill_aren
 
 /* ---- figures ------------------------------------------------------------------------------ */
 
-struct sp_task_context sp_bench_context(struct sp_bench *b, int worker)
+/* A task context on a worker. */
+static struct sp_task_context context_on(struct sp_bench *b, int worker)
 {
     return (struct sp_task_context){.sink = sp_starpu_sink(),
                                     .worker = worker,
@@ -181,15 +171,14 @@ struct sp_task_context sp_bench_context(struct sp_bench *b, int worker)
 
 static int places_of(const struct sp_figure *f)
 {
-    size_t bytes[SP_TIMED_ARRAYS];
-    int places = (int)(f->spread / sp_timed_bytes(&f->call, bytes));
+    int places = (int)(f->spread / sp_timed_bytes(&f->call, NULL));
 
     return places > 0 ? places : 1;
 }
 
 static void submit(struct sp_bench *b, int worker, const struct sp_figure *f)
 {
-    struct sp_task_context ctx = sp_bench_context(b, worker);
+    struct sp_task_context ctx = context_on(b, worker);
     struct sp_task *task =
         sp_task_new(&ctx, &timing_cl, "timing", NULL, sizeof(struct timing_args));
     struct timing_args *a = task->args;
@@ -219,7 +208,7 @@ static void enlarge_arena(struct sp_bench *b, size_t bytes)
         return;
     leave_arena(b);
     for (int w = 0; w < b->place.workers; w++) {
-        struct sp_task_context ctx = sp_bench_context(b, w);
+        struct sp_task_context ctx = context_on(b, w);
         struct sp_task *task =
             sp_task_new(&ctx, &fill_arena_cl, "fill arena", NULL, sizeof(struct sp_task_args));
 
@@ -233,37 +222,10 @@ static void enlarge_arena(struct sp_bench *b, size_t bytes)
 
 void sp_bench_turn(struct sp_bench *b, struct sp_figure *f)
 {
-    size_t bytes[SP_TIMED_ARRAYS];
-
-    enlarge_arena(b, sp_timed_bytes(&f->call, bytes) * (size_t)places_of(f));
+    enlarge_arena(b, sp_timed_bytes(&f->call, NULL) * (size_t)places_of(f));
     for (int w = 0; w < b->place.workers; w++)
         submit(b, w, f);
     sp_starpu_sink()->ops->wait();
-}
-
-double sp_figure_s(const struct sp_bench *b, const struct sp_figure *f)
-{
-    double sum = 0;
-
-    for (int w = 0; w < b->place.workers; w++)
-        sum += f->worker[w].n ? sp_steady_value(&f->worker[w]) : f->worker[w].fastest;
-    return sum / b->place.workers;
-}
-
-bool sp_figure_known(const struct sp_bench *b, const struct sp_figure *f)
-{
-    for (int w = 0; w < b->place.workers; w++)
-        if (sp_steady_spoilt(&f->worker[w]))
-            return false;
-    return true;
-}
-
-bool sp_figure_reached(const struct sp_bench *b, const struct sp_figure *f)
-{
-    for (int w = 0; w < b->place.workers; w++)
-        if (!sp_steady_reached(&f->worker[w]) && f->worker[w].n < SP_STEADY_MOST)
-            return false;
-    return true;
 }
 
 void sp_bench_show(const struct sp_bench *b, const char *format, ...)
@@ -278,6 +240,57 @@ void sp_bench_show(const struct sp_bench *b, const char *format, ...)
     va_end(ap);
     fprintf(stderr, "\r%-78s\r%s", "", line);
     fflush(stderr);
+}
+
+/* ---- the cost of a task: tasks that have a layer's buffers and do nothing ---------------------- */
+
+static void nothing(const struct sp_backend *k, void *const *at, const size_t *bytes, void *arg)
+{
+    (void)k, (void)at, (void)bytes, (void)arg;
+}
+
+enum { BUFFERS = 4 }; /* as a layer */
+
+static struct sp_codelet nothing_cl = {.name = "nothing", .run = nothing, .timed = true};
+
+/* Tasks form a chain: each reads what the one before it wrote. */
+static void submit_nothing(struct sp_bench *b, int worker, struct sp_tensor *const *t, int i)
+{
+    struct sp_task_context ctx = context_on(b, worker);
+    struct sp_task *task =
+        sp_task_new(&ctx, &nothing_cl, "nothing", NULL, sizeof(struct sp_task_args));
+
+    sp_task_use(task, t[0], SP_READ);
+    sp_task_use(task, t[1 + i % 2], SP_READ);
+    sp_task_use(task, t[3], SP_READ_WRITE);
+    sp_task_use(task, t[2 - i % 2], SP_WRITE);
+    sp_task_submit(&ctx, task, 0);
+}
+
+void sp_measure_task(struct sp_bench *b, struct sp_steady *s)
+{
+    enum { TASKS = 200, BYTES = 4096 };
+    const int n = b->place.workers * BUFFERS;
+    struct sp_tensor **t = calloc((size_t)n, sizeof(struct sp_tensor *));
+    char *memory = calloc((size_t)n, BYTES);
+    const double start = sp_bench_now_s();
+
+    SP_NEED(memory && t, "out of memory for tasks");
+    for (int i = 0; i < n; i++)
+        t[i] = sp_tensor_make_at(sp_starpu_sink(), memory + i * BYTES, BYTES, 1, "nothing");
+    do {
+        double begin = sp_bench_now_s();
+
+        for (int i = 0; i < TASKS; i++)
+            for (int w = 0; w < b->place.workers; w++)
+                submit_nothing(b, w, t + w * BUFFERS, i);
+        sp_starpu_sink()->ops->wait();
+        sp_steady_add(s, (sp_bench_now_s() - begin) / TASKS);
+    } while (s->n < SP_STEADY_MOST && sp_bench_now_s() - start < 2 * b->turn_s);
+    for (int i = 0; i < n; i++)
+        sp_tensor_unmake_at(t[i]);
+    free(t);
+    free(memory);
 }
 
 /* ---- life --------------------------------------------------------------------------------- */

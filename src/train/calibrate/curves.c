@@ -98,9 +98,52 @@ static size_t spread(double bytes, int times)
 
 static size_t spread_of(const struct sp_timed_call *call)
 {
-    size_t bytes[SP_TIMED_ARRAYS];
+    return spread((double)sp_timed_bytes(call, NULL), PRODUCTS);
+}
 
-    return spread((double)sp_timed_bytes(call, bytes), PRODUCTS);
+/* ---- the workers of a figure ------------------------------------------------------------------- */
+
+/* The mean of the workers. Without undisturbed samples: the most that it takes. */
+static double mean_s(const struct sp_bench *b, const struct sp_figure *f)
+{
+    double sum = 0;
+
+    for (int w = 0; w < b->place.workers; w++)
+        sum += f->worker[w].n ? sp_steady_value(&f->worker[w]) : f->worker[w].fastest;
+    return sum / b->place.workers;
+}
+
+/* True if the samples of all workers make a figure. */
+static bool is_known(const struct sp_bench *b, const struct sp_figure *f)
+{
+    for (int w = 0; w < b->place.workers; w++)
+        if (sp_steady_spoilt(&f->worker[w]))
+            return false;
+    return true;
+}
+
+/* True if they are steady, or as many as there may be. */
+static bool is_reached(const struct sp_bench *b, const struct sp_figure *f)
+{
+    for (int w = 0; w < b->place.workers; w++)
+        if (!sp_steady_reached(&f->worker[w]) && f->worker[w].n < SP_STEADY_MOST)
+            return false;
+    return true;
+}
+
+/* The worker that knows least about a figure stands for all. */
+static void judge(struct sp_bench *b, const struct sp_figure *f)
+{
+    const struct sp_steady *least = &f->worker[0];
+
+    for (int w = 1; w < b->place.workers; w++) {
+        const struct sp_steady *s = &f->worker[w];
+        bool few = s->n < SP_STEADY_LEAST;
+
+        if (few || (least->n >= SP_STEADY_LEAST && sp_steady_doubt(s) > sp_steady_doubt(least)))
+            least = s;
+    }
+    sp_quality_add(b->quality, f->what, least);
 }
 
 /* ---- products ----------------------------------------------------------------------------- */
@@ -253,12 +296,12 @@ static void take_turns(struct figures *f, struct round *r)
     for (int i = 0; i < f->points; i++)
         for (int k = 0; k < f->point[i].calls; k++) {
             struct sp_figure *figure = &f->point[i].call[k];
-            bool reached = sp_figure_reached(f->bench, figure);
+            bool reached = is_reached(f->bench, figure);
 
             if ((r->each || !reached) && sp_bench_now_s() < r->ends)
                 sp_bench_turn(f->bench, figure);
             r->steady = r->steady && reached;
-            r->known = r->known && sp_figure_known(f->bench, figure);
+            r->known = r->known && is_known(f->bench, figure);
         }
     if (r->each || !task)
         sp_measure_task(f->bench, &f->task);
@@ -290,21 +333,6 @@ static void make_rounds(struct figures *f, const struct sp_effort *e)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* The worker that knows least about a figure stands for all. */
-static void judge(struct sp_bench *b, const struct sp_figure *f)
-{
-    const struct sp_steady *least = &f->worker[0];
-
-    for (int w = 1; w < b->place.workers; w++) {
-        const struct sp_steady *s = &f->worker[w];
-        bool few = s->n < SP_STEADY_LEAST;
-
-        if (few || (least->n >= SP_STEADY_LEAST && sp_steady_doubt(s) > sp_steady_doubt(least)))
-            least = s;
-    }
-    sp_quality_add(b->quality, f->what, least);
-}
-
 static void add_point(struct sp_curve *c, double size, double rate)
 {
     c->at[c->n].size = sp_measured(size);
@@ -318,7 +346,7 @@ static void take_pairs(struct sp_bench *b, const struct point *p)
     const struct sp_timed_call *wide = &p->call[0].call, *narrow = &p->call[1].call;
     double heads = wide->heads, work = sp_timed_work(wide) / heads;
     double pairs = 0.5 * wide->rows * (wide->rows + 1.0);
-    double s = sp_figure_s(b, &p->call[0]) / heads, less = sp_figure_s(b, &p->call[1]) / heads;
+    double s = mean_s(b, &p->call[0]) / heads, less = mean_s(b, &p->call[1]) / heads;
     double part = (s - less) / (wide->head_dim - narrow->head_dim) * wide->head_dim;
 
     part = fmin(0.99 * s, fmax(0.01 * s, part));
@@ -332,7 +360,7 @@ static void take_point(struct sp_bench *b, const struct point *p)
 
     for (int i = 0; i < p->calls; i++) {
         work += sp_timed_work(&p->call[i].call);
-        seconds += sp_figure_s(b, &p->call[i]);
+        seconds += mean_s(b, &p->call[i]);
         judge(b, &p->call[i]);
     }
     if (p->pairs)

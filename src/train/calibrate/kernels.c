@@ -17,80 +17,62 @@ static struct sp_attention attention_of(const struct sp_timed_call *c)
 
 /* ---- sizes -------------------------------------------------------------------------------- */
 
-/* Elements of the arrays in the order of sp_timed_run's; negative: f32 whatever the type. */
-static void count(const struct sp_timed_call *c, double n[SP_TIMED_ARRAYS])
-{
-    double T = c->rows, x = T * c->in, y = T * c->out, w = (double)c->in * c->out;
-    double q = T * c->heads * c->head_dim, lse = -T * c->heads;
+struct sizes {
+    double n
+        [SP_TIMED_ARRAYS]; /* elements, in the order of sp_timed_run's; negative: f32 whatever the type */
+    double work;           /* see sp_timed_work */
+};
 
-    for (int i = 0; i < SP_TIMED_ARRAYS; i++)
-        n[i] = 0;
+static struct sizes sizes_of(const struct sp_timed_call *c)
+{
+    double T = c->rows, in = c->in, x = T * in, y = T * c->out, w = in * c->out;
+    double q = T * c->heads * c->head_dim, lse = -T * c->heads;
+    double elem = (double)sp_dtype_bytes(c->dtype), low = c->dtype == SP_F32 ? 0 : x;
+    double product = sp_flops_linear(c->rows, c->in, c->out);
+    struct sp_attention at = attention_of(c);
+
     switch (c->kernel) {
     case SP_TIME_LINEAR:
     case SP_TIME_LINEAR_DX:
-        n[0] = x, n[1] = w, n[2] = y;
-        break;
+        return (struct sizes){{x, w, y}, product};
     case SP_TIME_LINEAR_DW:
-        n[0] = x, n[1] = -w, n[2] = y;
-        break;
+        return (struct sizes){{x, -w, y}, product};
     case SP_TIME_ATTENTION:
-        n[0] = q, n[1] = 2 * q, n[2] = q, n[3] = lse;
-        break;
+        return (struct sizes){{q, 2 * q, q, lse}, sp_flops_attention(&at)};
     case SP_TIME_ATTENTION_BWD:
-        n[0] = q, n[1] = 2 * q, n[2] = q, n[3] = lse, n[4] = q, n[5] = q, n[6] = 2 * q;
-        break;
-    case SP_TIME_NORM:
-        n[0] = x, n[1] = c->in, n[2] = c->in, n[3] = x, n[4] = -2 * T;
-        break;
-    case SP_TIME_ADD:
+        return (struct sizes){{q, 2 * q, q, lse, q, q, 2 * q}, 2.5 * sp_flops_attention(&at)};
+    case SP_TIME_NORM: /* read, written */
+        return (struct sizes){{x, in, in, x, -2 * T}, 2 * elem * x};
+    case SP_TIME_ADD: /* read twice */
+        return (struct sizes){{x, x}, 3 * elem * x};
     case SP_TIME_GELU:
-        n[0] = x, n[1] = x;
-        break;
+        return (struct sizes){{x, x}, 2 * elem * x};
     case SP_TIME_ADAMW:
-        n[0] = n[1] = n[2] = n[3] = -x, n[4] = c->dtype == SP_F32 ? 0 : x;
         break;
     }
+    /* weights, gradients and moments read and written; weights once more in the type of products */
+    return (struct sizes){{-x, -x, -x, -x, low}, 8 * sizeof(float) * x + elem * low};
 }
 
-size_t sp_timed_bytes(const struct sp_timed_call *c, size_t bytes[SP_TIMED_ARRAYS])
+size_t sp_timed_bytes(const struct sp_timed_call *c, size_t *bytes)
 {
-    double n[SP_TIMED_ARRAYS];
+    const struct sizes sizes = sizes_of(c);
     size_t sum = 0;
 
-    count(c, n);
     for (int i = 0; i < SP_TIMED_ARRAYS; i++) {
-        size_t elem = n[i] < 0 ? sizeof(float) : sp_dtype_bytes(c->dtype);
+        size_t elem = sizes.n[i] < 0 ? sizeof(float) : sp_dtype_bytes(c->dtype);
+        size_t rounded = ((size_t)fabs(sizes.n[i]) * elem + LINE - 1) / LINE * LINE;
 
-        bytes[i] = ((size_t)fabs(n[i]) * elem + LINE - 1) / LINE * LINE;
-        sum += bytes[i];
+        if (bytes)
+            bytes[i] = rounded;
+        sum += rounded;
     }
     return sum;
 }
 
 double sp_timed_work(const struct sp_timed_call *c)
 {
-    double elem = (double)sp_dtype_bytes(c->dtype), n = (double)c->rows * c->in;
-    struct sp_attention at;
-
-    switch (c->kernel) {
-    case SP_TIME_LINEAR:
-    case SP_TIME_LINEAR_DX:
-    case SP_TIME_LINEAR_DW:
-        return sp_flops_linear(c->rows, c->in, c->out);
-    case SP_TIME_ATTENTION:
-    case SP_TIME_ATTENTION_BWD:
-        at = attention_of(c);
-        return (c->kernel == SP_TIME_ATTENTION ? 1 : 2.5) * sp_flops_attention(&at);
-    case SP_TIME_NORM:
-    case SP_TIME_GELU:
-        return 2 * elem * n; /* read, written */
-    case SP_TIME_ADD:
-        return 3 * elem * n; /* read twice */
-    case SP_TIME_ADAMW:
-        break;
-    }
-    /* weights, gradients and moments read and written; weights once more in the type of products */
-    return (8 * sizeof(float) + (c->dtype == SP_F32 ? 0 : elem)) * n;
+    return sizes_of(c).work;
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */

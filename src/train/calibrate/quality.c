@@ -4,9 +4,67 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double most_waited = 0.1; /* the most, as a part of the time */
+static const double tolerance = 0.05; /* of a median */
+/* The most that threads may wait for their cores, as a part of the time: in a sample that counts, and in all samples. */
+static const double most_waited = 0.05, most_waited_in_all = 0.1;
 
-/* ---- samples ------------------------------------------------------------------------------ */
+/* ---- the samples of a figure ---------------------------------------------------------------- */
+
+static void note_fastest(struct sp_steady *s, double sample)
+{
+    if (s->n + s->disturbed == 0 || sample < s->fastest)
+        s->fastest = sample;
+}
+
+void sp_steady_add(struct sp_steady *s, double sample)
+{
+    int at = s->n;
+
+    note_fastest(s, sample);
+    if (s->n == SP_STEADY_MOST)
+        return;
+    for (s->n++; at > 0 && s->sorted[at - 1] > sample; at--)
+        s->sorted[at] = s->sorted[at - 1];
+    s->sorted[at] = sample;
+}
+
+void sp_steady_disturbed(struct sp_steady *s, double sample)
+{
+    note_fastest(s, sample);
+    s->disturbed++;
+}
+
+void sp_steady_take(struct sp_steady *s, double took_s, double waited_s, int calls)
+{
+    s->took_s += took_s;
+    s->waited_s += waited_s;
+    if (waited_s <= most_waited * took_s)
+        sp_steady_add(s, took_s / calls);
+    else
+        sp_steady_disturbed(s, took_s / calls);
+}
+
+double sp_steady_value(const struct sp_steady *s)
+{
+    return s->sorted[(s->n - 1) / 2];
+}
+
+double sp_steady_doubt(const struct sp_steady *s)
+{
+    return 1 - s->sorted[(s->n - 1) / 4] / sp_steady_value(s);
+}
+
+bool sp_steady_spoilt(const struct sp_steady *s)
+{
+    return s->n < SP_STEADY_LEAST;
+}
+
+bool sp_steady_reached(const struct sp_steady *s)
+{
+    return s->n >= SP_STEADY_LEAST && sp_steady_doubt(s) <= tolerance;
+}
+
+/* ---- all figures ------------------------------------------------------------------------------ */
 
 static void insert_worst(struct sp_quality *q, const char *what, double doubt)
 {
@@ -55,7 +113,7 @@ int sp_quality_check(const struct sp_quality *q)
     static const char advice[] = "other programs seem to use this machine; calibrate again when "
                                  "they do not";
 
-    if (q->waited_s > most_waited * q->took_s)
+    if (q->waited_s > most_waited_in_all * q->took_s)
         return sp_error(EBUSY, "calibrate: threads waited for a core %.0f %% of the time: %s",
                         100 * q->waited_s / q->took_s, advice);
     if (*q->spoilt)

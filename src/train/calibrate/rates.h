@@ -1,6 +1,6 @@
 /*
  * Shared by the files of calibrate: the kernels that a machine's curves are measured with, the bench that times
- * them, the numbers of a machine's description, and the facts that need no measuring.
+ * them, and the rates that they give.
  */
 #ifndef SP_CALIBRATE_RATES_H
 #define SP_CALIBRATE_RATES_H
@@ -35,9 +35,9 @@ struct sp_timed_call {
     int heads, head_dim;
 };
 
-/* Bytes of the arrays of a call, each in complete cache lines; bytes[] 0: there are no more.
- * Returns their sum. */
-size_t sp_timed_bytes(const struct sp_timed_call *c, size_t bytes[SP_TIMED_ARRAYS]);
+/* Bytes of the arrays of a call, each in complete cache lines; bytes[] (NULL: not wanted) 0: there are no more. Returns
+ * their sum. */
+size_t sp_timed_bytes(const struct sp_timed_call *c, size_t *bytes);
 
 /* FLOPs of a product or of attention, otherwise bytes read and written. */
 double sp_timed_work(const struct sp_timed_call *c);
@@ -88,17 +88,8 @@ void sp_bench_destroy(struct sp_bench *b);
 /* Takes more samples of a figure on all workers. */
 void sp_bench_turn(struct sp_bench *b, struct sp_figure *f);
 
-/* The mean of the workers for a figure that was measured. Without undisturbed samples: the most
- * that it takes. */
-double sp_figure_s(const struct sp_bench *b, const struct sp_figure *f);
-
-/* True if the samples of all workers make a figure; true if they are steady, or as many as there
- * may be. */
-bool sp_figure_known(const struct sp_bench *b, const struct sp_figure *f);
-bool sp_figure_reached(const struct sp_bench *b, const struct sp_figure *f);
-
-/* A task context on a worker, for sp_task_new and sp_task_submit. */
-struct sp_task_context sp_bench_context(struct sp_bench *b, int worker);
+/* Adds samples of the seconds that a task takes that does nothing. */
+void sp_measure_task(struct sp_bench *b, struct sp_steady *s);
 
 /* Shows on a terminal what is measured now; an empty text: nothing more. */
 void sp_bench_show(const struct sp_bench *b, const char *format, ...)
@@ -110,7 +101,7 @@ double sp_bench_now_s(void);
  * system does not tell. */
 double sp_bench_waited_s(void);
 
-/* ---- curves.c, task_cost.c, links.c, tiers.c: rates of devices, links, copies and disks ---------- */
+/* ---- curves.c, transfers.c: rates of devices, links, copies and disks ------------------- */
 
 /* Rounds a figure to four digits: a measurement is no more exact. */
 double sp_measured(double x);
@@ -127,9 +118,6 @@ struct sp_effort {
  * All processes call it, so that their devices work at once. 0, or after one line -EBUSY on all
  * (rank 0's figures are spoilt) or -ENOMEM. */
 int sp_measure_rates(struct sp_bench *b, const struct sp_effort *effort, struct sp_rates *r);
-
-/* Adds samples of the seconds that a task takes that does nothing. */
-void sp_measure_task(struct sp_bench *b, struct sp_steady *s);
 
 /* Ranks that rank 0 can exchange messages with; -1: there is none. */
 struct sp_peers {
@@ -152,17 +140,5 @@ struct sp_disk; /* offload/disk.h */
 
 /* Measures a file as offloading uses it. 0 or -errno after one line. */
 int sp_measure_disk(struct sp_bench *b, struct sp_disk *file, struct sp_disk_rates *disk);
-
-/* ---- facts.c: names and memory of this machine --------------------------------------------------- */
-
-/* Sets name, device, memory_bytes, devices_per_node, host_bytes. 0, or -errno after one line. */
-int sp_machine_facts(const struct sp_placement *place, struct sp_machine *m);
-
-/* Adds a line to m->source, if there is room. */
-void sp_machine_note(struct sp_machine *m, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* Notes the machine, the versions and the day. */
-void sp_machine_note_origin(const struct sp_placement *place, struct sp_machine *m);
 
 #endif

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE /* asprintf */
 #include "train/checkpoint/resume.h"
 #include "sp_error.h"
 #include "train/checkpoint/run_state.h"
@@ -6,7 +5,7 @@
 #include "train/config.h"
 #include "train/run/log_file.h"
 #include "model/model.h"
-#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,39 +25,30 @@ struct source {
 
 /* ---- paths ------------------------------------------------------------------------------ */
 
-/* A path as seen from where the run was started, copied; NULL without memory. */
-static char *name_from(const char *cwd, const char *name)
+/* A path as seen from where the run was started, or with `list` each of several between commas, after `prefix`. Copied;
+ * NULL without memory. */
+static char *name_from(const char *cwd, const char *prefix, const char *name, bool list)
 {
-    char *joined;
+    char *out = NULL;
+    size_t n;
+    FILE *f = open_memstream(&out, &n);
 
-    if (name[0] == '/')
-        return strdup(name);
-    return asprintf(&joined, "%s/%s", cwd, name) < 0 ? NULL : joined;
-}
+    if (!f)
+        return NULL;
+    fputs(prefix, f);
+    while (true) {
+        int length = (int)(list ? strcspn(name, ",") : strlen(name));
 
-/* The same for names between commas; NULL without memory. */
-static char *names_from(const char *cwd, const char *text)
-{
-    char *parts = strdup(text), *rest = parts, *part, *all = strdup("");
-
-    while (all && (part = strsep(&rest, ","))) {
-        char *name = name_from(cwd, part), *longer;
-
-        if (!name || asprintf(&longer, "%s%s%s", all, *all ? "," : "", name) < 0)
-            longer = NULL;
-        free(name);
-        free(all);
-        all = longer;
+        fprintf(f, "%s%s%.*s", *name == '/' ? "" : cwd, *name == '/' ? "" : "/", length, name);
+        name += length;
+        if (!*name)
+            break;
+        fputc(*name++, f);
     }
-    free(parts);
-    return all;
-}
-
-static bool is_one_of(const char *name, const char *const *names)
-{
-    while (*names && strcmp(name, *names))
-        names++;
-    return *names;
+    if (!fclose(f))
+        return out;
+    free(out);
+    return NULL;
 }
 
 /* True if the text names a built-in model or machine rather than a path. */
@@ -68,25 +58,22 @@ static bool is_preset(const char *option, const char *text)
            (!strcmp(option, "hardware") && !strchr(text, '/') && !strstr(text, ".json"));
 }
 
+static bool is_list(const char *option)
+{
+    return sp_choice_of("data|tokens|eval|plugin", option) >= 0;
+}
+
 static const char *resolve(const struct source *from, const struct sp_option *o, const char *text)
 {
-    static const char *const lists[] = {"data", "tokens", "eval", "plugin", NULL};
     bool csv = !strncmp(text, "csv:", 4);
-    char *name, *whole;
 
     if (!from->cwd || is_preset(o->name, text) ||
         (o->role != SP_ROLE_READ && o->role != SP_ROLE_WRITTEN && !csv) ||
         (!strcmp(o->name, "log") && sp_log_is_stdout(text)))
         return text;
-    if (is_one_of(o->name, lists))
-        return names_from(from->cwd, text);
-    name = name_from(from->cwd, csv ? text + 4 : text);
-    if (!csv || !name)
-        return name;
-    if (asprintf(&whole, "csv:%s", name) < 0)
-        whole = NULL;
-    free(name);
-    return whole;
+    if (csv && !is_list(o->name))
+        return name_from(from->cwd, "csv:", text + 4, false);
+    return name_from(from->cwd, "", text, is_list(o->name));
 }
 
 /* ---- the run ---------------------------------------------------------------------------- */
@@ -103,7 +90,7 @@ static const char *stored(const char *name)
     char key[64];
 
     snprintf(key, sizeof key, "--%s", name);
-    return json_string_value(json_object_get(json_object_get(kept.json, "options"), key));
+    return sp_run_state_option(&kept, key);
 }
 
 /* True if the run saved step N into `dir` last. Otherwise the step may have been archived there,
@@ -117,7 +104,7 @@ static bool is_newest(const struct source *from, long n)
 
     if (!save || !*save || sp_dir_open(from->dir, &run))
         return false;
-    path = from->cwd ? name_from(from->cwd, save) : strdup(save);
+    path = from->cwd ? name_from(from->cwd, "", save, false) : strdup(save);
     newest = path && n == sp_step_highest(&run, "", SP_ANY_STEP) && same_directory(from->dir, path);
     free(path);
     sp_dir_close(&run);

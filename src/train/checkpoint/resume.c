@@ -1,14 +1,18 @@
-/* Finds the step from which a run continues, and takes over its state. */
+/* A run begins with the step that it continues from, with its own weights and moments in another layout, or with neither. */
 #include "train/checkpoint/resume.h"
 #include "graphs/weights/checkpoint.h"
 #include "model/files/checksums.h"
 #include "sp_error.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
-const char *const sp_field_files[] = {
-    [SP_FIELD_W] = "model.safetensors",
-    [SP_FIELD_M] = "optimizer-m.safetensors",
-    [SP_FIELD_V] = "optimizer-v.safetensors",
+const struct sp_saved_field sp_saved_fields[] = {
+    {SP_FIELD_W, "model.safetensors"},
+    {SP_FIELD_M, "optimizer-m.safetensors"},
+    {SP_FIELD_V, "optimizer-v.safetensors"},
 };
+
 struct sp_run_config sp_train_state(const struct sp_trainer *t, int steps_done)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -42,19 +46,28 @@ int sp_train_find_resume(struct sp_trainer *t)
     return 0;
 }
 
-/* Opens and checks one file of the optimizer; reads it into the stages if `load`. */
-static int moment(struct sp_trainer *t, enum sp_field field, bool load)
+/* Opens and checks a file of weights or moments; fills the stages with it if `load`. */
+static int read_field(struct sp_trainer *t, const struct sp_dir *dir,
+                      const struct sp_saved_field *f, bool load)
 {
     struct sp_st_file st;
-    int err = sp_st_open_in(&t->resumed_dir, sp_field_files[field], &st);
+    int err = sp_st_open_in(dir, f->file, &st);
 
     if (err)
         return err;
     err = sp_weights_check(&st, &t->params);
     if (!err && load)
-        err = sp_checkpoint_read(&t->graph, field, &st);
+        err = f->field == SP_FIELD_W ? sp_checkpoint_init(&t->graph, &st)
+                                     : sp_checkpoint_read(&t->graph, f->field, &st);
     sp_st_close(&st);
     return err;
+}
+
+static int read_moments(struct sp_trainer *t, bool load)
+{
+    int err = read_field(t, &t->resumed_dir, &sp_saved_fields[1], load);
+
+    return err ? err : read_field(t, &t->resumed_dir, &sp_saved_fields[2], load);
 }
 
 int sp_train_check_resume(struct sp_trainer *t)
@@ -71,16 +84,34 @@ int sp_train_check_resume(struct sp_trainer *t)
                        t->resumed_dir.path);
     else if (err == -ENOENT && t->world.rank == 0)
         sp_warn("%s was saved without checksums, by an older version", t->resumed_dir.path);
-    err = err == -ENOENT ? 0 : err;
-    err = err ? err : moment(t, SP_FIELD_M, false);
-    return err ? err : moment(t, SP_FIELD_V, false);
+    return err && err != -ENOENT ? err : read_moments(t, false);
 }
 
-int sp_train_load_resume(struct sp_trainer *t)
+/* Fills the graph with what the layout before this one left. */
+static int load_carried(struct sp_trainer *t)
 {
-    int err = moment(t, SP_FIELD_M, true);
+    struct sp_dir dir;
+    int err = sp_dir_open(t->choice->carried, &dir);
 
-    err = err ? err : moment(t, SP_FIELD_V, true);
+    if (err)
+        return sp_error(-err, "cannot read %s: %s", t->choice->carried, strerror(-err));
+    for (int i = 0; !err && i < SP_SAVED_FIELDS; i++)
+        err = read_field(t, &dir, &sp_saved_fields[i], true);
+    sp_dir_close(&dir);
+    return err;
+}
+
+int sp_train_load(struct sp_trainer *t)
+{
+    int err = 0;
+
+    if (t->choice && *t->choice->carried)
+        return load_carried(t);
+    if (!t->cfg.inference)
+        err = sp_checkpoint_init(&t->graph, t->weights.n_shards ? &t->weights : NULL);
+    if (err || !t->cfg.resume)
+        return err;
+    err = read_moments(t, true);
     /* a removed step takes room on the disk while its files are open */
     sp_dir_close(&t->resumed_dir);
     sp_st_close(&t->weights);
@@ -120,4 +151,36 @@ void sp_train_tell_changes(const struct sp_trainer *t)
     if (!t->cfg.dry_run) /* a dry run prints something else there */
         sp_train_say(t, "goes on from %s, at sample %llu%s%s", t->resumed_dir.path,
                      (unsigned long long)now.samples, *changes ? ", with " : "", changes);
+}
+
+/* ---- another layout ------------------------------------------------------------------------ */
+
+static void name_carried(const struct sp_trainer *t, int i, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%.*s/%s", PATH_MAX - 64, t->choice->carried, sp_saved_fields[i].file);
+}
+
+int sp_train_write_carried(struct sp_trainer *t)
+{
+    char path[PATH_MAX];
+    int err = 0;
+
+    for (int i = 0; i < SP_SAVED_FIELDS && !err; i++) {
+        name_carried(t, i, path);
+        err = sp_checkpoint_write(&t->graph, sp_saved_fields[i].field, path);
+    }
+    return err;
+}
+
+void sp_train_remove_carried(struct sp_trainer *t)
+{
+    char path[PATH_MAX];
+
+    for (int i = 0; i < SP_SAVED_FIELDS && t->world.rank == 0; i++) {
+        name_carried(t, i, path);
+        unlink(path);
+    }
+    if (t->world.rank == 0)
+        rmdir(t->choice->carried);
+    *t->choice->carried = '\0';
 }

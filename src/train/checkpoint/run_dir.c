@@ -14,28 +14,27 @@
 
 /* ---- locking ---------------------------------------------------------------------------- */
 
-/* Opens the lock file: 1; 0 if it is not there and must not be made; -1 after one line. */
-static int open_lock(struct sp_run_dir *d, bool create, int *fd)
+/* Opens the lock file. Its descriptor; -ENOENT: it is not there and must not be made; or -errno after one line. */
+static int open_lock(struct sp_run_dir *d, bool create)
 {
     int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    int fd = openat(d->dir.fd, LOCK, flags);
     struct stat st;
 
-    *fd = openat(d->dir.fd, LOCK, flags);
-    if (*fd < 0 && errno == ENOENT && create) {
-        *fd = openat(d->dir.fd, LOCK, flags | O_CREAT, 0666);
-        d->made_lock = *fd >= 0;
+    if (fd < 0 && errno == ENOENT && create) {
+        fd = openat(d->dir.fd, LOCK, flags | O_CREAT, 0666);
+        d->made_lock = fd >= 0;
     }
-    if (*fd < 0 && !create)
-        return 0; /* an error is printed when the file must be made */
-    if (*fd < 0 && errno != ELOOP && errno != EISDIR)
+    if (fd < 0 && !create)
+        return -ENOENT; /* an error is printed when the file must be made */
+    if (fd < 0 && errno != ELOOP && errno != EISDIR)
         return sp_error(errno, "cannot write %s: %s", d->path, strerror(errno));
-    if (*fd < 0 || fstat(*fd, &st) || !S_ISREG(st.st_mode)) {
-        if (*fd >= 0)
-            close(*fd);
-        return sp_error(EEXIST, "--save %s: %s/" LOCK " is no file of a run; remove it", d->path,
-                        d->path);
-    }
-    return 1;
+    if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return sp_error(EEXIST, "--save %s: %s/" LOCK " is no file of a run; remove it", d->path,
+                    d->path);
 }
 
 /* Refuses, and says which process has the lock. */
@@ -64,12 +63,12 @@ static int sign_lock(const struct sp_run_dir *d, int fd)
 static int lock(struct sp_run_dir *d, bool create)
 {
     struct stat st;
-    int fd, there, err;
+    int fd, err;
 
     do {
-        there = open_lock(d, create, &fd);
-        if (there <= 0)
-            return there;
+        fd = open_lock(d, create);
+        if (fd < 0)
+            return !create && fd == -ENOENT ? 0 : fd;
         if (flock(fd, LOCK_EX | LOCK_NB)) {
             err = errno == EWOULDBLOCK ? refuse_locked(d, fd) : 0;
             if (err)
@@ -103,12 +102,9 @@ static long find_resumed(const struct sp_run_dir *d, const struct sp_dir *resume
     char name[SP_STEP_NAME];
     struct stat st;
 
-    for (long n = sp_step_highest(&d->dir, suffix, SP_ANY_STEP); n >= 0;
-         n = sp_step_highest(&d->dir, suffix, n)) {
-        sp_step_name(n, suffix, name);
+    for (long n = SP_ANY_STEP; (n = sp_step_before(&d->dir, suffix, n, name)) >= 0;)
         if (!fstatat(d->dir.fd, name, &st, 0) && sp_dir_is(resumed, &st))
             return n;
-    }
     return -1;
 }
 
@@ -118,15 +114,12 @@ static int refuse_foreign(const struct sp_run_dir *d, const char *suffix, long h
 {
     char name[SP_STEP_NAME];
 
-    for (long n = sp_step_highest(&d->dir, suffix, SP_ANY_STEP); n > here;
-         n = sp_step_highest(&d->dir, suffix, n)) {
-        sp_step_name(n, suffix, name);
+    for (long n = SP_ANY_STEP; (n = sp_step_before(&d->dir, suffix, n, name)) > here;)
         if (sp_step_look(&d->dir, name) == SP_STEP_FOREIGN)
             return sp_error(EEXIST,
                             "--save %s: %s/%s is in the way: no directory that a run made; move it "
                             "elsewhere",
                             d->path, d->path, name);
-    }
     return 0;
 }
 
@@ -393,10 +386,19 @@ int sp_run_dir_commit(struct sp_run_dir *d, long step)
 
 /* ---- old steps -------------------------------------------------------------------------- */
 
-/* Removes an old step; says once that one cannot be removed. */
+/* Removes an old step; says once that one cannot be removed. It is renamed first, because a step-N must be complete or
+ * absent. */
 static void remove_old(struct sp_run_dir *d, long step)
 {
-    if (sp_step_remove(&d->dir, step) || d->is_stuck)
+    bool quiet = sp_error_quiet(true);
+    int err = rename_step(d, step, ".removed");
+    char name[SP_STEP_NAME];
+
+    sp_error_quiet(quiet);
+    sp_step_name(step, ".removed", name);
+    if (!err)
+        sp_step_remove_files(&d->dir, name);
+    if (!err || d->is_stuck)
         return;
     d->is_stuck = true;
     sp_warn("%s: step %ld is to be removed and stays: step-%06ld.removed is in the way", d->path,
@@ -408,12 +410,9 @@ void sp_run_dir_prune(struct sp_run_dir *d, long proven)
     char name[SP_STEP_NAME];
     int kept = 0;
 
-    for (long n = sp_step_highest(&d->dir, "", proven + 1); d->keep && n >= 0;
-         n = sp_step_highest(&d->dir, "", n)) {
-        sp_step_name(n, "", name);
+    for (long n = proven + 1; d->keep && (n = sp_step_before(&d->dir, "", n, name)) >= 0;)
         if (sp_step_look(&d->dir, name) == SP_STEP_OURS && kept++ >= d->keep)
             remove_old(d, n);
-    }
     sp_step_remove_all(&d->dir, ".removed");
     sp_step_remove_all(&d->dir, ".replaced");
     sp_step_remove_all(&d->dir, ".diverged");

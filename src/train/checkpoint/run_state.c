@@ -1,6 +1,5 @@
 #include "train/checkpoint/run_state.h"
 #include "model/files/companions.h"
-#include "model/files/input.h"
 #include "model/files/output.h"
 #include "sp_error.h"
 #include "sp_utf8.h"
@@ -13,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 2, MOST_BYTES = 64 << 20 };
+enum { FORMAT = 2 };
 
 /* The data as {"path", "bytes", "digest"}; NULL if they cannot be read. */
 static json_t *data_json(const struct sp_run_config *now)
@@ -46,10 +45,15 @@ int sp_run_state_write(const struct sp_dir *dir, const struct sp_run_config *now
     return err;
 }
 
-/* The value of an option that is a number; 0: unknown. */
-static int option_of(const json_t *state, const char *name)
+const char *sp_run_state_option(const struct sp_run_state *s, const char *name)
 {
-    const char *text = json_string_value(json_object_get(json_object_get(state, "options"), name));
+    return json_string_value(json_object_get(json_object_get(s->json, "options"), name));
+}
+
+/* The value of an option that is a number; 0: unknown. */
+static int number_of(const struct sp_run_state *s, const char *name)
+{
+    const char *text = sp_run_state_option(s, name);
 
     return text ? atoi(text) : 0;
 }
@@ -58,13 +62,13 @@ static int option_of(const json_t *state, const char *name)
  * give it. */
 static void read_place(struct sp_run_state *s)
 {
-    int pipelines = option_of(s->json, "--data-parallel");
+    int pipelines = number_of(s, "--data-parallel");
     const json_t *samples = json_object_get(s->json, "samples");
     const double most = 1e15;
-    double each = (double)option_of(s->json, "--micro-batches") *
-                  option_of(s->json, "--micro-batch-size") * (pipelines > 0 ? pipelines : 1);
+    double each = (double)number_of(s, "--micro-batches") * number_of(s, "--micro-batch-size") *
+                  (pipelines > 0 ? pipelines : 1);
 
-    s->seq = option_of(s->json, "--seq");
+    s->seq = number_of(s, "--seq");
     s->step_samples = each > 0 && each < INT_MAX ? (int)each : 0;
     if (json_is_integer(samples) && json_integer_value(samples) >= 0)
         s->samples = (uint64_t)json_integer_value(samples);
@@ -72,27 +76,11 @@ static void read_place(struct sp_run_state *s)
         s->samples = each * s->step < most ? (uint64_t)(each * s->step) : 0;
 }
 
-/* Loads the file, without an error line; NULL: it is missing or malformed. */
-static json_t *load(const struct sp_dir *dir)
-{
-    bool quiet = sp_error_quiet(true);
-    json_t *json = NULL;
-    size_t n = 0;
-    char *text;
-
-    if (!sp_input_read_in(dir, "state.json", MOST_BYTES, "a state", &text, &n)) {
-        json = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
-        free(text);
-    }
-    sp_error_quiet(quiet);
-    return json;
-}
-
 int sp_run_state_read(const struct sp_dir *dir, struct sp_run_state *s)
 {
     char path[SP_RUN_PATH];
     json_int_t seed = 0;
-    json_t *json = load(dir);
+    json_t *json = sp_step_state(dir);
 
     *s = (struct sp_run_state){.format = 1, .step = -1};
     snprintf(path, sizeof path, "%s/state.json", dir->path);
@@ -132,11 +120,6 @@ static bool other_data(const struct sp_run_state *s, const struct sp_run_config 
     return other;
 }
 
-static const char *saved_option(const struct sp_run_state *s, const char *name)
-{
-    return json_string_value(json_object_get(json_object_get(s->json, "options"), name));
-}
-
 /* These differences are told in another way: the sizes of a step by its samples, the seed by the
  * one that was drawn with. */
 static bool is_told_apart(const char *name)
@@ -150,25 +133,25 @@ static bool is_told_apart(const char *name)
     return false;
 }
 
+static bool is_last_step(const char *name)
+{
+    return !strcmp(name, "--steps");
+}
+
 static bool counts_for_numbers(const char *name)
 {
     enum sp_option_role role = sp_train_role(name + 2);
 
     return (role == SP_ROLE_NUMBERS || role == SP_ROLE_PLACE) && !is_told_apart(name) &&
-           strcmp(name, "--steps");
+           !is_last_step(name);
 }
 
 /* True if the learning rate falls, because then the last step decides its course. */
 static bool falls(const struct sp_run_state *s)
 {
-    const char *shape = saved_option(s, "--lr-schedule");
+    const char *shape = sp_run_state_option(s, "--lr-schedule");
 
     return shape && strcmp(shape, "constant");
-}
-
-static bool is_last_step(const char *name)
-{
-    return !strcmp(name, "--steps");
 }
 
 static bool is_schedule(const char *name)
@@ -186,7 +169,7 @@ static bool counts_for_nothing(const char *name)
 /* True if only one of the two takes gradients of weights that are older than the step's. */
 static bool other_updates(const struct sp_run_state *s, const struct sp_run_config *now)
 {
-    const char *was = saved_option(s, "--schedule");
+    const char *was = sp_run_state_option(s, "--schedule");
 
     return was && sp_schedule_find(was) &&
            sp_schedule_is_synchronous(was) != sp_schedule_is_synchronous(now->schedule);

@@ -4,7 +4,6 @@
 
 #include "model/data.h"
 #include "model/files/dir.h"
-#include <stdbool.h>
 #include <stdint.h>
 
 struct sp_run_state {
@@ -14,7 +13,7 @@ struct sp_run_state {
     uint64_t samples; /* that the steps took */
     int seq;          /* tokens of each; 0: unknown */
     int step_samples; /* samples of the last step; 0: unknown */
-    double loss;      /* samples of the last step; 0: unknown */
+    double loss;      /* of the last step */
     void *json;       /* all of it */
 };
 
@@ -36,6 +35,9 @@ int sp_run_state_write(const struct sp_dir *dir, const struct sp_run_config *now
 /* Reads state.json. 0 or -EINVAL after one line; to be freed. */
 int sp_run_state_read(const struct sp_dir *dir, struct sp_run_state *s);
 void sp_run_state_free(struct sp_run_state *s);
+
+/* The value of an option of the run that saved it, by its name with dashes; NULL: it is not there. */
+const char *sp_run_state_option(const struct sp_run_state *s, const char *name);
 
 /*
  * The first lists, in out[n], the settings of the continuing run that differ and that its numbers

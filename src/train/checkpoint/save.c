@@ -11,9 +11,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static const enum sp_field FIELDS[] = {SP_FIELD_W, SP_FIELD_M, SP_FIELD_V};
-enum { N_FIELDS = 3 };
-
 /* ---- the directory ---------------------------------------------------------------------- */
 
 /* Bytes of parameters and moments, of the rest of their files, and of the model's companions. */
@@ -24,9 +21,7 @@ static uint64_t checkpoint_bytes(const struct sp_trainer *t)
 
 int sp_train_lock(struct sp_trainer *t)
 {
-    const struct sp_train_config *a = &t->cfg;
-
-    return t->world.rank || a->dry_run || !a->save ? 0 : sp_run_dir_lock(&t->saver.dir, a->save);
+    return t->cfg.save ? sp_run_dir_lock(&t->saver.dir, t->cfg.save) : 0;
 }
 
 int sp_train_claim(struct sp_trainer *t)
@@ -35,7 +30,7 @@ int sp_train_claim(struct sp_trainer *t)
     struct sp_saver *s = &t->saver;
     int err;
 
-    if (t->world.rank || a->dry_run || !a->save)
+    if (!a->save)
         return 0;
     err = sp_run_dir_claim(&s->dir, a->resume ? &t->resumed_dir : NULL, a->keep, a->overwrite);
     if (err)
@@ -44,46 +39,44 @@ int sp_train_claim(struct sp_trainer *t)
     return sp_run_dir_room(&s->dir, checkpoint_bytes(t));
 }
 
-/* ---- saving ----------------------------------------------------------------------------- */
+/* ---- a checkpoint ------------------------------------------------------------------------ */
 
 /* A checkpoint that is being written, on rank 0. */
 struct sp_writing {
-    struct sp_run_dir *dir;
-    const struct sp_model *model;
-    const struct sp_dir *companions;
+    struct sp_trainer *t;
     struct sp_run_config now;
     struct sp_dir tmp; /* step-N.tmp */
-    uint64_t shard_bytes;
     json_t *sums;
-    struct sp_snapshot *copies[N_FIELDS]; /* --save-async */
+    struct sp_snapshot *copies[SP_SAVED_FIELDS]; /* --save-async */
     pthread_t thread;
     bool done; /* set by the thread */
     int err;
 };
 
-static int begin_writing(struct sp_trainer *t, int steps_done, struct sp_writing *w)
+/* Begins step-N.tmp. Its first file is state.json, which tells whose directory it is. */
+static int begin_writing(struct sp_writing *w)
 {
-    int err = sp_run_dir_room(&t->saver.dir, checkpoint_bytes(t));
+    struct sp_run_dir *dir = &w->t->saver.dir;
+    int err = sp_run_dir_room(dir, checkpoint_bytes(w->t));
 
-    *w = (struct sp_writing){.dir = &t->saver.dir,
-                             .model = &t->model,
-                             .companions = &t->companions,
-                             .now = sp_train_state(t, steps_done),
-                             .tmp = SP_DIR_CLOSED,
-                             .shard_bytes = t->cfg.shard_size,
-                             .sums = json_object()};
-    err = err ? err : sp_run_dir_begin(&t->saver.dir, steps_done, &w->tmp);
-    /* this file comes first: it tells whose directory this is */
+    err = err ? err : sp_run_dir_begin(dir, w->now.step, &w->tmp);
     return err ? err : sp_run_state_write(&w->tmp, &w->now);
+}
+
+/* Bytes of a file of this field; 0: no limit. */
+static uint64_t shard_bytes(const struct sp_trainer *t, enum sp_field field)
+{
+    return field == SP_FIELD_W ? t->cfg.shard_size : 0;
 }
 
 /* Writes the small files and the checksums of all; then it is a step. */
 static int complete(struct sp_writing *w)
 {
     static const char *const names[] = {"config.json", "state.json"};
-    int err = sp_model_write_config_as_read(w->model, w->companions, &w->tmp);
+    struct sp_trainer *t = w->t;
+    int err = sp_model_write_config_as_read(&t->model, &t->companions, &w->tmp);
 
-    err = err ? err : sp_companions_copy(w->companions, &w->tmp, w->sums);
+    err = err ? err : sp_companions_copy(&t->companions, &w->tmp, w->sums);
     for (int i = 0; !err && i < 2; i++) {
         json_t *sums = sp_file_sum_in(&w->tmp, names[i]);
 
@@ -91,24 +84,51 @@ static int complete(struct sp_writing *w)
             err = -EIO;
     }
     err = err ? err : sp_checksums_write(&w->tmp, json_incref(w->sums));
-    return err ? err : sp_run_dir_commit(w->dir, w->now.step);
+    return err ? err : sp_run_dir_commit(&t->saver.dir, w->now.step);
 }
 
 static int end_writing(struct sp_writing *w, int err)
 {
+    struct sp_saver *s = &w->t->saver;
+
     if (err && w->tmp.fd >= 0)
-        sp_run_dir_abandon(w->dir, w->now.step);
+        sp_run_dir_abandon(&s->dir, w->now.step);
+    if (!err) {
+        s->saved = w->now.step;
+        s->proven = false;
+    }
     sp_dir_close(&w->tmp);
     json_decref(w->sums);
-    for (int i = 0; i < N_FIELDS; i++)
+    for (int i = 0; i < SP_SAVED_FIELDS; i++)
         sp_snapshot_free(w->copies[i]);
+    free(w);
     return err;
 }
 
-static void saved(struct sp_saver *s, int step)
+/* The thread of --save-async. */
+static void *write_copies(void *arg)
 {
-    s->saved = step;
-    s->proven = false;
+    struct sp_writing *w = arg;
+    int err = 0;
+
+    for (int i = 0; !err && i < SP_SAVED_FIELDS; i++)
+        err = sp_snapshot_write(w->copies[i], &w->tmp, sp_saved_fields[i].file,
+                                shard_bytes(w->t, sp_saved_fields[i].field), w->sums);
+    w->err = err ? err : complete(w);
+    __atomic_store_n(&w->done, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Waits for the thread that writes, if there is one. */
+static int join(struct sp_saver *s)
+{
+    struct sp_writing *w = s->now;
+
+    if (!w)
+        return 0;
+    s->now = NULL;
+    pthread_join(w->thread, NULL);
+    return end_writing(w, w->err);
 }
 
 /* Removes old steps while nothing is written: steps that are not proven do not count. */
@@ -120,83 +140,40 @@ static void prune_proven(struct sp_saver *s)
     sp_run_dir_prune(&s->dir, s->saved);
 }
 
-/* Writes directly from the stages. */
-static int save_now(struct sp_trainer *t, int steps_done)
+/* Saves the step, directly from the stages, or with --save-async from copies of what they have. All ranks hand over their
+ * parts; rank 0 writes. */
+static int save(struct sp_trainer *t)
 {
-    struct sp_writing w = {.tmp = SP_DIR_CLOSED};
+    struct sp_writing part = {.tmp = SP_DIR_CLOSED}, *w = &part;
     bool writes = t->world.rank == 0;
-    int err = writes ? begin_writing(t, steps_done, &w) : 0;
-
-    for (int i = 0; !err && i < N_FIELDS; i++)
-        err = sp_checkpoint_write_in(&t->graph, FIELDS[i], &w.tmp, sp_field_files[FIELDS[i]],
-                                     FIELDS[i] == SP_FIELD_W ? w.shard_bytes : 0, w.sums);
-    if (!writes)
-        return err;
-    err = end_writing(&w, err ? err : complete(&w));
-    if (!err)
-        saved(&t->saver, steps_done);
-    return err;
-}
-
-/* ---- --save-async ----------------------------------------------------------------------- */
-
-static void *write_copies(void *arg)
-{
-    struct sp_writing *w = arg;
-    int err = 0;
-
-    for (int i = 0; !err && i < N_FIELDS; i++)
-        err = sp_snapshot_write(w->copies[i], &w->tmp, sp_field_files[FIELDS[i]],
-                                FIELDS[i] == SP_FIELD_W ? w->shard_bytes : 0, w->sums);
-    w->err = err ? err : complete(w);
-    __atomic_store_n(&w->done, true, __ATOMIC_RELEASE);
-    return NULL;
-}
-
-/* Waits for the thread that writes, if there is one. */
-static int join(struct sp_saver *s)
-{
-    struct sp_writing *w = s->now;
-    int err;
-
-    if (!w)
-        return 0;
-    s->now = NULL;
-    pthread_join(w->thread, NULL);
-    err = end_writing(w, w->err);
-    if (!err)
-        saved(s, w->now.step);
-    free(w);
-    return err;
-}
-
-static int save_copies(struct sp_trainer *t, int steps_done)
-{
-    struct sp_snapshot *other[N_FIELDS] = {NULL};
-    bool writes = t->world.rank == 0;
-    struct sp_writing *w;
     int err = join(&t->saver);
 
     if (err)
         return err;
-    w = writes ? malloc(sizeof *w) : NULL;
-    if (writes && !w)
-        return sp_error(ENOMEM, "no memory to save step %d", steps_done);
     if (writes) {
         prune_proven(&t->saver);
-        err = begin_writing(t, steps_done, w);
+        w = malloc(sizeof *w);
+        if (!w)
+            return sp_error(ENOMEM, "no memory to save step %d", t->done);
+        *w = (struct sp_writing){
+            .t = t, .now = sp_train_state(t, t->done), .tmp = SP_DIR_CLOSED, .sums = json_object()};
+        err = begin_writing(w);
     }
-    for (int i = 0; !err && i < N_FIELDS; i++)
-        err = sp_snapshot_take(&t->graph, FIELDS[i], writes ? &w->copies[i] : &other[i]);
+    for (int i = 0; !err && i < SP_SAVED_FIELDS; i++) {
+        const struct sp_saved_field *f = &sp_saved_fields[i];
+
+        err = t->cfg.save_async ? sp_snapshot_take(&t->graph, f->field, &w->copies[i])
+                                : sp_checkpoint_write_in(&t->graph, f->field, &w->tmp, f->file,
+                                                         shard_bytes(t, f->field), w->sums);
+    }
     if (!writes)
         return err;
-    if (!err && (err = -pthread_create(&w->thread, NULL, write_copies, w)))
-        sp_error(-err, "no thread to save step %d: %s", steps_done, strerror(-err));
-    if (err) {
-        end_writing(w, err);
-        free(w);
-        return err;
-    }
+    if (err || !t->cfg.save_async)
+        return end_writing(w, err ? err : complete(w));
+    err = pthread_create(&w->thread, NULL, write_copies, w);
+    if (err)
+        return end_writing(w,
+                           sp_error(err, "no thread to save step %d: %s", t->done, strerror(err)));
     t->saver.now = w;
     return 0;
 }
@@ -213,7 +190,7 @@ int sp_trainer_save(struct sp_trainer *t)
         return err;
     t->saver.begun = t->done;
     sp_watchdog_begin(SP_PHASE_SAVE, "saving step %d", t->done);
-    err = t->cfg.save_async ? save_copies(t, t->done) : save_now(t, t->done);
+    err = save(t);
     if (!err)
         sp_transport_barrier();
     sp_watchdog_end();

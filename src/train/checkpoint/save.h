@@ -4,10 +4,10 @@
 
 #include "train/trainer.h"
 
-/* Call it before anything is read: nobody else writes --save DIR from here on. 0 or -errno. */
+/* Phases of a start on rank 0, unless it is a dry run. Before anything is read: nobody else writes --save DIR from here on.
+ * 0 or -errno. */
 int sp_train_lock(struct sp_trainer *t);
-/* Call it when all else was checked: --save DIR is this run's from here on, see run_dir.h. 0 or
- * -errno. */
+/* When all else was checked: --save DIR is this run's from here on, see run_dir.h. 0 or -errno. */
 int sp_train_claim(struct sp_trainer *t);
 
 /* Step `step` had a finite loss. That proves all that was saved before it, so older checkpoints

@@ -46,10 +46,19 @@ long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit)
     return most;
 }
 
+long sp_step_before(const struct sp_dir *run, const char *suffix, long limit,
+                    char name[SP_STEP_NAME])
+{
+    long n = sp_step_highest(run, suffix, limit);
+
+    if (n >= 0)
+        sp_step_name(n, suffix, name);
+    return n;
+}
+
 /* ---- files ------------------------------------------------------------------------------ */
 
-/* Reads the state.json of a directory; NULL: it has none that can be read. */
-static json_t *load_state(const struct sp_dir *dir)
+json_t *sp_step_state(const struct sp_dir *dir)
 {
     enum { MOST = 64 << 20 };
     json_t *state = NULL;
@@ -62,7 +71,7 @@ static json_t *load_state(const struct sp_dir *dir)
         return NULL;
     quiet = sp_error_quiet(true);
     if (!sp_input_read_in(dir, STATE, MOST, "a state", &text, &n)) {
-        state = json_loadb(text, n, 0, NULL);
+        state = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
         free(text);
     }
     sp_error_quiet(quiet);
@@ -71,7 +80,7 @@ static json_t *load_state(const struct sp_dir *dir)
 
 json_t *sp_step_companions(const struct sp_dir *step)
 {
-    json_t *state = load_state(step);
+    json_t *state = sp_step_state(step);
     json_t *names = sp_companions_check_names(json_object_get(state, SP_STEP_COMPANIONS));
 
     json_decref(state);
@@ -157,20 +166,13 @@ static int open_newest(const struct sp_dir *run, struct sp_dir *step)
     int err = -EAGAIN;
 
     for (int i = 0; i < TRIES && err == -EAGAIN; i++) {
-        const char *suffix = "";
-        long n = sp_step_highest(run, suffix, SP_ANY_STEP);
-
-        if (n < 0) {
-            /* the run that was to replace these steps never saved its first one */
-            suffix = ".replaced";
-            n = sp_step_highest(run, suffix, SP_ANY_STEP);
-        }
-        if (n < 0)
+        /* if there is no other, the run that was to replace these steps never saved its first one */
+        if (sp_step_before(run, "", SP_ANY_STEP, name) < 0 &&
+            sp_step_before(run, ".replaced", SP_ANY_STEP, name) < 0)
             return sp_error(ENOENT,
                             "cannot resume from %s: no step-N directory in it (to start from "
                             "weights alone, give --model DIR)",
                             run->path);
-        sp_step_name(n, suffix, name);
         err = open_step(run, name, step);
     }
     if (err == -EAGAIN)
@@ -211,7 +213,7 @@ int sp_step_open(const char *dir, struct sp_dir *step)
 
 static bool says_a_step(const struct sp_dir *dir)
 {
-    json_t *state = load_state(dir), *step = json_object_get(state, "step");
+    json_t *state = sp_step_state(dir), *step = json_object_get(state, "step");
     bool says = json_is_integer(step) && json_integer_value(step) >= 0;
 
     json_decref(state);
@@ -283,31 +285,12 @@ void sp_step_remove_files(const struct sp_dir *run, const char *name)
     unlinkat(run->fd, name, AT_REMOVEDIR);
 }
 
-/* Renames first, because a step-N must be complete or absent. */
-bool sp_step_remove(const struct sp_dir *run, long step)
-{
-    char from[SP_STEP_NAME], to[SP_STEP_NAME];
-
-    sp_step_name(step, "", from);
-    sp_step_name(step, ".removed", to);
-    if (sp_step_look(run, from) != SP_STEP_OURS)
-        return false;
-    sp_step_remove_files(run, to);
-    if (sp_step_look(run, to) != SP_STEP_NONE || renameat(run->fd, from, run->fd, to))
-        return false;
-    sp_step_remove_files(run, to);
-    return true;
-}
-
 void sp_step_remove_all(const struct sp_dir *run, const char *suffix)
 {
     char name[SP_STEP_NAME];
 
-    for (long n = sp_step_highest(run, suffix, SP_ANY_STEP); n >= 0;
-         n = sp_step_highest(run, suffix, n)) {
-        sp_step_name(n, suffix, name);
+    for (long n = SP_ANY_STEP; (n = sp_step_before(run, suffix, n, name)) >= 0;)
         sp_step_remove_files(run, name);
-    }
 }
 
 long long sp_step_bytes(const struct sp_dir *run, long step)

@@ -35,6 +35,10 @@ void sp_step_name(long step, const char *suffix, char name[SP_STEP_NAME]);
  * none. */
 #define SP_ANY_STEP 0x7fffffffffffffffL
 long sp_step_highest(const struct sp_dir *run, const char *suffix, long limit);
+/* The same, and if there is one its name. A loop that begins with SP_ANY_STEP and goes on with each result walks all of
+ * them, the highest first. */
+long sp_step_before(const struct sp_dir *run, const char *suffix, long limit,
+                    char name[SP_STEP_NAME]);
 
 /* Bytes of the files of step N. */
 long long sp_step_bytes(const struct sp_dir *run, long step);
@@ -45,6 +49,9 @@ enum sp_step_kind {
     SP_STEP_FOREIGN /* a link, a file, or a directory that no run made */
 };
 enum sp_step_kind sp_step_look(const struct sp_dir *run, const char *name);
+
+/* The state.json of a step; NULL: it has none that can be read. */
+json_t *sp_step_state(const struct sp_dir *step);
 
 /*
  * The names of the model's companions (companions.h) that are files of the step. state.json lists
@@ -58,8 +65,6 @@ bool sp_step_has_companion(const json_t *companions, const char *name);
 /* Removes the files of a checkpoint from a directory that a run made, and the directory if it is
  * empty then. */
 void sp_step_remove_files(const struct sp_dir *run, const char *name);
-/* Removes step N. False: it cannot be renamed, and stays. */
-bool sp_step_remove(const struct sp_dir *run, long step);
 /* Removes every step-N<suffix>. Not for steps themselves. */
 void sp_step_remove_all(const struct sp_dir *run, const char *suffix);
 

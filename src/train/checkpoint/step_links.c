@@ -195,71 +195,61 @@ void sp_step_unlink(const struct sp_dir *run)
 
 /* ---- a model that no run made --------------------------------------------------------------- */
 
-static bool is_foreign(const struct sp_dir *run, const char *name, struct stat *st)
+/* Finds, from *at on, the next name of the model's configuration and weights that no run made; NULL: there are no more. */
+static const char *next_foreign(const struct sp_dir *run, char **weights, int n, int *at,
+                                struct stat *st)
 {
-    return sp_dir_has(run, name, st) && !is_ours(run, name);
+    while (*at <= n) {
+        const char *name = *at ? weights[*at - 1] : "config.json";
+
+        ++*at;
+        if (sp_dir_has(run, name, st) && !is_ours(run, name))
+            return name;
+    }
+    return NULL;
 }
 
-/* Calls `fn` with each of the model's names. False: the directory cannot be read. */
-static bool each_foreign(const struct sp_dir *run,
-                         void (*fn)(const struct sp_dir *run, const char *name,
-                                    const struct stat *st, void *arg),
-                         void *arg)
-{
-    struct stat st;
-    char **names;
-    int n;
-
-    if (sp_weights_list(run, &names, &n))
-        return false;
-    if (is_foreign(run, "config.json", &st))
-        fn(run, "config.json", &st, arg);
-    for (int i = 0; i < n; i++)
-        if (is_foreign(run, names[i], &st))
-            fn(run, names[i], &st, arg);
-    sp_dir_free_names(names, n);
-    return true;
-}
-
-struct foreign {
-    char *names;
-    size_t n;
-    bool fixed;
-};
-
-static void note_name(const struct sp_dir *run, const char *name, const struct stat *st, void *arg)
+/* Adds a name to a list, or that there are others if it has no room. */
+static void add_name(char *names, size_t n, const char *name)
 {
     static const char more[] = " and others";
-    struct foreign *f = arg;
-    size_t used = strlen(f->names);
+    size_t used = strlen(names);
 
-    (void)run;
-    if (used + 2 + strlen(name) + sizeof more <= f->n)
-        snprintf(f->names + used, f->n - used, "%s%s", used ? ", " : "", name);
-    else if (used < sizeof more || strcmp(f->names + used + 1 - sizeof more, more))
-        snprintf(f->names + used, f->n - used, "%s", more);
-    f->fixed = f->fixed || S_ISDIR(st->st_mode);
+    if (used + 2 + strlen(name) + sizeof more <= n)
+        snprintf(names + used, n - used, "%s%s", used ? ", " : "", name);
+    else if (used < sizeof more || strcmp(names + used + 1 - sizeof more, more))
+        snprintf(names + used, n - used, "%s", more);
 }
 
 bool sp_step_foreign_model(const struct sp_dir *run, char *names, size_t n, bool *fixed)
 {
-    struct foreign f = {.names = names, .n = n};
-    bool read;
+    char **weights;
+    const char *name;
+    struct stat st;
+    int files, at = 0;
 
     names[0] = '\0';
-    read = each_foreign(run, note_name, &f);
-    *fixed = f.fixed;
-    return read;
-}
-
-static void remove_name(const struct sp_dir *run, const char *name, const struct stat *st,
-                        void *arg)
-{
-    (void)st, (void)arg;
-    unlinkat(run->fd, name, 0);
+    *fixed = false;
+    if (sp_weights_list(run, &weights, &files))
+        return false;
+    while ((name = next_foreign(run, weights, files, &at, &st))) {
+        add_name(names, n, name);
+        *fixed = *fixed || S_ISDIR(st.st_mode);
+    }
+    sp_dir_free_names(weights, files);
+    return true;
 }
 
 void sp_step_remove_foreign_model(const struct sp_dir *run)
 {
-    each_foreign(run, remove_name, NULL);
+    char **weights;
+    const char *name;
+    struct stat st;
+    int files, at = 0;
+
+    if (sp_weights_list(run, &weights, &files))
+        return;
+    while ((name = next_foreign(run, weights, files, &at, &st)))
+        unlinkat(run->fd, name, 0);
+    sp_dir_free_names(weights, files);
 }

@@ -7,9 +7,6 @@
 #include "sp_utf8.h"
 #include "train/start/machine.h"
 #include "transport/transport.h"
-#include "policies/simulation/listsim.h"
-#include "policies/simulation/costs.h"
-#include "policies/simulation/times.h"
 #include "sinks/starpu/runtime.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -57,18 +54,16 @@ int sp_train_log_layout(struct sp_trainer *t)
     const struct sp_layout_args *l = &t->cfg.layout;
     struct sp_prediction predicted;
     char starpu[32];
-    json_t *line;
+    json_t *versions, *line;
 
     if (!t->log)
         return 0;
     sp_runtime_version(starpu);
+    versions = json_pack("{s:s,s:s,s:s}", "starpipe", PACKAGE_VERSION, "starpu", starpu,
+                         "transport", sp_transport_version());
     line = json_pack(
         "{s:s,s:i,s:o,s:s,s:o,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,"
-        "s:I,"
-        "s:{s:"
-        "s,s:"
-        "s,s:"
-        "s}}",
+        "s:I,s:o}",
         "plan", t->plan.def->name, "first_step", 1, "schedule", sp_utf8_json(l->schedule), "family",
         t->plan.family->name, "model", sp_utf8_json(t->model.name), "device",
         t->place.gpus ? "cuda" : "cpu", "dtype", sp_dtype_name(t->cfg.dtype), "parameters",
@@ -78,8 +73,7 @@ int sp_train_log_layout(struct sp_trainer *t)
         "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
         t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel, "zero",
         t->cfg.groups.zero, "processes", t->world.size, "workers", t->place.workers, "threads",
-        t->place.threads, "seed", (json_int_t)t->seed, "versions", "starpipe", PACKAGE_VERSION,
-        "starpu", starpu, "transport", sp_transport_version());
+        t->place.threads, "seed", (json_int_t)t->seed, "versions", versions);
     if (line && sp_train_offloads(t))
         json_object_set_new(line, "offload", offload_json(t));
     if (line && !sp_train_predict(t, &predicted)) {

@@ -1,5 +1,5 @@
-#include "train/run/lr_schedule.h"
 #include "sp_error.h"
+#include "train/config.h"
 #include <math.h>
 
 int sp_lr_decay(const struct sp_lr_schedule *s)

@@ -5,34 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct sp_timeline_terms terms_of(const struct sp_trainer *t, int *place)
+static struct sp_timeline_terms terms_of(const struct sp_trainer *t, const int *worker)
 {
-    for (int s = 0; s < t->place.stages; s++) {
-        place[s] = sp_stage_rank(&t->place, s);
-        place[t->place.stages + s] = sp_stage_worker_number(&t->place, s);
-    }
     return (struct sp_timeline_terms){.plan = &t->plan,
                                       .shape = &t->graph.shape,
                                       .recompute = t->recompute,
                                       .every = t->every,
-                                      .process = place,
-                                      .worker = place + t->place.stages,
+                                      .process = worker + t->place.stages,
+                                      .worker = worker,
                                       .processes = t->place.world.size};
 }
 
-/* Fills in everything in a record but its times. */
-static int describe(const struct sp_trainer *t, struct sp_timeline *r)
-{
-    snprintf(r->unit, sizeof r->unit, "ms");
-    snprintf(r->model, sizeof r->model, "%s", t->model.name);
-    snprintf(r->machine, sizeof r->machine, "%s", t->machine.name);
-    r->options = strdup(t->settings ? t->settings : "");
-    return r->options ? 0 : -ENOMEM;
-}
-
+/* Fills in all of a record but its times. */
 static int finish(const struct sp_trainer *t, struct sp_timeline *r, int err)
 {
-    err = err ? err : describe(t, r);
+    if (!err) {
+        snprintf(r->unit, sizeof r->unit, "ms");
+        snprintf(r->model, sizeof r->model, "%s", t->model.name);
+        snprintf(r->machine, sizeof r->machine, "%s", t->machine.name);
+        r->options = strdup(t->settings ? t->settings : "");
+        err = r->options ? 0 : -ENOMEM;
+    }
     return err ? sp_error(-err, "no memory for the record of a step of %d ops",
                           sp_plan_ops(&t->plan))
                : 0;
@@ -40,15 +33,14 @@ static int finish(const struct sp_trainer *t, struct sp_timeline *r, int err)
 
 int sp_train_record(const struct sp_trainer *t, int step, struct sp_timeline *record)
 {
-    int *place = calloc(2 * (size_t)t->place.stages, sizeof *place);
-    struct sp_timeline_terms terms;
-    int err = -ENOMEM;
+    int *worker = sp_train_stage_workers(t), err = -ENOMEM;
 
-    if (place) {
-        terms = terms_of(t, place);
+    if (worker) {
+        const struct sp_timeline_terms terms = terms_of(t, worker);
+
         err = sp_timeline_of_report(&terms, &t->report, record);
     }
-    free(place);
+    free(worker);
     if (!err) {
         record->step = step + 1;
         record->overlaps = t->cfg.post_validation;
@@ -58,18 +50,18 @@ int sp_train_record(const struct sp_trainer *t, int step, struct sp_timeline *re
 
 int sp_train_record_predicted(const struct sp_trainer *t, struct sp_timeline *record)
 {
-    int *place = calloc(2 * (size_t)t->place.stages, sizeof *place);
+    int *worker = sp_train_stage_workers(t);
     struct sp_prediction predicted;
-    struct sp_timeline_terms terms;
-    int err = place ? sp_train_predict(t, &predicted) : -ENOMEM;
+    int err = worker ? sp_train_predict(t, &predicted) : -ENOMEM;
 
     if (!err) {
-        terms = terms_of(t, place);
+        struct sp_timeline_terms terms = terms_of(t, worker);
+
         if (!sp_train_predicts_workers(t)) /* each stage has a device of its own */
             terms.process = terms.worker = NULL;
         err = sp_timeline_of_prediction(&terms, &predicted, record);
         sp_prediction_destroy(&predicted);
     }
-    free(place);
+    free(worker);
     return finish(t, record, err);
 }

@@ -15,8 +15,7 @@
 #include "train/run/watchdog.h"
 #include "train/start/memory.h"
 #include "transport/transport.h"
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
 /* Steps that warm up caches and buffers before costs are measured. */
 enum { WARM_UP = 3 };
@@ -26,49 +25,8 @@ bool sp_train_reorders(const struct sp_trainer *t)
     return t->done == t->first_step + WARM_UP && sp_layout_flag(&t->plan.layout, "auto");
 }
 
-/* Packs the programs of a plan into an array of integers: the number of ops of every stage, then
- * the ops. */
-static int *pack(const struct sp_plan *plan, size_t *n)
-{
-    int *out, *at;
-
-    *n = (size_t)plan->layout.stages + 4 * (size_t)sp_plan_ops(plan);
-    out = calloc(*n, sizeof *out);
-    at = out;
-    for (int s = 0; out && s < plan->layout.stages; s++) {
-        *at++ = plan->programs[s].n;
-        for (int k = 0; k < plan->programs[s].n; k++) {
-            const struct sp_op *op = &plan->programs[s].ops[k];
-
-            *at++ = op->pass << 16 | op->part << 8 | op->overlap;
-            *at++ = op->mb;
-            *at++ = op->chunk;
-            *at++ = op->slice;
-        }
-    }
-    return out;
-}
-
-static void unpack(const int *in, struct sp_plan *plan)
-{
-    for (int s = 0; s < plan->layout.stages; s++) {
-        int n = *in++;
-
-        plan->programs[s].n = 0;
-        for (int k = 0; k < n; k++, in += 4)
-            sp_program_add_op(&plan->programs[s],
-                              (struct sp_op){.pass = (unsigned char)(in[0] >> 16),
-                                             .part = (unsigned char)(in[0] >> 8),
-                                             .overlap = (unsigned char)(in[0] & 1),
-                                             .mb = in[1],
-                                             .chunk = in[2],
-                                             .slice = (unsigned short)in[3]});
-    }
-}
-
-/* On rank 0: searches an order at the measured costs and packs it into *row; it is unchanged if
- * the new one is not better. */
-static int search(struct sp_trainer *t, double comm_ms, int **row, size_t *n)
+/* On rank 0: searches an order at the measured costs, and takes it over if it is better. */
+static int search(struct sp_trainer *t, double comm_ms)
 {
     struct sp_layout lay = t->plan.layout;
     struct sp_costs costs;
@@ -94,8 +52,12 @@ static int search(struct sp_trainer *t, double comm_ms, int **row, size_t *n)
     sp_train_say(t,
                  "after step %d: %s searched at the costs measured: %.2f ms expected, %.2f before",
                  t->done, name, after.makespan, before.makespan);
-    *row = pack(after.makespan < before.makespan && sp_train_fits(t, &plan) ? &plan : &t->plan, n);
-    err = *row ? 0 : sp_error(ENOMEM, "no memory for an order of %d ops", sp_plan_ops(&plan));
+    if (after.makespan < before.makespan && sp_train_fits(t, &plan)) {
+        struct sp_program *old = t->plan.programs;
+
+        t->plan.programs = plan.programs;
+        plan.programs = old;
+    }
     sp_times_destroy(&after);
 out_before:
     sp_times_destroy(&before);
@@ -106,39 +68,38 @@ out:
     return err;
 }
 
-/* Gives all ranks the order that rank 0 found, in *row. An error ends all processes. */
-static int find_order(struct sp_trainer *t, int **row)
+/* Gives all ranks the programs of rank 0. */
+static void share_order(struct sp_plan *plan)
 {
-    const struct sp_shape *sh = &t->graph.shape;
-    size_t n = (size_t)sh->rows * (size_t)sh->model.hidden * sp_shape_elem(sh);
-    double comm_ms = sp_profile_comm_us(&t->world, 1, n) / 1e3;
-    int err = 0;
+    for (int s = 0; s < plan->layout.stages; s++) {
+        struct sp_program *program = &plan->programs[s];
+        int n = program->n;
 
-    if (t->world.rank == 0)
-        err = search(t, comm_ms, row, &n);
-    if (err)
-        return err;
-    sp_transport_share(&n, sizeof n);
-    if (t->world.rank != 0)
-        *row = malloc(n * sizeof **row);
-    if (!*row)
-        return sp_error(ENOMEM, "no memory for an order of %zu integers", n);
-    sp_transport_share(*row, n * sizeof **row);
-    return 0;
+        sp_transport_share(&n, sizeof n);
+        while (program->n < n)
+            sp_program_add_op(program, (struct sp_op){0});
+        program->n = n;
+        sp_transport_share(program->ops, (size_t)n * sizeof *program->ops);
+    }
 }
 
 int sp_train_reorder(struct sp_trainer *t)
 {
+    const struct sp_shape *sh = &t->graph.shape;
+    size_t bytes = (size_t)sh->rows * (size_t)sh->model.hidden * sp_shape_elem(sh);
+    double comm_ms;
     char why[256] = "";
-    int *row = NULL, err;
+    int err = 0;
 
     sp_watchdog_begin(SP_PHASE_PREPARE, "searching for an order");
-    err = find_order(t, &row);
+    comm_ms = sp_profile_comm_us(&t->world, 1, bytes) / 1e3;
+    if (t->world.rank == 0)
+        err = search(t, comm_ms);
+    if (!err) /* an error ends all processes */
+        share_order(&t->plan);
     sp_watchdog_end();
     if (err)
         return err;
-    unpack(row, &t->plan);
-    free(row);
     err = sp_plan_index(&t->plan);
     err = err ? err : sp_plan_check_traffic(&t->plan, why, sizeof why);
     if (err)

@@ -3,8 +3,7 @@
 #include "plan/rates_fit.h"
 #include "sp_error.h"
 #include "sp_text.h"
-#include "train/checkpoint/carried.h"
-#include "train/checkpoint/save.h"
+#include "train/checkpoint/resume.h"
 #include "train/run/log.h"
 #include "train/run/watchdog.h"
 #include "train/start/auto.h"
@@ -188,7 +187,7 @@ struct decision {
     bool changes; /* to `layout` */
     bool settles; /* on `layout`, or on the layout that the run has */
     double predicted_ms, gain;
-    char layout[SP_AUTO_TEXT];
+    struct sp_auto_choice layout;
     char dir[PATH_MAX]; /* directory that carries weights and moments over; empty: none has room */
 };
 
@@ -266,11 +265,10 @@ static bool has_time(const struct sp_trainer *t)
 static void change_to(const struct sp_trainer *t, const struct sp_auto_choice *layout,
                       struct decision *d)
 {
-    sp_auto_choice_pack(layout, d->layout);
-    d->changes = !sp_auto_same(layout, &t->choice->chosen);
-    if (d->changes)
+    d->layout = *layout;
+    if (!sp_auto_same(layout, &t->choice->chosen))
         find_dir(t, d->dir);
-    d->changes = d->changes && *d->dir;
+    d->changes = *d->dir;
 }
 
 /* Takes the next contender if there is time for it, with its step predicted on this machine. */
@@ -415,15 +413,14 @@ static int lay_out(struct sp_trainer *t, const struct sp_auto_choice *to)
  * starts both again. */
 static int change(struct sp_trainer *t, const struct decision *d)
 {
-    struct sp_auto_choice to;
-    int err = sp_auto_choice_unpack(d->layout, &to);
+    int err;
 
     snprintf(t->choice->carried, sizeof t->choice->carried, "%s", d->dir);
-    err = err ? err : sp_train_write_carried(t);
+    err = sp_train_write_carried(t);
     if (!err) {
         sp_transport_barrier();
         sp_train_stop_graph(t);
-        err = lay_out(t, &to);
+        err = lay_out(t, &d->layout);
         err = err ? err : sp_train_start_graph(t);
     }
     if (!err)

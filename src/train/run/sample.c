@@ -66,53 +66,36 @@ int sp_train_encode_prompt(const struct sp_trainer *t, const char *prompt, bool 
 
 /* ---- tokens to text -------------------------------------------------------------------------- */
 
-/* The text so far, from the prompt's first token on. */
-struct speech {
-    const struct sp_tokenizer *tokenizer; /* NULL: tokens are bytes */
-    struct sp_decoding state;
+/* A text under way, from the prompt's first token on. */
+struct text {
+    const struct sp_trainer *t;
+    const struct sp_sampling *how;
+    struct sp_decoding decoding;
     struct sp_decode_room room;
     char number[16];
+    float *logits;
+    int32_t *candidates; /* room for a draw */
+    uint64_t state;      /* of the draws */
 };
 
-static void speech_end(struct speech *s)
-{
-    sp_decode_room_free(&s->room);
-}
-
 /* The *n bytes that a token adds, valid until the next call. A model may have more tokens than
- * its tokenizer; those add nothing. Without a tokenizer, tokens that are no bytes appear as
- * numbers. */
-static int say(struct speech *s, int32_t id, const char **text, size_t *n)
+ * its tokenizer; those add nothing. Without a tokenizer tokens are bytes, and those that are none
+ * appear as numbers. */
+static int decode(struct text *x, int32_t id, const char **bytes, size_t *n)
 {
-    int err;
-
-    *text = s->number;
-    if (s->tokenizer) {
-        if (!sp_tokenizer_text(s->tokenizer, (uint32_t)id, n)) {
-            *n = 0;
-            return 0;
-        }
-        err = sp_decode(s->tokenizer, &s->state, (uint32_t)id, &s->room, n);
-        *text = s->room.at;
-        return err;
-    }
-    s->number[0] = (char)id;
-    *n = id < 256 ? 1 : (size_t)snprintf(s->number, sizeof s->number, "<%d>", id);
-    return 0;
-}
-
-/* Feeds in the prompt without printing it, so that the next tokens are decoded as its
- * continuation, blanks included. */
-static int speech_begin(const struct sp_trainer *t, const struct sp_ids *prompt, struct speech *s)
-{
-    const char *text;
-    size_t n;
+    const struct sp_tokenizer *tokenizer = x->t->tokenizer;
     int err = 0;
 
-    *s = (struct speech){.tokenizer = t->tokenizer,
-                         .state = {.flags = SP_DECODE_CHARACTERS | SP_DECODE_SKIP_SPECIAL}};
-    for (size_t i = 0; !err && i < prompt->n; i++)
-        err = say(s, (int32_t)prompt->id[i], &text, &n);
+    *bytes = x->number;
+    if (!tokenizer) {
+        x->number[0] = (char)id;
+        *n = id < 256 ? 1 : (size_t)snprintf(x->number, sizeof x->number, "<%d>", id);
+    } else if (!sp_tokenizer_text(tokenizer, (uint32_t)id, n)) {
+        *n = 0;
+    } else {
+        err = sp_decode(tokenizer, &x->decoding, (uint32_t)id, &x->room, n);
+        *bytes = x->room.at;
+    }
     return err;
 }
 
@@ -126,57 +109,54 @@ bool sp_train_is_eos(const struct sp_trainer *t, int32_t id)
     return false;
 }
 
-/* Room for logits and draws. */
-struct drawing {
-    float *logits;
-    int32_t *room;
-    uint64_t state;
-};
-
-static int say_tokens(const struct sp_trainer *t, struct sp_generator *gen,
-                      const struct sp_sampling *how, struct drawing *d, struct speech *speech,
-                      const struct sp_sample_sink *to)
+/* Draws one token after the other, until the text ends or nobody wants more of it. */
+static int say_tokens(struct text *x, struct sp_generator *gen, const struct sp_sample_sink *to)
 {
-    const char *text = NULL;
+    const char *bytes = NULL;
     bool ends = false;
     size_t n = 0;
     int err = 0;
 
-    for (int i = 0; !err && !ends && i < how->tokens; i++) {
-        int32_t token = sp_draw(d->logits, t->model.vocab, how, &d->state, d->room);
+    for (int i = 0; !err && !ends && i < x->how->tokens; i++) {
+        int32_t token = sp_draw(x->logits, x->t->model.vocab, x->how, &x->state, x->candidates);
 
-        err = say(speech, token, &text, &n);
-        if (!err && to->token(to->arg, token, text, n))
+        err = decode(x, token, &bytes, &n);
+        if (!err && to->token(to->arg, token, bytes, n))
             return 0;
-        ends = sp_train_is_eos(t, token);
-        if (!err && !ends && i < how->tokens - 1)
-            sp_generator_feed(gen, &token, 1, d->logits);
+        ends = sp_train_is_eos(x->t, token);
+        if (!err && !ends && i < x->how->tokens - 1)
+            sp_generator_feed(gen, &token, 1, x->logits);
     }
-    if (!err && speech->state.n_waiting)
-        to->token(to->arg, -1, (const char *)speech->state.waiting,
-                  (size_t)speech->state.n_waiting);
+    if (!err && x->decoding.n_waiting)
+        to->token(to->arg, -1, (const char *)x->decoding.waiting, (size_t)x->decoding.n_waiting);
     return err;
 }
 
+/* Feeds in the prompt without printing it, so that the tokens after it are decoded as its
+ * continuation, blanks included. */
 static int draw_text(const struct sp_trainer *t, struct sp_generator *gen,
                      const struct sp_ids *prompt, const struct sp_sampling *how,
                      const struct sp_sample_sink *to)
 {
-    size_t vocab = (size_t)t->model.vocab;
-    struct drawing d = {.logits = malloc(vocab * sizeof *d.logits),
-                        .room = malloc(vocab * sizeof *d.room),
-                        .state = (uint64_t)how->seed + 1};
-    struct speech speech = {0};
-    int err = d.logits && d.room ? speech_begin(t, prompt, &speech)
-                                 : sp_error(ENOMEM, "out of memory for a sample");
+    size_t vocab = (size_t)t->model.vocab, n;
+    struct text x = {.t = t,
+                     .how = how,
+                     .decoding = {.flags = SP_DECODE_CHARACTERS | SP_DECODE_SKIP_SPECIAL},
+                     .logits = malloc(vocab * sizeof *x.logits),
+                     .candidates = malloc(vocab * sizeof *x.candidates),
+                     .state = (uint64_t)how->seed + 1};
+    const char *bytes;
+    int err = x.logits && x.candidates ? 0 : sp_error(ENOMEM, "out of memory for a sample");
 
+    for (size_t i = 0; !err && i < prompt->n; i++)
+        err = decode(&x, (int32_t)prompt->id[i], &bytes, &n);
     if (!err) {
-        sp_generator_feed(gen, (const int32_t *)prompt->id, (int)prompt->n, d.logits);
-        err = say_tokens(t, gen, how, &d, &speech, to);
+        sp_generator_feed(gen, (const int32_t *)prompt->id, (int)prompt->n, x.logits);
+        err = say_tokens(&x, gen, to);
     }
-    speech_end(&speech);
-    free(d.logits);
-    free(d.room);
+    sp_decode_room_free(&x.room);
+    free(x.logits);
+    free(x.candidates);
     return err;
 }
 

@@ -1,4 +1,4 @@
-#include "train/run/stall.h"
+#include "train/run/watchdog.h"
 #include <math.h>
 
 /* A busy machine delays a tick by at most this much; such a tick counts, as two ticks at most. */

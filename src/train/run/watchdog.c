@@ -2,7 +2,6 @@
 #include "sp_activity.h"
 #include "sp_error.h"
 #include "sinks/starpu/sink.h"
-#include "train/run/stall.h"
 #include "transport/beats.h"
 #include "transport/last_seconds.h"
 #include "transport/launcher.h"
@@ -110,11 +109,14 @@ static void describe(char *out, size_t n)
         snprintf(out + used, n - (size_t)used, ", waiting for other processes");
 }
 
-static void name_rank(char out[32])
+/* Makes what the last line of the process begins and ends with, and lets it be printed even if others are held. */
+static void begin_last_line(char rank[32], char at[TEXT + 64])
 {
-    out[0] = '\0';
+    rank[0] = '\0';
     if (dog.rank >= 0)
-        snprintf(out, 32, "rank %d: ", dog.rank);
+        snprintf(rank, 32, "rank %d: ", dog.rank);
+    describe(at, TEXT + 64);
+    sp_error_hold(0);
 }
 
 static void give_up(double seconds)
@@ -122,9 +124,7 @@ static void give_up(double seconds)
     char rank[32], at[TEXT + 64];
 
     sp_last_seconds(1); /* also if nobody reads the lines */
-    name_rank(rank);
-    describe(at, sizeof at);
-    sp_error_hold(0); /* this line is printed now, even if others are held */
+    begin_last_line(rank, at);
     sp_error(ETIMEDOUT, "%snothing moved for %g s%s, giving up", rank, seconds, at);
     if (dog.graph && dog.depth && dog.phase[dog.depth - 1] == SP_PHASE_STEP)
         for (int k = 0; k < dog.graph->place.n_local; k++)
@@ -144,9 +144,7 @@ static void end_as_asked(const char *by, double still_s)
         sp_transport_abort(1);
     if (dog.rank > 0)
         nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
-    name_rank(rank);
-    describe(at, sizeof at);
-    sp_error_hold(0);
+    begin_last_line(rank, at);
     if (still_s > 0)
         sp_error(EINTR, "%sended by %s%s: nothing moved for %g s", rank, by, at, still_s);
     else
@@ -165,7 +163,7 @@ static double clock_us(clockid_t clock)
 }
 
 /* A clock that does not jump with the date. While this process is stopped it goes on, see
- * stall.h. */
+ * stall.c. */
 static double now_us(void)
 {
     return clock_us(CLOCK_MONOTONIC);

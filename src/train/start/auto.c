@@ -9,7 +9,6 @@
 #include "train/start/machine.h"
 #include "transport/transport.h"
 #include "sinks/starpu/sink.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

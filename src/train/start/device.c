@@ -58,21 +58,18 @@ static int64_t kernels_bytes(const struct sp_trainer *t, int k)
     return sp_cuda_kernels_bytes(t->place.gpu[k], &t->shape, slice.seq);
 }
 
-/* Bytes of a GPU for tensors. */
-static int64_t room(const struct sp_trainer *t)
+/* The bytes that may be planned of a GPU, before stages are placed; 0: not known. Several processes must get the same
+ * result, so they take what their GPUs have, and not what is free. */
+static int64_t early_budget(const struct sp_trainer *t, int gpu)
 {
     int64_t total, unused;
 
-    if (sp_cuda_memory(t->place.gpu[0], &total, &unused))
+    if (sp_cuda_memory(gpu, &total, &unused))
         return 0;
-    return budget(unused) - kernels_bytes(t, 0);
+    return budget(t->world.size > 1 ? total : unused);
 }
 
-/*
- * Assumes slices of an eighth of a sequence, the longest that a sequence of many slices would have.
- * Several processes must get the same result, so they take what their GPUs have, and not what is
- * free.
- */
+/* Assumes slices of an eighth of a sequence, the longest that a sequence of many slices would have. */
 int64_t sp_train_expect_gpus(const struct sp_trainer *t)
 {
     const struct sp_layout_args *l = &t->cfg.layout;
@@ -80,15 +77,16 @@ int64_t sp_train_expect_gpus(const struct sp_trainer *t)
     struct sp_placement pl = {.world = t->world,
                               .pipelines = sp_train_pipelines(t),
                               .n_local = l->stages / sp_train_pipeline_size(t)};
-    int64_t total, unused, kernels, memory;
+    int64_t memory;
 
     if (!devices || pl.n_local == 0 || (int64_t)l->micro_batch_size * l->seq > INT32_MAX)
         return 0;
     sp_placement_use_gpus(&pl, devices);
-    if (sp_cuda_memory(pl.gpu[0], &total, &unused))
+    memory = early_budget(t, pl.gpu[0]);
+    if (!memory)
         return 0;
-    kernels = sp_cuda_kernels_bytes(pl.gpu[0], &t->shape, (t->shape.seq + 7) / 8);
-    memory = (budget(t->world.size > 1 ? total : unused) - kernels) / sp_stages_of_worker(&pl);
+    memory -= sp_cuda_kernels_bytes(pl.gpu[0], &t->shape, (t->shape.seq + 7) / 8);
+    memory /= sp_stages_of_worker(&pl);
     return memory > 0 ? memory : 1;
 }
 
@@ -96,19 +94,18 @@ int64_t sp_train_gpu_has(const struct sp_trainer *t)
 {
     int devices = sp_train_find_gpus(t);
     struct sp_placement pl = {.world = t->world, .n_local = 1};
-    int64_t total, unused;
 
     if (!devices)
         return 0;
     sp_placement_use_gpus(&pl, devices);
-    return sp_cuda_memory(pl.gpu[0], &total, &unused) ? 0
-                                                      : budget(t->world.size > 1 ? total : unused);
+    return early_budget(t, pl.gpu[0]);
 }
 
 int sp_train_choose_device(struct sp_trainer *t)
 {
     struct sp_placement *pl = &t->place;
     const char *why;
+    int64_t total, unused;
     int devices = sp_train_find_gpus(t), err = 0;
 
     if (!devices && t->cfg.device == SP_TRAIN_CUDA) {
@@ -130,7 +127,8 @@ int sp_train_choose_device(struct sp_trainer *t)
     if (why)
         t->cfg.transport = SP_TRAIN_MPI;
     if (!err && devices)
-        t->gpu_room = room(t);
+        t->gpu_room =
+            sp_cuda_memory(pl->gpu[0], &total, &unused) ? 0 : budget(unused) - kernels_bytes(t, 0);
     return err;
 }
 

@@ -7,27 +7,37 @@
 #include "train/run/log_file.h"
 #include "train/start/outputs.h"
 
-/* The names of the pictures in --trace DIR. */
-static const char *const pictures[] = {"trace.json",   "predicted.json", "measured.svg",
-                                       "expected.svg", "trace.html",     NULL};
+/* An output of a run; a dry run has none but --output. */
+struct output {
+    const char *option;
+    const char *path; /* NULL: not wanted */
+    enum sp_file_use use;
+    const char *const *names; /* of files in that directory, NULL at the end; NULL: it is a file */
+};
+
+enum { LOG, GRADS, SAVE, TRACE, OUTPUTS };
+
+static void list_outputs(const struct sp_train_config *a, struct output out[OUTPUTS])
+{
+    static const char *const links[] = {"config.json", "model.safetensors", NULL};
+    static const char *const pictures[] = {"trace.json",   "predicted.json", "measured.svg",
+                                           "expected.svg", "trace.html",     NULL};
+
+    out[LOG] =
+        (struct output){"--log", sp_log_is_stdout(a->log) ? NULL : a->log, SP_FILE_WRITTEN, NULL};
+    out[GRADS] = (struct output){"--dump-grads", a->dump_grads, SP_FILE_WRITTEN, NULL};
+    out[SAVE] = (struct output){"--save", a->save, SP_FILE_REPLACED, links};
+    out[TRACE] = (struct output){"--trace", a->trace, SP_FILE_WRITTEN, pictures};
+}
 
 static int add(struct sp_files *files, enum sp_file_use use, const char *option, const char *path)
 {
     return path ? sp_files_add(files, use, option, path) : 0;
 }
 
-/* Adds files of a directory, by their names. */
-static int add_names(struct sp_files *files, enum sp_file_use use, const char *option,
-                     const char *dir, const char *const *names)
+static void name_file(const struct output *o, int i, char path[SP_RUN_PATH])
 {
-    char path[4400];
-    int err = 0;
-
-    for (; dir && !err && *names; names++) {
-        snprintf(path, sizeof path, "%s/%s", dir, *names);
-        err = sp_files_add(files, use, option, path);
-    }
-    return err;
+    snprintf(path, SP_RUN_PATH, "%s/%s", o->path, o->names[i]);
 }
 
 /* Adds all files that a name of data stands for. */
@@ -60,16 +70,21 @@ static int add_inputs(const struct sp_train_config *a, const char *resume, struc
 
 static int add_outputs(const struct sp_train_config *a, struct sp_files *files)
 {
-    static const char *const links[] = {"config.json", "model.safetensors", NULL}; /* of DIR */
     int err = add(files, SP_FILE_WRITTEN, "--output", a->output);
+    struct output outputs[OUTPUTS];
 
-    if (a->dry_run) /* writes nothing else */
-        return err;
-    err =
-        err ? err : add(files, SP_FILE_WRITTEN, "--log", sp_log_is_stdout(a->log) ? NULL : a->log);
-    err = err ? err : add(files, SP_FILE_WRITTEN, "--dump-grads", a->dump_grads);
-    err = err ? err : add_names(files, SP_FILE_REPLACED, "--save", a->save, links);
-    return err ? err : add_names(files, SP_FILE_WRITTEN, "--trace", a->trace, pictures);
+    list_outputs(a, outputs);
+    for (const struct output *o = outputs; o < outputs + OUTPUTS && !a->dry_run; o++) {
+        char path[SP_RUN_PATH];
+
+        if (!err && !o->names)
+            err = add(files, o->use, o->option, o->path);
+        for (int i = 0; !err && o->path && o->names && o->names[i]; i++) {
+            name_file(o, i, path);
+            err = sp_files_add(files, o->use, o->option, path);
+        }
+    }
+    return err;
 }
 
 static bool is_of_step(const char *name)
@@ -85,18 +100,15 @@ static bool is_of_step(const char *name)
 /* Only the run may make, rename and remove steps. */
 static int check_steps(const struct sp_train_config *a)
 {
-    const struct {
-        const char *option, *path;
-    } outputs[] = {{"--log", sp_log_is_stdout(a->log) ? NULL : a->log},
-                   {"--dump-grads", a->dump_grads},
-                   {"--trace", a->trace}};
+    struct output outputs[OUTPUTS];
 
-    for (size_t i = 0; a->save && i < sizeof outputs / sizeof *outputs; i++)
-        if (outputs[i].path && sp_output_is_in(outputs[i].path, a->save, is_of_step))
+    list_outputs(a, outputs);
+    for (const struct output *o = outputs; a->save && o < outputs + OUTPUTS; o++)
+        if (o->path && o != &outputs[SAVE] && sp_output_is_in(o->path, a->save, is_of_step))
             return sp_error(EINVAL,
                             "train: %s %s is in a step of --save %s, where only checkpoints are "
                             "written; give it another place",
-                            outputs[i].option, outputs[i].path, a->save);
+                            o->option, o->path, a->save);
     return 0;
 }
 
@@ -104,11 +116,8 @@ int sp_train_check_files(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
     struct sp_files files = {0};
-    int err;
+    int err = add_inputs(a, t->resumed_dir.path, &files);
 
-    if (t->world.rank)
-        return 0;
-    err = add_inputs(a, t->resumed_dir.path, &files);
     err = err ? err : sp_files_add_layout(&files, &a->layout);
     err = err ? err : add_outputs(a, &files);
     err = err ? err : sp_files_check(&files, "train");
@@ -132,7 +141,7 @@ int sp_train_open_companions(struct sp_trainer *t)
     const struct sp_companions_other other = {is_of_run, &files};
     int err;
 
-    if (t->world.rank || a->dry_run || !a->save)
+    if (!a->save)
         return 0;
     if (a->resume)
         return sp_companions_take(
@@ -147,54 +156,38 @@ int sp_train_open_companions(struct sp_trainer *t)
     return err;
 }
 
-static int try_pictures(const char *dir)
-{
-    char path[4400];
-    int err = sp_output_try_dir(dir);
-
-    for (int i = 0; !err && pictures[i]; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, pictures[i]);
-        err = sp_output_try_file(path, true);
-    }
-    return err;
-}
-
 int sp_train_check_output(struct sp_trainer *t)
 {
-    const struct sp_train_config *a = &t->cfg;
+    struct output outputs[OUTPUTS];
     int err = 0;
 
-    if (t->world.rank || a->dry_run)
-        return 0;
-    if (a->log && !sp_log_is_stdout(a->log))
-        err = sp_output_try_file(a->log, true);
-    if (!err && a->dump_grads)
-        err = sp_output_try_file(a->dump_grads, true);
-    if (!err && a->save)
-        err = sp_output_try_dir(a->save);
-    if (!err && a->trace)
-        err = try_pictures(a->trace);
+    list_outputs(&t->cfg, outputs);
+    for (const struct output *o = outputs; !err && o < outputs + OUTPUTS; o++) {
+        char path[SP_RUN_PATH];
+
+        if (o->path)
+            err = o->names ? sp_output_try_dir(o->path) : sp_output_try_file(o->path, true);
+        for (int i = 0; !err && o == &outputs[TRACE] && o->path && o->names[i]; i++) {
+            name_file(o, i, path);
+            err = sp_output_try_file(path, true);
+        }
+    }
     return err;
 }
 
 int sp_train_make_dirs(struct sp_trainer *t)
 {
-    const struct sp_train_config *a = &t->cfg;
+    struct output outputs[OUTPUTS];
     int err = 0;
 
-    if (t->world.rank || a->dry_run)
-        return 0;
-    if (a->log && !sp_log_is_stdout(a->log))
-        err = sp_dir_make_parent(a->log, &t->made);
-    if (!err && a->dump_grads)
-        err = sp_dir_make_parent(a->dump_grads, &t->made);
-    if (!err && a->trace)
-        err = sp_dir_make(a->trace, &t->made);
+    list_outputs(&t->cfg, outputs);
+    for (const struct output *o = outputs; !err && o < outputs + OUTPUTS; o++)
+        if (o->path && o != &outputs[SAVE])
+            err = o->names ? sp_dir_make(o->path, &t->made) : sp_dir_make_parent(o->path, &t->made);
     return err;
 }
 
 int sp_train_claim_log(struct sp_trainer *t)
 {
-    return t->world.rank || t->cfg.dry_run || !t->cfg.log ? 0
-                                                          : sp_log_take(t->cfg.log, &t->log_file);
+    return t->cfg.log ? sp_log_take(t->cfg.log, &t->log_file) : 0;
 }

@@ -203,22 +203,18 @@ static int tokenize_files(struct tokens *to, const char *names, struct sp_tokeni
     return err;
 }
 
-/* Makes data of the one file of `to`, which another descriptor reads from now on. */
-static int take_tokens(const struct tokens *to, const char *names, const struct sp_tokenizing *z,
-                       struct sp_data *data)
+/* Makes data of the one file of `to`, which `fd` reads from now on. */
+static int take_tokens(const struct tokens *to, int fd, const char *names,
+                       const struct sp_tokenizing *z, struct sp_data *data)
 {
     size_t tokens = (size_t)z->tokens;
     struct sp_data_file *file = calloc(1, sizeof *file);
     char *path = strdup(names);
-    int fd = dup(fileno(to->f));
 
-    if (!file || !path || fd < 0) {
+    if (!file || !path) {
         free(file);
         free(path);
-        if (fd >= 0)
-            close(fd);
-        return sp_error(fd < 0 ? errno : ENOMEM, "data %s: no memory or file for its tokens",
-                        names);
+        return sp_error(ENOMEM, "data %s: no memory for its tokens", names);
     }
     *file = (struct sp_data_file){.path = path,
                                   .fd = fd,
@@ -245,22 +241,22 @@ static int open_as_tokens(const struct sp_trainer *t, const char *names, struct 
                                                                      : SP_DOCUMENTS_FILE,
                               .write = write_tokens};
     struct tokens to = {.t = t, .path = names, .width = t->model.vocab <= 65536 ? 2 : 4};
-    int fd = open_unnamed(), err;
+    int fd = open_unnamed(), writer = fd < 0 ? -1 : dup(fd), err;
 
     z.to = &to;
-    to.f = fd < 0 ? NULL : fdopen(fd, "w+b");
-    if (!to.f) {
+    to.f = writer < 0 ? NULL : fdopen(writer, "w+b");
+    if (to.f) {
+        err = tokenize_files(&to, names, &z);
+        fclose(to.f);
+    } else {
         err = sp_error(errno, "data %s: no temporary file for its tokens: %s", names,
                        strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return err;
     }
-    err = tokenize_files(&to, names, &z);
     if (!err && !z.tokens)
         err = sp_error(EINVAL, "data %s: there is no text in it", names);
-    err = err ? err : take_tokens(&to, names, &z, data);
-    fclose(to.f);
+    err = err ? err : take_tokens(&to, fd, names, &z, data);
+    if (err && fd >= 0)
+        close(fd);
     return err;
 }
 

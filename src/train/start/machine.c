@@ -116,18 +116,20 @@ bool sp_train_predicts_workers(const struct sp_trainer *t)
     return sp_machine_is_cpu(&t->machine) || t->place.gpus;
 }
 
-void sp_train_stage_workers(const struct sp_trainer *t, int *worker, int *process)
+int *sp_train_stage_workers(const struct sp_trainer *t)
 {
-    for (int s = 0; s < t->plan.layout.stages; s++) {
+    int stages = t->plan.layout.stages, *worker = calloc(2 * (size_t)stages, sizeof *worker);
+
+    for (int s = 0; worker && s < stages; s++) {
         worker[s] = sp_stage_worker_number(&t->place, s);
-        process[s] = sp_stage_rank(&t->place, s);
+        worker[stages + s] = sp_stage_rank(&t->place, s);
     }
+    return worker;
 }
 
 int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction)
 {
-    int stages = t->plan.layout.stages, err;
-    int *worker = calloc(2 * (size_t)stages, sizeof *worker), *process;
+    int *worker = sp_train_stage_workers(t), err;
     struct sp_predict_request request = {.plan = &t->plan,
                                          .shape = &t->shape,
                                          .terms = {.machine = &t->machine,
@@ -138,14 +140,12 @@ int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *predictio
 
     if (!worker)
         return -ENOMEM;
-    process = worker + stages;
     request.tier = t->rates.write > 0 ? (struct sp_tier_rates){t->rates.write / t->place.n_local,
                                                                t->rates.read / t->place.n_local}
                                       : sp_offload_tier(&t->machine, 1);
     if (sp_train_predicts_workers(t)) {
-        sp_train_stage_workers(t, worker, process);
         request.worker = worker;
-        request.terms.process = process;
+        request.terms.process = worker + t->plan.layout.stages;
     }
     err = sp_predict(&request, prediction);
     free(worker);

@@ -25,8 +25,8 @@ bool sp_train_machine_is_assumed(const struct sp_trainer *t);
 /* True if predictions are for the workers and processes that the run has here. */
 bool sp_train_predicts_workers(const struct sp_trainer *t);
 
-/* The worker and the process of each stage. */
-void sp_train_stage_workers(const struct sp_trainer *t, int *worker, int *process);
+/* The worker of each stage, [stages], and behind these the process of each; to be freed. NULL without memory. */
+int *sp_train_stage_workers(const struct sp_trainer *t);
 
 /* Predicts a step of the run: on the workers and processes that it has here if the machine's
  * devices are CPUs, otherwise with a device for each stage. 0 or -ENOMEM. */

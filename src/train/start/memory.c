@@ -116,113 +116,92 @@ static int64_t runtime_bytes(const struct sp_trainer *t)
     return RUNTIME_BYTES + stack * (OTHER_THREADS + t->place.workers * t->place.threads);
 }
 
-/* Sums the bytes that the stages of a process, or of all processes of a node, hold: states and
- * activations of each, workspace of those that work at once. 0 or -EINVAL. */
-static int sum_memory(const struct sp_trainer *t, int first, int count, struct sp_memory *sum)
-{
-    struct sp_memory *all = sp_train_memory(t);
-
-    *sum = (struct sp_memory){0};
-    if (!all)
-        return -EINVAL;
-    for (const struct sp_memory *m = all + first; m < all + first + count; m++) {
-        sum->states += m->states;
-        sum->activations += m->activations;
-        sum->workspace = m->workspace > sum->workspace ? m->workspace : sum->workspace;
-    }
-    free(all);
-    return 0;
-}
-
-/* The unit of the sizes in one line. */
-struct unit {
-    double bytes;
-    const char *name;
+/* The need of some stages, and how a line shows it. */
+struct need {
+    struct sp_memory
+        sum;      /* states and activations of each stage, workspace of those that work at once */
+    double bytes; /* of all pipelines, with the copies of --save-async on rank 0 */
+    double unit;
+    const char *unit_name;
+    char copies[64];         /* ", copies for --save-async 1.5"; empty: there are none */
+    const char *less_copies; /* advice */
 };
 
-static struct unit unit_for(int64_t bytes)
+/* Counts the need of `count` stages in each of `pipelines`. 0 or -EINVAL. */
+static int count_need(const struct sp_trainer *t, int first, int count, int pipelines, bool copies,
+                      struct need *n)
 {
-    const int64_t GiB = 1 << 30;
+    const double GiB = 1 << 30, MiB = 1 << 20;
+    double copied = copies && t->cfg.save_async ? 12.0 * (double)sp_model_parameters(&t->model) : 0;
+    struct sp_memory *all = sp_train_memory(t);
 
-    return bytes < GiB ? (struct unit){1 << 20, "MiB"} : (struct unit){1 << 30, "GiB"};
-}
-
-/* Bytes of copies of the whole model's parameters and moments, on rank 0. */
-static int64_t copied_bytes(const struct sp_trainer *t)
-{
-    return t->cfg.save_async ? 12 * (int64_t)sp_model_parameters(&t->model) : 0;
-}
-
-/* The part of a line that names the copies; empty: there are none. */
-static const char *show_copies(int64_t copies, struct unit unit, char text[64])
-{
-    text[0] = '\0';
-    if (copies)
-        snprintf(text, 64, ", copies for --save-async %.1f", (double)copies / unit.bytes);
-    return text;
+    if (!all)
+        return -EINVAL;
+    *n = (struct need){.less_copies = copied > 0 ? "no --save-async, " : ""};
+    for (const struct sp_memory *m = all + first; m < all + first + count; m++) {
+        n->sum.states += m->states;
+        n->sum.activations += m->activations;
+        n->sum.workspace = m->workspace > n->sum.workspace ? m->workspace : n->sum.workspace;
+    }
+    free(all);
+    n->bytes = pipelines * (double)sp_memory_sum(&n->sum) + copied;
+    n->unit = n->bytes < GiB ? MiB : GiB;
+    n->unit_name = n->bytes < GiB ? "MiB" : "GiB";
+    if (copied > 0)
+        snprintf(n->copies, sizeof n->copies, ", copies for --save-async %.1f", copied / n->unit);
+    return 0;
 }
 
 /* Even without a limit, a process cannot have more memory than the machine. */
 static int check_machine(const struct sp_trainer *t)
 {
-    int64_t copies = t->world.rank ? 0 : copied_bytes(t), needs;
+    int first = t->place.first_local, count = t->place.n_local;
     struct sp_memory_limit has;
     struct sp_host_memory host;
-    struct sp_memory m;
-    struct unit unit;
-    char copied[64];
+    struct need n;
 
-    if (sum_memory(t, t->place.first_local, t->place.n_local, &m))
+    if (count_need(t, first, count, 1, t->world.rank == 0, &n))
         return -EINVAL;
-    needs = sp_memory_sum(&m) + copies;
-    unit = unit_for(needs);
     sp_host_memory_read("", &host);
     if (host.process.bytes < INT64_MAX) {
         host.process.bytes -= runtime_bytes(t);
         host.process.bytes = host.process.bytes > 0 ? host.process.bytes : 0;
     }
     has = sp_host_memory_share(&host, 1);
-    if (needs <= has.bytes)
+    if (n.bytes <= (double)has.bytes)
         return 0;
     return sp_error(EINVAL,
                     "stages %d to %d need %.1f %s (parameters and optimizer %.1f, activations "
                     "%.1f, workspace %.1f%s), %s has room for %.1f; try %s--recompute, shorter "
                     "sequences, fewer micro-batches, or more machines",
-                    t->place.first_local, t->place.first_local + t->place.n_local - 1,
-                    (double)needs / unit.bytes, unit.name, (double)m.states / unit.bytes,
-                    (double)m.activations / unit.bytes, (double)m.workspace / unit.bytes,
-                    show_copies(copies, unit, copied), has.origin, (double)has.bytes / unit.bytes,
-                    copies ? "no --save-async, " : "");
+                    first, first + count - 1, n.bytes / n.unit, n.unit_name,
+                    (double)n.sum.states / n.unit, (double)n.sum.activations / n.unit,
+                    (double)n.sum.workspace / n.unit, n.copies, has.origin,
+                    (double)has.bytes / n.unit, n.less_copies);
 }
 
 /* The processes of a machine together cannot have more either; checked if all of the run's are
  * on it. */
 static int check_node(const struct sp_trainer *t)
 {
-    double pipelines = sp_train_pipelines(t), needs;
-    int64_t copies = copied_bytes(t);
     struct sp_memory_limit has;
     struct sp_host_memory host;
-    struct sp_memory m;
-    struct unit unit;
-    char copied[64];
+    struct need n;
 
     if (t->world.size == 1 || t->world.node_size < t->world.size)
         return 0;
-    if (sum_memory(t, 0, t->plan.layout.stages, &m))
+    if (count_need(t, 0, t->plan.layout.stages, sp_train_pipelines(t), true, &n))
         return -EINVAL;
-    needs = pipelines * (double)sp_memory_sum(&m) + (double)copies;
-    unit = unit_for((int64_t)needs);
     sp_host_memory_read("", &host);
     host.process.bytes = INT64_MAX;
     has = sp_host_memory_share(&host, 1);
-    if (needs <= (double)has.bytes)
+    if (n.bytes <= (double)has.bytes)
         return 0;
     return sp_error(EINVAL,
                     "the %d processes of this machine need %.1f %s%s, %s has room for %.1f; try "
                     "%s--recompute, shorter sequences, fewer micro-batches, or more machines",
-                    t->world.size, needs / unit.bytes, unit.name, show_copies(copies, unit, copied),
-                    has.origin, (double)has.bytes / unit.bytes, copies ? "no --save-async, " : "");
+                    t->world.size, n.bytes / n.unit, n.unit_name, n.copies, has.origin,
+                    (double)has.bytes / n.unit, n.less_copies);
 }
 
 int sp_train_check_memory(struct sp_trainer *t)

@@ -20,7 +20,7 @@ static bool has_empty_stage(const struct sp_plan *plan)
     return false;
 }
 
-/* Refuses settings that do not go with --recompute auto, and says why. */
+/* Refuses settings that do not go with --offload, and says why. */
 static int check(const struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
@@ -64,18 +64,17 @@ static int64_t machine_share(const struct sp_trainer *t)
 
 /* Plans the evictions. If the user set no limit, `limit` is what the machine has; 0: no limit
  * counts. */
-static int plan(struct sp_trainer *t, enum sp_offload_mode mode, enum sp_offload_keys keys,
-                int64_t limit, struct sp_tier_rates rates, struct sp_op_speed speed)
+static int plan(struct sp_trainer *t, enum sp_offload_mode mode, int64_t limit,
+                struct sp_tier_rates rates, struct sp_op_speed speed)
 {
     struct sp_offload_request want = {.mode = mode,
-                                      .keys = keys,
+                                      .keys = (enum sp_offload_keys)t->cfg.layout.offload_keys,
                                       .limit = limit,
                                       .of_machine = !t->cfg.layout.memory_limit,
                                       .recompute = t->recompute,
                                       .every = t->every,
                                       .rates = rates,
                                       .speed = speed};
-
     int err = sp_offload_create(&t->plan, &t->shape, &want, &t->offload);
 
     return err ? err : sp_offload_apply(&t->offload, &t->shape, &t->plan);
@@ -187,7 +186,6 @@ static int open_tier(struct sp_trainer *t)
 int sp_train_offload_early(struct sp_trainer *t)
 {
     const struct sp_train_config *a = &t->cfg;
-    enum sp_offload_keys keys = (enum sp_offload_keys)a->layout.offload_keys;
     bool open = t->offloads == SP_OFFLOAD_ADAPTIVE && !a->layout.memory_limit;
     int64_t limit = open && !a->dry_run ? machine_share(t) : (int64_t)a->layout.memory_limit;
     int err;
@@ -197,8 +195,8 @@ int sp_train_offload_early(struct sp_trainer *t)
     err = check(t);
     /* Without a limit and without rates: plans the most that may be chosen once they are known. */
     err = err ? err
-              : plan(t, open ? SP_OFFLOAD_FULL : t->offloads, keys, limit,
-                     (struct sp_tier_rates){0}, (struct sp_op_speed){0});
+              : plan(t, open ? SP_OFFLOAD_FULL : t->offloads, limit, (struct sp_tier_rates){0},
+                     (struct sp_op_speed){0});
     if (err || a->dry_run)
         return err;
     if (t->place.gpus)
@@ -278,8 +276,7 @@ static void reserve_host(const struct sp_trainer *t)
 
 int sp_train_offload_measured(struct sp_trainer *t)
 {
-    const struct sp_train_config *a = &t->cfg;
-    enum sp_offload_keys keys = (enum sp_offload_keys)a->layout.offload_keys;
+    int64_t limit = (int64_t)t->cfg.layout.memory_limit;
     struct sp_tier_rates share;
     struct sp_op_speed speed;
     int err;
@@ -292,9 +289,9 @@ int sp_train_offload_measured(struct sp_trainer *t)
         return err;
     share =
         (struct sp_tier_rates){t->rates.write / t->place.n_local, t->rates.read / t->place.n_local};
-    err = plan(t, t->offloads, keys, (int64_t)a->layout.memory_limit, share, speed);
-    if (!err && !a->layout.memory_limit && exceeds_machine(t))
-        err = plan(t, t->offloads, keys, machine_share(t), share, speed);
+    err = plan(t, t->offloads, limit, share, speed);
+    if (!err && !limit && exceeds_machine(t))
+        err = plan(t, t->offloads, machine_share(t), share, speed);
     sp_host_trim();
     t->resident_before = sp_host_resident();
     if (!err)

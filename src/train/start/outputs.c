@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* asprintf */
 #include "train/start/outputs.h"
 #include "model/files/companions.h"
 #include "model/model.h"
@@ -5,8 +6,9 @@
 #include "sp_error.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
-#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,15 +59,10 @@ static bool is_absent(const char *path)
 /* Cuts the last name off; "." is left of a single name. */
 static void cut_name(char path[PATH_MAX])
 {
-    size_t n = strlen(path);
+    const char *parent = dirname(path);
 
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    while (n && path[n - 1] != '/')
-        n--;
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    strcpy(path + n, n ? "" : ".");
+    if (parent != path)
+        strcpy(path, parent);
 }
 
 /* Checks if a directory could be made at `path`, where there is none. */
@@ -119,20 +116,13 @@ int sp_output_try_dir(const char *path)
 
 /* ---- which file is it? ---------------------------------------------------------------- */
 
-/* Identifies a file: by itself if it exists, otherwise by the nearest directory that does and
- * the path from there. */
-struct identity {
-    bool device; /* a character device, which several outputs may share */
-    dev_t dev;
-    ino_t ino;
-    char *rest; /* "a/b", NULL: it exists */
-};
-
+/* Identities of files are texts: the numbers of the file, or if it does not exist, those of the nearest directory that
+ * does and the path from there. NULL: a character device, which several outputs may share, or not known. */
 struct sp_file {
     enum sp_file_use use;
     const char *option;
     char *path;
-    struct identity itself, target; /* a link, and what it leads to */
+    char *itself, *target; /* identities: of a link, and of what it leads to */
 };
 
 /* If `at` names a link, replaces it by its target. False: it is none, or its target cannot be
@@ -172,36 +162,41 @@ static char *normal(const char *path)
     return out;
 }
 
-static void identify(const char *path, bool through, struct identity *id)
+static char *identity(const struct stat *st, const char *rest)
+{
+    char *text;
+
+    return asprintf(&text, "%ju:%ju/%s", (uintmax_t)st->st_dev, (uintmax_t)st->st_ino, rest) < 0
+               ? NULL
+               : text;
+}
+
+/* The identity of what a path names, or with `through` leads to; to be freed. */
+static char *identify(const char *path, bool through)
 {
     enum { MOST_LINKS = 40 };
-    char at[PATH_MAX], dir[PATH_MAX];
+    char at[PATH_MAX], dir[PATH_MAX], *rest, *id;
     struct stat st;
     int hops = 0;
 
-    *id = (struct identity){0};
     snprintf(at, sizeof at, "%s", path);
-    if (!(through ? stat(at, &st) : lstat(at, &st))) {
-        *id = (struct identity){.device = S_ISCHR(st.st_mode), .dev = st.st_dev, .ino = st.st_ino};
-        return;
-    }
+    if (!(through ? stat(at, &st) : lstat(at, &st)))
+        return S_ISCHR(st.st_mode) ? NULL : identity(&st, "");
     while (through && hops++ < MOST_LINKS && follow(at)) /* links to what is not there yet */
         continue;
     strcpy(dir, at);
     do
         cut_name(dir);
     while (is_absent(dir));
-    id->rest = normal(at + (at[0] != '/' && !strcmp(dir, ".") ? 0 : strlen(dir)));
-    if (id->rest && !stat(dir, &st)) {
-        id->dev = st.st_dev;
-        id->ino = st.st_ino;
-    }
+    rest = normal(at + (at[0] != '/' && !strcmp(dir, ".") ? 0 : strlen(dir)));
+    id = rest && !stat(dir, &st) ? identity(&st, rest) : NULL;
+    free(rest);
+    return id;
 }
 
-static bool same(const struct identity *a, const struct identity *b)
+static bool same(const char *a, const char *b)
 {
-    return a->ino && !a->device && a->dev == b->dev && a->ino == b->ino &&
-           !strcmp(a->rest ? a->rest : "", b->rest ? b->rest : "");
+    return a && b && !strcmp(a, b);
 }
 
 /* ---- the list ------------------------------------------------------------------------- */
@@ -223,8 +218,8 @@ int sp_files_add(struct sp_files *files, enum sp_file_use use, const char *optio
     *f = (struct sp_file){.use = use, .option = option, .path = strdup(path)};
     if (!f->path)
         return sp_error(ENOMEM, "no memory for the name of %s", path);
-    identify(path, false, &f->itself);
-    identify(path, true, &f->target);
+    f->itself = identify(path, false);
+    f->target = identify(path, true);
     files->n++;
     return 0;
 }
@@ -284,21 +279,19 @@ int sp_files_add_layout(struct sp_files *files, const struct sp_layout_args *lay
 static bool destroys(const struct sp_file *out, const struct sp_file *other)
 {
     if (out->use == SP_FILE_WRITTEN && other->use != SP_FILE_REPLACED)
-        return same(&out->target, &other->target);
+        return same(out->target, other->target);
     /* a name is replaced, so a file that has only this name is lost */
     if (other->use == SP_FILE_READ)
-        return same(&out->itself, &other->target);
-    return same(&out->itself, &other->itself) || same(&out->itself, &other->target) ||
-           same(&out->target, &other->itself);
+        return same(out->itself, other->target);
+    return same(out->itself, other->itself) || same(out->itself, other->target) ||
+           same(out->target, other->itself);
 }
 
 bool sp_output_is_in(const char *path, const char *dir, bool (*takes)(const char *name))
 {
-    char at[PATH_MAX], real[PATH_MAX];
-    struct identity whole, on_way;
+    char at[PATH_MAX], real[PATH_MAX], *whole = identify(dir, true), *on_way;
     bool is_in = false;
 
-    identify(dir, true, &whole);
     snprintf(at, sizeof at, "%s", path);
     while (!is_in) {
         const char *name;
@@ -315,11 +308,11 @@ bool sp_output_is_in(const char *path, const char *dir, bool (*takes)(const char
         cut_name(at);
         if (!taken)
             continue;
-        identify(at, true, &on_way);
-        is_in = same(&whole, &on_way);
-        free(on_way.rest);
+        on_way = identify(at, true);
+        is_in = same(whole, on_way);
+        free(on_way);
     }
-    free(whole.rest);
+    free(whole);
     return is_in;
 }
 
@@ -342,20 +335,20 @@ int sp_files_check(const struct sp_files *files, const char *command)
 
 bool sp_files_have(const struct sp_files *files, const struct stat *st)
 {
-    for (int i = 0; i < files->n; i++) {
-        const struct identity *id = &files->file[i].target;
+    char *id = identity(st, "");
+    bool have = false;
 
-        if (id->ino && !id->rest && id->dev == st->st_dev && id->ino == st->st_ino)
-            return true;
-    }
-    return false;
+    for (int i = 0; i < files->n; i++)
+        have = have || same(files->file[i].target, id);
+    free(id);
+    return have;
 }
 
 void sp_files_free(struct sp_files *files)
 {
     for (int i = 0; i < files->n; i++) {
-        free(files->file[i].itself.rest);
-        free(files->file[i].target.rest);
+        free(files->file[i].itself);
+        free(files->file[i].target);
         free(files->file[i].path);
     }
     free(files->file);

@@ -19,7 +19,7 @@ int sp_train_open_data(struct sp_trainer *t);
 
 /* plan.c: the plan, which completes cfg.layout. */
 int sp_train_plan(struct sp_trainer *t);
-/* partition.c: the layers of each stage, a list or as estimated times balance them, so that memory can be checked. */
+/* partition.c: the layers of each stage, from a list or as estimated times give them, so that memory can be checked. */
 int sp_train_partition_early(struct sp_trainer *t);
 /* recompute.c: --recompute auto, which layers compute again. */
 int sp_train_choose_recompute(struct sp_trainer *t);
@@ -34,14 +34,15 @@ int sp_train_open_weights(struct sp_trainer *t);
 /* memory.c: whether the stages fit --memory-limit, their processes and the machine. */
 int sp_train_check_memory(struct sp_trainer *t);
 
-/* files.c. On rank 0: does an output destroy an input, another output, or a file that is no log? */
+/* files.c: rank 0 makes these phases, all but the first one only if it is no dry run. */
+/* Does an output destroy an input, another output, or a file that is no log? */
 int sp_train_check_files(struct sp_trainer *t);
-/* Opens what is saved with the model, t->companions, on rank 0 of a run that saves: the files of the resumed step, or those
- * of the model's directory, except files that the run reads or writes, and logs. */
+/* Opens the files that a run saves with its model, t->companions: those of the resumed step, or of the model's directory,
+ * except files that the run reads or writes, and logs. */
 int sp_train_open_companions(struct sp_trainer *t);
 /* Can the outputs be written? */
 int sp_train_check_output(struct sp_trainer *t);
-/* On rank 0: makes the directories of the outputs, t->made, except the one of --save, which sp_train_claim makes. */
+/* Makes the directories of the outputs, t->made, except the one of --save, which sp_train_claim makes. */
 int sp_train_make_dirs(struct sp_trainer *t);
 /* Takes the log, so that no other run writes it. */
 int sp_train_claim_log(struct sp_trainer *t);
@@ -49,17 +50,15 @@ int sp_train_claim_log(struct sp_trainer *t);
 /* runtime.c: StarPU with the workers of the placement; and its end, as far as it began. */
 int sp_train_start_runtime(struct sp_trainer *t);
 void sp_train_stop_runtime(struct sp_trainer *t);
-/* partition.c: --partition balanced, by the times of a layer that rank 0 measures; says so in one line. */
+/* partition.c: the same by the times of a layer that rank 0 measures; says so in one line. */
 int sp_train_partition_measured(struct sp_trainer *t);
 /* offload.c: the tier, and what leaves at its rates. */
 int sp_train_offload_measured(struct sp_trainer *t);
 
-/* adapipe.c: schedule adapipe chooses layers and recomputation, in its versions of partition.c's phases. */
+/* Tells if the schedule chooses layers, and what they recompute, by itself. */
 bool sp_train_is_adapipe(const struct sp_trainer *t);
-int sp_train_adapipe_early(struct sp_trainer *t);
-int sp_train_adapipe_measured(struct sp_trainer *t);
 
-/* measure.c: how long a layer takes, before the graph is there. */
+/* How long a layer takes, before the graph is there. */
 /* Before StarPU starts: checks that measuring fits this machine. 0, or -EINVAL after one line. */
 int sp_train_check_profile(const struct sp_trainer *t);
 /* After it, on rank 0: measures the times of `batch` sequences of `seq` tokens. 0 or -errno. */

@@ -2,7 +2,6 @@
  * its family. */
 #include "train/start/phases.h"
 #include "plan/cost/layer_costs.h"
-#include "plan/memory.h"
 #include "plan/partition.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"
@@ -115,23 +114,13 @@ static void take_sizes(struct sp_trainer *t)
     t->shape.dtype = a->dtype;
 }
 
-int sp_train_plan(struct sp_trainer *t)
+/* Refuses sizes that the model does not take. */
+static int check_sizes(const struct sp_trainer *t)
 {
-    struct sp_layout_args *l = &t->cfg.layout;
-    struct sp_costs costs;
-    struct sp_layout layout;
-    int err;
-
-    take_sizes(t);
-    err = sp_slices_auto("train", l, &t->model, t->cfg.dtype, &t->machine,
-                         sp_slices_are_auto(l) ? sp_train_expect_gpus(t) : 0);
-    if (err)
-        return err;
-    layout = sp_layout_of_args(l, t->model.layers);
-    layout.lists_layers = sp_partition_is_list(t->cfg.partition);
-
-    err = sp_model_check_step(
+    const struct sp_layout_args *l = &t->cfg.layout;
+    int err = sp_model_check_step(
         &t->model, &(struct sp_step_size){l->seq, l->micro_batch_size, l->micro_batches}, "");
+
     if (err)
         return err;
     if (t->cfg.separator_set && t->cfg.separator >= t->model.vocab)
@@ -145,11 +134,20 @@ int sp_train_plan(struct sp_trainer *t)
     if (l->slices > l->seq || l->slices > SP_MAX_SLICES)
         return sp_error(EINVAL, "%d slices of a sequence of %d tokens: there are at most %d",
                         l->slices, l->seq, l->seq < SP_MAX_SLICES ? l->seq : SP_MAX_SLICES);
-    err = choose_recompute(t);
-    if (err)
-        return err;
-    if (sp_schedule_is_searched(
-            l->schedule)) { /* costs from the description; the run measures later */
+    return 0;
+}
+
+/* Makes the plan, and checks that its family takes the settings. */
+static int create(struct sp_trainer *t)
+{
+    struct sp_layout_args *l = &t->cfg.layout;
+    struct sp_layout layout = sp_layout_of_args(l, t->model.layers);
+    struct sp_costs costs;
+    int err;
+
+    layout.lists_layers = sp_partition_is_list(t->cfg.partition);
+    if (sp_schedule_is_searched(l->schedule)) {
+        /* costs from the description; the run measures later */
         costs = sp_search_costs(&t->machine, &t->shape, layout.stages, t->recompute,
                                 sp_schedule_tensors(l->schedule));
         layout.costs = &costs;
@@ -158,7 +156,20 @@ int sp_train_plan(struct sp_trainer *t)
     err = err ? err : check_family(t);
     err = err ? err : sp_plan_check_members("train", l->schedule, &t->plan, &t->model, &t->shape);
     err = err ? err : cut_sequences(t);
-    err = err ? err : fit(t, &layout);
+    return err ? err : fit(t, &layout);
+}
+
+int sp_train_plan(struct sp_trainer *t)
+{
+    struct sp_layout_args *l = &t->cfg.layout;
+    int err;
+
+    take_sizes(t);
+    err = sp_slices_auto("train", l, &t->model, t->cfg.dtype, &t->machine,
+                         sp_slices_are_auto(l) ? sp_train_expect_gpus(t) : 0);
+    err = err ? err : check_sizes(t);
+    err = err ? err : choose_recompute(t);
+    err = err ? err : create(t);
     if (err)
         return err;
     /* a file determines them */

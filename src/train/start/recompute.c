@@ -56,7 +56,7 @@ static void say(const struct sp_trainer *t, const struct sp_recompute_chosen *c)
 
 int sp_train_choose_recompute(struct sp_trainer *t)
 {
-    int stages = t->plan.layout.stages, err, *worker;
+    int stages = t->plan.layout.stages, *worker, err;
     struct sp_recompute_wish wish = {.plan = &t->plan,
                                      .shape = &t->shape,
                                      .offload = t->offloads,
@@ -71,9 +71,8 @@ int sp_train_choose_recompute(struct sp_trainer *t)
     err = check(t);
     if (err)
         return err;
-    worker = calloc(2 * (size_t)stages, sizeof *worker);
+    worker = sp_train_stage_workers(t);
     if (worker && sp_train_predicts_workers(t)) {
-        sp_train_stage_workers(t, worker, worker + stages);
         wish.worker = worker;
         wish.process = worker + stages;
     }

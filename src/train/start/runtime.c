@@ -12,12 +12,15 @@
 #include "transport/transport.h"
 #include <stdlib.h>
 
-/* Sets how StarPU gets main memory. */
-static int start_memory(const struct sp_trainer *t)
+/* Prepares GPUs, and sets how StarPU gets main memory, before it takes its own. */
+static int prepare_devices(void *arg)
 {
     static const struct sp_host_pins pins = {sp_cuda_pin, sp_cuda_unpin};
-    int err;
+    struct sp_trainer *t = arg;
+    int err = t->place.gpus ? sp_train_prepare_gpus(t) : 0;
 
+    if (err)
+        return err;
     if (sp_train_offloads(t)) {
         /* a prefetch for any ready task would fetch what was just evicted */
         err = sp_starpu_environment_change("STARPU_PREFETCH", "0");
@@ -31,26 +34,14 @@ static int start_memory(const struct sp_trainer *t)
     return 0;
 }
 
-static void stop_memory(const struct sp_trainer *t)
+static void stop_memory(void *arg)
 {
+    const struct sp_trainer *t = arg;
+
     if (sp_train_offloads(t))
         sp_host_stop();
     else if (!t->place.gpus)
         sp_main_memory_stop();
-}
-
-/* Prepares GPUs and main memory, before StarPU takes its own. */
-static int prepare_devices(void *arg)
-{
-    struct sp_trainer *t = arg;
-    int err = t->place.gpus ? sp_train_prepare_gpus(t) : 0;
-
-    return err ? err : start_memory(t);
-}
-
-static void undo_memory(void *arg)
-{
-    stop_memory(arg);
 }
 
 int sp_train_start_runtime(struct sp_trainer *t)
@@ -59,11 +50,10 @@ int sp_train_start_runtime(struct sp_trainer *t)
                                        .host_limit = t->place.gpus && sp_train_offloads(t),
                                        .ready = t->cfg.scheduler == SP_TRAIN_READY,
                                        .prepare = prepare_devices,
-                                       .undo = undo_memory,
+                                       .undo = stop_memory,
                                        .arg = t};
-    int err;
+    int err = sp_runtime_start(&runtime, &t->has_starpu);
 
-    err = sp_runtime_start(&runtime, &t->has_starpu);
     if (t->has_starpu && (!t->place.gpus || !t->disk))
         sp_main_memory_uncount(t->place.gpus > 0);
     if (err)

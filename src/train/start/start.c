@@ -4,12 +4,9 @@
  */
 #include "train/start/start.h"
 #include "graphs/create.h"
-#include "graphs/weights/checkpoint.h"
 #include "policies/load/guard.h"
-#include "sinks/starpu/runtime.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
-#include "train/checkpoint/carried.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/save.h"
 #include "train/config.h"
@@ -103,21 +100,6 @@ static int make_graph(struct sp_trainer *t)
     return err;
 }
 
-/* Fills in weights and moments: those of the layout before this one, those of the resumed step,
- * or the initial ones. */
-static int fill_graph(struct sp_trainer *t)
-{
-    int err = 0;
-
-    if (sp_train_carries(t))
-        return sp_train_take_carried(t);
-    if (!t->cfg.inference)
-        err = sp_checkpoint_init(&t->graph, t->weights.n_shards ? &t->weights : NULL);
-    if (!err && t->cfg.resume)
-        err = sp_train_load_resume(t);
-    return err;
-}
-
 static int make_report(struct sp_trainer *t)
 {
     int err = sp_step_report_create(&t->graph, &t->report);
@@ -144,68 +126,79 @@ static int open_log(struct sp_trainer *t)
 
 /* ---- the phases of a start --------------------------------------------------------------------- */
 
+/* Who makes a phase: all ranks; rank 0; or rank 0, unless it is a dry run. */
+enum makers { ALL, ROOT, ROOT_FOR_REAL };
+
 struct phase {
+    enum makers makers;
     int (*make)(struct sp_trainer *t);
     const char *what; /* for the watchdog */
 };
 
 /* Whatever can be refused is refused in these, before StarPU starts. Options, processes, and what the run reads: */
 static const struct phase reading[] = {
-    {take_settings, "reading the settings"},
-    {sp_train_agree_settings, "comparing the settings of all processes"},
-    {sp_train_choose_layout, "choosing a layout"},
-    {sp_train_find_machine, "reading the description of the machine"},
-    {check_processes, "counting processes"},
-    {sp_train_lock, "locking the directory of --save"},
-    {sp_train_find_resume, "finding the step to resume"},
-    {sp_train_load_model, "reading the model"},
-    {sp_train_open_tokenizer, "reading the tokenizer"},
-    {sp_train_read_prompt, "reading the prompt"},
-    {sp_train_open_data, "opening the data"},
+    {ALL, take_settings, "reading the settings"},
+    {ALL, sp_train_agree_settings, "comparing the settings of all processes"},
+    {ALL, sp_train_choose_layout, "choosing a layout"},
+    {ALL, sp_train_find_machine, "reading the description of the machine"},
+    {ALL, check_processes, "counting processes"},
+    {ROOT_FOR_REAL, sp_train_lock, "locking the directory of --save"},
+    {ALL, sp_train_find_resume, "finding the step to resume"},
+    {ALL, sp_train_load_model, "reading the model"},
+    {ALL, sp_train_open_tokenizer, "reading the tokenizer"},
+    {ALL, sp_train_read_prompt, "reading the prompt"},
+    {ALL, sp_train_open_data, "opening the data"},
 };
 
 /* the plan, and where its stages are. A change of layout makes these once more. */
 static const struct phase laying_out[] = {
-    {sp_train_plan, "planning"},
-    {place_stages, "placing the stages"},
-    {sp_train_choose_device, "choosing devices"},
-    {check_threads, "counting threads"},
-    {sp_train_partition_early, "dealing out layers"},
-    {sp_train_choose_recompute, "choosing what is computed again"},
-    {sp_train_offload_early, "choosing what leaves memory"},
+    {ALL, sp_train_plan, "planning"},
+    {ALL, place_stages, "placing the stages"},
+    {ALL, sp_train_choose_device, "choosing devices"},
+    {ALL, check_threads, "counting threads"},
+    {ALL, sp_train_partition_early, "dealing out layers"},
+    {ALL, sp_train_choose_recompute, "choosing what is computed again"},
+    {ALL, sp_train_offload_early, "choosing what leaves memory"},
 };
 
 /* what depends on the plan: the place in the data, weights (mapped files count in a limit of memory), memory, */
 static const struct phase opening[] = {
-    {sp_train_find_place, "finding the place in the data"},
-    {sp_train_open_eval, "opening the data of evaluations"},
-    {sp_train_open_weights, "checking the weights"},
-    {sp_train_check_memory, "counting memory"},
-    {sp_train_check_gpus, "counting memory of GPUs"},
-    {sp_train_check_resume, "checking the step to resume"},
+    {ALL, sp_train_find_place, "finding the place in the data"},
+    {ALL, sp_train_open_eval, "opening the data of evaluations"},
+    {ALL, sp_train_open_weights, "checking the weights"},
+    {ALL, sp_train_check_memory, "counting memory"},
+    {ALL, sp_train_check_gpus, "counting memory of GPUs"},
+    {ALL, sp_train_check_resume, "checking the step to resume"},
     /* what the run writes, which is made last, */
-    {sp_train_check_files, "comparing the files to read and to write"},
-    {sp_train_open_companions, "opening the files of the model"},
-    {sp_train_check_output, "checking what is written"},
-    {sp_train_claim, "taking the directory of --save"},
-    {sp_train_make_dirs, "making directories"},
-    {sp_train_claim_log, "taking the log"},
+    {ROOT, sp_train_check_files, "comparing the files to read and to write"},
+    {ROOT_FOR_REAL, sp_train_open_companions, "opening the files of the model"},
+    {ROOT_FOR_REAL, sp_train_check_output, "checking what is written"},
+    {ROOT_FOR_REAL, sp_train_claim, "taking the directory of --save"},
+    {ROOT_FOR_REAL, sp_train_make_dirs, "making directories"},
+    {ROOT_FOR_REAL, sp_train_claim_log, "taking the log"},
     /* and that all processes see the same. */
-    {sp_train_agree_inputs, "comparing the inputs of all processes"},
-    {agree_on_orders, "comparing the orders of all processes"},
+    {ALL, sp_train_agree_inputs, "comparing the inputs of all processes"},
+    {ALL, agree_on_orders, "comparing the orders of all processes"},
 };
 
 /* StarPU and the graph, from here on for real. A change of layout makes these once more. */
 static const struct phase starting[] = {
-    {sp_train_start_runtime, "starting StarPU"},
-    {sp_train_partition_measured, "measuring a layer"},
-    {sp_train_offload_measured, "measuring where activations go"},
-    {make_graph, "making the model"},
-    {fill_graph, "filling the model"},
-    {make_report, "making the report of a step"},
+    {ALL, sp_train_start_runtime, "starting StarPU"},
+    {ALL, sp_train_partition_measured, "measuring a layer"},
+    {ALL, sp_train_offload_measured, "measuring where activations go"},
+    {ALL, make_graph, "making the model"},
+    {ALL, sp_train_load, "filling the model"},
+    {ALL, make_report, "making the report of a step"},
 };
 
 #define PHASES(list) list, (int)(sizeof(list) / sizeof *(list))
+
+static int make_phase(struct sp_trainer *t, const struct phase *phase)
+{
+    bool here = phase->makers == ALL || t->world.rank == 0;
+
+    return here && !(phase->makers == ROOT_FOR_REAL && t->cfg.dry_run) ? phase->make(t) : 0;
+}
 
 /* All ranks make each phase, and go on to the next one if none of them refuses: one line is printed, and nobody waits. */
 static bool is_refused(struct sp_trainer *t, const struct phase *phase, int n)
@@ -214,7 +207,7 @@ static bool is_refused(struct sp_trainer *t, const struct phase *phase, int n)
 
     for (int i = 0; i < n && !refused; i++) {
         sp_watchdog_begin(SP_PHASE_PREPARE, "%s", phase[i].what);
-        refused = sp_train_disagree(t->world.rank, phase[i].make(t));
+        refused = sp_train_disagree(t->world.rank, make_phase(t, &phase[i]));
         sp_watchdog_end();
     }
     return refused;
@@ -235,6 +228,43 @@ static struct sp_trainer *new_trainer(const struct sp_train_config *cfg,
     t->saver.saved = t->saver.begun = -1;
     t->eval_loss = NAN;
     return t;
+}
+
+static void forget_plan(struct sp_trainer *t)
+{
+    sp_disk_destroy(t->disk);
+    sp_offload_destroy(&t->offload);
+    if (t->plan.def)
+        sp_plan_destroy(&t->plan);
+    t->disk = NULL;
+    t->offload = (struct sp_offload){0};
+    t->plan = (struct sp_plan){0};
+    t->rates = (struct sp_tier_rates){0};
+}
+
+/* Undoes what was prepared. */
+static void release(struct sp_trainer *t)
+{
+    if (t->weights.n_shards)
+        sp_st_close(&t->weights);
+    sp_dir_close(&t->resumed_dir);
+    sp_dir_close(&t->companions);
+    sp_run_state_free(&t->resumed);
+    sp_log_release(t->cfg.log, &t->log_file);
+    sp_dir_made_end(&t->made, !t->started);
+    sp_run_dir_release(&t->saver.dir);
+    sp_data_close(&t->data);
+    sp_data_close(&t->eval_data);
+    sp_tokenizer_close(t->tokenizer);
+    forget_plan(t);
+    if (t->params.tensors)
+        sp_params_destroy(&t->params);
+    free(t->settings);
+    sp_train_forget_choice(t);
+    sp_train_leave();
+    if (t->own_watchdog)
+        sp_watchdog_stop();
+    free(t);
 }
 
 int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
@@ -262,7 +292,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **out)
               is_refused(t, PHASES(opening));
     sp_error_release(false);
     if (refused) {
-        sp_train_release(t);
+        release(t);
         return -EINVAL;
     }
     sp_train_tell_choice(t);
@@ -318,26 +348,14 @@ int sp_trainer_open(const struct sp_train_config *cfg, struct sp_trainer **t)
 
 /* ---- another layout ---------------------------------------------------------------------------- */
 
-static void forget_plan(struct sp_trainer *t)
-{
-    sp_disk_destroy(t->disk);
-    sp_offload_destroy(&t->offload);
-    if (t->plan.def)
-        sp_plan_destroy(&t->plan);
-    t->disk = NULL;
-    t->offload = (struct sp_offload){0};
-    t->plan = (struct sp_plan){0};
-    t->rates = (struct sp_tier_rates){0};
-}
-
 int sp_train_lay_out_again(struct sp_trainer *t)
 {
     static const struct phase before[] = {
-        {sp_train_find_machine, "reading the description of the machine"}};
+        {ALL, sp_train_find_machine, "reading the description of the machine"}};
     static const struct phase after[] = {
-        {sp_train_check_memory, "counting memory"},
-        {sp_train_check_gpus, "counting memory of GPUs"},
-        {agree_on_orders, "comparing the orders of all processes"}};
+        {ALL, sp_train_check_memory, "counting memory"},
+        {ALL, sp_train_check_gpus, "counting memory of GPUs"},
+        {ALL, agree_on_orders, "comparing the orders of all processes"}};
 
     forget_plan(t);
     return is_refused(t, PHASES(before)) || is_refused(t, PHASES(laying_out)) ||
@@ -364,7 +382,8 @@ void sp_train_stop_graph(struct sp_trainer *t)
     t->has_graph = false;
 }
 
-int sp_train_stop(struct sp_trainer *t)
+/* Undoes as much of the start as was done, and waits for what save_async has begun. 0 or -errno of that. */
+static int stop(struct sp_trainer *t)
 {
     int err = 0;
 
@@ -385,36 +404,12 @@ int sp_train_stop(struct sp_trainer *t)
     return err;
 }
 
-void sp_train_release(struct sp_trainer *t)
-{
-    if (t->weights.n_shards)
-        sp_st_close(&t->weights);
-    sp_dir_close(&t->resumed_dir);
-    sp_dir_close(&t->companions);
-    sp_run_state_free(&t->resumed);
-    sp_log_release(t->cfg.log, &t->log_file);
-    sp_dir_made_end(&t->made, !t->started);
-    sp_run_dir_release(&t->saver.dir);
-    sp_data_close(&t->data);
-    sp_data_close(&t->eval_data);
-    sp_tokenizer_close(t->tokenizer);
-    forget_plan(t);
-    if (t->params.tensors)
-        sp_params_destroy(&t->params);
-    free(t->settings);
-    sp_train_forget_choice(t);
-    sp_train_leave();
-    if (t->own_watchdog)
-        sp_watchdog_stop();
-    free(t);
-}
-
 int sp_trainer_close(struct sp_trainer *t)
 {
-    int err = t ? sp_train_stop(t) : 0;
+    int err = t ? stop(t) : 0;
 
     if (t)
-        sp_train_release(t);
+        release(t);
     return err;
 }
 

@@ -1,4 +1,4 @@
-/* The life of a trainer: prepared, which may be refused; started; stopped; released. */
+/* The life of a trainer: prepared, which may be refused; started; closed. */
 #ifndef SP_TRAIN_START_H
 #define SP_TRAIN_START_H
 
@@ -9,10 +9,7 @@ int sp_train_prepare(const struct sp_train_config *cfg, struct sp_trainer **t);
 /* Starts what was prepared. All ranks call it. 0; or -errno in a run of one process, while others end: it must be stopped
  * all the same. */
 int sp_train_start(struct sp_trainer *t);
-/* Undoes as much of the start as was done, and waits for what save_async has begun. 0 or -errno of that. */
-int sp_train_stop(struct sp_trainer *t);
-/* Undoes what was prepared. */
-void sp_train_release(struct sp_trainer *t);
+/* sp_trainer_close undoes as much of both as was done. */
 
 /* A run goes on in another layout: its graph ends, and StarPU with it; plan, placement and memory are made anew, as
  * cfg.layout and cfg.groups have become, or refused; and both begin again. All ranks call them. 0 or -errno on all. */
