@@ -22,19 +22,22 @@ static int parse_options(int argc, char **argv, struct args *a)
     struct sp_train_config like;
     int err = sp_train_config_init(&like);
     const struct sp_option options[] = {
-        SP_OPTION(CHOICE, "format", a->format,
-                  "the description that other commands read, or the same in words",
+        SP_OPTION("format", CHOICE, a->format,
+                  .help = "the description that other commands read, or the same in words",
                   .choices = "json|text", .also = "json=json"),
-        SP_OPTION(OUTPUT, "output", a->output,
-                  "the file to write, which may be there (default: standard output)",
+        SP_OPTION("output", OUTPUT, a->output,
+                  .help = "the file to write, which may be there (default: standard output)",
                   .arg = "FILE.json"),
-        SP_OPTION(FLAG, "quick", a->how.quick, "small sizes only, in a few seconds, less exact"),
-        SP_OPTION(CHOICE, "device", a->how.device, "what a device is", .choices = SP_TRAIN_DEVICES),
-        SP_OPTION(INT, "threads", a->how.threads,
-                  "threads of a CPU device (0: the cores of its process; and 1, 2, 4 ...)",
+        SP_OPTION("quick", FLAG, a->how.quick,
+                  .help = "small sizes only, in a few seconds, less exact"),
+        SP_OPTION("device", CHOICE, a->how.device, .help = "what a device is",
+                  .choices = SP_TRAIN_DEVICES),
+        SP_OPTION("threads", INT, a->how.threads,
+                  .help = "threads of a CPU device (0: the cores of its process; and 1, 2, 4 ...)",
                   .arg = "T", .max = 4096),
-        SP_OPTION(STRING, "offload-dir", a->how.offload_dir,
-                  "where offloaded activations would go: a directory on a fast disk", .arg = "DIR"),
+        SP_OPTION("offload-dir", STRING, a->how.offload_dir,
+                  .help = "where offloaded activations would go: a directory on a fast disk",
+                  .arg = "DIR"),
         {0},
     };
 

@@ -111,8 +111,8 @@ int sp_cmd_info(int argc, char **argv)
     const char *machine = NULL;
     struct sp_result result = {0};
     const struct sp_option options[] = {
-        SP_OPTION(STRING, "hardware", machine, "a described machine in the place of this one",
-                  .arg = "NAME|FILE|LIST"),
+        SP_OPTION("hardware", STRING, machine,
+                  .help = "a described machine in the place of this one", .arg = "NAME|FILE|LIST"),
         SP_RESULT_OPTIONS(result, "text|json"),
         {0},
     };

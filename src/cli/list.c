@@ -78,7 +78,7 @@ int sp_cmd_list(int argc, char **argv)
     const char *plugin = NULL;
     const struct sp_option options[] = {
         SP_RESULT_OPTIONS(result, "text|json"),
-        SP_OPTION(PLUGIN, "plugin", plugin, SP_PLUGIN_HELP, .arg = SP_PLUGIN_ARG),
+        SP_OPTION("plugin", PLUGIN, plugin, .help = SP_PLUGIN_HELP, .arg = SP_PLUGIN_ARG),
         {0},
     };
     int ret = sp_options_parse(options, "Lists the schedules.", argc, argv);

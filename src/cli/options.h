@@ -10,14 +10,6 @@
 
 enum { SP_OPTIONS_MOST = 128 }; /* entries of a table */
 
-/* An entry of a table: its kind without SP_OPT_, its name, the variable that it sets, its help, and
- * whatever else it has, as fields of struct sp_option. */
-#define SP_OPTION(its_kind, its_name, its_value, its_help, ...)                                    \
-    {                                                                                              \
-        .kind = SP_OPT_##its_kind, .name = its_name, .value = &(its_value), .help = its_help,      \
-        __VA_ARGS__                                                                                \
-    }
-
 /*
  * Parses argv[1..]; argv[0] is the command, `summary` its line in the help. 0: go on; 1: the help
  * was printed on stdout, the command is done; -EINVAL: one line was printed on stderr.

@@ -15,12 +15,12 @@ struct sp_result {
 /* Entries of an option table for the struct sp_result `r`; `formats` as in SP_OPT_CHOICE, the
  * default first. */
 #define SP_RESULT_OPTIONS(r, formats)                                                              \
-    SP_OPTION(CHOICE, "format", (r).format, "what to print", .topic = SP_TOPIC_OUTPUT,             \
+    SP_OPTION("format", CHOICE, (r).format, .help = "what to print", .topic = SP_TOPIC_OUTPUT,     \
               .choices = formats, .also = "json=json"),                                            \
         SP_OUTPUT_OPTION((r).output)
 
 #define SP_OUTPUT_OPTION(path)                                                                     \
-    SP_OPTION(OUTPUT, "output", path, "file to write (default: standard output)",                  \
+    SP_OPTION("output", OUTPUT, path, .help = "file to write (default: standard output)",          \
               .topic = SP_TOPIC_OUTPUT, .arg = "FILE")
 
 /*

@@ -46,21 +46,25 @@ static int parse_options(int argc, char **argv, struct args *a)
         SP_HARDWARE_OPTIONS(a->hardware, SP_TOPIC_DEVICES,
                             "with --model, without --cost: the machine (default " SP_MACHINE_DEFAULT
                             ")"),
-        SP_OPTION(CHOICE, "share", a->share,
-                  "how the tasks of an op share its cost: as if it were one, as in the list "
-                  "simulation, or by their FLOPs",
+        SP_OPTION("share", CHOICE, a->share,
+                  .help =
+                      "how the tasks of an op share its cost: as if it were one, as in the list "
+                      "simulation, or by their FLOPs",
                   .topic = SP_TOPIC_ADVANCED, .choices = "whole|flops"),
-        SP_OPTION(
-            STRING, "link", a->link,
-            "changes links, in the unit of the costs (ms on a machine) and in bytes: devices= of a "
-            "node, latency=, bandwidth=, duplex=full|half, shared_by= (devices of an interface), "
-            "each for links inside a node with node_ before it; sharing=queued|fair|free",
-            .topic = SP_TOPIC_ADVANCED, .arg = "latency=..,bandwidth=.."),
+        SP_OPTION("link", STRING, a->link,
+                  .help =
+                      "changes links, in the unit of the costs (ms on a machine) and in bytes: "
+                      "devices= of a "
+                      "node, latency=, bandwidth=, duplex=full|half, shared_by= (devices of an "
+                      "interface), "
+                      "each for links inside a node with node_ before it; sharing=queued|fair|free",
+                  .topic = SP_TOPIC_ADVANCED, .arg = "latency=..,bandwidth=.."),
         SP_DTYPE_OPTION(a->dtype, NULL),
         SP_RESULT_OPTIONS(a->result, "text|json"),
-        SP_OPTION(STRING, "trace", a->trace,
-                  "writes the record of the step there, trace.json, that of the prediction, "
-                  "predicted.json, and pictures",
+        SP_OPTION("trace", STRING, a->trace,
+                  .help =
+                      "writes the record of the step there, trace.json, that of the prediction, "
+                      "predicted.json, and pictures",
                   .topic = SP_TOPIC_OUTPUT, .arg = "DIR"),
         {0},
     };

@@ -21,20 +21,21 @@ struct sp_hardware_args {
 
 /* Entries of an option table; the first gets .topic and .help. */
 #define SP_HARDWARE_OPTIONS(h, its_topic, its_help)                                                \
-    SP_OPTION(STRING, "hardware", (h).name, its_help, .topic = its_topic,                          \
+    SP_OPTION("hardware", STRING, (h).name, .help = its_help, .topic = its_topic,                  \
               .arg = "NAME|FILE|LIST"),                                                            \
-        SP_OPTION(INT, "threads", (h).threads,                                                     \
-                  "threads of a device, on a machine of cores (0: as the machine says)",           \
+        SP_OPTION("threads", INT, (h).threads,                                                     \
+                  .help = "threads of a device, on a machine of cores (0: as the machine says)",   \
                   .topic = SP_TOPIC_DEVICES, .arg = "T", .max = 4096)
 
 /* More such entries, whose help differs from command to command. */
 #define SP_LAYERS_OPTION(layers, its_help)                                                         \
-    SP_OPTION(INT, "layers", layers, its_help, .topic = SP_TOPIC_MODEL, .arg = "L", .max = 1000000)
+    SP_OPTION("layers", INT, layers, .help = its_help, .topic = SP_TOPIC_MODEL, .arg = "L",        \
+              .max = 1000000)
 #define SP_COST_OPTION(cost, its_help)                                                             \
-    SP_OPTION(STRING, "cost", cost, its_help, .topic = SP_TOPIC_MODEL,                             \
+    SP_OPTION("cost", STRING, cost, .help = its_help, .topic = SP_TOPIC_MODEL,                     \
               .arg = "f=..,b=..,w=..,comm=..,wire=..,head=..")
 #define SP_DTYPE_OPTION(dtype, is_given)                                                           \
-    SP_OPTION(CHOICE, "dtype", dtype, SP_DTYPE_HELP, .topic = SP_TOPIC_MODEL,                      \
+    SP_OPTION("dtype", CHOICE, dtype, .help = SP_DTYPE_HELP, .topic = SP_TOPIC_MODEL,              \
               .choices = "f32|bf16", .given = is_given)
 
 /* Finds the machine, with devices of the given number of threads; warns if it has no figures for

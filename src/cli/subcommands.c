@@ -30,7 +30,7 @@ static void print_page(const struct sp_subcommands *c, enum sp_help_form form)
     char names[256] = "", summaries[1024] = "", *argv[] = {NULL, "--help=bash", NULL};
     const char *value = NULL;
     const struct sp_option options[] = {
-        SP_OPTION(OPERAND, c->operand, value, summaries, .arg = names), {0}};
+        SP_OPTION(c->operand, OPERAND, value, .help = summaries, .arg = names), {0}};
     size_t n = 0, m = 0;
 
     for (int i = 0; i < c->n; i++) {

@@ -32,31 +32,36 @@ struct tokens {
 static int parse_options(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
-        SP_OPTION(OPERAND, "FILE...", a->file,
-                  "text; bytes that are no UTF-8 become tokens as well", .arg = "FILE...",
+        SP_OPTION("FILE...", OPERAND, a->file,
+                  .help = "text; bytes that are no UTF-8 become tokens as well", .arg = "FILE...",
                   .max = FILES),
-        SP_OPTION(STRING, "model", a->model,
-                  "a model in Hugging Face form, whose tokenizer.json is taken", .arg = "DIR"),
-        SP_OPTION(OUTPUT, "output", a->output,
-                  "file to write: tokens of two bytes, of four where the vocabulary has more than "
-                  "65536; with a header if its name ends in .npy",
-                  .arg = "FILE"),
+        SP_OPTION("model", STRING, a->model,
+                  .help = "a model in Hugging Face form, whose tokenizer.json is taken",
+                  .arg = "DIR"),
         SP_OPTION(
-            CHOICE, "documents", a->by,
-            "what a document is: a file; what is between blank lines; what is between texts of "
-            "eos (default with --document-separator eos)",
+            "output", OUTPUT, a->output,
+            .help =
+                "file to write: tokens of two bytes, of four where the vocabulary has more than "
+                "65536; with a header if its name ends in .npy",
+            .arg = "FILE"),
+        SP_OPTION(
+            "documents", CHOICE, a->by,
+            .help =
+                "what a document is: a file; what is between blank lines; what is between texts of "
+                "eos (default with --document-separator eos)",
             .choices = "file|blank-line|eos", .given = &a->by_set),
-        SP_OPTION(STRING, "document-separator", a->separator,
-                  "token behind every document (default: eos, where the model has one)",
+        SP_OPTION("document-separator", STRING, a->separator,
+                  .help = "token behind every document (default: eos, where the model has one)",
                   .arg = "TOKEN|eos|none"),
-        SP_OPTION(FLAG, "special-tokens", a->special,
-                  "special tokens in the text, '<|endoftext|>', are tokens, where they are text "
-                  "otherwise"),
-        SP_OPTION(FLAG, "around", a->around,
-                  "put around every document what tokenizer.json has for it: bos, or eos"),
-        SP_OPTION(INT, "threads", a->threads,
-                  "threads that encode; the tokens do not depend on them", .choices = "N|auto",
-                  .max = 1024),
+        SP_OPTION(
+            "special-tokens", FLAG, a->special,
+            .help = "special tokens in the text, '<|endoftext|>', are tokens, where they are text "
+                    "otherwise"),
+        SP_OPTION("around", FLAG, a->around,
+                  .help = "put around every document what tokenizer.json has for it: bos, or eos"),
+        SP_OPTION("threads", INT, a->threads,
+                  .help = "threads that encode; the tokens do not depend on them",
+                  .choices = "N|auto", .max = 1024),
         {0},
     };
 

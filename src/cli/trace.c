@@ -133,9 +133,9 @@ static int run_fxt(int kind, int argc, char **argv)
 {
     const char *dir = NULL;
     const struct sp_option options[] = {
-        SP_OPTION(OPERAND, "DIR", dir,
-                  "what a run with STARPU_FXT_TRACE=1 and "
-                  "STARPU_FXT_PREFIX=DIR/ has left; the results go there",
+        SP_OPTION("DIR", OPERAND, dir,
+                  .help = "what a run with STARPU_FXT_TRACE=1 and "
+                          "STARPU_FXT_PREFIX=DIR/ has left; the results go there",
                   .arg = "DIR"),
         {0}};
     int ret = sp_options_parse(options, "Makes what StarVZ reads of StarPU's traces of a run.",

@@ -189,14 +189,15 @@ int sp_cmd_compare(int argc, char **argv)
     int rows = 10, given;
     bool rows_set = false;
     const struct sp_option options[] = {
-        SP_OPTION(
-            OPERAND, "A", path[0],
-            "a record of a step: the DIR of 'train --trace', a file of it, or of 'show --format "
-            "perfetto'",
-            .arg = "DIR|FILE.json"),
-        SP_OPTION(OPERAND, "B", path[1], "what A is compared with", .arg = "DIR|FILE.json"),
-        SP_OPTION(INT, "rows", rows, "rows of each table of the text, the largest differences",
-                  .arg = "N", .min = 1, .max = 1000000, .given = &rows_set),
+        SP_OPTION("A", OPERAND, path[0],
+                  .help = "a record of a step: the DIR of 'train --trace', a file of it, or of "
+                          "'show --format "
+                          "perfetto'",
+                  .arg = "DIR|FILE.json"),
+        SP_OPTION("B", OPERAND, path[1], .help = "what A is compared with", .arg = "DIR|FILE.json"),
+        SP_OPTION("rows", INT, rows,
+                  .help = "rows of each table of the text, the largest differences", .arg = "N",
+                  .min = 1, .max = 1000000, .given = &rows_set),
         SP_RESULT_OPTIONS(result, "text|json|svg|html"),
         {0},
     };

@@ -23,21 +23,21 @@ struct args {
 static int parse_options(int argc, char **argv, struct args *a)
 {
     const struct sp_option options[] = {
-        SP_OPTION(
-            OPERAND, "A", a->a,
-            "FILE.safetensors, the index of its shards, FILE.jsonl, or the DIR of --save or of a "
-            "model",
-            .arg = "FILE|DIR"),
-        SP_OPTION(OPERAND, "B", a->b, "what A is compared with, of the same kind",
+        SP_OPTION("A", OPERAND, a->a,
+                  .help = "FILE.safetensors, the index of its shards, FILE.jsonl, or the DIR of "
+                          "--save or of a "
+                          "model",
                   .arg = "FILE|DIR"),
-        SP_OPTION(
-            DOUBLE, "tolerance", a->how.tolerance,
-            "largest difference allowed, relative to the largest value of the tensor in B (0: the "
-            "same bits)",
-            .arg = "X", .max = 1e30),
-        SP_OPTION(FLAG, "part", a->how.part, "A may lack tensors and steps that B has"),
-        SP_OPTION(INT, "worst", a->how.worst, "tensors to print, the worst first", .arg = "N",
-                  .max = 1000000, .given = &a->worst_set),
+        SP_OPTION("B", OPERAND, a->b, .help = "what A is compared with, of the same kind",
+                  .arg = "FILE|DIR"),
+        SP_OPTION("tolerance", DOUBLE, a->how.tolerance,
+                  .help = "largest difference allowed, relative to the largest value of the tensor "
+                          "in B (0: the "
+                          "same bits)",
+                  .arg = "X", .max = 1e30),
+        SP_OPTION("part", FLAG, a->how.part, .help = "A may lack tensors and steps that B has"),
+        SP_OPTION("worst", INT, a->how.worst, .help = "tensors to print, the worst first",
+                  .arg = "N", .max = 1000000, .given = &a->worst_set),
         SP_RESULT_OPTIONS(a->result, "text|json"),
         {0},
     };

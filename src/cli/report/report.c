@@ -259,10 +259,12 @@ int sp_cmd_report(int argc, char **argv)
     const char *path = NULL;
     struct sp_result result = {0};
     const struct sp_option options[] = {
-        SP_OPTION(OPERAND, "RECORD", path,
-                  "the DIR of 'train --trace' or 'simulate --trace', or a file of it, or of 'show "
-                  "--format perfetto'",
-                  .arg = "DIR|FILE.json"),
+        SP_OPTION(
+            "RECORD", OPERAND, path,
+            .help =
+                "the DIR of 'train --trace' or 'simulate --trace', or a file of it, or of 'show "
+                "--format perfetto'",
+            .arg = "DIR|FILE.json"),
         SP_RESULT_OPTIONS(result, "text|json|html"),
         {0},
     };

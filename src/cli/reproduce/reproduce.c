@@ -240,9 +240,10 @@ static int run_paper(int i, int argc, char **argv)
     struct sp_result result = {0};
     int ret;
     bool vary = false;
-    const struct sp_option varied = SP_OPTION(
-        FLAG, "assumptions", vary, "also what becomes of the tables under other assumptions",
-        .topic = SP_TOPIC_OUTPUT);
+    const struct sp_option varied =
+        SP_OPTION("assumptions", FLAG, vary,
+                  .help = "also what becomes of the tables under other assumptions",
+                  .topic = SP_TOPIC_OUTPUT);
     struct sp_option options[] = {SP_RESULT_OPTIONS(result, FORMATS), {0}, {0}};
 
     if (paper.assumptions)

@@ -50,29 +50,34 @@ static int parse_options(int argc, char **argv, struct args *a)
             a->hardware, SP_TOPIC_DEVICES,
             "with --model: the machine whose times are simulated (default " SP_MACHINE_DEFAULT ")"),
         SP_DTYPE_OPTION(a->dtype, &a->dtype_set),
-        SP_OPTION(STRING, "partition", a->partition,
-                  "layers of each stage and chunk: even, by the machine's times, or 3,2,2,1",
+        SP_OPTION("partition", STRING, a->partition,
+                  .help =
+                      "layers of each stage and chunk: even, by the machine's times, or 3,2,2,1",
                   .topic = SP_TOPIC_SCHEDULE, .arg = "even|balanced|LIST"),
-        SP_OPTION(CHOICE, "scheduler", a->scheduler,
-                  "how stages follow their programs: ready shows what they run if they overtake",
-                  .topic = SP_TOPIC_SCHEDULE, .choices = "strict|ready"),
         SP_OPTION(
-            INT, "window", a->window,
-            "with --scheduler ready: unfinished ops that a stage chooses from (0: default, 6)",
+            "scheduler", CHOICE, a->scheduler,
+            .help = "how stages follow their programs: ready shows what they run if they overtake",
+            .topic = SP_TOPIC_SCHEDULE, .choices = "strict|ready"),
+        SP_OPTION(
+            "window", INT, a->window,
+            .help =
+                "with --scheduler ready: unfinished ops that a stage chooses from (0: default, 6)",
             .topic = SP_TOPIC_ADVANCED, .arg = "N", .max = 1000000, .given = &a->window_set),
-        SP_OPTION(STRING, "vary", a->vary,
-                  "ops that take other times than planned: at random, within so much of them or of "
-                  "such a deviation; a stage T times slower, or the link from stage K to the next",
-                  .topic = SP_TOPIC_SCHEDULE,
-                  .arg = "uniform=..,lognormal=..,seed=N,stage=KxT,link=KxT"),
-        SP_OPTION(FLAG, "actions", a->actions,
-                  "also the lowered program: what each stage runs, sends, receives and frees",
+        SP_OPTION(
+            "vary", STRING, a->vary,
+            .help =
+                "ops that take other times than planned: at random, within so much of them or of "
+                "such a deviation; a stage T times slower, or the link from stage K to the next",
+            .topic = SP_TOPIC_SCHEDULE, .arg = "uniform=..,lognormal=..,seed=N,stage=KxT,link=KxT"),
+        SP_OPTION("actions", FLAG, a->actions,
+                  .help =
+                      "also the lowered program: what each stage runs, sends, receives and frees",
                   .topic = SP_TOPIC_OUTPUT),
         SP_RESULT_OPTIONS(a->result, "text|json|csv|svg|html|picture|perfetto"),
 
-        SP_OPTION(INT, "width", a->width, "columns of the text (0: those of the terminal)",
+        SP_OPTION("width", INT, a->width, .help = "columns of the text (0: those of the terminal)",
                   .topic = SP_TOPIC_OUTPUT, .arg = "N", .max = 10000),
-        SP_OPTION(FLAG, "color", a->color, "colours in the text", .topic = SP_TOPIC_OUTPUT),
+        SP_OPTION("color", FLAG, a->color, .help = "colours in the text", .topic = SP_TOPIC_OUTPUT),
         {0},
     };
 

@@ -99,16 +99,18 @@ int sp_cmd_watch(int argc, char **argv)
 {
     struct args a = {0};
     const struct sp_option options[] = {
-        SP_OPTION(OPERAND, "LOG", a.log, "a log that train --log writes; -: standard input",
+        SP_OPTION("LOG", OPERAND, a.log, .help = "a log that train --log writes; -: standard input",
                   .arg = "FILE.jsonl"),
-        SP_OPTION(FLAG, "once", a.once, "shows what is there, and ends"),
+        SP_OPTION("once", FLAG, a.once, .help = "shows what is there, and ends"),
         SP_OPTION(
-            CHOICE, "format", a.result.format,
-            "what to print; html: a page with what is there, which can read other logs too (a "
-            "log itself is JSON)",
+            "format", CHOICE, a.result.format,
+            .help =
+                "what to print; html: a page with what is there, which can read other logs too (a "
+                "log itself is JSON)",
             .choices = "text|html"),
         SP_OUTPUT_OPTION(a.result.output),
-        SP_OPTION(OUTPUT, "html", a.html, "the same as --format html --output FILE", .arg = "FILE"),
+        SP_OPTION("html", OUTPUT, a.html, .help = "the same as --format html --output FILE",
+                  .arg = "FILE"),
         {0},
     };
     int err = sp_options_parse(options, "Follows the log of a run.", argc, argv);
