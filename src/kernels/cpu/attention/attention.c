@@ -207,15 +207,15 @@ static void compute_unit(const struct fwd *w, struct fwd_scratch *s, int b, int 
         finish(w, &s->tile[i], b, head);
 }
 
-void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const void *q,
+void sp_cpu_attention(const struct sp_backend *k, const struct sp_attention *at, const void *q,
                       const void *const *kv, void *o, float *lse)
 {
-    const struct sp_attention_path *path = sp_attention_path(type);
+    const struct sp_attention_path *path = sp_attention_path(k->dtype);
     int words = (at->head_dim + path->pair - 1) / path->pair;
     int all = sp_query_tiles(at), all_heads = at->batch * at->heads, groups;
     struct fwd w = {.at = at,
                     .path = path,
-                    .type = type,
+                    .type = k->dtype,
                     .q = q,
                     .kv = kv,
                     .o = o,
@@ -249,5 +249,5 @@ void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const v
 void sp_attention(const struct sp_attention *at, const float *q, const float *const *kv, float *o,
                   float *lse)
 {
-    sp_cpu_attention(SP_F32, at, q, (const void *const *)kv, o, lse);
+    sp_cpu_attention(sp_cpu_backend(SP_F32), at, q, (const void *const *)kv, o, lse);
 }

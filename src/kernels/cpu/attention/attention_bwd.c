@@ -424,10 +424,10 @@ static void shared_scratch(struct bwd *w)
     atomic_init(&w->next, 0);
 }
 
-void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
+void sp_cpu_attention_bwd(const struct sp_backend *k, const struct sp_attention *at,
                           const struct sp_attention_bwd *b)
 {
-    struct bwd w = {.at = at, .path = sp_attention_path(type), .type = type, .arrays = b};
+    struct bwd w = {.at = at, .path = sp_attention_path(k->dtype), .type = k->dtype, .arrays = b};
 
     w.seen = seen_keys(at);
     set_sizes(&w);
@@ -436,7 +436,7 @@ void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
         clear_unseen(&w);
 #pragma omp parallel
     {
-        struct sp_key_tile k = SP_KEY_TILE_START;
+        struct sp_key_tile tile = SP_KEY_TILE_START;
         struct bwd_scratch s;
         int turn = -1;
 
@@ -444,12 +444,12 @@ void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
 #pragma omp for
         for (int row = 0; row < at->batch * at->q_len; row++)
             dots(&w, row, s.row);
-        while (compute_unit(&w, &s, atomic_fetch_add(&w.next, 1), &k, &turn))
+        while (compute_unit(&w, &s, atomic_fetch_add(&w.next, 1), &tile, &turn))
             ;
     }
 }
 
 void sp_attention_bwd(const struct sp_attention *at, const struct sp_attention_bwd *b)
 {
-    sp_cpu_attention_bwd(SP_F32, at, b);
+    sp_cpu_attention_bwd(sp_cpu_backend(SP_F32), at, b);
 }
