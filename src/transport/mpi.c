@@ -220,16 +220,6 @@ void sp_transport_abort(int status)
     _exit(status);
 }
 
-void sp_transport_crowded(bool crowded)
-{
-    sp_messages_crowded(crowded);
-}
-
-bool sp_transport_records(void)
-{
-    return sp_message_log_on();
-}
-
 void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
                        struct sp_transfer *times)
 {
@@ -249,16 +239,6 @@ void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct
         return;
     }
     sp_messages_recv(handle, src, tag, times, arrived, arg);
-}
-
-void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
-{
-    sp_messages_send_wait(handle, dst, tag);
-}
-
-void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
-{
-    sp_messages_recv_wait(handle, src, tag);
 }
 
 /* Not MPI_Bcast, because only the thread for messages may call MPI now. */

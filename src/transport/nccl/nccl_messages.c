@@ -10,6 +10,7 @@
  * It waits for nothing that another process has to do, so no order of messages stops it.
  */
 #include "transport/nccl/nccl.h"
+#include "transport/clock.h"
 #include "transport/nccl/nccl_links.h"
 #include "transport/poll.h"
 #include "sp_error.h"
@@ -19,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 struct sp_nccl_message {
     struct sp_agree_message part; /* first: a pointer to it is a pointer to the message */
@@ -163,7 +163,7 @@ static int end_oldest(struct sp_nccl *n, struct sp_nccl_link *link)
  * its peer. */
 static int take_done(struct sp_nccl *n, bool *moved)
 {
-    double now = sp_poll_now_us();
+    double now = sp_clock_us(CLOCK_MONOTONIC);
     bool check = now - n->checked_us > 1e5;
 
     for (int i = 0; i < n->links.n; i++) {
