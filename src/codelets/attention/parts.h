@@ -1,10 +1,44 @@
-/* Shared by the codelets of attention: the queries and keys of a task, and sums whose parts
- * separate tasks compute. */
+/* Shared by the codelets of attention: the queries and keys of a task, the keys that a segment's
+ * queries see, and sums whose parts separate tasks compute. */
 #ifndef SP_ATTENTION_PARTS_H
 #define SP_ATTENTION_PARTS_H
 
-#include "codelets/attention/sight.h"
 #include "codelets/insert.h"
+#include "kernels/backend.h"
+#include "model/documents.h"
+
+/* ---- what a segment sees: a whole micro-batch, or a document --------------------------------- */
+
+/* Keys and values of tokens that follow each other in every sequence: (b,len,kv); gradients too,
+ * or NULL. */
+struct sp_keys {
+    int first, len; /* position of the first token; tokens */
+    void *keys, *gradients;
+};
+
+/* Attention of the queries of a segment. */
+struct sp_sight {
+    struct sp_attention at;
+    int len[2 * SP_MAX_SLICES];
+    void *keys[2 * SP_MAX_SLICES], *gradients[2 * SP_MAX_SLICES];
+};
+
+/*
+ * Chooses what the segment sees of n pieces (at most 2 SP_MAX_SLICES, by position): the tokens of
+ * its document in pieces that begin before the segment's end. Tokens of the document in no piece
+ * must lie before all pieces, or after all queries. False: the segment sees none of the pieces.
+ */
+bool sp_sight_of(const struct sp_shape *sh, const struct sp_segment *s, int n,
+                 const struct sp_keys *piece, struct sp_sight *sight);
+
+/* Offset of a segment's statistics, (sequences, heads, len), in the (T,a) statistics of the
+ * shape's tokens. */
+static inline size_t sp_segment_stats(const struct sp_shape *sh, const struct sp_segment *s)
+{
+    return s->row * (size_t)sh->model.heads;
+}
+
+/* ---- the arguments of a task ----------------------------------------------------------------- */
 
 /* Tokens in a buffer of keys and values; `first` to `at` as in struct sp_attn_keys. */
 struct sp_attn_keys_arg {

@@ -7,7 +7,7 @@
  * sequences and would lose its fraction in float. A position is a multiple of STEP and a rest below
  * it: cosines and sines of the rests are computed once a call, those of a multiple once for the
  * rows that share it, and each row adds two angles. So a value depends on its position alone.
- * Arrays of angles are in the order of steps of element.h.
+ * Arrays of angles are in the order of steps of pointwise.h.
  */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/pointwise.h"
