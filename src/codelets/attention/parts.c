@@ -2,8 +2,45 @@
 #include "sp_error.h"
 #include <math.h>
 
-bool sp_sight_of(const struct sp_shape *sh, const struct sp_segment *s, int n,
-                 const struct sp_keys *piece, struct sp_sight *sight)
+static bool is_whole(const struct sp_attn_args *a)
+{
+    return a->begins && a->ends;
+}
+
+size_t sp_attn_elements(const struct sp_attn_args *a)
+{
+    const struct sp_shape *sh = a->base.shape;
+
+    return (size_t)sh->batch * (size_t)a->q_len * (size_t)sh->q_width;
+}
+
+/* Lists the tokens of all buffers as pieces, by position, and returns how many there are. */
+static int list_pieces(const struct sp_attn_args *a, void *const *kv, void *const *dkv,
+                       struct sp_keys *piece)
+{
+    const struct sp_shape *sh = a->base.shape;
+    int n = 0;
+
+    for (int j = 0; j < a->n; j++) {
+        const struct sp_attn_keys_arg *keys = &a->keys[j];
+        int runs = keys->second ? 2 : 1, len = keys->len / runs, b = keys->buffer;
+
+        for (int i = 0; i < runs; i++) {
+            size_t at =
+                keys->at + (size_t)i * (size_t)sh->batch * (size_t)len * (size_t)sh->kv_width;
+
+            piece[n++] = (struct sp_keys){i ? keys->second : keys->first, len,
+                                          kv ? sp_skip(sh, kv[b], at) : NULL,
+                                          dkv && dkv[b] ? sp_skip(sh, dkv[b], at) : NULL};
+        }
+    }
+    return n;
+}
+
+/* Chooses what a segment sees of n pieces: the tokens of its document in those that begin before its
+ * end. False: none. */
+static bool find_sight(const struct sp_shape *sh, const struct sp_segment *s, int n,
+                       const struct sp_keys *piece, struct sp_sight *sight)
 {
     int begin = s->first - s->position, end = s->first + s->len, before = 0, seen = 0;
 
@@ -34,48 +71,29 @@ bool sp_sight_of(const struct sp_shape *sh, const struct sp_segment *s, int n,
     return seen > 0;
 }
 
-static bool is_whole(const struct sp_attn_args *a)
+void sp_attn_start(struct sp_attn_walk *w, const struct sp_attn_args *a, void *const *kv,
+                   void *const *dkv)
 {
-    return a->begins && a->ends;
+    w->documents = a->base.documents;
+    w->sh = *a->base.shape;
+    w->sh.first = a->q_pos;
+    w->sh.seq = a->q_len;
+    w->sh.second = a->q_second;
+    w->n = list_pieces(a, kv, dkv, w->piece);
+    w->s = (struct sp_segment){0};
 }
 
-struct sp_shape sp_attn_queries(const struct sp_attn_args *a)
+bool sp_attn_next(struct sp_attn_walk *w)
 {
-    struct sp_shape q = *a->base.shape;
+    const struct sp_segment *s = &w->s;
 
-    q.first = a->q_pos;
-    q.seq = a->q_len;
-    q.second = a->q_second;
-    return q;
-}
-
-size_t sp_attn_elements(const struct sp_attn_args *a)
-{
-    const struct sp_shape *sh = a->base.shape;
-
-    return (size_t)sh->batch * (size_t)a->q_len * (size_t)sh->q_width;
-}
-
-int sp_attn_pieces(const struct sp_attn_args *a, void *const *kv, void *const *dkv,
-                   struct sp_keys *piece)
-{
-    const struct sp_shape *sh = a->base.shape;
-    int n = 0;
-
-    for (int j = 0; j < a->n; j++) {
-        const struct sp_attn_keys_arg *keys = &a->keys[j];
-        int runs = keys->second ? 2 : 1, len = keys->len / runs, b = keys->buffer;
-
-        for (int i = 0; i < runs; i++) {
-            size_t at =
-                keys->at + (size_t)i * (size_t)sh->batch * (size_t)len * (size_t)sh->kv_width;
-
-            piece[n++] = (struct sp_keys){i ? keys->second : keys->first, len,
-                                          kv ? sp_skip(sh, kv[b], at) : NULL,
-                                          dkv && dkv[b] ? sp_skip(sh, dkv[b], at) : NULL};
-        }
-    }
-    return n;
+    if (!sp_segment_next(&w->sh, w->documents, &w->s))
+        return false;
+    w->at = s->row * (size_t)w->sh.q_width;
+    w->elements = (size_t)(s->sequences * s->len) * (size_t)w->sh.q_width;
+    w->stats = s->row * (size_t)w->sh.model.heads;
+    w->sees = find_sight(&w->sh, s, w->n, w->piece, &w->see);
+    return true;
 }
 
 struct sp_attn_sum sp_attn_sum_of(const struct sp_attn_args *a, void *whole, float *apart)

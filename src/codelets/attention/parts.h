@@ -23,21 +23,6 @@ struct sp_sight {
     void *keys[2 * SP_MAX_SLICES], *gradients[2 * SP_MAX_SLICES];
 };
 
-/*
- * Chooses what the segment sees of n pieces (at most 2 SP_MAX_SLICES, by position): the tokens of
- * its document in pieces that begin before the segment's end. Tokens of the document in no piece
- * must lie before all pieces, or after all queries. False: the segment sees none of the pieces.
- */
-bool sp_sight_of(const struct sp_shape *sh, const struct sp_segment *s, int n,
-                 const struct sp_keys *piece, struct sp_sight *sight);
-
-/* Offset of a segment's statistics, (sequences, heads, len), in the (T,a) statistics of the
- * shape's tokens. */
-static inline size_t sp_segment_stats(const struct sp_shape *sh, const struct sp_segment *s)
-{
-    return s->row * (size_t)sh->model.heads;
-}
-
 /* ---- the arguments of a task ----------------------------------------------------------------- */
 
 /* Tokens in a buffer of keys and values; `first` to `at` as in struct sp_attn_keys. */
@@ -54,14 +39,29 @@ struct sp_attn_args {
     struct sp_attn_keys_arg keys[SP_MAX_SLICES]; /* args are allocated up to the last one used */
 };
 
-/* The queries as a shape, and the number of their elements. */
-struct sp_shape sp_attn_queries(const struct sp_attn_args *a);
+/* The number of elements of the queries. */
 size_t sp_attn_elements(const struct sp_attn_args *a);
 
-/* Lists the tokens of all buffers as pieces, by position, and returns how many there are. kv
- * NULL: positions only. */
-int sp_attn_pieces(const struct sp_attn_args *a, void *const *kv, void *const *dkv,
-                   struct sp_keys *piece);
+/* Goes through the segments of a task's queries: a whole micro-batch, or documents. */
+struct sp_attn_walk {
+    const struct sp_documents *documents;
+    struct sp_shape sh; /* the queries as a shape */
+    int n;
+    struct sp_keys piece[2 * SP_MAX_SLICES]; /* [n] all keys, by position */
+    struct sp_segment s;
+    /* of the segment */
+    size_t at, elements; /* offset of its queries, and how many they are */
+    size_t stats;        /* offset of its statistics, (sequences, heads, len) */
+    bool sees;           /* some of the keys: */
+    struct sp_sight see;
+};
+
+/* Starts before the first segment. kv NULL: positions only. */
+void sp_attn_start(struct sp_attn_walk *w, const struct sp_attn_args *a, void *const *kv,
+                   void *const *dkv);
+/* Moves to the next segment; false: there is none. Tokens of its document that are in no buffer must
+ * lie before all keys, or after all queries. */
+bool sp_attn_next(struct sp_attn_walk *w);
 
 /* Holds the sum of parts: in its result if that is f32, or in a tensor of its own. */
 struct sp_attn_sum {
