@@ -1,5 +1,5 @@
 /*
- * The kernels of the CPU's tables (kernels/backend.h), on tensors of the type of `k`. Those that
+ * The kernels of the CPU's tables (kernels/backend.h), on tensors of the type of `k`. Kernels that
  * stream through memory compute in f32 registers and round once: a bf16 result is that of the f32
  * kernel on the widened inputs, rounded to the nearest.
  */
