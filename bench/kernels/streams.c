@@ -13,7 +13,8 @@
 #include "config.h"
 #endif
 #include "kernels/backend.h"
-#include "kernels/cpu/pointwise/pointwise.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vec.h"
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,7 +209,7 @@ static void activations(const struct arena *m)
 
     STREAM("gelu", 1, 1, 2, n * e, k->act(k, SP_GELU_TANH, n, m->a, m->b));
     STREAM("gelu backward", 2, 1, 3, n * e,
-           sp_activation_bwd_typed(SP_GELU_TANH, k->dtype, n, m->a, m->b, m->c));
+           sp_cpu_activation_bwd(k, SP_GELU_TANH, n, m->a, m->b, m->c));
     STREAM("swiglu", 2, 1, 3, n * e / 2,
            k->gated(k, &(struct sp_gated){.act = SP_SILU, .T = m->T, .f = m->f / 2}, m->a, m->b));
     STREAM("swiglu backward", 3, 2, 5, n * e / 2,

@@ -3,7 +3,6 @@
  * alone. Each task spins once, for bench_spin_us microseconds, in the one kernel it calls once.
  */
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/kernels.h"
 #include "overhead.h"
 #include <time.h>
@@ -64,51 +63,51 @@ void sp_linear_dw(const struct sp_linear *l, const float *x, const float *dy, fl
         task();
 }
 
-void sp_norm_typed(enum sp_dtype type, const struct sp_norm *n, const void *x, void *y,
-                   float *stats)
+void sp_cpu_norm(const struct sp_backend *k, const struct sp_norm *n, const void *x, void *y,
+                 float *stats)
 {
-    UNUSED type, UNUSED n, UNUSED x, UNUSED y, UNUSED stats;
+    UNUSED k, UNUSED n, UNUSED x, UNUSED y, UNUSED stats;
     task();
 }
 
-void sp_norm_apply_typed(enum sp_dtype type, const struct sp_norm *n, const void *x,
-                         const float *stats, void *y)
+void sp_cpu_norm_apply(const struct sp_backend *k, const struct sp_norm *n, const void *x,
+                       const float *stats, void *y)
 {
-    UNUSED type, UNUSED n, UNUSED x, UNUSED stats, UNUSED y;
+    UNUSED k, UNUSED n, UNUSED x, UNUSED stats, UNUSED y;
 }
 
-void sp_norm_bwd_typed(enum sp_dtype type, const struct sp_norm *n, const void *x,
-                       const float *stats, const struct sp_norm_bwd *g)
+void sp_cpu_norm_bwd(const struct sp_backend *k, const struct sp_norm *n, const void *x,
+                     const float *stats, const struct sp_norm_bwd *g)
 {
-    UNUSED type, UNUSED n, UNUSED x, UNUSED stats, UNUSED g;
+    UNUSED k, UNUSED n, UNUSED x, UNUSED stats, UNUSED g;
     if (!head_running)
         task();
     head_running = false;
 }
 
-void sp_rope_typed(enum sp_dtype type, const struct sp_rotation *r, bool inverse, void *x)
+void sp_cpu_rope(const struct sp_backend *k, const struct sp_rotation *r, bool inverse, void *x)
 {
-    UNUSED type, UNUSED r, UNUSED inverse, UNUSED x;
+    UNUSED k, UNUSED r, UNUSED inverse, UNUSED x;
 }
 
-void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const void *q,
+void sp_cpu_attention(const struct sp_backend *k, const struct sp_attention *at, const void *q,
                       const void *const *kv, void *o, float *lse)
 {
-    UNUSED type, UNUSED at, UNUSED q, UNUSED kv, UNUSED o, UNUSED lse;
+    UNUSED k, UNUSED at, UNUSED q, UNUSED kv, UNUSED o, UNUSED lse;
     task();
 }
 
-void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
+void sp_cpu_attention_bwd(const struct sp_backend *k, const struct sp_attention *at,
                           const struct sp_attention_bwd *b)
 {
-    UNUSED type, UNUSED at, UNUSED b;
+    UNUSED k, UNUSED at, UNUSED b;
     task();
 }
 
-void sp_activation_typed(enum sp_activation act, enum sp_dtype type, size_t n, const void *u,
-                         void *y)
+void sp_cpu_activation(const struct sp_backend *k, enum sp_activation act, size_t n, const void *u,
+                       void *y)
 {
-    UNUSED act, UNUSED type, UNUSED n, UNUSED u, UNUSED y;
+    UNUSED k, UNUSED act, UNUSED n, UNUSED u, UNUSED y;
 }
 
 void sp_activation(enum sp_activation act, size_t n, const float *u, float *y)
@@ -121,15 +120,15 @@ void sp_activation_bwd(enum sp_activation act, size_t n, const float *u, const f
     UNUSED act, UNUSED n, UNUSED u, UNUSED dy, UNUSED du;
 }
 
-void sp_gated_typed(enum sp_dtype type, const struct sp_gated *g, const void *u, void *y)
+void sp_cpu_gated(const struct sp_backend *k, const struct sp_gated *g, const void *u, void *y)
 {
-    UNUSED type, UNUSED g, UNUSED u, UNUSED y;
+    UNUSED k, UNUSED g, UNUSED u, UNUSED y;
 }
 
-void sp_gated_bwd_typed(enum sp_dtype type, const struct sp_gated *g, const void *u, const void *dy,
-                        void *du)
+void sp_cpu_gated_bwd(const struct sp_backend *k, const struct sp_gated *g, const void *u,
+                      const void *dy, void *du)
 {
-    UNUSED type, UNUSED g, UNUSED u, UNUSED dy, UNUSED du;
+    UNUSED k, UNUSED g, UNUSED u, UNUSED dy, UNUSED du;
 }
 
 void sp_add(size_t n, const float *x, float *y)
@@ -137,34 +136,29 @@ void sp_add(size_t n, const float *x, float *y)
     UNUSED n, UNUSED x, UNUSED y;
 }
 
-void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y)
+void sp_cpu_add(const struct sp_backend *k, size_t n, const void *x, void *y)
 {
-    UNUSED type, UNUSED n, UNUSED x, UNUSED y;
+    UNUSED k, UNUSED n, UNUSED x, UNUSED y;
 }
 
-void sp_embed_typed(enum sp_dtype type, const struct sp_embed *e, const void *table,
-                    const void *positions, void *x)
+void sp_cpu_embed(const struct sp_backend *k, const struct sp_embed *e, const void *table,
+                  const void *positions, void *x)
 {
-    UNUSED type, UNUSED e, UNUSED table, UNUSED positions, UNUSED x;
+    UNUSED k, UNUSED e, UNUSED table, UNUSED positions, UNUSED x;
     task();
 }
 
-void sp_embed_bwd_typed(enum sp_dtype type, const struct sp_embed *e, const void *dx, float *dtable,
-                        float *dpositions)
+void sp_cpu_embed_bwd(const struct sp_backend *k, const struct sp_embed *e, const void *dx,
+                      float *dtable, float *dpositions)
 {
-    UNUSED type, UNUSED e, UNUSED dx, UNUSED dtable, UNUSED dpositions;
+    UNUSED k, UNUSED e, UNUSED dx, UNUSED dtable, UNUSED dpositions;
     task();
 }
 
-double sp_row_loss(int V, int target, bool gradient, float scale, float *z)
+void sp_cpu_cross_entropy(const struct sp_backend *k, const struct sp_logits *l, double *loss,
+                          void *dx, float *dw)
 {
-    UNUSED V, UNUSED target, UNUSED gradient, UNUSED scale, UNUSED z;
-    return 0;
-}
-
-void sp_cross_entropy(const struct sp_logits *l, double *loss, float *dx, float *dw)
-{
-    UNUSED l, UNUSED loss, UNUSED dx, UNUSED dw;
+    UNUSED k, UNUSED l, UNUSED loss, UNUSED dx, UNUSED dw;
     head_running = true;
 }
 
@@ -173,9 +167,10 @@ void sp_sumsq(size_t n, const float *g, double *sum)
     UNUSED n, UNUSED g, UNUSED sum;
 }
 
-void sp_adamw(const struct sp_adamw *hp, const struct sp_adamw_arrays *a)
+void sp_cpu_adamw(const struct sp_backend *k, const struct sp_adamw *hp,
+                  const struct sp_adamw_arrays *a)
 {
-    UNUSED hp, UNUSED a;
+    UNUSED k, UNUSED hp, UNUSED a;
 }
 
 double sp_flops_linear(double T, double in, double out)

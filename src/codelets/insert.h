@@ -341,11 +341,4 @@ void sp_round_insert(const struct sp_task_context *ctx, struct sp_tensor *w, enu
 void sp_state_copy_insert(const struct sp_task_context *ctx, int n, struct sp_tensor *const *from,
                           struct sp_tensor *const *to);
 
-/* A scratch buffer of n elements of a shape for one task (SP_SCRATCH), shared by size. */
-struct sp_tensor *sp_scratch_handle(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                                    size_t n);
-/* A scratch buffer of (T,width), for the T of the longest slice. */
-struct sp_tensor *sp_scratch_rows(const struct sp_task_context *ctx, const struct sp_shape *sh,
-                                  int width);
-
 #endif

@@ -12,7 +12,6 @@
  */
 #include "codelets/mlp.h"
 #include "codelets/insert.h"
-#include "kernels/kernels.h"
 
 struct mlp_args {
     struct sp_task_args base;
@@ -31,19 +30,15 @@ static void mlp_fwd(const struct sp_backend *k, const struct mlp_fwd_buffers *b,
                     const struct mlp_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden;
+    struct sp_linear down = sp_linear_of(sh, SP_TO_DOWN, sh->rows, b->w);
 
-    sp_mlp_up(k, sh, T, b->n2, b->w, b->u, b->g);
+    sp_mlp_up(k, &(struct sp_mlp){sh, sh->rows, b->w, b->u}, b->n2, b->g);
     if (!b->y)
         return;
-    k->linear(k,
-              &(struct sp_linear){.T = T,
-                                  .in = sh->model.mlp,
-                                  .out = h,
-                                  .w = sp_weight_at(sh, b->w, sh->down),
-                                  .bias = a->biased ? sp_weight_at(sh, b->w, sh->down_bias) : NULL},
-              b->g, b->y);
-    sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
+    if (!a->biased)
+        down.bias = NULL;
+    k->linear(k, &down, b->g, b->y);
+    sp_check_finite(&a->base, k, "y", b->y, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
 #define MLP_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
@@ -59,10 +54,9 @@ static void mlp_bwd(const struct sp_backend *k, const struct mlp_bwd_buffers *b,
                     const struct sp_task_args *a)
 {
     const struct sp_shape *sh = a->shape;
-    int T = sh->rows;
 
-    sp_mlp_backward(k, sh, T, b->dy, b->w, b->u, b->dg, b->du, b->dn);
-    sp_check_finite(a, k, "dn", b->dn, (size_t)T * (size_t)sh->model.hidden);
+    sp_mlp_backward(k, &(struct sp_mlp){sh, sh->rows, b->w, b->u}, b->dy, b->dg, b->du, b->dn);
+    sp_check_finite(a, k, "dn", b->dn, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
 #define MLP_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
@@ -79,16 +73,12 @@ static void mlp_wgrad(const struct sp_backend *k, const struct mlp_wgrad_buffers
                       const struct sp_task_args *a)
 {
     const struct sp_shape *sh = a->shape;
-    int T = sh->rows, h = sh->model.hidden, width = sh->up_width;
     void *g = b->g ? b->g : b->scratch;
-    float *grad = b->grad;
 
     if (!b->g)
-        sp_mlp_activate(k, sh, T, b->u, g);
-    k->linear_dw(k, &(struct sp_linear){.T = T, .in = h, .out = width}, b->n2, b->du, grad + sh->up,
-                 sp_at(grad, sh->up_bias));
-    k->linear_dw(k, &(struct sp_linear){.T = T, .in = sh->model.mlp, .out = h}, g, b->dy,
-                 grad + sh->down, sp_at(grad, sh->down_bias));
+        sp_mlp_activate(k, &(struct sp_mlp){.sh = sh, .rows = sh->rows, .u = b->u}, g);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_UP, sh->rows), b->n2, b->du, b->grad);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_DOWN, sh->rows), g, b->dy, b->grad);
 }
 
 SP_CODELET(mlp_fwd);

@@ -9,7 +9,7 @@
  * Backward W: dWo += dr^T o, with the bias
  */
 #include "codelets/insert.h"
-#include "kernels/kernels.h"
+#include "codelets/projections.h"
 
 struct out_args {
     struct sp_task_args base;
@@ -27,16 +27,15 @@ static void out_fwd(const struct sp_backend *k, const struct out_fwd_buffers *b,
                     const struct out_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
-    int T = sh->rows, h = sh->model.hidden;
-    void *weight = sp_weight_at(sh, b->w, sh->out);
-    void *bias = a->biased ? sp_weight_at(sh, b->w, sh->out_bias) : NULL;
-    const struct sp_linear layer = {.T = T, .in = sh->q_width, .out = h, .w = weight, .bias = bias};
+    struct sp_linear out = sp_linear_of(sh, SP_TO_OUT, sh->rows, b->w);
 
+    if (!a->biased)
+        out.bias = NULL;
     if (b->x)
-        k->linear_add(k, &layer, b->o, b->x, b->y);
+        k->linear_add(k, &out, b->o, b->x, b->y);
     else
-        k->linear(k, &layer, b->o, b->y);
-    sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
+        k->linear(k, &out, b->o, b->y);
+    sp_check_finite(&a->base, k, "y", b->y, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
 #define OUT_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
@@ -49,13 +48,9 @@ static void out_bwd(const struct sp_backend *k, const struct out_bwd_buffers *b,
                     const struct sp_task_args *a)
 {
     const struct sp_shape *sh = a->shape;
+    const struct sp_linear out = sp_linear_of(sh, SP_TO_OUT, sh->rows, b->w);
 
-    k->linear_dx(k,
-                 &(struct sp_linear){.T = sh->rows,
-                                     .in = sh->q_width,
-                                     .out = sh->model.hidden,
-                                     .w = sp_weight_at(sh, b->w, sh->out)},
-                 b->dr, b->d_o, false);
+    k->linear_dx(k, &out, b->dr, b->d_o, false);
     sp_check_finite(a, k, "do", b->d_o, (size_t)sh->rows * (size_t)sh->q_width);
 }
 
@@ -68,12 +63,7 @@ SP_BUFFERS(out_wgrad, OUT_WGRAD_BUFFERS)
 static void out_wgrad(const struct sp_backend *k, const struct out_wgrad_buffers *b,
                       const struct sp_task_args *a)
 {
-    const struct sp_shape *sh = a->shape;
-    int h = sh->model.hidden;
-    float *g = b->g;
-
-    k->linear_dw(k, &(struct sp_linear){.T = sh->rows, .in = sh->q_width, .out = h}, b->o, b->dr,
-                 g + sh->out, sp_at(g, sh->out_bias));
+    sp_projection_wgrad(k, sp_projection(a->shape, SP_TO_OUT, a->shape->rows), b->o, b->dr, b->g);
 }
 
 SP_CODELET(out_fwd);

@@ -20,7 +20,6 @@
 #include "codelets/insert.h"
 #include "codelets/mlp.h"
 #include "codelets/norms.h"
-#include "kernels/kernels.h"
 
 struct post_args {
     struct sp_task_args base;
@@ -60,6 +59,8 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
     size_t part = (size_t)sh->mlp_rows;
     struct sp_post_saved s = {0};
     void *scratch = b->scratch, *u = NULL, *g = NULL, *n2 = NULL, *w = b->w;
+    const struct sp_linear out = sp_linear_of(sh, SP_TO_OUT, T, w);
+    struct sp_linear down = sp_linear_of(sh, SP_TO_DOWN, T, w);
 
     if (b->saved) {
         s = a->residual ? sp_shape_residual_view(sh, b->saved)
@@ -80,13 +81,7 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
     }
 
     if (b->o)
-        k->linear_add(k,
-                      &(struct sp_linear){.T = T,
-                                          .in = sh->q_width,
-                                          .out = h,
-                                          .w = sp_weight_at(sh, w, sh->out),
-                                          .bias = sp_weight_at(sh, w, sh->out_bias)},
-                      b->o, b->x, s.r);
+        k->linear_add(k, &out, b->o, b->x, s.r);
     else if (b->saved)
         k->copy(k, (size_t)T * (size_t)h * sp_shape_elem(sh), b->x, s.r);
     for (int t = 0; t < T; t += sh->mlp_rows) {
@@ -99,15 +94,10 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
 
         k->norm(k, &norm, rt, nt, s.stats ? s.stats + 2 * row : NULL);
         if (b->y || s.u)
-            sp_mlp_up(k, sh, rows, nt, w, ut, b->y || s.g ? gt : NULL);
+            sp_mlp_up(k, &(struct sp_mlp){sh, rows, w, ut}, nt, b->y || s.g ? gt : NULL);
+        down.T = rows;
         if (b->y)
-            k->linear_add(k,
-                          &(struct sp_linear){.T = rows,
-                                              .in = f,
-                                              .out = h,
-                                              .w = sp_weight_at(sh, w, sh->down),
-                                              .bias = sp_weight_at(sh, w, sh->down_bias)},
-                          gt, rt, sp_skip(sh, b->y, at));
+            k->linear_add(k, &down, gt, rt, sp_skip(sh, b->y, at));
     }
     if (b->y)
         sp_check_finite(&a->base, k, "y", b->y, (size_t)T * (size_t)h);
@@ -131,16 +121,17 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
     const struct sp_norm norm = sp_post_norm(sh, sh->rows, b->w);
     int T = sh->rows, h = sh->model.hidden;
     struct sp_post_saved s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
-    void *w = b->w;
+    const struct sp_linear out = sp_linear_of(sh, SP_TO_OUT, T, b->w);
     float *g = b->g;
 
     for (int t = 0; t < T; t += sh->mlp_rows) {
         int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
         size_t row = (size_t)t, at = row * (size_t)h, at_u = row * (size_t)sh->up_width;
+        const struct sp_mlp mlp = {sh, rows, b->w, sp_skip(sh, s.u, at_u)};
 
         /* dr holds dn2 until norm2's backward overwrites it. */
-        sp_mlp_backward(k, sh, rows, sp_skip(sh, b->dy, at), w, sp_skip(sh, s.u, at_u), b->dg,
-                        sp_skip(sh, b->du, at_u), sp_skip(sh, b->dr, at));
+        sp_mlp_backward(k, &mlp, sp_skip(sh, b->dy, at), b->dg, sp_skip(sh, b->du, at_u),
+                        sp_skip(sh, b->dr, at));
     }
     k->norm_bwd(k, &norm, s.r, s.stats,
                 &(struct sp_norm_bwd){.dy = b->dr,
@@ -151,10 +142,7 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
     sp_check_finite(&a->base, k, "dr", b->dr, (size_t)T * (size_t)h);
     if (!b->d_o)
         return;
-    k->linear_dx(
-        k,
-        &(struct sp_linear){.T = T, .in = sh->q_width, .out = h, .w = sp_weight_at(sh, w, sh->out)},
-        b->dr, b->d_o, false);
+    k->linear_dx(k, &out, b->dr, b->d_o, false);
     sp_check_finite(&a->base, k, "do", b->d_o, (size_t)T * (size_t)sh->q_width);
 }
 
@@ -175,23 +163,19 @@ static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffe
 {
     const struct sp_shape *sh = a->base.shape;
     const struct sp_norm norm = sp_post_norm(sh, sh->rows, b->w);
-    int T = sh->rows, h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
+    int T = sh->rows;
     struct sp_post_saved s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
-    float *g = b->g;
 
     if (b->o)
-        k->linear_dw(k, &(struct sp_linear){.T = T, .in = sh->q_width, .out = h}, b->o, b->dr,
-                     g + sh->out, sp_at(g, sh->out_bias));
+        sp_projection_wgrad(k, sp_projection(sh, SP_TO_OUT, T), b->o, b->dr, b->g);
     if (!a->keep_outputs) {
         s.g = s.n2 = b->scratch;
         k->norm_apply(k, &norm, s.r, s.stats, s.n2);
     }
-    k->linear_dw(k, &(struct sp_linear){.T = T, .in = h, .out = width}, s.n2, b->du, g + sh->up,
-                 sp_at(g, sh->up_bias));
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_UP, T), s.n2, b->du, b->g);
     if (!a->keep_outputs)
-        sp_mlp_activate(k, sh, T, s.u, s.g);
-    k->linear_dw(k, &(struct sp_linear){.T = T, .in = f, .out = h}, s.g, b->dy, g + sh->down,
-                 sp_at(g, sh->down_bias));
+        sp_mlp_activate(k, &(struct sp_mlp){.sh = sh, .rows = T, .u = s.u}, s.g);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_DOWN, T), s.g, b->dy, b->g);
 }
 
 SP_CODELET(post_fwd);

@@ -11,7 +11,6 @@
 #include "codelets/insert.h"
 #include "codelets/mlp.h"
 #include "codelets/norms.h"
-#include "kernels/kernels.h"
 
 #define POST_AGAIN_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
     ONE(saved, SP_READ)      /* sp_shape_residual_saved */                                         \
@@ -24,25 +23,25 @@
     ONE(scratch, SP_SCRATCH) /* sp_shape_post_chunk */
 SP_BUFFERS(post_again, POST_AGAIN_BUFFERS)
 
-/* For some rows: computes dn from r, its statistics and dy; adds to the weights' gradients. */
-static void mlp_again(const struct sp_backend *k, const struct sp_shape *sh, int rows,
-                      const void *r, const float *stats, const void *dy, void *w, float *g,
-                      void *scratch, void *dn)
+/* For the rows from t on: dr = dn2; adds to the gradients of the MLP's products. */
+static void mlp_again(const struct sp_backend *k, const struct post_again_buffers *b,
+                      const struct sp_shape *sh, int t)
 {
-    int h = sh->model.hidden, f = sh->model.mlp, width = sh->up_width;
-    const struct sp_norm norm = sp_post_norm(sh, rows, w);
-    size_t part = (size_t)sh->mlp_rows;
-    void *n2 = scratch, *u = sp_skip(sh, n2, part * (size_t)h);
-    void *act = sp_skip(sh, u, part * (size_t)width), *du = sp_skip(sh, act, part * (size_t)f);
-    void *dg = sp_skip(sh, du, part * (size_t)width);
+    int rows = sh->rows - t < sh->mlp_rows ? sh->rows - t : sh->mlp_rows;
+    const struct sp_norm norm = sp_post_norm(sh, rows, b->w);
+    const struct sp_post_saved s = sp_shape_residual_view(sh, b->saved);
+    size_t part = (size_t)sh->mlp_rows, h = (size_t)sh->model.hidden, at = (size_t)t * h;
+    size_t width = (size_t)sh->up_width, f = (size_t)sh->model.mlp;
+    void *n2 = b->scratch, *u = sp_skip(sh, n2, part * h), *act = sp_skip(sh, u, part * width);
+    void *du = sp_skip(sh, act, part * f), *dg = sp_skip(sh, du, part * width);
+    void *dy = sp_skip(sh, b->dy, at);
+    const struct sp_mlp mlp = {sh, rows, b->w, u};
 
-    k->norm_apply(k, &norm, r, stats, n2);
-    sp_mlp_up(k, sh, rows, n2, w, u, act);
-    sp_mlp_backward(k, sh, rows, dy, w, u, dg, du, dn);
-    k->linear_dw(k, &(struct sp_linear){.T = rows, .in = h, .out = width}, n2, du, g + sh->up,
-                 sp_at(g, sh->up_bias));
-    k->linear_dw(k, &(struct sp_linear){.T = rows, .in = f, .out = h}, act, dy, g + sh->down,
-                 sp_at(g, sh->down_bias));
+    k->norm_apply(k, &norm, sp_skip(sh, s.r, at), s.stats + 2 * (size_t)t, n2);
+    sp_mlp_up(k, &mlp, n2, act);
+    sp_mlp_backward(k, &mlp, dy, dg, du, sp_skip(sh, b->dr, at));
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_UP, rows), n2, du, b->g);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_DOWN, rows), act, dy, b->g);
 }
 
 static void post_again(const struct sp_backend *k, const struct post_again_buffers *b,
@@ -50,35 +49,26 @@ static void post_again(const struct sp_backend *k, const struct post_again_buffe
 {
     const struct sp_shape *sh = a->shape;
     const struct sp_norm norm = sp_post_norm(sh, sh->rows, b->w);
-    int T = sh->rows, h = sh->model.hidden;
-    struct sp_post_saved s = sp_shape_residual_view(sh, b->saved);
-    void *w = b->w;
+    const struct sp_linear out = sp_linear_of(sh, SP_TO_OUT, sh->rows, b->w);
+    const struct sp_post_saved s = sp_shape_residual_view(sh, b->saved);
+    size_t T = (size_t)sh->rows;
     float *g = b->g;
 
-    for (int t = 0; t < T; t += sh->mlp_rows) {
-        int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
-        size_t at = (size_t)t * (size_t)h;
-
-        /* dr holds dn2 until norm2's backward overwrites it */
-        mlp_again(k, sh, rows, sp_skip(sh, s.r, at), s.stats + 2 * (size_t)t,
-                  sp_skip(sh, b->dy, at), w, g, b->scratch, sp_skip(sh, b->dr, at));
-    }
+    /* dr holds dn2 until norm2's backward overwrites it */
+    for (int t = 0; t < sh->rows; t += sh->mlp_rows)
+        mlp_again(k, b, sh, t);
     k->norm_bwd(k, &norm, s.r, s.stats,
                 &(struct sp_norm_bwd){.dy = b->dr,
                                       .dres = b->dy,
                                       .dx = b->dr,
                                       .dgain = g + sh->gain,
                                       .dbias = sp_at(g, sh->bias)});
-    sp_check_finite(a, k, "dr", b->dr, (size_t)T * (size_t)h);
+    sp_check_finite(a, k, "dr", b->dr, T * (size_t)sh->model.hidden);
     if (!b->o)
         return;
-    k->linear_dx(
-        k,
-        &(struct sp_linear){.T = T, .in = sh->q_width, .out = h, .w = sp_weight_at(sh, w, sh->out)},
-        b->dr, b->d_o, false);
-    k->linear_dw(k, &(struct sp_linear){.T = T, .in = sh->q_width, .out = h}, b->o, b->dr,
-                 g + sh->out, sp_at(g, sh->out_bias));
-    sp_check_finite(a, k, "do", b->d_o, (size_t)T * (size_t)sh->q_width);
+    k->linear_dx(k, &out, b->dr, b->d_o, false);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_OUT, sh->rows), b->o, b->dr, g);
+    sp_check_finite(a, k, "do", b->d_o, T * (size_t)sh->q_width);
 }
 
 SP_CODELET(post_again);

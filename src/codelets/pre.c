@@ -3,7 +3,7 @@
  *
  *   n1(T,h) = norm1(x)      q(T,a*d) = n1 Wq^T + bq      kv(T,2g*d) = n1 Wkv^T + bkv
  *   Llama style: q and the keys are rotated by their position (RoPE); Qwen 3: their heads are
- *   normalised before (codelets/heads.h)
+ *   normalised before (qkv_product.c)
  *
  * Backward B, from dq, dkv and the gradient dr of the residual:
  *   was: rotate             so: rotate dq, dk back (and through the heads' norms; gains +=)
@@ -13,7 +13,7 @@
  */
 #include "codelets/insert.h"
 #include "codelets/norms.h"
-#include "codelets/qkv.h"
+#include "codelets/qkv_product.h"
 
 struct pre_args {
     struct sp_task_args base;
@@ -52,14 +52,15 @@ static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
     const struct sp_norm norm = sp_block_norm(sh, sh->rows, b->w_norm);
     int T = sh->rows;
     struct sp_pre_saved s = {0};
+    struct sp_qkv qkv;
     void *n1;
 
     if (b->saved)
         s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
     n1 = s.n1 ? s.n1 : n1_in(sh, b->scratch);
-
+    qkv = sp_qkv_of(&a->base, n1, b->w_qkv, b->scratch, b->q, b->kv);
     k->norm(k, &norm, b->x, n1, s.stats);
-    sp_qkv_forward(k, sh, a->base.documents, n1, b->w_qkv, b->scratch, b->q, b->kv);
+    sp_qkv_forward(k, &qkv);
     sp_check_finite(&a->base, k, "q", b->q, (size_t)T * (size_t)sh->q_width);
     if (b->kv)
         sp_check_finite(&a->base, k, "kv", b->kv, (size_t)T * (size_t)sh->kv_width);
@@ -87,13 +88,13 @@ static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
     int T = sh->rows, h = sh->model.hidden;
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
     void *n1 = s.n1 ? s.n1 : n1_in(sh, b->scratch);
+    struct sp_qkv qkv = sp_qkv_of(&a->base, n1, b->w_qkv, b->scratch, b->dq, b->dkv);
     float *gains = b->gains && !a->apart ? (float *)b->gains + sh->q_gain : b->gains;
 
     if (b->gains && !s.n1)
         k->norm_apply(k, &norm, b->x, s.stats, n1);
     /* dx holds dn1 until norm1's backward overwrites it, row by row. */
-    sp_qkv_backward(k, sh, a->base.documents, n1, b->scratch, gains, b->dq, b->dkv, b->w_qkv,
-                    b->dx);
+    sp_qkv_backward(k, &qkv, gains, b->dx);
     k->norm_bwd(k, &norm, b->x, s.stats,
                 &(struct sp_norm_bwd){.dy = b->dx,
                                       .dres = b->dr,
@@ -120,12 +121,12 @@ static void pre_wgrad(const struct sp_backend *k, const struct pre_wgrad_buffers
     const struct sp_shape *sh = a->base.shape;
     const struct sp_norm norm = sp_block_norm(sh, sh->rows, b->w_norm);
     struct sp_pre_saved s = sp_shape_pre_view(sh, a->keep_outputs, b->saved);
+    const void *n1 = s.n1 ? s.n1 : b->scratch;
+    struct sp_qkv qkv = sp_qkv_of(&a->base, n1, NULL, NULL, b->dq, b->dkv);
 
-    if (!s.n1) {
-        s.n1 = b->scratch;
-        k->norm_apply(k, &norm, b->x, s.stats, s.n1);
-    }
-    sp_qkv_wgrad(k, sh, s.n1, b->dq, b->dkv, b->g_qkv);
+    if (!s.n1)
+        k->norm_apply(k, &norm, b->x, s.stats, b->scratch);
+    sp_qkv_wgrad(k, &qkv, b->g_qkv);
 }
 
 SP_CODELET(pre_fwd);

@@ -8,7 +8,7 @@
  * Backward W: dWq (+)= dq^T n1, dWkv (+)= dkv^T n1, with biases
  */
 #include "codelets/insert.h"
-#include "codelets/qkv.h"
+#include "codelets/qkv_product.h"
 
 #define QKV_FWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
     ONE(n1, SP_READ)              /* (T,h) */                                                      \
@@ -22,8 +22,9 @@ static void qkv_fwd(const struct sp_backend *k, const struct qkv_fwd_buffers *b,
                     const struct sp_task_args *a)
 {
     const struct sp_shape *sh = a->shape;
+    struct sp_qkv qkv = sp_qkv_of(a, b->n1, b->w, b->scratch, b->q, b->kv);
 
-    sp_qkv_forward(k, sh, a->documents, b->n1, b->w, b->scratch, b->q, b->kv);
+    sp_qkv_forward(k, &qkv);
     sp_check_finite(a, k, "q", b->q, (size_t)sh->rows * (size_t)sh->q_width);
     if (b->kv)
         sp_check_finite(a, k, "kv", b->kv, (size_t)sh->rows * (size_t)sh->kv_width);
@@ -49,12 +50,12 @@ static void qkv_bwd(const struct sp_backend *k, const struct qkv_bwd_buffers *b,
                     const struct qkv_bwd_args *a)
 {
     const struct sp_shape *sh = a->base.shape;
+    struct sp_qkv qkv = sp_qkv_of(&a->base, b->n1, b->w, b->scratch, b->dq, b->dkv);
     float *g = b->new_g ? b->new_g : b->g;
 
     if (b->new_g)
         k->clear(k, b->new_g_bytes, b->new_g);
-    sp_qkv_backward(k, sh, a->base.documents, b->n1, b->scratch,
-                    a->apart ? g : sp_at(g, sh->q_gain), b->dq, b->dkv, b->w, b->dn1);
+    sp_qkv_backward(k, &qkv, a->apart ? g : sp_at(g, sh->q_gain), b->dn1);
     sp_check_finite(&a->base, k, "dn1", b->dn1, (size_t)sh->rows * (size_t)sh->model.hidden);
 }
 
@@ -69,9 +70,11 @@ SP_BUFFERS(qkv_wgrad, QKV_WGRAD_BUFFERS)
 static void qkv_wgrad(const struct sp_backend *k, const struct qkv_wgrad_buffers *b,
                       const struct sp_task_args *a)
 {
+    struct sp_qkv qkv = sp_qkv_of(a, b->n1, NULL, NULL, b->dq, b->dkv);
+
     if (b->new_g)
         k->clear(k, b->new_g_bytes, b->new_g);
-    sp_qkv_wgrad(k, a->shape, b->n1, b->dq, b->dkv, b->new_g ? b->new_g : b->g);
+    sp_qkv_wgrad(k, &qkv, b->new_g ? b->new_g : b->g);
 }
 
 SP_CODELET(qkv_fwd);

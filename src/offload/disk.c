@@ -4,6 +4,7 @@
 #include "offload/tensor_sums.h"
 #include "offload/transfers.h"
 #include "sp_error.h"
+#include "transport/clock.h"
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <pthread.h>
@@ -442,13 +443,13 @@ int sp_disk_measure(struct sp_disk *d, struct sp_tier_rates *rates)
 
     if (err)
         return err;
-    begin = sp_transfers_now_us();
+    begin = sp_clock_us(CLOCK_MONOTONIC);
     for (int i = 0; i < PIECES; i++)
         write_now(d, p.place[i], p.memory, 0, p.bytes);
-    middle = sp_transfers_now_us();
+    middle = sp_clock_us(CLOCK_MONOTONIC);
     for (int i = 0; i < PIECES; i++)
         read_now(d, p.place[i], p.memory, 0, p.bytes);
-    end = sp_transfers_now_us();
+    end = sp_clock_us(CLOCK_MONOTONIC);
     pieces_give(d, &p);
     rates->write = 1e6 * PIECES * (double)p.bytes / (middle - begin);
     rates->read = 1e6 * PIECES * (double)p.bytes / (end - middle);
@@ -469,7 +470,7 @@ int sp_disk_measure_both(struct sp_disk *d, double *both)
         return err;
     for (int i = 0; i < EACH; i++) /* pieces never written would not be read from the disk */
         write_now(d, p.place[i], p.memory, 0, p.bytes);
-    begin = sp_transfers_now_us();
+    begin = sp_clock_us(CLOCK_MONOTONIC);
     for (int i = 0; i < EACH; i++) {
         request[i] = async_read(d, p.place[i], p.memory, 0, p.bytes);
         request[EACH + i] = async_write(d, p.place[EACH + i], p.memory, 0, p.bytes);
@@ -478,7 +479,7 @@ int sp_disk_measure_both(struct sp_disk *d, double *both)
         sp_transfer_wait(request[i]);
         sp_transfer_free(request[i]);
     }
-    *both = 1e6 * EACH * (double)p.bytes / (sp_transfers_now_us() - begin);
+    *both = 1e6 * EACH * (double)p.bytes / (sp_clock_us(CLOCK_MONOTONIC) - begin);
     pieces_give(d, &p);
     return 0;
 }

@@ -5,8 +5,8 @@
 #include "sp_atomic.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
+#include "transport/clock.h"
 #include <stdlib.h>
-#include <time.h>
 
 void sp_mover_init(struct sp_mover *m, unsigned node, unsigned tier, int worker)
 {
@@ -19,14 +19,6 @@ void sp_mover_destroy(struct sp_mover *m, struct sp_move *moves, size_t n)
     for (size_t i = 0; moves && i < n; i++)
         free(moves[i].reader);
     pthread_mutex_destroy(&m->mutex);
-}
-
-static double now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
 static void count(struct sp_move *move, int64_t bytes)
@@ -108,7 +100,7 @@ static void written(void *arg)
     pthread_mutex_lock(&m->mutex);
     m->moved.left += (int64_t)sp_host_round((size_t)bytes);
     if (--move->leaving == 0) {
-        move->left_us = now_us();
+        move->left_us = sp_clock_us(CLOCK_REALTIME);
         position = move->held;
         move->held = 0;
     }
@@ -189,7 +181,7 @@ void sp_move_back(struct sp_move *move)
 
     pthread_mutex_lock(&m->mutex);
     move->returning = true;
-    move->back_us = now_us();
+    move->back_us = sp_clock_us(CLOCK_REALTIME);
     for (int i = 0; i < move->n; i++) {
         int64_t bytes = (int64_t)sp_tensor_size(move->tensors[i].tensor);
 

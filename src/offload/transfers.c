@@ -1,13 +1,13 @@
 #include "offload/transfers.h"
 #include "offload/host.h"
-#include "sp_error.h"
 #include "offload/tensor_sums.h"
 #include "sp_activity.h"
+#include "sp_error.h"
+#include "transport/clock.h"
 #include <errno.h>
 #include <starpu.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct sp_transfer_job {
@@ -20,14 +20,6 @@ struct sp_transfer_job {
     void (*then)(void *arg); /* NULL: the caller tests it or waits for it */
     void *arg;
 };
-
-double sp_transfers_now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
-}
 
 static void move_bytes(struct sp_transfers *q, char *memory, off_t at, size_t bytes)
 {
@@ -86,10 +78,10 @@ static void *run(void *arg)
         if (!q->first)
             q->last = &q->first;
         pthread_mutex_unlock(&q->mutex);
-        start = sp_transfers_now_us();
+        start = sp_clock_us(CLOCK_MONOTONIC);
         transfer(q, t->memory, t->at, t->bytes);
         pthread_mutex_lock(&q->mutex);
-        q->busy_us += sp_transfers_now_us() - start;
+        q->busy_us += sp_clock_us(CLOCK_MONOTONIC) - start;
         q->bytes += (double)t->bytes;
         if (t->then) {
             pthread_mutex_unlock(&q->mutex);

@@ -46,7 +46,4 @@ void sp_transfer_free(void *transfer);
 void sp_transfer_post(struct sp_transfers *q, void *memory, off_t at, size_t bytes,
                       void (*then)(void *arg), void *arg);
 
-/* Microseconds of CLOCK_MONOTONIC. */
-double sp_transfers_now_us(void);
-
 #endif

@@ -208,7 +208,7 @@ void sp_message_log_start(MPI_Comm comm)
     mark_clock("start");
 }
 
-bool sp_message_log_on(void)
+bool sp_transport_records(void)
 {
     return book.on;
 }

@@ -10,7 +10,9 @@
 #ifdef HAVE_MPI
 #include "transport/messages.h"
 #include "transport/beats.h"
+#include "transport/clock.h"
 #include "transport/poll.h"
+#include "transport/post.h"
 #include "sp_activity.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
@@ -20,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 struct message {
     struct message *next;
@@ -57,15 +58,6 @@ static struct {
     double moved_us;
 } box;
 
-/* CLOCK_REALTIME in microseconds, which processes on other machines can compare with their own. */
-static double real_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
-}
-
 /* ---- the thread --------------------------------------------------------------------------------- */
 
 static void grow_requests(void)
@@ -91,7 +83,7 @@ static void begin_message(struct message *m)
         grow_requests();
     box.flying[box.n] = m;
     if (m->times)
-        m->times->begun_us = real_us();
+        m->times->begun_us = sp_clock_us(CLOCK_REALTIME);
     sp_message_log_begins(m->record);
     sp_mpi_lock();
     if (m->sends)
@@ -105,7 +97,7 @@ static void begin_message(struct message *m)
 static void end_message(struct message *m)
 {
     if (m->times)
-        m->times->ended_us = real_us();
+        m->times->ended_us = sp_clock_us(CLOCK_REALTIME);
     sp_message_log_ends(m->record);
     sp_activity_touch();
     if (m->done)
@@ -125,9 +117,9 @@ static void poll_requests(void)
     double before, after;
 
     sp_mpi_lock();
-    before = sp_poll_now_us();
+    before = sp_clock_us(CLOCK_MONOTONIC);
     MPI_Testsome(box.n, box.requests, &n, box.found, MPI_STATUSES_IGNORE);
-    after = sp_poll_now_us();
+    after = sp_clock_us(CLOCK_MONOTONIC);
     sp_mpi_unlock();
     if (sp_poll_moved(after - before, before - box.polled_us, &box.quiet_us) || n > 0)
         box.moved_us = after;
@@ -149,9 +141,9 @@ static void poll_requests(void)
 static void rest_before_poll(void)
 {
     bool awaited = sp_order_waiting() > 0;
-    long ns = box.given_ns >= 0
-                  ? box.given_ns
-                  : sp_poll_rest_ns(sp_poll_now_us() - box.moved_us, awaited, box.crowded);
+    long ns = box.given_ns >= 0 ? box.given_ns
+                                : sp_poll_rest_ns(sp_clock_us(CLOCK_MONOTONIC) - box.moved_us,
+                                                  awaited, box.crowded);
 
     if (ns > 0)
         sp_poll_wait(&box.wake, &box.mutex, ns);
@@ -184,7 +176,7 @@ static void *move_messages(void *unused)
     prctl(PR_SET_NAME, "messages", 0, 0, 0);
     while (next_turn(&list)) {
         if (list)
-            box.moved_us = sp_poll_now_us();
+            box.moved_us = sp_clock_us(CLOCK_MONOTONIC);
         for (struct message *m = list, *next; m; m = next) {
             next = m->next;
             begin_message(m);
@@ -210,7 +202,7 @@ static void take_acquired(void *arg)
     struct message *m = arg;
 
     if (m->times)
-        m->times->ready_us = real_us();
+        m->times->ready_us = sp_clock_us(CLOCK_REALTIME);
     pthread_mutex_lock(&box.mutex);
     *box.ready_end = m;
     box.ready_end = &m->next;
@@ -279,12 +271,12 @@ static void submit_and_wait(struct message m)
     sp_activity_waited();
 }
 
-void sp_messages_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
+void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
 {
     submit_and_wait((struct message){.handle = handle, .sends = true, .peer = dst, .tag = tag});
 }
 
-void sp_messages_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
+void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
 {
     submit_and_wait((struct message){.handle = handle, .peer = src, .tag = tag});
 }
@@ -324,7 +316,7 @@ int sp_messages_start(MPI_Comm comm)
     return 0;
 }
 
-void sp_messages_crowded(bool crowded)
+void sp_transport_crowded(bool crowded)
 {
     box.crowded = crowded;
 }

@@ -27,13 +27,6 @@ void sp_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, const c
 void sp_messages_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
                       void (*arrived)(void *arg), void *arg);
 
-/* Like the above, and wait for the message. */
-void sp_messages_send_wait(starpu_data_handle_t handle, int dst, int64_t tag);
-void sp_messages_recv_wait(starpu_data_handle_t handle, int src, int64_t tag);
-
-/* Like sp_transport_crowded. */
-void sp_messages_crowded(bool crowded);
-
 /* Waits until every submitted message is done, including those that still wait for submitted
  * tasks. */
 void sp_messages_wait_all(void);
@@ -62,9 +55,6 @@ struct sp_logged_message;
  * and StarPU's end. */
 void sp_message_log_start(MPI_Comm comm);
 void sp_message_log_stop(MPI_Comm comm);
-
-/* True if this run is recorded. */
-bool sp_message_log_on(void);
 
 /* Adds a submitted message to the log, which owns the record. NULL: nothing is recorded. */
 struct sp_logged_message *sp_message_log_new(starpu_data_handle_t handle, bool sends, int peer,

@@ -220,16 +220,6 @@ void sp_transport_abort(int status)
     _exit(status);
 }
 
-void sp_transport_crowded(bool crowded)
-{
-    sp_messages_crowded(crowded);
-}
-
-bool sp_transport_records(void)
-{
-    return sp_message_log_on();
-}
-
 void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
                        struct sp_transfer *times)
 {
@@ -251,50 +241,37 @@ void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct
     sp_messages_recv(handle, src, tag, times, arrived, arg);
 }
 
-void sp_transport_send_wait(starpu_data_handle_t handle, int dst, int64_t tag)
-{
-    sp_messages_send_wait(handle, dst, tag);
-}
-
-void sp_transport_recv_wait(starpu_data_handle_t handle, int src, int64_t tag)
-{
-    sp_messages_recv_wait(handle, src, tag);
-}
-
-/* Not MPI_Bcast, because only the thread for messages may call MPI now. */
-void sp_transport_share(void *data, size_t bytes)
+/* Passes data from rank 0 to each other rank in turn, or from each of them to rank 0. Not by
+ * collective calls, because only the thread for messages may call MPI now. */
+static void pass(void *data, size_t bytes, int64_t tag, const char *name, bool from_root)
 {
     starpu_data_handle_t handle;
 
     if (self.size == 1)
         return;
     starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)data, (uint32_t)bytes, 1);
-    starpu_data_set_name(handle, "shared");
+    starpu_data_set_name(handle, name);
     for (int r = 1; r < self.size; r++) {
-        if (self.rank == 0)
-            sp_transport_send_wait(handle, r, SP_TAG_SHARE);
-        else if (self.rank == r)
-            sp_transport_recv_wait(handle, 0, SP_TAG_SHARE);
+        if (self.rank != 0 && self.rank != r)
+            continue;
+        if ((self.rank == 0) == from_root)
+            sp_transport_send_wait(handle, self.rank ? 0 : r, tag);
+        else
+            sp_transport_recv_wait(handle, self.rank ? 0 : r, tag);
     }
     starpu_data_unregister(handle);
 }
 
+void sp_transport_share(void *data, size_t bytes)
+{
+    pass(data, bytes, SP_TAG_SHARE, "shared", true);
+}
+
 void sp_transport_barrier(void)
 {
-    starpu_data_handle_t handle;
     char here = 0;
 
-    if (self.size == 1)
-        return;
-    starpu_vector_data_register(&handle, STARPU_MAIN_RAM, (uintptr_t)&here, 1, 1);
-    starpu_data_set_name(handle, "barrier");
-    for (int r = 1; r < self.size; r++) {
-        if (self.rank == 0)
-            sp_transport_recv_wait(handle, r, SP_TAG_BARRIER);
-        else if (self.rank == r)
-            sp_transport_send_wait(handle, 0, SP_TAG_BARRIER);
-    }
-    starpu_data_unregister(handle);
+    pass(&here, 1, SP_TAG_BARRIER, "barrier", false);
     sp_transport_share(&here, 1);
 }
 

@@ -1,6 +1,6 @@
 #include "transport/poll.h"
+#include "transport/clock.h"
 #include <stdlib.h>
-#include <time.h>
 
 enum {
     AWAITED_NS = 5000, /* Linux adds some 50 us */
@@ -63,23 +63,9 @@ void sp_poll_wait(pthread_cond_t *wake, pthread_mutex_t *mutex, long ns)
     pthread_cond_timedwait(wake, mutex, &until);
 }
 
-static double microseconds(const struct timespec *t)
-{
-    return 1e6 * (double)t->tv_sec + 1e-3 * (double)t->tv_nsec;
-}
-
-double sp_poll_now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return microseconds(&t);
-}
-
 double sp_poll_cpu_us(pthread_t thread)
 {
-    struct timespec t;
     clockid_t clock;
 
-    return pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &t) ? 0 : microseconds(&t);
+    return pthread_getcpuclockid(thread, &clock) ? 0 : sp_clock_us(clock);
 }

@@ -36,9 +36,6 @@ long sp_poll_rest_ns(double since_us, bool awaited, bool crowded);
 /* Waits for `wake`, whose clock is CLOCK_MONOTONIC, at most so long. The caller has the mutex. */
 void sp_poll_wait(pthread_cond_t *wake, pthread_mutex_t *mutex, long ns);
 
-/* CLOCK_MONOTONIC in microseconds. */
-double sp_poll_now_us(void);
-
 /* CPU time that a thread has taken so far, in microseconds; 0: not known. */
 double sp_poll_cpu_us(pthread_t thread);
 

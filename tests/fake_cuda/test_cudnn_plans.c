@@ -53,13 +53,6 @@ static struct sp_cudnn *describe(const char **why)
 
 static struct sp_cudnn *cudnn;
 
-/* For plans that are never run. */
-void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, float *sum)
-{
-    (void)k, (void)n, (void)x, (void)sum;
-    fail();
-}
-
 struct problem {
     const char *name;
     int batch, heads, kv_heads, d, q_len, kv_len;

@@ -3,6 +3,7 @@
  * must give what the f32 kernel gives of the widened inputs, rounded once: the same bits. Attention on
  * bf16 tiles does not: test_attention_bf16.c.
  */
+#include "emulated_bf16.h"
 #include "reference.h"
 #include "kernels/cpu/attention/attention_path.h"
 #include "kernels/cpu/cpu.h"
@@ -506,6 +507,6 @@ TEST_GROUP(bf16)
         cmocka_unit_test(test_adds_at_random),
     };
 
-    lo = sp_cpu_backend(SP_BF16), exact = &sp_cpu_bf16_emulated, hi = sp_cpu_backend(SP_F32);
+    lo = sp_cpu_backend(SP_BF16), exact = emulated_bf16(), hi = sp_cpu_backend(SP_F32);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,11 +2,11 @@
  * The linear layers and the head of the CPU's bf16 table against those that go through f32 copies:
  * the same sums in another order, so that a result is the same bf16 or the next one.
  */
+#include "emulated_bf16.h"
 #include "reference.h"
 #include "kernels/cpu/cpu.h"
 
-static const struct sp_backend *native;
-static const struct sp_backend *const exact = &sp_cpu_bf16_emulated;
+static const struct sp_backend *native, *exact;
 
 struct low {
     size_t n;
@@ -210,5 +210,6 @@ TEST_GROUP(linear_bf16)
     };
 
     native = sp_cpu_backend(SP_BF16);
+    exact = emulated_bf16();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,10 @@
  * the widened inputs, rounded once. Outputs start as NaN, and what follows them stays.
  */
 #include "reference.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/pointwise.h"
+
+static const struct sp_backend *bf16;
 
 /* Random values in both types; the f32 ones are those of the bf16 ones. */
 struct both {
@@ -67,19 +70,19 @@ static void activation(enum sp_activation kind, size_t n)
 {
     struct both u = values(n, 1, 6), dy = values(n, 2, 1), y = of_size(n);
 
-    sp_activation_typed(kind, SP_BF16, n, u.low, y.low);
+    sp_cpu_activation(bf16, kind, n, u.low, y.low);
     sp_activation(kind, n, u.wide, y.wide);
     check_both("activation", y);
     y = of_size(n);
-    sp_activation_bwd_typed(kind, SP_BF16, n, u.low, dy.low, y.low);
+    sp_cpu_activation_bwd(bf16, kind, n, u.low, dy.low, y.low);
     sp_activation_bwd(kind, n, u.wide, dy.wide, y.wide);
     check_both("activation backward", y);
     /* in place of each input */
     y = values(n, 1, 6);
-    sp_activation_bwd_typed(kind, SP_BF16, n, y.low, dy.low, y.low);
+    sp_cpu_activation_bwd(bf16, kind, n, y.low, dy.low, y.low);
     sp_activation_bwd(kind, n, u.wide, dy.wide, y.wide);
     check_both("activation backward on u", y);
-    sp_activation_bwd_typed(kind, SP_BF16, n, u.low, dy.low, dy.low);
+    sp_cpu_activation_bwd(bf16, kind, n, u.low, dy.low, dy.low);
     sp_activation_bwd(kind, n, u.wide, dy.wide, dy.wide);
     check_both("activation backward on dy", dy);
     drop(u);
@@ -94,12 +97,13 @@ static void test_elementwise(void **state)
 
         for (enum sp_activation kind = 0; kind < SP_ACTIVATIONS; kind++)
             activation(kind, n);
-        sp_add_typed(SP_BF16, n, dy.low, y.low);
+        sp_cpu_add(bf16, n, dy.low, y.low);
         sp_add(n, dy.wide, y.wide);
         check_both("add", y);
         y = values(n, 4, 1); /* of three, rounded once */
-        sp_add_parts_typed(SP_BF16, n, 3, (const void *[]){dy.low, u.low, dy.low}, y.low);
-        sp_add_parts_typed(SP_F32, n, 3, (const void *[]){dy.wide, u.wide, dy.wide}, y.wide);
+        sp_cpu_add_parts(bf16, n, 3, (const void *[]){dy.low, u.low, dy.low}, y.low);
+        sp_cpu_add_parts(sp_cpu_backend(SP_F32), n, 3, (const void *[]){dy.wide, u.wide, dy.wide},
+                         y.wide);
         check_both("add three", y);
         drop(u), drop(dy);
     }
@@ -111,14 +115,14 @@ static void gated(enum sp_activation kind, int T, int f)
     struct both u = values(2 * n, 1, 6), dy = values(n, 2, 1), y = of_size(n);
     const struct sp_gated g = {.act = kind, .T = T, .f = f};
 
-    sp_gated_typed(SP_BF16, &g, u.low, y.low);
+    sp_cpu_gated(bf16, &g, u.low, y.low);
     sp_gated(&g, u.wide, y.wide);
     check_both("gated", y);
     y = of_size(2 * n);
-    sp_gated_bwd_typed(SP_BF16, &g, u.low, dy.low, y.low);
+    sp_cpu_gated_bwd(bf16, &g, u.low, dy.low, y.low);
     sp_gated_bwd(&g, u.wide, dy.wide, y.wide);
     check_both("gated backward", y);
-    sp_gated_bwd_typed(SP_BF16, &g, u.low, dy.low, u.low);
+    sp_cpu_gated_bwd(bf16, &g, u.low, dy.low, u.low);
     sp_gated_bwd(&g, u.wide, dy.wide, u.wide);
     check_both("gated backward in place", u);
     drop(dy);
@@ -142,13 +146,13 @@ static void norm_backward(bool rms, int T, int h, struct both x, struct both gai
         float *db[2] = {new_random(width, 8), new_random(width, 8)};
         bool res = arrays % 2, bias = arrays / 2 == 0 && !rms, dgain = arrays / 2 < 2;
 
-        sp_norm_bwd_typed(SP_BF16, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain.low},
-                          x.low, stats,
-                          &(struct sp_norm_bwd){.dy = dy.low,
-                                                .dres = res ? dres.low : NULL,
-                                                .dx = dx.low,
-                                                .dgain = dgain ? dg[0] : NULL,
-                                                .dbias = bias ? db[0] : NULL});
+        sp_cpu_norm_bwd(bf16, &(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain.low},
+                        x.low, stats,
+                        &(struct sp_norm_bwd){.dy = dy.low,
+                                              .dres = res ? dres.low : NULL,
+                                              .dx = dx.low,
+                                              .dgain = dgain ? dg[0] : NULL,
+                                              .dbias = bias ? db[0] : NULL});
         sp_norm_bwd(&(struct sp_norm){.rms = rms, .T = T, .h = h, .gain = gain.wide}, x.wide, stats,
                     &(struct sp_norm_bwd){.dy = dy.wide,
                                           .dres = res ? dres.wide : NULL,
@@ -175,14 +179,14 @@ static void test_norms(void **state)
             struct both bias = values((size_t)h, 3, 1), y = of_size(n);
             float *stats[2] = {new_nan(2 * (size_t)T), new_nan(2 * (size_t)T)};
 
-            sp_norm_typed(SP_BF16,
-                          &(struct sp_norm){.rms = rms,
-                                            .T = T,
-                                            .h = h,
-                                            .eps = 1e-5f,
-                                            .gain = gain.low,
-                                            .bias = rms ? NULL : bias.low},
-                          x.low, y.low, stats[0]);
+            sp_cpu_norm(bf16,
+                        &(struct sp_norm){.rms = rms,
+                                          .T = T,
+                                          .h = h,
+                                          .eps = 1e-5f,
+                                          .gain = gain.low,
+                                          .bias = rms ? NULL : bias.low},
+                        x.low, y.low, stats[0]);
             sp_norm(&(struct sp_norm){.rms = rms,
                                       .T = T,
                                       .h = h,
@@ -192,8 +196,8 @@ static void test_norms(void **state)
                     x.wide, y.wide, stats[1]);
             check_both("norm", y);
             y = of_size(n);
-            sp_norm_apply_typed(
-                SP_BF16,
+            sp_cpu_norm_apply(
+                bf16,
                 &(struct sp_norm){.T = T, .h = h, .gain = gain.low, .bias = rms ? NULL : bias.low},
                 x.low, stats[0], y.low);
             sp_norm_apply(
@@ -219,8 +223,8 @@ static void test_rope(void **state)
         size_t n = 2 * (size_t)len * (size_t)ld;
         struct both x = values(n, 1, 1), whole = values(n, 1, 1);
 
-        sp_rope_typed(
-            SP_BF16,
+        sp_cpu_rope(
+            bf16,
             &(struct sp_rotation){
                 .batch = 2, .len = len, .heads = 3, .d = d, .ld = ld, .pos0 = 1000, .rope = &how},
             k % 2, x.low);
@@ -269,17 +273,17 @@ static void test_embed(void **state)
         float *dp[2] = {new_random(places * h, 5), new_random(places * h, 5)};
         const struct sp_embed e = {.batch = B, .len = LEN, .h = (int)h, .pos0 = 2, .ids = ids};
 
-        sp_embed_typed(SP_BF16, &e, table.low, pos.low, x.low);
+        sp_cpu_embed(bf16, &e, table.low, pos.low, x.low);
         sp_embed(&e, table.wide, pos.wide, x.wide);
         check_both("embed", x);
         x = of_size(n);
-        sp_embed_typed(SP_BF16, &e, table.low, NULL, x.low);
+        sp_cpu_embed(bf16, &e, table.low, NULL, x.low);
         sp_embed(&e, table.wide, NULL, x.wide);
         check_both("embed without positions", x);
         x = values(n, 3, 1);
-        sp_embed_bwd_typed(SP_BF16, &e, x.low, dt[0], dp[0]);
+        sp_cpu_embed_bwd(bf16, &e, x.low, dt[0], dp[0]);
         sp_embed_bwd(&e, x.wide, dt[1], dp[1]);
-        sp_embed_bwd_typed(SP_BF16, &e, x.low, dt[0], NULL);
+        sp_cpu_embed_bwd(bf16, &e, x.low, dt[0], NULL);
         sp_embed_bwd(&e, x.wide, dt[1], NULL);
         check_f32("dtable", V * h, dt[0], dt[1]);
         check_f32("dpositions", places * h, dp[0], dp[1]);
@@ -327,18 +331,18 @@ static void test_nan(void **state)
             for (int i = 0; i < 5; i++)
                 u[i] = dy[i] = sp_bf16((float)i - 2);
             u[at] = wide[at] = nans[k];
-            sp_activation_typed(SP_GELU_TANH, SP_BF16, 5, u, y);
+            sp_cpu_activation(bf16, SP_GELU_TANH, 5, u, y);
             bad[0] = isnan(sp_bf16_value(y[at]));
-            sp_activation_bwd_typed(SP_GELU_TANH, SP_BF16, 5, u, dy, y);
+            sp_cpu_activation_bwd(bf16, SP_GELU_TANH, 5, u, dy, y);
             bad[1] = isnan(sp_bf16_value(y[at]));
-            sp_gated_typed(SP_BF16, &(struct sp_gated){.act = SP_SILU, .T = 1, .f = 5}, wide, y);
+            sp_cpu_gated(bf16, &(struct sp_gated){.act = SP_SILU, .T = 1, .f = 5}, wide, y);
             bad[2] = isnan(sp_bf16_value(y[at]));
-            sp_gated_bwd_typed(SP_BF16, &(struct sp_gated){.act = SP_SILU, .T = 1, .f = 5}, wide,
-                               dy, du);
+            sp_cpu_gated_bwd(bf16, &(struct sp_gated){.act = SP_SILU, .T = 1, .f = 5}, wide, dy,
+                             du);
             bad[3] = isnan(sp_bf16_value(du[at])) && isnan(sp_bf16_value(du[5 + at]));
             assert_true(bad[0] && bad[1] && bad[2] && bad[3]);
             memcpy(y, dy, sizeof y);
-            sp_add_typed(SP_BF16, 5, u, y);
+            sp_cpu_add(bf16, 5, u, y);
             assert_true(isnan(sp_bf16_value(y[at])) && !isnan(sp_bf16_value(y[(at + 1) % 5])));
         }
 }
@@ -352,5 +356,6 @@ TEST_GROUP(pointwise)
         cmocka_unit_test(test_nan),
     };
 
+    bf16 = sp_cpu_backend(SP_BF16);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

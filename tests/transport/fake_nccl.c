@@ -1,9 +1,8 @@
 /*
  * A fake NCCL for tests: transfers between processes, or between ranks of one process, over local
  * sockets, run by the streams of fake_cuda.c. It is as strict as NCCL may be: a communicator's
- * transfers run in the order of its stream, a send waits until its receive has begun, the two have
- * the same size or the communicator fails, and a send to oneself needs its receive in the same
- * group.
+ * transfers run in the order of its stream, a send waits until its receive has begun, and the two
+ * have the same size or the communicator fails.
  *
  * FAKE_NCCL_EAGER=B: sends of up to B bytes do not wait. FAKE_NCCL_DELAY_US=T: a transfer begins up
  * to T microseconds after its turn. FAKE_NCCL_STOP_AFTER=N: after N transfers a communicator stands
@@ -29,7 +28,7 @@ struct ncclComm {
     unsigned seed, run; /* transfers so far */
 };
 
-enum kind { SEND, RECEIVE, PASS, SUM };
+enum kind { SEND, RECEIVE };
 
 struct transfer {
     struct fake_op op;
@@ -41,9 +40,6 @@ struct transfer {
     int peer;
 };
 
-static __thread int groups;
-static __thread int n_group;
-static __thread struct transfer *group[2];
 static __thread const char *last = "";
 
 static ncclResult_t refuse(const char *why)
@@ -172,29 +168,6 @@ static bool run_receive(struct transfer *t, int fd)
            move(t->comm, fd, t->to, t->bytes, false);
 }
 
-/* Rank 0 adds up in the order of ranks. */
-static bool run_sum(struct transfer *t)
-{
-    struct ncclComm *comm = t->comm;
-    size_t n = t->bytes / sizeof(float);
-    float *sum = t->to, *theirs;
-    bool ok = true;
-
-    if (comm->rank > 0)
-        return move(comm, comm->fds[0], sum, t->bytes, true) &&
-               move(comm, comm->fds[0], sum, t->bytes, false);
-    theirs = malloc(t->bytes);
-    for (int r = 1; r < comm->n && ok; r++) {
-        ok = theirs && move(comm, comm->fds[r], theirs, t->bytes, false);
-        for (size_t i = 0; ok && i < n; i++)
-            sum[i] += theirs[i];
-    }
-    for (int r = 1; r < comm->n && ok; r++)
-        ok = move(comm, comm->fds[r], sum, t->bytes, true);
-    free(theirs);
-    return ok;
-}
-
 static bool run(struct fake_op *op)
 {
     struct transfer *t = (struct transfer *)op;
@@ -207,12 +180,8 @@ static bool run(struct fake_op *op)
         ok = stand_still(t->comm, t->comm->fds[!t->comm->rank]);
     else if (t->kind == SEND)
         ok = run_send(t, t->comm->fds[t->peer]);
-    else if (t->kind == RECEIVE)
-        ok = run_receive(t, t->comm->fds[t->peer]);
-    else if (t->kind == SUM)
-        ok = run_sum(t);
     else
-        memmove(t->to, t->from, t->bytes);
+        ok = run_receive(t, t->comm->fds[t->peer]);
     free(t);
     return ok;
 }
@@ -227,18 +196,9 @@ static ncclResult_t put(struct ncclComm *comm, enum kind kind, const void *from,
     if (!t)
         return ncclSystemError;
     *t = (struct transfer){{.run = run, .stream = stream}, comm, kind, from, to, bytes, peer};
-    if (kind == SUM) {
-        fake_stream_push(stream, &t->op);
-        return ncclSuccess;
-    }
-    if (groups == 0 && peer == comm->rank)
-        return refuse("a message to oneself outside of a group");
-    if (groups == 0)
-        fake_stream_push(stream, &t->op);
-    else if (n_group == 2)
-        return refuse("fake: more than two transfers in a group");
-    else
-        group[n_group++] = t;
+    if (peer == comm->rank)
+        return refuse("a message to oneself");
+    fake_stream_push(stream, &t->op);
     return ncclSuccess;
 }
 
@@ -254,41 +214,6 @@ ncclResult_t ncclRecv(void *buffer, size_t count, ncclDataType_t type, int peer,
 {
     return type == ncclUint8 ? put(comm, RECEIVE, NULL, buffer, count, peer, stream)
                              : refuse("fake: bytes only");
-}
-
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
-{
-    if (from != to || type != ncclFloat32 || op != ncclSum)
-        return refuse("fake: sums of f32 in place only");
-    return put(comm, SUM, from, to, count * sizeof(float), -1, stream);
-}
-
-ncclResult_t ncclGroupStart(void); /* the header declares them without prototypes */
-ncclResult_t ncclGroupEnd(void);
-
-ncclResult_t ncclGroupStart(void)
-{
-    groups++;
-    return ncclSuccess;
-}
-
-ncclResult_t ncclGroupEnd(void)
-{
-    struct transfer *a = group[0], *b = group[1];
-    int n = n_group;
-
-    if (--groups > 0)
-        return ncclSuccess;
-    n_group = 0;
-    if (n != 2 || a->kind != SEND || b->kind != RECEIVE || a->peer != a->comm->rank ||
-        b->peer != b->comm->rank || a->comm != b->comm || a->bytes != b->bytes)
-        return refuse("fake: a group is a message to oneself");
-    a->kind = PASS;
-    a->to = b->to;
-    free(b);
-    fake_stream_push(a->op.stream, &a->op);
-    return ncclSuccess;
 }
 
 ncclResult_t ncclGetVersion(int *version)

@@ -11,7 +11,7 @@
 enum { MOST_RANKS = 4, MOST_MESSAGES = 512, SIZES = 3, BUFFERS = 3 };
 
 struct message {
-    int src, dst; /* -1: a sum of all ranks */
+    int src, dst;
     int64_t tag;
     int size; /* in floats */
     int shelf;
@@ -48,7 +48,6 @@ static int draw_below(uint64_t *state, int n)
 
 /* ---- tasks ---------------------------------------------------------------------------------------- */
 
-/* Small whole numbers: sums of them are exact in any order. */
 static float value(const struct message *m, int rank, int i)
 {
     return (float)((m->tag * 7 + rank * 13 + i) & 0xffff);
@@ -77,10 +76,8 @@ static void read_value(void *arg)
     const float *x = starpu_data_handle_to_pointer(p->in, 0);
 
     for (int i = 0; i < m->size; i++) {
-        float want = m->src < 0 ? 0 : value(m, m->src, i);
+        float want = value(m, m->src, i);
 
-        for (int r = 0; m->src < 0 && r < p->rank->run->ranks; r++)
-            want += value(m, r, i);
         if (x[i] != want) {
             printf("rank %d, message %d to %d, tag %ld: %g at %d instead of %g\n", p->rank->number,
                    m->src, m->dst, (long)m->tag, x[i], i, want);
@@ -116,13 +113,6 @@ static void submit(struct rank *r, struct sp_nccl *nccl, struct part *p)
 {
     const struct message *m = p->message;
 
-    if (m->src < 0) {
-        p->in = p->out = handle_for(r, m);
-        task(p, p->out, STARPU_W, write_value);
-        sp_nccl_sum(nccl, p->out, 0, m->tag);
-        task(p, p->in, STARPU_R, read_value);
-        return;
-    }
     if (m->dst == r->number) {
         p->in = handle_for(r, m);
         sp_nccl_recv(nccl, p->in, m->src, m->tag, arrived, r);
@@ -141,19 +131,13 @@ static void ended(int status)
     _exit(NCCL_FAILED);
 }
 
-static bool everyone(void *arg, int src, int dst)
-{
-    (void)arg, (void)src, (void)dst;
-    return true;
-}
-
 /* Its parts, in the order in which it submits them. */
 static void deal(struct rank *r)
 {
     uint64_t draws = r->run->seed * 101 + (uint64_t)r->number;
 
     for (int i = 0; i < r->run->messages; i++)
-        if (messages[i].src < 0 || messages[i].src == r->number || messages[i].dst == r->number)
+        if (messages[i].src == r->number || messages[i].dst == r->number)
             r->part[r->n++] = (struct part){.message = &messages[i], .rank = r};
     for (int i = r->n - 1; r->run->any_order && i > 0; i--) {
         int k = draw_below(&draws, i + 1);
@@ -166,14 +150,8 @@ static void deal(struct rank *r)
 
 static void *be_rank(void *arg)
 {
-    static const int all[MOST_RANKS] = {0, 1, 2, 3};
     struct rank *r = arg;
-    struct sp_nccl_group group = {all, r->run->ranks};
-    struct sp_nccl_config cfg = {.uses = everyone,
-                                 .groups = &group,
-                                 .n_groups = r->run->ranks > 1,
-                                 .depth = r->run->depth,
-                                 .fail = ended};
+    struct sp_nccl_config cfg = {.depth = r->run->depth, .fail = ended};
     struct sp_nccl *nccl;
     char why[256] = "";
     int receives = 0;
@@ -210,12 +188,11 @@ static void make_messages(const struct nccl_run *run)
         struct message *m = &messages[i];
 
         *m = (struct message){.src = draw_below(&draws, run->ranks),
-                              .dst = draw_below(&draws, run->ranks),
+                              .dst = draw_below(&draws, run->ranks - 1),
                               .shelf = draw_below(&draws, SIZES)};
+        m->dst += m->dst >= m->src;
         m->tag = ((int64_t)draw_below(&draws, 1 << 20) << 20) + i;
         m->size = run->any_order ? 10 + 3 * i : 100 + 700 * m->shelf;
-        if (run->ranks > 1 && draw_below(&draws, 8) == 0)
-            m->src = m->dst = -1;
     }
 }
 
@@ -243,7 +220,7 @@ enum nccl_outcome nccl_run(const struct nccl_run *run)
 
             if (p->in)
                 fake_handle_free(p->in);
-            if (p->out && p->out != p->in)
+            if (p->out)
                 fake_handle_free(p->out);
         }
     }

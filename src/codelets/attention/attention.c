@@ -41,12 +41,6 @@ static float *scratch_lse(const struct sp_shape *sh, void *scratch)
     return sp_skip(sh, scratch, part + part % 2);
 }
 
-/* Bytes of the statistics of a segment. */
-static size_t stats_bytes(const struct sp_shape *sh, const struct sp_segment *s)
-{
-    return sizeof(float) * (size_t)(s->sequences * s->len) * (size_t)sh->model.heads;
-}
-
 /* Queries that see none of these keys get a zero. That happens if they are computed for another
  * stage, which skips them when it merges. */
 static void see_nothing(const struct sp_backend *k, const struct sp_attn_args *a, size_t elements,
@@ -73,33 +67,28 @@ SP_BUFFERS(attn_fwd, ATTN_FWD_BUFFERS)
 static void attn_fwd(const struct sp_backend *k, const struct attn_fwd_buffers *b,
                      struct sp_attn_args *a)
 {
-    const struct sp_shape sh = sp_attn_queries(a);
     struct sp_attn_sum sum =
         sp_attn_sum_of(a, b->new_o ? b->new_o : b->o, b->new_sum ? b->new_sum : b->sum);
     float *lse = a->begins ? b->new_lse : b->lse;
-    struct sp_keys piece[2 * SP_MAX_SLICES];
-    int n = sp_attn_pieces(a, b->kv, NULL, piece);
-    struct sp_segment s = {0};
-    struct sp_sight see;
+    struct sp_attn_walk w;
 
-    while (sp_segment_next(&sh, a->base.documents, &s)) {
-        size_t at = s.row * (size_t)sh.q_width, stats = sp_segment_stats(&sh, &s);
-        size_t elements = (size_t)(s.sequences * s.len) * (size_t)sh.q_width;
-        void *o = sum.direct ? sp_skip(&sh, sum.whole, at) : b->scratch;
-        float *part_lse = a->begins ? lse + stats : scratch_lse(a->base.shape, b->scratch);
+    sp_attn_start(&w, a, b->kv, NULL);
+    while (sp_attn_next(&w)) {
+        void *o = sum.direct ? sp_skip(&w.sh, sum.whole, w.at) : b->scratch;
+        float *part_lse = a->begins ? lse + w.stats : scratch_lse(a->base.shape, b->scratch);
 
-        if (!sp_sight_of(&sh, &s, n, piece, &see)) {
-            see_nothing(k, a, elements, o);
+        if (!w.sees) {
+            see_nothing(k, a, w.elements, o);
             if (a->begins)
-                k->clear(k, stats_bytes(&sh, &s), part_lse);
+                k->clear(k, w.elements / (size_t)w.sh.model.head_dim * sizeof(float), part_lse);
             continue;
         }
-        k->attention(k, &see.at, sp_skip(&sh, b->q, at), (const void *const *)see.keys, o,
+        k->attention(k, &w.see.at, sp_skip(&w.sh, b->q, w.at), (const void *const *)w.see.keys, o,
                      part_lse);
         if (!a->begins)
-            k->attention_merge(k, &see.at, o, part_lse, sum.at + at, lse + stats);
+            k->attention_merge(k, &w.see.at, o, part_lse, sum.at + w.at, lse + w.stats);
         else if (!sum.direct)
-            sp_attn_add(k, a, elements, o, sum.at + at);
+            sp_attn_add(k, a, w.elements, o, sum.at + w.at);
     }
     sp_attn_end(k, a, &sum);
     if (a->ends)
@@ -126,41 +115,35 @@ SP_BUFFERS(attn_bwd, ATTN_BWD_BUFFERS)
 static void attn_bwd(const struct sp_backend *k, const struct attn_bwd_buffers *b,
                      struct sp_attn_args *a)
 {
-    const struct sp_shape sh = sp_attn_queries(a);
     struct sp_attn_sum sum =
         sp_attn_sum_of(a, b->new_dq ? b->new_dq : b->dq, b->new_sum ? b->new_sum : b->sum);
     bool first = b->n_new_dkv > 0;
     /* the kernels below skip documents that end before these queries, and the second half of a
      * buffer */
-    bool clears = first && (a->base.documents || sh.second);
-    struct sp_keys piece[2 * SP_MAX_SLICES];
-    int n = sp_attn_pieces(a, b->kv, first ? b->new_dkv : b->dkv, piece);
-    struct sp_segment s = {0};
-    struct sp_sight see;
+    bool clears = first && (a->base.documents || a->q_second);
+    struct sp_attn_walk w;
 
     for (int j = 0; clears && j < b->n_new_dkv; j++)
         k->clear(k, b->new_dkv_bytes[j], b->new_dkv[j]);
-    while (sp_segment_next(&sh, a->base.documents, &s)) {
-        size_t at = s.row * (size_t)sh.q_width;
-        size_t elements = (size_t)(s.sequences * s.len) * (size_t)sh.q_width;
-        void *dq = sum.direct ? sp_skip(&sh, sum.whole, at) : b->scratch;
+    sp_attn_start(&w, a, b->kv, first ? b->new_dkv : b->dkv);
+    while (sp_attn_next(&w)) {
+        void *dq = sum.direct ? sp_skip(&w.sh, sum.whole, w.at) : b->scratch;
 
-        if (!sp_sight_of(&sh, &s, n, piece, &see)) {
-            see_nothing(k, a, elements, dq);
+        if (!w.sees) {
+            see_nothing(k, a, w.elements, dq);
             continue;
         }
-        k->attention_bwd(
-            k, &see.at,
-            &(struct sp_attention_bwd){.q = sp_skip(&sh, b->q, at),
-                                       .kv = (const void *const *)see.keys,
-                                       .o = sp_skip(&sh, b->o, at),
-                                       .lse = (const float *)b->lse + sp_segment_stats(&sh, &s),
-                                       .d_o = sp_skip(&sh, b->d_o, at),
-                                       .dq = dq,
-                                       .dkv = see.gradients,
-                                       .first = first && !clears});
+        k->attention_bwd(k, &w.see.at,
+                         &(struct sp_attention_bwd){.q = sp_skip(&w.sh, b->q, w.at),
+                                                    .kv = (const void *const *)w.see.keys,
+                                                    .o = sp_skip(&w.sh, b->o, w.at),
+                                                    .lse = (const float *)b->lse + w.stats,
+                                                    .d_o = sp_skip(&w.sh, b->d_o, w.at),
+                                                    .dq = dq,
+                                                    .dkv = w.see.gradients,
+                                                    .first = first && !clears});
         if (!sum.direct)
-            sp_attn_add(k, a, elements, dq, sum.at + at);
+            sp_attn_add(k, a, w.elements, dq, sum.at + w.at);
     }
     sp_attn_end(k, a, &sum);
     if (a->ends)
@@ -175,16 +158,13 @@ SP_CODELET(attn_bwd);
 /* Counts as if documents were not told apart. */
 static double flops(const struct sp_attn_args *a)
 {
-    const struct sp_shape sh = sp_attn_queries(a);
-    struct sp_keys piece[2 * SP_MAX_SLICES];
-    int n = sp_attn_pieces(a, NULL, NULL, piece);
-    struct sp_segment s = {0};
-    struct sp_sight see;
+    struct sp_attn_walk w;
     double sum = 0;
 
-    while (sp_segment_next(&sh, NULL, &s))
-        if (sp_sight_of(&sh, &s, n, piece, &see))
-            sum += sp_flops_attention(&see.at);
+    sp_attn_start(&w, a, NULL, NULL);
+    w.documents = NULL;
+    while (sp_attn_next(&w))
+        sum += w.sees ? sp_flops_attention(&w.see.at) : 0;
     return sum;
 }
 

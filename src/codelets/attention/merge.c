@@ -21,21 +21,15 @@ SP_BUFFERS(attn_merge, ATTN_MERGE_BUFFERS)
 static void attn_merge(const struct sp_backend *k, const struct attn_merge_buffers *b,
                        struct sp_attn_args *a)
 {
-    const struct sp_shape sh = sp_attn_queries(a);
     struct sp_attn_sum sum = sp_attn_sum_of(a, b->new_o ? b->new_o : b->o, b->sum);
-    struct sp_keys piece[2 * SP_MAX_SLICES];
-    int n = sp_attn_pieces(a, NULL, NULL, piece);
-    struct sp_segment s = {0};
-    struct sp_sight see;
+    struct sp_attn_walk w;
 
-    while (sp_segment_next(&sh, a->base.documents, &s)) {
-        size_t at = s.row * (size_t)sh.q_width, stats = sp_segment_stats(&sh, &s);
-
-        if (sp_sight_of(&sh, &s, n, piece, &see))
-            k->attention_merge(k, &see.at, sp_skip(&sh, b->part, at),
-                               (const float *)b->part_lse + stats, sum.at + at,
-                               (float *)b->lse + stats);
-    }
+    sp_attn_start(&w, a, NULL, NULL);
+    while (sp_attn_next(&w))
+        if (w.sees)
+            k->attention_merge(k, &w.see.at, sp_skip(&w.sh, b->part, w.at),
+                               (const float *)b->part_lse + w.stats, sum.at + w.at,
+                               (float *)b->lse + w.stats);
     sp_attn_end(k, a, &sum);
     if (a->ends)
         sp_check_finite(&a->base, k, "o", sum.whole, sp_attn_elements(a));
@@ -53,20 +47,13 @@ SP_BUFFERS(attn_add, ATTN_ADD_BUFFERS)
 static void attn_add(const struct sp_backend *k, const struct attn_add_buffers *b,
                      struct sp_attn_args *a)
 {
-    const struct sp_shape sh = sp_attn_queries(a);
     struct sp_attn_sum sum = sp_attn_sum_of(a, b->new_dq ? b->new_dq : b->dq, b->sum);
-    struct sp_keys piece[2 * SP_MAX_SLICES];
-    int n = sp_attn_pieces(a, NULL, NULL, piece);
-    struct sp_segment s = {0};
-    struct sp_sight see;
+    struct sp_attn_walk w;
 
-    while (sp_segment_next(&sh, a->base.documents, &s)) {
-        size_t at = s.row * (size_t)sh.q_width;
-
-        if (sp_sight_of(&sh, &s, n, piece, &see))
-            sp_attn_add(k, a, (size_t)(s.sequences * s.len) * (size_t)sh.q_width,
-                        sp_skip(&sh, b->part, at), sum.at + at);
-    }
+    sp_attn_start(&w, a, NULL, NULL);
+    while (sp_attn_next(&w))
+        if (w.sees)
+            sp_attn_add(k, a, w.elements, sp_skip(&w.sh, b->part, w.at), sum.at + w.at);
     sp_attn_end(k, a, &sum);
     if (a->ends)
         sp_check_finite(&a->base, k, "dq", sum.whole, sp_attn_elements(a));

@@ -1,19 +1,10 @@
 #include "codelets/attention/parts.h"
 #include "sp_error.h"
+#include <math.h>
 
 static bool is_whole(const struct sp_attn_args *a)
 {
     return a->begins && a->ends;
-}
-
-struct sp_shape sp_attn_queries(const struct sp_attn_args *a)
-{
-    struct sp_shape q = *a->base.shape;
-
-    q.first = a->q_pos;
-    q.seq = a->q_len;
-    q.second = a->q_second;
-    return q;
 }
 
 size_t sp_attn_elements(const struct sp_attn_args *a)
@@ -23,8 +14,9 @@ size_t sp_attn_elements(const struct sp_attn_args *a)
     return (size_t)sh->batch * (size_t)a->q_len * (size_t)sh->q_width;
 }
 
-int sp_attn_pieces(const struct sp_attn_args *a, void *const *kv, void *const *dkv,
-                   struct sp_keys *piece)
+/* Lists the tokens of all buffers as pieces, by position, and returns how many there are. */
+static int list_pieces(const struct sp_attn_args *a, void *const *kv, void *const *dkv,
+                       struct sp_keys *piece)
 {
     const struct sp_shape *sh = a->base.shape;
     int n = 0;
@@ -43,6 +35,65 @@ int sp_attn_pieces(const struct sp_attn_args *a, void *const *kv, void *const *d
         }
     }
     return n;
+}
+
+/* Chooses what a segment sees of n pieces: the tokens of its document in those that begin before its
+ * end. False: none. */
+static bool find_sight(const struct sp_shape *sh, const struct sp_segment *s, int n,
+                       const struct sp_keys *piece, struct sp_sight *sight)
+{
+    int begin = s->first - s->position, end = s->first + s->len, before = 0, seen = 0;
+
+    for (int i = 0; i < n && piece[i].first < end; i++) {
+        int skip = begin > piece[i].first ? begin - piece[i].first : 0, len = piece[i].len - skip;
+        int earlier = s->first - piece[i].first - skip;
+        size_t at =
+            ((size_t)s->sequence * (size_t)piece[i].len + (size_t)skip) * (size_t)sh->kv_width;
+
+        if (len <= 0)
+            continue;
+        sight->len[seen] = len;
+        sight->keys[seen] = piece[i].keys ? sp_skip(sh, piece[i].keys, at) : NULL;
+        sight->gradients[seen++] = piece[i].gradients ? sp_skip(sh, piece[i].gradients, at) : NULL;
+        before += earlier < 0 ? 0 : earlier < len ? earlier : len;
+    }
+    sight->at = (struct sp_attention){
+        .batch = s->sequences,
+        .heads = sh->model.heads,
+        .kv_heads = sh->model.kv_heads,
+        .head_dim = sh->model.head_dim,
+        .scale = 1.0f / sqrtf((float)sh->model.head_dim),
+        .q_len = s->len,
+        .q_pos = before,
+        .n_kv = seen,
+        .kv_len = sight->len,
+    };
+    return seen > 0;
+}
+
+void sp_attn_start(struct sp_attn_walk *w, const struct sp_attn_args *a, void *const *kv,
+                   void *const *dkv)
+{
+    w->documents = a->base.documents;
+    w->sh = *a->base.shape;
+    w->sh.first = a->q_pos;
+    w->sh.seq = a->q_len;
+    w->sh.second = a->q_second;
+    w->n = list_pieces(a, kv, dkv, w->piece);
+    w->s = (struct sp_segment){0};
+}
+
+bool sp_attn_next(struct sp_attn_walk *w)
+{
+    const struct sp_segment *s = &w->s;
+
+    if (!sp_segment_next(&w->sh, w->documents, &w->s))
+        return false;
+    w->at = s->row * (size_t)w->sh.q_width;
+    w->elements = (size_t)(s->sequences * s->len) * (size_t)w->sh.q_width;
+    w->stats = s->row * (size_t)w->sh.model.heads;
+    w->sees = find_sight(&w->sh, s, w->n, w->piece, &w->see);
+    return true;
 }
 
 struct sp_attn_sum sp_attn_sum_of(const struct sp_attn_args *a, void *whole, float *apart)

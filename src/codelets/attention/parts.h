@@ -1,10 +1,29 @@
-/* Shared by the codelets of attention: the queries and keys of a task, and sums whose parts
- * separate tasks compute. */
+/* Shared by the codelets of attention: the queries and keys of a task, the keys that a segment's
+ * queries see, and sums whose parts separate tasks compute. */
 #ifndef SP_ATTENTION_PARTS_H
 #define SP_ATTENTION_PARTS_H
 
-#include "codelets/attention/sight.h"
 #include "codelets/insert.h"
+#include "kernels/backend.h"
+#include "model/documents.h"
+
+/* ---- what a segment sees: a whole micro-batch, or a document --------------------------------- */
+
+/* Keys and values of tokens that follow each other in every sequence: (b,len,kv); gradients too,
+ * or NULL. */
+struct sp_keys {
+    int first, len; /* position of the first token; tokens */
+    void *keys, *gradients;
+};
+
+/* Attention of the queries of a segment. */
+struct sp_sight {
+    struct sp_attention at;
+    int len[2 * SP_MAX_SLICES];
+    void *keys[2 * SP_MAX_SLICES], *gradients[2 * SP_MAX_SLICES];
+};
+
+/* ---- the arguments of a task ----------------------------------------------------------------- */
 
 /* Tokens in a buffer of keys and values; `first` to `at` as in struct sp_attn_keys. */
 struct sp_attn_keys_arg {
@@ -20,14 +39,29 @@ struct sp_attn_args {
     struct sp_attn_keys_arg keys[SP_MAX_SLICES]; /* args are allocated up to the last one used */
 };
 
-/* The queries as a shape, and the number of their elements. */
-struct sp_shape sp_attn_queries(const struct sp_attn_args *a);
+/* The number of elements of the queries. */
 size_t sp_attn_elements(const struct sp_attn_args *a);
 
-/* Lists the tokens of all buffers as pieces, by position, and returns how many there are. kv
- * NULL: positions only. */
-int sp_attn_pieces(const struct sp_attn_args *a, void *const *kv, void *const *dkv,
-                   struct sp_keys *piece);
+/* Goes through the segments of a task's queries: a whole micro-batch, or documents. */
+struct sp_attn_walk {
+    const struct sp_documents *documents;
+    struct sp_shape sh; /* the queries as a shape */
+    int n;
+    struct sp_keys piece[2 * SP_MAX_SLICES]; /* [n] all keys, by position */
+    struct sp_segment s;
+    /* of the segment */
+    size_t at, elements; /* offset of its queries, and how many they are */
+    size_t stats;        /* offset of its statistics, (sequences, heads, len) */
+    bool sees;           /* some of the keys: */
+    struct sp_sight see;
+};
+
+/* Starts before the first segment. kv NULL: positions only. */
+void sp_attn_start(struct sp_attn_walk *w, const struct sp_attn_args *a, void *const *kv,
+                   void *const *dkv);
+/* Moves to the next segment; false: there is none. Tokens of its document that are in no buffer must
+ * lie before all keys, or after all queries. */
+bool sp_attn_next(struct sp_attn_walk *w);
 
 /* Holds the sum of parts: in its result if that is f32, or in a tensor of its own. */
 struct sp_attn_sum {

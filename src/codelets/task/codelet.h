@@ -153,6 +153,13 @@ void sp_task_free(struct sp_task *task, bool whole);
  * with the last of them. */
 void sp_op_close(const struct sp_task_context *ctx);
 
+/* A scratch buffer of n elements of a shape for one task (SP_SCRATCH), shared by size. */
+struct sp_tensor *sp_scratch_handle(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                                    size_t n);
+/* A scratch buffer of (T,width), for the T of the longest slice. */
+struct sp_tensor *sp_scratch_rows(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                                  int width);
+
 /* Stashed bytes that come alive when this task starts, or die when it ends. */
 static inline void sp_task_acquires(struct sp_task *task, int64_t bytes)
 {

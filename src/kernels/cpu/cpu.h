@@ -1,46 +1,55 @@
 /*
- * Declarations that the CPU's tables share.
+ * The kernels of the CPU's tables (kernels/backend.h), on tensors of the type of `k`. Kernels that
+ * stream through memory compute in f32 registers and round once: a bf16 result is that of the f32
+ * kernel on the widened inputs, rounded to the nearest.
  */
 #ifndef SP_KERNELS_CPU_H
 #define SP_KERNELS_CPU_H
 
 #include "kernels/backend.h"
 
-/* Runs every kernel through f32 copies of whole arrays: the reference for tests of the bf16
- * kernels. */
-extern const struct sp_backend sp_cpu_bf16_emulated;
-
-void sp_cpu_add_at_random(const struct sp_backend *k, size_t n, uint32_t stream, const float *x,
-                          void *y);
-void sp_cpu_add_to_f32(const struct sp_backend *k, size_t n, const void *x, float *y);
-void sp_cpu_clear(const struct sp_backend *k, size_t bytes, void *y);
-void sp_cpu_copy(const struct sp_backend *k, size_t bytes, const void *x, void *y);
-void sp_cpu_copy_rows(const struct sp_backend *k, const struct sp_row_copy *c, const void *x,
-                      void *y);
-
-/* Attention of kernels.h on tensors of a type. */
-void sp_cpu_attention(enum sp_dtype type, const struct sp_attention *at, const void *q,
-                      const void *const *kv, void *o, float *lse);
-void sp_cpu_attention_merge(enum sp_dtype type, const struct sp_attention *at, const void *part,
-                            const float *part_lse, float *o, float *lse);
-void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
-                          const struct sp_attention_bwd *b);
-
-/* vocabulary.c */
-void sp_cpu_logit_stats(const struct sp_backend *k, const struct sp_logits *l, float *stats);
-void sp_cpu_merge_logits(const struct sp_backend *k, int T, int n, const float *const *stats,
-                         float *lse, double *loss);
-void sp_cpu_merge_stats(const struct sp_backend *k, int T, int n, const float *const *stats,
-                        float *merged);
-void sp_cpu_logits_bwd(const struct sp_backend *k, const struct sp_logits *l, const float *lse,
-                       bool kept, void *dx, float *dw);
-
-/* z(V) = scale (softmax(z) - onehot) if `gradient`, else z is lost. Returns -log
- * softmax(z)[target]. */
-double sp_row_loss(int V, int target, bool gradient, float scale, float *z);
-
-/* linear_bf16.c, cross_entropy_bf16.c */
 #define K const struct sp_backend *k
+
+void sp_cpu_norm(K, const struct sp_norm *n, const void *x, void *y, float *stats);
+void sp_cpu_norm_apply(K, const struct sp_norm *n, const void *x, const float *stats, void *y);
+void sp_cpu_norm_bwd(K, const struct sp_norm *n, const void *x, const float *stats,
+                     const struct sp_norm_bwd *g);
+
+void sp_cpu_rope(K, const struct sp_rotation *r, bool inverse, void *x);
+void sp_cpu_attention(K, const struct sp_attention *at, const void *q, const void *const *kv,
+                      void *o, float *lse);
+void sp_cpu_attention_merge(K, const struct sp_attention *at, const void *part,
+                            const float *part_lse, float *o, float *lse);
+void sp_cpu_attention_bwd(K, const struct sp_attention *at, const struct sp_attention_bwd *b);
+
+void sp_cpu_activation(K, enum sp_activation act, size_t n, const void *u, void *y);
+/* du = dy act'(u); du may alias dy or u. In no table. */
+void sp_cpu_activation_bwd(K, enum sp_activation act, size_t n, const void *u, const void *dy,
+                           void *du);
+void sp_cpu_gated(K, const struct sp_gated *g, const void *u, void *y);
+void sp_cpu_gated_bwd(K, const struct sp_gated *g, const void *u, const void *dy, void *du);
+
+void sp_cpu_embed(K, const struct sp_embed *e, const void *table, const void *positions, void *x);
+void sp_cpu_embed_bwd(K, const struct sp_embed *e, const void *dx, float *dtable,
+                      float *dpositions);
+
+void sp_cpu_cross_entropy(K, const struct sp_logits *l, double *loss, void *dx, float *dw);
+void sp_cpu_logit_stats(K, const struct sp_logits *l, float *stats);
+void sp_cpu_merge_logits(K, int T, int n, const float *const *stats, float *lse, double *loss);
+void sp_cpu_merge_stats(K, int T, int n, const float *const *stats, float *merged);
+void sp_cpu_logits_bwd(K, const struct sp_logits *l, const float *lse, bool kept, void *dx,
+                       float *dw);
+
+void sp_cpu_add(K, size_t n, const void *x, void *y);
+void sp_cpu_add_parts(K, size_t n, int parts, const void *const *x, void *y);
+void sp_cpu_add_at_random(K, size_t n, uint32_t stream, const float *x, void *y);
+void sp_cpu_add_to_f32(K, size_t n, const void *x, float *y);
+void sp_cpu_adamw(K, const struct sp_adamw *hp, const struct sp_adamw_arrays *a);
+void sp_cpu_clear(K, size_t bytes, void *y);
+void sp_cpu_copy(K, size_t bytes, const void *x, void *y);
+void sp_cpu_copy_rows(K, const struct sp_row_copy *c, const void *x, void *y);
+
+/* linear_bf16.c */
 void sp_bf16_linear(K, const struct sp_linear *l, const void *x, void *y);
 void sp_bf16_linear_add(K, const struct sp_linear *l, const void *x, const void *residual, void *y);
 void sp_bf16_linear_act(K, const struct sp_linear *l, enum sp_activation act, const void *x,
@@ -50,7 +59,6 @@ void sp_bf16_linear_dx_act(K, const struct sp_linear *l, enum sp_activation act,
                            const void *u, void *du);
 void sp_bf16_linear_dw(K, const struct sp_linear *l, const void *x, const void *dy, float *dw,
                        float *dbias);
-void sp_bf16_cross_entropy(K, const struct sp_logits *l, double *loss, void *dx, float *dw);
 #undef K
 
 #endif

@@ -12,30 +12,19 @@
 #include "sp_atomic.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
+#include "transport/clock.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 double sp_now_us(void)
 {
 #ifdef HAVE_SIMGRID
     return starpu_timing_now();
 #else
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+    return sp_clock_us(CLOCK_REALTIME);
 #endif
-}
-
-static double thread_cpu_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
 /* How long the scheduler held this worker, since the last call, until tensors had left memory. */
@@ -60,7 +49,7 @@ static void starts(void *arg)
 
     a->began_us = sp_now_us();
     a->stalled_us = a->meter->moves ? held_us() : 0;
-    a->began_cpu_us = thread_cpu_us();
+    a->began_cpu_us = sp_clock_us(CLOCK_THREAD_CPUTIME_ID);
     sp_raise(&a->meter->peak_bytes, live);
     for (struct sp_move *m = a->returning, *next; m; m = next) {
         next = m->next; /* a move that has returned may be reused */
@@ -141,7 +130,9 @@ static double core_wait_us(const struct sp_task_args *a, double fetched, double 
 
     if (worker < 0 || starpu_worker_get_type(worker) != STARPU_CPU_WORKER)
         return 0;
-    return fmin(took, fmax(0, end - a->began_us - (thread_cpu_us() - a->began_cpu_us) - fetched));
+    return fmin(took,
+                fmax(0, end - a->began_us -
+                            (sp_clock_us(CLOCK_THREAD_CPUTIME_ID) - a->began_cpu_us) - fetched));
 }
 
 /* Adds the times of a task to the record of its op. */

@@ -21,22 +21,9 @@
 
 struct sp_nccl;
 
-/* Ranks that add up together: each once, and in the same order on every process. */
-struct sp_nccl_group {
-    const int *ranks; /* kept until sp_nccl_stop */
-    int n;
-};
-
 struct sp_nccl_config {
     unsigned node; /* StarPU's memory node of this process's GPU */
     int device;    /* the GPU, as CUDA counts them in this process */
-    /* True if anyone sends from src to dst; every process must give the same answers. NULL:
-     * everyone sends to everyone else. Every edge costs its two processes about a second at the
-     * start, and memory on both GPUs. */
-    bool (*uses)(void *arg, int src, int dst);
-    void *arg;
-    const struct sp_nccl_group *groups; /* the same on every process */
-    int n_groups;
     /* Messages in a stream at once, at most 8; 0: SP_NCCL_DEPTH, or 1. More than one leaves no
      * gap between an edge's messages. But streams may share a queue of the GPU: then a message
      * that waits in one stream stops the other, which may hold the very message it waits for.
@@ -48,15 +35,16 @@ struct sp_nccl_config {
 };
 
 /*
- * Sets variables that CUDA and NCCL read once, for a process with `links` edges and groups; call it
- * before StarPU starts, and CUDA with it. Variables that are set already stay. It asks for as many
+ * Sets variables that CUDA and NCCL read once, for a process with `links` edges; call it before
+ * StarPU starts, and CUDA with it. Variables that are set already stay. It asks for as many
  * GPU queues as possible (streams that share one may wait for each other), and for few enough
  * thread blocks for each message.
  */
 void sp_nccl_prepare(int links);
 
 /*
- * Makes a communicator for every edge and group of this process and starts the thread. All
+ * Makes a communicator for every edge of this process, one to and one from each other process, and
+ * starts the thread. Every edge costs its two processes about a second, and memory on both GPUs. All
  * processes call it at once, after StarPU was started and before the first message. Either all get
  * 0, and the transport owns `wire`; or all get an error, and the caller keeps it. -ELIBACC (a
  * process has no libnccl.so.2 of 2.18 or newer) and -ENOTSUP (the environment makes edges wait for
@@ -67,21 +55,13 @@ int sp_nccl_start(const struct sp_nccl_config *cfg, struct sp_wire *wire, char *
 /* All processes call this, after sp_nccl_wait_all. */
 void sp_nccl_stop(struct sp_nccl *nccl);
 
-/* Submits the sending of a handle's value after the tasks that write it; dst may be this
- * process. An edge's messages under way must have distinct tags. An edge that start did not make
- * ends the run. */
+/* Submits the sending of a handle's value to another process after the tasks that write it. An
+ * edge's messages under way must have distinct tags. */
 void sp_nccl_send(struct sp_nccl *nccl, starpu_data_handle_t handle, int dst, int64_t tag);
 /* Submits a receive of as many bytes; tasks submitted later that read the handle wait for it.
  * The transport's thread calls `arrived`, if not NULL, with `arg` when the value is there. */
 void sp_nccl_recv(struct sp_nccl *nccl, starpu_data_handle_t handle, int src, int64_t tag,
                   void (*arrived)(void *arg), void *arg);
-/*
- * Adds the f32 values of the other members of a group to the handle. Each member submits it with
- * the same tag, in any order of tags, and all get the same bits. Two members compute a + b as any
- * other sum does; with three or more NCCL chooses the order of the sum, which differs from that of
- * a run in one process.
- */
-void sp_nccl_sum(struct sp_nccl *nccl, starpu_data_handle_t handle, int group, int64_t tag);
 
 /* Waits until every submitted message is done. 0, or -EIO if messages failed. It does not wait
  * for StarPU's tasks before or after messages: call starpu_task_wait_for_all afterwards. */

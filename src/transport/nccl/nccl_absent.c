@@ -29,10 +29,10 @@ int sp_comm_id(unsigned char id[SP_COMM_ID_BYTES])
     return -ENOSYS;
 }
 
-int sp_comm_create(const unsigned char id[SP_COMM_ID_BYTES], int rank, int size, bool edge,
-                   int blocks, struct sp_comm **comm)
+int sp_comm_create(const unsigned char id[SP_COMM_ID_BYTES], bool sends, int blocks,
+                   struct sp_comm **comm)
 {
-    (void)id, (void)rank, (void)size, (void)edge, (void)blocks, (void)comm;
+    (void)id, (void)sends, (void)blocks, (void)comm;
     return -ENOSYS;
 }
 
@@ -46,27 +46,15 @@ void sp_comm_abort(struct sp_comm *comm)
     (void)comm;
 }
 
-int sp_comm_send(struct sp_comm *comm, const void *data, size_t bytes, int to)
+int sp_comm_send(struct sp_comm *comm, const void *data, size_t bytes)
 {
-    (void)comm, (void)data, (void)bytes, (void)to;
+    (void)comm, (void)data, (void)bytes;
     return -ENOSYS;
 }
 
-int sp_comm_receive(struct sp_comm *comm, void *data, size_t bytes, int from)
+int sp_comm_receive(struct sp_comm *comm, void *data, size_t bytes)
 {
-    (void)comm, (void)data, (void)bytes, (void)from;
-    return -ENOSYS;
-}
-
-int sp_comm_pass(struct sp_comm *comm, const void *from, void *to, size_t bytes)
-{
-    (void)comm, (void)from, (void)to, (void)bytes;
-    return -ENOSYS;
-}
-
-int sp_comm_sum(struct sp_comm *comm, float *data, size_t n)
-{
-    (void)comm, (void)data, (void)n;
+    (void)comm, (void)data, (void)bytes;
     return -ENOSYS;
 }
 

@@ -12,8 +12,7 @@
  *   begins it in the order of numbers, as the leader does
  *
  * The sender leads an edge of two processes: receivers are ready long before the value as a rule,
- * so a value waits for one note and not for two. The first member leads a group that adds up. An
- * end says that it is ready only when it is, whatever else waits. So a message that has begun waits
+ * so a value waits for one note and not for two. An end says that it is ready only when it is, whatever else waits. So a message that has begun waits
  * only for notes that are under way, in whatever order the ends come.
  *
  * Pure: no thread, no library. Notes between two ends must arrive in the order in which they were

@@ -23,16 +23,16 @@ enum { OLDEST = NCCL_VERSION(2, 18, 1) };
     X(CommAbort)                                                                                   \
     X(CommGetAsyncError)                                                                           \
     X(Send)                                                                                        \
-    X(Recv)                                                                                        \
-    X(AllReduce)                                                                                   \
-    X(GroupStart)                                                                                  \
-    X(GroupEnd)
+    X(Recv)
 
 #define MEMBER(f) __typeof__(nccl##f) *f;
 static struct {
     FUNCTIONS(MEMBER)
     int version; /* 0: not loaded */
 } nccl;
+
+/* Members of a communicator. */
+enum { SENDER, RECEIVER };
 
 struct sp_comm {
     ncclComm_t comm;
@@ -150,21 +150,15 @@ static int make_stream(struct sp_comm *c)
     return err;
 }
 
-static int warm_up(struct sp_comm *c, int rank, int size, bool edge)
+static int warm_up(struct sp_comm *c, bool sends)
 {
-    enum { N = 64 };
-    float *buffer = NULL;
-    size_t bytes = N * sizeof *buffer;
-    int err = cuda(cudaMalloc((void **)&buffer, 2 * bytes), "cudaMalloc");
+    enum { BYTES = 256 };
+    void *buffer = NULL;
+    int err = cuda(cudaMalloc(&buffer, BYTES), "cudaMalloc");
 
     if (err)
         return err;
-    if (!edge)
-        err = sp_comm_sum(c, buffer, N);
-    else if (size == 1)
-        err = sp_comm_pass(c, buffer, buffer + N, bytes);
-    else
-        err = rank == 0 ? sp_comm_send(c, buffer, bytes, 1) : sp_comm_receive(c, buffer, bytes, 0);
+    err = sends ? sp_comm_send(c, buffer, BYTES) : sp_comm_receive(c, buffer, BYTES);
     if (!err)
         err = cuda(cudaStreamSynchronize(c->stream), "the first message");
     if (!err)
@@ -173,8 +167,8 @@ static int warm_up(struct sp_comm *c, int rank, int size, bool edge)
     return err;
 }
 
-int sp_comm_create(const unsigned char id[SP_COMM_ID_BYTES], int rank, int size, bool edge,
-                   int blocks, struct sp_comm **comm)
+int sp_comm_create(const unsigned char id[SP_COMM_ID_BYTES], bool sends, int blocks,
+                   struct sp_comm **comm)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     struct sp_comm *c = calloc(1, sizeof *c);
@@ -187,10 +181,11 @@ int sp_comm_create(const unsigned char id[SP_COMM_ID_BYTES], int rank, int size,
     config.maxCTAs = blocks;
     err = make_stream(c);
     if (!err)
-        err = check(nccl.CommInitRankConfig(&c->comm, size, unique, rank, &config), NULL,
-                    "ncclCommInitRank");
+        err =
+            check(nccl.CommInitRankConfig(&c->comm, 2, unique, sends ? SENDER : RECEIVER, &config),
+                  NULL, "ncclCommInitRank");
     if (!err)
-        err = warm_up(c, rank, size, edge);
+        err = warm_up(c, sends);
     if (err) {
         sp_comm_abort(c);
         sp_comm_destroy(c);
@@ -232,36 +227,16 @@ static int put(struct sp_comm *c, int err)
     return err;
 }
 
-int sp_comm_send(struct sp_comm *c, const void *data, size_t bytes, int to)
+int sp_comm_send(struct sp_comm *c, const void *data, size_t bytes)
 {
-    return put(
-        c, check(nccl.Send(data, bytes, ncclUint8, to, c->comm, c->stream), c->comm, "ncclSend"));
+    return put(c, check(nccl.Send(data, bytes, ncclUint8, RECEIVER, c->comm, c->stream), c->comm,
+                        "ncclSend"));
 }
 
-int sp_comm_receive(struct sp_comm *c, void *data, size_t bytes, int from)
+int sp_comm_receive(struct sp_comm *c, void *data, size_t bytes)
 {
-    return put(
-        c, check(nccl.Recv(data, bytes, ncclUint8, from, c->comm, c->stream), c->comm, "ncclRecv"));
-}
-
-int sp_comm_pass(struct sp_comm *c, const void *from, void *to, size_t bytes)
-{
-    int err = check(nccl.GroupStart(), c->comm, "ncclGroupStart");
-
-    if (err)
-        return err;
-    err = check(nccl.Send(from, bytes, ncclUint8, 0, c->comm, c->stream), c->comm, "ncclSend");
-    if (!err)
-        err = check(nccl.Recv(to, bytes, ncclUint8, 0, c->comm, c->stream), c->comm, "ncclRecv");
-    if (!err)
-        err = check(nccl.GroupEnd(), c->comm, "ncclGroupEnd");
-    return put(c, err);
-}
-
-int sp_comm_sum(struct sp_comm *c, float *data, size_t n)
-{
-    return put(c, check(nccl.AllReduce(data, data, n, ncclFloat32, ncclSum, c->comm, c->stream),
-                        c->comm, "ncclAllReduce"));
+    return put(c, check(nccl.Recv(data, bytes, ncclUint8, SENDER, c->comm, c->stream), c->comm,
+                        "ncclRecv"));
 }
 
 int sp_comm_test(struct sp_comm *c)

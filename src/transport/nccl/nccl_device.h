@@ -28,36 +28,31 @@ int sp_comm_use(int device);
 /*
  * Thread blocks for each of `links` communicators of a process. The kernels of all must fit on the
  * GPU at once, next to those that compute: a peer waits for a kernel that found no place, and its
- * own may hold the place of another. A power of two. For sums the communicator has the limit; for
- * messages NCCL reads NCCL_MAX_P2P_NCHANNELS from the environment, once for the whole process.
+ * own may hold the place of another. A power of two. NCCL reads it from NCCL_MAX_P2P_NCHANNELS in the
+ * environment, once for the whole process.
  */
 int sp_comm_blocks(int links);
 
-/* One member of a communicator makes the id, and the caller brings it to the others. 0 or -EIO. */
+/* The sender makes the id of a communicator, and the caller brings it to the receiver. 0 or -EIO. */
 int sp_comm_id(unsigned char id[SP_COMM_ID_BYTES]);
 
 /*
- * Joins a communicator of `size` members as number `rank`; returns once all have. A message of a
- * few bytes makes its connections, kernels and memory at once: if they were made later, that would
+ * Joins a communicator as its sender or its receiver; returns once both have. A message of a few
+ * bytes makes its connections, kernels and memory at once: if they were made later, that would
  * block the caller until the other end comes, or synchronise the GPU while others wait in it.
- * `blocks`: the most thread blocks that a kernel has, see sp_comm_blocks. `edge`: only messages
- * from member 0 to member 1; a communicator of one member sends to itself.
+ * `blocks`: the most thread blocks that a kernel has, see sp_comm_blocks.
  */
-int sp_comm_create(const unsigned char id[SP_COMM_ID_BYTES], int rank, int size, bool edge,
-                   int blocks, struct sp_comm **comm);
-/* All members call this after the last message, in the same order. */
+int sp_comm_create(const unsigned char id[SP_COMM_ID_BYTES], bool sends, int blocks,
+                   struct sp_comm **comm);
+/* Both ends call this after the last message, those of several communicators in the same order. */
 void sp_comm_destroy(struct sp_comm *comm);
 /* Ends the kernels that wait for others; any thread may call it. The communicator is of no use
  * any more. */
 void sp_comm_abort(struct sp_comm *comm);
 
 /* Puts a message into the stream; at most SP_COMM_DEPTH are there at once. 0 or -EIO. */
-int sp_comm_send(struct sp_comm *comm, const void *data, size_t bytes, int to);
-int sp_comm_receive(struct sp_comm *comm, void *data, size_t bytes, int from);
-/* Puts in both ends of a message to itself, which must begin together. */
-int sp_comm_pass(struct sp_comm *comm, const void *from, void *to, size_t bytes);
-/* data = the sum of all members' data, f32, the same bits on all of them. */
-int sp_comm_sum(struct sp_comm *comm, float *data, size_t n);
+int sp_comm_send(struct sp_comm *comm, const void *data, size_t bytes);
+int sp_comm_receive(struct sp_comm *comm, void *data, size_t bytes);
 
 /* Is the oldest message in the stream done? 1: yes, and it leaves the stream; 0: no; -EIO. */
 int sp_comm_test(struct sp_comm *comm);

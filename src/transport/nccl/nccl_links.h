@@ -1,6 +1,6 @@
 /*
- * The communicators of a process: one for every directed edge that it has an end of, and one for
- * every group it is in. Each has its own stream, so that no message can block one of another edge.
+ * The communicators of a process: one for every directed edge that it has an end of. Each has its own
+ * stream, so that no message can block one of another edge.
  *
  * All are made at the start. Both ends call NCCL to make one; the call returns when both have come,
  * and it synchronises the GPU. At an edge's first message it would stop the thread that moves all
@@ -14,28 +14,20 @@
 
 struct sp_nccl_message;
 
-enum sp_nccl_role { SP_NCCL_SENDER, SP_NCCL_RECEIVER, SP_NCCL_MEMBER };
-
-/* This process's end of a link. */
+/* This process's end of an edge. */
 struct sp_nccl_link {
-    enum sp_nccl_role role;
-    int id;             /* the same at all ends */
-    const int *members; /* their ranks, [n_members]; the first leads */
-    int n_members;
-    int edge[2]; /* the members of an edge */
+    bool sends;   /* the sender, who leads; else the receiver */
+    int id, peer; /* the same at both ends; the rank of the other end */
     struct sp_comm *comm;
     struct sp_agree end;
-    struct sp_nccl_link *self;              /* the other end, if this process has both */
-    struct sp_nccl_message *held;           /* begins when `self` has its message too */
     struct sp_nccl_message *flying, **last; /* begun, oldest first */
     struct sp_nccl_message *submitted;      /* all that are not done */
 };
 
 struct sp_nccl_links {
-    int rank, size, n_groups;
-    struct sp_nccl_link *to, *from; /* [size]; comm NULL: no such edge */
-    struct sp_nccl_link *groups;    /* [n_groups]; comm NULL: not a member */
-    struct sp_nccl_link **all;      /* [n] one end of each communicator */
+    int rank, size;
+    struct sp_nccl_link *to, *from; /* [size]; comm NULL for this process itself */
+    struct sp_nccl_link **all;      /* [n] in the order in which both ends made them */
     int n;
 };
 

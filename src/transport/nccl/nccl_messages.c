@@ -10,6 +10,7 @@
  * It waits for nothing that another process has to do, so no order of messages stops it.
  */
 #include "transport/nccl/nccl.h"
+#include "transport/clock.h"
 #include "transport/nccl/nccl_links.h"
 #include "transport/poll.h"
 #include "sp_error.h"
@@ -19,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 struct sp_nccl_message {
     struct sp_agree_message part; /* first: a pointer to it is a pointer to the message */
@@ -52,80 +52,29 @@ struct sp_nccl {
 
 /* ---- what is agreed, and begun ----------------------------------------------------- */
 
-static int take_step(struct sp_nccl *n, struct sp_nccl_link *link,
-                     const struct sp_agree_step *step);
-
-/* Delivers a note of this process, to itself or to another. */
-static int send_note(struct sp_nccl *n, struct sp_nccl_link *link, struct sp_agree_note note)
-{
-    int first = note.go ? 1 : 0, end = note.go ? link->n_members : 1, err = 0;
-
-    note.link = link->id;
-    if (link->self) {
-        struct sp_agree_step step;
-
-        err = sp_agree_hear(&link->self->end, &note, &step);
-        return err ? err : take_step(n, link->self, &step);
-    }
-    for (int i = first; i < end; i++)
-        n->wire->tell(n->wire, link->members[i], &note);
-    return 0;
-}
-
 static void *place_of(const struct sp_nccl *n, const struct sp_nccl_message *m)
 {
     return starpu_data_handle_to_pointer(m->handle, n->cfg.node);
-}
-
-static void append_flying(struct sp_nccl_message *m)
-{
-    m->next = NULL;
-    *m->link->last = m;
-    m->link->last = &m->next;
-}
-
-/* Begins a message to this process itself, once both its ends have come. */
-static int begin_self(struct sp_nccl *n, struct sp_nccl_message *m)
-{
-    struct sp_nccl_link *link = m->link, *other = link->self;
-    struct sp_nccl_message *from, *to;
-
-    link->held = m;
-    if (!other->held)
-        return 0;
-    from = link->role == SP_NCCL_SENDER ? link->held : other->held;
-    to = link->role == SP_NCCL_SENDER ? other->held : link->held;
-    link->held = other->held = NULL;
-    append_flying(from);
-    append_flying(to);
-    if (from->part.tag != to->part.tag)
-        return sp_error(EPROTO, "internal: message %" PRId64 " of rank %d to itself meets %" PRId64,
-                        from->part.tag, n->links.rank, to->part.tag);
-    return sp_comm_pass(link->comm, place_of(n, from), place_of(n, to), from->part.bytes);
 }
 
 static int begin_message(struct sp_nccl *n, struct sp_nccl_message *m)
 {
     struct sp_nccl_link *link = m->link;
 
-    if (link->self)
-        return begin_self(n, m);
-    append_flying(m);
-    if (link->role == SP_NCCL_SENDER)
-        return sp_comm_send(link->comm, place_of(n, m), m->part.bytes, 1);
-    if (link->role == SP_NCCL_RECEIVER)
-        return sp_comm_receive(link->comm, place_of(n, m), m->part.bytes, 0);
-    return sp_comm_sum(link->comm, place_of(n, m), m->part.bytes / sizeof(float));
+    m->next = NULL;
+    *link->last = m;
+    link->last = &m->next;
+    return (link->sends ? sp_comm_send(link->comm, place_of(n, m), m->part.bytes)
+                        : sp_comm_receive(link->comm, place_of(n, m), m->part.bytes));
 }
 
 /* Sends the note first, because the other end has the longer way. */
-static int take_step(struct sp_nccl *n, struct sp_nccl_link *link, const struct sp_agree_step *step)
+static int take_step(struct sp_nccl *n, struct sp_nccl_link *link, struct sp_agree_step *step)
 {
-    int err = step->tell ? send_note(n, link, step->note) : 0;
-
-    if (!err && step->begin)
-        err = begin_message(n, (struct sp_nccl_message *)step->begin);
-    return err;
+    step->note.link = link->id;
+    if (step->tell)
+        n->wire->tell(n->wire, link->peer, &step->note);
+    return step->begin ? begin_message(n, (struct sp_nccl_message *)step->begin) : 0;
 }
 
 /* ---- what came, and what is done ---------------------------------------------------- */
@@ -193,34 +142,20 @@ static void release_message(struct sp_nccl *n, struct sp_nccl_message *m)
     pthread_mutex_unlock(&n->mutex);
 }
 
-static struct sp_nccl_message *remove_flying(struct sp_nccl_link *link)
-{
-    struct sp_nccl_message *m = link->flying;
-
-    link->flying = m->next;
-    if (!link->flying)
-        link->last = &link->flying;
-    return m;
-}
-
 /* Ends the oldest message of a stream, but begins the next one first, so that the stream is not
  * idle. */
 static int end_oldest(struct sp_nccl *n, struct sp_nccl_link *link)
 {
-    struct sp_nccl_message *m = remove_flying(link),
-                           *other = link->self ? remove_flying(link->self) : NULL;
+    struct sp_nccl_message *m = link->flying;
     struct sp_agree_step step;
     int err;
 
+    link->flying = m->next;
+    if (!link->flying)
+        link->last = &link->flying;
     sp_agree_done(&link->end, &step);
     err = take_step(n, link, &step);
-    if (!err && link->self) {
-        sp_agree_done(&link->self->end, &step);
-        err = take_step(n, link->self, &step);
-    }
     release_message(n, m);
-    if (other)
-        release_message(n, other);
     return err;
 }
 
@@ -228,7 +163,7 @@ static int end_oldest(struct sp_nccl *n, struct sp_nccl_link *link)
  * its peer. */
 static int take_done(struct sp_nccl *n, bool *moved)
 {
-    double now = sp_poll_now_us();
+    double now = sp_clock_us(CLOCK_MONOTONIC);
     bool check = now - n->checked_us > 1e5;
 
     for (int i = 0; i < n->links.n; i++) {
@@ -333,14 +268,14 @@ static void end_by_mistake(struct sp_nccl *n, const char *what, int rank, int64_
     abort();
 }
 
-static void submit_message(struct sp_nccl *n, struct sp_nccl_link *link, int peer,
-                           const struct sp_nccl_message *what, enum starpu_data_access_mode mode)
+static void submit_message(struct sp_nccl *n, struct sp_nccl_link *link,
+                           const struct sp_nccl_message *what)
 {
     struct sp_nccl_message *m = malloc(sizeof *m);
     bool twice = false;
 
     if (!m || !link->comm)
-        end_by_mistake(n, m ? "no communicator was made for it" : "out of memory", peer,
+        end_by_mistake(n, m ? "no communicator was made for it" : "out of memory", link->peer,
                        what->part.tag);
     *m = *what;
     m->nccl = n;
@@ -354,30 +289,24 @@ static void submit_message(struct sp_nccl *n, struct sp_nccl_link *link, int pee
     n->pending++;
     pthread_mutex_unlock(&n->mutex);
     if (twice)
-        end_by_mistake(n, "its tag is on its way already", peer, m->part.tag);
-    if (starpu_data_acquire_on_node_cb(m->handle, (int)n->cfg.node, mode, take_acquired, m))
-        end_by_mistake(n, "StarPU does not give its handle", peer, m->part.tag);
+        end_by_mistake(n, "its tag is on its way already", link->peer, m->part.tag);
+    if (starpu_data_acquire_on_node_cb(m->handle, (int)n->cfg.node,
+                                       link->sends ? STARPU_R : STARPU_W, take_acquired, m))
+        end_by_mistake(n, "StarPU does not give its handle", link->peer, m->part.tag);
 }
 
 void sp_nccl_send(struct sp_nccl *n, starpu_data_handle_t handle, int dst, int64_t tag)
 {
-    submit_message(n, &n->links.to[dst], dst,
-                   &(struct sp_nccl_message){.part = {.tag = tag}, .handle = handle}, STARPU_R);
+    submit_message(n, &n->links.to[dst],
+                   &(struct sp_nccl_message){.part = {.tag = tag}, .handle = handle});
 }
 
 void sp_nccl_recv(struct sp_nccl *n, starpu_data_handle_t handle, int src, int64_t tag,
                   void (*arrived)(void *arg), void *arg)
 {
-    submit_message(n, &n->links.from[src], src,
+    submit_message(n, &n->links.from[src],
                    &(struct sp_nccl_message){
-                       .part = {.tag = tag}, .handle = handle, .arrived = arrived, .arg = arg},
-                   STARPU_W);
-}
-
-void sp_nccl_sum(struct sp_nccl *n, starpu_data_handle_t handle, int group, int64_t tag)
-{
-    submit_message(n, &n->links.groups[group], n->links.groups[group].members[0],
-                   &(struct sp_nccl_message){.part = {.tag = tag}, .handle = handle}, STARPU_RW);
+                       .part = {.tag = tag}, .handle = handle, .arrived = arrived, .arg = arg});
 }
 
 /* ---- start and end --------------------------------------------------------------------------- */

@@ -69,7 +69,7 @@ static void host_round(const struct sp_backend *k, size_t n, const float *x, voi
         ((uint16_t *)y)[i] = sp_bf16(x[i]);
 }
 
-void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, float *sum)
+static void host_add_to_f32(const struct sp_backend *k, size_t n, const void *x, float *sum)
 {
     (void)k;
     for (size_t i = 0; i < n; i++)
@@ -125,6 +125,7 @@ static bool open_table(void)
                                 .attention = tiled_attention,
                                 .attention_bwd = tiled_attention_bwd,
                                 .add = host_add,
+                                .add_to_f32 = host_add_to_f32,
                                 .round = host_round,
                                 .clear = host_clear,
                                 .copy_rows = host_copy_rows};

@@ -143,7 +143,7 @@ static void accumulate(enum sp_dtype t, size_t n, size_t off)
     void *tx = new_typed(t, n + off, x); /* which rounds x */
 
     printf("    %s, %zu elements from %zu on\n", sp_dtype_name(t), n, off);
-    sp_cuda_accumulate(k, n, at(t, tx, off), sum);
+    k->add_to_f32(k, n, at(t, tx, off), sum);
     sp_emulated_wait();
     for (size_t i = 0; i < n; i++)
         assert_true(sum[i] == was[i] + x[off + i]);

@@ -24,12 +24,8 @@
 #include <string.h>
 
 struct bwd {
-    const struct sp_attention *at;
-    const struct sp_attention_path *path;
-    enum sp_dtype type;
+    struct sp_tiling by;
     const struct sp_attention_bwd *arrays;
-    int words, ldw, ldd; /* words of a row along d, as they are and padded; d padded */
-    int keys;            /* of a unit, at most */
     int seen;            /* keys that some query sees */
     float *mean;         /* D(batch, a, q_len) */
     float *sums;         /* dq(batch, a, q_len, d) where the type is not f32, or NULL */
@@ -57,23 +53,12 @@ struct bwd_scratch {
 
 /* ---- tiles: loaded, multiplied, stored ---- */
 
-/* Sets words .. keys from the path and the head's size. */
-static void set_sizes(struct bwd *w)
-{
-    const struct sp_attention_path *path = w->path;
-
-    w->words = (w->at->head_dim + path->pair - 1) / path->pair;
-    w->ldw = sp_up(w->words, path->lanes);
-    w->ldd = sp_up(w->at->head_dim, path->lanes);
-    w->keys = sp_keys_of_a_tile(w->at);
-}
-
 /* The calling thread's scratch. */
 static void cut_scratch(const struct bwd *w, struct bwd_scratch *s)
 {
-    size_t pair = (size_t)w->path->pair, keys = (size_t)w->keys;
-    size_t ldw = (size_t)w->ldw, ldd = (size_t)w->ldd, scores = keys * SP_Q_TILE;
-    size_t row = 2 * (size_t)sp_up(w->at->heads * w->at->head_dim, 16);
+    size_t pair = (size_t)w->by.path->pair, keys = (size_t)w->by.keys;
+    size_t ldw = (size_t)w->by.ldw, ldd = (size_t)w->by.ldd, scores = keys * SP_Q_TILE;
+    size_t row = 2 * (size_t)sp_up(w->by.at->heads * w->by.at->head_dim, 16);
     size_t words = row + keys * (2 * ldw + 3 * ldd) + SP_Q_TILE * (4 * ldw + 3 * ldd) + 5 * scores;
     uint32_t *p = sp_scratch(SP_SCRATCH_OWN, words * sizeof *p);
 
@@ -106,64 +91,53 @@ static void cut_scratch(const struct bwd *w, struct bwd_scratch *s)
 static void load_keys(const struct bwd *w, struct bwd_scratch *s, const struct sp_key_tile *k,
                       int b, int kv_head)
 {
-    const struct sp_attention *at = w->at;
-    const struct sp_attention_path *path = w->path;
+    const struct sp_attention *at = w->by.at;
+    const struct sp_attention_path *path = w->by.path;
     size_t from = sp_key_offset(at, k, b, kv_head);
     size_t to_v = (size_t)at->kv_heads * (size_t)at->head_dim;
-    int all = sp_up(k->n, path->pair);
+    struct sp_tile_pack keys = {.rows = k->n,
+                                .all = sp_up(k->n, path->pair),
+                                .x = sp_from(w->by.type, w->arrays->kv[k->slice], from),
+                                .ld = 2 * to_v,
+                                .tile = s->k};
+    struct sp_tile_pack values = keys;
 
-    path->pack(&(struct sp_tile_pack){.type = w->type,
-                                      .rows = k->n,
-                                      .all = all,
-                                      .d = at->head_dim,
-                                      .x = sp_element(w->type, w->arrays->kv[k->slice], from),
-                                      .ld = 2 * to_v,
-                                      .tile = s->k,
-                                      .ldt = w->ldw});
-    path->pack(
-        &(struct sp_tile_pack){.type = w->type,
-                               .rows = k->n,
-                               .all = all,
-                               .d = at->head_dim,
-                               .x = sp_element(w->type, w->arrays->kv[k->slice], from + to_v),
-                               .ld = 2 * to_v,
-                               .tile = s->v,
-                               .ldt = w->ldw});
+    values.x = sp_from(w->by.type, w->arrays->kv[k->slice], from + to_v);
+    values.tile = s->v;
+    sp_tile_load(&w->by, keys);
+    sp_tile_load(&w->by, values);
     if (path->pair > 1)
-        path->interleave(k->n, s->k, w->ldw, s->k_across, w->ldd);
-    memset(s->dk, 0, sizeof *s->dk * (size_t)k->n * (size_t)w->ldd);
-    memset(s->dv, 0, sizeof *s->dv * (size_t)k->n * (size_t)w->ldd);
+        path->interleave(k->n, s->k, w->by.ldw, s->k_across, w->by.ldd);
+    memset(s->dk, 0, sizeof *s->dk * (size_t)k->n * (size_t)w->by.ldd);
+    memset(s->dv, 0, sizeof *s->dv * (size_t)k->n * (size_t)w->by.ldd);
 }
 
 /* One of q and d_o, in the three forms in which the products read it. */
 static void load_rows(const struct bwd *w, const struct bwd_tile *t, const void *x, uint32_t *rows,
                       uint32_t *across, uint32_t *transposed)
 {
-    const struct sp_attention *at = w->at;
-    const struct sp_attention_path *path = w->path;
+    const struct sp_attention *at = w->by.at;
+    const struct sp_attention_path *path = w->by.path;
 
-    path->pack(&(struct sp_tile_pack){.type = w->type,
-                                      .rows = t->rows,
-                                      .all = t->columns,
-                                      .d = at->head_dim,
-                                      .x = sp_element(w->type, x, t->at_q),
-                                      .ld = (size_t)at->heads * (size_t)at->head_dim,
-                                      .tile = rows,
-                                      .ldt = w->ldw});
-    path->transpose(t->columns, sp_up(w->words, 4), rows, w->ldw, transposed);
+    sp_tile_load(&w->by, (struct sp_tile_pack){.rows = t->rows,
+                                               .all = t->columns,
+                                               .x = sp_from(w->by.type, x, t->at_q),
+                                               .ld = (size_t)at->heads * (size_t)at->head_dim,
+                                               .tile = rows});
+    path->transpose(t->columns, sp_up(w->by.words, 4), rows, w->by.ldw, transposed);
     if (path->pair > 1)
-        path->interleave(t->rows, rows, w->ldw, across, w->ldd);
+        path->interleave(t->rows, rows, w->by.ldw, across, w->by.ldd);
 }
 
 static void load_queries(const struct bwd *w, struct bwd_scratch *s, struct bwd_tile *t, int b,
                          int head, int row)
 {
-    const struct sp_attention *at = w->at;
+    const struct sp_attention *at = w->by.at;
     size_t from;
 
     t->row = row;
     t->rows = at->q_len - row < SP_Q_TILE ? at->q_len - row : SP_Q_TILE;
-    t->columns = sp_up(t->rows, w->path->lanes * w->path->pair);
+    t->columns = sp_up(t->rows, w->by.path->lanes * w->by.path->pair);
     t->bh = (size_t)b * (size_t)at->heads + (size_t)head;
     t->at_q = sp_query_offset(at, b, head, row);
     load_rows(w, t, w->arrays->q, s->q, s->q_across, s->qt);
@@ -179,17 +153,17 @@ static void load_queries(const struct bwd *w, struct bwd_scratch *s, struct bwd_
 static void multiply_tiles(const struct bwd *w, const struct bwd_scratch *s,
                            const struct bwd_tile *t, const struct sp_key_tile *k)
 {
-    const struct sp_attention_path *path = w->path;
-    int diag = w->at->q_pos + t->row - k->pos;
+    const struct sp_attention_path *path = w->by.path;
+    int diag = w->by.at->q_pos + t->row - k->pos;
     /* Rows of dK and dV that a product adds to besides: nobody here sees these keys, P and dS are 0; or it has no more. */
     int seen = sp_up(t->rows + diag, path->rows), keys = seen < k->n ? seen : k->n;
     int pair = path->pair;
-    size_t ldw = (size_t)w->ldw, ldd = (size_t)w->ldd;
+    size_t ldw = (size_t)w->by.ldw, ldd = (size_t)w->by.ldd;
     struct sp_product p = {.kind = SP_KEYS_QUERIES,
                            .diag = diag,
                            .rows = keys,
                            .columns = t->columns,
-                           .words = w->words,
+                           .words = w->by.words,
                            .a = s->k,
                            .a_row = ldw,
                            .a_word = 1,
@@ -200,7 +174,7 @@ static void multiply_tiles(const struct bwd *w, const struct bwd_scratch *s,
     const struct sp_gradient g = {.keys = keys,
                                   .queries = t->columns,
                                   .diag = diag,
-                                  .scale = w->at->scale,
+                                  .scale = w->by.at->scale,
                                   .lse = t->lse,
                                   .mean = t->mean,
                                   .s = s->s,
@@ -214,7 +188,7 @@ static void multiply_tiles(const struct bwd *w, const struct bwd_scratch *s,
     path->product(&p); /* dP^T = V dO^T */
     path->gradient(&g);
     p.kind = SP_OVER_QUERIES;
-    p.columns = w->ldd, p.words = (t->rows + pair - 1) / pair;
+    p.columns = w->by.ldd, p.words = (t->rows + pair - 1) / pair;
     p.a = s->p, p.a_row = SP_Q_TILE / (size_t)pair;
     p.b = s->do_across, p.ldb = ldd;
     p.c = s->dv, p.ldc = ldd, p.add = true;
@@ -233,29 +207,29 @@ static void multiply_tiles(const struct bwd *w, const struct bwd_scratch *s,
 static void store_keys(const struct bwd *w, const struct bwd_scratch *s,
                        const struct sp_key_tile *k, int b, int kv_head)
 {
-    const struct sp_attention *at = w->at;
-    size_t from = sp_key_offset(at, k, b, kv_head), bytes = sp_dtype_bytes(w->type);
+    const struct sp_attention *at = w->by.at;
+    size_t from = sp_key_offset(at, k, b, kv_head), bytes = sp_dtype_bytes(w->by.type);
     size_t to_v = (size_t)at->kv_heads * (size_t)at->head_dim;
     char *dkv = w->arrays->dkv[k->slice];
 
-    w->path->store(&(struct sp_tile_store){.type = w->type,
-                                           .rows = k->n,
-                                           .d = at->head_dim,
-                                           .x = s->dk,
-                                           .ldx = w->ldd,
-                                           .scale = at->scale,
-                                           .add = !w->arrays->first,
-                                           .y = dkv + from * bytes,
-                                           .ld = 2 * to_v});
-    w->path->store(&(struct sp_tile_store){.type = w->type,
-                                           .rows = k->n,
-                                           .d = at->head_dim,
-                                           .x = s->dv,
-                                           .ldx = w->ldd,
-                                           .scale = 1,
-                                           .add = !w->arrays->first,
-                                           .y = dkv + (from + to_v) * bytes,
-                                           .ld = 2 * to_v});
+    w->by.path->store(&(struct sp_tile_store){.type = w->by.type,
+                                              .rows = k->n,
+                                              .d = at->head_dim,
+                                              .x = s->dk,
+                                              .ldx = w->by.ldd,
+                                              .scale = at->scale,
+                                              .add = !w->arrays->first,
+                                              .y = dkv + from * bytes,
+                                              .ld = 2 * to_v});
+    w->by.path->store(&(struct sp_tile_store){.type = w->by.type,
+                                              .rows = k->n,
+                                              .d = at->head_dim,
+                                              .x = s->dv,
+                                              .ldx = w->by.ldd,
+                                              .scale = 1,
+                                              .add = !w->arrays->first,
+                                              .y = dkv + (from + to_v) * bytes,
+                                              .ld = 2 * to_v});
 }
 
 /* ---- units of work ---- */
@@ -286,13 +260,13 @@ SP_CLONES static const float *widened(enum sp_dtype type, int n, const void *x, 
 /* D of one row of queries, all heads; room for 2 a d floats. */
 static void dots(const struct bwd *w, int row, float *room)
 {
-    const struct sp_attention *at = w->at;
+    const struct sp_attention *at = w->by.at;
     size_t width = (size_t)at->heads * (size_t)at->head_dim, q_len = (size_t)at->q_len;
     size_t b = (size_t)row / q_len, t = (size_t)row % q_len;
-    const float *o =
-        widened(w->type, (int)width, sp_element(w->type, w->arrays->o, (size_t)row * width), room);
+    const float *o = widened(w->by.type, (int)width,
+                             sp_from(w->by.type, w->arrays->o, (size_t)row * width), room);
     const float *d_o =
-        widened(w->type, (int)width, sp_element(w->type, w->arrays->d_o, (size_t)row * width),
+        widened(w->by.type, (int)width, sp_from(w->by.type, w->arrays->d_o, (size_t)row * width),
                 room + width);
 
     for (int i = 0; i < at->heads; i++)
@@ -311,11 +285,11 @@ static void wait_for(atomic_int *ticket, int turn)
 static void add_queries(const struct bwd *w, const struct bwd_scratch *s, int turn, bool last,
                         const struct bwd_tile *t)
 {
-    const struct sp_attention *at = w->at;
+    const struct sp_attention *at = w->by.at;
     size_t width = (size_t)at->heads * (size_t)at->head_dim;
     atomic_int *ticket =
         w->tickets + t->bh * (size_t)sp_query_tiles(at) + (size_t)(t->row / SP_Q_TILE);
-    void *dq = (char *)w->arrays->dq + t->at_q * sp_dtype_bytes(w->type);
+    void *dq = (char *)w->arrays->dq + t->at_q * sp_dtype_bytes(w->by.type);
     float *sum = w->sums
                      ? w->sums + (t->bh * (size_t)at->q_len + (size_t)t->row) * (size_t)at->head_dim
                      : dq;
@@ -323,33 +297,33 @@ static void add_queries(const struct bwd *w, const struct bwd_scratch *s, int tu
 
     wait_for(ticket, turn);
     if (turn == 0 && last) {
-        w->path->store(&(struct sp_tile_store){.type = w->type,
-                                               .rows = t->rows,
-                                               .d = at->head_dim,
-                                               .x = s->dq,
-                                               .ldx = w->ldd,
-                                               .scale = at->scale,
-                                               .y = dq,
-                                               .ld = width});
+        w->by.path->store(&(struct sp_tile_store){.type = w->by.type,
+                                                  .rows = t->rows,
+                                                  .d = at->head_dim,
+                                                  .x = s->dq,
+                                                  .ldx = w->by.ldd,
+                                                  .scale = at->scale,
+                                                  .y = dq,
+                                                  .ld = width});
     } else {
-        w->path->store(&(struct sp_tile_store){.type = SP_F32,
-                                               .rows = t->rows,
-                                               .d = at->head_dim,
-                                               .x = s->dq,
-                                               .ldx = w->ldd,
-                                               .scale = at->scale,
-                                               .add = turn > 0,
-                                               .y = sum,
-                                               .ld = ld});
+        w->by.path->store(&(struct sp_tile_store){.type = SP_F32,
+                                                  .rows = t->rows,
+                                                  .d = at->head_dim,
+                                                  .x = s->dq,
+                                                  .ldx = w->by.ldd,
+                                                  .scale = at->scale,
+                                                  .add = turn > 0,
+                                                  .y = sum,
+                                                  .ld = ld});
         if (last && w->sums)
-            w->path->store(&(struct sp_tile_store){.type = w->type,
-                                                   .rows = t->rows,
-                                                   .d = at->head_dim,
-                                                   .x = sum,
-                                                   .ldx = at->head_dim,
-                                                   .scale = 1,
-                                                   .y = dq,
-                                                   .ld = width});
+            w->by.path->store(&(struct sp_tile_store){.type = w->by.type,
+                                                      .rows = t->rows,
+                                                      .d = at->head_dim,
+                                                      .x = sum,
+                                                      .ldx = at->head_dim,
+                                                      .scale = 1,
+                                                      .y = dq,
+                                                      .ld = width});
     }
     atomic_store_explicit(ticket, turn + 1, memory_order_release);
 }
@@ -358,7 +332,7 @@ static void add_queries(const struct bwd *w, const struct bwd_scratch *s, int tu
 static bool compute_unit(struct bwd *w, struct bwd_scratch *s, int u, struct sp_key_tile *k,
                          int *turn)
 {
-    const struct sp_attention *at = w->at;
+    const struct sp_attention *at = w->by.at;
     int units = at->batch * at->kv_heads, group = at->heads / at->kv_heads;
     int b = u % units / at->kv_heads, kv_head = u % at->kv_heads, first;
 
@@ -384,9 +358,9 @@ static bool compute_unit(struct bwd *w, struct bwd_scratch *s, int u, struct sp_
 /* Keys that no query sees have no gradient: 0, where dkv is written and not added to. */
 static void clear_unseen(const struct bwd *w)
 {
-    const struct sp_attention *at = w->at;
+    const struct sp_attention *at = w->by.at;
     int seen = w->seen;
-    size_t row = 2 * (size_t)at->kv_heads * (size_t)at->head_dim * sp_dtype_bytes(w->type);
+    size_t row = 2 * (size_t)at->kv_heads * (size_t)at->head_dim * sp_dtype_bytes(w->by.type);
 
     for (int j = 0; j < at->n_kv; seen -= at->kv_len[j++]) {
         int len = at->kv_len[j], from = seen < 0 ? 0 : seen;
@@ -409,10 +383,10 @@ static int seen_keys(const struct sp_attention *at)
 /* Several key tiles add to one dq: in f32 they add in place, else in `sums`. */
 static void shared_scratch(struct bwd *w)
 {
-    const struct sp_attention *at = w->at;
+    const struct sp_attention *at = w->by.at;
     size_t rows = (size_t)at->batch * (size_t)at->heads * (size_t)at->q_len;
     size_t tickets = (size_t)at->batch * (size_t)at->heads * (size_t)sp_query_tiles(at);
-    bool sums = w->type != SP_F32 && (at->n_kv > 1 || w->seen > w->keys);
+    bool sums = w->by.type != SP_F32 && (at->n_kv > 1 || w->seen > w->by.keys);
     size_t n_sums = sums ? rows * (size_t)at->head_dim : 0;
 
     w->mean = sp_scratch(SP_SCRATCH_TEAM,
@@ -424,19 +398,17 @@ static void shared_scratch(struct bwd *w)
     atomic_init(&w->next, 0);
 }
 
-void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
+void sp_cpu_attention_bwd(const struct sp_backend *k, const struct sp_attention *at,
                           const struct sp_attention_bwd *b)
 {
-    struct bwd w = {.at = at, .path = sp_attention_path(type), .type = type, .arrays = b};
+    struct bwd w = {.by = sp_tiling_of(k->dtype, at), .arrays = b, .seen = seen_keys(at)};
 
-    w.seen = seen_keys(at);
-    set_sizes(&w);
     shared_scratch(&w);
     if (b->first)
         clear_unseen(&w);
 #pragma omp parallel
     {
-        struct sp_key_tile k = SP_KEY_TILE_START;
+        struct sp_key_tile tile = SP_KEY_TILE_START;
         struct bwd_scratch s;
         int turn = -1;
 
@@ -444,12 +416,12 @@ void sp_cpu_attention_bwd(enum sp_dtype type, const struct sp_attention *at,
 #pragma omp for
         for (int row = 0; row < at->batch * at->q_len; row++)
             dots(&w, row, s.row);
-        while (compute_unit(&w, &s, atomic_fetch_add(&w.next, 1), &k, &turn))
+        while (compute_unit(&w, &s, atomic_fetch_add(&w.next, 1), &tile, &turn))
             ;
     }
 }
 
 void sp_attention_bwd(const struct sp_attention *at, const struct sp_attention_bwd *b)
 {
-    sp_cpu_attention_bwd(SP_F32, at, b);
+    sp_cpu_attention_bwd(sp_cpu_backend(SP_F32), at, b);
 }

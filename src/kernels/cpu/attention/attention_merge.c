@@ -25,9 +25,10 @@ SP_CLONES static void merge_head(enum sp_dtype type, size_t d, float a, float b,
         scale_and_add(SP_F32, d, a, b, part, o);
 }
 
-void sp_cpu_attention_merge(enum sp_dtype type, const struct sp_attention *at, const void *part,
-                            const float *part_lse, float *o, float *lse)
+void sp_cpu_attention_merge(const struct sp_backend *k, const struct sp_attention *at,
+                            const void *part, const float *part_lse, float *o, float *lse)
 {
+    enum sp_dtype type = k->dtype;
     size_t d = (size_t)at->head_dim;
 
 #pragma omp parallel for
@@ -47,5 +48,5 @@ void sp_cpu_attention_merge(enum sp_dtype type, const struct sp_attention *at, c
 void sp_attention_merge(const struct sp_attention *at, const float *part, const float *part_lse,
                         float *o, float *lse)
 {
-    sp_cpu_attention_merge(SP_F32, at, part, part_lse, o, lse);
+    sp_cpu_attention_merge(sp_cpu_backend(SP_F32), at, part, part_lse, o, lse);
 }

@@ -3,7 +3,7 @@
 #define SP_KERNELS_TILE_H
 
 #include "kernels/cpu/attention/attention_path.h"
-#include "kernels/kernels.h"
+#include "kernels/cpu/pointwise/pointwise.h"
 
 /* Keys of one tile; a tile lies in one slice. */
 struct sp_key_tile {
@@ -69,10 +69,36 @@ static inline int sp_up(int n, int multiple)
     return (n + multiple - 1) / multiple * multiple;
 }
 
-/* Element i of tensors of a type. */
-static inline const void *sp_element(enum sp_dtype type, const void *x, size_t i)
+/* An attention's tiles on a path. */
+struct sp_tiling {
+    const struct sp_attention *at;
+    const struct sp_attention_path *path;
+    enum sp_dtype type;  /* of the tensors */
+    int words, ldw, ldd; /* words of a row along d, as they are and padded; d padded */
+    int keys;            /* of a tile, at most */
+};
+
+static inline struct sp_tiling sp_tiling_of(enum sp_dtype type, const struct sp_attention *at)
 {
-    return (const char *)x + i * sp_dtype_bytes(type);
+    const struct sp_attention_path *path = sp_attention_path(type);
+    int words = (at->head_dim + path->pair - 1) / path->pair;
+
+    return (struct sp_tiling){.at = at,
+                              .path = path,
+                              .type = type,
+                              .words = words,
+                              .ldw = sp_up(words, path->lanes),
+                              .ldd = sp_up(at->head_dim, path->lanes),
+                              .keys = sp_keys_of_a_tile(at)};
+}
+
+/* Loads a tile of rows of a tensor, in words along d; `t` has rows, all, x, ld and tile. */
+static inline void sp_tile_load(const struct sp_tiling *w, struct sp_tile_pack t)
+{
+    t.type = w->type;
+    t.d = w->at->head_dim;
+    t.ldt = w->ldw;
+    w->path->pack(&t);
 }
 
 #endif

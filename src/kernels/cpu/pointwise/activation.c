@@ -1,10 +1,10 @@
 /*
  * y = act(u), and du = dy act'(u); equations in activation.h.
  */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/activation.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
-#include "kernels/kernels.h"
 
 SP_INLINE void forward_loop(enum sp_activation kind, enum sp_dtype type, size_t n, const void *u,
                             void *y)
@@ -38,44 +38,23 @@ SP_INLINE void backward_loop(enum sp_activation kind, enum sp_dtype type, size_t
                  gradient(kind, sp_load(type, u, n - 1), sp_load(type, dy, n - 1)));
 }
 
-/* A loop for each kind and type. */
-#define FOR_EACH(loop, kind, type, ...)                                                            \
-    do {                                                                                           \
-        if (type == SP_BF16)                                                                       \
-            loop(kind, SP_BF16, __VA_ARGS__);                                                      \
-        else                                                                                       \
-            loop(kind, SP_F32, __VA_ARGS__);                                                       \
-    } while (0)
-
 SP_CLONES static void forward(enum sp_activation kind, enum sp_dtype type, size_t n, const void *u,
                               void *y)
 {
-    if (kind == SP_GELU_TANH)
-        FOR_EACH(forward_loop, SP_GELU_TANH, type, n, u, y);
-    else if (kind == SP_GELU)
-        FOR_EACH(forward_loop, SP_GELU, type, n, u, y);
-    else if (kind == SP_GELU_QUICK)
-        FOR_EACH(forward_loop, SP_GELU_QUICK, type, n, u, y);
-    else
-        FOR_EACH(forward_loop, SP_SILU, type, n, u, y);
+    SP_EACH_ACTIVATION(forward_loop, kind, type, n, u, y);
 }
 
 SP_CLONES static void backward(enum sp_activation kind, enum sp_dtype type, size_t n, const void *u,
                                const void *dy, void *du)
 {
-    if (kind == SP_GELU_TANH)
-        FOR_EACH(backward_loop, SP_GELU_TANH, type, n, u, dy, du);
-    else if (kind == SP_GELU)
-        FOR_EACH(backward_loop, SP_GELU, type, n, u, dy, du);
-    else if (kind == SP_GELU_QUICK)
-        FOR_EACH(backward_loop, SP_GELU_QUICK, type, n, u, dy, du);
-    else
-        FOR_EACH(backward_loop, SP_SILU, type, n, u, dy, du);
+    SP_EACH_ACTIVATION(backward_loop, kind, type, n, u, dy, du);
 }
 
-void sp_activation_typed(enum sp_activation kind, enum sp_dtype type, size_t n, const void *u,
-                         void *y)
+void sp_cpu_activation(const struct sp_backend *k, enum sp_activation kind, size_t n, const void *u,
+                       void *y)
 {
+    enum sp_dtype type = k->dtype;
+
 #pragma omp parallel if (n > SP_TEAM_WORTH)
     {
         size_t lo, hi;
@@ -85,9 +64,11 @@ void sp_activation_typed(enum sp_activation kind, enum sp_dtype type, size_t n, 
     }
 }
 
-void sp_activation_bwd_typed(enum sp_activation kind, enum sp_dtype type, size_t n, const void *u,
-                             const void *dy, void *du)
+void sp_cpu_activation_bwd(const struct sp_backend *k, enum sp_activation kind, size_t n,
+                           const void *u, const void *dy, void *du)
 {
+    enum sp_dtype type = k->dtype;
+
 #pragma omp parallel if (n > SP_TEAM_WORTH)
     {
         size_t lo, hi;
@@ -100,11 +81,11 @@ void sp_activation_bwd_typed(enum sp_activation kind, enum sp_dtype type, size_t
 
 void sp_activation(enum sp_activation kind, size_t n, const float *u, float *y)
 {
-    sp_activation_typed(kind, SP_F32, n, u, y);
+    sp_cpu_activation(sp_cpu_backend(SP_F32), kind, n, u, y);
 }
 
 void sp_activation_bwd(enum sp_activation kind, size_t n, const float *u, const float *dy,
                        float *du)
 {
-    sp_activation_bwd_typed(kind, SP_F32, n, u, dy, du);
+    sp_cpu_activation_bwd(sp_cpu_backend(SP_F32), kind, n, u, dy, du);
 }

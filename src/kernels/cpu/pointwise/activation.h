@@ -148,4 +148,26 @@ SP_INLINE struct sp_activation_point sp_activation_at(enum sp_activation kind, f
     return (struct sp_activation_point){s + s * (e * s) * (c * sp_sigmoid_slope(kind, c)), low, s};
 }
 
+/* loop(kind, type, ...), with constants for both, so that each pair of them is a loop without
+ * tests. */
+#define SP_EACH_ACTIVATION(loop, kind, type, ...)                                                  \
+    switch (kind) {                                                                                \
+    case SP_GELU_TANH:                                                                             \
+        SP_EACH_TYPE(loop, SP_GELU_TANH, type, __VA_ARGS__);                                       \
+        break;                                                                                     \
+    case SP_GELU:                                                                                  \
+        SP_EACH_TYPE(loop, SP_GELU, type, __VA_ARGS__);                                            \
+        break;                                                                                     \
+    case SP_GELU_QUICK:                                                                            \
+        SP_EACH_TYPE(loop, SP_GELU_QUICK, type, __VA_ARGS__);                                      \
+        break;                                                                                     \
+    default:                                                                                       \
+        SP_EACH_TYPE(loop, SP_SILU, type, __VA_ARGS__);                                            \
+    }
+#define SP_EACH_TYPE(loop, kind, type, ...)                                                        \
+    if (type == SP_BF16)                                                                           \
+        loop(kind, SP_BF16, __VA_ARGS__);                                                          \
+    else                                                                                           \
+        loop(kind, SP_F32, __VA_ARGS__)
+
 #endif

@@ -1,4 +1,5 @@
 /* AdamW as PyTorch writes it, one pass over all arrays; the equations are in kernels.h. */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 #include <math.h>
@@ -35,7 +36,8 @@ SP_CLONES static void update(const struct sp_adamw *hp, const struct sp_adamw_ar
         update_loop(false, hp, a);
 }
 
-void sp_adamw_rounded(const struct sp_adamw *hp, const struct sp_adamw_arrays *a)
+/* `low` is bf16. */
+static void update_all(const struct sp_adamw *hp, const struct sp_adamw_arrays *a)
 {
 #pragma omp parallel if (a->n > SP_TEAM_WORTH)
     {
@@ -56,7 +58,13 @@ void sp_adamw(const struct sp_adamw *hp, const struct sp_adamw_arrays *a)
     struct sp_adamw_arrays f32 = *a;
 
     f32.low = NULL;
-    sp_adamw_rounded(hp, &f32);
+    update_all(hp, &f32);
     if (a->low)
         sp_convert(SP_F32, SP_F32, a->n, a->w, a->low);
+}
+
+void sp_cpu_adamw(const struct sp_backend *k, const struct sp_adamw *hp,
+                  const struct sp_adamw_arrays *a)
+{
+    (k->dtype == SP_BF16 ? update_all : sp_adamw)(hp, a);
 }

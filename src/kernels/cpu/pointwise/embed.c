@@ -5,6 +5,7 @@
  * Backward: the threads share the columns and each takes the tokens in order, so a row that many
  * tokens add to is summed in one order whatever the team.
  */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 
@@ -29,9 +30,10 @@ SP_CLONES static void add_typed_rows(enum sp_dtype type, size_t h, const void *a
         add_rows(SP_F32, h, a, b, sum);
 }
 
-void sp_embed_typed(enum sp_dtype type, const struct sp_embed *e, const void *table,
-                    const void *positions, void *x)
+void sp_cpu_embed(const struct sp_backend *k, const struct sp_embed *e, const void *table,
+                  const void *positions, void *x)
 {
+    enum sp_dtype type = k->dtype;
     const int32_t *ids = e->ids;
     size_t width = (size_t)e->h;
 
@@ -98,9 +100,10 @@ SP_CLONES static void scatter(enum sp_dtype type, const struct columns c)
         scatter_rows(SP_F32, c);
 }
 
-void sp_embed_bwd_typed(enum sp_dtype type, const struct sp_embed *e, const void *dx, float *dtable,
-                        float *dpositions)
+void sp_cpu_embed_bwd(const struct sp_backend *k, const struct sp_embed *e, const void *dx,
+                      float *dtable, float *dpositions)
 {
+    enum sp_dtype type = k->dtype;
     size_t width = (size_t)e->h, rows = (size_t)e->batch * (size_t)e->len;
 
 #pragma omp parallel if (rows * width > SP_TEAM_WORTH)
@@ -124,10 +127,10 @@ void sp_embed_bwd_typed(enum sp_dtype type, const struct sp_embed *e, const void
 
 void sp_embed(const struct sp_embed *e, const float *table, const float *positions, float *x)
 {
-    sp_embed_typed(SP_F32, e, table, positions, x);
+    sp_cpu_embed(sp_cpu_backend(SP_F32), e, table, positions, x);
 }
 
 void sp_embed_bwd(const struct sp_embed *e, const float *dx, float *dtable, float *dpositions)
 {
-    sp_embed_bwd_typed(SP_F32, e, dx, dtable, dpositions);
+    sp_cpu_embed_bwd(sp_cpu_backend(SP_F32), e, dx, dtable, dpositions);
 }

@@ -5,10 +5,10 @@
  *
  * Backward: dg = dy p act'(g), dp = dy act(g).
  */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/activation.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
-#include "kernels/kernels.h"
 
 SP_INLINE float value(enum sp_activation kind, float g, float p)
 {
@@ -67,43 +67,21 @@ SP_INLINE void backward_row(enum sp_activation kind, enum sp_dtype type, size_t 
     }
 }
 
-/* A loop for each kind and type. */
-#define FOR_EACH(row, kind, type, ...)                                                             \
-    do {                                                                                           \
-        if (type == SP_BF16)                                                                       \
-            row(kind, SP_BF16, __VA_ARGS__);                                                       \
-        else                                                                                       \
-            row(kind, SP_F32, __VA_ARGS__);                                                        \
-    } while (0)
-
 SP_CLONES static void forward(enum sp_activation kind, enum sp_dtype type, size_t f, const void *u,
                               void *y)
 {
-    if (kind == SP_SILU)
-        FOR_EACH(forward_row, SP_SILU, type, f, u, y);
-    else if (kind == SP_GELU)
-        FOR_EACH(forward_row, SP_GELU, type, f, u, y);
-    else if (kind == SP_GELU_QUICK)
-        FOR_EACH(forward_row, SP_GELU_QUICK, type, f, u, y);
-    else
-        FOR_EACH(forward_row, SP_GELU_TANH, type, f, u, y);
+    SP_EACH_ACTIVATION(forward_row, kind, type, f, u, y);
 }
 
 SP_CLONES static void backward(enum sp_activation kind, enum sp_dtype type, size_t f, const void *u,
                                const void *dy, void *du)
 {
-    if (kind == SP_SILU)
-        FOR_EACH(backward_row, SP_SILU, type, f, u, dy, du);
-    else if (kind == SP_GELU)
-        FOR_EACH(backward_row, SP_GELU, type, f, u, dy, du);
-    else if (kind == SP_GELU_QUICK)
-        FOR_EACH(backward_row, SP_GELU_QUICK, type, f, u, dy, du);
-    else
-        FOR_EACH(backward_row, SP_GELU_TANH, type, f, u, dy, du);
+    SP_EACH_ACTIVATION(backward_row, kind, type, f, u, dy, du);
 }
 
-void sp_gated_typed(enum sp_dtype type, const struct sp_gated *g, const void *u, void *y)
+void sp_cpu_gated(const struct sp_backend *k, const struct sp_gated *g, const void *u, void *y)
 {
+    enum sp_dtype type = k->dtype;
     size_t width = (size_t)g->f;
 
 #pragma omp parallel for if ((size_t)g->T * width > SP_TEAM_WORTH)
@@ -112,9 +90,10 @@ void sp_gated_typed(enum sp_dtype type, const struct sp_gated *g, const void *u,
                 sp_to(type, y, (size_t)t * width));
 }
 
-void sp_gated_bwd_typed(enum sp_dtype type, const struct sp_gated *g, const void *u, const void *dy,
-                        void *du)
+void sp_cpu_gated_bwd(const struct sp_backend *k, const struct sp_gated *g, const void *u,
+                      const void *dy, void *du)
 {
+    enum sp_dtype type = k->dtype;
     size_t width = (size_t)g->f;
 
 #pragma omp parallel for if ((size_t)g->T * width > SP_TEAM_WORTH)
@@ -125,10 +104,10 @@ void sp_gated_bwd_typed(enum sp_dtype type, const struct sp_gated *g, const void
 
 void sp_gated(const struct sp_gated *g, const float *u, float *y)
 {
-    sp_gated_typed(SP_F32, g, u, y);
+    sp_cpu_gated(sp_cpu_backend(SP_F32), g, u, y);
 }
 
 void sp_gated_bwd(const struct sp_gated *g, const float *u, const float *dy, float *du)
 {
-    sp_gated_bwd_typed(SP_F32, g, u, dy, du);
+    sp_cpu_gated_bwd(sp_cpu_backend(SP_F32), g, u, dy, du);
 }

@@ -5,6 +5,7 @@
  *
  * The backward is norm_bwd.c.
  */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 #include <math.h>
@@ -128,9 +129,10 @@ SP_CLONES static void apply_typed_rows(enum sp_dtype type, const struct sp_norm 
         apply_rows(SP_F32, n, rows, x, stats, y);
 }
 
-void sp_norm_typed(enum sp_dtype type, const struct sp_norm *n, const void *x, void *y,
-                   float *stats)
+void sp_cpu_norm(const struct sp_backend *k, const struct sp_norm *n, const void *x, void *y,
+                 float *stats)
 {
+    enum sp_dtype type = k->dtype;
     size_t width = (size_t)n->h;
 
 #pragma omp parallel if ((size_t)n->T * width > SP_TEAM_WORTH)
@@ -143,9 +145,10 @@ void sp_norm_typed(enum sp_dtype type, const struct sp_norm *n, const void *x, v
     }
 }
 
-void sp_norm_apply_typed(enum sp_dtype type, const struct sp_norm *n, const void *x,
-                         const float *stats, void *y)
+void sp_cpu_norm_apply(const struct sp_backend *k, const struct sp_norm *n, const void *x,
+                       const float *stats, void *y)
 {
+    enum sp_dtype type = k->dtype;
     size_t width = (size_t)n->h;
 
 #pragma omp parallel if ((size_t)n->T * width > SP_TEAM_WORTH)
@@ -160,10 +163,10 @@ void sp_norm_apply_typed(enum sp_dtype type, const struct sp_norm *n, const void
 
 void sp_norm(const struct sp_norm *n, const float *x, float *y, float *stats)
 {
-    sp_norm_typed(SP_F32, n, x, y, stats);
+    sp_cpu_norm(sp_cpu_backend(SP_F32), n, x, y, stats);
 }
 
 void sp_norm_apply(const struct sp_norm *n, const float *x, const float *stats, float *y)
 {
-    sp_norm_apply_typed(SP_F32, n, x, stats, y);
+    sp_cpu_norm_apply(sp_cpu_backend(SP_F32), n, x, stats, y);
 }

@@ -6,6 +6,7 @@
  *   dx = dres + rstd (e - mean(e) - n mean(e n))         (RMSNorm: without mean(e))
  *   dgain += sum over rows of dy n,  dbias += sum over rows of dy
  */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 
@@ -238,9 +239,10 @@ static void add_partials(const struct partials *p, size_t lo, size_t hi, int thr
 }
 
 /* Each thread sums the gain and bias gradients of its rows; the sums are added in thread order. */
-void sp_norm_bwd_typed(enum sp_dtype type, const struct sp_norm *n, const void *x,
-                       const float *stats, const struct sp_norm_bwd *g)
+void sp_cpu_norm_bwd(const struct sp_backend *k, const struct sp_norm *n, const void *x,
+                     const float *stats, const struct sp_norm_bwd *g)
 {
+    enum sp_dtype type = k->dtype;
     size_t width = (size_t)n->h;
     struct partials part = {
         .type = type, .h = width, .stride = 2 * ((width + 15) & ~(size_t)15), .of = NULL};
@@ -278,5 +280,5 @@ void sp_norm_bwd_typed(enum sp_dtype type, const struct sp_norm *n, const void *
 void sp_norm_bwd(const struct sp_norm *n, const float *x, const float *stats,
                  const struct sp_norm_bwd *g)
 {
-    sp_norm_bwd_typed(SP_F32, n, x, stats, g);
+    sp_cpu_norm_bwd(sp_cpu_backend(SP_F32), n, x, stats, g);
 }

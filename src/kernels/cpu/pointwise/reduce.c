@@ -1,4 +1,5 @@
 /* Sums over whole arrays: y += x, column sums, and the sum of squares. */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 
@@ -22,8 +23,10 @@ SP_CLONES static void add_array(enum sp_dtype type, size_t n, const void *x, voi
         add_loop(SP_F32, n, x, y);
 }
 
-void sp_add_typed(enum sp_dtype type, size_t n, const void *x, void *y)
+void sp_cpu_add(const struct sp_backend *k, size_t n, const void *x, void *y)
 {
+    enum sp_dtype type = k->dtype;
+
 #pragma omp parallel if (n > SP_TEAM_WORTH)
     {
         size_t lo, hi;
@@ -69,20 +72,21 @@ SP_CLONES static void add_pieces(enum sp_dtype type, size_t lo, size_t hi, int p
     }
 }
 
-void sp_add_parts_typed(enum sp_dtype type, size_t n, int parts, const void *const *x, void *y)
+void sp_cpu_add_parts(const struct sp_backend *k, size_t n, int parts, const void *const *x,
+                      void *y)
 {
 #pragma omp parallel if (n > SP_TEAM_WORTH)
     {
         size_t lo, hi;
 
         sp_team_share(n, 32, &lo, &hi);
-        add_pieces(type, lo, hi, parts, x, y);
+        add_pieces(k->dtype, lo, hi, parts, x, y);
     }
 }
 
 void sp_add(size_t n, const float *x, float *y)
 {
-    sp_add_typed(SP_F32, n, x, y);
+    sp_cpu_add(sp_cpu_backend(SP_F32), n, x, y);
 }
 
 enum { STRIP = 256 };

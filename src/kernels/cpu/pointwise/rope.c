@@ -7,8 +7,9 @@
  * sequences and would lose its fraction in float. A position is a multiple of STEP and a rest below
  * it: cosines and sines of the rests are computed once a call, those of a multiple once for the
  * rows that share it, and each row adds two angles. So a value depends on its position alone.
- * Arrays of angles are in the order of steps of element.h.
+ * Arrays of angles are in the order of steps of pointwise.h.
  */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include "kernels/cpu/team.h"
 #include <math.h>
@@ -125,8 +126,9 @@ void sp_rope_turns(const struct sp_rope *rope, int d, double *turns)
 
 enum { STEP = 32 };
 
-void sp_rope_typed(enum sp_dtype type, const struct sp_rotation *r, bool inverse, void *x)
+void sp_cpu_rope(const struct sp_backend *k, const struct sp_rotation *r, bool inverse, void *x)
 {
+    enum sp_dtype type = k->dtype;
     int len = r->len, pos0 = r->pos0, half = r->d / 2;
     size_t n = (size_t)half, batch = (size_t)r->batch;
     double *turns = sp_scratch(SP_SCRATCH_TEAM, (1 + 2 * STEP) * n * sizeof *turns);
@@ -164,5 +166,5 @@ void sp_rope_typed(enum sp_dtype type, const struct sp_rotation *r, bool inverse
 
 void sp_rope(const struct sp_rotation *r, bool inverse, float *x)
 {
-    sp_rope_typed(SP_F32, r, inverse, x);
+    sp_cpu_rope(sp_cpu_backend(SP_F32), r, inverse, x);
 }

@@ -5,7 +5,6 @@
 #ifdef HAVE_CUDNN_FRONTEND
 #include "kernels/cuda/attention/cudnn_plans.h"
 #include "kernels/cuda/device/device.h"
-#include "kernels/cuda/pointwise/sums.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +152,7 @@ static void run_piece(const struct part *p, int h, int i)
         sp_cuda_fatal("cuda: cuDNN %s refuses an attention that it had planned: %s",
                       sp_cudnn_about(), why);
     if (p->low)
-        sp_cuda_accumulate(p->k, sp_cudnn_gradient_elements(&s), p->low, p->sum);
+        p->k->add_to_f32(p->k, sp_cudnn_gradient_elements(&s), p->low, p->sum);
 }
 
 /* dK and dV where they belong, from their sum. */

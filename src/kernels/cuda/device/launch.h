@@ -254,4 +254,32 @@ static void sp_launch(const struct sp_backend *k, const char *name, void (*kerne
     sp_cuda_must(cudaLaunchKernelEx(&config, kernel, P(arguments)...), name);
 }
 
+/*
+ * Queues a pass over n elements of arrays. If these are aligned (`wide`), the kernel `wide_kernel`
+ * takes N elements an access, and `rest` takes what is left one by one; otherwise `rest` takes all.
+ * Before the given arguments both get the first element and the number of accesses; a block does
+ * `each` of them.
+ */
+template <int N, typename... P, typename... A>
+static void sp_launch_over(const struct sp_backend *k, const char *name, size_t n, bool wide,
+                           size_t each, void (*wide_kernel)(P...), void (*rest)(P...),
+                           A... arguments)
+{
+    size_t accesses = wide ? n / N : 0, done = accesses * N;
+
+    sp_launch(k, name, wide_kernel, sp_blocks(accesses, each), SP_BLOCK, 0, (size_t)0, accesses,
+              arguments...);
+    sp_launch(k, name, rest, sp_blocks(n - done, each), SP_BLOCK, 0, done, n - done, arguments...);
+}
+
+/* For such a kernel with an access a thread: the first element of this thread's. False: there is
+ * none. */
+template <int V> SP_DEVICE bool sp_own_access(size_t first, size_t accesses, size_t *at)
+{
+    size_t access = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+    *at = first + access * V;
+    return access < accesses;
+}
+
 #endif

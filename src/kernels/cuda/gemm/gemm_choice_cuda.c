@@ -37,21 +37,21 @@ struct sp_choice {
 static struct key key_of(const struct sp_product *p)
 {
     const void *at[4] = {p->A, p->B, p->beta == 0 ? p->D : p->C, p->D};
-    struct key key;
+    struct key key = {.m = p->m,
+                      .n = p->n,
+                      .k = p->k,
+                      .lda = p->lda,
+                      .ldb = p->ldb,
+                      .ldd = p->ldd,
+                      .trans_a = p->trans_a,
+                      .trans_b = p->trans_b,
+                      .in = (uint8_t)p->in,
+                      .out = (uint8_t)p->out,
+                      .epilogue = (uint8_t)p->epilogue,
+                      .c = p->beta == 0   ? 0
+                           : p->C == p->D ? 1
+                                          : 2};
 
-    memset(&key, 0, sizeof key);
-    key.m = p->m;
-    key.n = p->n;
-    key.k = p->k;
-    key.lda = p->lda;
-    key.ldb = p->ldb;
-    key.ldd = p->ldd;
-    key.trans_a = p->trans_a;
-    key.trans_b = p->trans_b;
-    key.in = (uint8_t)p->in;
-    key.out = (uint8_t)p->out;
-    key.epilogue = (uint8_t)p->epilogue;
-    key.c = p->beta == 0 ? 0 : p->C == p->D ? 1 : 2;
     for (int i = 0; i < 4; i++)
         key.align[i] = (uint8_t)(sp_call_alignment(at[i]) - 1);
     return key;

@@ -10,12 +10,14 @@
 
 enum { MIB = 1 << 20 };
 
-void sp_gemm_refused(const struct sp_product *p)
+void sp_gemm_must(const struct sp_backend *k, const struct sp_product *p)
 {
-    sp_cuda_fatal("cuda: cublasLt %zu has no algorithm for a product of %d x %d x %d (%s to %s, "
-                  "leading dimensions %d, %d, %d)",
-                  cublasLtGetVersion(), p->m, p->n, p->k, sp_dtype_name(p->in),
-                  sp_dtype_name(p->out), p->lda, p->ldb, p->ldd);
+    if (!sp_gemm_product(k, p))
+        sp_cuda_fatal(
+            "cuda: cublasLt %zu has no algorithm for a product of %d x %d x %d (%s to %s, leading "
+            "dimensions %d, %d, %d)",
+            cublasLtGetVersion(), p->m, p->n, p->k, sp_dtype_name(p->in), sp_dtype_name(p->out),
+            p->lda, p->ldb, p->ldd);
 }
 
 void sp_cuda_gemm(const struct sp_backend *k, const struct sp_gemm *g, const void *A, const void *B,
@@ -40,8 +42,8 @@ void sp_cuda_gemm(const struct sp_backend *k, const struct sp_gemm *g, const voi
         .ldd = g->ldc,
     };
 
-    if (g->m > 0 && g->n > 0 && !sp_gemm_product(k, &p))
-        sp_gemm_refused(&p);
+    if (g->m > 0 && g->n > 0)
+        sp_gemm_must(k, &p);
 }
 
 void *sp_gemm_vector(const struct sp_backend *k, size_t bytes)

@@ -50,8 +50,8 @@ bool sp_gemm_product(const struct sp_backend *k, const struct sp_product *p);
 bool sp_gemm_fuses(const struct sp_backend *k, const struct sp_product *fused,
                    const struct sp_product *plain, void (*rest)(void *arg), void *arg);
 
-/* Ends the run: no algorithm computes a product that has no alternative. */
-void sp_gemm_refused(const struct sp_product *p) __attribute__((noreturn));
+/* The same for a product that has no alternative: without an algorithm the run ends. */
+void sp_gemm_must(const struct sp_backend *k, const struct sp_product *p);
 
 /* Room for one vector, aligned, until the next product that needs one; NULL if it is too long. */
 void *sp_gemm_vector(const struct sp_backend *k, size_t bytes);

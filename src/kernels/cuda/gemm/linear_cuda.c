@@ -64,8 +64,7 @@ static void add_up(const struct sp_backend *k, struct sp_product *p)
     }
     p->epilogue = SP_EPI_NONE;
     p->vector = NULL;
-    if (!sp_gemm_product(k, p))
-        sp_gemm_refused(p);
+    sp_gemm_must(k, p);
     if (bias)
         sp_cuda_add_bias(k, p->m, p->n, bias, p->D, p->ldd);
 }
@@ -147,8 +146,7 @@ static void linear_dx(const struct sp_backend *k, const struct sp_linear *l, con
     struct sp_product p = backward(k, l, dy, dx);
 
     p.beta = accumulate ? 1 : 0;
-    if (!sp_gemm_product(k, &p))
-        sp_gemm_refused(&p);
+    sp_gemm_must(k, &p);
 }
 
 static void act_bwd(void *arg)
@@ -169,8 +167,7 @@ static void linear_dx_act(const struct sp_backend *k, const struct sp_linear *l,
     if (k->dtype == SP_BF16 && kind == SP_GELU_TANH &&
         sp_gemm_fuses(k, &fused, &plain, act_bwd, &rest) && sp_gemm_product(k, &fused))
         return;
-    if (!sp_gemm_product(k, &plain))
-        sp_gemm_refused(&plain);
+    sp_gemm_must(k, &plain);
     act_bwd(&rest);
 }
 
@@ -224,8 +221,7 @@ static void linear_dw(const struct sp_backend *k, const struct sp_linear *l, con
     p.out = SP_F32;
     if (dbias && dw_with_sums(k, &p, call))
         return;
-    if (!sp_gemm_product(k, &p))
-        sp_gemm_refused(&p);
+    sp_gemm_must(k, &p);
     if (dbias)
         sums(&call);
 }

@@ -1,5 +1,5 @@
 /*
- * Loss, equations in cross_entropy.c; over a part of the vocabulary, in vocabulary.c.
+ * Loss, equations in cross_entropy.c, over a part of the vocabulary too.
  *
  * A block has a row of logits; it reads them once for the maximum and the sum of e^z, and once for
  * the gradient, which it writes in their place. The least traffic for a row, between its products,
@@ -195,7 +195,7 @@ static void cross_entropy(const struct sp_backend *k, const struct sp_logits *l,
     }
 }
 
-/* ---- loss over a part of the vocabulary (cpu/gemm/vocabulary.c) ------------------------------- */
+/* ---- loss over a part of the vocabulary (cpu/gemm/cross_entropy.c) ------------------------------- */
 
 /* For a row z(V) of logits: log(sum e^z), and z[target] if this part has it. */
 template <typename T, int V>

@@ -57,48 +57,43 @@ template <typename T, int ACT> SP_DEVICE float act_gradient(float u, float *s)
 
 /* dy NULL: out = act(u). */
 template <typename T, int V, int ACT>
-SP_KERNEL void act_kernel(size_t accesses, const T *u, const T *dy, T *out)
+SP_KERNEL void act_kernel(size_t first, size_t accesses, const T *u, const T *dy, T *out)
 {
-    size_t first = (size_t)blockIdx.x * blockDim.x * ELEMENTWISE_STEPS + threadIdx.x;
+    size_t own = (size_t)blockIdx.x * blockDim.x * ELEMENTWISE_STEPS + threadIdx.x;
     float x[ELEMENTWISE_STEPS][V], d[ELEMENTWISE_STEPS][V], s;
 
 #pragma unroll
     for (int i = 0; i < ELEMENTWISE_STEPS; i++) {
-        size_t at = first + (size_t)i * blockDim.x;
+        size_t access = own + (size_t)i * blockDim.x, at = first + access * V;
 
-        if (at < accesses) {
-            sp_load<V>(u + at * V, x[i]);
+        if (access < accesses) {
+            sp_load<V>(u + at, x[i]);
             if (dy)
-                sp_load<V>(dy + at * V, d[i]);
+                sp_load<V>(dy + at, d[i]);
         }
     }
 #pragma unroll
     for (int i = 0; i < ELEMENTWISE_STEPS; i++) {
-        size_t at = first + (size_t)i * blockDim.x;
+        size_t access = own + (size_t)i * blockDim.x;
 
-        if (at >= accesses)
+        if (access >= accesses)
             continue;
         for (int v = 0; v < V; v++)
             x[i][v] = dy ? d[i][v] * act_gradient<T, ACT>(x[i][v], &s) : act_value<T, ACT>(x[i][v]);
-        sp_store<V>(out + at * V, x[i]);
+        sp_store<V>(out + first + access * V, x[i]);
     }
 }
 
-/* The whole accesses of 16 bytes, then what is left. */
 template <typename T, int ACT>
 static void act_both(const struct sp_backend *k, size_t n, const void *u, const void *dy, void *out)
 {
-    const size_t each = SP_BLOCK * ELEMENTWISE_STEPS;
     const T *from = (const T *)u, *by = (const T *)dy;
     T *to = (T *)out;
     bool wide = sp_is_wide(from, 0) && sp_is_wide(by, 0) && sp_is_wide(to, 0);
-    size_t accesses = wide ? n / sp_wide<T>::N : 0, done = accesses * sp_wide<T>::N;
-    const char *name = dy ? "activation_bwd" : "activation";
 
-    sp_launch(k, name, act_kernel<T, sp_wide<T>::N, ACT>, sp_blocks(accesses, each), SP_BLOCK, 0,
-              accesses, from, by, to);
-    sp_launch(k, name, act_kernel<T, 1, ACT>, sp_blocks(n - done, each), SP_BLOCK, 0, n - done,
-              from + done, by ? by + done : NULL, to + done);
+    sp_launch_over<sp_wide<T>::N>(k, dy ? "activation_bwd" : "activation", n, wide,
+                                  SP_BLOCK * ELEMENTWISE_STEPS, act_kernel<T, sp_wide<T>::N, ACT>,
+                                  act_kernel<T, 1, ACT>, from, by, to);
 }
 
 /* One block has up to blockDim.x * V columns of one row; `pieces` of them make the row. */

@@ -1,4 +1,4 @@
-/* Sums in one order, whatever the scheduling, that several kernels end with; and a sum in f32. */
+/* Sums in one order, whatever the scheduling, that several kernels end with. */
 #ifndef SP_CUDA_SUMS_H
 #define SP_CUDA_SUMS_H
 
@@ -20,9 +20,6 @@ void sp_cuda_add_partials(const struct sp_backend *k, int parts, int n, const fl
 
 /* *sum += part(parts), which may be the workspace. */
 void sp_cuda_add_doubles(const struct sp_backend *k, int parts, const double *part, double *sum);
-
-/* sum(n) += x(n), of the backend's type. */
-void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, float *sum);
 
 #ifdef __cplusplus
 }

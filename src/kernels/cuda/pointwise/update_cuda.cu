@@ -15,40 +15,41 @@ enum {
 
 /* y += x, computed in f32. */
 template <typename T, typename U, int V>
-SP_KERNEL void add_kernel(size_t accesses, const T *x, U *y)
+SP_KERNEL void add_kernel(size_t first, size_t accesses, const T *x, U *y)
 {
-    size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    size_t at;
     float a[V], b[V];
 
-    if (at >= accesses)
+    if (!sp_own_access<V>(first, accesses, &at))
         return;
-    sp_load<V>(x + at * V, a);
-    sp_load<V>(y + at * V, b);
+    sp_load<V>(x + at, a);
+    sp_load<V>(y + at, b);
     for (int v = 0; v < V; v++)
         b[v] += a[v];
-    sp_store<V>(y + at * V, b);
+    sp_store<V>(y + at, b);
 }
 
 template <typename T, typename U>
-static void add_all(const struct sp_backend *k, size_t n, const T *x, U *y)
+static void add_all(const struct sp_backend *k, const char *name, size_t n, const T *x, U *y)
 {
-    size_t accesses = sp_is_wide(x, 0) && sp_is_wide(y, 0) ? n / sp_wide<T>::N : 0;
-    size_t done = accesses * sp_wide<T>::N;
-
-    sp_launch(k, "add", add_kernel<T, U, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK), SP_BLOCK, 0,
-              accesses, x, y);
-    sp_launch(k, "add", add_kernel<T, U, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK, 0, n - done,
-              x + done, y + done);
+    sp_launch_over<sp_wide<T>::N>(k, name, n, sp_is_wide(x, 0) && sp_is_wide(y, 0), SP_BLOCK,
+                                  add_kernel<T, U, sp_wide<T>::N>, add_kernel<T, U, 1>, x, y);
 }
 
 static void add_f32(const struct sp_backend *k, size_t n, const float *x, float *y)
 {
-    add_all(k, n, x, y);
+    add_all(k, "add", n, x, y);
 }
 
 template <typename T> static void add(const struct sp_backend *k, size_t n, const void *x, void *y)
 {
-    add_all(k, n, (const T *)x, (T *)y);
+    add_all(k, "add", n, (const T *)x, (T *)y);
+}
+
+template <typename T>
+static void add_to_f32(const struct sp_backend *k, size_t n, const void *x, float *y)
+{
+    add_all(k, "add_to_f32", n, (const T *)x, y);
 }
 
 enum { PARTS_AT_ONCE = 16 };
@@ -58,20 +59,21 @@ template <typename T> struct parts_of {
 };
 
 template <typename T, int V>
-SP_KERNEL void add_parts_kernel(size_t accesses, int parts, struct parts_of<T> x, T *y)
+SP_KERNEL void add_parts_kernel(size_t first, size_t accesses, int parts, struct parts_of<T> x,
+                                T *y)
 {
-    size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    size_t at;
     float a[V], sum[V];
 
-    if (at >= accesses)
+    if (!sp_own_access<V>(first, accesses, &at))
         return;
-    sp_load<V>(y + at * V, sum);
+    sp_load<V>(y + at, sum);
     for (int i = 0; i < parts; i++) {
-        sp_load<V>(x.at[i] + at * V, a);
+        sp_load<V>(x.at[i] + at, a);
         for (int v = 0; v < V; v++)
             sum[v] += a[v];
     }
-    sp_store<V>(y + at * V, sum);
+    sp_store<V>(y + at, sum);
 }
 
 /* The sum is rounded once in each launch. */
@@ -81,33 +83,19 @@ static void add_parts(const struct sp_backend *k, size_t n, int parts, const voi
 {
     for (int first = 0; first < parts; first += PARTS_AT_ONCE) {
         int now = parts - first < PARTS_AT_ONCE ? parts - first : PARTS_AT_ONCE;
-        struct parts_of<T> all = {}, rest = {
+        struct parts_of<T> some = {
         };
         T *y = (T *)sum;
         bool wide = sp_is_wide(y, 0);
-        size_t accesses, done;
 
         for (int i = 0; i < now; i++) {
-            all.at[i] = (const T *)x[first + i];
-            wide = wide && sp_is_wide(all.at[i], 0);
+            some.at[i] = (const T *)x[first + i];
+            wide = wide && sp_is_wide(some.at[i], 0);
         }
-        accesses = wide ? n / sp_wide<T>::N : 0;
-        done = accesses * sp_wide<T>::N;
-        for (int i = 0; i < now; i++)
-            rest.at[i] = all.at[i] + done;
-        sp_launch(k, "add_parts", add_parts_kernel<T, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK),
-                  SP_BLOCK, 0, accesses, now, all, y);
-        sp_launch(k, "add_parts", add_parts_kernel<T, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK,
-                  0, n - done, now, rest, y + done);
+        sp_launch_over<sp_wide<T>::N>(k, "add_parts", n, wide, SP_BLOCK,
+                                      add_parts_kernel<T, sp_wide<T>::N>, add_parts_kernel<T, 1>,
+                                      now, some, y);
     }
-}
-
-extern "C" void sp_cuda_accumulate(const struct sp_backend *k, size_t n, const void *x, float *sum)
-{
-    if (k->dtype == SP_BF16)
-        add_all(k, n, (const bf16 *)x, sum);
-    else
-        add_f32(k, n, (const float *)x, sum);
 }
 
 /* A thread gets the same elements in the same order, however they are read. */
@@ -161,13 +149,13 @@ struct adamw_factors {
 };
 
 template <typename T, int V>
-SP_KERNEL void adamw_kernel(size_t accesses, struct adamw_factors f, float *w, float *g, float *m,
-                            float *v, T *w_low)
+SP_KERNEL void adamw_kernel(size_t first, size_t accesses, struct adamw_factors f, float *w,
+                            float *g, float *m, float *v, T *w_low)
 {
-    size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    size_t at;
     float ws[V], gs[V], ms[V], vs[V];
 
-    if (at >= accesses * V)
+    if (!sp_own_access<V>(first, accesses, &at))
         return;
     sp_load<V>(w + at, ws);
     sp_load<V>(g + at, gs);
@@ -211,25 +199,21 @@ static void adamw(const struct sp_backend *k, const struct sp_adamw *hp,
                                     1.0f / sqrtf(hp->bias2),
                                     hp->eps,
                                     hp->grad_scale};
-    const size_t n = a->n;
-    float *w = a->w, *g = a->g, *m = a->m, *v = a->v;
     T *low = (T *)a->low;
-    bool wide = sp_is_wide(w, 0) && sp_is_wide(g, 0) && sp_is_wide(m, 0) && sp_is_wide(v, 0) &&
-                (uintptr_t)low % (4 * sizeof(T)) == 0;
-    size_t accesses = wide ? n / 4 : 0, done = accesses * 4;
+    bool wide = sp_is_wide(a->w, 0) && sp_is_wide(a->g, 0) && sp_is_wide(a->m, 0) &&
+                sp_is_wide(a->v, 0) && (uintptr_t)low % (4 * sizeof(T)) == 0;
 
-    sp_launch(k, "adamw", adamw_kernel<T, 4>, sp_blocks(accesses, SP_BLOCK), SP_BLOCK, 0, accesses,
-              f, w, g, m, v, low);
-    sp_launch(k, "adamw", adamw_kernel<T, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK, 0, n - done,
-              f, w + done, g + done, m + done, v + done, low ? low + done : NULL);
+    sp_launch_over<4>(k, "adamw", a->n, wide, SP_BLOCK, adamw_kernel<T, 4>, adamw_kernel<T, 1>, f,
+                      a->w, a->g, a->m, a->v, low);
 }
 
-template <typename T, int V> SP_KERNEL void round_kernel(size_t accesses, const float *x, T *y)
+template <typename T, int V>
+SP_KERNEL void round_kernel(size_t first, size_t accesses, const float *x, T *y)
 {
-    size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    size_t at;
     float a[V];
 
-    if (at >= accesses * V)
+    if (!sp_own_access<V>(first, accesses, &at))
         return;
     sp_load<V>(x + at, a);
     sp_store<V>(y + at, a);
@@ -239,49 +223,30 @@ template <typename T>
 static void round_all(const struct sp_backend *k, size_t n, const float *x, void *y)
 {
     T *to = (T *)y;
-    size_t accesses = sp_is_wide(x, 0) && sp_is_wide(to, 0) ? n / sp_wide<T>::N : 0;
-    size_t done = accesses * sp_wide<T>::N;
 
-    sp_launch(k, "round", round_kernel<T, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK), SP_BLOCK,
-              0, accesses, x, to);
-    sp_launch(k, "round", round_kernel<T, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK, 0, n - done,
-              x + done, to + done);
+    sp_launch_over<sp_wide<T>::N>(k, "round", n, sp_is_wide(x, 0) && sp_is_wide(to, 0), SP_BLOCK,
+                                  round_kernel<T, sp_wide<T>::N>, round_kernel<T, 1>, x, to);
 }
 
 /* y += x for V elements: y of type T, x of f32. */
 template <typename T, int V>
-SP_KERNEL void at_random_kernel(size_t accesses, size_t first, uint32_t stream, const float *x,
+SP_KERNEL void at_random_kernel(size_t first, size_t accesses, uint32_t stream, const float *x,
                                 T *y)
 {
-    size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    size_t at;
     float a[V], b[V];
 
-    if (at >= accesses * V)
+    if (!sp_own_access<V>(first, accesses, &at))
         return;
     sp_load<V>(x + at, a);
     sp_load<V>(y + at, b);
     for (int i = 0; i < V; i++) {
         b[i] += a[i];
         if (sizeof(T) == 2) /* the result is a bf16, which stores as it is */
-            b[i] = __uint_as_float(
-                sp_bf16_at_random(__float_as_uint(b[i]),
-                                  sp_random_bits(stream, (uint32_t)(first + at + i))) &
-                0xffff0000u);
+            b[i] = __uint_as_float(sp_bf16_at_random(__float_as_uint(b[i]),
+                                                     sp_random_bits(stream, (uint32_t)(at + i))) &
+                                   0xffff0000u);
     }
-    sp_store<V>(y + at, b);
-}
-
-template <typename T, int V> SP_KERNEL void to_f32_kernel(size_t accesses, const T *x, float *y)
-{
-    size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
-    float a[V], b[V];
-
-    if (at >= accesses * V)
-        return;
-    sp_load<V>(x + at, a);
-    sp_load<V>(y + at, b);
-    for (int i = 0; i < V; i++)
-        b[i] += a[i];
     sp_store<V>(y + at, b);
 }
 
@@ -290,26 +255,10 @@ static void add_at_random(const struct sp_backend *k, size_t n, uint32_t stream,
                           void *y)
 {
     T *to = (T *)y;
-    size_t accesses = sp_is_wide(x, 0) && sp_is_wide(to, 0) ? n / sp_wide<T>::N : 0;
-    size_t done = accesses * sp_wide<T>::N;
 
-    sp_launch(k, "add_at_random", at_random_kernel<T, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK),
-              SP_BLOCK, 0, accesses, (size_t)0, stream, x, to);
-    sp_launch(k, "add_at_random", at_random_kernel<T, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK,
-              0, n - done, done, stream, x + done, to + done);
-}
-
-template <typename T>
-static void add_to_f32(const struct sp_backend *k, size_t n, const void *x, float *y)
-{
-    const T *from = (const T *)x;
-    size_t accesses = sp_is_wide(from, 0) && sp_is_wide(y, 0) ? n / sp_wide<T>::N : 0;
-    size_t done = accesses * sp_wide<T>::N;
-
-    sp_launch(k, "add_to_f32", to_f32_kernel<T, sp_wide<T>::N>, sp_blocks(accesses, SP_BLOCK),
-              SP_BLOCK, 0, accesses, from, y);
-    sp_launch(k, "add_to_f32", to_f32_kernel<T, 1>, sp_blocks(n - done, SP_BLOCK), SP_BLOCK, 0,
-              n - done, from + done, y + done);
+    sp_launch_over<sp_wide<T>::N>(k, "add_at_random", n, sp_is_wide(x, 0) && sp_is_wide(to, 0),
+                                  SP_BLOCK, at_random_kernel<T, sp_wide<T>::N>,
+                                  at_random_kernel<T, 1>, stream, x, to);
 }
 
 template <typename T> static void update_fill(struct sp_backend *backend)
