@@ -1,5 +1,6 @@
 #include "trace/fxt/traced_run.h"
 #include "sp_error.h"
+#include "sp_grow.h"
 #include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -20,17 +21,8 @@ struct sides {
 
 static struct side *append(struct sides *s)
 {
-    if (s->n == s->cap) {
-        int cap = s->cap ? 2 * s->cap : 1024;
-        struct side *more = realloc(s->at, (size_t)cap * sizeof *more);
-
-        if (!more) {
-            sp_error(ENOMEM, "trace: no memory for %d messages", cap);
-            abort();
-        }
-        s->at = more;
-        s->cap = cap;
-    }
+    SP_NEED(sp_grow(&s->at, s->n, &s->cap, sizeof *s->at), "trace: no memory for %d messages",
+            s->n);
     return &s->at[s->n++];
 }
 

@@ -1,8 +1,7 @@
 #include "trace/fxt/rewrite.h"
-#include "trace/fxt/task_name.h"
+#include "sp_error.h"
+#include "sp_grow.h"
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The indices of a task state's fields. */
 struct columns {
@@ -58,7 +57,7 @@ static bool rename_task(struct sp_paje_event *e, struct sp_paje_words *w, const 
 
 /* The kinds of tasks seen so far. */
 struct kinds {
-    int n;
+    int n, cap;
     char (*name)[SP_TASK_KIND];
 };
 
@@ -67,9 +66,8 @@ static void remember(struct kinds *k, const char *name)
     for (int i = 0; i < k->n; i++)
         if (!strcmp(k->name[i], name))
             return;
-    k->name = realloc(k->name, (size_t)(k->n + 1) * sizeof *k->name);
-    if (!k->name)
-        abort();
+    SP_NEED(sp_grow(&k->name, k->n, &k->cap, sizeof *k->name), "trace: no memory for %d kinds",
+            k->n);
     snprintf(k->name[k->n++], sizeof *k->name, "%s", name);
 }
 

@@ -128,13 +128,9 @@ static struct sp_paje_event *append(struct sp_paje *p)
 {
     if (p->n == p->cap) {
         size_t cap = p->cap ? 2 * p->cap : 4096;
-        struct sp_paje_event *more = realloc(p->events, cap * sizeof *more);
 
-        if (!more) {
-            sp_error(ENOMEM, "trace: no memory for %zu events", cap);
-            abort();
-        }
-        p->events = more;
+        p->events = realloc(p->events, cap * sizeof *p->events);
+        SP_NEED(p->events, "trace: no memory for %zu events", cap);
         p->cap = cap;
     }
     return &p->events[p->n++];
@@ -249,10 +245,7 @@ void sp_paje_sort(struct sp_paje *p)
 {
     struct sp_paje_event *scratch = malloc((p->n + 1) * sizeof *scratch);
 
-    if (!scratch) {
-        sp_error(ENOMEM, "trace: no memory for %zu events", p->n);
-        abort();
-    }
+    SP_NEED(scratch, "trace: no memory for %zu events", p->n);
     sort(p->events, p->n, scratch);
     free(scratch);
 }

@@ -82,6 +82,53 @@ static void write_memory(FILE *f, const struct sp_fxt_trace *t)
     sp_paje_words_free(&w);
 }
 
+/* Finds the name of a type or of a container by its alias: word `field` of the event that defines it.
+ * Definitions and containers come first in a sorted trace. */
+static void name_of(const struct sp_paje *p, enum sp_paje_code code, int field, const char *alias,
+                    char name[64])
+{
+    struct sp_paje_words w = {0};
+
+    snprintf(name, 64, "%s", alias);
+    for (size_t i = 0; i < p->n && p->events[i].code <= SP_PAJE_CREATE; i++) {
+        if (!p->events[i].rest || p->events[i].code != (int)code)
+            continue;
+        sp_paje_split(p->events[i].rest, &w);
+        if (w.n > field && !strcmp(w.at[0], alias))
+            snprintf(name, 64, "%s", w.at[field]);
+    }
+    sp_paje_words_free(&w);
+}
+
+/* Writes the containers as pj_dump --entity-hierarchy does, with the states and variables they
+ * had. */
+static void write_entities(FILE *f, const struct sp_fxt_trace *t)
+{
+    static const char *const states[][3] = {{"W", "Worker State", "State"},
+                                            {"MPICt", "Communication Thread State", "State"},
+                                            {"Mm", "Memory Node State", "State"},
+                                            {"Mm", "Used (MB)", "Variable"}};
+    const struct sp_paje *p = t->paje;
+    struct sp_paje_words w = {0};
+    char type[64], parent[64];
+
+    fprintf(f, "Parent,Name,Type,Nature\n");
+    for (size_t i = 0; i < p->n; i++) {
+        if (!p->events[i].rest || p->events[i].code != SP_PAJE_CREATE)
+            continue;
+        sp_paje_split(p->events[i].rest, &w);
+        if (w.n < 4)
+            continue;
+        name_of(p, SP_PAJE_DEFINE_CONTAINER, 2, w.at[1], type);
+        name_of(p, SP_PAJE_CREATE, 3, w.at[2], parent);
+        fprintf(f, "%s,%s,%s,Container\n", parent, w.at[3], type);
+        for (size_t k = 0; k < sizeof states / sizeof *states; k++)
+            if (!strcmp(states[k][0], w.at[1]))
+                fprintf(f, "%s,%s,%s,%s\n", w.at[3], states[k][1], states[k][1], states[k][2]);
+    }
+    sp_paje_words_free(&w);
+}
+
 static void put_id(FILE *f, const struct sp_fxt_task *task, int message, char end)
 {
     if (task)
@@ -106,7 +153,8 @@ int sp_fxt_tables_write(const struct sp_fxt_trace *t, const char *dir)
     static const struct {
         const char *name;
         void (*write)(FILE *f, const struct sp_fxt_trace *t);
-    } tables[] = {{"tasks.csv", write_tasks},
+    } tables[] = {{"entities.csv", write_entities},
+                  {"tasks.csv", write_tasks},
                   {"messages.csv", write_messages},
                   {"memory.csv", write_memory},
                   {"dependencies.csv", write_dependencies}};
