@@ -1,5 +1,6 @@
 #include "trace/gantt.h"
 #include "policies/simulation/times.h"
+#include "sp_grow.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,15 +37,8 @@ int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar)
 {
     struct sp_bar *last;
 
-    if (g->n == g->cap) {
-        int cap = g->cap ? 2 * g->cap : 256;
-        struct sp_bar *bars = realloc(g->bars, (size_t)cap * sizeof *bars);
-
-        if (!bars)
-            return -ENOMEM;
-        g->bars = bars;
-        g->cap = cap;
-    }
+    if (!sp_grow(&g->bars, g->n, &g->cap, sizeof *g->bars))
+        return -ENOMEM;
     last = g->n ? &g->bars[g->n - 1] : NULL;
     g->bars[g->n] = *bar;
     if (last && last->joined && last->stage == bar->stage && bar->start < last->end) {
@@ -59,15 +53,8 @@ int sp_gantt_add_message(struct sp_gantt *g, const struct sp_gantt_message *mess
 {
     struct sp_gantt_message *last;
 
-    if (g->n_messages == g->cap_messages) {
-        int cap = g->cap_messages ? 2 * g->cap_messages : 256;
-        struct sp_gantt_message *more = realloc(g->messages, (size_t)cap * sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        g->messages = more;
-        g->cap_messages = cap;
-    }
+    if (!sp_grow(&g->messages, g->n_messages, &g->cap_messages, sizeof *g->messages))
+        return -ENOMEM;
     last = &g->messages[g->n_messages++];
     *last = *message;
     last->arrived = fmax(last->arrived, last->sent);
@@ -89,15 +76,8 @@ int sp_gantt_add_evicted(struct sp_gantt *g, const struct sp_gantt_evicted *evic
 {
     if (!(evicted->until > evicted->from) || evicted->bytes <= 0)
         return 0;
-    if (g->n_away == g->cap_away) {
-        int cap = g->cap_away ? 2 * g->cap_away : 256;
-        struct sp_gantt_evicted *more = realloc(g->evicted, (size_t)cap * sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        g->evicted = more;
-        g->cap_away = cap;
-    }
+    if (!sp_grow(&g->evicted, g->n_away, &g->cap_away, sizeof *g->evicted))
+        return -ENOMEM;
     g->evicted[g->n_away++] = *evicted;
     return 0;
 }

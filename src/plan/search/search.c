@@ -6,6 +6,7 @@
 #include "policies/order_book.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "sp_grow.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ struct search {
     struct sp_found *best;
     int n, most, shown;
     struct line *line;
-    int lines;
+    int lines, room;
     struct sp_grid *grid;
     int grids;
     bool any_fits; /* the parameters fit on some grid */
@@ -220,18 +221,14 @@ static void propose(void *arg, const struct sp_found *f)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static struct line *add_line(struct search *s, const char *schedule, int of)
+static void add_line(struct search *s, const char *schedule, int of)
 {
-    struct line *more = realloc(s->line, (size_t)(s->lines + 1) * sizeof *more);
-
-    if (!more) {
+    if (!sp_grow(&s->line, s->lines, &s->room, sizeof *s->line)) {
         s->trials.lost = true;
-        return NULL;
+        return;
     }
-    s->line = more;
     s->line[s->lines] = (struct line){.of = of, .best = -1};
-    snprintf(s->line[s->lines].schedule, sizeof s->line->schedule, "%s", schedule);
-    return &s->line[s->lines++];
+    snprintf(s->line[s->lines++].schedule, sizeof s->line->schedule, "%s", schedule);
 }
 
 /* Lists every schedule, then the variants that its options make. */
