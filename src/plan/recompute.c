@@ -1,6 +1,5 @@
 #include "plan/recompute.h"
 #include "plan/memory.h"
-#include "plan/offload/offload.h"
 #include "policies/families/families.h"
 #include "sp_error.h"
 #include <stdlib.h>

@@ -7,8 +7,7 @@
 #ifndef SP_PLAN_RECOMPUTE_H
 #define SP_PLAN_RECOMPUTE_H
 
-#include "offload/eviction.h"
-#include "plan/offload/request.h"
+#include "plan/offload/offload.h"
 #include "plan/predict.h"
 
 struct sp_recompute_wish {

@@ -74,8 +74,7 @@ static double time_on_machine(const void *arg, int first, int len)
 
     sp_shape_slice(on->shape, first, len, &part);
     sp_part_times(on->machine, 1, &part, &t);
-    return t.pre + t.attention + t.post + t.pre_input + t.attention_input + t.post_input +
-           t.qkv_weight + t.post_weight;
+    return sp_part_times_sum(&t);
 }
 
 static int cut_by_program(const struct sp_layout *lay, const struct sp_shape *sh,
