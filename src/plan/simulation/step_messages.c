@@ -355,3 +355,66 @@ void sp_step_messages_destroy(struct sp_step_messages *messages)
     free(messages->first_of_before);
     *messages = (struct sp_step_messages){0};
 }
+
+/* ---- queries ---------------------------------------------------------------------------------- */
+
+/* A message and its place in the order of readers. */
+struct read {
+    int place, message;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct read *x = a, *y = b;
+
+    return x->place != y->place ? x->place - y->place : x->message - y->message;
+}
+
+/* Each stage's ops come in turn, then its messages without a reader. */
+int *sp_step_messages_by_reader(const struct sp_step_messages *messages, const struct sp_plan *plan,
+                                int *n)
+{
+    int *order = malloc((size_t)(messages->n + 1) * sizeof *order);
+    struct read *read = malloc((size_t)(messages->n + 1) * sizeof *read);
+
+    (void)plan;
+    *n = 0;
+    for (int i = 0; order && read && i < messages->n; i++) {
+        const struct sp_step_message *m = &messages->message[i];
+        int op =
+            m->reader >= 0 ? messages->first_op[m->to] + m->reader : messages->first_op[m->to + 1];
+
+        if (sp_step_message_is_sent(m))
+            read[(*n)++] = (struct read){op + m->to, i};
+    }
+    if (read)
+        qsort(read, (size_t)*n, sizeof *read, by_place);
+    for (int i = 0; i < *n; i++)
+        order[i] = read[i].message;
+    if (!read) {
+        free(order);
+        order = NULL;
+    }
+    free(read);
+    return order;
+}
+
+char *sp_step_message_print(const struct sp_plan *plan, const struct sp_step_message *m,
+                            char text[SP_TENSOR_TEXT])
+{
+    if (m->writer < 0)
+        return sp_tensor_print(plan, &m->tensor, text);
+    return sp_op_print(&plan->programs[m->writer_stage].ops[m->writer], plan->layout.slices > 1,
+                       text);
+}
+
+double sp_step_message_share(const struct sp_plan *plan, const struct sp_step_message *m)
+{
+    const struct sp_family *family = plan->family;
+    const struct sp_op *op;
+
+    if (m->writer < 0 || !sp_step_message_is_sent(m))
+        return 1;
+    op = &plan->programs[m->writer_stage].ops[m->writer];
+    return family->size ? family->size(&plan->layout, op) : 1;
+}
