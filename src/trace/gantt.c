@@ -1,6 +1,4 @@
 #include "trace/gantt.h"
-#include "plan/predict.h"
-#include "policies/simulation/times.h"
 #include "sp_grow.h"
 #include <errno.h>
 #include <math.h>
@@ -137,29 +135,6 @@ double sp_gantt_tick(double length, int most)
     return step;
 }
 
-/* Sets `live` and `after` of the bars, which are the ops of the plan in order. */
-static void set_live(struct sp_gantt *g, const struct sp_plan *plan)
-{
-    const struct sp_layout *lay = &plan->layout;
-    struct sp_bar *bar = g->bars;
-
-    g->parts = plan->family->facts.parts;
-    for (int s = 0; s < lay->stages; s++) {
-        int live = 0;
-
-        for (int k = 0; k < plan->programs[s].n && bar < g->bars + g->n; k++, bar++) {
-            const struct sp_op *op = &plan->programs[s].ops[k];
-            int id = plan->deferred ? plan->family->id(lay, s, op) : -1;
-            bool kept = op->pass == SP_B && id >= 0 && plan->deferred[id];
-
-            live += op->pass == SP_F && op->part != SP_HEAD;
-            bar->live = live;
-            live -= op->pass == SP_W || (op->pass == SP_B && op->part != SP_HEAD && !kept);
-            bar->after = live;
-        }
-    }
-}
-
 enum sp_bar_kind sp_gantt_kind(const struct sp_op *op)
 {
     static const enum sp_bar_kind kinds[] = {
@@ -234,110 +209,4 @@ void sp_gantt_note_peak(struct sp_gantt *g, int stage, int activations)
 {
     snprintf(g->note[stage], sizeof g->note[stage], "peak %.4g", activations * g->share);
     g->notes = "peak: activations, in micro-batches on a whole stage";
-}
-
-int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
-                        struct sp_gantt *g)
-{
-    const struct sp_layout *lay = &plan->layout;
-    struct sp_gantt new;
-    int ret = sp_gantt_create(lay->stages, &new), used;
-
-    if (ret)
-        return ret;
-    new.share = sp_activation_share(plan->family, lay);
-    used = snprintf(new.title, sizeof new.title, "%s%s%s · %d stage%s · %d micro-batch%s",
-                    plan->def->name, *lay->options ? ":" : "", lay->options, lay->stages,
-                    lay->stages > 1 ? "s" : "", lay->micro_batches,
-                    lay->micro_batches > 1 ? "es" : "");
-    if (lay->chunks > 1 && used < (int)sizeof new.title)
-        used += snprintf(new.title + used, sizeof new.title - (size_t)used, " · %d chunks",
-                         lay->chunks);
-    if (lay->slices > 1 && used < (int)sizeof new.title)
-        snprintf(new.title + used, sizeof new.title - (size_t)used, " · %d slices", lay->slices);
-    snprintf(new.subtitle, sizeof new.subtitle, "makespan %.6g, bubble %.1f %%", times->makespan,
-             100 * times->bubble_ratio);
-    new.end = times->makespan;
-    for (int s = 0; s < lay->stages; s++) {
-        for (int k = 0; k < plan->programs[s].n; k++) {
-            const struct sp_op *op = &plan->programs[s].ops[k];
-            struct sp_bar bar = {.start = times->start[s][k],
-                                 .end = times->end[s][k],
-                                 .stage = s,
-                                 .kind = sp_gantt_kind(op),
-                                 .mb = op->mb,
-                                 .chunk = sp_gantt_shade(op),
-                                 .joined = op->overlap};
-
-            sp_gantt_label(op, lay->slices, bar.label);
-            sp_op_print(op, lay->slices > 1, bar.name);
-            ret = sp_gantt_add(&new, &bar);
-            if (ret) {
-                sp_gantt_destroy(&new);
-                return ret;
-            }
-        }
-        new.idle_percent[s] = times->makespan > 0 ? 100 * times->idle[s] / times->makespan : 0;
-        sp_gantt_note_peak(&new, s, times->peak_live[s]);
-    }
-    sp_gantt_shorten_labels(&new);
-    set_live(&new, plan);
-    *g = new;
-    return 0;
-}
-
-/* ---- messages of a simulated step ------------------------------------------------------------ */
-
-/* Sets the exchanges of bars, which are the ops of the plan in order. */
-static void set_exchanges(struct sp_gantt *g, const struct sp_plan *plan,
-                          const struct sp_prediction *p)
-{
-    struct sp_bar *bar = g->bars;
-
-    for (int s = 0; s < plan->layout.stages; s++)
-        for (int k = 0; k < plan->programs[s].n; k++, bar++)
-            bar->exchange = sp_prediction_exchange(plan, p, s, &plan->programs[s].ops[k]);
-}
-
-/* Adds tensors that a stage evicts and fetches again. Keys of earlier slices that are streamed
- * through have no eviction. */
-static int add_away(struct sp_gantt *g, const struct sp_step_messages *messages,
-                    const struct sp_message_times *when)
-{
-    int ret = 0;
-
-    for (int i = 0; !ret && i < messages->n; i++) {
-        const struct sp_step_message *m = &messages->message[i];
-
-        if (m->kind == SP_ACTION_FETCH && m->before >= 0)
-            ret =
-                sp_gantt_add_evicted(g, &(struct sp_gantt_evicted){.stage = m->to,
-                                                                   .from = when->arrived[m->before],
-                                                                   .until = when->arrived[i],
-                                                                   .bytes = m->bytes});
-    }
-    return ret;
-}
-
-int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
-                          const struct sp_prediction *prediction)
-{
-    const struct sp_step_messages *messages = &prediction->messages;
-    const struct sp_message_times *when = &prediction->when;
-    int n, *order = sp_step_messages_by_reader(messages, plan, &n), ret = order ? 0 : -ENOMEM;
-
-    set_exchanges(g, plan, prediction);
-    for (int i = 0; !ret && i < n; i++) {
-        const struct sp_step_message *m = &messages->message[order[i]];
-        struct sp_gantt_message drawn = {.from = m->from,
-                                         .to = m->to,
-                                         .sent = when->sent[order[i]],
-                                         .arrived = when->arrived[order[i]]};
-
-        sp_step_message_print(plan, m, drawn.name);
-        if (drawn.arrived > drawn.sent)
-            ret = sp_gantt_add_message(g, &drawn);
-    }
-    free(order);
-    return ret ? ret : add_away(g, messages, when);
 }

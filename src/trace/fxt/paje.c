@@ -215,39 +215,24 @@ static int rank_of(const struct sp_paje_event *e)
     return e->code < SP_PAJE_CREATE ? 0 : e->code == SP_PAJE_CREATE ? 1 : 2;
 }
 
-/* Merges two sorted halves: events of the same time keep their order. */
-static void merge(struct sp_paje_event *e, size_t half, size_t n, struct sp_paje_event *to)
+/* Events of the same time keep their order. */
+static int in_turn(const void *x, const void *y)
 {
-    size_t i = 0, k = half;
+    const struct sp_paje_event *a = x, *b = y;
 
-    for (size_t at = 0; at < n; at++) {
-        const struct sp_paje_event *a = &e[i], *b = &e[k];
-        bool second = i == half;
-
-        if (i < half && k < n)
-            second = rank_of(a) != rank_of(b) ? rank_of(b) < rank_of(a)
-                                              : rank_of(a) == 2 && b->ms < a->ms;
-        to[at] = second ? e[k++] : e[i++];
-    }
-    memcpy(e, to, n * sizeof *e);
-}
-
-static void sort(struct sp_paje_event *e, size_t n, struct sp_paje_event *scratch)
-{
-    if (n < 2)
-        return;
-    sort(e, n / 2, scratch);
-    sort(e + n / 2, n - n / 2, scratch);
-    merge(e, n / 2, n, scratch);
+    if (rank_of(a) != rank_of(b))
+        return rank_of(a) - rank_of(b);
+    if (rank_of(a) == 2 && (a->ms < b->ms || b->ms < a->ms))
+        return a->ms < b->ms ? -1 : 1;
+    return a->place < b->place ? -1 : a->place > b->place;
 }
 
 void sp_paje_sort(struct sp_paje *p)
 {
-    struct sp_paje_event *scratch = malloc((p->n + 1) * sizeof *scratch);
-
-    SP_NEED(scratch, "trace: no memory for %zu events", p->n);
-    sort(p->events, p->n, scratch);
-    free(scratch);
+    for (size_t i = 0; i < p->n; i++)
+        p->events[i].place = i;
+    if (p->n)
+        qsort(p->events, p->n, sizeof *p->events, in_turn);
 }
 
 static void write_kind(FILE *f, int code, const struct sp_paje_kind *kind)

@@ -33,7 +33,8 @@ struct sp_paje_kind {
 /* An event; `rest` is the text after the code, and after the time if it has one. */
 struct sp_paje_event {
     int code;
-    double ms; /* 0 before everything */
+    double ms;    /* 0 before everything */
+    size_t place; /* in the trace, while it is sorted */
     char *rest;
 };
 

@@ -128,11 +128,11 @@ static void add_stages(const struct sp_timeline_terms *terms, struct sp_timeline
     }
 }
 
-int sp_timeline_of_plan(const struct sp_timeline_terms *terms, struct sp_timeline *t)
+int sp_timeline_of_ops(const struct sp_timeline_terms *terms, int deps, struct sp_timeline *t)
 {
     const struct sp_plan *plan = terms->plan;
     const struct sp_layout *lay = &plan->layout;
-    int err = sp_timeline_create(lay->stages, sp_plan_ops(plan), count_deps(plan), t);
+    int err = sp_timeline_create(lay->stages, sp_plan_ops(plan), deps, t);
 
     if (err)
         return err;
@@ -146,7 +146,16 @@ int sp_timeline_of_plan(const struct sp_timeline_terms *terms, struct sp_timelin
     snprintf(t->schedule, sizeof t->schedule, "%s%s%s", plan->def->name, *plan->options ? ":" : "",
              plan->options);
     add_stages(terms, t);
-    err = add_order(plan, t);
+    return 0;
+}
+
+int sp_timeline_of_plan(const struct sp_timeline_terms *terms, struct sp_timeline *t)
+{
+    int err = sp_timeline_of_ops(terms, count_deps(terms->plan), t);
+
+    if (err)
+        return err;
+    err = add_order(terms->plan, t);
     if (err)
         sp_timeline_destroy(t);
     return err;
