@@ -76,15 +76,6 @@ int64_t sp_memory_least(const struct sp_plan *plan, const struct sp_shape *sh,
 
 /* ---- counted --------------------------------------------------------------------------------- */
 
-/* The configuration of a run's graph for such a shape, without a sink yet. */
-static struct sp_graph_config config_of(const struct sp_plan *plan, const struct sp_shape *sh,
-                                        enum sp_recompute recompute, int every,
-                                        const struct sp_params *params)
-{
-    return (struct sp_graph_config){
-        .params = params, .plan = plan, .shape = sh, .recompute = recompute, .every = every};
-}
-
 /* Counts with `processes` processes in each pipeline. */
 static int count(const struct sp_graph_config *cfg, const struct sp_shape *sh, int processes,
                  struct sp_count *counted)
@@ -124,7 +115,8 @@ int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
 {
     struct sp_params params = {.model = sp_shape_whole(sh)};
     struct sp_plan plain = *plan;
-    const struct sp_graph_config cfg = config_of(&plain, sh, recompute, every, &params);
+    const struct sp_graph_config cfg = {
+        .params = &params, .plan = &plain, .shape = sh, .recompute = recompute, .every = every};
     int err = 0;
 
     plain.states_twice = false;

@@ -13,8 +13,7 @@
 struct sp_execution {
     const struct sp_variation *variation; /* NULL: ops and messages take their predicted times */
     const struct sp_ready_rule *ready;    /* NULL: stages keep to their programs */
-    struct sp_plan
-        *ran; /* with `ready`: the plan, whose programs become those that its stages ran */
+    struct sp_plan *ran; /* with `ready`: the plan; its programs become those that stages ran */
 };
 
 struct sp_predict_request {

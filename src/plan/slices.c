@@ -108,18 +108,6 @@ static void align(const struct sp_shape *sh, int n, int *len)
     }
 }
 
-/* Checks a list, whose lengths are not rounded. */
-static int check_list(const struct sp_shape *sh, int n, const int *len)
-{
-    for (int k = 0; k < n; k++)
-        if (len[k] % sp_shape_unit(sh))
-            return sp_error(EINVAL,
-                            "--partition-slices: slice %d has %d tokens, no multiple of %d, which "
-                            "%d devices could share evenly",
-                            k, len[k], sp_shape_unit(sh), sp_shape_spread(sh));
-    return 0;
-}
-
 static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char *how,
                const struct sp_machine *machine, int *len)
 {
@@ -153,16 +141,13 @@ static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char
                         "slice, as 96,64,48,48",
                         how);
     err = sp_counts_parse(how, &want, len);
-    return err ? err : check_list(sh, lay->slices, len);
-}
-
-/* Cuts the slices that several stages compute into parts of equal time, or of equal length if
- * slices have equal lengths. */
-static int cut_parts(struct sp_plan *plan, const struct sp_slice_costs *c, bool equal)
-{
-    return plan->family->shared
-               ? plan->family->shared->cut(plan, equal ? 1 : c->token, equal ? 0 : c->pair)
-               : 0;
+    for (int k = 0; !err && k < lay->slices; k++) /* the lengths of a list are not rounded */
+        if (len[k] % sp_shape_unit(sh))
+            err = sp_error(EINVAL,
+                           "--partition-slices: slice %d has %d tokens, no multiple of %d, which "
+                           "%d devices could share evenly",
+                           k, len[k], sp_shape_unit(sh), sp_shape_spread(sh));
+    return err;
 }
 
 int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how,
@@ -191,7 +176,13 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
         first += len[k];
     }
     err = err ? err : sp_plan_slices(plan, len, share);
-    err = err ? err : cut_parts(plan, &c, !strcmp(how, "length"));
+    if (!err && plan->family->shared) {
+        /* stages that compute a slice together take equal times, or parts of equal length if slices
+         * have equal lengths */
+        bool equal = !strcmp(how, "length");
+
+        err = plan->family->shared->cut(plan, equal ? 1 : c.token, equal ? 0 : c.pair);
+    }
     free(len);
     free(share);
     return err;

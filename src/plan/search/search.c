@@ -107,7 +107,6 @@ static void insert(struct search *s, const struct sp_found *f)
         memmove(&s->best[at], &s->best[at + 1], (size_t)(--s->n - at) * sizeof *s->best);
     }
     at = s->n < s->most ? s->n : s->most;
-
     while (at > 0 && better(f, &s->best[at - 1]))
         at--;
     if (at == s->most)
@@ -275,11 +274,6 @@ static void start_anywhere(struct search *s, int line)
     s->line[line].started = true;
 }
 
-static struct sp_grid grid_of(const struct sp_found *f)
-{
-    return (struct sp_grid){f->stages, f->devices, f->context, f->data};
-}
-
 /* Begins from the best layouts of another line, each with another number of stages, and on the most
  * stages possible. */
 static void start_like(struct search *s, int line, int other)
@@ -306,9 +300,10 @@ static void start_like(struct search *s, int line, int other)
         copy[n] = *from[n];
     }
     for (int k = 0; k < n; k++) {
-        const struct sp_grid grid = grid_of(&copy[k]);
+        const struct sp_found *f = &copy[k];
+        const struct sp_grid grid = {f->stages, f->devices, f->context, f->data};
 
-        sp_moves_begin(s->want, s->line[line].schedule, &grid, copy[k].batch, propose, &p);
+        sp_moves_begin(s->want, s->line[line].schedule, &grid, f->batch, propose, &p);
     }
     for (int i = 1; i < s->grids; i++)
         if (s->grid[i].stages > s->grid[longest].stages)
@@ -424,31 +419,17 @@ static bool is_guessed(const struct search *s, const struct sp_found *f, const i
     return recommended && !f->whole && is_same(recommended, f);
 }
 
-/* Drops the layouts that a stopped search has not predicted whole. */
-static void keep_whole(struct search *s)
-{
-    int n = 0;
-
-    for (int i = 0; i < s->n; i++)
-        if (s->best[i].whole)
-            s->best[n++] = s->best[i];
-    s->n = n;
-}
-
 /* Predicts the layouts to be shown whole; others may then rank higher and take their place. A
  * search that was stopped predicts only the best. */
 static int settle(struct search *s)
 {
     struct sp_trials *all = &s->trials, again = {.book = all->book};
     bool stopped = all->stopped;
-    int err = 0, *from = calloc((size_t)all->n + 1, sizeof *from);
-    int *told = calloc((size_t)s->shown + 1, sizeof *told);
+    int err = 0, *from = calloc((size_t)(all->n + s->shown) + 1, sizeof *from), *told;
 
-    if (!from || !told) {
-        free(from);
-        free(told);
+    if (!from)
         return sp_error(ENOMEM, "no memory to try %d layouts", all->n);
-    }
+    told = from + all->n;
     if (stopped)
         s->shown = 1;
     do {
@@ -474,10 +455,15 @@ static int settle(struct search *s)
         stopped |= again.stopped;
         err = rank(s);
     } while (!err && again.n && !again.stopped);
-    if (stopped && !err)
-        keep_whole(s);
+    if (stopped && !err) { /* layouts that are not predicted whole are dropped */
+        int n = 0;
+
+        for (int i = 0; i < s->n; i++)
+            if (s->best[i].whole)
+                s->best[n++] = s->best[i];
+        s->n = n;
+    }
     sp_trials_destroy(&again);
-    free(told);
     free(from);
     return err;
 }

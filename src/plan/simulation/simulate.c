@@ -30,8 +30,7 @@ struct sim {
     double *free_at;         /* [ports] */
     struct sp_heap heap;     /* messages that are ready, the earliest first */
     struct sp_flows flows;   /* messages in transit, if they share ports */
-    int *
-        next_move; /* [messages] the stage's next EVICT, or next FETCH; NULL: no evictions at all */
+    int *next_move;  /* [messages] the stage's next EVICT, or FETCH; NULL: no evictions at all */
     int *first_move; /* [2 * stages] the first that has not begun: EVICT, FETCH */
     struct sp_player player;
     struct sp_ready *overtaking; /* NULL: no op overtakes another */

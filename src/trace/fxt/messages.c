@@ -19,13 +19,6 @@ struct sides {
     struct side *at;
 };
 
-static struct side *append(struct sides *s)
-{
-    SP_NEED(sp_grow(&s->at, s->n, &s->cap, sizeof *s->at), "trace: no memory for %d messages",
-            s->n);
-    return &s->at[s->n++];
-}
-
 /* ---- a file ---------------------------------------------------------------------------------- */
 
 static double number(const json_t *object, const char *key)
@@ -100,7 +93,9 @@ static int read_file(const char *dir, int rank, struct sp_fxt_messages *m, doubl
         if (n == 1) {
             err = read_head(path, line, rank, m->ranks, run, clock);
         } else {
-            err = read_message(line, rank, m->ranks, append(sides));
+            SP_NEED(sp_grow(&sides->at, sides->n, &sides->cap, sizeof *sides->at),
+                    "trace: no memory for %d messages", sides->n);
+            err = read_message(line, rank, m->ranks, &sides->at[sides->n++]);
             if (err)
                 sp_error(EINVAL, "trace: %s:%d: no message", path, n);
         }
