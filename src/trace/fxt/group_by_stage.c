@@ -50,19 +50,15 @@ static void find_workers(const struct sp_paje *p, struct workers *all)
     int container = sp_paje_field(p, SP_PAJE_TASK, "Container");
     int tag = sp_paje_field(p, SP_PAJE_TASK, "Tag"), x = sp_paje_field(p, SP_PAJE_TASK, "Params");
     struct sp_paje_words w = {0};
+    size_t i = 0;
 
-    for (size_t i = 0; i < p->n; i++) {
-        const struct sp_paje_event *e = &p->events[i];
-
-        if (!e->rest || (e->code != SP_PAJE_CREATE && e->code != SP_PAJE_TASK))
-            continue;
-        sp_paje_split(e->rest, &w);
-        if (e->code == SP_PAJE_CREATE && w.n > 2 && !strcmp(w.at[1], "W"))
+    while (sp_paje_next(p, SP_PAJE_CREATE, &i, &w))
+        if (w.n > 2 && !strcmp(w.at[1], "W"))
             add_worker(all, w.at[0], w.at[2]);
-        else if (e->code == SP_PAJE_TASK && tag >= 0 && w.n > tag && strstr(w.at[x], " s"))
+    i = 0;
+    while (sp_paje_next(p, SP_PAJE_TASK, &i, &w))
+        if (tag >= 0 && w.n > tag && strstr(w.at[x], " s"))
             add_stage(all, w.at[container], (int)strtol(w.at[tag], NULL, 16));
-    }
-    sp_paje_words_free(&w);
 }
 
 /* Names the container of a thread: "0_stage2", "0_stage1.5", "0_nostage". */

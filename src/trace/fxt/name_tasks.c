@@ -92,16 +92,12 @@ static int count_micro_batches(const struct sp_paje *p, const struct columns *c)
 {
     struct sp_paje_words w = {0};
     struct sp_task_name what;
+    size_t i = 0;
     int n = 0;
 
-    for (size_t i = 0; i < p->n; i++) {
-        if (p->events[i].code != SP_PAJE_TASK)
-            continue;
-        sp_paje_split(p->events[i].rest, &w);
+    while (sp_paje_next(p, SP_PAJE_TASK, &i, &w))
         if (c->value < w.n && sp_task_name_read(w.at[c->value], &what) && what.micro_batch >= n)
             n = what.micro_batch + 1;
-    }
-    sp_paje_words_free(&w);
     return n;
 }
 

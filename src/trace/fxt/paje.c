@@ -104,6 +104,21 @@ void sp_paje_words_free(struct sp_paje_words *words)
     *words = (struct sp_paje_words){0};
 }
 
+struct sp_paje_event *sp_paje_next(const struct sp_paje *p, int code, size_t *i,
+                                   struct sp_paje_words *words)
+{
+    while (*i < p->n) {
+        struct sp_paje_event *e = &p->events[(*i)++];
+
+        if (e->code == code && e->rest) {
+            sp_paje_split(e->rest, words);
+            return e;
+        }
+    }
+    sp_paje_words_free(words);
+    return NULL;
+}
+
 char *sp_paje_join(const struct sp_paje_words *words, int but)
 {
     char *text = NULL;

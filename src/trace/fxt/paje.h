@@ -70,6 +70,11 @@ void sp_paje_words_free(struct sp_paje_words *words);
  * contain blanks. The caller frees the text. */
 char *sp_paje_join(const struct sp_paje_words *words, int but);
 
+/* The next event of a kind from *i on that is not removed, split into `words`; *i becomes the index
+ * after it. NULL, with the words freed: there is none. */
+struct sp_paje_event *sp_paje_next(const struct sp_paje *p, int code, size_t *i,
+                                   struct sp_paje_words *words);
+
 /* Appends an event; `fmt` makes its words. */
 void sp_paje_add(struct sp_paje *p, int code, double ms, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
