@@ -71,7 +71,7 @@ TEST(random_models)
         random_input(&in, p, L, m);
         for (int limit = 100; limit <= 1800; limit += random_int(20, 300)) {
             in.memory.limit_bytes = limit;
-            if (choose(&in, counts, mode, &fig, &c)) {
+            if (CAPTURED(&c, sp_adapipe_choose(&in, counts, mode, &fig))) {
                 assert_true(isinf(before)); /* a larger limit still works */
                 continue;
             }
@@ -194,7 +194,7 @@ TEST(models)
             struct capture c;
 
             limited.memory.limit_bytes = most / 10 * tenths;
-            if (choose(&limited, counts, mode, &of, &c)) {
+            if (CAPTURED(&c, sp_adapipe_choose(&limited, counts, mode, &of))) {
                 print_message("%s", c.text);
                 continue;
             }
