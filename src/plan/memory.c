@@ -99,8 +99,7 @@ static int count_both(const struct sp_graph_config *cfg, const struct sp_shape *
     if (err || processes == stages)
         return err;
     made = calloc((size_t)stages, sizeof *made);
-    if (!made)
-        return sp_error(ENOMEM, "no memory to count what %d stages hold", stages);
+    SP_NEED(made, "no memory to count what %d stages hold", stages);
     err = count(cfg, sh, processes, made);
     for (int s = 0; !err && s < stages; s++) {
         counted[s].buffers = made[s].buffers;
@@ -138,8 +137,7 @@ static int memory_of(const struct sp_plan *plan, const struct sp_shape *sh,
     struct sp_count *counted = calloc((size_t)stages, sizeof *counted);
     struct sp_plan once = *plan;
 
-    if (!counted)
-        return sp_error(ENOMEM, "no memory to count what %d stages hold", stages);
+    SP_NEED(counted, "no memory to count what %d stages hold", stages);
     once.states_twice = false;
     err = sp_memory_count(plan, sh, recompute, every, counted);
     for (int s = 0; !err && s < stages; s++) {
@@ -175,8 +173,7 @@ int sp_memory_fullest(const struct sp_plan *plan, const struct sp_shape *sh,
     int stages = plan->layout.stages, most = 0, err;
     struct sp_memory *m = calloc((size_t)stages, sizeof *m);
 
-    if (!m)
-        return sp_error(ENOMEM, "no memory for what %d stages hold", stages);
+    SP_NEED(m, "no memory for what %d stages hold", stages);
     err = sp_memory_of_plan(plan, sh, recompute, every, m);
     for (int s = 1; !err && s < stages; s++)
         if (sp_memory_sum(&m[s]) > sp_memory_sum(&m[most]))

@@ -169,8 +169,8 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
                         how, plan->def->name, plan->def->name);
     len = calloc((size_t)n, sizeof *len);
     share = calloc((size_t)n, sizeof *share);
-    err = len && share ? cut(plan, sh, how, machine, len)
-                       : sp_error(ENOMEM, "no memory for %d slices", n);
+    SP_NEED(len && share, "no memory for %d slices", n);
+    err = cut(plan, sh, how, machine, len);
     for (int k = 0; !err && k < n; k++) {
         share[k] = sp_slice_cost(&c, first, len[k]) / sp_slice_cost(&c, 0, sh->seq);
         first += len[k];
