@@ -274,30 +274,42 @@ static void start_anywhere(struct search *s, int line)
     s->line[line].started = true;
 }
 
+/* The best candidate of a line, on `least` stages or more, that is like none of taken[n]; -1: none. */
+static int best_but(const struct search *s, int line, int least, const int *taken, int n,
+                    bool (*is_like)(const struct sp_found *a, const struct sp_found *b))
+{
+    const struct sp_candidate *all = s->trials.candidate;
+    int best = -1;
+
+    for (int i = 0; i < s->trials.n; i++) {
+        bool out = all[i].line != line || all[i].f.stages < least || !is_found(s, &all[i]);
+
+        for (int k = 0; k < n && !out; k++)
+            out = is_like(&all[taken[k]].f, &all[i].f);
+        if (!out && (best < 0 || better(&all[i].f, &all[best].f)))
+            best = i;
+    }
+    return best;
+}
+
+static bool has_as_many_stages(const struct sp_found *a, const struct sp_found *b)
+{
+    return a->stages == b->stages;
+}
+
 /* Begins from the best layouts of another line, each with another number of stages, and on the most
  * stages possible. */
 static void start_like(struct search *s, int line, int other)
 {
-    const struct sp_trials *t = &s->trials;
     struct proposal p = {.s = s, .line = line};
-    const struct sp_found *from[STARTS];
     struct sp_found copy[STARTS];
-    int n = 0, longest = 0;
+    int from[STARTS], n = 0, longest = 0;
 
     for (; n < STARTS; n++) {
-        from[n] = NULL;
-        for (int i = 0; i < t->n; i++) {
-            const struct sp_candidate *c = &t->candidate[i];
-            bool known = c->line != other || !is_found(s, c) || c->f.stages == 1;
-
-            for (int k = 0; k < n && !known; k++)
-                known = c->f.stages == from[k]->stages;
-            if (!known && (!from[n] || better(&c->f, from[n])))
-                from[n] = &c->f;
-        }
-        if (!from[n])
+        from[n] = best_but(s, other, 2, from, n, has_as_many_stages);
+        if (from[n] < 0)
             break;
-        copy[n] = *from[n];
+        copy[n] = s->trials.candidate[from[n]].f;
     }
     for (int k = 0; k < n; k++) {
         const struct sp_found *f = &copy[k];
@@ -317,26 +329,12 @@ static void start_like(struct search *s, int line, int other)
 /* The best candidate of a line that it has not continued from; -1: none. */
 static int next_of(const struct search *s, int line)
 {
-    const struct sp_trials *t = &s->trials;
-    int best[BEAM], n = 0;
+    int best[BEAM];
 
-    while (n < BEAM) {
-        int found = -1;
-
-        for (int i = 0; i < t->n; i++) {
-            const struct sp_candidate *c = &t->candidate[i];
-            bool taken = c->line != line || !is_found(s, c);
-
-            for (int k = 0; k < n; k++)
-                taken |= sp_found_same_grid(&t->candidate[best[k]].f, &c->f);
-            if (!taken && (found < 0 || better(&c->f, &t->candidate[found].f)))
-                found = i;
-        }
-        if (found < 0)
-            return -1;
-        if (!t->candidate[found].expanded)
-            return found;
-        best[n++] = found;
+    for (int n = 0; n < BEAM; n++) {
+        best[n] = best_but(s, line, 1, best, n, sp_found_same_grid);
+        if (best[n] < 0 || !s->trials.candidate[best[n]].expanded)
+            return best[n];
     }
     return -1;
 }

@@ -88,18 +88,12 @@ static void add_activations(const struct sp_timeline_terms *terms, int stage, st
 static int layers_of(const struct sp_timeline_terms *terms, int stage)
 {
     const struct sp_plan *plan = terms->plan;
-    int layers = terms->shape ? terms->shape->model.layers : plan->layout.layers, sum = 0;
+    int layers = terms->shape ? terms->shape->model.layers : plan->layout.layers;
 
     if (!layers || plan->family->facts.parts || plan->family->facts.one_line ||
         plan->family->facts.sharded)
         return 0;
-    for (int c = 0; c < plan->layout.chunks; c++) {
-        int first, count;
-
-        sp_chunk_layers(plan, layers, stage, c, &first, &count);
-        sum += count;
-    }
-    return sum;
+    return sp_stage_layers(plan, layers, stage);
 }
 
 static void add_stages(const struct sp_timeline_terms *terms, struct sp_timeline *t)
