@@ -2,19 +2,8 @@
 #ifndef SP_OP_TIMES_H
 #define SP_OP_TIMES_H
 
-#include "model/stash.h"
-#include "plan/machine/machine.h"
+#include "plan/cost/part_times.h"
 #include "policies/plan.h"
-
-/* The machine and the recompute mode at which the ops of a plan are priced. */
-struct sp_op_terms {
-    const struct sp_machine *machine;
-    int devices; /* of a stage */
-    enum sp_recompute recompute;
-    int every; /* full recomputation keeps the input of each every-th layer */
-    /* [stages] NULL: one for each stage; a process passes on tensors without copies */
-    const int *process;
-};
 
 /* Milliseconds of every op, indexed by the id that its family gives it, as `by_op` of struct
  * sp_costs. The caller frees the array. NULL: no memory. */

@@ -13,6 +13,16 @@
 
 #define SP_RECOMPUTE_MODES 4 /* of enum sp_recompute */
 
+/* The machine and the recompute mode at which the ops of a plan are priced. */
+struct sp_op_terms {
+    const struct sp_machine *machine;
+    int devices; /* of a stage */
+    enum sp_recompute recompute;
+    int every; /* full recomputation keeps the input of each every-th layer */
+    /* [stages] NULL: one for each stage; a process passes on tensors without copies */
+    const int *process;
+};
+
 struct sp_part_times {
     double pre, qkv, attention, post; /* forward; qkv: of pre, the QKV product */
     double out, up;                   /* of post, the output product, the first one of the MLP */

@@ -1,5 +1,4 @@
 #include "plan/cost/shared_attention.h"
-#include "plan/cost/part_times.h"
 #include "policies/families/aligned/assist.h"
 #include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/ownership.h"

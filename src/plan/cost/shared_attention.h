@@ -2,7 +2,8 @@
 #ifndef SP_SHARED_ATTENTION_H
 #define SP_SHARED_ATTENTION_H
 
-#include "plan/cost/op_times.h"
+#include "plan/cost/part_times.h"
+#include "policies/plan.h"
 
 /*
  * The change in an op's time because stages assist each other (policies/families/aligned/assist.h):

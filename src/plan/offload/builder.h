@@ -2,7 +2,7 @@
 #ifndef SP_OFFLOAD_BUILDER_H
 #define SP_OFFLOAD_BUILDER_H
 
-#include "plan/offload/offload.h"
+#include "plan/offload/request.h"
 #include "plan/slices.h"
 
 /* Lays out the slots and units of a stage in *evictions, which must be empty. Keys and values of
