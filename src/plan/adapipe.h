@@ -96,8 +96,4 @@ void sp_adapipe_cheapest(const struct sp_adapipe *in, int stage, int count,
 /* The least that a stage with `count` layers holds, however much it recomputes. */
 int64_t sp_adapipe_least_bytes(const struct sp_adapipe *in, int stage, int count);
 
-/* Bytes of a stage with its layers in these modes, including the activations it stashes. */
-int64_t sp_adapipe_stage_bytes(const struct sp_adapipe *in, int stage, int count,
-                               const unsigned char *mode);
-
 #endif

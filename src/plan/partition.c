@@ -437,22 +437,3 @@ int sp_partition_on_machine(const struct sp_plan *plan, const struct sp_shape *s
     free(slow);
     return err;
 }
-
-void sp_partition_times(const struct sp_balance *b, const int *counts, double *us)
-{
-    int globals = sp_globals(b->lay), at = 0;
-
-    memset(us, 0, (size_t)b->lay->stages * sizeof *us);
-    for (int g = 0; g < globals; g++) {
-        double t = (g == 0 ? b->first_us : 0) + (g == globals - 1 ? b->last_us : 0);
-
-        for (int l = at; l < at + counts[g]; l++)
-            t += b->layer_us[l];
-        for (int pipe = 0; pipe < sp_pipes(b->lay); pipe++) {
-            int stage = sp_chunk_owner(b->lay, pipe, g).stage;
-
-            us[stage] += b->slow ? t * b->slow[stage] : t;
-        }
-        at += counts[g];
-    }
-}

@@ -86,7 +86,4 @@ int sp_partition_on_machine(const struct sp_plan *plan, const struct sp_shape *s
                             const struct sp_machine *machine, int devices, enum sp_recompute mode,
                             int *counts);
 
-/* Sets us[stages] to the times of the stages under counts. */
-void sp_partition_times(const struct sp_balance *b, const int *counts, double *us);
-
 #endif

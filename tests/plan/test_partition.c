@@ -70,12 +70,32 @@ struct figures {
     int64_t bytes; /* of the stage that holds most */
 };
 
+/* Sets us[stages] to the times of the stages under counts. */
+static void stage_times(const struct sp_balance *b, const int *counts, double *us)
+{
+    int globals = sp_globals(b->lay), at = 0;
+
+    memset(us, 0, (size_t)b->lay->stages * sizeof *us);
+    for (int g = 0; g < globals; g++) {
+        double t = (g == 0 ? b->first_us : 0) + (g == globals - 1 ? b->last_us : 0);
+
+        for (int l = at; l < at + counts[g]; l++)
+            t += b->layer_us[l];
+        for (int pipe = 0; pipe < sp_pipes(b->lay); pipe++) {
+            int stage = sp_chunk_owner(b->lay, pipe, g).stage;
+
+            us[stage] += b->slow ? t * b->slow[stage] : t;
+        }
+        at += counts[g];
+    }
+}
+
 static struct figures measure(const struct sp_balance *b, const int *counts)
 {
     struct figures fig = {0};
     double us[MOST];
 
-    sp_partition_times(b, counts, us);
+    stage_times(b, counts, us);
     for (int s = 0; s < b->lay->stages; s++) {
         int64_t bytes = b->bytes ? b->bytes(b->arg, s, counts) : 0;
 
