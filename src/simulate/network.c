@@ -25,7 +25,6 @@ struct message {
     void (*arrived)(void *arg);
     void *arg;
     double ready_us;
-    bool going;
     struct message *next; /* in its list */
 };
 
@@ -221,7 +220,6 @@ static void enqueue(struct message *m)
 
 static void go(struct message *m)
 {
-    m->going = true;
     m->ready_us = sp_now_us();
     if (sp_sim_link_is_instant(sp_sim_link_between(&net.machine, m->from, m->to)))
         finish(m);

@@ -5,13 +5,12 @@
 
 /* The indices of a task state's fields. */
 struct columns {
-    int container, value, params, tag, x, y, subiteration, priority;
+    int value, params, tag, x, y, subiteration, priority;
 };
 
 static struct columns find_columns(const struct sp_paje *p)
 {
     return (struct columns){
-        .container = sp_paje_field(p, SP_PAJE_TASK, "Container"),
         .value = sp_paje_field(p, SP_PAJE_TASK, "Value"),
         .params = sp_paje_field(p, SP_PAJE_TASK, "Params"),
         .tag = sp_paje_field(p, SP_PAJE_TASK, "Tag"),
