@@ -279,7 +279,7 @@ static void report(const struct work *w, int *counts, unsigned char *mode,
     }
 }
 
-static int create(struct work *w)
+static void create(struct work *w)
 {
     size_t p = (size_t)w->in->stages, L = (size_t)w->in->layers, n = p * ((size_t)w->most + 1);
 
@@ -289,13 +289,11 @@ static int create(struct work *w)
     w->sum = malloc((L + 1) * sizeof *w->sum);
     w->take = malloc(p * L * sizeof *w->take);
     w->counts = malloc(2 * p * sizeof *w->counts);
-    if (!w->mix || !w->time || !w->f || !w->sum || !w->take || !w->counts)
-        return sp_error(ENOMEM, "no memory to plan %d layers on %d stages", w->in->layers,
-                        w->in->stages);
+    SP_NEED(w->mix && w->time && w->f && w->sum && w->take && w->counts,
+            "no memory to plan %d layers on %d stages", w->in->layers, w->in->stages);
     w->b = w->f + p;
     w->room = w->b + p;
     w->best = w->counts + p;
-    return 0;
 }
 
 static void destroy(struct work *w)
@@ -315,30 +313,26 @@ int sp_adapipe_choose(const struct sp_adapipe *in, int *counts, unsigned char *m
         .in = in, .most = in->layers - in->stages + 1, .makespan = INFINITY, .ops_left = MOST_OPS};
     struct sp_adapipe_figures fig;
     double *limits;
-    int ret;
+    int ret = 0;
 
     if (w.most < 1 || in->layers > SHRT_MAX)
         return sp_error(EINVAL, "%d layers cannot be dealt out to %d stages", in->layers,
                         in->stages);
     limits = malloc((size_t)in->stages * ((size_t)w.most + 1) * sizeof *limits);
-    ret = limits ? create(&w) : sp_error(ENOMEM, "no memory to plan %d layers", in->layers);
-    if (ret)
-        goto out;
+    SP_NEED(limits, "no memory to plan %d layers", in->layers);
+    create(&w);
     tabulate(&w);
-    if (isinf(smallest_worst(&w, w.time))) {
+    if (isinf(smallest_worst(&w, w.time)))
         ret = refuse(&w, limits);
-        goto out;
-    }
-    fig.model_us = search(&w, limits);
-    if (isinf(w.makespan)) { /* the times sum to infinity, so no partition was kept */
+    else
+        fig.model_us = search(&w, limits);
+    if (!ret && isinf(w.makespan)) /* the times sum to infinity, so no partition was kept */
         ret = sp_error(EINVAL, "a step of %d layers on %d stages takes longer than can be computed",
                        in->layers, in->stages);
-        goto out;
-    }
-    report(&w, counts, mode, &fig);
-    if (figures)
+    if (!ret)
+        report(&w, counts, mode, &fig);
+    if (!ret && figures)
         *figures = fig;
-out:
     destroy(&w);
     free(limits);
     return ret;

@@ -68,7 +68,7 @@ struct sp_adapipe_figures {
  * of a choice that has it, and of the even partition with any choice of modes that fits.
  *
  * 0; or one line on stderr and -EINVAL: fewer layers than stages, or no choice fits (with the
- * smallest limit that works); -ENOMEM. Outputs set only on success; `figures` may be NULL.
+ * smallest limit that works). Outputs set only on success; `figures` may be NULL.
  */
 int sp_adapipe_choose(const struct sp_adapipe *in, int *counts, unsigned char *mode,
                       struct sp_adapipe_figures *figures);
@@ -95,9 +95,5 @@ void sp_adapipe_cheapest(const struct sp_adapipe *in, int stage, int count,
 
 /* The least that a stage with `count` layers holds, however much it recomputes. */
 int64_t sp_adapipe_least_bytes(const struct sp_adapipe *in, int stage, int count);
-
-/* Bytes of a stage with its layers in these modes, including the activations it stashes. */
-int64_t sp_adapipe_stage_bytes(const struct sp_adapipe *in, int stage, int count,
-                               const unsigned char *mode);
 
 #endif

@@ -136,20 +136,6 @@ static int64_t fixed_bytes(const struct sp_adapipe *in, int stage, int count)
     return bytes;
 }
 
-int64_t sp_adapipe_stage_bytes(const struct sp_adapipe *in, int stage, int count,
-                               const unsigned char *mode)
-{
-    int64_t stash = 0;
-    int set = 0;
-
-    for (int l = 0; l < count; l++) {
-        stash += in->memory.stash_bytes[mode[l]];
-        set |= 1 << mode[l];
-    }
-    return fixed_bytes(in, stage, count) + in_flight(in, stage) * stash +
-           in->memory.workspace_bytes[set];
-}
-
 int64_t sp_adapipe_least_bytes(const struct sp_adapipe *in, int stage, int count)
 {
     int64_t least = INT64_MAX;

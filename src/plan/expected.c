@@ -58,11 +58,7 @@ int sp_expected_costs(const struct sp_plan *plan, const struct sp_step_report *r
     struct measured *m = calloc(globals, sizeof *m);
     double *scale = calloc(3 * globals, sizeof *scale);
 
-    if (!m || !scale) {
-        free(m);
-        free(scale);
-        return sp_error(ENOMEM, "out of memory for measured costs");
-    }
+    SP_NEED(m && scale, "out of memory for measured costs");
     for (int s = 0; s < lay->stages; s++)
         for (int i = 0; i < plan->programs[s].n; i++) {
             const struct sp_op *op = &plan->programs[s].ops[i];

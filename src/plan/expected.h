@@ -6,7 +6,7 @@
 
 /*
  * Sets the costs to the mean times, in milliseconds, of the ops of each global stage in `report`,
- * as factors of costs of 1. 0 or -ENOMEM. The caller frees them.
+ * as factors of costs of 1. Returns 0. The caller frees them.
  */
 int sp_expected_costs(const struct sp_plan *plan, const struct sp_step_report *report,
                       struct sp_costs *costs);

@@ -4,6 +4,7 @@
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/lowering/pipelines.h"
 #include "sp_error.h"
+#include <math.h>
 #include <stdlib.h>
 
 struct parameters {
@@ -75,15 +76,6 @@ int64_t sp_memory_least(const struct sp_plan *plan, const struct sp_shape *sh,
 
 /* ---- counted --------------------------------------------------------------------------------- */
 
-/* The configuration of a run's graph for such a shape, without a sink yet. */
-static struct sp_graph_config config_of(const struct sp_plan *plan, const struct sp_shape *sh,
-                                        enum sp_recompute recompute, int every,
-                                        const struct sp_params *params)
-{
-    return (struct sp_graph_config){
-        .params = params, .plan = plan, .shape = sh, .recompute = recompute, .every = every};
-}
-
 /* Counts with `processes` processes in each pipeline. */
 static int count(const struct sp_graph_config *cfg, const struct sp_shape *sh, int processes,
                  struct sp_count *counted)
@@ -107,8 +99,7 @@ static int count_both(const struct sp_graph_config *cfg, const struct sp_shape *
     if (err || processes == stages)
         return err;
     made = calloc((size_t)stages, sizeof *made);
-    if (!made)
-        return sp_error(ENOMEM, "no memory to count what %d stages hold", stages);
+    SP_NEED(made, "no memory to count what %d stages hold", stages);
     err = count(cfg, sh, processes, made);
     for (int s = 0; !err && s < stages; s++) {
         counted[s].buffers = made[s].buffers;
@@ -123,7 +114,8 @@ int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
 {
     struct sp_params params = {.model = sp_shape_whole(sh)};
     struct sp_plan plain = *plan;
-    const struct sp_graph_config cfg = config_of(&plain, sh, recompute, every, &params);
+    const struct sp_graph_config cfg = {
+        .params = &params, .plan = &plain, .shape = sh, .recompute = recompute, .every = every};
     int err = 0;
 
     plain.states_twice = false;
@@ -145,8 +137,7 @@ static int memory_of(const struct sp_plan *plan, const struct sp_shape *sh,
     struct sp_count *counted = calloc((size_t)stages, sizeof *counted);
     struct sp_plan once = *plan;
 
-    if (!counted)
-        return sp_error(ENOMEM, "no memory to count what %d stages hold", stages);
+    SP_NEED(counted, "no memory to count what %d stages hold", stages);
     once.states_twice = false;
     err = sp_memory_count(plan, sh, recompute, every, counted);
     for (int s = 0; !err && s < stages; s++) {
@@ -172,4 +163,49 @@ int sp_memory_freed(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, struct sp_memory *m)
 {
     return memory_of(plan, sh, recompute, every, true, m);
+}
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+int sp_memory_fullest(const struct sp_plan *plan, const struct sp_shape *sh,
+                      enum sp_recompute recompute, int every, struct sp_memory *fullest, int *stage)
+{
+    int stages = plan->layout.stages, most = 0, err;
+    struct sp_memory *m = calloc((size_t)stages, sizeof *m);
+
+    SP_NEED(m, "no memory for what %d stages hold", stages);
+    err = sp_memory_of_plan(plan, sh, recompute, every, m);
+    for (int s = 1; !err && s < stages; s++)
+        if (sp_memory_sum(&m[s]) > sp_memory_sum(&m[most]))
+            most = s;
+    *fullest = m[most];
+    if (stage)
+        *stage = most;
+    free(m);
+    return err;
+}
+
+int sp_memory_check(const struct sp_plan *plan, const struct sp_shape *sh,
+                    enum sp_recompute recompute, int every, uint64_t limit)
+{
+    const double MiB = 1024 * 1024;
+    const int most = INT32_MAX / (sh->model.qk_norm ? sh->model.heads : 1); /* a head is a row */
+    struct sp_memory worst;
+    int stage, err;
+
+    if ((int64_t)sh->batch * sh->seq > most)
+        return sp_error(EINVAL, "%d sequences of %d tokens: a micro-batch has at most %d tokens",
+                        sh->batch, sh->seq, most);
+    if (!limit)
+        return 0;
+    err = sp_memory_fullest(plan, sh, recompute, every, &worst, &stage);
+    if (err || (uint64_t)sp_memory_sum(&worst) <= limit)
+        return err;
+    return sp_error(
+        EINVAL,
+        "memory limit %.2f MiB: stage %d needs %.2f MiB (parameters and optimizer "
+        "%.2f, activations %.2f, workspace %.2f); raise the limit%s",
+        (double)limit / MiB, stage, ceil(100 * (double)sp_memory_sum(&worst) / MiB) / 100,
+        (double)worst.states / MiB, (double)worst.activations / MiB, (double)worst.workspace / MiB,
+        recompute == SP_RECOMPUTE_NONE ? " or try --recompute" : "");
 }

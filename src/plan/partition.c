@@ -16,8 +16,7 @@ int sp_counts_parse(const char *text, const struct sp_counts *want, int *counts)
     int64_t sum = 0;
     int n = 0, ret = -EINVAL;
 
-    if (!read)
-        return sp_error(ENOMEM, "no memory for %d counts", want->n);
+    SP_NEED(read, "no memory for %d counts", want->n);
     for (;; at++) {
         int len = (int)strcspn(at, ",");
         char *end;
@@ -182,18 +181,14 @@ struct rest {
 
 /* Finds the partition with the smallest squares, then spread, among those in which no global stage
  * takes longer than `worst`; of equal ones, that with more layers on the first stages. */
-static int chain_even(const struct work *w, int64_t worst, int *counts)
+static void chain_even(const struct work *w, int64_t worst, int *counts)
 {
     int G = w->globals, L = w->layers;
     size_t row = (size_t)L + 1;
     struct rest *best = malloc(((size_t)G + 1) * row * sizeof *best);
     short *take = malloc((size_t)G * row * sizeof *take);
 
-    if (!best || !take) {
-        free(best);
-        free(take);
-        return sp_error(ENOMEM, "no memory to partition %d layers", L);
-    }
+    SP_NEED(best && take, "no memory to partition %d layers", L);
     for (size_t i = 0; i < ((size_t)G + 1) * row; i++)
         best[i] = (struct rest){INT64_MAX, 0};
     best[(size_t)G * row + (size_t)L] = (struct rest){0, 0};
@@ -220,20 +215,16 @@ static int chain_even(const struct work *w, int64_t worst, int *counts)
         counts[g] = take[(size_t)g * row + (size_t)i];
     free(best);
     free(take);
-    return 0;
 }
 
 /* Tabulates the bytes of every stage with every count; the other stages share the rest. */
-static int tabulate_bytes(struct work *w)
+static void tabulate_bytes(struct work *w)
 {
     int G = w->globals, L = w->layers;
     int *counts = calloc((size_t)G, sizeof *counts);
 
     w->bytes = malloc((size_t)G * ((size_t)L + 1) * sizeof *w->bytes);
-    if (!counts || !w->bytes) {
-        free(counts);
-        return sp_error(ENOMEM, "no memory to partition %d layers", L);
-    }
+    SP_NEED(counts && w->bytes, "no memory to partition %d layers", L);
     for (int g = 0; g < G; g++) {
         for (int k = 1; k <= L - (G - 1); k++) {
             for (int other = 0, first; other < G; other++) {
@@ -246,7 +237,6 @@ static int tabulate_bytes(struct work *w)
         }
     }
     free(counts);
-    return 0;
 }
 
 static int refuse(const struct work *w, const char *what, int64_t least)
@@ -264,15 +254,14 @@ static int refuse(const struct work *w, const char *what, int64_t least)
 static int balance_chain(struct work *w, int *counts)
 {
     int64_t *best = malloc(((size_t)w->layers + 1) * sizeof *best), worst;
-    int ret;
+    int ret = 0;
 
-    if (!best)
-        return sp_error(ENOMEM, "no memory to partition %d layers", w->layers);
+    SP_NEED(best, "no memory to partition %d layers", w->layers);
     worst = chain_minmax(w, chain_time, best);
     if (worst == INT64_MAX)
         ret = refuse(w, "fits", chain_minmax(w, chain_bytes, best));
     else
-        ret = chain_even(w, worst, counts);
+        chain_even(w, worst, counts);
     free(best);
     return ret;
 }
@@ -325,8 +314,7 @@ static int balance_chunks(struct work *w, int *counts)
     int *other = calloc((size_t)w->globals, sizeof *other), ret;
     struct score a, b;
 
-    if (!other)
-        return sp_error(ENOMEM, "no memory to partition %d layers", w->layers);
+    SP_NEED(other, "no memory to partition %d layers", w->layers);
     ret = balance_chain(w, other);
     if (!ret) {
         even(w, counts);
@@ -394,20 +382,17 @@ int sp_partition_balanced(const struct sp_balance *b, int *counts)
     w.prefix = malloc(((size_t)w.layers + 1) * sizeof *w.prefix);
     w.load = malloc((size_t)b->lay->stages * sizeof *w.load);
     found = calloc((size_t)w.globals, sizeof *found);
-    if (!w.prefix || !w.load || !found) {
-        ret = sp_error(ENOMEM, "no memory to partition %d layers", w.layers);
-        goto out;
-    }
+    SP_NEED(w.prefix && w.load && found, "no memory to partition %d layers", w.layers);
     round_times(&w);
     if (w.pipes == 1 && w.globals == b->lay->stages) {
-        ret = b->bytes ? tabulate_bytes(&w) : 0;
-        ret = ret ? ret : balance_chain(&w, found);
+        if (b->bytes)
+            tabulate_bytes(&w);
+        ret = balance_chain(&w, found);
     } else {
         ret = balance_chunks(&w, found);
     }
     if (!ret)
         memcpy(counts, found, (size_t)w.globals * sizeof *counts);
-out:
     free(w.bytes);
     free(w.prefix);
     free(w.load);
@@ -423,8 +408,7 @@ int sp_partition_at_costs(const struct sp_plan *plan, int layers,
     struct sp_balance b = *limits;
     int err;
 
-    if (!layer_us)
-        return sp_error(ENOMEM, "no memory for the times of %d layers", layers);
+    SP_NEED(layer_us, "no memory for the times of %d layers", layers);
     for (int l = 0; l < layers; l++)
         layer_us[l] = sp_layer_fwd_us(costs) + sp_layer_bwd_us(costs, mode);
     b.lay = &plan->layout;
@@ -446,30 +430,10 @@ int sp_partition_on_machine(const struct sp_plan *plan, const struct sp_shape *s
     const struct sp_balance limits = {.slow = slow};
     struct sp_layer_costs costs;
 
-    if (!slow)
-        return sp_error(ENOMEM, "no memory for the speeds of %d stages", stages);
+    SP_NEED(slow, "no memory for the speeds of %d stages", stages);
     sp_layer_costs_estimate(machine, sh, &costs);
     sp_layer_slowness(machine, sh, devices, stages, slow);
     err = sp_partition_at_costs(plan, sh->model.layers, &costs, mode, &limits, counts);
     free(slow);
     return err;
-}
-
-void sp_partition_times(const struct sp_balance *b, const int *counts, double *us)
-{
-    int globals = sp_globals(b->lay), at = 0;
-
-    memset(us, 0, (size_t)b->lay->stages * sizeof *us);
-    for (int g = 0; g < globals; g++) {
-        double t = (g == 0 ? b->first_us : 0) + (g == globals - 1 ? b->last_us : 0);
-
-        for (int l = at; l < at + counts[g]; l++)
-            t += b->layer_us[l];
-        for (int pipe = 0; pipe < sp_pipes(b->lay); pipe++) {
-            int stage = sp_chunk_owner(b->lay, pipe, g).stage;
-
-            us[stage] += b->slow ? t * b->slow[stage] : t;
-        }
-        at += counts[g];
-    }
 }

@@ -22,8 +22,8 @@ struct sp_counts {
     int least; /* of a count: 0 or 1 */
 };
 
-/* Reads counts[n], each at least `least`, with sum `total`. 0; or one line on stderr and -EINVAL
- * (-ENOMEM), counts untouched. */
+/* Reads counts[n], each at least `least`, with sum `total`. 0; or one line on stderr and -EINVAL,
+ * counts untouched. */
 int sp_counts_parse(const char *text, const struct sp_counts *want, int *counts);
 
 /* True if this is a list of counts rather than a word. */
@@ -68,7 +68,7 @@ struct sp_balance {
  * layers, two pipes or a limit that is not guaranteed.
  *
  * 0; or one line on stderr and -EINVAL (nothing found fits the limit: with the smallest that does,
- * or, with chunks or two pipes, the smallest found), -ENOMEM; counts untouched.
+ * or, with chunks or two pipes, the smallest found); counts untouched.
  */
 int sp_partition_balanced(const struct sp_balance *b, int *counts);
 
@@ -85,8 +85,5 @@ struct sp_machine;
 int sp_partition_on_machine(const struct sp_plan *plan, const struct sp_shape *sh,
                             const struct sp_machine *machine, int devices, enum sp_recompute mode,
                             int *counts);
-
-/* Sets us[stages] to the times of the stages under counts. */
-void sp_partition_times(const struct sp_balance *b, const int *counts, double *us);
 
 #endif

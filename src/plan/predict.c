@@ -124,6 +124,30 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
     return 0;
 }
 
+/* ---- unit costs ------------------------------------------------------------------------------ */
+
+/* A step at given costs. */
+struct unit {
+    const struct sp_plan *plan;
+    const struct sp_costs *costs;
+};
+
+/* Every message occupies a port out of its stage and one into the other for costs->wire times its
+ * part of a micro-batch, and arrives costs->comm later. */
+static struct sp_route route_of_costs(const void *arg, const struct sp_step_message *m)
+{
+    const struct unit *unit = arg;
+    const struct sp_layout *lay = &unit->plan->layout;
+    double share = sp_step_message_share(unit->plan, m), wire = unit->costs->wire * share;
+
+    if (!sp_step_message_is_sent(m))
+        return (struct sp_route){.out = -1, .in = -1};
+    return (struct sp_route){.out = wire > 0 ? m->from : -1,
+                             .in = lay->stages + m->to,
+                             .busy = wire / lay->slices,
+                             .delay = unit->costs->comm * share};
+}
+
 int sp_predict_costs(const struct sp_plan *plan, const struct sp_costs *costs,
                      struct sp_prediction *p)
 {
@@ -154,8 +178,9 @@ static int list_costs(const struct sp_plan *plan, struct sp_prediction *p)
 int sp_predict_costs_of(const struct sp_plan *plan, const struct sp_costs *costs,
                         const struct sp_execution *execution, struct sp_prediction *p)
 {
-    const struct sp_unit_network unit = {.plan = plan, .costs = costs};
-    const struct sp_network network = sp_network_of_costs(&unit);
+    const struct unit unit = {.plan = plan, .costs = costs};
+    const struct sp_network network = {
+        .ports = 2 * plan->layout.stages, .route = route_of_costs, .arg = &unit};
     const struct sp_predict_request request = {.plan = plan, .execution = execution};
     int err = 0;
 

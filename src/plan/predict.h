@@ -13,8 +13,7 @@
 struct sp_execution {
     const struct sp_variation *variation; /* NULL: ops and messages take their predicted times */
     const struct sp_ready_rule *ready;    /* NULL: stages keep to their programs */
-    struct sp_plan
-        *ran; /* with `ready`: the plan, whose programs become those that its stages ran */
+    struct sp_plan *ran; /* with `ready`: the plan; its programs become those that stages ran */
 };
 
 struct sp_predict_request {
@@ -43,8 +42,8 @@ struct sp_prediction {
 
 /* Predicts a step. 0 or -ENOMEM; then there is nothing to destroy. */
 int sp_predict(const struct sp_predict_request *request, struct sp_prediction *prediction);
-/* Predicts a step at given costs, with the messages of sp_network_of_costs: no bytes, no update. 0
- * or -ENOMEM. */
+/* Predicts a step at given costs, those of messages included (`--cost comm=X,wire=X`): no bytes, no
+ * update. 0 or -ENOMEM. */
 int sp_predict_costs(const struct sp_plan *plan, const struct sp_costs *costs,
                      struct sp_prediction *prediction);
 int sp_predict_costs_of(const struct sp_plan *plan, const struct sp_costs *costs,

@@ -99,14 +99,6 @@ static int predict(struct fitting *f)
     return f->tasks ? 0 : -ENOMEM;
 }
 
-static void forget(struct fitting *f)
-{
-    free(f->by_op);
-    free(f->tasks);
-    for (int kind = 0; kind < SP_FIT_KINDS; kind++)
-        free(f->kind[kind]);
-}
-
 /* ---- the factors ----------------------------------------------------------------------------- */
 
 static void add_row(struct fitting *f, struct group *g, const double ms[SP_FIT_KINDS],
@@ -208,12 +200,12 @@ int sp_rates_fit(const struct sp_plan *plan, const struct sp_shape *sh,
                  struct sp_fit *fit)
 {
     struct fitting *f = calloc(1, sizeof *f); /* machines are large */
-    int err = -ENOMEM;
+    int err;
 
-    if (f) {
-        *f = (struct fitting){.plan = plan, .sh = sh, .terms = *terms};
-        err = predict(f);
-    }
+    if (!f)
+        return -ENOMEM;
+    *f = (struct fitting){.plan = plan, .sh = sh, .terms = *terms};
+    err = predict(f);
     if (!err) {
         add_ops(f, measured);
         add_updates(f, measured);
@@ -223,8 +215,10 @@ int sp_rates_fit(const struct sp_plan *plan, const struct sp_shape *sh,
         minimise(f, fit->factor);
         fit->launch = find_launch(f, measured);
     }
-    if (f)
-        forget(f);
+    free(f->by_op);
+    free(f->tasks);
+    for (int kind = 0; kind < SP_FIT_KINDS; kind++)
+        free(f->kind[kind]);
     free(f);
     return err;
 }

@@ -1,6 +1,5 @@
 #include "plan/recompute.h"
 #include "plan/memory.h"
-#include "plan/offload/offload.h"
 #include "policies/families/families.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -54,6 +53,9 @@ static void spread(struct trial *t, const int *k)
     memset(t->layer, SP_RECOMPUTE_NONE, (size_t)t->wish->shape->model.layers);
     for (int s = 0; s < t->wish->plan->layout.stages; s++)
         spread_stage(t, s, k[s]);
+    t->again = 0;
+    for (int l = 0; l < t->wish->shape->model.layers; l++)
+        t->again += t->layer[l] != SP_RECOMPUTE_NONE;
 }
 
 static int most_layers(const struct trial *t)
@@ -145,15 +147,6 @@ static int weigh(struct trial *t, bool leaves)
     }
     best->tried++;
     return 0;
-}
-
-static int count_again(const struct trial *t)
-{
-    int n = 0;
-
-    for (int l = 0; l < t->wish->shape->model.layers; l++)
-        n += t->layer[l] != SP_RECOMPUTE_NONE;
-    return n;
 }
 
 /* Numbers of recomputing layers of each stage: the most that proved too few, the fewest that proved
@@ -270,24 +263,22 @@ static int find_all(struct trial *t, struct need *need)
     if (err)
         return err < 0 ? err : 0;
     spread(t, need->k);
-    t->again = count_again(t);
     return weigh(t, false);
 }
 
 static int find_need(struct trial *t)
 {
     size_t stages = (size_t)t->wish->plan->layout.stages;
-    struct need need = {.few = calloc(stages, sizeof(int)),
-                        .enough = calloc(stages, sizeof(int)),
-                        .k = calloc(stages, sizeof(int)),
+    struct need need = {.few = calloc(3 * stages, sizeof *need.few),
                         .memory = calloc(stages, sizeof *need.memory)};
     int err = -ENOMEM;
 
-    if (need.few && need.enough && need.k && need.memory)
+    if (need.few && need.memory) {
+        need.enough = need.few + stages;
+        need.k = need.enough + stages;
         err = find_all(t, &need);
+    }
     free(need.few);
-    free(need.enough);
-    free(need.k);
     free(need.memory);
     return err;
 }
@@ -305,7 +296,6 @@ static int leave(struct trial *t, int k, int most)
         each[s] = k * layers_of(t, s) / most;
     spread(t, each);
     free(each);
-    t->again = count_again(t);
     err = let_leave(t);
     err = err ? err : weigh(t, true);
     sp_evictions_destroy(t->wish->plan->evictions, stages);

@@ -7,13 +7,11 @@
 #ifndef SP_PLAN_RECOMPUTE_H
 #define SP_PLAN_RECOMPUTE_H
 
-#include "offload/eviction.h"
-#include "plan/offload/request.h"
+#include "plan/offload/offload.h"
 #include "plan/predict.h"
 
 struct sp_recompute_wish {
-    struct sp_plan
-        *plan; /* the search uses its `recompute` and `evictions`; NULL before and after */
+    struct sp_plan *plan; /* the search uses its `recompute` and `evictions`, which are NULL */
     const struct sp_shape *shape;
     enum sp_offload_mode offload; /* NONE: nothing may be evicted */
     enum sp_offload_keys keys;
@@ -26,9 +24,9 @@ struct sp_recompute_wish {
 struct sp_recompute_chosen {
     enum sp_recompute mode; /* of the layers that recompute; SP_RECOMPUTE_NONE: none does */
     unsigned char
-        *layer;  /* [layers] as sp_plan.recompute, owned by the caller; NULL: all keep everything */
-    int layers;  /* that recompute, on all stages */
-    bool leaves; /* tensors are evicted */
+        *layer;     /* [layers] as sp_plan.recompute, the caller's; NULL: all keep everything */
+    int layers;     /* that recompute, on all stages */
+    bool leaves;    /* tensors are evicted */
     double step_ms; /* predicted */
     int tried;      /* choices that fit */
 };

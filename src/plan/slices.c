@@ -74,8 +74,7 @@ static double time_on_machine(const void *arg, int first, int len)
 
     sp_shape_slice(on->shape, first, len, &part);
     sp_part_times(on->machine, 1, &part, &t);
-    return t.pre + t.attention + t.post + t.pre_input + t.attention_input + t.post_input +
-           t.qkv_weight + t.post_weight;
+    return sp_part_times_sum(&t);
 }
 
 static int cut_by_program(const struct sp_layout *lay, const struct sp_shape *sh,
@@ -107,18 +106,6 @@ static void align(const struct sp_shape *sh, int n, int *len)
         len[k] = at - before;
         before = at;
     }
-}
-
-/* Checks a list, whose lengths are not rounded. */
-static int check_list(const struct sp_shape *sh, int n, const int *len)
-{
-    for (int k = 0; k < n; k++)
-        if (len[k] % sp_shape_unit(sh))
-            return sp_error(EINVAL,
-                            "--partition-slices: slice %d has %d tokens, no multiple of %d, which "
-                            "%d devices could share evenly",
-                            k, len[k], sp_shape_unit(sh), sp_shape_spread(sh));
-    return 0;
 }
 
 static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char *how,
@@ -154,16 +141,13 @@ static int cut(const struct sp_plan *plan, const struct sp_shape *sh, const char
                         "slice, as 96,64,48,48",
                         how);
     err = sp_counts_parse(how, &want, len);
-    return err ? err : check_list(sh, lay->slices, len);
-}
-
-/* Cuts the slices that several stages compute into parts of equal time, or of equal length if
- * slices have equal lengths. */
-static int cut_parts(struct sp_plan *plan, const struct sp_slice_costs *c, bool equal)
-{
-    return plan->family->shared
-               ? plan->family->shared->cut(plan, equal ? 1 : c->token, equal ? 0 : c->pair)
-               : 0;
+    for (int k = 0; !err && k < lay->slices; k++) /* the lengths of a list are not rounded */
+        if (len[k] % sp_shape_unit(sh))
+            err = sp_error(EINVAL,
+                           "--partition-slices: slice %d has %d tokens, no multiple of %d, which "
+                           "%d devices could share evenly",
+                           k, len[k], sp_shape_unit(sh), sp_shape_spread(sh));
+    return err;
 }
 
 int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how,
@@ -185,14 +169,20 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
                         how, plan->def->name, plan->def->name);
     len = calloc((size_t)n, sizeof *len);
     share = calloc((size_t)n, sizeof *share);
-    err = len && share ? cut(plan, sh, how, machine, len)
-                       : sp_error(ENOMEM, "no memory for %d slices", n);
+    SP_NEED(len && share, "no memory for %d slices", n);
+    err = cut(plan, sh, how, machine, len);
     for (int k = 0; !err && k < n; k++) {
         share[k] = sp_slice_cost(&c, first, len[k]) / sp_slice_cost(&c, 0, sh->seq);
         first += len[k];
     }
     err = err ? err : sp_plan_slices(plan, len, share);
-    err = err ? err : cut_parts(plan, &c, !strcmp(how, "length"));
+    if (!err && plan->family->shared) {
+        /* stages that compute a slice together take equal times, or parts of equal length if slices
+         * have equal lengths */
+        bool equal = !strcmp(how, "length");
+
+        err = plan->family->shared->cut(plan, equal ? 1 : c.token, equal ? 0 : c.pair);
+    }
     free(len);
     free(share);
     return err;

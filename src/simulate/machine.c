@@ -19,42 +19,32 @@ struct sp_sim_machine sp_sim_machine_of(const struct sp_machine *m)
 /* How a value is read: as a number, or as the index of a word among those of its key. */
 enum kind { NUMBER, COUNT, DUPLEX, SHARING };
 
-static const char *const words[][4] = {
-    [DUPLEX] = {"full", "half"}, [SHARING] = {"queued", "fair", "free"}};
-
-static int refuse(enum kind kind, const char *key, const char *value)
-{
-    switch (kind) {
-    case NUMBER:
-        return sp_error(EINVAL, "link: %s=%s is not a number in 0 .. 1e18", key, value);
-    case COUNT:
-        return sp_error(EINVAL, "link: %s=%s is not a number of devices in 0 .. 65536", key, value);
-    case DUPLEX:
-        return sp_error(EINVAL, "link: %s=%s is neither full nor half", key, value);
-    default:
-        return sp_error(EINVAL, "link: %s=%s is none of queued, fair, free", key, value);
-    }
-}
+static const struct {
+    const char *refusal, *words[4];
+} kinds[] = {[NUMBER] = {"not a number in 0 .. 1e18"},
+             [COUNT] = {"not a number of devices in 0 .. 65536"},
+             [DUPLEX] = {"neither full nor half", {"full", "half"}},
+             [SHARING] = {"none of queued, fair, free", {"queued", "fair", "free"}}};
 
 static int take(enum kind kind, const char *key, const char *value, double *out)
 {
-    if (kind == NUMBER || kind == COUNT) {
-        char *end;
-        double v = strtod(value, &end);
+    char *end;
+    double v = strtod(value, &end);
+    bool taken = end != value && !*end && isfinite(v) && v >= 0 && v <= 1e18;
 
-        if (end == value || *end || !isfinite(v) || v < 0 || v > 1e18 ||
-            (kind == COUNT && (v != floor(v) || v > 65536)))
-            return refuse(kind, key, value);
-        *out = v;
-        return 0;
-    }
-    for (int i = 0; words[kind][i]; i++) {
-        if (!strcmp(value, words[kind][i])) {
-            *out = i;
-            return 0;
+    if (kind == COUNT)
+        taken = taken && v == floor(v) && v <= 65536;
+    else if (kind != NUMBER)
+        taken = false;
+    for (int i = 0; kinds[kind].words[i]; i++)
+        if (!strcmp(value, kinds[kind].words[i])) {
+            v = i;
+            taken = true;
         }
-    }
-    return refuse(kind, key, value);
+    if (!taken)
+        return sp_error(EINVAL, "link: %s=%s is %s", key, value, kinds[kind].refusal);
+    *out = v;
+    return 0;
 }
 
 /* The keys of a link, with or without the prefix "node_". */

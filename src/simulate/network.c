@@ -6,11 +6,10 @@
 #include "simulate/platform.h"
 #include "sinks/starpu/simulated.h"
 #include "sp_error.h"
+#include "sp_grow.h"
 #include "transport/post.h"
 #include <simgrid/actor.h>
 #include <simgrid/host.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* One end of a message: its buffer, held while the message is on its way. */
 struct end {
@@ -26,7 +25,6 @@ struct message {
     void (*arrived)(void *arg);
     void *arg;
     double ready_us;
-    bool going;
     struct message *next; /* in its list */
 };
 
@@ -42,7 +40,7 @@ static struct {
     long submitted, matched, on_the_way;
     uint64_t bytes_sent;
     struct sp_carried *carried;
-    long n_carried, cap_carried;
+    int n_carried, cap_carried;
 } net;
 
 /* The ports: out of the interfaces inside nodes, into them, then the same of the network. */
@@ -51,19 +49,14 @@ static int ports(void)
     return 4 * net.ranks;
 }
 
-static int out_port(const struct message *m)
+/* The port of a message out of its sender's interface, or with `in` into its receiver's. */
+static int port_of(const struct message *m, bool in)
 {
     const struct sp_link *l = sp_sim_link_between(&net.machine, m->from, m->to);
+    int first = l == &net.machine.node ? 0 : 2 * net.ranks;
 
-    return (l == &net.machine.node ? 0 : 2 * net.ranks) + sp_sim_interface(l, m->from);
-}
-
-static int in_port(const struct message *m)
-{
-    const struct sp_link *l = sp_sim_link_between(&net.machine, m->from, m->to);
-
-    return (l == &net.machine.node ? 0 : 2 * net.ranks) + (l->half_duplex ? 0 : net.ranks) +
-           sp_sim_interface(l, m->to);
+    return first + (in && !l->half_duplex ? net.ranks : 0) +
+           sp_sim_interface(l, in ? m->to : m->from);
 }
 
 int sp_sim_network_create(const struct sp_sim_machine *m, int ranks, int members, double stretch)
@@ -116,14 +109,8 @@ static void start_queued(void);
 
 static void note(const struct message *m)
 {
-    if (net.n_carried == net.cap_carried) {
-        long cap = net.cap_carried ? 2 * net.cap_carried : 1024;
-        struct sp_carried *more = realloc(net.carried, (size_t)cap * sizeof *more);
-
-        STARPU_ASSERT_MSG(more, "starpipe: no memory for %ld messages", cap);
-        net.carried = more;
-        net.cap_carried = cap;
-    }
+    SP_NEED(sp_grow(&net.carried, net.n_carried, &net.cap_carried, sizeof *net.carried),
+            "simulate: no memory for %d messages", net.n_carried);
     net.carried[net.n_carried++] =
         (struct sp_carried){.from = m->from,
                             .to = m->to,
@@ -166,7 +153,7 @@ static void *carry(void *arg)
 
     sg_host_sendto(host_of(m->from), host_of(m->to), (double)starpu_data_get_size(m->send.handle));
     if (queued) {
-        net.taken[out_port(m)] = net.taken[in_port(m)] = false;
+        net.taken[port_of(m, false)] = net.taken[port_of(m, true)] = false;
         start_queued();
         if (l->latency_s > 0)
             sg_actor_sleep_for(l->latency_s * net.stretch);
@@ -196,7 +183,7 @@ static void start_queued(void)
     memset(net.wanted, 0, (size_t)ports() * sizeof *net.wanted);
     while (*at) {
         struct message *m = *at;
-        int out = out_port(m), in = in_port(m);
+        int out = port_of(m, false), in = port_of(m, true);
 
         if (net.taken[out] || net.taken[in] || net.wanted[out] || net.wanted[in]) {
             net.wanted[out] = net.wanted[in] = true;
@@ -233,7 +220,6 @@ static void enqueue(struct message *m)
 
 static void go(struct message *m)
 {
-    m->going = true;
     m->ready_us = sp_now_us();
     if (sp_sim_link_is_instant(sp_sim_link_between(&net.machine, m->from, m->to)))
         finish(m);

@@ -1,17 +1,19 @@
+#define _GNU_SOURCE /* dladdr */
 #include "simulate/run.h"
 #include "config.h"
-#include "transport/transport.h"
 #include "sinks/starpu/sink.h"
+#include "transport/transport.h"
+#include <errno.h>
 #ifdef HAVE_SIMGRID
 #include "graphs/create.h"
 #include "graphs/step.h"
 #include "offload/host_memory.h"
 #include "policies/simulation/costs.h"
-#include "simulate/actors.h"
 #include "simulate/network.h"
 #include "simulate/platform.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -338,18 +340,49 @@ static int run_step(struct run *r, struct sp_simulated *out)
     return err;
 }
 
-/* The body of the first actor. */
-static int act(void *arg)
-{
-    struct run *r = arg;
-    int err = start_starpu(r);
+/* ---- SimGrid's own start, with its actors in place of threads -------------------------------------- */
 
-    sp_platform_destroy(&r->platform); /* already read; removed now, however the run ends */
+/* The run, which a process makes once. */
+static struct run *running;
+
+/*
+ * StarPU-SimGrid expects to be the program: its main() reads the platform and calls starpu_main()
+ * as the first actor, on the host MAIN. Here only one command simulates, and only once it has made
+ * its platform, so it calls that main() itself. StarPU's alternative, in starpu_init(), makes every
+ * actor a thread and is some thirty times slower.
+ */
+__attribute__((visibility("default"))) int starpu_main(int argc, char **argv);
+
+int starpu_main(int argc, char **argv)
+{
+    int err = start_starpu(running);
+
+    (void)argc, (void)argv;
+    sp_platform_destroy(&running->platform); /* already read; removed now, however the run ends */
     if (!err) {
-        err = run_step(r, r->out);
+        err = run_step(running, running->out);
         sp_transport_stop();
     }
     return err;
+}
+
+/* Returns the result of starpu_main when all actors have ended; or -ENOSYS after one line. */
+static int run_actors(struct run *r)
+{
+    static char name[] = "starpipe-sim", log[] = "--log=root.threshold:warning";
+    char *argv[] = {name, log, NULL};
+    int (*start)(int, char **) = NULL;
+    void *library = NULL;
+    Dl_info info;
+
+    if (dladdr((void *)(uintptr_t)starpu_init, &info) && info.dli_fname)
+        library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (library)
+        *(void **)&start = dlsym(library, "main");
+    if (!start)
+        return sp_error(ENOSYS, "simulate: libstarpu has no main(): is it a shared library?");
+    running = r;
+    return start(2, argv);
 }
 
 int sp_sim_run(const struct sp_simulation *s, struct sp_simulated *out)
@@ -369,7 +402,7 @@ int sp_sim_run(const struct sp_simulation *s, struct sp_simulated *out)
     if (err)
         return err;
     err = sp_platform_create(&r.platform, &s->machine, r.ranks, r.stretch);
-    err = err ? err : sp_actors_run(act, &r);
+    err = err ? err : run_actors(&r);
     sp_platform_destroy(&r.platform);
     sp_sim_network_destroy();
     if (err)
@@ -386,5 +419,23 @@ void sp_simulated_destroy(struct sp_simulated *r)
     free(r->bytes_sent);
     free(r->messages);
     *r = (struct sp_simulated){0};
+}
+
+#else /* a StarPU that runs rather than simulates */
+
+bool sp_can_simulate(void)
+{
+    return false;
+}
+
+int sp_sim_run(const struct sp_simulation *s, struct sp_simulated *out)
+{
+    (void)s, (void)out;
+    return -ENOSYS;
+}
+
+void sp_simulated_destroy(struct sp_simulated *r)
+{
+    (void)r;
 }
 #endif

@@ -1,5 +1,5 @@
 #include "trace/gantt.h"
-#include "policies/simulation/times.h"
+#include "sp_grow.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,15 +36,8 @@ int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar)
 {
     struct sp_bar *last;
 
-    if (g->n == g->cap) {
-        int cap = g->cap ? 2 * g->cap : 256;
-        struct sp_bar *bars = realloc(g->bars, (size_t)cap * sizeof *bars);
-
-        if (!bars)
-            return -ENOMEM;
-        g->bars = bars;
-        g->cap = cap;
-    }
+    if (!sp_grow(&g->bars, g->n, &g->cap, sizeof *g->bars))
+        return -ENOMEM;
     last = g->n ? &g->bars[g->n - 1] : NULL;
     g->bars[g->n] = *bar;
     if (last && last->joined && last->stage == bar->stage && bar->start < last->end) {
@@ -59,15 +52,8 @@ int sp_gantt_add_message(struct sp_gantt *g, const struct sp_gantt_message *mess
 {
     struct sp_gantt_message *last;
 
-    if (g->n_messages == g->cap_messages) {
-        int cap = g->cap_messages ? 2 * g->cap_messages : 256;
-        struct sp_gantt_message *more = realloc(g->messages, (size_t)cap * sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        g->messages = more;
-        g->cap_messages = cap;
-    }
+    if (!sp_grow(&g->messages, g->n_messages, &g->cap_messages, sizeof *g->messages))
+        return -ENOMEM;
     last = &g->messages[g->n_messages++];
     *last = *message;
     last->arrived = fmax(last->arrived, last->sent);
@@ -89,15 +75,8 @@ int sp_gantt_add_evicted(struct sp_gantt *g, const struct sp_gantt_evicted *evic
 {
     if (!(evicted->until > evicted->from) || evicted->bytes <= 0)
         return 0;
-    if (g->n_away == g->cap_away) {
-        int cap = g->cap_away ? 2 * g->cap_away : 256;
-        struct sp_gantt_evicted *more = realloc(g->evicted, (size_t)cap * sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        g->evicted = more;
-        g->cap_away = cap;
-    }
+    if (!sp_grow(&g->evicted, g->n_away, &g->cap_away, sizeof *g->evicted))
+        return -ENOMEM;
     g->evicted[g->n_away++] = *evicted;
     return 0;
 }
@@ -154,29 +133,6 @@ double sp_gantt_tick(double length, int most)
         step *= lead > 1.5 && lead < 3 ? 2.5 : 2;
     }
     return step;
-}
-
-/* Sets `live` and `after` of the bars, which are the ops of the plan in order. */
-static void set_live(struct sp_gantt *g, const struct sp_plan *plan)
-{
-    const struct sp_layout *lay = &plan->layout;
-    struct sp_bar *bar = g->bars;
-
-    g->parts = plan->family->facts.parts;
-    for (int s = 0; s < lay->stages; s++) {
-        int live = 0;
-
-        for (int k = 0; k < plan->programs[s].n && bar < g->bars + g->n; k++, bar++) {
-            const struct sp_op *op = &plan->programs[s].ops[k];
-            int id = plan->deferred ? plan->family->id(lay, s, op) : -1;
-            bool kept = op->pass == SP_B && id >= 0 && plan->deferred[id];
-
-            live += op->pass == SP_F && op->part != SP_HEAD;
-            bar->live = live;
-            live -= op->pass == SP_W || (op->pass == SP_B && op->part != SP_HEAD && !kept);
-            bar->after = live;
-        }
-    }
 }
 
 enum sp_bar_kind sp_gantt_kind(const struct sp_op *op)
@@ -253,54 +209,4 @@ void sp_gantt_note_peak(struct sp_gantt *g, int stage, int activations)
 {
     snprintf(g->note[stage], sizeof g->note[stage], "peak %.4g", activations * g->share);
     g->notes = "peak: activations, in micro-batches on a whole stage";
-}
-
-int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
-                        struct sp_gantt *g)
-{
-    const struct sp_layout *lay = &plan->layout;
-    struct sp_gantt new;
-    int ret = sp_gantt_create(lay->stages, &new), used;
-
-    if (ret)
-        return ret;
-    new.share = sp_activation_share(plan->family, lay);
-    used = snprintf(new.title, sizeof new.title, "%s%s%s · %d stage%s · %d micro-batch%s",
-                    plan->def->name, *lay->options ? ":" : "", lay->options, lay->stages,
-                    lay->stages > 1 ? "s" : "", lay->micro_batches,
-                    lay->micro_batches > 1 ? "es" : "");
-    if (lay->chunks > 1 && used < (int)sizeof new.title)
-        used += snprintf(new.title + used, sizeof new.title - (size_t)used, " · %d chunks",
-                         lay->chunks);
-    if (lay->slices > 1 && used < (int)sizeof new.title)
-        snprintf(new.title + used, sizeof new.title - (size_t)used, " · %d slices", lay->slices);
-    snprintf(new.subtitle, sizeof new.subtitle, "makespan %.6g, bubble %.1f %%", times->makespan,
-             100 * times->bubble_ratio);
-    new.end = times->makespan;
-    for (int s = 0; s < lay->stages; s++) {
-        for (int k = 0; k < plan->programs[s].n; k++) {
-            const struct sp_op *op = &plan->programs[s].ops[k];
-            struct sp_bar bar = {.start = times->start[s][k],
-                                 .end = times->end[s][k],
-                                 .stage = s,
-                                 .kind = sp_gantt_kind(op),
-                                 .mb = op->mb,
-                                 .chunk = sp_gantt_shade(op),
-                                 .joined = op->overlap};
-
-            sp_gantt_label(op, lay->slices, bar.label);
-            sp_op_print(op, lay->slices > 1, bar.name);
-            ret = sp_gantt_add(&new, &bar);
-            if (ret) {
-                sp_gantt_destroy(&new);
-                return ret;
-            }
-        }
-        new.idle_percent[s] = times->makespan > 0 ? 100 * times->idle[s] / times->makespan : 0;
-        sp_gantt_note_peak(&new, s, times->peak_live[s]);
-    }
-    sp_gantt_shorten_labels(&new);
-    set_live(&new, plan);
-    *g = new;
-    return 0;
 }

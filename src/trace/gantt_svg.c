@@ -28,6 +28,12 @@ struct svg {
     int64_t most_away; /* bytes, of all stages */
 };
 
+/* The top of a stage's bars. */
+static double bars_of(const struct svg *d, int stage)
+{
+    return d->top + stage * d->row + (ROW - BAR) / 2.0;
+}
+
 static void text_at(const struct svg *d, double x, double y, const char *attributes,
                     const char *text)
 {
@@ -134,8 +140,7 @@ static void draw_label(const struct svg *d, const struct sp_bar *bar, double mid
 {
     struct sp_color ink = sp_gantt_ink(sp_gantt_color(bar->kind, bar->mb));
     char text[SP_OP_TEXT], attributes[80];
-    double y = d->top + bar->stage * d->row + (ROW - BAR) / 2.0;
-    double length;
+    double y = bars_of(d, bar->stage), length;
     int size;
 
     snprintf(text, sizeof text, "%s", bar->label);
@@ -154,8 +159,7 @@ static void draw_label(const struct svg *d, const struct sp_bar *bar, double mid
 static void draw_bar(const struct svg *d, const struct sp_bar *bar)
 {
     double x = LEFT + bar->start * d->scale, width = (bar->end - bar->start) * d->scale;
-    double y = d->top + bar->stage * d->row + (ROW - BAR) / 2.0,
-           height = bar->lane ? BAR / 2.0 : BAR;
+    double y = bars_of(d, bar->stage), height = bar->lane ? BAR / 2.0 : BAR;
     struct sp_color c = sp_gantt_color(bar->kind, bar->mb);
     double gap = width > 4 ? 0.6 : 0; /* a thin line between wide neighbours */
 
@@ -251,9 +255,9 @@ static void draw_frame(const struct svg *d, const struct sp_bar *bar)
     double x = LEFT + bar->start * d->scale, width = (bar[1].end - bar->start) * d->scale;
 
     if (width >= 6)
-        fprintf(
-            d->out, "<rect class=\"unit\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>\n",
-            x + 0.6, d->top + bar->stage * d->row + (ROW - BAR) / 2.0 + 0.5, width - 1.2, BAR - 1);
+        fprintf(d->out,
+                "<rect class=\"unit\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>\n",
+                x + 0.6, bars_of(d, bar->stage) + 0.5, width - 1.2, BAR - 1);
 }
 
 static void draw_axis(const struct svg *d)
@@ -279,7 +283,7 @@ static void draw_axis(const struct svg *d)
 static void draw_stage(const struct svg *d, int s)
 {
     const struct sp_gantt *g = d->g;
-    double y = d->top + s * d->row + (ROW - BAR) / 2.0, base = y + BAR / 2.0 + 4;
+    double y = bars_of(d, s), base = y + BAR / 2.0 + 4;
     char text[48];
 
     fprintf(d->out, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"url(#idle)\"/>\n",

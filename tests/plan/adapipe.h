@@ -111,14 +111,4 @@ static inline void times_of(const struct sp_adapipe *in, const int *counts,
     }
 }
 
-/* Runs sp_adapipe_choose; its messages are in c->text. */
-static inline int choose(const struct sp_adapipe *in, int *counts, unsigned char *mode,
-                         struct sp_adapipe_figures *fig, struct capture *c)
-{
-    int ret;
-
-    ret = CAPTURED(c, sp_adapipe_choose(in, counts, mode, fig));
-    return ret;
-}
-
 #endif

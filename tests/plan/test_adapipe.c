@@ -132,7 +132,7 @@ TEST(brute_force)
         random_input(&in, p, L, random_int(1, 12));
         in.memory.limit_bytes = random_int(100, 700);
         want = best_of_all(&in);
-        ret = choose(&in, counts, mode, &fig, &c);
+        ret = CAPTURED(&c, sp_adapipe_choose(&in, counts, mode, &fig));
         if (isinf(want.model)) {
             char bytes[64];
 
@@ -144,7 +144,7 @@ TEST(brute_force)
             in.memory.limit_bytes = want.least_bytes;
             assert_int_equal(sp_adapipe_choose(&in, counts, mode, NULL), 0);
             in.memory.limit_bytes--;
-            assert_int_equal(choose(&in, counts, mode, NULL, &c), -EINVAL);
+            assert_int_equal(CAPTURED(&c, sp_adapipe_choose(&in, counts, mode, NULL)), -EINVAL);
             refused++;
             continue;
         }
@@ -213,6 +213,6 @@ TEST(refused)
     struct capture c;
 
     random_input(&in, 4, 3, 8);
-    assert_int_equal(choose(&in, counts, mode, NULL, &c), -EINVAL);
-    assert_string_equal(c.text, "starpipe: 3 layers cannot be dealt out to 4 stages\n");
+    assert_says(&c, sp_adapipe_choose(&in, counts, mode, NULL), -EINVAL,
+                "3 layers cannot be dealt out to 4 stages\n", "three layers");
 }

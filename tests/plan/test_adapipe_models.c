@@ -41,7 +41,6 @@ static void check_choice(const struct sp_adapipe *in, const int *counts, const u
         int64_t bytes = bytes_of(in, s, counts[s], mode + layers);
 
         assert_true(counts[s] >= 1);
-        assert_int_equal(bytes, sp_adapipe_stage_bytes(in, s, counts[s], mode + layers));
         assert_true(!in->memory.limit_bytes || bytes <= in->memory.limit_bytes);
         most = bytes > most ? bytes : most;
         for (int l = layers + 1; l < layers + counts[s]; l++)
@@ -71,7 +70,7 @@ TEST(random_models)
         random_input(&in, p, L, m);
         for (int limit = 100; limit <= 1800; limit += random_int(20, 300)) {
             in.memory.limit_bytes = limit;
-            if (choose(&in, counts, mode, &fig, &c)) {
+            if (CAPTURED(&c, sp_adapipe_choose(&in, counts, mode, &fig))) {
                 assert_true(isinf(before)); /* a larger limit still works */
                 continue;
             }
@@ -194,7 +193,7 @@ TEST(models)
             struct capture c;
 
             limited.memory.limit_bytes = most / 10 * tenths;
-            if (choose(&limited, counts, mode, &of, &c)) {
+            if (CAPTURED(&c, sp_adapipe_choose(&limited, counts, mode, &of))) {
                 print_message("%s", c.text);
                 continue;
             }

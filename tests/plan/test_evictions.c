@@ -347,6 +347,20 @@ static double solve(struct apart *x)
     return end;
 }
 
+/* Simulates the step of a plan whose evictions pass the tier. */
+static void simulate(const struct offloaded *o, const struct sp_costs *costs,
+                     const struct tier *tier, struct sp_times *t, struct sp_message_times *when)
+{
+    const struct sp_network network = {.ports = 2 * STAGES, .route = tier_route, .arg = tier};
+    struct sp_step_messages messages;
+    const struct sp_simulated_step step = {
+        .plan = &o->plan, .costs = costs, .messages = &messages, .network = &network};
+
+    assert_int_equal(sp_step_messages_create(&o->plan, &o->shape, &messages), 0);
+    assert_int_equal(sp_simulate(&step, t, when), 0);
+    sp_step_messages_destroy(&messages);
+}
+
 TEST(times)
 {
     static struct apart x;
@@ -358,13 +372,11 @@ TEST(times)
             .b = 16 + draw(19),
             .w = 8 + draw(9),
             .parts = {.pre = 1, .attn = 1 + draw(4), .post = 1 + draw(2), .backward = 2}};
-        struct sp_step_messages messages;
         struct sp_message_times when;
         int p = 1 + draw(3), bad;
         struct sp_times t;
         struct tier tier;
         struct offloaded o;
-        struct sp_network network = {.ports = 2 * STAGES, .route = tier_route, .arg = &tier};
         double want;
 
         if (!strcmp(cases[i % CASES].name,
@@ -386,13 +398,7 @@ TEST(times)
         assert_int_equal(sp_index_create(&o.plan, &x.ix, &bad, &bad), 0);
         want = solve(&x);
         sp_index_destroy(&x.ix);
-        assert_int_equal(sp_step_messages_create(&o.plan, &o.shape, &messages), 0);
-        assert_int_equal(sp_simulate(&(struct sp_simulated_step){.plan = &o.plan,
-                                                                 .costs = &costs,
-                                                                 .messages = &messages,
-                                                                 .network = &network},
-                                     &t, &when),
-                         0);
+        simulate(&o, &costs, &tier, &t, &when);
         if (fabs(t.makespan - want) > 1e-6 * want)
             fail_msg("%s p=%d: %.6f, apart %.6f", cases[i % CASES].name, p, t.makespan, want);
         for (int s = 0; s < p; s++) {
@@ -401,7 +407,6 @@ TEST(times)
         }
         sp_message_times_destroy(&when);
         sp_times_destroy(&t);
-        sp_step_messages_destroy(&messages);
         tear_down(&o);
     }
     assert_true(longest > 0.5); /* some tiers are slow */
@@ -412,23 +417,15 @@ TEST(stalls)
 {
     struct sp_costs costs = {.f = 1, .b = 1, .w = 1};
     struct tier tier = {.stages = 1};
-    struct sp_network network = {.ports = 2, .route = tier_route, .arg = &tier};
-    struct sp_step_messages messages;
     struct offloaded o;
 
     set_up("sppo", 1, 1, 4, SP_KEYS_STAY, &o);
-    assert_int_equal(sp_step_messages_create(&o.plan, &o.shape, &messages), 0);
     for (int k = 0; k < 2; k++) {
         struct sp_message_times when;
         struct sp_times t;
 
         tier.write = tier.read = (double)o.offload.evictions[0].bytes / (k ? 1e-6 : 4);
-        assert_int_equal(sp_simulate(&(struct sp_simulated_step){.plan = &o.plan,
-                                                                 .costs = &costs,
-                                                                 .messages = &messages,
-                                                                 .network = &network},
-                                     &t, &when),
-                         0);
+        simulate(&o, &costs, &tier, &t, &when);
         if (k)
             assert_true(when.stalled[0] < 1e-5);
         else /* 4 out and 4 back, beside 3 of work that they overlap with at most */
@@ -437,6 +434,5 @@ TEST(stalls)
         sp_message_times_destroy(&when);
         sp_times_destroy(&t);
     }
-    sp_step_messages_destroy(&messages);
     tear_down(&o);
 }

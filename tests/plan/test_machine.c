@@ -53,6 +53,16 @@ static void assert_same(const struct sp_machine *a, const struct sp_machine *b)
     }
 }
 
+/* Writes a machine and reads it back. The caller frees the text. */
+static char *write_and_read(const struct sp_machine *m, struct sp_machine *again)
+{
+    char *text = sp_machine_text(m);
+
+    assert_non_null(text);
+    assert_int_equal(sp_machine_parse("it", text, again), 0);
+    return text;
+}
+
 /* Rates make sense beside each other. */
 static void check_rates(const struct sp_machine *m)
 {
@@ -77,17 +87,13 @@ TEST(named)
 
     for (; (name = sp_machine_name_at(n)); n++) {
         struct sp_machine m, again;
-        char *text;
 
         assert_true(strcmp(last, name) < 0);
         assert_int_equal(sp_machine_load(name, &m), 0);
         assert_string_equal(m.name, name);
         check_rates(&m);
-        text = sp_machine_text(&m);
-        assert_non_null(text);
-        assert_int_equal(sp_machine_parse(name, text, &again), 0);
+        free(write_and_read(&m, &again));
         assert_same(&m, &again);
-        free(text);
         print_message("%-16s %-24s products %.3g TFLOP/s in bf16, attention %.3g, %.3g GB/s "
                       "in a node, %.3g between nodes\n",
                       name, m.device, 1e-12 * sp_curve_rate(&m.rates.matmul[SP_BF16], 1e15),
@@ -118,9 +124,7 @@ TEST(written)
         m.rates.memory[SP_F32].at[i].size = 100 * (i + x);
         m.rates.memory[SP_F32].at[i].rate = 1e9 / (i + 3);
     }
-    text = sp_machine_text(&m);
-    assert_non_null(text);
-    assert_int_equal(sp_machine_parse("it", text, &again), 0);
+    text = write_and_read(&m, &again);
     assert_same(&m, &again);
     assert_non_null(strstr(text, "\"copy\": null"));
     free(text);
@@ -133,26 +137,6 @@ TEST(written)
 
 /* ---- refusals ----------------------------------------------------------------------------- */
 
-/* Calls the function; text[] becomes its output on stderr. */
-static int said(int (*call)(const char *, struct sp_machine *), const char *arg, char text[1024])
-{
-    static struct sp_machine m;
-    FILE *f = tmpfile();
-    int held = dup(2), err;
-    size_t n;
-
-    assert_non_null(f);
-    dup2(fileno(f), 2);
-    err = call(arg, &m);
-    dup2(held, 2);
-    close(held);
-    rewind(f);
-    n = fread(text, 1, 1023, f);
-    text[n] = 0;
-    fclose(f);
-    return err;
-}
-
 static int parse(const char *json, struct sp_machine *m)
 {
     return sp_machine_parse("machine x.json", json, m);
@@ -160,12 +144,11 @@ static int parse(const char *json, struct sp_machine *m)
 
 static void refused(const char *json, const char *why)
 {
-    char text[1024];
+    static struct sp_machine m;
+    struct capture c;
 
-    assert_int_equal(said(parse, json, text), -EINVAL);
-    if (!strstr(text, why) || strncmp(text, "starpipe: machine x.json: ", 26) ||
-        strchr(text, '\n') != text + strlen(text) - 1)
-        fail_msg("not '%s' but: %s", why, text);
+    assert_says(&c, parse(json, &m), -EINVAL, why, json);
+    assert_true(!strncmp(c.text, "starpipe: machine x.json: ", 26));
 }
 
 static json_t *laptop(void)
@@ -344,18 +327,15 @@ static void parse_teams(struct sp_machine *m)
 TEST(teams_written)
 {
     struct sp_machine m, again;
-    char *text;
 
     parse_teams(&m);
     m.team[0].pairs[SP_BF16][SP_ATTENTION_BACKWARD] = (struct sp_curve){1, {{1, 2}}};
     m.rates.memory[SP_BF16] = (struct sp_curve){2, {{1, 2}, {2, 3}}};
     assert_int_equal(m.teams, 2);
     assert_int_equal(m.team[1].threads, 4);
-    text = sp_machine_text(&m);
-    assert_int_equal(sp_machine_parse("it", text, &again), 0);
+    free(write_and_read(&m, &again));
     assert_same(&m, &again);
     assert_int_equal(again.teams, 2);
-    free(text);
 }
 
 /* Rates at a measured number of threads, between two, and beyond, which prints a warning. */
@@ -372,7 +352,6 @@ TEST(threads_taken)
         char why[SP_THREADS_WHY];
         struct sp_machine m, before, again;
         double rate;
-        char *text;
 
         parse_teams(&m);
         before = m;
@@ -383,10 +362,8 @@ TEST(threads_taken)
         assert_int_equal(m.network.shared_by, cases[i].devices);
         assert_int_equal(m.memory_bytes, cases[i].devices == 2 ? before.memory_bytes
                                                                : m.host_bytes / cases[i].devices);
-        text = sp_machine_text(&m);
-        assert_int_equal(sp_machine_parse("it", text, &again), 0); /* as other processes read it */
-        free(text);
-        if (cases[i].threads == 2) /* half way between 1 and 4, in logarithms */
+        free(write_and_read(&m, &again)); /* as other processes read it */
+        if (cases[i].threads == 2)        /* half way between 1 and 4, in logarithms */
             assert_true(near(rate, 1e3 * sqrt(2)));
         else
             assert_true(near(rate, cases[i].rate > 0 ? cases[i].rate
@@ -494,21 +471,20 @@ TEST(head_rows)
 TEST(untouched)
 {
     struct sp_machine m, before;
-    char *json = with("network.shared_by", NULL), text[1024];
+    char *json = with("network.shared_by", NULL);
+    struct capture c;
 
     assert_int_equal(sp_machine_load("h200", &m), 0);
     before = m;
     assert_int_equal(sp_machine_parse("machine x.json", json, &m), -EINVAL);
     assert_same(&before, &m);
     free(json);
-    assert_int_equal(said(sp_machine_load, "h300", text), -EINVAL);
     for (int i = 0; sp_machine_name_at(i); i++)
-        assert_non_null(strstr(text, sp_machine_name_at(i)));
-    assert_int_equal(said(sp_machine_load, "/nowhere/x", text), -ENOENT);
-    assert_non_null(strstr(text, "machine /nowhere/x: "));
-    assert_int_equal(said(sp_machine_load, "/dev/null", text), -EINVAL);
-    assert_int_equal(said(sp_machine_load, "/dev/zero", text), -EINVAL);
-    assert_int_equal(said(sp_machine_load, "/", text), -EISDIR);
+        assert_says(&c, sp_machine_load("h300", &m), -EINVAL, sp_machine_name_at(i), "h300");
+    assert_says(&c, sp_machine_load("/nowhere/x", &m), -ENOENT, "machine /nowhere/x: ", "nowhere");
+    assert_says(&c, sp_machine_load("/dev/null", &m), -EINVAL, "", "nothing");
+    assert_says(&c, sp_machine_load("/dev/zero", &m), -EINVAL, "", "zeros");
+    assert_says(&c, sp_machine_load("/", &m), -EISDIR, "", "a directory");
 }
 
 /* ---- nodes of several kinds ------------------------------------------------------------- */
@@ -551,26 +527,20 @@ TEST(list_refused)
                {"h100-ib,laptop", "laptop has cores and h100-ib GPUs"},
                {"h100-ib,h100-ib,h100-ib,h100-ib,h100-ib,h100-ib,h100-ib,h100-ib,h100-ib",
                 "at most 8 kinds"}};
-    char text[1024];
+    struct sp_machine m;
+    struct capture c;
 
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(said(sp_machine_load, bad[i].list, text), -EINVAL);
-        if (!strstr(text, bad[i].says))
-            fail_msg("%s: %s", bad[i].list, text);
-    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_says(&c, sp_machine_load(bad[i].list, &m), -EINVAL, bad[i].says, bad[i].list);
 }
 
 /* Every process has the machine of rank 0 as a text. */
 TEST(kinds_written)
 {
     struct sp_machine m, again;
-    char *text;
 
     assert_int_equal(sp_machine_load("h20-ib:2,a800-ib:1", &m), 0);
-    text = sp_machine_text(&m);
-    assert_non_null(text);
-    assert_int_equal(sp_machine_parse("text", text, &again), 0);
-    free(text);
+    free(write_and_read(&m, &again));
     assert_int_equal(again.kinds, 2);
     assert_string_equal(again.name, m.name);
     for (int k = 0; k < 2; k++) {

@@ -381,17 +381,9 @@ TEST(variations_are_read)
                      0);
     assert_true(v.uniform == 0.25 && v.seed == 7 && v.slow_stage == 3 && v.stage_by == 1.5 &&
                 v.slow_link == 2 && v.link_by == 4 && v.lognormal == 0);
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        const char *said;
-        int ret;
-
-        capture_begin(&c);
-        ret = sp_variation_parse("show", wrong[i].text, 4, &v);
-        said = capture_end(&c);
-        assert_int_equal(ret, -EINVAL);
-        if (!strstr(said, wrong[i].message))
-            fail_msg("'%s': %s", wrong[i].text, said);
-    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_says(&c, sp_variation_parse("show", wrong[i].text, 4, &v), -EINVAL, wrong[i].message,
+                    wrong[i].text);
 }
 
 /* A slow link delays what crosses it, both ways, and nothing else. */

@@ -219,13 +219,27 @@ TEST(recompute)
     assert_int_equal(last.recompute, SP_RECOMPUTE_FULL);
 }
 
+/* The predicted step of a plan with a process for each stage; destroys the plan. */
+static double predicted(struct sp_plan *plan, const struct sp_shape *shape,
+                        const struct sp_machine *on)
+{
+    const struct sp_predict_request r = {
+        .plan = plan, .shape = shape, .terms = {.machine = on, .devices = 1, .every = 1}};
+    struct sp_prediction p;
+    double step_ms;
+
+    plan->processes = plan->layout.stages;
+    assert_int_equal(sp_predict(&r, &p), 0);
+    step_ms = p.step_ms;
+    sp_prediction_destroy(&p);
+    sp_plan_destroy(plan);
+    return step_ms;
+}
+
 static double simulated_whole(const struct sp_search *want, const struct sp_layout *lay)
 {
-    struct sp_predict_request r = {.terms = {.machine = want->machine, .devices = 1, .every = 1}};
-    struct sp_prediction p;
     struct sp_shape shape;
     struct sp_plan plan;
-    double step_ms;
 
     assert_int_equal(sp_plan_create(want->schedule, lay, &plan), 0);
     sp_shape_init(&shape, want->model, 1, want->seq, lay->micro_batches);
@@ -233,14 +247,7 @@ static double simulated_whole(const struct sp_search *want, const struct sp_layo
     shape.dtype = want->dtype;
     if (lay->slices > 1)
         assert_int_equal(sp_plan_cut(&plan, &shape, NULL, NULL), 0);
-    plan.processes = plan.layout.stages;
-    r.plan = &plan;
-    r.shape = &shape;
-    assert_int_equal(sp_predict(&r, &p), 0);
-    step_ms = p.step_ms;
-    sp_prediction_destroy(&p);
-    sp_plan_destroy(&plan);
-    return step_ms;
+    return predicted(&plan, &shape, want->machine);
 }
 
 /* A step of many micro-batches from two of fewer is what simulating all of it gives. */
@@ -291,24 +298,13 @@ static double step_of(const struct sp_search *want, const struct sp_found *f, in
                             .layers = model.layers,
                             .options = ""};
     const int counts[] = {first, model.layers - first};
-    struct sp_prediction p;
     struct sp_shape shape;
     struct sp_plan plan;
-    struct sp_predict_request r = {
-        .plan = &plan,
-        .shape = &shape,
-        .terms = {.machine = sp_search_machine(want, f), .devices = 1, .every = 1}};
-    double step_ms;
 
     sp_found_shape(want, f, false, &shape);
     assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
     assert_int_equal(sp_plan_partition(&plan, counts), 0);
-    plan.processes = plan.layout.stages;
-    assert_int_equal(sp_predict(&r, &p), 0);
-    step_ms = p.step_ms;
-    sp_prediction_destroy(&p);
-    sp_plan_destroy(&plan);
-    return step_ms;
+    return predicted(&plan, &shape, sp_search_machine(want, f));
 }
 
 static const struct sp_found *find_balanced(const struct sp_found *best, int n)

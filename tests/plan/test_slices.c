@@ -269,17 +269,12 @@ TEST(defaults)
         assert_int_equal(sp_plan_cut(&plan, &sh, NULL, NULL), 0);
         assert_true(i == 0 ? plan.first_token[1] == 10 : plan.first_token[1] >= 10);
         for (size_t k = 0; i == 0 && k < sizeof bad / sizeof *bad; k++) {
-            int ret;
-
-            capture_begin(&c);
-            ret = sp_plan_cut(&plan, &sh, bad[k].how, NULL);
-            if (!strstr(capture_end(&c), bad[k].says) || ret != -EINVAL)
-                fail_msg("%s: %s", bad[k].how, c.text);
+            assert_says(&c, sp_plan_cut(&plan, &sh, bad[k].how, NULL), -EINVAL, bad[k].says,
+                        bad[k].how);
             assert_int_equal(plan.first_token[1], 10);
         }
-        capture_begin(&c);
-        assert_int_equal(sp_plan_cut(&plan, &tiny, NULL, NULL), -EINVAL);
-        assert_non_null(strstr(capture_end(&c), "there are at most 2"));
+        assert_says(&c, sp_plan_cut(&plan, &tiny, NULL, NULL), -EINVAL, "there are at most 2",
+                    "two tokens");
         sp_plan_destroy(&plan);
     }
 }

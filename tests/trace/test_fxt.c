@@ -3,7 +3,6 @@
 #include "../policies/common.h"
 #include "trace/fxt/paje.h"
 #include "trace/fxt/traced_run.h"
-#include "trace/fxt/task_name.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>

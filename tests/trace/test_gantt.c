@@ -23,18 +23,27 @@ static char *drawn(const struct sp_gantt *g, int columns, bool color)
     return text;
 }
 
+/* The picture of a plan, which it destroys. */
+static void picture_of(struct sp_plan *plan, const struct sp_costs *c, bool paired,
+                       struct sp_gantt *g)
+{
+    struct sp_times t;
+    char why[256] = "";
+
+    assert_int_equal(sp_listsim(plan, c, paired ? SP_PAIRED : SP_UNBOUNDED, &t, why, sizeof why),
+                     0);
+    assert_int_equal(sp_gantt_from_times(plan, &t, g), 0);
+    sp_times_destroy(&t);
+    sp_plan_destroy(plan);
+}
+
 static void picture(const char *schedule, int p, int m, const struct sp_costs *c,
                     struct sp_gantt *g)
 {
     struct sp_plan plan;
-    struct sp_times t;
-    char why[256] = "";
 
     make_plan(schedule, p, m, &plan);
-    assert_int_equal(sp_listsim(&plan, c, SP_UNBOUNDED, &t, why, sizeof why), 0);
-    assert_int_equal(sp_gantt_from_times(&plan, &t, g), 0);
-    sp_times_destroy(&t);
-    sp_plan_destroy(&plan);
+    picture_of(&plan, c, false, g);
 }
 
 static int count(const char *text, const char *what)
@@ -210,16 +219,14 @@ TEST(chunks_and_pairs)
     static const char *const lines[] = {"F0.0 F0.1 B0.1 W0.1 B0.0 W0.0"};
     struct sp_layout lay = layout(1, 1);
     struct sp_plan plan;
-    struct sp_times t;
     struct sp_gantt g;
-    char *text, why[256] = "";
+    char *text;
 
     lay.chunks = 2;
     write_plan(lay, lines, &plan);
     plan.def = sp_schedule_find("1f1b");
     plan.programs[0].ops[1].overlap = 1;
-    assert_int_equal(sp_listsim(&plan, &unit, SP_UNBOUNDED, &t, why, sizeof why), 0);
-    assert_int_equal(sp_gantt_from_times(&plan, &t, &g), 0);
+    picture_of(&plan, &unit, false, &g);
     assert_true(g.share == 0.5);
     text = drawn(&g, 9 + 24 + 24, false); /* four columns an op: the label and one for the pass */
     assert_non_null(strstr(text, "\nstage 0  0.0-0.1_0.1%0.1^0.0=0.0~"));
@@ -238,8 +245,6 @@ TEST(chunks_and_pairs)
     assert_int_equal(count(text, "class=\"unit\""), 1 + 1);
     free(text);
     sp_gantt_destroy(&g);
-    sp_times_destroy(&t);
-    sp_plan_destroy(&plan);
 }
 
 static char *as_json(const struct sp_gantt *g)
@@ -315,9 +320,8 @@ TEST(legends)
         struct sp_gantt_key key[SP_GANTT_KEYS];
         struct sp_layout lay = layout(4, table[i].m);
         struct sp_plan plan;
-        struct sp_times t;
         struct sp_gantt g;
-        char *text, *svg, *json, why[256] = "";
+        char *text, *svg, *json;
         bool number = false, other = false;
         int n;
 
@@ -325,8 +329,7 @@ TEST(legends)
         lay.slices = table[i].slices;
         lay.layers = table[i].layers;
         assert_int_equal(sp_plan_create(table[i].schedule, &lay, &plan), 0);
-        assert_int_equal(sp_listsim(&plan, &unit, SP_PAIRED, &t, why, sizeof why), 0);
-        assert_int_equal(sp_gantt_from_times(&plan, &t, &g), 0);
+        picture_of(&plan, &unit, true, &g);
         text = drawn(&g, 80, false);
         assert_true(*table[i].number != 's' || strstr(text, "(a: slice 0)"));
         free(text);
@@ -363,8 +366,6 @@ TEST(legends)
         free(svg);
         free(json);
         sp_gantt_destroy(&g);
-        sp_times_destroy(&t);
-        sp_plan_destroy(&plan);
     }
 }
 

@@ -175,40 +175,46 @@ static void check_same(const struct sp_timeline *a, const struct sp_timeline *b)
     }
 }
 
+/* Loads a file with a record, or without one (t NULL) with a text; what that says is in c->text. */
+static int load(const struct sp_timeline *t, const char *text, struct sp_timeline *back,
+                struct capture *c)
+{
+    char path[] = "/tmp/starpipe-test-record-XXXXXX";
+    FILE *f = fdopen(mkstemp(path), "w");
+    int err;
+
+    assert_non_null(f);
+    if (t)
+        assert_int_equal(sp_timeline_write(t, f), 0);
+    else
+        fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+    err = CAPTURED(c, sp_timeline_load("test", path, back));
+    unlink(path);
+    return err;
+}
+
 static void check_file(const struct sp_plan *plan, const struct sp_costs *costs,
                        struct sp_timeline *t)
 {
-    char path[] = "/tmp/starpipe-test-record-XXXXXX";
-    int fd = mkstemp(path);
-    FILE *f = fdopen(fd, "w");
     struct sp_timeline back;
+    struct capture c;
 
-    (void)plan, (void)costs;
-    assert_non_null(f);
+    (void)costs;
     snprintf(t->model, sizeof t->model, "a \"model\" of <%s>", plan->def->name);
-    assert_int_equal(sp_timeline_write(t, f), 0);
-    assert_int_equal(fclose(f), 0);
-    assert_int_equal(sp_timeline_load("test", path, &back), 0);
+    assert_int_equal(load(t, NULL, &back, &c), 0);
     assert_string_equal(t->model, back.model);
     check_same(t, &back);
     sp_timeline_destroy(&back);
-    unlink(path);
 }
 
 /* True if a record is refused, with one line. */
 static bool is_refused(const struct sp_timeline *t)
 {
-    char path[] = "/tmp/starpipe-test-record-XXXXXX";
-    FILE *f = fdopen(mkstemp(path), "w");
     struct sp_timeline back;
     struct capture c;
-    int err;
+    int err = load(t, NULL, &back, &c);
 
-    assert_non_null(f);
-    assert_int_equal(sp_timeline_write(t, f), 0);
-    assert_int_equal(fclose(f), 0);
-    err = CAPTURED(&c, sp_timeline_load("test", path, &back));
-    unlink(path);
     if (!err)
         sp_timeline_destroy(&back);
     return err == -EINVAL && strchr(c.text, '\n') == c.text + strlen(c.text) - 1;
@@ -319,17 +325,10 @@ TEST(refusals)
         "\"args\":{\"stage\":0,\"index\":3}}]}"};
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        char path[] = "/tmp/starpipe-test-record-XXXXXX";
-        FILE *f = fdopen(mkstemp(path), "w");
         struct sp_timeline t;
         struct capture c;
 
-        fputs(texts[i], f);
-        fclose(f);
-        capture_begin(&c);
-        assert_true(sp_timeline_load("test", path, &t) < 0);
-        capture_end(&c);
+        assert_true(load(NULL, texts[i], &t, &c) < 0);
         assert_true(strchr(c.text, '\n') == c.text + strlen(c.text) - 1);
-        unlink(path);
     }
 }

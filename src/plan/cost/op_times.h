@@ -2,7 +2,7 @@
 #ifndef SP_OP_TIMES_H
 #define SP_OP_TIMES_H
 
-#include "plan/cost/terms.h"
+#include "plan/cost/part_times.h"
 #include "policies/plan.h"
 
 /* Milliseconds of every op, indexed by the id that its family gives it, as `by_op` of struct

@@ -109,20 +109,34 @@ double sp_attention_s(const struct sp_machine *machine, const struct sp_shape *s
            (sp_curve_s(curve, times * one) + sp_curve_s(pairs, one / 4 / sh->model.head_dim));
 }
 
-static double attention(const struct cost *c, enum sp_attention_pass pass)
+double sp_queries_flops(const struct sp_shape *slice, int before)
 {
-    const struct sp_model *m = &c->sh->model;
-    struct sp_attention at = {.batch = c->sh->batch,
+    const struct sp_model *m = &slice->model;
+    struct sp_attention at = {.batch = slice->batch,
                               .heads = m->heads,
                               .kv_heads = m->kv_heads,
                               .head_dim = m->head_dim,
-                              .q_len = c->sh->seq,
-                              .q_pos = c->sh->first};
+                              .q_len = slice->seq,
+                              .q_pos = before};
+
+    return sp_flops_attention(&at);
+}
+
+double sp_stage_attention_s(const struct sp_machine *machine, double devices,
+                            const struct sp_shape *sh, enum sp_attention_pass pass, double flops)
+{
     const struct sp_attention_call call = {.pass = pass,
-                                           .flops = sp_flops_attention(&at),
-                                           .heads = (double)at.batch * at.heads,
-                                           .parts = c->devices * sp_shape_spread(c->sh)};
-    double s = sp_attention_s(c->machine, c->sh, &call);
+                                           .flops = flops,
+                                           .heads = (double)sh->batch * sh->model.heads,
+                                           .parts = devices * sp_shape_spread(sh)};
+
+    return sp_attention_s(machine, sh, &call);
+}
+
+static double attention(const struct cost *c, enum sp_attention_pass pass)
+{
+    double s = sp_stage_attention_s(c->machine, c->devices, c->sh, pass,
+                                    sp_queries_flops(c->sh, c->sh->first));
 
     if (c->sh->context == 1)
         return s;

@@ -13,6 +13,16 @@
 
 #define SP_RECOMPUTE_MODES 4 /* of enum sp_recompute */
 
+/* The machine and the recompute mode at which the ops of a plan are priced. */
+struct sp_op_terms {
+    const struct sp_machine *machine;
+    int devices; /* of a stage */
+    enum sp_recompute recompute;
+    int every; /* full recomputation keeps the input of each every-th layer */
+    /* [stages] NULL: one for each stage; a process passes on tensors without copies */
+    const int *process;
+};
+
 struct sp_part_times {
     double pre, qkv, attention, post; /* forward; qkv: of pre, the QKV product */
     double out, up;                   /* of post, the output product, the first one of the MLP */
@@ -24,6 +34,13 @@ struct sp_part_times {
     double embed, embed_weight;
     double head; /* forward and backward */
 };
+
+/* Seconds of a layer, forward and backward. */
+static inline double sp_part_times_sum(const struct sp_part_times *t)
+{
+    return t->pre + t->attention + t->post + t->pre_input + t->attention_input + t->post_input +
+           t->qkv_weight + t->post_weight;
+}
 
 /* Sets the times of the rows of sh, a slice or a whole micro-batch. */
 void sp_part_times(const struct sp_machine *machine, int devices, const struct sp_shape *sh,
@@ -49,6 +66,13 @@ struct sp_attention_call {
 
 double sp_attention_s(const struct sp_machine *machine, const struct sp_shape *sh,
                       const struct sp_attention_call *call);
+
+/* FLOPs of attention of a slice's queries over their own keys and `before` tokens before them. */
+double sp_queries_flops(const struct sp_shape *slice, int before);
+
+/* One attention call on a stage with this shape; `flops` counts all devices. */
+double sp_stage_attention_s(const struct sp_machine *machine, double devices,
+                            const struct sp_shape *sh, enum sp_attention_pass pass, double flops);
 
 /* Seconds of a pass over so many bytes. */
 double sp_memory_s(const struct sp_machine *machine, enum sp_dtype dtype, double bytes);

@@ -1,92 +1,66 @@
 #include "plan/machine/fields.h"
 #include <string.h>
 
-#define FIELD(path, kind, member, bounds)                                                          \
-    {                                                                                              \
-        path, kind, offsetof(struct sp_machine, member), sizeof(((struct sp_machine *)0)->member), \
-            bounds, false                                                                          \
-    }
+/* A member of the structure, with the bounds of its number. */
+#define MEMBER(optional, kind, member, ...)                                                        \
+    SP_FIELD_##kind, offsetof(struct sp_machine, member),                                          \
+        sizeof(((struct sp_machine *)0)->member), {__VA_ARGS__}, optional
+#define FIELD(...) MEMBER(false, __VA_ARGS__)
+#define OPTIONAL(...) MEMBER(true, __VA_ARGS__)
 
-#define OPTIONAL(path, kind, member, bounds)                                                       \
-    {                                                                                              \
-        path, kind, offsetof(struct sp_machine, member), sizeof(((struct sp_machine *)0)->member), \
-            bounds, true                                                                           \
-    }
-
-#define NONE                                                                                       \
-    {                                                                                              \
-        0, 0                                                                                       \
-    }
-#define FLOPS                                                                                      \
-    {                                                                                              \
-        1, 1e21                                                                                    \
-    } /* a second */
-#define RATE                                                                                       \
-    {                                                                                              \
-        1, 1e18                                                                                    \
-    } /* bytes a second */
-#define SECONDS                                                                                    \
-    {                                                                                              \
-        1e-12, 1e3                                                                                 \
-    }
-#define BYTES                                                                                      \
-    {                                                                                              \
-        1, 1e14                                                                                    \
-    } /* times as many devices as there may be, in 64 bits */
-#define COUNT                                                                                      \
-    {                                                                                              \
-        1, 65536                                                                                   \
-    }
+#define NONE 0, 0
+#define FLOPS 1, 1e21 /* a second */
+#define RATE 1, 1e18  /* bytes a second */
+#define SECONDS 1e-12, 1e3
+#define MEMORY 1, 1e14 /* bytes times as many devices as there may be, in 64 bits */
+#define DEVICES 1, 65536
 
 const struct sp_machine_field sp_machine_fields[] = {
-    FIELD("name", SP_FIELD_TEXT, name, NONE),
-    FIELD("source", SP_FIELD_LINES, source, NONE),
-    FIELD("device.name", SP_FIELD_TEXT, device, NONE),
-    OPTIONAL("device.threads", SP_FIELD_COUNT, rates.threads, COUNT),
-    FIELD("device.matmul.f32", SP_FIELD_CURVE, rates.matmul[SP_F32], FLOPS),
-    FIELD("device.matmul.bf16", SP_FIELD_CURVE, rates.matmul[SP_BF16], FLOPS),
-    FIELD("device.attention.f32.forward", SP_FIELD_CURVE,
-          rates.attention[SP_F32][SP_ATTENTION_FORWARD], FLOPS),
-    FIELD("device.attention.f32.backward", SP_FIELD_CURVE,
-          rates.attention[SP_F32][SP_ATTENTION_BACKWARD], FLOPS),
-    FIELD("device.attention.bf16.forward", SP_FIELD_CURVE,
-          rates.attention[SP_BF16][SP_ATTENTION_FORWARD], FLOPS),
-    FIELD("device.attention.bf16.backward", SP_FIELD_CURVE,
-          rates.attention[SP_BF16][SP_ATTENTION_BACKWARD], FLOPS),
-    OPTIONAL("device.pairs.f32.forward", SP_FIELD_CURVE, rates.pairs[SP_F32][SP_ATTENTION_FORWARD],
-             FLOPS),
-    OPTIONAL("device.pairs.f32.backward", SP_FIELD_CURVE,
-             rates.pairs[SP_F32][SP_ATTENTION_BACKWARD], FLOPS),
-    OPTIONAL("device.pairs.bf16.forward", SP_FIELD_CURVE,
-             rates.pairs[SP_BF16][SP_ATTENTION_FORWARD], FLOPS),
-    OPTIONAL("device.pairs.bf16.backward", SP_FIELD_CURVE,
-             rates.pairs[SP_BF16][SP_ATTENTION_BACKWARD], FLOPS),
-    FIELD("device.memory", SP_FIELD_CURVE, rates.memory[SP_F32], RATE),
-    OPTIONAL("device.memory_bf16", SP_FIELD_CURVE, rates.memory[SP_BF16], RATE),
-    FIELD("device.launch_s", SP_FIELD_REAL, rates.launch_s, SECONDS),
-    FIELD("device.memory_bytes", SP_FIELD_BYTES, memory_bytes, BYTES),
-    OPTIONAL("device.teams", SP_FIELD_TEAMS, team, NONE),
-    FIELD("node.devices", SP_FIELD_COUNT, devices_per_node, COUNT),
-    FIELD("node.host_bytes", SP_FIELD_BYTES, host_bytes, BYTES),
-    FIELD("node.copy.to_host", SP_FIELD_REAL, copy.to_host, RATE),
-    FIELD("node.copy.from_host", SP_FIELD_REAL, copy.from_host, RATE),
-    FIELD("node.copy.both", SP_FIELD_REAL, copy.both, RATE),
-    FIELD("node.copy.shared_by", SP_FIELD_COUNT, copy.shared_by, COUNT),
-    FIELD("node.disk.write", SP_FIELD_REAL, disk.write, RATE),
-    FIELD("node.disk.read", SP_FIELD_REAL, disk.read, RATE),
-    FIELD("node.disk.both", SP_FIELD_REAL, disk.both, RATE),
-    FIELD("node.link.latency_s", SP_FIELD_REAL, node.latency_s, SECONDS),
-    FIELD("node.link.bandwidth", SP_FIELD_REAL, node.bandwidth, RATE),
-    FIELD("node.link.half_duplex", SP_FIELD_FLAG, node.half_duplex, NONE),
-    FIELD("node.link.shared_by", SP_FIELD_COUNT, node.shared_by, COUNT),
-    FIELD("network.latency_s", SP_FIELD_REAL, network.latency_s, SECONDS),
-    FIELD("network.bandwidth", SP_FIELD_REAL, network.bandwidth, RATE),
-    FIELD("network.half_duplex", SP_FIELD_FLAG, network.half_duplex, NONE),
-    FIELD("network.shared_by", SP_FIELD_COUNT, network.shared_by, COUNT),
-    {NULL, SP_FIELD_TEXT, 0, 0, NONE, false},
+    {"name", FIELD(TEXT, name, NONE)},
+    {"source", FIELD(LINES, source, NONE)},
+    {"device.name", FIELD(TEXT, device, NONE)},
+    {"device.threads", OPTIONAL(COUNT, rates.threads, DEVICES)},
+    {"device.matmul.f32", FIELD(CURVE, rates.matmul[SP_F32], FLOPS)},
+    {"device.matmul.bf16", FIELD(CURVE, rates.matmul[SP_BF16], FLOPS)},
+    {"device.attention.f32.forward",
+     FIELD(CURVE, rates.attention[SP_F32][SP_ATTENTION_FORWARD], FLOPS)},
+    {"device.attention.f32.backward",
+     FIELD(CURVE, rates.attention[SP_F32][SP_ATTENTION_BACKWARD], FLOPS)},
+    {"device.attention.bf16.forward",
+     FIELD(CURVE, rates.attention[SP_BF16][SP_ATTENTION_FORWARD], FLOPS)},
+    {"device.attention.bf16.backward",
+     FIELD(CURVE, rates.attention[SP_BF16][SP_ATTENTION_BACKWARD], FLOPS)},
+    {"device.pairs.f32.forward", OPTIONAL(CURVE, rates.pairs[SP_F32][SP_ATTENTION_FORWARD], FLOPS)},
+    {"device.pairs.f32.backward",
+     OPTIONAL(CURVE, rates.pairs[SP_F32][SP_ATTENTION_BACKWARD], FLOPS)},
+    {"device.pairs.bf16.forward",
+     OPTIONAL(CURVE, rates.pairs[SP_BF16][SP_ATTENTION_FORWARD], FLOPS)},
+    {"device.pairs.bf16.backward",
+     OPTIONAL(CURVE, rates.pairs[SP_BF16][SP_ATTENTION_BACKWARD], FLOPS)},
+    {"device.memory", FIELD(CURVE, rates.memory[SP_F32], RATE)},
+    {"device.memory_bf16", OPTIONAL(CURVE, rates.memory[SP_BF16], RATE)},
+    {"device.launch_s", FIELD(REAL, rates.launch_s, SECONDS)},
+    {"device.memory_bytes", FIELD(BYTES, memory_bytes, MEMORY)},
+    {"device.teams", OPTIONAL(TEAMS, team, NONE)},
+    {"node.devices", FIELD(COUNT, devices_per_node, DEVICES)},
+    {"node.host_bytes", FIELD(BYTES, host_bytes, MEMORY)},
+    {"node.copy.to_host", FIELD(REAL, copy.to_host, RATE)},
+    {"node.copy.from_host", FIELD(REAL, copy.from_host, RATE)},
+    {"node.copy.both", FIELD(REAL, copy.both, RATE)},
+    {"node.copy.shared_by", FIELD(COUNT, copy.shared_by, DEVICES)},
+    {"node.disk.write", FIELD(REAL, disk.write, RATE)},
+    {"node.disk.read", FIELD(REAL, disk.read, RATE)},
+    {"node.disk.both", FIELD(REAL, disk.both, RATE)},
+    {"node.link.latency_s", FIELD(REAL, node.latency_s, SECONDS)},
+    {"node.link.bandwidth", FIELD(REAL, node.bandwidth, RATE)},
+    {"node.link.half_duplex", FIELD(FLAG, node.half_duplex, NONE)},
+    {"node.link.shared_by", FIELD(COUNT, node.shared_by, DEVICES)},
+    {"network.latency_s", FIELD(REAL, network.latency_s, SECONDS)},
+    {"network.bandwidth", FIELD(REAL, network.bandwidth, RATE)},
+    {"network.half_duplex", FIELD(FLAG, network.half_duplex, NONE)},
+    {"network.shared_by", FIELD(COUNT, network.shared_by, DEVICES)},
+    {.path = NULL},
 };
-
-const char *const sp_machine_optional[] = {"node.copy", "node.disk", NULL};
 
 bool sp_machine_is_rate(const struct sp_machine_field *f)
 {
@@ -100,4 +74,14 @@ bool sp_machine_within(const char *object, const char *path)
     size_t n = strlen(object);
 
     return !strncmp(object, path, n) && (!path[n] || path[n] == '.');
+}
+
+const char *sp_machine_optional(const char *path)
+{
+    static const char *const objects[] = {"node.copy", "node.disk"};
+
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
+        if (sp_machine_within(objects[i], path))
+            return objects[i];
+    return NULL;
 }

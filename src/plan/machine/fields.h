@@ -40,8 +40,9 @@ extern const struct sp_machine_field sp_machine_fields[];
  * device.teams. */
 bool sp_machine_is_rate(const struct sp_machine_field *f);
 
-/* Objects that may be null in the file; their fields are 0 then. Ends with NULL. */
-extern const char *const sp_machine_optional[];
+/* The object that a path is, or is in, if it may be null in the file: its fields are 0 then. NULL:
+ * there is none. */
+const char *sp_machine_optional(const char *path);
 
 /* True if `path` is `object` or a key in it. */
 bool sp_machine_within(const char *object, const char *path);

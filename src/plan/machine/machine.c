@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* { name, text of its file } of each file in named/. */
 static const struct named {
@@ -85,32 +86,18 @@ static int read_all(const char *path, char **text)
     int err = f ? 0 : errno;
     size_t n = 0;
 
-    if (!f)
-        return sp_error(err, "machine %s: %s", path, strerror(err));
-    *text = malloc(MOST + 1);
-    if (*text) {
+    *text = calloc(MOST + 1, 1);
+    SP_NEED(*text, "machine %s: no memory to read it", path);
+    if (f) {
         n = fread(*text, 1, MOST, f);
         err = ferror(f) ? errno : 0;
+        fclose(f);
     }
-    fclose(f);
-    if (!*text)
-        return sp_error(ENOMEM, "machine %s: no memory to read it", path);
-    (*text)[n] = 0;
     if (!err && n < MOST && strlen(*text) == n)
         return 0;
     free(*text);
-    if (err)
-        return sp_error(err, "machine %s: %s", path, strerror(err));
-    return sp_error(EINVAL, "machine %s: it is no text of at most %d bytes", path, MOST - 1);
-}
-
-static bool exists(const char *path)
-{
-    FILE *f = fopen(path, "rb");
-
-    if (f)
-        fclose(f);
-    return f != NULL;
+    return err ? sp_error(err, "machine %s: %s", path, strerror(err))
+               : sp_error(EINVAL, "machine %s: it is no text of at most %d bytes", path, MOST - 1);
 }
 
 /* Finds the ":N" at the end of a part of a list; returns the part's end if there is none. */
@@ -127,7 +114,7 @@ static bool is_list(const char *name)
 {
     size_t n = strlen(name);
 
-    return (strchr(name, ',') || name_of(name, n) < n) && !exists(name);
+    return (strchr(name, ',') || name_of(name, n) < n) && access(name, R_OK);
 }
 
 /* Loads the nodes of one kind from "NAME[:N]". */

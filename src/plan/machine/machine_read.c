@@ -22,22 +22,26 @@ static int refuse(const struct reading *r, const json_t *v, const char *must)
                     sp_config_show(v, text), must);
 }
 
-/* ---- values ------------------------------------------------------------------------------- */
+/* ---- values: each function reads one into the member at `to` ------------------------------------ */
 
-static int read_text(const struct reading *r, const json_t *v, char *text, size_t size)
+static int read_text(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
+                     void *to)
 {
     const char *s = json_string_value(v);
 
     if (!s || !*s || !sp_text_is_plain(s))
         return refuse(r, v, "a text in one line");
-    if (strlen(s) >= size)
-        return sp_error(EINVAL, "%s: %s: it is longer than %zu bytes", r->where, r->path, size - 1);
-    memcpy(text, s, strlen(s) + 1);
+    if (strlen(s) >= f->size)
+        return sp_error(EINVAL, "%s: %s: it is longer than %zu bytes", r->where, r->path,
+                        f->size - 1);
+    memcpy(to, s, strlen(s) + 1);
     return 0;
 }
 
-static int read_lines(const struct reading *r, const json_t *v, char *text, size_t size)
+static int read_lines(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
+                      void *to)
 {
+    char *text = to;
     size_t at = 0;
 
     if (!json_is_array(v))
@@ -49,55 +53,63 @@ static int read_lines(const struct reading *r, const json_t *v, char *text, size
 
         if (!line || !sp_text_is_plain(line))
             return refuse(r, json_array_get(v, i), "lines of text");
-        if (at + strlen(line) + 2 > size)
+        if (at + strlen(line) + 2 > f->size)
             return sp_error(EINVAL, "%s: %s: it is longer than %zu bytes", r->where, r->path,
-                            size - 2);
-        at += (size_t)snprintf(text + at, size - at, "%s%s", i ? "\n" : "", line);
+                            f->size - 2);
+        at += (size_t)snprintf(text + at, f->size - at, "%s%s", i ? "\n" : "", line);
     }
     return 0;
 }
 
-static int read_real(const struct reading *r, const json_t *v, struct sp_machine_bounds b,
-                     double *x)
-{
-    char must[64];
-
-    snprintf(must, sizeof must, "a number between %g and %g", b.min, b.max);
-    if (!json_is_number(v) || !(json_number_value(v) >= b.min && json_number_value(v) <= b.max))
-        return refuse(r, v, must);
-    *x = json_number_value(v);
-    return 0;
-}
-
 /* 80e9 is a whole number as well. */
-static int read_whole(const struct reading *r, const json_t *v, struct sp_machine_bounds b,
-                      int64_t *n)
+static int read_number(const struct reading *r, struct sp_machine_bounds b, bool whole,
+                       const json_t *v, double *x)
 {
-    double x = json_number_value(v);
     char must[64];
 
-    snprintf(must, sizeof must, "a whole number between %g and %g", b.min, b.max);
-    if (!json_is_number(v) || !(x >= b.min && x <= b.max) || x != (double)(int64_t)x)
-        return refuse(r, v, must);
-    *n = json_is_integer(v) ? json_integer_value(v) : (int64_t)x;
-    return 0;
+    *x = json_number_value(v);
+    if (json_is_number(v) && *x >= b.min && *x <= b.max && (!whole || *x == (double)(int64_t)*x))
+        return 0;
+    snprintf(must, sizeof must, "a %snumber between %g and %g", whole ? "whole " : "", b.min,
+             b.max);
+    return refuse(r, v, must);
 }
 
-static int read_count(const struct reading *r, const json_t *v, struct sp_machine_bounds b, int *n)
+static int read_real(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
+                     void *to)
 {
-    int64_t whole;
-    int err = read_whole(r, v, b, &whole);
+    return read_number(r, f->bounds, false, v, to);
+}
+
+static int read_count(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
+                      void *to)
+{
+    double x;
+    int err = read_number(r, f->bounds, true, v, &x);
 
     if (!err)
-        *n = (int)whole;
+        *(int *)to = (int)x;
     return err;
 }
 
-static int read_flag(const struct reading *r, const json_t *v, bool *flag)
+static int read_bytes(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
+                      void *to)
 {
+    double x;
+    int err = read_number(r, f->bounds, true, v, &x);
+
+    if (!err)
+        *(int64_t *)to = json_is_integer(v) ? json_integer_value(v) : (int64_t)x;
+    return err;
+}
+
+static int read_flag(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
+                     void *to)
+{
+    (void)f;
     if (!json_is_boolean(v))
         return refuse(r, v, "true or false");
-    *flag = json_is_true(v);
+    *(bool *)to = json_is_true(v);
     return 0;
 }
 
@@ -109,8 +121,8 @@ static int read_point(const struct reading *r, const json_t *v, struct sp_machin
 
     if (json_array_size(v) != 2)
         return sp_error(EINVAL, "%s: %s: it must be a size and a rate", r->where, r->path);
-    err = read_real(r, size, SP_MACHINE_SIZES, &c->at[c->n].size);
-    err = err ? err : read_real(r, rate, rates, &c->at[c->n].rate);
+    err = read_number(r, SP_MACHINE_SIZES, false, size, &c->at[c->n].size);
+    err = err ? err : read_number(r, rates, false, rate, &c->at[c->n].rate);
     if (!err && c->n && c->at[c->n].size <= c->at[c->n - 1].size)
         return sp_error(EINVAL, "%s: %s: sizes must ascend, %g is not above %g", r->where, r->path,
                         c->at[c->n].size, c->at[c->n - 1].size);
@@ -118,61 +130,41 @@ static int read_point(const struct reading *r, const json_t *v, struct sp_machin
     return err;
 }
 
-static int read_curve(const struct reading *r, const json_t *v, struct sp_machine_bounds rates,
-                      struct sp_curve *c)
+/* Refuses a list of no or too many elements. */
+static int check_length(const struct reading *r, const json_t *v, const char *of, int most)
 {
-    int err = 0;
+    return json_array_size(v) >= 1 && json_array_size(v) <= (size_t)most
+               ? 0
+               : sp_error(EINVAL, "%s: %s: it has %zu %s, it must have 1 to %d", r->where, r->path,
+                          json_array_size(v), of, most);
+}
 
-    if (!json_is_array(v))
-        return refuse(r, v, "a list of [size, rate]");
-    if (json_array_size(v) < 1 || json_array_size(v) > SP_CURVE_POINTS)
-        return sp_error(EINVAL, "%s: %s: it has %zu points, it must have 1 to %d", r->where,
-                        r->path, json_array_size(v), SP_CURVE_POINTS);
+static int read_curve(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
+                      void *to)
+{
+    int err = json_is_array(v) ? check_length(r, v, "points", SP_CURVE_POINTS)
+                               : refuse(r, v, "a list of [size, rate]");
+
     for (size_t i = 0; i < json_array_size(v) && !err; i++) {
         char path[128];
         struct reading point = {r->where, path};
 
         snprintf(path, sizeof path, "%s[%zu]", r->path, i);
-        err = read_point(&point, json_array_get(v, i), rates, c);
+        err = read_point(&point, json_array_get(v, i), f->bounds, to);
     }
     return err;
 }
 
-static int read_teams(const struct reading *r, const json_t *v, struct sp_machine *m);
+static int read_teams(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
+                      void *to);
 
-static int read_value(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
-                      void *at)
-{
-    switch (f->kind) {
-    case SP_FIELD_TEXT:
-        return read_text(r, v, at, f->size);
-    case SP_FIELD_LINES:
-        return read_lines(r, v, at, f->size);
-    case SP_FIELD_REAL:
-        return read_real(r, v, f->bounds, at);
-    case SP_FIELD_COUNT:
-        return read_count(r, v, f->bounds, at);
-    case SP_FIELD_BYTES:
-        return read_whole(r, v, f->bounds, at);
-    case SP_FIELD_FLAG:
-        return read_flag(r, v, at);
-    case SP_FIELD_TEAMS:
-        return read_teams(r, v, (struct sp_machine *)((char *)at - f->at));
-    case SP_FIELD_CURVE:
-        break;
-    }
-    return read_curve(r, v, f->bounds, at);
-}
+static int (*const read_value[])(const struct reading *, const struct sp_machine_field *,
+                                 const json_t *, void *) = {
+    [SP_FIELD_TEXT] = read_text,   [SP_FIELD_LINES] = read_lines, [SP_FIELD_REAL] = read_real,
+    [SP_FIELD_COUNT] = read_count, [SP_FIELD_BYTES] = read_bytes, [SP_FIELD_FLAG] = read_flag,
+    [SP_FIELD_CURVE] = read_curve, [SP_FIELD_TEAMS] = read_teams};
 
 /* ---- keys --------------------------------------------------------------------------------- */
-
-static bool is_optional(const char *object)
-{
-    for (const char *const *o = sp_machine_optional; *o; o++)
-        if (!strcmp(*o, object))
-            return true;
-    return false;
-}
 
 /* An object to read: the file, or one of device.teams, which has the keys of the device's
  * figures. */
@@ -216,8 +208,8 @@ static int check_keys(const struct part *p, const char *prefix, const json_t *ob
             err = sp_error(EINVAL, "%s: %.60s: there is no such key", p->where, path);
         else if (is_object && json_is_object(v))
             err = check_keys(p, path, v);
-        else if (is_object && !(json_is_null(v) && is_optional(path)))
-            err = refuse(&r, v, is_optional(path) ? "an object or null" : "an object");
+        else if (is_object && !(json_is_null(v) && sp_machine_optional(path)))
+            err = refuse(&r, v, sp_machine_optional(path) ? "an object or null" : "an object");
         if (err)
             break;
     }
@@ -238,14 +230,6 @@ static const json_t *find(const json_t *root, const char *path)
     return root;
 }
 
-static bool is_left_out(const json_t *root, const char *path)
-{
-    for (const char *const *o = sp_machine_optional; *o; o++)
-        if (sp_machine_within(*o, path) && json_is_null(find(root, *o)))
-            return true;
-    return false;
-}
-
 /* Reads all fields of the part: `to` is the structure, or the figures of one of device.teams. */
 static int read_part(const struct part *p, char *to)
 {
@@ -255,9 +239,10 @@ static int read_part(const struct part *p, char *to)
     for (const struct sp_machine_field *f = sp_machine_fields; f->path && !err; f++) {
         const struct reading r = {p->where, f->path + p->skip};
         const json_t *v = is_of(p, f) ? find(p->object, r.path) : NULL;
+        const char *object = sp_machine_optional(r.path);
 
-        if (v && !is_left_out(p->object, r.path))
-            err = read_value(&r, f, v, to + f->at - first);
+        if (v && !(object && json_is_null(find(p->object, object))))
+            err = read_value[f->kind](&r, f, v, to + f->at - first);
         else if (!v && is_of(p, f) && (!f->optional || (p->skip && f->kind == SP_FIELD_COUNT)))
             err = sp_error(EINVAL, "%s: %s: it is missing", p->where, r.path);
     }
@@ -279,17 +264,15 @@ static int check_team(const char *where, const struct sp_machine *m, int i)
     return 0;
 }
 
-static int read_teams(const struct reading *r, const json_t *v, struct sp_machine *m)
+static int read_teams(const struct reading *r, const struct sp_machine_field *f, const json_t *v,
+                      void *to)
 {
-    int err = 0;
+    struct sp_machine *m = (struct sp_machine *)((char *)to - f->at);
+    int err = json_is_array(v) ? check_length(r, v, "objects", SP_MACHINE_TEAMS)
+                               : refuse(r, v, "a list of objects");
 
-    if (!json_is_array(v))
-        return refuse(r, v, "a list of objects");
-    if (json_array_size(v) < 1 || json_array_size(v) > SP_MACHINE_TEAMS)
-        return sp_error(EINVAL, "%s: %s: it has %zu objects, it must have 1 to %d", r->where,
-                        r->path, json_array_size(v), SP_MACHINE_TEAMS);
-    if (!m->rates.threads)
-        return sp_error(EINVAL, "%s: %s: device.threads is missing", r->where, r->path);
+    if (!err && !m->rates.threads)
+        err = sp_error(EINVAL, "%s: %s: device.threads is missing", r->where, r->path);
     for (size_t i = 0; i < json_array_size(v) && !err; i++) {
         char where[256];
         const struct part team = {where, json_array_get(v, i), strlen("device.")};
@@ -362,13 +345,14 @@ static int read_machine(const char *where, const json_t *root, struct sp_machine
 static int read_nodes(const char *where, const json_t *v, struct sp_nodes *nodes)
 {
     const json_t *count = json_object_get(v, "count"), *machine = json_object_get(v, "machine");
+    const struct sp_machine_field counts = {.bounds = {1, SP_MACHINE_NODES}};
     const struct reading r = {where, "count"};
     static struct sp_machine read;
     int err;
 
     if (!count || !machine || json_object_size(v) != 2)
         return sp_error(EINVAL, "%s: it must be an object of \"count\" and \"machine\"", where);
-    err = read_count(&r, count, (struct sp_machine_bounds){1, SP_MACHINE_NODES}, &nodes->count);
+    err = read_count(&r, &counts, count, &nodes->count);
     if (err)
         return err;
     if (json_is_string(machine))
@@ -384,6 +368,7 @@ static int read_kinds(const char *where, const json_t *root, struct sp_machine *
 {
     const json_t *name = json_object_get(root, "name"), *list = json_object_get(root, "nodes");
     const struct reading r = {where, "name"};
+    const struct sp_machine_field names = {.size = sizeof m->name};
     struct sp_nodes kind[SP_MACHINE_KINDS];
     char text[sizeof m->name];
     int err;
@@ -395,7 +380,7 @@ static int read_kinds(const char *where, const json_t *root, struct sp_machine *
         json_array_size(list) > SP_MACHINE_KINDS)
         return sp_error(EINVAL, "%s: nodes: it must be a list of 1 to %d kinds", where,
                         SP_MACHINE_KINDS);
-    err = read_text(&r, name, text, sizeof text);
+    err = read_text(&r, &names, name, text);
     for (size_t i = 0; i < json_array_size(list) && !err; i++) {
         char of[192];
 

@@ -7,10 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_left_out(const struct sp_machine *m, const char *object)
+/* The object that is null because the machine does not have it, if this path is in one; or NULL. */
+static const char *left_out(const struct sp_machine *m, const char *path)
 {
-    return (!strcmp(object, "node.copy") && m->copy.to_host <= 0) ||
-           (!strcmp(object, "node.disk") && m->disk.write <= 0);
+    const char *object = sp_machine_optional(path);
+    bool has = object && (!strcmp(object, "node.copy") ? m->copy.to_host : m->disk.write) > 0;
+
+    return has ? NULL : object;
 }
 
 /* ---- values ------------------------------------------------------------------------------- */
@@ -19,11 +22,9 @@ static json_t *lines(const char *text)
 {
     json_t *list = json_array();
 
-    for (const char *at = text; *at; at += *at == '\n') {
-        size_t n = strcspn(at, "\n");
-
-        json_array_append_new(list, sp_utf8_jsonn(at, n));
-        at += n;
+    for (size_t n; *text; text += n + (text[n] == '\n')) {
+        n = strcspn(text, "\n");
+        json_array_append_new(list, sp_utf8_jsonn(text, n));
     }
     return list;
 }
@@ -124,18 +125,16 @@ static json_t *kinds(const struct sp_machine *m)
 
 static json_t *tree(const struct sp_machine *m)
 {
-    json_t *root = m->kinds ? NULL : json_object();
+    json_t *root = m->kinds ? kinds(m) : json_object();
     int err = 0;
 
     if (m->kinds)
-        return kinds(m);
+        return root;
     for (const struct sp_machine_field *f = sp_machine_fields; f->path && !err; f++) {
-        const char *const *object = sp_machine_optional;
+        const char *object = left_out(m, f->path);
 
-        while (*object && !(sp_machine_within(*object, f->path) && is_left_out(m, *object)))
-            object++;
-        if (*object)
-            err = put(root, *object, json_null());
+        if (object)
+            err = put(root, object, json_null());
         else if (!is_unknown(f, (const char *)m + f->at))
             err = put(root, f->path, value(f, (const char *)m + f->at));
     }

@@ -32,14 +32,13 @@ static void mix(const struct sp_rates *a, const struct sp_rates *b, int threads,
     double part = log((double)threads / a->threads) / log((double)b->threads / a->threads);
 
     *r = (struct sp_rates){.threads = threads, .launch_s = between(a->launch_s, b->launch_s, part)};
-    for (int t = 0; t < SP_DTYPES; t++) {
-        mix_curves(&a->matmul[t], &b->matmul[t], part, &r->matmul[t]);
-        mix_curves(&a->memory[t], &b->memory[t], part, &r->memory[t]);
-        for (int pass = 0; pass < SP_ATTENTION_PASSES; pass++) {
-            mix_curves(&a->attention[t][pass], &b->attention[t][pass], part,
-                       &r->attention[t][pass]);
-            mix_curves(&a->pairs[t][pass], &b->pairs[t][pass], part, &r->pairs[t][pass]);
-        }
+    for (const struct sp_machine_field *f = sp_machine_fields; f->path; f++) {
+        size_t at = f->at - offsetof(struct sp_machine, rates);
+
+        if (f->kind == SP_FIELD_CURVE) /* all of them are rates */
+            mix_curves((const struct sp_curve *)((const char *)a + at),
+                       (const struct sp_curve *)((const char *)b + at), part,
+                       (struct sp_curve *)((char *)r + at));
     }
 }
 

@@ -1,4 +1,4 @@
-/* How units.c, part_units.c and keys.c turn a stage's program into slots and units of offload/eviction.h. Pure. */
+/* How units.c and keys.c turn a stage's program into slots and units of offload/eviction.h. Pure. */
 #ifndef SP_OFFLOAD_BUILDER_H
 #define SP_OFFLOAD_BUILDER_H
 
@@ -34,9 +34,6 @@ struct sp_units_backward {
 int sp_units_layers(const struct sp_units_builder *b, const struct sp_op *op);
 int sp_units_activations(const struct sp_units_builder *b, const struct sp_op *op);
 
-/* The stage's next forward after op `op`; -1: none. */
-int sp_units_next_forward(const struct sp_units_builder *b, int op);
-
 /* The slot of layer i in an op; a forward of layers has two each, and this is the first. */
 int sp_units_slot(const struct sp_units_builder *b, int op, int i);
 
@@ -53,14 +50,6 @@ struct sp_units_backward sp_units_backward_of(const struct sp_units_builder *b,
 /* Adds bytes in slots first .. last. also[] holds differences from slot to slot; they are summed up
  * at the end. */
 void sp_units_also(struct sp_units_builder *b, int first, int last, int64_t bytes);
-
-/* ---- part_units.c: ops that are parts of layers, each a slot, each forward a unit ------------------ */
-
-/* Seconds of an op. */
-double sp_part_unit_seconds(struct sp_units_builder *b, const struct sp_op *op);
-
-/* Sets the unit of op `op`, a forward; `next` is the stage's next forward, -1: none. */
-void sp_part_unit(struct sp_units_builder *b, int op, int next, struct sp_unit *u);
 
 /*
  * ---- keys.c: which keys and values of slices are evicted, when, and what streaming them through takes ------

@@ -121,17 +121,10 @@ static int64_t most_of_stream(struct sp_units_builder *b)
     return sum / PART;
 }
 
-/* The f32 buffer in which attention sums its parts, unless they are summed in place; and the
- * buffers in which a part is computed. */
+/* The f32 buffer in which attention sums its parts, unless they are summed in place. */
 static int64_t sum_of(const struct sp_shape *part)
 {
     return part->dtype == SP_F32 ? 0 : sp_pages(4 * (int64_t)part->rows * part->q_width);
-}
-
-static int64_t scratch_of(const struct sp_shape *part)
-{
-    return sp_pages_of(part, part->q_width) +
-           sp_pages(4 * (int64_t)part->rows * part->model.heads + 8);
 }
 
 static void count(struct sp_units_builder *b, int slot, int64_t in, int64_t out)
@@ -199,7 +192,9 @@ void sp_keys_stream(struct sp_units_builder *b)
     }
     add_staying_gradients(b);
     sp_memory_longest_slice(b->plan, b->sh, &longest);
-    if (any) /* scratch and the buffers for streamed keys and gradients stay allocated */
+    if (any) /* the scratch of a part and the buffers for streamed keys and gradients stay allocated */
         sp_units_also(b, 0, b->a->n_slots - 1,
-                      scratch_of(&longest) + 2 * SP_EVICTION_STREAMS * b->a->streamed_largest);
+                      sp_pages_of(&longest, longest.q_width) +
+                          sp_pages(4 * (int64_t)longest.rows * longest.model.heads + 8) +
+                          2 * SP_EVICTION_STREAMS * b->a->streamed_largest);
 }

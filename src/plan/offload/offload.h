@@ -5,8 +5,8 @@
 #ifndef SP_PLAN_OFFLOAD_H
 #define SP_PLAN_OFFLOAD_H
 
-#include "plan/memory.h"
 #include "plan/cost/op_times.h"
+#include "plan/memory.h"
 #include "plan/offload/request.h"
 
 struct sp_offload {

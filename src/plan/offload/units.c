@@ -1,5 +1,6 @@
 #include "plan/offload/builder.h"
 #include "plan/offload/pages.h"
+#include "policies/families/attention_parallel/attention_parallel.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -92,6 +93,21 @@ static void time_of_layer(struct sp_units_builder *b, const struct sp_op *op, in
     }
 }
 
+/* Seconds of an op. */
+static double part_seconds(struct sp_units_builder *b, const struct sp_op *op)
+{
+    bool again = op->part == SP_ATTN ? !sp_stash_keeps(b->want->recompute, SP_STASH_O)
+                                     : !sp_stash_keeps(b->want->recompute, SP_STASH_PRE);
+    double whole, layer, flops;
+    const struct sp_shape *part = sp_units_shape(b, op);
+
+    layer = b->sh->batch * b->flops.token * part->seq;
+    whole = b->sh->batch * sp_slice_cost(&b->flops, part->first, part->seq);
+    flops = op->part == SP_ATTN ? whole - layer : layer;
+    return op->pass == SP_F ? flops * b->speed.fwd_s
+                            : flops * (b->speed.bwd_s + (again ? b->speed.fwd_s : 0));
+}
+
 /* Gives the k-th layer, in the order of the op, its slots from `slot` on. Returns how many. */
 static int place_layer(struct sp_units_builder *b, int op, int k, int slot)
 {
@@ -105,7 +121,7 @@ static int place_layer(struct sp_units_builder *b, int op, int k, int slot)
     if (o->part == SP_CHUNK)
         time_of_layer(b, o, i, &first, &second);
     else
-        first = sp_part_unit_seconds(b, o);
+        first = part_seconds(b, o);
     b->a->seconds[slot] = first;
     b->a->returns_allowed[slot] = 1;
     if (slots_each(o) == 1) {
@@ -165,7 +181,8 @@ struct sp_units_backward sp_units_backward_of(const struct sp_units_builder *b,
     return back;
 }
 
-int sp_units_next_forward(const struct sp_units_builder *b, int op)
+/* The stage's next forward after op `op`; -1: none. */
+static int next_forward(const struct sp_units_builder *b, int op)
 {
     for (int i = op + 1; i < b->prog->n; i++)
         if (sp_op_keeps_layers(&b->prog->ops[i]))
@@ -200,6 +217,61 @@ static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct
     sp_keys_gradients(b, o, i);
 }
 
+/* ---- ops that are parts of layers, each a slot, each forward a unit ---------------------------- */
+
+/* The slot of a part's forward or backward op. */
+static int slot_of(const struct sp_units_builder *b, const int *ops, const struct sp_op *op)
+{
+    return sp_units_slot(b, ops[sp_units_activations(b, op)], 0);
+}
+
+/* The block and the attention before it keep a tensor together. It is evicted and fetched with the
+ * block, whose backward comes first, but stays from the attention's forward on, and until its
+ * backward. */
+static int64_t shared(struct sp_units_builder *b, const struct sp_op *block,
+                      const struct sp_shape *part)
+{
+    struct sp_op attention = *block;
+    int64_t bytes = sp_pages(
+        (int64_t)(sp_shape_elem(part) * sp_stash_elements(part, SP_RECOMPUTE_NONE, SP_STASH_O)));
+
+    attention.part = SP_ATTN;
+    attention.chunk = block->chunk - 1;
+    sp_units_also(b, slot_of(b, b->forward, &attention), slot_of(b, b->forward, block) - 1, bytes);
+    sp_units_also(b, slot_of(b, b->release, block) + 1, slot_of(b, b->release, &attention), bytes);
+    return bytes;
+}
+
+/* Sets the unit of op `op`, a forward; `next` is the stage's next forward, -1: none. */
+static void add_part(struct sp_units_builder *b, int op, int next, struct sp_unit *u)
+{
+    enum { AHEAD = 4 }; /* a fetch may start so many ops ahead */
+    const struct sp_op *o = &b->prog->ops[op];
+    int64_t elements[SP_STASH_TENSORS];
+    int then = next < 0 ? -1 : next_forward(b, next);
+    const struct sp_shape *part = sp_units_shape(b, o);
+
+    sp_parts_stash_tensors(b->plan, b->sh, b->want->recompute, b->stage, o, elements);
+    *u = (struct sp_unit){.made = sp_units_slot(b, op, 0),
+                          .gone = then >= 0 ? sp_units_slot(b, then, 0) : -1,
+                          .used = slot_of(b, b->use, o),
+                          .freed = slot_of(b, b->release, o)};
+    u->ahead = u->used > AHEAD ? u->used - AHEAD : 0;
+    for (int t = 0; t < SP_STASH_TENSORS; t++)
+        u->bytes[t] = sp_pages((int64_t)sp_shape_elem(part) * elements[t]);
+    if (b->plan->layout.slices > 1) { /* later slices read them */
+        u->stays = u->bytes[SP_STASH_KV];
+        u->bytes[SP_STASH_KV] = 0;
+    }
+    if (!sp_shares_output(b->plan, b->sh, b->want->recompute, b->stage, o))
+        return;
+    u->bytes[SP_STASH_O] = 0;
+    if (o->part == SP_BLOCK)
+        u->bytes[SP_STASH_O] = shared(b, o, part);
+}
+
+/* ---- groups ---------------------------------------------------------------------------- */
+
 static double seconds_of(const struct sp_units_builder *b, int op)
 {
     double sum = 0;
@@ -233,7 +305,7 @@ static void add_units(struct sp_units_builder *b)
     }
     for (int i = 0; i < b->prog->n; i++) {
         const struct sp_op *op = &b->prog->ops[i];
-        int next = sp_units_next_forward(b, i), count = sp_units_layers(b, op);
+        int next = next_forward(b, i), count = sp_units_layers(b, op);
 
         if (!sp_op_keeps_layers(op))
             continue;
@@ -246,7 +318,7 @@ static void add_units(struct sp_units_builder *b)
             if (op->part == SP_CHUNK)
                 add_unit(b, i, k, next, &b->a->units[unit++]);
             else
-                sp_part_unit(b, i, next, &b->a->units[unit++]);
+                add_part(b, i, next, &b->a->units[unit++]);
     }
     b->a->n_groups = group;
     if (!b->plan->family->facts.parts)

@@ -28,12 +28,6 @@ static struct device device_of(const struct sp_search *want, const struct sp_fou
     return d;
 }
 
-static double layer_of(const struct sp_part_times *t)
-{
-    return t->pre + t->attention + t->post + t->pre_input + t->attention_input + t->post_input +
-           t->qkv_weight + t->post_weight;
-}
-
 /* Seconds of one device for all layers, embedding and head of a micro-batch. */
 static double whole_model(const struct sp_search *want, const struct sp_machine *machine,
                           const struct device *d)
@@ -41,7 +35,7 @@ static double whole_model(const struct sp_search *want, const struct sp_machine 
     struct sp_part_times t;
 
     sp_part_times(machine, d->apart, &d->shape, &t);
-    return want->model->layers * layer_of(&t) + t.embed + t.embed_weight + t.head;
+    return want->model->layers * sp_part_times_sum(&t) + t.embed + t.embed_weight + t.head;
 }
 
 /* The same for a mean device of all kinds of nodes; if some devices are idle, for the fastest. */
@@ -93,7 +87,7 @@ double sp_bound_balanced(const struct sp_search *want, const struct sp_found *f)
     if (want->machine->kinds)
         return 0;
     sp_part_times(want->machine, d.apart, &d.shape, &t);
-    layer = layer_of(&t);
+    layer = sp_part_times_sum(&t);
     first = t.embed + t.embed_weight;
     last = f->vocabulary ? 0 : t.head;
     slowest = chunks * most * layer; /* the first stages take the remaining layers */

@@ -48,9 +48,8 @@ struct sp_search {
     int every;
     enum sp_offload_mode offload;
     const struct sp_machine *machine;
-    const struct sp_machine
-        *order; /* [orders] the machine with its kinds of nodes in several orders, itself first */
-    int orders; /* 0, 1: no others */
+    const struct sp_machine *order; /* [orders] with its nodes in several orders, itself first */
+    int orders;                     /* 0, 1: no others */
     int nodes;
     int64_t memory; /* bytes of a device; 0: the machine's, less `reserve` */
     double reserve; /* the part of a device's memory that the runtime and the system keep */

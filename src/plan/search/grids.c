@@ -1,7 +1,7 @@
 #include "plan/search/moves.h"
 #include "model/tensor_parts.h"
 #include "policies/lowering/pipelines.h"
-#include <stdlib.h>
+#include "sp_grow.h"
 
 static int devices_of(const struct sp_search *want)
 {
@@ -55,10 +55,16 @@ bool sp_grid_is_one(const struct sp_search *want, const struct sp_grid *g)
            is_group(want, g->tensor, g->context);
 }
 
+struct list {
+    struct sp_grid *grid;
+    int n, room;
+    bool lost; /* there was no memory for one */
+};
+
 /* Adds the grids of a group, with any number of pipelines. */
-static int add(const struct sp_search *want, int tensor, int context, struct sp_grid *grid)
+static void add(const struct sp_search *want, int tensor, int context, struct list *l)
 {
-    int all = devices_of(want) / tensor / context, n = 0;
+    int all = devices_of(want) / tensor / context;
 
     for (int data = 1; data <= (is_given(want) ? 1 : all); data++) {
         struct sp_grid g = {.tensor = tensor, .context = context, .data = data};
@@ -68,15 +74,12 @@ static int add(const struct sp_search *want, int tensor, int context, struct sp_
         if (g.data > all && !is_given(want))
             break;
         g.stages = want->stages ? want->stages : all / g.data;
-        if (sp_grid_is_one(want, &g)) {
-            if (grid)
-                grid[n] = g;
-            n++;
-        }
+        l->lost |= !sp_grow(&l->grid, l->n, &l->room, sizeof *l->grid);
+        if (!l->lost && sp_grid_is_one(want, &g))
+            l->grid[l->n++] = g;
         if (want->data)
             break;
     }
-    return n;
 }
 
 /* The most devices of a stage: a multiple of tensor times context in every grid. */
@@ -87,25 +90,19 @@ static int most_of_stage(const struct sp_search *want)
     return want->tensor && want->context ? want->tensor * want->context : devices_of(want);
 }
 
-/* Counts the grids, or writes them into grid. */
-static int list(const struct sp_search *want, struct sp_grid *grid)
+struct sp_grid *sp_grids(const struct sp_search *want, int *n)
 {
-    int most = most_of_stage(want), n = 0;
+    int most = most_of_stage(want);
+    struct list l = {0};
 
+    l.lost = !sp_grow(&l.grid, 0, &l.room, sizeof *l.grid);
     for (int tensor = 1; tensor <= most; tensor++)
         for (int context = 1; most % tensor == 0 && context <= most / tensor; context++)
             if (most / tensor % context == 0)
-                n += add(want, tensor, context, grid ? grid + n : NULL);
-    return n;
-}
-
-struct sp_grid *sp_grids(const struct sp_search *want, int *n)
-{
-    struct sp_grid *grid;
-
-    *n = list(want, NULL);
-    grid = calloc((size_t)*n + 1, sizeof *grid);
-    if (grid)
-        list(want, grid);
-    return grid;
+                add(want, tensor, context, &l);
+    *n = l.n;
+    if (!l.lost)
+        return l.grid;
+    free(l.grid);
+    return NULL;
 }

@@ -6,6 +6,7 @@
 #include "policies/order_book.h"
 #include "policies/registry.h"
 #include "sp_error.h"
+#include "sp_grow.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ struct search {
     struct sp_found *best;
     int n, most, shown;
     struct line *line;
-    int lines;
+    int lines, room;
     struct sp_grid *grid;
     int grids;
     bool any_fits; /* the parameters fit on some grid */
@@ -106,7 +107,6 @@ static void insert(struct search *s, const struct sp_found *f)
         memmove(&s->best[at], &s->best[at + 1], (size_t)(--s->n - at) * sizeof *s->best);
     }
     at = s->n < s->most ? s->n : s->most;
-
     while (at > 0 && better(f, &s->best[at - 1]))
         at--;
     if (at == s->most)
@@ -220,18 +220,14 @@ static void propose(void *arg, const struct sp_found *f)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static struct line *add_line(struct search *s, const char *schedule, int of)
+static void add_line(struct search *s, const char *schedule, int of)
 {
-    struct line *more = realloc(s->line, (size_t)(s->lines + 1) * sizeof *more);
-
-    if (!more) {
+    if (!sp_grow(&s->line, s->lines, &s->room, sizeof *s->line)) {
         s->trials.lost = true;
-        return NULL;
+        return;
     }
-    s->line = more;
     s->line[s->lines] = (struct line){.of = of, .best = -1};
-    snprintf(s->line[s->lines].schedule, sizeof s->line->schedule, "%s", schedule);
-    return &s->line[s->lines++];
+    snprintf(s->line[s->lines++].schedule, sizeof s->line->schedule, "%s", schedule);
 }
 
 /* Lists every schedule, then the variants that its options make. */
@@ -278,40 +274,48 @@ static void start_anywhere(struct search *s, int line)
     s->line[line].started = true;
 }
 
-static struct sp_grid grid_of(const struct sp_found *f)
+/* The best candidate of a line, on `least` stages or more, that is like none of taken[n]; -1: none. */
+static int best_but(const struct search *s, int line, int least, const int *taken, int n,
+                    bool (*is_like)(const struct sp_found *a, const struct sp_found *b))
 {
-    return (struct sp_grid){f->stages, f->devices, f->context, f->data};
+    const struct sp_candidate *all = s->trials.candidate;
+    int best = -1;
+
+    for (int i = 0; i < s->trials.n; i++) {
+        bool out = all[i].line != line || all[i].f.stages < least || !is_found(s, &all[i]);
+
+        for (int k = 0; k < n && !out; k++)
+            out = is_like(&all[taken[k]].f, &all[i].f);
+        if (!out && (best < 0 || better(&all[i].f, &all[best].f)))
+            best = i;
+    }
+    return best;
+}
+
+static bool has_as_many_stages(const struct sp_found *a, const struct sp_found *b)
+{
+    return a->stages == b->stages;
 }
 
 /* Begins from the best layouts of another line, each with another number of stages, and on the most
  * stages possible. */
 static void start_like(struct search *s, int line, int other)
 {
-    const struct sp_trials *t = &s->trials;
     struct proposal p = {.s = s, .line = line};
-    const struct sp_found *from[STARTS];
     struct sp_found copy[STARTS];
-    int n = 0, longest = 0;
+    int from[STARTS], n = 0, longest = 0;
 
     for (; n < STARTS; n++) {
-        from[n] = NULL;
-        for (int i = 0; i < t->n; i++) {
-            const struct sp_candidate *c = &t->candidate[i];
-            bool known = c->line != other || !is_found(s, c) || c->f.stages == 1;
-
-            for (int k = 0; k < n && !known; k++)
-                known = c->f.stages == from[k]->stages;
-            if (!known && (!from[n] || better(&c->f, from[n])))
-                from[n] = &c->f;
-        }
-        if (!from[n])
+        from[n] = best_but(s, other, 2, from, n, has_as_many_stages);
+        if (from[n] < 0)
             break;
-        copy[n] = *from[n];
+        copy[n] = s->trials.candidate[from[n]].f;
     }
     for (int k = 0; k < n; k++) {
-        const struct sp_grid grid = grid_of(&copy[k]);
+        const struct sp_found *f = &copy[k];
+        const struct sp_grid grid = {f->stages, f->devices, f->context, f->data};
 
-        sp_moves_begin(s->want, s->line[line].schedule, &grid, copy[k].batch, propose, &p);
+        sp_moves_begin(s->want, s->line[line].schedule, &grid, f->batch, propose, &p);
     }
     for (int i = 1; i < s->grids; i++)
         if (s->grid[i].stages > s->grid[longest].stages)
@@ -325,26 +329,12 @@ static void start_like(struct search *s, int line, int other)
 /* The best candidate of a line that it has not continued from; -1: none. */
 static int next_of(const struct search *s, int line)
 {
-    const struct sp_trials *t = &s->trials;
-    int best[BEAM], n = 0;
+    int best[BEAM];
 
-    while (n < BEAM) {
-        int found = -1;
-
-        for (int i = 0; i < t->n; i++) {
-            const struct sp_candidate *c = &t->candidate[i];
-            bool taken = c->line != line || !is_found(s, c);
-
-            for (int k = 0; k < n; k++)
-                taken |= sp_found_same_grid(&t->candidate[best[k]].f, &c->f);
-            if (!taken && (found < 0 || better(&c->f, &t->candidate[found].f)))
-                found = i;
-        }
-        if (found < 0)
-            return -1;
-        if (!t->candidate[found].expanded)
-            return found;
-        best[n++] = found;
+    for (int n = 0; n < BEAM; n++) {
+        best[n] = best_but(s, line, 1, best, n, sp_found_same_grid);
+        if (best[n] < 0 || !s->trials.candidate[best[n]].expanded)
+            return best[n];
     }
     return -1;
 }
@@ -427,31 +417,17 @@ static bool is_guessed(const struct search *s, const struct sp_found *f, const i
     return recommended && !f->whole && is_same(recommended, f);
 }
 
-/* Drops the layouts that a stopped search has not predicted whole. */
-static void keep_whole(struct search *s)
-{
-    int n = 0;
-
-    for (int i = 0; i < s->n; i++)
-        if (s->best[i].whole)
-            s->best[n++] = s->best[i];
-    s->n = n;
-}
-
 /* Predicts the layouts to be shown whole; others may then rank higher and take their place. A
  * search that was stopped predicts only the best. */
 static int settle(struct search *s)
 {
     struct sp_trials *all = &s->trials, again = {.book = all->book};
     bool stopped = all->stopped;
-    int err = 0, *from = calloc((size_t)all->n + 1, sizeof *from);
-    int *told = calloc((size_t)s->shown + 1, sizeof *told);
+    int err = 0, *from = calloc((size_t)(all->n + s->shown) + 1, sizeof *from), *told;
 
-    if (!from || !told) {
-        free(from);
-        free(told);
+    if (!from)
         return sp_error(ENOMEM, "no memory to try %d layouts", all->n);
-    }
+    told = from + all->n;
     if (stopped)
         s->shown = 1;
     do {
@@ -477,10 +453,15 @@ static int settle(struct search *s)
         stopped |= again.stopped;
         err = rank(s);
     } while (!err && again.n && !again.stopped);
-    if (stopped && !err)
-        keep_whole(s);
+    if (stopped && !err) { /* layouts that are not predicted whole are dropped */
+        int n = 0;
+
+        for (int i = 0; i < s->n; i++)
+            if (s->best[i].whole)
+                s->best[n++] = s->best[i];
+        s->n = n;
+    }
     sp_trials_destroy(&again);
-    free(told);
     free(from);
     return err;
 }

@@ -1,9 +1,9 @@
 #include "plan/search/trial.h"
 #include "policies/registry.h"
+#include "sp_grow.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum { MOST_THREADS = 16 };
@@ -17,17 +17,9 @@ struct crew {
 
 void sp_trials_add(struct sp_trials *t, const struct sp_candidate *candidate)
 {
-    if (t->n == t->room) {
-        int room = 2 * t->room + 64;
-        struct sp_candidate *more = realloc(t->candidate, (size_t)room * sizeof *more);
-
-        t->lost |= !more;
-        if (!more)
-            return;
-        t->candidate = more;
-        t->room = room;
-    }
-    t->candidate[t->n++] = *candidate;
+    t->lost |= !sp_grow(&t->candidate, t->n, &t->room, sizeof *t->candidate);
+    if (t->n < t->room)
+        t->candidate[t->n++] = *candidate;
 }
 
 /* Takes the index of the next candidate; n: none is left. */

@@ -1,14 +1,9 @@
 #include "plan/simulation/machine_network.h"
 
-static int members_of(const struct sp_machine_network *n)
-{
-    return n->members > 1 ? n->members : 1;
-}
-
 /* Devices of all members of a stage. */
 static int devices_of(const struct sp_machine_network *n)
 {
-    return n->devices * members_of(n);
+    return n->devices * (n->members > 1 ? n->members : 1);
 }
 
 /* Devices of a stage that are in one node. */

@@ -22,8 +22,8 @@ struct sp_machine_network {
     int devices;               /* of a member */
     int members;               /* of a stage; 0: 1 */
     struct sp_tier_rates tier; /* of a stage; 0: nothing is evicted */
-    const int *
-        process; /* [stages] NULL: one for each stage; a process passes on tensors without copies */
+    /* [stages] NULL: one for each stage; a process passes on tensors without copies */
+    const int *process;
 };
 
 /* Times in milliseconds. */

@@ -24,18 +24,13 @@ struct sim {
     int *first_turn;         /* [stages + 1] */
     struct sp_times t;       /* start: before an op runs, the last arrival of its messages so far */
     double *held;            /* [ops] the earliest start that EVICT and FETCH allow an op */
-    double *stalled;         /* [stages] */
-    double *stall;           /* [ops] */
+    struct sp_message_times when;
     unsigned short *missing; /* [ops] messages that an op waits for */
     unsigned char *after;    /* [messages] events that it still waits for: writer, message before */
-    double *ready;           /* [messages] */
-    double *arrived;         /* [messages] */
-    double *sent;            /* [messages] */
     double *free_at;         /* [ports] */
     struct sp_heap heap;     /* messages that are ready, the earliest first */
     struct sp_flows flows;   /* messages in transit, if they share ports */
-    int *
-        next_move; /* [messages] the stage's next EVICT, or next FETCH; NULL: no evictions at all */
+    int *next_move;  /* [messages] the stage's next EVICT, or FETCH; NULL: no evictions at all */
     int *first_move; /* [2 * stages] the first that has not begun: EVICT, FETCH */
     struct sp_player player;
     struct sp_ready *overtaking; /* NULL: no op overtakes another */
@@ -47,8 +42,8 @@ static bool earlier(const void *arg, int a, int b)
 {
     const struct sim *sim = arg;
 
-    if (sim->ready[a] != sim->ready[b])
-        return sim->ready[a] < sim->ready[b];
+    if (sim->when.ready[a] != sim->when.ready[b])
+        return sim->when.ready[a] < sim->when.ready[b];
     if (sim->messages->message[a].from != sim->messages->message[b].from)
         return sim->messages->message[a].from < sim->messages->message[b].from;
     return a < b;
@@ -61,12 +56,17 @@ static int lane_of(const struct sim *sim, int stage)
 
 static void send(struct sim *sim, int message);
 
-/* Evictions of a stage go in the order of its program, and so do its fetches. Nothing else uses
- * their ports, so they begin as soon as their time is known. */
+/* The first move that has not begun of those that go in the order of the program with this one:
+ * evictions of the stage, or its fetches. */
+static int *first_move(const struct sim *sim, const struct sp_step_message *m)
+{
+    return &sim->first_move[2 * m->from + (m->kind == SP_ACTION_FETCH)];
+}
+
+/* Nothing else uses the ports of moves, so they begin as soon as their time is known. */
 static void move(struct sim *sim, int message)
 {
-    const struct sp_step_message *m = &sim->messages->message[message];
-    int *first = &sim->first_move[2 * m->from + (m->kind == SP_ACTION_FETCH)];
+    int *first = first_move(sim, &sim->messages->message[message]);
 
     while (*first >= 0 && sim->after[*first] == 0) {
         int next = *first;
@@ -79,7 +79,7 @@ static void move(struct sim *sim, int message)
 /* One of the events that a message follows has happened at `time`. */
 static void follow(struct sim *sim, int message, double time)
 {
-    sim->ready[message] = fmax(sim->ready[message], time);
+    sim->when.ready[message] = fmax(sim->when.ready[message], time);
     if (--sim->after[message] > 0)
         return;
     if (sp_step_message_is_move(&sim->messages->message[message]))
@@ -154,17 +154,17 @@ static void arrive(struct sim *sim, int message)
     const struct sp_step_message *m = &all->message[message];
 
     for (int i = all->first_of_before[message]; i >= 0; i = all->message[i].next_of_before)
-        follow(sim, i, sim->arrived[message]);
+        follow(sim, i, sim->when.arrived[message]);
     if (m->reader < 0)
         return;
-    let_start(sim, m, sim->arrived[message]);
+    let_start(sim, m, sim->when.arrived[message]);
     there(sim, m->to, m->reader);
 }
 
 static void send(struct sim *sim, int message)
 {
     struct sp_route r = sim->network->route(sim->network->arg, &sim->messages->message[message]);
-    double start = sim->ready[message];
+    double start = sim->when.ready[message];
 
     if (r.out >= 0 && sim->network->flows &&
         !sp_step_message_is_move(&sim->messages->message[message])) {
@@ -175,9 +175,17 @@ static void send(struct sim *sim, int message)
         start = fmax(start, fmax(sim->free_at[r.out], sim->free_at[r.in]));
         sim->free_at[r.out] = sim->free_at[r.in] = start + r.busy;
     }
-    sim->sent[message] = start;
-    sim->arrived[message] = start + r.busy + r.delay;
+    sim->when.sent[message] = start;
+    sim->when.arrived[message] = start + r.busy + r.delay;
     arrive(sim, message);
+}
+
+/* When the flow that arrives first does; INFINITY: none is in transit. */
+static double first_arrival(const struct sim *sim)
+{
+    int flow = sp_flows_first(&sim->flows);
+
+    return flow < 0 ? INFINITY : sim->flows.flow[flow].ends;
 }
 
 /* Sends the next message that is ready, or lets the next flow arrive; everything that follows is
@@ -185,17 +193,17 @@ static void send(struct sim *sim, int message)
 static void pass(struct sim *sim)
 {
     int flow = sp_flows_first(&sim->flows);
-    double ends = flow < 0 ? INFINITY : sim->flows.flow[flow].ends;
+    double ends = first_arrival(sim);
     struct sp_route r;
 
-    if (sim->heap.n > 0 && sim->ready[sim->heap.item[0]] <= ends) {
+    if (sim->heap.n > 0 && sim->when.ready[sim->heap.item[0]] <= ends) {
         send(sim, sp_heap_pop(&sim->heap, earlier, sim));
         return;
     }
     sp_flows_end(&sim->flows, flow);
     r = sim->network->route(sim->network->arg, &sim->messages->message[flow]);
-    sim->sent[flow] = fmax(sim->ready[flow], ends - r.busy);
-    sim->arrived[flow] = ends + r.delay;
+    sim->when.sent[flow] = fmax(sim->when.ready[flow], ends - r.busy);
+    sim->when.arrived[flow] = ends + r.delay;
     arrive(sim, flow);
 }
 
@@ -227,8 +235,8 @@ static int wait_for(struct sp_player *player, int lane, int k, double *start)
     }
     op = sim->messages->first_op[stage] + k;
     if (sim->held[op] > *start) {
-        sim->stall[op] = sim->held[op] - *start;
-        sim->stalled[stage] += sim->stall[op];
+        sim->when.stall[op] = sim->held[op] - *start;
+        sim->when.stalled[stage] += sim->when.stall[op];
         *start = sim->held[op];
     }
     return SP_PLAYER_READY;
@@ -311,12 +319,11 @@ static int list_moves(struct sim *sim)
         sim->first_move[i] = -1;
     for (int i = all->n - 1; i >= 0; i--) {
         const struct sp_step_message *m = &all->message[i];
-        int *first = &sim->first_move[2 * m->from + (m->kind == SP_ACTION_FETCH)];
 
         if (!sp_step_message_is_move(m))
             continue;
-        sim->next_move[i] = *first;
-        *first = i;
+        sim->next_move[i] = *first_move(sim, m);
+        *first_move(sim, m) = i;
     }
     return 0;
 }
@@ -331,16 +338,16 @@ static int create(struct sim *sim)
     sim->missing = calloc((size_t)all->first_op[stages] + 1, sizeof *sim->missing);
     sim->after = calloc(n, sizeof *sim->after);
     sim->heap.item = calloc(n, sizeof *sim->heap.item);
-    sim->ready = calloc(3 * n, sizeof *sim->ready);
+    sim->when.sent = calloc(3 * n + (size_t)(all->first_op[stages] + stages), sizeof(double));
     sim->free_at = calloc((size_t)sim->network->ports + 1, sizeof *sim->free_at);
-    sim->held = calloc((size_t)(2 * all->first_op[stages] + stages) + 1, sizeof *sim->held);
-    if (err || !sim->missing || !sim->after || !sim->heap.item || !sim->ready || !sim->free_at ||
-        !sim->held)
+    sim->held = calloc((size_t)all->first_op[stages] + 1, sizeof *sim->held);
+    if (err || !sim->missing || !sim->after || !sim->heap.item || !sim->when.sent ||
+        !sim->free_at || !sim->held)
         return -ENOMEM;
-    sim->stalled = sim->held + all->first_op[stages];
-    sim->stall = sim->stalled + stages;
-    sim->sent = sim->ready + n;
-    sim->arrived = sim->sent + n;
+    sim->when.arrived = sim->when.sent + n;
+    sim->when.ready = sim->when.arrived + n;
+    sim->when.stalled = sim->when.ready + n;
+    sim->when.stall = sim->when.stalled + stages;
     for (int s = 0; !sim->worker && s < stages; s++)
         sim->player.ops[s] = sim->plan->programs[s].n;
     for (int i = 0; i < all->n; i++) {
@@ -369,35 +376,26 @@ static void destroy(struct sim *sim)
     free(sim->missing);
     free(sim->after);
     free(sim->heap.item);
-    free(sim->ready);
+    sp_message_times_destroy(&sim->when);
     free(sim->free_at);
     free(sim->held);
     free(sim->next_move);
 }
 
-/* Copies the times of messages for the caller. */
-static int keep(const struct sim *sim, struct sp_message_times *when)
+/* Hands the times over to the caller, unless there was an error. */
+static int finish(struct sim *sim, int err, struct sp_times *times, struct sp_message_times *when)
 {
-    int n = sim->messages->n, stages = sim->plan->layout.stages;
-    int ops = sim->messages->first_op[stages];
-
-    when->sent = malloc((size_t)(3 * n + stages + ops + 1) * sizeof *when->sent);
-    if (!when->sent)
-        return -ENOMEM;
-    when->arrived = when->sent + n;
-    when->stalled = when->arrived + n;
-    when->ready = when->stalled + stages;
-    when->stall = when->ready + n;
-    for (int i = 0; i < n; i++) {
-        when->sent[i] = sim->sent[i];
-        when->arrived[i] = sim->arrived[i];
-        when->ready[i] = sim->ready[i];
+    if (!err) {
+        sp_times_summarize(sim->plan, sim->costs, &sim->t);
+        *times = sim->t;
+        sim->t = (struct sp_times){0};
     }
-    for (int s = 0; s < stages; s++)
-        when->stalled[s] = sim->stalled[s];
-    for (int i = 0; i < ops; i++)
-        when->stall[i] = sim->stall[i];
-    return 0;
+    if (!err && when) {
+        *when = sim->when;
+        sim->when = (struct sp_message_times){0};
+    }
+    destroy(sim);
+    return err;
 }
 
 int sp_simulate(const struct sp_simulated_step *step, struct sp_times *times,
@@ -417,23 +415,15 @@ int sp_simulate(const struct sp_simulated_step *step, struct sp_times *times,
     }
     if (!err && !finished)
         err = -EDEADLK;
-    err = err || !when ? err : keep(&sim, when);
-    if (!err) {
-        sp_times_summarize(step->plan, step->costs, &sim.t);
-        *times = sim.t;
-        sim.t = (struct sp_times){0};
-    }
-    destroy(&sim);
-    return err;
+    return finish(&sim, err, times, when);
 }
 
 /* When the next message is sent, or arrives if messages share ports. */
 static double next_message(const struct sim *sim)
 {
-    int flow = sp_flows_first(&sim->flows);
-    double ends = flow < 0 ? INFINITY : sim->flows.flow[flow].ends;
+    double ends = first_arrival(sim);
 
-    return sim->heap.n > 0 ? fmin(sim->ready[sim->heap.item[0]], ends) : ends;
+    return sim->heap.n > 0 ? fmin(sim->when.ready[sim->heap.item[0]], ends) : ends;
 }
 
 /* Advances through time: messages first, then stages that look for an op. True: all ops ran. */
@@ -472,15 +462,8 @@ int sp_simulate_ready(const struct sp_ready_request *request, struct sp_times *t
     if (!err && !play_ready(&sim))
         err = -EDEADLK;
     err = err ? err : sp_ready_reorder(request, &sim.t);
-    err = err || !when ? err : keep(&sim, when);
-    if (!err) {
-        sp_times_summarize(request->plan, request->costs, &sim.t);
-        *times = sim.t;
-        sim.t = (struct sp_times){0};
-    }
     sp_ready_destroy(&ready);
-    destroy(&sim);
-    return err;
+    return finish(&sim, err, times, when);
 }
 
 void sp_message_times_destroy(struct sp_message_times *when)

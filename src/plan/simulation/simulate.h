@@ -64,14 +64,4 @@ void sp_message_times_destroy(struct sp_message_times *when);
 int sp_simulate_ready(const struct sp_ready_request *request, struct sp_times *times,
                       struct sp_message_times *when);
 
-/*
- * The network of unit and similar costs: every message occupies a port out of its stage and one
- * into the other for costs->wire times its part of a micro-batch, and arrives costs->comm later.
- */
-struct sp_unit_network {
-    const struct sp_plan *plan;
-    const struct sp_costs *costs;
-};
-struct sp_network sp_network_of_costs(const struct sp_unit_network *unit);
-
 #endif

@@ -1,8 +1,7 @@
 #include "plan/simulation/step_messages.h"
 #include "policies/lowering/lowering.h"
+#include "sp_grow.h"
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A tensor that a stage has received, and the last message that brought it. */
 struct came {
@@ -17,31 +16,24 @@ struct walk {
     const struct sp_plan *plan;
     const struct sp_shape *shape; /* NULL: unknown */
     struct sp_step_messages *out;
-    int room;        /* for messages */
-    int *of_number;  /* [numbers] the message that a number of a SEND is in */
-    int64_t numbers; /* room in of_number */
-    int *last_run;   /* [stages] index of the last op that ran; -1: none */
-    int *list;       /* [LISTS] by a hash of tensor and stage: index in `came`; -1: none */
+    int room;       /* for messages */
+    int *of_number; /* [numbers] the message that a number of a SEND is in */
+    int numbers;    /* room in of_number */
+    int *last_run;  /* [stages] index of the last op that ran; -1: none */
+    int *list;      /* [LISTS] by a hash of tensor and stage: index in `came`; -1: none */
     struct came *came;
     int n_came, room_came;
     int **evicted; /* [stages][evictions] their messages; NULL: nothing is evicted */
     bool lost;     /* out of memory */
 };
 
-/* Makes room for one more element of `size` bytes; false: no memory. */
-static bool grow(struct walk *w, void *list, int64_t n, int64_t *room, size_t size)
+/* Makes room for element n of a list; false: no memory. */
+static bool grow(struct walk *w, void *list, int n, int *room, size_t size)
 {
-    void **at = list, *more;
+    bool grown = sp_grow(list, n, room, size);
 
-    if (n < *room)
-        return true;
-    more = realloc(*at, (size_t)(2 * n + 1024) * size);
-    w->lost |= !more;
-    if (!more)
-        return false;
-    *at = more;
-    *room = 2 * n + 1024;
-    return true;
+    w->lost |= !grown;
+    return grown;
 }
 
 /* ---- received tensors ------------------------------------------------------------------------ */
@@ -69,13 +61,12 @@ static bool goes_on(const struct sp_tensor_id *t)
 static void remember(struct walk *w, const struct sp_action *a, int message)
 {
     struct came *came = goes_on(&a->tensor) ? find(w, &a->tensor, a->stage) : NULL;
-    int64_t room = w->room_came;
 
     if (came)
         came->message = message;
-    if (came || !goes_on(&a->tensor) || !grow(w, &w->came, w->n_came, &room, sizeof *w->came))
+    if (came || !goes_on(&a->tensor) ||
+        !grow(w, &w->came, w->n_came, &w->room_came, sizeof *w->came))
         return;
-    w->room_came = (int)room;
     w->came[w->n_came] = (struct came){.tensor = a->tensor,
                                        .stage = a->stage,
                                        .message = message,
@@ -87,11 +78,8 @@ static void remember(struct walk *w, const struct sp_action *a, int message)
 
 static struct sp_step_message *add(struct walk *w, struct sp_step_message m)
 {
-    int64_t room = w->room;
-
-    if (!grow(w, &w->out->message, w->out->n, &room, sizeof *w->out->message))
+    if (!grow(w, &w->out->message, w->out->n, &w->room, sizeof *w->out->message))
         return NULL;
-    w->room = (int)room;
     m.reader = m.next_of_writer = m.next_of_before = -1;
     w->out->message[w->out->n] = m;
     return &w->out->message[w->out->n++];
@@ -132,7 +120,7 @@ static void send(struct walk *w, const struct sp_action *a)
                                         .to = (unsigned short)a->peer,
                                         .writer_stage = (unsigned short)a->stage,
                                         .layers = layers_of(w, a)});
-    if (grow(w, &w->of_number, a->number, &w->numbers, sizeof *w->of_number))
+    if (grow(w, &w->of_number, (int)a->number, &w->numbers, sizeof *w->of_number))
         w->of_number[a->number] = w->out->n - 1;
 }
 
@@ -366,4 +354,67 @@ void sp_step_messages_destroy(struct sp_step_messages *messages)
     free(messages->first_of_writer);
     free(messages->first_of_before);
     *messages = (struct sp_step_messages){0};
+}
+
+/* ---- queries ---------------------------------------------------------------------------------- */
+
+/* A message and its place in the order of readers. */
+struct read {
+    int place, message;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct read *x = a, *y = b;
+
+    return x->place != y->place ? x->place - y->place : x->message - y->message;
+}
+
+/* Each stage's ops come in turn, then its messages without a reader. */
+int *sp_step_messages_by_reader(const struct sp_step_messages *messages, const struct sp_plan *plan,
+                                int *n)
+{
+    int *order = malloc((size_t)(messages->n + 1) * sizeof *order);
+    struct read *read = malloc((size_t)(messages->n + 1) * sizeof *read);
+
+    (void)plan;
+    *n = 0;
+    for (int i = 0; order && read && i < messages->n; i++) {
+        const struct sp_step_message *m = &messages->message[i];
+        int op =
+            m->reader >= 0 ? messages->first_op[m->to] + m->reader : messages->first_op[m->to + 1];
+
+        if (sp_step_message_is_sent(m))
+            read[(*n)++] = (struct read){op + m->to, i};
+    }
+    if (read)
+        qsort(read, (size_t)*n, sizeof *read, by_place);
+    for (int i = 0; i < *n; i++)
+        order[i] = read[i].message;
+    if (!read) {
+        free(order);
+        order = NULL;
+    }
+    free(read);
+    return order;
+}
+
+char *sp_step_message_print(const struct sp_plan *plan, const struct sp_step_message *m,
+                            char text[SP_TENSOR_TEXT])
+{
+    if (m->writer < 0)
+        return sp_tensor_print(plan, &m->tensor, text);
+    return sp_op_print(&plan->programs[m->writer_stage].ops[m->writer], plan->layout.slices > 1,
+                       text);
+}
+
+double sp_step_message_share(const struct sp_plan *plan, const struct sp_step_message *m)
+{
+    const struct sp_family *family = plan->family;
+    const struct sp_op *op;
+
+    if (m->writer < 0 || !sp_step_message_is_sent(m))
+        return 1;
+    op = &plan->programs[m->writer_stage].ops[m->writer];
+    return family->size ? family->size(&plan->layout, op) : 1;
 }

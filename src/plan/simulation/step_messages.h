@@ -19,16 +19,15 @@ struct sp_step_message {
     int reader;         /* index of the op of stage `to` that reads it first; -1: none */
     int next_of_writer; /* next message of the same writer, -1: none */
     int next_of_before; /* next one with the same message before */
-    float left,
-        wanted; /* EVICT, FETCH: when it may begin within its writer, and when it must have ended
-                 * within its reader, as parts of their times */
+    /* EVICT, FETCH: when it may begin within its writer, and when it must have ended within its
+     * reader, as parts of their times */
+    float left, wanted;
     unsigned short from; /* collective: the farthest member in the order of stages */
     unsigned short to;
     unsigned short writer_stage;
-    unsigned char kind; /* enum sp_action_kind; SEND unless a collective or a move */
-    bool beside;        /* begins with its writer, layer by layer */
-    unsigned short
-        layers; /* number of layers whose gradients its writer adds up in turn; 0: others */
+    unsigned char kind;    /* enum sp_action_kind; SEND unless a collective or a move */
+    bool beside;           /* begins with its writer, layer by layer */
+    unsigned short layers; /* whose gradients its writer adds up in turn; 0: others */
 };
 
 /* True for a message from stage to stage, by SEND and RECV. */
@@ -46,8 +45,7 @@ static inline bool sp_step_message_is_move(const struct sp_step_message *m)
 struct sp_step_messages {
     struct sp_step_message *message; /* [n] in the order of submission */
     int n;
-    int *
-        first_op; /* [stages + 1] number of a stage's first op: programs are numbered in sequence */
+    int *first_op;        /* [stages + 1] a stage's first op: programs are numbered in sequence */
     int *first_of_writer; /* [ops] by op number; -1: none */
     int *first_of_before; /* [n] -1: none */
 };

@@ -60,7 +60,13 @@ struct sp_network sp_network_varied(const struct sp_varied_network *varied)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 enum { UNIFORM, LOGNORMAL, SEED, STAGE, LINK, KEYS };
-static const char *const key_name[KEYS] = {"uniform", "lognormal", "seed", "stage", "link"};
+static const struct {
+    const char *name, *wants;
+} keys[KEYS] = {{"uniform", "a number in 0 .. 1"},
+                {"lognormal", "a number in 0 .. 10"},
+                {"seed", "a whole number in 0 .. 1e15"},
+                {"stage", "a stage and how many times as long, as 2x1.5"},
+                {"link", "a stage before the last and how many times as long, as 0x4"}};
 
 static bool read_number(const char *text, double most, double *value)
 {
@@ -113,7 +119,7 @@ int sp_variation_parse(const char *command, const char *text, int stages, struct
         char value[64];
 
         while (key < KEYS &&
-               ((int)strlen(key_name[key]) != len || strncmp(key_name[key], at, (size_t)len)))
+               ((int)strlen(keys[key].name) != len || strncmp(keys[key].name, at, (size_t)len)))
             key++;
         if (len == item || key == KEYS)
             return sp_error(EINVAL,
@@ -121,17 +127,12 @@ int sp_variation_parse(const char *command, const char *text, int stages, struct
                             "link=",
                             command, item, at);
         if (given[key])
-            return sp_error(EINVAL, "%s: --vary: %s is given twice", command, key_name[key]);
+            return sp_error(EINVAL, "%s: --vary: %s is given twice", command, keys[key].name);
         given[key] = true;
         snprintf(value, sizeof value, "%.*s", item - len - 1, at + len + 1);
         if (!read_value(key, value, stages, v))
-            return sp_error(EINVAL, "%s: --vary: %s=%s is not %s", command, key_name[key], value,
-                            key == UNIFORM     ? "a number in 0 .. 1"
-                            : key == LOGNORMAL ? "a number in 0 .. 10"
-                            : key == SEED      ? "a whole number in 0 .. 1e15"
-                            : key == STAGE     ? "a stage and how many times as long, as 2x1.5"
-                                               : "a stage before the last and how many times as "
-                                                 "long, as 0x4");
+            return sp_error(EINVAL, "%s: --vary: %s=%s is not %s", command, keys[key].name, value,
+                            keys[key].wants);
         at += item;
         if (*at == ',')
             at++;

@@ -34,7 +34,7 @@ static int compare(const void *x, const void *y)
     const struct of_kind *a = x, *b = y;
     int kinds = compare_kinds(a, b);
 
-    return kinds ? kinds : a->value != b->value ? (a->value < b->value ? -1 : 1) : 0;
+    return kinds ? kinds : (a->value > b->value) - (a->value < b->value);
 }
 
 /* usual[op] = the median of value[op] over the ops of the same kind and stage. */

@@ -80,7 +80,7 @@ static void tell_stages(struct search *f, struct sp_finding *out)
                  f->of_stage[s], f->unit, mean);
 }
 
-static void tell_ops(const struct search *f, struct sp_finding *out)
+static void tell_ops(struct search *f, struct sp_finding *out)
 {
     int most = 0;
     char text[SP_OP_TEXT];
@@ -156,10 +156,10 @@ static int holder(const struct sp_timeline *t, const struct sp_timeline_message 
     return best;
 }
 
-static void tell_interface(const struct search *f, struct sp_finding *out)
+static void tell_interface(struct search *f, struct sp_finding *out)
 {
     const struct sp_timeline *t = f->w->t;
-    int most = largest(f->of_stage, t->stages), unit = -1, by;
+    int most = sum_stages(f, SP_STEP_INTERFACE), unit = -1, by;
     const struct sp_timeline_message *m;
 
     for (int k = 0; k < f->w->n; k++)
@@ -187,7 +187,7 @@ static double late(const struct sp_unit_of_step *u)
     return u->before[SP_STEP_SUBMISSION] + u->inside[SP_STEP_SUBMISSION];
 }
 
-static void tell_submission(const struct search *f, struct sp_finding *out)
+static void tell_submission(struct search *f, struct sp_finding *out)
 {
     const struct sp_waits *w = f->w;
     int most = 0;
@@ -224,58 +224,51 @@ static void tell_core(struct search *f, struct sp_finding *out)
                  f->unit);
 }
 
-static void tell_stage(struct search *f, enum sp_part_of_step part, struct sp_finding *out)
+static void tell_offload(struct search *f, struct sp_finding *out)
 {
-    int s = out->stage = sum_stages(f, part);
+    int s = out->stage = sum_stages(f, SP_STEP_OFFLOAD);
+    const struct sp_timeline_stage *st = &f->w->t->stage[s];
 
-    if (part == SP_STEP_OFFLOAD)
-        snprintf(out->text, sizeof out->text,
-                 "stage %d waits %.4g%s for tensors: %.4g MiB leave memory, %.4g MiB come back", s,
-                 f->of_stage[s], f->unit, (double)f->w->t->stage[s].left / 1048576,
-                 (double)f->w->t->stage[s].returned / 1048576);
-    else if (part == SP_STEP_UPDATE)
-        snprintf(out->text, sizeof out->text, "norm and optimizer of stage %d take %.4g%s", s,
-                 f->of_stage[s], f->unit);
-    else
-        snprintf(out->text, sizeof out->text,
-                 "tasks that could start wait for the runtime: %.4g%s on stage %d, %.4g of an op",
-                 f->of_stage[s], f->unit, s,
-                 f->of_stage[s] / (f->w->first_unit[s + 1] - f->w->first_unit[s]));
+    snprintf(out->text, sizeof out->text,
+             "stage %d waits %.4g%s for tensors: %.4g MiB leave memory, %.4g MiB come back", s,
+             f->of_stage[s], f->unit, (double)st->left / 1048576, (double)st->returned / 1048576);
 }
 
-static void tell(struct search *f, struct sp_finding *out)
+static void tell_update(struct search *f, struct sp_finding *out)
 {
-    switch (out->kind) {
-    case SP_FINDING_STAGES:
-        tell_stages(f, out);
-        break;
-    case SP_FINDING_OPS:
-        tell_ops(f, out);
-        break;
-    case SP_FINDING_MESSAGES:
-        tell_messages(f, out);
-        break;
-    case SP_FINDING_INTERFACE:
-        sum_stages(f, SP_STEP_INTERFACE);
-        tell_interface(f, out);
-        break;
-    case SP_FINDING_SUBMISSION:
-        tell_submission(f, out);
-        break;
-    case SP_FINDING_CORE:
-        tell_core(f, out);
-        break;
-    case SP_FINDING_OFFLOAD:
-        tell_stage(f, SP_STEP_OFFLOAD, out);
-        break;
-    case SP_FINDING_UPDATE:
-        tell_stage(f, SP_STEP_UPDATE, out);
-        break;
-    default:
-        tell_stage(f, SP_STEP_ENGINE, out);
-        break;
-    }
+    int s = out->stage = sum_stages(f, SP_STEP_UPDATE);
+
+    snprintf(out->text, sizeof out->text, "norm and optimizer of stage %d take %.4g%s", s,
+             f->of_stage[s], f->unit);
 }
+
+static void tell_engine(struct search *f, struct sp_finding *out)
+{
+    int s = out->stage = sum_stages(f, SP_STEP_ENGINE);
+
+    snprintf(out->text, sizeof out->text,
+             "tasks that could start wait for the runtime: %.4g%s on stage %d, %.4g of an op",
+             f->of_stage[s], f->unit, s,
+             f->of_stage[s] / (f->w->first_unit[s + 1] - f->w->first_unit[s]));
+}
+
+/* Each kind: its name, the part of the step that a replay leaves out to find its gain, and who
+ * describes it. */
+static const struct {
+    const char *name;
+    enum sp_part_of_step part;
+    void (*tell)(struct search *f, struct sp_finding *out);
+} kinds[SP_FINDINGS] = {
+    [SP_FINDING_STAGES] = {"stages", SP_STEP_COMPUTE, tell_stages},
+    [SP_FINDING_OPS] = {"ops", SP_STEP_COMPUTE, tell_ops},
+    [SP_FINDING_MESSAGES] = {"messages", SP_STEP_MESSAGE, tell_messages},
+    [SP_FINDING_INTERFACE] = {"interface", SP_STEP_INTERFACE, tell_interface},
+    [SP_FINDING_OFFLOAD] = {"offload", SP_STEP_OFFLOAD, tell_offload},
+    [SP_FINDING_SUBMISSION] = {"submission", SP_STEP_SUBMISSION, tell_submission},
+    [SP_FINDING_CORE] = {"core", SP_STEP_CORE, tell_core},
+    [SP_FINDING_ENGINE] = {"engine", SP_STEP_ENGINE, tell_engine},
+    [SP_FINDING_UPDATE] = {"update", SP_STEP_UPDATE, tell_update},
+};
 
 /* ---- gains ----------------------------------------------------------------------------------- */
 
@@ -298,11 +291,6 @@ static void even_out(struct search *f)
 
 static int measure(struct search *f, double all, struct sp_finding *out)
 {
-    static const enum sp_part_of_step parts[SP_FINDINGS] = {
-        [SP_FINDING_MESSAGES] = SP_STEP_MESSAGE, [SP_FINDING_INTERFACE] = SP_STEP_INTERFACE,
-        [SP_FINDING_OFFLOAD] = SP_STEP_OFFLOAD,  [SP_FINDING_SUBMISSION] = SP_STEP_SUBMISSION,
-        [SP_FINDING_CORE] = SP_STEP_CORE,        [SP_FINDING_ENGINE] = SP_STEP_ENGINE,
-    };
     struct sp_replay how = {.with = SP_REPLAY_ALL};
 
     switch (out->kind) {
@@ -319,7 +307,7 @@ static int measure(struct search *f, double all, struct sp_finding *out)
             out->gain = fmax(out->gain, f->w->stage[s][SP_STEP_UPDATE]);
         return 0;
     default:
-        how.with &= ~(1u << parts[out->kind]);
+        how.with &= ~(1u << kinds[out->kind].part);
         break;
     }
     return gain_of(f, &how, all, &out->gain);
@@ -354,7 +342,7 @@ int sp_findings_make(const struct sp_waits *w, struct sp_finding findings[SP_FIN
         findings[k] = (struct sp_finding){.kind = (enum sp_finding_kind)k, .stage = -1};
         err = measure(&f, all, &findings[k]);
         if (!err)
-            tell(&f, &findings[k]);
+            kinds[k].tell(&f, &findings[k]);
     }
     if (!err)
         qsort(findings, SP_FINDINGS, sizeof *findings, compare);
@@ -364,12 +352,37 @@ int sp_findings_make(const struct sp_waits *w, struct sp_finding findings[SP_FIN
 
 const char *sp_finding_name(enum sp_finding_kind kind)
 {
-    static const char *const names[] = {
-        [SP_FINDING_STAGES] = "stages",     [SP_FINDING_OPS] = "ops",
-        [SP_FINDING_MESSAGES] = "messages", [SP_FINDING_INTERFACE] = "interface",
-        [SP_FINDING_OFFLOAD] = "offload",   [SP_FINDING_SUBMISSION] = "submission",
-        [SP_FINDING_CORE] = "core",         [SP_FINDING_ENGINE] = "engine",
-        [SP_FINDING_UPDATE] = "update"};
+    return kinds[kind].name;
+}
 
-    return names[kind];
+/* ---- waits ----------------------------------------------------------------------------------- */
+
+int sp_long_waits(const struct sp_waits *w, struct sp_long_wait longest[SP_LONG_WAITS])
+{
+    int n = 0;
+
+    for (int s = 0; s < w->t->stages; s++) {
+        double end = 0;
+
+        for (int k = w->first_unit[s]; k < w->first_unit[s + 1]; k++) {
+            const struct sp_unit_of_step *u = &w->unit[k];
+
+            for (int i = 0; i < SP_STEP_PARTS; i++) {
+                struct sp_long_wait wait = {u->op, (enum sp_part_of_step)i, u->before[i], end,
+                                            u->producer};
+                int at = n;
+
+                if (wait.time <= 0)
+                    continue;
+                for (; at > 0 && longest[at - 1].time < wait.time; at--)
+                    if (at < SP_LONG_WAITS)
+                        longest[at] = longest[at - 1];
+                if (at < SP_LONG_WAITS)
+                    longest[at] = wait;
+                n += n < SP_LONG_WAITS;
+            }
+            end = fmax(end, u->end);
+        }
+    }
+    return n;
 }

@@ -2,23 +2,6 @@
 #include "sp_figure.h"
 #include <math.h>
 
-/* True if stages share workers. */
-static bool shares_workers(const struct sp_timeline *t)
-{
-    for (int s = 0; s < t->stages; s++)
-        if (t->stage[s].lane != s)
-            return true;
-    return false;
-}
-
-static bool moves(const struct sp_timeline *t)
-{
-    for (int s = 0; s < t->stages; s++)
-        if (t->stage[s].left)
-            return true;
-    return false;
-}
-
 /* True if a part is worth a column: it takes a thousandth of the step on some stage. */
 static bool is_worth_a_column(const struct sp_waits *w, enum sp_part_of_step part)
 {
@@ -31,22 +14,28 @@ static bool is_worth_a_column(const struct sp_waits *w, enum sp_part_of_step par
 void sp_causes_print(const struct sp_waits *w, const struct sp_causes *c, FILE *out)
 {
     const struct sp_timeline *t = w->t;
-    const char *const names[SP_CAUSES] = {
+    bool shares_workers = false, moves = false;
+    const char *names[SP_CAUSES] = {
         [SP_CAUSE_SCHEDULE] = "the order itself, its ops at their usual times",
         [SP_CAUSE_OPS] = "ops that took more or less than usual",
-        [SP_CAUSE_CORES] =
-            shares_workers(t) ? "waiting for a core, stages that share one" : "waiting for a core",
+        [SP_CAUSE_CORES] = "waiting for a core",
         [SP_CAUSE_OFFLOAD] = "tensors that leave memory and come back",
         [SP_CAUSE_RUNTIME] = "the runtime, before tasks that could start",
         [SP_CAUSE_MESSAGES] = "messages between processes",
         [SP_CAUSE_REST] = t->overlaps ? "rest; steps that overlap" : "rest",
     };
 
+    for (int s = 0; s < t->stages; s++) {
+        shares_workers |= t->stage[s].lane != s;
+        moves |= t->stage[s].left != 0;
+    }
+    if (shares_workers)
+        names[SP_CAUSE_CORES] = "waiting for a core, stages that share one";
     fprintf(out, "where it went %45s %12s\n", *t->unit ? "ms" : "time", "bubble points");
     for (int k = 0; k < SP_CAUSES; k++) {
         bool alone = t->processes == 1 && !is_worth_a_column(w, SP_STEP_MESSAGE);
 
-        if ((k == SP_CAUSE_MESSAGES && alone) || (k == SP_CAUSE_OFFLOAD && !moves(t)))
+        if ((k == SP_CAUSE_MESSAGES && alone) || (k == SP_CAUSE_OFFLOAD && !moves))
             continue;
         fprintf(out, k ? "+ %-46s %+10.2f %+13.1f\n" : "  %-46s %10.2f %13.1f\n", names[k],
                 sp_figure(c->ms[k], 2), sp_figure(100 * c->bubble[k], 1));

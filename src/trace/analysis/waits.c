@@ -237,31 +237,30 @@ static double others_inside(const struct sp_waits *w, const struct sp_unit_of_st
     return sum;
 }
 
+/* Attributes up to `time` of the time in no task that is left to `part`. */
+static void take_idle(struct sp_unit_of_step *u, double *idle, double time,
+                      enum sp_part_of_step part)
+{
+    u->inside[part] = fmax(0, fmin(time, *idle));
+    *idle -= u->inside[part];
+}
+
 /* Splits the time in no task; `length`: of the unit, as far as no other unit covers it. */
 static void split_inside(const struct sp_waits *w, double length, double stall,
                          struct sp_unit_of_step *u)
 {
-    double idle = length - u->compute - u->core, arrived = -INFINITY, late = 0, exchange = 0, part;
+    double idle = length - u->compute - u->core, arrived = -INFINITY, late = 0, exchange = 0;
 
-    for (int i = u->op; i < u->op + u->ops; i++)
-        if (!isnan(w->t->op[i].arrived))
-            arrived = fmax(arrived, w->t->op[i].arrived);
-    part = fmax(0, fmin(others_inside(w, u), idle));
-    u->inside[SP_STEP_CORE] = part;
-    idle -= part;
-    part = fmax(0, fmin(stall, idle));
-    u->inside[SP_STEP_OFFLOAD] = part;
-    idle -= part;
     for (int i = u->op; i < u->op + u->ops; i++) {
+        arrived = fmax(arrived, w->t->op[i].arrived);
         late += w->t->op[i].late;
         exchange += w->t->op[i].exchange;
     }
-    part = fmax(0, fmin(late, idle));
-    u->inside[SP_STEP_SUBMISSION] = part;
-    idle -= part;
-    part = fmax(0, fmin(fmax(arrived - u->start, exchange), idle));
-    u->inside[SP_STEP_MESSAGE] = part;
-    u->inside[SP_STEP_ENGINE] = idle - part;
+    take_idle(u, &idle, others_inside(w, u), SP_STEP_CORE);
+    take_idle(u, &idle, stall, SP_STEP_OFFLOAD);
+    take_idle(u, &idle, late, SP_STEP_SUBMISSION);
+    take_idle(u, &idle, fmax(arrived - u->start, exchange), SP_STEP_MESSAGE);
+    u->inside[SP_STEP_ENGINE] = idle;
 }
 
 /* ---- stages ---------------------------------------------------------------------------------- */
@@ -359,31 +358,27 @@ void sp_waits_destroy(struct sp_waits *w)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
+static const struct {
+    const char *name, *words;
+} parts[] = {
+    [SP_STEP_COMPUTE] = {"compute", "computing"},
+    [SP_STEP_UPSTREAM] = {"upstream", "an op of another stage"},
+    [SP_STEP_MESSAGE] = {"message", "a message on its way"},
+    [SP_STEP_INTERFACE] = {"interface", "an interface that another message had"},
+    [SP_STEP_OFFLOAD] = {"offload", "tensors that left memory or came back"},
+    [SP_STEP_SUBMISSION] = {"submission", "its submission"},
+    [SP_STEP_CORE] = {"core", "a core that others had"},
+    [SP_STEP_ENGINE] = {"engine", "the runtime"},
+    [SP_STEP_BARRIER] = {"barrier", "the end of the step"},
+    [SP_STEP_UPDATE] = {"update", "norm and optimizer"},
+};
+
 const char *sp_part_of_step_name(enum sp_part_of_step part)
 {
-    static const char *const names[] = {
-        [SP_STEP_COMPUTE] = "compute", [SP_STEP_UPSTREAM] = "upstream",
-        [SP_STEP_MESSAGE] = "message", [SP_STEP_INTERFACE] = "interface",
-        [SP_STEP_OFFLOAD] = "offload", [SP_STEP_SUBMISSION] = "submission",
-        [SP_STEP_CORE] = "core",       [SP_STEP_ENGINE] = "engine",
-        [SP_STEP_BARRIER] = "barrier", [SP_STEP_UPDATE] = "update"};
-
-    return names[part];
+    return parts[part].name;
 }
 
 const char *sp_part_of_step_words(enum sp_part_of_step part)
 {
-    static const char *const words[] = {[SP_STEP_COMPUTE] = "computing",
-                                        [SP_STEP_UPSTREAM] = "an op of another stage",
-                                        [SP_STEP_MESSAGE] = "a message on its way",
-                                        [SP_STEP_INTERFACE] =
-                                            "an interface that another message had",
-                                        [SP_STEP_OFFLOAD] = "tensors that left memory or came back",
-                                        [SP_STEP_SUBMISSION] = "its submission",
-                                        [SP_STEP_CORE] = "a core that others had",
-                                        [SP_STEP_ENGINE] = "the runtime",
-                                        [SP_STEP_BARRIER] = "the end of the step",
-                                        [SP_STEP_UPDATE] = "norm and optimizer"};
-
-    return words[part];
+    return parts[part].words;
 }

@@ -59,72 +59,6 @@ static int write_graph(const char *from, const char *to, const struct sp_fxt_mes
     return err;
 }
 
-/* ---- the hierarchy --------------------------------------------------------------------------- */
-
-/* Finds the name of the type with this alias. */
-static void type_name(const struct sp_paje *p, const char *alias, char *name, size_t size)
-{
-    struct sp_paje_words w = {0};
-
-    snprintf(name, size, "%s", alias);
-    for (size_t i = 0; i < p->n && p->events[i].code < SP_PAJE_CREATE; i++) {
-        if (!p->events[i].rest || p->events[i].code != SP_PAJE_DEFINE_CONTAINER)
-            continue;
-        sp_paje_split(p->events[i].rest, &w);
-        if (w.n > 2 && !strcmp(w.at[0], alias))
-            snprintf(name, size, "%s", w.at[2]);
-    }
-    sp_paje_words_free(&w);
-}
-
-/* Finds the name of a container that has been created. */
-static void container_name(const struct sp_paje *p, const char *alias, char *name, size_t size)
-{
-    struct sp_paje_words w = {0};
-
-    snprintf(name, size, "%s", alias);
-    for (size_t i = 0; i < p->n && p->events[i].code <= SP_PAJE_CREATE; i++) {
-        if (!p->events[i].rest || p->events[i].code != SP_PAJE_CREATE)
-            continue;
-        sp_paje_split(p->events[i].rest, &w);
-        if (w.n > 3 && !strcmp(w.at[0], alias))
-            snprintf(name, size, "%s", w.at[3]);
-    }
-    sp_paje_words_free(&w);
-}
-
-/* Writes the containers as pj_dump --entity-hierarchy does, with the states and variables they
- * had. */
-static int write_entities(const struct sp_paje *p, const char *path)
-{
-    static const char *const states[][3] = {{"W", "Worker State", "State"},
-                                            {"MPICt", "Communication Thread State", "State"},
-                                            {"Mm", "Memory Node State", "State"},
-                                            {"Mm", "Used (MB)", "Variable"}};
-    FILE *f = fopen(path, "w");
-    struct sp_paje_words w = {0};
-    char type[64], parent[64];
-
-    if (!f)
-        return sp_error(errno, "trace: cannot write %s: %s", path, strerror(errno));
-    fprintf(f, "Parent,Name,Type,Nature\n");
-    for (size_t i = 0; i < p->n; i++) {
-        if (!p->events[i].rest || p->events[i].code != SP_PAJE_CREATE)
-            continue;
-        sp_paje_split(p->events[i].rest, &w);
-        if (w.n < 4)
-            continue;
-        type_name(p, w.at[1], type, sizeof type);
-        container_name(p, w.at[2], parent, sizeof parent);
-        fprintf(f, "%s,%s,%s,Container\n", parent, w.at[3], type);
-        for (size_t k = 0; k < sizeof states / sizeof *states; k++)
-            if (!strcmp(states[k][0], w.at[1]))
-                fprintf(f, "%s,%s,%s,%s\n", w.at[3], states[k][1], states[k][1], states[k][2]);
-    }
-    sp_paje_words_free(&w);
-    return ferror(f) | fclose(f) ? sp_error(EIO, "trace: cannot write %s", path) : 0;
-}
-
 /* ---- conversion ------------------------------------------------------------------------------ */
 
 static void summarize(const struct sp_fxt_messages *m, const struct sp_fxt_tasks *tasks,
@@ -170,7 +104,6 @@ static int write_all(const char *from, const char *dir, const struct sp_fxt_trac
         err = write_graph(in(from, "dag.dot", a), in(dir, "dag.dot", b), t->messages, &across);
         sp_fxt_dependencies_destroy(&across);
     }
-    err = err ? err : write_entities(t->paje, in(dir, "entities.csv", a));
     err = err ? err : sp_fxt_tables_write(t, dir);
     if (!err && rename(in(from, "data.rec", a), in(dir, "data.rec", b)))
         err = sp_error(errno, "trace: cannot move %s to %s: %s", a, b, strerror(errno));

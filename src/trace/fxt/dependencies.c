@@ -1,18 +1,11 @@
 #include "trace/fxt/traced_run.h"
 #include "sp_error.h"
-#include <stdlib.h>
-#include <string.h>
+#include "sp_grow.h"
 
 static void add(struct sp_fxt_dependencies *d, struct sp_fxt_dependency what)
 {
-    if (d->n == d->cap) {
-        d->cap = d->cap ? 2 * d->cap : 1024;
-        d->at = realloc(d->at, (size_t)d->cap * sizeof *d->at);
-        if (!d->at) {
-            sp_error(ENOMEM, "trace: no memory for %d dependencies", d->cap);
-            abort();
-        }
-    }
+    SP_NEED(sp_grow(&d->at, d->n, &d->cap, sizeof *d->at), "trace: no memory for %d dependencies",
+            d->n);
     d->at[d->n++] = what;
 }
 
@@ -41,14 +34,8 @@ struct uses {
 
 static void add_use(struct uses *u, struct use what)
 {
-    if (u->n == u->cap) {
-        u->cap = u->cap ? 2 * u->cap : 1024;
-        u->at = realloc(u->at, (size_t)u->cap * sizeof *u->at);
-        if (!u->at) {
-            sp_error(ENOMEM, "trace: no memory for %d uses of buffers", u->cap);
-            abort();
-        }
-    }
+    SP_NEED(sp_grow(&u->at, u->n, &u->cap, sizeof *u->at),
+            "trace: no memory for %d uses of buffers", u->n);
     u->at[u->n++] = what;
 }
 

@@ -1,17 +1,16 @@
 #include "sp_error.h"
+#include "sp_grow.h"
 #include "trace/fxt/rewrite.h"
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A worker and the thread that contains it. */
 struct worker {
     char alias[32], thread[32];
-    int n, *stages; /* ascending */
+    int n, cap, *stages; /* ascending */
 };
 
 struct workers {
-    int n;
+    int n, cap;
     struct worker *at;
 };
 
@@ -19,9 +18,8 @@ static void add_worker(struct workers *all, const char *alias, const char *threa
 {
     struct worker *w;
 
-    all->at = realloc(all->at, (size_t)(all->n + 1) * sizeof *all->at);
-    if (!all->at)
-        abort();
+    SP_NEED(sp_grow(&all->at, all->n, &all->cap, sizeof *all->at),
+            "trace: no memory for %d workers", all->n);
     w = &all->at[all->n++];
     *w = (struct worker){0};
     snprintf(w->alias, sizeof w->alias, "%s", alias);
@@ -40,9 +38,8 @@ static void add_stage(struct workers *all, const char *alias, int stage)
         at++;
     if (!w || (at < w->n && w->stages[at] == stage))
         return;
-    w->stages = realloc(w->stages, (size_t)(w->n + 1) * sizeof *w->stages);
-    if (!w->stages)
-        abort();
+    SP_NEED(sp_grow(&w->stages, w->n, &w->cap, sizeof *w->stages), "trace: no memory for %d stages",
+            w->n);
     memmove(&w->stages[at + 1], &w->stages[at], (size_t)(w->n++ - at) * sizeof *w->stages);
     w->stages[at] = stage;
 }
@@ -53,19 +50,15 @@ static void find_workers(const struct sp_paje *p, struct workers *all)
     int container = sp_paje_field(p, SP_PAJE_TASK, "Container");
     int tag = sp_paje_field(p, SP_PAJE_TASK, "Tag"), x = sp_paje_field(p, SP_PAJE_TASK, "Params");
     struct sp_paje_words w = {0};
+    size_t i = 0;
 
-    for (size_t i = 0; i < p->n; i++) {
-        const struct sp_paje_event *e = &p->events[i];
-
-        if (!e->rest || (e->code != SP_PAJE_CREATE && e->code != SP_PAJE_TASK))
-            continue;
-        sp_paje_split(e->rest, &w);
-        if (e->code == SP_PAJE_CREATE && w.n > 2 && !strcmp(w.at[1], "W"))
+    while (sp_paje_next(p, SP_PAJE_CREATE, &i, &w))
+        if (w.n > 2 && !strcmp(w.at[1], "W"))
             add_worker(all, w.at[0], w.at[2]);
-        else if (e->code == SP_PAJE_TASK && tag >= 0 && w.n > tag && strstr(w.at[x], " s"))
+    i = 0;
+    while (sp_paje_next(p, SP_PAJE_TASK, &i, &w))
+        if (tag >= 0 && w.n > tag && strstr(w.at[x], " s"))
             add_stage(all, w.at[container], (int)strtol(w.at[tag], NULL, 16));
-    }
-    sp_paje_words_free(&w);
 }
 
 /* Names the container of a thread: "0_stage2", "0_stage1.5", "0_nostage". */

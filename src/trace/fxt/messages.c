@@ -1,5 +1,6 @@
 #include "trace/fxt/traced_run.h"
 #include "sp_error.h"
+#include "sp_grow.h"
 #include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -17,22 +18,6 @@ struct sides {
     int n, cap;
     struct side *at;
 };
-
-static struct side *append(struct sides *s)
-{
-    if (s->n == s->cap) {
-        int cap = s->cap ? 2 * s->cap : 1024;
-        struct side *more = realloc(s->at, (size_t)cap * sizeof *more);
-
-        if (!more) {
-            sp_error(ENOMEM, "trace: no memory for %d messages", cap);
-            abort();
-        }
-        s->at = more;
-        s->cap = cap;
-    }
-    return &s->at[s->n++];
-}
 
 /* ---- a file ---------------------------------------------------------------------------------- */
 
@@ -108,7 +93,9 @@ static int read_file(const char *dir, int rank, struct sp_fxt_messages *m, doubl
         if (n == 1) {
             err = read_head(path, line, rank, m->ranks, run, clock);
         } else {
-            err = read_message(line, rank, m->ranks, append(sides));
+            SP_NEED(sp_grow(&sides->at, sides->n, &sides->cap, sizeof *sides->at),
+                    "trace: no memory for %d messages", sides->n);
+            err = read_message(line, rank, m->ranks, &sides->at[sides->n++]);
             if (err)
                 sp_error(EINVAL, "trace: %s:%d: no message", path, n);
         }

@@ -1,18 +1,16 @@
 #include "trace/fxt/rewrite.h"
-#include "trace/fxt/task_name.h"
+#include "sp_error.h"
+#include "sp_grow.h"
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The indices of a task state's fields. */
 struct columns {
-    int container, value, params, tag, x, y, subiteration, priority;
+    int value, params, tag, x, y, subiteration, priority;
 };
 
 static struct columns find_columns(const struct sp_paje *p)
 {
     return (struct columns){
-        .container = sp_paje_field(p, SP_PAJE_TASK, "Container"),
         .value = sp_paje_field(p, SP_PAJE_TASK, "Value"),
         .params = sp_paje_field(p, SP_PAJE_TASK, "Params"),
         .tag = sp_paje_field(p, SP_PAJE_TASK, "Tag"),
@@ -58,7 +56,7 @@ static bool rename_task(struct sp_paje_event *e, struct sp_paje_words *w, const 
 
 /* The kinds of tasks seen so far. */
 struct kinds {
-    int n;
+    int n, cap;
     char (*name)[SP_TASK_KIND];
 };
 
@@ -67,9 +65,8 @@ static void remember(struct kinds *k, const char *name)
     for (int i = 0; i < k->n; i++)
         if (!strcmp(k->name[i], name))
             return;
-    k->name = realloc(k->name, (size_t)(k->n + 1) * sizeof *k->name);
-    if (!k->name)
-        abort();
+    SP_NEED(sp_grow(&k->name, k->n, &k->cap, sizeof *k->name), "trace: no memory for %d kinds",
+            k->n);
     snprintf(k->name[k->n++], sizeof *k->name, "%s", name);
 }
 
@@ -94,16 +91,12 @@ static int count_micro_batches(const struct sp_paje *p, const struct columns *c)
 {
     struct sp_paje_words w = {0};
     struct sp_task_name what;
+    size_t i = 0;
     int n = 0;
 
-    for (size_t i = 0; i < p->n; i++) {
-        if (p->events[i].code != SP_PAJE_TASK)
-            continue;
-        sp_paje_split(p->events[i].rest, &w);
+    while (sp_paje_next(p, SP_PAJE_TASK, &i, &w))
         if (c->value < w.n && sp_task_name_read(w.at[c->value], &what) && what.micro_batch >= n)
             n = what.micro_batch + 1;
-    }
-    sp_paje_words_free(&w);
     return n;
 }
 

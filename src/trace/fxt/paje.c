@@ -104,6 +104,21 @@ void sp_paje_words_free(struct sp_paje_words *words)
     *words = (struct sp_paje_words){0};
 }
 
+struct sp_paje_event *sp_paje_next(const struct sp_paje *p, int code, size_t *i,
+                                   struct sp_paje_words *words)
+{
+    while (*i < p->n) {
+        struct sp_paje_event *e = &p->events[(*i)++];
+
+        if (e->code == code && e->rest) {
+            sp_paje_split(e->rest, words);
+            return e;
+        }
+    }
+    sp_paje_words_free(words);
+    return NULL;
+}
+
 char *sp_paje_join(const struct sp_paje_words *words, int but)
 {
     char *text = NULL;
@@ -128,13 +143,9 @@ static struct sp_paje_event *append(struct sp_paje *p)
 {
     if (p->n == p->cap) {
         size_t cap = p->cap ? 2 * p->cap : 4096;
-        struct sp_paje_event *more = realloc(p->events, cap * sizeof *more);
 
-        if (!more) {
-            sp_error(ENOMEM, "trace: no memory for %zu events", cap);
-            abort();
-        }
-        p->events = more;
+        p->events = realloc(p->events, cap * sizeof *p->events);
+        SP_NEED(p->events, "trace: no memory for %zu events", cap);
         p->cap = cap;
     }
     return &p->events[p->n++];
@@ -219,42 +230,24 @@ static int rank_of(const struct sp_paje_event *e)
     return e->code < SP_PAJE_CREATE ? 0 : e->code == SP_PAJE_CREATE ? 1 : 2;
 }
 
-/* Merges two sorted halves: events of the same time keep their order. */
-static void merge(struct sp_paje_event *e, size_t half, size_t n, struct sp_paje_event *to)
+/* Events of the same time keep their order. */
+static int in_turn(const void *x, const void *y)
 {
-    size_t i = 0, k = half;
+    const struct sp_paje_event *a = x, *b = y;
 
-    for (size_t at = 0; at < n; at++) {
-        const struct sp_paje_event *a = &e[i], *b = &e[k];
-        bool second = i == half;
-
-        if (i < half && k < n)
-            second = rank_of(a) != rank_of(b) ? rank_of(b) < rank_of(a)
-                                              : rank_of(a) == 2 && b->ms < a->ms;
-        to[at] = second ? e[k++] : e[i++];
-    }
-    memcpy(e, to, n * sizeof *e);
-}
-
-static void sort(struct sp_paje_event *e, size_t n, struct sp_paje_event *scratch)
-{
-    if (n < 2)
-        return;
-    sort(e, n / 2, scratch);
-    sort(e + n / 2, n - n / 2, scratch);
-    merge(e, n / 2, n, scratch);
+    if (rank_of(a) != rank_of(b))
+        return rank_of(a) - rank_of(b);
+    if (rank_of(a) == 2 && (a->ms < b->ms || b->ms < a->ms))
+        return a->ms < b->ms ? -1 : 1;
+    return a->place < b->place ? -1 : a->place > b->place;
 }
 
 void sp_paje_sort(struct sp_paje *p)
 {
-    struct sp_paje_event *scratch = malloc((p->n + 1) * sizeof *scratch);
-
-    if (!scratch) {
-        sp_error(ENOMEM, "trace: no memory for %zu events", p->n);
-        abort();
-    }
-    sort(p->events, p->n, scratch);
-    free(scratch);
+    for (size_t i = 0; i < p->n; i++)
+        p->events[i].place = i;
+    if (p->n)
+        qsort(p->events, p->n, sizeof *p->events, in_turn);
 }
 
 static void write_kind(FILE *f, int code, const struct sp_paje_kind *kind)

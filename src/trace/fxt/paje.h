@@ -33,7 +33,8 @@ struct sp_paje_kind {
 /* An event; `rest` is the text after the code, and after the time if it has one. */
 struct sp_paje_event {
     int code;
-    double ms; /* 0 before everything */
+    double ms;    /* 0 before everything */
+    size_t place; /* in the trace, while it is sorted */
     char *rest;
 };
 
@@ -68,6 +69,11 @@ void sp_paje_words_free(struct sp_paje_words *words);
 /* Joins all words except number `but` (-1: none) as they are written, with quotes around those that
  * contain blanks. The caller frees the text. */
 char *sp_paje_join(const struct sp_paje_words *words, int but);
+
+/* The next event of a kind from *i on that is not removed, split into `words`; *i becomes the index
+ * after it. NULL, with the words freed: there is none. */
+struct sp_paje_event *sp_paje_next(const struct sp_paje *p, int code, size_t *i,
+                                   struct sp_paje_words *words);
 
 /* Appends an event; `fmt` makes its words. */
 void sp_paje_add(struct sp_paje *p, int code, double ms, const char *fmt, ...)

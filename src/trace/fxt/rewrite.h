@@ -38,9 +38,10 @@ struct sp_fxt_trace {
 };
 
 /*
- * Writes a traced run as four tables (CSV, one line of names first), for R, Python or a
- * spreadsheet; times in ms:
+ * Writes a traced run as tables (CSV, one line of names first), for R, Python or a spreadsheet;
+ * times in ms:
  *
+ *   entities.csv     Parent,Name,Type,Nature: the containers of the Paje trace, for StarVZ
  *   tasks.csv        job,rank,worker,stage,step,pass,micro_batch,slice,layer,part,start_ms,end_ms
  *   messages.csv     message,from_rank,to_rank,from_stage,to_stage,tag,bytes,tensor,start_ms,end_ms
  *   memory.csv       rank,node,ms,mb: memory that StarPU has allocated on a node, at each change

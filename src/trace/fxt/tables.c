@@ -64,22 +64,58 @@ static void write_messages(FILE *f, const struct sp_fxt_trace *t)
 
 static void write_memory(FILE *f, const struct sp_fxt_trace *t)
 {
+    const struct sp_paje_event *e;
     struct sp_paje_words w = {0};
+    size_t i = 0;
 
     fprintf(f, "rank,node,ms,mb\n");
-    for (size_t i = 0; i < t->paje->n; i++) {
-        const struct sp_paje_event *e = &t->paje->events[i];
-        const char *node;
+    while ((e = sp_paje_next(t->paje, SP_PAJE_SET_VARIABLE, &i, &w))) { /* "0_mm1 use 12.5" */
+        const char *node = w.n > 2 && !strcmp(w.at[1], "use") ? strstr(w.at[0], "mm") : NULL;
 
-        if (!e->rest || e->code != SP_PAJE_SET_VARIABLE)
-            continue;
-        sp_paje_split(e->rest, &w); /* "0_mm1 use 12.5" */
-        node = w.n > 2 && !strcmp(w.at[1], "use") ? strstr(w.at[0], "mm") : NULL;
         if (node)
             fprintf(f, "%d,%s,%.6f,%s\n", sp_fxt_container_rank(w.at[0], t->messages->ranks),
                     node + 2, e->ms, w.at[2]);
     }
-    sp_paje_words_free(&w);
+}
+
+/* Finds the name of a type or of a container by its alias: word `field` of the event that defines
+ * it. */
+static void name_of(const struct sp_paje *p, enum sp_paje_code code, int field, const char *alias,
+                    char name[64])
+{
+    struct sp_paje_words w = {0};
+    size_t i = 0;
+
+    snprintf(name, 64, "%s", alias);
+    while (sp_paje_next(p, (int)code, &i, &w))
+        if (w.n > field && !strcmp(w.at[0], alias))
+            snprintf(name, 64, "%s", w.at[field]);
+}
+
+/* Writes the containers as pj_dump --entity-hierarchy does, with the states and variables they
+ * had. */
+static void write_entities(FILE *f, const struct sp_fxt_trace *t)
+{
+    static const char *const states[][3] = {{"W", "Worker State", "State"},
+                                            {"MPICt", "Communication Thread State", "State"},
+                                            {"Mm", "Memory Node State", "State"},
+                                            {"Mm", "Used (MB)", "Variable"}};
+    const struct sp_paje *p = t->paje;
+    struct sp_paje_words w = {0};
+    char type[64], parent[64];
+    size_t i = 0;
+
+    fprintf(f, "Parent,Name,Type,Nature\n");
+    while (sp_paje_next(p, SP_PAJE_CREATE, &i, &w)) {
+        if (w.n < 4)
+            continue;
+        name_of(p, SP_PAJE_DEFINE_CONTAINER, 2, w.at[1], type);
+        name_of(p, SP_PAJE_CREATE, 3, w.at[2], parent);
+        fprintf(f, "%s,%s,%s,Container\n", parent, w.at[3], type);
+        for (size_t k = 0; k < sizeof states / sizeof *states; k++)
+            if (!strcmp(states[k][0], w.at[1]))
+                fprintf(f, "%s,%s,%s,%s\n", w.at[3], states[k][1], states[k][1], states[k][2]);
+    }
 }
 
 static void put_id(FILE *f, const struct sp_fxt_task *task, int message, char end)
@@ -106,7 +142,8 @@ int sp_fxt_tables_write(const struct sp_fxt_trace *t, const char *dir)
     static const struct {
         const char *name;
         void (*write)(FILE *f, const struct sp_fxt_trace *t);
-    } tables[] = {{"tasks.csv", write_tasks},
+    } tables[] = {{"entities.csv", write_entities},
+                  {"tasks.csv", write_tasks},
                   {"messages.csv", write_messages},
                   {"memory.csv", write_memory},
                   {"dependencies.csv", write_dependencies}};

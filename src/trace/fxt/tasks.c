@@ -1,8 +1,38 @@
 #include "trace/fxt/traced_run.h"
 #include "sp_error.h"
+#include "sp_grow.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+bool sp_task_name_read(const char *text, struct sp_task_name *name)
+{
+    int at = 0, next = 0;
+
+    *name = (struct sp_task_name){.micro_batch = -1, .slice = -1};
+    if (sscanf(text, "%c s%d%n", &name->pass, &name->stage, &at) != 2 || !isupper(name->pass) ||
+        !at)
+        return false;
+    if (sscanf(text + at, " m%d%n", &name->micro_batch, &next) == 1) {
+        at += next;
+        if (sscanf(text + at, ".%d%n", &name->slice, &next) == 1)
+            at += next;
+    }
+    next = 0;
+    if (sscanf(text + at, " l%d %n", &name->layer, &next) != 1 || !next || !text[at + next])
+        return false;
+    name->part = text + at + next;
+    return true;
+}
+
+char *sp_task_kind(const struct sp_task_name *name, char *kind)
+{
+    snprintf(kind, SP_TASK_KIND, "%c %s", name->pass, name->part);
+    return kind;
+}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -11,12 +41,9 @@ static char *field(const char *text, const char *name)
 {
     size_t n = strlen(name);
 
-    for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
         if (!strncmp(line, name, n) && !strncmp(line + n, ": ", 2))
             return strndup(line + n + 2, strcspn(line + n + 2, "\n"));
-        if (!line[strcspn(line, "\n")])
-            break;
-    }
     return strdup("");
 }
 
@@ -60,19 +87,6 @@ static int by_job(const void *a, const void *b)
     return strcmp(((const struct sp_fxt_task *)a)->job, ((const struct sp_fxt_task *)b)->job);
 }
 
-static struct sp_fxt_task *append(struct sp_fxt_tasks *tasks, int *cap)
-{
-    if (tasks->n == *cap) {
-        *cap = *cap ? 2 * *cap : 1024;
-        tasks->task = realloc(tasks->task, (size_t)*cap * sizeof *tasks->task);
-        if (!tasks->task) {
-            sp_error(ENOMEM, "trace: no memory for %d tasks", *cap);
-            abort();
-        }
-    }
-    return &tasks->task[tasks->n++];
-}
-
 int sp_fxt_tasks_read(const char *path, const struct sp_rank_clock *clocks, int ranks,
                       struct sp_fxt_tasks *tasks)
 {
@@ -92,7 +106,9 @@ int sp_fxt_tasks_read(const char *path, const struct sp_rank_clock *clocks, int 
         } else if (record) {
             fclose(record);
             record = NULL;
-            err = read_task(text, clocks, ranks, append(tasks, &cap));
+            SP_NEED(sp_grow(&tasks->task, tasks->n, &cap, sizeof *tasks->task),
+                    "trace: no memory for %d tasks", tasks->n);
+            err = read_task(text, clocks, ranks, &tasks->task[tasks->n++]);
         }
     }
     free(line);
@@ -141,10 +157,9 @@ static void write_task(FILE *f, const struct sp_fxt_task *t, const struct sp_ran
                        double zero_ns)
 {
     static const char *const times[] = {"SubmitTime: ", "StartTime: ", "EndTime: "};
-    bool written = false;
 
     for (const char *line = t->text; *line; line += strcspn(line, "\n") + 1) {
-        size_t length = strcspn(line, "\n");
+        bool written = false;
 
         for (int i = 0; !written && i < 3; i++)
             if (!strncmp(line, times[i], strlen(times[i]))) {
@@ -155,10 +170,9 @@ static void write_task(FILE *f, const struct sp_fxt_task *t, const struct sp_ran
                 written = true;
             }
         if (!written)
-            fprintf(f, "%.*s\n", (int)length, line);
+            fprintf(f, "%.*s\n", (int)strcspn(line, "\n"), line);
         if (t->known && !strncmp(line, "Name: ", 6))
             write_what(f, t);
-        written = false;
     }
     fputc('\n', f);
 }

@@ -2,9 +2,8 @@
 #ifndef SP_TRACED_RUN_H
 #define SP_TRACED_RUN_H
 
-#include "trace/fxt/task_name.h"
-#include <stdint.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * Puts all ranks of a trace on one clock. starpu_fxt_tool aligns ranks by when they left a barrier,
@@ -63,6 +62,25 @@ struct sp_fxt_messages {
  * run, or a message was sent but not received. The caller destroys *m in any case. */
 int sp_fxt_messages_read(const char *dir, int ranks, struct sp_fxt_messages *m);
 void sp_fxt_messages_destroy(struct sp_fxt_messages *m);
+
+/* The name of a task in traces, as src/codelets/task/task.c makes it: "F s2 m5.1 l3 attn", "U s0 l-1
+ * update". */
+struct sp_task_name {
+    char pass; /* F, B, W, R; N norm, T sum of replicas, U update, ... */
+    int stage;
+    int micro_batch;  /* -1: none */
+    int slice;        /* -1: sequences are not cut */
+    int layer;        /* of the model; -1: embedding or head */
+    const char *part; /* in the text that was read */
+};
+
+enum { SP_TASK_KIND = 64 };
+
+/* False: the task is not one of ours. */
+bool sp_task_name_read(const char *text, struct sp_task_name *name);
+
+/* Writes "F attn" into kind[SP_TASK_KIND] and returns it: tasks of one kind take equally long. */
+char *sp_task_kind(const struct sp_task_name *name, char *kind);
 
 /*
  * Reads the tasks of a traced run from the tasks.rec of starpu_fxt_tool: records of recutils, with

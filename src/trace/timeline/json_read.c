@@ -170,29 +170,29 @@ static int read_head(const json_t *o, struct sp_timeline *t)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* The number of the op at [stage, index, ...]; -1: there is none. */
-static int op_at(const struct sp_timeline *t, const json_t *place)
+/* The number of an op; -1: there is none. */
+static int number_of(const struct sp_timeline *t, json_int_t stage, json_int_t index)
 {
-    json_int_t stage, index;
-
-    if (json_array_size(place) < 2)
-        return -1;
-    stage = json_integer_value(json_array_get(place, 0));
-    index = json_integer_value(json_array_get(place, 1));
     if (stage < 0 || stage >= t->stages || index < 0 ||
         index >= t->first_op[stage + 1] - t->first_op[stage])
         return -1;
     return t->first_op[stage] + (int)index;
 }
 
+/* The number of the op at [stage, index, ...]; -1: there is none. */
+static int op_at(const struct sp_timeline *t, const json_t *place)
+{
+    return json_array_size(place) < 2 ? -1
+                                      : number_of(t, json_integer_value(json_array_get(place, 0)),
+                                                  json_integer_value(json_array_get(place, 1)));
+}
+
 static int read_op(const json_t *event, struct sp_timeline *t)
 {
     const json_t *a = json_object_get(event, "args"), *deps = json_object_get(a, "waits_for");
-    json_t *place = json_pack("[i,i]", whole(a, "stage"), whole(a, "index"));
-    int at = op_at(t, place);
+    int at = number_of(t, whole(a, "stage"), whole(a, "index"));
     struct sp_timeline_op *op = &t->op[at < 0 ? 0 : at];
 
-    json_decref(place);
     if (at < 0 || op->end > 0 || sp_op_parse(text(event, "name"), &op->op))
         return -EINVAL;
     op->op.overlap = (unsigned char)whole(a, "overlap");

@@ -39,27 +39,17 @@ static int op_of(const struct walk *w, int stage, int index)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* One more than the highest message number. */
-static int count_numbers(const struct sp_step_report *r, int stages)
-{
-    int most = 0;
-
-    for (int s = 0; s < stages; s++)
-        for (int i = 0; i < r->stages[s].n_messages; i++)
-            if (r->stages[s].messages[i].number >= most)
-                most = r->stages[s].messages[i].number + 1;
-    return most;
-}
-
+/* Takes the ends of all messages, or only counts their numbers as long as there is no room. */
 static void pair_ends(struct walk *w)
 {
     for (int s = 0; s < w->t->stages; s++)
         for (int i = 0; i < w->report->stages[s].n_messages; i++) {
             const struct sp_message_end *e = &w->report->stages[s].messages[i];
 
-            if (e->number < 0)
-                continue;
-            *(e->sends ? &w->ends[e->number].send : &w->ends[e->number].recv) = e;
+            if (e->number >= w->numbers)
+                w->numbers = e->number + 1;
+            if (e->number >= 0 && w->ends)
+                *(e->sends ? &w->ends[e->number].send : &w->ends[e->number].recv) = e;
         }
 }
 
@@ -106,6 +96,7 @@ static void add(struct walk *w, const struct sp_timeline_message *m)
     w->err = w->err ? w->err : sp_timeline_add_message(w->t, m);
 }
 
+/* Messages of which the tensor of an action consists. */
 static int pieces_of(const struct walk *w, const struct sp_action *a)
 {
     return sp_tensor_pieces(w->terms->plan, w->terms->shape, &a->tensor);
@@ -116,9 +107,8 @@ static void send(struct walk *w, const struct sp_action *a)
     struct sp_timeline_message m = new_message(w, a, a->stage, a->peer);
 
     m.writer = op_of(w, a->stage, a->index);
-    if (m.writer >= 0) {
+    if (m.writer >= 0)
         m.ready = m.posted = m.begun = m.sent = m.arrived = w->t->op[m.writer].out;
-    }
     take_times(w, a->number, pieces_of(w, a), 1, &m);
     add(w, &m);
     if (!w->err && a->number < w->numbers)
@@ -245,7 +235,7 @@ static int add_messages(struct walk *w)
     int stages = w->t->stages;
     int err = sp_lowering_create(w->terms->plan, w->terms->shape, processes_of_pipeline(w->t), &l);
 
-    w->numbers = count_numbers(w->report, stages);
+    pair_ends(w);
     err = err ? err : sp_lower_step(&l, see_number, &w->numbers);
     w->ends = calloc((size_t)w->numbers + 1, sizeof *w->ends);
     w->message = malloc(((size_t)w->numbers + 1) * sizeof *w->message);

@@ -1,4 +1,5 @@
 #include "trace/timeline/pictures.h"
+#include "plan/predict.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,43 +28,45 @@ static int add_bars(const struct sp_timeline *t, struct sp_gantt *g)
     return err;
 }
 
+/* A message and its place in the order in which pictures have them. */
+struct drawn {
+    int place, message;
+};
+
+static int by_place(const void *one, const void *other)
+{
+    const struct drawn *a = one, *b = other;
+
+    return a->place != b->place ? a->place - b->place : a->message - b->message;
+}
+
 /* Adds messages by receiver, in the order of its ops, messages without a reader last. */
 static int add_messages(const struct sp_timeline *t, struct sp_gantt *g)
 {
-    int *first = calloc((size_t)t->n_ops + (size_t)t->stages + 2, sizeof *first), err = 0;
-    int *order = malloc(((size_t)t->n_messages + 1) * sizeof *order), n = 0;
+    struct drawn *drawn = malloc(((size_t)t->n_messages + 1) * sizeof *drawn);
+    int n = 0, err = drawn ? 0 : -ENOMEM;
 
-    if (!first || !order)
-        err = -ENOMEM;
-    for (int pass = 0; !err && pass < 2; pass++) {
-        for (int i = 0; i < t->n_messages; i++) {
-            const struct sp_timeline_message *m = &t->message[i];
-            int place = m->reader >= 0 ? m->reader + m->to : t->first_op[m->to + 1] + m->to;
+    for (int i = 0; !err && i < t->n_messages; i++) {
+        const struct sp_timeline_message *m = &t->message[i];
+        int reader = m->reader >= 0 ? m->reader : t->first_op[m->to + 1];
 
-            if (!sp_timeline_crosses(t, m) || m->arrived <= m->sent)
-                continue;
-            if (pass)
-                order[first[place]++] = i;
-            else
-                first[place + 1]++;
-        }
-        for (int k = 0; !pass && k < t->n_ops + t->stages; k++)
-            first[k + 1] += first[k];
-        n = first[t->n_ops + t->stages];
+        if (sp_timeline_crosses(t, m) && m->arrived > m->sent)
+            drawn[n++] = (struct drawn){reader + m->to, i};
     }
+    if (!err)
+        qsort(drawn, (size_t)n, sizeof *drawn, by_place);
     for (int k = 0; !err && k < n; k++) {
-        const struct sp_timeline_message *m = &t->message[order[k]];
-        struct sp_gantt_message drawn = {
+        const struct sp_timeline_message *m = &t->message[drawn[k].message];
+        struct sp_gantt_message out = {
             .sent = m->sent, .arrived = m->arrived, .from = m->from, .to = m->to};
 
         if (m->writer >= 0)
-            sp_timeline_name(t, m->writer, drawn.name);
+            sp_timeline_name(t, m->writer, out.name);
         else
-            snprintf(drawn.name, sizeof drawn.name, "%s", m->tensor);
-        err = sp_gantt_add_message(g, &drawn);
+            snprintf(out.name, sizeof out.name, "%s", m->tensor);
+        err = sp_gantt_add_message(g, &out);
     }
-    free(first);
-    free(order);
+    free(drawn);
     return err;
 }
 
@@ -135,4 +138,103 @@ int sp_gantt_of_timeline(const struct sp_timeline *t, struct sp_gantt *g)
     if (err)
         sp_gantt_destroy(g);
     return err;
+}
+
+/* ---- list simulations ------------------------------------------------------------------------ */
+
+static void set_titles(const struct sp_plan *plan, const struct sp_times *times, struct sp_gantt *g)
+{
+    const struct sp_layout *lay = &plan->layout;
+    int used = snprintf(g->title, sizeof g->title, "%s%s%s · %d stage%s · %d micro-batch%s",
+                        plan->def->name, *lay->options ? ":" : "", lay->options, lay->stages,
+                        lay->stages > 1 ? "s" : "", lay->micro_batches,
+                        lay->micro_batches > 1 ? "es" : "");
+
+    if (lay->chunks > 1 && used < (int)sizeof g->title)
+        used +=
+            snprintf(g->title + used, sizeof g->title - (size_t)used, " · %d chunks", lay->chunks);
+    if (lay->slices > 1 && used < (int)sizeof g->title)
+        snprintf(g->title + used, sizeof g->title - (size_t)used, " · %d slices", lay->slices);
+    snprintf(g->subtitle, sizeof g->subtitle, "makespan %.6g, bubble %.1f %%", times->makespan,
+             100 * times->bubble_ratio);
+}
+
+int sp_gantt_from_times(const struct sp_plan *plan, const struct sp_times *times,
+                        struct sp_gantt *g)
+{
+    const struct sp_timeline_terms terms = {.plan = plan, .every = 1};
+    struct sp_timeline t;
+    int err = sp_timeline_of_ops(&terms, 0, &t);
+
+    if (err)
+        return err;
+    t.source = SP_TIMELINE_PREDICTED;
+    t.span = times->makespan;
+    for (int i = 0; i < t.n_ops; i++) {
+        t.op[i].start = times->start[t.op[i].stage][t.op[i].index];
+        t.op[i].end = times->end[t.op[i].stage][t.op[i].index];
+    }
+    for (int s = 0; s < t.stages; s++)
+        t.stage[s].peak = times->peak_live[s];
+    err = sp_gantt_of_timeline(&t, g);
+    for (int s = 0; !err && s < t.stages; s++)
+        g->idle_percent[s] = times->makespan > 0 ? 100 * times->idle[s] / times->makespan : 0;
+    if (!err)
+        set_titles(plan, times, g);
+    sp_timeline_destroy(&t);
+    return err;
+}
+
+/* Sets the exchanges of bars, which are the ops of the plan in order. */
+static void set_exchanges(struct sp_gantt *g, const struct sp_plan *plan,
+                          const struct sp_prediction *p)
+{
+    struct sp_bar *bar = g->bars;
+
+    for (int s = 0; s < plan->layout.stages; s++)
+        for (int k = 0; k < plan->programs[s].n; k++, bar++)
+            bar->exchange = sp_prediction_exchange(plan, p, s, &plan->programs[s].ops[k]);
+}
+
+/* Adds tensors that a stage evicts and fetches again. Keys of earlier slices that are streamed
+ * through have no eviction. */
+static int add_evicted(struct sp_gantt *g, const struct sp_step_messages *messages,
+                       const struct sp_message_times *when)
+{
+    int ret = 0;
+
+    for (int i = 0; !ret && i < messages->n; i++) {
+        const struct sp_step_message *m = &messages->message[i];
+
+        if (m->kind == SP_ACTION_FETCH && m->before >= 0)
+            ret =
+                sp_gantt_add_evicted(g, &(struct sp_gantt_evicted){.stage = m->to,
+                                                                   .from = when->arrived[m->before],
+                                                                   .until = when->arrived[i],
+                                                                   .bytes = m->bytes});
+    }
+    return ret;
+}
+
+int sp_gantt_add_messages(struct sp_gantt *g, const struct sp_plan *plan,
+                          const struct sp_prediction *prediction)
+{
+    const struct sp_step_messages *messages = &prediction->messages;
+    const struct sp_message_times *when = &prediction->when;
+    int n, *order = sp_step_messages_by_reader(messages, plan, &n), ret = order ? 0 : -ENOMEM;
+
+    set_exchanges(g, plan, prediction);
+    for (int i = 0; !ret && i < n; i++) {
+        const struct sp_step_message *m = &messages->message[order[i]];
+        struct sp_gantt_message drawn = {.from = m->from,
+                                         .to = m->to,
+                                         .sent = when->sent[order[i]],
+                                         .arrived = when->arrived[order[i]]};
+
+        sp_step_message_print(plan, m, drawn.name);
+        if (drawn.arrived > drawn.sent)
+            ret = sp_gantt_add_message(g, &drawn);
+    }
+    free(order);
+    return ret ? ret : add_evicted(g, messages, when);
 }

@@ -88,18 +88,12 @@ static void add_activations(const struct sp_timeline_terms *terms, int stage, st
 static int layers_of(const struct sp_timeline_terms *terms, int stage)
 {
     const struct sp_plan *plan = terms->plan;
-    int layers = terms->shape ? terms->shape->model.layers : plan->layout.layers, sum = 0;
+    int layers = terms->shape ? terms->shape->model.layers : plan->layout.layers;
 
     if (!layers || plan->family->facts.parts || plan->family->facts.one_line ||
         plan->family->facts.sharded)
         return 0;
-    for (int c = 0; c < plan->layout.chunks; c++) {
-        int first, count;
-
-        sp_chunk_layers(plan, layers, stage, c, &first, &count);
-        sum += count;
-    }
-    return sum;
+    return sp_stage_layers(plan, layers, stage);
 }
 
 static void add_stages(const struct sp_timeline_terms *terms, struct sp_timeline *t)
@@ -128,11 +122,11 @@ static void add_stages(const struct sp_timeline_terms *terms, struct sp_timeline
     }
 }
 
-int sp_timeline_of_plan(const struct sp_timeline_terms *terms, struct sp_timeline *t)
+int sp_timeline_of_ops(const struct sp_timeline_terms *terms, int deps, struct sp_timeline *t)
 {
     const struct sp_plan *plan = terms->plan;
     const struct sp_layout *lay = &plan->layout;
-    int err = sp_timeline_create(lay->stages, sp_plan_ops(plan), count_deps(plan), t);
+    int err = sp_timeline_create(lay->stages, sp_plan_ops(plan), deps, t);
 
     if (err)
         return err;
@@ -146,7 +140,16 @@ int sp_timeline_of_plan(const struct sp_timeline_terms *terms, struct sp_timelin
     snprintf(t->schedule, sizeof t->schedule, "%s%s%s", plan->def->name, *plan->options ? ":" : "",
              plan->options);
     add_stages(terms, t);
-    err = add_order(plan, t);
+    return 0;
+}
+
+int sp_timeline_of_plan(const struct sp_timeline_terms *terms, struct sp_timeline *t)
+{
+    int err = sp_timeline_of_ops(terms, count_deps(terms->plan), t);
+
+    if (err)
+        return err;
+    err = add_order(terms->plan, t);
     if (err)
         sp_timeline_destroy(t);
     return err;

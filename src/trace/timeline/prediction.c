@@ -53,6 +53,7 @@ static void add_times(const struct sp_plan *plan, const struct sp_prediction *p,
         op->end = op->out = p->times.end[op->stage][op->index];
         op->exchange = sp_prediction_exchange(plan, p, op->stage, &op->op);
         op->busy = fmax(op->end - op->start - op->exchange, 0);
+        op->stall = p->when.stall ? p->when.stall[i] : 0; /* it starts later by as much */
     }
     /* two overlapping ops share the time */
     for (int i = 0; i + 1 < t->n_ops; i++)
@@ -102,15 +103,6 @@ static void add_totals(const struct sp_prediction *p, struct sp_timeline *t)
     }
 }
 
-/* An op starts later by its waits for evictions and fetches. */
-static void add_stalls(const struct sp_prediction *p, struct sp_timeline *t)
-{
-    for (int s = 0; p->when.stalled && s < t->stages; s++) {
-        for (int i = t->first_op[s]; i < t->first_op[s + 1]; i++)
-            t->op[i].stall = p->when.stall[i];
-    }
-}
-
 int sp_timeline_of_prediction(const struct sp_timeline_terms *terms, const struct sp_prediction *p,
                               struct sp_timeline *t)
 {
@@ -122,7 +114,6 @@ int sp_timeline_of_prediction(const struct sp_timeline_terms *terms, const struc
     add_times(terms->plan, p, t);
     err = add_messages(terms, p, t);
     add_totals(p, t);
-    add_stalls(p, t);
     drop_deps(t);
     err = err ? err : sp_timeline_finish(t);
     if (err)

@@ -1,4 +1,5 @@
 #include "trace/timeline/timeline.h"
+#include "sp_grow.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -39,15 +40,8 @@ void sp_timeline_destroy(struct sp_timeline *t)
 
 int sp_timeline_add_message(struct sp_timeline *t, const struct sp_timeline_message *m)
 {
-    if (t->n_messages == t->cap_messages) {
-        int cap = t->cap_messages ? 2 * t->cap_messages : 256;
-        struct sp_timeline_message *more = realloc(t->message, (size_t)cap * sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        t->message = more;
-        t->cap_messages = cap;
-    }
+    if (!sp_grow(&t->message, t->n_messages, &t->cap_messages, sizeof *t->message))
+        return -ENOMEM;
     t->message[t->n_messages++] = *m;
     return 0;
 }

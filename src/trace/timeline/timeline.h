@@ -123,6 +123,8 @@ struct sp_timeline_terms {
     int processes; /* of the run; 0: only those of these stages */
 };
 int sp_timeline_of_plan(const struct sp_timeline_terms *terms, struct sp_timeline *t);
+/* The same without their order, and with room for dependencies instead of them. */
+int sp_timeline_of_ops(const struct sp_timeline_terms *terms, int deps, struct sp_timeline *t);
 
 /* Makes the record of a plan's prediction, with the times of its list simulation. */
 struct sp_prediction;

@@ -1,4 +1,5 @@
 #include "trace/timeline/tracks.h"
+#include "sp_grow.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -20,15 +21,8 @@ static int compare(const void *x, const void *y)
 
 static int add(struct sp_tracks *all, const struct sp_track *track)
 {
-    if (all->n == all->cap) {
-        int cap = 2 * all->cap + 64;
-        struct sp_track *more = realloc(all->track, (size_t)cap * sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        all->track = more;
-        all->cap = cap;
-    }
+    if (!sp_grow(&all->track, all->n, &all->cap, sizeof *all->track))
+        return -ENOMEM;
     all->track[all->n] = *track;
     return all->n++;
 }
