@@ -25,10 +25,11 @@ struct sp_lowering {
     int every;
     const struct sp_placed *order; /* [n] all ops in the order of submission */
     int n;
-    int *position;      /* place in `order` of an op, by its id in the family */
-    int *all;           /* [stages] 0, 1, ...: the group of all stages */
-    int64_t *exchanged; /* [classes] bytes of EXCHANGE of an op; -1: not asked for yet */
-    void *state;        /* the family's, for one step */
+    int *position;                /* place in `order` of an op, by its id in the family */
+    int *all;                     /* [stages] 0, 1, ...: the group of all stages */
+    struct sp_evicting *evicting; /* [stages] how far the plan's evictions have come in a step */
+    int64_t *exchanged;           /* [classes] bytes of EXCHANGE of an op; -1: not asked for yet */
+    void *state;                  /* the family's, for one step */
     struct sp_messages *messages;
     struct sp_placed *made; /* `order`, if the plan does not keep it */
     void (*emit)(void *arg, const struct sp_action *action);
