@@ -84,16 +84,6 @@ bool sp_ring_returns(const struct sp_ring *ring);
  * (from turn P on). */
 struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int item);
 
-/* A message of a worker, as published: after `position` ops of its program. */
-struct sp_ring_message {
-    int position, to, chunk;
-    enum sp_ring_payload payload;
-};
-
-/* The messages of a worker in a step around the ring, in order; the caller frees them. NULL: no
- * memory. */
-struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker, int *n);
-
 /* True if a worker sums the gradients of an op separately and adds them to the travelling ones when
  * the op ends: if these are rounded, or the worker before is in the same turn. */
 bool sp_ring_keeps_apart(const struct sp_plan *plan, const struct sp_shape *sh);
