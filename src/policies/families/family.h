@@ -67,9 +67,6 @@ struct sp_family_facts {
     /* Stages share the attention of ops that they begin together. Keys and values are sent layer by
      * layer, not once for the whole chunk. */
     bool shares_attention;
-    /* Gradients that travel with weights have the type of the run, unless "gradients=f32" says
-     * otherwise. */
-    bool rounds_gradients;
     /* Stages update their weights within a step (struct sp_map: batch); a backward uses the version
      * that its forward used. */
     bool stashes;

@@ -3,11 +3,10 @@
 #include "policies/refuse.h"
 #include <stdio.h>
 
-int sp_worker_check(const struct sp_layout *lay, int chunks, char *why, size_t n)
+int sp_worker_check(const struct sp_layout *lay, char *why, size_t n)
 {
     struct sp_layout fit = *lay;
 
-    fit.chunks = chunks;
     fit.slices = 1;
     return sp_refuse_chunks(lay, &fit, why, n);
 }

@@ -5,8 +5,8 @@
 
 #include "policies/plan.h"
 
-/* Accepts only whole sequences and so many chunks: 0, or -EINVAL with the reason. */
-int sp_worker_check(const struct sp_layout *lay, int chunks, char *why, size_t n);
+/* Accepts only whole sequences: 0, or -EINVAL with the reason. */
+int sp_worker_check(const struct sp_layout *lay, char *why, size_t n);
 
 /* For struct sp_family. */
 bool sp_worker_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,

@@ -1,6 +1,5 @@
 #include "policies/lowering/tensor.h"
 #include "policies/families/ownership.h"
-#include "policies/refuse.h"
 #include <stdio.h>
 
 /* The shape of a kind of tensor. */
@@ -140,8 +139,7 @@ static size_t block_elements(const struct sp_model *m, int at, int i)
 
 bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shape)
 {
-    return plan->family->facts.rounds_gradients && plan->layout.stages > 1 && shape &&
-           shape->dtype != SP_F32 && !sp_option_is(&plan->layout, "gradients", "f32");
+    return plan->map && plan->map->rounds_gradients && shape && shape->dtype != SP_F32;
 }
 
 static size_t elem_of(const struct sp_plan *plan, const struct sp_shape *shape,
@@ -153,15 +151,6 @@ static size_t elem_of(const struct sp_plan *plan, const struct sp_shape *shape,
     bool wide = gradient || extent == ROWS_HEADS || extent == ROWS_2;
 
     return wide ? sizeof(float) : sp_shape_elem(shape);
-}
-
-size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
-                       const struct sp_tensor_id *t, int i, size_t *elem_bytes)
-{
-    *elem_bytes = elem_of(plan, shape, t);
-    if (kinds[t->kind].extent == CHUNK)
-        return block_elements(&shape->held, t->at, i);
-    return (size_t)(sp_tensor_elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
 }
 
 struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct sp_shape *shape,
@@ -195,11 +184,9 @@ static int64_t chunk_elements(const struct sp_plan *plan, const struct sp_shape 
     return at < 0 ? sum : layers_of(plan, shape, at) * sum;
 }
 
-int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,
-                           const struct sp_tensor_id *t)
+static int64_t elements(const struct sp_plan *plan, const struct sp_shape *shape,
+                        const struct sp_tensor_id *t)
 {
-    if (!shape)
-        return 0;
     switch (kinds[t->kind].extent) {
     case ROWS_H:
         return rows_of(plan, shape, t) * shape->model.hidden;
@@ -223,8 +210,17 @@ int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *sh
     }
 }
 
+size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
+                       const struct sp_tensor_id *t, int i, size_t *elem_bytes)
+{
+    *elem_bytes = elem_of(plan, shape, t);
+    if (kinds[t->kind].extent == CHUNK)
+        return block_elements(&shape->held, t->at, i);
+    return (size_t)(elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
+}
+
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,
                         const struct sp_tensor_id *t)
 {
-    return shape ? (int64_t)elem_of(plan, shape, t) * sp_tensor_elements(plan, shape, t) : 0;
+    return shape ? (int64_t)elem_of(plan, shape, t) * elements(plan, shape, t) : 0;
 }

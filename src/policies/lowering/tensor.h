@@ -40,9 +40,7 @@ struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct 
  * f32. */
 bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shape);
 
-/* Elements and bytes of the tensor; shape NULL: 0. All other gradients of parameters are f32. */
-int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,
-                           const struct sp_tensor_id *t);
+/* Bytes of the tensor; shape NULL: 0. All other gradients of parameters are f32. */
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,
                         const struct sp_tensor_id *t);
 

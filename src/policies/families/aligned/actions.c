@@ -15,19 +15,22 @@
 #include "policies/families/aligned/assist.h"
 #include "policies/families/aligned/aligned.h"
 #include "policies/families/families.h"
+#include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
+#include "policies/lowering/lowering.h"
+#include "policies/refuse.h"
 
 static int slot_at(const struct sp_lowering *l, int i)
 {
     return sp_slot_of(&l->plan->layout, l->order[i].stage, sp_lowering_op(l, i));
 }
 
-double sp_aligned_turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
+static double turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     return sp_slot_of(lay, stage, op);
 }
 
-int sp_aligned_unit(const struct sp_lowering *l, int i)
+static int unit(const struct sp_lowering *l, int i)
 {
     int n = 1;
 
@@ -139,9 +142,9 @@ static void run_shared(struct sp_lowering *l, int i, int n)
 
 /* If the stages of a slot have nothing to share at their first layer, they have nothing to share
  * later: then each op runs at once. */
-void sp_aligned_lower(struct sp_lowering *l, int i)
+static void lower(struct sp_lowering *l, int i)
 {
-    int n = sp_aligned_unit(l, i);
+    int n = unit(l, i);
     struct sp_assist assist[SP_SLOT_STAGES];
     bool shared = sp_slot_assist(&l->plan->layout, slot_at(l, i), assist) > 0;
 
@@ -168,10 +171,12 @@ static bool op_before(const struct sp_layout *lay, int stage, int slot, struct s
     return false;
 }
 
-int sp_aligned_run_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
-                        struct sp_dep out[SP_MAX_DEPS])
+/* The producers of a layerwise op, and the last ops before the slot of the stages with which it
+ * shares attention. */
+static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                    struct sp_dep out[SP_MAX_DEPS])
 {
-    int n = sp_family_aligned.deps(lay, stage, op, out), slot = sp_slot_of(lay, stage, op);
+    int n = sp_layerwise_deps(lay, stage, op, out), slot = sp_slot_of(lay, stage, op);
     struct sp_assist assist[SP_SLOT_STAGES];
     int assists = sp_slot_assist(lay, slot, assist);
 
@@ -187,3 +192,50 @@ int sp_aligned_run_deps(const struct sp_layout *lay, int stage, const struct sp_
     }
     return n;
 }
+
+/* ---- the family --------------------------------------------------------------------------------- */
+
+/* Slots need the loop placement (families/aligned/slots.h). */
+static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                 struct sp_map **map, char *why, size_t n)
+{
+    (void)def;
+    return sp_map_create(lay, 1, NULL, NULL, map, why, n);
+}
+
+static const struct sp_family *exchanging(const struct sp_layout *lay)
+{
+    return sp_option_is(lay, "exchange", "off") ? &sp_family_subsequence : &sp_family_aligned;
+}
+
+/* The stages that assist an op, and those that it assists, depend on its slot: on the micro-batches
+ * that the other stages can have in that slot. */
+static int kind_of_slot(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    int reach = sp_slots_reach(lay), before = op->mb, after = lay->micro_batches - 1 - op->mb;
+
+    (void)stage;
+    return (before < reach ? before : reach) * (reach + 1) + (after < reach ? after : reach);
+}
+
+static int parameters_alone(const struct sp_layout *lay)
+{
+    (void)lay;
+    return SP_GROUP_PARAMETERS;
+}
+
+static const struct sp_lowerer lowers = {
+    .run_deps = run_deps, .turn = turn, .unit = unit, .lower = lower, .end = sp_replicas_lower};
+
+const struct sp_family sp_family_aligned = {.name = "aligned",
+                                            .facts.layers = SP_LAYERS_CHOSEN,
+                                            .facts.slices = true,
+                                            .facts.shares_attention = true,
+                                            .variant = exchanging,
+                                            .check = sp_slots_check,
+                                            .place = place,
+                                            .emit = sp_slots_emit,
+                                            .groups = parameters_alone,
+                                            .kind = kind_of_slot,
+                                            .lowers = &lowers,
+                                            SP_LAYERWISE_OPS};

@@ -11,11 +11,9 @@
  * and each micro-batch goes through one of them. In the aligned family stages begin their ops
  * together and share the attention of these ops (families/aligned).
  */
-#include "policies/families/aligned/aligned.h"
 #include "policies/families/families.h"
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
-#include "policies/families/replicas.h"
 #include "policies/plan.h"
 #include "policies/refuse.h"
 #include "sp_error.h"
@@ -26,14 +24,6 @@ int sp_layerwise_place(const struct sp_layout *lay, const struct sp_schedule_def
                        struct sp_map **map, char *why, size_t n)
 {
     return sp_map_create(lay, 1, def->layerwise.global_stage, NULL, map, why, n);
-}
-
-/* Slots need the loop placement (families/aligned/slots.h). */
-static int place_in_loop(const struct sp_layout *lay, const struct sp_schedule_def *def,
-                         struct sp_map **map, char *why, size_t n)
-{
-    (void)def;
-    return sp_map_create(lay, 1, NULL, NULL, map, why, n);
 }
 
 static int place_both_ways(const struct sp_layout *lay, const struct sp_schedule_def *def,
@@ -193,9 +183,6 @@ double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *cos
                : 0;
 }
 
-const struct sp_lowerer sp_layerwise_lowers = {.lower = sp_layerwise_lower,
-                                               .end = sp_replicas_lower};
-
 const struct sp_family sp_family_layerwise = {
     .name = "layerwise", .place = sp_layerwise_place, SP_LAYERWISE};
 
@@ -269,43 +256,3 @@ const struct sp_family sp_family_stashing = {.name = "weight-stashing",
                                              .facts.stashes = true,
                                              .refuse = sp_refuse_stashing,
                                              SP_LAYERWISE};
-
-static const struct sp_family *exchanging(const struct sp_layout *lay)
-{
-    return sp_option_is(lay, "exchange", "off") ? &sp_family_subsequence : &sp_family_aligned;
-}
-
-/* The stages that assist an op, and those that it assists, depend on its slot: on the micro-batches
- * that the other stages can have in that slot. */
-static int kind_of_slot(const struct sp_layout *lay, int stage, const struct sp_op *op)
-{
-    int reach = sp_slots_reach(lay), before = op->mb, after = lay->micro_batches - 1 - op->mb;
-
-    (void)stage;
-    return (before < reach ? before : reach) * (reach + 1) + (after < reach ? after : reach);
-}
-
-static int parameters_alone(const struct sp_layout *lay)
-{
-    (void)lay;
-    return SP_GROUP_PARAMETERS;
-}
-
-static const struct sp_lowerer lowers_slots = {.run_deps = sp_aligned_run_deps,
-                                               .turn = sp_aligned_turn,
-                                               .unit = sp_aligned_unit,
-                                               .lower = sp_aligned_lower,
-                                               .end = sp_replicas_lower};
-
-const struct sp_family sp_family_aligned = {.name = "aligned",
-                                            .facts.layers = SP_LAYERS_CHOSEN,
-                                            .facts.slices = true,
-                                            .facts.shares_attention = true,
-                                            .variant = exchanging,
-                                            .check = sp_slots_check,
-                                            .place = place_in_loop,
-                                            .emit = sp_slots_emit,
-                                            .groups = parameters_alone,
-                                            .kind = kind_of_slot,
-                                            .lowers = &lowers_slots,
-                                            SP_LAYERWISE_OPS};

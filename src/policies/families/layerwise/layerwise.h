@@ -40,6 +40,20 @@ double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *cost
 double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *costs,
                           const struct sp_op *op);
 
+/* Three steps of the lowering: an op's receives, its sends, and the frees of tensors that it was the last to
+ * read. */
+void sp_layerwise_receive(struct sp_lowering *l, int stage, const struct sp_op *op, int index);
+void sp_layerwise_send(struct sp_lowering *l, int stage, const struct sp_op *op, int index);
+void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *op);
+
+/*
+ * A REDUCE on each stage that holds a block, for every block that more than one stage holds
+ * (ownership.h: sp_block_owners). The blocks come in the order of the model, in whatever order a
+ * stage holds them: if processes took them in different orders, each could wait for a buffer that
+ * the other's exchange frees. Nothing if the model is unknown.
+ */
+void sp_replicas_lower(struct sp_lowering *l);
+
 /* Refuses options that need the gradient of a whole step, or one version of all weights. */
 int sp_refuse_stashing(const struct sp_plan *plan, const struct sp_train_wish *wish);
 

@@ -12,10 +12,10 @@
  * (shared_weights.h).
  */
 #include "policies/families/families.h"
+#include "policies/families/layerwise/layerwise.h"
 #include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/multiplexed/shared_weights.h"
 #include "policies/families/multiplexed/shared_slices.h"
-#include "policies/families/replicas.h"
 
 static const struct sp_layout *layout(const struct sp_lowering *l)
 {

@@ -16,17 +16,25 @@
  * The last chunk is still gathered when its backward begins. So all workers have to take chunks in
  * the same order, whichever that is. A run is not as strict: owners send their shards whatever they
  * compute, and the sums of gradients keep workers together.
+ *
+ * As actions: a unit of weights is gathered one unit ahead of the ops that use it (shards.h). Its
+ * gradient is scattered after the last of a run of backwards that add to it. Embedding and head are
+ * gathered before the first op and scattered at the end of the step: they are small compared with
+ * the layers, or every micro-batch uses them twice.
  */
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
+#include "policies/families/sharded/shards.h"
 #include "policies/families/workers.h"
+#include "policies/lowering/lowering.h"
 #include "policies/refuse.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    int err = sp_worker_check(lay, lay->chunks, why, n);
+    int err = sp_worker_check(lay, why, n);
 
     return err ? err : sp_refuse_rounds(lay, why, n);
 }
@@ -138,8 +146,77 @@ static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op
     return id(lay, stage, op);
 }
 
-static const struct sp_lowerer lowers = {
-    .stream = stream, .lower = sp_sharded_lower, .end = sp_sharded_lower_end};
+/* ---- actions --------------------------------------------------------------------------------- */
+
+int sp_shards_prefetch(const struct sp_program *prog, int k)
+{
+    int next = k + 1;
+
+    if (!sp_shards_change(prog, k))
+        return -1;
+    while (next < prog->n && prog->ops[next].chunk == prog->ops[k].chunk)
+        next++;
+    if (next == prog->n || (k > 0 && prog->ops[next].chunk == prog->ops[k - 1].chunk))
+        return -1;
+    return next;
+}
+
+/* Bytes that a stage sends for a unit: in a gather its own shard, in a scatter the shards of
+ * others; all have one size. */
+static int64_t bytes_of(const struct sp_lowering *l, const struct sp_tensor_id *t)
+{
+    const struct sp_shape *sh = l->shape;
+    int first, count;
+    int64_t sum = 0;
+
+    if (!sh)
+        return 0;
+    sp_chunk_layers(l->plan, sh->model.layers, 0, t->at < 0 ? 0 : t->at, &first, &count);
+    for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+        bool of_layer = sp_block_is_of_layer((enum sp_block_kind)kind);
+
+        if (of_layer == (t->at >= 0) && sp_block_is_gathered(l->plan, (enum sp_block_kind)kind))
+            sum += (of_layer ? count : 1) *
+                   (int64_t)sp_block_held(l->plan, &sh->held, (enum sp_block_kind)kind);
+    }
+    return sum * (l->plan->layout.stages - 1) *
+           (t->kind == SP_TENSOR_D ? (int64_t)sizeof(float) : (int64_t)sp_shape_elem(sh));
+}
+
+void sp_shards_lower(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,
+                     int chunk)
+{
+    struct sp_tensor_id t = {
+        .kind = kind == SP_ACTION_GATHER ? SP_TENSOR_W : SP_TENSOR_D, .mb = -1, .at = chunk};
+
+    sp_lower_collective(l, kind, stage, index, t, l->plan->layout.stages, l->all, bytes_of(l, &t));
+}
+
+static void lower(struct sp_lowering *l, int i)
+{
+    int stage = l->order[i].stage, index = l->order[i].index;
+    const struct sp_program *prog = &l->plan->programs[stage];
+    int next = sp_shards_prefetch(prog, index);
+    bool alone = l->plan->layout.stages == 1;
+
+    if (!alone && index == 0) {
+        sp_shards_lower(l, SP_ACTION_GATHER, stage, 0, SP_SHARDS_ENDS);
+        sp_shards_lower(l, SP_ACTION_GATHER, stage, 0, prog->ops[0].chunk);
+    }
+    if (!alone && next >= 0)
+        sp_shards_lower(l, SP_ACTION_GATHER, stage, next, prog->ops[next].chunk);
+    sp_lower_run(l, stage, index);
+    if (!alone && prog->ops[index].pass == SP_B && sp_shards_add_last(prog, index))
+        sp_shards_lower(l, SP_ACTION_SCATTER, stage, index, prog->ops[index].chunk);
+}
+
+static void lower_end(struct sp_lowering *l)
+{
+    for (int r = 0; r < l->plan->layout.stages && l->plan->layout.stages > 1; r++)
+        sp_shards_lower(l, SP_ACTION_SCATTER, r, INT_MAX, SP_SHARDS_ENDS);
+}
+
+static const struct sp_lowerer lowers = {.stream = stream, .lower = lower, .end = lower_end};
 static const struct sp_owners owners = {.is_end = sp_every_stage};
 
 const struct sp_family sp_family_sharded = {
