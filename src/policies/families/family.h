@@ -128,9 +128,7 @@ struct sp_owners {
     int (*owned)(const struct sp_layout *lay, int stage, int i);
     /* True if a stage computes the embedding (`last`: the head) of some micro-batch. */
     bool (*is_end)(const struct sp_layout *lay, int stage, bool last);
-    /* `each_block` walks all blocks of a stage; `holder` returns the stage that holds a block. */
-    int (*each_block)(const struct sp_plan *plan, const struct sp_model *m, int stage,
-                      sp_stage_block_fn fn, void *arg);
+    /* The stage that holds a block. */
     int (*owner)(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
 };
 

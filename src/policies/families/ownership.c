@@ -202,7 +202,7 @@ static int visit_layers(const struct sp_plan *plan, const struct sp_model *m, in
     return err;
 }
 
-int sp_stream_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
+static int stream_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
 {
     int err = 0;
 
@@ -212,7 +212,7 @@ int sp_stream_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
     return err;
 }
 
-int sp_stream_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
+static int stream_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
 {
     int err = stream(m, SP_BLOCK_TOKENS, fn, arg);
 
@@ -242,18 +242,37 @@ static int visit_global(const struct sp_plan *plan, const struct sp_model *m, in
     return err;
 }
 
+/* All blocks of which the family says that this stage owns them. */
+static int visit_owned(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                       sp_stage_block_fn fn, void *arg)
+{
+    int err = 0;
+
+    for (int kind = 0; !err && kind < SP_BLOCK_KINDS; kind++) {
+        enum sp_block_kind end = (enum sp_block_kind)kind;
+
+        if (!sp_block_is_of_layer(end) && !is_by_rows(plan, end) &&
+            owners_of(plan)->owner(plan, end, -1) == stage)
+            err = stream(m, end, fn, arg);
+    }
+    for (int i = 0; !err && i < SP_LAYER_BLOCKS * m->layers; i++)
+        if (owners_of(plan)->owner(plan, sp_layer_block(i), i / SP_LAYER_BLOCKS) == stage)
+            err = fn(arg, sp_layer_block(i), i / SP_LAYER_BLOCKS);
+    return err;
+}
+
 int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
                         sp_stage_block_fn fn, void *arg)
 {
     bool has_tokens = false;
     int err = 0, at;
 
-    if (owners_of(plan)->each_block)
-        return owners_of(plan)->each_block(plan, m, stage, fn, arg);
-    if (plan->family->facts.shards_ends)
-        err = sp_stream_ends(m, fn, arg);
     if (plan->layout.vocabulary_parallel)
-        err = sp_stream_tables(m, fn, arg);
+        err = stream_tables(m, fn, arg);
+    if (owners_of(plan)->owner)
+        return err ? err : visit_owned(plan, m, stage, fn, arg);
+    if (!err && plan->family->facts.shards_ends)
+        err = stream_ends(m, fn, arg);
     for (int i = 0; !err && (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
         if (plan->family->facts.shards_ends)
             err = visit_layers(plan, m, at, fn, arg);

@@ -67,12 +67,6 @@ int sp_slices_of(const struct sp_plan *plan, int global);
 int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
                         sp_stage_block_fn fn, void *arg);
 
-/* The same for embedding, final norm and head. */
-int sp_stream_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
-
-/* The same for the tables of embedding and head. */
-int sp_stream_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
-
 /* True if every stage holds a part of such blocks; and true if some stage gathers them while a step
  * runs. */
 bool sp_block_is_sharded(const struct sp_plan *plan, enum sp_block_kind kind);

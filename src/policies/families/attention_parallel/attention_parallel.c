@@ -303,7 +303,7 @@ static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op
 }
 
 /* The i-th block of a stage, -1 past the last. */
-int sp_parts_owned(const struct sp_layout *lay, int stage, int i)
+static int owned(const struct sp_layout *lay, int stage, int i)
 {
     for (int j = 0; j <= lay->layers; j++)
         if (sp_block_stage(lay, j) == stage && i-- == 0)
@@ -312,13 +312,13 @@ int sp_parts_owned(const struct sp_layout *lay, int stage, int i)
 }
 
 /* Embedding and head are on one stage, so a tied table needs no replica. */
-bool sp_parts_is_end(const struct sp_layout *lay, int stage, bool last)
+static bool is_end(const struct sp_layout *lay, int stage, bool last)
 {
     (void)lay, (void)last;
     return stage == 0;
 }
 
-int sp_parts_owner(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
+static int owner(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
 {
     const struct sp_layout *lay = &plan->layout;
 
@@ -333,17 +333,6 @@ int sp_parts_owner(const struct sp_plan *plan, enum sp_block_kind kind, int laye
     }
 }
 
-static int each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
-                      sp_stage_block_fn fn, void *arg)
-{
-    int err = stage == 0 ? sp_stream_ends(m, fn, arg) : 0;
-
-    for (int i = 0; !err && i < SP_LAYER_BLOCKS * m->layers; i++)
-        if (sp_parts_owner(plan, sp_layer_block(i), i / SP_LAYER_BLOCKS) == stage)
-            err = fn(arg, sp_layer_block(i), i / SP_LAYER_BLOCKS);
-    return err;
-}
-
 /* If the products run with attention, so do their parameters, and devices cannot share those. */
 int sp_parts_groups(const struct sp_layout *lay)
 {
@@ -354,10 +343,7 @@ static const struct sp_lowerer lowers = {.stream = stream,
                                          .begin = sp_attention_parallel_lower_begin,
                                          .lower = sp_attention_parallel_lower,
                                          .end = sp_attention_parallel_lower_end};
-static const struct sp_owners owners = {.owned = sp_parts_owned,
-                                        .is_end = sp_parts_is_end,
-                                        .each_block = each_block,
-                                        .owner = sp_parts_owner};
+const struct sp_owners sp_parts_owners = {.owned = owned, .is_end = is_end, .owner = owner};
 
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
@@ -379,5 +365,5 @@ const struct sp_family sp_family_attention_parallel = {
     .activations = activations,
     .stash = sp_parts_stash,
     .lowers = &lowers,
-    .owners = &owners,
+    .owners = &sp_parts_owners,
 };

@@ -211,31 +211,6 @@ static int work_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
     return n;
 }
 
-struct stream {
-    const struct sp_plan *plan;
-    int stage;
-    sp_stage_block_fn fn;
-    void *arg;
-};
-
-/* Skips the tables, which every stage has a share of. */
-static int visit_part(void *arg, enum sp_block_kind kind, int layer)
-{
-    const struct stream *v = arg;
-
-    return sp_block_is_sharded(v->plan, kind) ? 0 : v->fn(v->arg, kind, layer);
-}
-
-static int each_block_of_parts(const struct sp_plan *plan, const struct sp_model *m, int stage,
-                               sp_stage_block_fn fn, void *arg)
-{
-    struct stream v = {plan, stage, fn, arg};
-    int err = sp_stream_tables(m, fn, arg);
-
-    return err ? err
-               : sp_family_attention_parallel.owners->each_block(plan, m, stage, visit_part, &v);
-}
-
 static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
                               enum sp_recompute recompute, int stage, const struct sp_op *op,
                               int64_t *head)
@@ -261,10 +236,6 @@ static const struct sp_lowerer lowers = {.stream = stream,
                                          .begin = sp_vocabulary_lower_begin,
                                          .lower = sp_vocabulary_lower,
                                          .end = sp_vocabulary_lower_end};
-static const struct sp_owners owners_of_parts = {.owned = sp_parts_owned,
-                                                 .is_end = sp_parts_is_end,
-                                                 .each_block = each_block_of_parts,
-                                                 .owner = sp_parts_owner};
 
 static const struct sp_family whole = {CHUNKS};
 static const struct sp_family slices = {.facts.slices = true, CHUNKS};
@@ -276,7 +247,7 @@ static const struct sp_family parts = {.facts.slices = true,
                                        .place = place_parts,
                                        .refuse = sp_parts_refuse,
                                        .work = work_of_parts,
-                                       .owners = &owners_of_parts,
+                                       .owners = &sp_parts_owners,
                                        .stash = stash_of_parts,
                                        OPS};
 
