@@ -8,6 +8,14 @@
 #include "policies/lowering/tensor_id.h"
 #include "policies/plan.h"
 
+/* A tensor of an op's micro-batch and slice. */
+static inline struct sp_tensor_id sp_tensor_of(enum sp_tensor_kind kind, const struct sp_op *op,
+                                               int at)
+{
+    return (struct sp_tensor_id){
+        .kind = (unsigned char)kind, .slice = op->slice, .mb = op->mb, .at = at};
+}
+
 /* The name of a kind: "x", "dx", "kv", ... */
 const char *sp_tensor_name(enum sp_tensor_kind kind);
 

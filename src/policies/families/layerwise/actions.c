@@ -16,10 +16,7 @@
 /* The tensor that an op of global stage g leaves: its output, or the gradient of its input. */
 static struct sp_tensor_id result(const struct sp_op *op, int g)
 {
-    return (struct sp_tensor_id){.kind = op->pass == SP_F ? SP_TENSOR_X : SP_TENSOR_DX,
-                                 .slice = op->slice,
-                                 .mb = op->mb,
-                                 .at = g};
+    return sp_tensor_of(op->pass == SP_F ? SP_TENSOR_X : SP_TENSOR_DX, op, g);
 }
 
 /* The stage of global stage g in the op's pipe, -1 if there is no such global stage. */

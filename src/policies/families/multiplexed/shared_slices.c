@@ -127,20 +127,14 @@ struct exchange {
 
 typedef void (*step_fn)(const struct exchange *x, enum sp_tensor_kind kind);
 
-static struct sp_tensor_id tensor_of(const struct exchange *x, enum sp_tensor_kind kind)
-{
-    return (struct sp_tensor_id){
-        .kind = (unsigned char)kind, .slice = x->op.slice, .mb = x->op.mb, .at = x->op.chunk};
-}
-
 static void pass(const struct exchange *x, enum sp_tensor_kind kind)
 {
-    sp_lower_pass(x->l, x->from, x->to, tensor_of(x, kind));
+    sp_lower_pass(x->l, x->from, x->to, sp_tensor_of(kind, &x->op, x->op.chunk));
 }
 
 static void release(const struct exchange *x, enum sp_tensor_kind kind)
 {
-    sp_lower_free(x->l, x->to, tensor_of(x, kind));
+    sp_lower_free(x->l, x->to, sp_tensor_of(kind, &x->op, x->op.chunk));
 }
 
 static void each_shared(const struct exchange *x, step_fn step)
