@@ -3,13 +3,18 @@
 #ifndef SP_WORKERS_H
 #define SP_WORKERS_H
 
-#include "policies/plan.h"
+#include "starpipe/schedule.h"
+#include <stdbool.h>
+#include <stdio.h>
 
-/* Accepts only whole sequences: 0, or -EINVAL with the reason. */
-int sp_worker_check(const struct sp_layout *lay, char *why, size_t n);
-
-/* For struct sp_family. */
-bool sp_worker_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
-                       size_t n);
+/* struct sp_family: foreign. */
+static inline bool sp_worker_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                                     char *why, size_t n)
+{
+    if (op->mb % lay->stages == stage)
+        return false;
+    snprintf(why, n, "micro-batch %d is on stage %d", op->mb, op->mb % lay->stages);
+    return true;
+}
 
 #endif

@@ -32,11 +32,31 @@
 #include <limits.h>
 #include <stdio.h>
 
+/* Refuses a number of micro-batches that workers cannot share evenly; 0 if they can. */
+static int check_rounds(const struct sp_layout *lay, char *why, size_t n)
+{
+    int P = lay->stages, m = lay->micro_batches, below = m / P * P;
+
+    if (m == below)
+        return 0;
+    if (below > 0 && below + P <= SP_MAX_SIZE)
+        snprintf(why, n,
+                 "gives %d workers as many micro-batches each, which %d are not; use "
+                 "--micro-batches %d or %d",
+                 P, m, below, below + P);
+    else
+        snprintf(why, n,
+                 "gives %d workers as many micro-batches each, which %d are not; use "
+                 "--micro-batches %d",
+                 P, m, below > 0 ? below : P);
+    return -EINVAL;
+}
+
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    int err = sp_worker_check(lay, why, n);
+    int err = sp_refuse_slices(lay, why, n);
 
-    return err ? err : sp_refuse_rounds(lay, why, n);
+    return err ? err : check_rounds(lay, why, n);
 }
 
 /* Every stage has every chunk. */

@@ -28,7 +28,7 @@
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    int err = sp_worker_check(lay, why, n);
+    int err = sp_refuse_slices(lay, why, n);
 
     return err ? err : sp_refuse_word(lay, "gradients", "run", "f32", why, n);
 }
