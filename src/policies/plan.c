@@ -197,13 +197,6 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->recompute);
     sp_evictions_destroy(plan->evictions, plan->layout.stages);
     sp_map_destroy(plan->map);
-    plan->programs = NULL;
-    plan->deferred = NULL;
-    plan->first_layer = NULL;
-    plan->first_token = NULL;
-    plan->slice_share = NULL;
-    plan->recompute = NULL;
-    plan->evictions = NULL;
-    plan->map = NULL;
+    *plan = (struct sp_plan){.layout = plan->layout, .def = plan->def, .family = plan->family};
     plan->layout.map = NULL;
 }

@@ -84,29 +84,19 @@ bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last)
 {
     const struct sp_layout *lay = &plan->layout;
 
-    if (owners_of(plan)->is_end)
-        return owners_of(plan)->is_end(lay, stage, last);
+    if (plan->family->facts.every_end)
+        return true;
+    if (owners_of(plan)->owner)
+        return owners_of(plan)->owner(plan, last ? SP_BLOCK_HEAD : SP_BLOCK_TOKENS, -1) == stage;
     for (int pipe = 0; pipe < sp_pipes(lay); pipe++)
         if (sp_chunk_owner(lay, pipe, last ? sp_globals(lay) - 1 : 0).stage == stage)
             return true;
     return false;
 }
 
-bool sp_every_stage(const struct sp_layout *lay, int stage, bool last)
-{
-    (void)lay, (void)stage, (void)last;
-    return true;
-}
-
-int sp_all_groups(const struct sp_layout *lay)
-{
-    (void)lay;
-    return SP_GROUP_TOKENS | SP_GROUP_PARAMETERS;
-}
-
 int sp_plan_groups(const struct sp_plan *plan)
 {
-    return plan->family->groups ? plan->family->groups(&plan->layout) : 0;
+    return plan->family->groups ? plan->family->groups(&plan->layout) : plan->family->facts.groups;
 }
 
 int sp_slices_of(const struct sp_plan *plan, int global)
@@ -313,16 +303,13 @@ int sp_block_owners(const struct sp_plan *plan, const struct sp_model *m, enum s
         return 1;
     }
     n_globals = globals_of(plan, m, kind, layer, globals);
-    for (int i = 0; i < n_globals * sp_pipes(lay); i++) {
-        int stage = sp_chunk_owner(lay, i / n_globals, globals[i % n_globals]).stage, at = 0;
+    for (int stage = 0; stage < lay->stages; stage++) {
+        bool holds = false;
 
-        while (at < n && stages[at] < stage)
-            at++;
-        if (at < n && stages[at] == stage)
-            continue;
-        for (int k = n++; k > at; k--)
-            stages[k] = stages[k - 1];
-        stages[at] = stage;
+        for (int i = 0; i < n_globals * sp_pipes(lay); i++)
+            holds |= sp_chunk_owner(lay, i / n_globals, globals[i % n_globals]).stage == stage;
+        if (holds)
+            stages[n++] = stage;
     }
     return n;
 }

@@ -49,11 +49,8 @@ int sp_activations_of_op(const struct sp_plan *plan, int stage, const struct sp_
 
 /* True if a stage begins (`last`: ends) the model for some micro-batches. */
 bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last);
-/* For families in which every stage does. */
-bool sp_every_stage(const struct sp_layout *lay, int stage, bool last);
 
-/* SP_GROUP_...: both kinds, for families that allow both; and the kinds that a plan allows. */
-int sp_all_groups(const struct sp_layout *lay);
+/* The SP_GROUP_... that the devices of a stage may share. */
 int sp_plan_groups(const struct sp_plan *plan);
 
 /* Slices, or parts of them, of a global stage. */

@@ -218,12 +218,6 @@ static int kind_of_slot(const struct sp_layout *lay, int stage, const struct sp_
     return (before < reach ? before : reach) * (reach + 1) + (after < reach ? after : reach);
 }
 
-static int parameters_alone(const struct sp_layout *lay)
-{
-    (void)lay;
-    return SP_GROUP_PARAMETERS;
-}
-
 static const struct sp_lowerer lowers = {
     .run_deps = run_deps, .turn = turn, .unit = unit, .lower = lower, .end = sp_replicas_lower};
 
@@ -235,7 +229,7 @@ const struct sp_family sp_family_aligned = {.name = "aligned",
                                             .check = sp_slots_check,
                                             .place = place,
                                             .emit = sp_slots_emit,
-                                            .groups = parameters_alone,
+                                            .facts.groups = SP_GROUP_PARAMETERS,
                                             .kind = kind_of_slot,
                                             .lowers = &lowers,
                                             SP_LAYERWISE_OPS};

@@ -286,11 +286,6 @@ static int work_of(const struct sp_plan *plan, const struct sp_shape *sh, const 
     return n;
 }
 
-static int activations(const struct sp_layout *lay)
-{
-    return places(lay) * lay->slices;
-}
-
 /* The micro-batches of a slot, and their slices, overtake each other on the way: each has a stream
  * of its own. */
 static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
@@ -312,12 +307,6 @@ static int owned(const struct sp_layout *lay, int stage, int i)
 }
 
 /* Embedding and head are on one stage, so a tied table needs no replica. */
-static bool is_end(const struct sp_layout *lay, int stage, bool last)
-{
-    (void)lay, (void)last;
-    return stage == 0;
-}
-
 static int owner(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
 {
     const struct sp_layout *lay = &plan->layout;
@@ -343,7 +332,7 @@ static const struct sp_lowerer lowers = {.stream = stream,
                                          .begin = sp_attention_parallel_lower_begin,
                                          .lower = sp_attention_parallel_lower,
                                          .end = sp_attention_parallel_lower_end};
-const struct sp_owners sp_parts_owners = {.owned = owned, .is_end = is_end, .owner = owner};
+const struct sp_owners sp_parts_owners = {.owned = owned, .owner = owner};
 
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
@@ -362,7 +351,6 @@ const struct sp_family sp_family_attention_parallel = {
     .cost = cost,
     .again = again,
     .work = work_of,
-    .activations = activations,
     .stash = sp_parts_stash,
     .lowers = &lowers,
     .owners = &sp_parts_owners,

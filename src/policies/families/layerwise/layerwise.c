@@ -169,11 +169,6 @@ double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *cost
            (last && op->pass == SP_B ? sp_layerwise_head_cost(plan, costs, op) : 0);
 }
 
-int sp_layerwise_activations(const struct sp_layout *lay)
-{
-    return sp_globals(lay) * lay->slices;
-}
-
 /* The last layer without its attention: costs do not say how much of attention was kept. */
 double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *costs,
                           const struct sp_op *op)

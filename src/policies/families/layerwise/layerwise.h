@@ -9,7 +9,6 @@ int sp_layerwise_place(const struct sp_layout *lay, const struct sp_schedule_def
                        struct sp_map **map, char *why, size_t n);
 bool sp_layerwise_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
                           size_t n);
-int sp_layerwise_activations(const struct sp_layout *lay);
 
 /* The cost of an op's layers; and of the head, for the op's micro-batch or slice. */
 double sp_layerwise_layers_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
@@ -22,10 +21,9 @@ double sp_layerwise_head_cost(const struct sp_plan *plan, const struct sp_costs 
 #define SP_LAYERWISE_OPS                                                                           \
     .facts.prices_head = true, .facts.post_validates = true, .id = sp_layerwise_id,                \
     .ids = sp_layerwise_ids, .foreign = sp_layerwise_foreign, .deps = sp_layerwise_deps,           \
-    .required = sp_layerwise_required, .cost = sp_layerwise_cost, .again = sp_layerwise_again,     \
-    .activations = sp_layerwise_activations
+    .required = sp_layerwise_required, .cost = sp_layerwise_cost, .again = sp_layerwise_again
 #define SP_LAYERWISE                                                                               \
-    .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .groups = sp_all_groups,            \
+    .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .facts.groups = SP_GROUP_ALL,       \
     .lowers = &sp_layerwise_lowers, SP_LAYERWISE_OPS
 
 extern const struct sp_lowerer sp_layerwise_lowers;

@@ -258,11 +258,6 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
            (op->pass == SP_F ? costs->f : costs->b + costs->w);
 }
 
-static int activations(const struct sp_layout *lay)
-{
-    return lay->stages * lay->slices;
-}
-
 /* A part counts as its share of a slice. */
 static double size(const struct sp_layout *lay, const struct sp_op *op)
 {
@@ -321,11 +316,11 @@ static const struct sp_shared_slices shared = {.parts_of = sp_parts_of,
                                                .keeps_attention = keeps_attention,
                                                .key_share = sp_key_share,
                                                .cut = sp_multiplex_cut_parts};
-static const struct sp_owners owners = {.is_end = sp_every_stage};
 
 const struct sp_family sp_family_multiplexed = {
     .name = "subsequence",
     .facts.names_global = true,
+    .facts.every_end = true,
     .facts.layers = SP_LAYERS_CHOSEN,
     .check = check,
     .place = place,
@@ -335,9 +330,7 @@ const struct sp_family sp_family_multiplexed = {
     .deps = deps,
     .required = required,
     .cost = cost,
-    .activations = activations,
     .size = size,
     .lowers = &lowers,
     .shared = &shared,
-    .owners = &owners,
 };

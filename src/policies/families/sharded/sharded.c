@@ -23,6 +23,7 @@
  * the layers, or every micro-batch uses them twice.
  */
 #include "policies/families/families.h"
+#include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
 #include "policies/families/sharded/shards.h"
 #include "policies/families/workers.h"
@@ -70,12 +71,8 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
 static bool foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
                     size_t n)
 {
-    if (sp_worker_foreign(lay, stage, op, why, n))
-        return true;
-    if (op->part != SP_CHUNK || (op->chunk >= 0 && op->chunk < lay->chunks))
-        return false;
-    snprintf(why, n, "%d chunk%s", lay->chunks, lay->chunks > 1 ? "s" : "");
-    return true;
+    return sp_worker_foreign(lay, stage, op, why, n) ||
+           sp_layerwise_foreign(lay, stage, op, why, n);
 }
 
 static int ids(const struct sp_layout *lay)
@@ -155,11 +152,6 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
     return share * (op->pass == SP_F ? costs->f : costs->b + costs->w);
 }
 
-static int activations(const struct sp_layout *lay)
-{
-    return lay->chunks;
-}
-
 /* A gather is not a message that could arrive out of turn. */
 static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
@@ -237,14 +229,14 @@ static void lower_end(struct sp_lowering *l)
 }
 
 static const struct sp_lowerer lowers = {.stream = stream, .lower = lower, .end = lower_end};
-static const struct sp_owners owners = {.is_end = sp_every_stage};
 
 const struct sp_family sp_family_sharded = {
     .name = "sharded",
     .facts.sharded = true,
     .facts.one_line = true,
+    .facts.every_end = true,
     .facts.shards_ends = true,
-    .groups = sp_all_groups,
+    .facts.groups = SP_GROUP_ALL,
     .check = check,
     .place = place,
     .foreign = foreign,
@@ -253,7 +245,5 @@ const struct sp_family sp_family_sharded = {
     .deps = deps,
     .required = required,
     .cost = cost,
-    .activations = activations,
     .lowers = &lowers,
-    .owners = &owners,
 };

@@ -154,11 +154,6 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
     return op->part == SP_HEAD ? 0 : sp_vocabulary_base(&plan->layout)->again(plan, costs, op);
 }
 
-static int activations(const struct sp_layout *lay)
-{
-    return sp_vocabulary_base(lay)->activations(lay);
-}
-
 /* The head's statistics and gradients arrive independently of what ops send each other, and so does
  * its input, which may be needed in another order than it is made. The base family's streams have
  * smaller numbers. */
@@ -225,11 +220,10 @@ static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape 
 #define OPS                                                                                        \
     .name = "vocabulary-parallel", .facts.post_validates = true,                                   \
     .insert_ops = sp_vocabulary_insert_ops, .id = id, .ids = ids, .deps = deps,                    \
-    .required = required, .cost = cost, .again = again, .activations = activations,                \
-    .lowers = &lowers
+    .required = required, .cost = cost, .again = again, .lowers = &lowers
 #define CHUNKS                                                                                     \
     .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .facts.prices_head = true,          \
-    .check = check, .place = sp_layerwise_place, .groups = sp_all_groups,                          \
+    .check = check, .place = sp_layerwise_place, .facts.groups = SP_GROUP_ALL,                     \
     .foreign = sp_layerwise_foreign, OPS
 
 static const struct sp_lowerer lowers = {.stream = stream,

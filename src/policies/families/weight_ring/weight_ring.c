@@ -272,11 +272,6 @@ static double turn(const struct sp_layout *lay, int stage, const struct sp_op *o
     return sp_ring_turn(ring, op, op->mb / lay->stages) + sp_ring_lag(ring, stage);
 }
 
-static int activations(const struct sp_layout *lay)
-{
-    return sp_globals(lay);
-}
-
 bool sp_ring_keeps_apart(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     return sp_rounds_gradients(plan, sh) || sp_ring_of(&plan->layout)->node > 1;
@@ -331,16 +326,17 @@ static void lower_end(struct sp_lowering *l)
 
 static const struct sp_lowerer lowers = {
     .run_deps = run_deps, .turn = turn, .begin = lower_begin, .lower = lower, .end = lower_end};
-static const struct sp_owners owners = {.owned = owned, .is_end = sp_every_stage};
+static const struct sp_owners owners = {.owned = owned};
 
 const struct sp_family sp_family_weight_ring = {
     .name = "weight-ring",
     .facts.layers = SP_LAYERS_ALIKE,
     .facts.names_global = true,
+    .facts.every_end = true,
     .facts.shards_ends = true,
     .facts.head_op = true,
     .facts.post_validates = true,
-    .groups = sp_all_groups,
+    .facts.groups = SP_GROUP_ALL,
     .check = check,
     .place = place,
     .emit = sp_ring_emit,
@@ -351,7 +347,6 @@ const struct sp_family sp_family_weight_ring = {
     .deps = deps,
     .required = required,
     .cost = cost,
-    .activations = activations,
     .lowers = &lowers,
     .owners = &owners,
 };
