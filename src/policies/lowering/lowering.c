@@ -374,6 +374,12 @@ void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id 
     receive(l, from, to, t, index, false, false);
 }
 
+void sp_lower_release(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)
+{
+    (void)from;
+    sp_lower_free(l, to, t);
+}
+
 void sp_lower_pass(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)
 {
     send(l, from, to, t, -1, true);

@@ -92,8 +92,10 @@ void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id 
 void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index);
 void sp_lower_recv_owner(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t);
-/* Between parts of ops: sent, received, and freed at the sender. */
+/* Between parts of ops: sent, received, and freed at the sender; later released by the receiver. */
+typedef void (*sp_lower_fn)(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 void sp_lower_pass(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
+void sp_lower_release(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 /* `index`: the op in the stage's program that needs what is gathered, or that made what is
  * scattered. The members of a REDUCE follow each other, beginning with the first. */
 void sp_lower_collective(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,

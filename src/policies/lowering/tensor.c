@@ -1,6 +1,7 @@
 #include "policies/lowering/tensor.h"
 #include "policies/families/ownership.h"
 #include <stdio.h>
+#include <string.h>
 
 /* The shape of a kind of tensor. */
 enum extent { ROWS_H, ROWS_Q, ROWS_KV, ROWS_HEADS, ROWS_2, STASH, OUT_PRODUCT, CHUNK, ONE_BLOCK };
@@ -41,6 +42,23 @@ static const char *const block_names[SP_BLOCK_KINDS] = {
     [SP_BLOCK_QKV] = "qkv",       [SP_BLOCK_POST] = "post",           [SP_BLOCK_NORM] = "norm",
     [SP_BLOCK_HEAD] = "head",
 };
+
+int sp_attention_kinds(enum sp_pass pass, enum sp_attention_tensors which,
+                       enum sp_tensor_kind out[SP_ATTENTION_KINDS])
+{
+    static const struct {
+        int n;
+        enum sp_tensor_kind kind[SP_ATTENTION_KINDS];
+    } all[][2] = {
+        [SP_F] = {[SP_ATTENTION_INPUTS] = {1, {SP_TENSOR_Q}},
+                  [SP_ATTENTION_RESULTS] = {2, {SP_TENSOR_O, SP_TENSOR_LSE}}},
+        [SP_B] = {
+            [SP_ATTENTION_INPUTS] = {4, {SP_TENSOR_Q, SP_TENSOR_DO, SP_TENSOR_O, SP_TENSOR_LSE}},
+            [SP_ATTENTION_RESULTS] = {1, {SP_TENSOR_DQ}}}};
+
+    memcpy(out, all[pass][which].kind, sizeof all[pass][which].kind);
+    return all[pass][which].n;
+}
 
 const char *sp_tensor_name(enum sp_tensor_kind kind)
 {

@@ -16,6 +16,13 @@ static inline struct sp_tensor_id sp_tensor_of(enum sp_tensor_kind kind, const s
         .kind = (unsigned char)kind, .slice = op->slice, .mb = op->mb, .at = at};
 }
 
+/* A stage that computes attention of another stage's queries gets some tensors for that, besides
+ * keys and values, and leaves others for that stage. Writes their kinds; returns how many. */
+enum sp_attention_tensors { SP_ATTENTION_INPUTS, SP_ATTENTION_RESULTS };
+enum { SP_ATTENTION_KINDS = 4 };
+int sp_attention_kinds(enum sp_pass pass, enum sp_attention_tensors which,
+                       enum sp_tensor_kind out[SP_ATTENTION_KINDS]);
+
 /* The name of a kind: "x", "dx", "kv", ... */
 const char *sp_tensor_name(enum sp_tensor_kind kind);
 

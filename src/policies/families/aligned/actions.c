@@ -41,60 +41,25 @@ static int unit(const struct sp_lowering *l, int i)
 
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
-/* Calls fn for each tensor that the assisting stage reads: those of the owner's slice, and slices
- * of keys except `but`. */
-static void each_shared(struct sp_lowering *l, const struct sp_assist *assist,
-                        const struct sp_key_range *but,
-                        void (*fn)(struct sp_lowering *l, const struct sp_assist *assist,
-                                   struct sp_tensor_id t))
+/* Takes a step with the tensors of an assist: with the inputs go slices of keys, with the results of
+ * a backward their gradients, except slices `but`. */
+static void exchange(struct sp_lowering *l, const struct sp_assist *assist,
+                     const struct sp_key_range *but, enum sp_attention_tensors which,
+                     sp_lower_fn step)
 {
-    static const enum sp_tensor_kind backward[] = {SP_TENSOR_DO, SP_TENSOR_O, SP_TENSOR_LSE};
     const struct sp_key_range *keys = &assist->keys;
+    bool back = which == SP_ATTENTION_RESULTS;
+    int from = back ? assist->helper : assist->owner, to = back ? assist->owner : assist->helper;
+    enum sp_tensor_kind kinds[SP_ATTENTION_KINDS], of_keys = back ? SP_TENSOR_DKV : SP_TENSOR_KV;
+    int n = sp_attention_kinds((enum sp_pass)assist->op.pass, which, kinds);
 
-    fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_Q, assist->op.slice));
-    for (int k = 0; assist->op.pass == SP_B && k < 3; k++)
-        fn(l, assist, sp_assist_tensor(assist, backward[k], assist->op.slice));
+    for (int k = 0; k < n; k++)
+        step(l, from, to, sp_assist_tensor(assist, kinds[k], assist->op.slice));
+    if (back && assist->op.pass == SP_F)
+        return;
     for (int j = keys->first; j < keys->first + keys->n; j++)
         if (!sp_key_range_has(but, j))
-            fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_KV, j));
-}
-
-/* Calls fn for each tensor that the assisting stage leaves for the owner. */
-static void each_returned(struct sp_lowering *l, const struct sp_assist *assist,
-                          void (*fn)(struct sp_lowering *l, const struct sp_assist *assist,
-                                     struct sp_tensor_id t))
-{
-    const struct sp_key_range *keys = &assist->keys;
-    bool forward = assist->op.pass == SP_F;
-
-    fn(l, assist, sp_assist_tensor(assist, forward ? SP_TENSOR_O : SP_TENSOR_DQ, assist->op.slice));
-    if (forward)
-        fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_LSE, assist->op.slice));
-    for (int j = keys->first; !forward && j < keys->first + keys->n; j++)
-        if (!sp_key_range_has(&assist->goes_on, j))
-            fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_DKV, j));
-}
-
-static void share(struct sp_lowering *l, const struct sp_assist *assist, struct sp_tensor_id t)
-{
-    sp_lower_pass(l, assist->owner, assist->helper, t);
-}
-
-static void give_back(struct sp_lowering *l, const struct sp_assist *assist, struct sp_tensor_id t)
-{
-    sp_lower_pass(l, assist->helper, assist->owner, t);
-}
-
-static void free_shared(struct sp_lowering *l, const struct sp_assist *assist,
-                        struct sp_tensor_id t)
-{
-    sp_lower_free(l, assist->helper, t);
-}
-
-static void free_returned(struct sp_lowering *l, const struct sp_assist *assist,
-                          struct sp_tensor_id t)
-{
-    sp_lower_free(l, assist->owner, t);
+            step(l, from, to, sp_assist_tensor(assist, of_keys, j));
 }
 
 /* ---- the slot ------------------------------------------------------------------------------- */
@@ -128,15 +93,15 @@ static void run_shared(struct sp_lowering *l, int i, int n)
         int assists = sp_step_assist(l->plan, layers, slot, step, assist);
 
         for (int k = 0; k < assists; k++)
-            each_shared(l, &assist[k], &assist[k].had, share);
+            exchange(l, &assist[k], &assist[k].had, SP_ATTENTION_INPUTS, sp_lower_pass);
         run_parts(l, i, n, 2 * step + 1);
         for (int k = 0; k < assists; k++) {
-            each_returned(l, &assist[k], give_back);
-            each_shared(l, &assist[k], &assist[k].goes_on, free_shared);
+            exchange(l, &assist[k], &assist[k].goes_on, SP_ATTENTION_RESULTS, sp_lower_pass);
+            exchange(l, &assist[k], &assist[k].goes_on, SP_ATTENTION_INPUTS, sp_lower_release);
         }
         run_parts(l, i, n, 2 * step + 2);
         for (int k = 0; k < assists; k++)
-            each_returned(l, &assist[k], free_returned);
+            exchange(l, &assist[k], &assist[k].goes_on, SP_ATTENTION_RESULTS, sp_lower_release);
     }
 }
 
