@@ -18,9 +18,8 @@ enum { LISTS = 1 << 12 };
 
 struct sp_messages {
     struct message *list[LISTS]; /* by a hash of tensor and stages, each oldest first */
-    struct message *unused;
-    int64_t sent; /* pieces, in this step */
-    bool lost;    /* there was no memory for one */
+    int64_t sent;                /* pieces, in this step */
+    bool lost;                   /* there was no memory for one */
 };
 
 static unsigned list_of(const struct sp_tensor_id *t, int from, int to)
@@ -36,12 +35,8 @@ static bool is_same(const struct message *m, const struct sp_tensor_id *t, int f
 static void post(struct sp_messages *messages, struct message sent)
 {
     struct message **at = &messages->list[list_of(&sent.tensor, sent.from, sent.to)];
-    struct message *m = messages->unused;
+    struct message *m = malloc(sizeof *m);
 
-    if (m)
-        messages->unused = m->next;
-    else
-        m = malloc(sizeof *m);
     if (!m) {
         messages->lost = true;
         return;
@@ -56,6 +51,7 @@ static void post(struct sp_messages *messages, struct message sent)
 static int64_t take(struct sp_messages *messages, const struct sp_tensor_id *t, int from, int to)
 {
     struct message **at = &messages->list[list_of(t, from, to)], *m;
+    int64_t number;
 
     while (*at && !is_same(*at, t, from, to))
         at = &(*at)->next;
@@ -63,9 +59,9 @@ static int64_t take(struct sp_messages *messages, const struct sp_tensor_id *t, 
     if (!m)
         return -1;
     *at = m->next;
-    m->next = messages->unused;
-    messages->unused = m;
-    return m->number;
+    number = m->number;
+    free(m);
+    return number;
 }
 
 static void clear(struct sp_messages *messages)
@@ -75,24 +71,9 @@ static void clear(struct sp_messages *messages)
             struct message *m = messages->list[i];
 
             messages->list[i] = m->next;
-            m->next = messages->unused;
-            messages->unused = m;
+            free(m);
         }
     messages->sent = 0;
-}
-
-static void destroy_messages(struct sp_messages *messages)
-{
-    if (!messages)
-        return;
-    clear(messages);
-    while (messages->unused) {
-        struct message *m = messages->unused;
-
-        messages->unused = m->next;
-        free(m);
-    }
-    free(messages);
 }
 
 /* The next entries of a stage's evictions; a step comes to its ops in order. */
@@ -133,7 +114,9 @@ void sp_lowering_destroy(struct sp_lowering *l)
     free(l->evicting);
     free(l->exchanged);
     free(l->state);
-    destroy_messages(l->messages);
+    if (l->messages)
+        clear(l->messages);
+    free(l->messages);
     *l = (struct sp_lowering){0};
 }
 
