@@ -26,6 +26,13 @@ struct sp_plan;
 struct sp_lowering;
 struct sp_op_work;
 
+typedef void (*sp_need_fn)(void *arg, int stage, const struct sp_op *op);
+
+static inline void sp_need(sp_need_fn need, void *arg, struct sp_dep dep)
+{
+    need(arg, dep.stage, &dep.op);
+}
+
 /* Called for a parameter block of a stage; layer is -1 outside the layers. An error ends the
  * walk. */
 typedef int (*sp_stage_block_fn)(void *arg, enum sp_block_kind kind, int layer);
@@ -185,8 +192,7 @@ struct sp_family {
                 struct sp_dep out[SP_MAX_DEPS]);
 
     /* Calls `need` for every op that a complete schedule must hold (W and R excepted). */
-    void (*required)(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg);
+    void (*required)(const struct sp_layout *lay, sp_need_fn need, void *arg);
 
     /* A number that tells apart ops of a stage that differ only in their micro-batch (op_classes.h)
      * but compute or keep different things. NULL: no such ops differ. */

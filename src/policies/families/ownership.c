@@ -192,21 +192,20 @@ static int visit_layers(const struct sp_plan *plan, const struct sp_model *m, in
     return err;
 }
 
-static int stream_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
+/* The blocks outside the layers of which every stage holds a part. */
+static int visit_shared_ends(const struct sp_plan *plan, const struct sp_model *m,
+                             sp_stage_block_fn fn, void *arg)
 {
     int err = 0;
 
-    for (int kind = 0; !err && kind < SP_BLOCK_KINDS; kind++)
-        if (!sp_block_is_of_layer((enum sp_block_kind)kind))
-            err = stream(m, (enum sp_block_kind)kind, fn, arg);
+    for (int k = 0; !err && k < SP_BLOCK_KINDS; k++) {
+        enum sp_block_kind kind = (enum sp_block_kind)k;
+
+        if (is_by_rows(plan, kind) ||
+            (plan->family->facts.shards_ends && !sp_block_is_of_layer(kind)))
+            err = stream(m, kind, fn, arg);
+    }
     return err;
-}
-
-static int stream_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
-{
-    int err = stream(m, SP_BLOCK_TOKENS, fn, arg);
-
-    return err ? err : stream(m, SP_BLOCK_HEAD, fn, arg);
 }
 
 /* The first global stage begins with the tables, the last one ends in norm and head. A stage that
@@ -255,14 +254,10 @@ int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, in
                         sp_stage_block_fn fn, void *arg)
 {
     bool has_tokens = false;
-    int err = 0, at;
+    int err = visit_shared_ends(plan, m, fn, arg), at;
 
-    if (plan->layout.vocabulary_parallel)
-        err = stream_tables(m, fn, arg);
     if (owners_of(plan)->owner)
         return err ? err : visit_owned(plan, m, stage, fn, arg);
-    if (!err && plan->family->facts.shards_ends)
-        err = stream_ends(m, fn, arg);
     for (int i = 0; !err && (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
         if (plan->family->facts.shards_ends)
             err = visit_layers(plan, m, at, fn, arg);

@@ -312,9 +312,10 @@ int sp_attention_parallel_lower_begin(struct sp_lowering *l)
     if (!state)
         return -ENOMEM;
     state->takers = (int *)(state->use + uses);
-    state->ships = l->shape                      ? sp_shipment(l->plan, l->shape)
-                   : sp_ships_attention(l->plan) ? SP_SHIP_ATTENTION
-                                                 : SP_SHIP_ACTIVATIONS;
+    if (l->shape)
+        state->ships = sp_shipment(l->plan, l->shape);
+    else if (sp_ship_wish(lay) == SP_WISH_ATTENTION)
+        state->ships = SP_SHIP_ATTENTION;
     state->each = sp_ships_each_time(l->plan);
     for (int layer = 0; layer < lay->layers; layer++)
         for (int mb = 0; mb < lay->micro_batches; mb++) {

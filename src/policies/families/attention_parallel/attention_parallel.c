@@ -193,16 +193,14 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n;
 }
 
-static void required(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+static void required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     for (int i = 0; i < lay->micro_batches * lay->slices; i++)
         for (int k = 0; k <= 2 * lay->layers; k++)
             for (int pass = SP_F; pass <= SP_B; pass++) {
-                struct sp_dep d = at(lay, (enum sp_pass)pass, k % 2 ? SP_ATTN : SP_BLOCK,
-                                     i / lay->slices, k / 2, i % lay->slices);
-
-                need(arg, d.stage, &d.op);
+                sp_need(need, arg,
+                        at(lay, (enum sp_pass)pass, k % 2 ? SP_ATTN : SP_BLOCK, i / lay->slices,
+                           k / 2, i % lay->slices));
             }
 }
 
@@ -218,7 +216,7 @@ static double forward(const struct sp_plan *plan, const struct sp_costs *costs,
                       const struct sp_op *op)
 {
     const struct sp_part_costs *c = &costs->parts;
-    bool module = sp_ships_attention(plan);
+    bool module = sp_ship_wish(&plan->layout) == SP_WISH_ATTENTION;
     double share = sp_plan_slice_share(plan, op->slice);
 
     if (op->part == SP_ATTN)
@@ -236,7 +234,7 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
         return 0;
     if (op->part != SP_ATTN)
         return costs->parts.again * forward(plan, costs, op);
-    return sp_ships_attention(plan)
+    return sp_ship_wish(&plan->layout) == SP_WISH_ATTENTION
                ? sp_plan_slice_share(plan, op->slice) * costs->parts.again * costs->parts.pre
                : 0;
 }

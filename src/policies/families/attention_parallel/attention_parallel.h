@@ -54,9 +54,6 @@ int sp_attention_fold(const struct sp_layout *lay);
  */
 enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *sh);
 
-/* True with ship=attention; no sizes need to be known. */
-bool sp_ships_attention(const struct sp_plan *plan);
-
 /* For the family (family.h) and its variant with a shared vocabulary. */
 int sp_parts_groups(const struct sp_layout *lay);
 int sp_parts_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish);

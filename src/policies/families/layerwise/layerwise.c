@@ -113,16 +113,13 @@ int sp_layerwise_deps(const struct sp_layout *lay, int stage, const struct sp_op
     return n;
 }
 
-void sp_layerwise_required(const struct sp_layout *lay,
-                           void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+void sp_layerwise_required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     for (int i = 0; i < lay->micro_batches; i++) {
         for (int g = 0; g < sp_globals(lay); g++) {
             for (int k = 0; k < lay->slices; k++) {
-                struct sp_dep f = at(lay, SP_F, i, g, k), b = at(lay, SP_B, i, g, k);
-
-                need(arg, f.stage, &f.op);
-                need(arg, b.stage, &b.op);
+                sp_need(need, arg, at(lay, SP_F, i, g, k));
+                sp_need(need, arg, at(lay, SP_B, i, g, k));
             }
         }
     }

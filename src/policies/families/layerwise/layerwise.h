@@ -31,8 +31,7 @@ int sp_layerwise_id(const struct sp_layout *lay, int stage, const struct sp_op *
 int sp_layerwise_ids(const struct sp_layout *lay);
 int sp_layerwise_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
                       struct sp_dep out[SP_MAX_DEPS]);
-void sp_layerwise_required(const struct sp_layout *lay,
-                           void (*need)(void *arg, int stage, const struct sp_op *op), void *arg);
+void sp_layerwise_required(const struct sp_layout *lay, sp_need_fn need, void *arg);
 double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                          const struct sp_op *op);
 double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *costs,

@@ -235,16 +235,13 @@ static int unit(const struct sp_lowering *l, int i)
     return sp_part_at(lay, op->chunk, op->slice).of;
 }
 
-static void required(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+static void required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     for (int i = 0; i < lay->micro_batches; i++)
         for (int g = 0; g < lay->stages; g++)
             for (int k = 0; k < sp_parts_of(lay, g); k++) {
-                struct sp_dep f = at(lay, SP_F, i, g, k), b = at(lay, SP_B, i, g, k);
-
-                need(arg, f.stage, &f.op);
-                need(arg, b.stage, &b.op);
+                sp_need(need, arg, at(lay, SP_F, i, g, k));
+                sp_need(need, arg, at(lay, SP_B, i, g, k));
             }
 }
 

@@ -129,15 +129,12 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n;
 }
 
-static void required(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+static void required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     for (int i = 0; i < lay->micro_batches; i++) {
         for (int c = 0; c < lay->chunks; c++) {
-            struct sp_dep f = at(lay, SP_F, i, c), b = at(lay, SP_B, i, c);
-
-            need(arg, f.stage, &f.op);
-            need(arg, b.stage, &b.op);
+            sp_need(need, arg, at(lay, SP_F, i, c));
+            sp_need(need, arg, at(lay, SP_B, i, c));
         }
     }
 }

@@ -120,17 +120,15 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n;
 }
 
-static void required(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+static void required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     sp_vocabulary_base(lay)->required(lay, need, arg);
     for (int i = 0; i < lay->micro_batches * lay->slices; i++)
         for (int s = 0; s < lay->stages; s++) {
             struct sp_op unit = {.mb = i / lay->slices, .slice = (unsigned short)(i % lay->slices)};
-            struct sp_dep f = head(SP_F, s, &unit), b = head(SP_B, s, &unit);
 
-            need(arg, s, &f.op);
-            need(arg, s, &b.op);
+            sp_need(need, arg, head(SP_F, s, &unit));
+            sp_need(need, arg, head(SP_B, s, &unit));
         }
 }
 

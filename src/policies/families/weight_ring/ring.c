@@ -45,11 +45,6 @@ struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int i
                                  (item == 1 ? P : P / 2) - 1 - at / 2};
 }
 
-int sp_ring_owner(const struct sp_ring *ring, int chunk)
-{
-    return ring->owner[chunk];
-}
-
 bool sp_ring_returns(const struct sp_ring *ring)
 {
     return ring->layout == SP_RING_REVERSED;

@@ -70,7 +70,10 @@ static inline int sp_ring_lag(const struct sp_ring *ring, int worker)
 /* The chunk whose forward weights worker r has in turn t, and the worker to which a chunk
  * belongs. */
 int sp_ring_forward(int workers, int r, int t);
-int sp_ring_owner(const struct sp_ring *ring, int chunk);
+static inline int sp_ring_owner(const struct sp_ring *ring, int chunk)
+{
+    return ring->owner[chunk];
+}
 
 /* The turns after which forward weights are passed on are 0 .. last; those for backward weights and
  * gradients P .. last. */

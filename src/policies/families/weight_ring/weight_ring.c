@@ -229,18 +229,13 @@ static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *
     return n + 1;
 }
 
-static void required(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+static void required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     for (int i = 0; i < lay->micro_batches; i++) {
-        struct sp_dep head = at(lay, SP_F, SP_HEAD, i, 0);
-
-        need(arg, head.stage, &head.op);
+        sp_need(need, arg, at(lay, SP_F, SP_HEAD, i, 0));
         for (int c = 0; c < sp_globals(lay); c++) {
-            struct sp_dep f = at(lay, SP_F, SP_CHUNK, i, c), b = at(lay, SP_B, SP_CHUNK, i, c);
-
-            need(arg, f.stage, &f.op);
-            need(arg, b.stage, &b.op);
+            sp_need(need, arg, at(lay, SP_F, SP_CHUNK, i, c));
+            sp_need(need, arg, at(lay, SP_B, SP_CHUNK, i, c));
         }
     }
 }
