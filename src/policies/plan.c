@@ -183,11 +183,16 @@ int sp_plan_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
                                                                   : 0;
 }
 
+void sp_programs_destroy(struct sp_program *programs, int stages)
+{
+    for (int s = 0; programs && s < stages; s++)
+        sp_program_clear(&programs[s]);
+    free(programs);
+}
+
 void sp_plan_destroy(struct sp_plan *plan)
 {
-    for (int s = 0; plan->programs && s < plan->layout.stages; s++)
-        sp_program_clear(&plan->programs[s]);
-    free(plan->programs);
+    sp_programs_destroy(plan->programs, plan->layout.stages);
     forget_order(plan);
     sp_op_classes_destroy(&plan->classes);
     free(plan->deferred);

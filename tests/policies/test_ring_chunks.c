@@ -8,7 +8,6 @@
 #include "plan/memory.h"
 #include "policies/families/family.h"
 #include "policies/families/weight_ring/ring.h"
-#include "policies/families/workers.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/times.h"
 #include <errno.h>

@@ -21,7 +21,6 @@ const struct sp_family *sp_family_find(const char *name);
 /* The i-th family, NULL past the end. */
 const struct sp_family *sp_family_at(int i);
 
-int sp_multiplexed_lower_begin(struct sp_lowering *l);
 void sp_multiplexed_lower(struct sp_lowering *l, int i);
 void sp_multiplexed_lower_end(struct sp_lowering *l);
 int sp_attention_parallel_lower_begin(struct sp_lowering *l);

@@ -1,5 +1,4 @@
 #include "policies/lowering/lowering.h"
-#include "policies/lowering/exchanges.h"
 #include "policies/simulation/merge.h"
 #include <errno.h>
 #include <stdlib.h>

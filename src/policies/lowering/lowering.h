@@ -61,6 +61,15 @@ void sp_lower_orphans(struct sp_lowering *l,
 int sp_lower_step(struct sp_lowering *l, void (*emit)(void *arg, const struct sp_action *action),
                   void *arg);
 
+/* ---- bytes of EXCHANGE ----------------------------------------------------------------- */
+
+/* Bytes that one device, the first, sends to the others in an op: rows of tokens and shares of
+ * sums; heads of q, k, v and the output, or keys and values around a ring; their gradients; and
+ * again what the backward recomputes. `every` is the K of --recompute every=K. */
+int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
+                          enum sp_recompute recompute, int every, int stage,
+                          const struct sp_op *op);
+
 /* ---- for families ------------------------------------------------------------------------- */
 
 static inline const struct sp_op *sp_lowering_op(const struct sp_lowering *l, int i)

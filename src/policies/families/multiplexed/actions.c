@@ -179,11 +179,6 @@ void sp_multiplexed_lower(struct sp_lowering *l, int i)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-int sp_multiplexed_lower_begin(struct sp_lowering *l)
-{
-    return sp_shared_weights_begin(l);
-}
-
 void sp_multiplexed_lower_end(struct sp_lowering *l)
 {
     sp_shared_weights_end(l);

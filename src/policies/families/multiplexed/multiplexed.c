@@ -17,7 +17,7 @@
 #include "policies/families/families.h"
 #include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/multiplexed/multiplex.h"
-#include "policies/families/multiplexed/parts.h"
+#include "policies/families/multiplexed/shared_weights.h"
 #include "policies/families/ownership.h"
 #include "policies/lowering/lowering.h"
 #include "policies/refuse.h"
@@ -304,7 +304,7 @@ static const struct sp_lowerer lowers = {.run_deps = run_deps,
                                          .turn = turn,
                                          .unit = unit,
                                          .stream = stream,
-                                         .begin = sp_multiplexed_lower_begin,
+                                         .begin = sp_shared_weights_begin,
                                          .lower = sp_multiplexed_lower,
                                          .end = sp_multiplexed_lower_end};
 static const struct sp_shared_slices shared = {.parts_of = sp_parts_of,

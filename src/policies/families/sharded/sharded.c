@@ -26,7 +26,6 @@
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
 #include "policies/families/sharded/shards.h"
-#include "policies/families/workers.h"
 #include "policies/lowering/lowering.h"
 #include "policies/refuse.h"
 #include <errno.h>
@@ -68,6 +67,15 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
     return sp_map_create_all(lay, map);
 }
 
+bool sp_worker_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
+                       size_t n)
+{
+    if (op->mb % lay->stages == stage)
+        return false;
+    snprintf(why, n, "micro-batch %d is on stage %d", op->mb, op->mb % lay->stages);
+    return true;
+}
+
 static bool foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
                     size_t n)
 {
@@ -95,29 +103,18 @@ static struct sp_dep at(const struct sp_layout *lay, enum sp_pass pass, int mb, 
                            .op = {.pass = (unsigned char)pass, .mb = mb, .chunk = c}};
 }
 
-/* The producers of an op that belong to its own micro-batch. */
-static int own_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
-                    struct sp_dep out[SP_MAX_DEPS])
-{
-    int i = op->mb, c = op->chunk, last = lay->chunks - 1, n = 0;
-
-    (void)stage;
-    if (op->pass == SP_F && c > 0)
-        out[n++] = at(lay, SP_F, i, c - 1);
-    if (op->pass == SP_B) {
-        out[n++] = at(lay, SP_F, i, c);
-        if (c < last)
-            out[n++] = at(lay, SP_B, i, c + 1);
-    }
-    return n;
-}
-
 static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
                 struct sp_dep out[SP_MAX_DEPS])
 {
-    int P = lay->stages, c = op->chunk, last = lay->chunks - 1;
-    int n = own_deps(lay, stage, op, out), before = op->mb - stage + (stage + P - 1) % P;
+    int P = lay->stages, i = op->mb, c = op->chunk, last = lay->chunks - 1, n = 0;
+    int before = i - stage + (stage + P - 1) % P; /* of the previous worker, in the same round */
 
+    if (op->pass == SP_F && c > 0)
+        out[n++] = at(lay, SP_F, i, c - 1);
+    if (op->pass == SP_B)
+        out[n++] = at(lay, SP_F, i, c);
+    if (op->pass == SP_B && c < last)
+        out[n++] = at(lay, SP_B, i, c + 1);
     if (P == 1)
         return n;
     if (op->pass == SP_F && c >= 2)

@@ -29,14 +29,19 @@ static int root_of(const struct sp_lowering *l)
 
 /* ---- ops of the head ------------------------------------------------------------------------ */
 
+static void send_to_others(struct sp_lowering *l, int stage, struct sp_tensor_id t, int index)
+{
+    for (int s = 0; s < l->plan->layout.stages; s++)
+        if (s != stage)
+            sp_lower_send(l, stage, s, t, index);
+}
+
 static void lower_forward(struct sp_lowering *l, int stage, int index, const struct sp_op *op)
 {
     if (stage != root_of(l))
         sp_lower_recv(l, root_of(l), stage, input(op), index);
     sp_lower_run(l, stage, index);
-    for (int s = 0; s < l->plan->layout.stages; s++)
-        if (s != stage)
-            sp_lower_send(l, stage, s, sp_tensor_of(SP_TENSOR_STATS, op, stage), index);
+    send_to_others(l, stage, sp_tensor_of(SP_TENSOR_STATS, op, stage), index);
 }
 
 /* True if all stages have had their op like this one by place i of the order of submission. */
@@ -70,13 +75,6 @@ static void lower_backward(struct sp_lowering *l, int i, int stage, int index,
 
 /* ---- the last op before the head ------------------------------------------------------------- */
 
-static void send_input(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
-{
-    for (int s = 0; s < l->plan->layout.stages; s++)
-        if (s != stage)
-            sp_lower_send(l, stage, s, input(op), index);
-}
-
 static void receive_gradients(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     for (int s = 0; s < l->plan->layout.stages; s++)
@@ -104,7 +102,7 @@ static void lower_base(struct sp_lowering *l, int i, int stage, int index, const
     sp_vocabulary_base(lay)->lowers->lower(l, i);
     for (int k = 0; k < n; k++)
         if (sp_vocabulary_is_last(lay, stage, op + k) && op[k].pass == SP_F)
-            send_input(l, stage, op + k, index + k);
+            send_to_others(l, stage, input(op + k), index + k);
         else if (sp_vocabulary_is_last(lay, stage, op + k) && op[k].pass == SP_B)
             release_gradients(l, stage, op + k);
 }

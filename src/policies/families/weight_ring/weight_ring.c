@@ -22,7 +22,6 @@
 #include "policies/families/sharded/shards.h"
 #include "policies/families/weight_ring/actions.h"
 #include "policies/families/weight_ring/line.h"
-#include "policies/families/workers.h"
 #include "policies/refuse.h"
 #include "sp_error.h"
 
