@@ -1,5 +1,4 @@
 #include "policies/plan.h"
-#include "policies/families/ownership.h"
 #include "policies/lowering/evictions.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -121,11 +120,14 @@ int sp_plan_choose_like(struct sp_plan *plan, const struct sp_plan *from)
 
 void sp_plan_slice_tokens(const struct sp_plan *plan, int seq, int k, int *first, int *len)
 {
+    int n = plan->layout.slices, each = seq / n, rest = seq % n;
+
     if (plan->first_token) {
         *first = plan->first_token[k];
         *len = plan->first_token[k + 1] - *first;
-    } else {
-        sp_partition(seq, plan->layout.slices, k, first, len);
+    } else { /* the first ones take the rest */
+        *len = each + (k < rest);
+        *first = k * each + (k < rest ? k : rest);
     }
 }
 
