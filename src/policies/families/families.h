@@ -1,5 +1,5 @@
-/* The built-in graph families, a folder each: FAMILY/FAMILY.c says which ops there are,
- * FAMILY/actions.c what travels between them. */
+/* The built-in graph families, a folder each: FAMILY/FAMILY.c says which ops there are and, if there
+ * is no FAMILY/actions.c, what travels between them. */
 #ifndef SP_FAMILIES_H
 #define SP_FAMILIES_H
 
