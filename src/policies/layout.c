@@ -1,5 +1,6 @@
-#include "starpipe/schedule.h"
+#include "policies/registry.h"
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <errno.h>
@@ -13,35 +14,30 @@ int sp_layout_option(const struct sp_layout *lay, const char *key, char *out, si
         size_t item = strcspn(at, ",");
 
         if (item > len && at[len] == '=' && !strncmp(at, key, len)) {
-            size_t value = item - len - 1;
-
-            if (n == 0)
-                return 1;
-            if (value > n - 1)
-                value = n - 1;
-            memcpy(out, at + len + 1, value);
-            out[value] = 0;
+            if (n > 0)
+                snprintf(out, n, "%.*s", (int)(item - len - 1), at + len + 1);
             return 1;
         }
-        at += item;
-        if (*at == ',')
-            at++;
+        at += item + (at[item] == ',');
     }
     return 0;
 }
 
+bool sp_list_has(const char *list, const char *word, size_t length)
+{
+    while (list && *list) {
+        size_t item = strcspn(list, ",");
+
+        if (item == length && !strncmp(list, word, length))
+            return true;
+        list += item + (list[item] == ',');
+    }
+    return false;
+}
+
 int sp_layout_flag(const struct sp_layout *lay, const char *flag)
 {
-    size_t len = strlen(flag);
-
-    for (const char *at = lay->options ? lay->options : ""; *at;) {
-        size_t item = strcspn(at, ",");
-
-        if (item == len && !strncmp(at, flag, len))
-            return 1;
-        at += item + (at[item] == ',');
-    }
-    return 0;
+    return sp_list_has(lay->options, flag, strlen(flag));
 }
 
 int sp_layout_option_int(const struct sp_layout *lay, const char *key, int fallback, int *ok)

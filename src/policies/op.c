@@ -6,14 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The letter of a part; a chunk has the letter of its pass. op.h describes the notation. */
+/* The letter of a pass, in the order of enum sp_pass, and the one before a part that is not a
+ * forward. op.h describes the notation. */
+static const char pass_letter[] = "FBWR", pass_prefix[] = " bwr";
+/* The letter of a part; a chunk has the letter of its pass. */
 static const char part_letter[] = {
-    [SP_CHUNK] = 0,  [SP_EMBED] = 'E', [SP_PRE] = 'Q',   [SP_ATTN] = 'A',
-    [SP_POST] = 'O', [SP_HEAD] = 'L',  [SP_BLOCK] = 'P', [SP_UPDATE] = 'U'};
-static const char pass_letter[] = {
-    [SP_F] = 'F', [SP_B] = 'B', [SP_W] = 'W', [SP_R] = 'R', [SP_PASSES] = 0};
-static const char pass_prefix[] = {
-    [SP_F] = 0, [SP_B] = 'b', [SP_W] = 'w', [SP_R] = 'r', [SP_PASSES] = 0};
+    [SP_CHUNK] = ' ', [SP_EMBED] = 'E', [SP_PRE] = 'Q',    [SP_ATTN] = 'A',    [SP_POST] = 'O',
+    [SP_HEAD] = 'L',  [SP_BLOCK] = 'P', [SP_UPDATE] = 'U', [SP_UPDATE + 1] = 0};
 
 char *sp_op_print(const struct sp_op *op, int sliced, char *text)
 {
@@ -57,34 +56,30 @@ static int parse_number(const char **text, long max, long *value)
     return 0;
 }
 
+/* The place of a letter in a list, from `first` on; -1: it is not there. */
+static int place_of(const char *list, int first, char letter)
+{
+    const char *found = letter ? strchr(list + first, letter) : NULL;
+
+    return found ? (int)(found - list) : -1;
+}
+
 /* "F", "B", "W", "R" of a chunk, or "A", "bA", ... of a part. */
 static int parse_head(const char **text, struct sp_op *op)
 {
-    const char *t = *text;
-    const char *found = *t ? strchr("FBWR", *t) : NULL;
+    int pass = place_of(pass_letter, SP_F, **text), part = SP_CHUNK;
 
-    op->pass = SP_F;
-    op->part = SP_CHUNK;
-    if (found) {
-        op->pass = (unsigned char)(found - "FBWR");
-        *text = t + 1;
-        return 0;
+    if (pass < 0) {
+        pass = place_of(pass_prefix, SP_B, **text);
+        *text += pass >= 0;
+        part = place_of(part_letter, SP_EMBED, **text);
     }
-    for (int pass = SP_B; pass < SP_PASSES; pass++) {
-        if (*t && *t == pass_prefix[pass]) {
-            op->pass = (unsigned char)pass;
-            t++;
-            break;
-        }
-    }
-    for (int part = SP_EMBED; part <= SP_UPDATE; part++) {
-        if (*t && *t == part_letter[part]) {
-            op->part = (unsigned char)part;
-            *text = t + 1;
-            return 0;
-        }
-    }
-    return -EINVAL;
+    if (part < 0)
+        return -EINVAL;
+    ++*text;
+    op->pass = (unsigned char)(pass < 0 ? SP_F : pass);
+    op->part = (unsigned char)part;
+    return 0;
 }
 
 int sp_op_parse(const char *text, struct sp_op *op)

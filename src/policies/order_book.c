@@ -26,13 +26,6 @@ struct sp_order_book *sp_order_book_create(void)
     return book;
 }
 
-static void destroy_programs(struct sp_program *programs, int stages)
-{
-    for (int s = 0; programs && s < stages; s++)
-        free(programs[s].ops);
-    free(programs);
-}
-
 void sp_order_book_destroy(struct sp_order_book *book)
 {
     if (!book)
@@ -41,7 +34,7 @@ void sp_order_book_destroy(struct sp_order_book *book)
         struct entry *e = book->first;
 
         book->first = e->next;
-        destroy_programs(e->programs, e->stages);
+        sp_programs_destroy(e->programs, e->stages);
         free(e);
     }
     pthread_mutex_destroy(&book->mutex);
@@ -63,7 +56,7 @@ static struct sp_program *copy_programs(const struct sp_program *from, int stage
 
         to[s].ops = malloc(bytes + 1);
         if (!to[s].ops) {
-            destroy_programs(to, stages);
+            sp_programs_destroy(to, stages);
             return NULL;
         }
         if (bytes)

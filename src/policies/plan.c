@@ -185,11 +185,16 @@ int sp_plan_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
                                                                   : 0;
 }
 
+void sp_programs_destroy(struct sp_program *programs, int stages)
+{
+    for (int s = 0; programs && s < stages; s++)
+        sp_program_clear(&programs[s]);
+    free(programs);
+}
+
 void sp_plan_destroy(struct sp_plan *plan)
 {
-    for (int s = 0; plan->programs && s < plan->layout.stages; s++)
-        sp_program_clear(&plan->programs[s]);
-    free(plan->programs);
+    sp_programs_destroy(plan->programs, plan->layout.stages);
     forget_order(plan);
     sp_op_classes_destroy(&plan->classes);
     free(plan->deferred);
@@ -199,13 +204,6 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->recompute);
     sp_evictions_destroy(plan->evictions, plan->layout.stages);
     sp_map_destroy(plan->map);
-    plan->programs = NULL;
-    plan->deferred = NULL;
-    plan->first_layer = NULL;
-    plan->first_token = NULL;
-    plan->slice_share = NULL;
-    plan->recompute = NULL;
-    plan->evictions = NULL;
-    plan->map = NULL;
+    *plan = (struct sp_plan){.layout = plan->layout, .def = plan->def, .family = plan->family};
     plan->layout.map = NULL;
 }

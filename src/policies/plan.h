@@ -35,6 +35,8 @@ struct sp_plan {
 #define SP_MAX_SIZE 65536         /* of stages, micro-batches, chunks, slices */
 #define SP_MAX_OPS (16 * 1000000) /* of a plan, all stages together */
 
+/* Frees an array of programs, or NULL. */
+void sp_programs_destroy(struct sp_program *programs, int stages);
 void sp_plan_destroy(struct sp_plan *plan);
 
 /* Recomputes `split`, `deferred` and `classes` after a change of the programs, and drops `order`. 0

@@ -31,19 +31,6 @@ int sp_schedule_refuse(const char *name, int length)
                     *meant ? meant : ";", *meant ? "T" : "t", names);
 }
 
-/* Returns true if the comma-separated list holds the word. */
-static bool listed(const char *list, const char *word, size_t len)
-{
-    while (list && *list) {
-        size_t item = strcspn(list, ",");
-
-        if (item == len && !strncmp(list, word, len))
-            return true;
-        list += item + (list[item] == ',');
-    }
-    return false;
-}
-
 /* Checks the item at `at` of the options, "key=value" or a flag: it must be known, and given
  * once. */
 static int check_option(const struct sp_schedule_def *def, const char *options, const char *at)
@@ -53,12 +40,12 @@ static int check_option(const struct sp_schedule_def *def, const char *options, 
 
     if (!def->options && !def->flags)
         return sp_error(EINVAL, "schedule %s takes no options, not '%s'", def->name, options);
-    if (!flag && listed(def->flags, at, (size_t)key))
+    if (!flag && sp_list_has(def->flags, at, (size_t)key))
         return sp_error(EINVAL, "schedule %s: option '%.*s' takes no value", def->name, key, at);
-    if (key == 0 || key == item - 1 || (flag && listed(def->options, at, (size_t)key)))
+    if (key == 0 || key == item - 1 || (flag && sp_list_has(def->options, at, (size_t)key)))
         return sp_error(EINVAL, "schedule %s: option '%.*s' is not of the form key=value",
                         def->name, item, at);
-    if (!listed(flag ? def->flags : def->options, at, (size_t)key))
+    if (!sp_list_has(flag ? def->flags : def->options, at, (size_t)key))
         return sp_error(EINVAL, "schedule %s has no option '%.*s'; it has: %s%s%s", def->name, key,
                         at, def->options ? def->options : "", def->options && def->flags ? "," : "",
                         def->flags ? def->flags : "");

@@ -1,5 +1,5 @@
 #include "policies/refuse.h"
-#include "policies/plan.h"
+#include "policies/check.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,6 +40,29 @@ int sp_refuse_chunks(const struct sp_layout *lay, const struct sp_layout *fit, c
     return 0;
 }
 
+int sp_refuse_slices(const struct sp_layout *lay, char *why, size_t n)
+{
+    struct sp_layout fit = *lay;
+
+    fit.slices = 1;
+    return sp_refuse_chunks(lay, &fit, why, n);
+}
+
+int sp_check_sliced(const struct sp_layout *lay, char *why, size_t n)
+{
+    struct sp_layout fit = *lay;
+
+    fit.chunks = 1;
+    return sp_refuse_chunks(lay, &fit, why, n);
+}
+
+int sp_check_whole(const struct sp_layout *lay, char *why, size_t n)
+{
+    int err = sp_check_sliced(lay, why, n);
+
+    return err ? err : sp_refuse_slices(lay, why, n);
+}
+
 int sp_option_is(const struct sp_layout *lay, const char *key, const char *word)
 {
     char value[32];
@@ -56,24 +79,5 @@ int sp_refuse_word(const struct sp_layout *lay, const char *key, const char *one
         !strcmp(value, other))
         return 0;
     snprintf(why, n, "has no %s '%s'; use %s=%s or %s=%s", key, value, key, one, key, other);
-    return -EINVAL;
-}
-
-int sp_refuse_rounds(const struct sp_layout *lay, char *why, size_t n)
-{
-    int P = lay->stages, m = lay->micro_batches, below = m / P * P;
-
-    if (m == below)
-        return 0;
-    if (below > 0 && below + P <= SP_MAX_SIZE)
-        snprintf(why, n,
-                 "gives %d workers as many micro-batches each, which %d are not; use "
-                 "--micro-batches %d or %d",
-                 P, m, below, below + P);
-    else
-        snprintf(why, n,
-                 "gives %d workers as many micro-batches each, which %d are not; use "
-                 "--micro-batches %d",
-                 P, m, below > 0 ? below : P);
     return -EINVAL;
 }

@@ -43,12 +43,16 @@ const struct sp_schedule_def *sp_schedule_find(const char *name)
     return NULL;
 }
 
-bool sp_schedule_flag(const char *name, const char *flag)
+static const char *options_of(const char *name)
 {
     const char *colon = strchr(name, ':');
-    struct sp_layout lay = {.options = colon ? colon + 1 : ""};
 
-    return sp_layout_flag(&lay, flag);
+    return colon ? colon + 1 : "";
+}
+
+bool sp_schedule_flag(const char *name, const char *flag)
+{
+    return sp_list_has(options_of(name), flag, strlen(flag));
 }
 
 bool sp_schedule_is_searched(const char *name)
@@ -94,9 +98,7 @@ bool sp_schedule_is_synchronous(const char *name)
 bool sp_schedule_shares_vocabulary(const char *name)
 {
     const struct sp_family *family = family_of(name);
-    size_t at = strcspn(name, ":");
-    const struct sp_layout lay = {.options = name[at] ? name + at + 1 : "",
-                                  .vocabulary_parallel = 1};
+    const struct sp_layout lay = {.options = options_of(name), .vocabulary_parallel = 1};
 
     return family && sp_family_variant(family, &lay)->insert_ops;
 }

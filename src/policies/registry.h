@@ -43,6 +43,9 @@ const struct sp_schedule_owner *sp_schedule_owner(const struct sp_schedule_def *
 /* The file of the plugin that a schedule comes from, NULL: from none. */
 const char *sp_schedule_plugin(const struct sp_schedule_def *def);
 
+/* Returns true if a comma-separated list (NULL: empty) has a word of this length. */
+bool sp_list_has(const char *list, const char *word, size_t length);
+
 /* The family of a schedule that names this one, with the options of a layout. */
 const struct sp_family *sp_family_variant(const struct sp_family *family,
                                           const struct sp_layout *lay);

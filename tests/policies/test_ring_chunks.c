@@ -7,7 +7,6 @@
 #include "plan/memory.h"
 #include "policies/families/family.h"
 #include "policies/families/weight_ring/ring.h"
-#include "policies/families/workers.h"
 #include "policies/play.h"
 
 static const char *const schedules[] = {"weipipe:flow=line", "tawpipe:node=1", "wzb2",

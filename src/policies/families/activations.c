@@ -99,46 +99,32 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
     return freed;
 }
 
-struct sp_class_stash *sp_stash_by_class(const struct sp_plan *plan, const struct sp_shape *sh,
-                                         enum sp_recompute recompute, int every, int stage)
+int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
+                      enum sp_recompute recompute, int every, int stage)
 {
-    const struct sp_op_classes *classes = &plan->classes;
-    int first = classes->first[stage], n = classes->first[stage + 1] - first;
-    struct sp_class_stash *stash = calloc((size_t)n + 1, sizeof *stash);
+    struct {
+        int64_t taken, freed; /* by an op of a class, when it starts and when it ends */
+    } * stash;
+    const struct sp_program *prog = &plan->programs[stage];
+    const int *of = sp_op_classes_of(&plan->classes, stage);
+    int first = plan->classes.first[stage], n = plan->classes.first[stage + 1] - first;
+    int64_t live = 0, peak = 0;
 
+    stash = calloc((size_t)n + 1, sizeof *stash);
     if (!stash)
         abort(); /* as programs do */
     for (int c = 0; c < n; c++) {
-        const struct sp_op *op = &plan->programs[stage].ops[classes->example[first + c]];
+        const struct sp_op *op = &prog->ops[plan->classes.example[first + c]];
 
         if (op->pass == SP_F)
             stash[c].taken = sp_stash_of_op(plan, sh, recompute, every, stage, op);
         stash[c].freed = sp_stash_freed_by_op(plan, sh, recompute, every, stage, op);
     }
-    return stash;
-}
-
-int64_t sp_class_stash_peak(const struct sp_plan *plan, const struct sp_class_stash *stash,
-                            int stage)
-{
-    const int *of = sp_op_classes_of(&plan->classes, stage);
-    int first = plan->classes.first[stage];
-    int64_t live = 0, peak = 0;
-
-    for (int i = 0; i < plan->programs[stage].n; i++) {
+    for (int i = 0; i < prog->n; i++) {
         live += stash[of[i] - first].taken;
         peak = live > peak ? live : peak;
         live -= stash[of[i] - first].freed;
     }
-    return peak;
-}
-
-int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
-                      enum sp_recompute recompute, int every, int stage)
-{
-    struct sp_class_stash *stash = sp_stash_by_class(plan, sh, recompute, every, stage);
-    int64_t peak = sp_class_stash_peak(plan, stash, stage);
-
     free(stash);
     return peak;
 }

@@ -44,12 +44,6 @@ static inline bool sp_mlp_comes_in_chunks(const struct sp_shape *sh, enum sp_rec
            (mode == SP_RECOMPUTE_NO_ATTENTION || mode == SP_RECOMPUTE_FULL);
 }
 
-/* Elements of the run's type that n f32 values take up: parameter gradients are f32. */
-static inline int64_t sp_in_f32(const struct sp_shape *sh, int64_t n)
-{
-    return (int64_t)sp_shape_f32(sh, (uint64_t)n);
-}
-
 /* Bytes kept for the head, if the op's chunk is the last; `part` is the shape of its slice. */
 int64_t sp_stash_head_input(const struct sp_plan *plan, const struct sp_shape *part, int stage,
                             const struct sp_op *op);
@@ -73,18 +67,6 @@ int64_t sp_stash_of_op(const struct sp_plan *plan, const struct sp_shape *sh,
 int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *sh,
                              enum sp_recompute recompute, int every, int stage,
                              const struct sp_op *op);
-
-/* Bytes that an op of a class takes at its start (0 unless it is a forward) and frees at its end.
- * sp_stash_by_class returns an array of the stage's classes, beginning with classes.first[stage];
- * the caller frees it. */
-struct sp_class_stash {
-    int64_t taken, freed;
-};
-struct sp_class_stash *sp_stash_by_class(const struct sp_plan *plan, const struct sp_shape *sh,
-                                         enum sp_recompute recompute, int every, int stage);
-/* The highest sum of these bytes while the stage runs its program. */
-int64_t sp_class_stash_peak(const struct sp_plan *plan, const struct sp_class_stash *stash,
-                            int stage);
 
 /* Highest sum of stashed bytes while a stage runs its program. */
 int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -1,5 +1,5 @@
-/* The built-in graph families, a folder each: FAMILY/FAMILY.c says which ops there are,
- * FAMILY/actions.c what travels between them. */
+/* The built-in graph families, a folder each: FAMILY/FAMILY.c says which ops there are and, if there
+ * is no FAMILY/actions.c, what travels between them. */
 #ifndef SP_FAMILIES_H
 #define SP_FAMILIES_H
 
@@ -21,22 +21,10 @@ const struct sp_family *sp_family_find(const char *name);
 /* The i-th family, NULL past the end. */
 const struct sp_family *sp_family_at(int i);
 
-void sp_layerwise_lower(struct sp_lowering *l, int i);
-/* Three steps of it: an op's receives, its sends, and the frees of tensors that it was the last to
- * read. */
-void sp_layerwise_receive(struct sp_lowering *l, int stage, const struct sp_op *op, int index);
-void sp_layerwise_send(struct sp_lowering *l, int stage, const struct sp_op *op, int index);
-void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *op);
-int sp_multiplexed_lower_begin(struct sp_lowering *l);
 void sp_multiplexed_lower(struct sp_lowering *l, int i);
 void sp_multiplexed_lower_end(struct sp_lowering *l);
 int sp_attention_parallel_lower_begin(struct sp_lowering *l);
 void sp_attention_parallel_lower(struct sp_lowering *l, int i);
 void sp_attention_parallel_lower_end(struct sp_lowering *l);
-int sp_weight_ring_lower_begin(struct sp_lowering *l);
-void sp_weight_ring_lower(struct sp_lowering *l, int i);
-void sp_weight_ring_lower_end(struct sp_lowering *l);
-void sp_sharded_lower(struct sp_lowering *l, int i);
-void sp_sharded_lower_end(struct sp_lowering *l);
 
 #endif

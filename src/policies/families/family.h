@@ -26,6 +26,13 @@ struct sp_plan;
 struct sp_lowering;
 struct sp_op_work;
 
+typedef void (*sp_need_fn)(void *arg, int stage, const struct sp_op *op);
+
+static inline void sp_need(sp_need_fn need, void *arg, struct sp_dep dep)
+{
+    need(arg, dep.stage, &dep.op);
+}
+
 /* Called for a parameter block of a stage; layer is -1 outside the layers. An error ends the
  * walk. */
 typedef int (*sp_stage_block_fn)(void *arg, enum sp_block_kind kind, int layer);
@@ -51,6 +58,13 @@ enum sp_layers {
                            * has more to do */
 };
 
+/* Things that the devices of a stage may share. */
+enum {
+    SP_GROUP_TOKENS = 1,
+    SP_GROUP_PARAMETERS = 2,
+    SP_GROUP_ALL = SP_GROUP_TOKENS | SP_GROUP_PARAMETERS
+};
+
 struct sp_family_facts {
     enum sp_layers layers;
     bool slices;  /* sequences may be cut, and the family may seek slices of equal length or time
@@ -60,6 +74,7 @@ struct sp_family_facts {
     bool sharded; /* every stage holds a part of each parameter block */
     bool shards_ends;  /* likewise of embedding and head, which are gathered while a step runs */
     bool one_line;     /* every stage runs all chunks of the model */
+    bool every_end;    /* every stage has embedding and head of some micro-batches */
     bool names_global; /* the chunk of an op is a global stage, whichever stage runs it */
     bool head_op;      /* the head is an op of its own; its input is freed when that op ends */
     bool prices_head;  /* the cost of the head may be given apart (struct sp_costs: head) */
@@ -67,17 +82,12 @@ struct sp_family_facts {
     /* Stages share the attention of ops that they begin together. Keys and values are sent layer by
      * layer, not once for the whole chunk. */
     bool shares_attention;
-    /* Gradients that travel with weights have the type of the run, unless "gradients=f32" says
-     * otherwise. */
-    bool rounds_gradients;
     /* Stages update their weights within a step (struct sp_map: batch); a backward uses the version
      * that its forward used. */
     bool stashes;
+    int groups;          /* the SP_GROUP_... that the devices of a stage may share */
     bool post_validates; /* a step may begin before the norm of the step before is known */
 };
-
-/* Things that the devices of a stage may share (sp_family: groups). */
-enum { SP_GROUP_TOKENS = 1, SP_GROUP_PARAMETERS = 2 };
 
 /* How an order becomes actions (policies/lowering). All but `lower` may be NULL; each comment says
  * what NULL means. */
@@ -129,11 +139,7 @@ struct sp_owners {
     /* The i-th of the global stages (parts: blocks) whose parameters a stage keeps, -1 past the
      * last; NULL: those of its chunks. */
     int (*owned)(const struct sp_layout *lay, int stage, int i);
-    /* True if a stage computes the embedding (`last`: the head) of some micro-batch. */
-    bool (*is_end)(const struct sp_layout *lay, int stage, bool last);
-    /* `each_block` walks all blocks of a stage; `holder` returns the stage that holds a block. */
-    int (*each_block)(const struct sp_plan *plan, const struct sp_model *m, int stage,
-                      sp_stage_block_fn fn, void *arg);
+    /* The stage that holds a block. */
     int (*owner)(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
 };
 
@@ -167,7 +173,7 @@ struct sp_family {
      * after one line. NULL: refuses nothing. */
     int (*refuse)(const struct sp_plan *plan, const struct sp_train_wish *wish);
 
-    /* The SP_GROUP_... that the devices of a stage may share; NULL: none. */
+    /* The SP_GROUP_... under the options of a layout; NULL: the fact. */
     int (*groups)(const struct sp_layout *lay);
 
     /* ---- ops ---- */
@@ -186,8 +192,7 @@ struct sp_family {
                 struct sp_dep out[SP_MAX_DEPS]);
 
     /* Calls `need` for every op that a complete schedule must hold (W and R excepted). */
-    void (*required)(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg);
+    void (*required)(const struct sp_layout *lay, sp_need_fn need, void *arg);
 
     /* A number that tells apart ops of a stage that differ only in their micro-batch (op_classes.h)
      * but compute or keep different things. NULL: no such ops differ. */
@@ -207,9 +212,6 @@ struct sp_family {
     int (*work)(const struct sp_plan *plan, const struct sp_shape *sh, const struct sp_op *op,
                 struct sp_op_work *work);
 
-    /* Activations of one micro-batch on all stages, as peak_live counts them. */
-    int (*activations)(const struct sp_layout *lay);
-
     /* The part of an activation that an op holds, as peak_live counts them; NULL: 1. */
     double (*size)(const struct sp_layout *lay, const struct sp_op *op);
 
@@ -227,7 +229,9 @@ struct sp_family {
 static inline double sp_activation_share(const struct sp_family *family,
                                          const struct sp_layout *lay)
 {
-    return (double)lay->stages / family->activations(lay);
+    int all = family->facts.parts ? 2 * lay->layers + 1 : sp_globals(lay); /* of every slice */
+
+    return (double)lay->stages / (all * lay->slices);
 }
 
 #endif

@@ -91,12 +91,30 @@ static int fill(const struct sp_layout *lay,
     return 0;
 }
 
+/* Allocates the tables; NULL: no memory. */
+static struct sp_map *new_map(const struct sp_layout *lay, int pipes, int globals)
+{
+    struct sp_map *map = calloc(1, sizeof *map);
+
+    if (!map)
+        return NULL;
+    *map = (struct sp_map){
+        .pipes = pipes,
+        .globals = globals,
+        .global = calloc((size_t)lay->stages * (size_t)lay->chunks, sizeof *map->global),
+        .home = calloc((size_t)pipes * (size_t)globals, sizeof *map->home),
+        .pipe = pipes > 1 ? calloc((size_t)lay->micro_batches, 1) : NULL};
+    if (map->global && map->home && (pipes == 1 || map->pipe))
+        return map;
+    sp_map_destroy(map);
+    return NULL;
+}
+
 int sp_map_create(const struct sp_layout *lay, int pipes,
                   int (*global)(const struct sp_layout *lay, int stage, int chunk),
                   int (*pipe)(const struct sp_layout *lay, int mb), struct sp_map **out, char *why,
                   size_t n)
 {
-    size_t chunks = (size_t)lay->stages * (size_t)lay->chunks;
     struct sp_map *map;
     int err;
 
@@ -105,17 +123,10 @@ int sp_map_create(const struct sp_layout *lay, int pipes,
                  lay->chunks, pipes);
         return -EINVAL;
     }
-    map = calloc(1, sizeof *map);
+    map = new_map(lay, pipes, lay->stages * lay->chunks / pipes);
     if (!map)
         return -ENOMEM;
-    map->pipes = pipes;
-    map->globals = (int)chunks / pipes;
-    map->global = calloc(chunks, sizeof *map->global);
-    map->home = calloc(chunks, sizeof *map->home);
-    if (pipes > 1)
-        map->pipe = calloc((size_t)lay->micro_batches, 1);
-    err = map->global && map->home && (pipes == 1 || map->pipe) ? 0 : -ENOMEM;
-    err = err ? err : fill(lay, global, map, why, n);
+    err = fill(lay, global, map, why, n);
     for (int i = 0; !err && pipes > 1 && i < lay->micro_batches; i++) {
         int at = pipe ? pipe(lay, i) : i >= (lay->micro_batches + 1) / 2;
 
@@ -135,21 +146,12 @@ int sp_map_create(const struct sp_layout *lay, int pipes,
 
 int sp_map_create_all(const struct sp_layout *lay, struct sp_map **out)
 {
-    size_t chunks = (size_t)lay->chunks;
-    struct sp_map *map = calloc(1, sizeof *map);
+    struct sp_map *map = new_map(lay, 1, lay->chunks);
 
     if (!map)
         return -ENOMEM;
-    map->pipes = 1;
-    map->globals = lay->chunks;
-    map->global = calloc((size_t)lay->stages * chunks, sizeof *map->global);
-    map->home = calloc(chunks, sizeof *map->home);
-    if (!map->global || !map->home) {
-        sp_map_destroy(map);
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < (size_t)lay->stages * chunks; i++)
-        map->global[i] = (int)(i % chunks);
+    for (int i = 0; i < lay->stages * lay->chunks; i++)
+        map->global[i] = i % lay->chunks;
     for (int c = 0; c < lay->chunks; c++)
         map->home[c].chunk = c;
     *out = map;

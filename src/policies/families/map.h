@@ -26,6 +26,7 @@ struct sp_map {
                 * the step */
     int late;  /* updates by which the weights of a batch lag; 0: each micro-batch takes the newest
                * weights */
+    bool rounds_gradients; /* those that travel with weights have the type of the run, else f32 */
     const struct sp_family *base; /* the family to whose ops others are added; NULL: none are */
     void *state;                  /* other tables of the layout that the family keeps */
     void (*destroy_state)(void *state); /* NULL: free */

@@ -84,29 +84,19 @@ bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last)
 {
     const struct sp_layout *lay = &plan->layout;
 
-    if (owners_of(plan)->is_end)
-        return owners_of(plan)->is_end(lay, stage, last);
+    if (plan->family->facts.every_end)
+        return true;
+    if (owners_of(plan)->owner)
+        return owners_of(plan)->owner(plan, last ? SP_BLOCK_HEAD : SP_BLOCK_TOKENS, -1) == stage;
     for (int pipe = 0; pipe < sp_pipes(lay); pipe++)
         if (sp_chunk_owner(lay, pipe, last ? sp_globals(lay) - 1 : 0).stage == stage)
             return true;
     return false;
 }
 
-bool sp_every_stage(const struct sp_layout *lay, int stage, bool last)
-{
-    (void)lay, (void)stage, (void)last;
-    return true;
-}
-
-int sp_all_groups(const struct sp_layout *lay)
-{
-    (void)lay;
-    return SP_GROUP_TOKENS | SP_GROUP_PARAMETERS;
-}
-
 int sp_plan_groups(const struct sp_plan *plan)
 {
-    return plan->family->groups ? plan->family->groups(&plan->layout) : 0;
+    return plan->family->groups ? plan->family->groups(&plan->layout) : plan->family->facts.groups;
 }
 
 int sp_slices_of(const struct sp_plan *plan, int global)
@@ -202,21 +192,20 @@ static int visit_layers(const struct sp_plan *plan, const struct sp_model *m, in
     return err;
 }
 
-int sp_stream_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
+/* The blocks outside the layers of which every stage holds a part. */
+static int visit_shared_ends(const struct sp_plan *plan, const struct sp_model *m,
+                             sp_stage_block_fn fn, void *arg)
 {
     int err = 0;
 
-    for (int kind = 0; !err && kind < SP_BLOCK_KINDS; kind++)
-        if (!sp_block_is_of_layer((enum sp_block_kind)kind))
-            err = stream(m, (enum sp_block_kind)kind, fn, arg);
+    for (int k = 0; !err && k < SP_BLOCK_KINDS; k++) {
+        enum sp_block_kind kind = (enum sp_block_kind)k;
+
+        if (is_by_rows(plan, kind) ||
+            (plan->family->facts.shards_ends && !sp_block_is_of_layer(kind)))
+            err = stream(m, kind, fn, arg);
+    }
     return err;
-}
-
-int sp_stream_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg)
-{
-    int err = stream(m, SP_BLOCK_TOKENS, fn, arg);
-
-    return err ? err : stream(m, SP_BLOCK_HEAD, fn, arg);
 }
 
 /* The first global stage begins with the tables, the last one ends in norm and head. A stage that
@@ -242,18 +231,33 @@ static int visit_global(const struct sp_plan *plan, const struct sp_model *m, in
     return err;
 }
 
+/* All blocks of which the family says that this stage owns them. */
+static int visit_owned(const struct sp_plan *plan, const struct sp_model *m, int stage,
+                       sp_stage_block_fn fn, void *arg)
+{
+    int err = 0;
+
+    for (int kind = 0; !err && kind < SP_BLOCK_KINDS; kind++) {
+        enum sp_block_kind end = (enum sp_block_kind)kind;
+
+        if (!sp_block_is_of_layer(end) && !is_by_rows(plan, end) &&
+            owners_of(plan)->owner(plan, end, -1) == stage)
+            err = stream(m, end, fn, arg);
+    }
+    for (int i = 0; !err && i < SP_LAYER_BLOCKS * m->layers; i++)
+        if (owners_of(plan)->owner(plan, sp_layer_block(i), i / SP_LAYER_BLOCKS) == stage)
+            err = fn(arg, sp_layer_block(i), i / SP_LAYER_BLOCKS);
+    return err;
+}
+
 int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
                         sp_stage_block_fn fn, void *arg)
 {
     bool has_tokens = false;
-    int err = 0, at;
+    int err = visit_shared_ends(plan, m, fn, arg), at;
 
-    if (owners_of(plan)->each_block)
-        return owners_of(plan)->each_block(plan, m, stage, fn, arg);
-    if (plan->family->facts.shards_ends)
-        err = sp_stream_ends(m, fn, arg);
-    if (plan->layout.vocabulary_parallel)
-        err = sp_stream_tables(m, fn, arg);
+    if (owners_of(plan)->owner)
+        return err ? err : visit_owned(plan, m, stage, fn, arg);
     for (int i = 0; !err && (at = sp_stage_owned(plan, stage, i)) >= 0; i++) {
         if (plan->family->facts.shards_ends)
             err = visit_layers(plan, m, at, fn, arg);
@@ -294,16 +298,13 @@ int sp_block_owners(const struct sp_plan *plan, const struct sp_model *m, enum s
         return 1;
     }
     n_globals = globals_of(plan, m, kind, layer, globals);
-    for (int i = 0; i < n_globals * sp_pipes(lay); i++) {
-        int stage = sp_chunk_owner(lay, i / n_globals, globals[i % n_globals]).stage, at = 0;
+    for (int stage = 0; stage < lay->stages; stage++) {
+        bool holds = false;
 
-        while (at < n && stages[at] < stage)
-            at++;
-        if (at < n && stages[at] == stage)
-            continue;
-        for (int k = n++; k > at; k--)
-            stages[k] = stages[k - 1];
-        stages[at] = stage;
+        for (int i = 0; i < n_globals * sp_pipes(lay); i++)
+            holds |= sp_chunk_owner(lay, i / n_globals, globals[i % n_globals]).stage == stage;
+        if (holds)
+            stages[n++] = stage;
     }
     return n;
 }

@@ -49,11 +49,8 @@ int sp_activations_of_op(const struct sp_plan *plan, int stage, const struct sp_
 
 /* True if a stage begins (`last`: ends) the model for some micro-batches. */
 bool sp_is_end_stage(const struct sp_plan *plan, int stage, bool last);
-/* For families in which every stage does. */
-bool sp_every_stage(const struct sp_layout *lay, int stage, bool last);
 
-/* SP_GROUP_...: both kinds, for families that allow both; and the kinds that a plan allows. */
-int sp_all_groups(const struct sp_layout *lay);
+/* The SP_GROUP_... that the devices of a stage may share. */
 int sp_plan_groups(const struct sp_plan *plan);
 
 /* Slices, or parts of them, of a global stage. */
@@ -66,12 +63,6 @@ int sp_slices_of(const struct sp_plan *plan, int global);
  */
 int sp_stage_each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
                         sp_stage_block_fn fn, void *arg);
-
-/* The same for embedding, final norm and head. */
-int sp_stream_ends(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
-
-/* The same for the tables of embedding and head. */
-int sp_stream_tables(const struct sp_model *m, sp_stage_block_fn fn, void *arg);
 
 /* True if every stage holds a part of such blocks; and true if some stage gathers them while a step
  * runs. */

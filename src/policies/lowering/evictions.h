@@ -40,12 +40,4 @@ struct sp_evictions *sp_evictions_new(int stages);
 int sp_evictions_reserve(struct sp_evictions *e, int n, int streams);
 void sp_evictions_destroy(struct sp_evictions *e, int stages);
 
-/* The first eviction that leaves after, or returns with, op `index` of the program or a later
- * one. */
-int sp_evictions_leaving_from(const struct sp_evictions *e, int index);
-int sp_evictions_returning_from(const struct sp_evictions *e, int index);
-/* The op of an entry of `streams`, and the first entry of op `index` or a later one. */
-int sp_stream_index(const struct sp_eviction *stream);
-int sp_evictions_streams_from(const struct sp_evictions *e, int index);
-
 #endif

@@ -1,6 +1,8 @@
-#include "policies/lowering/exchanges.h"
+/* Traffic between the devices of a stage: for attention, if they share the tokens of sequences
+ * (graphs/context/); at every product, if they share parameters (graphs/tensor/). */
 #include "policies/families/activations.h"
 #include "policies/families/work.h"
+#include "policies/lowering/lowering.h"
 #include "policies/lowering/pipelines.h"
 
 /* Around a ring, keys and values of this slice and of those before pass all members. A backward

@@ -1,5 +1,4 @@
 #include "policies/lowering/lowering.h"
-#include "policies/lowering/exchanges.h"
 #include "policies/simulation/merge.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -18,9 +17,8 @@ enum { LISTS = 1 << 12 };
 
 struct sp_messages {
     struct message *list[LISTS]; /* by a hash of tensor and stages, each oldest first */
-    struct message *unused;
-    int64_t sent; /* pieces, in this step */
-    bool lost;    /* there was no memory for one */
+    int64_t sent;                /* pieces, in this step */
+    bool lost;                   /* there was no memory for one */
 };
 
 static unsigned list_of(const struct sp_tensor_id *t, int from, int to)
@@ -36,12 +34,8 @@ static bool is_same(const struct message *m, const struct sp_tensor_id *t, int f
 static void post(struct sp_messages *messages, struct message sent)
 {
     struct message **at = &messages->list[list_of(&sent.tensor, sent.from, sent.to)];
-    struct message *m = messages->unused;
+    struct message *m = malloc(sizeof *m);
 
-    if (m)
-        messages->unused = m->next;
-    else
-        m = malloc(sizeof *m);
     if (!m) {
         messages->lost = true;
         return;
@@ -56,6 +50,7 @@ static void post(struct sp_messages *messages, struct message sent)
 static int64_t take(struct sp_messages *messages, const struct sp_tensor_id *t, int from, int to)
 {
     struct message **at = &messages->list[list_of(t, from, to)], *m;
+    int64_t number;
 
     while (*at && !is_same(*at, t, from, to))
         at = &(*at)->next;
@@ -63,9 +58,9 @@ static int64_t take(struct sp_messages *messages, const struct sp_tensor_id *t, 
     if (!m)
         return -1;
     *at = m->next;
-    m->next = messages->unused;
-    messages->unused = m;
-    return m->number;
+    number = m->number;
+    free(m);
+    return number;
 }
 
 static void clear(struct sp_messages *messages)
@@ -75,25 +70,15 @@ static void clear(struct sp_messages *messages)
             struct message *m = messages->list[i];
 
             messages->list[i] = m->next;
-            m->next = messages->unused;
-            messages->unused = m;
+            free(m);
         }
     messages->sent = 0;
 }
 
-static void destroy_messages(struct sp_messages *messages)
-{
-    if (!messages)
-        return;
-    clear(messages);
-    while (messages->unused) {
-        struct message *m = messages->unused;
-
-        messages->unused = m->next;
-        free(m);
-    }
-    free(messages);
-}
+/* The next entries of a stage's evictions; a step comes to its ops in order. */
+struct sp_evicting {
+    int leaving, returning, streams;
+};
 
 /* ---- the walk ------------------------------------------------------------------------------ */
 
@@ -108,7 +93,8 @@ int sp_lowering_create(const struct sp_plan *plan, const struct sp_shape *shape,
     l->position = calloc((size_t)plan->family->ids(lay), sizeof *l->position);
     l->all = calloc((size_t)lay->stages, sizeof *l->all);
     l->messages = calloc(1, sizeof *l->messages);
-    if (!l->order || !l->position || !l->all || !l->messages) {
+    l->evicting = calloc((size_t)lay->stages, sizeof *l->evicting);
+    if (!l->order || !l->position || !l->all || !l->messages || !l->evicting) {
         sp_lowering_destroy(l);
         return -ENOMEM;
     }
@@ -124,9 +110,12 @@ void sp_lowering_destroy(struct sp_lowering *l)
     free(l->made);
     free(l->position);
     free(l->all);
+    free(l->evicting);
     free(l->exchanged);
     free(l->state);
-    destroy_messages(l->messages);
+    if (l->messages)
+        clear(l->messages);
+    free(l->messages);
     *l = (struct sp_lowering){0};
 }
 
@@ -144,6 +133,7 @@ int sp_lower_begin(struct sp_lowering *l, void (*emit)(void *arg, const struct s
     l->emit = emit;
     l->arg = arg;
     clear(l->messages);
+    memset(l->evicting, 0, (size_t)plan->layout.stages * sizeof *l->evicting);
     free(l->exchanged);
     l->exchanged = malloc(((size_t)classes + 1) * sizeof *l->exchanged);
     if (!l->exchanged)
@@ -221,14 +211,41 @@ static void move(struct sp_lowering *l, enum sp_action_kind kind, int stage, int
 
 /* Fetches the keys and values that are streamed in for an op, or evicts those streamed out after
  * it. */
-static void streams(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index)
+static void stream(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index)
 {
-    const struct sp_evictions *e = l->plan->evictions ? &l->plan->evictions[stage] : NULL;
+    const struct sp_evictions *e = &l->plan->evictions[stage];
+    int i = l->evicting[stage].streams;
 
-    for (int i = e ? sp_evictions_streams_from(e, index) : 0;
-         e && i < e->n_streams && sp_stream_index(&e->streams[i]) == index; i++)
-        if ((e->streams[i].leaves.index < 0) == (kind == SP_ACTION_FETCH))
+    for (; i < e->n_streams; i++) {
+        bool fetched = e->streams[i].leaves.index < 0;
+
+        if ((fetched ? e->streams[i].returns.index : e->streams[i].leaves.index) > index)
+            break;
+        if (fetched == (kind == SP_ACTION_FETCH))
             move(l, kind, stage, index, &e->streams[i]);
+    }
+    if (kind == SP_ACTION_EVICT)
+        l->evicting[stage].streams = i;
+}
+
+/* Fetches what returns with an op: first what it streams, then tensors that only later ops need. */
+static void fetch(struct sp_lowering *l, int stage, int index)
+{
+    const struct sp_evictions *e = &l->plan->evictions[stage];
+    int *i = &l->evicting[stage].returning;
+
+    stream(l, SP_ACTION_FETCH, stage, index);
+    for (; *i < e->n && e->leaving[e->returning[*i]].returns.index <= index; ++*i)
+        move(l, SP_ACTION_FETCH, stage, index, &e->leaving[e->returning[*i]]);
+}
+
+static void evict(struct sp_lowering *l, int stage, int index)
+{
+    const struct sp_evictions *e = &l->plan->evictions[stage];
+    int *i = &l->evicting[stage].leaving;
+
+    for (; *i < e->n && e->leaving[*i].leaves.index <= index; ++*i)
+        move(l, SP_ACTION_EVICT, stage, index, &e->leaving[*i]);
 }
 
 static int64_t exchange_bytes(struct sp_lowering *l, int stage, int index)
@@ -265,7 +282,7 @@ void sp_lower_run(struct sp_lowering *l, int stage, int index)
 
 void sp_lower_part(struct sp_lowering *l, int stage, int index, int op_part, int op_parts)
 {
-    const struct sp_evictions *all = l->plan->evictions, *e = all ? &all[stage] : NULL;
+    bool evicts = l->plan->evictions != NULL;
     struct sp_action a = {.kind = SP_ACTION_RUN,
                           .stage = stage,
                           .op = l->plan->programs[stage].ops[index],
@@ -273,20 +290,16 @@ void sp_lower_part(struct sp_lowering *l, int stage, int index, int op_part, int
                           .op_parts = op_parts,
                           .index = index};
 
-    if (op_part == 0) {
-        streams(l, SP_ACTION_FETCH, stage, index); /* before fetches that only later ops need */
-        for (int i = e ? sp_evictions_returning_from(e, index) : 0;
-             e && i < e->n && e->leaving[e->returning[i]].returns.index == index; i++)
-            move(l, SP_ACTION_FETCH, stage, index, &e->leaving[e->returning[i]]);
-    }
+    if (op_part == 0 && evicts)
+        fetch(l, stage, index);
     l->emit(l->arg, &a);
     if (op_part < op_parts - 1)
         return;
-    streams(l, SP_ACTION_EVICT, stage, index);
+    if (evicts)
+        stream(l, SP_ACTION_EVICT, stage, index);
     exchange(l, stage, index);
-    for (int i = e ? sp_evictions_leaving_from(e, index) : 0;
-         e && i < e->n && e->leaving[i].leaves.index == index; i++)
-        move(l, SP_ACTION_EVICT, stage, index, &e->leaving[i]);
+    if (evicts)
+        evict(l, stage, index);
 }
 
 void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients)
@@ -341,6 +354,12 @@ void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id 
 void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index)
 {
     receive(l, from, to, t, index, false, false);
+}
+
+void sp_lower_release(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)
+{
+    (void)from;
+    sp_lower_free(l, to, t);
 }
 
 void sp_lower_pass(struct sp_lowering *l, int from, int to, struct sp_tensor_id t)

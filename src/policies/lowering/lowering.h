@@ -25,10 +25,11 @@ struct sp_lowering {
     int every;
     const struct sp_placed *order; /* [n] all ops in the order of submission */
     int n;
-    int *position;      /* place in `order` of an op, by its id in the family */
-    int *all;           /* [stages] 0, 1, ...: the group of all stages */
-    int64_t *exchanged; /* [classes] bytes of EXCHANGE of an op; -1: not asked for yet */
-    void *state;        /* the family's, for one step */
+    int *position;                /* place in `order` of an op, by its id in the family */
+    int *all;                     /* [stages] 0, 1, ...: the group of all stages */
+    struct sp_evicting *evicting; /* [stages] how far the plan's evictions have come in a step */
+    int64_t *exchanged;           /* [classes] bytes of EXCHANGE of an op; -1: not asked for yet */
+    void *state;                  /* the family's, for one step */
     struct sp_messages *messages;
     struct sp_placed *made; /* `order`, if the plan does not keep it */
     void (*emit)(void *arg, const struct sp_action *action);
@@ -59,6 +60,15 @@ void sp_lower_orphans(struct sp_lowering *l,
 /* All three; 0 or -ENOMEM. */
 int sp_lower_step(struct sp_lowering *l, void (*emit)(void *arg, const struct sp_action *action),
                   void *arg);
+
+/* ---- bytes of EXCHANGE ----------------------------------------------------------------- */
+
+/* Bytes that one device, the first, sends to the others in an op: rows of tokens and shares of
+ * sums; heads of q, k, v and the output, or keys and values around a ring; their gradients; and
+ * again what the backward recomputes. `every` is the K of --recompute every=K. */
+int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
+                          enum sp_recompute recompute, int every, int stage,
+                          const struct sp_op *op);
 
 /* ---- for families ------------------------------------------------------------------------- */
 
@@ -91,8 +101,10 @@ void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id 
 void sp_lower_recv(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index);
 void sp_lower_recv_owner(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 void sp_lower_free(struct sp_lowering *l, int stage, struct sp_tensor_id t);
-/* Between parts of ops: sent, received, and freed at the sender. */
+/* Between parts of ops: sent, received, and freed at the sender; later released by the receiver. */
+typedef void (*sp_lower_fn)(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 void sp_lower_pass(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
+void sp_lower_release(struct sp_lowering *l, int from, int to, struct sp_tensor_id t);
 /* `index`: the op in the stage's program that needs what is gathered, or that made what is
  * scattered. The members of a REDUCE follow each other, beginning with the first. */
 void sp_lower_collective(struct sp_lowering *l, enum sp_action_kind kind, int stage, int index,

@@ -1,7 +1,7 @@
 #include "policies/lowering/tensor.h"
 #include "policies/families/ownership.h"
-#include "policies/refuse.h"
 #include <stdio.h>
+#include <string.h>
 
 /* The shape of a kind of tensor. */
 enum extent { ROWS_H, ROWS_Q, ROWS_KV, ROWS_HEADS, ROWS_2, STASH, OUT_PRODUCT, CHUNK, ONE_BLOCK };
@@ -42,6 +42,23 @@ static const char *const block_names[SP_BLOCK_KINDS] = {
     [SP_BLOCK_QKV] = "qkv",       [SP_BLOCK_POST] = "post",           [SP_BLOCK_NORM] = "norm",
     [SP_BLOCK_HEAD] = "head",
 };
+
+int sp_attention_kinds(enum sp_pass pass, enum sp_attention_tensors which,
+                       enum sp_tensor_kind out[SP_ATTENTION_KINDS])
+{
+    static const struct {
+        int n;
+        enum sp_tensor_kind kind[SP_ATTENTION_KINDS];
+    } all[][2] = {
+        [SP_F] = {[SP_ATTENTION_INPUTS] = {1, {SP_TENSOR_Q}},
+                  [SP_ATTENTION_RESULTS] = {2, {SP_TENSOR_O, SP_TENSOR_LSE}}},
+        [SP_B] = {
+            [SP_ATTENTION_INPUTS] = {4, {SP_TENSOR_Q, SP_TENSOR_DO, SP_TENSOR_O, SP_TENSOR_LSE}},
+            [SP_ATTENTION_RESULTS] = {1, {SP_TENSOR_DQ}}}};
+
+    memcpy(out, all[pass][which].kind, sizeof all[pass][which].kind);
+    return all[pass][which].n;
+}
 
 const char *sp_tensor_name(enum sp_tensor_kind kind)
 {
@@ -140,8 +157,7 @@ static size_t block_elements(const struct sp_model *m, int at, int i)
 
 bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shape)
 {
-    return plan->family->facts.rounds_gradients && plan->layout.stages > 1 && shape &&
-           shape->dtype != SP_F32 && !sp_option_is(&plan->layout, "gradients", "f32");
+    return plan->map && plan->map->rounds_gradients && shape && shape->dtype != SP_F32;
 }
 
 static size_t elem_of(const struct sp_plan *plan, const struct sp_shape *shape,
@@ -153,15 +169,6 @@ static size_t elem_of(const struct sp_plan *plan, const struct sp_shape *shape,
     bool wide = gradient || extent == ROWS_HEADS || extent == ROWS_2;
 
     return wide ? sizeof(float) : sp_shape_elem(shape);
-}
-
-size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
-                       const struct sp_tensor_id *t, int i, size_t *elem_bytes)
-{
-    *elem_bytes = elem_of(plan, shape, t);
-    if (kinds[t->kind].extent == CHUNK)
-        return block_elements(&shape->held, t->at, i);
-    return (size_t)(sp_tensor_elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
 }
 
 struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct sp_shape *shape,
@@ -195,11 +202,9 @@ static int64_t chunk_elements(const struct sp_plan *plan, const struct sp_shape 
     return at < 0 ? sum : layers_of(plan, shape, at) * sum;
 }
 
-int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,
-                           const struct sp_tensor_id *t)
+static int64_t elements(const struct sp_plan *plan, const struct sp_shape *shape,
+                        const struct sp_tensor_id *t)
 {
-    if (!shape)
-        return 0;
     switch (kinds[t->kind].extent) {
     case ROWS_H:
         return rows_of(plan, shape, t) * shape->model.hidden;
@@ -223,8 +228,17 @@ int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *sh
     }
 }
 
+size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
+                       const struct sp_tensor_id *t, int i, size_t *elem_bytes)
+{
+    *elem_bytes = elem_of(plan, shape, t);
+    if (kinds[t->kind].extent == CHUNK)
+        return block_elements(&shape->held, t->at, i);
+    return (size_t)(elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
+}
+
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,
                         const struct sp_tensor_id *t)
 {
-    return shape ? (int64_t)elem_of(plan, shape, t) * sp_tensor_elements(plan, shape, t) : 0;
+    return shape ? (int64_t)elem_of(plan, shape, t) * elements(plan, shape, t) : 0;
 }

@@ -8,6 +8,21 @@
 #include "policies/lowering/tensor_id.h"
 #include "policies/plan.h"
 
+/* A tensor of an op's micro-batch and slice. */
+static inline struct sp_tensor_id sp_tensor_of(enum sp_tensor_kind kind, const struct sp_op *op,
+                                               int at)
+{
+    return (struct sp_tensor_id){
+        .kind = (unsigned char)kind, .slice = op->slice, .mb = op->mb, .at = at};
+}
+
+/* A stage that computes attention of another stage's queries gets some tensors for that, besides
+ * keys and values, and leaves others for that stage. Writes their kinds; returns how many. */
+enum sp_attention_tensors { SP_ATTENTION_INPUTS, SP_ATTENTION_RESULTS };
+enum { SP_ATTENTION_KINDS = 4 };
+int sp_attention_kinds(enum sp_pass pass, enum sp_attention_tensors which,
+                       enum sp_tensor_kind out[SP_ATTENTION_KINDS]);
+
 /* The name of a kind: "x", "dx", "kv", ... */
 const char *sp_tensor_name(enum sp_tensor_kind kind);
 
@@ -40,9 +55,7 @@ struct sp_tensor_block sp_tensor_block(const struct sp_plan *plan, const struct 
  * f32. */
 bool sp_rounds_gradients(const struct sp_plan *plan, const struct sp_shape *shape);
 
-/* Elements and bytes of the tensor; shape NULL: 0. All other gradients of parameters are f32. */
-int64_t sp_tensor_elements(const struct sp_plan *plan, const struct sp_shape *shape,
-                           const struct sp_tensor_id *t);
+/* Bytes of the tensor; shape NULL: 0. All other gradients of parameters are f32. */
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,
                         const struct sp_tensor_id *t);
 

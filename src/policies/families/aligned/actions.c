@@ -15,19 +15,22 @@
 #include "policies/families/aligned/assist.h"
 #include "policies/families/aligned/aligned.h"
 #include "policies/families/families.h"
+#include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
+#include "policies/lowering/lowering.h"
+#include "policies/refuse.h"
 
 static int slot_at(const struct sp_lowering *l, int i)
 {
     return sp_slot_of(&l->plan->layout, l->order[i].stage, sp_lowering_op(l, i));
 }
 
-double sp_aligned_turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
+static double turn(const struct sp_layout *lay, int stage, const struct sp_op *op)
 {
     return sp_slot_of(lay, stage, op);
 }
 
-int sp_aligned_unit(const struct sp_lowering *l, int i)
+static int unit(const struct sp_lowering *l, int i)
 {
     int n = 1;
 
@@ -38,60 +41,25 @@ int sp_aligned_unit(const struct sp_lowering *l, int i)
 
 /* ---- what is exchanged ---------------------------------------------------------------------- */
 
-/* Calls fn for each tensor that the assisting stage reads: those of the owner's slice, and slices
- * of keys except `but`. */
-static void each_shared(struct sp_lowering *l, const struct sp_assist *assist,
-                        const struct sp_key_range *but,
-                        void (*fn)(struct sp_lowering *l, const struct sp_assist *assist,
-                                   struct sp_tensor_id t))
+/* Takes a step with the tensors of an assist: with the inputs go slices of keys, with the results of
+ * a backward their gradients, except slices `but`. */
+static void exchange(struct sp_lowering *l, const struct sp_assist *assist,
+                     const struct sp_key_range *but, enum sp_attention_tensors which,
+                     sp_lower_fn step)
 {
-    static const enum sp_tensor_kind backward[] = {SP_TENSOR_DO, SP_TENSOR_O, SP_TENSOR_LSE};
     const struct sp_key_range *keys = &assist->keys;
+    bool back = which == SP_ATTENTION_RESULTS;
+    int from = back ? assist->helper : assist->owner, to = back ? assist->owner : assist->helper;
+    enum sp_tensor_kind kinds[SP_ATTENTION_KINDS], of_keys = back ? SP_TENSOR_DKV : SP_TENSOR_KV;
+    int n = sp_attention_kinds((enum sp_pass)assist->op.pass, which, kinds);
 
-    fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_Q, assist->op.slice));
-    for (int k = 0; assist->op.pass == SP_B && k < 3; k++)
-        fn(l, assist, sp_assist_tensor(assist, backward[k], assist->op.slice));
+    for (int k = 0; k < n; k++)
+        step(l, from, to, sp_assist_tensor(assist, kinds[k], assist->op.slice));
+    if (back && assist->op.pass == SP_F)
+        return;
     for (int j = keys->first; j < keys->first + keys->n; j++)
         if (!sp_key_range_has(but, j))
-            fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_KV, j));
-}
-
-/* Calls fn for each tensor that the assisting stage leaves for the owner. */
-static void each_returned(struct sp_lowering *l, const struct sp_assist *assist,
-                          void (*fn)(struct sp_lowering *l, const struct sp_assist *assist,
-                                     struct sp_tensor_id t))
-{
-    const struct sp_key_range *keys = &assist->keys;
-    bool forward = assist->op.pass == SP_F;
-
-    fn(l, assist, sp_assist_tensor(assist, forward ? SP_TENSOR_O : SP_TENSOR_DQ, assist->op.slice));
-    if (forward)
-        fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_LSE, assist->op.slice));
-    for (int j = keys->first; !forward && j < keys->first + keys->n; j++)
-        if (!sp_key_range_has(&assist->goes_on, j))
-            fn(l, assist, sp_assist_tensor(assist, SP_TENSOR_DKV, j));
-}
-
-static void share(struct sp_lowering *l, const struct sp_assist *assist, struct sp_tensor_id t)
-{
-    sp_lower_pass(l, assist->owner, assist->helper, t);
-}
-
-static void give_back(struct sp_lowering *l, const struct sp_assist *assist, struct sp_tensor_id t)
-{
-    sp_lower_pass(l, assist->helper, assist->owner, t);
-}
-
-static void free_shared(struct sp_lowering *l, const struct sp_assist *assist,
-                        struct sp_tensor_id t)
-{
-    sp_lower_free(l, assist->helper, t);
-}
-
-static void free_returned(struct sp_lowering *l, const struct sp_assist *assist,
-                          struct sp_tensor_id t)
-{
-    sp_lower_free(l, assist->owner, t);
+            step(l, from, to, sp_assist_tensor(assist, of_keys, j));
 }
 
 /* ---- the slot ------------------------------------------------------------------------------- */
@@ -125,23 +93,23 @@ static void run_shared(struct sp_lowering *l, int i, int n)
         int assists = sp_step_assist(l->plan, layers, slot, step, assist);
 
         for (int k = 0; k < assists; k++)
-            each_shared(l, &assist[k], &assist[k].had, share);
+            exchange(l, &assist[k], &assist[k].had, SP_ATTENTION_INPUTS, sp_lower_pass);
         run_parts(l, i, n, 2 * step + 1);
         for (int k = 0; k < assists; k++) {
-            each_returned(l, &assist[k], give_back);
-            each_shared(l, &assist[k], &assist[k].goes_on, free_shared);
+            exchange(l, &assist[k], &assist[k].goes_on, SP_ATTENTION_RESULTS, sp_lower_pass);
+            exchange(l, &assist[k], &assist[k].goes_on, SP_ATTENTION_INPUTS, sp_lower_release);
         }
         run_parts(l, i, n, 2 * step + 2);
         for (int k = 0; k < assists; k++)
-            each_returned(l, &assist[k], free_returned);
+            exchange(l, &assist[k], &assist[k].goes_on, SP_ATTENTION_RESULTS, sp_lower_release);
     }
 }
 
 /* If the stages of a slot have nothing to share at their first layer, they have nothing to share
  * later: then each op runs at once. */
-void sp_aligned_lower(struct sp_lowering *l, int i)
+static void lower(struct sp_lowering *l, int i)
 {
-    int n = sp_aligned_unit(l, i);
+    int n = unit(l, i);
     struct sp_assist assist[SP_SLOT_STAGES];
     bool shared = sp_slot_assist(&l->plan->layout, slot_at(l, i), assist) > 0;
 
@@ -168,10 +136,12 @@ static bool op_before(const struct sp_layout *lay, int stage, int slot, struct s
     return false;
 }
 
-int sp_aligned_run_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
-                        struct sp_dep out[SP_MAX_DEPS])
+/* The producers of a layerwise op, and the last ops before the slot of the stages with which it
+ * shares attention. */
+static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
+                    struct sp_dep out[SP_MAX_DEPS])
 {
-    int n = sp_family_aligned.deps(lay, stage, op, out), slot = sp_slot_of(lay, stage, op);
+    int n = sp_layerwise_deps(lay, stage, op, out), slot = sp_slot_of(lay, stage, op);
     struct sp_assist assist[SP_SLOT_STAGES];
     int assists = sp_slot_assist(lay, slot, assist);
 
@@ -187,3 +157,44 @@ int sp_aligned_run_deps(const struct sp_layout *lay, int stage, const struct sp_
     }
     return n;
 }
+
+/* ---- the family --------------------------------------------------------------------------------- */
+
+/* Slots need the loop placement (families/aligned/slots.h). */
+static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
+                 struct sp_map **map, char *why, size_t n)
+{
+    (void)def;
+    return sp_map_create(lay, 1, NULL, NULL, map, why, n);
+}
+
+static const struct sp_family *exchanging(const struct sp_layout *lay)
+{
+    return sp_option_is(lay, "exchange", "off") ? &sp_family_subsequence : &sp_family_aligned;
+}
+
+/* The stages that assist an op, and those that it assists, depend on its slot: on the micro-batches
+ * that the other stages can have in that slot. */
+static int kind_of_slot(const struct sp_layout *lay, int stage, const struct sp_op *op)
+{
+    int reach = sp_slots_reach(lay), before = op->mb, after = lay->micro_batches - 1 - op->mb;
+
+    (void)stage;
+    return (before < reach ? before : reach) * (reach + 1) + (after < reach ? after : reach);
+}
+
+static const struct sp_lowerer lowers = {
+    .run_deps = run_deps, .turn = turn, .unit = unit, .lower = lower, .end = sp_replicas_lower};
+
+const struct sp_family sp_family_aligned = {.name = "aligned",
+                                            .facts.layers = SP_LAYERS_CHOSEN,
+                                            .facts.slices = true,
+                                            .facts.shares_attention = true,
+                                            .variant = exchanging,
+                                            .check = sp_slots_check,
+                                            .place = place,
+                                            .emit = sp_slots_emit,
+                                            .facts.groups = SP_GROUP_PARAMETERS,
+                                            .kind = kind_of_slot,
+                                            .lowers = &lowers,
+                                            SP_LAYERWISE_OPS};

@@ -55,82 +55,53 @@ static struct state *state_of(const struct sp_lowering *l)
     return l->state;
 }
 
-static void add(struct message *m, enum sp_tensor_kind kind, int mb, int slice, int layer)
+static void add(struct message *m, struct sp_tensor_id tensor)
 {
-    m->tensor[m->n++] = (struct sp_tensor_id){
-        .kind = (unsigned char)kind, .slice = (unsigned short)slice, .mb = mb, .at = layer};
+    m->tensor[m->n++] = tensor;
 }
 
-/* The message from block `layer` to attention of that layer in the forward of an op's slice, and
- * back in the backward. */
-static struct message before_attention(const struct sp_lowering *l, const struct sp_op *op,
-                                       int layer, bool forward)
+/* The side of attention on which a message passes. */
+enum side { BEFORE, AFTER };
+
+/* The message between attention of a layer and block `layer` before it, or the next block after it,
+ * for an op's slice: forward or back. */
+static struct message between(const struct sp_lowering *l, const struct sp_op *op, int layer,
+                              enum side side)
 {
     const struct sp_layout *lay = &l->plan->layout;
-    int mb = op->mb, slice = op->slice;
-    int block = sp_block_stage(lay, layer), attention = sp_attention_stage(lay, mb, layer);
-    struct message m = {.from = forward ? block : attention, .to = forward ? attention : block};
+    bool forward = op->pass == SP_F, to_attention = forward == (side == BEFORE);
+    int block = sp_block_stage(lay, layer + (side == AFTER));
+    int attention = sp_attention_stage(lay, op->mb, layer);
+    struct message m = {.from = to_attention ? block : attention,
+                        .to = to_attention ? attention : block};
+    enum sp_shipment ships = state_of(l)->ships;
 
-    add(&m, forward ? SP_TENSOR_X : SP_TENSOR_DX, mb, slice, layer);
-    if (state_of(l)->ships == SP_SHIP_QKV) {
-        add(&m, forward ? SP_TENSOR_N1 : SP_TENSOR_DN1, mb, slice, layer);
-    } else if (state_of(l)->ships == SP_SHIP_ACTIVATIONS) {
-        add(&m, forward ? SP_TENSOR_Q : SP_TENSOR_DQ, mb, slice, layer);
-        add(&m, forward ? SP_TENSOR_KV : SP_TENSOR_DKV, mb, slice, layer);
-    }
-    return m;
-}
-
-/* The message from attention of a layer to the next block in the forward, and back in the
- * backward. */
-static struct message after_attention(const struct sp_lowering *l, const struct sp_op *op,
-                                      int layer, bool forward)
-{
-    const struct sp_layout *lay = &l->plan->layout;
-    int mb = op->mb, slice = op->slice;
-    int attention = sp_attention_stage(lay, mb, layer), block = sp_block_stage(lay, layer + 1);
-    struct message m = {.from = forward ? attention : block, .to = forward ? block : attention};
-
-    if (state_of(l)->ships == SP_SHIP_ATTENTION) {
-        add(&m, forward ? SP_TENSOR_R : SP_TENSOR_DR, mb, slice, layer);
+    if (side == AFTER && ships == SP_SHIP_ATTENTION) {
+        add(&m, sp_tensor_of(forward ? SP_TENSOR_R : SP_TENSOR_DR, op, layer));
         return m;
     }
-    add(&m, forward ? SP_TENSOR_X : SP_TENSOR_DX, mb, slice, layer);
-    add(&m, forward ? SP_TENSOR_O : SP_TENSOR_DO, mb, slice, layer);
+    add(&m, sp_tensor_of(forward ? SP_TENSOR_X : SP_TENSOR_DX, op, layer));
+    if (side == AFTER) {
+        add(&m, sp_tensor_of(forward ? SP_TENSOR_O : SP_TENSOR_DO, op, layer));
+    } else if (ships == SP_SHIP_QKV) {
+        add(&m, sp_tensor_of(forward ? SP_TENSOR_N1 : SP_TENSOR_DN1, op, layer));
+    } else if (ships == SP_SHIP_ACTIVATIONS) {
+        add(&m, sp_tensor_of(forward ? SP_TENSOR_Q : SP_TENSOR_DQ, op, layer));
+        add(&m, sp_tensor_of(forward ? SP_TENSOR_KV : SP_TENSOR_DKV, op, layer));
+    }
     return m;
 }
 
-/* The message that an op receives, and the one that it sends; false: there is none. */
-static bool received(const struct sp_lowering *l, const struct sp_op *op, struct message *m)
+/* The message of an op on one side of attention; without tensors before the first attention (the
+ * embedding makes its input) and after the last (the head has its own gradient). */
+static struct message message_of(const struct sp_lowering *l, const struct sp_op *op,
+                                 enum side side)
 {
-    bool forward = op->pass == SP_F, attention = op->part == SP_ATTN;
+    int layer = op->part == SP_BLOCK && side == AFTER ? op->chunk - 1 : op->chunk;
 
-    if (attention == forward) {
-        if (op->chunk == l->plan->layout.layers)
-            return false; /* the head has its own gradient */
-        *m = before_attention(l, op, op->chunk, forward);
-        return true;
-    }
-    if (forward && op->chunk == 0)
-        return false;
-    *m = after_attention(l, op, attention ? op->chunk : op->chunk - 1, forward);
-    return true;
-}
-
-static bool sent(const struct sp_lowering *l, const struct sp_op *op, struct message *m)
-{
-    bool forward = op->pass == SP_F, attention = op->part == SP_ATTN;
-
-    if (attention != forward) {
-        if (op->chunk == l->plan->layout.layers)
-            return false;
-        *m = before_attention(l, op, op->chunk, forward);
-        return true;
-    }
-    if (!forward && op->chunk == 0)
-        return false;
-    *m = after_attention(l, op, attention ? op->chunk : op->chunk - 1, forward);
-    return true;
+    if (layer < 0 || layer == l->plan->layout.layers)
+        return (struct message){.n = 0};
+    return between(l, op, layer, side);
 }
 
 static void receive(struct sp_lowering *l, const struct message *m, int index)
@@ -170,18 +141,21 @@ static struct use *use_of(const struct sp_lowering *l, int stage, int layer)
  * tensor: owner_of. */
 static struct message parameters(const struct sp_lowering *l, int layer, bool gradient, int mb)
 {
-    enum sp_tensor_kind block = gradient ? SP_TENSOR_GRADIENT : SP_TENSOR_BLOCK;
+    struct sp_tensor_id t = {.mb = mb, .at = layer};
     struct message m = {.n = 0};
 
     if (state_of(l)->ships == SP_SHIP_ACTIVATIONS || !l->shape)
         return m;
-    add(&m, block, mb, 0, layer);
-    m.tensor[0].block = SP_BLOCK_QKV;
-    if (state_of(l)->ships == SP_SHIP_ATTENTION) {
-        add(&m, block, mb, 0, layer);
-        m.tensor[1].block = SP_BLOCK_NORM1;
-        add(&m, gradient ? SP_TENSOR_DWOUT : SP_TENSOR_WOUT, mb, 0, layer);
-    }
+    t.kind = gradient ? SP_TENSOR_GRADIENT : SP_TENSOR_BLOCK;
+    t.block = SP_BLOCK_QKV;
+    add(&m, t);
+    if (state_of(l)->ships != SP_SHIP_ATTENTION)
+        return m;
+    t.block = SP_BLOCK_NORM1;
+    add(&m, t);
+    t.kind = gradient ? SP_TENSOR_DWOUT : SP_TENSOR_WOUT;
+    t.block = 0;
+    add(&m, t);
     return m;
 }
 
@@ -338,9 +312,10 @@ int sp_attention_parallel_lower_begin(struct sp_lowering *l)
     if (!state)
         return -ENOMEM;
     state->takers = (int *)(state->use + uses);
-    state->ships = l->shape                      ? sp_shipment(l->plan, l->shape)
-                   : sp_ships_attention(l->plan) ? SP_SHIP_ATTENTION
-                                                 : SP_SHIP_ACTIVATIONS;
+    if (l->shape)
+        state->ships = sp_shipment(l->plan, l->shape);
+    else if (sp_ship_wish(lay) == SP_WISH_ATTENTION)
+        state->ships = SP_SHIP_ATTENTION;
     state->each = sp_ships_each_time(l->plan);
     for (int layer = 0; layer < lay->layers; layer++)
         for (int mb = 0; mb < lay->micro_batches; mb++) {
@@ -360,17 +335,16 @@ void sp_attention_parallel_lower(struct sp_lowering *l, int i)
     int stage = l->order[i].stage;
     int index = l->order[i].index;
     bool forward = op->pass == SP_F, attention = op->part == SP_ATTN;
-    struct message in = {.n = 0}, out = {.n = 0};
-    bool takes = received(l, op, &in), gives = sent(l, op, &out);
+    struct message in = message_of(l, op, attention == forward ? BEFORE : AFTER);
+    struct message out = message_of(l, op, attention == forward ? AFTER : BEFORE);
 
-    if (takes)
-        receive(l, &in, index);
+    receive(l, &in, index);
     if (forward && attention)
         take_weights(l, stage, op, index);
     else if (!forward && !attention)
         take_with_block(l, op, index, false);
     sp_lower_run(l, stage, index);
-    for (int k = 0; gives && k < out.n && out.from != out.to; k++)
+    for (int k = 0; k < out.n && out.from != out.to; k++)
         sp_lower_send(l, out.from, out.to, out.tensor[k], index);
     if (forward && attention)
         keep_weights(l, stage, op);
@@ -378,6 +352,5 @@ void sp_attention_parallel_lower(struct sp_lowering *l, int i)
         return_weights(l, stage, op, index);
     else if (!forward)
         take_with_block(l, op, index, true);
-    if (takes)
-        release(l, op, &in);
+    release(l, op, &in);
 }

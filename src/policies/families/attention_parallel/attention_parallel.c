@@ -193,16 +193,14 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n;
 }
 
-static void required(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+static void required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     for (int i = 0; i < lay->micro_batches * lay->slices; i++)
         for (int k = 0; k <= 2 * lay->layers; k++)
             for (int pass = SP_F; pass <= SP_B; pass++) {
-                struct sp_dep d = at(lay, (enum sp_pass)pass, k % 2 ? SP_ATTN : SP_BLOCK,
-                                     i / lay->slices, k / 2, i % lay->slices);
-
-                need(arg, d.stage, &d.op);
+                sp_need(need, arg,
+                        at(lay, (enum sp_pass)pass, k % 2 ? SP_ATTN : SP_BLOCK, i / lay->slices,
+                           k / 2, i % lay->slices));
             }
 }
 
@@ -218,7 +216,7 @@ static double forward(const struct sp_plan *plan, const struct sp_costs *costs,
                       const struct sp_op *op)
 {
     const struct sp_part_costs *c = &costs->parts;
-    bool module = sp_ships_attention(plan);
+    bool module = sp_ship_wish(&plan->layout) == SP_WISH_ATTENTION;
     double share = sp_plan_slice_share(plan, op->slice);
 
     if (op->part == SP_ATTN)
@@ -236,7 +234,7 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
         return 0;
     if (op->part != SP_ATTN)
         return costs->parts.again * forward(plan, costs, op);
-    return sp_ships_attention(plan)
+    return sp_ship_wish(&plan->layout) == SP_WISH_ATTENTION
                ? sp_plan_slice_share(plan, op->slice) * costs->parts.again * costs->parts.pre
                : 0;
 }
@@ -286,11 +284,6 @@ static int work_of(const struct sp_plan *plan, const struct sp_shape *sh, const 
     return n;
 }
 
-static int activations(const struct sp_layout *lay)
-{
-    return places(lay) * lay->slices;
-}
-
 /* The micro-batches of a slot, and their slices, overtake each other on the way: each has a stream
  * of its own. */
 static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op)
@@ -303,7 +296,7 @@ static int stream(const struct sp_layout *lay, int stage, const struct sp_op *op
 }
 
 /* The i-th block of a stage, -1 past the last. */
-int sp_parts_owned(const struct sp_layout *lay, int stage, int i)
+static int owned(const struct sp_layout *lay, int stage, int i)
 {
     for (int j = 0; j <= lay->layers; j++)
         if (sp_block_stage(lay, j) == stage && i-- == 0)
@@ -312,13 +305,7 @@ int sp_parts_owned(const struct sp_layout *lay, int stage, int i)
 }
 
 /* Embedding and head are on one stage, so a tied table needs no replica. */
-bool sp_parts_is_end(const struct sp_layout *lay, int stage, bool last)
-{
-    (void)lay, (void)last;
-    return stage == 0;
-}
-
-int sp_parts_owner(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
+static int owner(const struct sp_plan *plan, enum sp_block_kind kind, int layer)
 {
     const struct sp_layout *lay = &plan->layout;
 
@@ -333,17 +320,6 @@ int sp_parts_owner(const struct sp_plan *plan, enum sp_block_kind kind, int laye
     }
 }
 
-static int each_block(const struct sp_plan *plan, const struct sp_model *m, int stage,
-                      sp_stage_block_fn fn, void *arg)
-{
-    int err = stage == 0 ? sp_stream_ends(m, fn, arg) : 0;
-
-    for (int i = 0; !err && i < SP_LAYER_BLOCKS * m->layers; i++)
-        if (sp_parts_owner(plan, sp_layer_block(i), i / SP_LAYER_BLOCKS) == stage)
-            err = fn(arg, sp_layer_block(i), i / SP_LAYER_BLOCKS);
-    return err;
-}
-
 /* If the products run with attention, so do their parameters, and devices cannot share those. */
 int sp_parts_groups(const struct sp_layout *lay)
 {
@@ -354,10 +330,7 @@ static const struct sp_lowerer lowers = {.stream = stream,
                                          .begin = sp_attention_parallel_lower_begin,
                                          .lower = sp_attention_parallel_lower,
                                          .end = sp_attention_parallel_lower_end};
-static const struct sp_owners owners = {.owned = sp_parts_owned,
-                                        .is_end = sp_parts_is_end,
-                                        .each_block = each_block,
-                                        .owner = sp_parts_owner};
+const struct sp_owners sp_parts_owners = {.owned = owned, .owner = owner};
 
 const struct sp_family sp_family_attention_parallel = {
     .name = "attention-parallel",
@@ -376,8 +349,7 @@ const struct sp_family sp_family_attention_parallel = {
     .cost = cost,
     .again = again,
     .work = work_of,
-    .activations = activations,
     .stash = sp_parts_stash,
     .lowers = &lowers,
-    .owners = &owners,
+    .owners = &sp_parts_owners,
 };

@@ -54,15 +54,10 @@ int sp_attention_fold(const struct sp_layout *lay);
  */
 enum sp_shipment sp_shipment(const struct sp_plan *plan, const struct sp_shape *sh);
 
-/* True with ship=attention; no sizes need to be known. */
-bool sp_ships_attention(const struct sp_plan *plan);
-
-/* Functions of the family (family.h) that its variant with a shared vocabulary uses too. */
+/* For the family (family.h) and its variant with a shared vocabulary. */
 int sp_parts_groups(const struct sp_layout *lay);
 int sp_parts_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish);
-int sp_parts_owned(const struct sp_layout *lay, int stage, int i);
-bool sp_parts_is_end(const struct sp_layout *lay, int stage, bool last);
-int sp_parts_owner(const struct sp_plan *plan, enum sp_block_kind kind, int layer);
+extern const struct sp_owners sp_parts_owners;
 
 /* True if weights and their gradients go with every micro-batch, as published. */
 bool sp_ships_each_time(const struct sp_plan *plan);

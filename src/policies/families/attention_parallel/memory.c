@@ -1,10 +1,5 @@
 #include "policies/families/attention_parallel/attention_parallel.h"
 
-bool sp_ships_attention(const struct sp_plan *plan)
-{
-    return sp_ship_wish(&plan->layout) == SP_WISH_ATTENTION;
-}
-
 bool sp_ships_each_time(const struct sp_plan *plan)
 {
     return sp_ship_wish(&plan->layout) == SP_WISH_PUBLISHED;

@@ -9,16 +9,14 @@
  * The sender frees a tensor after the receiver has it. So whoever takes its buffer next comes after
  * the receiver in the order of submission, and two processes cannot wait for each other's buffers.
  */
-#include "policies/families/families.h"
-#include "policies/families/replicas.h"
+#include "policies/families/layerwise/layerwise.h"
+#include "policies/families/ownership.h"
+#include "policies/lowering/lowering.h"
 
 /* The tensor that an op of global stage g leaves: its output, or the gradient of its input. */
 static struct sp_tensor_id result(const struct sp_op *op, int g)
 {
-    return (struct sp_tensor_id){.kind = op->pass == SP_F ? SP_TENSOR_X : SP_TENSOR_DX,
-                                 .slice = op->slice,
-                                 .mb = op->mb,
-                                 .at = g};
+    return sp_tensor_of(op->pass == SP_F ? SP_TENSOR_X : SP_TENSOR_DX, op, g);
 }
 
 /* The stage of global stage g in the op's pipe, -1 if there is no such global stage. */
@@ -65,7 +63,7 @@ void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *
         sp_lower_free(l, stage, result(op, g));
 }
 
-void sp_layerwise_lower(struct sp_lowering *l, int i)
+static void lower(struct sp_lowering *l, int i)
 {
     int stage = l->order[i].stage, index = l->order[i].index;
     const struct sp_op *op = sp_lowering_op(l, i);
@@ -79,3 +77,32 @@ void sp_layerwise_lower(struct sp_lowering *l, int i)
     for (int k = 0; k < n; k++)
         sp_layerwise_release(l, stage, op + k);
 }
+
+/* ---- parameters that several stages hold ------------------------------------------------------- */
+
+static void reduce(struct sp_lowering *l, enum sp_block_kind kind, int layer)
+{
+    struct sp_tensor_id t = {
+        .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = layer};
+    int stages[SP_MAX_OWNERS];
+    int n = sp_block_owners(l->plan, &l->shape->held, kind, layer, stages);
+
+    for (int k = 0; n > 1 && k < n; k++)
+        sp_lower_collective(l, SP_ACTION_REDUCE, stages[k], -1, t, n, stages,
+                            sp_tensor_bytes(l->plan, l->shape, &t));
+}
+
+void sp_replicas_lower(struct sp_lowering *l)
+{
+    const struct sp_model *m = l->shape ? &l->shape->held : NULL;
+
+    for (int layer = -1; m && layer < m->layers; layer++)
+        for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
+            enum sp_block_kind k = (enum sp_block_kind)kind;
+
+            if (sp_block_is_of_layer(k) == (layer >= 0) && sp_block_elements(m, k))
+                reduce(l, k, layer);
+        }
+}
+
+const struct sp_lowerer sp_layerwise_lowers = {.lower = lower, .end = sp_replicas_lower};

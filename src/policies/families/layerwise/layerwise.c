@@ -11,11 +11,9 @@
  * and each micro-batch goes through one of them. In the aligned family stages begin their ops
  * together and share the attention of these ops (families/aligned).
  */
-#include "policies/families/aligned/aligned.h"
 #include "policies/families/families.h"
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
-#include "policies/families/replicas.h"
 #include "policies/plan.h"
 #include "policies/refuse.h"
 #include "sp_error.h"
@@ -26,14 +24,6 @@ int sp_layerwise_place(const struct sp_layout *lay, const struct sp_schedule_def
                        struct sp_map **map, char *why, size_t n)
 {
     return sp_map_create(lay, 1, def->layerwise.global_stage, NULL, map, why, n);
-}
-
-/* Slots need the loop placement (families/aligned/slots.h). */
-static int place_in_loop(const struct sp_layout *lay, const struct sp_schedule_def *def,
-                         struct sp_map **map, char *why, size_t n)
-{
-    (void)def;
-    return sp_map_create(lay, 1, NULL, NULL, map, why, n);
 }
 
 static int place_both_ways(const struct sp_layout *lay, const struct sp_schedule_def *def,
@@ -123,16 +113,13 @@ int sp_layerwise_deps(const struct sp_layout *lay, int stage, const struct sp_op
     return n;
 }
 
-void sp_layerwise_required(const struct sp_layout *lay,
-                           void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+void sp_layerwise_required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     for (int i = 0; i < lay->micro_batches; i++) {
         for (int g = 0; g < sp_globals(lay); g++) {
             for (int k = 0; k < lay->slices; k++) {
-                struct sp_dep f = at(lay, SP_F, i, g, k), b = at(lay, SP_B, i, g, k);
-
-                need(arg, f.stage, &f.op);
-                need(arg, b.stage, &b.op);
+                sp_need(need, arg, at(lay, SP_F, i, g, k));
+                sp_need(need, arg, at(lay, SP_B, i, g, k));
             }
         }
     }
@@ -179,11 +166,6 @@ double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *cost
            (last && op->pass == SP_B ? sp_layerwise_head_cost(plan, costs, op) : 0);
 }
 
-int sp_layerwise_activations(const struct sp_layout *lay)
-{
-    return sp_globals(lay) * lay->slices;
-}
-
 /* The last layer without its attention: costs do not say how much of attention was kept. */
 double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *costs,
                           const struct sp_op *op)
@@ -192,9 +174,6 @@ double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *cos
                ? costs->parts.again * (costs->parts.pre + costs->parts.post)
                : 0;
 }
-
-const struct sp_lowerer sp_layerwise_lowers = {.lower = sp_layerwise_lower,
-                                               .end = sp_replicas_lower};
 
 const struct sp_family sp_family_layerwise = {
     .name = "layerwise", .place = sp_layerwise_place, SP_LAYERWISE};
@@ -269,43 +248,3 @@ const struct sp_family sp_family_stashing = {.name = "weight-stashing",
                                              .facts.stashes = true,
                                              .refuse = sp_refuse_stashing,
                                              SP_LAYERWISE};
-
-static const struct sp_family *exchanging(const struct sp_layout *lay)
-{
-    return sp_option_is(lay, "exchange", "off") ? &sp_family_subsequence : &sp_family_aligned;
-}
-
-/* The stages that assist an op, and those that it assists, depend on its slot: on the micro-batches
- * that the other stages can have in that slot. */
-static int kind_of_slot(const struct sp_layout *lay, int stage, const struct sp_op *op)
-{
-    int reach = sp_slots_reach(lay), before = op->mb, after = lay->micro_batches - 1 - op->mb;
-
-    (void)stage;
-    return (before < reach ? before : reach) * (reach + 1) + (after < reach ? after : reach);
-}
-
-static int parameters_alone(const struct sp_layout *lay)
-{
-    (void)lay;
-    return SP_GROUP_PARAMETERS;
-}
-
-static const struct sp_lowerer lowers_slots = {.run_deps = sp_aligned_run_deps,
-                                               .turn = sp_aligned_turn,
-                                               .unit = sp_aligned_unit,
-                                               .lower = sp_aligned_lower,
-                                               .end = sp_replicas_lower};
-
-const struct sp_family sp_family_aligned = {.name = "aligned",
-                                            .facts.layers = SP_LAYERS_CHOSEN,
-                                            .facts.slices = true,
-                                            .facts.shares_attention = true,
-                                            .variant = exchanging,
-                                            .check = sp_slots_check,
-                                            .place = place_in_loop,
-                                            .emit = sp_slots_emit,
-                                            .groups = parameters_alone,
-                                            .kind = kind_of_slot,
-                                            .lowers = &lowers_slots,
-                                            SP_LAYERWISE_OPS};

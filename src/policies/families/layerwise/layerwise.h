@@ -9,7 +9,6 @@ int sp_layerwise_place(const struct sp_layout *lay, const struct sp_schedule_def
                        struct sp_map **map, char *why, size_t n);
 bool sp_layerwise_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
                           size_t n);
-int sp_layerwise_activations(const struct sp_layout *lay);
 
 /* The cost of an op's layers; and of the head, for the op's micro-batch or slice. */
 double sp_layerwise_layers_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
@@ -22,10 +21,9 @@ double sp_layerwise_head_cost(const struct sp_plan *plan, const struct sp_costs 
 #define SP_LAYERWISE_OPS                                                                           \
     .facts.prices_head = true, .facts.post_validates = true, .id = sp_layerwise_id,                \
     .ids = sp_layerwise_ids, .foreign = sp_layerwise_foreign, .deps = sp_layerwise_deps,           \
-    .required = sp_layerwise_required, .cost = sp_layerwise_cost, .again = sp_layerwise_again,     \
-    .activations = sp_layerwise_activations
+    .required = sp_layerwise_required, .cost = sp_layerwise_cost, .again = sp_layerwise_again
 #define SP_LAYERWISE                                                                               \
-    .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .groups = sp_all_groups,            \
+    .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .facts.groups = SP_GROUP_ALL,       \
     .lowers = &sp_layerwise_lowers, SP_LAYERWISE_OPS
 
 extern const struct sp_lowerer sp_layerwise_lowers;
@@ -33,12 +31,25 @@ int sp_layerwise_id(const struct sp_layout *lay, int stage, const struct sp_op *
 int sp_layerwise_ids(const struct sp_layout *lay);
 int sp_layerwise_deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
                       struct sp_dep out[SP_MAX_DEPS]);
-void sp_layerwise_required(const struct sp_layout *lay,
-                           void (*need)(void *arg, int stage, const struct sp_op *op), void *arg);
+void sp_layerwise_required(const struct sp_layout *lay, sp_need_fn need, void *arg);
 double sp_layerwise_cost(const struct sp_plan *plan, const struct sp_costs *costs, int stage,
                          const struct sp_op *op);
 double sp_layerwise_again(const struct sp_plan *plan, const struct sp_costs *costs,
                           const struct sp_op *op);
+
+/* Three steps of the lowering: an op's receives, its sends, and the frees of tensors that it was the last to
+ * read. */
+void sp_layerwise_receive(struct sp_lowering *l, int stage, const struct sp_op *op, int index);
+void sp_layerwise_send(struct sp_lowering *l, int stage, const struct sp_op *op, int index);
+void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *op);
+
+/*
+ * A REDUCE on each stage that holds a block, for every block that more than one stage holds
+ * (ownership.h: sp_block_owners). The blocks come in the order of the model, in whatever order a
+ * stage holds them: if processes took them in different orders, each could wait for a buffer that
+ * the other's exchange frees. Nothing if the model is unknown.
+ */
+void sp_replicas_lower(struct sp_lowering *l);
 
 /* Refuses options that need the gradient of a whole step, or one version of all weights. */
 int sp_refuse_stashing(const struct sp_plan *plan, const struct sp_train_wish *wish);

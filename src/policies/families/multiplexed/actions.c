@@ -12,10 +12,11 @@
  * (shared_weights.h).
  */
 #include "policies/families/families.h"
+#include "policies/families/layerwise/layerwise.h"
 #include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/multiplexed/shared_weights.h"
 #include "policies/families/multiplexed/shared_slices.h"
-#include "policies/families/replicas.h"
+#include <limits.h>
 
 static const struct sp_layout *layout(const struct sp_lowering *l)
 {
@@ -37,8 +38,7 @@ static bool are_shared(const struct sp_lowering *l, int stage, const struct sp_o
 
 static struct sp_tensor_id of_op(enum sp_tensor_kind kind, const struct sp_op *op)
 {
-    return (struct sp_tensor_id){
-        .kind = (unsigned char)kind, .slice = op->slice, .mb = op->mb, .at = op->chunk};
+    return sp_tensor_of(kind, op, op->chunk);
 }
 
 static void share_keys(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
@@ -69,62 +69,19 @@ static void release_gradients(struct sp_lowering *l, int stage, const struct sp_
 
 /* ---- rows from stage to stage ---------------------------------------------------------------- */
 
-/* The first reader of an op's result among a stage's ops on parts first .. last of global stage
- * `to`, as a place in the stage's program. */
-static int index_of_reader(const struct sp_lowering *l, const struct sp_op *writer, int to,
-                           int stage, int first, int last)
+/* The ops of a process that read an op's rows as parts of global stage `to`. */
+struct readers {
+    int stage; /* the first stage; -1: no op reads them */
+    int index; /* its first such op, as a place in its program */
+    int last;  /* the last op of all, as a place in the order */
+};
+
+static struct readers readers_of(const struct sp_lowering *l, const struct sp_op *writer, int to,
+                                 int process)
 {
-    struct sp_op reader = *writer;
-    int found = -1;
-
-    reader.chunk = to;
-    for (int k = first; k <= last; k++) {
-        int at;
-
-        if (sp_part_at(layout(l), to, k).stage != stage)
-            continue;
-        reader.slice = (unsigned short)k;
-        at = l->order[sp_lowering_position(l, stage, &reader)].index;
-        found = found < 0 || at < found ? at : found;
-    }
-    return found;
-}
-
-/* Sends rows once to each process. Parts are in stage order and stages in process order, so the
- * last one tells. */
-static void send_rows(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
-{
-    struct sp_tensor_id rows = of_op(op->pass == SP_F ? SP_TENSOR_X : SP_TENSOR_DX, op);
-    int to = op->chunk + (op->pass == SP_F ? 1 : -1), first, last;
-    int sent = sp_lowering_process(l, stage);
-    bool here = false;
-
-    if (to < 0 || to >= layout(l)->stages)
-        return;
-    sp_multiplexed_overlap(layout(l), op->chunk, op->slice, to, &first, &last);
-    for (int k = first; k <= last; k++) {
-        int reader = sp_part_at(layout(l), to, k).stage;
-        int process = sp_lowering_process(l, reader);
-
-        here |= process == sp_lowering_process(l, stage);
-        if (process == sp_lowering_process(l, stage) || process == sent)
-            continue;
-        sp_lower_send(l, stage, reader, rows, index);
-        sp_lower_recv(l, stage, reader, rows, index_of_reader(l, op, to, reader, first, last));
-        sent = process;
-    }
-    if (!here)
-        sp_lower_free(l, stage, rows);
-}
-
-/* The first stage in a process that reads the rows, as a part of global stage `to`; the last
- * reader's place in the order. */
-static void readers(const struct sp_lowering *l, const struct sp_op *writer, int to, int process,
-                    int *first_stage, int *last_place)
-{
+    struct readers r = {-1, INT_MAX, -1};
     int first, last;
 
-    *first_stage = *last_place = -1;
     sp_multiplexed_overlap(layout(l), writer->chunk, writer->slice, to, &first, &last);
     for (int k = first; k <= last; k++) {
         struct sp_op op = *writer;
@@ -135,9 +92,36 @@ static void readers(const struct sp_lowering *l, const struct sp_op *writer, int
         op.chunk = to;
         op.slice = (unsigned short)k;
         place = sp_lowering_position(l, stage, &op);
-        *first_stage = *first_stage < 0 ? stage : *first_stage;
-        *last_place = place > *last_place ? place : *last_place;
+        r.stage = r.stage < 0 ? stage : r.stage;
+        if (stage == r.stage && l->order[place].index < r.index)
+            r.index = l->order[place].index;
+        r.last = place > r.last ? place : r.last;
     }
+    return r;
+}
+
+/* Sends rows once to each other process. Parts are in stage order, stages in process order. */
+static void send_rows(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
+{
+    struct sp_tensor_id rows = of_op(op->pass == SP_F ? SP_TENSOR_X : SP_TENSOR_DX, op);
+    int to = op->chunk + (op->pass == SP_F ? 1 : -1), here = sp_lowering_process(l, stage);
+    int first, last;
+
+    if (to < 0 || to >= layout(l)->stages)
+        return;
+    sp_multiplexed_overlap(layout(l), op->chunk, op->slice, to, &first, &last);
+    first = sp_lowering_process(l, sp_part_at(layout(l), to, first).stage);
+    last = sp_lowering_process(l, sp_part_at(layout(l), to, last).stage);
+    for (int process = first; process <= last; process++) {
+        struct readers r = readers_of(l, op, to, process);
+
+        if (process == here || r.stage < 0)
+            continue;
+        sp_lower_send(l, stage, r.stage, rows, index);
+        sp_lower_recv(l, stage, r.stage, rows, r.index);
+    }
+    if (here < first || here > last)
+        sp_lower_free(l, stage, rows);
 }
 
 /* Frees the rows of which the op at place i was the last reader in its process. */
@@ -151,14 +135,15 @@ static void release_rows(struct sp_lowering *l, int i)
         return;
     sp_multiplexed_overlap(layout(l), op->chunk, op->slice, from, &first, &last);
     for (int k = first; k <= last; k++) {
-        int writer_stage = sp_part_at(layout(l), from, k).stage, reader, place;
+        int stage = sp_part_at(layout(l), from, k).stage;
         struct sp_op writer = *op;
+        struct readers r;
 
         writer.chunk = from;
         writer.slice = (unsigned short)k;
-        readers(l, &writer, op->chunk, here, &reader, &place);
-        if (place == i)
-            sp_lower_free(l, sp_lowering_process(l, writer_stage) == here ? writer_stage : reader,
+        r = readers_of(l, &writer, op->chunk, here);
+        if (r.last == i)
+            sp_lower_free(l, sp_lowering_process(l, stage) == here ? stage : r.stage,
                           of_op(op->pass == SP_F ? SP_TENSOR_X : SP_TENSOR_DX, &writer));
     }
 }
@@ -193,11 +178,6 @@ void sp_multiplexed_lower(struct sp_lowering *l, int i)
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
-
-int sp_multiplexed_lower_begin(struct sp_lowering *l)
-{
-    return sp_shared_weights_begin(l);
-}
 
 void sp_multiplexed_lower_end(struct sp_lowering *l)
 {

@@ -9,15 +9,18 @@ static int first_token(const struct sp_plan *plan, int seq, int global, int part
     return first;
 }
 
-/* The token at which the right slices begin. */
+/* Tokens of the first `parts` parts of a global stage. */
+static int tokens_of(const struct sp_plan *plan, int seq, int global, int parts)
+{
+    int len = 0, first = parts > 0 ? first_token(plan, seq, global, parts - 1, &len) : 0;
+
+    return first + len;
+}
+
+/* Tokens before the right slices. */
 static int tokens_before(const struct sp_plan *plan, int seq, int global)
 {
-    int parts = sp_parts_before_right(&plan->layout, global), first, len;
-
-    if (parts == 0)
-        return 0;
-    first = first_token(plan, seq, global, parts - 1, &len);
-    return first + len;
+    return tokens_of(plan, seq, global, sp_parts_before_right(&plan->layout, global));
 }
 
 int sp_first_kept_part(const struct sp_plan *plan, int seq, int global)
@@ -40,12 +43,7 @@ int sp_first_kept_part(const struct sp_plan *plan, int seq, int global)
 /* Tokens before the right slices whose keys the owner gives away. */
 static int tokens_given(const struct sp_plan *plan, int seq, int global)
 {
-    int kept = sp_first_kept_part(plan, seq, global), first, len;
-
-    if (kept == 0)
-        return 0;
-    first = first_token(plan, seq, global, kept - 1, &len);
-    return first + len;
+    return tokens_of(plan, seq, global, sp_first_kept_part(plan, seq, global));
 }
 
 struct sp_token_range sp_key_range_of(const struct sp_plan *plan, int seq, int global, int helper)

@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct sp_plan;
+
 /* Most stages: the producers of an op have to fit in SP_MAX_DEPS. */
 enum { SP_MULTIPLEX_STAGES = 30 };
 
@@ -89,6 +91,9 @@ static inline bool sp_slice_is_shared(const struct sp_layout *lay, int global, i
  * none. The second frees it. */
 int sp_multiplex_turns_create(const struct sp_layout *lay, struct sp_multiplex_turns *t);
 void sp_multiplex_turns_destroy(struct sp_multiplex_turns *t);
+
+/* struct sp_shared_slices: cut. 0, or -EINVAL, -ENOMEM after one line. */
+int sp_multiplex_cut_parts(struct sp_plan *plan, double token, double pair);
 
 /* A slice is cut once into `in` and once into `of` parts: first .. last of the latter overlap
  * `part` of the former. */

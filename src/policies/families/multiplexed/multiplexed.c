@@ -17,7 +17,7 @@
 #include "policies/families/families.h"
 #include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/multiplexed/multiplex.h"
-#include "policies/families/multiplexed/parts.h"
+#include "policies/families/multiplexed/shared_weights.h"
 #include "policies/families/ownership.h"
 #include "policies/lowering/lowering.h"
 #include "policies/refuse.h"
@@ -235,16 +235,13 @@ static int unit(const struct sp_lowering *l, int i)
     return sp_part_at(lay, op->chunk, op->slice).of;
 }
 
-static void required(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+static void required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     for (int i = 0; i < lay->micro_batches; i++)
         for (int g = 0; g < lay->stages; g++)
             for (int k = 0; k < sp_parts_of(lay, g); k++) {
-                struct sp_dep f = at(lay, SP_F, i, g, k), b = at(lay, SP_B, i, g, k);
-
-                need(arg, f.stage, &f.op);
-                need(arg, b.stage, &b.op);
+                sp_need(need, arg, at(lay, SP_F, i, g, k));
+                sp_need(need, arg, at(lay, SP_B, i, g, k));
             }
 }
 
@@ -256,11 +253,6 @@ static double cost(const struct sp_plan *plan, const struct sp_costs *costs, int
     (void)stage;
     return sp_plan_slice_share(plan, p.slice) / p.of *
            (op->pass == SP_F ? costs->f : costs->b + costs->w);
-}
-
-static int activations(const struct sp_layout *lay)
-{
-    return lay->stages * lay->slices;
 }
 
 /* A part counts as its share of a slice. */
@@ -312,7 +304,7 @@ static const struct sp_lowerer lowers = {.run_deps = run_deps,
                                          .turn = turn,
                                          .unit = unit,
                                          .stream = stream,
-                                         .begin = sp_multiplexed_lower_begin,
+                                         .begin = sp_shared_weights_begin,
                                          .lower = sp_multiplexed_lower,
                                          .end = sp_multiplexed_lower_end};
 static const struct sp_shared_slices shared = {.parts_of = sp_parts_of,
@@ -321,11 +313,11 @@ static const struct sp_shared_slices shared = {.parts_of = sp_parts_of,
                                                .keeps_attention = keeps_attention,
                                                .key_share = sp_key_share,
                                                .cut = sp_multiplex_cut_parts};
-static const struct sp_owners owners = {.is_end = sp_every_stage};
 
 const struct sp_family sp_family_multiplexed = {
     .name = "subsequence",
     .facts.names_global = true,
+    .facts.every_end = true,
     .facts.layers = SP_LAYERS_CHOSEN,
     .check = check,
     .place = place,
@@ -335,9 +327,7 @@ const struct sp_family sp_family_multiplexed = {
     .deps = deps,
     .required = required,
     .cost = cost,
-    .activations = activations,
     .size = size,
     .lowers = &lowers,
     .shared = &shared,
-    .owners = &owners,
 };

@@ -12,8 +12,8 @@
  * slice on the left (fewer than 2p slices). x_k is the same function for any number of stages that
  * share slice k, so parts of two stages overlap as their shares do.
  */
-#include "policies/families/multiplexed/parts.h"
 #include "policies/families/multiplexed/multiplex.h"
+#include "policies/plan.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>

@@ -118,48 +118,6 @@ static void release_shares(struct sp_lowering *l, int global, int mb)
 
 /* ---- the slice ------------------------------------------------------------------------------- */
 
-/* A transfer of tensors from the stage of one part to that of another, or back. */
-struct exchange {
-    struct sp_lowering *l;
-    struct sp_op op; /* on the queries */
-    int from, to;
-};
-
-typedef void (*step_fn)(const struct exchange *x, enum sp_tensor_kind kind);
-
-static struct sp_tensor_id tensor_of(const struct exchange *x, enum sp_tensor_kind kind)
-{
-    return (struct sp_tensor_id){
-        .kind = (unsigned char)kind, .slice = x->op.slice, .mb = x->op.mb, .at = x->op.chunk};
-}
-
-static void pass(const struct exchange *x, enum sp_tensor_kind kind)
-{
-    sp_lower_pass(x->l, x->from, x->to, tensor_of(x, kind));
-}
-
-static void release(const struct exchange *x, enum sp_tensor_kind kind)
-{
-    sp_lower_free(x->l, x->to, tensor_of(x, kind));
-}
-
-static void each_shared(const struct exchange *x, step_fn step)
-{
-    step(x, SP_TENSOR_Q);
-    if (x->op.pass == SP_F)
-        return;
-    step(x, SP_TENSOR_DO);
-    step(x, SP_TENSOR_O);
-    step(x, SP_TENSOR_LSE);
-}
-
-static void each_returned(const struct exchange *x, step_fn step)
-{
-    step(x, x->op.pass == SP_F ? SP_TENSOR_O : SP_TENSOR_DQ);
-    if (x->op.pass == SP_F)
-        step(x, SP_TENSOR_LSE);
-}
-
 /* The parts of a slice, from place i of the order on. has_keys[part * n + other] is true if the
  * stage of part `other` has keys for the queries of `part`. */
 struct slice {
@@ -186,22 +144,22 @@ static void find_keys(const struct slice *s, bool *has_keys)
         }
 }
 
-/* Calls `each` for all pairs of parts of which one's stage has keys for the other's queries. For
- * one part, by stages. */
-static void each_exchange(const struct slice *s, bool back,
-                          void (*each)(const struct exchange *x, step_fn step), step_fn step)
+/* Takes a step with the tensors of attention of all pairs of parts of which one's stage has keys for
+ * the other's queries. For one part, by stages. */
+static void exchange(const struct slice *s, enum sp_attention_tensors which, sp_lower_fn step)
 {
     for (int part = 0; part < s->n; part++)
         for (int other = 0; other < s->n; other++) {
-            int stage = s->l->order[place_of(s, part)].stage;
+            const struct sp_op *op = sp_lowering_op(s->l, place_of(s, part)); /* on the queries */
+            int owner = s->l->order[place_of(s, part)].stage;
             int helper = s->l->order[place_of(s, other)].stage;
-            struct exchange x = {.l = s->l,
-                                 .op = *sp_lowering_op(s->l, place_of(s, part)),
-                                 .from = back ? helper : stage,
-                                 .to = back ? stage : helper};
+            bool back = which == SP_ATTENTION_RESULTS;
+            enum sp_tensor_kind kinds[SP_ATTENTION_KINDS];
+            int n = sp_attention_kinds((enum sp_pass)op->pass, which, kinds);
 
-            if (s->has_keys[part * s->n + other])
-                each(&x, step);
+            for (int k = 0; k < n && s->has_keys[part * s->n + other]; k++)
+                step(s->l, back ? helper : owner, back ? owner : helper,
+                     sp_tensor_of(kinds[k], op, op->chunk));
         }
 }
 
@@ -225,12 +183,12 @@ void sp_shared_slice_lower(struct sp_lowering *l, int i, int n)
     op_parts = sp_shared_slice_parts(count);
     run_parts(&s, 0, op_parts);
     for (int step = 0; step < count; step++) {
-        each_exchange(&s, false, each_shared, pass);
+        exchange(&s, SP_ATTENTION_INPUTS, sp_lower_pass);
         run_parts(&s, 2 * step + 1, op_parts);
-        each_exchange(&s, true, each_returned, pass);
-        each_exchange(&s, false, each_shared, release);
+        exchange(&s, SP_ATTENTION_RESULTS, sp_lower_pass);
+        exchange(&s, SP_ATTENTION_INPUTS, sp_lower_release);
         run_parts(&s, 2 * step + 2, op_parts);
-        each_exchange(&s, true, each_returned, release);
+        exchange(&s, SP_ATTENTION_RESULTS, sp_lower_release);
     }
     if (op->pass == SP_B && slice == layout(l)->slices - g)
         release_shares(l, g, op->mb);

@@ -7,6 +7,10 @@
 
 #include "policies/lowering/lowering.h"
 
+/* struct sp_family: foreign, where worker i mod P keeps micro-batch i. */
+bool sp_worker_foreign(const struct sp_layout *lay, int stage, const struct sp_op *op, char *why,
+                       size_t n);
+
 /* Embedding and head, in place of a chunk. */
 enum { SP_SHARDS_ENDS = -1 };
 

@@ -17,15 +17,9 @@
 #include "policies/families/vocabulary/vocabulary.h"
 #include <limits.h>
 
-static struct sp_tensor_id tensor(enum sp_tensor_kind kind, const struct sp_op *op, int at)
-{
-    return (struct sp_tensor_id){
-        .kind = (unsigned char)kind, .slice = op->slice, .mb = op->mb, .at = at};
-}
-
 static struct sp_tensor_id input(const struct sp_op *op)
 {
-    return tensor(SP_TENSOR_HEAD, op, -1);
+    return sp_tensor_of(SP_TENSOR_HEAD, op, -1);
 }
 
 static int root_of(const struct sp_lowering *l)
@@ -35,14 +29,19 @@ static int root_of(const struct sp_lowering *l)
 
 /* ---- ops of the head ------------------------------------------------------------------------ */
 
+static void send_to_others(struct sp_lowering *l, int stage, struct sp_tensor_id t, int index)
+{
+    for (int s = 0; s < l->plan->layout.stages; s++)
+        if (s != stage)
+            sp_lower_send(l, stage, s, t, index);
+}
+
 static void lower_forward(struct sp_lowering *l, int stage, int index, const struct sp_op *op)
 {
     if (stage != root_of(l))
         sp_lower_recv(l, root_of(l), stage, input(op), index);
     sp_lower_run(l, stage, index);
-    for (int s = 0; s < l->plan->layout.stages; s++)
-        if (s != stage)
-            sp_lower_send(l, stage, s, tensor(SP_TENSOR_STATS, op, stage), index);
+    send_to_others(l, stage, sp_tensor_of(SP_TENSOR_STATS, op, stage), index);
 }
 
 /* True if all stages have had their op like this one by place i of the order of submission. */
@@ -61,41 +60,34 @@ static void lower_backward(struct sp_lowering *l, int i, int stage, int index,
 
     for (int s = 0; s < stages; s++)
         if (s != stage)
-            sp_lower_recv(l, s, stage, tensor(SP_TENSOR_STATS, op, s), index);
+            sp_lower_recv(l, s, stage, sp_tensor_of(SP_TENSOR_STATS, op, s), index);
     sp_lower_run(l, stage, index);
     if (stage != root_of(l))
-        sp_lower_send(l, stage, root_of(l), tensor(SP_TENSOR_DHEAD, op, stage), index);
+        sp_lower_send(l, stage, root_of(l), sp_tensor_of(SP_TENSOR_DHEAD, op, stage), index);
     sp_lower_free(l, stage, input(op));
     for (int s = 0; s < stages; s++)
         if (s != stage)
-            sp_lower_free(l, stage, tensor(SP_TENSOR_STATS, op, s));
+            sp_lower_free(l, stage, sp_tensor_of(SP_TENSOR_STATS, op, s));
     if (ends(l, i, op))
         for (int s = 0; s < stages; s++)
-            sp_lower_free(l, s, tensor(SP_TENSOR_STATS, op, s));
+            sp_lower_free(l, s, sp_tensor_of(SP_TENSOR_STATS, op, s));
 }
 
 /* ---- the last op before the head ------------------------------------------------------------- */
-
-static void send_input(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
-{
-    for (int s = 0; s < l->plan->layout.stages; s++)
-        if (s != stage)
-            sp_lower_send(l, stage, s, input(op), index);
-}
 
 static void receive_gradients(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
     for (int s = 0; s < l->plan->layout.stages; s++)
         if (s != stage) {
-            sp_lower_recv(l, s, stage, tensor(SP_TENSOR_DHEAD, op, s), index);
-            sp_lower_free(l, s, tensor(SP_TENSOR_DHEAD, op, s));
+            sp_lower_recv(l, s, stage, sp_tensor_of(SP_TENSOR_DHEAD, op, s), index);
+            sp_lower_free(l, s, sp_tensor_of(SP_TENSOR_DHEAD, op, s));
         }
 }
 
 static void release_gradients(struct sp_lowering *l, int stage, const struct sp_op *op)
 {
     for (int s = 0; s < l->plan->layout.stages; s++)
-        sp_lower_free(l, stage, tensor(SP_TENSOR_DHEAD, op, s));
+        sp_lower_free(l, stage, sp_tensor_of(SP_TENSOR_DHEAD, op, s));
 }
 
 /* An op of the base family, or two that overlap. */
@@ -110,7 +102,7 @@ static void lower_base(struct sp_lowering *l, int i, int stage, int index, const
     sp_vocabulary_base(lay)->lowers->lower(l, i);
     for (int k = 0; k < n; k++)
         if (sp_vocabulary_is_last(lay, stage, op + k) && op[k].pass == SP_F)
-            send_input(l, stage, op + k, index + k);
+            send_to_others(l, stage, input(op + k), index + k);
         else if (sp_vocabulary_is_last(lay, stage, op + k) && op[k].pass == SP_B)
             release_gradients(l, stage, op + k);
 }

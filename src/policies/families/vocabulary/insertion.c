@@ -1,4 +1,3 @@
-#include "policies/families/vocabulary/insertion.h"
 #include "policies/families/vocabulary/vocabulary.h"
 #include "policies/simulation/costs.h"
 #include <math.h>
@@ -300,9 +299,7 @@ void sp_insertion_destroy(struct sp_insertion *w)
 {
     if (!w)
         return;
-    for (int s = 0; w->chunks && s < w->plan->layout.stages; s++)
-        free(w->chunks[s].ops);
-    free(w->chunks);
+    sp_programs_destroy(w->chunks, w->plan->layout.stages);
     free(w->end);
     free(w->unit);
     free(w->unit_of);

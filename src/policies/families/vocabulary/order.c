@@ -1,6 +1,5 @@
 #include "policies/families/families.h"
 #include "policies/families/vocabulary/vocabulary.h"
-#include "policies/families/vocabulary/insertion.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/listsim.h"
 #include "policies/simulation/times.h"
@@ -188,10 +187,7 @@ int sp_vocabulary_insert_ops(struct sp_plan *plan, char *why, size_t n)
         err = all[k].programs ? err : -ENOMEM;
     }
     err = err ? err : choose_order(plan, all, why, n);
-    for (int k = 0; k < MOST_AHEAD + 2; k++) {
-        for (size_t s = 0; all[k].programs && s < stages; s++)
-            free(all[k].programs[s].ops);
-        free(all[k].programs);
-    }
+    for (int k = 0; k < MOST_AHEAD + 2; k++)
+        sp_programs_destroy(all[k].programs, plan->layout.stages);
     return err;
 }

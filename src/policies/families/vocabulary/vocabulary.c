@@ -120,17 +120,15 @@ static int deps(const struct sp_layout *lay, int stage, const struct sp_op *op,
     return n;
 }
 
-static void required(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+static void required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     sp_vocabulary_base(lay)->required(lay, need, arg);
     for (int i = 0; i < lay->micro_batches * lay->slices; i++)
         for (int s = 0; s < lay->stages; s++) {
             struct sp_op unit = {.mb = i / lay->slices, .slice = (unsigned short)(i % lay->slices)};
-            struct sp_dep f = head(SP_F, s, &unit), b = head(SP_B, s, &unit);
 
-            need(arg, s, &f.op);
-            need(arg, s, &b.op);
+            sp_need(need, arg, head(SP_F, s, &unit));
+            sp_need(need, arg, head(SP_B, s, &unit));
         }
 }
 
@@ -152,11 +150,6 @@ static double again(const struct sp_plan *plan, const struct sp_costs *costs,
                     const struct sp_op *op)
 {
     return op->part == SP_HEAD ? 0 : sp_vocabulary_base(&plan->layout)->again(plan, costs, op);
-}
-
-static int activations(const struct sp_layout *lay)
-{
-    return sp_vocabulary_base(lay)->activations(lay);
 }
 
 /* The head's statistics and gradients arrive independently of what ops send each other, and so does
@@ -211,31 +204,6 @@ static int work_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
     return n;
 }
 
-struct stream {
-    const struct sp_plan *plan;
-    int stage;
-    sp_stage_block_fn fn;
-    void *arg;
-};
-
-/* Skips the tables, which every stage has a share of. */
-static int visit_part(void *arg, enum sp_block_kind kind, int layer)
-{
-    const struct stream *v = arg;
-
-    return sp_block_is_sharded(v->plan, kind) ? 0 : v->fn(v->arg, kind, layer);
-}
-
-static int each_block_of_parts(const struct sp_plan *plan, const struct sp_model *m, int stage,
-                               sp_stage_block_fn fn, void *arg)
-{
-    struct stream v = {plan, stage, fn, arg};
-    int err = sp_stream_tables(m, fn, arg);
-
-    return err ? err
-               : sp_family_attention_parallel.owners->each_block(plan, m, stage, visit_part, &v);
-}
-
 static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape *sh,
                               enum sp_recompute recompute, int stage, const struct sp_op *op,
                               int64_t *head)
@@ -250,21 +218,16 @@ static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape 
 #define OPS                                                                                        \
     .name = "vocabulary-parallel", .facts.post_validates = true,                                   \
     .insert_ops = sp_vocabulary_insert_ops, .id = id, .ids = ids, .deps = deps,                    \
-    .required = required, .cost = cost, .again = again, .activations = activations,                \
-    .lowers = &lowers
+    .required = required, .cost = cost, .again = again, .lowers = &lowers
 #define CHUNKS                                                                                     \
     .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .facts.prices_head = true,          \
-    .check = check, .place = sp_layerwise_place, .groups = sp_all_groups,                          \
+    .check = check, .place = sp_layerwise_place, .facts.groups = SP_GROUP_ALL,                     \
     .foreign = sp_layerwise_foreign, OPS
 
 static const struct sp_lowerer lowers = {.stream = stream,
                                          .begin = sp_vocabulary_lower_begin,
                                          .lower = sp_vocabulary_lower,
                                          .end = sp_vocabulary_lower_end};
-static const struct sp_owners owners_of_parts = {.owned = sp_parts_owned,
-                                                 .is_end = sp_parts_is_end,
-                                                 .each_block = each_block_of_parts,
-                                                 .owner = sp_parts_owner};
 
 static const struct sp_family whole = {CHUNKS};
 static const struct sp_family slices = {.facts.slices = true, CHUNKS};
@@ -276,7 +239,7 @@ static const struct sp_family parts = {.facts.slices = true,
                                        .place = place_parts,
                                        .refuse = sp_parts_refuse,
                                        .work = work_of_parts,
-                                       .owners = &owners_of_parts,
+                                       .owners = &sp_parts_owners,
                                        .stash = stash_of_parts,
                                        OPS};
 

@@ -50,6 +50,23 @@ const struct sp_family *sp_vocabulary_variant(const struct sp_layout *lay,
  */
 int sp_vocabulary_insert_ops(struct sp_plan *plan, char *why, size_t n);
 
+/* The state of an insertion of the head's ops for given costs (insertion.c). */
+struct sp_insertion;
+
+/* For a plan of chunks that were indexed (sp_plan_index); the plan must outlive it. NULL: no
+ * memory. */
+struct sp_insertion *sp_insertion_create(const struct sp_plan *plan);
+void sp_insertion_destroy(struct sp_insertion *w);
+
+/*
+ * Writes to out[stages] the programs with forwards moved ahead by that many micro-batches (slices),
+ * each to an earlier forward's place. The head's ops come as soon as a stage can run them in a list
+ * simulation at these costs, messages included. The ops of `out` are replaced. False: the stages
+ * wait for each other.
+ */
+bool sp_insertion(struct sp_insertion *w, const struct sp_costs *costs, int ahead,
+                  struct sp_program *out);
+
 int sp_vocabulary_lower_begin(struct sp_lowering *l);
 void sp_vocabulary_lower(struct sp_lowering *l, int i);
 void sp_vocabulary_lower_end(struct sp_lowering *l);

@@ -1,4 +1,5 @@
 #include "policies/families/weight_ring/flow.h"
+#include "policies/families/weight_ring/node.h"
 #include "policies/refuse.h"
 #include <errno.h>
 #include <stdio.h>
@@ -22,5 +23,23 @@ int sp_flow_check(const struct sp_layout *lay, enum sp_ring_layout says, char *w
     snprintf(why, n,
              "has 1 chunk per stage where weights go around, not %d; use --chunks 1, or flow=line",
              lay->chunks);
+    return -EINVAL;
+}
+
+int sp_node_option(const struct sp_layout *lay, int otherwise)
+{
+    int ok = 1;
+
+    return sp_layout_option_int(lay, "node", otherwise, &ok);
+}
+
+int sp_node_check(const struct sp_layout *lay, char *why, size_t n)
+{
+    int ok = 1, node = sp_layout_option_int(lay, "node", 1, &ok);
+
+    if (ok && node >= 1 && node <= lay->stages && lay->stages % node == 0)
+        return 0;
+    snprintf(why, n, "wants a number of workers of a node that divides %d, as node=%d", lay->stages,
+             lay->stages % 2 ? lay->stages : lay->stages / 2);
     return -EINVAL;
 }

@@ -45,11 +45,6 @@ struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int i
                                  (item == 1 ? P : P / 2) - 1 - at / 2};
 }
 
-int sp_ring_owner(const struct sp_ring *ring, int chunk)
-{
-    return ring->owner[chunk];
-}
-
 bool sp_ring_returns(const struct sp_ring *ring)
 {
     return ring->layout == SP_RING_REVERSED;
@@ -236,52 +231,4 @@ void sp_ring_emit(const struct sp_layout *lay, int stage, struct sp_program *pro
         if (op.mb < lay->micro_batches)
             sp_program_add_op(prog, op);
     }
-}
-
-/* Counts ops of worker 0 in turn k: all, and those up to the last backward and the last forward of
- * them. */
-static void count_ops(const struct sp_ring *ring, int k, int *backwards, int *forwards, int *all)
-{
-    *backwards = *forwards = *all = 0;
-    if (k < 0 || k >= ring->turns)
-        return;
-    *all = ring->first[k + 1] - ring->first[k];
-    for (int i = 0; i < *all; i++) {
-        const struct sp_op *op = &ring->ops[ring->first[k] + i];
-
-        if (op->pass == SP_F && op->part == SP_CHUNK)
-            *forwards = i + 1;
-        else if (op->pass != SP_F)
-            *backwards = i + 1;
-    }
-}
-
-struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker, int *n)
-{
-    const struct sp_ring *ring = sp_ring_of(lay);
-    int P = lay->stages, next = (worker + 1) % P, swap = ((1 - worker) % P + P) % P, done = 0;
-    int last_f = sp_ring_last_forward(ring), last_b = sp_ring_last_backward(ring);
-    struct sp_ring_message *out = malloc((size_t)(3 * (last_b + 2)) * sizeof *out);
-
-    *n = 0;
-    if (!out || P == 1)
-        return out;
-    if (swap != worker)
-        out[(*n)++] = (struct sp_ring_message){0, swap, (worker + P - 1) % P, SP_RING_FORWARD};
-    for (int t = 0; t <= last_b; t++) {
-        int backwards, forwards, all;
-
-        count_ops(ring, t - worker, &backwards, &forwards, &all);
-        for (int i = 1; i < SP_RING_ITEMS && t >= P; i++) {
-            struct sp_ring_item item = sp_ring_item(ring, worker, t, i);
-
-            out[(*n)++] =
-                (struct sp_ring_message){done + backwards, next, item.chunk, item.payload};
-        }
-        if (t <= last_f)
-            out[(*n)++] = (struct sp_ring_message){done + (forwards ? forwards : backwards), next,
-                                                   sp_ring_forward(P, worker, t), SP_RING_FORWARD};
-        done += all;
-    }
-    return out;
 }

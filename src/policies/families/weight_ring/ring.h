@@ -70,7 +70,10 @@ static inline int sp_ring_lag(const struct sp_ring *ring, int worker)
 /* The chunk whose forward weights worker r has in turn t, and the worker to which a chunk
  * belongs. */
 int sp_ring_forward(int workers, int r, int t);
-int sp_ring_owner(const struct sp_ring *ring, int chunk);
+static inline int sp_ring_owner(const struct sp_ring *ring, int chunk)
+{
+    return ring->owner[chunk];
+}
 
 /* The turns after which forward weights are passed on are 0 .. last; those for backward weights and
  * gradients P .. last. */
@@ -83,16 +86,6 @@ bool sp_ring_returns(const struct sp_ring *ring);
 /* An item that worker r has in turn t: item 0 is the forward weights, the others are for backwards
  * (from turn P on). */
 struct sp_ring_item sp_ring_item(const struct sp_ring *ring, int r, int t, int item);
-
-/* A message of a worker, as published: after `position` ops of its program. */
-struct sp_ring_message {
-    int position, to, chunk;
-    enum sp_ring_payload payload;
-};
-
-/* The messages of a worker in a step around the ring, in order; the caller frees them. NULL: no
- * memory. */
-struct sp_ring_message *sp_ring_messages(const struct sp_layout *lay, int worker, int *n);
 
 /* True if a worker sums the gradients of an op separately and adds them to the travelling ones when
  * the op ends: if these are rounded, or the worker before is in the same turn. */

@@ -10,18 +10,24 @@
  * The first op of a turn also waits for the previous turn of the previous worker, which then passes
  * its weights and gradients on, all at once as published: so nothing overtakes the ring. Down the
  * line, worker 0 waits for no other worker.
+ *
+ * As actions: weights and gradients of chunks travel around the ring (actions_around.c) or down the
+ * line (actions_line.c). Every worker owns a part of embedding and head. They are gathered before
+ * its first op, and their gradients scattered after the last op that adds to them. That costs twice
+ * their size per worker and step, in messages between all workers at once; around the ring it would
+ * be 2(G+1) times.
  */
-#include "policies/families/activations.h"
 #include "policies/families/families.h"
 #include "policies/families/ownership.h"
+#include "policies/families/sharded/shards.h"
+#include "policies/families/weight_ring/actions.h"
 #include "policies/families/weight_ring/line.h"
-#include "policies/families/workers.h"
 #include "policies/refuse.h"
 #include "sp_error.h"
 
 static int check(const struct sp_layout *lay, char *why, size_t n)
 {
-    int err = sp_worker_check(lay, lay->chunks, why, n);
+    int err = sp_refuse_slices(lay, why, n);
 
     return err ? err : sp_refuse_word(lay, "gradients", "run", "f32", why, n);
 }
@@ -43,6 +49,7 @@ static int place(const struct sp_layout *lay, const struct sp_schedule_def *def,
     }
     for (int c = 0; c < ring->chunks; c++)
         (*map)->home[c] = (struct sp_chunk_owner){.stage = sp_ring_owner(ring, c), .chunk = c};
+    (*map)->rounds_gradients = lay->stages > 1 && !sp_option_is(lay, "gradients", "f32");
     (*map)->state = ring;
     (*map)->destroy_state = sp_ring_destroy;
     return 0;
@@ -221,18 +228,13 @@ static int run_deps(const struct sp_layout *lay, int stage, const struct sp_op *
     return n + 1;
 }
 
-static void required(const struct sp_layout *lay,
-                     void (*need)(void *arg, int stage, const struct sp_op *op), void *arg)
+static void required(const struct sp_layout *lay, sp_need_fn need, void *arg)
 {
     for (int i = 0; i < lay->micro_batches; i++) {
-        struct sp_dep head = at(lay, SP_F, SP_HEAD, i, 0);
-
-        need(arg, head.stage, &head.op);
+        sp_need(need, arg, at(lay, SP_F, SP_HEAD, i, 0));
         for (int c = 0; c < sp_globals(lay); c++) {
-            struct sp_dep f = at(lay, SP_F, SP_CHUNK, i, c), b = at(lay, SP_B, SP_CHUNK, i, c);
-
-            need(arg, f.stage, &f.op);
-            need(arg, b.stage, &b.op);
+            sp_need(need, arg, at(lay, SP_F, SP_CHUNK, i, c));
+            sp_need(need, arg, at(lay, SP_B, SP_CHUNK, i, c));
         }
     }
 }
@@ -264,32 +266,71 @@ static double turn(const struct sp_layout *lay, int stage, const struct sp_op *o
     return sp_ring_turn(ring, op, op->mb / lay->stages) + sp_ring_lag(ring, stage);
 }
 
-static int activations(const struct sp_layout *lay)
-{
-    return sp_globals(lay);
-}
-
 bool sp_ring_keeps_apart(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     return sp_rounds_gradients(plan, sh) || sp_ring_of(&plan->layout)->node > 1;
 }
 
-static const struct sp_lowerer lowers = {.run_deps = run_deps,
-                                         .turn = turn,
-                                         .begin = sp_weight_ring_lower_begin,
-                                         .lower = sp_weight_ring_lower,
-                                         .end = sp_weight_ring_lower_end};
-static const struct sp_owners owners = {.owned = owned, .is_end = sp_every_stage};
+/* ---- actions --------------------------------------------------------------------------------- */
+
+static bool is_line(const struct sp_lowering *l)
+{
+    return sp_lowering_ring(l)->layout == SP_RING_LINE;
+}
+
+/* True if an op is the last of its worker that adds to the gradients of embedding and head. */
+static bool adds_last_to_ends(const struct sp_plan *plan, int worker, int index)
+{
+    const struct sp_program *prog = &plan->programs[worker];
+
+    for (int k = prog->n - 1; k >= 0; k--) {
+        const struct sp_op *op = &prog->ops[k];
+
+        if (op->part == SP_HEAD || (op->chunk == 0 && sp_ring_adds(plan, worker, op)))
+            return k == index;
+    }
+    return false;
+}
+
+static int lower_begin(struct sp_lowering *l)
+{
+    return is_line(l) ? 0 : sp_ring_around_lower_begin(l);
+}
+
+static void lower(struct sp_lowering *l, int i)
+{
+    int worker = l->order[i].stage, index = l->order[i].index;
+    bool alone = l->plan->layout.stages == 1;
+
+    if (index == 0 && !alone)
+        sp_shards_lower(l, SP_ACTION_GATHER, worker, 0, SP_SHARDS_ENDS);
+    if (is_line(l))
+        sp_ring_line_lower(l, i);
+    else
+        sp_ring_around_lower(l, i);
+    if (adds_last_to_ends(l->plan, worker, index) && !alone)
+        sp_shards_lower(l, SP_ACTION_SCATTER, worker, index, SP_SHARDS_ENDS);
+}
+
+static void lower_end(struct sp_lowering *l)
+{
+    if (!is_line(l))
+        sp_ring_around_lower_end(l);
+}
+
+static const struct sp_lowerer lowers = {
+    .run_deps = run_deps, .turn = turn, .begin = lower_begin, .lower = lower, .end = lower_end};
+static const struct sp_owners owners = {.owned = owned};
 
 const struct sp_family sp_family_weight_ring = {
     .name = "weight-ring",
     .facts.layers = SP_LAYERS_ALIKE,
     .facts.names_global = true,
+    .facts.every_end = true,
     .facts.shards_ends = true,
     .facts.head_op = true,
-    .facts.rounds_gradients = true,
     .facts.post_validates = true,
-    .groups = sp_all_groups,
+    .facts.groups = SP_GROUP_ALL,
     .check = check,
     .place = place,
     .emit = sp_ring_emit,
@@ -300,7 +341,6 @@ const struct sp_family sp_family_weight_ring = {
     .deps = deps,
     .required = required,
     .cost = cost,
-    .activations = activations,
     .lowers = &lowers,
     .owners = &owners,
 };
