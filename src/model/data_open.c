@@ -2,7 +2,7 @@
 #include "model/data.h"
 #include "model/files/file_digest.h"
 #include "model/files/dir.h"
-#include "model/grow.h"
+#include "sp_grow.h"
 #include "sp_error.h"
 #include <glob.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "model/documents.h"
-#include "model/grow.h"
+#include "sp_grow.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ void sp_documents_destroy(struct sp_documents *d)
 
 static int add_start(struct sp_documents *d, int n, int start)
 {
-    if (!sp_grow(&d->start, &d->room, (size_t)n + 1, sizeof *d->start))
+    if (!sp_grow(&d->start, (size_t)n + 1, &d->room, sizeof *d->start))
         return -ENOMEM;
     d->start[n] = start;
     return 0;

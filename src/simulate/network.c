@@ -40,7 +40,8 @@ static struct {
     long submitted, matched, on_the_way;
     uint64_t bytes_sent;
     struct sp_carried *carried;
-    int n_carried, cap_carried;
+    int n_carried;
+    size_t cap_carried;
 } net;
 
 /* The ports: out of the interfaces inside nodes, into them, then the same of the network. */
@@ -109,7 +110,7 @@ static void start_queued(void);
 
 static void note(const struct message *m)
 {
-    SP_NEED(sp_grow(&net.carried, net.n_carried, &net.cap_carried, sizeof *net.carried),
+    SP_NEED(sp_grow(&net.carried, (size_t)net.n_carried + 1, &net.cap_carried, sizeof *net.carried),
             "simulate: no memory for %d messages", net.n_carried);
     net.carried[net.n_carried++] =
         (struct sp_carried){.from = m->from,

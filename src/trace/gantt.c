@@ -36,7 +36,7 @@ int sp_gantt_add(struct sp_gantt *g, const struct sp_bar *bar)
 {
     struct sp_bar *last;
 
-    if (!sp_grow(&g->bars, g->n, &g->cap, sizeof *g->bars))
+    if (!sp_grow(&g->bars, (size_t)g->n + 1, &g->cap, sizeof *g->bars))
         return -ENOMEM;
     last = g->n ? &g->bars[g->n - 1] : NULL;
     g->bars[g->n] = *bar;
@@ -52,7 +52,7 @@ int sp_gantt_add_message(struct sp_gantt *g, const struct sp_gantt_message *mess
 {
     struct sp_gantt_message *last;
 
-    if (!sp_grow(&g->messages, g->n_messages, &g->cap_messages, sizeof *g->messages))
+    if (!sp_grow(&g->messages, (size_t)g->n_messages + 1, &g->cap_messages, sizeof *g->messages))
         return -ENOMEM;
     last = &g->messages[g->n_messages++];
     *last = *message;
@@ -75,7 +75,7 @@ int sp_gantt_add_evicted(struct sp_gantt *g, const struct sp_gantt_evicted *evic
 {
     if (!(evicted->until > evicted->from) || evicted->bytes <= 0)
         return 0;
-    if (!sp_grow(&g->evicted, g->n_away, &g->cap_away, sizeof *g->evicted))
+    if (!sp_grow(&g->evicted, (size_t)g->n_away + 1, &g->cap_away, sizeof *g->evicted))
         return -ENOMEM;
     g->evicted[g->n_away++] = *evicted;
     return 0;

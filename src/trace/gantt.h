@@ -59,7 +59,8 @@ struct sp_gantt {
     char title[160], subtitle[320];
     const char *unit; /* of time: "ms", or "" for the unit of the costs */
     double end;       /* end of the time axis, which begins at 0 */
-    int stages, n, cap;
+    int stages, n;
+    size_t cap;
     bool parts;   /* bars are parts of layers: odd ones are attention */
     bool uneven;  /* bars have any length: text fills its width, each shows as much as fits */
     double share; /* one activation, as part of a micro-batch on a whole stage */
@@ -68,9 +69,11 @@ struct sp_gantt {
     char (*note)[32];     /* [stages] "peak 4"; NULL: none */
     const char *notes;    /* explains the notes; "" if they explain themselves */
     char (*row)[32];      /* [stages] names of rows in an SVG; NULL: "stage 0", ... */
-    int n_messages, cap_messages;
+    int n_messages;
+    size_t cap_messages;
     struct sp_gantt_message *messages; /* by receiver, and drawn under the bars of that stage */
-    int n_away, cap_away;
+    int n_away;
+    size_t cap_away;
     struct sp_gantt_evicted *evicted; /* drawn below them, in a separate row; in any order */
 };
 

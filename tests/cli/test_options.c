@@ -15,17 +15,17 @@ struct values {
 static int parse(int argc, char **argv, struct values *v)
 {
     const struct sp_option options[] = {
-        SP_OPTION(STRING, "file", v->file, "a file", .arg = "FILE", .given = &v->given),
-        SP_OPTION(INT, "count", v->count, "how many", .arg = "N", .min = -3, .max = 99),
-        SP_OPTION(SIZE, "limit", v->limit, "at most", .arg = "BYTES"),
-        SP_OPTION(DOUBLE, "rate", v->rate, "how fast", .arg = "X", .max = 1.5),
-        SP_OPTION(CHOICE, "format", v->format, "how", .choices = "text|json|csv",
+        SP_OPTION("file", STRING, v->file, .help = "a file", .arg = "FILE", .given = &v->given),
+        SP_OPTION("count", INT, v->count, .help = "how many", .arg = "N", .min = -3, .max = 99),
+        SP_OPTION("limit", SIZE, v->limit, .help = "at most", .arg = "BYTES"),
+        SP_OPTION("rate", DOUBLE, v->rate, .help = "how fast", .arg = "X", .max = 1.5),
+        SP_OPTION("format", CHOICE, v->format, .help = "how", .choices = "text|json|csv",
                   .also = "json=json|form"),
-        SP_OPTION(FLAG, "fast", v->fast, "hurry"),
-        SP_OPTION(STRING, "mode", v->mode, "which", .arg = "HOW"),
-        SP_OPTION(INT, "depth", v->depth, "how deep", .topic = SP_TOPIC_MEMORY, .arg = "N",
+        SP_OPTION("fast", FLAG, v->fast, .help = "hurry"),
+        SP_OPTION("mode", STRING, v->mode, .help = "which", .arg = "HOW"),
+        SP_OPTION("depth", INT, v->depth, .help = "how deep", .topic = SP_TOPIC_MEMORY, .arg = "N",
                   .max = 9, .wants = "fast|mode"),
-        SP_OPTION(CHOICE, "style", v->style, "which", .topic = SP_TOPIC_OUTPUT,
+        SP_OPTION("style", CHOICE, v->style, .help = "which", .topic = SP_TOPIC_OUTPUT,
                   .choices = "plain|fancy", .also = "fancy=fancy", .wants = "file"),
         {0},
     };
@@ -156,9 +156,9 @@ TEST(operands)
     const char *from = NULL, *to = NULL, *good[] = {"test", "a", "--fast", "b"};
     bool fast = false;
     const struct sp_option options[] = {
-        SP_OPTION(OPERAND, "FROM", from, "what to copy", .arg = "FILE"),
-        SP_OPTION(FLAG, "fast", fast, "hurry"),
-        SP_OPTION(OPERAND, "TO", to, "where to", .arg = "FILE"),
+        SP_OPTION("FROM", OPERAND, from, .help = "what to copy", .arg = "FILE"),
+        SP_OPTION("fast", FLAG, fast, .help = "hurry"),
+        SP_OPTION("TO", OPERAND, to, .help = "where to", .arg = "FILE"),
         {0},
     };
 

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* O_PATH */
 #include "model/files/dir.h"
-#include "model/grow.h"
+#include "sp_grow.h"
 #include "sp_error.h"
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "model/grow.h"
+#include "sp_grow.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/vocabulary.h"
 #include <errno.h>
@@ -198,7 +198,7 @@ static ptrdiff_t begin_word(const struct sp_bpe *b, struct sp_bpe_room *r, const
     size_t count = 0, length;
     bool unknown = false; /* an unk is to come, which those that follow may be part of */
 
-    if (!sp_grow(&r->symbol, &r->symbols, n + 1, sizeof *r->symbol))
+    if (!sp_grow(&r->symbol, n + 1, &r->symbols, sizeof *r->symbol))
         return -1;
     s = r->symbol;
     for (size_t at = 0; at < n; at += length) {
@@ -269,7 +269,7 @@ static bool push_pair(const struct sp_bpe *b, struct sp_bpe_room *r, uint32_t at
 
     if (!m)
         return true;
-    if (!sp_grow(&r->heap, &r->pair_room, r->pairs + 1, sizeof *r->heap))
+    if (!sp_grow(&r->heap, r->pairs + 1, &r->pair_room, sizeof *r->heap))
         return false;
     pair = (struct sp_bpe_pair){(uint64_t)m->rank << 32 | at, m->left, m->right, m->id};
     r->pairs++;

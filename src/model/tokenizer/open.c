@@ -1,5 +1,5 @@
 /* Functions that a build which reads no tokenizers has as well. */
-#include "model/grow.h"
+#include "sp_grow.h"
 #include "model/tokenizer/stream.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -21,7 +21,7 @@ int sp_tokenizer_open(const char *dir, struct sp_tokenizer **t)
 
 bool sp_ids_add(struct sp_ids *ids, uint32_t id)
 {
-    ids->failed = ids->failed || !sp_grow(&ids->id, &ids->room, ids->n + 1, sizeof *ids->id);
+    ids->failed = ids->failed || !sp_grow(&ids->id, ids->n + 1, &ids->room, sizeof *ids->id);
     if (!ids->failed)
         ids->id[ids->n++] = id;
     return !ids->failed;

@@ -1,4 +1,4 @@
-#include "model/grow.h"
+#include "sp_grow.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/words.h"
 #include "model/try.h"
@@ -207,7 +207,7 @@ const struct sp_words *sp_pretokenizer_words(const struct sp_pretokenizer *z)
 
 static void add_piece(struct sp_pieces *p, struct sp_piece piece)
 {
-    p->failed = p->failed || !sp_grow(&p->piece, &p->room, p->n + 1, sizeof piece);
+    p->failed = p->failed || !sp_grow(&p->piece, p->n + 1, &p->room, sizeof piece);
     if (!p->failed)
         p->piece[p->n++] = piece;
 }

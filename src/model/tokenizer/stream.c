@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* memmem */
 #include "model/tokenizer/stream.h"
-#include "model/grow.h"
+#include "sp_grow.h"
 #include "sp_error.h"
 #include <omp.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static bool add_chunk(struct window *w, struct chunk c)
 {
     size_t room = w->chunk_room;
 
-    if (!sp_grow(&w->chunk, &w->chunk_room, w->chunks + 1, sizeof c))
+    if (!sp_grow(&w->chunk, w->chunks + 1, &w->chunk_room, sizeof c))
         return false;
     memset(w->chunk + room, 0, (w->chunk_room - room) * sizeof c);
     c.ids = w->chunk[w->chunks].ids;

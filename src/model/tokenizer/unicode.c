@@ -1,12 +1,12 @@
 #include "model/tokenizer/unicode.h"
-#include "model/grow.h"
+#include "sp_grow.h"
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
 static bool reserve(struct sp_bytes *b, size_t n)
 {
-    b->failed = b->failed || !sp_grow(&b->at, &b->room, b->n + n, 1);
+    b->failed = b->failed || !sp_grow(&b->at, b->n + n, &b->room, 1);
     return !b->failed;
 }
 

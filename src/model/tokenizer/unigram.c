@@ -1,4 +1,4 @@
-#include "model/grow.h"
+#include "sp_grow.h"
 #include "model/tokenizer/parts.h"
 #include "model/tokenizer/vocabulary.h"
 #include "model/try.h"
@@ -102,7 +102,7 @@ int sp_unigram_encode(const struct sp_unigram *u, struct sp_unigram_room *r, con
 
     if (n >= UINT32_MAX)
         return -ENOMEM;
-    if (!sp_grow(&r->node, &r->nodes, n + 1, sizeof *node))
+    if (!sp_grow(&r->node, n + 1, &r->nodes, sizeof *node))
         return -ENOMEM;
     node = r->node;
     SP_TRY(find_ways(u, node, text, n));

@@ -57,7 +57,8 @@ bool sp_grid_is_one(const struct sp_search *want, const struct sp_grid *g)
 
 struct list {
     struct sp_grid *grid;
-    int n, room;
+    int n;
+    size_t room;
     bool lost; /* there was no memory for one */
 };
 
@@ -74,7 +75,7 @@ static void add(const struct sp_search *want, int tensor, int context, struct li
         if (g.data > all && !is_given(want))
             break;
         g.stages = want->stages ? want->stages : all / g.data;
-        l->lost |= !sp_grow(&l->grid, l->n, &l->room, sizeof *l->grid);
+        l->lost |= !sp_grow(&l->grid, (size_t)l->n + 1, &l->room, sizeof *l->grid);
         if (!l->lost && sp_grid_is_one(want, &g))
             l->grid[l->n++] = g;
         if (want->data)
@@ -95,7 +96,7 @@ struct sp_grid *sp_grids(const struct sp_search *want, int *n)
     int most = most_of_stage(want);
     struct list l = {0};
 
-    l.lost = !sp_grow(&l.grid, 0, &l.room, sizeof *l.grid);
+    l.lost = !sp_grow(&l.grid, 1, &l.room, sizeof *l.grid);
     for (int tensor = 1; tensor <= most; tensor++)
         for (int context = 1; most % tensor == 0 && context <= most / tensor; context++)
             if (most / tensor % context == 0)

@@ -43,7 +43,8 @@ struct search {
     struct sp_found *best;
     int n, most, shown;
     struct line *line;
-    int lines, room;
+    int lines;
+    size_t room;
     struct sp_grid *grid;
     int grids;
     bool any_fits; /* the parameters fit on some grid */
@@ -222,7 +223,7 @@ static void propose(void *arg, const struct sp_found *f)
 
 static void add_line(struct search *s, const char *schedule, int of)
 {
-    if (!sp_grow(&s->line, s->lines, &s->room, sizeof *s->line)) {
+    if (!sp_grow(&s->line, (size_t)s->lines + 1, &s->room, sizeof *s->line)) {
         s->trials.lost = true;
         return;
     }

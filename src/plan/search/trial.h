@@ -5,6 +5,7 @@
 
 #include "plan/search/found.h"
 #include "policies/order_book.h"
+#include <stddef.h>
 
 /*
  * Predicts *f, whose schedule and sizes are given; sets recompute, offload and all figures. 0,
@@ -35,7 +36,8 @@ struct sp_candidate {
 
 struct sp_trials {
     struct sp_candidate *candidate; /* [n] in the order in which they were added */
-    int n, room;
+    int n;
+    size_t room;
     int done;                   /* so many of the first have been tried */
     struct sp_order_book *book; /* of orders found so far; NULL: none is kept */
     bool lost;                  /* there was no memory for one */

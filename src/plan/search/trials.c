@@ -17,8 +17,8 @@ struct crew {
 
 void sp_trials_add(struct sp_trials *t, const struct sp_candidate *candidate)
 {
-    t->lost |= !sp_grow(&t->candidate, t->n, &t->room, sizeof *t->candidate);
-    if (t->n < t->room)
+    t->lost |= !sp_grow(&t->candidate, (size_t)t->n + 1, &t->room, sizeof *t->candidate);
+    if ((size_t)t->n < t->room)
         t->candidate[t->n++] = *candidate;
 }
 

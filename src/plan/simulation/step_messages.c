@@ -16,21 +16,22 @@ struct walk {
     const struct sp_plan *plan;
     const struct sp_shape *shape; /* NULL: unknown */
     struct sp_step_messages *out;
-    int room;       /* for messages */
+    size_t room;    /* for messages */
     int *of_number; /* [numbers] the message that a number of a SEND is in */
-    int numbers;    /* room in of_number */
+    size_t numbers; /* room in of_number */
     int *last_run;  /* [stages] index of the last op that ran; -1: none */
     int *list;      /* [LISTS] by a hash of tensor and stage: index in `came`; -1: none */
     struct came *came;
-    int n_came, room_came;
+    int n_came;
+    size_t room_came;
     int **evicted; /* [stages][evictions] their messages; NULL: nothing is evicted */
     bool lost;     /* out of memory */
 };
 
 /* Makes room for element n of a list; false: no memory. */
-static bool grow(struct walk *w, void *list, int n, int *room, size_t size)
+static bool grow(struct walk *w, void *list, int n, size_t *room, size_t size)
 {
-    bool grown = sp_grow(list, n, room, size);
+    bool grown = sp_grow(list, (size_t)n + 1, room, size);
 
     w->lost |= !grown;
     return grown;

@@ -166,7 +166,8 @@ static int copy(const struct sp_timeline *from, struct sp_timeline *to)
     to->dep = memcpy(own.dep, from->dep, (size_t)from->n_deps * sizeof *own.dep);
     to->order = memcpy(own.order, from->order, (size_t)from->n_ops * sizeof *own.order);
     to->message = NULL;
-    to->n_messages = to->cap_messages = 0;
+    to->n_messages = 0;
+    to->cap_messages = 0;
     return 0;
 }
 

@@ -4,8 +4,8 @@
 
 static void add(struct sp_fxt_dependencies *d, struct sp_fxt_dependency what)
 {
-    SP_NEED(sp_grow(&d->at, d->n, &d->cap, sizeof *d->at), "trace: no memory for %d dependencies",
-            d->n);
+    SP_NEED(sp_grow(&d->at, (size_t)d->n + 1, &d->cap, sizeof *d->at),
+            "trace: no memory for %d dependencies", d->n);
     d->at[d->n++] = what;
 }
 
@@ -28,13 +28,14 @@ struct use {
 };
 
 struct uses {
-    int n, cap;
+    int n;
+    size_t cap;
     struct use *at;
 };
 
 static void add_use(struct uses *u, struct use what)
 {
-    SP_NEED(sp_grow(&u->at, u->n, &u->cap, sizeof *u->at),
+    SP_NEED(sp_grow(&u->at, (size_t)u->n + 1, &u->cap, sizeof *u->at),
             "trace: no memory for %d uses of buffers", u->n);
     u->at[u->n++] = what;
 }

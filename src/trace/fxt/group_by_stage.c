@@ -6,11 +6,13 @@
 /* A worker and the thread that contains it. */
 struct worker {
     char alias[32], thread[32];
-    int n, cap, *stages; /* ascending */
+    size_t cap;
+    int n, *stages; /* ascending */
 };
 
 struct workers {
-    int n, cap;
+    int n;
+    size_t cap;
     struct worker *at;
 };
 
@@ -18,7 +20,7 @@ static void add_worker(struct workers *all, const char *alias, const char *threa
 {
     struct worker *w;
 
-    SP_NEED(sp_grow(&all->at, all->n, &all->cap, sizeof *all->at),
+    SP_NEED(sp_grow(&all->at, (size_t)all->n + 1, &all->cap, sizeof *all->at),
             "trace: no memory for %d workers", all->n);
     w = &all->at[all->n++];
     *w = (struct worker){0};
@@ -38,8 +40,8 @@ static void add_stage(struct workers *all, const char *alias, int stage)
         at++;
     if (!w || (at < w->n && w->stages[at] == stage))
         return;
-    SP_NEED(sp_grow(&w->stages, w->n, &w->cap, sizeof *w->stages), "trace: no memory for %d stages",
-            w->n);
+    SP_NEED(sp_grow(&w->stages, (size_t)w->n + 1, &w->cap, sizeof *w->stages),
+            "trace: no memory for %d stages", w->n);
     memmove(&w->stages[at + 1], &w->stages[at], (size_t)(w->n++ - at) * sizeof *w->stages);
     w->stages[at] = stage;
 }

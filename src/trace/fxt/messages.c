@@ -15,7 +15,8 @@ struct side {
 };
 
 struct sides {
-    int n, cap;
+    int n;
+    size_t cap;
     struct side *at;
 };
 
@@ -93,7 +94,7 @@ static int read_file(const char *dir, int rank, struct sp_fxt_messages *m, doubl
         if (n == 1) {
             err = read_head(path, line, rank, m->ranks, run, clock);
         } else {
-            SP_NEED(sp_grow(&sides->at, sides->n, &sides->cap, sizeof *sides->at),
+            SP_NEED(sp_grow(&sides->at, (size_t)sides->n + 1, &sides->cap, sizeof *sides->at),
                     "trace: no memory for %d messages", sides->n);
             err = read_message(line, rank, m->ranks, &sides->at[sides->n++]);
             if (err)

@@ -56,7 +56,8 @@ static bool rename_task(struct sp_paje_event *e, struct sp_paje_words *w, const 
 
 /* The kinds of tasks seen so far. */
 struct kinds {
-    int n, cap;
+    int n;
+    size_t cap;
     char (*name)[SP_TASK_KIND];
 };
 
@@ -65,8 +66,8 @@ static void remember(struct kinds *k, const char *name)
     for (int i = 0; i < k->n; i++)
         if (!strcmp(k->name[i], name))
             return;
-    SP_NEED(sp_grow(&k->name, k->n, &k->cap, sizeof *k->name), "trace: no memory for %d kinds",
-            k->n);
+    SP_NEED(sp_grow(&k->name, (size_t)k->n + 1, &k->cap, sizeof *k->name),
+            "trace: no memory for %d kinds", k->n);
     snprintf(k->name[k->n++], sizeof *k->name, "%s", name);
 }
 

@@ -93,7 +93,8 @@ int sp_fxt_tasks_read(const char *path, const struct sp_rank_clock *clocks, int 
     FILE *f = fopen(path, "r"), *record = NULL;
     char *line = NULL, *text = NULL;
     size_t size = 0, length = 0;
-    int cap = 0, err = 0;
+    size_t cap = 0;
+    int err = 0;
 
     *tasks = (struct sp_fxt_tasks){0};
     if (!f)
@@ -106,7 +107,7 @@ int sp_fxt_tasks_read(const char *path, const struct sp_rank_clock *clocks, int 
         } else if (record) {
             fclose(record);
             record = NULL;
-            SP_NEED(sp_grow(&tasks->task, tasks->n, &cap, sizeof *tasks->task),
+            SP_NEED(sp_grow(&tasks->task, (size_t)tasks->n + 1, &cap, sizeof *tasks->task),
                     "trace: no memory for %d tasks", tasks->n);
             err = read_task(text, clocks, ranks, &tasks->task[tasks->n++]);
         }

@@ -2,6 +2,7 @@
 #ifndef SP_TRACED_RUN_H
 #define SP_TRACED_RUN_H
 
+#include <stddef.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -133,7 +134,8 @@ struct sp_fxt_dependency {
 };
 
 struct sp_fxt_dependencies {
-    int n, cap;
+    int n;
+    size_t cap;
     struct sp_fxt_dependency *at;
 };
 

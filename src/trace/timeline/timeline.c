@@ -40,7 +40,7 @@ void sp_timeline_destroy(struct sp_timeline *t)
 
 int sp_timeline_add_message(struct sp_timeline *t, const struct sp_timeline_message *m)
 {
-    if (!sp_grow(&t->message, t->n_messages, &t->cap_messages, sizeof *t->message))
+    if (!sp_grow(&t->message, (size_t)t->n_messages + 1, &t->cap_messages, sizeof *t->message))
         return -ENOMEM;
     t->message[t->n_messages++] = *m;
     return 0;

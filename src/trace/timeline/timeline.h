@@ -12,6 +12,7 @@
 
 #include "policies/lowering/action.h"
 #include "policies/plan.h"
+#include <stddef.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -88,7 +89,8 @@ struct sp_timeline {
     double length;                   /* of the step, until the next one can begin */
     double bubble;                   /* mean of the stages */
     struct sp_timeline_stage *stage; /* [stages] */
-    int n_ops, n_deps, n_messages, cap_messages;
+    int n_ops, n_deps, n_messages;
+    size_t cap_messages;
     int *first_op;             /* [stages + 1] number of a stage's first op */
     struct sp_timeline_op *op; /* [n_ops] stage by stage, in the order of the programs */
     struct sp_timeline_dep *dep;

@@ -21,7 +21,7 @@ static int compare(const void *x, const void *y)
 
 static int add(struct sp_tracks *all, const struct sp_track *track)
 {
-    if (!sp_grow(&all->track, all->n, &all->cap, sizeof *all->track))
+    if (!sp_grow(&all->track, (size_t)all->n + 1, &all->cap, sizeof *all->track))
         return -ENOMEM;
     all->track[all->n] = *track;
     return all->n++;

@@ -3,6 +3,7 @@
 #define SP_TIMELINE_TRACKS_H
 
 #include "trace/timeline/timeline.h"
+#include <stddef.h>
 
 enum sp_track_kind {
     SP_TRACK_STAGE,  /* ops */
@@ -22,7 +23,8 @@ struct sp_track {
 };
 
 struct sp_tracks {
-    int n, cap;
+    int n;
+    size_t cap;
     struct sp_track *track;
     int *of_op;      /* [n_ops] */
     int *of_message; /* [n_messages] */
