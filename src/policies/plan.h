@@ -8,7 +8,7 @@
 #include "policies/families/op_classes.h"
 #include <stdint.h>
 
-struct sp_placed;    /* policies/simulation/merge.h */
+struct sp_placed;    /* policies/simulation/listsim.h */
 struct sp_evictions; /* policies/lowering/evictions.h */
 
 struct sp_plan {

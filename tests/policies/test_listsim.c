@@ -1,7 +1,7 @@
 /* The list simulation against closed forms, a hand-computed case, and the order of submission. */
 #include "policies/play.h"
 #include "policies/registry.h"
-#include "policies/simulation/merge.h"
+#include "policies/simulation/listsim.h"
 #include "policies/simulation/verify.h"
 
 static const struct sp_costs costs[] = {{.f = 1, .b = 1, .w = 1}, {.f = 6, .b = 9, .w = 3}};

@@ -8,7 +8,7 @@
 #include "plan/simulation/ready.h"
 #include "policies/simulation/costs.h"
 #include "policies/simulation/heap.h"
-#include "policies/simulation/merge.h"
+#include "policies/simulation/listsim.h"
 #include "policies/simulation/player.h"
 #include <errno.h>
 #include <math.h>

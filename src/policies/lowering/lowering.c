@@ -1,5 +1,5 @@
 #include "policies/lowering/lowering.h"
-#include "policies/simulation/merge.h"
+#include "policies/simulation/listsim.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

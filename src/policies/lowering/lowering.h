@@ -11,7 +11,7 @@
 #define SP_LOWERING_H
 
 #include "policies/lowering/action.h"
-#include "policies/simulation/merge.h"
+#include "policies/simulation/listsim.h"
 
 struct sp_messages; /* sent and not yet received */
 

@@ -2,7 +2,7 @@
  * keep. */
 #include "policies/families/activations.h"
 #include "policies/simulation/index.h"
-#include "policies/simulation/merge.h"
+#include "policies/simulation/listsim.h"
 #include "trace/timeline/timeline.h"
 #include <errno.h>
 #include <stdio.h>
