@@ -66,11 +66,10 @@ static double gradient_of(enum sp_activation kind, double u)
 }
 
 /* The formulas against each other: a central difference of u S(u). */
-static void test_reference(void **state)
+TEST(reference)
 {
     const double step = 1e-5;
 
-    (void)state;
     for (enum sp_activation kind = 0; kind < SP_ACTIVATIONS; kind++)
         for (double u = -12; u < 12; u += 0.37) {
             double up = (u + step) * part_of(kind, u + step);
@@ -147,24 +146,21 @@ static void whole_range(enum sp_activation kind)
     verdict("gated", gated, 3e-7);
     verdict("gated, dgate", gate, 3e-7);
     verdict("gated, dup", up, 3e-7);
-    free(x), free(d), free(y), free(dx), free(u), free(du);
 }
 
-static void test_whole_range(void **state)
+TEST(whole_range)
 {
-    (void)state;
     for (enum sp_activation kind = 0; kind < SP_ACTIVATIONS; kind++)
         whole_range(kind);
 }
 
 /* Infinities follow the formulas: +inf gives inf, and an infinity times 0 gives NaN. */
-static void test_infinities(void **state)
+TEST(infinities)
 {
     float in[2] = {INFINITY, -INFINITY}, one[2] = {1, 1}, got[2],
           rows[4] = {INFINITY, 1, -INFINITY, 1};
     float du[4];
 
-    (void)state;
     for (enum sp_activation kind = 0; kind < SP_ACTIVATIONS; kind++) {
         sp_activation(kind, 2, in, got);
         assert_true(isinf(got[0]) && got[0] > 0 && isnan(got[1]));
@@ -178,11 +174,10 @@ static void test_infinities(void **state)
     }
 }
 
-static void test_exp2(void **state)
+TEST(exp2)
 {
     double error = 0;
 
-    (void)state;
     for (double t = -126; t <= 127.5; t += 0.0000613) {
         double want = exp2((double)(float)t);
 
@@ -199,16 +194,4 @@ static void test_exp2(void **state)
         assert_true(sp_at_most(limit, -1e9f) == -1e9f && sp_at_least(-limit, 1e9f) == 1e9f);
         assert_true(sp_at_least(-limit, -1e9f) == -limit && sp_at_least(-limit, 0) == 0);
     }
-}
-
-TEST_GROUP(activations)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_whole_range),
-        cmocka_unit_test(test_infinities),
-        cmocka_unit_test(test_exp2),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ struct head {
 /* Loss unscaled, gradients scaled, as in the contract. */
 static void reference(struct head *r)
 {
-    double *p = new_bytes((size_t)r->V * sizeof *p);
+    double *p = test_bytes((size_t)r->V * sizeof *p);
 
     r->loss = 0;
     for (int t = 0; t < r->T; t++) {
@@ -38,7 +38,6 @@ static void reference(struct head *r)
             }
         }
     }
-    free(p);
 }
 
 static double scaled_loss(void *arg)
@@ -62,7 +61,7 @@ static void shape(int T, int h, int V, int rows)
     size_t n_z = (size_t)rows * (size_t)V;
     float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dx = new_nan(n_x);
     float *dw = new_random(n_w, 3), *dw2, *dx2 = new_nan(n_x), *scratch = new_nan(n_z + 1);
-    int32_t *targets = new_bytes((size_t)T * sizeof *targets);
+    int32_t *targets = test_bytes((size_t)T * sizeof *targets);
     struct head r = {.T = T, .h = h, .V = V, .targets = targets, .scale = 0.125};
     double loss = 2.5, loss2 = 2.5;
     const struct sp_logits head = {.T = T,
@@ -102,13 +101,10 @@ static void shape(int T, int h, int V, int rows)
     loss2 = 0;
     sp_cross_entropy(&head, &loss2, NULL, NULL);
     assert_loss(loss2, r.loss);
-    free(x), free(w), free(dx), free(dw), free(dw2), free(dx2), free(scratch), free(targets);
-    free(r.x), free(r.w), free(r.dx), free(r.dw);
 }
 
-static void test_rows(void **state)
+TEST(rows)
 {
-    (void)state;
     shape(7, 10, 37, 7);
     shape(7, 10, 37, 3);
     shape(7, 10, 37, 1);
@@ -126,12 +122,12 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
     float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dw = new_random(n_w, 3);
     float *want_dx = new_nan(n_x), *want_dw = new_copy(n_w, dw);
     float *scratch = new_nan((size_t)rows * (size_t)sp_logits_ld(V)), *lse = new_nan((size_t)T);
-    float *stats[3], *logits[3], *dx = new_bytes(n_x * sizeof *dx), *wide = new_nan(n_x);
-    void *tx = new_bytes(n_x * elem), *tw = new_bytes(n_w * elem), *part = new_bytes(n_x * elem);
-    int32_t *targets = new_bytes((size_t)T * sizeof *targets), *here;
+    float *stats[3], *logits[3], *dx = test_bytes(n_x * sizeof *dx), *wide = new_nan(n_x);
+    void *tx = test_bytes(n_x * elem), *tw = test_bytes(n_w * elem), *part = test_bytes(n_x * elem);
+    int32_t *targets = test_bytes((size_t)T * sizeof *targets), *here;
     double want = 1.5, got = 1.5, tolerance = type == SP_BF16 ? 2e-2 : 1e-5;
 
-    here = new_bytes((size_t)T * sizeof *here);
+    here = test_bytes((size_t)T * sizeof *here);
     sp_convert(SP_F32, type, n_x, x, tx);
     sp_convert(SP_F32, type, n_w, w, tw);
     for (int t = 0; t < T; t++)
@@ -192,7 +188,6 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
 
             k->merge_stats(k, T, 2, (const float *const *)stats, merged);
             k->merge_logits(k, T, 2, (const float *const[]){merged, stats[2]}, lse, &got);
-            free(merged);
         }
     }
     printf("    %s: loss %.9f in three parts, %.9f\n", sp_dtype_name(type), got, want);
@@ -203,15 +198,10 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
     for (size_t e = 0; e < n_w; e++)
         assert_true(fabs((double)(dw[e] - want_dw[e])) <=
                     tolerance * (0.1 + fabs((double)want_dw[e])));
-    for (int i = 0; i < 3; i++)
-        free(stats[i]), free(logits[i]);
-    free(x), free(w), free(dw), free(want_dx), free(want_dw), free(scratch), free(lse), free(dx);
-    free(wide), free(tx), free(tw), free(part), free(targets), free(here);
 }
 
-static void test_parts(void **state)
+TEST(parts)
 {
-    (void)state;
     for (int type = 0; type < SP_DTYPES; type++) {
         parts((enum sp_dtype)type, 7, 10, 37, 7);
         parts((enum sp_dtype)type, 7, 10, 37, 3);
@@ -220,13 +210,12 @@ static void test_parts(void **state)
 }
 
 /* Logits of several hundred: the maximum must be taken out. */
-static void test_large_logits(void **state)
+TEST(large_logits)
 {
     float x[2] = {1, -1}, w[3] = {400, 100, -300}, dx[2], scratch[6];
     int32_t targets[2] = {1, 1};
     double loss = 0;
 
-    (void)state;
     sp_cross_entropy(&(struct sp_logits){.T = 2,
                                          .h = 1,
                                          .V = 3,
@@ -243,13 +232,12 @@ static void test_large_logits(void **state)
 }
 
 /* A NaN upstream must reach the loss. */
-static void test_nan(void **state)
+TEST(nan)
 {
     float x[4] = {1, 2, NAN, 4}, w[6] = {1, 2, 3, 4, 5, 6}, dx[4], scratch[6];
     int32_t targets[2] = {1, 1};
     double loss = 0;
 
-    (void)state;
     sp_cross_entropy(&(struct sp_logits){.T = 2,
                                          .h = 2,
                                          .V = 3,
@@ -261,16 +249,4 @@ static void test_nan(void **state)
                                          .scratch = scratch},
                      &loss, dx, NULL);
     assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
-}
-
-TEST_GROUP(cross_entropy)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_large_logits),
-        cmocka_unit_test(test_nan),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,13 +72,10 @@ static void linear_shape(int T, int in, int out)
     ref_gemm(&to_dw, y, x, want_dw);
     sp_linear_dw(&layer, x, y, dw, NULL);
     assert_close("dw += without dbias", n_w, dw, want_dw, TOLERANCE);
-    free(x), free(w), free(bias), free(y), free(dx), free(dw), free(dbias);
-    free(want), free(want_dx), free(want_dw), free(want_db);
 }
 
-static void test_linear(void **state)
+TEST(linear)
 {
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         linear_shape(shapes[s][0], shapes[s][1], shapes[s][2]);
 }
@@ -117,9 +114,8 @@ static double call_silu(void *x)
     return silu(*(double *)x);
 }
 
-static void test_reference_gradients(void **state)
+TEST(reference_gradients)
 {
-    (void)state;
     for (double u = -3; u < 3; u += 0.77) {
         double x = u, g = gelu_gradient(u);
 
@@ -145,11 +141,10 @@ static void assert_each(const char *what, size_t n, const float *got, const doub
 }
 
 /* The polynomial adds 0.7e-7 to the rounding of the result. */
-static void test_exponential(void **state)
+TEST(exponential)
 {
     double error = 0;
 
-    (void)state;
     for (float x = -80; x <= 80; x += 0.00137f) {
         double want = exp((double)x);
 
@@ -162,9 +157,8 @@ static void test_exponential(void **state)
 }
 
 /* Up to +-40: where e^-2z overflows a float too. */
-static void test_gelu(void **state)
+TEST(gelu)
 {
-    (void)state;
     for (size_t n = 1; n < 40000; n = n * 7 + 5) {
         float *u = new_random(n, n), *dy = new_random(n, n + 1), *y = new_nan(n), *du = new_nan(n);
         double *want = new_double(n, NULL);
@@ -184,7 +178,6 @@ static void test_gelu(void **state)
         assert_same_bits(n, y, du);
         sp_activation_bwd(SP_GELU_TANH, n, u, dy, u);
         assert_same_bits(n, u, du);
-        free(u), free(dy), free(y), free(du), free(want);
     }
 }
 
@@ -213,22 +206,19 @@ static void swiglu_shape(int T, int f)
     assert_each("swiglu backward", 2 * n, du, want_du);
     sp_gated_bwd(&(struct sp_gated){.act = SP_SILU, .T = T, .f = f}, u, dy, u);
     assert_same_bits(2 * n, u, du);
-    free(u), free(dy), free(y), free(du), free(want), free(want_du);
 }
 
-static void test_swiglu(void **state)
+TEST(swiglu)
 {
-    (void)state;
     swiglu_shape(7, 10);
     swiglu_shape(101, 99);
 }
 
 /* A NaN upstream must reach the loss, not vanish in a saturated exponential. */
-static void test_nan(void **state)
+TEST(nan)
 {
     float u[5] = {1, NAN, 2, 3, 4}, y[5], dy[5] = {1, 1, 1, 1, 1};
 
-    (void)state;
     sp_activation(SP_GELU_TANH, 5, u, y);
     assert_true(isnan(y[1]) && !isnan(y[0]) && !isnan(y[2]));
     sp_activation_bwd(SP_GELU_TANH, 5, u, dy, y);
@@ -237,9 +227,8 @@ static void test_nan(void **state)
     assert_true(isnan(y[1]) && !isnan(y[0]));
 }
 
-static void test_add(void **state)
+TEST(add)
 {
-    (void)state;
     for (size_t n = 1; n < 40000; n = n * 6 + 7) {
         float *x = new_random(n, 8), *y = new_random(n, 9);
         double *want = new_double(n, y);
@@ -248,29 +237,15 @@ static void test_add(void **state)
             want[i] += (double)x[i];
         sp_add(n, x, y);
         assert_close("add", n, y, want, 1e-7);
-        free(x), free(y), free(want);
     }
 }
 
-static void test_flops(void **state)
+TEST(flops)
 {
     struct sp_attention at = {
         .batch = 2, .heads = 6, .kv_heads = 3, .head_dim = 10, .q_len = 5, .q_pos = 3};
 
-    (void)state;
     assert_true(sp_flops_linear(7, 24, 10) == 2.0 * 7 * 24 * 10);
     /* Queries 3..7 see 4 + 5 + 6 + 7 + 8 = 30 keys. */
     assert_true(sp_flops_attention(&at) == 4.0 * 10 * 6 * 2 * 30);
-}
-
-TEST_GROUP(mlp)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),      cmocka_unit_test(test_reference_gradients),
-        cmocka_unit_test(test_exponential), cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_swiglu),      cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_add),         cmocka_unit_test(test_flops),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

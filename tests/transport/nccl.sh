@@ -8,7 +8,7 @@
 have_mpi || exit 77
 ranks=$builddir/tests/transport/nccl_ranks
 [ -x "$ranks" ] || { echo "skipped: no headers of NCCL"; exit 77; }
-export SP_NCCL_LIBRARY= STARPU_NCPU=1 STARPU_WORKERS_NOBIND=1 STARPU_SILENT=1
+export STARPU_NCPU=1 STARPU_WORKERS_NOBIND=1 STARPU_SILENT=1
 
 # programs WHAT RANKS SEEDS MESSAGES
 programs()

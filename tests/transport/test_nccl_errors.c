@@ -86,9 +86,8 @@ static void start_fails(const char *name, const char *value, int err, const char
     assert_int_equal(status, 0);
 }
 
-static void test_library(void **state)
+TEST(library)
 {
-    (void)state;
     start_fails("SP_NCCL_LIBRARY", "libno-such-nccl.so.2", -ELIBACC,
                 "NCCL cannot be loaded: libno-such-nccl.so.2: cannot open shared object file");
     start_fails("SP_NCCL_LIBRARY", "libm.so.6", -ELIBACC, "libm.so.6 is NCCL 0, at least 21801");
@@ -98,12 +97,11 @@ static void test_library(void **state)
     start_fails("FAKE_NCCL_VERSION", "21708", -ELIBACC, " is NCCL 21708, at least 21801 is needed");
 }
 
-static void test_device(void **state)
+TEST(device)
 {
     struct rank ranks[2] = {{.cfg.device = 0}, {.cfg.device = 1}};
     struct capture said;
 
-    (void)state;
     capture_begin(&said);
     run_ranks(ranks, NULL);
     assert_string_equal(capture_end(&said), "starpipe: cudaSetDevice: invalid device ordinal\n");
@@ -130,12 +128,11 @@ static void differ(struct sp_nccl *nccl, int rank)
     }
 }
 
-static void test_sizes(void **state)
+TEST(sizes)
 {
     struct rank ranks[2] = {0};
     struct capture said;
 
-    (void)state;
     handle[0] = fake_handle(100);
     handle[1] = fake_handle(104);
     capture_begin(&said);
@@ -159,12 +156,11 @@ static void leave(struct sp_nccl *nccl, int rank)
     }
 }
 
-static void test_peer_gone(void **state)
+TEST(peer_gone)
 {
     struct rank ranks[2] = {0};
     struct capture said;
 
-    (void)state;
     handle[0] = fake_handle(100);
     handle[1] = fake_handle(100);
     setenv("FAKE_NCCL_STOP_AFTER", "1", 1); /* the first transfer makes the edge ready */
@@ -218,23 +214,10 @@ static void mistake(void (*work)(struct sp_nccl *nccl, int rank), const char *li
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
-static void test_callers(void **state)
+TEST(callers)
 {
-    (void)state;
     mistake(same_tag, "starpipe: internal: message 7, rank 0 to rank 1: its tag is on its way "
                       "already\n");
     mistake(no_edge, "starpipe: internal: message 7, rank 0 to rank 0: no communicator was made "
                      "for it\n");
-}
-
-TEST_GROUP(nccl_errors)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_library), /* these fork */
-        cmocka_unit_test(test_callers), cmocka_unit_test(test_device),
-        cmocka_unit_test(test_sizes),   cmocka_unit_test(test_peer_gone),
-    };
-
-    setenv("SP_NCCL_LIBRARY", "", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

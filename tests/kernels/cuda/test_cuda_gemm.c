@@ -14,7 +14,7 @@ static void compare(int what, const struct array *got, int rows, int cols, int l
                     const float *want, double tolerance)
 {
     size_t n = (size_t)rows * (size_t)cols;
-    float *g = new_bytes(n * sizeof *g);
+    float *g = test_bytes(n * sizeof *g);
     double *w = new_double(n, NULL), error;
 
     for (int i = 0; i < rows; i++)
@@ -36,7 +36,6 @@ static void compare(int what, const struct array *got, int rows, int cols, int l
         printf("    operation %d, %d x %d: error %.1e, at most %.1e\n", what, rows, cols, error,
                tolerance);
     assert_true(error <= tolerance);
-    free(g), free(w);
 }
 
 static double tolerance_of(const struct sp_backend *k, int roundings)
@@ -84,8 +83,6 @@ static void one_linear(const struct sp_backend *k, struct sizes s)
             .T = s.T, .in = s.in, .out = s.out, .w = w, .bias = s.bias ? b : NULL, .ld = ld},
         x, want);
     compare(LINEAR, &Y, s.T, s.out, ld, want, tolerance_of(k, bias_roundings));
-    free(x), free(w), free(b), free(want);
-    free(X.memory), free(W.memory), free(B.memory), free(Y.memory);
 }
 
 static void one_linear_add(const struct sp_backend *k, struct sizes s)
@@ -107,8 +104,6 @@ static void one_linear_add(const struct sp_backend *k, struct sizes s)
         &(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .w = w, .bias = s.bias ? b : NULL},
         x, r, want);
     compare(LINEAR_ADD, &Y, s.T, s.out, s.out, want, tolerance_of(k, bias_roundings));
-    free(x), free(w), free(b), free(r), free(want);
-    free(X.memory), free(W.memory), free(B.memory), free(R.memory), free(Y.memory);
 }
 
 static void one_linear_act(const struct sp_backend *k, enum sp_activation act, struct sizes s)
@@ -131,8 +126,6 @@ static void one_linear_act(const struct sp_backend *k, enum sp_activation act, s
     sp_activation(act, n, u, g);
     compare(GELU_U, &U, s.T, s.out, s.out, u, tolerance_of(k, bias_roundings));
     compare(GELU_G, &G, s.T, s.out, s.out, g, tolerance_of(k, 1 + bias_roundings));
-    free(x), free(w), free(b), free(u), free(g);
-    free(X.memory), free(W.memory), free(B.memory), free(U.memory), free(G.memory);
 }
 
 static void one_linear_dx(const struct sp_backend *k, struct sizes s, bool accumulate)
@@ -149,7 +142,6 @@ static void one_linear_dx(const struct sp_backend *k, struct sizes s, bool accum
     sp_linear_dx(&(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .w = w, .ld = ld}, dy, dx,
                  accumulate);
     compare(DX, &X, s.T, s.in, s.in, dx, tolerance_of(k, 1));
-    free(dy), free(w), free(dx), free(DY.memory), free(W.memory), free(X.memory);
 }
 
 static void one_linear_dx_act(const struct sp_backend *k, enum sp_activation act, struct sizes s)
@@ -166,8 +158,6 @@ static void one_linear_dx_act(const struct sp_backend *k, enum sp_activation act
     sp_linear_dx(&(struct sp_linear){.T = s.T, .in = s.in, .out = s.out, .w = w}, dy, du, false);
     sp_activation_bwd(act, n, u, du, du);
     compare(DX_GELU, &DU, s.T, s.in, s.in, du, tolerance_of(k, 2));
-    free(dy), free(w), free(u), free(du);
-    free(DY.memory), free(W.memory), free(U.memory), free(DU.memory);
 }
 
 static void one_linear_dw(const struct sp_backend *k, struct sizes s)
@@ -186,8 +176,6 @@ static void one_linear_dw(const struct sp_backend *k, struct sizes s)
                  s.bias ? db : NULL);
     compare(DW, &W, s.out, s.in, s.in, dw, TOLERANCE);
     compare(DBIAS, &DB, 1, s.out, s.out, db, TOLERANCE);
-    free(x), free(dy), free(dw), free(db);
-    free(X.memory), free(DY.memory), free(W.memory), free(DB.memory);
 }
 
 static void every_function(const struct sp_backend *k, struct sizes s)
@@ -217,11 +205,10 @@ static void report(void)
 }
 
 /* Whatever epilogues the device has, however addresses are aligned, whether it measures or not. */
-static void test_functions(void **state)
+TEST(functions)
 {
     const unsigned absent[] = {0, 4, 32, 64, 512, 4 | 32 | 64 | 512};
 
-    (void)state;
     for (int type = 0; type < SP_DTYPES; type++) {
         for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
             for (int tune = 0; tune < 2; tune++) {
@@ -241,9 +228,8 @@ static void test_functions(void **state)
 }
 
 /* More columns than there is room for in a vector of the library's own. */
-static void test_long_vectors(void **state)
+TEST(long_vectors)
 {
-    (void)state;
     for (int type = 0; type < SP_DTYPES; type++) {
         start(false);
         bias_roundings = 2;
@@ -281,14 +267,12 @@ static void one_gemm(const struct sp_backend *k, struct sp_gemm g, bool c_f32)
     for (size_t i = 0; i < of_c; i++)
         c[i] = (float)want[i];
     compare(GEMM, &C, g.m, g.n, g.ldc, c, out == SP_BF16 ? ROUNDING : TOLERANCE);
-    free(a), free(b), free(c), free(want), free(A.memory), free(B.memory), free(C.memory);
 }
 
-static void test_gemm(void **state)
+TEST(gemm)
 {
     const int sizes[][3] = {{8, 8, 8}, {7, 24, 10}, {33, 5, 61}, {1, 1, 1}};
 
-    (void)state;
     for (int tune = 0; tune < 2; tune++) {
         start(tune);
         for (int i = 0; i < 4 * 4 * 4; i++) {
@@ -312,13 +296,4 @@ static void test_gemm(void **state)
     report();
 }
 
-TEST_GROUP(gemm)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_functions, before),
-        cmocka_unit_test_setup(test_long_vectors, before),
-        cmocka_unit_test_setup(test_gemm, before),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_SETUP(before)

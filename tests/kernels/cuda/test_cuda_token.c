@@ -14,7 +14,7 @@ static void embed(enum sp_dtype t, struct sp_embed e, int V, size_t off)
     float *plain = new_nan(n);
     void *ttable = new_typed(t, n_table, table), *tpos = new_typed(t, n_pos, pos);
     void *tdx = new_typed(t, n, dx);
-    int32_t *ids = new_bytes((size_t)rows * sizeof *ids);
+    int32_t *ids = test_bytes((size_t)rows * sizeof *ids);
 
     /* Few distinct tokens, so that many rows meet; the first and the last of the table too, and ones that are not
      * in this part of it. */
@@ -47,16 +47,12 @@ static void embed(enum sp_dtype t, struct sp_embed e, int V, size_t off)
         k->embed_bwd(k, &e, tdx, got_table + off, NULL);
         sp_emulated_wait();
         assert_same_bits(n_table, got_table, want_table);
-        free(tx), free(got_table), free(got_pos);
     }
     sp_emulated_order(0);
-    free(table), free(pos), free(dx), free(dtable), free(dpos), free(x), free(want_table);
-    free(want_pos), free(plain), free(ttable), free(tpos), free(tdx), free(ids);
 }
 
-static void test_embed(void **state)
+TEST(embed)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
         embed(t, (struct sp_embed){1, 7, 24, 0, NULL}, 11, 0);
         embed(t, (struct sp_embed){3, 5, 10, 4, NULL}, 6, 0);
@@ -81,7 +77,7 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
     float *dw = new_random(n_w, 3), *want_dw = new_copy(n_w, dw), *z = new_nan(n_z);
     void *tx = new_typed(t, n_x, x), *tw = new_typed(t, n_w, w), *kept_dx = NULL;
     float *kept_dw = NULL;
-    int32_t *targets = new_bytes((size_t)T * sizeof *targets);
+    int32_t *targets = test_bytes((size_t)T * sizeof *targets);
     double want = 2.5, kept = 0, tolerance = t == SP_BF16 ? 2e-2 : BOTH;
 
     for (int r = 0; r < T; r++)
@@ -102,7 +98,7 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
         void *scratch = new_typed_nan(t, n_z + off + 1), *tdx = new_typed_nan(t, n_x);
         void *alone = new_typed_nan(t, n_x);
         float *got_dw = new_copy(n_w, dw);
-        double *got = new_bytes(sizeof *got);
+        double *got = test_bytes(sizeof *got);
         const struct sp_logits head = {.T = T,
                                        .h = h,
                                        .V = V,
@@ -128,7 +124,6 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
             assert_true(*got == kept);
             assert_same_bytes(t, n_x, tdx, kept_dx);
             assert_same_bits(n_w, got_dw, kept_dw);
-            free(tdx), free(got_dw);
         }
         *got = 2.5;
         k->cross_entropy(k, &head, got, alone, NULL);
@@ -143,16 +138,12 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
         k->cross_entropy(k, &head, got, NULL, NULL);
         sp_emulated_wait();
         assert_true(*got == kept);
-        free(scratch), free(alone), free(got_dw), free(got);
     }
     sp_emulated_order(0);
-    free(x), free(w), free(dx), free(dw), free(want_dw), free(z), free(tx), free(tw), free(targets);
-    free(kept_dx), free(kept_dw);
 }
 
-static void test_loss(void **state)
+TEST(loss)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
         loss(t, 7, 10, 37, 7, 0);
         loss(t, 7, 10, 37, 3, 0);
@@ -176,7 +167,7 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     float *merged = new_nan(n_s);
     void *tx = new_typed(t, n_x, x), *tw = new_typed(t, n_w, w), *tdx = new_typed_nan(t, n_x);
     void *scratch = new_typed_nan(t, n_z + off);
-    int32_t *targets = new_bytes((size_t)T * sizeof *targets);
+    int32_t *targets = test_bytes((size_t)T * sizeof *targets);
     double want = 2.5, loss = 2.5, tolerance = t == SP_BF16 ? 2e-2 : BOTH;
 
     for (int r = 0; r < T; r++)
@@ -233,14 +224,10 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     sp_emulated_wait();
     assert_typed("dx =", t, n_x, tdx, dx, tolerance);
     assert_close_floats("dw +=", n_w, got_dw, want_dw, tolerance);
-    free(x), free(w), free(dw), free(want_dw), free(got_dw), free(dx), free(stats[0]);
-    free(stats[1]), free(got[0]), free(lse), free(got_lse), free(z), free(tx), free(tw), free(tdx);
-    free(scratch), free(targets), free(merged);
 }
 
-static void test_vocabulary(void **state)
+TEST(vocabulary)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
         vocabulary(t, 7, 10, 37, 7, 0);
         vocabulary(t, 7, 10, 40, 3, 0);
@@ -250,7 +237,7 @@ static void test_vocabulary(void **state)
 }
 
 /* Logits of several hundred: the maximum must be taken out. And minus infinity among them. */
-static void test_large_logits(void **state)
+TEST(large_logits)
 {
     const struct sp_backend *k = sp_emulated_backend(SP_F32);
     float x[2] = {1, -1}, w[3] = {400, 100, -300}, dx[2], scratch[16];
@@ -258,7 +245,6 @@ static void test_large_logits(void **state)
     int32_t targets[2] = {1, 1}, targets2[2] = {0, 0};
     double loss = 0;
 
-    (void)state;
     k->cross_entropy(k,
                      &(struct sp_logits){.T = 2,
                                          .h = 1,
@@ -291,14 +277,13 @@ static void test_large_logits(void **state)
 }
 
 /* A NaN upstream must reach the loss, and only its own row. */
-static void test_nan(void **state)
+TEST(nan)
 {
     const struct sp_backend *k = sp_emulated_backend(SP_F32);
     float x[4] = {1, 2, NAN, 4}, w[6] = {1, 2, 3, 4, 5, 6}, dx[4], scratch[16];
     int32_t targets[2] = {1, 1};
     double loss = 0;
 
-    (void)state;
     k->cross_entropy(k,
                      &(struct sp_logits){.T = 2,
                                          .h = 2,
@@ -312,15 +297,4 @@ static void test_nan(void **state)
                      &loss, dx, NULL);
     sp_emulated_wait();
     assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
-}
-
-TEST_GROUP(token)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embed),      cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_vocabulary), cmocka_unit_test(test_large_logits),
-        cmocka_unit_test(test_nan),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
