@@ -102,7 +102,7 @@ static double seconds(struct timeval t)
 static int free_memory(void **state)
 {
     (void)state;
-    test_free_after(0);
+    test_end_after(0);
     return 0;
 }
 

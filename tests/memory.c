@@ -4,21 +4,31 @@
 
 static struct {
     pthread_mutex_t lock;
-    void **blocks;
+    struct held {
+        void (*end)(void *what);
+        void *what;
+    } * held;
     size_t n, room;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void *keep(void *block)
+void test_at_end(void (*end)(void *what), void *what)
 {
     pthread_mutex_lock(&memory.lock);
     if (memory.n == memory.room) {
         memory.room = 2 * memory.room + 64;
-        memory.blocks = realloc(memory.blocks, memory.room * sizeof *memory.blocks);
+        memory.held = realloc(memory.held, memory.room * sizeof *memory.held);
+        if (!memory.held)
+            abort();
     }
-    if (!block || !memory.blocks)
-        abort();
-    memory.blocks[memory.n++] = block;
+    memory.held[memory.n++] = (struct held){end, what};
     pthread_mutex_unlock(&memory.lock);
+}
+
+static void *keep(void *block)
+{
+    if (!block)
+        abort();
+    test_at_end(free, block);
     return block;
 }
 
@@ -32,13 +42,16 @@ void *test_aligned(size_t alignment, size_t bytes)
     return keep(aligned_alloc(alignment, (bytes / alignment + 1) * alignment));
 }
 
-size_t test_blocks(void)
+size_t test_held(void)
 {
     return memory.n;
 }
 
-void test_free_after(size_t n)
+void test_end_after(size_t n)
 {
-    while (memory.n > n)
-        free(memory.blocks[--memory.n]);
+    while (memory.n > n) {
+        struct held last = memory.held[--memory.n];
+
+        last.end(last.what);
+    }
 }

@@ -1,15 +1,18 @@
-/* Memory that tests need not free: all of it is freed when a TEST ends, however it ends. */
+/* What tests need not free: it goes when a TEST ends, however it ends, the latest first. */
 #ifndef SP_TESTS_MEMORY_H
 #define SP_TESTS_MEMORY_H
 
 #include <stddef.h>
 
-/* A block; never NULL. The threads of a test may call this. */
+/* Memory; never NULL. The threads of a test may call these. */
 void *test_bytes(size_t bytes);
 void *test_aligned(size_t alignment, size_t bytes);
 
-/* How many blocks there are; frees those after the first n, for a test that needs many. */
-size_t test_blocks(void);
-void test_free_after(size_t n);
+/* Calls end(what) when the test ends. */
+void test_at_end(void (*end)(void *what), void *what);
+
+/* How much there is that ends with the test; ends what is after the first n, for a test that needs much. */
+size_t test_held(void);
+void test_end_after(size_t n);
 
 #endif

@@ -77,7 +77,7 @@ static void plan_of(const struct program *prog, struct sp_plan *plan)
 
 static const struct program one_stage = {"one stage", 1, 1, {"F0.0 B0.0 F1.0 B1.0 F2.0 B2.0"}};
 
-TEST(test_programs)
+TEST(programs)
 {
     static const struct setting settings[] = {
         {.tied = true, .workers = 2},
@@ -117,7 +117,7 @@ TEST(test_programs)
 }
 
 /* Two runs of one plan give the same bits. */
-TEST(test_same_bits)
+TEST(same_bits)
 {
     struct setting set = {.tied = true, .workers = 2, .ready = true, .window = 3};
     struct sp_plan plan;

@@ -130,6 +130,59 @@ static int out_of_order(void)
     return n;
 }
 
+/* ---- misuse, first: its children must not inherit threads ------------------------------- */
+
+struct misuse {
+    const char *name, *message;
+    uint32_t mask;
+    unsigned orders[2];
+};
+
+static void commit_misuse(void *arg)
+{
+    const struct misuse *m = arg;
+    uint32_t mask[1] = {m->mask};
+
+    start_starpu(2, &sp_order_strict);
+    for (int i = 0; i < 2; i++) {
+        struct starpu_task *t = starpu_task_create();
+
+        items[i] = (struct item){.worker = -1};
+        t->cl = &item_cl;
+        t->cl_arg = &items[i];
+        if (m->mask) {
+            t->workerids = mask;
+            t->workerids_len = 1;
+        }
+        t->workerorder = m->orders[i];
+        if (starpu_task_submit(t))
+            _exit(3);
+    }
+    if (m->orders[1] != 2) /* position 1 never comes: what is there must abort by itself */
+        starpu_task_wait_for_all();
+    _exit(4);
+}
+
+TEST(misuse)
+{
+    static struct misuse table[] = {
+        {"two at one position", "two tasks at position 2 of worker 0", 1, {2, 2}},
+        {"a position taken", "position 1 was taken already", 1, {1, 1}},
+        {"two workers", "has a position but more than one worker", 3, {1, 2}},
+        {"no worker", "has a position but no worker", 0, {1, 2}},
+    };
+
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct capture said;
+        int status = in_child(commit_misuse, &table[i], &said);
+        bool either = i == 1 && strstr(said.text, "two tasks at position 1");
+
+        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT ||
+            (!strstr(said.text, table[i].message) && !either))
+            fail_msg("%s: status %x, said: %s", table[i].name, (unsigned)status, said.text);
+    }
+}
+
 /* ---- strict ----------------------------------------------------------------------------- */
 
 TEST(strict_order)
@@ -325,59 +378,6 @@ TEST(ready_what_passes)
     start_starpu(2, &sp_order_strict);
     assert_int_equal(overtakers((const int64_t[]){5, 4, 3, 0}, 4, INT64_MAX), 0);
     starpu_shutdown();
-}
-
-/* ---- misuse ----------------------------------------------------------------------------- */
-
-struct misuse {
-    const char *name, *message;
-    uint32_t mask;
-    unsigned orders[2];
-};
-
-static void commit_misuse(void *arg)
-{
-    const struct misuse *m = arg;
-    uint32_t mask[1] = {m->mask};
-
-    start_starpu(2, &sp_order_strict);
-    for (int i = 0; i < 2; i++) {
-        struct starpu_task *t = starpu_task_create();
-
-        items[i] = (struct item){.worker = -1};
-        t->cl = &item_cl;
-        t->cl_arg = &items[i];
-        if (m->mask) {
-            t->workerids = mask;
-            t->workerids_len = 1;
-        }
-        t->workerorder = m->orders[i];
-        if (starpu_task_submit(t))
-            _exit(3);
-    }
-    if (m->orders[1] != 2) /* position 1 never comes: what is there must abort by itself */
-        starpu_task_wait_for_all();
-    _exit(4);
-}
-
-TEST(misuse)
-{
-    static struct misuse table[] = {
-        {"two at one position", "two tasks at position 2 of worker 0", 1, {2, 2}},
-        {"a position taken", "position 1 was taken already", 1, {1, 1}},
-        {"two workers", "has a position but more than one worker", 3, {1, 2}},
-        {"no worker", "has a position but no worker", 0, {1, 2}},
-    };
-
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct capture said;
-        int status = in_child(commit_misuse, &table[i], &said);
-        bool either = i == 1 && strstr(said.text, "two tasks at position 1");
-
-        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT ||
-            (!strstr(said.text, table[i].message) && !either))
-            fail_msg("%s: status %x, said: %s", table[i].name, (unsigned)status, said.text);
-    }
 }
 
 /* ---- positions that are held ------------------------------------------------------------ */

@@ -249,7 +249,7 @@ static struct sequences new_sequences(const struct attention_shape *s, enum sp_d
 void attention_check(const struct attention_test *t, const struct attention_shape *s)
 {
     enum sp_dtype type = t->backend->dtype;
-    size_t before = test_blocks();
+    size_t before = test_held();
     struct whole r;
     struct results kept = {.o = NULL}, other;
     float *dkv, *o, *lse, *dq, *written, *added;
@@ -286,7 +286,7 @@ void attention_check(const struct attention_test *t, const struct attention_shap
     assert_close_floats("lse, merged", x.n_lse, other.lse, lse, t->tolerance_lse);
     assert_typed("dq, merged", type, x.n_q, other.dq, dq, t->tolerance_gradients * roundings);
     assert_typed("dkv, merged", type, x.n_kv, other.dkv, written, t->tolerance_gradients);
-    test_free_after(before);
+    test_end_after(before);
 }
 
 /* ---- some cases of their own ----------------------------------------------------------------- */

@@ -90,7 +90,7 @@ float *tensor_values(const struct comparison *c, const struct tensor *x, enum si
 static void check_rows(const struct comparison *c, const char *what, const struct tensor *x,
                        int width, int ld)
 {
-    size_t before = test_blocks(), n = 0;
+    size_t before = test_held(), n = 0;
     float *values[SIDES];
 
     for (int i = 0; i < SIDES; i++) {
@@ -103,7 +103,7 @@ static void check_rows(const struct comparison *c, const char *what, const struc
                 assert_true(isnan(values[i][j]));
     }
     c->judge(what, x, n, values[TESTED], values[RIGHT]);
-    test_free_after(before);
+    test_end_after(before);
 }
 
 void tensor_check(const struct comparison *c, const char *what, const struct tensor *x)
@@ -131,7 +131,7 @@ struct comparison compare_rounded(const struct sp_backend *tested)
 
 static void end(const struct comparison *c, size_t blocks_before)
 {
-    test_free_after(blocks_before);
+    test_end_after(blocks_before);
     if (c->release)
         c->release();
 }
@@ -171,7 +171,7 @@ static void forward(const struct comparison *c, struct sp_linear l, const struct
 
 void compare_forward(const struct comparison *c, struct sp_linear l, int pad)
 {
-    size_t before = test_blocks();
+    size_t before = test_held();
     struct tensor bias = tensor_filled(c, (size_t)l.out, 3, false);
 
     forward(c, l, NULL, l.out + pad);
@@ -181,7 +181,7 @@ void compare_forward(const struct comparison *c, struct sp_linear l, int pad)
 
 void compare_backward(const struct comparison *c, struct sp_linear l, int pad)
 {
-    size_t before = test_blocks();
+    size_t before = test_held();
     int ld = l.out + pad;
     struct tensor w = tensor_filled(c, area(l.out, l.in), 2, false);
     struct tensor x = tensor_filled(c, area(l.T, l.in), 1, false);
@@ -246,7 +246,7 @@ static void norm_backward(const struct comparison *c, const struct sp_norm *norm
 
 static void compare_norm(const struct comparison *c, bool rms, int T, int h)
 {
-    size_t before = test_blocks(), n = area(T, h);
+    size_t before = test_held(), n = area(T, h);
     struct sp_norm norm = {.rms = rms, .T = T, .h = h, .eps = 1e-5f};
     struct tensor x = tensor_filled(c, n, 1, false), gain = tensor_filled(c, (size_t)h, 2, false);
     struct tensor bias = tensor_filled(c, (size_t)h, 3, false);
@@ -282,7 +282,7 @@ static struct tensor shared(const struct comparison *c, const struct tensor *x)
 void compare_attention(const struct comparison *c, struct sp_attention at)
 {
     enum { MOST_SLICES = 4 };
-    size_t before = test_blocks(), rows = area(at.batch, at.q_len) * (size_t)at.heads;
+    size_t before = test_held(), rows = area(at.batch, at.q_len) * (size_t)at.heads;
     size_t n = rows * (size_t)at.head_dim;
     struct tensor q = tensor_filled(c, n, 1, false), d_o = tensor_filled(c, n, 2, false);
     struct tensor o = tensor_empty(c, n, false), lse = tensor_empty(c, rows, true), kv[MOST_SLICES];
@@ -335,7 +335,7 @@ void compare_attention(const struct comparison *c, struct sp_attention at)
 
 void compare_rope(const struct comparison *c, struct sp_rotation r, int gap, bool inverse)
 {
-    size_t before = test_blocks();
+    size_t before = test_held();
     struct tensor x;
 
     r.ld = r.heads * r.d + gap;
@@ -348,7 +348,7 @@ void compare_rope(const struct comparison *c, struct sp_rotation r, int gap, boo
 
 void compare_mlp(const struct comparison *c, int T, int f)
 {
-    size_t before = test_blocks(), n = area(T, f);
+    size_t before = test_held(), n = area(T, f);
     struct tensor dy = tensor_filled(c, n, 2, false), sum = tensor_filled(c, n, 3, false);
     struct tensor parts = tensor_filled(c, n, 4, false);
     for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
@@ -387,7 +387,7 @@ static struct sp_embed embed_on(const struct comparison *c, struct sp_embed e, i
 
 void compare_embed(const struct comparison *c, struct sp_embed e, int V)
 {
-    size_t before = test_blocks(), n = area(e.batch * e.len, e.h);
+    size_t before = test_held(), n = area(e.batch * e.len, e.h);
     struct tensor table = tensor_filled(c, area(V, e.h), 1, false);
     struct tensor places = tensor_filled(c, area(e.pos0 + e.len, e.h), 2, false);
     struct tensor dx = tensor_filled(c, n, 3, false), x = tensor_empty(c, n, false);
@@ -414,7 +414,7 @@ void compare_embed(const struct comparison *c, struct sp_embed e, int V)
 
 void compare_head(const struct comparison *c, int T, int h, int V, int rows)
 {
-    size_t before = test_blocks();
+    size_t before = test_held();
     struct tensor x = tensor_filled(c, area(T, h), 3, false), dx = tensor_empty(c, x.n, false);
     struct tensor w = tensor_filled(c, area(V, h), 1, false), dw = tensor_filled(c, w.n, 6, true);
     struct tensor scratch = tensor_empty(c, area(rows, sp_logits_ld(V)), false);
@@ -457,7 +457,7 @@ void compare_update(const struct comparison *c, size_t n)
                                 .bias1 = 0.1f,
                                 .bias2 = 0.05f,
                                 .grad_scale = 0.5f};
-    size_t before = test_blocks();
+    size_t before = test_held();
     struct tensor w = tensor_filled(c, n, 1, true), g = tensor_filled(c, n, 2, true);
     struct tensor m = tensor_filled(c, n, 3, true), v, y = tensor_filled(c, n, 5, true);
     struct tensor low = tensor_empty(c, n, false), rounded = tensor_empty(c, n, false);

@@ -1,4 +1,5 @@
 /* Embedding and loss on the emulated device, against the CPU's. */
+#include "../head_cases.h"
 #include "cuda_test.h"
 
 /* `off`: elements before the table */
@@ -236,65 +237,12 @@ TEST(vocabulary)
     }
 }
 
-/* Logits of several hundred: the maximum must be taken out. And minus infinity among them. */
 TEST(large_logits)
 {
-    const struct sp_backend *k = sp_emulated_backend(SP_F32);
-    float x[2] = {1, -1}, w[3] = {400, 100, -300}, dx[2], scratch[16];
-    float w2[3] = {1, -INFINITY, 2};
-    int32_t targets[2] = {1, 1}, targets2[2] = {0, 0};
-    double loss = 0;
-
-    k->cross_entropy(k,
-                     &(struct sp_logits){.T = 2,
-                                         .h = 1,
-                                         .V = 3,
-                                         .rows = 2,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 1,
-                                         .scratch = scratch},
-                     &loss, dx, NULL);
-    sp_emulated_wait();
-    printf("    loss %g, dx %g %g\n", loss, (double)dx[0], (double)dx[1]);
-    assert_true(fabs(loss - (300 + 400)) < 1e-3);
-    assert_true(fabsf(dx[0] - 300) < 1e-3f && fabsf(dx[1] + 400) < 1e-3f);
-    loss = 0;
-    k->cross_entropy(k,
-                     &(struct sp_logits){.T = 1,
-                                         .h = 1,
-                                         .V = 3,
-                                         .rows = 2,
-                                         .x = x,
-                                         .w = w2,
-                                         .targets = targets2,
-                                         .scale = 1,
-                                         .scratch = scratch},
-                     &loss, NULL, NULL);
-    sp_emulated_wait();
-    assert_true(fabs(loss - log(1 + exp(1))) < 1e-6);
+    head_check_large(sp_emulated_backend(SP_F32), sp_emulated_wait);
 }
 
-/* A NaN upstream must reach the loss, and only its own row. */
 TEST(nan)
 {
-    const struct sp_backend *k = sp_emulated_backend(SP_F32);
-    float x[4] = {1, 2, NAN, 4}, w[6] = {1, 2, 3, 4, 5, 6}, dx[4], scratch[16];
-    int32_t targets[2] = {1, 1};
-    double loss = 0;
-
-    k->cross_entropy(k,
-                     &(struct sp_logits){.T = 2,
-                                         .h = 2,
-                                         .V = 3,
-                                         .rows = 2,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 1,
-                                         .scratch = scratch},
-                     &loss, dx, NULL);
-    sp_emulated_wait();
-    assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
+    head_check_nan(sp_emulated_backend(SP_F32), sp_emulated_wait);
 }
