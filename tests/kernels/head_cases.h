@@ -4,6 +4,11 @@
 
 #include "typed.h"
 
+static inline struct sp_logits head_of(int T, int h, int V, int rows)
+{
+    return (struct sp_logits){.T = T, .h = h, .V = V, .rows = rows, .scale = 0.125f};
+}
+
 /* The same head with other arrays. */
 static inline struct sp_logits head_with(struct sp_logits head, const void *x, const void *w,
                                          void *scratch)

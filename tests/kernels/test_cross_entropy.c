@@ -54,27 +54,26 @@ static void assert_loss(double got, double want)
     assert_true(fabs(got - want) < 1e-6 * fabs(want));
 }
 
-static void shape(int T, int h, int V, int rows)
+static void fill_targets(int T, int V, int32_t *targets)
 {
+    for (int t = 0; t < T; t++)
+        targets[t] = t == 0 ? V - 1 : t % 4 == 2 ? SP_NO_TARGET : t * 5 % V;
+}
+
+static void shape(struct sp_logits head)
+{
+    int T = head.T, h = head.h, V = head.V;
     size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h;
-    size_t n_z = (size_t)rows * (size_t)V;
+    size_t n_z = (size_t)head.rows * (size_t)V;
     float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dx = new_nan(n_x);
     float *dw = new_random(n_w, 3), *dw2, *dx2 = new_nan(n_x), *scratch = new_nan(n_z + 1);
     int32_t *targets = test_bytes((size_t)T * sizeof *targets);
     struct head r = {.T = T, .h = h, .V = V, .targets = targets, .scale = 0.125};
     double loss = 2.5, loss2 = 2.5;
-    const struct sp_logits head = {.T = T,
-                                   .h = h,
-                                   .V = V,
-                                   .rows = rows,
-                                   .x = x,
-                                   .w = w,
-                                   .targets = targets,
-                                   .scale = 0.125f,
-                                   .scratch = scratch};
 
-    for (int t = 0; t < T; t++)
-        targets[t] = t == 0 ? V - 1 : t % 4 == 2 ? SP_NO_TARGET : t * 5 % V;
+    head = head_with(head, x, w, scratch);
+    head.targets = targets;
+    fill_targets(T, V, targets);
     r.x = new_double(n_x, x), r.w = new_double(n_w, w);
     r.dx = new_double(n_x, NULL), r.dw = new_double(n_w, NULL);
     reference(&r);
@@ -104,90 +103,60 @@ static void shape(int T, int h, int V, int rows)
 
 TEST(rows)
 {
-    shape(7, 10, 37, 7);
-    shape(7, 10, 37, 3);
-    shape(7, 10, 37, 1);
-    shape(7, 10, 37, 20);
-    shape(23, 24, 1501, 9);
+    shape(head_of(7, 10, 37, 7));
+    shape(head_of(7, 10, 37, 3));
+    shape(head_of(7, 10, 37, 1));
+    shape(head_of(7, 10, 37, 20));
+    shape(head_of(23, 24, 1501, 9));
 }
 
 /* The vocabulary in three parts of different sizes, each with its own rows of w and its own scratch: loss and
  * gradients are those of the whole. */
-static void parts(enum sp_dtype type, int T, int h, int V, int rows)
+static void parts(enum sp_dtype type, struct sp_logits head)
 {
     const struct sp_backend *k = sp_cpu_backend(type);
+    int T = head.T, h = head.h, V = head.V, rows = head.rows;
     const int begin[] = {0, V / 5, V / 2 + 1, V};
-    size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h, elem = sp_dtype_bytes(type);
+    size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h;
     float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dw = new_random(n_w, 3);
     float *want_dx = new_nan(n_x), *want_dw = new_copy(n_w, dw);
     float *scratch = new_nan((size_t)rows * (size_t)sp_logits_ld(V)), *lse = new_nan((size_t)T);
-    float *stats[3], *logits[3], *dx = test_bytes(n_x * sizeof *dx), *wide = new_nan(n_x);
-    void *tx = test_bytes(n_x * elem), *tw = test_bytes(n_w * elem), *part = test_bytes(n_x * elem);
-    int32_t *targets = test_bytes((size_t)T * sizeof *targets), *here;
+    float *stats[3], *dx = new_nan(n_x), *wide = new_nan(n_x), *merged = new_nan(2 * (size_t)T);
+    void *tx = test_bytes(n_x * sizeof *x), *tw = test_bytes(n_w * sizeof *w);
+    void *part = test_bytes(n_x * sizeof *x);
+    int32_t *targets = test_bytes((size_t)T * sizeof *targets);
+    struct sp_logits whole = head_with(head, x, w, scratch), of[3];
     double want = 1.5, got = 1.5, tolerance = type == SP_BF16 ? 2e-2 : 1e-5;
 
-    here = test_bytes((size_t)T * sizeof *here);
     sp_convert(SP_F32, type, n_x, x, tx);
     sp_convert(SP_F32, type, n_w, w, tw);
-    for (int t = 0; t < T; t++)
-        targets[t] = t == 0 ? V - 1 : t % 4 == 2 ? SP_NO_TARGET : t * 5 % V;
-    sp_cross_entropy(&(struct sp_logits){.T = T,
-                                         .h = h,
-                                         .V = V,
-                                         .rows = rows,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 0.125f,
-                                         .scratch = scratch},
-                     &want, want_dx, want_dw);
+    fill_targets(T, V, targets);
+    whole.targets = targets;
+    sp_cross_entropy(&whole, &want, want_dx, want_dw);
+    for (int i = 0; i < 3; i++) {
+        int n = begin[i + 1] - begin[i];
+        int32_t *here = test_bytes((size_t)T * sizeof *here);
+
+        for (int t = 0; t < T; t++)
+            here[t] = targets[t] == SP_NO_TARGET                            ? SP_NO_TARGET
+                      : targets[t] >= begin[i] && targets[t] < begin[i + 1] ? targets[t] - begin[i]
+                                                                            : -1;
+        of[i] = head_with(head, tx, at(type, tw, (size_t)begin[i] * (size_t)h),
+                          new_nan((size_t)rows * (size_t)sp_logits_ld(n)));
+        of[i].V = n;
+        of[i].targets = here;
+        stats[i] = new_nan(2 * (size_t)T);
+        k->logit_stats(k, &of[i], stats[i]);
+    }
+    k->merge_stats(k, T, 2, (const float *const *)stats,
+                   merged); /* two of the parts as one of them */
+    k->merge_logits(k, T, 2, (const float *const[]){merged, stats[2]}, lse, &got);
     memset(dx, 0, n_x * sizeof *dx);
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < 3; i++) {
-            int n = begin[i + 1] - begin[i];
-            void *at = (char *)tw + (size_t)begin[i] * (size_t)h * elem;
-
-            for (int t = 0; t < T; t++)
-                here[t] = targets[t] == SP_NO_TARGET ? SP_NO_TARGET
-                          : targets[t] >= begin[i] && targets[t] < begin[i + 1]
-                              ? targets[t] - begin[i]
-                              : -1;
-            if (pass == 0) {
-                stats[i] = new_nan(2 * (size_t)T);
-                logits[i] = new_nan((size_t)rows * (size_t)sp_logits_ld(n));
-                k->logit_stats(k,
-                               &(struct sp_logits){.T = T,
-                                                   .h = h,
-                                                   .V = n,
-                                                   .rows = rows,
-                                                   .x = tx,
-                                                   .w = at,
-                                                   .targets = here,
-                                                   .scratch = logits[i]},
-                               stats[i]);
-                continue;
-            }
-            k->logits_bwd(k,
-                          &(struct sp_logits){.T = T,
-                                              .h = h,
-                                              .V = n,
-                                              .rows = rows,
-                                              .x = tx,
-                                              .w = at,
-                                              .targets = here,
-                                              .scale = 0.125f,
-                                              .scratch = logits[i]},
-                          lse, rows >= T, part, dw + (size_t)begin[i] * (size_t)h);
-            sp_convert(type, SP_F32, n_x, part, wide);
-            for (size_t e = 0; e < n_x; e++)
-                dx[e] += wide[e];
-        }
-        if (pass == 0) { /* two of the parts as one of them */
-            float *merged = new_nan(2 * (size_t)T);
-
-            k->merge_stats(k, T, 2, (const float *const *)stats, merged);
-            k->merge_logits(k, T, 2, (const float *const[]){merged, stats[2]}, lse, &got);
-        }
+    for (int i = 0; i < 3; i++) {
+        k->logits_bwd(k, &of[i], lse, rows >= T, part, dw + (size_t)begin[i] * (size_t)h);
+        sp_convert(type, SP_F32, n_x, part, wide);
+        for (size_t e = 0; e < n_x; e++)
+            dx[e] += wide[e];
     }
     printf("    %s: loss %.9f in three parts, %.9f\n", sp_dtype_name(type), got, want);
     assert_true(fabs(got - want) < (type == SP_BF16 ? 2e-3 : 1e-6) * fabs(want));
@@ -202,9 +171,9 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
 TEST(parts)
 {
     for (int type = 0; type < SP_DTYPES; type++) {
-        parts((enum sp_dtype)type, 7, 10, 37, 7);
-        parts((enum sp_dtype)type, 7, 10, 37, 3);
-        parts((enum sp_dtype)type, 23, 24, 1501, 9);
+        parts((enum sp_dtype)type, head_of(7, 10, 37, 7));
+        parts((enum sp_dtype)type, head_of(7, 10, 37, 3));
+        parts((enum sp_dtype)type, head_of(23, 24, 1501, 9));
     }
 }
 

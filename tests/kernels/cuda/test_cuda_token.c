@@ -69,9 +69,9 @@ TEST(embed)
  * The CPU's loss is of exact logits, ours of bf16 logits, each off by 2^-9 of it: so is the loss,
  * and a probability by the largest of them.
  */
-static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
+static void loss(enum sp_dtype t, struct sp_logits head, size_t off)
 {
-    int ld = sp_logits_ld(V);
+    int T = head.T, h = head.h, V = head.V, rows = head.rows, ld = sp_logits_ld(V);
     size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h, n_z = (size_t)(rows * ld);
     const struct sp_backend *k = sp_emulated_backend(t);
     float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dx = new_nan(n_x);
@@ -83,16 +83,9 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
 
     for (int r = 0; r < T; r++)
         targets[r] = r == 0 ? V - 1 : r * 5 % V;
-    sp_cross_entropy(&(struct sp_logits){.T = T,
-                                         .h = h,
-                                         .V = V,
-                                         .rows = rows,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 0.125f,
-                                         .scratch = z},
-                     &want, dx, want_dw);
+    head = head_with(head, x, w, z);
+    head.targets = targets;
+    sp_cross_entropy(&head, &want, dx, want_dw);
     printf("    %d rows of %d, %d tokens, %d rows at a time%s\n", T, h, V, rows,
            off ? ", not aligned" : "");
     for (unsigned order = 0; order < ORDERS; order++) {
@@ -100,19 +93,11 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
         void *alone = new_typed_nan(t, n_x);
         float *got_dw = new_copy(n_w, dw);
         double *got = test_bytes(sizeof *got);
-        const struct sp_logits head = {.T = T,
-                                       .h = h,
-                                       .V = V,
-                                       .rows = rows,
-                                       .x = tx,
-                                       .w = tw,
-                                       .targets = targets,
-                                       .scale = 0.125f,
-                                       .scratch = at(t, scratch, off)};
+        const struct sp_logits low = head_with(head, tx, tw, at(t, scratch, off));
 
         *got = 2.5;
         sp_emulated_order(order);
-        k->cross_entropy(k, &head, got, tdx, got_dw);
+        k->cross_entropy(k, &low, got, tdx, got_dw);
         sp_emulated_wait();
         assert_same_bytes(t, 1, at(t, scratch, n_z + off), "\xff\xff\xff\xff");
         if (order == 0) {
@@ -127,16 +112,16 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
             assert_same_bits(n_w, got_dw, kept_dw);
         }
         *got = 2.5;
-        k->cross_entropy(k, &head, got, alone, NULL);
+        k->cross_entropy(k, &low, got, alone, NULL);
         sp_emulated_wait();
         assert_true(*got == kept);
         assert_same_bytes(t, n_x, alone, kept_dx);
         got_dw = new_copy(n_w, dw);
-        k->cross_entropy(k, &head, got, NULL, got_dw);
+        k->cross_entropy(k, &low, got, NULL, got_dw);
         sp_emulated_wait();
         assert_same_bits(n_w, got_dw, kept_dw);
         *got = 2.5;
-        k->cross_entropy(k, &head, got, NULL, NULL);
+        k->cross_entropy(k, &low, got, NULL, NULL);
         sp_emulated_wait();
         assert_true(*got == kept);
     }
@@ -146,18 +131,19 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
 TEST(loss)
 {
     for (int t = 0; t < SP_DTYPES; t++) {
-        loss(t, 7, 10, 37, 7, 0);
-        loss(t, 7, 10, 37, 3, 0);
-        loss(t, 7, 10, 40, 20, 0);
-        loss(t, 5, 10, 1, 2, 0);
-        loss(t, 5, 10, 37, 2, 1);
-        loss(t, 13, 24, 5003, 9, 0);
+        loss(t, head_of(7, 10, 37, 7), 0);
+        loss(t, head_of(7, 10, 37, 3), 0);
+        loss(t, head_of(7, 10, 40, 20), 0);
+        loss(t, head_of(5, 10, 1, 2), 0);
+        loss(t, head_of(5, 10, 37, 2), 1);
+        loss(t, head_of(13, 24, 5003, 9), 0);
     }
 }
 
 /* A part of the vocabulary, then another: what the CPU's kernels say of the same. */
-static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
+static void vocabulary(enum sp_dtype t, struct sp_logits head, size_t off)
 {
+    int T = head.T, h = head.h, V = head.V, rows = head.rows;
     const struct sp_backend *k = sp_emulated_backend(t), *cpu = sp_cpu_backend(SP_F32);
     size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h, n_s = 2 * (size_t)T;
     size_t n_z = (size_t)rows * (size_t)sp_logits_ld(V);
@@ -170,24 +156,15 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     void *scratch = new_typed_nan(t, n_z + off);
     int32_t *targets = test_bytes((size_t)T * sizeof *targets);
     double want = 2.5, loss = 2.5, tolerance = t == SP_BF16 ? 2e-2 : BOTH;
+    struct sp_logits low;
 
     for (int r = 0; r < T; r++)
         targets[r] = r % 3 == 1 ? -1 : r == 0 ? V - 1 : r * 5 % V;
-    cpu->logit_stats(
-        cpu,
-        &(struct sp_logits){
-            .T = T, .h = h, .V = V, .rows = rows, .x = x, .w = w, .targets = targets, .scratch = z},
-        stats[0]);
-    k->logit_stats(k,
-                   &(struct sp_logits){.T = T,
-                                       .h = h,
-                                       .V = V,
-                                       .rows = rows,
-                                       .x = tx,
-                                       .w = tw,
-                                       .targets = targets,
-                                       .scratch = at(t, scratch, off)},
-                   got[0]);
+    head.targets = targets;
+    low = head_with(head, tx, tw, at(t, scratch, off));
+    head = head_with(head, x, w, z);
+    cpu->logit_stats(cpu, &head, stats[0]);
+    k->logit_stats(k, &low, got[0]);
     sp_emulated_wait();
     assert_close_floats("statistics", n_s, got[0], stats[0], t == SP_BF16 ? 2e-2 : 1e-5);
     cpu->merge_logits(cpu, T, 2, (const float *const *)stats, lse, &want);
@@ -200,28 +177,8 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     k->merge_stats(k, T, 2, (const float *const *)stats, got[0]);
     sp_emulated_wait();
     assert_close_floats("merged", n_s, got[0], merged, 1e-6);
-    cpu->logits_bwd(cpu,
-                    &(struct sp_logits){.T = T,
-                                        .h = h,
-                                        .V = V,
-                                        .rows = rows,
-                                        .x = x,
-                                        .w = w,
-                                        .targets = targets,
-                                        .scale = 0.125f,
-                                        .scratch = z},
-                    lse, false, dx, want_dw);
-    k->logits_bwd(k,
-                  &(struct sp_logits){.T = T,
-                                      .h = h,
-                                      .V = V,
-                                      .rows = rows,
-                                      .x = tx,
-                                      .w = tw,
-                                      .targets = targets,
-                                      .scale = 0.125f,
-                                      .scratch = at(t, scratch, off)},
-                  lse, rows >= T, tdx, got_dw);
+    cpu->logits_bwd(cpu, &head, lse, false, dx, want_dw);
+    k->logits_bwd(k, &low, lse, rows >= T, tdx, got_dw);
     sp_emulated_wait();
     assert_typed("dx =", t, n_x, tdx, dx, tolerance);
     assert_close_floats("dw +=", n_w, got_dw, want_dw, tolerance);
@@ -230,10 +187,10 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
 TEST(vocabulary)
 {
     for (int t = 0; t < SP_DTYPES; t++) {
-        vocabulary(t, 7, 10, 37, 7, 0);
-        vocabulary(t, 7, 10, 40, 3, 0);
-        vocabulary(t, 5, 10, 1, 2, 1);
-        vocabulary(t, 13, 24, 1003, 9, 0);
+        vocabulary(t, head_of(7, 10, 37, 7), 0);
+        vocabulary(t, head_of(7, 10, 40, 3), 0);
+        vocabulary(t, head_of(5, 10, 1, 2), 1);
+        vocabulary(t, head_of(13, 24, 1003, 9), 0);
     }
 }
 
