@@ -1,6 +1,6 @@
 /*
  * A fake NCCL for tests: transfers between processes, or between ranks of one process, over local
- * sockets, run by the streams of fake_cuda.c. It is as strict as NCCL may be: a communicator's
+ * sockets, run by the streams of tests/fake_cuda. It is as strict as NCCL may be: a communicator's
  * transfers run in the order of its stream, a send waits until its receive has begun, the two have
  * the same size or the communicator fails, and a send to oneself needs its receive in the same
  * group.
@@ -9,7 +9,7 @@
  * to T microseconds after its turn. FAKE_NCCL_STOP_AFTER=N: after N transfers a communicator stands
  * still. FAKE_NCCL_VERSION: the version that it reports.
  */
-#include "transport/fake_cuda.h"
+#include "fake_cuda/fake_cudart.h"
 #include <errno.h>
 #include <nccl.h>
 #include <poll.h>
@@ -32,8 +32,8 @@ struct ncclComm {
 enum kind { SEND, RECEIVE, PASS, SUM };
 
 struct transfer {
-    struct fake_op op;
     struct ncclComm *comm;
+    cudaStream_t stream;
     enum kind kind;
     const void *from;
     void *to;
@@ -41,10 +41,11 @@ struct transfer {
     int peer;
 };
 
-/* A program with this fake finds NCCL in itself, unless told otherwise. */
+/* A program with this fake finds NCCL in itself, unless told otherwise; a rank may be a thread, with a GPU of its own. */
 __attribute__((constructor)) static void stand_in(void)
 {
     setenv("SP_NCCL_LIBRARY", "", 0);
+    setenv("SP_FAKE_GPUS", "4", 0);
 }
 
 static __thread int groups;
@@ -201,9 +202,10 @@ static bool run_sum(struct transfer *t)
     return ok;
 }
 
-static bool run(struct fake_op *op)
+/* A kernel. */
+static void CUDART_CB run(void *arg)
 {
-    struct transfer *t = (struct transfer *)op;
+    struct transfer *t = arg;
     size_t late = setting("FAKE_NCCL_DELAY_US");
     bool ok = true;
 
@@ -220,7 +222,14 @@ static bool run(struct fake_op *op)
     else
         memmove(t->to, t->from, t->bytes);
     free(t);
-    return ok;
+    if (!ok)
+        sp_fake_kernel_hangs();
+}
+
+static ncclResult_t launch(struct transfer *t)
+{
+    return cudaLaunchHostFunc(t->stream, run, t) == cudaSuccess ? ncclSuccess
+                                                                : ncclUnhandledCudaError;
 }
 
 /* ---- the part of NCCL ------------------------------------------------------------------------------ */
@@ -232,19 +241,16 @@ static ncclResult_t put(struct ncclComm *comm, enum kind kind, const void *from,
 
     if (!t)
         return ncclSystemError;
-    *t = (struct transfer){{.run = run, .stream = stream}, comm, kind, from, to, bytes, peer};
-    if (kind == SUM) {
-        fake_stream_push(stream, &t->op);
-        return ncclSuccess;
-    }
+    *t = (struct transfer){comm, stream, kind, from, to, bytes, peer};
+    if (kind == SUM)
+        return launch(t);
     if (groups == 0 && peer == comm->rank)
         return refuse("a message to oneself outside of a group");
     if (groups == 0)
-        fake_stream_push(stream, &t->op);
-    else if (n_group == 2)
+        return launch(t);
+    if (n_group == 2)
         return refuse("fake: more than two transfers in a group");
-    else
-        group[n_group++] = t;
+    group[n_group++] = t;
     return ncclSuccess;
 }
 
@@ -293,8 +299,7 @@ ncclResult_t ncclGroupEnd(void)
     a->kind = PASS;
     a->to = b->to;
     free(b);
-    fake_stream_push(a->op.stream, &a->op);
-    return ncclSuccess;
+    return launch(a);
 }
 
 ncclResult_t ncclGetVersion(int *version)

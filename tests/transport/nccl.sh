@@ -24,7 +24,7 @@ for n in 1 2 3 4; do
     programs "sends wait" $n 4 150
 done
 FAKE_NCCL_EAGER=20000 FAKE_NCCL_DELAY_US=300 programs "sends do not wait, late" 3 4 150
-FAKE_CUDA_QUEUES=1 programs "one queue" 3 4 150
+SP_FAKE_GPU_QUEUES=1 programs "one queue" 3 4 150
 
 # says WHAT PATTERN RANKS: it fails with such a line.
 says()

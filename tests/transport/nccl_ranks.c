@@ -1,7 +1,7 @@
 /*
  * Messages over src/transport/nccl/nccl_messages.c between processes, with the real StarPU and MPI: tasks
  * write and read vectors in orders that cross, and every value is checked. Linked with the fake
- * CUDA and NCCL (fake_cuda.c, fake_nccl.c), the vectors are in main memory; linked with CUDA's
+ * CUDA and NCCL (tests/fake_cuda, fake_nccl.c), the vectors are in main memory; linked with CUDA's
  * runtime, in the GPU's, if StarPU has one.
  *
  *   mpirun -np N nccl_ranks [SEEDS [MESSAGES]]     random programs; the last line has their figures

@@ -169,7 +169,8 @@ static void *be_rank(void *arg)
     static const int all[MOST_RANKS] = {0, 1, 2, 3};
     struct rank *r = arg;
     struct sp_nccl_group group = {all, r->run->ranks};
-    struct sp_nccl_config cfg = {.uses = everyone,
+    struct sp_nccl_config cfg = {.device = r->number,
+                                 .uses = everyone,
                                  .groups = &group,
                                  .n_groups = r->run->ranks > 1,
                                  .depth = r->run->depth,

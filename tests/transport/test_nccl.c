@@ -73,11 +73,11 @@ TEST(queues)
     struct nccl_run run = {.seed = 3, .ranks = 4, .messages = 200, .depth = 1};
     int one, three;
 
-    setenv("FAKE_CUDA_QUEUES", "1", 1);
+    setenv("SP_FAKE_GPU_QUEUES", "1", 1);
     one = run_in_child(&run, 60);
     run.depth = 3;
     three = run_in_child(&run, 3);
-    unsetenv("FAKE_CUDA_QUEUES");
+    unsetenv("SP_FAKE_GPU_QUEUES");
     assert_int_equal(one, NCCL_RIGHT);
     assert_int_equal(three, STUCK);
 }

@@ -51,6 +51,8 @@ static void run_ranks(struct rank ranks[2], void (*work)(struct sp_nccl *nccl, i
     for (int r = 0; r < 2; r++) {
         ranks[r].wire = fake_wire(wires, r);
         ranks[r].work = work;
+        if (!ranks[r].cfg.device)
+            ranks[r].cfg.device = r;
         ranks[r].cfg.fail = count_failure;
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, be_rank, &ranks[r]), 0);
     }
@@ -99,12 +101,12 @@ TEST(library)
 
 TEST(device)
 {
-    struct rank ranks[2] = {{.cfg.device = 0}, {.cfg.device = 1}};
+    struct rank ranks[2] = {{.cfg.device = 0}, {.cfg.device = 99}};
     struct capture said;
 
     capture_begin(&said);
     run_ranks(ranks, NULL);
-    assert_string_equal(capture_end(&said), "starpipe: cudaSetDevice: invalid device ordinal\n");
+    assert_string_equal(capture_end(&said), "starpipe: cudaSetDevice: error 101\n");
     assert_int_equal(ranks[0].err, -EIO);
     assert_int_equal(ranks[1].err, -EIO);
 }
