@@ -14,8 +14,9 @@ static struct sp_cuda *cuda;
 static void *blocks[256]; /* since the last release */
 static int n_blocks;
 
-static void *alloc(size_t bytes)
+static void *alloc(size_t bytes, size_t elem)
 {
+    (void)elem;
     assert_true(n_blocks < 256);
     sp_cuda_must(cudaMalloc(&blocks[n_blocks], bytes), "a tensor");
     return blocks[n_blocks++];
@@ -121,7 +122,7 @@ static void sums(const struct comparison *c, size_t n)
     const struct sp_backend *gpu = c->backends[TESTED], *cpu = c->backends[RIGHT];
     struct tensor g = tensor_filled(c, n, 2, true), low = tensor_filled(c, n, 6, false);
     struct tensor sum = tensor_filled(c, n, 7, true);
-    double want = 2, got = 2, *at = put(alloc(sizeof got), &got, sizeof got);
+    double want = 2, got = 2, *at = put(alloc(sizeof got, sizeof got), &got, sizeof got);
 
     gpu->sumsq(gpu, n, g.at[TESTED], at);
     cpu->sumsq(cpu, n, g.at[RIGHT], &want);

@@ -14,11 +14,12 @@ static enum sp_dtype type_of(const struct comparison *c, const struct tensor *x,
     return x->f32 ? SP_F32 : c->backends[side]->dtype;
 }
 
-static void *place(const struct comparison *c, int side, size_t bytes, const void *from)
+static void *place(const struct comparison *c, int side, size_t n, size_t elem, const void *from)
 {
-    if (side == RIGHT || !c->alloc)
-        return memcpy(test_bytes(bytes), from, bytes);
-    return c->put(c->alloc(bytes), from, bytes);
+    bool here = side == RIGHT || !c->alloc;
+    void *to = here ? test_bytes(n * elem) : c->alloc(n * elem, elem);
+
+    return here || !c->put ? memcpy(to, from, n * elem) : c->put(to, from, n * elem);
 }
 
 static void *fetch(const struct comparison *c, int side, size_t bytes, const void *from)
@@ -45,7 +46,7 @@ static struct tensor tensor_of(const struct comparison *c, size_t n, const float
         enum sp_dtype type = type_of(c, &x, i);
         const void *from = type == SP_BF16 ? (const void *)low : wide;
 
-        x.at[i] = place(c, i, (n + GUARD) * sp_dtype_bytes(type), from);
+        x.at[i] = place(c, i, n + GUARD, sp_dtype_bytes(type), from);
     }
     return x;
 }
@@ -381,7 +382,7 @@ void compare_mlp(const struct comparison *c, int T, int f)
 
 static struct sp_embed embed_on(const struct comparison *c, struct sp_embed e, int side)
 {
-    e.ids = place(c, side, area(e.batch, e.len) * sizeof *e.ids, e.ids);
+    e.ids = place(c, side, area(e.batch, e.len), sizeof *e.ids, e.ids);
     return e;
 }
 
@@ -431,10 +432,10 @@ void compare_head(const struct comparison *c, int T, int h, int V, int rows)
                                        .rows = rows,
                                        .x = x.at[i],
                                        .w = w.at[i],
-                                       .targets = place(c, i, (size_t)T * sizeof *targets, targets),
+                                       .targets = place(c, i, (size_t)T, sizeof *targets, targets),
                                        .scale = 0.1f,
                                        .scratch = scratch.at[i]};
-        double *sum = place(c, i, sizeof start, &start);
+        double *sum = place(c, i, 1, sizeof start, &start);
 
         k->cross_entropy(k, &head, sum, dx.at[i], dw.at[i]);
         loss[i] = fetch(c, i, sizeof start, sum);

@@ -26,7 +26,7 @@ struct comparison {
     const struct sp_backend *backends[SIDES];
     /* The memory of the tested backend, if it is not that of the CPU: an array, which `release` frees; copies into
      * it; copies out of it, when the kernels have run. */
-    void *(*alloc)(size_t bytes);
+    void *(*alloc)(size_t bytes, size_t elem);              /* of elements of so many bytes */
     void *(*put)(void *to, const void *from, size_t bytes); /* these return `to` */
     void *(*get)(void *to, const void *from, size_t bytes);
     void (*release)(void);
