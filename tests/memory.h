@@ -1,4 +1,4 @@
-/* What tests need not free: it goes when a TEST ends, however it ends, the latest first. */
+/* A test need not free these: they go when a TEST ends, however it ends, the latest first. */
 #ifndef SP_TESTS_MEMORY_H
 #define SP_TESTS_MEMORY_H
 

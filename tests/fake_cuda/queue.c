@@ -4,6 +4,7 @@
  * for cudaStreamWaitEvent, and around the default stream.
  */
 #include "fake.h"
+#include "../draw.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,16 +53,6 @@ void sp_wait(struct sp_item *item)
 }
 
 /* ---- the thread of a stream ------------------------------------------------------------------ */
-
-/* SplitMix64 with a state. */
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 static void linger(uint64_t *random)
 {

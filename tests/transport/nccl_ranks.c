@@ -7,6 +7,7 @@
  *   mpirun -np N nccl_ranks [SEEDS [MESSAGES]]     random programs; the last line has their figures
  *   mpirun -np 2 nccl_ranks latency                a small message to and fro
  */
+#include "draw.h"
 #include "transport/nccl/nccl.h"
 #include <mpi.h>
 #include <starpu_mpi.h>
@@ -21,15 +22,6 @@ static int rank, size, arrivals;
 static struct sp_nccl *nccl;
 
 static uint64_t draws;
-
-static int draw_below(int n)
-{
-    uint64_t z = draws += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (int)((z ^ (z >> 31)) % (uint64_t)n);
-}
 
 static double now(void)
 {
@@ -164,9 +156,10 @@ static void make_messages(int n, bool any_order)
     for (int i = 0; i < n; i++) {
         struct message *m = &messages[i];
 
-        *m = (struct message){draw_below(size), draw_below(size), 0, draw_below(SIZES)};
-        m->floats = any_order ? 1 + 37 * i + draw_below(30) : 500 + 7000 * m->shelf;
-        if (size > 1 && draw_below(10) == 0)
+        *m = (struct message){draw_below(&draws, size), draw_below(&draws, size), 0,
+                              draw_below(&draws, SIZES)};
+        m->floats = any_order ? 1 + 37 * i + draw_below(&draws, 30) : 500 + 7000 * m->shelf;
+        if (size > 1 && draw_below(&draws, 10) == 0)
             m->src = m->dst = -1;
     }
 }
@@ -183,7 +176,7 @@ static int run(int seed, int n)
     for (int i = 0; i < n; i++)
         order[i] = i;
     for (int i = n - 1; any_order && i > 0; i--) {
-        int k = draw_below(i + 1), swap = order[i];
+        int k = draw_below(&draws, i + 1), swap = order[i];
 
         order[i] = order[k];
         order[k] = swap;

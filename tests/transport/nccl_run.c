@@ -1,4 +1,5 @@
 #include "transport/nccl_run.h"
+#include "draw.h"
 #include "transport/fake_starpu.h"
 #include "transport/fake_wire.h"
 #include "transport/nccl/nccl.h"
@@ -36,15 +37,6 @@ struct rank {
 };
 
 static struct message messages[MOST_MESSAGES];
-
-static int draw_below(uint64_t *state, int n)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (int)((z ^ (z >> 31)) % (uint64_t)n);
-}
 
 /* ---- tasks ---------------------------------------------------------------------------------------- */
 
