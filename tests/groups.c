@@ -5,6 +5,7 @@
  * Exit: 0 all passed, 1 some did not, 2 there is no such group.
  */
 #include "groups.h"
+#include "memory.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,6 +24,7 @@ static struct group {
     char name[64];
     int (*run)(void); /* NULL: the tests below */
     int (*setup)(void **state), (*teardown)(void **state);
+    int (*before)(void **state); /* each test, or NULL */
     struct CMUnitTest tests[MOST_TESTS];
     int lines[MOST_TESTS];
     size_t n_tests;
@@ -77,6 +79,11 @@ void test_fixture(const char *file, int (*setup)(void **state), int (*teardown)(
     g->teardown = teardown;
 }
 
+void test_setup(const char *file, int (*setup)(void **state))
+{
+    find_group(file)->before = setup;
+}
+
 int test_every(int n)
 {
     return getenv("SP_LONG") ? 1 : n;
@@ -92,8 +99,27 @@ static double seconds(struct timeval t)
     return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
 }
 
+static int free_memory(void **state)
+{
+    (void)state;
+    test_end_after(0);
+    return 0;
+}
+
+/* Returns how many tests failed. */
+static int count_failures(struct group *g)
+{
+    if (g->run)
+        return g->run();
+    for (size_t i = 0; i < g->n_tests; i++) {
+        g->tests[i].setup_func = g->before;
+        g->tests[i].teardown_func = free_memory;
+    }
+    return _cmocka_run_group_tests(g->name, g->tests, g->n_tests, g->setup, g->teardown);
+}
+
 /* Returns 1 if the group passed, else 0. */
-static int run_group(const struct group *g)
+static int run_group(struct group *g)
 {
     struct rusage usage;
     int status;
@@ -103,9 +129,7 @@ static int run_group(const struct group *g)
     fflush(NULL);
     pid = fork();
     if (!pid)
-        exit(g->run ? g->run() != 0
-                    : _cmocka_run_group_tests(g->name, g->tests, g->n_tests, g->setup,
-                                              g->teardown) != 0);
+        exit(count_failures(g) != 0);
     if (pid < 0 || wait4(pid, &status, 0, &usage) != pid) {
         perror(g->name);
         return 0;

@@ -4,6 +4,7 @@
 #define SP_TESTS_ENGINE_CODELETS_H
 
 #include "engine/tensors.h"
+#include "codelets/norms.h"
 #include "kernels/kernels.h"
 
 enum { BATCH = 2, SEQ = 7, T = BATCH * SEQ };
@@ -30,21 +31,113 @@ static inline struct tensor block(const struct sp_shape *sh, enum sp_block_kind 
 
 static inline float *copy(const struct tensor *t)
 {
-    float *x = malloc(t->n * sizeof *x);
-
-    assert_non_null(x);
-    memcpy(x, t->at, t->n * sizeof *x);
-    return x;
+    return memcpy(test_bytes(t->n * sizeof *t->at), t->at, t->n * sizeof *t->at);
 }
 
-static inline float *floats(size_t n)
-{
-    float *x = malloc(n * sizeof *x);
+/* The sums of a step; handle: for tasks that add to them. */
+struct tally {
+    double *at; /* [SP_TALLIES] */
+    struct sp_tensor *handle;
+};
 
-    assert_non_null(x);
-    for (size_t i = 0; i < n; i++)
-        x[i] = NAN;
-    return x;
+static inline struct tally tally_of(double loss, double sumsq)
+{
+    struct tally t = {.at = test_bytes(SP_TALLIES * sizeof(double))};
+
+    t.at[SP_TALLY_LOSS] = loss;
+    t.at[SP_TALLY_SUMSQ] = sumsq;
+    t.handle = tensor_at(t.at, SP_TALLIES, sizeof(double));
+    return t;
+}
+
+/* ---- the parts of a layer, for the kernels ---- */
+
+/* Rows from, from + 1, ... of the product before attention. */
+static inline struct sp_linear qkv_product(const struct sp_shape *sh, float *w, int from, int rows)
+{
+    float *bias = sp_at(w, sh->qkv_bias);
+
+    return (struct sp_linear){.T = T,
+                              .in = sh->model.hidden,
+                              .out = rows,
+                              .w = w + sh->qkv + from * sh->model.hidden,
+                              .bias = bias ? bias + from : NULL};
+}
+
+static inline struct sp_linear out_product(const struct sp_shape *sh, float *w)
+{
+    return (struct sp_linear){.T = T,
+                              .in = sh->q_width,
+                              .out = sh->model.hidden,
+                              .w = w + sh->out,
+                              .bias = sp_at(w, sh->out_bias)};
+}
+
+static inline struct sp_linear up_product(const struct sp_shape *sh, int rows, float *w)
+{
+    return (struct sp_linear){.T = rows,
+                              .in = sh->model.hidden,
+                              .out = sh->up_width,
+                              .w = w + sh->up,
+                              .bias = sp_at(w, sh->up_bias)};
+}
+
+static inline struct sp_linear down_product(const struct sp_shape *sh, int rows, float *w)
+{
+    return (struct sp_linear){.T = rows,
+                              .in = sh->model.mlp,
+                              .out = sh->model.hidden,
+                              .w = w + sh->down,
+                              .bias = sp_at(w, sh->down_bias)};
+}
+
+/* The norm of `rows` heads of queries or keys. */
+static inline struct sp_norm head_norm(const struct sp_shape *sh, int rows, const float *gain)
+{
+    return (struct sp_norm){
+        .rms = true, .T = rows, .h = sh->model.head_dim, .eps = sh->model.norm_eps, .gain = gain};
+}
+
+static inline void rotate(const struct sp_shape *sh, bool inverse, float *q, float *kv)
+{
+    struct sp_rotation r = {.batch = BATCH,
+                            .len = SEQ,
+                            .heads = sh->model.heads,
+                            .d = sh->model.head_dim,
+                            .ld = sh->q_width,
+                            .rope = &sh->model.rope};
+
+    if (!sh->rms)
+        return;
+    sp_rope(&r, inverse, q);
+    r.heads = sh->model.kv_heads;
+    r.ld = sh->kv_width;
+    sp_rope(&r, inverse, kv);
+}
+
+static inline void activate(const struct sp_shape *sh, int rows, const float *u, float *g)
+{
+    if (sh->rms)
+        sp_gated(&(struct sp_gated){.act = SP_SILU, .T = rows, .f = sh->model.mlp}, u, g);
+    else
+        sp_activation(SP_GELU_TANH, (size_t)(rows * sh->model.mlp), u, g);
+}
+
+/* A head that reads x(T,h); `rows` of logits at a time. */
+static inline struct sp_logits head_of(const struct sp_shape *sh, const float *x, const float *w,
+                                       const int32_t *targets)
+{
+    size_t logits = (size_t)sh->head_rows * (size_t)sp_logits_ld(sh->model.vocab);
+
+    return (struct sp_logits){.T = T,
+                              .h = sh->model.hidden,
+                              .V = sh->model.vocab,
+                              .rows = sh->head_rows,
+                              .x = x,
+                              .w = w,
+                              .targets = targets,
+                              .scale = sh->loss_scale,
+                              .scratch = floats(logits)};
 }
 
 static inline void for_each_shape(void (*fn)(const struct sp_shape *sh))
@@ -54,8 +147,10 @@ static inline void for_each_shape(void (*fn)(const struct sp_shape *sh))
     for (int which = 0; which < SMALL_MODELS; which++)
         for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
             struct sp_shape sh = shape_of((enum small)which, cuts[i], cuts[i]);
+            size_t held = test_held();
 
             fn(&sh);
+            test_end_after(held);
         }
 }
 

@@ -7,12 +7,14 @@
 #define SP_TESTS_GRAPH_RUN_H
 
 #include "engine/support.h"
+#include "memory.h"
 #include "graphs/weights/checkpoint.h"
 #include "graphs/step.h"
 #include "offload/disk.h"
 #include "offload/host.h"
 #include "plan/memory.h"
 #include "plan/offload/offload.h"
+#include "plan/slices.h"
 #include "policies/lowering/evictions.h"
 #include "policies/plan_create.h"
 #include "graphs/create.h"
@@ -215,8 +217,7 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
     struct sp_graph g;
     double pool = 0;
 
-    *run = (struct run){.gradients = calloc(MOST, sizeof(float))};
-    assert_non_null(run->gradients);
+    *run = (struct run){.gradients = test_bytes(MOST * sizeof(float))};
     assert_int_equal(sp_params_create(&m, &params), 0);
     sp_shape_init(&shape, &m, set->batch ? set->batch : BATCH, set->seq ? set->seq : SEQ,
                   plan->layout.micro_batches);
@@ -234,8 +235,7 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
         run->streams |= a->streamed_in > 0;
     }
     assert_int_equal(sp_graph_create(&cfg, &place, &g), 0);
-    memory = calloc((size_t)p, sizeof *memory);
-    assert_non_null(memory);
+    memory = test_bytes((size_t)p * sizeof *memory);
     sp_memory_of_plan(plan, &g.shape, set->recompute, cfg.every, memory);
     assert_int_equal(sp_checkpoint_init(&g, NULL), 0);
     assert_int_equal(sp_step_report_create(&g, &report), 0);
@@ -276,7 +276,6 @@ static inline void run_plan(const struct sp_plan *plan, const struct setting *se
             assert_int_equal(sp_checkpoint_each(&g, SP_FIELD_G, keep_gradients, run), 0);
         sp_step_update(&g, &hp, &report);
     }
-    free(memory);
     sp_step_report_destroy(&g, &report);
     sp_graph_destroy(&g);
     starpu_shutdown();
@@ -316,36 +315,66 @@ static inline void compare(const struct run *run, const struct run *one, const c
         fail_msg("%s: gradients differ by %.2e", what, d);
 }
 
+static inline void destroy_plan(void *plan)
+{
+    sp_plan_destroy(plan);
+}
+
+/* The plan of a schedule, in slices if the setting has a cut; it lasts as long as the test. */
+static inline struct sp_plan *new_plan(const char *schedule, const struct sp_layout *lay,
+                                       const struct setting *set)
+{
+    struct sp_model m = model_of(lay->layers, set->llama, set->tied);
+    struct sp_plan *plan = test_bytes(sizeof *plan);
+    struct sp_shape sh;
+
+    assert_int_equal(sp_plan_create(schedule, lay, plan), 0);
+    test_at_end(destroy_plan, plan);
+    sp_shape_init(&sh, &m, set->batch ? set->batch : BATCH, set->seq ? set->seq : SEQ,
+                  lay->micro_batches);
+    if (set->cut)
+        assert_int_equal(sp_plan_cut(plan, &sh, set->cut, NULL), 0);
+    return plan;
+}
+
 /* A schedule by name, on a model of so many layers. */
 static inline void run_named(const char *schedule, int stages, int mbs, int layers,
                              struct setting set, struct run *run)
 {
     struct sp_layout lay = layout(stages, mbs);
-    struct sp_plan plan;
 
     lay.layers = layers;
     lay.chunks = set.chunks;
-    assert_int_equal(sp_plan_create(schedule, &lay, &plan), 0);
-    run_plan(&plan, &set, run);
-    sp_plan_destroy(&plan);
+    run_plan(new_plan(schedule, &lay, &set), &set, run);
+}
+
+/* One stage with the same model and data. */
+static inline struct setting plain_setting(const struct setting *set)
+{
+    return (struct setting){
+        .llama = set->llama, .tied = set->tied, .workers = 1, .batch = set->batch, .seq = set->seq};
 }
 
 /* The same, against one stage. */
 static inline void check_named(const char *schedule, int stages, int mbs, int layers,
                                struct setting set)
 {
-    struct setting plain = {
-        .llama = set.llama, .tied = set.tied, .workers = 1, .batch = set.batch, .seq = set.seq};
     struct run run, one;
     char what[160];
 
     snprintf(what, sizeof what, "%s, %d stages, %d micro-batches, %d layers, recompute %d",
              schedule, stages, mbs, layers, set.recompute);
-    run_named("1f1b", 1, mbs, layers, plain, &one);
+    run_named("1f1b", 1, mbs, layers, plain_setting(&set), &one);
     run_named(schedule, stages, mbs, layers, set, &run);
     compare(&run, &one, what);
-    free(run.gradients);
-    free(one.gradients);
+}
+
+static inline void assert_same_run(const struct run *a, const struct run *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->gradients, b->gradients, sizeof(float) * (size_t)a->n);
+    assert_memory_equal(a->loss, b->loss, sizeof a->loss);
+    assert_memory_equal(a->norm, b->norm, sizeof a->norm);
 }
 
 /* Settings that may change nothing but time. */
@@ -362,13 +391,8 @@ static inline void check_bits(const char *schedule, int stages, int mbs, int lay
     run_named(schedule, stages, mbs, layers, sets[0], &first);
     for (int i = 1; i < n; i++) {
         run_named(schedule, stages, mbs, layers, sets[i], &run);
-        assert_int_equal(run.n, first.n);
-        assert_memory_equal(run.gradients, first.gradients, sizeof(float) * (size_t)first.n);
-        assert_memory_equal(run.loss, first.loss, sizeof run.loss);
-        assert_memory_equal(run.norm, first.norm, sizeof run.norm);
-        free(run.gradients);
+        assert_same_run(&run, &first);
     }
-    free(first.gradients);
 }
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef SP_TESTS_ENGINE_H
 #define SP_TESTS_ENGINE_H
 
+#include "draw.h"
 #include "policies/common.h"
 #include "starpipe/order.h"
 #include <starpu.h>
@@ -28,21 +29,6 @@ static inline void start_starpu(int workers, struct starpu_sched_policy *policy)
     assert_int_equal(starpu_init(&conf), 0);
     assert_int_equal(starpu_cpu_worker_get_count(), workers);
     assert_string_equal(starpu_sched_get_sched_policy()->policy_name, policy->policy_name);
-}
-
-/* SplitMix64 with a state. */
-static inline uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static inline int draw_below(uint64_t *state, int n)
-{
-    return (int)(draw(state) % (uint64_t)n);
 }
 
 /*

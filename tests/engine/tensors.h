@@ -3,6 +3,7 @@
 #define SP_TESTS_TENSORS_H
 
 #include "engine/support.h"
+#include "memory.h"
 #include "codelets/insert.h"
 #include "codelets/task/window.h"
 #include "sinks/starpu/sink.h"
@@ -14,14 +15,34 @@ struct tensor {
     struct sp_tensor *handle;
 };
 
+static inline void unmake_tensor(void *handle)
+{
+    sp_tensor_unmake_at(handle);
+}
+
+/* The handle of memory that lasts as long; both go when the test ends. */
+static inline struct sp_tensor *tensor_at(void *at, size_t n, size_t elem)
+{
+    struct sp_tensor *handle = sp_tensor_make_at(sp_starpu_sink(), at, n, elem, "test");
+
+    test_at_end(unmake_tensor, handle);
+    return handle;
+}
+
+static inline float *floats(size_t n)
+{
+    float *x = test_bytes(n * sizeof *x);
+
+    for (size_t i = 0; i < n; i++)
+        x[i] = NAN; /* what a task should have written, or must not read, shows */
+    return x;
+}
+
 static inline struct tensor tensor(size_t n)
 {
-    struct tensor t = {.n = n, .at = malloc((n ? n : 1) * sizeof(float))};
+    struct tensor t = {.n = n, .at = floats(n)};
 
-    assert_non_null(t.at);
-    for (size_t i = 0; i < n; i++)
-        t.at[i] = NAN; /* what a task should have written, or must not read, shows */
-    t.handle = sp_tensor_make_at(sp_starpu_sink(), t.at, n, sizeof(float), "test");
+    t.handle = tensor_at(t.at, n, sizeof(float));
     return t;
 }
 
@@ -40,12 +61,6 @@ static inline struct tensor random_tensor(size_t n, uint64_t seed)
 
     fill(t.at, n, seed, 1);
     return t;
-}
-
-static inline void drop_tensor(struct tensor *t)
-{
-    sp_tensor_unmake_at(t->handle);
-    free(t->at);
 }
 
 static inline void assert_same_bits(const float *a, const float *b, size_t n, const char *what)

@@ -20,44 +20,27 @@ static struct post_ref post_ref(const struct sp_shape *sh)
                              .d_o = floats((size_t)T * (size_t)sh->q_width)};
 }
 
-static void free_post_ref(struct post_ref *f)
+static int rows_from(const struct sp_shape *sh, int t)
 {
-    free(f->r), free(f->stats), free(f->u), free(f->n2), free(f->g), free(f->y);
-    free(f->du), free(f->dr), free(f->d_o);
+    return T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
 }
 
 static void post_forward(const struct sp_shape *sh, const float *x, const float *o, float *w,
                          struct post_ref *f)
 {
     int h = sh->model.hidden, m = sh->model.mlp, up = sh->up_width;
+    const struct sp_linear out = out_product(sh, w);
+    const struct sp_norm norm = sp_post_norm(sh, T, w);
 
-    sp_linear_add(
-        &(struct sp_linear){
-            .T = T, .in = sh->q_width, .out = h, .w = w + sh->out, .bias = sp_at(w, sh->out_bias)},
-        o, x, f->r);
-    sp_norm(&(struct sp_norm){.rms = sh->rms,
-                              .T = T,
-                              .h = h,
-                              .eps = sh->model.norm_eps,
-                              .gain = w + sh->gain,
-                              .bias = sp_at(w, sh->bias)},
-            f->r, f->n2, f->stats);
+    sp_linear_add(&out, o, x, f->r);
+    sp_norm(&norm, f->r, f->n2, f->stats);
     for (int t = 0; t < T; t += sh->mlp_rows) {
-        int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
+        int rows = rows_from(sh, t);
+        const struct sp_linear ups = up_product(sh, rows, w), downs = down_product(sh, rows, w);
 
-        sp_linear(
-            &(struct sp_linear){
-                .T = rows, .in = h, .out = up, .w = w + sh->up, .bias = sp_at(w, sh->up_bias)},
-            f->n2 + t * h, f->u + t * up);
-        if (sh->rms)
-            sp_gated(&(struct sp_gated){.act = SP_SILU, .T = rows, .f = m}, f->u + t * up,
-                     f->g + t * m);
-        else
-            sp_activation(SP_GELU_TANH, (size_t)(rows * m), f->u + t * up, f->g + t * m);
-        sp_linear_add(
-            &(struct sp_linear){
-                .T = rows, .in = m, .out = h, .w = w + sh->down, .bias = sp_at(w, sh->down_bias)},
-            f->g + t * m, f->r + t * h, f->y + t * h);
+        sp_linear(&ups, f->n2 + t * h, f->u + t * up);
+        activate(sh, rows, f->u + t * up, f->g + t * m);
+        sp_linear_add(&downs, f->g + t * m, f->r + t * h, f->y + t * h);
     }
 }
 
@@ -66,40 +49,47 @@ static void post_backward(const struct sp_shape *sh, float *w, const float *dy, 
 {
     int h = sh->model.hidden, m = sh->model.mlp, up = sh->up_width;
     float *dg = floats((size_t)(T * m)), *dn = floats((size_t)(T * h));
+    const struct sp_linear out = out_product(sh, w);
+    const struct sp_norm norm = sp_post_norm(sh, T, w);
 
     for (int t = 0; t < T; t += sh->mlp_rows) {
-        int rows = T - t < sh->mlp_rows ? T - t : sh->mlp_rows;
+        int rows = rows_from(sh, t);
+        const struct sp_linear ups = up_product(sh, rows, w), downs = down_product(sh, rows, w);
 
-        sp_linear_dx(&(struct sp_linear){.T = rows, .in = m, .out = h, .w = w + sh->down},
-                     dy + t * h, dg, false);
+        sp_linear_dx(&downs, dy + t * h, dg, false);
         if (sh->rms)
             sp_gated_bwd(&(struct sp_gated){.act = SP_SILU, .T = rows, .f = m}, f->u + t * up, dg,
                          f->du + t * up);
         else
             sp_activation_bwd(SP_GELU_TANH, (size_t)(rows * m), f->u + t * up, dg, f->du + t * up);
-        sp_linear_dx(&(struct sp_linear){.T = rows, .in = h, .out = up, .w = w + sh->up},
-                     f->du + t * up, dn + t * h, false);
+        sp_linear_dx(&ups, f->du + t * up, dn + t * h, false);
     }
     sp_norm_bwd(
-        &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = w + sh->gain}, f->r, f->stats,
+        &norm, f->r, f->stats,
         &(struct sp_norm_bwd){
             .dy = dn, .dres = dy, .dx = f->dr, .dgain = g + sh->gain, .dbias = sp_at(g, sh->bias)});
-    sp_linear_dx(&(struct sp_linear){.T = T, .in = sh->q_width, .out = h, .w = w + sh->out}, f->dr,
-                 f->d_o, false);
-    free(dg), free(dn);
+    sp_linear_dx(&out, f->dr, f->d_o, false);
 }
 
 static void post_weights(const struct sp_shape *sh, const float *o, const float *dy, float *g,
                          const struct post_ref *f)
 {
-    int h = sh->model.hidden, up = sh->up_width;
+    const struct sp_linear out = out_product(sh, g), up = up_product(sh, T, g);
+    const struct sp_linear down = down_product(sh, T, g);
 
-    sp_linear_dw(&(struct sp_linear){.T = T, .in = sh->q_width, .out = h}, o, f->dr, g + sh->out,
-                 sp_at(g, sh->out_bias));
-    sp_linear_dw(&(struct sp_linear){.T = T, .in = h, .out = up}, f->n2, f->du, g + sh->up,
-                 sp_at(g, sh->up_bias));
-    sp_linear_dw(&(struct sp_linear){.T = T, .in = sh->model.mlp, .out = h}, f->g, dy, g + sh->down,
-                 sp_at(g, sh->down_bias));
+    sp_linear_dw(&out, o, f->dr, g + sh->out, sp_at(g, sh->out_bias));
+    sp_linear_dw(&up, f->n2, f->du, g + sh->up, sp_at(g, sh->up_bias));
+    sp_linear_dw(&down, f->g, dy, g + sh->down, sp_at(g, sh->down_bias));
+}
+
+/* n2 again from what was saved, and the gradients of the weights. */
+static void post_weights_again(const struct sp_shape *sh, float *w, const float *o, const float *dy,
+                               float *g, struct post_ref *f)
+{
+    const struct sp_norm norm = sp_post_norm(sh, T, w);
+
+    sp_norm_apply(&norm, f->r, f->stats, f->n2);
+    post_weights(sh, o, dy, g, f);
 }
 
 /* Norm2's gradient by way of a block like norm1's: what it is in g, but for rounding, and nothing else
@@ -128,7 +118,6 @@ static void check_apart(const struct sp_shape *sh, const struct sp_post *post,
             fail_msg("element %zu of the block is %g, was %g, and %g in place", i, g.at[i],
                      before[i], after[i]);
     }
-    drop_tensor(&norm), drop_tensor(&g);
 }
 
 static void check_post(const struct sp_shape *sh)
@@ -152,6 +141,7 @@ static void check_post(const struct sp_shape *sh)
         struct sp_post_saved view = sp_shape_post_view(sh, keep_outputs, saved.at);
         struct post_ref f = post_ref(sh);
         float *rg = copy(&g), *before = copy(&g);
+        const struct sp_norm norm = sp_post_norm(sh, T, w.at);
 
         post_forward(sh, x.at, o.at, w.at, &f);
         sp_post_fwd_insert(&ctx, sh, &post, w.handle, has_y ? y.handle : NULL, 0);
@@ -175,11 +165,7 @@ static void check_post(const struct sp_shape *sh)
             starpu_task_wait_for_all();
             post_backward(sh, w.at, dy.at, rg, &f);
             if (!keep_outputs)
-                sp_norm_apply(&(struct sp_norm){.T = T,
-                                                .h = sh->model.hidden,
-                                                .gain = w.at + sh->gain,
-                                                .bias = sp_at(w.at, sh->bias)},
-                              f.r, f.stats, f.n2);
+                sp_norm_apply(&norm, f.r, f.stats, f.n2);
             check_apart(sh, &post, &w, &dy, before, rg, &du, &dr, &d_o);
             post_weights(sh, o.at, dy.at, rg, &f);
             assert_same_bits(du.at, f.du, nu, "du");
@@ -187,13 +173,7 @@ static void check_post(const struct sp_shape *sh)
             assert_same_bits(d_o.at, f.d_o, no, "do");
             assert_same_bits(g.at, rg, g.n, "post gradient");
         }
-        drop_tensor(&saved), drop_tensor(&y), drop_tensor(&du), drop_tensor(&dr);
-        drop_tensor(&d_o);
-        free_post_ref(&f);
-        free(rg);
-        free(before);
     }
-    drop_tensor(&x), drop_tensor(&o), drop_tensor(&w), drop_tensor(&g), drop_tensor(&dy);
 }
 
 /* Sums over chunks of rows are other sums. */
@@ -234,22 +214,14 @@ static void check_again(const struct sp_shape *whole)
                              0);
         starpu_task_wait_for_all();
         post_backward(whole, w.at, dy.at, rg, &f);
-        sp_norm_apply(
-            &(struct sp_norm){
-                .T = T, .h = sh.model.hidden, .gain = w.at + sh.gain, .bias = sp_at(w.at, sh.bias)},
-            f.r, f.stats, f.n2);
-        post_weights(whole, o.at, dy.at, rg, &f);
+        post_weights_again(whole, w.at, o.at, dy.at, rg, &f);
         assert_same_bits(sp_shape_residual_view(whole, saved.at).r, f.r, nx, "r");
         if (k % 2)
             assert_near(y.at, f.y, nx, "y");
         assert_near(dr.at, f.dr, nx, "dr");
         assert_near(d_o.at, f.d_o, no, "do");
         assert_near(g.at, rg, g.n, "gradient of post");
-        free(rg);
-        drop_tensor(&saved), drop_tensor(&y), drop_tensor(&dr), drop_tensor(&d_o), drop_tensor(&g);
     }
-    free_post_ref(&f);
-    drop_tensor(&x), drop_tensor(&o), drop_tensor(&dy), drop_tensor(&w);
 }
 
 /* The output product apart (out.c), the MLP from its result: outputs and gradients of both in one. */
@@ -297,38 +269,27 @@ static void check_without_out(const struct sp_shape *sh)
             sp_out_wgrad_insert(&ctx, sh, o.handle, dr.handle, g_out.handle);
             starpu_task_wait_for_all();
             post_backward(sh, w.at, dy.at, rg, &f);
-            sp_norm_apply(&(struct sp_norm){.T = T,
-                                            .h = sh->model.hidden,
-                                            .gain = w.at + sh->gain,
-                                            .bias = sp_at(w.at, sh->bias)},
-                          f.r, f.stats, f.n2);
-            post_weights(sh, o.at, dy.at, rg, &f);
+            post_weights_again(sh, w.at, o.at, dy.at, rg, &f);
             assert_near(dr.at, f.dr, nx, "dr");
             assert_near(d_o.at, f.d_o, no, "do");
             assert_near(g.at + n_out, rg + n_out, g.n - n_out, "gradient of the MLP");
             assert_same_bits(g.at, before, n_out, "what is not the MLP's");
             assert_near(g_out.at, rg, n_out, "gradient of the output product");
         }
-        drop_tensor(&saved), drop_tensor(&r), drop_tensor(&y), drop_tensor(&du), drop_tensor(&dr);
-        drop_tensor(&d_o), drop_tensor(&g), drop_tensor(&g_out);
-        free(rg);
-        free(before);
     }
-    free_post_ref(&f);
-    drop_tensor(&x), drop_tensor(&o), drop_tensor(&dy), drop_tensor(&w), drop_tensor(&w_out);
 }
 
-TEST(test_without_out)
+TEST(without_out)
 {
     for_each_shape(check_without_out);
 }
 
-TEST(test_again)
+TEST(again)
 {
     for_each_shape(check_again);
 }
 
-TEST(test_post)
+TEST(post)
 {
     for_each_shape(check_post);
 }

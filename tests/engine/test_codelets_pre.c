@@ -1,67 +1,24 @@
 /* Norm and projections before attention, whole and in halves: tasks equal the kernels, bit for bit. */
 #include "engine/codelets.h"
 
-static void rotate(const struct sp_shape *sh, bool inverse, float *q, float *kv)
-{
-    const struct sp_model *m = &sh->model;
-
-    if (!sh->rms)
-        return;
-    sp_rope(&(struct sp_rotation){.batch = BATCH,
-                                  .len = SEQ,
-                                  .heads = m->heads,
-                                  .d = m->head_dim,
-                                  .ld = sh->q_width,
-                                  .rope = &m->rope},
-            inverse, q);
-    sp_rope(&(struct sp_rotation){.batch = BATCH,
-                                  .len = SEQ,
-                                  .heads = m->kv_heads,
-                                  .d = m->head_dim,
-                                  .ld = sh->kv_width,
-                                  .rope = &m->rope},
-            inverse, kv);
-}
-
-/* The product by parts: queries, keys, values; kv's rows are keys, then values. */
-struct part {
-    int at, width; /* rows of the weights */
-    float *out;
-    int ld;
-};
-
-static void project(const struct sp_shape *sh, const float *n1, float *w, struct part p)
-{
-    float *bias = sp_at(w, sh->qkv_bias);
-
-    sp_linear(&(struct sp_linear){.T = T,
-                                  .in = sh->model.hidden,
-                                  .out = p.width,
-                                  .w = w + sh->qkv + p.at * sh->model.hidden,
-                                  .bias = bias ? bias + p.at : NULL,
-                                  .ld = p.ld},
-              n1, p.out);
-}
-
 /* Raw heads of queries (T,qw) and of keys (T,kw/2), and q and kv with those normalised. */
 static void normalised(const struct sp_shape *sh, const float *n1, float *w, float *raw_q,
                        float *raw_k, float *q, float *kv)
 {
     const struct sp_model *m = &sh->model;
-    int qw = sh->q_width, kw = sh->kv_width / 2, d = m->head_dim;
+    int qw = sh->q_width, kw = sh->kv_width / 2;
+    const struct sp_linear to_q = qkv_product(sh, w, 0, qw), to_k = qkv_product(sh, w, qw, kw);
+    struct sp_linear to_v = qkv_product(sh, w, qw + kw, kw);
+    const struct sp_norm of_q = head_norm(sh, T * m->heads, w + sh->q_gain);
+    const struct sp_norm of_k = head_norm(sh, m->kv_heads, w + sh->k_gain);
 
-    project(sh, n1, w, (struct part){0, qw, raw_q, qw});
-    project(sh, n1, w, (struct part){qw, kw, raw_k, kw});
-    project(sh, n1, w, (struct part){qw + kw, kw, kv + kw, 2 * kw});
-    sp_norm(
-        &(struct sp_norm){
-            .rms = true, .T = T * m->heads, .h = d, .eps = m->norm_eps, .gain = w + sh->q_gain},
-        raw_q, q, NULL);
+    to_v.ld = 2 * kw; /* kv's rows are keys, then values */
+    sp_linear(&to_q, n1, raw_q);
+    sp_linear(&to_k, n1, raw_k);
+    sp_linear(&to_v, n1, kv + kw);
+    sp_norm(&of_q, raw_q, q, NULL);
     for (int t = 0; t < T; t++)
-        sp_norm(
-            &(struct sp_norm){
-                .rms = true, .T = m->kv_heads, .h = d, .eps = m->norm_eps, .gain = w + sh->k_gain},
-            raw_k + t * kw, kv + 2 * t * kw, NULL);
+        sp_norm(&of_k, raw_k + t * kw, kv + 2 * t * kw, NULL);
 }
 
 /* dq and the keys of dkv through the norms of heads, gains of g += ; the rest of dkv stays. */
@@ -73,23 +30,20 @@ static void norms_back(const struct sp_shape *sh, const float *n1, float *w, flo
     float *raw_q = floats((size_t)(nq * d)), *raw_k = floats((size_t)(nk * d));
     float *q = floats((size_t)(nq * d)), *kv = floats((size_t)(2 * nk * d));
     float *stats = floats((size_t)(2 * nq)), *dk = floats((size_t)(nk * d));
+    const struct sp_norm of_q = head_norm(sh, nq, w + sh->q_gain);
+    const struct sp_norm of_k = head_norm(sh, nk, w + sh->k_gain);
 
     normalised(sh, n1, w, raw_q, raw_k, q, kv);
-    sp_norm(
-        &(struct sp_norm){.rms = true, .T = nq, .h = d, .eps = m->norm_eps, .gain = w + sh->q_gain},
-        raw_q, q, stats);
-    sp_norm_bwd(&(struct sp_norm){.rms = true, .T = nq, .h = d, .gain = w + sh->q_gain}, raw_q,
-                stats, &(struct sp_norm_bwd){.dy = dq, .dx = dq, .dgain = g + sh->q_gain});
+    sp_norm(&of_q, raw_q, q, stats);
+    sp_norm_bwd(&of_q, raw_q, stats,
+                &(struct sp_norm_bwd){.dy = dq, .dx = dq, .dgain = g + sh->q_gain});
     for (int t = 0; t < T; t++)
         memcpy(dk + t * kw, dkv + 2 * t * kw, (size_t)kw * sizeof *dk);
-    sp_norm(
-        &(struct sp_norm){.rms = true, .T = nk, .h = d, .eps = m->norm_eps, .gain = w + sh->k_gain},
-        raw_k, q, stats);
-    sp_norm_bwd(&(struct sp_norm){.rms = true, .T = nk, .h = d, .gain = w + sh->k_gain}, raw_k,
-                stats, &(struct sp_norm_bwd){.dy = dk, .dx = dk, .dgain = g + sh->k_gain});
+    sp_norm(&of_k, raw_k, q, stats);
+    sp_norm_bwd(&of_k, raw_k, stats,
+                &(struct sp_norm_bwd){.dy = dk, .dx = dk, .dgain = g + sh->k_gain});
     for (int t = 0; t < T; t++)
         memcpy(dkv + 2 * t * kw, dk + t * kw, (size_t)kw * sizeof *dk);
-    free(raw_q), free(raw_k), free(q), free(kv), free(stats), free(dk);
 }
 
 static void check_pre(const struct sp_shape *sh)
@@ -100,27 +54,16 @@ static void check_pre(const struct sp_shape *sh)
     struct tensor w = block(sh, SP_BLOCK_QKV, 3), gn = block(sh, SP_BLOCK_NORM1, 4);
     struct tensor g = block(sh, SP_BLOCK_QKV, 5), dr = random_tensor(nx, 6);
     float *n1 = floats(nx), *stats = floats(2 * T), *q = floats(nq), *kv = floats(nkv);
-    float *wkv = w.at + sh->qkv + (size_t)qw * (size_t)h, *bias = sp_at(w.at, sh->qkv_bias);
+    const struct sp_norm norm = sp_block_norm(sh, T, wn.at);
+    const struct sp_linear to_q = qkv_product(sh, w.at, 0, qw);
+    const struct sp_linear to_kv = qkv_product(sh, w.at, qw, kw);
     struct sp_task_context ctx = test_context();
 
-    sp_norm(&(struct sp_norm){.rms = sh->rms,
-                              .T = T,
-                              .h = h,
-                              .eps = sh->model.norm_eps,
-                              .gain = wn.at,
-                              .bias = sp_at(wn.at, sh->norm_bias)},
-            x.at, n1, stats);
-    sp_linear(&(struct sp_linear){.T = T, .in = h, .out = qw, .w = w.at + sh->qkv, .bias = bias},
-              n1, q);
-    sp_linear(
-        &(struct sp_linear){.T = T, .in = h, .out = kw, .w = wkv, .bias = bias ? bias + qw : NULL},
-        n1, kv);
-    if (sh->model.qk_norm) {
-        float *raw_q = floats(nq), *raw_k = floats(nkv);
-
-        normalised(sh, n1, w.at, raw_q, raw_k, q, kv);
-        free(raw_q), free(raw_k);
-    }
+    sp_norm(&norm, x.at, n1, stats);
+    sp_linear(&to_q, n1, q);
+    sp_linear(&to_kv, n1, kv);
+    if (sh->model.qk_norm)
+        normalised(sh, n1, w.at, floats(nq), floats(nkv), q, kv);
     rotate(sh, false, q, kv);
 
     for (size_t k = 0; k < 3; k++) {
@@ -145,7 +88,7 @@ static void check_pre(const struct sp_shape *sh)
         if (keep_outputs)
             assert_same_bits(view.n1, n1, nx, "n1");
         if (!has)
-            goto next;
+            continue;
 
         rdq = copy(&dq), rdkv = copy(&dkv), rn = copy(&gn), rg = copy(&g);
         sp_pre_bwd_insert(&ctx, sh, &pre, wn.handle, w.handle, gn.handle, g.handle, false,
@@ -154,40 +97,28 @@ static void check_pre(const struct sp_shape *sh)
         starpu_task_wait_for_all();
         rotate(sh, true, rdq, rdkv);
         if (!keep_outputs)
-            sp_norm_apply(
-                &(struct sp_norm){
-                    .T = T, .h = h, .gain = wn.at, .bias = sp_at(wn.at, sh->norm_bias)},
-                x.at, stats, n1);
+            sp_norm_apply(&norm, x.at, stats, n1);
         if (sh->model.qk_norm)
             norms_back(sh, n1, w.at, rdq, rdkv, rg);
-        sp_linear_dx(&(struct sp_linear){.T = T, .in = h, .out = qw, .w = w.at + sh->qkv}, rdq, dn,
-                     false);
-        sp_linear_dx(&(struct sp_linear){.T = T, .in = h, .out = kw, .w = wkv}, rdkv, dn, true);
+        sp_linear_dx(&to_q, rdq, dn, false);
+        sp_linear_dx(&to_kv, rdkv, dn, true);
         sp_norm_bwd(
-            &(struct sp_norm){.rms = sh->rms, .T = T, .h = h, .gain = wn.at}, x.at, stats,
+            &norm, x.at, stats,
             &(struct sp_norm_bwd){
                 .dy = dn, .dres = dr.at, .dx = dn, .dgain = rn, .dbias = sp_at(rn, sh->norm_bias)});
         gbias = sp_at(rg, sh->qkv_bias);
-        sp_linear_dw(&(struct sp_linear){.T = T, .in = h, .out = qw}, n1, rdq, rg + sh->qkv, gbias);
-        sp_linear_dw(&(struct sp_linear){.T = T, .in = h, .out = kw}, n1, rdkv,
-                     rg + sh->qkv + (size_t)qw * (size_t)h, gbias ? gbias + qw : NULL);
+        sp_linear_dw(&to_q, n1, rdq, rg + sh->qkv, gbias);
+        sp_linear_dw(&to_kv, n1, rdkv, rg + sh->qkv + (size_t)qw * (size_t)h,
+                     gbias ? gbias + qw : NULL);
         assert_same_bits(dx.at, dn, nx, "dx");
         assert_same_bits(dq.at, rdq, nq, "dq");
         assert_same_bits(dkv.at, rdkv, nkv, "dkv");
         assert_same_bits(gn.at, rn, gn.n, "norm1 gradient");
         assert_same_bits(g.at, rg, g.n, "qkv gradient");
-        free(rdq), free(rdkv), free(rn), free(rg);
-    next:
-        drop_tensor(&tq), drop_tensor(&tkv), drop_tensor(&dq), drop_tensor(&dkv);
-        drop_tensor(&saved), drop_tensor(&dx);
-        free(dn);
     }
-    drop_tensor(&x), drop_tensor(&wn), drop_tensor(&w), drop_tensor(&gn), drop_tensor(&g);
-    drop_tensor(&dr);
-    free(n1), free(stats), free(q), free(kv);
 }
 
-TEST(test_pre)
+TEST(pre)
 {
     for_each_shape(check_pre);
 }
@@ -227,14 +158,14 @@ static void check_halves(const struct sp_shape *sh)
         if (keep_outputs)
             assert_same_bits(view.n1, all.n1, nx, "n1 saved");
         if (!apart)
-            goto next;
+            continue;
         assert_same_bits(n1.at, all.n1, nx, "n1");
         sp_qkv_fwd_insert(&ctx, sh, n1.handle, w.handle, q2.handle, kv2.handle, 0);
         starpu_task_wait_for_all();
         assert_same_bits(q2.at, q.at, nq, "q");
         assert_same_bits(kv2.at, kv.at, nkv, "kv");
         if (!has)
-            goto next;
+            continue;
 
         if (fresh)
             memset(g.at, 0, g.n * sizeof *g.at);
@@ -250,16 +181,10 @@ static void check_halves(const struct sp_shape *sh)
         assert_same_bits(dx2.at, dx.at, nx, "dx");
         assert_same_bits(gn2.at, gn.at, gn.n, "norm1 gradient");
         assert_same_bits(g2.at, g.at, g.n, "qkv gradient");
-    next:
-        drop_tensor(&n1), drop_tensor(&saved), drop_tensor(&dq), drop_tensor(&dkv);
-        drop_tensor(&dq2), drop_tensor(&dkv2), drop_tensor(&gn), drop_tensor(&gn2);
-        drop_tensor(&g), drop_tensor(&g2), drop_tensor(&dx), drop_tensor(&dx2), drop_tensor(&dn1);
     }
-    drop_tensor(&x), drop_tensor(&wn), drop_tensor(&w), drop_tensor(&dr), drop_tensor(&whole);
-    drop_tensor(&q), drop_tensor(&kv), drop_tensor(&q2), drop_tensor(&kv2);
 }
 
-TEST(test_halves)
+TEST(halves)
 {
     for_each_shape(check_halves);
 }

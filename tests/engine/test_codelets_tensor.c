@@ -4,7 +4,6 @@
  */
 #include "engine/codelets.h"
 #include "model/tensor_parts.h"
-#include "sinks/starpu/sink.h"
 
 enum { DEVICES = 2 };
 
@@ -14,22 +13,24 @@ struct divided {
     struct sp_params params, held;
 };
 
-static struct divided divide(const struct sp_shape *sh)
+static void destroy_params(void *params)
 {
-    struct divided d = {.whole = *sh};
-    struct sp_shape shared = *sh;
-
-    sp_shape_tensor(&shared, DEVICES, false);
-    sp_shape_share_of(&shared, &d.part);
-    assert_int_equal(sp_params_create(&sh->model, &d.params), 0);
-    assert_int_equal(sp_params_create(&shared.held, &d.held), 0);
-    return d;
+    sp_params_destroy(params);
 }
 
-static void free_divided(struct divided *d)
+static struct divided *divide(const struct sp_shape *sh)
 {
-    sp_params_destroy(&d->params);
-    sp_params_destroy(&d->held);
+    struct divided *d = test_bytes(sizeof *d);
+    struct sp_shape shared = *sh;
+
+    *d = (struct divided){.whole = *sh};
+    sp_shape_tensor(&shared, DEVICES, false);
+    sp_shape_share_of(&shared, &d->part);
+    assert_int_equal(sp_params_create(&sh->model, &d->params), 0);
+    test_at_end(destroy_params, &d->params);
+    assert_int_equal(sp_params_create(&shared.held, &d->held), 0);
+    test_at_end(destroy_params, &d->held);
+    return d;
 }
 
 /* A device's part of a block of weights. */
@@ -93,7 +94,6 @@ static struct alone run_alone(const struct sp_shape *sh, const struct tensor *x,
     sp_post_wgrad_insert(&ctx, sh, &post, w->handle, a.g.handle, dy->handle, du.handle, a.dr.handle,
                          0);
     starpu_task_wait_for_all();
-    drop_tensor(&saved), drop_tensor(&du);
     return a;
 }
 
@@ -122,13 +122,6 @@ static struct device new_device(const struct divided *d, int i, const struct ten
     return v;
 }
 
-static void drop_device(struct device *v)
-{
-    drop_tensor(&v->o), drop_tensor(&v->w), drop_tensor(&v->g), drop_tensor(&v->r);
-    drop_tensor(&v->u), drop_tensor(&v->act), drop_tensor(&v->y), drop_tensor(&v->du);
-    drop_tensor(&v->dn), drop_tensor(&v->d_o);
-}
-
 /* The whole gradient from two parts that both began with the previous one. Tensors that both have
  * count once; norm2's gradient is not summed over devices. */
 static float *gradient_of(const struct divided *d, const struct device v[DEVICES], size_t n)
@@ -144,7 +137,7 @@ static float *gradient_of(const struct divided *d, const struct device v[DEVICES
 
 static void check_half(const struct sp_shape *sh)
 {
-    struct divided d = divide(sh);
+    const struct divided *d = divide(sh);
     size_t nx = (size_t)T * (size_t)sh->model.hidden;
     struct tensor x = random_tensor(nx, 21), o = random_tensor((size_t)T * (size_t)sh->q_width, 22);
     struct tensor w = block(sh, SP_BLOCK_POST, 23), g = block(sh, SP_BLOCK_POST, 24);
@@ -156,14 +149,15 @@ static void check_half(const struct sp_shape *sh)
     float *whole;
 
     for (int i = 0; i < DEVICES; i++) {
-        v[i] = new_device(&d, i, &o, &w, &g);
-        sp_out_fwd_insert(&ctx, &d.part, v[i].o.handle, v[i].w.handle, i == 0, NULL, v[i].r.handle);
+        v[i] = new_device(d, i, &o, &w, &g);
+        sp_out_fwd_insert(&ctx, &d->part, v[i].o.handle, v[i].w.handle, i == 0, NULL,
+                          v[i].r.handle);
     }
     sp_sum_norm_insert(&ctx, sh, true, w.handle, v[0].r.handle, 2,
                        (struct sp_tensor *[]){v[1].r.handle, x.handle}, n2.handle, stats.handle, 0);
     sp_norm_again_insert(&ctx, sh, true, w.handle, v[0].r.handle, stats.handle, n2_again.handle);
     for (int i = 0; i < DEVICES; i++)
-        sp_mlp_fwd_insert(&ctx, &d.part, n2.handle, v[i].w.handle, v[i].u.handle, v[i].act.handle,
+        sp_mlp_fwd_insert(&ctx, &d->part, n2.handle, v[i].w.handle, v[i].u.handle, v[i].act.handle,
                           i == 1, v[i].y.handle);
     sp_partial_sum_insert(&ctx, sh, v[0].y.handle, 2,
                           (struct sp_tensor *[]){v[1].y.handle, v[0].r.handle});
@@ -172,133 +166,98 @@ static void check_half(const struct sp_shape *sh)
     assert_near(n2_again.at, n2.at, nx, "n2 again");
 
     for (int i = 0; i < DEVICES; i++)
-        sp_mlp_bwd_insert(&ctx, &d.part, v[i].u.handle, v[i].w.handle, dy.handle, v[i].du.handle,
+        sp_mlp_bwd_insert(&ctx, &d->part, v[i].u.handle, v[i].w.handle, dy.handle, v[i].du.handle,
                           v[i].dn.handle);
-    sp_sum_norm_bwd_insert(&ctx, &d.part, true, false, v[0].w.handle, v[0].g.handle, v[0].r.handle,
+    sp_sum_norm_bwd_insert(&ctx, &d->part, true, false, v[0].w.handle, v[0].g.handle, v[0].r.handle,
                            stats.handle, v[0].dn.handle, 1, &v[1].dn.handle, dy.handle, dr.handle,
                            0);
     for (int i = 0; i < DEVICES; i++) {
         bool keeps = i == 0; /* the other recomputes the activations */
 
-        sp_out_bwd_insert(&ctx, &d.part, dr.handle, v[i].w.handle, v[i].d_o.handle);
-        sp_out_wgrad_insert(&ctx, &d.part, v[i].o.handle, dr.handle, v[i].g.handle);
-        sp_mlp_wgrad_insert(&ctx, &d.part, n2.handle, v[i].u.handle, keeps ? v[i].act.handle : NULL,
-                            dy.handle, v[i].du.handle, v[i].g.handle, 0);
+        sp_out_bwd_insert(&ctx, &d->part, dr.handle, v[i].w.handle, v[i].d_o.handle);
+        sp_out_wgrad_insert(&ctx, &d->part, v[i].o.handle, dr.handle, v[i].g.handle);
+        sp_mlp_wgrad_insert(&ctx, &d->part, n2.handle, v[i].u.handle,
+                            keeps ? v[i].act.handle : NULL, dy.handle, v[i].du.handle,
+                            v[i].g.handle, 0);
     }
     /* norm2's gradient is on device 0; copy it to device 1, as reduce_same in step.c would */
     starpu_task_wait_for_all();
-    memcpy(v[1].g.at + d.part.gain, v[0].g.at + d.part.gain,
+    memcpy(v[1].g.at + d->part.gain, v[0].g.at + d->part.gain,
            (size_t)sh->model.hidden * sizeof(float));
-    if (d.part.bias != (size_t)-1)
-        memcpy(v[1].g.at + d.part.bias, v[0].g.at + d.part.bias,
+    if (d->part.bias != (size_t)-1)
+        memcpy(v[1].g.at + d->part.bias, v[0].g.at + d->part.bias,
                (size_t)sh->model.hidden * sizeof(float));
     assert_near(dr.at, alone.dr.at, nx, "dr");
     for (int i = 0; i < DEVICES; i++)
-        heads(&d, i, true, o.at, v[i].d_o.at);
+        heads(d, i, true, o.at, v[i].d_o.at);
     assert_near(o.at, alone.d_o.at, o.n, "do");
-    whole = gradient_of(&d, v, g.n);
+    whole = gradient_of(d, v, g.n);
     for (size_t i = 0; i < g.n; i++) /* skip the gaps between tensors */
         alone.g.at[i] = whole[i] == 0 ? 0 : alone.g.at[i];
     assert_near(whole, alone.g.at, g.n, "gradient");
-    free(whole);
-    for (int i = 0; i < DEVICES; i++)
-        drop_device(&v[i]);
-    drop_tensor(&x), drop_tensor(&o), drop_tensor(&w), drop_tensor(&g), drop_tensor(&dy);
-    drop_tensor(&n2), drop_tensor(&stats), drop_tensor(&dr), drop_tensor(&n2_again);
-    drop_tensor(&alone.y), drop_tensor(&alone.dr), drop_tensor(&alone.d_o), drop_tensor(&alone.g);
-    free_divided(&d);
-}
-
-static struct sp_tensor *doubles(double *at)
-{
-    struct sp_tensor *h;
-
-    h = sp_tensor_make_at(sp_starpu_sink(), at, SP_TALLIES, sizeof *at, "test");
-    return h;
-}
-
-static struct sp_tensor *integers(int32_t *at)
-{
-    struct sp_tensor *h;
-
-    h = sp_tensor_make_at(sp_starpu_sink(), at, T, sizeof *at, "test");
-    return h;
 }
 
 static void check_head(const struct sp_shape *sh)
 {
-    struct divided d = divide(sh);
+    const struct divided *d = divide(sh);
     enum sp_block_kind kind = sh->model.tied ? SP_BLOCK_TOKENS : SP_BLOCK_HEAD;
     int h = sh->model.hidden, V = sh->model.vocab;
     size_t nx = (size_t)(T * h);
     struct tensor n = random_tensor(nx, 31), table = block(sh, kind, 32), g = block(sh, kind, 33);
     struct tensor part[DEVICES], grad[DEVICES], dn[DEVICES], stats[DEVICES], kept[DEVICES];
-    float *logits = floats((size_t)(sh->head_rows * sp_logits_ld(V))), *want = floats(nx);
-    float *want_g = copy(&g), *whole = floats(g.n);
-    double tally[SP_TALLIES] = {1.5, 7}, loss = 1.5;
-    int32_t all[T], here[DEVICES][T];
-    struct sp_tensor *th = doubles(tally), *ih[DEVICES];
+    float *want = floats(nx), *want_g = copy(&g), *whole = floats(g.n);
+    double loss = 1.5;
+    int32_t all[T];
+    const struct sp_logits head = head_of(sh, n.at, table.at, all);
+    struct tally tally = tally_of(loss, 7);
+    struct sp_tensor *ih[DEVICES];
     struct sp_task_context ctx = test_context();
     uint64_t seed = 34;
 
     for (int t = 0; t < T; t++)
         all[t] = draw_below(&seed, V);
-    sp_cross_entropy(&(struct sp_logits){.T = T,
-                                         .h = h,
-                                         .V = V,
-                                         .rows = sh->head_rows,
-                                         .x = n.at,
-                                         .w = table.at,
-                                         .targets = all,
-                                         .scale = sh->loss_scale,
-                                         .scratch = logits},
-                     &loss, want, want_g);
+    sp_cross_entropy(&head, &loss, want, want_g);
     for (int i = 0; i < DEVICES; i++) {
         int first, rows;
+        int32_t *here = test_bytes(T * sizeof *here);
 
         sp_vocabulary_part(&sh->model, DEVICES, i, &first, &rows);
         for (int t = 0; t < T; t++)
-            here[i][t] = all[t] >= first && all[t] < first + rows ? all[t] - first : -1;
-        ih[i] = integers(here[i]);
-        part[i] = part_of(&d, kind, i, &table);
-        grad[i] = part_of(&d, kind, i, &g);
+            here[t] = all[t] >= first && all[t] < first + rows ? all[t] - first : -1;
+        ih[i] = tensor_at(here, T, sizeof *here);
+        part[i] = part_of(d, kind, i, &table);
+        grad[i] = part_of(d, kind, i, &g);
         dn[i] = tensor(nx);
         stats[i] = tensor(2 * T);
         kept[i] = tensor((size_t)(T * sp_logits_ld(V)));
         /* device 0 keeps its logits, device 1 recomputes them */
-        sp_logit_stats_insert(&ctx, &d.part, rows, n.handle, ih[i], part[i].handle, stats[i].handle,
-                              i == 0 ? kept[i].handle : NULL);
+        sp_logit_stats_insert(&ctx, &d->part, rows, n.handle, ih[i], part[i].handle,
+                              stats[i].handle, i == 0 ? kept[i].handle : NULL);
     }
     for (int i = 0; i < DEVICES; i++) {
         int first, rows;
 
         sp_vocabulary_part(&sh->model, DEVICES, i, &first, &rows);
-        sp_vocabulary_insert(&ctx, &d.part, rows, i == 1, n.handle, ih[i], part[i].handle,
+        sp_vocabulary_insert(&ctx, &d->part, rows, i == 1, n.handle, ih[i], part[i].handle,
                              grad[i].handle, DEVICES,
                              (struct sp_tensor *[]){stats[0].handle, stats[1].handle},
-                             i == 0 ? kept[i].handle : NULL, dn[i].handle, th);
+                             i == 0 ? kept[i].handle : NULL, dn[i].handle, tally.handle);
     }
     sp_partial_sum_insert(&ctx, sh, dn[0].handle, 1, &dn[1].handle);
     starpu_task_wait_for_all();
     assert_near(dn[0].at, want, nx, "dn");
     memcpy(whole, g.at, g.n * sizeof *whole); /* what lies between tensors */
     for (int i = 0; i < DEVICES; i++)
-        sp_block_put_part(&(struct sp_divided_block){&d.params, &d.held, kind, -1}, i, grad[i].at,
+        sp_block_put_part(&(struct sp_divided_block){&d->params, &d->held, kind, -1}, i, grad[i].at,
                           whole);
     assert_near(whole, want_g, g.n, "gradient of the table");
-    sp_tensor_unmake_at(th);
-    assert_true(fabs(tally[SP_TALLY_LOSS] - loss) < 1e-5 * loss && tally[SP_TALLY_SUMSQ] == 7);
+    assert_true(fabs(tally.at[SP_TALLY_LOSS] - loss) < 1e-5 * loss &&
+                tally.at[SP_TALLY_SUMSQ] == 7);
     for (int i = 0; i < DEVICES; i++) {
-        sp_tensor_unmake_at(ih[i]);
-        drop_tensor(&part[i]), drop_tensor(&grad[i]), drop_tensor(&dn[i]), drop_tensor(&stats[i]);
-        drop_tensor(&kept[i]);
     }
-    drop_tensor(&n), drop_tensor(&table), drop_tensor(&g);
-    free(logits), free(want), free(want_g), free(whole);
-    free_divided(&d);
 }
 
-static void each_divisible(void (*check)(const struct sp_shape *sh), int *n)
+static void each_divisible(void (*check)(const struct sp_shape *sh))
 {
     for (int which = 0; which < SMALL_MODELS; which++) {
         struct sp_model m = small_model((enum small)which);
@@ -310,39 +269,31 @@ static void each_divisible(void (*check)(const struct sp_shape *sh), int *n)
         sp_shape_init(&sh, &m, BATCH, SEQ, 3);
         sp_shape_cut(&sh, 0, 4);
         check(&sh);
-        (*n)++;
     }
 }
 
-TEST(test_half)
+TEST(half)
 {
-    int n = 0;
-
-    each_divisible(check_half, &n);
-    printf("    %d models\n", n);
-    assert_int_equal(n, SMALL_MODELS);
+    each_divisible(check_half);
 }
 
-TEST(test_head)
+TEST(head)
 {
-    int n = 0;
-
-    each_divisible(check_head, &n);
-    assert_int_equal(n, SMALL_MODELS);
+    each_divisible(check_head);
 }
 
 /* Ranges of a gradient to a tensor of their own and back; the norm without them. */
-TEST(test_ranges)
+TEST(ranges)
 {
     const struct sp_block_range range[] = {{0, 3}, {10, 1}, {90, 10}};
     struct tensor g = random_tensor(100, 61), part = tensor(14);
     float *before = copy(&g);
-    double tally[SP_TALLIES] = {0, 2}, want = 2;
-    struct sp_tensor *th = doubles(tally);
+    double want = 2;
+    struct tally tally = tally_of(0, want);
     struct sp_task_context ctx = test_context();
 
     sp_pack_insert(&ctx, 3, range, g.handle, part.handle);
-    sp_sumsq_insert(&ctx, g.handle, 3, range, th, false);
+    sp_sumsq_insert(&ctx, g.handle, 3, range, tally.handle, false);
     starpu_task_wait_for_all();
     assert_memory_equal(part.at, before, 3 * sizeof(float));
     assert_memory_equal(part.at + 3, before + 10, sizeof(float));
@@ -355,10 +306,7 @@ TEST(test_ranges)
     starpu_task_wait_for_all();
     for (int i = 0; i < 100; i++)
         assert_true(g.at[i] == (i < 3 || i == 10 || i >= 90 ? before[i] + 1 : before[i]));
-    sp_tensor_unmake_at(th);
-    assert_true(fabs(tally[SP_TALLY_SUMSQ] - want) < 1e-9 * want);
-    drop_tensor(&g), drop_tensor(&part);
-    free(before);
+    assert_true(fabs(tally.at[SP_TALLY_SUMSQ] - want) < 1e-9 * want);
 }
 
 TEST_FIXTURE(start_one_worker, stop_one_worker)

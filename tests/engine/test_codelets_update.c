@@ -1,21 +1,19 @@
 /* Sums, norms and updates at the end of a step: tasks equal the kernels, bit for bit. */
 #include "engine/codelets.h"
-#include "sinks/starpu/sink.h"
 
-TEST(test_sums)
+TEST(sums)
 {
     struct tensor a = random_tensor(1001, 71), b = random_tensor(1001, 72);
     float *ra = copy(&a);
-    double tally[SP_TALLIES] = {5, 2.5}, sum = 2.5;
-    struct sp_tensor *th;
+    double sum = 2.5;
+    struct tally tally = tally_of(5, sum);
     struct sp_task_context ctx = test_context();
 
-    th = sp_tensor_make_at(sp_starpu_sink(), tally, SP_TALLIES, sizeof *tally, "test");
-    sp_sumsq_insert(&ctx, a.handle, 0, NULL, th, false);
+    sp_sumsq_insert(&ctx, a.handle, 0, NULL, tally.handle, false);
     starpu_task_wait_for_all();
     sp_sumsq(a.n, a.at, &sum);
-    assert_memory_equal(&tally[SP_TALLY_SUMSQ], &sum, sizeof sum);
-    assert_true(tally[SP_TALLY_LOSS] == 5);
+    assert_memory_equal(&tally.at[SP_TALLY_SUMSQ], &sum, sizeof sum);
+    assert_true(tally.at[SP_TALLY_LOSS] == 5);
 
     sp_sum_insert(&ctx, SP_F32, a.handle, b.handle, false);
     starpu_task_wait_for_all();
@@ -25,9 +23,6 @@ TEST(test_sums)
     sp_sum_insert(&ctx, SP_F32, a.handle, b.handle, true);
     starpu_task_wait_for_all();
     assert_same_bits(a.at, b.at, a.n, "both sums");
-    sp_tensor_unmake_at(th);
-    drop_tensor(&a), drop_tensor(&b);
-    free(ra);
 }
 
 static float *ref_w, *ref_g, *ref_m, *ref_v;
@@ -83,12 +78,7 @@ static void check_parts(const struct sp_params *params, enum sp_block_kind kind,
         assert_same_bits(piece[1].at, ref_g + first, here, "g");
         assert_same_bits(piece[2].at, ref_m + first, here, "m");
         assert_same_bits(piece[3].at, ref_v + first, here, "v");
-        free(ref_w), free(ref_g), free(ref_m), free(ref_v);
-        for (int i = 0; i < 4; i++)
-            drop_tensor(&piece[i]);
     }
-    for (int i = 0; i < 4; i++)
-        drop_tensor(&whole[i]);
 }
 
 static void check_rounded(struct sp_tensor *low, const float *w, size_t n)
@@ -101,7 +91,7 @@ static void check_rounded(struct sp_tensor *low, const float *w, size_t n)
     sp_tensor_release(low);
 }
 
-TEST(test_update)
+TEST(update)
 {
     struct sp_update hp = {.lr = 0.01f,
                            .beta1 = 0.9f,
@@ -145,9 +135,7 @@ TEST(test_update)
         assert_same_bits(g.at, ref_g, g.n, "g");
         assert_same_bits(m.at, ref_m, m.n, "m");
         assert_same_bits(v.at, ref_v, v.n, "v");
-        free(ref_w), free(ref_g), free(ref_m), free(ref_v);
         check_parts(&params, kind, layer, &hp);
-        drop_tensor(&w), drop_tensor(&g), drop_tensor(&m), drop_tensor(&v);
         sp_params_destroy(&params);
     }
 }

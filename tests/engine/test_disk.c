@@ -62,7 +62,7 @@ static void wait_left(struct sp_mover *m, int64_t bytes)
     assert_true(m->moved.left == bytes);
 }
 
-TEST(test_out_and_back)
+TEST(out_and_back)
 {
     struct sp_pool *pool = sp_pool_create(sp_starpu_sink(), 2, SP_POOL_FREES);
     int64_t live = 0, peak = 0, most = 0;
@@ -118,7 +118,7 @@ TEST(test_out_and_back)
 }
 
 /* Reading on where nothing was asked back, and measuring beside, work too. */
-TEST(test_rates)
+TEST(rates)
 {
     struct sp_tier_rates rates;
     struct sp_disk_traffic t;
@@ -136,7 +136,7 @@ TEST(test_rates)
            rates.read / 1e9, both / 1e9);
 }
 
-TEST(test_refusals)
+TEST(refusals)
 {
     struct sp_disk *none = NULL;
     struct capture said;
@@ -150,7 +150,7 @@ TEST(test_refusals)
     assert_null(none);
 }
 
-TEST(test_no_room)
+TEST(no_room)
 {
     struct sp_disk *none = NULL;
     struct capture said;

@@ -4,8 +4,6 @@
  */
 #include "engine/graph_run.h"
 #include "graphs/inference/inference.h"
-#include "plan/slices.h"
-#include "policies/plan_create.h"
 
 /* Values of all blocks. */
 struct values {
@@ -80,7 +78,6 @@ static void evaluate(struct sp_graph *g, int k)
 static void check(const char *schedule, int slices, struct setting set)
 {
     struct sp_layout lay = layout(4, 8);
-    struct sp_plan plan;
     struct run run;
 
     set.workers = 2;
@@ -88,22 +85,14 @@ static void check(const char *schedule, int slices, struct setting set)
     lay.layers = 9;
     lay.chunks = 0;
     lay.slices = slices;
-    assert_int_equal(sp_plan_create(schedule, &lay, &plan), 0);
     if (slices > 1) {
-        struct sp_model m = model_of(lay.layers, set.llama, set.tied);
-        struct sp_shape sh;
-
-        set.batch = BATCH;
         set.seq = 28;
-        sp_shape_init(&sh, &m, set.batch, set.seq, lay.micro_batches);
-        assert_int_equal(sp_plan_cut(&plan, &sh, "length", NULL), 0);
+        set.cut = "length";
     }
-    run_plan(&plan, &set, &run);
+    run_plan(new_plan(schedule, &lay, &set), &set, &run);
     printf("[          ] %s: trained on at %.9f, evaluated after that %.9f\n", schedule,
            run.loss[0], evaluated);
     assert_true(evaluated < run.loss[0]);
-    sp_plan_destroy(&plan);
-    free(run.gradients);
 }
 
 TEST(families)

@@ -268,7 +268,7 @@ static void check_loss(struct trained *t)
     sp_generator_destroy(gen);
 }
 
-TEST(test_logits)
+TEST(logits)
 {
     static float want[TOKENS * VOCAB];
     struct trained t;
@@ -341,7 +341,7 @@ static void check_prompts(struct trained *t, int window)
     sp_generator_destroy(gen);
 }
 
-TEST(test_window)
+TEST(window)
 {
     struct trained t;
 

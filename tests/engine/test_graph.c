@@ -66,18 +66,21 @@ static const struct placed {
 
 enum { N_TABLE = sizeof table / sizeof *table };
 
-static void plan_of(const struct program *prog, struct sp_plan *plan)
+static struct sp_plan *plan_of(const struct program *prog)
 {
     struct sp_layout lay = layout(prog->stages, 3);
+    struct sp_plan *plan = test_bytes(sizeof *plan);
 
     lay.chunks = prog->chunks;
     lay.layers = LAYERS;
     write_plan(lay, prog->lines, plan);
+    test_at_end(destroy_plan, plan);
+    return plan;
 }
 
 static const struct program one_stage = {"one stage", 1, 1, {"F0.0 B0.0 F1.0 B1.0 F2.0 B2.0"}};
 
-TEST(test_programs)
+TEST(programs)
 {
     static const struct setting settings[] = {
         {.tied = true, .workers = 2},
@@ -90,48 +93,36 @@ TEST(test_programs)
     int runs = 0;
 
     for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
-        struct setting plain = {.llama = settings[k].llama, .tied = settings[k].tied, .workers = 1};
-        struct sp_plan plan;
+        struct setting plain = plain_setting(&settings[k]);
         struct run one, run;
 
-        plan_of(&one_stage, &plan);
-        run_plan(&plan, &plain, &one);
-        sp_plan_destroy(&plan);
+        run_plan(plan_of(&one_stage), &plain, &one);
         for (size_t i = 0; i < N_TABLE + sizeof placed / sizeof *placed; i++) {
             const struct placed *at = i < N_TABLE ? NULL : &placed[i - N_TABLE];
             const struct program *prog = at ? &at->prog : &table[i];
+            struct sp_plan *plan = plan_of(prog);
 
-            plan_of(prog, &plan);
             if (at)
-                place_plan(&plan, at->pipes, at->place);
-            run_plan(&plan, &settings[k], &run);
+                place_plan(plan, at->pipes, at->place);
+            run_plan(plan, &settings[k], &run);
             compare(&run, &one, prog->name);
-            sp_plan_destroy(&plan);
-            free(run.gradients);
             runs++;
         }
-        free(one.gradients);
     }
     printf("[          ] %d runs of %d steps, gradients within %.1e of one stage's\n", runs, STEPS,
            worst);
 }
 
 /* Two runs of one plan give the same bits. */
-TEST(test_same_bits)
+TEST(same_bits)
 {
     struct setting set = {.tied = true, .workers = 2, .ready = true, .window = 3};
-    struct sp_plan plan;
+    struct sp_plan *plan = plan_of(&table[4]);
     struct run a, b;
 
-    plan_of(&table[4], &plan);
-    run_plan(&plan, &set, &a);
-    run_plan(&plan, &set, &b);
-    assert_memory_equal(a.gradients, b.gradients, (size_t)a.n * sizeof(float));
-    assert_memory_equal(a.loss, b.loss, sizeof a.loss);
-    assert_memory_equal(a.norm, b.norm, sizeof a.norm);
-    sp_plan_destroy(&plan);
-    free(a.gradients);
-    free(b.gradients);
+    run_plan(plan, &set, &a);
+    run_plan(plan, &set, &b);
+    assert_same_run(&a, &b);
 }
 
 TEST_FIXTURE(make_data, close_data)

@@ -48,7 +48,7 @@ static char *take(size_t bytes)
 
 /* One call pins the whole reservation. Buffers beyond it are pinned when they are made, and not
  * again when they are reused. */
-TEST(test_reserved)
+TEST(reserved)
 {
     char *a[4], *more;
 
@@ -74,7 +74,7 @@ TEST(test_reserved)
 }
 
 /* If a pin is refused, the reservation is halved until it succeeds. */
-TEST(test_refused)
+TEST(refused)
 {
     char *a, *b;
 

@@ -5,10 +5,8 @@
  * Floats: a forward rounds L to about 1e-7 of the sum of its terms' sizes, and a step of 1/64 leaves
  * a third-order term of about 1e-5. So the tolerance is 5e-4 of the length of the gradient.
  */
-#include "engine/tensors.h"
-#include "kernels/kernels.h"
+#include "engine/codelets.h"
 
-enum { BATCH = 2, SEQ = 6, T = BATCH * SEQ };
 static const double STEP = 1.0 / 64, TOLERANCE = 5e-4;
 
 struct layer {
@@ -37,94 +35,42 @@ static void attention_of(const struct sp_shape *sh, const float *q, const float 
 /* Every head of q and of the keys, in place. */
 static void normalise_heads(const struct sp_shape *sh, const float *w, float *q, float *kv)
 {
-    const struct sp_model *m = &sh->model;
+    const struct sp_norm of_q = head_norm(sh, T * sh->model.heads, w + sh->q_gain);
+    const struct sp_norm of_k = head_norm(sh, sh->model.kv_heads, w + sh->k_gain);
 
-    for (int t = 0; t < T; t++) {
-        float *qt = q + t * sh->q_width, *kt = kv + t * sh->kv_width;
-
-        sp_norm(&(struct sp_norm){.rms = true,
-                                  .T = m->heads,
-                                  .h = m->head_dim,
-                                  .eps = m->norm_eps,
-                                  .gain = w + sh->q_gain},
-                qt, qt, NULL);
-        sp_norm(&(struct sp_norm){.rms = true,
-                                  .T = m->kv_heads,
-                                  .h = m->head_dim,
-                                  .eps = m->norm_eps,
-                                  .gain = w + sh->k_gain},
-                kt, kt, NULL);
-    }
+    sp_norm(&of_q, q, q, NULL);
+    for (int t = 0; t < T; t++)
+        sp_norm(&of_k, kv + t * sh->kv_width, kv + t * sh->kv_width, NULL);
 }
 
 /* L at the present values of x and the weights. */
 static double loss(const struct layer *l)
 {
     const struct sp_shape *sh = &l->sh;
-    const struct sp_model *m = &sh->model;
-    int h = m->hidden, qw = sh->q_width, kw = sh->kv_width;
-    float *wn = l->w_norm.at, *w = l->w_qkv.at, *wp = l->w_post.at;
-    float *bias = sp_at(w, sh->qkv_bias);
+    float *w = l->w_qkv.at, *wp = l->w_post.at;
     float n[T * 64], q[T * 64], kv[T * 64], o[T * 64], lse[T * 8], r[T * 64], u[T * 64], g[T * 64];
     float y[T * 64];
+    const struct sp_norm norm1 = sp_block_norm(sh, T, l->w_norm.at),
+                         norm2 = sp_post_norm(sh, T, wp);
+    const struct sp_linear to_q = qkv_product(sh, w, 0, sh->q_width);
+    const struct sp_linear to_kv = qkv_product(sh, w, sh->q_width, sh->kv_width);
+    const struct sp_linear out = out_product(sh, wp), up = up_product(sh, T, wp);
+    const struct sp_linear down = down_product(sh, T, wp);
     double sum = 0;
 
-    sp_norm(&(struct sp_norm){.rms = sh->rms,
-                              .T = T,
-                              .h = h,
-                              .eps = m->norm_eps,
-                              .gain = wn,
-                              .bias = sp_at(wn, sh->norm_bias)},
-            l->x.at, n, NULL);
-    sp_linear(&(struct sp_linear){.T = T, .in = h, .out = qw, .w = w + sh->qkv, .bias = bias}, n,
-              q);
-    sp_linear(
-        &(struct sp_linear){
-            .T = T, .in = h, .out = kw, .w = w + sh->qkv + qw * h, .bias = bias ? bias + qw : NULL},
-        n, kv);
-    if (m->qk_norm)
+    sp_norm(&norm1, l->x.at, n, NULL);
+    sp_linear(&to_q, n, q);
+    sp_linear(&to_kv, n, kv);
+    if (sh->model.qk_norm)
         normalise_heads(sh, w, q, kv);
-    if (sh->rms) {
-        sp_rope(&(struct sp_rotation){.batch = BATCH,
-                                      .len = SEQ,
-                                      .heads = m->heads,
-                                      .d = m->head_dim,
-                                      .ld = qw,
-                                      .rope = &m->rope},
-                false, q);
-        sp_rope(&(struct sp_rotation){.batch = BATCH,
-                                      .len = SEQ,
-                                      .heads = m->kv_heads,
-                                      .d = m->head_dim,
-                                      .ld = kw,
-                                      .rope = &m->rope},
-                false, kv);
-    }
+    rotate(sh, false, q, kv);
     attention_of(sh, q, kv, o, lse);
-    sp_linear_add(
-        &(struct sp_linear){
-            .T = T, .in = qw, .out = h, .w = wp + sh->out, .bias = sp_at(wp, sh->out_bias)},
-        o, l->x.at, r);
-    sp_norm(&(struct sp_norm){.rms = sh->rms,
-                              .T = T,
-                              .h = h,
-                              .eps = m->norm_eps,
-                              .gain = wp + sh->gain,
-                              .bias = sp_at(wp, sh->bias)},
-            r, n, NULL);
-    sp_linear(
-        &(struct sp_linear){
-            .T = T, .in = h, .out = sh->up_width, .w = wp + sh->up, .bias = sp_at(wp, sh->up_bias)},
-        n, u);
-    if (sh->rms)
-        sp_gated(&(struct sp_gated){.act = SP_SILU, .T = T, .f = m->mlp}, u, g);
-    else
-        sp_activation(SP_GELU_TANH, (size_t)(T * m->mlp), u, g);
-    sp_linear_add(
-        &(struct sp_linear){
-            .T = T, .in = m->mlp, .out = h, .w = wp + sh->down, .bias = sp_at(wp, sh->down_bias)},
-        g, r, y);
-    for (int i = 0; i < T * h; i++)
+    sp_linear_add(&out, o, l->x.at, r);
+    sp_norm(&norm2, r, n, NULL);
+    sp_linear(&up, n, u);
+    activate(sh, T, u, g);
+    sp_linear_add(&down, g, r, y);
+    for (int i = 0; i < T * sh->model.hidden; i++)
         sum += (double)y[i] * (double)l->dy.at[i];
     return sum;
 }
@@ -152,8 +98,6 @@ static void run_codelets(struct layer *l, bool keep_outputs)
                          .q = q.handle,
                          .o = o.handle,
                          .lse = lse.handle};
-    struct tensor *all[] = {&pre_saved, &post_saved, &q,  &kv,  &o,  &lse,
-                            &y,         &du,         &dr, &d_o, &dq, &dkv};
 
     memset(l->g_norm.at, 0, l->g_norm.n * sizeof(float));
     memset(l->g_qkv.at, 0, l->g_qkv.n * sizeof(float));
@@ -171,8 +115,6 @@ static void run_codelets(struct layer *l, bool keep_outputs)
     sp_pre_wgrad_insert(&ctx, sh, &pre, l->w_norm.handle, dq.handle, dkv.handle, l->g_qkv.handle,
                         0);
     starpu_task_wait_for_all();
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        drop_tensor(all[i]);
 }
 
 static double worst;
@@ -181,10 +123,9 @@ static double worst;
 static void check_direction(const struct layer *l, struct tensor *t, const float *g, size_t first,
                             size_t n, const char *what)
 {
-    float *at = t->at + first, *kept = malloc(n * sizeof *kept), *dir = malloc(n * sizeof *dir);
+    float *at = t->at + first, *kept = floats(n), *dir = floats(n);
     double length = 0, size = 0;
 
-    assert_true(kept && dir);
     memcpy(kept, at, n * sizeof *kept);
     for (size_t i = 0; i < n; i++)
         length += (double)g[first + i] * (double)g[first + i];
@@ -215,7 +156,6 @@ static void check_direction(const struct layer *l, struct tensor *t, const float
             fail_msg("%s, %s, direction %d: %.6g by differences, %.6g by the backward", what,
                      l->sh.model.name, (int)k, (up - down) / (2 * STEP), expected);
     }
-    free(kept), free(dir);
 }
 
 static void check_role(struct layer *l, struct tensor *w, const struct tensor *g, size_t offset,
@@ -264,13 +204,9 @@ static void check_layer(enum small which, bool keep_outputs, int mlp_rows)
     check_role(&l, &l.w_post, &l.g_post, sh->up_bias, sh->up_width, "up bias");
     check_role(&l, &l.w_post, &l.g_post, sh->down, m.mlp * h, "down");
     check_role(&l, &l.w_post, &l.g_post, sh->down_bias, h, "down bias");
-
-    drop_tensor(&l.x), drop_tensor(&l.dy), drop_tensor(&l.dx);
-    drop_tensor(&l.w_norm), drop_tensor(&l.w_qkv), drop_tensor(&l.w_post);
-    drop_tensor(&l.g_norm), drop_tensor(&l.g_qkv), drop_tensor(&l.g_post);
 }
 
-TEST(test_gradients)
+TEST(gradients)
 {
     for (int which = 0; which < SMALL_MODELS; which++)
         for (int keep_outputs = 0; keep_outputs < 2; keep_outputs++) {

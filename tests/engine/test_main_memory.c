@@ -29,7 +29,7 @@ static void run(void *arg)
     sp_main_memory_stop();
 }
 
-TEST(test_too_large)
+TEST(too_large)
 {
     struct capture said;
     int mib = 8 << 10, status = in_child(run, &mib, &said);
@@ -39,7 +39,7 @@ TEST(test_too_large)
     assert_non_null(strstr(said.text, "starpipe: no memory for a buffer of 8192.0 MiB: ulimit -v"));
 }
 
-TEST(test_fits)
+TEST(fits)
 {
     struct capture said;
     int mib = 16;

@@ -4,28 +4,23 @@
  * exceeded; every evicted tensor is fetched again.
  */
 #include "engine/graph_run.h"
-#include "plan/slices.h"
-#include "policies/plan_create.h"
 
 enum { LAYERS = 5 };
 
 static double moved, visited;
 static int runs;
 
-static void make(const char *name, int stages, int mbs, int slices, struct setting set,
-                 struct sp_plan *plan)
+static struct sp_plan *make(const char *name, int stages, int mbs, int slices,
+                            const struct setting *set)
 {
     struct sp_layout lay = layout(stages, mbs);
-    struct sp_model m = model_of(LAYERS, set.llama, set.tied);
-    struct sp_shape sh;
+    struct setting whole = *set;
 
     lay.layers = LAYERS;
     lay.chunks = 0;
     lay.slices = slices;
-    assert_int_equal(sp_plan_create(name, &lay, plan), 0);
-    sp_shape_init(&sh, &m, set.batch, set.seq, mbs);
-    if (slices > 1)
-        assert_int_equal(sp_plan_cut(plan, &sh, set.cut, NULL), 0);
+    whole.cut = slices > 1 ? set->cut : NULL;
+    return new_plan(name, &lay, &whole);
 }
 
 /* If stages assist each other's attention, other stages read the keys, so they must stay. */
@@ -45,7 +40,7 @@ static void compare_modes(const char *name, int stages, int mbs, int slices, str
                  {SP_OFFLOAD_ADAPTIVE, SP_KEYS_AUTO, 0.5},  {SP_OFFLOAD_ADAPTIVE, SP_KEYS_AUTO, 1},
                  {SP_OFFLOAD_ADAPTIVE, SP_KEYS_AUTO, -0.5}, {SP_OFFLOAD_FULL, SP_KEYS_LEAVE, 0}};
     struct setting plain = set;
-    struct sp_plan plan, single;
+    struct sp_plan *plan = make(name, stages, mbs, slices, &set);
     struct run none, one;
     char what[160];
 
@@ -53,21 +48,19 @@ static void compare_modes(const char *name, int stages, int mbs, int slices, str
              slices);
     plain.cut = NULL;
     plain.workers = 1;
-    make("1f1b", 1, mbs, 1, plain, &single);
-    make(name, stages, mbs, slices, set, &plan);
-    run_plan(&single, &plain, &one);
-    run_plan(&plan, &set, &none);
+    run_plan(make("1f1b", 1, mbs, 1, &plain), &plain, &one);
+    run_plan(plan, &set, &none);
     compare(&none, &one, what);
     assert_true(none.left == 0);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         struct run run;
 
-        if ((modes[i].room < 0 || modes[i].keys == SP_KEYS_LEAVE) && !keys_may_leave(&plan))
+        if ((modes[i].room < 0 || modes[i].keys == SP_KEYS_LEAVE) && !keys_may_leave(plan))
             continue;
         set.offload = modes[i].mode;
         set.keys = modes[i].keys;
         set.room = modes[i].room;
-        run_plan(&plan, &set, &run);
+        run_plan(plan, &set, &run);
         assert_int_equal(run.n, none.n);
         if (run.left != run.planned_out || run.returned != run.planned_in)
             fail_msg("%s, mode %zu: %.0f and %.0f bytes moved, %.0f and %.0f planned", what, i,
@@ -76,22 +69,14 @@ static void compare_modes(const char *name, int stages, int mbs, int slices, str
             compare(&run, &one, what);
             visited += run.returned - run.left;
             runs++;
-            free(run.gradients);
             continue;
         }
-        assert_memory_equal(run.gradients, none.gradients, sizeof(float) * (size_t)none.n);
-        assert_memory_equal(run.loss, none.loss, sizeof run.loss);
-        assert_memory_equal(run.norm, none.norm, sizeof run.norm);
+        assert_same_run(&run, &none);
         assert_true(run.left == run.returned);
         assert_true(modes[i].room < 1 || run.left == 0);
         moved += run.left;
         runs++;
-        free(run.gradients);
     }
-    free(none.gradients);
-    free(one.gradients);
-    sp_plan_destroy(&plan);
-    sp_plan_destroy(&single);
 }
 
 /* Slices 1 to 8, one to four stages, both styles, uneven slices, all that is recomputed. */

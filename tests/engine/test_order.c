@@ -130,13 +130,65 @@ static int out_of_order(void)
     return n;
 }
 
+/* ---- misuse, first: its children must not inherit threads ------------------------------- */
+
+struct misuse {
+    const char *name, *message;
+    uint32_t mask;
+    unsigned orders[2];
+};
+
+static void commit_misuse(void *arg)
+{
+    const struct misuse *m = arg;
+    uint32_t mask[1] = {m->mask};
+
+    start_starpu(2, &sp_order_strict);
+    for (int i = 0; i < 2; i++) {
+        struct starpu_task *t = starpu_task_create();
+
+        items[i] = (struct item){.worker = -1};
+        t->cl = &item_cl;
+        t->cl_arg = &items[i];
+        if (m->mask) {
+            t->workerids = mask;
+            t->workerids_len = 1;
+        }
+        t->workerorder = m->orders[i];
+        if (starpu_task_submit(t))
+            _exit(3);
+    }
+    if (m->orders[1] != 2) /* position 1 never comes: what is there must abort by itself */
+        starpu_task_wait_for_all();
+    _exit(4);
+}
+
+TEST(misuse)
+{
+    static struct misuse table[] = {
+        {"two at one position", "two tasks at position 2 of worker 0", 1, {2, 2}},
+        {"a position taken", "position 1 was taken already", 1, {1, 1}},
+        {"two workers", "has a position but more than one worker", 3, {1, 2}},
+        {"no worker", "has a position but no worker", 0, {1, 2}},
+    };
+
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct capture said;
+        int status = in_child(commit_misuse, &table[i], &said);
+        bool either = i == 1 && strstr(said.text, "two tasks at position 1");
+
+        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT ||
+            (!strstr(said.text, table[i].message) && !either))
+            fail_msg("%s: status %x, said: %s", table[i].name, (unsigned)status, said.text);
+    }
+}
+
 /* ---- strict ----------------------------------------------------------------------------- */
 
-static void test_strict_order(void **state)
+TEST(strict_order)
 {
     int total = 0;
 
-    (void)state;
     for (int workers = 1; workers <= WORKERS; workers++) {
         unsigned first = 1;
 
@@ -158,11 +210,10 @@ static void test_strict_order(void **state)
 }
 
 /* Positions go on over several waits, without a reset. */
-static void test_positions_go_on(void **state)
+TEST(positions_go_on)
 {
     unsigned next = 1;
 
-    (void)state;
     start_starpu(1, &sp_order_strict);
     for (int round = 0; round < 40; round++) {
         uint64_t seed = 77 + (uint64_t)round;
@@ -183,11 +234,10 @@ static void test_positions_go_on(void **state)
 }
 
 /* The last position becomes ready first: the ring must hold everything before it. */
-static void test_ring_growth(void **state)
+TEST(ring_growth)
 {
     static const int sizes[] = {255, 256, 257, 511, 513, 1025, 2400};
 
-    (void)state;
     start_starpu(1, &sp_order_strict);
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         uint64_t seed = 9 + k;
@@ -230,11 +280,10 @@ static int64_t give_memory(uint64_t *seed, int worker)
     return highest;
 }
 
-static void test_ready_keeps_bound(void **state)
+TEST(ready_keeps_bound)
 {
     int overtakings = 0, total = 0, tight = 0;
 
-    (void)state;
     for (int workers = 1; workers <= WORKERS; workers++) {
         start_starpu(workers, &sp_order_ready);
         for (uint64_t round = 0; round < 60; round++) {
@@ -313,9 +362,8 @@ static unsigned overtakers(const int64_t *acquire, int n, int64_t bound)
 }
 
 /* Room for position 1 is kept; what acquires nothing passes; nothing starves. */
-static void test_ready_what_passes(void **state)
+TEST(ready_what_passes)
 {
-    (void)state;
     start_starpu(2, &sp_order_ready);
     /* 1 wants 5 of 8: 2 (3) fits beside it, 3 (1) no more, 4 (0) always does. */
     assert_int_equal(overtakers((const int64_t[]){5, 3, 1, 0}, 4, 8), 1 << 2 | 1 << 4);
@@ -330,60 +378,6 @@ static void test_ready_what_passes(void **state)
     start_starpu(2, &sp_order_strict);
     assert_int_equal(overtakers((const int64_t[]){5, 4, 3, 0}, 4, INT64_MAX), 0);
     starpu_shutdown();
-}
-
-/* ---- misuse ----------------------------------------------------------------------------- */
-
-struct misuse {
-    const char *name, *message;
-    uint32_t mask;
-    unsigned orders[2];
-};
-
-static void commit_misuse(void *arg)
-{
-    const struct misuse *m = arg;
-    uint32_t mask[1] = {m->mask};
-
-    start_starpu(2, &sp_order_strict);
-    for (int i = 0; i < 2; i++) {
-        struct starpu_task *t = starpu_task_create();
-
-        items[i] = (struct item){.worker = -1};
-        t->cl = &item_cl;
-        t->cl_arg = &items[i];
-        if (m->mask) {
-            t->workerids = mask;
-            t->workerids_len = 1;
-        }
-        t->workerorder = m->orders[i];
-        if (starpu_task_submit(t))
-            _exit(3);
-    }
-    if (m->orders[1] != 2) /* position 1 never comes: what is there must abort by itself */
-        starpu_task_wait_for_all();
-    _exit(4);
-}
-
-static void test_misuse(void **state)
-{
-    static struct misuse table[] = {
-        {"two at one position", "two tasks at position 2 of worker 0", 1, {2, 2}},
-        {"a position taken", "position 1 was taken already", 1, {1, 1}},
-        {"two workers", "has a position but more than one worker", 3, {1, 2}},
-        {"no worker", "has a position but no worker", 0, {1, 2}},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct capture said;
-        int status = in_child(commit_misuse, &table[i], &said);
-        bool either = i == 1 && strstr(said.text, "two tasks at position 1");
-
-        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT ||
-            (!strstr(said.text, table[i].message) && !either))
-            fail_msg("%s: status %x, said: %s", table[i].name, (unsigned)status, said.text);
-    }
 }
 
 /* ---- positions that are held ------------------------------------------------------------ */
@@ -428,30 +422,14 @@ static void hold_and_release(unsigned first, unsigned second, unsigned third)
     sp_order_reset();
 }
 
-static void test_held_positions(void **state)
+TEST(held_positions)
 {
     const unsigned all = 0x7e;
 
-    (void)state;
     start_starpu(1, &sp_order_strict);
     hold_and_release(1 << 1 | 1 << 2, all & ~(1u << 5 | 1u << 6), all);
     starpu_shutdown();
     start_starpu(1, &sp_order_ready); /* others pass */
     hold_and_release(all & ~(1u << 3 | 1u << 5), all & ~(1u << 5), all);
     starpu_shutdown();
-}
-
-TEST_GROUP(order)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_misuse), /* forks: before this process has threads */
-        cmocka_unit_test(test_strict_order),
-        cmocka_unit_test(test_positions_go_on),
-        cmocka_unit_test(test_ring_growth),
-        cmocka_unit_test(test_ready_keeps_bound),
-        cmocka_unit_test(test_ready_what_passes),
-        cmocka_unit_test(test_held_positions),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

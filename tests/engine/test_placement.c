@@ -58,7 +58,7 @@ static void check_one(int p, int R, int node_size, int cores, int threads)
     assert_int_equal(next, p);
 }
 
-TEST(test_maps)
+TEST(maps)
 {
     static const int cores[] = {1, 2, 3, 8}, threads[] = {0, 1, 2, 3, 16};
     int cases = 0;
@@ -80,7 +80,7 @@ TEST(test_maps)
     printf("[          ] %d placements\n", cases);
 }
 
-TEST(test_large)
+TEST(large)
 {
     struct sp_placement pl = {
         .stages = 65536, .pipelines = 1, .world = {.size = 65535, .rank = 65534}};
@@ -94,7 +94,7 @@ TEST(test_large)
 }
 
 /* D pipelines of R ranks each, dealt out in turn; in each of them the stages are where those of one are. */
-TEST(test_pipelines)
+TEST(pipelines)
 {
     machine(8);
     for (int D = 1; D <= 5; D++)
@@ -120,7 +120,7 @@ TEST(test_pipelines)
     unsetenv("HWLOC_SYNTHETIC");
 }
 
-TEST(test_too_many_processes)
+TEST(too_many_processes)
 {
     static const int table[][2] = {{1, 2}, {3, 4}, {4, 64}};
 
@@ -156,7 +156,7 @@ static void assert_threads(int first, int rest)
 }
 
 /* The first worker takes the threads of all, and gives them back. */
-TEST(test_gather)
+TEST(gather)
 {
     struct sp_placement pl = {
         .stages = 3, .n_local = 3, .workers = 3, .threads = 2, .cores = 6, .crowded = true};

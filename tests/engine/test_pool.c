@@ -19,7 +19,7 @@ static int stop(void **state)
 }
 
 /* No slack: the handle given back last, of the size asked for. */
-TEST(test_takes_the_latest)
+TEST(takes_the_latest)
 {
     struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);
     struct sp_tensor *a = sp_pool_get(p, 33, 4, "a"), *b = sp_pool_get(p, 33, 4, "b");
@@ -48,7 +48,7 @@ TEST(test_takes_the_latest)
 }
 
 /* A handle returns to the pool only when all its users have given it back. */
-TEST(test_owners)
+TEST(owners)
 {
     struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);
     struct sp_tensor *a = sp_pool_get(p, 5, 4, "a"), *b;
@@ -68,7 +68,7 @@ TEST(test_owners)
 
 /* With slack s the pool gives the oldest handle, and only if more than s are idle; where the oldest
  * are asked for, without slack. Compared with a plain list, at random. */
-TEST(test_slack)
+TEST(slack)
 {
     enum { MOST = 64 };
     uint64_t seed = 11;
@@ -115,7 +115,7 @@ TEST(test_slack)
 
 /* Many rounds of tensors of several sizes in flight: made in the first round, never after; and
  * every reader sees what its writer wrote, whatever was in the buffer before. */
-TEST(test_steady)
+TEST(steady)
 {
     static const size_t sizes[] = {7, 33, 1025};
     size_t after_first = 0;
@@ -161,7 +161,7 @@ TEST(test_steady)
 }
 
 /* A pool may keep a returned handle's value, forget it, or free its buffer. */
-TEST(test_dead)
+TEST(dead)
 {
     static const struct {
         enum sp_pool_dead dead;
@@ -188,7 +188,7 @@ TEST(test_dead)
 }
 
 /* Beyond 2^32 elements the handle counts in larger units (no memory is touched). */
-TEST(test_wide_vectors)
+TEST(wide_vectors)
 {
     static const size_t sizes[] = {1, 4294967294u, 4294967295u, 5000000001u, 34359738368u};
     struct sp_pool *p = sp_pool_create(sp_starpu_sink(), 0, SP_POOL_FORGETS);

@@ -203,18 +203,18 @@ static void check_preset(const char *preset, bool ready)
     end();
 }
 
-TEST(test_gpt)
+TEST(gpt)
 {
     check_preset("gpt-tiny", false);
 }
 
-TEST(test_llama)
+TEST(llama)
 {
     check_preset("llama-tiny", true);
 }
 
 /* A graph, two measurements, a graph, all in one StarPU: positions, handles, memory. */
-TEST(test_nothing_stays)
+TEST(nothing_stays)
 {
     struct sp_shape shape;
     struct sp_graph_config cfg = {
@@ -272,7 +272,7 @@ static void measure_sizes(struct sizes *out)
 
 /* A larger vocabulary costs the head more and a layer nothing, a longer sequence attention most. On a busy machine one
  * of a few measurements has to show it. */
-TEST(test_follows_sizes)
+TEST(follows_sizes)
 {
     bool seen = false;
 
@@ -294,7 +294,7 @@ TEST(test_follows_sizes)
 
 /* The memory announced for measuring: states and activations of two layers, however many the model
  * has. */
-TEST(test_bytes)
+TEST(bytes)
 {
     struct sp_model model;
     struct sp_shape shape;

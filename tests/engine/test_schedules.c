@@ -3,53 +3,39 @@
  * loss, norms and gradients of one stage.
  */
 #include "engine/graph_run.h"
-#include "plan/slices.h"
 #include "policies/registry.h"
-#include "policies/plan_create.h"
 #include "policies/families/families.h"
 
 enum { LAYERS = 9 };
 
 static int runs;
 
-static int quiet_plan(const char *name, const struct sp_layout *lay, struct sp_plan *plan)
+/* Some layouts are refused. */
+static bool accepts(const char *name, const struct sp_layout *lay)
 {
     struct capture said;
-    int ret;
+    struct sp_plan plan;
 
-    ret = CAPTURED(&said, sp_plan_create(name, lay, plan));
-    return ret;
+    if (CAPTURED(&said, sp_plan_create(name, lay, &plan)))
+        return false;
+    sp_plan_destroy(&plan);
+    return true;
 }
 
 static void run_schedule(const char *name, struct sp_layout lay, struct setting set)
 {
-    struct setting plain = {
-        .llama = set.llama, .tied = set.tied, .workers = 1, .batch = set.batch, .seq = set.seq};
-    struct sp_layout single = layout(1, lay.micro_batches);
+    struct setting plain = plain_setting(&set);
     char what[160];
-    struct sp_plan plan, base;
     struct run run, one;
 
-    lay.layers = single.layers = LAYERS;
-    if (quiet_plan(name, &lay, &plan))
+    lay.layers = LAYERS;
+    if (!accepts(name, &lay))
         return;
     snprintf(what, sizeof what, "%s, %d stages, %d micro-batches, %d chunks, %d slices", name,
              lay.stages, lay.micro_batches, lay.chunks, lay.slices);
-    assert_int_equal(sp_plan_create("1f1b", &single, &base), 0);
-    if (set.cut) {
-        struct sp_model m = model_of(LAYERS, set.llama, set.tied);
-        struct sp_shape sh;
-
-        sp_shape_init(&sh, &m, set.batch, set.seq, lay.micro_batches);
-        assert_int_equal(sp_plan_cut(&plan, &sh, set.cut, NULL), 0);
-    }
-    run_plan(&base, &plain, &one);
-    run_plan(&plan, &set, &run);
+    run_named("1f1b", 1, lay.micro_batches, LAYERS, plain, &one);
+    run_plan(new_plan(name, &lay, &set), &set, &run);
     compare(&run, &one, what);
-    sp_plan_destroy(&plan);
-    sp_plan_destroy(&base);
-    free(run.gradients);
-    free(one.gradients);
     runs++;
 }
 

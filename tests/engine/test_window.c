@@ -32,7 +32,7 @@ static bool opens_within(struct opener *o, int ms)
     return o->opened;
 }
 
-TEST(test_blocks_at_limit)
+TEST(blocks_at_limit)
 {
     struct sp_window *w = sp_window_create(LIMIT);
     struct sp_window_op *ops[LIMIT];
@@ -76,7 +76,7 @@ static void *drain(void *arg)
     return NULL;
 }
 
-TEST(test_drains)
+TEST(drains)
 {
     struct sp_window *w = sp_window_create(3);
     struct sp_window_op *a = sp_window_open(w, 0), *b = sp_window_open(w, 0);
@@ -121,7 +121,7 @@ static void *work(void *arg)
     }
 }
 
-TEST(test_many_threads)
+TEST(many_threads)
 {
     struct sp_window *w = sp_window_create(LIMIT);
     pthread_t threads[THREADS];

@@ -212,12 +212,19 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     if (!function)
         return sp_leave(cudaErrorInvalidValue);
     item = sp_item_new("kernel", run_kernel);
+    item->is_kernel = true;
     item->kernel.function = function;
     item->kernel.argument = argument;
     sp_take_lock();
     sp_submit(sp_stream_of(stream), item, false);
     sp_give_lock();
     return cudaSuccess;
+}
+
+void sp_fake_kernel_hangs(void)
+{
+    if (sp_kernel)
+        sp_kernel->hangs = true;
 }
 
 void sp_fake_kernel_name(const char *name)

@@ -20,6 +20,8 @@
  *   SP_FAKE_GPU_CAPABILITY=n  compute capability, times ten (90)
  *   SP_FAKE_GPU_JITTER_US=n   everything queued waits 0 to n us first, at random (0)
  *   SP_FAKE_GPU_SEED=n        of that (1)
+ *   SP_FAKE_GPU_QUEUES=n      streams share n queues, as on a GPU: a queue starts its kernels in order,
+ *                             and one that waits for its stream stops all behind it (0: no queues)
  *   SP_FAKE_GPU_CHECK=1       two accesses that conflict and are not ordered end the run: check.c
  *   SP_FAKE_GPU_COUNTS=1      one line on stderr at the end for each device: its memory
  *
@@ -38,6 +40,7 @@
 
 enum {
     SP_DEVICES = 16,
+    SP_QUEUES = 32,
     SP_ACTORS = 128, /* who can access memory, for the checker: 0 is the host, others streams */
 };
 
@@ -151,7 +154,8 @@ cudaError_t sp_pool_allocate(void **pointer, size_t bytes, struct CUmemPoolHandl
 struct sp_item {
     struct sp_item *next;
     int refs;
-    bool done;
+    bool done, is_kernel, hangs;
+    unsigned long turn; /* of a kernel, in its queue */
     double end_us;
     int device, stream, current; /* where it is, and the device of the thread that queued it */
     unsigned long number;        /* in its stream */
@@ -184,6 +188,9 @@ struct CUstream_st {
     uint64_t random;
     struct sp_clock clock;
 };
+
+/* By actor: what is queued is never done. */
+extern bool sp_hung[SP_ACTORS];
 
 /* All that are live, and others that wait to be used again. */
 extern struct CUstream_st *sp_streams;

@@ -27,6 +27,7 @@ struct sp_fake_cudart {
     bool pools, check;
     long jitter_us;
     uint64_t seed;
+    int queues; /* that all streams share; 0: each has its own */
     /* ---- what happened, on all devices ---- */
     size_t used_bytes;
     int allocations, live, events, waits;
@@ -49,6 +50,9 @@ void sp_fake_kernel_access(const void *at, size_t bytes, int write) SP_FAKE_WEAK
 
 /* The name of the kernel that is running, for messages; the string must stay. */
 void sp_fake_kernel_name(const char *name) SP_FAKE_WEAK;
+
+/* In a kernel: it never ends, nor does what is queued after it. */
+void sp_fake_kernel_hangs(void) SP_FAKE_WEAK;
 
 /* Counts of a device since the start. */
 struct sp_fake_counts {

@@ -4,6 +4,7 @@
  * for cudaStreamWaitEvent, and around the default stream.
  */
 #include "fake.h"
+#include "../draw.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <time.h>
 
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* an item is done */
+bool sp_hung[SP_ACTORS];
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
@@ -44,23 +46,13 @@ __attribute__((noinline)) void sp_item_drop(struct sp_item *item)
 void sp_wait(struct sp_item *item)
 {
     sp_item_hold(item);
-    while (!item->done)
+    while (!item->done && !sp_hung[item->stream])
         pthread_cond_wait(&progress, &sp_lock);
     sp_check_seen(item);
     sp_item_drop(item);
 }
 
 /* ---- the thread of a stream ------------------------------------------------------------------ */
-
-/* SplitMix64 with a state. */
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 static void linger(uint64_t *random)
 {
@@ -90,6 +82,24 @@ static void wait_after(struct sp_item *item)
     item->after = NULL;
 }
 
+/* Kernels of the queues that streams share. */
+static struct {
+    unsigned long queued, started;
+} queues[SP_QUEUES];
+
+static void take_turn(struct CUstream_st *s, const struct sp_item *item)
+{
+    unsigned long *started;
+
+    if (!item->turn)
+        return;
+    started = &queues[s->actor % sp_fake_cudart.queues].started;
+    while (*started + 1 < item->turn)
+        pthread_cond_wait(&progress, &sp_lock);
+    *started = item->turn;
+    pthread_cond_broadcast(&progress);
+}
+
 static void *stream_main(void *arg)
 {
     struct CUstream_st *s = arg;
@@ -104,19 +114,27 @@ static void *stream_main(void *arg)
             break;
         s->running = item;
         s->first = item->next;
+        take_turn(s, item);
         if (item->after)
             wait_after(item);
         else
             perform(s, item);
+        if (item->hangs) {
+            sp_hung[s->actor] = true;
+            pthread_cond_broadcast(&progress);
+            break;
+        }
         item->done = true;
         s->running = NULL;
         sp_item_drop(item);
         pthread_cond_broadcast(&progress);
     }
-    sp_item_drop(s->newest);
-    s->newest = NULL;
-    s->started = false;
-    sp_stream_ended(s);
+    if (!sp_hung[s->actor]) { /* or it keeps what it had */
+        sp_item_drop(s->newest);
+        s->newest = NULL;
+        s->started = false;
+        sp_stream_ended(s);
+    }
     sp_give_lock();
     return NULL;
 }
@@ -148,6 +166,8 @@ static void append(struct CUstream_st *s, struct sp_item *item)
     item->device = s->device;
     item->stream = s->actor;
     item->number = ++s->queued;
+    if (item->is_kernel && sp_fake_cudart.queues)
+        item->turn = ++queues[s->actor % sp_fake_cudart.queues].queued;
     item->next = NULL;
     sp_check_queue(&s->clock, s->actor, item);
     if (s->first)

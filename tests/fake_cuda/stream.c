@@ -140,6 +140,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     struct CUstream_st *s;
+    bool hung;
 
     SP_ENTER();
     sp_take_lock();
@@ -149,8 +150,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
         sp_submit(s, sp_item_new("synchronize", NULL), true);
     else if (s->newest)
         sp_wait(s->newest);
+    hung = sp_hung[s->actor];
     sp_give_lock();
-    return sp_fake_cudart.stream_error;
+    return hung ? sp_leave(cudaErrorLaunchFailure) : sp_fake_cudart.stream_error;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "groups.h"
+#include "memory.h"
 #include <math.h>
 #include <omp.h>
 #include <stdbool.h>
@@ -37,17 +38,9 @@ static inline float random_at(uint64_t seed, uint64_t i)
     return (float)(z >> 40) / 8388608.0f - 1.0f;
 }
 
-static inline void *new_bytes(size_t bytes)
-{
-    void *p = malloc(bytes ? bytes : 1);
-
-    assert_non_null(p);
-    return p;
-}
-
 static inline float *new_random(size_t n, uint64_t seed)
 {
-    float *x = new_bytes(n * sizeof *x);
+    float *x = test_bytes(n * sizeof *x);
 
     for (size_t i = 0; i < n; i++)
         x[i] = random_at(seed, i);
@@ -57,7 +50,7 @@ static inline float *new_random(size_t n, uint64_t seed)
 /* For write-only outputs: NaN shows if a kernel reads or skips an element. */
 static inline float *new_nan(size_t n)
 {
-    float *x = new_bytes(n * sizeof *x);
+    float *x = test_bytes(n * sizeof *x);
 
     for (size_t i = 0; i < n; i++)
         x[i] = NAN;
@@ -66,12 +59,12 @@ static inline float *new_nan(size_t n)
 
 static inline float *new_copy(size_t n, const float *from)
 {
-    return memcpy(new_bytes(n * sizeof *from), from, n * sizeof *from);
+    return memcpy(test_bytes(n * sizeof *from), from, n * sizeof *from);
 }
 
 static inline double *new_double(size_t n, const float *from)
 {
-    double *x = new_bytes(n * sizeof *x);
+    double *x = test_bytes(n * sizeof *x);
 
     for (size_t i = 0; i < n; i++)
         x[i] = from ? (double)from[i] : 0;
@@ -108,7 +101,6 @@ static inline void assert_close_floats(const char *what, size_t n, const float *
     double *w = new_double(n, want);
 
     assert_close(what, n, got, w, tolerance);
-    free(w);
 }
 
 static inline void assert_same_bits(size_t n, const float *a, const float *b)

@@ -1,6 +1,5 @@
 /* Logits and cross-entropy, any number of rows at a time. */
-#include "reference.h"
-#include "kernels/backend.h"
+#include "head_cases.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 
 struct head {
@@ -12,7 +11,7 @@ struct head {
 /* Loss unscaled, gradients scaled, as in the contract. */
 static void reference(struct head *r)
 {
-    double *p = new_bytes((size_t)r->V * sizeof *p);
+    double *p = test_bytes((size_t)r->V * sizeof *p);
 
     r->loss = 0;
     for (int t = 0; t < r->T; t++) {
@@ -38,7 +37,6 @@ static void reference(struct head *r)
             }
         }
     }
-    free(p);
 }
 
 static double scaled_loss(void *arg)
@@ -56,27 +54,26 @@ static void assert_loss(double got, double want)
     assert_true(fabs(got - want) < 1e-6 * fabs(want));
 }
 
-static void shape(int T, int h, int V, int rows)
+static void fill_targets(int T, int V, int32_t *targets)
 {
-    size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h;
-    size_t n_z = (size_t)rows * (size_t)V;
-    float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dx = new_nan(n_x);
-    float *dw = new_random(n_w, 3), *dw2, *dx2 = new_nan(n_x), *scratch = new_nan(n_z + 1);
-    int32_t *targets = new_bytes((size_t)T * sizeof *targets);
-    struct head r = {.T = T, .h = h, .V = V, .targets = targets, .scale = 0.125};
-    double loss = 2.5, loss2 = 2.5;
-    const struct sp_logits head = {.T = T,
-                                   .h = h,
-                                   .V = V,
-                                   .rows = rows,
-                                   .x = x,
-                                   .w = w,
-                                   .targets = targets,
-                                   .scale = 0.125f,
-                                   .scratch = scratch};
-
     for (int t = 0; t < T; t++)
         targets[t] = t == 0 ? V - 1 : t % 4 == 2 ? SP_NO_TARGET : t * 5 % V;
+}
+
+static void shape(struct sp_logits head)
+{
+    int T = head.T, h = head.h, V = head.V;
+    size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h;
+    size_t n_z = (size_t)head.rows * (size_t)V;
+    float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dx = new_nan(n_x);
+    float *dw = new_random(n_w, 3), *dw2, *dx2 = new_nan(n_x), *scratch = new_nan(n_z + 1);
+    int32_t *targets = test_bytes((size_t)T * sizeof *targets);
+    struct head r = {.T = T, .h = h, .V = V, .targets = targets, .scale = 0.125};
+    double loss = 2.5, loss2 = 2.5;
+
+    head = head_with(head, x, w, scratch);
+    head.targets = targets;
+    fill_targets(T, V, targets);
     r.x = new_double(n_x, x), r.w = new_double(n_w, w);
     r.dx = new_double(n_x, NULL), r.dw = new_double(n_w, NULL);
     reference(&r);
@@ -102,98 +99,64 @@ static void shape(int T, int h, int V, int rows)
     loss2 = 0;
     sp_cross_entropy(&head, &loss2, NULL, NULL);
     assert_loss(loss2, r.loss);
-    free(x), free(w), free(dx), free(dw), free(dw2), free(dx2), free(scratch), free(targets);
-    free(r.x), free(r.w), free(r.dx), free(r.dw);
 }
 
-static void test_rows(void **state)
+TEST(rows)
 {
-    (void)state;
-    shape(7, 10, 37, 7);
-    shape(7, 10, 37, 3);
-    shape(7, 10, 37, 1);
-    shape(7, 10, 37, 20);
-    shape(23, 24, 1501, 9);
+    shape(head_of(7, 10, 37, 7));
+    shape(head_of(7, 10, 37, 3));
+    shape(head_of(7, 10, 37, 1));
+    shape(head_of(7, 10, 37, 20));
+    shape(head_of(23, 24, 1501, 9));
 }
 
 /* The vocabulary in three parts of different sizes, each with its own rows of w and its own scratch: loss and
  * gradients are those of the whole. */
-static void parts(enum sp_dtype type, int T, int h, int V, int rows)
+static void parts(enum sp_dtype type, struct sp_logits head)
 {
     const struct sp_backend *k = sp_cpu_backend(type);
+    int T = head.T, h = head.h, V = head.V, rows = head.rows;
     const int begin[] = {0, V / 5, V / 2 + 1, V};
-    size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h, elem = sp_dtype_bytes(type);
+    size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h;
     float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dw = new_random(n_w, 3);
     float *want_dx = new_nan(n_x), *want_dw = new_copy(n_w, dw);
     float *scratch = new_nan((size_t)rows * (size_t)sp_logits_ld(V)), *lse = new_nan((size_t)T);
-    float *stats[3], *logits[3], *dx = new_bytes(n_x * sizeof *dx), *wide = new_nan(n_x);
-    void *tx = new_bytes(n_x * elem), *tw = new_bytes(n_w * elem), *part = new_bytes(n_x * elem);
-    int32_t *targets = new_bytes((size_t)T * sizeof *targets), *here;
+    float *stats[3], *dx = new_nan(n_x), *wide = new_nan(n_x), *merged = new_nan(2 * (size_t)T);
+    void *tx = test_bytes(n_x * sizeof *x), *tw = test_bytes(n_w * sizeof *w);
+    void *part = test_bytes(n_x * sizeof *x);
+    int32_t *targets = test_bytes((size_t)T * sizeof *targets);
+    struct sp_logits whole = head_with(head, x, w, scratch), of[3];
     double want = 1.5, got = 1.5, tolerance = type == SP_BF16 ? 2e-2 : 1e-5;
 
-    here = new_bytes((size_t)T * sizeof *here);
     sp_convert(SP_F32, type, n_x, x, tx);
     sp_convert(SP_F32, type, n_w, w, tw);
-    for (int t = 0; t < T; t++)
-        targets[t] = t == 0 ? V - 1 : t % 4 == 2 ? SP_NO_TARGET : t * 5 % V;
-    sp_cross_entropy(&(struct sp_logits){.T = T,
-                                         .h = h,
-                                         .V = V,
-                                         .rows = rows,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 0.125f,
-                                         .scratch = scratch},
-                     &want, want_dx, want_dw);
+    fill_targets(T, V, targets);
+    whole.targets = targets;
+    sp_cross_entropy(&whole, &want, want_dx, want_dw);
+    for (int i = 0; i < 3; i++) {
+        int n = begin[i + 1] - begin[i];
+        int32_t *here = test_bytes((size_t)T * sizeof *here);
+
+        for (int t = 0; t < T; t++)
+            here[t] = targets[t] == SP_NO_TARGET                            ? SP_NO_TARGET
+                      : targets[t] >= begin[i] && targets[t] < begin[i + 1] ? targets[t] - begin[i]
+                                                                            : -1;
+        of[i] = head_with(head, tx, at(type, tw, (size_t)begin[i] * (size_t)h),
+                          new_nan((size_t)rows * (size_t)sp_logits_ld(n)));
+        of[i].V = n;
+        of[i].targets = here;
+        stats[i] = new_nan(2 * (size_t)T);
+        k->logit_stats(k, &of[i], stats[i]);
+    }
+    k->merge_stats(k, T, 2, (const float *const *)stats,
+                   merged); /* two of the parts as one of them */
+    k->merge_logits(k, T, 2, (const float *const[]){merged, stats[2]}, lse, &got);
     memset(dx, 0, n_x * sizeof *dx);
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < 3; i++) {
-            int n = begin[i + 1] - begin[i];
-            void *at = (char *)tw + (size_t)begin[i] * (size_t)h * elem;
-
-            for (int t = 0; t < T; t++)
-                here[t] = targets[t] == SP_NO_TARGET ? SP_NO_TARGET
-                          : targets[t] >= begin[i] && targets[t] < begin[i + 1]
-                              ? targets[t] - begin[i]
-                              : -1;
-            if (pass == 0) {
-                stats[i] = new_nan(2 * (size_t)T);
-                logits[i] = new_nan((size_t)rows * (size_t)sp_logits_ld(n));
-                k->logit_stats(k,
-                               &(struct sp_logits){.T = T,
-                                                   .h = h,
-                                                   .V = n,
-                                                   .rows = rows,
-                                                   .x = tx,
-                                                   .w = at,
-                                                   .targets = here,
-                                                   .scratch = logits[i]},
-                               stats[i]);
-                continue;
-            }
-            k->logits_bwd(k,
-                          &(struct sp_logits){.T = T,
-                                              .h = h,
-                                              .V = n,
-                                              .rows = rows,
-                                              .x = tx,
-                                              .w = at,
-                                              .targets = here,
-                                              .scale = 0.125f,
-                                              .scratch = logits[i]},
-                          lse, rows >= T, part, dw + (size_t)begin[i] * (size_t)h);
-            sp_convert(type, SP_F32, n_x, part, wide);
-            for (size_t e = 0; e < n_x; e++)
-                dx[e] += wide[e];
-        }
-        if (pass == 0) { /* two of the parts as one of them */
-            float *merged = new_nan(2 * (size_t)T);
-
-            k->merge_stats(k, T, 2, (const float *const *)stats, merged);
-            k->merge_logits(k, T, 2, (const float *const[]){merged, stats[2]}, lse, &got);
-            free(merged);
-        }
+    for (int i = 0; i < 3; i++) {
+        k->logits_bwd(k, &of[i], lse, rows >= T, part, dw + (size_t)begin[i] * (size_t)h);
+        sp_convert(type, SP_F32, n_x, part, wide);
+        for (size_t e = 0; e < n_x; e++)
+            dx[e] += wide[e];
     }
     printf("    %s: loss %.9f in three parts, %.9f\n", sp_dtype_name(type), got, want);
     assert_true(fabs(got - want) < (type == SP_BF16 ? 2e-3 : 1e-6) * fabs(want));
@@ -203,74 +166,23 @@ static void parts(enum sp_dtype type, int T, int h, int V, int rows)
     for (size_t e = 0; e < n_w; e++)
         assert_true(fabs((double)(dw[e] - want_dw[e])) <=
                     tolerance * (0.1 + fabs((double)want_dw[e])));
-    for (int i = 0; i < 3; i++)
-        free(stats[i]), free(logits[i]);
-    free(x), free(w), free(dw), free(want_dx), free(want_dw), free(scratch), free(lse), free(dx);
-    free(wide), free(tx), free(tw), free(part), free(targets), free(here);
 }
 
-static void test_parts(void **state)
+TEST(parts)
 {
-    (void)state;
     for (int type = 0; type < SP_DTYPES; type++) {
-        parts((enum sp_dtype)type, 7, 10, 37, 7);
-        parts((enum sp_dtype)type, 7, 10, 37, 3);
-        parts((enum sp_dtype)type, 23, 24, 1501, 9);
+        parts((enum sp_dtype)type, head_of(7, 10, 37, 7));
+        parts((enum sp_dtype)type, head_of(7, 10, 37, 3));
+        parts((enum sp_dtype)type, head_of(23, 24, 1501, 9));
     }
 }
 
-/* Logits of several hundred: the maximum must be taken out. */
-static void test_large_logits(void **state)
+TEST(large_logits)
 {
-    float x[2] = {1, -1}, w[3] = {400, 100, -300}, dx[2], scratch[6];
-    int32_t targets[2] = {1, 1};
-    double loss = 0;
-
-    (void)state;
-    sp_cross_entropy(&(struct sp_logits){.T = 2,
-                                         .h = 1,
-                                         .V = 3,
-                                         .rows = 2,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 1,
-                                         .scratch = scratch},
-                     &loss, dx, NULL);
-    printf("    loss %g, dx %g %g\n", loss, (double)dx[0], (double)dx[1]);
-    assert_true(fabs(loss - (300 + 400)) < 1e-3);
-    assert_true(fabsf(dx[0] - 300) < 1e-3f && fabsf(dx[1] + 400) < 1e-3f);
+    head_check_large(sp_cpu_backend(SP_F32), NULL);
 }
 
-/* A NaN upstream must reach the loss. */
-static void test_nan(void **state)
+TEST(nan)
 {
-    float x[4] = {1, 2, NAN, 4}, w[6] = {1, 2, 3, 4, 5, 6}, dx[4], scratch[6];
-    int32_t targets[2] = {1, 1};
-    double loss = 0;
-
-    (void)state;
-    sp_cross_entropy(&(struct sp_logits){.T = 2,
-                                         .h = 2,
-                                         .V = 3,
-                                         .rows = 2,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 1,
-                                         .scratch = scratch},
-                     &loss, dx, NULL);
-    assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
-}
-
-TEST_GROUP(cross_entropy)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_large_logits),
-        cmocka_unit_test(test_nan),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    head_check_nan(sp_cpu_backend(SP_F32), NULL);
 }

@@ -9,7 +9,7 @@ static void shape(int batch, int len, int h, int pos0, int V)
     float *table = new_random(n_table, 1), *pos = new_random(n_pos, 2), *x = new_nan(n);
     float *dx = new_random(n, 3), *dtable = new_random(n_table, 4), *dpos = new_random(n_pos, 5);
     float *dtable2 = new_copy(n_table, dtable);
-    int32_t *ids = new_bytes((size_t)rows * sizeof *ids);
+    int32_t *ids = test_bytes((size_t)rows * sizeof *ids);
     double *want = new_double(n, NULL), *want_t = new_double(n_table, dtable);
     double *want_p = new_double(n_pos, dpos);
     const struct sp_embed e = {.batch = batch, .len = len, .h = h, .pos0 = pos0, .ids = ids};
@@ -41,8 +41,6 @@ static void shape(int batch, int len, int h, int pos0, int V)
             want[r * h + j] = (double)table[ids[r] * h + j];
     sp_embed(&e, table, NULL, x);
     assert_close("embed without positions", n, x, want, 0);
-    free(table), free(pos), free(x), free(dx), free(dtable), free(dpos), free(dtable2), free(ids);
-    free(want), free(want_t), free(want_p);
 }
 
 /* A table in two parts, whose ids are -1 where a row is in the other: the sum of both is the whole. */
@@ -53,8 +51,8 @@ static void parts(int batch, int len, int h, int V, bool positions)
     float *table = new_random(n_table, 1), *pos = new_random((size_t)len * (size_t)h, 2);
     float *dx = new_random(n, 3), *want = new_nan(n), *x[2] = {new_nan(n), new_nan(n)};
     float *dtable = new_random(n_table, 4), *want_table = new_copy(n_table, dtable);
-    int32_t *ids = new_bytes((size_t)rows * sizeof *ids),
-            *here = new_bytes((size_t)rows * sizeof *here);
+    int32_t *ids = test_bytes((size_t)rows * sizeof *ids),
+            *here = test_bytes((size_t)rows * sizeof *here);
 
     for (int r = 0; r < rows; r++)
         ids[r] = (r * r * 7 + 3 * r) % V;
@@ -76,31 +74,20 @@ static void parts(int batch, int len, int h, int V, bool positions)
     for (size_t i = 0; i < n; i++)
         assert_true(x[1][i] == want[i]); /* one of both is exact, the other 0 or a position */
     assert_same_bits(n_table, dtable, want_table);
-    free(table), free(pos), free(dx), free(want), free(x[0]), free(x[1]), free(dtable);
-    free(want_table), free(ids), free(here);
 }
 
-static void test_parts(void **state)
+TEST(parts)
 {
-    (void)state;
     omp_set_num_threads(2);
     parts(1, 7, 24, 11, true);
     parts(3, 5, 10, 6, false);
     parts(2, 67, 99, 17, true);
 }
 
-static void test_embed(void **state)
+TEST(embed)
 {
-    (void)state;
     omp_set_num_threads(2);
     shape(1, 7, 24, 0, 11);
     shape(3, 5, 10, 4, 6);
     shape(2, 67, 99, 13, 17);
-}
-
-TEST_GROUP(embed)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_embed), cmocka_unit_test(test_parts)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,14 +28,12 @@ static void one_product(struct sp_gemm g)
     /* The columns between n and ldc are in `want` as they were. */
     assert_close(what, of_c, C, want, TOLERANCE);
     assert_same_bits(of_c, C, again);
-    free(A), free(B), free(C), free(again), free(want);
 }
 
-static void test_products(void **state)
+TEST(products)
 {
     const int sizes[][3] = {{1, 1, 1}, {7, 24, 10}, {33, 5, 61}, {130, 67, 257}};
 
-    (void)state;
     printf("    %s\n", sp_gemm_backend());
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (int t = 0; t < 4; t++) {
@@ -54,11 +52,10 @@ static void test_products(void **state)
         }
 }
 
-static void test_empty(void **state)
+TEST(empty)
 {
     float c[6] = {1, 2, 3, 4, 5, NAN}, unread = NAN;
 
-    (void)state;
     sp_gemm(&(struct sp_gemm){.n = 3, .k = 2, .alpha = 1, .lda = 2, .ldb = 3, .ldc = 3}, &unread,
             &unread, c);
     assert_true(c[0] == 1 && c[4] == 5);
@@ -72,13 +69,12 @@ static void test_empty(void **state)
 }
 
 /* Attention calls it from inside a region, one product to a thread. */
-static void test_inside_region(void **state)
+TEST(inside_region)
 {
     enum { M = 19, N = 31, K = 23, CALLS = 8 };
     float *A = new_random(M * K, 4), *B = new_random(N * K, 5), *C[CALLS];
     double *want = new_double(M * N, NULL);
 
-    (void)state;
     ref_gemm(
         &(struct sp_gemm){
             .trans_b = true, .m = M, .n = N, .k = K, .lda = K, .ldb = K, .ldc = N, .alpha = 1},
@@ -95,18 +91,4 @@ static void test_inside_region(void **state)
         assert_close("in a region", M * N, C[i], want, TOLERANCE);
         assert_same_bits(M * N, C[i], C[0]);
     }
-    for (int i = 0; i < CALLS; i++)
-        free(C[i]);
-    free(A), free(B), free(want);
-}
-
-TEST_GROUP(gemm)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_inside_region),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
  * double loops over the same bf16 values. A bf16 result is one rounding away, at most 2^-8 of
  * itself.
  */
-#include "reference.h"
+#include "typed.h"
 #include "kernels/cpu/gemm/gemm_bf16.h"
 #include "kernels/cpu/pointwise/pointwise.h"
 #include <pthread.h>
@@ -19,21 +19,15 @@ static const struct {
 /* Random bf16 values, and the same as floats. */
 static uint16_t *new_low(size_t n, uint64_t seed, float **wide)
 {
-    uint16_t *low = new_bytes(n * sizeof *low);
-
     *wide = new_random(n, seed);
-    for (size_t i = 0; i < n; i++) {
-        low[i] = sp_bf16((*wide)[i]);
-        (*wide)[i] = sp_bf16_value(low[i]);
-    }
-    return low;
+    return new_typed(SP_BF16, n, *wide);
 }
 
 /* C as it was, in its type; the columns from n to ldc are NaN. */
 static void *new_result(const struct sp_gemm_bf16 *g, const float *c)
 {
     size_t n = (size_t)g->m * (size_t)g->ldc;
-    void *C = new_bytes(n * sizeof(float));
+    void *C = test_bytes(n * sizeof(float));
 
     for (size_t i = 0; i < n; i++) {
         bool kept = g->accumulate && (int)(i % (size_t)g->ldc) < g->n;
@@ -72,14 +66,15 @@ static void one_product(struct sp_gemm_bf16 g, int pad)
 {
     size_t na, nb, nc;
     float *a, *b, *c, *bias, *addend;
-    uint16_t *A, *B, *L, *BIAS, *ADDEND;
+    uint16_t *A, *B, *BIAS, *ADDEND;
     double *want;
 
     g.lda = (g.trans_a ? g.m : g.k) + pad, g.ldb = (g.trans_b ? g.k : g.n) + 2 * pad;
     g.ldc = g.n + pad;
     na = (size_t)(g.trans_a ? g.k : g.m) * (size_t)g.lda;
     nb = (size_t)(g.trans_b ? g.n : g.k) * (size_t)g.ldb, nc = (size_t)g.m * (size_t)g.ldc;
-    A = new_low(na, 1, &a), B = new_low(nb, 2, &b), L = new_low(nc, 3, &c);
+    A = new_low(na, 1, &a), B = new_low(nb, 2, &b);
+    new_low(nc, 3, &c);
     BIAS = new_low((size_t)g.n, 4, &bias);
     ADDEND = new_low((size_t)g.m * (size_t)g.n, 5, &addend);
     want = new_double(nc, c);
@@ -111,18 +106,14 @@ static void one_product(struct sp_gemm_bf16 g, int pad)
                      g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, pad,
                      sp_dtype_name(g.type), g.accumulate ? " +=" : "", g.bias ? " + bias" : "",
                      g.addend ? " + addend" : "", error);
-        free(C), free(again);
     }
-    free(a), free(b), free(c), free(bias), free(addend), free(want);
-    free(A), free(B), free(L), free(BIAS), free(ADDEND);
 }
 
-static void test_products(void **state)
+TEST(products)
 {
     const int sizes[][3] = {{1, 1, 1}, {7, 24, 10}, {33, 5, 61}, {130, 67, 257}, {1, 96, 64}};
     int n = 0;
 
-    (void)state;
     printf("    bf16 products by: %s\n", sp_bf16_unit_name(sp_cpu_bf16_unit()));
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (int t = 0; t < 4; t++)
@@ -142,9 +133,8 @@ static void test_products(void **state)
 }
 
 /* More than a block of each side; sums of 2100 products need a wider tolerance than TOLERANCE. */
-static void test_blocks(void **state)
+TEST(blocks)
 {
-    (void)state;
     one_product((struct sp_gemm_bf16){.m = 513, .n = 9, .k = 40, .type = SP_BF16, .bias = 1}, 0);
     one_product(
         (struct sp_gemm_bf16){
@@ -153,12 +143,11 @@ static void test_blocks(void **state)
     one_product((struct sp_gemm_bf16){.m = 6, .n = 5, .k = 2100, .trans_a = 1, .accumulate = 1}, 0);
 }
 
-static void test_empty(void **state)
+TEST(empty)
 {
     const uint16_t bias[2] = {sp_bf16(2), sp_bf16(-3)};
     uint16_t unread = 0xffff, c[4] = {sp_bf16(1), sp_bf16(4), 0xffff, 0xffff};
 
-    (void)state;
     sp_gemm_bf16(&(struct sp_gemm_bf16){.n = 3, .k = 2, .ldc = 3, .type = SP_BF16}, &unread,
                  &unread, NULL, NULL, c);
     assert_true(c[0] == sp_bf16(1));
@@ -175,7 +164,7 @@ static void test_empty(void **state)
 enum { M = 19, N = 31, K = 23, CALLS = 8 };
 
 /* Inside a parallel region each thread computes a product with the bits of one thread alone. */
-static void test_inside_region(void **state)
+TEST(inside_region)
 {
     const struct sp_gemm_bf16 g = {
         .trans_b = 1, .m = M, .n = N, .k = K, .lda = K, .ldb = K, .ldc = N};
@@ -183,7 +172,6 @@ static void test_inside_region(void **state)
     uint16_t *A = new_low(M * K, 4, &a), *B = new_low(N * K, 5, &b);
     double *want = new_double(M * N, NULL);
 
-    (void)state;
     ref_gemm(
         &(struct sp_gemm){
             .trans_b = true, .m = M, .n = N, .k = K, .lda = K, .ldb = K, .ldc = N, .alpha = 1},
@@ -197,16 +185,13 @@ static void test_inside_region(void **state)
         assert_close("in a region", M * N, C[i], want, TOLERANCE);
         assert_same_bits(M * N, C[i], C[0]);
     }
-    for (int i = 0; i < CALLS; i++)
-        free(C[i]);
-    free(a), free(b), free(A), free(B), free(want);
 }
 
 /* More products than a thread keeps, each on a team of one and on one of two. */
 static void *many(void *arg)
 {
     enum { SIZES = 700 };
-    float *a, *b, *c = new_nan(SIZES + 1), *first = new_nan(SIZES + 1);
+    float *a, *b, *c = new_nan(SIZES + 1);
     uint16_t *A = new_low(3, 6, &a), *B = new_low(3 * (SIZES + 1), 7, &b);
     int *wrong = arg;
 
@@ -220,16 +205,14 @@ static void *many(void *arg)
             sp_gemm_bf16(&g, A, B, NULL, NULL, c);
             *wrong += !(fabsf(c[n - 1] - last) < 1e-6f);
         }
-    free(a), free(b), free(c), free(first), free(A), free(B);
     return NULL;
 }
 
-static void test_many(void **state)
+TEST(many)
 {
     int wrong[3] = {0}, team = omp_get_max_threads();
     pthread_t thread[2];
 
-    (void)state;
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, many, &wrong[i]), 0);
     many(&wrong[2]);
@@ -240,14 +223,13 @@ static void test_many(void **state)
 }
 
 /* Rounding of vectors is that of single values. */
-static void test_rounding(void **state)
+TEST(rounding)
 {
     enum { ALL = 0x10000 };
-    float *x = new_bytes(4 * ALL * sizeof *x), *back = new_bytes(ALL * sizeof *back);
-    uint16_t *y = new_bytes(4 * ALL * sizeof *y), *low = new_bytes(ALL * sizeof *low);
+    float *x = test_bytes(4 * ALL * sizeof *x), *back = test_bytes(ALL * sizeof *back);
+    uint16_t *y = test_bytes(4 * ALL * sizeof *y), *low = test_bytes(ALL * sizeof *low);
     const uint32_t tails[4] = {0, 0x7fff, 0x8000, 0x8001};
 
-    (void)state;
     for (uint32_t i = 0; i < 4 * ALL; i++) {
         uint32_t u = i / 4 << 16 | tails[i % 4];
 
@@ -265,16 +247,4 @@ static void test_rounding(void **state)
         memcpy(&u, &back[i], sizeof u);
         assert_int_equal(u, i << 16);
     }
-    free(x), free(y), free(back), free(low);
-}
-
-TEST_GROUP(gemm_bf16)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_empty),    cmocka_unit_test(test_inside_region),
-        cmocka_unit_test(test_many),     cmocka_unit_test(test_rounding),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

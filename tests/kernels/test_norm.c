@@ -121,15 +121,10 @@ static void shape(bool rms, int T, int h, float offset, double tolerance)
     assert_close("dx with residual", n, dx, r.dx, tolerance);
     sp_norm_bwd(&norm, x, stats, &(struct sp_norm_bwd){.dy = dy, .dres = dres, .dx = dres});
     assert_same_bits(n, dres, dx);
-    free(x), free(gain), free(bias), free(dy), free(dres), free(dgain), free(dbias), free(y);
-    free(again), free(dx), free(stats), free(dgain2), free(dbias2);
-    free(r.x), free(r.gain), free(r.bias), free(r.weight), free(r.y), free(r.dx);
-    free(r.dgain), free(r.dbias);
 }
 
-static void test_norms(void **state)
+TEST(norms)
 {
-    (void)state;
     for (int rms = 0; rms < 2; rms++) {
         shape(rms, 7, 24, 0, TOLERANCE);
         shape(rms, 1, 11, 0, TOLERANCE);
@@ -140,18 +135,17 @@ static void test_norms(void **state)
 }
 
 /* Partial sums are added in thread order: other teams differ by rounding only. */
-static void test_teams(void **state)
+TEST(teams)
 {
     enum { T = 83, H = 207, N = T * H };
     float *x = new_random(N, 1), *gain = new_random(H, 2), *dy = new_random(N, 3);
     float *stats = new_nan(2 * T), *y = new_nan(N), *dx = new_nan(N), *dgain[4];
     int before = omp_get_max_threads();
 
-    (void)state;
     sp_norm(&(struct sp_norm){.rms = true, .T = T, .h = H, .eps = 1e-5f, .gain = gain}, x, y,
             stats);
     for (int k = 0; k < 4; k++) {
-        dgain[k] = new_bytes(H * sizeof(float));
+        dgain[k] = test_bytes(H * sizeof(float));
         memset(dgain[k], 0, H * sizeof(float));
         omp_set_num_threads(1 + k % 2);
         sp_norm_bwd(&(struct sp_norm){.rms = true, .T = T, .h = H, .gain = gain}, x, stats,
@@ -161,17 +155,4 @@ static void test_teams(void **state)
     assert_same_bits(H, dgain[0], dgain[2]);
     assert_same_bits(H, dgain[1], dgain[3]);
     assert_close_floats("dgain, 2 threads against 1", H, dgain[1], dgain[0], TOLERANCE);
-    for (int k = 0; k < 4; k++)
-        free(dgain[k]);
-    free(x), free(gain), free(dy), free(stats), free(y), free(dx);
-}
-
-TEST_GROUP(norm)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_teams),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

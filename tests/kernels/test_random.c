@@ -44,15 +44,13 @@ static void check_stream(uint64_t seed, uint64_t stream, float std, size_t first
                      (unsigned long long)seed, (double)w[i], (double)want);
     }
     assert_true(isnan(w[n]));
-    free(w);
 }
 
 /* Random123's vectors: all bits 0, all bits 1, digits of pi. */
-static void test_philox(void **state)
+TEST(philox)
 {
     uint32_t r[4];
 
-    (void)state;
     philox(0, 0, 0, r);
     assert_true(r[0] == 0x6627e8d5 && r[1] == 0xe169c58d && r[2] == 0xbc57ac4c &&
                 r[3] == 0x9b00dbd8);
@@ -62,11 +60,10 @@ static void test_philox(void **state)
 }
 
 /* Two million values in all. */
-static void test_same_bits(void **state)
+TEST(same_bits)
 {
     const size_t sizes[] = {0, 1, 3, 4, 5, 511, 512, 513, 1023, 20011};
 
-    (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         check_stream(42 + s, 0xcbf29ce484222325u * (s + 1), 0.02f, 0, sizes[s]);
     check_stream(7, 0x100000001b3u, 1, 0, 1000000);
@@ -75,20 +72,18 @@ static void test_same_bits(void **state)
 
 /* The only two of the first 4e9 values of this stream that the fast functions alone would round the
  * other way. */
-static void test_doubtful(void **state)
+TEST(doubtful)
 {
-    (void)state;
     check_stream(43, 7, 1, 1756696315 / 512 * 512, 512);
     check_stream(43, 7, 1, 2068118102 / 512 * 512, 512);
 }
 
 /* A part is the part of the whole, and the team does not matter. */
-static void test_parts(void **state)
+TEST(parts)
 {
     enum { N_ALL = 50000 };
     float *all = new_nan(N_ALL), *part = new_nan(N_ALL);
 
-    (void)state;
     omp_set_num_threads(1);
     sp_normal(5, 6, 0.1f, 0, N_ALL, all);
     for (int threads = 1; threads <= 3; threads++) {
@@ -99,26 +94,13 @@ static void test_parts(void **state)
         assert_same_bits(N_ALL, part, all);
     }
     omp_set_num_threads(2);
-    free(all), free(part);
 }
 
 /* Widths at which floats are subnormal, zero, or larger than most. */
-static void test_widths(void **state)
+TEST(widths)
 {
     const float widths[] = {0, 1e-45f, 1e-38f, 1e-30f, 1e10f, 1e37f, -0.5f};
 
-    (void)state;
     for (size_t k = 0; k < sizeof widths / sizeof widths[0]; k++)
         check_stream(k, k, widths[k], 0, 5000);
-}
-
-TEST_GROUP(random)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_philox),   cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_doubtful), cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_widths),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,15 +27,13 @@ static void *multiply(void *arg)
     assert_close("a product", M * N, C, want, TOLERANCE);
     assert_false(omp_get_dynamic());
     assert_int_equal(omp_get_max_threads(), THREADS);
-    free(A), free(B), free(C), free(want);
     return NULL;
 }
 
-static void test_product(void **state)
+TEST(product)
 {
     static struct asked asked[] = {{0, 1}, {1, 1}, {0, 0}, {1, 0}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         pthread_t thread; /* such settings are a thread's own */
 
@@ -58,9 +56,8 @@ static void *settle(void *arg)
     return NULL;
 }
 
-static void test_size(void **state)
+TEST(size)
 {
-    (void)state;
     for (int threads = 1; threads <= 4; threads++) {
         int size = threads;
         pthread_t thread;
@@ -69,12 +66,5 @@ static void test_size(void **state)
         pthread_join(thread, NULL);
         assert_int_equal(size, threads < sp_team_most() ? threads : sp_team_most());
     }
-}
-
-TEST_GROUP(team)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_size)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif

@@ -1,6 +1,6 @@
 /*
  * A fake NCCL for tests: transfers between processes, or between ranks of one process, over local
- * sockets, run by the streams of fake_cuda.c. It is as strict as NCCL may be: a communicator's
+ * sockets, run by the streams of tests/fake_cuda. It is as strict as NCCL may be: a communicator's
  * transfers run in the order of its stream, a send waits until its receive has begun, and the two
  * have the same size or the communicator fails.
  *
@@ -8,7 +8,7 @@
  * to T microseconds after its turn. FAKE_NCCL_STOP_AFTER=N: after N transfers a communicator stands
  * still. FAKE_NCCL_VERSION: the version that it reports.
  */
-#include "transport/fake_cuda.h"
+#include "fake_cuda/fake_cudart.h"
 #include <errno.h>
 #include <nccl.h>
 #include <poll.h>
@@ -31,14 +31,21 @@ struct ncclComm {
 enum kind { SEND, RECEIVE };
 
 struct transfer {
-    struct fake_op op;
     struct ncclComm *comm;
+    cudaStream_t stream;
     enum kind kind;
     const void *from;
     void *to;
     size_t bytes;
     int peer;
 };
+
+/* A program with this fake finds NCCL in itself, unless told otherwise; a rank may be a thread, with a GPU of its own. */
+__attribute__((constructor)) static void stand_in(void)
+{
+    setenv("SP_NCCL_LIBRARY", "", 0);
+    setenv("SP_FAKE_GPUS", "4", 0);
+}
 
 static __thread const char *last = "";
 
@@ -168,9 +175,10 @@ static bool run_receive(struct transfer *t, int fd)
            move(t->comm, fd, t->to, t->bytes, false);
 }
 
-static bool run(struct fake_op *op)
+/* A kernel. */
+static void CUDART_CB run(void *arg)
 {
-    struct transfer *t = (struct transfer *)op;
+    struct transfer *t = arg;
     size_t late = setting("FAKE_NCCL_DELAY_US");
     bool ok = true;
 
@@ -183,7 +191,14 @@ static bool run(struct fake_op *op)
     else
         ok = run_receive(t, t->comm->fds[t->peer]);
     free(t);
-    return ok;
+    if (!ok)
+        sp_fake_kernel_hangs();
+}
+
+static ncclResult_t launch(struct transfer *t)
+{
+    return cudaLaunchHostFunc(t->stream, run, t) == cudaSuccess ? ncclSuccess
+                                                                : ncclUnhandledCudaError;
 }
 
 /* ---- the part of NCCL ------------------------------------------------------------------------------ */
@@ -195,11 +210,8 @@ static ncclResult_t put(struct ncclComm *comm, enum kind kind, const void *from,
 
     if (!t)
         return ncclSystemError;
-    *t = (struct transfer){{.run = run, .stream = stream}, comm, kind, from, to, bytes, peer};
-    if (peer == comm->rank)
-        return refuse("a message to oneself");
-    fake_stream_push(stream, &t->op);
-    return ncclSuccess;
+    *t = (struct transfer){comm, stream, kind, from, to, bytes, peer};
+    return peer == comm->rank ? refuse("a message to oneself") : launch(t);
 }
 
 ncclResult_t ncclSend(const void *buffer, size_t count, ncclDataType_t type, int peer,

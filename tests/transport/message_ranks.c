@@ -7,6 +7,7 @@
  * Exit status 1 after a line on stderr.
  */
 #define _GNU_SOURCE 1 /* affinity */
+#include "draw.h"
 #include "starpipe/order.h"
 #include "transport/post.h"
 #include <sched.h>
@@ -26,16 +27,6 @@ static double clock_ms(clockid_t clock)
 
     clock_gettime(clock, &t);
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
-
-/* SplitMix64. */
-static int draw_below(int n)
-{
-    uint64_t z = draws += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (int)((z ^ (z >> 31)) % (uint64_t)n);
 }
 
 static void wrong(const char *what, int i)
@@ -104,14 +95,14 @@ static long programs(int seeds, int n)
     for (int seed = 1; seed <= seeds; seed++) {
         draws = (uint64_t)seed;
         for (int i = 0; i < n; i++) {
-            m[i].src = draw_below(world.size);
-            m[i].dst = draw_below(world.size);
-            m[i].words = 1 + draw_below(1 << (2 + draw_below(16)));
+            m[i].src = draw_below(&draws, world.size);
+            m[i].dst = draw_below(&draws, world.size);
+            m[i].words = 1 + draw_below(&draws, 1 << (2 + draw_below(&draws, 16)));
             order[i] = i;
         }
         draws = (uint64_t)(seed * 100 + world.rank);
         for (int k = n - 1; k > 0; k--) {
-            int other = draw_below(k + 1), i = order[k];
+            int other = draw_below(&draws, k + 1), i = order[k];
 
             order[k] = order[other];
             order[other] = i;

@@ -8,7 +8,7 @@
 have_mpi || exit 77
 ranks=$builddir/tests/transport/nccl_ranks
 [ -x "$ranks" ] || { echo "skipped: no headers of NCCL"; exit 77; }
-export SP_NCCL_LIBRARY= STARPU_NCPU=1 STARPU_WORKERS_NOBIND=1 STARPU_SILENT=1
+export STARPU_NCPU=1 STARPU_WORKERS_NOBIND=1 STARPU_SILENT=1
 
 # programs WHAT RANKS SEEDS MESSAGES
 programs()
@@ -24,7 +24,7 @@ for n in 2 3 4; do
     programs "sends wait" $n 4 150
 done
 FAKE_NCCL_EAGER=20000 FAKE_NCCL_DELAY_US=300 programs "sends do not wait, late" 3 4 150
-FAKE_CUDA_QUEUES=1 programs "one queue" 3 4 150
+SP_FAKE_GPU_QUEUES=1 programs "one queue" 3 4 150
 
 # says WHAT PATTERN RANKS: it fails with such a line.
 says()

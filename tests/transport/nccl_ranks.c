@@ -1,12 +1,13 @@
 /*
  * Messages over src/transport/nccl/nccl_messages.c between processes, with the real StarPU and MPI: tasks
  * write and read vectors in orders that cross, and every value is checked. Linked with the fake
- * CUDA and NCCL (fake_cuda.c, fake_nccl.c), the vectors are in main memory; linked with CUDA's
+ * CUDA and NCCL (tests/fake_cuda, fake_nccl.c), the vectors are in main memory; linked with CUDA's
  * runtime, in the GPU's, if StarPU has one.
  *
  *   mpirun -np N nccl_ranks [SEEDS [MESSAGES]]     random programs; the last line has their figures
  *   mpirun -np 2 nccl_ranks latency                a small message to and fro
  */
+#include "draw.h"
 #include "transport/nccl/nccl.h"
 #include <mpi.h>
 #include <starpu_mpi.h>
@@ -21,15 +22,6 @@ static int rank, size, arrivals;
 static struct sp_nccl *nccl;
 
 static uint64_t draws;
-
-static int draw_below(int n)
-{
-    uint64_t z = draws += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (int)((z ^ (z >> 31)) % (uint64_t)n);
-}
 
 static double now(void)
 {
@@ -155,9 +147,10 @@ static void make_messages(int n, bool any_order)
     for (int i = 0; i < n; i++) {
         struct message *m = &messages[i];
 
-        *m = (struct message){draw_below(size), draw_below(size - 1), 0, draw_below(SIZES)};
+        *m = (struct message){draw_below(&draws, size), draw_below(&draws, size - 1), 0,
+                              draw_below(&draws, SIZES)};
         m->dst += m->dst >= m->src;
-        m->floats = any_order ? 1 + 37 * i + draw_below(30) : 500 + 7000 * m->shelf;
+        m->floats = any_order ? 1 + 37 * i + draw_below(&draws, 30) : 500 + 7000 * m->shelf;
     }
 }
 
@@ -173,7 +166,7 @@ static int run(int seed, int n)
     for (int i = 0; i < n; i++)
         order[i] = i;
     for (int i = n - 1; any_order && i > 0; i--) {
-        int k = draw_below(i + 1), swap = order[i];
+        int k = draw_below(&draws, i + 1), swap = order[i];
 
         order[i] = order[k];
         order[k] = swap;

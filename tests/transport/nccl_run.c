@@ -1,4 +1,5 @@
 #include "transport/nccl_run.h"
+#include "draw.h"
 #include "transport/fake_starpu.h"
 #include "transport/fake_wire.h"
 #include "transport/nccl/nccl.h"
@@ -36,15 +37,6 @@ struct rank {
 };
 
 static struct message messages[MOST_MESSAGES];
-
-static int draw_below(uint64_t *state, int n)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (int)((z ^ (z >> 31)) % (uint64_t)n);
-}
 
 /* ---- tasks ---------------------------------------------------------------------------------------- */
 
@@ -151,7 +143,7 @@ static void deal(struct rank *r)
 static void *be_rank(void *arg)
 {
     struct rank *r = arg;
-    struct sp_nccl_config cfg = {.depth = r->run->depth, .fail = ended};
+    struct sp_nccl_config cfg = {.device = r->number, .depth = r->run->depth, .fail = ended};
     struct sp_nccl *nccl;
     char why[256] = "";
     int receives = 0;

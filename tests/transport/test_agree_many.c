@@ -4,6 +4,7 @@
  * become ready, notes are late, stages wait for buffers: all come to their end. Mistakes planted in the
  * rules stop most of these programs.
  */
+#include "draw.h"
 #include "policies/common.h"
 #include "transport/agree_wrong.h"
 #include "transport/nccl/nccl_agree.h"
@@ -54,15 +55,6 @@ static struct world {
     const char *wrong;
 } w;
 
-static int draw_below(int n)
-{
-    uint64_t z = w.draws += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (int)((z ^ (z >> 31)) % (uint64_t)n);
-}
-
 /* ---- a random world -------------------------------------------------------------------------------- */
 
 static void add_part(int message, int stage, bool sends)
@@ -91,12 +83,12 @@ static void add_link(int link, const int *processes, int n)
 /* Sums are of one stage of each process of a group; the first group has all, the second all but one. */
 static void add_sum(int m)
 {
-    int group = draw_below(2), members[PROCESSES], n = 0;
+    int group = draw_below(&w.draws, 2), members[PROCESSES], n = 0;
 
     w.message[m].sum = true;
     w.message[m].link = PROCESSES * PROCESSES + group;
     for (int p = group; p < w.processes && n < MEMBERS; p++) {
-        int stage = p + w.processes * draw_below(w.stages / w.processes);
+        int stage = p + w.processes * draw_below(&w.draws, w.stages / w.processes);
 
         members[n++] = p;
         add_part(m, stage, true);
@@ -106,7 +98,7 @@ static void add_sum(int m)
 
 static void add_edge(int m)
 {
-    int from = draw_below(w.stages), to = draw_below(w.stages - 1);
+    int from = draw_below(&w.draws, w.stages), to = draw_below(&w.draws, w.stages - 1);
     int ends[2];
 
     to += to >= from;
@@ -122,18 +114,18 @@ static void make_world(uint64_t seed)
 {
     memset(&w, 0, sizeof w);
     w.draws = seed;
-    w.processes = 1 + draw_below(PROCESSES);
-    w.stages = w.processes * (w.processes > 1 ? 1 + draw_below(STAGES / w.processes) : 2);
-    w.messages = 1 + draw_below(MESSAGES);
-    w.depth = 1 + draw_below(3);
-    w.window = 1 + draw_below(6);
+    w.processes = 1 + draw_below(&w.draws, PROCESSES);
+    w.stages = w.processes * (w.processes > 1 ? 1 + draw_below(&w.draws, STAGES / w.processes) : 2);
+    w.messages = 1 + draw_below(&w.draws, MESSAGES);
+    w.depth = 1 + draw_below(&w.draws, 3);
+    w.window = 1 + draw_below(&w.draws, 6);
     for (int s = 0; s < w.stages; s++) {
         w.stage[s].process = s % w.processes;
-        w.stage[s].free_in = 1 + draw_below(3);
-        w.stage[s].free_out = 1 + draw_below(3);
+        w.stage[s].free_in = 1 + draw_below(&w.draws, 3);
+        w.stage[s].free_out = 1 + draw_below(&w.draws, 3);
     }
     for (int m = 0; m < w.messages; m++) {
-        if (w.processes > 2 && draw_below(6) == 0)
+        if (w.processes > 2 && draw_below(&w.draws, 6) == 0)
             add_sum(m);
         else
             add_edge(m);
@@ -333,7 +325,7 @@ static bool kind_of_event(int kind, int i, int k, bool really)
 static bool step(void)
 {
     static int events[4096][3];
-    int n = 0, late = draw_below(2 * KINDS);
+    int n = 0, late = draw_below(&w.draws, 2 * KINDS);
 
     for (int again = 0; again < 2 && !n; again++, late = -1)
         for (int kind = 0; kind < KINDS; kind++)
@@ -346,7 +338,7 @@ static bool step(void)
                     }
     if (!n)
         return false;
-    late = draw_below(n);
+    late = draw_below(&w.draws, n);
     kind_of_event(events[late][0], events[late][1], events[late][2], true);
     return !w.wrong;
 }

@@ -44,9 +44,8 @@ static const char *words(int outcome)
                                         : "stood still";
 }
 
-static void test_mistakes(void **state)
+TEST(mistakes)
 {
-    (void)state;
     for (int m = AGREE_RIGHT + 1; m < AGREE_MISTAKES; m++) {
         int outcome = NCCL_RIGHT, tries = 0;
 
@@ -69,17 +68,16 @@ static void test_mistakes(void **state)
 
 /* If all streams share one queue of the GPU, a stream may have one message at a time, which waits
  * only for its peer. With three, the second one would stop the op that its peer waits for. */
-static void test_queues(void **state)
+TEST(queues)
 {
     struct nccl_run run = {.seed = 3, .ranks = 4, .messages = 200, .depth = 1};
     int one, three;
 
-    (void)state;
-    setenv("FAKE_CUDA_QUEUES", "1", 1);
+    setenv("SP_FAKE_GPU_QUEUES", "1", 1);
     one = run_in_child(&run, 60);
     run.depth = 3;
     three = run_in_child(&run, 3);
-    unsetenv("FAKE_CUDA_QUEUES");
+    unsetenv("SP_FAKE_GPU_QUEUES");
     assert_int_equal(one, NCCL_RIGHT);
     assert_int_equal(three, STUCK);
 }
@@ -93,12 +91,11 @@ static void right(struct nccl_run run)
     alarm(0);
 }
 
-static void test_runs(void **state)
+TEST(runs)
 {
     int runs = getenv("SP_TEST_RUNS") ? atoi(getenv("SP_TEST_RUNS")) : 24, messages = 0;
     struct timespec from, to;
 
-    (void)state;
     clock_gettime(CLOCK_MONOTONIC, &from);
     for (int i = 0; i < runs; i++) {
         struct nccl_run run = {.seed = (uint64_t)i + 1,
@@ -117,16 +114,4 @@ static void test_runs(void **state)
     unsetenv("FAKE_NCCL_DELAY_US");
     printf("%d runs, %d messages in %.1f s\n", runs, messages,
            (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));
-}
-
-TEST_GROUP(nccl)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mistakes), /* first: these fork */
-        cmocka_unit_test(test_queues),
-        cmocka_unit_test(test_runs),
-    };
-
-    setenv("SP_NCCL_LIBRARY", "", 1); /* the one in this program */
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,7 @@ struct rank {
 };
 
 static int failures;
+static starpu_data_handle_t handle[2];
 
 static void count_failure(int status)
 {
@@ -51,6 +52,8 @@ static void run_ranks(struct rank ranks[2], void (*work)(struct sp_nccl *nccl, i
     for (int r = 0; r < 2; r++) {
         ranks[r].wire = fake_wire(wires, r);
         ranks[r].work = work;
+        if (!ranks[r].cfg.device)
+            ranks[r].cfg.device = r;
         ranks[r].cfg.fail = count_failure;
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, be_rank, &ranks[r]), 0);
     }
@@ -58,6 +61,55 @@ static void run_ranks(struct rank ranks[2], void (*work)(struct sp_nccl *nccl, i
         pthread_join(ranks[r].thread, NULL);
     fake_starpu_stop();
     fake_wires_free(wires);
+}
+
+/* ---- mistakes of the caller ------------------------------------------------------------------------------- */
+
+static void same_tag(struct sp_nccl *nccl, int rank)
+{
+    if (rank == 0) {
+        sp_nccl_send(nccl, handle[0], 1, 7);
+        sp_nccl_send(nccl, handle[0], 1, 7);
+    }
+    sp_nccl_wait_all(nccl);
+}
+
+static void no_edge(struct sp_nccl *nccl, int rank)
+{
+    if (rank == 0)
+        sp_nccl_send(nccl, handle[0], 0, 7);
+}
+
+/* It ends a process after its line: a child, forked before the runs whose stuck threads it would not have. */
+static void mistake(void (*work)(struct sp_nccl *nccl, int rank), const char *line)
+{
+    struct rank ranks[2] = {0};
+    struct capture said;
+    int status = 0;
+    pid_t pid;
+
+    handle[0] = fake_handle(100);
+    capture_begin(&said);
+    pid = fork();
+    if (pid == 0) {
+        alarm(10);
+        run_ranks(ranks, work);
+        _exit(0);
+    }
+    assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+    capture_end(&said);
+    fake_handle_free(handle[0]);
+    if (!strstr(said.text, line))
+        fail_msg("%s", said.text);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+TEST(callers)
+{
+    mistake(same_tag, "starpipe: internal: message 7, rank 0 to rank 1: its tag is on its way "
+                      "already\n");
+    mistake(no_edge, "starpipe: internal: message 7, rank 0 to rank 0: no communicator was made "
+                     "for it\n");
 }
 
 /* ---- at the start --------------------------------------------------------------------------------------- */
@@ -86,9 +138,8 @@ static void start_fails(const char *name, const char *value, int err, const char
     assert_int_equal(status, 0);
 }
 
-static void test_library(void **state)
+TEST(library)
 {
-    (void)state;
     start_fails("SP_NCCL_LIBRARY", "libno-such-nccl.so.2", -ELIBACC,
                 "NCCL cannot be loaded: libno-such-nccl.so.2: cannot open shared object file");
     start_fails("SP_NCCL_LIBRARY", "libm.so.6", -ELIBACC, "libm.so.6 is NCCL 0, at least 21801");
@@ -98,22 +149,19 @@ static void test_library(void **state)
     start_fails("FAKE_NCCL_VERSION", "21708", -ELIBACC, " is NCCL 21708, at least 21801 is needed");
 }
 
-static void test_device(void **state)
+TEST(device)
 {
-    struct rank ranks[2] = {{.cfg.device = 0}, {.cfg.device = 1}};
+    struct rank ranks[2] = {{.cfg.device = 0}, {.cfg.device = 99}};
     struct capture said;
 
-    (void)state;
     capture_begin(&said);
     run_ranks(ranks, NULL);
-    assert_string_equal(capture_end(&said), "starpipe: cudaSetDevice: invalid device ordinal\n");
+    assert_string_equal(capture_end(&said), "starpipe: cudaSetDevice: error 101\n");
     assert_int_equal(ranks[0].err, -EIO);
     assert_int_equal(ranks[1].err, -EIO);
 }
 
 /* ---- in a run ------------------------------------------------------------------------------------------- */
-
-static starpu_data_handle_t handle[2];
 
 /* Rank 0 sends 100 bytes, rank 1 receives 104: the sender knows first. */
 static void differ(struct sp_nccl *nccl, int rank)
@@ -130,12 +178,11 @@ static void differ(struct sp_nccl *nccl, int rank)
     }
 }
 
-static void test_sizes(void **state)
+TEST(sizes)
 {
     struct rank ranks[2] = {0};
     struct capture said;
 
-    (void)state;
     handle[0] = fake_handle(100);
     handle[1] = fake_handle(104);
     capture_begin(&said);
@@ -159,12 +206,11 @@ static void leave(struct sp_nccl *nccl, int rank)
     }
 }
 
-static void test_peer_gone(void **state)
+TEST(peer_gone)
 {
     struct rank ranks[2] = {0};
     struct capture said;
 
-    (void)state;
     handle[0] = fake_handle(100);
     handle[1] = fake_handle(100);
     setenv("FAKE_NCCL_STOP_AFTER", "1", 1); /* the first transfer makes the edge ready */
@@ -175,66 +221,4 @@ static void test_peer_gone(void **state)
                         "starpipe: a message between GPUs: remote process exited or there was a "
                         "network error\n");
     assert_int_equal(failures, 1);
-}
-
-/* ---- mistakes of the caller ------------------------------------------------------------------------------- */
-
-static void same_tag(struct sp_nccl *nccl, int rank)
-{
-    if (rank == 0) {
-        sp_nccl_send(nccl, handle[0], 1, 7);
-        sp_nccl_send(nccl, handle[0], 1, 7);
-    }
-    sp_nccl_wait_all(nccl);
-}
-
-static void no_edge(struct sp_nccl *nccl, int rank)
-{
-    if (rank == 0)
-        sp_nccl_send(nccl, handle[0], 0, 7);
-}
-
-/* Ends the process after its line. */
-static void mistake(void (*work)(struct sp_nccl *nccl, int rank), const char *line)
-{
-    struct rank ranks[2] = {0};
-    struct capture said;
-    int status = 0;
-    pid_t pid;
-
-    handle[0] = fake_handle(100);
-    capture_begin(&said);
-    pid = fork();
-    if (pid == 0) {
-        alarm(10);
-        run_ranks(ranks, work);
-        _exit(0);
-    }
-    assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
-    capture_end(&said);
-    fake_handle_free(handle[0]);
-    if (!strstr(said.text, line))
-        fail_msg("%s", said.text);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-}
-
-static void test_callers(void **state)
-{
-    (void)state;
-    mistake(same_tag, "starpipe: internal: message 7, rank 0 to rank 1: its tag is on its way "
-                      "already\n");
-    mistake(no_edge, "starpipe: internal: message 7, rank 0 to rank 0: no communicator was made "
-                     "for it\n");
-}
-
-TEST_GROUP(nccl_errors)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_library), /* these fork */
-        cmocka_unit_test(test_callers), cmocka_unit_test(test_device),
-        cmocka_unit_test(test_sizes),   cmocka_unit_test(test_peer_gone),
-    };
-
-    setenv("SP_NCCL_LIBRARY", "", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

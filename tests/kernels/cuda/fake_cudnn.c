@@ -58,7 +58,8 @@ struct sp_cudnn_plan *sp_cudnn_plan_create(struct sp_cudnn *cudnn,
     assert_true(shape->q_len <= shape->kv_len && shape->kv_len <= shape->kv_rows);
     assert_true(!shape->backward || shape->kv_len <= shape->dkv_rows);
     assert_true(shape->q_len <= shape->q_rows);
-    plan = new_bytes(sizeof *plan);
+    plan = malloc(sizeof *plan);
+    assert_non_null(plan);
     plan->shape = *shape;
     plan->workspace_bytes = 100;
     if (shape->backward && shape->deterministic) {
@@ -117,7 +118,7 @@ static void one_sequence(const struct sp_fused_shape *s, const struct sp_fused_t
     size_t n = (size_t)(s->q_len * q_width), n_kv = (size_t)(s->kv_len * 2 * width);
     size_t n_lse = (size_t)(s->heads * s->q_len);
     float *q = new_nan(n), *kv = new_nan(n_kv), *o = new_nan(n), *lse = new_nan(n_lse);
-    float *d_o = new_nan(n), *dq = new_nan(n), *dkv = new_bytes(n_kv * sizeof *dkv);
+    float *d_o = new_nan(n), *dq = new_nan(n), *dkv = test_bytes(n_kv * sizeof *dkv);
     float *kept = (float *)t->lse + (size_t)b * n_lse;
     const float *keys[] = {kv};
 
@@ -145,7 +146,6 @@ static void one_sequence(const struct sp_fused_shape *s, const struct sp_fused_t
         scatter(dkv_rows, dkv, from(t->dk, b * s->dkv_rows, s->dkv_row));
         scatter(dkv_rows, dkv + width, from(t->dv, b * s->dkv_rows, s->dkv_row));
     }
-    free(q), free(kv), free(o), free(lse), free(d_o), free(dq), free(dkv);
 }
 
 /* Outputs hold nothing before they are written, and lie nowhere else. */
@@ -160,7 +160,6 @@ static void spoil(const struct sp_fused_shape *s, const struct sp_fused_tensors 
         scatter((struct rows){s->kv_len, width, s->dkv_row, width}, nan,
                 from(t->dv, b * s->dkv_rows, s->dkv_row));
     }
-    free(nan);
 }
 
 /* Both use tensors and a workspace like this. */

@@ -126,11 +126,10 @@ int before(void **state)
 
 struct array array(enum sp_dtype type, size_t n, float *v, int shift)
 {
-    struct array a = {.type = type, .n = n};
+    size_t elem = sp_dtype_bytes(type);
+    unsigned char *memory = test_aligned(256, (n + (size_t)shift) * elem);
+    struct array a = {type, n, memory + (size_t)shift * elem};
 
-    a.memory = aligned_alloc(256, (n * sp_dtype_bytes(type) + 2 * 256) / 256 * 256);
-    assert_non_null(a.memory);
-    a.x = a.memory + (size_t)shift * sp_dtype_bytes(type);
     for (size_t i = 0; i < n; i++) {
         set_value(type, a.x, i, v ? v[i] : NAN);
         if (v)

@@ -32,7 +32,7 @@ int before(void **state);
 struct array {
     enum sp_dtype type;
     size_t n;
-    unsigned char *memory, *x;
+    unsigned char *x;
 };
 
 /* An array of v rounded to the type; v is rounded too. NULL: NaN. */

@@ -189,8 +189,7 @@ static struct tensor tensor(size_t n, uint64_t seed)
 {
     struct tensor t = {n, seed ? new_random(n, seed) : new_nan(n), NULL};
 
-    t.low = aligned_alloc(256, (2 * n + 255) / 256 * 256 + 256);
-    assert_non_null(t.low);
+    t.low = test_aligned(256, 2 * n + 256);
     for (size_t i = 0; i < n; i++) {
         t.low[i] = sp_bf16(t.f[i]);
         t.f[i] = sp_bf16_value(t.low[i]);
@@ -198,17 +197,11 @@ static struct tensor tensor(size_t n, uint64_t seed)
     return t;
 }
 
-static void drop(struct tensor *t)
-{
-    free(t->f);
-    free(t->low);
-}
-
 static double worst;
 
 static void compare(const struct tensor *got, const float *want, double tolerance)
 {
-    float *g = new_bytes(got->n * sizeof *g);
+    float *g = test_bytes(got->n * sizeof *g);
     double *w = new_double(got->n, want), error;
 
     for (size_t i = 0; i < got->n; i++)
@@ -216,7 +209,6 @@ static void compare(const struct tensor *got, const float *want, double toleranc
     error = error_of(got->n, g, w);
     worst = fmax(worst, error);
     assert_true(error <= tolerance);
-    free(g), free(w);
 }
 
 struct data {
@@ -240,9 +232,8 @@ static void make_data(struct data *x, const struct problem *p, bool first)
     x->o = tensor(n, 0);
     x->d_o = tensor(n, 2);
     x->dq = tensor(n, 0);
-    x->lse = aligned_alloc(256, (rows * sizeof(float) + 255) / 256 * 256);
+    x->lse = test_aligned(256, rows * sizeof(float));
     x->want_lse = new_nan(rows);
-    assert_non_null(x->lse);
     for (int j = 0; j < p->n_kv; j++) {
         size_t m = (size_t)p->batch * (size_t)p->kv_len[j] * 2 * (size_t)(p->kv_heads * p->d);
 
@@ -255,14 +246,6 @@ static void make_data(struct data *x, const struct problem *p, bool first)
         x->kv_f[j] = x->kv[j].f;
         x->dkv_f[j] = x->dkv[j].f;
     }
-}
-
-static void free_data(struct data *x)
-{
-    drop(&x->q), drop(&x->o), drop(&x->d_o), drop(&x->dq);
-    for (int j = 0; j < x->at.n_kv; j++)
-        drop(&x->kv[j]), drop(&x->dkv[j]);
-    free(x->lse), free(x->want_lse);
 }
 
 static void compute_backward(struct data *x, uint16_t *dq, bool first)
@@ -308,8 +291,6 @@ static void one_problem(const struct problem *p, bool first)
     compare(&x.dq, x.dq.f, 2 * ROUNDING);
     for (int j = 0; j < p->n_kv; j++)
         compare(&x.dkv[j], x.dkv[j].f, 2 * ROUNDING);
-    free(lse);
-    free_data(&x);
 }
 
 /* The bytes of workspace that memory is planned with. */
@@ -321,9 +302,8 @@ static size_t planned(const struct problem *p)
     return sp_cuda_attention_bytes(0, &at, sp_fake_cudart.total_bytes);
 }
 
-static void test_problems(void **state)
+TEST(problems)
 {
-    (void)state;
     for (int i = 0; i < PROBLEMS; i++)
         for (int first = 0; first < 2; first++) {
             assert_true(open_table());
@@ -340,11 +320,10 @@ static void test_problems(void **state)
 }
 
 /* Forward and backward each keep one plan for a shape, wherever the slices lie in memory. */
-static void test_plans_are_kept(void **state)
+TEST(plans_are_kept)
 {
     struct problem again = {2, 4, 2, 8, 8, 7, 3, {6, 4, 5}};
 
-    (void)state;
     assert_true(open_table());
     one_problem(&problems[3], true);
     assert_int_equal(sp_fake_cudnn.created, 2);
@@ -376,14 +355,13 @@ static void in_parts(const struct problem *p, double whole, int runs)
 }
 
 /* Scores that do not fit are computed for some sequences, then for some heads, at a time. */
-static void test_parts(void **state)
+TEST(parts)
 {
     const struct problem p = {4, 8, 4, 8, 12, 12, 2, {12, 12}};
     const struct problem longer = {2, 4, 2, 8, 8, 2, 1, {13}};
     const struct problem odd = {4, 6, 3, 8, 13, 11, 2, {12, 12}},
                          alone = {5, 1, 1, 8, 7, 1, 1, {8}};
 
-    (void)state;
     in_parts(&p, 0.9, 1);
     in_parts(&p, 1.05, 1); /* nearly */
     in_parts(&p, 1.5, 2);
@@ -414,7 +392,7 @@ static void test_parts(void **state)
 
 /* If the scores of one head do not fit, some of its queries run at a time, with the keys that they
  * see. */
-static void test_pieces(void **state)
+TEST(pieces)
 {
     const struct problem p = {2, 2, 2, 8, 300, 40, 1, {340}},
                          tail = {1, 1, 1, 8, 300, 12, 1, {330}};
@@ -422,7 +400,6 @@ static void test_pieces(void **state)
     const struct problem grouped = {2, 6, 2, 8, 300, 40, 1, {340}};
     const struct problem few = {1, 1, 1, 8, 64, 0, 1, {64}};
 
-    (void)state;
     in_parts(&p, 4 * 1.05, 4);
     in_parts(&p, 4 * 2.2, 4 * 3); /* 44, 128 and 128 queries */
     in_parts(&tail, 2.2, 3);
@@ -447,14 +424,13 @@ static void test_pieces(void **state)
         make_data(&x, none, true);
         compute(&x, true);
         assert_int_equal(tiled, 10);
-        free_data(&x);
         stop();
     }
     sp_error_hold(0);
 }
 
 /* The planned bytes are enough, and not much more, however the problem is divided. */
-static void test_planned(void **state)
+TEST(planned)
 {
     const struct problem large[] = {{2, 4, 4, 8, 300, 41, 1, {341}},
                                     {1, 4, 4, 8, 700, 100, 1, {800}},
@@ -462,7 +438,6 @@ static void test_planned(void **state)
                                     {1, 6, 2, 8, 700, 100, 1, {800}},
                                     {2, 4, 1, 24, 500, 0, 1, {512}}};
 
-    (void)state;
     setenv("SP_CUDA_ATTENTION_MIB", "1", 1);
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i += (size_t)test_every(2)) {
         size_t bound = planned(&large[i]);
@@ -498,19 +473,17 @@ static int two_of(void *arg)
     for (int i = 0; i < 2; i++) {
         make_data(&x, p, true);
         compute(&x, true);
-        free_data(&x);
     }
     return tiled;
 }
 
-static void test_tiled(void **state)
+TEST(tiled)
 {
     struct problem odd = {1, 2, 2, 12, 4, 0, 1, {4}}, p = problems[0];
     const struct problem lone = {1, 2, 2, 8, 1, 7, 1, {12}};
     char text[1024];
     struct data x;
 
-    (void)state;
     assert_int_equal(said_by(two_of, &odd, text, sizeof text), 22);
     printf("    %s", text);
     assert_true(is_one_line(text));
@@ -534,14 +507,12 @@ static void test_tiled(void **state)
     compute_backward(&x, x.dq.low + 4, true);
     assert_int_equal(tiled, 11);
     assert_int_equal(sp_fake_cudnn.created, 0);
-    free_data(&x);
 
     /* One query behind other tokens, as sampling has with more keys each time. */
     make_data(&x, &lone, true);
     table.attention(&table, &x.at, x.q.low, x.kv_low, x.o.low, x.lse);
     assert_int_equal(tiled, 12);
     assert_int_equal(sp_fake_cudnn.created, 0);
-    free_data(&x);
     stop();
 }
 
@@ -551,11 +522,10 @@ static int start_twice(void *arg)
     return open_table() + open_table();
 }
 
-static void test_absent(void **state)
+TEST(absent)
 {
     char text[1024];
 
-    (void)state;
     sp_fake_cudnn.absent = true;
     assert_int_equal(said_by(start_twice, NULL, text, sizeof text), 0);
     printf("    %s", text);
@@ -572,9 +542,8 @@ static void test_absent(void **state)
 }
 
 /* FlashAttention-3 computes all problems that it supports, with and without cuDNN for the rest. */
-static void test_flash3(void **state)
+TEST(flash3)
 {
-    (void)state;
     for (int absent = 0; absent < 2; absent++)
         for (int i = 0; i < PROBLEMS; i++)
             for (int first = 0; first < 2; first++) {
@@ -583,7 +552,7 @@ static void test_flash3(void **state)
                 sp_fake_cudnn.absent = absent;
                 sp_fake_flash3.head_dim = 8;
                 setenv("SP_CUDA_FAST", first ? "1" : "0", 1);
-                if (absent) /* a warning that test_absent looks at */
+                if (absent) /* a warning that another test looks at */
                     setenv("SP_CUDA_CUDNN", "0", 1);
                 assert_true(open_table());
                 sp_fake_cudnn.runs = sp_fake_flash3.runs = 0;
@@ -614,30 +583,14 @@ static int refused_run(void *arg)
     return 0;
 }
 
-static void test_flash3_refuses(void **state)
+TEST(flash3_refuses)
 {
     char text[1024];
 
-    (void)state;
     assert_int_equal(said_by(refused_run, NULL, text, sizeof text), 1);
     printf("    %s", text);
     assert_true(is_one_line(text));
     assert_non_null(strstr(text, "it was told to; SP_CUDA_FLASH3=0"));
 }
 
-TEST_GROUP(cudnn)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_problems, before),
-        cmocka_unit_test_setup(test_plans_are_kept, before),
-        cmocka_unit_test_setup(test_parts, before),
-        cmocka_unit_test_setup(test_pieces, before),
-        cmocka_unit_test_setup(test_planned, before),
-        cmocka_unit_test_setup(test_tiled, before),
-        cmocka_unit_test_setup(test_absent, before),
-        cmocka_unit_test_setup(test_flash3, before),
-        cmocka_unit_test_setup(test_flash3_refuses, before),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_SETUP(before)

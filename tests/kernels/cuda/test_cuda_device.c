@@ -36,9 +36,8 @@ static void assert_refusal(int device, int code, const char *says)
     assert_non_null(strstr(text, says));
 }
 
-static void test_check(void **state)
+TEST(check)
 {
-    (void)state;
     assert_int_equal(sp_cuda_check(0), 0);
 
     sp_fake_cudart.driver = 0;
@@ -97,12 +96,11 @@ static void assert_end(int (*f)(void *arg), void *arg, const char *says)
     assert_non_null(strstr(text, says));
 }
 
-static void test_must(void **state)
+TEST(must)
 {
     cudaError_t err = cudaSuccess;
     char text[64];
 
-    (void)state;
     assert_int_equal(said_by(must, &err, text, sizeof text), 0);
     assert_string_equal(text, "");
     err = cudaErrorMemoryAllocation;
@@ -133,13 +131,12 @@ static int grow_after_failure(void *arg)
     return sp_cuda_workspace(&backend, 1 << 20) ? 0 : 2;
 }
 
-static void test_workspace(void **state)
+TEST(workspace)
 {
     const size_t MIB = 1 << 20;
     size_t all = (size_t)1 << 30, more = all + 1;
     void *first, *grown;
 
-    (void)state;
     assert_end(grow_after_failure, NULL, "before the workspace grows: error 700");
     first = sp_cuda_workspace(&backend, 1000);
     assert_int_equal((uintptr_t)first % 256, 0);
@@ -270,12 +267,11 @@ static int create(void *arg)
     return -sp_cuda_create(0, NULL, &cuda);
 }
 
-static void test_create(void **state)
+TEST(create)
 {
     struct sp_cuda *cuda = NULL;
     char text[1024];
 
-    (void)state;
     assert_int_equal(sp_cuda_create(0, NULL, &cuda), 0);
     assert_string_equal(filled, "gnamtlu.gnamtlu.");
     for (int t = 0; t < SP_DTYPES; t++) {
@@ -303,13 +299,12 @@ static void test_create(void **state)
 }
 
 /* Sums over rows, for wide rows and narrow ones; D of attention's rows. */
-static void test_most_held(void **state)
+TEST(most_held)
 {
     const int len = 1 << 20;
     struct sp_attention few = {.batch = 1, .heads = 2, .q_len = 100, .n_kv = 1, .kv_len = &len};
     struct sp_attention many = {.batch = 8, .heads = 16, .q_len = len, .n_kv = 1, .kv_len = &len};
 
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
         enum sp_dtype type = (enum sp_dtype)t;
 
@@ -322,13 +317,4 @@ static void test_most_held(void **state)
     }
 }
 
-TEST_GROUP(device)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_check, before),     cmocka_unit_test_setup(test_must, before),
-        cmocka_unit_test_setup(test_workspace, before), cmocka_unit_test_setup(test_create, before),
-        cmocka_unit_test_setup(test_most_held, before),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_SETUP(before)

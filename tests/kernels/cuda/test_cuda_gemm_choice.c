@@ -13,6 +13,8 @@
 
 enum { T = 6, IN = 40, OUT = 24 };
 
+TEST_SETUP(before)
+
 struct outputs {
     float x[OUT * IN], y[OUT * IN];
     uint16_t low[OUT * IN];
@@ -35,7 +37,6 @@ static void compute(struct outputs *o)
     f->linear(f, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = b}, a, o->x);
     k->linear_dw(k, &(struct sp_linear){.T = T, .in = IN, .out = OUT}, A.x, C.x, o->y, o->sums);
     k->linear_dx(k, &(struct sp_linear){.T = T, .in = IN, .out = OUT, .w = B.x}, C.x, o->low, true);
-    free(a), free(b), free(c), free(A.memory), free(B.memory), free(C.memory);
 }
 
 static void assert_same_outputs(const struct outputs *a, const struct outputs *b)
@@ -44,11 +45,10 @@ static void assert_same_outputs(const struct outputs *a, const struct outputs *b
 }
 
 /* The fastest of eight gives the same bits, measured or not, in the first call and the next. */
-static void test_measuring_changes_nothing(void **state)
+TEST(measuring_changes_nothing)
 {
     static struct outputs plain, measured, again, other;
 
-    (void)state;
     for (int best = 0; best < 8; best++) {
         sp_fake_lt.first = best;
         start(false);
@@ -96,7 +96,6 @@ static int call(enum function function, enum sp_dtype type, int shift)
         k->linear_dw(k, &(struct sp_linear){.T = T, .in = IN, .out = OUT}, x.x, w.x, (float *)y.x,
                      function == DW ? NULL : (float *)z.x);
     }
-    free(x.memory), free(w.memory), free(y.memory), free(z.memory);
     return sp_fake_lt.last_algo;
 }
 
@@ -106,9 +105,8 @@ static int run_linear(int shift)
 }
 
 /* An algorithm must be clearly faster to be chosen; each shape and alignment is measured once. */
-static void test_choice(void **state)
+TEST(choice)
 {
-    (void)state;
     for (int i = 0; i < SP_FAKE_ALGOS; i++)
         sp_fake_lt.us[i] = 1000;
     sp_fake_lt.us[5] = 980;
@@ -136,9 +134,8 @@ static void test_choice(void **state)
 
 /* A clock that is slow at first, other load meanwhile, an algorithm that fails when it is
  * measured. */
-static void test_disturbed(void **state)
+TEST(disturbed)
 {
-    (void)state;
     for (int i = 0; i < SP_FAKE_ALGOS; i++)
         sp_fake_lt.us[i] = 500;
     sp_fake_lt.cold_us = 150e3;
@@ -161,7 +158,7 @@ static void test_disturbed(void **state)
 }
 
 /* Two steps where they are faster than one. */
-static void test_fusing(void **state)
+TEST(fusing)
 {
     const struct {
         int tune;
@@ -172,7 +169,6 @@ static void test_fusing(void **state)
                  {1, 20, 30, 10, true, false},
                  {0, 20, 10, 10, true, true}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sp_fake_lt.epilogue_us = cases[i].epilogue;
         kernel_us[GELU_US] = cases[i].gelu;
@@ -200,9 +196,8 @@ static void test_fusing(void **state)
 }
 
 /* If there is no memory to measure a sum in place, the first guess is taken. */
-static void test_no_scratch(void **state)
+TEST(no_scratch)
 {
-    (void)state;
     sp_fake_lt.us[3] = 1;
     start(true);
     sp_fake_cudart.device_waits = 0;
@@ -237,11 +232,13 @@ static void empty_cache(int fastest)
         sp_fake_lt.us[i] = i == fastest ? 500 : 1000;
 }
 
-static void make_directory(void)
+static int make_directory(void **state)
 {
+    (void)state;
     assert_non_null(mkdtemp(directory));
     snprintf(kept_file, sizeof kept_file, "%s/products-1-Fake-0-cublasLt-%zu", directory,
              cublasLtGetVersion());
+    return 0;
 }
 
 /* Reads the text of the file; returns its length. */
@@ -267,11 +264,10 @@ static void write_file(const char *text, size_t n)
 }
 
 /* The next run, and others at the same time, take a kept choice without measuring. */
-static void test_kept(void **state)
+TEST(kept)
 {
     struct sp_cuda_gemm *first;
 
-    (void)state;
     empty_cache(5);
     start(true);
     first = cuda.gemm;
@@ -303,9 +299,8 @@ static void test_kept(void **state)
 
 /* A choice made without measuring is kept too: the next run, which could measure, gives the same
  * bits. */
-static void test_kept_untimed(void **state)
+TEST(kept_untimed)
 {
-    (void)state;
     empty_cache(3);
     start(true);
     sp_fake_cudart.most_allocations = sp_fake_cudart.allocations;
@@ -319,14 +314,13 @@ static void test_kept_untimed(void **state)
 }
 
 /* If several processes come upon a shape at the same time, one decides for all. */
-static void test_kept_processes(void **state)
+TEST(kept_processes)
 {
     enum { PROCESSES = 6 };
     char text[4096];
     size_t lines = 0;
     pid_t pid[PROCESSES];
 
-    (void)state;
     empty_cache(0);
     for (int i = 0; i < PROCESSES; i++) {
         pid[i] = fork();
@@ -361,9 +355,8 @@ static void test_kept_processes(void **state)
 }
 
 /* The choice to fuse or not is kept too. */
-static void test_kept_fusing(void **state)
+TEST(kept_fusing)
 {
-    (void)state;
     for (int fuses = 0; fuses < 2; fuses++) {
         empty_cache(3);
         for (int again = 0; again < 2; again++) {
@@ -380,12 +373,11 @@ static void test_kept_fusing(void **state)
 }
 
 /* Whatever is in the file or in its place: a choice is made, and the file can be used again. */
-static void test_kept_damage(void **state)
+TEST(kept_damage)
 {
     char text[4096], damaged[4200], name[256];
     size_t n;
 
-    (void)state;
     empty_cache(5);
     start(true);
     run_linear(0);
@@ -459,12 +451,11 @@ static void test_kept_damage(void **state)
 }
 
 /* SP_CUDA_CACHE, then XDG_CACHE_HOME, then HOME. */
-static void test_kept_place(void **state)
+TEST(kept_place)
 {
     static const char *const variables[] = {"SP_CUDA_CACHE", "XDG_CACHE_HOME", "HOME"};
     static const char *const under[] = {"", "starpipe", ".cache/starpipe"};
 
-    (void)state;
     empty_cache(4);
     for (int i = 0; i < 3; i++)
         unsetenv(variables[i]);
@@ -494,6 +485,8 @@ static int remove_directory(void **state)
     return system(command); /* NOLINT: a name of ours */
 }
 
+TEST_FIXTURE(make_directory, remove_directory)
+
 /* ---- refusals ---- */
 
 static int impossible(void *arg)
@@ -502,11 +495,10 @@ static int impossible(void *arg)
     return run_linear(0);
 }
 
-static void test_refusing_algorithms(void **state)
+TEST(refusing_algorithms)
 {
     char text[1024];
 
-    (void)state;
     for (int tune = 0; tune < 2; tune++) {
         sp_fake_lt.refuse = 1 | 2;
         start(tune);
@@ -529,11 +521,10 @@ static int create(void *arg)
     return sp_cuda_gemm_create(&cuda) ? 0 : errno;
 }
 
-static void test_create(void **state)
+TEST(create)
 {
     char text[1024];
 
-    (void)state;
     sp_fake_lt.create_status = CUBLAS_STATUS_NOT_INITIALIZED;
     assert_int_equal(said_by(create, NULL, text, sizeof text), ELIBACC);
     printf("    %s", text);
@@ -551,26 +542,4 @@ static void test_create(void **state)
     start(true);
     assert_int_equal(sp_cuda_held_bytes(), (32 << 20) + SP_GEMM_VECTOR_BYTES);
     stop();
-}
-
-TEST_GROUP(gemm_choice)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_measuring_changes_nothing, before),
-        cmocka_unit_test_setup(test_choice, before),
-        cmocka_unit_test_setup(test_disturbed, before),
-        cmocka_unit_test_setup(test_fusing, before),
-        cmocka_unit_test_setup(test_no_scratch, before),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_kept_untimed),
-        cmocka_unit_test(test_kept_processes),
-        cmocka_unit_test(test_kept_fusing),
-        cmocka_unit_test(test_kept_damage),
-        cmocka_unit_test(test_kept_place),
-        cmocka_unit_test_setup(test_refusing_algorithms, before),
-        cmocka_unit_test_setup(test_create, before),
-    };
-
-    make_directory();
-    return cmocka_run_group_tests(tests, NULL, remove_directory);
 }

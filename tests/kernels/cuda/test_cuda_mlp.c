@@ -35,12 +35,10 @@ static void activation(enum sp_activation kind, enum sp_dtype t, size_t n, size_
     sp_emulated_wait();
     assert_same_bytes(t, n, at(t, tdy, off), at(t, tdu, off));
     sp_emulated_order(0);
-    free(u), free(dy), free(y), free(du), free(tu), free(tdy), free(ty), free(tdu);
 }
 
-static void test_activation(void **state)
+TEST(activation)
 {
-    (void)state;
     for (int i = 0; i < SP_DTYPES * SP_ACTIVATIONS; i++) {
         enum sp_dtype t = (enum sp_dtype)(i % SP_DTYPES);
         enum sp_activation kind = (enum sp_activation)(i / SP_DTYPES);
@@ -78,12 +76,10 @@ static void gated(enum sp_activation kind, enum sp_dtype t, int T, int f, size_t
     sp_emulated_wait();
     assert_same_bytes(t, 2 * n, at(t, tu, off), tdu);
     sp_emulated_order(0);
-    free(u), free(dy), free(y), free(du), free(tu), free(tdy), free(ty), free(tdu);
 }
 
-static void test_gated(void **state)
+TEST(gated)
 {
-    (void)state;
     for (int i = 0; i < SP_DTYPES * SP_ACTIVATIONS; i++) {
         enum sp_dtype t = (enum sp_dtype)(i % SP_DTYPES);
         enum sp_activation kind = (enum sp_activation)(i / SP_DTYPES);
@@ -118,16 +114,13 @@ static void column_sums(enum sp_dtype t, int T, int n, int ld)
             kept = got;
         } else {
             assert_same_bits(width, got, kept);
-            free(got);
         }
     }
     sp_emulated_order(0);
-    free(x), free(sum), free(kept), free(tx), free(want);
 }
 
-static void test_column_sums(void **state)
+TEST(column_sums)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
         column_sums(t, 1, 3, 3);
         column_sums(t, 67, 24, 32);
@@ -148,12 +141,10 @@ static void accumulate(enum sp_dtype t, size_t n, size_t off)
     for (size_t i = 0; i < n; i++)
         assert_true(sum[i] == was[i] + x[off + i]);
     assert_true(sum[n] == was[n]);
-    free(x), free(sum), free(was), free(tx);
 }
 
-static void test_accumulate(void **state)
+TEST(accumulate)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
         accumulate(t, 0, 0);
         accumulate(t, 7, 0);
@@ -190,17 +181,14 @@ static void rope(enum sp_dtype t, struct sp_rotation r, int gap)
             float *now = new_values(t, 1, at(t, tx, (size_t)row * (size_t)ld + (size_t)j));
 
             assert_true(*now == x[row * ld + j]);
-            free(now);
         }
-    free(x), free(want), free(back), free(tx), free(tback);
 }
 
-static void test_rope(void **state)
+TEST(rope)
 {
     static const struct sp_rope plain = {.theta = 1e4f}, large = {.theta = 5e5f},
                                 llama3 = {5e5f, SP_ROPE_LLAMA3, 8, 1, 4, 8192};
 
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
         rope(t, (struct sp_rotation){1, 7, 3, 10, 0, 0, &plain}, 7);
         rope(t, (struct sp_rotation){2, 5, 1, 2, 0, 11, &plain}, 0);
@@ -210,15 +198,4 @@ static void test_rope(void **state)
              16); /* angles of 1e5 radians */
         rope(t, (struct sp_rotation){1, 9, 2, 256, 0, 77, &plain}, 3);
     }
-}
-
-TEST_GROUP(mlp)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activation),  cmocka_unit_test(test_gated),
-        cmocka_unit_test(test_column_sums), cmocka_unit_test(test_accumulate),
-        cmocka_unit_test(test_rope),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,12 +80,11 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
             assert_same_bytes(t, n, at(t, tdx, off), at(t, kept_dx, off));
             assert_same_bits(width, sum_gain, kept_dgain);
             assert_same_bits(width, sum_bias, kept_dbias);
-            free(ty), free(tdx), free(sum_gain), free(sum_bias);
         }
 
         /* With the gradient of the residual; dx may be it, or dy, with all sums, which lie one after the other. */
         memset(again, 0xff, bytes);
-        sum_gain = new_bytes(2 * width * sizeof *sum_gain);
+        sum_gain = test_bytes(2 * width * sizeof *sum_gain);
         sum_bias = sum_gain + width;
         memcpy(sum_gain, dgain, width * sizeof *dgain);
         memcpy(sum_bias, dbias, width * sizeof *dbias);
@@ -111,18 +110,12 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
         assert_same_bits(width, sum_bias, kept_dbias);
         if (order == 0)
             assert_typed("dx with residual", t, n, at(t, again, off), dx_res, tolerance);
-        free(again), free(alias), free(tstats), free(sum_gain);
     }
-    free(x), free(gain), free(bias), free(dy), free(dres), free(dgain), free(dbias), free(y);
-    free(stats), free(dx), free(dx_res), free(want_dgain), free(want_dbias), free(tx), free(tgain);
-    free(tbias), free(tdy), free(tdres), free(kept_y), free(kept_dx), free(kept_dgain);
-    free(kept_dbias);
 }
 
 /* A warp to a row, several rows to a block; wide accesses and not. */
-static void test_narrow(void **state)
+TEST(narrow)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++)
         for (int rms = 0; rms < 2; rms++) {
             shape(t, rms, 1, 11, 0, 0);
@@ -136,9 +129,8 @@ static void test_narrow(void **state)
 }
 
 /* A block to a row. */
-static void test_wide(void **state)
+TEST(wide)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
         shape(t, false, 9, 520, 0, 0);
         shape(t, true, 10, 777, 0, 0);
@@ -148,9 +140,8 @@ static void test_wide(void **state)
 }
 
 /* Rows that the threads of a block do not hold at once, forward or backward. */
-static void test_spans(void **state)
+TEST(spans)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
         shape(t, false, 3, 8224, 0, 0);
         shape(t, false, 19, 4103, 0, 0);
@@ -161,7 +152,7 @@ static void test_spans(void **state)
 }
 
 /* More rows than the groups can have GROUP_ROWS of. */
-static void test_many_rows(void **state)
+TEST(many_rows)
 {
     enum { T = 4129, H = 516, N = T * H };
     const struct sp_backend *k = sp_emulated_backend(SP_F32);
@@ -169,7 +160,6 @@ static void test_many_rows(void **state)
     float *y = new_nan(N), *stats = new_nan(2 * T), *dx = new_nan(N), *want = new_nan(N);
     float *dgain = new_random(H, 4), *want_dgain = new_copy(H, dgain);
 
-    (void)state;
     sp_norm(&(struct sp_norm){.rms = true, .T = T, .h = H, .eps = eps, .gain = gain}, x, y, stats);
     sp_norm_bwd(&(struct sp_norm){.rms = true, .T = T, .h = H, .gain = gain}, x, stats,
                 &(struct sp_norm_bwd){.dy = dy, .dx = want, .dgain = want_dgain});
@@ -179,18 +169,4 @@ static void test_many_rows(void **state)
     sp_emulated_wait();
     assert_close_floats("dx", N, dx, want, BOTH);
     assert_close_floats("dgain +=", H, dgain, want_dgain, BOTH);
-    free(x), free(gain), free(dy), free(y), free(stats), free(dx), free(want), free(dgain);
-    free(want_dgain);
-}
-
-TEST_GROUP(norm)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_narrow),
-        cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_spans),
-        cmocka_unit_test(test_many_rows),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Embedding and loss on the emulated device, against the CPU's. */
+#include "../head_cases.h"
 #include "cuda_test.h"
 
 /* `off`: elements before the table */
@@ -14,7 +15,7 @@ static void embed(enum sp_dtype t, struct sp_embed e, int V, size_t off)
     float *plain = new_nan(n);
     void *ttable = new_typed(t, n_table, table), *tpos = new_typed(t, n_pos, pos);
     void *tdx = new_typed(t, n, dx);
-    int32_t *ids = new_bytes((size_t)rows * sizeof *ids);
+    int32_t *ids = test_bytes((size_t)rows * sizeof *ids);
 
     /* Few distinct tokens, so that many rows meet; the first and the last of the table too, and ones that are not
      * in this part of it. */
@@ -47,16 +48,12 @@ static void embed(enum sp_dtype t, struct sp_embed e, int V, size_t off)
         k->embed_bwd(k, &e, tdx, got_table + off, NULL);
         sp_emulated_wait();
         assert_same_bits(n_table, got_table, want_table);
-        free(tx), free(got_table), free(got_pos);
     }
     sp_emulated_order(0);
-    free(table), free(pos), free(dx), free(dtable), free(dpos), free(x), free(want_table);
-    free(want_pos), free(plain), free(ttable), free(tpos), free(tdx), free(ids);
 }
 
-static void test_embed(void **state)
+TEST(embed)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
         embed(t, (struct sp_embed){1, 7, 24, 0, NULL}, 11, 0);
         embed(t, (struct sp_embed){3, 5, 10, 4, NULL}, 6, 0);
@@ -72,50 +69,35 @@ static void test_embed(void **state)
  * The CPU's loss is of exact logits, ours of bf16 logits, each off by 2^-9 of it: so is the loss,
  * and a probability by the largest of them.
  */
-static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
+static void loss(enum sp_dtype t, struct sp_logits head, size_t off)
 {
-    int ld = sp_logits_ld(V);
+    int T = head.T, h = head.h, V = head.V, rows = head.rows, ld = sp_logits_ld(V);
     size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h, n_z = (size_t)(rows * ld);
     const struct sp_backend *k = sp_emulated_backend(t);
     float *x = new_random(n_x, 1), *w = new_random(n_w, 2), *dx = new_nan(n_x);
     float *dw = new_random(n_w, 3), *want_dw = new_copy(n_w, dw), *z = new_nan(n_z);
     void *tx = new_typed(t, n_x, x), *tw = new_typed(t, n_w, w), *kept_dx = NULL;
     float *kept_dw = NULL;
-    int32_t *targets = new_bytes((size_t)T * sizeof *targets);
+    int32_t *targets = test_bytes((size_t)T * sizeof *targets);
     double want = 2.5, kept = 0, tolerance = t == SP_BF16 ? 2e-2 : BOTH;
 
     for (int r = 0; r < T; r++)
         targets[r] = r == 0 ? V - 1 : r * 5 % V;
-    sp_cross_entropy(&(struct sp_logits){.T = T,
-                                         .h = h,
-                                         .V = V,
-                                         .rows = rows,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 0.125f,
-                                         .scratch = z},
-                     &want, dx, want_dw);
+    head = head_with(head, x, w, z);
+    head.targets = targets;
+    sp_cross_entropy(&head, &want, dx, want_dw);
     printf("    %d rows of %d, %d tokens, %d rows at a time%s\n", T, h, V, rows,
            off ? ", not aligned" : "");
     for (unsigned order = 0; order < ORDERS; order++) {
         void *scratch = new_typed_nan(t, n_z + off + 1), *tdx = new_typed_nan(t, n_x);
         void *alone = new_typed_nan(t, n_x);
         float *got_dw = new_copy(n_w, dw);
-        double *got = new_bytes(sizeof *got);
-        const struct sp_logits head = {.T = T,
-                                       .h = h,
-                                       .V = V,
-                                       .rows = rows,
-                                       .x = tx,
-                                       .w = tw,
-                                       .targets = targets,
-                                       .scale = 0.125f,
-                                       .scratch = at(t, scratch, off)};
+        double *got = test_bytes(sizeof *got);
+        const struct sp_logits low = head_with(head, tx, tw, at(t, scratch, off));
 
         *got = 2.5;
         sp_emulated_order(order);
-        k->cross_entropy(k, &head, got, tdx, got_dw);
+        k->cross_entropy(k, &low, got, tdx, got_dw);
         sp_emulated_wait();
         assert_same_bytes(t, 1, at(t, scratch, n_z + off), "\xff\xff\xff\xff");
         if (order == 0) {
@@ -128,44 +110,40 @@ static void loss(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
             assert_true(*got == kept);
             assert_same_bytes(t, n_x, tdx, kept_dx);
             assert_same_bits(n_w, got_dw, kept_dw);
-            free(tdx), free(got_dw);
         }
         *got = 2.5;
-        k->cross_entropy(k, &head, got, alone, NULL);
+        k->cross_entropy(k, &low, got, alone, NULL);
         sp_emulated_wait();
         assert_true(*got == kept);
         assert_same_bytes(t, n_x, alone, kept_dx);
         got_dw = new_copy(n_w, dw);
-        k->cross_entropy(k, &head, got, NULL, got_dw);
+        k->cross_entropy(k, &low, got, NULL, got_dw);
         sp_emulated_wait();
         assert_same_bits(n_w, got_dw, kept_dw);
         *got = 2.5;
-        k->cross_entropy(k, &head, got, NULL, NULL);
+        k->cross_entropy(k, &low, got, NULL, NULL);
         sp_emulated_wait();
         assert_true(*got == kept);
-        free(scratch), free(alone), free(got_dw), free(got);
     }
     sp_emulated_order(0);
-    free(x), free(w), free(dx), free(dw), free(want_dw), free(z), free(tx), free(tw), free(targets);
-    free(kept_dx), free(kept_dw);
 }
 
-static void test_loss(void **state)
+TEST(loss)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
-        loss(t, 7, 10, 37, 7, 0);
-        loss(t, 7, 10, 37, 3, 0);
-        loss(t, 7, 10, 40, 20, 0);
-        loss(t, 5, 10, 1, 2, 0);
-        loss(t, 5, 10, 37, 2, 1);
-        loss(t, 13, 24, 5003, 9, 0);
+        loss(t, head_of(7, 10, 37, 7), 0);
+        loss(t, head_of(7, 10, 37, 3), 0);
+        loss(t, head_of(7, 10, 40, 20), 0);
+        loss(t, head_of(5, 10, 1, 2), 0);
+        loss(t, head_of(5, 10, 37, 2), 1);
+        loss(t, head_of(13, 24, 5003, 9), 0);
     }
 }
 
 /* A part of the vocabulary, then another: what the CPU's kernels say of the same. */
-static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t off)
+static void vocabulary(enum sp_dtype t, struct sp_logits head, size_t off)
 {
+    int T = head.T, h = head.h, V = head.V, rows = head.rows;
     const struct sp_backend *k = sp_emulated_backend(t), *cpu = sp_cpu_backend(SP_F32);
     size_t n_x = (size_t)T * (size_t)h, n_w = (size_t)V * (size_t)h, n_s = 2 * (size_t)T;
     size_t n_z = (size_t)rows * (size_t)sp_logits_ld(V);
@@ -176,26 +154,17 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     float *merged = new_nan(n_s);
     void *tx = new_typed(t, n_x, x), *tw = new_typed(t, n_w, w), *tdx = new_typed_nan(t, n_x);
     void *scratch = new_typed_nan(t, n_z + off);
-    int32_t *targets = new_bytes((size_t)T * sizeof *targets);
+    int32_t *targets = test_bytes((size_t)T * sizeof *targets);
     double want = 2.5, loss = 2.5, tolerance = t == SP_BF16 ? 2e-2 : BOTH;
+    struct sp_logits low;
 
     for (int r = 0; r < T; r++)
         targets[r] = r % 3 == 1 ? -1 : r == 0 ? V - 1 : r * 5 % V;
-    cpu->logit_stats(
-        cpu,
-        &(struct sp_logits){
-            .T = T, .h = h, .V = V, .rows = rows, .x = x, .w = w, .targets = targets, .scratch = z},
-        stats[0]);
-    k->logit_stats(k,
-                   &(struct sp_logits){.T = T,
-                                       .h = h,
-                                       .V = V,
-                                       .rows = rows,
-                                       .x = tx,
-                                       .w = tw,
-                                       .targets = targets,
-                                       .scratch = at(t, scratch, off)},
-                   got[0]);
+    head.targets = targets;
+    low = head_with(head, tx, tw, at(t, scratch, off));
+    head = head_with(head, x, w, z);
+    cpu->logit_stats(cpu, &head, stats[0]);
+    k->logit_stats(k, &low, got[0]);
     sp_emulated_wait();
     assert_close_floats("statistics", n_s, got[0], stats[0], t == SP_BF16 ? 2e-2 : 1e-5);
     cpu->merge_logits(cpu, T, 2, (const float *const *)stats, lse, &want);
@@ -208,119 +177,29 @@ static void vocabulary(enum sp_dtype t, int T, int h, int V, int rows, size_t of
     k->merge_stats(k, T, 2, (const float *const *)stats, got[0]);
     sp_emulated_wait();
     assert_close_floats("merged", n_s, got[0], merged, 1e-6);
-    cpu->logits_bwd(cpu,
-                    &(struct sp_logits){.T = T,
-                                        .h = h,
-                                        .V = V,
-                                        .rows = rows,
-                                        .x = x,
-                                        .w = w,
-                                        .targets = targets,
-                                        .scale = 0.125f,
-                                        .scratch = z},
-                    lse, false, dx, want_dw);
-    k->logits_bwd(k,
-                  &(struct sp_logits){.T = T,
-                                      .h = h,
-                                      .V = V,
-                                      .rows = rows,
-                                      .x = tx,
-                                      .w = tw,
-                                      .targets = targets,
-                                      .scale = 0.125f,
-                                      .scratch = at(t, scratch, off)},
-                  lse, rows >= T, tdx, got_dw);
+    cpu->logits_bwd(cpu, &head, lse, false, dx, want_dw);
+    k->logits_bwd(k, &low, lse, rows >= T, tdx, got_dw);
     sp_emulated_wait();
     assert_typed("dx =", t, n_x, tdx, dx, tolerance);
     assert_close_floats("dw +=", n_w, got_dw, want_dw, tolerance);
-    free(x), free(w), free(dw), free(want_dw), free(got_dw), free(dx), free(stats[0]);
-    free(stats[1]), free(got[0]), free(lse), free(got_lse), free(z), free(tx), free(tw), free(tdx);
-    free(scratch), free(targets), free(merged);
 }
 
-static void test_vocabulary(void **state)
+TEST(vocabulary)
 {
-    (void)state;
     for (int t = 0; t < SP_DTYPES; t++) {
-        vocabulary(t, 7, 10, 37, 7, 0);
-        vocabulary(t, 7, 10, 40, 3, 0);
-        vocabulary(t, 5, 10, 1, 2, 1);
-        vocabulary(t, 13, 24, 1003, 9, 0);
+        vocabulary(t, head_of(7, 10, 37, 7), 0);
+        vocabulary(t, head_of(7, 10, 40, 3), 0);
+        vocabulary(t, head_of(5, 10, 1, 2), 1);
+        vocabulary(t, head_of(13, 24, 1003, 9), 0);
     }
 }
 
-/* Logits of several hundred: the maximum must be taken out. And minus infinity among them. */
-static void test_large_logits(void **state)
+TEST(large_logits)
 {
-    const struct sp_backend *k = sp_emulated_backend(SP_F32);
-    float x[2] = {1, -1}, w[3] = {400, 100, -300}, dx[2], scratch[16];
-    float w2[3] = {1, -INFINITY, 2};
-    int32_t targets[2] = {1, 1}, targets2[2] = {0, 0};
-    double loss = 0;
-
-    (void)state;
-    k->cross_entropy(k,
-                     &(struct sp_logits){.T = 2,
-                                         .h = 1,
-                                         .V = 3,
-                                         .rows = 2,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 1,
-                                         .scratch = scratch},
-                     &loss, dx, NULL);
-    sp_emulated_wait();
-    printf("    loss %g, dx %g %g\n", loss, (double)dx[0], (double)dx[1]);
-    assert_true(fabs(loss - (300 + 400)) < 1e-3);
-    assert_true(fabsf(dx[0] - 300) < 1e-3f && fabsf(dx[1] + 400) < 1e-3f);
-    loss = 0;
-    k->cross_entropy(k,
-                     &(struct sp_logits){.T = 1,
-                                         .h = 1,
-                                         .V = 3,
-                                         .rows = 2,
-                                         .x = x,
-                                         .w = w2,
-                                         .targets = targets2,
-                                         .scale = 1,
-                                         .scratch = scratch},
-                     &loss, NULL, NULL);
-    sp_emulated_wait();
-    assert_true(fabs(loss - log(1 + exp(1))) < 1e-6);
+    head_check_large(sp_emulated_backend(SP_F32), sp_emulated_wait);
 }
 
-/* A NaN upstream must reach the loss, and only its own row. */
-static void test_nan(void **state)
+TEST(nan)
 {
-    const struct sp_backend *k = sp_emulated_backend(SP_F32);
-    float x[4] = {1, 2, NAN, 4}, w[6] = {1, 2, 3, 4, 5, 6}, dx[4], scratch[16];
-    int32_t targets[2] = {1, 1};
-    double loss = 0;
-
-    (void)state;
-    k->cross_entropy(k,
-                     &(struct sp_logits){.T = 2,
-                                         .h = 2,
-                                         .V = 3,
-                                         .rows = 2,
-                                         .x = x,
-                                         .w = w,
-                                         .targets = targets,
-                                         .scale = 1,
-                                         .scratch = scratch},
-                     &loss, dx, NULL);
-    sp_emulated_wait();
-    assert_true(isnan(loss) && !isnan(dx[0]) && isnan(dx[2]));
-}
-
-TEST_GROUP(token)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embed),      cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_vocabulary), cmocka_unit_test(test_large_logits),
-        cmocka_unit_test(test_nan),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    head_check_nan(sp_emulated_backend(SP_F32), sp_emulated_wait);
 }

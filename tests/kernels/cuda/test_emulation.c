@@ -20,17 +20,15 @@ static int status_of(enum defect defect)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void test_ends(void **state)
+TEST(ends)
 {
-    (void)state;
     assert_int_equal(status_of(NO_DEFECT), 0);
     for (enum defect d = NO_DEFECT + 1; d < DEFECTS; d++)
         assert_int_equal(status_of(d), 1);
 }
 
-static void test_shows(void **state)
+TEST(shows)
 {
-    (void)state;
     for (unsigned order = 0; order < ORDERS; order++) {
         assert_true(sp_defect_race(order, true));
         assert_false(sp_defect_race(order, false));
@@ -41,9 +39,8 @@ static void test_shows(void **state)
     assert_false(sp_defect_host_memory());
 }
 
-static void test_limits(void **state)
+TEST(limits)
 {
-    (void)state;
     assert_true(sp_defect_launch(65535, 32, 0, false));
     assert_false(sp_defect_launch(65536, 32, 0, false));
     assert_true(sp_defect_launch(1, 1024, 48 << 10, false));
@@ -52,15 +49,4 @@ static void test_limits(void **state)
     assert_false(sp_defect_launch(1, 32, (48 << 10) + 16, false));
     assert_true(sp_defect_launch(1, 32, 99 << 10, true));
     assert_false(sp_defect_launch(1, 32, (99 << 10) + 16, true));
-}
-
-TEST_GROUP(emulation)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_shows),
-        cmocka_unit_test(test_limits),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
