@@ -231,7 +231,7 @@ struct returned {
     struct sp_tensor **piece; /* [n] */
 };
 
-/* What a worker keeps. */
+/* A worker keeps these. */
 struct worker {
     struct sp_tensor **norms;  /* [rounds][layers][SP_NORMS] */
     struct returned *returned; /* [chunks][journeys] */
