@@ -237,13 +237,18 @@ static int read_part(const struct part *p, char *to)
     int err = check_keys(p, "", p->object);
 
     for (const struct sp_machine_field *f = sp_machine_fields; f->path && !err; f++) {
-        const struct reading r = {p->where, f->path + p->skip};
-        const json_t *v = is_of(p, f) ? find(p->object, r.path) : NULL;
-        const char *object = sp_machine_optional(r.path);
+        struct reading r = {.where = p->where};
+        const char *object;
+        const json_t *v;
 
+        if (!is_of(p, f))
+            continue;
+        r.path = f->path + p->skip;
+        v = find(p->object, r.path);
+        object = sp_machine_optional(r.path);
         if (v && !(object && json_is_null(find(p->object, object))))
             err = read_value[f->kind](&r, f, v, to + f->at - first);
-        else if (!v && is_of(p, f) && (!f->optional || (p->skip && f->kind == SP_FIELD_COUNT)))
+        else if (!v && (!f->optional || (p->skip && f->kind == SP_FIELD_COUNT)))
             err = sp_error(EINVAL, "%s: %s: it is missing", p->where, r.path);
     }
     return err;
