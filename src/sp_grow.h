@@ -11,17 +11,17 @@
 static inline bool sp_grow(void *list, size_t n, size_t *room, size_t size)
 {
     size_t more = *room ? *room : 64;
-    void *elements;
+    void *elements, *grown;
 
     if (n <= *room)
         return true;
     while (more < n)
         more *= 2;
     memcpy(&elements, list, sizeof elements);
-    elements = realloc(elements, more * size);
-    if (!elements)
+    grown = realloc(elements, more * size);
+    if (!grown)
         return false;
-    memcpy(list, &elements, sizeof elements);
+    memcpy(list, &grown, sizeof grown);
     *room = more;
     return true;
 }

@@ -311,7 +311,7 @@ int sp_adapipe_choose(const struct sp_adapipe *in, int *counts, unsigned char *m
 {
     struct work w = {
         .in = in, .most = in->layers - in->stages + 1, .makespan = INFINITY, .ops_left = MOST_OPS};
-    struct sp_adapipe_figures fig;
+    struct sp_adapipe_figures fig = {0};
     double *limits;
     int ret = 0;
 

@@ -36,7 +36,7 @@ void sp_ids_free(struct sp_ids *ids)
 int sp_tokens_write(FILE *f, const uint32_t *ids, size_t n, int width)
 {
     enum { BUFFER = 4096 };
-    unsigned char bytes[4 * BUFFER];
+    unsigned char bytes[4 * BUFFER] = {0};
 
     for (size_t i = 0, k; i < n; i += k) {
         k = n - i < BUFFER ? n - i : BUFFER;
