@@ -39,24 +39,7 @@ static const struct sp_shape *part_of_slice(const struct sp_op_ctx *c, int slice
 
 static struct sp_tensor **tensor_of(struct sp_layer_activations *t, int kind, int part)
 {
-    struct sp_heads *h = &t->heads[part];
-
-    switch (kind) {
-    case SP_TENSOR_Q:
-        return &h->q;
-    case SP_TENSOR_KV:
-        return &h->kv;
-    case SP_TENSOR_O:
-        return &h->o;
-    case SP_TENSOR_LSE:
-        return &h->lse;
-    case SP_TENSOR_DO:
-        return &h->d_o;
-    case SP_TENSOR_DQ:
-        return &h->dq;
-    default:
-        return &h->dkv;
-    }
+    return sp_heads_tensor(&t->heads[part], (enum sp_tensor_kind)kind);
 }
 
 /* The pieces of a tensor that arrived, one per part of the tokens. */

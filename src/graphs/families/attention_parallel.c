@@ -21,8 +21,9 @@
 
 /* ---- the op ----------------------------------------------------------------------------- */
 
+/* Opens an op; slices[0 .. its own] are for its activations. */
 static void open_op(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a,
-                    struct sp_part_op *c)
+                    struct sp_chunk_activations *slices, struct sp_part_op *c)
 {
     const struct sp_plan *plan = g->cfg.plan;
     const struct sp_op *op = &a->op;
@@ -38,26 +39,27 @@ static void open_op(struct sp_graph *g, struct sp_stage *st, const struct sp_act
         .keep_outputs = g->cfg.recompute == SP_RECOMPUTE_NONE,
         .stash = sp_stash_of_op(plan, &g->shape, g->cfg.recompute, g->cfg.every, st->index, op),
     };
-    c->op.fl = &c->slices[op->slice];
+    c->op.fl = &slices[op->slice];
     c->op.count = 1;
     t = sp_part_activations_of(&c->op, c->k);
     for (int j = 0; op->part == SP_ATTN && j <= op->slice; j++)
-        c->slices[j].layers = &t[j - op->slice].attn;
+        slices[j] = (struct sp_chunk_activations){.layers = &t[j - op->slice].attn};
     if (op->part == SP_BLOCK)
-        c->op.fl->layers = &t->block;
+        *c->op.fl = (struct sp_chunk_activations){.layers = &t->block};
     if (sp_graph_shares_vocabulary(g))
         sp_vocabulary_tables(&c->op);
 }
 
 static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
+    struct sp_chunk_activations slices[SP_MAX_SLICES];
     struct sp_part_op c;
 
     if (a->index < 0) {
         sp_part_add(g, st, &a->tensor);
         return;
     }
-    open_op(g, st, a, &c);
+    open_op(g, st, a, slices, &c);
     sp_offload_slot(&c.op, 0);
     sp_offload_gate(&c.op, 0);
     (a->op.part == SP_ATTN ? sp_part_attention : sp_part_block)(&c, a->op.pass);

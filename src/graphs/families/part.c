@@ -59,22 +59,7 @@ void sp_part_leave(struct sp_part_op *c, enum sp_tensor_kind kind, int layer,
 
 static struct sp_tensor **share_of(struct sp_part_op *c, enum sp_tensor_kind kind, int j)
 {
-    struct sp_heads *h = &sp_part_own(c)->shares[j];
-
-    switch (kind) {
-    case SP_TENSOR_Q:
-        return &h->q;
-    case SP_TENSOR_KV:
-        return &h->kv;
-    case SP_TENSOR_O:
-        return &h->o;
-    case SP_TENSOR_DO:
-        return &h->d_o;
-    case SP_TENSOR_DQ:
-        return &h->dq;
-    default:
-        return &h->dkv;
-    }
+    return sp_heads_tensor(&sp_part_own(c)->shares[j], kind);
 }
 
 void sp_part_hold_shares(struct sp_part_op *c, enum sp_tensor_kind kind, int layer)

@@ -26,7 +26,6 @@ struct sp_part_op {
     /* A chunk of one layer, whose activations are those of the block or of attention; attention has
      * those of earlier slices before its own. */
     struct sp_op_ctx op;
-    struct sp_chunk_activations slices[SP_MAX_SLICES];
     int k; /* the block, or the layer of attention */
     enum sp_shipment ships;
     bool each;         /* every micro-batch ships weights and their gradients */

@@ -188,9 +188,7 @@ static void recompute(struct sp_part_op *c)
     c->keep_outputs = true;
     /* the MLP's output is the input of layer k or of the head; with ship=attention another stage
      * has the former */
-    t->x = !has_mlp_only(c) || is_last(c)
-               ? sp_pool_get(c->op.st->local, sp_part_hidden(c), sp_shape_elem(c->op.sh), "x")
-               : NULL;
+    t->x = !has_mlp_only(c) || is_last(c) ? sp_take_hidden(&c->op, "x") : NULL;
     if (c->k == 0)
         sp_chunk_embed(&c->op, sp_op_unit(&c->op), t->x);
     else

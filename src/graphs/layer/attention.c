@@ -333,6 +333,26 @@ void sp_heads_drop(struct sp_heads *heads)
         sp_pool_drop(all[i]);
 }
 
+struct sp_tensor **sp_heads_tensor(struct sp_heads *heads, enum sp_tensor_kind kind)
+{
+    switch (kind) {
+    case SP_TENSOR_Q:
+        return &heads->q;
+    case SP_TENSOR_KV:
+        return &heads->kv;
+    case SP_TENSOR_O:
+        return &heads->o;
+    case SP_TENSOR_LSE:
+        return &heads->lse;
+    case SP_TENSOR_DO:
+        return &heads->d_o;
+    case SP_TENSOR_DQ:
+        return &heads->dq;
+    default:
+        return &heads->dkv;
+    }
+}
+
 void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_activations *t, bool q, bool kv,
                        bool o)
 {

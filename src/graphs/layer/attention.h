@@ -27,5 +27,7 @@ void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_activations *t
                        bool o);
 /* Drops the tensors of one part of the tokens. */
 void sp_heads_drop(struct sp_heads *heads);
+/* The place of a tensor that attention reads or writes, or of its gradient. */
+struct sp_tensor **sp_heads_tensor(struct sp_heads *heads, enum sp_tensor_kind kind);
 
 #endif

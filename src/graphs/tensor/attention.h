@@ -1,5 +1,5 @@
 /*
- * Attention of a member's heads when a stage's members split parameters (parts.h). Queries, keys
+ * Attention of a member's heads when a stage's members split parameters (shares.h). Queries, keys
  * and values come in shares of the tokens; each share attends to those before it, as slices do.
  * With context parallelism, the shares are joined first; attention is then that of context/, as if
  * the model had only this member's heads.

@@ -349,27 +349,13 @@ void sp_shared_run(struct sp_shared_op *r, int op_part, void (*share)(struct sp_
 
 /* ---- what a stage sends ---------------------------------------------------------------------- */
 
-static struct sp_tensor *tensor_at(const struct sp_layer_activations *t, int kind)
-{
-    switch (kind) {
-    case SP_TENSOR_Q:
-        return t->own.q;
-    case SP_TENSOR_O:
-        return t->own.o;
-    case SP_TENSOR_LSE:
-        return t->own.lse;
-    default:
-        return t->own.d_o;
-    }
-}
-
 void sp_shared_send(struct sp_shared_op *r, const struct sp_tensor_id *id)
 {
     struct sp_tensor *piece;
 
     if (r->c.slice != id->slice || (r->c.ctx.pass == 'F' && id->kind != SP_TENSOR_Q))
         return; /* another part's: it was left for that part */
-    piece = tensor_at(&r->c.fl->layers[r->layer], id->kind);
+    piece = *sp_heads_tensor(&r->c.fl->layers[r->layer].own, (enum sp_tensor_kind)id->kind);
     sp_pool_hold(piece);
     sp_store_put(&r->c.st->store, id, 1, &piece, true);
 }
