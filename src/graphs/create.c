@@ -41,7 +41,8 @@ static int add_state(struct sp_graph *g, struct sp_block *b)
 static void destroy_state(struct sp_block *b)
 {
     for (int i = 0; i < SP_BLOCK_STATE; i++) {
-        bool part = b->shared && (i == SP_STATE_W || i == SP_STATE_G);
+        bool part = b->shared && ((i == SP_STATE_W && b->shared[SP_SHARED_W].whole) ||
+                                  (i == SP_STATE_G && b->shared[SP_SHARED_G].whole));
         bool twice = i == SP_STATE_MASTER && b->state[i] == b->state[SP_STATE_W];
 
         if (b->state[i] && !part && !twice)
@@ -108,6 +109,8 @@ static enum sp_pool_dead dead_values(const struct sp_graph *g)
 
 static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
 {
+    int err;
+
     st->index = index;
     st->worker = sp_stage_worker(&g->place, index);
     st->local = sp_pool_create(g->cfg.sink, 0, dead_values(g));
@@ -124,7 +127,10 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
         if (!meter->ops)
             return -ENOMEM;
     }
-    return sp_offload_stage_create(g, st) ? -ENOMEM : create_blocks(g, st);
+    if (sp_offload_stage_create(g, st))
+        return -ENOMEM;
+    err = create_blocks(g, st);
+    return err ? err : sp_zero_stage_create(g, st);
 }
 
 static void destroy_cut(struct sp_cut *cut)
@@ -417,6 +423,7 @@ void sp_graph_destroy(struct sp_graph *g)
     for (int k = 0; g->stages && k < g->place.n_local; k++) {
         struct sp_stage *st = &g->stages[k];
 
+        sp_zero_stage_destroy(st);
         destroy_blocks(st);
         for (int turn = 0; turn < 2; turn++) {
             sp_tensor_unmake(st->tally[turn]);

@@ -93,13 +93,14 @@ enum sp_state {
 struct sp_block {
     enum sp_block_kind kind;
     int layer;               /* -1 outside the layers */
-    struct sp_tensor *w, *g; /* the buffers that ops read and add to */
+    struct sp_tensor *w, *g; /* the buffers that ops read and add to; NULL while a stage has only
+                              * its shard (weights/zero.h) */
     size_t first, n;         /* the elements of the block that this process updates */
     struct sp_tensor *state[SP_BLOCK_STATE]; /* the state of those elements */
     struct sp_tensor *spare[SP_BLOCK_STATE]; /* state before the last update made ahead; NULL: none
                                               * yet */
     struct sp_gathered *shared; /* [2] w and g, if each pipeline updates a part of them; NULL: state
-                                 * holds all of them, see zero.h */
+                                 * holds all of them, see weights/zero.h */
     bool closed;                /* its norm and update are submitted before the step's end */
     bool counted;               /* included in the norm and in checkpoints: once per replica pair */
 };
@@ -187,6 +188,7 @@ struct sp_stage {
         *activations;              /* layerwise: [chunks][micro_batches][slices]; weight-ring and
                                       * sharded: [chunks][rounds] for its own micro-batches */
     struct sp_shards *shards;      /* sharded, vocabulary-parallel */
+    struct sp_zero_stage *zero;    /* layers that are whole, --zero 2 and 3; NULL: all are */
     void *own;                     /* what the family keeps of a stage */
     size_t gathered_bytes;         /* buffers of gathered blocks */
     struct sp_mover mover;         /* evicts and fetches activations */

@@ -35,6 +35,12 @@ static void drop_replica_gradients(struct sp_stage *st)
     }
 }
 
+/* This process's sum of the gradients of a block. */
+static struct sp_tensor *sum_of(const struct sp_block *b)
+{
+    return b->g ? b->g : b->state[SP_STATE_G];
+}
+
 /* Does the REDUCE of one of two replicas in a pipeline. Both replicas add the two gradients in the
  * same order. */
 static void reduce_replicas(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
@@ -43,18 +49,21 @@ static void reduce_replicas(struct sp_graph *g, struct sp_stage *st, const struc
     int mine = a->member[0] == st->index ? 0 : 1, peer = a->member[!mine];
     struct sp_stage *other = sp_graph_stage(g, peer);
     struct sp_task_context ctx = sp_stage_context(g, st, 'T');
-    struct sp_tensor *replica;
+    struct sp_tensor *sum = sum_of(b), *replica;
 
     ctx.layer = b->layer;
+    sp_zero_add(st, &ctx);
     if (other) { /* a + b = b + a: one sum serves both */
+        sp_zero_add(other, &ctx);
         if (b->counted)
-            sp_sum_insert(&ctx, SP_F32, b->g, sp_stage_gradient(other, b->kind, b->layer), true);
+            sp_sum_insert(&ctx, SP_F32, sum, sum_of(sp_stage_block(other, b->kind, b->layer)),
+                          true);
         return;
     }
-    replica = take_replica_gradient(st, sp_tensor_size(b->g) / sizeof(float));
-    sp_message_post(g, st, a, mine, b->g, peer);
+    replica = take_replica_gradient(st, sp_tensor_size(sum) / sizeof(float));
+    sp_message_post(g, st, a, mine, sum, peer);
     sp_message_expect(g, &ctx, a, !mine, replica, peer);
-    sp_sum_insert(&ctx, SP_F32, b->g, replica, false);
+    sp_sum_insert(&ctx, SP_F32, sum, replica, false);
 }
 
 /* ---- between pipelines ----------------------------------------------------------------------- */
@@ -128,10 +137,10 @@ static void reduce_same(const struct sharing *s)
     struct sp_block whole = *s->b;
     struct sp_block_range range[SP_BLOCK_RANGES];
     size_t elements = 0;
-    struct sp_tensor *packed;
+    struct sp_tensor *sum = sum_of(s->b), *packed;
     int n;
 
-    if (whole.shared) {
+    if (whole.shared && whole.g) {
         whole.first = sp_block_first(s->g->cfg.plan, &s->g->shape.held, whole.kind, s->st->index);
         whole.n = sp_tensor_size(whole.g) / sizeof(float);
     }
@@ -141,9 +150,9 @@ static void reduce_same(const struct sharing *s)
     for (int i = 0; i < n; i++)
         elements += range[i].n;
     packed = sp_pool_get(s->st->local, elements, sizeof(float), "packed gradient");
-    sp_pack_insert(&s->ctx, n, range, s->b->g, packed);
+    sp_pack_insert(&s->ctx, n, range, sum, packed);
     reduce_pipelines(s, packed, sp_tensor_member(s->g), s->g->shape.tensor, sp_tensor_pipeline);
-    sp_unpack_insert(&s->ctx, n, range, packed, s->b->g);
+    sp_unpack_insert(&s->ctx, n, range, packed, sum);
     sp_pool_put(packed);
 }
 
@@ -155,12 +164,13 @@ static void share_gradient(struct sp_graph *g, struct sp_stage *st, struct sp_bl
     struct sharing s = {.g = g, .st = st, .b = b, .ctx = sp_stage_context(g, st, 'T')};
 
     s.ctx.layer = b->layer;
+    sp_zero_add(st, &s.ctx);
     s.tag = sp_tag(g, SP_MSG_SAME, number);
     reduce_same(&s);
     s.tag = sp_tag(g, SP_MSG_GRADIENT, number);
-    if (b->shared)
+    if (b->shared && b->g)
         scatter(&s);
-    else
+    else if (!b->shared)
         reduce_pipelines(&s, b->g, sp_graph_replica(g), sp_graph_replicas(g), sp_replica_pipeline);
 }
 
@@ -266,8 +276,8 @@ static void step_aside(const struct sp_task_context *ctx, struct sp_block *b)
 
     for (int i = 0; i < n; i++)
         if (!b->spare[i])
-            b->spare[i] =
-                sp_tensor_make(b->w->sink, b->n, sp_tensor_size(b->state[i]) / b->n, names[i]);
+            b->spare[i] = sp_tensor_make(b->state[i]->sink, b->n,
+                                         sp_tensor_size(b->state[i]) / b->n, names[i]);
     sp_state_copy_insert(ctx, n, b->state, b->spare);
     if (!b->shared)
         swap_spare(b);

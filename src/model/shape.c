@@ -92,10 +92,10 @@ void sp_shape_cut(struct sp_shape *sh, int mlp_rows, int head_rows)
     limit_rows(sh);
 }
 
-void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero)
+void sp_shape_share(struct sp_shape *sh, int pipelines, int zero)
 {
     sh->pipelines = pipelines;
-    sh->zero = zero && pipelines > 1;
+    sh->zero = pipelines > 1 ? zero : 0;
     sh->loss_scale /= (float)pipelines;
 }
 

@@ -33,7 +33,8 @@ struct sp_shape {
     int q_width, kv_width, up_width;
     int pipelines;                  /* pipelines that share a step, each with its own
                                      * micro-batches */
-    bool zero;                      /* they also divide the update, see graphs/weights/zero.h */
+    int zero;                       /* 1: they also divide the update; 2: and the gradients of
+                                     * layers; 3: and their weights (graphs/weights/zero.h). 0: no */
     float loss_scale;               /* 1 / tokens of a step: the loss is the mean over the step */
     const struct sp_shape *longest; /* the longest of a sequence's slices; NULL: no slices */
 
@@ -142,9 +143,21 @@ static inline struct sp_tokens_run sp_shape_run(const struct sp_shape *sh, int i
                                   (size_t)i * (size_t)sh->batch * (size_t)len};
 }
 
-/* Lets so many pipelines share the step, which then has as many times the tokens. `zero`: and its
- * update. */
-void sp_shape_share(struct sp_shape *sh, int pipelines, bool zero);
+/* True if each pipeline keeps a shard of a layer's gradients, or weights, which are whole only while
+ * ops use them. layer -1: embedding and head, which stay whole. */
+static inline bool sp_shape_shards_gradients(const struct sp_shape *sh, int layer)
+{
+    return layer >= 0 && sh->zero >= 2;
+}
+
+static inline bool sp_shape_shards_weights(const struct sp_shape *sh, int layer)
+{
+    return layer >= 0 && sh->zero >= 3;
+}
+
+/* Lets so many pipelines share the step, which then has as many times the tokens. `zero`: as in
+ * struct sp_shape; 0 if there is one pipeline. */
+void sp_shape_share(struct sp_shape *sh, int pipelines, int zero);
 
 /* The shape of tokens first .. first+len-1 of every sequence. The loss stays that of the step. */
 void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_shape *sh);

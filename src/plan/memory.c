@@ -10,7 +10,9 @@
 struct parameters {
     const struct sp_plan *plan;
     const struct sp_shape *shape;
-    int64_t held, updated;
+    int64_t held, updated;      /* elements in all, and those that this process updates */
+    int64_t weights, gradients; /* those that it keeps of these */
+    struct sp_shared_parameters shared;
 };
 
 static int add_parameters(void *arg, enum sp_block_kind kind, int layer)
@@ -18,10 +20,13 @@ static int add_parameters(void *arg, enum sp_block_kind kind, int layer)
     struct parameters *p = arg;
     uint64_t held = sp_block_held(p->plan, &p->shape->held, kind), first, updated;
 
-    (void)layer;
     sp_pipelines_part(held, 0, p->shape->zero ? p->shape->pipelines : 1, &first, &updated);
     p->held += (int64_t)held;
     p->updated += (int64_t)updated;
+    p->shared.weights += sp_shape_shards_weights(p->shape, layer) ? 0 : (int64_t)held;
+    p->shared.gradients += sp_shape_shards_gradients(p->shape, layer) ? 0 : (int64_t)held;
+    p->weights += (int64_t)(sp_shape_shards_weights(p->shape, layer) ? updated : held);
+    p->gradients += (int64_t)(sp_shape_shards_gradients(p->shape, layer) ? updated : held);
     return 0;
 }
 
@@ -39,12 +44,12 @@ static struct parameters parameters_of(const struct sp_plan *plan, const struct 
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     struct parameters p = parameters_of(plan, sh, stage);
-    int64_t f32 = sizeof(float), ops = (int64_t)sp_shape_elem(sh) + f32;
+    int64_t f32 = sizeof(float), elem = (int64_t)sp_shape_elem(sh);
     int64_t optimizer = 2 * f32 + (sh->dtype == SP_F32 ? 0 : f32);
 
-    return ops * p.held + optimizer * p.updated +
-           (sp_weight_versions(plan, stage) - 1) * (int64_t)sp_shape_elem(sh) * p.held +
-           (plan->states_twice ? (ops + optimizer) * p.updated : 0);
+    return elem * p.weights + f32 * p.gradients + optimizer * p.updated +
+           (sp_weight_versions(plan, stage) - 1) * elem * p.held +
+           (plan->states_twice ? (elem + f32 + optimizer) * p.updated : 0);
 }
 
 int64_t sp_memory_parameters(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
@@ -55,6 +60,12 @@ int64_t sp_memory_parameters(const struct sp_plan *plan, const struct sp_shape *
 int64_t sp_memory_updated(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     return parameters_of(plan, sh, stage).updated;
+}
+
+struct sp_shared_parameters sp_memory_shared(const struct sp_plan *plan, const struct sp_shape *sh,
+                                             int stage)
+{
+    return parameters_of(plan, sh, stage).shared;
 }
 
 int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *sh, int stage)

@@ -36,6 +36,14 @@ int64_t sp_memory_least(const struct sp_plan *plan, const struct sp_shape *sh,
 int64_t sp_memory_parameters(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 int64_t sp_memory_updated(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 
+/* Parameters whose gradients are summed over the pipelines when a step ends, and whose weights are
+ * gathered when it begins. With --zero 2 and 3 those of layers come and go with its ops. */
+struct sp_shared_parameters {
+    int64_t gradients, weights;
+};
+struct sp_shared_parameters sp_memory_shared(const struct sp_plan *plan, const struct sp_shape *sh,
+                                             int stage);
+
 /* Bytes of the optimizer's two moments, which its states include. */
 int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 

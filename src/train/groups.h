@@ -38,9 +38,10 @@
                   .wants = "tensor-parallel"),                                                     \
         SP_OPTION(                                                                                 \
             "zero", CHOICE, (a).zero, .topic = SP_TOPIC_DEVICES, .role = SP_ROLE_WAY,              \
-            .choices = "0|1",                                                                      \
+            .choices = "0|1|2|3",                                                                  \
             .help =                                                                                \
-                "1: the pipelines side by side share out the optimizer's state and the update",    \
+                "1: the pipelines side by side share out the optimizer's state and the update; "   \
+                "2: also the gradients of layers; 3: also their weights",                          \
             .wants = "data-parallel|context-parallel")
 
 /* Pipelines that share a step: each has its own samples, its own tokens of the same samples, or
@@ -55,7 +56,7 @@ static inline void sp_groups_shape(const struct sp_group_args *a, struct sp_shap
 {
     sp_shape_tensor(sh, a->tensor_parallel, a->sequence_parallel == SP_TRAIN_SEQUENCE_ON);
     sp_shape_context(sh, a->context_parallel, a->context_method == SP_TRAIN_RING);
-    sp_shape_share(sh, a->data_parallel * a->context_parallel, a->zero > 0);
+    sp_shape_share(sh, a->data_parallel * a->context_parallel, a->zero);
 }
 
 #endif

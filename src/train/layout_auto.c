@@ -163,7 +163,7 @@ static int take_options(struct choosing *c)
         .slices = is_kept(k->slices, l->slices, 1) ? l->slices : 0,
         .cut = l->partition_slices,
         .balanced = SP_SEARCH_WITHOUT, /* a run balances by measured times: --partition balanced */
-        .zero = choice_of(k->zero, r->groups->zero > 0),
+        .zero = k->zero || r->groups->zero > 0 ? r->groups->zero : SP_SEARCH_ZERO,
         .any_recompute = !mode,
         .any_offload = !is_kept(k->offload, strcmp(l->offload, "none") != 0, 0),
         .data =

@@ -50,18 +50,17 @@ void sp_auto_choice_pack(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT]
 
 int sp_auto_choice_unpack(const char *text, struct sp_auto_choice *c)
 {
-    int vocabulary, recompute, by_layer, offload, zero, ring;
+    int vocabulary, recompute, by_layer, offload, ring;
     struct sp_found f = {.fits = true, .trains = true};
     long long memory;
 
     *c = (struct sp_auto_choice){.layouts = 0};
     if (sscanf(text, "%63s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld", f.schedule,
                &f.stages, &f.devices, &f.context, &f.micro_batches, &f.batch, &f.chunks, &f.slices,
-               &vocabulary, &recompute, &f.every, &by_layer, &offload, &f.data, &zero, &ring,
+               &vocabulary, &recompute, &f.every, &by_layer, &offload, &f.data, &f.zero, &ring,
                &c->layouts, &memory) != 18)
         return -EINVAL;
     f.vocabulary = vocabulary;
-    f.zero = zero;
     f.by_layer = by_layer;
     f.recompute = (enum sp_recompute)recompute;
     f.offload = (enum sp_offload_mode)offload;
@@ -114,7 +113,7 @@ void sp_auto_choice_name(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT]
     if (f->context > 1)
         add(text, ", %d-fold context parallel", f->context);
     if (f->zero)
-        add(text, ", zero 1");
+        add(text, ", zero %d", f->zero);
     add(text, ", %s of %d", SP_COUNT(f->micro_batches, "micro-batch"), f->batch);
     if (f->slices > 1)
         add(text, ", %d slices", f->slices);

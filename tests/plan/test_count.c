@@ -69,14 +69,15 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     sp_shape_cut(&r->shape, mlp_rows, head_rows);
     sp_shape_tensor(&r->shape, tensor, draw_below(seed, 2));
     sp_shape_context(&r->shape, context, ring);
-    sp_shape_share(&r->shape, context * data, data > 1 && draw_below(seed, 2));
+    sp_shape_share(&r->shape, context * data,
+                   draw_below(seed, plan->family->facts.by_layer ? 4 : 2));
     r->shape.dtype = draw_below(seed, 2) ? SP_BF16 : SP_F32;
     r->place =
         (struct sp_placement){.stages = plan->layout.stages, .pipelines = tensor * context * data};
     r->place.world.size = r->place.pipelines * r->place.stages;
 }
 
-static void compare(const struct sp_plan *plan, const struct sp_count *classes,
+static void compare(const struct sp_plan *plan, int zero, const struct sp_count *classes,
                     const struct sp_count *whole, int draw)
 {
     for (int s = 0; s < plan->layout.stages; s++)
@@ -84,13 +85,13 @@ static void compare(const struct sp_plan *plan, const struct sp_count *classes,
             classes[s].buffers != whole[s].buffers || classes[s].sent != whole[s].sent ||
             classes[s].stashed != whole[s].stashed ||
             classes[s].beside > whole[s].beside + (int64_t)whole[s].stashed)
-            fail_msg(
-                "draw %d, %s, %d stages, %d micro-batches: stage %d has buffers of %lld bytes, "
-                "by classes %lld; sent %lld, %lld; stashed %lld, %lld",
-                draw, plan->def->name, plan->layout.stages, plan->layout.micro_batches, s,
-                (long long)whole[s].buffers, (long long)classes[s].buffers,
-                (long long)whole[s].sent, (long long)classes[s].sent, (long long)whole[s].stashed,
-                (long long)classes[s].stashed);
+            fail_msg("draw %d, %s, zero %d, %d stages, %d micro-batches: stage %d has buffers of "
+                     "%lld bytes, "
+                     "by classes %lld; sent %lld, %lld; stashed %lld, %lld",
+                     draw, plan->def->name, zero, plan->layout.stages, plan->layout.micro_batches,
+                     s, (long long)whole[s].buffers, (long long)classes[s].buffers,
+                     (long long)whole[s].sent, (long long)classes[s].sent,
+                     (long long)whole[s].stashed, (long long)classes[s].stashed);
 }
 
 /* A plan of a schedule and a run of it, drawn; false: it is refused. */
@@ -150,7 +151,7 @@ TEST(test_classes)
         assert_int_equal(sp_count_whole(&run.cfg, &run.place, plan.layout.stages, &steps, whole),
                          0);
         if (!err)
-            compare(&plan, classes, whole, i);
+            compare(&plan, run.shape.zero, classes, whole, i);
         by[i % SCHEDULES][err]++;
         counted += !err;
         walked += err;
@@ -303,9 +304,11 @@ TEST(test_costs)
                 run.shape.tensor, run.shape.context, op);
         for (int k = 0; k < SP_ACTION_KINDS; k++)
             if (step.sent[k] != step.told[k])
-                fail_msg("draw %d, %s, %d stages, tensor %d, context %d: the messages of %s have "
+                fail_msg("draw %d, %s, %d stages, tensor %d, context %d, zero %d, recompute %d "
+                         "every %d: the messages of %s have "
                          "%lld bytes, its actions say %lld",
                          i, plan.def->name, plan.layout.stages, run.shape.tensor, run.shape.context,
+                         run.shape.zero, run.cfg.recompute, run.cfg.every,
                          sp_action_name((enum sp_action_kind)k), (long long)step.sent[k],
                          (long long)step.told[k]);
         n[i % SCHEDULES]++;

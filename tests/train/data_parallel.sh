@@ -22,6 +22,16 @@ grid 2 6 llama-tiny 3 --stages 3 --schedule weipipe:flow=line --chunks 2 --recom
 grid 2 4 gpt-tiny 4 --stages 2 --schedule fsdp --zero 1             # parts of shards
 grid 2 4 gpt-tiny 4 --stages 2 --schedule chimera --zero 1
 grid 2 4 llama-tiny 4 --stages 2 --schedule zb2p --post-validation --zero 1
+for zero in 2 3; do
+    grid 2 4 gpt-tiny 4 --stages 2 --schedule 1f1b --zero $zero
+    grid 3 3 llama-tiny 2 --stages 1 --schedule gpipe --recompute every=3 --zero $zero
+    grid 2 4 gpt-tiny 4 --stages 2 --schedule zbv --zero $zero          # gradients wait for W
+    one=seq1f1b slices=2 grid 2 4 llama-tiny 2 --stages 2 --schedule sppo --zero $zero
+done
+grid 2 4 gpt-tiny 4 --stages 2 --schedule dualpipe --zero 3         # replicas, pairs of ops
+grid 2 4 llama-tiny 4 --stages 2 --schedule zb2p --post-validation --zero 3
+grid 2 4 gpt-tiny 4 --stages 2 --schedule 1f1b --vocabulary-parallel --zero 3
+one=seq1f1b slices=2 grid 2 4 gpt-tiny 2 --stages 2 --schedule slimpipe --zero 3
 exact=no # stages share processes
 grid 2 2 gpt-tiny 4 --stages 4 --schedule zb1p --partition 0,5,0,3
 [ -z "${SP_LONG:-}" ] || for name in $(starpipe list | cut -d ' ' -f 1); do

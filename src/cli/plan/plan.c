@@ -65,10 +65,9 @@ static int parse_options(int argc, char **argv, struct args *a)
                           "any, which share --micro-batches)",
                   .topic = SP_TOPIC_DEVICES, .arg = "D", .max = SP_MAX_PIPELINES),
         SP_OPTION("zero", CHOICE, a->groups.zero,
-                  .help =
-                      "whether pipelines, and devices that share tokens, share out the optimizer's "
-                      "state (default: either)",
-                  .topic = SP_TOPIC_DEVICES, .choices = "0|1",
+                  .help = "what pipelines, and devices that share tokens, share out, as train does "
+                          "(default: 0 or 1)",
+                  .topic = SP_TOPIC_DEVICES, .choices = "0|1|2|3",
                   .wants = "data-parallel|context-parallel|devices", .given = &a->zero_set),
         SP_OPTION("devices", INT, a->devices,
                   .help = "devices of a stage, shared out as --group says (0: any)",
@@ -218,9 +217,7 @@ static int make_request(const struct args *a, const struct sp_model *model,
                                .data = a->groups.data_parallel,
                                .tensor = a->groups.tensor_parallel,
                                .context = a->groups.context_parallel,
-                               .zero = !a->zero_set     ? SP_SEARCH_EITHER
-                                       : a->groups.zero ? SP_SEARCH_WITH
-                                                        : SP_SEARCH_WITHOUT,
+                               .zero = a->zero_set ? a->groups.zero : SP_SEARCH_ZERO,
                                .chunks = l->chunks,
                                .slices = l->slices,
                                .cut = l->partition_slices,

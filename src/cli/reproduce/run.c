@@ -346,7 +346,7 @@ int sp_run(const struct sp_run *run, struct sp_run_result *result)
     *result = (struct sp_run_result){0};
     t.shape = sp_bf16_shape(&run->model, run->batch, run->seq, run->micro_batches);
     if (run->pipelines > 1)
-        sp_shape_share(&t.shape, run->pipelines, true);
+        sp_shape_share(&t.shape, run->pipelines, 1);
     t.terms = (struct sp_op_terms){
         .machine = t.machine, .devices = run->devices, .recompute = run->recompute, .every = 1};
     err = lay.slices > 1 ? sp_plan_cut(&t.plan, &t.shape, run->cut, t.machine) : 0;

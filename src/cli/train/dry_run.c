@@ -90,6 +90,9 @@ static const char *origin(const struct sp_trainer *t)
 static void print_text(const struct sp_trainer *t, const struct sp_prediction *p,
                        const struct sp_memory *m, const struct sp_count *sent)
 {
+    static const char *const shared[] = {"", ", that share out the update",
+                                         ", that share out the update and gradients",
+                                         ", that share out update, gradients and weights"};
     const struct sp_layout_args *l = &t->cfg.layout;
     char text[256];
 
@@ -101,7 +104,7 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
     if (t->cfg.groups.data_parallel > 1)
         printf("%d pipelines side by side, each with %s of its own%s\n",
                t->cfg.groups.data_parallel, SP_COUNT(l->micro_batches, "micro-batch"),
-               t->shape.zero ? ", that share out the update" : "");
+               shared[t->shape.zero]);
     if (t->cfg.groups.context_parallel > 1)
         printf("%d processes a stage share the tokens of sequences%s\n",
                t->cfg.groups.context_parallel,

@@ -2,6 +2,7 @@
 #include "graphs/offload/offload.h"
 #include "graphs/tensor/ends.h"
 #include "graphs/offload/streamed_keys.h"
+#include "graphs/weights/zero.h"
 #include "sp_error.h"
 #include <stdlib.h>
 
@@ -60,6 +61,7 @@ static bool keeps_input(const struct sp_op_ctx *c, int i)
 /* Begins the forward of layer i. */
 static void open_forward(struct sp_op_ctx *c, int i)
 {
+    sp_zero_gather(c, i);
     sp_offload_slot(c, 2 * i);
     sp_streamed_keys_next_layer(c, i);
 }
@@ -69,9 +71,21 @@ static void close_forward(struct sp_op_ctx *c, int i, struct sp_tensor *y)
     if (!keeps_input(c, i))
         sp_pool_drop(&c->fl->layers[i].x);
     sp_offload_keep(c, i);
+    sp_zero_drop(c, i);
     if (i < c->count - 1)
         c->fl->layers[i + 1].x = y;
     c->flow = y;
+}
+
+/* Computes layers a .. b again; b stays open. */
+static void recompute(struct sp_op_ctx *c, int a, int b)
+{
+    for (int i = a; i <= b; i++) {
+        sp_zero_gather(c, i);
+        sp_layer_forward_again(c, i, i < b);
+        if (i < b)
+            sp_zero_drop(c, i);
+    }
 }
 
 /* Begins the backward of layer i from c->flow; recomputes first what it needs. */
@@ -85,14 +99,20 @@ static void open_backward(struct sp_op_ctx *c, int i)
     /* at the end of a group of layers that keeps one input */
     if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
         (i == c->count - 1 || (i + 1) % every == 0))
-        sp_layers_recompute(c, i / every * every, i + 1);
+        recompute(c, i / every * every, i);
+    else
+        sp_zero_gather(c, i);
+    sp_zero_take_gradient(c, i);
     c->fl->layers[i].dy = c->flow;
 }
 
 static void close_backward(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
 {
-    if (!c->split)
+    if (!c->split) {
         sp_layer_wgrad(c, i);
+        sp_zero_scatter(c, i);
+    }
+    sp_zero_drop(c, i);
     c->flow = dx;
 }
 
@@ -142,8 +162,12 @@ void sp_chunk_run_layer(struct sp_op_ctx *c, int i, struct sp_tensor *out, bool 
 void sp_chunk_wgrad(struct sp_op_ctx *c)
 {
     for (int i = c->count - 1; i >= 0; i--) {
+        sp_zero_gather(c, i);
+        sp_zero_take_gradient(c, i);
         sp_offload_slot(c, c->count - 1 - i);
         sp_layer_wgrad(c, i);
+        sp_zero_scatter(c, i);
+        sp_zero_drop(c, i);
     }
 }
 

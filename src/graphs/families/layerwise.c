@@ -16,6 +16,7 @@
 #include "graphs/families/layerwise.h"
 #include "graphs/families/vocabulary.h"
 #include "graphs/offload/offload.h"
+#include "graphs/weights/zero.h"
 #include "sp_error.h"
 
 /* Names a tensor between global stages by the stage that leaves it. */
@@ -229,6 +230,7 @@ void sp_layerwise_discard(struct sp_graph *g)
 
     for (int k = 0; k < g->place.n_local; k++)
         sp_activations_drop(g, &g->stages[k], lay->chunks, lay->micro_batches * lay->slices);
+    sp_zero_discard(g);
 }
 
 int sp_layerwise_create(struct sp_graph *g)

@@ -80,21 +80,21 @@ void sp_layer_forward(struct sp_op_ctx *c, int i, struct sp_keep keep, struct sp
     sp_layer_forward_end(c, i, keep, y, false);
 }
 
-void sp_layers_recompute(struct sp_op_ctx *c, int a, int b)
+void sp_layer_forward_again(struct sp_op_ctx *c, int i, bool output)
 {
-    struct sp_keep keep = {.saved = true, .keep_outputs = true, .qkv = true, .attn = true};
+    bool whole = sp_chunk_recompute(c, i) == SP_RECOMPUTE_FULL;
+    struct sp_keep keep = {.saved = true,
+                           .keep_outputs = true,
+                           .qkv = true,
+                           .attn = true,
+                           .has_attn = !whole,
+                           .residual = sp_chunk_cuts_mlp(c, i)};
+    struct sp_tensor *y = NULL;
 
-    for (int i = a; i < b; i++) {
-        bool whole = sp_chunk_recompute(c, i) == SP_RECOMPUTE_FULL;
-        struct sp_tensor *y = NULL;
-
-        sp_streamed_keys_next_layer(c, i);
-        keep.has_attn = !whole;
-        keep.residual = sp_chunk_cuts_mlp(c, i);
-        if (whole && i < b - 1)
-            y = c->fl->layers[i + 1].x = sp_take_hidden_room(c, "x");
-        sp_layer_forward(c, i, keep, y);
-    }
+    sp_streamed_keys_next_layer(c, i);
+    if (whole && output)
+        y = c->fl->layers[i + 1].x = sp_take_hidden_room(c, "x");
+    sp_layer_forward(c, i, keep, y);
 }
 
 /* ---- backward ------------------------------------------------------------------------- */

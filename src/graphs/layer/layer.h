@@ -32,7 +32,7 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i);
  * sp_activations_parts. */
 void sp_layer_drop(struct sp_layer_activations *t, int parts);
 
-/* Runs the forward of layers a..b-1 of the chunk again, from the input of layer a. */
-void sp_layers_recompute(struct sp_op_ctx *c, int a, int b);
+/* Runs the forward of layer i of the chunk again; `output`: also what the next layer reads. */
+void sp_layer_forward_again(struct sp_op_ctx *c, int i, bool output);
 
 #endif

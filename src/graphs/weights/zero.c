@@ -4,33 +4,47 @@
 #include "sp_error.h"
 #include <stdlib.h>
 
+/* Creates one of the two buffers of a block, whole, or only the shard of this pipeline. */
+static int create_shared(struct sp_graph *g, struct sp_block *b, int which, size_t n, bool shards)
+{
+    bool weights = which == SP_SHARED_W;
+    size_t elem = weights ? sp_shape_elem(&g->shape) : sizeof(float);
+    enum sp_state state = weights ? SP_STATE_W : SP_STATE_G;
+    int q = sp_graph_replica(g), err;
+
+    if (shards) {
+        b->state[state] = sp_tensor_make(g->cfg.sink, b->n, elem, "shard");
+        return 0;
+    }
+    err = sp_gathered_create(g->cfg.sink, &b->shared[which], n, sp_graph_replicas(g), elem);
+    if (!err)
+        b->state[state] = b->shared[which].part[q];
+    return err;
+}
+
 int sp_zero_create(struct sp_graph *g, struct sp_block *b)
 {
-    int parts = sp_graph_replicas(g), q = sp_graph_replica(g), err;
+    int parts = sp_graph_replicas(g), err;
     size_t n = b->n;
     uint64_t first, held;
 
     if (n > UINT32_MAX || n < (size_t)parts)
-        return sp_error(EINVAL, "--zero 1: %d pipelines cannot share a block of %zu parameters out",
+        return sp_error(EINVAL, "--zero: %d pipelines cannot share a block of %zu parameters out",
                         parts, n);
     b->shared = calloc(2, sizeof *b->shared);
     if (!b->shared)
         return -ENOMEM;
-    err = sp_gathered_create(g->cfg.sink, &b->shared[SP_SHARED_W], n, parts,
-                             sp_shape_elem(&g->shape));
-    err = err ? err
-              : sp_gathered_create(g->cfg.sink, &b->shared[SP_SHARED_G], n, parts, sizeof(float));
-    if (err)
-        return err;
-    sp_pipelines_part(n, q, parts, &first, &held);
+    sp_pipelines_part(n, sp_graph_replica(g), parts, &first, &held);
     b->first += first;
     b->n = held;
+    err = create_shared(g, b, SP_SHARED_W, n, sp_shape_shards_weights(&g->shape, b->layer));
+    err = err ? err
+              : create_shared(g, b, SP_SHARED_G, n, sp_shape_shards_gradients(&g->shape, b->layer));
     b->w = b->shared[SP_SHARED_W].whole;
     b->g = b->shared[SP_SHARED_G].whole;
-    b->state[SP_STATE_W] = b->shared[SP_SHARED_W].part[q];
-    b->state[SP_STATE_G] = b->shared[SP_SHARED_G].part[q];
-    sp_zero_cut(b);
-    return 0;
+    if (!err)
+        sp_zero_cut(b);
+    return err;
 }
 
 void sp_zero_destroy(struct sp_block *b)
@@ -76,11 +90,13 @@ void sp_zero_begin(struct sp_graph *g)
             if (!b->shared)
                 continue;
             sp_zero_cut(b);
-            gather(g, st, b);
+            if (b->shared[SP_SHARED_W].whole)
+                gather(g, st, b);
             sp_gathered_join(&b->shared[SP_SHARED_W]);
             sp_gathered_join(&b->shared[SP_SHARED_G]);
             ctx.layer = b->layer;
-            sp_clear_insert(&ctx, b->g);
+            if (b->g)
+                sp_clear_insert(&ctx, b->g);
         }
     }
 }
@@ -146,7 +162,7 @@ void sp_gathered_destroy(struct sp_gathered *w)
 
 static void view(struct sp_gathered *w, bool parts)
 {
-    if (w->cut == parts)
+    if (!w->whole || w->cut == parts)
         return;
     w->whole->sink->ops->view(w->whole, w->parts, w->part, parts);
     w->cut = parts;

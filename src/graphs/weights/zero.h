@@ -1,7 +1,7 @@
 /*
- * ZeRO-1 (Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
- * Models", section 5.1): data-parallel pipelines have the same weights, so each keeps the
- * optimizer's state of one part of every block only, and updates that part.
+ * ZeRO (Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+ * Models", section 5): data-parallel pipelines have the same weights, so each keeps the
+ * optimizer's state of one part of every block only, and updates that part (--zero 1).
  *
  *   a step begins           gather: the parts of the weights, from the pipelines that updated them
  *   a gradient is complete  scatter: its parts, to the pipelines that update them, which add up
@@ -10,6 +10,21 @@
  * With D pipelines and P parameters, a pipeline sends (D - 1)/D P elements of gradients in a step,
  * and as many of weights. Ops read gathered weights and add to gathered gradients; from a scatter
  * to the next gather a block is used in parts.
+ *
+ * Of the blocks of layers, a pipeline keeps only its part, its shard, of the gradients too (--zero 2),
+ * and of the weights (--zero 3). What is whole comes and goes with the ops of a stage:
+ *
+ *   an op comes to a layer  the weights of that layer are there, and those of the next one that the
+ *                           stage uses are gathered; the layer gets a gradient of zeros
+ *   it leaves the layer     the weights are dropped. Once weight gradients are computed, the parts of
+ *                           the gradient leave to their pipelines, which add them to their shards
+ *                           when they leave the next layer
+ *
+ * A step adds up the gradients of a micro-batch over all pipelines first, --zero 1 those of a pipeline
+ * over all micro-batches: they differ by rounding. A gradient whose weight gradients have an op of
+ * their own stays until those of all its backwards are computed. With M micro-batches and N elements
+ * of a layer, a pipeline sends (D - 1)/D N M gradients, and as many weights for each pass. Embedding
+ * and head are shared as with --zero 1.
  */
 #ifndef SP_ZERO_H
 #define SP_ZERO_H
@@ -29,8 +44,32 @@ void sp_zero_destroy(struct sp_block *b);
 /* Switches to the parts, because the block's state is used next; no effect without ZeRO. */
 void sp_zero_cut(struct sp_block *b);
 
-/* Gathers the weights of this process's blocks and clears their gradients, for ops to use. */
+/* Gathers the weights of this process's blocks and clears their gradients, for ops to use, except
+ * those of which it keeps shards. */
 void sp_zero_begin(struct sp_graph *g);
+
+/* Allocates st->zero, with buffers for whole layers: 0, or -errno after one line. No effect below
+ * --zero 2. */
+int sp_zero_stage_create(struct sp_graph *g, struct sp_stage *st);
+void sp_zero_stage_destroy(struct sp_stage *st);
+
+/*
+ * For layer i of an op's chunk. Gather makes its weights whole, and sends for those of the layer that
+ * the stage uses after it; drop forgets them. Take gives it a gradient, of zeros unless the stage has
+ * one that waits for weight gradients; scatter sends the parts of that away. No effect on what is
+ * whole all the time.
+ */
+struct sp_op_ctx;
+void sp_zero_gather(struct sp_op_ctx *c, int i);
+void sp_zero_drop(struct sp_op_ctx *c, int i);
+void sp_zero_take_gradient(struct sp_op_ctx *c, int i);
+void sp_zero_scatter(struct sp_op_ctx *c, int i);
+
+/* Adds the parts of gradients that a stage has received. */
+void sp_zero_add(struct sp_stage *st, const struct sp_task_context *ctx);
+
+/* Drops what is gathered for ops that were undone. */
+void sp_zero_discard(struct sp_graph *g);
 
 /*
  * A parameter block in one buffer that is registered as a whole and as the parts that stages or

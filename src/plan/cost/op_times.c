@@ -4,6 +4,7 @@
 #include "plan/memory.h"
 #include "policies/families/activations.h"
 #include "policies/families/work.h"
+#include "policies/lowering/lowering.h"
 #include "policies/lowering/pipelines.h"
 #include <math.h>
 #include <stdlib.h>
@@ -185,6 +186,31 @@ static double update_time(const struct sp_plan *plan, const struct sp_shape *sh,
     return sp_update_time(machine_of(sh, terms, stage), elements / terms->devices);
 }
 
+/* The link to the same stage of the other pipelines, which are neighbours. */
+static const struct sp_link *link_of_pipelines(const struct sp_shape *sh,
+                                               const struct sp_op_terms *terms)
+{
+    const struct sp_machine *m = terms->machine;
+    bool inside = sh->pipelines * sh->tensor * terms->devices <= m->devices_per_node;
+
+    return inside ? &m->node : &m->network;
+}
+
+/* Seconds of the shards of layers on their way while an op runs: they come a layer ahead, and their
+ * gradients leave behind. */
+static double shards_time(const struct pricing *p, int stage, const struct sp_op *op)
+{
+    const struct sp_lowering l = {
+        .plan = p->plan, .shape = p->sh, .recompute = p->terms.recompute, .every = p->terms.every};
+    int64_t bytes = 0;
+
+    if (p->sh->zero < 2)
+        return 0;
+    bytes = sp_exchange_bytes(&l, SP_TRAFFIC_GATHER, stage, op) +
+            sp_exchange_bytes(&l, SP_TRAFFIC_SCATTER, stage, op);
+    return sp_link_s(link_of_pipelines(p->sh, &p->terms), (double)bytes / p->terms.devices);
+}
+
 static double price(const struct pricing *p, int stage, const struct sp_op *op)
 {
     struct sp_op_work work[SP_MOST_WORK];
@@ -208,7 +234,7 @@ static double price(const struct pricing *p, int stage, const struct sp_op *op)
         sum += sp_assist_time(p->plan, p->sh, &p->terms, stage, op);
     if (n > 0 && work[0].keeps_attention)
         sum += sp_shared_slice_time(p->plan, p->sh, &p->terms, op);
-    return 1e3 * sum;
+    return 1e3 * fmax(sum, shards_time(p, stage, op));
 }
 
 /* A backward begins by recomputing its last layer, or the last group of layers that share one kept
@@ -326,21 +352,19 @@ double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
     return 1e3 * most;
 }
 
-double sp_share_time(const struct sp_shape *sh, const struct sp_op_terms *terms, double elements)
+double sp_share_time(const struct sp_shape *sh, const struct sp_op_terms *terms, double gradients,
+                     double weights)
 {
     struct sp_exchange e[SP_MAX_EXCHANGES];
     int rounds = sp_pipelines_exchanges(0, sh->pipelines, e), others = sh->pipelines - 1;
-    const struct sp_machine *m = terms->machine;
-    /* the same stages of all pipelines are neighbours */
-    bool inside = sh->pipelines * sh->tensor * terms->devices <= m->devices_per_node;
-    const struct sp_link *net = inside ? &m->node : &m->network;
-    double part = elements / sh->pipelines;
+    const struct sp_link *net = link_of_pipelines(sh, terms);
+    double n = sh->pipelines;
 
     if (!rounds)
         return 0;
-    return 1e3 * (sh->zero ? others * (sp_link_s(net, sizeof(float) * part) +
-                                       sp_link_s(net, (double)sp_shape_elem(sh) * part))
-                           : rounds * sp_link_s(net, sizeof(float) * elements));
+    return 1e3 * (sh->zero ? others * (sp_link_s(net, sizeof(float) * gradients / n) +
+                                       sp_link_s(net, (double)sp_shape_elem(sh) * weights / n))
+                           : rounds * sp_link_s(net, sizeof(float) * gradients));
 }
 
 double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
@@ -348,7 +372,11 @@ double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
 {
     double most = 0;
 
-    for (int s = 0; sh->pipelines > 1 && s < plan->layout.stages; s++)
-        most = fmax(most, (double)sp_memory_parameters(plan, sh, s));
-    return sp_share_time(sh, terms, most / terms->devices);
+    for (int s = 0; sh->pipelines > 1 && s < plan->layout.stages; s++) {
+        struct sp_shared_parameters p = sp_memory_shared(plan, sh, s);
+
+        most = fmax(most, sp_share_time(sh, terms, (double)p.gradients / terms->devices,
+                                        (double)p.weights / terms->devices));
+    }
+    return most;
 }

@@ -25,8 +25,10 @@ double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
 
 /* Milliseconds until all pipelines have summed their gradients and, if they share the update, have
  * gathered the updated weights, on the slowest stage. Nothing is hidden behind the last backwards
- * or first forwards. 0 for one pipeline. sp_share_time takes the parameters of one device. */
-double sp_share_time(const struct sp_shape *sh, const struct sp_op_terms *terms, double elements);
+ * or first forwards. 0 for one pipeline. sp_share_time takes the numbers of gradients and weights of
+ * one device (struct sp_shared_parameters). */
+double sp_share_time(const struct sp_shape *sh, const struct sp_op_terms *terms, double gradients,
+                     double weights);
 double sp_share_times(const struct sp_plan *plan, const struct sp_shape *sh,
                       const struct sp_op_terms *terms);
 

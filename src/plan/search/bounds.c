@@ -70,7 +70,8 @@ double sp_bound_step(const struct sp_search *want, const struct sp_found *f)
 {
     const struct device d = device_of(want, f);
     const struct sp_op_terms terms = {.machine = want->machine, .devices = d.apart};
-    double share_ms = want->machine->kinds ? 0 : sp_share_time(&d.shape, &terms, d.elements);
+    bool shares = !want->machine->kinds && f->zero < 2; /* else while ops run */
+    double share_ms = shares ? sp_share_time(&d.shape, &terms, d.elements, d.elements) : 0;
 
     return CERTAIN * (1e3 * mean_model(want, f, &d) * f->micro_batches / f->stages +
                       1e3 * least_update(want, d.updated) + share_ms);

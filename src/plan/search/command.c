@@ -78,7 +78,7 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
     if (f->data > 1)
         add(text, n, " --data-parallel %d", f->data);
     if (f->zero)
-        add(text, n, " --zero 1");
+        add(text, n, " --zero %d", f->zero);
     if (names->plugin)
         add(text, n, " --plugin %s", names->plugin);
     if (names->hardware)

@@ -22,6 +22,9 @@ enum sp_search_group { SP_SEARCH_TENSOR, SP_SEARCH_CONTEXT, SP_SEARCH_BOTH };
 /* A search tries layouts with and without a feature; only with it; only without it. */
 enum sp_search_choice { SP_SEARCH_EITHER, SP_SEARCH_WITH, SP_SEARCH_WITHOUT };
 
+/* In struct sp_search: pipelines share the update or not. */
+enum { SP_SEARCH_ZERO = -1 };
+
 struct sp_found;
 
 struct sp_search {
@@ -37,7 +40,7 @@ struct sp_search {
     enum sp_search_group group;       /* what they may share */
     int tensor, context;              /* of a stage that share parameters, and tokens; 0: any */
     int data;                         /* pipelines side by side; 0: any */
-    enum sp_search_choice zero;       /* pipelines share the optimizer's state */
+    int zero;                         /* of --zero; SP_SEARCH_ZERO: 0 or 1 */
     enum sp_search_choice vocabulary; /* all stages share the vocabulary */
     enum sp_search_choice balanced;   /* layers are dealt out by stages' times, not evenly */
     int chunks;                       /* 0: the schedule's default, and more */
@@ -70,7 +73,7 @@ struct sp_found {
     int context;         /* that share the tokens of sequences: by heads if these suffice */
     int data;            /* pipelines side by side */
     int order;           /* index into the orders of the kinds of nodes */
-    bool zero;           /* pipelines, and devices that share tokens, share the optimizer's state */
+    int zero; /* what pipelines, and devices that share tokens, share (struct sp_shape) */
     int micro_batches, batch, chunks, slices;
     enum sp_dtype dtype;
     bool vocabulary; /* --vocabulary-parallel */

@@ -21,7 +21,7 @@ void sp_grid_take(const struct sp_search *want, const struct sp_grid *grid, stru
     f->devices = grid->tensor;
     f->context = grid->context;
     f->data = grid->data;
-    f->zero = want->zero != SP_SEARCH_WITHOUT && grid->context * grid->data > 1;
+    f->zero = grid->context * grid->data == 1 ? 0 : want->zero == SP_SEARCH_ZERO ? 1 : want->zero;
 }
 
 /* True if a stage may have so many devices that share parameters and tokens. */

@@ -250,7 +250,7 @@ static void move_dtype(const struct moves *m, struct sp_found f)
 static void move_zero(const struct moves *m, struct sp_found f)
 {
     f.zero = !f.zero;
-    if (m->want->zero == SP_SEARCH_EITHER && f.context * f.data > 1)
+    if (m->want->zero == SP_SEARCH_ZERO && f.context * f.data > 1)
         tell(m, f);
 }
 

@@ -46,6 +46,7 @@ struct sp_train_wish {
     /* Gradients are clipped, or written to a file; tables are tied; stages are groups, or there are
      * several pipelines. */
     bool clips, dumps, tied, grouped;
+    int zero; /* as in struct sp_shape */
 };
 
 /* How global stages get their layers. */
@@ -85,6 +86,9 @@ struct sp_family_facts {
     /* Stages update their weights within a step (struct sp_map: batch); a backward uses the version
      * that its forward used. */
     bool stashes;
+    /* Ops use the parameters of one layer after the other, all of their own stage, so that a layer
+     * can be gathered for them (--zero 2 and 3). */
+    bool by_layer;
     int groups;          /* the SP_GROUP_... that the devices of a stage may share */
     bool post_validates; /* a step may begin before the norm of the step before is known */
 };

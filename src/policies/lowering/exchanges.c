@@ -164,16 +164,64 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
     return bytes;
 }
 
-int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
-                          enum sp_recompute recompute, int every, int stage, const struct sp_op *op)
+/* ---- shards of layers ------------------------------------------------------------------------ */
+
+/* Elements of a layer that the first pipeline keeps, or sends to others of all that a layer has. */
+static int64_t shard(const struct sp_shape *sh, bool kept)
 {
+    int64_t sum = 0;
+
+    for (int k = 0; k < SP_LAYER_BLOCKS; k++) {
+        uint64_t n = sp_block_elements(&sh->held, sp_layer_block(k)), first, own;
+
+        sp_pipelines_part(n, 0, sh->pipelines, &first, &own);
+        sum += (int64_t)(kept ? own : n - own);
+    }
+    return sum;
+}
+
+/* Every layer is gathered when an op comes to it, and twice if it is recomputed with a later one. */
+static int64_t gather_bytes(const struct sp_lowering *l, const struct sp_op_work *work)
+{
+    int64_t times = work->layers;
+
+    for (int i = 0; work->input && i < work->layers; i++) {
+        enum sp_recompute mode = sp_layer_recompute(l->plan, l->recompute, work->first + i);
+        bool again = mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION;
+
+        times += again && (i + 1) % l->every && i + 1 < work->layers;
+    }
+    return times * (int64_t)sp_shape_elem(l->shape) * (l->shape->pipelines - 1) *
+           shard(l->shape, true);
+}
+
+static int64_t shard_bytes(const struct sp_lowering *l, enum sp_traffic traffic,
+                           const struct sp_op_work *work)
+{
+    if (traffic == SP_TRAFFIC_GATHER)
+        return l->shape->zero >= 3 ? gather_bytes(l, work) : 0;
+    return l->shape->zero >= 2 && work->weight
+               ? work->layers * (int64_t)sizeof(float) * shard(l->shape, false)
+               : 0;
+}
+
+int64_t sp_exchange_bytes(const struct sp_lowering *l, enum sp_traffic traffic, int stage,
+                          const struct sp_op *op)
+{
+    const struct sp_shape *sh = l->shape;
     struct sp_op_work work[SP_MOST_WORK];
-    int n = sp_op_work(plan, sh, stage, op, work);
-    int64_t bytes = sh->tensor > 1 ? tensor_bytes(plan, sh, recompute, every, work, n) : 0;
+    int n = sp_op_work(l->plan, sh, stage, op, work);
+    int64_t bytes = 0;
     struct sp_shape joined;
 
+    for (int i = 0; traffic != SP_TRAFFIC_MEMBERS && i < n; i++)
+        bytes += shard_bytes(l, traffic, &work[i]);
+    if (traffic != SP_TRAFFIC_MEMBERS)
+        return bytes;
+    if (sh->tensor > 1)
+        bytes += tensor_bytes(l->plan, sh, l->recompute, l->every, work, n);
     sp_shape_joined(sh, &joined);
     for (int i = 0; sh->context > 1 && i < n; i++)
-        bytes += context_bytes(plan, &joined, recompute, &work[i]);
+        bytes += context_bytes(l->plan, &joined, l->recompute, &work[i]);
     return bytes;
 }

@@ -135,10 +135,10 @@ int sp_lower_begin(struct sp_lowering *l, void (*emit)(void *arg, const struct s
     clear(l->messages);
     memset(l->evicting, 0, (size_t)plan->layout.stages * sizeof *l->evicting);
     free(l->exchanged);
-    l->exchanged = malloc(((size_t)classes + 1) * sizeof *l->exchanged);
+    l->exchanged = malloc(((size_t)classes + 1) * SP_TRAFFICS * sizeof *l->exchanged);
     if (!l->exchanged)
         return -ENOMEM;
-    for (int c = 0; c < classes; c++)
+    for (int c = 0; c < classes * SP_TRAFFICS; c++)
         l->exchanged[c] = -1;
     return l->plan->family->lowers->begin ? l->plan->family->lowers->begin(l) : 0;
 }
@@ -248,29 +248,36 @@ static void evict(struct sp_lowering *l, int stage, int index)
         move(l, SP_ACTION_EVICT, stage, index, &e->leaving[*i]);
 }
 
-static int64_t exchange_bytes(struct sp_lowering *l, int stage, int index)
+static int64_t exchange_bytes(struct sp_lowering *l, enum sp_traffic traffic, int stage, int index)
 {
     const struct sp_plan *plan = l->plan;
-    int64_t *bytes = &l->exchanged[sp_op_classes_of(&plan->classes, stage)[index]];
+    int class = sp_op_classes_of(&plan->classes, stage)[index];
+    int64_t *bytes = &l->exchanged[class * SP_TRAFFICS + (int)traffic];
 
     if (*bytes < 0)
-        *bytes = sp_exchange_bytes(plan, l->shape, l->recompute, l->every, stage,
-                                   &plan->programs[stage].ops[index]);
+        *bytes = sp_exchange_bytes(l, traffic, stage, &plan->programs[stage].ops[index]);
     return *bytes;
 }
 
-/* The exchange of an op, and of the one that overlaps with it. */
-static void exchange(struct sp_lowering *l, int stage, int index)
+/* An exchange of an op, and of the one that overlaps with it. */
+static void exchange(struct sp_lowering *l, enum sp_traffic traffic, int stage, int index)
 {
+    static const enum sp_tensor_kind kinds[] = {
+        [SP_TRAFFIC_GATHER] = SP_TENSOR_BLOCK, [SP_TRAFFIC_SCATTER] = SP_TENSOR_GRADIENT};
     const struct sp_op *op = &l->plan->programs[stage].ops[index];
-    struct sp_action a = {
-        .kind = SP_ACTION_EXCHANGE, .stage = stage, .op = *op, .index = index, .number = -1};
+    struct sp_action a = {.kind = SP_ACTION_EXCHANGE,
+                          .stage = stage,
+                          .op = *op,
+                          .index = index,
+                          .tensor.kind = (unsigned char)kinds[traffic],
+                          .number = -1};
 
     if (!l->shape)
         return;
-    a.devices = l->shape->context * l->shape->tensor;
+    a.devices =
+        traffic == SP_TRAFFIC_MEMBERS ? l->shape->context * l->shape->tensor : l->shape->pipelines;
     for (int i = 0; a.devices > 1 && i <= op->overlap; i++)
-        a.bytes += exchange_bytes(l, stage, index + i);
+        a.bytes += exchange_bytes(l, traffic, stage, index + i);
     if (a.bytes)
         l->emit(l->arg, &a);
 }
@@ -292,12 +299,15 @@ void sp_lower_part(struct sp_lowering *l, int stage, int index, int op_part, int
 
     if (op_part == 0 && evicts)
         fetch(l, stage, index);
+    if (op_part == 0)
+        exchange(l, SP_TRAFFIC_GATHER, stage, index);
     l->emit(l->arg, &a);
     if (op_part < op_parts - 1)
         return;
     if (evicts)
         stream(l, SP_ACTION_EVICT, stage, index);
-    exchange(l, stage, index);
+    exchange(l, SP_TRAFFIC_MEMBERS, stage, index);
+    exchange(l, SP_TRAFFIC_SCATTER, stage, index);
     if (evicts)
         evict(l, stage, index);
 }

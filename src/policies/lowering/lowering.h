@@ -28,8 +28,9 @@ struct sp_lowering {
     int *position;                /* place in `order` of an op, by its id in the family */
     int *all;                     /* [stages] 0, 1, ...: the group of all stages */
     struct sp_evicting *evicting; /* [stages] how far the plan's evictions have come in a step */
-    int64_t *exchanged;           /* [classes] bytes of EXCHANGE of an op; -1: not asked for yet */
-    void *state;                  /* the family's, for one step */
+    int64_t *exchanged; /* [classes][SP_TRAFFICS] bytes of EXCHANGE of an op; -1: not asked
+                                   * for yet */
+    void *state;        /* the family's, for one step */
     struct sp_messages *messages;
     struct sp_placed *made; /* `order`, if the plan does not keep it */
     void (*emit)(void *arg, const struct sp_action *action);
@@ -63,11 +64,19 @@ int sp_lower_step(struct sp_lowering *l, void (*emit)(void *arg, const struct sp
 
 /* ---- bytes of EXCHANGE ----------------------------------------------------------------- */
 
-/* Bytes that one device, the first, sends to the others in an op: rows of tokens and shares of
- * sums; heads of q, k, v and the output, or keys and values around a ring; their gradients; and
- * again what the backward recomputes. `every` is the K of --recompute every=K. */
-int64_t sp_exchange_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
-                          enum sp_recompute recompute, int every, int stage,
+/* What an EXCHANGE sends. */
+enum sp_traffic {
+    SP_TRAFFIC_MEMBERS, /* rows of tokens and shares of sums; heads of q, k, v and the output, or
+                         * keys and values around a ring; their gradients; and again what the
+                         * backward recomputes */
+    SP_TRAFFIC_GATHER,  /* shards of the weights of layers, to other pipelines (--zero 3) */
+    SP_TRAFFIC_SCATTER, /* gradients of layers, to the pipelines that keep shards of them */
+    SP_TRAFFICS
+};
+
+/* Bytes that one device, the first, sends to the others in an op. `every` is the K of --recompute
+ * every=K. */
+int64_t sp_exchange_bytes(const struct sp_lowering *l, enum sp_traffic traffic, int stage,
                           const struct sp_op *op);
 
 /* ---- for families ------------------------------------------------------------------------- */

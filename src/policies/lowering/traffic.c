@@ -102,22 +102,22 @@ struct shared {
 static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
     struct shared *s = arg;
-    uint64_t n = sp_block_held(s->plan, &s->shape->held, kind), first, own;
-    int pipelines = s->shape->pipelines;
+    const struct sp_shape *sh = s->shape;
+    uint64_t n = sp_block_held(s->plan, &sh->held, kind), first, own;
+    uint64_t at = sp_block_first(s->plan, &sh->held, kind, s->stage);
+    bool shards = sp_shape_shards_gradients(sh, layer);
+    int others = sh->pipelines - 1;
 
-    (void)layer;
-    if (s->shape->tensor > 1)
-        s->bytes +=
-            (int64_t)sizeof(float) * sp_pipelines_sent(0, s->shape->tensor) *
-            (int64_t)sp_block_summed(&s->shape->held, kind, s->shape->sequence,
-                                     sp_block_first(s->plan, &s->shape->held, kind, s->stage), n);
-    if (!s->shape->zero) {
-        s->bytes += (int64_t)(n * sizeof(float)) * sp_pipelines_sent(0, pipelines);
-        return 0;
-    }
-    sp_pipelines_part(n, 0, pipelines, &first, &own);
-    s->bytes += (int64_t)((n - own) * sizeof(float)) +
-                (int64_t)(own * sp_shape_elem(s->shape)) * (pipelines - 1);
+    sp_pipelines_part(n, 0, sh->pipelines, &first, &own);
+    if (sh->tensor > 1)
+        s->bytes += (int64_t)sizeof(float) * sp_pipelines_sent(0, sh->tensor) *
+                    (int64_t)sp_block_summed(&sh->held, kind, sh->sequence, at, shards ? own : n);
+    if (!sh->zero)
+        s->bytes += (int64_t)(n * sizeof(float)) * sp_pipelines_sent(0, sh->pipelines);
+    if (sh->zero && !shards)
+        s->bytes += (int64_t)((n - own) * sizeof(float));
+    if (sh->zero && !sp_shape_shards_weights(sh, layer))
+        s->bytes += (int64_t)(own * sp_shape_elem(sh)) * others;
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
 #include "policies/lowering/lowering.h"
+#include "policies/lowering/pipelines.h"
 
 /* The tensor that an op of global stage g leaves: its output, or the gradient of its input. */
 static struct sp_tensor_id result(const struct sp_op *op, int g)
@@ -86,10 +87,15 @@ static void reduce(struct sp_lowering *l, enum sp_block_kind kind, int layer)
         .kind = SP_TENSOR_GRADIENT, .block = (unsigned char)kind, .mb = -1, .at = layer};
     int stages[SP_MAX_OWNERS];
     int n = sp_block_owners(l->plan, &l->shape->held, kind, layer, stages);
+    int64_t bytes = sp_tensor_bytes(l->plan, l->shape, &t);
+    uint64_t first, own;
 
+    if (sp_shape_shards_gradients(l->shape, layer)) {
+        sp_pipelines_part((uint64_t)bytes / sizeof(float), 0, l->shape->pipelines, &first, &own);
+        bytes = (int64_t)(own * sizeof(float));
+    }
     for (int k = 0; n > 1 && k < n; k++)
-        sp_lower_collective(l, SP_ACTION_REDUCE, stages[k], -1, t, n, stages,
-                            sp_tensor_bytes(l->plan, l->shape, &t));
+        sp_lower_collective(l, SP_ACTION_REDUCE, stages[k], -1, t, n, stages, bytes);
 }
 
 void sp_replicas_lower(struct sp_lowering *l)

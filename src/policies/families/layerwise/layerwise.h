@@ -19,9 +19,10 @@ double sp_layerwise_head_cost(const struct sp_plan *plan, const struct sp_costs 
 /* The functions that the families share. They differ in pipes, in who computes whose slices, and in
  * order. */
 #define SP_LAYERWISE_OPS                                                                           \
-    .facts.prices_head = true, .facts.post_validates = true, .id = sp_layerwise_id,                \
-    .ids = sp_layerwise_ids, .foreign = sp_layerwise_foreign, .deps = sp_layerwise_deps,           \
-    .required = sp_layerwise_required, .cost = sp_layerwise_cost, .again = sp_layerwise_again
+    .facts.prices_head = true, .facts.post_validates = true, .facts.by_layer = true,               \
+    .id = sp_layerwise_id, .ids = sp_layerwise_ids, .foreign = sp_layerwise_foreign,               \
+    .deps = sp_layerwise_deps, .required = sp_layerwise_required, .cost = sp_layerwise_cost,       \
+    .again = sp_layerwise_again
 #define SP_LAYERWISE                                                                               \
     .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .facts.groups = SP_GROUP_ALL,       \
     .lowers = &sp_layerwise_lowers, SP_LAYERWISE_OPS

@@ -221,8 +221,8 @@ static int64_t stash_of_parts(const struct sp_plan *plan, const struct sp_shape 
     .required = required, .cost = cost, .again = again, .lowers = &lowers
 #define CHUNKS                                                                                     \
     .facts.layers = SP_LAYERS_MAYBE_NONE, .facts.pairs = true, .facts.prices_head = true,          \
-    .check = check, .place = sp_layerwise_place, .facts.groups = SP_GROUP_ALL,                     \
-    .foreign = sp_layerwise_foreign, OPS
+    .facts.by_layer = true, .check = check, .place = sp_layerwise_place,                           \
+    .facts.groups = SP_GROUP_ALL, .foreign = sp_layerwise_foreign, OPS
 
 static const struct sp_lowerer lowers = {.stream = stream,
                                          .begin = sp_vocabulary_lower_begin,
