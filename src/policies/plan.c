@@ -181,11 +181,6 @@ int sp_plan_refuse(const struct sp_plan *plan, const struct sp_train_wish *wish)
             "train: --partition balanced: every worker of %s computes all layers; use even or "
             "a list",
             plan->def->name);
-    if (wish->zero > 1 && !family->facts.by_layer)
-        return sp_error(EINVAL,
-                        "train: --zero %d: stages of %s use parameters of each other, or parts of "
-                        "layers; take --zero 1",
-                        wish->zero, plan->def->name);
     return wish->post_validation && !family->facts.post_validates ? sp_refuse_post_validation(plan)
                                                                   : 0;
 }

@@ -45,12 +45,14 @@ one= slices=
 
 grid="train --data $work/text --seq 32 --eval $work/text --eval-tokens 500 --eval-every 2 --steps 4"
 quiet "saved by 2 x 2" mpi 4 $grid --model llama-tiny --data-parallel 2 --stages 2 --micro-batches 2 \
-    --zero 1 --save "$work/saved" --save-every 2 --keep 0 --log "$work/whole.jsonl"
+    --zero 3 --save "$work/saved" --save-every 2 --keep 0 --log "$work/whole.jsonl"
 quiet "resumed by 1" starpipe $grid --stages 1 --micro-batches 4 --resume "$work/saved/step-000002" \
     --log "$work/resumed-1.jsonl"
 quiet "resumed by 4 x 1" mpi 4 $grid --data-parallel 4 --stages 1 --micro-batches 1 --zero 1 --post-validation \
     --resume "$work/saved/step-000002" --log "$work/resumed-4.jsonl"
-for log in resumed-1 resumed-4; do
+quiet "resumed by 2 x 1" mpi 2 $grid --data-parallel 2 --stages 1 --micro-batches 2 --zero 3 --schedule sppo \
+    --slices 2 --resume "$work/saved/step-000002" --log "$work/resumed-2.jsonl"
+for log in resumed-1 resumed-4 resumed-2; do
     agree "$log" near --part "$work/$log.jsonl" "$work/whole.jsonl" 1e-5
     for key in eval_loss eval_tokens; do
         a=$(tail -n 1 "$work/whole.jsonl" | grep -o "\"$key\":[0-9]*\.\{0,1\}[0-9]\{0,4\}")
@@ -59,7 +61,7 @@ for log in resumed-1 resumed-4; do
     done
 done
 
-# ---- what ZeRO-1 costs and saves
+# ---- what ZeRO costs and saves
 
 # zero STAGE DTYPE: a log of two pipelines.
 zero()
@@ -75,6 +77,16 @@ for dtype in f32:4 bf16:2; do # (d-1)/d P (e_g + e_p)
     [ "$sent" -eq $((parameters * (4 + ${dtype#*:}) / 2)) ] || fail "$dtype: --zero 1 sent $sent of $parameters parameters"
     zero 0 ${dtype%:*}
     agree "$dtype: a run with --zero 1" near "$work/zero1.jsonl" "$work/zero0.jsonl" 1e-6
+done
+
+# A gradient of one micro-batch is summed in the order of --zero 1; those of several in that of --zero 2.
+for pair in "1 2 1" "1 3 1" "2 3 4"; do
+    read -r a b m <<< "$pair"
+    for zero in $a $b; do
+        quiet "--zero $zero" mpi 4 train --data "$work/text" --model gpt-tiny --seq 32 --steps 3 --data-parallel 2 \
+            --stages 2 --micro-batches $m --schedule 1f1b --zero $zero --dump-grads "$work/zero.$zero"
+    done
+    cmp -s "$work/zero.$a" "$work/zero.$b" || fail "$m micro-batches: --zero $a and $b have other gradients"
 done
 
 # resident STAGE: what the process that is largest has of a model of 19 M parameters, in KiB, into $resident.
@@ -101,9 +113,16 @@ part=$resident
 saved=$((6 * 12 * 512 * 512 * 8 / 2 / 1024)) # half of the moments
 echo "resident: $whole KiB, with --zero 1 $part, planned $saved less"
 [ $((whole - part)) -ge $((saved * 9 / 10)) ] || fail "--zero 1 saves $((whole - part)) KiB, planned $saved"
+resident 3
+# half of all 16 bytes a parameter, less two whole layers of weights and two of gradients
+saved=$(((6 * 16 / 2 - 2 * 8) * 12 * 512 * 512 / 1024))
+echo "with --zero 3 $resident, planned $saved less"
+[ $((whole - resident)) -ge $((saved * 9 / 10)) ] || fail "--zero 3 saves $((whole - resident)) KiB, planned $saved"
 
 # ---- refusals, and a process that stops
 
+refused "--zero 3 is not available for weipipe.*take --zero 1" train --model gpt-tiny --data "$work/text" --stages 2 \
+    --schedule weipipe --data-parallel 2 --zero 3 --dry-run
 few="--model gpt-tiny --data $work/text --seq 32 --stages 2 --micro-batches 4"
 refused "data-parallel 2 wants 2 processes.*there is 1: mpirun -np 2" train $few --data-parallel 2
 for wrong in "3 2 .*there are 3: mpirun -np 4" "6 2 .*6 processes for 4 stages: start at most 4"; do

@@ -22,6 +22,16 @@ static void print_subject(const struct sp_plan *plan, const struct sp_action *a,
     sp_tensor_print(plan, &a->tensor, at);
 }
 
+/* What the pipelines exchange of the parameters of an op's layers has names of its own. */
+static const char *name_of(const struct sp_action *a)
+{
+    if (a->kind == SP_ACTION_EXCHANGE && a->tensor.kind == SP_TENSOR_BLOCK)
+        return sp_action_name(SP_ACTION_GATHER);
+    if (a->kind == SP_ACTION_EXCHANGE && a->tensor.kind == SP_TENSOR_GRADIENT)
+        return sp_action_name(SP_ACTION_SCATTER);
+    return sp_action_name(a->kind);
+}
+
 static bool is_message(const struct sp_action *a)
 {
     return a->kind == SP_ACTION_SEND || a->kind == SP_ACTION_RECV;
@@ -74,7 +84,7 @@ static void print_action(void *arg, const struct sp_action *a)
     if (a->stage != t->stage || a->op_part > 0)
         return;
     print_subject(t->show->plan, a, subject);
-    fprintf(t->out, "%-8s %-14s", sp_action_name(a->kind), subject);
+    fprintf(t->out, "%-8s %-14s", name_of(a), subject);
     if (is_message(a))
         fprintf(t->out, " %s %-5d", a->kind == SP_ACTION_SEND ? "to  " : "from", a->peer);
     else if (a->devices)
@@ -135,7 +145,7 @@ static void add_action(void *arg, const struct sp_action *a)
         return;
     print_subject(lists->show->plan, a, subject);
     json_array_append_new(json_array_get(lists->stages, (size_t)a->stage),
-                          json_pack("[s,s,o,o]", sp_action_name(a->kind), subject, partner(a),
+                          json_pack("[s,s,o,o]", name_of(a), subject, partner(a),
                                     sized ? json_integer(a->bytes) : json_null()));
 }
 

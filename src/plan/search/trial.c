@@ -139,7 +139,6 @@ static int weigh(const struct sp_search *want, struct step *step, bool exact, st
                                        .recompute_text = "",
                                        .partition = f->balanced ? f->layers : "even",
                                        .tied = want->model->tied && f->stages > 1,
-                                       .zero = f->zero,
                                        .grouped = f->devices * f->context > 1};
     int err = sp_plan_refuse(&step->plan, &wish);
 

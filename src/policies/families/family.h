@@ -46,7 +46,6 @@ struct sp_train_wish {
     /* Gradients are clipped, or written to a file; tables are tied; stages are groups, or there are
      * several pipelines. */
     bool clips, dumps, tied, grouped;
-    int zero; /* as in struct sp_shape */
 };
 
 /* How global stages get their layers. */

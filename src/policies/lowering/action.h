@@ -22,7 +22,8 @@ enum sp_action_kind {
     SP_ACTION_REDUCE,  /* all-reduce: the gradients of the replicas of a block */
     SP_ACTION_EXCHANGE, /* between the devices of a stage that share tokens or parameters: what an
                          * op gathers, scatters and exchanges, all to all; its tasks do this, each
-                         * where its data is */
+                         * where its data is. With a tensor of kind BLOCK or GRADIENT: between
+                         * pipelines, shards of its layers' weights, or of their gradients */
     SP_ACTION_EVICT,    /* a tensor is evicted to a slower tier, while later ops run */
     SP_ACTION_FETCH,    /* it is fetched again, while the next op or later ones run */
     SP_ACTION_FREE,     /* the last reader of a tensor was submitted */

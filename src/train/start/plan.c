@@ -41,7 +41,6 @@ static int check_family(const struct sp_trainer *t)
         .clips = t->cfg.clip > 0,
         .dumps = t->cfg.dump_grads != NULL,
         .tied = t->model.tied && t->plan.layout.stages > 1,
-        .zero = t->shape.zero,
         .grouped = t->shape.pipelines * t->shape.tensor * t->shape.context > 1,
     };
 
