@@ -69,7 +69,8 @@ struct sp_layout_args {
     const char *recompute; /* "none|full|selective|no-attention|every=K"; NULL: the schedule's */
     const char *offload;   /* "none|full|adaptive" */
     int offload_keys;      /* SP_TRAIN_KEYS_AUTO, ...: are keys and values of slices evicted too? */
-    const char *plugin;    /* files of schedules, separated by ','; NULL: none */
+    bool offload_optimizer;       /* is its state evicted too? */
+    const char *plugin;           /* files of schedules, separated by ','; NULL: none */
     const char *partition_slices; /* "length|flops|dp" or a list of tokens; NULL: the schedule's */
     bool vocabulary_parallel;     /* embedding and head are cut over all stages */
     uint64_t memory_limit;        /* bytes of a stage; 0: none */
@@ -87,7 +88,8 @@ struct sp_group_args {
     int context_method;    /* SP_TRAIN_ULYSSES, SP_TRAIN_RING */
     int tensor_parallel;   /* processes that share heads, MLP and vocabulary */
     int sequence_parallel; /* SP_TRAIN_SEQUENCE_ON: they also share the tokens of all other work */
-    int zero; /* 1: all processes of a stage split the optimizer's state and the update */
+    int zero; /* all processes of a stage split 1: the optimizer's state and the update; 2: also the
+               * gradients of layers; 3: also their weights */
 };
 
 /*

@@ -83,6 +83,9 @@ static int check_options(const struct args *a)
         return sp_error(EINVAL,
                         "simulate: --offload%s%s: copies to slower memory are not simulated",
                         l->offload_keys ? "-keys" : " ", l->offload_keys ? "" : l->offload);
+    if (l->offload_optimizer)
+        return sp_error(EINVAL, "simulate: --offload-optimizer: copies to slower memory are not "
+                                "simulated");
     if (l->memory_limit)
         return sp_error(EINVAL, "simulate: --memory-limit has no effect: simulated memory has no "
                                 "end; 'train --dry-run' takes it");

@@ -130,6 +130,7 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
     if (sp_offload_stage_create(g, st))
         return -ENOMEM;
     err = create_blocks(g, st);
+    err = err ? err : sp_states_create(g, st);
     return err ? err : sp_zero_stage_create(g, st);
 }
 
@@ -372,7 +373,8 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     /* StarPU itself copies evicted tensors and partitioned blocks, so their tasks cannot stay in
      * stream. */
     g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&
-                   !cfg->evictions && !sp_block_is_sharded(plan, SP_BLOCK_TOKENS);
+                   !cfg->evictions && !plan->states_evicted &&
+                   !sp_block_is_sharded(plan, SP_BLOCK_TOKENS);
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);

@@ -198,7 +198,6 @@ static void clear_meters(struct sp_graph *g)
 
         meter->peak_bytes = meter->live_bytes;
         meter->update_us = meter->fetch_us = 0;
-        st->mover.moved = (struct sp_moved){0};
         st->bytes_sent[g->turn] = 0;
         st->messages_sent[g->turn] = 0;
         st->log[g->turn].n = 0;
@@ -236,6 +235,7 @@ static void norm_tasks(struct sp_graph *g)
 
         for (int i = 0; i < st->n_blocks; i++)
             left += counts(&st->blocks[i]);
+        sp_states_come(st, 0);
         for (int i = 0; i < st->n_blocks; i++) {
             ctx.layer = st->blocks[i].layer;
             if (counts(&st->blocks[i]))
@@ -491,8 +491,11 @@ void sp_step_update_submit(struct sp_graph *g, const struct sp_update *hp, bool 
             struct sp_block *b = &st->blocks[i];
 
             ctx.layer = b->layer;
+            sp_states_wait(g, &ctx, st, i);
+            sp_states_come(st, i + 1);
             if (!b->closed)
                 update(g, &ctx, b, hp, beside);
+            sp_states_leave(g, st, i);
             b->closed = false;
         }
     }

@@ -144,6 +144,20 @@ void sp_move_hold(struct sp_move *move, unsigned position)
     pthread_mutex_unlock(&m->mutex);
 }
 
+void sp_move_settle(struct sp_move *move)
+{
+    struct sp_mover *m = move->mover;
+    bool leaving = true;
+
+    while (leaving) {
+        pthread_mutex_lock(&m->mutex);
+        leaving = move->leaving > 0;
+        pthread_mutex_unlock(&m->mutex);
+        if (leaving)
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+}
+
 /*
  * Fetches the tensors as for a task that reads all of them. starpu_data_prefetch_on_node will not
  * do: it checks in the order of submission that the handle has a value, and there the backward has

@@ -69,6 +69,9 @@ void sp_move_out(struct sp_move *move, struct sp_mover *m, struct sp_tensor *con
 /* Holds the task that will be at `position` of the worker until the tensors have left memory. */
 void sp_move_hold(struct sp_move *move, unsigned position);
 
+/* Waits until the tensors have left memory. */
+void sp_move_settle(struct sp_move *move);
+
 /* Begins to fetch the tensors. Called by a worker. */
 void sp_move_back(struct sp_move *move);
 

@@ -10,8 +10,10 @@
 struct parameters {
     const struct sp_plan *plan;
     const struct sp_shape *shape;
-    int64_t held, updated;      /* elements in all, and those that this process updates */
-    int64_t weights, gradients; /* those that it keeps of these */
+    int64_t last[SP_STATES_AROUND]; /* elements of the last blocks that it updates, and the most */
+    int64_t around;                 /* of so many blocks in a row */
+    int64_t held, updated;          /* elements in all, and those that this process updates */
+    int64_t weights, gradients;     /* those that it keeps of these */
     struct sp_shared_parameters shared;
 };
 
@@ -19,8 +21,15 @@ static int add_parameters(void *arg, enum sp_block_kind kind, int layer)
 {
     struct parameters *p = arg;
     uint64_t held = sp_block_held(p->plan, &p->shape->held, kind), first, updated;
+    int64_t around = 0;
 
     sp_pipelines_part(held, 0, p->shape->zero ? p->shape->pipelines : 1, &first, &updated);
+    for (int i = SP_STATES_AROUND - 1; i > 0; i--)
+        p->last[i] = p->last[i - 1];
+    p->last[0] = (int64_t)updated;
+    for (int i = 0; i < SP_STATES_AROUND; i++)
+        around += p->last[i];
+    p->around = around > p->around ? around : p->around;
     p->held += (int64_t)held;
     p->updated += (int64_t)updated;
     p->shared.weights += sp_shape_shards_weights(p->shape, layer) ? 0 : (int64_t)held;
@@ -47,7 +56,8 @@ int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, 
     int64_t f32 = sizeof(float), elem = (int64_t)sp_shape_elem(sh);
     int64_t optimizer = 2 * f32 + (sh->dtype == SP_F32 ? 0 : f32);
 
-    return elem * p.weights + f32 * p.gradients + optimizer * p.updated +
+    return elem * p.weights + f32 * p.gradients +
+           optimizer * (plan->states_evicted ? p.around : p.updated) +
            (sp_weight_versions(plan, stage) - 1) * elem * p.held +
            (plan->states_twice ? (elem + f32 + optimizer) * p.updated : 0);
 }
@@ -70,8 +80,17 @@ struct sp_shared_parameters sp_memory_shared(const struct sp_plan *plan, const s
 
 int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
-    return 2 * (int64_t)sizeof(float) * sp_memory_updated(plan, sh, stage) *
+    struct parameters p = parameters_of(plan, sh, stage);
+
+    return 2 * (int64_t)sizeof(float) * (plan->states_evicted ? p.around : p.updated) *
            (plan->states_twice ? 2 : 1);
+}
+
+int64_t sp_memory_evicted_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
+{
+    int64_t each = (sh->dtype == SP_F32 ? 2 : 3) * (int64_t)sizeof(float);
+
+    return plan->states_evicted ? each * sp_memory_updated(plan, sh, stage) : 0;
 }
 
 int64_t sp_memory_tokens(const struct sp_shape *sh)
@@ -129,7 +148,7 @@ int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
         .params = &params, .plan = &plain, .shape = sh, .recompute = recompute, .every = every};
     int err = 0;
 
-    plain.states_twice = false;
+    plain.states_twice = plain.states_evicted = false;
     plain.evictions = NULL;
     if (sh->tensor > 1)
         err = sp_params_create(&params.model, &params);
@@ -149,7 +168,7 @@ static int memory_of(const struct sp_plan *plan, const struct sp_shape *sh,
     struct sp_plan once = *plan;
 
     SP_NEED(counted, "no memory to count what %d stages hold", stages);
-    once.states_twice = false;
+    once.states_twice = once.states_evicted = false;
     err = sp_memory_count(plan, sh, recompute, every, counted);
     for (int s = 0; !err && s < stages; s++) {
         const struct sp_count *c = &counted[s];

@@ -44,7 +44,14 @@ struct sp_shared_parameters {
 struct sp_shared_parameters sp_memory_shared(const struct sp_plan *plan, const struct sp_shape *sh,
                                              int stage);
 
-/* Bytes of the optimizer's two moments, which its states include. */
+/* Blocks in a row whose optimizer's state is in memory at once if it is evicted: one leaves, one is
+ * updated, one comes. */
+enum { SP_STATES_AROUND = 3 };
+
+/* Bytes of that state on the slower tier; 0: it is not evicted. */
+int64_t sp_memory_evicted_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
+
+/* Bytes of the optimizer's two moments that are in memory at once, which its states include. */
 int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 
 /* Bytes of its parameters, gradients and optimizer. */

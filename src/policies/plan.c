@@ -112,6 +112,7 @@ int sp_plan_choose_like(struct sp_plan *plan, const struct sp_plan *from)
     plan->recompute = copy_of(from->recompute, (size_t)plan->layout.layers);
     plan->processes = from->processes;
     plan->states_twice = from->states_twice;
+    plan->states_evicted = from->states_evicted;
     return !plan->first_layer == !from->first_layer && !plan->first_token == !from->first_token &&
                    !plan->slice_share == !from->slice_share && !plan->recompute == !from->recompute
                ? 0

@@ -28,6 +28,7 @@ struct sp_plan {
     bool paired;                  /* some ops overlap with their next one */
     int processes;                /* of a pipeline, for counting what stages hold; 0: one */
     bool states_twice;       /* parameters and optimizer state from before the last update stay */
+    bool states_evicted;     /* the optimizer's state is on a slower tier, except around updates */
     struct sp_placed *order; /* [ops] of submission (sp_plan_order); NULL: not kept */
     struct sp_evictions *evictions; /* [stages] evictions and fetches; NULL: none */
 };

@@ -30,6 +30,7 @@ struct sp_tier_ops {
     void (*evict)(struct sp_move *move, struct sp_mover *m, struct sp_tensor *const *tensors, int n,
                   struct sp_memory_count count);
     void (*gate)(struct sp_move *move, unsigned position);
+    void (*settle)(struct sp_move *move);
     int (*evicted_start)(struct sp_evicted *a, struct sp_mover *m, struct sp_disk *disk);
     void (*evicted_stop)(struct sp_evicted *a);
     struct sp_place *(*place)(struct sp_evicted *a, size_t bytes, const char *name);

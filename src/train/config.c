@@ -110,7 +110,7 @@ static const struct sp_option table[] = {
     SP_OPTION("offload-dir", STRING, like.offload_dir, .topic = SP_TOPIC_MEMORY,
               .role = SP_ROLE_READ, .arg = "DIR",
               .help = "where offloaded activations go: a directory on a fast disk",
-              .wants = "offload"),
+              .wants = "offload|offload-optimizer"),
     SP_OPTION("save-every", INT, like.save_every, .topic = SP_TOPIC_OUTPUT, .role = SP_ROLE_WAY,
               .arg = "K", .help = "save every K steps too", .max = INT_MAX, .wants = "save"),
     SP_OPTION("keep", INT, like.keep, .topic = SP_TOPIC_OUTPUT, .role = SP_ROLE_WAY, .arg = "N",

@@ -190,6 +190,9 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
                   .help =                                                                          \
                       "keys and values of slices too; auto: with full, and where adaptive must",   \
                   .wants = "offload"),                                                             \
+        SP_OPTION("offload-optimizer", FLAG, (a).offload_optimizer, .topic = SP_TOPIC_MEMORY,      \
+                  .role = SP_ROLE_WAY,                                                             \
+                  .help = "the optimizer's state moved out too; blocks come for their update"),    \
         SP_OPTION("vocabulary-parallel", FLAG, (a).vocabulary_parallel,                            \
                   .topic = SP_TOPIC_SCHEDULE, .role = SP_ROLE_WAY,                                 \
                   .help = "cut embedding and head over the vocabulary, a share on every stage"),   \

@@ -103,6 +103,12 @@ static inline bool sp_train_offloads(const struct sp_trainer *t)
     return t->offloads != SP_OFFLOAD_NONE;
 }
 
+/* Activations, or the optimizer's state, are evicted to a slower tier. */
+static inline bool sp_train_evicts(const struct sp_trainer *t)
+{
+    return sp_train_offloads(t) || t->cfg.layout.offload_optimizer;
+}
+
 /* Bytes of a token; 0: as the file says. */
 static inline int sp_train_token_bytes(const struct sp_train_config *cfg)
 {

@@ -303,6 +303,7 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
     if (find_recompute(a, &show->recompute))
         return -EINVAL;
     plan->processes = plan->layout.stages;
+    plan->states_evicted = l->offload_optimizer;
     return 0;
 }
 

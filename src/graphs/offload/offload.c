@@ -153,10 +153,11 @@ int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
 {
     size_t units, each = (size_t)tensors_of_unit(g);
 
+    if (g->cfg.evictions || g->cfg.plan->states_evicted)
+        g->cfg.sink->ops->tier->start(&st->mover, g->cfg.tier, st->worker);
     if (!g->cfg.evictions)
         return 0;
     units = (size_t)g->cfg.evictions[st->index].n_units + 1;
-    g->cfg.sink->ops->tier->start(&st->mover, g->cfg.tier, st->worker);
     st->moves = calloc(units, sizeof *st->moves);
     st->kept = calloc(units, sizeof(*st->kept));
     st->moved = calloc(units * each, sizeof *st->moved);
@@ -169,11 +170,14 @@ int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st)
 
 void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
 {
-    if (!g->cfg.evictions)
-        return;
-    sp_streamed_keys_destroy(g, st);
-    g->cfg.sink->ops->tier->stop(&st->mover, st->moves,
-                                 (size_t)g->cfg.evictions[st->index].n_units + 1);
+    bool any = g->cfg.evictions != NULL;
+
+    if (any)
+        sp_streamed_keys_destroy(g, st);
+    if (any || g->cfg.plan->states_evicted)
+        g->cfg.sink->ops->tier->stop(&st->mover, st->moves,
+                                     any ? (size_t)g->cfg.evictions[st->index].n_units + 1 : 0);
+    sp_states_destroy(g, st);
     free(st->moves);
     free(st->moved);
     free(st->kept);

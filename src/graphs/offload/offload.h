@@ -22,6 +22,24 @@ void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_a
 /* FETCH: brings the activations back in a slot of the next op. */
 void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a);
 
+/*
+ * The optimizer's state with --offload-optimizer (ZeRO-Offload: Ren et al. 2021, "ZeRO-Offload:
+ * Democratizing Billion-Scale Model Training"): moments, and the f32 weights of a run in bf16, are on
+ * the tier except around their update. Blocks follow each other:
+ *
+ *   come     the next task fetches the state of block i, while block i - 1 is updated
+ *   wait     the next task, the update of block i, waits until block i - 2 has left
+ *   leave    after the update of block i
+ *   put_back block i's `state`, of which a checkpoint was read or written, leaves now; waits for that
+ */
+void sp_states_come(struct sp_stage *st, int i);
+void sp_states_wait(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_stage *st,
+                    int i);
+void sp_states_leave(struct sp_graph *g, struct sp_stage *st, int i);
+void sp_states_put_back(struct sp_graph *g, struct sp_stage *st, int i, enum sp_state state);
+int sp_states_create(struct sp_graph *g, struct sp_stage *st);
+void sp_states_destroy(struct sp_graph *g, struct sp_stage *st);
+
 /* Allocates the moves of a stage. 0 or -ENOMEM. */
 int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st);
 void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st);

@@ -237,10 +237,11 @@ static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
     struct sp_disk_traffic disk;
     double held = sp_worker_held_us(st->worker);
 
-    if (!g->cfg.evictions)
+    if (!g->cfg.evictions && !g->cfg.plan->states_evicted)
         return;
     w->left_bytes = (double)st->mover.moved.left;
     w->returned_bytes = (double)st->mover.moved.returned;
+    st->mover.moved = (struct sp_moved){0}; /* the last update counts with the next step */
     w->stall_us = st->meter[g->closing].fetch_us;
     if (st == g->stages || st[-1].worker != st->worker)
         w->stall_us += held - st->held_us;

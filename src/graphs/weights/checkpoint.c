@@ -1,4 +1,5 @@
 #include "graphs/weights/checkpoint.h"
+#include "graphs/offload/offload.h"
 #include "graphs/weights/zero.h"
 #include "policies/lowering/pipelines.h"
 #include "sinks/starpu/sink.h"
@@ -99,6 +100,14 @@ static void acquire_to_write(struct sp_tensor *t)
     sp_tensor_acquire(t, SP_WRITE);
 }
 
+/* Evicts the states of block i of each stage that are not kept in memory. */
+static void put_all_back(struct sp_graph *g, int i)
+{
+    for (int k = 0; k < g->place.n_local; k++)
+        for (int state = 0; i < g->stages[k].n_blocks && state < SP_BLOCK_STATE; state++)
+            sp_states_put_back(g, &g->stages[k], i, (enum sp_state)state);
+}
+
 /*
  * Draws every local block and clears its gradients and moments, on cores. Each worker draws the
  * blocks of its stages with its team: so all cores draw, and memory is near the core that touches
@@ -119,20 +128,21 @@ static int draw_blocks(struct sp_graph *g)
         each_drawn_handle(&d, sp_tensor_release);
         for (int k = 0; k < g->place.n_local && !err; k++)
             err = d.err[k];
+        put_all_back(g, d.i);
     }
     free(d.err);
     return err;
 }
 
+static const enum sp_state state_of[] = {[SP_FIELD_W] = SP_STATE_MASTER,
+                                         [SP_FIELD_G] = SP_STATE_G,
+                                         [SP_FIELD_M] = SP_STATE_M,
+                                         [SP_FIELD_V] = SP_STATE_V};
+
 static struct sp_tensor *field_of(struct sp_block *b, enum sp_field field)
 {
-    static const enum sp_state states[] = {[SP_FIELD_W] = SP_STATE_MASTER,
-                                           [SP_FIELD_G] = SP_STATE_G,
-                                           [SP_FIELD_M] = SP_STATE_M,
-                                           [SP_FIELD_V] = SP_STATE_V};
-
     sp_zero_cut(b);
-    return b->state[states[field]];
+    return b->state[state_of[field]];
 }
 
 /* ---- values of a handle ---------------------------------------------------------------------- */
@@ -224,6 +234,7 @@ static void round_weights(struct sp_graph *g)
             ctx.layer = st->blocks[i].layer;
             sp_round_insert(&ctx, st->blocks[i].state[SP_STATE_MASTER], g->shape.dtype,
                             st->blocks[i].state[SP_STATE_W]);
+            sp_states_put_back(g, st, i, SP_STATE_MASTER);
         }
     }
 }
@@ -246,6 +257,8 @@ int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
             clear(g, st, b->state[SP_STATE_G]);
             clear(g, st, b->state[SP_STATE_M]);
             clear(g, st, b->state[SP_STATE_V]);
+            for (int state = 0; state < SP_BLOCK_STATE; state++)
+                sp_states_put_back(g, st, i, (enum sp_state)state);
         }
     round_weights(g);
     return 0;
@@ -260,6 +273,7 @@ int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_
 
             if (err)
                 return err;
+            sp_states_put_back(g, &g->stages[k], i, state_of[field]);
         }
     if (field == SP_FIELD_W)
         round_weights(g);
@@ -269,8 +283,10 @@ int sp_checkpoint_read(struct sp_graph *g, enum sp_field field, const struct sp_
 void sp_checkpoint_clear(struct sp_graph *g, enum sp_field field)
 {
     for (int k = 0; k < g->place.n_local; k++)
-        for (int i = 0; i < g->stages[k].n_blocks; i++)
+        for (int i = 0; i < g->stages[k].n_blocks; i++) {
             clear(g, &g->stages[k], field_of(&g->stages[k].blocks[i], field));
+            sp_states_put_back(g, &g->stages[k], i, state_of[field]);
+        }
 }
 
 /* One field of a block of the model. */
@@ -289,8 +305,8 @@ static void fetch_from_stage(struct sp_graph *g, const struct block_field *b, in
     int64_t of_stage = of_layer * (g->shape.model.layers + 1) + b->layer + 1;
     int64_t tag = sp_tag(g, SP_MSG_BLOCK, of_stage * g->place.stages + stage);
     struct sp_stage *st = sp_graph_stage(g, stage);
-    struct sp_tensor *handle =
-        st ? field_of(sp_stage_block(st, b->kind, b->layer), b->field) : NULL;
+    struct sp_block *block = st ? sp_stage_block(st, b->kind, b->layer) : NULL;
+    struct sp_tensor *handle = st ? field_of(block, b->field) : NULL;
 
     if (rank == 0 && owner == 0) {
         values_read(g, st, handle, to, n);
@@ -301,6 +317,8 @@ static void fetch_from_stage(struct sp_graph *g, const struct block_field *b, in
         sp_tensor_receive_wait(handle, owner, tag);
         sp_tensor_unmake_at(handle);
     }
+    if (st && rank == owner)
+        sp_states_put_back(g, st, (int)(block - st->blocks), state_of[b->field]);
 }
 
 /* Puts together at `to` on rank 0 what one tensor-parallel member holds of a block, from all stages

@@ -177,13 +177,29 @@ static const struct sp_machine *machine_of(const struct sp_shape *sh,
     return sp_machine_of_devices(terms->machine, stage * devices, devices);
 }
 
-/* Seconds of the optimizer on a stage. */
+struct sp_tier_rates sp_offload_tier(const struct sp_machine *machine, int devices)
+{
+    const struct sp_copy_rates *copy = &machine->copy;
+    double node = machine->devices_per_node;
+
+    if (sp_machine_is_cpu(machine))
+        return (struct sp_tier_rates){machine->disk.write * devices / node,
+                                      machine->disk.read * devices / node};
+    return (struct sp_tier_rates){copy->both * devices / copy->shared_by,
+                                  copy->both * devices / copy->shared_by};
+}
+
+/* Seconds of the optimizer on a stage, whose state comes and leaves meanwhile if it is evicted. */
 static double update_time(const struct sp_plan *plan, const struct sp_shape *sh,
                           const struct sp_op_terms *terms, int stage)
 {
+    const struct sp_machine *machine = machine_of(sh, terms, stage);
+    struct sp_tier_rates tier = sp_offload_tier(machine, terms->devices);
     double elements = (double)sp_memory_updated(plan, sh, stage);
+    double moved = (double)sp_memory_evicted_states(plan, sh, stage);
 
-    return sp_update_time(machine_of(sh, terms, stage), elements / terms->devices);
+    return fmax(sp_update_time(machine, elements / terms->devices),
+                moved > 0 ? moved / tier.read + moved / tier.write : 0);
 }
 
 /* The link to the same stage of the other pipelines, which are neighbours. */

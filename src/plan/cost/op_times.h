@@ -2,6 +2,7 @@
 #ifndef SP_OP_TIMES_H
 #define SP_OP_TIMES_H
 
+#include "offload/eviction.h"
 #include "plan/cost/part_times.h"
 #include "policies/plan.h"
 
@@ -18,6 +19,10 @@ double *sp_op_times_alone(const struct sp_plan *plan, const struct sp_shape *sh,
  * stage, as `again_by_op` of struct sp_costs. The caller frees the array; NULL: no memory. */
 double *sp_op_times_again(const struct sp_plan *plan, const struct sp_shape *sh,
                           const struct sp_op_terms *terms);
+
+/* The rates of a stage's tier on a machine (a GPU's copies, a CPU's disk); and the request of a
+ * stage that has `limit` bytes, 0: no limit. */
+struct sp_tier_rates sp_offload_tier(const struct sp_machine *machine, int devices);
 
 /* Milliseconds of the optimizer on the slowest stage. */
 double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,

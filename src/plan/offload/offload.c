@@ -118,18 +118,6 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
     return err;
 }
 
-struct sp_tier_rates sp_offload_tier(const struct sp_machine *machine, int devices)
-{
-    const struct sp_copy_rates *copy = &machine->copy;
-    double node = machine->devices_per_node;
-
-    if (sp_machine_is_cpu(machine))
-        return (struct sp_tier_rates){machine->disk.write * devices / node,
-                                      machine->disk.read * devices / node};
-    return (struct sp_tier_rates){copy->both * devices / copy->shared_by,
-                                  copy->both * devices / copy->shared_by};
-}
-
 struct sp_offload_request sp_offload_request(const struct sp_op_terms *terms,
                                              const struct sp_shape *sh, enum sp_offload_mode mode,
                                              int64_t limit)

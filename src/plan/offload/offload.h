@@ -36,9 +36,6 @@ int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
                       const struct sp_offload_request *want, struct sp_offload *offload);
 void sp_offload_destroy(struct sp_offload *offload);
 
-/* The rates of a stage's tier on a machine (a GPU's copies, a CPU's disk); and the request of a
- * stage that has `limit` bytes, 0: no limit. */
-struct sp_tier_rates sp_offload_tier(const struct sp_machine *machine, int devices);
 struct sp_offload_request sp_offload_request(const struct sp_op_terms *terms,
                                              const struct sp_shape *sh, enum sp_offload_mode mode,
                                              int64_t limit);

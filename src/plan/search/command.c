@@ -62,6 +62,8 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
         add(text, n, " --memory-limit %lld", (long long)sp_search_limit(want));
     if (f->offload != SP_OFFLOAD_NONE)
         add(text, n, " --offload %s", sp_offload_name(f->offload));
+    if (want->states_evicted)
+        add(text, n, " --offload-optimizer");
     if (f->vocabulary)
         add(text, n, " --vocabulary-parallel");
     if (!sp_schedule_is_synchronous(f->schedule))

@@ -46,6 +46,7 @@ struct sp_search {
     int chunks;                       /* 0: the schedule's default, and more */
     int slices;                       /* 0: any */
     const char *cut;                  /* --partition-slices; NULL: the schedule's */
+    bool states_evicted;              /* --offload-optimizer */
     bool any_recompute, any_offload;  /* otherwise the next three: */
     enum sp_recompute recompute;
     int every;

@@ -479,6 +479,7 @@ static int create(const struct sp_search *want, struct sp_order_book *book, stru
     if (!err && f->slices > 1)
         err = sp_plan_cut(&step->plan, &step->shape, want->cut, sp_search_machine(want, f));
     step->plan.processes = f->stages;
+    step->plan.states_evicted = want->states_evicted;
     if (!err && !strcmp(step->plan.def->name, "adapipe"))
         err = partition(want, f, step);
     if (!err && f->balanced)

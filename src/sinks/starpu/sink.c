@@ -304,6 +304,7 @@ static const struct sp_tier_ops tier = {
     .stop = sp_mover_destroy,
     .evict = sp_move_out,
     .gate = sp_move_hold,
+    .settle = sp_move_settle,
     .evicted_start = sp_evicted_create,
     .evicted_stop = sp_evicted_destroy,
     .place = sp_place_new,

@@ -211,7 +211,7 @@ bool sp_train_runs_ahead(const struct sp_trainer *t)
 static bool has_pools(const struct sp_trainer *t)
 {
     const char *direct = getenv("STARPU_MPI_GPUDIRECT");
-    bool has = sp_train_offloads(t) && direct && !strcmp(direct, "0");
+    bool has = sp_train_evicts(t) && direct && !strcmp(direct, "0");
 
     for (int i = 0; has && i < t->place.gpus; i++)
         has = sp_cuda_has_pool(t->place.gpu[i]);
@@ -241,7 +241,7 @@ int sp_train_prepare_gpus(struct sp_trainer *t)
         sp_transport_prepare_nccl();
     for (size_t i = 0; !err && i < sizeof defaults / sizeof *defaults; i++)
         err = sp_starpu_environment_default(defaults[i][0], defaults[i][1]);
-    if (!err && sp_train_offloads(t))
+    if (!err && sp_train_evicts(t))
         err = sp_starpu_environment_default("STARPU_MPI_GPUDIRECT", "0");
     if (err)
         return err;

@@ -52,6 +52,21 @@ static int check(const struct sp_trainer *t)
     return 0;
 }
 
+static int check_optimizer(const struct sp_trainer *t)
+{
+    const char *with = t->cfg.post_validation          ? "--post-validation"
+                       : t->plan.family->facts.stashes ? t->plan.def->name
+                                                       : NULL;
+
+    return !t->cfg.layout.offload_optimizer || !with
+               ? 0
+               : sp_error(
+                     EINVAL,
+                     "train: --offload-optimizer is not available with %s, which updates blocks "
+                     "before a step ends; leave it out",
+                     with);
+}
+
 /* A stage's share of the memory that it computes in: its GPU's, or the machine's. */
 static int64_t machine_share(const struct sp_trainer *t)
 {
@@ -80,13 +95,26 @@ static int plan(struct sp_trainer *t, enum sp_offload_mode mode, int64_t limit,
     return err ? err : sp_offload_apply(&t->offload, &t->shape, &t->plan);
 }
 
+/* Room for the optimizer's state of a stage, in whole pages. */
+static int64_t state_bytes(const struct sp_trainer *t, int stage)
+{
+    int64_t bytes = sp_memory_evicted_states(&t->plan, &t->shape, stage);
+    int64_t tensors = 3 * (SP_LAYER_BLOCKS * (int64_t)t->model.layers + SP_BLOCK_KINDS);
+
+    return bytes ? bytes + tensors * SP_HOST_PAGE : 0;
+}
+
 /* Bytes of the file: the most that is evicted at once, and room for the gaps that sizes leave. */
 static int64_t file_bytes(const struct sp_trainer *t)
 {
     int64_t sum = 0;
 
-    for (int k = 0; k < t->place.n_local; k++)
-        sum += t->offload.evictions[t->place.first_local + k].most_evicted;
+    for (int k = 0; k < t->place.n_local; k++) {
+        int stage = t->place.first_local + k;
+
+        sum += sp_train_offloads(t) ? t->offload.evictions[stage].most_evicted : 0;
+        sum += state_bytes(t, stage);
+    }
     return sum + sum / 16;
 }
 
@@ -105,7 +133,7 @@ static int64_t largest_tensor(const struct sp_trainer *t)
 {
     int64_t most = 0;
 
-    for (int k = 0; k < t->place.n_local; k++) {
+    for (int k = 0; sp_train_offloads(t) && k < t->place.n_local; k++) {
         const struct sp_eviction_plan *a = &t->offload.evictions[t->place.first_local + k];
 
         for (int i = 0; i < a->n_units * SP_UNIT_TENSORS; i++) {
@@ -190,13 +218,15 @@ int sp_train_offload_early(struct sp_trainer *t)
     int64_t limit = open && !a->dry_run ? machine_share(t) : (int64_t)a->layout.memory_limit;
     int err;
 
-    if (!sp_train_offloads(t))
+    if (!sp_train_evicts(t))
         return 0;
-    err = check(t);
+    err = sp_train_offloads(t) ? check(t) : 0;
+    err = err ? err : check_optimizer(t);
     /* Without a limit and without rates: plans the most that may be chosen once they are known. */
-    err = err ? err
-              : plan(t, open ? SP_OFFLOAD_FULL : t->offloads, limit, (struct sp_tier_rates){0},
-                     (struct sp_op_speed){0});
+    if (sp_train_offloads(t))
+        err = err ? err
+                  : plan(t, open ? SP_OFFLOAD_FULL : t->offloads, limit, (struct sp_tier_rates){0},
+                         (struct sp_op_speed){0});
     if (err || a->dry_run)
         return err;
     if (t->place.gpus)
@@ -281,10 +311,12 @@ int sp_train_offload_measured(struct sp_trainer *t)
     struct sp_op_speed speed;
     int err;
 
-    if (!sp_train_offloads(t))
+    if (!sp_train_evicts(t))
         return 0;
     err = open_tier(t);
-    err = err ? err : measure_speed(t, &speed);
+    if (err || !sp_train_offloads(t))
+        return err;
+    err = measure_speed(t, &speed);
     if (err)
         return err;
     share =

@@ -176,6 +176,7 @@ int sp_train_plan(struct sp_trainer *t)
     l->stages = t->plan.layout.stages;
     l->micro_batches = t->plan.layout.micro_batches;
     take_sizes(t);
+    t->plan.states_evicted = l->offload_optimizer;
     t->plan.states_twice = t->cfg.post_validation && t->cfg.clip > 0;
     return 0;
 }

@@ -21,7 +21,7 @@ static int prepare_devices(void *arg)
 
     if (err)
         return err;
-    if (sp_train_offloads(t)) {
+    if (sp_train_evicts(t)) {
         /* a prefetch for any ready task would fetch what was just evicted */
         err = sp_starpu_environment_change("STARPU_PREFETCH", "0");
         if (err)
@@ -38,7 +38,7 @@ static void stop_memory(void *arg)
 {
     const struct sp_trainer *t = arg;
 
-    if (sp_train_offloads(t))
+    if (sp_train_evicts(t))
         sp_host_stop();
     else if (!t->place.gpus)
         sp_main_memory_stop();
@@ -47,7 +47,7 @@ static void stop_memory(void *arg)
 int sp_train_start_runtime(struct sp_trainer *t)
 {
     const struct sp_runtime runtime = {.place = &t->place,
-                                       .host_limit = t->place.gpus && sp_train_offloads(t),
+                                       .host_limit = t->place.gpus && sp_train_evicts(t),
                                        .ready = t->cfg.scheduler == SP_TRAIN_READY,
                                        .prepare = prepare_devices,
                                        .undo = stop_memory,
