@@ -17,7 +17,11 @@ keys      the same where keys and values leave too: by --dry-run, within the lim
           up to 256 slices; a step for real of four times the longest with which they stay; and what it costs them to
           leave at the length of `limit`, where both fit, against no offloading and against their staying, in turns.
 
+optimizer the longest sequence, by --dry-run, in a device whose memory the states of the model fill to four fifths:
+          activations, keys and values leave; and the optimizer's state too; a step of each for real.
+
     bench/offload/offload.py [--starpipe build/starpipe] [--dir /var/tmp] [--rounds 2] [limit] [longest] [keys]
+        [optimizer]
 """
 import argparse
 import json
@@ -185,6 +189,26 @@ def keys(args):
         print(f"{name:15} {taken:9.0f} {taken / best['none'][0]:6.3f} {buffers}")
 
 
+def optimizer(args):
+    model = os.path.join(args.path, "narrow-states")
+    model_directory(model, args.narrow, 4, 1 << 30)
+    dry = json.loads(starpipe(args, model, "--seq", 256, "--dry-run", "--json").stdout)["stages"][0]
+    states = dry["parameters_bytes"] + dry["optimizer_bytes"]
+    limit = round(1.25 * states / MIB)
+    print(f"llama style, 4 layers of {args.narrow}, states {states / MIB:.1f} MiB, limit {limit} MiB")
+    print("optimizer    longest   step s   planned   buffers  resident  before")
+    for name, more in ("in memory", []), ("leaves", ["--offload-optimizer"]):
+        options = max(([*sliced(n, "leave"), *more] for n in (32, 64, 128)),
+                      key=lambda o: longest_of(args, model, o, limit))
+        seq = longest_of(args, model, options, limit)
+        plan, steps = run(args, model, "--seq", seq, "--steps", 2, "--memory-limit", f"{limit}MiB", *options)
+        s, off = steps[-1]["stages"][0], plan["offload"]
+        print(f"{name:10} {seq:9} {steps[-1]['step_ms'] / 1e3:8.1f} {off['planned_bytes'][0] / MIB:9.1f} "
+              f"{s['most_buffer_bytes'] / MIB:9.1f} {s['most_resident_bytes'] / MIB:9.1f} "
+              f"{off.get('resident_before_bytes', 0) / MIB:7.1f}")
+        sys.stdout.flush()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="*", default=["limit", "longest", "keys"])
@@ -207,7 +231,7 @@ def main():
         f.write(bytes(rng.randrange(256) for _ in range(200003)))
     try:
         for what in args.what:
-            {"limit": limit, "longest": longest, "keys": keys}[what](args)
+            {"limit": limit, "longest": longest, "keys": keys, "optimizer": optimizer}[what](args)
     finally:
         shutil.rmtree(args.path)
 

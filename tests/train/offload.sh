@@ -172,6 +172,47 @@ if have_mpi; then
     worker fsdp:order=breadth --recompute no-attention
 fi
 
+# ---- the optimizer's state
+
+# Three steps, saved; then three more, on another grid. Nothing that is written may differ.
+moments="train --data $work/text --model llama-tiny --seq 64 --micro-batches 4 --dtype bf16"
+rm -rf "$work/kept" "$work/evicted"
+for way in kept evicted; do
+    option=
+    [ $way = kept ] || option="--offload-optimizer --offload-dir $dir"
+    quiet "$way" starpipe $moments --stages 2 --schedule zbv $option --steps 3 --save "$work/$way" --log "$work/$way.jsonl"
+    quiet "$way, resumed" starpipe $moments --stages 1 --schedule sppo --slices 4 --offload full $option --steps 6 \
+        --resume "$work/$way" --save "$work/$way" --log "$work/$way.jsonl"
+    [ "$(number "$work/$way.jsonl" live_activation_bytes)" = 0 ] || fail "$way: alive after the step"
+done
+[ "$(losses "$work/kept.jsonl")" = "$(losses "$work/evicted.jsonl")" ] || fail "an evicted optimizer: other losses"
+for file in model optimizer-m optimizer-v; do
+    cmp "$work"/{kept,evicted}/step-000006/$file.safetensors || fail "an evicted optimizer: other weights or moments"
+done
+# every step but the first brings back what the update before wrote: three f32 of each parameter
+parameters=$(($(number "$work/evicted.jsonl" parameters)))
+more=$(($(number "$work/evicted.jsonl" bytes_brought_back) - $(number "$work/kept.jsonl" bytes_brought_back)))
+[ $more -ge $((12 * parameters)) ] && [ $more -le $((13 * parameters)) ] ||
+    fail "an evicted optimizer: $more bytes came back for $parameters parameters"
+mkdir "$work/wide"
+cat > "$work/wide/config.json" << END
+{"model_type": "gpt2", "n_layer": 8, "n_head": 4, "n_embd": 256, "n_positions": 64, "vocab_size": 256}
+END
+wide="train --data $work/text --model $work/wide --seq 64 --stages 1 --micro-batches 1"
+quiet "a wide model" starpipe $wide --offload-dir "$dir" --offload-optimizer --steps 3 --log "$work/wide.jsonl"
+planned=0
+for bytes in $(starpipe $wide --offload-optimizer --dry-run --json |
+     grep -o '"\(parameters\|optimizer\|activations\|workspace\)_bytes": [0-9]*' | cut -d ' ' -f 2); do
+    planned=$((planned + bytes))
+done
+buffers=$(number "$work/wide.jsonl" most_buffer_bytes)
+echo "optimizer on disk: planned $((planned >> 10)) KiB, buffers $((buffers >> 10)) KiB"
+[ $((buffers * 50)) -le $((planned * 51)) ] && [ $((buffers * 50)) -ge $((planned * 45)) ] ||
+    fail "an evicted optimizer: buffers of $buffers bytes, planned $planned"
+refused "offload-optimizer is not available with --post-validation" $wide --offload-optimizer --post-validation
+refused "offload-optimizer is not available with pipedream" $moments --stages 2 --schedule pipedream \
+    --clip 0 --offload-optimizer
+
 # ---- disks that are no good
 
 tiny="$small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --offload full --offload-keys stay"
