@@ -38,7 +38,13 @@ struct sp_op_ctx {
     struct sp_tensor *const *end_w, *const *end_gradient; /* the same for embedding and head,
                                                            * [SP_BLOCK_KINDS] */
     struct sp_tensor *flow; /* the tensor that one layer hands to the next */
+    struct sp_turns *turns; /* with the op that overlaps with this one (turns.h); NULL: none */
+    bool second;            /* of the two */
 };
+
+/* The next tasks read what other members of the stage send: what an overlapping op can do without
+ * waiting comes first. */
+void sp_op_await(struct sp_op_ctx *c);
 
 /* Opens an op at a place of a stage's program, with all that families share: its shape is that of
  * the slice. sp_op_close (codelets/task/codelet.h) ends it. */

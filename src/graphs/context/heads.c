@@ -83,6 +83,7 @@ void sp_context_collect(struct sp_op_ctx *c, enum sp_tensor_kind kind,
     for (int j = 0; kind == SP_TENSOR_DKV && j < e.members; j++)
         if (each > 1 && j % each)
             sp_sum_insert(&c->ctx, c->sh->dtype, in[j / each * each], in[j], false);
+    sp_op_await(c);
     sp_heads_join_insert(&c->ctx, c->sh, is_keys(&e), in, whole);
     drop_others(&e, in);
 }

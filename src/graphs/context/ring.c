@@ -88,7 +88,8 @@ static struct sp_attn begin_turn(struct passing *p, int k)
 
     if (!is_last(p, k))
         pass_on(p, SP_TENSOR_KV, p->kv, NULL, p->next);
-    p->c->ctx.exchanged = k > 0;
+    if (k > 0)
+        sp_op_await(p->c);
     list_keys(p, (me + members - k) % members);
     return (struct sp_attn){.q_len = p->c->sh->seq,
                             .q_pos = p->c->sh->first,

@@ -16,6 +16,7 @@
 #include "graphs/families/layerwise.h"
 #include "graphs/families/vocabulary.h"
 #include "graphs/offload/offload.h"
+#include "graphs/turns.h"
 #include "graphs/weights/zero.h"
 #include "sp_error.h"
 
@@ -187,9 +188,26 @@ static void run_layer(struct sp_op_ctx *c, int step)
     sp_chunk_run_layer(c, i, sp_layerwise_output(c, i), sp_layerwise_to_head(c, i));
 }
 
-/* Alternates the layers of a forward of one micro-batch and a backward of another. */
+/* Expands an op that is not a W. */
+static void expand(struct sp_op_ctx *c)
+{
+    sp_layerwise_begin(c);
+    for (int step = 0; step < c->count; step++) {
+        run_layer(c, step);
+        if (c->turns)
+            sp_turns_layer(c);
+    }
+    sp_layerwise_end(c);
+}
+
+/* Alternates the layers of a forward of one micro-batch and a backward of another, or in a group
+ * what comes between two exchanges. */
 static void overlap(struct sp_op_ctx *f, struct sp_op_ctx *b)
 {
+    if (f->sh->tensor > 1 || f->sh->context > 1) {
+        sp_turns_run(f, b, expand);
+        return;
+    }
     sp_layerwise_begin(f);
     sp_layerwise_begin(b);
     for (int step = 0; step < f->count || step < b->count; step++) {
@@ -214,10 +232,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     } else if (a->op.pass == SP_W) {
         chunk_wgrad(&c);
     } else {
-        sp_layerwise_begin(&c);
-        for (int step = 0; step < c.count; step++)
-            run_layer(&c, step);
-        sp_layerwise_end(&c);
+        expand(&c);
     }
     sp_op_close(&c.ctx);
 }

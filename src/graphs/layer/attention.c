@@ -193,7 +193,8 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
     size_t T = (size_t)room->rows;
     struct sp_tensor *parts[SP_MAX_SLICES];
 
-    c->ctx.exchanged = t->heads != &t->own;
+    if (t->heads != &t->own)
+        sp_op_await(c);
     for (int j = 0; j < parts_of(c); j++) {
         struct sp_tensor *lse =
             take(c, c->st->local, sp_shape_f32(room, T * (size_t)heads->model.heads), "lse");
@@ -307,7 +308,8 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool, int
         for (int j = 0; j < parts_of(c); j++)
             t->heads[j].d_o = of_o[j];
     }
-    c->ctx.exchanged = t->heads != &t->own;
+    if (t->heads != &t->own)
+        sp_op_await(c);
     for (int j = parts_of(c) - 1; j >= 0; j--)
         take_dq(c, i, j, pool);
     if (c->sh->ring)

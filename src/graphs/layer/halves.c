@@ -39,7 +39,10 @@ static void take_shares(struct sp_op_ctx *c, struct sp_pool *pool, const char *n
 /* Notes if the next task reads a share that another member sends. */
 static void reads(struct sp_op_ctx *c, int j)
 {
-    c->ctx.exchanged = sp_tensor_shares(c) > 1 && j != sp_tensor_share(c);
+    if (sp_tensor_shares(c) > 1 && j != sp_tensor_share(c))
+        sp_op_await(c);
+    else
+        c->ctx.exchanged = false;
 }
 
 /* ---- pre, product by product ------------------------------------------------------------------ */
@@ -152,7 +155,7 @@ static void split_pre_backward(struct sp_op_ctx *c, struct sp_layer_activations 
     sp_half_qkv_backward(c, t, t->n1 ? t->n1 : n1, &p->qkv, c->st->local, &dn);
     sp_pool_drop(&n1);
     c->ctx.output = p->awaited;
-    c->ctx.exchanged = true;
+    sp_op_await(c);
     sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, p->norm, p->g_norm, p->x, t->pre, dn.at[0],
                            dn.n - 1, dn.at + 1, p->dr, p->dx, 0);
     c->ctx.output = c->ctx.exchanged = false;
@@ -299,7 +302,7 @@ static void add_up(struct sp_op_ctx *c, struct sp_tensor *y, struct sp_tensor *r
     sp_pool_hold(r);
     sp_tensor_reduce(c, SP_TENSOR_X, sum);
     sum->at[sum->n++] = r;
-    c->ctx.exchanged = true;
+    sp_op_await(c);
     sp_partial_sum_insert(&c->ctx, c->sh, y, sum->n - 1, sum->at + 1);
     c->ctx.exchanged = false;
     sp_tensor_drop(sum);
@@ -317,7 +320,7 @@ static void split_post_forward(struct sp_op_ctx *c, struct sp_layer_activations 
     t->n2 = sp_take_hidden(c, "n2");
     if (keep.saved)
         t->post = take_statistics(c);
-    c->ctx.exchanged = true;
+    sp_op_await(c);
     sp_sum_norm_insert(&c->ctx, c->sh, true, p->w, t->r, sum.n - 1, sum.at + 1, t->n2, t->post,
                        stashed);
     c->ctx.exchanged = false;
@@ -357,7 +360,7 @@ static void split_post_backward(struct sp_op_ctx *c, struct sp_layer_activations
         sp_mlp_bwd_insert(&c->ctx, sh, h->u, w->w, h->dy, h->du, dn.at[j]);
     }
     sp_tensor_reduce(c, SP_TENSOR_DN1, &dn);
-    c->ctx.exchanged = true;
+    sp_op_await(c);
     sp_sum_norm_bwd_insert(&c->ctx, c->sh, true, w->apart, w->w, w->g, t->r, t->post, dn.at[0],
                            dn.n - 1, dn.at + 1, p->dy, p->dr, 0);
     sp_tensor_drop(&dn);

@@ -27,7 +27,7 @@ void sp_tensor_embed(struct sp_op_ctx *c, int tokens, struct sp_tensor *x)
     }
     sp_pool_hold(x);
     sp_tensor_reduce(c, SP_TENSOR_X, &sum);
-    c->ctx.exchanged = true;
+    sp_op_await(c);
     if (sum.n > 1)
         sp_partial_sum_insert(&c->ctx, c->sh, x, sum.n - 1, sum.at + 1);
     c->ctx.exchanged = false;
@@ -114,7 +114,7 @@ static void cross_entropy(struct sp_op_ctx *c, int tokens, const struct sp_share
     }
     for (int j = 0; j < n->n; j++)
         sp_tensor_share_stats(c, stats[j]);
-    c->ctx.exchanged = true;
+    sp_op_await(c);
     for (int k = 0; k < n->n; k++) {
         int j = sp_tensor_departure(c, k);
 
@@ -145,7 +145,7 @@ void sp_tensor_head(struct sp_op_ctx *c, int tokens, struct sp_tensor *x, struct
     cross_entropy(c, tokens, &rows, &dn);
     sp_tensor_drop(&rows);
     sp_tensor_reduce(c, SP_TENSOR_DN1, &dn);
-    c->ctx.exchanged = true;
+    sp_op_await(c);
     sp_sum_norm_bwd_insert(&c->ctx, c->sh, false, false, w, sp_gradient(c, SP_BLOCK_NORM, -1), x,
                            stats, dn.at[0], dn.n - 1, dn.at + 1, NULL, dx, released);
     c->ctx.exchanged = false;

@@ -42,7 +42,7 @@ static void double_up(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_t
         }
         theirs = sp_take_hidden(c, sp_tensor_name(kind));
         sp_member_receive(c, theirs, peer, tag);
-        c->ctx.exchanged = true;
+        sp_op_await(c);
         sp_partial_sum_insert(&c->ctx, c->sh, sum, 1, &theirs);
         c->ctx.exchanged = false;
         sp_pool_put(theirs);
