@@ -32,17 +32,17 @@
 #pragma GCC visibility push(default)
 
 /* Values of the settings that follow. */
-enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                                  /* token_width */
-enum { SP_TRAIN_KEYS_AUTO, SP_TRAIN_KEYS_STAY, SP_TRAIN_KEYS_LEAVE };       /* offload_keys */
-enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                            /* order */
-enum { SP_TRAIN_ULYSSES, SP_TRAIN_RING };                                   /* context_method */
-enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                       /* sequence_parallel */
-enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                       /* dtype */
-enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };                 /* device */
-enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL };              /* transport */
-enum { SP_TRAIN_STRICT, SP_TRAIN_READY };                                   /* scheduler */
-enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD }; /* lr_shape */
-enum { SP_TRAIN_TEXT, SP_TRAIN_JSON };                                      /* format */
+enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                            /* token_width */
+enum { SP_TRAIN_KEYS_AUTO, SP_TRAIN_KEYS_STAY, SP_TRAIN_KEYS_LEAVE }; /* offload_keys */
+enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                      /* order */
+enum { SP_TRAIN_ULYSSES, SP_TRAIN_RING };                             /* context_method */
+enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                 /* sequence_parallel */
+enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                 /* dtype */
+enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };           /* device */
+enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL, SP_TRAIN_STARPU };   /* transport */
+enum { SP_TRAIN_STRICT, SP_TRAIN_READY };                                         /* scheduler */
+enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD };       /* lr_shape */
+enum { SP_TRAIN_TEXT, SP_TRAIN_JSON };                                            /* format */
 enum { SP_TRAIN_PROGRESS_AUTO, SP_TRAIN_PROGRESS_LINE, SP_TRAIN_PROGRESS_PLAIN }; /* progress */
 
 enum { SP_TRAIN_EOS = -1 }; /* separator */

@@ -122,5 +122,5 @@ is "containers beside pj_dump's" \
     "$(grep 'Container$' "$fxt/entities.csv" | sort | cksum)" \
     "$(sed 's/, /,/g' "$work/entities" | grep 'Container$' | grep -v '^0,0,' | sort | cksum)"
 rec2csv "$fxt/tasks.rec" > "$work/rec" 2> "$work/stderr" || fail "rec2csv: $(tail -n 2 "$work/stderr")"
-is "tasks of rec2csv" "$(grep -c '^"\{0,1\}[FB] s' "$work/rec")" $((each * (8 * layers + 3)))
+is "tasks of rec2csv" "$(grep -c '^"\{0,1\}[FB]_s' "$work/rec")" $((each * (8 * layers + 3)))
 finish
