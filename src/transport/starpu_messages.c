@@ -44,7 +44,7 @@ static void leave_message(struct message *m)
     pthread_mutex_unlock(&box.mutex);
 }
 
-/* The value of a message to be sent is written. */
+/* The value is written, or the buffer is free. */
 static void note_ready(void *arg)
 {
     struct message *m = arg;
@@ -82,58 +82,53 @@ static void end_send(void *arg)
 
 /* ---- submissions ----------------------------------------------------------------------------- */
 
-static struct message *new_message(const struct message *what)
+static int submit(struct message *m, bool sends, int peer, int64_t tag)
+{
+    if (sends) /* the earlier in the step, the more urgent */
+        return starpu_mpi_isend_detached_prio(m->handle, peer, tag, -(int)(tag % INT_MAX), box.comm,
+                                              end_send, m);
+    return starpu_mpi_irecv_detached(m->handle, peer, tag, box.comm, end_message, m);
+}
+
+/* StarPU-MPI tells of the end alone. So the handle is acquired twice, and for a moment at first. */
+static void submit_message(const struct message *what, bool sends, int peer, int64_t tag)
 {
     struct message *m = malloc(sizeof *m);
+    bool noted = what->times || what->record;
+    int err = 0;
 
     SP_NEED(m, "out of memory for a message");
     *m = *what;
+    m->left = noted ? 2 : 1;
     pthread_mutex_lock(&box.mutex);
     box.pending++;
     pthread_mutex_unlock(&box.mutex);
-    return m;
-}
-
-/* The earlier in the step, the more urgent. */
-static int priority_of(int64_t tag)
-{
-    return -(int)(tag % INT_MAX);
+    if (noted)
+        err = starpu_data_acquire_on_node_cb(m->handle, STARPU_ACQUIRE_NO_NODE,
+                                             sends ? STARPU_R : STARPU_W, note_ready, m);
+    err = err ? err : submit(m, sends, peer, tag);
+    SP_NEED(!err, "internal: message %" PRId64 " %s rank %d: StarPU-MPI does not take it", tag,
+            sends ? "to" : "from", peer);
 }
 
 void sp_starpu_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
                              struct sp_transfer *times)
 {
-    struct sp_logged_message *record = sp_message_log_new(handle, true, dst, tag, name);
-    bool noted = times || record;
-    struct message *m = new_message(&(struct message){
-        .handle = handle, .times = times, .record = record, .left = noted ? 2 : 1});
-    int err = 0;
-
-    if (noted)
-        err =
-            starpu_data_acquire_on_node_cb(handle, STARPU_ACQUIRE_NO_NODE, STARPU_R, note_ready, m);
-    err = err ? err
-              : starpu_mpi_isend_detached_prio(handle, dst, tag, priority_of(tag), box.comm,
-                                               end_send, m);
-    SP_NEED(!err, "internal: StarPU-MPI does not take message %" PRId64 " to rank %d", tag, dst);
+    submit_message(&(struct message){.handle = handle,
+                                     .times = times,
+                                     .record = sp_message_log_new(handle, true, dst, tag, name)},
+                   true, dst, tag);
 }
 
 void sp_starpu_messages_recv(starpu_data_handle_t handle, int src, int64_t tag,
                              struct sp_transfer *times, void (*arrived)(void *arg), void *arg)
 {
-    struct message *m =
-        new_message(&(struct message){.handle = handle,
-                                      .times = times,
-                                      .arrived = arrived,
-                                      .arg = arg,
-                                      .record = sp_message_log_new(handle, false, src, tag, ""),
-                                      .left = 1});
-
-    if (times)
-        times->ready_us = times->begun_us = sp_clock_us(CLOCK_REALTIME);
-    sp_message_log_begins(m->record);
-    SP_NEED(!starpu_mpi_irecv_detached(handle, src, tag, box.comm, end_message, m),
-            "internal: StarPU-MPI does not take message %" PRId64 " from rank %d", tag, src);
+    submit_message(&(struct message){.handle = handle,
+                                     .times = times,
+                                     .arrived = arrived,
+                                     .arg = arg,
+                                     .record = sp_message_log_new(handle, false, src, tag, "")},
+                   false, src, tag);
 }
 
 /* ---- start and end --------------------------------------------------------------------------- */

@@ -21,8 +21,8 @@ int sp_starpu_messages_prepare(void);
 void sp_starpu_messages_start(MPI_Comm comm);
 void sp_starpu_messages_stop(void);
 
-/* Like sp_transport_send and sp_transport_recv. StarPU-MPI does not tell when it gives a message to
- * the network: a send begins when its value is there, a receive when it is submitted. */
+/* Like sp_transport_send and sp_transport_recv. A message counts as begun when its value is
+ * there or its buffer is free: StarPU-MPI does not tell when it gives it to the network. */
 void sp_starpu_messages_send(starpu_data_handle_t handle, int dst, int64_t tag, const char *name,
                              struct sp_transfer *times);
 void sp_starpu_messages_recv(starpu_data_handle_t handle, int src, int64_t tag,

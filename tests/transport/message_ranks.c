@@ -3,6 +3,7 @@
  *
  *     message_ranks SEEDS MESSAGES    random messages, submitted by each process in an order of its own
  *     message_ranks overlap           64 MiB while the receiver computes, then while the sender does
+ *     message_ranks ... starpu        the same through StarPU-MPI
  *
  * Exit status 1 after a line on stderr.
  */
@@ -215,6 +216,8 @@ int main(int argc, char **argv)
     int skip;
 
     if (argc < 2 || sp_transport_join(&argc, &argv, &world))
+        return 1;
+    if (!strcmp(argv[argc - 1], "starpu") && sp_transport_use_starpu(true))
         return 1;
     /* The threads of a process share a core. */
     sched_getaffinity(0, sizeof all, &all);
