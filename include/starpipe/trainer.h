@@ -190,10 +190,11 @@ struct sp_trainer;
 
 /*
  * Checks all that can be checked, on all processes, then starts StarPU and lays out the model.
- * Joins the MPI that the program has initialised (with MPI_THREAD_SERIALIZED at least). If a
- * launcher started the process and MPI is not initialised, the trainer initialises it, and
- * finalises it when it is closed. 0; or -EINVAL on all processes, or another -errno, if something
- * is refused or fails; no trainer is left behind then.
+ * Joins the MPI that the program has initialised (with MPI_THREAD_SERIALIZED at least;
+ * MPI_THREAD_MULTIPLE for --transport nccl and starpu). If a launcher started the process and MPI
+ * is not initialised, the trainer initialises it, and finalises it when it is closed. 0; or -EINVAL
+ * on all processes, or another -errno, if something is refused or fails; no trainer is left behind
+ * then.
  */
 int sp_trainer_open(const struct sp_train_config *cfg, struct sp_trainer **t);
 

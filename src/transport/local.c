@@ -53,8 +53,8 @@ int sp_transport_use_nccl(unsigned node, int device, bool wanted)
 
 int sp_transport_use_starpu(bool on)
 {
-    return on ? sp_error(ENOSYS, "--transport starpu: built without MPI: there is no StarPU-MPI; "
-                                 "leave the option out")
+    return on ? sp_error(ENOSYS, "--transport starpu: built without MPI, so there is no "
+                                 "StarPU-MPI; take --transport auto")
               : 0;
 }
 

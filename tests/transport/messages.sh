@@ -35,4 +35,6 @@ export OMPI_MCA_btl=self,tcp
 messages "over TCP" 3 10 100
 messages "over TCP, through StarPU-MPI" 3 10 100 starpu
 messages "over TCP" 2 overlap
+timeout -k 5 60 $MPIRUN -np 2 "$ranks" 1 10 serialized > "$work/out" 2>&1 && fail "StarPU-MPI beside one thread ran"
+grep -q '^starpipe: --transport starpu: .*MPI_THREAD_MULTIPLE' "$work/out" || fail "one thread: $(tail -n 3 "$work/out")"
 finish

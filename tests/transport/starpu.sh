@@ -34,6 +34,14 @@ alike 4 --stages 4 --schedule fsdp --micro-batches 4
 alike 4 --stages 4 --schedule helix --micro-batches 8
 alike 2 --stages 2 --schedule sppo --slices 4 --micro-batches 2 --offload full --offload-dir "$work"
 
+# ---- the record of a step: when messages were ready, and arrived
+
+if command -v python3 > /dev/null; then
+    quiet "a record" mpi 4 train --model llama-tiny --data "$work/text" --seq 64 --stages 4 --steps 4 --transport starpu \
+        --log "$work/log" --trace "$work/trace"
+    python3 "$here/../trace/check_record.py" "$work/trace/trace.json" "$work/log" || fail "the record of a step"
+fi
+
 # ---- ends
 
 killed "a killed process" 4 --model gpt-tiny --data "$work/text" --seq 32 --stages 4 --transport starpu
