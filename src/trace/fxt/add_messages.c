@@ -10,8 +10,8 @@ struct threads {
     char (*alias)[32];
 };
 
-/* What StarPU-MPI's own thread left: its states, and with --transport starpu its messages, which
- * are added again on the clock of all ranks. */
+/* True for events of StarPU-MPI's own thread: its states, and with --transport starpu its messages,
+ * which are added again on the clock of all ranks. */
 static bool is_of_starpu(const char *type)
 {
     return !strcmp(type, "CtS") || !strcmp(type, "MPIL") || !strcmp(type, "bwo_mpi") ||
