@@ -46,7 +46,7 @@ static double length_s(const struct starpu_task *task)
     if (task_us <= 0)
         return factor * (clock_s(CLOCK_THREAD_CPUTIME_ID) - had_s);
     if (!task->workerorder || !args || args->op_index < 0 ||
-        sscanf(args->name, "%*c s%d", &stage) != 1)
+        sscanf(args->name, "%*c_s%d", &stage) != 1)
         return 0;
     return 1e-6 * task_us * sp_variation_factor(&variation, stage, args->op_index);
 }

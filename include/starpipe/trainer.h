@@ -32,17 +32,17 @@
 #pragma GCC visibility push(default)
 
 /* Values of the settings that follow. */
-enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                                  /* token_width */
-enum { SP_TRAIN_KEYS_AUTO, SP_TRAIN_KEYS_STAY, SP_TRAIN_KEYS_LEAVE };       /* offload_keys */
-enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                            /* order */
-enum { SP_TRAIN_ULYSSES, SP_TRAIN_RING };                                   /* context_method */
-enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                       /* sequence_parallel */
-enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                       /* dtype */
-enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };                 /* device */
-enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL };              /* transport */
-enum { SP_TRAIN_STRICT, SP_TRAIN_READY };                                   /* scheduler */
-enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD }; /* lr_shape */
-enum { SP_TRAIN_TEXT, SP_TRAIN_JSON };                                      /* format */
+enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                            /* token_width */
+enum { SP_TRAIN_KEYS_AUTO, SP_TRAIN_KEYS_STAY, SP_TRAIN_KEYS_LEAVE }; /* offload_keys */
+enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                      /* order */
+enum { SP_TRAIN_ULYSSES, SP_TRAIN_RING };                             /* context_method */
+enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                 /* sequence_parallel */
+enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                 /* dtype */
+enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };           /* device */
+enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL, SP_TRAIN_STARPU };   /* transport */
+enum { SP_TRAIN_STRICT, SP_TRAIN_READY };                                         /* scheduler */
+enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD };       /* lr_shape */
+enum { SP_TRAIN_TEXT, SP_TRAIN_JSON };                                            /* format */
 enum { SP_TRAIN_PROGRESS_AUTO, SP_TRAIN_PROGRESS_LINE, SP_TRAIN_PROGRESS_PLAIN }; /* progress */
 
 enum { SP_TRAIN_EOS = -1 }; /* separator */
@@ -192,10 +192,11 @@ struct sp_trainer;
 
 /*
  * Checks all that can be checked, on all processes, then starts StarPU and lays out the model.
- * Joins the MPI that the program has initialised (with MPI_THREAD_SERIALIZED at least). If a
- * launcher started the process and MPI is not initialised, the trainer initialises it, and
- * finalises it when it is closed. 0; or -EINVAL on all processes, or another -errno, if something
- * is refused or fails; no trainer is left behind then.
+ * Joins the MPI that the program has initialised (with MPI_THREAD_SERIALIZED at least;
+ * MPI_THREAD_MULTIPLE for --transport nccl and starpu). If a launcher started the process and MPI
+ * is not initialised, the trainer initialises it, and finalises it when it is closed. 0; or -EINVAL
+ * on all processes, or another -errno, if something is refused or fails; no trainer is left behind
+ * then.
  */
 int sp_trainer_open(const struct sp_train_config *cfg, struct sp_trainer **t);
 

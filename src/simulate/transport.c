@@ -47,6 +47,12 @@ int sp_transport_use_nccl(unsigned node, int device, bool wanted)
     return 0;
 }
 
+int sp_transport_use_starpu(bool on)
+{
+    (void)on;
+    return 0;
+}
+
 void sp_transport_abort(int status)
 {
     _exit(status);

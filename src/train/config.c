@@ -85,7 +85,8 @@ static const struct sp_option table[] = {
     SP_OPTION("device", CHOICE, like.device, .topic = SP_TOPIC_DEVICES, .role = SP_ROLE_WAY,
               .choices = SP_TRAIN_DEVICES, .help = "where to compute"),
     SP_OPTION("transport", CHOICE, like.transport, .topic = SP_TOPIC_DEVICES, .role = SP_ROLE_WAY,
-              .choices = "auto|mpi|nccl", .help = "messages between processes on GPUs"),
+              .choices = "auto|mpi|nccl|starpu",
+              .help = "messages between processes: NCCL is for GPUs; starpu: StarPU-MPI's"),
     SP_OPTION("partition", STRING, like.partition, .topic = SP_TOPIC_SCHEDULE, .role = SP_ROLE_WAY,
               .arg = "even|balanced|LIST",
               .help = "layers of each stage and chunk: even, by measured times, or 3,2,2,1; 0 for "

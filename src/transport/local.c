@@ -51,6 +51,13 @@ int sp_transport_use_nccl(unsigned node, int device, bool wanted)
     return 0; /* there are no messages */
 }
 
+int sp_transport_use_starpu(bool on)
+{
+    return on ? sp_error(ENOSYS, "--transport starpu: built without MPI, so there is no "
+                                 "StarPU-MPI; take --transport auto")
+              : 0;
+}
+
 void sp_transport_stop(void)
 {
     starpu_shutdown();

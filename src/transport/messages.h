@@ -38,9 +38,9 @@ double sp_messages_polling_us(void);
 
 /*
  * Records, in memory, the messages of a run that StarPU traces with FxT (STARPU_FXT_TRACE=1) and
- * how far the clocks of its processes are apart; the messages do not go through StarPU-MPI, which
- * would trace them. At the end each rank writes messages_RANK.jsonl next to StarPU's
- * prof_file_USER_RANK; `starpipe trace fxt` reads both.
+ * how far the clocks of its processes are apart. StarPU itself traces only messages through
+ * StarPU-MPI, on less precise clocks. At the end each rank writes messages_RANK.jsonl next to
+ * StarPU's prof_file_USER_RANK; `starpipe trace fxt` reads both.
  *
  * The first line is {"rank", "ranks", "run", "start": {"local_ns", "offset_ns", "round_trip_ns"},
  * "end": {...}} (message_log.c says what a point is); "run" is one number for all ranks of a run.

@@ -1,6 +1,6 @@
 /*
  * The transport over MPI. StarPU-MPI is started because it tells StarPU about the world (ranks,
- * clocks of traces); the messages are our own (messages.h).
+ * clocks of traces); the messages are our own (messages.h), unless --transport starpu asks for its.
  */
 #include "config.h"
 #ifdef HAVE_MPI
@@ -10,6 +10,7 @@
 #include "transport/messages.h"
 #include "transport/nccl/nccl.h"
 #include "transport/starpu_environment.h"
+#include "transport/starpu_messages.h"
 #include "transport/trace_dir.h"
 #include "transport/post.h"
 #include "sp_activity.h"
@@ -26,7 +27,8 @@
 static bool joined, ours; /* this process is part of MPI; MPI was initialised here */
 static struct sp_world self = {.size = 1, .node_size = 1};
 static uint64_t bytes_sent;
-static struct sp_nccl *nccl; /* NULL: all messages go over MPI */
+static struct sp_nccl *nccl;              /* NULL: all messages go over MPI */
+static bool wants_starpu, through_starpu; /* from the next start on; now */
 
 void sp_transport_prepare_nccl(void)
 {
@@ -53,6 +55,24 @@ int sp_transport_use_nccl(unsigned node, int device, bool wanted)
     return wanted ? err : 0;
 }
 
+int sp_transport_use_starpu(bool on)
+{
+    int level = MPI_THREAD_MULTIPLE;
+
+    wants_starpu = on && self.size > 1;
+    if (!wants_starpu)
+        return 0;
+    sp_mpi_lock();
+    MPI_Query_thread(&level);
+    sp_mpi_unlock();
+    if (level >= MPI_THREAD_MULTIPLE)
+        return 0;
+    return sp_error(ENOTSUP,
+                    "--transport starpu: StarPU-MPI has a thread of its own, so MPI must be "
+                    "initialised with MPI_THREAD_MULTIPLE (%d), not %d; take --transport mpi",
+                    MPI_THREAD_MULTIPLE, level);
+}
+
 /* Unsets a TMPDIR that cannot be written, because Open MPI would end the process. 0 or -ENOMEM. */
 static int leave_out_tmpdir(void)
 {
@@ -69,11 +89,7 @@ static int leave_out_tmpdir(void)
  * MPI. 0 or -errno. */
 static int find_mpi(const struct sp_launcher *launcher, int *argc, char ***argv, int *there)
 {
-#ifdef HAVE_NCCL
-    const int wanted = MPI_THREAD_MULTIPLE; /* a second thread sends NCCL's notes over MPI */
-#else
-    const int wanted = MPI_THREAD_SERIALIZED;
-#endif
+    const int wanted = MPI_THREAD_MULTIPLE; /* for NCCL's notes, and StarPU-MPI's thread */
     int level, ended, err = MPI_SUCCESS;
 
     MPI_Initialized(there);
@@ -154,6 +170,8 @@ static int start_with_mpi(struct starpu_conf *conf)
     } else {
         sp_message_log_start(MPI_COMM_WORLD);
         err = sp_messages_start(MPI_COMM_WORLD);
+        if (!err && through_starpu)
+            sp_starpu_messages_start(MPI_COMM_WORLD);
     }
     sp_mpi_unlock();
     return err;
@@ -169,6 +187,9 @@ int sp_transport_start(struct starpu_conf *conf)
         /* StarPU-MPI's thread would run tasks between its polls, and would never sleep without
          * any */
         err = sp_starpu_environment_change("STARPU_MPI_DRIVER_CALL_FREQUENCY", "0");
+        through_starpu = wants_starpu;
+        if (!err && through_starpu)
+            err = sp_starpu_messages_prepare();
         sp_mpi_exchange_beats();
         err = err ? err : start_with_mpi(conf);
     }
@@ -190,6 +211,9 @@ void sp_transport_stop(void)
         sp_mpi_lock();
         sp_message_log_stop(MPI_COMM_WORLD);
         starpu_mpi_shutdown();
+        if (through_starpu)
+            sp_starpu_messages_stop();
+        through_starpu = false;
         sp_mpi_unlock();
     } else {
         starpu_shutdown();
@@ -228,7 +252,7 @@ void sp_transport_send(starpu_data_handle_t handle, int dst, int64_t tag, const 
         sp_nccl_send(nccl, handle, dst, tag);
         return;
     }
-    sp_messages_send(handle, dst, tag, name, times);
+    (through_starpu ? sp_starpu_messages_send : sp_messages_send)(handle, dst, tag, name, times);
 }
 
 void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct sp_transfer *times,
@@ -238,7 +262,8 @@ void sp_transport_recv(starpu_data_handle_t handle, int src, int64_t tag, struct
         sp_nccl_recv(nccl, handle, src, tag, arrived, arg);
         return;
     }
-    sp_messages_recv(handle, src, tag, times, arrived, arg);
+    (through_starpu ? sp_starpu_messages_recv : sp_messages_recv)(handle, src, tag, times, arrived,
+                                                                  arg);
 }
 
 /* Passes data from rank 0 to each other rank in turn, or from each of them to rank 0. Not by
@@ -281,6 +306,8 @@ void sp_transport_wait_all(void)
         sp_transport_abort(1);
     if (self.size > 1)
         sp_activity_wait(SP_ANY_RANK);
+    if (through_starpu)
+        sp_starpu_messages_wait_all();
     if (joined)
         sp_messages_wait_all();
     starpu_task_wait_for_all();
@@ -345,7 +372,8 @@ bool sp_transport_same(uint64_t value)
 
 double sp_transport_polling_us(void)
 {
-    return (joined ? sp_messages_polling_us() : 0) + (nccl ? sp_nccl_polling_us(nccl) : 0);
+    return (joined ? sp_messages_polling_us() : 0) + (nccl ? sp_nccl_polling_us(nccl) : 0) +
+           sp_starpu_messages_polling_us();
 }
 
 bool sp_transport_counts_in_int(void)
@@ -365,7 +393,8 @@ const char *sp_transport_version(void)
     int len;
 
     MPI_Get_library_version(lib, &len);
-    snprintf(text, sizeof text, "%.*s", (int)strcspn(lib, ",\n"), lib);
+    snprintf(text, sizeof text, "%s%.*s", wants_starpu ? "StarPU-MPI over " : "",
+             (int)strcspn(lib, ",\n"), lib);
     return text;
 }
 #endif

@@ -34,6 +34,13 @@ void sp_transport_leave(void);
 void sp_transport_prepare_nccl(void);
 int sp_transport_use_nccl(unsigned node, int device, bool wanted);
 
+/*
+ * Before sp_transport_start: from then on messages of the graph go through StarPU-MPI, until this is
+ * called with false. 0, or -errno after one line: there is no MPI, or it does not let two threads
+ * call it at once. One process has no messages and gets 0.
+ */
+int sp_transport_use_starpu(bool on);
+
 /* Tags of messages that belong to no graph; those of graphs begin after them. */
 enum { SP_TAG_SHARE, SP_TAG_BARRIER, SP_TAG_PING, SP_TAG_FIRST };
 

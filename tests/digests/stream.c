@@ -47,6 +47,17 @@ static void mix_text(struct stream *s, const char *text)
     mix(s, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
+/* Names of tasks had blanks when streams were recorded. */
+static void mix_name(struct stream *s, const char *name)
+{
+    char text[64] = "";
+
+    snprintf(text, sizeof text, "%s", name ? name : "");
+    for (char *c = text; *c; c++)
+        *c = *c == '_' ? ' ' : *c;
+    mix_text(s, text);
+}
+
 /* StarPU's function of a name. */
 static void *real(const char *name)
 {
@@ -141,7 +152,7 @@ static void submitted(const struct starpu_task *task)
     if (!submits() || !task->cl)
         return;
     tasks.n++;
-    mix_text(&tasks, task->name);
+    mix_name(&tasks, task->name);
     mix_text(&tasks, task->cl->name);
     mix(&tasks, &task->flops, sizeof task->flops);
     for (unsigned i = 0; i < task->workerids_len; i++)

@@ -1,7 +1,8 @@
 /*
- * parity GROUP: runs the cases of a group that use as many processes as mpirun started. The current
- * directory holds the text to train on. The program runs in one process first: it stores there the
- * results of one stage, with which all are compared, and the bits of every case.
+ * parity GROUP [starpu]: runs the cases of a group that use as many processes as mpirun started,
+ * with messages through StarPU-MPI if asked. The current directory holds the text to train on. The
+ * program runs in one process first: it stores there the results of one stage, with which all are
+ * compared, and the bits of every case.
  *
  * StarPU is started once for each kind of session: strict, ready, with activations on disk.
  *
@@ -231,11 +232,13 @@ int main(int argc, char **argv)
     must(sp_transport_join(&argc, &argv, &session.world), "joining");
     setenv("STARPU_SILENT", "1", 0);
     setenv("STARPU_WORKERS_NOBIND", "1", 0);
-    for (size_t i = 0; argc == 2 && i < sizeof groups / sizeof *groups; i++)
+    if (argc == 3 && !strcmp(argv[2], "starpu")) /* messages through StarPU-MPI */
+        must(sp_transport_use_starpu(true), "StarPU-MPI");
+    for (size_t i = 0; argc > 1 && i < sizeof groups / sizeof *groups; i++)
         if (!strcmp(argv[1], groups[i].name))
             groups[i].fill(&cases);
     if (!cases.n) {
-        fprintf(stderr, "usage: parity schedules|helix|weights|slices|bf16|barriers\n");
+        fprintf(stderr, "usage: parity schedules|helix|weights|slices|bf16|barriers [starpu]\n");
         return 2;
     }
     for (int k = 0; k < KINDS; k++)

@@ -30,17 +30,18 @@ END
 }
 
 # parity GROUP PROCESSES...: the cases of a group in one process, which leaves behind what the others are
-# compared with, and in as many as are named.
+# compared with, and in as many as are named; N:starpu has messages go through StarPU-MPI.
 parity()
 {
-    local group=$1 n
+    local group=$1 n through
 
     shift
     cd "$work" && models || exit 1
     timeout -k 5 600 "$builddir/tests/parity/parity" "$group" || fail "$group in one process"
     have_mpi || return
     for n; do
-        timeout -k 5 600 $MPIRUN -np "$n" "$builddir/tests/parity/parity" "$group" ||
+        through=${n#"${n%:*}"}
+        timeout -k 5 600 $MPIRUN -np "${n%:*}" "$builddir/tests/parity/parity" "$group" ${through#:} ||
             fail "$group in $n processes"
     done
 }

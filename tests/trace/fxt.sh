@@ -1,6 +1,7 @@
 #!/bin/bash
 # A run of four processes under FxT, through `trace fxt`: other tools read what it writes, every message that was
-# sent was received, none before it was sent, and tasks and messages are those of the log.
+# sent was received, none before it was sent, and tasks and messages are those of the log. Over StarPU-MPI, StarPU's
+# own tool on the raw files shows the same messages.
 . "$(dirname "$0")/../common.sh" || exit 1
 have_mpi || exit 77
 
@@ -105,6 +106,17 @@ cp "$fxt/prof_file__0" "$fxt/prof_file_again_0" 2> /dev/null ||
 refused 'both of rank 0' trace fxt "$fxt"
 [ -z "$(find "$fxt" -name '.fxt-*')" ] || fail "a directory of its own is left behind"
 
+# ---- messages through StarPU-MPI, of which StarPU has traces of its own
+
+mkdir "$work/own"
+STARPU_FXT_TRACE=1 STARPU_FXT_PREFIX=$work/own/ mpi 4 train --model llama-tiny --data "$work/text" --stages 2 \
+    --tensor-parallel 2 --seq 64 --steps 2 --transport starpu > "$work/out" 2>&1 || fail "StarPU-MPI: $(tail -n 2 "$work/out")"
+cp -r "$work/own" "$work/raw"
+said "StarPU-MPI" ' of 4 processes, [0-9]* messages' trace fxt "$work/own"
+is "links" "$(grep -c '^23.*MPIL' "$work/own/paje.trace")" "$(lines "$work/own/messages.csv" 1)"
+is "links of the graph" "$(grep -c -- '->"mpi_\|"mpi_.*->' "$work/own/dag.dot")" \
+    "$(grep -c mpicom "$work/own/dependencies.csv")"
+
 # ---- other tools
 
 if ! command -v pj_dump > /dev/null || ! command -v rec2csv > /dev/null; then
@@ -121,6 +133,24 @@ is "stages of pj_dump" "$(grep -c ', [0-9]_stage[0-9], Stage' "$work/entities")"
 is "containers beside pj_dump's" \
     "$(grep 'Container$' "$fxt/entities.csv" | sort | cksum)" \
     "$(sed 's/, /,/g' "$work/entities" | grep 'Container$' | grep -v '^0,0,' | sort | cksum)"
+
+# StarPU's tool writes links after all else; its manual has them sorted by time (starpu_paje_sort).
+tool=$(command -v starpu_fxt_tool || ldd "$STARPIPE" | sed -n 's|.* => \(/.*\)/lib/libstarpu-1.*|\1/bin/starpu_fxt_tool|p')
+if [ -x "$tool" ]; then
+    (cd "$work/raw" && timeout 60 "$tool" $(printf -- '-i %s ' prof_file_*) > tool 2>&1) || fail "$(tail -n 2 "$work/raw/tool")"
+    grep -E '^(%|[1-7][[:blank:]])' "$work/raw/paje.trace" > "$work/sorted"
+    grep -Ev '^(%|[1-7][[:blank:]])' "$work/raw/paje.trace" | sort -s -V -k 2,2 >> "$work/sorted"
+    pj_dump "$work/sorted" > "$work/pj" 2> "$work/stderr" || fail "pj_dump of StarPU's file: $(tail -n 1 "$work/pj")"
+    awk -F'[, ]+' '/^Link, root, MPI/ { print int($9), int($10), $8 }' "$work/pj" | sort > "$work/links"
+    awk -F, 'NR > 1 && $8 != "" { print $2, $3, $7 }' "$work/own/messages.csv" | sort > "$work/sent"
+    echo "StarPU's own links: $(wc -l < "$work/links")"
+    [ -s "$work/links" ] && cmp -s "$work/links" "$work/sent" ||
+        fail "StarPU's links are others: $(diff "$work/links" "$work/sent" | head -n 3 | tr '\n' ' ')"
+    is "StarPU's task states, two of each task" "$(grep -c '^State.*Worker State.*, [FB]_s' "$work/pj")" \
+        $((2 * $(lines "$work/own/tasks.csv" '$6 == "F" || $6 == "B"')))
+else
+    echo "not seen: what starpu_fxt_tool says of the raw files; it is not installed"
+fi
 rec2csv "$fxt/tasks.rec" > "$work/rec" 2> "$work/stderr" || fail "rec2csv: $(tail -n 2 "$work/stderr")"
-is "tasks of rec2csv" "$(grep -c '^"\{0,1\}[FB] s' "$work/rec")" $((each * (8 * layers + 3)))
+is "tasks of rec2csv" "$(grep -c '^"\{0,1\}[FB]_s' "$work/rec")" $((each * (8 * layers + 3)))
 finish

@@ -15,12 +15,12 @@ TEST(test_names)
         const char *text;
         struct sp_task_name is;
     } names[] = {
-        {"F s2 m5 l3 attn", {'F', 2, 5, -1, 3, "attn"}},
-        {"B s0 m12.3 l-1 head", {'B', 0, 12, 3, -1, "head"}},
-        {"U s10 l7 update", {'U', 10, -1, -1, 7, "update"}},
-        {"W s1 m0 l4 post.w", {'W', 1, 0, -1, 4, "post.w"}},
+        {"F_s2_m5_l3_attn", {'F', 2, 5, -1, 3, "attn"}},
+        {"B_s0_m12.3_l-1_head", {'B', 0, 12, 3, -1, "head"}},
+        {"U_s10_l7_update", {'U', 10, -1, -1, 7, "update"}},
+        {"W_s1_m0_l4_post.w", {'W', 1, 0, -1, 4, "post.w"}},
     };
-    static const char *const others[] = {"", "execute_on_all_wrapper", "F s2", "F s2 m5 l3",
+    static const char *const others[] = {"", "execute_on_all_wrapper", "F_s2", "F_s2_m5_l3",
                                          "_starpu_data_acquire_cb_pre"};
     struct sp_task_name n;
     char kind[SP_TASK_KIND];

@@ -3,10 +3,16 @@
  *
  *     message_ranks SEEDS MESSAGES    random messages, submitted by each process in an order of its own
  *     message_ranks overlap           64 MiB while the receiver computes, then while the sender does
+ *     message_ranks ... starpu        the same through StarPU-MPI
+ *     message_ranks ... serialized    the same, where MPI is initialised for one thread at a time
  *
  * Exit status 1 after a line on stderr.
  */
 #define _GNU_SOURCE 1 /* affinity */
+#include "config.h"
+#ifdef HAVE_MPI
+#include <mpi.h>
+#endif
 #include "draw.h"
 #include "starpipe/order.h"
 #include "transport/post.h"
@@ -88,6 +94,7 @@ static long programs(int seeds, int n)
     struct {
         int src, dst, words;
     } m[n];
+    struct sp_transfer times[n];
     int order[n];
     double at;
     long received = 0;
@@ -107,6 +114,7 @@ static long programs(int seeds, int n)
             order[k] = order[other];
             order[other] = i;
         }
+        memset(times, 0, sizeof times);
         for (int k = 0; k < n; k++) {
             int i = order[k];
             starpu_data_handle_t handle;
@@ -116,9 +124,9 @@ static long programs(int seeds, int n)
             starpu_vector_data_register(&handle, -1, 0, (uint32_t)m[i].words, sizeof(int));
             if (m[i].src == world.rank) {
                 submit(&write_cl, handle, i + seed);
-                sp_transport_send(handle, m[i].dst, SP_TAG_FIRST + i, "", NULL);
+                sp_transport_send(handle, m[i].dst, SP_TAG_FIRST + i, "", &times[i]);
             } else {
-                sp_transport_recv(handle, m[i].src, SP_TAG_FIRST + i, NULL, arrived, &at);
+                sp_transport_recv(handle, m[i].src, SP_TAG_FIRST + i, &times[i], arrived, &at);
                 submit(&read_cl, handle, i + seed);
                 received++;
             }
@@ -127,6 +135,11 @@ static long programs(int seeds, int n)
         sp_transport_wait_all();
         if (arrivals != received)
             wrong("not all receives said so", arrivals);
+        for (int i = 0; i < n; i++)
+            if (m[i].src != m[i].dst && (m[i].src == world.rank || m[i].dst == world.rank) &&
+                !(times[i].ready_us > 0 && times[i].begun_us >= times[i].ready_us &&
+                  times[i].ended_us >= times[i].begun_us))
+                wrong("its times are out of order", i);
     }
     return received;
 }
@@ -214,7 +227,13 @@ int main(int argc, char **argv)
     cpu_set_t all, one;
     int skip;
 
+#ifdef HAVE_MPI
+    if (!strcmp(argv[argc - 1], "serialized"))
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &skip);
+#endif
     if (argc < 2 || sp_transport_join(&argc, &argv, &world))
+        return 1;
+    if (*argv[argc - 1] == 's' && sp_transport_use_starpu(true))
         return 1;
     /* The threads of a process share a core. */
     sched_getaffinity(0, sizeof all, &all);

@@ -93,7 +93,7 @@ struct sp_task_context {
 /* First member of every args struct. */
 struct sp_task_args {
     const struct sp_codelet *codelet;
-    char name[40]; /* "F s2 m5 l3 attn" */
+    char name[40]; /* "F_s2_m5_l3_attn" */
     struct sp_meter *meter;
     struct sp_window_op *op;
     int op_index;

@@ -7,15 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Without blanks, which StarPU's traces do not quote. */
 static void name_task(const struct sp_task_context *ctx, const char *part, char *name, size_t n)
 {
     if (ctx->op_index >= 0 && ctx->slice >= 0)
-        snprintf(name, n, "%c s%d m%d.%d l%d %s", ctx->pass, ctx->stage, ctx->mb, ctx->slice,
+        snprintf(name, n, "%c_s%d_m%d.%d_l%d_%s", ctx->pass, ctx->stage, ctx->mb, ctx->slice,
                  ctx->layer, part);
     else if (ctx->op_index >= 0)
-        snprintf(name, n, "%c s%d m%d l%d %s", ctx->pass, ctx->stage, ctx->mb, ctx->layer, part);
+        snprintf(name, n, "%c_s%d_m%d_l%d_%s", ctx->pass, ctx->stage, ctx->mb, ctx->layer, part);
     else
-        snprintf(name, n, "%c s%d l%d %s", ctx->pass, ctx->stage, ctx->layer, part);
+        snprintf(name, n, "%c_s%d_l%d_%s", ctx->pass, ctx->stage, ctx->layer, part);
 }
 
 struct sp_task *sp_task_new(const struct sp_task_context *ctx, struct sp_codelet *cl,

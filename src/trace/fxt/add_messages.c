@@ -10,8 +10,15 @@ struct threads {
     char (*alias)[32];
 };
 
-/* Finds the containers. Removes the states of StarPU-MPI's own thread, which tell nothing of
- * messages. */
+/* True for events of StarPU-MPI's own thread: its states, and with --transport starpu its messages,
+ * which are added again on the clock of all ranks. */
+static bool is_of_starpu(const char *type)
+{
+    return !strcmp(type, "CtS") || !strcmp(type, "MPIL") || !strcmp(type, "bwo_mpi") ||
+           !strcmp(type, "bwi_mpi");
+}
+
+/* Finds the containers, and removes what is_of_starpu. */
 static int find_threads(struct sp_paje *p, struct threads *t)
 {
     struct sp_paje_words w = {0};
@@ -29,7 +36,7 @@ static int find_threads(struct sp_paje *p, struct threads *t)
         rank = sp_fxt_container_rank(w.at[0], t->n);
         if (e->code == SP_PAJE_CREATE && rank >= 0 && !strcmp(w.at[type], "MPICt"))
             snprintf(t->alias[rank], sizeof *t->alias, "%s", w.at[0]);
-        else if (!strcmp(w.at[type], "CtS"))
+        else if (is_of_starpu(w.at[type]))
             sp_paje_remove(e);
     }
     sp_paje_words_free(&w);
@@ -56,9 +63,18 @@ static int in_turn(const void *a, const void *b)
     return y->sending + y->receiving - x->sending - x->receiving; /* begins come before ends */
 }
 
-static void add_states(struct sp_paje *p, const struct threads *t, struct change *c, int n)
+static void add_state(struct sp_paje *p, const char *alias, const struct change *now, double ms)
 {
     static const char *const states[] = {"Sl", "Se", "Re", "SR"};
+
+    sp_paje_add(p, SP_PAJE_SET_STATE, ms, "%s\tCtS\t%s", alias,
+                states[(now->sending > 0) + 2 * (now->receiving > 0)]);
+    sp_paje_add(p, SP_PAJE_SET_VARIABLE, ms, "%s\tbwo_mpi\t%.3f", alias, now->out);
+    sp_paje_add(p, SP_PAJE_SET_VARIABLE, ms, "%s\tbwi_mpi\t%.3f", alias, now->in);
+}
+
+static void add_states(struct sp_paje *p, const struct threads *t, struct change *c, int n)
+{
     struct change now = {.rank = -1};
 
     qsort(c, (size_t)n, sizeof *c, in_turn);
@@ -73,10 +89,7 @@ static void add_states(struct sp_paje *p, const struct threads *t, struct change
         now.in = now.receiving ? now.in + c[i].in : 0;
         if (i + 1 < n && c[i + 1].rank == c[i].rank && c[i + 1].ms == c[i].ms)
             continue;
-        sp_paje_add(p, SP_PAJE_SET_STATE, c[i].ms, "%s\tCtS\t%s", alias,
-                    states[(now.sending > 0) + 2 * (now.receiving > 0)]);
-        sp_paje_add(p, SP_PAJE_SET_VARIABLE, c[i].ms, "%s\tbwo_mpi\t%.3f", alias, now.out);
-        sp_paje_add(p, SP_PAJE_SET_VARIABLE, c[i].ms, "%s\tbwi_mpi\t%.3f", alias, now.in);
+        add_state(p, alias, &now, c[i].ms);
     }
 }
 
@@ -123,7 +136,7 @@ int sp_fxt_add_messages(struct sp_paje *p, const struct sp_fxt_messages *m, doub
         sp_paje_add(p, SP_PAJE_DEFINE_VALUE, 0,
                     "SR\tCtS\t\"Sending and receiving\"\t\"0.60 0.40 0.60\"");
         for (int r = 0; r < m->ranks; r++)
-            sp_paje_add(p, SP_PAJE_SET_STATE, 0, "%s\tCtS\tSl", t.alias[r]);
+            add_state(p, t.alias[r], &(struct change){0}, 0);
         for (int i = 0; i < m->n; i++)
             add_link(p, &t, &m->message[i], i, zero_ns, &c[4 * i]);
         add_states(p, &t, c, 4 * m->n);

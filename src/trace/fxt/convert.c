@@ -25,7 +25,8 @@ static void put_node(FILE *f, const struct sp_fxt_messages *m, const struct sp_f
         fprintf(f, "\"mpi_%lld_%d\"", (long long)m->message[message].tag, message);
 }
 
-/* Copies the file, with the dependencies of messages before its last brace. */
+/* Copies the file, with the dependencies of messages before its last brace, instead of those that
+ * --transport starpu left. */
 static int write_graph(const char *from, const char *to, const struct sp_fxt_messages *m,
                        const struct sp_fxt_dependencies *d)
 {
@@ -38,7 +39,7 @@ static int write_graph(const char *from, const char *to, const struct sp_fxt_mes
         err = sp_error(errno, "trace: cannot copy %s to %s: %s", from, to, strerror(errno));
     } else {
         while (getline(&line, &size, in) > 0)
-            if (strcmp(line, "}\n"))
+            if (strcmp(line, "}\n") && !strstr(line, "\"mpi_"))
                 fputs(line, out);
         for (int i = 0; i < d->n; i++) {
             fputs("\t ", out);

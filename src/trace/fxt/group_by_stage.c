@@ -46,12 +46,13 @@ static void add_stage(struct workers *all, const char *alias, int stage)
     w->stages[at] = stage;
 }
 
-/* Finds the stages that each worker ran; sp_fxt_name_tasks has put them into the tag. */
+/* Finds the stages that each worker ran; sp_fxt_name_tasks has put its tasks' names into Params. */
 static void find_workers(const struct sp_paje *p, struct workers *all)
 {
     int container = sp_paje_field(p, SP_PAJE_TASK, "Container");
-    int tag = sp_paje_field(p, SP_PAJE_TASK, "Tag"), x = sp_paje_field(p, SP_PAJE_TASK, "Params");
+    int name = sp_paje_field(p, SP_PAJE_TASK, "Params");
     struct sp_paje_words w = {0};
+    struct sp_task_name what;
     size_t i = 0;
 
     while (sp_paje_next(p, SP_PAJE_CREATE, &i, &w))
@@ -59,8 +60,8 @@ static void find_workers(const struct sp_paje *p, struct workers *all)
             add_worker(all, w.at[0], w.at[2]);
     i = 0;
     while (sp_paje_next(p, SP_PAJE_TASK, &i, &w))
-        if (tag >= 0 && w.n > tag && strstr(w.at[x], " s"))
-            add_stage(all, w.at[container], (int)strtol(w.at[tag], NULL, 16));
+        if (name >= 0 && w.n > name && sp_task_name_read(w.at[name], &what))
+            add_stage(all, w.at[container], what.stage);
 }
 
 /* Names the container of a thread: "0_stage2", "0_stage1.5", "0_nostage". */

@@ -64,8 +64,8 @@ struct sp_fxt_messages {
 int sp_fxt_messages_read(const char *dir, int ranks, struct sp_fxt_messages *m);
 void sp_fxt_messages_destroy(struct sp_fxt_messages *m);
 
-/* The name of a task in traces, as src/codelets/task/task.c makes it: "F s2 m5.1 l3 attn", "U s0 l-1
- * update". */
+/* The name of a task in traces, as src/codelets/task/task.c makes it: "F_s2_m5.1_l3_attn",
+ * "U_s0_l-1_update". */
 struct sp_task_name {
     char pass; /* F, B, W, R; N norm, T sum of replicas, U update, ... */
     int stage;

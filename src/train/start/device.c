@@ -41,6 +41,11 @@ static const char *no_nccl(const struct sp_trainer *t, int devices)
     return NULL;
 }
 
+static bool may_take_nccl(const struct sp_trainer *t)
+{
+    return t->cfg.transport == SP_TRAIN_TRANSPORT_AUTO || t->cfg.transport == SP_TRAIN_NCCL;
+}
+
 /* The bytes that may be planned of those that a GPU has free: libraries load into the rest. */
 static int64_t budget(int64_t unused)
 {
@@ -124,8 +129,9 @@ int sp_train_choose_device(struct sp_trainer *t)
     why = no_nccl(t, devices);
     if (why && t->cfg.transport == SP_TRAIN_NCCL && pl->world.size > 1)
         return sp_error(EINVAL, "train: --transport nccl: %s", why);
-    if (why)
+    if (why && may_take_nccl(t))
         t->cfg.transport = SP_TRAIN_MPI;
+    err = err ? err : sp_transport_use_starpu(t->cfg.transport == SP_TRAIN_STARPU);
     if (!err && devices)
         t->gpu_room =
             sp_cuda_memory(pl->gpu[0], &total, &unused) ? 0 : budget(unused) - kernels_bytes(t, 0);
@@ -237,7 +243,7 @@ int sp_train_prepare_gpus(struct sp_trainer *t)
     int64_t limit;
     int err = 0;
 
-    if (t->cfg.transport != SP_TRAIN_MPI)
+    if (may_take_nccl(t))
         sp_transport_prepare_nccl();
     for (size_t i = 0; !err && i < sizeof defaults / sizeof *defaults; i++)
         err = sp_starpu_environment_default(defaults[i][0], defaults[i][1]);
@@ -274,7 +280,7 @@ int sp_train_start_gpus(const struct sp_trainer *t)
     int err = sp_cuda_start();
 
     err = err ? err : start_pools(t);
-    if (!err && t->cfg.transport != SP_TRAIN_MPI)
+    if (!err && may_take_nccl(t))
         err = sp_transport_use_nccl(sp_runtime_node(), t->place.gpu[0],
                                     t->cfg.transport == SP_TRAIN_NCCL);
     return err;
