@@ -198,7 +198,8 @@ double sp_prediction_exchange(const struct sp_plan *plan, const struct sp_predic
 {
     int id = plan->family->id(&plan->layout, stage, op);
 
-    return p->alone ? p->by_op[id] - p->alone[id] : 0;
+    return p->alone ? fmax(0, p->by_op[id] - p->alone[id])
+                    : 0; /* less: it overlaps with another op */
 }
 
 void sp_prediction_destroy(struct sp_prediction *p)

@@ -175,6 +175,15 @@ static struct {
     int64_t sent[SP_ACTION_KINDS], told[SP_ACTION_KINDS];
 } step;
 
+/* Forwards that overlap with a backward: their waits for other members, and those before which a task of
+ * the backward comes. */
+static struct {
+    const struct sp_plan *plan;
+    int stage, op; /* of the task before */
+    bool exchanged;
+    int waits, hidden;
+} turns;
+
 static const struct sp_sink_ops *counts;
 
 /* Other tasks are priced by the bytes that they move. */
@@ -199,6 +208,22 @@ static void note_flops(const struct sp_task_context *ctx, struct sp_task *task, 
     counts->insert(ctx, task, flops);
 }
 
+static void note_turns(const struct sp_task_context *ctx, struct sp_task *task, double flops)
+{
+    const struct sp_program *prog = &turns.plan->programs[ctx->stage];
+    int k = ctx->op_index;
+    bool same = turns.stage == ctx->stage && turns.op == k;
+
+    if (k >= 0 && prog->ops[k].overlap && ctx->exchanged && !(same && turns.exchanged)) {
+        turns.waits++;
+        turns.hidden += turns.stage == ctx->stage && turns.op == k + 1;
+    }
+    turns.stage = ctx->stage;
+    turns.op = k;
+    turns.exchanged = ctx->exchanged;
+    counts->insert(ctx, task, flops);
+}
+
 /* Messages of an op are those that EXCHANGE tells. */
 static void note_action(void *arg, const struct sp_action *a)
 {
@@ -212,9 +237,12 @@ static void note_action(void *arg, const struct sp_action *a)
         step.told[a->kind] += a->bytes;
 }
 
-static void walk_step(const struct run *run)
+static void walk_step(const struct run *run,
+                      void (*note)(const struct sp_task_context *, struct sp_task *, double))
 {
     memset(&step, 0, sizeof step);
+    turns.plan = run->cfg.plan;
+    turns.stage = -1;
     for (int r = 0; r < run->place.stages; r++) {
         const struct sp_placement place = sp_count_place(&run->place, run->place.stages, r);
         const struct sp_update hp[64] = {{.factor = 1}};
@@ -226,7 +254,7 @@ static void walk_step(const struct run *run)
         sp_count_begin(&sink);
         counts = sink.ops;
         ops = *counts;
-        ops.insert = note_flops;
+        ops.insert = note;
         sink.ops = &ops;
         cfg.sink = &sink;
         assert_int_equal(sp_graph_create(&cfg, &place, &g), 0);
@@ -295,7 +323,7 @@ TEST(test_costs)
         terms.every = run.cfg.every;
         ms = sp_op_times(&plan, &run.shape, &terms);
         assert_non_null(ms);
-        walk_step(&run);
+        walk_step(&run, note_flops);
         if (compare_flops(&plan, ms, op, sizeof op) > 1e-12)
             fail_msg(
                 "draw %d, %s, %d stages, recompute %d, every %d, tensor %d, context %d: the FLOPs "
@@ -321,4 +349,40 @@ TEST(test_costs)
             schedules[i], n[i]);
         assert_true(n[i] > 0);
     }
+}
+
+/* In groups, a forward that overlaps with a backward waits for the tensors of other members behind the
+ * backward's tasks, and the other way round as long as both have tasks. */
+TEST(test_turns)
+{
+    static const char *const paired[] = {"dualpipe", "dualpipev"};
+    uint64_t seed = 36;
+    int groups = 0;
+
+    for (int i = 0; i < 40; i++) {
+        struct sp_plan plan;
+        struct run run;
+        double least;
+
+        if (!draw_plan(&seed, paired[i % 2], true, &plan, &run))
+            continue;
+        turns.waits = turns.hidden = 0;
+        walk_step(&run, note_turns);
+        if (run.shape.tensor * run.shape.context > 1) {
+            assert_true(turns.waits > 0);
+            /* a forward of more layers than the backward has nothing to hide behind at its end */
+            least = plan.layout.layers % sp_globals(&plan.layout) ? 0.6 * turns.waits : turns.waits;
+            if (turns.hidden < least)
+                fail_msg("draw %d, %s, tensor %d, context %d: %d of %d waits of forwards have a "
+                         "task of a "
+                         "backward before them",
+                         i, plan.def->name, run.shape.tensor, run.shape.context, turns.hidden,
+                         turns.waits);
+            groups++;
+        } else {
+            assert_int_equal(turns.waits, 0);
+        }
+        drop_plan(&plan, &run);
+    }
+    assert_in_range(groups, 5, 40);
 }

@@ -10,6 +10,7 @@
 struct whole {
     struct sp_gathered block[SP_LAYER_BLOCKS];
     int layer;     /* whose blocks they are; -1: free */
+    bool used;     /* weights: by an op; else they are gathered for one */
     int pending;   /* gradients: backwards whose weight gradients are not computed yet */
     unsigned turn; /* when they were freed: the oldest are taken first */
 };
@@ -120,10 +121,11 @@ void sp_zero_stage_destroy(struct sp_stage *st)
     free(st->zero);
 }
 
-static struct whole *find(const struct wholes *w, int layer)
+/* Two ops that overlap may use the same layer, which each has gathered then. */
+static struct whole *find(const struct wholes *w, int layer, bool used)
 {
     for (int i = 0; i < w->n; i++)
-        if (w->whole[i].layer == layer)
+        if (w->whole[i].layer == layer && w->whole[i].used == used)
             return &w->whole[i];
     return NULL;
 }
@@ -144,6 +146,7 @@ static struct whole *take(struct wholes *w, int layer)
 static void give_back(struct sp_zero_stage *z, struct whole *w)
 {
     w->layer = -1;
+    w->used = false;
     w->turn = ++z->turn;
 }
 
@@ -222,7 +225,7 @@ static void gather_next_op(struct sp_op_ctx *c)
     for (int i = next; i < prog->n && (i == next || prog->ops[next].overlap) && i < next + 2; i++) {
         int layer = first_of(c, &prog->ops[i]);
 
-        if (layer >= 0 && !find(&c->st->zero->weights, layer))
+        if (layer >= 0 && !find(&c->st->zero->weights, layer, false))
             gather(c, layer);
     }
 }
@@ -234,7 +237,7 @@ static void gather_ahead(struct sp_op_ctx *c, int i)
     int next = c->ctx.pass == 'F' ? i + 1 : i - 1;
 
     if (next >= 0 && next < c->count) {
-        if (!find(&c->st->zero->weights, c->first + next))
+        if (!find(&c->st->zero->weights, c->first + next, false))
             gather(c, c->first + next);
     } else if (!prog->ops[c->ctx.op_index].overlap) {
         gather_next_op(c);
@@ -248,9 +251,10 @@ void sp_zero_gather(struct sp_op_ctx *c, int i)
 
     if (!z || !z->weights.n)
         return;
-    w = find(&z->weights, c->first + i);
+    w = find(&z->weights, c->first + i, false);
     w = w ? w : gather(c, c->first + i);
     SP_NEED(w, "internal: starpipe: no buffers for the weights of a layer");
+    w->used = true;
     use_weights(c->st, w, c->first + i);
     if (sp_sink_computes(c->g->cfg.sink)) /* a count has each op send what it needs itself */
         gather_ahead(c, i);
@@ -262,8 +266,8 @@ void sp_zero_drop(struct sp_op_ctx *c, int i)
 
     if (!z || !z->weights.n)
         return;
-    use_weights(c->st, NULL, c->first + i);
-    give_back(z, find(&z->weights, c->first + i));
+    give_back(z, find(&z->weights, c->first + i, true));
+    use_weights(c->st, find(&z->weights, c->first + i, true), c->first + i);
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -287,7 +291,7 @@ void sp_zero_take_gradient(struct sp_op_ctx *c, int i)
 
     if (!z)
         return;
-    w = find(&z->gradients, layer);
+    w = find(&z->gradients, layer, false);
     if (!w) {
         w = take(&z->gradients, layer);
         SP_NEED(w, "internal: starpipe: no buffers for the gradients of a layer");
@@ -308,7 +312,7 @@ void sp_zero_scatter(struct sp_op_ctx *c, int i)
     if (!z)
         return;
     sp_zero_add(c->st, &ctx);
-    w = find(&z->gradients, layer);
+    w = find(&z->gradients, layer, false);
     ctx.layer = layer;
     for (int k = 0; k < SP_LAYER_BLOCKS; k++) {
         struct sp_block *b = block_of(c->st, layer, k);

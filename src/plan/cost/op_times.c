@@ -317,12 +317,6 @@ static double *price_all(const struct sp_plan *plan, const struct sp_shape *sh,
     return made ? ms : NULL;
 }
 
-double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
-                    const struct sp_op_terms *terms)
-{
-    return price_all(plan, sh, terms, price);
-}
-
 double *sp_op_times_again(const struct sp_plan *plan, const struct sp_shape *sh,
                           const struct sp_op_terms *terms)
 {
@@ -353,9 +347,43 @@ double *sp_op_times_alone(const struct sp_plan *plan, const struct sp_shape *sh,
         machine->kind[k].machine = &machine[1 + k];
     }
     alone.machine = machine;
-    ms = sp_op_times(plan, sh, &alone);
+    ms = price_all(plan, sh, &alone, price);
     free(machine);
     return ms;
+}
+
+/* The exchanges of an op run while the one that overlaps with it computes (graphs/turns.h): takes
+ * what that hides off the second one's time. */
+static void hide(const double *alone, int first, int second, double *ms)
+{
+    double exchange = ms[first] - alone[first], other = ms[second] - alone[second];
+    double hidden = fmin(exchange, alone[second]) + fmin(other, alone[first]);
+    double computing = alone[first] + alone[second];
+
+    ms[second] -= fmin(hidden, fmin(computing, exchange + other));
+}
+
+double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
+                    const struct sp_op_terms *terms)
+{
+    double *ms = price_all(plan, sh, terms, price), *alone, *done;
+
+    if (!ms || !plan->paired || sh->tensor * sh->context == 1)
+        return ms;
+    alone = sp_op_times_alone(plan, sh, terms);
+    for (int s = 0; alone && s < plan->layout.stages; s++) {
+        const struct sp_program *prog = &plan->programs[s];
+
+        for (int k = 0; k + 1 < prog->n; k++)
+            if (prog->ops[k].overlap)
+                hide(alone, plan->family->id(&plan->layout, s, &prog->ops[k]),
+                     plan->family->id(&plan->layout, s, &prog->ops[k + 1]), ms);
+    }
+    if (!alone)
+        free(ms);
+    done = alone ? ms : NULL;
+    free(alone);
+    return done;
 }
 
 double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,

@@ -7,7 +7,7 @@
 #include "policies/plan.h"
 
 /* Milliseconds of every op, indexed by the id that its family gives it, as `by_op` of struct
- * sp_costs. The caller frees the array. NULL: no memory. */
+ * sp_costs; the second of two ops that overlap takes what it adds to the first one. The caller frees the array. NULL: no memory. */
 double *sp_op_times(const struct sp_plan *plan, const struct sp_shape *sh,
                     const struct sp_op_terms *terms);
 
