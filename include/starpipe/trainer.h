@@ -70,6 +70,7 @@ struct sp_layout_args {
     const char *offload;   /* "none|full|adaptive" */
     int offload_keys;      /* SP_TRAIN_KEYS_AUTO, ...: are keys and values of slices evicted too? */
     bool offload_optimizer;       /* is its state evicted too? */
+    bool offload_peers;           /* do full stages keep activations on emptier ones? */
     const char *plugin;           /* files of schedules, separated by ','; NULL: none */
     const char *partition_slices; /* "length|flops|dp" or a list of tokens; NULL: the schedule's */
     bool vocabulary_parallel;     /* embedding and head are cut over all stages */

@@ -20,6 +20,9 @@ void sp_hold_insert(const struct sp_task_context *ctx, const struct sp_shape *sh
     struct sp_task *task = sp_task_new(ctx, &hold_cl, "hold", sh, sizeof(struct sp_task_args));
 
     SP_TASK_BUFFERS(task, hold, .held = held, .n_held = n);
-    sp_task_acquires(task, stashed);
+    if (stashed >= 0)
+        sp_task_acquires(task, stashed);
+    else
+        sp_task_releases(task, -stashed);
     sp_task_submit(ctx, task, 0);
 }

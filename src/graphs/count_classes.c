@@ -452,7 +452,7 @@ int sp_count_by_classes(const struct sp_graph_config *cfg, const struct sp_place
     int err = 1;
 
     /* eviction is planned op by op; a step that updates after each micro-batch needs the updates */
-    if (plan->evictions || plan->family->facts.stashes)
+    if (plan->evictions || plan->parking || plan->family->facts.stashes)
         return 1;
     if (sp_lowering_create(plan, NULL, place->stages, &lowering))
         return sp_error(ENOMEM, "no memory to count a step");

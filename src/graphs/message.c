@@ -209,7 +209,7 @@ static struct sp_pool *pool_for(const struct sp_graph *g, struct sp_stage *st,
     const struct sp_family *family = g->cfg.plan->family;
     bool alone =
         t->kind == SP_TENSOR_BLOCK || t->kind == SP_TENSOR_GRADIENT || t->kind == SP_TENSOR_WOUT ||
-        t->kind == SP_TENSOR_DWOUT ||
+        t->kind == SP_TENSOR_STASH || t->kind == SP_TENSOR_DWOUT ||
         (t->kind == SP_TENSOR_KV && !family->facts.parts && !family->facts.shares_attention) ||
         (t->kind == SP_TENSOR_DKV && family->facts.shares_attention);
 

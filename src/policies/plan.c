@@ -1,5 +1,6 @@
 #include "policies/plan.h"
 #include "policies/lowering/evictions.h"
+#include "policies/lowering/parking.h"
 #include "sp_error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -204,6 +205,7 @@ void sp_plan_destroy(struct sp_plan *plan)
     free(plan->slice_share);
     free(plan->recompute);
     sp_evictions_destroy(plan->evictions, plan->layout.stages);
+    sp_parking_destroy(plan->parking);
     sp_map_destroy(plan->map);
     *plan = (struct sp_plan){.layout = plan->layout, .def = plan->def, .family = plan->family};
     plan->layout.map = NULL;

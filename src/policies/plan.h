@@ -31,6 +31,7 @@ struct sp_plan {
     bool states_evicted;     /* the optimizer's state is on a slower tier, except around updates */
     struct sp_placed *order; /* [ops] of submission (sp_plan_order); NULL: not kept */
     struct sp_evictions *evictions; /* [stages] evictions and fetches; NULL: none */
+    struct sp_parking *parking;     /* activations that other stages keep; NULL: none */
 };
 
 #define SP_MAX_SIZE 65536         /* of stages, micro-batches, chunks, slices */

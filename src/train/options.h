@@ -190,6 +190,9 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
                   .help =                                                                          \
                       "keys and values of slices too; auto: with full, and where adaptive must",   \
                   .wants = "offload"),                                                             \
+        SP_OPTION("offload-peers", FLAG, (a).offload_peers, .topic = SP_TOPIC_MEMORY,              \
+                  .role = SP_ROLE_WAY,                                                             \
+                  .help = "activations of full stages wait for their backward on emptier ones"),   \
         SP_OPTION("offload-optimizer", FLAG, (a).offload_optimizer, .topic = SP_TOPIC_MEMORY,      \
                   .role = SP_ROLE_WAY,                                                             \
                   .help = "the optimizer's state moved out too; blocks come for their update"),    \

@@ -12,6 +12,7 @@
 #include "plan/partition.h"
 #include "plan/slices.h"
 #include "policies/lowering/lowering.h"
+#include "policies/lowering/parking.h"
 #include "sp_error.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"
@@ -304,7 +305,11 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
         return -EINVAL;
     plan->processes = plan->layout.stages;
     plan->states_evicted = l->offload_optimizer;
-    return 0;
+    if (!l->offload_peers)
+        return 0;
+    if (sp_parking_check("show", plan, shape))
+        return -EINVAL;
+    return sp_parking_create(plan, shape, show->recompute.mode, show->recompute.every);
 }
 
 /* From so many ops on, messages cost more memory than their times are worth. */

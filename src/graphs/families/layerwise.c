@@ -15,10 +15,12 @@
  */
 #include "graphs/families/layerwise.h"
 #include "graphs/families/vocabulary.h"
+#include "policies/lowering/parking.h"
 #include "graphs/offload/offload.h"
 #include "graphs/turns.h"
 #include "graphs/weights/zero.h"
 #include "sp_error.h"
+#include <string.h>
 
 /* Names a tensor between global stages by the stage that leaves it. */
 static struct sp_tensor_id passing(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int global)
@@ -57,6 +59,79 @@ static struct sp_tensor *buffer_for(struct sp_op_ctx *c, int global, const char 
             : NULL;
 
     return sp_take_boundary(c, reader ? reader : c->st, name);
+}
+
+/* ---- activations that another stage keeps meanwhile ------------------------------------------- */
+
+/* The places of what layer i keeps, in the order of enum sp_stash_tensor. */
+static void kept_by_layer(const struct sp_op_ctx *c, int i,
+                          struct sp_tensor **place[SP_STASH_TENSORS])
+{
+    struct sp_layer_activations *t = &c->fl->layers[i];
+    struct sp_tensor **const all[SP_STASH_TENSORS] = {
+        [SP_STASH_X] = &t->x,       [SP_STASH_PRE] = &t->pre, [SP_STASH_Q] = &t->own.q,
+        [SP_STASH_KV] = &t->own.kv, [SP_STASH_O] = &t->own.o, [SP_STASH_LSE] = &t->own.lse,
+        [SP_STASH_POST] = &t->post};
+
+    memcpy(place, all, sizeof all);
+}
+
+/* Moves what the op's chunk keeps into the store (F), or out of it (B), with a task a layer that
+ * counts it. */
+static void move_parked(struct sp_op_ctx *c, struct sp_tensor **piece)
+{
+    bool leaves = c->ctx.pass == 'F';
+    int64_t bytes[SP_STASH_TENSORS], sum;
+    int n = 0;
+
+    for (int i = 0; i < c->count; i++) {
+        struct sp_tensor **place[SP_STASH_TENSORS];
+        int before = n;
+
+        kept_by_layer(c, i, place);
+        sp_parked_layer(c->g->cfg.plan, c->sh, c->first + i, i, bytes);
+        sum = 0;
+        for (int t = 0; t < SP_STASH_TENSORS; t++) {
+            if (!bytes[t])
+                continue;
+            if (leaves)
+                piece[n] = *place[t];
+            *place[t] = leaves ? NULL : piece[n];
+            SP_NEED(piece[n] && (int64_t)sp_tensor_size(piece[n]) == bytes[t],
+                    "internal: starpipe: layer %d keeps other tensors than planned", c->first + i);
+            sum += bytes[t];
+            n++;
+        }
+        c->ctx.layer = c->first + i;
+        sp_hold_insert(&c->ctx, c->sh, n - before, piece + before, leaves ? -sum : sum);
+    }
+}
+
+/* If the op's activations are parked: leaves them to be sent, or takes them back. */
+static void park(struct sp_op_ctx *c)
+{
+    const struct sp_plan *plan = c->g->cfg.plan;
+    struct sp_tensor_id id = {
+        .kind = SP_TENSOR_STASH, .block = SP_CHUNK, .mb = c->mb, .at = c->global};
+    const struct sp_stored *back;
+
+    if (!sp_parked_at(plan, c->st->index, c->ctx.op_index))
+        return;
+    if (c->ctx.pass == 'F') {
+        int n = sp_tensor_pieces(plan, &c->g->shape, &id);
+        struct sp_tensor *piece[n];
+
+        move_parked(c, piece);
+        sp_store_put(&c->st->store, &id, n, piece, true);
+        return;
+    }
+    back = sp_store_find(&c->st->store, &id);
+    SP_NEED(back, "stage %d: activations of global stage %d did not return", c->st->index,
+            c->global);
+    for (int i = 0; i < back->n; i++)
+        sp_pool_hold(back->piece[i]);
+    move_parked(c, back->piece);
+    sp_store_drop(&c->st->store, &id);
 }
 
 /* ---- forward -------------------------------------------------------------------------- */
@@ -101,6 +176,7 @@ static void forward_end(struct sp_op_ctx *c)
         sp_hold_insert(&c->ctx, c->sh, 1, &c->flow, last ? (int64_t)sp_tensor_size(c->flow) : 0);
     if (!last) {
         leave(c, SP_TENSOR_X);
+        park(c);
         return;
     }
     c->fl->out = c->flow;
@@ -112,6 +188,7 @@ static void forward_end(struct sp_op_ctx *c)
 
 static void backward_begin(struct sp_op_ctx *c)
 {
+    park(c);
     if (c->global < c->globals - 1) {
         c->flow = arrived(c, SP_TENSOR_DX, c->global + 1);
     } else {

@@ -52,11 +52,11 @@ static struct came *find(const struct walk *w, const struct sp_tensor_id *t, int
     return NULL;
 }
 
-/* Weights, and sums of gradients, may be sent on to other stages; all other tensors stay where they
- * arrive. */
+/* Weights, sums of gradients and parked activations may be sent on to other stages; all other tensors
+ * stay where they arrive. */
 static bool goes_on(const struct sp_tensor_id *t)
 {
-    return t->kind >= SP_TENSOR_WOUT;
+    return t->kind == SP_TENSOR_STASH || t->kind >= SP_TENSOR_WOUT;
 }
 
 static void remember(struct walk *w, const struct sp_action *a, int message)

@@ -1,4 +1,5 @@
 #include "policies/families/activations.h"
+#include "policies/lowering/parking.h"
 #include <stdlib.h>
 
 bool sp_op_releases(const struct sp_plan *plan, int stage, const struct sp_op *op)
@@ -121,9 +122,15 @@ int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
         stash[c].freed = sp_stash_freed_by_op(plan, sh, recompute, every, stage, op);
     }
     for (int i = 0; i < prog->n; i++) {
+        const struct sp_parked *parked = sp_parked_at(plan, stage, i);
+
+        if (parked && parked->returns == i)
+            live += stash[of[parked->leaves] - first].taken;
         live += stash[of[i] - first].taken;
         peak = live > peak ? live : peak;
         live -= stash[of[i] - first].freed;
+        if (parked && parked->leaves == i)
+            live -= stash[of[i] - first].taken;
     }
     free(stash);
     return peak;

@@ -1,5 +1,6 @@
 #include "policies/lowering/tensor.h"
 #include "policies/families/ownership.h"
+#include "policies/lowering/parking.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -119,11 +120,42 @@ static bool is_by_heads(const struct sp_plan *plan, const struct sp_shape *shape
            shape->tensor > 1 && (extent == ROWS_Q || extent == ROWS_KV || extent == ROWS_HEADS);
 }
 
+/* Bytes of piece `want` of what global stage `at` parks, 0 beyond the last; sets *n to the number of
+ * pieces. */
+static int64_t parked_piece(const struct sp_plan *plan, const struct sp_shape *shape, int at,
+                            int want, int *n)
+{
+    int first, count, k = 0;
+    int64_t bytes[SP_STASH_TENSORS], found = 0;
+
+    sp_part_layers(plan, shape->model.layers, sp_globals(&plan->layout), at, &first, &count);
+    for (int i = 0; i < count; i++) {
+        sp_parked_layer(plan, shape, first + i, i, bytes);
+        for (int t = 0; t < SP_STASH_TENSORS; t++) {
+            found = bytes[t] && k == want ? bytes[t] : found;
+            k += bytes[t] > 0;
+        }
+    }
+    *n = k;
+    return found;
+}
+
+static bool is_parked(const struct sp_plan *plan, const struct sp_tensor_id *t)
+{
+    return t->kind == SP_TENSOR_STASH && plan->parking;
+}
+
 int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
                      const struct sp_tensor_id *t)
 {
+    int n;
+
     if (!shape)
         return 1;
+    if (is_parked(plan, t)) {
+        parked_piece(plan, shape, t->at, -1, &n);
+        return n;
+    }
     if (kinds[t->kind].extent == CHUNK)
         return t->at < 0 ? SP_BLOCK_KINDS : SP_LAYER_BLOCKS * layers_of(plan, shape, t->at);
     if (is_by_heads(plan, shape, t) || kinds[t->kind].extent == ROWS_2)
@@ -231,7 +263,11 @@ static int64_t elements(const struct sp_plan *plan, const struct sp_shape *shape
 size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
                        const struct sp_tensor_id *t, int i, size_t *elem_bytes)
 {
+    int n;
+
     *elem_bytes = elem_of(plan, shape, t);
+    if (is_parked(plan, t))
+        return (size_t)parked_piece(plan, shape, t->at, i, &n) / *elem_bytes;
     if (kinds[t->kind].extent == CHUNK)
         return block_elements(&shape->held, t->at, i);
     return (size_t)(elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
@@ -240,5 +276,10 @@ size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,
                         const struct sp_tensor_id *t)
 {
-    return shape ? (int64_t)elem_of(plan, shape, t) * elements(plan, shape, t) : 0;
+    int64_t sum = 0;
+    int n = shape && is_parked(plan, t) ? sp_tensor_pieces(plan, shape, t) : 0, all;
+
+    for (int i = 0; i < n; i++)
+        sum += parked_piece(plan, shape, t->at, i, &all);
+    return n || !shape ? sum : (int64_t)elem_of(plan, shape, t) * elements(plan, shape, t);
 }

@@ -1,6 +1,7 @@
 /* Makes the plan of a run: applies the settings to the schedule, and checks that they go with
  * its family. */
 #include "train/start/phases.h"
+#include "policies/lowering/parking.h"
 #include "plan/cost/layer_costs.h"
 #include "plan/partition.h"
 #include "policies/plan_create.h"
@@ -176,6 +177,18 @@ int sp_train_plan(struct sp_trainer *t)
     l->stages = t->plan.layout.stages;
     l->micro_batches = t->plan.layout.micro_batches;
     take_sizes(t);
+    if (l->offload_peers) {
+        err = sp_parking_check("train", &t->plan, &t->shape);
+        err = err || !sp_train_offloads(t)
+                  ? err
+                  : sp_error(EINVAL,
+                             "train: --offload-peers and --offload %s choose among the same "
+                             "activations; leave one of them out",
+                             l->offload);
+        err = err ? err : sp_parking_create(&t->plan, &t->shape, t->recompute, t->every);
+        if (err)
+            return err;
+    }
     t->plan.states_evicted = l->offload_optimizer;
     t->plan.states_twice = t->cfg.post_validation && t->cfg.clip > 0;
     return 0;

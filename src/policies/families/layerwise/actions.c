@@ -12,6 +12,7 @@
 #include "policies/families/layerwise/layerwise.h"
 #include "policies/families/ownership.h"
 #include "policies/lowering/lowering.h"
+#include "policies/lowering/parking.h"
 #include "policies/lowering/pipelines.h"
 
 /* The tensor that an op of global stage g leaves: its output, or the gradient of its input. */
@@ -64,6 +65,38 @@ void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *
         sp_lower_free(l, stage, result(op, g));
 }
 
+/* What a forward leaves to another stage. */
+static struct sp_tensor_id parked(const struct sp_lowering *l, int stage, const struct sp_parked *p)
+{
+    const struct sp_op *op = &l->plan->programs[stage].ops[p->leaves];
+
+    return (struct sp_tensor_id){.kind = SP_TENSOR_STASH,
+                                 .block = SP_CHUNK,
+                                 .mb = op->mb,
+                                 .at = sp_global_stage(&l->plan->layout, stage, op->chunk)};
+}
+
+/* After an op: sends away what it parks, and asks for what the op after the next one reads. */
+static void park(struct sp_lowering *l, int stage, int index)
+{
+    const struct sp_parking_stage *s = l->plan->parking ? &l->plan->parking->stage[stage] : NULL;
+
+    for (int i = 0; s && i < s->n; i++) {
+        const struct sp_parked *p = &s->unit[i];
+
+        if (p->leaves == index) {
+            sp_lower_send(l, stage, p->peer, parked(l, stage, p), index);
+            sp_lower_recv(l, stage, p->peer, parked(l, stage, p), -1);
+            sp_lower_free(l, stage, parked(l, stage, p));
+        }
+        if (p->asked == index) {
+            sp_lower_send(l, p->peer, stage, parked(l, stage, p), -1);
+            sp_lower_recv(l, p->peer, stage, parked(l, stage, p), p->returns);
+            sp_lower_free(l, p->peer, parked(l, stage, p));
+        }
+    }
+}
+
 static void lower(struct sp_lowering *l, int i)
 {
     int stage = l->order[i].stage, index = l->order[i].index;
@@ -75,8 +108,10 @@ static void lower(struct sp_lowering *l, int i)
     sp_lower_run(l, stage, index);
     for (int k = 0; k < n; k++)
         sp_layerwise_send(l, stage, op + k, index + k);
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < n; k++) {
         sp_layerwise_release(l, stage, op + k);
+        park(l, stage, index + k);
+    }
 }
 
 /* ---- parameters that several stages hold ------------------------------------------------------- */
