@@ -68,7 +68,7 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
     int T = rows < INT_MAX ? (int)rows : INT_MAX; /* refused by sp_memory_check */
 
     *sh = (struct sp_shape){
-        .vocab = m->vocab,
+        .whole = *m,
         .rms = m->arch == SP_ARCH_LLAMA,
         .batch = batch,
         .seq = seq,
@@ -127,14 +127,6 @@ void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)
         spread_rows(sh, devices);
     else
         take_widths(sh, &part);
-}
-
-struct sp_model sp_shape_whole(const struct sp_shape *sh)
-{
-    struct sp_model whole;
-
-    sp_model_join(&sh->held, sh->tensor, sh->vocab, &whole);
-    return whole;
 }
 
 void sp_shape_member(const struct sp_shape *sh, int part, int share, struct sp_shape *member)

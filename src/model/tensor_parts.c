@@ -9,16 +9,9 @@ void sp_model_divide(const struct sp_model *m, int devices, struct sp_model *par
     part->heads /= devices;
     part->kv_heads /= devices;
     part->mlp /= devices;
-    part->vocab = (m->vocab + devices - 1) / devices;
-}
-
-void sp_model_join(const struct sp_model *part, int devices, int vocab, struct sp_model *m)
-{
-    *m = *part;
-    m->heads *= devices;
-    m->kv_heads *= devices;
-    m->mlp *= devices;
-    m->vocab = vocab;
+    part->vocab = sp_vocabulary_rows(m, devices);
+    if (m->arch == SP_ARCH_GPT2)
+        part->positions = (m->positions + devices - 1) / devices;
 }
 
 bool sp_model_is_divisible(const struct sp_model *m, int devices, char *why, size_t n)
@@ -32,6 +25,8 @@ bool sp_model_is_divisible(const struct sp_model *m, int devices, char *why, siz
         snprintf(why, n, "an MLP of width %d", m->mlp);
     else if ((devices - 1) * part.vocab >= m->vocab)
         snprintf(why, n, "a vocabulary of %d", m->vocab);
+    else if (m->arch == SP_ARCH_GPT2 && (devices - 1) * part.positions >= m->positions)
+        snprintf(why, n, "a table of %d positions", m->positions);
     else
         return true;
     return false;
@@ -162,7 +157,7 @@ static bool is_summed(enum sp_role role, bool tokens)
 static bool is_divided(enum sp_dim dim)
 {
     return dim == SP_DIM_Q || dim == SP_DIM_KV || dim == SP_DIM_QKV || dim == SP_DIM_MLP ||
-           dim == SP_DIM_VOCAB;
+           dim == SP_DIM_VOCAB || dim == SP_DIM_POSITIONS;
 }
 
 uint64_t sp_block_summed(const struct sp_model *part, enum sp_block_kind kind, bool tokens,

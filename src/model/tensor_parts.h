@@ -3,26 +3,23 @@
  * "Megatron-LM", section 3, which also divides the vocabulary):
  *
  *   by rows, the output   queries, keys and values (whole heads), up and gate, their biases;
- *                         table of tokens, head
+ *                         tables of tokens and positions, head
  *   by columns, the input output of attention, down: each device has a term of every sum
- *   replicated            norms, positions, biases of the output and of down
+ *   replicated            norms, biases of the output and of down
  *
- * The part of a device is laid out as a model of its own, with a t-th of the heads, the MLP and the
- * vocabulary.
+ * The part of a device is laid out as a model of its own, with a t-th of the heads, the MLP, the
+ * vocabulary and the position table.
  */
 #ifndef SP_TENSOR_PARTS_H
 #define SP_TENSOR_PARTS_H
 
 #include "model/params.h"
 
-/* The model that each of so many devices has. All have the same number of vocabulary rows; the last
- * one's rows past the end of the vocabulary are zero. */
+/* The model that each of so many devices has. All have the same number of rows of a table; the last
+ * one's rows past the end of the table are zero. */
 void sp_model_divide(const struct sp_model *m, int devices, struct sp_model *part);
 
-/* The inverse: the model with the given vocabulary that `part` is a part of. */
-void sp_model_join(const struct sp_model *part, int devices, int vocab, struct sp_model *m);
-
-/* True if heads, MLP and vocabulary can be divided so; else why[n] names the one that cannot. */
+/* True if heads, MLP and tables can be divided so; else why[n] names the one that cannot. */
 bool sp_model_is_divisible(const struct sp_model *m, int devices, char *why, size_t n);
 
 /* Rows of the vocabulary that each device has, including rows past its end. */

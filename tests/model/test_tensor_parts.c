@@ -219,6 +219,10 @@ TEST(test_what_does_not_divide)
     assert_true(sp_model_is_divisible(&m, 3, why, sizeof why));
     assert_false(sp_model_is_divisible(&m, 6, why, sizeof why));
     assert_string_equal(why, "a vocabulary of 5");
+    m.vocab = 11;
+    m.positions = 5;
+    assert_false(sp_model_is_divisible(&m, 6, why, sizeof why));
+    assert_string_equal(why, "a table of 5 positions");
 }
 
 /* With or without `sequence`, a device's shape computes and keeps a part of a step. */
