@@ -123,10 +123,12 @@ void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)
     sh->sequence = sequence;
     sp_model_divide(&sh->model, devices, &part);
     take_blocks(sh, &part);
-    if (sequence)
+    if (sequence) {
         spread_rows(sh, devices);
-    else
-        take_widths(sh, &part);
+        part = sh->model;
+        part.kv_heads = sh->held.kv_heads * devices;
+    }
+    take_widths(sh, &part);
 }
 
 void sp_shape_member(const struct sp_shape *sh, int part, int share, struct sp_shape *member)

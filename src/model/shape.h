@@ -62,7 +62,8 @@ void sp_shape_context(struct sp_shape *sh, int context, bool ring);
 /*
  * Lets so many devices share the parameters of every layer, embedding and head. With `sequence`, T
  * becomes the tokens of one device and `model` stays: tensors of all heads for these tokens have as
- * many elements as tensors of a device's heads for all tokens. Otherwise T stays and `model`
+ * many elements as tensors of a device's heads for all tokens; a head of keys and values that
+ * several devices have counts as several. Otherwise T stays and `model`
  * becomes the part. Either way a device computes and keeps as much as `model` does for T tokens.
  */
 void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence);

@@ -37,8 +37,9 @@ struct run {
 /* A run of a plan, drawn; `even`: of a model that all members and stages have equal parts of: types, recomputation, groups. */
 static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, struct run *r)
 {
-    static const int groups[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}}; /* tensor, context */
-    const int *group = groups[draw_below(seed, 5)];
+    /* tensor, context; parts of odd models are not whole with the last one */
+    static const int groups[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}};
+    const int *group = groups[draw_below(seed, even ? 6 : 5)];
     struct sp_model model =
         tiny(plan->layout.layers, draw_below(seed, 2) && plan->layout.stages == 1);
     int groups_of = sp_plan_groups(plan);
@@ -48,9 +49,9 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     int every = 1, mlp_rows = 0, head_rows = 0;
     bool ring = false;
 
+    model.kv_heads = 4 >> draw_below(seed, 3); /* fewer than members, too */
     if (even) {
         model.mlp = model.vocab = 64;
-        model.kv_heads = 4 >> draw_below(seed, 2);
         model.arch = draw_below(seed, 2) ? SP_ARCH_LLAMA : SP_ARCH_GPT2;
         model.qk_norm = model.arch == SP_ARCH_LLAMA && draw_below(seed, 2);
         every = 1 + draw_below(seed, 2);

@@ -99,18 +99,30 @@ struct shared {
     int64_t bytes;
 };
 
+/* Bytes of the sums over the devices of the stage, or over those with the same keys and values. */
+static int64_t summed(const struct shared *s, enum sp_block_kind kind, enum sp_range_kind what,
+                      int devices)
+{
+    const struct sp_shape *sh = s->shape;
+    struct sp_block_range range[SP_BLOCK_RANGES];
+    int n = sp_block_ranges(&sh->whole, sh->tensor, kind, what, sh->sequence, range);
+
+    n = sp_ranges_clip(range, n, sp_block_first(s->plan, &sh->held, kind, s->stage),
+                       sp_block_held(s->plan, &sh->held, kind));
+    return (int64_t)(sizeof(float) * sp_ranges_sum(range, n)) * sp_pipelines_sent(0, devices);
+}
+
 static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
     struct shared *s = arg;
+    const struct sp_shape *sh = s->shape;
     uint64_t n = sp_block_held(s->plan, &s->shape->held, kind), first, own;
     int pipelines = s->shape->pipelines;
 
     (void)layer;
-    if (s->shape->tensor > 1)
-        s->bytes +=
-            (int64_t)sizeof(float) * sp_pipelines_sent(0, s->shape->tensor) *
-            (int64_t)sp_block_summed(&s->shape->held, kind, s->shape->sequence,
-                                     sp_block_first(s->plan, &s->shape->held, kind, s->stage), n);
+    if (sh->tensor > 1)
+        s->bytes += summed(s, kind, SP_RANGES_SUMMED, sh->tensor) +
+                    summed(s, kind, SP_RANGES_KEYS, sp_key_copies(&sh->whole, sh->tensor));
     if (!s->shape->zero) {
         s->bytes += (int64_t)(n * sizeof(float)) * sp_pipelines_sent(0, pipelines);
         return 0;
