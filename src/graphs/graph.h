@@ -224,6 +224,9 @@ struct sp_cut {
     int n_shares;
     /* For attention, if tokens are split too: all shares of this process's part; NULL: none. */
     struct sp_cut *joined;
+    /* [2] the same slices with the rows of a chunk of the MLP, and with those of the last chunk;
+     * only rows and widths count there. NULL: not cut so, or products are not split. */
+    struct sp_cut *chunks;
 };
 
 struct sp_graph_family;

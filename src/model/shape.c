@@ -124,6 +124,7 @@ void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)
     sp_model_divide(&sh->model, devices, &part);
     take_blocks(sh, &part);
     if (sequence) {
+        sh->mlp_rows = sh->mlp_rows < devices ? 1 : sh->mlp_rows / devices;
         spread_rows(sh, devices);
         part = sh->model;
         part.kv_heads = sh->held.kv_heads * devices;
@@ -173,5 +174,12 @@ void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_
     sh->first = first;
     sh->seq = len;
     sh->rows = whole->batch * len / sp_shape_spread(whole);
+    limit_rows(sh);
+}
+
+void sp_shape_rows(const struct sp_shape *whole, int rows, struct sp_shape *sh)
+{
+    *sh = *whole;
+    sh->rows = rows;
     limit_rows(sh);
 }

@@ -29,7 +29,7 @@ struct sp_shape {
     int second; /* position of the first token of the second half, if that does not follow the first
                  * half: all first halves then lie before all second ones. Else 0 */
     int rows;   /* T = b*s / sp_shape_spread */
-    int mlp_rows;  /* rows of the MLP computed at a time */
+    int mlp_rows;  /* rows of the MLP computed at a time; if devices share the tokens, of each */
     int head_rows; /* rows of logits that live at a time */
     int q_width, kv_width, up_width;
     int pipelines;                  /* pipelines that share a step, each with its own
@@ -140,6 +140,9 @@ static inline struct sp_tokens_run sp_shape_run(const struct sp_shape *sh, int i
     return (struct sp_tokens_run){i ? sh->second : sh->first, len,
                                   (size_t)i * (size_t)sh->batch * (size_t)len};
 }
+
+/* The shape of `rows` of the rows, for tasks that do the same with each. */
+void sp_shape_rows(const struct sp_shape *whole, int rows, struct sp_shape *sh);
 
 /* Lets so many pipelines share the step, which then has as many times the tokens. `zero`: and its
  * update. */

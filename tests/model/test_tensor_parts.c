@@ -287,6 +287,27 @@ TEST(test_shapes)
     assert_int_equal(sp_shape_unit(&tokens), 1);
 }
 
+/* Rows of the MLP at a time are rows of all devices, and of one where each has all tokens. */
+TEST(test_chunks)
+{
+    struct sp_shape whole, sequence, tokens, rows;
+
+    sp_shape_init(&whole, &models[1], 3, 8, 2);
+    sp_shape_cut(&whole, 7, 0);
+    sequence = tokens = whole;
+    sp_shape_tensor(&sequence, 2, true);
+    sp_shape_tensor(&tokens, 2, false);
+    assert_int_equal(sequence.mlp_rows, 3);
+    assert_int_equal(tokens.mlp_rows, 7);
+    sp_shape_cut(&whole, 1, 0);
+    sp_shape_tensor(&whole, 2, true);
+    assert_int_equal(whole.mlp_rows, 1);
+    sp_shape_rows(&sequence, 2, &rows);
+    assert_int_equal(rows.rows, 2);
+    assert_int_equal(rows.mlp_rows, 2);
+    assert_int_equal(rows.up_width, sequence.up_width);
+}
+
 /* A head on several devices counts on each, in both forms. */
 TEST(test_shapes_of_copies)
 {

@@ -50,13 +50,13 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     bool ring = false;
 
     model.kv_heads = 4 >> draw_below(seed, 3); /* fewer than members, too */
+    mlp_rows = draw_below(seed, 3) ? 0 : 7;
     if (even) {
         model.mlp = model.vocab = 64;
         model.arch = draw_below(seed, 2) ? SP_ARCH_LLAMA : SP_ARCH_GPT2;
         model.qk_norm = model.arch == SP_ARCH_LLAMA && draw_below(seed, 2);
         every = 1 + draw_below(seed, 2);
         ring = draw_below(seed, 2);
-        mlp_rows = draw_below(seed, 3) ? 0 : 7;
         head_rows = draw_below(seed, 3) ? 0 : 5;
     }
     assert_int_equal(sp_params_create(&model, &r->params), 0);

@@ -75,7 +75,7 @@ grid 1 4 "$work/gpt" 2 $four $whole --stages 1
 grid 2 4 "$work/gpt" 2 $two --stages 1 --recompute full --zero 1
 grid 1 4 "$work/gpt" 2 $two $heads --stages 1
 one=seq1f1b slices=2 grid 1 4 "$work/gpt" 2 $two $ring --stages 1 --schedule seq1f1b
-grid 1 4 "$work/gpt" 4 $two --stages 2 --schedule fsdp --recompute full
+[ -z "${SP_LONG:-}" ] || grid 1 4 "$work/gpt" 4 $two --stages 2 --schedule fsdp --recompute full
 grid 1 4 "$work/gpt" 4 $two --stages 2 --schedule helix --vocabulary-parallel
 exact=no
 every="--document-separator 32"
@@ -97,11 +97,50 @@ echo "{$config, \"num_attention_heads\": 4, \"num_key_value_heads\": 1}" > "$wor
 echo "{$config, \"num_attention_heads\": 6, \"num_key_value_heads\": 3}" > "$work/three/config.json"
 grid 1 4 "$work/one" 2 $four --stages 1 # one head for all, with norms and biases
 grid 1 6 "$work/three" 2 --tensor-parallel 6 $whole --stages 1 --recompute full
-grid 1 4 "$work/one" 2 $two $heads --stages 1 --recompute full
 one=seq1f1b slices=2 grid 1 4 "$work/one" 2 $two $ring --stages 1 --schedule seq1f1b
-grid 1 4 "$work/one" 4 $two --stages 2 --schedule tawpipe --recompute no-attention
-one=sppo slices=2 grid 1 4 "$work/one" 2 $two --stages 2 --schedule slimpipe
+if [ -n "${SP_LONG:-}" ]; then
+    grid 1 4 "$work/one" 4 $two --stages 2 --schedule tawpipe --recompute no-attention
+    one=sppo slices=2 grid 1 4 "$work/one" 2 $two --stages 2 --schedule slimpipe
+    grid 1 4 "$work/one" 2 $two $heads --stages 1 --recompute full
+fi
 exact=no
+
+# ---- chunks of the MLP, gathered, computed and summed one after the other
+
+exact=yes
+chunks="--recompute no-attention --mlp-chunk"
+grid 1 2 gpt-tiny 2 $two --stages 1 $chunks 10
+grid 1 2 gpt-tiny 2 $two $whole --stages 1 --recompute full --mlp-chunk 7
+grid 1 4 llama-tiny 2 $four --stages 1 --recompute every=2 --mlp-chunk 8
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule zb1p $chunks 16 # forward alone: weight gradients wait
+grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights $chunks 12
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule helix:qkv=activations --recompute full --slices 2 --mlp-chunk 6
+grid 1 4 llama-tiny 2 $two $heads --stages 1 --recompute full --mlp-chunk 6
+one=seq1f1b slices=2 grid 1 4 gpt-tiny 2 $two $ring --stages 1 --schedule seq1f1b $chunks 4
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule tawpipe $chunks 8
+if [ -n "${SP_LONG:-}" ]; then
+    grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --vocabulary-parallel $chunks 8
+    one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo --recompute full --mlp-chunk 5
+    grid 1 4 gpt-tiny 2 $two $heads $whole --stages 1 $chunks 3
+    grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --recompute full --mlp-chunk 8
+    grid 2 4 "$work/gpt" 2 $two --stages 1 --recompute every=2 --mlp-chunk 12 --zero 1
+fi
+exact=no
+grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute full --mlp-chunk 8 --offload full \
+    --offload-dir "$work"
+
+# workspace OPTION...: bytes of it in a dry run of long sequences.
+workspace()
+{
+    starpipe train --model llama-tiny --seq 2048 --stages 1 --micro-batches 1 $four --dry-run --json "$@" |
+        sed -n 's/.*"workspace_bytes": \([0-9]*\).*/\1/p'
+}
+for recompute in no-attention full; do
+    all=$(workspace --recompute $recompute) || fail "workspace: no dry run"
+    chunk=$(workspace --recompute $recompute --mlp-chunk 256)
+    echo "$recompute: workspace of $all bytes, with chunks of an eighth of the tokens $chunk"
+    awk "BEGIN { exit !($chunk > 0 && 3 * $chunk < 2 * $all) }" || fail "$recompute: chunks take $chunk bytes, all rows $all"
+done
 
 # ---- types, several sequences in a micro-batch, and the same at another place
 
@@ -168,7 +207,6 @@ refused "context-parallel 4: llama-tiny has 2 heads and 1 of keys and values in 
 refused "tensor-parallel 2 is not available for sppo:multiplex" train $few $two --schedule sppo:multiplex --slices 2 --dry-run
 refused "sequence-parallel without --tensor-parallel T has no effect" train $few $whole --dry-run
 refused "context-method without --context-parallel C has no effect" train $few --context-method ring --dry-run
-refused "mlp-chunk: with --tensor-parallel" train $few $two --mlp-chunk 8 --dry-run
 refused "tensor-parallel: an order does not depend on it" show --schedule 1f1b --stages 2 --micro-batches 4 $two
 timeout 60 $MPIRUN -np 1 "$STARPIPE" train $few $two : -np 1 "$STARPIPE" train $few $two $whole > "$work/output" 2>&1
 grep -Eq "^starpipe: rank 1: --sequence-parallel is off here and on on rank 0" "$work/output" ||
