@@ -3,6 +3,7 @@
  *
  *   x(b,s,h) = tokens[ids(b,s)] + positions[0..s-1]     (positions: GPT-2 style, per document)
  *
+ * If devices share the tables, it is the part of the sum over devices that this one has rows of.
  * There is no input gradient; weight gradient: dtokens[ids] += dx, dpositions += sum_b dx.
  */
 #include "codelets/insert.h"
@@ -27,7 +28,8 @@ static void embed_fwd(const struct sp_backend *k, const struct embed_fwd_buffers
                  &(struct sp_embed){.batch = s.sequences,
                                     .len = s.len,
                                     .h = sh->model.hidden,
-                                    .pos0 = s.position,
+                                    .pos0 = s.position - sh->table_first,
+                                    .here = sh->held.positions,
                                     .ids = (int32_t *)b->ids + s.row},
                  b->tokens, b->positions, sp_skip(sh, b->x, s.row * (size_t)sh->model.hidden));
     sp_check_finite(a, k, "x", b->x, (size_t)sh->rows * (size_t)sh->model.hidden);
@@ -51,7 +53,8 @@ static void embed_wgrad(const struct sp_backend *k, const struct embed_wgrad_buf
                      &(struct sp_embed){.batch = s.sequences,
                                         .len = s.len,
                                         .h = sh->model.hidden,
-                                        .pos0 = s.position,
+                                        .pos0 = s.position - sh->table_first,
+                                        .here = sh->held.positions,
                                         .ids = (int32_t *)b->ids + s.row},
                      sp_skip(sh, b->dx, s.row * (size_t)sh->model.hidden), b->dtokens,
                      b->dpositions);

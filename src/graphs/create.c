@@ -136,14 +136,30 @@ static int add_stage(struct sp_graph *g, struct sp_stage *st, int index)
 
 static void destroy_cut(struct sp_cut *cut)
 {
-    if (cut->joined) {
-        free(cut->joined->shapes);
-        free(cut->joined->heads);
-    }
+    for (int i = 0; cut->chunks && i < 2; i++)
+        destroy_cut(&cut->chunks[i]);
+    free(cut->chunks);
+    if (cut->joined)
+        destroy_cut(cut->joined);
     free(cut->joined);
     free(cut->shapes);
     free(cut->heads);
     free(cut->shares);
+}
+
+static int allocate_chunks(struct sp_cut *cut)
+{
+    size_t n = (size_t)cut->n, m = n * (size_t)cut->n_shares;
+
+    cut->chunks = calloc(2, sizeof *cut->chunks);
+    for (int i = 0; cut->chunks && i < 2; i++) {
+        cut->chunks[i] = (struct sp_cut){.n = cut->n, .n_shares = cut->n_shares};
+        cut->chunks[i].shapes = calloc(n, sizeof *cut->shapes);
+        cut->chunks[i].shares = calloc(m, sizeof *cut->shares);
+        if (!cut->chunks[i].shapes || !cut->chunks[i].shares)
+            return -ENOMEM;
+    }
+    return cut->chunks ? 0 : -ENOMEM;
 }
 
 static int allocate_cut(const struct sp_graph *g, struct sp_cut *cut)
@@ -158,12 +174,27 @@ static int allocate_cut(const struct sp_graph *g, struct sp_cut *cut)
     if (!cut->shapes || (exchanges && !shared && !cut->heads) || (shared && !cut->shares) ||
         (shared && g->shape.context > 1 && !cut->joined))
         return -ENOMEM;
+    if (shared && g->shape.mlp_rows < g->shape.rows && allocate_chunks(cut))
+        return -ENOMEM;
     if (!cut->joined)
         return 0;
     *cut->joined = (struct sp_cut){.n = cut->n, .n_shares = 1};
     cut->joined->shapes = calloc(n, sizeof *cut->shapes);
     cut->joined->heads = exchanges ? calloc(n, sizeof *cut->heads) : NULL;
     return cut->joined->shapes && (!exchanges || cut->joined->heads) ? 0 : -ENOMEM;
+}
+
+/* Cuts the rows of a slice into chunks. */
+static void cut_chunks(struct sp_cut *cut, int k)
+{
+    const struct sp_shape *own = &cut->shapes[k];
+    int rows[] = {own->mlp_rows, (own->rows - 1) % own->mlp_rows + 1};
+
+    for (int i = 0; i < 2; i++) {
+        sp_shape_rows(own, rows[i], &cut->chunks[i].shapes[k]);
+        for (int j = k * cut->n_shares; j < (k + 1) * cut->n_shares; j++)
+            sp_shape_rows(&cut->shares[j], rows[i], &cut->chunks[i].shares[j]);
+    }
 }
 
 /* Cuts out this process's tokens of a slice. */
@@ -182,6 +213,8 @@ static void cut_slice(const struct sp_graph *g, const struct sp_shape *slice, in
         sp_shape_member(slice, part, j, &member);
         sp_shape_share_of(&member, &cut->shares[k * cut->n_shares + j]);
     }
+    if (cut->chunks)
+        cut_chunks(cut, k);
     if (!cut->joined)
         return;
     sp_shape_joined(slice, &joined);
@@ -191,10 +224,10 @@ static void cut_slice(const struct sp_graph *g, const struct sp_shape *slice, in
 }
 
 /* Points all slices to the longest one, whose sizes scratch buffers have. */
-static void take_longest(struct sp_shape *shapes, int n, int each, int longest)
+static void take_longest(struct sp_shape *shapes, int n, const struct sp_shape *longest)
 {
-    for (int i = 0; shapes && i < n * each; i++)
-        shapes[i].longest = &shapes[longest * each];
+    for (int i = 0; i < n; i++)
+        shapes[i].longest = longest;
 }
 
 static int add_cut(struct sp_graph *g, int global)
@@ -218,12 +251,21 @@ static int add_cut(struct sp_graph *g, int global)
         cut_slice(g, &slice, k, cut);
         longest = cut->shapes[k].seq > cut->shapes[longest].seq ? k : longest;
     }
-    take_longest(cut->shapes, cut->n, 1, longest);
-    take_longest(cut->heads, cut->n, 1, longest);
-    take_longest(cut->shares, cut->n, cut->n_shares, longest);
-    if (cut->joined) {
-        take_longest(cut->joined->shapes, cut->n, 1, longest);
-        take_longest(cut->joined->heads, cut->n, 1, longest);
+    take_longest(cut->shapes, cut->n, cut->shapes + longest);
+    if (cut->heads)
+        take_longest(cut->heads, cut->n, cut->heads + longest);
+    if (cut->shares)
+        take_longest(cut->shares, cut->n * cut->n_shares, cut->shares + longest * cut->n_shares);
+    if (cut->joined)
+        take_longest(cut->joined->shapes, cut->n, cut->joined->shapes + longest);
+    if (cut->joined && cut->joined->heads)
+        take_longest(cut->joined->heads, cut->n, cut->joined->heads + longest);
+    for (int i = 0; cut->chunks && i < 2; i++) { /* a last chunk is no longer than a first one */
+        struct sp_shape *shapes = cut->chunks[0].shapes, *shares = cut->chunks[0].shares;
+
+        take_longest(cut->chunks[i].shapes, cut->n, &shapes[longest]);
+        take_longest(cut->chunks[i].shares, cut->n * cut->n_shares,
+                     &shares[longest * cut->n_shares]);
     }
     return 0;
 }
@@ -367,6 +409,8 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     *g =
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     g->shape = *cfg->shape;
+    if (g->shape.tensor > 1)
+        g->shape.table_first = place->pipeline % g->shape.tensor * g->shape.held.positions;
     g->cfg.shape = NULL;
     g->losses = sp_updates(&plan->layout);
     g->shape.loss_scale *= (float)g->losses;

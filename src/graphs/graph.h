@@ -227,6 +227,9 @@ struct sp_cut {
     int n_shares;
     /* For attention, if tokens are split too: all shares of this process's part; NULL: none. */
     struct sp_cut *joined;
+    /* [2] the same slices with the rows of a chunk of the MLP, and with those of the last chunk;
+     * only rows and widths count there. NULL: not cut so, or products are not split. */
+    struct sp_cut *chunks;
 };
 
 struct sp_graph_family;
@@ -301,6 +304,12 @@ static inline int sp_tensor_member(const struct sp_graph *g)
     return g->place.pipeline % g->shape.tensor;
 }
 
+/* The number of members with the same keys and values as this one, itself included. */
+static inline int sp_graph_key_copies(const struct sp_graph *g)
+{
+    return sp_key_copies(&g->shape.whole, g->shape.tensor);
+}
+
 /* This process's share of its part of the tokens. */
 static inline int sp_graph_share(const struct sp_graph *g)
 {
@@ -349,7 +358,7 @@ int64_t sp_block_number(const struct sp_graph *g, const struct sp_stage *st,
 /* The stage whose copy of a block is used for checkpoints and initial values. */
 int sp_block_owner(const struct sp_graph *g, enum sp_block_kind kind, int layer);
 
-/* Lists the elements of a block that all tensor-parallel members hold (model/tensor_parts.h),
+/* Lists the elements of a block that several tensor-parallel members hold (model/tensor_parts.h),
  * clipped to the block's state and counted from its first element. Fills range[SP_BLOCK_RANGES];
  * returns the number of ranges. */
 int sp_block_same(const struct sp_graph *g, const struct sp_block *b, enum sp_range_kind what,
@@ -366,6 +375,7 @@ enum sp_message {
     SP_MSG_BLOCK,    /* blocks of a stage */
     SP_MSG_GRADIENT, /* blocks, from pipeline to pipeline */
     SP_MSG_SAME,     /* blocks, for elements that all tensor-parallel members hold */
+    SP_MSG_KEYS,     /* blocks, for keys and values that several of them hold */
     SP_MSG_WEIGHTS,  /* blocks */
     SP_MSG_EXCHANGE, /* exchanges between members of a stage */
     SP_MSG_KINDS

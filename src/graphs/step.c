@@ -130,13 +130,21 @@ static void scatter(const struct sharing *s)
     }
 }
 
-/* Sums over the tensor-parallel members the gradients of elements that they all hold; each member
- * computed these gradients for its own tokens or heads only. */
-static void reduce_same(const struct sharing *s)
+/* The pipeline of the k-th member with this one's keys and values. */
+static int key_pipeline(const struct sp_graph *g, int k)
 {
+    return g->place.pipeline - sp_tensor_member(g) % sp_graph_key_copies(g) + k;
+}
+
+/* Sums over the tensor-parallel members, or over those with the same keys and values, the gradients
+ * of elements that they all hold; each member computed these gradients for its own tokens or heads
+ * only. */
+static void reduce_same(const struct sharing *s, enum sp_range_kind what)
+{
+    bool keys = what == SP_RANGES_KEYS;
+    int members = keys ? sp_graph_key_copies(s->g) : s->g->shape.tensor;
     struct sp_block whole = *s->b;
     struct sp_block_range range[SP_BLOCK_RANGES];
-    size_t elements = 0;
     struct sp_tensor *sum = sum_of(s->b), *packed;
     int n;
 
@@ -144,14 +152,13 @@ static void reduce_same(const struct sharing *s)
         whole.first = sp_block_first(s->g->cfg.plan, &s->g->shape.held, whole.kind, s->st->index);
         whole.n = sp_tensor_size(whole.g) / sizeof(float);
     }
-    n = sp_block_same(s->g, &whole, SP_RANGES_SUMMED, range);
+    n = sp_block_same(s->g, &whole, what, range);
     if (n == 0)
         return;
-    for (int i = 0; i < n; i++)
-        elements += range[i].n;
-    packed = sp_pool_get(s->st->local, elements, sizeof(float), "packed gradient");
+    packed = sp_pool_get(s->st->local, sp_ranges_sum(range, n), sizeof(float), "packed gradient");
     sp_pack_insert(&s->ctx, n, range, sum, packed);
-    reduce_pipelines(s, packed, sp_tensor_member(s->g), s->g->shape.tensor, sp_tensor_pipeline);
+    reduce_pipelines(s, packed, sp_tensor_member(s->g) % members, members,
+                     keys ? key_pipeline : sp_tensor_pipeline);
     sp_unpack_insert(&s->ctx, n, range, packed, sum);
     sp_pool_put(packed);
 }
@@ -166,7 +173,9 @@ static void share_gradient(struct sp_graph *g, struct sp_stage *st, struct sp_bl
     s.ctx.layer = b->layer;
     sp_zero_add(st, &s.ctx);
     s.tag = sp_tag(g, SP_MSG_SAME, number);
-    reduce_same(&s);
+    reduce_same(&s, SP_RANGES_SUMMED);
+    s.tag = sp_tag(g, SP_MSG_KEYS, number);
+    reduce_same(&s, SP_RANGES_KEYS);
     s.tag = sp_tag(g, SP_MSG_GRADIENT, number);
     if (b->shared && b->g)
         scatter(&s);
@@ -210,14 +219,18 @@ static void clear_meters(struct sp_graph *g)
     }
 }
 
-/* All tensor-parallel members hold the elements in `same`; only the first member adds them to the
- * norm. `more`: the stage's next norm task follows right after this one. */
+/* Several tensor-parallel members hold the elements in `same`; only the first of them adds these to
+ * the norm. `more`: the stage's next norm task follows right after this one. */
 static void count_norm(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_stage *st,
                        const struct sp_block *b, bool more)
 {
     struct sp_block_range same[SP_BLOCK_RANGES];
-    int n = sp_tensor_member(g) > 0 ? sp_block_same(g, b, SP_RANGES_SAME, same) : 0;
+    int n = 0;
 
+    if (sp_tensor_member(g) % sp_graph_key_copies(g) > 0) /* gains of heads come after them */
+        n = sp_block_same(g, b, SP_RANGES_KEYS, same);
+    if (sp_tensor_member(g) > 0)
+        n += sp_block_same(g, b, SP_RANGES_SAME, same + n);
     sp_sumsq_insert(ctx, b->state[SP_STATE_G], n, same, sp_stage_tally(g, st), more);
 }
 

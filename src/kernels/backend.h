@@ -69,7 +69,7 @@ struct sp_backend {
     void (*gated_bwd)(const struct sp_backend *k, const struct sp_gated *g, const void *u,
                       const void *dy, void *du);
 
-    /* ---- embedding and loss ---- id < 0: another device has the row, x = position or 0 ---- */
+    /* ---- embedding and loss ---- id < 0: another device has the row, which counts as 0 ---- */
     void (*embed)(const struct sp_backend *k, const struct sp_embed *e, const void *table,
                   const void *positions, void *x);
     void (*embed_bwd)(const struct sp_backend *k, const struct sp_embed *e, const void *dx,

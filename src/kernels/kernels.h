@@ -176,9 +176,18 @@ void sp_add(size_t n, const float *x, float *y);
 
 /* x(batch*len,h) = table[ids] (+ positions[pos0 + t], if not NULL). */
 struct sp_embed {
-    int batch, len, h, pos0;
+    int batch, len, h;
+    int pos0; /* before 0 if the first rows of the table are elsewhere */
+    int here; /* rows of `positions`; another device has those of other positions. 0: all are */
     const int32_t *ids;
 };
+
+/* The positions pos0 + t that are rows of the table: those of t = *first .. *end-1. */
+static inline void sp_embed_here(const struct sp_embed *e, int *first, int *end)
+{
+    *first = e->pos0 < 0 ? -e->pos0 : 0;
+    *end = e->here && e->here - e->pos0 < e->len ? e->here - e->pos0 : e->len;
+}
 
 void sp_embed(const struct sp_embed *e, const float *table, const float *positions, float *x);
 /* dtable(V,h) +=, dpositions += (if not NULL). Deterministic: rows in order. */

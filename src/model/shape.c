@@ -68,7 +68,7 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
     int T = rows < INT_MAX ? (int)rows : INT_MAX; /* refused by sp_memory_check */
 
     *sh = (struct sp_shape){
-        .vocab = m->vocab,
+        .whole = *m,
         .rms = m->arch == SP_ARCH_LLAMA,
         .batch = batch,
         .seq = seq,
@@ -123,18 +123,13 @@ void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)
     sh->sequence = sequence;
     sp_model_divide(&sh->model, devices, &part);
     take_blocks(sh, &part);
-    if (sequence)
+    if (sequence) {
+        sh->mlp_rows = sh->mlp_rows < devices ? 1 : sh->mlp_rows / devices;
         spread_rows(sh, devices);
-    else
-        take_widths(sh, &part);
-}
-
-struct sp_model sp_shape_whole(const struct sp_shape *sh)
-{
-    struct sp_model whole;
-
-    sp_model_join(&sh->held, sh->tensor, sh->vocab, &whole);
-    return whole;
+        part = sh->model;
+        part.kv_heads = sh->held.kv_heads * devices;
+    }
+    take_widths(sh, &part);
 }
 
 void sp_shape_member(const struct sp_shape *sh, int part, int share, struct sp_shape *member)
@@ -179,5 +174,12 @@ void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_
     sh->first = first;
     sh->seq = len;
     sh->rows = whole->batch * len / sp_shape_spread(whole);
+    limit_rows(sh);
+}
+
+void sp_shape_rows(const struct sp_shape *whole, int rows, struct sp_shape *sh)
+{
+    *sh = *whole;
+    sh->rows = rows;
     limit_rows(sh);
 }

@@ -15,20 +15,21 @@ struct sp_shape {
     /* `model` has the widths of tensors of `rows`. `held` describes the parameter blocks that a
      * device has: all of the model or a part of it. */
     struct sp_model model, held;
-    int vocab;           /* V of the whole model */
-    enum sp_dtype dtype; /* of activations and of weights as products read them */
-    bool rms;            /* RMSNorm, SwiGLU, RoPE: Llama style */
-    int batch;           /* b, sequences of a micro-batch */
-    int seq;             /* s; of a slice, its tokens */
-    int context;         /* devices that share the tokens of a sequence; 1: none do */
+    struct sp_model whole; /* all of it, also when a device has a part */
+    enum sp_dtype dtype;   /* of activations and of weights as products read them */
+    bool rms;              /* RMSNorm, SwiGLU, RoPE: Llama style */
+    int batch;             /* b, sequences of a micro-batch */
+    int seq;               /* s; of a slice, its tokens */
+    int context;           /* devices that share the tokens of a sequence; 1: none do */
     bool ring;  /* keys and values travel around them; else they divide the heads of attention */
     int tensor; /* devices that share heads, MLP and vocabulary (model/tensor_parts.h); 1: none do */
     bool sequence; /* they also share the tokens of all else; otherwise each has all tokens there */
-    int first;     /* position of the first token: not 0 in later slices of a sequence */
+    int table_first; /* the first row of the position table that a device has */
+    int first;       /* position of the first token: not 0 in later slices of a sequence */
     int second; /* position of the first token of the second half, if that does not follow the first
                  * half: all first halves then lie before all second ones. Else 0 */
     int rows;   /* T = b*s / sp_shape_spread */
-    int mlp_rows;  /* rows of the MLP computed at a time */
+    int mlp_rows;  /* rows of the MLP computed at a time; if devices share the tokens, of each */
     int head_rows; /* rows of logits that live at a time */
     int q_width, kv_width, up_width;
     int pipelines;                  /* pipelines that share a step, each with its own
@@ -62,13 +63,11 @@ void sp_shape_context(struct sp_shape *sh, int context, bool ring);
 /*
  * Lets so many devices share the parameters of every layer, embedding and head. With `sequence`, T
  * becomes the tokens of one device and `model` stays: tensors of all heads for these tokens have as
- * many elements as tensors of a device's heads for all tokens. Otherwise T stays and `model`
+ * many elements as tensors of a device's heads for all tokens; a head of keys and values that
+ * several devices have counts as several. Otherwise T stays and `model`
  * becomes the part. Either way a device computes and keeps as much as `model` does for T tokens.
  */
 void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence);
-
-/* The whole model, also when a device has a part of it. */
-struct sp_model sp_shape_whole(const struct sp_shape *sh);
 
 /* The number of shares into which devices that share parameters divide a member's tokens; 1: each
  * has all. */
@@ -142,6 +141,9 @@ static inline struct sp_tokens_run sp_shape_run(const struct sp_shape *sh, int i
     return (struct sp_tokens_run){i ? sh->second : sh->first, len,
                                   (size_t)i * (size_t)sh->batch * (size_t)len};
 }
+
+/* The shape of `rows` of the rows, for tasks that do the same with each. */
+void sp_shape_rows(const struct sp_shape *whole, int rows, struct sp_shape *sh);
 
 /* True if each pipeline keeps a shard of a layer's gradients, or weights, which are whole only while
  * ops use them. layer -1: embedding and head, which stay whole. */

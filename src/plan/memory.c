@@ -142,7 +142,7 @@ static int count_both(const struct sp_graph_config *cfg, const struct sp_shape *
 int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, struct sp_count *counted)
 {
-    struct sp_params params = {.model = sp_shape_whole(sh)};
+    struct sp_params params = {.model = sh->whole};
     struct sp_plan plain = *plan;
     const struct sp_graph_config cfg = {
         .params = &params, .plan = &plain, .shape = sh, .recompute = recompute, .every = every};

@@ -347,10 +347,6 @@ static int check(const struct sp_train_config *a)
     if (!a->layout.model && !a->resume)
         return sp_error(EINVAL, "train: which model? give --model PRESET or --model DIR "
                                 "(gpt-tiny is a preset)");
-    if (a->mlp_chunk && a->groups.tensor_parallel > 1)
-        return sp_error(EINVAL,
-                        "train: --mlp-chunk: with --tensor-parallel each share of the tokens "
-                        "is a chunk; leave it out");
     if ((int64_t)a->layout.micro_batch_size * a->layout.seq > INT32_MAX / 8)
         return sp_error(EINVAL, "train: a micro-batch of %d x %d tokens is too large",
                         a->layout.micro_batch_size, a->layout.seq);

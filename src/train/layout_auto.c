@@ -126,7 +126,7 @@ static void take_groups(const struct sp_auto_request *r, struct sp_search *want)
 {
     const struct sp_group_args *g = r->groups;
     const struct sp_layout_kept *k = &r->layout->kept;
-    bool tensor = is_kept(k->tensor_parallel, g->tensor_parallel, 1) || r->no_tensor;
+    bool tensor = is_kept(k->tensor_parallel, g->tensor_parallel, 1);
     bool context = is_kept(k->context_parallel, g->context_parallel, 1);
 
     want->group = SP_SEARCH_BOTH;

@@ -42,7 +42,6 @@ struct sp_auto_request {
     struct sp_auto_devices devices;
     int64_t
         node_bytes; /* memory of a node, which its workers share, or of a GPU; 0: the machine's */
-    bool no_tensor; /* layouts may not share parameters out */
     double
         within_s; /* after this time no search for another number of workers begins; 0: no limit */
 };

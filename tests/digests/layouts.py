@@ -17,7 +17,7 @@ SCHEDULES = ("naive gpipe 1f1b pipedream interleaved bfs zb1p zb2p zb1p:auto zbv
 
 def draw(d, schedule):
     stages = d.choice([2, 2, 4])
-    tensor, context, data = d.choice([(1, 1, 1)] * 5 + [(2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 1, 2), (2, 2, 1)])
+    tensor, context, data = d.choice([(1, 1, 1)] * 5 + [(2, 1, 1), (4, 1, 1), (1, 2, 1), (1, 1, 2), (2, 1, 2), (2, 2, 1)])
     groups = tensor * context * data
     options = ["--schedule", schedule, "--stages", stages, "--model", d.choice(["gpt-tiny", "llama-tiny"]),
                "--micro-batches", d.choice([4, 8]), "--seq", d.choice([24, 32])]

@@ -155,6 +155,7 @@ static void compare_all(enum sp_dtype type)
     attend(&c, (struct sp_attention){2, 6, 3, 64, .q_len = 700}, many);
     attend(&c, (struct sp_attention){1, 4, 4, 64, .q_len = 700}, many);
     compare_embed(&c, (struct sp_embed){.batch = 2, .len = 13, .h = 24, .pos0 = 2}, 37);
+    compare_embed(&c, (struct sp_embed){.batch = 2, .len = 9, .h = 24, .pos0 = -4, .here = 3}, 37);
     compare_embed(&c, (struct sp_embed){.batch = 1, .len = 128, .h = 256, .pos0 = 2}, 1000);
     compare_head(&c, 26, 24, 37, 5);
     compare_head(&c, 128, 256, 1000, 64);

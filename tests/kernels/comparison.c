@@ -390,7 +390,7 @@ void compare_embed(const struct comparison *c, struct sp_embed e, int V)
 {
     size_t before = test_held(), n = area(e.batch * e.len, e.h);
     struct tensor table = tensor_filled(c, area(V, e.h), 1, false);
-    struct tensor places = tensor_filled(c, area(e.pos0 + e.len, e.h), 2, false);
+    struct tensor places = tensor_filled(c, area(e.here ? e.here : e.pos0 + e.len, e.h), 2, false);
     struct tensor dx = tensor_filled(c, n, 3, false), x = tensor_empty(c, n, false);
     struct tensor plain = tensor_empty(c, n, false), dtable = tensor_filled(c, table.n, 4, true);
     struct tensor dplaces = tensor_filled(c, places.n, 5, true);

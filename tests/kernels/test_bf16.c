@@ -140,6 +140,7 @@ TEST(embed)
     const struct comparison c = compare_rounded(sp_cpu_backend(SP_BF16));
 
     compare_embed(&c, (struct sp_embed){.batch = 1, .len = 13, .h = 24, .pos0 = 2}, 37);
+    compare_embed(&c, (struct sp_embed){.batch = 2, .len = 9, .h = 24, .pos0 = -4, .here = 3}, 37);
     for (int s = 0; s < SIZES; s++)
         compare_embed(&c, (struct sp_embed){.batch = 2, .len = 21, .h = sizes[s], .pos0 = 2}, 11);
 }

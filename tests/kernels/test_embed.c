@@ -43,12 +43,14 @@ static void shape(int batch, int len, int h, int pos0, int V)
     assert_close("embed without positions", n, x, want, 0);
 }
 
-/* A table in two parts, whose ids are -1 where a row is in the other: the sum of both is the whole. */
+/* Tables in two parts, whose ids are -1 where a row is in the other: the sum of both is the whole. */
 static void parts(int batch, int len, int h, int V, bool positions)
 {
-    int rows = batch * len, cut = V / 3;
+    int rows = batch * len, cut = V / 3, place = (len + 2) / 3; /* positions of the first part */
     size_t n = (size_t)rows * (size_t)h, n_table = (size_t)V * (size_t)h;
-    float *table = new_random(n_table, 1), *pos = new_random((size_t)len * (size_t)h, 2);
+    size_t n_pos = (size_t)len * (size_t)h;
+    float *table = new_random(n_table, 1), *pos = new_random(n_pos, 2);
+    float *dpos = new_random(n_pos, 5), *want_pos = new_copy(n_pos, dpos);
     float *dx = new_random(n, 3), *want = new_nan(n), *x[2] = {new_nan(n), new_nan(n)};
     float *dtable = new_random(n_table, 4), *want_table = new_copy(n_table, dtable);
     int32_t *ids = test_bytes((size_t)rows * sizeof *ids),
@@ -59,21 +61,26 @@ static void parts(int batch, int len, int h, int V, bool positions)
     sp_embed(&(struct sp_embed){.batch = batch, .len = len, .h = h, .ids = ids}, table,
              positions ? pos : NULL, want);
     sp_embed_bwd(&(struct sp_embed){.batch = batch, .len = len, .h = h, .ids = ids}, dx, want_table,
-                 NULL);
+                 want_pos);
     for (int part = 0; part < 2; part++) {
-        size_t at = part ? (size_t)cut * (size_t)h : 0;
+        size_t at = part ? (size_t)cut * (size_t)h : 0, to = part ? (size_t)(place * h) : 0;
+        const struct sp_embed e = {.batch = batch,
+                                   .len = len,
+                                   .h = h,
+                                   .pos0 = part ? -place : 0,
+                                   .here = part ? len - place : place,
+                                   .ids = here};
 
         for (int r = 0; r < rows; r++)
             here[r] = (ids[r] >= cut) == part ? ids[r] - part * cut : -1;
-        sp_embed(&(struct sp_embed){.batch = batch, .len = len, .h = h, .ids = here}, table + at,
-                 positions && part ? pos : NULL, x[part]);
-        sp_embed_bwd(&(struct sp_embed){.batch = batch, .len = len, .h = h, .ids = here}, dx,
-                     dtable + at, NULL);
+        sp_embed(&e, table + at, positions ? pos + to : NULL, x[part]);
+        sp_embed_bwd(&e, dx, dtable + at, dpos + to);
     }
     sp_add(n, x[0], x[1]);
     for (size_t i = 0; i < n; i++)
-        assert_true(x[1][i] == want[i]); /* one of both is exact, the other 0 or a position */
+        assert_true(x[1][i] == want[i]); /* each term is exact, or 0 */
     assert_same_bits(n_table, dtable, want_table);
+    assert_same_bits(n_pos, dpos, want_pos);
 }
 
 TEST(parts)

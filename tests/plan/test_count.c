@@ -37,8 +37,9 @@ struct run {
 /* A run of a plan, drawn; `even`: of a model that all members and stages have equal parts of: types, recomputation, groups. */
 static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, struct run *r)
 {
-    static const int groups[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}}; /* tensor, context */
-    const int *group = groups[draw_below(seed, 5)];
+    /* tensor, context; parts of odd models are not whole with the last one */
+    static const int groups[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}};
+    const int *group = groups[draw_below(seed, even ? 6 : 5)];
     struct sp_model model =
         tiny(plan->layout.layers, draw_below(seed, 2) && plan->layout.stages == 1);
     int groups_of = sp_plan_groups(plan);
@@ -48,14 +49,14 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     int every = 1, mlp_rows = 0, head_rows = 0;
     bool ring = false;
 
+    model.kv_heads = 4 >> draw_below(seed, 3); /* fewer than members, too */
+    mlp_rows = draw_below(seed, 3) ? 0 : 7;
     if (even) {
         model.mlp = model.vocab = 64;
-        model.kv_heads = 4 >> draw_below(seed, 2);
         model.arch = draw_below(seed, 2) ? SP_ARCH_LLAMA : SP_ARCH_GPT2;
         model.qk_norm = model.arch == SP_ARCH_LLAMA && draw_below(seed, 2);
         every = 1 + draw_below(seed, 2);
         ring = draw_below(seed, 2);
-        mlp_rows = draw_below(seed, 3) ? 0 : 7;
         head_rows = draw_below(seed, 3) ? 0 : 5;
     }
     assert_int_equal(sp_params_create(&model, &r->params), 0);
@@ -370,14 +371,18 @@ TEST(test_turns)
         walk_step(&run, note_turns);
         if (run.shape.tensor * run.shape.context > 1) {
             assert_true(turns.waits > 0);
-            /* a forward of more layers than the backward has nothing to hide behind at its end */
-            least = plan.layout.layers % sp_globals(&plan.layout) ? 0.6 * turns.waits : turns.waits;
+            /* at its end, a forward of more layers or exchanges has nothing to hide behind */
+            least =
+                plan.layout.layers % sp_globals(&plan.layout) || run.shape.mlp_rows < run.shape.rows
+                    ? 0.6 * turns.waits
+                    : turns.waits;
             if (turns.hidden < least)
-                fail_msg("draw %d, %s, tensor %d, context %d: %d of %d waits of forwards have a "
+                fail_msg("draw %d, %s, tensor %d, context %d, rows %d, recompute %d every %d: %d "
+                         "of %d waits of forwards have a "
                          "task of a "
                          "backward before them",
-                         i, plan.def->name, run.shape.tensor, run.shape.context, turns.hidden,
-                         turns.waits);
+                         i, plan.def->name, run.shape.tensor, run.shape.context, run.shape.mlp_rows,
+                         run.cfg.recompute, run.cfg.every, turns.hidden, turns.waits);
             groups++;
         } else {
             assert_int_equal(turns.waits, 0);

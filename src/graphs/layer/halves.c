@@ -1,4 +1,5 @@
 #include "graphs/layer/halves.h"
+#include <string.h>
 
 /* ---- buffers ---------------------------------------------------------------------------------- */
 
@@ -43,6 +44,67 @@ static void reads(struct sp_op_ctx *c, int j)
         sp_op_await(c);
     else
         c->ctx.exchanged = false;
+}
+
+/* ---- chunks of rows ---------------------------------------------------------------------------- */
+
+/* A chunk of the rows of every share, as a layer of so many rows. */
+struct chunk {
+    struct sp_op_ctx op;
+    int at, rows; /* the first row; rows of the whole share */
+    struct sp_layer_activations t;
+    struct sp_heads shares[SP_MAX_SLICES];
+};
+
+/* The first one, or the one after it; false: there are no more. */
+static bool next_chunk(const struct sp_op_ctx *c, struct chunk *k, bool first)
+{
+    int rows = c->sh->rows, each = c->sh->mlp_rows;
+
+    k->at = first ? 0 : k->at + each;
+    if (k->at >= rows)
+        return false;
+    k->rows = rows;
+    k->op = *c;
+    k->op.cut = &sp_op_cut(c)->chunks[k->at + each > rows];
+    k->op.sh = &k->op.cut->shapes[c->slice];
+    memset(k->shares, 0, sizeof *k->shares * (size_t)sp_tensor_shares(c));
+    k->t = (struct sp_layer_activations){.shares = k->shares};
+    return true;
+}
+
+static struct sp_tensor *cut_rows(struct chunk *k, struct sp_tensor *whole, int width,
+                                  const char *name)
+{
+    int n = k->op.sh->rows;
+    struct sp_tensor *part = take_rows(&k->op, width, name);
+
+    sp_rows_insert(
+        &k->op.ctx, k->op.sh,
+        &(struct sp_rows){
+            .batch = 1, .width = width, .n = n, .from_len = k->rows, .from_at = k->at, .to_len = n},
+        whole, part, true);
+    return part;
+}
+
+/* Puts the rows where they belong and drops them. */
+static void put_rows(struct chunk *k, struct sp_tensor **part, int width, struct sp_tensor *whole)
+{
+    int n = k->op.sh->rows;
+
+    sp_rows_insert(
+        &k->op.ctx, k->op.sh,
+        &(struct sp_rows){
+            .batch = 1, .width = width, .n = n, .from_len = n, .to_len = k->rows, .to_at = k->at},
+        *part, whole, k->at == 0);
+    sp_pool_drop(part);
+}
+
+/* The chunk's rows of o of all shares. */
+static void cut_outputs(struct chunk *k, const struct sp_layer_activations *t)
+{
+    for (int j = 0; j < sp_tensor_shares(&k->op); j++)
+        k->shares[j].o = cut_rows(k, t->shares[j].o, sp_op_share(&k->op, j)->q_width, "o");
 }
 
 /* ---- pre, product by product ------------------------------------------------------------------ */
@@ -317,6 +379,13 @@ static void split_post_forward(struct sp_op_ctx *c, struct sp_layer_activations 
     output(c, t, p->x, p->w, &sum);
     t->r = sum.at[0];
     sum.at[0] = NULL;
+    if (keep.residual && !p->y) { /* the inside comes with the gradients */
+        sp_op_await(c);
+        sp_partial_sum_insert(&c->ctx, c->sh, t->r, sum.n - 1, sum.at + 1);
+        c->ctx.exchanged = false;
+        sp_tensor_drop(&sum);
+        return;
+    }
     t->n2 = sp_take_hidden(c, "n2");
     if (keep.saved)
         t->post = take_statistics(c);
@@ -329,7 +398,7 @@ static void split_post_forward(struct sp_op_ctx *c, struct sp_layer_activations 
     multiply(c, t, p->w, p->y || keep.keep_outputs, p->y, &sum);
     if (p->y)
         add_up(c, p->y, t->r, &sum);
-    if (!keep.saved)
+    if (!keep.saved && !keep.residual)
         sp_pool_drop(&t->r);
     if (!keep.keep_outputs)
         sp_pool_drop(&t->n2);
@@ -422,6 +491,71 @@ static void split_post_wgrad(struct sp_op_ctx *c, struct sp_layer_activations *t
     sp_pool_drop(&t->post);
 }
 
+/* ---- post, chunk by chunk ---------------------------------------------------------------------- */
+
+/* True if the forward of a split half keeps nothing of the inside of the MLP, or of post but r. */
+static bool forward_in_chunks(const struct sp_op_ctx *c, struct sp_keep keep)
+{
+    return c->sh->mlp_rows < c->sh->rows && (keep.residual || !keep.saved);
+}
+
+static void chunked_post_forward(struct sp_op_ctx *c, struct sp_layer_activations *t,
+                                 const struct sp_post_forward *p)
+{
+    int h = c->sh->model.hidden;
+    struct chunk k;
+
+    if (p->keep.residual)
+        t->r = take_rows(c, h, "r");
+    for (bool more = next_chunk(c, &k, true); more; more = next_chunk(c, &k, false)) {
+        struct sp_post_forward part = {.x = cut_rows(&k, p->x, h, "x"),
+                                       .w = p->w,
+                                       .keep.residual = p->keep.residual,
+                                       .y = p->y ? take_rows(&k.op, h, "y") : NULL};
+
+        cut_outputs(&k, t);
+        split_post_forward(&k.op, &k.t, &part, k.at == 0 ? p->stashed : 0);
+        for (int j = 0; j < sp_tensor_shares(c); j++)
+            sp_pool_drop(&k.shares[j].o);
+        sp_pool_drop(&part.x);
+        if (p->keep.residual)
+            put_rows(&k, &k.t.r, h, t->r);
+        if (p->y)
+            put_rows(&k, &part.y, h, p->y);
+    }
+}
+
+/* Computes the inside of the MLP once more, chunk by chunk, and all gradients of post with it. */
+static void chunked_post_backward(struct sp_op_ctx *c, struct sp_layer_activations *t,
+                                  const struct sp_post_backward *p)
+{
+    int h = c->sh->model.hidden;
+    struct chunk k;
+
+    for (bool more = next_chunk(c, &k, true); more; more = next_chunk(c, &k, false)) {
+        struct sp_post_backward part = {.w = p->w, .dy = cut_rows(&k, p->dy, h, "dy")};
+        bool last = k.at + k.op.sh->rows == k.rows;
+        struct sp_shares none;
+
+        cut_outputs(&k, t);
+        k.t.r = cut_rows(&k, t->r, h, "r");
+        k.t.n2 = sp_take_hidden(&k.op, "n2");
+        k.t.post = take_statistics(&k.op);
+        sp_sum_norm_insert(&k.op.ctx, k.op.sh, true, p->w.w, k.t.r, 0, NULL, k.t.n2, k.t.post, 0);
+        multiply(&k.op, &k.t, p->w.w, true, NULL, &none);
+        part.dr = take_rows(&k.op, h, "dr");
+        for (int j = 0; j < sp_tensor_shares(c); j++)
+            k.shares[j].d_o = take_rows(&k.op, sp_op_share(c, j)->q_width, "do");
+        split_post_backward(&k.op, &k.t, &part);
+        for (int j = 0; j < sp_tensor_shares(c); j++)
+            put_rows(&k, &k.shares[j].d_o, sp_op_share(c, j)->q_width, t->shares[j].d_o);
+        put_rows(&k, &part.dr, h, p->dr);
+        split_post_wgrad(&k.op, &k.t, &p->w, last ? p->released : 0);
+        sp_pool_drop(&part.dy);
+    }
+    sp_pool_drop(&t->r);
+}
+
 /* ---- post ------------------------------------------------------------------------------------ */
 
 /* The bytes of what a forward of post keeps, if they count as stashed. */
@@ -441,6 +575,10 @@ int64_t sp_half_post_forward(struct sp_op_ctx *c, struct sp_layer_activations *t
     const struct sp_shape *size = size_of(c, keep, true);
     int64_t kept = kept_by_post(c, keep);
 
+    if (is_split(c) && forward_in_chunks(c, keep)) {
+        chunked_post_forward(c, t, p);
+        return 0;
+    }
     if (is_split(c)) {
         split_post_forward(c, t, p, kept + p->stashed);
         return kept;
@@ -468,7 +606,7 @@ void sp_half_post_backward(struct sp_op_ctx *c, struct sp_layer_activations *t,
         .o = t->own.o, .saved = t->post, .keep_outputs = p->keep_outputs, .residual = p->residual};
 
     if (is_split(c)) {
-        split_post_backward(c, t, p);
+        (p->residual ? chunked_post_backward : split_post_backward)(c, t, p);
         return;
     }
     sp_pool_hold(p->dy);
@@ -491,10 +629,12 @@ void sp_half_post_wgrad(struct sp_op_ctx *c, struct sp_layer_activations *t,
 {
     struct sp_post post = {.o = t->own.o, .saved = t->post, .keep_outputs = keep_outputs};
 
-    if (is_split(c)) {
+    if (is_split(c) && t->post) {
         split_post_wgrad(c, t, w, released);
         return;
     }
+    for (int j = 0; is_split(c) && j < sp_tensor_shares(c); j++)
+        sp_pool_drop(&t->shares[j].o);
     if (t->post) /* else the backward has computed them */
         sp_post_wgrad_insert(&c->ctx, c->sh, &post, w->w, w->g, t->own.dy, t->own.du, t->own.dr,
                              released);

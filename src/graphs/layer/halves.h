@@ -18,6 +18,10 @@
  * Weight gradients gather n1 and n2 once more, because a member keeps only its own rows of them.
  * Forward and backward together gather six times and reduce four times.
  *
+ * If the MLP is cut into chunks of rows (--mlp-chunk), post is done for a chunk of each share at a
+ * time, forward where nothing of its inside is kept, and backward where it is recomputed
+ * (HelixPipe, section 4.4.2): what is gathered, multiplied and summed exists for one chunk.
+ *
  * All functions work on the activations `t` of the op's slice; c->ctx.layer is the layer. Each
  * backward takes `keep_outputs` as its forward did.
  */

@@ -120,6 +120,7 @@ void sp_layer_backward_begin(struct sp_op_ctx *c, int i)
 {
     const struct sp_shape *room = sp_op_room(c);
     struct sp_layer_activations *t = &c->fl->layers[i];
+    bool cuts = sp_chunk_cuts_mlp(c, i);
 
     c->ctx.layer = c->first + i;
     for (int j = 0; j < sp_tensor_shares(c); j++)
@@ -127,12 +128,16 @@ void sp_layer_backward_begin(struct sp_op_ctx *c, int i)
             sp_pool_get(c->st->local, (size_t)room->rows * (size_t)sp_op_share(c, j)->q_width,
                         sp_shape_elem(c->sh), "do");
     t->dr = sp_take_hidden_room(c, "dr");
+    if (cuts)
+        sp_tensor_attention_outputs(c, t, false);
     sp_half_post_backward(c, t,
                           &(struct sp_post_backward){.w = post_weights(c, i),
                                                      .keep_outputs = keeps_outputs(c, i),
-                                                     .residual = sp_chunk_cuts_mlp(c, i),
+                                                     .residual = cuts,
                                                      .dy = t->dy,
                                                      .dr = t->dr});
+    if (cuts)
+        sp_tensor_attention_drop_shares(c, t);
 }
 
 void sp_layer_backward_attention(struct sp_op_ctx *c, int i)
@@ -185,7 +190,8 @@ void sp_layer_wgrad(struct sp_op_ctx *c, int i)
     struct sp_pre_backward pre = pre_backward(c, i);
 
     c->ctx.layer = layer;
-    sp_tensor_attention_outputs(c, t, true);
+    if (t->post) /* else the backward has computed the gradients of post */
+        sp_tensor_attention_outputs(c, t, true);
     sp_half_post_wgrad(c, t, &post, keeps_outputs(c, i), 0);
     pre.qkv.g = sp_gradient(c, SP_BLOCK_QKV, layer);
     sp_half_pre_wgrad(c, t, &pre, t->stashed);

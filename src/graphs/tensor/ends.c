@@ -21,8 +21,7 @@ void sp_tensor_embed(struct sp_op_ctx *c, int tokens, struct sp_tensor *x)
 
         sum.at[j] = j == sp_tensor_share(c) ? x : sp_take_hidden(c, "x");
         sp_embed_fwd_insert(&c->ctx, sp_op_share(c, j), part_of(c, ids, tokens, j),
-                            sp_weight(c, SP_BLOCK_TOKENS, -1),
-                            sp_tensor_completes(c, j) ? sp_weight(c, SP_BLOCK_POSITIONS, -1) : NULL,
+                            sp_weight(c, SP_BLOCK_TOKENS, -1), sp_weight(c, SP_BLOCK_POSITIONS, -1),
                             sum.at[j], 0);
     }
     sp_pool_hold(x);
@@ -34,8 +33,6 @@ void sp_tensor_embed(struct sp_op_ctx *c, int tokens, struct sp_tensor *x)
     sp_tensor_drop(&sum);
 }
 
-/* Each member adds the position gradients of its own tokens. If all members have all tokens, each
- * has the complete gradient. */
 void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor *dx)
 {
     struct sp_tensor *const *ids = sp_graph_tokens(c->g)->ids;
@@ -45,12 +42,11 @@ void sp_tensor_embed_gradient(struct sp_op_ctx *c, int tokens, struct sp_tensor 
     sp_tensor_gather(c, SP_TENSOR_DX, dx, &rows);
     for (int k = 0; k < rows.n; k++) {
         int j = sp_tensor_arrival(c, k);
-        bool own = j == sp_tensor_share(c);
 
-        c->ctx.exchanged = !own;
+        c->ctx.exchanged = j != sp_tensor_share(c);
         sp_embed_wgrad_insert(&c->ctx, sp_op_share(c, j), part_of(c, ids, tokens, j), rows.at[j],
                               sp_gradient(c, SP_BLOCK_TOKENS, -1),
-                              own ? sp_gradient(c, SP_BLOCK_POSITIONS, -1) : NULL);
+                              sp_gradient(c, SP_BLOCK_POSITIONS, -1));
     }
     c->ctx.exchanged = false;
     sp_tensor_drop(&rows);

@@ -1,9 +1,9 @@
 /*
- * Embedding and head when the members of a stage split the vocabulary (shares.h). A member knows a
- * token as a row of its own part, or as a token elsewhere (sp_graph_tokens).
+ * Embedding and head when the members of a stage split the vocabulary and the position table
+ * (shares.h). A member knows a token as a row of its own part, or as a token elsewhere
+ * (sp_graph_tokens).
  *
- *   embedding   { rows of the table that are here, 0 elsewhere } of each share, reduce;
- *               positions with a member's own
+ *   embedding   { rows of both tables that are here, 0 elsewhere } of each share, reduce
  *   head        n = norm(x), gather;
  *               { log-sum-exp and target's logit of the rows that are here }, to all members;
  *               { dn, gradient of the table }, reduce, dx

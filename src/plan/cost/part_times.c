@@ -207,7 +207,7 @@ void sp_part_times(const struct sp_machine *machine, int devices, const struct s
         .qkv_input = qkv + 3 * heads + product_of(&c, sp_flops_linear(sh->rows, h, width)),
         .qkv_weight = qkv + ring_w + task,
         .out = product(&c, SP_ROLE_OUT),
-        .up = product(&c, SP_ROLE_UP),
+        .up = product(&c, SP_ROLE_UP) + ring_w,
         .attention = attention(&c, SP_ATTENTION_FORWARD) + task,
         .post = in_post + norm + activation + 3 * ring + task,
         .attention_input = attention(&c, SP_ATTENTION_BACKWARD) + task,

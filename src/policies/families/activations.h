@@ -40,7 +40,7 @@ static inline enum sp_recompute sp_op_recompute(const struct sp_plan *plan, cons
  * recomputes it (codelets/post_again.c). */
 static inline bool sp_mlp_comes_in_chunks(const struct sp_shape *sh, enum sp_recompute mode)
 {
-    return sh->mlp_rows < sh->rows && sh->tensor == 1 &&
+    return sh->mlp_rows < sh->rows &&
            (mode == SP_RECOMPUTE_NO_ATTENTION || mode == SP_RECOMPUTE_FULL);
 }
 

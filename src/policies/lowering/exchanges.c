@@ -62,17 +62,25 @@ static struct shared shared_of_layer(const struct sp_op_work *w)
     return n;
 }
 
+/* 1 if the inside of the MLP, which gave a layer's output, is recomputed with the gradients. */
+static int inside_again(const struct sp_shape *sh, const struct sp_op_work *w,
+                        enum sp_recompute mode)
+{
+    return w->weight && sp_mlp_comes_in_chunks(sh, mode);
+}
+
 /* The numbers that recomputation in a backward adds. If ops are parts of layers, q, k and v that
  * were received are still there, and a block's output is needed too. */
-static struct shared shared_again(const struct sp_plan *plan, const struct sp_op_work *w,
-                                  enum sp_recompute mode)
+static struct shared shared_again(const struct sp_plan *plan, const struct sp_shape *sh,
+                                  const struct sp_op_work *w, enum sp_recompute mode)
 {
     bool parts = plan->family->facts.parts;
     int pre = w->qkv_with_attention ? w->attention : w->pre && !parts;
 
     if (!w->input || (mode != SP_RECOMPUTE_FULL && mode != SP_RECOMPUTE_NO_ATTENTION))
         return (struct shared){0, 0};
-    return (struct shared){pre + (2 + parts) * w->post, (1 + parts) * w->post};
+    return (struct shared){pre + (2 + (parts ? 1 + inside_again(sh, w, mode) : 0)) * w->post,
+                           (1 + parts) * w->post};
 }
 
 /* 1 if the output of a layer is recomputed because the next layer's input is not kept. */
@@ -118,10 +126,10 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
             enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
             bool waits = work[i].forward && work[i].to_head && !sp_stash_keeps(mode, SP_STASH_PRE);
             struct shared of = waits ? (struct shared){0, 0} : shared_of_layer(&work[i]),
-                          more = shared_again(plan, &work[i], mode);
+                          more = shared_again(plan, sh, &work[i], mode);
             int outputs = outputs_again(&work[i], mode, every, l);
 
-            all.rows += of.rows + more.rows + outputs;
+            all.rows += of.rows + more.rows + (outputs ? 1 + inside_again(sh, &work[i], mode) : 0);
             all.sums += of.sums + more.sums + outputs;
         }
         if (plan->family->facts.parts && !sp_stash_keeps(recompute, SP_STASH_PRE) &&

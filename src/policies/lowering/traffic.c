@@ -99,19 +99,32 @@ struct shared {
     int64_t bytes;
 };
 
+/* Bytes of the sums, over the devices of the stage or over those with the same keys and values, of
+ * the first n elements of a block. */
+static int64_t summed(const struct shared *s, enum sp_block_kind kind, uint64_t n,
+                      enum sp_range_kind what)
+{
+    const struct sp_shape *sh = s->shape;
+    struct sp_block_range range[SP_BLOCK_RANGES];
+    int ranges = sp_block_ranges(&sh->whole, sh->tensor, kind, what, sh->sequence, range);
+    int devices = what == SP_RANGES_KEYS ? sp_key_copies(&sh->whole, sh->tensor) : sh->tensor;
+
+    ranges = sp_ranges_clip(range, ranges, sp_block_first(s->plan, &sh->held, kind, s->stage), n);
+    return (int64_t)(sizeof(float) * sp_ranges_sum(range, ranges)) * sp_pipelines_sent(0, devices);
+}
+
 static int add_block(void *arg, enum sp_block_kind kind, int layer)
 {
     struct shared *s = arg;
     const struct sp_shape *sh = s->shape;
     uint64_t n = sp_block_held(s->plan, &sh->held, kind), first, own;
-    uint64_t at = sp_block_first(s->plan, &sh->held, kind, s->stage);
     bool shards = sp_shape_shards_gradients(sh, layer);
     int others = sh->pipelines - 1;
 
     sp_pipelines_part(n, 0, sh->pipelines, &first, &own);
     if (sh->tensor > 1)
-        s->bytes += (int64_t)sizeof(float) * sp_pipelines_sent(0, sh->tensor) *
-                    (int64_t)sp_block_summed(&sh->held, kind, sh->sequence, at, shards ? own : n);
+        s->bytes += summed(s, kind, shards ? own : n, SP_RANGES_SUMMED) +
+                    summed(s, kind, shards ? own : n, SP_RANGES_KEYS);
     if (!sh->zero)
         s->bytes += (int64_t)(n * sizeof(float)) * sp_pipelines_sent(0, sh->pipelines);
     if (sh->zero && !shards)

@@ -193,7 +193,6 @@ int sp_train_choose_on(const struct sp_trainer *t, const struct sp_machine *mach
                                       .dtype = (enum sp_dtype)t->cfg.dtype,
                                       .machine = machine,
                                       .node_bytes = find_bytes(t),
-                                      .no_tensor = t->cfg.mlp_chunk > 0,
                                       .within_s = within_s};
     int err = load_model(t, &model);
 

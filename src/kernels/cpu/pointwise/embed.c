@@ -1,6 +1,6 @@
 /*
- * Embedding: x(t,h) = table[ids[t]] + positions[pos0 + t]; a negative id is of a row that is not here, and counts as
- * a row of zeros.
+ * Embedding: x(t,h) = table[ids[t]] + positions[pos0 + t]; a row that is not here, of a negative id or a position
+ * before or behind those of the table, counts as a row of zeros.
  *
  * Backward: the threads share the columns and each takes the tokens in order, so a row that many
  * tokens add to is summed in one order whatever the team.
@@ -36,13 +36,16 @@ void sp_cpu_embed(const struct sp_backend *k, const struct sp_embed *e, const vo
     enum sp_dtype type = k->dtype;
     const int32_t *ids = e->ids;
     size_t width = (size_t)e->h;
+    int first, end;
 
+    sp_embed_here(e, &first, &end);
 #pragma omp parallel for if ((size_t)e->batch * (size_t)e->len * width > SP_TEAM_WORTH)
     for (int r = 0; r < e->batch * e->len; r++) {
-        bool here = ids[r] >= 0;
+        int t = r % e->len;
+        bool here = ids[r] >= 0, placed = positions && t >= first && t < end;
         const void *token = here ? sp_from(type, table, (size_t)ids[r] * width) : NULL;
         const void *position =
-            positions ? sp_from(type, positions, (size_t)(e->pos0 + r % e->len) * width) : NULL;
+            placed ? sp_from(type, positions, (size_t)(e->pos0 + t) * width) : NULL;
         void *to = sp_to(type, x, (size_t)r * width);
 
         if (here && position)
@@ -64,18 +67,20 @@ SP_INLINE void add_to(enum sp_dtype type, size_t n, const void *row, float *to)
 /* n columns of all rows; arrays begin at the first of them, and their rows are ld apart. */
 struct columns {
     size_t rows, n, ld, len;
+    size_t first, end; /* the tokens of a sequence whose positions are here */
     const int32_t *ids;
     const void *dx;
-    float *table, *positions; /* positions may be NULL */
+    float *table, *positions; /* position of token `first`; may be NULL */
 };
 
-/* Adds row r of dx to row ids[r] of the table, if it is there, and to position r % len. */
+/* Adds row r of dx to row ids[r] of the table and to position r % len, if they are there. */
 SP_INLINE void scatter_rows(enum sp_dtype type, const struct columns c)
 {
     enum { CHUNK = 256 };
 
     for (size_t r = 0; r < c.rows; r++) {
         int32_t id = c.ids[r], after = c.ids[r + 1 < c.rows ? r + 1 : r];
+        size_t t = r % c.len;
         float *token = c.table + (size_t)(id < 0 ? 0 : id) * c.ld;
         float *next = c.table + (size_t)(after < 0 ? 0 : after) * c.ld;
 
@@ -86,8 +91,8 @@ SP_INLINE void scatter_rows(enum sp_dtype type, const struct columns c)
             sp_prefetch(next + j, m * sizeof *next);
             if (id >= 0)
                 add_to(type, m, from, token + j);
-            if (c.positions)
-                add_to(type, m, from, c.positions + r % c.len * c.ld + j);
+            if (c.positions && t >= c.first && t < c.end)
+                add_to(type, m, from, c.positions + (t - c.first) * c.ld + j);
         }
     }
 }
@@ -105,7 +110,11 @@ void sp_cpu_embed_bwd(const struct sp_backend *k, const struct sp_embed *e, cons
 {
     enum sp_dtype type = k->dtype;
     size_t width = (size_t)e->h, rows = (size_t)e->batch * (size_t)e->len;
+    int first, end;
 
+    sp_embed_here(e, &first, &end);
+    if (first >= end)
+        dpositions = NULL;
 #pragma omp parallel if (rows * width > SP_TEAM_WORTH)
     {
         size_t lo, hi;
@@ -117,11 +126,14 @@ void sp_cpu_embed_bwd(const struct sp_backend *k, const struct sp_embed *e, cons
                               .n = hi - lo,
                               .ld = width,
                               .len = (size_t)e->len,
+                              .first = (size_t)first,
+                              .end = (size_t)end,
                               .ids = e->ids,
                               .dx = sp_from(type, dx, lo),
                               .table = dtable + lo,
-                              .positions =
-                                  dpositions ? dpositions + (size_t)e->pos0 * width + lo : NULL});
+                              .positions = dpositions
+                                               ? dpositions + (size_t)(e->pos0 + first) * width + lo
+                                               : NULL});
     }
 }
 

@@ -8,17 +8,20 @@
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/pointwise/sums.h"
 
+/* `positions`: of tokens first .. end-1 of every sequence; NULL: none. */
 template <typename T, int V>
-SP_KERNEL void embed_kernel(int rows, int len, int h, int pos0, const int32_t *ids, const T *table,
-                            const T *positions, T *x)
+SP_KERNEL void embed_kernel(int rows, int len, int h, int first, int end, const int32_t *ids,
+                            const T *table, const T *positions, T *x)
 {
     int row = (int)(blockIdx.x * blockDim.y + threadIdx.y);
 
     if (row >= rows)
         return;
     const bool here = ids[row] >= 0;
+    const int t = row % len;
     table += here ? (size_t)ids[row] * (size_t)h : 0;
-    positions += positions ? (size_t)(pos0 + row % len) * (size_t)h : 0;
+    positions =
+        positions && t >= first && t < end ? positions + (size_t)(t - first) * (size_t)h : NULL;
     x += (size_t)row * (size_t)h;
     for (int c = (int)threadIdx.x * V; c < h; c += (int)blockDim.x * V) {
         float a[V] = {0}, b[V] = {0};
@@ -41,10 +44,14 @@ static void embed(const struct sp_backend *k, const struct sp_embed *e, const vo
     bool wide = sp_is_wide((const T *)table, width) && sp_is_wide((const T *)positions, width) &&
                 sp_is_wide((const T *)x, width);
     struct sp_row_split s = sp_split_row(width / (wide ? (size_t)sp_wide<T>::N : 1));
+    int first, end;
 
+    sp_embed_here(e, &first, &end);
+    positions =
+        positions && first < end ? (const T *)positions + (size_t)(e->pos0 + first) * width : NULL;
     sp_launch(k, "embed", wide ? embed_kernel<T, sp_wide<T>::N> : embed_kernel<T, 1>,
-              sp_blocks(rows, s.rows), dim3(s.threads, s.rows), 0, (int)rows, e->len, e->h, e->pos0,
-              e->ids, (const T *)table, (const T *)positions, (T *)x);
+              sp_blocks(rows, s.rows), dim3(s.threads, s.rows), 0, (int)rows, e->len, e->h, first,
+              end, e->ids, (const T *)table, (const T *)positions, (T *)x);
 }
 
 enum { SORT_TOKENS = SP_WARP, SORT_LANES = 8, SORT_TILE = 1024 };
@@ -116,25 +123,25 @@ SP_KERNEL void embed_bwd_kernel(int rows, int h, unsigned pieces, const int32_t 
     sp_store<V>(dtable, sum);
 }
 
-/* One position, the sequences in order. */
+/* The position of one token of every sequence, from token `first` on; the sequences in order. */
 template <typename T, int V>
-SP_KERNEL void embed_positions_kernel(int batch, int len, int h, unsigned pieces, const T *dx,
-                                      float *dpositions)
+SP_KERNEL void embed_positions_kernel(int batch, int len, int first, int h, unsigned pieces,
+                                      const T *dx, float *dpositions)
 {
-    size_t t = blockIdx.x / pieces;
+    size_t at = blockIdx.x / pieces, t = at + (size_t)first;
     int c = (int)((blockIdx.x % pieces) * blockDim.x + threadIdx.x) * V;
     float sum[V], d[V];
 
     if (c >= h)
         return;
-    sp_load<V>(dpositions + t * (size_t)h + c, sum);
+    sp_load<V>(dpositions + at * (size_t)h + c, sum);
 #pragma unroll 4
     for (int b = 0; b < batch; b++) {
         sp_load<V>(dx + ((size_t)b * (size_t)len + t) * (size_t)h + c, d);
         for (int v = 0; v < V; v++)
             sum[v] += d[v];
     }
-    sp_store<V>(dpositions + t * (size_t)h + c, sum);
+    sp_store<V>(dpositions + at * (size_t)h + c, sum);
 }
 
 template <typename T>
@@ -146,7 +153,9 @@ static void embed_bwd(const struct sp_backend *k, const struct sp_embed *e, cons
     bool wide = sp_is_wide(d, width) && sp_is_wide(dtable, width) && sp_is_wide(dpositions, width);
     struct sp_row_split s = sp_split_row(width / (wide ? (size_t)sp_wide<T>::N : 1));
     int32_t *order = (int32_t *)sp_cuda_workspace(k, 2 * rows * sizeof *order);
+    int first, end;
 
+    sp_embed_here(e, &first, &end);
     sp_launch(k, "sort_tokens", sort_tokens_kernel, sp_blocks(rows, SORT_TOKENS),
               dim3(SORT_TOKENS, SORT_LANES),
               (SORT_TILE + SORT_TOKENS * SORT_LANES) * sizeof(int32_t), (int)rows, e->ids, order,
@@ -154,11 +163,11 @@ static void embed_bwd(const struct sp_backend *k, const struct sp_embed *e, cons
     sp_launch(k, "embed_bwd", wide ? embed_bwd_kernel<T, sp_wide<T>::N> : embed_bwd_kernel<T, 1>,
               (unsigned)rows * s.pieces, s.threads, 0, (int)rows, e->h, s.pieces, order,
               order + rows, d, dtable);
-    if (dpositions)
+    if (dpositions && first < end)
         sp_launch(k, "embed_positions",
                   wide ? embed_positions_kernel<T, sp_wide<T>::N> : embed_positions_kernel<T, 1>,
-                  (unsigned)e->len * s.pieces, s.threads, 0, e->batch, e->len, e->h, s.pieces, d,
-                  dpositions + (size_t)e->pos0 * width);
+                  (unsigned)(end - first) * s.pieces, s.threads, 0, e->batch, e->len, first, e->h,
+                  s.pieces, d, dpositions + (size_t)(e->pos0 + first) * width);
 }
 
 template <typename T> static void token_fill(struct sp_backend *backend)
