@@ -37,8 +37,9 @@ struct run {
 /* A run of a plan, drawn; `even`: of a model that all members and stages have equal parts of: types, recomputation, groups. */
 static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, struct run *r)
 {
-    static const int groups[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}}; /* tensor, context */
-    const int *group = groups[draw_below(seed, 5)];
+    static const int groups[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2},
+                                    {2, 2}, {1, 4}, {2, 4}}; /* tensor, context */
+    const int *group = groups[draw_below(seed, even ? 7 : 5)];
     struct sp_model model =
         tiny(plan->layout.layers, draw_below(seed, 2) && plan->layout.stages == 1);
     int groups_of = sp_plan_groups(plan);
@@ -46,7 +47,7 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     int tensor = groups_of & SP_GROUP_PARAMETERS ? group[0] : 1;
     int context = groups_of & SP_GROUP_TOKENS ? group[1] : 1;
     int every = 1, mlp_rows = 0, head_rows = 0;
-    bool ring = false;
+    int ulysses = context;
 
     if (even) {
         model.mlp = model.vocab = 64;
@@ -54,7 +55,7 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
         model.arch = draw_below(seed, 2) ? SP_ARCH_LLAMA : SP_ARCH_GPT2;
         model.qk_norm = model.arch == SP_ARCH_LLAMA && draw_below(seed, 2);
         every = 1 + draw_below(seed, 2);
-        ring = draw_below(seed, 2);
+        ulysses = context >> draw_below(seed, context == 4 ? 3 : context);
         mlp_rows = draw_below(seed, 3) ? 0 : 7;
         head_rows = draw_below(seed, 3) ? 0 : 5;
     }
@@ -64,11 +65,13 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
                                       .shape = &r->shape,
                                       .recompute = (enum sp_recompute)draw_below(seed, 4),
                                       .every = every};
-    sp_shape_init(&r->shape, &model, 1 + draw_below(seed, 2), even ? 48 : 24,
+    sp_shape_init(&r->shape, &model, 1 + draw_below(seed, 2), even ? 96 : 24,
                   plan->layout.micro_batches);
     sp_shape_cut(&r->shape, mlp_rows, head_rows);
     sp_shape_tensor(&r->shape, tensor, draw_below(seed, 2));
-    sp_shape_context(&r->shape, context, ring);
+    while (!sp_shape_divides_heads(&r->shape.held, ulysses))
+        ulysses /= 2;
+    sp_shape_context(&r->shape, context, ulysses);
     sp_shape_share(&r->shape, context * data, data > 1 && draw_below(seed, 2));
     r->shape.dtype = draw_below(seed, 2) ? SP_BF16 : SP_F32;
     r->place =
@@ -296,11 +299,11 @@ TEST(test_costs)
         assert_non_null(ms);
         walk_step(&run);
         if (compare_flops(&plan, ms, op, sizeof op) > 1e-12)
-            fail_msg(
-                "draw %d, %s, %d stages, recompute %d, every %d, tensor %d, context %d: the FLOPs "
-                "priced for %s",
-                i, plan.def->name, plan.layout.stages, run.cfg.recompute, run.cfg.every,
-                run.shape.tensor, run.shape.context, op);
+            fail_msg("draw %d, %s, %d stages, recompute %d, every %d, tensor %d, context %d of %d: "
+                     "the FLOPs "
+                     "priced for %s",
+                     i, plan.def->name, plan.layout.stages, run.cfg.recompute, run.cfg.every,
+                     run.shape.tensor, run.shape.context, run.shape.ulysses, op);
         for (int k = 0; k < SP_ACTION_KINDS; k++)
             if (step.sent[k] != step.told[k])
                 fail_msg("draw %d, %s, %d stages, tensor %d, context %d: the messages of %s have "
