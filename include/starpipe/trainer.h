@@ -35,7 +35,6 @@
 enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                            /* token_width */
 enum { SP_TRAIN_KEYS_AUTO, SP_TRAIN_KEYS_STAY, SP_TRAIN_KEYS_LEAVE }; /* offload_keys */
 enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                      /* order */
-enum { SP_TRAIN_ULYSSES, SP_TRAIN_RING };                             /* context_method */
 enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                 /* sequence_parallel */
 enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                 /* dtype */
 enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };           /* device */
@@ -84,10 +83,10 @@ struct sp_layout_args {
 
 /* How many processes each stage has. */
 struct sp_group_args {
-    int data_parallel;     /* replicas that share a step, each with micro-batches of its own */
-    int context_parallel;  /* processes that share the tokens of each sequence */
-    int context_method;    /* SP_TRAIN_ULYSSES, SP_TRAIN_RING */
-    int tensor_parallel;   /* processes that share heads, MLP and vocabulary */
+    int data_parallel;          /* replicas that share a step, each with micro-batches of its own */
+    int context_parallel;       /* processes that share the tokens of each sequence */
+    const char *context_method; /* "ulysses|ring|ulysses,ring|ulysses=U,ring" */
+    int tensor_parallel;        /* processes that share heads, MLP and vocabulary */
     int sequence_parallel; /* SP_TRAIN_SEQUENCE_ON: they also share the tokens of all other work */
     int zero; /* all processes of a stage split 1: the optimizer's state and the update; 2: also the
                * gradients of layers; 3: also their weights */

@@ -153,6 +153,7 @@ int sp_options_read(const struct sp_option *options, const char *summary, int ar
 static bool is_off(const struct sp_option *o)
 {
     return (o->kind == SP_OPT_CHOICE && !*(int *)o->value) ||
+           (o->kind == SP_OPT_STRING && !sp_choice_of(o->choices, sp_option_string(o))) ||
            (o->kind == SP_OPT_FLAG && !*(bool *)o->value);
 }
 

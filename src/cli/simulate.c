@@ -78,7 +78,10 @@ static int parse_options(int argc, char **argv, struct args *a)
 static int check_options(const struct args *a)
 {
     const struct sp_layout_args *l = &a->layout;
+    int ulysses;
 
+    if (sp_parse_context_method("simulate", &a->groups, &ulysses))
+        return -EINVAL;
     if (strcmp(l->offload, "none") || l->offload_keys)
         return sp_error(EINVAL,
                         "simulate: --offload%s%s: copies to slower memory are not simulated",

@@ -21,7 +21,7 @@ struct columns {
 static struct columns columns_of(const struct columns_args *a, int j)
 {
     const struct sp_shape *sh = a->base.shape;
-    int heads = a->keys ? sh->model.kv_heads : sh->model.heads, parts = sh->context;
+    int heads = a->keys ? sh->model.kv_heads : sh->model.heads, parts = sh->ulysses;
     int each = heads > parts ? heads / parts : 1, first = (int)((int64_t)j * heads / parts);
     size_t d = (size_t)sh->model.head_dim;
 
@@ -96,7 +96,7 @@ void sp_heads_split_insert(const struct sp_task_context *ctx, const struct sp_sh
 {
     struct sp_task *task = new_task(ctx, &split_cl, "split", sh, keys);
 
-    SP_TASK_BUFFERS(task, split, .whole = whole, .part = parts, .n_part = sh->context);
+    SP_TASK_BUFFERS(task, split, .whole = whole, .part = parts, .n_part = sh->ulysses);
     sp_task_submit(ctx, task, 0);
 }
 
@@ -105,6 +105,6 @@ void sp_heads_join_insert(const struct sp_task_context *ctx, const struct sp_sha
 {
     struct sp_task *task = new_task(ctx, &join_cl, "join", sh, keys);
 
-    SP_TASK_BUFFERS(task, join, .whole = whole, .part = parts, .n_part = sh->context);
+    SP_TASK_BUFFERS(task, join, .whole = whole, .part = parts, .n_part = sh->ulysses);
     sp_task_submit(ctx, task, 0);
 }

@@ -54,7 +54,7 @@ struct sp_attn {
     int q_len, q_pos, q_second; /* like seq, first and second of a shape */
     bool begins, ends;          /* first part, with the queries' own keys; last part */
     int n_keys;
-    const struct sp_attn_keys *keys; /* [n_keys] by their positions */
+    const struct sp_attn_keys *keys; /* [n_keys] by their first positions */
     struct sp_tensor *q, *o, *lse;   /* (b,q_len,q) twice, (b,a,q_len) */
     /* (b,q_len,q) in f32, if o or dq is of another type and is computed in several parts; else
      * NULL */
@@ -259,7 +259,7 @@ void sp_logits_insert(const struct sp_task_context *ctx, const struct sp_shape *
 /*
  * Splits heads of attention into as many parts as devices share them, and joins them: with `keys`,
  * `whole` holds keys and values (T,kv), else queries or outputs (T,q). Part j is a narrower tensor
- * with the heads from j heads / sh->context on. If parts have the same key and value head, the join
+ * with the heads from j heads / sh->ulysses on. If parts have the same key and value head, the join
  * takes the first.
  */
 void sp_heads_split_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,

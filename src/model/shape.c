@@ -76,6 +76,8 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
         .mlp_rows = T,
         .head_rows = default_head_rows(m),
         .context = 1,
+        .ulysses = 1,
+        .ring = 1,
         .tensor = 1,
         .pipelines = 1,
         .loss_scale = 1.0f / ((float)micro_batches * (float)T),
@@ -105,10 +107,20 @@ static void spread_rows(struct sp_shape *sh, int devices)
     limit_rows(sh);
 }
 
-void sp_shape_context(struct sp_shape *sh, int context, bool ring)
+bool sp_shape_divides_heads(const struct sp_model *held, int devices)
 {
+    return held->heads % devices == 0 &&
+           (held->kv_heads % devices == 0 || devices % held->kv_heads == 0);
+}
+
+void sp_shape_context(struct sp_shape *sh, int context, int ulysses)
+{
+    if (!ulysses)
+        for (ulysses = context; context % ulysses || !sp_shape_divides_heads(&sh->held, ulysses);)
+            ulysses--;
     sh->context = context;
-    sh->ring = ring && context > 1;
+    sh->ulysses = ulysses;
+    sh->ring = context / ulysses;
     spread_rows(sh, context);
     sh->loss_scale *= (float)context; /* sp_shape_share counts these devices as pipelines */
 }
@@ -139,8 +151,8 @@ void sp_shape_member(const struct sp_shape *sh, int part, int share, struct sp_s
     *member = *sh;
     member->seq /= sp_shape_spread(sh);
     member->first += (part * shares + share) * len;
-    if (sh->ring)
-        member->second = sh->first + ((2 * sh->context - 1 - part) * shares + share) * len;
+    if (sh->ring > 1)
+        member->second = sh->first + (sp_shape_second(sh, part) * shares + share) * len;
 }
 
 void sp_shape_share_of(const struct sp_shape *member, struct sp_shape *share)
@@ -161,9 +173,9 @@ void sp_shape_joined(const struct sp_shape *sh, struct sp_shape *joined)
 void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads)
 {
     *heads = *member;
-    heads->model.heads /= member->context;
+    heads->model.heads /= member->ulysses;
     heads->model.kv_heads =
-        member->model.kv_heads > member->context ? member->model.kv_heads / member->context : 1;
+        member->model.kv_heads > member->ulysses ? member->model.kv_heads / member->ulysses : 1;
     heads->q_width = sp_model_q_width(&heads->model);
     heads->kv_width = sp_model_kv_width(&heads->model);
 }

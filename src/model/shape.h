@@ -21,7 +21,8 @@ struct sp_shape {
     int batch;             /* b, sequences of a micro-batch */
     int seq;               /* s; of a slice, its tokens */
     int context;           /* devices that share the tokens of a sequence; 1: none do */
-    bool ring;  /* keys and values travel around them; else they divide the heads of attention */
+    int ulysses;           /* of these, neighbours that divide the heads of attention */
+    int ring;              /* groups of such neighbours, around which keys and values travel */
     int tensor; /* devices that share heads, MLP and vocabulary (model/tensor_parts.h); 1: none do */
     bool sequence; /* they also share the tokens of all else; otherwise each has all tokens there */
     int table_first; /* the first row of the position table that a device has */
@@ -57,8 +58,14 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
 /* Right after sp_shape_init: the rows of the MLP and of logits at a time; 0: as they are. */
 void sp_shape_cut(struct sp_shape *sh, int mlp_rows, int head_rows);
 
-/* Lets so many devices share the tokens of every sequence: T becomes the tokens of one device. */
-void sp_shape_context(struct sp_shape *sh, int context, bool ring);
+/* Lets so many devices share the tokens of every sequence: T becomes the tokens of one device.
+ * `ulysses`, a divisor, of them divide the heads of attention; 0: as many as can
+ * (sp_shape_divides_heads), after sp_shape_tensor. */
+void sp_shape_context(struct sp_shape *sh, int context, int ulysses);
+
+/* True if so many devices can divide the heads that a device has of queries, and of keys and values.
+ * Several may have the same head of the latter. */
+bool sp_shape_divides_heads(const struct sp_model *held, int devices);
 
 /*
  * Lets so many devices share the parameters of every layer, embedding and head. With `sequence`, T
@@ -85,13 +92,13 @@ static inline int sp_shape_spread(const struct sp_shape *sh)
 /* The tokens of a sequence or slice must be a multiple of this. */
 static inline int sp_shape_unit(const struct sp_shape *sh)
 {
-    return sp_shape_spread(sh) * (sh->ring ? 2 : 1);
+    return sp_shape_spread(sh) * (sh->ring > 1 ? 2 : 1);
 }
 
 /* True if the devices exchange tokens for heads before attention, and back after it. */
 static inline bool sp_shape_exchanges(const struct sp_shape *sh)
 {
-    return sh->context > 1 && !sh->ring;
+    return sh->ulysses > 1;
 }
 
 /* The number of parts in which attention receives the tokens of a slice: one from each device that
@@ -99,16 +106,23 @@ static inline bool sp_shape_exchanges(const struct sp_shape *sh)
  * piece. */
 static inline int sp_shape_parts(const struct sp_shape *sh)
 {
-    return sh->ring ? 1 : sh->context > 1 ? sh->context : sp_shape_shares(sh);
+    return sh->context > 1 ? sh->ulysses : sp_shape_shares(sh);
 }
 
 /*
  * The shape of one device's tokens of a sequence or slice: seq and first describe share `share` (of
- * sp_shape_shares) of part `part` (of sh->context). Around a ring a part has two halves, chunk
- * `part` and the last but `part` of twice as many chunks as devices, so that all devices see as
- * many keys ("zigzag").
+ * sp_shape_shares) of part `part` (of sh->context). Around a ring of R groups of devices a sequence
+ * has 2R chunks. Group k has chunk k and the last but k, so that all see as many keys ("zigzag");
+ * a part is a piece of each of both.
  */
 void sp_shape_member(const struct sp_shape *sh, int part, int share, struct sp_shape *member);
+
+/* The number of the second piece of a part, if the 2R chunks have sh->ulysses pieces each; the first
+ * has the number of the part. */
+static inline int sp_shape_second(const struct sp_shape *sh, int part)
+{
+    return (2 * sh->ring - 1 - part / sh->ulysses) * sh->ulysses + part % sh->ulysses;
+}
 
 /* The same tokens with the widths of the device's own heads and its part of the MLP. */
 void sp_shape_share_of(const struct sp_shape *member, struct sp_shape *share);

@@ -67,8 +67,8 @@ static uint64_t elements_of(const struct sp_shape *sh, enum part p)
     if (p == O_HEADS && !sp_shape_exchanges(sh))
         n = 0;
     if (p == KV && sp_shape_exchanges(sh) &&
-        sh->context > sh->held.kv_heads) /* a head is on several devices */
-        n = n / (uint64_t)sh->held.kv_heads * (uint64_t)sh->context;
+        sh->ulysses > sh->held.kv_heads) /* a head is on several devices */
+        n = n / (uint64_t)sh->held.kv_heads * (uint64_t)sh->ulysses;
 
     return kept[p].f32 ? sp_shape_f32(sh, n) : n;
 }

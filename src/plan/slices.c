@@ -210,18 +210,19 @@ static int check_context(const char *command, const char *schedule, const struct
                          const struct sp_model *whole, const struct sp_shape *sh)
 {
     const struct sp_model *m = &sh->held; /* a device has part of its heads */
-    int C = sh->context;
+    int C = sh->context, U = sh->ulysses;
 
     if (!(sp_plan_groups(plan) & SP_GROUP_TOKENS))
         return sp_error(EINVAL, "%s: --context-parallel %d is not available for %s; leave it out",
                         command, C, schedule);
-    if (!sh->ring && (m->heads % C || (m->kv_heads % C && C % m->kv_heads)))
-        return sp_error(EINVAL,
-                        "%s: --context-parallel %d: %s has %d heads and %d of keys and values%s, "
-                        "which %d processes cannot share evenly; --context-method ring does not "
-                        "share them",
-                        command, C, whole->name, m->heads, m->kv_heads,
-                        sh->tensor > 1 ? " in each part of --tensor-parallel" : "", C);
+    if (!sp_shape_divides_heads(m, U))
+        return sp_error(
+            EINVAL,
+            "%s: --context-parallel %d: %s has %d heads and %d of keys and values%s, "
+            "which %d processes cannot share evenly; with --context-method ulysses,ring "
+            "as many do as can",
+            command, C, whole->name, m->heads, m->kv_heads,
+            sh->tensor > 1 ? " in each part of --tensor-parallel" : "", U);
     return check_tokens(command, "context-parallel", C, plan, sh);
 }
 

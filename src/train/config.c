@@ -375,21 +375,23 @@ int sp_train_config_check(const struct sp_train_config *cfg)
     struct sp_lr_schedule lr = sp_train_lr(cfg);
     struct sp_recompute_option recompute;
     enum sp_offload_mode offload;
-    int err = 0;
+    int err = 0, ulysses;
 
     sp_train_options(&copy, options);
     for (const struct sp_option *o = options; o->name && !err; o++)
         err = sp_option_check(o, "train");
-    if (!err &&
-        !(cfg->layout.schedule && cfg->layout.offload && cfg->partition && cfg->offload_dir))
-        err = sp_error(EINVAL, "train: schedule, offload, partition and offload_dir want a text: "
-                               "call sp_train_config_init first");
+    if (!err && !(cfg->layout.schedule && cfg->layout.offload && cfg->groups.context_method &&
+                  cfg->partition && cfg->offload_dir))
+        err =
+            sp_error(EINVAL, "train: schedule, offload, context_method, partition and offload_dir "
+                             "want a text: call sp_train_config_init first");
     err = err ? err : check_wants(options);
     err = err ? err : check(cfg);
     err = err ? err : check_auto(cfg);
     if (!err && cfg->layout.recompute && !sp_recompute_is_auto(cfg->layout.recompute))
         err = sp_parse_recompute("train", cfg->layout.recompute, &recompute);
     err = err ? err : sp_parse_offload("train", &cfg->layout, &offload);
+    err = err ? err : sp_parse_context_method("train", &cfg->groups, &ulysses);
     err = err ? err : sp_lr_check(&lr);
     return err ? err : sp_plugins_load(cfg->layout.plugin);
 }

@@ -8,7 +8,8 @@
 
 #define SP_GROUP_ARGS_DEFAULT                                                                      \
     {                                                                                              \
-        .data_parallel = 1, .context_parallel = 1, .tensor_parallel = 1                            \
+        .data_parallel = 1, .context_parallel = 1, .context_method = "ulysses",                    \
+        .tensor_parallel = 1                                                                       \
     }
 
 /* Entries of an option table for the struct sp_group_args `a`. */
@@ -22,12 +23,13 @@
                   .role = SP_ROLE_WAY, .arg = "C",                                                 \
                   .help = "processes of each stage that share the tokens of every sequence",       \
                   .min = 1, .max = SP_MAX_SLICES),                                                 \
-        SP_OPTION(                                                                                 \
-            "context-method", CHOICE, (a).context_method, .topic = SP_TOPIC_DEVICES,               \
-            .role = SP_ROLE_WAY, .choices = "ulysses|ring",                                        \
-            .help =                                                                                \
-                "what they do for attention: share its heads out, or pass keys and values around", \
-            .wants = "context-parallel"),                                                          \
+        SP_OPTION("context-method", STRING, (a).context_method, .topic = SP_TOPIC_DEVICES,         \
+                  .role = SP_ROLE_WAY, .choices = SP_CONTEXT_METHODS "|ulysses=U,ring",            \
+                  .help =                                                                          \
+                      "what they do for attention: share its heads out, pass keys and values "     \
+                      "around, or both: U neighbours share heads (default: as many as can), and "  \
+                      "such groups pass",                                                          \
+                  .wants = "context-parallel"),                                                    \
         SP_OPTION("tensor-parallel", INT, (a).tensor_parallel, .topic = SP_TOPIC_DEVICES,          \
                   .role = SP_ROLE_WAY, .arg = "T",                                                 \
                   .help = "processes of each stage that share heads, MLP and vocabulary",          \
@@ -51,11 +53,15 @@ static inline int sp_groups_pipelines(const struct sp_group_args *a)
     return a->data_parallel * a->context_parallel * a->tensor_parallel;
 }
 
-/* Changes a shape that sp_shape_init made into that of one process. */
+/* Changes a shape that sp_shape_init made into that of one process. sp_parse_context_method must
+ * accept the method. */
 static inline void sp_groups_shape(const struct sp_group_args *a, struct sp_shape *sh)
 {
+    int ulysses = a->context_parallel;
+
+    (void)sp_parse_context_method("", a, &ulysses);
     sp_shape_tensor(sh, a->tensor_parallel, a->sequence_parallel == SP_TRAIN_SEQUENCE_ON);
-    sp_shape_context(sh, a->context_parallel, a->context_method == SP_TRAIN_RING);
+    sp_shape_context(sh, a->context_parallel, ulysses);
     sp_shape_share(sh, a->data_parallel * a->context_parallel, a->zero);
 }
 

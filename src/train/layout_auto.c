@@ -241,7 +241,7 @@ static void compare(struct choosing *c, const struct sp_search *want, const stru
 {
     const struct sp_auto_choice one = {
         .found = *f,
-        .ring = f->context > 1 && sp_search_rings(want, f),
+        .ulysses = f->context > 1 ? sp_search_ulysses(want, f) : 1,
         .memory = sp_search_limit(want),
     };
     bool plain = !strcmp(f->schedule, standard.schedule);

@@ -49,7 +49,7 @@ struct sp_auto_request {
 /* A layout, and the alternatives it was preferred to. */
 struct sp_auto_choice {
     struct sp_found found;
-    bool ring;            /* --context-method */
+    int ulysses;          /* --context-method: devices that divide the heads */
     int64_t memory;       /* bytes of a device that it was planned within */
     struct sp_found next; /* the next best; step_ms 0: there is none */
     int layouts;          /* number of layouts compared, including those that do not fit */
@@ -84,7 +84,7 @@ int sp_layout_auto(const struct sp_auto_request *r, struct sp_auto_choice *choic
 
 /* Takes a choice over as if its options had been given. Its texts live in `texts`. */
 struct sp_auto_texts {
-    char schedule[64], recompute[24];
+    char schedule[64], recompute[24], method[SP_METHOD_TEXT];
 };
 
 void sp_layout_auto_take(const struct sp_auto_choice *choice, struct sp_layout_args *l,

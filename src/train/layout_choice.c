@@ -31,7 +31,7 @@ void sp_layout_auto_take(const struct sp_auto_choice *choice, struct sp_layout_a
     if (adapipe || f->by_layer || f->offload != SP_OFFLOAD_NONE)
         l->memory_limit = (uint64_t)choice->memory; /* the limit it was planned within */
     if (f->context > 1 && groups->context_parallel != f->context)
-        groups->context_method = choice->ring ? SP_TRAIN_RING : SP_TRAIN_ULYSSES;
+        groups->context_method = sp_method_text(f->context, choice->ulysses, texts->method);
     groups->data_parallel = f->data;
     groups->context_parallel = f->context;
     groups->tensor_parallel = f->devices;
@@ -45,27 +45,26 @@ void sp_auto_choice_pack(const struct sp_auto_choice *c, char text[SP_AUTO_TEXT]
     snprintf(text, SP_AUTO_TEXT, "%s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld",
              f->schedule, f->stages, f->devices, f->context, f->micro_batches, f->batch, f->chunks,
              f->slices, f->vocabulary, (int)f->recompute, f->every, f->by_layer, (int)f->offload,
-             f->data, f->zero, c->ring, c->layouts, (long long)c->memory);
+             f->data, f->zero, c->ulysses, c->layouts, (long long)c->memory);
 }
 
 int sp_auto_choice_unpack(const char *text, struct sp_auto_choice *c)
 {
-    int vocabulary, recompute, by_layer, offload, ring;
+    int vocabulary, recompute, by_layer, offload;
     struct sp_found f = {.fits = true, .trains = true};
     long long memory;
 
     *c = (struct sp_auto_choice){.layouts = 0};
     if (sscanf(text, "%63s %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %lld", f.schedule,
                &f.stages, &f.devices, &f.context, &f.micro_batches, &f.batch, &f.chunks, &f.slices,
-               &vocabulary, &recompute, &f.every, &by_layer, &offload, &f.data, &f.zero, &ring,
-               &c->layouts, &memory) != 18)
+               &vocabulary, &recompute, &f.every, &by_layer, &offload, &f.data, &f.zero,
+               &c->ulysses, &c->layouts, &memory) != 18)
         return -EINVAL;
     f.vocabulary = vocabulary;
     f.by_layer = by_layer;
     f.recompute = (enum sp_recompute)recompute;
     f.offload = (enum sp_offload_mode)offload;
     c->found = f;
-    c->ring = ring;
     c->memory = memory;
     return 0;
 }

@@ -54,6 +54,31 @@ int sp_parse_offload(const char *command, const struct sp_layout_args *a,
     return 0;
 }
 
+int sp_parse_context_method(const char *command, const struct sp_group_args *a, int *ulysses)
+{
+    const char *method = a->context_method;
+    int C = a->context_parallel, U = 0, end = 0, which;
+    char meant[128];
+
+    if (sscanf(method, "ulysses=%9d,ring%n", &U, &end) == 1 && end && !method[end]) {
+        if (U < 1 || C % U)
+            return sp_error(EINVAL,
+                            "%s: --context-method %s: %d processes of --context-parallel make no "
+                            "groups of %d; give a divisor, or leave =%d out",
+                            command, method, C, U, U);
+        *ulysses = U;
+        return 0;
+    }
+    which = sp_choice_of(SP_CONTEXT_METHODS, method);
+    if (which < 0)
+        return sp_error(EINVAL,
+                        "%s: --context-method %s: want ulysses, ring, or ulysses,ring or "
+                        "ulysses=U,ring for both%s",
+                        command, method, nearest(SP_CONTEXT_METHODS, method, meant, sizeof meant));
+    *ulysses = which == 0 ? C : which == 1;
+    return 0;
+}
+
 bool sp_recompute_is_auto(const char *text)
 {
     return text && !strcmp(text, "auto");

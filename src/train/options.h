@@ -67,7 +67,7 @@ struct sp_option {
     const char *arg;     /* what the value is called in the help: "FILE" */
     const char *help;    /* one line */
     double min, max;     /* INT and DOUBLE; both 0: any */
-    const char *choices; /* CHOICE: "text|json"; INT: "N|auto", auto being 0 or min < 0 */
+    const char *choices; /* CHOICE, STRING: "text|json"; INT: "N|auto", auto being 0 or min < 0 */
     const char *also;    /* other names, "a|b", or for a choice, "json=json"; NULL: none */
     const char *wants;   /* has no effect unless one of these is on, "save", "a|b"; NULL: any */
     bool *given;         /* set when the option is given; may be NULL */
@@ -128,6 +128,10 @@ int sp_parse_recompute(const char *command, const char *text, struct sp_recomput
 int sp_parse_offload(const char *command, const struct sp_layout_args *a,
                      enum sp_offload_mode *mode);
 
+/* Reads --context-method in the same way: how many of the members divide the heads, 0: as many as
+ * can. */
+int sp_parse_context_method(const char *command, const struct sp_group_args *a, int *ulysses);
+
 /* The layout of a model of `layers` layers, 0: unknown. With csv:FILE, sizes that were not given
  * are 0, so that the file decides. layout.options is "". */
 struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
@@ -140,7 +144,8 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
 
 #define SP_PLUGIN_ARG "FILE.so[,FILE.so...]"
 #define SP_PLUGIN_HELP "schedule plugins; and those of STARPIPE_PLUGIN_PATH"
-#define SP_OFFLOAD_MODES "none|full|adaptive" /* as in enum sp_offload_mode */
+#define SP_OFFLOAD_MODES "none|full|adaptive"          /* as in enum sp_offload_mode */
+#define SP_CONTEXT_METHODS "ulysses|ring|ulysses,ring" /* also ulysses=U,ring */
 /* Help texts that all commands share, because the defaults differ between them. */
 #define SP_STAGES_HELP                                                                             \
     "pipeline stages: train begins with 1, show and simulate with 4, plan tries all"

@@ -114,7 +114,7 @@ done < <(python3 -c 'import json, sys
 for c in json.load(open(sys.argv[1])): print(c)' "$work/commands")
 
 pasted '\|--context-parallel\|2\|--zero\|1\|' $long --devices 2 --group context --schedule 1f1b
-pasted '\|--context-parallel\|8\|--context-method\|ring\|' plan --model llama-tiny --seq 96 --micro-batches 4 \
+pasted '\|--context-parallel\|8\|--context-method\|ulysses=4,ring\|' plan --model llama-tiny --seq 96 --micro-batches 4 \
     --devices 8 --schedule 1f1b --group context
 # ---- nodes of two kinds: stages on the slower one have fewer layers, and train says the same of the command
 

@@ -14,6 +14,16 @@ SCHEDULES = ("naive gpipe 1f1b pipedream interleaved bfs zb1p zb2p zb1p:auto zbv
              "hanayo seq1f1b slimpipe slimpipe:exchange=off terapipe helix helix:fold=1 helix:bounded "
              "helix:ship=attention weipipe weipipe:flow=line weipipe-naive wzb1 wzb2 tawpipe fsdp sppo sppo:multiplex").split()
 
+# Groups that share heads, and a ring of them: not drawn.
+HYBRID = "--context-parallel 4 --context-method ulysses=2,ring"
+HYBRIDS = (f"4 --schedule 1f1b --stages 1 --model llama-tiny --micro-batches 4 --seq 32 {HYBRID}",
+           f"8 --schedule zbv --stages 2 --model gpt-tiny --micro-batches 4 --seq 32 --recompute full {HYBRID}",
+           f"8 --schedule helix --stages 2 --model llama-tiny --micro-batches 4 --seq 32 --slices 2 {HYBRID}",
+           f"8 --schedule sppo --stages 2 --model llama-tiny --micro-batches 4 --seq 32 --slices 2 --dtype bf16 {HYBRID}",
+           f"8 --schedule 1f1b --stages 1 --model llama-tiny --micro-batches 4 --seq 32 --tensor-parallel 2 {HYBRID} --zero 1",
+           "8 --schedule zb1p --stages 1 --model llama-tiny --micro-batches 4 --seq 32 --context-parallel 8 "
+           "--context-method ulysses,ring")
+
 
 def draw(d, schedule):
     stages = d.choice([2, 2, 4])
@@ -67,6 +77,8 @@ def main():
             print(processes, options, flush=True)
             if len(drawn) == each:
                 break
+    for line in HYBRIDS:
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

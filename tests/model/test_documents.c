@@ -62,12 +62,14 @@ static void check_shapes(const struct sp_documents *d, int32_t tokens[BATCH][SEQ
     const struct sp_model m = LLAMA_MODEL("", 1, 8, 4, 4, 2, 8, 8, SEQ, .tied = false);
 
     for (int members = 1; members <= 4; members++)
-        for (int ring = 0; ring < 2; ring++)
+        for (int ulysses = 1; ulysses <= members; ulysses++)
             for (int from = 0; from < SEQ; from += SEQ / 2) {
                 struct sp_shape whole, slice, member;
 
+                if (members % ulysses)
+                    continue;
                 sp_shape_init(&whole, &m, BATCH, SEQ, 1);
-                sp_shape_context(&whole, members, ring);
+                sp_shape_context(&whole, members, ulysses);
                 sp_shape_slice(&whole, from, SEQ / 2, &slice);
                 for (int part = 0; part < members; part++) {
                     sp_shape_member(&slice, part, 0, &member);

@@ -37,9 +37,9 @@ struct run {
 /* A run of a plan, drawn; `even`: of a model that all members and stages have equal parts of: types, recomputation, groups. */
 static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, struct run *r)
 {
-    /* tensor, context; parts of odd models are not whole with the last one */
-    static const int groups[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}};
-    const int *group = groups[draw_below(seed, even ? 6 : 5)];
+    /* tensor, context; parts of odd models are not whole with the last ones */
+    static const int groups[][2] = {{1, 1}, {1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 4}, {2, 4}, {4, 1}};
+    const int *group = groups[draw_below(seed, even ? 8 : 5)];
     struct sp_model model =
         tiny(plan->layout.layers, draw_below(seed, 2) && plan->layout.stages == 1);
     int groups_of = sp_plan_groups(plan);
@@ -47,7 +47,7 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     int tensor = groups_of & SP_GROUP_PARAMETERS ? group[0] : 1;
     int context = groups_of & SP_GROUP_TOKENS ? group[1] : 1;
     int every = 1, mlp_rows = 0, head_rows = 0;
-    bool ring = false;
+    int ulysses = context;
 
     model.kv_heads = 4 >> draw_below(seed, 3); /* fewer than members, too */
     mlp_rows = draw_below(seed, 3) ? 0 : 7;
@@ -56,7 +56,7 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
         model.arch = draw_below(seed, 2) ? SP_ARCH_LLAMA : SP_ARCH_GPT2;
         model.qk_norm = model.arch == SP_ARCH_LLAMA && draw_below(seed, 2);
         every = 1 + draw_below(seed, 2);
-        ring = draw_below(seed, 2);
+        ulysses = context >> draw_below(seed, context == 4 ? 3 : context);
         head_rows = draw_below(seed, 3) ? 0 : 5;
     }
     assert_int_equal(sp_params_create(&model, &r->params), 0);
@@ -65,11 +65,13 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
                                       .shape = &r->shape,
                                       .recompute = (enum sp_recompute)draw_below(seed, 4),
                                       .every = every};
-    sp_shape_init(&r->shape, &model, 1 + draw_below(seed, 2), even ? 48 : 24,
+    sp_shape_init(&r->shape, &model, 1 + draw_below(seed, 2), even ? 96 : 24,
                   plan->layout.micro_batches);
     sp_shape_cut(&r->shape, mlp_rows, head_rows);
     sp_shape_tensor(&r->shape, tensor, draw_below(seed, 2));
-    sp_shape_context(&r->shape, context, ring);
+    while (!sp_shape_divides_heads(&r->shape.held, ulysses))
+        ulysses /= 2;
+    sp_shape_context(&r->shape, context, ulysses);
     sp_shape_share(&r->shape, context * data,
                    draw_below(seed, plan->family->facts.by_layer ? 4 : 2));
     r->shape.dtype = draw_below(seed, 2) ? SP_BF16 : SP_F32;
@@ -326,11 +328,11 @@ TEST(test_costs)
         assert_non_null(ms);
         walk_step(&run, note_flops);
         if (compare_flops(&plan, ms, op, sizeof op) > 1e-12)
-            fail_msg(
-                "draw %d, %s, %d stages, recompute %d, every %d, tensor %d, context %d: the FLOPs "
-                "priced for %s",
-                i, plan.def->name, plan.layout.stages, run.cfg.recompute, run.cfg.every,
-                run.shape.tensor, run.shape.context, op);
+            fail_msg("draw %d, %s, %d stages, recompute %d, every %d, tensor %d, context %d of %d: "
+                     "the FLOPs "
+                     "priced for %s",
+                     i, plan.def->name, plan.layout.stages, run.cfg.recompute, run.cfg.every,
+                     run.shape.tensor, run.shape.context, run.shape.ulysses, op);
         for (int k = 0; k < SP_ACTION_KINDS; k++)
             if (step.sent[k] != step.told[k])
                 fail_msg("draw %d, %s, %d stages, tensor %d, context %d, zero %d, recompute %d "

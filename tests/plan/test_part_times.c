@@ -8,7 +8,7 @@
 
 /* The times for one sequence, on devices that share layers or members that share tokens. */
 static struct sp_part_times times(const struct sp_machine *machine, const char *name, int seq,
-                                  int devices, int members, bool ring)
+                                  int devices, int members, int ulysses)
 {
     struct sp_part_times t;
     struct sp_model model;
@@ -17,14 +17,14 @@ static struct sp_part_times times(const struct sp_machine *machine, const char *
     assert_int_equal(sp_model_load(name, &model), 0);
     sp_shape_init(&sh, &model, 1, seq, 1);
     sh.dtype = SP_BF16;
-    sp_shape_context(&sh, members, ring);
+    sp_shape_context(&sh, members, ulysses);
     sp_part_times(machine, devices, &sh, &t);
     return t;
 }
 
 static double forward(const struct sp_machine *machine, int devices)
 {
-    struct sp_part_times t = times(machine, "gpt3-7b", 16384, devices, 1, false);
+    struct sp_part_times t = times(machine, "gpt3-7b", 16384, devices, 1, 1);
 
     return t.pre + t.attention + t.post;
 }
@@ -113,9 +113,9 @@ TEST(blocks_make_their_output_again)
 }
 
 /* Seconds of the forward and backward of a layer's attention when `members` share tokens. */
-static void attention(const struct sp_machine *machine, int members, bool ring, double seconds[2])
+static void attention(const struct sp_machine *machine, int members, int ulysses, double seconds[2])
 {
-    struct sp_part_times t = times(machine, "llama3-405b", 65536, 1, members, ring);
+    struct sp_part_times t = times(machine, "llama3-405b", 65536, 1, members, ulysses);
 
     seconds[0] = t.attention;
     seconds[1] = t.attention_input;
@@ -123,7 +123,8 @@ static void attention(const struct sp_machine *machine, int members, bool ring, 
 
 /* The time beyond that over links that take none must follow from the bytes of graphs/context/:
  * heads send (1 + 1/r) (t-1)/t^2 T 2h e each way. A ring sends 2 (t-1)/t T h e/r forward, hidden
- * unless that takes longer. */
+ * unless that takes longer; groups of u with a head each send (1 + 1/r) (u-1)/(u t) T 2h e, and around
+ * the ring a u-th. */
 TEST(members_exchange)
 {
     static struct sp_machine machine, fast;
@@ -134,24 +135,36 @@ TEST(members_exchange)
     fast = machine;
     fast.node.bandwidth = fast.network.bandwidth = 1e18;
     fast.node.latency_s = fast.network.latency_s = 0;
-    attention(&machine, 8, false, at);
-    attention(&fast, 8, false, alone);
+    attention(&machine, 8, 8, at);
+    attention(&fast, 8, 8, alone);
     for (int pass = 0; pass < 2; pass++) {
         double bytes = 2 * (1 + 1 / r) * 7 / 64 * T * h * e;
         double more = bytes / machine.node.bandwidth + machine.node.latency_s;
 
         assert_true(fabs((at[pass] - alone[pass]) / more - 1) < 1e-6);
     }
-    attention(&machine, 8, true, ring);
+    attention(&machine, 8, 1, ring);
     for (int pass = 0; pass < 2; pass++) /* long sequences hide the ring's messages */
         assert_true(fabs(ring[pass] / alone[pass] - 1) < 1e-6);
     machine.node.bandwidth /= 1e4;
-    attention(&machine, 8, true, ring);
+    attention(&machine, 8, 1, ring);
     for (int pass = 0; pass < 2; pass++) {
         double turn = 2 * T / 8 * h / r * e / machine.node.bandwidth + machine.node.latency_s;
 
         assert_true(fabs((ring[pass] - machine.rates.launch_s) / ((pass ? 15 : 7) * turn) - 1) <
                     1e-6);
+    }
+    assert_int_equal(sp_machine_load("a800-ib", &machine), 0); /* 16 members on two nodes */
+    machine.network.bandwidth /= 1e4;
+    attention(&machine, 16, 8, at);
+    for (int pass = 0; pass < 2; pass++) {
+        double inside = 2 * (1 + 1 / r) * 7 / 128 * T * h * e / machine.node.bandwidth;
+        double turn =
+            2 * T / 16 * h / r * e * machine.network.shared_by / machine.network.bandwidth;
+        double links = machine.node.latency_s + (pass ? 3 : 1) * machine.network.latency_s;
+        double want = inside + (pass ? 3 : 1) * turn + links + machine.rates.launch_s;
+
+        assert_true(machine.network.shared_by > 1 && fabs(at[pass] / want - 1) < 1e-6);
     }
 }
 

@@ -286,6 +286,45 @@ TEST(many_micro_batches)
     }
 }
 
+/* Members of one node divide the heads, or as many as can; those of several nodes only within a node, if
+ * whole sequences then take less time. */
+TEST(members_divide_heads)
+{
+    static struct sp_machine h100;
+    struct sp_search want = request("1f1b", 65536, 8);
+    struct sp_found f = {.stages = 1,
+                         .devices = 1,
+                         .context = 8,
+                         .data = 1,
+                         .batch = 1,
+                         .micro_batches = 1,
+                         .slices = 1,
+                         .dtype = SP_BF16};
+    static struct sp_model seven, tiny;
+    char text[SP_METHOD_TEXT];
+    int ulysses;
+
+    assert_int_equal(sp_machine_load("h100-ib", &h100), 0);
+    assert_int_equal(sp_model_load("gpt3-7b", &seven), 0);
+    assert_int_equal(sp_model_load("llama-tiny", &tiny), 0);
+    want.machine = &h100;
+    want.model = &seven;
+    assert_int_equal(sp_search_ulysses(&want, &f), 8);
+    f.context = 16;
+    ulysses = sp_search_ulysses(&want, &f);
+    print_message("gpt3-7b, 2 nodes: %s\n", sp_method_text(16, ulysses, text));
+    assert_true(ulysses > 1 && ulysses <= 8);
+    f.slices = 4;
+    assert_int_equal(sp_search_ulysses(&want, &f), 16);
+    f.slices = 1;
+    want.model = &tiny; /* 4 heads */
+    f.context = 8;
+    assert_int_equal(sp_search_ulysses(&want, &f), 4);
+    assert_string_equal(sp_method_text(8, 4, text), "ulysses=4,ring");
+    assert_string_equal(sp_method_text(8, 8, text), "ulysses");
+    assert_string_equal(sp_method_text(8, 1, text), "ring");
+}
+
 /* ---- layers dealt out by time ----------------------------------------------------------------- */
 
 /* The step of 1f1b on two stages with so many layers on the first one. */

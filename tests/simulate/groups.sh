@@ -16,7 +16,7 @@ for name in $(sim list | sed 's/ .*//'); do
     same "$name, tensors" "$(simulated $options --seq 32 --tensor-parallel 2)" "$(listed $options)"
 done
 for group in "--tensor-parallel 2 --sequence-parallel off" "--context-parallel 2" \
-    "--context-parallel 2 --context-method ring" "--data-parallel 3" "--data-parallel 2 --zero 1" \
+    "--context-parallel 2 --context-method ring" "--context-parallel 4 --context-method ulysses=2,ring" "--data-parallel 3" "--data-parallel 2 --zero 1" \
     "--tensor-parallel 2 --context-parallel 2 --data-parallel 2"; do
     for name in 1f1b zbv helix; do
         options="--schedule $name --stages 4 --micro-batches 8 --layers 16"
@@ -33,9 +33,10 @@ sent()
 }
 
 grids="--tensor-parallel 2 --data-parallel 2 --zero 1,--context-parallel 2,--context-parallel 2 --context-method ring"
+grids="$grids,--context-parallel 4 --context-method ulysses=2@ring"
 for schedule in 1f1b zbv helix weipipe fsdp "seq1f1b --slices 4"; do
     while read -r -d , group; do
-        options="--schedule $schedule --model gpt2-124m --seq 256 --stages 2 --micro-batches 4 $group"
+        options="--schedule $schedule --model gpt2-124m --seq 256 --stages 2 --micro-batches 4 ${group//@/,}"
         run=$(sent simulate --json $options)
         told=$(sent show --format json $options)
         echo "$schedule, $group: $run"
@@ -82,6 +83,7 @@ near 0.98 1.005 "--tensor-parallel 2 --sequence-parallel off"
 near 0.9 1 "--tensor-parallel 4"
 near 0.95 1.005 "--context-parallel 2"
 near 0.95 1.1 "--context-parallel 4 --context-method ring"
+near 0.95 1.1 "--context-parallel 4 --context-method ulysses=2,ring"
 near 0.98 1.005 "--data-parallel 4"
 
 # Members that are in different nodes feel it.

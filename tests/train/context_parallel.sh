@@ -7,7 +7,7 @@ have_mpi || exit 77
 . "$(dirname "$0")/grid.sh"
 
 exact=yes context=yes
-two="--context-parallel 2" four="--context-parallel 4" ring="--context-method ring"
+two="--context-parallel 2" four="--context-parallel 4" ring="--context-method ring" both="--context-method ulysses=2,ring"
 grid 1 4 gpt-tiny 2 $four --stages 1
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule zb2p --recompute no-attention --post-validation
 grid 1 4 llama-tiny 4 $four --stages 1 --schedule zb1p --recompute full # more processes than key and value heads
@@ -21,6 +21,15 @@ grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule zb2p --recompute no-attenti
 grid 2 4 llama-tiny 4 $two $ring --stages 1 --schedule zb1p --recompute full --zero 1
 grid 1 6 llama-tiny 3 $two $ring --stages 3 --schedule wzb1 --chunks 2
 one=sppo slices=3 grid 1 4 gpt-tiny 2 $four $ring --stages 1 --schedule sppo
+grid 1 4 llama-tiny 2 $four $both --stages 1 --recompute full
+grid 1 8 llama-tiny 4 $four $both --stages 2 --schedule 1f1b --recompute selective
+grid 1 8 gpt-tiny 4 $four $both --stages 2 --schedule zbv --recompute no-attention
+grid 2 8 llama-tiny 2 $four $both --stages 1 --schedule zb1p --zero 1
+grid 1 8 gpt-tiny 2 --context-parallel 8 --context-method ulysses,ring --stages 1 # 4 heads: rings of 2
+grid 1 8 llama-tiny 2 --context-parallel 8 --context-method ulysses=4,ring --stages 1 # more than key and value heads
+one=sppo slices=3 grid 1 8 llama-tiny 2 $four $both --stages 2 --schedule sppo
+grid 1 8 llama-tiny 4 $four $both --stages 2 --schedule helix:qkv=weights --recompute full
+grid 1 8 gpt-tiny 4 $four $both --stages 2 --schedule helix:qkv=activations --slices 2
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights
 grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule helix:qkv=activations --slices 2 --recompute full
 grid 1 8 llama-tiny 4 $four --stages 2 --schedule helix:qkv=weights --recompute full
@@ -34,6 +43,7 @@ exact=yes
 every="--document-separator 32" # words
 grid 1 4 llama-tiny 2 $four --stages 1 --micro-batch-size 1
 grid 1 4 gpt-tiny 2 $four $ring --stages 1 --recompute full
+grid 1 4 llama-tiny 2 $four $both --stages 1
 one=sppo slices=3 grid 1 4 gpt-tiny 2 $two --stages 2 --schedule sppo
 one=sppo slices=3 grid 1 4 llama-tiny 2 $two $ring --stages 2 --schedule sppo
 every=
@@ -49,6 +59,7 @@ grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 2,0,6,0 --zero
     grid 1 8 llama-tiny 4 $four --stages 2 --schedule "$name"
     grid 2 8 gpt-tiny 4 $two --stages 2 --schedule "$name" --zero 1
     grid 1 8 gpt-tiny 4 $four $ring --stages 2 --schedule "$name"
+    grid 1 8 llama-tiny 4 $four $both --stages 2 --schedule "$name"
 done
 one= slices=
 
@@ -67,23 +78,23 @@ done
 # Outputs are kept rounded, and merged so in every turn.
 train="train --data $work/text --seq 64 --stages 1 --micro-batches 2 --steps 2 --model llama-tiny --dtype bf16"
 quiet "bf16 alone" starpipe $train --dump-grads "$work/one.safetensors"
-for method in ulysses ring; do
+for method in ulysses ring ulysses=2,ring; do
     quiet "bf16, $method" mpi 4 $train $four --context-method $method --dump-grads "$work/grid.safetensors"
     agree "bf16, $method: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 2e-2
 done
 
-# ---- bytes of a layer and micro-batch: heads 4 (1 + 1/r) (t-1)/t^2 T h e, around the ring (4 (t-1)/t + 2) T h e/r;
-# and 4 P log2 t for the gradients
+# ---- bytes of a layer and micro-batch, T in groups of u: heads 4 (1 + 1/r) (u-1)/(u t) T h e, around the ring
+# (4 (t/u - 1) + 2 t/u)/t T h e/r; and 4 P log2 t for the gradients
 
-# exchanged METHOD MODEL HEADS-A-KEY-HEAD T: what T members send.
+# exchanged METHOD U MODEL HEADS-A-KEY-HEAD T: what T members send.
 exchanged()
 {
-    local method=$1 r=$3 t=$4 layers=8 h=64 tokens=32 m=2 p sent rounds of_layer
+    local method=$1 u=$2 r=$4 t=$5 layers=8 h=64 tokens=32 m=2 p sent rounds of_layer
 
-    shift
+    shift 2
     rounds=$((t / 2)) # log2 of 2 and 4
-    of_layer=$((4 * (r + 1) * (t - 1) * tokens * h * 4 / (r * t * t)))
-    [ "$method" = ulysses ] || of_layer=$(((4 * (t - 1) + 2 * t) * tokens * h * 4 / (r * t)))
+    of_layer=$((4 * (r + 1) * (u - 1) * tokens * h * 4 / (r * t * u)))
+    [ "$u" -eq "$t" ] || of_layer=$((of_layer + (4 * (t / u - 1) + 2 * t / u) * tokens * h * 4 / (r * t)))
     quiet "$1, $t members" mpi "$t" train --model "$1" --data "$work/text" --seq $tokens --steps 1 --stages 1 \
         --micro-batches $m --context-parallel "$t" --context-method "$method" --log "$work/log"
     p=$(starpipe train --model "$1" --seq $tokens --dry-run --json | sed -n 's/.*"optimizer_bytes": \([0-9]*\).*/\1/p')
@@ -92,11 +103,14 @@ exchanged()
     echo "$1, $t members, $method: $sent bytes sent by each, $formula by the formula"
     [ "$sent" -eq "$formula" ] || fail "$1, $t members: $sent bytes, not $formula"
 }
-for method in ulysses ring; do
-    exchanged $method gpt-tiny 1 2
-    exchanged $method gpt-tiny 1 4
-    exchanged $method llama-tiny 2 2
+for method in "ulysses 2 4" "ring 1 1"; do
+    read -r method two_of four_of <<< "$method"
+    exchanged $method $two_of gpt-tiny 1 2
+    exchanged $method $four_of gpt-tiny 1 4
+    exchanged $method $two_of llama-tiny 2 2
 done
+exchanged ulysses=2,ring 2 gpt-tiny 1 4
+exchanged ulysses=2,ring 2 llama-tiny 2 4
 
 # ---- refusals, and a process that stops
 
@@ -107,6 +121,11 @@ refused "context-parallel 2: sequences of 31 tokens" train $few --seq 31 $two --
 refused "document-separator 256: llama-tiny has tokens 0 to 255" train $few --document-separator 256 --dry-run
 refused "context-parallel 2 is not available for slimpipe" train $few $two --schedule slimpipe --slices 2 --dry-run
 refused "context-parallel 2 is not available for sppo:multiplex" train $few $two --schedule sppo:multiplex --slices 2 --dry-run
+refused "context-method ulysses=3,ring: 4 processes.*no groups of 3" train $few $four --context-method ulysses=3,ring --dry-run
+refused "context-method rings: want ulysses, ring, .*did you mean ring" train $few $four --context-method rings --dry-run
+refused "4 heads and 2 of.*which 8 processes cannot share.*with --context-method ulysses,ring" train $few \
+    --context-parallel 8 --context-method ulysses=8,ring --dry-run
+refused "sequences of 36 tokens are no multiple of 8" train $few --seq 36 $four $both --dry-run
 refused "sequences of 34 tokens are no multiple of 4" train $few --seq 34 $two $ring --dry-run
 refused "slice 0 has 15 tokens, no multiple of 2" train $few $two --schedule sppo --slices 2 --partition-slices 15,17 --dry-run
 refused "context-parallel 4: 16 slices have 64 parts" train $few $four --schedule sppo --slices 16 --dry-run

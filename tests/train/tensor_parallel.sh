@@ -9,6 +9,7 @@ have_mpi || exit 77
 exact=yes context=yes
 two="--tensor-parallel 2" four="--tensor-parallel 4" whole="--sequence-parallel off"
 heads="--context-parallel 2" ring="--context-parallel 2 --context-method ring"
+both="--context-parallel 4 --context-method ulysses=2,ring"
 grid 1 4 gpt-tiny 2 $four --stages 1
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule zb2p --recompute no-attention --post-validation
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule zb1p --recompute full
@@ -30,6 +31,8 @@ grid 2 4 llama-tiny 4 $two $whole --stages 1 --recompute full --zero 1
 grid 1 4 gpt-tiny 2 $two $heads --stages 1 --recompute full
 grid 1 4 llama-tiny 2 $two $heads $whole --stages 1 # a key and value head on two processes
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two $ring --stages 1 --schedule sppo
+grid 1 8 llama-tiny 2 $two $both --stages 1 --recompute full # a key and value head on two processes
+one=sppo slices=2 grid 1 8 gpt-tiny 2 $two $both $whole --stages 1 --schedule sppo
 exact=no
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo --recompute selective \
     --offload full --offload-dir "$work"

@@ -52,7 +52,7 @@ int sp_zero3(const struct sp_run *run, struct sp_run_result *result)
     link = run->stages > machine->devices_per_node ? &machine->network : &machine->node;
     sh = sp_bf16_shape(&run->model, run->batch, run->seq, run->micro_batches);
     if (run->context > 1)
-        sp_shape_context(&sh, run->context, false);
+        sp_shape_context(&sh, run->context, run->context);
     *result = (struct sp_run_result){0};
     result->step_s =
         run->micro_batches * fmax(run->context, 1) / n *

@@ -65,7 +65,9 @@ static void groups_text(const struct sp_shape *sh, char *text, size_t n)
                      sh->tensor, sh->sequence ? "and tokens " : "");
     if (sh->context > 1)
         snprintf(text + used, n - (size_t)used, ", %d devices a stage, %s", sh->context,
-                 sh->ring ? "keys and values around them" : "heads of attention shared out");
+                 sh->ring == 1      ? "heads of attention shared out"
+                 : sh->ulysses == 1 ? "keys and values around them"
+                                    : "heads shared out in groups, keys and values around these");
 }
 
 void sp_show_costs(const struct sp_show *show, char *text, size_t n)

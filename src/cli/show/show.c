@@ -93,13 +93,15 @@ static int check_options(const struct args *a)
     static const struct sp_layout_args like = SP_LAYOUT_ARGS_DEFAULT;
     const struct sp_layout_args *l = &a->layout;
     enum sp_offload_mode offload;
+    int ulysses;
 
     if (strcmp(l->offload, "none") && (!l->model || a->cost))
         return sp_error(EINVAL,
                         "show: --offload %s: what may leave memory, and how long that takes, is "
                         "the model's and the machine's; give --model and leave out --cost",
                         l->offload);
-    if (sp_parse_offload("show", l, &offload))
+    if (sp_parse_offload("show", l, &offload) ||
+        sp_parse_context_method("show", &a->groups, &ulysses))
         return -EINVAL;
     if (l->memory_limit && !l->model)
         return sp_error(EINVAL, "show: --memory-limit: an order has micro-batches, not bytes; give "

@@ -108,7 +108,9 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
     if (t->cfg.groups.context_parallel > 1)
         printf("%d processes a stage share the tokens of sequences%s\n",
                t->cfg.groups.context_parallel,
-               t->shape.ring ? ", whose keys and values pass them" : " and the heads of attention");
+               t->shape.ring == 1      ? " and the heads of attention"
+               : t->shape.ulysses == 1 ? ", whose keys and values pass them"
+                                       : ", whose keys and values pass groups that share heads");
     if (t->cfg.groups.tensor_parallel > 1)
         printf("%d processes a stage share heads, MLP and vocabulary%s\n",
                t->cfg.groups.tensor_parallel,

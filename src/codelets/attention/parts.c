@@ -14,6 +14,14 @@ size_t sp_attn_elements(const struct sp_attn_args *a)
     return (size_t)sh->batch * (size_t)a->q_len * (size_t)sh->q_width;
 }
 
+/* Puts a piece among n others, by position. */
+static void insert_piece(struct sp_keys *piece, int n, struct sp_keys new)
+{
+    for (; n > 0 && piece[n - 1].first > new.first; n--)
+        piece[n] = piece[n - 1];
+    piece[n] = new;
+}
+
 /* Lists the tokens of all buffers as pieces, by position, and returns how many there are. */
 static int list_pieces(const struct sp_attn_args *a, void *const *kv, void *const *dkv,
                        struct sp_keys *piece)
@@ -29,9 +37,10 @@ static int list_pieces(const struct sp_attn_args *a, void *const *kv, void *cons
             size_t at =
                 keys->at + (size_t)i * (size_t)sh->batch * (size_t)len * (size_t)sh->kv_width;
 
-            piece[n++] = (struct sp_keys){i ? keys->second : keys->first, len,
+            insert_piece(piece, n++,
+                         (struct sp_keys){i ? keys->second : keys->first, len,
                                           kv ? sp_skip(sh, kv[b], at) : NULL,
-                                          dkv && dkv[b] ? sp_skip(sh, dkv[b], at) : NULL};
+                                          dkv && dkv[b] ? sp_skip(sh, dkv[b], at) : NULL});
         }
     }
     return n;

@@ -6,6 +6,10 @@
 #include "policies/lowering/tensor.h"
 
 /*
+ * The members of a stage are groups of u neighbours that divide the heads, and a ring of such groups
+ * ("unified": Fang and Zhao 2024, "A Unified Sequence Parallelism Approach for Long Context Generative
+ * AI"). One group or groups of one are the two methods that it joins.
+ *
  * Context parallelism by heads (Ulysses: Jacobs et al. 2023, "DeepSpeed Ulysses", section 3): the
  * members of a stage split the tokens of every sequence, so each computes a layer for its own
  * tokens, except attention. Before attention the members exchange q, k and v: each gives away
@@ -15,11 +19,11 @@
  *   collect  the way back
  *
  * With t members, T tokens in all, h query columns and r query heads per key and value head, a
- * member sends (2 + 2/r) (t-1)/t^2 T h elements in the forward of a layer: q and o, k and v. The
+ * member sends (2 + 2/r) (u-1)/(u t) T h elements in the forward of a layer: q and o, k and v. The
  * backward sends as many: their gradients.
  */
 
-/* `kind`: SP_TENSOR_Q, KV, O or a gradient of those. Takes parts[members] from the stage's pool;
+/* `kind`: SP_TENSOR_Q, KV, O or a gradient of those. Takes parts[u] from the stage's pool;
  * `whole` stays. */
 void sp_context_spread(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_tensor *whole,
                        struct sp_tensor **parts);
@@ -36,12 +40,14 @@ void sp_context_collect(struct sp_op_ctx *c, enum sp_tensor_kind kind,
  * gives. In the backward keys and values pass again together with their gradients. The gradients go
  * one step further, which brings them back to their owner.
  *
- * Each member has two parts of a sequence, the k-th from its beginning and from its end
- * (sp_shape_member), and so attends to half of what passes in every turn but the first.
+ * Each group has two parts of a sequence, the k-th from its beginning and from its end
+ * (sp_shape_member), and so attends to half of what passes in every turn but the first. A member
+ * passes on what its neighbours gave it, its heads of the group's tokens, to the same place of the
+ * next group.
  *
  * With t members, T tokens in all, h hidden columns and r query heads per key and value head, a
- * member sends 2 (t-1)/t T h/r elements in the forward of a layer, and as many and 2 T h/r in the
- * backward.
+ * member sends 2 (t-u)/(t u) T h/r elements in the forward of a layer, and as many and 2/u T h/r in
+ * the backward.
  */
 
 /* Computes attention of layer i of the slice: o and lse from q and the keys and values of this

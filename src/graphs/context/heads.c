@@ -6,7 +6,7 @@ struct exchange {
     struct sp_op_ctx *c;
     enum sp_tensor_kind kind;
     int64_t tag;
-    int members, me;
+    int members, me; /* of the neighbours that divide the heads */
     size_t elements; /* in one part */
 };
 
@@ -23,8 +23,8 @@ static struct exchange begin(struct sp_op_ctx *c, enum sp_tensor_kind kind)
         .c = c,
         .kind = kind,
         .tag = sp_exchange_tag(g),
-        .members = sp_graph_members(g),
-        .me = sp_graph_member(g),
+        .members = g->shape.ulysses,
+        .me = sp_graph_member(g) % g->shape.ulysses,
     };
 
     e.elements = (size_t)c->sh->rows * (size_t)(is_keys(&e) ? heads->kv_width : heads->q_width);
@@ -43,10 +43,11 @@ static void swap(const struct exchange *e, struct sp_tensor *const *out, struct 
 {
     for (int k = 1; k < e->members; k++) {
         int to = (e->me + k) % e->members, from = (e->me - k + e->members) % e->members;
+        int first = sp_graph_member(e->c->g) - e->me;
 
-        sp_member_send(e->c, e->kind, out[to], sp_context_pipeline(e->c->g, to), e->tag);
+        sp_member_send(e->c, e->kind, out[to], sp_context_pipeline(e->c->g, first + to), e->tag);
         in[from] = take(e);
-        sp_member_receive(e->c, in[from], sp_context_pipeline(e->c->g, from), e->tag);
+        sp_member_receive(e->c, in[from], sp_context_pipeline(e->c->g, first + from), e->tag);
     }
     in[e->me] = out[e->me];
 }

@@ -203,7 +203,7 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
         t->heads[j].o = parts[j];
         t->heads[j].lse = lse;
     }
-    if (heads->ring)
+    if (heads->ring > 1)
         sp_context_ring_forward(c, i, stashed);
     else if (c->attend)
         c->attend(c, i, NULL, stashed);
@@ -312,7 +312,7 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool, int
         sp_op_await(c);
     for (int j = parts_of(c) - 1; j >= 0; j--)
         take_dq(c, i, j, pool);
-    if (c->sh->ring)
+    if (c->sh->ring > 1)
         sp_context_ring_backward(c, i, first, released);
     else if (c->attend)
         c->attend(c, i, t->own.d_o, released);

@@ -25,7 +25,7 @@ static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, i
  * half of one. */
 static struct sp_rows rows_of(const struct sp_op_ctx *c, int j, int width)
 {
-    int halves = c->sh->ring ? 2 : 1, len = c->sh->seq / halves;
+    int halves = c->sh->ring > 1 ? 2 : 1, len = c->sh->seq / halves;
 
     return (struct sp_rows){.batch = c->sh->batch * halves,
                             .width = width,

@@ -54,18 +54,32 @@ static double gathered(const struct cost *c)
     return beyond > within ? beyond : within;
 }
 
-/* The keys and values of all tokens up to these pass through all devices that share them, one after
- * the other, in the backward with their gradients. The slowest link decides. */
+/* The width of a row of keys and values, counting heads that several devices have. */
+static double keys_width(const struct cost *c)
+{
+    double copies = (double)c->sh->ulysses / c->sh->held.kv_heads;
+
+    return c->sh->kv_width * fmax(copies, 1);
+}
+
+/* The keys and values of all tokens up to these pass through all groups that share them, one after
+ * the other, in the backward with their gradients. The slowest link decides. Beyond the node the
+ * devices of a group send at the same time, to those of the next. */
 static double passed(const struct cost *c, enum sp_attention_pass pass)
 {
-    int members = c->sh->context, turns = members - 1;
+    int members = c->sh->ring, turns = members - 1;
     double bytes = (double)sp_shape_elem(c->sh) * c->sh->batch * (c->sh->first + c->sh->seq) /
-                   members * c->sh->kv_width / c->devices / sp_shape_shares(c->sh);
-    bool inside = members * group_of(c) <= c->machine->devices_per_node;
+                   c->sh->context * keys_width(c) / c->devices / sp_shape_shares(c->sh);
+    double group = c->sh->ulysses * group_of(c);
+    const struct sp_link *network = &c->machine->network;
 
+    if (members == 1)
+        return 0;
     if (pass == SP_ATTENTION_BACKWARD)
         turns += members;
-    return turns * sp_link_s(inside ? &c->machine->node : &c->machine->network, bytes);
+    if (members * group <= c->machine->devices_per_node)
+        return turns * sp_link_s(&c->machine->node, bytes);
+    return turns * sp_link_s(network, bytes * fmin(group, network->shared_by));
 }
 
 /* An all-to-all of the devices that share tokens turns queries, keys, values and outputs from parts
@@ -73,11 +87,13 @@ static double passed(const struct cost *c, enum sp_attention_pass pass)
  * share. */
 static double exchanged(const struct cost *c)
 {
-    double members = c->sh->context, inside = c->machine->devices_per_node / group_of(c);
+    double members = c->sh->ulysses, inside = c->machine->devices_per_node / group_of(c);
     double bytes = (double)sp_shape_elem(c->sh) * c->sh->rows / c->devices *
-                   (2 * c->sh->q_width + c->sh->kv_width) / members;
+                   (2 * c->sh->q_width + keys_width(c)) / members;
     double within, beyond;
 
+    if (members == 1)
+        return 0;
     inside = inside < 1 ? 1 : inside < members ? inside : members;
     within = inside > 1 ? sp_link_s(&c->machine->node, bytes * (inside - 1)) : 0;
     if (inside >= members)
@@ -141,7 +157,7 @@ static double attention(const struct cost *c, enum sp_attention_pass pass)
     if (c->sh->context == 1)
         return s;
     /* in a ring, the keys of the next turn arrive while attention reads those of this one */
-    return c->sh->ring ? fmax(s, passed(c, pass)) : s + exchanged(c);
+    return fmax(s, passed(c, pass)) + exchanged(c);
 }
 
 static void again(struct sp_part_times *t, double norm, double activation, double down)

@@ -149,12 +149,12 @@ int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
 
     if (!err && want->keys == SP_KEYS_LEAVE && !sp_keys_may_leave(plan, sh)) {
         sp_offload_destroy(offload);
-        return sp_error(EINVAL,
-                        "--offload-keys leave: keys and values leave where one stage after the "
-                        "other reads them "
-                        "slice by slice: with 3 slices or more, not with sppo:multiplex, "
-                        "slimpipe:exchange=on, --context-method ring, or --tensor-parallel with "
-                        "--context-parallel");
+        return sp_error(
+            EINVAL, "--offload-keys leave: keys and values leave where one stage after the "
+                    "other reads them "
+                    "slice by slice: with 3 slices or more, not with sppo:multiplex, "
+                    "slimpipe:exchange=on, a ring of --context-method, or --tensor-parallel with "
+                    "--context-parallel");
     }
     if (err == -ENOMEM)
         return sp_error(ENOMEM, "no memory to plan the activations of %d stages",

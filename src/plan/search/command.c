@@ -43,7 +43,7 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
     int processes = sp_found_processes(f);
     bool limited =
         f->offload != SP_OFFLOAD_NONE || f->by_layer || (def && !strcmp(def->name, "adapipe"));
-    char recompute[SP_RECOMPUTE_TEXT], launcher[32] = "";
+    char method[SP_METHOD_TEXT], recompute[SP_RECOMPUTE_TEXT], launcher[32] = "";
 
     if (processes > 1)
         snprintf(launcher, sizeof launcher, "mpirun -np %d ", processes);
@@ -75,8 +75,9 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
         add(text, n, " --tensor-parallel %d", f->devices);
     if (f->context > 1)
         add(text, n, " --context-parallel %d", f->context);
-    if (f->context > 1 && sp_search_rings(want, f))
-        add(text, n, " --context-method ring");
+    if (f->context > 1 && sp_search_ulysses(want, f) < f->context)
+        add(text, n, " --context-method %s",
+            sp_method_text(f->context, sp_search_ulysses(want, f), method));
     if (f->data > 1)
         add(text, n, " --data-parallel %d", f->data);
     if (f->zero)

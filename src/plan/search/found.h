@@ -118,9 +118,12 @@ static inline const struct sp_machine *sp_search_machine(const struct sp_search 
 int64_t sp_search_limit(const struct sp_search *want);
 int64_t sp_search_limit_of(const struct sp_search *want, const struct sp_machine *machine);
 
-/* True if devices that share tokens pass keys and values around a ring, as they cannot share the
- * heads. */
-bool sp_search_rings(const struct sp_search *want, const struct sp_found *f);
+/* How many of the devices that share tokens divide the heads: as many as can; if they are on several
+ * nodes, those within a node if that takes less time. */
+int sp_search_ulysses(const struct sp_search *want, const struct sp_found *f);
+/* --context-method for that: "ulysses=2,ring". */
+enum { SP_METHOD_TEXT = 32 };
+const char *sp_method_text(int context, int ulysses, char text[SP_METHOD_TEXT]);
 
 /* The first of n layouts that fits and that train can run; NULL: none. */
 const struct sp_found *sp_search_recommended(const struct sp_found *best, int n);

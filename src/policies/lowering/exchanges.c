@@ -5,17 +5,20 @@
 #include "policies/lowering/lowering.h"
 #include "policies/lowering/pipelines.h"
 
-/* Around a ring, keys and values of this slice and of those before pass all members. A backward
- * sends them around once more, and their gradients too, which go one step further. */
-static int64_t around(const struct sp_shape *sh, const struct sp_op_work *work,
+/* Around a ring, keys and values of this slice and of those before pass all members: a member's
+ * heads of the tokens of its neighbours. A backward sends them around once more, and their gradients
+ * too, which go one step further. */
+static int64_t around(const struct sp_shape *heads, const struct sp_op_work *work,
                       enum sp_recompute recompute)
 {
-    int64_t kv = (int64_t)sp_shape_elem(sh) * sh->batch * (work->first_token + work->tokens) /
-                 sh->context * sh->kv_width;
-    int turns = sh->context - 1;
+    int64_t kv = (int64_t)sp_shape_elem(heads) * heads->batch * (work->first_token + work->tokens) /
+                 heads->ring * heads->kv_width;
+    int turns = heads->ring - 1;
 
+    if (heads->ring == 1)
+        return 0;
     if (work->input)
-        turns += sh->context + (recompute == SP_RECOMPUTE_FULL ? turns : 0);
+        turns += heads->ring + (recompute == SP_RECOMPUTE_FULL ? turns : 0);
     return turns * kv;
 }
 
@@ -156,7 +159,7 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
         return 0;
     sp_shape_slice(sh, work->first_token, work->tokens, &slice);
     sp_shape_heads(&slice, &heads);
-    part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->context - 1);
+    part = (int64_t)sp_shape_elem(sh) * slice.rows * (sh->ulysses - 1);
     for (int l = work->first; l < work->first + work->layers; l++) {
         /* q, k, v that were received are kept, whatever else is recomputed */
         bool kept = plan->family->facts.parts && !work->qkv_with_attention && !work->pre;
@@ -166,8 +169,8 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
                                   plan->layout.slices > 1 && !plan->family->facts.parts);
 
         t.q += kept && again;
-        bytes += sh->ring ? around(sh, work, kept && !again ? SP_RECOMPUTE_NONE : mode)
-                          : part * (t.q * heads.q_width + t.kv * heads.kv_width);
+        bytes += part * (t.q * heads.q_width + t.kv * heads.kv_width) +
+                 around(&heads, work, kept && !again ? SP_RECOMPUTE_NONE : mode);
     }
     return bytes;
 }
