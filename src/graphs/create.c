@@ -170,9 +170,9 @@ static int allocate_cut(const struct sp_graph *g, struct sp_cut *cut)
     cut->shapes = calloc(n, sizeof *cut->shapes);
     cut->heads = exchanges && !shared ? calloc(n, sizeof *cut->heads) : NULL;
     cut->shares = shared ? calloc(m, sizeof *cut->shares) : NULL;
-    cut->joined = shared && g->shape.context > 1 ? calloc(1, sizeof *cut->joined) : NULL;
+    cut->joined = g->shape.joins ? calloc(1, sizeof *cut->joined) : NULL;
     if (!cut->shapes || (exchanges && !shared && !cut->heads) || (shared && !cut->shares) ||
-        (shared && g->shape.context > 1 && !cut->joined))
+        (g->shape.joins && !cut->joined))
         return -ENOMEM;
     if (shared && g->shape.mlp_rows < g->shape.rows && allocate_chunks(cut))
         return -ENOMEM;

@@ -101,7 +101,7 @@ struct sp_tensor *sp_take_sum(const struct sp_op_ctx *c, const struct sp_shape *
 /* True if attention works on the shares of the tokens themselves. */
 static bool attends_shares(const struct sp_shape *sh)
 {
-    return sh->tensor > 1 && sh->context == 1;
+    return sh->tensor > 1 && !sh->joins;
 }
 
 int sp_activations_parts(const struct sp_shape *sh)

@@ -101,6 +101,11 @@ void sp_shape_share(struct sp_shape *sh, int pipelines, int zero)
     sh->loss_scale /= (float)pipelines;
 }
 
+void sp_shape_join(struct sp_shape *sh, int slices)
+{
+    sh->joins = sh->tensor > 1 && (sh->context > 1 || slices * sp_shape_shares(sh) > SP_MAX_SLICES);
+}
+
 static void spread_rows(struct sp_shape *sh, int devices)
 {
     sh->rows /= devices;
@@ -123,6 +128,7 @@ void sp_shape_context(struct sp_shape *sh, int context, int ulysses)
     sh->ring = context / ulysses;
     spread_rows(sh, context);
     sh->loss_scale *= (float)context; /* sp_shape_share counts these devices as pipelines */
+    sp_shape_join(sh, 1);
 }
 
 void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)
@@ -167,6 +173,7 @@ void sp_shape_joined(const struct sp_shape *sh, struct sp_shape *joined)
     take_widths(joined, &sh->held);
     joined->rows *= sp_shape_shares(sh);
     joined->tensor = 1;
+    joined->joins = false;
     joined->sequence = false;
 }
 

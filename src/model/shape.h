@@ -24,6 +24,7 @@ struct sp_shape {
     int ulysses;           /* of these, neighbours that divide the heads of attention */
     int ring;              /* groups of such neighbours, around which keys and values travel */
     int tensor; /* devices that share heads, MLP and vocabulary (model/tensor_parts.h); 1: none do */
+    bool joins;    /* they join their shares of the tokens for attention */
     bool sequence; /* they also share the tokens of all else; otherwise each has all tokens there */
     int table_first; /* the first row of the position table that a device has */
     int first;       /* position of the first token: not 0 in later slices of a sequence */
@@ -62,6 +63,11 @@ void sp_shape_cut(struct sp_shape *sh, int mlp_rows, int head_rows);
  * `ulysses`, a divisor, of them divide the heads of attention; 0: as many as can
  * (sp_shape_divides_heads), after sp_shape_tensor. */
 void sp_shape_context(struct sp_shape *sh, int context, int ulysses);
+
+/* Joins the shares of devices that share parameters for attention, if they share tokens too, or if
+ * sequences have so many slices that attention would have more than SP_MAX_SLICES parts of keys. To
+ * be called after the sizes of groups are set. */
+void sp_shape_join(struct sp_shape *sh, int slices);
 
 /* True if so many devices can divide the heads that a device has of queries, and of keys and values.
  * Several may have the same head of the latter. */
@@ -103,10 +109,10 @@ static inline bool sp_shape_exchanges(const struct sp_shape *sh)
 
 /* The number of parts in which attention receives the tokens of a slice: one from each device that
  * exchanges tokens for heads, or one from each that shares parameters; 1 if it has them in one
- * piece. */
+ * piece, or joins them. */
 static inline int sp_shape_parts(const struct sp_shape *sh)
 {
-    return sh->context > 1 ? sh->ulysses : sp_shape_shares(sh);
+    return sh->context > 1 ? sh->ulysses : sh->joins ? 1 : sp_shape_shares(sh);
 }
 
 /*

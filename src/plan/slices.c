@@ -193,16 +193,19 @@ static int check_tokens(const char *command, const char *option, int devices,
                         const struct sp_plan *plan, const struct sp_shape *sh)
 {
     int unit = sp_shape_unit(sh), slices = plan->layout.slices;
+    int parts = plan->family->facts.shares_attention ? unit : sp_shape_parts(sh);
 
     if (sh->seq % unit)
         return sp_error(EINVAL, "%s: --%s %d: sequences of %d tokens are no multiple of %d",
                         command, option, devices, sh->seq, unit);
-    if (slices * unit > SP_MAX_SLICES || slices * unit > sh->seq)
+    if (slices * unit > sh->seq)
+        return sp_error(EINVAL, "%s: --%s %d: %d slices have %d parts, a sequence has %d tokens",
+                        command, option, devices, slices, slices * unit, sh->seq);
+    if (slices * parts > SP_MAX_SLICES)
         return sp_error(EINVAL,
                         "%s: --%s %d: %d slices have %d parts, at most %d of a sequence are "
                         "possible",
-                        command, option, devices, slices, slices * unit,
-                        sh->seq < SP_MAX_SLICES ? sh->seq : SP_MAX_SLICES);
+                        command, option, devices, slices, slices * parts, SP_MAX_SLICES);
     return 0;
 }
 

@@ -6,8 +6,7 @@ bool sp_keys_may_leave(const struct sp_plan *plan, const struct sp_shape *sh)
 {
     /* a ring passes all of them together; if stages share slices or attention, others read them */
     return plan->layout.slices > 2 && !plan->family->shared && !plan->family->facts.parts &&
-           !plan->family->facts.shares_attention && sh->ring == 1 &&
-           !(sh->tensor > 1 && sh->context > 1);
+           !plan->family->facts.shares_attention && sh->ring == 1 && !sh->joins;
 }
 
 /* The last slice's keys stay, because its backward follows. */

@@ -23,6 +23,7 @@ static void shape_of(const struct sp_search *want, const struct sp_found *f, boo
     shape->dtype = f->dtype;
     sp_shape_tensor(shape, apart ? 1 : f->devices, true);
     sp_shape_context(shape, f->context, ulysses);
+    sp_shape_join(shape, f->slices);
     sp_shape_share(shape, f->context * f->data, f->zero);
 }
 

@@ -89,8 +89,7 @@ bool sp_shares_output(const struct sp_plan *plan, const struct sp_shape *sh,
                                     : sp_attention_stage(&plan->layout, op->mb, layer);
 
     return layer >= 0 && other == stage && sp_stash_keeps(recompute, SP_STASH_O) &&
-           sp_shipment(plan, sh) != SP_SHIP_ATTENTION && !sp_shape_exchanges(sh) &&
-           !(sh->tensor > 1 && sh->context > 1);
+           sp_shipment(plan, sh) != SP_SHIP_ATTENTION && !sp_shape_exchanges(sh) && !sh->joins;
 }
 
 void sp_parts_stash_tensors(const struct sp_plan *plan, const struct sp_shape *sh,
