@@ -106,9 +106,9 @@ static bool attends_shares(const struct sp_shape *sh)
 
 int sp_activations_parts(const struct sp_shape *sh)
 {
-    int heads = sp_shape_exchanges(sh) ? sh->ulysses : 0;
+    int heads = sp_shape_exchanges(sh) ? sh->ulysses : 0, shares = sp_shape_shares(sh);
 
-    return heads + (sh->tensor > 1 ? sp_shape_shares(sh) : 0);
+    return heads + (shares > 1 ? shares : 0);
 }
 
 void sp_activations_give(const struct sp_shape *sh, struct sp_layer_activations *t,
@@ -116,6 +116,6 @@ void sp_activations_give(const struct sp_shape *sh, struct sp_layer_activations 
 {
     bool exchanges = sp_shape_exchanges(sh);
 
-    t->shares = sh->tensor > 1 ? parts + (exchanges ? sh->ulysses : 0) : &t->own;
+    t->shares = sp_shape_shares(sh) > 1 ? parts + (exchanges ? sh->ulysses : 0) : &t->own;
     t->heads = exchanges ? parts : attends_shares(sh) ? t->shares : &t->own;
 }

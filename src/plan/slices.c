@@ -238,6 +238,12 @@ static int check_tensor(const char *command, const char *schedule, const struct 
     if (!(sp_plan_groups(plan) & SP_GROUP_PARAMETERS))
         return sp_error(EINVAL, "%s: --tensor-parallel %d is not available for %s; leave it out",
                         command, T, schedule);
+    if (plan->family->shared && sh->sequence)
+        return sp_error(
+            EINVAL,
+            "%s: --tensor-parallel %d: stages of %s:multiplex share tokens already; add "
+            "--sequence-parallel off",
+            command, T, plan->def->name);
     if (!sp_model_is_divisible(m, T, what, sizeof what))
         return sp_error(EINVAL,
                         "%s: --tensor-parallel %d: %s has %s, which %d processes cannot share",

@@ -87,7 +87,7 @@ static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int 
                       struct sp_tensor **out)
 {
     const struct sp_layer_activations *t = kept->layer;
-    enum { WHOLE = 3 };
+    enum { WHOLE = 5 };
     struct sp_tensor *const whole[SP_UNIT_TENSORS][WHOLE] = {
         [SP_STASH_X] = {t->x},
         [SP_STASH_PRE] = {t->pre, t->n1},
@@ -95,7 +95,7 @@ static int tensors_of(const struct sp_graph *g, const struct sp_kept *kept, int 
         [SP_STASH_KV] = {t->own.kv},
         [SP_STASH_O] = {t->own.o},
         [SP_STASH_LSE] = {t->own.lse},
-        [SP_STASH_POST] = {t->post, t->r, t->n2},
+        [SP_STASH_POST] = {t->post, t->r, t->n2, t->own.u, t->own.g},
         [SP_UNIT_HEAD] = {kept->chunk ? kept->chunk->out : NULL}};
     int n = add_buffers(out, 0, whole[tensor], WHOLE);
 

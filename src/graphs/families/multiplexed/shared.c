@@ -18,6 +18,12 @@ static struct sp_slice_part part_of(const struct sp_op_ctx *c, int part)
     return sp_part_at(sp_multiplex_layout(c->g), c->global, part);
 }
 
+/* The shape of a part's tokens and, if members share parameters, of this one's heads. */
+static const struct sp_shape *heads_of(const struct sp_op_ctx *c, int part)
+{
+    return c->cut->shares ? &c->cut->shares[part] : &c->cut->shapes[part];
+}
+
 static struct sp_layer_activations *activations_of(const struct sp_op_ctx *c, int part, int i)
 {
     return &sp_multiplexed_activations(c->g, c->global, c->mb, part)->layers[i];
@@ -198,6 +204,7 @@ static bool begin_gradients(const struct sp_op_ctx *c, int i)
 static void attend(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, int64_t bytes)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
+    const struct sp_shape *sh = heads_of(c, c->slice);
     bool first = d_o && begin_gradients(c, i);
     int others = helpers(c);
     struct queries q;
@@ -207,11 +214,11 @@ static void attend(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, int64_t by
     q.at.q = t->own.q;
     q.at.o = t->own.o;
     q.at.lse = t->own.lse;
-    q.at.sum = t->own.sum = sp_take_sum(c, c->sh, 1 + others);
+    q.at.sum = t->own.sum = sp_take_sum(c, sh, 1 + others);
     if (d_o)
-        sp_attn_bwd_insert(&c->ctx, c->sh, &q.at, first, d_o, t->own.dq, bytes);
+        sp_attn_bwd_insert(&c->ctx, sh, &q.at, first, d_o, t->own.dq, bytes);
     else
-        sp_attn_fwd_insert(&c->ctx, c->sh, &q.at, bytes);
+        sp_attn_fwd_insert(&c->ctx, sh, &q.at, bytes);
 }
 
 static struct sp_tensor_id tensor_of(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part)
@@ -243,7 +250,7 @@ static struct sp_tensor *leave(const struct sp_op_ctx *c, enum sp_tensor_kind ki
 /* Attention for another part's queries. */
 static void help(const struct sp_op_ctx *c, int part, int i)
 {
-    const struct sp_shape *sh = &c->cut->shapes[part];
+    const struct sp_shape *sh = heads_of(c, part);
     struct sp_task_context ctx = c->ctx;
     size_t elem = sp_shape_elem(sh);
     struct queries q;
@@ -296,10 +303,11 @@ static void merge(struct sp_op_ctx *c, int i)
         q.at.lse = t->own.lse;
         q.at.sum = t->own.sum;
         if (c->ctx.pass == 'F')
-            sp_attn_merge_insert(&c->ctx, c->sh, &q.at, sent(c, SP_TENSOR_O, k),
+            sp_attn_merge_insert(&c->ctx, heads_of(c, c->slice), &q.at, sent(c, SP_TENSOR_O, k),
                                  sent(c, SP_TENSOR_LSE, k));
         else
-            sp_attn_add_insert(&c->ctx, c->sh, &q.at, t->own.dq, sent(c, SP_TENSOR_DQ, k));
+            sp_attn_add_insert(&c->ctx, heads_of(c, c->slice), &q.at, t->own.dq,
+                               sent(c, SP_TENSOR_DQ, k));
         k++;
     }
     c->ctx.exchanged = false;

@@ -319,6 +319,7 @@ const struct sp_family sp_family_multiplexed = {
     .facts.names_global = true,
     .facts.every_end = true,
     .facts.layers = SP_LAYERS_CHOSEN,
+    .facts.groups = SP_GROUP_PARAMETERS,
     .check = check,
     .place = place,
     .refuse = refuse,
