@@ -21,6 +21,9 @@ grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --vocabulary-
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
 one=sppo slices=6 grid 1 6 llama-tiny 2 $two --stages 3 --schedule slimpipe
 one=sppo slices=4 grid 1 4 gpt-tiny 2 $two $whole --stages 2 --schedule slimpipe --recompute no-attention
+one=sppo slices=6 grid 1 6 llama-tiny 2 $two $whole --stages 3 --schedule sppo:multiplex --recompute full
+one=sppo slices=4 grid 1 4 gpt-tiny 2 $two $whole --stages 2 --schedule sppo:multiplex
+grid 1 4 gpt-tiny 4 $two --stages 2 --schedule dualpipev # two ops take turns
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --recompute full
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule tawpipe --chunks 2 --recompute no-attention
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute no-attention
@@ -207,7 +210,24 @@ refused "tensor-parallel 3: gpt-tiny has 4 heads" train $few --model gpt-tiny --
 refused "tensor-parallel 2: sequences of 31 tokens are no multiple of 2" train $few --seq 31 $two --dry-run
 refused "context-parallel 4: llama-tiny has 2 heads and 1 of keys and values in each part" train $few $two \
     --context-parallel 4 --dry-run
-refused "tensor-parallel 2 is not available for sppo:multiplex" train $few $two --schedule sppo:multiplex --slices 2 --dry-run
+refused "stages of sppo:multiplex share tokens already; add --sequence-parallel off" train $few $two \
+    --schedule sppo:multiplex --slices 2 --dry-run
+
+# ---- SPPO's table 4: model, SP, PP, thousands of tokens and N
+
+layouts=0
+for row in "gpt3-7b 8 4 512:32 640:64 768:80 896:128 1024:160" "gpt-13b 8 8 512:32 640:48 768:64 1024:80 1280:160" \
+    "gpt-65b 16 8 512:32 600:64 640:80 768:96 1024:128"; do
+    read -r model sp pp cells <<< "$row"
+    for cell in $cells; do
+        for schedule in "sppo" "sppo:multiplex $whole"; do
+            quiet "$model, ${cell%:*}K tokens, N ${cell#*:}, $schedule" starpipe train --dry-run --model "$model" \
+                --stages "$pp" --tensor-parallel "$sp" --micro-batches 1 --dtype bf16 --hardware a800-ib \
+                --seq $((${cell%:*} * 1024)) --slices "${cell#*:}" --schedule $schedule && layouts=$((layouts + 1))
+        done
+    done
+done
+echo "table 4: $layouts of 30 layouts"
 refused "sequence-parallel without --tensor-parallel T has no effect" train $few $whole --dry-run
 refused "context-method without --context-parallel C has no effect" train $few --context-method ring --dry-run
 refused "tensor-parallel: an order does not depend on it" show --schedule 1f1b --stages 2 --micro-batches 4 $two
