@@ -12,8 +12,8 @@ without a limit of the network and within one:
 
 Needs root, iproute2 and Open MPI; `make bench` before. Namespaces are removed at the end.
 
-    bench/overlap/overlap.py [--starpipe build/starpipe] [--rates 50 100] [--rounds 3] [--slow 6]
-                             [--group "--tensor-parallel 2"] [--micro-batches 8]
+    bench/overlap/overlap.py [--starpipe build/starpipe] [--rates 200 400] [--rounds 3] [--slow 3]
+                             [--group "--tensor-parallel 2"] [--micro-batches 5]
 """
 import argparse
 import json
@@ -41,8 +41,8 @@ def order(pairs, m):
 
 
 def prepare(path, args):
-    config = {"model_type": "gpt2", "n_layer": LAYERS, "n_embd": 128, "n_head": 4, "vocab_size": 256,
-              "n_positions": 512, "tie_word_embeddings": True}
+    config = {"model_type": "gpt2", "n_layer": LAYERS, "n_embd": 256, "n_head": 8, "vocab_size": 256,
+              "n_positions": 1024, "tie_word_embeddings": True}
     with open(path + "/config.json", "w") as f:
         json.dump(config, f)
     rng = random.Random(7)
@@ -58,7 +58,7 @@ def run(cluster, args, path, name):
     if os.path.exists(log):
         os.remove(log)
     cluster.mpirun([os.path.abspath(args.starpipe), "train", "--model", path, "--data", path + "/text", "--schedule",
-                    f"csv:{path}/{name}.csv", "--seq", "512", "--steps", str(STEPS), "--threads", "1", "--log", log,
+                    f"csv:{path}/{name}.csv", "--seq", "1024", "--steps", str(STEPS), "--threads", "1", "--log", log,
                     *args.group.split()])
     with open(log) as f:
         steps = [json.loads(line) for line in f if line.startswith('{"step"')]
@@ -88,16 +88,16 @@ def measure(cluster, args, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--starpipe", default="build/starpipe")
-    parser.add_argument("--rates", type=int, nargs="+", default=[50, 100])
+    parser.add_argument("--rates", type=int, nargs="+", default=[200, 400])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--slow", type=float, default=6)
-    parser.add_argument("--micro-batches", type=int, default=8)
+    parser.add_argument("--slow", type=float, default=3)
+    parser.add_argument("--micro-batches", type=int, default=5)
     parser.add_argument("--group", default="--tensor-parallel 2")
     args = parser.parse_args()
     path = tempfile.mkdtemp(prefix="starpipe-overlap-")
     try:
         prepare(path, args)
-        print(f"gpt2 style, {LAYERS} layers of 128, {args.micro_batches} sequences of 512, one stage of two members "
+        print(f"gpt2 style, {LAYERS} layers of 256, {args.micro_batches} sequences of 1024, one stage of two members "
               f"({args.group}), ops {args.slow:g} times slower")
         with Cluster(2, slow=args.slow) as cluster:
             measure(cluster, args, path)

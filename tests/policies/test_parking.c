@@ -2,7 +2,7 @@
 #include "policies/common.h"
 #include "policies/families/activations.h"
 #include "policies/lowering/lowering.h"
-#include "policies/lowering/parking.h"
+#include "policies/lowering/parking_choice.h"
 
 static void make(const char *schedule, int stages, int m, struct sp_plan *plan, struct sp_shape *sh)
 {
@@ -42,7 +42,7 @@ TEST(test_bpipe_bound)
     }
 }
 
-/* What lies where while a step is lowered. */
+/* Counts parked activations while a step is lowered. */
 struct tally {
     const struct sp_plan *plan;
     int parked[16], most[16], sent, received;

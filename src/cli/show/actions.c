@@ -22,7 +22,7 @@ static void print_subject(const struct sp_plan *plan, const struct sp_action *a,
     sp_tensor_print(plan, &a->tensor, at);
 }
 
-/* What the pipelines exchange of the parameters of an op's layers has names of its own. */
+/* Exchanges of parameters between pipelines have names of their own. */
 static const char *name_of(const struct sp_action *a)
 {
     if (a->kind == SP_ACTION_EXCHANGE && a->tensor.kind == SP_TENSOR_BLOCK)

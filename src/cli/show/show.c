@@ -12,7 +12,7 @@
 #include "plan/partition.h"
 #include "plan/slices.h"
 #include "policies/lowering/lowering.h"
-#include "policies/lowering/parking.h"
+#include "policies/lowering/parking_choice.h"
 #include "sp_error.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"

@@ -80,6 +80,7 @@ static void kept_by_layer(const struct sp_op_ctx *c, int i,
  * counts it. */
 static void move_parked(struct sp_op_ctx *c, struct sp_tensor **piece)
 {
+    const struct sp_plan *plan = c->g->cfg.plan;
     bool leaves = c->ctx.pass == 'F';
     int64_t bytes[SP_STASH_TENSORS], sum;
     int n = 0;
@@ -89,7 +90,8 @@ static void move_parked(struct sp_op_ctx *c, struct sp_tensor **piece)
         int before = n;
 
         kept_by_layer(c, i, place);
-        sp_parked_layer(c->g->cfg.plan, c->sh, c->first + i, i, bytes);
+        sp_parked_layer(plan->parking, c->sh,
+                        sp_layer_recompute(plan, plan->parking->recompute, c->first + i), i, bytes);
         sum = 0;
         for (int t = 0; t < SP_STASH_TENSORS; t++) {
             if (!bytes[t])
@@ -115,7 +117,7 @@ static void park(struct sp_op_ctx *c)
         .kind = SP_TENSOR_STASH, .block = SP_CHUNK, .mb = c->mb, .at = c->global};
     const struct sp_stored *back;
 
-    if (!sp_parked_at(plan, c->st->index, c->ctx.op_index))
+    if (!sp_parked_at(plan->parking, c->st->index, c->ctx.op_index))
         return;
     if (c->ctx.pass == 'F') {
         int n = sp_tensor_pieces(plan, &c->g->shape, &id);

@@ -503,7 +503,7 @@ static void chunked_post_forward(struct sp_op_ctx *c, struct sp_layer_activation
                                  const struct sp_post_forward *p)
 {
     int h = c->sh->model.hidden;
-    struct chunk k;
+    struct chunk k = {.at = 0};
 
     if (p->keep.residual)
         t->r = take_rows(c, h, "r");
@@ -530,7 +530,7 @@ static void chunked_post_backward(struct sp_op_ctx *c, struct sp_layer_activatio
                                   const struct sp_post_backward *p)
 {
     int h = c->sh->model.hidden;
-    struct chunk k;
+    struct chunk k = {.at = 0};
 
     for (bool more = next_chunk(c, &k, true); more; more = next_chunk(c, &k, false)) {
         struct sp_post_backward part = {.w = p->w, .dy = cut_rows(&k, p->dy, h, "dy")};

@@ -11,8 +11,8 @@
  * and as many of weights. Ops read gathered weights and add to gathered gradients; from a scatter
  * to the next gather a block is used in parts.
  *
- * Of the blocks of layers, a pipeline keeps only its part, its shard, of the gradients too (--zero 2),
- * and of the weights (--zero 3). What is whole comes and goes with the ops of a stage:
+ * A pipeline keeps only its part, its shard, of the gradients of layers too (--zero 2), and of their
+ * weights (--zero 3). Whole layers come and go with the ops of a stage:
  *
  *   an op comes to a layer  the weights of that layer are there, and those of the next one that the
  *                           stage uses are gathered; the layer gets a gradient of zeros

@@ -122,7 +122,7 @@ int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
         stash[c].freed = sp_stash_freed_by_op(plan, sh, recompute, every, stage, op);
     }
     for (int i = 0; i < prog->n; i++) {
-        const struct sp_parked *parked = sp_parked_at(plan, stage, i);
+        const struct sp_parked *parked = sp_parked_at(plan->parking, stage, i);
 
         if (parked && parked->returns == i)
             live += stash[of[parked->leaves] - first].taken;

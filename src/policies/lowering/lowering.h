@@ -64,7 +64,7 @@ int sp_lower_step(struct sp_lowering *l, void (*emit)(void *arg, const struct sp
 
 /* ---- bytes of EXCHANGE ----------------------------------------------------------------- */
 
-/* What an EXCHANGE sends. */
+/* The traffic of an EXCHANGE. */
 enum sp_traffic {
     SP_TRAFFIC_MEMBERS, /* rows of tokens and shares of sums; heads of q, k, v and the output, or
                          * keys and values around a ring; their gradients; and again what the

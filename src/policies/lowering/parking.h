@@ -8,9 +8,8 @@
 #define SP_PARKING_H
 
 #include "model/stash.h"
-#include "policies/plan.h"
 
-/* What one forward keeps: SP_TENSOR_STASH of its micro-batch and global stage. */
+/* The activations of one forward: SP_TENSOR_STASH of its micro-batch and global stage. */
 struct sp_parked {
     int leaves;  /* place of the forward in its stage's program, after which it leaves */
     int asked;   /* place of the op after which it is sent back, */
@@ -31,25 +30,15 @@ struct sp_parking {
     struct sp_parking_stage *stage; /* [stages] */
 };
 
-/* Refuses plans whose activations cannot be parked: 0, or -EINVAL after one line. */
-int sp_parking_check(const char *command, const struct sp_plan *plan, const struct sp_shape *sh);
-
-/*
- * Chooses what stages park, so that the fullest ones keep as little as it takes to be no fuller than
- * the emptiest, which take it: the fullest stage with the emptiest one, and so on. Sets
- * plan->parking, NULL if no stage gains. 0 or -ENOMEM.
- */
-int sp_parking_create(struct sp_plan *plan, const struct sp_shape *sh, enum sp_recompute recompute,
-                      int every);
 void sp_parking_destroy(struct sp_parking *parking);
 
-/* What the forward, or the backward, at a place of a stage's program parks or gets back; NULL:
- * nothing. */
-const struct sp_parked *sp_parked_at(const struct sp_plan *plan, int stage, int index);
+/* The activations that the forward at a place of a stage's program parks, or that the backward there
+ * gets back; NULL: none, or p is NULL. */
+const struct sp_parked *sp_parked_at(const struct sp_parking *p, int stage, int index);
 
-/* The bytes of the tensors that layer i of a chunk, layer `layer` of the model, parks; 0: it keeps no
+/* The bytes of the tensors that layer i of a chunk parks, which recomputes by `mode`; 0: it keeps no
  * such tensor. The pieces of a message are those that it keeps, layer by layer. */
-void sp_parked_layer(const struct sp_plan *plan, const struct sp_shape *sh, int layer, int i,
-                     int64_t bytes[SP_STASH_TENSORS]);
+void sp_parked_layer(const struct sp_parking *p, const struct sp_shape *sh, enum sp_recompute mode,
+                     int i, int64_t bytes[SP_STASH_TENSORS]);
 
 #endif

@@ -1,4 +1,5 @@
 #include "policies/lowering/tensor.h"
+#include "policies/families/activations.h"
 #include "policies/families/ownership.h"
 #include "policies/lowering/parking.h"
 #include <stdio.h>
@@ -130,7 +131,8 @@ static int64_t parked_piece(const struct sp_plan *plan, const struct sp_shape *s
 
     sp_part_layers(plan, shape->model.layers, sp_globals(&plan->layout), at, &first, &count);
     for (int i = 0; i < count; i++) {
-        sp_parked_layer(plan, shape, first + i, i, bytes);
+        sp_parked_layer(plan->parking, shape,
+                        sp_layer_recompute(plan, plan->parking->recompute, first + i), i, bytes);
         for (int t = 0; t < SP_STASH_TENSORS; t++) {
             found = bytes[t] && k == want ? bytes[t] : found;
             k += bytes[t] > 0;

@@ -1,7 +1,7 @@
 /* Makes the plan of a run: applies the settings to the schedule, and checks that they go with
  * its family. */
 #include "train/start/phases.h"
-#include "policies/lowering/parking.h"
+#include "policies/lowering/parking_choice.h"
 #include "plan/cost/layer_costs.h"
 #include "plan/partition.h"
 #include "policies/plan_create.h"

@@ -65,7 +65,7 @@ void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *
         sp_lower_free(l, stage, result(op, g));
 }
 
-/* What a forward leaves to another stage. */
+/* The activations that a forward leaves to another stage. */
 static struct sp_tensor_id parked(const struct sp_lowering *l, int stage, const struct sp_parked *p)
 {
     const struct sp_op *op = &l->plan->programs[stage].ops[p->leaves];
