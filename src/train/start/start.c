@@ -5,6 +5,7 @@
 #include "train/start/start.h"
 #include "graphs/create.h"
 #include "policies/load/guard.h"
+#include "sinks/starpu/runtime.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
@@ -94,7 +95,7 @@ static int make_graph(struct sp_trainer *t)
     int err;
 
     cfg.sink = sp_starpu_sink();
-    cfg.in_stream = sp_train_runs_ahead(t);
+    cfg.in_stream = sp_scheduler_follows(t->cfg.scheduler) && sp_train_runs_ahead(t);
     err = sp_graph_create(&cfg, &t->place, &t->graph);
     t->has_graph = !err;
     return err;
