@@ -1,7 +1,6 @@
 /* The settings of the trainer: their table, their defaults, and which do not go together. */
 #include "train/config.h"
 #include "policies/load/plugin.h"
-#include "sinks/starpu/runtime.h"
 #include "sp_error.h"
 #include "train/groups.h"
 #include "train/layout_auto.h"
@@ -393,7 +392,6 @@ int sp_train_config_check(const struct sp_train_config *cfg)
         err =
             sp_error(EINVAL, "train: schedule, offload, partition, offload_dir and scheduler want "
                              "a text: call sp_train_config_init first");
-    err = err ? err : sp_runtime_scheduler(cfg->scheduler, NULL);
     err = err ? err : check_wants(options);
     err = err ? err : check(cfg);
     err = err ? err : check_auto(cfg);

@@ -53,9 +53,15 @@ if have_mpi; then
     same last-first 2 --stages 2 --schedule weipipe --micro-batches 4
 fi
 
-timeout -k 2 30 "$STARPIPE" $tiny --scheduler never --stall-timeout 2 > "$work/stdout" 2> "$work/stderr"
-[ $? -eq 1 ] && grep -q '^starpipe: nothing moved for 2 s .*giving up$' "$work/stderr" &&
-    grep -q 'stage 0 waits for F0.0' "$work/stderr" || fail "a policy that runs nothing: $(cat "$work/stderr")"
+# ends COMMAND...: with a policy that runs nothing. A process tells others that it computes while a worker does.
+ends()
+{
+    timeout -k 2 30 "$@" --scheduler never --stall-timeout 2 > "$work/stdout" 2> "$work/stderr"
+    [ $? -eq 1 ] && grep -q '^starpipe: .*nothing moved for 2 s .*giving up$' "$work/stderr" &&
+        grep -q 'stage 0 waits for F0.0' "$work/stderr" || fail "a policy that runs nothing: $(cat "$work/stderr")"
+}
+ends "$STARPIPE" $tiny
+have_mpi && ends $MPIRUN -np 2 "$STARPIPE" $tiny --stages 2
 
 refused "there are strict, ready, last-first, never, eager" $tiny --scheduler last
 refused "want.* order.*strict" $tiny --scheduler last-first --offload full

@@ -29,7 +29,7 @@ static int take_settings(struct sp_trainer *t)
 {
     t->settings = sp_train_settings(&t->cfg, true);
     t->seed = (uint64_t)t->cfg.seed;
-    if (sp_train_config_check(&t->cfg))
+    if (sp_train_config_check(&t->cfg) || sp_runtime_scheduler(t->cfg.scheduler, NULL))
         return -EINVAL;
     return sp_parse_offload("train", &t->cfg.layout, &t->offloads);
 }
