@@ -188,7 +188,7 @@ struct sp_schedule_def {
  * limit[stage] activations of a chunk (from F to W, or to B if there is no W; NULL: any number).
  * All programs[stages] are empty at first, or a legal order to improve. Empty ones stand for one
  * micro-batch after the other, with W if `split`, for which a limit of lay->chunks is enough. The
- * result is the shortest of some hundred orders at lay->costs (NULL: f = b = w = 1, comm 0), never
+ * result is the shortest of some eighty orders at lay->costs (NULL: f = b = w = 1, comm 0), never
  * longer than the first. Deterministic. 0; -EINVAL with the reason in why[n]; -ENOMEM.
  */
 int sp_list_order(const struct sp_layout *lay, const int *limit, int split,
