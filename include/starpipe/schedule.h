@@ -183,6 +183,18 @@ struct sp_schedule_def {
 };
 
 /*
+ * List scheduling, for the `emit_all` of a layerwise order of whole sequences, in any placement: a
+ * stage that would wait runs a later op of its program instead, while it holds at most
+ * limit[stage] activations of a chunk (from F to W, or to B if there is no W; NULL: any number).
+ * All programs[stages] are empty at first, or a legal order to improve. Empty ones stand for one
+ * micro-batch after the other, with W if `split`, for which a limit of lay->chunks is enough. The
+ * result is the shortest of some eighty orders at lay->costs (NULL: f = b = w = 1, comm 0), never
+ * longer than the first. Deterministic. 0; -EINVAL with the reason in why[n]; -ENOMEM.
+ */
+int sp_list_order(const struct sp_layout *lay, const int *limit, int split,
+                  struct sp_program *programs, char *why, size_t n);
+
+/*
  * The last line of a plugin: SP_PLUGIN(&my_schedule, ...); names the schedules that it adds. Build
  * it with cc -shared -fPIC $(pkg-config --cflags starpipe), load it with --plugin FILE.so or from
  * STARPIPE_PLUGIN_PATH. See docs/writing-a-schedule.md.

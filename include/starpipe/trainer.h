@@ -39,7 +39,6 @@ enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                 /* sequenc
 enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                 /* dtype */
 enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };           /* device */
 enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL, SP_TRAIN_STARPU };   /* transport */
-enum { SP_TRAIN_STRICT, SP_TRAIN_READY };                                         /* scheduler */
 enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD };       /* lr_shape */
 enum { SP_TRAIN_TEXT, SP_TRAIN_JSON };                                            /* format */
 enum { SP_TRAIN_PROGRESS_AUTO, SP_TRAIN_PROGRESS_LINE, SP_TRAIN_PROGRESS_PLAIN }; /* progress */
@@ -119,7 +118,8 @@ struct sp_train_config {
     double clip; /* largest norm of a gradient; 0: any */
     int seed;
     bool seed_set; /* false: a resumed run keeps its own seed */
-    int dtype, device, transport, scheduler;
+    int dtype, device, transport;
+    const char *scheduler;     /* "strict", "ready", or a scheduling policy of StarPU */
     const char *partition;     /* "even|balanced" or layers of each stage and chunk, "3,2,2,1" */
     int threads;               /* of a CPU stage; 0: the cores, shared evenly */
     int window;                /* unfinished ops of a stage; 0: 6 */

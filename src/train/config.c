@@ -96,8 +96,10 @@ static const struct sp_option table[] = {
               .help = "with --schedule auto: time to measure this machine, if nothing describes "
                       "it, to choose, and to change layouts",
               .min = 0.1, .max = 1e6, .given = &like.auto_within_set),
-    SP_OPTION("scheduler", CHOICE, like.scheduler, .topic = SP_TOPIC_SCHEDULE, .role = SP_ROLE_WAY,
-              .choices = "strict|ready", .help = "how workers follow their programs"),
+    SP_OPTION("scheduler", STRING, like.scheduler, .topic = SP_TOPIC_SCHEDULE, .role = SP_ROLE_WAY,
+              .arg = "strict|ready|POLICY",
+              .help = "how workers follow their programs; POLICY: not, but StarPU's of that name, "
+                      "or of the library STARPU_SCHED_LIB, orders tasks"),
     SP_OPTION("window", INT, like.window, .topic = SP_TOPIC_ADVANCED, .role = SP_ROLE_WAY,
               .arg = "N", .help = "unfinished ops submitted per stage (0: default, 6)",
               .max = 1000000),
@@ -298,6 +300,7 @@ int sp_train_config_init(struct sp_train_config *cfg)
         .shard_size = 5000000000, /* as in transformers */
         .prompt = "\n",
         .partition = "even",
+        .scheduler = "strict",
         .offload_dir = default_offload_dir(),
         .auto_within = SP_AUTO_WITHIN,
     };
@@ -381,10 +384,10 @@ int sp_train_config_check(const struct sp_train_config *cfg)
     for (const struct sp_option *o = options; o->name && !err; o++)
         err = sp_option_check(o, "train");
     if (!err && !(cfg->layout.schedule && cfg->layout.offload && cfg->groups.context_method &&
-                  cfg->partition && cfg->offload_dir))
+                  cfg->partition && cfg->offload_dir && cfg->scheduler))
         err =
-            sp_error(EINVAL, "train: schedule, offload, context_method, partition and offload_dir "
-                             "want a text: call sp_train_config_init first");
+            sp_error(EINVAL, "train: schedule, offload, context_method, partition, offload_dir and "
+                             "scheduler want a text: call sp_train_config_init first");
     err = err ? err : check_wants(options);
     err = err ? err : check(cfg);
     err = err ? err : check_auto(cfg);

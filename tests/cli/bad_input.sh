@@ -88,7 +88,9 @@ if starpipe info | grep -q '^CUDA: *no'; then
 fi
 SP_DEVICE=gpu refused "SP_DEVICE=gpu.*say auto, cpu or cuda" $tiny
 refused "plugin" $tiny --plugin /none.so
-refused "is none of" $tiny --scheduler sometimes
+refused "no such policy, .*; there are strict, ready, .*lws" $tiny --scheduler sometimes
+refused "no such policy" $tiny --scheduler modular-heft
+refused "which --scheduler prio does not enforce" $tiny --offload-optimizer --scheduler prio
 refused "is none of" $tiny --order backwards
 
 # ---- what would have no effect, as something else is not given

@@ -83,6 +83,36 @@ starpipe $show --schedule 1f1b | grep '^stage' > "$work/b"
 cmp -s "$work/a" "$work/b" || fail "ahead=1 is not 1f1b"
 echo "example: listed, shown: makespan 33; with communication 39 where 1f1b takes 49"
 
+# In a source tree nothing has to be installed.
+mkdir -p "$work/tree/examples"
+cp -R "$here/../../examples/plugin" "$work/tree/examples"
+chmod -R u+w "$work/tree/examples"
+rm -f "$work"/tree/examples/plugin/*.so
+ln -s "$(cd "$here/../../include" && pwd)" "$work/tree/include"
+ln -s "$builddir" "$work/tree/build"
+quiet "make in a source tree" make -C "$work/tree/examples/plugin" PKG_CONFIG=false CC="$CC" try
+grep -q '^makespan  *25.5,' "$work/output" && grep -q "^$work/tree/build/starpipe\|^\.\./\.\./build/starpipe" "$work/output" ||
+    fail "make try: $(tail -n 3 "$work/output")"
+
+# The V by list scheduling takes no longer than orders made by hand, within their memory.
+list_v=$work/example/list_v.so
+# makespan ARGUMENTS: at unit costs.
+makespan()
+{
+    starpipe show --plugin "$list_v" "$@" | sed -n 's/^makespan *\([0-9.]*\),.*/\1/p'
+}
+for p in 4 8; do
+    for m in $((2 * p)) $((3 * p)); do
+        for pair in "$((2 * p)) zbv" "$((p + 2)) v-half"; do
+            size="--stages $p --micro-batches $m"
+            found=$(makespan $size --schedule "list-v:held=${pair% *}")
+            made=$(makespan $size --schedule "${pair#* }")
+            echo "list-v:held=${pair% *} $size: $found, ${pair#* }: $made"
+            awk -v a="$found" -v b="$made" 'BEGIN { exit !(a > 0 && a <= 1.03 * b) }' || fail "list-v is longer"
+        done
+    done
+done
+
 make_text 20011 > "$work/text"
 train="train --data $work/text --model gpt-tiny --seq 24 --micro-batches 8 --steps 2"
 eager_train="$train --stages 4 --plugin $eager --schedule eager-1f1b"
@@ -90,6 +120,9 @@ quiet "one stage" starpipe $train --stages 1 --dump-grads "$work/one.safetensors
 quiet "the example trains" starpipe $eager_train --dump-grads "$work/four.safetensors"
 agree "eager-1f1b, 4 stages, gradients" near "$work/four.safetensors" \
     "$work/one.safetensors" 1e-5
+quiet "the V trains" starpipe $train --stages 4 --plugin "$list_v" --schedule list-v \
+    --dump-grads "$work/four.safetensors"
+agree "list-v, 4 stages, gradients" near "$work/four.safetensors" "$work/one.safetensors" 1e-5
 if have_mpi; then
     quiet "the example trains in 2 processes" mpi 2 $eager_train \
         --dump-grads "$work/two.safetensors"
@@ -206,14 +239,67 @@ said "two files" '^odd ' list --plugin "$eager,$work/odd.so"
 said "two files" '^odd ' list --plugin="$eager:$work/odd.so:$eager"
 export STARPIPE_PLUGIN_PATH=":$work/dir:$eager:"
 said "STARPIPE_PLUGIN_PATH" '^wide-both ' list
-[ "$(tail -n 4 "$work/stdout" | cut -d ' ' -f 1 | tr '\n' ' ')" = \
-    "odd wide-v wide-both eager-1f1b " ] || fail "plugins of a directory are not sorted by name"
-for schedule in wide-v wide-v:overlap wide-v:weight=W,overlap,least=0 wide-both; do
+[ "$(tail -n 5 "$work/stdout" | cut -d ' ' -f 1 | tr '\n' ' ')" = \
+    "odd wide-v wide-both wide-scattered eager-1f1b " ] || fail "plugins of a directory are not sorted by name"
+for schedule in wide-v wide-v:overlap wide-v:weight=W,overlap,least=0 wide-both \
+    wide-scattered wide-scattered:split,held=3 wide-scattered:again=same; do
     said "$schedule" '^makespan ' $show --schedule $schedule
     said "$schedule" '^makespan ' show --stages 1 --micro-batches 3 --schedule $schedule
 done
 said "train with the path" 'nothing was submitted' ${train/train/train --dry-run} --stages 2 \
     --schedule odd
+
+# ---- any placement, with an order by list scheduling
+
+scattered="$train --stages 2"
+for schedule in wide-scattered wide-scattered:split,held=4; do
+    quiet "$schedule trains" starpipe $scattered --schedule $schedule --dump-grads "$work/scattered.safetensors"
+    agree "$schedule, gradients" near "$work/scattered.safetensors" "$work/one.safetensors" 1e-5
+    if have_mpi; then
+        quiet "$schedule, 2 processes" mpi 2 $scattered --schedule $schedule --dump-grads "$work/two.safetensors"
+        cmp -s "$work/scattered.safetensors" "$work/two.safetensors" ||
+            fail "$schedule: 2 processes have other gradients than one"
+    fi
+done
+# A stage never holds more, and the time is not longer than that of one micro-batch after another.
+starpipe show --stages 2 --micro-batches 8 --schedule wide-scattered:split,held=4 --format json > "$work/stdout"
+sed -n 's/.*"peak_live": *\[\([^]]*\)\].*/\1/p' "$work/stdout" | tr -d ' ' | grep -qx '[1-4],[1-4]' ||
+    tr -d ' \n' < "$work/stdout" | grep -q '"peak_live":\[[1-4],[1-4]\]' || fail "held=4 holds more"
+# refused_list HOW PATTERN: an order that is not legal given to the list scheduler.
+refused_list()
+{
+    starpipe show --stages 4 --micro-batches 4 --schedule wide-scattered:split,again=$1 > "$work/stdout" 2> "$work/stderr"
+    [ $? -eq 2 ] && grep -Eq "$2" "$work/stderr" && [ "$(wc -l < "$work/stderr")" -eq 1 ] ||
+        fail "sp_list_order after $1: $(head -n 2 "$work/stderr")"
+}
+refused_list less "gives sp_list_order 35 ops on stage 3, not 24 or 36"
+refused_list far "stage 3 has F[0-9]+.1073741824 at position 0"
+refused_list late "not legal: stage 3 has W[0-9.]+ at position 0"
+refused_list twice "not legal: stage 3 has F[0-9.]+ at position 1"
+refused_list held "on stage 0 before sp_list_order, more than 1"
+starpipe show --stages 4 --micro-batches 4 --schedule wide-scattered:held=2 > "$work/stdout" 2> "$work/stderr"
+grep -q "holds 3 activations of a chunk on stage 0 before sp_list_order, more than 2" "$work/stderr" ||
+    fail "too little memory: $(head -n 2 "$work/stderr")"
+starpipe show --stages 7 --schedule wide-scattered > "$work/stdout" 2> "$work/stderr"
+grep -q "wide-scattered places global stage [0-9]* twice" "$work/stderr" || fail "7 stages: $(head -n 2 "$work/stderr")"
+
+# ---- half idle: the hint, not in JSON, not with other costs, not for what is built in
+
+hint='hint +half idle or more: stage 0 waits longest, 3 before F0.1, for F0.1 of stage 1; list more between F0.0 and F0.1, or F0.1 earlier on stage 1$'
+said "a hint" "^$hint" show --stages 4 --micro-batches 4 --schedule wide-v
+# not_hinted ARGUMENTS
+not_hinted()
+{
+    said "no hint" . show --stages 4 --micro-batches 4 "$@"
+    grep -q hint "$work/stdout" && fail "a hint: show $*"
+}
+not_hinted --schedule wide-v --format json
+not_hinted --schedule wide-v --cost comm=1
+not_hinted --schedule eager-1f1b
+not_hinted --schedule naive
+starpipe show --schedule naive --stages 4 --micro-batches 4 --format csv > "$work/naive.csv"
+said "a hint for a file" '^hint +half idle or more: stage 0 waits longest, 9 before B0.0, for B0.0 of stage 1' \
+    show --schedule "csv:$work/naive.csv"
 unset STARPIPE_PLUGIN_PATH STARPIPE_PLUGIN_SECONDS
 
 # ---- orders that no built-in schedule of the families in which weights travel has

@@ -109,7 +109,7 @@ static void check_stage(const struct parity_case *c, const struct setup *s, cons
 {
     const struct stage_result *st = &r->stage[stage];
     bool ahead = s->args.post_validation;
-    bool exact = !s->plan.paired && !s->offloads && !ahead && s->args.scheduler == 0;
+    bool exact = !s->plan.paired && !s->offloads && !ahead && !strcmp(s->args.scheduler, "strict");
     double kept = (double)st->peak / micro_batch_bytes(s);
 
     if (exact ? st->peak != st->planned_peak : st->peak > st->planned_peak)

@@ -1,11 +1,12 @@
 /*
- * Two schedules in one plugin that use every function of the public headers, so that each is found
- * in the program: a V with overlapped pairs and split backwards from emit_all, and a bidirectional
- * one. Neither is a good schedule.
+ * Three schedules in one plugin that use every function of the public headers, so that each is found
+ * in the program: a V with overlapped pairs and split backwards from emit_all, a bidirectional
+ * one, and chunks scattered over the stages in an order by list scheduling. The first two are bad.
  */
 #include <starpipe/schedule.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One micro-batch after another, down the V and up again. With `overlap` the next one follows the
@@ -83,4 +84,54 @@ static const struct sp_schedule_def both = {
     .emit = emit_both,
 };
 
-SP_PLUGIN(&v, &both);
+/* Any permutation of the global stages, unless 7 divides their number. */
+static int scatter(const struct sp_layout *lay, int stage, int chunk)
+{
+    return 7 * (stage + chunk * lay->stages + 1) % (lay->stages * lay->chunks);
+}
+
+/* Whole backwards, then with `split` W apart; at most held=N activations of a chunk. With `again` the order found is
+ * given once more, with whatever breaks it. */
+static int emit_scattered(const struct sp_layout *lay, struct sp_program *programs, char *why,
+                          size_t n)
+{
+    int ok = 1, held = sp_layout_option_int(lay, "held", 0, &ok), ret;
+    int *limit = malloc((size_t)lay->stages * sizeof *limit);
+    char how[16] = "";
+
+    for (int s = 0; s < lay->stages; s++)
+        limit[s] = held;
+    ret = sp_list_order(lay, held ? limit : NULL, sp_layout_flag(lay, "split"), programs, why, n);
+    if (!ret && sp_layout_option(lay, "again", how, sizeof how)) {
+        struct sp_program *last = &programs[lay->stages - 1];
+
+        if (!strcmp(how, "less"))
+            last->n--;
+        else if (!strcmp(how, "far"))
+            last->ops[0].chunk = 1 << 30;
+        else if (!strcmp(how, "late"))
+            last->ops[0].pass = SP_W;
+        else if (!strcmp(how, "twice"))
+            last->ops[1] = last->ops[0];
+        else if (!strcmp(how, "held"))
+            limit[0] = 1;
+        ret = sp_list_order(lay, !strcmp(how, "held") ? limit : NULL, 0, programs, why, n);
+    }
+    free(limit);
+    return ret;
+}
+
+static const struct sp_schedule_def scattered = {
+    .abi = SP_SCHEDULE_ABI,
+    .name = "wide-scattered",
+    .summary = "chunks on any stage",
+    .source = "tests/plugins/wide.c",
+    .family = "layerwise",
+    .options = "held,again",
+    .flags = "split",
+    .default_chunks = 3,
+    .layerwise.global_stage = scatter,
+    .emit_all = emit_scattered,
+};
+
+SP_PLUGIN(&v, &both, &scattered);

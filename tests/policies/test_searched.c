@@ -337,3 +337,67 @@ TEST(same_every_time)
         sp_plan_destroy(&b);
     }
 }
+
+/* Chunks of stages, drawn anew for each case, and what a stage may hold. */
+static int drawn[64], held;
+
+static int drawn_stage(const struct sp_layout *lay, int stage, int chunk)
+{
+    return drawn[chunk * lay->stages + stage];
+}
+
+static int list_order(const struct sp_layout *lay, struct sp_program *programs, char *why, size_t n)
+{
+    int limit[64];
+
+    for (int s = 0; s < lay->stages; s++)
+        limit[s] = held;
+    return sp_list_order(lay, limit, sp_layout_flag(lay, "split"), programs, why, n);
+}
+
+/* Legal for any placement, cost and memory, or the plan would be refused; within the memory, and not
+ * longer than one micro-batch after the other on one device. */
+TEST(list_orders_of_any_placement)
+{
+    static const struct sp_schedule_def def = {.abi = SP_SCHEDULE_ABI,
+                                               .name = "drawn",
+                                               .summary = "by list scheduling",
+                                               .source = "this test",
+                                               .family = "layerwise",
+                                               .flags = "split",
+                                               .default_chunks = 1,
+                                               .layerwise.global_stage = drawn_stage,
+                                               .emit_all = list_order};
+    unsigned seed = 1;
+    double bubbles = 0;
+    int cases = 0;
+
+    assert_int_equal(sp_schedule_register(&def), 0);
+    for (int p = 1; p <= 7; p += 2)
+        for (int v = 1; v <= 4; v++)
+            for (int m = 1; m <= 9; m += 4)
+                for (int split = 0; split < 2; split++, cases++) {
+                    struct sp_costs costs = {.f = 1 + m % 2, .b = 1, .w = 1 + v % 2, .comm = 0.25};
+                    struct sp_layout lay = layout_of(p, m, v, 1);
+                    struct sp_plan plan;
+                    struct sp_times t;
+
+                    for (int i = 0; i < p * v; i++) {
+                        int k;
+
+                        seed = seed * 1103515245 + 12345;
+                        k = (int)(seed >> 16) % (i + 1);
+                        drawn[i] = drawn[k];
+                        drawn[k] = i;
+                    }
+                    held = v + cases % (2 * p);
+                    lay.costs = &costs;
+                    make_and_play(split ? "drawn:split" : "drawn", lay, &costs, &plan, &t);
+                    assert_true(peak(&plan, &t) <= held);
+                    assert_true(t.makespan <=
+                                m * (p * (costs.f + costs.b + costs.w) + 2 * p * v * costs.comm));
+                    bubbles += t.bubble_ratio;
+                    played_done(&plan, &t);
+                }
+    print_message("%d orders, a mean bubble of %.1f %%\n", cases, 100 * bubbles / cases);
+}

@@ -61,6 +61,10 @@ struct sp_show_formula {
 /* False if there is none for this layout. */
 bool sp_show_formula(const struct sp_show *show, struct sp_show_formula *f);
 
+/* At unit costs, if an order that is not built in leaves half of the time idle: one line about the
+ * longest wait. */
+void sp_show_idle_hint(const struct sp_show *show, FILE *out);
+
 /* The costs in words. */
 void sp_show_costs(const struct sp_show *show, char *text, size_t n);
 

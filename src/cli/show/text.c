@@ -73,6 +73,7 @@ int sp_show_text(const struct sp_show *show, FILE *out)
     }
     fprintf(out, "makespan   %.6g, bubble %.2f %%, %d messages\n", t->makespan,
             100 * t->bubble_ratio, t->messages);
+    sp_show_idle_hint(show, out);
     if (show->vary)
         fprintf(out, "varied     %s\n", show->vary);
     if (show->execution && show->execution->ready)

@@ -74,6 +74,7 @@ struct sp_task_context {
     struct sp_sink *sink;
     int worker;             /* -1: no program position (set-up tasks) */
     unsigned *order;        /* last position given out on that worker */
+    int priority;           /* for schedulers that follow no program: higher runs earlier */
     struct sp_meter *meter; /* NULL: tasks that are not counted, of a program without a trainer */
     struct sp_window *window;
     struct sp_window_op *op;    /* the op that tasks are being added to; NULL outside ops */

@@ -32,7 +32,7 @@ struct sp_list_schedule {
     struct item *items;  /* stage after stage */
     int *head, *live;    /* [p] */
     int *ran;            /* [p] ops run */
-    int *sent, *taken;   /* [4p] messages of a channel */
+    int *sent, *taken;   /* [2][globals] messages of a channel */
     double *idle, *from; /* [p] when a stage is free, when it began */
     double *wake;        /* [p] before this time a stage need not look again */
 };
@@ -57,7 +57,7 @@ struct sp_list_schedule *sp_list_schedule_create(const struct sp_layout *lay,
     r->first = calloc(p + 1, sizeof *r->first);
     r->at = calloc((size_t)SP_R * (size_t)r->m * (size_t)r->globals, sizeof *r->at);
     r->items = calloc(ops + 1, sizeof *r->items);
-    r->head = calloc(11 * p, sizeof *r->head);
+    r->head = calloc(3 * p + 4 * (size_t)r->globals, sizeof *r->head);
     r->idle = calloc(3 * p, sizeof *r->idle);
     if (!r->first || !r->at || !r->items || !r->head || !r->idle) {
         sp_list_schedule_destroy(r);
@@ -66,7 +66,7 @@ struct sp_list_schedule *sp_list_schedule_create(const struct sp_layout *lay,
     r->live = r->head + p;
     r->ran = r->live + p;
     r->sent = r->ran + p;
-    r->taken = r->sent + 4 * p;
+    r->taken = r->sent + 2 * r->globals;
     r->from = r->idle + p;
     r->wake = r->from + p;
     for (size_t s = 0; s < p; s++) {
@@ -188,7 +188,23 @@ static void reset(struct sp_list_schedule *r, const struct sp_list_result *from)
         r->live[s] = r->ran[s] = 0;
         r->idle[s] = r->from[s] = r->wake[s] = 0;
     }
-    memset(r->sent, 0, 8 * (size_t)r->p * sizeof *r->sent); /* and taken */
+    memset(r->sent, 0, 4 * (size_t)r->globals * sizeof *r->sent); /* and taken */
+}
+
+/* The channel of messages of a pass from global stage g to h: that of the first chunk, of h's stage, which gets
+ * any from g's. */
+static int channel_of(const struct sp_list_schedule *r, int pass, int g, int h)
+{
+    int src = sp_chunk_owner(r->lay, 0, g).stage, dst = sp_chunk_owner(r->lay, 0, h).stage;
+    int v = r->lay->chunks, c = 0;
+
+    for (; c < v - 1; c++) {
+        int from = sp_global_stage(r->lay, dst, c) + g - h;
+
+        if (from >= 0 && from < r->globals && sp_chunk_owner(r->lay, 0, from).stage == src)
+            break;
+    }
+    return (pass == SP_F) * r->globals + dst * v + c;
 }
 
 /* Tells the op of a pass on global stage h when the result of one on g will be there. */
@@ -203,7 +219,7 @@ static void deliver(struct sp_list_schedule *r, int g, int pass, int mb, int h, 
     src = sp_chunk_owner(r->lay, 0, g).stage;
     dst = sp_chunk_owner(r->lay, 0, h).stage;
     if (src != dst) {
-        it->channel = ((pass == SP_F) * 2 + (src < dst)) * r->p + dst;
+        it->channel = channel_of(r, pass, g, h);
         it->number = r->sent[it->channel]++;
         end += r->costs->comm;
     }

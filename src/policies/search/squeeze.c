@@ -4,8 +4,11 @@
  * (forward-backward improvement, Li and Willis 1992).
  */
 #include "policies/search/squeeze.h"
+#include "policies/families/map.h"
 #include "policies/search/list_schedule.h"
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,5 +194,120 @@ int sp_squeeze(const struct sp_layout *lay, struct sp_program *programs,
                    (size_t)programs[i].n * sizeof *programs[i].ops);
     }
     destroy(&s);
+    return ret;
+}
+
+/* ---- for plugins ------------------------------------------------------------------------------- */
+
+/* Appends the ops of one stage, one micro-batch after the other; chunks in the order of the
+ * layers. */
+static void add_in_turn(const struct sp_layout *lay, int stage, bool split, struct sp_program *prog)
+{
+    int v = lay->chunks, order[v];
+
+    for (int c = 0; c < v; c++) {
+        int at = c;
+
+        for (;
+             at > 0 && sp_global_stage(lay, stage, order[at - 1]) > sp_global_stage(lay, stage, c);
+             at--)
+            order[at] = order[at - 1];
+        order[at] = c;
+    }
+    for (int mb = 0; mb < lay->micro_batches; mb++) {
+        for (int i = 0; i < v; i++)
+            sp_program_add(prog, SP_F, mb, order[i]);
+        for (int i = v - 1; i >= 0; i--) {
+            sp_program_add(prog, SP_B, mb, order[i]);
+            if (split)
+                sp_program_add(prog, SP_W, mb, order[i]);
+        }
+    }
+}
+
+/* Checks that a program has F and B of each micro-batch and chunk once, in this order, and all W after
+ * them or none; `seen` is [SP_R][m][v]. The search relies on it. */
+static int check_program(const struct sp_layout *lay, int stage, const struct sp_program *prog,
+                         unsigned char *seen, char *why, size_t n)
+{
+    size_t each = (size_t)lay->micro_batches * (size_t)lay->chunks;
+    char text[SP_OP_TEXT];
+    int passes = prog->n > 2 * (int)each ? 3 : 2;
+
+    memset(seen, 0, SP_R * each);
+    for (int k = 0; k < prog->n; k++) {
+        const struct sp_op *op = &prog->ops[k];
+        bool known = op->pass < passes && op->part == SP_CHUNK && !op->overlap && !op->slice &&
+                     op->mb >= 0 && op->mb < lay->micro_batches && op->chunk >= 0 &&
+                     op->chunk < lay->chunks;
+        unsigned char *at =
+            known
+                ? &seen[op->pass * each + (size_t)op->mb * (size_t)lay->chunks + (size_t)op->chunk]
+                : NULL;
+
+        if (!known || *at || (op->pass && !at[-(ptrdiff_t)each])) {
+            snprintf(
+                why, n,
+                "gives sp_list_order an order that is not legal: stage %d has %s at position %d",
+                stage, sp_op_print(op, 0, text), k);
+            return -EINVAL;
+        }
+        *at = 1;
+    }
+    if (prog->n == passes * (int)each)
+        return 0;
+    snprintf(why, n, "gives sp_list_order %d ops on stage %d, not %zu or %zu", prog->n, stage,
+             2 * each, 3 * each);
+    return -EINVAL;
+}
+
+static int check_programs(const struct sp_layout *lay, const struct sp_program *programs,
+                          const int *limit, char *why, size_t n)
+{
+    unsigned char *seen = malloc(SP_R * (size_t)lay->micro_batches * (size_t)lay->chunks);
+    int ret = seen ? 0 : -ENOMEM;
+
+    for (int s = 0; s < lay->stages && !ret; s++) {
+        int peak;
+
+        ret = check_program(lay, s, &programs[s], seen, why, n);
+        peak = ret ? 0 : sp_squeeze_peak(&programs[s]);
+        if (!ret && (programs[s].n != programs[0].n || peak > limit[s])) {
+            snprintf(why, n,
+                     peak > limit[s]
+                         ? "holds %d activations of a chunk on stage %d before sp_list_order, more "
+                           "than %d"
+                         : "gives sp_list_order %d ops on stage %d, unlike the %d of stage 0",
+                     peak > limit[s] ? peak : programs[s].n, s,
+                     peak > limit[s] ? limit[s] : programs[0].n);
+            ret = -EINVAL;
+        }
+    }
+    free(seen);
+    return ret;
+}
+
+int sp_list_order(const struct sp_layout *lay, const int *limit, int split,
+                  struct sp_program *programs, char *why, size_t n)
+{
+    bool empty = true;
+    int *most, ret;
+
+    if (lay->slices != 1 || sp_pipes(lay) != 1 || sp_globals(lay) != lay->stages * lay->chunks) {
+        snprintf(why, n, "uses sp_list_order, which wants whole sequences and one pipe of stages");
+        return -EINVAL;
+    }
+    most = calloc((size_t)lay->stages, sizeof *most);
+    if (!most)
+        return -ENOMEM;
+    for (int s = 0; s < lay->stages; s++) {
+        most[s] = limit ? limit[s] : INT_MAX;
+        empty &= programs[s].n == 0;
+    }
+    for (int s = 0; s < lay->stages && empty; s++)
+        add_in_turn(lay, s, split, &programs[s]);
+    ret = check_programs(lay, programs, most, why, n);
+    ret = ret ? ret : sp_squeeze(lay, programs, NULL, false, most);
+    free(most);
     return ret;
 }

@@ -82,6 +82,15 @@ void sp_idle_note(unsigned worker, bool found)
         f();
 }
 
+void sp_idle_count(int more)
+{
+    void (*f)(void) = __atomic_load_n(&tell, __ATOMIC_SEQ_CST);
+
+    __atomic_add_fetch(&waiting, more, __ATOMIC_SEQ_CST);
+    if (more > 0 && f)
+        f();
+}
+
 void sp_idle_wake(unsigned worker)
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -12,5 +12,7 @@ void sp_idle_start(void);
 void sp_idle_note(unsigned worker, bool found);
 /* Call after a task was filed for a worker. */
 void sp_idle_wake(unsigned worker);
+/* Under other policies, which do not call these: that many more workers, or fewer, run nothing. */
+void sp_idle_count(int more);
 
 #endif

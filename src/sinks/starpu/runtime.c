@@ -1,8 +1,10 @@
 #include "sinks/starpu/runtime.h"
+#include "sinks/starpu/tensor.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "transport/starpu_environment.h"
 #include "transport/transport.h"
+#include <dlfcn.h>
 #include <starpu.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,16 +33,105 @@ static int check_workers(const struct sp_placement *pl)
                     pl->gpus ? "CUDA" : "CPU", pl->workers);
 }
 
+/* ---- the scheduler ----------------------------------------------------------------------------- */
+
+/* The functions of the user's library, which stays loaded, if there is one; it need not have `all`.
+ * 0, or -EINVAL after one line. */
+static int load_policies(struct starpu_sched_policy **(**all)(void),
+                         struct starpu_sched_policy *(**named)(const char *name))
+{
+    static const char *const entry[] = {"starpu_get_sched_lib_policy",
+                                        "starpu_get_sched_lib_policies"};
+    const char *file = getenv("STARPU_SCHED_LIB");
+    void *library = file && *file ? dlopen(file, RTLD_NOW) : NULL;
+
+    *all = NULL;
+    *named = NULL;
+    if (!file || !*file)
+        return 0;
+    if (!library)
+        return sp_error(EINVAL, "STARPU_SCHED_LIB in the environment: %s", dlerror());
+    *(void **)named = dlsym(library, entry[0]);
+    *(void **)all = dlsym(library, entry[1]);
+    return *named ? 0 : sp_error(EINVAL, "STARPU_SCHED_LIB=%s: it has no %s", file, entry[0]);
+}
+
+/* A policy that orders the whole graph waits for a call that never comes: submission waits for
+ * tasks. StarPU's modular policies and heteroprio stop at a task that another worker must run. */
+static bool is_usable(const struct starpu_sched_policy *policy)
+{
+    const char *name = policy->policy_name;
+
+    return name && !policy->do_schedule && strncmp(name, "modular-", 8) &&
+           strcmp(name, "heteroprio");
+}
+
+static struct starpu_sched_policy *policy_in(struct starpu_sched_policy **list, const char *name)
+{
+    for (; list && *list; list++)
+        if (is_usable(*list) && !strcmp((*list)->policy_name, name))
+            return *list;
+    return NULL;
+}
+
+static size_t add_names(struct starpu_sched_policy **list, char *text, size_t used, size_t n)
+{
+    for (; list && *list && used < n; list++)
+        if (is_usable(*list))
+            used += (size_t)snprintf(text + used, n - used, ", %s", (*list)->policy_name);
+    return used;
+}
+
+int sp_runtime_scheduler(const char *name, struct starpu_sched_policy **policy)
+{
+    struct starpu_sched_policy *found = !strcmp(name, "strict")  ? &sp_order_strict
+                                        : !strcmp(name, "ready") ? &sp_order_ready
+                                                                 : NULL;
+    struct starpu_sched_policy **(*all)(void) = NULL, **list;
+    struct starpu_sched_policy *(*named)(const char *name) = NULL;
+    char known[2048];
+
+    if (!found) {
+        int err = load_policies(&all, &named);
+
+        if (err)
+            return err;
+        found = named ? named(name) : NULL;
+        found = found && is_usable(found) ? found : NULL;
+        list = starpu_sched_get_predefined_policies();
+        found = found ? found : policy_in(list, name);
+    }
+    if (!found) {
+        add_names(list, known, add_names(all ? all() : NULL, known, 0, sizeof known), sizeof known);
+        return sp_error(EINVAL,
+                        "train: --scheduler %s: no such policy, or it does not keep tasks on their "
+                        "workers; there are "
+                        "strict, ready%s",
+                        name, known);
+    }
+    if (policy)
+        *policy = found;
+    return 0;
+}
+
+/* ---- start ------------------------------------------------------------------------------------- */
+
 int sp_runtime_start(const struct sp_runtime *r, bool *started)
 {
     struct starpu_conf conf;
-    int err = sp_starpu_environment_set(&conf, r->host_limit);
+    struct starpu_sched_policy *policy;
+    const char *name = r->scheduler ? r->scheduler : "strict";
+    int err = sp_runtime_scheduler(name, &policy);
 
     *started = false;
+    err = err ? err : sp_starpu_environment_set(&conf, r->host_limit);
     if (err)
         return err;
     choose_workers(r->place, &conf);
-    conf.sched_policy = r->ready ? &sp_order_ready : &sp_order_strict;
+    conf.sched_policy = policy;
+    conf.global_sched_ctx_min_priority = 0;
+    conf.global_sched_ctx_max_priority = r->ops;
+    sp_tasks_follow(sp_scheduler_follows(name), r->place->workers);
     conf.catch_signals = 0; /* the program handles them */
     err = r->prepare ? r->prepare(r->arg) : 0;
     if (err)

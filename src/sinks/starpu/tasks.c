@@ -5,6 +5,7 @@
 #include "config.h"
 #include "offload/evicted.h"
 #include "offload/mover.h"
+#include "policies/simulation/starpu_idle.h"
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/simulated.h"
 #include "sinks/starpu/sink.h"
@@ -41,12 +42,22 @@ static double held_us(void)
     return fmax(0, held);
 }
 
+static bool follows = true;
+
+void sp_tasks_follow(bool programs, int workers)
+{
+    follows = programs;
+    sp_idle_count(programs ? 0 : workers - sp_order_waiting());
+}
+
 /* A worker is about to run the task: its activations come alive. */
 static void starts(void *arg)
 {
     struct sp_task_args *a = arg;
     int64_t live = __atomic_add_fetch(&a->meter->live_bytes, a->acquire_bytes, __ATOMIC_RELAXED);
 
+    if (!follows)
+        sp_idle_count(-1);
     a->began_us = sp_now_us();
     a->stalled_us = a->meter->moves ? held_us() : 0;
     a->began_cpu_us = sp_clock_us(CLOCK_THREAD_CPUTIME_ID);
@@ -183,6 +194,8 @@ static void ends(void *arg)
     } else {
         m->update_us += spent.took;
     }
+    if (!follows)
+        sp_idle_count(1);
     sp_activity_touch();
     if (a->op)
         sp_window_done(a->op);
@@ -357,8 +370,11 @@ void sp_starpu_insert(const struct sp_task_context *ctx, struct sp_task *from, d
     task->synchronous = sp_switch_is_on("SP_SYNC", &sync);
     if (ctx->worker >= 0) {
         task->workerids = mask_of(ctx->worker, &task->workerids_len);
-        task->workerorder = ++*ctx->order;
-        if (a->acquire_bytes || a->release_bytes)
+        if (follows)
+            task->workerorder = ++*ctx->order;
+        else
+            task->priority = ctx->priority;
+        if (follows && (a->acquire_bytes || a->release_bytes))
             sp_order_memory(ctx->worker, task->workerorder, a->acquire_bytes, a->release_bytes);
     }
     if (ctx->op)

@@ -15,4 +15,8 @@ struct sp_tensor sp_tensor_on(starpu_data_handle_t handle);
 
 void sp_starpu_insert(const struct sp_task_context *ctx, struct sp_task *from, double flops);
 
+/* Call before the first task: do workers follow programs, as under the policies of
+ * starpipe/order.h? Otherwise tasks have priorities, and count the `workers` that run nothing. */
+void sp_tasks_follow(bool programs, int workers);
+
 #endif

@@ -82,7 +82,7 @@ struct sp_graph_config sp_train_graph_config(const struct sp_trainer *t)
         .separator = a->separator,
         .recompute = t->recompute,
         .every = t->every,
-        .ready = a->scheduler == SP_TRAIN_READY,
+        .ready = strcmp(a->scheduler, "strict") != 0,
         .window = a->window,
         .seed = t->seed,
         .evictions = t->offload.evictions,

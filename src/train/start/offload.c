@@ -26,7 +26,7 @@ static int check(const struct sp_trainer *t)
     const struct sp_train_config *a = &t->cfg;
     const char *mode = a->layout.offload;
 
-    if (a->scheduler == SP_TRAIN_READY)
+    if (strcmp(a->scheduler, "strict"))
         return sp_error(
             EINVAL, "train: --offload %s wants ops in their order: use --scheduler strict", mode);
     if (a->post_validation)
@@ -58,6 +58,11 @@ static int check_optimizer(const struct sp_trainer *t)
                        : t->plan.family->facts.stashes ? t->plan.def->name
                                                        : NULL;
 
+    if (t->cfg.layout.offload_optimizer && !sp_scheduler_follows(t->cfg.scheduler))
+        return sp_error(EINVAL,
+                        "train: --offload-optimizer wants blocks to return in order, which "
+                        "--scheduler %s does not enforce; use strict or ready",
+                        t->cfg.scheduler);
     return !t->cfg.layout.offload_optimizer || !with
                ? 0
                : sp_error(

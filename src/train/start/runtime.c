@@ -7,6 +7,7 @@
 #include "sinks/starpu/cuda_memory.h"
 #include "sinks/starpu/runtime.h"
 #include "sinks/starpu/sink.h"
+#include "sp_error.h"
 #include "train/start/device.h"
 #include "transport/starpu_environment.h"
 #include "transport/transport.h"
@@ -44,11 +45,22 @@ static void stop_memory(void *arg)
         sp_main_memory_stop();
 }
 
+/* The ops of a step, on all stages. */
+static int ops_of(const struct sp_plan *plan)
+{
+    int n = 0;
+
+    for (int s = 0; s < plan->layout.stages; s++)
+        n += plan->programs[s].n;
+    return n;
+}
+
 int sp_train_start_runtime(struct sp_trainer *t)
 {
     const struct sp_runtime runtime = {.place = &t->place,
                                        .host_limit = t->place.gpus && sp_train_evicts(t),
-                                       .ready = t->cfg.scheduler == SP_TRAIN_READY,
+                                       .scheduler = t->cfg.scheduler,
+                                       .ops = ops_of(&t->plan),
                                        .prepare = prepare_devices,
                                        .undo = stop_memory,
                                        .arg = t};
@@ -58,6 +70,9 @@ int sp_train_start_runtime(struct sp_trainer *t)
         sp_main_memory_uncount(t->place.gpus > 0);
     if (err)
         return err;
+    if (!sp_scheduler_follows(t->cfg.scheduler) && t->world.rank == 0)
+        sp_warn("--scheduler %s: no order is enforced; the schedule gives the priorities of tasks",
+                t->cfg.scheduler);
     sp_starpu_profile(true);
     err = sp_placement_bind(&t->place);
     if (err)

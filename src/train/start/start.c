@@ -5,6 +5,7 @@
 #include "train/start/start.h"
 #include "graphs/create.h"
 #include "policies/load/guard.h"
+#include "sinks/starpu/runtime.h"
 #include "sinks/starpu/sink.h"
 #include "sp_error.h"
 #include "train/checkpoint/resume.h"
@@ -28,7 +29,7 @@ static int take_settings(struct sp_trainer *t)
 {
     t->settings = sp_train_settings(&t->cfg, true);
     t->seed = (uint64_t)t->cfg.seed;
-    if (sp_train_config_check(&t->cfg))
+    if (sp_train_config_check(&t->cfg) || sp_runtime_scheduler(t->cfg.scheduler, NULL))
         return -EINVAL;
     return sp_parse_offload("train", &t->cfg.layout, &t->offloads);
 }
@@ -94,7 +95,7 @@ static int make_graph(struct sp_trainer *t)
     int err;
 
     cfg.sink = sp_starpu_sink();
-    cfg.in_stream = sp_train_runs_ahead(t);
+    cfg.in_stream = sp_scheduler_follows(t->cfg.scheduler) && sp_train_runs_ahead(t);
     err = sp_graph_create(&cfg, &t->place, &t->graph);
     t->has_graph = !err;
     return err;
