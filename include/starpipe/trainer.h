@@ -143,8 +143,9 @@ struct sp_train_config {
     bool auto_within_set;
     const char *hardware; /* machine to predict for, by name or file; NULL: the one at hand */
     bool dry_run;         /* open checks everything, and starts nothing: there are no steps */
-    /* Sampling only, in one process, from the weights of a directory, without data, gradients or
-     * moments: up to `sample` tokens follow `prompt`, as far as the model has positions. */
+    /* Sampling only, from the weights of a directory, without data, gradients or moments: up to
+     * `sample` tokens follow `prompt`, as far as the model has positions. The stages divide the
+     * layers evenly. */
     bool inference;
 
     /* The trainer only checks these: the command acts on them, and other programs do so
@@ -235,6 +236,8 @@ struct sp_sampling {
     double top_p;        /* draws from the fewest tokens that have this probability; 1: from all */
     int seed;            /* equal seeds draw equal tokens */
     bool special_tokens; /* "<|endoftext|>" in the prompt is that token, not text */
+    int slices; /* forwards that the prompt is cut into, so that stages work on it at once; 0: one, or
+                 * with several stages four for each, of 64 tokens or more */
 };
 
 #define SP_SAMPLING_DEFAULT ((struct sp_sampling){.tokens = 256, .temperature = 0.8, .top_p = 1})
