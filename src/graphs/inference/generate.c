@@ -247,6 +247,7 @@ static void forward(struct sp_generator *gen, int first, int n, float *logits)
         sp_shape_slice(&gen->whole, first + begin, end - begin, &slice->sh);
         sp_shape_slice(&gen->whole, 0, first + end, &slice->all);
         if (local(gen, 0)) {
+            slice->ids = sp_pool_get(gen->pools[0], (size_t)(end - begin), sizeof(int32_t), "ids");
             memcpy(sp_tensor_acquire(slice->ids, SP_WRITE), gen->text + first + begin,
                    (size_t)(end - begin) * sizeof *gen->text);
             sp_tensor_release(slice->ids);
@@ -258,6 +259,8 @@ static void forward(struct sp_generator *gen, int first, int n, float *logits)
     read_logits(gen, &gen->slice[slices - 1], gen->crossing[slices * gen->stages - 1], logits);
     for (int i = 0; i < slices * gen->stages; i++)
         sp_pool_drop(&gen->crossing[i]);
+    for (int k = 0; k < slices; k++)
+        sp_pool_drop(&gen->slice[k].ids);
 }
 
 /* `tokens` and `logits` are NULL but on rank 0. */
@@ -316,8 +319,6 @@ static bool make_tensors(struct sp_generator *gen)
         if (!gen->pools[s])
             return false;
     }
-    for (int k = 0; k < gen->n_slices; k++)
-        gen->slice[k].ids = sp_tensor_make(sink, window, sizeof(int32_t), "ids");
     gen->logits = sp_tensor_make(sink, (size_t)sp_logits_ld(m->vocab), elem, "logits");
     for (int l = 0; l < m->layers; l++) {
         sp_activations_give(&gen->whole, &gen->activations[l], NULL);
@@ -410,8 +411,6 @@ static void destroy_tensors(struct sp_generator *gen)
         sp_tensor_unmake(gen->blocks[i]);
     for (int l = 0; gen->cache && l < gen->whole.model.layers; l++)
         sp_pool_drop(&gen->cache[l]);
-    for (int k = 0; gen->slice && k < gen->n_slices; k++)
-        sp_tensor_unmake(gen->slice[k].ids);
     sp_tensor_unmake(gen->logits);
     for (int s = 0; gen->pools && s < gen->stages; s++)
         if (gen->pools[s])
