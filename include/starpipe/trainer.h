@@ -66,9 +66,10 @@ struct sp_layout_args {
     int chunks;           /* v, of a stage; 0: the schedule's default */
     int slices;           /* n, of a sequence; 0: chosen */
     const char *model; /* preset, or directory with config.json and weights in Hugging Face form */
-    const char *recompute; /* "none|full|selective|no-attention|every=K"; NULL: the schedule's */
-    const char *offload;   /* "none|full|adaptive" */
-    int offload_keys;      /* SP_TRAIN_KEYS_AUTO, ...: are keys and values of slices evicted too? */
+    const char
+        *recompute;      /* "none|full|selective|no-attention|LIST|every=K"; NULL: the schedule's */
+    const char *offload; /* "none|full|adaptive" */
+    int offload_keys;    /* SP_TRAIN_KEYS_AUTO, ...: are keys and values of slices evicted too? */
     bool offload_optimizer;       /* is its state evicted too? */
     const char *plugin;           /* files of schedules, separated by ','; NULL: none */
     const char *partition_slices; /* "length|flops|dp" or a list of tokens; NULL: the schedule's */
