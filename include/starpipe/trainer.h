@@ -64,9 +64,10 @@ struct sp_layout_args {
     int chunks;           /* v, of a stage; 0: the schedule's default */
     int slices;           /* n, of a sequence; 0: chosen */
     const char *model; /* preset, or directory with config.json and weights in Hugging Face form */
-    const char *recompute; /* "none|full|selective|no-attention|every=K"; NULL: the schedule's */
-    const char *offload;   /* "none|full|adaptive" */
-    int offload_keys;      /* SP_TRAIN_KEYS_AUTO, ...: are keys and values of slices evicted too? */
+    const char
+        *recompute;      /* "none|full|selective|no-attention|LIST|every=K"; NULL: the schedule's */
+    const char *offload; /* "none|full|adaptive" */
+    int offload_keys;    /* SP_TRAIN_KEYS_AUTO, ...: are keys and values of slices evicted too? */
     bool offload_optimizer;       /* is its state evicted too? */
     bool offload_peers;           /* do full stages keep activations on emptier ones? */
     const char *plugin;           /* files of schedules, separated by ','; NULL: none */
@@ -143,8 +144,9 @@ struct sp_train_config {
     bool auto_within_set;
     const char *hardware; /* machine to predict for, by name or file; NULL: the one at hand */
     bool dry_run;         /* open checks everything, and starts nothing: there are no steps */
-    /* Sampling only, in one process, from the weights of a directory, without data, gradients or
-     * moments: up to `sample` tokens follow `prompt`, as far as the model has positions. */
+    /* Sampling only, from the weights of a directory, without data, gradients or moments: up to
+     * `sample` tokens follow `prompt`, as far as the model has positions. The stages divide the
+     * layers evenly. */
     bool inference;
 
     /* The trainer only checks these: the command acts on them, and other programs do so
@@ -235,6 +237,8 @@ struct sp_sampling {
     double top_p;        /* draws from the fewest tokens that have this probability; 1: from all */
     int seed;            /* equal seeds draw equal tokens */
     bool special_tokens; /* "<|endoftext|>" in the prompt is that token, not text */
+    int slices; /* forwards that the prompt is cut into, so that stages work on it at once; 0: one, or
+                 * with several stages four for each, of 64 tokens or more */
 };
 
 #define SP_SAMPLING_DEFAULT ((struct sp_sampling){.tokens = 256, .temperature = 0.8, .top_p = 1})

@@ -7,6 +7,7 @@
 #include "train/config.h"
 #include "train/run/draw.h"
 #include "train/run/sample.h"
+#include "train/start/agree.h"
 #include "train/start/outputs.h"
 #include "train/start/start.h"
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 struct args {
     const char *dir, *prompt;
     struct sp_sampling how;
-    int threads, device, dtype;
+    int stages, threads, device, dtype;
     struct sp_result result;
 };
 
@@ -50,6 +51,15 @@ static int parse_options(int argc, char **argv, struct args *a)
             .help =
                 "special tokens in the prompt, '<|endoftext|>', are tokens, where they are text "
                 "otherwise"),
+        SP_OPTION("stages", INT, a->stages,
+                  .help = "stages that divide the layers, each with its weights, keys and values; "
+                          "with it or --slices, tokens a second go to stderr",
+                  .arg = "P", .min = 1, .max = 4096),
+        SP_OPTION("slices", INT, a->how.slices,
+                  .help =
+                      "slices of the prompt: a stage works on one while the stage before it has "
+                      "the next (auto: four a stage, of 64 tokens or more)",
+                  .choices = "N|auto", .max = 4096),
         SP_OPTION("dtype", CHOICE, a->dtype, .help = "weights and activations in products",
                   .choices = "f32|bf16"),
         SP_OPTION("device", CHOICE, a->device, .help = "where to compute",
@@ -93,10 +103,11 @@ static json_t *ids_json(const struct sp_ids *ids)
     return list;
 }
 
-static int print_text(struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt)
+static int print_text(struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt,
+                      struct sp_sample_times *times)
 {
     struct output o = {.printer = {.to = stdout, .plain = isatty(STDOUT_FILENO) == 1}};
-    const struct sp_sample_sink to = {take_token, &o};
+    const struct sp_sample_sink to = {take_token, &o, times};
     int err;
 
     sp_utf8_print(&o.printer, a->prompt, strlen(a->prompt));
@@ -106,12 +117,13 @@ static int print_text(struct sp_trainer *t, const struct args *a, const struct s
     return err;
 }
 
-static int print_json(struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt)
+static int print_json(struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt,
+                      struct sp_sample_times *times)
 {
     char *text = NULL;
     size_t n = 0;
     struct output o = {.printer = {.to = open_memstream(&text, &n)}, .tokens = json_array()};
-    const struct sp_sample_sink to = {take_token, &o};
+    const struct sp_sample_sink to = {take_token, &o, times};
     json_t *root;
     int err = o.printer.to && o.tokens ? sp_train_sample(t, prompt, &a->how, &to)
                                        : sp_error(ENOMEM, "no memory for a sample");
@@ -135,6 +147,21 @@ static int print_json(struct sp_trainer *t, const struct args *a, const struct s
     return err;
 }
 
+/* For those who have asked how the text is computed. */
+static void print_times(const struct args *a, const struct sp_sample_times *s)
+{
+    const double second = 1e6;
+
+    if (a->stages == 1 && !a->how.slices)
+        return;
+    fprintf(stderr, "prompt: %d tokens in %.3f s, %.1f a second", s->prompt, s->prompt_us / second,
+            s->prompt * second / s->prompt_us);
+    if (s->drawn)
+        fprintf(stderr, "; text: %d in %.3f s, %.1f a second", s->drawn, s->drawn_us / second,
+                s->drawn * second / s->drawn_us);
+    fprintf(stderr, "\n");
+}
+
 /* ---- the model */
 
 /* 0, or -errno after one line. */
@@ -148,6 +175,7 @@ static int open_model(const struct args *a, struct sp_trainer **t)
     cfg.inference = true;
     cfg.layout.model = a->dir;
     cfg.layout.micro_batches = 1;
+    cfg.layout.stages = a->stages;
     cfg.prompt = a->prompt;
     cfg.sample = a->how.tokens;
     cfg.dtype = a->dtype;
@@ -169,7 +197,7 @@ static int check_files(const struct args *a)
     return err;
 }
 
-static int sample(struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt)
+static void warn(const struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt)
 {
     if (!t->tokenizer && t->model.vocab != 256)
         sp_warn(
@@ -179,23 +207,60 @@ static int sample(struct sp_trainer *t, const struct args *a, const struct sp_id
     if (prompt->n > (size_t)t->cfg.layout.seq)
         sp_warn("the prompt has %zu tokens, and %s knows %d positions: its last tokens count",
                 prompt->n, a->dir, t->cfg.layout.seq);
-    if (sp_result_begin("sample", a->result.output, 0) || sp_train_start(t))
+}
+
+/* Draws the text, after all was accepted. Returns the exit status. */
+static int sample(struct sp_trainer *t, const struct args *a, const struct sp_ids *prompt)
+{
+    struct sp_sample_times times = {0};
+    int err;
+
+    if (t->world.rank == 0)
+        warn(t, a, prompt);
+    err = t->world.rank ? 0 : sp_result_begin("sample", a->result.output, 0);
+    if (sp_train_disagree(t->world.rank, err) || sp_train_start(t))
         return 1;
-    return (a->result.format == JSON ? print_json : print_text)(t, a, prompt) ? 1 : 0;
+    if (t->world.rank)
+        return sp_train_sample(t, prompt, &a->how, &(struct sp_sample_sink){0}) ? 1 : 0;
+    err = (a->result.format == JSON ? print_json : print_text)(t, a, prompt, &times);
+    if (!err)
+        print_times(a, &times);
+    return err ? 1 : 0;
+}
+
+/* Options, and what of them is checked without the model. 0, -errno, or > 0 after help. */
+static int read_options(int argc, char **argv, struct args *a)
+{
+    int err = parse_options(argc, argv, a);
+
+    err = err ? err : sp_sampling_check(&a->how, "sample");
+    return err ? err : check_files(a);
 }
 
 int sp_cmd_sample(int argc, char **argv)
 {
-    struct args a = {.prompt = "", .how = SP_SAMPLING_DEFAULT};
+    struct args a = {.prompt = "", .how = SP_SAMPLING_DEFAULT, .stages = 1};
     struct sp_trainer *t = NULL;
     struct sp_ids prompt = {0};
-    int ret = parse_options(argc, argv, &a), status = 2;
+    struct sp_world world;
+    int err, status = 2;
 
-    if (ret)
-        return SP_OPTIONS_EXIT(ret);
-    if (!sp_sampling_check(&a.how, "sample") && !check_files(&a) && !open_model(&a, &t) &&
-        !sp_train_encode_prompt(t, a.prompt, a.how.special_tokens, &prompt))
+    if (sp_train_join(&argc, &argv, &world))
+        return 2;
+    sp_options_of_rank(world.rank);
+    err = read_options(argc, argv, &a);
+    if (sp_train_disagree(world.rank, err)) {
+        sp_train_leave();
+        return SP_OPTIONS_EXIT(err);
+    }
+    if (open_model(&a, &t))
+        return 2;
+    sp_error_hold(world.rank);
+    err = sp_train_encode_prompt(t, a.prompt, a.how.special_tokens, &prompt);
+    if (!sp_train_disagree(world.rank, err)) {
+        sp_error_release(false);
         status = sample(t, &a, &prompt);
+    }
     sp_ids_free(&prompt);
     if (sp_trainer_close(t) && !status)
         status = 1;

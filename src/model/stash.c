@@ -78,6 +78,28 @@ static bool keeps(enum sp_recompute recompute, enum part p)
     return kept[p].modes & 1 << recompute;
 }
 
+/* Sub-operations, and a part that each writes. */
+static const struct {
+    const char *name;
+    enum part writes;
+} sub_operations[] = {{"norms", N1}, {"activation", G}, {"qkv", Q}, {"attention", O}, {"mlp", U}};
+
+enum { SUB_OPERATIONS = sizeof sub_operations / sizeof *sub_operations };
+
+const char *sp_sub_operation_name(int i)
+{
+    return i < SUB_OPERATIONS ? sub_operations[i].name : NULL;
+}
+
+unsigned sp_recompute_again(enum sp_recompute recompute)
+{
+    unsigned again = 0;
+
+    for (int i = 0; i < SUB_OPERATIONS; i++)
+        again |= keeps(recompute, sub_operations[i].writes) ? 0 : 1U << i;
+    return again;
+}
+
 bool sp_stash_keeps(enum sp_recompute recompute, enum sp_stash_tensor tensor)
 {
     bool any = false;

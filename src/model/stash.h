@@ -22,6 +22,12 @@ const char *sp_recompute_name(enum sp_recompute recompute);
 /* '-', 's', 'a' or 'f': the letter of a layer in a list of layers. */
 char sp_recompute_letter(enum sp_recompute recompute);
 
+/* The i-th part of a layer's computation, as the field names it: "norms", "activation", "qkv",
+ * "attention", "mlp" (with the product before it). NULL past the last. */
+const char *sp_sub_operation_name(int i);
+/* The ones that a mode computes again, as bits 1 << i. */
+unsigned sp_recompute_again(enum sp_recompute recompute);
+
 /* Buffers of a layer; their places in struct sp_layer_activations have the same names. */
 enum sp_stash_tensor {
     SP_STASH_X,

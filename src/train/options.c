@@ -84,9 +84,57 @@ bool sp_recompute_is_auto(const char *text)
     return text && !strcmp(text, "auto");
 }
 
+/* Reads sub-operations, "norms,activation", as bits. 0: some word is none. */
+static unsigned sub_operations(const char *text)
+{
+    unsigned set = 0;
+
+    for (const char *word = text;; word += strcspn(word, ",") + 1) {
+        size_t n = strcspn(word, ",");
+        const char *name;
+        int i = 0;
+
+        while ((name = sp_sub_operation_name(i)) && (strlen(name) != n || strncmp(name, word, n)))
+            i++;
+        if (!name)
+            return 0;
+        set |= 1U << i;
+        if (!word[n])
+            return set;
+    }
+}
+
+/* Takes the mode that computes just these again; refuses others with the next one that does. */
+static int take_sub_operations(const char *command, const char *text, unsigned set,
+                               struct sp_recompute_option *option)
+{
+    enum sp_recompute mode = SP_RECOMPUTE_NONE;
+    char again[128] = "";
+    const char *name;
+
+    while (set & ~sp_recompute_again(mode))
+        mode++;
+    if (set == sp_recompute_again(mode)) {
+        *option = (struct sp_recompute_option){mode, 1};
+        return 0;
+    }
+    for (int i = 0; (name = sp_sub_operation_name(i)); i++)
+        if (sp_recompute_again(mode) & 1U << i)
+            snprintf(again + strlen(again), sizeof again - strlen(again), "%s%s",
+                     again[0] ? "," : "", name);
+    return sp_error(EINVAL,
+                    "%s: --recompute %s: these are not computed again without others; the nearest "
+                    "is %s, that is %s",
+                    command, text, sp_recompute_name(mode), again);
+}
+
 int sp_parse_recompute(const char *command, const char *text, struct sp_recompute_option *option)
 {
+    unsigned set = sub_operations(text);
     char meant[128];
+
+    if (set)
+        return take_sub_operations(command, text, set, option);
 
     for (int i = SP_RECOMPUTE_NONE; i <= SP_RECOMPUTE_FULL; i++)
         if (strcmp(text, sp_recompute_name((enum sp_recompute)i)) == 0) {
@@ -106,11 +154,11 @@ int sp_parse_recompute(const char *command, const char *text, struct sp_recomput
         return sp_error(EINVAL,
                         "%s: --recompute auto is for train, whose --dry-run prints what it chooses",
                         command);
-    return sp_error(EINVAL,
-                    "%s: --recompute %s: want none, full, selective, no-attention or every=K "
-                    "with K >= 1%s",
-                    command, text,
-                    nearest("none|full|selective|no-attention", text, meant, sizeof meant));
+    return sp_error(
+        EINVAL,
+        "%s: --recompute %s: want none, full, selective, no-attention, a list of norms, "
+        "activation, qkv, attention and mlp, or every=K with K >= 1%s",
+        command, text, nearest("none|full|selective|no-attention", text, meant, sizeof meant));
 }
 
 /* The number that the word of an INT stands for. */

@@ -185,9 +185,12 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
                   .help = "tokens of each slice: equal, of equal times, by TeraPipe's program, "   \
                           "or 96,64,48,48"),                                                       \
         SP_OPTION("recompute", STRING, (a).recompute, .topic = SP_TOPIC_MEMORY,                    \
-                  .role = SP_ROLE_WAY, .arg = "none|full|selective|no-attention|every=K|auto",     \
+                  .role = SP_ROLE_WAY,                                                             \
+                  .arg = "none|full|selective|no-attention|LIST|every=K|auto",                     \
                   .help = "activations computed again in the backward (default: none, or what "    \
-                          "train's schedule wants); auto: train chooses, for --memory-limit"),     \
+                          "train's schedule wants); LIST: norms,activation is selective, "         \
+                          "norms,activation,qkv,mlp no-attention; auto: train chooses, for "       \
+                          "--memory-limit"),                                                       \
         SP_OPTION("offload", STRING, (a).offload, .topic = SP_TOPIC_MEMORY, .role = SP_ROLE_WAY,   \
                   .arg = SP_OFFLOAD_MODES, .help = "activations moved out of the device"),         \
         SP_OPTION("offload-keys", CHOICE, (a).offload_keys, .topic = SP_TOPIC_MEMORY,              \

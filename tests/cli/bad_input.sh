@@ -64,6 +64,8 @@ refused "no-such-schedule|unknown schedule" $tiny --schedule no-such-schedule
 refused "schedule" $tiny --schedule 1f1b:nonsense=1
 refused "schedule|backward" $tiny --schedule gpipe:backward=sideways
 refused "recompute" $tiny --recompute some
+refused "recompute norms,: want" $tiny --recompute norms,
+refused "recompute mlp: .*nearest is no-attention, that is norms,activation,qkv,mlp" $tiny --recompute mlp
 refused "recompute" $tiny --recompute every=0
 refused "recompute" $tiny --recompute every=-1
 refused "recompute" $tiny --recompute every=2x

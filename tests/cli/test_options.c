@@ -285,3 +285,35 @@ TEST(layout_table)
     assert_string_equal(a.recompute, "every=4");
     assert_int_equal(a.micro_batch_size, 2);
 }
+
+TEST(recompute_lists)
+{
+    static const struct {
+        const char *text;
+        int mode;
+    } rows[] = {{"none", SP_RECOMPUTE_NONE},
+                {"norms,activation", SP_RECOMPUTE_SELECTIVE},
+                {"activation,norms,norms", SP_RECOMPUTE_SELECTIVE},
+                {"mlp,qkv,activation,norms", SP_RECOMPUTE_NO_ATTENTION},
+                {"norms,activation,qkv,attention,mlp", SP_RECOMPUTE_FULL},
+                {"every=1", SP_RECOMPUTE_FULL},
+                {"norms", -1},
+                {"attention", -1},
+                {"norms,activation,mlp", -1},
+                {"norms,activation,", -1},
+                {"norms activation", -1},
+                {",", -1},
+                {"", -1}};
+    bool quiet = sp_error_quiet(true);
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sp_recompute_option option = {.every = 7};
+        int err = sp_parse_recompute("train", rows[i].text, &option);
+
+        assert_int_equal(err, rows[i].mode < 0 ? -EINVAL : 0);
+        if (!err)
+            assert_int_equal(option.mode, rows[i].mode);
+        assert_int_equal(option.every, err ? 7 : 1);
+    }
+    sp_error_quiet(quiet);
+}

@@ -1,12 +1,13 @@
 /*
  * Sampling with cached keys and values must give every token the logits of a training forward over
- * all tokens, however they are fed. Their cross-entropy must be the loss of a training step.
+ * all tokens, however they are fed and on however many stages they are. Their cross-entropy must be the loss of a training step.
  */
 #include "engine/graph_run.h"
 #include "graphs/inference/inference.h"
 #include "policies/plan_create.h"
 #include "graphs/create.h"
 #include "sinks/starpu/sink.h"
+#include <unistd.h>
 
 enum { LAYERS = 3, TOKENS = 14, VOCAB = 61 };
 
@@ -215,24 +216,27 @@ static void check_row(enum sp_dtype dtype, const float *got, const float *want, 
                  argmax(want));
 }
 
-static struct sp_generator *generator(struct trained *t, int window)
+/* `weights`: of the stages' own; NULL: gathered, on one stage. */
+static struct sp_generator *generator(struct trained *t, const struct sp_st_file *weights,
+                                      int window, int slices)
 {
     struct sp_generator *gen = NULL;
 
-    assert_int_equal(sp_generator_create(&t->g, NULL, window, &gen), 0);
+    assert_int_equal(sp_generator_create(&t->g, weights, window, slices, &gen), 0);
     assert_non_null(gen);
     return gen;
 }
 
-/* The first `prompt` tokens at once, then one at a time. */
-static void check_fed(struct trained *t, int prompt, const float *want)
+/* The first `prompt` tokens in slices, then one at a time. */
+static void check_fed(struct trained *t, const struct sp_st_file *weights, int prompt, int slices,
+                      const float *want)
 {
-    struct sp_generator *gen = generator(t, TOKENS);
+    struct sp_generator *gen = generator(t, weights, TOKENS, slices);
     float got[VOCAB];
     char what[64];
 
-    snprintf(what, sizeof what, "%s, %s, prompt of %d", t->kind.llama ? "llama" : "gpt",
-             t->kind.tied ? "tied" : "untied", prompt);
+    snprintf(what, sizeof what, "%s, %s, prompt of %d in %d", t->kind.llama ? "llama" : "gpt",
+             t->kind.tied ? "tied" : "untied", prompt, slices);
     for (int i = prompt; i <= TOKENS; i++) {
         if (i == prompt)
             sp_generator_feed(gen, t->ids, prompt, got);
@@ -255,7 +259,7 @@ static double loss_of(const float *z, int target)
 
 static void check_loss(struct trained *t)
 {
-    struct sp_generator *gen = generator(t, TOKENS);
+    struct sp_generator *gen = generator(t, NULL, TOKENS, 0);
     double sum = 0, within = t->kind.dtype == SP_F32 ? 1e-5 : 2e-2;
     float z[VOCAB];
 
@@ -268,6 +272,22 @@ static void check_loss(struct trained *t)
     sp_generator_destroy(gen);
 }
 
+/* On the stages of the plan, with the weights of a file. */
+static void check_stages(struct trained *t, const float *want)
+{
+    static const char path[] = "generate.safetensors";
+    struct sp_st_file weights;
+
+    assert_int_equal(sp_checkpoint_write(&t->g, SP_FIELD_W, path), 0);
+    assert_int_equal(sp_st_open(path, &weights), 0);
+    check_fed(t, &weights, 1, 0, want);
+    check_fed(t, &weights, TOKENS, 1, want);
+    check_fed(t, &weights, 11, 4, want);
+    check_fed(t, &weights, 6, 40, want);
+    sp_st_close(&weights);
+    unlink(path);
+}
+
 TEST(logits)
 {
     static float want[TOKENS * VOCAB];
@@ -276,9 +296,10 @@ TEST(logits)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         start(&kinds[i], &t);
         train_forward(&t, want);
-        check_fed(&t, 1, want);
-        check_fed(&t, 6, want);
-        check_fed(&t, TOKENS, want);
+        check_fed(&t, NULL, 1, 0, want);
+        check_fed(&t, NULL, 6, 0, want);
+        check_fed(&t, NULL, TOKENS, 3, want);
+        check_stages(&t, want);
         check_loss(&t);
         stop(&t);
     }
@@ -291,7 +312,7 @@ TEST(logits)
 /* z: the logits of a new generator after n tokens that fit into its window. */
 static void fresh(struct trained *t, int window, const int32_t *tokens, int n, float *z)
 {
-    struct sp_generator *gen = generator(t, window);
+    struct sp_generator *gen = generator(t, NULL, window, 0);
 
     sp_generator_feed(gen, tokens, n, z);
     sp_generator_destroy(gen);
@@ -300,7 +321,7 @@ static void fresh(struct trained *t, int window, const int32_t *tokens, int n, f
 /* Feeds one token at a time: once the window is full, only its later half stays. */
 static void check_slides(struct trained *t, int window)
 {
-    struct sp_generator *gen = generator(t, window);
+    struct sp_generator *gen = generator(t, NULL, window, 0);
     int32_t text[40];
     float got[VOCAB], want[VOCAB];
     int first = 0; /* token of the text at position 0 */
@@ -320,7 +341,7 @@ static void check_slides(struct trained *t, int window)
 static void check_prompts(struct trained *t, int window)
 {
     static const int lengths[] = {3, 2, 5, 39, 1, 7, 6, 40};
-    struct sp_generator *gen = generator(t, window);
+    struct sp_generator *gen = generator(t, NULL, window, 3);
     int32_t text[200];
     float got[VOCAB], want[VOCAB];
     int first = 0, n = 0;

@@ -42,6 +42,34 @@ for model in gpt-tiny llama-tiny; do
         same $model.1 $model.mpi
     fi
 done
+# `sample`: the same text from stages and slices of the prompt, greedy and drawn, when the positions
+# end (512 of them) too; in other processes than the first as well.
+prompt=$(head -c 500 "$work/text" | tr '\n' ' ')
+sampled()
+{
+    local file=$work/$1
+
+    shift
+    "$@" > "$file" 2> "$work/stderr" || fail "$*: $(tail -n 3 "$work/stderr")"
+    grep -Eq '^prompt: [0-9]+ tokens in .* a second; text: [0-9]+ in .* a second$' "$work/stderr" ||
+        fail "$*: $(tail -n 3 "$work/stderr")"
+}
+for model in gpt-tiny llama-tiny; do
+    for how in "--temperature 0" "--temperature 1 --seed 3"; do
+        from="sample $work/$model --tokens 40 $how"
+        sampled one starpipe $from --prompt "$prompt" --stages 1 --slices 1
+        for cut in "--stages 1 --slices 7" "--stages 2 --slices 3" "--stages 3"; do
+            sampled cut starpipe $from --prompt "$prompt" $cut
+            same one cut
+        done
+        if have_mpi; then
+            sampled cut mpi 2 $from --prompt "$prompt" --stages 3 --slices 5
+            same one cut
+        fi
+    done
+done
+have_mpi && refused_in 2 'text is drawn by a process for each stage.*--stages 2' sample "$work/gpt-tiny"
+refused "9 stages .* at most 8" sample "$work/gpt-tiny" --stages 9
 drawn sharded starpipe $again --prompt "the water runs " --stages 2 --schedule fsdp
 same llama-tiny.1 sharded
 drawn offloaded starpipe $again --prompt "the water runs " --stages 2 --offload full

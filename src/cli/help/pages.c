@@ -51,7 +51,9 @@ static const struct sp_help_page pages[] = {
       "Only the weights are read, with none of what training keeps beside them."},
      {{"starpipe sample run --prompt \"Once upon a time\" --tokens 200", "From what a run saved:"},
       {"starpipe sample gpt2 --prompt \"The\" --temperature 0 --format json",
-       "The likeliest tokens, with their numbers:"}}},
+       "The likeliest tokens, with their numbers:"},
+      {"mpirun -np 2 starpipe sample gpt2 --prompt \"The\" --stages 2",
+       "A model that one process has no memory for:"}}},
     {"tokenize",
      {"Text becomes the tokens of a model in Hugging Face form, the same as those of its own "
       "tokenizer: byte-level BPE (GPT-2, Llama 3, Qwen), BPE with byte fallback (Llama 2, Mistral) "

@@ -9,6 +9,8 @@ int sp_sampling_check(const struct sp_sampling *how, const char *where)
         return sp_error(EINVAL, "%s: %d tokens: want at least one", where, how->tokens);
     if (!(how->temperature >= 0 && isfinite(how->temperature)))
         return sp_error(EINVAL, "%s: a temperature of %g: want 0 or more", where, how->temperature);
+    if (how->slices < 0)
+        return sp_error(EINVAL, "%s: %d slices: want 0, to choose, or more", where, how->slices);
     if (how->top_k < 0)
         return sp_error(EINVAL, "%s: top_k of %d: want 0, for all tokens, or more", where,
                         how->top_k);

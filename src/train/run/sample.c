@@ -1,9 +1,10 @@
-/* Rank 0 draws text from the model as it is. */
+/* Rank 0 draws text from the model as it is; other ranks may have some of its stages. */
 #include "train/run/sample.h"
 #include "graphs/inference/inference.h"
 #include "sp_error.h"
 #include "train/run/draw.h"
 #include "train/run/watchdog.h"
+#include "transport/clock.h"
 #include "transport/transport.h"
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,7 @@ struct text {
     float *logits;
     int32_t *candidates; /* room for a draw */
     uint64_t state;      /* of the draws */
+    struct sp_sample_times times;
 };
 
 /* The *n bytes that a token adds, valid until the next call. A model may have more tokens than
@@ -124,8 +126,10 @@ static int say_tokens(struct text *x, struct sp_generator *gen, const struct sp_
         if (!err && to->token(to->arg, token, bytes, n))
             return 0;
         ends = sp_train_is_eos(x->t, token);
-        if (!err && !ends && i < x->how->tokens - 1)
+        if (!err && !ends && i < x->how->tokens - 1) {
             sp_generator_feed(gen, &token, 1, x->logits);
+            x->times.drawn++;
+        }
     }
     if (!err && x->decoding.n_waiting)
         to->token(to->arg, -1, (const char *)x->decoding.waiting, (size_t)x->decoding.n_waiting);
@@ -146,14 +150,21 @@ static int draw_text(const struct sp_trainer *t, struct sp_generator *gen,
                      .candidates = malloc(vocab * sizeof *x.candidates),
                      .state = (uint64_t)how->seed + 1};
     const char *bytes;
+    double begun;
     int err = x.logits && x.candidates ? 0 : sp_error(ENOMEM, "out of memory for a sample");
 
     for (size_t i = 0; !err && i < prompt->n; i++)
         err = decode(&x, (int32_t)prompt->id[i], &bytes, &n);
     if (!err) {
+        begun = sp_clock_us(CLOCK_MONOTONIC);
         sp_generator_feed(gen, (const int32_t *)prompt->id, (int)prompt->n, x.logits);
+        x.times.prompt_us = sp_clock_us(CLOCK_MONOTONIC) - begun;
         err = say_tokens(&x, gen, to);
+        x.times.drawn_us = sp_clock_us(CLOCK_MONOTONIC) - begun - x.times.prompt_us;
     }
+    x.times.prompt = prompt->n < (size_t)t->cfg.layout.seq ? (int)prompt->n : t->cfg.layout.seq;
+    if (to->times)
+        *to->times = x.times;
     sp_decode_room_free(&x.room);
     free(x.logits);
     free(x.candidates);
@@ -171,9 +182,12 @@ int sp_train_sample(struct sp_trainer *t, const struct sp_ids *prompt,
     if (all < (size_t)window)
         window = (int)all;
     sp_watchdog_begin(SP_PHASE_SAMPLE, "sampling");
-    err = sp_generator_create(&t->graph, t->cfg.inference ? &t->weights : NULL, window, &gen);
-    if (!err && gen)
+    err = sp_generator_create(&t->graph, t->cfg.inference ? &t->weights : NULL, window, how->slices,
+                              &gen);
+    if (!err && t->world.rank == 0)
         err = draw_text(t, gen, prompt, how, to);
+    else if (!err)
+        sp_generator_follow(gen);
     sp_generator_destroy(gen);
     if (!err)
         sp_transport_barrier();
@@ -200,7 +214,7 @@ int sp_trainer_sample(struct sp_trainer *t, const char *prompt, const struct sp_
                       int (*text)(void *arg, const char *text, size_t n), void *arg)
 {
     struct listener l = {text, arg};
-    const struct sp_sample_sink to = {tell, &l};
+    const struct sp_sample_sink to = {.token = tell, .arg = &l};
     struct sp_ids ids = {0};
     int err = sp_train_refuse_call(t, "sample", true);
 

@@ -16,12 +16,21 @@ int sp_train_encode_prompt(const struct sp_trainer *t, const char *prompt, bool 
 /* True if this token ends a text. */
 bool sp_train_is_eos(const struct sp_trainer *t, int32_t id);
 
+struct sp_sample_times;
+
 /* Receives every token on rank 0, also the last eos, with the bytes that it adds to the text; a
  * result other than 0 ends the text. `id` is -1 at the end, for bytes of a character that was
  * never completed. */
 struct sp_sample_sink {
     int (*token)(void *arg, int32_t id, const char *text, size_t n);
     void *arg;
+    struct sp_sample_times *times; /* set on rank 0; NULL: not wanted */
+};
+
+/* Tokens that went through the model, and how long that took. */
+struct sp_sample_times {
+    int prompt, drawn; /* of the prompt, up to a full window; of those drawn all but the last */
+    double prompt_us, drawn_us;
 };
 
 /* All processes call it. 0 or -errno after one line. */

@@ -1,4 +1,5 @@
 #include "train/start/memory.h"
+#include "graphs/inference/inference.h"
 #include "plan/memory.h"
 #include "train/config.h"
 #include "offload/host_memory.h"
@@ -8,20 +9,28 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Memory for sampling: weights as products read them, a second copy of the largest block while
- * it is read in, the keys and values of all positions, and a forward. */
-static void add_inference(const struct sp_trainer *t, struct sp_memory *m)
+/* Memory of a stage for sampling: weights as products read them, a second copy of the largest block
+ * while it is read in, the keys and values of all positions, and a forward. */
+static void add_inference(const struct sp_trainer *t, int stage, struct sp_memory *m)
 {
-    int64_t elem = (int64_t)sp_shape_elem(&t->shape);
-    uint64_t largest = 0;
+    int64_t elem = (int64_t)sp_shape_elem(&t->shape), largest = 0;
+    int stages = t->plan.layout.stages;
 
+    m->states = m->activations = 0;
     for (int kind = 0; kind < SP_BLOCK_KINDS; kind++) {
-        uint64_t n = sp_block_elements(&t->model, (enum sp_block_kind)kind);
+        int64_t n = (int64_t)sp_block_elements(&t->model, (enum sp_block_kind)kind);
+        bool in_layers = sp_block_is_of_layer((enum sp_block_kind)kind);
 
-        largest = n > largest ? n : largest;
+        for (int l = in_layers ? 0 : -1; l < (in_layers ? t->model.layers : 0); l++)
+            if (sp_generator_holds(&t->model, stages, stage, (enum sp_block_kind)kind, l)) {
+                m->states += n * elem;
+                largest = n > largest ? n : largest;
+            }
     }
-    m->states = (int64_t)sp_model_parameters(&t->model) * elem + 4 * (int64_t)largest;
-    m->activations = (int64_t)t->model.layers * t->cfg.layout.seq * t->shape.kv_width * elem;
+    m->states += 4 * largest;
+    for (int l = 0; l < t->model.layers; l++)
+        if (sp_generator_stage(&t->model, stages, l) == stage)
+            m->activations += (int64_t)t->cfg.layout.seq * t->shape.kv_width * elem;
 }
 
 static int take_memory(const struct sp_trainer *t, struct sp_memory *m)
@@ -32,8 +41,8 @@ static int take_memory(const struct sp_trainer *t, struct sp_memory *m)
         memcpy(m, t->offload.memory, (size_t)t->plan.layout.stages * sizeof *m);
     else
         err = sp_memory_of_plan(&t->plan, &t->shape, t->recompute, t->every, m);
-    if (!err && t->cfg.inference)
-        add_inference(t, m);
+    for (int s = 0; !err && t->cfg.inference && s < t->plan.layout.stages; s++)
+        add_inference(t, s, &m[s]);
     return err;
 }
 

@@ -27,6 +27,8 @@ static int choose_recompute(struct sp_trainer *t)
         "train", sp_recompute_is_auto(a->layout.recompute) ? "none" : a->layout.recompute, &option);
     if (err)
         return err;
+    if (strchr(a->layout.recompute, ',')) /* a list; logs and refusals name its mode */
+        a->layout.recompute = sp_recompute_name(option.mode);
     t->recompute = option.mode;
     t->every = option.every;
     return 0;

@@ -49,9 +49,12 @@ static int check_processes(struct sp_trainer *t)
     if (t->cfg.dry_run && size == 1)
         t->world.size = pipelines;
     if (t->world.size % pipelines == 0)
-        return t->cfg.inference && t->world.size > 1
-                   ? sp_error(EINVAL, "text is drawn by one process, and there are %d",
-                              t->world.size)
+        return t->cfg.inference && t->world.size > t->cfg.layout.stages
+                   ? sp_error(
+                         EINVAL,
+                         "text is drawn by a process for each stage at most, and there are %d: "
+                         "give --stages %d",
+                         t->world.size, t->world.size)
                    : 0;
     for (int i = 0; i < 3; i++)
         if (given[i].size > 1)
