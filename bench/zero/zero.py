@@ -11,16 +11,17 @@ A wide model whose parameters outweigh its activations; every level trains the s
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
-CONFIG = {"model_type": "gpt2", "n_layer": 12, "n_head": 8, "n_embd": 768, "n_positions": 512, "vocab_size": 256}
+CONFIG = {"model_type": "gpt2", "n_layer": 8, "n_head": 8, "n_embd": 512, "n_positions": 256, "vocab_size": 256}
 MIB = 1 << 20
 
 
 def options(args, level):
-    return ["train", "--model", args.model, "--seq", "512", "--schedule", args.schedule, "--stages", str(args.stages),
+    return ["train", "--model", args.model, "--seq", "256", "--schedule", args.schedule, "--stages", str(args.stages),
             "--micro-batches", "4", "--data-parallel", "2", "--zero", str(level), "--steps", "4"]
 
 
@@ -30,11 +31,11 @@ def run(args, level):
         os.remove(log)
     command = [args.starpipe, *options(args, level), "--data", args.text, "--log", log]
     process = subprocess.run(["mpirun", "-np", str(2 * args.stages), "--oversubscribe", "--allow-run-as-root",
-                              "sh", "-c", '"$@"; status=$?; exit $status', "sh", "/usr/bin/time", "-f", "resident %M",
+                              "/usr/bin/time", "-f", "resident %M",
                               *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if process.returncode:
         sys.exit(f"--zero {level}: {process.stdout[-400:]}")
-    resident = max(int(line.split()[1]) for line in process.stdout.splitlines() if line.startswith("resident"))
+    resident = max(map(int, re.findall(r"resident (\d+)", process.stdout)))  # lines of processes may run together
     steps = [json.loads(line) for line in open(log) if '"loss"' in line]
     return min(s["step_ms"] for s in steps[1:]), steps[-1], resident / 1024
 
