@@ -9,9 +9,9 @@ A wide model whose parameters outweigh its activations; every level trains the s
     bench/zero/zero.py [--starpipe build/starpipe] [--rounds 3] [--schedule 1f1b] [--stages 1]
 """
 import argparse
+import glob
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -31,11 +31,14 @@ def run(args, level):
         os.remove(log)
     command = [args.starpipe, *options(args, level), "--data", args.text, "--log", log]
     process = subprocess.run(["mpirun", "-np", str(2 * args.stages), "--oversubscribe", "--allow-run-as-root",
-                              "/usr/bin/time", "-f", "resident %M",
-                              *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                              "sh", "-c", 'exec /usr/bin/time -f %M -o "$0.$$" "$@"', args.path + "/resident", *command],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if process.returncode:
         sys.exit(f"--zero {level}: {process.stdout[-400:]}")
-    resident = max(map(int, re.findall(r"resident (\d+)", process.stdout)))  # lines of processes may run together
+    files = glob.glob(args.path + "/resident.*")
+    resident = max(int(open(name).read()) for name in files)
+    for name in files:
+        os.remove(name)
     steps = [json.loads(line) for line in open(log) if '"loss"' in line]
     return min(s["step_ms"] for s in steps[1:]), steps[-1], resident / 1024
 

@@ -42,5 +42,7 @@ few="train --data $work/text --model gpt-tiny --seq 32 --stages 2 --micro-batche
 refused "offload-peers is not available with helix" $few --schedule helix
 refused "offload-peers is not available with --slices" $few --schedule sppo --slices 4
 refused "offload-peers is not available with --vocabulary-parallel" $few --vocabulary-parallel
+refused "offload-peers is not available with orders that are searched again" $few --schedule zb1p:auto
+refused "offload-peers is not available with --post-validation" $few --post-validation
 refused "offload-peers and --offload full choose among" $few --offload full
 finish

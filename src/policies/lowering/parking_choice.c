@@ -224,14 +224,18 @@ static int compare_fullness(const void *a, const void *b)
 int sp_parking_check(const char *command, const struct sp_plan *plan, const struct sp_shape *sh)
 {
     const struct sp_family *family = plan->family;
-    const char *what =
-        !family->facts.by_layer || family->facts.shares_attention || family->facts.stashes
-            ? plan->def->name
-        : plan->layout.vocabulary_parallel ? "--vocabulary-parallel"
-        : plan->layout.slices > 1          ? "--slices"
-        : sh->tensor * sh->context > 1     ? "stages of several devices"
-                                           : NULL;
+    const char *what = NULL;
 
+    if (!family->facts.by_layer || family->facts.shares_attention || family->facts.stashes)
+        what = plan->def->name;
+    else if (sp_layout_flag(&plan->layout, "auto"))
+        what = "orders that are searched again during a run";
+    else if (plan->layout.vocabulary_parallel)
+        what = "--vocabulary-parallel";
+    else if (plan->layout.slices > 1)
+        what = "--slices";
+    else if (sh->tensor * sh->context > 1)
+        what = "stages of several devices";
     return what ? sp_error(EINVAL, "%s: --offload-peers is not available with %s; leave it out",
                            command, what)
                 : 0;
