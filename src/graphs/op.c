@@ -104,11 +104,17 @@ static bool attends_shares(const struct sp_shape *sh)
     return sh->tensor > 1 && !sh->joins;
 }
 
+/* True if shares of the tokens have tensors of their own, beside those of all tokens. */
+static bool has_shares(const struct sp_shape *sh)
+{
+    return sp_shape_shares(sh) > 1 || sh->joins;
+}
+
 int sp_activations_parts(const struct sp_shape *sh)
 {
-    int heads = sp_shape_exchanges(sh) ? sh->ulysses : 0, shares = sp_shape_shares(sh);
+    int heads = sp_shape_exchanges(sh) ? sh->ulysses : 0;
 
-    return heads + (shares > 1 ? shares : 0);
+    return heads + (has_shares(sh) ? sp_shape_shares(sh) : 0);
 }
 
 void sp_activations_give(const struct sp_shape *sh, struct sp_layer_activations *t,
@@ -116,6 +122,6 @@ void sp_activations_give(const struct sp_shape *sh, struct sp_layer_activations 
 {
     bool exchanges = sp_shape_exchanges(sh);
 
-    t->shares = sp_shape_shares(sh) > 1 ? parts + (exchanges ? sh->ulysses : 0) : &t->own;
+    t->shares = has_shares(sh) ? parts + (exchanges ? sh->ulysses : 0) : &t->own;
     t->heads = exchanges ? parts : attends_shares(sh) ? t->shares : &t->own;
 }

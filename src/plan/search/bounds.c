@@ -3,6 +3,7 @@
 #include "plan/cost/op_times.h"
 #include "plan/cost/part_times.h"
 #include <math.h>
+#include <string.h>
 
 /* The bound ignores differences between the rates of small and large products, and work that single
  * families leave out; this covers them. */
@@ -14,6 +15,7 @@ struct device {
     int apart;       /* devices that share the sizes of `shape`, as in a trial */
     double elements; /* parameters, on average over the stages */
     double updated;  /* the part of them that it updates */
+    bool hides;      /* ops that overlap may hide all exchanges behind each other */
 };
 
 static struct device device_of(const struct sp_search *want, const struct sp_found *f)
@@ -24,8 +26,23 @@ static struct device device_of(const struct sp_search *want, const struct sp_fou
 
     sp_found_shape(want, f, apart, &d.shape);
     d.elements = (double)sp_model_parameters(&d.shape.held) / d.apart / f->stages;
+    d.hides = f->devices * f->context > 1 && !strncmp(f->schedule, "dualpipe", 8);
     d.updated = f->zero ? d.elements / (f->context * f->data) : d.elements;
     return d;
+}
+
+static void part_times(const struct sp_machine *machine, const struct device *d,
+                       struct sp_part_times *t)
+{
+    struct sp_machine alone;
+
+    if (!d->hides) {
+        sp_part_times(machine, d->apart, &d->shape, t);
+        return;
+    }
+    alone = *machine;
+    alone.node = alone.network = (struct sp_link){.bandwidth = INFINITY, .shared_by = 1};
+    sp_part_times(&alone, d->apart, &d->shape, t);
 }
 
 /* Seconds of one device for all layers, embedding and head of a micro-batch. */
@@ -34,7 +51,7 @@ static double whole_model(const struct sp_search *want, const struct sp_machine 
 {
     struct sp_part_times t;
 
-    sp_part_times(machine, d->apart, &d->shape, &t);
+    part_times(machine, d, &t);
     return want->model->layers * sp_part_times_sum(&t) + t.embed + t.embed_weight + t.head;
 }
 
@@ -103,5 +120,9 @@ int64_t sp_bound_memory(const struct sp_search *want, const struct sp_found *f)
     double elem = (double)sp_shape_elem(&d.shape), f32 = sizeof(float);
     double optimizer = 2 * f32 + (f->dtype == SP_F32 ? 0 : f32);
 
-    return (int64_t)(CERTAIN * ((elem + f32) * d.elements + optimizer * d.updated));
+    double weights = f->zero >= 3 ? d.updated : d.elements;
+    double gradients = f->zero >= 2 ? d.updated : d.elements;
+
+    return (int64_t)(CERTAIN * (elem * weights + f32 * gradients +
+                                (want->states_evicted ? 0 : optimizer * d.updated)));
 }
