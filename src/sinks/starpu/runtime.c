@@ -87,7 +87,7 @@ int sp_runtime_scheduler(const char *name, struct starpu_sched_policy **policy)
     struct starpu_sched_policy *found = !strcmp(name, "strict")  ? &sp_order_strict
                                         : !strcmp(name, "ready") ? &sp_order_ready
                                                                  : NULL;
-    struct starpu_sched_policy **(*all)(void) = NULL, **list;
+    struct starpu_sched_policy **(*all)(void) = NULL;
     struct starpu_sched_policy *(*named)(const char *name) = NULL;
     char known[2048];
 
@@ -98,11 +98,11 @@ int sp_runtime_scheduler(const char *name, struct starpu_sched_policy **policy)
             return err;
         found = named ? named(name) : NULL;
         found = found && is_usable(found) ? found : NULL;
-        list = starpu_sched_get_predefined_policies();
-        found = found ? found : policy_in(list, name);
+        found = found ? found : policy_in(starpu_sched_get_predefined_policies(), name);
     }
     if (!found) {
-        add_names(list, known, add_names(all ? all() : NULL, known, 0, sizeof known), sizeof known);
+        add_names(starpu_sched_get_predefined_policies(), known,
+                  add_names(all ? all() : NULL, known, 0, sizeof known), sizeof known);
         return sp_error(EINVAL,
                         "train: --scheduler %s: no such policy, or it does not keep tasks on their "
                         "workers; there are "
