@@ -38,7 +38,7 @@ void sp_states_wait(struct sp_graph *g, const struct sp_task_context *ctx, struc
 void sp_states_leave(struct sp_graph *g, struct sp_stage *st, int i);
 void sp_states_put_back(struct sp_graph *g, struct sp_stage *st, int i, enum sp_state state);
 int sp_states_create(struct sp_graph *g, struct sp_stage *st);
-void sp_states_destroy(struct sp_graph *g, struct sp_stage *st);
+void sp_states_destroy(struct sp_stage *st);
 
 /* Allocates the moves of a stage. 0 or -ENOMEM. */
 int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st);

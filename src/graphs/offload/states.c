@@ -65,11 +65,10 @@ int sp_states_create(struct sp_graph *g, struct sp_stage *st)
     return 0;
 }
 
-void sp_states_destroy(struct sp_graph *g, struct sp_stage *st)
+void sp_states_destroy(struct sp_stage *st)
 {
     struct sp_states *s = st->states;
 
-    (void)g;
     for (int i = 0; s && s->block && i < st->n_blocks; i++)
         free(s->block[i].come.reader);
     if (s)

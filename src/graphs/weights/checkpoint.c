@@ -100,12 +100,11 @@ static void acquire_to_write(struct sp_tensor *t)
     sp_tensor_acquire(t, SP_WRITE);
 }
 
-/* Evicts the states of block i of each stage that are not kept in memory. */
-static void put_all_back(struct sp_graph *g, int i)
+/* Evicts the states of block i of a stage that are not kept in memory. */
+static void put_block_back(struct sp_graph *g, struct sp_stage *st, int i)
 {
-    for (int k = 0; k < g->place.n_local; k++)
-        for (int state = 0; i < g->stages[k].n_blocks && state < SP_BLOCK_STATE; state++)
-            sp_states_put_back(g, &g->stages[k], i, (enum sp_state)state);
+    for (int state = 0; i < st->n_blocks && state < SP_BLOCK_STATE; state++)
+        sp_states_put_back(g, st, i, (enum sp_state)state);
 }
 
 /*
@@ -128,7 +127,8 @@ static int draw_blocks(struct sp_graph *g)
         each_drawn_handle(&d, sp_tensor_release);
         for (int k = 0; k < g->place.n_local && !err; k++)
             err = d.err[k];
-        put_all_back(g, d.i);
+        for (int k = 0; k < g->place.n_local; k++)
+            put_block_back(g, &g->stages[k], d.i);
     }
     free(d.err);
     return err;
@@ -257,8 +257,7 @@ int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
             clear(g, st, b->state[SP_STATE_G]);
             clear(g, st, b->state[SP_STATE_M]);
             clear(g, st, b->state[SP_STATE_V]);
-            for (int state = 0; state < SP_BLOCK_STATE; state++)
-                sp_states_put_back(g, st, i, (enum sp_state)state);
+            put_block_back(g, st, i);
         }
     round_weights(g);
     return 0;

@@ -62,19 +62,19 @@ void sp_zero_cut(struct sp_block *b)
     sp_gathered_cut(&b->shared[SP_SHARED_G]);
 }
 
-static void gather(struct sp_graph *g, struct sp_stage *st, struct sp_block *b)
+void sp_zero_share_weights(struct sp_graph *g, struct sp_stage *st, const struct sp_block *b,
+                           const struct sp_gathered *to, int64_t tag)
 {
     int q = sp_graph_replica(g), D = sp_graph_replicas(g);
-    int64_t tag = sp_tag(g, SP_MSG_WEIGHTS, sp_block_number(g, st, b));
-    struct sp_gathered *w = &b->shared[SP_SHARED_W];
+    struct sp_tensor *own = b->state[SP_STATE_W];
     struct sp_tensor_id t = {
         .kind = SP_TENSOR_BLOCK, .block = (unsigned char)b->kind, .mb = -1, .at = b->layer};
 
     for (int k = 1; k < D; k++) {
-        int to = (q + k) % D, from = (q - k + D) % D;
+        int other = (q + k) % D, from = (q - k + D) % D;
 
-        sp_message_share(g, st, &t, w->part[q], sp_replica_pipeline(g, to), tag);
-        sp_message_take(g, st, w->part[from], sp_replica_pipeline(g, from), tag);
+        sp_message_share(g, st, &t, own, sp_replica_pipeline(g, other), tag);
+        sp_message_take(g, st, to->part[from], sp_replica_pipeline(g, from), tag);
     }
 }
 
@@ -91,7 +91,8 @@ void sp_zero_begin(struct sp_graph *g)
                 continue;
             sp_zero_cut(b);
             if (b->shared[SP_SHARED_W].whole)
-                gather(g, st, b);
+                sp_zero_share_weights(g, st, b, &b->shared[SP_SHARED_W],
+                                      sp_tag(g, SP_MSG_WEIGHTS, sp_block_number(g, st, b)));
             sp_gathered_join(&b->shared[SP_SHARED_W]);
             sp_gathered_join(&b->shared[SP_SHARED_G]);
             ctx.layer = b->layer;

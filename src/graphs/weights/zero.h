@@ -97,4 +97,9 @@ void sp_gathered_join(struct sp_gathered *w);
 
 size_t sp_gathered_bytes(const struct sp_gathered *w);
 
+/* Sends this pipeline's part of a block's weights to all others, and receives the parts of the others
+ * into `to`, which is in parts. */
+void sp_zero_share_weights(struct sp_graph *g, struct sp_stage *st, const struct sp_block *b,
+                           const struct sp_gathered *to, int64_t tag);
+
 #endif

@@ -173,25 +173,16 @@ static void use_gradients(struct sp_stage *st, const struct whole *w, int layer)
 static struct whole *gather(struct sp_op_ctx *c, int layer)
 {
     struct sp_graph *g = c->g;
-    int q = sp_graph_replica(g), D = sp_graph_replicas(g);
     struct whole *w = take(&c->st->zero->weights, layer);
     struct sp_task_context ctx = c->ctx;
 
     ctx.layer = layer;
     for (int k = 0; w && k < SP_LAYER_BLOCKS; k++) {
-        struct sp_block *b = block_of(c->st, layer, k);
-        struct sp_tensor_id t = {
-            .kind = SP_TENSOR_BLOCK, .block = (unsigned char)b->kind, .mb = -1, .at = layer};
-        int64_t tag = sp_exchange_tag(g);
+        const struct sp_block *b = block_of(c->st, layer, k);
 
         sp_gathered_cut(&w->block[k]);
-        sp_copy_insert(&ctx, b->state[SP_STATE_W], w->block[k].part[q]);
-        for (int i = 1; i < D; i++) {
-            int to = (q + i) % D, from = (q - i + D) % D;
-
-            sp_message_share(g, c->st, &t, b->state[SP_STATE_W], sp_replica_pipeline(g, to), tag);
-            sp_message_take(g, c->st, w->block[k].part[from], sp_replica_pipeline(g, from), tag);
-        }
+        sp_copy_insert(&ctx, b->state[SP_STATE_W], w->block[k].part[sp_graph_replica(g)]);
+        sp_zero_share_weights(g, c->st, b, &w->block[k], sp_exchange_tag(g));
         sp_gathered_join(&w->block[k]);
     }
     return w;

@@ -323,8 +323,7 @@ double *sp_op_times_again(const struct sp_plan *plan, const struct sp_shape *sh,
     return price_all(plan, sh, terms, price_again);
 }
 
-/* Copies a machine and gives it links that take no time. */
-static void cut_links(const struct sp_machine *from, struct sp_machine *m)
+void sp_machine_cut_links(const struct sp_machine *from, struct sp_machine *m)
 {
     *m = *from;
     m->node = m->network = (struct sp_link){.bandwidth = INFINITY, .shared_by = 1};
@@ -341,9 +340,9 @@ double *sp_op_times_alone(const struct sp_plan *plan, const struct sp_shape *sh,
 
     if (!machine)
         return NULL;
-    cut_links(terms->machine, machine);
+    sp_machine_cut_links(terms->machine, machine);
     for (int k = 0; k < kinds; k++) {
-        cut_links(terms->machine->kind[k].machine, &machine[1 + k]);
+        sp_machine_cut_links(terms->machine->kind[k].machine, &machine[1 + k]);
         machine->kind[k].machine = &machine[1 + k];
     }
     alone.machine = machine;

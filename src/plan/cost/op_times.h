@@ -24,6 +24,9 @@ double *sp_op_times_again(const struct sp_plan *plan, const struct sp_shape *sh,
  * stage that has `limit` bytes, 0: no limit. */
 struct sp_tier_rates sp_offload_tier(const struct sp_machine *machine, int devices);
 
+/* Copies a machine, whose links take no time then. */
+void sp_machine_cut_links(const struct sp_machine *from, struct sp_machine *m);
+
 /* Milliseconds of the optimizer on the slowest stage. */
 double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
                        const struct sp_op_terms *terms);

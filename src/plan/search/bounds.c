@@ -40,8 +40,7 @@ static void part_times(const struct sp_machine *machine, const struct device *d,
         sp_part_times(machine, d->apart, &d->shape, t);
         return;
     }
-    alone = *machine;
-    alone.node = alone.network = (struct sp_link){.bandwidth = INFINITY, .shared_by = 1};
+    sp_machine_cut_links(machine, &alone);
     sp_part_times(&alone, d->apart, &d->shape, t);
 }
 

@@ -3,10 +3,8 @@
 
 void sp_parking_destroy(struct sp_parking *p)
 {
-    for (int s = 0; p && p->stage && s < p->stages; s++) {
+    for (int s = 0; p && p->stage && s < p->stages; s++)
         free(p->stage[s].unit);
-        free(p->stage[s].asked);
-    }
     if (p)
         free(p->stage);
     free(p);

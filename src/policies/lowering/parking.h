@@ -21,7 +21,6 @@ struct sp_parked {
 struct sp_parking_stage {
     int n;
     struct sp_parked *unit; /* [n] in the order in which they leave */
-    int *asked;             /* [n] the same, in the order in which they are sent back */
 };
 
 struct sp_parking {

@@ -94,20 +94,22 @@ static struct peaks walk(const struct sp_plan *plan, const struct sp_shape *sh, 
         abort(); /* as sp_stash_peak does */
     for (int i = 0; i < from->n; i++)
         from->unit[i].parked = false;
-    for (int i = 0; i < sp_plan_ops(plan); i++) {
+    for (int i = 0, n = sp_plan_ops(plan); i < n; i++) {
         int s = plan->order[i].stage, k = plan->order[i].index;
         const struct sp_op *op = &plan->programs[s].ops[k];
-        int64_t taken =
-            op->pass == SP_F ? sp_stash_of_op(plan, sh, p->recompute, p->every, s, op) : 0;
-        int64_t freed = sp_stash_freed_by_op(plan, sh, p->recompute, p->every, s, op);
+        int64_t taken = 0, freed;
 
+        if (s != from->stage && s != to)
+            continue;
+        if (op->pass == SP_F)
+            taken = sp_stash_of_op(plan, sh, p->recompute, p->every, s, op);
+        freed = sp_stash_freed_by_op(plan, sh, p->recompute, p->every, s, op);
         if (s == to) {
             peer += taken;
             most.to = peer + away > most.to ? peer + away : most.to;
             peer -= freed;
-        }
-        if (s != from->stage)
             continue;
+        }
         live += taken;
         most.from = live > most.from ? live : most.from;
         live -= freed;
@@ -159,36 +161,19 @@ static int choose(struct sp_plan *plan, const struct sp_shape *sh, struct side *
     return n;
 }
 
-static int compare_asked(const void *a, const void *b)
-{
-    const struct sp_parked *const *x = a, *const *y = b;
-
-    return (*x)->asked - (*y)->asked;
-}
-
 /* Keeps the units of a side that are parked. */
 static int keep(struct sp_parking *p, const struct side *from, int to, int n)
 {
     struct sp_parking_stage *stage = &p->stage[from->stage];
-    const struct sp_parked **by = malloc(((size_t)n + 1) * sizeof *by);
 
     stage->unit = calloc((size_t)n + 1, sizeof *stage->unit);
-    stage->asked = calloc((size_t)n + 1, sizeof *stage->asked);
-    if (!by || !stage->unit || !stage->asked) {
-        free(by);
+    if (!stage->unit)
         return -ENOMEM;
-    }
     for (int i = 0; i < from->n; i++)
         if (from->unit[i].parked) {
             stage->unit[stage->n] = from->unit[i].at;
-            stage->unit[stage->n].peer = to;
-            by[stage->n] = &stage->unit[stage->n];
-            stage->n++;
+            stage->unit[stage->n++].peer = to;
         }
-    qsort(by, (size_t)stage->n, sizeof *by, compare_asked);
-    for (int i = 0; i < stage->n; i++)
-        stage->asked[i] = (int)(by[i] - stage->unit);
-    free(by);
     return 0;
 }
 
