@@ -409,6 +409,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     *g =
         (struct sp_graph){.cfg = *cfg, .place = *place, .family = sp_graph_family_of(plan->family)};
     g->shape = *cfg->shape;
+    g->shape.replica = place->pipeline / g->shape.tensor;
     if (g->shape.tensor > 1)
         g->shape.table_first = place->pipeline % g->shape.tensor * g->shape.held.positions;
     g->cfg.shape = NULL;

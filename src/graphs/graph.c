@@ -42,8 +42,12 @@ struct sp_tensor *sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
 {
     struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, t, i);
 
-    return at.gradient ? sp_stage_gradient(st, at.kind, at.layer)
-                       : sp_stage_weight(st, at.kind, at.layer);
+    const struct sp_block *b = sp_stage_block(st, at.kind, at.layer);
+
+    if (!b)
+        return NULL;
+    return at.gradient ? (b->g ? b->g : b->state[SP_STATE_G])
+                       : (b->w ? b->w : b->state[SP_STATE_W]);
 }
 
 int64_t sp_block_number(const struct sp_graph *g, const struct sp_stage *st,

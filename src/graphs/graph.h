@@ -347,7 +347,8 @@ size_t sp_stage_buffer_bytes(const struct sp_stage *st);
 /* Resets the accounting of a stage whose forwards were undone: it has no activations any more. */
 void sp_stage_forget(struct sp_graph *g, struct sp_stage *st);
 
-/* Piece i of a tensor of weights or gradients, in the stage's own blocks; NULL: not held. */
+/* Piece i of a tensor of weights or gradients, in the stage's own blocks, of which it may keep only
+ * its shard; NULL: not held. */
 struct sp_tensor *sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
                                  const struct sp_tensor_id *t, int i);
 

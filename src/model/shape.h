@@ -36,6 +36,7 @@ struct sp_shape {
     int q_width, kv_width, up_width;
     int pipelines;                  /* pipelines that share a step, each with its own
                                      * micro-batches */
+    int replica;                    /* this process's place among them; of a plan: the first */
     int zero;                       /* 1: they also divide the update; 2: and the gradients of
                                      * layers; 3: and their weights (graphs/weights/zero.h). 0: no */
     float loss_scale;               /* 1 / tokens of a step: the loss is the mean over the step */

@@ -13,7 +13,7 @@ static void print_subject(const struct sp_plan *plan, const struct sp_action *a,
 {
     char *at = text;
 
-    if ((a->kind == SP_ACTION_RUN && a->index >= 0) || a->kind == SP_ACTION_EXCHANGE) {
+    if (a->index >= 0 && (a->kind == SP_ACTION_RUN || a->kind == SP_ACTION_EXCHANGE)) {
         sp_op_print(&a->op, plan->layout.slices > 1, text);
         return;
     }

@@ -16,6 +16,7 @@
 #include "graphs/families/part.h"
 #include "graphs/families/vocabulary.h"
 #include "graphs/offload/offload.h"
+#include "graphs/weights/zero.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -56,15 +57,17 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     struct sp_part_op c;
 
     if (a->index < 0) {
-        sp_part_add(g, st, &a->tensor);
+        (a->tensor.kind == SP_TENSOR_WOUT ? sp_part_make : sp_part_add)(g, st, &a->tensor);
         return;
     }
     open_op(g, st, a, slices, &c);
+    sp_part_begin_shards(&c);
     sp_offload_slot(&c.op, 0);
     sp_offload_gate(&c.op, 0);
     (a->op.part == SP_ATTN ? sp_part_attention : sp_part_block)(&c, a->op.pass);
     if (a->op.pass == SP_F)
         sp_offload_keep(&c.op, 0);
+    sp_part_end_shards(&c);
     sp_op_close(&c.op.ctx);
 }
 
@@ -111,6 +114,7 @@ static void discard(struct sp_graph *g)
         drop_activations(&all[i], sp_activations_parts(&g->shape));
     for (int k = 0; k < g->place.n_local; k++)
         sp_stage_forget(g, &g->stages[k]);
+    sp_zero_discard(g);
 }
 
 static void destroy(struct sp_graph *g)

@@ -72,7 +72,7 @@ static inline int sp_part_attention_stage(const struct sp_part_op *c, int layer)
  */
 struct sp_tensor *sp_part_weights_here(const struct sp_part_op *c, enum sp_block_kind kind);
 struct sp_tensor *sp_part_gradient_here(struct sp_part_op *c, enum sp_block_kind kind, bool *fresh);
-/* Makes the tensor that the owner ships: a copy of the output product's weights. */
+/* Makes ready what a stage ships: a copy of the output product's weights, or a shard of a gradient. */
 void sp_part_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 /* Adds a gradient that arrived at the owner to that of its block. */
 void sp_part_add(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
@@ -96,6 +96,15 @@ void sp_part_leave_shares(struct sp_part_op *c, enum sp_tensor_kind kind, int la
  * read. */
 void sp_part_leave_kept(struct sp_part_op *c, enum sp_tensor_kind kind, int n,
                         struct sp_tensor *const *piece, int stage, bool travels);
+
+/*
+ * Shards of the blocks that an op uses (graphs/weights/zero.h): begin gathers weights and makes
+ * gradients of zeros, and gathers what the stage's next op uses; end scatters and drops. A stage to
+ * which a block is shipped gets only the shard of its pipeline, gathers from that, and returns a shard
+ * of the gradient.
+ */
+void sp_part_begin_shards(struct sp_part_op *c);
+void sp_part_end_shards(struct sp_part_op *c);
 
 /* Run the op, a block or attention. */
 void sp_part_block(struct sp_part_op *c, enum sp_pass pass);

@@ -62,18 +62,15 @@ void sp_zero_cut(struct sp_block *b)
     sp_gathered_cut(&b->shared[SP_SHARED_G]);
 }
 
-void sp_zero_share_weights(struct sp_graph *g, struct sp_stage *st, const struct sp_block *b,
-                           const struct sp_gathered *to, int64_t tag)
+void sp_zero_share_weights(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
+                           struct sp_tensor *own, const struct sp_gathered *to, int64_t tag)
 {
     int q = sp_graph_replica(g), D = sp_graph_replicas(g);
-    struct sp_tensor *own = b->state[SP_STATE_W];
-    struct sp_tensor_id t = {
-        .kind = SP_TENSOR_BLOCK, .block = (unsigned char)b->kind, .mb = -1, .at = b->layer};
 
     for (int k = 1; k < D; k++) {
         int other = (q + k) % D, from = (q - k + D) % D;
 
-        sp_message_share(g, st, &t, own, sp_replica_pipeline(g, other), tag);
+        sp_message_share(g, st, t, own, sp_replica_pipeline(g, other), tag);
         sp_message_take(g, st, to->part[from], sp_replica_pipeline(g, from), tag);
     }
 }
@@ -86,12 +83,14 @@ void sp_zero_begin(struct sp_graph *g)
 
         for (int i = 0; i < st->n_blocks; i++) {
             struct sp_block *b = &st->blocks[i];
+            struct sp_tensor_id t = {
+                .kind = SP_TENSOR_BLOCK, .block = (unsigned char)b->kind, .mb = -1, .at = b->layer};
 
             if (!b->shared)
                 continue;
             sp_zero_cut(b);
             if (b->shared[SP_SHARED_W].whole)
-                sp_zero_share_weights(g, st, b, &b->shared[SP_SHARED_W],
+                sp_zero_share_weights(g, st, &t, b->state[SP_STATE_W], &b->shared[SP_SHARED_W],
                                       sp_tag(g, SP_MSG_WEIGHTS, sp_block_number(g, st, b)));
             sp_gathered_join(&b->shared[SP_SHARED_W]);
             sp_gathered_join(&b->shared[SP_SHARED_G]);

@@ -12,7 +12,8 @@
  * to the next gather a block is used in parts.
  *
  * A pipeline keeps only its part, its shard, of the gradients of layers too (--zero 2), and of their
- * weights (--zero 3). Whole layers come and go with the ops of a stage:
+ * weights (--zero 3). Whole layers, or the blocks that an op on a part of a layer uses, come and go
+ * with the ops of a stage:
  *
  *   an op comes to a layer  the weights of that layer are there, and those of the next one that the
  *                           stage uses are gathered; the layer gets a gradient of zeros
@@ -65,6 +66,23 @@ void sp_zero_drop(struct sp_op_ctx *c, int i);
 void sp_zero_take_gradient(struct sp_op_ctx *c, int i);
 void sp_zero_scatter(struct sp_op_ctx *c, int i);
 
+/*
+ * The same for one block of a layer, if ops use parts of layers; then no parts of its gradient may be
+ * left to add when it is scattered. `shard` and `sum` are this pipeline's part of the weights and of
+ * the gradient, perhaps those of another stage's block; sp_zero_weights and sp_zero_gradient are the
+ * whole ones.
+ */
+void sp_zero_gather_block(struct sp_op_ctx *c, enum sp_block_kind kind, int layer,
+                          struct sp_tensor *shard);
+void sp_zero_gather_ahead(struct sp_op_ctx *c, enum sp_block_kind kind, int layer,
+                          struct sp_tensor *shard);
+void sp_zero_drop_block(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
+void sp_zero_take_block_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, int layer);
+void sp_zero_scatter_block(struct sp_op_ctx *c, enum sp_block_kind kind, int layer,
+                           struct sp_tensor *sum);
+struct sp_tensor *sp_zero_weights(const struct sp_stage *st, enum sp_block_kind kind, int layer);
+struct sp_tensor *sp_zero_gradient(const struct sp_stage *st, enum sp_block_kind kind, int layer);
+
 /* Adds the parts of gradients that a stage has received. */
 void sp_zero_add(struct sp_stage *st, const struct sp_task_context *ctx);
 
@@ -97,9 +115,9 @@ void sp_gathered_join(struct sp_gathered *w);
 
 size_t sp_gathered_bytes(const struct sp_gathered *w);
 
-/* Sends this pipeline's part of a block's weights to all others, and receives the parts of the others
- * into `to`, which is in parts. */
-void sp_zero_share_weights(struct sp_graph *g, struct sp_stage *st, const struct sp_block *b,
-                           const struct sp_gathered *to, int64_t tag);
+/* Sends `own`, this pipeline's part of the weights t of a block, to all others, and receives the parts
+ * of the others into `to`, which is in parts. */
+void sp_zero_share_weights(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *t,
+                           struct sp_tensor *own, const struct sp_gathered *to, int64_t tag);
 
 #endif

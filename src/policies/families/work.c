@@ -38,3 +38,21 @@ int sp_op_work(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
         work[i] = pass;
     return family->work ? family->work(plan, sh, op, work) : chunk_work(plan, sh, stage, op, work);
 }
+
+unsigned sp_work_blocks(const struct sp_plan *plan, const struct sp_shape *sh,
+                        enum sp_recompute recompute, int stage, const struct sp_op_work *work)
+{
+    bool waits = work->forward && work->to_head && !sp_stash_keeps(recompute, SP_STASH_PRE);
+    bool product = work->qkv_with_attention ? work->attention : work->pre, post = work->post;
+    int owners[SP_MAX_OWNERS];
+
+    if (work->attention && work->out_with_attention) { /* elsewhere it has a copy of the product */
+        sp_block_owners(plan, &sh->held, SP_BLOCK_POST, work->first, owners);
+        post = owners[0] == stage;
+    }
+    if (waits)
+        return 0;
+    return (unsigned)work->pre << (SP_BLOCK_NORM1 - SP_BLOCK_NORM1) |
+           (unsigned)product << (SP_BLOCK_QKV - SP_BLOCK_NORM1) |
+           (unsigned)post << (SP_BLOCK_POST - SP_BLOCK_NORM1);
+}

@@ -31,4 +31,9 @@ enum { SP_MOST_WORK = 2 };
 int sp_op_work(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
                const struct sp_op *op, struct sp_op_work work[SP_MOST_WORK]);
 
+/* The blocks of each of its layers whose weights, or gradients, it uses: a bit 1 << k for
+ * sp_layer_block(k). `stage` computes it. */
+unsigned sp_work_blocks(const struct sp_plan *plan, const struct sp_shape *sh,
+                        enum sp_recompute recompute, int stage, const struct sp_op_work *work);
+
 #endif

@@ -177,8 +177,9 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
 
 /* ---- shards of layers ------------------------------------------------------------------------ */
 
-/* Elements of a layer that the first pipeline keeps, or sends to others of all that a layer has. */
-static int64_t shard(const struct sp_shape *sh, bool kept)
+/* Elements of blocks of a layer that the first pipeline keeps, or sends to others of all that they
+ * have. */
+static int64_t shard(const struct sp_shape *sh, unsigned blocks, bool kept)
 {
     int64_t sum = 0;
 
@@ -186,13 +187,23 @@ static int64_t shard(const struct sp_shape *sh, bool kept)
         uint64_t n = sp_block_elements(&sh->held, sp_layer_block(k)), first, own;
 
         sp_pipelines_part(n, 0, sh->pipelines, &first, &own);
-        sum += (int64_t)(kept ? own : n - own);
+        sum += blocks >> k & 1 ? (int64_t)(kept ? own : n - own) : 0;
     }
     return sum;
 }
 
-/* Every layer is gathered when an op comes to it, and twice if it is recomputed with a later one. */
-static int64_t gather_bytes(const struct sp_lowering *l, const struct sp_op_work *work)
+static int64_t blocks_bytes(const struct sp_shape *sh, enum sp_traffic traffic, unsigned blocks)
+{
+    if (traffic == SP_TRAFFIC_GATHER)
+        return sh->zero >= 3
+                   ? (int64_t)sp_shape_elem(sh) * (sh->pipelines - 1) * shard(sh, blocks, true)
+                   : 0;
+    return sh->zero >= 2 ? (int64_t)sizeof(float) * shard(sh, blocks, false) : 0;
+}
+
+/* How often layers are gathered in an op: each when it comes to it, and twice if it is recomputed
+ * with a later one. */
+static int64_t gathers(const struct sp_lowering *l, const struct sp_op_work *work)
 {
     int64_t times = work->layers;
 
@@ -202,18 +213,24 @@ static int64_t gather_bytes(const struct sp_lowering *l, const struct sp_op_work
 
         times += again && (i + 1) % l->every && i + 1 < work->layers;
     }
-    return times * (int64_t)sp_shape_elem(l->shape) * (l->shape->pipelines - 1) *
-           shard(l->shape, true);
+    return times;
 }
 
-static int64_t shard_bytes(const struct sp_lowering *l, enum sp_traffic traffic,
+static int64_t shard_bytes(const struct sp_lowering *l, enum sp_traffic traffic, int stage,
                            const struct sp_op_work *work)
 {
-    if (traffic == SP_TRAFFIC_GATHER)
-        return l->shape->zero >= 3 ? gather_bytes(l, work) : 0;
-    return l->shape->zero >= 2 && work->weight
-               ? work->layers * (int64_t)sizeof(float) * shard(l->shape, false)
-               : 0;
+    unsigned blocks = sp_work_blocks(l->plan, l->shape, l->recompute, stage, work);
+    int64_t times = traffic == SP_TRAFFIC_GATHER ? gathers(l, work)
+                    : work->weight               ? work->layers
+                                                 : 0;
+
+    return times * blocks_bytes(l->shape, traffic, blocks);
+}
+
+int64_t sp_exchange_block_bytes(const struct sp_shape *sh, enum sp_traffic traffic,
+                                enum sp_block_kind kind)
+{
+    return blocks_bytes(sh, traffic, 1u << (kind - SP_BLOCK_NORM1));
 }
 
 int64_t sp_exchange_bytes(const struct sp_lowering *l, enum sp_traffic traffic, int stage,
@@ -226,7 +243,7 @@ int64_t sp_exchange_bytes(const struct sp_lowering *l, enum sp_traffic traffic, 
     struct sp_shape joined;
 
     for (int i = 0; traffic != SP_TRAFFIC_MEMBERS && i < n; i++)
-        bytes += shard_bytes(l, traffic, &work[i]);
+        bytes += shard_bytes(l, traffic, stage, &work[i]);
     if (traffic != SP_TRAFFIC_MEMBERS)
         return bytes;
     if (sh->tensor > 1)

@@ -323,6 +323,21 @@ void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradient
     l->emit(l->arg, &a);
 }
 
+void sp_lower_exchange(struct sp_lowering *l, enum sp_traffic traffic, int stage,
+                       struct sp_tensor_id block)
+{
+    struct sp_action a = {.kind = SP_ACTION_EXCHANGE,
+                          .stage = stage,
+                          .index = -1,
+                          .tensor = block,
+                          .devices = l->shape->pipelines,
+                          .number = -1};
+
+    a.bytes = sp_exchange_block_bytes(l->shape, traffic, (enum sp_block_kind)block.block);
+    if (a.bytes)
+        l->emit(l->arg, &a);
+}
+
 static void send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index,
                  bool during)
 {

@@ -79,6 +79,10 @@ enum sp_traffic {
 int64_t sp_exchange_bytes(const struct sp_lowering *l, enum sp_traffic traffic, int stage,
                           const struct sp_op *op);
 
+/* The same for one block of a layer. */
+int64_t sp_exchange_block_bytes(const struct sp_shape *sh, enum sp_traffic traffic,
+                                enum sp_block_kind kind);
+
 /* ---- for families ------------------------------------------------------------------------- */
 
 static inline const struct sp_op *sp_lowering_op(const struct sp_lowering *l, int i)
@@ -102,6 +106,9 @@ void sp_lower_part(struct sp_lowering *l, int stage, int index, int op_part, int
 /* A RUN of the family's own: adds gradients that passed by or returned to those in the stage's
  * store. */
 void sp_lower_add(struct sp_lowering *l, int stage, struct sp_tensor_id gradients);
+/* An EXCHANGE of that RUN: pipelines gather a block or scatter its gradient for it. */
+void sp_lower_exchange(struct sp_lowering *l, enum sp_traffic traffic, int stage,
+                       struct sp_tensor_id block);
 /* `index`: the op in the sender's program that made the tensor, -1: none, it is kept or passed on
  * as it came. */
 void sp_lower_send(struct sp_lowering *l, int from, int to, struct sp_tensor_id t, int index);

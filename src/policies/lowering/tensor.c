@@ -2,6 +2,7 @@
 #include "policies/families/activations.h"
 #include "policies/families/ownership.h"
 #include "policies/lowering/parking.h"
+#include "policies/lowering/pipelines.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -236,6 +237,18 @@ static int64_t chunk_elements(const struct sp_plan *plan, const struct sp_shape 
     return at < 0 ? sum : layers_of(plan, shape, at) * sum;
 }
 
+/* Of a layer's block, a pipeline sends other stages what it keeps. */
+static int64_t one_block(const struct sp_shape *shape, const struct sp_tensor_id *t)
+{
+    bool shards = (kinds[t->kind].gradient ? sp_shape_shards_gradients
+                                           : sp_shape_shards_weights)(shape, t->at);
+    uint64_t n = sp_block_elements(&shape->held, (enum sp_block_kind)t->block), first;
+
+    if (shards)
+        sp_pipelines_part(n, shape->replica, shape->pipelines, &first, &n);
+    return (int64_t)n;
+}
+
 static int64_t elements(const struct sp_plan *plan, const struct sp_shape *shape,
                         const struct sp_tensor_id *t)
 {
@@ -258,7 +271,7 @@ static int64_t elements(const struct sp_plan *plan, const struct sp_shape *shape
     case STASH: /* an eviction says how much of it leaves */
         return 0;
     default:
-        return (int64_t)sp_block_elements(&shape->held, (enum sp_block_kind)t->block);
+        return one_block(shape, t);
     }
 }
 

@@ -47,6 +47,7 @@ struct state {
     enum sp_shipment ships;
     bool each;        /* weights and their gradients travel with every micro-batch */
     int *takers;      /* [layers] stages that are still to get a copy of the output product */
+    bool *made;       /* [layers] the owner has made that copy */
     struct use use[]; /* [stages][layers] */
 };
 
@@ -169,6 +170,27 @@ static int owner_of(const struct sp_lowering *l, const struct sp_tensor_id *t)
     return sp_block_stage(&l->plan->layout, t->at + is_out(t));
 }
 
+/* The whole block of the output product. */
+static struct sp_tensor_id out_block(int layer, bool gradient)
+{
+    return (struct sp_tensor_id){.kind = gradient ? SP_TENSOR_GRADIENT : SP_TENSOR_BLOCK,
+                                 .block = SP_BLOCK_POST,
+                                 .mb = -1,
+                                 .at = layer};
+}
+
+/* Copies the output product, if the owner has only a shard of its block: before it is first sent. */
+static void make_out(struct sp_lowering *l, int owner, struct sp_tensor_id t)
+{
+    struct state *state = state_of(l);
+
+    if (state->made[t.at] || !sp_shape_shards_weights(l->shape, t.at))
+        return;
+    state->made[t.at] = true;
+    sp_lower_exchange(l, SP_TRAFFIC_GATHER, owner, out_block(t.at, false));
+    sp_lower_add(l, owner, t);
+}
+
 /* Called before an attention's forward: fetches weights that the stage lacks. */
 static void take_weights(struct sp_lowering *l, int stage, const struct sp_op *op, int index)
 {
@@ -182,6 +204,8 @@ static void take_weights(struct sp_lowering *l, int stage, const struct sp_op *o
 
         if (owner == stage)
             continue;
+        if (is_out(&w.tensor[k]))
+            make_out(l, owner, w.tensor[k]);
         sp_lower_send(l, owner, stage, w.tensor[k], -1);
         sp_lower_recv(l, owner, stage, w.tensor[k], index);
         if (is_out(&w.tensor[k]) && --state_of(l)->takers[layer] == 0)
@@ -274,6 +298,8 @@ static void take_gradients(struct sp_lowering *l, int layer, int mb, enum taken 
             sp_lower_free(l, stage, g.tensor[k]);
         } else {
             sp_lower_add(l, owner, g.tensor[k]);
+            if (is_out(&g.tensor[k]))
+                sp_lower_exchange(l, SP_TRAFFIC_SCATTER, owner, out_block(layer, true));
             sp_lower_free(l, owner, g.tensor[k]);
         }
     }
@@ -304,14 +330,15 @@ int sp_attention_parallel_lower_begin(struct sp_lowering *l)
 {
     const struct sp_layout *lay = &l->plan->layout;
     size_t uses = (size_t)lay->stages * (size_t)lay->layers, layers = (size_t)lay->layers;
-    struct state *state =
-        calloc(1, sizeof *state + uses * sizeof *state->use + layers * sizeof *state->takers);
+    struct state *state = calloc(1, sizeof *state + uses * sizeof *state->use +
+                                        layers * (sizeof *state->takers + sizeof *state->made));
 
     free(l->state);
     l->state = state;
     if (!state)
         return -ENOMEM;
     state->takers = (int *)(state->use + uses);
+    state->made = (bool *)(state->takers + layers);
     if (l->shape)
         state->ships = sp_shipment(l->plan, l->shape);
     else if (sp_ship_wish(lay) == SP_WISH_ATTENTION)

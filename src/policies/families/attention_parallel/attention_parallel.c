@@ -337,6 +337,7 @@ const struct sp_family sp_family_attention_parallel = {
     .facts.slices = true,
     .facts.parts = true,
     .facts.post_validates = true,
+    .facts.by_layer = true,
     .groups = sp_parts_groups,
     .kind = sp_parts_kind,
     .check = check,

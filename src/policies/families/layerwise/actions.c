@@ -123,12 +123,7 @@ static void reduce(struct sp_lowering *l, enum sp_block_kind kind, int layer)
     int stages[SP_MAX_OWNERS];
     int n = sp_block_owners(l->plan, &l->shape->held, kind, layer, stages);
     int64_t bytes = sp_tensor_bytes(l->plan, l->shape, &t);
-    uint64_t first, own;
 
-    if (sp_shape_shards_gradients(l->shape, layer)) {
-        sp_pipelines_part((uint64_t)bytes / sizeof(float), 0, l->shape->pipelines, &first, &own);
-        bytes = (int64_t)(own * sizeof(float));
-    }
     for (int k = 0; n > 1 && k < n; k++)
         sp_lower_collective(l, SP_ACTION_REDUCE, stages[k], -1, t, n, stages, bytes);
 }

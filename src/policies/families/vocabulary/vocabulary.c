@@ -233,6 +233,7 @@ static const struct sp_family whole = {CHUNKS};
 static const struct sp_family slices = {.facts.slices = true, CHUNKS};
 static const struct sp_family parts = {.facts.slices = true,
                                        .facts.parts = true,
+                                       .facts.by_layer = true,
                                        .kind = sp_parts_kind,
                                        .groups = sp_parts_groups,
                                        .check = check_parts,
