@@ -37,7 +37,8 @@ struct sp_op_ctx {
     struct sp_tensor *const *norms;
     struct sp_tensor *const *end_w, *const *end_gradient; /* the same for embedding and head,
                                                            * [SP_BLOCK_KINDS] */
-    struct sp_tensor *flow; /* the tensor that one layer hands to the next */
+    struct sp_zero_shards *shards; /* of another stage's layers; NULL: those of its own blocks */
+    struct sp_tensor *flow;        /* the tensor that one layer hands to the next */
     struct sp_turns *turns; /* with the op that overlaps with this one (turns.h); NULL: none */
     bool second;            /* of the two */
 };

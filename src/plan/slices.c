@@ -279,9 +279,10 @@ int sp_plan_check_members(const char *command, const char *schedule, const struc
 
     if (sh->zero > 1 && !plan->family->facts.by_layer)
         return sp_error(EINVAL,
-                        "%s: --zero %d is not available for %s, whose stages use parameters of "
-                        "each other; take --zero 1",
-                        command, sh->zero, schedule);
+                        "%s: --zero %d is not available for %s, whose stages %s; take --zero 1",
+                        command, sh->zero, schedule,
+                        plan->family->facts.sharded ? "keep shards of all layers already"
+                                                    : "send each other whole chunks of weights");
     if (sh->tensor > 1)
         err = check_tensor(command, schedule, plan, model, sh);
     if (!err && plan->layout.vocabulary_parallel)

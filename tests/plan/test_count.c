@@ -11,7 +11,7 @@
 #include "sinks/count.h"
 #include <math.h>
 
-enum { DRAWS = 540 };
+enum { DRAWS = 600 };
 
 static int draw_below(uint64_t *state, int n)
 {
@@ -19,12 +19,37 @@ static int draw_below(uint64_t *state, int n)
     return (int)((*state >> 33) % (uint64_t)n);
 }
 
-static const char *const schedules[] = {
-    "naive",         "gpipe",    "1f1b",      "pipedream", "pipedream-2bw", "interleaved",
-    "bfs",           "zb1p",     "zb2p",      "zbv",       "v-half",        "v-min",
-    "chimera",       "hanayo",   "seq1f1b",   "helix",     "helix:fold=1",  "fsdp",
-    "terapipe",      "slimpipe", "weipipe",   "wzb1",      "wzb2",          "slimpipe:exchange=off",
-    "weipipe-naive", "dualpipe", "dualpipev", "tawpipe"};
+static const char *const schedules[] = {"naive",
+                                        "gpipe",
+                                        "1f1b",
+                                        "pipedream",
+                                        "pipedream-2bw",
+                                        "interleaved",
+                                        "bfs",
+                                        "zb1p",
+                                        "zb2p",
+                                        "zbv",
+                                        "v-half",
+                                        "v-min",
+                                        "chimera",
+                                        "hanayo",
+                                        "seq1f1b",
+                                        "helix",
+                                        "helix:fold=1",
+                                        "fsdp",
+                                        "terapipe",
+                                        "slimpipe",
+                                        "weipipe",
+                                        "wzb1",
+                                        "wzb2",
+                                        "slimpipe:exchange=off",
+                                        "weipipe-naive",
+                                        "dualpipe",
+                                        "dualpipev",
+                                        "tawpipe",
+                                        "helix:qkv=weights",
+                                        "helix:qkv=published",
+                                        "helix:ship=attention"};
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
 struct run {

@@ -27,13 +27,19 @@ for zero in 2 3; do
     grid 3 3 llama-tiny 2 --stages 1 --schedule gpipe --recompute every=3 --zero $zero
     grid 2 4 gpt-tiny 4 --stages 2 --schedule zbv --zero $zero          # gradients wait for W
     one=seq1f1b slices=2 grid 2 4 llama-tiny 2 --stages 2 --schedule sppo --zero $zero
+    for ship in qkv=activations qkv=weights qkv=published ship=attention; do # shards that are shipped
+        context=yes grid 2 4 llama-tiny 4 --stages 2 --schedule helix:$ship --zero $zero
+    done
 done
+context=yes grid 3 6 gpt-tiny 4 --stages 2 --schedule helix:ship=attention --zero 3 --vocabulary-parallel --post-validation
+one=seq1f1b slices=2 context=yes grid 2 4 gpt-tiny 4 --stages 2 --schedule helix:qkv=weights --zero 3 --recompute full
 grid 2 4 gpt-tiny 4 --stages 2 --schedule dualpipe --zero 3         # replicas, pairs of ops
 grid 2 4 llama-tiny 4 --stages 2 --schedule zb2p --post-validation --zero 3
 grid 2 4 gpt-tiny 4 --stages 2 --schedule 1f1b --vocabulary-parallel --zero 3
 one=seq1f1b slices=2 grid 2 4 gpt-tiny 2 --stages 2 --schedule slimpipe --zero 3
 exact=no # stages share processes
 grid 2 2 gpt-tiny 4 --stages 4 --schedule zb1p --partition 0,5,0,3
+grid 2 4 llama-tiny 4 --stages 4 --schedule helix:ship=attention --zero 3
 [ -z "${SP_LONG:-}" ] || for name in $(starpipe list | cut -d ' ' -f 1); do
     case $name in seq1f1b | slimpipe | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
     grid 4 8 gpt-tiny 4 --stages 2 --schedule "$name"
@@ -61,6 +67,15 @@ for log in resumed-1 resumed-4 resumed-2; do
     done
 done
 
+# Processes of a grid that are killed leave a checkpoint for another grid.
+shot="--model llama-tiny --data $work/text --seq 32"
+quiet "not killed" starpipe train $shot --stages 1 --micro-batches 4 --steps 24 --log "$work/whole.jsonl"
+killed "helix with --zero 3 killed" 4 $shot --data-parallel 2 --stages 2 --micro-batches 2 --schedule helix:qkv=weights \
+    --zero 3 --save "$work/shot" --save-every 1
+quiet "resumed by 2 x 1" mpi 2 train --resume "$work/shot" --data-parallel 2 --stages 1 --micro-batches 2 --zero 2 \
+    --schedule 1f1b --steps 24 --log "$work/resumed.jsonl"
+agree "resumed after SIGKILL" near --part "$work/resumed.jsonl" "$work/whole.jsonl" 1e-5
+
 # ---- what ZeRO costs and saves
 
 # zero STAGE DTYPE: a log of two pipelines.
@@ -80,13 +95,14 @@ for dtype in f32:4 bf16:2; do # (d-1)/d P (e_g + e_p)
 done
 
 # A gradient of one micro-batch is summed in the order of --zero 1; those of several in that of --zero 2.
-for pair in "1 2 1" "1 3 1" "2 3 4"; do
-    read -r a b m <<< "$pair"
+for run in "1 2 1 1f1b" "1 3 1 1f1b" "2 3 4 1f1b" "1 2 1 helix:qkv=weights" "1 3 1 helix:ship=attention" \
+    "2 3 4 helix:qkv=weights" "2 3 4 helix:ship=attention"; do
+    read -r a b m schedule <<< "$run"
     for zero in $a $b; do
         quiet "--zero $zero" mpi 4 train --data "$work/text" --model gpt-tiny --seq 32 --steps 3 --data-parallel 2 \
-            --stages 2 --micro-batches $m --schedule 1f1b --zero $zero --dump-grads "$work/zero.$zero"
+            --stages 2 --micro-batches $m --schedule $schedule --zero $zero --dump-grads "$work/zero.$zero"
     done
-    cmp -s "$work/zero.$a" "$work/zero.$b" || fail "$m micro-batches: --zero $a and $b have other gradients"
+    cmp -s "$work/zero.$a" "$work/zero.$b" || fail "$schedule, $m micro-batches: --zero $a and $b have other gradients"
 done
 
 # resident STAGE: what the process that is largest has of a model of 19 M parameters, in KiB, into $resident.
@@ -121,8 +137,10 @@ echo "with --zero 3 $resident, planned $saved less"
 
 # ---- refusals, and a process that stops
 
-refused "--zero 3 is not available for weipipe.*take --zero 1" train --model gpt-tiny --data "$work/text" --stages 2 \
-    --schedule weipipe --data-parallel 2 --zero 3 --dry-run
+for schedule in "weipipe.*whole chunks of weights" "fsdp.*shards of all layers already"; do
+    refused "--zero 3 is not available for $schedule; take --zero 1" train --model gpt-tiny --data "$work/text" --stages 2 \
+        --schedule "${schedule%%.*}" --data-parallel 2 --zero 3 --dry-run
+done
 few="--model gpt-tiny --data $work/text --seq 32 --stages 2 --micro-batches 4"
 refused "data-parallel 2 wants 2 processes.*there is 1: mpirun -np 2" train $few --data-parallel 2
 for wrong in "3 2 .*there are 3: mpirun -np 4" "6 2 .*6 processes for 4 stages: start at most 4"; do

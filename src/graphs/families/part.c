@@ -295,12 +295,9 @@ static void gather_ahead(struct sp_part_op *c)
     const struct sp_op *next = op_of(c, 1);
     struct used used = next ? used_by(c, next) : (struct used){.n = 0};
 
-    for (int i = 0; i < used.n; i++) {
-        struct sp_tensor *shard = shard_of(c, used.kind[i], used.layer[i]);
-
-        if (shard)
-            sp_zero_gather_ahead(&c->op, used.kind[i], used.layer[i], shard);
-    }
+    for (int i = 0; i < used.n; i++)
+        sp_zero_gather_ahead(&c->op, used.kind[i], used.layer[i],
+                             shard_of(c, used.kind[i], used.layer[i]));
 }
 
 void sp_part_begin_shards(struct sp_part_op *c)

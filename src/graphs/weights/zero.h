@@ -54,6 +54,12 @@ void sp_zero_begin(struct sp_graph *g);
 int sp_zero_stage_create(struct sp_graph *g, struct sp_stage *st);
 void sp_zero_stage_destroy(struct sp_stage *st);
 
+/* Shards for an op on layers of another stage, each [layers][SP_LAYER_BLOCKS]; `w` and `gradient` are
+ * the whole ones, which the op uses (struct sp_op_ctx). Of what has no shards, both are the same. */
+struct sp_zero_shards {
+    struct sp_tensor **w, **gradient, **shard, **sum;
+};
+
 /*
  * For layer i of an op's chunk. Gather makes its weights whole, and sends for those of the layer that
  * the stage uses after it; drop forgets them. Take gives it a gradient, of zeros unless the stage has
@@ -69,8 +75,8 @@ void sp_zero_scatter(struct sp_op_ctx *c, int i);
 /*
  * The same for one block of a layer, if ops use parts of layers; then no parts of its gradient may be
  * left to add when it is scattered. `shard` and `sum` are this pipeline's part of the weights and of
- * the gradient, perhaps those of another stage's block; sp_zero_weights and sp_zero_gradient are the
- * whole ones.
+ * the gradient, perhaps those of another stage's block; ahead, NULL: it did not come yet.
+ * sp_zero_weights and sp_zero_gradient are the whole ones.
  */
 void sp_zero_gather_block(struct sp_op_ctx *c, enum sp_block_kind kind, int layer,
                           struct sp_tensor *shard);

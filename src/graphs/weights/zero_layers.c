@@ -200,13 +200,33 @@ struct sp_tensor *sp_zero_gradient(const struct sp_stage *st, enum sp_block_kind
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Lets ops find the weights in the stage's own block, if it has one. */
-static void use_weights(struct sp_stage *st, const struct whole *w, int layer, int k)
+static bool is_shipped(const struct sp_op_ctx *c, int layer)
 {
-    struct sp_block *b = block_of(st, layer, k);
+    return c->shards && layer >= c->first && layer < c->first + c->count;
+}
 
-    if (b)
-        b->w = w ? w->buffer.whole : NULL;
+/* This pipeline's part of the weights, or of the gradient, of block k of a layer; NULL: the stage does
+ * not have it. */
+static struct sp_tensor *shard_of(const struct sp_op_ctx *c, int layer, int k, enum sp_state state)
+{
+    const struct sp_block *b = block_of(c->st, layer, k);
+
+    if (is_shipped(c, layer))
+        return (state == SP_STATE_W ? c->shards->shard
+                                    : c->shards->sum)[SP_LAYER_BLOCKS * (layer - c->first) + k];
+    return b ? b->state[state] : NULL;
+}
+
+/* Lets ops find whole weights. */
+static void use_weights(struct sp_op_ctx *c, const struct whole *w, int layer, int k)
+{
+    struct sp_block *b = block_of(c->st, layer, k);
+    struct sp_tensor *whole = w ? w->buffer.whole : NULL;
+
+    if (is_shipped(c, layer))
+        c->shards->w[SP_LAYER_BLOCKS * (layer - c->first) + k] = whole;
+    else if (b)
+        b->w = whole;
 }
 
 /* Gathers a block: every pipeline sends its shard to all others. NULL: no buffer is free. */
@@ -233,7 +253,7 @@ void sp_zero_gather_ahead(struct sp_op_ctx *c, enum sp_block_kind kind, int laye
 {
     int k = index_of(kind);
 
-    if (!find(&c->st->zero->weights, k, layer, false))
+    if (shard && !find(&c->st->zero->weights, k, layer, false))
         gather(c, k, layer, shard);
 }
 
@@ -246,7 +266,7 @@ void sp_zero_gather_block(struct sp_op_ctx *c, enum sp_block_kind kind, int laye
     w = w ? w : gather(c, k, layer, shard);
     SP_NEED(w, "internal: starpipe: no buffer for the weights of a layer");
     w->used = true;
-    use_weights(c->st, w, layer, k);
+    use_weights(c, w, layer, k);
 }
 
 void sp_zero_drop_block(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
@@ -255,14 +275,13 @@ void sp_zero_drop_block(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
     int k = index_of(kind);
 
     give_back(c->st->zero, find(weights, k, layer, true));
-    use_weights(c->st, find(weights, k, layer, true), layer, k);
+    use_weights(c, find(weights, k, layer, true), layer, k);
 }
 
 static void gather_layer_ahead(struct sp_op_ctx *c, int layer)
 {
     for (int k = 0; k < SP_LAYER_BLOCKS; k++)
-        sp_zero_gather_ahead(c, sp_layer_block(k), layer,
-                             block_of(c->st, layer, k)->state[SP_STATE_W]);
+        sp_zero_gather_ahead(c, sp_layer_block(k), layer, shard_of(c, layer, k, SP_STATE_W));
 }
 
 /* The layer with which an op of a chunk begins, -1: it has none. */
@@ -317,8 +336,7 @@ void sp_zero_gather(struct sp_op_ctx *c, int i)
     if (!sp_shape_shards_weights(&c->g->shape, layer))
         return;
     for (int k = 0; k < SP_LAYER_BLOCKS; k++)
-        sp_zero_gather_block(c, sp_layer_block(k), layer,
-                             block_of(c->st, layer, k)->state[SP_STATE_W]);
+        sp_zero_gather_block(c, sp_layer_block(k), layer, shard_of(c, layer, k, SP_STATE_W));
     if (sp_sink_computes(c->g->cfg.sink)) /* a count has each op send what it needs itself */
         gather_ahead(c, i);
 }
@@ -333,13 +351,16 @@ void sp_zero_drop(struct sp_op_ctx *c, int i)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Lets ops find the gradient in the stage's own block, if it has one. */
-static void use_gradient(struct sp_stage *st, const struct whole *w, int layer, int k)
+/* Lets ops find a whole gradient. */
+static void use_gradient(struct sp_op_ctx *c, const struct whole *w, int layer, int k)
 {
-    struct sp_block *b = block_of(st, layer, k);
+    struct sp_block *b = block_of(c->st, layer, k);
+    struct sp_tensor *whole = w ? w->buffer.whole : NULL;
 
-    if (b)
-        b->g = w ? w->buffer.whole : NULL;
+    if (is_shipped(c, layer))
+        c->shards->gradient[SP_LAYER_BLOCKS * (layer - c->first) + k] = whole;
+    else if (b)
+        b->g = whole;
 }
 
 static void clear(const struct sp_op_ctx *c, struct whole *w)
@@ -360,7 +381,7 @@ void sp_zero_take_block_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, i
         w = take(&c->st->zero->gradients, k, layer);
         SP_NEED(w, "internal: starpipe: no buffer for the gradients of a layer");
         clear(c, w);
-        use_gradient(c->st, w, layer, k);
+        use_gradient(c, w, layer, k);
     }
     w->pending += c->ctx.pass == 'B';
 }
@@ -406,7 +427,7 @@ static void leave_gradient(struct sp_op_ctx *c, struct whole *w, int k)
         clear(c, w);
         return;
     }
-    use_gradient(c->st, NULL, w->layer, k);
+    use_gradient(c, NULL, w->layer, k);
     give_back(c->st->zero, w);
 }
 
@@ -429,8 +450,7 @@ void sp_zero_scatter(struct sp_op_ctx *c, int i)
         return;
     sp_zero_add(c->st, &c->ctx);
     for (int k = 0; k < SP_LAYER_BLOCKS; k++)
-        scatter(c, find(&z->gradients, k, layer, false), k,
-                block_of(c->st, layer, k)->state[SP_STATE_G]);
+        scatter(c, find(&z->gradients, k, layer, false), k, shard_of(c, layer, k, SP_STATE_G));
     for (int k = 0; k < SP_LAYER_BLOCKS; k++)
         leave_gradient(c, find(&z->gradients, k, layer, false), k);
 }

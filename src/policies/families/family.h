@@ -85,8 +85,8 @@ struct sp_family_facts {
     /* Stages update their weights within a step (struct sp_map: batch); a backward uses the version
      * that its forward used. */
     bool stashes;
-    /* Ops use the parameters of one layer after the other, all of their own stage, or of parts of
-     * layers, so that these can be gathered for them (--zero 2 and 3). */
+    /* Ops use the parameters of one layer after the other, or of parts of layers, so that these can
+     * be gathered for them (--zero 2 and 3). */
     bool by_layer;
     int groups;          /* the SP_GROUP_... that the devices of a stage may share */
     bool post_validates; /* a step may begin before the norm of the step before is known */

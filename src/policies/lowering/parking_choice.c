@@ -211,8 +211,8 @@ int sp_parking_check(const char *command, const struct sp_plan *plan, const stru
     const struct sp_family *family = plan->family;
     const char *what = NULL;
 
-    if (!family->facts.by_layer || family->facts.parts || family->facts.shares_attention ||
-        family->facts.stashes)
+    if (!family->facts.by_layer || family->facts.parts || family->shared ||
+        family->facts.shares_attention || family->facts.stashes)
         what = plan->def->name;
     else if (sp_layout_flag(&plan->layout, "auto"))
         what = "orders that are searched again during a run";

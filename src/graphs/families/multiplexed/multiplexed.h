@@ -10,11 +10,12 @@
 
 #include "graphs/families/chunk.h"
 #include "graphs/layer/layer.h"
+#include "graphs/weights/zero.h"
 #include "policies/families/multiplexed/multiplex.h"
 
 /* One stage that computes for another: the weights it reads and the gradients it sums. */
 struct sp_multiplex_assist {
-    struct sp_tensor **w, **gradient;        /* [layers of the other][3] */
+    struct sp_zero_shards layers;            /* of the other */
     struct sp_tensor *end_w[SP_BLOCK_KINDS]; /* embedding, or final norm and head */
     struct sp_tensor *end_gradient[SP_BLOCK_KINDS];
     bool adds; /* sums exist that were not sent */

@@ -318,6 +318,7 @@ const struct sp_family sp_family_multiplexed = {
     .name = "subsequence",
     .facts.names_global = true,
     .facts.every_end = true,
+    .facts.by_layer = true,
     .facts.layers = SP_LAYERS_CHOSEN,
     .facts.groups = SP_GROUP_PARAMETERS,
     .check = check,
