@@ -41,13 +41,13 @@ struct sp_tensor *sp_stage_piece(const struct sp_graph *g, struct sp_stage *st,
                                  const struct sp_tensor_id *t, int i)
 {
     struct sp_tensor_block at = sp_tensor_block(g->cfg.plan, &g->shape, t, i);
-
     const struct sp_block *b = sp_stage_block(st, at.kind, at.layer);
 
     if (!b)
         return NULL;
-    return at.gradient ? (b->g ? b->g : b->state[SP_STATE_G])
-                       : (b->w ? b->w : b->state[SP_STATE_W]);
+    if (at.gradient)
+        return sp_shape_shards_gradients(&g->shape, at.layer) ? b->state[SP_STATE_G] : b->g;
+    return sp_shape_shards_weights(&g->shape, at.layer) ? b->state[SP_STATE_W] : b->w;
 }
 
 int64_t sp_block_number(const struct sp_graph *g, const struct sp_stage *st,

@@ -19,37 +19,14 @@ static int draw_below(uint64_t *state, int n)
     return (int)((*state >> 33) % (uint64_t)n);
 }
 
-static const char *const schedules[] = {"naive",
-                                        "gpipe",
-                                        "1f1b",
-                                        "pipedream",
-                                        "pipedream-2bw",
-                                        "interleaved",
-                                        "bfs",
-                                        "zb1p",
-                                        "zb2p",
-                                        "zbv",
-                                        "v-half",
-                                        "v-min",
-                                        "chimera",
-                                        "hanayo",
-                                        "seq1f1b",
-                                        "helix",
-                                        "helix:fold=1",
-                                        "fsdp",
-                                        "terapipe",
-                                        "slimpipe",
-                                        "weipipe",
-                                        "wzb1",
-                                        "wzb2",
-                                        "slimpipe:exchange=off",
-                                        "weipipe-naive",
-                                        "dualpipe",
-                                        "dualpipev",
-                                        "tawpipe",
-                                        "helix:qkv=weights",
-                                        "helix:qkv=published",
-                                        "helix:ship=attention"};
+static const char *const schedules[] = {
+    "naive",    "gpipe",    "1f1b",    "interleaved",   "helix:qkv=weights",
+    "bfs",      "zb1p",     "zb2p",    "zbv",           "helix:qkv=published",
+    "v-half",   "v-min",    "chimera", "hanayo",        "helix:ship=attention",
+    "seq1f1b",  "helix",    "fsdp",    "helix:fold=1",  "slimpipe:exchange=off",
+    "terapipe", "slimpipe", "weipipe", "pipedream-2bw", "weipipe-naive",
+    "wzb1",     "wzb2",     "tawpipe", "pipedream",     "dualpipe",
+    "dualpipev"};
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
 struct run {

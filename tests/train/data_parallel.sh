@@ -27,6 +27,7 @@ for zero in 2 3; do
     grid 3 3 llama-tiny 2 --stages 1 --schedule gpipe --recompute every=3 --zero $zero
     grid 2 4 gpt-tiny 4 --stages 2 --schedule zbv --zero $zero          # gradients wait for W
     one=seq1f1b slices=2 grid 2 4 llama-tiny 2 --stages 2 --schedule sppo --zero $zero
+    one=sppo slices=2 context=yes grid 2 4 gpt-tiny 2 --stages 2 --schedule sppo:multiplex --zero $zero
     for ship in qkv=activations qkv=weights qkv=published ship=attention; do # shards that are shipped
         context=yes grid 2 4 llama-tiny 4 --stages 2 --schedule helix:$ship --zero $zero
     done
@@ -40,6 +41,7 @@ one=seq1f1b slices=2 grid 2 4 gpt-tiny 2 --stages 2 --schedule slimpipe --zero 3
 exact=no # stages share processes
 grid 2 2 gpt-tiny 4 --stages 4 --schedule zb1p --partition 0,5,0,3
 grid 2 4 llama-tiny 4 --stages 4 --schedule helix:ship=attention --zero 3
+one=sppo slices=5 grid 2 4 llama-tiny 2 --stages 4 --schedule sppo:multiplex --zero 3
 [ -z "${SP_LONG:-}" ] || for name in $(starpipe list | cut -d ' ' -f 1); do
     case $name in seq1f1b | slimpipe | terapipe | sppo) slices=2 one=sppo ;; *) slices=1 one=1f1b ;; esac
     grid 4 8 gpt-tiny 4 --stages 2 --schedule "$name"
