@@ -2,11 +2,12 @@
 """What the levels of --zero cost and save: two pipelines, in turns.
 
 A wide model whose parameters outweigh its activations; every level trains the same samples, so that losses must agree.
+Without --schedule: 1f1b in one stage, and helix, whose ops gather parts of layers, in two.
     step       best step after the first of a run over the rounds, ms; ratio to --zero 0
     sent       what the first process sends in a step, MiB
     resident   of the largest process (VmHWM), MiB; planned: parameters, optimizer, activations and workspace
 
-    bench/zero/zero.py [--starpipe build/starpipe] [--rounds 3] [--schedule 1f1b] [--stages 1]
+    bench/zero/zero.py [--starpipe build/starpipe] [--rounds 3] [--schedule NAME] [--stages 1]
 """
 import argparse
 import glob
@@ -49,14 +50,7 @@ def planned(args, level):
                for s in dry["stages"]) / MIB
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--starpipe", default="build/starpipe")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--schedule", default="1f1b")
-    parser.add_argument("--stages", type=int, default=1)
-    args = parser.parse_args()
-    args.starpipe = os.path.abspath(args.starpipe)
+def compare(args):
     best = {}
     with tempfile.TemporaryDirectory() as args.path:
         args.model = os.path.join(args.path, "wide")
@@ -73,6 +67,18 @@ def main():
             sent = last["stages"][0]["bytes_sent"] / MIB
             print(f"{level:4} {step:8.0f} {step / best[0][0]:6.2f} {sent:9.1f} {resident:13.0f} "
                   f"{planned(args, level):8.0f}   loss {last['loss']:.6f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--starpipe", default="build/starpipe")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--schedule")
+    parser.add_argument("--stages", type=int, default=1)
+    args = parser.parse_args()
+    args.starpipe = os.path.abspath(args.starpipe)
+    for args.schedule, args.stages in [(args.schedule, args.stages)] if args.schedule else [("1f1b", 1), ("helix", 2)]:
+        compare(args)
 
 
 main()

@@ -17,6 +17,7 @@ for name in $(sim list | sed 's/ .*//'); do
 done
 for group in "--tensor-parallel 2 --sequence-parallel off" "--context-parallel 2" \
     "--context-parallel 2 --context-method ring" "--context-parallel 4 --context-method ulysses=2,ring" "--data-parallel 3" "--data-parallel 2 --zero 1" \
+    "--data-parallel 2 --zero 3" \
     "--tensor-parallel 2 --context-parallel 2 --data-parallel 2"; do
     for name in 1f1b zbv helix; do
         options="--schedule $name --stages 4 --micro-batches 8 --layers 16"
@@ -34,14 +35,15 @@ sent()
 
 grids="--tensor-parallel 2 --data-parallel 2 --zero 1,--context-parallel 2,--context-parallel 2 --context-method ring"
 grids="$grids,--context-parallel 4 --context-method ulysses=2@ring"
-for schedule in 1f1b zbv helix weipipe fsdp "seq1f1b --slices 4"; do
+for schedule in 1f1b zbv helix weipipe fsdp "seq1f1b --slices 4" helix:ship=attention "sppo:multiplex --slices 4"; do
+    case "$schedule" in *:*) chosen="--data-parallel 2 --zero 3" ;; *) chosen=$grids ;; esac
     while read -r -d , group; do
         options="--schedule $schedule --model gpt2-124m --seq 256 --stages 2 --micro-batches 4 ${group//@/,}"
         run=$(sent simulate --json $options)
         told=$(sent show --format json $options)
         echo "$schedule, $group: $run"
         [ "$run" = "$told" ] && holds "${run%%,*} > 0" || fail "$schedule, $group: $run, show says $told"
-    done <<< "$grids,"
+    done <<< "$chosen,"
 done
 
 # Of a grid of 2 x 2 x 2, a message goes to another stage's same member, or to one that differs in one place.

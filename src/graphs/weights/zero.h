@@ -55,7 +55,8 @@ int sp_zero_stage_create(struct sp_graph *g, struct sp_stage *st);
 void sp_zero_stage_destroy(struct sp_stage *st);
 
 /* Shards for an op on layers of another stage, each [layers][SP_LAYER_BLOCKS]; `w` and `gradient` are
- * the whole ones, which the op uses (struct sp_op_ctx). Of what has no shards, both are the same. */
+ * the whole ones, which the op uses (struct sp_op_ctx). Without shards, `shard` is
+ * `w` and `sum` is `gradient`. */
 struct sp_zero_shards {
     struct sp_tensor **w, **gradient, **shard, **sum;
 };

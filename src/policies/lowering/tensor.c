@@ -237,7 +237,7 @@ static int64_t chunk_elements(const struct sp_plan *plan, const struct sp_shape 
     return at < 0 ? sum : layers_of(plan, shape, at) * sum;
 }
 
-/* Of a layer's block, a pipeline sends other stages what it keeps. */
+/* A pipeline sends other stages what it keeps of a layer's block. */
 static int64_t one_block(const struct sp_shape *shape, const struct sp_tensor_id *t)
 {
     bool shards = (kinds[t->kind].gradient ? sp_shape_shards_gradients

@@ -131,7 +131,7 @@ void sp_multiplex_assist_add(struct sp_graph *g, struct sp_stage *st, const stru
 
 /* ---- room ----------------------------------------------------------------------------------- */
 
-/* What is whole all the time has no shards. */
+/* Weights or gradients that are whole all the time have no shards. */
 static bool create_layers(const struct sp_graph *g, struct sp_zero_shards *s, int layers)
 {
     size_t n = SP_LAYER_BLOCKS * (size_t)layers, each = sizeof(struct sp_tensor *);
