@@ -44,5 +44,4 @@ refused "offload-peers is not available with --slices" $few --schedule sppo --sl
 refused "offload-peers is not available with --vocabulary-parallel" $few --vocabulary-parallel
 refused "offload-peers is not available with orders that are searched again" $few --schedule zb1p:auto
 refused "offload-peers is not available with --post-validation" $few --post-validation
-refused "offload-peers and --offload full choose among" $few --offload full
 finish

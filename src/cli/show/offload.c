@@ -29,6 +29,7 @@ static int make_request(const struct sp_show *show, const struct sp_layout_args 
                         l->offload, plan->def->name);
     *want = sp_offload_request(&terms, show->shape, mode, (int64_t)l->memory_limit);
     want->keys = (enum sp_offload_keys)l->offload_keys;
+    want->peers = l->offload_peers;
     if (want->rates.write <= 0 || want->rates.read <= 0)
         return sp_error(EINVAL, "show: --offload %s: %s has no disk for what leaves memory",
                         l->offload, show->machine->name);

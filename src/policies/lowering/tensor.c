@@ -121,17 +121,28 @@ static bool is_by_heads(const struct sp_plan *plan, const struct sp_shape *shape
            shape->tensor > 1 && (extent == ROWS_Q || extent == ROWS_KV || extent == ROWS_HEADS);
 }
 
-/* Bytes of piece `want` of what global stage `at` parks, 0 beyond the last; sets *n to the number of
+/* The parked activations that a tensor is; NULL: it is another tensor. Evicted ones are named by
+ * their layer, and nobody asks for their pieces. */
+static const struct sp_parked *parked_by(const struct sp_plan *plan, const struct sp_tensor_id *t)
+{
+    const struct sp_parking *p = plan->parking;
+
+    return p && t->kind == SP_TENSOR_STASH && t->at < p->globals ? p->of[t->mb * p->globals + t->at]
+                                                                 : NULL;
+}
+
+/* Bytes of piece `want` of parked activations, 0 beyond the last; sets *n to the number of
  * pieces. */
-static int64_t parked_piece(const struct sp_plan *plan, const struct sp_shape *shape, int at,
-                            int want, int *n)
+static int64_t parked_piece(const struct sp_plan *plan, const struct sp_shape *shape,
+                            const struct sp_parked *parked, int want, int *n)
 {
     int first, count, k = 0;
     int64_t bytes[SP_STASH_TENSORS], found = 0;
 
-    sp_part_layers(plan, shape->model.layers, sp_globals(&plan->layout), at, &first, &count);
+    sp_part_layers(plan, shape->model.layers, sp_globals(&plan->layout), parked->at, &first,
+                   &count);
     for (int i = 0; i < count; i++) {
-        sp_parked_layer(plan->parking, shape,
+        sp_parked_layer(plan->parking, parked, shape,
                         sp_layer_recompute(plan, plan->parking->recompute, first + i), i, bytes);
         for (int t = 0; t < SP_STASH_TENSORS; t++) {
             found = bytes[t] && k == want ? bytes[t] : found;
@@ -142,20 +153,16 @@ static int64_t parked_piece(const struct sp_plan *plan, const struct sp_shape *s
     return found;
 }
 
-static bool is_parked(const struct sp_plan *plan, const struct sp_tensor_id *t)
-{
-    return t->kind == SP_TENSOR_STASH && plan->parking;
-}
-
 int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
                      const struct sp_tensor_id *t)
 {
+    const struct sp_parked *parked = parked_by(plan, t);
     int n;
 
     if (!shape)
         return 1;
-    if (is_parked(plan, t)) {
-        parked_piece(plan, shape, t->at, -1, &n);
+    if (parked) {
+        parked_piece(plan, shape, parked, -1, &n);
         return n;
     }
     if (kinds[t->kind].extent == CHUNK)
@@ -265,11 +272,12 @@ static int64_t elements(const struct sp_plan *plan, const struct sp_shape *shape
 size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
                        const struct sp_tensor_id *t, int i, size_t *elem_bytes)
 {
+    const struct sp_parked *parked = parked_by(plan, t);
     int n;
 
     *elem_bytes = elem_of(plan, shape, t);
-    if (is_parked(plan, t))
-        return (size_t)parked_piece(plan, shape, t->at, i, &n) / *elem_bytes;
+    if (parked)
+        return (size_t)parked_piece(plan, shape, parked, i, &n) / *elem_bytes;
     if (kinds[t->kind].extent == CHUNK)
         return block_elements(&shape->held, t->at, i);
     return (size_t)(elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
@@ -278,10 +286,11 @@ size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,
                         const struct sp_tensor_id *t)
 {
+    const struct sp_parked *parked = parked_by(plan, t);
     int64_t sum = 0;
-    int n = shape && is_parked(plan, t) ? sp_tensor_pieces(plan, shape, t) : 0, all;
+    int n = shape && parked ? sp_tensor_pieces(plan, shape, t) : 0, all;
 
     for (int i = 0; i < n; i++)
-        sum += parked_piece(plan, shape, t->at, i, &all);
+        sum += parked_piece(plan, shape, parked, i, &all);
     return n || !shape ? sum : (int64_t)elem_of(plan, shape, t) * elements(plan, shape, t);
 }
