@@ -185,25 +185,25 @@ struct sp_stage {
     struct sp_message_log log[2]; /* by turn */
     struct sp_store store;        /* tensors on their way to or received from other stages */
     struct sp_chunk_activations
-        *activations;               /* layerwise: [chunks][micro_batches][slices]; weight-ring and
+        *activations;              /* layerwise: [chunks][micro_batches][slices]; weight-ring and
                                       * sharded: [chunks][rounds] for its own micro-batches */
-    struct sp_shards *shards;       /* sharded, vocabulary-parallel */
-    struct sp_zero_stage *zero;     /* layers that are whole, --zero 2 and 3; NULL: all are */
-    void *own;                      /* what the family keeps of a stage */
-    size_t gathered_bytes;          /* buffers of gathered blocks */
-    struct sp_mover mover;          /* evicts and fetches activations */
-    struct sp_move *moves;          /* [units] */
-    struct sp_move_tensor *moved;   /* [units][tensors of one] */
-    struct sp_key_streams streams;  /* evicted keys and values */
-    struct sp_kept *kept;           /* [units] the activations of each */
-    struct sp_move *fetches;        /* the next op fetches them, each with its slot */
-    struct sp_move *returning;      /* the next task submitted fetches them */
-    struct sp_departing *departing; /* parked tensors that were sent, the first one first */
-    int runs;                       /* ops of this step so far, of a run that evicts */
-    struct sp_states *states;       /* evicted state of the optimizer; NULL: it is in memory */
-    double held_us;                 /* its worker's sp_order_held_us at the last report */
-    uint64_t bytes_sent[2];         /* of the messages submitted in a step, by turn */
-    int messages_sent[2];           /* their number */
+    struct sp_shards *shards;      /* sharded, vocabulary-parallel */
+    struct sp_zero_stage *zero;    /* layers that are whole, --zero 2 and 3; NULL: all are */
+    void *own;                     /* what the family keeps of a stage */
+    size_t gathered_bytes;         /* buffers of gathered blocks */
+    struct sp_mover mover;         /* evicts and fetches activations */
+    struct sp_move *moves;         /* [units] */
+    struct sp_move_tensor *moved;  /* [units][tensors of one] */
+    struct sp_key_streams streams; /* evicted keys and values */
+    struct sp_kept *kept;          /* [units] the activations of each */
+    struct sp_move *fetches;       /* the next op fetches them, each with its slot */
+    struct sp_move *returning;     /* the next task submitted fetches them */
+    struct sp_departing *sent;     /* parked tensors that were sent, the first one first */
+    int runs;                      /* ops of this step so far, of a run that evicts */
+    struct sp_states *states;      /* evicted state of the optimizer; NULL: it is in memory */
+    double held_us;                /* its worker's sp_order_held_us at the last report */
+    uint64_t bytes_sent[2];        /* of the messages submitted in a step, by turn */
+    int messages_sent[2];          /* their number */
     struct sp_tensor
         *replica_gradients[2]; /* the last gradients from other replicas, latest first */
 };

@@ -27,6 +27,11 @@ int64_t sp_unit_leaving(const struct sp_unit *u)
     return sum_of(u, u->out);
 }
 
+int64_t sp_unit_parked(const struct sp_unit *u)
+{
+    return sum_of(u, u->parked);
+}
+
 static unsigned all_of(const struct sp_unit *u)
 {
     unsigned all = 0;

@@ -165,8 +165,9 @@ static inline int64_t sp_eviction_plan_bytes(const struct sp_eviction_plan *a)
     return a->bytes + a->streamed_out;
 }
 
-/* Bytes of a unit that are evicted, and bytes that may be. */
+/* Bytes of a unit that are evicted, that are parked, and bytes that may be evicted. */
 int64_t sp_unit_leaving(const struct sp_unit *u);
+int64_t sp_unit_parked(const struct sp_unit *u);
 int64_t sp_unit_may_leave(const struct sp_unit *u);
 
 /* Allocates the arrays, all zero. 0 or -ENOMEM. */

@@ -29,14 +29,14 @@ static bool travels(struct sp_graph *g, const struct sp_action *a)
 /* Waits until tensors that were sent before the stage's last op have left, and frees them. */
 static void wait_for(struct sp_graph *g, struct sp_stage *st)
 {
-    while (st->departing && st->departing->runs < st->runs) {
-        struct sp_departing *d = st->departing;
+    while (st->sent && st->sent->runs < st->runs) {
+        struct sp_departing *d = st->sent;
         struct sp_task_context ctx = sp_stage_context(g, st, 'S');
 
         sp_room_insert(&ctx, &g->shape, d->n, d->tensor);
         for (int i = 0; i < d->n; i++)
             sp_pool_put(d->tensor[i]);
-        st->departing = d->next;
+        st->sent = d->next;
         free(d);
     }
 }
@@ -61,7 +61,7 @@ void sp_parked_arrives(struct sp_graph *g, struct sp_stage *st, const struct sp_
 void sp_parked_departs(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a)
 {
     const struct sp_stored *t;
-    struct sp_departing *d, **last = &st->departing;
+    struct sp_departing *d, **last = &st->sent;
 
     if (!travels(g, a))
         return;
@@ -84,12 +84,12 @@ void sp_parked_departs(struct sp_graph *g, struct sp_stage *st, const struct sp_
 void sp_parked_end(struct sp_stage *st)
 {
     st->runs = 0;
-    while (st->departing) {
-        struct sp_departing *d = st->departing;
+    while (st->sent) {
+        struct sp_departing *d = st->sent;
 
         for (int i = 0; i < d->n; i++)
             sp_pool_put(d->tensor[i]);
-        st->departing = d->next;
+        st->sent = d->next;
         free(d);
     }
 }

@@ -226,8 +226,8 @@ double sp_offload_ratio(const struct sp_plan *plan, const struct sp_eviction_pla
         if (!sp_op_keeps_layers(op) || slice_of(plan, op) != slice)
             continue;
         for (int u = first; u < first + (op->part == SP_CHUNK ? slots / 2 : slots); u++) {
-            bytes += sp_unit_may_leave(&a->units[u]);
-            leaving += sp_unit_leaving(&a->units[u]);
+            bytes += sp_unit_may_leave(&a->units[u]) + sp_unit_parked(&a->units[u]);
+            leaving += sp_unit_leaving(&a->units[u]) + sp_unit_parked(&a->units[u]);
         }
     }
     return bytes ? (double)leaving / (double)bytes : -1;

@@ -50,7 +50,15 @@ int sp_offload_apply(struct sp_offload *offload, const struct sp_shape *sh, stru
 /* Takes evictions and what was parked with them out of the plan again. */
 void sp_offload_undo(struct sp_plan *plan);
 
-/* The ratio a_i: the part of what a stage may evict of a slice that it does evict, as the mean over
+/* Where the activations of a step are until their backwards: bytes of all forwards of a stage. Evicted
+ * ones are counted in whole pages. */
+struct sp_tier_bytes {
+    int64_t kept, recomputed, parked, evicted;
+};
+struct sp_tier_bytes sp_offload_tiers(const struct sp_plan *plan, const struct sp_shape *sh,
+                                      enum sp_recompute recompute, int every, int stage);
+
+/* The ratio a_i: the part of what a stage may evict or park of a slice that it does, as the mean over
  * micro-batches and chunks. Negative: nothing may leave, because its backward follows. */
 double sp_offload_ratio(const struct sp_plan *plan, const struct sp_eviction_plan *a, int stage,
                         int slice);
