@@ -6,12 +6,13 @@
 #include "offload/host.h"
 #include "plan/offload/offload.h"
 #include "plan/predict.h"
+#include "plan/recompute.h"
 #include "policies/common.h"
 #include "policies/lowering/lowering.h"
 #include "policies/lowering/parking_choice.h"
 #include "policies/lowering/tensor.h"
 #include "policies/plan_create.h"
-#include <errno.h>
+#include <stdlib.h>
 
 static struct sp_machine machine;
 
@@ -281,6 +282,56 @@ TEST(faster)
                   (long long)sp_memory_sum(&most) >> 20);
     assert_true(ms[1] < 1.005 * plain && ms[0] > 1.1 * ms[1]);
     sp_plan_destroy(&plan);
+}
+
+/* Computing again, other stages and main memory are weighed together: no slower than without other
+ * stages, and within the limit. */
+TEST(recompute)
+{
+    double gain = 0;
+
+    for (int GiB = 16; GiB <= 24; GiB += 4) {
+        struct sp_recompute_wish wish = {.offload = SP_OFFLOAD_ADAPTIVE,
+                                         .limit = (int64_t)GiB << 30,
+                                         .machine = &machine,
+                                         .devices = 1};
+        struct sp_recompute_chosen c[2];
+        struct sp_plan plan;
+        struct sp_shape sh, shorter;
+
+        make("1f1b", "gpt3-1.3b", 4, 16, &plan, &shorter);
+        sp_shape_init(&sh, &shorter.model, 1, 16384, 16);
+        sh.dtype = SP_BF16;
+        wish.plan = &plan;
+        wish.shape = &sh;
+        for (int peers = 0; peers < 2; peers++) {
+            wish.peers = peers;
+            assert_int_equal(sp_recompute_choose(&wish, &c[peers]), 0);
+            assert_true(!plan.recompute && !plan.evictions && !plan.parking);
+        }
+        print_message("%d GiB: %.1f ms without other stages, %.1f ms with them\n", GiB,
+                      c[0].step_ms, c[1].step_ms);
+        assert_true(c[1].step_ms <= c[0].step_ms * (1 + 1e-9));
+        gain = c[0].step_ms / c[1].step_ms - 1 > gain ? c[0].step_ms / c[1].step_ms - 1 : gain;
+        if (c[1].leaves) {
+            const struct sp_op_terms terms = terms_of(c[1].mode);
+            struct sp_offload_request want =
+                sp_offload_request(&terms, &sh, SP_OFFLOAD_ADAPTIVE, wish.limit);
+            struct sp_offload o = {0};
+
+            want.peers = true;
+            plan.recompute = c[1].layer;
+            assert_int_equal(sp_offload_create(&plan, &sh, &want, &o), 0);
+            assert_int_equal(sp_offload_apply(&o, &sh, &plan), 0);
+            check(&plan, &sh, &o, wish.limit);
+            sp_offload_destroy(&o);
+            plan.recompute = NULL;
+        }
+        sp_plan_destroy(&plan);
+        free(c[0].layer);
+        free(c[1].layer);
+    }
+    assert_true(gain > 0.002);
 }
 
 TEST_FIXTURE(load, NULL)

@@ -47,7 +47,7 @@ int sp_show_plan_memory(struct sp_show *show, const struct sp_layout_args *l, st
 void sp_show_offload_text(const struct sp_show *show, FILE *out);
 json_t *sp_show_offload_json(const struct sp_show *show);
 
-/* Where activations are between forwards and backwards; and what of them is on other stages. */
+/* The bytes of activations on each tier between forwards and backwards; those on other stages. */
 json_t *sp_show_tiers_json(const struct sp_show *show);
 void sp_show_parked_text(const struct sp_show *show, FILE *out);
 

@@ -35,7 +35,7 @@ static struct sp_tier_bytes tiers_of(const struct sp_trainer *t, int stage)
     return sp_offload_tiers(&t->plan, &t->shape, t->recompute, t->every, stage);
 }
 
-/* Where activations are between forwards and backwards; nothing if all are kept. */
+/* Prints what waits for its backward on each tier; nothing if all is kept. */
 static void print_tiers(const struct sp_trainer *t)
 {
     const char *tier = sp_machine_is_cpu(&t->machine) ? "on disk" : "in main memory";

@@ -6,7 +6,7 @@
 #include "plan/offload/request.h"
 #include "plan/slices.h"
 
-/* What a limit leaves for the activations of a stage with this other memory; 0: there is no limit. */
+/* Bytes that a limit leaves for activations, beside a stage's other memory; 0: there is no limit. */
 static inline int64_t sp_offload_room(const struct sp_offload_request *want,
                                       const struct sp_memory *m)
 {
@@ -95,7 +95,7 @@ void sp_keys_stream(struct sp_units_builder *b);
  * ---- peers.c: what stages park on each other ----------------------------------------------------
  */
 
-/* Chooses what stages park on each other; memory[stages] is theirs besides activations. With a limit
+/* Chooses what stages park on each other; memory[stages] is that besides activations. With a limit
  * and `adaptive`, the stages that need more than it park on those that need least, as much as goes
  * with what they evict (offload/eviction.h); otherwise as sp_parking_create chooses. Stages of one
  * process have one memory and park nothing on each other. *parking becomes NULL if nothing is

@@ -50,7 +50,7 @@ int sp_offload_apply(struct sp_offload *offload, const struct sp_shape *sh, stru
 /* Takes evictions and what was parked with them out of the plan again. */
 void sp_offload_undo(struct sp_plan *plan);
 
-/* Where the activations of a step are until their backwards: bytes of all forwards of a stage. Evicted
+/* Bytes on each tier of all that the forwards of a stage make for their backwards in a step. Evicted
  * ones are counted in whole pages. */
 struct sp_tier_bytes {
     int64_t kept, recomputed, parked, evicted;

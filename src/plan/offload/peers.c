@@ -2,10 +2,10 @@
  * Tensors that stages park on each other (policies/lowering/parking.h) beside what they evict: how
  * long they are out of memory, where they are meanwhile, and which stage parks on which.
  *
- * What a forward parks leaves when the forward has ended. It has left when the stage's next op has
- * ended (graphs/offload/parked.c waits for that), and takes memory again after the op that asks for
- * it. On the other stage it takes memory from that stage's next op on, until one more op has ended
- * after it was sent back.
+ * A forward's parked tensors leave when it has ended. They have left when the stage's next op has
+ * ended (graphs/offload/parked.c waits for that), and take memory again after the op that asks for
+ * them. On the other stage they take memory from that stage's next op on, until one more op has ended
+ * after they were sent back.
  */
 #include "plan/cost/op_times.h"
 #include "plan/offload/builder.h"
