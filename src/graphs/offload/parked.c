@@ -50,11 +50,12 @@ void sp_parked_run(struct sp_graph *g, struct sp_stage *st)
 void sp_parked_arrives(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a, int n,
                        struct sp_tensor *const *piece)
 {
-    struct sp_task_context ctx = sp_stage_context(g, st, 'R');
+    struct sp_task_context ctx;
 
     if (!travels(g, a))
         return;
     wait_for(g, st);
+    ctx = sp_stage_context(g, st, 'R');
     sp_room_insert(&ctx, &g->shape, n, piece);
 }
 
