@@ -131,13 +131,18 @@ static const struct sp_parked *parked_by(const struct sp_plan *plan, const struc
                                                                  : NULL;
 }
 
-/* Bytes of piece `want` of parked activations, 0 beyond the last; sets *n to the number of
- * pieces. */
-static int64_t parked_piece(const struct sp_plan *plan, const struct sp_shape *shape,
-                            const struct sp_parked *parked, int want, int *n)
+/* The pieces of parked activations: how many, bytes of all, and of piece `want`, 0 beyond the last. */
+struct parked_pieces {
+    int n;
+    int64_t all, wanted;
+};
+
+static struct parked_pieces parked_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
+                                          const struct sp_parked *parked, int want)
 {
-    int first, count, k = 0;
-    int64_t bytes[SP_STASH_TENSORS], found = 0;
+    struct parked_pieces p = {0};
+    int64_t bytes[SP_STASH_TENSORS];
+    int first, count;
 
     sp_part_layers(plan, shape->model.layers, sp_globals(&plan->layout), parked->at, &first,
                    &count);
@@ -145,26 +150,23 @@ static int64_t parked_piece(const struct sp_plan *plan, const struct sp_shape *s
         sp_parked_layer(plan->parking, parked, shape,
                         sp_layer_recompute(plan, plan->parking->recompute, first + i), i, bytes);
         for (int t = 0; t < SP_STASH_TENSORS; t++) {
-            found = bytes[t] && k == want ? bytes[t] : found;
-            k += bytes[t] > 0;
+            p.wanted = bytes[t] && p.n == want ? bytes[t] : p.wanted;
+            p.all += bytes[t];
+            p.n += bytes[t] > 0;
         }
     }
-    *n = k;
-    return found;
+    return p;
 }
 
 int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
                      const struct sp_tensor_id *t)
 {
     const struct sp_parked *parked = parked_by(plan, t);
-    int n;
 
     if (!shape)
         return 1;
-    if (parked) {
-        parked_piece(plan, shape, parked, -1, &n);
-        return n;
-    }
+    if (parked)
+        return parked_pieces(plan, shape, parked, -1).n;
     if (kinds[t->kind].extent == CHUNK)
         return t->at < 0 ? SP_BLOCK_KINDS : SP_LAYER_BLOCKS * layers_of(plan, shape, t->at);
     if (is_by_heads(plan, shape, t) || kinds[t->kind].extent == ROWS_2)
@@ -273,11 +275,10 @@ size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
                        const struct sp_tensor_id *t, int i, size_t *elem_bytes)
 {
     const struct sp_parked *parked = parked_by(plan, t);
-    int n;
 
     *elem_bytes = elem_of(plan, shape, t);
     if (parked)
-        return (size_t)parked_piece(plan, shape, parked, i, &n) / *elem_bytes;
+        return (size_t)parked_pieces(plan, shape, parked, i).wanted / *elem_bytes;
     if (kinds[t->kind].extent == CHUNK)
         return block_elements(&shape->held, t->at, i);
     return (size_t)(elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
@@ -287,10 +288,9 @@ int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape
                         const struct sp_tensor_id *t)
 {
     const struct sp_parked *parked = parked_by(plan, t);
-    int64_t sum = 0;
-    int n = shape && parked ? sp_tensor_pieces(plan, shape, t) : 0, all;
 
-    for (int i = 0; i < n; i++)
-        sum += parked_piece(plan, shape, parked, i, &all);
-    return n || !shape ? sum : (int64_t)elem_of(plan, shape, t) * elements(plan, shape, t);
+    if (!shape)
+        return 0;
+    return parked ? parked_pieces(plan, shape, parked, -1).all
+                  : (int64_t)elem_of(plan, shape, t) * elements(plan, shape, t);
 }
