@@ -151,6 +151,11 @@ void sp_post_bwd_insert(const struct sp_task_context *ctx, const struct sp_shape
 void sp_hold_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int n,
                     struct sp_tensor *const *held, int64_t stashed);
 
+/* Computes nothing. These n tensors, which lose their values, are in memory from this task's place in
+ * the order on; whatever used them has ended by then. */
+void sp_room_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int n,
+                    struct sp_tensor *const *tensors);
+
 /* Both gradients of post from t->residual, t->o and dy(T,h): writes dr(T,h) and d_o(T,q), and
  * adds to the block's g. If t->o and d_o are NULL, it leaves out the output product. It computes
  * the inside of the MLP again, mlp_rows rows at a time. */

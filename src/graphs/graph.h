@@ -198,6 +198,8 @@ struct sp_stage {
     struct sp_kept *kept;          /* [units] the activations of each */
     struct sp_move *fetches;       /* the next op fetches them, each with its slot */
     struct sp_move *returning;     /* the next task submitted fetches them */
+    struct sp_departing *sent;     /* parked tensors that were sent, the first one first */
+    int runs;                      /* ops of this step so far, of a run that evicts */
     struct sp_states *states;      /* evicted state of the optimizer; NULL: it is in memory */
     double held_us;                /* its worker's sp_order_held_us at the last report */
     uint64_t bytes_sent[2];        /* of the messages submitted in a step, by turn */

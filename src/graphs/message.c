@@ -1,5 +1,6 @@
 #include "graphs/message.h"
 #include "graphs/families/family.h"
+#include "graphs/offload/offload.h"
 #include "sp_error.h"
 #include <stdlib.h>
 
@@ -233,8 +234,11 @@ static void receive(struct sp_graph *g, struct sp_stage *st, const struct sp_act
             continue;
         piece[i] = a->home ? sp_stage_piece(g, st, &a->tensor, i)
                            : sp_pool_get(pool_for(g, st, &a->tensor), elements, bytes, name);
-        sp_message_expect(g, &ctx, a, i, piece[i], a->peer);
     }
+    sp_parked_arrives(g, st, a, n, piece);
+    for (int i = 0; i < n; i++)
+        if (piece[i])
+            sp_message_expect(g, &ctx, a, i, piece[i], a->peer);
     if (!a->home)
         sp_store_put(&st->store, &a->tensor, n, piece, true);
     free(piece);

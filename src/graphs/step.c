@@ -378,6 +378,7 @@ void sp_step_act(struct sp_graph *g, const struct sp_action *a)
         return;
     switch (a->kind) {
     case SP_ACTION_RUN:
+        sp_parked_run(g, st);
         g->family->run(g, st, a);
         break;
     case SP_ACTION_SEND:
@@ -387,6 +388,7 @@ void sp_step_act(struct sp_graph *g, const struct sp_action *a)
         sp_message_receive(g, st, a);
         break;
     case SP_ACTION_FREE:
+        sp_parked_departs(g, st, a);
         sp_store_drop(&st->store, &a->tensor);
         break;
     case SP_ACTION_REDUCE:
@@ -445,6 +447,8 @@ void sp_step_conclude(struct sp_graph *g)
     if (g->family->end)
         g->family->end(g);
     g->ahead = NULL;
+    for (int k = 0; k < g->place.n_local; k++)
+        sp_parked_end(&g->stages[k]);
     share_remaining_gradients(g);
     norm_tasks(g);
     g->closing = g->turn;

@@ -27,6 +27,11 @@ int64_t sp_unit_leaving(const struct sp_unit *u)
     return sum_of(u, u->out);
 }
 
+int64_t sp_unit_parked(const struct sp_unit *u)
+{
+    return sum_of(u, u->parked);
+}
+
 static unsigned all_of(const struct sp_unit *u)
 {
     unsigned all = 0;
@@ -34,7 +39,7 @@ static unsigned all_of(const struct sp_unit *u)
     for (int k = 0; k < SP_UNIT_TENSORS; k++)
         if (u->bytes[k] > 0)
             all |= 1u << k;
-    return u->gone < 0 || u->gone >= u->used ? 0 : all;
+    return u->gone < 0 || u->gone >= u->used ? 0 : all & ~u->parked;
 }
 
 int64_t sp_unit_may_leave(const struct sp_unit *u)
@@ -78,6 +83,8 @@ void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most)
             over(most, a->n_slots, u->keys_gone, u->keys_back - 1, -u->keys);
         if (u->out && u->back > u->gone)
             over(most, a->n_slots, u->gone, u->back - 1, -sp_unit_leaving(u));
+        if (u->parked && u->peer_back > u->peer_gone)
+            over(most, a->n_slots, u->peer_gone, u->peer_back - 1, -sum_of(u, u->parked));
     }
     add_up(a, most);
 }
@@ -185,22 +192,66 @@ static unsigned closest(struct sp_eviction_plan *a, const struct sp_unit *u, uns
     return best;
 }
 
+/* Tensors of a unit that another stage may take. The head's input stays. */
+static unsigned all_to_park(const struct sp_unit *u)
+{
+    unsigned all = 0;
+
+    for (int k = 0; k < SP_UNIT_HEAD; k++)
+        if (u->bytes[k] > 0)
+            all |= 1u << k;
+    return u->peer_back > u->peer_gone ? all : 0;
+}
+
+/* Bytes that the other stage can take of group g, given what earlier groups park. They count until
+ * the end of the op after the one that they go back before. */
+static int64_t room_for(const struct sp_eviction_plan *a, int g)
+{
+    int64_t room = a->peer.room;
+
+    for (int i = 0; i < g; i++)
+        if (a->groups[i].goes + SP_PEER_OPS > a->groups[g].arrives)
+            room -= a->groups[i].parked;
+    return room > 0 ? room : 0;
+}
+
+/* Chooses the tensors of a group to park: `part` of their bytes, as far as there is room. */
+static void select_parked(struct sp_eviction_plan *a, int g, double part)
+{
+    struct sp_unit_group *group = &a->groups[g];
+    double want = 0, room = (double)room_for(a, g);
+
+    group->parked = 0;
+    for (int i = group->first; i < group->first + group->n; i++) {
+        struct sp_unit *u = &a->units[i];
+        unsigned all = all_to_park(u);
+
+        want += part * (double)sum_of(u, all);
+        u->parked = closest(a, u, all, fmin(want, room) - (double)group->parked);
+        group->parked += sum_of(u, u->parked);
+    }
+}
+
 /* Chooses the tensors to evict if every op writes `rate` bytes for each second of the forward that
- * hides it. Every layer of an op gives the same fraction, as far as whole tensors allow. */
+ * hides it, and those to park at the rate that goes with it. Every layer of an op gives the same
+ * fraction, as far as whole tensors allow. */
 static void select_at(struct sp_eviction_plan *a, double rate)
 {
     for (int g = 0; g < a->n_groups; g++) {
         struct sp_unit_group *group = &a->groups[g];
         double part = group->bytes ? rate * group->hides_s / (double)group->bytes : 0;
-        double want = 0;
+        double want = 0, to_peer = a->peer.share * part;
+        bool parks = a->peer.share > 0;
 
         part = part < 1 ? part : 1;
+        if (parks)
+            select_parked(a, g, fmin(to_peer, 1 - part));
         group->leaving = 0;
         for (int i = group->first; i < group->first + group->n; i++) {
             struct sp_unit *u = &a->units[i];
             unsigned all = all_of(u);
 
-            want += part * (double)sum_of(u, all);
+            want += part * (double)(sum_of(u, all) + (parks ? sum_of(u, u->parked) : 0));
             u->out = part >= 1 ? all : closest(a, u, all, want - (double)group->leaving);
             u->back = u->used;
             group->leaving += sp_unit_leaving(u);
@@ -252,8 +303,10 @@ static void take_in(struct sp_eviction_plan *a)
         struct sp_unit_group *group = &a->groups[g];
 
         group->bytes = 0;
-        for (int i = group->first; i < group->first + group->n; i++)
+        for (int i = group->first; i < group->first + group->n; i++) {
+            a->units[i].parked = a->peer.share > 0 ? 0 : a->units[i].parked;
             group->bytes += sp_unit_may_leave(&a->units[i]);
+        }
     }
     for (int s = 0; s < a->n_slots; s++)
         a->uses[s] = a->frees[s] = -1;

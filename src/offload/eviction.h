@@ -17,6 +17,9 @@
  * streamed through each of those slices, one source slice after the other. `also` counts these
  * bytes in the slot in which they come and go.
  *
+ * Tensors may be parked on another stage instead (policies/lowering/parking.h), whole micro-batches
+ * of a chunk or parts of them. They are out of memory in the slots peer_gone .. peer_back - 1.
+ *
  * With one op to hide under, the bytes in memory when forward i ends are the paper's recursion
  *
  *   M_i = M_(i-1) + A_i - a_(i-1) A_(i-1)
@@ -31,6 +34,7 @@
 
 enum {
     SP_EVICTION_STREAMS = 3, /* buffers for streamed keys: one is read, two are being filled */
+    SP_PEER_OPS = 2,  /* ops that run before what was sent to or back from a peer has surely left */
     SP_UNIT_HEAD = 7, /* index in a unit of the head's input, which dies in the slot `used` */
     SP_UNIT_TENSORS
 };
@@ -48,17 +52,30 @@ struct sp_unit {
     int gone;                 /* -1: there is no forward to hide under, nothing is evicted */
     int ahead;                /* first slot at which it may be fetched */
     int used, freed;          /* slot of its backward; slot at whose end it dies */
+    int peer_gone, peer_back; /* slots: the first without what is parked, the first with it again;
+                               * 0: nothing may be parked */
     /* chosen */
-    unsigned out; /* bit k: tensor k is evicted */
-    int back;     /* slot at whose beginning the tensors are fetched */
+    unsigned parked; /* bit k: tensor k is parked; given if the plan's parking is */
+    unsigned out;    /* bit k: tensor k is evicted */
+    int back;        /* slot at whose beginning the tensors are fetched */
 };
 
 /* The units of one forward op. */
 struct sp_unit_group {
-    int first, n;    /* its units */
-    double hides_s;  /* time of the stage's next forward, which hides the writes of its tensors */
-    int64_t bytes;   /* bytes of its units that may be evicted */
-    int64_t leaving; /* chosen: bytes that are evicted */
+    int first, n;      /* its units */
+    double hides_s;    /* time of the stage's next forward, which hides the writes of its tensors */
+    int64_t bytes;     /* bytes of its units that may be evicted */
+    int arrives, goes; /* if its tensors may be parked: ops of the other stage's program, the next
+                        * one when they arrive and when they are sent back */
+    int64_t leaving;   /* chosen: bytes that are evicted */
+    int64_t parked;    /* chosen: bytes that are parked */
+};
+
+/* A stage that may take tensors. */
+struct sp_eviction_peer {
+    double share; /* bytes that the link to it carries in the time in which one byte is written to
+                   * the tier; 0: nothing is parked, or what is parked is given */
+    int64_t room; /* bytes that it can take at once */
 };
 
 /* A stage's program. */
@@ -89,9 +106,10 @@ struct sp_eviction_plan {
     int64_t streamed_largest;          /* given: bytes of the largest buffer of streamed keys */
     int64_t streamed_most; /* given: most bytes of keys and values of several slices at once */
     int64_t gradients_out; /* given: most bytes of evicted key gradients at once */
-    int64_t bytes;         /* evicted in a step, without streamed keys */
-    int64_t most_evicted;  /* most bytes that are evicted at once */
-    double rate;           /* bytes a second that the forwards in between must hide */
+    struct sp_eviction_peer peer; /* given */
+    int64_t bytes;                /* evicted in a step, without streamed keys */
+    int64_t most_evicted;         /* most bytes that are evicted at once */
+    double rate;                  /* bytes a second that the forwards in between must hide */
 
     int64_t *most;                   /* [n_slots] scratch */
     struct sp_unit_choices *choices; /* choices of tensors, for each kind of unit seen so far */
@@ -112,7 +130,10 @@ struct sp_tier_rates {
  * Chooses the tensors to evict. `full`: all that may be. `adaptive` with a limit: as few as keep
  * every slot within the limit, spread over the ops so that each hides the same number of bytes a
  * second, a_i A_i = rate * T_i. `adaptive` without a limit (0): at the rate of the tier, so that
- * nothing waits. Fills in the fields marked as chosen. *least becomes the smallest limit that would
+ * nothing waits. If another stage may take tensors, the link to it and the tier are busy for the
+ * same part of each op's time, until all leave; a limit that is lower still has more of them evicted
+ * and fewer parked, because evicted ones leave sooner and return later. Fills in the fields marked
+ * as chosen. *least becomes the smallest limit that would
  * do. Returns false if some slot holds more than the limit even with everything evicted.
  */
 bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mode, int64_t limit,
@@ -144,8 +165,9 @@ static inline int64_t sp_eviction_plan_bytes(const struct sp_eviction_plan *a)
     return a->bytes + a->streamed_out;
 }
 
-/* Bytes of a unit that are evicted, and bytes that may be. */
+/* Bytes of a unit that are evicted, that are parked, and bytes that may be evicted. */
 int64_t sp_unit_leaving(const struct sp_unit *u);
+int64_t sp_unit_parked(const struct sp_unit *u);
 int64_t sp_unit_may_leave(const struct sp_unit *u);
 
 /* Allocates the arrays, all zero. 0 or -ENOMEM. */

@@ -86,6 +86,7 @@ static struct sp_offload_request request_of(const struct trial *t, int64_t limit
     struct sp_offload_request want = sp_offload_request(&terms, w->shape, w->offload, limit);
 
     want.keys = w->keys;
+    want.peers = w->peers;
     return want;
 }
 
@@ -298,8 +299,7 @@ static int leave(struct trial *t, int k, int most)
     free(each);
     err = let_leave(t);
     err = err ? err : weigh(t, true);
-    sp_evictions_destroy(t->wish->plan->evictions, stages);
-    t->wish->plan->evictions = NULL;
+    sp_offload_undo(t->wish->plan);
     return err == -EINVAL ? 0 : err;
 }
 

@@ -11,10 +11,12 @@
 #include "plan/predict.h"
 
 struct sp_recompute_wish {
-    struct sp_plan *plan; /* the search uses its `recompute` and `evictions`, which are NULL */
+    struct sp_plan *plan; /* the search uses its `recompute` and `evictions`, which are NULL,
+                          * and with `peers` its `parking` */
     const struct sp_shape *shape;
     enum sp_offload_mode offload; /* NONE: nothing may be evicted */
     enum sp_offload_keys keys;
+    bool peers;    /* with `offload`, stages may park tensors on each other too */
     int64_t limit; /* bytes of a stage */
     const struct sp_machine *machine;
     int devices; /* of a stage */

@@ -200,7 +200,8 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
                   .wants = "offload"),                                                             \
         SP_OPTION("offload-peers", FLAG, (a).offload_peers, .topic = SP_TOPIC_MEMORY,              \
                   .role = SP_ROLE_WAY,                                                             \
-                  .help = "activations of full stages wait for their backward on emptier ones"),   \
+                  .help = "activations of full stages wait for their backward on emptier ones; "   \
+                          "with --offload, tensor by tensor"),                                     \
         SP_OPTION("offload-optimizer", FLAG, (a).offload_optimizer, .topic = SP_TOPIC_MEMORY,      \
                   .role = SP_ROLE_WAY,                                                             \
                   .help = "the optimizer's state moved out too; blocks come for their update"),    \

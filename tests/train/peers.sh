@@ -38,11 +38,60 @@ parked 4 --schedule 1f1b --model llama-tiny --micro-batches 8 --dtype bf16 --rec
 parked 2 --schedule 1f1b --model gpt-tiny --micro-batches 6
 parked 4 --schedule interleaved --model llama-tiny --micro-batches 8
 
+# Parked beside evicted, by a limit that takes both.
+mkdir "$work/model" "$work/disk"
+cat > "$work/model/config.json" << END
+{"model_type": "llama", "vocab_size": 256, "hidden_size": 96, "num_hidden_layers": 8,
+ "num_attention_heads": 6, "num_key_value_heads": 1, "intermediate_size": 256,
+ "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+ "tie_word_embeddings": false}
+END
+
+# together RANKS OFFLOAD OPTIONS...: no bit changes, buffers keep to the plan, every tier gets the bytes that were planned.
+together()
+{
+    local ranks=$1 what="$* on $1 processes" same offload=$2
+    shift 2
+    same="train --data $work/text --model $work/model --seq 512 --stages 4 --steps 2 $*"
+    quiet "$what, kept" mpi "$ranks" $same --log "$work/kept.jsonl" --dump-grads "$work/kept.safetensors" || return
+    quiet "$what" mpi "$ranks" $same --offload $offload --offload-peers --offload-dir "$work/disk" \
+        --log "$work/parked.jsonl" --dump-grads "$work/parked.safetensors" || return
+    [ "$(losses "$work/kept.jsonl")" = "$(losses "$work/parked.jsonl")" ] || fail "$what: other losses"
+    cmp "$work/kept.safetensors" "$work/parked.safetensors" || fail "$what: other gradients"
+    mpi "$ranks" $same --offload $offload --offload-peers --dry-run --json > "$work/dry.json"
+    python3 - "$work/kept.jsonl" "$work/parked.jsonl" "$work/dry.json" << 'END' || fail "$what: not as planned"
+import json, sys
+kept, parked = ([json.loads(line) for line in open(name)] for name in sys.argv[1:3])
+dry = json.load(open(sys.argv[3]))["stages"]
+offload, before, after = parked[0]["offload"], kept[-1]["stages"], parked[-1]["stages"]
+away, planned = offload["parked_bytes"], offload["planned_bytes"]
+assert sum(away) > 0 and sum(offload["leaving_bytes"]) > 0, (away, offload["leaving_bytes"])
+more = [b["bytes_sent"] - a["bytes_sent"] for a, b in zip(before, after)]
+assert sum(more) == 2 * sum(away) and all(m >= a for m, a in zip(more, away)), (more, away)
+for s, stage in enumerate(after):
+    assert stage["bytes_sent"] == dry[s]["bytes_sent"] and away[s] == dry[s]["parked_bytes"]
+    assert stage["bytes_offloaded"] == stage["bytes_brought_back"] == offload["leaving_bytes"][s]
+    assert stage["live_activation_bytes"] == 0
+processes = parked[0]["processes"]
+for r in range(processes): # buffers are those of a process
+    first = r * len(after) // processes
+    bound = sum(planned[first:(r + 1) * len(after) // processes])
+    assert 0.6 * bound <= after[first]["most_buffer_bytes"] <= bound, (r, after[first]["most_buffer_bytes"], bound)
+print("planned", planned, "buffers", [x["most_buffer_bytes"] for x in after], "parked", away, "evicted",
+      offload["leaving_bytes"])
+END
+}
+
+together 4 "adaptive --memory-limit 23M" --schedule 1f1b --micro-batches 8
+together 4 "adaptive --memory-limit 20M" --schedule 1f1b --micro-batches 8 --recompute selective
+together 4 full --schedule 1f1b --micro-batches 8 --dtype bf16
+together 4 "adaptive --memory-limit 26M" --schedule interleaved --micro-batches 8
+together 2 "adaptive --memory-limit 24M" --schedule 1f1b --micro-batches 6
+
 few="train --data $work/text --model gpt-tiny --seq 32 --stages 2 --micro-batches 4 --offload-peers"
 refused "offload-peers is not available with helix" $few --schedule helix
 refused "offload-peers is not available with --slices" $few --schedule sppo --slices 4
 refused "offload-peers is not available with --vocabulary-parallel" $few --vocabulary-parallel
 refused "offload-peers is not available with orders that are searched again" $few --schedule zb1p:auto
 refused "offload-peers is not available with --post-validation" $few --post-validation
-refused "offload-peers and --offload full choose among" $few --offload full
 finish

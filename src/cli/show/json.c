@@ -35,6 +35,9 @@
  *                            the devices of a stage, or its pipelines, send each other
  *   memory_bytes[rank]       {parameters: weights and gradients, optimizer: two moments,
  *                            activations, workspace, total}; only with --model
+ *   tiers[rank]              {kept_bytes, recomputed_bytes, parked_bytes: on other stages,
+ *                            evicted_bytes}: where activations of a step wait for their backwards;
+ *                            only with --offload or --offload-peers
  */
 #include "policies/families/multiplexed/multiplex.h"
 #include "cli/print.h"
@@ -160,6 +163,8 @@ int sp_show_json(const struct sp_show *show, FILE *out)
         json_object_set_new(root, "strict_makespan", json_real(show->strict_makespan));
     if (show->machine)
         json_object_set_new(root, "step_ms", json_real(show->prediction->step_ms));
+    if (show->offload || show->plan->parking)
+        json_object_set_new(root, "tiers", sp_show_tiers_json(show));
     if (show->offload)
         json_object_set_new(root, "offload", sp_show_offload_json(show));
     if (json_object_set_new(root, "messages", messages_json(show)))

@@ -29,6 +29,7 @@ static int make_request(const struct sp_show *show, const struct sp_layout_args 
                         l->offload, plan->def->name);
     *want = sp_offload_request(&terms, show->shape, mode, (int64_t)l->memory_limit);
     want->keys = (enum sp_offload_keys)l->offload_keys;
+    want->peers = l->offload_peers;
     if (want->rates.write <= 0 || want->rates.read <= 0)
         return sp_error(EINVAL, "show: --offload %s: %s has no disk for what leaves memory",
                         l->offload, show->machine->name);
@@ -63,6 +64,35 @@ int sp_show_memory(const struct sp_show *show, struct sp_memory *m)
                                  show->recompute.every, m);
     memcpy(m, show->offload->memory, (size_t)show->plan->layout.stages * sizeof *m);
     return 0;
+}
+
+static struct sp_tier_bytes tiers_of(const struct sp_show *show, int stage)
+{
+    return sp_offload_tiers(show->plan, show->shape, show->recompute.mode, show->recompute.every,
+                            stage);
+}
+
+json_t *sp_show_tiers_json(const struct sp_show *show)
+{
+    json_t *stages = json_array();
+
+    for (int s = 0; s < show->plan->layout.stages; s++) {
+        struct sp_tier_bytes b = tiers_of(show, s);
+
+        json_array_append_new(
+            stages, json_pack("{s:I,s:I,s:I,s:I}", "kept_bytes", (json_int_t)b.kept,
+                              "recomputed_bytes", (json_int_t)b.recomputed, "parked_bytes",
+                              (json_int_t)b.parked, "evicted_bytes", (json_int_t)b.evicted));
+    }
+    return stages;
+}
+
+void sp_show_parked_text(const struct sp_show *show, FILE *out)
+{
+    fprintf(out, "parked on other stages, MiB a stage (of a step):");
+    for (int s = 0; s < show->plan->layout.stages; s++)
+        fprintf(out, " %.4g", (double)tiers_of(show, s).parked / (1024 * 1024));
+    putc('\n', out);
 }
 
 json_t *sp_show_offload_json(const struct sp_show *show)

@@ -311,6 +311,8 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
         return 0;
     if (sp_parking_check("show", plan, shape))
         return -EINVAL;
+    if (strcmp(l->offload, "none")) /* else it is chosen with what is evicted */
+        return 0;
     return sp_parking_create(plan, shape, show->recompute.mode, show->recompute.every);
 }
 

@@ -47,6 +47,10 @@ int sp_show_plan_memory(struct sp_show *show, const struct sp_layout_args *l, st
 void sp_show_offload_text(const struct sp_show *show, FILE *out);
 json_t *sp_show_offload_json(const struct sp_show *show);
 
+/* The bytes of activations on each tier between forwards and backwards; those on other stages. */
+json_t *sp_show_tiers_json(const struct sp_show *show);
+void sp_show_parked_text(const struct sp_show *show, FILE *out);
+
 /* Sets m[stages] to the memory that each stage needs. 0, or -errno after one line. */
 int sp_show_memory(const struct sp_show *show, struct sp_memory *m);
 

@@ -95,6 +95,8 @@ int sp_show_text(const struct sp_show *show, FILE *out)
         fprintf(out, "%5d %10.6g %10.6g %10.6g %6.2f %% %5.4g\n", s, t->busy[s], t->span[s],
                 t->idle[s], t->makespan > 0 ? 100 * t->idle[s] / t->makespan : 0,
                 t->peak_live[s] * share);
+    if (show->plan->parking)
+        sp_show_parked_text(show, out);
     if (show->offload)
         sp_show_offload_text(show, out);
     if (sp_is_multiplexed(&plan->layout))

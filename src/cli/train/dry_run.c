@@ -7,12 +7,15 @@
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
  *                     activations_bytes, workspace_bytes, buffer_bytes: as the log has them after
  *                     as many steps; bytes_sent: of a step, to other processes; each stage counts
- *                     as a process of its own unless a launcher started several}
+ *                     as a process of its own unless a launcher started several; kept_bytes,
+ *                     recomputed_bytes, parked_bytes (on other stages), evicted_bytes (in main memory
+ *                     or on disk): where the activations of a step's forwards wait}
  */
 #include "cli/print.h"
 #include "cli/train/train.h"
 #include "offload/host_memory.h"
 #include "plan/memory.h"
+#include "plan/offload/offload.h"
 #include "plan/slices.h"
 #include "policies/families/ownership.h"
 #include "sp_error.h"
@@ -27,6 +30,30 @@
 
 static const double MiB = 1024 * 1024;
 
+static struct sp_tier_bytes tiers_of(const struct sp_trainer *t, int stage)
+{
+    return sp_offload_tiers(&t->plan, &t->shape, t->recompute, t->every, stage);
+}
+
+/* Prints what waits for its backward on each tier; nothing if all is kept. */
+static void print_tiers(const struct sp_trainer *t)
+{
+    const char *tier = sp_machine_is_cpu(&t->machine) ? "on disk" : "in main memory";
+
+    if (!sp_train_offloads(t) && !t->plan.parking)
+        return;
+    printf("of activations, in a step:\n"
+           "stage   kept MiB   computed again   on other stages   %s\n",
+           tier);
+    for (int s = 0; s < t->plan.layout.stages; s++) {
+        struct sp_tier_bytes b = tiers_of(t, s);
+
+        printf("%5d %10.2f %16.2f %17.2f %*.2f\n", s, (double)b.kept / MiB,
+               (double)b.recomputed / MiB, (double)b.parked / MiB, (int)strlen(tier) + 2,
+               (double)b.evicted / MiB);
+    }
+}
+
 static void print_stages(const struct sp_trainer *t, const struct sp_memory *m,
                          const struct sp_count *sent)
 {
@@ -38,6 +65,7 @@ static void print_stages(const struct sp_trainer *t, const struct sp_memory *m,
                (double)m[s].states / MiB, (double)m[s].activations / MiB,
                (double)m[s].workspace / MiB);
     }
+    print_tiers(t);
     printf("sent a step, MiB a stage:");
     for (int s = 0; s < t->plan.layout.stages; s++)
         printf(" %.4g", (double)sent[s].sent / MiB);
@@ -153,14 +181,18 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
 
     for (int s = 0; s < t->plan.layout.stages; s++) {
         int64_t optimizer = sp_memory_optimizer(&t->plan, &t->shape, s);
+        struct sp_tier_bytes tiers = tiers_of(t, s);
 
-        json_array_append_new(stages, json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "parameters_bytes",
-                                                (json_int_t)(m[s].states - optimizer),
-                                                "optimizer_bytes", (json_int_t)optimizer,
-                                                "activations_bytes", (json_int_t)m[s].activations,
-                                                "workspace_bytes", (json_int_t)m[s].workspace,
-                                                "buffer_bytes", (json_int_t)made[s].buffers,
-                                                "bytes_sent", (json_int_t)sent[s].sent));
+        json_array_append_new(
+            stages,
+            json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters_bytes",
+                      (json_int_t)(m[s].states - optimizer), "optimizer_bytes",
+                      (json_int_t)optimizer, "activations_bytes", (json_int_t)m[s].activations,
+                      "workspace_bytes", (json_int_t)m[s].workspace, "buffer_bytes",
+                      (json_int_t)made[s].buffers, "bytes_sent", (json_int_t)sent[s].sent,
+                      "kept_bytes", (json_int_t)tiers.kept, "recomputed_bytes",
+                      (json_int_t)tiers.recomputed, "parked_bytes", (json_int_t)tiers.parked,
+                      "evicted_bytes", (json_int_t)tiers.evicted));
     }
     root = json_pack(
         "{s:s,s:o*,s:i,s:i,s:i,s:i,s:o,s:b,s:f,s:f,s:o}", "schedule", t->plan.def->name, "auto",

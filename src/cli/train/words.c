@@ -187,6 +187,16 @@ static void print_keys(const struct sp_trainer *t, int stage)
                (double)a->streamed_in / MiB);
 }
 
+static void print_parked(const struct sp_trainer *t)
+{
+    printf("on other stages in a step, MiB a stage:");
+    for (int s = 0; s < t->offload.stages; s++)
+        printf(" %.2f",
+               (double)sp_offload_tiers(&t->plan, &t->shape, t->recompute, t->every, s).parked /
+                   MiB);
+    printf("\n");
+}
+
 void sp_print_offload(const struct sp_trainer *t)
 {
     printf("offload %s", t->cfg.layout.offload);
@@ -210,6 +220,8 @@ void sp_print_offload(const struct sp_trainer *t)
     }
     for (int s = 0; s < t->offload.stages; s++)
         print_keys(t, s);
+    if (t->plan.parking && !t->cfg.dry_run)
+        print_parked(t);
 }
 
 void sp_print_offloaded(const struct sp_trainer *t)

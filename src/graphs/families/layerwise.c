@@ -76,9 +76,10 @@ static void kept_by_layer(const struct sp_op_ctx *c, int i,
     memcpy(place, all, sizeof all);
 }
 
-/* Moves what the op's chunk keeps into the store (F), or out of it (B), with a task a layer that
- * counts it. */
-static void move_parked(struct sp_op_ctx *c, struct sp_tensor **piece)
+/* Moves what is parked of the op's chunk into the store (F), or out of it (B), with a task a layer
+ * that counts it. */
+static void move_parked(struct sp_op_ctx *c, const struct sp_parked *parked,
+                        struct sp_tensor **piece)
 {
     const struct sp_plan *plan = c->g->cfg.plan;
     bool leaves = c->ctx.pass == 'F';
@@ -90,7 +91,7 @@ static void move_parked(struct sp_op_ctx *c, struct sp_tensor **piece)
         int before = n;
 
         kept_by_layer(c, i, place);
-        sp_parked_layer(plan->parking, c->sh,
+        sp_parked_layer(plan->parking, parked, c->sh,
                         sp_layer_recompute(plan, plan->parking->recompute, c->first + i), i, bytes);
         sum = 0;
         for (int t = 0; t < SP_STASH_TENSORS; t++) {
@@ -105,25 +106,27 @@ static void move_parked(struct sp_op_ctx *c, struct sp_tensor **piece)
             n++;
         }
         c->ctx.layer = c->first + i;
-        sp_hold_insert(&c->ctx, c->sh, n - before, piece + before, leaves ? -sum : sum);
+        if (n > before)
+            sp_hold_insert(&c->ctx, c->sh, n - before, piece + before, leaves ? -sum : sum);
     }
 }
 
-/* If the op's activations are parked: leaves them to be sent, or takes them back. */
+/* If activations of the op are parked: leaves them to be sent, or takes them back. */
 static void park(struct sp_op_ctx *c)
 {
     const struct sp_plan *plan = c->g->cfg.plan;
+    const struct sp_parked *parked = sp_parked_at(plan->parking, c->st->index, c->ctx.op_index);
     struct sp_tensor_id id = {
         .kind = SP_TENSOR_STASH, .block = SP_CHUNK, .mb = c->mb, .at = c->global};
     const struct sp_stored *back;
 
-    if (!sp_parked_at(plan->parking, c->st->index, c->ctx.op_index))
+    if (!parked)
         return;
     if (c->ctx.pass == 'F') {
         int n = sp_tensor_pieces(plan, &c->g->shape, &id);
         struct sp_tensor *piece[n];
 
-        move_parked(c, piece);
+        move_parked(c, parked, piece);
         sp_store_put(&c->st->store, &id, n, piece, true);
         return;
     }
@@ -132,7 +135,7 @@ static void park(struct sp_op_ctx *c)
             c->global);
     for (int i = 0; i < back->n; i++)
         sp_pool_hold(back->piece[i]);
-    move_parked(c, back->piece);
+    move_parked(c, parked, back->piece);
     sp_store_drop(&c->st->store, &id);
 }
 

@@ -23,6 +23,26 @@ void sp_offload_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_a
 void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a);
 
 /*
+ * Activations parked on another stage (policies/lowering/parking.h). A run that frees what leaves
+ * keeps to the plan of plan/offload/peers.c: memory for what arrives is taken at its place in the
+ * order of the stage's tasks, and what was sent has left when one more op has ended. Both wait in
+ * the worker's order. These functions do nothing for other tensors and in other runs.
+ */
+
+/* The stage runs its next op: whatever was sent before the last one has left. */
+void sp_parked_run(struct sp_graph *g, struct sp_stage *st);
+
+/* RECV: n tensors are going to be received. */
+void sp_parked_arrives(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a, int n,
+                       struct sp_tensor *const *piece);
+
+/* FREE: a tensor that was sent is dropped. */
+void sp_parked_departs(struct sp_graph *g, struct sp_stage *st, const struct sp_action *a);
+
+/* The step ends. */
+void sp_parked_end(struct sp_stage *st);
+
+/*
  * The optimizer's state with --offload-optimizer (ZeRO-Offload: Ren et al. 2021, "ZeRO-Offload:
  * Democratizing Billion-Scale Model Training"): moments, and the f32 weights of a run in bf16, are on
  * the tier except around their update. Blocks follow each other:

@@ -2,8 +2,18 @@
 #ifndef SP_OFFLOAD_BUILDER_H
 #define SP_OFFLOAD_BUILDER_H
 
+#include "plan/memory.h"
 #include "plan/offload/request.h"
 #include "plan/slices.h"
+
+/* Bytes that a limit leaves for activations, beside a stage's other memory; 0: there is no limit. */
+static inline int64_t sp_offload_room(const struct sp_offload_request *want,
+                                      const struct sp_memory *m)
+{
+    int64_t room = want->limit - m->states - m->workspace;
+
+    return want->limit == 0 ? 0 : room > 0 ? room : 1;
+}
 
 /* Lays out the slots and units of a stage in *evictions, which must be empty. Keys and values of
  * the first `keep` slices stay; those of the others leave if they may. 0 or -ENOMEM. */
@@ -80,5 +90,22 @@ void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, i
 /* Counts what streaming keys through takes: memory and traffic of a stage, and the gradients of keys and values that
  * stay. */
 void sp_keys_stream(struct sp_units_builder *b);
+
+/*
+ * ---- peers.c: what stages park on each other ----------------------------------------------------
+ */
+
+/* Chooses what stages park on each other; memory[stages] is that besides activations. With a limit
+ * and `adaptive`, the stages that need more than it park on those that need least, as much as goes
+ * with what they evict (offload/eviction.h); otherwise as sp_parking_create chooses. Stages of one
+ * process have one memory and park nothing on each other. *parking becomes NULL if nothing is
+ * parked. 0 or -ENOMEM. */
+int sp_peers_choose(const struct sp_plan *plan, const struct sp_shape *sh,
+                    const struct sp_offload_request *want, const struct sp_memory *memory,
+                    struct sp_parking **parking);
+
+/* Tells the units of a stage what of them the plan parks, and counts what others park on it. */
+void sp_peers_count(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+                    struct sp_eviction_plan *a);
 
 #endif

@@ -1,6 +1,7 @@
 /* Turns the slots of evictions (offload/eviction.h) into moments of the stage's program. */
 #include "policies/lowering/evictions.h"
 #include "plan/offload/offload.h"
+#include "policies/lowering/parking.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -186,8 +187,7 @@ static int apply(const struct sp_offload *offload, const struct sp_shape *sh, st
     return 0;
 }
 
-int sp_offload_apply(const struct sp_offload *offload, const struct sp_shape *sh,
-                     struct sp_plan *plan)
+int sp_offload_apply(struct sp_offload *offload, const struct sp_shape *sh, struct sp_plan *plan)
 {
     int err;
 
@@ -196,5 +196,18 @@ int sp_offload_apply(const struct sp_offload *offload, const struct sp_shape *sh
     err = plan->evictions ? 0 : -ENOMEM;
     for (int s = 0; !err && s < offload->stages; s++)
         err = apply(offload, sh, plan, s);
+    if (!err && offload->parking) {
+        sp_parking_destroy(plan->parking);
+        plan->parking = offload->parking;
+        offload->parking = NULL;
+    }
     return err;
+}
+
+void sp_offload_undo(struct sp_plan *plan)
+{
+    sp_evictions_destroy(plan->evictions, plan->layout.stages);
+    plan->evictions = NULL;
+    sp_parking_destroy(plan->parking);
+    plan->parking = NULL;
 }

@@ -3,6 +3,7 @@
 #include "plan/offload/builder.h"
 #include "plan/offload/pages.h"
 #include "plan/slices.h"
+#include "policies/lowering/parking.h"
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@ static int lay_out(struct trial *t, int keep)
 
     sp_eviction_plan_free(t->a);
     err = sp_offload_units(t->plan, t->sh, t->want, keep, t->stage, t->a);
+    if (!err)
+        sp_peers_count(t->plan, t->sh, t->stage, t->a);
     t->least = err ? 0 : sp_eviction_plan_least(t->a);
     return err;
 }
@@ -71,34 +74,53 @@ static int choose_keys(struct trial *t, int64_t limit)
     return err ? err : lay_out(t, stay);
 }
 
+/* Sets the memory of all stages besides activations. */
+static int find_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
+                      const struct sp_offload_request *want, struct sp_memory *memory)
+{
+    int stages = plan->layout.stages, err;
+    struct sp_memory *held = calloc((size_t)stages, sizeof *held);
+    struct sp_plan alone = *plan;
+
+    if (!held)
+        return -ENOMEM;
+    alone.parking = NULL;        /* counted slot by slot */
+    if (sp_weights_travel(plan)) /* weights that travel are not freed at once */
+        err = sp_memory_of_plan(&alone, sh, want->recompute, want->every, held);
+    else
+        err = sp_memory_freed(&alone, sh, want->recompute, want->every, held);
+    for (int s = 0; !err && s < stages; s++) {
+        held[s].workspace -= sp_keys_gradients_bytes(plan, sh, s);
+        memory[s] = sp_pages_fixed(plan, sh, s, &held[s]);
+    }
+    free(held);
+    return err;
+}
+
 int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
                    const struct sp_offload_request *want, struct sp_offload *offload,
                    struct sp_offload_lack *lack)
 {
     int stages = plan->layout.stages, err = 0, lacks = 0;
-    struct sp_memory *held = calloc((size_t)stages, sizeof *held);
+    struct sp_plan parked = *plan;
 
     *lack = (struct sp_offload_lack){0};
     sp_offload_destroy(offload);
     offload->stages = stages;
     offload->evictions = calloc((size_t)stages, sizeof *offload->evictions);
     offload->memory = calloc((size_t)stages, sizeof *offload->memory);
-    if (!offload->evictions || !offload->memory || !held)
+    if (!offload->evictions || !offload->memory)
         err = -ENOMEM;
-    if (!err && sp_weights_travel(plan)) /* weights that travel are not freed at once */
-        err = sp_memory_of_plan(plan, sh, want->recompute, want->every, held);
-    else if (!err)
-        err = sp_memory_freed(plan, sh, want->recompute, want->every, held);
+    err = err ? err : find_fixed(plan, sh, want, offload->memory);
+    if (!err && want->peers) {
+        err = sp_peers_choose(plan, sh, want, offload->memory, &offload->parking);
+        parked.parking = offload->parking;
+    }
     for (int s = 0; !err && s < stages; s++) {
         struct sp_memory *m = &offload->memory[s];
-        int64_t least, limit;
-        struct trial trial;
+        int64_t limit = sp_offload_room(want, m), least;
+        struct trial trial = {&parked, sh, want, s, &offload->evictions[s], 0};
 
-        held[s].workspace -= sp_keys_gradients_bytes(plan, sh, s);
-        *m = sp_pages_fixed(plan, sh, s, &held[s]);
-        limit = want->limit - m->states - m->workspace;
-        limit = want->limit == 0 ? 0 : limit > 0 ? limit : 1;
-        trial = (struct trial){plan, sh, want, s, &offload->evictions[s], 0};
         err = choose_keys(&trial, limit);
         if (err)
             break;
@@ -110,7 +132,6 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
         }
         m->activations = offload->evictions[s].peak;
     }
-    free(held);
     if (!err && lacks)
         err = -EINVAL;
     if (err)
@@ -132,6 +153,8 @@ struct sp_offload_request sp_offload_request(const struct sp_op_terms *terms,
         .limit = limit,
         .recompute = terms->recompute,
         .every = terms->every,
+        .machine = terms->machine,
+        .devices = terms->devices,
         .rates = sp_offload_tier(terms->machine, terms->devices),
         .speed = {.fwd_s = (p.pre + p.attention + p.post) / layer,
                   .bwd_s = (p.pre_input + p.attention_input + p.post_input + p.qkv_weight +
@@ -180,6 +203,7 @@ void sp_offload_destroy(struct sp_offload *offload)
         sp_eviction_plan_free(&offload->evictions[s]);
     free(offload->evictions);
     free(offload->memory);
+    sp_parking_destroy(offload->parking);
     *offload = (struct sp_offload){0};
 }
 
@@ -202,8 +226,8 @@ double sp_offload_ratio(const struct sp_plan *plan, const struct sp_eviction_pla
         if (!sp_op_keeps_layers(op) || slice_of(plan, op) != slice)
             continue;
         for (int u = first; u < first + (op->part == SP_CHUNK ? slots / 2 : slots); u++) {
-            bytes += sp_unit_may_leave(&a->units[u]);
-            leaving += sp_unit_leaving(&a->units[u]);
+            bytes += sp_unit_may_leave(&a->units[u]) + sp_unit_parked(&a->units[u]);
+            leaving += sp_unit_leaving(&a->units[u]) + sp_unit_parked(&a->units[u]);
         }
     }
     return bytes ? (double)leaving / (double)bytes : -1;

@@ -5,6 +5,8 @@
 #include "offload/eviction.h"
 #include "policies/families/activations.h"
 
+struct sp_machine;
+
 /* Seconds of a floating-point operation of a layer, forward and backward. */
 struct sp_op_speed {
     double fwd_s, bwd_s;
@@ -24,8 +26,11 @@ struct sp_offload_request {
     bool of_machine; /* the user gave no limit: it is the machine's memory */
     enum sp_recompute recompute;
     int every;
-    struct sp_tier_rates rates; /* of a stage's share of the tier; 0: not known */
-    struct sp_op_speed speed;   /* 0: not known, a guess that only compares slices */
+    bool peers;                       /* stages may park tensors on each other (peers.c), */
+    const struct sp_machine *machine; /* by the links of this machine */
+    int devices;                      /* of a stage */
+    struct sp_tier_rates rates;       /* of a stage's share of the tier; 0: not known */
+    struct sp_op_speed speed;         /* 0: not known, a guess that only compares slices */
 };
 
 /* True if an op keeps activations of layers, or of a part of one, for their backward: each is a

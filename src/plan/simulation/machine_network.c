@@ -45,6 +45,15 @@ static int interfaces(const struct sp_machine_network *n, const struct sp_link *
     return devices_here(n) > link->shared_by ? devices_here(n) / link->shared_by : 1;
 }
 
+double sp_network_rate(const struct sp_machine_network *n, int from, int to)
+{
+    const struct sp_link *link = link_of(n, from, to);
+    int here = devices_here(n);
+
+    return link->bandwidth * interfaces(n, link) /
+           (here < link->shared_by ? (double)link->shared_by / here : 1);
+}
+
 /* Bytes that a node sends, for all members in it. */
 static double bytes_of(const struct sp_machine_network *n, const struct sp_step_message *m)
 {

@@ -26,6 +26,10 @@ struct sp_machine_network {
     const int *process;
 };
 
+/* Bytes a second of a stage's messages to another one, while all devices that share its interfaces
+ * send. */
+double sp_network_rate(const struct sp_machine_network *m, int from, int to);
+
 /* Times in milliseconds. */
 struct sp_network sp_network_of_machine(const struct sp_machine_network *m);
 

@@ -100,6 +100,25 @@ int64_t sp_stash_freed_by_op(const struct sp_plan *plan, const struct sp_shape *
     return freed;
 }
 
+/* Bytes of an activation of `all` bytes that are parked. */
+static int64_t parked_bytes(const struct sp_plan *plan, const struct sp_shape *sh,
+                            const struct sp_parked *parked, int64_t all)
+{
+    int64_t bytes[SP_STASH_TENSORS], sum = 0;
+    int first, count;
+
+    if (!parked->tensors)
+        return all;
+    sp_part_layers(plan, sh->model.layers, sp_globals(&plan->layout), parked->at, &first, &count);
+    for (int i = 0; i < count; i++) {
+        sp_parked_layer(plan->parking, parked, sh,
+                        sp_layer_recompute(plan, plan->parking->recompute, first + i), i, bytes);
+        for (int k = 0; k < SP_STASH_TENSORS; k++)
+            sum += bytes[k];
+    }
+    return sum;
+}
+
 int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
                       enum sp_recompute recompute, int every, int stage)
 {
@@ -109,7 +128,7 @@ int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
     const struct sp_program *prog = &plan->programs[stage];
     const int *of = sp_op_classes_of(&plan->classes, stage);
     int first = plan->classes.first[stage], n = plan->classes.first[stage + 1] - first;
-    int64_t live = 0, peak = 0;
+    int64_t live = 0, peak = 0, away = 0;
 
     stash = calloc((size_t)n + 1, sizeof *stash);
     if (!stash)
@@ -124,13 +143,15 @@ int64_t sp_stash_peak(const struct sp_plan *plan, const struct sp_shape *sh,
     for (int i = 0; i < prog->n; i++) {
         const struct sp_parked *parked = sp_parked_at(plan->parking, stage, i);
 
+        if (parked)
+            away = parked_bytes(plan, sh, parked, stash[of[parked->leaves] - first].taken);
         if (parked && parked->returns == i)
-            live += stash[of[parked->leaves] - first].taken;
+            live += away;
         live += stash[of[i] - first].taken;
         peak = live > peak ? live : peak;
         live -= stash[of[i] - first].freed;
         if (parked && parked->leaves == i)
-            live -= stash[of[i] - first].taken;
+            live -= away;
     }
     free(stash);
     return peak;

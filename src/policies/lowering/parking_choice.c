@@ -45,31 +45,69 @@ static bool is_second(const struct sp_program *prog, int k)
     return k > 0 && prog->ops[k - 1].overlap;
 }
 
-static int list_units(const struct sp_plan *plan, const struct sp_shape *sh, int stage,
+/* Sets next[k] to the next op of the peer's program once op k of the stage is submitted. */
+static void find_next(const struct sp_plan *plan, int stage, int peer, int *next)
+{
+    for (int i = 0, n = sp_plan_ops(plan), of_peer = 0; i < n; i++) {
+        of_peer = plan->order[i].stage == peer ? plan->order[i].index + 1 : of_peer;
+        if (plan->order[i].stage == stage)
+            next[plan->order[i].index] = of_peer;
+    }
+}
+
+int sp_parking_list(const struct sp_plan *plan, int stage, int peer, struct sp_parked *list)
+{
+    const struct sp_program *prog = &plan->programs[stage];
+    int *next = calloc((size_t)prog->n + 1, sizeof *next), n = 0;
+
+    if (!next)
+        return -ENOMEM;
+    find_next(plan, stage, peer, next);
+    for (int k = 0; k < prog->n; k++) {
+        const struct sp_op *op = &prog->ops[k];
+        int b = op->pass == SP_F ? backward_of(prog, k) : -1, asked;
+
+        if (b < k + LEAST_OPS || is_last(plan, stage, op))
+            continue;
+        asked = b - 2 - is_second(prog, b);
+        asked -= is_second(prog, asked);
+        list[n++] = (struct sp_parked){.leaves = k,
+                                       .asked = asked,
+                                       .returns = b,
+                                       .peer = peer,
+                                       .arrives = next[k],
+                                       .goes = next[asked],
+                                       .mb = op->mb,
+                                       .at = sp_global_stage(&plan->layout, stage, op->chunk)};
+    }
+    free(next);
+    return n;
+}
+
+static int list_units(const struct sp_plan *plan, const struct sp_shape *sh, int stage, int peer,
                       struct side *s)
 {
     const struct sp_program *prog = &plan->programs[stage];
+    struct sp_parked *list = calloc((size_t)prog->n + 1, sizeof *list);
 
     s->stage = stage;
     s->unit = calloc((size_t)prog->n + 1, sizeof *s->unit);
     s->of = malloc(((size_t)prog->n + 1) * sizeof *s->of);
-    if (!s->unit || !s->of)
+    s->n = list ? sp_parking_list(plan, stage, peer, list) : -ENOMEM;
+    if (!s->unit || !s->of || s->n < 0) {
+        free(list);
         return -ENOMEM;
+    }
     for (int k = 0; k < prog->n; k++)
         s->of[k] = -1;
-    for (int k = 0; k < prog->n; k++) {
-        int b = prog->ops[k].pass == SP_F ? backward_of(prog, k) : -1, asked;
-
-        if (b < k + LEAST_OPS || is_last(plan, stage, &prog->ops[k]))
-            continue;
-        asked = b - 2 - is_second(prog, b);
-        asked -= is_second(prog, asked);
-        s->of[k] = s->of[b] = s->n;
-        s->unit[s->n++] =
-            (struct unit){.at = {.leaves = k, .asked = asked, .returns = b},
-                          .bytes = sp_stash_of_op(plan, sh, plan->parking->recompute,
-                                                  plan->parking->every, stage, &prog->ops[k])};
+    for (int i = 0; i < s->n; i++) {
+        s->of[list[i].leaves] = s->of[list[i].returns] = i;
+        s->unit[i] = (struct unit){.at = list[i],
+                                   .bytes = sp_stash_of_op(plan, sh, plan->parking->recompute,
+                                                           plan->parking->every, stage,
+                                                           &prog->ops[list[i].leaves])};
     }
+    free(list);
     return 0;
 }
 
@@ -162,7 +200,7 @@ static int choose(struct sp_plan *plan, const struct sp_shape *sh, struct side *
 }
 
 /* Keeps the units of a side that are parked. */
-static int keep(struct sp_parking *p, const struct side *from, int to, int n)
+static int keep(struct sp_parking *p, const struct side *from, int n)
 {
     struct sp_parking_stage *stage = &p->stage[from->stage];
 
@@ -170,10 +208,8 @@ static int keep(struct sp_parking *p, const struct side *from, int to, int n)
     if (!stage->unit)
         return -ENOMEM;
     for (int i = 0; i < from->n; i++)
-        if (from->unit[i].parked) {
-            stage->unit[stage->n] = from->unit[i].at;
-            stage->unit[stage->n++].peer = to;
-        }
+        if (from->unit[i].parked)
+            stage->unit[stage->n++] = from->unit[i].at;
     return 0;
 }
 
@@ -181,14 +217,46 @@ static int keep(struct sp_parking *p, const struct side *from, int to, int n)
 static int pair_up(struct sp_plan *plan, const struct sp_shape *sh, int from, int to)
 {
     struct side side = {0};
-    int err = list_units(plan, sh, from, &side);
+    int err = list_units(plan, sh, from, to, &side);
     int n = err ? 0 : choose(plan, sh, &side, to);
 
     if (n)
-        err = keep(plan->parking, &side, to, n);
+        err = keep(plan->parking, &side, n);
     free(side.unit);
     free(side.of);
     return err;
+}
+
+/* ---- the result ------------------------------------------------------------------------------- */
+
+struct sp_parking *sp_parking_new(const struct sp_plan *plan, enum sp_recompute recompute,
+                                  int every)
+{
+    struct sp_parking *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return NULL;
+    *p = (struct sp_parking){.recompute = recompute,
+                             .every = every,
+                             .stages = plan->layout.stages,
+                             .globals = sp_globals(&plan->layout)};
+    p->stage = calloc((size_t)p->stages, sizeof *p->stage);
+    p->of = calloc((size_t)(plan->layout.micro_batches * p->globals), sizeof(*p->of));
+    if (!p->stage || !p->of) {
+        sp_parking_destroy(p);
+        return NULL;
+    }
+    return p;
+}
+
+void sp_parking_close(struct sp_parking *p)
+{
+    for (int s = 0; s < p->stages; s++)
+        for (int i = 0; i < p->stage[s].n; i++) {
+            const struct sp_parked *u = &p->stage[s].unit[i];
+
+            p->of[u->mb * p->globals + u->at] = u;
+        }
 }
 
 /* ---- all stages -------------------------------------------------------------------------------- */
@@ -232,15 +300,10 @@ int sp_parking_create(struct sp_plan *plan, const struct sp_shape *sh, enum sp_r
 {
     bool kept = plan->order != NULL;
     int stages = plan->layout.stages, n = 0, ops, err = 0;
-    struct sp_parking *p = calloc(1, sizeof *p);
+    struct sp_parking *p = sp_parking_new(plan, recompute, every);
     struct fullness *all = calloc((size_t)stages, sizeof *all);
 
-    if (p)
-        *p = (struct sp_parking){.recompute = recompute,
-                                 .every = every,
-                                 .stages = stages,
-                                 .stage = calloc((size_t)stages, sizeof *p->stage)};
-    if (!p || !all || !p->stage)
+    if (!p || !all)
         err = -ENOMEM;
     plan->parking = p;
     if (!err && !kept && !(plan->order = sp_plan_order(plan, &ops)))
@@ -254,6 +317,8 @@ int sp_parking_create(struct sp_plan *plan, const struct sp_shape *sh, enum sp_r
     for (int s = 0; !err && s < stages; s++)
         n += p->stage[s].n;
     free(all);
+    if (!err)
+        sp_parking_close(p);
     if (!kept) {
         free(plan->order);
         plan->order = NULL;

@@ -122,43 +122,52 @@ static bool is_by_heads(const struct sp_plan *plan, const struct sp_shape *shape
            shape->tensor > 1 && (extent == ROWS_Q || extent == ROWS_KV || extent == ROWS_HEADS);
 }
 
-/* Bytes of piece `want` of what global stage `at` parks, 0 beyond the last; sets *n to the number of
- * pieces. */
-static int64_t parked_piece(const struct sp_plan *plan, const struct sp_shape *shape, int at,
-                            int want, int *n)
+/* The parked activations that a tensor is; NULL: it is another tensor. Evicted ones are named by
+ * their layer, and nobody asks for their pieces. */
+static const struct sp_parked *parked_by(const struct sp_plan *plan, const struct sp_tensor_id *t)
 {
-    int first, count, k = 0;
-    int64_t bytes[SP_STASH_TENSORS], found = 0;
+    const struct sp_parking *p = plan->parking;
 
-    sp_part_layers(plan, shape->model.layers, sp_globals(&plan->layout), at, &first, &count);
-    for (int i = 0; i < count; i++) {
-        sp_parked_layer(plan->parking, shape,
-                        sp_layer_recompute(plan, plan->parking->recompute, first + i), i, bytes);
-        for (int t = 0; t < SP_STASH_TENSORS; t++) {
-            found = bytes[t] && k == want ? bytes[t] : found;
-            k += bytes[t] > 0;
-        }
-    }
-    *n = k;
-    return found;
+    return p && t->kind == SP_TENSOR_STASH && t->at < p->globals ? p->of[t->mb * p->globals + t->at]
+                                                                 : NULL;
 }
 
-static bool is_parked(const struct sp_plan *plan, const struct sp_tensor_id *t)
+/* The pieces of parked activations: how many, bytes of all, and of piece `want`, 0 beyond the last. */
+struct parked_pieces {
+    int n;
+    int64_t all, wanted;
+};
+
+static struct parked_pieces parked_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
+                                          const struct sp_parked *parked, int want)
 {
-    return t->kind == SP_TENSOR_STASH && plan->parking;
+    struct parked_pieces p = {0};
+    int64_t bytes[SP_STASH_TENSORS];
+    int first, count;
+
+    sp_part_layers(plan, shape->model.layers, sp_globals(&plan->layout), parked->at, &first,
+                   &count);
+    for (int i = 0; i < count; i++) {
+        sp_parked_layer(plan->parking, parked, shape,
+                        sp_layer_recompute(plan, plan->parking->recompute, first + i), i, bytes);
+        for (int t = 0; t < SP_STASH_TENSORS; t++) {
+            p.wanted = bytes[t] && p.n == want ? bytes[t] : p.wanted;
+            p.all += bytes[t];
+            p.n += bytes[t] > 0;
+        }
+    }
+    return p;
 }
 
 int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
                      const struct sp_tensor_id *t)
 {
-    int n;
+    const struct sp_parked *parked = parked_by(plan, t);
 
     if (!shape)
         return 1;
-    if (is_parked(plan, t)) {
-        parked_piece(plan, shape, t->at, -1, &n);
-        return n;
-    }
+    if (parked)
+        return parked_pieces(plan, shape, parked, -1).n;
     if (kinds[t->kind].extent == CHUNK)
         return t->at < 0 ? SP_BLOCK_KINDS : SP_LAYER_BLOCKS * layers_of(plan, shape, t->at);
     if (is_by_heads(plan, shape, t) || kinds[t->kind].extent == ROWS_2)
@@ -278,11 +287,11 @@ static int64_t elements(const struct sp_plan *plan, const struct sp_shape *shape
 size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
                        const struct sp_tensor_id *t, int i, size_t *elem_bytes)
 {
-    int n;
+    const struct sp_parked *parked = parked_by(plan, t);
 
     *elem_bytes = elem_of(plan, shape, t);
-    if (is_parked(plan, t))
-        return (size_t)parked_piece(plan, shape, t->at, i, &n) / *elem_bytes;
+    if (parked)
+        return (size_t)parked_pieces(plan, shape, parked, i).wanted / *elem_bytes;
     if (kinds[t->kind].extent == CHUNK)
         return block_elements(&shape->held, t->at, i);
     return (size_t)(elements(plan, shape, t) / sp_tensor_pieces(plan, shape, t));
@@ -291,10 +300,10 @@ size_t sp_tensor_piece(const struct sp_plan *plan, const struct sp_shape *shape,
 int64_t sp_tensor_bytes(const struct sp_plan *plan, const struct sp_shape *shape,
                         const struct sp_tensor_id *t)
 {
-    int64_t sum = 0;
-    int n = shape && is_parked(plan, t) ? sp_tensor_pieces(plan, shape, t) : 0, all;
+    const struct sp_parked *parked = parked_by(plan, t);
 
-    for (int i = 0; i < n; i++)
-        sum += parked_piece(plan, shape, t->at, i, &all);
-    return n || !shape ? sum : (int64_t)elem_of(plan, shape, t) * elements(plan, shape, t);
+    if (!shape)
+        return 0;
+    return parked ? parked_pieces(plan, shape, parked, -1).all
+                  : (int64_t)elem_of(plan, shape, t) * elements(plan, shape, t);
 }

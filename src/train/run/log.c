@@ -25,17 +25,20 @@ static int write_line(struct sp_trainer *t, json_t *line)
 /* The evictions of every stage, as planned. */
 static json_t *offload_json(const struct sp_trainer *t)
 {
-    json_t *memory = json_array(), *leaving = json_array();
+    json_t *memory = json_array(), *leaving = json_array(), *parked = json_array();
 
     for (int s = 0; s < t->offload.stages; s++) {
         json_array_append_new(memory, json_integer(sp_memory_sum(&t->offload.memory[s])));
         json_array_append_new(leaving, json_integer(t->offload.evictions[s].bytes));
+        json_array_append_new(
+            parked,
+            json_integer(sp_offload_tiers(&t->plan, &t->shape, t->recompute, t->every, s).parked));
     }
-    return json_pack("{s:s,s:o,s:f,s:f,s:I,s:o,s:o}", "mode", t->cfg.layout.offload, "dir",
+    return json_pack("{s:s,s:o,s:f,s:f,s:I,s:o,s:o,s:o}", "mode", t->cfg.layout.offload, "dir",
                      sp_utf8_json(t->cfg.offload_dir), "bytes_written_per_s", t->rates.write,
                      "bytes_read_per_s", t->rates.read, "resident_before_bytes",
                      (json_int_t)t->resident_before, "planned_bytes", memory, "leaving_bytes",
-                     leaving);
+                     leaving, "parked_bytes", parked);
 }
 
 int sp_train_log_open(struct sp_trainer *t)

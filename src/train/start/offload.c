@@ -87,15 +87,26 @@ static int64_t machine_share(const struct sp_trainer *t)
 static int plan(struct sp_trainer *t, enum sp_offload_mode mode, int64_t limit,
                 struct sp_tier_rates rates, struct sp_op_speed speed)
 {
+    bool early = speed.fwd_s <= 0;
     struct sp_offload_request want = {.mode = mode,
                                       .keys = (enum sp_offload_keys)t->cfg.layout.offload_keys,
                                       .limit = limit,
                                       .of_machine = !t->cfg.layout.memory_limit,
                                       .recompute = t->recompute,
                                       .every = t->every,
+                                      .peers = early && t->cfg.layout.offload_peers,
+                                      .machine = &t->machine,
+                                      .devices = 1,
                                       .rates = rates,
                                       .speed = speed};
-    int err = sp_offload_create(&t->plan, &t->shape, &want, &t->offload);
+    int err;
+
+    /* All processes must park alike, so this is chosen once, by the description that they share. */
+    if (want.peers)
+        want.speed = sp_offload_request(&(struct sp_op_terms){.machine = &t->machine, .devices = 1},
+                                        &t->shape, mode, limit)
+                         .speed;
+    err = sp_offload_create(&t->plan, &t->shape, &want, &t->offload);
 
     return err ? err : sp_offload_apply(&t->offload, &t->shape, &t->plan);
 }

@@ -181,16 +181,12 @@ int sp_train_plan(struct sp_trainer *t)
     take_sizes(t);
     if (l->offload_peers) {
         err = sp_parking_check("train", &t->plan, &t->shape);
-        if (!err && sp_train_offloads(t))
-            err = sp_error(EINVAL,
-                           "train: --offload-peers and --offload %s choose among the same "
-                           "activations; leave one of them out",
-                           l->offload);
         if (!err && t->cfg.post_validation)
             err =
                 sp_error(EINVAL, "train: --offload-peers is not available with --post-validation, "
                                  "which may undo forwards; leave one of them out");
-        err = err ? err : sp_parking_create(&t->plan, &t->shape, t->recompute, t->every);
+        if (!sp_train_offloads(t)) /* else it is chosen with what is evicted */
+            err = err ? err : sp_parking_create(&t->plan, &t->shape, t->recompute, t->every);
         if (err)
             return err;
     }

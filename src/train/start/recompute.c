@@ -61,6 +61,7 @@ int sp_train_choose_recompute(struct sp_trainer *t)
                                      .shape = &t->shape,
                                      .offload = t->offloads,
                                      .keys = (enum sp_offload_keys)t->cfg.layout.offload_keys,
+                                     .peers = t->cfg.layout.offload_peers && sp_train_offloads(t),
                                      .limit = (int64_t)t->cfg.layout.memory_limit,
                                      .machine = &t->machine,
                                      .devices = 1};

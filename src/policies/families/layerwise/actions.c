@@ -66,14 +66,10 @@ void sp_layerwise_release(struct sp_lowering *l, int stage, const struct sp_op *
 }
 
 /* The activations that a forward leaves to another stage. */
-static struct sp_tensor_id parked(const struct sp_lowering *l, int stage, const struct sp_parked *p)
+static struct sp_tensor_id parked(const struct sp_parked *p)
 {
-    const struct sp_op *op = &l->plan->programs[stage].ops[p->leaves];
-
-    return (struct sp_tensor_id){.kind = SP_TENSOR_STASH,
-                                 .block = SP_CHUNK,
-                                 .mb = op->mb,
-                                 .at = sp_global_stage(&l->plan->layout, stage, op->chunk)};
+    return (struct sp_tensor_id){
+        .kind = SP_TENSOR_STASH, .block = SP_CHUNK, .mb = p->mb, .at = p->at};
 }
 
 /* After an op: sends away what it parks, and asks for what the op after the next one reads. */
@@ -85,14 +81,14 @@ static void park(struct sp_lowering *l, int stage, int index)
         const struct sp_parked *p = &s->unit[i];
 
         if (p->leaves == index) {
-            sp_lower_send(l, stage, p->peer, parked(l, stage, p), index);
-            sp_lower_recv(l, stage, p->peer, parked(l, stage, p), -1);
-            sp_lower_free(l, stage, parked(l, stage, p));
+            sp_lower_send(l, stage, p->peer, parked(p), index);
+            sp_lower_recv(l, stage, p->peer, parked(p), -1);
+            sp_lower_free(l, stage, parked(p));
         }
         if (p->asked == index) {
-            sp_lower_send(l, p->peer, stage, parked(l, stage, p), -1);
-            sp_lower_recv(l, p->peer, stage, parked(l, stage, p), p->returns);
-            sp_lower_free(l, p->peer, parked(l, stage, p));
+            sp_lower_send(l, p->peer, stage, parked(p), -1);
+            sp_lower_recv(l, p->peer, stage, parked(p), p->returns);
+            sp_lower_free(l, p->peer, parked(p));
         }
     }
 }
