@@ -465,3 +465,16 @@ int sp_count_by_classes(const struct sp_graph_config *cfg, const struct sp_place
     sp_lowering_destroy(&lowering);
     return err;
 }
+
+int sp_count_by_actions(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                        struct sp_count *count)
+{
+    struct sp_lowering lowering;
+    int err;
+
+    if (sp_lowering_create(cfg->plan, NULL, place->stages, &lowering))
+        return sp_error(ENOMEM, "no memory to count a step");
+    err = count_with(ALL, cfg, place, &lowering, NULL, count);
+    sp_lowering_destroy(&lowering);
+    return err == 1 ? sp_error(EINVAL, "internal: tensors of a step stay alive") : err;
+}

@@ -293,6 +293,8 @@ static void add_units(struct sp_units_builder *b)
 {
     int unit = 0, group = 0;
 
+    for (int i = 0; i < sp_activations_count(b->plan); i++)
+        b->a->activations_unit[i] = -1; /* other stages have the rest */
     for (int i = 0; i < b->prog->n; i++) {
         const struct sp_op *op = &b->prog->ops[i];
 
