@@ -15,6 +15,7 @@
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
 #include "graphs/families/multiplexed/multiplexed.h"
+#include "graphs/offload/offload.h"
 #include "sp_error.h"
 #include <stdlib.h>
 
@@ -193,6 +194,7 @@ void sp_multiplex_begin(struct sp_op_ctx *c)
         c->flow = gather(c, SP_TENSOR_DX, c->global + 1);
     } else {
         c->flow = sp_take_hidden(c, "dx");
+        sp_offload_slot(c, 0); /* this slot fetches the head's input */
         sp_chunk_head_of_output(c, tokens_of(c), c->flow);
     }
 }
