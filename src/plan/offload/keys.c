@@ -5,8 +5,8 @@
 
 bool sp_keys_may_leave(const struct sp_plan *plan, const struct sp_shape *sh)
 {
-    /* a ring passes all of them together; if stages share attention, others read them. Of
-     * multiplexed slices, those of one stage leave: two of them at least */
+    /* a ring passes all of them together; if stages share attention, others read them. If they
+     * share slices, a stage must have two slices alone, as its last one stays */
     int least = plan->family->shared ? plan->layout.stages : 2;
 
     return plan->layout.slices > least && plan->layout.slices > 2 &&
