@@ -105,10 +105,10 @@ shared()
 
     shift 3
     [[ "$*" != *bf16* ]] || type=bf16
-    run="--model llama-tiny --data $work/text --seq 1024 --micro-batches 1 --stages $stages --slices 16
+    run="--model $work/model --data $work/text --seq 1024 --micro-batches 1 --stages $stages --slices 16
         --partition-slices length --schedule sppo:multiplex --offload full --offload-keys leave"
     [ -f "$work/one.$type.safetensors" ] ||
-        quiet "one stage, $type" starpipe train --model llama-tiny --data "$work/text" --seq 1024 --micro-batches 1 \
+        quiet "one stage, $type" starpipe train --model $work/model --data "$work/text" --seq 1024 --micro-batches 1 \
             --stages 1 --steps 1 --dtype $type --dump-grads "$work/one.$type.safetensors"
     said "shared slices, planned, $*" '^stage 0: keys and values of [0-9]+ slices leave too' train $run "$@" --dry-run
     cp "$work/stdout" "$work/planned"
