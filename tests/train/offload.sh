@@ -133,6 +133,7 @@ END
 if have_mpi; then
     shared 4 4 1e-5
     shared 2 2 1e-5 --recompute full
+    shared 2 2 1e-5 --recompute full --slices 5 --partition-slices flops
     shared 4 2 1e-5 --recompute no-attention --tensor-parallel 2 --sequence-parallel off
     shared 2 2 2e-2 --dtype bf16
 fi

@@ -158,12 +158,15 @@ static void begin_stream(struct sp_op_ctx *c, const struct sp_key_rounds *r,
 {
     struct sp_stage *st = c->st;
     struct sp_piece piece[SP_MAX_SLICES];
-    int turn = st->streams.begun++ % SP_EVICTION_STREAMS;
+    int turn = st->streams.begun++ % SP_EVICTION_STREAMS, n;
 
     stream->kv = st->streams.buffer[turn];
     stream->dkv = st->streams.buffer[SP_EVICTION_STREAMS + turn];
-    tier_of(c)->read(&st->streams.evicted, stream->kv, piece,
-                     pieces_of(c, r, stream, false, piece));
+    n = pieces_of(c, r, stream, false, piece);
+    SP_NEED(piece[n - 1].at + sp_host_round(piece[n - 1].place->bytes) <=
+                sp_tensor_size(stream->kv),
+            "internal: streamed keys exceed their planned buffer");
+    tier_of(c)->read(&st->streams.evicted, stream->kv, piece, n);
     if (r->gradients && stream->made)
         tier_of(c)->read(&st->streams.evicted, stream->dkv, piece,
                          pieces_of(c, r, stream, true, piece));
@@ -180,8 +183,8 @@ void sp_key_rounds_plan(struct sp_op_ctx *c, struct sp_key_rounds *r)
 
         if (!evicted)
             continue;
-        if (r->gradients && r->n > 0 && made != r->stream[r->n - 1].made)
-            bytes = 0; /* its tasks write gradients, or add to them */
+        if (r->n > 0 && made != r->stream[r->n - 1].made)
+            bytes = 0; /* tasks of a backward write gradients, or add to them */
         if (!sp_eviction_stream_takes(evictions_of(c->g, c->st), (int64_t)bytes_of(c, evicted),
                                       &bytes))
             r->stream[r->n++] = (struct sp_streamed_keys){.first = j, .made = made};
